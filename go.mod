@@ -1,0 +1,3 @@
+module outrider.dev
+
+go 1.26

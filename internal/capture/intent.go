@@ -1,0 +1,184 @@
+package capture
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Mode is how inbound connections reach the proxy.
+type Mode string
+
+// The modes, Istio's interceptionMode.
+const (
+	RedirectMode Mode = "REDIRECT" // by NAT: the proxy sees the original destination, not the caller's address
+	TProxyMode   Mode = "TPROXY"   // transparently: the app can see the caller's address
+	NoneMode     Mode = "NONE"     // nothing is captured
+)
+
+// ParkMode says whether connections that come too early wait.
+type ParkMode string
+
+// The ways to park.
+const (
+	ParkOff     ParkMode = "off"     // they are refused, as everywhere else
+	ParkOn      ParkMode = "on"      // they wait, where the kernel can do it
+	ParkRequire ParkMode = "require" // they wait, or capture fails
+)
+
+// DNSMode says which name look-ups go to the proxy's own resolver.
+type DNSMode string
+
+// The ways to capture DNS.
+const (
+	DNSOff     DNSMode = ""
+	DNSServers DNSMode = "servers" // those to the servers of resolv.conf
+	DNSAll     DNSMode = "all"     // all to port 53
+)
+
+// Ports is a list of ports, or all of them. Its zero value is none.
+type Ports struct {
+	All  bool
+	List []uint16
+}
+
+// None reports whether p is empty.
+func (p Ports) None() bool { return !p.All && len(p.List) == 0 }
+
+// Ranges is a list of address ranges, or all addresses. Its zero value is none.
+type Ranges struct {
+	All  bool
+	List []netip.Prefix
+}
+
+// Groups is a list of group ids, or all of them. Its zero value is none.
+type Groups struct {
+	All  bool
+	List []uint32
+}
+
+// An Intent is what the user wants captured and parked. [Defaults] gives the one
+// to start from, [Flags] the ways to change it.
+type Intent struct {
+	Mode         Mode
+	OutboundPort uint16 // the proxy's port for what the pod sends
+	InboundPort  uint16 // the proxy's port for what the pod receives
+	TunnelPort   uint16 // the proxy listens there itself: not captured
+	ProxyUIDs    []uint32
+	ProxyGIDs    []uint32
+
+	InboundPorts        Ports
+	ExcludeInboundPorts Ports
+
+	OutboundRanges        Ranges
+	ExcludeOutboundRanges []netip.Prefix
+	OutboundPorts         Ports // captured whatever the address
+	ExcludeOutboundPorts  []uint16
+	OwnerGroups           Groups // only processes of these groups are captured
+	ExcludeOwnerGroups    []uint32
+
+	ExcludeInterfaces []string
+	VirtualInterfaces []string     // what comes in there is a guest's outbound traffic
+	Loopback          netip.Prefix // IPv4 destinations that stay in the pod
+
+	DNS             DNSMode
+	Nameservers     []netip.Addr // of resolv.conf
+	DropInvalid     bool
+	TProxyMark      uint32
+	TProxyTable     int
+	Families        Families // 0: by the addresses of the pod, see FamiliesOf
+	Park            ParkMode
+	ParkPorts       Ports         // local ports parked beside the capture ports
+	ParkLimit       time.Duration // how long one absence of a listener is waited for; 0 is as long as the callers do
+	ParkOnly        bool          // no capture: parking beside another mesh's rules
+	foreignPortsSet bool          // -p or -z was given, so ParkOnly does not guess
+}
+
+// Ports with a fixed meaning, Istio's.
+const (
+	DNSPort       = 15053 // the proxy's resolver
+	statusPort    = 15020 // the agent
+	readinessPort = 15021
+	metricsPort   = 15090
+)
+
+// statusPorts are asked by the kubelet and by Prometheus when the proxy may be
+// gone, so they are never captured, and a refusal there must be seen at once.
+var statusPorts = []uint16{statusPort, readinessPort, metricsPort}
+
+// foreignCapturePorts are where other meshes' proxies listen, for parking beside
+// them: Istio's outbound and inbound, then Linkerd's.
+var foreignCapturePorts = []uint16{15001, 15006, 4140, 4143}
+
+// Defaults is what istio-iptables does without flags, and parking.
+func Defaults() Intent {
+	return Intent{
+		Mode:         RedirectMode,
+		OutboundPort: 15001,
+		InboundPort:  15006,
+		TunnelPort:   15008,
+		OwnerGroups:  Groups{All: true},
+		Loopback:     netip.MustParsePrefix("127.0.0.1/32"),
+		TProxyMark:   1337,
+		TProxyTable:  133,
+		Park:         ParkOn,
+		ParkLimit:    time.Minute,
+	}
+}
+
+// defaultProxyID is the uid and gid of Istio's proxy images, and of ours.
+const defaultProxyID = 1337
+
+// withDefaults fills in what depends on other fields.
+func (in Intent) withDefaults() Intent {
+	if len(in.ProxyUIDs) == 0 {
+		in.ProxyUIDs = []uint32{defaultProxyID}
+	}
+	if len(in.ProxyGIDs) == 0 {
+		in.ProxyGIDs = in.ProxyUIDs
+	}
+	return in
+}
+
+// FamiliesOf is what to capture in a pod with these addresses: IPv4, and IPv6 if
+// the pod can be reached or can reach others by it. Istio leaves IPv6 out unless
+// told otherwise, and such a pod's IPv6 traffic goes past the proxy.
+func FamiliesOf(addrs []netip.Addr) Families {
+	var f Families
+	for _, a := range addrs {
+		if a = a.Unmap(); !a.IsLoopback() && !a.IsLinkLocalUnicast() {
+			f |= familyOf(a)
+		}
+	}
+	if f == IPv6 { // localhost, and what is added later
+		return DualStack
+	}
+	return f | IPv4
+}
+
+// captures reports whether in redirects anything at all.
+func (in Intent) captures() bool { return in.Mode != NoneMode && !in.ParkOnly }
+
+// parkedPorts are the local ports whose early connections wait, sorted.
+func (in Intent) parkedPorts() []uint16 {
+	if in.Park == ParkOff {
+		return nil
+	}
+	var ports []uint16
+	switch {
+	case in.ParkOnly && !in.foreignPortsSet:
+		ports = append(ports, foreignCapturePorts...)
+	case in.ParkOnly, in.captures():
+		ports = append(ports, in.OutboundPort, in.InboundPort)
+	}
+	if in.captures() && in.DNS != DNSOff {
+		ports = append(ports, DNSPort)
+	}
+	for _, p := range in.ParkPorts.List {
+		if !slices.Contains(statusPorts, p) {
+			ports = append(ports, p)
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}

@@ -1,0 +1,389 @@
+package capture
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// Addresses with a fixed meaning. The proxy passes inbound connections on to the
+// app from the first two, so that they are known not to be the app's own.
+var (
+	passthrough4 = netip.MustParsePrefix("127.0.0.6/32")
+	passthrough6 = netip.MustParsePrefix("::6/128")
+	loopback6    = netip.MustParsePrefix("::1/128")
+)
+
+// Marks of packets and connections, besides the one for transparent proxying,
+// which is the user's. The first is Istio's.
+const (
+	selfCallMark = 1338       // the proxy calls its own pod: let it in through the inbound side
+	tproxiedMark = 1339       // on a connection: it was taken transparently
+	refuseMark   = 0x4f750000 // parking is over: reject at input
+	// ProofOut and ProofIn mark the packets by which a finished capture is tried.
+	// They follow the way of any other packet and are rejected where they arrive.
+	ProofOut = 0x4f750001
+	ProofIn  = 0x4f750002
+)
+
+// Build turns an intent into rules for a backend. The notes are for the user:
+// wishes without effect, and what the backend cannot do.
+func Build(in Intent, backend string) (rs Ruleset, notes []string) {
+	in = in.withDefaults()
+	b := builder{in: in, rs: Ruleset{Backend: backend, Families: in.Families}}
+	if in.captures() {
+		b.dns()
+		b.mangle()
+		b.inbound()
+		b.outbound()
+		b.proxy()
+	}
+	b.parking()
+	if in.captures() {
+		b.proof()
+		b.rs.Routing.SixSource = in.Families.Has(IPv6)
+	}
+	if len(b.rs.Chains) == 0 {
+		return Ruleset{Backend: backend, Families: in.Families}, b.notes
+	}
+	b.guardFamily()
+	return b.rs.withRecord(), b.notes
+}
+
+type builder struct {
+	in    Intent
+	rs    Ruleset
+	notes []string
+}
+
+func (b *builder) note(format string, args ...any) {
+	b.notes = append(b.notes, fmt.Sprintf(format, args...))
+}
+
+// chain returns the chain of that name, and makes it if there is none. Chains keep
+// the order in which they were made.
+func (b *builder) chain(name string, table Table, hook Hook) *ruleList {
+	if b.rs.Chain(name) == nil {
+		b.rs.Chains = append(b.rs.Chains, Chain{Name: name, Table: table, Hook: hook})
+	}
+	return &ruleList{b: b, name: name}
+}
+
+// A ruleList appends to a chain by name: the slice of chains may move.
+type ruleList struct {
+	b    *builder
+	name string
+}
+
+// add appends a rule. The family follows from the addresses in it; a rule for a
+// family that is not captured is left out.
+func (l *ruleList) add(reason string, do Action, match ...Match) {
+	r := Rule{Match: match, Action: do, Reason: reason}
+	for _, m := range match {
+		if m.Prefix.IsValid() {
+			r.Family = familyOf(m.Prefix.Addr())
+		}
+	}
+	if !l.b.rs.Families.Has(r.Family) {
+		return
+	}
+	c := l.b.rs.Chain(l.name)
+	c.Rules = append(c.Rules, r)
+}
+
+func familyOf(a netip.Addr) Families {
+	if a.Is4() {
+		return IPv4
+	}
+	return IPv6
+}
+
+func not(m Match) Match           { m.Not = true; return m }
+func proto(n uint32) Match        { return Match{Key: Protocol, Num: n} }
+func dport(p uint16) Match        { return Match{Key: DestPort, Num: uint32(p)} }
+func sport(p uint16) Match        { return Match{Key: SourcePort, Num: uint32(p)} }
+func from(p netip.Prefix) Match   { return Match{Key: Source, Prefix: p} }
+func to(p netip.Prefix) Match     { return Match{Key: Destination, Prefix: p} }
+func mark(n uint32) Match         { return Match{Key: Mark, Num: n} }
+func connMark(n uint32) Match     { return Match{Key: ConnMark, Num: n} }
+func iif(name string) Match       { return Match{Key: InInterface, Name: name} }
+func oif(name string) Match       { return Match{Key: OutInterface, Name: name} }
+func in(s Set) Match              { return Match{Key: InSet, Name: s.Name, Num: uint32(s.Key)} }
+func jump(chain string) Action    { return Action{Verb: Goto, Name: chain} }
+func redirect(p uint16) Action    { return Action{Verb: Redirect, Num: uint32(p)} }
+func setMark(n uint32) Action     { return Action{Verb: SetMark, Mark: n} }
+func setConnMark(n uint32) Action { return Action{Verb: SetConnMark, Mark: n} }
+func zone(n uint32) Action        { return Action{Verb: Zone, Num: n} }
+func onSet(v Verb, s Set) Action  { return Action{Verb: v, Name: s.Name, Num: uint32(s.Key)} }
+
+var (
+	tcp      = proto(TCP)
+	udp      = proto(UDP)
+	syn      = Match{Key: SYN}
+	socket   = Match{Key: Socket}
+	original = Match{Key: Original}
+	leave    = Action{Verb: Return}
+	drop     = Action{Verb: Drop}
+	reject   = Action{Verb: Reject}
+)
+
+// owners are the conditions that make a packet the proxy's own, each with the
+// word for it.
+func (b *builder) owners() (matches []Match, words []string) {
+	for _, id := range b.in.ProxyUIDs {
+		matches = append(matches, Match{Key: UID, Num: id})
+		words = append(words, fmt.Sprintf("uid %d (-u)", id))
+	}
+	for _, id := range b.in.ProxyGIDs {
+		matches = append(matches, Match{Key: GID, Num: id})
+		words = append(words, fmt.Sprintf("gid %d (-g)", id))
+	}
+	return matches, words
+}
+
+// The names of chains that others go to.
+const (
+	inboundChain = "inbound"
+	proxyChain   = "proxy"
+	virtualChain = "virtual"
+	tproxyChain  = "tproxy"
+)
+
+// established lets connections alone that were there before the rules: their next
+// packet is the first that connection tracking sees, and would be redirected.
+func (l *ruleList) established() {
+	l.add("not the begin of a connection: one older than these rules goes on as it was", leave, tcp, not(syn))
+}
+
+// inbound is what comes from outside. With TPROXY only virtual interfaces are
+// left to NAT: their traffic is outbound.
+func (b *builder) inbound() {
+	in := b.in
+	if in.Mode == TProxyMode && len(in.VirtualInterfaces) == 0 {
+		return
+	}
+	pre := b.chain("prerouting", NAT, Prerouting)
+	pre.established()
+	for _, name := range in.VirtualInterfaces {
+		pre.add("from a guest behind "+name+" (-k): its outbound traffic", jump(virtualChain), iif(name))
+	}
+	for _, name := range in.ExcludeInterfaces {
+		pre.add("interface "+name+" is excluded (-c)", leave, iif(name))
+	}
+	if in.Mode == RedirectMode {
+		pre.add("from outside: to be captured unless excluded", jump(inboundChain), tcp)
+		l := b.chain(inboundChain, NAT, NoHook)
+		b.inboundPorts(l, redirect(in.InboundPort), "inbound connection to the proxy")
+	}
+	if len(in.VirtualInterfaces) > 0 {
+		b.outboundRanges(b.chain(virtualChain, NAT, NoHook))
+	}
+}
+
+// inboundPorts appends which local ports take, of those that a packet may be for.
+func (b *builder) inboundPorts(l *ruleList, take Action, reason string) {
+	in := b.in
+	b.neverCaptured(l)
+	for _, p := range in.ExcludeInboundPorts.List {
+		if !slices.Contains(statusPorts, p) {
+			l.add(fmt.Sprintf("port %d is excluded (-d)", p), leave, tcp, dport(p))
+		}
+	}
+	switch {
+	case in.ExcludeInboundPorts.All:
+		l.add("every port is excluded (-d *)", leave)
+	case in.InboundPorts.All:
+		l.add(reason+" (-b *)", take, tcp)
+	}
+	for _, p := range in.InboundPorts.List {
+		if slices.Contains(statusPorts, p) {
+			b.note("-b lists port %d, which is never captured: the kubelet or Prometheus asks there when the proxy may be gone", p)
+			continue
+		}
+		if !in.ExcludeInboundPorts.All {
+			l.add(fmt.Sprintf("%s (-b %d)", reason, p), take, tcp, dport(p))
+		}
+	}
+}
+
+// neverCaptured appends the ports that stay direct whatever the flags say.
+func (b *builder) neverCaptured(l *ruleList) {
+	l.add("the tunnel port (-e): the proxy listens there itself", leave, tcp, dport(b.in.TunnelPort))
+	for _, p := range statusPorts {
+		l.add(fmt.Sprintf("status port %d is never captured", p), leave, tcp, dport(p))
+	}
+}
+
+// outbound is what the pod's processes send.
+func (b *builder) outbound() {
+	in := b.in
+	out := b.chain("output", NAT, Output)
+	if in.Mode == RedirectMode {
+		out.add("proof of the inbound side: treated as if it came from outside", jump(inboundChain), tcp, mark(ProofIn))
+	}
+	out.established()
+	for _, name := range in.ExcludeInterfaces {
+		out.add("interface "+name+" is excluded (-c)", leave, oif(name))
+	}
+	for _, p := range in.ExcludeOutboundPorts {
+		out.add(fmt.Sprintf("port %d is excluded (-o)", p), leave, tcp, dport(p))
+		if in.DNS != DNSOff {
+			out.add(fmt.Sprintf("port %d is excluded (-o)", p), leave, udp, dport(p))
+		}
+	}
+	for _, p := range []netip.Prefix{passthrough4, passthrough6} {
+		out.add("the proxy passes an inbound connection on to the app", leave, oif("lo"), from(p))
+	}
+	owners, words := b.owners()
+	for i, owner := range owners {
+		out.add("sent by the proxy: "+words[i], jump(proxyChain), owner)
+	}
+	if !slices.ContainsFunc(in.OutboundRanges.List, func(p netip.Prefix) bool { return p.Addr().IsLoopback() }) {
+		if in.DNS == DNSOff {
+			out.add("within the pod: containers talk to one another directly", leave, oif("lo"))
+		} else {
+			out.add("within the pod, names apart: containers talk to one another directly", leave, oif("lo"), tcp, not(dport(53)))
+		}
+	}
+	b.ownerGroups(out)
+	b.dnsRedirects(out)
+	for _, p := range []netip.Prefix{in.Loopback, loopback6} {
+		out.add("to loopback: stays in the pod", leave, to(p))
+	}
+	b.outboundRanges(out)
+}
+
+// proxy is what the proxy itself sends.
+func (b *builder) proxy() {
+	in := b.in
+	l := b.chain(proxyChain, NAT, NoHook)
+	if in.Mode == RedirectMode {
+		b.neverCaptured(l)
+		if in.DNS != DNSOff {
+			l.add("the agent asks a name server in the pod", leave, tcp, dport(53))
+		}
+		for _, p := range []netip.Prefix{in.Loopback, loopback6} {
+			l.add("the pod calls itself by a service address: in through the inbound side", redirect(in.InboundPort),
+				oif("lo"), not(to(p)), tcp)
+		}
+	}
+	l.add("the proxy's own traffic leaves, or it would go round for ever", leave)
+}
+
+// ownerGroups leaves processes alone by their group.
+func (b *builder) ownerGroups(out *ruleList) {
+	if b.in.OwnerGroups.All {
+		for _, g := range b.in.ExcludeOwnerGroups {
+			out.add(fmt.Sprintf("group %d is excluded (ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE)", g), leave, Match{Key: GID, Num: g})
+		}
+		return
+	}
+	var others []Match
+	for _, g := range b.in.OwnerGroups.List {
+		others = append(others, not(Match{Key: GID, Num: g}))
+	}
+	out.add("of none of the captured groups (ISTIO_OUTBOUND_OWNER_GROUPS)", leave, others...)
+}
+
+// outboundRanges appends where connections must go to be captured.
+func (b *builder) outboundRanges(l *ruleList) {
+	in := b.in
+	take := redirect(in.OutboundPort)
+	if l.name == virtualChain {
+		for _, p := range in.ExcludeOutboundPorts {
+			l.add(fmt.Sprintf("port %d is excluded (-o)", p), leave, tcp, dport(p))
+		}
+	}
+	for _, p := range in.ExcludeOutboundRanges {
+		l.add("to an excluded range (-x)", leave, to(p))
+	}
+	for _, p := range in.OutboundPorts.List {
+		l.add(fmt.Sprintf("outbound connection to the proxy (-q %d)", p), take, tcp, dport(p))
+	}
+	if in.OutboundRanges.All || in.OutboundPorts.All {
+		l.add("outbound connection to the proxy (-i *)", take, tcp)
+		return
+	}
+	for _, p := range in.OutboundRanges.List {
+		l.add("outbound connection to the proxy (-i)", take, tcp, to(p))
+	}
+}
+
+// mangle is what happens before addresses are translated: packets that connection
+// tracking cannot place, and transparent proxying.
+func (b *builder) mangle() {
+	if !b.in.DropInvalid && b.in.Mode != TProxyMode {
+		return
+	}
+	pre := b.chain("mangle-prerouting", Mangle, Prerouting)
+	if b.in.DropInvalid {
+		pre.add("out of window (--drop-invalid): answering it would reset a living connection", drop, Match{Key: Invalid})
+	}
+	if b.in.Mode == TProxyMode {
+		b.tproxy(pre)
+	}
+}
+
+// tproxy takes inbound connections transparently, after Istio's scheme of marks:
+// the proxy's calls to the app carry TProxyMark and the caller's address, and the
+// mark on their connection leads the answers back.
+func (b *builder) tproxy(pre *ruleList) {
+	in := b.in
+	own := in.TProxyMark
+	pre.add("the proxy calls the app as the caller: remember it, for the answers", setConnMark(own), tcp, mark(own))
+	pre.add("the proxy calls the app as the caller", leave, tcp, mark(own))
+	for _, p := range []netip.Prefix{passthrough4, passthrough6} {
+		pre.add("the proxy passes an inbound connection on to the app", leave, iif("lo"), from(p))
+	}
+	pre.add("within the pod: containers talk to one another directly", leave, iif("lo"), not(mark(selfCallMark)), not(mark(ProofIn)))
+	for _, name := range slices.Concat(in.ExcludeInterfaces, in.VirtualInterfaces) {
+		pre.add("interface "+name+" is excluded (-c, -k)", leave, iif(name))
+	}
+	for _, p := range []netip.Prefix{in.Loopback, loopback6} {
+		pre.add("to loopback: stays in the pod", leave, to(p))
+	}
+	// A connection already taken is known by its mark, not by its socket: the last
+	// packet of a handshake by SYN cookie belongs to no socket yet.
+	tp := Action{Verb: TProxy, Num: uint32(in.InboundPort), Mark: own}
+	pre.add("a connection that the proxy has taken", tp, tcp, connMark(tproxiedMark), original, not(syn))
+	pre.established()
+	b.inboundPorts(pre, jump(tproxyChain), "inbound connection to the proxy")
+
+	l := b.chain(tproxyChain, Mangle, NoHook)
+	l.add("proof of the inbound side: came as far as the proxy", leave, mark(ProofIn))
+	l.add("known by this mark from now on", setConnMark(tproxiedMark))
+	l.add("to the proxy, addresses unchanged", tp, tcp)
+	b.tproxyAbsent(l)
+
+	b.rs.Routing.Mark, b.rs.Routing.Table = own, in.TProxyTable
+	out := b.chain("mangle-output", Mangle, Output)
+	out.add("the proxy calls the app as the caller", leave, tcp, oif("lo"), mark(own))
+	owners, words := b.owners()
+	for i, owner := range owners {
+		for _, p := range []netip.Prefix{in.Loopback, loopback6} {
+			out.add("the pod calls itself by a service address, "+words[i]+": in through the inbound side",
+				setMark(selfCallMark), tcp, oif("lo"), not(to(p)), owner)
+		}
+	}
+	out.add("the app answers the proxy, which called as the caller", setMark(own), tcp, connMark(own))
+}
+
+// guardFamily keeps the chains to the one family that is asked for; the nftables
+// backend has one table for both.
+func (b *builder) guardFamily() {
+	var other Families
+	switch b.rs.Families {
+	case IPv4:
+		other = IPv6
+	case IPv6:
+		other = IPv4
+	default:
+		return
+	}
+	for i := range b.rs.Chains {
+		if c := &b.rs.Chains[i]; c.Hook != NoHook {
+			guard := Rule{Family: other, Action: leave, Reason: "only " + b.rs.Families.String() + " is captured"}
+			c.Rules = slices.Insert(c.Rules, 0, guard)
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package capture
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// A Ruleset is everything that Outrider wants in the packet filter of one
+// network namespace. Backends write it, read it back and compare.
+type Ruleset struct {
+	Backend  string   // "nftables" or "iptables": the limits it was built for
+	Families Families // what the rules apply to
+	Sets     []Set
+	Chains   []Chain
+	Routing  Routing
+}
+
+// Families is a set of IP families.
+type Families uint8
+
+// The two families; their values can be or-ed.
+const (
+	IPv4 Families = 1 << iota
+	IPv6
+	DualStack = IPv4 | IPv6
+)
+
+// Has reports whether f contains all of g.
+func (f Families) Has(g Families) bool { return f&g == g }
+
+func (f Families) String() string {
+	switch f {
+	case IPv4:
+		return "ipv4"
+	case IPv6:
+		return "ipv6"
+	case DualStack:
+		return "ipv4+ipv6"
+	}
+	return "none"
+}
+
+// A Set remembers keys for a while. Rules add to it and ask it, so that the
+// kernel keeps state without anything running in user space.
+type Set struct {
+	Name    string
+	Key     SetKey
+	Timeout time.Duration // of a key, from when it was added or last updated
+}
+
+// SetKey is what the members of a Set are.
+type SetKey uint8
+
+// A set is keyed by the packet's family (one state for each) or by its destination port.
+const (
+	ByFamily SetKey = iota
+	ByPort
+)
+
+// Table is the stage of packet processing a chain belongs to, in iptables' words.
+// nftables has the same stages as priorities (man 8 nft, "priority").
+type Table string
+
+// The stages, in the order in which a packet meets them.
+const (
+	Raw    Table = "raw"    // before connection tracking
+	Mangle Table = "mangle" // marks and transparent proxying
+	NAT    Table = "nat"    // first packet of a connection only
+	Filter Table = "filter"
+)
+
+// Hook is the place in the network stack where a chain is called.
+type Hook string
+
+// The hooks in use. A chain without a hook is reached by Goto alone.
+const (
+	NoHook     Hook = ""
+	Prerouting Hook = "prerouting"
+	Input      Hook = "input"
+	Output     Hook = "output"
+)
+
+// A Chain is a list of rules, tried in order. Chains call one another by Goto
+// alone, which does not come back: so Return anywhere means "nothing more of
+// ours for this packet", and the rules of strangers go on.
+type Chain struct {
+	Name  string
+	Table Table
+	Hook  Hook
+	Rules []Rule
+}
+
+// A Rule does its action for packets that meet every match. Every rule counts
+// its packets.
+type Rule struct {
+	Family Families // IPv4 or IPv6; 0 is both
+	Match  []Match
+	Action Action
+	Reason string // for people; goes into the kernel as the rule's comment
+}
+
+// Key names a property of a packet or of its socket.
+type Key string
+
+// What a rule can look at. Numbers are in Match.Num, prefixes in Match.Prefix,
+// names in Match.Name.
+const (
+	Protocol     Key = "proto"    // Num: 6 TCP, 17 UDP
+	SYN          Key = "syn"      // TCP SYN without ACK, FIN, RST: a connection begins
+	InInterface  Key = "iif"      // Name
+	OutInterface Key = "oif"      // Name
+	Source       Key = "saddr"    // Prefix
+	Destination  Key = "daddr"    // Prefix
+	SourcePort   Key = "sport"    // Num; goes with Protocol
+	DestPort     Key = "dport"    // Num; goes with Protocol
+	UID          Key = "uid"      // Num: user of the sending process; local output only
+	GID          Key = "gid"      // Num: its primary group
+	Mark         Key = "mark"     // Num: packet mark
+	ConnMark     Key = "ctmark"   // Num: mark of the connection
+	Original     Key = "original" // sent by the side that opened the connection
+	Invalid      Key = "invalid"  // connection tracking cannot place the packet
+	Socket       Key = "socket"   // a socket is there to take the packet
+	InSet        Key = "in"       // Name: the set that holds the packet's key, Num: which SetKey that is
+)
+
+// TCP and UDP are the values of Protocol in use.
+const (
+	TCP = 6
+	UDP = 17
+)
+
+// A Match is one condition; Not turns it round. It is comparable.
+type Match struct {
+	Key    Key
+	Not    bool
+	Num    uint32
+	Prefix netip.Prefix
+	Name   string
+}
+
+// Verb says what a rule does.
+type Verb string
+
+// The verbs. SetMark, SetConnMark, Add, Update and Delete let the packet go on
+// to the next rule; the others end the chain.
+const (
+	Return      Verb = "return"   // nothing more of ours
+	Drop        Verb = "drop"     // silently
+	Reject      Verb = "reject"   // TCP reset to the sender
+	Goto        Verb = "goto"     // Name: chain of the same table
+	Redirect    Verb = "redirect" // Num: local port
+	TProxy      Verb = "tproxy"   // Num: local port, Mark: for the routing policy; nothing happens where nobody listens
+	Zone        Verb = "zone"     // Num: connection tracking zone
+	SetMark     Verb = "mark"     // Mark
+	SetConnMark Verb = "ctmark"   // Mark
+	Add         Verb = "add"      // Name: set, Num: its SetKey; keeps the time of a key that is there
+	Update      Verb = "update"   // Name: set; starts the time of the key anew
+	Delete      Verb = "delete"   // Name: set
+)
+
+// An Action is what a rule does. It is comparable.
+type Action struct {
+	Verb Verb
+	Num  uint32
+	Mark uint32
+	Name string
+}
+
+// Routing is what transparent proxying needs outside the packet filter. The
+// zero value is nothing.
+type Routing struct {
+	Mark  uint32 // packets with this mark are delivered locally; 0 is none
+	Table int    // by this routing table
+	// SixSource adds ::6/128 to lo: the address from which the proxy passes
+	// inbound connections on to the app. IPv4 needs none: 127.0.0.0/8 is local.
+	SixSource bool
+}
+
+// recordChain holds one rule without effect whose comment says who made the rules.
+const recordChain = "record"
+
+// Record identifies a rule set in the kernel: its version, backend and digest.
+func (rs Ruleset) Record() string {
+	return "outrider/1 " + rs.Backend + " " + rs.Digest()
+}
+
+// Digest is a short hash over every rule, set and route of rs, its record apart.
+// Two rule sets with the same digest treat every packet alike.
+func (rs Ruleset) Digest() string {
+	h := sha256.New()
+	h.Write([]byte(rs.String()))
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// withRecord returns rs with the chain that records it.
+func (rs Ruleset) withRecord() Ruleset {
+	rs.Chains = append(rs.Chains, Chain{Name: recordChain, Table: Filter, Rules: []Rule{
+		{Action: Action{Verb: Return}, Reason: rs.Record()},
+	}})
+	return rs
+}
+
+// Recorded returns the record that rs carries, and whether it is true: whether
+// rs, as it stands, has the digest that the record names. A set of rules without
+// a record is not ours, or only half there.
+func (rs Ruleset) Recorded() (record string, intact bool) {
+	if c := rs.Chain(recordChain); c != nil && len(c.Rules) == 1 {
+		record = c.Rules[0].Reason
+	}
+	return record, strings.HasSuffix(record, " "+rs.Digest())
+}
+
+// Chain returns the chain of that name, or nil.
+func (rs Ruleset) Chain(name string) *Chain {
+	for i := range rs.Chains {
+		if rs.Chains[i].Name == name {
+			return &rs.Chains[i]
+		}
+	}
+	return nil
+}
+
+// Set returns the set of that name, or nil.
+func (rs Ruleset) Set(name string) *Set {
+	for i := range rs.Sets {
+		if rs.Sets[i].Name == name {
+			return &rs.Sets[i]
+		}
+	}
+	return nil
+}
+
+// Empty reports whether rs asks for nothing.
+func (rs Ruleset) Empty() bool {
+	return len(rs.Chains) == 0 && rs.Routing == Routing{}
+}

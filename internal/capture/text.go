@@ -1,0 +1,257 @@
+package capture
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// String is one condition in the syntax of nft.
+func (m Match) String() string {
+	op := ""
+	if m.Not {
+		op = "!= "
+	}
+	switch m.Key {
+	case Protocol:
+		return "meta l4proto " + op + protocolName(m.Num)
+	case SYN:
+		if m.Not {
+			return "tcp flags & (fin|syn|rst|ack) != syn"
+		}
+		return "tcp flags & (fin|syn|rst|ack) == syn"
+	case InInterface:
+		return fmt.Sprintf("iifname %s%q", op, m.Name)
+	case OutInterface:
+		return fmt.Sprintf("oifname %s%q", op, m.Name)
+	case Source, Destination:
+		network := "ip "
+		if m.Prefix.Addr().Is6() {
+			network = "ip6 "
+		}
+		return network + string(m.Key) + " " + op + m.Prefix.String()
+	case SourcePort, DestPort:
+		return fmt.Sprintf("th %s %s%d", m.Key, op, m.Num)
+	case UID:
+		return fmt.Sprintf("meta skuid %s%d", op, m.Num)
+	case GID:
+		return fmt.Sprintf("meta skgid %s%d", op, m.Num)
+	case Mark:
+		return fmt.Sprintf("meta mark %s%#x", op, m.Num)
+	case ConnMark:
+		return fmt.Sprintf("ct mark %s%#x", op, m.Num)
+	case Original:
+		return "ct direction original"
+	case Invalid:
+		return "ct state " + op + "invalid"
+	case Socket:
+		// True whenever there is a socket at all. "socket wildcard" would not do: it
+		// knows nothing of TIME_WAIT, and a client that uses its port again would wait.
+		return "socket transparent <= 1"
+	case InSet:
+		return SetKey(m.Num).String() + " " + op + "@" + m.Name
+	}
+	return fmt.Sprintf("unknown match %q", m.Key)
+}
+
+func protocolName(n uint32) string {
+	switch n {
+	case TCP:
+		return "tcp"
+	case UDP:
+		return "udp"
+	}
+	return fmt.Sprint(n)
+}
+
+// String is the key in the syntax of nft.
+func (k SetKey) String() string {
+	if k == ByPort {
+		return "th dport"
+	}
+	return "meta nfproto"
+}
+
+// String is the action in the words of nft.
+func (a Action) String() string {
+	switch a.Verb {
+	case Goto:
+		return "goto " + a.Name
+	case Redirect:
+		return fmt.Sprintf("redirect to :%d", a.Num)
+	case TProxy:
+		return fmt.Sprintf("tproxy to :%d meta mark set %#x accept", a.Num, a.Mark)
+	case Zone:
+		return fmt.Sprintf("ct zone set %d return", a.Num)
+	case SetMark:
+		return fmt.Sprintf("meta mark set %#x", a.Mark)
+	case SetConnMark:
+		return fmt.Sprintf("ct mark set %#x", a.Mark)
+	case Reject:
+		return "reject with tcp reset"
+	case Add, Update, Delete:
+		return fmt.Sprintf("%s @%s { %s }", a.Verb, a.Name, SetKey(a.Num))
+	}
+	return string(a.Verb)
+}
+
+// String is the rule without its reason.
+func (r Rule) String() string {
+	var parts []string
+	switch r.Family {
+	case IPv4:
+		parts = append(parts, "meta nfproto ipv4")
+	case IPv6:
+		parts = append(parts, "meta nfproto ipv6")
+	}
+	for _, m := range r.Match {
+		parts = append(parts, m.String())
+	}
+	return strings.Join(append(parts, r.Action.String()), " ")
+}
+
+func (c Chain) heading() string {
+	if c.Hook == NoHook {
+		return fmt.Sprintf("chain %s (%s)", c.Name, c.Table)
+	}
+	return fmt.Sprintf("chain %s (%s, at %s)", c.Name, c.Table, c.Hook)
+}
+
+// String is the canonical text of rs, without its record: the same text, the same
+// rules. Chains stand in the order of their names, for a kernel may give them back in another.
+func (rs Ruleset) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "backend %s, families %s\n", rs.Backend, rs.Families)
+	if r := rs.Routing; r != (Routing{}) {
+		fmt.Fprintf(&b, "routing mark %#x table %d ::6 %t\n", r.Mark, r.Table, r.SixSource)
+	}
+	sets := slices.SortedFunc(slices.Values(rs.Sets), func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
+	for _, s := range sets {
+		fmt.Fprintf(&b, "set %s by %s for %s\n", s.Name, s.Key, s.Timeout)
+	}
+	chains := slices.SortedFunc(slices.Values(rs.Chains), func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
+	for _, c := range chains {
+		if c.Name == recordChain {
+			continue
+		}
+		fmt.Fprintln(&b, c.heading())
+		for _, r := range c.Rules {
+			fmt.Fprintf(&b, "  %s # %s\n", r, r.Reason)
+		}
+	}
+	return b.String()
+}
+
+// Explain is rs for people: every chain in the order in which packets meet them,
+// every rule with its reason.
+func (rs Ruleset) Explain() string {
+	var b strings.Builder
+	for _, c := range rs.Chains {
+		if c.Name == recordChain {
+			continue
+		}
+		fmt.Fprintln(&b, c.heading())
+		for _, r := range c.Rules {
+			fmt.Fprintf(&b, "  %s\n      %s\n", r, r.Reason)
+		}
+		fmt.Fprintln(&b)
+	}
+	for _, s := range rs.Sets {
+		fmt.Fprintf(&b, "set %s: keys live %s\n", s.Name, s.Timeout)
+	}
+	if r := rs.Routing; r.Mark != 0 {
+		fmt.Fprintf(&b, "routing: packets with mark %#x are local (table %d), so that the proxy gets packets for other addresses\n", r.Mark, r.Table)
+	}
+	if rs.Routing.SixSource {
+		fmt.Fprintln(&b, "address: ::6/128 on lo, from which the proxy passes inbound connections on")
+	}
+	return b.String()
+}
+
+type ruleJSON struct {
+	Rule   string `json:"rule"`
+	Reason string `json:"reason"`
+}
+
+type chainJSON struct {
+	Name  string     `json:"name"`
+	Table Table      `json:"table"`
+	Hook  Hook       `json:"hook,omitempty"`
+	Rules []ruleJSON `json:"rules"`
+}
+
+type setJSON struct {
+	Name    string `json:"name"`
+	Seconds int    `json:"seconds"`
+}
+
+// MarshalJSON writes the families, the sets, the chains with every rule as text,
+// the routing and the record.
+func (rs Ruleset) MarshalJSON() ([]byte, error) {
+	record, _ := rs.Recorded()
+	out := struct {
+		Backend  string      `json:"backend"`
+		Families string      `json:"families"`
+		Record   string      `json:"record"`
+		Sets     []setJSON   `json:"sets"`
+		Chains   []chainJSON `json:"chains"`
+		Routing  *Routing    `json:"routing,omitempty"`
+	}{Backend: rs.Backend, Families: rs.Families.String(), Record: record, Sets: []setJSON{}, Chains: []chainJSON{}}
+	for _, s := range rs.Sets {
+		out.Sets = append(out.Sets, setJSON{s.Name, int(s.Timeout.Seconds())})
+	}
+	for _, c := range rs.Chains {
+		cj := chainJSON{Name: c.Name, Table: c.Table, Hook: c.Hook, Rules: []ruleJSON{}}
+		for _, r := range c.Rules {
+			cj.Rules = append(cj.Rules, ruleJSON{r.String(), r.Reason})
+		}
+		out.Chains = append(out.Chains, cj)
+	}
+	if rs.Routing != (Routing{}) {
+		out.Routing = &rs.Routing
+	}
+	return json.Marshal(out)
+}
+
+// Diff lists what is in want and not in got, and the reverse, a line each, "-"
+// for what is missing and "+" for what is too much. Empty means equal.
+func Diff(want, got Ruleset) []string {
+	if want.String() == got.String() {
+		return nil
+	}
+	w, g := want.lines(), got.lines()
+	var out []string
+	for _, line := range w {
+		if !slices.Contains(g, line) {
+			out = append(out, "- "+line)
+		}
+	}
+	for _, line := range g {
+		if !slices.Contains(w, line) {
+			out = append(out, "+ "+line)
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, "the same rules in another order or number")
+	}
+	return out
+}
+
+// lines is rs as a list of facts, each of which names the chain it is in.
+func (rs Ruleset) lines() []string {
+	var out []string
+	chain := ""
+	for line := range strings.Lines(rs.String()) {
+		line = strings.TrimSuffix(line, "\n")
+		if rule, ok := strings.CutPrefix(line, "  "); ok {
+			out = append(out, chain+": "+rule)
+			continue
+		}
+		if name, ok := strings.CutPrefix(line, "chain "); ok {
+			chain, _, _ = strings.Cut(name, " ")
+		}
+		out = append(out, line)
+	}
+	return out
+}
