@@ -141,8 +141,8 @@ func (b *builder) tproxyAbsent(l *ruleList) {
 		l.add("nobody listens: to be refused", setMark(refuseMark))
 		l.add("refused at input: it must not reach the app past the proxy", leave)
 	case b.limited() && b.rs.Backend == NFTables:
-		b.absent(l, b.sets(fmt.Sprint(port), ByFamily), jump("tproxy-over"))
-		refuse := b.chain("tproxy-over", Mangle, NoHook)
+		b.absent(l, b.sets(fmt.Sprint(port), ByFamily), jump("gone-for-good"))
+		refuse := b.chain("gone-for-good", Mangle, NoHook)
 		refuse.add("the proxy is gone: to be refused", setMark(refuseMark))
 		refuse.add("refused at input: it must not reach the app past the proxy", leave)
 	default:

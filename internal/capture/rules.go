@@ -146,13 +146,13 @@ const (
 	inboundChain = "inbound"
 	proxyChain   = "proxy"
 	virtualChain = "virtual"
-	tproxyChain  = "tproxy"
+	takeChain  = "take"
 )
 
 // established lets connections alone that were there before the rules: their next
 // packet is the first that connection tracking sees, and would be redirected.
 func (l *ruleList) established() {
-	l.add("not the begin of a connection: one older than these rules goes on as it was", leave, tcp, not(syn))
+	l.add("not the begin of a connection: one older than these rules goes on as it was", leave, not(syn))
 }
 
 // inbound is what comes from outside. With TPROXY only virtual interfaces are
@@ -345,11 +345,11 @@ func (b *builder) tproxy(pre *ruleList) {
 	// A connection already taken is known by its mark, not by its socket: the last
 	// packet of a handshake by SYN cookie belongs to no socket yet.
 	tp := Action{Verb: TProxy, Num: uint32(in.InboundPort), Mark: own}
-	pre.add("a connection that the proxy has taken", tp, tcp, connMark(tproxiedMark), original, not(syn))
+	pre.add("a connection that the proxy has taken", tp, connMark(tproxiedMark), original, not(syn))
 	pre.established()
-	b.inboundPorts(pre, jump(tproxyChain), "inbound connection to the proxy")
+	b.inboundPorts(pre, jump(takeChain), "inbound connection to the proxy")
 
-	l := b.chain(tproxyChain, Mangle, NoHook)
+	l := b.chain(takeChain, Mangle, NoHook)
 	l.add("proof of the inbound side: came as far as the proxy", leave, mark(ProofIn))
 	l.add("known by this mark from now on", setConnMark(tproxiedMark))
 	l.add("to the proxy, addresses unchanged", tp, tcp)
@@ -382,8 +382,11 @@ func (b *builder) guardFamily() {
 	}
 	for i := range b.rs.Chains {
 		if c := &b.rs.Chains[i]; c.Hook != NoHook {
-			guard := Rule{Family: other, Action: leave, Reason: "only " + b.rs.Families.String() + " is captured"}
+			guard := Rule{Family: other, Action: leave, Reason: guardReason(b.rs.Families)}
 			c.Rules = slices.Insert(c.Rules, 0, guard)
 		}
 	}
 }
+
+// guardReason is by which guards are known when rules are read back.
+func guardReason(only Families) string { return "only " + only.String() + " is captured" }

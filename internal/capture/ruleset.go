@@ -109,7 +109,7 @@ type Key string
 // names in Match.Name.
 const (
 	Protocol     Key = "proto"    // Num: 6 TCP, 17 UDP
-	SYN          Key = "syn"      // TCP SYN without ACK, FIN, RST: a connection begins
+	SYN          Key = "syn"      // TCP, and SYN without ACK, FIN, RST: a connection begins. Not: TCP, and no begin
 	InInterface  Key = "iif"      // Name
 	OutInterface Key = "oif"      // Name
 	Source       Key = "saddr"    // Prefix

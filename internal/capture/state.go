@@ -28,3 +28,33 @@ func (s State) Count(reason string) uint64 {
 
 // Parked is the number of connection attempts that were made to wait.
 func (s State) Parked() uint64 { return s.Count(ReasonParked) + s.Count(ReasonFirst) }
+
+// Restore fills in what a kernel does not keep of the rules it gave back: the table
+// of chains without a hook, which is that of the chains that go to them, and the
+// families, which show in the guards at the head of hooked chains.
+func (s *State) Restore() {
+	if c := s.Chain(recordChain); c != nil {
+		c.Table = Filter
+	}
+	for again := true; again; {
+		again = false
+		for i := range s.Chains {
+			for _, r := range s.Chains[i].Rules {
+				if to := s.Chain(r.Action.Name); r.Action.Verb == Goto && to != nil && to.Table == "" && s.Chains[i].Table != "" {
+					to.Table, again = s.Chains[i].Table, true
+				}
+			}
+		}
+	}
+	s.Families = DualStack
+	for _, c := range s.Chains {
+		if len(c.Rules) == 0 || c.Hook == NoHook {
+			continue
+		}
+		for _, f := range []Families{IPv4, IPv6} {
+			if guard := c.Rules[0]; guard.Reason == guardReason(f) {
+				s.Families = f
+			}
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package nftables
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/capture"
+)
+
+// reg is the register of every expression: no rule needs two values at a time.
+const reg = 1
+
+// Where things are in a packet.
+const (
+	tcpFlagsOffset = 13
+	tcpFlagsMask   = 0x17 // FIN, SYN, RST, ACK
+	tcpFlagSYN     = 0x02
+)
+
+// hooks and priorities are nft's names for iptables' tables (man 8 nft).
+var (
+	hooks = map[capture.Hook]*nftables.ChainHook{
+		capture.Prerouting: nftables.ChainHookPrerouting,
+		capture.Input:      nftables.ChainHookInput,
+		capture.Output:     nftables.ChainHookOutput,
+	}
+	priorities = map[capture.Table]*nftables.ChainPriority{
+		capture.Raw:    nftables.ChainPriorityRaw,
+		capture.Mangle: nftables.ChainPriorityMangle,
+		capture.NAT:    nftables.ChainPriorityNATDest,
+		capture.Filter: nftables.ChainPriorityFilter,
+	}
+)
+
+// chainType is nf_tables' type of a hooked chain. Marks set on output must lead to a
+// new routing decision, which only type route makes.
+func chainType(c capture.Chain) nftables.ChainType {
+	switch {
+	case c.Table == capture.NAT:
+		return nftables.ChainTypeNAT
+	case c.Table == capture.Mangle && c.Hook == capture.Output:
+		return nftables.ChainTypeRoute
+	}
+	return nftables.ChainTypeFilter
+}
+
+func kernelChain(table *nftables.Table, c capture.Chain) *nftables.Chain {
+	kc := &nftables.Chain{Name: c.Name, Table: table}
+	if c.Hook == capture.NoHook {
+		return kc
+	}
+	accept := nftables.ChainPolicyAccept
+	kc.Type, kc.Hooknum, kc.Priority, kc.Policy = chainType(c), hooks[c.Hook], priorities[c.Table], &accept
+	return kc
+}
+
+func kernelSet(table *nftables.Table, s capture.Set) *nftables.Set {
+	ks := &nftables.Set{
+		Table: table, Name: s.Name, KeyType: nftables.TypeNFProto, Size: 2,
+		Dynamic: true, HasTimeout: true, Timeout: s.Timeout,
+	}
+	if s.Key == capture.ByPort {
+		ks.KeyType, ks.Size = nftables.TypeInetService, 1<<16-1
+	}
+	return ks
+}
+
+// comment is a rule's reason in the form that nft shows.
+func comment(reason string) []byte {
+	return userdata.AppendString(nil, userdata.TypeComment, reason)
+}
+
+// compile turns a rule into nf_tables' expressions: conditions, counter, action.
+func compile(r capture.Rule, sets map[string]*nftables.Set) ([]expr.Any, error) {
+	var out []expr.Any
+	if r.Family != 0 {
+		family := byte(unix.NFPROTO_IPV4)
+		if r.Family == capture.IPv6 {
+			family = unix.NFPROTO_IPV6
+		}
+		out = append(out, meta(expr.MetaKeyNFPROTO), compare(false, []byte{family}))
+	}
+	for _, m := range r.Match {
+		e, err := compileMatch(m, sets)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e...)
+	}
+	action, err := compileAction(r.Action, sets)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, &expr.Counter{})
+	return append(out, action...), nil
+}
+
+func meta(key expr.MetaKey) *expr.Meta { return &expr.Meta{Key: key, Register: reg} }
+
+func compare(not bool, data []byte) *expr.Cmp {
+	op := expr.CmpOpEq
+	if not {
+		op = expr.CmpOpNeq
+	}
+	return &expr.Cmp{Op: op, Register: reg, Data: data}
+}
+
+func transport(offset, length uint32) *expr.Payload {
+	return &expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: length}
+}
+
+func host32(n uint32) []byte { return binaryutil.NativeEndian.PutUint32(n) }
+
+func port(n uint32) []byte { return binary.BigEndian.AppendUint16(nil, uint16(n)) }
+
+// ifname is a name as the kernel compares it: all 16 bytes, so no prefix matches.
+func ifname(name string) []byte {
+	b := make([]byte, unix.IFNAMSIZ)
+	copy(b, name)
+	return b
+}
+
+func mask(bytes, value []byte) *expr.Bitwise {
+	return &expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: uint32(len(bytes)), Mask: bytes, Xor: value}
+}
+
+// key loads what a set is asked for.
+func key(k capture.SetKey) expr.Any {
+	if k == capture.ByPort {
+		return transport(2, 2)
+	}
+	return meta(expr.MetaKeyNFPROTO)
+}
+
+func compileMatch(m capture.Match, sets map[string]*nftables.Set) ([]expr.Any, error) {
+	switch m.Key {
+	case capture.Protocol:
+		return []expr.Any{meta(expr.MetaKeyL4PROTO), compare(m.Not, []byte{byte(m.Num)})}, nil
+	case capture.SYN:
+		return []expr.Any{meta(expr.MetaKeyL4PROTO), compare(false, []byte{unix.IPPROTO_TCP}),
+			transport(tcpFlagsOffset, 1), mask([]byte{tcpFlagsMask}, []byte{0}), compare(m.Not, []byte{tcpFlagSYN})}, nil
+	case capture.InInterface:
+		return []expr.Any{meta(expr.MetaKeyIIFNAME), compare(m.Not, ifname(m.Name))}, nil
+	case capture.OutInterface:
+		return []expr.Any{meta(expr.MetaKeyOIFNAME), compare(m.Not, ifname(m.Name))}, nil
+	case capture.Source, capture.Destination:
+		return address(m), nil
+	case capture.SourcePort:
+		return []expr.Any{transport(0, 2), compare(m.Not, port(m.Num))}, nil
+	case capture.DestPort:
+		return []expr.Any{transport(2, 2), compare(m.Not, port(m.Num))}, nil
+	case capture.UID:
+		return []expr.Any{meta(expr.MetaKeySKUID), compare(m.Not, host32(m.Num))}, nil
+	case capture.GID:
+		return []expr.Any{meta(expr.MetaKeySKGID), compare(m.Not, host32(m.Num))}, nil
+	case capture.Mark:
+		return []expr.Any{meta(expr.MetaKeyMARK), compare(m.Not, host32(m.Num))}, nil
+	case capture.ConnMark:
+		return []expr.Any{&expr.Ct{Key: expr.CtKeyMARK, Register: reg}, compare(m.Not, host32(m.Num))}, nil
+	case capture.Original:
+		return []expr.Any{&expr.Ct{Key: expr.CtKeyDIRECTION, Register: reg}, compare(m.Not, []byte{0})}, nil
+	case capture.Invalid:
+		return []expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: reg},
+			mask(host32(expr.CtStateBitINVALID), host32(0)), compare(!m.Not, host32(0))}, nil
+	case capture.Socket:
+		return []expr.Any{&expr.Socket{Key: expr.SocketKeyTransparent, Register: reg},
+			&expr.Cmp{Op: expr.CmpOpLte, Register: reg, Data: []byte{1}}}, nil
+	case capture.InSet:
+		s, ok := sets[m.Name]
+		if !ok {
+			return nil, fmt.Errorf("there is no set %q", m.Name)
+		}
+		return []expr.Any{key(capture.SetKey(m.Num)), &expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID, Invert: m.Not}}, nil
+	}
+	return nil, fmt.Errorf("nftables cannot match %q", m.Key)
+}
+
+// sourceOffset is where the source address is in a header whose addresses have
+// this many bytes. The destination follows it.
+func sourceOffset(length uint32) uint32 {
+	if length == net.IPv6len {
+		return 8
+	}
+	return 12
+}
+
+// address compares a source or destination with a prefix.
+func address(m capture.Match) []expr.Any {
+	length := uint32(m.Prefix.Addr().BitLen() / 8)
+	offset := sourceOffset(length)
+	if m.Key == capture.Destination {
+		offset += length
+	}
+	out := []expr.Any{&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: length}}
+	if bits := m.Prefix.Bits(); bits < m.Prefix.Addr().BitLen() {
+		out = append(out, mask(net.CIDRMask(bits, int(length)*8), make([]byte, length)))
+	}
+	return append(out, compare(m.Not, m.Prefix.Masked().Addr().AsSlice()))
+}
+
+func verdict(kind expr.VerdictKind, chain string) *expr.Verdict {
+	return &expr.Verdict{Kind: kind, Chain: chain}
+}
+
+func immediate(data []byte) *expr.Immediate { return &expr.Immediate{Register: reg, Data: data} }
+
+// dynset operations (linux/netfilter/nf_tables.h, enum nft_dynset_ops).
+var setOps = map[capture.Verb]uint32{capture.Add: 0, capture.Update: 1, capture.Delete: 2}
+
+func compileAction(a capture.Action, sets map[string]*nftables.Set) ([]expr.Any, error) {
+	switch a.Verb {
+	case capture.Return:
+		return []expr.Any{verdict(expr.VerdictReturn, "")}, nil
+	case capture.Drop:
+		return []expr.Any{verdict(expr.VerdictDrop, "")}, nil
+	case capture.Goto:
+		return []expr.Any{verdict(expr.VerdictGoto, a.Name)}, nil
+	case capture.Reject:
+		return []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}, nil
+	case capture.Redirect:
+		return []expr.Any{immediate(port(a.Num)), &expr.Redir{RegisterProtoMin: reg, Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED}}, nil
+	case capture.TProxy:
+		return []expr.Any{
+			immediate(port(a.Num)), &expr.TProxy{Family: unix.NFPROTO_UNSPEC, RegPort: reg},
+			immediate(host32(a.Mark)), &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: reg},
+			verdict(expr.VerdictAccept, ""),
+		}, nil
+	case capture.Zone:
+		return []expr.Any{
+			immediate(binaryutil.NativeEndian.PutUint16(uint16(a.Num))),
+			&expr.Ct{Key: expr.CtKeyZONE, SourceRegister: true, Register: reg}, verdict(expr.VerdictReturn, ""),
+		}, nil
+	case capture.SetMark:
+		return []expr.Any{immediate(host32(a.Mark)), &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: reg}}, nil
+	case capture.SetConnMark:
+		return []expr.Any{immediate(host32(a.Mark)), &expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: reg}}, nil
+	case capture.Add, capture.Update, capture.Delete:
+		s, ok := sets[a.Name]
+		if !ok {
+			return nil, fmt.Errorf("there is no set %q", a.Name)
+		}
+		return []expr.Any{key(capture.SetKey(a.Num)), &expr.Dynset{SrcRegKey: reg, SetName: s.Name, SetID: s.ID, Operation: setOps[a.Verb]}}, nil
+	}
+	return nil, fmt.Errorf("nftables cannot do %q", a.Verb)
+}
+
+// prefixOf is the inverse of address: bytes as the kernel has them, and a mask or nil.
+func prefixOf(addr, mask []byte) (netip.Prefix, bool) {
+	a, ok := netip.AddrFromSlice(addr)
+	if !ok {
+		return netip.Prefix{}, false
+	}
+	bits := a.BitLen()
+	if mask != nil {
+		ones, size := net.IPMask(mask).Size()
+		if size != bits {
+			return netip.Prefix{}, false
+		}
+		bits = ones
+	}
+	return netip.PrefixFrom(a, bits), true
+}

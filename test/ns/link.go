@@ -1,0 +1,48 @@
+package ns
+
+import (
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
+)
+
+// IP runs one "ip" command inside the namespace, and fails the test if it fails.
+func (n *Namespace) IP(args ...string) {
+	n.t.Helper()
+	n.Do(func() {
+		if err := ip(args...); err != nil {
+			n.t.Error(err)
+		}
+	})
+	if n.t.Failed() {
+		n.t.FailNow()
+	}
+}
+
+// Connect lays a cable between two namespaces and gives its ends these names and addresses.
+func Connect(a *Namespace, nameA string, addrsA []netip.Prefix, b *Namespace, nameB string, addrsB []netip.Prefix) {
+	a.t.Helper()
+	a.IP("link", "add", nameA, "type", "veth", "peer", "name", nameB, "netns", b.Path())
+	a.address(nameA, addrsA)
+	b.address(nameB, addrsB)
+	a.IP("link", "set", nameA, "up")
+	b.IP("link", "set", nameB, "up")
+}
+
+func (n *Namespace) address(link string, addrs []netip.Prefix) {
+	for _, a := range addrs {
+		// Without duplicate address detection an IPv6 address can be used at once.
+		n.IP("addr", "add", a.String(), "dev", link, "nodad")
+	}
+}
+
+func setUp(link string) error { return ip("link", "set", link, "up") }
+
+func ip(args ...string) error {
+	out, err := exec.Command("ip", args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}

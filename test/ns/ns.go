@@ -1,0 +1,116 @@
+// Package ns makes network namespaces for tests and runs functions inside them.
+//
+// A namespace lives as long as its file descriptor: nothing is bound in the file
+// system, so a test that is killed leaves nothing behind.
+package ns
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Namespace is a network namespace of a test.
+type Namespace struct {
+	t  testing.TB
+	fd int
+}
+
+// RequireRoot skips the test, with the reason, for users that cannot make namespaces.
+func RequireRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes network namespaces and writes packet filter rules in them")
+	}
+}
+
+// New makes a namespace that goes away with the test. Its loopback is up.
+func New(t testing.TB) *Namespace {
+	t.Helper()
+	n := Empty(t)
+	n.Do(func() {
+		if err := setUp("lo"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return n
+}
+
+// Empty makes a namespace in which nothing is set up.
+func Empty(t testing.TB) *Namespace {
+	t.Helper()
+	RequireRoot(t)
+	n := &Namespace{t: t, fd: -1}
+	err := onThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("making a network namespace: %w", err)
+		}
+		var err error
+		n.fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(n.fd) })
+	return n
+}
+
+// Do runs f on a thread inside the namespace and waits for it. Sockets that f
+// makes belong to the namespace for ever, and processes that it starts run there.
+func (n *Namespace) Do(f func()) {
+	n.t.Helper()
+	n.As(0, 0, f)
+}
+
+// As is Do with the file system ids of a user: sockets and files that f makes
+// are that user's, which is what the packet filter's owner matches look at.
+func (n *Namespace) As(uid, gid int, f func()) {
+	n.t.Helper()
+	err := onThread(func() error {
+		if err := unix.Setns(n.fd, unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("entering a network namespace: %w", err)
+		}
+		if gid != 0 {
+			if err := unix.Setfsgid(gid); err != nil {
+				return err
+			}
+		}
+		if uid != 0 {
+			if err := unix.Setfsuid(uid); err != nil {
+				return err
+			}
+		}
+		f()
+		return nil
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// Path names the namespace for commands that take a path, within this process and
+// its children.
+func (n *Namespace) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.fd) }
+
+// onThread runs f on a thread of its own, which ends with f: what f changed of
+// the thread touches nobody else.
+func onThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked
+		returned := false
+		defer func() {
+			if !returned { // t.FailNow inside f
+				done <- nil
+			}
+		}()
+		err := f()
+		returned = true
+		done <- err
+	}()
+	return <-done
+}
