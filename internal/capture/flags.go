@@ -113,7 +113,7 @@ func (f *flags) addBool(name, usage string, set func(bool), env ...string) {
 
 func (f *flags) port(to *uint16) func(string) error {
 	return func(s string) (err error) {
-		*to, err = parsePort(s)
+		*to, err = ParsePort(s)
 		return err
 	}
 }
@@ -332,7 +332,8 @@ func fields(s string) []string {
 	return out
 }
 
-func parsePort(s string) (uint16, error) {
+// ParsePort reads a port number, 1 to 65535.
+func ParsePort(s string) (uint16, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 16)
 	if err != nil || n == 0 {
 		return 0, fmt.Errorf("%q is not a port; 1 to 65535", s)
@@ -348,7 +349,7 @@ func portList(to *Ports) func(string) error {
 				p.All = true
 				continue
 			}
-			n, err := parsePort(part)
+			n, err := ParsePort(part)
 			if err != nil {
 				return err
 			}

@@ -184,5 +184,4 @@ func (b *builder) release(ports []uint16) {
 		l.add(fmt.Sprintf("who listened on %d has left for good: refuse from now on", p), onSet(Update, sets.gone), udp, dport(p))
 		l.add("heard", onSet(Delete, sets.parking), udp, dport(p))
 	}
-	l.add("not meant for anybody else, if it was meant for the kernel", leave)
 }

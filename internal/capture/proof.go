@@ -5,8 +5,10 @@ package capture
 // counted and rejected, so that nobody has to listen, nothing leaves the pod, and
 // no other connection is touched. Setting a mark needs NET_ADMIN.
 func (b *builder) proof() {
+	// A redirected packet still has the interface of its first route here, so it is
+	// known by its port.
 	b.chain("filter-output", Filter, Output).
-		add("proof: was not captured, and must not leave the pod", reject, tcp, mark(ProofOut), not(oif("lo")))
+		add("proof: was not captured, and must not leave the pod", reject, tcp, mark(ProofOut), not(oif("lo")), not(dport(b.in.OutboundPort)))
 	if b.rs.Chain("input") == nil { // parking is off
 		b.proofArrivals(b.chain("input", Filter, Input))
 	}

@@ -146,7 +146,7 @@ const (
 	inboundChain = "inbound"
 	proxyChain   = "proxy"
 	virtualChain = "virtual"
-	takeChain  = "take"
+	takeChain    = "take"
 )
 
 // established lets connections alone that were there before the rules: their next

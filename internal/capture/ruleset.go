@@ -233,6 +233,17 @@ func (rs Ruleset) Set(name string) *Set {
 	return nil
 }
 
+// Len is the number of rules, the record apart.
+func (rs Ruleset) Len() int {
+	n := 0
+	for _, c := range rs.Chains {
+		if c.Name != recordChain {
+			n += len(c.Rules)
+		}
+	}
+	return n
+}
+
 // Empty reports whether rs asks for nothing.
 func (rs Ruleset) Empty() bool {
 	return len(rs.Chains) == 0 && rs.Routing == Routing{}

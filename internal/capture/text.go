@@ -93,7 +93,7 @@ func (a Action) String() string {
 	case Add, Update, Delete:
 		return fmt.Sprintf("%s @%s { %s }", a.Verb, a.Name, SetKey(a.Num))
 	}
-	return string(a.Verb)
+	return strings.TrimSpace(string(a.Verb) + " " + a.Name)
 }
 
 // String is the rule without its reason.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
@@ -105,6 +106,31 @@ func (b *Backend) table() (*nftables.Table, error) {
 		}
 	}
 	return nil, capture.ErrNone
+}
+
+// IptablesTraces reports whether iptables has been used in this namespace: whether
+// its nft variant has made a table, or the legacy variant has one.
+func (b *Backend) IptablesTraces() (bool, error) {
+	for _, family := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6} {
+		tables, err := b.conn.ListTablesOfFamily(family)
+		if err != nil {
+			return false, explain(fmt.Errorf("listing tables: %w", err))
+		}
+		for _, t := range tables {
+			switch t.Name {
+			case "filter", "mangle", "nat", "raw", "security":
+				return true, nil
+			}
+		}
+	}
+	for _, path := range []string{"/proc/net/ip_tables_names", "/proc/net/ip6_tables_names"} {
+		// Per thread: a thread may be in another namespace than its process.
+		names, err := os.ReadFile(strings.Replace(path, "/proc/", "/proc/thread-self/", 1))
+		if err == nil && len(names) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // Unsupported reports whether err says that the kernel lacks nf_tables or an

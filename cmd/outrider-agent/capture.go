@@ -1,0 +1,388 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/capture"
+	"outrider.dev/internal/capture/iptables"
+	"outrider.dev/internal/capture/nftables"
+	"outrider.dev/internal/capture/proof"
+	"outrider.dev/internal/capture/release"
+	"outrider.dev/internal/capture/setup"
+	"outrider.dev/internal/cli"
+)
+
+// captureLimit bounds a whole run: a lock that somebody else holds, a kernel that does not answer.
+const captureLimit = time.Minute
+
+// captureOptions are the settings of a run that are not the intent's.
+type captureOptions struct {
+	intent  capture.Intent
+	output  cli.Output
+	backend string
+	variant string
+	netns   string
+	proof   bool
+
+	dryRun, skipRules, validate, cleanup, nativeNFT bool
+	probePort                                       uint16
+}
+
+const captureExamples = `  # what an init container runs: everything but the proxy's own traffic to the proxy
+  outrider-agent capture -p 15001 -z 15006 -u 1337 -i '*' -b '*' -d 15090,15020
+
+  # what it would do, and why
+  outrider-agent capture -i '*' -b '*' --dry-run
+
+  # parking alone, beside the rules of another mesh
+  outrider-agent capture --park-only
+
+  # is everything as it was written, and does it work?
+  outrider-agent capture verify`
+
+func newCapture(termination *terminationLog) *cobra.Command {
+	o := &captureOptions{intent: capture.Defaults()}
+	cmd := &cobra.Command{
+		Use:     "capture",
+		Aliases: []string{"istio-iptables"},
+		Short:   "redirect the pod's traffic to its proxy, and park what comes too early",
+		Long: `Redirects the pod's traffic to its proxy, atomically, and proves that it works.
+Connections that come before the proxy listens wait instead of being refused.
+
+Flags and variables are those of istio-iptables; run it again, with other flags or
+by the other backend, and the last run's rules are the ones that hold.`,
+		Example: captureExamples,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd)
+		},
+	}
+	cmd.Flags().SortFlags = false
+	cli.IntentFlags(cmd.Flags(), &o.intent, &o.output)
+	o.operationFlags(cmd.Flags())
+	o.sharedFlags(cmd.Flags(), termination)
+	cmd.AddCommand(newClean(termination), newVerify(termination), newRelease())
+	return cmd
+}
+
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return &cli.UsageError{
+		Err:  fmt.Errorf("%q is no flag", args[0]),
+		Hint: "quote '*', or the shell replaces it by the names of files; " + cmd.CommandPath() + " --help lists the flags",
+	}
+}
+
+// operationFlags are Istio's flags that say how, not what.
+func (o *captureOptions) operationFlags(fs *pflag.FlagSet) {
+	flag := func(p *bool, name, short, usage string) {
+		fs.BoolVarP(p, name, short, false, usage)
+		cli.BindEnv(fs, name, envName(name))
+	}
+	flag(&o.dryRun, "dry-run", "n", "print the rules and change nothing")
+	flag(&o.skipRules, "skip-rule-apply", "", "write no rules; with --run-validation: verify those that are there")
+	flag(&o.validate, "run-validation", "", "prove that the rules work (done anyway, unless --proof=false)")
+	flag(&o.cleanup, "cleanup-only", "", "remove the rules, as capture clean does")
+	flag(&o.nativeNFT, "native-nftables", "", "as --backend=nftables")
+	fs.Uint16Var(&o.probePort, "iptables-probe-port", 15002, "accepted; the proof opens no port")
+	cli.BindEnv(fs, "iptables-probe-port", "IPTABLES_PROBE_PORT")
+	fs.Duration("probe-timeout", 5*time.Second, "accepted; the proof is answered at once")
+	cli.BindEnv(fs, "probe-timeout", "PROBE_TIMEOUT")
+	for _, name := range []string{"reconcile", "force-apply", "cni-mode"} {
+		flag(new(bool), name, "", "accepted; every run replaces what was there")
+	}
+	fs.StringVar(&o.variant, "force-iptables-binary", "", "use the iptables backend, by these binaries: legacy or nft")
+	cli.BindEnv(fs, "force-iptables-binary", "FORCE_IPTABLES_BINARY")
+	fs.BoolVar(&o.proof, "proof", true, "read the rules back and try both directions")
+	cli.BindEnv(fs, "proof", "OUTRIDER_PROOF")
+	// Istio's injector writes these into the init container's arguments.
+	for _, name := range []string{"log_output_level", "log_as_json", "log_caller", "log_stacktrace_level", "log_target", "log_rotate", "log_rotate_max_age", "log_rotate_max_backups", "log_rotate_max_size", "vklog"} {
+		fs.String(name, "", "accepted, without effect")
+		fs.Lookup(name).NoOptDefVal = "true"
+		fs.Lookup(name).Hidden = true
+	}
+}
+
+// sharedFlags are those of capture and of its subcommands.
+func (o *captureOptions) sharedFlags(fs *pflag.FlagSet, termination *terminationLog) {
+	fs.StringVar(&o.backend, "backend", "auto", "what writes the rules: nftables, iptables, or auto: the first that this kernel can do")
+	cli.BindEnv(fs, "backend", "OUTRIDER_BACKEND")
+	fs.StringVar(&o.netns, "network-namespace", "", "path of the network namespace to work in; default: this one")
+	cli.BindEnv(fs, "network-namespace", "NETWORK_NAMESPACE")
+	fs.StringVar(&termination.path, "termination-log", termination.path, "file that gets the reason of a failure, if it exists [$OUTRIDER_TERMINATION_LOG]")
+}
+
+func envName(flag string) string {
+	b := []byte(flag)
+	for i, c := range b {
+		switch {
+		case c == '-':
+			b[i] = '_'
+		case 'a' <= c && c <= 'z':
+			b[i] = c - 'a' + 'A'
+		}
+	}
+	return string(b)
+}
+
+// backends checks the choice, enters the namespace, and opens what is to be used.
+func (o *captureOptions) backends() ([]setup.Backend, error) {
+	if o.nativeNFT {
+		o.backend = capture.NFTables
+	}
+	switch o.variant {
+	case "":
+	case "legacy", "nft":
+		o.backend = capture.IPTables
+	default:
+		return nil, &cli.UsageError{Err: fmt.Errorf("--force-iptables-binary=%q: one of legacy, nft", o.variant)}
+	}
+	switch o.backend {
+	case "auto", capture.NFTables, capture.IPTables:
+	default:
+		return nil, &cli.UsageError{Err: fmt.Errorf("--backend=%q: one of auto, nftables, iptables", o.backend)}
+	}
+	if o.netns != "" {
+		if err := enter(o.netns); err != nil {
+			return nil, err
+		}
+	}
+	return setup.Backends(o.backend, o.variant)
+}
+
+// enter moves the calling thread, on which all work is done, into a network namespace.
+func enter(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return &cli.UsageError{Err: fmt.Errorf("--network-namespace: %w", err)}
+	}
+	defer f.Close()
+	if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("--network-namespace=%q: entering it: %w", path, err)
+	}
+	return nil
+}
+
+func (o *captureOptions) run(cmd *cobra.Command) error {
+	if err := cli.FinishIntent(cmd.Flags(), &o.intent); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), captureLimit, errors.New("capture took too long"))
+	defer cancel()
+	switch {
+	case o.dryRun:
+		return o.print(cmd.OutOrStdout())
+	case o.cleanup:
+		return o.clean(ctx)
+	case o.skipRules && o.validate:
+		return o.verify(ctx, cmd.OutOrStdout(), nil)
+	case o.skipRules:
+		return nil
+	}
+	backends, err := o.backends()
+	if err != nil {
+		return err
+	}
+	report, err := setup.Capture(ctx, setup.Options{Intent: o.intent, Backends: backends, NoProof: !o.proof})
+	if err != nil {
+		return err
+	}
+	for _, n := range report.Notes {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s\n", cmd.Root().Name(), n)
+	}
+	return writeReport(cmd.OutOrStdout(), o.output, report)
+}
+
+// print shows the rules that would be written, as input for the program that writes
+// them by hand. With Istio's DRY_RUN_FILE_PATH they go into that file too.
+func (o *captureOptions) print(w io.Writer) error {
+	if path := os.Getenv("DRY_RUN_FILE_PATH"); path != "" {
+		f, err := os.Create(path)
+		if err != nil {
+			return fmt.Errorf("DRY_RUN_FILE_PATH: %w", err)
+		}
+		defer f.Close()
+		w = io.MultiWriter(w, f)
+	}
+	in, backend := o.intent, o.backend
+	if in.Families == 0 {
+		in.Families = capture.DualStack
+	}
+	if backend != capture.IPTables && o.variant == "" {
+		backend = capture.NFTables
+	}
+	rs, _ := capture.Build(in, backend)
+	if o.output == cli.JSON {
+		return writeJSON(w, rs)
+	}
+	if backend == capture.NFTables {
+		_, err := io.WriteString(w, nftables.Script(rs))
+		return err
+	}
+	for _, family := range []capture.Families{capture.IPv4, capture.IPv6} {
+		if !rs.Families.Has(family) {
+			continue
+		}
+		text, err := iptables.Render(rs, family)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "# %s\n%s", family, text)
+	}
+	return nil
+}
+
+func (o *captureOptions) clean(ctx context.Context) error {
+	backends, err := o.backends()
+	if err != nil {
+		return err
+	}
+	return setup.Clean(ctx, backends)
+}
+
+func (o *captureOptions) verify(ctx context.Context, w io.Writer, intent *capture.Intent) error {
+	backends, err := o.backends()
+	if err != nil {
+		return err
+	}
+	report, err := setup.Verify(ctx, backends, intent)
+	if err != nil {
+		return err
+	}
+	return writeReport(w, o.output, report)
+}
+
+func writeReport(w io.Writer, output cli.Output, r setup.Report) error {
+	if output == cli.JSON {
+		record, _ := r.Ruleset.Recorded()
+		return writeJSON(w, struct {
+			Record    string         `json:"record"`
+			Backend   string         `json:"backend"`
+			Families  string         `json:"families"`
+			Rules     int            `json:"rules"`
+			Unchanged bool           `json:"unchanged"`
+			Parked    uint64         `json:"parked"`
+			Notes     []string       `json:"notes,omitempty"`
+			Proofs    []proof.Result `json:"proofs,omitempty"`
+		}{record, r.Ruleset.Backend, r.Ruleset.Families.String(), r.Ruleset.Len(), r.Unchanged, r.Parked, r.Notes, r.Proofs})
+	}
+	if r.Ruleset.Empty() {
+		_, err := fmt.Fprintln(w, "nothing is captured, nothing is parked")
+		return err
+	}
+	state := "written"
+	if r.Unchanged {
+		state = "in place already"
+	}
+	fmt.Fprintf(w, "%d rules %s: %s, %s\n", r.Ruleset.Len(), state, r.Ruleset.Backend, r.Ruleset.Families)
+	for _, p := range r.Proofs {
+		fmt.Fprintln(w, p)
+	}
+	_, err := fmt.Fprintf(w, "connection attempts parked so far: %d\n", r.Parked)
+	return err
+}
+
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+func newClean(termination *terminationLog) *cobra.Command {
+	o := &captureOptions{}
+	cmd := &cobra.Command{
+		Use:   "clean",
+		Short: "remove everything that capture wrote, whatever flags or backend made it",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cli.FromEnv(cmd.Flags()); err != nil {
+				return err
+			}
+			return o.clean(cmd.Context())
+		},
+	}
+	o.sharedFlags(cmd.Flags(), termination)
+	return cmd
+}
+
+func newVerify(termination *terminationLog) *cobra.Command {
+	o := &captureOptions{intent: capture.Defaults()}
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "check that the rules are as they were written, and that they work",
+		Long: `Reads the rules back, checks that nobody has changed them, and tries both directions.
+With flags of capture, on the command line, the rules must also be those of the flags.`,
+		Example: "  outrider-agent capture verify\n  outrider-agent capture verify -i '*' -b '*' -d 15090,15020 --output=json",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			asked := intentGiven(cmd.Flags())
+			if err := cli.FinishIntent(cmd.Flags(), &o.intent); err != nil {
+				return err
+			}
+			var intent *capture.Intent
+			if asked {
+				intent = &o.intent
+			}
+			return o.verify(cmd.Context(), cmd.OutOrStdout(), intent)
+		},
+	}
+	cmd.Flags().SortFlags = false
+	cli.IntentFlags(cmd.Flags(), &o.intent, &o.output)
+	o.sharedFlags(cmd.Flags(), termination)
+	return cmd
+}
+
+// intentGiven reports whether the command line has a flag of the intent.
+func intentGiven(fs *pflag.FlagSet) bool {
+	given := false
+	for _, f := range capture.Flags(&capture.Intent{}, nil, nil) {
+		given = given || fs.Changed(f.Name)
+	}
+	return given
+}
+
+func newRelease() *cobra.Command {
+	return &cobra.Command{
+		Use:   "release [PORT...]",
+		Short: "say that a proxy has left for good: refuse at once what nobody listens for",
+		Long: `Ends the parking on ports (default: 15001 and 15006) until somebody listens there again.
+It needs no capability: the rules hear it from the proxy's users and from root.`,
+		Example: "  outrider-agent capture release\n  outrider-agent capture release 8080",
+		RunE: func(_ *cobra.Command, args []string) error {
+			ports, err := releasePorts(args)
+			if err != nil {
+				return err
+			}
+			return release.Ports(ports...)
+		},
+	}
+}
+
+func releasePorts(args []string) ([]uint16, error) {
+	if len(args) == 0 {
+		d := capture.Defaults()
+		return []uint16{d.OutboundPort, d.InboundPort}, nil
+	}
+	var ports []uint16
+	for _, arg := range args {
+		p, err := capture.ParsePort(arg)
+		if err != nil {
+			return nil, &cli.UsageError{Err: err}
+		}
+		ports = append(ports, p)
+	}
+	return ports, nil
+}

@@ -1,0 +1,42 @@
+// Command outrider-agent is the part of Outrider that runs in a pod. It answers to
+// Istio's names too: istio-iptables is "outrider-agent capture", and pilot-agent is
+// outrider-agent.
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/version"
+)
+
+func main() {
+	// A network namespace belongs to a thread: what is asked for by
+	// --network-namespace must happen on the one that entered it.
+	runtime.LockOSThread()
+	os.Exit(run(os.Args, os.Stdout, os.Stderr))
+}
+
+// run is main without the process. It returns the exit status: 0 fine, 1 it failed,
+// 2 the input cannot be used.
+func run(argv []string, stdout, stderr io.Writer) int {
+	name, args := filepath.Base(argv[0]), argv[1:]
+	root := &cobra.Command{
+		Use:   "outrider-agent",
+		Short: "the part of Outrider that runs in a pod",
+	}
+	switch name {
+	case "istio-iptables":
+		args = append([]string{"istio-iptables"}, args...)
+	case "pilot-agent":
+		root.Use = name
+	}
+	termination := &terminationLog{path: defaultTerminationLog()}
+	root.AddCommand(newCapture(termination), version.Command())
+	return cli.Run(root, args, stdout, stderr, termination.write)
+}

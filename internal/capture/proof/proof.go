@@ -1,0 +1,393 @@
+// Package proof tries a finished capture: it sends the first packet of a connection
+// in each direction and sees in the counters of the rules where it went.
+//
+// The packets carry a mark that makes the rules reject them at their destination
+// (capture.ProofOut and ProofIn). So a proof needs no listener, takes no waiting
+// connection from anybody, leaves nothing behind, and nothing of it leaves the pod.
+package proof
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/capture"
+)
+
+// A Result is what one try has shown.
+type Result struct {
+	Direction string `json:"direction"` // "outbound" or "inbound"
+	Family    string `json:"family"`    // "ipv4" or "ipv6"
+	Proved    bool   `json:"proved"`
+	Detail    string `json:"detail"` // what was tried, or why nothing was
+}
+
+func (r Result) String() string {
+	word := "not tried"
+	if r.Proved {
+		word = "proved"
+	}
+	return fmt.Sprintf("%s %s: %s: %s", r.Direction, r.Family, word, r.Detail)
+}
+
+// answerLimit bounds how long a proof waits for its rejection, which comes from this
+// machine within a millisecond; only a lost packet takes as long.
+const answerLimit = 2 * time.Second
+
+// Try proves both directions of the rule set in state, in each family that it
+// captures. read returns the state anew, with fresh counters. The error says which
+// direction does not work; what cannot be tried here is in the results, not an error.
+func Try(ctx context.Context, state capture.State, read func() (capture.State, error)) ([]Result, error) {
+	tries := plan(state.Ruleset)
+	for i := range tries {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		tries[i].send()
+	}
+	after, err := read()
+	if err != nil {
+		return nil, fmt.Errorf("reading the counters after the proof: %w", err)
+	}
+	var results []Result
+	for _, d := range directions {
+		sent, arrived := 0, int(count(after, d)-count(state, d))
+		for _, t := range tries {
+			if t.direction.name != d.name {
+				continue
+			}
+			results = append(results, t.result())
+			if t.sent {
+				sent++
+			}
+		}
+		if arrived < sent {
+			return results, failure(tries, d, sent, arrived)
+		}
+	}
+	return results, nil
+}
+
+// failure says which packets of a direction were sent and not all counted.
+func failure(tries []attempt, d direction, sent, arrived int) error {
+	var words []string
+	for _, t := range tries {
+		if t.direction.name == d.name && t.sent {
+			words = append(words, fmt.Sprintf("to %s as uid %d gid %d (%v)", t.conn.Dst, t.as.uid, t.as.gid, t.answer))
+		}
+	}
+	return fmt.Errorf("proof: %s: of %d connections %d came to the proxy's port: %s", d.name, sent, arrived, strings.Join(words, ", "))
+}
+
+// An attempt is one proof: a connection, and what came of it.
+type attempt struct {
+	direction direction
+	family    capture.Families
+	conn      capture.Conn
+	as        identity
+	why       error // nothing to try
+	sent      bool
+	answer    error
+}
+
+// plan chooses what to try.
+func plan(rs capture.Ruleset) []attempt {
+	var out []attempt
+	for _, d := range directions {
+		for _, family := range []capture.Families{capture.IPv4, capture.IPv6} {
+			if rs.Families.Has(family) && captures(rs, d) {
+				t := attempt{direction: d, family: family}
+				t.conn, t.as, t.why = choose(rs, d, family)
+				out = append(out, t)
+			}
+		}
+	}
+	return out
+}
+
+// send makes the connection, if there is one to make.
+func (t *attempt) send() {
+	if t.why != nil {
+		return
+	}
+	t.answer = connect(t.conn, t.direction.mark, t.as)
+	switch {
+	case errors.Is(t.answer, unix.ENETUNREACH), errors.Is(t.answer, unix.EHOSTUNREACH), errors.Is(t.answer, unix.EADDRNOTAVAIL), errors.Is(t.answer, unix.EAFNOSUPPORT):
+		t.why = fmt.Errorf("no route to %s (%w)", t.conn.Dst, t.answer)
+	case errors.Is(t.answer, unix.EPERM) && t.as != own():
+		t.why = fmt.Errorf("uid %d gid %d is not captured, and may not act as another (SETUID, SETGID)", own().uid, own().gid)
+	default:
+		t.sent = true
+	}
+}
+
+func (t *attempt) result() Result {
+	r := Result{Direction: t.direction.name, Family: t.family.String()}
+	if t.why != nil {
+		r.Detail = t.why.Error()
+		return r
+	}
+	r.Proved, r.Detail = true, fmt.Sprintf("%s as uid %d", t.conn.Dst, t.as.uid)
+	return r
+}
+
+// A direction is one way of connections into the proxy.
+type direction struct {
+	name    string
+	mark    uint32
+	reasons []string // of the rules where it ends
+	conns   func(family capture.Families) []capture.Conn
+}
+
+var directions = []direction{
+	{"outbound", capture.ProofOut, []string{capture.ReasonProofOut}, outboundConns},
+	{"inbound", capture.ProofIn, []string{capture.ReasonProofIn, capture.ReasonProofTP}, inboundConns},
+}
+
+// captures reports whether the rules take anything at all in a direction: whether
+// they redirect to, or hand over at, the port where its proof ends.
+func captures(rs capture.Ruleset, d direction) bool {
+	for _, c := range rs.Chains {
+		for _, r := range c.Rules {
+			for _, reason := range d.reasons {
+				if r.Reason == reason {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func count(s capture.State, d direction) uint64 {
+	var n uint64
+	for _, reason := range d.reasons {
+		n += s.Count(reason)
+	}
+	return n
+}
+
+// An identity is whose socket the packet leaves by.
+type identity struct{ uid, gid int }
+
+func own() identity { return identity{unix.Geteuid(), unix.Getegid()} }
+
+// choose finds a connection, and who may make it, that ends in the rule that counts
+// the proof. It asks the rules themselves. The error says why there is none.
+func choose(rs capture.Ruleset, d direction, family capture.Families) (capture.Conn, identity, error) {
+	why := errors.New("nothing is captured that could be tried here")
+	ids := []identity{own(), {65534, 65534}, {own().uid, 65534}, {own().uid, 0}, {65534, own().gid}, {0, 0}}
+	ids = append(ids, ownersNamed(rs)...)
+	for _, conn := range d.conns(family) {
+		for _, target := range targets(rs, conn) {
+			if target.Out != "lo" {
+				out, err := interfaceTo(target.Dst.Addr())
+				if err != nil {
+					why = fmt.Errorf("no route to %s: %w", target.Dst.Addr(), err)
+					continue
+				}
+				target.Out = out
+			}
+			for _, id := range ids {
+				c := target
+				c.UID, c.GID, c.Mark = uint32(id.uid), uint32(id.gid), d.mark
+				if proves(rs.Trace(c, capture.Pod{}), d) {
+					return target, id, nil
+				}
+			}
+		}
+	}
+	return capture.Conn{}, identity{}, why
+}
+
+// proves reports whether a connection ends where the proof is counted because the
+// rules led it there, not because it was sent there.
+func proves(t capture.Trace, d direction) bool {
+	redirected := false
+	for _, step := range t.Steps {
+		redirected = redirected || step.Rule.Action.Verb == capture.Redirect
+		switch step.Rule.Reason {
+		case capture.ReasonProofTP:
+			return true
+		case d.reasons[0]:
+			return redirected
+		}
+	}
+	return false
+}
+
+// interfaceTo is the interface by which packets to addr leave.
+func interfaceTo(addr netip.Addr) (string, error) {
+	routes, err := netlink.RouteGet(addr.AsSlice())
+	if err != nil {
+		return "", err
+	}
+	if len(routes) == 0 {
+		return "", unix.ENETUNREACH
+	}
+	link, err := netlink.LinkByIndex(routes[0].LinkIndex)
+	if err != nil {
+		return "", err
+	}
+	return link.Attrs().Name, nil
+}
+
+// ownersNamed are the groups that the rules single out: where only those are
+// captured, no other will do.
+func ownersNamed(rs capture.Ruleset) []identity {
+	var out []identity
+	for _, c := range rs.Chains {
+		for _, r := range c.Rules {
+			for _, m := range r.Match {
+				if m.Key == capture.GID && m.Not {
+					out = append(out, identity{own().uid, int(m.Num)}, identity{65534, int(m.Num)})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// targets are conn with destinations that the rules name.
+func targets(rs capture.Ruleset, conn capture.Conn) []capture.Conn {
+	out := []capture.Conn{conn}
+	add := func(dst netip.AddrPort) {
+		c := conn
+		c.Dst = dst
+		out = append(out, c)
+	}
+	for _, c := range rs.Chains {
+		for _, r := range c.Rules {
+			for _, m := range r.Match {
+				switch {
+				case m.Not:
+				case m.Key == capture.DestPort:
+					add(netip.AddrPortFrom(conn.Dst.Addr(), uint16(m.Num)))
+				case m.Key == capture.Destination && conn.Out != "lo" && m.Prefix.Addr().Is4() == conn.Dst.Addr().Is4() && !m.Prefix.Addr().IsLoopback():
+					add(netip.AddrPortFrom(m.Prefix.Addr(), conn.Dst.Port()))
+					add(netip.AddrPortFrom(m.Prefix.Addr().Next(), conn.Dst.Port()))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// probePort is Istio's --iptables-probe-port.
+const probePort = 15002
+
+// outboundConns go to addresses that are nobody's (RFC 5737, RFC 3849), should the
+// rules take every address.
+func outboundConns(family capture.Families) []capture.Conn {
+	dst := "192.0.2.1"
+	if family == capture.IPv6 {
+		dst = "2001:db8::1"
+	}
+	return []capture.Conn{tcp(dst, "")}
+}
+
+// inboundConns go to addresses of the pod. Transparent proxying leaves 127.0.0.1 alone.
+func inboundConns(family capture.Families) []capture.Conn {
+	dsts := []string{"127.0.0.1", "127.0.0.2"}
+	if family == capture.IPv6 {
+		dsts = []string{"::1"}
+	}
+	var out []capture.Conn
+	for _, dst := range dsts {
+		out = append(out, tcp(dst, "lo"))
+	}
+	addrs, _ := net.InterfaceAddrs()
+	for _, a := range addrs {
+		p, err := netip.ParsePrefix(a.String())
+		if err == nil && p.Addr().Is4() == (family == capture.IPv4) && !p.Addr().IsLoopback() && !p.Addr().IsLinkLocalUnicast() {
+			out = append(out, tcp(p.Addr().String(), "lo"))
+		}
+	}
+	return out
+}
+
+func tcp(dst, out string) capture.Conn {
+	addr := netip.MustParseAddr(dst)
+	src := addr
+	if out != "lo" {
+		src = netip.IPv6Unspecified()
+		if addr.Is4() {
+			src = netip.IPv4Unspecified()
+		}
+	}
+	return capture.Conn{Proto: capture.TCP, Src: netip.AddrPortFrom(src, 40000), Dst: netip.AddrPortFrom(addr, probePort), Out: out}
+}
+
+// connect opens a connection with a mark, as somebody. Its error is the answer: a
+// proof is always rejected.
+func connect(c capture.Conn, mark uint32, as identity) error {
+	if as == own() {
+		return dial(c.Dst, mark)
+	}
+	done := make(chan error, 1)
+	ns, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	go func() {
+		// File system ids belong to the thread, which ends with this goroutine. A socket
+		// keeps those of its maker, and the owner matches look at them.
+		runtime.LockOSThread()
+		done <- func() error {
+			if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil && !errors.Is(err, unix.EPERM) {
+				return err
+			}
+			if err := become(as); err != nil {
+				return err
+			}
+			return dial(c.Dst, mark)
+		}()
+	}()
+	return <-done
+}
+
+// become sets the thread's file system ids. The system call reports no failure; asking
+// for an impossible id gives the present one.
+func become(as identity) error {
+	unix.Setfsgid(as.gid)
+	unix.Setfsuid(as.uid)
+	gid, _ := unix.SetfsgidRetGid(-1)
+	uid, _ := unix.SetfsuidRetUid(-1)
+	if uid != as.uid || gid != as.gid {
+		return unix.EPERM
+	}
+	return nil
+}
+
+func dial(to netip.AddrPort, mark uint32) error {
+	family, addr := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()})
+	if to.Addr().Is4() {
+		family, addr = unix.AF_INET, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	limit := unix.NsecToTimeval(answerLimit.Nanoseconds())
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit); err != nil {
+		return err
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(mark)); err != nil {
+		return fmt.Errorf("marking a socket: %w (it takes the capability NET_ADMIN)", err)
+	}
+	if err := unix.Connect(fd, addr); err != nil {
+		return err
+	}
+	return errors.New("accepted by a listener")
+}

@@ -1,0 +1,87 @@
+package routing
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"outrider.dev/internal/capture"
+	"outrider.dev/test/ns"
+)
+
+func show(t *testing.T) string {
+	t.Helper()
+	out := ""
+	for _, args := range []string{"-4 rule", "-6 rule", "-4 route show table all", "-6 route show table all", "addr show lo"} {
+		b, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("ip %s: %v: %s", args, err, b)
+		}
+		out += string(b)
+	}
+	return out
+}
+
+func TestApplyReadRemove(t *testing.T) {
+	ns.New(t).Do(func() {
+		for _, stranger := range []string{"rule add fwmark 7 lookup 77", "route add local 0.0.0.0/0 dev lo table 77"} {
+			if out, err := exec.Command("ip", strings.Fields(stranger)...).CombinedOutput(); err != nil {
+				t.Fatalf("ip %s: %v: %s", stranger, err, out)
+			}
+		}
+		before := show(t)
+		for _, want := range []capture.Routing{
+			{Mark: 1337, Table: 133, SixSource: true},
+			{Mark: 1337, Table: 133, SixSource: true}, // again
+			{Mark: 9, Table: 1000, SixSource: true},
+			{SixSource: true},
+		} {
+			if notes, err := Apply(want, capture.DualStack); err != nil || notes != nil {
+				t.Fatalf("Apply(%+v): %v, %v", want, notes, err)
+			}
+			got, err := Read()
+			if err != nil || got != want {
+				t.Errorf("Read() = %+v, %v; want %+v", got, err, want)
+			}
+		}
+		if err := Remove(capture.Routing{SixSource: true}); err != nil {
+			t.Fatal(err)
+		}
+		if after := show(t); after != before {
+			t.Errorf("before:\n%s\nafter Remove:\n%s", before, after)
+		}
+	})
+}
+
+func TestApplySaysThatLoopbackIsDown(t *testing.T) {
+	ns.Empty(t).Do(func() {
+		before := show(t)
+		_, err := Apply(capture.Routing{Mark: 1337, Table: 133}, capture.DualStack)
+		if err == nil || !strings.Contains(err.Error(), "bring lo up") {
+			t.Errorf("error %v; want a hint to bring lo up", err)
+		}
+		if after := show(t); after != before {
+			t.Errorf("something is left behind:\n%s", after)
+		}
+	})
+}
+
+func TestIPv6SwitchedOff(t *testing.T) {
+	ns.New(t).Do(func() {
+		for _, key := range []string{"all", "lo"} {
+			if out, err := exec.Command("sysctl", "-w", "net.ipv6.conf."+key+".disable_ipv6=1").CombinedOutput(); err != nil {
+				t.Fatalf("sysctl: %v: %s", err, out)
+			}
+		}
+		notes, err := Apply(capture.Routing{Mark: 1337, Table: 133, SixSource: true}, capture.DualStack)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(notes) == 0 {
+			t.Error("no note says that IPv6 is off")
+		}
+		if err := Remove(capture.Routing{SixSource: true}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

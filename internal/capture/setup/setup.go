@@ -1,0 +1,312 @@
+// Package setup brings a rule set into a network namespace and proves that it works.
+//
+// It chooses the backend, replaces whatever of ours was there, reads the kernel's
+// state back, tries both directions, and on any doubt leaves the state that was
+// there before, or none: never half.
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"outrider.dev/internal/capture"
+	"outrider.dev/internal/capture/nftables"
+	"outrider.dev/internal/capture/proof"
+	"outrider.dev/internal/capture/routing"
+)
+
+// A Backend keeps rule sets in one of the kernel's packet filters. Apply replaces
+// what the backend holds of ours and changes nothing on an error; Read returns
+// capture.ErrNone where there is nothing; Remove is no error then.
+type Backend interface {
+	Name() string
+	Apply(context.Context, capture.Ruleset) error
+	Read(context.Context) (capture.State, error)
+	Remove(context.Context) error
+}
+
+// Options say what to set up and how.
+type Options struct {
+	Intent   capture.Intent
+	Backends []Backend // tried in this order; the others are cleaned
+	NoProof  bool      // neither read back nor tried
+}
+
+// A Report is what was done.
+type Report struct {
+	Ruleset   capture.Ruleset
+	Unchanged bool           // the same rules were there already
+	Notes     []string       // wishes without effect, and what this machine cannot do
+	Proofs    []proof.Result // empty without proof
+	Parked    uint64         // connection attempts made to wait so far
+}
+
+// Capture makes the rules of the current namespace those of the intent.
+func Capture(ctx context.Context, o Options) (Report, error) {
+	var report Report
+	if o.Intent.Families == 0 {
+		o.Intent.Families = capture.FamiliesOf(localAddresses())
+	}
+	old, err := find(ctx, o.Backends)
+	if err != nil {
+		return report, err
+	}
+	if rs, notes := capture.Build(o.Intent, capture.NFTables); rs.Empty() {
+		report.Notes, report.Ruleset = notes, rs
+		return report, Clean(ctx, o.Backends)
+	}
+	if err := write(ctx, o, old, &report); err != nil {
+		return report, err
+	}
+	if err := finish(ctx, o, old, &report); err != nil {
+		return report, errors.Join(err, restore(ctx, o.Backends, old))
+	}
+	return report, nil
+}
+
+// A found is a rule set of ours and the backend that holds it.
+type found struct {
+	by    Backend
+	state capture.State
+}
+
+// find returns what of ours the backends hold.
+func find(ctx context.Context, backends []Backend) ([]found, error) {
+	var out []found
+	for _, b := range backends {
+		state, err := b.Read(ctx)
+		switch {
+		case errors.Is(err, capture.ErrNone) || nftables.Unsupported(err):
+		case err != nil:
+			return nil, fmt.Errorf("reading the rules that are there (%s): %w", b.Name(), err)
+		default:
+			if state.Routing, err = routing.Read(); err != nil {
+				return nil, err
+			}
+			if state.Routing.SixSource {
+				state.Routing.SixSource = usesSixSource(state.Ruleset)
+			}
+			out = append(out, found{b, state})
+		}
+	}
+	return out, nil
+}
+
+// usesSixSource reports whether rs has to do with the address ::6, which other
+// meshes add to lo too.
+func usesSixSource(rs capture.Ruleset) bool {
+	for _, c := range rs.Chains {
+		for _, r := range c.Rules {
+			for _, m := range r.Match {
+				if m.Key == capture.Source && m.Prefix == netip.MustParsePrefix("::6/128") {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// write puts the rules in place by the first backend that can hold them.
+func write(ctx context.Context, o Options, old []found, report *Report) error {
+	var reasons []error
+	for _, parking := range parkModes(o.Intent.Park) {
+		in := o.Intent
+		in.Park = parking
+		for _, b := range o.Backends {
+			rs, notes := capture.Build(in, b.Name())
+			err := writeBy(ctx, b, rs, old, report)
+			if err == nil {
+				report.Ruleset = rs
+				if parking != o.Intent.Park {
+					notes = append(notes, "this kernel cannot ask whether a socket listens: parking is off, early connections are refused")
+				}
+				report.Notes = append(report.Notes, notes...)
+				return nil
+			}
+			if errors.Is(err, errNotChosen) {
+				continue
+			}
+			if b.Name() == capture.NFTables && !nftables.Unsupported(err) {
+				return err
+			}
+			reasons = append(reasons, err)
+		}
+	}
+	if o.Intent.Park == capture.ParkRequire {
+		reasons = append(reasons, errors.New("--park=require; --park=on would go on without parking"))
+	}
+	return errors.Join(reasons...)
+}
+
+// parkModes are the ways of parking to try, best first.
+func parkModes(wanted capture.ParkMode) []capture.ParkMode {
+	if wanted == capture.ParkOn {
+		return []capture.ParkMode{capture.ParkOn, capture.ParkOff}
+	}
+	return []capture.ParkMode{wanted}
+}
+
+// writeBy writes rs, unless it is there already, and then takes away what the other
+// backends hold: for a moment both are there, which captures the same traffic twice
+// over and loses none.
+func writeBy(ctx context.Context, b Backend, rs capture.Ruleset, old []found, report *Report) error {
+	same := len(old) == 1 && old[0].by == b && capture.Diff(rs, old[0].state.Ruleset) == nil && intact(old[0].state)
+	if !same {
+		if err := b.Apply(ctx, rs); err != nil {
+			return err
+		}
+	}
+	for _, f := range old {
+		if f.by == b {
+			continue
+		}
+		if err := f.by.Remove(ctx); err != nil {
+			return fmt.Errorf("removing the rules of the %s backend: %w", f.by.Name(), err)
+		}
+	}
+	report.Unchanged = same
+	return nil
+}
+
+func intact(s capture.State) bool {
+	_, ok := s.Recorded()
+	return ok
+}
+
+// finish does what comes after the rules: routing, reading back, trying.
+func finish(ctx context.Context, o Options, old []found, report *Report) error {
+	rs := report.Ruleset
+	notes, err := routing.Apply(rs.Routing, rs.Families)
+	report.Notes = append(report.Notes, notes...)
+	if err != nil {
+		return err
+	}
+	for _, f := range old { // a rule set that needed ::6, before one that does not
+		if f.state.Routing.SixSource && !rs.Routing.SixSource {
+			if err := routing.Remove(capture.Routing{SixSource: true}); err != nil {
+				return err
+			}
+		}
+	}
+	if o.NoProof {
+		return nil
+	}
+	i := slices.IndexFunc(o.Backends, func(b Backend) bool { return b.Name() == rs.Backend })
+	return check(ctx, o.Backends[i], rs, report)
+}
+
+// check reads rs back, compares, and tries both directions.
+func check(ctx context.Context, b Backend, rs capture.Ruleset, report *Report) error {
+	state, err := b.Read(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the rules back: %w", err)
+	}
+	state.Routing = rs.Routing // Apply compared it
+	if diff := capture.Diff(rs, state.Ruleset); diff != nil {
+		return &MismatchError{diff}
+	}
+	report.Proofs, err = proof.Try(ctx, state, func() (capture.State, error) { return b.Read(ctx) })
+	report.Parked = state.Parked()
+	return err
+}
+
+// MismatchError says that the kernel does not hold the rules that it should.
+type MismatchError struct{ Diff []string }
+
+func (e *MismatchError) Error() string {
+	return "the kernel's rules differ (- missing, + too much):\n  " + strings.Join(e.Diff, "\n  ")
+}
+
+// restore puts back what was there before, and takes away the rest.
+func restore(ctx context.Context, backends []Backend, old []found) error {
+	// The reason why we are here may be that the context has ended.
+	ctx = context.WithoutCancel(ctx)
+	if len(old) != 1 || !intact(old[0].state) {
+		if err := Clean(ctx, backends); err != nil {
+			return fmt.Errorf("and cleaning up: %w", err)
+		}
+		return nil
+	}
+	f := old[0]
+	errs := []error{f.by.Apply(ctx, f.state.Ruleset)}
+	_, err := routing.Apply(f.state.Routing, f.state.Families)
+	errs = append(errs, err)
+	for _, b := range backends {
+		if b != f.by {
+			errs = append(errs, b.Remove(ctx))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("and putting the old rules back: %w", err)
+	}
+	return nil
+}
+
+// Clean removes everything of ours from the current namespace.
+func Clean(ctx context.Context, backends []Backend) error {
+	var had capture.Routing
+	var errs []error
+	for _, b := range backends {
+		state, err := b.Read(ctx)
+		if errors.Is(err, capture.ErrNone) || nftables.Unsupported(err) {
+			continue
+		}
+		// Remove does not need to understand what it removes.
+		had.SixSource = had.SixSource || usesSixSource(state.Ruleset)
+		errs = append(errs, b.Remove(ctx))
+	}
+	errs = append(errs, routing.Remove(had))
+	return errors.Join(errs...)
+}
+
+// Verify checks what is there: that it is whole and unchanged, that it is what the
+// intent asks for (if intent is not nil), and that it works.
+func Verify(ctx context.Context, backends []Backend, intent *capture.Intent) (Report, error) {
+	var report Report
+	have, err := find(ctx, backends)
+	if err != nil {
+		return report, err
+	}
+	switch len(have) {
+	case 0:
+		return report, capture.ErrNone
+	case 1:
+	default:
+		return report, errors.New("two backends hold rules of ours; run capture or capture clean")
+	}
+	state := have[0].state
+	report.Ruleset, report.Unchanged = state.Ruleset, true
+	if intent != nil {
+		in := *intent
+		if in.Families == 0 {
+			in.Families = capture.FamiliesOf(localAddresses())
+		}
+		want, notes := capture.Build(in, state.Backend)
+		report.Notes = notes
+		if diff := capture.Diff(want, state.Ruleset); diff != nil {
+			return report, &MismatchError{diff}
+		}
+	}
+	if record, ok := state.Recorded(); !ok {
+		return report, fmt.Errorf("the rules are not those that were written: their record is %q, they are %s", record, state.Digest())
+	}
+	return report, check(ctx, have[0].by, state.Ruleset, &report)
+}
+
+// localAddresses are the addresses of this namespace. None, if they cannot be listed.
+func localAddresses() []netip.Addr {
+	addrs, _ := net.InterfaceAddrs()
+	var out []netip.Addr
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			out = append(out, p.Addr())
+		}
+	}
+	return out
+}

@@ -1,0 +1,372 @@
+package capture
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// A Conn is one packet of a connection, its first unless Established, and who sends it.
+type Conn struct {
+	Proto    uint32 // TCP or UDP
+	Src, Dst netip.AddrPort
+	In       string // interface it came in by; "" for one that a process of the pod opens
+	// Out is the interface by which it leaves before the rules have a say: "lo" if
+	// it is for the pod itself. A packet that came in may leave it empty for that.
+	Out      string
+	UID, GID uint32 // of the process that sends it; without meaning if it came in
+	Mark     uint32
+
+	Established bool   // not the first packet: the connection is older than the rules
+	ConnMark    uint32 // rules marked the connection at its first packet, and decided its translation
+	Reply       bool   // sent by the side that was called
+	Invalid     bool   // connection tracking cannot place the packet
+}
+
+func (c Conn) String() string {
+	from := fmt.Sprintf("by uid %d gid %d, out of %s", c.UID, c.GID, c.Out)
+	if c.In != "" {
+		from = "in by " + c.In
+	}
+	if c.Mark != 0 {
+		from += fmt.Sprintf(", mark %#x", c.Mark)
+	}
+	return fmt.Sprintf("%s %s -> %s, %s", protocolName(c.Proto), c.Src, c.Dst, from)
+}
+
+// A Listener is a socket of the pod that takes connections, on every local address.
+type Listener struct {
+	Proto       uint32
+	Port        uint16
+	Transparent bool // and on every other address: it can be given connections by TPROXY
+}
+
+// A Pod is what rules ask about besides the packet.
+type Pod struct {
+	Listeners  []Listener
+	Remembered []string // names of the sets that hold the packet's key
+}
+
+func (p Pod) listens(proto uint32, port uint16, transparent bool) bool {
+	return slices.ContainsFunc(p.Listeners, func(l Listener) bool {
+		return l.Proto == proto && l.Port == port && (l.Transparent || !transparent)
+	})
+}
+
+// Fate is how a connection ends.
+type Fate string
+
+// The fates.
+const (
+	Passes     Fate = "passes"              // goes where it was sent
+	Redirected Fate = "redirected"          // taken by a listener on another local port
+	Taken      Fate = "taken transparently" // taken by the proxy, addresses unchanged
+	Parked     Fate = "parked"              // nobody listens yet: the caller's kernel asks again
+	Refused    Fate = "refused"             // the caller gets an error at once
+	Dropped    Fate = "dropped"             // the caller hears nothing
+)
+
+// A Step is a rule whose conditions were all met.
+type Step struct {
+	Chain string
+	Hook  Hook // at which the packet was, also in a chain without one
+	Index int  // of the rule in its chain
+	Rule  Rule
+}
+
+// A Trace is where a connection ends and the rules that led it there.
+type Trace struct {
+	Conn       Conn
+	Fate       Fate
+	Port       uint16 // the port where it ended: of the proxy, or of its destination
+	Steps      []Step
+	Mark       uint32   // of the packet where it ended
+	ConnMark   uint32   // of its connection from now on
+	Zone       uint32   // of connection tracking
+	Remembered []string // the sets that hold its key afterwards, sorted
+}
+
+// Trace follows c through the rules as the kernel would. What the rules of
+// strangers do is not in it, nor whether anybody listens outside the pod.
+func (rs Ruleset) Trace(c Conn, pod Pod) Trace {
+	w := walk{rs: rs, pod: pod, c: c, local: c.Out == "lo", t: Trace{Conn: c, Fate: Passes}}
+	w.memory = slices.Clone(pod.Remembered)
+	w.run()
+	w.t.Port = w.c.Dst.Port()
+	if w.t.Fate == Taken {
+		w.t.Port = w.proxyPort
+	}
+	w.t.Mark, w.t.ConnMark = w.c.Mark, w.c.ConnMark
+	slices.Sort(w.memory)
+	w.t.Remembered = slices.Compact(w.memory)
+	return w.t
+}
+
+// String is t for people: the packet, every step with its reason, the end.
+func (t Trace) String() string {
+	var b strings.Builder
+	fmt.Fprintln(&b, t.Conn)
+	for _, s := range t.Steps {
+		fmt.Fprintf(&b, "  %s: chain %s, rule %d: %s\n      %s\n", s.Hook, s.Chain, s.Index+1, s.Rule, s.Rule.Reason)
+	}
+	switch t.Fate {
+	case Passes:
+		fmt.Fprintf(&b, "passes: goes to %s, where it was sent\n", t.Conn.Dst)
+	case Redirected, Taken:
+		fmt.Fprintf(&b, "%s: the listener on local port %d gets it\n", t.Fate, t.Port)
+	case Parked:
+		fmt.Fprintf(&b, "parked: nobody listens on port %d yet; the caller waits\n", t.Port)
+	default:
+		fmt.Fprintf(&b, "%s: on port %d\n", t.Fate, t.Port)
+	}
+	return b.String()
+}
+
+// A walk is a packet on its way.
+type walk struct {
+	rs  Ruleset
+	pod Pod
+	t   Trace
+
+	c         Conn // as the rules have changed it
+	hook      Hook
+	local     bool   // for a socket of the pod
+	moved     bool   // redirected
+	taken     bool   // given to the proxy's socket
+	proxyPort uint16 // that took it
+	memory    []string
+}
+
+// run takes the packet through the hooks in the kernel's order.
+func (w *walk) run() {
+	if w.c.In == "" {
+		if !w.stage(Raw, Output) || !w.stage(Mangle, Output) {
+			return
+		}
+		// A route by the mark comes before translation, and Out stays as it was.
+		w.local = w.local || w.byMark()
+		if !w.translate(Output) || !w.stage(Filter, Output) || !w.local {
+			return
+		}
+		// Over loopback: the socket of the sender is gone, its marks are not. The
+		// translation was decided at output.
+		w.c.In, w.c.Out = "lo", ""
+		if !w.stage(Raw, Prerouting) || !w.stage(Mangle, Prerouting) {
+			return
+		}
+	} else {
+		w.local = w.local || w.c.Out == ""
+		w.c.Out = ""
+		if !w.stage(Raw, Prerouting) || !w.stage(Mangle, Prerouting) || !w.translate(Prerouting) {
+			return
+		}
+		if !w.local && !w.taken {
+			return
+		}
+	}
+	if w.stage(Filter, Input) {
+		w.deliver()
+	}
+}
+
+func (w *walk) byMark() bool { return w.c.Mark != 0 && w.c.Mark == w.rs.Routing.Mark }
+
+// translate is the stage of NAT, which sees a connection once.
+func (w *walk) translate(hook Hook) bool {
+	if w.t.Conn.ConnMark != 0 || w.c.Reply || w.c.Invalid {
+		return true
+	}
+	return w.stage(NAT, hook)
+}
+
+// deliver hands the packet to a socket of the pod.
+func (w *walk) deliver() {
+	switch {
+	case w.taken:
+		w.t.Fate = Taken
+	case !w.socket():
+		w.t.Fate = Refused
+	case w.moved:
+		w.t.Fate = Redirected
+	}
+}
+
+// socket reports whether there is one to take the packet. That of a connection
+// in progress is there.
+func (w *walk) socket() bool {
+	return w.taken || w.c.Established || w.c.Reply || w.pod.listens(w.c.Proto, w.c.Dst.Port(), false)
+}
+
+// stage calls the chains of a table at a hook. It reports whether the packet goes on.
+func (w *walk) stage(table Table, hook Hook) bool {
+	w.hook = hook
+	for i := range w.rs.Chains {
+		if c := &w.rs.Chains[i]; c.Table == table && c.Hook == hook && !w.call(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// call tries the rules of c and of the chains it goes to. It reports whether the
+// packet goes on. The kernel takes no rules that go in a circle.
+func (w *walk) call(c *Chain) bool {
+	for range w.rs.Chains {
+		next := ""
+		for i, r := range c.Rules {
+			if !w.meets(r) {
+				continue
+			}
+			w.t.Steps = append(w.t.Steps, Step{Chain: c.Name, Hook: w.hook, Index: i, Rule: r})
+			switch w.do(r) {
+			case endChain:
+				return true
+			case endPacket:
+				return false
+			}
+			if r.Action.Verb == Goto {
+				next = r.Action.Name
+				break
+			}
+		}
+		if c = w.rs.Chain(next); c == nil {
+			return true
+		}
+	}
+	return true
+}
+
+type effect int
+
+const (
+	goOn effect = iota
+	endChain
+	endPacket
+)
+
+// do is the action of a rule.
+func (w *walk) do(r Rule) effect {
+	a := r.Action
+	switch a.Verb {
+	case Return:
+		return endChain
+	case Zone:
+		if w.t.Zone == 0 { // a packet is tracked once
+			w.t.Zone = a.Num
+		}
+		return endChain
+	case Drop:
+		w.t.Fate = Dropped
+		if r.Reason == ReasonParked || r.Reason == ReasonFirst {
+			w.t.Fate = Parked
+		}
+		return endPacket
+	case Reject:
+		w.t.Fate = Refused
+		return endPacket
+	case Redirect:
+		w.redirect(uint16(a.Num))
+		return endChain
+	case TProxy:
+		return w.tproxy(a)
+	case SetMark:
+		w.c.Mark = a.Mark
+	case SetConnMark:
+		w.c.ConnMark = a.Mark
+	case Add, Update:
+		w.memory = append(w.memory, a.Name)
+	case Delete:
+		w.memory = slices.DeleteFunc(w.memory, func(s string) bool { return s == a.Name })
+	}
+	return goOn
+}
+
+// redirect sends the packet to the pod itself: to loopback, or to the address of
+// the interface by which it came in, which only the kernel knows.
+func (w *walk) redirect(port uint16) {
+	addr := netip.IPv6Loopback()
+	switch {
+	case w.c.In != "" && w.local:
+		addr = w.c.Dst.Addr()
+	case w.c.In != "":
+		addr = netip.Addr{}
+	case w.family() == IPv4:
+		addr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	w.c.Dst, w.local, w.moved = netip.AddrPortFrom(addr, port), true, true
+}
+
+func (w *walk) tproxy(a Action) effect {
+	if w.c.Established || w.pod.listens(w.c.Proto, uint16(a.Num), true) {
+		w.taken, w.proxyPort, w.c.Mark = true, uint16(a.Num), a.Mark
+		return endChain
+	}
+	if w.rs.Backend == IPTables { // xt_TPROXY drops what it cannot give to anybody
+		w.t.Fate = Parked
+		return endPacket
+	}
+	return goOn
+}
+
+func (w *walk) family() Families { return familyOf(w.c.Src.Addr().Unmap()) }
+
+func (w *walk) meets(r Rule) bool {
+	if r.Family != 0 && r.Family != w.family() {
+		return false
+	}
+	return !slices.ContainsFunc(r.Match, func(m Match) bool { return !w.met(m) })
+}
+
+// met tries one condition. One about what the packet does not have is not met,
+// turned round or not.
+func (w *walk) met(m Match) bool {
+	c := &w.c
+	yes := false
+	switch m.Key {
+	case Protocol:
+		yes = c.Proto == m.Num
+	case SYN:
+		if c.Proto != TCP {
+			return false
+		}
+		yes = !c.Established && !c.Reply && !c.Invalid
+	case InInterface:
+		yes = c.In == m.Name
+	case OutInterface:
+		yes = c.Out == m.Name
+	case Source, Destination:
+		addr := c.Src.Addr()
+		if m.Key == Destination {
+			addr = c.Dst.Addr()
+		}
+		if addr.Unmap().BitLen() != m.Prefix.Addr().BitLen() {
+			return false
+		}
+		yes = m.Prefix.Contains(addr.Unmap())
+	case SourcePort:
+		yes = uint32(c.Src.Port()) == m.Num
+	case DestPort:
+		yes = uint32(c.Dst.Port()) == m.Num
+	case UID, GID:
+		if w.hook != Output {
+			return false
+		}
+		yes = m.Key == UID && c.UID == m.Num || m.Key == GID && c.GID == m.Num
+	case Mark:
+		yes = c.Mark == m.Num
+	case ConnMark:
+		yes = c.ConnMark == m.Num
+	case Original:
+		yes = !c.Reply
+	case Invalid:
+		yes = c.Invalid
+	case Socket:
+		yes = w.socket()
+	case InSet:
+		yes = slices.Contains(w.memory, m.Name)
+	default:
+		return false
+	}
+	return yes != m.Not
+}

@@ -1,0 +1,113 @@
+// Package cli is what Outrider's commands have in common: exit statuses, how an
+// error looks, and flags that can also be set by the environment.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Exit statuses.
+const (
+	OK      = 0
+	Failed  = 1 // it was tried, and failed or found something
+	Misused = 2 // the input cannot be used; nothing was changed
+)
+
+// A UsageError is input that cannot be used. Its hint, if any, says what can.
+type UsageError struct {
+	Err  error
+	Hint string
+}
+
+func (e *UsageError) Error() string { return e.Err.Error() }
+
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// Run executes root with args and returns the exit status. An error is printed once,
+// here, and given to onError if that is not nil.
+func Run(root *cobra.Command, args []string, stdout, stderr io.Writer, onError func(string)) int {
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &UsageError{Err: unwrapValue(err), Hint: fmt.Sprintf("%s --help lists the flags", cmd.CommandPath())}
+	})
+	cmd, err := root.ExecuteC()
+	if err == nil {
+		return OK
+	}
+	var usage *UsageError
+	if !errors.As(err, &usage) && strings.HasPrefix(err.Error(), "unknown command") {
+		usage = &UsageError{Err: err, Hint: cmd.CommandPath() + " --help lists the commands"}
+	}
+	message := fmt.Sprintf("%s: error: %v\n", root.Name(), err)
+	if usage != nil && usage.Hint != "" {
+		message += fmt.Sprintf("%s: hint: %s\n", root.Name(), usage.Hint)
+	}
+	fmt.Fprint(stderr, message)
+	if onError != nil {
+		onError(message)
+	}
+	if usage != nil {
+		return Misused
+	}
+	return Failed
+}
+
+// unwrapValue takes pflag's wording off an error of a value: our own names the
+// flag, the value and what would be right.
+func unwrapValue(err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) && invalid.Unwrap() != nil {
+		return invalid.Unwrap()
+	}
+	return err
+}
+
+// envAnnotation keeps the variables of a flag.
+const envAnnotation = "outrider.dev/env"
+
+// BindEnv says which variables set a flag when the command line does not, first one
+// wins, and adds them to its usage.
+func BindEnv(fs *pflag.FlagSet, flag string, variables ...string) {
+	f := fs.Lookup(flag)
+	if f == nil {
+		panic("no flag --" + flag) // of the program, not of its input
+	}
+	if f.Annotations == nil {
+		f.Annotations = map[string][]string{}
+	}
+	f.Annotations[envAnnotation] = variables
+	f.Usage += " [$" + strings.Join(variables, ", $") + "]"
+}
+
+// FromEnv sets the flags that the command line left out from the environment. An
+// empty variable is as good as none, except for a list that is everything by default:
+// there it is the only way to say nothing.
+func FromEnv(fs *pflag.FlagSet) error {
+	var first error
+	fs.VisitAll(func(f *pflag.Flag) {
+		if f.Changed || first != nil {
+			return
+		}
+		for _, name := range f.Annotations[envAnnotation] {
+			value, ok := os.LookupEnv(name)
+			if !ok || value == "" && f.DefValue != "*" {
+				continue
+			}
+			if err := fs.Set(f.Name, value); err != nil {
+				first = &UsageError{Err: fmt.Errorf("variable %s: %w", name, unwrapValue(err))}
+			}
+			return
+		}
+	})
+	return first
+}

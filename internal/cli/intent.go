@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"outrider.dev/internal/capture"
+)
+
+// An Output is how a command writes its result.
+type Output string
+
+// The outputs.
+const (
+	Text Output = "text"
+	JSON Output = "json"
+)
+
+// Set reads an output's name.
+func (o *Output) Set(s string) error {
+	switch Output(s) {
+	case Text, JSON:
+		*o = Output(s)
+		return nil
+	}
+	return fmt.Errorf("--output=%q: one of text, json", s)
+}
+
+func (o *Output) String() string { return string(*o) }
+
+// Type is the word for the value in a usage text.
+func (o *Output) Type() string { return "string" }
+
+// IntentFlags adds the flags of an intent, each with its variables, and --output.
+// Istio's -o excludes outbound ports; as no port is called json or text, -o takes
+// those two as an output.
+func IntentFlags(fs *pflag.FlagSet, in *capture.Intent, output *Output) {
+	*output = Text
+	fs.Var(output, "output", "how to print: text or json")
+	for _, f := range capture.Flags(in, lookupUser, lookupGroup) {
+		value := pflag.Value(f)
+		if f.Short == "o" {
+			value = portsOrOutput{f, output}
+			f.Usage += "; -o json is --output=json"
+		}
+		fs.VarP(value, f.Name, f.Short, f.Usage)
+		if f.IsBoolFlag() {
+			fs.Lookup(f.Name).NoOptDefVal = "true"
+		}
+		BindEnv(fs, f.Name, f.Env...)
+	}
+}
+
+type portsOrOutput struct {
+	*capture.Flag
+	output *Output
+}
+
+func (p portsOrOutput) Set(s string) error {
+	if p.output.Set(s) == nil {
+		return nil
+	}
+	return p.Flag.Set(s)
+}
+
+// FinishIntent reads what the environment says and checks the whole.
+func FinishIntent(fs *pflag.FlagSet, in *capture.Intent) error {
+	if err := FromEnv(fs); err != nil {
+		return err
+	}
+	if err := in.Check(); err != nil {
+		return &UsageError{Err: err}
+	}
+	if in.DNS == capture.DNSServers {
+		servers, err := nameservers("/etc/resolv.conf")
+		if err != nil {
+			return fmt.Errorf("--redirect-dns: %w", err)
+		}
+		in.Nameservers = servers
+	}
+	return nil
+}
+
+func lookupUser(name string) (uint32, error) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return 0, err
+	}
+	return parseID(u.Uid)
+}
+
+func lookupGroup(name string) (uint32, error) {
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return 0, err
+	}
+	return parseID(g.Gid)
+}
+
+func parseID(s string) (uint32, error) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	return uint32(n), err
+}
+
+// nameservers reads the servers of a resolv.conf (man 5 resolv.conf). Lines that it
+// does not understand are skipped, as the resolver does.
+func nameservers(path string) ([]netip.Addr, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var out []netip.Addr
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		words := strings.Fields(lines.Text())
+		if len(words) < 2 || words[0] != "nameserver" {
+			continue
+		}
+		if a, err := netip.ParseAddr(words[1]); err == nil {
+			out = append(out, a.WithZone("").Unmap())
+		}
+	}
+	return out, lines.Err()
+}
