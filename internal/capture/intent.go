@@ -150,9 +150,6 @@ func FamiliesOf(addrs []netip.Addr) Families {
 			f |= familyOf(a)
 		}
 	}
-	if f == IPv6 { // localhost, and what is added later
-		return DualStack
-	}
 	return f | IPv4
 }
 

@@ -138,6 +138,9 @@ func (b *builder) tproxyAbsent(l *ruleList) {
 	port := b.in.InboundPort
 	switch {
 	case b.in.Park == ParkOff:
+		if b.rs.Backend == IPTables {
+			b.note("TPROXY with the iptables backend drops inbound connections that nobody takes, also with --park=off")
+		}
 		l.add("nobody listens: to be refused", setMark(refuseMark))
 		l.add("refused at input: it must not reach the app past the proxy", leave)
 	case b.limited() && b.rs.Backend == NFTables:

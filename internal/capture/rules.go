@@ -91,6 +91,12 @@ func (l *ruleList) add(reason string, do Action, match ...Match) {
 	c.Rules = append(c.Rules, r)
 }
 
+// leadsTo reports whether a rule goes to that chain. One that nothing goes to must
+// not be made: read back, it would belong to no table.
+func (l *ruleList) leadsTo(chain string) bool {
+	return slices.ContainsFunc(l.b.rs.Chain(l.name).Rules, func(r Rule) bool { return r.Action == jump(chain) })
+}
+
 func familyOf(a netip.Addr) Families {
 	if a.Is4() {
 		return IPv4
@@ -349,11 +355,13 @@ func (b *builder) tproxy(pre *ruleList) {
 	pre.established()
 	b.inboundPorts(pre, jump(takeChain), "inbound connection to the proxy")
 
-	l := b.chain(takeChain, Mangle, NoHook)
-	l.add("proof of the inbound side: came as far as the proxy", leave, mark(ProofIn))
-	l.add("known by this mark from now on", setConnMark(tproxiedMark))
-	l.add("to the proxy, addresses unchanged", tp, tcp)
-	b.tproxyAbsent(l)
+	if pre.leadsTo(takeChain) {
+		l := b.chain(takeChain, Mangle, NoHook)
+		l.add("proof of the inbound side: came as far as the proxy", leave, mark(ProofIn))
+		l.add("known by this mark from now on", setConnMark(tproxiedMark))
+		l.add("to the proxy, addresses unchanged", tp, tcp)
+		b.tproxyAbsent(l)
+	}
 
 	b.rs.Routing.Mark, b.rs.Routing.Table = own, in.TProxyTable
 	out := b.chain("mangle-output", Mangle, Output)

@@ -185,6 +185,10 @@ func (w *walk) deliver() {
 	switch {
 	case w.taken:
 		w.t.Fate = Taken
+	case !w.socket() && w.t.Zone != 0:
+		// The kernel's ICMP error is about the translated packet, and as it is in no zone
+		// it is not translated back: the caller's kernel knows no such packet.
+		w.t.Fate = Dropped
 	case !w.socket():
 		w.t.Fate = Refused
 	case w.moved:

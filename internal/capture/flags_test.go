@@ -1,0 +1,294 @@
+package capture_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"outrider.dev/internal/capture"
+)
+
+// lookup knows one user and one group.
+func lookup(name string) (uint32, error) {
+	if name == "istio-proxy" {
+		return 1337, nil
+	}
+	return 0, errors.New("unknown")
+}
+
+// sameIntent compares intents by what can be seen of them.
+var sameIntent = cmp.Options{
+	cmpopts.IgnoreUnexported(capture.Intent{}), cmpopts.EquateEmpty(),
+	cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}),
+}
+
+// set gives the flags of an intent, and returns the first error.
+func set(in *capture.Intent, args ...string) error {
+	flags := capture.Flags(in, lookup, lookup)
+	for _, arg := range args {
+		name, value, _ := strings.Cut(arg, "=")
+		i := slices.IndexFunc(flags, func(f *capture.Flag) bool { return f.Name == name })
+		if i < 0 {
+			return fmt.Errorf("the test gives an unknown flag %q", name)
+		}
+		if err := flags[i].Set(value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func prefixes(list ...string) (out []netip.Prefix) {
+	for _, s := range list {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+type intent = capture.Intent
+
+func TestFlagsSet(t *testing.T) {
+	tests := map[string]func(*intent){
+		"envoy-port=16001":                               func(in *intent) { in.OutboundPort = 16001 },
+		"envoy-port= 16001 ":                             func(in *intent) { in.OutboundPort = 16001 },
+		"envoy-port=65535":                               func(in *intent) { in.OutboundPort = 65535 },
+		"inbound-capture-port=1":                         func(in *intent) { in.InboundPort = 1 },
+		"inbound-tunnel-port=15009":                      func(in *intent) { in.TunnelPort = 15009 },
+		"proxy-uid=1337":                                 func(in *intent) { in.ProxyUIDs = []uint32{1337} },
+		"proxy-uid=0, 7,7,":                              func(in *intent) { in.ProxyUIDs = []uint32{0, 7} },
+		"proxy-uid=istio-proxy":                          func(in *intent) { in.ProxyUIDs = []uint32{1337} },
+		"proxy-uid=4294967294":                           func(in *intent) { in.ProxyUIDs = []uint32{4294967294} },
+		"proxy-uid=":                                     func(in *intent) {},
+		"proxy-gid=5,istio-proxy":                        func(in *intent) { in.ProxyGIDs = []uint32{5, 1337} },
+		"outbound-owner-groups=*":                        func(in *intent) {},
+		"outbound-owner-groups=":                         func(in *intent) { in.OwnerGroups = capture.Groups{} },
+		"outbound-owner-groups=1,istio-proxy":            func(in *intent) { in.OwnerGroups = capture.Groups{List: []uint32{1, 1337}} },
+		"outbound-owner-groups-exclude=2":                func(in *intent) { in.ExcludeOwnerGroups = []uint32{2} },
+		"istio-inbound-interception-mode=TPROXY":         func(in *intent) { in.Mode = capture.TProxyMode },
+		"istio-inbound-interception-mode=none":           func(in *intent) { in.Mode = capture.NoneMode },
+		"istio-inbound-interception-mode=":               func(in *intent) { in.Mode = capture.RedirectMode },
+		"istio-inbound-ports=*":                          func(in *intent) { in.InboundPorts.All = true },
+		"istio-inbound-ports=80,, 443,80":                func(in *intent) { in.InboundPorts.List = []uint16{80, 443} },
+		"istio-inbound-ports=":                           func(in *intent) {},
+		"istio-local-exclude-ports=15090,15020":          func(in *intent) { in.ExcludeInboundPorts.List = []uint16{15090, 15020} },
+		"istio-local-exclude-ports=*":                    func(in *intent) { in.ExcludeInboundPorts.All = true },
+		"istio-inbound-tproxy-mark=0x600":                func(in *intent) { in.TProxyMark = 0x600 },
+		"istio-inbound-tproxy-mark=4294967295":           func(in *intent) { in.TProxyMark = 1<<32 - 1 },
+		"istio-inbound-tproxy-route-table=252":           func(in *intent) { in.TProxyTable = 252 },
+		"istio-inbound-tproxy-route-table=256":           func(in *intent) { in.TProxyTable = 256 },
+		"istio-service-cidr=*":                           func(in *intent) { in.OutboundRanges.All = true },
+		"istio-service-cidr= * ":                         func(in *intent) { in.OutboundRanges.All = true },
+		"istio-service-cidr=":                            func(in *intent) {},
+		"istio-service-cidr=10.1.2.3/8, fd00::1/8,":      func(in *intent) { in.OutboundRanges.List = prefixes("10.0.0.0/8", "fd00::/8") },
+		"istio-service-cidr=10.1.2.3,10.1.2.3/32,fd00::": func(in *intent) { in.OutboundRanges.List = prefixes("10.1.2.3/32", "fd00::/128") },
+		"istio-service-cidr=::ffff:10.1.2.3":             func(in *intent) { in.OutboundRanges.List = prefixes("10.1.2.3/32") },
+		"istio-service-exclude-cidr=0.0.0.0/0":           func(in *intent) { in.ExcludeOutboundRanges = prefixes("0.0.0.0/0") },
+		"istio-service-exclude-cidr=":                    func(in *intent) {},
+		"istio-outbound-ports=9000":                      func(in *intent) { in.OutboundPorts.List = []uint16{9000} },
+		"istio-outbound-ports=*":                         func(in *intent) { in.OutboundPorts.All = true },
+		"istio-local-outbound-ports-exclude=25,465":      func(in *intent) { in.ExcludeOutboundPorts = []uint16{25, 465} },
+		"outbound-ipv4-loopback-cidr=127.0.0.9/8":        func(in *intent) { in.Loopback = netip.MustParsePrefix("127.0.0.0/8") },
+		"outbound-ipv4-loopback-cidr=127.0.0.2":          func(in *intent) { in.Loopback = netip.MustParsePrefix("127.0.0.2/32") },
+		"istio-exclude-interfaces=eth0, net1.5,eth0":     func(in *intent) { in.ExcludeInterfaces = []string{"eth0", "net1.5"} },
+		"kube-virt-interfaces=a23456789012345":           func(in *intent) { in.VirtualInterfaces = []string{"a23456789012345"} },
+		"redirect-dns=true":                              func(in *intent) { in.DNS = capture.DNSServers },
+		"redirect-dns=0":                                 func(in *intent) {},
+		"capture-all-dns=true":                           func(in *intent) {},
+		"capture-all-dns=true redirect-dns=true":         func(in *intent) { in.DNS = capture.DNSAll },
+		"redirect-dns=true capture-all-dns=1":            func(in *intent) { in.DNS = capture.DNSAll },
+		"redirect-dns=true redirect-dns=false":           func(in *intent) {},
+		"drop-invalid=t":                                 func(in *intent) { in.DropInvalid = true },
+		"dual-stack=true":                                func(in *intent) { in.Families = capture.DualStack },
+		"dual-stack=false":                               func(in *intent) {},
+		"families=ipv4":                                  func(in *intent) { in.Families = capture.IPv4 },
+		"families=ipv6":                                  func(in *intent) { in.Families = capture.IPv6 },
+		"families=dual":                                  func(in *intent) { in.Families = capture.DualStack },
+		"families=ipv4 families=auto":                    func(in *intent) {},
+		"park=off":                                       func(in *intent) { in.Park = capture.ParkOff },
+		"park=on":                                        func(in *intent) {},
+		"park=require":                                   func(in *intent) { in.Park = capture.ParkRequire },
+		"park-ports=8082,8083":                           func(in *intent) { in.ParkPorts.List = []uint16{8082, 8083} },
+		"park-ports=*":                                   func(in *intent) { in.ParkPorts.All = true },
+		"park-limit=0":                                   func(in *intent) { in.ParkLimit = 0 },
+		"park-limit=1s":                                  func(in *intent) { in.ParkLimit = time.Second },
+		"park-limit=1m30s":                               func(in *intent) { in.ParkLimit = 90 * time.Second },
+		"park-limit=1h":                                  func(in *intent) { in.ParkLimit = time.Hour },
+		"park-only=true":                                 func(in *intent) { in.ParkOnly = true },
+	}
+	covered := map[string]bool{}
+	for args, change := range tests {
+		t.Run(args, func(t *testing.T) {
+			want, got := capture.Defaults(), capture.Defaults()
+			change(&want)
+			if err := set(&got, split(args)...); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got, sameIntent); diff != "" {
+				t.Errorf("intent (-want +got):\n%s", diff)
+			}
+		})
+		for _, arg := range split(args) {
+			name, _, _ := strings.Cut(arg, "=")
+			covered[name] = true
+		}
+	}
+	in := capture.Defaults()
+	for _, f := range capture.Flags(&in, nil, nil) {
+		if !covered[f.Name] {
+			t.Errorf("no good value of --%s is tried", f.Name)
+		}
+	}
+}
+
+// split takes apart arguments where a space is followed by another name=value.
+func split(args string) []string {
+	var out []string
+	for part := range strings.SplitAfterSeq(args, " ") {
+		if len(out) > 0 && !strings.Contains(part, "=") {
+			out[len(out)-1] += part
+			continue
+		}
+		out = append(out, part)
+	}
+	for i := range out[:len(out)-1] {
+		out[i] = strings.TrimSuffix(out[i], " ")
+	}
+	return out
+}
+
+func TestFlagsRefuse(t *testing.T) {
+	const (
+		noRange = "is not an address range; write it like 10.0.0.0/8 or fd00::/8"
+		noLimit = "not a time limit; whole seconds from 1s to 1h, or 0"
+		noTable = "not a table; a number from 1, except 253 to 255, which are the system's"
+		noLink  = "is not the name of a network interface"
+	)
+	tests := map[string]string{ // the value as given is put before the message
+		"envoy-port=70000":                          `"70000" is not a port; 1 to 65535`,
+		"envoy-port=-5":                             `"-5" is not a port; 1 to 65535`,
+		"envoy-port=":                               `"" is not a port; 1 to 65535`,
+		"inbound-capture-port=0":                    `"0" is not a port; 1 to 65535`,
+		"inbound-tunnel-port=abc":                   `"abc" is not a port; 1 to 65535`,
+		"inbound-tunnel-port=*":                     `"*" is not a port; 1 to 65535`,
+		"proxy-uid=nobody-here":                     `there is no user "nobody-here" here; use its number, or a name from this machine`,
+		"proxy-uid=-1":                              `there is no user "-1" here; use its number, or a name from this machine`,
+		"proxy-uid=4294967295":                      `there is no user "4294967295" here; use its number, or a name from this machine`,
+		"proxy-gid=1,nobody-here":                   `there is no group "nobody-here" here; use its number, or a name from this machine`,
+		"outbound-owner-groups=*,5":                 `there is no group "*" here; use its number, or a name from this machine`,
+		"outbound-owner-groups=" + groups(65):       `65 groups; at most 64`,
+		"outbound-owner-groups-exclude=x":           `there is no group "x" here; use its number, or a name from this machine`,
+		"istio-inbound-interception-mode=FOO":       `not a mode; one of REDIRECT, TPROXY, NONE`,
+		"istio-inbound-ports=80,*":                  `'*' is every port; list no others beside it`,
+		"istio-inbound-ports=80,65536":              `"65536" is not a port; 1 to 65535`,
+		"istio-local-exclude-ports=*,80":            `'*' is every port; list no others beside it`,
+		"istio-local-exclude-ports=80;81":           `"80;81" is not a port; 1 to 65535`,
+		"istio-inbound-tproxy-mark=0":               `not a mark; 1 to 4294967295`,
+		"istio-inbound-tproxy-mark=4294967296":      `not a mark; 1 to 4294967295`,
+		"istio-inbound-tproxy-mark=1338":            `0x53a has a meaning of its own; any other mark will do`,
+		"istio-inbound-tproxy-mark=0x4f750001":      `0x4f750001 has a meaning of its own; any other mark will do`,
+		"istio-inbound-tproxy-route-table=0":        noTable,
+		"istio-inbound-tproxy-route-table=253":      noTable,
+		"istio-inbound-tproxy-route-table=255":      noTable,
+		"istio-inbound-tproxy-route-table=254":      noTable,
+		"istio-inbound-tproxy-route-table=main":     noTable,
+		"istio-service-cidr=10.0.0.0/33":            `"10.0.0.0/33" ` + noRange,
+		"istio-service-cidr=10.0.0/8":               `"10.0.0/8" ` + noRange,
+		"istio-service-cidr=*,10.0.0.0/8":           `"*" ` + noRange,
+		"istio-service-cidr=::ffff:10.0.0.0/104":    `"::ffff:10.0.0.0/104" ` + noRange,
+		"istio-service-cidr=fe80::1%eth0":           `"fe80::1%eth0" ` + noRange,
+		"istio-service-exclude-cidr=*":              `every address cannot be excluded; to capture nothing outbound, leave -i empty`,
+		"istio-service-exclude-cidr=10.0.0.0/8,x":   `"x" ` + noRange,
+		"istio-outbound-ports=http":                 `"http" is not a port; 1 to 65535`,
+		"istio-outbound-ports=*,80":                 `'*' is every port; list no others beside it`,
+		"istio-local-outbound-ports-exclude=*":      `every port cannot be excluded; to capture nothing outbound, leave -i and -q empty`,
+		"istio-local-outbound-ports-exclude=0":      `"0" is not a port; 1 to 65535`,
+		"outbound-ipv4-loopback-cidr=10.0.0.0/8":    `not within 127.0.0.0/8`,
+		"outbound-ipv4-loopback-cidr=127.0.0.0/7":   `not within 127.0.0.0/8`,
+		"outbound-ipv4-loopback-cidr=::1":           `not within 127.0.0.0/8`,
+		"outbound-ipv4-loopback-cidr=":              `"" ` + noRange,
+		"istio-exclude-interfaces=a234567890123456": `"a234567890123456" ` + noLink,
+		"istio-exclude-interfaces=eth+":             `"eth+" ` + noLink,
+		"istio-exclude-interfaces=eth0,a b":         `"a b" ` + noLink,
+		"kube-virt-interfaces=..":                   `".." ` + noLink,
+		"kube-virt-interfaces=a/b":                  `"a/b" ` + noLink,
+		"kube-virt-interfaces=\u00e9th":             "\"\u00e9th\" " + noLink,
+		"redirect-dns=yes":                          `neither true nor false`,
+		"capture-all-dns=":                          `neither true nor false`,
+		"drop-invalid=2":                            `neither true nor false`,
+		"dual-stack=on":                             `neither true nor false`,
+		"families=IPv4":                             `one of auto, ipv4, ipv6, dual`,
+		"families=":                                 `one of auto, ipv4, ipv6, dual`,
+		"park=true":                                 `one of off, on, require`,
+		"park-ports=15021":                          `status port 15021 is never parked: a probe must see at once that nobody answers`,
+		"park-ports=8082,15020":                     `status port 15020 is never parked: a probe must see at once that nobody answers`,
+		"park-ports=*,1":                            `'*' is every port; list no others beside it`,
+		"park-limit=500ms":                          noLimit,
+		"park-limit=1500ms":                         noLimit,
+		"park-limit=1h1s":                           noLimit,
+		"park-limit=-1s":                            noLimit,
+		"park-limit=60":                             noLimit,
+		"park-limit=":                               noLimit,
+		"park-only=maybe":                           `neither true nor false`,
+	}
+	covered := map[string]bool{}
+	for arg, message := range tests {
+		name, value, _ := strings.Cut(arg, "=")
+		covered[name] = true
+		t.Run(arg, func(t *testing.T) {
+			in := capture.Defaults()
+			err := set(&in, arg)
+			var bad *capture.ValueError
+			if !errors.As(err, &bad) {
+				t.Fatalf("Set = %v, want a ValueError", err)
+			}
+			if want := fmt.Sprintf("--%s=%q: %s", name, value, message); err.Error() != want {
+				t.Errorf("error\n got %s\nwant %s", err, want)
+			}
+			if bad.Flag != name || bad.Value != value {
+				t.Errorf("the error is about --%s=%q", bad.Flag, bad.Value)
+			}
+		})
+	}
+	in := capture.Defaults()
+	for _, f := range capture.Flags(&in, nil, nil) {
+		if !covered[f.Name] {
+			t.Errorf("no bad value of --%s is tried", f.Name)
+		}
+	}
+}
+
+func groups(n int) string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprint(i))
+	}
+	return strings.Join(list, ",")
+}
+
+func TestSixtyFourGroupsAreNotTooMany(t *testing.T) {
+	in := capture.Defaults()
+	if err := set(&in, "outbound-owner-groups="+groups(64)); err != nil || len(in.OwnerGroups.List) != 64 {
+		t.Errorf("%d groups, %v", len(in.OwnerGroups.List), err)
+	}
+}
+
+func TestNamesNeedALookup(t *testing.T) {
+	in := capture.Defaults()
+	for _, f := range capture.Flags(&in, nil, nil) {
+		kind, ok := map[string]string{"proxy-uid": "user", "proxy-gid": "group"}[f.Name]
+		if !ok {
+			continue
+		}
+		want := fmt.Sprintf(`--%s="istio-proxy": "istio-proxy" is not the number of a %s`, f.Name, kind)
+		if err := f.Set("istio-proxy"); err == nil || err.Error() != want {
+			t.Errorf("error\n got %v\nwant %s", err, want)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package scenario
+
+import "outrider.dev/internal/capture"
+
+const (
+	only4 = everything + "--families ipv4 "
+	only6 = everything + "--families ipv6 "
+)
+
+var families = []Scenario{
+	when("IPv4 alone: a call by IPv4 is captured", only4, tcp(app, service), ready, lands(15001)),
+	when("IPv4 alone: a call by IPv6 leaves the pod", only4, tcp(app, service6), ready, passes),
+	when("IPv4 alone: inbound IPv4 is captured", only4, fromPeer(own), ready, lands(15006)),
+	when("IPv4 alone: inbound IPv6 is left alone", only4, fromPeer(own6), ready, passes),
+	when("IPv4 alone: the proxy calls the pod's own IPv6 address directly", only4, tcp(proxy, own6), ready, passes),
+	when("IPv4 alone: IPv6 is not parked", only4, tcp(app, "[::1]:15001"), early, refused(15001)),
+	when("IPv4 alone: IPv4 is parked", only4, tcp(app, "127.0.0.1:15001"), early, waits(15001)),
+	when("IPv4 alone: look-ups by IPv6 leave the pod", only4+"--redirect-dns --capture-all-dns", udp(app, server6), ready, passes),
+	when("IPv4 alone: TPROXY leaves IPv6 alone", only4+"-m TPROXY", fromPeer(own6), ready, passes),
+	when("IPv4 alone: TPROXY takes IPv4", only4+"-m TPROXY", fromPeer(own), ready, taken(15006)),
+	when("IPv6 alone: a call by IPv6 is captured", only6, tcp(app, service6), ready, lands(15001)),
+	when("IPv6 alone: a call by IPv4 leaves the pod", only6, tcp(app, service), ready, passes),
+	when("IPv6 alone: inbound IPv6 is captured", only6, fromPeer(own6), ready, lands(15006)),
+	when("IPv6 alone: inbound IPv4 is left alone", only6, fromPeer(own), ready, passes),
+	when("IPv6 alone: the proxy passes on from ::6 to the app", only6, bound(tcp(proxy, own6), "::6"), ready, passes),
+	when("IPv6 alone: ::1 stays in the pod", only6, tcp(app, loop6), ready, passes),
+	when("IPv6 alone: IPv6 is parked", only6, tcp(app, service6), early, waits(15001)),
+	when("dual: a call by IPv4 is captured", everything+"--families dual", tcp(app, service), ready, lands(15001)),
+	when("dual: a call by IPv6 is captured", everything+"--dual-stack", tcp(app, service6), ready, lands(15001)),
+}
+
+// broken is a packet that connection tracking cannot place.
+func broken(c capture.Conn) capture.Conn {
+	c = older(c)
+	c.Invalid = true
+	return c
+}
+
+const dropInvalid = everything + "--drop-invalid "
+
+// checks are small promises: packets out of window, and the proofs of a finished capture.
+var checks = []Scenario{
+	when("--drop-invalid leaves outbound calls captured", dropInvalid, tcp(app, service), ready, lands(15001)),
+	when("--drop-invalid leaves inbound connections captured", dropInvalid, fromPeer(own), ready, lands(15006)),
+	when("--drop-invalid leaves inbound IPv6 connections captured", dropInvalid, fromPeer(own6), ready, lands(15006)),
+	when("--drop-invalid leaves the proxy's passing on alone", dropInvalid, bound(tcp(proxy, own), "127.0.0.6"), ready, passes),
+	when("--drop-invalid leaves older connections alone", dropInvalid, older(fromPeer(own)), ready, passes),
+	when("--drop-invalid leaves TPROXY alone", dropInvalid+"-m TPROXY", fromPeer(own), ready, taken(15006)),
+	when("--drop-invalid drops a packet out of window", dropInvalid, broken(fromPeer(own)), ready, dropped(8080)),
+	when("--drop-invalid drops an IPv6 packet out of window", dropInvalid, broken(fromPeer(own6)), ready, dropped(8080)),
+	when("without --drop-invalid the kernel judges a packet out of window", everything, broken(fromPeer(own)), ready, passes),
+
+	when("the outbound proof ends at the outbound port", everything, marked(tcp(root, service), capture.ProofOut), early, refused(15001)),
+	when("the outbound proof by IPv6 ends at the outbound port", everything, marked(tcp(root, service6), capture.ProofOut), ready, refused(15001)),
+	when("the outbound proof ends at the outbound port with parking off", everything+"--park=off", marked(tcp(root, service), capture.ProofOut), ready, refused(15001)),
+	when("an outbound proof that is not captured does not leave the pod", istio, marked(tcp(root, service), capture.ProofOut), ready, refused(80)),
+	when("an outbound proof within the pod does not reach the app", everything, marked(tcp(root, own), capture.ProofOut), ready, refused(8080)),
+	when("the inbound proof ends at the inbound port", everything, marked(tcp(root, own), capture.ProofIn), early, refused(15006)),
+	when("the inbound proof by IPv6 ends at the inbound port", everything, marked(tcp(root, own6), capture.ProofIn), ready, refused(15006)),
+	when("an inbound proof to an excluded port ends there", everything+"-d 8080", marked(tcp(root, own), capture.ProofIn), ready, refused(8080)),
+	when("with TPROXY the inbound proof ends at the app's port", transparent, marked(tcp(root, own), capture.ProofIn), ready, refused(8080)),
+	when("with TPROXY the outbound proof ends at the outbound port", transparent, marked(tcp(root, service), capture.ProofOut), ready, refused(15001)),
+}

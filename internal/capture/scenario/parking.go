@@ -1,0 +1,70 @@
+package scenario
+
+const parkAll = everything + "--park-ports * "
+
+var parking = []Scenario{
+	when("a call waits for the proxy", everything, tcp(app, service), early, waits(15001)),
+	when("a call by IPv6 waits for the proxy", everything, tcp(app, service6), early, waits(15001)),
+	when("a connection from outside waits for the proxy", everything, fromPeer(own), early, waits(15006)),
+	when("a connection from outside by IPv6 waits for the proxy", everything, fromPeer(own6), early, waits(15006)),
+	when("a call to the proxy's port itself waits", everything, tcp(app, "127.0.0.1:15001"), early, waits(15001)),
+	when("an inbound listener alone does not end the waiting outbound", everything, tcp(app, service), with(early, on(15006)), waits(15001)),
+	when("the ports of -p and -z are parked", everything+"-p 16001 -z 16006", tcp(app, service), early, waits(16001)),
+	when("15001 is not parked under another -p", everything+"-p 16001", tcp(app, "127.0.0.1:15001"), early, refused(15001)),
+	when("what is not captured does not wait", everything+"-o 9000", tcp(app, service9k), early, passes),
+	when("the app calls itself without the proxy", everything, tcp(app, loop), early, passes),
+	when("a port that is not parked refuses", everything, tcp(app, "127.0.0.1:8083"), early, refused(8083)),
+	when("an inbound port that is not captured and not parked refuses", istio+"-i *", fromPeer("10.9.0.2:8083"), early, refused(8083)),
+	when("a status port refuses at once", everything, fromPeer("10.9.0.2:15020"), early, refused(15020)),
+	when("an older connection is not parked", everything, older(tcp(app, "127.0.0.1:15001")), early, passes),
+	when("--park=require parks like on", everything+"--park=require", tcp(app, service), early, waits(15001)),
+	when("without a time limit a call waits for the proxy", everything+"--park-limit 0", tcp(app, service), early, waits(15001)),
+	when("without a time limit a listener takes the call", everything+"--park-limit 0", tcp(app, service), ready, lands(15001)),
+	when("with parking off an early call is refused", everything+"--park=off", tcp(app, service), early, refused(15001)),
+	when("with parking off an early connection from outside is refused", everything+"--park=off", fromPeer(own6), early, refused(15006)),
+	when("with parking off capture works", everything+"--park=off", tcp(app, service), ready, lands(15001)),
+	when("with parking off --park-ports does nothing", everything+"--park=off --park-ports 8082", tcp(app, "127.0.0.1:8082"), early, refused(8082)),
+
+	when("a call within the pod waits for a port of --park-ports", everything+"--park-ports 8082", tcp(app, "127.0.0.1:8082"), early, waits(8082)),
+	when("a call within the pod by IPv6 waits for a port of --park-ports", everything+"--park-ports 8083,8082", tcp(app, "[::1]:8082"), early, waits(8082)),
+	when("a connection from outside waits for a port of --park-ports that is not captured", istio+"-i * --park-ports 8082", fromPeer("10.9.0.2:8082"), early, waits(8082)),
+	when("a parked port with a listener is reached", everything+"--park-ports 8080", tcp(app, loop), early, passes),
+	when("a port that is not in --park-ports refuses", everything+"--park-ports 8082", tcp(app, "127.0.0.1:8083"), early, refused(8083)),
+	when("UDP to a port of --park-ports is refused", everything+"--park-ports 8082", udp(app, "127.0.0.1:8082"), early, refused(8082)),
+	when("every port is parked with '*'", parkAll, tcp(app, "127.0.0.1:8083"), early, waits(8083)),
+	when("every port is parked for the outside with '*'", istio+"-i * --park-ports *", fromPeer("[fd09::2]:8083"), nobody, waits(8083)),
+	when("the proxy's ports are parked with '*'", parkAll, tcp(app, service), early, waits(15001)),
+	when("with '*' a port with a listener is reached", parkAll, tcp(app, loop), early, passes),
+	when("with '*' the status port refuses at once", parkAll, fromPeer("10.9.0.2:15020"), early, refused(15020)),
+	when("with '*' the readiness port refuses at once", parkAll, fromPeer("10.9.0.2:15021"), early, refused(15021)),
+	when("with '*' the metrics port refuses the pod itself at once", parkAll, tcp(app, "[::1]:15090"), early, refused(15090)),
+	when("with '*' UDP is refused", parkAll, udp(app, "127.0.0.1:8083"), early, refused(8083)),
+
+	when("with mode NONE the proxy's ports are not parked", everything+"-m NONE", tcp(app, "127.0.0.1:15001"), early, refused(15001)),
+	when("with mode NONE a port of --park-ports is parked", everything+"-m NONE --park-ports 8082", fromPeer("10.9.0.2:8082"), early, waits(8082)),
+	when("--park-only captures nothing outbound", everything+"--park-only", tcp(app, service), early, passes),
+	when("--park-only captures nothing inbound", "-i * -b * --park-only", fromPeer(own), ready, passes),
+	when("--park-only parks Istio's outbound port", "--park-only", tcp(app, "127.0.0.1:15001"), early, waits(15001)),
+	when("--park-only parks Istio's inbound port", "--park-only", fromPeer("10.9.0.2:15006"), early, waits(15006)),
+	when("--park-only parks Linkerd's outbound port", "--park-only", tcp(app, "127.0.0.1:4140"), early, waits(4140)),
+	when("--park-only parks Linkerd's inbound port", "--park-only", fromPeer("[fd09::2]:4143"), early, waits(4143)),
+	when("--park-only with -p parks that port", "--park-only -p 16001", tcp(app, "127.0.0.1:16001"), early, waits(16001)),
+	when("--park-only with -p does not guess others", "--park-only -p 16001", tcp(app, "127.0.0.1:4140"), early, refused(4140)),
+	when("--park-only reaches a listener", "--park-only", tcp(app, "127.0.0.1:15001"), ready, passes),
+	when("--park-only parks --park-ports too", "--park-only --park-ports 8082", tcp(app, "127.0.0.1:8082"), early, waits(8082)),
+}
+
+var memory = []Scenario{
+	when("an absence within the limit is waited for", everything, tcp(app, service), remembering(early, "gone-15001", "parking-15001"), waits(15001)),
+	when("an absence over the limit is refused", everything, tcp(app, service), remembering(early, "gone-15001"), refused(15001)),
+	when("an inbound absence over the limit is refused", everything, fromPeer(own6), remembering(early, "gone-15006"), refused(15006)),
+	when("the absence of one port is not that of another", everything, fromPeer(own), remembering(early, "gone-15001"), waits(15006)),
+	when("a listener that is back takes connections at once", everything, tcp(app, service), remembering(ready, "gone-15001"), lands(15001)),
+	when("a listener that comes within the limit takes connections", everything, tcp(app, service), remembering(ready, "gone-15001", "parking-15001"), lands(15001)),
+	when("a look-up to a resolver gone for too long hears nothing", captureAllDNS, udp(app, server), remembering(early, "gone-15053"), dropped(15053)),
+	when("a look-up over TCP to a resolver gone for too long is refused", captureAllDNS, tcp(app, server), remembering(early, "gone-15053"), refused(15053)),
+	when("a parked port of the app over the limit is refused", everything+"--park-ports 8082", tcp(app, "127.0.0.1:8082"), remembering(early, "gone-8082"), refused(8082)),
+	when("with '*' an absence over the limit is refused", parkAll, tcp(app, "127.0.0.1:8083"), remembering(early, "gone-any"), refused(8083)).
+		onIPTables(waits(8083)), // it remembers addresses, not ports
+	when("with '*' an absence within the limit is waited for", parkAll, tcp(app, "127.0.0.1:8083"), remembering(early, "gone-any", "parking-any"), waits(8083)),
+}

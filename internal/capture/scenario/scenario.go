@@ -1,0 +1,84 @@
+// Package scenario is a table of connections and of where each must end under
+// given flags. The same table is tried on the pure model ([capture.Ruleset.Trace])
+// and on a real kernel, so that the two cannot drift apart.
+//
+// Every scenario plays in one topology:
+//
+//	pod    lo; eth0 10.9.0.2/24 fd09::2/64; virt0 10.10.0.2/24 fd10::2/64
+//	peer   10.9.0.1 fd09::1 behind eth0, the pod's default route. It also owns the
+//	       services 10.96.0.10, 172.16.0.10 and fd96::10, and answers TCP ports 53,
+//	       80 and 9000 and UDP ports 53 and 9000 on every address
+//	guest  10.10.0.1 fd10::1 behind virt0; the pod forwards for it
+//
+// The package does no I/O and imports only the standard library and capture.
+package scenario
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"outrider.dev/internal/capture"
+)
+
+// A Scenario is one connection and how it must end.
+type Scenario struct {
+	Name  string   // a sentence
+	Flags []string // of istio-iptables, and ours: "-i", "*", "--park=off"
+	// Nameservers are those of resolv.conf.
+	Nameservers []netip.Addr
+	Conn        capture.Conn
+	Pod         capture.Pod
+	Want        Want
+	OnIPTables  *Want // what the iptables backend does instead, where it cannot do better
+}
+
+// Want is the end of a connection.
+type Want struct {
+	Fate capture.Fate
+	Port uint16 // where it ends; for one that is parked or refused, the port that it came to
+}
+
+// For is what s wants of a backend.
+func (s Scenario) For(backend string) Want {
+	if backend == capture.IPTables && s.OnIPTables != nil {
+		return *s.OnIPTables
+	}
+	return s.Want
+}
+
+// Intent is what the flags of s ask for. Both families are captured unless they
+// say otherwise.
+func (s Scenario) Intent() (capture.Intent, error) {
+	in := capture.Defaults()
+	in.Families = capture.DualStack
+	in.Nameservers = s.Nameservers
+	flags := capture.Flags(&in, nil, nil)
+	args := s.Flags
+	for len(args) > 0 {
+		name, value, given := strings.Cut(args[0], "=")
+		args = args[1:]
+		bare := strings.TrimLeft(name, "-")
+		i := slices.IndexFunc(flags, func(f *capture.Flag) bool { return f.Name == bare || f.Short == bare })
+		if i < 0 {
+			return in, fmt.Errorf("there is no flag %s", name)
+		}
+		switch {
+		case given:
+		case flags[i].IsBoolFlag():
+			value = "true"
+		case len(args) == 0:
+			return in, fmt.Errorf("%s needs a value", name)
+		default:
+			value, args = args[0], args[1:]
+		}
+		if err := flags[i].Set(value); err != nil {
+			return in, err
+		}
+	}
+	return in, in.Check()
+}
+
+// All is every scenario.
+var All = slices.Concat(outbound, ranges, owners, inbound, guests, dns, tproxy, parking, memory, families, checks)

@@ -1,0 +1,170 @@
+package scenario
+
+import (
+	"net/netip"
+	"strings"
+
+	"outrider.dev/internal/capture"
+)
+
+// An owner is who a process runs as.
+type owner struct{ uid, gid uint32 }
+
+var (
+	app   = owner{1000, 1000}
+	proxy = owner{1337, 1337}
+	root  = owner{0, 0}
+	other = owner{2000, 2000}
+)
+
+// Destinations, by the words that the names of the scenarios use.
+const (
+	service    = "10.96.0.10:80" // of the mesh
+	service6   = "[fd96::10]:80"
+	elsewhere  = "172.16.0.10:80" // not of the mesh
+	service9k  = "10.96.0.10:9000"
+	service9k6 = "[fd96::10]:9000"
+	own        = "10.9.0.2:8080" // the pod's own address, as a service address leads to it
+	own6       = "[fd09::2]:8080"
+	loop       = "127.0.0.1:8080"
+	loop6      = "[::1]:8080"
+	loopOther  = "127.0.0.2:8080"
+	guestWeb   = "10.10.0.1:80"
+)
+
+const (
+	peer, peer6   = "10.9.0.1", "fd09::1"
+	guest, guest6 = "10.10.0.1", "fd10::1"
+	clientPort    = 40000
+)
+
+// always is what listens in every pod but an empty one: the app.
+var always = []capture.Listener{
+	{Proto: capture.TCP, Port: 8080},
+	{Proto: capture.TCP, Port: 8081},
+	{Proto: capture.UDP, Port: 9053},
+}
+
+var (
+	nobody = capture.Pod{}
+	early  = capture.Pod{Listeners: always} // the app runs, the proxy does not yet
+	ready  = with(early,
+		capture.Listener{Proto: capture.TCP, Port: 15001},
+		capture.Listener{Proto: capture.TCP, Port: 15006, Transparent: true},
+		capture.Listener{Proto: capture.TCP, Port: 15008},
+		capture.Listener{Proto: capture.TCP, Port: 15020},
+		capture.Listener{Proto: capture.TCP, Port: 15021},
+		capture.Listener{Proto: capture.TCP, Port: 15053},
+		capture.Listener{Proto: capture.UDP, Port: 15053},
+		capture.Listener{Proto: capture.TCP, Port: 15090},
+	)
+)
+
+// with is a pod that listens there too.
+func with(p capture.Pod, more ...capture.Listener) capture.Pod {
+	p.Listeners = append(p.Listeners[:len(p.Listeners):len(p.Listeners)], more...)
+	return p
+}
+
+// on is a TCP listener.
+func on(port uint16) capture.Listener { return capture.Listener{Proto: capture.TCP, Port: port} }
+
+// remembering is a pod whose kernel has met these absences.
+func remembering(p capture.Pod, sets ...string) capture.Pod {
+	p.Remembered = sets
+	return p
+}
+
+// tcp is a connection that a process of the pod opens.
+func tcp(who owner, to string) capture.Conn {
+	dst := netip.MustParseAddrPort(to)
+	src, out := routeTo(dst.Addr())
+	return capture.Conn{
+		Proto: capture.TCP, Src: netip.AddrPortFrom(src, clientPort), Dst: dst,
+		Out: out, UID: who.uid, GID: who.gid,
+	}
+}
+
+func udp(who owner, to string) capture.Conn { return overUDP(tcp(who, to)) }
+
+func overUDP(c capture.Conn) capture.Conn {
+	c.Proto = capture.UDP
+	return c
+}
+
+// routes are the pod's; the first that fits counts.
+var routes = []struct{ dst, src, out string }{
+	{"127.0.0.1/32", "127.0.0.1", "lo"},
+	{"127.0.0.0/8", "127.0.0.1", "lo"},
+	{"::1/128", "::1", "lo"},
+	{"10.9.0.2/32", "10.9.0.2", "lo"},
+	{"fd09::2/128", "fd09::2", "lo"},
+	{"10.10.0.2/32", "10.10.0.2", "lo"},
+	{"fd10::2/128", "fd10::2", "lo"},
+	{"10.10.0.0/24", "10.10.0.2", "virt0"},
+	{"fd10::/64", "fd10::2", "virt0"},
+	{"0.0.0.0/0", "10.9.0.2", "eth0"},
+	{"::/0", "fd09::2", "eth0"},
+}
+
+func routeTo(dst netip.Addr) (src netip.Addr, out string) {
+	for _, r := range routes {
+		if netip.MustParsePrefix(r.dst).Contains(dst) {
+			return netip.MustParseAddr(r.src), r.out
+		}
+	}
+	panic("no route to " + dst.String())
+}
+
+// inFrom is a TCP connection that comes in by an interface.
+func inFrom(iface, addr4, addr6, to string) capture.Conn {
+	c := tcp(owner{}, to)
+	src := netip.MustParseAddr(addr4)
+	if c.Dst.Addr().Is6() {
+		src = netip.MustParseAddr(addr6)
+	}
+	c.Src, c.In = netip.AddrPortFrom(src, clientPort), iface
+	return c
+}
+
+func fromPeer(to string) capture.Conn  { return inFrom("eth0", peer, peer6, to) }
+func fromGuest(to string) capture.Conn { return inFrom("virt0", guest, guest6, to) }
+
+// bound is c from another of the pod's addresses.
+func bound(c capture.Conn, src string) capture.Conn {
+	c.Src = netip.AddrPortFrom(netip.MustParseAddr(src), clientPort)
+	return c
+}
+
+func marked(c capture.Conn, mark uint32) capture.Conn {
+	c.Mark = mark
+	return c
+}
+
+// older is a connection that was there before the rules.
+func older(c capture.Conn) capture.Conn {
+	c.Established = true
+	return c
+}
+
+var passes = Want{Fate: capture.Passes}
+
+func lands(port uint16) Want   { return Want{capture.Redirected, port} }
+func taken(port uint16) Want   { return Want{capture.Taken, port} }
+func waits(port uint16) Want   { return Want{capture.Parked, port} }
+func refused(port uint16) Want { return Want{capture.Refused, port} }
+func dropped(port uint16) Want { return Want{capture.Dropped, port} }
+
+// when is a scenario. The flags are separated by space; an empty value is "-i=".
+func when(name, flags string, c capture.Conn, pod capture.Pod, want Want) Scenario {
+	if want.Fate == capture.Passes {
+		want.Port = c.Dst.Port()
+	}
+	return Scenario{Name: name, Flags: strings.Fields(flags), Conn: c, Pod: pod, Want: want}
+}
+
+// onIPTables is s with another end under the iptables backend.
+func (s Scenario) onIPTables(want Want) Scenario {
+	s.OnIPTables = &want
+	return s
+}

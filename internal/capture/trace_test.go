@@ -1,0 +1,322 @@
+package capture_test
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"outrider.dev/internal/capture"
+	"outrider.dev/internal/capture/scenario"
+)
+
+var backends = []string{capture.NFTables, capture.IPTables}
+
+// build is the rule set of a scenario.
+func build(t *testing.T, s scenario.Scenario, backend string) capture.Ruleset {
+	t.Helper()
+	in, err := s.Intent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs, _ := capture.Build(in, backend)
+	return rs
+}
+
+func TestScenarios(t *testing.T) {
+	for _, s := range scenario.All {
+		t.Run(s.Name, func(t *testing.T) {
+			for _, backend := range backends {
+				trace := build(t, s, backend).Trace(s.Conn, s.Pod)
+				got := scenario.Want{Fate: trace.Fate, Port: trace.Port}
+				if diff := cmp.Diff(s.For(backend), got); diff != "" {
+					t.Errorf("%s, flags %q: (-want +got):\n%s%s", backend, s.Flags, diff, trace)
+				}
+			}
+		})
+	}
+}
+
+func TestScenarioNamesAreUnique(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range scenario.All {
+		if seen[s.Name] {
+			t.Errorf("two scenarios are called %q", s.Name)
+		}
+		seen[s.Name] = true
+	}
+}
+
+// traces are packets whose end says less than what they leave behind.
+var traces = map[string]struct {
+	flags string
+	conn  capture.Conn
+	pod   capture.Pod
+	want  capture.Trace // without Conn and Steps
+}{
+	"the first attempt starts the time of an absence": {
+		flags: "-i *",
+		conn:  sent(capture.TCP, 1000, 1000, "eth0", "10.9.0.2:40000", "10.96.0.10:80"),
+		want:  capture.Trace{Fate: capture.Parked, Port: 15001, Remembered: []string{"gone-15001", "parking-15001"}},
+	},
+	"an attempt after the limit keeps the memory": {
+		flags: "-i *",
+		conn:  sent(capture.TCP, 1000, 1000, "eth0", "10.9.0.2:40000", "10.96.0.10:80"),
+		pod:   capture.Pod{Remembered: []string{"gone-15001"}},
+		want:  capture.Trace{Fate: capture.Refused, Port: 15001, Remembered: []string{"gone-15001"}},
+	},
+	"a listener that is back clears the memory": {
+		flags: "-i *",
+		conn:  sent(capture.TCP, 1000, 1000, "eth0", "10.9.0.2:40000", "10.96.0.10:80"),
+		pod:   capture.Pod{Listeners: []capture.Listener{{Proto: capture.TCP, Port: 15001}}, Remembered: []string{"gone-15001", "parking-15001", "gone-15006"}},
+		want:  capture.Trace{Fate: capture.Redirected, Port: 15001, Remembered: []string{"gone-15006"}},
+	},
+	"the proxy's user ends the parking": {
+		conn: sent(capture.UDP, 1337, 1, "lo", "127.0.0.1:40000", "127.0.0.6:15001"),
+		pod:  capture.Pod{Remembered: []string{"gone-15001", "parking-15001"}},
+		want: capture.Trace{Fate: capture.Refused, Port: 15001, Remembered: []string{"gone-15001"}},
+	},
+	"the proxy's group ends the parking before anybody has waited": {
+		conn: sent(capture.UDP, 1, 1337, "lo", "[::1]:40000", "[::1]:15006"),
+		want: capture.Trace{Fate: capture.Refused, Port: 15006, Remembered: []string{"gone-15006"}},
+	},
+	"root ends the parking": {
+		conn: sent(capture.UDP, 0, 0, "lo", "127.0.0.1:40000", "127.0.0.6:15001"),
+		want: capture.Trace{Fate: capture.Refused, Port: 15001, Remembered: []string{"gone-15001"}},
+	},
+	"the app cannot end the parking": {
+		conn: sent(capture.UDP, 1000, 1000, "lo", "127.0.0.1:40000", "127.0.0.6:15001"),
+		want: capture.Trace{Fate: capture.Refused, Port: 15001},
+	},
+	"the end of the parking is said over UDP alone": {
+		conn: sent(capture.TCP, 0, 0, "lo", "127.0.0.1:40000", "127.0.0.6:15001"),
+		pod:  capture.Pod{Listeners: []capture.Listener{{Proto: capture.TCP, Port: 15001}}},
+		want: capture.Trace{Fate: capture.Passes, Port: 15001},
+	},
+	"the agent asks a name server in the first zone": {
+		flags: "--redirect-dns --capture-all-dns",
+		conn:  sent(capture.UDP, 1337, 1, "eth0", "10.9.0.2:40000", "10.96.0.10:53"),
+		want:  capture.Trace{Fate: capture.Passes, Port: 53, Zone: 1},
+	},
+	"the agent's group asks a name server in the first zone": {
+		flags: "--redirect-dns --capture-all-dns",
+		conn:  sent(capture.UDP, 1, 1337, "eth0", "10.9.0.2:40000", "10.96.0.10:53"),
+		want:  capture.Trace{Fate: capture.Passes, Port: 53, Zone: 1},
+	},
+	"a name server answers in the first zone": {
+		flags: "--redirect-dns --capture-all-dns",
+		conn:  capture.Conn{Proto: capture.UDP, Src: at("10.96.0.10:53"), Dst: at("10.9.0.2:40000"), In: "eth0", Reply: true},
+		want:  capture.Trace{Fate: capture.Passes, Port: 40000, Zone: 1},
+	},
+	"the app asks the agent in the second zone": {
+		flags: "--redirect-dns --capture-all-dns",
+		conn:  sent(capture.UDP, 1000, 1000, "eth0", "10.9.0.2:40000", "10.96.0.10:53"),
+		pod:   capture.Pod{Listeners: []capture.Listener{{Proto: capture.UDP, Port: 15053}}},
+		want:  capture.Trace{Fate: capture.Redirected, Port: 15053, Zone: 2},
+	},
+	"the agent answers the app in the second zone": {
+		flags: "--redirect-dns --capture-all-dns",
+		conn:  answer(sent(capture.UDP, 1337, 1, "lo", "127.0.0.1:15053", "10.9.0.2:40000")),
+		want:  capture.Trace{Fate: capture.Passes, Port: 40000, Zone: 2},
+	},
+	"the agent's group answers the app in the second zone": {
+		flags: "--redirect-dns --capture-all-dns",
+		conn:  answer(sent(capture.UDP, 1, 1337, "lo", "[::1]:15053", "[fd09::2]:40000")),
+		want:  capture.Trace{Fate: capture.Passes, Port: 40000, Zone: 2},
+	},
+	"a connection that is taken transparently is marked": {
+		flags: "-m TPROXY -b *",
+		conn:  capture.Conn{Proto: capture.TCP, Src: at("10.9.0.1:40000"), Dst: at("10.9.0.2:8080"), In: "eth0"},
+		pod:   capture.Pod{Listeners: []capture.Listener{{Proto: capture.TCP, Port: 15006, Transparent: true}}},
+		want:  capture.Trace{Fate: capture.Taken, Port: 15006, Mark: 1337, ConnMark: 1339},
+	},
+	"the proxy's call to the app under the caller's address is marked": {
+		flags: "-m TPROXY -b *",
+		conn:  capture.Conn{Proto: capture.TCP, Src: at("10.9.0.1:40000"), Dst: at("10.9.0.2:8080"), Out: "lo", UID: 1337, GID: 1337, Mark: 1337},
+		pod:   capture.Pod{Listeners: []capture.Listener{{Proto: capture.TCP, Port: 8080}}},
+		want:  capture.Trace{Fate: capture.Passes, Port: 8080, Mark: 1337, ConnMark: 1337},
+	},
+	"the app's answer to the proxy stays in the pod by its mark": {
+		flags: "-m TPROXY -b *",
+		conn:  capture.Conn{Proto: capture.TCP, Src: at("10.9.0.2:8080"), Dst: at("10.9.0.1:40000"), Out: "eth0", UID: 1000, GID: 1000, ConnMark: 1337, Established: true, Reply: true},
+		want:  capture.Trace{Fate: capture.Passes, Port: 40000, Mark: 1337, ConnMark: 1337},
+	},
+}
+
+func at(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
+
+func sent(proto, uid, gid uint32, out, src, dst string) capture.Conn {
+	return capture.Conn{Proto: proto, Src: at(src), Dst: at(dst), Out: out, UID: uid, GID: gid}
+}
+
+func answer(c capture.Conn) capture.Conn {
+	c.Established, c.Reply = true, true
+	return c
+}
+
+func TestTraceLeavesBehind(t *testing.T) {
+	for name, tt := range traces {
+		t.Run(name, func(t *testing.T) {
+			rs := build(t, scenario.Scenario{Flags: strings.Fields(tt.flags)}, capture.NFTables)
+			got := rs.Trace(tt.conn, tt.pod)
+			whole := got
+			got.Conn, got.Steps = capture.Conn{}, nil
+			if diff := cmp.Diff(tt.want, got, cmpopts.EquateComparable(netip.AddrPort{}), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("Trace (-want +got):\n%s%s", diff, whole)
+			}
+		})
+	}
+}
+
+// In a pod where nobody listens at all, a trace must not change what it was given.
+func TestTraceLeavesItsArgumentsAlone(t *testing.T) {
+	rs := build(t, scenario.Scenario{Flags: []string{"-i", "*"}}, capture.NFTables)
+	pod := capture.Pod{Remembered: []string{"parking-15001", "gone-15001", "a"}[:2]}
+	before := rs.String()
+	rs.Trace(sent(capture.TCP, 1000, 1000, "eth0", "10.9.0.2:40000", "10.96.0.10:80"), pod)
+	if diff := cmp.Diff([]string{"parking-15001", "gone-15001", "a"}, pod.Remembered[:3]); diff != "" {
+		t.Errorf("the pod (-before +after):\n%s", diff)
+	}
+	if rs.String() != before {
+		t.Error("the rules are not what they were")
+	}
+}
+
+// Rules that go in a circle are for the kernel to refuse; a trace of them ends.
+func TestTraceOfACircleEnds(t *testing.T) {
+	again := []capture.Rule{{Action: capture.Action{Verb: capture.Goto, Name: "a"}}}
+	rs := capture.Ruleset{Families: capture.DualStack, Chains: []capture.Chain{
+		{Name: "a", Table: capture.NAT, Hook: capture.Output, Rules: again},
+	}}
+	if got := rs.Trace(sent(capture.TCP, 0, 0, "eth0", "10.9.0.2:1", "10.9.0.1:2"), capture.Pod{}); got.Fate != capture.Passes {
+		t.Errorf("Trace = %s", got)
+	}
+}
+
+func TestTraceString(t *testing.T) {
+	rs := build(t, scenario.Scenario{Flags: []string{"-i", "*", "--park-limit", "0"}}, capture.NFTables)
+	conn := sent(capture.TCP, 1000, 1000, "eth0", "10.9.0.2:40000", "10.96.0.10:80")
+	conn.Mark = 5
+	want := `tcp 10.9.0.2:40000 -> 10.96.0.10:80, by uid 1000 gid 1000, out of eth0, mark 0x5
+  output: chain output, rule 10: meta l4proto tcp redirect to :15001
+      outbound connection to the proxy (-i *)
+  input: chain input, rule 5: tcp flags & (fin|syn|rst|ack) == syn th dport 15001 goto park-15001
+      port 15001: is somebody listening?
+  input: chain park-15001, rule 2: drop
+      nobody listens: parked, the caller's kernel asks again
+parked: nobody listens on port 15001 yet; the caller waits
+`
+	if diff := cmp.Diff(want, rs.Trace(conn, capture.Pod{}).String()); diff != "" {
+		t.Errorf("String (-want +got):\n%s", diff)
+	}
+
+	ends := map[string]struct {
+		conn capture.Conn
+		pod  capture.Pod
+	}{
+		"passes: goes to 10.96.0.10:80, where it was sent": {conn: sent(capture.TCP, 1337, 0, "eth0", "10.9.0.2:40000", "10.96.0.10:80")},
+		"redirected: the listener on local port 15001 gets it": {
+			conn: conn, pod: capture.Pod{Listeners: []capture.Listener{{Proto: capture.TCP, Port: 15001}}},
+		},
+		"refused: on port 8080": {conn: capture.Conn{Proto: capture.TCP, Src: at("10.9.0.1:40000"), Dst: at("10.9.0.2:8080"), In: "eth0"}},
+	}
+	for want, tt := range ends {
+		if got := rs.Trace(tt.conn, tt.pod).String(); !strings.HasSuffix(got, "\n"+want+"\n") {
+			t.Errorf("String = %q, want its last line to be %q", got, want)
+		}
+	}
+}
+
+// without is rs without the rules that have this reason.
+func without(rs capture.Ruleset, reason string) capture.Ruleset {
+	rs.Chains = slices.Clone(rs.Chains)
+	for i := range rs.Chains {
+		c := &rs.Chains[i]
+		c.Rules = slices.DeleteFunc(slices.Clone(c.Rules), func(r capture.Rule) bool { return r.Reason == reason })
+	}
+	return rs
+}
+
+// end is where a trace ends and what it leaves behind.
+func end(t capture.Trace) string {
+	return fmt.Sprint(t.Fate, t.Port, t.Mark, t.ConnMark, t.Zone, t.Remembered)
+}
+
+// harmless are the kinds of rules whose loss changes the end of no connection,
+// each with what it is there for.
+var harmless = map[string]string{
+	"proof: an outbound connection arrived at the proxy's port": "its counter: the next rule rejects as well",
+	"proof: an inbound connection arrived at the proxy's port":  "its counter: the next rule rejects as well",
+	"the absence goes on": "the age of the memory, of which a trace knows nothing",
+	"the proxy's own traffic leaves, or it would go round for ever": "its counter: the chain ends there",
+	"refused at input: it must not reach the app past the proxy":    "its counter: the chain ends there",
+	"every port is excluded (-d *)":                                 "its counter: no rule of -b comes after it",
+}
+
+var numbers = regexp.MustCompile(`\d+`)
+
+// A rule whose loss no scenario notices is either useless or untested.
+func TestScenariosNoticeTheLossOfEveryRule(t *testing.T) {
+	all := slices.Clone(scenario.All)
+	for _, tt := range traces {
+		all = append(all, scenario.Scenario{Flags: strings.Fields(tt.flags), Conn: tt.conn, Pod: tt.pod})
+	}
+	noticed := map[string]bool{}
+	for _, s := range all {
+		for _, backend := range backends {
+			rs := build(t, s, backend)
+			want := end(rs.Trace(s.Conn, s.Pod))
+			for _, c := range rs.Chains {
+				if c.Name == "record" {
+					continue
+				}
+				for _, r := range c.Rules {
+					kind := numbers.ReplaceAllString(r.Reason, "N")
+					noticed[kind] = noticed[kind] || end(without(rs, r.Reason).Trace(s.Conn, s.Pod)) != want
+				}
+			}
+		}
+	}
+	for kind := range harmless {
+		if _, there := noticed[kind]; !there {
+			t.Errorf("rules %q: there are none", kind)
+		}
+	}
+	for kind, ok := range noticed {
+		if _, known := harmless[kind]; ok == known {
+			t.Errorf("rules %q: loss noticed %t, known as harmless %t", kind, ok, known)
+		}
+	}
+}
+
+// A packet that comes in has no owner, so neither a condition about one nor its
+// opposite is met: such rules belong to output.
+func TestTraceKnowsNoOwnerOutsideOutput(t *testing.T) {
+	var rules []capture.Rule
+	for _, key := range []capture.Key{capture.UID, capture.GID} {
+		for _, not := range []bool{false, true} {
+			rules = append(rules, capture.Rule{
+				Match:  []capture.Match{{Key: key, Num: 0, Not: not}},
+				Action: capture.Action{Verb: capture.Drop},
+			})
+		}
+	}
+	rs := capture.Ruleset{Families: capture.DualStack, Chains: []capture.Chain{
+		{Name: "a", Table: capture.Mangle, Hook: capture.Prerouting, Rules: rules},
+		{Name: "b", Table: capture.Filter, Hook: capture.Input, Rules: rules},
+	}}
+	pod := capture.Pod{Listeners: []capture.Listener{{Proto: capture.TCP, Port: 2}}}
+	for _, c := range []capture.Conn{
+		sent(capture.TCP, 0, 0, "lo", "10.9.0.2:1", "10.9.0.2:2"),
+		{Proto: capture.TCP, Src: at("10.9.0.1:1"), Dst: at("10.9.0.2:2"), In: "eth0"},
+	} {
+		if got := rs.Trace(c, pod); got.Fate != capture.Passes {
+			t.Errorf("Trace = %s", got)
+		}
+	}
+}

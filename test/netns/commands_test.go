@@ -1,0 +1,40 @@
+package netns
+
+import (
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"outrider.dev/test/ns"
+)
+
+// command runs a program on the calling thread, that is in its namespace.
+func command(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// volatile are the parts of a listing that traffic or time changes.
+var volatile = regexp.MustCompile(`(?m)^#.*\n|\[\d+:\d+\]|packets \d+ bytes \d+|^:.*\n`)
+
+// saved is what an iptables variant holds, without counters, comments, and the policies
+// of builtin chains.
+func saved(t testing.TB, pod *ns.Namespace, variant string) string {
+	t.Helper()
+	var out string
+	pod.Do(func() {
+		for _, save := range []string{variant + "-save", strings.Replace(variant, "iptables", "ip6tables", 1) + "-save"} {
+			out += command(t, save)
+		}
+	})
+	out = volatile.ReplaceAllString(out, "")
+	// A table that a save has made, or that ours had made, is empty: no difference.
+	lines := slices.DeleteFunc(strings.Split(out, "\n"), func(l string) bool { return !strings.HasPrefix(l, "-A") })
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,276 @@
+package netns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/capture"
+	"outrider.dev/internal/capture/scenario"
+	"outrider.dev/internal/capture/setup"
+	"outrider.dev/test/ns"
+)
+
+// How long a connection is given before it counts as waiting: where that is the
+// end wanted, and where another is. Everything is on one machine, an answer takes a
+// millisecond, but the machine may be busy.
+const (
+	patience = 300 * time.Millisecond
+	enough   = 10 * time.Second
+)
+
+// variants are the ways to write rules that this machine has.
+var variants = []struct{ name, backend, variant string }{
+	{"nftables", capture.NFTables, ""},
+	{"iptables-nft", capture.IPTables, "nft"},
+	{"iptables-legacy", capture.IPTables, "legacy"},
+}
+
+// Every scenario that holds in the model holds in the kernel, by every backend.
+func TestScenarios(t *testing.T) {
+	ns.RequireRoot(t)
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			pool := make(chan *topology, 3)
+			for range cap(pool) {
+				pool <- newTopology(t)
+			}
+			left := 0
+			t.Run("all", func(t *testing.T) {
+				for _, s := range scenario.All {
+					if s.Conn.ConnMark != 0 || s.Conn.Reply || s.Conn.Invalid {
+						left++ // the middle of a connection: tproxy_test.go has whole ones
+						continue
+					}
+					t.Run(s.Name, func(t *testing.T) {
+						t.Parallel()
+						top := <-pool
+						defer func() { pool <- top }()
+						play(t, top, s, v.backend, v.variant)
+					})
+				}
+			})
+			t.Logf("%d of %d scenarios are packets in the middle of a connection, for the model alone", left, len(scenario.All))
+		})
+	}
+}
+
+// play brings s about and compares its end.
+func play(t *testing.T, top *topology, s scenario.Scenario, backend, variant string) {
+	intent, err := s.Intent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var up servers
+	defer up.close()
+	listen(t, top, s, &up)
+	var older net.Conn
+	if s.Conn.Established {
+		older = establish(t, top, s)
+		defer older.Close()
+	}
+	defer apply(t, top.pod, backend, variant, func(ctx context.Context, b []setup.Backend) error {
+		return setup.Clean(ctx, b)
+	})
+	apply(t, top.pod, backend, variant, func(ctx context.Context, b []setup.Backend) error {
+		_, err := setup.Capture(ctx, setup.Options{Intent: intent, Backends: b})
+		return err
+	})
+	for _, set := range s.Pod.Remembered {
+		if backend == capture.IPTables && strings.HasSuffix(set, "-any") {
+			continue // it has no such set
+		}
+		remember(t, top.pod, backend, set, s.Conn.Dst)
+	}
+	want := s.For(backend)
+	got, w := "", endingOf(s.Conn, want)
+	if older != nil {
+		got = alive(older, s.Conn)
+	} else {
+		c := callOf(top, s.Conn)
+		if w != waits {
+			c.limit = enough
+		}
+		got = ending(c)
+	}
+	if got != w {
+		t.Errorf("%s\nflags %q\nends as %q, want %q", s.Conn, s.Flags, got, w)
+	}
+}
+
+// apply runs f with the backends of a choice inside the pod.
+func apply(t *testing.T, pod *ns.Namespace, backend, variant string, f func(context.Context, []setup.Backend) error) {
+	t.Helper()
+	pod.Do(func() {
+		backends, err := setup.Backends(backend, variant)
+		if err == nil {
+			err = f(context.Background(), backends)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", backend, err)
+		}
+	})
+}
+
+// listen starts what listens in the pod and around it.
+func listen(t *testing.T, top *topology, s scenario.Scenario, up *servers) {
+	for _, l := range s.Pod.Listeners {
+		up.add(serve(t, top.pod, podUser(l.Port), l, fmt.Sprintf("pod:%d", l.Port)))
+	}
+	port := s.Conn.Dst.Port()
+	outside := map[string]*ns.Namespace{"peer": top.peer, "guest": top.guest}
+	for name, n := range outside {
+		up.add(serve(t, n, 0, capture.Listener{Proto: capture.TCP, Port: port}, fmt.Sprintf("%s:%d", name, port)))
+		up.add(serve(t, n, 0, capture.Listener{Proto: capture.UDP, Port: port}, fmt.Sprintf("%s:%d", name, port)))
+	}
+}
+
+// podUser is who listens on a port of the pod: Istio's ports are the proxy's.
+func podUser(port uint16) int {
+	if port >= 15000 && port < 15100 {
+		return proxyUser
+	}
+	return 1000
+}
+
+// proxyUser is the uid and gid of the proxy.
+const proxyUser = 1337
+
+// callOf is the connection of a scenario.
+func callOf(top *topology, c capture.Conn) call {
+	out := call{from: top.pod, uid: int(c.UID), gid: int(c.GID), proto: c.Proto, dst: c.Dst, mark: int(c.Mark), limit: patience}
+	switch c.In {
+	case "eth0":
+		out.from = top.peer
+	case "virt0":
+		out.from = top.guest
+	default:
+		out.src = c.Src.Addr()
+		out.foreign = out.src == netip.MustParseAddr("10.9.0.1") || out.src == netip.MustParseAddr("fd09::1")
+		if out.src == netip.MustParseAddr("::6") {
+			out.foreign = true // also where no rules have added it to lo
+		}
+	}
+	return out
+}
+
+// waits is the end of a connection that hears nothing.
+const waits = "waits"
+
+// ending is how a call ends, in a word.
+func ending(c call) string {
+	who, err := c.ask()
+	var timeout net.Error
+	switch {
+	case err == nil:
+		return who
+	case errors.Is(err, unix.ECONNREFUSED):
+		return "refused"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return waits
+	}
+	return err.Error()
+}
+
+// endingOf is the word for a wanted end.
+func endingOf(c capture.Conn, want scenario.Want) string {
+	switch want.Fate {
+	case capture.Refused:
+		return "refused"
+	case capture.Parked, capture.Dropped:
+		return waits
+	case capture.Redirected, capture.Taken:
+		return fmt.Sprintf("pod:%d", want.Port)
+	}
+	return ownerOf(c.Dst.Addr()) + fmt.Sprintf(":%d", c.Dst.Port())
+}
+
+// ownerOf is the namespace that has an address.
+func ownerOf(a netip.Addr) string {
+	switch {
+	case a.IsLoopback(), slices.Contains([]string{"10.9.0.2", "fd09::2", "10.10.0.2", "fd10::2"}, a.String()):
+		return "pod"
+	case slices.Contains([]string{"10.10.0.1", "fd10::1"}, a.String()):
+		return "guest"
+	}
+	return "peer"
+}
+
+// establish makes the connection of s before there are rules, to a listener that may be
+// gone by the time they come.
+func establish(t *testing.T, top *topology, s scenario.Scenario) net.Conn {
+	t.Helper()
+	if l := (capture.Listener{Proto: s.Conn.Proto, Port: s.Conn.Dst.Port()}); ownerOf(s.Conn.Dst.Addr()) == "pod" && !listens(s.Pod, l) {
+		defer serve(t, top.pod, 0, l, fmt.Sprintf("pod:%d", l.Port)).close()
+	}
+	c := callOf(top, s.Conn)
+	conn, err := c.dial()
+	if err != nil {
+		t.Fatalf("before the rules: %v", err)
+	}
+	return conn
+}
+
+func listens(p capture.Pod, want capture.Listener) bool {
+	return slices.ContainsFunc(p.Listeners, func(l capture.Listener) bool { return l.Proto == want.Proto && l.Port == want.Port })
+}
+
+// alive says who is at the other end of an old connection, if it still works.
+func alive(conn net.Conn, c capture.Conn) string {
+	conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := conn.Write([]byte("ping\n")); err != nil {
+		return err.Error()
+	}
+	heard, buf := "", make([]byte, 100)
+	for !strings.Contains(heard, "ping") {
+		n, err := conn.Read(buf)
+		if err != nil {
+			return err.Error()
+		}
+		heard += string(buf[:n])
+	}
+	name, _, _ := strings.Cut(heard, "\n")
+	if c.Proto == capture.UDP {
+		return strings.TrimSpace(heard)
+	}
+	return name
+}
+
+// remember puts the key of a packet into a set of the kernel, as an absence would.
+func remember(t *testing.T, pod *ns.Namespace, backend, set string, dst netip.AddrPort) {
+	t.Helper()
+	pod.Do(func() {
+		if backend == capture.NFTables {
+			key := "ipv4"
+			switch {
+			case strings.HasSuffix(set, "-any"):
+				key = fmt.Sprint(dst.Port())
+			case dst.Addr().Is6():
+				key = "ipv6"
+			}
+			out, err := exec.Command("nft", "add", "element", "inet", "outrider", set, "{", key, "}").CombinedOutput()
+			if err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+			return
+		}
+		zero := "+0.0.0.0"
+		if dst.Addr().Is6() {
+			zero = "+::"
+		}
+		if err := os.WriteFile("/proc/thread-self/net/xt_recent/"+set, []byte(zero), 0); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,245 @@
+package netns
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/capture"
+	"outrider.dev/test/ns"
+)
+
+// A topology is the one that package scenario describes: a pod between the outside
+// and a guest.
+type topology struct {
+	pod, peer, guest *ns.Namespace
+}
+
+func newTopology(t testing.TB) *topology {
+	t.Helper()
+	top := &topology{pod: ns.New(t), peer: ns.New(t), guest: ns.New(t)}
+	ns.Connect(top.pod, "eth0", prefixes("10.9.0.2/24", "fd09::2/64"), top.peer, "eth0", prefixes("10.9.0.1/24", "fd09::1/64"))
+	ns.Connect(top.pod, "virt0", prefixes("10.10.0.2/24", "fd10::2/64"), top.guest, "eth0", prefixes("10.10.0.1/24", "fd10::1/64"))
+	top.pod.IP("route", "add", "default", "via", "10.9.0.1")
+	top.pod.IP("route", "add", "default", "via", "fd09::1")
+	top.guest.IP("route", "add", "default", "via", "10.10.0.2")
+	top.guest.IP("route", "add", "default", "via", "fd10::2")
+	for _, service := range []string{"10.96.0.10/32", "172.16.0.10/32", "fd96::10/128"} {
+		top.peer.IP("addr", "add", service, "dev", "lo", "nodad")
+	}
+	top.peer.IP("route", "add", "10.10.0.0/24", "via", "10.9.0.2")
+	top.peer.IP("route", "add", "fd10::/64", "via", "fd09::2")
+	top.pod.Do(func() {
+		for _, key := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+			if err := os.WriteFile("/proc/sys/net/"+key, []byte("1"), 0); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return top
+}
+
+func prefixes(list ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range list {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+// A server answers with its name, and then with what it hears.
+type server struct {
+	close func()
+}
+
+// serve listens in a namespace on every address, as a user.
+func serve(t testing.TB, n *ns.Namespace, user int, l capture.Listener, name string) *server {
+	t.Helper()
+	s := &server{}
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return transparent(c, l.Transparent) }}
+	config.SetMultipathTCP(false)
+	addr := "[::]:" + strconv.Itoa(int(l.Port))
+	n.As(user, user, func() {
+		if l.Proto == capture.UDP {
+			s.close = serveUDP(t, l.Port, name)
+			return
+		}
+		listener, err := config.Listen(context.Background(), "tcp", addr)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		s.close = func() { listener.Close() }
+		go accept(listener, name)
+	})
+	if s.close == nil {
+		t.FailNow()
+	}
+	return s
+}
+
+// serveUDP listens on every address by a socket of its own, as name servers do: the
+// answer must come from the address that was asked.
+func serveUDP(t testing.TB, port uint16, name string) (stop func()) {
+	var conns []net.PacketConn
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Error(err)
+	}
+	hosts := []netip.Addr{netip.MustParseAddr("127.0.0.53")}
+	for _, a := range addrs {
+		if p := netip.MustParsePrefix(a.String()); !p.Addr().IsLinkLocalUnicast() {
+			hosts = append(hosts, p.Addr())
+		}
+	}
+	for _, host := range hosts {
+		conn, err := net.ListenPacket("udp", netip.AddrPortFrom(host, port).String())
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		conns = append(conns, conn)
+		go answer(conn, name)
+	}
+	return func() {
+		for _, c := range conns {
+			c.Close()
+		}
+	}
+}
+
+func transparent(c syscall.RawConn, on bool) error {
+	if !on {
+		return nil
+	}
+	var err error
+	if cerr := c.Control(func(fd uintptr) {
+		// A socket for both families takes IPv4 by the IPv4 option. The one that does not
+		// fit the socket's family is refused.
+		err4 := unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1)
+		err6 := unix.SetsockoptInt(int(fd), unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1)
+		if err4 != nil && err6 != nil {
+			err = err4
+		}
+	}); cerr != nil {
+		return cerr
+	}
+	return err
+}
+
+func accept(l net.Listener, name string) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			fmt.Fprintln(c, name)
+			io.Copy(c, c)
+		}()
+	}
+}
+
+func answer(conn net.PacketConn, name string) {
+	buf := make([]byte, 1500)
+	for {
+		_, from, err := conn.ReadFrom(buf)
+		if err != nil {
+			return
+		}
+		conn.WriteTo([]byte(name+"\n"), from)
+	}
+}
+
+// servers are listeners that close together.
+type servers struct {
+	mu   sync.Mutex
+	list []*server
+}
+
+func (s *servers) add(x *server) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, x)
+}
+
+func (s *servers) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.list {
+		x.close()
+	}
+	s.list = nil
+}
+
+// A call is one connection to make.
+type call struct {
+	from     *ns.Namespace
+	uid, gid int
+	proto    uint32
+	src      netip.Addr // bound to, if valid
+	dst      netip.AddrPort
+	mark     int
+	foreign  bool // src is not an address of the namespace
+	limit    time.Duration
+}
+
+// dial makes the connection.
+func (c call) dial() (net.Conn, error) {
+	network := "tcp"
+	if c.proto == capture.UDP {
+		network = "udp"
+	}
+	d := net.Dialer{Timeout: c.limit, Control: func(_, _ string, raw syscall.RawConn) error {
+		if err := transparent(raw, c.foreign); err != nil || c.mark == 0 {
+			return err
+		}
+		var err error
+		if cerr := raw.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, c.mark)
+		}); cerr != nil {
+			return cerr
+		}
+		return err
+	}}
+	if c.src.IsValid() {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(c.src, 0))
+		if c.proto == capture.UDP {
+			d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(c.src, 0))
+		}
+	}
+	var conn net.Conn
+	var err error
+	c.from.As(c.uid, c.gid, func() { conn, err = d.Dial(network, c.dst.String()) })
+	return conn, err
+}
+
+// ask makes the connection and returns the name of who answers.
+func (c call) ask() (string, error) {
+	conn, err := c.dial()
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(max(c.limit, 100*time.Millisecond)))
+	if c.proto == capture.UDP {
+		if _, err := conn.Write([]byte("?")); err != nil {
+			return "", err
+		}
+	}
+	buf := make([]byte, 100)
+	n, err := conn.Read(buf)
+	return strings.TrimSpace(string(buf[:n])), err
+}
