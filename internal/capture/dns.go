@@ -1,6 +1,9 @@
 package capture
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Zones of connection tracking. A look-up that the agent passes on has the app's
 // addresses and ports in part, and would be taken for the app's own (Istio's numbers).
@@ -24,6 +27,9 @@ func (b *builder) nameservers() [][]netip.Prefix {
 
 // dns puts the two conversations of the agent's resolver into zones of their own.
 func (b *builder) dns() {
+	b.in.Nameservers = slices.DeleteFunc(slices.Clone(b.in.Nameservers), func(a netip.Addr) bool {
+		return !b.in.Families.Has(familyOf(a))
+	})
 	if b.in.DNS == DNSServers && len(b.in.Nameservers) == 0 {
 		b.note("--redirect-dns has no effect: there is no name server to capture; --capture-all-dns needs none")
 		b.in.DNS = DNSOff

@@ -46,7 +46,9 @@ func Build(in Intent, backend string) (rs Ruleset, notes []string) {
 	if len(b.rs.Chains) == 0 {
 		return Ruleset{Backend: backend, Families: in.Families}, b.notes
 	}
-	b.guardFamily()
+	if backend == NFTables {
+		b.guardFamily()
+	}
 	return b.rs.withRecord(), b.notes
 }
 

@@ -205,6 +205,9 @@ func (w *walk) socket() bool {
 // stage calls the chains of a table at a hook. It reports whether the packet goes on.
 func (w *walk) stage(table Table, hook Hook) bool {
 	w.hook = hook
+	if !w.rs.Families.Has(w.family()) && w.rs.Backend == IPTables {
+		return true // iptables has tables for each family; of this one there are none
+	}
 	for i := range w.rs.Chains {
 		if c := &w.rs.Chains[i]; c.Table == table && c.Hook == hook && !w.call(c) {
 			return false

@@ -52,10 +52,7 @@ func Capture(ctx context.Context, o Options) (Report, error) {
 	if o.Intent.Families == 0 {
 		o.Intent.Families = capture.FamiliesOf(localAddresses())
 	}
-	old, err := find(ctx, o.Backends)
-	if err != nil {
-		return report, err
-	}
+	old := find(ctx, o.Backends)
 	if rs, notes := capture.Build(o.Intent, capture.NFTables); rs.Empty() {
 		report.Notes, report.Ruleset = notes, rs
 		return report, Clean(ctx, o.Backends)
@@ -73,28 +70,33 @@ func Capture(ctx context.Context, o Options) (Report, error) {
 type found struct {
 	by    Backend
 	state capture.State
+	err   error // it cannot be read: half there, or changed by somebody
+}
+
+// intact reports whether f is what one run of capture has left.
+func (f found) intact() bool {
+	_, ok := f.state.Recorded()
+	return f.err == nil && ok
 }
 
 // find returns what of ours the backends hold.
-func find(ctx context.Context, backends []Backend) ([]found, error) {
+func find(ctx context.Context, backends []Backend) []found {
 	var out []found
 	for _, b := range backends {
-		state, err := b.Read(ctx)
-		switch {
-		case errors.Is(err, capture.ErrNone) || nftables.Unsupported(err):
-		case err != nil:
-			return nil, fmt.Errorf("reading the rules that are there (%s): %w", b.Name(), err)
-		default:
-			if state.Routing, err = routing.Read(); err != nil {
-				return nil, err
-			}
-			if state.Routing.SixSource {
-				state.Routing.SixSource = usesSixSource(state.Ruleset)
-			}
-			out = append(out, found{b, state})
+		f := found{by: b}
+		f.state, f.err = b.Read(ctx)
+		if errors.Is(f.err, capture.ErrNone) || nftables.Unsupported(f.err) {
+			continue
 		}
+		if f.err == nil {
+			f.state.Routing, f.err = routing.Read()
+		}
+		if f.state.Routing.SixSource {
+			f.state.Routing.SixSource = usesSixSource(f.state.Ruleset)
+		}
+		out = append(out, f)
 	}
-	return out, nil
+	return out
 }
 
 // usesSixSource reports whether rs has to do with the address ::6, which other
@@ -116,13 +118,18 @@ func usesSixSource(rs capture.Ruleset) bool {
 func write(ctx context.Context, o Options, old []found, report *Report) error {
 	var reasons []error
 	for _, parking := range parkModes(o.Intent.Park) {
-		in := o.Intent
-		in.Park = parking
 		for _, b := range o.Backends {
+			in, limits, err := within(ctx, b, o.Intent)
+			if err != nil {
+				reasons = append(reasons, err)
+				continue
+			}
+			in.Park = parking
 			rs, notes := capture.Build(in, b.Name())
-			err := writeBy(ctx, b, rs, old, report)
+			err = writeBy(ctx, b, rs, old, report)
 			if err == nil {
 				report.Ruleset = rs
+				report.Notes = append(report.Notes, limits...)
 				if parking != o.Intent.Park {
 					notes = append(notes, "this kernel cannot ask whether a socket listens: parking is off, early connections are refused")
 				}
@@ -144,6 +151,24 @@ func write(ctx context.Context, o Options, old []found, report *Report) error {
 	return errors.Join(reasons...)
 }
 
+// within narrows an intent to the families that a backend can filter here.
+func within(ctx context.Context, b Backend, in capture.Intent) (capture.Intent, []string, error) {
+	limited, ok := b.(interface {
+		Available(context.Context) (capture.Families, error)
+	})
+	if !ok {
+		return in, nil, nil
+	}
+	can, err := limited.Available(ctx)
+	if err != nil || can.Has(in.Families) {
+		return in, nil, err
+	}
+	if in.Families &= can; in.Families == 0 {
+		return in, nil, fmt.Errorf("the %s backend can filter %s alone here", b.Name(), can)
+	}
+	return in, []string{fmt.Sprintf("the %s backend can filter %s alone here", b.Name(), can)}, nil
+}
+
 // parkModes are the ways of parking to try, best first.
 func parkModes(wanted capture.ParkMode) []capture.ParkMode {
 	if wanted == capture.ParkOn {
@@ -156,7 +181,7 @@ func parkModes(wanted capture.ParkMode) []capture.ParkMode {
 // backends hold: for a moment both are there, which captures the same traffic twice
 // over and loses none.
 func writeBy(ctx context.Context, b Backend, rs capture.Ruleset, old []found, report *Report) error {
-	same := len(old) == 1 && old[0].by == b && capture.Diff(rs, old[0].state.Ruleset) == nil && intact(old[0].state)
+	same := len(old) == 1 && old[0].by == b && old[0].intact() && capture.Diff(rs, old[0].state.Ruleset) == nil
 	if !same {
 		if err := b.Apply(ctx, rs); err != nil {
 			return err
@@ -172,11 +197,6 @@ func writeBy(ctx context.Context, b Backend, rs capture.Ruleset, old []found, re
 	}
 	report.Unchanged = same
 	return nil
-}
-
-func intact(s capture.State) bool {
-	_, ok := s.Recorded()
-	return ok
 }
 
 // finish does what comes after the rules: routing, reading back, trying.
@@ -227,7 +247,7 @@ func (e *MismatchError) Error() string {
 func restore(ctx context.Context, backends []Backend, old []found) error {
 	// The reason why we are here may be that the context has ended.
 	ctx = context.WithoutCancel(ctx)
-	if len(old) != 1 || !intact(old[0].state) {
+	if len(old) != 1 || !old[0].intact() {
 		if err := Clean(ctx, backends); err != nil {
 			return fmt.Errorf("and cleaning up: %w", err)
 		}
@@ -269,16 +289,16 @@ func Clean(ctx context.Context, backends []Backend) error {
 // intent asks for (if intent is not nil), and that it works.
 func Verify(ctx context.Context, backends []Backend, intent *capture.Intent) (Report, error) {
 	var report Report
-	have, err := find(ctx, backends)
-	if err != nil {
-		return report, err
-	}
+	have := find(ctx, backends)
 	switch len(have) {
 	case 0:
 		return report, capture.ErrNone
 	case 1:
 	default:
 		return report, errors.New("two backends hold rules of ours; run capture or capture clean")
+	}
+	if have[0].err != nil {
+		return report, have[0].err
 	}
 	state := have[0].state
 	report.Ruleset, report.Unchanged = state.Ruleset, true
@@ -287,8 +307,12 @@ func Verify(ctx context.Context, backends []Backend, intent *capture.Intent) (Re
 		if in.Families == 0 {
 			in.Families = capture.FamiliesOf(localAddresses())
 		}
+		in, limits, err := within(ctx, have[0].by, in)
+		if err != nil {
+			return report, err
+		}
 		want, notes := capture.Build(in, state.Backend)
-		report.Notes = notes
+		report.Notes = append(limits, notes...)
 		if diff := capture.Diff(want, state.Ruleset); diff != nil {
 			return report, &MismatchError{diff}
 		}

@@ -1,0 +1,187 @@
+package iptables
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"outrider.dev/internal/capture"
+)
+
+// A variant is one of the two iptables.
+type variant string
+
+const (
+	nft    variant = "nft"
+	legacy variant = "legacy"
+)
+
+// variants in the order of preference.
+var variants = []variant{nft, legacy}
+
+// errNoTool says that the commands of a variant are not installed.
+var errNoTool = errors.New("not found in PATH; install iptables, or use the nftables backend, which needs no commands")
+
+// program is the command for a family: "save" or "restore". Where the variant has no
+// commands of its own name, the plain ones may be its.
+func program(ctx context.Context, v variant, family capture.Families, action string) (string, error) {
+	base := "iptables"
+	if family == capture.IPv6 {
+		base = "ip6tables"
+	}
+	named := fmt.Sprintf("%s-%s-%s", base, v, action)
+	if path, err := exec.LookPath(named); err == nil {
+		return path, nil
+	}
+	plain, err := exec.LookPath(base + "-" + action)
+	if err != nil {
+		return "", fmt.Errorf("%s, %s-%s: %w", named, base, action, errNoTool)
+	}
+	version, err := run(ctx, "", plain, "--version")
+	if err != nil {
+		return "", err
+	}
+	// Before 1.8 there was one variant, and no word for it.
+	if strings.Contains(version, "(nf_tables)") != (v == nft) {
+		return "", fmt.Errorf("%s: %w; %s is of the other variant", named, errNoTool, plain)
+	}
+	return plain, nil
+}
+
+// run is one command, on the thread of the caller and so in its network namespace.
+func run(ctx context.Context, stdin, path string, args ...string) (stdout string, err error) {
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return "", &commandError{strings.Join(cmd.Args, " "), strings.TrimSpace(errOut.String()), err}
+	}
+	return out.String(), nil
+}
+
+// commandError is a command that ended badly.
+type commandError struct {
+	command string
+	stderr  string
+	err     error
+}
+
+func (e *commandError) Error() string {
+	if e.stderr == "" {
+		return fmt.Sprintf("running %s: %v", e.command, e.err)
+	}
+	return fmt.Sprintf("running %s: %v: %s", e.command, e.err, strings.Join(strings.Fields(e.stderr), " "))
+}
+
+func (e *commandError) Unwrap() error { return e.err }
+
+// forbidden reports whether the kernel refused because of who we are. Then nothing
+// is known about the rules.
+func forbidden(err error) bool {
+	var c *commandError
+	if errors.As(err, &c) {
+		return strings.Contains(c.stderr, "ermission denied") || strings.Contains(c.stderr, "not permitted")
+	}
+	return false
+}
+
+// restore writes, without touching what the text does not name.
+func restore(ctx context.Context, v variant, family capture.Families, text string) error {
+	path, err := program(ctx, v, family, "restore")
+	if err != nil {
+		return err
+	}
+	args := []string{"--noflush"}
+	if v == legacy { // nf_tables has transactions instead of a lock
+		args = append(args, "--wait")
+	}
+	_, err = run(ctx, text, path, args...)
+	var c *commandError
+	if errors.As(err, &c) {
+		if line := lineOf(c.stderr, text); line != "" {
+			return fmt.Errorf("%w; the line is %q", err, line)
+		}
+	}
+	return err
+}
+
+var lineNumber = regexp.MustCompile(`line:? ([0-9]+)`)
+
+// lineOf finds the line of text that iptables-restore complains about.
+func lineOf(stderr, text string) string {
+	m := lineNumber.FindStringSubmatch(stderr)
+	if m == nil {
+		return ""
+	}
+	n, err := strconv.Atoi(m[1])
+	lines := strings.Split(text, "\n")
+	if err != nil || n < 1 || n > len(lines) {
+		return ""
+	}
+	return lines[n-1]
+}
+
+// The kernel's lists of legacy tables that exist. thread-self, because a thread may be in
+// another network namespace than its process.
+var legacyNames = map[capture.Families]string{
+	capture.IPv4: "/proc/thread-self/net/ip_tables_names",
+	capture.IPv6: "/proc/thread-self/net/ip6_tables_names",
+}
+
+// unlistable is what iptables-nft-save says, with status 0, in place of a table
+// into which somebody wrote by nft what iptables has no words for.
+var unlistable = regexp.MustCompile("(?m)^# Table `(.*)' is incompatible")
+
+// save reads what is ours in one family of one variant, and changes nothing: the
+// legacy command makes the tables that it is asked for, so it is only asked for
+// those that are there.
+func save(ctx context.Context, v variant, family capture.Families) (owned, error) {
+	args := [][]string{{"-c"}}
+	if v == legacy {
+		names, err := os.ReadFile(legacyNames[family])
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("listing legacy tables: %w", err)
+		}
+		args = nil
+		for name := range strings.FieldsSeq(string(names)) {
+			if slices.Contains(tables, capture.Table(name)) {
+				args = append(args, []string{"-c", "-t", name})
+			}
+		}
+		if len(args) == 0 {
+			return owned{}, nil
+		}
+	}
+	path, err := program(ctx, v, family, "save")
+	if err != nil {
+		return nil, err
+	}
+	var text strings.Builder
+	for _, a := range args {
+		out, err := run(ctx, "", path, a...)
+		if err != nil {
+			return nil, err
+		}
+		text.WriteString(out)
+	}
+	if m := unlistable.FindStringSubmatch(text.String()); m != nil && slices.Contains(tables, capture.Table(m[1])) {
+		return nil, fmt.Errorf("running %s: table %s holds rules of nft's own, so it lists none of it, ours neither; use the nftables backend", path, m[1])
+	}
+	o, err := scan(text.String())
+	if err != nil {
+		return nil, fmt.Errorf("reading the output of %s: %w", path, err)
+	}
+	return o, nil
+}

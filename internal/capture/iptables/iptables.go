@@ -1,0 +1,182 @@
+// Package iptables writes capture's rule sets into the kernel with
+// iptables-restore, reads them back with iptables-save and removes them.
+//
+// Everything of ours is in chains named OUTRIDER_..., each reached by one constant
+// jump from a chain of the kernel's or by a goto from another of ours. So what is
+// ours can be told, replaced and removed whatever flags or version wrote it, and
+// strangers' rules stay as they are.
+//
+// iptables commits table by table, and IPv4 and IPv6 apart. Parking is written
+// first and removed last, so that no connection is redirected to a port where
+// nobody listens yet; what fails in the middle is put back.
+//
+// There are two variants of iptables, with rules that know nothing of one another:
+// "legacy" with tables of its own in the kernel, and "nft" on top of nf_tables. The
+// package looks for its rules in both and leaves them in one.
+package iptables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"outrider.dev/internal/capture"
+)
+
+// A Backend writes rule sets by the iptables commands, into the network namespace
+// of the calling thread. The zero value is ready.
+type Backend struct {
+	Variant string // what to write with: "legacy", "nft", or "" for nft where the kernel has it
+}
+
+// Name is "iptables".
+func (b *Backend) Name() string { return capture.IPTables }
+
+// Available returns the families that can be filtered here: IPv4, and IPv6 unless
+// the machine has none or cannot filter it. [Backend.Apply] refuses others.
+func (b *Backend) Available(ctx context.Context) (capture.Families, error) {
+	m, err := look(ctx)
+	if err != nil {
+		return 0, err
+	}
+	v, err := m.choose(b.Variant)
+	if err != nil {
+		return 0, err
+	}
+	six, err := m.filtersSix(ctx, v)
+	if err != nil || !six {
+		return capture.IPv4, err
+	}
+	return capture.DualStack, nil
+}
+
+// Apply makes rs the only rule set of ours, in either variant. On an error the
+// rules of ours are as they were. A rule set without rules removes all.
+//
+// What parking remembers outlives Apply: it belongs to the names of the sets, as
+// long as rules name them.
+func (b *Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
+	if len(rs.Chains) == 0 {
+		return b.Remove(ctx)
+	}
+	m, err := look(ctx)
+	if err != nil {
+		return err
+	}
+	v, err := m.choose(b.Variant)
+	if err != nil {
+		return err
+	}
+	if rs.Families.Has(capture.IPv6) {
+		six, err := m.filtersSix(ctx, v)
+		if err != nil {
+			return err
+		}
+		if !six {
+			return errors.New("IPv6 cannot be filtered on this machine")
+		}
+	}
+	steps, err := m.replace(v, rs)
+	if err != nil {
+		return err
+	}
+	return perform(ctx, steps)
+}
+
+// Read returns the rule set that stands in the kernel, but for its Routing, or
+// [capture.ErrNone]. Rules of ours that are half there, or changed into something
+// that we do not write, are an error that names them.
+func (b *Backend) Read(ctx context.Context) (capture.State, error) {
+	m, err := look(ctx)
+	if err != nil {
+		return capture.State{}, err
+	}
+	var found *site
+	for _, v := range variants {
+		s := m[v]
+		switch {
+		case s.four.empty() && s.six.empty():
+		case found != nil:
+			return capture.State{}, errors.New("rules of outrider are in iptables-nft and in iptables-legacy at once: remove them, then write them again")
+		default:
+			found = s
+		}
+	}
+	if found == nil {
+		return capture.State{}, capture.ErrNone
+	}
+	st, err := assemble(found.four, found.six)
+	if err != nil {
+		return capture.State{}, fmt.Errorf("reading the rules of iptables-%s: %w", found.variant, err)
+	}
+	return st, nil
+}
+
+// Remove deletes all rules of ours, of both families and in both variants. What is
+// left are the kernel's own tables and chains, empty if nobody else uses them:
+// iptables makes them, and has no way to delete them.
+func (b *Backend) Remove(ctx context.Context) error {
+	m, err := look(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range m.removal() {
+		if err := s.run(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("removing rules: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// A step takes the rules of one family in one variant from one state to another.
+type step struct {
+	variant  variant
+	family   capture.Families
+	from, to owned
+}
+
+func (s step) run(ctx context.Context) error {
+	text := change(s.from, s.to)
+	if text == "" {
+		return nil
+	}
+	return restore(ctx, s.variant, s.family, text)
+}
+
+// undoTime is how long putting the old rules back may take, when the time of the
+// caller may be over already.
+const undoTime = 10 * time.Second
+
+// perform runs the steps. If one fails, those done are taken back, the failed one
+// included: some of its tables may be written.
+func perform(ctx context.Context, steps []step) error {
+	for i, s := range steps {
+		err := s.run(ctx)
+		if err == nil {
+			continue
+		}
+		err = fmt.Errorf("writing rules: %w", err)
+		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+		defer cancel()
+		for j := i; j >= 0; j-- {
+			if undoErr := steps[j].undo(back); undoErr != nil {
+				err = fmt.Errorf("%w; putting the old rules back: %w", err, undoErr)
+			}
+		}
+		return err
+	}
+	return nil
+}
+
+func (s step) undo(ctx context.Context) error {
+	now, err := save(ctx, s.variant, s.family)
+	if err != nil {
+		return err
+	}
+	if now.equal(s.from) {
+		return nil
+	}
+	return step{s.variant, s.family, now, s.from}.run(ctx)
+}

@@ -1,0 +1,144 @@
+package iptables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"outrider.dev/internal/capture"
+)
+
+// A site is one variant of iptables on this machine, and what is ours there.
+type site struct {
+	variant   variant
+	four, six owned
+	err       error // why it cannot be used
+	sixErr    error // why IPv6 cannot be used
+}
+
+// A machine is both variants.
+type machine map[variant]*site
+
+// hasSix is a file that only a kernel with IPv6 has.
+const hasSix = "/proc/thread-self/net/if_inet6"
+
+// look finds what is ours. A variant that is not installed, or that the kernel does
+// not have, holds nothing: its error is kept for whoever wants to write there. A
+// variant that may not be looked at is an error, for it may hold anything.
+func look(ctx context.Context) (machine, error) {
+	_, noSix := os.Stat(hasSix)
+	m := machine{}
+	for _, v := range variants {
+		s := &site{variant: v}
+		m[v] = s
+		if s.four, s.err = save(ctx, v, capture.IPv4); s.err == nil {
+			_, s.err = program(ctx, v, capture.IPv4, "restore")
+		}
+		s.sixErr = noSix
+		if s.sixErr == nil {
+			s.six, s.sixErr = save(ctx, v, capture.IPv6)
+		}
+		for _, err := range []error{s.err, s.sixErr} {
+			if ctx.Err() != nil || err != nil && !absent(v, err) {
+				return nil, fmt.Errorf("looking for rules of ours in iptables-%s: %w", v, err)
+			}
+		}
+	}
+	return m, nil
+}
+
+// absent reports whether err says that there is nothing to look at: no command for
+// it, no such family, or no nf_tables in the kernel.
+func absent(v variant, err error) bool {
+	var c *commandError
+	switch {
+	case errors.Is(err, errNoTool), errors.Is(err, fs.ErrNotExist):
+		return true
+	case errors.As(err, &c):
+		return v == nft && !forbidden(err)
+	}
+	return false
+}
+
+// choose is the variant to write with.
+func (m machine) choose(wish string) (variant, error) {
+	if wish != "" {
+		s, ok := m[variant(wish)]
+		if !ok {
+			return "", fmt.Errorf("there is no variant %q of iptables; legacy and nft there are", wish)
+		}
+		if s.err != nil {
+			return "", fmt.Errorf("iptables-%s cannot be used: %w", wish, s.err)
+		}
+		return s.variant, nil
+	}
+	var errs []error
+	for _, v := range variants {
+		if m[v].err == nil {
+			return v, nil
+		}
+		errs = append(errs, m[v].err)
+	}
+	return "", fmt.Errorf("iptables cannot be used: %w", errors.Join(errs...))
+}
+
+// filtersSix reports whether a variant can filter IPv6 here. A machine that has IPv6
+// but lacks the command is an error: its traffic would go past the proxy.
+func (m machine) filtersSix(ctx context.Context, v variant) (bool, error) {
+	s := m[v]
+	if errors.Is(s.sixErr, errNoTool) {
+		return false, fmt.Errorf("IPv6 is to be captured: %w", s.sixErr)
+	}
+	if s.sixErr != nil || v == nft {
+		return s.sixErr == nil, nil
+	}
+	if _, err := os.Stat(legacyNames[capture.IPv6]); err == nil {
+		return true, nil
+	}
+	// The module is not loaded; the command loads it, if there is one.
+	path, err := program(ctx, v, capture.IPv6, "save")
+	if err != nil {
+		return false, fmt.Errorf("IPv6 is to be captured: %w", err)
+	}
+	_, err = run(ctx, "", path, "-t", string(capture.Filter))
+	if ctx.Err() != nil {
+		return false, err
+	}
+	return err == nil, nil
+}
+
+// replace is the steps to rs in one variant: first what is to be, then the end of
+// what was elsewhere.
+func (m machine) replace(v variant, rs capture.Ruleset) ([]step, error) {
+	four, err := express(rs, capture.IPv4)
+	if err != nil {
+		return nil, err
+	}
+	six, err := express(rs, capture.IPv6)
+	if err != nil {
+		return nil, err
+	}
+	steps := []step{
+		{v, capture.IPv4, m[v].four, four},
+		{v, capture.IPv6, m[v].six, six},
+	}
+	for _, s := range m.removal() {
+		if s.variant != v {
+			steps = append(steps, s)
+		}
+	}
+	return steps, nil
+}
+
+// removal is the steps to nothing.
+func (m machine) removal() []step {
+	var steps []step
+	for _, v := range variants {
+		steps = append(steps,
+			step{v, capture.IPv4, m[v].four, owned{}},
+			step{v, capture.IPv6, m[v].six, owned{}})
+	}
+	return steps
+}

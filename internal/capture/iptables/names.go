@@ -1,0 +1,112 @@
+package iptables
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"outrider.dev/internal/capture"
+)
+
+// prefix is how the kernel's names of our chains begin.
+const prefix = "OUTRIDER_"
+
+// maxName is XT_EXTENSION_MAXNAMELEN without the closing zero.
+const maxName = 28
+
+// recordChain is the model's chain that says who made the rules.
+const recordChain = "record"
+
+// tables is the order of writing: parking is in the filter table, and must be
+// there before the nat table redirects anything to it.
+var tables = []capture.Table{capture.Filter, capture.Mangle, capture.Raw, capture.NAT}
+
+// builtins are the kernel's chains by the hook they are called at.
+var builtins = map[capture.Hook]string{
+	capture.Prerouting: "PREROUTING",
+	capture.Input:      "INPUT",
+	capture.Output:     "OUTPUT",
+}
+
+func hookOf(builtin string) (capture.Hook, error) {
+	for hook, name := range builtins {
+		if name == builtin {
+			return hook, nil
+		}
+	}
+	return capture.NoHook, fmt.Errorf("chain %s: we have no rules there", builtin)
+}
+
+var modelName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+// kernelName is the name of a chain in the kernel.
+func kernelName(name string) (string, error) {
+	k := prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	if !modelName.MatchString(name) || len(k) > maxName {
+		return "", fmt.Errorf("chain %q: iptables takes lower case letters, digits and dashes, at most %d", name, maxName-len(prefix))
+	}
+	return k, nil
+}
+
+// chainName is the inverse of kernelName.
+func chainName(kernel string) (string, error) {
+	name := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(kernel, prefix), "_", "-"))
+	if k, err := kernelName(name); err != nil || k != kernel {
+		return "", fmt.Errorf("chain %s: not one of those that we make", kernel)
+	}
+	return name, nil
+}
+
+func isOurs(chain string) bool { return strings.HasPrefix(chain, prefix) }
+
+// jumpTo is the one rule of ours in a chain of the kernel. It is the same in every
+// version of ours, so that any can remove it.
+func jumpTo(kernel string) string { return "-m comment --comment outrider -j " + kernel }
+
+// quote writes s as iptables-save does.
+func quote(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_'
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return `"` + escapes.Replace(s) + `"`
+}
+
+var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, `'`, `\'`)
+
+// split is the inverse of a line of quoted words, as iptables-restore reads it.
+func split(line string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	in, quoted, escaped := false, false, false
+	for i := range len(line) {
+		c := line[i]
+		switch {
+		case escaped:
+			word.WriteByte(c)
+			escaped = false
+		case quoted && c == '\\':
+			escaped = true
+		case c == '"':
+			quoted, in = !quoted, true
+		case !quoted && (c == ' ' || c == '\t'):
+			if in {
+				words = append(words, word.String())
+				word.Reset()
+				in = false
+			}
+		default:
+			word.WriteByte(c)
+			in = true
+		}
+	}
+	if quoted {
+		return nil, fmt.Errorf("a quote is open at the end of %q", line)
+	}
+	if in {
+		words = append(words, word.String())
+	}
+	return words, nil
+}
