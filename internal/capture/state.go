@@ -8,6 +8,7 @@ type State struct {
 	// Packets counts for each rule, by the name of its chain, the packets that met
 	// all its conditions since the rules were written.
 	Packets map[string][]uint64
+	Variant string // of iptables, where it stands: "legacy" or "nft"
 }
 
 // ErrNone says that a network namespace holds no rules of ours.

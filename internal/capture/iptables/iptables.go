@@ -110,8 +110,13 @@ func (b *Backend) Read(ctx context.Context) (capture.State, error) {
 	if err != nil {
 		return capture.State{}, fmt.Errorf("reading the rules of iptables-%s: %w", found.variant, err)
 	}
+	st.Variant = string(found.variant)
 	return st, nil
 }
+
+// Keeps reports whether rules that stand where st does may stay there: whether it is the
+// variant that was asked for.
+func (b *Backend) Keeps(st capture.State) bool { return b.Variant == "" || b.Variant == st.Variant }
 
 // Remove deletes all rules of ours, of both families and in both variants. What is
 // left are the kernel's own tables and chains, empty if nobody else uses them:

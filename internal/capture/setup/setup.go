@@ -182,6 +182,9 @@ func parkModes(wanted capture.ParkMode) []capture.ParkMode {
 // over and loses none.
 func writeBy(ctx context.Context, b Backend, rs capture.Ruleset, old []found, report *Report) error {
 	same := len(old) == 1 && old[0].by == b && old[0].intact() && capture.Diff(rs, old[0].state.Ruleset) == nil
+	if k, ok := b.(interface{ Keeps(capture.State) bool }); ok && same {
+		same = k.Keeps(old[0].state)
+	}
 	if !same {
 		if err := b.Apply(ctx, rs); err != nil {
 			return err

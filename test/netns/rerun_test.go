@@ -1,0 +1,331 @@
+package netns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/capture"
+	"outrider.dev/internal/capture/setup"
+	"outrider.dev/test/ns"
+)
+
+// listing is all that is in the packet filter, the routing and on lo, without counters.
+func listing(t testing.TB, pod *ns.Namespace) string {
+	t.Helper()
+	var out string
+	pod.Do(func() {
+		out += volatile.ReplaceAllString(command(t, "nft", "list", "ruleset"), "")
+		for _, args := range []string{"-4 rule", "-6 rule", "-4 route show table all", "-6 route show table all", "-br addr show lo"} {
+			out += command(t, "ip", strings.Fields(args)...)
+		}
+	})
+	return out
+}
+
+// ours lists who holds rules of ours.
+func ours(t testing.TB, pod *ns.Namespace) []string {
+	t.Helper()
+	var out []string
+	pod.Do(func() {
+		if strings.Contains(command(t, "nft", "list", "tables"), "inet outrider") {
+			out = append(out, "nftables")
+		}
+	})
+	for _, variant := range []string{"iptables-nft", "iptables-legacy"} {
+		if strings.Contains(saved(t, pod, variant), "OUTRIDER") {
+			out = append(out, variant)
+		}
+	}
+	return out
+}
+
+// Whatever made the rules that are there, and whatever makes the next: there is one
+// rule set afterwards, the last, and clean takes it away and nothing else.
+func TestEveryBackendAfterEveryOther(t *testing.T) {
+	ns.RequireRoot(t)
+	intents := map[string]capture.Intent{
+		"the same flags": everything(nil),
+		"other flags": everything(func(in *capture.Intent) {
+			in.Mode, in.ExcludeInboundPorts.List, in.DNS = capture.TProxyMode, []uint16{9999}, capture.DNSAll
+		}),
+	}
+	for _, first := range variants {
+		for _, second := range variants {
+			for name, intent := range intents {
+				t.Run(fmt.Sprintf("%s after %s, %s", second.name, first.name, name), func(t *testing.T) {
+					t.Parallel()
+					pod := newTopology(t).pod
+					stranger(t, pod)
+					before := strangers(t, pod)
+					capturing(t, pod, first.backend, first.variant, everything(nil))
+					capturing(t, pod, second.backend, second.variant, intent)
+					if got := ours(t, pod); len(got) != 1 || got[0] != second.name {
+						t.Errorf("rules of ours are in %q, want %q alone", got, second.name)
+					}
+					apply(t, pod, "auto", "", func(ctx context.Context, b []setup.Backend) error {
+						_, err := setup.Verify(ctx, b, &intent)
+						return err
+					})
+					apply(t, pod, "auto", "", func(ctx context.Context, b []setup.Backend) error { return setup.Clean(ctx, b) })
+					if got := ours(t, pod); len(got) != 0 {
+						t.Errorf("after clean, rules of ours are in %q", got)
+					}
+					if after := strangers(t, pod); after != before {
+						t.Errorf("strangers' rules before:\n%s\nafter:\n%s", before, after)
+					}
+				})
+			}
+		}
+	}
+}
+
+// stranger writes rules of somebody else's, by every means.
+func stranger(t *testing.T, pod *ns.Namespace) {
+	pod.Do(func() {
+		command(t, "nft", "add table inet stranger; add chain inet stranger c { type filter hook output priority 0; }; add rule inet stranger c tcp dport 1 drop")
+		command(t, "iptables-nft", "-t", "nat", "-A", "OUTPUT", "-p", "tcp", "--dport", "2", "-j", "REDIRECT", "--to-ports", "3")
+		command(t, "iptables-legacy", "-A", "INPUT", "-p", "tcp", "--dport", "4", "-j", "DROP")
+		command(t, "ip", "rule", "add", "fwmark", "5", "lookup", "55")
+		command(t, "ip", "addr", "add", "127.0.0.99/8", "dev", "lo")
+	})
+}
+
+// strangers lists what is not ours: empty tables that the iptables programs leave are
+// left out, and so is the table that is ours.
+func strangers(t *testing.T, pod *ns.Namespace) string {
+	t.Helper()
+	out := saved(t, pod, "iptables-nft") + "\n" + saved(t, pod, "iptables-legacy")
+	pod.Do(func() {
+		out += volatile.ReplaceAllString(command(t, "nft", "list", "table", "inet", "stranger"), "")
+		for _, args := range []string{"-4 rule", "-6 rule", "-4 route show table all", "-6 route show table all", "-br addr show lo"} {
+			out += command(t, "ip", strings.Fields(args)...)
+		}
+	})
+	return out
+}
+
+// A hundred runs, with the same flags and with changing ones, each with its proof, lose no
+// connection of those that are made all the while.
+func TestRunsUnderTrafficLoseNothing(t *testing.T) {
+	ns.RequireRoot(t)
+	for _, v := range variants {
+		runs := 100
+		for _, change := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, flags change: %t", v.name, change), func(t *testing.T) {
+				top := newTopology(t)
+				capturing(t, top.pod, v.backend, v.variant, everything(nil))
+				for _, w := range ways[:1] {
+					defer serve(t, top.pod, proxyUser, capture.Listener{Proto: capture.TCP, Port: w.port}, "proxy").close()
+				}
+				defer serve(t, top.pod, proxyUser, capture.Listener{Proto: capture.TCP, Port: 15006}, "proxy").close()
+				var made, lost atomic.Int64
+				var first atomic.Value
+				stop := make(chan struct{})
+				var callers sync.WaitGroup
+				for _, w := range ways {
+					callers.Go(func() {
+						for {
+							select {
+							case <-stop:
+								return
+							default:
+							}
+							made.Add(1)
+							if got := ending(w.call(top, enough)); got != "proxy" {
+								lost.Add(1)
+								first.CompareAndSwap(nil, w.name+": "+got)
+							}
+						}
+					})
+				}
+				for i := range runs {
+					capturing(t, top.pod, v.backend, v.variant, everything(func(in *capture.Intent) {
+						if change && i%2 == 0 {
+							in.ExcludeOutboundPorts = []uint16{9999}
+						}
+					}))
+				}
+				close(stop)
+				callers.Wait()
+				if lost.Load() > 0 {
+					t.Errorf("%d of %d connections lost in %d runs; the first: %v", lost.Load(), made.Load(), runs, first.Load())
+				}
+				if made.Load() < int64(runs) {
+					t.Errorf("%d connections in %d runs: no traffic to speak of", made.Load(), runs)
+				}
+				t.Logf("%d connections in %d runs", made.Load(), runs)
+			})
+		}
+	}
+}
+
+// Connections that are older than the rules go on, in both directions and modes: their
+// first packet after the rules is neither redirected nor reset.
+func TestOlderConnectionsLiveOn(t *testing.T) {
+	ns.RequireRoot(t)
+	for _, v := range variants {
+		for _, mode := range []capture.Mode{capture.RedirectMode, capture.TProxyMode} {
+			t.Run(fmt.Sprintf("%s %s", v.name, mode), func(t *testing.T) {
+				t.Parallel()
+				top := newTopology(t)
+				for _, l := range []struct {
+					n    *ns.Namespace
+					port uint16
+				}{{top.pod, 8080}, {top.peer, 80}} {
+					defer serve(t, l.n, 1000, capture.Listener{Proto: capture.TCP, Port: l.port}, "app").close()
+				}
+				type old struct {
+					way  way
+					conn net.Conn
+				}
+				var olds []old
+				for _, w := range ways {
+					conn, err := w.call(top, enough).dial()
+					if err != nil {
+						t.Fatalf("%s: %v", w.name, err)
+					}
+					defer conn.Close()
+					olds = append(olds, old{w, conn})
+				}
+				capturing(t, top.pod, v.backend, v.variant, everything(func(in *capture.Intent) { in.Mode = mode }))
+				for range 3 {
+					for _, o := range olds {
+						if got := alive(o.conn, capture.Conn{Proto: capture.TCP}); got != "app" && got != "ping" {
+							t.Errorf("%s: %s", o.way.name, got)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// Transparent proxying carries whole connections, with the caller's address, also when
+// the kernel answers with SYN cookies, and the proxy's calls to the app as the caller.
+func TestTransparentConnections(t *testing.T) {
+	ns.RequireRoot(t)
+	for _, v := range variants {
+		for _, cookies := range []string{"1", "2"} {
+			t.Run(v.name+", tcp_syncookies "+cookies, func(t *testing.T) {
+				t.Parallel()
+				top := newTopology(t)
+				top.pod.Do(func() { command(t, "sysctl", "-qw", "net.ipv4.tcp_syncookies="+cookies) })
+				capturing(t, top.pod, v.backend, v.variant, everything(func(in *capture.Intent) { in.Mode = capture.TProxyMode }))
+				defer serve(t, top.pod, 1000, capture.Listener{Proto: capture.TCP, Port: 8080}, "app").close()
+				defer relay(t, top.pod, 15006).close()
+				for _, w := range ways[2:] {
+					conn, err := w.call(top, enough).dial()
+					if err != nil {
+						t.Fatalf("%s: %v", w.name, err)
+					}
+					defer conn.Close()
+					if got := alive(conn, capture.Conn{Proto: capture.TCP}); !strings.HasPrefix(got, "relayed for "+w.source()) {
+						t.Errorf("%s: %q, want it relayed for %s", w.name, got, w.source())
+					}
+				}
+			})
+		}
+	}
+}
+
+func (w way) source() string {
+	if strings.Contains(w.name, "ipv6") {
+		return "fd09::1"
+	}
+	return "10.9.0.1"
+}
+
+// relay is a transparent proxy: it calls who was called, as who called.
+func relay(t *testing.T, pod *ns.Namespace, port uint16) *server {
+	t.Helper()
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return transparent(c, true) }}
+	config.SetMultipathTCP(false)
+	var l net.Listener
+	var err error
+	pod.As(proxyUser, proxyUser, func() { l, err = config.Listen(context.Background(), "tcp", fmt.Sprintf("[::]:%d", port)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go pass(pod, c)
+		}
+	}()
+	return &server{close: func() { l.Close() }}
+}
+
+// pass calls the app for a taken connection, from the caller's address, by the mark
+// that Envoy's original_src filter sets.
+func pass(pod *ns.Namespace, in net.Conn) {
+	defer in.Close()
+	caller := netip.MustParseAddrPort(in.RemoteAddr().String())
+	called := netip.MustParseAddrPort(in.LocalAddr().String())
+	out, err := call{
+		from: pod, uid: proxyUser, gid: proxyUser, src: caller.Addr().Unmap(), foreign: true, mark: 1337,
+		dst: netip.AddrPortFrom(called.Addr().Unmap(), called.Port()), limit: enough,
+	}.dial()
+	if err != nil {
+		fmt.Fprintf(in, "calling the app: %v\n", err)
+		return
+	}
+	defer out.Close()
+	fmt.Fprintf(in, "relayed for %s\n", caller.Addr().Unmap())
+	done := make(chan struct{}, 2)
+	for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
+		go func() {
+			buf := make([]byte, 4096)
+			for {
+				n, err := pair[1].Read(buf)
+				if _, werr := pair[0].Write(buf[:n]); err != nil || werr != nil {
+					break
+				}
+			}
+			done <- struct{}{}
+		}()
+	}
+	<-done
+}
+
+// In transparent mode nothing reaches the app past a proxy that is not there.
+func TestTransparentModeLetsNothingSlipPast(t *testing.T) {
+	ns.RequireRoot(t)
+	for _, v := range variants {
+		for _, park := range []capture.ParkMode{capture.ParkOn, capture.ParkOff} {
+			t.Run(fmt.Sprintf("%s, park %s", v.name, park), func(t *testing.T) {
+				t.Parallel()
+				top := newTopology(t)
+				capturing(t, top.pod, v.backend, v.variant, everything(func(in *capture.Intent) {
+					in.Mode, in.Park, in.ParkLimit = capture.TProxyMode, park, 2*time.Second
+				}))
+				defer serve(t, top.pod, 1000, capture.Listener{Proto: capture.TCP, Port: 8080}, "app").close()
+				for _, w := range ways[2:] {
+					for i := range 3 { // within the limit, at its end, after it
+						conn, err := w.call(top, time.Duration(i)*2*time.Second+patience).dial()
+						if err == nil {
+							conn.Close()
+							t.Errorf("%s: try %d came through to somebody", w.name, i)
+						}
+						if park == capture.ParkOff && v.backend == capture.NFTables && !errors.Is(err, unix.ECONNREFUSED) {
+							t.Errorf("%s: parking is off, want refused, got %v", w.name, err)
+						}
+					}
+				}
+			})
+		}
+	}
+}
