@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -225,23 +224,18 @@ func (o *captureOptions) print(w io.Writer) error {
 	}
 	rs, _ := capture.Build(in, backend)
 	if o.output == cli.JSON {
-		return writeJSON(w, rs)
+		return cli.WriteJSON(w, rs)
 	}
 	if backend == capture.NFTables {
 		_, err := io.WriteString(w, nftables.Script(rs))
 		return err
 	}
-	for _, family := range []capture.Families{capture.IPv4, capture.IPv6} {
-		if !rs.Families.Has(family) {
-			continue
-		}
-		text, err := iptables.Render(rs, family)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(w, "# %s\n%s", family, text)
+	text, err := iptables.Script(rs)
+	if err != nil {
+		return err
 	}
-	return nil
+	_, err = io.WriteString(w, text)
+	return err
 }
 
 func (o *captureOptions) clean(ctx context.Context) error {
@@ -267,7 +261,7 @@ func (o *captureOptions) verify(ctx context.Context, w io.Writer, intent *captur
 func writeReport(w io.Writer, output cli.Output, r setup.Report) error {
 	if output == cli.JSON {
 		record, _ := r.Ruleset.Recorded()
-		return writeJSON(w, struct {
+		return cli.WriteJSON(w, struct {
 			Record    string         `json:"record"`
 			Backend   string         `json:"backend"`
 			Families  string         `json:"families"`
@@ -292,13 +286,6 @@ func writeReport(w io.Writer, output cli.Output, r setup.Report) error {
 	}
 	_, err := fmt.Fprintf(w, "connection attempts parked so far: %d\n", r.Parked)
 	return err
-}
-
-func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
 }
 
 func newClean(termination *terminationLog) *cobra.Command {

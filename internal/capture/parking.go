@@ -19,7 +19,7 @@ const (
 // Reasons by which the counters of rules are found again.
 const (
 	ReasonParked   = "nobody listens: parked, the caller's kernel asks again"
-	ReasonFirst    = "nobody listens any more: parked, and the time starts"
+	ReasonFirst    = "nobody listens: parked, and the time limit starts"
 	ReasonOver     = "nobody has listened for too long: refused"
 	ReasonProofOut = "proof: an outbound connection arrived at the proxy's port"
 	ReasonProofIn  = "proof: an inbound connection arrived at the proxy's port"

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -211,7 +212,13 @@ func (rs Ruleset) MarshalJSON() ([]byte, error) {
 	if rs.Routing != (Routing{}) {
 		out.Routing = &rs.Routing
 	}
-	return json.Marshal(out)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // rules are full of &
+	if err := e.Encode(out); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
 }
 
 // Diff lists what is in want and not in got, and the reverse, a line each, "-"

@@ -1,0 +1,200 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/capture"
+	"outrider.dev/test/ns"
+)
+
+// A limited backend is a real one on a kernel that cannot do all: what it cannot is
+// refused as such a kernel refuses it. This machine's kernel has everything.
+type limited struct {
+	Backend
+	cannot func(capture.Ruleset) bool
+}
+
+func (l limited) Apply(ctx context.Context, rs capture.Ruleset) error {
+	if l.cannot(rs) {
+		return fmt.Errorf("writing: %w", unix.ENOENT)
+	}
+	return l.Backend.Apply(ctx, rs)
+}
+
+func anything(capture.Ruleset) bool { return true }
+
+func asksForSockets(rs capture.Ruleset) bool {
+	for _, c := range rs.Chains {
+		for _, r := range c.Rules {
+			for _, m := range r.Match {
+				if m.Key == capture.Socket {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func everything(park capture.ParkMode) capture.Intent {
+	in := capture.Defaults()
+	in.OutboundRanges.All, in.InboundPorts.All, in.Park = true, true, park
+	return in
+}
+
+// backends are the real ones, nftables first.
+func backends(t *testing.T) (nft, ipt Backend) {
+	t.Helper()
+	all, err := Backends("auto", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[0], all[1]
+}
+
+func TestWhatTheKernelCannotDo(t *testing.T) {
+	tests := map[string]struct {
+		park       capture.ParkMode
+		nft, ipt   func(capture.Ruleset) bool // cannot
+		wantBy     string
+		wantParked bool
+		wantNote   string
+		wantErr    string
+	}{
+		"everything is there": {park: capture.ParkRequire, wantBy: capture.NFTables, wantParked: true},
+		"nf_tables cannot ask for sockets, iptables can": {
+			park: capture.ParkOn, nft: asksForSockets, wantBy: capture.IPTables, wantParked: true,
+		},
+		"nobody can ask for sockets: on goes on, and says so": {
+			park: capture.ParkOn, nft: asksForSockets, ipt: asksForSockets, wantBy: capture.NFTables,
+			wantNote: "parking is off",
+		},
+		"nobody can ask for sockets: require fails": {
+			park: capture.ParkRequire, nft: asksForSockets, ipt: asksForSockets, wantErr: "--park=require",
+		},
+		"no nf_tables":   {park: capture.ParkRequire, nft: anything, wantBy: capture.IPTables, wantParked: true},
+		"no filter":      {park: capture.ParkOn, nft: anything, ipt: anything, wantErr: "no such file"},
+		"parking is off": {park: capture.ParkOff, nft: asksForSockets, ipt: asksForSockets, wantBy: capture.NFTables},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			ns.New(t).Do(func() {
+				nft, ipt := backends(t)
+				all := []Backend{nft, ipt}
+				if tt.nft != nil {
+					all[0] = limited{nft, tt.nft}
+				}
+				if tt.ipt != nil {
+					all[1] = limited{ipt, tt.ipt}
+				}
+				report, err := Capture(t.Context(), Options{Intent: everything(tt.park), Backends: all})
+				if tt.wantErr != "" {
+					if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
+						t.Errorf("error %v, want %q in it", err, tt.wantErr)
+					}
+					nothingOfOurs(t)
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if report.Ruleset.Backend != tt.wantBy || asksForSockets(report.Ruleset) != tt.wantParked {
+					t.Errorf("written by %s, parking %t; want %s, %t", report.Ruleset.Backend, asksForSockets(report.Ruleset), tt.wantBy, tt.wantParked)
+				}
+				if notes := strings.Join(report.Notes, "\n"); !strings.Contains(notes, tt.wantNote) || tt.wantNote == "" && notes != "" {
+					t.Errorf("notes %q, want %q", notes, tt.wantNote)
+				}
+			})
+		})
+	}
+}
+
+func nothingOfOurs(t *testing.T) {
+	t.Helper()
+	nft, ipt := backends(t)
+	for _, b := range []Backend{nft, ipt} {
+		if _, err := b.Read(t.Context()); !errors.Is(err, capture.ErrNone) {
+			t.Errorf("%s: %v, want nothing of ours", b.Name(), err)
+		}
+	}
+}
+
+// Somebody else's rules can defeat ours though ours are all there. The proof sees it, and
+// what was there before comes back.
+func TestProofSeesWhatReadingBackCannot(t *testing.T) {
+	strangers := map[string]string{
+		"outbound goes elsewhere first": "add table ip s; add chain ip s c { type nat hook output priority -150; }; add rule ip s c ip daddr 192.0.2.1 tcp dport 15002 redirect to :9",
+		"outbound leaves by a mark":     "add table ip s; add chain ip s c { type filter hook output priority -50; }; add rule ip s c tcp dport 15001 meta mark set 1",
+		"inbound is dropped":            "add table inet s; add chain inet s c { type filter hook input priority -10; }; add rule inet s c tcp dport 15006 drop",
+	}
+	for name, script := range strangers {
+		for _, backend := range []string{capture.NFTables, capture.IPTables} {
+			t.Run(name+", "+backend, func(t *testing.T) {
+				n := ns.New(t)
+				n.IP("link", "add", "eth0", "type", "veth", "peer", "name", "far")
+				n.IP("addr", "add", "10.9.0.2/24", "dev", "eth0")
+				n.IP("link", "set", "far", "up")
+				n.IP("link", "set", "eth0", "up")
+				n.IP("route", "add", "default", "via", "10.9.0.1")
+				n.Do(func() {
+					all, err := Backends(backend, "")
+					if err != nil {
+						t.Fatal(err)
+					}
+					old := everything(capture.ParkOff)
+					old.ExcludeOutboundPorts = []uint16{7777}
+					want, err := Capture(t.Context(), Options{Intent: old, Backends: all})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if out, err := exec.Command("nft", script).CombinedOutput(); err != nil {
+						t.Fatalf("nft: %v: %s", err, out)
+					}
+					_, err = Capture(t.Context(), Options{Intent: everything(capture.ParkOn), Backends: all})
+					if err == nil || !strings.Contains(err.Error(), "proof: ") {
+						t.Fatalf("error %v, want a failed proof", err)
+					}
+					got, err := all[0].Read(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					got.Routing = want.Ruleset.Routing
+					if diff := capture.Diff(want.Ruleset, got.Ruleset); diff != nil {
+						t.Errorf("the old rules are not back:\n%s", strings.Join(diff, "\n"))
+					}
+				})
+			})
+		}
+	}
+}
+
+// What is damaged is replaced.
+func TestCaptureReplacesDamagedRules(t *testing.T) {
+	ns.New(t).Do(func() {
+		nft, ipt := backends(t)
+		o := Options{Intent: everything(capture.ParkOn), Backends: []Backend{nft, ipt}}
+		if _, err := Capture(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command("nft", "flush", "chain", "inet", "outrider", "output").CombinedOutput(); err != nil {
+			t.Fatalf("nft: %v: %s", err, out)
+		}
+		if _, err := Verify(t.Context(), o.Backends, nil); err == nil {
+			t.Error("Verify sees no damage")
+		}
+		report, err := Capture(t.Context(), o)
+		if err != nil || report.Unchanged {
+			t.Errorf("Capture over damaged rules: %v, unchanged %t", err, report.Unchanged)
+		}
+		if _, err := Verify(t.Context(), o.Backends, nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
