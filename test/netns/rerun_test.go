@@ -20,19 +20,6 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// listing is all that is in the packet filter, the routing and on lo, without counters.
-func listing(t testing.TB, pod *ns.Namespace) string {
-	t.Helper()
-	var out string
-	pod.Do(func() {
-		out += volatile.ReplaceAllString(command(t, "nft", "list", "ruleset"), "")
-		for _, args := range []string{"-4 rule", "-6 rule", "-4 route show table all", "-6 route show table all", "-br addr show lo"} {
-			out += command(t, "ip", strings.Fields(args)...)
-		}
-	})
-	return out
-}
-
 // ours lists who holds rules of ours.
 func ours(t testing.TB, pod *ns.Namespace) []string {
 	t.Helper()

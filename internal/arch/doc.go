@@ -1,0 +1,2 @@
+// Package arch holds the test that keeps the arrows between packages.
+package arch
