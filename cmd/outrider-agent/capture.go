@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -161,8 +162,11 @@ func (o *captureOptions) backends() ([]setup.Backend, error) {
 	return setup.Backends(o.backend, o.variant)
 }
 
-// enter moves the calling thread, on which all work is done, into a network namespace.
+// enter moves the calling goroutine into a network namespace, for good. Namespaces belong
+// to threads, so it stays on its thread; a run that needs no other namespace is spared
+// that, for a locked goroutine pays for every answer of the kernel with a change of threads.
 func enter(path string) error {
+	runtime.LockOSThread()
 	f, err := os.Open(path)
 	if err != nil {
 		return &cli.UsageError{Err: fmt.Errorf("--network-namespace: %w", err)}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -15,12 +14,7 @@ import (
 	"outrider.dev/internal/version"
 )
 
-func main() {
-	// A network namespace belongs to a thread: what is asked for by
-	// --network-namespace must happen on the one that entered it.
-	runtime.LockOSThread()
-	os.Exit(run(os.Args, os.Stdout, os.Stderr))
-}
+func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
 
 // run is main without the process. It returns the exit status: 0 fine, 1 it failed,
 // 2 the input cannot be used.

@@ -50,7 +50,7 @@ var arrows = map[string][]string{
 		"internal/capture/release", "internal/capture/setup", "internal/cli", "internal/version", cobra, pflag, sys},
 	"cmd/outriderd": {"internal/cli", "internal/version", cobra},
 
-	"bench/capture": {"internal/capture", sys, rtnetlink},
+	"bench/capture": {sys, rtnetlink},
 }
 
 // tests is where packages live that only tests use. They may import anything, and no

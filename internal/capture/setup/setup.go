@@ -321,7 +321,7 @@ func Verify(ctx context.Context, backends []Backend, intent *capture.Intent) (Re
 		}
 	}
 	if _, ok := state.Recorded(); !ok {
-		return report, errors.New("the rules are not those that were written: somebody has changed them; run capture again")
+		return report, errors.New("the rules, or the routing that belongs to them, are not those that were written: somebody has changed them; run capture again")
 	}
 	return report, check(ctx, have[0].by, state.Ruleset, &report)
 }
