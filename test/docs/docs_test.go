@@ -49,13 +49,7 @@ func TestCommandsOfThePages(t *testing.T) {
 
 // runAll runs the blocks of one page in one namespace.
 func runAll(t *testing.T, bin string, scripts []string) {
-	pod := ns.New(t)
-	pod.IP("link", "add", "eth0", "type", "veth", "peer", "name", "far")
-	pod.IP("addr", "add", "10.9.0.2/24", "dev", "eth0")
-	pod.IP("link", "set", "eth0", "up")
-	pod.IP("link", "set", "far", "up")
-	pod.IP("route", "add", "default", "via", "10.9.0.1")
-	pod.Do(func() {
+	ns.Pod(t).Do(func() {
 		for _, script := range scripts {
 			cmd := exec.Command("sh", "-euxc", script)
 			cmd.Env = append(os.Environ(), "PATH="+bin+":/usr/sbin:/usr/bin:/sbin:/bin")

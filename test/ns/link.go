@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"strings"
+	"testing"
 )
 
 // IP runs one "ip" command inside the namespace, and fails the test if it fails.
@@ -28,6 +29,16 @@ func Connect(a *Namespace, nameA string, addrsA []netip.Prefix, b *Namespace, na
 	b.address(nameB, addrsB)
 	a.IP("link", "set", nameA, "up")
 	b.IP("link", "set", nameB, "up")
+}
+
+// Pod makes a namespace as a pod has it, by IPv4: eth0 with an address and the default
+// route. Nobody is at the other end.
+func Pod(t testing.TB) *Namespace {
+	t.Helper()
+	pod, node := New(t), Empty(t)
+	Connect(pod, "eth0", []netip.Prefix{netip.MustParsePrefix("10.9.0.2/24")}, node, "pod0", nil)
+	pod.IP("route", "add", "default", "via", "10.9.0.1")
+	return pod
 }
 
 func (n *Namespace) address(link string, addrs []netip.Prefix) {

@@ -137,13 +137,7 @@ func TestProofSeesWhatReadingBackCannot(t *testing.T) {
 	for name, script := range strangers {
 		for _, backend := range []string{capture.NFTables, capture.IPTables} {
 			t.Run(name+", "+backend, func(t *testing.T) {
-				n := ns.New(t)
-				n.IP("link", "add", "eth0", "type", "veth", "peer", "name", "far")
-				n.IP("addr", "add", "10.9.0.2/24", "dev", "eth0")
-				n.IP("link", "set", "far", "up")
-				n.IP("link", "set", "eth0", "up")
-				n.IP("route", "add", "default", "via", "10.9.0.1")
-				n.Do(func() {
+				ns.Pod(t).Do(func() {
 					all, err := Backends(backend, "")
 					if err != nil {
 						t.Fatal(err)
