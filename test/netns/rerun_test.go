@@ -183,13 +183,14 @@ func TestOlderConnectionsLiveOn(t *testing.T) {
 						t.Fatalf("%s: %v", w.name, err)
 					}
 					defer conn.Close()
+					greeting(conn)
 					olds = append(olds, old{w, conn})
 				}
 				capturing(t, top.pod, v.backend, v.variant, everything(func(in *capture.Intent) { in.Mode = mode }))
 				for range 3 {
 					for _, o := range olds {
-						if got := alive(o.conn, capture.Conn{Proto: capture.TCP}); got != "app" && got != "ping" {
-							t.Errorf("%s: %s", o.way.name, got)
+						if err := alive(o.conn); err != nil {
+							t.Errorf("%s: %v", o.way.name, err)
 						}
 					}
 				}
@@ -217,8 +218,14 @@ func TestTransparentConnections(t *testing.T) {
 						t.Fatalf("%s: %v", w.name, err)
 					}
 					defer conn.Close()
-					if got := alive(conn, capture.Conn{Proto: capture.TCP}); !strings.HasPrefix(got, "relayed for "+w.source()) {
+					if got := greeting(conn); got != "relayed for "+w.source() {
 						t.Errorf("%s: %q, want it relayed for %s", w.name, got, w.source())
+					}
+					if got := greeting(conn); got != "app" {
+						t.Errorf("%s: behind the proxy is %q, want the app", w.name, got)
+					}
+					if err := alive(conn); err != nil {
+						t.Errorf("%s: %v", w.name, err)
 					}
 				}
 			})

@@ -1,9 +1,11 @@
 package netns
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -94,17 +96,18 @@ func play(t *testing.T, top *topology, s scenario.Scenario, backend, variant str
 		remember(t, top.pod, backend, set, s.Conn.Dst)
 	}
 	want := s.For(backend)
-	got, w := "", endingOf(s.Conn, want)
+	w := endingOf(s.Conn, want)
 	if older != nil {
-		got = alive(older, s.Conn)
-	} else {
-		c := callOf(top, s.Conn)
-		if w != waits {
-			c.limit = enough
+		if err := alive(older); err != nil {
+			t.Errorf("%s\nflags %q\nan older connection: %v", s.Conn, s.Flags, err)
 		}
-		got = ending(c)
+		return
 	}
-	if got != w {
+	c := callOf(top, s.Conn)
+	if w != waits {
+		c.limit = enough
+	}
+	if got := ending(c); got != w {
 		t.Errorf("%s\nflags %q\nends as %q, want %q", s.Conn, s.Flags, got, w)
 	}
 }
@@ -219,6 +222,9 @@ func establish(t *testing.T, top *topology, s scenario.Scenario) net.Conn {
 	if err != nil {
 		t.Fatalf("before the rules: %v", err)
 	}
+	if s.Conn.Proto == capture.TCP {
+		greeting(conn)
+	}
 	return conn
 }
 
@@ -226,25 +232,37 @@ func listens(p capture.Pod, want capture.Listener) bool {
 	return slices.ContainsFunc(p.Listeners, func(l capture.Listener) bool { return l.Proto == want.Proto && l.Port == want.Port })
 }
 
-// alive says who is at the other end of an old connection, if it still works.
-func alive(conn net.Conn, c capture.Conn) string {
-	conn.SetDeadline(time.Now().Add(5 * time.Second))
-	if _, err := conn.Write([]byte("ping\n")); err != nil {
+// greeting is the name of who has accepted a TCP connection. A connection that nobody
+// has accepted yet would die with the listener.
+func greeting(conn net.Conn) string {
+	conn.SetDeadline(time.Now().Add(enough))
+	name, err := bufio.NewReaderSize(onebyte{conn}, 1).ReadString('\n')
+	if err != nil {
 		return err.Error()
 	}
+	return strings.TrimSpace(name)
+}
+
+// A onebyte reads no more than it is asked for: what follows the greeting is not its own.
+type onebyte struct{ io.Reader }
+
+func (o onebyte) Read(p []byte) (int, error) { return o.Reader.Read(p[:1]) }
+
+// alive says what is wrong with a connection that should still carry bytes both ways.
+func alive(conn net.Conn) error {
+	conn.SetDeadline(time.Now().Add(enough))
+	if _, err := conn.Write([]byte("ping\n")); err != nil {
+		return err
+	}
 	heard, buf := "", make([]byte, 100)
-	for !strings.Contains(heard, "ping") {
+	for !strings.HasSuffix(heard, "\n") {
 		n, err := conn.Read(buf)
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		heard += string(buf[:n])
 	}
-	name, _, _ := strings.Cut(heard, "\n")
-	if c.Proto == capture.UDP {
-		return strings.TrimSpace(heard)
-	}
-	return name
+	return nil
 }
 
 // remember puts the key of a packet into a set of the kernel, as an absence would.

@@ -1,0 +1,276 @@
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Build builds what a cluster with these options needs, as far as it is missing or
+// older than its source. [Up] does it too.
+func Build(ctx context.Context, o Options) error {
+	o, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	if err := checkNeeds(); err != nil {
+		return err
+	}
+	return build(ctx, o, newProgress(o.Progress))
+}
+
+func build(ctx context.Context, o Options, progress *progress) error {
+	root, err := repository()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(o.Cache, "tools"), 0o755); err != nil {
+		return err
+	}
+	// Two that start at once build once.
+	unlock, err := lock(ctx, o.Cache)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+
+	source := filepath.Join(root, "test", "cluster")
+	tools := filepath.Join(o.Cache, "tools")
+	kube, err := kubeProgram(filepath.Join(source, "kube"), o.Version, filepath.Join(o.Cache, o.Version, "kube"))
+	if err != nil {
+		return err
+	}
+	dns := program{name: "CoreDNS", dir: filepath.Join(source, "coredns"), modfile: "go.mod", output: filepath.Join(tools, "coredns")}
+	for _, p := range []program{kube, dns} {
+		if err := p.buildOnce(ctx, progress); err != nil {
+			return err
+		}
+	}
+	if err := linkKube(kube.output); err != nil {
+		return err
+	}
+	// These two are of this module: the go command knows best whether they are new.
+	for _, name := range []string{"node", "pause"} {
+		p := program{name: name, dir: filepath.Join(source, name), output: filepath.Join(tools, name)}
+		if err := p.build(ctx, progress); err != nil {
+			return err
+		}
+	}
+	if err := writeImages(ctx, o.Cache); err != nil {
+		return err
+	}
+	progress.say("programs and images at hand")
+	return nil
+}
+
+// A program is a main package that is built into the cache.
+type program struct {
+	name    string
+	dir     string // of its source
+	modfile string // relative to dir; default: the go.mod that governs dir
+	ldflags string
+	output  string
+}
+
+// links are the names that the binary of Kubernetes is called by.
+var links = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl"}
+
+var kubeVersion = regexp.MustCompile(`(?m)^(?:require |\t)k8s\.io/kubernetes (v1\.(\d+)\.\d+)$`)
+
+func kubeProgram(dir, version, output string) (program, error) {
+	modfile := filepath.Join(version, "go.mod")
+	text, err := os.ReadFile(filepath.Join(dir, modfile))
+	if err != nil {
+		return program{}, err
+	}
+	match := kubeVersion.FindSubmatch(text)
+	if match == nil {
+		return program{}, fmt.Errorf("%s does not require k8s.io/kubernetes", modfile)
+	}
+	release, minor := string(match[1]), string(match[2])
+	// Without these the programs call themselves v0.0.0, and kubelet and API server
+	// then disagree with clients that compare versions.
+	const at = "-X k8s.io/component-base/version."
+	ldflags := strings.Join([]string{
+		at + "gitVersion=" + release, at + "gitMajor=1", at + "gitMinor=" + minor,
+		at + "gitCommit=" + release, at + "gitTreeState=clean", at + "buildDate=1970-01-01T00:00:00Z",
+	}, " ")
+	return program{name: "Kubernetes " + release, dir: dir, modfile: modfile, ldflags: ldflags, output: output}, nil
+}
+
+func linkKube(binary string) error {
+	for _, name := range links {
+		link := filepath.Join(filepath.Dir(binary), name)
+		if target, err := os.Readlink(link); err == nil && target == filepath.Base(binary) {
+			continue
+		}
+		if err := os.Symlink(filepath.Base(binary), link); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// buildOnce builds p unless the output was made from the same inputs. For modules
+// as large as these the go command takes seconds to find that out.
+func (p program) buildOnce(ctx context.Context, progress *progress) error {
+	inputs, err := p.inputs()
+	if err != nil {
+		return err
+	}
+	stamp := p.output + ".inputs"
+	if was, err := os.ReadFile(stamp); err == nil && string(was) == inputs {
+		if _, err := os.Stat(p.output); err == nil {
+			return nil
+		}
+	}
+	progress.say("building %s; the first time takes some minutes", p.name)
+	if err := p.build(ctx, progress); err != nil {
+		return err
+	}
+	progress.say("built %s", p.name)
+	return os.WriteFile(stamp, []byte(inputs), 0o644)
+}
+
+// inputs is a digest of all that decides over the output, but for the Go release.
+func (p program) inputs() (string, error) {
+	sum := sha256.New()
+	fmt.Fprintln(sum, p.args())
+	modfile := filepath.Join(p.dir, p.modfile)
+	for _, file := range []string{filepath.Join(p.dir, "main.go"), modfile, strings.TrimSuffix(modfile, ".mod") + ".sum"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(sum, "%d\n%s", len(text), text)
+	}
+	return fmt.Sprintf("%x\n", sum.Sum(nil)), nil
+}
+
+func (p program) args() []string {
+	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", strings.TrimSpace("-s -w " + p.ldflags)}
+	if p.modfile != "" {
+		args = append(args, "-modfile="+p.modfile)
+	}
+	return args
+}
+
+// build replaces the output in one step: a cluster that runs keeps its own.
+func (p program) build(ctx context.Context, progress *progress) error {
+	temp := p.output + ".new"
+	if err := os.MkdirAll(filepath.Dir(temp), 0o755); err != nil {
+		return err
+	}
+	defer os.Remove(temp)
+	cmd := exec.CommandContext(ctx, "go", append(p.args(), "-o", temp, ".")...)
+	cmd.Dir = p.dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	report := &buildReport{}
+	cmd.Stdout, cmd.Stderr = report, report
+	// The compilers are in a group with the go command, and end with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	stop := report.every(15*time.Second, func(state string) { progress.say("building %s: %s", p.name, state) })
+	defer stop()
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return fmt.Errorf("building %s: %w%s", p.name, err, report.tail())
+	}
+	return os.Rename(temp, p.output)
+}
+
+// A buildReport understands what `go build -v` prints.
+type buildReport struct {
+	mu                   sync.Mutex
+	rest                 []byte   // of a line that is not complete
+	other                []string // lines that are no progress, so probably errors
+	downloaded, compiled int
+}
+
+func (r *buildReport) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rest = append(r.rest, p...)
+	for {
+		advance, line, _ := bufio.ScanLines(r.rest, false)
+		if advance == 0 {
+			return len(p), nil
+		}
+		r.rest = r.rest[advance:]
+		switch {
+		case bytes.HasPrefix(line, []byte("go: downloading ")):
+			r.downloaded++
+		case !bytes.ContainsAny(line, " :"): // the path of a package
+			r.compiled++
+		default:
+			r.other = append(r.other, string(line))
+		}
+	}
+}
+
+// tail returns the last lines that are no progress, each on a line of its own.
+func (r *buildReport) tail() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var b strings.Builder
+	for _, line := range append(r.other, string(r.rest))[max(0, len(r.other)-20):] {
+		if line != "" {
+			b.WriteString("\n" + line)
+		}
+	}
+	return b.String()
+}
+
+// every calls say with the state of the build until stop is called.
+func (r *buildReport) every(d time.Duration, say func(state string)) (stop func()) {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(d)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			r.mu.Lock()
+			state := fmt.Sprintf("%d modules downloaded, %d packages compiled", r.downloaded, r.compiled)
+			r.mu.Unlock()
+			say(state)
+		}
+	})
+	return func() { close(done); wg.Wait() }
+}
+
+// repository returns the root of this module, seen from the current directory.
+func repository() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && slices.Contains(strings.Split(string(text), "\n"), "module outrider.dev") {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("not inside the repository of outrider.dev, where the sources of a cluster are")
+		}
+	}
+}

@@ -1,0 +1,228 @@
+// Package cluster runs a whole Kubernetes node on this machine, for tests and for
+// people: etcd, API server, controllers, scheduler, kubelet, kube-proxy, DNS and
+// containerd, in namespaces of their own. Nothing of it touches the network of the
+// machine, and one kill ends it.
+//
+//	c, err := cluster.Up(ctx, cluster.Options{})
+//	defer c.Down()
+//	out, err := c.Enter(ctx, "kubectl", "get", "nodes").CombinedOutput()
+//
+// Between the machine and the cluster there is no network. What is to talk to the
+// API server or to a pod runs inside, by [Cluster.Enter]: it sees the same files,
+// except for [Hidden] directories. Compile a test before it enters; inside there is
+// nothing to download from.
+//
+// The programs come from packages of the distribution and from Go modules. They are
+// built when they are first needed, which takes minutes; see [Build].
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"outrider.dev/test/cluster/internal/cgroup"
+	"outrider.dev/test/cluster/internal/node"
+)
+
+// Versions are the versions of Kubernetes that can be brought up; the first is the
+// default.
+var Versions = []string{"v1.34", "v1.36"}
+
+// BaseImage is there in every cluster: busybox under all its names, and iptables.
+const BaseImage = "test.outrider.dev/base:1"
+
+// Hidden are the directories of the machine that the cluster sees empty.
+var Hidden = node.Hidden
+
+// bringUpLimit is ten times what it takes on two cores that are not idle.
+const bringUpLimit = 2 * time.Minute
+
+// Options of a cluster. The zero value of a field means its default.
+type Options struct {
+	Version   string    // one of Versions
+	Dir       string    // keys, logs, container files; default: run/<Version> in the cache
+	Cache     string    // what was built; default: .cache/cluster in the repository
+	ProxyMode string    // of kube-proxy: iptables or nftables; default iptables
+	Detach    bool      // the cluster outlives this process; otherwise it ends with it
+	Progress  io.Writer // a line for each step; default: none
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Version == "" {
+		o.Version = Versions[0]
+	}
+	if !slices.Contains(Versions, o.Version) {
+		return o, fmt.Errorf("no Kubernetes %s here, only %s", o.Version, strings.Join(Versions, ", "))
+	}
+	if o.ProxyMode == "" {
+		o.ProxyMode = "iptables"
+	}
+	if o.ProxyMode != "iptables" && o.ProxyMode != "nftables" {
+		return o, fmt.Errorf("kube-proxy has no mode %s here, only iptables, nftables", o.ProxyMode)
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	if o.Cache == "" {
+		root, err := repository()
+		if err != nil {
+			return o, err
+		}
+		o.Cache = filepath.Join(root, ".cache", "cluster")
+	}
+	if o.Dir == "" {
+		o.Dir = filepath.Join(o.Cache, "run", o.Version)
+	}
+	var err error
+	if o.Cache, err = visible(o.Cache); err != nil {
+		return o, err
+	}
+	o.Dir, err = visible(o.Dir)
+	return o, err
+}
+
+// Directory returns where a cluster with these options has its files.
+func (o Options) Directory() (string, error) {
+	o, err := o.withDefaults()
+	return o.Dir, err
+}
+
+// visible returns the absolute path of dir, if the cluster can see it.
+func visible(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, h := range Hidden {
+		if dir == h || strings.HasPrefix(dir, h+"/") {
+			return "", fmt.Errorf("%s is below %s, which a cluster does not see; choose another directory", dir, h)
+		}
+	}
+	return dir, nil
+}
+
+// A Cluster is up, or was when it was returned.
+type Cluster struct {
+	state  state
+	config node.Config
+	leash  *os.File // nil unless this process started a cluster that ends with it
+}
+
+// Open returns the cluster that is up in dir. If there is none, the error is
+// [ErrDown].
+func Open(dir string) (*Cluster, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := readState(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !s.alive() || !s.Ready {
+		return nil, fmt.Errorf("%s: %w", dir, ErrDown)
+	}
+	config, err := node.Load(s.configFile())
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{state: s, config: config}, nil
+}
+
+// List returns the clusters that are up in the cache of these options. Those in
+// other directories are not found.
+func List(o Options) ([]*Cluster, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	states, err := filepath.Glob(filepath.Join(o.Cache, "run", "*", filepath.Base(stateFile(""))))
+	if err != nil {
+		return nil, err
+	}
+	var up []*Cluster
+	for _, s := range states {
+		if c, err := Open(filepath.Dir(s)); err == nil {
+			up = append(up, c)
+		}
+	}
+	return up, nil
+}
+
+// ErrDown says that no cluster is up where one was looked for.
+var ErrDown = errors.New("no cluster is up")
+
+// Version is the version of Kubernetes, such as v1.34.
+func (c *Cluster) Version() string { return c.state.Version }
+
+// Dir is the directory of the cluster. Its logs outlive it, in log.
+func (c *Cluster) Dir() string { return c.state.Dir }
+
+// Kubeconfig is the path of an administrator's configuration. The server in it can
+// be reached from inside only.
+func (c *Cluster) Kubeconfig() string { return c.config.Kubeconfig() }
+
+// PID is process 1 of the cluster as the machine sees it; its namespaces are those
+// of the node.
+func (c *Cluster) PID() int { return c.state.PID }
+
+// Memory returns the bytes that all of the cluster is charged with, and the most
+// that it was so far.
+func (c *Cluster) Memory() (now, peak int64, err error) { return cgroup.Memory(c.state.Group) }
+
+// Enter returns a command that runs in the network, mount and process namespaces of
+// the node, in the current directory, with kubectl and ctr ready to use. When ctx
+// ends it is sent SIGTERM, and after five seconds SIGKILL.
+func (c *Cluster) Enter(ctx context.Context, name string, args ...string) *exec.Cmd {
+	argv := append([]string{"enter", strconv.Itoa(c.state.PID), name}, args...)
+	cmd := exec.CommandContext(ctx, c.config.Node, argv...)
+	cmd.Env = c.config.Environ(os.Environ())
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// Apply creates or changes the objects of a manifest in YAML.
+func (c *Cluster) Apply(ctx context.Context, manifest string) error {
+	cmd := c.Enter(ctx, "kubectl", "apply", "--filename", "-")
+	cmd.Stdin = strings.NewReader(manifest)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("applying a manifest: %w: %s", err, out)
+	}
+	return nil
+}
+
+// LoadImage imports the images of a tarball, as written by package image or by
+// `docker save`. Pods name them in full and need imagePullPolicy Never or
+// IfNotPresent.
+func (c *Cluster) LoadImage(ctx context.Context, tarball string) error {
+	tarball, err := visible(tarball)
+	if err != nil {
+		return err
+	}
+	if out, err := c.Enter(ctx, "ctr", "images", "import", tarball).CombinedOutput(); err != nil {
+		return fmt.Errorf("importing %s: %w: %s", tarball, err, out)
+	}
+	return nil
+}
+
+// Down ends the cluster. Nothing is left of it but its logs. Down of a cluster that
+// is down already does nothing.
+func (c *Cluster) Down() error {
+	err := Down(c.state.Dir)
+	if c.leash != nil {
+		c.leash.Close()
+		c.leash = nil
+	}
+	return err
+}

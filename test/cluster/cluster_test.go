@@ -1,0 +1,268 @@
+package cluster_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"outrider.dev/test/cluster"
+)
+
+// needCluster skips a test that brings a real cluster up.
+func needCluster(t *testing.T) {
+	t.Helper()
+	if os.Getenv("OUTRIDER_E2E") != "1" {
+		t.Skip("brings up a real cluster, as root, and builds it if need be: set OUTRIDER_E2E=1")
+	}
+}
+
+// options are those of a cluster for this test alone. Its logs stay after a failure.
+func options(t *testing.T, name string) cluster.Options {
+	t.Helper()
+	cache, err := filepath.Abs("../../.cache/cluster")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(cache, "test", strings.ReplaceAll(t.Name(), "/", "-")+name)
+	t.Cleanup(func() {
+		if !t.Failed() {
+			os.RemoveAll(dir)
+		}
+	})
+	return cluster.Options{Version: os.Getenv("KUBE"), Cache: cache, Dir: dir, Progress: testLog{t}}
+}
+
+func up(t *testing.T, o cluster.Options) *cluster.Cluster {
+	t.Helper()
+	c, err := cluster.Up(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// TestCluster shows what a cluster is for, and that it leaves nothing.
+func TestCluster(t *testing.T) {
+	needCluster(t)
+	o := options(t, "")
+	if err := cluster.Build(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	before := look(t)
+	c := up(t, o)
+	spaces := namespaces(t, c)
+	if err := c.Apply(t.Context(), workloads); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range workloadTests {
+		t.Run(w.name, func(t *testing.T) { w.test(t, guest{c}) })
+	}
+	t.Run("it is found where it is", func(t *testing.T) {
+		found, err := cluster.Open(o.Dir)
+		if err != nil || found.PID() != c.PID() {
+			t.Errorf("Open: %v, %v", found, err)
+		}
+		if _, err := cluster.Up(t.Context(), o); !errors.Is(err, cluster.ErrUp) {
+			t.Errorf("Up a second time: %v, want %v", err, cluster.ErrUp)
+		}
+	})
+	t.Run("a guest ends with its context", func(t *testing.T) { testGuestEnds(t, c, spaces) })
+	now, peak, err := c.Memory()
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("memory: %d MiB, at most %d MiB", now>>20, peak>>20)
+
+	start := time.Now()
+	if err := c.Down(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("down after %v", time.Since(start).Round(time.Millisecond))
+	if left := processes(spaces); left != nil {
+		t.Errorf("still run:\n%s", strings.Join(left, "\n"))
+	}
+	wantNoProcessNaming(t, o.Dir)
+	before.wantNothingLeft(t)
+	if _, err := cluster.Open(o.Dir); !errors.Is(err, cluster.ErrDown) {
+		t.Errorf("Open after Down: %v, want %v", err, cluster.ErrDown)
+	}
+}
+
+func testGuestEnds(t *testing.T, c *cluster.Cluster, spaces []string) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := c.Enter(ctx, "sh", "-c", "trap 'kill $!; exit 3' TERM; sleep 4321 & wait")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	sleeps := func() bool {
+		return strings.Contains(strings.Join(processes(spaces), "\n"), " sleep 4321 ")
+	}
+	for start := time.Now(); !sleeps(); time.Sleep(20 * time.Millisecond) {
+		if time.Since(start) > 10*time.Second {
+			t.Fatal("the command of Enter does not start")
+		}
+	}
+	cancel()
+	cmd.Wait()
+	if status := cmd.ProcessState.ExitCode(); status != 3 {
+		t.Errorf("exit status %d, want 3, of a command that handles SIGTERM", status)
+	}
+	if sleeps() {
+		t.Error("a command runs on after the context of Enter has ended")
+	}
+}
+
+// TestInterrupted ends the bring-up at different moments, in the way that a person,
+// a service manager and the kernel do.
+func TestInterrupted(t *testing.T) {
+	needCluster(t)
+	program := filepath.Join(t.TempDir(), "cluster")
+	if out, err := exec.Command("go", "build", "-o", program, "./cmd").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	tests := map[string]struct {
+		after  string
+		signal syscall.Signal
+		status int // of the exit; -1 where the signal is the end
+	}{
+		"Ctrl-C while containerd starts":        {"etcd, containerd and kube-apiserver started", syscall.SIGINT, 130},
+		"SIGTERM once the API server is ready":  {"kube-apiserver ready", syscall.SIGTERM, 130},
+		"Ctrl-C with the node ready":            {"node ready", syscall.SIGINT, 130},
+		"SIGKILL once the API server is ready":  {"kube-apiserver ready", syscall.SIGKILL, -1},
+		"Ctrl-C before anything has been built": {"", syscall.SIGINT, 130},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := options(t, "")
+			before := look(t)
+			cmd := exec.Command(program, "up", "--dir", o.Dir)
+			stderr, err := cmd.StderrPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if tt.after == "" {
+				time.Sleep(100 * time.Millisecond) // its first act is to build
+				cmd.Process.Signal(tt.signal)
+			}
+			seen := tt.after == ""
+			for s := bufio.NewScanner(stderr); s.Scan(); {
+				t.Log(s.Text())
+				if !seen && strings.HasSuffix(s.Text(), tt.after) {
+					seen = true
+					cmd.Process.Signal(tt.signal)
+				}
+			}
+			cmd.Wait()
+			if got := cmd.ProcessState.ExitCode(); !seen || got != tt.status {
+				t.Errorf("exit status %d, want %d; seen %q: %v", got, tt.status, tt.after, seen)
+			}
+			before.wantNothingLeft(t)
+			wantNoProcessNaming(t, o.Dir)
+			if err := cluster.Down(o.Dir); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestFailureHalfWay has a DNS server that does not start.
+func TestFailureHalfWay(t *testing.T) {
+	needCluster(t)
+	good := options(t, "")
+	if err := cluster.Build(t.Context(), good); err != nil {
+		t.Fatal(err)
+	}
+	broken := good
+	broken.Cache = t.TempDir()
+	tools := filepath.Join(broken.Cache, "tools")
+	inputs, err := os.ReadFile(filepath.Join(good.Cache, "tools", "coredns.inputs"))
+	err = errors.Join(err,
+		os.Mkdir(tools, 0o755),
+		os.WriteFile(filepath.Join(tools, "coredns.inputs"), inputs, 0o644), // or it would be built anew
+		os.WriteFile(filepath.Join(tools, "coredns"), []byte("#!/bin/sh\necho no DNS today\nexit 1\n"), 0o755))
+	for _, version := range cluster.Versions {
+		err = errors.Join(err, os.Symlink(filepath.Join(good.Cache, version), filepath.Join(broken.Cache, version)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := look(t)
+	_, err = cluster.Up(t.Context(), broken)
+	if err == nil || !strings.Contains(err.Error(), "coredns ended: exit status 1: no DNS today") {
+		t.Errorf("Up: %v; want the last words of the program that ended", err)
+	}
+	before.wantNothingLeft(t)
+	wantNoProcessNaming(t, broken.Dir)
+}
+
+// TestSideBySide: the same addresses twice, and neither knows of the other.
+func TestSideBySide(t *testing.T) {
+	needCluster(t)
+	if err := cluster.Build(t.Context(), options(t, "")); err != nil {
+		t.Fatal(err)
+	}
+	before := look(t)
+	var all [2]*cluster.Cluster
+	var wg sync.WaitGroup
+	for i, name := range []string{"-a", "-b"} {
+		o := options(t, name)
+		wg.Go(func() {
+			c, err := cluster.Up(t.Context(), o)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			all[i] = c
+		})
+	}
+	wg.Wait()
+	for i, c := range all {
+		if c == nil {
+			continue
+		}
+		defer c.Down()
+		name := []string{"first", "second"}[i]
+		if out, err := c.Enter(t.Context(), "kubectl", "create", "namespace", name).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
+	for i, c := range all {
+		if c == nil {
+			continue
+		}
+		out, err := c.Enter(t.Context(), "kubectl", "get", "namespaces", "--output", "name").CombinedOutput()
+		foreign := []string{"second", "first"}[i]
+		if err != nil || bytes.Contains(out, []byte(foreign)) {
+			t.Errorf("%v: has the namespace of the other:\n%s", err, out)
+		}
+		if err := c.Down(); err != nil {
+			t.Error(err)
+		}
+	}
+	before.wantNothingLeft(t)
+}
+
+// testLog is the log of a test as a writer.
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(p []byte) (int, error) {
+	l.t.Log(strings.TrimRight(string(p), "\n"))
+	return len(p), nil
+}

@@ -1,0 +1,234 @@
+// Cluster brings a one-node Kubernetes up on this machine, in namespaces of its
+// own, lets people and scripts in, and ends it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"outrider.dev/test/cluster"
+)
+
+const usage = `usage: cluster COMMAND [flags]
+
+A real one-node Kubernetes in namespaces of its own: nothing of it touches the
+network of this machine, and nothing is left when it is down.
+
+  up        build what is missing, bring a cluster up, say how to use it
+  enter     run a command inside; without one, a shell
+  load      import image tarballs
+  status    list the clusters that are up
+  down      end a cluster; its logs stay
+  build     build what is missing, and no more
+  packages  print the packages of the distribution that must be installed
+
+flags, after the command:
+  --kube VERSION   %s (default: $KUBE, else %s)
+  --dir DIR        of the cluster (default: .cache/cluster/run/VERSION); choose
+                   others to run more than one of a version
+  --proxy-mode M   up only: iptables (default) or nftables for kube-proxy
+
+examples:
+  cluster up
+  cluster enter kubectl get pods --all-namespaces
+  cluster enter ctr images list
+  cluster up --kube v1.36            # beside the first one
+  cluster enter --kube v1.36         # a shell on its node
+  cluster down --kube v1.36
+`
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run is main without the process. It returns the exit status: 0 fine, 1 it did not
+// work, 2 usage, 130 interrupted; enter returns that of the command.
+func run(args []string, stdout, stderr io.Writer) int {
+	help := fmt.Sprintf(usage, strings.Join(cluster.Versions, " or "), cluster.Versions[0])
+	if len(args) == 0 {
+		fmt.Fprint(stderr, help)
+		return 2
+	}
+	if args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
+		fmt.Fprint(stdout, help)
+		return 0
+	}
+	do, ok := commands[args[0]]
+	if !ok {
+		fmt.Fprintf(stderr, "cluster: error: no command %q\ncluster: hint: see cluster --help\n", args[0])
+		return 2
+	}
+	options := cluster.Options{Detach: true, Progress: stderr}
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() { fmt.Fprint(stderr, help) }
+	flags.StringVar(&options.Version, "kube", os.Getenv("KUBE"), "")
+	flags.StringVar(&options.Dir, "dir", "", "")
+	flags.StringVar(&options.ProxyMode, "proxy-mode", "", "")
+	if err := flags.Parse(args[1:]); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return 0
+		}
+		return 2
+	}
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	status, err := do(ctx, call{options, flags.Args(), stdout, stderr})
+	if err == nil {
+		return status
+	}
+	fmt.Fprintln(stderr, "cluster: error:", err)
+	if errors.Is(err, cluster.ErrDown) {
+		fmt.Fprintln(stderr, "cluster: hint: cluster status lists those that are up; cluster up starts one")
+	}
+	if ctx.Err() != nil {
+		return 130
+	}
+	return max(status, 1)
+}
+
+// A call is what a command is given.
+type call struct {
+	options        cluster.Options
+	args           []string
+	stdout, stderr io.Writer
+}
+
+var commands = map[string]func(context.Context, call) (status int, err error){
+	"build":    build,
+	"down":     down,
+	"enter":    enter,
+	"load":     load,
+	"packages": packages,
+	"status":   status,
+	"up":       up,
+}
+
+func build(ctx context.Context, c call) (int, error) { return 0, cluster.Build(ctx, c.options) }
+
+func packages(_ context.Context, c call) (int, error) {
+	_, err := fmt.Fprintln(c.stdout, strings.Join(cluster.Packages(), " "))
+	return 0, err
+}
+
+// up leaves a cluster that is up already as it is, so that it can be repeated.
+func up(ctx context.Context, c call) (int, error) {
+	start := time.Now()
+	dir, err := c.options.Directory()
+	if err != nil {
+		return 2, err
+	}
+	found, err := cluster.Open(dir)
+	switch {
+	case errors.Is(err, cluster.ErrDown):
+		if found, err = cluster.Up(ctx, c.options); err != nil {
+			return 1, err
+		}
+		fmt.Fprintf(c.stderr, "%6.1fs  cluster is up\n", time.Since(start).Seconds())
+	case err != nil:
+		return 1, err
+	case c.options.Version != "" && c.options.Version != found.Version():
+		return 1, fmt.Errorf("a %s cluster is up in %s: choose another --dir, or end that one", found.Version(), dir)
+	default:
+		fmt.Fprintln(c.stderr, "        cluster was up already")
+	}
+	self := commandName(c.options)
+	fmt.Fprintf(c.stdout, `
+Kubernetes %s is up. It can be reached from inside only:
+
+  %[2]s kubectl get nodes
+  %[2]s kubectl run hello --image=%[3]s --command -- sleep 1h
+  %[2]s                            # a shell on the node
+  %[4]s
+
+kubeconfig: %[5]s
+logs:       %[6]s/log
+`, found.Version(), self("enter"), cluster.BaseImage, self("down"), found.Kubeconfig(), found.Dir())
+	return 0, nil
+}
+
+// commandName returns how to call this program for the same cluster again.
+func commandName(o cluster.Options) func(command string) string {
+	program := os.Args[0]
+	if strings.Contains(program, "/go-build") {
+		program = "go run ./test/cluster/cmd" // which has removed what it ran
+	}
+	var flags string
+	if o.Version != "" && o.Version != cluster.Versions[0] {
+		flags += " --kube " + o.Version
+	}
+	if o.Dir != "" {
+		flags += " --dir " + o.Dir
+	}
+	return func(command string) string { return program + " " + command + flags }
+}
+
+func down(_ context.Context, c call) (int, error) {
+	dir, err := c.options.Directory()
+	if err != nil {
+		return 2, err
+	}
+	return 0, cluster.Down(dir)
+}
+
+// enter becomes the command, so that every signal is the command's.
+func enter(ctx context.Context, c call) (int, error) {
+	found, err := open(c.options)
+	if err != nil {
+		return 1, err
+	}
+	if len(c.args) == 0 {
+		c.args = []string{"/bin/sh"}
+	}
+	cmd := found.Enter(ctx, c.args[0], c.args[1:]...)
+	return 1, syscall.Exec(cmd.Path, cmd.Args, cmd.Environ())
+}
+
+func load(ctx context.Context, c call) (int, error) {
+	if len(c.args) == 0 {
+		return 2, errors.New("load needs the path of a tarball")
+	}
+	found, err := open(c.options)
+	if err != nil {
+		return 1, err
+	}
+	for _, tarball := range c.args {
+		if err := found.LoadImage(ctx, tarball); err != nil {
+			return 1, err
+		}
+	}
+	return 0, nil
+}
+
+func status(_ context.Context, c call) (int, error) {
+	all, err := cluster.List(c.options)
+	if err != nil {
+		return 1, err
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(c.stdout, "no cluster is up")
+	}
+	for _, found := range all {
+		now, peak, err := found.Memory()
+		if err != nil {
+			return 1, err
+		}
+		fmt.Fprintf(c.stdout, "%s  pid %d  %d MiB (most: %d MiB)  %s\n", found.Version(), found.PID(), now>>20, peak>>20, found.Dir())
+	}
+	return 0, nil
+}
+
+func open(o cluster.Options) (*cluster.Cluster, error) {
+	dir, err := o.Directory()
+	if err != nil {
+		return nil, err
+	}
+	return cluster.Open(dir)
+}

@@ -1,0 +1,165 @@
+package cluster_test
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"outrider.dev/test/cluster"
+)
+
+// A host is what this machine has that a cluster could leave something in: each
+// aspect is a set of lines. Others work on the machine at the same time, so it is
+// asked only for what is new and stays.
+type host map[string][]string
+
+// look takes the machine down. What the kernel of all shares is part of it.
+func look(t *testing.T) host {
+	t.Helper()
+	h := host{
+		"mount":      fileLines(t, "/proc/self/mounts"),
+		"control":    directories(t, "/sys/fs/cgroup"),
+		"link":       output(t, "ip", "-oneline", "link"),
+		"address":    output(t, "ip", "-oneline", "address"),
+		"route":      output(t, "ip", "route", "show", "table", "all"),
+		"rule":       output(t, "ip", "rule"),
+		"nft":        output(t, "nft", "--stateless", "list", "ruleset"),
+		"iptables":   output(t, "iptables-save"),
+		"named file": nil,
+	}
+	for _, dir := range []string{"/etc", "/opt", "/run", "/run/netns", "/usr/libexec", "/var/lib", "/var/log"} {
+		entries, _ := filepath.Glob(dir + "/*")
+		h["named file"] = append(h["named file"], entries...)
+	}
+	for _, tunable := range []string{
+		"kernel/keys/root_maxbytes", "kernel/keys/root_maxkeys", "kernel/panic", "kernel/panic_on_oops",
+		"net/ipv4/ip_forward", "vm/overcommit_memory", "vm/panic_on_oom",
+	} {
+		h["tunable"] = append(h["tunable"], tunable+" "+fileLines(t, "/proc/sys/"+tunable)[0])
+	}
+	return h
+}
+
+// leftSince returns what the machine has now and did not have in h.
+func (h host) leftSince(t *testing.T) []string {
+	t.Helper()
+	var left []string
+	now := look(t)
+	for _, aspect := range slices.Sorted(maps.Keys(now)) {
+		for _, line := range now[aspect] {
+			if !slices.Contains(h[aspect], line) {
+				left = append(left, aspect+": "+line)
+			}
+		}
+	}
+	return left
+}
+
+// wantNothingLeft fails unless the machine becomes again what it was. The wait is
+// for the kernel, which takes devices and mounts away after the last process, and
+// for neighbours whose tests come and go.
+func (h host) wantNothingLeft(t *testing.T) {
+	t.Helper()
+	var left []string
+	for range 20 {
+		if left = h.leftSince(t); len(left) == 0 {
+			return
+		}
+		time.Sleep(250 * time.Millisecond)
+	}
+	t.Errorf("left on the machine:\n%s", strings.Join(left, "\n"))
+}
+
+// namespaces returns those of the cluster, for [wantNoProcess].
+func namespaces(t *testing.T, c *cluster.Cluster) []string {
+	t.Helper()
+	var found []string
+	for _, kind := range []string{"mnt", "net", "pid"} {
+		ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", c.PID(), kind))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, ns)
+	}
+	return found
+}
+
+// processes returns the processes that run in one of the namespaces. One that has
+// ended has no command line any more, only a parent that has not looked yet.
+func processes(namespaces []string) []string {
+	var found []string
+	links, _ := filepath.Glob("/proc/[0-9]*/ns/*")
+	for _, link := range links {
+		ns, err := os.Readlink(link)
+		if err != nil || !slices.Contains(namespaces, ns) {
+			continue // it has ended just now
+		}
+		process := filepath.Dir(filepath.Dir(link))
+		cmdline, _ := os.ReadFile(process + "/cmdline")
+		if len(cmdline) == 0 {
+			continue
+		}
+		found = append(found, strings.ReplaceAll(process+" "+string(cmdline), "\x00", " "))
+	}
+	return slices.Compact(found)
+}
+
+// wantNoProcessNaming fails if a process other than this one knows of dir.
+func wantNoProcessNaming(t *testing.T, dir string) {
+	t.Helper()
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range files {
+		cmdline, _ := os.ReadFile(file)
+		if strings.Contains(string(cmdline), dir) {
+			t.Errorf("still runs: %s: %s", file, strings.ReplaceAll(string(cmdline), "\x00", " "))
+		}
+	}
+}
+
+func output(t *testing.T, name string, args ...string) []string {
+	t.Helper()
+	out, err := exec.Command(name, args...).Output()
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return lines(string(out))
+}
+
+func fileLines(t *testing.T, file string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines(string(text))
+}
+
+// lines leaves out comments: iptables-save writes the time into one.
+func lines(text string) []string {
+	return slices.DeleteFunc(strings.Split(strings.TrimSpace(text), "\n"), func(line string) bool {
+		return strings.HasPrefix(line, "#")
+	})
+}
+
+func directories(t *testing.T, root string) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return nil // a group that went away while we walked
+		}
+		found = append(found, path)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}

@@ -1,0 +1,163 @@
+package image
+
+import (
+	"archive/tar"
+	"crypto/sha256"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// base is what programs expect of any file system. User 1337 is the one that
+// meshes run their proxy as.
+var (
+	baseDirs  = []string{"/dev", "/etc", "/proc", "/root", "/run", "/sys", "/tmp", "/var/run", "/var/tmp"}
+	baseFiles = map[string]string{
+		"/etc/passwd":        "root:x:0:0:root:/root:/bin/sh\nproxy:x:1337:1337::/tmp:/bin/sh\nnobody:x:65534:65534::/tmp:/bin/sh\n",
+		"/etc/group":         "root:x:0:\nproxy:x:1337:\nnobody:x:65534:\n",
+		"/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+	}
+)
+
+// writeLayer writes the file system of the image and describes what it wrote.
+func (img Image) writeLayer(w io.Writer) (descriptor, error) {
+	files, err := img.resolve()
+	if err != nil {
+		return descriptor{}, err
+	}
+	sum := sha256.New()
+	size := new(counter)
+	t := newTarball(io.MultiWriter(w, sum, size))
+	for _, d := range baseDirs {
+		t.dir(d)
+	}
+	for _, name := range slices.Sorted(maps.Keys(baseFiles)) {
+		t.text(name, baseFiles[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		t.host(name, files[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(img.Links)) {
+		t.link(name, img.Links[name])
+	}
+	if err := t.close(); err != nil {
+		return descriptor{}, err
+	}
+	return newDescriptor("layer.v1.tar", sum.Sum(nil), int64(*size)), nil
+}
+
+// resolve returns the regular files of the image: directories are walked, and
+// programs are followed to their libraries.
+func (img Image) resolve() (map[string]string, error) {
+	files := make(map[string]string)
+	for name, source := range img.Files {
+		err := filepath.WalkDir(source, func(p string, _ fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if info, err := os.Stat(p); err != nil || !info.Mode().IsRegular() {
+				return err
+			}
+			files[path.Join(name, strings.TrimPrefix(p, source))] = p
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, source := range slices.Sorted(maps.Values(files)) {
+		if err := addLibraries(files, source); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// A tarball is written until the first error, which close returns. It makes the
+// directories that a file needs before the file.
+type tarball struct {
+	tar  *tar.Writer
+	seen map[string]bool
+	err  error
+}
+
+func newTarball(w io.Writer) *tarball {
+	return &tarball{tar: tar.NewWriter(w), seen: make(map[string]bool)}
+}
+
+func (t *tarball) header(h tar.Header) {
+	h.Name = strings.TrimPrefix(h.Name, "/")
+	if t.err == nil {
+		t.err = t.tar.WriteHeader(&h)
+	}
+}
+
+func (t *tarball) dir(name string) {
+	if name == "/" || name == "." || t.seen[name] {
+		return
+	}
+	t.seen[name] = true
+	t.dir(path.Dir(name))
+	mode := int64(0o755)
+	if path.Base(name) == "tmp" {
+		mode = 0o1777
+	}
+	t.header(tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: mode})
+}
+
+func (t *tarball) copy(name string, mode int64, from io.Reader, size int64) {
+	t.dir(path.Dir(name))
+	t.header(tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: size})
+	if t.err == nil {
+		_, t.err = io.CopyN(t.tar, from, size)
+	}
+}
+
+func (t *tarball) text(name, content string) {
+	t.copy(name, 0o644, strings.NewReader(content), int64(len(content)))
+}
+
+func (t *tarball) link(name, target string) {
+	t.dir(path.Dir(name))
+	t.header(tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777})
+}
+
+// host copies a file of this machine. Everyone may read it: whom it belongs to
+// here means nothing in a container.
+func (t *tarball) host(name, source string) {
+	if t.err != nil {
+		return
+	}
+	f, err := os.Open(source)
+	if err != nil {
+		t.err = err
+		return
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.err = err
+		return
+	}
+	t.copy(name, int64(info.Mode().Perm()|0o444), f, info.Size())
+}
+
+func (t *tarball) close() error {
+	if t.err != nil {
+		return t.err
+	}
+	return t.tar.Close()
+}
+
+// A counter counts the bytes that are written to it.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}

@@ -1,0 +1,174 @@
+// Package cgroup keeps one subtree of every cgroup hierarchy for a cluster: the
+// kubelet makes the pods' groups below it, and removing it is all the tear-down
+// that control groups need.
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"outrider.dev/test/cluster/internal/poll"
+)
+
+// Root is where the hierarchies are mounted: one directory for each controller
+// with version 1, the only hierarchy itself with version 2.
+const Root = "/sys/fs/cgroup"
+
+// v2 are the controllers that the kubelet wants, where there is one hierarchy.
+const v2 = "+cpuset +cpu +io +memory +pids"
+
+// hierarchies returns the directories of Root that hold a group of processes.
+func hierarchies() []string {
+	if exists(filepath.Join(Root, "cgroup.procs")) {
+		return []string{Root}
+	}
+	var found []string
+	procs, _ := filepath.Glob(filepath.Join(Root, "*", "cgroup.procs"))
+	for _, p := range procs {
+		dir := filepath.Dir(p)
+		// cpu and cpuacct may be two names for one directory.
+		if info, err := os.Lstat(dir); err == nil && info.IsDir() {
+			found = append(found, dir)
+		}
+	}
+	return found
+}
+
+// Create makes the group called name in every hierarchy.
+func Create(name string) error {
+	all := hierarchies()
+	if len(all) == 0 {
+		return fmt.Errorf("no cgroup hierarchy is mounted at %s", Root)
+	}
+	for _, h := range all {
+		group := filepath.Join(h, name)
+		if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if h == Root {
+			if err := enable(h, group); err != nil {
+				return err
+			}
+			continue
+		}
+		// A group of cpuset takes no process before both are filled in.
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			if err := inherit(h, group, file); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func enable(groups ...string) error {
+	for _, g := range groups {
+		if err := os.WriteFile(filepath.Join(g, "cgroup.subtree_control"), []byte(v2), 0o644); err != nil {
+			return fmt.Errorf("enabling controllers: %w", err)
+		}
+	}
+	return nil
+}
+
+// inherit copies the value of file in the group parent to child. Hierarchies that
+// have no such file are left alone.
+func inherit(parent, child, file string) error {
+	value, err := os.ReadFile(filepath.Join(parent, file))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(child, file), value, 0o644)
+}
+
+// Join moves this process, and what it will start, to the group name/system of
+// the hierarchy that counts memory. The kubelet removes groups that it does not
+// know, but only below kubepods.
+func Join(name string) error {
+	group := filepath.Join(memory(name), "system")
+	if err := os.MkdirAll(group, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0o644)
+}
+
+// Memory returns the bytes charged to the group called name, and their maximum
+// so far.
+func Memory(name string) (now, peak int64, err error) {
+	group := memory(name)
+	for _, f := range []struct {
+		to    *int64
+		names []string
+	}{
+		{&now, []string{"memory.usage_in_bytes", "memory.current"}},
+		{&peak, []string{"memory.max_usage_in_bytes", "memory.peak"}},
+	} {
+		i := slices.IndexFunc(f.names, func(n string) bool { return exists(filepath.Join(group, n)) })
+		if i < 0 {
+			return 0, 0, fmt.Errorf("%s counts no memory", group)
+		}
+		text, err := os.ReadFile(filepath.Join(group, f.names[i]))
+		if err != nil {
+			return 0, 0, err
+		}
+		if _, err := fmt.Sscan(string(text), f.to); err != nil {
+			return 0, 0, fmt.Errorf("reading %s: %w", f.names[i], err)
+		}
+	}
+	return now, peak, nil
+}
+
+func memory(name string) string {
+	if v1 := filepath.Join(Root, "memory"); exists(v1) {
+		return filepath.Join(v1, name)
+	}
+	return filepath.Join(Root, name)
+}
+
+// Remove removes the groups called name with all below them. Their processes must
+// have been killed; Remove waits for the kernel to forget them until ctx ends.
+func Remove(ctx context.Context, name string) error {
+	if name == "" || strings.ContainsAny(name, "/.") {
+		return fmt.Errorf("refusing to remove cgroup %q", name)
+	}
+	return poll.Until(ctx, 20*time.Millisecond, func(context.Context) error {
+		var left error
+		for _, h := range hierarchies() {
+			left = errors.Join(left, removeTree(filepath.Join(h, name)))
+		}
+		return left
+	})
+}
+
+// removeTree removes directories only: the files of a group go with it.
+func removeTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeTree(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,114 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"outrider.dev/test/cluster/internal/poll"
+)
+
+// A client asks the API server the few questions of a bring-up. The kubectl that
+// is at hand takes a third of a second of processor time for each.
+type client struct{ http http.Client }
+
+func newClient(c Config) (*client, error) {
+	pair, err := tls.LoadX509KeyPair(c.PKI("admin.crt"), c.PKI("admin.key"))
+	if err != nil {
+		return nil, err
+	}
+	ca, err := os.ReadFile(c.PKI("ca.crt"))
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(ca) {
+		return nil, fmt.Errorf("%s holds no certificate", c.PKI("ca.crt"))
+	}
+	return &client{http.Client{
+		Timeout: 5 * time.Second,
+		Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}},
+		},
+	}}, nil
+}
+
+// await asks until question has no objection.
+func (c *client) await(ctx context.Context, question func(*client, context.Context) error) error {
+	return poll.Until(ctx, 50*time.Millisecond, func(ctx context.Context) error { return question(c, ctx) })
+}
+
+func (c *client) ready(ctx context.Context) error {
+	_, err := c.do(ctx, http.MethodGet, "/readyz", "")
+	return err
+}
+
+func (c *client) hasDefaultAccount(ctx context.Context) error {
+	_, err := c.do(ctx, http.MethodGet, "/api/v1/namespaces/default/serviceaccounts/default", "")
+	return err
+}
+
+// nodeReady wants pods to be accepted too: the taint of a young node goes a little
+// after its condition has changed.
+func (c *client) nodeReady(ctx context.Context) error {
+	text, err := c.do(ctx, http.MethodGet, "/api/v1/nodes/"+Name, "")
+	if err != nil {
+		return err
+	}
+	var node struct {
+		Spec   struct{ Taints []struct{ Key string } }
+		Status struct {
+			Conditions []struct{ Type, Status, Message string }
+		}
+	}
+	if err := json.Unmarshal(text, &node); err != nil {
+		return err
+	}
+	for _, t := range node.Spec.Taints {
+		return fmt.Errorf("node has taint %s", t.Key)
+	}
+	for _, cond := range node.Status.Conditions {
+		if cond.Type != "Ready" {
+			continue
+		}
+		if cond.Status != "True" {
+			return fmt.Errorf("node is not ready: %s", cond.Message)
+		}
+		return nil
+	}
+	return fmt.Errorf("node has not reported yet")
+}
+
+func (c *client) create(ctx context.Context, o object) error {
+	_, err := c.do(ctx, http.MethodPost, o.path, o.yaml)
+	return err
+}
+
+func (c *client) do(ctx context.Context, method, path, yaml string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, API+path, strings.NewReader(yaml))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/yaml")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	// Conflict: the object is there, made by an attempt whose answer was lost.
+	if resp.StatusCode >= 300 && resp.StatusCode != http.StatusConflict {
+		return nil, fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, text)
+	}
+	return text, nil
+}

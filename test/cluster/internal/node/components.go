@@ -1,0 +1,89 @@
+package node
+
+// A component is one program of the cluster.
+type component struct {
+	name string // of its log
+	args []string
+}
+
+// volumePlugins stays empty. The default is made on start, in a directory of the
+// machine.
+const volumePlugins = "/var/lib/kubelet/plugins"
+
+func etcd(Config) component {
+	const clients, peers = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
+	return component{"etcd", []string{
+		"etcd",
+		"--data-dir=/run/etcd", // in memory: nothing waits for a disk, nothing is left
+		"--unsafe-no-fsync",
+		"--listen-client-urls=" + clients, "--advertise-client-urls=" + clients,
+		"--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers,
+		"--initial-cluster=default=" + peers,
+	}}
+}
+
+func containerd(c Config) component {
+	return component{"containerd", []string{"containerd", "--config", c.Conf("containerd.toml")}}
+}
+
+func apiServer(c Config) component {
+	return component{"kube-apiserver", []string{
+		"kube-apiserver",
+		"--etcd-servers=http://127.0.0.1:2379",
+		"--advertise-address=" + Address, "--secure-port=6443",
+		"--client-ca-file=" + c.PKI("ca.crt"),
+		"--tls-cert-file=" + c.PKI("apiserver.crt"), "--tls-private-key-file=" + c.PKI("apiserver.key"),
+		"--service-cluster-ip-range=" + ServiceRange,
+		"--service-account-issuer=https://kubernetes.default.svc." + Domain,
+		"--service-account-key-file=" + c.PKI("tokens.key"), "--service-account-signing-key-file=" + c.PKI("tokens.key"),
+		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+		"--allow-privileged=true",
+		"--kubelet-client-certificate=" + c.PKI("apiserver-to-kubelet.crt"),
+		"--kubelet-client-key=" + c.PKI("apiserver-to-kubelet.key"),
+		"--kubelet-certificate-authority=" + c.PKI("ca.crt"),
+		"--kubelet-preferred-address-types=InternalIP", // the name of the node does not resolve
+		"--profiling=false",
+	}}
+}
+
+func controllerManager(c Config) component {
+	return component{"kube-controller-manager", []string{
+		"kube-controller-manager",
+		"--kubeconfig=" + c.PKI("kube-controller-manager.kubeconfig"),
+		"--leader-elect=false", "--profiling=false",
+		"--use-service-account-credentials=true",
+		"--service-account-private-key-file=" + c.PKI("tokens.key"), "--root-ca-file=" + c.PKI("ca.crt"),
+		"--cluster-signing-cert-file=" + c.PKI("ca.crt"), "--cluster-signing-key-file=" + c.PKI("ca.key"),
+		"--flex-volume-plugin-dir=" + volumePlugins,
+		// Each of some forty controllers asks for a token at start. With the default
+		// of 20 requests per second the default service account comes seconds later.
+		"--kube-api-qps=500", "--kube-api-burst=1000",
+	}}
+}
+
+func scheduler(c Config) component {
+	return component{"kube-scheduler", []string{
+		"kube-scheduler",
+		"--kubeconfig=" + c.PKI("kube-scheduler.kubeconfig"),
+		"--leader-elect=false", "--profiling=false",
+	}}
+}
+
+func kubelet(c Config) component {
+	return component{"kubelet", []string{
+		"kubelet",
+		"--config=" + c.Conf("kubelet.yaml"), "--kubeconfig=" + c.PKI("kubelet.kubeconfig"),
+		"--node-ip=" + Address, "--hostname-override=" + Name,
+		// By default one dead container is kept, and right after a second crash the
+		// status still names the one that is gone: "kubectl logs --previous" fails.
+		"--maximum-dead-containers-per-container=3",
+	}}
+}
+
+func kubeProxy(c Config) component {
+	return component{"kube-proxy", []string{"kube-proxy", "--config=" + c.Conf("kube-proxy.yaml")}}
+}
+
+func coreDNS(c Config) component {
+	return component{"coredns", []string{c.CoreDNS, "-conf", c.Conf("Corefile")}}
+}

@@ -1,0 +1,98 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"outrider.dev/test/cluster/internal/cgroup"
+)
+
+// Init is process 1 of the cluster. It returns once nothing of the cluster is left
+// but itself and the namespaces, which go with it. That happens on SIGTERM, when
+// the starter lets the leash go, and when [Run] ends.
+func Init(configFile string) error {
+	if os.Getpid() != 1 {
+		// The end of this function kills every process that it can see.
+		return fmt.Errorf("not the first process of a namespace")
+	}
+	c, err := Load(configFile)
+	if err != nil {
+		return err
+	}
+	// Programs that live on must not hold the files on which others wait for an end.
+	syscall.CloseOnExec(eventsFile)
+	syscall.CloseOnExec(leashFile)
+	events := os.NewFile(eventsFile, "events")
+	cmd := exec.Command(c.Node, "run", configFile)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.ExtraFiles = []*os.File{events} // becomes eventsFile again
+	died := make(chan os.Signal, 1)
+	signal.Notify(died, syscall.SIGCHLD)
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting the bring-up: %w", err)
+	}
+	events.Close()
+
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
+	select {
+	case s := <-stop:
+		fmt.Fprintln(os.Stderr, "ending on", s)
+	case <-released(os.NewFile(leashFile, "leash")):
+		fmt.Fprintln(os.Stderr, "ending with the starter")
+	case <-reaped(cmd.Process.Pid, died):
+		fmt.Fprintln(os.Stderr, "ending after the bring-up ended")
+	}
+	return end(c.Group)
+}
+
+// released is closed when the other end of leash is, unless Keep was sent before.
+func released(leash *os.File) <-chan struct{} {
+	c := make(chan struct{})
+	go func() {
+		if n, _ := leash.Read(make([]byte, 1)); n == 0 {
+			close(c)
+		}
+	}()
+	return c
+}
+
+// reaped waits, whenever one died, for every process that ended as a child of this
+// one, as all do whose parent is gone. It is closed after child did.
+func reaped(child int, died <-chan os.Signal) <-chan struct{} {
+	ended := make(chan struct{})
+	go func() {
+		for range died {
+			for {
+				pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+				if err == syscall.EINTR {
+					continue
+				}
+				if pid <= 0 {
+					break
+				}
+				if pid == child {
+					close(ended)
+				}
+			}
+		}
+	}()
+	return ended
+}
+
+// end kills all processes of the namespace and removes their control groups.
+func end(group string) error {
+	// No process can hide from this by forking: the kernel holds forks back while
+	// it sends, and a killed process forks no more.
+	if err := syscall.Kill(-1, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
+		return fmt.Errorf("killing all processes: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
+	defer cancel()
+	return cgroup.Remove(ctx, group)
+}

@@ -1,0 +1,87 @@
+// Package node is the inside of a test cluster: what runs as the first process of
+// its namespaces, how the machine is made to look in there, and the order in which
+// the programs of Kubernetes are started.
+//
+// Two processes share the work. [Init] is process 1: it does nothing but end
+// everything at the right moment, so that it cannot fail before that. [Run] is its
+// child and brings the cluster up, and a crash in there ends in a clean tear-down.
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// The addresses are the same in every cluster: each has a network of its own.
+const (
+	Name          = "node1"
+	Address       = "10.10.0.1"
+	PodRange      = "10.244.0.0/24"
+	ServiceRange  = "10.96.0.0/16"
+	APIService    = "10.96.0.1"
+	DNSService    = "10.96.0.10"
+	Domain        = "cluster.local"
+	API           = "https://" + Address + ":6443"
+	Containerd    = "/run/containerd/containerd.sock"
+	networkPrefix = "/24"
+)
+
+// Files that the starter of a cluster hands to [Init], by number.
+const (
+	eventsFile = 3 // written: one [Event] after another, as JSON
+	leashFile  = 4 // read: the cluster ends when its other end is closed
+)
+
+// Keep is written to the leash to let the cluster outlive its starter.
+const Keep = 'k'
+
+// A Config says where the parts of one cluster are. The zero value is of no use.
+type Config struct {
+	Dir     string   // of the cluster: configuration, keys, logs, container files
+	Bin     string   // the programs of Kubernetes
+	CoreDNS string   // the program
+	Node    string   // this program
+	Group   string   // name of the cluster in the cgroup hierarchies
+	Images  []string // image tarballs that containers may use from the start
+}
+
+// Load reads a Config from a JSON file.
+func Load(file string) (Config, error) {
+	var c Config
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		return c, fmt.Errorf("reading %s: %w", file, err)
+	}
+	return c, nil
+}
+
+// PKI, Conf and Log return the path of a file in the cluster's directory.
+func (c Config) PKI(name string) string  { return filepath.Join(c.Dir, "pki", name) }
+func (c Config) Conf(name string) string { return filepath.Join(c.Dir, "conf", name) }
+func (c Config) Log(name string) string  { return filepath.Join(c.Dir, "log", name) }
+
+// Kubeconfig is the configuration of an administrator.
+func (c Config) Kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") }
+
+// Environ is what a program of the cluster, or a guest in it, needs to know beside
+// its own environment. What comes last wins.
+func (c Config) Environ(own []string) []string {
+	return append(own,
+		"PATH="+c.Bin+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:"+os.Getenv("PATH"),
+		"KUBECONFIG="+c.Kubeconfig(),
+		"CONTAINERD_ADDRESS="+Containerd,
+		"CONTAINERD_NAMESPACE=k8s.io",
+	)
+}
+
+// An Event is what the starter of a cluster gets to know of its progress.
+type Event struct {
+	Phase string `json:",omitempty"` // has just been completed
+	Ready bool   `json:",omitempty"` // the cluster is usable: the last event
+	Error string `json:",omitempty"` // it will not be: the last event
+}

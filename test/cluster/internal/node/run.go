@@ -1,0 +1,180 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"outrider.dev/test/cluster/internal/cgroup"
+	"outrider.dev/test/cluster/internal/poll"
+)
+
+// Run brings the cluster up, tells the starter of every step, and then stays until
+// it is killed.
+func Run(configFile string) error {
+	c, err := Load(configFile)
+	if err != nil {
+		return err
+	}
+	syscall.CloseOnExec(eventsFile)
+	events := os.NewFile(eventsFile, "events")
+	tell := json.NewEncoder(events)
+
+	ctx, cancel := context.WithCancelCause(context.Background())
+	programs := &programs{config: c, ended: cancel}
+	if err := programs.bringUp(ctx, func(phase string) { tell.Encode(Event{Phase: phase}) }); err != nil {
+		tell.Encode(Event{Error: err.Error()})
+		return err
+	}
+	tell.Encode(Event{Ready: true})
+	events.Close()
+	// A program that ends from here on is a line in the log: the cluster stays, so
+	// that it can be looked at.
+	select {}
+}
+
+// bringUp starts everything in order. A step is told of when it is completed.
+func (p *programs) bringUp(ctx context.Context, completed func(phase string)) error {
+	c := p.config
+	var api *client
+	steps := []struct {
+		phase string
+		do    func() error
+	}{
+		{"mounts, control groups and network made", func() error {
+			if err := cgroup.Create(c.Group); err != nil {
+				return err
+			}
+			if err := cgroup.Join(c.Group); err != nil {
+				return err
+			}
+			if err := prepareMounts(c); err != nil {
+				return err
+			}
+			return prepareNetwork(ctx)
+		}},
+		{"etcd, containerd and kube-apiserver started", func() error {
+			return p.start(etcd(c), containerd(c), apiServer(c))
+		}},
+		{"images imported", func() error { return importImages(ctx, c.Images) }},
+		{"kube-apiserver ready", func() (err error) {
+			if api, err = newClient(c); err != nil {
+				return err
+			}
+			return api.await(ctx, (*client).ready)
+		}},
+		{"controllers, scheduler and kubelet started", func() error {
+			return p.start(controllerManager(c), scheduler(c), kubelet(c))
+		}},
+		{"DNS started", func() error {
+			for _, o := range objects {
+				if err := api.await(ctx, func(api *client, ctx context.Context) error { return api.create(ctx, o) }); err != nil {
+					return err
+				}
+			}
+			return p.start(coreDNS(c))
+		}},
+		{"node ready", func() error { return api.await(ctx, (*client).nodeReady) }},
+		// Before its node exists, kube-proxy would try again only after seconds.
+		{"kube-proxy started", func() error { return p.start(kubeProxy(c)) }},
+		{"default service account made", func() error { return api.await(ctx, (*client).hasDefaultAccount) }},
+		// A ready node says nothing of the next two: both are asked by way of a Service.
+		{"Services answer", func() error { return poll.Until(ctx, 50*time.Millisecond, dialService) }},
+		{"DNS answers", func() error { return poll.Until(ctx, 50*time.Millisecond, lookUp) }},
+	}
+	for _, s := range steps {
+		if err := s.do(); err != nil {
+			return fmt.Errorf("%s: not so: %w", s.phase, err)
+		}
+		completed(s.phase)
+	}
+	return nil
+}
+
+func importImages(ctx context.Context, tarballs []string) error {
+	err := poll.Until(ctx, 20*time.Millisecond, func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", Containerd)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, t := range tarballs {
+		cmd := exec.CommandContext(ctx, "ctr", "images", "import", t)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("importing %s: %w: %s", t, err, out)
+		}
+	}
+	return nil
+}
+
+// dialService reaches the API server by way of its Service. The time is short: a
+// packet sent before the rules exist waits three seconds for a neighbour that is
+// not there.
+func dialService(ctx context.Context) error {
+	d := net.Dialer{Timeout: 200 * time.Millisecond}
+	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(APIService, "443"))
+	if err == nil {
+		conn.Close()
+	}
+	return err
+}
+
+// lookUp asks the DNS server by way of its Service.
+func lookUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	r := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(DNSService, "53"))
+	}}
+	_, err := r.LookupHost(ctx, "kubernetes.default.svc."+Domain+".")
+	return err
+}
+
+// programs starts the components of one cluster and notices when one ends.
+type programs struct {
+	config Config
+	ended  func(cause error)
+}
+
+func (p *programs) start(components ...component) error {
+	for _, comp := range components {
+		logFile := p.config.Log(comp.name + ".log")
+		log, err := os.Create(logFile)
+		if err != nil {
+			return err
+		}
+		cmd := exec.Command(comp.args[0], comp.args[1:]...)
+		cmd.Env = append(os.Environ(), "TMPDIR="+tempDir)
+		cmd.Stdout, cmd.Stderr = log, log
+		err = cmd.Start()
+		log.Close()
+		if err != nil {
+			return fmt.Errorf("starting %s: %w", comp.name, err)
+		}
+		go func() {
+			err := fmt.Errorf("%s ended: %v: %s", comp.name, cmd.Wait(), lastLine(logFile))
+			fmt.Fprintln(os.Stderr, err)
+			p.ended(err)
+		}()
+	}
+	return nil
+}
+
+func lastLine(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return lines[len(lines)-1]
+}

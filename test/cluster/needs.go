@@ -1,0 +1,72 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// cniPlugins is where the distribution puts them.
+const cniPlugins = "/usr/lib/cni"
+
+// needs maps a package of the distribution to the programs that are used of it.
+var needs = []struct {
+	pkg      string
+	programs []string
+}{
+	{"busybox-static", []string{"busybox"}},
+	{"containerd", []string{"containerd", "containerd-shim-runc-v2", "ctr"}},
+	{"containernetworking-plugins", []string{
+		cniPlugins + "/bridge", cniPlugins + "/host-local", cniPlugins + "/loopback", cniPlugins + "/portmap",
+	}},
+	{"iproute2", []string{"ip"}},
+	{"iptables", []string{"iptables", "xtables-nft-multi"}},
+	{"nftables", []string{"nft"}},
+	{"runc", []string{"runc"}},
+}
+
+// Packages are the packages of the distribution that a cluster needs.
+func Packages() []string {
+	var names []string
+	for _, n := range needs {
+		names = append(names, n.pkg)
+	}
+	return names
+}
+
+// checkNeeds fails, before anything is built or started, where a cluster cannot run.
+func checkNeeds() error {
+	if os.Geteuid() != 0 {
+		return errors.New("a cluster needs root: it makes namespaces, mounts and control groups")
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		return fmt.Errorf("a cluster is built when it is first used: %w", err)
+	}
+	var missing []string
+	for _, n := range needs {
+		if slices.ContainsFunc(n.programs, func(p string) bool { return find(p) == "" }) {
+			missing = append(missing, n.pkg)
+		}
+	}
+	if missing != nil {
+		return fmt.Errorf("missing packages: %s; try: make deps", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// find returns the path of a program, also of one that only root has in its PATH.
+func find(program string) string {
+	if path, err := exec.LookPath(program); err == nil {
+		return path
+	}
+	for _, dir := range []string{"/usr/sbin", "/sbin"} {
+		if path, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
+			return path
+		}
+	}
+	return ""
+}

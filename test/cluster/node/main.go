@@ -1,0 +1,44 @@
+// Node is the program that runs inside the namespaces of a test cluster. It is
+// started by package cluster and of no use to anyone else.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"outrider.dev/test/cluster/internal/node"
+)
+
+const usage = `usage: node init CONFIG | node run CONFIG | node enter PID COMMAND [ARG...] | node become COMMAND [ARG...]
+Package test/cluster starts it.
+`
+
+func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
+
+// run is main without the process. It returns the exit status: 0 fine, 1 it did not
+// work, 2 usage; enter returns that of the command.
+func run(args []string, stderr io.Writer) int {
+	var err error
+	switch {
+	case len(args) == 2 && args[0] == "init":
+		err = node.Init(args[1])
+	case len(args) == 2 && args[0] == "run":
+		err = node.Run(args[1])
+	case len(args) > 2 && args[0] == "enter":
+		var status int
+		if status, err = node.Enter(args[1], args[2:]); err == nil {
+			return status
+		}
+	case len(args) > 1 && args[0] == "become":
+		err = node.Become(args[1:])
+	default:
+		fmt.Fprint(stderr, usage)
+		return 2
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "node %s: error: %v\n", args[0], err)
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"outrider.dev/test/cluster/internal/cgroup"
+	"outrider.dev/test/cluster/internal/node"
+	"outrider.dev/test/cluster/internal/poll"
+)
+
+// A state is what has to be known of a cluster to end it. It is written before
+// anything is made, so that every failure can be cleaned up after.
+type state struct {
+	Dir     string
+	Version string
+	Group   string // name in the cgroup hierarchies
+	Ready   bool
+	PID     int    // of its process 1; 0 before there is one
+	Started string // when that process started: another one may get the same number
+}
+
+// newState names the control group after the directory: two clusters never meet,
+// and what a killed one left behind is found again.
+func newState(dir, version string) state {
+	sum := sha256.Sum256([]byte(dir))
+	return state{Dir: dir, Version: version, Group: fmt.Sprintf("outrider-test-%x", sum[:5])}
+}
+
+func (s state) configFile() string { return filepath.Join(s.Dir, "conf", "node.json") }
+
+func stateFile(dir string) string { return filepath.Join(dir, "state.json") }
+
+// readState returns the state of the cluster in dir, or [ErrDown].
+func readState(dir string) (state, error) {
+	var s state
+	text, err := os.ReadFile(stateFile(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, fmt.Errorf("%s: %w", dir, ErrDown)
+	}
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		return s, fmt.Errorf("reading %s: %w", stateFile(dir), err)
+	}
+	return s, nil
+}
+
+func (s state) write() error {
+	text, err := json.MarshalIndent(s, "", "\t")
+	if err != nil {
+		return err
+	}
+	temp := stateFile(s.Dir) + ".new"
+	if err := os.WriteFile(temp, append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(temp, stateFile(s.Dir))
+}
+
+// alive reports whether the cluster's own process 1 still runs, and not another
+// process that has got its number.
+func (s state) alive() bool {
+	started, err := startTime(s.PID)
+	return s.PID > 1 && err == nil && started == s.Started
+}
+
+// startTime returns when a process started, in the clock ticks of the kernel. A
+// process that has ended and only waits for its parent is not found. One of whose
+// threads only the first has ended is: process 1 of a namespace ends all others
+// in its last thread, and until then its files are in use.
+func startTime(pid int) (string, error) {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return "", err
+	}
+	// The name in parentheses may hold anything; the rest counts from the third field.
+	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')'):]), " ")
+	fields := strings.Fields(rest)
+	if len(fields) < 20 {
+		return "", fmt.Errorf("process %d: cannot read %q", pid, text)
+	}
+	status, threads, started := fields[0], fields[17], fields[19]
+	if (status == "Z" && threads == "1") || status == "X" {
+		return "", os.ErrProcessDone
+	}
+	return started, nil
+}
+
+// Down ends the cluster in dir, whatever became of it, and removes what is left of
+// it but the logs. It does nothing where no cluster ever was.
+func Down(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	s, err := readState(dir)
+	if errors.Is(err, ErrDown) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.kill(); err != nil {
+		return fmt.Errorf("ending the cluster in %s: %w", dir, err)
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 10*time.Second, errors.New("still in use after 10s"))
+	defer cancel()
+	if err := cgroup.Remove(ctx, s.Group); err != nil {
+		return fmt.Errorf("removing control groups: %w", err)
+	}
+	for _, name := range append([]string{"conf", "kubeconfig", "pki"}, node.OnDisk...) {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return os.Remove(stateFile(dir))
+}
+
+// kill asks process 1 to end everything, and has the kernel do it if that takes
+// too long.
+func (s state) kill() error {
+	for _, attempt := range []struct {
+		signal os.Signal
+		within time.Duration
+	}{{syscall.SIGTERM, 10 * time.Second}, {syscall.SIGKILL, 10 * time.Second}} {
+		// The handle is opened before the check: it cannot mean a later process.
+		process, err := os.FindProcess(s.PID)
+		if err != nil || !s.alive() {
+			return nil
+		}
+		if err := process.Signal(attempt.signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+		ctx, cancel := context.WithTimeoutCause(context.Background(), attempt.within, errors.New("process 1 does not end"))
+		err = poll.Until(ctx, 10*time.Millisecond, func(context.Context) error {
+			if s.alive() {
+				return fmt.Errorf("process %d is there", s.PID)
+			}
+			return nil
+		})
+		cancel()
+		if err == nil || attempt.signal == syscall.SIGKILL {
+			return err
+		}
+	}
+	return nil
+}
