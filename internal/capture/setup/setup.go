@@ -177,9 +177,7 @@ func parkModes(wanted capture.ParkMode) []capture.ParkMode {
 	return []capture.ParkMode{wanted}
 }
 
-// writeBy writes rs, unless it is there already, and then takes away what the other
-// backends hold: for a moment both are there, which captures the same traffic twice
-// over and loses none.
+// writeBy writes rs, unless it is there already.
 func writeBy(ctx context.Context, b Backend, rs capture.Ruleset, old []found, report *Report) error {
 	same := len(old) == 1 && old[0].by == b && old[0].intact() && capture.Diff(rs, old[0].state.Ruleset) == nil
 	if k, ok := b.(interface{ Keeps(capture.State) bool }); ok && same {
@@ -190,21 +188,23 @@ func writeBy(ctx context.Context, b Backend, rs capture.Ruleset, old []found, re
 			return err
 		}
 	}
+	report.Unchanged = same
+	return nil
+}
+
+// finish does what comes after the rules: taking away what other backends hold, routing,
+// reading back, trying. For a moment there are two rule sets, which captures the same
+// traffic twice over and loses none.
+func finish(ctx context.Context, o Options, old []found, report *Report) error {
+	rs := report.Ruleset
 	for _, f := range old {
-		if f.by == b {
+		if f.by.Name() == rs.Backend {
 			continue
 		}
 		if err := f.by.Remove(ctx); err != nil {
 			return fmt.Errorf("removing the rules of the %s backend: %w", f.by.Name(), err)
 		}
 	}
-	report.Unchanged = same
-	return nil
-}
-
-// finish does what comes after the rules: routing, reading back, trying.
-func finish(ctx context.Context, o Options, old []found, report *Report) error {
-	rs := report.Ruleset
 	notes, err := routing.Apply(rs.Routing, rs.Families)
 	report.Notes = append(report.Notes, notes...)
 	if err != nil {
