@@ -192,3 +192,29 @@ func TestCaptureReplacesDamagedRules(t *testing.T) {
 		}
 	})
 }
+
+// A sticky backend cannot remove.
+type sticky struct{ Backend }
+
+func (sticky) Remove(context.Context) error { return errors.New("stuck") }
+
+// Where the rules of the other backend cannot be taken away, they stay the only ones.
+func TestCaptureThatCannotReplaceChangesNothing(t *testing.T) {
+	ns.New(t).Do(func() {
+		nft, ipt := backends(t)
+		old, err := Capture(t.Context(), Options{Intent: everything(capture.ParkOff), Backends: []Backend{ipt, nft}})
+		if err != nil || old.Ruleset.Backend != capture.IPTables {
+			t.Fatalf("%s: %v", old.Ruleset.Backend, err)
+		}
+		_, err = Capture(t.Context(), Options{Intent: everything(capture.ParkOn), Backends: []Backend{nft, sticky{ipt}}})
+		if err == nil || !strings.Contains(err.Error(), "stuck") {
+			t.Errorf("error %v, want the one of the removal", err)
+		}
+		if _, err := nft.Read(t.Context()); !errors.Is(err, capture.ErrNone) {
+			t.Errorf("nftables: %v, want nothing of ours", err)
+		}
+		if _, err := Verify(t.Context(), []Backend{nft, ipt}, nil); err != nil {
+			t.Errorf("the old rules: %v", err)
+		}
+	})
+}
