@@ -4,7 +4,10 @@ GO      ?= go
 CACHE   := .cache
 ENVOY   ?= $(CACHE)/envoy/envoy
 # What tests and the commands call, by the names of Debian's packages.
-PACKAGES := nftables iptables iproute2 util-linux procps
+PACKAGES := nftables iptables iproute2 util-linux procps \
+	busybox-static containerd containernetworking-plugins runc
+# KUBE=v1.36 is the other version of the test cluster.
+KUBE     ?= v1.34
 LDFLAGS := -s -w
 
 export CGO_ENABLED ?= 0
@@ -58,6 +61,14 @@ demo: build ## parking, seen on this machine (root)
 .PHONY: bench
 bench: ## measure; prints tables, asserts nothing (root)
 	$(GO) run ./bench/capture
+
+.PHONY: cluster cluster-down
+cluster: ## a real one-node Kubernetes, left up; builds it first, 15 minutes (root)
+	$(GO) build -o bin/cluster ./test/cluster/cmd
+	@bin/cluster up --kube $(KUBE)
+cluster-down: ## end it; nothing is left but its logs
+	$(GO) build -o bin/cluster ./test/cluster/cmd
+	@bin/cluster down --kube $(KUBE)
 
 .PHONY: clean
 clean: ## remove what was built; .cache stays

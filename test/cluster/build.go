@@ -167,6 +167,10 @@ func (p program) args() []string {
 	return args
 }
 
+// compileFaster leaves debugging information out, a sixth of the compilers' work: the
+// linker would strip it. It is no input, because the output is the same.
+const compileFaster = "-gcflags=all=-dwarf=false"
+
 // build replaces the output in one step: a cluster that runs keeps its own.
 func (p program) build(ctx context.Context, progress *progress) error {
 	temp := p.output + ".new"
@@ -174,7 +178,7 @@ func (p program) build(ctx context.Context, progress *progress) error {
 		return err
 	}
 	defer os.Remove(temp)
-	cmd := exec.CommandContext(ctx, "go", append(p.args(), "-o", temp, ".")...)
+	cmd := exec.CommandContext(ctx, "go", append(p.args(), compileFaster, "-o", temp, ".")...)
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	report := &buildReport{}

@@ -13,7 +13,8 @@ import (
 // cniPlugins is where the distribution puts them.
 const cniPlugins = "/usr/lib/cni"
 
-// needs maps a package of the distribution to the programs that are used of it.
+// needs maps a package of the distribution to the programs that are used of it. What
+// `make deps` installs must have them all.
 var needs = []struct {
 	pkg      string
 	programs []string
@@ -27,15 +28,6 @@ var needs = []struct {
 	{"iptables", []string{"iptables", "xtables-nft-multi"}},
 	{"nftables", []string{"nft"}},
 	{"runc", []string{"runc"}},
-}
-
-// Packages are the packages of the distribution that a cluster needs.
-func Packages() []string {
-	var names []string
-	for _, n := range needs {
-		names = append(names, n.pkg)
-	}
-	return names
 }
 
 // checkNeeds fails, before anything is built or started, where a cluster cannot run.

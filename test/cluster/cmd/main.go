@@ -28,7 +28,6 @@ network of this machine, and nothing is left when it is down.
   status    list the clusters that are up
   down      end a cluster; its logs stay
   build     build what is missing, and no more
-  packages  print the packages of the distribution that must be installed
 
 flags, after the command:
   --kube VERSION   %s (default: $KUBE, else %s)
@@ -102,21 +101,15 @@ type call struct {
 }
 
 var commands = map[string]func(context.Context, call) (status int, err error){
-	"build":    build,
-	"down":     down,
-	"enter":    enter,
-	"load":     load,
-	"packages": packages,
-	"status":   status,
-	"up":       up,
+	"build":  build,
+	"down":   down,
+	"enter":  enter,
+	"load":   load,
+	"status": status,
+	"up":     up,
 }
 
 func build(ctx context.Context, c call) (int, error) { return 0, cluster.Build(ctx, c.options) }
-
-func packages(_ context.Context, c call) (int, error) {
-	_, err := fmt.Fprintln(c.stdout, strings.Join(cluster.Packages(), " "))
-	return 0, err
-}
 
 // up leaves a cluster that is up already as it is, so that it can be repeated.
 func up(ctx context.Context, c call) (int, error) {
