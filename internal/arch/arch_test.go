@@ -31,6 +31,9 @@ const (
 // ours by their path in the module, others by a prefix. A package that is not here
 // has no place yet: give it one, and think about its arrows.
 var arrows = map[string][]string{
+	"startup":          {},
+	"internal/kubelet": {"startup"},
+
 	"internal/capture":          {},
 	"internal/capture/scenario": {"internal/capture"},
 	"internal/capture/nftables": {"internal/capture", nftables, netlink, sys},

@@ -1,0 +1,117 @@
+package kubelet
+
+// decide returns the tasks of a pass. What it sees now it does not look at
+// again: a container that ends during the pass is a matter of the next one.
+// Source: kuberuntime_manager.go computePodActions.
+func (s *State) decide() []task {
+	if s.sandbox != sandboxReady {
+		return s.decideNewSandbox()
+	}
+	init := s.decideInit()
+	switch {
+	case init.hopeless:
+		return []task{{kind: killPod}}
+	case !init.initialized:
+		return append(init.kills, init.starts...)
+	}
+	kills, starts, kept := s.decidePlain()
+	if kept == 0 && len(starts) == 0 {
+		// Sidecars do not keep a pod alive. Whatever they exit with does not count.
+		return []task{{kind: killPod}}
+	}
+	tasks := append(init.kills, kills...)
+	tasks = append(tasks, init.starts...)
+	return append(tasks, starts...)
+}
+
+// decideNewSandbox: everything is killed, and the pod begins again from its first
+// init container, unless there is nothing left to run. With Never there is no
+// second sandbox: a pod that had not started its plain containers is stuck.
+func (s *State) decideNewSandbox() []task {
+	again := s.sandbox == deadSandbox
+	if again && s.spec.restart == Never && s.hasStatus() {
+		return []task{{kind: killPod}}
+	}
+	var starts []task
+	for i := s.spec.inits; i < len(s.c); i++ {
+		succeeded := s.c[i].run == exited && s.c[i].code == 0
+		if s.spec.policy(i) != OnFailure || !succeeded {
+			starts = append(starts, task{kind: startOne, i: i})
+		}
+	}
+	if len(starts) == 0 && s.hasPlainStatus() {
+		return []task{{kind: killPod}}
+	}
+	tasks := []task{{kind: killPod}, {kind: makeBox}}
+	if s.spec.inits > 0 {
+		return append(tasks, task{kind: startInit, i: 0})
+	}
+	return append(tasks, starts...)
+}
+
+func (s *State) hasStatus() bool {
+	for _, c := range s.c {
+		if c.run != absent {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *State) hasPlainStatus() bool {
+	for _, c := range s.c[s.spec.inits:] {
+		if c.run != absent {
+			return true
+		}
+	}
+	return false
+}
+
+// decidePlain: all plain containers that do not run and should are started, one
+// after the other. Nothing is asked of the others: a container is restarted
+// without its sidecar, and without its neighbour.
+func (s *State) decidePlain() (kills, starts []task, kept int) {
+	for i := s.spec.inits; i < len(s.c); i++ {
+		switch {
+		case s.c[i].run != running:
+			if s.c[i].run == absent || s.restarts(i) {
+				starts = append(starts, task{kind: startOne, i: i})
+			}
+		case s.failedProbe(i) != "":
+			kills = append(kills, task{kind: killOne, i: i})
+			if s.spec.policy(i) != Never {
+				starts = append(starts, task{kind: startOne, i: i})
+			}
+		default:
+			kept++
+		}
+	}
+	return kills, starts, kept
+}
+
+// restarts says whether a container that has ended is started again. One that
+// could not be started (StartError) has ended too, so that with Never it is never
+// tried again.
+// Source: container/helpers.go ShouldContainerBeRestarted.
+func (s *State) restarts(i int) bool {
+	switch s.spec.policy(i) {
+	case Never:
+		return false
+	case OnFailure:
+		return s.c[i].code != 0
+	default:
+		return true
+	}
+}
+
+// failedProbe names the probe for which a running container is to be killed.
+func (s *State) failedProbe(i int) Which {
+	switch {
+	case s.c[i].probes[livenessProbe].result == failure:
+		return Liveness
+	case s.c[i].probes[startupProbe].result == failure:
+		return Startup
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,53 @@
+// Package kubelet is what the kubelet does to the containers of one pod, as a
+// pure state machine: events in (a container exited, a hook returned, a probe
+// answered, time passed), actions out (pull, start, run a hook, probe, stop).
+//
+//	s := kubelet.New(pod, kubelet.Minor(34))
+//	s, actions := s.Step(kubelet.Event{Kind: kubelet.Added})                // create the sandbox
+//	s, actions = s.Step(kubelet.Event{Kind: kubelet.SandboxReady, OK: true}) // pull the image of proxy
+//
+// A [State] is a value: Step returns a new one and leaves the old one as it was,
+// the same events always give the same states, and [State.Key] is equal for
+// states that will behave alike. So a simulator can run it on a virtual clock, a
+// verifier can explore every interleaving, real processes can be driven by it,
+// and the trace of a real kubelet can be replayed on it.
+//
+// The machine has no clock. [State.Next] is when it wants to be called again at
+// the latest; [State.Open] is what it has asked for and not heard of yet, that
+// is, everything that can happen next.
+//
+// Where to read, in the order of a pod's life:
+//
+//	pod.go      what the kubelet was given
+//	version.go  what differs between Kubernetes 1.28 and 1.36
+//	event.go    events and actions
+//	state.go    the state, and Step
+//	view.go     what can be seen of it
+//	clock.go    deadlines: what happens when time passes
+//	worker.go   when a pass (SyncPod) runs, and what it does in which order
+//	decide.go   what is to be done: start, restart, kill
+//	init.go     the same for init containers
+//	start.go    starting one container: back-off, pull, start, postStart
+//	probe.go    startup, liveness and readiness probes
+//	stop.go     preStop, SIGTERM, turns, SIGKILL
+//	status.go   what the API shows: phase, conditions, pod IP
+//	key.go      which states are alike
+//	timeline.go what happened, in the words of package startup
+//
+// Each rule stands once, with its source. "kuberuntime" there is
+// pkg/kubelet/kuberuntime of kubernetes v1.34.4, and other paths are below
+// pkg/kubelet of the same version. The functions named were compared with those
+// of v1.36.3; what differs is in version.go, or left out.
+//
+// Left out: ephemeral containers, in-place resize, restart rules by exit code
+// (KEP-5307, KEP-5532), eviction and node shutdown, static pods, volumes and
+// admission, readiness gates, host network, restart of the kubelet itself, a
+// second deletion with a shorter grace period, containers that the kubelet's
+// garbage collection forgets, jitter, and the resync every minute. A pass sees
+// the containers as they are when it begins, a real one as they were at the last
+// relist; the order in which it kills several containers is the pod's here and
+// any there.
+//
+// The package does no I/O, reads no clock, starts no goroutine and imports only
+// the standard library and package startup.
+package kubelet

@@ -1,0 +1,112 @@
+package kubelet
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// Key is equal for two states of one pod that behave alike from here on: what
+// happened before, and when, is left out, and all times are relative to now. An
+// explorer keeps the keys that it has seen.
+//
+// Incarnations are left out too. An environment whose behaviour depends on them
+// adds them to its own key.
+func (s State) Key() string {
+	k := key{now: s.now}
+	w := s.worker
+	k.num(int(w.mode), len(w.tasks), int(s.sandbox))
+	for _, t := range w.tasks {
+		k.num(int(t.kind), t.i)
+		k.bits(t.begun)
+	}
+	k.time(w.wake, w.retry, max(w.fresh, s.now))
+	k.bits(w.acted, s.address, s.status.HasIP, s.status.Initialized, s.status.Ready, s.probing == never)
+	k.num(len(s.status.Phase), int(s.deleted))
+	if s.spec.version.Relist > 0 {
+		k.num(int(s.now % s.spec.version.Relist))
+	}
+	for i, c := range s.c {
+		k.container(c)
+		for p := range c.probes {
+			if s.hasProbe(i, p) {
+				k.num(int((s.now - max(s.probing, 0)) % s.probeSpec(i, p).Period))
+				k.probe(c.probes[p])
+			}
+		}
+	}
+	return string(k.b)
+}
+
+type key struct {
+	now time.Duration
+	b   []byte
+}
+
+func (k *key) num(ns ...int) {
+	for _, n := range ns {
+		k.b = binary.AppendVarint(k.b, int64(n))
+	}
+}
+
+func (k *key) bits(bs ...bool) {
+	n := 0
+	for _, b := range bs {
+		n <<= 1
+		if b {
+			n |= 1
+		}
+	}
+	k.num(n)
+}
+
+// time adds times as distances from now; never is a distance of its own.
+func (k *key) time(ts ...time.Duration) {
+	for _, t := range ts {
+		if t == never {
+			k.num(-1 << 62)
+		} else {
+			k.num(int(t - k.now))
+		}
+	}
+}
+
+// backOff adds how long a container that ended then is still held, if it does,
+// and whether the back-off would be forgotten.
+func (k *key) backOff(b backOff, ended time.Duration, runs bool) {
+	k.num(int(b.delay))
+	if b.delay == 0 {
+		return
+	}
+	until, in := b.holds(ended, k.now)
+	k.bits(in, ended-b.since > forgetting)
+	if in {
+		k.time(until)
+	}
+	if runs { // it may end later, and then this decides whether it ran well for long
+		k.num(int(min(k.now-b.since, forgetting+1)))
+	}
+}
+
+func (k *key) container(c container) {
+	k.num(int(c.run), int(c.step), int(c.killing.stage))
+	k.bits(c.seen, c.started, c.ready, c.here, c.incarnation < 0, c.finishedAt == never, c.known == never)
+	if c.run == exited {
+		k.num(c.code)
+	}
+	k.backOff(c.crashes, c.finishedAt, c.run == running)
+	if c.known != c.finishedAt {
+		k.backOff(c.crashes, c.known, false)
+	}
+	k.backOff(c.pulls, c.pulls.since, false)
+	if c.killing.stage != notKilling {
+		k.num(int(c.killing.left))
+		k.bits(c.killing.inTurn)
+		k.time(c.killing.since, c.killing.deadline)
+	}
+}
+
+func (k *key) probe(p probe) {
+	k.num(int(p.result), int(p.last), p.row)
+	k.bits(p.onHold)
+	k.time(p.due, p.expires)
+}

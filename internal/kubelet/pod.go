@@ -1,0 +1,154 @@
+package kubelet
+
+import "time"
+
+// A Pod is what the kubelet was given, as far as its rules look at it.
+type Pod struct {
+	Init       []Container // spec.initContainers
+	Containers []Container // spec.containers
+	Restart    RestartPolicy
+	Grace      time.Duration // terminationGracePeriodSeconds; 0 is the default, 30 s
+}
+
+// A Container is one container of a pod.
+type Container struct {
+	Name string
+
+	// Restart is the container's own policy; empty means the pod's. Always makes
+	// an init container a native sidecar.
+	Restart RestartPolicy
+
+	PostStart, PreStop           Handler // NoHandler: no hook
+	Startup, Liveness, Readiness Probe   // without handler: no probe
+}
+
+// RestartPolicy says which ends of a container the kubelet answers with a start.
+// Empty is Always.
+type RestartPolicy string
+
+const (
+	Always    RestartPolicy = "Always"
+	OnFailure RestartPolicy = "OnFailure"
+	Never     RestartPolicy = "Never"
+)
+
+// Handler is how a hook or a probe is carried out.
+type Handler string
+
+const (
+	NoHandler Handler = ""
+	Exec      Handler = "exec"
+	HTTPGet   Handler = "httpGet"
+	TCPSocket Handler = "tcpSocket"
+	GRPC      Handler = "grpc"  // probes only
+	Sleep     Handler = "sleep" // hooks only
+)
+
+// A Probe asks a container, again and again, how it is. Fields left 0 have the
+// API's defaults.
+type Probe struct {
+	Handler      Handler
+	InitialDelay time.Duration
+	Period       time.Duration // default 10 s
+	Timeout      time.Duration // default 1 s
+	Successes    int           // successThreshold; default 1
+	Failures     int           // failureThreshold; default 3
+	Grace        time.Duration // terminationGracePeriodSeconds of a kill by this probe; 0: the pod's
+}
+
+// minimumGrace is the least that a container gets between SIGTERM and SIGKILL.
+// Source: kuberuntime_manager.go minimumGracePeriodInSeconds.
+const minimumGrace = 2 * time.Second
+
+// withDefaults is p with the defaults of the API.
+// Source: pkg/apis/core/v1/defaults.go SetDefaults_Probe.
+func (p Probe) withDefaults() Probe {
+	if p.Period <= 0 {
+		p.Period = 10 * time.Second
+	}
+	if p.Timeout <= 0 {
+		p.Timeout = time.Second
+	}
+	p.Successes = max(p.Successes, 1)
+	if p.Failures <= 0 {
+		p.Failures = 3
+	}
+	return p
+}
+
+// A spec is a pod as the machine keeps it: one list, defaults filled in. It is
+// shared by all states of a pod and never written.
+type spec struct {
+	containers []Container // init containers first
+	inits      int         // how many of them
+	restart    RestartPolicy
+	grace      time.Duration
+	version    Version
+}
+
+func newSpec(p Pod, v Version) *spec {
+	s := &spec{inits: len(p.Init), restart: p.Restart, grace: p.Grace, version: v}
+	s.containers = append(append(s.containers, p.Init...), p.Containers...)
+	if s.restart == "" {
+		s.restart = Always
+	}
+	if s.grace <= 0 {
+		s.grace = 30 * time.Second
+	}
+	for i := range s.containers {
+		c := &s.containers[i]
+		c.Startup, c.Liveness, c.Readiness = c.Startup.withDefaults(), c.Liveness.withDefaults(), c.Readiness.withDefaults()
+	}
+	return s
+}
+
+// kind is the rule by which a container lives.
+type kind int
+
+const (
+	plain kind = iota
+	initial
+	sidecar
+)
+
+// kind says what container i is. A kubelet without native sidecars takes one for
+// a plain init container, which then never completes.
+func (s *spec) kind(i int) kind {
+	switch {
+	case i >= s.inits:
+		return plain
+	case s.containers[i].Restart == Always && s.version.Sidecars:
+		return sidecar
+	default:
+		return initial
+	}
+}
+
+// policy is the restart policy that holds for container i.
+// Source: pkg/api/v1/pod/util.go ContainerShouldRestart.
+func (s *spec) policy(i int) RestartPolicy {
+	own := s.containers[i].Restart
+	if s.kind(i) == sidecar || own != "" && s.version.ContainerRestart {
+		return own
+	}
+	return s.restart
+}
+
+func (s *spec) hasSidecar() bool {
+	for i := range s.inits {
+		if s.kind(i) == sidecar {
+			return true
+		}
+	}
+	return false
+}
+
+// find returns the place of a container, or -1.
+func (s *spec) find(name string) int {
+	for i := range s.containers {
+		if s.containers[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,169 @@
+package kubelet
+
+import (
+	"slices"
+	"time"
+)
+
+// The probes of a container, as indexes.
+const (
+	startupProbe = iota
+	livenessProbe
+	readinessProbe
+)
+
+var probeKinds = [...]Which{Startup, Liveness, Readiness}
+
+// A probe is what is known of one probe of the running incarnation.
+// Source: prober/worker.go.
+type probe struct {
+	result  result
+	last    result        // of the last answer, below the thresholds too
+	row     int           // how many answers in a row were like that
+	onHold  bool          // it has said all that it has to say of this incarnation
+	due     time.Duration // it is asked next then; never: not
+	expires time.Duration // it has been asked, and must answer by then; never: not
+}
+
+// result is what a probe says of its container.
+type result int
+
+const (
+	unseen  result = iota // the prober does not know this incarnation yet
+	unknown               // it does, and has no verdict
+	success
+	failure
+)
+
+// first is what a probe says before its first verdict.
+// Source: prober/worker.go newWorker (initialValue).
+var first = [...]result{startupProbe: unknown, livenessProbe: success, readinessProbe: failure}
+
+func (c *container) resetProbes() {
+	for w := range c.probes {
+		c.probes[w] = probe{due: never, expires: never}
+	}
+}
+
+func (s *State) probeSpec(i, w int) Probe {
+	c := s.spec.containers[i]
+	return [...]Probe{c.Startup, c.Liveness, c.Readiness}[w]
+}
+
+// hasProbe says whether the kubelet runs that probe: not for plain init containers.
+// Source: prober/prober_manager.go AddPod.
+func (s *State) hasProbe(i, w int) bool {
+	return s.probeSpec(i, w).Handler != NoHandler && s.spec.kind(i) != initial
+}
+
+// notice: the prober learns of a new incarnation from the published status only.
+func (s *State) notice(i int) {
+	c := &s.c[i]
+	c.seen = true
+	c.started = !s.hasProbe(i, startupProbe)
+	for w := range c.probes {
+		if s.hasProbe(i, w) {
+			c.probes[w].result = first[w]
+		}
+	}
+	s.scheduleProbes(i)
+}
+
+// scheduleProbes sets when each probe is asked next. Until the container is
+// started, only the startup probe is asked, and afterwards only the others.
+func (s *State) scheduleProbes(i int) {
+	c := &s.c[i]
+	for w := range c.probes {
+		p := &c.probes[w]
+		asked := s.hasProbe(i, w) && c.seen && c.run == running && !p.onHold && c.started != (w == startupProbe)
+		switch {
+		case !asked:
+			p.due = never
+		case p.due == never && p.expires == never:
+			p.due = s.firstProbe(i, w)
+		}
+	}
+}
+
+// firstProbe: probes run at whole periods since the pod's first pass, not since
+// the container's start; the delay is counted from that start. Readiness is
+// asked once more, as soon as the container is published. (The kubelet asks so at
+// each pass in which it is not ready; between two periods that is left out here.)
+// Source: prober/worker.go run, doProbe; prober_manager.go UpdatePodStatus.
+func (s *State) firstProbe(i, w int) time.Duration {
+	spec := s.probeSpec(i, w)
+	from := s.c[i].startedAt + spec.InitialDelay
+	if w == readinessProbe && from <= s.now {
+		return s.now
+	}
+	return s.nextTick(spec.Period, max(from, s.now))
+}
+
+// nextTick is the first whole period since the first pass that is not before t.
+func (s *State) nextTick(period, t time.Duration) time.Duration {
+	n := (t - s.probing + period - 1) / period
+	return s.probing + n*period
+}
+
+func (s *State) probeNow(i, w int) {
+	p, spec := &s.c[i].probes[w], s.probeSpec(i, w)
+	p.due, p.expires = never, s.now+spec.Timeout
+	s.do(Action{Kind: RunProbe, Container: s.name(i), Which: probeKinds[w], Timeout: spec.Timeout})
+}
+
+// probeAnswered counts an answer; no answer in time is a failure. A verdict needs
+// as many equal answers in a row as the threshold says.
+func (s *State) probeAnswered(i int, which Which, ok bool) {
+	w := slices.Index(probeKinds[:], which)
+	if w < 0 || s.c[i].probes[w].expires == never {
+		return
+	}
+	p, spec := &s.c[i].probes[w], s.probeSpec(i, w)
+	p.expires = never
+	answer, threshold := failure, spec.Failures
+	if ok {
+		answer, threshold = success, spec.Successes
+	}
+	if p.last != answer {
+		p.last, p.row = answer, 0
+	}
+	p.row = min(p.row+1, threshold)
+	p.due = s.nextTick(spec.Period, s.now+1)
+	if p.row == threshold && s.c[i].run == running {
+		s.verdict(i, w, answer)
+	}
+	s.scheduleProbes(i)
+}
+
+// verdict: a change wakes the worker. After a failure of liveness, and after any
+// verdict of startup, the container is not asked again until it is restarted.
+func (s *State) verdict(i, w int, r result) {
+	c := &s.c[i]
+	p := &c.probes[w]
+	changed := p.result != r
+	p.result = r
+	if w == startupProbe || w == livenessProbe && r == failure {
+		p.onHold, p.row = true, 0
+	}
+	if w == startupProbe && r == success {
+		c.started = true
+	}
+	if !changed || w == livenessProbe && r == success {
+		return
+	}
+	s.wakeAt(s.now)
+	s.publishReadiness()
+}
+
+// stopProbing: liveness and startup probes end with the deletion of the pod, so
+// that nothing notices a container that hangs while it stops.
+// Source: prober/prober_manager.go StopLivenessAndStartup.
+func (s *State) stopProbing() {
+	for i := range s.c {
+		for _, w := range []int{startupProbe, livenessProbe} {
+			p := &s.c[i].probes[w]
+			p.onHold, p.due, p.expires = true, never, never
+		}
+		s.scheduleProbes(i)
+	}
+}

@@ -1,0 +1,182 @@
+package kubelet
+
+// Status is what the API shows of the pod. The kubelet publishes it at the
+// beginning of a pass: a hook that blocks a pass hides what that pass did, the
+// pod's IP and the running containers included.
+// Source: kubelet.go SyncPod calls statusManager.SetPodStatus first of all.
+type Status struct {
+	Phase           Phase
+	HasIP           bool
+	Initialized     bool
+	ContainersReady bool
+	Ready           bool // without readiness gates, which others set, the same as ContainersReady
+}
+
+// Phase is the pod's phase.
+type Phase string
+
+const (
+	Pending   Phase = "Pending"
+	Running   Phase = "Running"
+	Succeeded Phase = "Succeeded"
+	Failed    Phase = "Failed"
+)
+
+func (p Phase) over() bool { return p == Succeeded || p == Failed }
+
+// Status returns the status as published.
+func (s State) Status() Status { return s.status }
+
+// publish makes the status known, and the prober the containers in it.
+func (s *State) publish(over bool) {
+	for i := range s.c {
+		if s.c[i].run == running && !s.c[i].seen {
+			s.notice(i)
+		}
+	}
+	s.set(s.currentStatus(over))
+}
+
+// publishReadiness makes the verdict of a probe known at once, and nothing else.
+// Source: status/status_manager.go SetContainerReadiness, SetContainerStartup.
+func (s *State) publishReadiness() {
+	next := s.status
+	next.ContainersReady = s.containersReady(next.Phase)
+	next.Ready = next.ContainersReady
+	s.set(next)
+}
+
+func (s *State) set(next Status) {
+	if next != s.status {
+		s.status = next
+		s.do(Action{Kind: Publish, Status: next})
+	}
+}
+
+// currentStatus is the status by what is now so.
+// Source: kubelet_pods.go generateAPIPodStatus.
+func (s *State) currentStatus(over bool) Status {
+	phase := s.phase(over)
+	if s.status.Phase.over() {
+		phase = s.status.Phase // a pod that is over stays so
+	}
+	ready := s.containersReady(phase)
+	return Status{Phase: phase, HasIP: s.address || phase.over() && s.status.HasIP, Initialized: phase == Succeeded || s.initialized(),
+		ContainersReady: ready, Ready: ready}
+}
+
+// containersReady: all sidecars and plain containers run, are started and ready.
+// Source: status/generate.go GenerateContainersReadyCondition.
+func (s *State) containersReady(phase Phase) bool {
+	all := !phase.over()
+	for i := range s.c {
+		c := &s.c[i]
+		c.ready = c.run == running && c.seen && c.started && (!s.hasProbe(i, readinessProbe) || c.probes[readinessProbe].result == success)
+		all = all && (c.ready || s.spec.kind(i) == initial)
+	}
+	return all
+}
+
+// initialized: all init containers are done, or a plain container has run once.
+// Source: status/generate.go GeneratePodInitializedCondition.
+func (s *State) initialized() bool {
+	if s.hasPlainStatus() {
+		return true
+	}
+	for i := range s.spec.inits {
+		c := s.c[i]
+		if s.spec.kind(i) == sidecar && !c.started || s.spec.kind(i) == initial && (c.run != exited || c.code != 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// phase is the pod's phase. Once over, a pod stays so.
+// Source: kubelet_pods.go getPhase.
+func (s *State) phase(over bool) Phase {
+	n := s.count()
+	switch {
+	case n.failedInits > 0:
+		return Failed
+	case n.pending > 0:
+		return Pending
+	case n.running > 0:
+		return Running
+	case n.stopped == 0:
+		return Pending
+	case !over && n.again > 0:
+		return Running
+	case n.stopped == n.succeeded:
+		return Succeeded
+	default:
+		return Failed
+	}
+}
+
+// A tally is how many containers are in which state.
+type tally struct {
+	pending     int // not started yet, or an init container that is not done
+	failedInits int // that are not tried again
+	running     int // plain containers and sidecars
+	stopped     int // plain containers
+	succeeded   int // of these, with exit code 0
+	again       int // of these, that are started again
+}
+
+func (s *State) count() (n tally) {
+	active := false // a plain container was started in this sandbox
+	for _, c := range s.c[s.spec.inits:] {
+		active = active || c.here
+	}
+	for i, c := range s.c {
+		switch s.spec.kind(i) {
+		case plain:
+			n.addPlain(c, s.restarts(i))
+		case sidecar:
+			n.addSidecar(c, active)
+		default:
+			n.addInitial(c, s.spec.policy(i))
+		}
+	}
+	return n
+}
+
+func (n *tally) addPlain(c container, again bool) {
+	switch c.run {
+	case absent:
+		n.pending++
+	case running:
+		n.running++
+	case exited:
+		n.stopped++
+		if c.code == 0 {
+			n.succeeded++
+		}
+		if again {
+			n.again++
+		}
+	}
+}
+
+// addSidecar: a sidecar that has ended counts for nothing, whatever its exit code.
+func (n *tally) addSidecar(c container, active bool) {
+	switch {
+	case c.run == running:
+		n.running++
+		if !c.started && !active {
+			n.pending++
+		}
+	case c.run == absent && !active:
+		n.pending++
+	}
+}
+
+func (n *tally) addInitial(c container, policy RestartPolicy) {
+	switch {
+	case c.run != exited:
+		n.pending++
+	case c.code != 0 && policy == Never:
+		n.failedInits++
+	}
+}

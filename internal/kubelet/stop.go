@@ -1,0 +1,153 @@
+package kubelet
+
+import "time"
+
+// A killing is the end of one container: preStop, its turn, SIGTERM, SIGKILL.
+// Source: kuberuntime_container.go killContainer.
+type killing struct {
+	stage    stage
+	left     time.Duration // of the grace period
+	since    time.Duration // the stage began then
+	deadline time.Duration // and ends then at the latest; never: it does not
+	inTurn   bool          // it waits for its turn
+}
+
+type stage int
+
+const (
+	notKilling stage = iota
+	inPreStop
+	awaitingTurn
+	termed
+	sigkilled
+)
+
+// beginKillAll stops all that runs: the preStop hooks of all containers begin
+// now. Sidecars, where there are any, wait for their turn.
+// Source: kuberuntime_container.go killContainersWithSyncResult.
+func (s *State) beginKillAll(grace time.Duration) {
+	ordered := s.spec.hasSidecar()
+	for i := range s.c {
+		s.beginKill(i, grace, ordered)
+	}
+	s.giveTurns()
+}
+
+func (s *State) beginKill(i int, grace time.Duration, inTurn bool) {
+	c := &s.c[i]
+	if c.run != running || c.killing.stage != notKilling {
+		return
+	}
+	s.worker.acted = true
+	c.killing = killing{left: grace, since: s.now, deadline: never, inTurn: inTurn && s.spec.kind(i) == sidecar}
+	if s.spec.containers[i].PreStop == NoHandler || grace <= 0 {
+		s.awaitTurn(i)
+		return
+	}
+	c.killing.stage, c.killing.deadline = inPreStop, s.now+grace
+	s.do(Action{Kind: RunHook, Container: s.name(i), Which: PreStop})
+}
+
+// preStopDone: the hook returned, or used up the grace period.
+func (s *State) preStopDone(i int) {
+	s.spend(i)
+	s.awaitTurn(i)
+	s.giveTurns()
+}
+
+// spend takes the whole seconds since the stage began from the grace period: it
+// is counted in seconds, cut off.
+func (s *State) spend(i int) {
+	k := &s.c[i].killing
+	k.left -= (s.now - k.since).Truncate(time.Second)
+	k.since = s.now
+}
+
+func (s *State) awaitTurn(i int) {
+	k := &s.c[i].killing
+	if k.inTurn && k.left > 0 {
+		k.stage, k.since, k.deadline = awaitingTurn, s.now, s.now+k.left
+		return
+	}
+	s.term(i)
+}
+
+// giveTurns sends SIGTERM to the sidecars whose turn it is.
+func (s *State) giveTurns() {
+	for i := range s.c {
+		if s.c[i].killing.stage == awaitingTurn && s.isTurn(i) {
+			s.spend(i)
+			s.term(i)
+		}
+	}
+}
+
+// isTurn: a sidecar is stopped after all plain containers and all later sidecars.
+// A plain init container that still runs is waited for by nobody.
+// Source: kuberuntime_termination_order.go newTerminationOrdering.
+func (s *State) isTurn(i int) bool {
+	for j := range s.c {
+		before := s.spec.kind(j) == plain || s.spec.kind(j) == sidecar && j > i
+		if before && s.c[j].run == running {
+			return false
+		}
+	}
+	return true
+}
+
+// term sends SIGTERM. However little is left of the grace period, SIGKILL follows
+// after two seconds at the earliest.
+func (s *State) term(i int) {
+	k := &s.c[i].killing
+	k.left = max(k.left, minimumGrace)
+	k.stage, k.since, k.deadline = termed, s.now, s.now+k.left
+	s.do(Action{Kind: Stop, Container: s.name(i), Timeout: k.left})
+}
+
+// killDeadline: a stage took too long.
+func (s *State) killDeadline(i int) {
+	k := &s.c[i].killing
+	switch k.stage {
+	case inPreStop:
+		s.preStopDone(i)
+	case awaitingTurn:
+		s.spend(i)
+		s.term(i)
+	default:
+		k.stage, k.deadline = sigkilled, never
+		s.do(Action{Kind: Kill, Container: s.name(i)})
+	}
+}
+
+// killed: a container ended, so its killing did, and others may have their turn.
+func (s *State) killed(i int) {
+	s.c[i].killing = killing{deadline: never}
+	s.giveTurns()
+}
+
+// stopping says whether any container is being stopped.
+func (s *State) stopping() bool {
+	for _, c := range s.c {
+		if c.killing.stage != notKilling {
+			return true
+		}
+	}
+	return false
+}
+
+// graceAfterProbe is the grace period of a kill by a probe, which may have its own.
+// Source: kuberuntime_container.go setTerminationGracePeriod.
+func (s *State) graceAfterProbe(i int) time.Duration {
+	c := s.spec.containers[i]
+	own := time.Duration(0)
+	switch s.failedProbe(i) {
+	case Liveness:
+		own = c.Liveness.Grace
+	case Startup:
+		own = c.Startup.Grace
+	}
+	if own > 0 {
+		return own
+	}
+	return s.spec.grace
+}

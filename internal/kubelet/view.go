@@ -1,0 +1,80 @@
+package kubelet
+
+import "time"
+
+// Done says that nothing runs and nothing will.
+func (s State) Done() bool { return s.worker.mode == done }
+
+// Now is the time of the last event.
+func (s State) Now() time.Duration { return s.now }
+
+// A View is what can be seen of one container.
+type View struct {
+	Running     bool
+	Exited      bool
+	Code        int // of the last end
+	Incarnation int // -1: never started
+	Ready       bool
+}
+
+// View returns what can be seen of a container of that name; the zero value if
+// there is none.
+func (s State) View(name string) View {
+	i := s.spec.find(name)
+	if i < 0 {
+		return View{}
+	}
+	c := s.c[i]
+	return View{Running: c.run == running, Exited: c.run == exited, Code: c.code, Incarnation: c.incarnation, Ready: c.ready}
+}
+
+// Running returns the names of the containers that run, in the pod's order.
+func (s State) Running() []string {
+	var out []string
+	for i, c := range s.c {
+		if c.run == running {
+			out = append(out, s.name(i))
+		}
+	}
+	return out
+}
+
+// Open returns what the kubelet has asked for and not heard of. Together with
+// what needs no asking (time, the exit of a container that runs, deletion, the
+// death of the sandbox) it is everything that can happen next.
+func (s State) Open() []Action {
+	var open []Action
+	if s.worker.mode == syncing && len(s.worker.tasks) > 0 && s.current().kind == makeBox {
+		open = append(open, Action{Kind: CreateSandbox})
+	}
+	for i := range s.c {
+		open = append(open, s.openOf(i)...)
+	}
+	return open
+}
+
+func (s State) openOf(i int) (open []Action) {
+	c, name := s.c[i], s.name(i)
+	switch c.step {
+	case pulling:
+		open = append(open, Action{Kind: Pull, Container: name})
+	case launching:
+		open = append(open, Action{Kind: Start, Container: name})
+	case inHook:
+		open = append(open, Action{Kind: RunHook, Container: name, Which: PostStart})
+	}
+	switch c.killing.stage {
+	case inPreStop:
+		open = append(open, Action{Kind: RunHook, Container: name, Which: PreStop})
+	case termed:
+		open = append(open, Action{Kind: Stop, Container: name})
+	case sigkilled:
+		open = append(open, Action{Kind: Kill, Container: name})
+	}
+	for w, p := range c.probes {
+		if p.expires != never {
+			open = append(open, Action{Kind: RunProbe, Container: name, Which: probeKinds[w]})
+		}
+	}
+	return open
+}

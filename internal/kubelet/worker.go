@@ -1,0 +1,218 @@
+package kubelet
+
+import "time"
+
+// A worker does one thing after the other for its pod: it runs passes (SyncPod),
+// each of which works off a list of tasks and may block in the middle.
+// Source: pod_workers.go podWorkerLoop.
+type worker struct {
+	mode  mode
+	tasks []task        // what is left of the pass under way; the first may have begun
+	wake  time.Duration // the next pass is wanted then; never: not wanted
+	fresh time.Duration // and cannot begin before, for lack of a fresh look at the containers
+	retry time.Duration // a task failed: try again then
+	acted bool          // the pass under way changed something that a relist will see
+}
+
+type mode int
+
+const (
+	idle        mode = iota // between two passes
+	syncing                 // in a pass
+	terminating             // the pod is being stopped for good
+	done
+)
+
+// A task is one step of a pass.
+type task struct {
+	kind  taskKind
+	i     int // the container; 0 if the task has none
+	begun bool
+}
+
+type taskKind int
+
+const (
+	killPod   taskKind = iota // stop all that runs
+	killOne                   // stop container i
+	makeBox                   // create the sandbox
+	startInit                 // start container i; if that fails, give the pass up
+	startOne                  // start container i; if that fails, go on
+)
+
+// Retry is how long the worker waits after a pass in which something failed.
+// Real kubelets add up to a half. Source: kubelet.go backOffPeriod.
+const Retry = 10 * time.Second
+
+// resync bounds the wait for the end of a back-off. Source: kubelet.go resyncInterval.
+const resync = time.Minute
+
+// wakeAt asks for a pass at t.
+func (s *State) wakeAt(t time.Duration) { s.worker.wake = earlier(s.worker.wake, t) }
+
+// wakeTime is when the next pass begins; never while one runs.
+func (s *State) wakeTime() time.Duration {
+	if s.worker.mode != idle {
+		return never
+	}
+	at := earlier(s.worker.wake, s.worker.retry)
+	if at == never {
+		return never
+	}
+	return max(at, s.worker.fresh)
+}
+
+// beginPass publishes the status and decides what to do; a deleted pod, and one
+// that is over, is stopped for good instead.
+// Source: kubelet.go SyncPod, SyncTerminatingPod.
+func (s *State) beginPass() {
+	s.worker = worker{mode: syncing, wake: never, retry: never}
+	if s.probing == never {
+		s.probing = s.now
+	}
+	s.publish(false)
+	for i := range s.c {
+		s.c[i].known = s.c[i].finishedAt
+	}
+	if s.deleted != never || s.status.Phase.over() {
+		s.beginTerminating()
+		return
+	}
+	s.worker.tasks = s.decide()
+	s.drive()
+}
+
+// drive works off the tasks until one blocks.
+func (s *State) drive() {
+	for s.worker.mode == syncing && len(s.worker.tasks) > 0 {
+		if t := &s.worker.tasks[0]; !t.begun {
+			t.begun = true
+			s.begin(*t)
+		}
+		if s.blocked(s.current()) {
+			return
+		}
+		s.worker.tasks = s.worker.tasks[1:]
+	}
+	switch {
+	case s.worker.mode == syncing:
+		s.endPass()
+	case s.worker.mode == terminating && !s.stopping():
+		s.endPod()
+	}
+}
+
+func (s *State) begin(t task) {
+	switch t.kind {
+	case killPod:
+		s.beginKillAll(s.spec.grace)
+	case killOne:
+		s.beginKill(t.i, s.graceAfterProbe(t.i), false)
+	case makeBox:
+		s.forgetInits()
+		s.worker.acted = true
+		s.do(Action{Kind: CreateSandbox})
+	case startInit, startOne:
+		s.beginStart(t.i)
+	}
+}
+
+// blocked says whether the pass waits for the task.
+func (s *State) blocked(t task) bool {
+	switch t.kind {
+	case killPod:
+		return s.stopping()
+	case makeBox:
+		return s.sandbox != sandboxReady
+	default:
+		return s.c[t.i].step != notStarting || s.c[t.i].killing.stage != notKilling
+	}
+}
+
+// failed notes that the task under way did not do its work. The pass goes on to
+// the next one: this is why a hold fails open. Only a plain init container that
+// cannot be started ends the pass.
+// Source: kuberuntime_manager.go SyncPod steps 6 and 8.
+func (s *State) failed(t task, retry time.Duration) {
+	s.worker.retry = earlier(s.worker.retry, retry)
+	if t.kind == startInit && s.spec.kind(t.i) == initial {
+		s.worker.tasks = s.worker.tasks[:1]
+	}
+}
+
+// current is the task under way. There is one whenever a container is starting.
+func (s *State) current() task { return s.worker.tasks[0] }
+
+// endPass: what the pass changed is seen, and a further pass possible, at the
+// next look at the containers.
+// Source: pod_workers.go completeWork, podCache.GetNewerThan; in 1.36 the
+// relist on demand of pleg/generic.go.
+func (s *State) endPass() {
+	v := s.spec.version
+	s.worker.mode, s.worker.tasks = idle, nil
+	s.worker.fresh = v.relistAfter(s.now)
+	if v.FreshAtOnce {
+		s.worker.fresh = s.now
+	}
+	if s.worker.acted {
+		s.wakeAt(s.worker.fresh)
+	}
+}
+
+// sandboxAnswered: the sandbox is there, with its IP, or could not be made.
+func (s *State) sandboxAnswered(ok bool) {
+	making := s.worker.mode == syncing && len(s.worker.tasks) > 0 && s.current().kind == makeBox
+	if !making || s.sandbox == sandboxReady {
+		return
+	}
+	if ok {
+		s.sandbox, s.address = sandboxReady, true
+	} else {
+		s.worker.retry, s.worker.tasks = s.now+Retry, nil
+	}
+	s.drive()
+}
+
+// forgetInits: in a new sandbox the init containers have never run.
+// Source: kuberuntime_manager.go SyncPod step 2 (purgeInitContainers).
+func (s *State) forgetInits() {
+	for i := range s.c {
+		c := &s.c[i]
+		c.here = false
+		if i < s.spec.inits {
+			*c = container{incarnation: c.incarnation, finishedAt: never, known: never, crashes: c.crashes, pulls: c.pulls, killing: c.killing}
+			c.resetProbes()
+		}
+	}
+}
+
+// delete asks for the end of the pod. A pass under way is not interrupted: a
+// postStart hook that blocks also holds the deletion back.
+// Source: kubelet.go SyncPod calls the runtime with context.WithoutCancel.
+func (s *State) delete(grace time.Duration) {
+	if s.deleted != never && grace <= 0 {
+		return
+	}
+	if grace <= 0 {
+		grace = s.spec.grace
+	}
+	s.deleted = grace
+	s.wakeAt(s.now)
+}
+
+func (s *State) beginTerminating() {
+	s.worker.mode = terminating
+	grace := s.spec.grace
+	if s.deleted != never {
+		grace = s.deleted
+	}
+	s.stopProbing()
+	s.beginKillAll(grace)
+	s.drive()
+}
+
+func (s *State) endPod() {
+	s.publish(true)
+	s.worker = worker{mode: done, wake: never, retry: never}
+	s.do(Action{Kind: End})
+}

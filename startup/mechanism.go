@@ -1,0 +1,180 @@
+package startup
+
+import (
+	"regexp"
+	"slices"
+)
+
+// A Mechanism is a way to enforce an edge in a pod.
+type Mechanism string
+
+const (
+	// Native: From is a restartable init container. The kubelet starts what
+	// follows when From is started, or healthy if a startup probe or a blocking
+	// postStart says so.
+	Native Mechanism = "native"
+
+	// Gate: To's command is wrapped. It waits, then runs the real command.
+	Gate Mechanism = "gate"
+
+	// Hold: From comes first in spec.containers and its postStart blocks.
+	Hold Mechanism = "hold"
+
+	// InitDone: From is a plain init container, which the kubelet completes first.
+	InitDone Mechanism = "init"
+
+	// The work-arounds that people write. They are recognised, not recommended.
+
+	PostStartProbe Mechanism = "post-start-probe" // To's own postStart asks From's health port
+	HealthLoop     Mechanism = "health-loop"      // To's command asks in a loop before it begins
+	Sleep          Mechanism = "sleep"            // To's command sleeps before it begins
+)
+
+// Mechanisms lists all of them, the ones to prefer first.
+var Mechanisms = []Mechanism{Gate, Native, InitDone, Hold, HealthLoop, PostStartProbe, Sleep}
+
+var mechanismWords = func() (ws words[Mechanism]) {
+	for _, m := range Mechanisms {
+		ws = append(ws, struct {
+			value Mechanism
+			word  string
+		}{m, string(m)})
+	}
+	return ws
+}()
+
+// Scope is how far a mechanism keeps an edge.
+type Scope int
+
+const (
+	Nowhere    Scope = iota // To may run before From
+	FirstStart              // kept when the pod starts, not when To or From restarts
+	EveryStart
+)
+
+func (s Scope) String() string {
+	return [...]string{"nowhere", "at the first start", "at every start"}[s]
+}
+
+// An Answer says what a mechanism keeps of an edge and what not.
+type Answer struct {
+	Start  Scope
+	Stop   bool    // To also stops before From
+	Limits []Limit // what it does not keep, and what it costs
+}
+
+// Can says whether the mechanism fits at all.
+func (a Answer) Can() bool {
+	return !slices.ContainsFunc(a.Limits, func(l Limit) bool { return l.Fatal })
+}
+
+// A Limit is something that a mechanism does not do, or does at a price.
+type Limit struct {
+	Code   string // stable
+	Fatal  bool   // the mechanism cannot be used for this edge
+	Reason string // a sentence, with the names of the containers
+	Source string // where that is known from
+}
+
+// Keeps says what m keeps of edge e, which has no star, in the pod of plan p on
+// a kubelet of that version. Where m cannot be used it says only why.
+func (m Mechanism) Keeps(p Plan, e Edge, on Kubernetes) Answer {
+	rule, ok := mechanismRules[m]
+	if !ok {
+		return Answer{Limits: []Limit{{Code: "unknown-mechanism", Fatal: true, Reason: "there is no mechanism " + string(m)}}}
+	}
+	s := situation{plan: p, edge: e, on: on.orNewest()}
+	s.from, s.fromAt = p.Find(e.From)
+	s.to, s.toAt = p.Find(e.To)
+	a := Answer{Start: rule.start(s), Stop: rule.stop(s)}
+	for _, l := range rule.limits {
+		if l.when == nil || l.when(s) {
+			l.Reason = s.named(l.Reason)
+			a.Limits = append(a.Limits, l.Limit)
+		}
+	}
+	if !a.Can() { // then its prices are of no interest
+		a.Limits = slices.DeleteFunc(a.Limits, func(l Limit) bool { return !l.Fatal })
+		a.Start, a.Stop = Nowhere, false
+	}
+	return a
+}
+
+// Fitting returns the mechanisms that can be used for e, the one to prefer first.
+func Fitting(p Plan, e Edge, on Kubernetes) []Mechanism {
+	var out []Mechanism
+	for _, m := range Mechanisms {
+		if m.Keeps(p, e, on).Can() {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// A situation is all that the answer of a mechanism can depend on.
+type situation struct {
+	plan         Plan
+	edge         Edge
+	from, to     Container
+	fromAt, toAt int // -1: the pod has no such container
+	on           Kubernetes
+}
+
+// A mechanismRule is what is known of one mechanism.
+type mechanismRule struct {
+	start  func(situation) Scope
+	stop   func(situation) bool
+	limits []limitRule
+}
+
+type limitRule struct {
+	when func(situation) bool // nil: always
+	Limit
+}
+
+var ends = regexp.MustCompile(`\b(From|To)\b`)
+
+// named is a reason with the names of the containers for From and To.
+func (s situation) named(reason string) string {
+	return ends.ReplaceAllStringFunc(reason, func(end string) string {
+		if end == "From" {
+			return s.edge.From
+		}
+		return s.edge.To
+	})
+}
+
+func keeps(s Scope) func(situation) Scope { return func(situation) Scope { return s } }
+func stops(b bool) func(situation) bool   { return func(situation) bool { return b } }
+
+// listedBefore says whether From stands before To in the same list of the pod,
+// or in the init list with To among the plain containers.
+func (s situation) listedBefore() bool {
+	if s.fromAt < 0 || s.toAt < 0 {
+		return false
+	}
+	if s.from.inInitList() != s.to.inInitList() {
+		return s.from.inInitList()
+	}
+	return s.fromAt < s.toAt
+}
+
+func (s situation) plainContainers() int {
+	n := 0
+	for _, c := range s.plan.Containers {
+		if c.Kind == Plain {
+			n++
+		}
+	}
+	return n
+}
+
+// lastInit says whether From is the last container of the init list.
+func (s situation) lastInit() bool {
+	for _, c := range s.plan.Containers[s.fromAt+1:] {
+		if c.inInitList() {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,89 @@
+package startup
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestKeeps(t *testing.T) {
+	const (
+		sidecar = "container proxy is sidecar, healthy by %\ncontainer app is plain\napp after proxy is healthy"
+		plain   = "container proxy is plain, healthy by %\ncontainer app is plain\napp after proxy is healthy"
+	)
+	with := func(text, health string) string { return strings.ReplaceAll(text, "%", health) }
+	tests := map[string]struct {
+		plan string
+		by   Mechanism
+		on   Kubernetes
+		want string
+	}{
+		"native, by startup probe": {with(sidecar, "startup-probe"), Native, 34, "at the first start, stop: first-start-only whole-seconds"},
+		"native, by hook":          {with(sidecar, "post-start"), Native, 34, "at the first start, stop: first-start-only hides-pod-ip next-relist"},
+		"native, by hook, on 1.36": {with(sidecar, "post-start"), Native, 36, "at the first start, stop: first-start-only hides-pod-ip"},
+		"native, and the kubelet never looks at readiness": {with(sidecar, "readiness-probe"), Native, 34,
+			"nowhere: nothing-holds!"},
+		"native, on 1.28":               {with(sidecar, "startup-probe"), Native, 28, "nowhere: needs-1.29!"},
+		"native, of a plain container":  {with(plain, "post-start"), Native, 34, "nowhere: not-listed-before!"},
+		"hold":                          {with(plain, "post-start"), Hold, 34, "at the first start: fails-open first-start-only hides-pod-ip no-stop-order"},
+		"hold, without a hook":          {with(plain, "readiness-probe"), Hold, 34, "nowhere: nothing-holds!"},
+		"gate":                          {with(plain, "report"), Gate, 28, "at every start, stop: needs-command"},
+		"gate, and nothing tells":       {with(plain, "nothing"), Gate, 34, "nowhere: nothing-tells!"},
+		"sleep":                         {with(plain, "report"), Sleep, 34, "nowhere: guesses no-stop-order"},
+		"the app's own postStart":       {with(plain, "report"), PostStartProbe, 34, "nowhere: runs-beside no-stop-order"},
+		"a loop in the command":         {with(plain, "report"), HealthLoop, 34, "at every start: polls deaf-to-sigterm no-stop-order"},
+		"init, of what is no init":      {with(plain, "report"), InitDone, 34, "nowhere: not-listed-before! only-completed!"},
+		"init":                          {"container db is init\ncontainer app is plain\napp after db is completed", InitDone, 34, "at every start, stop: slow-init"},
+		"gate inside an init container": {"container a is init\ncontainer b is sidecar, healthy by report\na after b is healthy", Gate, 34, "nowhere: deadlock!"},
+		"native, with a second app": {with(sidecar, "startup-probe") + "\ncontainer web is plain", Native, 34,
+			"at the first start, stop: first-start-only siblings-keep-it-open whole-seconds"},
+		"native, with a later init container": {"container proxy is sidecar\ncontainer migrate is init\ncontainer app is plain\napp after proxy is started", Native, 34,
+			"at the first start, stop: first-start-only later-init-keeps-it-open"},
+		"native, with options it does not have": {
+			"container p is sidecar\ncontainer app is plain\napp after p is started, optional, within 3s or continue, on restart restart", Native, 34,
+			"at the first start, stop: first-start-only not-optional no-timeout restarts-unseen"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := plan(t, tt.plan)
+			a := tt.by.Keeps(p, p.Edges[0], tt.on)
+			got := a.Start.String()
+			if a.Stop {
+				got += ", stop"
+			}
+			got += ":"
+			for _, l := range a.Limits {
+				got += " " + l.Code
+				if l.Fatal {
+					got += "!"
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReasonsNameTheContainers(t *testing.T) {
+	p := plan(t, "container proxy is plain, healthy by post-start\ncontainer app is plain\napp after proxy is healthy")
+	got := Hold.Keeps(p, p.Edges[0], 34).Limits[0].Reason
+	want := "app starts all the same when proxy's image is missing, proxy is in back-off, or its hook fails"
+	if got != want {
+		t.Errorf("reason is %q, want %q", got, want)
+	}
+}
+
+func TestLimitsAreSentencesWithACode(t *testing.T) {
+	for m, rule := range mechanismRules {
+		for _, l := range rule.limits {
+			if l.Code == "" || l.Reason == "" {
+				t.Errorf("%s has a limit without code or reason: %+v", m, l.Limit)
+			}
+		}
+	}
+	if len(mechanismRules) != len(Mechanisms) {
+		t.Errorf("%d mechanisms have rules, %d are listed", len(mechanismRules), len(Mechanisms))
+	}
+}

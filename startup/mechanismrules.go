@@ -1,0 +1,158 @@
+package startup
+
+import "slices"
+
+// mechanismRules is what each mechanism keeps, and its limits. Every limit is
+// measured or read from source; the figures are of kubelets v1.34.4 and v1.36.3,
+// n=8 each, From healthy 0.1 s after its start. "kubelet v1.34.4 F" is function F
+// below pkg/kubelet of kubernetes v1.34.4. From and To stand for the names.
+var mechanismRules = map[Mechanism]mechanismRule{
+	Gate: {
+		start: keeps(EveryStart),
+		stop:  stops(true),
+		limits: []limitRule{
+			{cannotWaitInside, Limit{Code: "deadlock", Fatal: true,
+				Reason: "the kubelet starts From only after To is done, and To waits for From",
+				Source: "kubelet v1.34.4 computeInitContainerActions"}},
+			{nothingTells, Limit{Code: "nothing-tells", Fatal: true,
+				Reason: "From has nothing that says it is healthy: no probe, no hook, no report"}},
+			{neverCompletes, Limit{Code: "never-completes", Fatal: true,
+				Reason: "From never completes: the kubelet restarts it whenever it ends"}},
+			{nil, Limit{Code: "needs-command",
+				Reason: "the commands of To, and of From unless it reports by itself, must be known: from the pod spec, else from the image"}},
+			{toIsHeld, Limit{Code: "probed-while-held",
+				Reason: "the kubelet probes To while it waits: a liveness probe needs a startup probe that allows for the wait",
+				Source: "kubelet v1.34.4 prober/worker.go"}},
+		},
+	},
+	Native: {
+		start: keeps(FirstStart),
+		stop:  func(s situation) bool { return s.to.Kind == Plain || s.to.Kind == Sidecar },
+		limits: []limitRule{
+			{func(s situation) bool { return s.from.Kind != Sidecar || !s.listedBefore() }, Limit{Code: "not-listed-before", Fatal: true,
+				Reason: "From must be a restartable init container that is listed before To"}},
+			{func(s situation) bool { return s.on < 29 }, Limit{Code: "needs-1.29", Fatal: true,
+				Reason: "restartable init containers are off by default before Kubernetes 1.29: the pod would hang in its init container",
+				Source: "kubernetes v1.34.4 pkg/features/kube_features.go SidecarContainers"}},
+			{neverCompletes, Limit{Code: "never-completes", Fatal: true, Reason: "a sidecar never completes"}},
+			{func(s situation) bool { return s.edge.After == Healthy && !s.from.holdsNext() }, Limit{Code: "nothing-holds", Fatal: true,
+				Reason: "the kubelet waits for a startup probe or a blocking postStart only; From has neither",
+				Source: "kubelet v1.34.4 computeInitContainerActions"}},
+			{nil, Limit{Code: "first-start-only",
+				Reason: "once a plain container runs, a dead sidecar neither stops nor holds the others; a pod's only app is held again when it ends too",
+				Source: "kubelet v1.34.4 computeInitContainerActions (podHasInitialized); seen on v1.34.4"}},
+			{func(s situation) bool { return s.plainContainers() > 1 }, Limit{Code: "siblings-keep-it-open",
+				Reason: "while one plain container runs, another one that crashed is restarted at once without the sidecar",
+				Source: "kubelet v1.34.4 computeInitContainerActions; seen on v1.34.4"}},
+			{func(s situation) bool { return s.from.Kind == Sidecar && !s.lastInit() }, Limit{Code: "later-init-keeps-it-open",
+				Reason: "an init container after From decides alone whether the pod counts as initialized: even a lone app is restarted while From is down",
+				Source: "kubelet v1.34.4 computeInitContainerActions walks the list backwards"}},
+			{func(s situation) bool { return s.from.Health == StartupProbe }, Limit{Code: "whole-seconds",
+				Reason: "To starts 1.9 s after From is healthy (0.9 s on 1.36): probes run at whole seconds, and the sync loop adds its own",
+				Source: "measured"}},
+			{func(s situation) bool { return s.from.Health == PostStart }, hidesIP},
+			{func(s situation) bool { return s.from.Health == PostStart && s.on < 36 }, Limit{Code: "next-relist",
+				Reason: "To starts up to 1 s after From is healthy (0.1 s on 1.36): the kubelet looks again at its next relist",
+				Source: "measured"}},
+			{func(s situation) bool { return s.edge.Optional }, notOptional},
+			{func(s situation) bool { return s.edge.Timeout > 0 }, noTimeout},
+			{followsRestarts, noRestarts},
+		},
+	},
+	InitDone: {
+		start: keeps(EveryStart),
+		stop:  stops(true), // From has ended long ago
+		limits: []limitRule{
+			{func(s situation) bool { return s.from.Kind != Init || !s.listedBefore() }, Limit{Code: "not-listed-before", Fatal: true,
+				Reason: "From must be a plain init container that is listed before To"}},
+			{func(s situation) bool { return s.edge.After != Completed }, Limit{Code: "only-completed", Fatal: true,
+				Reason: "a plain init container has ended when To starts: only \"completed\" can be kept"}},
+			{nil, Limit{Code: "slow-init", Reason: "every init container costs 0.3 to 1 s of each pod start", Source: "measured"}},
+			{func(s situation) bool { return s.edge.Optional }, notOptional},
+			{func(s situation) bool { return s.edge.Timeout > 0 }, noTimeout},
+		},
+	},
+	Hold: {
+		start: keeps(FirstStart),
+		stop:  stops(false),
+		limits: []limitRule{
+			{func(s situation) bool { return s.from.Kind != Plain || s.to.Kind != Plain || !s.listedBefore() }, Limit{Code: "not-listed-before", Fatal: true,
+				Reason: "From and To must be plain containers, From listed before To"}},
+			{func(s situation) bool { return s.edge.After != Started && s.from.Health != PostStart }, Limit{Code: "nothing-holds", Fatal: true,
+				Reason: "only a postStart hook of From holds the next container"}},
+			{neverCompletes, Limit{Code: "never-completes", Fatal: true, Reason: "From never completes"}},
+			{nil, Limit{Code: "fails-open",
+				Reason: "To starts all the same when From's image is missing, From is in back-off, or its hook fails",
+				Source: "kubelet v1.34.4 SyncPod step 8 ignores the error of start; seen on v1.34.4"}},
+			{nil, Limit{Code: "first-start-only", Reason: "no container waits for another one when it restarts",
+				Source: "kubelet v1.34.4 computePodActions"}},
+			{func(s situation) bool { return s.from.Health == PostStart }, hidesIP},
+			{nil, Limit{Code: "no-stop-order", Reason: "plain containers get SIGTERM at the same time",
+				Source: "kubelet v1.34.4 killContainersWithSyncResult"}},
+			{func(s situation) bool { return s.edge.Timeout > 0 }, Limit{Code: "no-timeout",
+				Reason: "an exec hook has no timeout in the kubelet: From's hook must bound itself, and then fails open",
+				Source: "kubelet v1.34.4 lifecycle/handlers.go"}},
+			{followsRestarts, noRestarts},
+		},
+	},
+	HealthLoop: {
+		start: keeps(EveryStart),
+		stop:  stops(false),
+		limits: []limitRule{
+			{func(s situation) bool { return s.edge.After == Completed }, Limit{Code: "only-healthy", Fatal: true,
+				Reason: "a loop over a health port cannot see that a container completed"}},
+			{cannotWaitInside, Limit{Code: "deadlock", Fatal: true,
+				Reason: "the kubelet starts From only after To is done, and To waits for From"}},
+			{nil, Limit{Code: "polls", Reason: "it asks at intervals, so To starts up to one of them late"}},
+			{nil, Limit{Code: "deaf-to-sigterm", Reason: "as PID 1 a shell loop ignores SIGTERM: a pod deleted meanwhile takes its whole grace period", Source: "measured"}},
+			{nil, Limit{Code: "no-stop-order", Reason: "it does nothing when the pod stops"}},
+			{followsRestarts, noRestarts},
+		},
+	},
+	PostStartProbe: {
+		start: keeps(Nowhere),
+		stop:  stops(false),
+		limits: []limitRule{
+			{nil, Limit{Code: "runs-beside", Reason: "a container's postStart runs beside its command, not before it: a failure kills To and starts it again, with back-off",
+				Source: "kubelet v1.34.4 startContainer step 4"}},
+			{nil, Limit{Code: "no-stop-order", Reason: "it does nothing when the pod stops"}},
+		},
+	},
+	Sleep: {
+		start: keeps(Nowhere),
+		stop:  stops(false),
+		limits: []limitRule{
+			{nil, Limit{Code: "guesses", Reason: "it waits for a time, not for From: too short on a bad day, too long on all others"}},
+			{nil, Limit{Code: "no-stop-order", Reason: "it does nothing when the pod stops"}},
+		},
+	},
+}
+
+// Limits that several mechanisms share.
+var (
+	hidesIP = Limit{Code: "hides-pod-ip",
+		Reason: "the pod has no IP in the API while the hook blocks: what waits for the IP (a CNI, a control plane) deadlocks",
+		Source: "kubernetes#85966; seen on v1.34.4"}
+	notOptional = Limit{Code: "not-optional", Reason: "a From that fails holds To for ever; the kubelet knows no optional container"}
+	noTimeout   = Limit{Code: "no-timeout", Reason: "the kubelet waits without bound"}
+	noRestarts  = Limit{Code: "restarts-unseen", Reason: "the kubelet tells no container that another one restarted",
+		Source: "kubernetes#40908, #54648, #70569"}
+)
+
+// cannotWaitInside says whether To, started by the kubelet and waiting inside,
+// keeps the kubelet from ever bringing From to the condition.
+func cannotWaitInside(s situation) bool {
+	q := Plan{Containers: s.plan.Containers}
+	return q.waits(listOrder|healthNeeds).reaches(point{s.edge.From, reached(s.edge.After)}, point{s.edge.To, running})
+}
+
+func nothingTells(s situation) bool { return s.edge.After == Healthy && s.from.Health == NoHealth }
+
+func neverCompletes(s situation) bool { return s.edge.After == Completed && !s.from.completes() }
+
+func followsRestarts(s situation) bool { return s.edge.OnRestart != Ignore }
+
+// toIsHeld says whether the kubelet may probe To while it waits.
+func toIsHeld(s situation) bool {
+	return slices.Contains([]Health{StartupProbe, ReadinessProbe, PostStart}, s.to.Health)
+}

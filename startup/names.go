@@ -1,0 +1,78 @@
+package startup
+
+import (
+	"slices"
+	"strings"
+)
+
+// didYouMean is "; did you mean X?" for the candidate nearest to word, or
+// nothing if none is near.
+func didYouMean(word string, candidates []string) string {
+	if n := nearest(word, candidates); n != "" {
+		return "; did you mean " + n + "?"
+	}
+	return ""
+}
+
+// synonyms are words of other tools for what is meant here.
+var synonyms = map[string]string{
+	"ready":                          string(Healthy),
+	"running":                        string(Started),
+	"succeeded":                      string(Completed),
+	"service_started":                string(Started),
+	"service_healthy":                string(Healthy),
+	"service_completed_successfully": string(Completed),
+	"native":                         "sidecar",
+}
+
+// nearest returns the candidate that a person most likely meant by word: a
+// synonym, one with a few letters changed, or one that contains it or is contained.
+func nearest(word string, candidates []string) string {
+	if s := synonyms[word]; slices.Contains(candidates, s) {
+		return s
+	}
+	best, bestAt := "", 1+max(1, len(word)/3)
+	for _, c := range candidates {
+		if d := distance(word, c); d < bestAt {
+			best, bestAt = c, d
+		}
+	}
+	if best != "" {
+		return best
+	}
+	for _, c := range candidates {
+		if shareAWord(word, c) {
+			return c
+		}
+	}
+	return ""
+}
+
+// shareAWord says whether one name has a part between hyphens that the other has
+// too: istio-proxy and outrider-proxy.
+func shareAWord(a, b string) bool {
+	return slices.ContainsFunc(parts(a), func(p string) bool { return len(p) > 2 && slices.Contains(parts(b), p) })
+}
+
+func parts(name string) []string { return strings.Split(name, "-") }
+
+// distance is how many letters must be added, removed or changed (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

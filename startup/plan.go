@@ -1,0 +1,151 @@
+package startup
+
+import (
+	"slices"
+	"time"
+)
+
+// A Plan says which containers a pod has and which of them wait for which.
+type Plan struct {
+	Containers []Container `json:"containers"` // as in the pod: init containers first, each list in its order
+	Edges      []Edge      `json:"edges"`
+}
+
+// A Container is what the plan needs to know of one container of the pod.
+type Container struct {
+	Name    string  `json:"name"`
+	Kind    Kind    `json:"kind,omitempty"`
+	Restart Restart `json:"restart,omitempty"`
+	Health  Health  `json:"health,omitempty"` // how it says that it is healthy
+
+	// HealthNeeds are the containers without which this one never gets healthy,
+	// because its probe or hook asks them too. A readiness that covers the
+	// application needs the application; one that covers the outbound path does not.
+	HealthNeeds []string `json:"healthNeeds,omitempty"`
+}
+
+// Kind is the place of a container in the pod.
+type Kind string
+
+const (
+	Plain   Kind = ""        // one of spec.containers
+	Init    Kind = "init"    // an init container that must complete
+	Sidecar Kind = "sidecar" // an init container with restartPolicy: Always (a native sidecar)
+)
+
+// Restart says what follows the end of a container.
+type Restart string
+
+const (
+	Always    Restart = ""
+	OnFailure Restart = "on-failure"
+	Never     Restart = "never"
+)
+
+// Health is where the word "healthy" comes from.
+type Health string
+
+const (
+	NoHealth       Health = ""
+	StartupProbe   Health = "startup-probe"
+	ReadinessProbe Health = "readiness-probe"
+	PostStart      Health = "post-start" // a hook that returns when the container is healthy
+	Report         Health = "report"     // the container, or what wraps it, publishes its state
+)
+
+// Condition is what a dependency must have reached, in Compose's words.
+type Condition string
+
+const (
+	Started   Condition = "started"   // its process runs
+	Healthy   Condition = "healthy"   // it says so itself; see [Health]
+	Completed Condition = "completed" // it ended with exit code 0
+)
+
+// An Edge says that container To must not run before From has reached After.
+//
+// It holds at every start of To, not only at the first; and when the pod stops,
+// To stops before From. Either name may be [Everything].
+type Edge struct {
+	From  string    `json:"from"`
+	To    string    `json:"to"`
+	After Condition `json:"after"`
+
+	// Optional edges let To run where From is missing or has failed.
+	Optional bool `json:"optional,omitempty"`
+
+	// Timeout bounds To's wait; 0 waits for ever. OnTimeout is what follows.
+	Timeout   time.Duration `json:"timeout,omitempty"`
+	OnTimeout OnTimeout     `json:"onTimeout,omitempty"`
+
+	// OnRestart is what To does when From was restarted while To ran.
+	OnRestart OnRestart `json:"onRestart,omitempty"`
+
+	// By is how the edge is enforced; empty if that is not chosen yet.
+	By Mechanism `json:"by,omitempty"`
+}
+
+// Everything, as a name in an [Edge], stands for all containers that can take its place.
+const Everything = "*"
+
+// OnTimeout is what a dependent does when it has waited long enough.
+type OnTimeout string
+
+const (
+	Fail     OnTimeout = ""         // do not run; the container ends with an error
+	Continue OnTimeout = "continue" // run all the same
+)
+
+// OnRestart is what a dependent does when its dependency restarts.
+type OnRestart string
+
+const (
+	Ignore    OnRestart = ""
+	Notify    OnRestart = "notify"  // tell the dependent
+	RestartTo OnRestart = "restart" // restart the dependent
+)
+
+// Kubernetes is a minor version: 34 is Kubernetes 1.34. The zero value is the
+// newest one that this package knows.
+type Kubernetes int
+
+const newest Kubernetes = 36
+
+func (k Kubernetes) orNewest() Kubernetes {
+	if k == 0 {
+		return newest
+	}
+	return k
+}
+
+// Find returns the container of that name and its place in p.Containers.
+// Of two with one name it returns the first. The place is -1 if there is none.
+func (p Plan) Find(name string) (Container, int) {
+	i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.Name == name })
+	if i < 0 {
+		return Container{}, -1
+	}
+	return p.Containers[i], i
+}
+
+// inInitList says whether the container is one of spec.initContainers.
+func (c Container) inInitList() bool { return c.Kind == Init || c.Kind == Sidecar }
+
+// completes says whether the container ever comes to an end of its own. One that
+// the kubelet always restarts does not: its exit with code 0 begins a crash loop.
+func (c Container) completes() bool {
+	switch c.Kind {
+	case Init:
+		return true
+	case Sidecar:
+		return false
+	default:
+		return c.Restart == OnFailure || c.Restart == Never
+	}
+}
+
+// holdsNext says whether the kubelet keeps the next container of the pod's list
+// back until c is healthy. Everywhere else it goes on as soon as c runs.
+func (c Container) holdsNext() bool {
+	return c.Health == PostStart || c.Kind == Sidecar && c.Health == StartupProbe
+}

@@ -1,0 +1,260 @@
+package startup
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A SyntaxError reports a line that is not a statement.
+type SyntaxError struct {
+	Line   int
+	Reason string
+}
+
+func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Reason) }
+
+// Parse reads a plan from its text: one statement per line, # begins a comment.
+//
+//	container proxy is sidecar, healthy by startup-probe
+//	container migrate is init
+//	container app is plain, restart never, healthy by readiness-probe, needs proxy
+//	app after proxy is healthy
+//	app after cache is healthy, optional, within 20s or continue, on restart notify, by gate
+//	* after proxy is healthy
+//
+// Text without any container line speaks of plain containers, in the order in
+// which it names them, which report their health themselves.
+//
+// Parse checks the words, not the sense of the plan: that is what
+// [Plan.Validate] does. The error is a *SyntaxError.
+func Parse(text string) (Plan, error) {
+	var p Plan
+	for i, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		if err := p.parseLine(line); err != nil {
+			return Plan{}, &SyntaxError{Line: i + 1, Reason: err.Error()}
+		}
+	}
+	if len(p.Containers) == 0 {
+		p.Containers = p.implied()
+	}
+	return p, nil
+}
+
+// implied is the containers that the edges name.
+func (p Plan) implied() []Container {
+	var out []Container
+	for _, e := range p.Edges {
+		for _, name := range []string{e.To, e.From} {
+			named := slices.ContainsFunc(out, func(c Container) bool { return c.Name == name })
+			if name != Everything && !named {
+				out = append(out, Container{Name: name, Health: Report})
+			}
+		}
+	}
+	return out
+}
+
+func (p *Plan) parseLine(line string) error {
+	clauses := strings.Split(line, ",")
+	w := strings.Fields(clauses[0])
+	switch {
+	case len(w) == 4 && w[0] == "container" && w[2] == "is":
+		c, err := parseContainer(w[1], w[3], clauses[1:])
+		p.Containers = append(p.Containers, c)
+		return err
+	case len(w) == 5 && w[1] == "after" && w[3] == "is":
+		e, err := parseEdge(w[0], w[2], w[4], clauses[1:])
+		p.Edges = append(p.Edges, e)
+		return err
+	default:
+		return fmt.Errorf("%q is neither %q nor %q", strings.TrimSpace(clauses[0]),
+			"container NAME is KIND", "NAME after NAME is CONDITION")
+	}
+}
+
+func parseContainer(name, kind string, clauses []string) (Container, error) {
+	c := Container{Name: name}
+	err := firstError(checkName(name), set(&c.Kind, kinds, kind))
+	for _, clause := range clauses {
+		if err != nil {
+			return c, err
+		}
+		w := strings.Fields(clause)
+		switch {
+		case len(w) == 2 && w[0] == "restart":
+			err = set(&c.Restart, restarts, w[1])
+		case len(w) == 3 && w[0] == "healthy" && w[1] == "by":
+			err = set(&c.Health, healths, w[2])
+		case len(w) > 1 && w[0] == "needs":
+			c.HealthNeeds = append(c.HealthNeeds, w[1:]...)
+			for _, n := range w[1:] {
+				err = firstError(err, checkName(n))
+			}
+		default:
+			err = fmt.Errorf("%q says nothing about a container: want restart, healthy by or needs", strings.TrimSpace(clause))
+		}
+	}
+	return c, err
+}
+
+func parseEdge(to, from, after string, clauses []string) (Edge, error) {
+	e := Edge{From: from, To: to}
+	err := firstError(checkEnd(to), checkEnd(from), set(&e.After, conditions, after))
+	for _, clause := range clauses {
+		if err != nil {
+			return e, err
+		}
+		w := strings.Fields(clause)
+		switch {
+		case slices.Equal(w, []string{"optional"}):
+			e.Optional = true
+		case len(w) == 2 && w[0] == "within", len(w) == 4 && w[0] == "within" && w[2] == "or":
+			err = e.parseTimeout(w)
+		case len(w) == 3 && w[0] == "on" && w[1] == "restart":
+			err = set(&e.OnRestart, onRestarts, w[2])
+		case len(w) == 2 && w[0] == "by":
+			err = set(&e.By, mechanismWords, w[1])
+		default:
+			err = fmt.Errorf("%q says nothing about an edge: want optional, within, on restart or by", strings.TrimSpace(clause))
+		}
+	}
+	return e, err
+}
+
+func (e *Edge) parseTimeout(w []string) (err error) {
+	e.Timeout, err = time.ParseDuration(w[1])
+	if err == nil && e.Timeout <= 0 {
+		err = fmt.Errorf("a timeout of %s ends before it begins", w[1])
+	}
+	if err == nil && len(w) == 4 {
+		err = set(&e.OnTimeout, onTimeouts, w[3])
+	}
+	return err
+}
+
+// Words are what each type is written as. The first is the zero value.
+var (
+	kinds      = words[Kind]{{Plain, "plain"}, {Init, "init"}, {Sidecar, "sidecar"}}
+	restarts   = words[Restart]{{Always, "always"}, {OnFailure, "on-failure"}, {Never, "never"}}
+	onTimeouts = words[OnTimeout]{{Fail, "fail"}, {Continue, "continue"}}
+	onRestarts = words[OnRestart]{{Ignore, "ignore"}, {Notify, "notify"}, {RestartTo, "restart"}}
+	conditions = words[Condition]{{Started, "started"}, {Healthy, "healthy"}, {Completed, "completed"}}
+	healths    = words[Health]{{NoHealth, "nothing"}, {StartupProbe, "startup-probe"}, {ReadinessProbe, "readiness-probe"},
+		{PostStart, "post-start"}, {Report, "report"}}
+)
+
+type words[T comparable] []struct {
+	value T
+	word  string
+}
+
+func (ws words[T]) word(value T) (string, bool) {
+	for _, w := range ws {
+		if w.value == value {
+			return w.word, true
+		}
+	}
+	return "", false
+}
+
+func (ws words[T]) all() []string {
+	var out []string
+	for _, w := range ws {
+		out = append(out, w.word)
+	}
+	return out
+}
+
+// set stores the value of a word, or returns which words there are.
+func set[T comparable](to *T, ws words[T], word string) error {
+	for _, w := range ws {
+		if w.word == word {
+			*to = w.value
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is none of %s%s", word, strings.Join(ws.all(), ", "), didYouMean(word, ws.all()))
+}
+
+// String is the plan as text, which [Parse] reads back.
+func (p Plan) String() string {
+	var b strings.Builder
+	for _, c := range p.Containers {
+		fmt.Fprintln(&b, c)
+	}
+	for _, e := range p.Edges {
+		fmt.Fprintln(&b, e)
+	}
+	return b.String()
+}
+
+// String is the container as one line of a plan's text.
+func (c Container) String() string {
+	kind, _ := kinds.word(c.Kind)
+	s := "container " + c.Name + " is " + kind
+	if c.Restart != Always {
+		s += ", restart " + string(c.Restart)
+	}
+	if c.Health != NoHealth {
+		s += ", healthy by " + string(c.Health)
+	}
+	if len(c.HealthNeeds) > 0 {
+		s += ", needs " + strings.Join(c.HealthNeeds, " ")
+	}
+	return s
+}
+
+// String is the edge as one line of a plan's text.
+func (e Edge) String() string {
+	s := fmt.Sprintf("%s after %s is %s", e.To, e.From, e.After)
+	if e.Optional {
+		s += ", optional"
+	}
+	if e.Timeout != 0 {
+		s += ", within " + e.Timeout.String()
+	}
+	if e.Timeout != 0 && e.OnTimeout != Fail {
+		s += " or " + string(e.OnTimeout)
+	}
+	if e.OnRestart != Ignore {
+		s += ", on restart " + string(e.OnRestart)
+	}
+	if e.By != "" {
+		s += ", by " + string(e.By)
+	}
+	return s
+}
+
+var containerName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+
+// checkName holds a name to the API server's rule (a DNS label, RFC 1123).
+func checkName(name string) error {
+	if len(name) > 63 || !containerName.MatchString(name) {
+		return fmt.Errorf("%q cannot be the name of a container: small letters, digits and '-', at most 63", name)
+	}
+	return nil
+}
+
+// checkEnd is checkName for the end of an edge.
+func checkEnd(name string) error {
+	if name == Everything {
+		return nil
+	}
+	return checkName(name)
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package startup
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Timeline is what happened to the containers of one pod, in the order of time.
+type Timeline []Event
+
+// An Event is one thing that happened. Of two at the same instant, the first in
+// the timeline happened first.
+type Event struct {
+	Container   string        `json:"container,omitempty"` // empty: the pod
+	What        What          `json:"what"`
+	At          time.Duration `json:"at"`                    // since the pod was given to the kubelet
+	Incarnation int           `json:"incarnation,omitempty"` // 0 is the first start, as in restartCount
+	Detail      string        `json:"detail,omitempty"`      // for people
+}
+
+// What is the kind of an event.
+type What string
+
+// Events of a container.
+const (
+	IsWaiting   What = "waiting"   // its gate, or the kubelet, holds it
+	IsStarted   What = "started"   // the real command runs
+	IsHealthy   What = "healthy"   // it says so itself
+	IsUnhealthy What = "unhealthy" // it was healthy and is not now
+	IsStopping  What = "stopping"  // it was told to stop
+	IsCompleted What = "completed" // it ended, exit code 0
+	HasFailed   What = "failed"    // it ended otherwise, or could not be started
+	IsNotified  What = "notified"  // it was told that a dependency restarted
+	IsRefused   What = "refused"   // a connection that it made was refused
+	HookFailed  What = "hook-failed"
+)
+
+// Events of the pod.
+const (
+	PodDeleted What = "deleted" // its containers are to stop
+	NewSandbox What = "sandbox" // it begins again from its first init container
+	HasAddress What = "address" // its IP is in the API
+)
+
+// ends says whether the container no longer runs after an event of this kind.
+func (w What) ends() bool { return w == IsCompleted || w == HasFailed }
+
+// Sorted returns t in the order of time; what happened at one instant keeps its order.
+func (t Timeline) Sorted() Timeline {
+	return slices.SortedStableFunc(slices.Values(t), func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+}
+
+// String is the timeline as lines of text, for failures of tests.
+func (t Timeline) String() string {
+	var b strings.Builder
+	for _, e := range t {
+		who := e.Container
+		if who == "" {
+			who = "pod"
+		}
+		if e.Incarnation > 0 {
+			who += fmt.Sprintf("#%d", e.Incarnation)
+		}
+		fmt.Fprintf(&b, "%8.3fs %-16s %s", e.At.Seconds(), who, e.What)
+		if e.Detail != "" {
+			b.WriteString(" (" + e.Detail + ")")
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

@@ -1,0 +1,180 @@
+package startup
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Finding is something about a plan that a person should know.
+type Finding struct {
+	Code    Code     `json:"code"`
+	Level   Level    `json:"level"`
+	Names   []string `json:"names"`          // the containers concerned; for a cycle, the path
+	Edge    *Edge    `json:"edge,omitempty"` // the edge concerned, if there is one
+	Message string   `json:"message"`
+	Remedy  string   `json:"remedy,omitempty"`
+}
+
+// Level says how bad a finding is.
+type Level string
+
+const (
+	Error   Level = "error"   // the plan cannot work
+	Warning Level = "warning" // it works, but not as one may think
+	Note    Level = "note"
+)
+
+// Code names a kind of finding. Codes are stable: a user may switch one off.
+type Code string
+
+const (
+	BadName          Code = "bad-name"
+	DuplicateName    Code = "duplicate-name"
+	DuplicateEdge    Code = "duplicate-edge"
+	UnknownName      Code = "unknown-name"
+	UnknownWord      Code = "unknown-word"
+	BadTimeout       Code = "bad-timeout"
+	Cycle            Code = "cycle"
+	SelfWaitingProbe Code = "self-waiting-probe"
+	CannotBeKept     Code = "cannot-be-kept"
+	NeverHealthy     Code = "never-healthy"
+	NeverCompletes   Code = "never-completes"
+	MechanismUnfit   Code = "mechanism-unfit"
+	NotEveryStart    Code = "not-every-start"
+	StarLeavesOut    Code = "star-leaves-out"
+)
+
+func (f *Finding) Error() string { return f.Message }
+
+// Unwrap makes errors.As find a *CycleError behind a cycle.
+func (f *Finding) Unwrap() error {
+	if f.Code == Cycle {
+		return &CycleError{Path: f.Names}
+	}
+	return nil
+}
+
+// Findings are what [Plan.Validate] returns.
+type Findings []Finding
+
+// Err joins the findings that are errors; nil if there is none.
+func (fs Findings) Err() error {
+	var errs []error
+	for _, f := range fs {
+		if f.Level == Error {
+			errs = append(errs, &f)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Validate says what in p cannot work or is not what it seems, on a kubelet of
+// that version: containers first, then the edges in their order, then the graph.
+func (p Plan) Validate(on Kubernetes) Findings {
+	v := validator{plan: p, on: on.orNewest()}
+	v.containers()
+	v.edges()
+	if v.found.Err() == nil { // the graph of a plan with unknown names says nothing
+		v.graph()
+	}
+	return v.found
+}
+
+type validator struct {
+	plan  Plan
+	on    Kubernetes
+	found Findings
+}
+
+func (v *validator) add(f Finding) { v.found = append(v.found, f) }
+
+func (v *validator) containers() {
+	for i, c := range v.plan.Containers {
+		if err := checkName(c.Name); err != nil {
+			v.add(Finding{Code: BadName, Level: Error, Names: []string{c.Name}, Message: err.Error()})
+		}
+		if _, first := v.plan.Find(c.Name); first != i {
+			v.add(Finding{Code: DuplicateName, Level: Error, Names: []string{c.Name},
+				Message: "two containers have the name " + quote(c.Name), Remedy: "rename one of them"})
+		}
+		v.words(c.Name, nil, unknown(kinds, c.Kind), unknown(restarts, c.Restart), unknown(healths, c.Health))
+		for _, n := range c.HealthNeeds {
+			v.known(n, nil, "the health of "+c.Name+" needs")
+		}
+	}
+}
+
+func (v *validator) edges() {
+	for i, edge := range v.plan.Edges {
+		e := &edge
+		v.words(e.To, e, unknown(conditions, e.After), unknown(onTimeouts, e.OnTimeout),
+			unknown(onRestarts, e.OnRestart), e.unknownMechanism())
+		if e.Timeout < 0 {
+			v.add(Finding{Code: BadTimeout, Level: Error, Names: []string{e.To}, Edge: e,
+				Message: fmt.Sprintf("%s waits for a negative time: %s", e.To, e.Timeout)})
+		}
+		if e.From == Everything && e.To == Everything {
+			v.add(Finding{Code: Cycle, Level: Error, Names: []string{Everything, Everything}, Edge: e,
+				Message: "everything waits for everything", Remedy: "name one of the two"})
+			continue
+		}
+		// All but an optional dependency must be there.
+		if e.To != Everything {
+			v.known(e.To, e, "an edge makes wait")
+		}
+		if e.From != Everything && !e.Optional {
+			v.known(e.From, e, e.To+" waits for")
+		}
+		same := func(o Edge) bool { return o.From == e.From && o.To == e.To }
+		if slices.ContainsFunc(v.plan.Edges[:i], same) {
+			v.add(Finding{Code: DuplicateEdge, Level: Warning, Names: []string{e.To, e.From}, Edge: e,
+				Message: fmt.Sprintf("%s waits for %s twice", e.To, e.From), Remedy: "keep the stricter one"})
+		}
+	}
+}
+
+// known adds a finding if the pod has no such container.
+func (v *validator) known(name string, e *Edge, who string) {
+	if _, i := v.plan.Find(name); i >= 0 {
+		return
+	}
+	var have []string
+	for _, c := range v.plan.Containers {
+		have = append(have, c.Name)
+	}
+	v.add(Finding{Code: UnknownName, Level: Error, Names: []string{name}, Edge: e,
+		Message: fmt.Sprintf("%s a container that the pod does not have: %s", who, quote(name)),
+		Remedy:  "containers here are " + strings.Join(have, ", ") + didYouMean(name, have)})
+}
+
+// words adds a finding for each word that is not empty: it is unknown.
+func (v *validator) words(name string, e *Edge, unknown ...string) {
+	for _, reason := range unknown {
+		if reason != "" {
+			v.add(Finding{Code: UnknownWord, Level: Error, Names: []string{name}, Edge: e, Message: name + ": " + reason})
+		}
+	}
+}
+
+// unknown says that a value is none of the words, or nothing.
+func unknown[T ~string](ws words[T], value T) string {
+	if _, ok := ws.word(value); ok {
+		return ""
+	}
+	var zero T
+	if err := set(&zero, ws, string(value)); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%q is the default, whose value is the empty string", string(value))
+}
+
+func (e Edge) unknownMechanism() string {
+	if e.By == "" {
+		return ""
+	}
+	return unknown(mechanismWords, e.By)
+}
+
+func quote(name string) string { return `"` + name + `"` }
