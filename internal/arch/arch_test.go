@@ -34,6 +34,9 @@ var arrows = map[string][]string{
 	"startup":          {},
 	"internal/kubelet": {"startup"},
 
+	"internal/agent/envoy":     {},
+	"internal/agent/supervise": {sys},
+
 	"internal/capture":          {},
 	"internal/capture/scenario": {"internal/capture"},
 	"internal/capture/nftables": {"internal/capture", nftables, netlink, sys},

@@ -1,0 +1,63 @@
+package envoy
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ReadyMessage is what Envoy's component "config" logs at info the moment before its
+// workers start, some 2 ms before /ready says so. It is no interface: keep a slow
+// question of [Admin.Ready] beside it.
+const ReadyMessage = "all dependencies initialized. starting workers"
+
+// logFormat is one JSON object a line, see [ParseLine]. It is given on the command line
+// and not in the bootstrap's application_log_config, which Envoy refuses beside it: so
+// the first line has it too, and with it why a bootstrap was rejected.
+const logFormat = `{"time":"%Y-%m-%dT%T.%f%z","level":"%l","component":"%n","source":"%s:%#","message":"%j"}`
+
+// Args returns Envoy's arguments for a bootstrap in a file.
+func (o Options) Args(bootstrap string) []string {
+	o = o.withDefaults()
+	family := "v4"
+	if o.Family == IPv6 {
+		family = "v6"
+	}
+	return []string{
+		"-c", bootstrap,
+		// Shared memory and an abstract socket, for a second Envoy that we never start so.
+		"--disable-hot-restart",
+		"--concurrency", strconv.Itoa(o.Concurrency),
+		"--drain-time-s", strconv.FormatInt(int64(o.DrainTime/time.Second), 10),
+		// From the first moment on every answer says "connection: close"; gradual leaves
+		// it to chance, rising until the end of the drain.
+		"--drain-strategy", "immediate",
+		"--local-address-ip-version", family,
+		"--file-flush-interval-msec", "1000",
+		"--skip-deprecated-logs",
+		"--log-level", o.Log.Level,
+		"--component-log-level", componentLevels(o.Log),
+		"--log-format", logFormat,
+	}
+}
+
+// componentLevels is "component:level,..." with config at info at least.
+func componentLevels(l Log) string {
+	all := map[string]string{}
+	maps.Copy(all, l.Components)
+	level, own := all["config"]
+	if !own {
+		level = l.Level
+	}
+	if !slices.Contains([]string{"trace", "debug", "info"}, level) {
+		level = "info"
+	}
+	all["config"] = level
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, name+":"+all[name])
+	}
+	return strings.Join(out, ",")
+}

@@ -1,0 +1,177 @@
+package envoy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Merge puts extra over base, both decoded JSON objects, and returns a new one:
+//
+//   - an object is merged key by key;
+//   - a list is lengthened, except that an entry with the name of one that is there is
+//     merged into that one: so Envoy's clusters, listeners, layers and filters are found;
+//   - null takes the key away;
+//   - anything else replaces what is there.
+//
+// Keys are written as Envoy's documentation does, in snake_case: protobuf takes
+// camelCase too, and would then find one field twice.
+func Merge(base, extra map[string]any) (map[string]any, error) {
+	return mergeObjects("", base, extra)
+}
+
+func mergeObjects(path string, base, extra map[string]any) (map[string]any, error) {
+	out := maps.Clone(base)
+	if out == nil {
+		out = map[string]any{}
+	}
+	for _, key := range slices.Sorted(maps.Keys(extra)) {
+		at := strings.TrimPrefix(path+"."+key, ".")
+		if snake := toSnake(key); snake != key && base[snake] != nil {
+			return nil, fmt.Errorf("%s: write %s", at, snake)
+		}
+		if extra[key] == nil {
+			delete(out, key)
+			continue
+		}
+		merged, err := mergeValues(at, base[key], extra[key])
+		if err != nil {
+			return nil, err
+		}
+		out[key] = merged
+	}
+	return out, nil
+}
+
+func mergeValues(path string, base, extra any) (any, error) {
+	switch extra := extra.(type) {
+	case map[string]any:
+		if base, ok := base.(map[string]any); ok {
+			return mergeObjects(path, base, extra)
+		}
+	case []any:
+		if base, ok := base.([]any); ok {
+			return mergeLists(path, base, extra)
+		}
+	}
+	return extra, nil
+}
+
+func mergeLists(path string, base, extra []any) ([]any, error) {
+	out := slices.Clone(base)
+	for _, e := range extra {
+		i := slices.IndexFunc(out, func(b any) bool { return nameOf(e) != "" && nameOf(b) == nameOf(e) })
+		if i < 0 {
+			out = append(out, e)
+			continue
+		}
+		merged, err := mergeValues(fmt.Sprintf("%s[%s]", path, nameOf(e)), out[i], e)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = merged
+	}
+	return out, nil
+}
+
+func nameOf(v any) string {
+	object, _ := v.(map[string]any)
+	name, _ := object["name"].(string)
+	return name
+}
+
+func toSnake(key string) string {
+	var b strings.Builder
+	for _, r := range key {
+		if r >= 'A' && r <= 'Z' {
+			b.WriteByte('_')
+			r += 'a' - 'A'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// kept are the places that the agent itself relies on, and the option that changes them.
+var kept = []struct {
+	path   []string
+	option string
+}{
+	{[]string{"node", "id"}, "set Node.ID"},
+	{[]string{"admin", "address"}, "set Admin"},
+	{[]string{"application_log_config"}, "the agent sets the format, and writes its own"},
+}
+
+// merged is the bootstrap with what the user adds.
+func (o Options) merged() ([]byte, error) {
+	own, err := o.own()
+	if err != nil {
+		return nil, err
+	}
+	base, err := decodeObject(own)
+	if err != nil {
+		return nil, fmt.Errorf("reading Envoy's bootstrap back: %w", err)
+	}
+	extra, err := decodeObject(o.Extra)
+	if err != nil {
+		return nil, &FieldError{Field: "Extra", Problem: err.Error(), Want: "write one JSON object, as Envoy's bootstrap"}
+	}
+	all, err := Merge(base, extra)
+	if err != nil {
+		return nil, &FieldError{Field: "Extra", Problem: err.Error(), Want: "use one spelling for each field"}
+	}
+	for _, k := range kept {
+		if before, after := at(base, k.path), at(all, k.path); !equal(before, after) {
+			return nil, &FieldError{Field: "Extra", Problem: strings.Join(k.path, ".") + " is the agent's", Want: k.option}
+		}
+	}
+	out, err := json.Marshal(all)
+	if err != nil {
+		return nil, fmt.Errorf("writing Envoy's bootstrap: %w", err)
+	}
+	return out, nil
+}
+
+// decodeObject keeps numbers as they are written: a 64-bit one does not fit a float64.
+func decodeObject(raw []byte) (map[string]any, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var out map[string]any
+	if err := d.Decode(&out); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errors.New("something follows the object")
+	}
+	if out == nil {
+		return nil, errors.New("null is no object")
+	}
+	return out, nil
+}
+
+// at returns the value under a path, or nil. A field in camelCase counts too.
+func at(object map[string]any, path []string) any {
+	for key, v := range object {
+		if toSnake(key) != path[0] {
+			continue
+		}
+		if len(path) == 1 {
+			return v
+		}
+		if inner, ok := v.(map[string]any); ok {
+			return at(inner, path[1:])
+		}
+	}
+	return nil
+}
+
+func equal(a, b any) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}

@@ -1,0 +1,88 @@
+package supervise
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPausesDoubleUntilOneServesLongEnough(t *testing.T) {
+	b := Backoff{Ends: 1000, Unready: 1000}.withDefaults()
+	var h history
+	now := time.Unix(0, 0)
+	var got []time.Duration
+	end := func(served time.Duration) {
+		now = now.Add(time.Second)
+		pause, why := h.ended(b, now, served, 0.5) // 0.5: no spread
+		if why != "" {
+			t.Fatal(why)
+		}
+		got = append(got, pause)
+	}
+	for range 11 {
+		end(0)
+	}
+	end(59 * time.Second)
+	end(time.Minute)
+	end(0)
+	ms := time.Millisecond
+	want := []time.Duration{0, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 10000 * ms, 10000 * ms, 10000 * ms, 10000 * ms, 0, 100 * ms}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pauses (-want +got):\n%s", diff)
+	}
+}
+
+func TestPausesAreSpread(t *testing.T) {
+	b := Backoff{}.withDefaults()
+	for jitter, want := range map[float64]time.Duration{0: 75 * time.Millisecond, 0.5: 100 * time.Millisecond, 1: 125 * time.Millisecond} {
+		h := history{streak: 1}
+		if got, _ := h.ended(b, time.Unix(0, 0), 0, jitter); got != want {
+			t.Errorf("jitter %v: %v, want %v", jitter, got, want)
+		}
+	}
+}
+
+func TestGivingUp(t *testing.T) {
+	tests := map[string]struct {
+		every, served time.Duration
+		want          int // ends until it is given up; 0: never, in a thousand
+	}{
+		"never ready":                         {time.Second, 0, 8},
+		"ready each time, ends quickly":       {time.Second, time.Millisecond, 30},
+		"ready each time, ends now and then":  {11 * time.Second, 10 * time.Second, 0},
+		"serves for a minute between its end": {time.Second, time.Minute, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := Backoff{}.withDefaults()
+			var h history
+			now, got := time.Unix(0, 0), 0
+			for i := 1; i <= 1000 && got == 0; i++ {
+				now = now.Add(tt.every)
+				if _, why := h.ended(b, now, tt.served, 0); why != "" {
+					got = i
+				}
+			}
+			if got != tt.want {
+				t.Errorf("given up at %d, want %d", got, tt.want)
+			}
+			if len(h.ends) > b.Ends {
+				t.Errorf("%d ends are remembered", len(h.ends))
+			}
+		})
+	}
+}
+
+func TestOptionsThatCannotWork(t *testing.T) {
+	for name, o := range map[string]Options{
+		"no program":     {},
+		"negative grace": {Command: Command{Path: "x"}, Grace: -1},
+		"base above max": {Command: Command{Path: "x"}, Backoff: Backoff{Base: time.Hour}},
+		"no try":         {Command: Command{Path: "x"}, Backoff: Backoff{Ends: -1}},
+	} {
+		if _, err := New(o); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}

@@ -1,0 +1,419 @@
+package supervise
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// role says what the test binary is when it is started as somebody's child.
+const role = "OUTRIDER_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	name := os.Getenv(role)
+	if name == "" {
+		os.Exit(m.Run())
+	}
+	act, ok := roles[name]
+	if !ok {
+		fmt.Fprintln(os.Stderr, "no such role:", name)
+		os.Exit(100)
+	}
+	act(os.Args[1:])
+	os.Exit(0)
+}
+
+var roles map[string]func([]string)
+
+func init() { // roles refer to functions that refer to roles
+	roles = map[string]func([]string){
+		"exit": func(args []string) {
+			fmt.Println("out")
+			fmt.Fprintln(os.Stderr, "err")
+			n, _ := strconv.Atoi(args[0])
+			os.Exit(n)
+		},
+		"talk": func([]string) { // a lot, a long line, and a last one without an end
+			for i := range 2000 {
+				fmt.Fprintln(os.Stderr, "line", i)
+			}
+			fmt.Fprintln(os.Stderr, strings.Repeat("x", 100_000))
+			fmt.Fprint(os.Stderr, "the end")
+		},
+		"sleep": func([]string) { time.Sleep(time.Minute) },
+		"usr1": func([]string) {
+			got := make(chan os.Signal, 1)
+			signal.Notify(got, syscall.SIGUSR1)
+			fmt.Println("listening")
+			<-got
+			os.Exit(7)
+		},
+		"leave": func([]string) { // a grandchild that holds the pipes
+			c := self("sleep")
+			c.Stdout, c.Stderr = os.Stdout, os.Stderr
+			must(c.Start())
+			fmt.Println(c.Process.Pid)
+			os.Exit(0)
+		},
+		"agent":  actAgent,
+		"reaper": actReaper,
+		"orphan": func([]string) { // starts a grandchild and leaves it
+			c := self("exit", "0")
+			must(c.Start())
+		},
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(99)
+	}
+}
+
+// env makes the test binary play a role. The race detector waits a second at exit, for
+// reports of other threads.
+func env(name string) []string {
+	return append(os.Environ(), role+"="+name, "GORACE=atexit_sleep_ms=0")
+}
+
+func self(name string, args ...string) *exec.Cmd {
+	c := exec.Command("/proc/self/exe", args...)
+	c.Env = env(name)
+	return c
+}
+
+// child is a command that plays a role.
+func child(t testing.TB, name string, args ...string) Command {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Command{Path: exe, Args: args, Env: env(name)}
+}
+
+// actAgent starts children from goroutines whose threads end at once, and stays. They
+// are several, because the main thread does not end, and may be one of them.
+func actAgent([]string) {
+	exe, err := os.Executable()
+	must(err)
+	var together, started sync.WaitGroup
+	together.Add(3)
+	pids := make([]int, 3)
+	for i := range pids {
+		started.Go(func() {
+			runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+			together.Done()
+			together.Wait()
+			p, err := Start(Command{Path: exe, Env: env("sleep")})
+			must(err)
+			pids[i] = p.PID()
+		})
+	}
+	started.Wait()
+	fmt.Println(pids[0], pids[1], pids[2])
+	time.Sleep(time.Minute)
+}
+
+// actReaper makes orphans and ordinary children at once, and counts what becomes of them.
+func actReaper(args []string) {
+	if len(args) > 0 && args[0] == "pid1" {
+		must(unix.Mount("proc", "/proc", "proc", 0, ""))
+	}
+	var reaped atomic.Int32
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- Reap(ctx, func(Orphan) { reaped.Add(1) }) }()
+	const rounds = 40
+	var wg sync.WaitGroup
+	var stolen, wrong atomic.Int32
+	for worker := range 4 {
+		wg.Go(func() {
+			for i := range rounds / 4 {
+				want := 1 + (worker*10+i)%100
+				c := self("exit", strconv.Itoa(want))
+				must(c.Start())
+				time.Sleep(time.Duration(i) * time.Millisecond) // often it is a zombie when Wait comes
+				var exit *exec.ExitError
+				switch err := c.Wait(); {
+				case !errors.As(err, &exit):
+					stolen.Add(1)
+				case exit.ExitCode() != want:
+					wrong.Add(1)
+				}
+				must(self("orphan").Run())
+			}
+		})
+	}
+	wg.Wait()
+	for end := time.Now().Add(20 * time.Second); reaped.Load() < rounds && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	orphans := reaped.Load() // Reap goes on, and may be first at what is let go below
+	// The child of somebody who never waits is left, until it is let go.
+	c := self("exit", "0")
+	must(c.Start())
+	for !hasEnded(c.Process.Pid) {
+		time.Sleep(time.Millisecond)
+	}
+	left, err := reapAll(nil)
+	must(err)
+	kept := hasEnded(c.Process.Pid)
+	must(c.Process.Release())
+	_, err = reapAll(nil)
+	must(err)
+	cancel()
+	must(<-done)
+	all, err := children()
+	must(err)
+	byParent, err := childrenByParent()
+	must(err)
+	fmt.Printf("pid %v orphans %d stolen %d wrong %d left %d kept %v children %d %d\n", os.Getpid() == 1,
+		orphans, stolen.Load(), wrong.Load(), left, kept, len(all), len(byParent))
+}
+
+func TestOrphansAreReapedAndNobodyElse(t *testing.T) {
+	run := func(t *testing.T, attr *syscall.SysProcAttr, first string, args ...string) {
+		c := self("reaper", args...)
+		c.SysProcAttr = attr
+		out, err := c.CombinedOutput()
+		want := "pid " + first + " orphans 40 stolen 0 wrong 0 left 1 kept true children 0 0"
+		if got := strings.TrimSpace(lastLine(string(out))); err != nil || got != want {
+			t.Errorf("got  %s\nwant %s (%v)", out, want, err)
+		}
+	}
+	t.Run("as a subreaper", func(t *testing.T) { run(t, nil, "false") })
+	t.Run("as PID 1", func(t *testing.T) {
+		if os.Geteuid() != 0 {
+			t.Skip("a PID namespace needs root")
+		}
+		run(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS, Unshareflags: syscall.CLONE_NEWNS}, "true", "pid1")
+	})
+}
+
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return lines[len(lines)-1]
+}
+
+func TestEveryWayToEnd(t *testing.T) {
+	tests := map[string]struct {
+		does string
+		want string
+		code int
+	}{
+		"fine":                  {"exit 0", "exit status 0", 1},
+		"a status":              {"exit 42", "exit status 42", 42},
+		"segmentation fault":    {"kill -SEGV $$", "killed by SIGSEGV", 139},
+		"abort":                 {"kill -ABRT $$", "killed by SIGABRT", 134},
+		"killed, out of memory": {"kill -KILL $$", "killed by SIGKILL", 137},
+		"terminated":            {"kill -TERM $$", "killed by SIGTERM", 143},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p, err := Start(Command{Path: "sh", Args: []string{"-c", "ulimit -c 0; " + tt.does}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := p.Exit()
+			if e.String() != tt.want || e.Code() != tt.code || e.PID != p.PID() {
+				t.Errorf("%v, code %d; want %s, %d", e, e.Code(), tt.want, tt.code)
+			}
+		})
+	}
+}
+
+func TestEveryWayNotToStart(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, content string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	foreign := "\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 9) + "\x02\x00\xb7\x00" // arm64
+	if runtime.GOARCH == "arm64" {
+		foreign = strings.Replace(foreign, "\xb7", "\x3e", 1)
+	}
+	tests := map[string]struct {
+		path, want string
+		status     int
+	}{
+		"missing":            {filepath.Join(dir, "nowhere"), "no such file", NotFound},
+		"not in PATH":        {"outrider-no-such-program", "no such file in PATH", NotFound},
+		"not executable":     {file("mode", "#!/bin/sh\n", 0o644), "must not be executed", NotRunnable},
+		"a directory":        {dir, "must not be executed", NotRunnable},
+		"another machine's":  {file("foreign", foreign+strings.Repeat("\x00", 100), 0o755), "it is for ", NotRunnable},
+		"a text":             {file("text", "hello", 0o755), "no ELF file", NotRunnable},
+		"without its loader": {file("loader", "#!/nowhere/sh\n", 0o755), "loader or interpreter is missing", NotFound},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := Start(Command{Path: tt.path})
+			var start *StartError
+			if !errors.As(err, &start) || !strings.Contains(err.Error(), tt.want) || start.Status != tt.status || !start.Final {
+				t.Errorf("Start: %+v; want %q, status %d", err, tt.want, tt.status)
+			}
+		})
+	}
+}
+
+func TestLinesAreGivenAndTheLastKept(t *testing.T) {
+	c := child(t, "talk")
+	var mu sync.Mutex
+	var lines []string
+	c.Tail = 3
+	c.Line = func(s Stream, b []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		if s == Stderr {
+			lines = append(lines, string(b))
+		}
+	}
+	p, err := Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := p.Exit().Tail
+	if len(lines) != 2002 || lines[1999] != "line 1999" || len(lines[2000]) > lineLimit || lines[2001] != "the end" {
+		t.Errorf("%d lines", len(lines))
+	}
+	if len(got) != 3 || got[0] != "line 1999" || len(got[1]) != keptLimit || got[2] != "the end" {
+		t.Errorf("%d kept: %.60q", len(got), got)
+	}
+}
+
+func TestTheTailIsBounded(t *testing.T) {
+	kept := tail{max: 1000}
+	for range 5000 {
+		kept.add(make([]byte, lineLimit))
+		kept.add([]byte("x"))
+	}
+	all := kept.all()
+	if n := len(strings.Join(all, "")); n > tailLimit || n < tailLimit-keptLimit || n != kept.bytes {
+		t.Errorf("%d bytes in %d lines, counted %d", n, len(all), kept.bytes)
+	}
+}
+
+func TestMessageFitsTheKubelet(t *testing.T) {
+	long := strings.Repeat("é", 1500) + "x"
+	for name, m := range map[string]string{
+		"many lines":    Message("why", []string{"first", long, "last"}),
+		"a long reason": Message(strings.Repeat("é", 5000), []string{"last"}),
+		"nothing":       Message("", nil),
+	} {
+		if len(m) > messageLimit || !strings.HasSuffix(m, "\n") {
+			t.Errorf("%s: %d bytes", name, len(m))
+		}
+	}
+	if got := Message("why", []string{"a", "b"}); got != "why\na\nb\n" {
+		t.Errorf("Message = %q", got)
+	}
+}
+
+func TestWhatHoldsThePipesDoesNotHoldTheEnd(t *testing.T) {
+	c := child(t, "leave")
+	pid := make(chan int, 1)
+	c.Line = func(_ Stream, b []byte) { n, _ := strconv.Atoi(string(b)); pid <- n }
+	p, err := Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Exit()
+	awaitGone(t, <-pid) // it was in the group
+}
+
+func TestASignalReachesTheChild(t *testing.T) {
+	c := child(t, "usr1")
+	listening := make(chan bool, 1)
+	c.Line = func(Stream, []byte) { listening <- true }
+	p, err := Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-listening
+	if err := p.Signal(syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	if e := p.Exit(); e.Status != 7 {
+		t.Errorf("%v", e)
+	}
+	if err := p.Signal(syscall.SIGUSR1); err != nil {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+func TestAnAgentThatIsKilledTakesTheChildAlong(t *testing.T) {
+	c := self("agent")
+	c.Stderr = os.Stderr
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewScanner(out)
+	if !in.Scan() {
+		t.Fatal("no child")
+	}
+	var pids []int
+	for _, field := range strings.Fields(in.Text()) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	// The goroutines that asked for them are long gone, and their threads.
+	time.Sleep(100 * time.Millisecond)
+	for _, pid := range pids {
+		if gone(pid) {
+			t.Errorf("child %d of %v ended with the thread that asked for it", pid, pids)
+		}
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait()
+	for _, pid := range pids {
+		awaitGone(t, pid)
+	}
+}
+
+// gone reports that a process has ended; somebody may still have to collect it.
+func gone(pid int) bool {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	state := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))[0]
+	return state == "Z" || state == "X"
+}
+
+func awaitGone(t *testing.T, pid int) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if gone(pid) {
+			return
+		}
+	}
+	t.Errorf("process %d lives on", pid)
+}

@@ -1,0 +1,143 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+)
+
+// do carries out one action. It does not wait for anything but the standby.
+func (s *Supervisor) do(a Action) (caused []happening) {
+	switch a {
+	case OpenStandby, CloseStandby:
+		s.setStandby(a == OpenStandby)
+	case StartChild:
+		return s.startChild()
+	case KillChild:
+		if c := s.running(); c != nil {
+			c.Kill()
+		}
+	case WaitBackoff:
+		s.after(s.pause, BackoffElapsed)
+	case ArmGrace:
+		s.after(s.o.Grace, GraceOver)
+	case TellDrain:
+		s.tellDrain()
+	case AwaitDrained:
+		s.awaitDrained()
+	}
+	return nil
+}
+
+func (s *Supervisor) setStandby(open bool) {
+	if s.o.Standby == nil || s.standby == open {
+		return
+	}
+	s.standby = open
+	change, what := s.o.Standby.Close, "closing"
+	if open {
+		change, what = s.o.Standby.Open, "opening"
+	}
+	if err := change(); err != nil {
+		s.wrong(fmt.Errorf("%s the standby: %w", what, err))
+	}
+}
+
+// wrong puts an effect that failed into the journal; nothing follows from it.
+func (s *Supervisor) wrong(err error) {
+	s.journal(Entry{Time: time.Now(), From: s.State(), To: s.State(), PID: s.PID(), Err: err})
+}
+
+func (s *Supervisor) startChild() []happening {
+	c, err := s.o.start(s.o.Command)
+	if err != nil {
+		var start *StartError
+		if !errors.As(err, &start) {
+			start = &StartError{Path: s.o.Command.Path, Why: err.Error(), Status: NotRunnable, Err: err}
+		}
+		return []happening{{event: ChildEnded, exit: Exit{Start: start}}}
+	}
+	s.mu.Lock()
+	s.child = c
+	s.mu.Unlock()
+	ctx, cancel := context.WithCancel(s.ctx)
+	s.tasks.Go(func() {
+		defer cancel()
+		select {
+		case <-c.Done():
+			s.send(happening{event: ChildEnded, child: c, exit: c.Exit()})
+		case <-s.ctx.Done():
+		}
+	})
+	s.tasks.Go(func() {
+		if s.o.Ready != nil {
+			if err := s.o.Ready(ctx, c); err != nil {
+				if ctx.Err() == nil {
+					s.wrong(fmt.Errorf("waiting for the child to be ready: %w", err))
+				}
+				return
+			}
+		}
+		s.send(happening{event: ChildReady, child: c})
+	})
+	return nil
+}
+
+// send hands an event to Run, unless that has ended.
+func (s *Supervisor) send(h happening) {
+	select {
+	case s.events <- h:
+	case <-s.ctx.Done():
+	}
+}
+
+func (s *Supervisor) after(d time.Duration, e Event) {
+	s.tasks.Go(func() {
+		select {
+		case <-time.After(d):
+			s.send(happening{event: e})
+		case <-s.ctx.Done():
+		}
+	})
+}
+
+func (s *Supervisor) tellDrain() {
+	if s.o.TellDrain == nil {
+		return
+	}
+	s.tasks.Go(func() {
+		if err := s.o.TellDrain(s.ctx); err != nil && s.ctx.Err() == nil {
+			s.wrong(fmt.Errorf("draining the child: %w", err))
+		}
+	})
+}
+
+func (s *Supervisor) awaitDrained() {
+	s.tasks.Go(func() {
+		if s.o.AwaitDrained != nil {
+			s.o.AwaitDrained(s.ctx)
+		}
+		s.send(happening{event: Drained})
+	})
+}
+
+// Forward passes signals on to the running child until ctx ends: SIGUSR1, on which Envoy
+// opens its files anew, and whatever else must not end the agent.
+func (s *Supervisor) Forward(ctx context.Context, signals ...os.Signal) {
+	got := make(chan os.Signal, 8)
+	signal.Notify(got, signals...)
+	defer signal.Stop(got)
+	for {
+		select {
+		case sig := <-got:
+			if err := s.Signal(sig); err != nil {
+				s.wrong(err)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package supervise
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exit statuses of a child that could not be started, as a shell has them.
+const (
+	NotRunnable = 126
+	NotFound    = 127
+)
+
+// An Exit is how a child ended.
+type Exit struct {
+	PID    int
+	Status int            // exit status, if no signal ended it
+	Signal syscall.Signal // 0: none
+	Core   bool           // a core was dumped
+	Start  *StartError    // it never ran
+	Served time.Duration  // since it was ready; zero if it never was
+	Tail   []string       // its last lines
+}
+
+// Code is the exit status for whoever reports this end as its own. It is never 0: a
+// proxy that ends unasked has failed, whatever it says.
+func (e Exit) Code() int {
+	switch {
+	case e.Start != nil:
+		return e.Start.Status
+	case e.Signal != 0:
+		return 128 + int(e.Signal)
+	case e.Status != 0:
+		return e.Status
+	}
+	return 1
+}
+
+func (e Exit) String() string {
+	switch {
+	case e.Start != nil:
+		return e.Start.Error()
+	case e.Signal != 0:
+		s := "killed by " + unix.SignalName(e.Signal)
+		if e.Core {
+			s += " (core dumped)"
+		}
+		return s
+	}
+	return fmt.Sprintf("exit status %d", e.Status)
+}
+
+func exitOf(state *os.ProcessState) Exit {
+	ws, ok := state.Sys().(syscall.WaitStatus)
+	if ok && ws.Signaled() {
+		return Exit{PID: state.Pid(), Signal: ws.Signal(), Core: ws.CoreDump()}
+	}
+	return Exit{PID: state.Pid(), Status: state.ExitCode()}
+}
+
+// A StartError is a child that could not be started.
+type StartError struct {
+	Path   string
+	Why    string
+	Status int  // NotFound or NotRunnable
+	Final  bool // the next try fails too
+	Err    error
+}
+
+func (e *StartError) Error() string { return fmt.Sprintf("starting %s: %s", e.Path, e.Why) }
+
+func (e *StartError) Unwrap() error { return e.Err }
+
+// startError says in words why the kernel refused path.
+func startError(path string, err error) *StartError {
+	e := &StartError{Path: path, Err: err, Status: NotRunnable, Final: true}
+	_, missing := os.Stat(path)
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		e.Status, e.Why = NotFound, "there is no such file in PATH"
+	case errors.Is(err, fs.ErrNotExist) && missing != nil:
+		e.Status, e.Why = NotFound, "there is no such file"
+	case errors.Is(err, fs.ErrNotExist):
+		// The kernel says this of the file's interpreter too.
+		e.Status, e.Why = NotFound, "its loader or interpreter is missing here (a binary for glibc in an image without it?)"
+	case errors.Is(err, fs.ErrPermission):
+		e.Why = "it must not be executed (its mode, or a file system mounted noexec)"
+	case errors.Is(err, syscall.ENOEXEC):
+		e.Why = "it is no program for this machine" + machineOf(path)
+	case errors.Is(err, syscall.ETXTBSY), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		e.Why, e.Final = strings.ToLower(errnoOf(err).Error()), false // being copied, or short of something: this passes
+	default:
+		e.Why = err.Error()
+	}
+	return e
+}
+
+func errnoOf(err error) error {
+	var no syscall.Errno
+	if errors.As(err, &no) {
+		return no
+	}
+	return err
+}
+
+// machines are e_machine of ELF files that a cluster may hold. debug/elf would cost the
+// agent more than this table.
+var machines = map[uint16]string{3: "386", 40: "arm", 62: "amd64", 183: "arm64", 21: "ppc64le", 22: "s390x", 243: "riscv64"}
+
+func machineOf(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	var head [20]byte
+	if _, err := io.ReadFull(f, head[:]); err != nil || string(head[:4]) != "\x7fELF" {
+		return ": no ELF file, and it does not begin with #!"
+	}
+	order := binary.ByteOrder(binary.LittleEndian)
+	if head[5] == 2 {
+		order = binary.BigEndian
+	}
+	name, ok := machines[order.Uint16(head[18:])]
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf(": it is for %s, this is %s", name, runtime.GOARCH)
+}
+
+// messageLimit is what the kubelet reads of a termination message.
+const messageLimit = 4096
+
+// Message is an end for a person: the reason, then as many of the last lines as fit.
+func Message(reason string, tail []string) string {
+	reason = strings.TrimSpace(reason)
+	out := reason[:min(len(reason), messageLimit-1)] + "\n"
+	room := messageLimit - len(out)
+	first := len(tail)
+	for first > 0 && len(tail[first-1])+1 <= room {
+		first--
+		room -= len(tail[first]) + 1
+	}
+	if first == len(tail) {
+		return strings.ToValidUTF8(out, "")
+	}
+	return strings.ToValidUTF8(out+strings.Join(tail[first:], "\n")+"\n", "")
+}

@@ -1,0 +1,325 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A fake is a child without a process.
+type fake struct {
+	pid    int
+	done   chan struct{}
+	exit   Exit
+	once   sync.Once
+	signal []os.Signal
+}
+
+func (f *fake) PID() int              { return f.pid }
+func (f *fake) Done() <-chan struct{} { return f.done }
+func (f *fake) Exit() Exit            { <-f.done; return f.exit }
+func (f *fake) Kill()                 { f.end(Exit{Signal: syscall.SIGKILL}) }
+
+func (f *fake) Signal(s os.Signal) error {
+	f.signal = append(f.signal, s)
+	return nil
+}
+
+func (f *fake) end(e Exit) {
+	f.once.Do(func() { e.PID = f.pid; f.exit = e; close(f.done) })
+}
+
+// A stage is a supervisor with fakes, in a bubble of virtual time.
+type stage struct {
+	*Supervisor
+	stop, quit context.CancelFunc
+	result     chan Result
+	begin      time.Time
+
+	mu       sync.Mutex
+	children []*fake
+	log      []string // what was done, with the time since begin
+	entries  []Entry
+}
+
+func (s *stage) note(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log = append(s.log, time.Since(s.begin).String()+" "+what)
+}
+
+// lastChild is the fake that runs or was last.
+func (s *stage) lastChild() *fake {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.children[len(s.children)-1]
+}
+
+func (s *stage) Open() error  { s.note("standby opens"); return nil }
+func (s *stage) Close() error { s.note("standby closes"); return nil }
+
+func newStage(t *testing.T, change func(*stage, *Options)) *stage {
+	t.Helper()
+	s := &stage{begin: time.Now(), result: make(chan Result, 1)}
+	o := Options{
+		Command: Command{Path: "fake"}, Standby: s, Grace: 20 * time.Second,
+		Ready:        func(ctx context.Context, _ Child) error { return wait(ctx, 50*time.Millisecond) },
+		TellDrain:    func(context.Context) error { s.note("told to drain"); return nil },
+		AwaitDrained: func(ctx context.Context) { _ = wait(ctx, 5*time.Second) },
+		Journal:      func(e Entry) { s.mu.Lock(); defer s.mu.Unlock(); s.entries = append(s.entries, e) },
+		jitter:       func() float64 { return 0.5 },
+	}
+	o.start = func(Command) (Child, error) {
+		s.note("child starts")
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		f := &fake{pid: len(s.children) + 1, done: make(chan struct{})}
+		s.children = append(s.children, f)
+		return f, nil
+	}
+	if change != nil {
+		change(s, &o)
+	}
+	var err error
+	if s.Supervisor, err = New(o); err != nil {
+		t.Fatal(err)
+	}
+	stop, cancelStop := context.WithCancel(context.Background())
+	quit, cancelQuit := context.WithCancel(context.Background())
+	s.stop, s.quit = cancelStop, cancelQuit
+	t.Cleanup(cancelStop)
+	t.Cleanup(cancelQuit)
+	go func() { s.result <- s.Run(stop, quit) }()
+	synctest.Wait()
+	return s
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *stage) expect(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if diff := cmp.Diff(want, s.log); diff != "" {
+		t.Errorf("what was done (-want +got):\n%s", diff)
+	}
+}
+
+func TestAChildThatDiesIsReplacedAndDrainedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		time.Sleep(time.Second)
+		s.lastChild().end(Exit{Signal: syscall.SIGSEGV})
+		time.Sleep(time.Second)
+		s.stop()
+		if r := <-s.result; r.Status != 0 {
+			t.Errorf("result %+v", r)
+		}
+		s.expect(t, "0s standby opens", "0s child starts", "50ms standby closes",
+			"1s standby opens", "1s child starts", "1.05s standby closes", "2s told to drain")
+		if d := time.Since(s.begin); d != 7*time.Second {
+			t.Errorf("ended after %v, want 5s of drain", d)
+		}
+		if s.State() != Stopped || s.PID() != 0 {
+			t.Errorf("state %s, child %d", s.State(), s.PID())
+		}
+	})
+}
+
+func TestPausesBetweenChildrenThatNeverServe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, func(s *stage, o *Options) {
+			start := o.start
+			o.start = func(c Command) (Child, error) {
+				f, err := start(c)
+				f.(*fake).end(Exit{Status: 3, Tail: []string{"last words"}})
+				return f, err
+			}
+			o.TerminationMessage = filepath.Join(t.TempDir(), "message")
+			o.Explain = func(Exit) (string, bool) { return "nobody knows", false }
+		})
+		r := <-s.result
+		if r.Status != 3 || !strings.Contains(r.Reason, "nobody knows (exit status 3)") || !strings.Contains(r.Reason, "8 times in a row") {
+			t.Errorf("result %+v", r)
+		}
+		s.expect(t, "0s standby opens", "0s child starts", "0s child starts", "100ms child starts", "300ms child starts", "700ms child starts",
+			"1.5s child starts", "3.1s child starts", "6.3s child starts", "6.3s standby closes")
+		raw, err := os.ReadFile(s.o.TerminationMessage)
+		if err != nil || !strings.HasPrefix(string(raw), "nobody knows") || !strings.HasSuffix(string(raw), "\nlast words\n") {
+			t.Errorf("termination message %q, %v", raw, err)
+		}
+	})
+}
+
+func TestAnEndThatWillRepeatIsFinal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, func(_ *stage, o *Options) {
+			o.Explain = func(Exit) (string, bool) { return "configuration rejected", true }
+		})
+		s.lastChild().end(Exit{Status: 1})
+		if r := <-s.result; r.Status != 1 || r.Reason != "configuration rejected (exit status 1)" {
+			t.Errorf("result %+v", r)
+		}
+		if len(s.children) != 1 {
+			t.Errorf("%d children", len(s.children))
+		}
+	})
+}
+
+func TestAChildThatCannotStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy := 3
+		s := newStage(t, func(_ *stage, o *Options) {
+			start := o.start
+			o.start = func(c Command) (Child, error) {
+				if busy--; busy >= 0 {
+					return nil, startError("x", syscall.ETXTBSY) // being copied: this passes
+				}
+				return start(c)
+			}
+		})
+		time.Sleep(time.Second)
+		if s.State() != Serving {
+			t.Errorf("state %s", s.State())
+		}
+		s.lastChild().end(Exit{})
+		s.quit()
+		<-s.result
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, func(_ *stage, o *Options) {
+			o.start = func(Command) (Child, error) { return nil, startError("/nowhere", syscall.ENOENT) }
+		})
+		if r := <-s.result; r.Status != NotFound || r.Reason != "starting /nowhere: there is no such file" {
+			t.Errorf("result %+v", r)
+		}
+	})
+}
+
+func TestAChildThatDiesWhileDrainingIsNeededStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		time.Sleep(time.Second)
+		s.stop()
+		time.Sleep(time.Second)
+		s.lastChild().end(Exit{Status: 139})
+		if r := <-s.result; r.Status != 0 {
+			t.Errorf("result %+v", r)
+		}
+		s.expect(t, "0s standby opens", "0s child starts", "50ms standby closes", "1s told to drain",
+			"2s standby opens", "2s child starts", "2.05s standby closes", "2.05s told to drain")
+		if d := time.Since(s.begin); d != 6*time.Second {
+			t.Errorf("ended after %v", d)
+		}
+	})
+}
+
+func TestGraceBoundsTheDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, func(_ *stage, o *Options) { o.AwaitDrained = func(ctx context.Context) { <-ctx.Done() } })
+		time.Sleep(time.Second)
+		s.stop()
+		<-s.result
+		if d := time.Since(s.begin); d != 21*time.Second {
+			t.Errorf("ended after %v, want 20s of grace", d)
+		}
+	})
+}
+
+func TestStopBeforeReadyAndDuringAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, func(_ *stage, o *Options) {
+			o.Ready = func(ctx context.Context, _ Child) error { <-ctx.Done(); return ctx.Err() }
+		})
+		s.stop()
+		<-s.result
+		s.expect(t, "0s standby opens", "0s child starts", "0s standby closes")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, func(_ *stage, o *Options) { o.Backoff.Base = time.Minute; o.Backoff.Max = time.Minute })
+		for range 2 {
+			time.Sleep(time.Second)
+			s.lastChild().end(Exit{Status: 1})
+		}
+		time.Sleep(time.Second)
+		if s.State() != Restarting {
+			t.Fatalf("state %s", s.State())
+		}
+		s.stop()
+		<-s.result
+		if d := time.Since(s.begin); d != 8*time.Second {
+			t.Errorf("ended after %v, want 5s of drain for connections that wait", d)
+		}
+	})
+}
+
+func TestWhatGoesWrongAsideIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := errors.New("bad")
+		s := newStage(t, func(_ *stage, o *Options) {
+			o.TellDrain = func(context.Context) error { return bad }
+			o.Standby = broken{}
+		})
+		time.Sleep(time.Second)
+		s.stop()
+		if r := <-s.result; r.Status != 0 {
+			t.Errorf("result %+v", r)
+		}
+		var got []string
+		for _, e := range s.entries {
+			if e.Err != nil {
+				got = append(got, e.Err.Error())
+			}
+		}
+		want := []string{"opening the standby: no port", "closing the standby: no port", "draining the child: bad"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("reported (-want +got):\n%s", diff)
+		}
+	})
+}
+
+type broken struct{}
+
+func (broken) Open() error  { return errors.New("no port") }
+func (broken) Close() error { return errors.New("no port") }
+
+func TestTheJournalTellsTheStory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		time.Sleep(time.Second)
+		s.lastChild().end(Exit{Signal: syscall.SIGKILL, Tail: []string{"x"}})
+		time.Sleep(time.Second)
+		s.quit()
+		<-s.result
+		var got []string
+		for _, e := range s.entries {
+			got = append(got, strings.TrimSpace(string(e.From)+" > "+string(e.To)+": "+string(e.Event)+" "+e.Reason))
+		}
+		want := []string{"idle > starting: begin", "starting > serving: child ready", "serving > restarting: child ended killed by SIGKILL",
+			"restarting > reviving: back-off elapsed", "reviving > serving: child ready", "serving > stopping: quit",
+			"stopping > stopped: child ended killed by SIGKILL"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("journal (-want +got):\n%s", diff)
+		}
+		if e := s.entries[2]; e.PID != 1 || e.Exit == nil || e.Exit.Served != 950*time.Millisecond || len(e.Exit.Tail) != 1 {
+			t.Errorf("the crash is %+v", e)
+		}
+	})
+}
