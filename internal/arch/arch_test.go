@@ -35,6 +35,7 @@ var arrows = map[string][]string{
 	"internal/kubelet": {"startup"},
 
 	"internal/agent/envoy":     {},
+	"internal/agent/standby":   {sys},
 	"internal/agent/supervise": {sys},
 
 	"internal/capture":          {},

@@ -1,0 +1,228 @@
+package standby
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A held connection waits for the proxy. Nothing of it is read, and no goroutine
+// belongs to it.
+type held struct {
+	id   uint64 // in order of arrival
+	conn *net.TCPConn
+	to   netip.AddrPort // where its caller wanted to go
+}
+
+// take decides about a connection that was accepted.
+func (s *Standby) take(sock *socket, c *net.TCPConn) {
+	to, err := originalDestination(c)
+	if err != nil {
+		s.once("no original destination", "error", err)
+		s.count(&s.counts.Failed)
+		reset(c)
+		return
+	}
+	// Passed on, it would come back, and again: one connection to 127.0.0.1:15001 became
+	// 1,024 with Envoy 1.40.
+	if slices.Contains(s.o.CapturePorts, to.Port()) && here(to.Addr()) {
+		s.count(&s.counts.Looped)
+		c.Close()
+		return
+	}
+	if !s.admit(sock, &held{conn: c, to: to}) {
+		s.once("too many connections wait: more are reset", "max", s.o.Max)
+		s.count(&s.counts.Refused)
+		reset(c)
+	}
+}
+
+// admit keeps h, or passes it on, unless there is no room.
+func (s *Standby) admit(sock *socket, h *held) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.held)+s.counts.Relaying >= s.o.Max {
+		return false
+	}
+	s.keep(h)
+	if s.ready {
+		s.release(h)
+		s.work.Go(func() { s.stray(sock) })
+	}
+	return true
+}
+
+// keep makes h wait. It is called with mu locked.
+func (s *Standby) keep(h *held) {
+	if s.closed {
+		reset(h.conn)
+		return
+	}
+	s.nextID++
+	h.id = s.nextID
+	s.held[h.id] = h
+	if err := s.watch.add(h); err != nil {
+		s.log.Debug("a connection that waits cannot be watched", "error", err)
+	}
+}
+
+// drop resets a connection that waits. It is called with mu locked.
+func (s *Standby) drop(h *held) {
+	delete(s.held, h.id)
+	reset(h.conn)
+}
+
+// release sends a connection that waits on its way. It is called with mu locked.
+func (s *Standby) release(h *held) {
+	if s.held[h.id] != h {
+		return // closed
+	}
+	delete(s.held, h.id)
+	s.watch.remove(h)
+	s.counts.Relaying++
+	life := s.life
+	s.work.Go(func() { s.relay(h, life) })
+}
+
+// inOrder lists what waits, longest first. It is called with mu locked.
+func (s *Standby) inOrder() []*held {
+	list := make([]*held, 0, len(s.held))
+	for _, h := range s.held {
+		list = append(list, h)
+	}
+	slices.SortFunc(list, func(a, b *held) int { return cmp.Compare(a.id, b.id) })
+	return list
+}
+
+func (s *Standby) count(n *uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*n++
+}
+
+// noticed is called for a connection that waits when its caller has reset it or sends
+// no more.
+func (s *Standby) noticed(id uint64, dead bool) {
+	s.mu.Lock()
+	h := s.held[id]
+	s.mu.Unlock()
+	if h == nil {
+		return
+	}
+	if !dead {
+		switch caller(addrPort(h.conn.RemoteAddr()), h.to) {
+		case elsewhere:
+			return // it may have sent all it had to say, and listen
+		case holdsIt:
+			// It may be within its call of close. There is no event for the end of that.
+			time.AfterFunc(100*time.Millisecond, func() {
+				if caller(addrPort(h.conn.RemoteAddr()), h.to) == abandoned {
+					s.leave(h)
+				}
+			})
+			return
+		}
+	}
+	s.leave(h)
+}
+
+func (s *Standby) leave(h *held) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[h.id] == h {
+		s.counts.Left++
+		s.drop(h)
+	}
+}
+
+// reset ends a connection so that its caller knows that it failed.
+func reset(c *net.TCPConn) {
+	c.SetLinger(0)
+	c.Close()
+}
+
+// A watch sees the ends of many connections at the cost of one goroutine. It is an
+// epoll of our own, in which, unlike in the runtime's, nothing is read.
+type watch struct {
+	file *os.File
+}
+
+func newWatch() (*watch, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil { // so that the runtime waits for it
+		unix.Close(fd)
+		return nil, err
+	}
+	return &watch{os.NewFile(uintptr(fd), "epoll")}, nil
+}
+
+func (w *watch) Close() error { return w.file.Close() }
+
+func (w *watch) add(h *held) error {
+	e := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLET}
+	e.Fd, e.Pad = split(h.id)
+	return w.change(unix.EPOLL_CTL_ADD, h, &e)
+}
+
+func (w *watch) remove(h *held) error { return w.change(unix.EPOLL_CTL_DEL, h, nil) }
+
+func (w *watch) change(op int, h *held, e *unix.EpollEvent) error {
+	own, err := w.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	raw, err := h.conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return control(own, func(epoll int) error {
+		return control(raw, func(fd int) error { return unix.EpollCtl(epoll, op, fd, e) })
+	})
+}
+
+// The data of an event is 64 bits, which x/sys has as two numbers.
+func split(id uint64) (int32, int32) {
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], id)
+	return int32(binary.NativeEndian.Uint32(b[:])), int32(binary.NativeEndian.Uint32(b[4:]))
+}
+
+func joined(a, b int32) uint64 {
+	var id [8]byte
+	binary.NativeEndian.PutUint32(id[:], uint32(a))
+	binary.NativeEndian.PutUint32(id[4:], uint32(b))
+	return binary.NativeEndian.Uint64(id[:])
+}
+
+// run calls f for each event until the watch is closed.
+func (w *watch) run(f func(id uint64, dead bool)) {
+	raw, err := w.file.SyscallConn()
+	if err != nil {
+		return
+	}
+	events := make([]unix.EpollEvent, 64)
+	for {
+		n := 0
+		err := raw.Read(func(fd uintptr) bool {
+			var err error
+			n, err = unix.EpollWait(int(fd), events, 0)
+			return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
+		})
+		if err != nil {
+			return
+		}
+		for _, e := range events[:max(n, 0)] {
+			f(joined(e.Fd, e.Pad), e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0)
+		}
+	}
+}

@@ -1,0 +1,296 @@
+package standby
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// All tests of this package run in a network namespace of their own.
+func TestMain(m *testing.M) {
+	const inside = "STANDBY_TEST_INSIDE"
+	if os.Geteuid() != 0 || os.Getenv(inside) != "" {
+		os.Exit(m.Run())
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	cmd := exec.Command(exe, os.Args[1:]...)
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "tests in a network namespace:", err)
+		os.Exit(1)
+	}
+}
+
+// What is sent to these addresses is redirected to a capture port, by the last part of
+// the address: 10.96.0.10 to 15001, 10.96.0.11 to 15006; the same by IPv6.
+const network = `
+ip link set lo up
+ip route add 10.96.0.0/16 dev lo
+ip -6 route add fd96::/64 dev lo
+ip addr add 10.9.0.2/32 dev lo
+nft add table inet t
+nft add chain inet t out '{ type nat hook output priority -100; }'
+nft add rule inet t out ip daddr 10.96.0.10 tcp dport != 0 redirect to :15001
+nft add rule inet t out ip6 daddr fd96::10 tcp dport != 0 redirect to :15001
+nft add rule inet t out ip daddr 10.96.0.11 tcp dport != 0 redirect to :15006
+`
+
+var setUpNetwork = sync.OnceValue(func() error {
+	out, err := exec.Command("sh", "-ec", network).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+})
+
+const (
+	port   = 15001
+	twin   = 15007
+	target = "10.96.0.10:80"
+)
+
+// listen begins to hold connections for a test.
+func listen(t testing.TB, change func(*Options)) *Standby {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes a network namespace and redirects connections in it")
+	}
+	if err := setUpNetwork(); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Port: port, Relay: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), twin)}
+	if change != nil {
+		change(&o)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s, err := Listen(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		s.Wait()
+	})
+	return s
+}
+
+// A proxy stands for Envoy: workers that listen on the capture port, and a listener
+// for what the standby relays. It answers with where the connection was to go, and
+// then with what it hears.
+type proxy struct {
+	t         testing.TB
+	listeners []net.Listener
+	accepted  []atomic.Int64 // by worker
+	relayed   atomic.Int64
+	mu        sync.Mutex
+	conns     []net.Conn
+	killed    bool
+}
+
+// startProxy makes a proxy with that many workers for each kind of socket.
+func startProxy(t testing.TB, workers int, kinds ...kind) *proxy {
+	t.Helper()
+	for range 50 { // its predecessor's may not be closed yet
+		p := &proxy{t: t, accepted: make([]atomic.Int64, workers)}
+		if err := p.listen(workers, kinds); err == nil {
+			t.Cleanup(p.kill)
+			return p
+		}
+		p.kill()
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("the proxy cannot listen")
+	return nil
+}
+
+func (p *proxy) listen(workers int, kinds []kind) error {
+	second, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", twin))
+	if err != nil {
+		return err
+	}
+	p.listeners = append(p.listeners, second)
+	go p.serve(second, func(c net.Conn) (netip.AddrPort, io.Reader) {
+		p.relayed.Add(1)
+		r := bufio.NewReader(c)
+		return readHeader(r), r
+	})
+	for _, k := range kinds {
+		for i := range workers {
+			sock, err := open(context.Background(), k, port, false)
+			if err != nil {
+				return err
+			}
+			p.listeners = append(p.listeners, sock.listener)
+			go p.serve(sock.listener, func(c net.Conn) (netip.AddrPort, io.Reader) {
+				p.accepted[i].Add(1)
+				to, _ := originalDestination(c.(*net.TCPConn))
+				return to, c
+			})
+		}
+	}
+	return nil
+}
+
+func (p *proxy) serve(l net.Listener, destination func(net.Conn) (netip.AddrPort, io.Reader)) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		p.conns = append(p.conns, c)
+		if p.killed {
+			c.Close()
+		}
+		p.mu.Unlock()
+		go func() {
+			defer c.Close()
+			to, r := destination(c)
+			fmt.Fprintln(c, to)
+			n, _ := io.Copy(c, r)
+			fmt.Fprintf(c, "%d bytes\n", n)
+		}()
+	}
+}
+
+// kill ends the proxy as SIGKILL would.
+func (p *proxy) kill() {
+	for _, l := range p.listeners {
+		l.Close()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		c.Close()
+	}
+	p.listeners, p.conns, p.killed = nil, nil, true
+}
+
+// readHeader is a second opinion on what header writes.
+func readHeader(r io.Reader) netip.AddrPort {
+	b := make([]byte, 16)
+	if _, err := io.ReadFull(r, b); err != nil || string(b[:12]) != signature {
+		return netip.AddrPort{}
+	}
+	rest := make([]byte, binary.BigEndian.Uint16(b[14:]))
+	if _, err := io.ReadFull(r, rest); err != nil {
+		return netip.AddrPort{}
+	}
+	half := (len(rest) - 4) / 2
+	addr, _ := netip.AddrFromSlice(rest[half : 2*half])
+	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(rest[len(rest)-2:]))
+}
+
+// dial makes a connection, or ends the test.
+func dial(t testing.TB, to string) *net.TCPConn {
+	t.Helper()
+	c, err := net.DialTimeout("tcp", to, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(5 * time.Second))
+	return c.(*net.TCPConn)
+}
+
+// line reads one line, or says why there is none.
+func line(c net.Conn) string {
+	var b strings.Builder
+	one := make([]byte, 1)
+	for {
+		if _, err := c.Read(one); err != nil {
+			return b.String() + err.Error()
+		}
+		if one[0] == '\n' {
+			return b.String()
+		}
+		b.WriteByte(one[0])
+	}
+}
+
+func eventually(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	for range 500 {
+		if f() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("not within 5s: %s", what)
+}
+
+// callers connect again and again until they leave.
+type callers struct {
+	wg                  sync.WaitGroup
+	stop                chan struct{}
+	made, refused, lost atomic.Int64 // lost: in the queue of a proxy that was killed
+	first               atomic.Value
+	mu                  sync.Mutex
+	slowest             time.Duration // to connect
+}
+
+func (c *callers) gather(n int) {
+	c.stop = make(chan struct{})
+	for range n {
+		c.wg.Go(c.call)
+	}
+}
+
+func (c *callers) leave() {
+	close(c.stop)
+	c.wg.Wait()
+}
+
+func (c *callers) call() {
+	for {
+		select {
+		case <-c.stop:
+			return
+		default:
+		}
+		start := time.Now()
+		conn, err := net.DialTimeout("tcp", target, 10*time.Second)
+		c.made.Add(1)
+		c.mu.Lock()
+		c.slowest = max(c.slowest, time.Since(start))
+		c.mu.Unlock()
+		switch {
+		case errors.Is(err, unix.ECONNRESET):
+			c.lost.Add(1)
+			continue
+		case err != nil:
+			c.refused.Add(1)
+			c.first.CompareAndSwap(nil, err.Error())
+			continue
+		}
+		conn.SetDeadline(time.Now().Add(10 * time.Second))
+		if line(conn) != target {
+			c.lost.Add(1)
+		}
+		reset(conn.(*net.TCPConn))
+	}
+}
+
+func (c *callers) String() string {
+	return fmt.Sprintf("%d connections, %d refused, %d lost, first error: %v, slowest %s", c.made.Load(), c.refused.Load(), c.lost.Load(), c.first.Load(), c.slowest)
+}

@@ -1,0 +1,277 @@
+package standby
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options of a Standby. The zero value of a field means its default.
+type Options struct {
+	Port         uint16         // to listen on, by IPv4 and IPv6; required
+	Relay        netip.AddrPort // the proxy's listener for the PROXY protocol; required, loopback
+	CapturePorts []uint16       // what is addressed to one of these on this machine is closed; default 15001, 15006
+	Transparent  bool           // connections come by TPROXY; needs CAP_NET_ADMIN
+	DualStack    bool           // the proxy listens by one socket for both families (Envoy's ipv4_compat), not by one for each
+
+	// Max is how many connections are held or relayed at a time; those past it are
+	// reset. Each costs a descriptor, some hundred bytes here, and what its sender has
+	// sent in the kernel: at most a receive window, 64 KiB unless tcp_rmem says
+	// otherwise. Default 4096, or a sixth of RLIMIT_NOFILE if that is less: a relayed
+	// one has two sockets and two pipes.
+	Max int
+
+	Grace time.Duration // from leaving the port to closing it, for handshakes on their way; default 100ms
+	Log   *slog.Logger  // default: none
+}
+
+var (
+	// ErrNotListening says that the proxy has no socket on the port, or none that takes
+	// what is held.
+	ErrNotListening = errors.New("the proxy does not listen")
+	// ErrClosed says that the standby was closed.
+	ErrClosed = errors.New("the standby is closed")
+)
+
+// Counts are what a Standby has and had.
+type Counts struct {
+	Held     int // connections that wait now
+	Relaying int // connections that go through this process now
+
+	Relayed uint64 // handed to the proxy's listener for the PROXY protocol
+	Refused uint64 // reset because too many were there
+	Left    uint64 // gave up while they waited
+	Looped  uint64 // closed: addressed to a capture port itself
+	Failed  uint64 // reset because the proxy could not be reached
+}
+
+// A Standby is a listener behind or in place of the proxy's.
+type Standby struct {
+	o     Options
+	log   *slog.Logger
+	ctx   context.Context
+	watch *watch
+	dials chan struct{}  // how many connections may be opened to the proxy at once
+	work  sync.WaitGroup // accept loops, relays, the watch
+
+	steering sync.Mutex // one Ready, Gone or Close at a time; before mu
+	sockets  []*socket
+	wanted   []kind // of sockets; what Gone brings back
+	steered  time.Time
+	attach   func(*socket, uint32, uint32) error
+
+	mu     sync.Mutex
+	ready  bool
+	closed bool
+	life   int // of the proxy: counts calls of Ready and Gone
+	held   map[uint64]*held
+	nextID uint64
+	warned map[string]bool // in this life, of what happens to many connections
+	counts Counts
+}
+
+// Listen begins to hold connections. When ctx ends, all of them end. The caller
+// must be the proxy's user.
+func Listen(ctx context.Context, o Options) (*Standby, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	w, err := newWatch()
+	if err != nil {
+		return nil, fmt.Errorf("watching connections that wait: %w", err)
+	}
+	s := &Standby{
+		o: o, log: o.Log.With("port", o.Port), ctx: ctx, watch: w,
+		dials: make(chan struct{}, 128), attach: (*socket).steer,
+		held: map[uint64]*held{}, warned: map[string]bool{},
+	}
+	s.wanted = []kind{ip4, ip6}
+	if o.DualStack {
+		s.wanted = []kind{both}
+	}
+	if err := s.listen(); err != nil {
+		s.watch.Close()
+		return nil, err
+	}
+	s.work.Go(func() { w.run(s.noticed) })
+	context.AfterFunc(ctx, s.Close)
+	return s, nil
+}
+
+func (o *Options) complete() error {
+	if o.Port == 0 {
+		return errors.New("standby: no port to listen on")
+	}
+	if !o.Relay.Addr().IsLoopback() || o.Relay.Port() == 0 {
+		// Anywhere else the header would let strangers claim any address.
+		return fmt.Errorf("standby: relay address %s is not a port on loopback", o.Relay)
+	}
+	if len(o.CapturePorts) == 0 {
+		o.CapturePorts = []uint16{15001, 15006}
+	}
+	if o.Max == 0 {
+		o.Max = 4096
+		var limit unix.Rlimit
+		if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
+			o.Max = int(min(uint64(o.Max), max(1, limit.Cur/6)))
+		}
+	}
+	o.Grace = cmp.Or(o.Grace, 100*time.Millisecond)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	return nil
+}
+
+// listen opens the wanted sockets that are not open. Without IPv6 on the machine one
+// for IPv4 is enough.
+func (s *Standby) listen() error {
+	open := 0
+	var errs []error
+	for _, k := range s.wanted {
+		if s.socket(k) == nil {
+			if err := s.open(k); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
+		open++
+	}
+	if open == 0 {
+		return errors.Join(errs...)
+	}
+	for _, err := range errs {
+		if noSuchFamily(err) {
+			s.log.Info("standby leaves a family out", "reason", err)
+			continue
+		}
+		return err
+	}
+	return nil
+}
+
+func (s *Standby) open(k kind) error {
+	sock, err := open(s.ctx, k, s.o.Port, s.o.Transparent)
+	if err != nil {
+		return fmt.Errorf("standby listening on port %d (%s): %w", s.o.Port, k, err)
+	}
+	s.sockets = append(s.sockets, sock)
+	s.work.Go(func() { s.accept(sock) })
+	s.log.Info("standby listens", "family", k)
+	return nil
+}
+
+// Ready says that the proxy listens, for the first time, again, or by other sockets
+// than before: every connection that waits is relayed, every new one is the proxy's.
+// It returns ErrNotListening, and changes nothing, when that is not so.
+func (s *Standby) Ready() error {
+	s.steering.Lock()
+	defer s.steering.Unlock()
+	if s.isClosed() {
+		return ErrClosed
+	}
+	workers, err := s.steerAll()
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.ready = true
+	clear(s.warned)
+	s.life++
+	n := len(s.held)
+	for _, h := range s.inOrder() {
+		s.release(h)
+	}
+	s.mu.Unlock()
+	s.log.Info("handed over to the proxy", "held", n, "sockets", workers)
+	return nil
+}
+
+// Gone says that the proxy has died: what is accepted waits from now on.
+func (s *Standby) Gone() error {
+	s.steering.Lock()
+	defer s.steering.Unlock()
+	if s.isClosed() {
+		return ErrClosed
+	}
+	s.mu.Lock()
+	s.ready = false
+	clear(s.warned)
+	s.life++
+	s.mu.Unlock()
+	s.forgetOrder()
+	err := s.listen()
+	s.log.Info("proxy gone, connections wait")
+	return err
+}
+
+// Close leaves the port and resets what waits. Connections that are relayed go on:
+// Wait for them, or end the context.
+func (s *Standby) Close() {
+	s.steering.Lock()
+	defer s.steering.Unlock()
+	s.mu.Lock()
+	s.closed = true
+	for _, h := range s.held {
+		s.drop(h)
+	}
+	s.mu.Unlock()
+	for _, sock := range s.sockets {
+		sock.Close()
+	}
+	s.sockets = nil
+	s.watch.Close()
+}
+
+// Wait returns when the standby is closed and its last connection has ended.
+func (s *Standby) Wait() { s.work.Wait() }
+
+// Counts returns what s has and had.
+func (s *Standby) Counts() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.counts
+	c.Held = len(s.held)
+	return c
+}
+
+func (s *Standby) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// accept takes connections until the socket is closed.
+func (s *Standby) accept(sock *socket) {
+	for {
+		c, err := sock.listener.AcceptTCP()
+		switch {
+		case err == nil:
+			s.take(sock, c)
+		case errors.Is(err, net.ErrClosed):
+			return
+		default:
+			// Out of descriptors, most likely. The connection stays in the kernel's queue;
+			// nothing tells when there is room again.
+			s.once("standby cannot accept", "error", err)
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
+
+// once logs a warning about something that may happen to every connection.
+func (s *Standby) once(message string, args ...any) {
+	s.mu.Lock()
+	warned := s.warned[message]
+	s.warned[message] = true
+	s.mu.Unlock()
+	if !warned {
+		s.log.Warn(message, args...)
+	}
+}

@@ -1,0 +1,375 @@
+package standby
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestEarlyConnectionsAreHandedOver(t *testing.T) {
+	tests := map[string]struct {
+		dual  bool
+		proxy []kind
+		to    []string
+	}{
+		"one socket for each family":           {proxy: []kind{ip4, ip6}, to: []string{"10.96.0.10:80", "[fd96::10]:443"}},
+		"one socket for both families":         {dual: true, proxy: []kind{both}, to: []string{"10.96.0.10:80", "[fd96::10]:443"}},
+		"another kind of socket than foreseen": {proxy: []kind{both}, to: []string{"10.96.0.10:80", "[fd96::10]:443"}},
+		"the other way round":                  {dual: true, proxy: []kind{ip4, ip6}, to: []string{"10.96.0.10:80", "[fd96::10]:443"}},
+		"a proxy that knows IPv4 alone":        {proxy: []kind{ip4}, to: []string{"10.96.0.10:80", "[fd96::10]:443"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := listen(t, func(o *Options) { o.DualStack = tt.dual })
+			for life := range 3 {
+				var early []net.Conn
+				for _, to := range tt.to {
+					early = append(early, dial(t, to))
+				}
+				eventually(t, "both are held", func() bool { return s.Counts().Held == len(early) })
+				if err := s.Ready(); !errors.Is(err, ErrNotListening) {
+					t.Fatalf("Ready without a proxy: %v, want ErrNotListening", err)
+				}
+				p := startProxy(t, 2, tt.proxy...)
+				if err := s.Ready(); err != nil {
+					t.Fatal(err)
+				}
+				for i, c := range early {
+					if got := line(c); got != tt.to[i] {
+						t.Errorf("life %d: the proxy was told %q, want %q", life, got, tt.to[i])
+					}
+					c.Close()
+				}
+				time.Sleep(2 * s.o.Grace)
+				before := s.Counts().Relayed
+				for range 20 {
+					c := dial(t, tt.to[0])
+					if got := line(c); got != tt.to[0] {
+						t.Errorf("life %d, late: %q, want %q", life, got, tt.to[0])
+					}
+					c.Close()
+				}
+				if n := s.Counts().Relayed - before; n != 0 {
+					t.Errorf("life %d: %d of 20 later connections came past the proxy", life, n)
+				}
+				c := dial(t, tt.to[1])
+				if got := line(c); got != tt.to[1] {
+					t.Errorf("life %d, late by the other family: %q, want %q", life, got, tt.to[1])
+				}
+				c.Close()
+				p.kill()
+				if err := s.Gone(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			eventually(t, "nothing is relayed", func() bool { return s.Counts().Relaying == 0 })
+		})
+	}
+}
+
+// On a kernel without the program the standby leaves the port, and comes back.
+func TestWithoutSteering(t *testing.T) {
+	var log strings.Builder
+	s := listen(t, func(o *Options) { o.Log = logTo(&log) })
+	s.attach = func(*socket, uint32, uint32) error { return unix.ENOPROTOOPT }
+	for range 3 {
+		early := dial(t, target)
+		p := startProxy(t, 2, ip4, ip6)
+		if err := s.Ready(); err != nil {
+			t.Fatal(err)
+		}
+		if got := line(early); got != target {
+			t.Errorf("early: %q, want %q", got, target)
+		}
+		early.Close()
+		time.Sleep(2 * s.o.Grace)
+		all, err := listeners()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := count(all, ip4) + count(all, ip6); n != 4 {
+			t.Errorf("%d sockets listen, want the proxy's 4", n)
+		}
+		p.kill()
+		if err := s.Gone(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Close()
+	s.Wait()
+	if !strings.Contains(log.String(), "does not steer") {
+		t.Errorf("log says nothing of it:\n%s", log.String())
+	}
+}
+
+// Sockets of another kind than the proxy's make room for it without losing anything,
+// and without making anybody wait for the kernel's second SYN.
+func TestMakingRoomLosesNothing(t *testing.T) {
+	for range 5 {
+		s := listen(t, nil)
+		var c callers
+		c.gather(8)
+		p := startProxy(t, 2, both)
+		if err := s.Ready(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(3 * s.o.Grace)
+		c.leave()
+		if c.refused.Load()+c.lost.Load() > 0 || c.slowest > 900*time.Millisecond {
+			t.Errorf("%s; want all taken, and at once", &c)
+		}
+		t.Log(&c)
+		s.Close()
+		p.kill()
+		s.Wait()
+	}
+}
+
+// While the proxy dies and comes back, with changing numbers of workers, every new
+// connection is taken by somebody.
+func TestNobodyIsRefused(t *testing.T) {
+	s := listen(t, nil)
+	p := startProxy(t, 2, ip4, ip6)
+	if err := s.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	var c callers
+	c.gather(8)
+	for i := range 10 {
+		time.Sleep(100 * time.Millisecond)
+		p.kill()
+		time.Sleep(time.Duration(i) * 3 * time.Millisecond)
+		if err := s.Gone(); err != nil {
+			t.Error(err)
+		}
+		p = startProxy(t, 1+i%4, ip4, ip6)
+		if err := s.Ready(); err != nil {
+			t.Error(err)
+		}
+	}
+	c.leave()
+	if c.refused.Load() > 0 {
+		t.Errorf("%s; want none refused", &c)
+	}
+	t.Logf("10 deaths of the proxy: %s; %+v", &c, s.Counts())
+}
+
+// The index of a socket is its place in the order of listen. The documents of the
+// kernel do not say so: this test watches for the day it changes.
+func TestOrderOfListening(t *testing.T) {
+	s := listen(t, nil)
+	p := startProxy(t, 3, ip4)
+	for index := range uint32(4) {
+		if err := s.socket(ip4).steer(index, 1); err != nil {
+			t.Fatal(err)
+		}
+		before := [4]int64{int64(s.Counts().Held), p.accepted[0].Load(), p.accepted[1].Load(), p.accepted[2].Load()}
+		for range 10 {
+			dial(t, target)
+		}
+		eventually(t, fmt.Sprintf("index %d takes all", index), func() bool {
+			now := [4]int64{int64(s.Counts().Held), p.accepted[0].Load(), p.accepted[1].Load(), p.accepted[2].Load()}
+			return now[index] == before[index]+10
+		})
+	}
+}
+
+// A listener of the proxy's that is opened anew, with another number of sockets, and
+// nobody says so: a connection that strays to the standby does.
+func TestWorkersChangeUnannounced(t *testing.T) {
+	s := listen(t, nil)
+	p := startProxy(t, 4, ip4, ip6)
+	if err := s.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	p.kill()
+	startProxy(t, 1, ip4, ip6)
+	s.steering.Lock()
+	s.steered = time.Time{} // a second has passed
+	s.steering.Unlock()
+	for range 100 {
+		if got := line(dial(t, target)); got != target {
+			t.Errorf("%q, want %q", got, target)
+		}
+	}
+	before := s.Counts().Relayed
+	for range 50 {
+		line(dial(t, target))
+	}
+	if n := s.Counts().Relayed - before; n > 0 {
+		t.Errorf("%d of 50 connections still stray", n)
+	}
+}
+
+func TestPastTheBound(t *testing.T) {
+	s := listen(t, func(o *Options) { o.Max = 5 })
+	for range 5 {
+		dial(t, target)
+	}
+	eventually(t, "five are held", func() bool { return s.Counts().Held == 5 })
+	for range 3 {
+		c, err := net.Dial("tcp", target)
+		if err == nil {
+			_, err = c.Read(make([]byte, 1))
+			c.Close()
+		}
+		if !errors.Is(err, unix.ECONNRESET) {
+			t.Errorf("past the bound: %v, want connection reset", err)
+		}
+	}
+	if got := s.Counts(); got.Held != 5 || got.Refused != 3 {
+		t.Errorf("%+v, want 5 held and 3 refused", got)
+	}
+}
+
+func TestCapturePortItselfIsClosed(t *testing.T) {
+	s := listen(t, nil)
+	for i, to := range []string{"127.0.0.1:15001", "[::1]:15001", "10.9.0.2:15001", "10.96.0.10:15001"} {
+		c := dial(t, to)
+		if i < 3 {
+			if _, err := c.Read(make([]byte, 1)); err != io.EOF {
+				t.Errorf("%s: %v, want it closed", to, err)
+			}
+		}
+	}
+	eventually(t, "three are closed, and the one to another machine is held", func() bool {
+		got := s.Counts()
+		return got.Looped == 3 && got.Held == 1
+	})
+}
+
+func TestCallersThatLeave(t *testing.T) {
+	s := listen(t, nil)
+	for name, leave := range map[string]func(*net.TCPConn){
+		"closes": func(c *net.TCPConn) { c.Close() },
+		"resets": func(c *net.TCPConn) { reset(c) },
+		"sends and closes": func(c *net.TCPConn) {
+			io.WriteString(c, "GET /\n")
+			c.Close()
+		},
+	} {
+		for _, to := range []string{target, "[fd96::10]:80"} {
+			before := s.Counts().Left
+			c := dial(t, to)
+			eventually(t, "held", func() bool { return s.Counts().Held == 1 })
+			leave(c)
+			eventually(t, name+" to "+to, func() bool { return s.Counts().Left == before+1 && s.Counts().Held == 0 })
+		}
+	}
+	c := dial(t, target)
+	io.WriteString(c, "hello")
+	c.CloseWrite()
+	time.Sleep(200 * time.Millisecond)
+	if s.Counts().Held != 1 {
+		t.Fatal("one that has only finished sending was dropped")
+	}
+	startProxy(t, 1, ip4, ip6)
+	if err := s.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	all, err := io.ReadAll(c)
+	if want := target + "\nhello5 bytes\n"; err != nil || string(all) != want {
+		t.Errorf("%q, %v; want %q: an answer after the end of the question", all, err, want)
+	}
+}
+
+// What is relayed ends as its peer ends it, and outlives Close but not the context.
+func TestEnds(t *testing.T) {
+	s := listen(t, nil)
+	a, b, c := dial(t, target), dial(t, target), dial(t, target)
+	eventually(t, "held", func() bool { return s.Counts().Held == 3 })
+	p := startProxy(t, 1, ip4, ip6)
+	if err := s.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	for _, conn := range []net.Conn{a, b, c} {
+		line(conn)
+	}
+	reset(a)
+	eventually(t, "the reset arrives", func() bool { return s.Counts().Relaying == 2 })
+	s.Close()
+	io.WriteString(b, "still there\n")
+	if got := line(b); got != "still there" {
+		t.Errorf("after Close: %q", got)
+	}
+	p.kill()
+	if got := line(b); got != "EOF" && !strings.Contains(got, "reset") {
+		t.Errorf("the proxy has died: %q", got)
+	}
+	b.Close()
+	c.Close()
+	s.Wait()
+	if err := s.Ready(); !errors.Is(err, ErrClosed) {
+		t.Errorf("Ready after Close: %v, want ErrClosed", err)
+	}
+}
+
+func TestContextEndsAll(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	listen(t, func(o *Options) { o.Port = 15002 }) // for the network
+	s, err := Listen(ctx, Options{Port: port, Relay: netip.MustParseAddrPort("127.0.0.1:15007")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	relayed := dial(t, target)
+	p := startProxy(t, 1, ip4, ip6)
+	if err := s.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	line(relayed)
+	p.kill()
+	s.Gone()
+	held := dial(t, target)
+	eventually(t, "held", func() bool { return s.Counts().Held == 1 })
+	cancel()
+	s.Wait()
+	if _, err := held.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("held: %v, want connection reset", err)
+	}
+	if _, err := net.Dial("tcp", target); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("afterwards: %v, want connection refused", err)
+	}
+}
+
+func TestOptionsThatCannotWork(t *testing.T) {
+	loopback := netip.MustParseAddrPort("127.0.0.1:15007")
+	for name, tt := range map[string]struct {
+		o    Options
+		want string
+	}{
+		"no port":               {Options{Relay: loopback}, "no port"},
+		"no relay":              {Options{Port: 1}, "relay"},
+		"relay not on loopback": {Options{Port: 1, Relay: netip.MustParseAddrPort("10.0.0.1:1")}, "loopback"},
+	} {
+		if _, err := Listen(t.Context(), tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q in it", name, err, tt.want)
+		}
+	}
+}
+
+// Somebody who does not share the port is an error that names the port.
+func TestPortTaken(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	var config net.ListenConfig
+	l, err := config.Listen(context.Background(), "tcp", ":15009")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, err = Listen(t.Context(), Options{Port: 15009, Relay: netip.MustParseAddrPort("127.0.0.1:15007")})
+	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "15009") {
+		t.Errorf("%v, want address in use and the port", err)
+	}
+}
