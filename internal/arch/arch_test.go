@@ -34,6 +34,11 @@ var arrows = map[string][]string{
 	"startup":          {},
 	"internal/kubelet": {"startup"},
 
+	"internal/simulate":        {"internal/kubelet", "internal/simulate/chart", "internal/simulate/inside", "startup"},
+	"internal/simulate/chart":  {"startup"},
+	"internal/simulate/inside": {"internal/kubelet", "startup"},
+	"internal/verify":          {"internal/kubelet", "internal/simulate/inside", "startup"},
+
 	"internal/agent/envoy":     {},
 	"internal/agent/standby":   {sys},
 	"internal/agent/supervise": {sys},

@@ -223,8 +223,15 @@ func envoyBinary(t testing.TB) string {
 
 func startEnvoy(t testing.TB, pod *ns.Namespace, mode capture.Mode, dualStack bool) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(envoyBinary(t), "--config-yaml", envoyConfig(dualStack, mode == capture.TProxyMode),
+	binary, err := os.Open(envoyBinary(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer binary.Close()
+	// By its descriptor: the path may be root's alone, and Envoy runs as the proxy's user.
+	cmd := exec.Command("/proc/self/fd/3", "--config-yaml", envoyConfig(dualStack, mode == capture.TProxyMode),
 		"--concurrency", "2", "--disable-hot-restart", "-l", "error")
+	cmd.ExtraFiles = []*os.File{binary}
 	startAsProxy(t, pod, cmd, mode)
 	return cmd
 }

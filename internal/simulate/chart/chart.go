@@ -1,0 +1,206 @@
+package chart
+
+import (
+	"fmt"
+	"time"
+
+	"outrider.dev/startup"
+)
+
+// A Chart is what is drawn.
+type Chart struct {
+	Title string        `json:"title,omitempty"`
+	End   time.Duration `json:"end"`
+	Lanes []Lane        `json:"lanes"`
+	Pod   []Mark        `json:"pod,omitempty"`   // what happened to all
+	Notes []string      `json:"notes,omitempty"` // sentences below: broken edges first
+}
+
+// A Lane is one container.
+type Lane struct {
+	Name  string `json:"name"`
+	Spans []Span `json:"spans"`
+	Marks []Mark `json:"marks,omitempty"`
+}
+
+// A Span is a time in which nothing changed.
+type Span struct {
+	Phase  Phase         `json:"phase"`
+	From   time.Duration `json:"from"`
+	To     time.Duration `json:"to"`
+	Detail string        `json:"detail,omitempty"`
+}
+
+// A Mark is something that took no time.
+type Mark struct {
+	Kind   MarkKind      `json:"kind"`
+	At     time.Duration `json:"at"`
+	Detail string        `json:"detail,omitempty"`
+}
+
+// Phase is how a container is during a span.
+type Phase string
+
+const (
+	Pulling  Phase = "pulling"  // its image
+	Waiting  Phase = "waiting"  // at a gate
+	Running  Phase = "running"  // and not healthy
+	Healthy  Phase = "healthy"  //
+	Stopping Phase = "stopping" // it was told to stop, and runs
+	BackOff  Phase = "back-off" // the kubelet holds it back
+)
+
+// MarkKind is what a mark stands for.
+type MarkKind string
+
+const (
+	Crashed    MarkKind = "crashed"
+	NoImage    MarkKind = "no-image"
+	Completed  MarkKind = "completed"
+	Refused    MarkKind = "refused"     // a connection that it made
+	HookFailed MarkKind = "hook-failed" //
+	Notified   MarkKind = "notified"
+	TooEarly   MarkKind = "too-early" // an edge was broken here
+	Deleted    MarkKind = "deleted"   // of the pod
+	Sandbox    MarkKind = "sandbox"   // of the pod: a new one
+	Address    MarkKind = "address"   // of the pod: its IP is in the API
+)
+
+// A Pull is a time during which a container waited for its image.
+type Pull struct {
+	Container string
+	From, To  time.Duration
+	Failed    bool
+}
+
+// New is the chart of a timeline: lanes in that order of names, the breaches
+// marked in it. Pulls are in no timeline; there may be none.
+func New(names []string, t startup.Timeline, pulls []Pull, broken []startup.Violation) Chart {
+	t = t.Sorted()
+	c := Chart{End: end(t, pulls)}
+	for _, name := range names {
+		l := laner{end: c.End, lane: Lane{Name: name}}
+		l.pulls(pulls)
+		for _, ev := range t {
+			l.observe(ev)
+		}
+		l.open(c.End, "", "")
+		for _, v := range broken {
+			if v.Edge.To == name {
+				l.mark(TooEarly, v.At, Sentence(v))
+			}
+		}
+		c.Lanes = append(c.Lanes, l.lane)
+	}
+	c.Pod = podMarks(t)
+	for _, v := range broken {
+		c.Notes = append(c.Notes, Sentence(v))
+	}
+	return c
+}
+
+// Sentence is a violation for people.
+func Sentence(v startup.Violation) string {
+	how := map[startup.Breach]string{
+		startup.RanTooEarly:  fmt.Sprintf("%s ran before %s was %s", v.Edge.To, v.Edge.From, v.Edge.After),
+		startup.NotFollowed:  fmt.Sprintf("%s was not told that %s came back", v.Edge.To, v.Edge.From),
+		startup.OutlivedFrom: fmt.Sprintf("%s ended while %s still ran", v.Edge.From, v.Edge.To),
+	}[v.How]
+	s := fmt.Sprintf("at %s %s", v.At, how)
+	if v.By != startup.Forever {
+		s += ", by " + v.By.String()
+	}
+	return s
+}
+
+// end leaves some room after the last thing that happened.
+func end(t startup.Timeline, pulls []Pull) time.Duration {
+	last := time.Duration(0)
+	for _, ev := range t {
+		last = max(last, ev.At)
+	}
+	for _, p := range pulls {
+		last = max(last, p.To)
+	}
+	return max(last+last/8, time.Second).Round(10 * time.Millisecond)
+}
+
+func podMarks(t startup.Timeline) (out []Mark) {
+	kinds := map[startup.What]MarkKind{startup.PodDeleted: Deleted, startup.NewSandbox: Sandbox, startup.HasAddress: Address}
+	for _, ev := range t {
+		if k, ok := kinds[ev.What]; ok {
+			out = append(out, Mark{Kind: k, At: ev.At, Detail: ev.Detail})
+		}
+	}
+	return out
+}
+
+// A laner makes one lane.
+type laner struct {
+	lane   Lane
+	end    time.Duration
+	phase  Phase // of the open span; empty: nothing runs
+	since  time.Duration
+	detail string
+}
+
+func (l *laner) pulls(pulls []Pull) {
+	for _, p := range pulls {
+		if p.Container != l.lane.Name {
+			continue
+		}
+		if p.To > p.From {
+			l.lane.Spans = append(l.lane.Spans, Span{Phase: Pulling, From: p.From, To: p.To})
+		}
+		if p.Failed {
+			l.mark(NoImage, p.To, "")
+		}
+	}
+}
+
+// open ends the open span and begins one.
+func (l *laner) open(at time.Duration, p Phase, detail string) {
+	if l.phase != "" && at > l.since {
+		l.lane.Spans = append(l.lane.Spans, Span{Phase: l.phase, From: l.since, To: at, Detail: l.detail})
+	}
+	l.phase, l.since, l.detail = p, at, detail
+}
+
+func (l *laner) mark(k MarkKind, at time.Duration, detail string) {
+	l.lane.Marks = append(l.lane.Marks, Mark{Kind: k, At: at, Detail: detail})
+}
+
+func (l *laner) observe(ev startup.Event) {
+	if ev.Container != l.lane.Name {
+		return
+	}
+	running := l.phase == Running || l.phase == Healthy
+	switch ev.What {
+	case startup.IsWaiting:
+		phase := Waiting
+		if ev.Detail != "" && isBackOff(ev.Detail) {
+			phase = BackOff
+		}
+		l.open(ev.At, phase, ev.Detail)
+	case startup.IsStarted, startup.IsUnhealthy:
+		l.open(ev.At, Running, ev.Detail)
+	case startup.IsHealthy:
+		l.open(ev.At, Healthy, ev.Detail)
+	case startup.IsStopping:
+		if running {
+			l.open(ev.At, Stopping, ev.Detail)
+		}
+	case startup.IsCompleted:
+		l.open(ev.At, "", "")
+		l.mark(Completed, ev.At, ev.Detail)
+	case startup.HasFailed:
+		l.open(ev.At, "", "")
+		l.mark(Crashed, ev.At, ev.Detail)
+	case startup.IsRefused:
+		l.mark(Refused, ev.At, ev.Detail)
+	case startup.HookFailed:
+		l.mark(HookFailed, ev.At, ev.Detail)
+	case startup.IsNotified:
+		l.mark(Notified, ev.At, ev.Detail)
+	}
+}

@@ -1,0 +1,137 @@
+package chart
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outrider.dev/startup"
+)
+
+const sec = time.Second
+
+// A pod that shows everything a chart can show.
+func everything(t *testing.T) Chart {
+	t.Helper()
+	timeline := startup.Timeline{
+		{What: startup.HasAddress, At: sec},
+		{Container: "app", What: startup.IsStarted},
+		{Container: "app", What: startup.IsRefused, At: 2 * sec, Detail: "by <proxy>"},
+		{Container: "app", What: startup.HasFailed, At: 3 * sec, Detail: "exit code 1"},
+		{Container: "app", What: startup.IsWaiting, At: 4 * sec, Detail: "back-off after a crash, 6s"},
+		{Container: "app", What: startup.IsWaiting, At: 10 * sec, Detail: "until proxy is healthy"},
+		{Container: "proxy", What: startup.IsStarted, At: 9 * sec},
+		{Container: "proxy", What: startup.HookFailed, At: 11 * sec},
+		{Container: "proxy", What: startup.IsHealthy, At: 14 * sec},
+		{Container: "app", What: startup.IsStarted, At: 14 * sec, Incarnation: 1},
+		{Container: "app", What: startup.IsHealthy, At: 15 * sec, Incarnation: 1},
+		{Container: "app", What: startup.IsNotified, At: 17 * sec, Incarnation: 1},
+		{What: startup.PodDeleted, At: 20 * sec},
+		{Container: "app", What: startup.IsStopping, At: 20 * sec, Incarnation: 1},
+		{Container: "app", What: startup.IsCompleted, At: 22 * sec, Incarnation: 1},
+		{What: startup.NewSandbox, At: 24 * sec},
+	}
+	plan, err := startup.Parse("app after proxy is healthy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := New([]string{"app", "proxy"}, timeline, []Pull{{"proxy", 0, 4 * sec, true}, {"proxy", 5 * sec, 9 * sec, false}}, startup.Check(plan, timeline))
+	c.Title = "everything & more"
+	return c
+}
+
+func TestText(t *testing.T) {
+	want := `everything & more
+      0s             5s              10s            15s             20s            25s
+app   !▒▒▒▒▒?▒▒x  ~~~~~~~~~~~~~~~~~~~············▒▒▒██████n█████████▄▄▄▄▄▄o
+proxy ░░░░░░░░░░░░p  ░░░░░░░░░░░░░▒▒▒▒▒▒h▒▒▒▒▒▒▒▒█████████████████████████████████████████
+(pod)    A                                                          D           S
+░ pulling the image   · waiting in its container   ▒ running, not healthy   █ healthy
+▄ told to stop   ~ in back-off   A its IP is in the API   n told of a restart
+p its image could not be pulled   o completed   ? its call was refused
+h a hook failed   x crashed   S a new sandbox   D deleted   ! broke the plan
+! at 0s app ran before proxy was healthy, by 14s
+`
+	if diff := cmp.Diff(want, everything(t).Text(TextOptions{Width: 90})); diff != "" {
+		t.Errorf("Text (-want +got):\n%s", diff)
+	}
+}
+
+func TestColourChangesNothingElse(t *testing.T) {
+	c := everything(t)
+	coloured := c.Text(TextOptions{Color: true})
+	var b strings.Builder
+	for rest := coloured; rest != ""; {
+		before, after, found := strings.Cut(rest, "\x1b[")
+		b.WriteString(before)
+		if rest = ""; found {
+			_, rest, _ = strings.Cut(after, "m")
+		}
+	}
+	if diff := cmp.Diff(c.Text(TextOptions{}), b.String()); diff != "" {
+		t.Errorf("without its colours (-plain +stripped):\n%s", diff)
+	}
+}
+
+func TestNarrowAndEmptyChartsAreDrawn(t *testing.T) {
+	for name, c := range map[string]Chart{
+		"nothing":         {},
+		"nothing ran":     New([]string{"app"}, nil, nil, nil),
+		"an hour":         New([]string{"app"}, startup.Timeline{{Container: "app", What: startup.IsStarted, At: time.Hour}}, nil, nil),
+		"a thousand days": New([]string{"app"}, startup.Timeline{{Container: "app", What: startup.IsStarted, At: 24000 * time.Hour}}, nil, nil),
+	} {
+		for _, width := range []int{1, 20, 500} {
+			if text := c.Text(TextOptions{Width: width}); len(text) > 5000 {
+				t.Errorf("%s, %d columns: %d bytes", name, width, len(text))
+			}
+		}
+		if n := strings.Count(c.SVG(), "<line"); n > 20 {
+			t.Errorf("%s: %d lines in the axis", name, n)
+		}
+	}
+}
+
+func TestSVGIsWellFormedAndSelfContained(t *testing.T) {
+	svg := everything(t).SVG()
+	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+		_, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, svg)
+		}
+	}
+	for _, want := range []string{"everything &amp; more", "by &lt;proxy&gt;", "pulling the image", "told to stop", "ran before proxy was healthy"} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("the picture does not say %q", want)
+		}
+	}
+	page := HTML("a <title>", []Chart{everything(t)}, []startup.Timeline{{{Container: "<app>", What: startup.IsStarted}}})
+	for _, outside := range []string{"<script", "src=", "href=", "<title>a <title>", "<td><app>", "@import"} {
+		if strings.Contains(page, outside) {
+			t.Errorf("the page has %q in it", outside)
+		}
+	}
+}
+
+func TestAChartIsReadBackFromJSON(t *testing.T) {
+	want := everything(t)
+	b, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Chart
+	if err := json.Unmarshal(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("read back (-want +got):\n%s", diff)
+	}
+}

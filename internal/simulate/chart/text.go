@@ -1,0 +1,208 @@
+package chart
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// TextOptions of a chart in a terminal. The zero value of a field means its default.
+type TextOptions struct {
+	Width int // in columns, of all; default 100
+	Color bool
+}
+
+// A look is how something is drawn.
+type look struct {
+	cell  rune
+	ansi  string // an SGR code
+	fill  string // in SVG
+	means string
+}
+
+var phases = map[Phase]look{
+	Pulling:  {'░', "36", "#9ecae1", "pulling the image"},
+	Waiting:  {'·', "33", "#f2d16b", "waiting in its container"},
+	Running:  {'▒', "34", "#6baed6", "running, not healthy"},
+	Healthy:  {'█', "32", "#41ab5d", "healthy"},
+	Stopping: {'▄', "35", "#807dba", "told to stop"},
+	BackOff:  {'~', "31", "#fcbba1", "in back-off"},
+}
+
+var marks = map[MarkKind]look{
+	Crashed:    {'x', "31;1", "#cb181d", "crashed"},
+	NoImage:    {'p', "31;1", "#cb181d", "its image could not be pulled"},
+	Completed:  {'o', "32;1", "#00441b", "completed"},
+	Refused:    {'?', "33;1", "#e6550d", "its call was refused"},
+	HookFailed: {'h', "31;1", "#a50f15", "a hook failed"},
+	Notified:   {'n', "36;1", "#08519c", "told of a restart"},
+	TooEarly:   {'!', "31;1", "#ff0000", "broke the plan"},
+	Deleted:    {'D', "35;1", "#54278f", "deleted"},
+	Sandbox:    {'S', "31;1", "#cb181d", "a new sandbox"},
+	Address:    {'A', "36", "#08519c", "its IP is in the API"},
+}
+
+// In the order of the legend. Of two marks in one cell the later one here is drawn.
+var (
+	phaseOrder = []Phase{Pulling, Waiting, Running, Healthy, Stopping, BackOff}
+	markOrder  = []MarkKind{Address, Notified, NoImage, Completed, Refused, HookFailed, Crashed, Sandbox, Deleted, TooEarly}
+)
+
+// isBackOff: a timeline says of both that the container waits; by whom is in the
+// words of package kubelet.
+func isBackOff(detail string) bool { return strings.HasPrefix(detail, "back-off") }
+
+// Text is the chart for a terminal.
+func (c Chart) Text(o TextOptions) string {
+	d := c.drawing(o)
+	var b strings.Builder
+	if c.Title != "" {
+		fmt.Fprintln(&b, c.Title)
+	}
+	fmt.Fprintf(&b, "%s %s\n", strings.Repeat(" ", d.margin), d.axis())
+	for _, l := range c.Lanes {
+		fmt.Fprintf(&b, "%-*s %s\n", d.margin, l.Name, d.row(l.Spans, l.Marks))
+	}
+	if len(c.Pod) > 0 {
+		fmt.Fprintf(&b, "%-*s %s\n", d.margin, "(pod)", d.row(nil, c.Pod))
+	}
+	b.WriteString(d.legend(c))
+	for _, n := range c.Notes {
+		fmt.Fprintf(&b, "! %s\n", n)
+	}
+	return b.String()
+}
+
+// A drawing is a chart's measures.
+type drawing struct {
+	end    time.Duration
+	margin int // columns of the names
+	width  int // columns of the lanes
+	total  int
+	color  bool
+}
+
+func (c Chart) drawing(o TextOptions) drawing {
+	if o.Width <= 0 {
+		o.Width = 100
+	}
+	d := drawing{end: max(c.End, time.Millisecond), color: o.Color, margin: len("(pod)"), total: o.Width}
+	for _, l := range c.Lanes {
+		d.margin = max(d.margin, utf8.RuneCountInString(l.Name))
+	}
+	d.width = max(o.Width-d.margin-1, 20)
+	return d
+}
+
+// column is the cell of a time.
+func (d drawing) column(t time.Duration) int {
+	return min(max(int(float64(t)/float64(d.end)*float64(d.width)), 0), d.width-1)
+}
+
+// row draws spans, the shortest in one cell at least, and marks over them.
+func (d drawing) row(spans []Span, ms []Mark) string {
+	cells := make([]look, d.width)
+	for _, s := range spans {
+		to := max(d.column(s.To), d.column(s.From)+1)
+		if s.To >= d.end {
+			to = d.width
+		}
+		for i := d.column(s.From); i < to; i++ {
+			cells[i] = phases[s.Phase]
+		}
+	}
+	for _, kind := range markOrder {
+		for _, m := range ms {
+			if m.Kind == kind {
+				cells[d.column(m.At)] = marks[kind]
+			}
+		}
+	}
+	return d.paint(cells)
+}
+
+func (d drawing) paint(cells []look) string {
+	var b strings.Builder
+	for _, c := range cells {
+		switch {
+		case c.cell == 0:
+			b.WriteByte(' ')
+		case d.color:
+			fmt.Fprintf(&b, "\x1b[%sm%c\x1b[0m", c.ansi, c.cell)
+		default:
+			b.WriteRune(c.cell)
+		}
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// axis has round times, as many as fit.
+func (d drawing) axis() string {
+	step := roundStep(d.end, max(d.width/10, 1))
+	line := []rune(strings.Repeat(" ", d.width))
+	for t := time.Duration(0); t < d.end; t += step {
+		label := []rune(t.String())
+		if at := d.column(t); at+len(label) <= d.width {
+			copy(line[at:], label)
+		}
+	}
+	return strings.TrimRight(string(line), " ")
+}
+
+// roundStep is the least of 1, 2 and 5 times a power of ten, from a millisecond,
+// or of whole minutes, of which there are at most n to the end.
+func roundStep(end time.Duration, n int) time.Duration {
+	for scale := time.Millisecond; ; scale *= 10 {
+		for _, k := range []time.Duration{1, 2, 5} {
+			step := k * scale
+			if step >= time.Minute {
+				step = (step + time.Minute - 1).Truncate(time.Minute)
+			}
+			if end/step <= time.Duration(n) {
+				return step
+			}
+		}
+	}
+}
+
+// legend names what the chart has, and nothing else.
+func (d drawing) legend(c Chart) string {
+	var parts []string
+	width := 0
+	var b strings.Builder
+	for _, l := range c.used() {
+		part := d.paint([]look{l}) + " " + l.means
+		cost := utf8.RuneCountInString(l.means) + 5
+		if width+cost > d.total && len(parts) > 0 {
+			b.WriteString(strings.Join(parts, "   ") + "\n")
+			parts, width = nil, 0
+		}
+		parts, width = append(parts, part), width+cost
+	}
+	return b.String() + strings.Join(parts, "   ") + "\n"
+}
+
+// used is the looks that the chart has, in the order of the legend.
+func (c Chart) used() (out []look) {
+	has := map[string]bool{}
+	for _, l := range append([]Lane{{Marks: c.Pod}}, c.Lanes...) {
+		for _, s := range l.Spans {
+			has[string(s.Phase)] = true
+		}
+		for _, m := range l.Marks {
+			has[string(m.Kind)] = true
+		}
+	}
+	for _, p := range phaseOrder {
+		if has[string(p)] {
+			out = append(out, phases[p])
+		}
+	}
+	for _, k := range markOrder {
+		if has[string(k)] {
+			out = append(out, marks[k])
+		}
+	}
+	return out
+}

@@ -1,0 +1,176 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A clause is a form of what can be said of a T. Words in capitals stand for
+// something: D for a time, N for a number, NAME for a container.
+type clause[T any] struct {
+	form  string
+	means string // where the form does not say it
+	set   func(c *T, v values) error
+}
+
+// values are what the capitals of a form stood for, in their order.
+type values struct {
+	times []time.Duration
+	ints  []int
+	names []string
+}
+
+// clauses is everything that can be said of a container's behaviour.
+var clauses = []clause[Container]{
+	{"image takes D", "a pull takes that long", func(c *Container, v values) error { c.Image = v.times[0]; return nil }},
+	{"image missing", "every pull fails", func(c *Container, v values) error { c.MissingUntil = Forever; return nil }},
+	{"image missing until D", "pulls fail until then", func(c *Container, v values) error { c.MissingUntil = v.times[0]; return nil }},
+	{"cannot start", "the runtime cannot start it (StartError)", func(c *Container, v values) error { c.CannotStart = true; return nil }},
+	{"sleeps D", "it sleeps before its command begins", func(c *Container, v values) error { c.Sleeps = v.times[0]; return nil }},
+
+	{"healthy after D", "of its command's begin", func(c *Container, v values) error { c.Healthy = v.times[0]; return nil }},
+	{"never healthy", "", func(c *Container, v values) error { c.Healthy = Forever; return nil }},
+	{"unhealthy after D", "in its first life, until its end", func(c *Container, v values) error { return c.sick(v.times[0], 0) }},
+	{"unhealthy after D for D", "and then healthy again", func(c *Container, v values) error { return c.sick(v.times[0], v.times[1]) }},
+
+	{"completes after D", "it ends with 0, each time", func(c *Container, v values) error { return c.ends(End{v.times[0], 0}, 0) }},
+	{"crashes after D", "its first life ends with 1", func(c *Container, v values) error { return c.ends(End{v.times[0], 1}, 1) }},
+	{"crashes after D with N", "its first life ends with that code", func(c *Container, v values) error { return c.ends(End{v.times[0], v.ints[0]}, 1) }},
+	{"crashes after D N times", "", func(c *Container, v values) error { return c.ends(End{v.times[0], 1}, v.ints[0]) }},
+	{"crashes after D always", "every life ends so", func(c *Container, v values) error { return c.ends(End{v.times[0], 1}, 0) }},
+	{"killed at D", "by SIGKILL, at that time of the pod", func(c *Container, v values) error { c.KilledAt = append(c.KilledAt, v.times[0]); return nil }},
+
+	{"stops after D", "of SIGTERM", func(c *Container, v values) error { c.Stops = v.times[0]; return nil }},
+	{"ignores sigterm", "", func(c *Container, v values) error { c.Stops = Forever; return nil }},
+	{"pre-stop takes D", "", func(c *Container, v values) error { c.PreStop = v.times[0]; return nil }},
+	{"post-start takes D", "it returns after that, whatever the health", func(c *Container, v values) error { c.PostStart = Hook{Takes: v.times[0], Fixed: true}; return nil }},
+	{"post-start fails after D", "", func(c *Container, v values) error {
+		c.PostStart = Hook{Takes: v.times[0], Fixed: true, Fails: true}
+		return nil
+	}},
+	{"post-start hangs", "", func(c *Container, v values) error { c.PostStart = Hook{Takes: Forever, Fixed: true}; return nil }},
+	{"post-start asks NAME for D", "it returns when that one is healthy, and fails after that time", func(c *Container, v values) error {
+		c.PostStart = Hook{Takes: v.times[0], Asks: v.names[0]}
+		return nil
+	}},
+
+	{"calls NAME after D", "a refused call is only noted", func(c *Container, v values) error { return c.call(Call{To: v.names[0], After: v.times[0]}) }},
+	{"calls NAME after D or exits N", "a refused call ends it", func(c *Container, v values) error {
+		return c.call(Call{To: v.names[0], After: v.times[0], Exits: true, Code: v.ints[0]})
+	}},
+	{"calls NAME every D", "as long as it runs", func(c *Container, v values) error {
+		if v.times[0] < 10*time.Millisecond {
+			return fmt.Errorf("a call every %s is more than a timeline can show: at least every 10ms", v.times[0])
+		}
+		return c.call(Call{To: v.names[0], After: v.times[0], Every: v.times[0]})
+	}},
+}
+
+func (c *Container) sick(after, lasting time.Duration) error {
+	if after == 0 {
+		return fmt.Errorf("it cannot be unhealthy again after 0s: want never healthy")
+	}
+	c.Sick, c.SickFor = after, lasting
+	return nil
+}
+
+// ends lets so many lives end in this way, and the following ones not at all; 0
+// lets all of them.
+func (c *Container) ends(e End, lives int) error {
+	switch {
+	case lives < 0 || lives > 1000:
+		return fmt.Errorf("%d times is out of range: 1 to 1000", lives)
+	case len(c.Ends) > 0 && c.Ends[len(c.Ends)-1].After != Forever:
+		return fmt.Errorf("all lives of the container have an end already")
+	case len(c.Ends) > 0:
+		c.Ends = c.Ends[:len(c.Ends)-1]
+	}
+	c.Ends = append(c.Ends, e)
+	for range lives - 1 {
+		c.Ends = append(c.Ends, e)
+	}
+	if lives > 0 {
+		c.Ends = append(c.Ends, End{After: Forever})
+	}
+	return nil
+}
+
+func (c *Container) call(call Call) error {
+	c.Calls = append(c.Calls, call)
+	return nil
+}
+
+// Forms is everything that can be said of a container, one form per line, for a
+// command's help.
+func Forms() string {
+	var b strings.Builder
+	for _, cl := range clauses {
+		fmt.Fprintf(&b, "%-32s %s\n", cl.form, cl.means)
+	}
+	return b.String()
+}
+
+// parse reads what is said of c in one clause.
+func parse[T any](c *T, clauses []clause[T], w []string) error {
+	for _, cl := range clauses {
+		if v, matches, err := match(cl.form, w); matches {
+			if err == nil {
+				err = cl.set(c, v)
+			}
+			return err
+		}
+	}
+	var like, first []string
+	for _, cl := range clauses {
+		word, _, _ := strings.Cut(cl.form, " ")
+		if first = append(first, word); len(w) > 0 && word == w[0] {
+			like = append(like, cl.form)
+		}
+	}
+	slices.Sort(first)
+	want := "want " + strings.Join(like, ", or ")
+	if len(like) == 0 {
+		want = "want one of " + strings.Join(slices.Compact(first), ", ")
+	}
+	return fmt.Errorf("%q says nothing about a container: %s", strings.Join(w, " "), want)
+}
+
+// match says whether the words have that form, and what the capitals stand for.
+func match(form string, w []string) (v values, matches bool, err error) {
+	forms := strings.Fields(form)
+	if len(forms) != len(w) {
+		return v, false, nil
+	}
+	for i, f := range forms {
+		if f != strings.ToUpper(f) && f != w[i] {
+			return v, false, nil
+		}
+	}
+	for i, f := range forms {
+		if err == nil {
+			err = v.add(f, w[i])
+		}
+	}
+	return v, true, err
+}
+
+func (v *values) add(form, word string) error {
+	switch form {
+	case "D":
+		d, err := duration(word)
+		v.times = append(v.times, d)
+		return err
+	case "N":
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 0 || n > 1000 {
+			return fmt.Errorf("%q is no number from 0 to 1000", word)
+		}
+		v.ints = append(v.ints, n)
+	case "NAME":
+		v.names = append(v.names, word)
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package verify
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"outrider.dev/startup"
+)
+
+// String is the result for people.
+func (r Result) String() string {
+	var b strings.Builder
+	switch {
+	case r.Counterexample != nil:
+		r.writeCounterexample(&b)
+	case r.Holds():
+		fmt.Fprintf(&b, "the plan's edges hold%s, with up to %d faults\n", r.Promise.when(), r.Proved)
+	case r.Proved >= 0:
+		fmt.Fprintf(&b, "the plan's edges hold%s, with up to %d faults; with %d not all was looked at: cut short by %s\n",
+			r.Promise.when(), r.Proved, r.Proved+1, r.CutShort)
+	default:
+		fmt.Fprintf(&b, "nothing found, but not all was looked at: cut short by %s\n", r.CutShort)
+	}
+	fmt.Fprintf(&b, "explored: %d states, %d steps, %d events deep, in %s\n", r.States, r.Steps, r.Depth, r.Took.Round(time.Millisecond))
+	fmt.Fprintf(&b, "bound: %s\n", r.Bound)
+	for _, l := range r.LeftOut {
+		fmt.Fprintf(&b, "left out: %s\n", l)
+	}
+	return b.String()
+}
+
+func (r Result) writeCounterexample(b *strings.Builder) {
+	for _, v := range r.Violations {
+		fmt.Fprintf(b, "broken: %s: %s\n", v.Edge, howLong(v))
+	}
+	if len(r.Faults) > 0 {
+		fmt.Fprintf(b, "faults: %s\n", strings.Join(r.Faults, "; "))
+	}
+	fmt.Fprintf(b, "%s", r.Counterexample)
+}
+
+func howLong(v startup.Violation) string {
+	if v.By == startup.Forever {
+		return string(v.How)
+	}
+	return fmt.Sprintf("%s, by %s", v.How, v.By)
+}
+
+func (p Promise) when() string {
+	if p == Stops {
+		return " when the pod stops"
+	}
+	return " at every start"
+}
+
+// String is the bound for people.
+func (b Bound) String() string {
+	s := fmt.Sprintf("%d faults", b.Faults)
+	if len(b.Only) > 0 {
+		s += fmt.Sprintf(" of %v", b.Only)
+	}
+	if b.Settled {
+		s += " once every container has run"
+	}
+	if b.Depth > 0 {
+		s += fmt.Sprintf(", %d events", b.Depth)
+	}
+	return s + fmt.Sprintf(", %d states, %s", b.States, b.Time)
+}
