@@ -34,6 +34,8 @@ var arrows = map[string][]string{
 	"startup":          {},
 	"internal/kubelet": {"startup"},
 
+	"internal/podspec": {"startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
+
 	"internal/simulate":        {"internal/kubelet", "internal/simulate/chart", "internal/simulate/inside", "startup"},
 	"internal/simulate/chart":  {"startup"},
 	"internal/simulate/inside": {"internal/kubelet", "startup"},
@@ -57,7 +59,7 @@ var arrows = map[string][]string{
 	"internal/cli":     {"internal/capture", cobra, pflag},
 	"internal/version": {cobra},
 
-	"cmd/outrider": {"internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/version", cobra},
+	"cmd/outrider": {"startup", "internal/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/version", cobra},
 	"cmd/outrider-agent": {"internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/proof",
 		"internal/capture/release", "internal/capture/setup", "internal/cli", "internal/version", cobra, pflag, sys},
 	"cmd/outriderd": {"internal/cli", "internal/version", cobra},

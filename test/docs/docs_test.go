@@ -49,9 +49,11 @@ func TestCommandsOfThePages(t *testing.T) {
 
 // runAll runs the blocks of one page in one namespace.
 func runAll(t *testing.T, bin string, scripts []string) {
+	dir := t.TempDir()
 	ns.Pod(t).Do(func() {
 		for _, script := range scripts {
 			cmd := exec.Command("sh", "-euxc", script)
+			cmd.Dir = dir
 			cmd.Env = append(os.Environ(), "PATH="+bin+":/usr/sbin:/usr/bin:/sbin:/bin")
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)

@@ -1,0 +1,212 @@
+package podspec
+
+import (
+	"fmt"
+	"slices"
+
+	"outrider.dev/startup"
+)
+
+// A Choice is how one edge is kept, and why so.
+type Choice struct {
+	Edge    startup.Edge // By is the mechanism; empty if none fits
+	Why     []string
+	Answer  startup.Answer
+	Present *Found   // what keeps it in the pod already; nil if it is still to be written
+	Refused []Option // what was preferred to it and does not fit
+	Warning string
+}
+
+// An Option is what a mechanism would do for an edge in this pod.
+type Option struct {
+	By     startup.Mechanism
+	Answer startup.Answer
+	Health startup.Health // what releases the dependent, as the pod would be written
+}
+
+// WhyNot is why the option does not fit; empty if it does.
+func (o Option) WhyNot() string {
+	for _, l := range o.Answer.Limits {
+		if l.Fatal {
+			return l.Reason
+		}
+	}
+	return ""
+}
+
+// strategy is the order of preference. A plain init container and its
+// completion need nothing at all. A gate is true at every start and the
+// fastest; a native sidecar is closed, but only at the first start; a hold
+// fails open.
+var strategy = []startup.Mechanism{startup.InitDone, startup.Gate, startup.Native, startup.Hold}
+
+// because is what speaks for each.
+var because = map[startup.Mechanism]string{
+	startup.InitDone: "the kubelet completes init containers first; nothing is to be written",
+	startup.Gate:     "the command is in the pod spec, and a gate keeps the edge at every start and when the pod stops",
+	startup.Native:   "the best that is left: closed at the first start, without touching a command",
+	startup.Hold:     "all that is left; it fails open",
+}
+
+// Choose picks the mechanism for each edge of what was read, on a kubelet of that
+// version. The wish of an edge wins over that of the pod, and that over the
+// strategy; a wish that cannot be fulfilled leaves the edge without a mechanism
+// and says why. What is in the pod and not asked for stays as it is.
+func Choose(r Reading, on startup.Kubernetes) []Choice {
+	plan := r.Plan().Expand()
+	asked := startup.Plan{Containers: plan.Containers, Edges: r.Asked}.Expand()
+	var out []Choice
+	for _, e := range plan.Edges {
+		i := slices.IndexFunc(asked.Edges, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To })
+		switch {
+		case i < 0:
+			out = append(out, r.present(plan, e, on))
+		case e.By == startup.Gate && asked.Edges[i].By == "" && r.Start == StartDefault:
+			out = append(out, r.present(plan, e, on))
+		default:
+			out = append(out, r.choose(plan, asked.Edges[i], on))
+		}
+	}
+	return out
+}
+
+// present is the choice of somebody before us.
+func (r Reading) present(plan startup.Plan, e startup.Edge, on startup.Kubernetes) Choice {
+	c := Choice{Edge: e, Answer: e.By.Keeps(plan, e, on)}
+	for _, f := range r.Found {
+		if f.Mechanism == e.By && slices.ContainsFunc(f.Edges, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To }) {
+			c.Why, c.Present = []string{"in the pod already (" + f.By + ")"}, &f
+			break
+		}
+	}
+	return c
+}
+
+func (r Reading) choose(plan startup.Plan, e startup.Edge, on startup.Kubernetes) Choice {
+	wish, who := e.By, "the edge asks for it"
+	if wish == "" && r.Start != StartDefault {
+		wish, who = startup.Mechanism(r.Start), "annotation "+StartAnnotation+": "+string(r.Start)
+	}
+	e.By = ""
+	if r.Start == StartOff && wish == startup.Mechanism(StartOff) {
+		return Choice{Edge: e, Why: []string{who + ": no order"}, Warning: e.To + " may run before " + e.From}
+	}
+	order := strategy
+	if wish != "" {
+		order = []startup.Mechanism{wish}
+		if slices.Contains(strategy, wish) && wish != startup.InitDone && r.Option(plan, e, startup.InitDone, on).Answer.Can() {
+			order = []startup.Mechanism{startup.InitDone}
+		}
+	}
+	var refused []Option
+	for _, m := range order {
+		o := r.Option(plan, e, m, on)
+		if !o.Answer.Can() {
+			refused = append(refused, o)
+			continue
+		}
+		e.By = m
+		c := Choice{Edge: e, Answer: o.Answer, Refused: relevant(refused), Why: []string{because[m]}}
+		if wish == m {
+			c.Why = []string{who}
+		}
+		if m == startup.Native {
+			c.Why = append(c.Why, released[o.Health])
+		}
+		if m == startup.Hold {
+			c.Warning = "a hold fails open; parking must take the connections that come too early"
+		}
+		return c
+	}
+	c := Choice{Edge: e, Refused: refused, Warning: fmt.Sprintf("nothing makes %s wait for %s", e.To, e.From)}
+	if wish != "" {
+		c.Why = []string{who + ", but it does not fit"}
+	}
+	return c
+}
+
+// released says what lets the kubelet go on after a sidecar, and why that.
+var released = map[startup.Health]string{
+	startup.PostStart:    "released by a blocking postStart, which the kubelet sees about 1 s sooner than a startup probe",
+	startup.StartupProbe: "released by its startup probe, which is there already",
+	startup.NoHealth:     "released as soon as it runs",
+	startup.Report:       "released as soon as it runs",
+}
+
+// relevant leaves out what nobody would expect to fit: the completion of what is
+// no init container.
+func relevant(refused []Option) []Option {
+	return slices.DeleteFunc(refused, func(o Option) bool { return o.By == startup.InitDone })
+}
+
+// Option says what m would do for e if the pod were written that way. plan has no stars.
+func (r Reading) Option(plan startup.Plan, e startup.Edge, m startup.Mechanism, on startup.Kubernetes) Option {
+	written, reason := r.asWritten(plan, e, m)
+	if reason != "" {
+		return Option{By: m, Answer: startup.Answer{Limits: []startup.Limit{{Code: "not-in-this-pod", Fatal: true, Reason: reason}}}}
+	}
+	from, _ := written.Find(e.From)
+	e.By = m
+	answer := m.Keeps(written, e, on)
+	answer.Limits = slices.DeleteFunc(answer.Limits, func(l startup.Limit) bool { return l.Code == "needs-command" }) // it is there
+	return Option{By: m, Answer: answer, Health: from.Health}
+}
+
+// asWritten is the plan of the pod that [Write] would make for this edge, or the
+// reason why it would not.
+func (r Reading) asWritten(plan startup.Plan, e startup.Edge, m startup.Mechanism) (startup.Plan, string) {
+	from, at := plan.Find(e.From)
+	to, toAt := plan.Find(e.To)
+	if at < 0 || toAt < 0 {
+		return plan, fmt.Sprintf("the pod does not have both %s and %s", e.From, e.To)
+	}
+	f := r.Facts[e.From]
+	switch m {
+	case startup.Gate:
+		if !r.Facts[e.To].Command {
+			return plan, fmt.Sprintf("the command of %s is not in the pod spec, and looking it up in the image is opt-in", e.To)
+		}
+		if !f.Command && (!f.Proxy || e.After == startup.Completed) {
+			return plan, fmt.Sprintf("the command of %s is not in the pod spec, so nothing can publish its state", e.From)
+		}
+		return plan, ""
+	case startup.Native:
+		if from.Kind == startup.Plain && !f.Proxy && r.Start != "native" && e.By != startup.Native {
+			return plan, fmt.Sprintf("%s is a container of the application: it becomes a sidecar only if you ask for it (%s: native)", e.From, StartAnnotation)
+		}
+		return movedBefore(plan, at, toAt, startup.Sidecar, f, e.After), ""
+	case startup.Hold:
+		if from.Kind != startup.Plain || to.Kind != startup.Plain {
+			return plan, fmt.Sprintf("%s and %s are not both plain containers", e.From, e.To)
+		}
+		return movedBefore(plan, at, toAt, startup.Plain, f, startup.Healthy), ""
+	}
+	return plan, ""
+}
+
+// movedBefore is plan with the container at place from before the one at place
+// to, as that kind, with a hook if the edge needs one and the container can tell.
+func movedBefore(plan startup.Plan, from, to int, kind startup.Kind, f Fact, after startup.Condition) startup.Plan {
+	list := slices.Clone(plan.Containers)
+	c := list[from]
+	if c.Kind != startup.Init {
+		c.Kind = kind
+	}
+	holds := c.Health == startup.PostStart || kind == startup.Sidecar && c.Health == startup.StartupProbe
+	if after == startup.Healthy && !holds && (f.Probed || f.Proxy) {
+		c.Health = startup.PostStart
+	}
+	list[from] = c
+	if from > to || kind == startup.Sidecar && plan.Containers[from].Kind == startup.Plain {
+		list = slices.Delete(list, from, from+1)
+		at := to
+		if to > from {
+			at--
+		}
+		if kind == startup.Sidecar && list[at].Kind == startup.Plain { // to the end of the init list
+			at = slices.IndexFunc(list, func(c startup.Container) bool { return c.Kind == startup.Plain })
+		}
+		list = slices.Insert(list, at, c)
+	}
+	return startup.Plan{Containers: list, Edges: plan.Edges}
+}

@@ -1,0 +1,31 @@
+// Package podspec is the only place that knows both a Kubernetes pod and a
+// [startup.Plan].
+//
+// [Parse] finds the pods in manifests. [Read] says what a pod does about its
+// start-up: what its annotations ask for, and every ordering that is already in
+// it, whoever put it there: Istio, Linkerd, Kuma, Tekton, or a person with a
+// sleep. [Choose] picks a mechanism for each edge, with the reasons. [Write]
+// puts the chosen plan into the pod, and [Without] takes an ordering out.
+//
+// What is written is read again before it is returned, so that a pod that does
+// not say what was asked for never leaves this package.
+//
+// Where to read:
+//
+//	read.go         a pod as containers, and the recognisers over it
+//	native.go       sidecars: restartable init containers
+//	hold.go         a proxy first in the list, with a postStart that blocks
+//	init.go         plain init containers
+//	gate.go         wrapped commands: ours, Tekton's, scuttle, kubexit, linkerd-await
+//	workaround.go   health loops, sleeps and hooks that people write
+//	known.go        proxies and programs by name, as data
+//	shell.go        as much of a shell script as a wait needs
+//	annotation.go   outrider.dev/depends-on
+//	choose.go       which mechanism, and why
+//	costs.go        what each was measured to cost
+//	write.go        a plan into a pod
+//	without.go      an ordering out of a pod
+//	manifest.go     documents, lists and templates
+//
+// Nothing here changes the pod that it is given, reads a clock or does I/O.
+package podspec

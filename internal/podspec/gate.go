@@ -1,0 +1,311 @@
+package podspec
+
+import (
+	"encoding/json"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/startup"
+)
+
+// The gate's command line, written here and nowhere else. The agent reads it as
+// it is written:
+//
+//	/outrider/bin/outrider-agent gate --name app \
+//	  --after 'cache is healthy, within 20s or continue' \
+//	  --at outrider-proxy=http://127.0.0.1:15021/healthz/ready \
+//	  --probe '{"httpGet":{"path":"/ready","port":8080}}' \
+//	  -- java -jar app.jar
+//
+// An --after is the end of a statement of a plan's text; --at is where a
+// container without a gate is asked; --probe is what makes this one healthy.
+const (
+	AgentPath = "/outrider/bin/outrider-agent"
+	gateWord  = "gate"
+	flagName  = "--name"
+	flagAfter = "--after"
+	flagAt    = "--at"
+	flagProbe = "--probe"
+	endFlags  = "--"
+)
+
+// Where a gated container finds the agent, everybody's state, and its own.
+// Each container can write its own state only.
+const (
+	binVolume   = "outrider-bin"
+	stateVolume = "outrider-state"
+	binDir      = "/outrider/bin"
+	stateDir    = "/outrider/state"
+	ownDir      = "/outrider/own"
+
+	// initName is the container that copies the agent, and later captures.
+	initName = "outrider-init"
+)
+
+// A wrapper is a program that waits and then runs the real command.
+type wrapper struct {
+	program string
+	by      string
+	read    func(r *reader, c carrier, argv []string) gateReading
+}
+
+// A gateReading is what a wrapper's command line and environment say.
+type gateReading struct {
+	edges []startup.Edge
+	real  int // index in argv of the real command; 0 if it cannot be taken out
+	ok    bool
+}
+
+var wrappers = []wrapper{
+	{"outrider-agent", "outrider-agent gate", readOurs},
+	{"entrypoint", "Tekton", readTekton},
+	{"scuttle", "scuttle", readEnvoyWrapper("ENVOY_ADMIN_API")},
+	{"envoy-preflight", "envoy-preflight", readEnvoyWrapper("ENVOY_ADMIN_API")},
+	{"kubexit", "kubexit", readKubexit},
+	{"linkerd-await", "linkerd-await", readLinkerdAwait},
+}
+
+// gate recognises a wrapped command.
+func gate(r *reader, c carrier) {
+	argv := c.argv()
+	start := afterInit(argv)
+	if start >= len(argv) {
+		return
+	}
+	for _, w := range wrappers {
+		if path.Base(argv[start]) != w.program {
+			continue
+		}
+		g := w.read(r, c, argv[start:])
+		if !g.ok {
+			continue
+		}
+		f := Found{Container: c.Name, Mechanism: startup.Gate, By: w.by, Edges: g.edges,
+			Evidence: Evidence{c.argField(start), strings.Join(argv[start:], " ")}}
+		if g.real > 0 && start+g.real < len(argv) {
+			f.unwrap, f.Replaceable = start+g.real, true
+		}
+		for i := range f.Edges {
+			f.Edges[i].By = startup.Gate
+		}
+		r.add(f)
+		return
+	}
+}
+
+func readOurs(_ *reader, c carrier, argv []string) gateReading {
+	if len(argv) < 2 || argv[1] != gateWord {
+		return gateReading{}
+	}
+	g := gateReading{ok: true}
+	for i := 2; i < len(argv); i++ {
+		if argv[i] == endFlags {
+			g.real = i + 1
+			break
+		}
+		if argv[i] != flagAfter || i+1 >= len(argv) {
+			continue
+		}
+		i++
+		if p, err := startup.Parse(c.Name + " after " + argv[i]); err == nil {
+			g.edges = append(g.edges, p.Edges...)
+		}
+	}
+	return g
+}
+
+// afterText is an edge as the value of --after.
+func afterText(e startup.Edge) string {
+	e.By = ""
+	return strings.TrimPrefix(e.String(), e.To+" after ")
+}
+
+// readTekton: a step waits for the file that the step before it writes; the first
+// one for the controller's word that the sidecars are ready.
+func readTekton(r *reader, c carrier, argv []string) gateReading {
+	file := option(argv, "wait_file")
+	if file == "" && option(argv, "post_file") == "" {
+		return gateReading{}
+	}
+	g := gateReading{ok: true}
+	for _, other := range r.all {
+		argv := other.argv()
+		step := len(argv) > 0 && path.Base(argv[0]) == "entrypoint"
+		switch {
+		case other.Name == c.Name || other.kind != startup.Plain:
+		case step && file != "" && option(argv, "post_file") == file:
+			g.edges = append(g.edges, startup.Edge{From: other.Name, To: c.Name, After: startup.Completed})
+		case !step && strings.HasPrefix(file, "/tekton/downward/"):
+			g.edges = append(g.edges, r.after(other.Name, c.Name, startup.Gate))
+		}
+	}
+	return g
+}
+
+// option returns the value of -name or --name.
+func option(argv []string, name string) string {
+	for i, a := range argv {
+		if a == endFlags {
+			break
+		}
+		a = strings.TrimPrefix(strings.TrimPrefix(a, "-"), "-")
+		if value, ok := strings.CutPrefix(a, name+"="); ok && argv[i] != a {
+			return value
+		}
+		if a == name && argv[i] != a && i+1 < len(argv) {
+			return argv[i+1]
+		}
+	}
+	return ""
+}
+
+// readEnvoyWrapper: it waits only if the variable says where to ask.
+func readEnvoyWrapper(variable string) func(*reader, carrier, []string) gateReading {
+	return func(r *reader, c carrier, _ []string) gateReading {
+		if c.env(variable) == "" {
+			return gateReading{}
+		}
+		e := r.after(r.firstOf([]string{"istio-proxy", OurProxy}), c.Name, startup.Gate)
+		if d, err := time.ParseDuration(c.env("WAIT_FOR_ENVOY_TIMEOUT")); err == nil && d > 0 {
+			e.Timeout, e.OnTimeout = d, startup.Continue
+		}
+		return gateReading{edges: []startup.Edge{e}, real: 1, ok: true}
+	}
+}
+
+func readKubexit(r *reader, c carrier, _ []string) gateReading {
+	g := gateReading{real: 1, ok: c.env("KUBEXIT_NAME") != ""}
+	timeout, err := time.ParseDuration(c.env("KUBEXIT_BIRTH_TIMEOUT"))
+	if err != nil || timeout <= 0 {
+		timeout = 30 * time.Second // its default
+	}
+	for dep := range strings.SplitSeq(c.env("KUBEXIT_BIRTH_DEPS"), ",") {
+		dep = strings.TrimSpace(dep)
+		for _, other := range r.all {
+			if dep != "" && (other.env("KUBEXIT_NAME") == dep || other.Name == dep) {
+				e := r.after(other.Name, c.Name, startup.Gate)
+				e.Timeout = timeout
+				g.edges = append(g.edges, e)
+				break
+			}
+		}
+	}
+	return g
+}
+
+func readLinkerdAwait(r *reader, c carrier, argv []string) gateReading {
+	if c.env("LINKERD_AWAIT_DISABLED") != "" || c.env("LINKERD_DISABLED") != "" {
+		return gateReading{}
+	}
+	e := r.after(r.firstOf([]string{"linkerd-proxy"}), c.Name, startup.Gate)
+	if d := (waiter{}).bound(argv); d > 0 {
+		e.Timeout = d
+		if slices.Contains(argv, "--timeout-fatal=false") {
+			e.OnTimeout = startup.Continue
+		}
+	}
+	g := gateReading{edges: []startup.Edge{e}, ok: true}
+	if i := slices.Index(argv, endFlags); i > 0 {
+		g.real = i + 1
+	}
+	return g
+}
+
+// writeGates wraps the command of each container that waits by a gate, and of
+// each one that is waited for and cannot say so itself.
+func (w *writer) writeGates(edges []startup.Edge) error {
+	after := map[string][]startup.Edge{}
+	probed := map[string]bool{}
+	for _, e := range edges {
+		if e.By != startup.Gate {
+			continue
+		}
+		after[e.To] = append(after[e.To], e)
+		from := w.find(e.From)
+		_, isProxy := knownProxy(e.From)
+		switch {
+		case isProxy && e.After != startup.Completed:
+		case from == nil || len(from.Command) == 0:
+			return w.fail(e, "the command of "+e.From+" is not in the pod, so nothing can publish its state")
+		default:
+			probed[e.From] = probed[e.From] || e.After == startup.Healthy
+		}
+	}
+	if len(after) == 0 {
+		return nil
+	}
+	for _, c := range carriers(w.out) {
+		_, publishes := probed[c.Name]
+		if len(after[c.Name]) == 0 && !publishes {
+			continue
+		}
+		if err := w.wrap(c.Container, after[c.Name], probed[c.Name]); err != nil {
+			return err
+		}
+	}
+	w.addGateVolumes()
+	return nil
+}
+
+// wrap puts the gate before the command of c, in the place of an old one.
+func (w *writer) wrap(c *corev1.Container, after []startup.Edge, asked bool) error {
+	if g := readOurs(nil, carrier{Container: c}, slices.Concat(c.Command, c.Args)); g.ok && g.real > 0 {
+		argv := slices.Concat(c.Command, c.Args)
+		c.Command, c.Args = slices.Clone(argv[g.real:]), nil
+	}
+	if len(c.Command) == 0 {
+		return w.fail(after[0], "the command of "+c.Name+" is not in the pod, so there is nothing to wrap")
+	}
+	flags := []string{gateWord, flagName, c.Name}
+	for _, e := range after {
+		flags = append(flags, flagAfter, afterText(e))
+		if p, ok := knownProxy(e.From); ok {
+			flags = append(flags, flagAt, p.name+"="+p.url())
+		}
+	}
+	if probe := ownProbe(c); asked && probe != nil {
+		text, err := json.Marshal(probe)
+		if err != nil {
+			return err
+		}
+		flags = append(flags, flagProbe, string(text))
+	}
+	c.Args = slices.Concat(flags, []string{endFlags}, c.Command, c.Args)
+	c.Command = []string{AgentPath}
+	mount(c, corev1.VolumeMount{Name: binVolume, MountPath: binDir, ReadOnly: true})
+	mount(c, corev1.VolumeMount{Name: stateVolume, MountPath: stateDir, ReadOnly: true})
+	mount(c, corev1.VolumeMount{Name: stateVolume, MountPath: ownDir, SubPath: c.Name})
+	return nil
+}
+
+func (w *writer) addGateVolumes() {
+	for _, name := range []string{binVolume, stateVolume} {
+		if !slices.ContainsFunc(w.out.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name }) {
+			memory := &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}
+			w.out.Spec.Volumes = append(w.out.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: memory}})
+		}
+	}
+	w.addInit()
+}
+
+// addInit adds the container that copies the agent, first of all, so that the
+// gates of other init containers find it.
+func (w *writer) addInit() {
+	i := slices.IndexFunc(w.out.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == initName })
+	if i < 0 {
+		c := corev1.Container{Name: initName, Image: w.image, Command: []string{"outrider-agent", "copy", AgentPath}}
+		w.out.Spec.InitContainers = slices.Insert(w.out.Spec.InitContainers, 0, c)
+		i = 0
+	}
+	mount(&w.out.Spec.InitContainers[i], corev1.VolumeMount{Name: binVolume, MountPath: binDir})
+}
+
+func mount(c *corev1.Container, m corev1.VolumeMount) {
+	if !slices.ContainsFunc(c.VolumeMounts, func(o corev1.VolumeMount) bool { return o.MountPath == m.MountPath }) {
+		c.VolumeMounts = append(c.VolumeMounts, m)
+	}
+}

@@ -1,0 +1,16 @@
+package podspec
+
+import "outrider.dev/startup"
+
+// initDone recognises a plain init container: all that is listed after it starts
+// when it has completed.
+func initDone(r *reader, c carrier) {
+	if c.kind != startup.Init {
+		return
+	}
+	f := Found{Container: c.Name, Mechanism: startup.InitDone, By: "init container", Evidence: Evidence{c.field, "name: " + c.Name}}
+	for _, to := range r.all[c.at+1:] {
+		f.Edges = append(f.Edges, startup.Edge{From: c.Name, To: to.Name, After: startup.Completed, By: startup.InitDone})
+	}
+	r.add(f)
+}

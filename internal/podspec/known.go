@@ -1,0 +1,80 @@
+package podspec
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// OurProxy is the container that injection adds.
+const OurProxy = "outrider-proxy"
+
+// A proxy is a container that meshes inject, known by its name. Everybody can ask
+// whether it is ready, so it needs no gate of its own to be waited for.
+type proxy struct {
+	name  string
+	mesh  string
+	port  int
+	path  string
+	also  []int    // other ports that people ask for its health
+	waits []string // the command of a hook that blocks until it is ready
+}
+
+// Sources: istio manifests/charts/istio-control/istio-discovery/files/injection-template.yaml;
+// linkerd2 charts/partials/templates/_proxy.tpl; kuma pkg/plugins/runtime/k8s/containers;
+// consul-k8s control-plane/connect-inject; Cloud SQL proxy docs/cmd.
+var proxies = []proxy{
+	{name: OurProxy, mesh: "Outrider", port: 15021, path: "/healthz/ready", also: []int{15020, 15000, 15001}, waits: []string{"outrider-agent", "wait"}},
+	{name: "istio-proxy", mesh: "Istio", port: 15021, path: "/healthz/ready", also: []int{15020, 15000, 15001}, waits: []string{"pilot-agent", "wait"}},
+	{name: "linkerd-proxy", mesh: "Linkerd", port: 4191, path: "/ready", also: []int{4140}, waits: []string{"/usr/lib/linkerd/linkerd-await", "--timeout=2m"}},
+	{name: "kuma-sidecar", mesh: "Kuma", port: 9902, path: "/ready", also: []int{9901}, waits: []string{"kuma-dp", "wait", "--url", "http://localhost:9902/ready"}},
+	{name: "consul-dataplane", mesh: "Consul", port: 20000, path: "/ready", also: []int{19000}},
+	{name: "cloud-sql-proxy", mesh: "Cloud SQL", port: 9090, path: "/startup", waits: []string{"/cloud-sql-proxy", "wait"}},
+}
+
+// A waiter is a program that waits for a proxy, known by the first words of its
+// command, and for whom.
+type waiter struct {
+	words   []string
+	proxies []string // the first one that the pod has, or will have
+	timeout time.Duration
+}
+
+// Hooks, and lines of a script.
+var waiters = []waiter{
+	{words: []string{"pilot-agent", "wait"}, proxies: []string{"istio-proxy", OurProxy}, timeout: time.Minute},
+	{words: []string{"outrider-agent", "wait"}, proxies: []string{OurProxy}},
+	{words: []string{"linkerd-await"}, proxies: []string{"linkerd-proxy"}},
+	{words: []string{"kuma-dp", "wait"}, proxies: []string{"kuma-sidecar"}},
+	{words: []string{"cloud-sql-proxy", "wait"}, proxies: []string{"cloud-sql-proxy"}},
+}
+
+func knownProxy(name string) (proxy, bool) {
+	i := slices.IndexFunc(proxies, func(p proxy) bool { return p.name == name })
+	if i < 0 {
+		return proxy{}, false
+	}
+	return proxies[i], true
+}
+
+// proxiesAt returns the names of the proxies that are asked for their health on a port.
+func proxiesAt(port int) []string {
+	var out []string
+	for _, p := range proxies {
+		if p.port == port || slices.Contains(p.also, port) {
+			out = append(out, p.name)
+		}
+	}
+	return out
+}
+
+// probe is how to ask the proxy.
+func (p proxy) probe() *corev1.Probe {
+	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: p.path, Port: intstr.FromInt32(int32(p.port))}}}
+}
+
+// url is where the proxy is asked.
+func (p proxy) url() string { return fmt.Sprintf("http://127.0.0.1:%d%s", p.port, p.path) }

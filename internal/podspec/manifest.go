@@ -1,0 +1,239 @@
+package podspec
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// An Object is a pod, or something that has a pod template.
+type Object struct {
+	File     string `json:"file"`
+	Document int    `json:"document"` // 1 is the first of the file
+	Kind     string `json:"kind"`
+	Name     string `json:"name"`
+	Template string `json:"template,omitempty"` // field path of the pod template; empty for a pod
+
+	Pod     corev1.Pod `json:"-"`
+	Unknown []string   `json:"-"` // fields that are not in this version of the API
+}
+
+func (o Object) String() string {
+	if o.Name == "" {
+		return o.Kind
+	}
+	return o.Kind + " " + o.Name
+}
+
+// Field is the path of a pod's field in the object.
+func (o Object) Field(podField string) string {
+	if o.Template == "" {
+		return podField
+	}
+	return o.Template + "." + podField
+}
+
+// An InputError is a document that cannot be used.
+type InputError struct {
+	File     string
+	Document int
+	Line     int // of the file, where the document begins
+	Object   string
+	Field    string
+	Err      error
+}
+
+func (e *InputError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: document %d (line %d)", e.File, e.Document, e.Line)
+	if e.Object != "" {
+		b.WriteString(": " + e.Object)
+	}
+	if e.Field != "" {
+		b.WriteString(": " + e.Field)
+	}
+	return b.String() + ": " + e.Err.Error()
+}
+
+func (e *InputError) Unwrap() error { return e.Err }
+
+// templates are where the kinds that have one keep their pod template. Of any
+// other kind it is looked for in spec.template.
+var templates = map[string]string{
+	"Pod":     "",
+	"CronJob": "spec.jobTemplate.spec.template",
+}
+
+const usualTemplate = "spec.template"
+
+// Parse returns the pods of a file's documents, YAML or JSON, and the kinds that
+// have none. The error is an *InputError.
+func Parse(file string, data []byte) (objects []Object, others []string, err error) {
+	for i, d := range documents(data) {
+		raw, err := yaml.YAMLToJSONStrict(d.text)
+		at := InputError{File: file, Document: i + 1, Line: d.line}
+		if err != nil {
+			at.Err = errors.New(yamlReason(err))
+			return nil, nil, &at
+		}
+		p := parser{at: at}
+		if err := p.object(raw, ""); err != nil {
+			return nil, nil, err
+		}
+		objects, others = append(objects, p.objects...), append(others, p.others...)
+	}
+	return objects, others, nil
+}
+
+type document struct {
+	text []byte
+	line int
+}
+
+// documents splits at the lines that begin with ---, and leaves out what has
+// comments only.
+func documents(data []byte) []document {
+	var out []document
+	cur := document{line: 1}
+	keep := func() {
+		for _, line := range bytes.Split(cur.text, []byte("\n")) {
+			line = bytes.TrimSpace(line)
+			if len(line) > 0 && line[0] != '#' && !bytes.Equal(line, []byte("---")) {
+				out = append(out, cur)
+				return
+			}
+		}
+	}
+	for i, line := range bytes.SplitAfter(data, []byte("\n")) {
+		rest, separates := bytes.CutPrefix(line, []byte("---"))
+		if separates && (len(bytes.TrimSpace(rest)) == 0 || rest[0] == ' ' || rest[0] == '\t') {
+			keep()
+			cur = document{line: i + 1}
+			line = rest
+		}
+		cur.text = append(cur.text, line...)
+	}
+	keep()
+	return out
+}
+
+type parser struct {
+	at      InputError
+	objects []Object
+	others  []string
+}
+
+func (p *parser) fail(object, field string, err error) error {
+	e := p.at
+	e.Object, e.Field, e.Err = object, field, err
+	return &e
+}
+
+// object reads one object, or those of a list; kind is what an item without one is.
+func (p *parser) object(raw []byte, kind string) error {
+	var head struct {
+		Kind     string `json:"kind"`
+		Metadata struct {
+			Name         string `json:"name"`
+			GenerateName string `json:"generateName"`
+		} `json:"metadata"`
+		Items []json.RawMessage `json:"items"`
+	}
+	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' {
+		return p.fail("", "", errors.New("this is no Kubernetes object"))
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
+		return p.fail("", fieldOf(err), errors.New(yamlReason(err)))
+	}
+	head.Kind = cmp.Or(head.Kind, kind)
+	if head.Kind == "" {
+		return p.fail("", "kind", errors.New("missing: this is no Kubernetes object"))
+	}
+	if of, isList := strings.CutSuffix(head.Kind, "List"); isList && head.Items != nil {
+		for _, item := range head.Items {
+			if err := p.object(item, of); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	o := Object{File: p.at.File, Document: p.at.Document, Kind: head.Kind, Name: cmp.Or(head.Metadata.Name, head.Metadata.GenerateName)}
+	path, known := templates[head.Kind]
+	if !known {
+		path = usualTemplate
+	}
+	o.Template = path
+	template, ok := dig(raw, path)
+	if !ok {
+		p.others = append(p.others, o.Kind)
+		return nil
+	}
+	return p.pod(o, template)
+}
+
+// pod decodes the template of o and checks what every pod has.
+func (p *parser) pod(o Object, template []byte) error {
+	strict, err := kjson.UnmarshalStrict(template, &o.Pod)
+	if err != nil {
+		return p.fail(o.String(), o.Field(fieldOf(err)), errors.New(yamlReason(err)))
+	}
+	for _, s := range strict {
+		if field, ok := s.(kjson.FieldError); ok && strings.HasPrefix(s.Error(), "unknown field") {
+			o.Unknown = append(o.Unknown, o.Field(field.FieldPath()))
+			continue
+		}
+		return p.fail(o.String(), "", s)
+	}
+	if len(o.Pod.Spec.Containers) == 0 {
+		return p.fail(o.String(), o.Field("spec.containers"), errors.New("a pod needs at least one container"))
+	}
+	for _, c := range carriers(&o.Pod) {
+		if c.Name == "" {
+			return p.fail(o.String(), o.Field(c.field+".name"), errors.New("missing"))
+		}
+	}
+	p.objects = append(p.objects, o)
+	return nil
+}
+
+// dig returns the pod template at a path of names; false if there is none.
+func dig(raw []byte, path string) ([]byte, bool) {
+	for step := range strings.SplitSeq(path, ".") {
+		var level map[string]json.RawMessage
+		if step == "" {
+			continue
+		}
+		if json.Unmarshal(raw, &level) != nil || level[step] == nil {
+			return nil, false
+		}
+		raw = level[step]
+	}
+	var pod struct {
+		Spec json.RawMessage `json:"spec"`
+	}
+	return raw, json.Unmarshal(raw, &pod) == nil && pod.Spec != nil
+}
+
+// fieldOf is the field in an error of the decoder.
+func fieldOf(err error) string {
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return wrong.Field
+	}
+	_, rest, found := strings.Cut(err.Error(), "into Go struct field ")
+	if !found {
+		return ""
+	}
+	field, _, _ := strings.Cut(rest, " of type")
+	if _, after, ok := strings.Cut(field, "."); ok {
+		return after
+	}
+	return field
+}

@@ -1,0 +1,52 @@
+package podspec
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/startup"
+)
+
+// native recognises a restartable init container: all that is listed after it
+// starts after it, healthy only if a startup probe or its hook says so.
+func native(r *reader, c carrier) {
+	if c.kind != startup.Sidecar {
+		return
+	}
+	f := Found{Container: c.Name, Mechanism: startup.Native, By: "native sidecar",
+		Evidence: Evidence{c.field + ".restartPolicy", "Always"}}
+	after := startup.Started
+	switch {
+	case r.holdsItself(c):
+		after = startup.Healthy
+		f.Evidence = Evidence{c.field + ".lifecycle.postStart.exec.command", hookText(c)}
+	case c.StartupProbe != nil:
+		after = startup.Healthy
+		f.Evidence = Evidence{c.field + ".startupProbe", probeText(c.StartupProbe)}
+	}
+	for _, to := range r.all[c.at+1:] {
+		f.Edges = append(f.Edges, startup.Edge{From: c.Name, To: to.Name, After: after, By: startup.Native})
+	}
+	r.add(f)
+}
+
+// probeText is a probe in a few words.
+func probeText(p *corev1.Probe) string {
+	every := max(p.PeriodSeconds, 1)
+	if p.PeriodSeconds == 0 {
+		every = 10 // the API server's default
+	}
+	what := "probe"
+	switch {
+	case p.HTTPGet != nil:
+		what = fmt.Sprintf("httpGet :%s%s", p.HTTPGet.Port.String(), p.HTTPGet.Path)
+	case p.TCPSocket != nil:
+		what = "tcpSocket :" + p.TCPSocket.Port.String()
+	case p.GRPC != nil:
+		what = fmt.Sprintf("grpc :%d", p.GRPC.Port)
+	case p.Exec != nil:
+		what = fmt.Sprintf("exec %q", p.Exec.Command)
+	}
+	return fmt.Sprintf("%s every %ds", what, every)
+}

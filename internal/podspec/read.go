@@ -1,0 +1,404 @@
+package podspec
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"outrider.dev/startup"
+)
+
+// A Reading is what a pod says about its start-up.
+type Reading struct {
+	Containers []startup.Container
+	Facts      map[string]Fact // by container
+	Asked      []startup.Edge  // by annotation, stars included
+	Found      []Found         // what is in the pod already
+	Start      Start           // the annotation outrider.dev/start
+	Expected   []string        // containers that the pod waits for, but that injection has yet to add
+	Notes      []string
+}
+
+// A Fact is what a mechanism can build on in a container.
+type Fact struct {
+	Command bool // it is in the pod, so that it can be wrapped
+	Proxy   bool // a mesh's own: it can be moved, and says itself whether it is ready
+	Probed  bool // it has a probe, which a hook or a gate can ask
+}
+
+// Found is an ordering that the pod has already, whoever put it there.
+type Found struct {
+	Container   string            `json:"container"` // the one that carries it
+	Mechanism   startup.Mechanism `json:"mechanism"`
+	By          string            `json:"by"`              // the program or mesh: "pilot-agent wait", "Tekton", "sleep"
+	Edges       []startup.Edge    `json:"edges,omitempty"` // none if it does not say for whom it waits
+	Evidence    Evidence          `json:"evidence"`
+	Replaceable bool              `json:"replaceable"` // [Without] can take it out
+
+	cut    [2]int // of the script, if it is part of one
+	unwrap int    // where the real command begins, if it is a wrapper
+}
+
+// Evidence is where in the pod it was seen.
+type Evidence struct {
+	Field string `json:"field"`
+	Text  string `json:"text"`
+}
+
+func (e Evidence) String() string { return e.Field + ": " + e.Text }
+
+// Read says what pod does about its start-up. The error joins an
+// *AnnotationError for each annotation that cannot be understood; what else was
+// read is returned all the same.
+func Read(pod *corev1.Pod) (Reading, error) {
+	r := reader{pod: pod, Reading: Reading{Facts: map[string]Fact{}}}
+	r.all = carriers(pod)
+	for _, c := range r.all {
+		r.Containers = append(r.Containers, r.container(c))
+		_, isProxy := knownProxy(c.Name)
+		r.Facts[c.Name] = Fact{Command: len(c.Command) > 0, Proxy: isProxy, Probed: ownProbe(c.Container) != nil}
+	}
+	for _, c := range r.all {
+		for _, recognise := range recognisers {
+			recognise(&r, c)
+		}
+	}
+	asked, err := Edges(pod.Annotations)
+	r.Asked = asked
+	start, startErr := startWish(pod.Annotations)
+	r.Start = start
+	for _, e := range asked {
+		if e.From == OurProxy {
+			r.expect(OurProxy)
+		}
+	}
+	r.note()
+	return r.Reading, errors.Join(err, startErr)
+}
+
+// recognisers, one per mechanism. Each adds to what was found.
+var recognisers = []func(*reader, carrier){native, initDone, gate, hook, workaround}
+
+type reader struct {
+	pod *corev1.Pod
+	all []carrier
+	Reading
+}
+
+// A carrier is a container and where it stands in the pod.
+type carrier struct {
+	*corev1.Container
+	kind  startup.Kind
+	field string
+	at    int // in the reader's list
+}
+
+// carriers are the pod's containers, init containers first.
+func carriers(pod *corev1.Pod) []carrier {
+	var out []carrier
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		kind := startup.Init
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			kind = startup.Sidecar
+		}
+		out = append(out, carrier{c, kind, fmt.Sprintf("spec.initContainers[%d]", i), len(out)})
+	}
+	for i := range pod.Spec.Containers {
+		out = append(out, carrier{&pod.Spec.Containers[i], startup.Plain, fmt.Sprintf("spec.containers[%d]", i), len(out)})
+	}
+	return out
+}
+
+// argv is command and args together.
+func (c carrier) argv() []string { return slices.Concat(c.Command, c.Args) }
+
+// argField is where word i of argv stands.
+func (c carrier) argField(i int) string {
+	if i < len(c.Command) {
+		return fmt.Sprintf("%s.command[%d]", c.field, i)
+	}
+	return fmt.Sprintf("%s.args[%d]", c.field, i-len(c.Command))
+}
+
+func (c carrier) env(name string) string {
+	for _, e := range c.Env {
+		if e.Name == name {
+			return e.Value
+		}
+	}
+	return ""
+}
+
+func (r *reader) container(c carrier) startup.Container {
+	out := startup.Container{Name: c.Name, Kind: c.kind, Health: r.health(c)}
+	if c.kind != startup.Sidecar {
+		out.Restart = restart(r.pod.Spec.RestartPolicy, c.Container.RestartPolicy)
+	}
+	for _, p := range []*corev1.Probe{c.StartupProbe, c.ReadinessProbe} {
+		if n := r.probeNeeds(c, p); n != "" && !slices.Contains(out.HealthNeeds, n) {
+			out.HealthNeeds = append(out.HealthNeeds, n)
+		}
+	}
+	return out
+}
+
+func restart(pod corev1.RestartPolicy, own *corev1.ContainerRestartPolicy) startup.Restart {
+	policy := string(pod)
+	if own != nil {
+		policy = string(*own)
+	}
+	switch policy {
+	case "OnFailure":
+		return startup.OnFailure
+	case "Never":
+		return startup.Never
+	}
+	return startup.Always
+}
+
+// health is where the word "healthy" comes from. The kubelet waits for a
+// sidecar's startup probe and never for its readiness; anybody else waits best
+// for readiness, which can be taken back.
+func (r *reader) health(c carrier) startup.Health {
+	_, isProxy := knownProxy(c.Name)
+	first, second := startup.ReadinessProbe, startup.StartupProbe
+	has := map[startup.Health]bool{startup.ReadinessProbe: c.ReadinessProbe != nil, startup.StartupProbe: c.StartupProbe != nil}
+	if c.kind == startup.Sidecar {
+		first, second = second, first
+	}
+	switch {
+	case r.holdsItself(c):
+		return startup.PostStart
+	case has[first]:
+		return first
+	case has[second]:
+		return second
+	case isProxy:
+		return startup.Report
+	}
+	return startup.NoHealth
+}
+
+// ownProbe is what "healthy" means for a container: its readiness probe, else its
+// startup probe, else what is known of a mesh's proxy; nil if there is none.
+func ownProbe(c *corev1.Container) *corev1.Probe {
+	switch p, isProxy := knownProxy(c.Name); {
+	case c.ReadinessProbe != nil:
+		return c.ReadinessProbe
+	case c.StartupProbe != nil:
+		return c.StartupProbe
+	case isProxy:
+		return p.probe()
+	}
+	return nil
+}
+
+// probeNeeds names the container without which a probe of c fails: Istio sends an
+// app's HTTP probes to the proxy, and some probes ask the proxy by themselves.
+func (r *reader) probeNeeds(c carrier, p *corev1.Probe) string {
+	if p == nil || p.HTTPGet == nil {
+		return ""
+	}
+	for _, name := range proxiesAt(r.port(c, p.HTTPGet.Port)) {
+		if name != c.Name && r.has(name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// port resolves a named port of the container; 0 if it has none of that name.
+func (r *reader) port(c carrier, port intstr.IntOrString) int {
+	if port.Type == intstr.Int {
+		return port.IntValue()
+	}
+	for _, p := range c.Ports {
+		if p.Name == port.StrVal {
+			return int(p.ContainerPort)
+		}
+	}
+	return 0
+}
+
+func (r *reader) has(name string) bool {
+	return slices.ContainsFunc(r.all, func(c carrier) bool { return c.Name == name })
+}
+
+// firstOf is the first of the names that the pod has, else the first one, which
+// is then expected.
+func (r *reader) firstOf(names []string) string {
+	for _, n := range names {
+		if r.has(n) {
+			return n
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	r.expect(names[0])
+	return names[0]
+}
+
+func (r *reader) expect(name string) {
+	if r.has(name) || slices.Contains(r.Expected, name) {
+		return
+	}
+	r.Expected = append(r.Expected, name)
+	r.Facts[name] = Fact{Command: true, Proxy: true, Probed: true}
+}
+
+// listens names the container behind a local port: a mesh's proxy, or one that
+// declares the port or is probed there; "" if nobody is known to listen.
+func (r *reader) listens(port int) string {
+	known := proxiesAt(port)
+	for _, n := range known {
+		if r.has(n) {
+			return n
+		}
+	}
+	for _, c := range r.all {
+		if slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == port }) {
+			return c.Name
+		}
+	}
+	for _, c := range r.all {
+		for _, p := range []*corev1.Probe{c.ReadinessProbe, c.StartupProbe, c.LivenessProbe} {
+			if p != nil && (p.HTTPGet != nil && r.port(c, p.HTTPGet.Port) == port || p.TCPSocket != nil && r.port(c, p.TCPSocket.Port) == port) {
+				return c.Name
+			}
+		}
+	}
+	return r.firstOf(known)
+}
+
+// proxy names the pod's proxy: "" if there is none.
+func (r *reader) proxy() string {
+	for _, p := range proxies {
+		if r.has(p.name) {
+			return p.name
+		}
+	}
+	return ""
+}
+
+// after is the edge of one who waits for another, as well as that one can tell.
+func (r *reader) after(from, to string, by startup.Mechanism) startup.Edge {
+	e := startup.Edge{From: from, To: to, After: startup.Healthy, By: by}
+	if c, i := r.Reading.plan().Find(from); i >= 0 && c.Health == startup.NoHealth {
+		e.After = startup.Started
+	}
+	return e
+}
+
+func (r *reader) add(f Found) {
+	f.Edges = slices.DeleteFunc(f.Edges, func(e startup.Edge) bool { return e.From == "" || e.From == e.To })
+	f.Evidence.Text = oneLine(f.Evidence.Text)
+	r.Found = append(r.Found, f)
+}
+
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if runes := []rune(s); len(runes) > 140 {
+		return string(runes[:137]) + "..."
+	}
+	return s
+}
+
+// note adds what is worth a sentence.
+func (r *reader) note() {
+	proxy := r.proxy()
+	if proxy == "" {
+		return
+	}
+	p := r.Reading.Plan().Expand()
+	var free []string
+	for _, c := range r.all {
+		waits := slices.ContainsFunc(p.Edges, func(e startup.Edge) bool { return e.To == c.Name && e.From == proxy })
+		if c.kind == startup.Plain && c.Name != proxy && !waits {
+			free = append(free, c.Name)
+		}
+	}
+	if len(free) > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("nothing makes %s wait for %s: what is called before it is ready may be refused", strings.Join(free, ", "), proxy))
+	}
+}
+
+// Plan is all that the pod keeps or is asked to keep. An asked edge that the pod
+// keeps already says by what; the best one, if by several.
+func (r Reading) Plan() startup.Plan {
+	p := r.plan()
+	p.Edges = slices.Clone(r.Asked)
+	for i, e := range p.Edges {
+		if e.By == "" {
+			p.Edges[i].By = r.keptBy(e)
+		}
+	}
+	for _, f := range r.Found {
+		for _, e := range f.Edges {
+			same := func(o startup.Edge) bool { return o.From == e.From && o.To == e.To }
+			switch i := slices.IndexFunc(p.Edges, same); {
+			case i < 0 && contradicts(e, p.Edges[:len(r.Asked)]):
+			case i < 0:
+				p.Edges = append(p.Edges, e)
+			case i >= len(r.Asked) && better(e.By, p.Edges[i].By):
+				p.Edges[i] = e
+			}
+		}
+	}
+	return p
+}
+
+// contradicts says whether e, which is only how the pod's lists are ordered now,
+// closes a cycle with what was asked for: then the lists will be ordered anew.
+func contradicts(e startup.Edge, asked []startup.Edge) bool {
+	if e.By != startup.InitDone && e.By != startup.Native {
+		return false
+	}
+	seen := map[string]bool{}
+	var waits func(who string) bool
+	waits = func(who string) bool {
+		if who == e.To || seen[who] {
+			return who == e.To
+		}
+		seen[who] = true
+		return slices.ContainsFunc(asked, func(o startup.Edge) bool { return o.To == who && waits(o.From) })
+	}
+	return waits(e.From)
+}
+
+// plan is the containers alone, those that are expected included: they come
+// first among the plain ones, where injection puts a proxy that others wait for.
+func (r Reading) plan() startup.Plan {
+	p := startup.Plan{Containers: slices.Clone(r.Containers)}
+	at := slices.IndexFunc(p.Containers, func(c startup.Container) bool { return c.Kind == startup.Plain })
+	if at < 0 {
+		at = len(p.Containers)
+	}
+	for _, name := range r.Expected {
+		p.Containers = slices.Insert(p.Containers, at, startup.Container{Name: name, Health: startup.Report})
+	}
+	return p
+}
+
+// keptBy is the best mechanism by which the pod keeps e already.
+func (r Reading) keptBy(e startup.Edge) startup.Mechanism {
+	var best startup.Mechanism
+	for _, f := range r.Found {
+		for _, o := range f.Edges {
+			enough := o.After == e.After || o.After == startup.Healthy && e.After == startup.Started
+			if o.From == e.From && o.To == e.To && enough && (best == "" || better(o.By, best)) {
+				best = o.By
+			}
+		}
+	}
+	return best
+}
+
+func better(a, b startup.Mechanism) bool {
+	return slices.Index(startup.Mechanisms, a) < slices.Index(startup.Mechanisms, b)
+}

@@ -1,0 +1,50 @@
+package podspec
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/startup"
+)
+
+// Without returns pod without an ordering that [Read] found in it. The pod must
+// be the one that was read.
+func Without(pod *corev1.Pod, f Found) (*corev1.Pod, error) {
+	out := pod.DeepCopy()
+	all := carriers(out)
+	i := slices.IndexFunc(all, func(c carrier) bool { return c.Name == f.Container })
+	if i < 0 || !f.Replaceable {
+		return nil, fmt.Errorf("%s of %s cannot be taken out of the pod", f.By, f.Container)
+	}
+	c := all[i]
+	switch f.Mechanism {
+	case startup.Hold, startup.PostStartProbe:
+		if c.Lifecycle == nil {
+			return nil, fmt.Errorf("%s has no hook any more", c.Name)
+		}
+		c.Lifecycle.PostStart = nil
+		if c.Lifecycle.PreStop == nil && c.Lifecycle.StopSignal == nil {
+			c.Container.Lifecycle = nil
+		}
+	case startup.Gate:
+		argv := c.argv()
+		if f.unwrap <= 0 || f.unwrap >= len(argv) {
+			return nil, fmt.Errorf("the command of %s is another one now", c.Name)
+		}
+		c.Command, c.Args = argv[f.unwrap:], nil
+	case startup.Sleep, startup.HealthLoop:
+		s, ok := shellScript(c.argv())
+		if !ok || f.cut[1] > len(s.text) || f.cut[0] >= f.cut[1] {
+			return nil, fmt.Errorf("the script of %s is another one now", c.Name)
+		}
+		text := s.text[:f.cut[0]] + s.text[f.cut[1]:]
+		if s.at < len(c.Command) {
+			c.Command[s.at] = text
+		} else {
+			c.Args[s.at-len(c.Command)] = text
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,46 @@
+package podspec
+
+import (
+	"strings"
+
+	"outrider.dev/startup"
+)
+
+// workaround recognises what people put before the real command: a loop over a
+// health port, a program that waits, a plain sleep.
+func workaround(r *reader, c carrier) {
+	argv := c.argv()
+	s, ok := shellScript(argv)
+	if !ok {
+		return
+	}
+	all := statements(s.text)
+	for i, st := range all {
+		last := i == len(all)-1
+		end := len(s.text) - len(strings.TrimLeft(s.text[st.end:], " \t\r\n"))
+		f := Found{Container: c.Name, Replaceable: !last,
+			Evidence: Evidence{c.argField(s.at), s.text[st.start:st.end]}, cut: [2]int{st.start, end}}
+		d, sleeps := st.sleeps()
+		w, waits := r.statementWaits(c, st)
+		switch {
+		case sleeps && !last:
+			f.Mechanism, f.By = startup.Sleep, "sleep "+d.String()
+			if proxy := r.proxy(); proxy != "" && proxy != c.Name {
+				f.Edges = []startup.Edge{r.after(proxy, c.Name, startup.Sleep)}
+			} else {
+				r.Notes = append(r.Notes, c.Name+" sleeps "+d.String()+" before it begins; nothing in the pod says for whom")
+			}
+		case waits && w.from != c.Name:
+			f.Mechanism, f.By = startup.HealthLoop, w.by
+			e := r.after(w.from, c.Name, startup.HealthLoop)
+			e.Timeout = w.timeout
+			f.Edges = []startup.Edge{e}
+		case st.neutral():
+			continue
+		default:
+			return // the real command
+		}
+		f.Evidence.Text = strings.TrimRight(strings.TrimSpace(f.Evidence.Text), ";& \n")
+		r.add(f)
+	}
+}

@@ -1,0 +1,236 @@
+package podspec
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/startup"
+)
+
+// Options of [Write]. The zero value of a field means its default.
+type Options struct {
+	Image string // of the init container that brings the agent; default: outrider-agent
+}
+
+// A WriteError is an edge that cannot be written into the pod.
+type WriteError struct {
+	Edge   startup.Edge
+	Reason string
+}
+
+func (e *WriteError) Error() string { return fmt.Sprintf("%q: %s", e.Edge, e.Reason) }
+
+// Write returns pod with the plan in it. Each edge names its mechanism: gate,
+// native and hold are written; an edge by any other one must be in the pod
+// already. The order of the pod's lists changes only where a mechanism needs it.
+//
+// The edges written become the annotation outrider.dev/depends-on, in place of
+// those that were there.
+func Write(pod *corev1.Pod, plan startup.Plan, o Options) (*corev1.Pod, error) {
+	w := &writer{out: pod.DeepCopy(), image: o.Image}
+	if w.image == "" {
+		w.image = "outrider-agent"
+	}
+	plan.Containers = containersOf(pod)
+	full := plan.Expand()
+	for _, e := range full.Edges {
+		for _, name := range []string{e.From, e.To} {
+			if w.find(name) == nil {
+				return nil, w.fail(e, "the pod has no container "+name)
+			}
+		}
+	}
+	order, err := full.StartOrder()
+	if err != nil {
+		return nil, err
+	}
+	w.dependents = dependents(full)
+	for _, name := range order {
+		for _, e := range full.Edges {
+			if e.From != name {
+				continue
+			}
+			if err := w.write(e); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := w.writeGates(full.Edges); err != nil {
+		return nil, err
+	}
+	w.annotate(full.Edges)
+	return w.out, w.check(full.Edges)
+}
+
+type writer struct {
+	out        *corev1.Pod
+	image      string
+	dependents map[string][]string // by container: who waits for it, directly or not
+}
+
+func (w *writer) fail(e startup.Edge, reason string) error {
+	return &WriteError{Edge: e, Reason: reason}
+}
+
+func (w *writer) find(name string) *corev1.Container {
+	for _, c := range carriers(w.out) {
+		if c.Name == name {
+			return c.Container
+		}
+	}
+	return nil
+}
+
+func (w *writer) write(e startup.Edge) error {
+	switch e.By {
+	case startup.Native:
+		return w.writeNative(e)
+	case startup.Hold:
+		return w.writeHold(e)
+	case "":
+		return w.fail(e, "no mechanism is chosen")
+	}
+	return nil
+}
+
+// writeNative makes from a restartable init container, before all that waits for it.
+func (w *writer) writeNative(e startup.Edge) error {
+	always := corev1.ContainerRestartPolicyAlways
+	plain := slices.IndexFunc(w.out.Spec.Containers, func(c corev1.Container) bool { return c.Name == e.From })
+	if plain >= 0 {
+		if len(w.out.Spec.Containers) == 1 {
+			return w.fail(e, "a pod needs a container that is no sidecar")
+		}
+		c := w.out.Spec.Containers[plain]
+		c.RestartPolicy = &always
+		at := slices.IndexFunc(w.out.Spec.InitContainers, func(c corev1.Container) bool {
+			return slices.Contains(w.dependents[e.From], c.Name)
+		})
+		if at < 0 {
+			at = len(w.out.Spec.InitContainers)
+		}
+		w.out.Spec.Containers = slices.Delete(w.out.Spec.Containers, plain, plain+1)
+		w.out.Spec.InitContainers = slices.Insert(w.out.Spec.InitContainers, at, c)
+	}
+	i := slices.IndexFunc(w.out.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == e.From })
+	from := &w.out.Spec.InitContainers[i]
+	switch {
+	case from.RestartPolicy == nil || *from.RestartPolicy != always:
+		return w.fail(e, e.From+" is an init container that must complete")
+	case e.After == startup.Healthy && from.StartupProbe == nil:
+		return w.blockUntilHealthy(e, from)
+	}
+	return nil
+}
+
+// blockUntilHealthy gives c a postStart that returns when it is healthy.
+func (w *writer) blockUntilHealthy(e startup.Edge, c *corev1.Container) error {
+	r := reader{pod: w.out, all: carriers(w.out)}
+	for _, other := range r.all {
+		if other.Name == c.Name && r.holdsItself(other) {
+			return nil
+		}
+	}
+	if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
+		return w.fail(e, c.Name+" has a postStart hook of its own, and a container can have one only")
+	}
+	command, err := waitCommand(c)
+	if err != nil {
+		return w.fail(e, err.Error())
+	}
+	if command[0] == AgentPath {
+		mount(c, corev1.VolumeMount{Name: binVolume, MountPath: binDir, ReadOnly: true})
+		defer w.addGateVolumes()
+	}
+	if c.Lifecycle == nil {
+		c.Lifecycle = &corev1.Lifecycle{}
+	}
+	c.Lifecycle.PostStart = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: command}}
+	return nil
+}
+
+// waitCommand is the command that returns when c is healthy.
+func waitCommand(c *corev1.Container) ([]string, error) {
+	if p, ok := knownProxy(c.Name); ok && p.waits != nil {
+		return slices.Clone(p.waits), nil
+	}
+	probe := ownProbe(c)
+	if probe == nil {
+		return nil, fmt.Errorf("%s has no probe that says when it is healthy", c.Name)
+	}
+	text, err := json.Marshal(probe)
+	return []string{AgentPath, "wait", flagProbe, string(text)}, err
+}
+
+// annotate replaces what the pod asks for by the edges that were written.
+func (w *writer) annotate(edges []startup.Edge) {
+	for key := range w.out.Annotations {
+		if isEdgesKey(key) {
+			delete(w.out.Annotations, key)
+		}
+	}
+	var own []startup.Edge
+	for _, e := range edges {
+		if e.By == startup.Gate || e.By == startup.Native || e.By == startup.Hold {
+			e.By = ""
+			own = append(own, e)
+		}
+	}
+	if len(own) == 0 {
+		return
+	}
+	if w.out.Annotations == nil {
+		w.out.Annotations = map[string]string{}
+	}
+	w.out.Annotations[EdgesAnnotation] = FormatEdges(own)
+}
+
+// check reads back what was written.
+func (w *writer) check(edges []startup.Edge) error {
+	r, err := Read(w.out)
+	if err != nil {
+		return fmt.Errorf("reading back what was written: %w", err)
+	}
+	plan := r.Plan()
+	for _, e := range edges {
+		kept := slices.ContainsFunc(plan.Edges, func(o startup.Edge) bool {
+			implied := e.By == startup.InitDone || o == e
+			return o.From == e.From && o.To == e.To && implied
+		})
+		if kept {
+			continue
+		}
+		got := "nothing"
+		if i := slices.IndexFunc(plan.Edges, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To }); i >= 0 {
+			got = fmt.Sprintf("%q", plan.Edges[i])
+		}
+		return w.fail(e, "cannot be written into this pod: read back as "+got)
+	}
+	return nil
+}
+
+// dependents says who waits for whom, directly or not.
+func dependents(p startup.Plan) map[string][]string {
+	out := map[string][]string{}
+	var visit func(from, name string)
+	visit = func(from, name string) {
+		for _, e := range p.Edges {
+			if e.From == name && !slices.Contains(out[from], e.To) {
+				out[from] = append(out[from], e.To)
+				visit(from, e.To)
+			}
+		}
+	}
+	for _, c := range p.Containers {
+		visit(c.Name, c.Name)
+	}
+	return out
+}
+
+func containersOf(pod *corev1.Pod) []startup.Container {
+	r, _ := Read(pod)
+	return r.Containers
+}
