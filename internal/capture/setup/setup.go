@@ -234,8 +234,13 @@ func check(ctx context.Context, b Backend, rs capture.Ruleset, report *Report) e
 	if diff := capture.Diff(rs, state.Ruleset); diff != nil {
 		return &MismatchError{diff}
 	}
-	report.Proofs, err = proof.Try(ctx, state, func() (capture.State, error) { return b.Read(ctx) })
+	return try(ctx, b, state, report)
+}
+
+// try proves both directions of what b holds, which is state.
+func try(ctx context.Context, b Backend, state capture.State, report *Report) (err error) {
 	report.Parked = state.Parked()
+	report.Proofs, err = proof.Try(ctx, state, func() (capture.State, error) { return b.Read(ctx) })
 	return err
 }
 
@@ -323,7 +328,8 @@ func Verify(ctx context.Context, backends []Backend, intent *capture.Intent) (Re
 	if _, ok := state.Recorded(); !ok {
 		return report, errors.New("the rules, or the routing that belongs to them, are not those that were written: somebody has changed them; run capture again")
 	}
-	return report, check(ctx, have[0].by, state.Ruleset, &report)
+	err := try(ctx, have[0].by, state, &report)
+	return report, err
 }
 
 // localAddresses are the addresses of this namespace. None, if they cannot be listed.
