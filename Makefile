@@ -35,6 +35,10 @@ $(CACHE)/envoy/envoy: build/envoy.txt
 build: ## the three commands, into bin/
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
+.PHONY: images
+images: build $(ENVOY) ## container images as OCI tarballs, into bin/images; no container engine
+	$(GO) run ./build/images -envoy $(ENVOY)
+
 .PHONY: test
 test: ## all tests; as root, or those in network namespaces are skipped
 	$(GO) test -count=1 -timeout 30m ./...

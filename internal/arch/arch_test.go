@@ -25,6 +25,7 @@ const (
 	netlink   = "github.com/mdlayher/netlink"
 	rtnetlink = "github.com/vishvananda/netlink"
 	sys       = "golang.org/x/sys"
+	yaml      = "go.yaml.in/yaml/v3"
 )
 
 // arrows are what a package may import besides the standard library: packages of
@@ -41,6 +42,8 @@ var arrows = map[string][]string{
 	"internal/simulate/inside": {"internal/kubelet", "startup"},
 	"internal/verify":          {"internal/kubelet", "internal/simulate/inside", "startup"},
 
+	"internal/agent/config":    {yaml},
+	"internal/agent/drain":     {},
 	"internal/agent/envoy":     {},
 	"internal/agent/standby":   {sys},
 	"internal/agent/supervise": {sys},
@@ -55,6 +58,8 @@ var arrows = map[string][]string{
 	"internal/capture/setup": {"internal/capture", "internal/capture/iptables", "internal/capture/nftables",
 		"internal/capture/proof", "internal/capture/routing"},
 
+	"internal/image":   {},
+	"build/images":     {"internal/image"},
 	"internal/arch":    {},
 	"internal/cli":     {"internal/capture", cobra, pflag},
 	"internal/version": {cobra},

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"outrider.dev/test/cluster/image"
+	"outrider.dev/internal/image"
 )
 
 // pauseImage holds the namespaces of every pod.

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"outrider.dev/test/cluster/image"
+	"outrider.dev/internal/image"
 )
 
 func TestImage(t *testing.T) {

@@ -1,0 +1,132 @@
+// Package config is what an agent is told, read as a whole and checked as a whole before
+// a port is bound: flags, variables and files, by Istio's names and with Istio's meaning.
+//
+// Sources, a later one wins: our defaults, the mesh's defaultConfig, the variable
+// PROXY_CONFIG, the pod's annotation proxy.istio.io/config, the variables and flags of
+// one setting. (Istio's order: pkg/config/mesh and cmd/config.go of pilot-agent.)
+//
+// Three tables say what there is: settings of a ProxyConfig (proxyconfig.go), variables
+// (variables.go), flags (flags.go). What a table knows and has no effect here gets a
+// note, never silence.
+package config
+
+import (
+	"encoding/json"
+	"net/netip"
+	"time"
+)
+
+// A Config is all that an agent is told.
+type Config struct {
+	Pod          Pod
+	ControlPlane ControlPlane
+	Certificate  Certificate
+	Envoy        Envoy
+	Ports        Ports
+	Stop         Stop
+
+	Work        string // directory for the bootstrap and the certificates; the agent writes nowhere else
+	State       string // directory of this container's own state, for gates; empty: none
+	DNS         bool   // answer names on Ports.DNS
+	Full        bool   // be told the whole mesh, not what is asked for
+	Prewarm     []string
+	AppProbes   json.RawMessage // ISTIO_KUBE_APP_PROBERS
+	AppMetrics  json.RawMessage // ISTIO_PROMETHEUS_ANNOTATIONS
+	Annotations string          // file of the pod's annotations, by the downward API
+
+	Notes []string // what was set and has no effect, one sentence each
+}
+
+// A Pod is where the agent runs; it may be a bare host.
+type Pod struct {
+	Role           string // sidecar
+	Name           string
+	Namespace      string
+	ServiceAccount string
+	Addresses      []netip.Addr
+	Domain         string // of its short names, for example "shop.svc.cluster.local"
+	TrustDomain    string
+	Metadata       map[string]any // of Envoy's node, for the control plane
+}
+
+// ID is Envoy's node ID, in Istio's form.
+func (p Pod) ID() string {
+	address := "127.0.0.1"
+	if len(p.Addresses) > 0 {
+		address = p.Addresses[0].String()
+	}
+	return p.Role + "~" + address + "~" + p.Name + "." + p.Namespace + "~" + p.Domain
+}
+
+// A ControlPlane is whom the agent and its Envoy ask.
+type ControlPlane struct {
+	Address   string   // host:port, for configuration
+	CA        string   // host:port, for certificates; default: Address
+	Names     []string // one of them must be in its certificate; default: the host of Address
+	Roots     string   // file with whom to trust when asking
+	Token     string   // file with the token that says who we are
+	Plaintext bool     // no TLS; only when asked for
+}
+
+// Certificate is how the workload's certificate is got and kept.
+type Certificate struct {
+	Lifetime    time.Duration
+	RenewAt     float64 // share of the lifetime
+	Jitter      float64 // of RenewAt, to both sides
+	RSA         int     // key size; 0: ECDSA
+	Curve       string  // P256 or P384
+	Output      string  // directory for copies as PEM files; empty: none
+	FileMounted bool    // it is there already, as files in Output's form
+}
+
+// Envoy is how the proxy runs.
+type Envoy struct {
+	Path        string // default "envoy" from PATH
+	Cluster     string // its own service's name
+	Concurrency int
+	Level       string
+	Components  map[string]string
+	DrainTime   time.Duration
+	Stats       Stats
+	Extra       json.RawMessage // merged into the bootstrap
+}
+
+// Stats are statistics to keep besides those that the agent needs.
+type Stats struct{ Prefixes, Suffixes, Regexps []string }
+
+// Ports that the pod's parts meet on. Istio's numbers by default.
+type Ports struct {
+	Admin      uint16 // Envoy's, loopback
+	Outbound   uint16
+	Inbound    uint16
+	Status     uint16
+	Readiness  uint16
+	DNS        uint16
+	Prometheus uint16 // Envoy's own metrics
+
+	RelayOutbound uint16 // Envoy's listeners for what the standby held, loopback
+	RelayInbound  uint16
+}
+
+// Stop is how the proxy leaves.
+type Stop struct {
+	Grace   time.Duration // of the pod, from SIGTERM to SIGKILL
+	Drain   time.Duration // stay at least so long where nothing proves that the apps have ended
+	Minimum time.Duration // with OnZero: look at connections only after this
+	OnZero  bool          // leave when Envoy has no connection
+}
+
+// Default is what an agent does that is told nothing.
+func Default() Config {
+	return Config{
+		Pod:          Pod{Role: "sidecar", TrustDomain: "cluster.local"},
+		ControlPlane: ControlPlane{Address: "outriderd.outrider-system.svc:15012", Roots: "/var/run/secrets/outrider/root-cert.pem", Token: "/var/run/secrets/tokens/outrider-token"},
+		Certificate:  Certificate{Lifetime: 24 * time.Hour, RenewAt: 0.5, Jitter: 0.01, Curve: "P256"},
+		Envoy:        Envoy{Path: "envoy", Cluster: "outrider-proxy", Level: "warning", Concurrency: 2, DrainTime: 45 * time.Second},
+		Ports: Ports{Admin: 15000, Outbound: 15001, Inbound: 15006, Status: 15020, Readiness: 15021, DNS: 15053, Prometheus: 15090,
+			RelayOutbound: 15007, RelayInbound: 15016},
+		Stop:        Stop{Grace: 30 * time.Second, Drain: 5 * time.Second, Minimum: 5 * time.Second},
+		Work:        "/etc/outrider/proxy",
+		Annotations: "/etc/outrider/pod/annotations",
+	}
+}

@@ -1,0 +1,57 @@
+package config
+
+import (
+	"time"
+)
+
+// A Flag of "outrider-agent proxy".
+type Flag struct {
+	Name  string
+	Usage string
+	// Why a flag of Istio's has no effect here; empty for one that has.
+	Without string
+	set     setter
+}
+
+// Flags are the flags, those of Istio's pilot-agent with their names.
+var Flags = []Flag{
+	{Name: "domain", Usage: "DNS domain of the pod's short names", set: text(func(c *Config) *string { return &c.Pod.Domain })},
+	{Name: "meshConfig", Usage: "file with the mesh's configuration (default /etc/outrider/config/mesh)", set: func(*Config, string) error { return nil }},
+	{Name: "serviceCluster", Usage: "name of the service that the proxy belongs to", set: text(func(c *Config) *string { return &c.Envoy.Cluster })},
+	{Name: "proxyLogLevel", Usage: "Envoy's log level: trace, debug, info, warning, error, critical, off; also misc:error", set: level},
+	{Name: "proxyComponentLogLevel", Usage: "log levels of Envoy's components, as misc:error,upstream:debug", set: components},
+	{Name: "concurrency", Usage: "Envoy's worker threads (default 2)", set: concurrency},
+	{Name: "envoy", Usage: "path of the Envoy binary (default envoy from PATH)", set: text(func(c *Config) *string { return &c.Envoy.Path })},
+	{Name: "control-plane", Usage: "address of the control plane, host:port", set: text(func(c *Config) *string { return &c.ControlPlane.Address })},
+	{Name: "token", Usage: "file with the token for the first certificate", set: text(func(c *Config) *string { return &c.ControlPlane.Token })},
+	{Name: "roots", Usage: "file with the certificates to trust", set: text(func(c *Config) *string { return &c.ControlPlane.Roots })},
+	{Name: "work-dir", Usage: "directory for Envoy's bootstrap and certificates", set: text(func(c *Config) *string { return &c.Work })},
+	{Name: "grace", Usage: "the pod's termination grace period (default 30s)", set: duration(func(c *Config) *time.Duration { return &c.Stop.Grace })},
+
+	{Name: "stsPort", Usage: "of Istio", Without: "there is no token exchange"},
+	{Name: "tokenManagerPlugin", Usage: "of Istio", Without: "there is no token exchange"},
+	{Name: "templateFile", Usage: "of Istio", Without: "the bootstrap is built in; use ISTIO_BOOTSTRAP_OVERRIDE to add to it"},
+	{Name: "outlierLogPath", Usage: "of Istio", Without: "outlier events are not logged to a file"},
+	{Name: "profiling", Usage: "of Istio", Without: "/debug/pprof is on the loopback address always"},
+}
+
+func (r *reader) flags() {
+	for _, f := range Flags {
+		value, given := r.in.Flags[f.Name]
+		switch {
+		case !given:
+		case f.set != nil:
+			r.apply("--"+f.Name, value, f.set)
+		case value != "" && value != "0":
+			r.note("--%s has no effect: %s", f.Name, f.Without)
+		}
+	}
+}
+
+// concurrency 0 is Istio's way to leave it to the other settings.
+func concurrency(c *Config, s string) error {
+	if s == "0" {
+		return nil
+	}
+	return number(func(c *Config) *int { return &c.Envoy.Concurrency })(c, s)
+}

@@ -1,0 +1,160 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// proxySettings are the fields of Istio's ProxyConfig that have an effect here.
+var proxySettings = map[string]setter{
+	"discoveryAddress":         text(func(c *Config) *string { return &c.ControlPlane.Address }),
+	"concurrency":              number(func(c *Config) *int { return &c.Envoy.Concurrency }),
+	"drainDuration":            duration(func(c *Config) *time.Duration { return &c.Envoy.DrainTime }),
+	"terminationDrainDuration": duration(func(c *Config) *time.Duration { return &c.Stop.Drain }),
+	"statusPort":               port(func(c *Config) *uint16 { return &c.Ports.Status }),
+	"proxyAdminPort":           port(func(c *Config) *uint16 { return &c.Ports.Admin }),
+	"serviceCluster":           text(func(c *Config) *string { return &c.Envoy.Cluster }),
+	"binaryPath":               text(func(c *Config) *string { return &c.Envoy.Path }),
+	"configPath":               text(func(c *Config) *string { return &c.Work }),
+	"controlPlaneAuthPolicy":   authPolicy,
+}
+
+// elsewhere are fields that others act on: the injector, or nobody yet.
+var elsewhere = map[string]string{
+	"holdApplicationUntilProxyStarts": "", // the injector's
+	"interceptionMode":                "",
+	"image":                           "",
+	"proxyMetadata":                   "", // see proxyConfig
+	"proxyStatsMatcher":               "",
+	"readinessProbe":                  "an application's own readiness is its container's probe",
+	"tracing":                         "tracing is not configured by the agent yet",
+	"envoyAccessLogService":           "access logs go to standard output",
+	"envoyMetricsService":             "metrics are scraped",
+	"extraStatTags":                   "tags of statistics are Envoy's own",
+	"caCertificatesPem":               "whom to trust is in the mounted root certificate",
+	"meshId":                          "",
+	"statNameLength":                  "names of statistics are not cut",
+	"privateKeyProvider":              "the key is made and kept by the agent",
+	"fileFlushInterval":               "log lines are written at once",
+	"fileFlushMinSizeKb":              "log lines are written at once",
+}
+
+func authPolicy(c *Config, s string) error {
+	switch s {
+	case "MUTUAL_TLS":
+		c.ControlPlane.Plaintext = false
+	case "NONE":
+		c.ControlPlane.Plaintext = true
+	default:
+		return errors.New("MUTUAL_TLS or NONE")
+	}
+	return nil
+}
+
+// meshConfig reads the mesh's file: its defaultConfig is a ProxyConfig.
+func (r *reader) meshConfig(name string, data []byte) {
+	var mesh struct {
+		Default     yaml.Node `yaml:"defaultConfig"`
+		TrustDomain string    `yaml:"trustDomain"`
+	}
+	if err := yaml.Unmarshal(data, &mesh); err != nil {
+		r.refuse(name, err.Error(), "Istio's MeshConfig as YAML")
+		return
+	}
+	if mesh.TrustDomain != "" {
+		r.out.Pod.TrustDomain = mesh.TrustDomain
+	}
+	if mesh.Default.Kind != 0 {
+		r.proxyNode(name+": defaultConfig", &mesh.Default)
+	}
+}
+
+// proxyConfig reads one ProxyConfig, as YAML or JSON.
+func (r *reader) proxyConfig(where string, data []byte) {
+	var node yaml.Node
+	if err := yaml.Unmarshal(data, &node); err != nil {
+		r.refuse(where, err.Error(), "Istio's ProxyConfig as YAML or JSON")
+		return
+	}
+	if len(node.Content) == 0 {
+		return // empty
+	}
+	r.proxyNode(where, node.Content[0])
+}
+
+func (r *reader) proxyNode(where string, node *yaml.Node) {
+	var fields map[string]yaml.Node
+	if err := node.Decode(&fields); err != nil {
+		r.refuse(where, err.Error(), "an object of settings")
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		value := fields[name]
+		where := where + ": " + name
+		if set, ok := proxySettings[name]; ok {
+			if value.Kind != yaml.ScalarNode {
+				r.refuse(where, "an object or a list", "one value")
+				continue
+			}
+			r.apply(where, value.Value, set)
+			continue
+		}
+		switch why, known := elsewhere[name]; {
+		case name == "proxyMetadata":
+			r.proxyMetadata(where, &value)
+		case name == "proxyStatsMatcher":
+			r.statsMatcher(where, &value)
+		case !known:
+			r.note("%s: no such setting is known; it has no effect", where)
+		case why != "":
+			r.note("%s has no effect: %s", where, why)
+		}
+	}
+}
+
+// proxyMetadata becomes variables, which the container's own overrule.
+func (r *reader) proxyMetadata(where string, value *yaml.Node) {
+	var pairs map[string]string
+	if err := value.Decode(&pairs); err != nil {
+		r.refuse(where, err.Error(), "variables and their values")
+		return
+	}
+	for name, v := range pairs {
+		if _, set := r.env[name]; !set {
+			r.env[name] = v
+		}
+	}
+}
+
+func (r *reader) statsMatcher(where string, value *yaml.Node) {
+	var m struct {
+		Prefixes []string `yaml:"inclusionPrefixes"`
+		Suffixes []string `yaml:"inclusionSuffixes"`
+		Regexps  []string `yaml:"inclusionRegexps"`
+	}
+	if err := value.Decode(&m); err != nil {
+		r.refuse(where, err.Error(), "inclusionPrefixes, inclusionSuffixes and inclusionRegexps, each a list")
+		return
+	}
+	r.out.Envoy.Stats = Stats{m.Prefixes, m.Suffixes, m.Regexps}
+}
+
+// jsonOf is a YAML or JSON object as JSON.
+func jsonOf(data []byte) (json.RawMessage, error) {
+	var v any
+	if err := yaml.Unmarshal(data, &v); err != nil {
+		return nil, err
+	}
+	object, ok := v.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("it is not an object, but %s", strings.TrimPrefix(fmt.Sprintf("%T", v), "*"))
+	}
+	return json.Marshal(object)
+}

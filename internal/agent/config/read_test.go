@@ -1,0 +1,183 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// pod is the least that an injected pod says.
+var pod = []string{"POD_NAME=app-1", "POD_NAMESPACE=shop", "SERVICE_ACCOUNT=app", "INSTANCE_IP=10.0.0.7"}
+
+func files(content map[string]string) func(string) ([]byte, error) {
+	return func(name string) ([]byte, error) {
+		text, ok := content[name]
+		if !ok {
+			return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+		}
+		return []byte(text), nil
+	}
+}
+
+// like is the default, as an injected pod has it, changed.
+func like(change func(*Config)) Config {
+	c := Default()
+	c.Pod.Name, c.Pod.Namespace, c.Pod.ServiceAccount = "app-1", "shop", "app"
+	c.Pod.Addresses = []netip.Addr{netip.MustParseAddr("10.0.0.7")}
+	c.Pod.Domain = "shop.svc.cluster.local"
+	c.Pod.Metadata = map[string]any{"NAME": "app-1", "NAMESPACE": "shop", "SERVICE_ACCOUNT": "app"}
+	c.ControlPlane.CA = c.ControlPlane.Address
+	if change != nil {
+		change(&c)
+	}
+	return c
+}
+
+func TestRead(t *testing.T) {
+	tests := map[string]struct {
+		flags map[string]string
+		env   []string
+		files map[string]string
+		want  Config
+	}{
+		"a pod that says no more than who it is gets the defaults": {
+			want: like(nil),
+		},
+		"the mesh's file, PROXY_CONFIG, the annotation and a flag: a later one wins": {
+			files: map[string]string{
+				"/etc/outrider/config/mesh":     "trustDomain: corp\ndefaultConfig:\n  concurrency: 3\n  terminationDrainDuration: 7s\n  drainDuration: 9s\n  proxyAdminPort: 15999\n",
+				"/etc/outrider/pod/annotations": `proxy.istio.io/config="{drainDuration: 11s, concurrency: 5}"` + "\n",
+			},
+			env:   []string{`PROXY_CONFIG={"concurrency":4,"drainDuration":"10s"}`},
+			flags: map[string]string{"concurrency": "6"},
+			want: like(func(c *Config) {
+				c.Pod.TrustDomain = "corp"
+				c.Envoy.Concurrency = 6
+				c.Envoy.DrainTime = 11 * time.Second
+				c.Stop.Drain = 7 * time.Second
+				c.Ports.Admin = 15999
+			}),
+		},
+		"concurrency 0 leaves it to the other settings": {
+			flags: map[string]string{"concurrency": "0"},
+			env:   []string{"ISTIO_CPU_LIMIT=8"},
+			want:  like(func(c *Config) { c.Envoy.Concurrency = 8 }),
+		},
+		"metadata of Istio's form goes into the node": {
+			env: []string{"ISTIO_META_CLUSTER_ID=one", `ISTIO_METAJSON_LABELS={"app":"x"}`},
+			want: like(func(c *Config) {
+				c.Pod.Metadata["CLUSTER_ID"] = "one"
+				c.Pod.Metadata["LABELS"] = map[string]any{"app": "x"}
+			}),
+		},
+		"proxyMetadata is variables, and the container's own overrule it": {
+			env:  []string{`PROXY_CONFIG={"proxyMetadata":{"SECRET_TTL":"1h","MINIMUM_DRAIN_DURATION":"2s"}}`, "SECRET_TTL=2h"},
+			want: like(func(c *Config) { c.Certificate.Lifetime, c.Stop.Minimum = 2*time.Hour, 2*time.Second }),
+		},
+		"Istio's log level may hold components": {
+			flags: map[string]string{"proxyLogLevel": "info,misc:error", "proxyComponentLogLevel": "upstream:debug"},
+			want: like(func(c *Config) {
+				c.Envoy.Level = "info"
+				c.Envoy.Components = map[string]string{"misc": "error", "upstream": "debug"}
+			}),
+		},
+		"the user's own bootstrap, in YAML": {
+			env:   []string{"ISTIO_BOOTSTRAP_OVERRIDE=/boot.yaml"},
+			files: map[string]string{"/boot.yaml": "admin:\n  profile_path: /tmp/p\n"},
+			want:  like(func(c *Config) { c.Envoy.Extra = []byte(`{"admin":{"profile_path":"/tmp/p"}}`) }),
+		},
+		"what has no effect is told": {
+			flags: map[string]string{"stsPort": "15463", "templateFile": ""},
+			env:   []string{"PROXY_CONFIG={tracing: {sampling: 1}, colour: red, image: {imageType: debug}}", "CA_PROVIDER=Citadel"},
+			want: like(func(c *Config) {
+				c.Notes = []string{
+					"variable PROXY_CONFIG: colour: no such setting is known; it has no effect",
+					"variable PROXY_CONFIG: tracing has no effect: tracing is not configured by the agent yet",
+					"variable CA_PROVIDER has no effect: there is one way to ask for a certificate: Istio's own service, which others offer too",
+					"--stsPort has no effect: there is no token exchange",
+				}
+			}),
+		},
+		"a full push is asked for": {
+			env:  []string{"OUTRIDER_PUSH=full"},
+			want: like(func(c *Config) { c.Full = true; c.Pod.Metadata["OUTRIDER_PUSH"] = "full" }),
+		},
+		"a grace period shorter than the drain is told": {
+			flags: map[string]string{"grace": "3s"},
+			want: like(func(c *Config) {
+				c.Stop.Grace = 3 * time.Second
+				c.Notes = []string{"terminationDrainDuration is 5s, but the pod's grace period ends after 3s: the proxy leaves then"}
+			}),
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := Read(Inputs{Flags: tt.flags, Environ: append(pod[:len(pod):len(pod)], tt.env...), ReadFile: files(tt.files)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+				t.Errorf("Read (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	tests := map[string]struct {
+		flags map[string]string
+		env   []string
+		files map[string]string
+		want  string
+	}{
+		"a time without a unit":         {env: []string{"SECRET_TTL=24"}, want: `variable SECRET_TTL: "24" cannot be used; want a time that is not negative, for example 5s`},
+		"a level that is none":          {flags: map[string]string{"proxyLogLevel": "loud"}, want: `--proxyLogLevel: "loud" cannot be used; want one of trace`},
+		"an address without a port":     {flags: map[string]string{"control-plane": "outriderd"}, want: `discoveryAddress: "outriderd" cannot be used; want host:port`},
+		"two users of one port":         {env: []string{"PROXY_CONFIG={statusPort: 15021}"}, want: `the readiness port: "15021" cannot be used; want a port that is not also that of statusPort`},
+		"a list where a value belongs":  {env: []string{"PROXY_CONFIG={concurrency: [1]}"}, want: `PROXY_CONFIG: concurrency: "an object or a list" cannot be used; want one value`},
+		"no YAML":                       {env: []string{"PROXY_CONFIG={"}, want: `variable PROXY_CONFIG: `},
+		"a bootstrap that is a list":    {env: []string{"ISTIO_BOOTSTRAP_OVERRIDE=/b"}, files: map[string]string{"/b": "[1]"}, want: `want an object of Envoy's bootstrap`},
+		"a bootstrap that is not there": {env: []string{"ISTIO_BOOTSTRAP_OVERRIDE=/b"}, want: `variable ISTIO_BOOTSTRAP_OVERRIDE: "/b" cannot be used; want a file that can be read`},
+		"annotations of another form":   {files: map[string]string{"/etc/outrider/pod/annotations": "a: b"}, want: "line 1: not a key with a quoted value"},
+		"metadata that is not JSON":     {env: []string{"ISTIO_METAJSON_X={"}, want: `variable ISTIO_METAJSON_X: "{" cannot be used; want JSON`},
+		"a share past 1":                {env: []string{"SECRET_GRACE_PERIOD_RATIO=1.5"}, want: "want a number from 0 to 1"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := Read(Inputs{Flags: tt.flags, Environ: append(pod[:len(pod):len(pod)], tt.env...), ReadFile: files(tt.files)})
+			var e *Error
+			if !errors.As(err, &e) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Read: %v\nwant %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestReadSaysAllThatIsMissing(t *testing.T) {
+	_, err := Read(Inputs{ReadFile: files(nil)})
+	for _, want := range []string{"POD_NAME", "POD_NAMESPACE", "SERVICE_ACCOUNT"} {
+		if err == nil || !strings.Contains(err.Error(), "variable "+want) {
+			t.Errorf("Read without anything: %v, want it to name %s", err, want)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add("{concurrency: 2}", `a="b"`, "SECRET_TTL", "5s")
+	f.Add("{proxyMetadata: {A: b}}", "proxy.istio.io/config=\"{}\"\n", "ISTIO_METAJSON_X", "[]")
+	f.Add("defaultConfig: {}", "", "DNS_PROXY_ADDR", "localhost:53")
+	f.Fuzz(func(t *testing.T, proxy, annotations, name, value string) {
+		env := append(pod[:len(pod):len(pod)], "PROXY_CONFIG="+proxy, name+"="+value)
+		c, err := Read(Inputs{Environ: env, ReadFile: files(map[string]string{
+			"/etc/outrider/pod/annotations": annotations, "/etc/outrider/config/mesh": proxy})})
+		if err == nil && (c.Work == "" || c.Ports.Admin == 0 || c.Stop.Grace < 0) {
+			t.Errorf("Read accepts %+v", c)
+		}
+	})
+}

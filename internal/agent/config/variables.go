@@ -1,0 +1,169 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// variables is what each variable sets. Istio's names are in reference istio-surface,
+// section 2.2; ours begin with OUTRIDER_.
+var variables = []struct {
+	name string
+	set  setter
+}{
+	{"POD_NAME", text(func(c *Config) *string { return &c.Pod.Name })},
+	{"POD_NAMESPACE", text(func(c *Config) *string { return &c.Pod.Namespace })},
+	{"SERVICE_ACCOUNT", text(func(c *Config) *string { return &c.Pod.ServiceAccount })},
+	{"INSTANCE_IP", addresses},
+	{"INSTANCE_IPS", addresses}, // both families
+	{"TRUST_DOMAIN", text(func(c *Config) *string { return &c.Pod.TrustDomain })},
+
+	{"CA_ADDR", text(func(c *Config) *string { return &c.ControlPlane.CA })},
+	{"XDS_ROOT_CA", text(func(c *Config) *string { return &c.ControlPlane.Roots })},
+	{"CA_ROOT_CA", text(func(c *Config) *string { return &c.ControlPlane.Roots })},
+	{"ISTIOD_SAN", list(func(c *Config) *[]string { return &c.ControlPlane.Names })},
+	{"OUTRIDER_TOKEN", text(func(c *Config) *string { return &c.ControlPlane.Token })},
+
+	{"SECRET_TTL", duration(func(c *Config) *time.Duration { return &c.Certificate.Lifetime })},
+	{"SECRET_GRACE_PERIOD_RATIO", share(func(c *Config) *float64 { return &c.Certificate.RenewAt })},
+	{"SECRET_GRACE_PERIOD_RATIO_JITTER", share(func(c *Config) *float64 { return &c.Certificate.Jitter })},
+	{"ECC_SIGNATURE_ALGORITHM", keyAlgorithm},
+	{"ECC_CURVE", curve},
+	{"WORKLOAD_RSA_KEY_SIZE", number(func(c *Config) *int { return &c.Certificate.RSA })},
+	{"OUTPUT_CERTS", text(func(c *Config) *string { return &c.Certificate.Output })},
+	{"FILE_MOUNTED_CERTS", boolean(func(c *Config) *bool { return &c.Certificate.FileMounted })},
+
+	{"ENVOY_STATUS_PORT", port(func(c *Config) *uint16 { return &c.Ports.Readiness })},
+	{"ENVOY_PROMETHEUS_PORT", port(func(c *Config) *uint16 { return &c.Ports.Prometheus })},
+	{"ENVOY_PORT", port(func(c *Config) *uint16 { return &c.Ports.Outbound })},
+	{"INBOUND_CAPTURE_PORT", port(func(c *Config) *uint16 { return &c.Ports.Inbound })},
+	{"DNS_PROXY_ADDR", dnsAddress},
+	{"ISTIO_META_DNS_CAPTURE", boolean(func(c *Config) *bool { return &c.DNS })},
+	{"ISTIO_CPU_LIMIT", number(func(c *Config) *int { return &c.Envoy.Concurrency })},
+
+	{"MINIMUM_DRAIN_DURATION", duration(func(c *Config) *time.Duration { return &c.Stop.Minimum })},
+	{"EXIT_ON_ZERO_ACTIVE_CONNECTIONS", boolean(func(c *Config) *bool { return &c.Stop.OnZero })},
+	{"OUTRIDER_GRACE", duration(func(c *Config) *time.Duration { return &c.Stop.Grace })},
+
+	{"ISTIO_KUBE_APP_PROBERS", object(func(c *Config) *json.RawMessage { return &c.AppProbes })},
+	{"ISTIO_PROMETHEUS_ANNOTATIONS", object(func(c *Config) *json.RawMessage { return &c.AppMetrics })},
+	{"OUTRIDER_STATE", text(func(c *Config) *string { return &c.State })},
+	{"OUTRIDER_PUSH", push},
+	{"OUTRIDER_PREWARM", list(func(c *Config) *[]string { return &c.Prewarm })},
+	{"OUTRIDER_ENVOY", text(func(c *Config) *string { return &c.Envoy.Path })},
+}
+
+// without are variables of Istio's agent that have no effect here, and why.
+var without = map[string]string{
+	"CA_PROVIDER":                      "there is one way to ask for a certificate: Istio's own service, which others offer too",
+	"PILOT_CERT_PROVIDER":              "whom to trust is in the mounted root certificate",
+	"ENVOY_SECURE_METRICS_PORT":        "metrics over mutual TLS are not served yet",
+	"ENVOY_SECURE_MERGED_METRICS_PORT": "metrics over mutual TLS are not served yet",
+	"CREDENTIAL_FETCHER_TYPE":          "the token is read from a file",
+	"XDS_AUTH_PROVIDER":                "Envoy's own stream is authenticated by its certificate",
+	"PROXY_CONFIG_XDS_AGENT":           "configuration of the proxy comes with the pod",
+	"DISABLE_ENVOY":                    "an agent without a proxy is not supported",
+	"ISTIO_ENVOY_ENABLE_CORE_DUMP":     "core dumps are the container runtime's",
+	"GRPC_XDS_BOOTSTRAP":               "proxyless gRPC asks the control plane itself",
+	"DNS_FORWARD_PARALLEL":             "servers are asked one after another",
+}
+
+func (r *reader) variables() {
+	for _, v := range variables {
+		r.apply("variable "+v.name, r.env[v.name], v.set)
+	}
+	r.bootstrapOverride()
+	for _, name := range slices.Sorted(maps.Keys(r.env)) {
+		value := r.env[name]
+		if why, ok := without[name]; ok && value != "" {
+			r.note("variable %s has no effect: %s", name, why)
+		}
+		r.metadata(name, value)
+	}
+}
+
+// metadata puts ISTIO_META_X and ISTIO_METAJSON_X into the node, as Istio does.
+func (r *reader) metadata(name, value string) {
+	put := func(key string, v any) {
+		if r.out.Pod.Metadata == nil {
+			r.out.Pod.Metadata = map[string]any{}
+		}
+		r.out.Pod.Metadata[key] = v
+	}
+	if key, ok := strings.CutPrefix(name, "ISTIO_METAJSON_"); ok && key != "" {
+		var v any
+		if err := json.Unmarshal([]byte(value), &v); err != nil {
+			r.refuse("variable "+name, value, "JSON")
+			return
+		}
+		put(key, v)
+	} else if key, ok := strings.CutPrefix(name, "ISTIO_META_"); ok && key != "" {
+		put(key, value)
+	}
+}
+
+func (r *reader) bootstrapOverride() {
+	name := r.env["ISTIO_BOOTSTRAP_OVERRIDE"]
+	if name == "" {
+		return
+	}
+	data, ok := r.file(name)
+	if !ok {
+		r.refuse("variable ISTIO_BOOTSTRAP_OVERRIDE", name, "a file that can be read")
+		return
+	}
+	extra, err := jsonOf(data)
+	if err != nil {
+		r.refuse("variable ISTIO_BOOTSTRAP_OVERRIDE: "+name, err.Error(), "an object of Envoy's bootstrap, as JSON or YAML")
+		return
+	}
+	r.out.Envoy.Extra = extra
+}
+
+func keyAlgorithm(c *Config, s string) error {
+	switch s {
+	case "ECDSA":
+		c.Certificate.RSA = 0
+	case "RSA":
+		c.Certificate.RSA = 2048
+	default:
+		return errors.New("ECDSA or RSA")
+	}
+	return nil
+}
+
+func curve(c *Config, s string) error {
+	if s != "P256" && s != "P384" {
+		return errors.New("P256 or P384")
+	}
+	c.Certificate.Curve = s
+	return nil
+}
+
+func push(c *Config, s string) error {
+	switch s {
+	case "full":
+		c.Full = true
+	case "on-demand":
+		c.Full = false
+	default:
+		return errors.New("on-demand or full")
+	}
+	return nil
+}
+
+// dnsAddress takes the port of DNS_PROXY_ADDR; we answer on the loopback addresses.
+func dnsAddress(c *Config, s string) error {
+	host, digits, ok := strings.Cut(s, ":")
+	n, err := strconv.ParseUint(digits, 10, 16)
+	if !ok || err != nil || n == 0 || host != "localhost" && host != "127.0.0.1" {
+		return errors.New("a port of the loopback address, for example localhost:15053")
+	}
+	c.Ports.DNS = uint16(n)
+	return nil
+}
