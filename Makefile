@@ -65,6 +65,7 @@ demo: build ## parking, seen on this machine (root)
 .PHONY: bench
 bench: ## measure; prints tables, asserts nothing (root)
 	$(GO) run ./bench/capture
+	$(GO) run ./bench/model
 
 .PHONY: cluster cluster-down
 cluster: ## a real one-node Kubernetes, left up; builds it first, 15 minutes (root)

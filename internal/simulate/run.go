@@ -79,6 +79,9 @@ func Run(s Scenario) (Outcome, error) {
 		r.happen(h)
 		r.settle(h.at)
 		r.outcome.End = h.at
+		if r.kubelet.Done() {
+			break // what else was planned belongs to lives that are over
+		}
 	}
 	r.finish(b.Until)
 	return r.outcome, nil

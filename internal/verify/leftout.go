@@ -2,6 +2,9 @@ package verify
 
 import "outrider.dev/startup"
 
+// LeavesDeletionOut is what is left out of [Starts], and not of [Stops].
+const LeavesDeletionOut = "deletion: ask for the promise to stop in order"
+
 // leftOut says what the answer does not cover.
 func leftOut(q Question) []string {
 	out := []string{
@@ -20,7 +23,7 @@ func leftOut(q Question) []string {
 	if q.Promise == Stops {
 		out = append(out, "faults after the deletion")
 	} else {
-		out = append(out, "deletion: ask for the promise to stop in order")
+		out = append(out, LeavesDeletionOut)
 	}
 	return out
 }

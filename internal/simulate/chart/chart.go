@@ -2,6 +2,8 @@ package chart
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"outrider.dev/startup"
@@ -10,6 +12,7 @@ import (
 // A Chart is what is drawn.
 type Chart struct {
 	Title string        `json:"title,omitempty"`
+	Steps bool          `json:"steps,omitempty"` // the axis counts events, a second each, and not time
 	End   time.Duration `json:"end"`
 	Lanes []Lane        `json:"lanes"`
 	Pod   []Mark        `json:"pod,omitempty"`   // what happened to all
@@ -99,6 +102,55 @@ func New(names []string, t startup.Timeline, pulls []Pull, broken []startup.Viol
 	return c
 }
 
+// Steps is the chart of a timeline in which many things happen at one instant:
+// the axis counts its events from 1 on, and not time.
+func Steps(names []string, t startup.Timeline, broken []startup.Violation) Chart {
+	t = t.Sorted()
+	stepped := slices.Clone(t)
+	for i := range stepped {
+		stepped[i].At = time.Duration(i+1) * time.Second
+	}
+	marks := slices.Clone(broken)
+	for i, v := range broken {
+		marks[i].At = time.Duration(stepOf(t, v)+1) * time.Second
+	}
+	c := New(names, stepped, nil, marks)
+	end := time.Duration(len(t)+1) * time.Second
+	for _, l := range c.Lanes {
+		if n := len(l.Spans); n > 0 && l.Spans[n-1].To == c.End {
+			l.Spans[n-1].To = end // what lasts to the end still does
+		}
+	}
+	c.Steps, c.End, c.Notes = true, end, nil
+	for _, v := range broken {
+		c.Notes = append(c.Notes, Sentence(v))
+	}
+	return c
+}
+
+// stepOf is the place in the timeline of the event that broke the edge; 0 if it is
+// not in it.
+func stepOf(t startup.Timeline, v startup.Violation) int {
+	return max(slices.IndexFunc(t, func(ev startup.Event) bool {
+		switch v.How {
+		case startup.RanTooEarly:
+			return ev.Container == v.Edge.To && ev.What == startup.IsStarted && ev.At == v.At && ev.Incarnation == v.Incarnation
+		case startup.NotFollowed:
+			return ev.Container == v.Edge.From && ev.What == startup.IsStarted && ev.At == v.At
+		}
+		ended := ev.What == startup.IsCompleted || ev.What == startup.HasFailed
+		return ended && ev.Container == v.Edge.From && (v.By == startup.Forever && ev.At == v.At || ev.At == v.At-v.By)
+	}), 0)
+}
+
+// label is a time as the axis has it.
+func (c Chart) label(t time.Duration) string {
+	if c.Steps {
+		return strconv.Itoa(int(t / time.Second))
+	}
+	return t.String()
+}
+
 // Sentence is a violation for people.
 func Sentence(v startup.Violation) string {
 	how := map[startup.Breach]string{
@@ -107,7 +159,7 @@ func Sentence(v startup.Violation) string {
 		startup.OutlivedFrom: fmt.Sprintf("%s ended while %s still ran", v.Edge.From, v.Edge.To),
 	}[v.How]
 	s := fmt.Sprintf("at %s %s", v.At, how)
-	if v.By != startup.Forever {
+	if v.By != startup.Forever && v.By > 0 {
 		s += ", by " + v.By.String()
 	}
 	return s

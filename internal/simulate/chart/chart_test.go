@@ -63,6 +63,75 @@ h a hook failed   x crashed   S a new sandbox   D deleted   ! broke the plan
 	}
 }
 
+// A counterexample happens at a few instants: its chart counts events.
+func TestStepsCountEvents(t *testing.T) {
+	plan, err := startup.Parse("app after proxy is healthy\nweb after proxy is started, on restart notify")
+	if err != nil {
+		t.Fatal(err)
+	}
+	timeline := startup.Timeline{
+		{Container: "app", What: startup.IsStarted},
+		{Container: "proxy", What: startup.IsStarted},
+		{Container: "proxy", What: startup.IsHealthy},
+		{Container: "web", What: startup.IsStarted},
+		{Container: "proxy", What: startup.HasFailed, At: sec},
+		{Container: "proxy", What: startup.IsStarted, At: sec, Incarnation: 1},
+		{What: startup.PodDeleted, At: sec},
+		{Container: "proxy", What: startup.HasFailed, At: 2 * sec, Incarnation: 1},
+	}
+	violations := append(startup.Check(plan, timeline), startup.Violation{Edge: plan.Edges[1], How: startup.NotFollowed, At: sec, By: startup.Forever})
+	want := `                1         2          3         4          5         6          7         8
+app             !▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒!▒▒▒▒▒▒▒▒▒▒
+proxy                     ▒▒▒▒▒▒▒▒▒▒▒█████████████████████x         ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒x
+web                                            ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒!▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒!▒▒▒▒▒▒▒▒▒▒
+(pod)                                                                          D
+▒ running, not healthy   █ healthy   x crashed   D deleted   ! broke the plan
+! at 0s app ran before proxy was healthy
+! at 2s proxy ended while app still ran
+! at 2s proxy ended while web still ran
+! at 1s web was not told that proxy came back
+`
+	got := Steps([]string{"app", "proxy", "web"}, timeline, violations).Text(TextOptions{Width: 100})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Text (-want +got):\n%s", diff)
+	}
+}
+
+// Marks that would cover one another become one, which says what both say.
+func TestMarksOfAPictureDoNotCoverOneAnother(t *testing.T) {
+	at := func(d time.Duration, kinds ...MarkKind) (out []Mark) {
+		for _, k := range kinds {
+			out = append(out, Mark{Kind: k, At: d})
+		}
+		return out
+	}
+	tests := map[string]struct {
+		marks   []Mark
+		circles int
+	}{
+		"far apart":                      {append(at(0, Refused), at(10*sec, Refused)...), 2},
+		"the same twice, at one instant": {at(0, Refused, Refused), 1},
+		"two kinds at one instant":       {at(0, Refused, Crashed), 2},
+		"three kinds at one instant":     {at(0, Refused, Crashed, TooEarly), 2},
+		"at the end of the lane":         {at(20*sec, Completed, Crashed), 2},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := Chart{End: 20 * sec, Lanes: []Lane{{Name: "app", Marks: tt.marks}}}
+			svg := c.SVG()
+			lane, _, _ := strings.Cut(svg[strings.Index(svg, ">app<"):], "<rect")
+			if n := strings.Count(lane, "<g><title>"); n != tt.circles {
+				t.Errorf("%d circles, want %d\n%s", n, tt.circles, lane)
+			}
+			for _, m := range tt.marks {
+				if !strings.Contains(lane, marks[m.Kind].means) {
+					t.Errorf("nothing says %q\n%s", marks[m.Kind].means, lane)
+				}
+			}
+		})
+	}
+}
+
 func TestColourChangesNothingElse(t *testing.T) {
 	c := everything(t)
 	coloured := c.Text(TextOptions{Color: true})
@@ -91,7 +160,7 @@ func TestNarrowAndEmptyChartsAreDrawn(t *testing.T) {
 				t.Errorf("%s, %d columns: %d bytes", name, width, len(text))
 			}
 		}
-		if n := strings.Count(c.SVG(), "<line"); n > 20 {
+		if n := strings.Count(c.SVG(), `text-anchor="middle"`); n > 20 {
 			t.Errorf("%s: %d lines in the axis", name, n)
 		}
 	}
@@ -113,8 +182,9 @@ func TestSVGIsWellFormedAndSelfContained(t *testing.T) {
 			t.Errorf("the picture does not say %q", want)
 		}
 	}
-	page := HTML("a <title>", []Chart{everything(t)}, []startup.Timeline{{{Container: "<app>", What: startup.IsStarted}}})
-	for _, outside := range []string{"<script", "src=", "href=", "<title>a <title>", "<td><app>", "@import"} {
+	page := HTML("a <title>", []Section{{Chart: everything(t), From: "<file>", Lines: []string{"<line>"}, Verdict: "<verdict>",
+		Timeline: startup.Timeline{{Container: "<app>", What: startup.IsStarted}}}})
+	for _, outside := range []string{"<script", "src=", "href=", "<title>a <title>", "<td><app>", "<file>", "<line>", "<verdict>", "@import"} {
 		if strings.Contains(page, outside) {
 			t.Errorf("the page has %q in it", outside)
 		}

@@ -76,6 +76,7 @@ func (c Chart) Text(o TextOptions) string {
 
 // A drawing is a chart's measures.
 type drawing struct {
+	chart  Chart
 	end    time.Duration
 	margin int // columns of the names
 	width  int // columns of the lanes
@@ -87,7 +88,7 @@ func (c Chart) drawing(o TextOptions) drawing {
 	if o.Width <= 0 {
 		o.Width = 100
 	}
-	d := drawing{end: max(c.End, time.Millisecond), color: o.Color, margin: len("(pod)"), total: o.Width}
+	d := drawing{chart: c, end: max(c.End, time.Millisecond), color: o.Color, margin: len("(pod)"), total: o.Width}
 	for _, l := range c.Lanes {
 		d.margin = max(d.margin, utf8.RuneCountInString(l.Name))
 	}
@@ -139,15 +140,27 @@ func (d drawing) paint(cells []look) string {
 
 // axis has round times, as many as fit.
 func (d drawing) axis() string {
-	step := roundStep(d.end, max(d.width/10, 1))
+	step := d.chart.step(max(d.width/10, 1))
 	line := []rune(strings.Repeat(" ", d.width))
 	for t := time.Duration(0); t < d.end; t += step {
-		label := []rune(t.String())
+		if t == 0 && d.chart.Steps {
+			continue // the first event is number 1
+		}
+		label := []rune(d.chart.label(t))
 		if at := d.column(t); at+len(label) <= d.width {
 			copy(line[at:], label)
 		}
 	}
 	return strings.TrimRight(string(line), " ")
+}
+
+// step is the time between two labels of the axis, of which there are at most n.
+func (c Chart) step(n int) time.Duration {
+	step := roundStep(max(c.End, time.Millisecond), n)
+	if c.Steps {
+		return max(step, time.Second)
+	}
+	return step
 }
 
 // roundStep is the least of 1, 2 and 5 times a power of ten, from a millisecond,

@@ -1,0 +1,116 @@
+package files
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"hash/maphash"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/mesh/objects"
+)
+
+// A document is one of a file's, between lines that begin with ---.
+type document struct {
+	text    []byte // nil once it is read
+	line    int    // of the file, where it begins
+	sum     uint64 // of the text
+	objects []objects.Object
+}
+
+var seed = maphash.MakeSeed()
+
+// split leaves out documents that have comments only.
+func split(data []byte) []document {
+	var out []document
+	from, first := 0, 1 // offset and line of the document at hand
+	keep := func(to int) {
+		if text := data[from:to]; !blank(text) {
+			out = append(out, document{text: text, line: first, sum: maphash.Bytes(seed, text)})
+		}
+	}
+	for at, line := 0, 1; at < len(data); line++ {
+		end := at + lineLen(data[at:])
+		if marks(data[at:end], "---") || marks(data[at:end], "...") {
+			keep(at)
+			from, first = at+3, line
+		}
+		at = end
+	}
+	keep(len(data))
+	return out
+}
+
+func lineLen(data []byte) int {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i + 1
+	}
+	return len(data)
+}
+
+// marks says whether a line is, or begins with, a marker between documents.
+func marks(line []byte, marker string) bool {
+	rest, ok := bytes.CutPrefix(line, []byte(marker))
+	return ok && (len(rest) == 0 || strings.IndexByte(" \t\r\n", rest[0]) >= 0)
+}
+
+func blank(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			return false
+		}
+	}
+	return true
+}
+
+// read fills d.objects, or says what is wrong and where.
+func (d *document) read() []Problem {
+	raw, err := toJSON(d.text)
+	if err != nil {
+		message, line := d.yamlError(err)
+		return []Problem{{Line: line, Message: message}}
+	}
+	d.objects, err = objects.Read(raw)
+	var wrongs objects.Wrongs
+	if !errors.As(err, &wrongs) {
+		d.text = nil
+		return nil
+	}
+	var out []Problem
+	object := d.objects[len(d.objects)-1].String()
+	for _, w := range wrongs {
+		out = append(out, Problem{Line: d.line + lineOf(d.text, w.Field), Object: object, Field: w.Field, Message: w.Message})
+	}
+	return out
+}
+
+// toJSON takes JSON as it is: YAML would not have its tabs, and is slower.
+func toJSON(text []byte) ([]byte, error) {
+	if text = bytes.TrimSpace(text); text[0] == '{' && json.Valid(text) {
+		return text, nil
+	}
+	return yaml.YAMLToJSONStrict(text)
+}
+
+var yamlLine = regexp.MustCompile(`^line (\d+): `)
+
+// yamlError takes the line out of an error of the YAML reader. It counts in what it was
+// given, which is the document without the empty lines before it.
+func (d *document) yamlError(err error) (message string, line int) {
+	message = err.Error()
+	for _, prefix := range []string{"error converting YAML to JSON: ", "yaml: ", "unmarshal errors:", "\n  "} {
+		message = strings.TrimPrefix(message, prefix)
+	}
+	line = d.line + bytes.Count(d.text[:len(d.text)-len(bytes.TrimLeft(d.text, " \t\r\n"))], []byte("\n"))
+	if m := yamlLine.FindStringSubmatch(message); m != nil {
+		n, _ := strconv.Atoi(m[1])
+		message, line = message[len(m[0]):], line+n-1
+	}
+	// Where something is missing at the end, it counts beyond it.
+	line = min(line, d.line+bytes.Count(bytes.TrimRight(d.text, "\n"), []byte("\n")))
+	return "is no YAML: " + strings.ReplaceAll(message, "\n  ", "; "), line
+}

@@ -1,0 +1,172 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"outrider.dev/internal/mesh"
+)
+
+// maxSize bounds what one file may take. The API server's own limit for an object is
+// 1.5 MiB.
+const maxSize = 64 << 20
+
+// extensions of the files that are read.
+var extensions = []string{".yaml", ".yml", ".json"}
+
+func isManifest(path string) bool {
+	return slices.Contains(extensions, strings.ToLower(filepath.Ext(path))) && !hidden(path)
+}
+
+// hidden are names that begin with a dot: editors' files, version control, and the
+// ..data of a ConfigMap's volume, whose files are seen through their links.
+func hidden(path string) bool { return strings.HasPrefix(filepath.Base(path), ".") }
+
+// An identity is what a file or folder is, whatever it is called.
+type identity struct{ device, inode uint64 }
+
+func identityOf(info fs.FileInfo) identity {
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+		return identity{uint64(sys.Dev), sys.Ino}
+	}
+	return identity{}
+}
+
+// A stamp tells whether a file may have changed.
+type stamp struct {
+	identity
+	size             int64
+	modified, change time.Time
+}
+
+func stampOf(info fs.FileInfo) stamp {
+	s := stamp{identity: identityOf(info), size: info.Size(), modified: info.ModTime()}
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.change = time.Unix(sys.Ctim.Unix())
+	}
+	return s
+}
+
+// tick is above the granularity of time stamps in file systems that Linux has: a file
+// that changed so shortly before it was read may change again under the same stamp.
+const tick = 100 * time.Millisecond
+
+// A file is what is known of one, by its last reading that was good.
+type file struct {
+	path      string // below the folder
+	stamp     stamp
+	doubtful  bool // the stamp does not tell: see tick
+	documents []document
+	parts     map[mesh.Key]place
+	problems  []Problem // of the last reading; not empty: the rest is from before
+}
+
+// A place is where a part was written.
+type place struct {
+	part           mesh.Part
+	document, line int
+}
+
+// read reads a file. If it is not to be used, what was known before stays, beside the
+// problems. Documents whose text is the same are not parsed again.
+func read(root, path string, before *file) *file {
+	next := &file{path: path}
+	data, err := next.load(filepath.Join(root, path))
+	if err != nil {
+		next.problems = []Problem{{File: path, Message: err.Error()}}
+	} else {
+		next.parse(data, before)
+	}
+	if len(next.problems) > 0 {
+		next.documents, next.parts = nil, nil
+		if before != nil {
+			next.documents, next.parts = before.documents, before.parts
+		}
+	}
+	return next
+}
+
+func (f *file) load(path string) ([]byte, error) {
+	now := time.Now()
+	// Not blocking: what looked like a file may be a pipe by now.
+	r, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	defer r.Close()
+	info, err := r.Stat()
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	f.stamp = stampOf(info)
+	f.doubtful = now.Sub(f.stamp.modified) < tick || now.Sub(f.stamp.change) < tick
+	switch {
+	case !info.Mode().IsRegular():
+		return nil, errors.New("is no regular file")
+	case info.Size() > maxSize:
+		return nil, fmt.Errorf("has %d MiB: at most %d are read", info.Size()>>20, maxSize>>20)
+	}
+	data, err := io.ReadAll(io.LimitReader(r, maxSize))
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	return data, nil
+}
+
+func withoutPath(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return fmt.Errorf("cannot be read: %w", p.Err)
+	}
+	return err
+}
+
+func (f *file) parse(data []byte, before *file) {
+	known := map[uint64]*document{}
+	if before != nil {
+		for i := range before.documents {
+			known[before.documents[i].sum] = &before.documents[i]
+		}
+	}
+	f.documents = split(data)
+	f.parts = make(map[mesh.Key]place, len(f.documents))
+	for i := range f.documents {
+		d := &f.documents[i]
+		if old := known[d.sum]; old != nil {
+			d.text, d.objects = nil, old.objects
+		} else {
+			for _, p := range d.read() {
+				p.File, p.Document = f.path, i+1
+				f.problems = append(f.problems, p)
+			}
+		}
+		f.claim(i)
+	}
+}
+
+// claim keeps the parts of a document. One object twice is a mistake in a file.
+func (f *file) claim(i int) {
+	d := &f.documents[i]
+	for _, o := range d.objects {
+		if o.Part == nil {
+			continue
+		}
+		key := o.Part.Key()
+		if first, twice := f.parts[key]; twice {
+			f.problems = append(f.problems, Problem{
+				File: f.path, Document: i + 1, Line: d.line, Object: o.String(),
+				Message: fmt.Sprintf("is in this file twice: also in document %d (line %d)", first.document, first.line),
+			})
+			continue
+		}
+		f.parts[key] = place{o.Part, i + 1, d.line}
+	}
+}

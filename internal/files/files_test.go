@@ -1,0 +1,262 @@
+package files
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"outrider.dev/internal/mesh"
+)
+
+var update = flag.Bool("update", false, "rewrite what testdata wants")
+
+// Each scenario is a folder, then what comes of it: the file want.
+func TestScenarios(t *testing.T) {
+	scenarios, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(scenarios) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, path := range scenarios {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir, want := t.TempDir(), ""
+			kept := archive.Files[:0:0]
+			for _, f := range archive.Files {
+				if f.Name == "want" {
+					want = string(f.Data)
+					continue
+				}
+				kept = append(kept, f)
+				write(t, filepath.Join(dir, f.Name), string(f.Data))
+			}
+			m, problems, err := Load(dir, mesh.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := m.String()
+			for _, p := range problems {
+				got += fmt.Sprintf("problem %s\n", p)
+			}
+			if *update {
+				archive.Files = append(kept, txtar.File{Name: "want", Data: []byte(got)})
+				if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLoadOfWhatIsNoFolder(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a.yaml")
+	write(t, file, "")
+	for path, want := range map[string]string{
+		filepath.Join(dir, "none"): "folder " + filepath.Join(dir, "none") + ": cannot be read: no such file or directory",
+		file:                       "folder " + file + ": is no folder",
+	} {
+		if _, _, err := Load(path, mesh.Config{}); err == nil || err.Error() != want {
+			t.Errorf("Load: %v, want %s", err, want)
+		}
+		if _, err := Watch(t.Context(), path, Options{}); err == nil || err.Error() != want {
+			t.Errorf("Watch: %v, want %s", err, want)
+		}
+	}
+}
+
+func TestLineOf(t *testing.T) {
+	const text = `# a service
+apiVersion: v1
+metadata:
+  annotations:
+    networking.istio.io/exportTo: "x y"
+  name: web
+spec:
+  ports:
+  - name: a
+
+    port: 1
+  -
+    name: b
+    port: 2
+  - port: 3
+    name: c
+  rules:
+    - matches:
+        - path: {type: Exact}
+          headers:
+          - name: x
+`
+	for path, want := range map[string]int{
+		"":                                   1,
+		"spec":                               6,
+		"spec.ports[0].port":                 10,
+		"spec.ports[1].port":                 13,
+		"spec.ports[2].port":                 14,
+		"spec.ports[2].name":                 15,
+		"spec.ports[2].none":                 14,
+		"spec.ports[9].port":                 7,
+		"spec.rules[0].matches[0].path.type": 18,
+		"spec.rules[0].matches[0].headers[0].name":          20,
+		"metadata.annotations.networking.istio.io/exportTo": 4,
+		"metadata.labels": 2,
+		"spec.ports[x":    7,
+		"..":              1,
+	} {
+		if got := lineOf([]byte(text), path); got != want {
+			t.Errorf("lineOf(%q) = %d, want %d", path, got, want)
+		}
+	}
+}
+
+// Whatever is in a file: no panic, problems that say where, and either problems or
+// objects.
+func FuzzManifest(f *testing.F) {
+	scenarios, _ := filepath.Glob("testdata/*.txtar")
+	for _, path := range scenarios {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range archive.Files {
+			f.Add(file.Data)
+		}
+	}
+	f.Add([]byte("---\n--- {}\n...\n{\"kind\":\"List\",\"items\":[{\"kind\":\"Service\",\"apiVersion\":\"v1\"}]}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		lines := strings.Count(string(data), "\n") + 1
+		next := &file{path: "f.yaml"}
+		next.parse(data, nil)
+		for _, p := range next.problems {
+			if p.Message == "" || p.Document < 1 || p.Line < 1 || p.Line > lines {
+				t.Errorf("of %d lines: %+v", lines, p)
+			}
+		}
+		b := mesh.NewBuilder(mesh.Config{})
+		for key, place := range next.parts {
+			if place.part.Key() != key {
+				t.Errorf("%v was kept as %v", place.part.Key(), key)
+			}
+			b.Set(place.part)
+		}
+		if m := b.Mesh(); m.String() == "" && len(m.Services()) > 0 {
+			t.Error("a mesh without a text")
+		}
+		again := &file{path: "f.yaml"}
+		again.parse(data, next)
+		if len(next.problems) == 0 && len(again.problems) != 0 {
+			t.Errorf("read again it has problems: %v", again.problems)
+		}
+	})
+}
+
+func BenchmarkLoad10000(b *testing.B) {
+	for _, perFile := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("%d services a file", perFile), func(b *testing.B) {
+			dir := b.TempDir()
+			writeMany(b, dir, perFile)
+			b.ReportAllocs()
+			for b.Loop() {
+				m, problems, err := Load(dir, mesh.Config{})
+				if err != nil || len(problems) > 0 {
+					b.Fatal(err, problems)
+				}
+				if n, _ := m.Len(); n != 10_000 {
+					b.Fatalf("%d services", n)
+				}
+			}
+		})
+	}
+}
+
+func writeMany(b *testing.B, dir string, perFile int) {
+	var text strings.Builder
+	for i := range 10_000 {
+		text.WriteString(oneService(i, 1))
+		if (i+1)%perFile == 0 {
+			write(b, filepath.Join(dir, fmt.Sprintf("%d.yaml", i)), text.String())
+			text.Reset()
+		}
+	}
+}
+
+func oneService(i, generation int) string {
+	return fmt.Sprintf(`---
+apiVersion: v1
+kind: Service
+metadata: {name: svc-%[1]d, namespace: ns-%[2]d}
+spec:
+  clusterIP: 10.200.%[3]d.%[4]d
+  ports:
+  - {name: http, port: 80, targetPort: 8080}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata:
+  name: svc-%[1]d-x
+  namespace: ns-%[2]d
+  labels: {kubernetes.io/service-name: svc-%[1]d}
+addressType: IPv4
+endpoints:
+- addresses: [10.%[5]d.%[3]d.%[4]d]
+  conditions: {ready: true}
+ports:
+- {name: http, port: 8080}
+`, i, i%100, i>>8, i&255, generation)
+}
+
+// One service of 10,000 changes: its file is read, and what depends on it.
+func BenchmarkOneOf10000(b *testing.B) {
+	for _, perFile := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("%d services a file", perFile), func(b *testing.B) {
+			dir := b.TempDir()
+			writeMany(b, dir, perFile)
+			l, err := walk(dir, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			f := newFolder(dir, mesh.Config{})
+			f.look(l)
+			m := f.builder.Mesh()
+			name := fmt.Sprintf("%d.yaml", perFile-1)
+			data, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				b.Fatal(err)
+			}
+			rest := strings.TrimPrefix(string(data), oneService(0, 1))
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				write(b, filepath.Join(dir, name), oneService(0, 2+i%2)+rest)
+				f.update([]string{name}, nil)
+				next := f.builder.Mesh()
+				if services, _ := mesh.Changed(m, next); len(services) != 1 || len(f.problems()) != 0 {
+					b.Fatalf("%d services changed", len(services))
+				}
+				m = next
+			}
+		})
+	}
+}

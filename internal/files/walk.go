@@ -1,0 +1,128 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// A listing is what a folder has, subfolders too.
+type listing struct {
+	files    map[string]stamp
+	folders  map[string]fs.FileInfo // by path; the folder itself too, and those that links lead to
+	links    bool                   // there are symbolic links: names do not tell what changed
+	dark     []string               // folders that could not be read
+	problems []Problem
+}
+
+// walk lists the folder root. Before a folder is read, enter is called with its path, so
+// that what changes from then on is seen; it may be nil.
+//
+// Symbolic links are followed, to files and to folders: a ConfigMap's volume consists of
+// links.
+func walk(root string, enter func(path string, info fs.FileInfo) error) (*listing, error) {
+	info, err := os.Stat(root)
+	if err == nil && !info.IsDir() {
+		err = errors.New("is no folder")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("folder %s: %w", root, withoutPath(err))
+	}
+	w := &walker{root: root, enter: enter, listing: listing{files: map[string]stamp{}, folders: map[string]fs.FileInfo{}}}
+	w.folder("", []fs.FileInfo{info})
+	return &w.listing, nil
+}
+
+type walker struct {
+	listing
+	root  string
+	enter func(string, fs.FileInfo) error
+}
+
+func (w *walker) problem(path string, err error) {
+	w.problems = append(w.problems, Problem{File: path, Message: err.Error()})
+}
+
+// folder lists one; above are the folders that it is in, itself the last.
+func (w *walker) folder(path string, above []fs.FileInfo) {
+	full := filepath.Join(w.root, path)
+	w.entered(path, full, above[len(above)-1])
+	entries, err := os.ReadDir(full)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		w.dark = append(w.dark, path)
+		w.problem(path, withoutPath(err))
+	}
+	for _, e := range entries {
+		if !hidden(e.Name()) {
+			w.entry(filepath.Join(path, e.Name()), e, above)
+		}
+	}
+}
+
+func (w *walker) entered(path, full string, info fs.FileInfo) {
+	if _, ok := w.folders[full]; ok {
+		return
+	}
+	w.folders[full] = info
+	if w.enter != nil {
+		if err := w.enter(full, info); err != nil {
+			w.problem(path, err)
+		}
+	}
+}
+
+// target enters the folder of the file that a link leads to: it changes there.
+func (w *walker) target(path string) {
+	file, err := filepath.EvalSymlinks(filepath.Join(w.root, path))
+	if err != nil {
+		return // gone since: there is an event for that
+	}
+	if info, err := os.Stat(filepath.Dir(file)); err == nil {
+		w.entered(path, filepath.Dir(file), info)
+	}
+}
+
+func (w *walker) entry(path string, e fs.DirEntry, above []fs.FileInfo) {
+	link := e.Type()&fs.ModeSymlink != 0
+	w.links = w.links || link
+	if !link && !e.IsDir() && !isManifest(path) {
+		return
+	}
+	info, err := os.Stat(filepath.Join(w.root, path))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if link && isManifest(path) {
+			w.problem(path, errors.New("is a link that leads nowhere"))
+		}
+	case err != nil:
+		w.problem(path, withoutPath(err))
+		w.dark = append(w.dark, path)
+	case info.IsDir():
+		for _, a := range above {
+			if os.SameFile(a, info) {
+				w.problem(path, errors.New("is a link to a folder that it is in"))
+				return
+			}
+		}
+		w.folder(path, append(above[:len(above):len(above)], info))
+	case isManifest(path):
+		if link {
+			w.target(path)
+		}
+		w.files[path] = stampOf(info)
+	}
+}
+
+// isDark says whether a path is in a folder that could not be read: then it is not known
+// to be gone.
+func (l *listing) isDark(path string) bool {
+	for _, d := range l.dark {
+		if d == "" || d == path || strings.HasPrefix(path, d+string(filepath.Separator)) {
+			return true
+		}
+	}
+	return false
+}

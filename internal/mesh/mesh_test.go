@@ -1,0 +1,550 @@
+package mesh
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+func svc(namespace, name, vip string, ports ...PortSpec) *ServiceSpec {
+	s := &ServiceSpec{Namespace: namespace, Name: name, Ports: ports}
+	if vip != "" {
+		s.Addresses = []netip.Addr{addr(vip)}
+	}
+	return s
+}
+
+func port(name string, number uint16) PortSpec {
+	return PortSpec{Port: Port{Name: name, Number: number, Protocol: ProtocolOf("", name, "")}}
+}
+
+func pod(namespace, name, ip string, labels ...string) *WorkloadSpec {
+	w := &WorkloadSpec{Workload: Workload{Namespace: namespace, Name: name, ServiceAccount: "default", Addresses: []netip.Addr{addr(ip)}}, Ready: true}
+	for i := 0; i < len(labels); i += 2 {
+		if w.Labels == nil {
+			w.Labels = map[string]string{}
+		}
+		w.Labels[labels[i]] = labels[i+1]
+	}
+	return w
+}
+
+func slice(namespace, name, service string, p SlicePort, ips ...string) *SliceSpec {
+	s := &SliceSpec{Namespace: namespace, Name: name, Service: service, Ports: []SlicePort{p}}
+	for _, ip := range ips {
+		s.Endpoints = append(s.Endpoints, SliceEndpoint{Addresses: []netip.Addr{addr(ip)}, Ready: true})
+	}
+	return s
+}
+
+func selecting(s *ServiceSpec, selector ...string) *ServiceSpec {
+	s.Selector = map[string]string{}
+	for i := 0; i < len(selector); i += 2 {
+		s.Selector[selector[i]] = selector[i+1]
+	}
+	return s
+}
+
+func TestResolve(t *testing.T) {
+	db := svc("shop", "db", "", port("tcp-db", 5432))
+	db.Headless = true
+	hidden := svc("shop", "hidden", "10.0.0.3", port("http", 80))
+	hidden.ExportTo = []string{"."}
+	some := svc("shop", "some", "10.0.0.4", port("http", 80))
+	some.ExportTo = []string{"pay"}
+	nobody := svc("shop", "nobody", "10.0.0.5", port("http", 80))
+	nobody.ExportTo = []string{"~"}
+	m := New(Config{}, svc("shop", "reviews", "10.0.0.1", port("http", 80)), db, hidden, some, nobody,
+		&SliceSpec{Namespace: "shop", Name: "db-x", Service: "db", Ports: []SlicePort{{"tcp-db", 5432}}, Endpoints: []SliceEndpoint{
+			{Addresses: []netip.Addr{addr("10.1.0.1")}, Hostname: "db-0"},
+			{Addresses: []netip.Addr{addr("10.1.0.2")}, Hostname: "db-1"},
+		}})
+	tests := map[string]struct{ name, from, want string }{
+		"a short name is of the client's namespace":    {"reviews", "shop", "reviews.shop.svc.cluster.local"},
+		"a short name of another namespace is unknown": {"reviews", "pay", ""},
+		"with the namespace":                           {"reviews.shop", "pay", "reviews.shop.svc.cluster.local"},
+		"with svc":                                     {"reviews.shop.svc", "pay", "reviews.shop.svc.cluster.local"},
+		"the whole name":                               {"reviews.shop.svc.cluster.local", "pay", "reviews.shop.svc.cluster.local"},
+		"with a dot at the end and in capitals":        {"Reviews.Shop.SVC.cluster.local.", "pay", "reviews.shop.svc.cluster.local"},
+		"another word than svc":                        {"reviews.shop.pod", "pay", ""},
+		"another domain":                               {"reviews.shop.svc.example.org", "pay", ""},
+		"an empty name":                                {"", "shop", ""},
+		"a dot":                                        {".", "shop", ""},
+		"one's own, not exported":                      {"hidden", "shop", "hidden.shop.svc.cluster.local"},
+		"not exported":                                 {"hidden.shop", "pay", ""},
+		"exported to the client":                       {"some.shop", "pay", "some.shop.svc.cluster.local"},
+		"exported to others, even from its own":        {"some", "shop", ""},
+		"exported to nobody":                           {"nobody", "shop", ""},
+		"a pod's name is no service":                   {"db-0.db.shop.svc", "shop", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if s := m.Resolve(tt.name, tt.from); s != nil {
+				got = s.Host
+			}
+			if got != tt.want {
+				t.Errorf("Resolve(%q, %q) = %q, want %q", tt.name, tt.from, got, tt.want)
+			}
+		})
+	}
+	for _, name := range []string{"db-1.db", "db-1.db.shop", "DB-1.db.shop.svc.cluster.local."} {
+		s, endpoints := m.ResolveHostname(name, "shop")
+		if s == nil || s.Name != "db" || len(endpoints) != 1 || endpoints[0].Addr != addr("10.1.0.2") {
+			t.Errorf("ResolveHostname(%q) = %v, %v, want db's endpoint 10.1.0.2", name, s, endpoints)
+		}
+	}
+	for _, name := range []string{"db-7.db", "db", "x.reviews", ""} {
+		if s, endpoints := m.ResolveHostname(name, "shop"); s != nil || endpoints != nil {
+			t.Errorf("ResolveHostname(%q) = %v, %v, want nothing", name, s, endpoints)
+		}
+	}
+}
+
+func TestLookUps(t *testing.T) {
+	node := pod("kube-system", "proxy", "192.168.0.1")
+	node.HostNetwork = true
+	m := New(Config{},
+		svc("b", "one", "10.0.0.1"), svc("a", "one", "10.0.0.1"), svc("a", "two", "2001:db8::1"),
+		pod("a", "p", "10.1.0.1", "app", "one"), node)
+	if got := m.ByAddress(addr("10.0.0.1")); got != m.ByName("a", "one") || got == nil {
+		t.Errorf("of two services with one address got %v, want the first by namespace", got)
+	}
+	if got := m.ByAddress(addr("::ffff:10.0.0.1")); got != m.ByName("a", "one") {
+		t.Errorf("by the mapped address got %v", got)
+	}
+	if got := m.ByAddress(addr("2001:db8::1")); got == nil || got.Name != "two" {
+		t.Errorf("by IPv6 got %v", got)
+	}
+	if got := m.ByAddress(addr("10.0.0.9")); got != nil {
+		t.Errorf("by nobody's address got %v", got)
+	}
+	if got := m.Workload(addr("10.1.0.1")); got == nil || got != m.Pod("a", "p") {
+		t.Errorf("workload by address: %v", got)
+	}
+	if got := m.Workload(addr("192.168.0.1")); got != nil {
+		t.Errorf("a pod on its node's network was found by address: %v", got)
+	}
+	for a, want := range map[string]bool{"10.9.9.9": true, "100.64.0.1": true, "fd00::1": true, "8.8.8.8": false, "2001:db8::1": false, "::ffff:172.16.0.1": true} {
+		if got := m.InNetworks(addr(a)); got != want {
+			t.Errorf("InNetworks(%s) = %v", a, got)
+		}
+	}
+	empty := &Mesh{}
+	if empty.Service("x") != nil || empty.ByAddress(addr("10.0.0.1")) != nil || empty.Workload(addr("10.0.0.1")) != nil || len(empty.Services()) != 0 {
+		t.Error("an empty mesh has something")
+	}
+}
+
+func TestProtocolOf(t *testing.T) {
+	tests := map[string]struct {
+		app, name, transport string
+		want                 Protocol
+	}{
+		"a name":                                {"", "http", "TCP", HTTP},
+		"a prefix":                              {"", "http2-api", "", HTTP2},
+		"a prefix in capitals":                  {"", "GRPC-api", "", GRPC},
+		"grpc-web is HTTP":                      {"", "grpc-web", "", HTTP},
+		"grpc-web with more is HTTP":            {"", "grpc-web-ui", "", HTTP},
+		"grpc-website is gRPC":                  {"", "grpc-website", "", GRPC},
+		"https is the application's TLS":        {"", "https", "", TLS},
+		"mysql: the server speaks first":        {"", "mysql", "", ServerFirst},
+		"redis and mongo: the client does":      {"", "mongo-main", "", TCP},
+		"a name without a meaning":              {"", "web", "", Unknown},
+		"no dash after the prefix":              {"", "httpapi", "", Unknown},
+		"nothing is said":                       {"", "", "", Unknown},
+		"appProtocol before the name":           {"grpc", "http-api", "", GRPC},
+		"an unknown appProtocol hides the name": {"example.com/x", "http-api", "", Unknown},
+		"h2c":                                   {"kubernetes.io/h2c", "", "", HTTP2},
+		"web sockets":                           {"kubernetes.io/ws", "", "", HTTP},
+		"web sockets over TLS":                  {"kubernetes.io/wss", "", "", TLS},
+		"UDP whatever it says":                  {"http", "http", "UDP", UDP},
+		"UDP by name":                           {"", "udp-dns", "TCP", UDP},
+		"SCTP is left alone":                    {"", "http", "SCTP", UDP},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := ProtocolOf(tt.app, tt.name, tt.transport); got != tt.want {
+				t.Errorf("ProtocolOf = %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestServicesAgreeInAnyOrder(t *testing.T) {
+	all := []Protocol{Unknown, TCP, ServerFirst, HTTP, HTTP2, GRPC, TLS}
+	for _, a := range all {
+		for _, b := range all {
+			if agree(a, b) != agree(b, a) {
+				t.Errorf("agree(%q, %q) depends on the order", a, b)
+			}
+			for _, c := range all {
+				if l, r := agree(agree(a, b), c), agree(a, agree(b, c)); l != r {
+					t.Errorf("%q, %q, %q: %q or %q, by the order", a, b, c, l, r)
+				}
+			}
+		}
+	}
+}
+
+func TestPolicies(t *testing.T) {
+	policy := func(namespace, name string, mode Mode, selector ...string) *PolicySpec {
+		p := &PolicySpec{Namespace: namespace, Name: name, Mode: mode}
+		if selector != nil {
+			p.Selector = map[string]string{selector[0]: selector[1]}
+		}
+		return p
+	}
+	withPort := func(p *PolicySpec, number uint16, mode Mode) *PolicySpec {
+		p.Ports = map[uint16]Mode{number: mode}
+		return p
+	}
+	younger := policy("shop", "a", ModeDisable)
+	younger.Created = younger.Created.AddDate(2020, 0, 0)
+	tests := map[string]struct {
+		policies []Part
+		want     TLSMode
+		ports    map[uint16]TLSMode
+	}{
+		"nothing is said":                             {nil, Permissive, nil},
+		"the mesh":                                    {[]Part{policy(DefaultRoot, "x", ModeStrict)}, Strict, nil},
+		"the namespace, not the mesh":                 {[]Part{policy(DefaultRoot, "x", ModeStrict), policy("shop", "x", ModeDisable)}, Disable, nil},
+		"another namespace":                           {[]Part{policy("pay", "x", ModeStrict)}, Permissive, nil},
+		"the workload, not the namespace":             {[]Part{policy("shop", "x", ModeDisable), policy("shop", "y", ModeStrict, "app", "a")}, Strict, nil},
+		"another workload":                            {[]Part{policy("shop", "y", ModeStrict, "app", "b")}, Permissive, nil},
+		"a selector in the root namespace is ignored": {[]Part{policy(DefaultRoot, "y", ModeStrict, "app", "a")}, Permissive, nil},
+		"the namespace leaves it to the mesh":         {[]Part{policy(DefaultRoot, "x", ModeStrict), policy("shop", "x", Unset)}, Strict, nil},
+		"the workload leaves it to the namespace, but one port": {
+			[]Part{policy("shop", "x", ModeStrict), withPort(policy("shop", "y", Unset, "app", "a"), 8080, ModeDisable)}, Strict,
+			map[uint16]TLSMode{8080: Disable, 80: Strict}},
+		"a port leaves it to the workload":       {[]Part{withPort(policy("shop", "y", ModeStrict, "app", "a"), 8080, Unset)}, Strict, map[uint16]TLSMode{8080: Strict}},
+		"a permissive port of a strict workload": {[]Part{withPort(policy("shop", "y", ModeStrict, "app", "a"), 8080, ModePermissive)}, Strict, map[uint16]TLSMode{8080: Permissive}},
+		"of two the older":                       {[]Part{younger, policy("shop", "b", ModeStrict)}, Strict, nil},
+		"of two as old the first by name":        {[]Part{policy("shop", "b", ModeDisable), policy("shop", "a", ModeStrict)}, Strict, nil},
+		"a port without a service":               {[]Part{withPort(policy("shop", "y", Unset, "app", "a"), 9999, ModeStrict)}, Permissive, map[uint16]TLSMode{9999: Strict, 8080: Permissive}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			web := selecting(svc("shop", "web", "10.0.0.1", PortSpec{Port: Port{Name: "http", Number: 80, Protocol: HTTP}, Target: 8080}), "app", "a")
+			b := NewBuilder(Config{})
+			b.Set(web, pod("shop", "p", "10.1.0.1", "app", "a"))
+			plain := b.Mesh()
+			b.Set(tt.policies...)
+			m := b.Mesh()
+			w := m.Pod("shop", "p")
+			if w.TLS != tt.want || tt.ports == nil && w.PortTLS(8080) != tt.want {
+				t.Errorf("other ports %q, 8080 %q, want %q", w.TLS, w.PortTLS(8080), tt.want)
+			}
+			for number, want := range tt.ports {
+				if got := w.PortTLS(number); got != want {
+					t.Errorf("port %d: %q, want %q", number, got, want)
+				}
+			}
+			if m.ByName("shop", "web").Endpoints[0].Workload != w {
+				t.Error("the service's endpoint has another workload")
+			}
+			for _, p := range tt.policies {
+				b.Delete(p.Key())
+			}
+			if diff := cmp.Diff(plain.String(), b.Mesh().String()); diff != "" {
+				t.Errorf("policies leave something behind (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRoutesFor(t *testing.T) {
+	match := func(kind TextKind, path string) Route { return Route{Matches: []Match{{Path: &Text{kind, path}}}} }
+	producer := &RouteSpec{Namespace: "shop", Name: "p", Parents: []Parent{{Namespace: "shop", Name: "web"}}, Rules: []Route{
+		match(Prefix, "/api"), {}, match(Exact, "/api"), match(RegExp, "/a.*"), match(Prefix, "/api/v1"),
+		{Matches: []Match{{Method: "GET"}, {Headers: []Pair{{Name: "a"}}}}},
+	}}
+	only81 := &RouteSpec{Namespace: "shop", Name: "q", Parents: []Parent{{Namespace: "shop", Name: "web", Section: "admin"}}, Rules: []Route{{}}}
+	noPort := &RouteSpec{Namespace: "shop", Name: "r", Parents: []Parent{{Namespace: "shop", Name: "web", Port: 99}}, Rules: []Route{{}}}
+	consumer := &RouteSpec{Namespace: "pay", Name: "c", Parents: []Parent{{Namespace: "shop", Name: "web"}}, Rules: []Route{{}}}
+	m := New(Config{}, svc("shop", "web", "10.0.0.1", port("http", 80), port("admin", 81)), producer, only81, noPort, consumer)
+	names := func(namespace string, port uint16) []string {
+		var out []string
+		for _, r := range m.ByName("shop", "web").RoutesFor(namespace, port) {
+			out = append(out, r.Name)
+		}
+		return out
+	}
+	all := []string{"shop/p/2", "shop/p/3", "shop/p/4", "shop/p/0", "shop/p/5", "shop/p/5", "shop/p/1"}
+	for _, tt := range []struct {
+		client string
+		port   uint16
+		want   []string
+	}{{"shop", 80, all}, {"shop", 81, append(slices.Clone(all), "shop/q/0")}, {"pay", 80, []string{"pay/c/0"}}} {
+		if diff := cmp.Diff(tt.want, names(tt.client, tt.port)); diff != "" {
+			t.Errorf("routes for %s on port %d (-want +got):\n%s", tt.client, tt.port, diff)
+		}
+	}
+}
+
+func TestBackends(t *testing.T) {
+	to := func(namespace, name string, port uint16) Backend {
+		return Backend{Namespace: namespace, Name: name, Port: port, Weight: 1}
+	}
+	b := NewBuilder(Config{})
+	mirrored := to("pay", "log", 80)
+	b.Set(svc("shop", "web", "10.0.0.1", port("http", 80)), &RouteSpec{
+		Namespace: "shop", Name: "r", Parents: []Parent{{Namespace: "shop", Name: "web"}},
+		Rules: []Route{{Backends: []Backend{to("shop", "web", 80), to("shop", "v2", 80), to("shop", "web", 99)}, Filters: []Filter{{Mirror: &mirrored}}}},
+	})
+	hosts := func() []string {
+		r := b.Mesh().ByName("shop", "web").Routes[0]
+		out := []string{r.Filters[0].Mirror.Host}
+		for _, b := range r.Backends {
+			out = append(out, b.Host)
+		}
+		return out
+	}
+	check := func(when string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, hosts()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	const web, v2, log = "web.shop.svc.cluster.local", "v2.shop.svc.cluster.local", "log.pay.svc.cluster.local"
+	check("at first", "", web, "", "")
+	b.Set(svc("shop", "v2", "", port("http", 80)), svc("pay", "log", "", port("http", 80)))
+	check("with the services", log, web, v2, "")
+	before := b.Mesh().ByName("shop", "web")
+	b.Set(slice("shop", "v2-x", "v2", SlicePort{"http", 8080}, "10.1.0.9"))
+	if b.Mesh().ByName("shop", "web") != before {
+		t.Error("an endpoint of a backend changed the service whose route leads there")
+	}
+	b.Delete(Key{KindService, "pay", "log"}, Key{KindService, "shop", "v2"})
+	check("without them", "", web, "", "")
+}
+
+func TestWhatDidNotChangeKeepsItsPointer(t *testing.T) {
+	b := NewBuilder(Config{})
+	b.Set(
+		svc("shop", "web", "10.0.0.1", port("http", 80)), slice("shop", "web-1", "web", SlicePort{"http", 8080}, "10.1.0.1", "10.1.0.2"),
+		svc("shop", "db", "10.0.0.2", port("tcp", 5432)), slice("shop", "db-1", "db", SlicePort{"tcp", 5432}, "10.1.0.3"),
+		pod("shop", "a", "10.1.0.1"), pod("shop", "b", "10.1.0.2"), pod("shop", "c", "10.1.0.3"),
+	)
+	old := b.Mesh()
+	if b.Mesh() != old {
+		t.Fatal("without a change there is another snapshot")
+	}
+	b.Set(slice("shop", "web-1", "web", SlicePort{"http", 8080}, "10.1.0.1", "10.1.0.2"), pod("shop", "a", "10.1.0.1"))
+	if b.Mesh() != old {
+		t.Error("the same parts again made another snapshot")
+	}
+	changed := func(parts ...Part) (services, workloads []string) {
+		b.Set(parts...)
+		next := b.Mesh()
+		s, w := Changed(old, next)
+		for _, c := range s {
+			services = append(services, fmt.Sprint(nameOf(c.Old), "->", nameOf(c.New)))
+		}
+		for _, c := range w {
+			workloads = append(workloads, fmt.Sprint(title(c.Old), "->", title(c.New)))
+		}
+		old = next
+		return services, workloads
+	}
+	labelled := pod("shop", "b", "10.1.0.2", "v", "2")
+	steps := []struct {
+		what                string
+		parts               []Part
+		services, workloads []string
+	}{
+		{"a workload reaches its services' endpoints", []Part{labelled}, []string{"web->web"}, []string{"b->b"}},
+		{"an endpoint more, of the same pod", []Part{slice("shop", "web-2", "web", SlicePort{"http", 8081}, "10.1.0.3")}, []string{"db->db", "web->web"}, []string{"c->c"}},
+		{"a protocol", []Part{svc("shop", "db", "10.0.0.2", PortSpec{Port: Port{"tcp", 5432, ServerFirst}})}, []string{"db->db", "web->web"}, []string{"c->c"}},
+		{"a new service", []Part{svc("shop", "new", "10.0.0.9")}, []string{"->new"}, nil},
+		{"an address only", []Part{svc("shop", "new", "10.0.0.8")}, []string{"new->new"}, nil},
+	}
+	for _, step := range steps {
+		t.Run(step.what, func(t *testing.T) {
+			services, workloads := changed(step.parts...)
+			if diff := cmp.Diff(step.services, services); diff != "" {
+				t.Errorf("services (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(step.workloads, workloads); diff != "" {
+				t.Errorf("workloads (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if got := old.ByAddress(addr("10.0.0.9")); got != nil {
+		t.Errorf("the address that a service had still leads to %v", got)
+	}
+	b.Delete(Key{KindService, "shop", "new"}, Key{KindPod, "shop", "c"})
+	next := b.Mesh()
+	if next.ByName("shop", "new") != nil || next.ByAddress(addr("10.0.0.8")) != nil || next.Pod("shop", "c") != nil || next.Workload(addr("10.1.0.3")) != nil {
+		t.Error("what was deleted is still there")
+	}
+	if e := next.ByName("shop", "db").Endpoints[0]; e.Workload != nil {
+		t.Errorf("an endpoint still has the workload that was deleted: %v", e.Workload)
+	}
+}
+
+func nameOf(s *Service) string {
+	if s == nil {
+		return ""
+	}
+	return s.Name
+}
+
+func title(w *Workload) string {
+	if w == nil {
+		return ""
+	}
+	return w.Name
+}
+
+// Whatever happened on the way, a builder's mesh is the one that is made of its parts at
+// once.
+func TestAnyHistoryMakesTheSameMesh(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		b := NewBuilder(Config{})
+		parts := map[Key]Part{}
+		for range 60 {
+			for range 1 + random.IntN(4) {
+				p := randomPart(random)
+				if random.IntN(3) == 0 {
+					b.Delete(p.Key())
+					delete(parts, p.Key())
+				} else {
+					b.Set(p)
+					parts[p.Key()] = p
+				}
+			}
+			b.Mesh()
+		}
+		fresh := NewBuilder(Config{})
+		for _, p := range parts {
+			fresh.Set(p)
+		}
+		got, want := b.Mesh(), fresh.Mesh()
+		if diff := cmp.Diff(want.String(), got.String()); diff != "" {
+			t.Fatalf("seed %d (-at once +step by step):\n%s", seed, diff)
+		}
+		sameTables(t, seed, fresh, b)
+	}
+}
+
+// sameTables: nothing may be kept of what was deleted.
+func sameTables(t *testing.T, seed uint64, want, got *Builder) {
+	t.Helper()
+	for what, n := range map[string][2]int{
+		"services": {len(want.services), len(got.services)}, "workloads": {len(want.workloads), len(got.workloads)},
+		"labels": {len(want.byLabel), len(got.byLabel)}, "selectors": {len(want.bySelector), len(got.bySelector)},
+		"addresses": {len(want.atAddress), len(got.atAddress)}, "wanted addresses": {len(want.wantAddr), len(got.wantAddr)},
+		"wanted pods": {len(want.wantPod), len(got.wantPod)}, "virtual addresses": {len(want.atVIP), len(got.atVIP)},
+		"routes": {len(want.routesOf), len(got.routesOf)}, "backends": {len(want.routesTo), len(got.routesTo)},
+		"policies": {len(want.policies), len(got.policies)}, "namespaces": {len(want.inSpace), len(got.inSpace)},
+		"found services": {want.current.services.len(), got.current.services.len()}, "behind": {want.current.behind.len(), got.current.behind.len()},
+		"found addresses": {want.current.addresses.len(), got.current.addresses.len()}, "found virtual addresses": {want.current.vips.len(), got.current.vips.len()},
+	} {
+		if n[0] != n[1] {
+			t.Errorf("seed %d: %s: %d, want %d", seed, what, n[1], n[0])
+		}
+	}
+	for _, pair := range [][2]map[netip.Addr]netip.Addr{{owners(want.current), owners(got.current)}} {
+		if diff := cmp.Diff(pair[0], pair[1], cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+			t.Errorf("seed %d: addresses (-want +got):\n%s", seed, diff)
+		}
+	}
+}
+
+func owners(m *Mesh) map[netip.Addr]netip.Addr {
+	out := map[netip.Addr]netip.Addr{}
+	for a := range m.addresses.all() {
+		out[a] = m.Workload(a).Addresses[0]
+	}
+	return out
+}
+
+func randomPart(r *rand.Rand) Part {
+	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	space, ip := pick("a", "b", DefaultRoot), fmt.Sprintf("10.1.0.%d", r.IntN(4))
+	n := pick("x", "y", "z")
+	switch r.IntN(7) {
+	case 0:
+		s := svc(space, n, fmt.Sprintf("10.0.0.%d", r.IntN(3)), port(pick("http", "tcp", "mysql"), 80))
+		s.Selector = map[string]string{"app": pick("x", "y")}
+		return s
+	case 1:
+		s := slice(space, n, pick("x", "y", "z"), SlicePort{pick("http", "tcp", "mysql"), 8080}, ip)
+		s.Endpoints[0].Pod = pick("", "x", "y")
+		return s
+	case 2, 3:
+		return pod(space, n, ip, "app", pick("x", "y"), "v", pick("1", "2"))
+	case 4:
+		w := pod(space, n, ip, "app", pick("x", "y"))
+		w.Host = true
+		return w
+	case 5:
+		p := &PolicySpec{Namespace: space, Name: n, Mode: Mode(pick("", "STRICT", "DISABLE"))}
+		if r.IntN(2) == 0 {
+			p.Selector = map[string]string{"v": pick("1", "2")}
+			p.Ports = map[uint16]Mode{8080: ModeDisable}
+		}
+		return p
+	default:
+		return &RouteSpec{Namespace: space, Name: n, Parents: []Parent{{Namespace: pick("a", "b"), Name: pick("x", "y")}},
+			Rules: []Route{{Backends: []Backend{{Namespace: pick("a", "b"), Name: pick("x", "y", "z"), Port: 80}}}}}
+	}
+}
+
+// One endpoint's change costs the same in a mesh that is fifty times as large.
+func TestAChangeCostsWhatChanges(t *testing.T) {
+	cost := func(n int) float64 {
+		b := NewBuilder(Config{})
+		sized(b, n)
+		old, i := b.Mesh(), 0
+		return testing.AllocsPerRun(50, func() {
+			i++
+			b.Set(slice("ns-7", "svc-7-1", "svc-7", SlicePort{"http", 8080}, address(7, 0), fmt.Sprintf("10.77.0.%d", 1+i%2)))
+			next := b.Mesh()
+			if services, _ := Changed(old, next); len(services) != 1 {
+				t.Errorf("%d services changed", len(services))
+			}
+			old = next
+		})
+	}
+	if small, large := cost(100), cost(5000); large > 1.5*small {
+		t.Errorf("%v allocations among 5000 services, %v among 100", large, small)
+	}
+}
+
+func TestWhoAnEndpointIs(t *testing.T) {
+	withPod := func(s *SliceSpec, name string) *SliceSpec {
+		s.Endpoints[0].Pod = name
+		return s
+	}
+	tests := map[string]struct {
+		slice *SliceSpec
+		want  string
+	}{
+		"who has the address":          {slice("shop", "s", "web", SlicePort{"http", 80}, "10.1.0.1"), "a"},
+		"nobody":                       {slice("shop", "s", "web", SlicePort{"http", 80}, "10.1.0.9"), ""},
+		"the pod that the slice names": {withPod(slice("shop", "s", "web", SlicePort{"http", 80}, "192.168.0.1"), "node"), "node"},
+		"not the pod, if the address is no more its own":  {withPod(slice("shop", "s", "web", SlicePort{"http", 80}, "10.1.0.9"), "a"), ""},
+		"who has the address, if the pod is not known":    {withPod(slice("shop", "s", "web", SlicePort{"http", 80}, "10.1.0.1"), "x"), "a"},
+		"not a pod on its node's network, by its address": {slice("shop", "s", "web", SlicePort{"http", 80}, "192.168.0.1"), ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			node := pod("shop", "node", "192.168.0.1")
+			node.HostNetwork = true
+			m := New(Config{}, svc("shop", "web", "10.0.0.1", port("http", 80)), tt.slice, pod("shop", "a", "10.1.0.1"), node)
+			if got := title(m.ByName("shop", "web").Endpoints[0].Workload); got != tt.want {
+				t.Errorf("workload %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,140 @@
+package objects
+
+import (
+	"net/http"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"outrider.dev/internal/mesh"
+)
+
+// filters leaves out a mirror that gets nothing.
+func (c *check) filters(field string, filters []gatewayv1.HTTPRouteFilter, namespace string) []mesh.Filter {
+	var out []mesh.Filter
+	for i := range filters {
+		if f := c.filter(at(field, i), &filters[i], namespace); f != (mesh.Filter{}) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// filter returns the zero filter for one that does nothing, or is wrong.
+func (c *check) filter(field string, f *gatewayv1.HTTPRouteFilter, namespace string) mesh.Filter {
+	missing := func(name string) mesh.Filter {
+		c.wrong(field+"."+name, "missing: the filter's type is %s", f.Type)
+		return mesh.Filter{}
+	}
+	switch f.Type {
+	case gatewayv1.HTTPRouteFilterRequestHeaderModifier:
+		if f.RequestHeaderModifier == nil {
+			return missing("requestHeaderModifier")
+		}
+		return mesh.Filter{RequestHeaders: c.headers(field+".requestHeaderModifier", f.RequestHeaderModifier)}
+	case gatewayv1.HTTPRouteFilterResponseHeaderModifier:
+		if f.ResponseHeaderModifier == nil {
+			return missing("responseHeaderModifier")
+		}
+		return mesh.Filter{ResponseHeaders: c.headers(field+".responseHeaderModifier", f.ResponseHeaderModifier)}
+	case gatewayv1.HTTPRouteFilterRequestRedirect:
+		if f.RequestRedirect == nil {
+			return missing("requestRedirect")
+		}
+		return mesh.Filter{Redirect: c.redirect(field+".requestRedirect", f.RequestRedirect)}
+	case gatewayv1.HTTPRouteFilterURLRewrite:
+		if f.URLRewrite == nil {
+			return missing("urlRewrite")
+		}
+		return mesh.Filter{Rewrite: c.rewrite(field+".urlRewrite", f.URLRewrite)}
+	case gatewayv1.HTTPRouteFilterRequestMirror:
+		if f.RequestMirror == nil {
+			return missing("requestMirror")
+		}
+		return c.mirror(field+".requestMirror", f.RequestMirror, namespace)
+	}
+	c.wrong(field+".type", "%q is not supported here: RequestHeaderModifier, ResponseHeaderModifier, RequestRedirect, URLRewrite and RequestMirror are", f.Type)
+	return mesh.Filter{}
+}
+
+func (c *check) headers(field string, f *gatewayv1.HTTPHeaderFilter) *mesh.Headers {
+	pairs := func(field string, headers []gatewayv1.HTTPHeader) [][2]string {
+		var out [][2]string
+		for i, h := range headers {
+			c.headerName(at(field, i)+".name", string(h.Name))
+			if strings.ContainsAny(h.Value, "\r\n\x00") {
+				c.wrong(at(field, i)+".value", "has a line break, which a header cannot have")
+			}
+			out = append(out, [2]string{string(h.Name), h.Value})
+		}
+		return out
+	}
+	for i, name := range f.Remove {
+		c.headerName(at(field+".remove", i), name)
+	}
+	return &mesh.Headers{Set: pairs(field+".set", f.Set), Add: pairs(field+".add", f.Add), Remove: f.Remove}
+}
+
+var schemes = map[string]bool{"": true, "http": true, "https": true}
+
+func (c *check) redirect(field string, f *gatewayv1.HTTPRequestRedirectFilter) *mesh.Redirect {
+	out := &mesh.Redirect{Scheme: value(f.Scheme), Host: string(value(f.Hostname)), Path: c.pathChange(field+".path", f.Path), Status: valueOr(f.StatusCode, http.StatusFound)}
+	oneOf(c, field+".scheme", out.Scheme, schemes)
+	if out.Host != "" {
+		c.hostname(field+".hostname", out.Host)
+	}
+	if f.Port != nil {
+		out.Port = c.port(field+".port", int64(*f.Port))
+	}
+	if out.Status != http.StatusFound && out.Status != http.StatusMovedPermanently {
+		c.wrong(field+".statusCode", "%d is not supported here: 301 and 302 are", out.Status)
+	}
+	return out
+}
+
+func (c *check) rewrite(field string, f *gatewayv1.HTTPURLRewriteFilter) *mesh.Rewrite {
+	out := &mesh.Rewrite{Host: string(value(f.Hostname)), Path: c.pathChange(field+".path", f.Path)}
+	if out.Host != "" {
+		c.hostname(field+".hostname", out.Host)
+	}
+	return out
+}
+
+func (c *check) pathChange(field string, m *gatewayv1.HTTPPathModifier) *mesh.PathChange {
+	switch {
+	case m == nil:
+	case m.Type == gatewayv1.FullPathHTTPPathModifier && m.ReplaceFullPath != nil:
+		if !strings.HasPrefix(*m.ReplaceFullPath, "/") {
+			c.wrong(field+".replaceFullPath", "%q is no path: one begins with /", *m.ReplaceFullPath)
+		}
+		return &mesh.PathChange{Full: *m.ReplaceFullPath}
+	case m.Type == gatewayv1.PrefixMatchHTTPPathModifier && m.ReplacePrefixMatch != nil:
+		return &mesh.PathChange{Prefix: m.ReplacePrefixMatch}
+	default:
+		c.wrong(field, "needs the type ReplaceFullPath or ReplacePrefixMatch, and the field of that name")
+	}
+	return nil
+}
+
+func (c *check) mirror(field string, f *gatewayv1.HTTPRequestMirrorFilter, namespace string) mesh.Filter {
+	to := c.backend(field+".backendRef", &f.BackendRef, namespace)
+	out := mesh.Filter{Mirror: &to, MirrorPercent: 100}
+	switch {
+	case f.Percent != nil:
+		out.MirrorPercent = float64(*f.Percent)
+	case f.Fraction != nil:
+		of := valueOr(f.Fraction.Denominator, 100)
+		if of < 1 {
+			c.wrong(field+".fraction.denominator", "%d is less than 1", of)
+			return mesh.Filter{}
+		}
+		out.MirrorPercent = 100 * float64(f.Fraction.Numerator) / float64(of)
+	}
+	if out.MirrorPercent < 0 || out.MirrorPercent > 100 {
+		c.wrong(field, "%v%% is no share: 0 to 100 is", out.MirrorPercent)
+	}
+	if out.MirrorPercent == 0 {
+		return mesh.Filter{}
+	}
+	return out
+}

@@ -1,0 +1,175 @@
+// Package objects turns Kubernetes objects into parts of a mesh.
+//
+// It is the only place that knows both. [Read] takes one object as JSON, for sources
+// that read manifests; the function of each kind takes the object as the API's clients
+// have it. Both check every value that a mesh goes by, and name the field that is wrong
+// and what would be right: an API server has checked most of it, a folder has not.
+package objects
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+
+	"outrider.dev/internal/mesh"
+)
+
+// An Object is one that was read.
+type Object struct {
+	APIVersion string
+	Kind       string
+	Namespace  string
+	Name       string
+
+	// Known says whether the kind has a meaning for a mesh. Of one that has not nothing
+	// else was looked at.
+	Known bool
+	// Part is nil for an object that says nothing: a namespace, a pod that ended, a route
+	// of a gateway.
+	Part mesh.Part
+}
+
+func (o Object) String() string {
+	if o.Name == "" {
+		return o.Kind
+	}
+	return o.Kind + " " + o.Namespace + "/" + o.Name
+}
+
+// A Wrong is a field that cannot be used.
+type Wrong struct {
+	Field   string // its path in the object; empty: the object as a whole
+	Message string // what is wrong, and what would be right
+}
+
+// Wrongs are all that is wrong with one object.
+type Wrongs []Wrong
+
+func (w Wrongs) Error() string {
+	var b strings.Builder
+	for i, x := range w {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		if x.Field != "" {
+			b.WriteString(x.Field + ": ")
+		}
+		b.WriteString(x.Message)
+	}
+	return b.String()
+}
+
+// A reader knows one kind.
+type reader struct {
+	versions []string // the first is what to write
+	read     func(raw []byte) (mesh.Part, error)
+}
+
+// readers are the kinds that have a meaning, by group and kind.
+var readers = map[[2]string]reader{
+	{"", "Service"}:                             {[]string{"v1"}, decoded(Service)},
+	{"", "Pod"}:                                 {[]string{"v1"}, decoded(Pod)},
+	{"", "Namespace"}:                           {[]string{"v1"}, decoded(namespace)},
+	{"discovery.k8s.io", "EndpointSlice"}:       {[]string{"v1"}, decoded(EndpointSlice)},
+	{"gateway.networking.k8s.io", "HTTPRoute"}:  {[]string{"v1", "v1beta1"}, decoded(HTTPRoute)},
+	{"security.istio.io", "PeerAuthentication"}: {[]string{"v1", "v1beta1"}, decoded(PeerAuthentication)},
+	{hostGroup, "Host"}:                         {[]string{"v1"}, decoded(Host)},
+}
+
+// Read reads an object, or the items of a list. An error is a [Wrongs] about the last
+// object returned.
+func Read(raw []byte) ([]Object, error) { return read(nil, raw, "", "") }
+
+func read(out []Object, raw []byte, apiVersion, kind string) ([]Object, error) {
+	var head struct {
+		metav1.TypeMeta
+		Metadata struct {
+			Name      string `json:"name"`
+			Namespace string `json:"namespace"`
+		} `json:"metadata"`
+		Items []json.RawMessage `json:"items"`
+	}
+	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' {
+		return append(out, Object{}), Wrongs{{"", "this is no Kubernetes object: one has the fields apiVersion, kind and metadata"}}
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
+		return append(out, Object{}), decodeError(raw, err)
+	}
+	o := Object{
+		APIVersion: cmp.Or(head.APIVersion, apiVersion), Kind: cmp.Or(head.Kind, kind),
+		Namespace: cmp.Or(head.Metadata.Namespace, metav1.NamespaceDefault), Name: head.Metadata.Name,
+	}
+	if o.Kind == "" {
+		return append(out, o), Wrongs{{"kind", "missing: this is no Kubernetes object"}}
+	}
+	if of, isList := strings.CutSuffix(o.Kind, "List"); isList && head.Items != nil {
+		return readItems(out, head.Items, o.APIVersion, of)
+	}
+	group, version, hasGroup := strings.Cut(o.APIVersion, "/")
+	if !hasGroup {
+		group, version = "", o.APIVersion
+	}
+	r, known := readers[[2]string{group, o.Kind}]
+	if !known {
+		return append(out, o), nil
+	}
+	o.Known = true
+	if !slices.Contains(r.versions, version) {
+		return append(out, o), Wrongs{{"apiVersion", fmt.Sprintf("%q is not read here: write %s", o.APIVersion, strings.TrimPrefix(group+"/"+r.versions[0], "/"))}}
+	}
+	var err error
+	o.Part, err = r.read(raw)
+	return append(out, o), err
+}
+
+func readItems(out []Object, items []json.RawMessage, apiVersion, kind string) ([]Object, error) {
+	if kind == "" {
+		apiVersion = "" // of kind List: the items say their own
+	}
+	for i, item := range items {
+		var err error
+		if out, err = read(out, item, apiVersion, kind); err != nil {
+			var wrongs Wrongs
+			errors.As(err, &wrongs)
+			for j := range wrongs {
+				wrongs[j].Field = strings.TrimSuffix(fmt.Sprintf("items[%d].%s", i, wrongs[j].Field), ".")
+			}
+			return out, wrongs
+		}
+	}
+	return out, nil
+}
+
+// decoded is a reader of T's JSON. A part that is a nil pointer becomes none.
+func decoded[T any, P interface {
+	comparable
+	mesh.Part
+}](part func(*T) (P, error)) func([]byte) (mesh.Part, error) {
+	return func(raw []byte) (mesh.Part, error) {
+		var object T
+		if err := decode(raw, &object); err != nil {
+			return nil, err
+		}
+		var none P
+		p, err := part(&object)
+		if err != nil || p == none {
+			return nil, err
+		}
+		return p, nil
+	}
+}
+
+// namespace says nothing to a mesh, but a wrong one is a mistake worth a word.
+func namespace(n *corev1.Namespace) (*mesh.ServiceSpec, error) {
+	var c check
+	c.name("metadata.name", n.Name)
+	return nil, c.err()
+}

@@ -1,0 +1,207 @@
+package objects
+
+import (
+	"regexp"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"outrider.dev/internal/mesh"
+)
+
+// HTTPRoute returns what r is in a mesh; nil if none of its parents is a Service. Its
+// hostnames are for gateways and count for nothing here (GEP-1426).
+func HTTPRoute(r *gatewayv1.HTTPRoute) (*mesh.RouteSpec, error) {
+	var c check
+	out := &mesh.RouteSpec{Created: r.CreationTimestamp.Time}
+	out.Namespace, out.Name = c.meta(&r.ObjectMeta)
+	for i, p := range r.Spec.ParentRefs {
+		if value(p.Group) != "" || value(p.Kind) != "Service" { // the group's default is the Gateway API's own
+			continue
+		}
+		field := at("spec.parentRefs", i)
+		parent := mesh.Parent{Namespace: string(valueOr(p.Namespace, gatewayv1.Namespace(out.Namespace))), Name: string(p.Name), Section: string(value(p.SectionName))}
+		c.label(field+".name", parent.Name)
+		c.label(field+".namespace", parent.Namespace)
+		if p.Port != nil {
+			parent.Port = c.port(field+".port", int64(*p.Port))
+		}
+		out.Parents = append(out.Parents, parent)
+	}
+	if len(out.Parents) == 0 {
+		return nil, c.err()
+	}
+	for i := range r.Spec.Rules {
+		out.Rules = append(out.Rules, c.rule(at("spec.rules", i), &r.Spec.Rules[i], out.Namespace))
+	}
+	if len(out.Rules) == 0 { // the API server's default: one rule, for everything
+		out.Rules = []mesh.Route{{}}
+	}
+	return out, c.err()
+}
+
+func (c *check) rule(field string, r *gatewayv1.HTTPRouteRule, namespace string) mesh.Route {
+	var out mesh.Route
+	for i := range r.Matches {
+		out.Matches = append(out.Matches, c.match(at(field+".matches", i), &r.Matches[i]))
+	}
+	out.Filters = c.filters(field+".filters", r.Filters, namespace)
+	for i, b := range r.BackendRefs {
+		at := at(field+".backendRefs", i)
+		to := c.backend(at, &b.BackendObjectReference, namespace)
+		weight := valueOr(b.Weight, 1)
+		if weight < 0 || weight > 1_000_000 {
+			c.wrong(at+".weight", "%d is no weight: 0 to 1000000 is", weight)
+		}
+		to.Weight = uint32(weight)
+		to.Filters = c.filters(at+".filters", b.Filters, namespace)
+		out.Backends = append(out.Backends, to)
+	}
+	if t := r.Timeouts; t != nil {
+		out.Timeout = c.duration(field+".timeouts.request", t.Request)
+		out.BackendTimeout = c.duration(field+".timeouts.backendRequest", t.BackendRequest)
+		if out.Timeout > 0 && out.BackendTimeout > out.Timeout {
+			c.wrong(field+".timeouts.backendRequest", "%s is longer than the whole request may take, %s", *t.BackendRequest, *t.Request)
+		}
+	}
+	out.Retry = c.retry(field+".retry", r.Retry)
+	if r.SessionPersistence != nil {
+		c.wrong(field+".sessionPersistence", "is not supported here")
+	}
+	return out
+}
+
+// usualAttempts is Envoy's number of retries where a policy names none.
+const usualAttempts = 1
+
+func (c *check) retry(field string, r *gatewayv1.HTTPRouteRetry) *mesh.Retry {
+	if r == nil {
+		return nil
+	}
+	out := &mesh.Retry{Attempts: valueOr(r.Attempts, usualAttempts), Backoff: c.duration(field+".backoff", r.Backoff)}
+	if out.Attempts < 0 {
+		c.wrong(field+".attempts", "%d is less than none", out.Attempts)
+	}
+	for i, code := range r.Codes {
+		if code < 400 || code > 599 {
+			c.wrong(at(field+".codes", i), "%d is no status of an error: 400 to 599 are", code)
+		}
+		out.Codes = append(out.Codes, int(code))
+	}
+	return out
+}
+
+// durations are GEP-2257's.
+var durations = regexp.MustCompile(`^([0-9]{1,5}(h|m|s|ms)){1,4}$`)
+
+func (c *check) duration(field string, d *gatewayv1.Duration) time.Duration {
+	if d == nil {
+		return 0
+	}
+	out, err := time.ParseDuration(string(*d))
+	if err != nil || !durations.MatchString(string(*d)) {
+		c.wrong(field, "%q is no duration: whole numbers of h, m, s and ms are, as 1m30s or 250ms", *d)
+		return 0
+	}
+	return out
+}
+
+// backend reads a reference, with the weight 1.
+func (c *check) backend(field string, r *gatewayv1.BackendObjectReference, namespace string) mesh.Backend {
+	out := mesh.Backend{Namespace: string(valueOr(r.Namespace, gatewayv1.Namespace(namespace))), Name: string(r.Name), Weight: 1}
+	if value(r.Group) != "" || valueOr(r.Kind, "Service") != "Service" {
+		c.wrong(field+".kind", "%s is not supported here: a backend is a Service", strings.Trim(string(value(r.Group)+"/")+string(valueOr(r.Kind, "Service")), "/"))
+	}
+	c.label(field+".name", out.Name)
+	c.label(field+".namespace", out.Namespace)
+	if r.Port == nil {
+		c.wrong(field+".port", "missing: a Service as a backend needs one")
+	} else {
+		out.Port = c.port(field+".port", int64(*r.Port))
+	}
+	return out
+}
+
+var pathKinds = map[gatewayv1.PathMatchType]mesh.TextKind{
+	gatewayv1.PathMatchExact: mesh.Exact, gatewayv1.PathMatchPathPrefix: mesh.Prefix, gatewayv1.PathMatchRegularExpression: mesh.RegExp,
+}
+
+var textKinds = map[gatewayv1.HeaderMatchType]mesh.TextKind{
+	gatewayv1.HeaderMatchExact: mesh.Exact, gatewayv1.HeaderMatchRegularExpression: mesh.RegExp,
+}
+
+var methods = map[gatewayv1.HTTPMethod]bool{
+	"GET": true, "HEAD": true, "POST": true, "PUT": true, "DELETE": true, "CONNECT": true, "OPTIONS": true, "TRACE": true, "PATCH": true,
+}
+
+func (c *check) match(field string, m *gatewayv1.HTTPRouteMatch) mesh.Match {
+	var out mesh.Match
+	if m.Path != nil {
+		kind := oneOf(c, field+".path.type", valueOr(m.Path.Type, gatewayv1.PathMatchPathPrefix), pathKinds)
+		text := mesh.Text{Kind: kind, Value: valueOr(m.Path.Value, "/")}
+		if kind == mesh.RegExp {
+			c.regexp(field+".path.value", text.Value)
+		} else {
+			c.path(field+".path.value", text.Value)
+		}
+		if text != (mesh.Text{Kind: mesh.Prefix, Value: "/"}) { // which says nothing
+			out.Path = &text
+		}
+	}
+	for i, h := range m.Headers {
+		pair := c.pair(at(field+".headers", i), string(h.Name), h.Value, valueOr(h.Type, gatewayv1.HeaderMatchExact))
+		pair.Name = strings.ToLower(pair.Name)
+		out.Headers = append(out.Headers, pair)
+	}
+	for i, q := range m.QueryParams {
+		out.Query = append(out.Query, c.pair(at(field+".queryParams", i), string(q.Name), q.Value, gatewayv1.HeaderMatchType(valueOr(q.Type, gatewayv1.QueryParamMatchExact))))
+	}
+	if m.Method != nil {
+		oneOf(c, field+".method", *m.Method, methods)
+		out.Method = string(*m.Method)
+	}
+	return out
+}
+
+func (c *check) pair(field, name, text string, kind gatewayv1.HeaderMatchType) mesh.Pair {
+	c.headerName(field+".name", name)
+	out := mesh.Pair{Name: name, Text: mesh.Text{Kind: oneOf(c, field+".type", kind, textKinds), Value: text}}
+	if out.Kind == mesh.RegExp {
+		c.regexp(field+".value", text)
+	}
+	return out
+}
+
+func (c *check) regexp(field, expr string) {
+	if _, err := regexp.Compile(expr); err != nil {
+		c.wrong(field, "is no regular expression of RE2: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	}
+}
+
+// paths are the characters that the Gateway API lets be matched literally.
+var paths = regexp.MustCompile(`^/(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})*$`)
+
+func (c *check) path(field, path string) {
+	switch lower := strings.ToLower(path); {
+	case !paths.MatchString(path):
+		c.wrong(field, "%q is no path: one begins with / and has no ? or #", path)
+	case strings.Contains(path, "//"), strings.Contains(path+"/", "/./"), strings.Contains(path+"/", "/../"), strings.Contains(lower, "%2f"):
+		c.wrong(field, "%q is not in its normal form: without //, /., /.. and %%2f", path)
+	}
+}
+
+var headerNames = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+\\-.^_`|~]{1,256}$")
+
+func (c *check) headerName(field, name string) {
+	if !headerNames.MatchString(name) {
+		c.wrong(field, "%q is no name: letters, digits and !#$%%&'*+-.^_`|~ are", name)
+	}
+}
+
+func (c *check) hostname(field, name string) {
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		c.wrong(field, "%q is no host name", name)
+	}
+}

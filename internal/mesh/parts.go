@@ -1,0 +1,132 @@
+package mesh
+
+import (
+	"net/netip"
+	"time"
+)
+
+// A Part is an object as its source knows it: one of the Spec types. It belongs to the
+// builder once it is set: change it no more.
+type Part interface{ Key() Key }
+
+// A Key names a part.
+type Key struct {
+	Kind            Kind
+	Namespace, Name string
+}
+
+func (k Key) String() string { return string(k.Kind) + " " + k.Namespace + "/" + k.Name }
+
+// A Kind of part, as its source calls it.
+type Kind string
+
+const (
+	KindService Kind = "Service"
+	KindSlice   Kind = "EndpointSlice"
+	KindPod     Kind = "Pod"
+	KindHost    Kind = "Host"
+	KindPolicy  Kind = "PeerAuthentication"
+	KindRoute   Kind = "HTTPRoute"
+)
+
+// A ServiceSpec is a Kubernetes Service.
+type ServiceSpec struct {
+	Name, Namespace string
+	Addresses       []netip.Addr
+	External        string
+	Headless        bool
+	Ports           []PortSpec
+	ExportTo        []string
+
+	// Selector of the workloads that are its endpoints, where no [SliceSpec] says it.
+	Selector        map[string]string
+	PublishNotReady bool
+	IPv4, IPv6      bool // families of its endpoints; none: those of Addresses, else both
+}
+
+// A PortSpec is a port of a service and where it leads to.
+type PortSpec struct {
+	Port
+	Target     uint16 // 0: by TargetName, else the same number
+	TargetName string
+}
+
+// A SliceSpec is an EndpointSlice.
+type SliceSpec struct {
+	Name, Namespace string
+	Service         string
+	Ports           []SlicePort
+	Endpoints       []SliceEndpoint
+}
+
+// A SlicePort is where the service's port of that name is found at every endpoint.
+type SlicePort struct {
+	Name   string
+	Number uint16
+}
+
+// A SliceEndpoint is what a slice says about one endpoint.
+type SliceEndpoint struct {
+	Addresses []netip.Addr
+	Ready     bool
+	Serving   bool // terminating, but still answers
+	Zone      string
+	Hostname  string
+	Pod       string // its name; empty if it is none
+}
+
+// A WorkloadSpec is a Pod that may have traffic, or a host. A pod that ended is none: its
+// address may have a new owner.
+type WorkloadSpec struct {
+	Workload // without Ports and TLS
+
+	Hostname, Subdomain string
+	Ready               bool
+	Terminating         bool
+	NamedPorts          map[string]uint16
+}
+
+// A PolicySpec is a PeerAuthentication.
+type PolicySpec struct {
+	Name, Namespace string
+	Created         time.Time
+	Selector        map[string]string // none: the namespace, or from the root namespace the mesh
+	Mode            Mode
+	Ports           map[uint16]Mode // with a selector only
+}
+
+// A Mode is what a policy says. The zero value leaves it to the next wider policy.
+type Mode string
+
+const (
+	Unset          Mode = ""
+	ModePermissive Mode = "PERMISSIVE"
+	ModeStrict     Mode = "STRICT"
+	ModeDisable    Mode = "DISABLE"
+)
+
+// A RouteSpec is an HTTPRoute whose parents are services.
+type RouteSpec struct {
+	Name, Namespace string
+	Created         time.Time
+	Parents         []Parent
+	Rules           []Route // without Name, Port and Namespaces; backends without Host
+}
+
+// A Parent is a service that a route belongs to.
+type Parent struct {
+	Namespace, Name string
+	Port            uint16 // 0: all its ports, or the one that is called Section
+	Section         string
+}
+
+func (s *ServiceSpec) Key() Key { return Key{KindService, s.Namespace, s.Name} }
+func (s *SliceSpec) Key() Key   { return Key{KindSlice, s.Namespace, s.Name} }
+func (s *PolicySpec) Key() Key  { return Key{KindPolicy, s.Namespace, s.Name} }
+func (s *RouteSpec) Key() Key   { return Key{KindRoute, s.Namespace, s.Name} }
+func (s *WorkloadSpec) Key() Key {
+	if s.Host {
+		return Key{KindHost, s.Namespace, s.Name}
+	}
+	return Key{KindPod, s.Namespace, s.Name}
+}

@@ -1,0 +1,94 @@
+package mesh
+
+import (
+	"cmp"
+	"slices"
+)
+
+// The rules are those of Istio's PeerAuthentication
+// (https://istio.io/latest/docs/reference/config/security/peer_authentication/):
+//   - a policy of the root namespace holds for the mesh, one of another namespace for it,
+//     one with a selector for the workloads of its namespace that match;
+//   - the narrower one counts, and what it leaves unset is inherited;
+//   - ports are named by policies with a selector only, and are those of the workload;
+//   - of several policies for the same the oldest counts;
+//   - one of the root namespace with a selector is ignored;
+//   - where nothing is said, it is PERMISSIVE.
+
+func (b *Builder) putPolicy(p *PolicySpec) {
+	b.policies.add(p.Namespace, p)
+	b.touchPolicy(p)
+}
+
+func (b *Builder) takePolicy(p *PolicySpec) {
+	b.policies.remove(p.Namespace, p)
+	b.touchPolicy(p)
+}
+
+func (b *Builder) touchPolicy(p *PolicySpec) {
+	if p.Namespace == b.config.RootNamespace {
+		for id := range b.workloads {
+			b.staleWorkloads.add(id)
+		}
+		return
+	}
+	for id := range b.inSpace[p.Namespace] {
+		b.staleWorkloads.add(id)
+	}
+}
+
+// applyPolicies writes what the policies say about w.
+func (b *Builder) applyPolicies(w *Workload) {
+	everywhere := func(p *PolicySpec) bool { return len(p.Selector) == 0 }
+	mode := ModePermissive
+	mode = cmp.Or(oldest(b.policies[b.config.RootNamespace], everywhere).Mode, mode)
+	var own PolicySpec
+	if w.Namespace != b.config.RootNamespace {
+		mode = cmp.Or(oldest(b.policies[w.Namespace], everywhere).Mode, mode)
+		own = oldest(b.policies[w.Namespace], func(p *PolicySpec) bool { return selects(p.Selector, w.Labels) })
+		mode = cmp.Or(own.Mode, mode)
+	}
+	w.TLS = mode.tls()
+	for number := range own.Ports {
+		if !slices.ContainsFunc(w.Ports, func(p AppPort) bool { return p.Number == number }) {
+			w.Ports = addPort(w.Ports, number, Unknown)
+		}
+	}
+	for i := range w.Ports {
+		w.Ports[i].TLS = cmp.Or(own.Ports[w.Ports[i].Number], mode).tls()
+	}
+}
+
+// oldest returns the zero policy, which leaves all to others, if none is meant.
+func oldest(policies set[*PolicySpec], meant func(*PolicySpec) bool) PolicySpec {
+	var out *PolicySpec
+	for p := range policies {
+		if meant(p) && (out == nil || cmp.Or(p.Created.Compare(out.Created), cmp.Compare(p.Name, out.Name)) < 0) {
+			out = p
+		}
+	}
+	if out == nil {
+		return PolicySpec{}
+	}
+	return *out
+}
+
+func (m Mode) tls() TLSMode {
+	switch m {
+	case ModeStrict:
+		return Strict
+	case ModeDisable:
+		return Disable
+	}
+	return Permissive
+}
+
+// PortTLS returns what the policies say for a port of w.
+func (w *Workload) PortTLS(number uint16) TLSMode {
+	for _, p := range w.Ports {
+		if p.Number == number {
+			return p.TLS
+		}
+	}
+	return w.TLS
+}

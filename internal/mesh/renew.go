@@ -1,0 +1,98 @@
+package mesh
+
+import (
+	"reflect"
+	"slices"
+)
+
+// renewWorkload computes a workload again. If it is another now, so are the services
+// that have it as an endpoint.
+func (b *Builder) renewWorkload(id workloadID, e *edit[workloadID, *Workload]) {
+	w := b.workloads[id]
+	if w.spec == nil {
+		delete(b.workloads, id)
+		if w.current != nil {
+			e.delete(id)
+		}
+		return
+	}
+	next := w.spec.Workload
+	next.Ports = nil
+	for n := range w.behind {
+		for _, p := range b.services[n].sends[id] {
+			next.Ports = addPort(next.Ports, p.Number, p.Protocol)
+		}
+	}
+	b.applyPolicies(&next)
+	if w.current != nil && reflect.DeepEqual(*w.current, next) {
+		return
+	}
+	w.current = &next
+	e.set(id, &next)
+	for n := range w.behind {
+		b.staleServices.add(n)
+	}
+}
+
+// renewService computes a service again, from its members and the workloads as they are
+// now.
+func (b *Builder) renewService(n name, e *edit[string, *Service]) {
+	s := b.services[n]
+	if s.spec == nil {
+		if s.current != nil {
+			e.delete(s.current.Host)
+			s.current = nil
+		}
+		if len(s.slices) == 0 {
+			delete(b.services, n)
+		}
+		return
+	}
+	next := &Service{
+		Name: n.name, Namespace: n.namespace, Host: b.config.host(n.namespace, n.name),
+		Addresses: s.spec.Addresses, External: s.spec.External, Headless: s.spec.Headless, ExportTo: s.spec.ExportTo,
+		Ports: s.spec.ports(), Endpoints: b.endpoints(s), Routes: b.routes(n, s.spec),
+	}
+	if s.current != nil && same(s.current, next) {
+		return
+	}
+	s.current = next
+	e.set(next.Host, next)
+}
+
+func (s *ServiceSpec) ports() []Port {
+	if len(s.Ports) == 0 {
+		return nil
+	}
+	out := make([]Port, len(s.Ports))
+	for i, p := range s.Ports {
+		out[i] = p.Port
+	}
+	slices.SortStableFunc(out, func(a, b Port) int { return int(a.Number) - int(b.Number) })
+	return out
+}
+
+func (b *Builder) endpoints(s *service) []Endpoint {
+	if len(s.members) == 0 {
+		return nil
+	}
+	out := make([]Endpoint, len(s.members))
+	for i, m := range s.members {
+		out[i] = m.Endpoint
+		if w := b.workloads[m.workload]; w != nil {
+			out[i].Workload = w.current
+		}
+	}
+	return out
+}
+
+// same compares endpoints first, by their pointers: they are most of a service, and what
+// changes most.
+func same(a, b *Service) bool {
+	if !slices.Equal(a.Endpoints, b.Endpoints) {
+		return false
+	}
+	x, y := *a, *b
+	x.Endpoints, y.Endpoints = nil, nil
+	return reflect.DeepEqual(x, y)
+}

@@ -1,0 +1,119 @@
+package mesh
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// privateNetworks are RFC 1918, RFC 6598 and RFC 4193.
+var privateNetworks = []netip.Prefix{
+	netip.MustParsePrefix("10.0.0.0/8"),
+	netip.MustParsePrefix("172.16.0.0/12"),
+	netip.MustParsePrefix("192.168.0.0/16"),
+	netip.MustParsePrefix("100.64.0.0/10"),
+	netip.MustParsePrefix("fc00::/7"),
+}
+
+// complete returns c with its defaults.
+func (c Config) complete() Config {
+	c.TrustDomain = cmp.Or(c.TrustDomain, DefaultTrustDomain)
+	c.Domain = cmp.Or(c.Domain, DefaultDomain)
+	c.RootNamespace = cmp.Or(c.RootNamespace, DefaultRoot)
+	if c.Networks == nil {
+		c.Networks = privateNetworks
+	}
+	return c
+}
+
+func (c Config) host(namespace, name string) string {
+	return name + "." + namespace + ".svc." + c.Domain
+}
+
+// Values of networking.istio.io/exportTo with a meaning of their own.
+const (
+	exportAll  = "*"
+	exportOwn  = "."
+	exportNone = "~"
+)
+
+// Visible says whether clients in a namespace may see s.
+func (m *Mesh) Visible(s *Service, namespace string) bool {
+	if len(s.ExportTo) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(s.ExportTo, func(to string) bool {
+		return to == exportAll || to == namespace || to == exportOwn && namespace == s.Namespace
+	})
+}
+
+// Resolve returns the service that a client in a namespace means by a name, or nil if
+// there is none that it may see. The name is what the resolver of a pod would complete:
+// reviews, reviews.shop, reviews.shop.svc or the whole; in any case, with or without a
+// dot at its end, and without a port.
+func (m *Mesh) Resolve(name, clientNamespace string) *Service {
+	name = canonical(name)
+	s := m.Service(name)
+	if s == nil {
+		s = m.byShortName(name, clientNamespace)
+	}
+	if s == nil || !m.Visible(s, clientNamespace) {
+		return nil
+	}
+	return s
+}
+
+// ResolveHostname returns the endpoints that a pod's own name below a headless service
+// stands for, as db-0.db.shop.svc does, one for each port and address; nil if there are none.
+func (m *Mesh) ResolveHostname(name, clientNamespace string) (*Service, []Endpoint) {
+	hostname, service, ok := strings.Cut(canonical(name), ".")
+	if !ok {
+		return nil, nil
+	}
+	s := m.Resolve(service, clientNamespace)
+	if s == nil || !s.Headless {
+		return nil, nil
+	}
+	var out []Endpoint
+	for _, e := range s.Endpoints {
+		if e.Hostname == hostname {
+			out = append(out, e)
+		}
+	}
+	if out == nil {
+		return nil, nil
+	}
+	return s, out
+}
+
+func canonical(name string) string {
+	return strings.ToLower(strings.TrimSuffix(name, "."))
+}
+
+// byShortName completes a name by the search list that the kubelet writes:
+// namespace.svc.domain, svc.domain, domain.
+func (m *Mesh) byShortName(name, clientNamespace string) *Service {
+	switch strings.Count(name, ".") {
+	case 0:
+		return m.ByName(clientNamespace, name)
+	case 1:
+		service, namespace, _ := strings.Cut(name, ".")
+		return m.ByName(namespace, service)
+	case 2:
+		if strings.HasSuffix(name, ".svc") {
+			return m.Service(name + "." + m.Config.Domain)
+		}
+	}
+	return nil
+}
+
+// Port returns the port of that number, or nil.
+func (s *Service) Port(number uint16) *Port {
+	for i := range s.Ports {
+		if s.Ports[i].Number == number {
+			return &s.Ports[i]
+		}
+	}
+	return nil
+}

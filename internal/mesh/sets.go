@@ -1,0 +1,62 @@
+package mesh
+
+import (
+	"reflect"
+)
+
+// A name is a Kubernetes name: of what, the map says in which it is a key.
+type name struct{ namespace, name string }
+
+type set[K comparable] map[K]struct{}
+
+func (s set[K]) add(k K) { s[k] = struct{}{} }
+
+// A multimap has a set for each key. Empty sets are not kept.
+type multimap[K, V comparable] map[K]set[V]
+
+func (m multimap[K, V]) add(k K, v V) {
+	s, ok := m[k]
+	if !ok {
+		s = set[V]{}
+		m[k] = s
+	}
+	s.add(v)
+}
+
+func (m multimap[K, V]) remove(k K, v V) {
+	delete(m[k], v)
+	if len(m[k]) == 0 {
+		delete(m, k)
+	}
+}
+
+// sameMap says whether a and b are the very same map, without looking into them.
+func sameMap[K comparable, V any](a, b map[K]V) bool {
+	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+}
+
+// A label of something in a namespace.
+type label struct{ namespace, key, value string }
+
+// selects says whether a selector matches labels. An empty one matches nothing: a
+// Service without a selector has its endpoints from elsewhere.
+func selects(selector, labels map[string]string) bool {
+	for k, v := range selector {
+		if got, ok := labels[k]; !ok || got != v {
+			return false
+		}
+	}
+	return len(selector) > 0
+}
+
+// handle is the label by which a selector is found: the least of its pairs. What a
+// selector matches has it.
+func handle(namespace string, selector map[string]string) label {
+	var least label
+	for k, v := range selector {
+		if least.key == "" || k < least.key {
+			least = label{namespace, k, v}
+		}
+	}
+	return least
+}

@@ -1,0 +1,129 @@
+package podspec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/startup"
+)
+
+// A Run is a pod as it will run: with the containers that injection has yet to
+// add, and with the order that it asks for written into it.
+type Run struct {
+	Pod  *corev1.Pod
+	Plan startup.Plan // without stars; By is empty where nothing keeps an edge
+
+	Added    []string       // containers that are not in the pod yet; a bare one stands for each
+	Written  []startup.Edge // edges that were asked for, and that the pod did not keep yet
+	Supposed []startup.Edge // nobody asks for them: an app should wait for its proxy
+
+	Facts  map[string]Fact          // by container
+	Sleeps map[string]time.Duration // by container: before its command begins
+	Hooks  map[string]Hook          // by container: what its postStart does
+}
+
+// A Hook is what a postStart waits for.
+type Hook struct {
+	Asks    string        // the container that it asks; empty: it waits for nobody
+	Timeout time.Duration // 0: it waits for ever
+	Once    bool          // it asks once, and fails if nobody answers
+}
+
+// AsItRuns is pod as it will run on a kubelet of that version: the mechanism of
+// each edge is the one that is in the pod, else the one that [Choose] takes.
+//
+// Of a pod that has a mesh's proxy and in which nobody waits for anybody, but for
+// init containers, it supposes that the app should wait for the proxy.
+func AsItRuns(pod *corev1.Pod, on startup.Kubernetes) (Run, error) {
+	r, err := Read(pod)
+	if err != nil {
+		return Run{}, err
+	}
+	run := Run{Pod: withStandIns(pod, r.Expected), Added: r.Expected}
+	if r, err = Read(run.Pod); err != nil {
+		return Run{}, err
+	}
+	edges := run.choose(r, on)
+	if len(run.Written) > 0 {
+		if run.Pod, err = Write(run.Pod, startup.Plan{Edges: run.Written}, Options{}); err != nil {
+			return Run{}, fmt.Errorf("writing what the pod asks for: %w", err)
+		}
+		if r, err = Read(run.Pod); err != nil {
+			return Run{}, fmt.Errorf("reading what was written: %w", err)
+		}
+	}
+	run.Plan, run.Facts = r.plan(), r.Facts
+	run.Plan.Edges = slices.Concat(edges, run.Supposed, brought(r, edges))
+	run.waits(r)
+	return run, nil
+}
+
+// withStandIns is pod with a container for each of those names, where injection
+// puts a proxy that others wait for: first.
+func withStandIns(pod *corev1.Pod, names []string) *corev1.Pod {
+	out := pod.DeepCopy()
+	for _, n := range names {
+		out.Spec.Containers = slices.Insert(out.Spec.Containers, 0, corev1.Container{Name: n})
+	}
+	return out
+}
+
+// choose returns the edges of what was read, each with its mechanism, and notes
+// which of them are to be written, or supposed.
+func (run *Run) choose(r Reading, on startup.Kubernetes) []startup.Edge {
+	var edges []startup.Edge
+	for _, c := range Choose(r, on) {
+		edges = append(edges, c.Edge)
+		if c.Present == nil && (c.Edge.By == startup.Gate || c.Edge.By == startup.Native || c.Edge.By == startup.Hold) {
+			run.Written = append(run.Written, c.Edge)
+		}
+	}
+	for _, a := range Advise(r, on) {
+		if _, has := r.Facts[a.Edge.From]; has && a.Supposed {
+			e := a.Edge
+			e.By = ""
+			run.Supposed = append(run.Supposed, e)
+		}
+	}
+	return edges
+}
+
+// brought are the edges that came with what was written: the agent's own init
+// container goes first.
+func brought(r Reading, have []startup.Edge) []startup.Edge {
+	var out []startup.Edge
+	for _, e := range r.Plan().Expand().Edges {
+		if !slices.ContainsFunc(have, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To }) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// waits notes the sleeps and hooks of the pod, whose times no plan has.
+func (run *Run) waits(r Reading) {
+	run.Sleeps, run.Hooks = map[string]time.Duration{}, map[string]Hook{}
+	for _, f := range r.Found {
+		if f.Mechanism == startup.Sleep {
+			d, err := time.ParseDuration(strings.TrimPrefix(f.By, "sleep "))
+			if err == nil {
+				run.Sleeps[f.Container] += d
+			}
+		}
+	}
+	all := reader{pod: run.Pod, all: carriers(run.Pod), Reading: r}
+	for _, c := range all.all {
+		if c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
+			continue
+		}
+		h := Hook{Once: c.Lifecycle.PostStart.HTTPGet != nil}
+		if w, ok := all.hookWait(c); ok && all.has(w.from) {
+			h.Asks, h.Timeout = w.from, w.timeout
+		}
+		run.Hooks[c.Name] = h
+	}
+}
