@@ -26,6 +26,10 @@ const (
 	rtnetlink = "github.com/vishvananda/netlink"
 	sys       = "golang.org/x/sys"
 	yaml      = "go.yaml.in/yaml/v3"
+	grpc      = "google.golang.org/grpc"
+	protobuf  = "google.golang.org/protobuf"
+	xds       = "github.com/envoyproxy/go-control-plane/envoy"
+	prom      = "github.com/prometheus/client_golang/prometheus"
 )
 
 // arrows are what a package may import besides the standard library: packages of
@@ -35,15 +39,28 @@ var arrows = map[string][]string{
 	"startup":          {},
 	"internal/kubelet": {"startup"},
 
-	"internal/podspec": {"startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
+	"internal/podspec": {"startup", "internal/kubelet", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
 
 	"internal/simulate":        {"internal/kubelet", "internal/simulate/chart", "internal/simulate/inside", "startup"},
 	"internal/simulate/chart":  {"startup"},
 	"internal/simulate/inside": {"internal/kubelet", "startup"},
 	"internal/verify":          {"internal/kubelet", "internal/simulate/inside", "startup"},
 
-	"internal/agent/config":    {yaml},
-	"internal/agent/drain":     {},
+	"internal/agent/config": {yaml},
+	"internal/agent/drain":  {},
+	"internal/controlplane": {"internal/files", "internal/identity", "internal/mesh", "internal/xds", "internal/xds/resource",
+		grpc, "github.com/oklog/run", prom, xds},
+	"internal/mesh":         {},
+	"internal/mesh/objects": {"internal/mesh", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/gateway-api"},
+	"internal/files":        {"internal/mesh", "internal/mesh/objects", "github.com/fsnotify/fsnotify", "sigs.k8s.io/yaml"},
+
+	"internal/identity":         {"internal/identity/pemfile", "internal/identity/spiffe", "internal/identity/watch", "internal/identity/wire", sys, grpc, protobuf},
+	"internal/identity/pemfile": {},
+	"internal/identity/spiffe":  {"github.com/spiffe/go-spiffe/v2/spiffeid"},
+	"internal/identity/watch":   {sys},
+	"internal/identity/wire":    {"google.golang.org/protobuf/encoding/protowire"},
+	"internal/agent/identity":   {"internal/agent/envoy", "internal/identity/pemfile", "internal/identity/spiffe", "internal/identity/watch", "internal/identity/wire"},
+
 	"internal/agent/envoy":     {},
 	"internal/agent/standby":   {sys},
 	"internal/agent/supervise": {sys},
@@ -67,9 +84,10 @@ var arrows = map[string][]string{
 	"cmd/outrider": {"startup", "internal/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/version", cobra},
 	"cmd/outrider-agent": {"internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/proof",
 		"internal/capture/release", "internal/capture/setup", "internal/cli", "internal/version", cobra, pflag, sys},
-	"cmd/outriderd": {"internal/cli", "internal/version", cobra},
+	"cmd/outriderd": {"internal/cli", "internal/controlplane", "internal/identity", "internal/mesh", "internal/version", cobra},
 
 	"bench/capture": {sys, rtnetlink},
+	"bench/model":   {"internal/kubelet", "internal/simulate", "internal/verify", "startup"},
 }
 
 // tests is where packages live that only tests use. They may import anything, and no

@@ -31,6 +31,22 @@ func (e *UsageError) Error() string { return e.Err.Error() }
 
 func (e *UsageError) Unwrap() error { return e.Err }
 
+// An ExitError wants an exit status of its own, such as that of a process that was run.
+// Without Err nothing is printed: who ran has said it.
+type ExitError struct {
+	Status int
+	Err    error
+}
+
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit status %d", e.Status)
+	}
+	return e.Err.Error()
+}
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
 // Run executes root with args and returns the exit status. An error is printed once,
 // here, and given to onError if that is not nil.
 func Run(root *cobra.Command, args []string, stdout, stderr io.Writer, onError func(string)) int {
@@ -45,6 +61,10 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer, onError f
 	if err == nil {
 		return OK
 	}
+	var exit *ExitError
+	if errors.As(err, &exit) && exit.Err == nil {
+		return exit.Status
+	}
 	var usage *UsageError
 	if !errors.As(err, &usage) && strings.HasPrefix(err.Error(), "unknown command") {
 		usage = &UsageError{Err: err, Hint: cmd.CommandPath() + " --help lists the commands"}
@@ -57,8 +77,11 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer, onError f
 	if onError != nil {
 		onError(message)
 	}
-	if usage != nil {
+	switch {
+	case usage != nil:
 		return Misused
+	case exit != nil:
+		return exit.Status
 	}
 	return Failed
 }

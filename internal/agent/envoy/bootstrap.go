@@ -37,13 +37,14 @@ func (o Options) Bootstrap() ([]byte, error) {
 func (o Options) own() ([]byte, error) {
 	o = o.withDefaults()
 	b := bootstrap{
-		Node:     nodeOf(o.Node),
-		Admin:    admin{Address: o.adminAddress(0o600), IgnoreConnectionCap: true},
-		Static:   static{Clusters: []cluster{passthrough(), o.controlPlane()}},
-		Dynamic:  ads(),
-		Stats:    statsOf(o.Stats),
-		Runtime:  runtimeOf(o.Runtime),
-		Overload: overloadOf(o.Limits),
+		Node:       nodeOf(o.Node),
+		Admin:      admin{Address: o.adminAddress(0o600), IgnoreConnectionCap: true},
+		Static:     static{Clusters: []cluster{passthrough(), o.controlPlane()}},
+		Dynamic:    ads(),
+		Stats:      statsOf(o.Stats),
+		Runtime:    runtimeOf(o.Runtime),
+		Overload:   overloadOf(o.Limits),
+		Extensions: []map[string]any{internalListeners()},
 	}
 	if !o.NoPrometheus {
 		b.Static.Clusters = append(b.Static.Clusters, cluster{
@@ -57,6 +58,13 @@ func (o Options) own() ([]byte, error) {
 		return nil, fmt.Errorf("writing Envoy's bootstrap: %w", err)
 	}
 	return out, nil
+}
+
+// internalListeners lets the control plane send listeners inside of Envoy, through which
+// requests for a service with routes go. Envoy takes the extension at start only.
+func internalListeners() map[string]any {
+	const kind = "envoy.extensions.bootstrap.internal_listener.v3.InternalListener"
+	return map[string]any{"name": "envoy.bootstrap.internal_listener", "typed_config": map[string]any{"@type": typeURL + kind}}
 }
 
 func nodeOf(n Node) node {

@@ -7,13 +7,14 @@ import "encoding/json"
 // agent's binary. `envoy --mode validate` in the tests says whether they are right.
 
 type bootstrap struct {
-	Node     node           `json:"node"`
-	Admin    admin          `json:"admin"`
-	Static   static         `json:"static_resources"`
-	Dynamic  dynamic        `json:"dynamic_resources"`
-	Stats    statsConfig    `json:"stats_config"`
-	Runtime  layeredRuntime `json:"layered_runtime"`
-	Overload overload       `json:"overload_manager"`
+	Node       node             `json:"node"`
+	Admin      admin            `json:"admin"`
+	Static     static           `json:"static_resources"`
+	Dynamic    dynamic          `json:"dynamic_resources"`
+	Stats      statsConfig      `json:"stats_config"`
+	Runtime    layeredRuntime   `json:"layered_runtime"`
+	Overload   overload         `json:"overload_manager"`
+	Extensions []map[string]any `json:"bootstrap_extensions"`
 }
 
 type node struct {

@@ -1,0 +1,352 @@
+package identity
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	server "outrider.dev/internal/identity"
+	"outrider.dev/internal/identity/wire"
+)
+
+// ask is one call of a client, which ends in time.
+func ask(t testing.TB, c Client, within time.Duration) ([]*x509.Certificate, *Fault) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	chain, err := c.CreateCertificate(ctx, Call{CSR: must(newCSR(must(newKey(P256)), shop)), Life: time.Hour})
+	var f *Fault
+	if err != nil && !errors.As(err, &f) {
+		t.Fatalf("%v is no *Fault", err)
+	}
+	return chain, f
+}
+
+func TestTheControlPlaneMustBeTheRightOne(t *testing.T) {
+	p := newPlane(t)
+	good := p.options(t).Client
+	other := must(server.NewAuthority(server.AuthorityOptions{Dir: t.TempDir()}))
+	tests := map[string]struct {
+		change func(*Client)
+		kind   Kind // none: it is
+		want   string
+	}{
+		"by its SPIFFE identity":   {change: func(*Client) {}},
+		"by its DNS name":          {change: func(c *Client) { c.Identity = nil }},
+		"by one of several":        {change: func(c *Client) { c.Identity = []string{"spiffe://x/ns/a/sa/b", planeName} }},
+		"roots without a file":     {change: func(c *Client) { c.RootFile, c.Roots = "", p.authority.RootsPEM() }},
+		"roots of both":            {change: func(c *Client) { c.Roots = other.RootsPEM() }},
+		"another name":             {func(c *Client) { c.Identity, c.ServerName = nil, "other.svc" }, Untrusted, "is " + planeName + ", " + planeID + ", and not the control plane other.svc"},
+		"another identity":         {func(c *Client) { c.Identity = []string{planeID + "2"} }, Untrusted, "and not the control plane " + planeID + "2"},
+		"its address is no name":   {func(c *Client) { c.Identity, c.ServerName = nil, "" }, Untrusted, "and not the control plane 127.0.0.1"},
+		"another root":             {func(c *Client) { c.RootFile, c.Roots = "", other.RootsPEM() }, Untrusted, "unknown root"},
+		"no root file":             {func(c *Client) { c.RootFile += "x" }, NoRoots, "no such file"},
+		"a root file of something": {func(c *Client) { c.RootFile = c.TokenFile }, NoRoots, "no certificate in it"},
+		"roots of something":       {func(c *Client) { c.Roots = []byte("x") }, NoRoots, "no certificate in it"},
+		"an address of nothing":    {func(c *Client) { c.Address = "::" }, Broken, `address "::"`},
+		"nobody there":             {func(c *Client) { c.Address = freeAddress(t) }, Unreachable, "connection refused"},
+		"a name of nobody":         {func(c *Client) { c.Address = "nobody.invalid:1" }, Unreachable, "nobody.invalid"},
+		"no token file":            {func(c *Client) { c.TokenFile += "x" }, NoToken, "no such file"},
+		"no token asked for":       {func(c *Client) { c.TokenFile = "" }, Rejected, "neither a token nor a certificate"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := good
+			tt.change(&c)
+			chain, f := ask(t, c, 20*time.Second)
+			switch {
+			case tt.kind == "" && (f != nil || len(chain) != 2):
+				t.Errorf("a chain of %d, %v", len(chain), f)
+			case tt.kind != "" && (f == nil || f.Kind != tt.kind || !strings.Contains(f.Reason, tt.want)):
+				t.Errorf("got %+v\nwant %s with %q", f, tt.kind, tt.want)
+			}
+		})
+	}
+}
+
+func TestTokensThatCannotBeSent(t *testing.T) {
+	p := newPlane(t)
+	for content, want := range map[string]string{"": "is empty", " \n": "is empty", "a\nb": "holds something else", "a\x00": "holds something else", "ä": "holds something else"} {
+		c := p.options(t).Client
+		put(t, c.TokenFile, []byte(content))
+		if _, f := ask(t, c, time.Second); f == nil || f.Kind != NoToken || !strings.Contains(f.Reason, want) {
+			t.Errorf("a token %q: %v, want %q", content, f, want)
+		}
+	}
+	if p.asked.Load() > 0 {
+		t.Error("asked all the same")
+	}
+}
+
+func TestTheTokenAndTheRootAreReadForEachCall(t *testing.T) {
+	p := newPlane(t)
+	c := p.options(t).Client
+	if _, f := ask(t, c, 20*time.Second); f != nil {
+		t.Fatal(f)
+	}
+	put(t, c.TokenFile, []byte("another"))
+	if _, f := ask(t, c, 20*time.Second); f == nil || f.Kind != Rejected {
+		t.Errorf("with another token: %v", f)
+	}
+	put(t, c.RootFile, must(server.NewAuthority(server.AuthorityOptions{Dir: t.TempDir()})).RootsPEM())
+	if _, f := ask(t, c, 20*time.Second); f == nil || f.Kind != Untrusted {
+		t.Errorf("with another root: %v", f)
+	}
+}
+
+// A speaker answers as h does, over HTTP/2 with the plane's certificate.
+func speaker(t testing.TB, p *plane, h http.HandlerFunc) string {
+	t.Helper()
+	serving := must(p.authority.NewServing(must(parse(planeID)), []string{planeName}, 0))
+	s := httptest.NewUnstartedServer(h)
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{*must(serving.Certificate())}, NextProtos: []string{"h2"}}
+	s.EnableHTTP2 = true
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	s.StartTLS()
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	return s.Listener.Addr().String()
+}
+
+func TestAnswers(t *testing.T) {
+	p := newPlane(t)
+	whole := frame(wire.Response{Chain: []string{string(p.authority.RootsPEM())}}.Marshal())
+	grpc := func(body []byte, code, message string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/grpc+proto")
+			w.Header().Set("Trailer", "Grpc-Status, Grpc-Message")
+			w.Write(body)
+			w.Header().Set("Grpc-Status", code)
+			if message != "" {
+				w.Header().Set("Grpc-Message", message)
+			}
+		}
+	}
+	compressed := bytes.Clone(whole)
+	compressed[0] = 1
+	tests := map[string]struct {
+		answer http.HandlerFunc
+		kind   Kind
+		want   string
+	}{
+		"as it should be": {answer: grpc(whole, "0", "")},
+		"byte by byte, with a pause after the length": {answer: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/grpc")
+			w.Header().Set("Trailer", "Grpc-Status")
+			for i := range whole {
+				w.Write(whole[i : i+1])
+				w.(http.Flusher).Flush()
+			}
+			w.Header().Set("Grpc-Status", "0")
+		}},
+		"trailers that nobody announced": {answer: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/grpc")
+			w.Write(whole)
+			w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
+		}},
+		"status in the headers": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/grpc")
+			w.Header().Set("Grpc-Status", "16")
+			w.Header().Set("Grpc-Message", "token%20of %22x%22%0Aexpired")
+		}, Rejected, `refuses this identity: token of "x" expired`},
+		"permission denied":      {grpc(nil, "7", "no"), Rejected, "refuses this identity: no"},
+		"refused without a word": {grpc(nil, "7", ""), Rejected, "it does not say why"},
+		"a message of percents":  {grpc(nil, "16", "100%"), Rejected, "100%"},
+		"a very long message":    {grpc(nil, "16", strings.Repeat("x", 5000)), Rejected, strings.Repeat("x", 500) + "..."},
+		"unavailable":            {grpc(nil, "14", "later"), Unreachable, "cannot answer now: later"},
+		"deadline exceeded":      {grpc(nil, "4", "slow"), Unreachable, "cannot answer now: slow"},
+		"unimplemented":          {grpc(nil, "12", "unknown service"), Broken, "has no certificate service: unknown service"},
+		"exhausted":              {grpc(nil, "8", "slow down"), Broken, "too much to do: slow down"},
+		"another status":         {grpc(whole, "13", "oh"), Broken, "failed with status 13: oh"},
+		"a status of words":      {grpc(whole, "fine", ""), Broken, "without a gRPC status"},
+		"no status": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/grpc")
+			w.Write(whole)
+		}, Broken, "without a gRPC status"},
+		"HTTP 503": {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }, Broken, "HTTP status 503"},
+		"a web page": {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") },
+			Broken, `content of type "text/html`},
+		"compressed":              {grpc(compressed, "0", ""), Broken, "compressed answer (flag 1)"},
+		"no message":              {grpc(nil, "0", ""), Broken, "0 bytes, which is no message"},
+		"cut in its length":       {grpc(whole[:3], "0", ""), Broken, "3 bytes, which is no message"},
+		"cut in its message":      {grpc(whole[:20], "0", ""), Broken, "ends after 15 of"},
+		"two messages":            {grpc(append(bytes.Clone(whole), whole...), "0", ""), Broken, "behind its message"},
+		"no protobuf":             {grpc(frame([]byte{0x0a, 0xff}), "0", ""), Broken, "no message of protobuf"},
+		"no certificate":          {grpc(frame(nil), "0", ""), Broken, "without a certificate"},
+		"something for one":       {grpc(frame(wire.Response{Chain: []string{"x"}}.Marshal()), "0", ""), Broken, "no certificate in it"},
+		"more than anybody needs": {grpc(make([]byte, maxAnswer+10), "0", ""), Broken, "more than"},
+		"a reset in its middle": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/grpc")
+			w.Write(whole[:10])
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		}, Unreachable, "is not reached"},
+		"never": {func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, Unreachable, "does not answer in time"},
+		"never after its beginning": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/grpc")
+			w.Write(whole[:10])
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}, Unreachable, "does not answer in time"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := p.options(t).Client
+			c.Address = speaker(t, p, tt.answer)
+			within := 20 * time.Second
+			if strings.HasPrefix(name, "never") {
+				within = 300 * time.Millisecond
+			}
+			chain, f := ask(t, c, within)
+			switch {
+			case tt.kind == "" && (f != nil || len(chain) != 1):
+				t.Errorf("a chain of %d, %v", len(chain), f)
+			case tt.kind != "" && (f == nil || f.Kind != tt.kind || !strings.Contains(f.Reason, tt.want)):
+				t.Errorf("got %+v\nwant %s with %q", f, tt.kind, tt.want)
+			}
+		})
+	}
+}
+
+func TestARequestIsWhatIstioExpects(t *testing.T) {
+	p := newPlane(t)
+	c := p.options(t).Client
+	c.Headers = map[string]string{"ClusterID": "c1"}
+	got := make(chan *http.Request, 1)
+	body := make(chan []byte, 1)
+	c.Address = speaker(t, p, func(w http.ResponseWriter, r *http.Request) {
+		raw, _ := io.ReadAll(r.Body)
+		got <- r
+		body <- raw
+	})
+	ask(t, c, 20*time.Second)
+	r := <-got
+	if r.Method != "POST" || r.URL.Path != "/istio.v1.auth.IstioCertificateService/CreateCertificate" || r.ProtoMajor != 2 || r.TLS.ServerName != planeName {
+		t.Errorf("%s %s over %s, SNI %s", r.Method, r.URL, r.Proto, r.TLS.ServerName)
+	}
+	token := strings.TrimSpace(string(must(os.ReadFile(c.TokenFile))))
+	for name, want := range map[string]string{"Content-Type": "application/grpc", "Te": "trailers", "Clusterid": "c1", "Authorization": "Bearer " + token} {
+		if r.Header.Get(name) != want {
+			t.Errorf("%s: %q, want %q", name, r.Header.Get(name), want)
+		}
+	}
+	if left := r.Header.Get("Grpc-Timeout"); len(left) != 6 || !strings.HasPrefix(left, "19") || !strings.HasSuffix(left, "m") {
+		t.Errorf("grpc-timeout is %q, want a little less than 20000m", left)
+	}
+	request, err := wire.ParseRequest(must(unframe(<-body)))
+	if err != nil || request.Life != time.Hour || !strings.HasPrefix(request.CSR, "-----BEGIN CERTIFICATE REQUEST-----") {
+		t.Errorf("the request is %+v, %v", request, err)
+	}
+}
+
+func TestWhoDoesNotSpeakTLS(t *testing.T) {
+	p := newPlane(t)
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
+	defer listener.Close()
+	silent := must(net.Listen("tcp", "127.0.0.1:0")) // takes connections, and never says a word
+	defer silent.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
+			conn.Close()
+		}
+	}()
+	c := p.options(t).Client
+	c.Address = listener.Addr().String()
+	if _, f := ask(t, c, 20*time.Second); f == nil || f.Kind != Untrusted || !strings.Contains(f.Reason, "does not speak TLS") {
+		t.Errorf("plain HTTP: %+v", f)
+	}
+	c.Address = silent.Addr().String()
+	if _, f := ask(t, c, 200*time.Millisecond); f == nil || f.Kind != Unreachable || !strings.Contains(f.Reason, "in time") {
+		t.Errorf("silence: %+v", f)
+	}
+}
+
+func TestACertificateThatTheControlPlaneDoesNotTakeIsNoObstacle(t *testing.T) {
+	p := newPlane(t)
+	tests := map[string]func(subject *pkix.Name){
+		"of a root with another name":  func(*pkix.Name) {},
+		"of a root with the same name": func(subject *pkix.Name) { *subject = p.authority.Roots()[0].Subject },
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			key := must(newKey(P256))
+			root := &x509.Certificate{SerialNumber: big.NewInt(7), Subject: pkix.Name{CommonName: "another"}, IsCA: true, BasicConstraintsValid: true}
+			change(&root.Subject)
+			leaf := &x509.Certificate{SerialNumber: big.NewInt(8), URIs: []*url.URL{shop.URL()}, NotAfter: time.Now().Add(time.Hour)}
+			der := must(x509.CreateCertificate(rand.Reader, leaf, root, key.Public(), key))
+			own := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			defer cancel()
+			c := p.options(t).Client
+			if _, err := c.CreateCertificate(ctx, Call{CSR: must(newCSR(key, shop)), Certificate: own}); err != nil {
+				t.Errorf("the token alone would have done: %v", err)
+			}
+			c.TokenFile += "x"
+			_, err := c.CreateCertificate(ctx, Call{CSR: must(newCSR(key, shop)), Certificate: own})
+			var f *Fault
+			if !errors.As(err, &f) || f.Kind == NoToken {
+				t.Errorf("without a token: %v; want what the control plane says", err)
+			}
+		})
+	}
+}
+
+func TestDeadlinesAsGRPCWritesThem(t *testing.T) {
+	for left, want := range map[time.Duration]string{-time.Second: "1m", time.Microsecond: "1m", 10 * time.Second: "10000m", 100 * time.Hour: "360000S", 1<<63 - 1: "99999999S"} {
+		if got := timeout(left); got != want {
+			t.Errorf("timeout(%s) = %s, want %s", left, got, want)
+		}
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	root := must(server.NewAuthority(server.AuthorityOptions{Dir: f.TempDir()})).RootsPEM()
+	f.Add(frame(wire.Response{Chain: []string{string(root)}}.Marshal()), "0", "fine")
+	f.Add([]byte{1, 0, 0, 0, 1, 0}, "16", "%zz%0a")
+	f.Fuzz(func(t *testing.T, body []byte, code, message string) {
+		if chain, err := answer(body); err == nil && len(chain) == 0 {
+			t.Error("an answer of no certificate was taken")
+		}
+		res := &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/grpc"}}, Trailer: http.Header{"Grpc-Status": {code}, "Grpc-Message": {message}}}
+		if f := verdict("a:1", res); f != nil && strings.ContainsAny(f.Reason, "\n\r\x00") {
+			t.Errorf("a reason of several lines: %q", f.Reason)
+		}
+	})
+}
+
+func FuzzSecretFile(f *testing.F) {
+	f.Add([]byte(`{"resources": []}`))
+	f.Add([]byte(`{"resources":[{"tls_certificate":{"certificate_chain":{"inline_bytes":"AA=="},"private_key":{"inline_bytes":"AA=="}}}]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		dir := t.TempDir()
+		for _, name := range envoysFiles {
+			if err := os.WriteFile(filepath.Join(dir, name), raw, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if h, err := readHeld(dir); err == nil && (h.key == nil || len(h.chain) == 0) {
+			t.Errorf("half a secret: %+v", h)
+		}
+		readRoots(dir)
+	})
+}

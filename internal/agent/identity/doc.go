@@ -1,0 +1,15 @@
+// Package identity gets a workload its certificate and keeps it fresh, as the agent.
+//
+// A [Keeper] makes the key, which never leaves the pod; asks a control plane for a
+// certificate by Istio's IstioCertificateService (a [Client], one unary gRPC call over
+// net/http); and writes what Envoy reads: the files of package envoy, each replaced by
+// rename in a directory that Envoy watches. What stands in the way is said as a [State].
+//
+// The old certificate stays until the new one is there, whatever happens to the control
+// plane.
+package identity
+
+import "outrider.dev/internal/identity/spiffe"
+
+// An ID is a workload's name.
+type ID = spiffe.ID

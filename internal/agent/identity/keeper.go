@@ -1,0 +1,302 @@
+package identity
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"outrider.dev/internal/agent/envoy"
+	"outrider.dev/internal/identity/pemfile"
+	"outrider.dev/internal/identity/watch"
+)
+
+const (
+	// watchPoll is how often files are looked at where they cannot be watched.
+	watchPoll = 10 * time.Second
+	// longestWait bounds a wait: timers stand still while a machine sleeps, and the
+	// certificate's life does not.
+	longestWait = 5 * time.Minute
+)
+
+// A Keeper keeps one workload's certificate.
+type Keeper struct {
+	o Options
+
+	// What the world does, for tests.
+	ask    func(context.Context, Call) ([]*x509.Certificate, error)
+	watch  func(poll time.Duration, changed func(), paths ...string) (stop func())
+	chance func() float64
+
+	// Of Run alone.
+	key      crypto.Signer       // of the request that has no answer yet
+	have     *held               // what Envoy has
+	learned  []*x509.Certificate // roots that the control plane told
+	roots    []byte              // as the client's files had them last
+	token    []byte              // as the last request had it
+	failures int                 // in a row
+	due      time.Time           // when to ask next
+
+	mu      sync.Mutex
+	state   State
+	changed chan struct{}
+}
+
+// NewKeeper checks the options. Nothing is touched before [Keeper.Run].
+func NewKeeper(o Options) (*Keeper, error) {
+	o = o.withDefaults()
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	return &Keeper{
+		o: o, ask: o.Client.CreateCertificate, watch: watch.Files, chance: rand.Float64,
+		state: State{Phase: Starting, Since: time.Now()}, changed: make(chan struct{}),
+	}, nil
+}
+
+// Prepare makes the directories and, where there is no secret to use again, the files
+// that Envoy needs to start. It is what Run begins with; whoever starts Envoy at the
+// same time calls it first.
+func (k *Keeper) Prepare() error {
+	for _, dir := range []string{k.o.Dir, k.o.OutputDir} {
+		if dir == "" {
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("the directory of certificates: %w", err)
+		}
+	}
+	k.reuse()
+	for _, name := range []string{envoy.SecretFile, envoy.RootsFile} {
+		path := filepath.Join(k.o.Dir, name)
+		if _, err := os.Stat(path); err == nil && (k.have != nil || name == envoy.RootsFile) {
+			continue
+		}
+		if err := write(path, []byte(envoy.NoSecret)); err != nil {
+			return fmt.Errorf("the directory of certificates: %w", err)
+		}
+	}
+	return nil
+}
+
+// reuse takes what an earlier agent of this pod left, if it is still good: a restart of
+// the agent then waits for nobody.
+func (k *Keeper) reuse() {
+	if k.have != nil || k.o.Provided != (Provided{}) {
+		return
+	}
+	k.learned = readRoots(k.o.Dir)
+	h, err := readHeld(k.o.Dir)
+	if err != nil {
+		return
+	}
+	now := time.Now()
+	roots, f := k.o.Client.roots()
+	if f != nil || h.fits(k.o.Identity, union(roots, k.learned), now) != nil {
+		return
+	}
+	h.reused, h.born = true, now
+	k.have = h
+	k.due = k.renewal()
+}
+
+// Run keeps the certificate until ctx ends. It returns an error only if it cannot begin.
+func (k *Keeper) Run(ctx context.Context) error {
+	if err := k.Prepare(); err != nil {
+		return err
+	}
+	hints := make(chan struct{}, 1)
+	hint := func() {
+		select {
+		case hints <- struct{}{}:
+		default: // one is waiting, and the files are read after it
+		}
+	}
+	step, paths := k.step, []string{k.o.Client.RootFile, k.o.Client.TokenFile}
+	if p := k.o.Provided; p != (Provided{}) {
+		step, paths = k.take, []string{p.Chain, p.Key, p.Roots}
+	}
+	defer k.watch(watchPoll, hint, paths...)()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		step(ctx)
+		timer.Reset(k.wait(time.Now()))
+		select {
+		case <-ctx.Done():
+		case <-hints:
+		case <-timer.C:
+		}
+	}
+	return nil
+}
+
+// wait is the time to the next thing to do: to ask, or to say that time is up.
+func (k *Keeper) wait(now time.Time) time.Duration {
+	wait := min(longestWait, k.due.Sub(now))
+	if k.have != nil && now.Before(k.have.leaf().NotAfter) {
+		wait = min(wait, k.have.leaf().NotAfter.Sub(now))
+	}
+	return max(wait, 0)
+}
+
+// step does what is due.
+func (k *Keeper) step(ctx context.Context) {
+	err := k.follow()
+	if k.failures > 0 && k.newToken() {
+		k.due = time.Now()
+	}
+	if err == nil && time.Now().Before(k.due) {
+		s, _ := k.State()
+		if s.Phase == Starting {
+			s = State{Phase: Have} // it was there before
+		}
+		k.publish(State{Phase: s.Phase, Fault: s.Fault, Retry: s.Retry}) // its time may be up
+		return
+	}
+	if k.have == nil && k.failures == 0 {
+		k.publish(State{Phase: Asking})
+	}
+	if err == nil {
+		err = k.renew(ctx)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err == nil:
+		k.failures, k.due = 0, k.renewal()
+		k.publish(State{Phase: Have})
+		return
+	}
+	k.failures++
+	k.due = time.Now().Round(0).Add(k.o.Backoff.pause(k.failures, k.chance()))
+	k.publish(State{Phase: Failing, Fault: asFault(err), Retry: k.due})
+}
+
+func asFault(err error) *Fault {
+	var f *Fault
+	if errors.As(err, &f) {
+		return f
+	}
+	return fault(Broken, err, "%v", err)
+}
+
+// renewal is when to ask for the next certificate: at half of the time that was left
+// when this one came. Without the clock's monotonic half, which a sleeping machine stops.
+func (k *Keeper) renewal() time.Time {
+	h := k.have
+	life := h.leaf().NotAfter.Sub(h.born)
+	grace := k.o.GraceRatio + k.o.GraceJitter*(2*k.chance()-1)
+	after := max(time.Duration(float64(life)*(1-grace)), k.o.Backoff.Base)
+	return h.born.Round(0).Add(after)
+}
+
+// newToken says whether the token is another than the last request had.
+func (k *Keeper) newToken() bool {
+	raw, _ := read(k.o.Client.TokenFile) // no file is no token
+	return !bytes.Equal(raw, k.token)
+}
+
+// follow takes over roots that have changed. A root that is gone is trusted no longer,
+// unless our own certificate still ends at it: then a new one is due at once.
+func (k *Keeper) follow() error {
+	roots, f := k.o.Client.roots()
+	if f != nil {
+		return nil // half written, or not mounted: whom we trusted stays
+	}
+	text := pemfile.Write(roots...)
+	if bytes.Equal(text, k.roots) {
+		return nil
+	}
+	first := k.roots == nil
+	k.roots = text
+	if k.failures > 0 {
+		k.due = time.Now()
+	}
+	if k.have == nil {
+		return nil
+	}
+	if !first && k.have.fits(k.o.Identity, roots, time.Now()) != nil {
+		k.due = time.Now()
+	}
+	if err := k.writeRoots(union(roots, k.learned)); err != nil {
+		return fault(Broken, err, "writing whom to trust: %v", err)
+	}
+	return nil
+}
+
+// renew asks for a certificate and gives it to Envoy.
+func (k *Keeper) renew(ctx context.Context) error {
+	if k.o.Client.TokenFile != "" {
+		k.token, _ = read(k.o.Client.TokenFile)
+	}
+	if k.key == nil {
+		// Kept until there is an answer: a token that is good for one key is then good
+		// for asking again.
+		key, err := newKey(k.o.Key)
+		if err != nil {
+			return err
+		}
+		k.key = key
+	}
+	csr, err := newCSR(k.key, k.o.Identity)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.o.Timeout)
+	defer cancel()
+	chain, err := k.ask(ctx, Call{CSR: csr, Life: k.o.Life, Roots: k.learned, Certificate: k.shown()})
+	if err != nil {
+		return err
+	}
+	return k.accept(chain)
+}
+
+// shown is the certificate that Envoy has, to renew it by; nil if it would not do.
+func (k *Keeper) shown() *tls.Certificate {
+	if k.have == nil || !time.Now().Before(k.have.leaf().NotAfter) {
+		return nil
+	}
+	out := &tls.Certificate{PrivateKey: k.have.key, Leaf: k.have.leaf()}
+	for _, c := range k.have.chain {
+		out.Certificate = append(out.Certificate, c.Raw)
+	}
+	return out
+}
+
+// accept checks an answer and gives it to Envoy: whom to trust first, so that no new
+// certificate is shown to somebody whose own is not known yet.
+func (k *Keeper) accept(chain []*x509.Certificate) error {
+	roots, f := k.o.Client.roots()
+	if f != nil {
+		return f
+	}
+	next := &held{key: k.key, born: time.Now()}
+	var learned []*x509.Certificate
+	for i, c := range chain {
+		if i > 0 && isRoot(c) {
+			learned = append(learned, c)
+			continue
+		}
+		next.chain = append(next.chain, c)
+	}
+	if err := next.fits(k.o.Identity, union(roots, learned), next.born); err != nil {
+		return fault(Broken, err, "the control plane gives a certificate that does not do: %v", err)
+	}
+	if err := k.writeRoots(union(roots, learned)); err != nil {
+		return fault(Broken, err, "writing whom to trust: %v", err)
+	}
+	if err := k.writeSecret(next); err != nil {
+		return fault(Broken, err, "writing the certificate: %v", err)
+	}
+	k.have, k.learned, k.key = next, learned, nil
+	return nil
+}

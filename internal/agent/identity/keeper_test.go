@@ -1,0 +1,394 @@
+package identity
+
+import (
+	"context"
+	"crypto/rsa"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outrider.dev/internal/agent/envoy"
+	server "outrider.dev/internal/identity"
+	"outrider.dev/internal/identity/pemfile"
+	"outrider.dev/internal/identity/spiffe"
+)
+
+var parse = spiffe.Parse
+
+func TestAFirstCertificate(t *testing.T) {
+	p := newPlane(t)
+	for _, kind := range []KeyKind{P256, P384, RSA2048} {
+		t.Run(string(kind), func(t *testing.T) {
+			o := p.options(t)
+			o.Key, o.OutputDir = kind, filepath.Join(t.TempDir(), "out")
+			w := run(t, o)
+			if s := <-w.states; s.Phase != Asking {
+				t.Errorf("the first state is %s", s)
+			}
+			s := w.phase(t, Have)
+			h := w.onDisk(t)
+			if id, err := spiffe.Of(h.leaf()); err != nil || id != shop {
+				t.Errorf("the certificate names %v, %v", id, err)
+			}
+			if len(h.chain) != 1 || h.leaf().SerialNumber.Text(16) != s.Serial || !s.Usable(time.Now()) || s.Reused {
+				t.Errorf("a chain of %d, serial %x; the state says %+v", len(h.chain), h.leaf().SerialNumber, s)
+			}
+			if _, isRSA := h.key.(*rsa.PrivateKey); isRSA != (kind == RSA2048) {
+				t.Errorf("the key is a %T", h.key)
+			}
+			if got := w.rootsOnDisk(t); got != string(p.authority.RootsPEM()) {
+				t.Errorf("the roots are %s", got)
+			}
+			want := map[string]string{ChainFile: string(pemfile.Write(h.chain...)), KeyFile: string(must(pemfile.WriteKey(h.key))), RootFile: string(p.authority.RootsPEM())}
+			for name, content := range want {
+				if diff := cmp.Diff(content, text(t, o.OutputDir, name)); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", name, diff)
+				}
+			}
+			for _, dir := range []string{o.Dir, o.OutputDir} {
+				if mode := must(os.Stat(dir)).Mode().Perm(); mode != 0o700 {
+					t.Errorf("%s has mode %o", dir, mode)
+				}
+				for _, f := range must(os.ReadDir(dir)) {
+					if mode := must(f.Info()).Mode().Perm(); mode != 0o600 {
+						t.Errorf("%s has mode %o", f.Name(), mode)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestEnvoyCanStartBeforeThereIsACertificate(t *testing.T) {
+	o := newPlane(t).options(t)
+	k := must(NewKeeper(o))
+	if err := k.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range envoysFiles {
+		if got := text(t, o.Dir, name); got != envoy.NoSecret {
+			t.Errorf("%s is %s", name, got)
+		}
+	}
+}
+
+func TestCertificatesAreRenewedAtHalfTheirLife(t *testing.T) {
+	p := newPlane(t)
+	o := p.options(t)
+	o.Life = 2 * time.Second
+	w := run(t, o)
+	serials := map[string]bool{}
+	for len(serials) < 4 {
+		s := w.phase(t, Have)
+		if serials[s.Serial] {
+			t.Fatal("the same certificate twice")
+		}
+		serials[s.Serial] = true
+		if h := w.onDisk(t); h.fits(shop, p.authority.Roots(), time.Now()) != nil || h.leaf().SerialNumber.Text(16) != s.Serial {
+			t.Errorf("on disk is %x, the state says %s", h.leaf().SerialNumber, s.Serial)
+		}
+	}
+}
+
+func TestTheOldCertificateStaysUntilTheNewOneIsThere(t *testing.T) {
+	p := newPlane(t)
+	o := p.options(t)
+	o.Life, o.Backoff.Max = 4*time.Second, 200*time.Millisecond
+	w := run(t, o)
+	first := w.phase(t, Have)
+	p.stop()
+	s := w.until(t, "a failed renewal", isFault(Unreachable))
+	if s.Phase != Failing || s.Serial != first.Serial || !s.Usable(time.Now()) || !strings.Contains(s.String(), "not renewed yet: the control plane") {
+		t.Errorf("the state is %+v: %s", s, s)
+	}
+	if got := w.onDisk(t).leaf().SerialNumber.Text(16); got != first.Serial {
+		t.Errorf("on disk is %s", got)
+	}
+	s = w.phase(t, Expired)
+	if s.Usable(time.Now()) || !strings.Contains(s.String(), "certificate expired at") || !strings.Contains(s.String(), "not reached") {
+		t.Errorf("the state is %s", s)
+	}
+	p.start(t, p.address)
+	if s = w.phase(t, Have); s.Serial == first.Serial {
+		t.Error("have the old one")
+	}
+}
+
+func TestWithoutATokenItWaitsForOne(t *testing.T) {
+	p := newPlane(t)
+	o := p.options(t)
+	o.Backoff = Backoff{time.Hour, time.Hour} // so that only the file's change can help
+	right := must(os.ReadFile(o.Client.TokenFile))
+	if err := os.Remove(o.Client.TokenFile); err != nil {
+		t.Fatal(err)
+	}
+	w := run(t, o)
+	s := w.phase(t, Failing)
+	if s.Fault.Kind != NoToken || !strings.Contains(s.String(), "there is no token to ask for a certificate with: open "+o.Client.TokenFile) {
+		t.Errorf("the state is %s", s)
+	}
+	put(t, o.Client.TokenFile, []byte("a-token-of-nobody"))
+	s = w.until(t, "a refusal", isFault(Rejected))
+	if !strings.Contains(s.Fault.Reason, "refuses this identity: the token is of a kind") {
+		t.Errorf("the state is %s", s)
+	}
+	put(t, o.Client.TokenFile, []byte(p.token(t, ID{TrustDomain: "cluster.local", Namespace: "bank", ServiceAccount: "app"})))
+	s = w.until(t, "another refusal", func(s State) bool { return isFault(Rejected)(s) && strings.Contains(s.Fault.Reason, "bank") })
+	if !strings.Contains(s.Fault.Reason, "its sender is spiffe://cluster.local/ns/bank/sa/app") {
+		t.Errorf("the state is %s", s)
+	}
+	put(t, o.Client.TokenFile, right)
+	w.phase(t, Have)
+	if n := p.asked.Load(); n != 3 {
+		t.Errorf("asked %d times, want once for each token", n)
+	}
+}
+
+func TestACertificateRenewsItselfWithoutAToken(t *testing.T) {
+	p := newPlane(t)
+	o := p.options(t)
+	o.Life = 2 * time.Second
+	w := run(t, o)
+	first := w.phase(t, Have)
+	if err := os.Remove(o.Client.TokenFile); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "another certificate", func(s State) bool { return s.Phase == Have && s.Serial != first.Serial })
+}
+
+func TestRootsAreFollowed(t *testing.T) {
+	p := newPlane(t)
+	newer := t.TempDir()
+	next := must(server.NewAuthority(server.AuthorityOptions{Dir: newer}))
+	o := p.options(t)
+	w := run(t, o)
+	first := w.phase(t, Have)
+	old := p.authority.RootsPEM()
+
+	both := append(append([]byte{}, old...), next.RootsPEM()...)
+	put(t, filepath.Join(p.dir, "root-cert.pem"), both)
+	put(t, o.Client.RootFile, both)
+	eventually(t, "both roots", func() bool { return w.rootsOnDisk(t) == string(both) })
+	if s, _ := w.State(); s.Serial != first.Serial {
+		t.Error("a new certificate, which was not needed")
+	}
+
+	p.rotate(t, newer, "ca-key.pem", "ca-cert.pem")
+	put(t, o.Client.RootFile, next.RootsPEM())
+	w.until(t, "a certificate of the new root", func(s State) bool { return s.Phase == Have && s.Serial != first.Serial })
+	if err := w.onDisk(t).leaf().CheckSignatureFrom(next.Roots()[0]); err != nil {
+		t.Error(err)
+	}
+	// The control plane still tells of the old root; once it does not, it goes.
+	p.rotate(t, newer, "root-cert.pem")
+	w.stop()
+	w = run(t, o)
+	s := w.phase(t, Have)
+	if !s.Reused {
+		t.Errorf("the state is %+v", s)
+	}
+}
+
+func TestAHostLearnsTheNextRootFromTheControlPlane(t *testing.T) {
+	p := newPlane(t)
+	newer := t.TempDir()
+	next := must(server.NewAuthority(server.AuthorityOptions{Dir: newer}))
+	o := p.options(t)
+	put(t, filepath.Join(p.dir, "root-cert.pem"), append(p.authority.RootsPEM(), next.RootsPEM()...))
+	if err := p.authority.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	o.Life = 2 * time.Second
+	w := run(t, o)
+	first := w.phase(t, Have)
+	p.rotate(t, newer, "ca-key.pem", "ca-cert.pem", "root-cert.pem") // the host's file stays as it was
+	s := w.until(t, "another certificate", func(s State) bool { return s.Phase == Have && s.Serial != first.Serial })
+	if err := w.onDisk(t).leaf().CheckSignatureFrom(next.Roots()[0]); err != nil {
+		t.Errorf("%s: %v", s, err)
+	}
+}
+
+func TestAWrongRootIsSaidAndThenRepaired(t *testing.T) {
+	p := newPlane(t)
+	o := p.options(t)
+	o.Backoff = Backoff{time.Hour, time.Hour}
+	right := must(os.ReadFile(o.Client.RootFile))
+	put(t, o.Client.RootFile, must(server.NewAuthority(server.AuthorityOptions{Dir: t.TempDir()})).RootsPEM())
+	w := run(t, o)
+	if s := w.phase(t, Failing); s.Fault.Kind != Untrusted || !strings.Contains(s.Fault.Reason, "unknown root") {
+		t.Errorf("the state is %s", s)
+	}
+	if err := os.Remove(o.Client.RootFile); err != nil {
+		t.Fatal(err)
+	}
+	put(t, o.Client.RootFile, right)
+	w.phase(t, Have)
+}
+
+func TestAControlPlaneThatHangs(t *testing.T) {
+	p := newPlane(t)
+	p.hang.Store(true)
+	o := p.options(t)
+	o.Timeout = 100 * time.Millisecond
+	w := run(t, o)
+	if s := w.phase(t, Failing); s.Fault.Kind != Unreachable {
+		t.Errorf("the state is %s", s)
+	}
+	p.hang.Store(false)
+	w.phase(t, Have)
+}
+
+func TestWhatAnEarlierAgentLeftIsUsedAtOnce(t *testing.T) {
+	p := newPlane(t)
+	o := p.options(t)
+	w := run(t, o)
+	first := w.phase(t, Have)
+	w.stop()
+	p.stop()
+	again := func(t *testing.T, change func(o *Options)) State {
+		o := o
+		dir := t.TempDir()
+		for _, name := range envoysFiles {
+			put(t, filepath.Join(dir, name), []byte(text(t, o.Dir, name)))
+		}
+		o.Dir = dir
+		change(&o)
+		w := run(t, o)
+		s := w.until(t, "the first word", func(s State) bool { return s.Phase != Asking })
+		if secret := text(t, dir, envoy.SecretFile); (secret == envoy.NoSecret) == s.Reused {
+			t.Errorf("reused: %v, and the file is %.40s", s.Reused, secret)
+		}
+		return s
+	}
+	t.Run("as it is", func(t *testing.T) {
+		s := again(t, func(*Options) {})
+		if s.Phase != Have || s.Serial != first.Serial || !s.Reused {
+			t.Errorf("the state is %+v", s)
+		}
+	})
+	for name, change := range map[string]func(*Options){
+		"of another identity": func(o *Options) { o.Identity.ServiceAccount = "other" },
+		"of a root that is not trusted": func(o *Options) {
+			o.Client.RootFile = filepath.Join(o.Dir, "other.pem")
+			put(t, o.Client.RootFile, must(server.NewAuthority(server.AuthorityOptions{Dir: t.TempDir()})).RootsPEM())
+			put(t, filepath.Join(o.Dir, envoy.RootsFile), []byte(envoy.NoSecret))
+		},
+		"no JSON":      func(o *Options) { put(t, filepath.Join(o.Dir, envoy.SecretFile), []byte("x")) },
+		"not there":    func(o *Options) { os.Remove(filepath.Join(o.Dir, envoy.SecretFile)) },
+		"not yet made": func(o *Options) { put(t, filepath.Join(o.Dir, envoy.SecretFile), []byte(envoy.NoSecret)) },
+		"expired": func(o *Options) {
+			key := must(newKey(P256))
+			c := must(p.authority.Sign(key.Public(), shop, time.Second))
+			time.Sleep(time.Until(c.Leaf.NotAfter)) // its lives are whole seconds
+			secret := must(envoy.Secret([]byte(c.Chain[0]), must(pemfile.WriteKey(key))))
+			put(t, filepath.Join(o.Dir, envoy.SecretFile), secret)
+		},
+	} {
+		t.Run("not if it is "+name, func(t *testing.T) {
+			if s := again(t, change); s.Phase != Failing || s.Reused || !s.NotAfter.IsZero() {
+				t.Errorf("the state is %+v", s)
+			}
+		})
+	}
+}
+
+func TestProvidedCertificatesAreTakenAndFollowed(t *testing.T) {
+	authority := must(server.NewAuthority(server.AuthorityOptions{Dir: t.TempDir()}))
+	mount := t.TempDir()
+	provide := func(life time.Duration) string {
+		key := must(newKey(P256))
+		c := must(authority.Sign(key.Public(), shop, life))
+		put(t, filepath.Join(mount, "key.pem"), must(pemfile.WriteKey(key)))
+		put(t, filepath.Join(mount, "cert-chain.pem"), []byte(c.Chain[0]))
+		return c.Leaf.SerialNumber.Text(16)
+	}
+	o := Options{Dir: filepath.Join(t.TempDir(), "certs"), Provided: Provided{
+		Chain: filepath.Join(mount, "cert-chain.pem"), Key: filepath.Join(mount, "key.pem"), Roots: filepath.Join(mount, "root-cert.pem")}}
+	w := run(t, o)
+	if s := w.phase(t, Failing); !strings.Contains(s.String(), "no such file") {
+		t.Errorf("the state is %s", s)
+	}
+	put(t, o.Provided.Roots, authority.RootsPEM())
+	first := provide(time.Hour)
+	w.until(t, "the first", func(s State) bool { return s.Phase == Have && s.Serial == first })
+	put(t, o.Provided.Key, must(pemfile.WriteKey(must(newKey(P256)))))
+	s := w.phase(t, Failing)
+	if !s.Usable(time.Now()) || !strings.Contains(s.String(), "the key is another certificate's") || w.onDisk(t).leaf().SerialNumber.Text(16) != first {
+		t.Errorf("the state is %s", s)
+	}
+	second := provide(2 * time.Second)
+	w.until(t, "the second", func(s State) bool { return s.Phase == Have && s.Serial == second })
+	if got := w.onDisk(t).leaf().SerialNumber.Text(16); got != second {
+		t.Errorf("on disk is %s", got)
+	}
+	w.phase(t, Expired)
+	third := provide(time.Hour)
+	w.until(t, "the third", func(s State) bool { return s.Phase == Have && s.Serial == third })
+}
+
+func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
+	tests := map[string]func(*Options){
+		"Dir":             func(o *Options) { o.Dir = "" },
+		"OutputDir":       func(o *Options) { o.OutputDir = o.Dir + "/." },
+		"Identity":        func(o *Options) { o.Identity.Namespace = "" },
+		"Client.Address":  func(o *Options) { o.Client.Address = "" },
+		"Client.RootFile": func(o *Options) { o.Client.RootFile = "" },
+		"Key":             func(o *Options) { o.Key = "DSA" },
+		"Life":            func(o *Options) { o.Life = time.Millisecond },
+		"GraceRatio":      func(o *Options) { o.GraceRatio = 1 },
+		"GraceJitter":     func(o *Options) { o.GraceJitter = 0.5 },
+		"Backoff":         func(o *Options) { o.Backoff.Max = time.Millisecond },
+		"Timeout":         func(o *Options) { o.Timeout = -1 },
+		"Provided":        func(o *Options) { o.Provided.Key = "x" },
+	}
+	for want, change := range tests {
+		o := Options{Identity: shop, Dir: "certs", Client: Client{Address: "a:1", RootFile: "r"}}
+		change(&o)
+		if _, err := NewKeeper(o); err == nil || !strings.HasPrefix(err.Error(), "option "+want+":") {
+			t.Errorf("NewKeeper = %v, want it to name %s", err, want)
+		}
+	}
+}
+
+func TestADirectoryThatCannotBeWritten(t *testing.T) {
+	o := newPlane(t).options(t)
+	o.Dir = filepath.Join(o.Client.TokenFile, "certs") // below a file
+	if err := must(NewKeeper(o)).Run(context.Background()); err == nil || !strings.Contains(err.Error(), "the directory of certificates") {
+		t.Errorf("Run = %v", err)
+	}
+}
+
+// BenchmarkFirstCertificate is from NewKeeper to a certificate that Envoy can read: key,
+// connection, handshake, signature, files. The control plane is in the same process.
+func BenchmarkFirstCertificate(b *testing.B) {
+	p := newPlane(b)
+	for _, kind := range []KeyKind{P256, RSA2048} {
+		b.Run(string(kind), func(b *testing.B) {
+			var all []time.Duration
+			for range b.N {
+				time.Sleep(60 * time.Millisecond) // one address may ask 20 times a second
+				o := p.options(b)
+				o.Key = kind
+				begin := time.Now()
+				w := run(b, o)
+				w.phase(b, Have)
+				all = append(all, time.Since(begin))
+				w.stop()
+			}
+			report(b, all)
+		})
+	}
+}
+
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l := must(net.Listen("tcp", "127.0.0.1:0"))
+	defer l.Close()
+	return fmt.Sprint(l.Addr())
+}

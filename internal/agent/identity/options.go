@@ -1,0 +1,114 @@
+package identity
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+)
+
+// Options of a [Keeper]. The zero value of a field means its default.
+type Options struct {
+	Identity ID     // who this workload is; not needed if it is Provided
+	Client   Client // whom to ask
+
+	// Dir is where Envoy finds its secrets ([envoy.SecretFile], [envoy.RootsFile]): in
+	// memory, if it can be, since the key is there.
+	Dir string
+	// OutputDir, if set, gets the same as PEM, by Istio's names, for others to read:
+	// OUTPUT_CERTS. The three files are not replaced at one moment.
+	OutputDir string
+
+	Key  KeyKind       // default P256
+	Life time.Duration // to ask for: SECRET_TTL; default 24h
+
+	// GraceRatio is how much of its life a certificate has left when the next one is
+	// asked for, and GraceJitter how far that may be off each way: Istio's
+	// SECRET_GRACE_PERIOD_RATIO and its jitter; default 0.5 and 0.01.
+	GraceRatio, GraceJitter float64
+
+	Backoff Backoff
+	Timeout time.Duration // of one request; default 10s
+
+	// Provided are certificates that somebody else puts there and renews. Nobody is
+	// asked then. FILE_MOUNTED_CERTS.
+	Provided Provided
+
+	// OnState is told of each new state, one after the other, and must not wait.
+	OnState func(State)
+}
+
+// Provided are files that somebody else writes: PEM.
+type Provided struct{ Chain, Key, Roots string }
+
+// A Backoff is how long to wait after a request that failed: Base, then twice as long
+// each time until Max, each off by a quarter at most, so that the pods of a node do not
+// come together. Default 100ms and 10s.
+type Backoff struct{ Base, Max time.Duration }
+
+// pause is the wait after so many failures in a row; chance is in [0, 1).
+func (b Backoff) pause(failures int, chance float64) time.Duration {
+	p := b.Base
+	for range failures - 1 {
+		if p *= 2; p >= b.Max {
+			p = b.Max
+			break
+		}
+	}
+	return min(time.Duration(float64(p)*(0.75+chance/2)), b.Max)
+}
+
+func (o Options) withDefaults() Options {
+	o.Key = cmp.Or(o.Key, P256)
+	o.Life = cmp.Or(o.Life, 24*time.Hour)
+	o.GraceRatio = cmp.Or(o.GraceRatio, 0.5)
+	o.GraceJitter = cmp.Or(o.GraceJitter, 0.01)
+	o.Backoff.Base = cmp.Or(o.Backoff.Base, 100*time.Millisecond)
+	o.Backoff.Max = cmp.Or(o.Backoff.Max, 10*time.Second)
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	return o
+}
+
+func (o Options) check() error {
+	if o.Dir == "" {
+		return errors.New("option Dir: name the directory that Envoy watches")
+	}
+	if o.OutputDir != "" && filepath.Clean(o.OutputDir) == filepath.Clean(o.Dir) {
+		return fmt.Errorf("option OutputDir: %s is Envoy's; use another", o.OutputDir)
+	}
+	if p := o.Provided; p != (Provided{}) {
+		if p.Chain == "" || p.Key == "" || p.Roots == "" {
+			return fmt.Errorf("option Provided: %+v; name all three files", p)
+		}
+		return nil
+	}
+	if err := o.Identity.Check(); err != nil {
+		return fmt.Errorf("option Identity: %w", err)
+	}
+	if o.Client.Address == "" {
+		return errors.New("option Client.Address: name the control plane, as host:port")
+	}
+	if o.Client.RootFile == "" && len(o.Client.Roots) == 0 {
+		return errors.New("option Client.RootFile: name whom to trust; without it anybody could be the control plane")
+	}
+	return o.checkTimes()
+}
+
+func (o Options) checkTimes() error {
+	switch {
+	case o.Key != P256 && o.Key != P384 && o.Key != RSA2048:
+		return fmt.Errorf("option Key: %q; use %s, %s or %s", o.Key, P256, P384, RSA2048)
+	case o.Life < time.Second:
+		return fmt.Errorf("option Life: %s; use 1s or more", o.Life)
+	case !(o.GraceRatio > 0 && o.GraceRatio < 1):
+		return fmt.Errorf("option GraceRatio: %v; use more than 0 and less than 1", o.GraceRatio)
+	case !(o.GraceJitter >= 0 && o.GraceJitter < min(o.GraceRatio, 1-o.GraceRatio)):
+		return fmt.Errorf("option GraceJitter: %v; use 0 or more, and less than GraceRatio is away from 0 and 1", o.GraceJitter)
+	case o.Backoff.Base <= 0 || o.Backoff.Max < o.Backoff.Base:
+		return fmt.Errorf("option Backoff: %+v; use 0 < Base <= Max", o.Backoff)
+	case o.Timeout <= 0:
+		return fmt.Errorf("option Timeout: %s; use more than nothing", o.Timeout)
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package identity
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"time"
+)
+
+// tls wants the server to be the control plane, not only somebody with a certificate of
+// the same root: every workload has one.
+func (c *Client) tls(roots []*x509.Certificate, own *tls.Certificate, shown *bool) *tls.Config {
+	name := c.ServerName
+	if name == "" {
+		name, _, _ = net.SplitHostPort(c.Address)
+	}
+	wanted := c.Identity
+	if len(wanted) == 0 {
+		wanted = []string{name}
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, ServerName: name,
+		// verify does what is left out here, and also knows SPIFFE URIs.
+		InsecureSkipVerify: true,
+		VerifyConnection: func(s tls.ConnectionState) error {
+			if f := verify(c.Address, s.PeerCertificates, roots, wanted); f != nil {
+				return f
+			}
+			return nil
+		},
+		GetClientCertificate: func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			// To another authority ours is worse than none: it ends the handshake.
+			if own == nil || r.SupportsCertificate(own) != nil {
+				return &tls.Certificate{}, nil
+			}
+			*shown = true
+			return own, nil
+		},
+	}
+}
+
+// verify checks a server's chain: who signed it, when, and whom it names.
+func verify(address string, chain, roots []*x509.Certificate, wanted []string) *Fault {
+	if len(chain) == 0 {
+		return fault(Untrusted, nil, "the control plane %s shows no certificate", address)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{
+		Roots: pool(roots), Intermediates: pool(chain[1:]), CurrentTime: time.Now(),
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.As(err, new(x509.UnknownAuthorityError)):
+		return fault(Untrusted, err, "the control plane %s shows a certificate of an unknown root (issuer %q); is the root certificate here an old one?", address, chain[0].Issuer)
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return fault(Untrusted, err, "the control plane %s shows a certificate that is valid from %s to %s; is a clock wrong?", address,
+			chain[0].NotBefore.UTC().Format(time.RFC3339), chain[0].NotAfter.UTC().Format(time.RFC3339))
+	case err != nil:
+		return fault(Untrusted, err, "the control plane %s shows a certificate that does not do: %v", address, err)
+	}
+	if !slices.ContainsFunc(wanted, func(name string) bool { return names(chain[0], name) }) {
+		return fault(Untrusted, nil, "%s is %s, and not the control plane %s", address, strings.Join(allNames(chain[0]), ", "), strings.Join(wanted, " or "))
+	}
+	return nil
+}
+
+// names says whether a certificate is for a name: a URI, a DNS name or an address.
+func names(cert *x509.Certificate, name string) bool {
+	if !strings.Contains(name, "://") {
+		return cert.VerifyHostname(name) == nil
+	}
+	for _, uri := range cert.URIs {
+		if uri.String() == name {
+			return true
+		}
+	}
+	return false
+}
+
+func allNames(cert *x509.Certificate) []string {
+	out := slices.Clone(cert.DNSNames)
+	for _, ip := range cert.IPAddresses {
+		out = append(out, ip.String())
+	}
+	for _, uri := range cert.URIs {
+		out = append(out, uri.String())
+	}
+	if len(out) == 0 {
+		return []string{"somebody without a name"}
+	}
+	return out
+}
+
+func pool(certs []*x509.Certificate) *x509.CertPool {
+	p := x509.NewCertPool()
+	for _, c := range certs {
+		p.AddCert(c)
+	}
+	return p
+}

@@ -1,0 +1,113 @@
+package identity
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ServingNames are the names that a control plane is called by in a cluster: ours, and
+// Istio's, which agents of Istio expect.
+func ServingNames(namespace, domain string) []string {
+	out := []string{"outriderd"}
+	for _, name := range []string{"outriderd", "istiod"} {
+		out = append(out, name+"."+namespace, name+"."+namespace+".svc", name+"."+namespace+".svc."+domain)
+	}
+	return out
+}
+
+// A Serving is the control plane's own certificate. It renews itself at half its life,
+// and when the authority's files change.
+type Serving struct {
+	authority *Authority
+	id        Identity
+	names     []string
+	life      time.Duration
+
+	mu     sync.Mutex
+	cert   *tls.Certificate
+	by     *signer
+	renew  time.Time
+	expiry time.Time
+}
+
+// NewServing signs the first certificate: for an identity, and for DNS names. Life zero
+// is the authority's default.
+func (a *Authority) NewServing(id Identity, names []string, life time.Duration) (*Serving, error) {
+	s := &Serving{authority: a, id: id, names: names, life: life}
+	if _, err := s.Certificate(); err != nil {
+		return nil, fmt.Errorf("the control plane's own certificate: %w", err)
+	}
+	return s, nil
+}
+
+// Certificate returns the one to show now. If a new one cannot be signed the old one is
+// shown as long as it is valid.
+func (s *Serving) Certificate() (*tls.Certificate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, by := time.Now(), s.authority.current.Load()
+	if s.cert != nil && now.Before(s.renew) && s.by == by {
+		return s.cert, nil
+	}
+	cert, err := s.next()
+	if err != nil {
+		if s.cert != nil && now.Before(s.expiry) {
+			return s.cert, nil
+		}
+		return nil, err
+	}
+	s.cert, s.by, s.expiry = cert, by, cert.Leaf.NotAfter
+	s.renew = now.Add(s.expiry.Sub(now) / 2)
+	return cert, nil
+}
+
+func (s *Serving) next() (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	signed, err := s.authority.sign(key.Public(), s.id, s.life, s.names)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Certificate{Certificate: signed.served, PrivateKey: key, Leaf: signed.Leaf}, nil
+}
+
+// TLS returns the configuration of port 15012. A client may come without a certificate,
+// since it asks for its first one here; one that it shows must be of this mesh.
+//
+// There are no session tickets: a resumed connection would outlive the removal of a root.
+func (s *Serving) TLS() *tls.Config {
+	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, SessionTicketsDisabled: true}
+	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		cert, err := s.Certificate()
+		if err != nil {
+			return nil, err
+		}
+		c := &tls.Config{
+			MinVersion: base.MinVersion, NextProtos: base.NextProtos, SessionTicketsDisabled: true,
+			Certificates: []tls.Certificate{*cert},
+			ClientAuth:   tls.VerifyClientCertIfGiven,
+			ClientCAs:    s.authority.current.Load().pool,
+		}
+		c.VerifyConnection = s.verify
+		return c, nil
+	}
+	// Some look for a certificate before they serve.
+	base.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.Certificate() }
+	return base
+}
+
+// verify refuses a certificate of another trust domain, or without an identity.
+func (s *Serving) verify(state tls.ConnectionState) error {
+	if len(state.PeerCertificates) == 0 {
+		return nil
+	}
+	_, err := s.authority.Identify(state.PeerCertificates)
+	return err
+}

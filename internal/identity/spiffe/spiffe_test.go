@@ -1,0 +1,94 @@
+package spiffe
+
+import (
+	"crypto/x509"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+func TestNames(t *testing.T) {
+	tests := map[string]struct {
+		uri  string
+		want ID
+		err  string
+	}{
+		"Istio's form":              {uri: "spiffe://cluster.local/ns/shop/sa/app", want: ID{"cluster.local", "shop", "app"}},
+		"a service account's dots":  {uri: "spiffe://td/ns/a/sa/b.c-d", want: ID{"td", "a", "b.c-d"}},
+		"another scheme":            {uri: "https://td/ns/a/sa/b", err: "scheme"},
+		"no trust domain":           {uri: "spiffe:///ns/a/sa/b", err: "trust domain"},
+		"upper case trust domain":   {uri: "spiffe://TD/ns/a/sa/b", err: "trust domain"},
+		"a port":                    {uri: "spiffe://td:1/ns/a/sa/b", err: "trust domain"},
+		"words in another order":    {uri: "spiffe://td/sa/a/ns/b", err: "not of the form"},
+		"a longer path":             {uri: "spiffe://td/ns/a/sa/b/c", err: "not of the form"},
+		"a shorter path":            {uri: "spiffe://td/ns/a", err: "not of the form"},
+		"an empty namespace":        {uri: "spiffe://td/ns//sa/b", err: "path"},
+		"a way out of the path":     {uri: "spiffe://td/ns/../sa/b", err: "path"},
+		"an escaped slash":          {uri: "spiffe://td/ns/a%2Fb/sa/b", err: "path"},
+		"a query":                   {uri: "spiffe://td/ns/a/sa/b?x", err: "path"},
+		"nothing":                   {uri: "", err: "empty"},
+		"a newline in the identity": {uri: "spiffe://td/ns/a\n/sa/b", err: "path"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := Parse(tt.uri)
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Fatalf("Parse = %v, %v, want an error with %q", got, err, tt.err)
+				}
+				return
+			}
+			if err != nil || got != tt.want {
+				t.Fatalf("Parse = %v, %v, want %v", got, err, tt.want)
+			}
+			if got.String() != tt.uri || got.URL().String() != tt.uri || got.Check() != nil {
+				t.Errorf("%s came back as %s and %s, %v", tt.uri, got, got.URL(), got.Check())
+			}
+		})
+	}
+}
+
+func TestWhatANameMayNotHoldIsSaid(t *testing.T) {
+	for want, id := range map[string]ID{
+		"trust domain":    {"a/b", "n", "s"},
+		"namespace":       {"td", "a/b", "s"},
+		"service account": {"td", "n", ".."},
+		`namespace ""`:    {"td", "", "s"},
+	} {
+		if err := id.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Check(%+v) = %v, want it to name %s", id, err, want)
+		}
+	}
+}
+
+func TestACertificateNamesExactlyOne(t *testing.T) {
+	one := ID{"td", "n", "s"}
+	tests := map[int]string{0: "no SPIFFE identity", 1: "", 2: "2 URIs"}
+	for n, want := range tests {
+		cert := &x509.Certificate{}
+		for range n {
+			cert.URIs = append(cert.URIs, one.URL())
+		}
+		got, err := Of(cert)
+		if want == "" && (err != nil || got != one) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%d URIs: %v, %v, want %q", n, got, err, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("spiffe://cluster.local/ns/shop/sa/app")
+	f.Add("spiffe://td/ns/a%2e/sa/b")
+	f.Fuzz(func(t *testing.T, uri string) {
+		id, err := Parse(uri)
+		if err != nil {
+			return
+		}
+		if id.Check() != nil || id.String() != uri {
+			t.Errorf("%q was read as %+v, which is %q: %v", uri, id, id, id.Check())
+		}
+		if u, err := url.Parse(uri); err != nil || u.String() != id.URL().String() {
+			t.Errorf("%q as a URL: %v, %v", uri, u, err)
+		}
+	})
+}

@@ -1,0 +1,139 @@
+// Package watch says that files may have changed: tokens, certificates, roots.
+//
+// It watches the directories that the files are in, and those that they are in when
+// symbolic links are followed: the kubelet changes a projected volume by renaming a link,
+// ..data, beside the file. What it says is a hint. Whoever gets it reads the files and
+// compares.
+package watch
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Files calls changed after each change of a directory that one of paths is in, from one
+// goroutine, until stop is called; stop waits for a call that is under way. Changes that
+// come together may be one call.
+//
+// Where the kernel has no more inotify instances, or a directory is not there yet, it
+// calls changed every poll instead.
+func Files(poll time.Duration, changed func(), paths ...string) (stop func()) {
+	w := &watcher{paths: slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return p == "" }), poll: poll, changed: changed, stop: make(chan struct{})}
+	if len(w.paths) == 0 {
+		return func() {}
+	}
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err == nil {
+
+		w.events = os.NewFile(uintptr(fd), "inotify")
+	}
+	// Here, not in the goroutine: no change after Files has returned may be missed.
+	complete := w.add()
+	var done sync.WaitGroup
+	done.Go(func() { w.run(complete) })
+	return sync.OnceFunc(func() {
+		close(w.stop)
+		if w.events != nil {
+			w.events.Close()
+		}
+		done.Wait()
+	})
+}
+
+type watcher struct {
+	paths   []string
+	poll    time.Duration
+	changed func()
+	stop    chan struct{}
+	events  *os.File // nil: the kernel has none left
+}
+
+// mask is what changes a directory's files. Writes end with a close.
+const mask = unix.IN_CLOSE_WRITE | unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_DELETE |
+	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
+
+// add watches all directories, again: one that is watched already is no other watch. It
+// says whether all were there.
+func (w *watcher) add() bool {
+	if w.events == nil {
+		return false
+	}
+	raw, err := w.events.SyscallConn()
+	if err != nil {
+		return false
+	}
+	complete := true
+	err = raw.Control(func(fd uintptr) {
+		for dir := range directories(w.paths) {
+			if _, err := unix.InotifyAddWatch(int(fd), dir, mask); err != nil {
+				complete = false
+			}
+		}
+	})
+	return complete && err == nil
+}
+
+// directories are where the files are, before and after links.
+func directories(paths []string) map[string]bool {
+	out := map[string]bool{}
+	for _, p := range paths {
+		out[filepath.Dir(p)] = true
+		if real, err := filepath.EvalSymlinks(p); err == nil {
+			out[filepath.Dir(real)] = true
+		}
+	}
+	return out
+}
+
+func (w *watcher) run(complete bool) {
+	seen := make(chan struct{}, 1)
+	if w.events != nil {
+		var reader sync.WaitGroup
+		defer reader.Wait()
+		reader.Go(func() { w.read(seen) })
+	}
+	for {
+		var tick <-chan time.Time
+		if !complete {
+			tick = time.After(w.poll)
+		}
+		select {
+		case <-w.stop:
+			return
+		case <-seen:
+		case <-tick:
+		}
+		// A directory that is new has no watch yet, and what is in it may be older than
+		// the watch: so it is added first, and changed looks then.
+		complete = w.add()
+		select {
+		case <-w.stop:
+			return
+		default:
+			w.changed()
+		}
+	}
+}
+
+// read empties the queue. Which event it was does not matter, nor that the queue ran over.
+func (w *watcher) read(seen chan<- struct{}) {
+	buffer := make([]byte, 4096)
+	for {
+		if _, err := w.events.Read(buffer); err != nil {
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			return // closed
+		}
+		select {
+		case seen <- struct{}{}:
+		default: // one is waiting, and will look after this change
+		}
+	}
+}
