@@ -1,10 +1,13 @@
-// Command outriderd is Outrider's control plane. It has no service yet: it knows its
-// version, and what it will be is in docs/architecture.md.
+// Command outriderd is Outrider's control plane: it tells proxies what they need to know
+// of the mesh, when they ask, and signs their certificates.
 package main
 
 import (
+	"context"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -14,11 +17,16 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
+// run is main without the process. It returns the exit status: 0 fine, 1 it failed, 2 the
+// input cannot be used.
 func run(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
 	root := &cobra.Command{
 		Use:   "outriderd",
-		Short: "the control plane of Outrider (not there yet)",
+		Short: "the control plane of Outrider",
 	}
-	root.AddCommand(version.Command())
+	root.SetContext(ctx)
+	root.AddCommand(newServe(), newToken(), version.Command())
 	return cli.Run(root, args, stdout, stderr, nil)
 }

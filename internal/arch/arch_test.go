@@ -61,6 +61,11 @@ var arrows = map[string][]string{
 	"internal/identity/wire":    {"google.golang.org/protobuf/encoding/protowire"},
 	"internal/agent/identity":   {"internal/agent/envoy", "internal/identity/pemfile", "internal/identity/spiffe", "internal/identity/watch", "internal/identity/wire"},
 
+	"internal/agent/readiness": {"internal/agent/envoy", sys},
+	"internal/agent/journal":   {sys},
+	"internal/agent/status":    {"internal/agent/journal", "internal/agent/readiness", sys},
+	"internal/agent/proxy": {"internal/agent/config", "internal/agent/drain", "internal/agent/envoy", "internal/agent/identity", "internal/agent/journal",
+		"internal/agent/readiness", "internal/agent/standby", "internal/agent/state", "internal/agent/status", "internal/agent/supervise"},
 	"internal/agent/envoy":     {},
 	"internal/agent/standby":   {sys},
 	"internal/agent/supervise": {sys},
@@ -82,11 +87,12 @@ var arrows = map[string][]string{
 	"internal/version": {cobra},
 
 	"cmd/outrider": {"startup", "internal/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/version", cobra},
-	"cmd/outrider-agent": {"internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/proof",
+	"cmd/outrider-agent": {"internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/proof",
 		"internal/capture/release", "internal/capture/setup", "internal/cli", "internal/version", cobra, pflag, sys},
 	"cmd/outriderd": {"internal/cli", "internal/controlplane", "internal/identity", "internal/mesh", "internal/version", cobra},
 
 	"bench/capture": {sys, rtnetlink},
+	"bench/wait":    {"internal/agent/journal", "internal/agent/readiness", "internal/agent/status"},
 	"bench/model":   {"internal/kubelet", "internal/simulate", "internal/verify", "startup"},
 }
 

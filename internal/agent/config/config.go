@@ -26,7 +26,8 @@ type Config struct {
 	Stop         Stop
 
 	Work        string // directory for the bootstrap and the certificates; the agent writes nowhere else
-	State       string // directory of this container's own state, for gates; empty: none
+	States      string // the volume of all containers' states, for gates; see package state
+	Own         string // this container's directory in it; not there: nobody waits by a gate
 	DNS         bool   // answer names on Ports.DNS
 	Full        bool   // be told the whole mesh, not what is asked for
 	Prewarm     []string
@@ -114,6 +115,8 @@ type Stop struct {
 	Drain   time.Duration // stay at least so long where nothing proves that the apps have ended
 	Minimum time.Duration // with OnZero: look at connections only after this
 	OnZero  bool          // leave when Envoy has no connection
+	Ordered bool          // the kubelet ends this container after all applications: a native sidecar
+	Apps    []string      // the applications' containers
 }
 
 // Default is what an agent does that is told nothing.
@@ -127,6 +130,8 @@ func Default() Config {
 			RelayOutbound: 15007, RelayInbound: 15016},
 		Stop:        Stop{Grace: 30 * time.Second, Drain: 5 * time.Second, Minimum: 5 * time.Second},
 		Work:        "/etc/outrider/proxy",
+		States:      "/outrider/state",
+		Own:         "/outrider/own",
 		Annotations: "/etc/outrider/pod/annotations",
 	}
 }

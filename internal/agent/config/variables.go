@@ -52,7 +52,10 @@ var variables = []struct {
 
 	{"ISTIO_KUBE_APP_PROBERS", object(func(c *Config) *json.RawMessage { return &c.AppProbes })},
 	{"ISTIO_PROMETHEUS_ANNOTATIONS", object(func(c *Config) *json.RawMessage { return &c.AppMetrics })},
-	{"OUTRIDER_STATE", text(func(c *Config) *string { return &c.State })},
+	{"OUTRIDER_STATES", text(func(c *Config) *string { return &c.States })},
+	{"OUTRIDER_OWN", text(func(c *Config) *string { return &c.Own })},
+	{"OUTRIDER_ORDERED_STOP", boolean(func(c *Config) *bool { return &c.Stop.Ordered })},
+	{"ISTIO_META_APP_CONTAINERS", list(func(c *Config) *[]string { return &c.Stop.Apps })},
 	{"OUTRIDER_PUSH", push},
 	{"OUTRIDER_PREWARM", list(func(c *Config) *[]string { return &c.Prewarm })},
 	{"OUTRIDER_ENVOY", text(func(c *Config) *string { return &c.Envoy.Path })},

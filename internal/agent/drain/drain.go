@@ -34,7 +34,7 @@ type Options struct {
 	Least   time.Duration // stay so long at least (terminationDrainDuration)
 	OnZero  bool          // leave when Envoy has no connection (EXIT_ON_ZERO_ACTIVE_CONNECTIONS)
 	Minimum time.Duration // with OnZero: do not look earlier (MINIMUM_DRAIN_DURATION)
-	Every   time.Duration // how often to look at sockets, which no event announces; default 50ms
+	Every   time.Duration // how often to look at sockets, which no event announces and costs milliseconds; default 200ms
 }
 
 // A Reason is why the proxy may leave.
@@ -51,7 +51,7 @@ const (
 // Await returns when the proxy may leave, and why.
 func Await(ctx context.Context, e Evidence, o Options) Reason {
 	if o.Every <= 0 {
-		o.Every = 50 * time.Millisecond
+		o.Every = 200 * time.Millisecond
 	}
 	least := o.Least
 	if o.OnZero {

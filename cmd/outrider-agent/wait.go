@@ -1,0 +1,304 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/internal/agent/status"
+	"outrider.dev/internal/cli"
+)
+
+// waitOptions are the flags of wait; the first four are pilot-agent's.
+type waitOptions struct {
+	timeoutSeconds, requestMillis, periodMillis int
+
+	url      string
+	level    string
+	as       string
+	stateDir string
+}
+
+func newWait() *cobra.Command {
+	o := &waitOptions{}
+	cmd := &cobra.Command{
+		Use:   "wait",
+		Short: "wait until the proxy is ready, or say why it is not",
+		Long: `Asks at once whether the proxy is ready. An agent that lives holds the question and
+answers in the moment at which it is; nobody polls. Before there is an agent the
+question is asked again as soon as one writes its state file, or a little later.
+
+The endpoint of another mesh, which does not hold questions, is asked every
+--periodMillis, but at least every 50 ms.`,
+		Example: `  # what Istio's injector writes into a hook
+  pilot-agent wait
+
+  # until the app is healthy too, by the pod's own socket
+  outrider-agent wait --level=full --url=unix:///outrider/own/agent.sock`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cli.FromEnv(cmd.Flags()); err != nil {
+				return err
+			}
+			w, err := o.waiter()
+			if err != nil {
+				return &cli.UsageError{Err: err}
+			}
+			return w.wait(cmd.Context(), cmd.Root().Name())
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.IntVar(&o.timeoutSeconds, "timeoutSeconds", 60, "how long to wait")
+	fs.IntVar(&o.requestMillis, "requestTimeoutMillis", 500, "how long one question may go without a sign of being held")
+	fs.IntVar(&o.periodMillis, "periodMillis", 500, "how often to ask an endpoint that does not hold questions")
+	fs.StringVar(&o.url, "url", "http://localhost:15021/healthz/ready", "what to ask; or unix:///path of the agent's socket")
+	fs.StringVar(&o.level, "level", "", "what ready means: outbound (default) or full, the app's own health too")
+	fs.StringVar(&o.as, "as", "", "who waits, for the agent's journal; default: the name of this pod and process")
+	fs.StringVar(&o.stateDir, "state-dir", "/outrider/own", "directory of the agent's state file, watched if it is there")
+	cli.BindEnv(fs, "state-dir", "OUTRIDER_STATE_DIR")
+	return cmd
+}
+
+// A waiter asks one endpoint until it is ready.
+type waiter struct {
+	timeout, request, period time.Duration
+
+	url      *url.URL
+	shown    string // the URL as it was given
+	as       string
+	client   *http.Client
+	stateDir string
+}
+
+// Pauses between two questions that nobody holds.
+const (
+	firstPause   = 5 * time.Millisecond
+	longestPause = 100 * time.Millisecond
+	foreignPause = 50 * time.Millisecond
+)
+
+// waiter checks the flags.
+func (o waitOptions) waiter() (*waiter, error) {
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"timeoutSeconds", o.timeoutSeconds}, {"requestTimeoutMillis", o.requestMillis}, {"periodMillis", o.periodMillis}} {
+		if f.value <= 0 || f.value > 1<<31 {
+			return nil, fmt.Errorf("--%s=%d: want a positive number", f.name, f.value)
+		}
+	}
+	level, err := readiness.ParseLevel(o.level)
+	if err != nil {
+		return nil, fmt.Errorf("--%w", err)
+	}
+	u, err := url.Parse(o.url)
+	if err != nil {
+		return nil, fmt.Errorf("--url: %w", err)
+	}
+	w := &waiter{
+		timeout: time.Duration(o.timeoutSeconds) * time.Second,
+		request: time.Duration(o.requestMillis) * time.Millisecond,
+		period:  min(time.Duration(o.periodMillis)*time.Millisecond, foreignPause),
+		url:     u, shown: o.url, as: o.as, stateDir: o.stateDir,
+	}
+	if w.as == "" {
+		host, _ := os.Hostname()
+		w.as = fmt.Sprintf("%s pid %d", host, os.Getpid())
+	}
+	transport := &http.Transport{DisableCompression: true} // and no proxy of the environment
+	switch {
+	case u.Scheme == "unix" && u.Path != "":
+		path := u.Path
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}
+		w.url = &url.URL{Scheme: "http", Host: "agent", Path: "/healthz/ready"}
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, fmt.Errorf("--url=%q: want http://host:port/path or unix:///path", o.url)
+	}
+	if level != readiness.Outbound {
+		q := w.url.Query()
+		q.Set("level", string(level))
+		w.url.RawQuery = q.Encode()
+	}
+	w.client = &http.Client{Transport: transport}
+	return w, nil
+}
+
+// An answer is what came of one question.
+type answer struct {
+	ready bool
+	agent bool // by an agent that holds questions
+	why   string
+	hint  string
+	err   error // nobody answered
+}
+
+// wait returns nil once it is ready. name is the program's, for hints.
+func (w *waiter) wait(ctx context.Context, name string) error {
+	began := time.Now()
+	end := began.Add(w.timeout)
+	events := watch(w.stateDir)
+	defer events.Close()
+	pause := firstPause
+	for {
+		a := w.ask(ctx, end)
+		if a.ready {
+			return nil
+		}
+		if !time.Now().Before(end) || ctx.Err() != nil {
+			return w.failed(name, a)
+		}
+		switch {
+		case a.err == nil && !a.agent:
+			pause = w.period
+		case a.err != nil && events.on:
+			pause = longestPause
+		}
+		select {
+		case <-events.c:
+			pause = firstPause
+		case <-time.After(min(pause, time.Until(end))):
+			pause = min(2*pause, longestPause)
+		case <-ctx.Done():
+		}
+	}
+}
+
+// answerSlack is how much later than asked for the answer to a held question may come.
+const answerSlack = time.Second
+
+// ask asks once, and lets itself be held until end.
+func (w *waiter) ask(ctx context.Context, end time.Time) answer {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// The limit of a request is for one of which nobody says that it is held.
+	limit := time.AfterFunc(w.request, func() { cancel(fmt.Errorf("no answer within %s", w.request)) })
+	defer limit.Stop()
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
+			if code == http.StatusProcessing {
+				limit.Reset(time.Until(end) + answerSlack)
+			}
+			return nil
+		},
+	})
+	u := *w.url
+	q := u.Query()
+	q.Set("wait", max(time.Until(end), 0).Round(time.Millisecond).String())
+	u.RawQuery = q.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return answer{err: err}
+	}
+	req.Header.Set(status.WaiterHeader, w.as)
+	req.Header.Set("Accept", "application/json")
+	res, err := w.client.Do(req)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return answer{err: plain(err)}
+	}
+	defer res.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+	a := answer{ready: res.StatusCode == http.StatusOK, agent: res.Header.Get(status.AgentHeader) != ""}
+	if !a.ready {
+		a.why, a.hint = reasons(res.StatusCode, body)
+	}
+	return a
+}
+
+// plain is err without the URL, which is said already.
+func plain(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Err != nil {
+		err = op.Err
+	}
+	return err
+}
+
+// reasons reads why an endpoint is not ready.
+func reasons(code int, body []byte) (why, hint string) {
+	var s readiness.Status
+	if json.Unmarshal(body, &s) == nil && len(s.Reasons) > 0 {
+		return s.String(), s.Reasons[0].Hint
+	}
+	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(body[:min(len(body), 300)]), "?")), " ")
+	return strings.TrimSpace("it answers " + strconv.Itoa(code) + " " + text), ""
+}
+
+// failed says why the wait was in vain.
+func (w *waiter) failed(name string, a answer) error {
+	if a.err != nil {
+		a.why = fmt.Sprintf("nobody answers at %s: %v", w.shown, a.err)
+		a.hint = "is the proxy's container running, and in this pod?"
+	}
+	err := fmt.Errorf("the proxy was not ready within %s: %s", w.timeout, a.why)
+	if a.hint != "" {
+		err = fmt.Errorf("%w\n%s: hint: %s", err, name, a.hint)
+	}
+	return err
+}
+
+// A watched directory tells when something new is in it.
+type watched struct {
+	c    chan struct{}
+	on   bool
+	file *os.File
+}
+
+// watch watches a directory if it is there and can be watched; else it never tells.
+func watch(dir string) watched {
+	none := watched{c: make(chan struct{})}
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return none
+	}
+	file := os.NewFile(uintptr(fd), "inotify")
+	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_MOVED_TO|unix.IN_CREATE|unix.IN_ONLYDIR); err != nil {
+		file.Close()
+		return none
+	}
+	w := watched{c: make(chan struct{}, 1), on: true, file: file}
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			if _, err := file.Read(buf); err != nil {
+				return
+			}
+			select {
+			case w.c <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return w
+}
+
+// Close ends the watch.
+func (w watched) Close() {
+	if w.on {
+		w.file.Close()
+	}
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"outrider.dev/internal/agent/journal"
+	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/internal/agent/status"
+)
+
+// An agent is the part of a real one that wait speaks to.
+type agent struct {
+	board   *readiness.Board
+	journal *journal.Journal
+	stop    func()
+}
+
+func startAgent(t *testing.T, o status.Options) (*agent, net.Addr) {
+	t.Helper()
+	a := &agent{board: readiness.New(readiness.Options{Conditions: []readiness.Condition{readiness.ControlPlane, readiness.App}}), journal: journal.New(journal.Options{})}
+	o.Board, o.Journal = a.board, a.journal
+	s, err := status.Listen(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	a.stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
+	})
+	t.Cleanup(a.stop)
+	return a, s.Addresses()[0]
+}
+
+// command runs the command as a process would, and returns its status and what it wrote.
+func command(args ...string) (int, string) {
+	var out bytes.Buffer
+	code := run(args, &out, &out)
+	return code, out.String()
+}
+
+// begin runs wait and returns how it ended, later.
+func begin(args ...string) <-chan string {
+	done := make(chan string, 1)
+	go func() {
+		code, out := command(append([]string{"outrider-agent", "wait"}, args...)...)
+		done <- fmt.Sprint(code, " ", out)
+	}()
+	return done
+}
+
+func (a *agent) held(t *testing.T, n int) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); a.board.Waiting() != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d are held; want %d", a.board.Waiting(), n)
+		}
+	}
+}
+
+func TestWaitIsHeldAndReleased(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "agent.sock")
+	a, addr := startAgent(t, status.Options{Ports: []uint16{0}, Socket: socket})
+	url := fmt.Sprintf("--url=http://localhost:%d/healthz/ready", addr.(*net.TCPAddr).Port)
+	// A request that is held is not one that has no answer.
+	outbound := begin(url, "--requestTimeoutMillis=50", "--as=app")
+	full := begin("--url=unix://"+socket, "--level=full", "--requestTimeoutMillis=50")
+	a.held(t, 2)
+	time.Sleep(100 * time.Millisecond) // longer than a request may take unheld
+	a.held(t, 2)
+	a.board.Set(readiness.ControlPlane, true, "")
+	if got := <-outbound; got != "0 " {
+		t.Errorf("outbound: %s", got)
+	}
+	a.held(t, 1)
+	a.board.Set(readiness.App, true, "")
+	if got := <-full; got != "0 " {
+		t.Errorf("full: %s", got)
+	}
+	if code, out := command("pilot-agent", "wait", url); code != 0 || out != "" {
+		t.Errorf("when it is ready already: %d %s", code, out)
+	}
+	var names []string
+	for _, e := range a.journal.Record().Entries {
+		names = append(names, e.Name)
+	}
+	if len(names) != 2 || !strings.Contains(strings.Join(names, " "), `"app" (`) { // nobody asked twice
+		t.Errorf("the journal has %q", names)
+	}
+}
+
+func TestWaitSaysWhyNot(t *testing.T) {
+	a, addr := startAgent(t, status.Options{Ports: []uint16{0}})
+	a.board.Set(readiness.ControlPlane, false, "cp:15012 cannot be reached")
+	code, out := command("outrider-agent", "wait", "--timeoutSeconds=1", fmt.Sprintf("--url=http://localhost:%d/healthz/ready", addr.(*net.TCPAddr).Port))
+	if code != 1 || !strings.HasPrefix(out, "outrider-agent: error: the proxy was not ready within 1s: no-control-plane: cp:15012 cannot be reached\n"+
+		"outrider-agent: hint: is the control plane running") {
+		t.Errorf("%d %s", code, out)
+	}
+	if n := len(a.journal.Record().Entries); n != 1 {
+		t.Errorf("it asked %d times", n)
+	}
+}
+
+func TestAnAgentThatComesLaterOrAgainIsFound(t *testing.T) {
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "agent.sock")
+	for _, with := range []string{dir, filepath.Join(dir, "not-there")} { // by the event, and without
+		done := begin("--url=unix://"+socket, "--state-dir="+with)
+		first, _ := startAgent(t, status.Options{Ports: []uint16{0}, Socket: socket, StateDir: dir})
+		first.held(t, 1)
+		first.stop()
+		second, _ := startAgent(t, status.Options{Ports: []uint16{0}, Socket: socket, StateDir: dir})
+		second.held(t, 1)
+		second.board.Set(readiness.ControlPlane, true, "")
+		if got := <-done; got != "0 " {
+			t.Errorf("with %s: %s", with, got)
+		}
+		second.stop()
+	}
+}
+
+func TestAForeignEndpointIsPolled(t *testing.T) {
+	var asked atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch n := asked.Add(1); {
+		case n == 1:
+			<-r.Context().Done() // it hangs: nobody says that the question is held
+		case n < 4:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer s.Close()
+	began := time.Now()
+	if code, out := command("outrider-agent", "wait", "--url="+s.URL+"/healthz/ready", "--requestTimeoutMillis=100"); code != 0 || asked.Load() != 4 {
+		t.Errorf("%d %s, asked %d times", code, out, asked.Load())
+	}
+	if d := time.Since(began); d < 100*time.Millisecond+2*foreignPause {
+		t.Errorf("it took %v: it does not pause", d)
+	}
+	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no\nway", http.StatusTeapot) })
+	if code, out := command("outrider-agent", "wait", "--timeoutSeconds=1", "--url="+s.URL); code != 1 || !strings.Contains(out, "within 1s: it answers 418 no way\n") {
+		t.Errorf("%d %s", code, out)
+	}
+}
+
+func TestRequestPrintsTheAnswer(t *testing.T) {
+	var got string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = r.Method + " " + r.RequestURI + " " + string(body)
+		if r.URL.Path == "/bad" {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		io.WriteString(w, "an answer\n")
+	}))
+	defer s.Close()
+	port := s.URL[strings.LastIndexByte(s.URL, ':')+1:]
+	ports := []string{"--debug-port=" + port, "--status-port=" + port}
+	if code, out := command(append([]string{"pilot-agent", "request", "post", "drain?a=b", "text"}, ports...)...); code != 0 || out != "an answer\n" || got != "POST /drain?a=b text" {
+		t.Errorf("%d %s, %s", code, out, got)
+	}
+	if code, out := command(append([]string{"outrider-agent", "request", "GET", "/bad"}, ports...)...); code != 1 || !strings.HasPrefix(out, "an answer\noutrider-agent: error: GET http://localhost:"+port+"/bad: status 403 Forbidden") {
+		t.Errorf("%d %s", code, out)
+	}
+}
+
+func FuzzReasons(f *testing.F) {
+	f.Add(503, []byte(`{"ready":false,"reasons":[{"code":"a","message":"b","hint":"c"}]}`))
+	f.Add(200, []byte("\xff\n"))
+	f.Fuzz(func(t *testing.T, code int, body []byte) {
+		if why, _ := reasons(code, body); why == "" {
+			t.Error("no reason at all")
+		}
+	})
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/controlplane"
+	"outrider.dev/internal/mesh"
+)
+
+const defaultState = "/var/lib/outrider"
+
+func newServe() *cobra.Command {
+	var source, push, level string
+	var networks []string
+	o := controlplane.Options{}
+	cmd := &cobra.Command{
+		Use:     "serve --source files:DIR",
+		Aliases: []string{"discovery"}, // as Istio's is started
+		Short:   "serve configuration and certificates to proxies",
+		Long: `Serves configuration (xDS) and certificates to proxies over mutual TLS.
+
+The mesh is a folder of Kubernetes manifests: Service, EndpointSlice, Pod, Namespace,
+HTTPRoute, PeerAuthentication, and Host for machines outside of Kubernetes. The folder is
+followed: a change reaches the proxies that use what changed. A file with a mistake is
+reported, and what it said before stays.
+
+A root certificate is made in the state directory if there is none; proxies need its public
+half, ca/root-cert.pem.`,
+		Example: `  outriderd serve --source files:./mesh --state ./state
+  outriderd serve --source files:./mesh --state ./state --name outriderd.example --push full`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cli.FromEnv(cmd.Flags()); err != nil {
+				return err
+			}
+			log, err := logger(cmd, level)
+			if err != nil {
+				return err
+			}
+			o.Log = log
+			if o.Folder, err = folder(source); err != nil {
+				return err
+			}
+			if o.Full, err = full(push); err != nil {
+				return err
+			}
+			if o.Mesh.Networks, err = prefixes(networks); err != nil {
+				return err
+			}
+			return controlplane.Run(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&source, "source", "", "where the mesh comes from: files:DIR")
+	f.StringVar(&o.State, "state", defaultState, "directory of the certificate authority and what is remembered")
+	f.StringVar(&push, "push", "on-demand", "what proxies are told: on-demand, or full, which is everything")
+	f.StringVar(&o.Listen, "listen", ":15012", "address for configuration and certificates, with mutual TLS")
+	f.StringVar(&o.HTTP, "http", ":15014", "address for metrics, readiness and, on this machine only, /debug")
+	f.StringVar(&o.Plaintext, "plaintext", "", "address for configuration without TLS, for example 127.0.0.1:15010; whoever reaches it reads all")
+	f.StringSliceVar(&o.Names, "name", nil, "more DNS names that proxies call this control plane by")
+	f.StringVar(&o.Namespace, "namespace", mesh.DefaultRoot, "namespace that it runs in; its policies hold for the whole mesh")
+	f.StringVar(&o.Mesh.TrustDomain, "trust-domain", mesh.DefaultTrustDomain, "trust domain of identities")
+	f.StringVar(&o.Mesh.Domain, "domain", mesh.DefaultDomain, "DNS domain of services")
+	f.StringSliceVar(&networks, "network", nil, "where services and pods have their addresses (default: the private networks)")
+	f.DurationVar(&o.Life, "certificate-life", 24*time.Hour, "how long a certificate is valid")
+	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	cli.BindEnv(f, "namespace", "POD_NAMESPACE")
+	cli.BindEnv(f, "trust-domain", "TRUST_DOMAIN")
+	return cmd
+}
+
+func folder(source string) (string, error) {
+	dir, ok := strings.CutPrefix(source, "files:")
+	if !ok || dir == "" {
+		return "", &cli.UsageError{Err: fmt.Errorf("--source=%q: want files:DIR, a folder of manifests", source),
+			Hint: "outriderd serve --source files:./mesh"}
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return "", &cli.UsageError{Err: fmt.Errorf("--source: %w", err), Hint: "make the folder; it may be empty"}
+	}
+	if !info.IsDir() {
+		return "", &cli.UsageError{Err: fmt.Errorf("--source: %s is not a folder", dir)}
+	}
+	return dir, nil
+}
+
+func full(push string) (bool, error) {
+	switch push {
+	case "on-demand":
+		return false, nil
+	case "full":
+		return true, nil
+	}
+	return false, &cli.UsageError{Err: fmt.Errorf("--push=%q: one of on-demand, full", push)}
+}
+
+func prefixes(texts []string) (out []netip.Prefix, err error) {
+	for _, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, &cli.UsageError{Err: fmt.Errorf("--network=%q: want a network, for example 10.96.0.0/12", text)}
+		}
+		out = append(out, p.Masked())
+	}
+	return out, nil
+}
+
+func logger(cmd *cobra.Command, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, &cli.UsageError{Err: fmt.Errorf("--log-level=%q: one of debug, info, warn, error", level)}
+	}
+	return slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: l})), nil
+}

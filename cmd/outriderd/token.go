@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/identity"
+	"outrider.dev/internal/mesh"
+)
+
+func newToken() *cobra.Command {
+	var state, trustDomain string
+	var claim identity.Claim
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "make a token for a workload's first certificate, where no Kubernetes makes one",
+		Long: `Prints a token with which a workload asks for its first certificate. In a cluster
+the kubelet puts one into each pod; with a folder of manifests this command makes it. It is
+signed by a key in the state directory, so it must be the directory of the serving
+outriderd. Whoever has the token is that workload until it expires.`,
+		Example: `  outriderd token --state ./state --namespace shop --service-account app > token`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if claim.Namespace == "" || claim.ServiceAccount == "" {
+				return &cli.UsageError{Err: fmt.Errorf("--namespace and --service-account are needed: they are the workload's name"),
+					Hint: cmd.Example}
+			}
+			if claim.TTL <= 0 {
+				return &cli.UsageError{Err: fmt.Errorf("--ttl=%s: want a time that is positive, for example 1h", claim.TTL)}
+			}
+			tokens, err := identity.NewTokens(state, trustDomain, "")
+			if err != nil {
+				return err
+			}
+			token, err := tokens.Issue(claim, time.Now())
+			if err != nil {
+				return &cli.UsageError{Err: err}
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), token)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&state, "state", defaultState, "directory of the serving outriderd's state")
+	f.StringVar(&trustDomain, "trust-domain", mesh.DefaultTrustDomain, "trust domain of identities")
+	f.StringVar(&claim.Namespace, "namespace", "", "the workload's namespace")
+	f.StringVar(&claim.ServiceAccount, "service-account", "", "the workload's service account")
+	f.DurationVar(&claim.TTL, "ttl", time.Hour, "how long it may be used")
+	return cmd
+}

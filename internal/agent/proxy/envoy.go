@@ -1,0 +1,116 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	"outrider.dev/internal/agent/config"
+	"outrider.dev/internal/agent/envoy"
+	"outrider.dev/internal/agent/supervise"
+)
+
+// certificates is where Envoy finds its secrets.
+func certificates(c config.Config) string { return filepath.Join(c.Work, "certs") }
+
+// How connections come to the proxy: Istio's words.
+const (
+	redirect = "REDIRECT"
+	tproxy   = "TPROXY"
+	none     = "NONE"
+)
+
+func interception(c config.Config) string {
+	if mode, ok := c.Pod.Metadata["INTERCEPTION_MODE"].(string); ok && mode != "" {
+		return mode
+	}
+	return redirect
+}
+
+// capturePorts are those that Envoy must listen on.
+func capturePorts(c config.Config) []uint16 { return []uint16{c.Ports.Outbound, c.Ports.Inbound} }
+
+func envoyOptions(c config.Config) envoy.Options {
+	metadata := maps.Clone(c.Pod.Metadata)
+	if !c.ControlPlane.Plaintext {
+		metadata["CERTIFICATES"] = certificates(c)
+	}
+	if len(c.Prewarm) > 0 {
+		metadata["PREWARM"] = strings.Join(c.Prewarm, ",")
+	}
+	return envoy.Options{
+		Node: envoy.Node{ID: c.Pod.ID(), Cluster: c.Envoy.Cluster, Metadata: metadata},
+		ControlPlane: envoy.ControlPlane{
+			Addresses: []string{c.ControlPlane.Address}, Identity: c.ControlPlane.Names,
+			Certificates: certificates(c), Plaintext: c.ControlPlane.Plaintext,
+		},
+		Admin:       envoy.Endpoint{Port: c.Ports.Admin},
+		Family:      family(c.Pod.Addresses),
+		Prometheus:  c.Ports.Prometheus,
+		Stats:       envoy.Stats{Prefixes: c.Envoy.Stats.Prefixes, Suffixes: c.Envoy.Stats.Suffixes, Regexps: c.Envoy.Stats.Regexps},
+		Log:         envoy.Log{Level: c.Envoy.Level, Components: c.Envoy.Components},
+		Concurrency: c.Envoy.Concurrency,
+		DrainTime:   c.Envoy.DrainTime,
+		Extra:       c.Envoy.Extra,
+	}
+}
+
+// family is what the pod has addresses of.
+func family(addresses []netip.Addr) envoy.Family {
+	var v4, v6 bool
+	for _, a := range addresses {
+		v4 = v4 || a.Unmap().Is4()
+		v6 = v6 || a.Is6() && !a.Is4In6()
+	}
+	switch {
+	case v4 && v6:
+		return envoy.Dual
+	case v6:
+		return envoy.IPv6
+	}
+	return envoy.IPv4
+}
+
+// line takes a line of Envoy's log: as an event of ours, and for readiness.
+func (a *agent) line(_ supervise.Stream, raw []byte) {
+	l := envoy.ParseLine(raw)
+	a.proxy.LogLine(l)
+	// The level of "config" is raised so that the agent learns that Envoy is ready; nobody
+	// else asked to read it.
+	if _, asked := a.config.Envoy.Components["config"]; !asked && l.Component == "config" && l.Level == slog.LevelInfo {
+		return
+	}
+	if err := l.Log(context.Background(), a.log.Handler()); err != nil {
+		a.log.Error("logging a line of Envoy's", "error", err)
+	}
+}
+
+func explain(e supervise.Exit) (string, bool) {
+	cause := envoy.Explain(e.Tail)
+	return cause.Reason, cause.Final
+}
+
+// entry keeps what the supervisor says.
+func (a *agent) entry(e supervise.Entry) {
+	args := []any{"state", string(e.To)}
+	if e.PID != 0 {
+		args = append(args, "pid", e.PID)
+	}
+	if e.Reason != "" {
+		args = append(args, "reason", e.Reason)
+	}
+	switch {
+	case e.Err != nil:
+		a.log.Warn("proxy", append(args, "error", e.Err)...)
+		a.journal.Fail("proxy "+string(e.To), e.Err.Error())
+	case e.Exit != nil && e.Event != supervise.Drained && e.From != supervise.Stopping:
+		a.log.Error("proxy ended", append(args, "how", e.Exit.String(), "pause", e.Pause)...)
+		a.journal.Fail("proxy ended", e.Exit.String()+"; "+e.Reason)
+	default:
+		a.log.Info("proxy", append(args, "event", string(e.Event))...)
+		a.journal.Note("proxy "+string(e.To), string(e.Event))
+	}
+}

@@ -1,0 +1,221 @@
+// Package proxy is the agent as PID 1 of the proxy's container: it puts the parts beside
+// it together and runs them in the order of a pod's start and stop.
+//
+//  1. The whole configuration is checked (Envoy's too) before a port is bound.
+//  2. The status ports open: whoever asks is answered, or held, from now on.
+//  3. The standby listens where Envoy will; Envoy starts; the certificate is asked for.
+//  4. Envoy listens and has its configuration: waiters are released, the standby hands over.
+//  5. SIGTERM: inbound drains, outbound serves until the applications have ended (stop.go).
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"outrider.dev/internal/agent/config"
+	"outrider.dev/internal/agent/envoy"
+	"outrider.dev/internal/agent/identity"
+	"outrider.dev/internal/agent/journal"
+	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/internal/agent/status"
+	"outrider.dev/internal/agent/supervise"
+)
+
+// Options of an agent.
+type Options struct {
+	Config             config.Config
+	Log                *slog.Logger // required
+	TerminationMessage string       // the kubelet's file; empty: none
+}
+
+// An agent is what runs.
+type agent struct {
+	config  config.Config
+	log     *slog.Logger
+	journal *journal.Journal
+	board   *readiness.Board
+
+	bootstrap string // Envoy's file
+	envoy     envoy.Options
+	admin     *envoy.Admin
+	proxy     *readiness.Proxy
+	keeper    *identity.Keeper // nil: Envoy speaks without TLS
+	status    *status.Server
+	standbys  *standbys
+	super     *supervise.Supervisor
+	quit      context.CancelFunc
+}
+
+// A ConfigError is a configuration that cannot work; nothing was bound or started.
+type ConfigError struct{ Err error }
+
+func (e *ConfigError) Error() string { return e.Err.Error() }
+
+func (e *ConfigError) Unwrap() error { return e.Err }
+
+// Run is the agent's life. The end of stop is SIGTERM: drain, then leave; the end of quit
+// is to leave at once. It returns the exit status, which is 0 only if it was told to
+// stop, and why. An error of what it was given is a [*ConfigError].
+func Run(stop, quit context.Context, o Options) (int, error) {
+	a, err := prepare(o)
+	if err != nil {
+		return 2, &ConfigError{err}
+	}
+	quit, a.quit = context.WithCancel(quit)
+	defer a.quit()
+	// What is answered to the kubelet ends last, so that its probes succeed until the pod
+	// is gone.
+	ctx, end := context.WithCancel(context.WithoutCancel(stop))
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer end()
+
+	if err := a.listen(); err != nil {
+		var wrong *ConfigError
+		if errors.As(err, &wrong) {
+			return 2, err
+		}
+		return 1, err
+	}
+	tasks.Go(func() { a.problem("answering on the status ports", a.status.Serve(ctx)) })
+	if err := a.write(); err != nil {
+		return 1, err
+	}
+	if a.keeper != nil {
+		if err := a.keeper.Prepare(); err != nil {
+			return 1, err
+		}
+		tasks.Go(func() { a.problem("keeping the certificate", a.keeper.Run(ctx)) })
+	}
+	tasks.Go(func() { a.problem("collecting orphans", supervise.Reap(ctx, nil)) })
+	tasks.Go(func() { a.publish(ctx) })
+	a.standbys.context = ctx
+
+	result := a.super.Run(stop, quit)
+	if result.Status != 0 {
+		return result.Status, errors.New(result.Reason)
+	}
+	return 0, nil
+}
+
+// prepare makes and checks everything that binds nothing.
+func prepare(o Options) (*agent, error) {
+	c := o.Config
+	a := &agent{config: c, log: o.Log, bootstrap: filepath.Join(c.Work, "envoy.json"), envoy: envoyOptions(c)}
+	for _, note := range c.Notes {
+		a.log.Warn(note)
+	}
+	if err := a.envoy.Check(); err != nil {
+		return nil, err
+	}
+	if err := a.newKeeper(); err != nil {
+		return nil, err
+	}
+	process, err := journal.Began("/proc", "self")
+	if err != nil {
+		process = time.Now()
+	}
+	container, _ := journal.Began("/proc", "1") // unknown where /proc hides it
+	a.journal = journal.New(journal.Options{Process: process, Container: container})
+	a.board = readiness.New(readiness.Options{Conditions: a.conditions(), Changed: a.changed})
+	a.admin = envoy.NewAdmin(a.envoy, 0)
+	a.proxy = readiness.NewProxy(readiness.ProxyOptions{
+		Board: a.board, Admin: a.admin, ControlPlane: c.ControlPlane.Address, Ports: capturePorts(c),
+	})
+	a.standbys = newStandbys(c, a.log, a.captured)
+	a.super, err = supervise.New(supervise.Options{
+		Command: supervise.Command{Path: c.Envoy.Path, Args: a.envoy.Args(a.bootstrap), Line: a.line},
+		Grace:   c.Stop.Grace - margin(c.Stop.Grace),
+		Ready:   func(ctx context.Context, _ supervise.Child) error { return a.proxy.Ready(ctx) },
+		Standby: a.standbys,
+		TellDrain: func(ctx context.Context) error {
+			return a.admin.Drain(ctx, envoy.DrainInbound)
+		},
+		AwaitDrained:       a.awaitDrained,
+		Explain:            explain,
+		Journal:            a.entry,
+		TerminationMessage: o.TerminationMessage,
+	})
+	return a, err
+}
+
+// margin is what is kept of the grace period for ending Envoy: after it the kubelet kills.
+func margin(grace time.Duration) time.Duration {
+	return min(grace/10, 2*time.Second)
+}
+
+// conditions are those that count in this pod.
+func (a *agent) conditions() []readiness.Condition {
+	out := []readiness.Condition{readiness.ControlPlane, readiness.Envoy, readiness.Configuration}
+	if a.keeper != nil {
+		out = append(out, readiness.Certificate, readiness.Identity)
+	}
+	if interception(a.config) != none {
+		out = append(out, readiness.Listeners, readiness.CaptureRules)
+	}
+	return out
+}
+
+// listen opens the ports on which the agent answers.
+func (a *agent) listen() (err error) {
+	c := a.config
+	probes, err := status.ParseProbes(string(c.AppProbes), address(c), c.Ports.Status, c.Ports.Readiness)
+	if err != nil {
+		return &ConfigError{fmt.Errorf("variable ISTIO_KUBE_APP_PROBERS: %w", err)}
+	}
+	targets, err := status.ParseTargets(string(c.AppMetrics), c.Ports.Status, c.Ports.Readiness)
+	if err != nil {
+		return &ConfigError{fmt.Errorf("variable ISTIO_PROMETHEUS_ANNOTATIONS: %w", err)}
+	}
+	own := c.Own
+	if !directory(own) {
+		own = ""
+	}
+	a.status, err = status.Listen(status.Options{
+		Board: a.board, Journal: a.journal, Log: a.log, Probes: probes, App: targets,
+		Ports:    []uint16{c.Ports.Status, c.Ports.Readiness},
+		StateDir: own,
+		Drain:    func(ctx context.Context) error { return a.admin.Drain(ctx, envoy.DiscourageInbound) },
+		Quit:     func() { a.quit() },
+		Envoy:    fmt.Sprintf("http://localhost:%d/stats/prometheus", c.Ports.Prometheus),
+		Metrics:  a.metrics(),
+	})
+	return err
+}
+
+func address(c config.Config) string {
+	if len(c.Pod.Addresses) == 0 {
+		return ""
+	}
+	return c.Pod.Addresses[0].String()
+}
+
+func directory(name string) bool {
+	info, err := os.Stat(name)
+	return name != "" && err == nil && info.IsDir()
+}
+
+// write writes Envoy's bootstrap.
+func (a *agent) write() error {
+	text, err := a.envoy.Bootstrap()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(a.config.Work, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(a.bootstrap, text, 0o600)
+}
+
+func (a *agent) problem(doing string, err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		a.log.Error(doing, "error", err)
+		a.journal.Fail(doing, err.Error())
+	}
+}

@@ -1,0 +1,52 @@
+package proxy
+
+import (
+	"os"
+	"time"
+
+	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/internal/agent/status"
+)
+
+// changed logs and notes a change of readiness.
+func (a *agent) changed(c readiness.Change) {
+	if c.OK {
+		a.log.Info("condition holds", "condition", c.Condition.String(), "note", c.Message)
+		a.journal.Note(c.Condition.String(), "holds")
+		return
+	}
+	a.log.Warn("condition does not hold", "condition", c.Condition.String(), "reason", c.Message)
+	a.journal.Fail(c.Condition.String(), c.Message)
+}
+
+// metrics are the agent's own.
+func (a *agent) metrics() []status.Metric {
+	gauge := func(name, help string, value func() float64) status.Metric {
+		return status.Metric{Name: name, Help: help, Value: value}
+	}
+	counter := func(name, help string, value func() float64) status.Metric {
+		return status.Metric{Name: name, Help: help, Counter: true, Value: value}
+	}
+	out := []status.Metric{
+		gauge("outrider_agent_held_connections", "Connections that the standby holds until the proxy is ready.", func() float64 { return float64(a.standbys.counts().Held) }),
+		counter("outrider_agent_relayed_connections_total", "Connections that came early and were handed to the proxy.", func() float64 { return float64(a.standbys.counts().Relayed) }),
+		counter("outrider_agent_refused_connections_total", "Connections that were reset because too many were held.", func() float64 { return float64(a.standbys.counts().Refused) }),
+		gauge("outrider_agent_parked_connections", "Connections of other users whose first packet is not answered yet.", func() float64 {
+			n, err := readiness.Parked("/proc", uint32(os.Getuid()))
+			if err != nil {
+				return 0
+			}
+			return float64(n)
+		}),
+	}
+	if a.keeper != nil {
+		out = append(out, gauge("outrider_agent_certificate_expiry_seconds", "Until the certificate expires.", func() float64 {
+			s, _ := a.keeper.State()
+			if s.NotAfter.IsZero() {
+				return 0
+			}
+			return time.Until(s.NotAfter).Seconds()
+		}))
+	}
+	return out
+}

@@ -1,0 +1,104 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+
+	"outrider.dev/internal/agent/config"
+	"outrider.dev/internal/agent/envoy"
+	"outrider.dev/internal/agent/standby"
+)
+
+// standbys are the standby listeners of both directions, as the supervisor wants them:
+// open while no Envoy serves, closed (that is: behind it) while one does.
+type standbys struct {
+	context context.Context // of their life, set before the supervisor runs
+	options []standby.Options
+	opened  func(context.Context) // called when they first listen
+
+	mu  sync.Mutex
+	all []*standby.Standby
+}
+
+func newStandbys(c config.Config, log *slog.Logger, opened func(context.Context)) *standbys {
+	s := &standbys{opened: opened}
+	mode := interception(c)
+	if mode == none {
+		return s
+	}
+	loopback, dual := netip.MustParseAddr("127.0.0.1"), false
+	switch family(c.Pod.Addresses) {
+	case envoy.IPv6:
+		loopback = netip.IPv6Loopback()
+	}
+	for _, d := range []struct {
+		port, relay uint16
+		transparent bool
+	}{
+		{c.Ports.Outbound, c.Ports.RelayOutbound, false},
+		{c.Ports.Inbound, c.Ports.RelayInbound, mode == tproxy},
+	} {
+		s.options = append(s.options, standby.Options{
+			Port: d.port, Relay: netip.AddrPortFrom(loopback, d.relay), Transparent: d.transparent, DualStack: dual,
+			CapturePorts: capturePorts(c), Log: log,
+		})
+	}
+	return s
+}
+
+// Open takes the connections that no Envoy can.
+func (s *standbys) Open() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) > 0 {
+		var errs []error
+		for _, b := range s.all {
+			errs = append(errs, b.Gone())
+		}
+		return errors.Join(errs...)
+	}
+	for _, o := range s.options {
+		b, err := standby.Listen(s.context, o)
+		if err != nil {
+			return fmt.Errorf("standing by on port %d: %w", o.Port, err)
+		}
+		s.all = append(s.all, b)
+	}
+	s.opened(s.context)
+	return nil
+}
+
+// Close hands over to Envoy. Where there is none, because all comes to an end, what is
+// held ends with the process.
+func (s *standbys) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, b := range s.all {
+		if err := b.Ready(); !errors.Is(err, standby.ErrNotListening) && !errors.Is(err, standby.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// counts sums up both directions.
+func (s *standbys) counts() (sum standby.Counts) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.all {
+		c := b.Counts()
+		sum.Held += c.Held
+		sum.Relaying += c.Relaying
+		sum.Relayed += c.Relayed
+		sum.Refused += c.Refused
+		sum.Left += c.Left
+		sum.Looped += c.Looped
+		sum.Failed += c.Failed
+	}
+	return sum
+}

@@ -1,0 +1,148 @@
+package proxy
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"outrider.dev/internal/agent/drain"
+	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/internal/agent/state"
+)
+
+// awaitDrained returns when the applications no longer need the proxy.
+func (a *agent) awaitDrained(ctx context.Context) {
+	end := a.journal.Begin("draining", "until the applications have ended")
+	s := a.config.Stop
+	reason := drain.Await(ctx, drain.Evidence{
+		Ended: a.ended(ctx), Sockets: othersSockets, Connections: a.connections,
+	}, drain.Options{Least: s.Drain, OnZero: s.OnZero, Minimum: s.Minimum})
+	end(string(reason), reason == drain.Interrupted)
+	a.log.Info("drained", "reason", string(reason))
+}
+
+// ended is closed when all applications have provably ended: by the kubelet's order, or by
+// what their gates say. It is nil where nothing can prove it.
+func (a *agent) ended(ctx context.Context) <-chan struct{} {
+	done := make(chan struct{})
+	if a.config.Stop.Ordered {
+		close(done)
+		return done
+	}
+	apps := a.config.Stop.Apps
+	if len(apps) == 0 || !directory(a.config.Own) {
+		return nil
+	}
+	watch, err := state.NewWatch(a.place())
+	if err != nil {
+		a.problem("watching the gates", err)
+		return nil
+	}
+	go func() {
+		defer watch.Close()
+		for !gone(watch, apps) {
+			select {
+			case <-watch.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+		close(done)
+	}()
+	return done
+}
+
+// gone says whether every app has a gate and has ended. One that never said anything may
+// run without a gate: of that nothing is known.
+func gone(w *state.Watch, apps []string) bool {
+	for _, name := range apps {
+		seen, err := w.See(name)
+		if err != nil || !seen.Known || !seen.Gone() {
+			return false
+		}
+	}
+	return true
+}
+
+// othersSockets counts what the pod's other users have open: TCP and UDP, listening or
+// not, by both families. What no process has open (TIME_WAIT) is nobody's.
+func othersSockets() (n int, err error) {
+	own := uint32(os.Getuid())
+	for _, table := range []string{"tcp", "tcp6", "udp", "udp6"} {
+		f, err := os.Open(filepath.Join("/proc/self/net", table))
+		if os.IsNotExist(err) {
+			continue // no such family
+		}
+		if err != nil {
+			return 0, err
+		}
+		for s, err := range readiness.Sockets(f) {
+			if err != nil {
+				f.Close()
+				return 0, err
+			}
+			if s.Inode != 0 && s.UID != own {
+				n++
+			}
+		}
+		f.Close()
+	}
+	return n, nil
+}
+
+// connections counts Envoy's own from and to others: all listeners but the agent's.
+// Istio's rule: reference istio-surface, section 2.6.
+func (a *agent) connections(ctx context.Context) (int, error) {
+	stats, err := a.admin.Stats(ctx, `^listener\..*\.downstream_cx_active$`)
+	if err != nil {
+		return 0, err
+	}
+	sum := 0
+	for name, n := range stats {
+		if !strings.Contains(name, "worker_") && !strings.HasPrefix(name, "listener.admin.") && !strings.Contains(name, "_15090.") {
+			sum += int(n)
+		}
+	}
+	return sum, nil
+}
+
+// place is the proxy's place among the states of the pod's containers.
+func (a *agent) place() state.Place {
+	return state.Place{Container: container, States: a.config.States, Own: a.config.Own}
+}
+
+// container is the name of our container in every pod.
+const container = "outrider-proxy"
+
+// publish tells the gates how far the proxy is, in the volume that they share.
+func (a *agent) publish(ctx context.Context) {
+	if !directory(a.config.Own) {
+		return
+	}
+	w, err := state.Open(a.place(), state.Record{Phase: state.Running})
+	if err != nil {
+		a.problem("publishing the proxy's state", err)
+		return
+	}
+	defer w.Close()
+	for s := range a.board.Subscribe(ctx, readiness.Outbound) {
+		err := w.Update(func(r *state.Record) { r.Healthy = s.Ready })
+		if err != nil {
+			a.problem("publishing the proxy's state", err)
+		}
+	}
+}
+
+// captured proves that connections come to the proxy, once somebody listens.
+func (a *agent) captured(ctx context.Context) {
+	mode := interception(a.config)
+	if mode == none {
+		return
+	}
+	check := readiness.Capture{Inbound: true, Outbound: true, IPv6: len(a.config.Pod.Addresses) > 0 && isIPv6(a.config.Pod.Addresses[0])}
+	go readiness.Keep(ctx, a.board, readiness.CaptureRules, readiness.Rates{}, check.Check)
+}
+
+func isIPv6(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }

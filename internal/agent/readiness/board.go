@@ -1,0 +1,272 @@
+package readiness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Reason is a condition that does not hold.
+type Reason struct {
+	Code    string    `json:"code"` // from the closed list: "no-control-plane"
+	Message string    `json:"message"`
+	Since   time.Time `json:"since"`
+	Hint    string    `json:"hint,omitempty"`
+}
+
+// A Note is what is to be said about a condition that does hold.
+type Note struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// A Status is how things stand at a level.
+type Status struct {
+	Ready   bool      `json:"ready"`
+	Level   Level     `json:"level"`
+	Since   time.Time `json:"since"` // when it last became ready, or stopped being so
+	Reasons []Reason  `json:"reasons,omitempty"`
+	Notes   []Note    `json:"notes,omitempty"`
+}
+
+// String is the status on one line, for a person.
+func (s Status) String() string {
+	if s.Ready {
+		return "ready"
+	}
+	words := make([]string, len(s.Reasons))
+	for i, r := range s.Reasons {
+		words[i] = r.Code + ": " + r.Message
+	}
+	return strings.Join(words, "; ")
+}
+
+// A Change is one condition that has changed, its reason included.
+type Change struct {
+	Condition Condition
+	OK        bool
+	Message   string
+	At        time.Time
+}
+
+// Options of a Board. The zero value of a field means its default.
+type Options struct {
+	Conditions []Condition // those that count in this pod; default: all
+	Changed    func(Change)
+	Now        func() time.Time // default time.Now
+}
+
+// A Board holds conditions. Its methods may be called from any goroutine.
+type Board struct {
+	changed func(Change)
+	now     func() time.Time
+
+	mu      sync.Mutex
+	state   [conditions]state
+	since   map[Level]time.Time
+	first   map[Level]time.Time
+	ready   map[Level]chan struct{} // closed while the level is ready
+	next    chan struct{}           // closed by the next change
+	waiting int
+}
+
+type state struct {
+	counts, ok bool
+	message    string
+	since      time.Time
+}
+
+// New returns a board on which nothing was seen yet.
+func New(o Options) *Board {
+	b := &Board{changed: o.Changed, now: o.Now, next: make(chan struct{}),
+		since: map[Level]time.Time{}, first: map[Level]time.Time{}, ready: map[Level]chan struct{}{}}
+	if b.now == nil {
+		b.now = time.Now
+	}
+	if o.Conditions == nil {
+		o.Conditions = Conditions()
+	}
+	now := b.now()
+	for _, c := range o.Conditions {
+		if c < conditions {
+			b.state[c] = state{counts: true, ok: rules[c].assumed, message: rules[c].begin, since: now}
+		}
+	}
+	for _, l := range []Level{Outbound, Full} {
+		b.ready[l], b.since[l] = make(chan struct{}), now
+	}
+	b.settle(now)
+	return b
+}
+
+// Set says whether a condition holds, and why, or with which reservation. A condition
+// that does not count in this pod is ignored.
+func (b *Board) Set(c Condition, ok bool, message string) {
+	b.mu.Lock()
+	if c >= conditions || !b.state[c].counts || b.state[c].ok == ok && b.state[c].message == message {
+		b.mu.Unlock()
+		return
+	}
+	now := b.now()
+	s := &b.state[c]
+	if s.ok != ok {
+		s.since = now
+	}
+	s.ok, s.message = ok, message
+	b.settle(now)
+	close(b.next)
+	b.next = make(chan struct{})
+	b.mu.Unlock()
+	if b.changed != nil { // after the waiters were released: they are what is urgent
+		b.changed(Change{Condition: c, OK: ok, Message: message, At: now})
+	}
+}
+
+// settle opens or closes the levels, after a change.
+func (b *Board) settle(now time.Time) {
+	for level, gate := range b.ready {
+		is, was := b.holds(level), isClosed(gate)
+		switch {
+		case is == was:
+			continue
+		case is:
+			close(gate)
+			if _, ok := b.first[level]; !ok {
+				b.first[level] = now
+			}
+		default:
+			b.ready[level] = make(chan struct{})
+		}
+		b.since[level] = now
+	}
+}
+
+func (b *Board) holds(l Level) bool {
+	for c, s := range b.state {
+		if s.counts && !s.ok && Condition(c).counts(l) {
+			return false
+		}
+	}
+	return true
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Status returns how things stand.
+func (b *Board) Status(l Level) Status {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.status(l)
+}
+
+func (b *Board) status(l Level) Status {
+	out := Status{Ready: b.holds(l), Level: l, Since: b.since[l]}
+	for i, s := range b.state {
+		c := Condition(i)
+		switch {
+		case !s.counts || !c.counts(l):
+		case !s.ok:
+			out.Reasons = append(out.Reasons, Reason{Code: c.String(), Message: s.message, Since: s.since, Hint: rules[c].hint})
+		case s.message != "" && s.message != rules[c].begin:
+			out.Notes = append(out.Notes, Note{Code: c.String(), Message: s.message})
+		}
+	}
+	return out
+}
+
+// First is when a level was ready for the first time.
+func (b *Board) First(l Level) (at time.Time, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at, ok = b.first[l]
+	return at, ok
+}
+
+// Waiting is how many callers of Wait are held now.
+func (b *Board) Waiting() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.waiting
+}
+
+// A NotReadyError is a wait that ended before the level was ready.
+type NotReadyError struct {
+	Status Status // the last
+	Cause  error  // of the context
+}
+
+func (e *NotReadyError) Error() string { return fmt.Sprintf("not ready: %v; %v", e.Status, e.Cause) }
+
+func (e *NotReadyError) Unwrap() error { return e.Cause }
+
+// Wait returns the status once the level is ready: at once if it is. If ctx ends first
+// the error is a *NotReadyError with the last status.
+func (b *Board) Wait(ctx context.Context, l Level) (Status, error) {
+	held := false
+	for {
+		b.mu.Lock()
+		s, gate := b.status(l), b.ready[l]
+		if !s.Ready && !held {
+			held = true
+			b.waiting++
+			defer func() {
+				b.mu.Lock()
+				b.waiting--
+				b.mu.Unlock()
+			}()
+		}
+		b.mu.Unlock()
+		if s.Ready {
+			return s, nil
+		}
+		select {
+		case <-gate: // and look again: it may be over already
+		case <-ctx.Done():
+			s := b.Status(l)
+			if s.Ready {
+				return s, nil
+			}
+			return s, &NotReadyError{Status: s, Cause: context.Cause(ctx)}
+		}
+	}
+}
+
+// Subscribe yields the status now, and then each later one, until ctx ends. Changes that
+// come faster than they are taken are merged; the last one always comes.
+func (b *Board) Subscribe(ctx context.Context, l Level) iter.Seq[Status] {
+	return func(yield func(Status) bool) {
+		for {
+			b.mu.Lock()
+			s, next := b.status(l), b.next
+			b.mu.Unlock()
+			if !yield(s) {
+				return
+			}
+			select {
+			case <-next:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// Reasons of err, if it is a wait that ended too early.
+func Reasons(err error) []Reason {
+	var n *NotReadyError
+	if errors.As(err, &n) {
+		return n.Status.Reasons
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package readiness
+
+import "fmt"
+
+// A Level is how much of a pod is meant by "ready".
+type Level string
+
+// The levels.
+const (
+	Outbound Level = "outbound" // the proxy serves: the app may start, and call
+	Full     Level = "full"     // the app is healthy too
+)
+
+// ParseLevel reads a level; empty is Outbound.
+func ParseLevel(s string) (Level, error) {
+	switch Level(s) {
+	case "", Outbound:
+		return Outbound, nil
+	case Full:
+		return Full, nil
+	}
+	return "", fmt.Errorf("level=%q: one of outbound, full", s)
+}
+
+// A Condition is one thing that must be so before the proxy is ready.
+type Condition uint8
+
+// The conditions, causes before what follows from them: the first that does not hold is
+// the one to look at.
+const (
+	Certificate   Condition = iota // the proxy has a certificate
+	Identity                       // proxy and control plane accept one another
+	ControlPlane                   // the proxy is connected to the control plane
+	Envoy                          // Envoy runs, and says LIVE
+	Configuration                  // clusters and listeners were accepted
+	Listeners                      // Envoy listens on the capture ports
+	CaptureRules                   // connections come to the proxy
+	Names                          // the DNS proxy answers
+	App                            // the app is healthy
+	conditions                     // how many there are
+)
+
+// rule is what is known of a condition beforehand.
+type rule struct {
+	code  string // in answers: what it means that the condition does not hold
+	level Level  // the lowest level that needs it
+	// assumed: it holds until something else is seen. The others hold once they were seen to.
+	assumed bool
+	begin   string // the reason before anything was seen
+	hint    string
+}
+
+var rules = [conditions]rule{
+	Certificate: {
+		code: "certificate-missing", level: Outbound, begin: "no certificate yet",
+		hint: "the agent's log says what the certificate authority answered; is the service account token mounted?",
+	},
+	Identity: {
+		code: "identity-refused", level: Outbound, assumed: true,
+		hint: "compare the trust domain, the root certificate and the token's audience of this pod with the control plane's",
+	},
+	ControlPlane: {
+		code: "no-control-plane", level: Outbound, begin: "not connected to the control plane yet",
+		hint: "is the control plane running, and its address reachable from this pod (network policy, DNS)?",
+	},
+	Envoy: {
+		code: "envoy-not-live", level: Outbound, begin: "Envoy was not started yet",
+		hint: "the agent's log has Envoy's last lines",
+	},
+	Configuration: {
+		code: "configuration-not-accepted", level: Outbound, begin: "no configuration yet",
+		hint: "outrider proxy-status shows what the control plane sent and what was rejected",
+	},
+	Listeners: {
+		code: "listener-not-bound", level: Outbound, begin: "Envoy does not listen yet",
+		hint: "does something else in the pod listen on the port, or run as the proxy's user?",
+	},
+	CaptureRules: {
+		code: "capture-not-in-place", level: Outbound, begin: "capture was not tried yet",
+		hint: "outrider-agent capture verify, in a container with NET_ADMIN, shows the rules; did outrider-init run?",
+	},
+	Names: {
+		code: "dns-proxy-silent", level: Outbound, begin: "the DNS proxy was not asked yet",
+		hint: "is port 15053 taken by another process of the pod?",
+	},
+	App: {
+		code: "app-not-healthy", level: Full, begin: "the app's health is not known yet",
+		hint: "the app's own probes and log say more",
+	},
+}
+
+// Conditions lists all conditions in order.
+func Conditions() []Condition {
+	out := make([]Condition, conditions)
+	for i := range out {
+		out[i] = Condition(i)
+	}
+	return out
+}
+
+// String is the condition's code: what it is called when it does not hold.
+func (c Condition) String() string {
+	if c >= conditions {
+		return fmt.Sprintf("condition %d", uint8(c))
+	}
+	return rules[c].code
+}
+
+// counts reports whether level needs c.
+func (c Condition) counts(l Level) bool { return l == Full || rules[c].level == Outbound }

@@ -1,0 +1,12 @@
+// Package readiness knows whether a pod's proxy can serve, and if not, why not.
+//
+// A [Board] holds named conditions from a closed list, each with its reason. It is a
+// value with subscribers: [Board.Wait] is released by the change itself, and nobody
+// polls. What sets the conditions stands beside it: [Proxy] looks at one Envoy after
+// another, [Keep] asks a question until its answer is good, and [Capture], [DNS] and
+// [Listening] are such questions. Whoever knows a condition from elsewhere (the
+// certificate, the app) sets it directly.
+//
+// The level [Outbound] is "the app may call": it never depends on the app. [Full] adds
+// the app's own health.
+package readiness

@@ -1,0 +1,290 @@
+package readiness
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"outrider.dev/internal/agent/envoy"
+)
+
+// An Admin is Envoy's admin interface; *envoy.Admin is one.
+type Admin interface {
+	Ready(ctx context.Context) (ready bool, state string, err error)
+	Stats(ctx context.Context, filter string) (map[string]uint64, error)
+	Get(ctx context.Context, path, query string) ([]byte, error)
+}
+
+// ProxyOptions are those of a Proxy. The zero value of a field means its default.
+type ProxyOptions struct {
+	Board *Board // required; the Proxy sets Envoy, Listeners, Configuration, ControlPlane and Identity
+	Admin Admin  // required
+
+	Ports []uint16 // that Envoy must listen on; default 15001, 15006
+	UID   uint32   // Envoy's; default this process's
+
+	// ControlPlane names the control plane in reasons. Static: there is none, and
+	// configuration is what Envoy was started with.
+	ControlPlane string
+	Static       bool
+
+	Slow  time.Duration // how often Envoy is asked before it says that it is ready; default 100ms
+	Quick time.Duration // the first pause after it has said so, twice as long each time; default 500us
+}
+
+// A Proxy finds out when an Envoy is ready: from the line that Envoy logs then, confirmed
+// by its admin interface and by the kernel's list of listeners, for LIVE does not mean
+// that one is bound.
+type Proxy struct {
+	o         ProxyOptions
+	listening func() (missing []uint16, err error)
+	wake      chan struct{} // holds one: something was logged
+
+	mu     sync.Mutex
+	life   int    // counts Envoys
+	logged logged // of the present one
+}
+
+// logged is what Envoy's log has said.
+type logged struct {
+	initialized bool
+	stream      news // refused or broken, until the stream is there
+	why         string
+	rejected    string
+}
+
+// NewProxy returns a Proxy without an Envoy.
+func NewProxy(o ProxyOptions) *Proxy {
+	if len(o.Ports) == 0 {
+		o.Ports = []uint16{15001, 15006}
+	}
+	if o.UID == 0 {
+		o.UID = uint32(os.Getuid())
+	}
+	o.ControlPlane = cmp.Or(o.ControlPlane, "the control plane")
+	o.Slow = cmp.Or(o.Slow, 100*time.Millisecond)
+	o.Quick = cmp.Or(o.Quick, 500*time.Microsecond)
+	return &Proxy{o: o, wake: make(chan struct{}, 1),
+		listening: func() ([]uint16, error) { return Listening("/proc", o.UID, o.Ports...) }}
+}
+
+// LogLine takes a line of Envoy's log. It does not block.
+func (p *Proxy) LogLine(l envoy.Line) {
+	n, reason := read(l)
+	if n == nothing {
+		return
+	}
+	p.mu.Lock()
+	switch n {
+	case initialized:
+		p.logged.initialized = true
+	case refused, broken:
+		p.logged.stream, p.logged.why = n, reason
+	case rejected:
+		p.logged.rejected = reason
+	}
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// begin turns to a new Envoy.
+func (p *Proxy) begin(ctx context.Context) {
+	p.mu.Lock()
+	p.life++
+	life := p.life
+	p.logged = logged{}
+	p.mu.Unlock()
+	b := p.o.Board
+	b.Set(Envoy, false, "Envoy starts")
+	b.Set(Listeners, false, rules[Listeners].begin)
+	context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.life != life {
+			return // the next one has begun already
+		}
+		b.Set(Envoy, false, "Envoy has ended")
+		b.Set(Listeners, false, "Envoy has ended")
+	})
+}
+
+// Ready returns nil once the Envoy that was just started is ready; the board has been
+// told by then. When ctx ends, Envoy has ended, and the board is told that too: so ctx
+// must live as long as the child, also after Ready has returned.
+func (p *Proxy) Ready(ctx context.Context) error {
+	p.begin(ctx)
+	accepted, pause := false, p.o.Slow
+	for {
+		if p.look(ctx, &accepted) {
+			return nil
+		}
+		select {
+		case <-p.wake:
+			pause = p.o.Quick
+		case <-time.After(pause):
+			pause = min(2*pause, p.o.Slow)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// look asks everything once. accepted, that the configuration was, stays so.
+func (p *Proxy) look(ctx context.Context, accepted *bool) (ready bool) {
+	if !*accepted {
+		*accepted = p.configuration(ctx)
+	}
+	bound := p.bound()
+	live := p.live(ctx)
+	if ctx.Err() != nil {
+		return false
+	}
+	b := p.o.Board
+	// The conditions that were awaited longest come last, so that a waiter is released
+	// once, by a state in which all is true.
+	b.Set(Listeners, bound == "", bound)
+	b.Set(Envoy, live == "", live)
+	return *accepted && bound == "" && live == ""
+}
+
+// bound says on which ports Envoy does not listen; empty if on all.
+func (p *Proxy) bound() (problem string) {
+	missing, err := p.listening()
+	if err != nil {
+		return err.Error()
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	words := make([]string, len(missing))
+	for i, port := range missing {
+		words[i] = strconv.Itoa(int(port))
+	}
+	return "Envoy does not listen on " + strings.Join(words, ", ")
+}
+
+// live says why Envoy is not LIVE; empty if it is.
+func (p *Proxy) live(ctx context.Context) (problem string) {
+	ok, state, err := p.o.Admin.Ready(ctx)
+	switch {
+	case err != nil:
+		return "Envoy does not answer yet: " + short(err.Error())
+	case !ok:
+		return "Envoy says " + short(state)
+	}
+	return ""
+}
+
+// statistics are what configuration asks for.
+const statistics = `^(control_plane\.connected_state|(cluster_manager\.cds|listener_manager\.lds)\.update_(success|rejected)` +
+	`|cluster\.` + envoy.ControlPlaneCluster + `\.(upstream_cx_connect_fail|ssl\.(fail_verify_error|fail_verify_san|connection_error)))$`
+
+// configuration asks what came of the control plane, tells the board, and reports whether
+// all was accepted.
+func (p *Proxy) configuration(ctx context.Context) (accepted bool) {
+	if p.o.Static {
+		p.o.Board.Set(Configuration, true, "")
+		return true
+	}
+	stats, err := p.o.Admin.Stats(ctx, statistics)
+	if err != nil {
+		return false // live says why
+	}
+	p.mu.Lock()
+	l := p.logged
+	p.mu.Unlock()
+	accepted = stats["cluster_manager.cds.update_success"] > 0 && stats["listener_manager.lds.update_success"] > 0
+	p.connection(stats, l, accepted)
+	p.o.Board.Set(Configuration, accepted, p.unaccepted(ctx, stats, l, accepted))
+	return accepted
+}
+
+// connection tells the board of the stream to the control plane. Where configuration was
+// accepted there was one: that it broke since does not stop a proxy from serving.
+func (p *Proxy) connection(stats map[string]uint64, l logged, accepted bool) {
+	b, cp := p.o.Board, p.o.ControlPlane
+	if accepted || stats["control_plane.connected_state"] > 0 {
+		b.Set(Identity, true, "")
+		b.Set(ControlPlane, true, "")
+		return
+	}
+	of := func(s string) uint64 { return stats["cluster."+envoy.ControlPlaneCluster+"."+s] }
+	switch {
+	case l.stream == refused:
+		b.Set(Identity, false, fmt.Sprintf("%s and this proxy do not accept one another: %s", cp, l.why))
+	case of("ssl.fail_verify_san") > 0:
+		b.Set(Identity, false, fmt.Sprintf("who answers at %s is not the control plane by its certificate", cp))
+	case of("ssl.fail_verify_error") > 0:
+		b.Set(Identity, false, fmt.Sprintf("the certificate of %s is not trusted here", cp))
+	default:
+		b.Set(Identity, true, "")
+	}
+	switch {
+	case l.stream == refused:
+		b.Set(ControlPlane, false, fmt.Sprintf("no stream to %s: see identity-refused", cp))
+	case l.why != "":
+		b.Set(ControlPlane, false, fmt.Sprintf("no stream to %s: %s", cp, l.why))
+	case of("upstream_cx_connect_fail") > 0:
+		b.Set(ControlPlane, false, fmt.Sprintf("%s cannot be reached: %d connections failed", cp, of("upstream_cx_connect_fail")))
+	default:
+		b.Set(ControlPlane, false, rules[ControlPlane].begin)
+	}
+}
+
+// kinds of configuration that must have come, and where Envoy says why not.
+var kinds = []struct{ name, stat, dump string }{
+	{"clusters", "cluster_manager.cds", "dynamic_warming_clusters"},
+	{"listeners", "listener_manager.lds", "dynamic_listeners"},
+}
+
+// unaccepted says what of the configuration is missing.
+func (p *Proxy) unaccepted(ctx context.Context, stats map[string]uint64, l logged, accepted bool) string {
+	if accepted {
+		return ""
+	}
+	var words []string
+	for _, k := range kinds {
+		switch {
+		case stats[k.stat+".update_success"] > 0:
+		case stats[k.stat+".update_rejected"] > 0:
+			why := l.rejected
+			if why == "" {
+				raw, err := p.o.Admin.Get(ctx, "/config_dump", "resource="+k.dump)
+				if err == nil {
+					why = dumpedError(raw)
+				}
+			}
+			words = append(words, fmt.Sprintf("Envoy rejected the %s: %s", k.name, cmp.Or(why, "it does not say why")))
+		default:
+			words = append(words, "no "+k.name+" yet")
+		}
+	}
+	return strings.Join(words, "; ")
+}
+
+// dumpedError finds the first error in a configuration dump.
+func dumpedError(raw []byte) string {
+	var dump struct {
+		Configs []struct {
+			ErrorState struct{ Details string } `json:"error_state"`
+		}
+	}
+	if err := json.Unmarshal(raw, &dump); err != nil {
+		return ""
+	}
+	for _, c := range dump.Configs {
+		if d := c.ErrorState.Details; d != "" {
+			return short(d)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,107 @@
+package status
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"runtime/pprof"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// local keeps others than the pod out.
+func local(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !asker(r).local {
+			http.Error(w, "only from within the pod, by the loopback interface", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// only lets these methods pass.
+func only(h http.HandlerFunc, methods ...string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains(methods, r.Method) {
+			w.Header().Set("Allow", strings.Join(methods, ", "))
+			http.Error(w, "method not allowed: use "+strings.Join(methods, " or "), http.StatusMethodNotAllowed)
+			return
+		}
+		h(w, r)
+	})
+}
+
+// debug is Go's profiles and what the options add.
+func (s *Server) debug() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/{name}", profile)
+	names := slices.Collect(maps.Keys(s.o.Debug))
+	for name, h := range s.o.Debug {
+		mux.Handle("/debug/"+name, h)
+	}
+	for _, p := range pprof.Profiles() {
+		names = append(names, "pprof/"+p.Name())
+	}
+	names = append(names, "pprof/profile")
+	slices.Sort(names)
+	mux.HandleFunc("/debug/", func(w http.ResponseWriter, r *http.Request) {
+		code := http.StatusOK
+		if r.URL.Path != "/debug/" && r.URL.Path != "/debug/pprof/" {
+			code = http.StatusNotFound
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(code)
+		for _, name := range names {
+			fmt.Fprintf(w, "/debug/%s\n", name)
+		}
+	})
+	return mux
+}
+
+// profile is what "go tool pprof" asks for: /debug/pprof/heap, goroutine, and so on, and
+// profile?seconds=30 for the processor. net/http/pprof has more, and would make the agent
+// half a megabyte larger.
+func profile(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	if name == "profile" {
+		processor(w, r)
+		return
+	}
+	p := pprof.Lookup(name)
+	if p == nil {
+		http.Error(w, "no such profile; /debug/ lists them", http.StatusNotFound)
+		return
+	}
+	debug, _ := strconv.Atoi(r.URL.Query().Get("debug"))
+	w.Header().Set("Content-Type", "application/octet-stream")
+	if debug > 0 {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	}
+	p.WriteTo(w, debug)
+}
+
+// longestProfile bounds ?seconds=.
+const longestProfile = 5 * time.Minute
+
+func processor(w http.ResponseWriter, r *http.Request) {
+	length := 30 * time.Second
+	if n, err := strconv.ParseUint(r.URL.Query().Get("seconds"), 10, 16); err == nil {
+		length = min(time.Duration(n)*time.Second, longestProfile)
+	}
+	control := http.NewResponseController(w)
+	control.SetReadDeadline(time.Time{}) // or the request would end with its limit
+	control.SetWriteDeadline(time.Now().Add(length + answerLimit))
+	w.Header().Set("Content-Type", "application/octet-stream")
+	if err := pprof.StartCPUProfile(w); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable) // somebody else has one made
+		return
+	}
+	defer pprof.StopCPUProfile()
+	select {
+	case <-time.After(length):
+	case <-r.Context().Done():
+	}
+}

@@ -1,0 +1,233 @@
+package status
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Probes are the app's own probes and hooks, which the injector has turned to the agent.
+// The zero value has none.
+type Probes struct {
+	// Host is where the app listens: the pod's address (INSTANCE_IP); default localhost.
+	Host string
+
+	byPath map[string]probe
+}
+
+// A probe is one of the kubelet's, in its own words, with its port as a number.
+type probe struct {
+	HTTPGet        *httpGet    `json:"httpGet"`
+	TCPSocket      *portOnly   `json:"tcpSocket"`
+	GRPC           *grpcHealth `json:"grpc"`
+	TimeoutSeconds int         `json:"timeoutSeconds"`
+}
+
+type httpGet struct {
+	Path        string
+	Port        port
+	Scheme      string
+	HTTPHeaders []struct{ Name, Value string } `json:"httpHeaders"`
+}
+
+type portOnly struct{ Port port }
+
+type grpcHealth struct {
+	Port    port
+	Service *string
+}
+
+// A port is a number, or a number as text: the injector has resolved names.
+type port uint16
+
+func (p *port) UnmarshalJSON(raw []byte) error {
+	n, err := strconv.ParseUint(strings.Trim(string(raw), `"`), 10, 16)
+	if err != nil || n == 0 {
+		return fmt.Errorf("port %.40s: want a number from 1 to 65535", raw)
+	}
+	*p = port(n)
+	return nil
+}
+
+var probePath = regexp.MustCompile(`^/(app-health/[^/]+/(livez|readyz|startupz)|app-lifecycle/[^/]+/(prestopz|poststartz))$`)
+
+// ParseProbes reads ISTIO_KUBE_APP_PROBERS. own are the agent's ports: a probe of one of
+// those would go round.
+func ParseProbes(raw, host string, own ...uint16) (Probes, error) {
+	out := Probes{Host: host}
+	if strings.TrimSpace(raw) == "" {
+		return out, nil
+	}
+	wrong := func(path string, format string, args ...any) error {
+		return fmt.Errorf("ISTIO_KUBE_APP_PROBERS: %s: "+format, append([]any{path}, args...)...)
+	}
+	if err := json.Unmarshal([]byte(raw), &out.byPath); err != nil {
+		return Probes{}, wrong("want a JSON object of probes by path", "%w", err)
+	}
+	for path, p := range out.byPath {
+		ports := p.ports()
+		switch {
+		case !probePath.MatchString(path):
+			return Probes{}, wrong(path, "want /app-health/CONTAINER/{livez,readyz,startupz} or /app-lifecycle/CONTAINER/{prestopz,poststartz}")
+		case len(ports) != 1:
+			return Probes{}, wrong(path, "want one of httpGet, tcpSocket, grpc; got %d", len(ports))
+		case ports[0] == 0:
+			return Probes{}, wrong(path, "port is missing")
+		case slices.Contains(own, ports[0]):
+			return Probes{}, wrong(path, "port %d is the agent's own", ports[0])
+		case p.HTTPGet != nil && !slices.Contains([]string{"", "HTTP", "HTTPS"}, strings.ToUpper(p.HTTPGet.Scheme)):
+			return Probes{}, wrong(path, "httpGet.scheme %q: one of HTTP, HTTPS", p.HTTPGet.Scheme)
+		case p.TimeoutSeconds < 0:
+			return Probes{}, wrong(path, "timeoutSeconds %d is negative", p.TimeoutSeconds)
+		}
+	}
+	return out, nil
+}
+
+// ports are those of each kind that is given.
+func (p probe) ports() (out []uint16) {
+	if p.HTTPGet != nil {
+		out = append(out, uint16(p.HTTPGet.Port))
+	}
+	if p.TCPSocket != nil {
+		out = append(out, uint16(p.TCPSocket.Port))
+	}
+	if p.GRPC != nil {
+		out = append(out, uint16(p.GRPC.Port))
+	}
+	return out
+}
+
+// Paths are what is probed, sorted.
+func (p Probes) Paths() []string { return slices.Sorted(maps.Keys(p.byPath)) }
+
+// serve makes the app's probe in the kubelet's place, and answers as the app did.
+func (p Probes) serve(w http.ResponseWriter, r *http.Request) {
+	probe, ok := p.byPath[r.URL.Path]
+	if !ok {
+		http.Error(w, fmt.Sprintf("no such probe: %.100q; known: %s", r.URL.Path, cmp.Or(strings.Join(p.Paths(), ", "), "none")), http.StatusNotFound)
+		return
+	}
+	timeout := time.Duration(max(probe.TimeoutSeconds, 1)) * time.Second
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout + answerLimit))
+	ctx, cancel := context.WithTimeoutCause(r.Context(), timeout, fmt.Errorf("no answer within %s", timeout))
+	defer cancel()
+	code, body, err := p.try(ctx, probe, r)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		http.Error(w, "probe failed: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8") // never for a browser
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	w.Write(body)
+}
+
+func (p Probes) try(ctx context.Context, probe probe, r *http.Request) (code int, body []byte, err error) {
+	at := func(n port) string { return net.JoinHostPort(cmp.Or(p.Host, "localhost"), strconv.Itoa(int(n))) }
+	switch {
+	case probe.HTTPGet != nil:
+		return tryHTTP(ctx, *probe.HTTPGet, at(probe.HTTPGet.Port), r.Header)
+	case probe.TCPSocket != nil:
+		conn, err := dialApp(ctx, "tcp", at(probe.TCPSocket.Port))
+		if err != nil {
+			return 0, nil, err
+		}
+		return http.StatusOK, nil, conn.Close()
+	default:
+		service := ""
+		if probe.GRPC.Service != nil {
+			service = *probe.GRPC.Service
+		}
+		return http.StatusOK, nil, tryGRPC(ctx, at(probe.GRPC.Port), service)
+	}
+}
+
+// dialApp connects to the app past the capture: from Istio's address for what the proxy
+// passes on. Where that is nobody's, because nothing is captured, from any.
+func dialApp(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{}
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		if ip, err := netip.ParseAddr(host); err == nil && ip.Is6() && !ip.Is4In6() {
+			d.LocalAddr = &net.TCPAddr{IP: net.ParseIP("::6")}
+		} else if err == nil {
+			d.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 6)}
+		}
+	}
+	conn, err := d.DialContext(ctx, network, address)
+	if d.LocalAddr != nil && (errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENETUNREACH)) {
+		d.LocalAddr = nil
+		conn, err = d.DialContext(ctx, network, address)
+	}
+	return conn, err
+}
+
+// The kubelet's limits (pkg/probe/http).
+const (
+	redirectLimit = 10
+	probeBody     = 10 << 10
+)
+
+// hop are headers of one connection, not of the request.
+var hop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", WaiterHeader}
+
+func tryHTTP(ctx context.Context, p httpGet, address string, headers http.Header) (code int, body []byte, err error) {
+	path := "/" + strings.TrimPrefix(p.Path, "/")
+	url := strings.ToLower(cmp.Or(p.Scheme, "http")) + "://" + address + path
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, nil, fmt.Errorf("httpGet: %w", err)
+	}
+	req.Header = headers.Clone()
+	for _, h := range hop {
+		req.Header.Del(h)
+	}
+	for _, h := range p.HTTPHeaders {
+		if strings.EqualFold(h.Name, "Host") {
+			req.Host = h.Value
+			continue
+		}
+		req.Header.Set(h.Name, h.Value)
+	}
+	client := http.Client{Transport: appTransport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+		// A redirect to another host is a success to the kubelet, and not followed.
+		if next.URL.Hostname() != via[0].URL.Hostname() {
+			return http.ErrUseLastResponse
+		}
+		if len(via) >= redirectLimit {
+			return fmt.Errorf("more than %d redirects", redirectLimit)
+		}
+		next.Host = via[0].Host
+		return nil
+	}}
+	res, err := client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer res.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(res.Body, probeBody))
+	if code = res.StatusCode; code >= 300 && code < 400 {
+		code = http.StatusOK
+	}
+	if err != nil && code >= 400 {
+		err = nil // the status says it
+	}
+	return code, body, err
+}

@@ -1,0 +1,233 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// app answers as an application does; what it was asked goes into asked.
+func app(t *testing.T, tls bool, asked *http.Request) (port string) {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/ok", func(w http.ResponseWriter, r *http.Request) {
+		*asked = *r
+		io.WriteString(w, "fine "+r.Proto)
+	})
+	mux.HandleFunc("/bad", func(w http.ResponseWriter, r *http.Request) { http.Error(w, "not yet", http.StatusTeapot) })
+	mux.HandleFunc("/here", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", http.StatusFound) })
+	mux.HandleFunc("/away", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound)
+	})
+	mux.HandleFunc("/round", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/round", http.StatusFound) })
+	mux.HandleFunc("/hangs", func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	mux.HandleFunc("/big", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, strings.Repeat("x", 100_000)) })
+	s := httptest.NewUnstartedServer(mux)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	if tls {
+		s.EnableHTTP2 = true
+		s.StartTLS()
+	} else {
+		s.Start()
+	}
+	t.Cleanup(s.Close)
+	_, port, _ = net.SplitHostPort(s.Listener.Addr().String())
+	return port
+}
+
+// health is a gRPC health service by hand: its answers by service.
+func health(t *testing.T) (port string) {
+	t.Helper()
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "application/grpc")
+		if r.URL.Path != "/grpc.health.v1.Health/Check" || r.Header.Get("Te") != "trailers" || len(body) < 5 {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		service := ""
+		if len(body) > 7 {
+			service = string(body[7:])
+		}
+		answers := map[string][]byte{"": {8, 1}, "up": {8, 1, 18, 1, 'x'}, "down": {8, 2}, "odd": {255}, "empty": nil}
+		answer, ok := answers[service]
+		if !ok {
+			w.Header().Set("Grpc-Status", "5")
+			w.Header().Set("Grpc-Message", "unknown service")
+			return
+		}
+		w.Header().Set("Trailer", "Grpc-Status")
+		w.Write(frame(answer))
+		w.Header().Set("Grpc-Status", "0")
+	})}
+	go s.Serve(ln)
+	t.Cleanup(func() { s.Close() })
+	_, port, _ = net.SplitHostPort(ln.Addr().String())
+	return port
+}
+
+func TestProbesAreTheKubelets(t *testing.T) {
+	var asked http.Request
+	plain, secure, grpc := app(t, false, &asked), app(t, true, &asked), health(t)
+	get := func(port, scheme, path string) string {
+		return fmt.Sprintf(`{"httpGet": {"path": %q, "port": %s, "scheme": %q, "httpHeaders": [{"name": "Host", "value": "shop.example"}, {"name": "X-Probe", "value": "1"}]}}`, path, port, scheme)
+	}
+	call := func(service string) string {
+		return fmt.Sprintf(`{"grpc": {"port": %s, "service": %q}}`, grpc, service)
+	}
+	tests := map[string]struct {
+		probe string
+		code  int
+		has   string
+	}{
+		"http":                           {get(plain, "HTTP", "/ok"), 200, "fine HTTP/1.1"},
+		"a path without its slash":       {get(plain, "", "ok"), 200, "fine"},
+		"https, whatever certificate":    {get(secure, "HTTPS", "/ok"), 200, "fine HTTP/2.0"},
+		"the app's own status":           {get(plain, "HTTP", "/bad"), 418, "not yet"},
+		"a redirect is followed":         {get(plain, "HTTP", "/here"), 200, "fine"},
+		"one to another host is success": {get(plain, "HTTP", "/away"), 200, ""},
+		"but not for ever":               {get(plain, "HTTP", "/round"), 500, "10 redirects"},
+		"an app that hangs":              {get(plain, "HTTP", "/hangs"), 500, "no answer within 1s"},
+		"a body without end":             {get(plain, "HTTP", "/big"), 200, "xxx"},
+		"nobody there":                   {get("1", "HTTP", "/ok"), 500, "refused"},
+		"tcp":                            {`{"tcpSocket": {"port": "` + plain + `"}}`, 200, ""},
+		"tcp, nobody there":              {`{"tcpSocket": {"port": 1}}`, 500, "refused"},
+		"grpc":                           {`{"grpc": {"port": ` + grpc + `}}`, 200, ""},
+		"grpc, a service":                {call("up"), 200, ""},
+		"grpc, one that is down":         {call("down"), 500, "NOT_SERVING"},
+		"grpc, unknown":                  {call("other"), 500, `"5" unknown service`},
+		"grpc, nothing said":             {call("empty"), 500, "UNKNOWN"},
+		"grpc, no answer of its kind":    {call("odd"), 500, "no HealthCheckResponse"},
+		"grpc to something else":         {`{"grpc": {"port": ` + plain + `}}`, 500, "grpc"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p, err := ParseProbes(`{"/app-health/app/readyz": `+tt.probe+`}`, "127.0.0.1", 15020)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := start(t, func(o *Options) { o.Probes = p })
+			code, body, _ := ask(t, "GET", r.url+"/app-health/app/readyz", "User-Agent", "kube-probe/1.34")
+			if code != tt.code || !strings.Contains(body, tt.has) || len(body) > probeBody+100 {
+				t.Errorf("%d %.200s (%d bytes); want %d %q", code, body, len(body), tt.code, tt.has)
+			}
+			if name == "http" {
+				if host, _, _ := net.SplitHostPort(asked.RemoteAddr); host != "127.0.0.6" || asked.Host != "shop.example" ||
+					asked.Header.Get("X-Probe") != "1" || asked.Header.Get("User-Agent") != "kube-probe/1.34" {
+					t.Errorf("the app was asked by %s: %s %v", asked.RemoteAddr, asked.Host, asked.Header)
+				}
+			}
+		})
+	}
+}
+
+func TestAProbeOverIPv6(t *testing.T) {
+	ln, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("no IPv6 here")
+	}
+	defer ln.Close()
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	p, err := ParseProbes(`{"/app-health/app/livez": {"tcpSocket": {"port": `+port+`}}}`, "::1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if code, _, err := p.try(ctx, p.byPath["/app-health/app/livez"], nil); code != 200 || err != nil {
+		t.Errorf("%d, %v", code, err)
+	}
+}
+
+func TestAnUnknownProbeNamesTheKnown(t *testing.T) {
+	p, err := ParseProbes(`{"/app-lifecycle/b/prestopz": {"tcpSocket": {"port": 1}}, "/app-health/a/livez": {"tcpSocket": {"port": 1}}}`, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, func(o *Options) { o.Probes = p })
+	if code, body, _ := ask(t, "GET", r.url+"/app-health/c/livez"); code != 404 || !strings.Contains(body, "known: /app-health/a/livez, /app-lifecycle/b/prestopz") {
+		t.Errorf("%d %s", code, body)
+	}
+	if code, body, _ := ask(t, "GET", r.url+"/app-lifecycle/b/prestopz"); code != 500 {
+		t.Errorf("%d %s", code, body)
+	}
+	r = start(t, nil)
+	if code, body, _ := ask(t, "GET", r.url+"/app-health/c/livez"); code != 404 || !strings.Contains(body, "known: none") {
+		t.Errorf("%d %s", code, body)
+	}
+}
+
+func TestProbesThatCannotWork(t *testing.T) {
+	for in, want := range map[string]string{
+		`[]`:                            "JSON object",
+		`{"/healthz": {}}`:              "/healthz: want /app-health/",
+		`{"/app-health/a/b/livez": {}}`: "want /app-health/",
+		`{"/app-health/a/livez": {}}`:   "want one of httpGet, tcpSocket, grpc; got 0",
+		`{"/app-health/a/livez": {"tcpSocket": {"port": 1}, "grpc": {"port": 2}}}`: "got 2",
+		`{"/app-health/a/livez": {"tcpSocket": {}}}`:                               "port is missing",
+		`{"/app-health/a/livez": {"tcpSocket": {"port": "http"}}}`:                 "want a number",
+		`{"/app-health/a/livez": {"tcpSocket": {"port": 65536}}}`:                  "want a number",
+		`{"/app-health/a/livez": {"tcpSocket": {"port": 15020}}}`:                  "the agent's own",
+		`{"/app-health/a/livez": {"httpGet": {"port": 1, "scheme": "FTP"}}}`:       "scheme",
+		`{"/app-health/a/livez": {"httpGet": {"port": 1}, "timeoutSeconds": -1}}`:  "timeoutSeconds",
+	} {
+		if _, err := ParseProbes(in, "", 15020, 15021); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", in, err, want)
+		}
+	}
+	if p, err := ParseProbes(" ", ""); err != nil || len(p.Paths()) != 0 {
+		t.Errorf("none: %v, %v", p, err)
+	}
+}
+
+func FuzzParseProbes(f *testing.F) {
+	f.Add(`{"/app-health/a/livez": {"httpGet": {"path": "x", "port": 80, "httpHeaders": [{"name": "a", "value": "b"}]}, "timeoutSeconds": 3}}`)
+	f.Add(`{"/app-health/a/livez": null}`)
+	f.Fuzz(func(t *testing.T, raw string) {
+		p, err := ParseProbes(raw, "", 15020)
+		for path, probe := range p.byPath {
+			if err != nil || len(probe.ports()) != 1 || !probePath.MatchString(path) {
+				t.Errorf("%s: %+v, %v", path, probe, err)
+			}
+		}
+	})
+}
+
+func FuzzCheckResponse(f *testing.F) {
+	f.Add(frame([]byte{8, 1}))
+	f.Add(frame([]byte{18, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1}))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if status, err := checkResponse(raw); err != nil && status != 0 {
+			t.Errorf("%d, %v", status, err)
+		}
+	})
+}
+
+func FuzzParseTargets(f *testing.F) {
+	f.Add(`{"scrape": "true", "port": "8080", "path": "/m"}`)
+	f.Fuzz(func(t *testing.T, raw string) {
+		targets, _ := ParseTargets(raw, 15030)
+		for _, target := range targets {
+			if target.Port == 0 || target.Port == 15020 || target.Port == 15030 || target.Path[0] != '/' {
+				t.Errorf("%+v", target)
+			}
+			if _, err := json.Marshal(target); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,207 @@
+package status
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/agent/readiness"
+)
+
+const (
+	// StateFile holds the status at level outbound. It is replaced by rename, so that who
+	// watches the directory is woken and never reads a half; without an agent it is not there.
+	StateFile = "ready.json"
+
+	// WaiterHeader names who waits, for the journal. To a request that has it and is held
+	// the server says so at once, with status 102: so the client knows that it need not ask again.
+	WaiterHeader = "Outrider-Waiter"
+
+	// AgentHeader is in every answer about readiness: it is from an agent that holds requests.
+	AgentHeader = "Outrider-Agent"
+
+	// MaxWait bounds ?wait=.
+	MaxWait = 5 * time.Minute
+)
+
+// ready is /healthz/ready[?level=full][&wait=30s][&format=text].
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	level, err := readiness.ParseLevel(q.Get("level"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	wait, err := parseWait(q.Get("wait"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set(AgentHeader, "1")
+	w.Header().Set("Cache-Control", "no-store")
+	status := s.o.Board.Status(level)
+	if !status.Ready && wait > 0 {
+		var gone bool
+		if status, gone = s.hold(w, r, level, wait); gone {
+			return
+		}
+	}
+	code := http.StatusServiceUnavailable
+	if status.Ready {
+		code = http.StatusOK
+	}
+	if wantsText(r, false) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(code)
+		writeStatus(w, status)
+		return
+	}
+	writeJSON(w, code, status)
+}
+
+// hold waits in the asker's place; gone says that the asker has left.
+func (s *Server) hold(w http.ResponseWriter, r *http.Request, level readiness.Level, wait time.Duration) (status readiness.Status, gone bool) {
+	control := http.NewResponseController(w)
+	// The limits of an ordinary request would end this one.
+	control.SetReadDeadline(time.Time{})
+	control.SetWriteDeadline(time.Now().Add(wait + answerLimit))
+	who := asker(r).name
+	if name := r.Header.Get(WaiterHeader); name != "" {
+		who = fmt.Sprintf("%.64q (%s)", name, who)
+		w.WriteHeader(http.StatusProcessing)
+	}
+	end := s.o.Journal.Waiter(who, "level "+string(level))
+	ctx, cancel := context.WithTimeoutCause(r.Context(), wait, fmt.Errorf("waited %s", wait))
+	defer cancel()
+	status, err := s.o.Board.Wait(ctx, level)
+	switch {
+	case err == nil:
+		end("ready", false)
+	case r.Context().Err() != nil:
+		end("the asker left", true)
+		return status, true
+	default:
+		end("time is over: "+status.String(), true)
+	}
+	control.SetReadDeadline(time.Now().Add(bodyLimit))
+	return status, false
+}
+
+func parseWait(s string) (time.Duration, error) {
+	if s == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if n, bad := strconv.Atoi(s); err != nil && bad == nil && n < 1<<31 {
+		d, err = time.Duration(n)*time.Second, nil
+	}
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("wait=%.40q: want a duration, for example 30s", s)
+	}
+	return min(d, MaxWait), nil
+}
+
+// wantsText reports whether an answer shall be for a person. ?format= decides, then the
+// Accept header; otherwise is for who says nothing.
+func wantsText(r *http.Request, otherwise bool) bool {
+	switch r.URL.Query().Get("format") {
+	case "text":
+		return true
+	case "json":
+		return false
+	}
+	accept := r.Header.Get("Accept")
+	switch {
+	case strings.Contains(accept, "application/json"):
+		return false
+	case strings.Contains(accept, "text/plain"):
+		return true
+	}
+	return otherwise
+}
+
+func writeStatus(w io.Writer, s readiness.Status) {
+	since := s.Since.UTC().Format(time.RFC3339Nano)
+	if s.Ready {
+		fmt.Fprintf(w, "ready (%s) since %s\n", s.Level, since)
+	} else {
+		fmt.Fprintf(w, "not ready (%s) since %s\n", s.Level, since)
+	}
+	for _, r := range s.Reasons {
+		fmt.Fprintf(w, "%s: %s\n", r.Code, r.Message)
+		if r.Hint != "" {
+			fmt.Fprintf(w, "  hint: %s\n", r.Hint)
+		}
+	}
+	for _, n := range s.Notes {
+		fmt.Fprintf(w, "note: %s\n", n.Message)
+	}
+}
+
+func writeJSON(w http.ResponseWriter, code int, v any) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	w.Write(append(raw, '\n'))
+}
+
+// replaceJSON writes a file that other users may read, at once as a whole.
+func replaceJSON(path string, v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	next := path + ".new"
+	if err := os.WriteFile(next, append(raw, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
+}
+
+// startup is the journal.
+func (s *Server) startup(w http.ResponseWriter, r *http.Request) {
+	record := s.o.Journal.Record()
+	if !wantsText(r, false) {
+		writeJSON(w, http.StatusOK, record)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	record.Text(w)
+}
+
+// drain and quit are Istio's orders.
+func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
+	s.o.Journal.Note("drain", "asked for by "+asker(r).name)
+	if err := s.o.Drain(r.Context()); err != nil {
+		http.Error(w, err.Error(), cmp.Or(statusOf(err), http.StatusInternalServerError))
+		return
+	}
+	io.WriteString(w, "ok\n")
+}
+
+// statusOf is for a drain that took longer than its asker would wait.
+func statusOf(err error) int {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return http.StatusGatewayTimeout
+	}
+	return 0
+}
+
+func (s *Server) quit(w http.ResponseWriter, r *http.Request) {
+	s.o.Journal.Note("quit", "asked for by "+asker(r).name)
+	io.WriteString(w, "ok\n")
+	http.NewResponseController(w).Flush() // the answer goes first: soon nobody is left to send it
+	s.o.Quit()
+}

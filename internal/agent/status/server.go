@@ -1,0 +1,251 @@
+// Package status answers for the agent over HTTP: is the proxy ready and why not, how the
+// start went, metrics, the app's probes in the kubelet's stead, and orders from within
+// the pod.
+//
+// The ports are open before anything else is: whoever asks gets an answer, not a refusal.
+// A question with ?wait= is held until the proxy is ready, and released by that event. What
+// changes anything, and what shows the inside, is for the pod alone (the loopback
+// interface); on the unix socket other users may only ask whether the proxy is ready.
+package status
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/agent/journal"
+	"outrider.dev/internal/agent/readiness"
+)
+
+// Options of a Server. The zero value of a field means its default.
+type Options struct {
+	Board   *readiness.Board // required
+	Journal *journal.Journal // required
+
+	Ports    []uint16 // of the whole network; default 15020, 15021
+	Socket   string   // path of a unix socket for the pod's containers; default none
+	StateDir string   // directory that gets [StateFile] at each change; default none
+
+	Drain func(context.Context) error // POST /drain; default: not there
+	Quit  func()                      // POST /quitquitquit; default: not there
+	Debug map[string]http.Handler     // GET /debug/NAME, besides pprof
+
+	Metrics []Metric // of the agent, besides the server's own
+	Envoy   string   // URL of Envoy's metrics; default none
+	App     []Target // the app's metrics
+
+	Probes Probes
+
+	Log *slog.Logger // default: none
+}
+
+// Limits of what others may take of the agent.
+const (
+	headerLimit = 5 * time.Second  // to send a request's header
+	bodyLimit   = 10 * time.Second // to send all of it
+	answerLimit = time.Minute      // to read the answer
+	idleLimit   = time.Minute      // between two requests
+	headerSize  = 16 << 10
+)
+
+// A Server is what listens.
+type Server struct {
+	o         Options
+	http      *http.Server
+	listeners []net.Listener
+	scrapes   scrapes
+}
+
+// Listen opens the ports and the socket, all or none.
+func Listen(o Options) (*Server, error) {
+	if o.Board == nil || o.Journal == nil {
+		return nil, errors.New("options Board and Journal: both are required")
+	}
+	if len(o.Ports) == 0 {
+		o.Ports = []uint16{15020, 15021}
+	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	s := &Server{o: o}
+	s.http = &http.Server{
+		Handler:           s.handler(),
+		ReadHeaderTimeout: headerLimit, ReadTimeout: bodyLimit, WriteTimeout: answerLimit, IdleTimeout: idleLimit,
+		MaxHeaderBytes: headerSize,
+		ErrorLog:       slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // of a scanner's TLS hello, nobody wants to know
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, peerKey{}, peerOf(c))
+		},
+	}
+	for _, p := range o.Ports {
+		ln, err := net.Listen("tcp", ":"+strconv.Itoa(int(p)))
+		if err != nil {
+			s.close()
+			return nil, fmt.Errorf("status port %d: %w", p, err)
+		}
+		s.listeners = append(s.listeners, ln)
+	}
+	if o.Socket != "" {
+		ln, err := listenUnix(o.Socket)
+		if err != nil {
+			s.close()
+			return nil, fmt.Errorf("status socket: %w", err)
+		}
+		s.listeners = append(s.listeners, ln)
+	}
+	return s, nil
+}
+
+// listenUnix takes the place of a socket that an earlier agent left behind.
+func listenUnix(path string) (net.Listener, error) {
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != fs.ModeSocket {
+		return nil, fmt.Errorf("%s is there, and no socket", path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o666); err != nil { // who asks is known by the socket: see peerOf
+		ln.Close()
+		return nil, err
+	}
+	return ln, nil
+}
+
+func (s *Server) close() {
+	for _, ln := range s.listeners {
+		ln.Close()
+	}
+}
+
+// Addresses are where s listens.
+func (s *Server) Addresses() []net.Addr {
+	out := make([]net.Addr, len(s.listeners))
+	for i, ln := range s.listeners {
+		out[i] = ln.Addr()
+	}
+	return out
+}
+
+// Serve answers until ctx ends, and closes what Listen opened. End ctx last: the
+// kubelet's probes come here until the pod is gone.
+func (s *Server) Serve(ctx context.Context) error {
+	defer s.http.Close()
+	defer s.close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	state := make(chan struct{})
+	go func() {
+		defer close(state)
+		s.keepState(ctx)
+	}()
+	failed := make(chan error, len(s.listeners))
+	for _, ln := range s.listeners {
+		go func() { failed <- s.http.Serve(ln) }()
+	}
+	var err error
+	select {
+	case err = <-failed:
+		err = fmt.Errorf("status server: %w", err)
+	case <-ctx.Done():
+	}
+	cancel()
+	<-state
+	return err
+}
+
+type peerKey struct{}
+
+// A peer is who asks.
+type peer struct {
+	local    bool   // from within the pod, and allowed everything
+	stranger bool   // on the unix socket, and another user
+	name     string // for the journal
+}
+
+// peerOf looks at the connection: what a request says of itself is not proof.
+func peerOf(c net.Conn) peer {
+	if u, ok := c.(*net.UnixConn); ok {
+		cred, err := credentials(u)
+		if err != nil {
+			return peer{stranger: true, name: "unix socket"}
+		}
+		own := cred.Uid == 0 || int(cred.Uid) == os.Getuid()
+		return peer{local: own, stranger: !own, name: fmt.Sprintf("uid %d pid %d", cred.Uid, cred.Pid)}
+	}
+	a, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil {
+		return peer{name: c.RemoteAddr().String()}
+	}
+	return peer{local: a.Addr().Unmap().IsLoopback(), name: a.Addr().Unmap().String()}
+}
+
+func credentials(c *net.UnixConn) (*unix.Ucred, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var cred *unix.Ucred
+	var failed error
+	err = raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	return cred, errors.Join(err, failed)
+}
+
+func asker(r *http.Request) peer {
+	p, _ := r.Context().Value(peerKey{}).(peer)
+	return p
+}
+
+// handler is the list of what is answered, and to whom.
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	read := func(h http.HandlerFunc) http.Handler { return only(h, http.MethodGet, http.MethodHead) }
+	mux.Handle("/healthz/ready", read(s.ready))
+	mux.Handle("/startup", read(s.startup))
+	mux.Handle("/stats/prometheus", read(s.metrics))
+	mux.Handle("/metrics", read(s.metrics))
+	mux.Handle("/app-health/", http.HandlerFunc(s.o.Probes.serve))
+	mux.Handle("/app-lifecycle/", http.HandlerFunc(s.o.Probes.serve))
+	mux.Handle("/debug/", local(s.debug()))
+	if s.o.Drain != nil {
+		mux.Handle("/drain", local(only(s.drain, http.MethodPost)))
+	}
+	if s.o.Quit != nil {
+		mux.Handle("/quitquitquit", local(only(s.quit, http.MethodPost)))
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asker(r).stranger && r.URL.Path != "/healthz/ready" {
+			http.Error(w, "on this socket other users may ask for /healthz/ready only", http.StatusForbidden)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// keepState writes the state file at each change, and takes it away at the end.
+func (s *Server) keepState(ctx context.Context) {
+	if s.o.StateDir == "" {
+		<-ctx.Done()
+		return
+	}
+	path := filepath.Join(s.o.StateDir, StateFile)
+	defer os.Remove(path)
+	for status := range s.o.Board.Subscribe(ctx, readiness.Outbound) {
+		if err := replaceJSON(path, status); err != nil {
+			s.o.Log.Warn("state file not written", "path", path, "err", err)
+		}
+	}
+}

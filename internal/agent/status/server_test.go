@@ -1,0 +1,501 @@
+package status
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"net/netip"
+	"net/textproto"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/agent/journal"
+	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/test/ns"
+)
+
+// A running is a server of a test.
+type running struct {
+	board   *readiness.Board
+	journal *journal.Journal
+	url     string
+	end     func() error
+}
+
+func start(t testing.TB, change func(*Options)) *running {
+	t.Helper()
+	r := &running{
+		board:   readiness.New(readiness.Options{Conditions: []readiness.Condition{readiness.Envoy, readiness.App}}),
+		journal: journal.New(journal.Options{}),
+	}
+	o := Options{Board: r.board, Journal: r.journal, Ports: []uint16{0}}
+	if change != nil {
+		change(&o)
+	}
+	s, err := Listen(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	r.end = sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+	t.Cleanup(func() { r.end() })
+	r.url = fmt.Sprintf("http://127.0.0.1:%d", s.Addresses()[0].(*net.TCPAddr).Port)
+	return r
+}
+
+func ask(t testing.TB, method, url string, headers ...string) (int, string, http.Header) {
+	t.Helper()
+	req, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(body), res.Header
+}
+
+func TestReadinessHasAReason(t *testing.T) {
+	r := start(t, nil)
+	code, body, header := ask(t, "GET", r.url+"/healthz/ready")
+	var got readiness.Status
+	if err := json.Unmarshal([]byte(body), &got); err != nil || code != 503 || header.Get("Content-Type") != "application/json" || header.Get(AgentHeader) == "" {
+		t.Errorf("%d %s %v, %v", code, body, header, err)
+	}
+	if len(got.Reasons) != 1 || got.Reasons[0].Code != "envoy-not-live" || got.Reasons[0].Hint == "" {
+		t.Errorf("%+v", got)
+	}
+	code, body, _ = ask(t, "GET", r.url+"/healthz/ready?level=full&format=text")
+	if code != 503 || !strings.Contains(body, "not ready (full) since 2") || !strings.Contains(body, "app-not-healthy: ") || !strings.Contains(body, "  hint: ") {
+		t.Errorf("%d %s", code, body)
+	}
+	r.board.Set(readiness.Envoy, true, "slow")
+	code, body, _ = ask(t, "GET", r.url+"/healthz/ready", "Accept", "text/plain")
+	if code != 200 || !strings.HasPrefix(body, "ready (outbound) since ") || !strings.Contains(body, "note: slow") {
+		t.Errorf("%d %s", code, body)
+	}
+	if code, body, _ = ask(t, "HEAD", r.url+"/healthz/ready"); code != 200 || body != "" {
+		t.Errorf("HEAD: %d %s", code, body)
+	}
+	if code, _, _ = ask(t, "HEAD", r.url+"/healthz/ready?level=full"); code != 503 {
+		t.Errorf("HEAD full: %d", code)
+	}
+	for _, q := range []string{"level=half", "wait=soon", "wait=-1s", "wait=99999999999999"} {
+		if code, body, _ := ask(t, "GET", r.url+"/healthz/ready?"+q); code != 400 || !strings.Contains(body, strings.SplitN(q, "=", 2)[0]) {
+			t.Errorf("%s: %d %s", q, code, body)
+		}
+	}
+	r.board.Set(readiness.Envoy, false, "it died")
+	if code, body, _ = ask(t, "GET", r.url+"/healthz/ready"); code != 503 || !strings.Contains(body, "it died") {
+		t.Errorf("after Envoy's death: %d %s", code, body)
+	}
+}
+
+func TestAHeldRequestIsReleasedByTheEvent(t *testing.T) {
+	r := start(t, nil)
+	held := make(chan struct{})
+	req, _ := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+		Got1xxResponse: func(code int, _ textproto.MIMEHeader) error { close(held); return nil },
+	}), "GET", r.url+"/healthz/ready?wait=10m", nil)
+	req.Header.Set(WaiterHeader, "app")
+	code := make(chan int, 1)
+	go func() {
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Error(err)
+			code <- 0
+			return
+		}
+		res.Body.Close()
+		code <- res.StatusCode
+	}()
+	<-held
+	r.board.Set(readiness.Envoy, true, "")
+	if got := <-code; got != 200 {
+		t.Errorf("released with %d", got)
+	}
+	e := r.journal.Record().Entries
+	if len(e) != 1 || e[0].Kind != journal.Wait || !strings.HasPrefix(e[0].Name, `"app" (127.0.0.1`) || e[0].Ended != "ready" {
+		t.Errorf("journal: %+v", e)
+	}
+}
+
+func TestAHeldRequestThatIsOverSaysWhy(t *testing.T) {
+	r := start(t, nil)
+	began := time.Now()
+	code, body, _ := ask(t, "GET", r.url+"/healthz/ready?wait=50ms")
+	if code != 503 || !strings.Contains(body, "envoy-not-live") || time.Since(began) < 50*time.Millisecond {
+		t.Errorf("%d %s after %v", code, body, time.Since(began))
+	}
+}
+
+func TestAnAskerThatLeavesIsForgotten(t *testing.T) {
+	r := start(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	req, _ := http.NewRequestWithContext(ctx, "GET", r.url+"/healthz/ready?wait=5m", nil)
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		if res, err := http.DefaultClient.Do(req); err == nil {
+			res.Body.Close()
+		}
+	}()
+	eventually(t, "a waiter", func() bool { return r.board.Waiting() == 1 })
+	cancel()
+	<-gone
+	eventually(t, "no waiter", func() bool { return r.board.Waiting() == 0 })
+}
+
+func mustPrefix(s string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(s)} }
+
+func eventually(t testing.TB, what string, ask func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if ask() {
+			return
+		}
+	}
+	t.Fatalf("never seen: %s", what)
+}
+
+func TestOrdersAreForThePodAlone(t *testing.T) {
+	var orders []string
+	pod, other := ns.New(t), ns.New(t)
+	a, b := mustPrefix("10.9.0.2/24"), mustPrefix("10.9.0.3/24")
+	ns.Connect(pod, "eth0", a, other, "eth1", b)
+	var r *running
+	pod.Do(func() {
+		r = start(t, func(o *Options) {
+			o.Drain = func(context.Context) error { orders = append(orders, "drain"); return nil }
+			o.Quit = func() { orders = append(orders, "quit") }
+			o.Debug = map[string]http.Handler{"standby": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "held 3") })}
+		})
+	})
+	port := r.url[strings.LastIndexByte(r.url, ':'):]
+	from := func(n *ns.Namespace, address string) func(method, path string) (int, string) {
+		return func(method, path string) (code int, body string) {
+			c := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(_ context.Context, _, to string) (conn net.Conn, err error) {
+				n.Do(func() { conn, err = net.Dial("tcp", to) })
+				return conn, err
+			}}}
+			req, _ := http.NewRequest(method, "http://"+address+port+path, nil)
+			res, err := c.Do(req)
+			if err != nil {
+				t.Error(err)
+				return 0, ""
+			}
+			defer res.Body.Close()
+			raw, _ := io.ReadAll(res.Body)
+			return res.StatusCode, string(raw)
+		}
+	}
+	inside, outside := from(pod, "127.0.0.1"), from(other, "10.9.0.2")
+	for _, tt := range []struct {
+		ask          func(string, string) (int, string)
+		method, path string
+		code         int
+		has          string
+	}{
+		{outside, "GET", "/healthz/ready", 503, "envoy-not-live"},
+		{outside, "GET", "/startup", 200, "process_started"},
+		{outside, "GET", "/metrics", 200, "outrider_agent_ready"},
+		{outside, "POST", "/drain", 403, "loopback"},
+		{outside, "POST", "/quitquitquit", 403, "loopback"},
+		{outside, "GET", "/quitquitquit", 403, "loopback"},
+		{outside, "GET", "/debug/pprof/", 403, "loopback"},
+		{outside, "GET", "/debug/standby", 403, "loopback"},
+		{inside, "GET", "/drain", 405, "POST"},
+		{inside, "PUT", "/quitquitquit", 405, "POST"},
+		{inside, "POST", "/healthz/ready", 405, "GET"},
+		{inside, "GET", "/debug/standby", 200, "held 3"},
+		{inside, "GET", "/debug/", 200, "/debug/standby"},
+		{inside, "GET", "/debug/nothing", 404, "/debug/pprof/heap"},
+		{inside, "GET", "/debug/pprof/", 200, "/debug/pprof/heap"},
+		{inside, "GET", "/debug/pprof/goroutine?debug=1", 200, "goroutine profile"},
+		{inside, "GET", "/debug/pprof/heap", 200, "\x1f\x8b"},
+		{inside, "GET", "/debug/pprof/profile?seconds=1", 200, "\x1f\x8b"},
+		{inside, "GET", "/debug/pprof/nothing", 404, "no such profile"},
+		{inside, "GET", "/nothing", 404, ""},
+		{inside, "POST", "/drain", 200, "ok"},
+		{inside, "POST", "/quitquitquit", 200, "ok"},
+	} {
+		if code, body := tt.ask(tt.method, tt.path); code != tt.code || !strings.Contains(body, tt.has) {
+			t.Errorf("%s %s: %d %s; want %d %q", tt.method, tt.path, code, body, tt.code, tt.has)
+		}
+	}
+	if diff := cmp.Diff([]string{"drain", "quit"}, orders); diff != "" {
+		t.Errorf("orders (-want +got):\n%s", diff)
+	}
+}
+
+// asStranger, in the environment, makes the test binary ask on a socket, for two paths.
+const asStranger = "OUTRIDER_TEST_SOCKET"
+
+func TestMain(m *testing.M) {
+	path := os.Getenv(asStranger)
+	if path == "" {
+		os.Exit(m.Run())
+	}
+	c := overSocket(path)
+	for _, p := range []string{"/healthz/ready", "/startup", "/debug/pprof/heap"} {
+		res, err := c.Get("http://agent" + p)
+		if err != nil {
+			fmt.Println(err)
+			continue
+		}
+		fmt.Print(res.StatusCode, " ")
+	}
+}
+
+func overSocket(path string) *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}}
+}
+
+func TestOnTheSocketOthersMayAskForReadinessOnly(t *testing.T) {
+	ns.RequireRoot(t)
+	dir, err := os.MkdirTemp("/tmp", "socket") // that others may enter
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "agent.sock")
+	stale, err := net.Listen("unix", path) // of an agent that was killed
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.(*net.UnixListener).SetUnlinkOnClose(false)
+	stale.Close()
+	start(t, func(o *Options) { o.Socket = path })
+	exe, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(dir, "ask") // where others may run it
+	if err := os.WriteFile(copied, exe, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for uid, want := range map[uint32]string{0: "503 200 200", 1000: "503 403 403"} {
+		cmd := exec.Command(copied)
+		cmd.Env = append(os.Environ(), asStranger+"="+path)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		out, err := cmd.CombinedOutput()
+		if got := strings.TrimSpace(string(out)); got != want || err != nil {
+			t.Errorf("uid %d: %s, %v; want %s", uid, got, err, want)
+		}
+	}
+}
+
+func TestAFileInTheSocketsPlaceIsNotTakenAway(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "agent.sock")
+	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Board: readiness.New(readiness.Options{}), Journal: journal.New(journal.Options{}), Ports: []uint16{0}, Socket: path}
+	if _, err := Listen(o); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("error %v", err)
+	}
+	if raw, _ := os.ReadFile(path); string(raw) != "mine" {
+		t.Errorf("it is %q now", raw)
+	}
+	if _, err := Listen(Options{}); err == nil {
+		t.Error("no board, and no error")
+	}
+	taken, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	o.Socket, o.Ports = "", []uint16{0, uint16(taken.Addr().(*net.TCPAddr).Port)}
+	if _, err := Listen(o); err == nil || !strings.Contains(err.Error(), "status port") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestTheStateFileIsReplacedByRename(t *testing.T) {
+	dir := t.TempDir()
+	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(watch)
+	if _, err := unix.InotifyAddWatch(watch, dir, unix.IN_MOVED_TO); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, func(o *Options) { o.StateDir = dir })
+	next := func() (s readiness.Status) {
+		t.Helper()
+		if _, err := unix.Read(watch, make([]byte, 4096)); err != nil { // the event
+			t.Fatal(err)
+		}
+		raw, err := os.ReadFile(filepath.Join(dir, StateFile))
+		if err == nil {
+			err = json.Unmarshal(raw, &s)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	if s := next(); s.Ready || len(s.Reasons) != 1 {
+		t.Errorf("at first: %+v", s)
+	}
+	r.board.Set(readiness.Envoy, true, "")
+	if s := next(); !s.Ready {
+		t.Errorf("then: %+v", s)
+	}
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestTheJournalIsServed(t *testing.T) {
+	r := start(t, nil)
+	r.journal.Begin("certificate", "")("signed", false)
+	if code, body, _ := ask(t, "GET", r.url+"/startup"); code != 200 || !strings.Contains(body, `"name":"certificate"`) {
+		t.Errorf("%d %s", code, body)
+	}
+	for _, h := range []string{"/startup?format=text", "/startup"} {
+		if code, body, _ := ask(t, "GET", r.url+h, "Accept", "text/plain"); code != 200 || !strings.Contains(body, "phase  certificate") {
+			t.Errorf("%s: %d %s", h, code, body)
+		}
+	}
+}
+
+func TestWhoSendsNothingIsCutOff(t *testing.T) {
+	r := start(t, nil)
+	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprint(c, "GET /healthz/ready HTTP/1.1\r\nHost: a\r\nX: ")
+	c.SetReadDeadline(time.Now().Add(headerLimit + 20*time.Second))
+	raw, err := io.ReadAll(bufio.NewReader(c))
+	if err != nil {
+		t.Errorf("it was not closed: %v (%s)", err, raw)
+	}
+}
+
+func FuzzEndpoints(f *testing.F) {
+	probes, err := ParseProbes(`{"/app-health/a/livez": {"tcpSocket": {"port": 1}, "timeoutSeconds": 1}}`, "127.0.0.1")
+	if err != nil {
+		f.Fatal(err)
+	}
+	board := readiness.New(readiness.Options{})
+	s := &Server{o: Options{Board: board, Journal: journal.New(journal.Options{}), Probes: probes,
+		Drain: func(context.Context) error { return io.ErrUnexpectedEOF }, Quit: func() {}, Debug: map[string]http.Handler{"x": http.NotFoundHandler()}}}
+	h := s.handler()
+	for _, seed := range []string{"/healthz/ready?wait=1ns&level=full&format=text", "/startup", "/metrics", "/stats/prometheus", "/app-health/a/livez",
+		"/app-health/../drain", "/app-lifecycle/a/prestopz", "/debug/", "/debug/x", "/debug/pprof/heap", "/drain", "/quitquitquit", "//", "/%00"} {
+		f.Add("GET", seed, "text/plain", true)
+		f.Add("POST", seed, "", false)
+	}
+	allowed := map[int]bool{200: true, 301: true, 307: true, 308: true, 400: true, 403: true, 404: true, 405: true, 500: true, 503: true}
+	f.Fuzz(func(t *testing.T, method, target, accept string, isLocal bool) {
+		if strings.Contains(target, "pprof") || strings.Contains(target, "wait") {
+			t.Skip() // they take as long as they are told to
+		}
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target + " HTTP/1.1\r\nHost: a\r\nAccept: " + accept + "\r\n\r\n")))
+		if err != nil {
+			t.Skip()
+		}
+		r = r.WithContext(context.WithValue(r.Context(), peerKey{}, peer{local: isLocal, stranger: !isLocal && len(target)%2 == 0}))
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if !allowed[w.Code] {
+			t.Errorf("%s %q: %d", method, target, w.Code)
+		}
+	})
+}
+
+// BenchmarkHeld is what a held request costs: memory of the server for each, and the time
+// from the event to the last answer.
+func BenchmarkHeld(b *testing.B) {
+	for b.Loop() {
+		r := start(b, nil)
+		const n = 1000
+		var wg sync.WaitGroup
+		for range n {
+			wg.Go(func() {
+				c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				defer c.Close()
+				fmt.Fprint(c, "GET /healthz/ready?wait=5m HTTP/1.1\r\nHost: a\r\n\r\n")
+				var first [12]byte
+				if _, err := io.ReadFull(c, first[:]); err != nil || string(first[9:]) != "200" {
+					b.Errorf("%s, %v", first, err)
+				}
+			})
+		}
+		for r.board.Waiting() < n {
+			time.Sleep(time.Millisecond)
+		}
+		began := time.Now()
+		r.board.Set(readiness.Envoy, true, "")
+		wg.Wait()
+		b.ReportMetric(float64(time.Since(began).Microseconds())/1000, "ms/1000-released")
+		r.end()
+	}
+}
+
+func TestAHeldRequestOutlivesTheLimitOfOthers(t *testing.T) {
+	b := readiness.New(readiness.Options{Conditions: []readiness.Condition{readiness.Envoy}})
+	s, err := Listen(Options{Board: b, Journal: journal.New(journal.Options{}), Ports: []uint16{0}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.http.ReadTimeout, s.http.WriteTimeout = 20*time.Millisecond, 20*time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+	defer func() { cancel(); <-served }()
+	go func() {
+		eventually(t, "a waiter", func() bool { return b.Waiting() == 1 })
+		time.Sleep(100 * time.Millisecond) // past both limits
+		b.Set(readiness.Envoy, true, "")
+	}()
+	url := fmt.Sprintf("http://127.0.0.1:%d/healthz/ready?wait=1m", s.Addresses()[0].(*net.TCPAddr).Port)
+	if code, body, _ := ask(t, "GET", url); code != 200 {
+		t.Errorf("%d %s", code, body)
+	}
+}

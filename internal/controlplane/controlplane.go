@@ -1,0 +1,151 @@
+// Package controlplane puts the parts of outriderd together: a source of the mesh, the
+// resources made of it, the discovery service, and the authority with its service, behind
+// one port with mutual TLS.
+//
+//	:15012  configuration and certificates, gRPC over TLS
+//	:15014  metrics and readiness; /debug for the loopback address alone
+//	:15010  configuration without TLS: only when asked for
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/oklog/run"
+	"google.golang.org/grpc"
+
+	"outrider.dev/internal/mesh"
+)
+
+// Options of a control plane. The zero value of a field means its default, unless it
+// says required.
+type Options struct {
+	Folder string // of manifests: the source of the mesh; required
+	State  string // directory of the authority, tokens and what workloads asked for; required
+
+	Mesh      mesh.Config
+	Namespace string   // it runs there; default outrider-system
+	Names     []string // DNS names that it is called by besides those of a cluster
+
+	Listen    string // default ":15012"
+	HTTP      string // default ":15014"
+	Plaintext string // default: no such port
+	Full      bool   // tell every proxy everything
+
+	Life time.Duration // of a certificate; default 24h
+	Log  *slog.Logger  // default: none
+
+	// Ready is called with the addresses that are served, once they are.
+	Ready func(Addresses)
+}
+
+// Addresses are where a control plane listens.
+type Addresses struct{ Discovery, HTTP, Plaintext string }
+
+func (o Options) withDefaults() Options {
+	fill := func(s *string, value string) {
+		if *s == "" {
+			*s = value
+		}
+	}
+	fill(&o.Namespace, mesh.DefaultRoot)
+	fill(&o.Listen, ":15012")
+	fill(&o.HTTP, ":15014")
+	fill(&o.Mesh.TrustDomain, mesh.DefaultTrustDomain)
+	fill(&o.Mesh.Domain, mesh.DefaultDomain)
+	fill(&o.Mesh.RootNamespace, o.Namespace)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Run serves until ctx ends. What it needs is opened and checked before a port is bound.
+func Run(ctx context.Context, o Options) error {
+	o = o.withDefaults()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p, err := open(ctx, o)
+	if err != nil {
+		return err
+	}
+	listeners, addresses, err := listen(o)
+	if err != nil {
+		return err
+	}
+
+	var g run.Group
+	g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })
+	// Streams end first: a proxy then asks another replica while this one still answers.
+	p.serve(&g, p.secure, listeners.main)
+	if listeners.plain != nil {
+		o.Log.Warn("configuration is served without TLS: whoever reaches this port reads all of it", "address", addresses.Plaintext)
+		p.serve(&g, p.plain, listeners.plain)
+	}
+	web := &http.Server{Handler: p.handler(), ReadHeaderTimeout: 5 * time.Second}
+	g.Add(func() error { return web.Serve(listeners.web) }, func(error) { web.Close() })
+	g.Add(func() error { return p.authority.Run(ctx) }, func(error) { cancel() })
+	g.Add(func() error { p.report(ctx); return nil }, func(error) { cancel() })
+	o.Log.Info("serving", "discovery", addresses.Discovery, "http", addresses.HTTP, "push", pushMode(o.Full))
+	if o.Ready != nil {
+		o.Ready(addresses)
+	}
+	stopped := func(err error) bool {
+		return err == nil || errors.Is(err, context.Canceled) || errors.Is(err, http.ErrServerClosed)
+	}
+	if err := g.Run(); !stopped(err) {
+		return err
+	}
+	return nil
+}
+
+func pushMode(full bool) string {
+	if full {
+		return "full"
+	}
+	return "on-demand"
+}
+
+// serve adds a gRPC server to the group.
+func (p *plane) serve(g *run.Group, s *grpc.Server, l net.Listener) {
+	g.Add(func() error { return s.Serve(l) }, func(error) {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		for _, x := range p.discovery() {
+			if err := x.Shutdown(ctx); err != nil {
+				p.o.Log.Warn("ending streams", "error", err)
+			}
+		}
+		s.Stop()
+	})
+}
+
+type listeners struct{ main, web, plain net.Listener }
+
+// listen binds every port, or none.
+func listen(o Options) (out listeners, a Addresses, err error) {
+	var bound []net.Listener
+	bind := func(address string, to *net.Listener, told *string) {
+		if err != nil || address == "" {
+			return
+		}
+		var l net.Listener
+		if l, err = net.Listen("tcp", address); err == nil {
+			bound = append(bound, l)
+			*to, *told = l, l.Addr().String()
+		}
+	}
+	bind(o.Listen, &out.main, &a.Discovery)
+	bind(o.HTTP, &out.web, &a.HTTP)
+	bind(o.Plaintext, &out.plain, &a.Plaintext)
+	if err != nil {
+		for _, l := range bound {
+			l.Close()
+		}
+	}
+	return out, a, err
+}

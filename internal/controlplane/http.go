@@ -1,0 +1,84 @@
+package controlplane
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"outrider.dev/internal/xds"
+)
+
+// handler answers on the port of metrics and readiness. What says more than that is for
+// this machine, and for who may forward a port to it.
+func (p *plane) handler() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &metrics{p})
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ready") })
+	local := func(pattern string, h http.HandlerFunc) { mux.Handle(pattern, loopback(h)) }
+	local("GET /debug/proxies", p.proxies)
+	local("GET /debug/proxy", p.proxy)
+	local("GET /debug/problems", p.problems)
+	local("GET /debug/pprof/", pprof.Index)
+	local("GET /debug/pprof/profile", pprof.Profile)
+	return mux
+}
+
+// loopback refuses who is not on this machine.
+func loopback(next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.RemoteAddr)
+		if err != nil || !net.ParseIP(host).IsLoopback() {
+			http.Error(w, "only from the machine itself; in a cluster use kubectl port-forward", http.StatusForbidden)
+			return
+		}
+		next(w, r)
+	})
+}
+
+func answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.Encode(v) // the client may be gone: that is its own affair
+}
+
+// proxies says of every proxy what it asked for, accepted and rejected.
+func (p *plane) proxies(w http.ResponseWriter, _ *http.Request) {
+	all := []xds.ProxyStatus{}
+	for _, s := range p.discovery() {
+		all = append(all, s.Proxies()...)
+	}
+	slices.SortFunc(all, func(a, b xds.ProxyStatus) int { return cmp.Compare(a.ID, b.ID) })
+	answer(w, all)
+}
+
+// proxy says what one proxy was told.
+func (p *plane) proxy(w http.ResponseWriter, r *http.Request) {
+	id := r.URL.Query().Get("id")
+	for _, s := range p.discovery() {
+		if told, ok := s.Sent(id); ok {
+			answer(w, told)
+			return
+		}
+	}
+	http.Error(w, fmt.Sprintf("no proxy %q is connected here; /debug/proxies lists them", id), http.StatusNotFound)
+}
+
+func (p *plane) problems(w http.ResponseWriter, _ *http.Request) {
+	problems, _ := p.mesh.Problems()
+	lines := []string{}
+	for _, problem := range problems {
+		lines = append(lines, problem.String())
+	}
+	answer(w, lines)
+}

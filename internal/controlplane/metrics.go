@@ -1,0 +1,77 @@
+package controlplane
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"outrider.dev/internal/xds"
+)
+
+// Metrics of the control plane.
+var (
+	streams   = describe("outriderd_xds_streams", "Streams that are open.")
+	requests  = describe("outriderd_xds_requests_total", "Requests of proxies, those that only accept or reject included.")
+	messages  = describe("outriderd_xds_messages_total", "Messages to proxies.")
+	bytesSent = describe("outriderd_xds_bytes_total", "Bytes of messages to proxies, before the transport.")
+	rejected  = describe("outriderd_xds_rejected_total", "Messages that a proxy rejected.")
+	timeouts  = describe("outriderd_xds_timeouts_total", "Streams ended because a message was not taken in time.")
+	sending   = describe("outriderd_xds_send_seconds", "How long it took to hand over a message.")
+	services  = describe("outriderd_mesh_services", "Services of the mesh.")
+	workloads = describe("outriderd_mesh_workloads", "Pods and hosts of the mesh.")
+	problems  = describe("outriderd_mesh_problems", "Manifests that are not used as they are.")
+)
+
+func describe(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, nil, nil)
+}
+
+// metrics reads the numbers when they are asked for.
+type metrics struct{ p *plane }
+
+func (m *metrics) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, out) }
+
+func (m *metrics) Collect(out chan<- prometheus.Metric) {
+	number := func(d *prometheus.Desc, kind prometheus.ValueType, v float64) {
+		out <- prometheus.MustNewConstMetric(d, kind, v)
+	}
+	var sum xds.Counters
+	for _, s := range m.p.discovery() {
+		c := s.Counters()
+		sum.Streams += c.Streams
+		sum.Requests += c.Requests
+		sum.Messages += c.Messages
+		sum.Bytes += c.Bytes
+		sum.Rejected += c.Rejected
+		sum.Timeouts += c.Timeouts
+		sum.SendDuration.Sum += c.SendDuration.Sum
+		for i, n := range c.SendDuration.Buckets {
+			sum.SendDuration.Buckets[i] += n
+		}
+	}
+	number(streams, prometheus.GaugeValue, float64(sum.Streams))
+	number(requests, prometheus.CounterValue, float64(sum.Requests))
+	number(messages, prometheus.CounterValue, float64(sum.Messages))
+	number(bytesSent, prometheus.CounterValue, float64(sum.Bytes))
+	number(rejected, prometheus.CounterValue, float64(sum.Rejected))
+	number(timeouts, prometheus.CounterValue, float64(sum.Timeouts))
+	out <- histogram(sum.SendDuration)
+
+	current, _ := m.p.mesh.Current()
+	s, w := current.Len()
+	wrong, _ := m.p.mesh.Problems()
+	number(services, prometheus.GaugeValue, float64(s))
+	number(workloads, prometheus.GaugeValue, float64(w))
+	number(problems, prometheus.GaugeValue, float64(len(wrong)))
+}
+
+// histogram is ours in Prometheus' form, where each bucket holds those before it too.
+func histogram(h xds.Histogram) prometheus.Metric {
+	cumulative := map[float64]uint64{}
+	var count uint64
+	for i, n := range h.Buckets {
+		count += uint64(n)
+		if i < len(xds.SendBuckets) {
+			cumulative[xds.SendBuckets[i].Seconds()] = count
+		}
+	}
+	return prometheus.MustNewConstHistogram(sending, count, h.Sum.Seconds(), cumulative)
+}

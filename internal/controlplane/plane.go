@@ -1,0 +1,162 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/peer"
+
+	"outrider.dev/internal/files"
+	"outrider.dev/internal/identity"
+	"outrider.dev/internal/xds"
+	"outrider.dev/internal/xds/resource"
+)
+
+// A plane is a control plane whose parts are there.
+type plane struct {
+	o         Options
+	began     time.Time
+	mesh      *files.Source
+	authority *identity.Authority
+
+	byCertificate, byClaim *xds.Server // byClaim: nil without a plaintext port
+	secure, plain          *grpc.Server
+}
+
+// open makes the parts, each of which may refuse.
+func open(ctx context.Context, o Options) (*plane, error) {
+	if o.Folder == "" || o.State == "" {
+		return nil, errors.New("a control plane needs a folder of manifests and a directory for its state")
+	}
+	if err := os.MkdirAll(o.State, 0o700); err != nil {
+		return nil, err
+	}
+	p := &plane{o: o, began: time.Now()}
+	var err error
+	if p.mesh, err = files.Watch(ctx, o.Folder, files.Options{Config: o.Mesh, Log: o.Log}); err != nil {
+		return nil, err
+	}
+	p.authority, err = identity.NewAuthority(identity.AuthorityOptions{
+		Dir: filepath.Join(o.State, "ca"), TrustDomain: o.Mesh.TrustDomain, Life: o.Life, Log: o.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	memory, err := xds.NewMemoryDir(filepath.Join(o.State, "remembered"), xds.MemoryLimits{}, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	options := xds.Options{Source: resource.New(p.mesh), Authenticate: p.authenticate(), Full: o.Full, Memory: memory, Log: o.Log}
+	p.byCertificate = xds.New(options)
+	if err := p.openSecure(); err != nil {
+		return nil, err
+	}
+	if o.Plaintext != "" {
+		options.Authenticate = xds.ByClaim
+		p.byClaim = xds.New(options)
+		p.plain = grpc.NewServer(alive()...)
+		discovery.RegisterAggregatedDiscoveryServiceServer(p.plain, p.byClaim)
+	}
+	return p, nil
+}
+
+// authenticate looks at the roots of this moment first: a connection may be older.
+func (p *plane) authenticate() xds.Authenticate {
+	bySPIFFE := xds.BySPIFFE(p.o.Mesh.TrustDomain)
+	return func(ctx context.Context, at *peer.Peer, node *core.Node) (xds.Proxy, error) {
+		if _, err := p.authority.AuthenticatePeer(ctx); err != nil {
+			return xds.Proxy{}, err
+		}
+		return bySPIFFE(ctx, at, node)
+	}
+}
+
+// openSecure makes the server of the port with mutual TLS: configuration and certificates.
+func (p *plane) openSecure() error {
+	o := p.o
+	id := identity.Identity{TrustDomain: o.Mesh.TrustDomain, Namespace: o.Namespace, ServiceAccount: "outriderd"}
+	serving, err := p.authority.NewServing(id, append(identity.ServingNames(o.Namespace, o.Mesh.Domain), o.Names...), 0)
+	if err != nil {
+		return err
+	}
+	tokens, err := identity.NewTokens(o.State, o.Mesh.TrustDomain, "")
+	if err != nil {
+		return err
+	}
+	used, err := identity.NewUsed(filepath.Join(o.State, "used-tokens"))
+	if err != nil {
+		return err
+	}
+	p.secure = grpc.NewServer(append(alive(), grpc.Creds(credentials.NewTLS(serving.TLS())))...)
+	discovery.RegisterAggregatedDiscoveryServiceServer(p.secure, p.byCertificate)
+	(&identity.Service{
+		Authority: p.authority,
+		Authenticators: []identity.Authenticator{
+			tokens,
+			identity.HostTokens{TrustDomain: o.Mesh.TrustDomain, Hosts: hosts{p.mesh}, Once: used},
+			identity.MutualTLS{Authority: p.authority},
+		},
+		Log: o.Log,
+	}).Register(p.secure)
+	return nil
+}
+
+// alive lets clients ask whether the connection still is: Envoy does every few seconds,
+// and by default gRPC takes that for an attack.
+func alive() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.MaxRecvMsgSize(16 << 20), // a proxy that comes back names all that it has
+	}
+}
+
+// discovery returns the discovery servers that there are.
+func (p *plane) discovery() []*xds.Server {
+	out := []*xds.Server{p.byCertificate}
+	if p.byClaim != nil {
+		out = append(out, p.byClaim)
+	}
+	return out
+}
+
+// report logs what is wrong with the folder, now and whenever that changes.
+func (p *plane) report(ctx context.Context) {
+	for {
+		problems, changed := p.mesh.Problems()
+		for _, problem := range problems {
+			p.o.Log.Error("manifest is not used as it is", "problem", problem.String())
+		}
+		current, _ := p.mesh.Current()
+		services, workloads := current.Len()
+		p.o.Log.Info("mesh", "services", services, "workloads", workloads, "problems", len(problems))
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// hosts finds the host that a one-time token is for.
+type hosts struct{ mesh *files.Source }
+
+func (h hosts) HostByToken(sum [32]byte) (identity.Host, bool) {
+	current, _ := h.mesh.Current()
+	want := fmt.Sprintf("%x", sum)
+	for _, w := range current.Workloads() {
+		if w.Host && w.TokenSHA256 == want {
+			return identity.Host{Namespace: w.Namespace, Name: w.Name, ServiceAccount: w.ServiceAccount}, true
+		}
+	}
+	return identity.Host{}, false
+}
