@@ -73,6 +73,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	defer p.memory.Close()
 	listeners, addresses, err := listen(o)
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ type plane struct {
 	began     time.Time
 	mesh      *files.Source
 	authority *identity.Authority
+	memory    *xds.MemoryDir
 
 	byCertificate, byClaim *xds.Server // byClaim: nil without a plaintext port
 	secure, plain          *grpc.Server
@@ -51,11 +52,11 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	memory, err := xds.NewMemoryDir(filepath.Join(o.State, "remembered"), xds.MemoryLimits{}, o.Log)
+	p.memory, err = xds.NewMemoryDir(filepath.Join(o.State, "remembered"), xds.MemoryLimits{}, o.Log)
 	if err != nil {
 		return nil, err
 	}
-	options := xds.Options{Source: resource.New(p.mesh), Authenticate: p.authenticate(), Full: o.Full, Memory: memory, Log: o.Log}
+	options := xds.Options{Source: resource.New(p.mesh), Authenticate: p.authenticate(), Full: o.Full, Memory: p.memory, Log: o.Log}
 	p.byCertificate = xds.New(options)
 	if err := p.openSecure(); err != nil {
 		return nil, err

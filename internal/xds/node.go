@@ -1,0 +1,184 @@
+package xds
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// Metadata of a node that the server reads. All but the last are Istio's.
+const (
+	metaNamespace      = "NAMESPACE"
+	metaServiceAccount = "SERVICE_ACCOUNT"
+	metaWorkload       = "WORKLOAD_NAME"
+	metaAddresses      = "INSTANCE_IPS" // with commas between them
+	metaPush           = "OUTRIDER_PUSH"
+)
+
+// pushFull is the value of OUTRIDER_PUSH with which a proxy is told everything.
+const pushFull = "full"
+
+// A NodeID is what a proxy's ID says, in Istio's form: kind~address~name.namespace~domain.
+type NodeID struct {
+	Kind      string // "sidecar", "router"
+	Address   netip.Addr
+	Name      string // of the pod
+	Namespace string
+	Domain    string // of names without a dot: "shop.svc.cluster.local"
+}
+
+// ParseNodeID reads an ID. One without "~" is of another form and says nothing: the zero
+// NodeID.
+func ParseNodeID(id string) (NodeID, error) {
+	if !strings.Contains(id, "~") {
+		return NodeID{}, nil
+	}
+	const want = "want kind~address~name.namespace~domain"
+	parts := strings.Split(id, "~")
+	if len(parts) != 4 {
+		return NodeID{}, fmt.Errorf("node.id: %q has %d parts; %s", id, len(parts), want)
+	}
+	address, err := netip.ParseAddr(parts[1])
+	if err != nil {
+		return NodeID{}, fmt.Errorf("node.id: %q: %q is no IP address; %s", id, parts[1], want)
+	}
+	dot := strings.LastIndexByte(parts[2], '.') // a pod's name may have dots, a namespace none
+	if dot < 1 || dot == len(parts[2])-1 {
+		return NodeID{}, fmt.Errorf("node.id: %q: %q is no name.namespace; %s", id, parts[2], want)
+	}
+	if parts[0] == "" {
+		return NodeID{}, fmt.Errorf("node.id: %q names no kind; %s", id, want)
+	}
+	return NodeID{Kind: parts[0], Address: address, Name: parts[2][:dot], Namespace: parts[2][dot+1:], Domain: parts[3]}, nil
+}
+
+func (n NodeID) String() string {
+	return n.Kind + "~" + n.Address.String() + "~" + n.Name + "." + n.Namespace + "~" + n.Domain
+}
+
+// A Workload is what the pods of one deployment have in common.
+type Workload struct {
+	Namespace      string
+	ServiceAccount string
+	Name           string // empty: unknown
+}
+
+// Authenticate says who a stream is from: the namespace and the service account. What
+// the node says of itself is checked against that afterwards.
+type Authenticate func(ctx context.Context, peer *peer.Peer, node *core.Node) (Proxy, error)
+
+// BySPIFFE trusts the verified certificate of the peer: its only URI is
+// spiffe://<trust domain>/ns/<namespace>/sa/<service account>.
+func BySPIFFE(trustDomain string) Authenticate {
+	return func(_ context.Context, p *peer.Peer, _ *core.Node) (Proxy, error) {
+		if p == nil {
+			return Proxy{}, status.Error(codes.Unauthenticated, "the connection has no peer")
+		}
+		info, ok := p.AuthInfo.(credentials.TLSInfo)
+		if !ok || len(info.State.VerifiedChains) == 0 || len(info.State.VerifiedChains[0]) == 0 {
+			return Proxy{}, status.Error(codes.Unauthenticated, "the connection has no verified client certificate")
+		}
+		leaf := info.State.VerifiedChains[0][0]
+		if len(leaf.URIs) != 1 {
+			return Proxy{}, status.Errorf(codes.Unauthenticated, "the client certificate names %d URIs; want one SPIFFE ID", len(leaf.URIs))
+		}
+		proxy, err := bySPIFFE(trustDomain, leaf.URIs[0])
+		if err != nil {
+			return Proxy{}, status.Error(codes.Unauthenticated, err.Error())
+		}
+		return proxy, nil
+	}
+}
+
+func bySPIFFE(trustDomain string, id *url.URL) (Proxy, error) {
+	parts := strings.Split(id.Path, "/")
+	if id.Scheme != "spiffe" || len(parts) != 5 || parts[1] != "ns" || parts[3] != "sa" || parts[2] == "" || parts[4] == "" {
+		return Proxy{}, fmt.Errorf("the client certificate is for %q; want spiffe://%s/ns/<namespace>/sa/<service account>", id, trustDomain)
+	}
+	if id.Host != trustDomain {
+		return Proxy{}, fmt.Errorf("the client certificate is for %q, of another trust domain than %q", id, trustDomain)
+	}
+	return Proxy{Namespace: parts[2], ServiceAccount: parts[4]}, nil
+}
+
+// ByClaim believes what the node says: for plaintext on loopback and for tests.
+func ByClaim(_ context.Context, _ *peer.Peer, node *core.Node) (Proxy, error) {
+	id, err := ParseNodeID(node.GetId())
+	if err != nil {
+		return Proxy{}, status.Error(codes.InvalidArgument, err.Error())
+	}
+	meta := metadata(node.GetMetadata())
+	p := Proxy{Namespace: id.Namespace, ServiceAccount: meta[metaServiceAccount]}
+	if p.Namespace == "" {
+		p.Namespace = meta[metaNamespace]
+	}
+	return p, nil
+}
+
+// describe fills in what the node says of itself, and refuses it where it says to be
+// somebody else than it proved to be.
+func describe(p Proxy, node *core.Node, onDemand bool) (*Proxy, Workload, error) {
+	id, err := ParseNodeID(node.GetId())
+	if err != nil {
+		return nil, Workload{}, status.Error(codes.InvalidArgument, err.Error())
+	}
+	p.ID, p.Metadata = node.GetId(), metadata(node.GetMetadata())
+	claims := []struct{ field, claimed, proved string }{
+		{"node.id: namespace", id.Namespace, p.Namespace},
+		{"node.metadata." + metaNamespace, p.Metadata[metaNamespace], p.Namespace},
+		{"node.metadata." + metaServiceAccount, p.Metadata[metaServiceAccount], p.ServiceAccount},
+	}
+	for _, c := range claims {
+		if c.claimed != "" && c.claimed != c.proved {
+			return nil, Workload{}, status.Errorf(codes.PermissionDenied, "%s: the proxy %q says %q, its identity says %q", c.field, p.ID, c.claimed, c.proved)
+		}
+	}
+	p.Addresses = addresses(id, p.Metadata[metaAddresses])
+	p.OnDemand = onDemand && p.Metadata[metaPush] != pushFull
+	return &p, Workload{p.Namespace, p.ServiceAccount, p.Metadata[metaWorkload]}, nil
+}
+
+// addresses of the proxy: that of its ID first, and each once. What is no address is not
+// worth a refusal: it only helps to find the workload.
+func addresses(id NodeID, list string) []netip.Addr {
+	var out []netip.Addr
+	seen := map[netip.Addr]bool{}
+	add := func(a netip.Addr) {
+		if a = a.Unmap(); a.IsValid() && !seen[a] {
+			seen[a] = true
+			out = append(out, a)
+		}
+	}
+	add(id.Address)
+	for text := range strings.SplitSeq(list, ",") {
+		if a, err := netip.ParseAddr(strings.TrimSpace(text)); err == nil {
+			add(a)
+		}
+	}
+	return out
+}
+
+// metadata has strings as they are, and anything else as JSON.
+func metadata(s *structpb.Struct) map[string]string {
+	out := make(map[string]string, len(s.GetFields()))
+	for key, value := range s.GetFields() {
+		if text, ok := value.GetKind().(*structpb.Value_StringValue); ok {
+			out[key] = text.StringValue
+			continue
+		}
+		if raw, err := protojson.Marshal(value); err == nil {
+			out[key] = string(raw)
+		}
+	}
+	return out
+}

@@ -1,0 +1,87 @@
+package xds
+
+import (
+	"net/netip"
+	"testing"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+func TestParseNodeID(t *testing.T) {
+	address := netip.MustParseAddr
+	tests := map[string]struct {
+		id   string
+		want NodeID
+		err  string
+	}{
+		"a sidecar":                  {"sidecar~10.0.0.7~app-1.shop~shop.svc.cluster.local", NodeID{"sidecar", address("10.0.0.7"), "app-1", "shop", "shop.svc.cluster.local"}, ""},
+		"a pod's name with dots":     {"sidecar~fd00::7~app.v1.shop~d", NodeID{"sidecar", address("fd00::7"), "app.v1", "shop", "d"}, ""},
+		"no domain":                  {"router~10.0.0.7~gw.shop~", NodeID{"router", address("10.0.0.7"), "gw", "shop", ""}, ""},
+		"another form says nothing":  {"grpc-client.1", NodeID{}, ""},
+		"nothing":                    {"", NodeID{}, ""},
+		"two parts":                  {"host~vm-1", NodeID{}, `node.id: "host~vm-1" has 2 parts; want kind~address~name.namespace~domain`},
+		"no address":                 {"sidecar~here~a.b~d", NodeID{}, `node.id: "sidecar~here~a.b~d": "here" is no IP address; want kind~address~name.namespace~domain`},
+		"no namespace":               {"sidecar~10.0.0.7~a.~d", NodeID{}, `node.id: "sidecar~10.0.0.7~a.~d": "a." is no name.namespace; want kind~address~name.namespace~domain`},
+		"a namespace without a name": {"sidecar~10.0.0.7~.b~d", NodeID{}, `node.id: "sidecar~10.0.0.7~.b~d": ".b" is no name.namespace; want kind~address~name.namespace~domain`},
+		"no kind":                    {"~10.0.0.7~a.b~d", NodeID{}, `node.id: "~10.0.0.7~a.b~d" names no kind; want kind~address~name.namespace~domain`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseNodeID(tt.id)
+			text := ""
+			if err != nil {
+				text = err.Error()
+			}
+			if text != tt.err {
+				t.Errorf("error %q; want %q", text, tt.err)
+			}
+			if diff := cmp.Diff(tt.want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+				t.Errorf("ParseNodeID (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestProxyIsDescribedByItsNode(t *testing.T) {
+	meta, err := structpb.NewStruct(map[string]any{
+		"INSTANCE_IPS": "10.0.0.7, fd00::7,nonsense,::ffff:10.0.0.8", "PORTS": []any{8080}, "ZONE": "eu-1", "ROOT": true, "WORKLOAD_NAME": "app",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, w, err := describe(Proxy{Namespace: "shop", ServiceAccount: "sa"}, &core.Node{Id: "sidecar~10.0.0.7~app-1.shop~d", Metadata: meta}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Proxy{
+		ID: "sidecar~10.0.0.7~app-1.shop~d", Namespace: "shop", ServiceAccount: "sa", OnDemand: true,
+		Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("fd00::7"), netip.MustParseAddr("10.0.0.8")},
+		Metadata: map[string]string{
+			"INSTANCE_IPS": "10.0.0.7, fd00::7,nonsense,::ffff:10.0.0.8", "PORTS": "[8080]", "ZONE": "eu-1", "ROOT": "true", "WORKLOAD_NAME": "app",
+		},
+	}
+	if diff := cmp.Diff(want, p, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		t.Errorf("proxy (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(Workload{"shop", "sa", "app"}, w); diff != "" {
+		t.Errorf("workload (-want +got):\n%s", diff)
+	}
+}
+
+func FuzzParseNodeID(f *testing.F) {
+	for _, seed := range []string{"", "~", "~~~", "sidecar~10.0.0.7~app-1.shop~d", "sidecar~fe80::1%eth0~a.b.c~", "host~vm-1"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, id string) {
+		got, err := ParseNodeID(id)
+		if err != nil || got == (NodeID{}) {
+			return
+		}
+		again, err := ParseNodeID(got.String())
+		if err != nil || again != got {
+			t.Errorf("%q is %+v, which is written %q and read as %+v, %v", id, got, got.String(), again, err)
+		}
+	})
+}

@@ -1,0 +1,194 @@
+package xds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Options of a server. The zero value of a field means its default.
+type Options struct {
+	Source       Source       // required
+	Authenticate Authenticate // required; BySPIFFE, except for plaintext
+
+	// Full tells every proxy everything that it may see, as --push=full. Otherwise a
+	// proxy can choose so by its metadata OUTRIDER_PUSH=full.
+	Full bool
+
+	Memory Memory       // what workloads asked for; default: [NewMemory] with its defaults
+	Log    *slog.Logger // default: nothing is logged
+
+	SendTimeout time.Duration // for one message to be taken; default 30s
+	// MaxNames bounds the names that one stream asks for and that are remembered; what
+	// is beyond is answered, but not told again when it changes. Default 20,000: Envoy
+	// itself has by then spent 360 MiB or more on them.
+	MaxNames int
+	// MaxMessage bounds a message of several resources, delta only; default 2 MiB.
+	MaxMessage int
+}
+
+// Check says which field cannot be used.
+func (o Options) Check() error {
+	switch {
+	case o.Source == nil:
+		return errors.New("Source: missing; want where views come from")
+	case o.Authenticate == nil:
+		return errors.New("Authenticate: missing; want BySPIFFE, or ByClaim for plaintext")
+	case o.SendTimeout < 0:
+		return fmt.Errorf("SendTimeout: %s is negative; want a time, or 0 for 30s", o.SendTimeout)
+	case o.MaxNames < 0:
+		return fmt.Errorf("MaxNames: %d is negative; want a number of names, or 0 for 20000", o.MaxNames)
+	case o.MaxMessage < 0:
+		return fmt.Errorf("MaxMessage: %d is negative; want bytes, or 0 for 2 MiB", o.MaxMessage)
+	}
+	return nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Memory == nil {
+		o.Memory = NewMemory(MemoryLimits{})
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.SendTimeout == 0 {
+		o.SendTimeout = 30 * time.Second
+	}
+	if o.MaxNames == 0 {
+		o.MaxNames = 20000
+	}
+	if o.MaxMessage == 0 {
+		o.MaxMessage = 2 << 20
+	}
+	return o
+}
+
+// A Server serves the aggregated discovery service.
+type Server struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+
+	options  Options
+	log      *slog.Logger
+	counters counters
+	changes  changes
+
+	stop    chan struct{} // closed by Shutdown
+	running sync.WaitGroup
+	ids     atomic.Uint64
+
+	mu      sync.Mutex // of what follows; taken when a stream comes or goes
+	stopped bool
+	clients map[uint64]*client
+}
+
+// New returns a server for discovery.RegisterAggregatedDiscoveryServiceServer. It panics
+// on options that Check refuses.
+func New(o Options) *Server {
+	if err := o.Check(); err != nil {
+		panic("xds.New: " + err.Error())
+	}
+	o = o.withDefaults()
+	return &Server{options: o, log: o.Log, stop: make(chan struct{}), clients: map[uint64]*client{}}
+}
+
+// DeltaAggregatedResources serves one delta stream.
+func (s *Server) DeltaAggregatedResources(w discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	return serve(s, w, delta{s.options.MaxMessage})
+}
+
+// StreamAggregatedResources serves one state-of-the-world stream.
+func (s *Server) StreamAggregatedResources(w discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	return serve(s, w, sotw{})
+}
+
+// errStopping tells a proxy to connect again, to another replica.
+var errStopping = status.Error(codes.Unavailable, "the control plane is stopping")
+
+// Shutdown ends all streams and waits for that, but not longer than ctx.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.stopped {
+		s.stopped = true
+		close(s.stop)
+	}
+	s.mu.Unlock()
+	done := make(chan struct{})
+	go func() { s.running.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("ending the streams of proxies: %w", context.Cause(ctx))
+	}
+}
+
+// enter counts a stream in, unless the server stops.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopped {
+		s.running.Add(1)
+	}
+	return !s.stopped
+}
+
+// admit finds out who opened a stream.
+func (s *Server) admit(ctx context.Context, node *core.Node, protocol string, view View) (*client, error) {
+	if node == nil {
+		return nil, status.Error(codes.InvalidArgument, "node: missing in the first request of the stream; want who asks")
+	}
+	identity, err := s.options.Authenticate(ctx, peerOf(ctx), node)
+	if err != nil {
+		if _, ok := status.FromError(err); ok {
+			return nil, err
+		}
+		return nil, status.Errorf(codes.Unauthenticated, "authenticating the proxy %q: %v", node.GetId(), err)
+	}
+	onDemand := !s.options.Full && protocol == delta{}.name()
+	proxy, workload, err := describe(identity, node, onDemand)
+	if err != nil {
+		return nil, err
+	}
+	c := &client{
+		id: s.ids.Add(1), protocol: protocol, proxy: proxy, workload: workload, since: time.Now(),
+		memory: s.options.Memory, maxNames: s.options.MaxNames,
+		view: view, types: map[string]*subscription{}, stored: map[string]bool{},
+	}
+	s.mu.Lock()
+	s.clients[c.id] = c
+	s.mu.Unlock()
+	s.counters.streams.Add(1)
+	s.log.Info("proxy connected", "proxy", proxy.ID, "namespace", proxy.Namespace, "serviceAccount", proxy.ServiceAccount, "protocol", protocol, "onDemand", proxy.OnDemand)
+	return c, nil
+}
+
+func (s *Server) leave(c *client) {
+	s.mu.Lock()
+	delete(s.clients, c.id)
+	s.mu.Unlock()
+	s.counters.streams.Add(-1)
+	s.log.Info("proxy disconnected", "proxy", c.proxy.ID, "after", time.Since(c.since))
+}
+
+// checkType refuses what is no type of a resource. One that no view knows is fine: it is
+// answered with nothing.
+func checkType(typeURL string) error {
+	name, ok := strings.CutPrefix(typeURL, TypePrefix)
+	if !ok || name == "" || len(name) > 200 {
+		return status.Errorf(codes.InvalidArgument, "type_url: %.200q; want %s and a message's name", typeURL, TypePrefix)
+	}
+	return nil
+}
+
+// short is the last word of a type, for people.
+func short(typeURL string) string { return typeURL[strings.LastIndexByte(typeURL, '.')+1:] }

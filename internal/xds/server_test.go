@@ -1,0 +1,425 @@
+package xds
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// listen serves on loopback until the test ends, and returns where.
+func listen(t testing.TB, s *Server) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer(grpc.MaxConcurrentStreams(5000))
+	discovery.RegisterAggregatedDiscoveryServiceServer(g, s)
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(l) }()
+	t.Cleanup(func() {
+		g.Stop()
+		if err := <-served; err != nil {
+			t.Errorf("serving: %v", err)
+		}
+	})
+	return l.Addr().String()
+}
+
+func dial(t testing.TB, address string) discovery.AggregatedDiscoveryServiceClient {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return discovery.NewAggregatedDiscoveryServiceClient(conn)
+}
+
+type deltaClient = discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+
+// open begins a delta stream with a wildcard of clusters, and reads the first answer.
+func open(t testing.TB, c discovery.AggregatedDiscoveryServiceClient, id string) deltaClient {
+	t.Helper()
+	stream, err := c.DeltaAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = stream.Send(&discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: id}, TypeUrl: ClusterType})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+// until reads messages until one is as wanted.
+func until(stream deltaClient, wanted func(*discovery.DeltaDiscoveryResponse) bool) error {
+	for {
+		m, err := stream.Recv()
+		if err != nil || wanted(m) {
+			return err
+		}
+	}
+}
+
+// tells says whether a message has a resource in a version.
+func tells(name, version string) func(*discovery.DeltaDiscoveryResponse) bool {
+	return func(m *discovery.DeltaDiscoveryResponse) bool {
+		for _, r := range m.GetResources() {
+			if r.GetName() == name && r.GetVersion() == version {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func byClaim(source Source) Options { return Options{Source: source, Authenticate: ByClaim} }
+
+func TestManyStreamsAllReachTheNewestView(t *testing.T) {
+	const streams, views = 200, 20
+	at := func(n int) View {
+		v := mustView(t, fmt.Sprint(n), fmt.Sprintf("cds base@%d *\ncds od|a@%d behind=eds/a\neds a@%d", n, n, n))
+		if n%2 == 0 {
+			return v
+		}
+		return &differView{v} // does not know what changed since one that is none
+	}
+	source := newStage(at(0))
+	s := New(byClaim(source))
+	c := dial(t, listen(t, s))
+	var group sync.WaitGroup
+	ready := make(chan struct{}, streams)
+	for i := range streams {
+		group.Go(func() {
+			stream, err := c.DeltaAggregatedResources(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			stream.Send(&discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: fmt.Sprint(i)}, TypeUrl: ClusterType})
+			stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: ClusterType, ResourceNamesSubscribe: []string{"od|a"}})
+			ready <- struct{}{}
+			seen := map[string]string{}
+			err = until(stream, func(m *discovery.DeltaDiscoveryResponse) bool {
+				for _, r := range m.GetResources() {
+					seen[r.GetName()] = r.GetVersion()
+				}
+				stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: m.GetTypeUrl(), ResponseNonce: m.GetNonce()})
+				return seen["base"] == fmt.Sprint(views) && seen["od|a"] == fmt.Sprint(views) && seen["a"] == fmt.Sprint(views)
+			})
+			if err != nil {
+				t.Errorf("stream %d saw %v: %v", i, seen, err)
+			}
+		})
+	}
+	for n := 1; n <= views; n++ {
+		for range streams / views {
+			<-ready
+		}
+		source.set(at(n))
+		s.Proxies() // looks on while all of it changes
+	}
+	group.Wait()
+	if got := s.Counters(); got.Messages == 0 || got.Bytes == 0 || got.SendDuration.Sum == 0 {
+		t.Errorf("nothing was counted: %+v", got)
+	}
+}
+
+func TestSlowClientLosesItsStreamAndHoldsNobody(t *testing.T) {
+	var big strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&big, "cds %d-%s@1 *\n", i, strings.Repeat("x", 1000))
+	}
+	source := newStage(mustView(t, "1", "cds base@1 *"))
+	o := byClaim(source)
+	o.SendTimeout = 300 * time.Millisecond
+	s := New(o)
+	address := listen(t, s)
+	slow := open(t, dial(t, address), "slow")
+	quick := open(t, dial(t, address), "quick")
+	source.set(mustView(t, "2", "cds base@2 *\n"+big.String()))
+	if err := until(quick, tells("base", "2")); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); s.Counters().Streams > 1; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the slow client's stream does not end")
+		}
+	}
+	if err := until(slow, func(*discovery.DeltaDiscoveryResponse) bool { return false }); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("the slow client reads at last, and finds %v; want DeadlineExceeded", err)
+	}
+	source.set(mustView(t, "3", "cds base@3 *"))
+	if err := until(quick, tells("base", "3")); err != nil {
+		t.Error(err)
+	}
+	if got := s.Counters().Timeouts; got != 1 {
+		t.Errorf("%d timeouts; want 1", got)
+	}
+}
+
+// A slowPipe takes a message only when it is let.
+type slowPipe struct {
+	*pipe[*discovery.DeltaDiscoveryRequest, *discovery.DeltaDiscoveryResponse]
+	take chan struct{}
+}
+
+func (p slowPipe) Send(m *discovery.DeltaDiscoveryResponse) error {
+	select {
+	case <-p.take:
+		return p.pipe.Send(m)
+	case <-p.ctx.Done():
+		return p.ctx.Err()
+	}
+}
+
+func TestViewsAreSkippedWhileASendBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newStage(mustView(t, "1", "cds base@1 *"))
+		s := New(byClaim(source))
+		ctx, cancel := context.WithCancel(t.Context())
+		p := slowPipe{&pipe[*discovery.DeltaDiscoveryRequest, *discovery.DeltaDiscoveryResponse]{ctx: ctx, in: make(chan *discovery.DeltaDiscoveryRequest)}, make(chan struct{})}
+		ended := make(chan error, 1)
+		go func() { ended <- serve(s, p, delta{1 << 20}) }()
+		p.in <- &discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "x"}, TypeUrl: ClusterType}
+		for n := 2; n < 100; n++ {
+			source.set(mustView(t, fmt.Sprint(n), fmt.Sprintf("cds base@%d *", n)))
+			synctest.Wait()
+		}
+		close(p.take)
+		synctest.Wait()
+		var got []string
+		for _, m := range p.taken() {
+			got = append(got, renderDelta(m))
+		}
+		if diff := cmp.Diff([]string{"cds #1 base@1", "cds #2 base@99"}, got); diff != "" {
+			t.Errorf("messages (-want +got):\n%s", diff)
+		}
+		cancel()
+		if err := <-ended; status.Code(err) != codes.Canceled {
+			t.Errorf("the stream ends with %v; want Canceled", err)
+		}
+	})
+}
+
+func TestShutdownEndsStreamsAndRefusesNewOnes(t *testing.T) {
+	s := New(byClaim(newStage(mustView(t, "1", "cds base@1 *"))))
+	c := dial(t, listen(t, s))
+	stream := open(t, c, "x")
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("the stream ends with %v; want Unavailable", err)
+	}
+	late, err := c.StreamAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := late.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("a late stream ends with %v; want Unavailable", err)
+	}
+	if got := s.Counters().Streams; got != 0 {
+		t.Errorf("%d streams are left", got)
+	}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Errorf("a second shutdown: %v", err)
+	}
+}
+
+func TestShutdownDoesNotWaitLongerThanItMay(t *testing.T) {
+	s := New(byClaim(newStage(nil)))
+	s.running.Add(1) // a stream that does not end
+	defer s.running.Done()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("no more time")
+	cancel(cause)
+	if err := s.Shutdown(ctx); !errors.Is(err, cause) {
+		t.Errorf("Shutdown: %v; want %v", err, cause)
+	}
+}
+
+func TestSentShowsWhatAProxyWasTold(t *testing.T) {
+	s := New(byClaim(newStage(mustView(t, "1", "cds base@1 *\nvhds http/svc@1 asked=http/x"))))
+	stream := open(t, dial(t, listen(t, s)), "x")
+	stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: VirtualHostType, ResourceNamesSubscribe: []string{"http/x", "http/none"}})
+	if err := until(stream, tells("http/svc", "1")); err != nil {
+		t.Fatal(err)
+	}
+	got, ok := s.Sent("x")
+	if !ok {
+		t.Fatal("the proxy is not known")
+	}
+	var lines []string
+	for _, r := range got {
+		body := strings.ReplaceAll(string(r.Body), " ", "") // protojson varies its blanks on purpose
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s@%s %v %s", r.Type, r.Name, r.Version, r.Aliases, body)))
+	}
+	want := []string{
+		`Cluster base@1 [] {"name":"base","altStatName":"1"}`,
+		`VirtualHost http/none@absent [http/none]`,
+		`VirtualHost http/svc@1 [http/x] {"name":"http/svc","domains":["1"]}`,
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("Sent (-want +got):\n%s", diff)
+	}
+	if _, ok := s.Sent("y"); ok {
+		t.Error("a proxy that is not there was told something")
+	}
+}
+
+func TestBySPIFFE(t *testing.T) {
+	const want = "spiffe://cluster.local/ns/store/sa/shop"
+	verified := func(uris ...string) *peer.Peer {
+		leaf := &x509.Certificate{}
+		for _, raw := range uris {
+			u, err := url.Parse(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leaf.URIs = append(leaf.URIs, u)
+		}
+		return &peer.Peer{AuthInfo: credentials.TLSInfo{State: tls.ConnectionState{
+			PeerCertificates: []*x509.Certificate{leaf}, VerifiedChains: [][]*x509.Certificate{{leaf}},
+		}}}
+	}
+	unverified := verified(want)
+	info := unverified.AuthInfo.(credentials.TLSInfo)
+	info.State.VerifiedChains = nil
+	unverified.AuthInfo = info
+	tests := map[string]struct {
+		peer *peer.Peer
+		err  string
+	}{
+		"a workload of ours":            {verified(want), ""},
+		"nobody":                        {nil, "no peer"},
+		"plaintext":                     {&peer.Peer{}, "no verified client certificate"},
+		"a certificate nobody verified": {unverified, "no verified client certificate"},
+		"no URI":                        {verified(), "names 0 URIs"},
+		"two URIs":                      {verified(want, want), "names 2 URIs"},
+		"another trust domain":          {verified("spiffe://other/ns/store/sa/shop"), "another trust domain"},
+		"another scheme":                {verified("https://cluster.local/ns/store/sa/shop"), "want spiffe://"},
+		"no service account":            {verified("spiffe://cluster.local/ns/store/sa/"), "want spiffe://"},
+		"another form":                  {verified("spiffe://cluster.local/workload"), "want spiffe://"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := BySPIFFE("cluster.local")(t.Context(), tt.peer, nil)
+			if tt.err == "" {
+				if err != nil || got.Namespace != "store" || got.ServiceAccount != "shop" {
+					t.Errorf("got %+v, %v", got, err)
+				}
+				return
+			}
+			if status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("got %v; want Unauthenticated and %q", err, tt.err)
+			}
+		})
+	}
+}
+
+func TestNodeIsHeldAgainstTheIdentity(t *testing.T) {
+	store := func(context.Context, *peer.Peer, *core.Node) (Proxy, error) {
+		return Proxy{Namespace: "store", ServiceAccount: "shop"}, nil
+	}
+	broken := func(context.Context, *peer.Peer, *core.Node) (Proxy, error) {
+		return Proxy{}, errors.New("no certificate")
+	}
+	tests := map[string]struct {
+		auth Authenticate
+		node []string
+		code codes.Code
+		says string
+	}{
+		"itself":                     {store, []string{"sidecar~10.0.0.7~x.store~d", "NAMESPACE=store", "SERVICE_ACCOUNT=shop"}, codes.OK, ""},
+		"says nothing":               {store, []string{"x"}, codes.OK, ""},
+		"another namespace by ID":    {store, []string{"sidecar~10.0.0.7~x.bank~d"}, codes.PermissionDenied, `says "bank", its identity says "store"`},
+		"another namespace":          {store, []string{"x", "NAMESPACE=bank"}, codes.PermissionDenied, "node.metadata.NAMESPACE"},
+		"another service account":    {store, []string{"x", "SERVICE_ACCOUNT=root"}, codes.PermissionDenied, "node.metadata.SERVICE_ACCOUNT"},
+		"who cannot be made sure of": {broken, []string{"x"}, codes.Unauthenticated, "no certificate"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := New(Options{Source: newStage(nil), Authenticate: tt.auth})
+			c, err := s.admit(t.Context(), nodeOf(tt.node), "delta", mustView(t, "1", ""))
+			if status.Code(err) != tt.code || tt.code != codes.OK && !strings.Contains(err.Error(), tt.says) {
+				t.Fatalf("admit: %v; want %s and %q", err, tt.code, tt.says)
+			}
+			if tt.code == codes.OK && !c.proxy.OnDemand {
+				t.Error("it is not on demand")
+			}
+		})
+	}
+}
+
+func TestPushFullIsChosenByMetadataOrForAll(t *testing.T) {
+	tests := map[string]struct {
+		full     bool
+		protocol string
+		node     []string
+		want     bool
+	}{
+		"by default on demand":            {false, "delta", []string{"x"}, true},
+		"a proxy wants everything":        {false, "delta", []string{"x", "OUTRIDER_PUSH=full"}, false},
+		"everybody gets everything":       {true, "delta", []string{"x"}, false},
+		"an unknown value is the default": {false, "delta", []string{"x", "OUTRIDER_PUSH=maybe"}, true},
+		"state of the world has no other": {false, "state-of-the-world", []string{"x"}, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := New(Options{Source: newStage(nil), Authenticate: ByClaim, Full: tt.full})
+			c, err := s.admit(t.Context(), nodeOf(tt.node), tt.protocol, mustView(t, "1", ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.proxy.OnDemand != tt.want {
+				t.Errorf("on demand: %t; want %t", c.proxy.OnDemand, tt.want)
+			}
+		})
+	}
+}
+
+func TestOptionsThatCannotBeUsedAreNamed(t *testing.T) {
+	tests := map[string]func(*Options){
+		"Source":       func(o *Options) { o.Source = nil },
+		"Authenticate": func(o *Options) { o.Authenticate = nil },
+		"SendTimeout":  func(o *Options) { o.SendTimeout = -1 },
+		"MaxNames":     func(o *Options) { o.MaxNames = -1 },
+		"MaxMessage":   func(o *Options) { o.MaxMessage = -1 },
+	}
+	for field, spoil := range tests {
+		t.Run(field, func(t *testing.T) {
+			o := byClaim(newStage(nil))
+			if err := o.Check(); err != nil {
+				t.Fatal(err)
+			}
+			spoil(&o)
+			if err := o.Check(); err == nil || !strings.HasPrefix(err.Error(), field+": ") {
+				t.Errorf("Check: %v; want an error of %s", err, field)
+			}
+		})
+	}
+}
