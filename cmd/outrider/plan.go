@@ -54,10 +54,8 @@ The exit status is 1 if a plan cannot work, 2 if the input cannot be used.`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
+	inputFlags(cmd, &o.files, &o.output, planOutputs)
 	fs := cmd.Flags()
-	fs.SortFlags = false
-	fs.StringArrayVarP(&o.files, "filename", "f", nil, "file with manifests, YAML or JSON; '-' is standard input; may be repeated")
-	fs.StringVarP(&o.output, "output", "o", "text", "how to print: "+strings.Join(planOutputs, ", "))
 	fs.Var(&o.kube, "kube", "Kubernetes version of the nodes")
 	fs.BoolVar(&o.advise, "advise", false, "compare the mechanisms for each pod, with what each costs")
 	return cmd
@@ -84,11 +82,8 @@ func (k *kubeVersion) Set(s string) error {
 }
 
 func (o *planOptions) run(cmd *cobra.Command) error {
-	if len(o.files) == 0 {
-		return &cli.UsageError{Err: errors.New("nothing to read"), Hint: "give -f FILE, or -f - for standard input"}
-	}
-	if !slices.Contains(planOutputs, o.output) {
-		return &cli.UsageError{Err: fmt.Errorf("--output=%q: one of %s", o.output, strings.Join(planOutputs, ", "))}
+	if err := checkInput(o.files, o.output, planOutputs); err != nil {
+		return err
 	}
 	var plans []planned
 	for _, file := range o.files {
@@ -106,20 +101,40 @@ func (o *planOptions) run(cmd *cobra.Command) error {
 
 // read returns the plans of the pods in one file.
 func (o *planOptions) read(cmd *cobra.Command, file string) ([]planned, error) {
-	name, in := file, io.Reader(nil)
-	if file == "-" {
-		name, in = "standard input", cmd.InOrStdin()
-	} else {
-		f, err := os.Open(file)
+	objects, err := readObjects(cmd, file)
+	if err != nil {
+		return nil, err
+	}
+	var out []planned
+	for _, object := range objects {
+		p, err := newPlanned(object, startup.Kubernetes(o.kube), o.advise)
 		if err != nil {
 			return nil, err
 		}
-		defer f.Close()
-		in = f
+		out = append(out, p)
 	}
-	data, err := io.ReadAll(in)
+	return out, nil
+}
+
+// readText returns a file as text, and what to call it; "-" is standard input.
+func readText(cmd *cobra.Command, file string) (name string, data []byte, err error) {
+	if file != "-" {
+		data, err = os.ReadFile(file)
+		return file, data, err
+	}
+	name = "standard input"
+	if data, err = io.ReadAll(cmd.InOrStdin()); err != nil {
+		err = fmt.Errorf("reading %s: %w", name, err)
+	}
+	return name, data, err
+}
+
+// readObjects returns the pods, and what has a pod template, of a file with
+// manifests.
+func readObjects(cmd *cobra.Command, file string) ([]podspec.Object, error) {
+	name, data, err := readText(cmd, file)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", name, err)
+		return nil, err
 	}
 	objects, others, err := podspec.Parse(name, data)
 	if err != nil {
@@ -128,18 +143,35 @@ func (o *planOptions) read(cmd *cobra.Command, file string) ([]planned, error) {
 	if len(objects) == 0 {
 		return nil, fmt.Errorf("%s has no pod and no pod template%s", name, list(": found ", others))
 	}
-	var out []planned
 	for _, object := range objects {
 		for _, field := range object.Unknown {
 			fmt.Fprintf(cmd.ErrOrStderr(), "outrider: note: %s: %s: %s is not a field that this version knows; it is passed over\n", name, object, field)
 		}
-		p, err := newPlanned(object, startup.Kubernetes(o.kube), o.advise)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, p)
 	}
-	return out, nil
+	return objects, nil
+}
+
+// checkInput refuses what all commands that read manifests refuse.
+func checkInput(files []string, output string, outputs []string) error {
+	if len(files) == 0 {
+		return &cli.UsageError{Err: errors.New("nothing to read"), Hint: "give -f FILE, or -f - for standard input"}
+	}
+	if !slices.Contains(outputs, output) {
+		return &cli.UsageError{Err: fmt.Errorf("--output=%q: one of %s", output, strings.Join(outputs, ", "))}
+	}
+	return nil
+}
+
+// inputFlags are the flags of all commands that read manifests, with what a shell
+// completes.
+func inputFlags(cmd *cobra.Command, files *[]string, output *string, outputs []string) {
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringArrayVarP(files, "filename", "f", nil, "file with manifests, YAML or JSON; '-' is standard input; may be repeated")
+	fs.StringVarP(output, "output", "o", "text", "how to print: "+strings.Join(outputs, ", "))
+	// Both fail for a flag that does not exist only.
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (o *planOptions) print(w io.Writer, plans []planned) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"outrider.dev/startup"
 )
@@ -45,51 +46,81 @@ var edgeColours = map[startup.Mechanism]string{
 
 // Sizes of the picture.
 const (
-	boxWidth  = 190
-	boxHeight = 46 // at least
-	lineGap   = 17 // between the edges that end at one box, each with its label
-	gapX      = 150
-	gapY      = 34
-	margin    = 24
-	heading   = 40
+	boxHeight  = 44 // at least
+	lineGap    = 17 // between the edges that end at one box, each with its label
+	stairs     = 34 // each box begins so much further to the right
+	trunk      = 15 // from the left of a box to the line down from it
+	gapY       = 16
+	margin     = 24
+	heading    = 40
+	letterName = 8.2 // how wide a letter is: of a name, of small text
+	letterText = 6.3
 )
 
 // A box is a container and where it is drawn.
 type box struct {
 	startup.Container
-	x, y, height int
-	in           []string // who it waits for, from top to bottom
+	text                string // below its name
+	x, y, width, height int
+	in                  []edgeView // that end here, from top to bottom
 }
 
-// entry is where the edge from a container ends.
-func (b box) entry(from string) int {
-	i := slices.Index(b.in, from)
-	return b.y + b.height*(i+1)/(len(b.in)+1)
-}
+// entry is where edge number i ends.
+func (b box) entry(i int) int { return b.y + b.height*(i+1)/(len(b.in)+1) }
 
-// layout gives each container a column, one to the right of all that it waits
-// for, below those that are in the column already.
-func (p planned) layout() (boxes map[string]box, order []string, width, height int) {
-	column, below := map[string]int{}, map[int]int{}
-	boxes = map[string]box{}
-	edges := p.shown()
-	for _, c := range p.order() {
-		at := 0
-		b := box{Container: c}
-		for _, e := range edges {
-			if from, ok := column[e.From]; ok && e.To == c.Name {
-				at = max(at, from+1)
-				b.in = append(b.in, e.From)
+// layout is a staircase: each container in a row of its own, right of and below all
+// that it waits for. A line goes down from each and to the right into those that
+// wait for it, so that no line crosses a box, and every edge has room for its
+// words, behind the box at which it ends.
+func (p planned) layout() (boxes []box, width, height int) {
+	y := heading + margin
+	place := map[string]int{}
+	for i, c := range p.order() {
+		b := box{Container: c, text: p.boxText(c), x: margin + i*stairs, y: y, height: boxHeight}
+		place[c.Name] = i
+		for _, e := range p.shown() {
+			if _, ok := place[e.From]; ok && e.To == c.Name { // else it is optional, and absent
+				b.in = append(b.in, e)
 			}
 		}
-		slices.SortStableFunc(b.in, func(x, y string) int { return boxes[x].y - boxes[y].y })
-		b.height = max(boxHeight, lineGap*(len(b.in)+1))
-		b.x, b.y = margin+at*(boxWidth+gapX), heading+margin+below[at]
-		column[c.Name], below[at] = at, below[at]+b.height+gapY
-		boxes[c.Name], order = b, append(order, c.Name)
-		width, height = max(width, b.x+boxWidth+margin), max(height, b.y+b.height+margin)
+		// The nearest comes last: its line is the shortest, and crosses no other.
+		slices.SortStableFunc(b.in, func(x, y edgeView) int { return place[x.From] - place[y.From] })
+		b.height = max(b.height, lineGap*(len(b.in)+1))
+		b.width = 24 + int(max(letterName*letters(c.Name), letterText*letters(b.text)))
+		y += b.height + gapY
+		boxes = append(boxes, b)
+		right := b.x + b.width
+		for _, e := range b.in {
+			right = max(right, b.x+b.width+10+int(letterText*letters(edgeWords(e))))
+		}
+		width = max(width, right+margin)
 	}
-	return boxes, order, width, height
+	return boxes, width, y - gapY + margin
+}
+
+func letters(s string) float64 { return float64(utf8.RuneCountInString(s)) }
+
+func (p planned) boxText(c startup.Container) string {
+	kind, _, _ := strings.Cut(p.container(c), ",")
+	if c.Health != startup.NoHealth {
+		kind += ", healthy by " + string(c.Health)
+	}
+	if slices.Contains(p.Expected, c.Name) {
+		kind += ", added by injection"
+	}
+	return kind
+}
+
+// edgeWords are the edge, read from where it ends.
+func edgeWords(e edgeView) string {
+	s := "after " + e.From + " is " + string(e.After)
+	switch {
+	case e.By == "":
+		return s + ", kept by nothing"
+	case !e.Present:
+		return s + ", by " + string(e.By) + " (to be written)"
+	}
+	return s + ", by " + string(e.By)
 }
 
 // planSVG draws the plans below one another.
@@ -111,60 +142,48 @@ func planSVG(plans []planned) string {
 
 // svgPlan draws one plan from y on, and returns its size.
 func svgPlan(b *strings.Builder, p planned, y int) (width, height int) {
-	boxes, order, width, height := p.layout()
+	boxes, width, height := p.layout()
+	title := p.Object.String() + ", Kubernetes " + p.Kubernetes
 	fmt.Fprintf(b, `<g transform="translate(0 %d)">`+"\n", y)
-	fmt.Fprintf(b, `<text x="%d" y="%d" font-size="16" font-weight="600" fill="#1f2328">%s</text>`+"\n",
-		margin, heading, escape(p.Object.String()+", Kubernetes "+p.Kubernetes))
-	for _, e := range p.shown() {
-		svgEdge(b, e, boxes[e.From], boxes[e.To])
+	fmt.Fprintf(b, `<text x="%d" y="%d" font-size="16" font-weight="600" fill="#1f2328">%s</text>`+"\n", margin, heading, escape(title))
+	byName := map[string]box{}
+	for _, to := range boxes {
+		byName[to.Name] = to
+		for i, e := range to.in {
+			svgEdge(b, e, byName[e.From], to, to.entry(i))
+		}
 	}
-	for _, name := range order {
-		svgBox(b, p, boxes[name])
+	for _, at := range boxes {
+		svgBox(b, p, at)
 	}
 	b.WriteString("</g>\n")
-	return width, height
+	return max(width, 2*margin+int(10*letters(title))), height
 }
 
 func svgBox(b *strings.Builder, p planned, at box) {
 	fill, dash := "#f6f8fa", ""
-	for _, n := range p.Expected {
-		if n == at.Name {
-			fill, dash = "#ffffff", ` stroke-dasharray="5 4"`
-		}
-	}
-	kind, _, _ := strings.Cut(p.container(at.Container), ",")
-	if at.Health != startup.NoHealth {
-		kind += ", healthy by " + string(at.Health)
+	if slices.Contains(p.Expected, at.Name) {
+		fill, dash = "#ffffff", ` stroke-dasharray="5 4"`
 	}
 	fmt.Fprintf(b, `<g><title>%s</title><rect x="%d" y="%d" width="%d" height="%d" rx="7" fill="%s" stroke="#57606a"%s/>`,
-		escape(at.Name+": "+p.container(at.Container)), at.x, at.y, boxWidth, at.height, fill, dash)
-	fmt.Fprintf(b, `<text x="%d" y="%d" font-weight="600" fill="#1f2328">%s</text>`, at.x+12, at.y+20, escape(short(at.Name, 24)))
-	fmt.Fprintf(b, `<text x="%d" y="%d" font-size="11" fill="#57606a">%s</text></g>`+"\n", at.x+12, at.y+36, escape(short(kind, 32)))
+		escape(at.Name+": "+p.container(at.Container)), at.x, at.y, at.width, at.height, fill, dash)
+	middle := at.y + at.height/2
+	fmt.Fprintf(b, `<text x="%d" y="%d" font-weight="600" fill="#1f2328">%s</text>`, at.x+12, middle-4, escape(at.Name))
+	fmt.Fprintf(b, `<text x="%d" y="%d" font-size="11" fill="#57606a">%s</text></g>`+"\n", at.x+12, middle+13, escape(at.text))
 }
 
-func svgEdge(b *strings.Builder, e edgeView, from, to box) {
-	if from.Name == "" || to.Name == "" {
-		return // optional, and absent
-	}
-	colour := edgeColours[e.By]
-	x1, y1, x2, y2 := from.x+boxWidth, from.y+from.height/2, to.x, to.entry(e.From)
-	bend := max(40, (x2-x1)/2)
-	dash := ""
+// svgEdge goes down from one box and to the right into the other one, behind which
+// its words stand.
+func svgEdge(b *strings.Builder, e edgeView, from, to box, y int) {
+	colour, dash := edgeColours[e.By], ""
 	if !e.Present {
 		dash = ` stroke-dasharray="6 4"`
 	}
-	fmt.Fprintf(b, `<g><title>%s</title><path d="M%d %d C%d %d %d %d %d %d" fill="none" stroke="%s" stroke-width="1.6"%s/>`,
-		escape(e.String()), x1, y1, x1+bend, y1, x2-bend, y2, x2-8, y2, colour, dash)
-	fmt.Fprintf(b, `<path d="M%d %d l-9 -4.5 v9 z" fill="%s"/>`, x2, y2, colour)
-	// Nearer to the end, where the lines are apart.
-	fmt.Fprintf(b, `<text x="%d" y="%d" font-size="11" text-anchor="end" fill="%s">%s</text></g>`+"\n", x2-12, y2-5, colour, escape(edgeLabel(e)))
-}
-
-func short(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return s[:n-1] + "…"
+	x := from.x + trunk
+	fmt.Fprintf(b, `<g><title>%s</title><path d="M%d %dV%dq0 6 6 6H%d" fill="none" stroke="%s" stroke-width="1.6"%s/>`,
+		escape(e.String()), x, from.y+from.height, y-6, to.x-7, colour, dash)
+	fmt.Fprintf(b, `<path d="M%d %dl-8 -4.5v9z" fill="%s"/>`, to.x, y, colour)
+	fmt.Fprintf(b, `<text x="%d" y="%d" font-size="11" fill="%s">%s</text></g>`+"\n", to.x+to.width+10, y+4, colour, escape(edgeWords(e)))
 }
 
 func escape(s string) string {

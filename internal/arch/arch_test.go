@@ -44,6 +44,7 @@ var arrows = map[string][]string{
 	"internal/simulate":        {"internal/kubelet", "internal/simulate/chart", "internal/simulate/inside", "startup"},
 	"internal/simulate/chart":  {"startup"},
 	"internal/simulate/inside": {"internal/kubelet", "startup"},
+	"internal/localpod":        {"internal/kubelet", "internal/podspec", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml", rtnetlink, sys},
 	"internal/verify":          {"internal/kubelet", "internal/simulate/inside", "startup"},
 
 	"internal/agent/config": {yaml},
@@ -87,7 +88,7 @@ var arrows = map[string][]string{
 	"internal/cli":     {"internal/capture", cobra, pflag},
 	"internal/version": {cobra},
 
-	"cmd/outrider": {"startup", "internal/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/version", cobra},
+	"cmd/outrider": {"internal/kubelet", "internal/localpod", "internal/simulate", "internal/simulate/chart", "internal/verify", sys, "startup", "internal/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/version", cobra},
 	"cmd/outrider-agent": {"internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/proof",
 		"internal/capture/release", "internal/capture/setup", "internal/cli", "internal/version", cobra, pflag, sys},
 	"cmd/outriderd": {"internal/cli", "internal/controlplane", "internal/identity", "internal/mesh", "internal/version", cobra},

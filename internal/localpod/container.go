@@ -1,0 +1,281 @@
+package localpod
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A container is one life of a container.
+type container struct {
+	spec    spec
+	process *os.Process
+	logs    sync.WaitGroup
+
+	// doors is held by who goes in, and by who closes them behind the last process:
+	// the number of a closed file may be another namespace's a moment later.
+	doors sync.RWMutex
+	pid   space
+	mnt   space
+
+	tail tail
+}
+
+// A StartError is a container whose command could not be started. Its exit code is
+// 128, as on a node.
+type StartError struct{ Reason string }
+
+func (e *StartError) Error() string { return e.Reason }
+
+// start starts a container. It returns when its command runs, or cannot.
+func (s *sandbox) start(sp spec, line func(string)) (*container, error) {
+	if err := os.WriteFile(s.node.path(sp.message), nil, 0o666); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(s.node.path(sp.message), 0o666); err != nil {
+		return nil, err
+	}
+	c := &container{spec: sp}
+	p, err := newPipes()
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	first := again(roleContainer, nil, p.told)
+	first.ExtraFiles[0] = p.asked
+	first.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	first.Stdout, first.Stderr = p.out[1], p.err[1]
+	if err := inside(first.Start, s.net, s.ipc, s.uts, s.node.pid, s.node.mnt); err != nil {
+		return nil, fmt.Errorf("starting container %s: %w", sp.Name, err)
+	}
+	p.handedOver()
+	for _, from := range []*os.File{p.take(&p.out[0]), p.take(&p.err[0])} {
+		c.logs.Go(func() {
+			defer from.Close()
+			readLines(from, func(l string) {
+				c.tail.add(l)
+				line(l)
+			})
+		})
+	}
+	// A process that ends before it reads says why on the other pipe.
+	_ = json.NewEncoder(p.order).Encode(sp.order)
+	p.order.Close()
+	answers := json.NewDecoder(p.heard)
+	var who, failed answer
+	_ = answers.Decode(&who) // nothing: the next one says why
+	more := answers.Decode(&failed)
+	if err := first.Wait(); err != nil && who.PID == 0 {
+		return nil, fmt.Errorf("starting container %s: %s%w", sp.Name, who.Error, err)
+	}
+	if who.PID == 0 {
+		return nil, fmt.Errorf("starting container %s: %s%w", sp.Name, who.Error, io.ErrUnexpectedEOF)
+	}
+	return c, c.found(who.PID, failed, more)
+}
+
+// found takes over the container's first process, which is our child now.
+func (c *container) found(pid int, failed answer, more error) error {
+	var err error
+	if c.process, err = os.FindProcess(pid); err != nil {
+		return fmt.Errorf("finding the first process of container %s: %w", c.spec.Name, err)
+	}
+	if more == nil { // it had something to say: it is no command
+		_, _ = c.process.Wait()
+		c.logs.Wait()
+		return &StartError{Reason: failed.Error}
+	}
+	// One that has ended already has no namespaces to enter; its hooks will fail.
+	c.pid, _ = openSpace(strconv.Itoa(pid), unix.CLONE_NEWPID)
+	c.mnt, _ = openSpace(strconv.Itoa(pid), unix.CLONE_NEWNS)
+	return nil
+}
+
+// wait returns the exit code, when the last line of the container has been read.
+func (c *container) wait() int {
+	state, err := c.process.Wait()
+	c.logs.Wait()
+	c.shut()
+	if err != nil {
+		return 255
+	}
+	status, _ := state.Sys().(syscall.WaitStatus)
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return state.ExitCode()
+}
+
+func (c *container) shut() {
+	c.doors.Lock()
+	defer c.doors.Unlock()
+	c.pid.Close()
+	c.mnt.Close()
+	c.pid, c.mnt = space{}, space{}
+}
+
+// signal sends a signal to the first process. One without a handler for it does not
+// get it, except SIGKILL: it is the first of its process namespace.
+func (c *container) signal(s syscall.Signal) { _ = c.process.Signal(s) }
+
+// errNotRunning is what a runtime says of a container that has ended.
+var errNotRunning = errors.New("the container does not run")
+
+// exec runs a command in the container, as its user, and returns what it wrote.
+func (c *container) exec(ctx context.Context, s *sandbox, argv []string) ([]byte, error) {
+	p, err := newPipes()
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	process := c.spec.order.Process
+	process.Argv = argv
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Args, cmd.Env = []string{roleExec}, []string{}
+	written := &limited{w: &out, left: 10 << 10} // one for both: they are not written at a time
+	cmd.Stdout, cmd.Stderr = written, written
+	cmd.WaitDelay = 100 * time.Millisecond // what it left behind may hold its output
+	if err := c.goIn(s, cmd, p); err != nil {
+		return nil, err
+	}
+	p.handedOver()
+	_ = json.NewEncoder(p.order).Encode(order{Process: process})
+	p.order.Close()
+	var failed answer
+	said := json.NewDecoder(p.heard).Decode(&failed)
+	err = cmd.Wait()
+	if said == nil {
+		return nil, errors.New(failed.Error)
+	}
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil
+	}
+	return out.Bytes(), err
+}
+
+// goIn starts a command that will enter the container.
+func (c *container) goIn(s *sandbox, cmd *exec.Cmd, p *pipes) error {
+	c.doors.RLock()
+	defer c.doors.RUnlock()
+	if c.pid.file == nil || c.mnt.file == nil {
+		return errNotRunning
+	}
+	cmd.ExtraFiles = []*os.File{p.asked, p.told, c.mnt.file}
+	if err := inside(cmd.Start, s.net, s.ipc, s.uts, c.pid); err != nil {
+		return fmt.Errorf("%w: %w", errNotRunning, err)
+	}
+	return nil
+}
+
+// pipes are those of a process that is started again.
+type pipes struct {
+	asked, order *os.File // the order: its end, ours
+	heard, told  *os.File // the answer: ours, its end
+	out, err     [2]*os.File
+}
+
+func newPipes() (*pipes, error) {
+	p := &pipes{}
+	for _, ends := range [][2]**os.File{{&p.asked, &p.order}, {&p.heard, &p.told}, {&p.out[0], &p.out[1]}, {&p.err[0], &p.err[1]}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			p.close()
+			return nil, err
+		}
+		*ends[0], *ends[1] = r, w
+	}
+	return p, nil
+}
+
+// handedOver closes the ends that the process has.
+func (p *pipes) handedOver() {
+	for _, f := range []*os.File{p.asked, p.told, p.out[1], p.err[1]} {
+		f.Close()
+	}
+}
+
+// take leaves a file to somebody else to close.
+func (*pipes) take(f **os.File) *os.File {
+	taken := *f
+	*f = nil
+	return taken
+}
+
+func (p *pipes) close() {
+	for _, f := range []*os.File{p.asked, p.order, p.heard, p.told, p.out[0], p.out[1], p.err[0], p.err[1]} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// longest is where a line is cut. Source: containerd's default max_container_log_line_size.
+const longest = 16 << 10
+
+func readLines(r io.Reader, line func(string)) {
+	lines := bufio.NewReaderSize(r, longest)
+	for {
+		l, err := lines.ReadSlice('\n')
+		if len(l) > 0 {
+			line(string(bytes.TrimSuffix(l, []byte("\n"))))
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
+		}
+	}
+}
+
+// A tail is the end of a log, for a container whose message is to be taken from there.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+// kept is how much the kubelet takes. Source: kuberuntime_container.go
+// fallbackToLogs, MaxContainerTerminationMessageLogLength.
+const kept = 2048
+
+func (t *tail) add(line string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(append(t.text, line...), '\n')
+	if over := len(t.text) - kept; over > 0 {
+		t.text = t.text[over:]
+	}
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.text)
+}
+
+// limited passes on so much and drops the rest.
+type limited struct {
+	w    io.Writer
+	left int
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	n := min(len(p), l.left)
+	l.left -= n
+	if n > 0 {
+		if _, err := l.w.Write(p[:n]); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}

@@ -1,0 +1,135 @@
+package localpod
+
+import (
+	"fmt"
+	"os"
+	osuser "os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// exec makes this process the command. It returns only if it cannot.
+func (p process) exec() error {
+	unix.Umask(0o022)
+	if err := p.User.take(); err != nil {
+		return err
+	}
+	env := p.withHome()
+	dir := p.Dir
+	if dir == "" {
+		dir = "/"
+	}
+	if err := os.Chdir(dir); err != nil {
+		return fmt.Errorf("chdir to the working directory: %w", err)
+	}
+	path, err := p.find(env)
+	if err != nil {
+		return fmt.Errorf("exec: %q: %w", p.Argv[0], err)
+	}
+	err = syscall.Exec(path, p.Argv, env)
+	return fmt.Errorf("exec: %q: %w", p.Argv[0], err)
+}
+
+// find is where the command is, by PATH if its name has no slash.
+func (p process) find(env []string) (string, error) {
+	name := p.Argv[0]
+	if strings.Contains(name, "/") {
+		_, err := os.Stat(name)
+		return name, err
+	}
+	for _, dir := range filepath.SplitList(lookup(env, "PATH")) {
+		path := filepath.Join(dir, name)
+		if unix.Access(path, unix.X_OK) == nil {
+			if info, err := os.Stat(path); err == nil && !info.IsDir() {
+				return path, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("executable file not found in $PATH")
+}
+
+func lookup(env []string, name string) string {
+	for _, e := range slices.Backward(env) {
+		if value, ok := strings.CutPrefix(e, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// withHome adds HOME, which a runtime takes from the container's users.
+func (p process) withHome() []string {
+	if slices.ContainsFunc(p.Env, func(e string) bool { return strings.HasPrefix(e, "HOME=") }) {
+		return p.Env
+	}
+	home := "/"
+	if u, err := osuser.LookupId(strconv.Itoa(p.User.UID)); err == nil && u.HomeDir != "" {
+		home = u.HomeDir
+	}
+	return append(slices.Clone(p.Env), "HOME="+home)
+}
+
+// take gives up what the user may not, then who we were. Of a root user execve
+// leaves what is within the bounds; of another one nothing.
+func (u user) take() error {
+	for c := range uintptr(lastCapability() + 1) {
+		if u.Bounds&(1<<c) != 0 {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
+			return fmt.Errorf("giving up capability %d: %w", c, err)
+		}
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("giving up ambient capabilities: %w", err)
+	}
+	if err := syscall.Setgroups(u.Groups); err != nil {
+		return fmt.Errorf("setting groups %v: %w", u.Groups, err)
+	}
+	if err := syscall.Setgid(u.GID); err != nil {
+		return fmt.Errorf("becoming group %d: %w", u.GID, err)
+	}
+	if err := syscall.Setuid(u.UID); err != nil {
+		return fmt.Errorf("becoming user %d: %w", u.UID, err)
+	}
+	if u.NoNewOnes {
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return fmt.Errorf("refusing new privileges: %w", err)
+		}
+	}
+	return u.narrow()
+}
+
+// narrow takes what is out of bounds from the process itself, inheritance included.
+func (u user) narrow() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return fmt.Errorf("reading capabilities: %w", err)
+	}
+	for i := range data {
+		bounds := uint32(u.Bounds >> (32 * i))
+		data[i].Effective &= bounds
+		data[i].Permitted &= bounds
+		data[i].Inheritable = 0
+	}
+	if err := unix.Capset(&header, &data[0]); err != nil {
+		return fmt.Errorf("setting capabilities: %w", err)
+	}
+	return nil
+}
+
+// lastCapability is the highest that this kernel knows.
+func lastCapability() int {
+	for c := uintptr(63); c > 0; c-- {
+		if v, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0); err == nil && v >= 0 {
+			return int(c)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,40 @@
+// Package localpod runs the containers of a pod as processes of this machine, by the
+// kubelet's rules: package kubelet decides, and what it decides is done here, with
+// real hooks, probes, signals and restarts.
+//
+//	result, err := localpod.Run(ctx, localpod.Options{Pod: pod})
+//
+// There are no images. A container's file system is this machine's, copy on write,
+// so its command must be in the pod spec and on this machine.
+//
+// A [Node] is a private machine for several pods: a bridge, and for each pod a
+// network namespace with an address. What runs on it sees its own processes and
+// mounts only, and all of it ends with the program that made it, however that ends.
+//
+// Where to read:
+//
+//	options.go      what is run, and what is refused
+//	spec.go         a container of the pod as a process and its mounts
+//	env.go          its environment, and $(NAME)
+//	fields.go       what a pod can say of itself to its containers
+//	user.go         its user, groups and capabilities
+//	volume.go       what is in its volumes
+//	node.go         the private machine
+//	network.go      its bridge and addresses
+//	sandbox.go      what the containers of one pod share
+//	container.go    a container that runs: start, signal, exec
+//	pod.go          the loop: events in, actions out
+//	act.go          how each action is done
+//	probe.go        HTTP, TCP and gRPC, asked from the node
+//	health.go       who is healthy, as far as the kubelet can see
+//	result.go       what comes out
+//	order.go        what a new process is told to become
+//	init.go         and how it becomes that
+//	rootfs.go       its file system
+//	credentials.go  its user
+//	thread.go       how a thread of ours gets into a namespace
+//
+// Left out: images, limits of CPU and memory, seccomp, AppArmor and SELinux, user
+// namespaces, host network, processes shared between containers, service accounts
+// other than a token that is given, and what package kubelet leaves out.
+package localpod

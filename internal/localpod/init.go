@@ -1,0 +1,134 @@
+package localpod
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// roles are what a program is that this package started again.
+var roles = map[string]func() error{
+	roleNode:      keep,
+	roleContainer: begin,
+	roleFirst:     become,
+	roleExec:      join,
+}
+
+// A process gets into namespaces before its program's own code runs, and on its
+// first thread: hence here, as runc does it. A program that runs pods needs to do
+// nothing for it, and cannot forget it and start itself for ever.
+func init() {
+	role, ours := roles[os.Args[0]]
+	if !ours {
+		return
+	}
+	runtime.LockOSThread()
+	if err := role(); err != nil {
+		tell(answer{Error: err.Error()})
+		syscall.Exit(exitSetup)
+	}
+	syscall.Exit(0) // os.Exit would wait a second with the race detector, and the pod for it
+}
+
+// exitSetup is the status of a process that could not become what it should.
+const exitSetup = 128
+
+// tell answers who gave the order. If nobody is left to hear it, nobody needs it.
+func tell(a answer) {
+	text, _ := json.Marshal(a)
+	_, _ = unix.Write(fdAnswer, append(text, '\n'))
+}
+
+// keep is the node: its first process, with which everything on it ends. It ends when
+// the program that made it does, because then nobody holds its standard input.
+func keep() error {
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("parting from the machine's mounts: %w", err)
+	}
+	if err := unix.Mount("outrider", nodeDir, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, "mode=0755"); err != nil {
+		return fmt.Errorf("mounting a tmpfs on %s: %w", nodeDir, err)
+	}
+	tell(answer{PID: os.Getpid()})
+	unix.Close(fdAnswer)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return nil
+}
+
+// begin starts the container's first process in a process namespace within the
+// node's. Only a process of the node can make one. CLONE_PARENT makes it the child of
+// the program that runs the pod, as runc does it, so that this one can go.
+func begin() error {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = []string{roleFirst}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.ExtraFiles = []*os.File{os.NewFile(fdOrder, "order"), os.NewFile(fdAnswer, "answer")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_PARENT | unix.CLONE_NEWPID | unix.CLONE_NEWNS}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("making a process namespace: %w", err)
+	}
+	return nil
+}
+
+// become makes the container around this process, then is its command.
+func become() error {
+	// /proc is still that of the program that runs the pod: its numbers are there.
+	self, err := os.Readlink("/proc/self")
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(self)
+	if err != nil {
+		return fmt.Errorf("/proc/self is %q", self)
+	}
+	tell(answer{PID: pid})
+	o, err := readOrder()
+	if err != nil {
+		return err
+	}
+	if _, err := unix.Setsid(); err != nil {
+		return fmt.Errorf("leaving the terminal: %w", err)
+	}
+	if err := o.Root.enter(); err != nil {
+		return err
+	}
+	return o.Process.exec()
+}
+
+// join enters a container that runs, then is the command of a hook or a probe.
+func join() error {
+	o, err := readOrder()
+	if err != nil {
+		return err
+	}
+	if _, err := unix.Setsid(); err != nil {
+		return fmt.Errorf("leaving the terminal: %w", err)
+	}
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return err
+	}
+	if err := unix.Setns(fdMounts, unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("entering the container's mounts: %w", err)
+	}
+	unix.Close(fdMounts)
+	return o.Process.exec()
+}
+
+func readOrder() (order, error) {
+	var o order
+	unix.CloseOnExec(fdAnswer)
+	f := os.NewFile(fdOrder, "order")
+	defer f.Close()
+	if err := json.NewDecoder(f).Decode(&o); err != nil {
+		return o, fmt.Errorf("reading what to become: %w", err)
+	}
+	return o, nil
+}

@@ -1,0 +1,244 @@
+package localpod
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNotRoot says that this user cannot make a node.
+var ErrNotRoot = errors.New("running a pod needs root: it makes network namespaces and mounts of its own")
+
+// nodeDir is where a node keeps the files of its pods, on a tmpfs that only it and its
+// pods see. It exists on every Linux, and nothing in a pod needs the machine's own.
+const nodeDir = "/sys"
+
+// NodeOptions are about the private machine. The zero value of a field means its default.
+type NodeOptions struct {
+	Name string       // default: "node"
+	IPv4 netip.Prefix // of node and pods; default 10.244.0.0/24
+	IPv6 netip.Prefix // default fd00:10:244::/64, where the kernel has IPv6
+}
+
+// A Node is a private machine, within this one, for pods that can reach one another:
+// network, mounts and processes of its own. It leaves nothing behind, not even when
+// the program that made it is killed.
+type Node struct {
+	Name string
+
+	keeper *exec.Cmd
+	life   *os.File // when nobody holds it any more, the node ends
+	net    space
+	pid    space
+	mnt    space
+
+	network  network
+	mu       sync.Mutex
+	pods     int
+	commands sync.WaitGroup
+}
+
+// NewNode makes a node. It must be closed.
+func NewNode(o NodeOptions) (*Node, error) {
+	if os.Geteuid() != 0 {
+		return nil, ErrNotRoot
+	}
+	if o.Name == "" {
+		o.Name = "node"
+	}
+	n := &Node{Name: o.Name}
+	if err := n.start(); err != nil {
+		n.Close()
+		return nil, fmt.Errorf("making a node: %w", err)
+	}
+	if err := n.connect(o); err != nil {
+		n.Close()
+		return nil, fmt.Errorf("making the node's network: %w", err)
+	}
+	return n, nil
+}
+
+func (n *Node) start() error {
+	in, life, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	n.life = life
+	defer in.Close()
+	heard, told, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer heard.Close()
+	n.keeper = again(roleNode, in, told)
+	n.keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC}
+	err = n.keeper.Start()
+	told.Close()
+	if errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("%w; this root may not: %w", ErrNotRoot, err)
+	}
+	if err != nil {
+		n.keeper = nil
+		return err
+	}
+	var a answer
+	if err := json.NewDecoder(heard).Decode(&a); err != nil || a.Error != "" {
+		return fmt.Errorf("its first process did not start: %s%w", a.Error, err)
+	}
+	of := strconv.Itoa(n.keeper.Process.Pid)
+	for kind, s := range map[int]*space{unix.CLONE_NEWNET: &n.net, unix.CLONE_NEWPID: &n.pid, unix.CLONE_NEWNS: &n.mnt} {
+		if *s, err = openSpace(of, kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// again is this program, to be started in another role. The order is read from file 3,
+// if there is one, and the answer goes to file 4.
+func again(role string, in, answers *os.File) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = []string{role}
+	cmd.Env = []string{}
+	cmd.Stdin = in
+	cmd.ExtraFiles = []*os.File{nil, answers}
+	return cmd
+}
+
+// Close ends the node and everything on it.
+func (n *Node) Close() error {
+	if n.life != nil {
+		n.life.Close()
+	}
+	n.commands.Wait()
+	var err error
+	if n.keeper != nil && n.keeper.Process != nil {
+		err = n.keeper.Wait()
+	}
+	for _, s := range []space{n.net, n.pid, n.mnt} {
+		s.Close()
+	}
+	return err
+}
+
+// Do runs f in the node's network: sockets that f makes belong to it for ever.
+func (n *Node) Do(f func() error) error { return inside(f, n.net) }
+
+// Listen listens on an address of the node.
+func (n *Node) Listen(address string) (net.Listener, error) {
+	var l net.Listener
+	err := n.Do(func() (err error) {
+		l, err = net.Listen("tcp", address)
+		return err
+	})
+	return l, err
+}
+
+// Command starts a command on the node, with its network, and ends it with the node at
+// the latest. Wait for it with the function that is returned, once.
+func (n *Node) Command(cmd *exec.Cmd) (wait func() error, err error) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setsid = true
+	if err := inside(cmd.Start, n.net, n.pid); err != nil {
+		return nil, fmt.Errorf("starting %s on the node: %w", cmd.Path, err)
+	}
+	n.commands.Add(1)
+	ended := make(chan error, 1)
+	go func() {
+		defer n.commands.Done()
+		ended <- cmd.Wait()
+	}()
+	return func() error { return <-ended }, nil
+}
+
+// path is where a file of the node is seen from here.
+func (n *Node) path(elem ...string) string {
+	return filepath.Join(append([]string{"/proc", strconv.Itoa(n.keeper.Process.Pid), "root"}, elem...)...)
+}
+
+// onNode runs f among the node's mounts.
+func (n *Node) onNode(f func() error) error { return inside(f, n.mnt) }
+
+// pseudo are file systems that a container gets anew, or not at all.
+var pseudo = map[string]bool{"proc": true, "sysfs": true, "devtmpfs": true, "devpts": true, "cgroup": true, "cgroup2": true,
+	"mqueue": true, "debugfs": true, "tracefs": true, "securityfs": true, "pstore": true, "bpf": true, "configfs": true,
+	"fusectl": true, "hugetlbfs": true, "binfmt_misc": true, "autofs": true, "nsfs": true, "rpc_pipefs": true, "efivarfs": true}
+
+// written are files that every container has as its own.
+var written = []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}
+
+// machineMounts reads where this machine's file systems are mounted, of the ones that
+// a container is shown. Source: proc(5), /proc/pid/mountinfo.
+func machineMounts(mountinfo io.Reader) ([]string, error) {
+	var out []string
+	lines := bufio.NewScanner(mountinfo)
+	for lines.Scan() {
+		before, after, ok := strings.Cut(lines.Text(), " - ")
+		fields := strings.Fields(before)
+		kind, _, _ := strings.Cut(after, " ")
+		if !ok || len(fields) < 5 {
+			return nil, fmt.Errorf("mountinfo: cannot read %q", lines.Text())
+		}
+		at := unescape(fields[4])
+		out = removed(out, at) // one on top of it hides the one below
+		if at != "/" && !pseudo[kind] && !private(at) {
+			out = append(out, at)
+		}
+	}
+	return out, lines.Err()
+}
+
+func private(at string) bool {
+	for _, dir := range []string{"/proc", "/sys", "/dev", "/run", "/var/run"} {
+		if at == dir || strings.HasPrefix(at, dir+"/") {
+			return true
+		}
+	}
+	for _, f := range written {
+		if at == f {
+			return true
+		}
+	}
+	return false
+}
+
+func removed(list []string, at string) []string {
+	out := list[:0]
+	for _, l := range list {
+		if l != at {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// unescape reads the octal escapes of mountinfo.
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

@@ -1,0 +1,298 @@
+package localpod
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// oldRoot is where the node's file system is seen while a container is made, and
+// nothing once it is.
+const oldRoot = "/.outrider"
+
+// enter makes the file system and goes into it. All happens in a mount namespace of
+// the container's own: nothing of it is seen outside.
+func (r *root) enter() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("parting from the node's mounts: %w", err)
+	}
+	if err := unix.Mount("outrider", r.Stage, "tmpfs", unix.MS_NODEV, "mode=0755"); err != nil {
+		return fmt.Errorf("mounting a tmpfs on %s: %w", r.Stage, err)
+	}
+	top := filepath.Join(r.Stage, "root")
+	if err := os.MkdirAll(top, 0o755); err != nil {
+		return err
+	}
+	if err := r.show("/", "/", r.Stage, top); err != nil {
+		return err
+	}
+	if err := r.pivot(top); err != nil {
+		return err
+	}
+	shown := []string{"/"}
+	steps := []func() error{r.devices, r.kernel, func() error { return r.machine(&shown) }, r.files, r.volumes}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	if err := unix.Unmount(oldRoot, unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("leaving the node's file system: %w", err)
+	}
+	if err := os.Remove(oldRoot); err != nil {
+		return err
+	}
+	if r.ReadOnly {
+		for _, at := range shown {
+			if err := readOnly(at, unix.MS_NODEV); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *root) pivot(top string) error {
+	old := filepath.Join(top, oldRoot)
+	if err := os.MkdirAll(old, 0o700); err != nil {
+		return err
+	}
+	if err := unix.PivotRoot(top, old); err != nil {
+		return fmt.Errorf("changing the root: %w", err)
+	}
+	return os.Chdir("/")
+}
+
+// show mounts one of the machine's file systems at a path, copy on write; where an
+// overlay cannot be made over it, read-only. stage has room for what is written. It
+// goes without devices: what a container may use of them is in its /dev.
+func (r *root) show(from, name, stage, at string) error {
+	upper, work := layer(stage, name, "upper"), layer(stage, name, "work")
+	for _, dir := range []string{upper, work} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := likeness(from, upper); err != nil {
+		return err
+	}
+	if r.Overlay {
+		err := unix.Mount("outrider", at, "overlay", unix.MS_NODEV,
+			"lowerdir="+escaped(from)+",upperdir="+escaped(upper)+",workdir="+escaped(work))
+		if err == nil {
+			return nil
+		}
+	}
+	if name == "/" {
+		return r.showTop(upper, at)
+	}
+	return bindReadOnly(from, at)
+}
+
+// layer is a directory of an overlay, for the file system of that name.
+func layer(stage, name, what string) string {
+	return filepath.Join(stage, what, strings.ReplaceAll(strings.Trim(name, "/"), "/", "\\")+"_")
+}
+
+// likeness gives a directory the mode and owner of another one: an upper layer's own
+// are the merged directory's.
+func likeness(of, dir string) error {
+	var s unix.Stat_t
+	if err := unix.Stat(of, &s); err != nil {
+		return fmt.Errorf("stat %s: %w", of, err)
+	}
+	if err := unix.Chown(dir, int(s.Uid), int(s.Gid)); err != nil {
+		return err
+	}
+	return unix.Chmod(dir, s.Mode&0o7777)
+}
+
+func escaped(path string) string {
+	return strings.NewReplacer(`\`, `\\`, ":", `\:`, ",", `\,`).Replace(path)
+}
+
+// showTop is a root directory without an overlay: one of its own, with what is in the
+// machine's bound into it, read-only.
+func (r *root) showTop(dir, at string) error {
+	if err := unix.Mount(dir, at, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mounting %s: %w", at, err)
+	}
+	entries, err := os.ReadDir("/")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		from, to := "/"+e.Name(), filepath.Join(at, e.Name())
+		switch {
+		case e.Type()&os.ModeSymlink != 0:
+			target, err := os.Readlink(from)
+			if err != nil {
+				return err
+			}
+			if err := os.Symlink(target, to); err != nil {
+				return err
+			}
+		case !e.IsDir():
+		case emptyHere[from]:
+			if err := os.Mkdir(to, 0o755); err != nil {
+				return err
+			}
+			if err := likeness(from, to); err != nil {
+				return err
+			}
+		default:
+			if err := os.Mkdir(to, 0o755); err != nil {
+				return err
+			}
+			if err := bindReadOnly(from, to); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// emptyHere are the machine's directories that a root without overlay has as its own.
+var emptyHere = map[string]bool{"/proc": true, "/sys": true, "/dev": true, "/run": true, "/tmp": true, "/mnt": true}
+
+// machine shows the machine's other file systems where they are mounted. One that is
+// not there any more is left out, and so is one below a directory that a read-only
+// one does not have.
+func (r *root) machine(shown *[]string) error {
+	stage := filepath.Join(oldRoot, r.Stage)
+	for _, at := range r.Host {
+		from := filepath.Join(oldRoot, at)
+		info, err := os.Stat(from)
+		if err != nil {
+			continue
+		}
+		if here, err := os.Stat(at); err != nil || here.IsDir() != info.IsDir() {
+			continue
+		}
+		if !info.IsDir() {
+			err = bindReadOnly(from, at)
+		} else {
+			err = r.show(from, at, stage, at)
+		}
+		if err != nil {
+			return err
+		}
+		*shown = append(*shown, at)
+	}
+	// What runs on this machine has its sockets there: they are not the container's.
+	if _, err := os.Lstat("/run"); err != nil {
+		return nil
+	}
+	if err := unix.Mount("run", "/run", "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, "mode=0755"); err != nil {
+		return fmt.Errorf("mounting /run: %w", err)
+	}
+	*shown = append(*shown, "/run")
+	return nil
+}
+
+// files writes what the kubelet writes: names of hosts and the like.
+func (r *root) files() error {
+	for _, f := range r.Files {
+		if err := os.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
+			return err
+		}
+		_ = os.Remove(f.Path) // a link may lead anywhere
+		if err := os.WriteFile(f.Path, f.Data, os.FileMode(f.Mode)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *root) volumes() error {
+	for _, m := range r.Mounts {
+		if err := m.mount(); err != nil {
+			return fmt.Errorf("mounting %s: %w", m.To, err)
+		}
+	}
+	return nil
+}
+
+func (m mount) mount() error {
+	from, info, err := m.open()
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	if err := target(m.To, info.IsDir()); err != nil {
+		return err
+	}
+	// By its descriptor, so that nothing can be put in the way between look and use.
+	if err := unix.Mount("/proc/self/fd/"+strconv.Itoa(int(from.Fd())), m.To, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return err
+	}
+	if m.ReadOnly {
+		return readOnly(m.To, unix.MS_NODEV|unix.MS_NOSUID)
+	}
+	return nil
+}
+
+// open opens what is mounted. A subPath cannot lead out of its volume.
+func (m mount) open() (*os.File, os.FileInfo, error) {
+	from := filepath.Join(oldRoot, m.From)
+	if m.Sub == "" {
+		return opened(os.Open(from))
+	}
+	dir, err := os.OpenRoot(from)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer dir.Close()
+	if _, err := dir.Stat(m.Sub); errors.Is(err, os.ErrNotExist) {
+		if err := dir.MkdirAll(m.Sub, 0o750); err != nil {
+			return nil, nil, fmt.Errorf("subPath %s: %w", m.Sub, err)
+		}
+	}
+	return opened(dir.Open(m.Sub))
+}
+
+func opened(f *os.File, err error) (*os.File, os.FileInfo, error) {
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	return f, info, err
+}
+
+// target makes a mount point.
+func target(at string, dir bool) error {
+	if dir {
+		return os.MkdirAll(at, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return err
+	}
+	if _, err := os.Stat(at); err == nil {
+		return nil
+	}
+	f, err := os.OpenFile(at, os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func bindReadOnly(from, to string) error {
+	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mounting %s: %w", to, err)
+	}
+	return readOnly(to, unix.MS_NODEV)
+}
+
+// readOnly makes a mount read-only, and keeps the flags that it must not lose.
+func readOnly(at string, flags uintptr) error {
+	if err := unix.Mount("", at, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|flags, ""); err != nil {
+		return fmt.Errorf("making %s read-only: %w", at, err)
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package localpod
+
+import (
+	osuser "os/user"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// capabilities by their number. Source: include/uapi/linux/capability.h.
+var capabilities = []string{"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP",
+	"LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER", "SYS_MODULE", "SYS_RAWIO",
+	"SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT", "SYS_ADMIN", "SYS_BOOT", "SYS_NICE", "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD",
+	"LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP", "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ",
+	"PERFMON", "BPF", "CHECKPOINT_RESTORE"}
+
+// usual are those of a container that says nothing. Source: containerd pkg/oci/spec.go
+// defaultUnixCaps.
+const usual uint64 = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FSETID | 1<<unix.CAP_FOWNER | 1<<unix.CAP_MKNOD |
+	1<<unix.CAP_NET_RAW | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETFCAP | 1<<unix.CAP_SETPCAP |
+	1<<unix.CAP_NET_BIND_SERVICE | 1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_KILL | 1<<unix.CAP_AUDIT_WRITE
+
+const allOfThem = ^uint64(0)
+
+// userOf is who a container runs as: what it says itself, else what the pod says,
+// else root, which is what an image without a user means.
+func userOf(pod *corev1.Pod, c carrier) (user, error) {
+	var own corev1.SecurityContext
+	if c.SecurityContext != nil {
+		own = *c.SecurityContext
+	}
+	var shared corev1.PodSecurityContext
+	if pod.Spec.SecurityContext != nil {
+		shared = *pod.Spec.SecurityContext
+	}
+	var u user
+	if uid := either(own.RunAsUser, shared.RunAsUser); uid != nil {
+		u.UID = int(*uid)
+	}
+	if nonRoot := either(own.RunAsNonRoot, shared.RunAsNonRoot); nonRoot != nil && *nonRoot && u.UID == 0 {
+		return u, refuse(c.field+".securityContext.runAsNonRoot", "container %s would run as root", c.Name).but("set runAsUser: there is no image to take a user from")
+	}
+	if gid := either(own.RunAsGroup, shared.RunAsGroup); gid != nil {
+		u.GID = int(*gid)
+	} else if known, err := osuser.LookupId(strconv.Itoa(u.UID)); err == nil {
+		u.GID, _ = strconv.Atoi(known.Gid)
+	}
+	u.Groups = []int{u.GID}
+	for _, g := range shared.SupplementalGroups {
+		u.Groups = append(u.Groups, int(g))
+	}
+	if shared.FSGroup != nil {
+		u.Groups = append(u.Groups, int(*shared.FSGroup))
+	}
+	slices.Sort(u.Groups)
+	u.Groups = slices.Compact(u.Groups)
+	u.NoNewOnes = own.AllowPrivilegeEscalation != nil && !*own.AllowPrivilegeEscalation
+	var err error
+	u.Bounds, err = bounds(c.field+".securityContext.capabilities", own)
+	return u, err
+}
+
+func either[T any](own, shared *T) *T {
+	if own != nil {
+		return own
+	}
+	return shared
+}
+
+func privileged(c carrier) bool {
+	return c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
+}
+
+// bounds are the capabilities that a container may have.
+func bounds(field string, s corev1.SecurityContext) (uint64, error) {
+	if s.Privileged != nil && *s.Privileged {
+		return allOfThem, nil
+	}
+	if s.Capabilities == nil {
+		return usual, nil
+	}
+	add, err := set(field+".add", s.Capabilities.Add)
+	if err != nil {
+		return 0, err
+	}
+	drop, err := set(field+".drop", s.Capabilities.Drop)
+	if err != nil {
+		return 0, err
+	}
+	// With ALL on one side, the other side says the exceptions.
+	if add == allOfThem {
+		return allOfThem &^ drop, nil
+	}
+	return usual&^drop | add, nil
+}
+
+func set(field string, names []corev1.Capability) (uint64, error) {
+	var out uint64
+	for _, n := range names {
+		name := strings.TrimPrefix(strings.ToUpper(string(n)), "CAP_")
+		i := slices.Index(capabilities, name)
+		switch {
+		case name == "ALL":
+			out = allOfThem
+		case i < 0:
+			return 0, refuse(field, "%q is no capability", n).but("write it like NET_ADMIN")
+		default:
+			out |= 1 << i
+		}
+	}
+	return out, nil
+}
