@@ -66,6 +66,8 @@ demo: build ## parking, seen on this machine (root)
 bench: ## measure; prints tables, asserts nothing (root)
 	$(GO) run ./bench/capture
 	$(GO) run ./bench/model
+	$(GO) run ./bench/gate
+	$(GO) run ./bench/wait
 
 .PHONY: cluster cluster-down
 cluster: ## a real one-node Kubernetes, left up; builds it first, 15 minutes (root)

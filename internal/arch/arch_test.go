@@ -68,6 +68,8 @@ var arrows = map[string][]string{
 	"internal/agent/status":    {"internal/agent/journal", "internal/agent/readiness", sys},
 	"internal/agent/proxy": {"internal/agent/config", "internal/agent/drain", "internal/agent/envoy", "internal/agent/identity", "internal/agent/journal",
 		"internal/agent/readiness", "internal/agent/standby", "internal/agent/state", "internal/agent/status", "internal/agent/supervise"},
+	"internal/agent/state":     {"startup", sys},
+	"internal/agent/gate":      {"startup", "internal/agent/state", "internal/agent/supervise", sys},
 	"internal/agent/envoy":     {},
 	"internal/agent/standby":   {sys},
 	"internal/agent/supervise": {sys},
@@ -89,11 +91,12 @@ var arrows = map[string][]string{
 	"internal/version": {cobra},
 
 	"cmd/outrider": {"internal/kubelet", "internal/localpod", "internal/simulate", "internal/simulate/chart", "internal/verify", sys, "startup", "internal/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/version", cobra},
-	"cmd/outrider-agent": {"internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/proof",
+	"cmd/outrider-agent": {"startup", "internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/proof",
 		"internal/capture/release", "internal/capture/setup", "internal/cli", "internal/version", cobra, pflag, sys},
 	"cmd/outriderd": {"internal/cli", "internal/controlplane", "internal/identity", "internal/mesh", "internal/version", cobra},
 
 	"bench/capture": {sys, rtnetlink},
+	"bench/gate":    {"internal/agent/state"},
 	"bench/wait":    {"internal/agent/journal", "internal/agent/readiness", "internal/agent/status"},
 	"bench/model":   {"internal/kubelet", "internal/simulate", "internal/verify", "startup"},
 }

@@ -1,0 +1,85 @@
+package gate
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/startup"
+)
+
+// lookRunning does what follows for a command that runs.
+func (g *gate) lookRunning() {
+	if g.stop.held != 0 {
+		g.lookStopping()
+		return
+	}
+	if !g.stop.asked.IsZero() || g.stop.own != nil {
+		return
+	}
+	if g.mainsAreOver() {
+		g.endChild(0, "%s ends: %s ended for good", g.o.Place.Container, strings.Join(g.o.HelperOf, ", "))
+		return
+	}
+	for _, e := range g.o.After {
+		if e.OnRestart == startup.Ignore {
+			continue
+		}
+		seen, err := g.watch.Read(e.From)
+		if err != nil || !cameBack(seen, g.base[e.From]) {
+			g.base[e.From] = max(g.base[e.From], seen.Starts)
+			continue
+		}
+		g.base[e.From] = seen.Starts
+		g.follow(e)
+	}
+}
+
+// follow does what the edge says when From was restarted.
+func (g *gate) follow(e startup.Edge) {
+	switch {
+	case e.OnRestart == startup.Notify:
+		g.tellChild(e.From)
+	case g.o.Restart == startup.Never:
+		g.o.Say(fmt.Sprintf("%s was restarted, and %s goes on: the kubelet would not start it again (restartPolicy: Never)", e.From, g.o.Place.Container))
+	default:
+		g.endChild(FollowsOther, "%s was restarted, so %s is to be restarted too", e.From, g.o.Place.Container)
+	}
+}
+
+// BackFile is the file in the container's own directory that is replaced when a
+// dependency is back. It holds the dependency's name.
+const BackFile = "back"
+
+// tellChild tells the command that a dependency is back: by the file, for those who watch
+// it, and by a signal, if one was chosen and the command handles it. None is the default:
+// SIGHUP ends whoever does not know it, and that a program catches it does not say that
+// it survives (Go's runtime catches all signals).
+func (g *gate) tellChild(from string) {
+	by := filepath.Join(g.o.Place.Own, BackFile)
+	if err := g.writeBack(by, from); err != nil {
+		g.o.Say(fmt.Sprintf("%s is back; telling %s: %v", from, g.o.Place.Container, err))
+		return
+	}
+	if s := g.o.NotifySignal; s != 0 {
+		if masked(g.child.cmd.Process.Pid, s, "SigCgt:") {
+			_ = g.child.cmd.Process.Signal(s) // it may have ended
+			by += " and " + unix.SignalName(s)
+		} else {
+			by += " (it does not handle " + unix.SignalName(s) + ")"
+		}
+	}
+	g.note(startup.IsNotified, from+" is back")
+	g.o.Say(fmt.Sprintf("%s is back; %s was told by %s", from, g.o.Place.Container, by))
+}
+
+func (g *gate) writeBack(name, from string) error {
+	fresh := filepath.Join(g.o.Place.Own, "."+BackFile)
+	if err := os.WriteFile(fresh, []byte(from+"\n"), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(fresh, name)
+}

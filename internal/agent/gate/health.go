@@ -1,0 +1,145 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"outrider.dev/internal/agent/state"
+	"outrider.dev/startup"
+)
+
+// watchHealth begins all that asks, or hears, how the command is. It runs now.
+func (g *gate) watchHealth() {
+	if g.o.PostStart != nil {
+		g.background(func(ctx context.Context) {
+			if err := g.o.PostStart.run(ctx); err != nil {
+				g.post(func() { g.endChild(HookFailed, "the postStart hook of %s failed: %v", g.o.Place.Container, err) })
+			}
+		})
+	}
+	if g.o.StartupProbe == nil && g.o.Probe == nil {
+		return
+	}
+	g.background(func(ctx context.Context) {
+		if g.o.StartupProbe != nil && !g.startUp(ctx, g.o.StartupProbe) {
+			return
+		}
+		if g.o.Probe != nil {
+			g.o.Probe.follow(ctx, func(healthy bool) { g.post(func() { g.setHealth(healthy) }) })
+		}
+	})
+}
+
+func (g *gate) setHealth(healthy bool) {
+	if g.over || g.child == nil {
+		return
+	}
+	if healthy == g.writer.Record().Healthy {
+		return
+	}
+	what := startup.IsHealthy
+	if !healthy {
+		what = startup.IsUnhealthy
+	}
+	g.note(what, "")
+	g.publish(func(r *state.Record) { r.Healthy = healthy })
+}
+
+// startUp does what the kubelet does with a startup probe, from the moment at which the
+// command runs: it says whether the probe succeeded before it failed too often in a row.
+func (g *gate) startUp(ctx context.Context, p *Probe) bool {
+	limit := time.Duration(p.InitialDelaySeconds+p.PeriodSeconds*p.FailureThreshold) * time.Second
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var last error
+	if p.await(ctx, func(err error) { last = err }) {
+		g.post(func() {
+			if !g.over {
+				g.publish(func(r *state.Record) { r.StartingUp = false })
+			}
+		})
+		return true
+	}
+	if g.ctx.Err() == nil {
+		g.post(func() {
+			g.endChild(NeverStarted, "the startup probe of %s did not succeed within %s: %v", g.o.Place.Container, limit, last)
+		})
+	}
+	return false
+}
+
+// await asks until the probe succeeds; false if ctx ended before.
+func (p *Probe) await(ctx context.Context, failed func(error)) bool {
+	if !sleep(ctx, time.Duration(p.InitialDelaySeconds)*time.Second) {
+		return false
+	}
+	for asked := 0; ; asked++ {
+		err := p.Try(ctx)
+		if err == nil {
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		failed(err)
+		if !sleep(ctx, p.pause(asked)) {
+			return false
+		}
+	}
+}
+
+// follow asks until ctx ends, and tells each change of the command's health.
+func (p *Probe) follow(ctx context.Context, tell func(bool)) {
+	if !sleep(ctx, time.Duration(p.InitialDelaySeconds)*time.Second) {
+		return
+	}
+	t := tally{success: p.SuccessThreshold, failure: p.FailureThreshold}
+	healthy, ever := false, 0
+	for {
+		now := t.add(p.Try(ctx) == nil)
+		if ctx.Err() != nil {
+			return
+		}
+		if now != healthy {
+			healthy = now
+			tell(now)
+		}
+		pause := time.Duration(p.PeriodSeconds) * time.Second
+		if !healthy {
+			pause = p.pause(ever)
+			ever++
+		}
+		if !sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+// sleep says whether ctx still goes on after d.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// run has the kubelet's semantics: an exec hook has no timeout, and of an httpGet any
+// answer is a success, whatever its status (kubelet v1.34.4 pkg/kubelet/lifecycle/handlers.go).
+func (h *Hook) run(ctx context.Context) error {
+	switch {
+	case h.Exec != nil:
+		return h.Exec.run(ctx)
+	case h.HTTPGet != nil:
+		_, err := h.HTTPGet.get(ctx)
+		return err
+	case !sleep(ctx, time.Duration(h.Sleep.Seconds)*time.Second):
+		return fmt.Errorf("the container ended before")
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package gate
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"outrider.dev/internal/agent/state"
+	"outrider.dev/startup"
+)
+
+// Options of a gate. The zero value of a field means its default.
+type Options struct {
+	Place   state.Place
+	Command []string
+
+	After []startup.Edge    // what the command waits for
+	At    map[string]string // by container: where one without a state is asked
+
+	Probe        *Probe // succeeds when the command is healthy
+	StartupProbe *Probe // until it succeeds the kubelet's liveness probe must not count
+	PostStart    *Hook
+	Notify       Notify // how the command itself says that it is ready
+
+	Restart  startup.Restart // what the kubelet does when the container ends
+	HelperOf []string        // ends when all of these have ended for good
+
+	// StopGrace is what is left of the pod's grace period when SIGTERM comes: as long
+	// the command is kept for those who need it, and no longer. Default 30s; negative:
+	// nobody is waited for.
+	StopGrace time.Duration
+
+	// PreStop: the container has a preStop hook, so its SIGTERM comes late.
+	PreStop bool
+
+	StopSignal syscall.Signal // of the image, beside the usual ones
+
+	// NotifySignal tells the command that a dependency is back, beside [BackFile].
+	// Default: none does, for there is no signal that harms nobody.
+	NotifySignal syscall.Signal
+
+	Stdin, Stdout, Stderr *os.File // of the command; default: the gate's own
+
+	Say     func(string) // one line for people, rarely; default: nobody listens
+	Explain func(string) // why the gate ended by itself, for the termination message
+
+	// SecondLook is how often a gate that waits looks at states unasked, in case a ring
+	// got lost (a volume without sockets); default 1s.
+	SecondLook time.Duration
+
+	Environ []string // of the command; default: the gate's own
+}
+
+// Exit statuses of a gate that ended by itself. 126 and 127 are a command that cannot be
+// run, as shells have it, 128+n is signal n; anything else is the command's own.
+const (
+	GaveUp       = 75 // it waited for long enough (EX_TEMPFAIL)
+	FollowsOther = 76 // a dependency was restarted, so this container is to be, too
+	HookFailed   = 77 // the postStart hook failed
+	NeverStarted = 78 // the startup probe failed for too long
+	Unusable     = 1  // its own surroundings are not as they must be
+)
+
+const (
+	defaultGrace      = 30 * time.Second // Kubernetes' own
+	defaultSecondLook = time.Second
+)
+
+func (o Options) complete() (Options, error) {
+	if len(o.Command) == 0 {
+		return o, fmt.Errorf("no command to run")
+	}
+	if o.StopGrace == 0 {
+		o.StopGrace = defaultGrace
+	}
+	if o.SecondLook <= 0 {
+		o.SecondLook = defaultSecondLook
+	}
+	if o.Stdin == nil {
+		o.Stdin = os.Stdin
+	}
+	if o.Stdout == nil {
+		o.Stdout = os.Stdout
+	}
+	if o.Stderr == nil {
+		o.Stderr = os.Stderr
+	}
+	if o.Environ == nil {
+		o.Environ = os.Environ()
+	}
+	if o.Say == nil {
+		o.Say = func(string) {}
+	}
+	if o.Explain == nil {
+		o.Explain = func(string) {}
+	}
+	if o.Probe != nil && o.Notify.By != "" {
+		return o, fmt.Errorf("healthy by a probe and by a notification: one of them")
+	}
+	for name, at := range o.At {
+		if _, err := parseAddress(at); err != nil {
+			return o, fmt.Errorf("where %s is asked: %w", name, err)
+		}
+	}
+	return o, nil
+}
+
+// ParseAfter reads what container waits for: the end of a statement of a plan's text, as
+// "cache is healthy, within 20s or continue".
+func ParseAfter(container, text string) (startup.Edge, error) {
+	if strings.ContainsAny(text, "\n#") {
+		return startup.Edge{}, fmt.Errorf("%q is more than one statement", text)
+	}
+	p, err := startup.Parse(container + " after " + text)
+	if err != nil {
+		return startup.Edge{}, fmt.Errorf("%q: %s; want as in \"cache is healthy, within 20s or continue\"", text, reason(err))
+	}
+	e := p.Edges[0]
+	switch {
+	case e.From == startup.Everything || e.To == startup.Everything:
+		return e, fmt.Errorf("%q: a gate waits for one container by its name, not for %q", text, startup.Everything)
+	case e.From == e.To:
+		return e, fmt.Errorf("%q: %s waits for itself", text, e.To)
+	}
+	return e, nil
+}
+
+// reason leaves out the line: there is one only.
+func reason(err error) string {
+	if syntax, ok := err.(*startup.SyntaxError); ok {
+		return syntax.Reason
+	}
+	return err.Error()
+}
+
+// condition is an edge as the end of a statement, for people.
+func condition(e startup.Edge) string { return e.From + " is " + string(e.After) }
+
+// parseAddress reads where a container is asked: http://HOST:PORT/PATH, or
+// http+unix://%2Fpath%2Fof.sock/PATH.
+func parseAddress(text string) (*url.URL, error) {
+	if path, ok := strings.CutPrefix(text, unixScheme+"://"); ok {
+		socket, rest, _ := strings.Cut(path, "/")
+		socket, err := url.PathUnescape(socket)
+		if err != nil || !strings.HasPrefix(socket, "/") {
+			return nil, fmt.Errorf("%q: want %s://%%2Fpath%%2Fof.sock/path", text, unixScheme)
+		}
+		u, err := url.Parse("http://unix/" + rest)
+		if err != nil {
+			return nil, err
+		}
+		u.Scheme, u.Opaque = unixScheme, socket
+		return u, nil
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("%q: want http://HOST:PORT/PATH", text)
+	}
+	return u, nil
+}
+
+const unixScheme = "http+unix"
+
+// CheckAddress says whether a container can be asked there.
+func CheckAddress(text string) error {
+	_, err := parseAddress(text)
+	return err
+}

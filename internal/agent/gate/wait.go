@@ -1,0 +1,144 @@
+package gate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/agent/state"
+	"outrider.dev/startup"
+)
+
+// People are told who waits for whom after sayAfter, and then each time the wait has
+// become longer by half of all that was before, at most every sayAtMost.
+const (
+	sayAfter  = time.Second
+	sayAtMost = time.Minute
+)
+
+// fresh is how old an answer may be when the gate opens: healthy means now.
+const fresh = 250 * time.Millisecond
+
+// lookWaiting opens the gate if all edges hold at this moment.
+func (g *gate) lookWaiting() {
+	if g.mainsAreOver() {
+		g.end(0, "%s does not start: %s ended for good", g.o.Place.Container, strings.Join(g.o.HelperOf, ", "))
+		return
+	}
+	waited := time.Since(g.since)
+	var holding []string
+	waits := make([]state.Wait, 0, len(g.o.After))
+	for _, e := range g.o.After {
+		seen := g.see(e)
+		v, why := judge(e, seen, g.said[e.From], waited)
+		w := state.Wait{For: condition(e)}
+		switch v {
+		case open:
+			w.Took, w.By = waited, why
+		case hold:
+			holding = append(holding, fmt.Sprintf("%s (%s)", condition(e), why))
+		case giveUp:
+			g.end(GaveUp, "%s waited %s for %s and gave up: %s", g.o.Place.Container, e.Timeout, condition(e), missing(seen))
+			return
+		}
+		waits = append(waits, w)
+	}
+	switch {
+	case len(holding) > 0:
+		g.noteWaits(waits)
+		g.sayWaiting(waited, holding)
+		g.timer.Reset(g.nextLook(waited))
+	case g.askAgain():
+	default:
+		g.begin(waits)
+	}
+}
+
+// see reads the state of a dependency. Only where its death opens the gate must one hear
+// of it.
+func (g *gate) see(e startup.Edge) state.Seen {
+	look := g.watch.Read
+	if e.Optional {
+		look = g.watch.See
+	}
+	s, err := look(e.From)
+	if err != nil && time.Since(g.told) > sayAtMost {
+		g.told = time.Now()
+		g.o.Say(err.Error())
+	}
+	return s
+}
+
+// noteWaits publishes which waits are over.
+func (g *gate) noteWaits(waits []state.Wait) {
+	waits = g.firstEnds(waits)
+	if !slices.Equal(waits, g.writer.Record().Waited) {
+		g.publish(func(r *state.Record) { r.Waited = waits })
+	}
+}
+
+// firstEnds keeps the first moment at which each wait was over.
+func (g *gate) firstEnds(waits []state.Wait) []state.Wait {
+	for i, before := range g.writer.Record().Waited {
+		if before.By != "" && waits[i].By != "" {
+			waits[i] = before
+		}
+	}
+	return waits
+}
+
+func (g *gate) sayWaiting(waited time.Duration, holding []string) {
+	if waited < sayAfter || !g.told.IsZero() && time.Since(g.told) < min(max(waited/2, sayAfter), sayAtMost) {
+		return
+	}
+	g.told = time.Now()
+	g.o.Say(fmt.Sprintf("%s waits since %s until %s", g.o.Place.Container, waited.Round(time.Second), strings.Join(holding, ", ")))
+}
+
+// nextLook is when something may follow although nobody says anything.
+func (g *gate) nextLook(waited time.Duration) time.Duration {
+	next := g.o.SecondLook
+	for _, e := range g.o.After {
+		if e.Timeout > waited {
+			next = min(next, e.Timeout-waited)
+		}
+	}
+	return next
+}
+
+// begin starts the command, and then says so: who hears it may rely on it.
+func (g *gate) begin(waits []state.Wait) {
+	g.stopAsk()
+	waits = g.firstEnds(waits)
+	g.base = map[string]int{}
+	for _, e := range g.o.After {
+		if e.OnRestart != startup.Ignore {
+			seen, _ := g.watch.Read(e.From)
+			g.base[e.From] = seen.Starts
+		}
+	}
+	if err := g.startChild(); err != nil {
+		g.end(err.status, "%s", err.Error())
+		return
+	}
+	g.note(startup.IsStarted, waitedText(waits))
+	g.publish(func(r *state.Record) {
+		r.Phase, r.StartingUp, r.Waited = state.Running, g.o.StartupProbe != nil, waits
+		r.Starts++
+	})
+	if !g.told.IsZero() {
+		g.o.Say(fmt.Sprintf("%s starts after %s", g.o.Place.Container, time.Since(g.since).Round(time.Millisecond)))
+	}
+	g.watchHealth()
+	g.look() // helpers watch their mains from here on
+}
+
+// waitedText says what ended each wait.
+func waitedText(waits []state.Wait) string {
+	var out []string
+	for _, w := range waits {
+		out = append(out, fmt.Sprintf("%s after %s (%s)", w.For, w.Took.Round(time.Millisecond), w.By))
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,77 @@
+package state
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/startup"
+)
+
+// An Entry is one line of a container's journal.
+type Entry struct {
+	Time        time.Time    `json:"time"`
+	What        startup.What `json:"what"`
+	Incarnation int          `json:"incarnation,omitempty"` // of the command, in this sandbox
+	Detail      string       `json:"detail,omitempty"`
+}
+
+const (
+	journalFile  = "journal"
+	journalLimit = 128 << 10 // a container that restarts for ever must not fill the pod's memory
+)
+
+// Note adds to the container's journal, for those who explain afterwards what happened.
+// What cannot be noted is lost: nothing depends on it. When the journal is full it begins
+// anew, and the last one is kept beside it.
+func (w *Writer) Note(what startup.What, incarnation int, detail string) {
+	name := filepath.Join(w.place.Own, journalFile)
+	b, err := json.Marshal(Entry{now(), what, incarnation, detail})
+	if err != nil {
+		return
+	}
+	if info, err := os.Lstat(name); err == nil && info.Size() > journalLimit {
+		_ = os.Rename(name, name+".old")
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	_ = f.Chmod(0o644) // whatever the umask
+	_, _ = f.Write(append(b, '\n'))
+}
+
+// Journal returns what a container noted, the oldest first. It is the container's own
+// account: lines that are none are passed over.
+func Journal(dir, container string) ([]Entry, error) {
+	var out []Entry
+	for _, name := range []string{journalFile + ".old", journalFile} {
+		f, err := openRegular(filepath.Join(dir, container, name), 2*journalLimit)
+		if os.IsNotExist(err) {
+			continue
+		}
+		if err != nil {
+			return out, fmt.Errorf("reading the journal of %s: %w", container, err)
+		}
+		b, err := io.ReadAll(io.LimitReader(f, 2*journalLimit))
+		f.Close()
+		if err != nil {
+			return out, fmt.Errorf("reading the journal of %s: %w", container, err)
+		}
+		for in := bufio.NewScanner(bytes.NewReader(b)); in.Scan(); {
+			var e Entry
+			if json.Unmarshal(in.Bytes(), &e) == nil && e.What != "" {
+				out = append(out, e)
+			}
+		}
+	}
+	return out, nil
+}

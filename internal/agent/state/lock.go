@@ -1,0 +1,48 @@
+package state
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// lock takes the write lock on f, which must be open for writing and nobody else's.
+func lock(f *os.File) error {
+	return fcntl(f, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+}
+
+// isLocked says whether somebody else holds the write lock on f. It does not touch the
+// lock, so a writer never notices its readers.
+func isLocked(f *os.File) (bool, error) {
+	l := unix.Flock_t{Type: unix.F_RDLCK}
+	if err := fcntl(f, unix.F_OFD_GETLK, &l); err != nil {
+		return false, err
+	}
+	return l.Type == unix.F_WRLCK, nil
+}
+
+// awaitUnlocked returns when nobody holds the write lock on f any more. It takes a thread
+// for as long. The read lock that it gets is on a file that will not be locked again:
+// every record has a file of its own.
+func awaitUnlocked(f *os.File) error {
+	return fcntl(f, unix.F_OFD_SETLKW, &unix.Flock_t{Type: unix.F_RDLCK})
+}
+
+func fcntl(f *os.File, command int, l *unix.Flock_t) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = conn.Control(func(fd uintptr) {
+		for {
+			if failed = unix.FcntlFlock(fd, command, l); failed != unix.EINTR {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}

@@ -1,0 +1,160 @@
+package state
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"outrider.dev/startup"
+)
+
+// A Phase is how far a container's command is.
+type Phase string
+
+// The phases.
+const (
+	Waiting Phase = "waiting" // for what the command depends on
+	Running Phase = "running"
+	Ended   Phase = "ended"
+)
+
+// A Record is what a container says of itself.
+type Record struct {
+	Version   int    `json:"version"`
+	Container string `json:"container"`
+	Sandbox   string `json:"sandbox"` // in which this was written; see [Sandbox]
+
+	Phase   Phase `json:"phase"`
+	Healthy bool  `json:"healthy,omitempty"`
+
+	// StartingUp: its command runs, and its startup probe has not succeeded yet.
+	StartingUp bool `json:"startingUp,omitempty"`
+
+	// Stopping: it was told to stop; its command may still run, for those who need it.
+	Stopping bool `json:"stopping,omitempty"`
+
+	Code      int  `json:"code,omitempty"`      // of a command that ended
+	Completed bool `json:"completed,omitempty"` // it ended with code 0, at least once in this sandbox
+	Starts    int  `json:"starts,omitempty"`    // of its command, in this sandbox
+
+	// After names those that it waits for when it starts, and that stop after it.
+	After   []string        `json:"after,omitempty"`
+	PreStop bool            `json:"preStop,omitempty"` // SIGTERM comes only after its preStop hook
+	Restart startup.Restart `json:"restart,omitempty"` // what the kubelet does when it ends
+
+	Since  time.Time `json:"since"`            // of this phase
+	Waited []Wait    `json:"waited,omitempty"` // at this start
+}
+
+// A Wait is one dependency that the container waited for.
+type Wait struct {
+	For  string        `json:"for"` // the end of a statement of a plan: "cache is healthy"
+	Took time.Duration `json:"took"`
+	By   string        `json:"by,omitempty"` // what ended the wait; empty while it lasts
+}
+
+// version of the format. A file of another one is nobody's.
+const version = 1
+
+// recordLimit bounds a file: a record is some hundred bytes, and a reader takes what any
+// container of the pod wrote.
+const recordLimit = 64 << 10
+
+// errRecord: the file is no record.
+var errRecord = errors.New("is no state of a container")
+
+func (r Record) encode() ([]byte, error) {
+	r.Version = version
+	b, err := json.Marshal(r)
+	if err == nil && len(b) >= recordLimit {
+		err = fmt.Errorf("a record of %d bytes, want less than %d", len(b), recordLimit)
+	}
+	return append(b, '\n'), err
+}
+
+// decode reads what encode wrote. It checks what a reader relies on.
+func decode(b []byte) (Record, error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	var r Record
+	if err := d.Decode(&r); err != nil {
+		return Record{}, fmt.Errorf("%w: %w", errRecord, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return Record{}, fmt.Errorf("%w: something follows the record", errRecord)
+	}
+	switch {
+	case r.Version != version:
+		return Record{}, fmt.Errorf("%w: version is %d, want %d", errRecord, r.Version, version)
+	case r.Phase != Waiting && r.Phase != Running && r.Phase != Ended:
+		return Record{}, fmt.Errorf("%w: phase is %q, want %s, %s or %s", errRecord, r.Phase, Waiting, Running, Ended)
+	case r.Healthy && r.Phase != Running:
+		return Record{}, fmt.Errorf("%w: healthy, and phase is %q", errRecord, r.Phase)
+	case r.Starts < 0:
+		return Record{}, fmt.Errorf("%w: starts is %d", errRecord, r.Starts)
+	}
+	return r, nil
+}
+
+// Seen is what can be known of a container. The zero value: nothing.
+type Seen struct {
+	Record
+	Known bool // it said something in this sandbox
+	Alive bool // who said it still lives
+}
+
+// Runs says whether the command runs.
+func (s Seen) Runs() bool { return s.Known && s.Alive && s.Phase == Running }
+
+// Failed says whether the container ended, and not because it was done. One whose writer
+// is gone without a last word was killed.
+func (s Seen) Failed() bool {
+	if !s.Known {
+		return false
+	}
+	if s.Phase == Ended {
+		return s.Code != 0
+	}
+	return !s.Alive
+}
+
+// Reached says whether the condition holds now, as [startup.Check] has it.
+func (s Seen) Reached(c startup.Condition) bool {
+	completed := s.Known && s.Completed
+	switch c {
+	case startup.Started:
+		return s.Runs() || completed && !s.Failed()
+	case startup.Healthy:
+		return s.Runs() && s.Healthy
+	default:
+		return completed
+	}
+}
+
+// Gone says whether the container's command has ended, or it never said that it began:
+// nobody needs to wait for it to stop.
+func (s Seen) Gone() bool { return !s.Known || !s.Alive || s.Phase == Ended }
+
+// EndedForGood says whether the kubelet will not start the container again. One that was
+// killed has no code, and counts as failed.
+func (s Seen) EndedForGood() bool {
+	if !s.Known || !s.Gone() {
+		return false
+	}
+	switch s.Restart {
+	case startup.Never:
+		return true
+	case startup.OnFailure:
+		return s.Phase == Ended && s.Code == 0
+	default:
+		return false
+	}
+}
+
+// Held says whether a probe of the container must not count: its command has not begun,
+// or has not had the time to start up.
+func (s Seen) Held() bool {
+	return s.Known && s.Alive && (s.Phase == Waiting || s.Phase == Running && s.StartingUp)
+}

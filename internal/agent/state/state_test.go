@@ -1,0 +1,350 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/startup"
+)
+
+// role makes the test binary the process of a container.
+const role = "OUTRIDER_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(role) == "" {
+		os.Exit(m.Run())
+	}
+	// "write": publishes that it is healthy, and stays.
+	w, err := Open(Place{Container: os.Args[1], States: os.Args[2], Own: filepath.Join(os.Args[2], os.Args[1])}, Record{Phase: Running, Healthy: true})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	defer w.Close()
+	fmt.Println("published")
+	time.Sleep(time.Minute)
+}
+
+// a volume in memory with a directory for each container, as the kubelet makes it.
+func volume(t *testing.T, containers ...string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "states")
+	if err != nil {
+		dir = t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	for _, c := range containers {
+		if err := os.Mkdir(filepath.Join(dir, c), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func at(dir, container string) Place {
+	return Place{Container: container, Sandbox: "s", States: dir, Own: filepath.Join(dir, container)}
+}
+
+func publish(t *testing.T, p Place, r Record) *Writer {
+	t.Helper()
+	w, err := Open(p, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+func see(t *testing.T, dir, container string) Seen {
+	t.Helper()
+	s, err := Read(dir, "s", container)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// told fails the test if the watch does not tell within the time that a bad day needs.
+func told(t *testing.T, w *Watch) {
+	t.Helper()
+	select {
+	case <-w.C:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the watch tells nothing")
+	}
+}
+
+func TestAStateCountsWhileItsWriterLives(t *testing.T) {
+	dir := volume(t, "app")
+	if s := see(t, dir, "app"); s.Known {
+		t.Errorf("known before it said anything: %+v", s)
+	}
+	w := publish(t, at(dir, "app"), Record{Phase: Running, Healthy: true})
+	if s := see(t, dir, "app"); !s.Alive || !s.Healthy {
+		t.Errorf("its writer lives, and it is %+v", s)
+	}
+	if err := w.Update(func(r *Record) { r.Healthy = false }); err != nil {
+		t.Fatal(err)
+	}
+	if s := see(t, dir, "app"); !s.Alive || s.Healthy {
+		t.Errorf("it became unhealthy, and is %+v", s)
+	}
+	w.Close()
+	if s := see(t, dir, "app"); s.Alive || !s.Failed() {
+		t.Errorf("its writer let go, and it is %+v", s)
+	}
+}
+
+func TestTheNextIncarnationKnowsWhatIsTrueOfTheSandbox(t *testing.T) {
+	dir := volume(t, "app")
+	w := publish(t, at(dir, "app"), Record{Phase: Running})
+	if err := w.Update(func(r *Record) { r.Phase, r.Starts, r.Completed = Ended, 2, true }); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	next := publish(t, at(dir, "app"), Record{Phase: Waiting})
+	if r := next.Record(); r.Starts != 2 || !r.Completed || r.Phase != Waiting {
+		t.Errorf("in the same sandbox: %+v", r)
+	}
+	next.Close()
+	elsewhere := at(dir, "app")
+	elsewhere.Sandbox = "another"
+	if r := publish(t, elsewhere, Record{Phase: Waiting}).Record(); r.Starts != 0 || r.Completed {
+		t.Errorf("in another sandbox: %+v", r)
+	}
+	if s := see(t, dir, "app"); s.Known {
+		t.Errorf("what another sandbox's container said counts here: %+v", s)
+	}
+}
+
+func TestTwoWritersOfOneState(t *testing.T) {
+	dir := volume(t, "app")
+	publish(t, at(dir, "app"), Record{Phase: Running})
+	if _, err := Open(at(dir, "app"), Record{Phase: Waiting}); !errors.Is(err, ErrAlive) {
+		t.Errorf("the second one: %v, want %v", err, ErrAlive)
+	}
+}
+
+// A container may put into its own directory whatever it likes, but not make others hang,
+// read elsewhere, or believe the dead.
+func TestWhatStandsInThePlaceOfAState(t *testing.T) {
+	const healthy = `{"version":1,"container":"%s","sandbox":"s","phase":"running","healthy":true}`
+	tests := map[string]struct {
+		put       func(dir, file string) error
+		wantError bool
+	}{
+		"a file that nobody holds": {func(_, file string) error { return os.WriteFile(file, fmt.Appendf(nil, healthy, "evil"), 0o644) }, false},
+		"what another one said": {func(dir, file string) error {
+			return os.Link(filepath.Join(dir, "good", recordFile), file)
+		}, true},
+		"a link to another one's": {func(_, file string) error { return os.Symlink("../good/"+recordFile, file) }, true},
+		"a pipe":                  {func(_, file string) error { return unix.Mkfifo(file, 0o644) }, true},
+		"a directory":             {func(_, file string) error { return os.Mkdir(file, 0o755) }, true},
+		"a file without an end":   {func(_, file string) error { return os.WriteFile(file, make([]byte, recordLimit+1), 0o644) }, true},
+		"rubbish":                 {func(_, file string) error { return os.WriteFile(file, []byte("healthy"), 0o644) }, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := volume(t, "good", "evil")
+			publish(t, at(dir, "good"), Record{Phase: Running, Healthy: true})
+			if err := tt.put(dir, filepath.Join(dir, "evil", recordFile)); err != nil {
+				t.Fatal(err)
+			}
+			s, err := Read(dir, "s", "evil")
+			if s.Healthy && s.Alive || s.Runs() || (err != nil) != tt.wantError {
+				t.Errorf("seen as %+v, error %v", s, err)
+			}
+		})
+	}
+}
+
+// Who may read only can take a shared lock, and one by flock(2). Neither makes a dead
+// writer's word count again, nor does it hinder the next writer.
+func TestAReaderCannotForgeALock(t *testing.T) {
+	dir := volume(t, "app")
+	publish(t, at(dir, "app"), Record{Phase: Running, Healthy: true}).Close()
+	f, err := os.Open(filepath.Join(dir, "app", recordFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := lock(f); err == nil {
+		t.Error("a write lock through a descriptor that can only read")
+	}
+	if err := awaitUnlocked(f); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		t.Fatal(err)
+	}
+	if s := see(t, dir, "app"); s.Alive {
+		t.Errorf("a dead writer lives: %+v", s)
+	}
+	publish(t, at(dir, "app"), Record{Phase: Waiting})
+}
+
+func TestTheDeathOfAProcessIsAnEvent(t *testing.T) {
+	dir := volume(t, "app", "me")
+	watch, err := NewWatch(Place{Container: "me", States: dir, Own: filepath.Join(dir, "me")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close()
+	cmd := exec.Command("/proc/self/exe", "app", dir)
+	cmd.Env = append(os.Environ(), role+"=write", "GORACE=atexit_sleep_ms=0")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	told(t, watch)
+	if s, err := watch.See("app"); !s.Alive || !s.Healthy || err != nil {
+		t.Fatalf("it published, and is %+v, %v", s, err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	told(t, watch)
+	if s, err := watch.See("app"); s.Alive || !s.Failed() || err != nil {
+		t.Errorf("it was killed, and is %+v, %v", s, err)
+	}
+	_ = cmd.Wait()
+}
+
+// A reader that meets a change must see the one before or the one after it, never a
+// writer that seems dead.
+func TestAChangeNeverLooksLikeADeath(t *testing.T) {
+	dir := volume(t, "app")
+	w := publish(t, at(dir, "app"), Record{Phase: Running})
+	var done sync.WaitGroup
+	stop := make(chan struct{})
+	for range 2 {
+		done.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if s, err := Read(dir, "s", "app"); !s.Alive || err != nil {
+					t.Errorf("while it lives: %+v, %v", s, err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 3000 {
+		if err := w.Update(func(r *Record) { r.Starts = i }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	done.Wait()
+}
+
+func TestEveryBellRings(t *testing.T) {
+	dir := volume(t, "app", "one", "two", "three")
+	// A bell without an owner, and what is none, are passed over.
+	if err := os.Symlink("/dev/log", filepath.Join(dir, "three", bellFile)); err != nil {
+		t.Fatal(err)
+	}
+	var all []*Watch
+	for _, name := range []string{"one", "two"} {
+		w, err := NewWatch(at(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		all = append(all, w)
+	}
+	w := publish(t, at(dir, "app"), Record{Phase: Waiting})
+	for _, watch := range all {
+		told(t, watch)
+	}
+	if err := w.Update(func(r *Record) { r.Phase = Running }); err != nil {
+		t.Fatal(err)
+	}
+	for _, watch := range all {
+		told(t, watch)
+	}
+}
+
+func TestAStateThatCannotBeWritten(t *testing.T) {
+	dir := volume(t, "app")
+	w := publish(t, at(dir, "app"), Record{Phase: Running, Healthy: true})
+	if err := os.RemoveAll(filepath.Join(dir, "app", recordFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "app")); err != nil {
+		t.Fatal(err)
+	}
+	err := w.Update(func(r *Record) { r.Healthy = false })
+	if err == nil || !strings.Contains(err.Error(), "publishing the state of app") {
+		t.Errorf("Update: %v", err)
+	}
+	if _, err := Open(Place{States: dir, Own: dir}, Record{Phase: Running}); err == nil {
+		t.Error("a state without a name")
+	}
+}
+
+func TestASandboxIsANetworkNamespaceOfThisBoot(t *testing.T) {
+	one, err := Sandbox()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if two, err := Sandbox(); one != two || err != nil || len(one) < 36 {
+		t.Errorf("%q and %q, %v", one, two, err)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("the rest needs root: makes a network namespace")
+	}
+	other := make(chan string)
+	go func() { // its thread ends with it, as it is never unlocked
+		runtime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			other <- err.Error()
+			return
+		}
+		s, _ := Sandbox()
+		other <- s
+	}()
+	if s := <-other; s == one || !strings.HasPrefix(s, one[:36]) {
+		t.Errorf("in another namespace: %q, here %q", s, one)
+	}
+}
+
+func TestAJournalIsBounded(t *testing.T) {
+	dir := volume(t, "app")
+	w := publish(t, at(dir, "app"), Record{Phase: Waiting})
+	const lines = 5000
+	for i := range lines {
+		w.Note(startup.IsStarted, i, "after cache is healthy, as the plan has it")
+	}
+	got, err := Journal(dir, "app")
+	if err != nil || len(got) == 0 || len(got) > lines || got[len(got)-1].Incarnation != lines-1 {
+		t.Fatalf("%d entries, %v", len(got), err)
+	}
+	for i, e := range got[1:] {
+		if e.Incarnation != got[i].Incarnation+1 {
+			t.Fatalf("entry %d follows %d", e.Incarnation, got[i].Incarnation)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "app", journalFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(filepath.Join(dir, "app", journalFile), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Journal(dir, "app"); err == nil {
+		t.Error("a pipe is read as a journal")
+	}
+}

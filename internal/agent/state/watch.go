@@ -1,0 +1,97 @@
+package state
+
+import (
+	"net"
+	"os"
+	"sync"
+)
+
+// A Watch says when to look again.
+type Watch struct {
+	// C gets a value after somebody published, or after the death of one whom See looked
+	// at. Several may be told as one.
+	C <-chan struct{}
+
+	place Place
+	bell  *net.UnixConn
+	look  chan struct{}
+
+	mu      sync.Mutex
+	awaited map[string]os.FileInfo // by container: the record whose end is awaited
+}
+
+// NewWatch hears of whatever is published after it returns. Look then, before waiting.
+func NewWatch(p Place) (*Watch, error) {
+	p, err := p.complete()
+	if err != nil {
+		return nil, err
+	}
+	bell, err := listenBell(p.Own)
+	if err != nil {
+		return nil, err
+	}
+	look := make(chan struct{}, 1)
+	w := &Watch{C: look, place: p, bell: bell, look: look, awaited: map[string]os.FileInfo{}}
+	go w.listen()
+	return w, nil
+}
+
+func (w *Watch) listen() {
+	var b [16]byte
+	for {
+		if _, err := w.bell.Read(b[:]); err != nil {
+			return // closed
+		}
+		w.tell()
+	}
+}
+
+func (w *Watch) tell() {
+	select {
+	case w.look <- struct{}{}:
+	default:
+	}
+}
+
+// Read is the package's Read at the watch's place.
+func (w *Watch) Read(container string) (Seen, error) {
+	return Read(w.place.States, w.place.Sandbox, container)
+}
+
+// See is Read, and C will tell when the writer dies, too. That takes a thread, until it
+// dies or publishes again.
+func (w *Watch) See(container string) (Seen, error) {
+	s, f, err := read(w.place.States, w.place.Sandbox, container)
+	if f == nil {
+		return s, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return s, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if old, ok := w.awaited[container]; ok && os.SameFile(old, info) {
+		f.Close()
+		return s, nil
+	}
+	w.awaited[container] = info
+	go w.awaitEnd(container, f, info)
+	return s, nil
+}
+
+func (w *Watch) awaitEnd(container string, f *os.File, info os.FileInfo) {
+	_ = awaitUnlocked(f) // an error ends the wait as well: then C tells too early
+	w.mu.Lock()
+	// Before the file is closed: until then nobody else's file has its number.
+	if w.awaited[container] == info {
+		delete(w.awaited, container)
+	}
+	w.mu.Unlock()
+	f.Close()
+	w.tell()
+}
+
+// Close ends the watch: C tells nothing more of what is published.
+func (w *Watch) Close() error { return w.bell.Close() }
