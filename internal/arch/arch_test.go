@@ -50,6 +50,7 @@ var arrows = map[string][]string{
 	"internal/agent/config": {yaml},
 	"internal/agent/drain":  {},
 	"internal/xds":          {grpc, protobuf, xds, "google.golang.org/genproto/googleapis/rpc"},
+	"internal/xds/resource": {"internal/mesh", "internal/xds", xds, protobuf},
 	"internal/controlplane": {"internal/files", "internal/identity", "internal/mesh", "internal/xds", "internal/xds/resource",
 		grpc, "github.com/oklog/run", prom, xds},
 	"internal/mesh":         {},

@@ -1,0 +1,184 @@
+package resource
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+
+	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/xds"
+)
+
+// everything is what a proxy that is not on demand is told, as Istio does it: all
+// clusters and endpoints, for each port number with HTTP one listener and one route
+// configuration with all hosts, for each other virtual address and port a listener.
+func (v *view) everything(p *xds.Proxy, typeURL string) []xds.Answer {
+	sh := shapeOf(p)
+	switch typeURL {
+	case xds.ClusterType:
+		out := answers([]*xds.Resource{v.app()})
+		for t := range v.targets(p) {
+			out = append(out, v.withEndpoints(v.serviceCluster(t.name(), t, sh, true), t))
+		}
+		return out
+	case xds.EndpointType:
+		var out []xds.Answer
+		for t := range v.targets(p) {
+			if t.service.External == "" {
+				out = append(out, xds.Answer{Resource: v.endpointsOf(t)})
+			}
+		}
+		return out
+	case xds.RouteType:
+		var out []xds.Answer
+		for _, port := range v.httpPorts(p) {
+			out = append(out, xds.Answer{Resource: v.hostsOf(p, port)})
+		}
+		return out
+	case xds.ListenerType:
+		return answers(v.fullListeners(p, sh))
+	}
+	return nil
+}
+
+// targets are the services' ports that p may see, in the order of hosts.
+func (v *view) targets(p *xds.Proxy) func(yield func(target) bool) {
+	return func(yield func(target) bool) {
+		for _, s := range v.mesh.Services() {
+			if !v.mesh.Visible(s, p.Namespace) {
+				continue
+			}
+			for i := range s.Ports {
+				if s.Ports[i].Protocol != mesh.UDP && !yield(target{s, &s.Ports[i]}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (v *view) httpPorts(p *xds.Proxy) []uint16 {
+	var out []uint16
+	sniffed := v.ports.sniffed()
+	for t := range v.targets(p) {
+		if requests(t.port.Protocol) && slices.Contains(sniffed, t.port.Number) {
+			out = append(out, t.port.Number)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// routeConfiguration is that of a port number, "80", with all hosts that have it; or of a
+// service, for a gRPC client.
+func (v *view) routeConfiguration(p *xds.Proxy, name string) *xds.Resource {
+	if host, port, ok := parseServiceName(name); ok {
+		if t, ok := v.target(host, port, p.Namespace); ok {
+			return v.routesOf(p, t)
+		}
+		return nil
+	}
+	port, err := strconv.ParseUint(name, 10, 16)
+	if err != nil {
+		return nil
+	}
+	return v.hostsOf(p, uint16(port))
+}
+
+// hostsOf is built anew each time: every service is in it.
+func (v *view) hostsOf(p *xds.Proxy, port uint16) *xds.Resource {
+	name := strconv.Itoa(int(port))
+	out := &route.RouteConfiguration{Name: name, ValidateClusters: no()}
+	for t := range v.targets(p) {
+		if t.port.Number == port && requests(t.port.Protocol) {
+			out.VirtualHosts = append(out.VirtualHosts, v.policy(t, p.Namespace).virtualHost(t.name(), v.domains(p, t)...))
+		}
+	}
+	out.VirtualHosts = append(out.VirtualHosts, &route.VirtualHost{
+		Name: "passthrough", Domains: []string{"*"},
+		Routes: []*route.Route{{Match: anything(), Action: &route.Route_Route{Route: &route.RouteAction{
+			ClusterSpecifier: &route.RouteAction_Cluster{Cluster: passthrough}, Timeout: lasting(0),
+		}}}},
+	})
+	return seal(name, out)
+}
+
+// domains are the spellings of a service's name in p's namespace, and its addresses.
+func (v *view) domains(p *xds.Proxy, t target) []string {
+	s := t.service
+	names := []string{s.Host}
+	if short := s.Name + "." + s.Namespace; s.Host == short+".svc."+v.config.Domain {
+		names = append(names, short, short+".svc")
+		if s.Namespace == p.Namespace {
+			names = append(names, s.Name)
+		}
+	}
+	for _, a := range s.Addresses {
+		if a.Is6() {
+			names = append(names, "["+a.String()+"]")
+		} else {
+			names = append(names, a.String())
+		}
+	}
+	for _, n := range names[:len(names):len(names)] {
+		names = append(names, n+":"+strconv.Itoa(int(t.port.Number)))
+	}
+	return names
+}
+
+func (v *view) fullListeners(p *xds.Proxy, sh shape) []*xds.Resource {
+	out := v.inboundListeners(p, sh)
+	main, early := v.outbound(sh), v.early(v.ports.unsniffed())
+	for _, l := range []*listener.Listener{main, early} {
+		l.FilterChains = closed()
+	}
+	list := []*listener.Listener{main, early}
+	http := v.httpPorts(p)
+	for _, port := range http {
+		list = append(list, v.byHost(sh, port))
+	}
+	for t := range v.targets(p) {
+		if requests(t.port.Protocol) && slices.Contains(http, t.port.Number) || slices.Contains(own, t.port.Number) {
+			continue
+		}
+		for _, a := range t.service.Addresses {
+			list = append(list, toService(t, a))
+		}
+	}
+	for _, l := range list {
+		out = append(out, seal(l.Name, l))
+	}
+	return out
+}
+
+// byHost sends the requests to a port number by the host that they name.
+func (v *view) byHost(sh shape, port uint16) *listener.Listener {
+	m := connections("outbound")
+	m.RouteSpecifier = &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: strconv.Itoa(int(port)), ConfigSource: ads(0)}}
+	m.HttpFilters = []*hcm.HttpFilter{toRouter(&router.Router{})}
+	l := v.sniffed(sh, port)
+	l.FilterChains = l.FilterChains[:1]
+	l.FilterChains[0].FilterChainMatch.PrefixRanges = nil
+	l.FilterChains[0].Filters = []*listener.Filter{network("envoy.filters.network.http_connection_manager", m)}
+	return l
+}
+
+// toService is the listener of a virtual address and port.
+func toService(t target, a netip.Addr) *listener.Listener {
+	to := socket{a.Unmap(), t.port.Number}
+	name := strings.ReplaceAll(netip.AddrPortFrom(to.host, to.port).String(), ":", "_")
+	l := listen("outbound_"+name, to)
+	l.BindToPort = no()
+	l.TrafficDirection = core.TrafficDirection_OUTBOUND
+	l.FilterChains = []*listener.FilterChain{{
+		Name: "tcp", Filters: []*listener.Filter{network("envoy.filters.network.tcp_proxy", toCluster(t.name()))},
+	}}
+	return l
+}

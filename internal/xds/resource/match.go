@@ -1,0 +1,108 @@
+package resource
+
+import (
+	"regexp"
+	"strings"
+
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+
+	"outrider.dev/internal/mesh"
+)
+
+type substitution = matcher.RegexMatchAndSubstitute
+
+func substitute(pattern, with string) *matcher.RegexMatchAndSubstitute {
+	return &matcher.RegexMatchAndSubstitute{
+		Pattern:      &matcher.RegexMatcher{Regex: pattern},
+		Substitution: strings.ReplaceAll(with, `\`, `\\`),
+	}
+}
+
+// matches are those of a route that Envoy can read; none is everything. One with an
+// expression that is none matches nothing: Envoy would reject all of the service's routes
+// with it.
+func matches(r mesh.Route) []mesh.Match {
+	if len(r.Matches) == 0 {
+		return []mesh.Match{{}}
+	}
+	var out []mesh.Match
+	for _, m := range r.Matches {
+		if readable(m) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func readable(m mesh.Match) bool {
+	texts := []mesh.Text{}
+	if m.Path != nil {
+		texts = append(texts, *m.Path)
+	}
+	for _, list := range [][]mesh.Pair{m.Headers, m.Query} {
+		for _, p := range list {
+			texts = append(texts, p.Text)
+		}
+	}
+	for _, t := range texts {
+		if t.Kind != mesh.RegExp {
+			continue
+		}
+		if _, err := regexp.Compile(t.Value); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func match(m mesh.Match) *route.RouteMatch {
+	out := anything()
+	if m.Path != nil {
+		pathMatch(out, *m.Path)
+	}
+	if m.Method != "" {
+		out.Headers = append(out.Headers, headerMatch(mesh.Pair{Name: ":method", Text: mesh.Text{Kind: mesh.Exact, Value: m.Method}}))
+	}
+	for _, h := range m.Headers {
+		out.Headers = append(out.Headers, headerMatch(h))
+	}
+	for _, q := range m.Query {
+		out.QueryParameters = append(out.QueryParameters, &route.QueryParameterMatcher{
+			Name:                         q.Name,
+			QueryParameterMatchSpecifier: &route.QueryParameterMatcher_StringMatch{StringMatch: text(q.Text)},
+		})
+	}
+	return out
+}
+
+func pathMatch(out *route.RouteMatch, t mesh.Text) {
+	switch t.Kind {
+	case mesh.Exact:
+		out.PathSpecifier = &route.RouteMatch_Path{Path: t.Value}
+	case mesh.RegExp:
+		out.PathSpecifier = &route.RouteMatch_SafeRegex{SafeRegex: &matcher.RegexMatcher{Regex: t.Value}}
+	case mesh.Prefix:
+		// "/a" and "/a/" are the same: "/a" and all below it, not "/ab".
+		if p := strings.TrimRight(t.Value, "/"); p != "" {
+			out.PathSpecifier = &route.RouteMatch_PathSeparatedPrefix{PathSeparatedPrefix: p}
+		}
+	}
+}
+
+func headerMatch(p mesh.Pair) *route.HeaderMatcher {
+	return &route.HeaderMatcher{
+		Name:                 p.Name,
+		HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{StringMatch: text(p.Text)},
+	}
+}
+
+func text(t mesh.Text) *matcher.StringMatcher {
+	switch t.Kind {
+	case mesh.Prefix:
+		return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Prefix{Prefix: t.Value}}
+	case mesh.RegExp:
+		return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_SafeRegex{SafeRegex: &matcher.RegexMatcher{Regex: t.Value}}}
+	}
+	return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Exact{Exact: t.Value}}
+}

@@ -1,0 +1,144 @@
+package resource_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	bootstrap "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"outrider.dev/internal/agent/envoy"
+	"outrider.dev/internal/xds"
+)
+
+// Every resource of the golden files is one that the real Envoy takes.
+func TestEnvoyTakesAll(t *testing.T) {
+	binary := os.Getenv("ENVOY")
+	if binary == "" {
+		binary = filepath.Join("..", "..", "..", ".cache", "envoy", "envoy")
+	}
+	if _, err := os.Stat(binary); err != nil {
+		t.Skip("no Envoy here: make deps fetches it")
+	}
+	for name, told := range goldenCases(t) {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			raw := static(t, dir, told)
+			file := filepath.Join(dir, "envoy.json")
+			if err := os.WriteFile(file, raw, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.Command(binary, "--mode", "validate", "-c", file, "-l", "error").CombinedOutput()
+			if err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}
+
+// static is a bootstrap with resources in it. Virtual hosts come in a route
+// configuration of a listener; endpoints cannot come so and are left out.
+func static(t *testing.T, dir string, told []xds.Needed) []byte {
+	t.Helper()
+	for _, file := range []string{envoy.SecretFile, envoy.RootsFile} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(envoy.NoSecret), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := &bootstrap.Bootstrap{StaticResources: &bootstrap.Bootstrap_StaticResources{}}
+	hosts := &route.RouteConfiguration{Name: "hosts"}
+	var configs []*route.RouteConfiguration
+	for _, n := range told {
+		m := message(t, n.Resource)
+		switch m := m.(type) {
+		case *listener.Listener:
+			if m.ApiListener == nil { // that is for other clients, Envoy's server has none
+				b.StaticResources.Listeners = append(b.StaticResources.Listeners, m)
+			}
+		case *cluster.Cluster:
+			b.StaticResources.Clusters = append(b.StaticResources.Clusters, m)
+		case *route.VirtualHost:
+			hosts.VirtualHosts = append(hosts.VirtualHosts, m)
+		case *route.RouteConfiguration:
+			if m.Vhds == nil {
+				configs = append(configs, m)
+			}
+		}
+	}
+	if hosts.VirtualHosts != nil {
+		configs = append(configs, hosts)
+	}
+	for i, c := range configs {
+		c.ValidateClusters = wrapperspb.Bool(false)
+		b.StaticResources.Listeners = append(b.StaticResources.Listeners, holding(t, c, uint32(20000+i)))
+	}
+	var full map[string]any
+	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(b)
+	if err == nil {
+		err = json.Unmarshal(raw, &full)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := envoy.Options{
+		Node:         envoy.Node{ID: "test"},
+		ControlPlane: envoy.ControlPlane{Addresses: []string{"127.0.0.1:1"}, Plaintext: true},
+		Extra: json.RawMessage(`{"bootstrap_extensions": [{"name": "envoy.bootstrap.internal_listener", "typed_config":
+			{"@type": "type.googleapis.com/envoy.extensions.bootstrap.internal_listener.v3.InternalListener"}}]}`),
+	}.Bootstrap()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var base map[string]any
+	if err := json.Unmarshal(own, &base); err != nil {
+		t.Fatal(err)
+	}
+	merged, err := envoy.Merge(base, full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.Marshal(merged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.ReplaceAll(out, []byte(certificates), []byte(dir))
+}
+
+// holding is a listener that has virtual hosts.
+func holding(t *testing.T, hosts *route.RouteConfiguration, port uint32) *listener.Listener {
+	t.Helper()
+	packed, err := anypb.New(&hcm.HttpConnectionManager{StatPrefix: "x", RouteSpecifier: &hcm.HttpConnectionManager_RouteConfig{RouteConfig: hosts}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &listener.Listener{
+		Name: hosts.Name,
+		Address: &core.Address{Address: &core.Address_SocketAddress{SocketAddress: &core.SocketAddress{
+			Address: "127.0.0.1", PortSpecifier: &core.SocketAddress_PortValue{PortValue: port},
+		}}},
+		FilterChains: []*listener.FilterChain{{Filters: []*listener.Filter{{
+			Name: "envoy.filters.network.http_connection_manager", ConfigType: &listener.Filter_TypedConfig{TypedConfig: packed},
+		}}}},
+	}
+}
+
+func message(t *testing.T, r *xds.Resource) proto.Message {
+	t.Helper()
+	m, err := r.Body.UnmarshalNew()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}

@@ -1,0 +1,227 @@
+package resource_test
+
+import (
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/xds"
+	"outrider.dev/internal/xds/resource"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const certificates = "/certificates"
+
+// holder is a mesh that tests change.
+type holder struct {
+	builder *mesh.Builder
+	newer   chan struct{}
+}
+
+func (h *holder) Current() (*mesh.Mesh, <-chan struct{}) { return h.builder.Mesh(), h.newer }
+
+func newHolder(parts ...mesh.Part) *holder {
+	h := &holder{builder: mesh.NewBuilder(mesh.Config{}), newer: make(chan struct{})}
+	h.builder.Set(parts...)
+	return h
+}
+
+func view(t testing.TB, parts ...mesh.Part) xds.View {
+	t.Helper()
+	v, _ := resource.New(newHolder(parts...)).Current()
+	return v
+}
+
+func addresses(list string) (out []netip.Addr) {
+	for _, a := range strings.Fields(list) {
+		out = append(out, netip.MustParseAddr(a))
+	}
+	return out
+}
+
+func pod(name, app, at string, change ...func(*mesh.WorkloadSpec)) *mesh.WorkloadSpec {
+	s := &mesh.WorkloadSpec{Ready: true, Workload: mesh.Workload{
+		Name: name, Namespace: "shop", ServiceAccount: app, Labels: map[string]string{"app": app},
+		Addresses: addresses(at), Proxied: true, Zone: "a",
+	}}
+	for _, f := range change {
+		f(s)
+	}
+	return s
+}
+
+func service(name, app, at string, ports ...mesh.PortSpec) *mesh.ServiceSpec {
+	return &mesh.ServiceSpec{Name: name, Namespace: "shop", Selector: map[string]string{"app": app}, Addresses: addresses(at), Headless: at == "", Ports: ports}
+}
+
+func port(number uint16, p mesh.Protocol) mesh.PortSpec {
+	return mesh.PortSpec{Port: mesh.Port{Name: fmt.Sprintf("p%d", number), Number: number, Protocol: p}, Target: number}
+}
+
+func unproxied(s *mesh.WorkloadSpec) { s.Proxied = false }
+
+// parts of the mesh of most tests.
+func parts() []mesh.Part {
+	prefix := "/"
+	backend := func(name string, weight uint32) mesh.Backend {
+		return mesh.Backend{Namespace: "shop", Name: name, Port: 80, Weight: weight}
+	}
+	web := port(80, mesh.HTTP)
+	web.Target = 8080
+	hidden := service("hidden", "hidden", "10.96.0.66", port(80, mesh.HTTP))
+	hidden.ExportTo = []string{"."}
+	hidden.Namespace = "vault"
+	secret := pod("hidden-1", "hidden", "10.244.0.66")
+	secret.Namespace = "vault"
+	return []mesh.Part{
+		pod("web-1", "web", "10.244.0.1 fd44::1"), pod("web-2", "web", "10.244.0.2"), pod("old-1", "old", "10.244.0.3", unproxied),
+		pod("db-1", "db", "10.244.0.4"), secret,
+		service("web", "web", "10.96.0.1 fd96::1", web, port(81, mesh.GRPC), port(82, mesh.Unknown)),
+		service("old", "old", "10.96.0.2", port(80, mesh.HTTP)),
+		service("db", "db", "10.96.0.3", port(3306, mesh.ServerFirst), port(6379, mesh.TCP), port(53, mesh.UDP)),
+		service("pods", "db", "", port(6380, mesh.TCP)),
+		service("mysql", "web", "10.96.0.8", port(3307, mesh.ServerFirst)),
+		service("tls", "web", "10.96.0.4", port(443, mesh.TLS)),
+		&mesh.ServiceSpec{Name: "out", Namespace: "shop", External: "example.com", Ports: []mesh.PortSpec{port(80, mesh.HTTP)}},
+		service("routed", "web", "10.96.0.5", port(80, mesh.HTTP)),
+		hidden,
+		&mesh.PolicySpec{Name: "db", Namespace: "shop", Selector: map[string]string{"app": "db"}, Mode: mesh.ModeStrict, Ports: map[uint16]mesh.Mode{6380: mesh.ModeDisable}},
+		&mesh.RouteSpec{Name: "r", Namespace: "shop", Parents: []mesh.Parent{{Namespace: "shop", Name: "routed"}}, Rules: []mesh.Route{
+			{Matches: []mesh.Match{{Path: &mesh.Text{Kind: mesh.Prefix, Value: "/a/"}, Method: "GET",
+				Headers: []mesh.Pair{{Name: "x", Text: mesh.Text{Kind: mesh.RegExp, Value: "a+"}}},
+				Query:   []mesh.Pair{{Name: "q", Text: mesh.Text{Kind: mesh.Exact, Value: "1"}}}}},
+				Filters: []mesh.Filter{
+					{RequestHeaders: &mesh.Headers{Set: [][2]string{{"X-A", "100%"}, {"Host", "no"}}, Add: [][2]string{{"X-B", "b"}}, Remove: []string{"X-C"}}},
+					{ResponseHeaders: &mesh.Headers{Remove: []string{"Server"}}},
+					{Rewrite: &mesh.Rewrite{Path: &mesh.PathChange{Prefix: &prefix}}},
+					{Mirror: &mesh.Backend{Namespace: "shop", Name: "old", Port: 80}}},
+				Backends: []mesh.Backend{backend("web", 90), backend("old", 10)},
+				Timeout:  2 * time.Second, BackendTimeout: time.Second, Retry: &mesh.Retry{Attempts: 3, Codes: []int{503}, Backoff: 10 * time.Millisecond}},
+			{Matches: []mesh.Match{{Path: &mesh.Text{Kind: mesh.RegExp, Value: "(("}}}, Backends: []mesh.Backend{backend("web", 1)}},
+			{Matches: []mesh.Match{{Path: &mesh.Text{Kind: mesh.Exact, Value: "/moved"}}}, Filters: []mesh.Filter{{Redirect: &mesh.Redirect{Scheme: "https", Path: &mesh.PathChange{Full: "/x"}, Status: 301}}}},
+			{Matches: []mesh.Match{{Path: &mesh.Text{Kind: mesh.Exact, Value: "/half"}}}, Backends: []mesh.Backend{backend("web", 1), backend("nowhere", 1)}},
+			{Matches: []mesh.Match{{Path: &mesh.Text{Kind: mesh.Exact, Value: "/none"}}}},
+		}},
+	}
+}
+
+func client(change ...func(*xds.Proxy)) *xds.Proxy {
+	p := &xds.Proxy{
+		ID: "sidecar~10.244.0.1~web-1.shop~x", Namespace: "shop", ServiceAccount: "web", Addresses: addresses("10.244.0.1"),
+		Metadata: map[string]string{resource.MetadataCertificates: certificates}, OnDemand: true,
+	}
+	for _, f := range change {
+		f(p)
+	}
+	return p
+}
+
+// told is what a proxy gets for one question, in the order in which it is told.
+func told(a []xds.Answer, typeURL string) (out []xds.Needed) {
+	for _, a := range a {
+		out = append(out, a.Before...)
+		if a.Resource != nil {
+			out = append(out, xds.Needed{Type: typeURL, Resource: a.Resource})
+		}
+		out = append(out, a.Behind...)
+	}
+	return out
+}
+
+// goldenCases are what the golden files show: by name, what is told.
+func goldenCases(t *testing.T) map[string][]xds.Needed {
+	v := view(t, parts()...)
+	named := func(p *xds.Proxy, typeURL, name string) []xds.Needed {
+		return told([]xds.Answer{v.Named(p, typeURL, name)}, typeURL)
+	}
+	p := client()
+	dual := client(func(p *xds.Proxy) { p.Addresses = addresses("10.244.0.1 fd44::1") })
+	db := client(func(p *xds.Proxy) {
+		p.ID, p.ServiceAccount, p.Addresses = "sidecar~10.244.0.4~db-1.shop~x", "db", addresses("10.244.0.4")
+	})
+	warm := client(func(p *xds.Proxy) { p.Metadata[resource.MetadataPrewarm] = "db, old:80, nowhere, web:x" })
+	full := client(func(p *xds.Proxy) { p.OnDemand = false })
+	bare := client(func(p *xds.Proxy) { delete(p.Metadata, resource.MetadataCertificates) })
+	return map[string][]xds.Needed{
+		"listeners":                       told(v.All(p, xds.ListenerType, nil), xds.ListenerType),
+		"listeners, two families":         told(v.All(dual, xds.ListenerType, nil), xds.ListenerType)[:3],
+		"listeners, STRICT inbound":       told(v.All(db, xds.ListenerType, nil), xds.ListenerType)[:2],
+		"clusters":                        told(v.All(p, xds.ClusterType, nil), xds.ClusterType),
+		"clusters, declared and expected": told(v.All(warm, xds.ClusterType, []string{"http|10.96.0.1:80"}), xds.ClusterType),
+		"http to a service":               named(p, xds.ClusterType, "http|10.96.0.1:80"),
+		"http to a service by IPv6":       named(p, xds.ClusterType, "http|[fd96::1]:80"),
+		"http to a gRPC port":             named(p, xds.ClusterType, "http|10.96.0.1:81"),
+		"http without a certificate":      named(bare, xds.ClusterType, "http|10.96.0.1:80"),
+		"http to a service with routes":   named(p, xds.ClusterType, "http|10.96.0.5:80"),
+		"tcp to a service":                named(p, xds.ClusterType, "tcp|10.96.0.3:6379"),
+		"tcp, server first, STRICT":       named(p, xds.ClusterType, "tcp|10.96.0.3:3306"),
+		"tcp, server first, PERMISSIVE":   named(p, xds.ClusterType, "tcp|10.96.0.8:3307"),
+		"tcp to a pod":                    named(p, xds.ClusterType, "tcp|10.244.0.4:6379"),
+		"tcp to a pod, DISABLE":           named(p, xds.ClusterType, "tcp|10.244.0.4:6380"),
+		"tcp to nobody":                   named(p, xds.ClusterType, "tcp|10.9.9.9:99"),
+		"http to what may not be seen":    named(p, xds.ClusterType, "http|10.96.0.66:80"),
+		"tcp to a pod not to be seen":     named(p, xds.ClusterType, "tcp|10.244.0.66:80"),
+		"a service outside":               named(p, xds.ClusterType, "outbound|80||out.shop.svc.cluster.local"),
+		"routes":                          named(p, xds.RouteType, "routed"),
+		"virtual host":                    named(p, xds.VirtualHostType, "routed/80.routed.shop.svc.cluster.local"),
+		"everything, listeners":           told(v.All(full, xds.ListenerType, nil), xds.ListenerType)[2:],
+		"everything, routes":              told(v.All(full, xds.RouteType, nil), xds.RouteType),
+		"everything, clusters":            told(v.All(full, xds.ClusterType, nil), xds.ClusterType),
+		"client of gRPC":                  append(named(bare, xds.ListenerType, "web:81"), named(bare, xds.RouteType, "outbound|81||web.shop.svc.cluster.local")...),
+	}
+}
+
+func TestGolden(t *testing.T) {
+	for name, told := range goldenCases(t) {
+		t.Run(name, func(t *testing.T) {
+			if len(told) == 0 {
+				t.Fatal("nothing is told")
+			}
+			file := filepath.Join("testdata", strings.NewReplacer(" ", "-", ",", "").Replace(name)+".yaml")
+			got := text(t, told)
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("%s (-want +got, go test -update writes it):\n%s", file, diff)
+			}
+		})
+	}
+}
+
+// text is what is told as YAML.
+func text(t *testing.T, told []xds.Needed) string {
+	t.Helper()
+	var b strings.Builder
+	for _, n := range told {
+		fmt.Fprintf(&b, "# %s: %s\n", n.Type[strings.LastIndex(n.Type, ".")+1:], n.Resource.Name)
+		raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(n.Resource.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		y, err := yaml.JSONToYAML(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Write(y)
+		b.WriteString("---\n")
+	}
+	return b.String()
+}

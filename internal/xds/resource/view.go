@@ -1,0 +1,202 @@
+package resource
+
+import (
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
+
+	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/xds"
+)
+
+// A builder builds resources. What it builds depends on what it is given, and on what is
+// fixed for the life of a control plane.
+type builder struct{ config mesh.Config }
+
+// A view is one snapshot of the mesh.
+type view struct {
+	builder
+	mesh   *mesh.Mesh
+	number uint64
+	ports  *ports
+	kept   *cabinet
+	asked  *asked // by all views of a source
+}
+
+var views atomic.Uint64
+
+func newView(m *mesh.Mesh, last *view) *view {
+	v := &view{builder: builder{m.Config}, mesh: m, number: views.Add(1)}
+	if last == nil {
+		v.kept, v.ports, v.asked = (*cabinet)(nil).heir(m), countPorts(m.Services()), &asked{}
+		return v
+	}
+	v.kept, v.asked = last.kept.heir(m), last.asked
+	changed, _ := mesh.Changed(last.mesh, m)
+	v.ports = last.ports.after(changed)
+	return v
+}
+
+// Version counts the views of this process.
+func (v *view) Version() string { return strconv.FormatUint(v.number, 10) }
+
+// All returns what p is told of a type without a name.
+func (v *view) All(p *xds.Proxy, typeURL string, wanted []string) []xds.Answer {
+	if !p.OnDemand {
+		return v.everything(p, typeURL)
+	}
+	switch typeURL {
+	case xds.ListenerType:
+		return answers(append(v.listeners(p), v.fixed(routed, "inner", func() proto.Message { return inner() })))
+	case xds.ClusterType:
+		out := answers([]*xds.Resource{v.app()})
+		for _, name := range append(v.prewarmed(p), wanted...) {
+			if a := v.cluster(p, name); a.Resource != nil {
+				out = append(out, a)
+			}
+		}
+		return out
+	case xds.VirtualHostType:
+		return answers([]*xds.Resource{v.firstHost()})
+	}
+	return nil
+}
+
+// Named returns what p is told of one name.
+func (v *view) Named(p *xds.Proxy, typeURL, name string) xds.Answer {
+	switch typeURL {
+	case xds.ClusterType:
+		return v.cluster(p, name)
+	case xds.EndpointType:
+		return xds.Answer{Resource: v.endpointsNamed(p, name)}
+	case xds.VirtualHostType:
+		return v.host(p, name)
+	case xds.RouteType:
+		return v.routes(p, name)
+	case xds.ListenerType:
+		return xds.Answer{Resource: v.listener(p, name)}
+	}
+	return xds.Answer{}
+}
+
+func answers(list []*xds.Resource) []xds.Answer {
+	var out []xds.Answer
+	for _, r := range list {
+		if r != nil {
+			out = append(out, xds.Answer{Resource: r})
+		}
+	}
+	return out
+}
+
+// fixed returns a resource that goes with no object of the mesh. The key holds all that
+// it depends on.
+func (v *view) fixed(name string, key any, build func() proto.Message) *xds.Resource {
+	return v.kept.rest.get(key, func() *xds.Resource { return seal(name, build()) })
+}
+
+// app is the cluster of the application.
+func (v *view) app() *xds.Resource {
+	return v.fixed(toApp, "app", func() proto.Message { return application() })
+}
+
+// firstHost is a virtual host that nobody asks for: Envoy waits for one before its
+// listener is ready.
+func (v *view) firstHost() *xds.Resource {
+	name := routed + "/nobody"
+	return v.fixed(name, "nobody", func() proto.Message {
+		return &route.VirtualHost{Name: name, Domains: []string{"nobody.invalid"}}
+	})
+}
+
+// routes answers for a route configuration.
+func (v *view) routes(p *xds.Proxy, name string) xds.Answer {
+	if name == routed {
+		r := v.fixed(routed, "routes", func() proto.Message {
+			return &route.RouteConfiguration{Name: routed, ValidateClusters: no(), Vhds: &route.Vhds{ConfigSource: ads(0)}}
+		})
+		return xds.Answer{Resource: r, Behind: []xds.Needed{{Type: xds.VirtualHostType, Resource: v.firstHost()}}}
+	}
+	return xds.Answer{Resource: v.routeConfiguration(p, name)}
+}
+
+// host answers for the virtual host of a service with routes, "routed/80.reviews.shop...".
+// A service that has none any more sends all to itself. None at all is said without a
+// body: 404 at once.
+func (v *view) host(p *xds.Proxy, name string) xds.Answer {
+	if first := v.firstHost(); name == first.Name {
+		return xds.Answer{Resource: first}
+	}
+	host, port, ok := parseRoutedHost(name)
+	t, found := v.target(host, port, p.Namespace)
+	if !ok || !found {
+		return xds.Answer{}
+	}
+	pol := v.policy(t, p.Namespace)
+	pol.inside = true
+	var a xds.Answer
+	a.Resource = v.kept.service(t.service).get(hostKey{port, pol.seenBy(), ""}, func() *xds.Resource {
+		return seal(name, pol.virtualHost(name, routedHost(host, port)))
+	})
+	for _, c := range pol.clusters() {
+		if r := v.serviceCluster(c.name(), c, shapeOf(p), true); r != nil {
+			a.Before = append(a.Before, xds.Needed{Type: xds.ClusterType, Resource: r})
+		}
+	}
+	return a
+}
+
+type hostKey struct {
+	port   uint16
+	seenBy string
+	domain string
+}
+
+// target finds a service's port that a client may see.
+func (v *view) target(host string, number uint16, namespace string) (target, bool) {
+	s := v.mesh.Service(host)
+	if s == nil || !v.mesh.Visible(s, namespace) {
+		return target{}, false
+	}
+	port := s.Port(number)
+	return target{s, port}, port != nil && port.Protocol != mesh.UDP
+}
+
+// policy is that of a service's port for a client.
+func (v *view) policy(t target, namespace string) *policy {
+	return &policy{
+		service: t.service, port: t.port,
+		routes: t.service.RoutesFor(namespace, t.port.Number),
+		seen: func(b mesh.Backend) *mesh.Service {
+			s := v.mesh.Service(b.Host)
+			if b.Host == "" || s == nil || !v.mesh.Visible(s, namespace) {
+				return nil
+			}
+			return s
+		},
+	}
+}
+
+// seenBy tells policies of one service and port apart: clients for whom it is the same
+// share what is built.
+func (p *policy) seenBy() string {
+	var b strings.Builder
+	for _, r := range p.routes {
+		b.WriteString(r.Name)
+		for _, n := range r.Namespaces {
+			b.WriteString(" " + n)
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteByte('\n')
+	for _, t := range p.clusters() {
+		b.WriteString(t.name() + "\n")
+	}
+	h := fnv.New128a()
+	h.Write([]byte(b.String()))
+	return string(h.Sum(nil))
+}

@@ -1,0 +1,208 @@
+package resource_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/xds"
+	"outrider.dev/internal/xds/resource"
+)
+
+const web80 = "outbound|80||web.shop.svc.cluster.local"
+
+// What was built for an object is kept while the object is the same, and shared by
+// proxies that may be told the same.
+func TestBuiltOnce(t *testing.T) {
+	h := newHolder(parts()...)
+	source := resource.New(h)
+	before, _ := source.Current()
+	if again, _ := source.Current(); again != before {
+		t.Error("another view of the same mesh")
+	}
+	other := client(func(p *xds.Proxy) { p.Namespace, p.ServiceAccount = "blog", "x" })
+	names := map[string]string{web80: xds.EndpointType, "http|10.96.0.1:80": xds.ClusterType, "tcp|10.96.0.3:6379": xds.ClusterType,
+		"routed/80.routed.shop.svc.cluster.local": xds.VirtualHostType, "virtualOutbound": xds.ListenerType, "tcp|10.244.0.4:6379": xds.ClusterType}
+	first := map[string]*xds.Resource{}
+	for name, typeURL := range names {
+		first[name] = before.Named(client(), typeURL, name).Resource
+		if got := before.Named(other, typeURL, name).Resource; got != first[name] {
+			t.Errorf("%s is built for each proxy", name)
+		}
+	}
+	h.builder.Set(pod("web-3", "web", "10.244.0.9"))
+	after, _ := source.Current()
+	changed := []string{web80} // the cluster is the same: its endpoints come apart from it
+	for name, typeURL := range names {
+		got := after.Named(client(), typeURL, name).Resource
+		switch {
+		case slices.Contains(changed, name):
+			if got.Version == first[name].Version {
+				t.Errorf("%s has not changed", name)
+			}
+		case got.Version != first[name].Version:
+			t.Errorf("%s has changed", name)
+		case name != "http|10.96.0.1:80" && !strings.HasPrefix(name, "routed/") && got != first[name]:
+			t.Errorf("%s was built again", name)
+		}
+	}
+}
+
+// Two control planes say the same in the same bytes.
+func TestDeterministic(t *testing.T) {
+	a, b := goldenCases(t), goldenCases(t)
+	for name := range a {
+		for i, n := range a[name] {
+			if n.Resource.Version != b[name][i].Resource.Version || n.Resource.Version == "" {
+				t.Errorf("%s: %s has versions %q and %q", name, n.Resource.Name, n.Resource.Version, b[name][i].Resource.Version)
+			}
+		}
+	}
+}
+
+// A proxy is told nothing of a service that its namespace may not see: neither of its
+// endpoints nor of who they are.
+func TestVisibility(t *testing.T) {
+	v := view(t, parts()...)
+	p := client()
+	inside := client(func(p *xds.Proxy) { p.Namespace, p.ServiceAccount = "vault", "x" })
+	for _, name := range []string{"http|10.96.0.66:80", "tcp|10.96.0.66:80", "tcp|10.244.0.66:80", "outbound|80||hidden.vault.svc.cluster.local"} {
+		if got := text(t, told([]xds.Answer{v.Named(p, xds.ClusterType, name)}, xds.ClusterType)); strings.Contains(got, "hidden") || strings.Contains(got, "spiffe") {
+			t.Errorf("%s: %s", name, got)
+		}
+		if got := text(t, told([]xds.Answer{v.Named(inside, xds.ClusterType, name)}, xds.ClusterType)); !strings.Contains(got, "spiffe://cluster.local/ns/vault/sa/hidden") {
+			t.Errorf("%s, of the same namespace: %s", name, got)
+		}
+	}
+	endpoints := v.Named(p, xds.EndpointType, "outbound|80||hidden.vault.svc.cluster.local").Resource
+	if got := text(t, []xds.Needed{{Type: xds.EndpointType, Resource: endpoints}}); strings.Contains(got, "10.244") {
+		t.Errorf("endpoints: %s", got)
+	}
+	for _, typeURL := range []string{xds.ClusterType, xds.EndpointType, xds.RouteType, xds.ListenerType} {
+		full := client(func(p *xds.Proxy) { p.OnDemand = false })
+		if got := text(t, told(v.All(full, typeURL, nil), typeURL)); strings.Contains(got, "hidden") || strings.Contains(got, "10.96.0.66") {
+			t.Errorf("everything, %s: %s", typeURL, got)
+		}
+	}
+}
+
+// Who says to be a pod that its certificate is not for gets no listener that takes plain
+// connections for it; nor does one that the mesh does not know (yet).
+func TestListenersOfAnother(t *testing.T) {
+	v := view(t, parts()...)
+	plain := func(p *xds.Proxy) bool {
+		return strings.Contains(text(t, []xds.Needed{{Type: xds.ListenerType, Resource: v.Named(p, xds.ListenerType, "virtualInbound").Resource}}), "name: app-8080\n")
+	}
+	if !plain(client()) {
+		t.Error("the pod itself has no plain port")
+	}
+	for name, change := range map[string]func(*xds.Proxy){
+		"another account":   func(p *xds.Proxy) { p.ServiceAccount = "db" },
+		"another namespace": func(p *xds.Proxy) { p.Namespace = "vault" },
+		"not known":         func(p *xds.Proxy) { p.ID, p.Addresses = "sidecar~10.9.9.9~new.shop~x", addresses("10.9.9.9") },
+	} {
+		if plain(client(change)) {
+			t.Errorf("%s: plain connections to port 8080 are taken", name)
+		}
+	}
+}
+
+// The listeners go with the port numbers of the mesh, not with its services.
+func TestListenersOfManyServices(t *testing.T) {
+	count := func(n int) int {
+		var all []mesh.Part
+		for i := range n {
+			all = append(all, service(fmt.Sprintf("s%d", i), "web", fmt.Sprintf("10.100.%d.%d", i/250, i%250), port(80, mesh.HTTP), port(6379, mesh.TCP)))
+		}
+		size := 0
+		v := view(t, all...)
+		for _, n := range told(v.All(client(), xds.ListenerType, nil), xds.ListenerType) {
+			size += len(n.Resource.Body.Value)
+		}
+		if got := told(v.All(client(), xds.ClusterType, nil), xds.ClusterType); len(got) != 1 {
+			t.Errorf("%d services: %d clusters", n, len(got))
+		}
+		return size
+	}
+	if few, many := count(1), count(1000); few != many {
+		t.Errorf("%d bytes with one service, %d with 1000", few, many)
+	}
+}
+
+// Since names everything that is answered otherwise.
+func TestSince(t *testing.T) {
+	h := newHolder(parts()...)
+	source := resource.New(h)
+	hidden := service("hidden", "hidden", "10.96.0.66", port(80, mesh.HTTP))
+	hidden.Namespace = "vault"
+	steps := []struct {
+		name   string
+		change func()
+	}{
+		{"a policy", func() { h.builder.Set(&mesh.PolicySpec{Name: "all", Namespace: "shop", Mode: mesh.ModeStrict}) }},
+		{"a new pod", func() { h.builder.Set(pod("web-9", "web", "10.244.0.9")) }},
+		{"a pod at an address asked", func() { h.builder.Set(pod("x", "x", "10.9.9.9")) }},
+		{"a pod gone", func() {
+			h.builder.Delete((&mesh.WorkloadSpec{Workload: mesh.Workload{Name: "db-1", Namespace: "shop"}}).Key())
+		}},
+		{"a service seen", func() { h.builder.Set(hidden) }},
+		{"a service at an address", func() { h.builder.Set(service("y", "old", "10.9.9.8", port(99, mesh.TCP))) }},
+		{"another protocol", func() { h.builder.Set(service("old", "old", "10.96.0.2", port(80, mesh.ServerFirst))) }},
+		{"a backend that was missing", func() { h.builder.Set(service("nowhere", "old", "10.96.0.7", port(80, mesh.HTTP))) }},
+		{"a route gone", func() { h.builder.Delete((&mesh.RouteSpec{Name: "r", Namespace: "shop"}).Key()) }},
+		{"nothing", func() {}},
+	}
+	universe := map[string][]string{
+		xds.ClusterType: {"http|10.96.0.1:80", "tcp|10.96.0.1:82", "http|10.96.0.2:80", "tcp|10.96.0.3:6379", "http|10.96.0.5:80", "http|10.96.0.66:80",
+			"tcp|10.244.0.66:80", "tcp|10.244.0.4:6379", "tcp|10.244.0.4:1", "tcp|10.9.9.9:99", "http|10.9.9.9:80", "tcp|10.9.9.8:99", web80, "http|10.244.0.9:8080"},
+		xds.EndpointType:    {web80, "outbound|6379||db.shop.svc.cluster.local", "outbound|80||hidden.vault.svc.cluster.local"},
+		xds.VirtualHostType: {"routed/80.routed.shop.svc.cluster.local", "routed/80.web.shop.svc.cluster.local"},
+		xds.RouteType:       {"80", "81", web80, "outbound|80||routed.shop.svc.cluster.local"},
+		xds.ListenerType:    {"virtualInbound", "virtualOutbound", "virtualOutbound-early", "outbound_80", "web:81"},
+	}
+	versions := func(v xds.View) map[[2]string]string {
+		out := map[[2]string]string{}
+		for typeURL, names := range universe {
+			for _, name := range names {
+				if r := v.Named(client(), typeURL, name).Resource; r != nil {
+					out[[2]string{typeURL, name}] = r.Version
+				}
+			}
+		}
+		return out
+	}
+	for _, step := range steps {
+		t.Run(step.name, func(t *testing.T) {
+			old, _ := source.Current()
+			before := versions(old)
+			step.change()
+			now, _ := source.Current()
+			after := versions(now)
+			changes, ok := now.(xds.Differ).Since(old)
+			if !ok {
+				t.Fatal("not known")
+			}
+			different := false
+			for typeURL, names := range universe {
+				for _, name := range names {
+					key := [2]string{typeURL, name}
+					_, named := changes[typeURL].Names[name]
+					if before[key] != after[key] {
+						different = true
+						if !named && !changes[typeURL].Every {
+							t.Errorf("%s is answered otherwise, and not named", name)
+						}
+					}
+				}
+			}
+			if different == (step.name == "nothing") {
+				t.Errorf("answers differ: %t", different)
+			}
+			if step.name == "nothing" && len(changes) > 0 {
+				t.Errorf("%v", changes)
+			}
+		})
+	}
+}

@@ -1,0 +1,269 @@
+package mesh
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"outrider.dev/internal/mesh"
+)
+
+// What a port takes is what the policies say, at once and for both ends.
+func TestPolicies(t *testing.T) {
+	s := newShop(t)
+	server := s.server.v4.String()
+	set := func(mode mesh.Mode, ports map[uint16]mesh.Mode) {
+		s.source.set(&mesh.PolicySpec{Name: "server", Namespace: namespace, Selector: map[string]string{"app": "server"}, Mode: mode, Ports: ports})
+	}
+	type call struct {
+		from *pod
+		to   string
+		ok   bool
+	}
+	steps := []struct {
+		name  string
+		mode  mesh.Mode
+		ports map[uint16]mesh.Mode
+		calls []call
+	}{
+		{"without a policy both are taken", mesh.Unset, nil, []call{
+			{s.client, "10.96.0.2:6379", true}, {s.client, "10.96.0.2:3306", true}, {s.plain, server + ":6379", true}, {s.plain, server + ":3306", true}}},
+		{"STRICT refuses plain connections", mesh.ModeStrict, nil, []call{
+			{s.client, "10.96.0.2:6379", true}, {s.client, "10.96.0.2:3306", true}, {s.plain, server + ":6379", false}, {s.plain, server + ":3306", false},
+			{s.client, server + ":5555", true}, {s.plain, server + ":5555", false}}},
+		{"but not at a port that says DISABLE", mesh.ModeStrict, map[uint16]mesh.Mode{6379: mesh.ModeDisable}, []call{
+			{s.client, "10.96.0.2:6379", true}, {s.plain, server + ":6379", true}, {s.plain, server + ":3306", false}}},
+		{"DISABLE takes no mutual TLS, and calls plainly", mesh.ModeDisable, nil, []call{
+			{s.client, "10.96.0.2:6379", true}, {s.client, "10.96.0.2:3306", true}, {s.plain, server + ":6379", true}}},
+	}
+	go repeat(s.server.listen(5555), "server") // of no service
+	for _, step := range steps {
+		t.Run(step.name, func(t *testing.T) {
+			set(step.mode, step.ports)
+			for _, c := range step.calls {
+				// The two proxies learn it one after the other.
+				eventually(t, fmt.Sprintf("%s to %s: %t", c.from.name, c.to, c.ok), func() bool {
+					got, _ := c.from.ask(c.to, "PING")
+					return strings.HasPrefix(got, "server") == c.ok
+				})
+			}
+		})
+	}
+}
+
+// Who has another identity than the service's workloads is not talked to.
+func TestWrongIdentity(t *testing.T) {
+	w := newWorld(t)
+	client, server := w.pod("client", "client").proxied(), w.pod("server", "server")
+	server.certified = "another"
+	server.proxied()
+	go repeat(server.listen(6379), "server")
+	w.service("db", "10.96.0.2", "server", port(6379, mesh.TCP))
+	for _, to := range []string{"10.96.0.2:6379", server.v4.String() + ":6379"} {
+		eventually(t, "a refused certificate at "+to, func() bool {
+			got, _ := client.ask(to, "PING")
+			if got == "server PING" {
+				t.Fatalf("%s answers %q", to, got)
+			}
+			return client.stat(`cluster\..*ssl\.fail_verify_san`) > 0
+		})
+	}
+}
+
+// TLS of the application's own passes, with and without mutual TLS around it.
+func TestTLSOfTheApplication(t *testing.T) {
+	s := newShop(t)
+	cert := s.ca.server(t)
+	l := tls.NewListener(s.server.listen(8443), &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}})
+	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "inside") }))
+	s.service("secure", "10.96.0.7", "server", port(8443, mesh.TLS))
+	s.service("said-http", "10.96.0.8", "server", mesh.PortSpec{Port: mesh.Port{Name: "x", Number: 8444, Protocol: mesh.HTTP}, Target: 8443})
+	for _, p := range []*pod{s.client, s.plain} {
+		for _, to := range []string{"10.96.0.7:8443", "10.96.0.8:8444", s.server.v4.String() + ":8443"} {
+			if p == s.plain && strings.HasPrefix(to, "10.96") {
+				continue // nobody knows the address
+			}
+			c := &http.Client{Transport: &http.Transport{DialContext: p.dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: 10 * time.Second}
+			if got := get(c, "https://"+to); got != "200 inside\n" {
+				t.Errorf("%s to %s: %s", p.name, to, got)
+			}
+		}
+	}
+}
+
+// HTTP/2 without TLS, from the first byte; and bodies of 3 MB, on a first request, to a
+// service with routes and to one without.
+func TestHTTP2AndLargeBodies(t *testing.T) {
+	s := newShop(t)
+	s.route("web", "web", 8080)
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	h2 := &http.Client{Transport: &http.Transport{DialContext: s.client.dial, Protocols: protocols}, Timeout: 10 * time.Second}
+	for name, tt := range map[string]struct {
+		c    *http.Client
+		url  string
+		want string
+	}{
+		"HTTP/2 by route":          {h2, "http://10.96.0.1:8080/", "HTTP/2.0"},
+		"HTTP/2 to a gRPC port":    {h2, "http://10.96.0.1:8081/", "HTTP/2.0"},
+		"HTTP/2 without proxies":   {h2, "http://10.96.0.5:8080/", "HTTP/2.0"},
+		"HTTP/2 to a pod":          {h2, "http://" + s.server.v4.String() + ":8083/", "HTTP/2.0"},
+		"HTTP/1.1 with 3 MB":       {s.client.client(), "http://10.96.0.3:7000/", "HTTP/1.1"},
+		"HTTP/1.1 with 3 MB again": {s.client.client(), "http://[fd96::1]:8080/", "HTTP/1.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const size = 3 << 20
+			r, err := tt.c.Post(tt.url, "text/plain", io.LimitReader(zeros{}, size))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Body.Close()
+			b, _ := io.ReadAll(r.Body)
+			if got := string(b); !strings.Contains(got, tt.want) || !strings.Contains(got, fmt.Sprintf("body=%d <nil>", size)) {
+				t.Errorf("%d %s, want %s", r.StatusCode, got, tt.want)
+			}
+		})
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// What came before the proxy did is handed to its other listeners, with the original
+// destination in a header.
+func TestEarlyConnections(t *testing.T) {
+	s := newShop(t)
+	tests := map[string]struct {
+		at       *pod
+		listener string
+		to       netip.AddrPort
+		say      string
+		want     string
+	}{
+		"outbound":                        {s.client, "127.0.0.1:15007", netip.MustParseAddrPort("10.96.0.2:6379"), "PING", "server PING"},
+		"outbound, the server first":      {s.client, "127.0.0.1:15007", netip.MustParseAddrPort("[fd96::2]:3306"), "", "server"},
+		"outbound, a request":             {s.client, "127.0.0.1:15007", netip.MustParseAddrPort("10.96.0.1:8080"), "GET / HTTP/1.0\r\n\r", "HTTP/1.0 200 OK"},
+		"inbound":                         {s.server, "127.0.0.1:15016", netip.AddrPortFrom(s.server.v4, 6379), "PING", "server PING"},
+		"inbound, the server first, IPv6": {s.server, "127.0.0.1:15016", netip.AddrPortFrom(s.server.v6, 3306), "", "server"},
+		"to a port of the proxy":          {s.client, "127.0.0.1:15007", netip.MustParseAddrPort("10.96.0.1:15001"), "", "EOF"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var c net.Conn
+			var err error
+			tt.at.As(proxyUser, proxyUser, func() { c, err = net.Dial("tcp", tt.listener) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.SetDeadline(time.Now().Add(10 * time.Second))
+			c.Write(proxyHeader(tt.to))
+			if tt.say != "" {
+				fmt.Fprintln(c, tt.say)
+			}
+			got := ""
+			b := make([]byte, 200)
+			n, err := c.Read(b)
+			if got, _, _ = strings.Cut(string(b[:n]), "\n"); n == 0 {
+				got = err.Error()
+			}
+			if strings.Contains(got, "reset") {
+				got = "EOF"
+			}
+			if got = strings.TrimSpace(got); got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// proxyHeader is version 2 of the PROXY protocol.
+func proxyHeader(to netip.AddrPort) []byte {
+	family, from := byte(0x11), netip.MustParseAddr("10.1.1.1")
+	if to.Addr().Is6() {
+		family, from = 0x21, netip.MustParseAddr("fd01::1")
+	}
+	body := append(from.AsSlice(), to.Addr().AsSlice()...)
+	body = binary.BigEndian.AppendUint16(body, 4000)
+	body = binary.BigEndian.AppendUint16(body, to.Port())
+	out := append([]byte("\r\n\r\n\x00\r\nQUIT\n\x21"), family)
+	return append(binary.BigEndian.AppendUint16(out, uint16(len(body))), body...)
+}
+
+// A new port number in the mesh, and endpoints that come and go, leave connections as
+// they are.
+func TestChangesCutNothing(t *testing.T) {
+	s := newShop(t)
+	var conns []net.Conn
+	say := func(c net.Conn) string {
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		fmt.Fprintln(c, "PING")
+		b := make([]byte, 100)
+		n, err := c.Read(b)
+		if err != nil {
+			return err.Error()
+		}
+		return strings.TrimSpace(string(b[:n]))
+	}
+	for _, to := range []string{"10.96.0.2:6379", "10.96.0.4:7000", s.server.v4.String() + ":6380"} {
+		c, err := s.client.dial(context.Background(), "", to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if got := say(c); got != "server PING" {
+			t.Fatalf("%s: %s", to, got)
+		}
+		conns = append(conns, c)
+	}
+	added := s.client.stat(`listener_manager\.listener_added`)
+	s.service("new", "10.96.1.1", "server", port(8888, mesh.HTTP), port(3307, mesh.ServerFirst), port(6381, mesh.TCP))
+	s.service("web", "10.96.0.1 fd96::1", "server", port(8080, mesh.HTTP), port(8090, mesh.Unknown))
+	eventually(t, "listeners for the new port numbers", func() bool { return s.client.stat(`listener_manager\.listener_added`) >= added+2 })
+	more := s.pod("server2", "server").proxied()
+	go repeat(more.listen(6379), "server2")
+	eventually(t, "the new endpoint", func() bool { got, _ := s.client.ask("10.96.0.2:6379", "PING"); return got == "server2 PING" })
+	for _, c := range conns {
+		if got := say(c); got != "server PING" {
+			t.Errorf("%s: %s", c.RemoteAddr(), got)
+		}
+	}
+	if n := s.client.stat(`listener_manager\.total_listeners_draining`); n != 3 {
+		t.Errorf("%d listeners drain, want those of ports 8081 and 8082, and the early one, for 3307", n)
+	}
+}
+
+// Told everything, in Istio's shape, a proxy does the same for services.
+func TestFullPush(t *testing.T) {
+	w := newWorld(t)
+	server := w.pod("server", "server")
+	w.service("web", "10.96.0.1", "server", port(8080, mesh.HTTP))
+	w.service("db", "10.96.0.2", "server", port(3306, mesh.ServerFirst))
+	client := w.pod("client", "client")
+	client.metadata = map[string]any{"OUTRIDER_PUSH": "full"}
+	client.proxied()
+	server.proxied()
+	go echo(server.listen(8080), "server")
+	go greet(server.listen(3306), "server")
+	c := client.client()
+	c.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return client.dial(ctx, "", "10.96.0.1:8080")
+	}
+	for _, host := range []string{"web", "web.shop", "web.shop.svc.cluster.local", "10.96.0.1"} {
+		if got := get(c, "http://"+host+":8080/"); !strings.HasPrefix(got, "200 server") {
+			t.Errorf("%s: %s", host, got)
+		}
+	}
+	if got, _ := client.ask("10.96.0.2:3306", ""); got != "server" {
+		t.Errorf("%s", got)
+	}
+}

@@ -1,0 +1,145 @@
+package mesh
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"outrider.dev/internal/mesh"
+)
+
+// Routes hold for what goes to a service's address, whatever the host is that the
+// request names; the application behind sees that host.
+func TestRoutes(t *testing.T) {
+	s := newShop(t)
+	backend := func(service string, weight uint32) mesh.Backend {
+		return mesh.Backend{Namespace: namespace, Name: service, Port: 8080, Weight: weight}
+	}
+	path := func(kind mesh.TextKind, value string) []mesh.Match {
+		return []mesh.Match{{Path: &mesh.Text{Kind: kind, Value: value}}}
+	}
+	prefix := "/"
+	s.route("web", "web", 8080,
+		mesh.Route{Matches: path(mesh.Prefix, "/old"), Backends: []mesh.Backend{backend("old", 1)}},
+		mesh.Route{Matches: []mesh.Match{{Headers: []mesh.Pair{{Name: "x-to", Text: mesh.Text{Kind: mesh.Exact, Value: "old"}}}}}, Backends: []mesh.Backend{backend("old", 1)}},
+		mesh.Route{Matches: path(mesh.Prefix, "/cut"), Backends: []mesh.Backend{backend("web", 1)},
+			Filters: []mesh.Filter{{Rewrite: &mesh.Rewrite{Path: &mesh.PathChange{Prefix: &prefix}}}}},
+		mesh.Route{Matches: path(mesh.Exact, "/whole"), Backends: []mesh.Backend{backend("web", 1)},
+			Filters: []mesh.Filter{{Rewrite: &mesh.Rewrite{Host: "other.example", Path: &mesh.PathChange{Full: "/new"}}}}},
+		mesh.Route{Matches: path(mesh.Exact, "/away"), Filters: []mesh.Filter{{Redirect: &mesh.Redirect{Scheme: "https", Host: "other.example", Status: 301}}}},
+		mesh.Route{Matches: path(mesh.Exact, "/missing"), Backends: []mesh.Backend{backend("nowhere", 1)}},
+		mesh.Route{Matches: path(mesh.Exact, "/slow"), Backends: []mesh.Backend{backend("web", 1)}, Timeout: 100 * time.Millisecond},
+		mesh.Route{Matches: path(mesh.Exact, "/ws"), Backends: []mesh.Backend{backend("web", 1)}},
+		mesh.Route{Matches: path(mesh.Exact, "/stream"), Backends: []mesh.Backend{backend("web", 1)}},
+		mesh.Route{Matches: path(mesh.Prefix, "/split"), Backends: []mesh.Backend{backend("web", 1), backend("old", 1)}},
+	)
+	c := s.client.client()
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	tests := map[string]struct{ path, host, header, want string }{
+		"by path":                     {path: "/old/x", want: "200 plain HTTP/1.1 host=10.96.0.1:8080 path=/old/x body=0 <nil>"},
+		"not by a longer word":        {path: "/older", want: "404 "},
+		"by header":                   {path: "/x", header: "old", want: "200 plain HTTP/1.1 host=10.96.0.1:8080 path=/x"},
+		"whatever the host":           {path: "/old", host: "anything.example", want: "200 plain HTTP/1.1 host=anything.example path=/old"},
+		"prefix rewritten to nothing": {path: "/cut/x", want: "200 server HTTP/1.1 host=10.96.0.1:8080 path=/x"},
+		"path and host rewritten":     {path: "/whole", want: "200 server HTTP/1.1 host=other.example path=/new"},
+		"redirect":                    {path: "/away", want: "301 "},
+		"no such backend":             {path: "/missing", want: "500 "},
+		"timeout":                     {path: "/slow", want: "504 "},
+		"no rule":                     {path: "/", want: "404 "},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r, err := http.NewRequest("GET", "http://10.96.0.1:8080"+tt.path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Host = tt.host
+			if tt.header != "" {
+				r.Header.Set("X-To", tt.header)
+			}
+			resp, err := c.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			b, _ := io.ReadAll(resp.Body)
+			if got := fmt.Sprintf("%d %s", resp.StatusCode, b); !strings.HasPrefix(got, tt.want) {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+			for name := range resp.Header {
+				if strings.HasPrefix(name, "X-Outrider") {
+					t.Errorf("header %s of ours", name)
+				}
+			}
+		})
+	}
+	t.Run("both sides of a split", func(t *testing.T) {
+		seen := map[string]int{}
+		for range 60 {
+			name, _, _ := strings.Cut(strings.TrimPrefix(get(c, "http://10.96.0.1:8080/split"), "200 "), " ")
+			seen[name]++
+		}
+		if len(seen) != 2 || seen["server"] < 10 || seen["plain"] < 10 {
+			t.Errorf("%v", seen)
+		}
+	})
+	t.Run("a stream may be idle, with and without routes", func(t *testing.T) {
+		for _, to := range []string{"10.96.0.1:8080", "10.96.0.3:7000"} {
+			s.idleStream(t, to)
+		}
+	})
+	t.Run("taken away and back", func(t *testing.T) {
+		s.source.change(func(b *mesh.Builder) { b.Delete((&mesh.RouteSpec{Name: "web", Namespace: namespace}).Key()) })
+		eventually(t, "no routes", func() bool { return strings.HasPrefix(get(c, "http://10.96.0.1:8080/old"), "200 server") })
+		s.route("web", "web", 8080)
+		eventually(t, "another route", func() bool {
+			r, err := c.Get("http://10.96.0.1:8080/old")
+			if err != nil {
+				return false
+			}
+			r.Body.Close()
+			return r.StatusCode == 200 && r.Header.Get("X-Route") == "web"
+		})
+	})
+}
+
+// idleStream opens a WebSocket and says something before and after a while of silence,
+// longer than anything unknown is waited for.
+func (s *shop) idleStream(t *testing.T, to string) {
+	t.Helper()
+	c, err := s.client.dial(context.Background(), "", to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	fmt.Fprintf(c, "GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	in := bufio.NewReader(c)
+	r, err := http.ReadResponse(in, nil)
+	if err != nil || r.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("%s: %v, %v", to, r, err)
+	}
+	for _, pause := range []time.Duration{0, 2500 * time.Millisecond} {
+		time.Sleep(pause) // the silence is what is tested
+		fmt.Fprintln(c, "hello")
+		if got, err := in.ReadString('\n'); got != "hello\n" {
+			t.Errorf("%s: %q, %v after %s", to, got, err, pause)
+		}
+	}
+}
+
+// websocket is the server's side: from the answer on it says back what it hears.
+func websocket(w http.ResponseWriter) {
+	c, rw, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	io.Copy(c, rw)
+}

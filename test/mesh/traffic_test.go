@@ -1,0 +1,107 @@
+package mesh
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// echo answers requests with what it got, in HTTP/1.1 and HTTP/2 without TLS.
+func echo(l net.Listener, name string) {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	s := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/ws":
+			websocket(w)
+			return
+		case "/slow":
+			select {
+			case <-r.Context().Done():
+			case <-time.After(10 * time.Second):
+			}
+			return
+		}
+		n, err := io.Copy(io.Discard, r.Body)
+		w.Header().Set("X-Server", name)
+		fmt.Fprintf(w, "%s %s host=%s path=%s body=%d %v", name, r.Proto, r.Host, r.URL.Path, n, err)
+	})}
+	s.Serve(l)
+}
+
+// greet speaks first, and then says back each line.
+func greet(l net.Listener, name string) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			fmt.Fprintln(c, name)
+			io.Copy(c, c)
+		}()
+	}
+}
+
+// repeat waits for a line and says it back with a name.
+func repeat(l net.Listener, name string) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			for in := bufio.NewScanner(c); in.Scan(); {
+				fmt.Fprintln(c, name, in.Text())
+			}
+		}()
+	}
+}
+
+// client makes requests from a pod, each on a connection of its own.
+func (p *pod) client() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: p.dial, DisableKeepAlives: true}, Timeout: 20 * time.Second}
+}
+
+// get returns status and body, or the error.
+func get(c *http.Client, url string) string {
+	r, err := c.Get(url)
+	if err != nil {
+		return err.Error()
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%d %s", r.StatusCode, b)
+}
+
+// ask connects, says something if there is something to say, and returns the first line.
+func (p *pod) ask(to, say string) (string, time.Duration) {
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	c, err := p.dial(ctx, "tcp", to)
+	if err != nil {
+		return err.Error(), time.Since(start)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	if say != "" {
+		fmt.Fprintln(c, say)
+	}
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil {
+		return err.Error(), time.Since(start)
+	}
+	return strings.TrimSpace(line), time.Since(start)
+}

@@ -1,0 +1,369 @@
+package mesh
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+
+	"outrider.dev/internal/agent/envoy"
+	"outrider.dev/internal/capture"
+	"outrider.dev/internal/capture/setup"
+	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/xds"
+	"outrider.dev/internal/xds/resource"
+	"outrider.dev/test/ns"
+)
+
+const (
+	proxyUser = 1337
+	appUser   = 1000
+
+	namespace    = "shop"
+	controlPlane = "10.0.0.1:15010"
+	outside      = "203.0.113.1" // of no network of the mesh
+)
+
+// A world is a network with pods on it and a control plane.
+type world struct {
+	t      testing.TB
+	router *ns.Namespace
+	dir    string // readable by the proxy's user
+	ca     *authority
+	pods   int
+
+	source  *source
+	server  *grpc.Server
+	toServe *xds.Server
+}
+
+// source is a mesh that tests change.
+type source struct {
+	mu      sync.Mutex
+	builder *mesh.Builder
+	now     *mesh.Mesh
+	newer   chan struct{}
+}
+
+func (s *source) Current() (*mesh.Mesh, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now, s.newer
+}
+
+func (s *source) change(f func(b *mesh.Builder)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s.builder)
+	s.now = s.builder.Mesh()
+	close(s.newer)
+	s.newer = make(chan struct{})
+}
+
+func (s *source) set(parts ...mesh.Part) { s.change(func(b *mesh.Builder) { b.Set(parts...) }) }
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	envoyBinary(t)
+	w := &world{t: t, router: ns.New(t), ca: newAuthority(t)}
+	var err error
+	if w.dir, err = os.MkdirTemp("/tmp", "mesh"); err == nil {
+		err = os.Chmod(w.dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(w.dir) })
+	w.router.IP("addr", "add", "10.0.0.1/32", "dev", "lo")
+	w.router.IP("addr", "add", outside+"/32", "dev", "lo")
+	w.router.IP("route", "add", "unreachable", "10.244.255.0/24")
+	w.router.Do(func() {
+		for _, key := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+			if err := os.WriteFile("/proc/sys/net/"+key, []byte("1"), 0); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	w.source = &source{builder: mesh.NewBuilder(mesh.Config{}), newer: make(chan struct{})}
+	w.source.set()
+	w.toServe = xds.New(xds.Options{Source: resource.New(w.source), Authenticate: xds.ByClaim})
+	w.up()
+	t.Cleanup(w.down)
+	return w
+}
+
+// up starts the control plane.
+func (w *world) up() {
+	w.t.Helper()
+	var l net.Listener
+	var err error
+	w.router.Do(func() { l, err = net.Listen("tcp", controlPlane) })
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.server = grpc.NewServer()
+	discovery.RegisterAggregatedDiscoveryServiceServer(w.server, w.toServe)
+	go w.server.Serve(l)
+}
+
+// down ends the control plane and all its connections.
+func (w *world) down() { w.server.Stop() }
+
+// A pod of a world.
+type pod struct {
+	*ns.Namespace
+	world     *world
+	name      string
+	v4, v6    netip.Addr
+	spec      mesh.WorkloadSpec
+	metadata  map[string]any
+	certified string // another account that its certificate is for
+	admin     *envoy.Admin
+	dir       string
+	process   *exec.Cmd
+}
+
+// pod makes one, without a proxy; app is its label.
+func (w *world) pod(name, app string) *pod {
+	w.t.Helper()
+	w.pods++
+	p := &pod{Namespace: ns.New(w.t), world: w, name: name}
+	p.v4 = netip.MustParseAddr(fmt.Sprintf("10.244.%d.2", w.pods))
+	p.v6 = netip.MustParseAddr(fmt.Sprintf("fd44:%d::2", w.pods))
+	gateway4, gateway6 := p.v4.Prev(), p.v6.Prev()
+	for _, n := range []*ns.Namespace{p.Namespace, w.router} {
+		n.Do(func() { // a link-local address that is still tried out finds no neighbour
+			if err := os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0); err != nil {
+				w.t.Error(err)
+			}
+		})
+	}
+	ns.Connect(p.Namespace, "eth0", []netip.Prefix{netip.PrefixFrom(p.v4, 24), netip.PrefixFrom(p.v6, 64)},
+		w.router, fmt.Sprintf("pod%d", w.pods), []netip.Prefix{netip.PrefixFrom(gateway4, 24), netip.PrefixFrom(gateway6, 64)})
+	p.IP("route", "add", "default", "via", gateway4.String())
+	p.IP("route", "add", "default", "via", gateway6.String())
+	for _, gateway := range []netip.Addr{gateway4, gateway6} {
+		// Neighbours are found before anything is measured: an IPv6 one may take a second.
+		eventually(w.t, "a neighbour", func() bool {
+			var err error
+			p.Do(func() { _, err = net.DialTimeout("tcp", netip.AddrPortFrom(gateway, 9).String(), 100*time.Millisecond) })
+			return errors.Is(err, syscall.ECONNREFUSED)
+		})
+	}
+	p.spec = mesh.WorkloadSpec{Ready: true, Workload: mesh.Workload{
+		Name: name, Namespace: namespace, ServiceAccount: app, Labels: map[string]string{"app": app},
+		Addresses: []netip.Addr{p.v4, p.v6},
+	}}
+	w.source.set(&p.spec)
+	return p
+}
+
+// proxied captures a pod's traffic and gives it a proxy.
+func (p *pod) proxied() *pod {
+	t := p.world.t
+	t.Helper()
+	spec := p.spec
+	spec.Proxied = true
+	p.spec = spec
+	p.world.source.set(&spec)
+	p.capture()
+	p.start()
+	return p
+}
+
+func (p *pod) capture() {
+	t := p.world.t
+	t.Helper()
+	in := capture.Defaults()
+	in.Families = capture.DualStack
+	in.OutboundRanges.All, in.InboundPorts.All = true, true
+	var err error
+	p.Do(func() {
+		var backends []setup.Backend
+		if backends, err = setup.Backends(capture.NFTables, ""); err == nil {
+			_, err = setup.Capture(context.Background(), setup.Options{Intent: in, Backends: backends})
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start starts the pod's Envoy and waits until it listens.
+func (p *pod) start() {
+	t := p.world.t
+	t.Helper()
+	p.dir = filepath.Join(p.world.dir, p.name)
+	certificates := filepath.Join(p.dir, "certificates")
+	p.world.ca.issue(t, certificates, namespace, cmp.Or(p.certified, p.spec.ServiceAccount))
+	metadata := map[string]any{
+		"SERVICE_ACCOUNT": p.spec.ServiceAccount, "INSTANCE_IPS": p.v4.String() + "," + p.v6.String(),
+		resource.MetadataCertificates: certificates,
+	}
+	for k, v := range p.metadata {
+		metadata[k] = v
+	}
+	o := envoy.Options{
+		Node:         envoy.Node{ID: fmt.Sprintf("sidecar~%s~%s.%s~x", p.v4, p.name, namespace), Metadata: metadata},
+		ControlPlane: envoy.ControlPlane{Addresses: []string{controlPlane}, Plaintext: true},
+		Admin:        envoy.Endpoint{Socket: filepath.Join(p.dir, "admin")},
+		Family:       envoy.Dual,
+		// All of them would make a first use three times as dear.
+		Stats: envoy.Stats{
+			Prefixes: []string{"cluster_manager.", "listener_manager."},
+			Regexps:  []string{`listener\..*\.(ssl\.handshake|ssl\.no_certificate|downstream_pre_cx_timeout|downstream_cx_total)`, `cluster\..*\.ssl\.fail_verify_san`},
+		},
+		Extra: json.RawMessage(`{"bootstrap_extensions": [{"name": "envoy.bootstrap.internal_listener", "typed_config":
+			{"@type": "type.googleapis.com/envoy.extensions.bootstrap.internal_listener.v3.InternalListener"}}]}`),
+	}
+	raw, err := o.Bootstrap()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(p.dir, "envoy.json")
+	if err := os.WriteFile(config, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	os.Chown(p.dir, proxyUser, proxyUser)
+	binary, err := os.Open(envoyBinary(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer binary.Close()
+	cmd := exec.Command("/proc/self/fd/3", o.Args(config)...)
+	cmd.ExtraFiles = []*os.File{binary}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: proxyUser, Gid: proxyUser}, Pdeathsig: syscall.SIGKILL}
+	log, err := os.Create(filepath.Join(p.dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd.Stderr, cmd.Stdout = log, log
+	// Pdeathsig is about the thread that starts: one that lives as long as the test.
+	started := make(chan error, 1)
+	go p.Do(func() {
+		started <- cmd.Start()
+		cmd.Wait()
+	})
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	p.process = cmd
+	p.admin = envoy.NewAdmin(o, 5*time.Second)
+	t.Cleanup(func() {
+		if t.Failed() {
+			raw, _ := os.ReadFile(log.Name())
+			t.Logf("%s: %s", p.name, tail(string(raw), 4000))
+		}
+		cmd.Process.Kill()
+		p.admin.Close()
+	})
+	eventually(t, p.name+" listens", func() bool {
+		out, err := p.admin.Get(context.Background(), "/listeners", "")
+		return err == nil && strings.Contains(string(out), "virtualInbound::") && strings.Contains(string(out), "virtualOutbound::") && ready(p)
+	})
+}
+
+func ready(p *pod) bool {
+	live, _, err := p.admin.Ready(context.Background())
+	return err == nil && live
+}
+
+// stat is the sum of the counters and gauges of the pod's Envoy with such a name.
+func (p *pod) stat(name string) uint64 {
+	p.world.t.Helper()
+	all, err := p.admin.Stats(context.Background(), "^"+name+"$")
+	if err != nil {
+		p.world.t.Fatal(err)
+	}
+	var sum uint64
+	for _, n := range all {
+		sum += n
+	}
+	return sum
+}
+
+// stalls is how often the pod's Envoy waited for a connection's first bytes in vain.
+func (p *pod) stalls() uint64 {
+	p.world.t.Helper()
+	return p.stat(`listener\..*\.downstream_pre_cx_timeout`)
+}
+
+// dial connects from the pod's application.
+func (p *pod) dial(ctx context.Context, _, to string) (net.Conn, error) {
+	var c net.Conn
+	var err error
+	p.As(appUser, appUser, func() { c, err = (&net.Dialer{}).DialContext(ctx, "tcp", to) })
+	return c, err
+}
+
+// listen opens a port of the pod's application, on all addresses.
+func (p *pod) listen(port uint16) net.Listener {
+	t := p.world.t
+	t.Helper()
+	var l net.Listener
+	var err error
+	p.As(appUser, appUser, func() { l, err = net.Listen("tcp", fmt.Sprintf("[::]:%d", port)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// service adds a service with the pods of an app behind it.
+func (w *world) service(name, vip, app string, ports ...mesh.PortSpec) *mesh.ServiceSpec {
+	s := &mesh.ServiceSpec{Name: name, Namespace: namespace, Selector: map[string]string{"app": app}, Ports: ports}
+	for _, a := range strings.Fields(vip) {
+		s.Addresses = append(s.Addresses, netip.MustParseAddr(a))
+	}
+	s.Headless = vip == ""
+	w.source.set(s)
+	return s
+}
+
+// port is a service's port with the same number behind it.
+func port(number uint16, p mesh.Protocol) mesh.PortSpec {
+	return mesh.PortSpec{Port: mesh.Port{Name: fmt.Sprintf("p%d", number), Number: number, Protocol: p}, Target: number}
+}
+
+// envoyBinary is the real one, or the test is skipped.
+func envoyBinary(t testing.TB) string {
+	t.Helper()
+	ns.RequireRoot(t)
+	path, err := filepath.Abs(cmp.Or(os.Getenv("ENVOY"), filepath.Join("..", "..", ".cache", "envoy", "envoy")))
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		t.Skipf("no Envoy (make deps): %v", err)
+	}
+	return path
+}
+
+// eventually asks until the answer is right, for half a minute on a busy machine.
+func eventually(t testing.TB, what string, ask func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if ask() {
+			return
+		}
+	}
+	t.Fatalf("never seen: %s", what)
+}
+
+func tail(s string, n int) string { return s[max(0, len(s)-n):] }
