@@ -58,8 +58,10 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 		for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$dir/*_test.go | sed 's/^func //'); do \
 			echo "$$dir $$target" >&2; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$dir || exit 1; done; done
 
-.PHONY: demo
-demo: build ## parking, seen on this machine (root)
+.PHONY: demo demo-parking
+demo: build $(ENVOY) ## the race at a pod's start, and the ways out, with real parts; a minute (root)
+	@bin/outrider demo --envoy $(ENVOY) --report bin/demo.html
+demo-parking: build ## parking alone, seen on this machine; five seconds (root)
 	OUTRIDER_AGENT=$(CURDIR)/bin/outrider-agent examples/parking/run.sh
 
 .PHONY: bench

@@ -27,6 +27,7 @@
 //	act.go          how each action is done
 //	probe.go        HTTP, TCP and gRPC, asked from the node
 //	health.go       who is healthy, as far as the kubelet can see
+//	gates.go        what gates say of the commands behind them
 //	result.go       what comes out
 //	order.go        what a new process is told to become
 //	init.go         and how it becomes that

@@ -49,7 +49,7 @@ func sources(p startup.Plan, pod kubelet.Pod) map[string]startup.Health {
 
 // healthOf is what an event says of its container's health.
 func (p *Pod) healthOf(before kubelet.State, e kubelet.Event) (startup.What, bool) {
-	if p.reported[e.Container] {
+	if p.speaks[e.Container] {
 		return "", false // it speaks for itself
 	}
 	was, is := before.View(e.Container), p.state.View(e.Container)

@@ -50,7 +50,8 @@ type Pod struct {
 	timeline startup.Timeline
 	sources  map[string]startup.Health
 	hidden   map[string]bool
-	reported map[string]bool
+	reported map[string]bool // it said something of itself
+	speaks   map[string]bool // of its health
 }
 
 // news is what a worker reports.
@@ -95,11 +96,12 @@ func (n *Node) Start(o Options) (*Pod, error) {
 	p := &Pod{node: n, box: box, facts: f, specs: map[string]spec{}, plan: o.Plan.Expand(), began: time.Now(),
 		news: make(chan news), over: make(chan struct{}), done: make(chan struct{}), delete: make(chan time.Duration, 1), kill: make(chan struct{}),
 		state: kubelet.New(lifecycle, o.Kube), running: map[string]*container{}, starting: map[string]bool{}, ended: map[string]Ended{},
-		sources: sources(o.Plan, lifecycle), hidden: hiddenIn(o.Plan.Expand()), reported: map[string]bool{}}
+		sources: sources(o.Plan, lifecycle), hidden: hiddenIn(o.Plan.Expand()), reported: map[string]bool{}, speaks: map[string]bool{}}
 	for _, s := range specs {
 		p.specs[s.Name] = s
 	}
 	p.life, p.end = context.WithCancel(context.Background())
+	p.watchGates()
 	go p.loop()
 	return p, nil
 }
@@ -157,8 +159,8 @@ func (p *Pod) Volume(name string) string {
 }
 
 // Report adds to the timeline what only those see who are in the container: that the
-// command behind a gate has started, that it is healthy. From then on its probes are
-// not asked for it.
+// command behind a gate has started, that it is healthy. Once it has spoken of its health
+// its probes are not asked for it.
 func (p *Pod) Report(container string, what startup.What, detail string) {
 	p.send(news{event: kubelet.Event{At: p.now(), Container: container}, report: what, detail: detail})
 }
@@ -231,6 +233,9 @@ func (p *Pod) hear(n news) {
 	switch {
 	case n.report != "":
 		p.reported[e.Container] = true
+		if n.report == startup.IsHealthy || n.report == startup.IsUnhealthy {
+			p.speaks[e.Container] = true
+		}
 		p.note(startup.Timeline{{Container: e.Container, What: n.report, At: e.At, Incarnation: max(p.state.View(e.Container).Incarnation, 0), Detail: n.detail}})
 		return
 	case e.Kind == kubelet.ProbeAnswered && p.running[e.Container] != n.of:

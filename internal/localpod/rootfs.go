@@ -249,11 +249,35 @@ func (m mount) open() (*os.File, os.FileInfo, error) {
 	}
 	defer dir.Close()
 	if _, err := dir.Stat(m.Sub); errors.Is(err, os.ErrNotExist) {
-		if err := dir.MkdirAll(m.Sub, 0o750); err != nil {
+		if err := makeSubPath(dir, m.Sub); err != nil {
 			return nil, nil, fmt.Errorf("subPath %s: %w", m.Sub, err)
 		}
 	}
 	return opened(dir.Open(m.Sub))
+}
+
+// makeSubPath makes the directories of a subPath with the mode of the volume, whatever the
+// umask. Source: pkg/kubelet/kubelet_pods.go makeMounts and
+// pkg/volume/util/subpath/subpath_linux.go doSafeMakeDir of kubernetes v1.34.4.
+func makeSubPath(dir *os.Root, sub string) error {
+	volume, err := dir.Stat(".")
+	if err != nil {
+		return err
+	}
+	at := ""
+	for _, name := range strings.Split(filepath.Clean(sub), "/") {
+		at = filepath.Join(at, name)
+		switch err := dir.Mkdir(at, 0o700); {
+		case errors.Is(err, os.ErrExist):
+			continue
+		case err != nil:
+			return err
+		}
+		if err := dir.Chmod(at, volume.Mode().Perm()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func opened(f *os.File, err error) (*os.File, os.FileInfo, error) {

@@ -33,12 +33,15 @@ const (
 	endFlags  = "--"
 )
 
+// StateVolume is the volume in which the containers of a pod say how far they are.
+const StateVolume = "outrider-state"
+
 // Where a gated container finds the agent, everybody's state, and its own.
 // Each container can write its own state only.
 const (
-	binVolume   = "outrider-bin"
-	stateVolume = "outrider-state"
-	binDir      = "/outrider/bin"
+	BinVolume   = "outrider-bin"
+	stateVolume = StateVolume
+	BinDir      = "/outrider/bin"
 	stateDir    = "/outrider/state"
 	ownDir      = "/outrider/own"
 
@@ -243,20 +246,21 @@ func (w *writer) writeGates(edges []startup.Edge) error {
 		if len(after[c.Name]) == 0 && !publishes {
 			continue
 		}
-		if err := w.wrap(c.Container, after[c.Name], probed[c.Name]); err != nil {
+		if err := w.wrap(c, after[c.Name], probed[c.Name]); err != nil {
 			return err
 		}
+	}
+	// Our proxy reads there when its applications have ended, and says how far it is.
+	if proxy := w.find(OurProxy); proxy != nil {
+		mountStates(proxy)
 	}
 	w.addGateVolumes()
 	return nil
 }
 
 // wrap puts the gate before the command of c, in the place of an old one.
-func (w *writer) wrap(c *corev1.Container, after []startup.Edge, asked bool) error {
-	if g := readOurs(nil, carrier{Container: c}, slices.Concat(c.Command, c.Args)); g.ok && g.real > 0 {
-		argv := slices.Concat(c.Command, c.Args)
-		c.Command, c.Args = slices.Clone(argv[g.real:]), nil
-	}
+func (w *writer) wrap(c carrier, after []startup.Edge, asked bool) error {
+	unwrap(c.Container)
 	if len(c.Command) == 0 {
 		return w.fail(after[0], "the command of "+c.Name+" is not in the pod, so there is nothing to wrap")
 	}
@@ -267,23 +271,33 @@ func (w *writer) wrap(c *corev1.Container, after []startup.Edge, asked bool) err
 			flags = append(flags, flagAt, p.name+"="+p.url())
 		}
 	}
-	if probe := ownProbe(c); asked && probe != nil {
-		text, err := json.Marshal(probe)
+	if probe := ownProbe(c.Container); asked && probe != nil {
+		text, err := json.Marshal(numbered(c.Container, probe))
 		if err != nil {
 			return err
 		}
 		flags = append(flags, flagProbe, string(text))
 	}
+	took, err := w.takeOver(c)
+	if err != nil {
+		return err
+	}
+	flags = append(flags, took...)
 	c.Args = slices.Concat(flags, []string{endFlags}, c.Command, c.Args)
 	c.Command = []string{AgentPath}
-	mount(c, corev1.VolumeMount{Name: binVolume, MountPath: binDir, ReadOnly: true})
-	mount(c, corev1.VolumeMount{Name: stateVolume, MountPath: stateDir, ReadOnly: true})
-	mount(c, corev1.VolumeMount{Name: stateVolume, MountPath: ownDir, SubPath: c.Name})
+	mount(c.Container, corev1.VolumeMount{Name: BinVolume, MountPath: BinDir, ReadOnly: true})
+	mountStates(c.Container)
 	return nil
 }
 
+// mountStates gives c everybody's state to read, and its own to write.
+func mountStates(c *corev1.Container) {
+	mount(c, corev1.VolumeMount{Name: stateVolume, MountPath: stateDir, ReadOnly: true})
+	mount(c, corev1.VolumeMount{Name: stateVolume, MountPath: ownDir, SubPath: c.Name})
+}
+
 func (w *writer) addGateVolumes() {
-	for _, name := range []string{binVolume, stateVolume} {
+	for _, name := range []string{BinVolume, stateVolume} {
 		if !slices.ContainsFunc(w.out.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name }) {
 			memory := &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}
 			w.out.Spec.Volumes = append(w.out.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: memory}})
@@ -301,7 +315,7 @@ func (w *writer) addInit() {
 		w.out.Spec.InitContainers = slices.Insert(w.out.Spec.InitContainers, 0, c)
 		i = 0
 	}
-	mount(&w.out.Spec.InitContainers[i], corev1.VolumeMount{Name: binVolume, MountPath: binDir})
+	mount(&w.out.Spec.InitContainers[i], corev1.VolumeMount{Name: BinVolume, MountPath: BinDir})
 }
 
 func mount(c *corev1.Container, m corev1.VolumeMount) {

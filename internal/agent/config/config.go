@@ -28,6 +28,7 @@ type Config struct {
 	Work        string // directory for the bootstrap and the certificates; the agent writes nowhere else
 	States      string // the volume of all containers' states, for gates; see package state
 	Own         string // this container's directory in it; not there: nobody waits by a gate
+	NoStandby   bool   // do not listen in Envoy's place: what comes early is parked or refused
 	DNS         bool   // answer names on Ports.DNS
 	Full        bool   // be told the whole mesh, not what is asked for
 	Prewarm     []string

@@ -57,6 +57,7 @@ var variables = []struct {
 	{"OUTRIDER_ORDERED_STOP", boolean(func(c *Config) *bool { return &c.Stop.Ordered })},
 	{"ISTIO_META_APP_CONTAINERS", list(func(c *Config) *[]string { return &c.Stop.Apps })},
 	{"OUTRIDER_PUSH", push},
+	{"OUTRIDER_STANDBY", standby},
 	{"OUTRIDER_PREWARM", list(func(c *Config) *[]string { return &c.Prewarm })},
 	{"OUTRIDER_ENVOY", text(func(c *Config) *string { return &c.Envoy.Path })},
 }
@@ -157,6 +158,14 @@ func push(c *Config, s string) error {
 	default:
 		return errors.New("on-demand or full")
 	}
+	return nil
+}
+
+func standby(c *Config, s string) error {
+	if s != "on" && s != "off" {
+		return errors.New("on or off")
+	}
+	c.NoStandby = s == "off"
 	return nil
 }
 

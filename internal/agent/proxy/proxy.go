@@ -16,13 +16,16 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"outrider.dev/internal/agent/config"
+	"outrider.dev/internal/agent/dns"
 	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/agent/identity"
 	"outrider.dev/internal/agent/journal"
 	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/internal/agent/state"
 	"outrider.dev/internal/agent/status"
 	"outrider.dev/internal/agent/supervise"
 )
@@ -48,7 +51,9 @@ type agent struct {
 	keeper    *identity.Keeper // nil: Envoy speaks without TLS
 	status    *status.Server
 	standbys  *standbys
+	apps      *apps // nil: nothing says when the applications have ended
 	super     *supervise.Supervisor
+	names     atomic.Pointer[dns.Server] // nil: nobody answers for names (yet)
 	quit      context.CancelFunc
 }
 
@@ -94,8 +99,26 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 		tasks.Go(func() { a.problem("keeping the certificate", a.keeper.Run(ctx)) })
 	}
 	tasks.Go(func() { a.problem("collecting orphans", supervise.Reap(ctx, nil)) })
+	if a.config.DNS {
+		tasks.Go(func() { a.answerNames(ctx) })
+	}
 	tasks.Go(func() { a.publish(ctx) })
-	a.standbys.context = ctx
+	if err := a.standbys.listen(ctx); err != nil {
+		return 1, err
+	}
+
+	stop, leave := context.WithCancel(stop)
+	defer leave()
+	if a.apps = a.newApps(); a.apps != nil {
+		tasks.Go(func() { a.apps.follow(ctx) })
+		tasks.Go(func() {
+			// Nobody will need this proxy any more, and a Job can complete.
+			if a.apps.await(ctx, state.Seen.EndedForGood) {
+				a.journal.Note("stop", "the applications have ended, and none will be started again")
+				leave()
+			}
+		})
+	}
 
 	result := a.super.Run(stop, quit)
 	if result.Status != 0 {
@@ -130,13 +153,12 @@ func prepare(o Options) (*agent, error) {
 	})
 	a.standbys = newStandbys(c, a.log, a.captured)
 	a.super, err = supervise.New(supervise.Options{
-		Command: supervise.Command{Path: c.Envoy.Path, Args: a.envoy.Args(a.bootstrap), Line: a.line},
-		Grace:   c.Stop.Grace - margin(c.Stop.Grace),
-		Ready:   func(ctx context.Context, _ supervise.Child) error { return a.proxy.Ready(ctx) },
-		Standby: a.standbys,
-		TellDrain: func(ctx context.Context) error {
-			return a.admin.Drain(ctx, envoy.DrainInbound)
-		},
+		Command:            supervise.Command{Path: c.Envoy.Path, Args: a.envoy.Args(a.bootstrap), Line: a.line},
+		Grace:              c.Stop.Grace - margin(c.Stop.Grace),
+		Backoff:            backoff,
+		Ready:              func(ctx context.Context, _ supervise.Child) error { return a.proxy.Ready(ctx) },
+		Standby:            a.standbys,
+		TellDrain:          a.drainInbound,
 		AwaitDrained:       a.awaitDrained,
 		Explain:            explain,
 		Journal:            a.entry,
@@ -144,6 +166,10 @@ func prepare(o Options) (*agent, error) {
 	})
 	return a, err
 }
+
+// backoff has short pauses: while there is no Envoy the application's connections wait.
+// What ends it all is the number of ends.
+var backoff = supervise.Backoff{Base: 50 * time.Millisecond, Max: time.Second}
 
 // margin is what is kept of the grace period for ending Envoy: after it the kubelet kills.
 func margin(grace time.Duration) time.Duration {
@@ -157,7 +183,13 @@ func (a *agent) conditions() []readiness.Condition {
 		out = append(out, readiness.Certificate, readiness.Identity)
 	}
 	if interception(a.config) != none {
-		out = append(out, readiness.Listeners, readiness.CaptureRules)
+		out = append(out, readiness.Listeners)
+	}
+	if a.provesCapture() {
+		out = append(out, readiness.CaptureRules)
+	}
+	if a.config.DNS {
+		out = append(out, readiness.Names)
 	}
 	return out
 }

@@ -48,5 +48,8 @@ func (a *agent) metrics() []status.Metric {
 			return time.Until(s.NotAfter).Seconds()
 		}))
 	}
+	if a.config.DNS {
+		out = append(out, a.nameMetrics()...)
+	}
 	return out
 }

@@ -16,18 +16,18 @@ import (
 // standbys are the standby listeners of both directions, as the supervisor wants them:
 // open while no Envoy serves, closed (that is: behind it) while one does.
 type standbys struct {
-	context context.Context // of their life, set before the supervisor runs
 	options []standby.Options
 	opened  func(context.Context) // called when they first listen
 
-	mu  sync.Mutex
-	all []*standby.Standby
+	mu    sync.Mutex
+	all   []*standby.Standby
+	fresh bool // listen was called, and Open was not
 }
 
 func newStandbys(c config.Config, log *slog.Logger, opened func(context.Context)) *standbys {
 	s := &standbys{opened: opened}
 	mode := interception(c)
-	if mode == none {
+	if mode == none || c.NoStandby {
 		return s
 	}
 	loopback, dual := netip.MustParseAddr("127.0.0.1"), false
@@ -50,26 +50,49 @@ func newStandbys(c config.Config, log *slog.Logger, opened func(context.Context)
 	return s
 }
 
-// Open takes the connections that no Envoy can.
-func (s *standbys) Open() error {
+// listen opens them for the first time. Where it cannot, Envoy could not either: somebody
+// else has the port, and Envoy asks for it only once.
+func (s *standbys) listen(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.all) > 0 {
-		var errs []error
-		for _, b := range s.all {
-			errs = append(errs, b.Gone())
-		}
-		return errors.Join(errs...)
-	}
 	for _, o := range s.options {
-		b, err := standby.Listen(s.context, o)
+		b, err := standby.Listen(ctx, o)
 		if err != nil {
 			return fmt.Errorf("standing by on port %d: %w", o.Port, err)
 		}
 		s.all = append(s.all, b)
 	}
-	s.opened(s.context)
+	s.fresh = true
+	s.opened(ctx)
 	return nil
+}
+
+// Open takes the connections that no Envoy can.
+func (s *standbys) Open() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fresh {
+		s.fresh = false
+		return nil
+	}
+	var errs []error
+	for _, b := range s.all {
+		if err := b.Gone(); !errors.Is(err, standby.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// leave gives a port up for good.
+func (s *standbys) leave(port uint16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, b := range s.all {
+		if s.options[i].Port == port {
+			b.Close()
+		}
+	}
 }
 
 // Close hands over to Envoy. Where there is none, because all comes to an end, what is

@@ -6,11 +6,45 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"outrider.dev/internal/agent/drain"
+	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/internal/agent/state"
+	"outrider.dev/internal/capture/release"
+	"outrider.dev/startup"
 )
+
+// drainInbound lets Envoy serve new inbound connections for its drain time, and sees to it
+// that they are refused after that: not held by the standby, nor parked by the kernel, since
+// nobody will come for them.
+func (a *agent) drainInbound(ctx context.Context) error {
+	if err := a.admin.Drain(ctx, envoy.DrainInbound); err != nil {
+		return err
+	}
+	if interception(a.config) == none {
+		return nil
+	}
+	// The standby leaves before Envoy does, and so takes nothing that Envoy would not.
+	const before = 50 * time.Millisecond
+	inbound := a.config.Ports.Inbound
+	for _, step := range []struct {
+		after time.Duration
+		do    func()
+	}{
+		{a.config.Envoy.DrainTime - before, func() { a.standbys.leave(inbound) }},
+		{2 * before, func() { a.problem("refusing inbound connections", release.Ports(inbound)) }},
+	} {
+		select {
+		case <-time.After(step.after):
+			step.do()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
 
 // awaitDrained returns when the applications no longer need the proxy.
 func (a *agent) awaitDrained(ctx context.Context) {
@@ -31,39 +65,15 @@ func (a *agent) ended(ctx context.Context) <-chan struct{} {
 		close(done)
 		return done
 	}
-	apps := a.config.Stop.Apps
-	if len(apps) == 0 || !directory(a.config.Own) {
-		return nil
-	}
-	watch, err := state.NewWatch(a.place())
-	if err != nil {
-		a.problem("watching the gates", err)
+	if a.apps == nil {
 		return nil
 	}
 	go func() {
-		defer watch.Close()
-		for !gone(watch, apps) {
-			select {
-			case <-watch.C:
-			case <-ctx.Done():
-				return
-			}
+		if a.apps.await(ctx, state.Seen.Gone) {
+			close(done)
 		}
-		close(done)
 	}()
 	return done
-}
-
-// gone says whether every app has a gate and has ended. One that never said anything may
-// run without a gate: of that nothing is known.
-func gone(w *state.Watch, apps []string) bool {
-	for _, name := range apps {
-		seen, err := w.See(name)
-		if err != nil || !seen.Known || !seen.Gone() {
-			return false
-		}
-	}
-	return true
 }
 
 // othersSockets counts what the pod's other users have open: TCP and UDP, listening or
@@ -128,21 +138,31 @@ func (a *agent) publish(ctx context.Context) {
 	}
 	defer w.Close()
 	for s := range a.board.Subscribe(ctx, readiness.Outbound) {
-		err := w.Update(func(r *state.Record) { r.Healthy = s.Ready })
-		if err != nil {
+		was := w.Record().Healthy
+		if err := w.Update(func(r *state.Record) { r.Healthy = s.Ready }); err != nil {
 			a.problem("publishing the proxy's state", err)
+		}
+		switch {
+		case s.Ready && !was:
+			// Who is released by another way may be faster than this line is written.
+			w.NoteAt(s.Since, startup.IsHealthy, 0, "")
+		case !s.Ready && was:
+			w.NoteAt(s.Since, startup.IsUnhealthy, 0, s.String())
 		}
 	}
 }
 
 // captured proves that connections come to the proxy, once somebody listens.
 func (a *agent) captured(ctx context.Context) {
-	mode := interception(a.config)
-	if mode == none {
+	if !a.provesCapture() {
 		return
 	}
 	check := readiness.Capture{Inbound: true, Outbound: true, IPv6: len(a.config.Pod.Addresses) > 0 && isIPv6(a.config.Pod.Addresses[0])}
 	go readiness.Keep(ctx, a.board, readiness.CaptureRules, readiness.Rates{}, check.Check)
 }
+
+// provesCapture says whether it can be proved: the proof needs somebody on the capture
+// ports who is not Envoy.
+func (a *agent) provesCapture() bool { return interception(a.config) != none && !a.config.NoStandby }
 
 func isIPv6(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }

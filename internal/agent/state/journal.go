@@ -32,8 +32,13 @@ const (
 // What cannot be noted is lost: nothing depends on it. When the journal is full it begins
 // anew, and the last one is kept beside it.
 func (w *Writer) Note(what startup.What, incarnation int, detail string) {
+	w.NoteAt(now(), what, incarnation, detail)
+}
+
+// NoteAt notes what happened at a time that has passed.
+func (w *Writer) NoteAt(at time.Time, what startup.What, incarnation int, detail string) {
 	name := filepath.Join(w.place.Own, journalFile)
-	b, err := json.Marshal(Entry{now(), what, incarnation, detail})
+	b, err := json.Marshal(Entry{at, what, incarnation, detail})
 	if err != nil {
 		return
 	}

@@ -158,11 +158,19 @@ func Sentence(v startup.Violation) string {
 		startup.NotFollowed:  fmt.Sprintf("%s was not told that %s came back", v.Edge.To, v.Edge.From),
 		startup.OutlivedFrom: fmt.Sprintf("%s ended while %s still ran", v.Edge.From, v.Edge.To),
 	}[v.How]
-	s := fmt.Sprintf("at %s %s", v.At, how)
+	s := fmt.Sprintf("at %s %s", short(v.At), how)
 	if v.By != startup.Forever && v.By > 0 {
-		s += ", by " + v.By.String()
+		s += ", by " + short(v.By).String()
 	}
 	return s
+}
+
+// short leaves out what nobody reads of a time that was measured.
+func short(d time.Duration) time.Duration {
+	if d < time.Millisecond {
+		return d
+	}
+	return d.Round(time.Millisecond)
 }
 
 // end leaves some room after the last thing that happened.

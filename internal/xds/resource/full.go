@@ -135,11 +135,10 @@ func (v *view) domains(p *xds.Proxy, t target) []string {
 
 func (v *view) fullListeners(p *xds.Proxy, sh shape) []*xds.Resource {
 	out := v.inboundListeners(p, sh)
-	main, early := v.outbound(sh), v.early(v.ports.unsniffed())
-	for _, l := range []*listener.Listener{main, early} {
-		l.FilterChains = closed()
-	}
-	list := []*listener.Listener{main, early}
+	main := v.outbound(sh)
+	main.FilterChains = closed()
+	// What came early cannot be handed to the listeners below; it goes by address.
+	list := []*listener.Listener{main, v.early(v.ports.unsniffed())}
 	http := v.httpPorts(p)
 	for _, port := range http {
 		list = append(list, v.byHost(sh, port))

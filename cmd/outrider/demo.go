@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/demo"
+	"outrider.dev/internal/localpod"
+)
+
+func newDemo() *cobra.Command {
+	var o demo.Options
+	var out, log string
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "see the race at a pod's start, and five ways out of it, with real parts",
+		Long: `Runs one pod six times: an app that fetches its configuration when it starts, and dies if it
+is refused, beside a real Envoy below outrider-agent, with outriderd and some thousand
+services. Containers are processes of this machine, started and restarted by the kubelet's
+rules, in networks of their own; nothing is left. It takes about a minute, and needs root.
+
+The exit status is 1 if the story did not go as told.`,
+		Example: `  sudo outrider demo --report demo.html
+  sudo outrider demo --act 1 --act 5 --services 5000`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := findPrograms(&o.Programs); err != nil {
+				return err
+			}
+			for _, n := range o.Acts {
+				if n < 1 || n > len(demo.Acts) {
+					return &cli.UsageError{Err: fmt.Errorf("--act=%d: there are acts 1 to %d", n, len(demo.Acts))}
+				}
+			}
+			o.Out = cmd.OutOrStdout()
+			o.Width, o.Color = columns(o.Out), isTerminal(o.Out)
+			if log != "" {
+				f, err := os.Create(log)
+				if err != nil {
+					return &cli.UsageError{Err: fmt.Errorf("--log: %w", err)}
+				}
+				defer f.Close()
+				o.Log = f
+			}
+			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			all, err := demo.Run(ctx, o)
+			if errors.Is(err, localpod.ErrNotRoot) {
+				return &cli.UsageError{Err: err, Hint: "sudo " + strings.Join(os.Args, " ")}
+			}
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(o.Out)
+			if err := demo.Table(o.Out, all); err != nil {
+				return err
+			}
+			if out != "" {
+				if err := os.WriteFile(out, []byte(demo.HTML(all, o.Services)), 0o644); err != nil {
+					return err
+				}
+				fmt.Fprintf(o.Out, "\nwith pictures: %s\n", out)
+			}
+			if missed := demo.Missed(all); len(missed) > 0 {
+				return errors.New("the story did not go as told: " + strings.Join(missed, "; "))
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.IntVar(&o.Services, "services", 3000, "services of the mesh")
+	f.IntSliceVar(&o.Acts, "act", nil, "only this act; may be repeated")
+	f.StringVar(&out, "report", "", "file for the story as a web page")
+	f.StringVar(&log, "log", "", "file for what the containers say")
+	f.StringVar(&o.Programs.Agent, "agent", "", "outrider-agent (default: beside this program, or in PATH)")
+	f.StringVar(&o.Programs.ControlPlane, "control-plane", "", "outriderd (likewise)")
+	f.StringVar(&o.Programs.Envoy, "envoy", "", "Envoy (default: $ENVOY, or likewise)")
+	cmd.AddCommand(newDemoApp())
+	return cmd
+}
+
+// findPrograms finds what is not given.
+func findPrograms(p *demo.Programs) error {
+	own, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	p.Outrider = own
+	if p.Envoy == "" {
+		p.Envoy = os.Getenv("ENVOY")
+	}
+	for _, program := range []struct {
+		name, flag string
+		path       *string
+	}{
+		{"outrider-agent", "--agent", &p.Agent},
+		{"outriderd", "--control-plane", &p.ControlPlane},
+		{"envoy", "--envoy", &p.Envoy},
+	} {
+		if *program.path == "" {
+			*program.path = filepath.Join(filepath.Dir(own), program.name)
+			if _, err := os.Stat(*program.path); err != nil {
+				found, err := exec.LookPath(program.name)
+				if err != nil {
+					return &cli.UsageError{Err: fmt.Errorf("there is no %s beside %s, nor in PATH", program.name, own),
+						Hint: "give it by " + program.flag + "; make demo builds and installs everything"}
+				}
+				*program.path = found
+			}
+		}
+		if *program.path, err = filepath.Abs(*program.path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newDemoApp is the app of the story; the demo runs it in its pods.
+func newDemoApp() *cobra.Command {
+	app := &demo.App{}
+	cmd := &cobra.Command{
+		Use:    "app",
+		Short:  "awesome-app, which the demo runs in its pods",
+		Args:   cobra.NoArgs,
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			app.Out = cmd.OutOrStdout()
+			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+			defer stop()
+			if status := app.Run(ctx); status != 0 {
+				return &cli.ExitError{Status: status}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&app.Config, "config", "", "URL of the config centre")
+	cmd.Flags().StringVar(&app.Listen, "listen", ":8080", "address to serve on")
+	cmd.Flags().IntVar(&app.Calls, "calls", 0, "make so many calls, then end: a job")
+	return cmd
+}

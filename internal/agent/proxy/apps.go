@@ -1,0 +1,82 @@
+package proxy
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"outrider.dev/internal/agent/state"
+)
+
+// apps follows what the gates of the pod's applications say.
+type apps struct {
+	names []string
+	watch *state.Watch
+
+	mu      sync.Mutex
+	seen    []state.Seen
+	changed chan struct{} // closed when seen has changed
+}
+
+// newApps returns nil where no gate can say anything: nobody shares a volume with us, or
+// it is not known who the applications are.
+func (a *agent) newApps() *apps {
+	names := a.config.Stop.Apps
+	if len(names) == 0 || !directory(a.config.Own) {
+		return nil
+	}
+	watch, err := state.NewWatch(a.place())
+	if err != nil {
+		a.problem("watching the gates", err)
+		return nil
+	}
+	s := &apps{names: names, watch: watch, changed: make(chan struct{})}
+	s.look()
+	return s
+}
+
+// follow looks again whenever a gate published something, or died, until ctx ends.
+func (s *apps) follow(ctx context.Context) {
+	defer s.watch.Close()
+	for {
+		select {
+		case <-s.watch.C:
+			s.look()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *apps) look() {
+	seen := make([]state.Seen, len(s.names))
+	for i, name := range s.names {
+		if one, err := s.watch.See(name); err == nil { // else: nothing is known of it
+			seen[i] = one
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = seen
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// await returns true once it is so of all applications, and false if ctx ends before. One
+// that never said anything may run without a gate: of that nothing is known.
+func (s *apps) await(ctx context.Context, is func(state.Seen) bool) bool {
+	for {
+		s.mu.Lock()
+		all := !slices.ContainsFunc(s.seen, func(one state.Seen) bool { return !one.Known || !is(one) })
+		changed := s.changed
+		s.mu.Unlock()
+		if all {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
