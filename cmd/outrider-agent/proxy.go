@@ -41,13 +41,14 @@ and the annotation proxy.istio.io/config. What is set and has no effect is logge
 			}
 			given := map[string]string{}
 			cmd.Flags().Visit(func(f *pflag.Flag) { given[f.Name] = f.Value.String() })
-			c, err := config.Read(config.Inputs{Flags: given, Environ: os.Environ(), ReadFile: os.ReadFile, Addresses: ownAddresses})
+			inputs := config.Inputs{Flags: given, Environ: os.Environ(), ReadFile: os.ReadFile, Addresses: ownAddresses}
+			c, err := config.Read(inputs)
 			if err != nil {
 				return &cli.UsageError{Err: err, Hint: "outrider-agent proxy --help; the variables are Istio's"}
 			}
 			stop, cancel := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
 			defer cancel()
-			status, err := proxy.Run(stop, context.Background(), proxy.Options{Config: c, Log: log, TerminationMessage: termination.path})
+			status, err := proxy.Run(stop, context.Background(), proxy.Options{Config: c, Inputs: inputs, Log: log, TerminationMessage: termination.path})
 			var wrong *proxy.ConfigError
 			switch {
 			case errors.As(err, &wrong):

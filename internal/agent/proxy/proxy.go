@@ -33,8 +33,9 @@ import (
 // Options of an agent.
 type Options struct {
 	Config             config.Config
-	Log                *slog.Logger // required
-	TerminationMessage string       // the kubelet's file; empty: none
+	Inputs             config.Inputs // what Config was read from, to read it again; default: it does not change
+	Log                *slog.Logger  // required
+	TerminationMessage string        // the kubelet's file; empty: none
 }
 
 // An agent is what runs.
@@ -55,6 +56,9 @@ type agent struct {
 	super     *supervise.Supervisor
 	names     atomic.Pointer[dns.Server] // nil: nobody answers for names (yet)
 	quit      context.CancelFunc
+
+	changing sync.Mutex
+	running  config.Config // as changed since the start
 }
 
 // A ConfigError is a configuration that cannot work; nothing was bound or started.
@@ -103,6 +107,9 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 		tasks.Go(func() { a.answerNames(ctx) })
 	}
 	tasks.Go(func() { a.publish(ctx) })
+	if o.Inputs.ReadFile != nil {
+		tasks.Go(func() { a.follow(ctx, o.Inputs) })
+	}
 	if err := a.standbys.listen(ctx); err != nil {
 		return 1, err
 	}
@@ -130,7 +137,7 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 // prepare makes and checks everything that binds nothing.
 func prepare(o Options) (*agent, error) {
 	c := o.Config
-	a := &agent{config: c, log: o.Log, bootstrap: filepath.Join(c.Work, "envoy.json"), envoy: envoyOptions(c)}
+	a := &agent{config: c, running: c, log: o.Log, bootstrap: filepath.Join(c.Work, "envoy.json"), envoy: envoyOptions(c)}
 	for _, note := range c.Notes {
 		a.log.Warn(note)
 	}

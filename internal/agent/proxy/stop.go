@@ -49,7 +49,7 @@ func (a *agent) drainInbound(ctx context.Context) error {
 // awaitDrained returns when the applications no longer need the proxy.
 func (a *agent) awaitDrained(ctx context.Context) {
 	end := a.journal.Begin("draining", "until the applications have ended")
-	s := a.config.Stop
+	s := a.stopOptions()
 	reason := drain.Await(ctx, drain.Evidence{
 		Ended: a.ended(ctx), Sockets: othersSockets, Connections: a.connections,
 	}, drain.Options{Least: s.Drain, OnZero: s.OnZero, Minimum: s.Minimum})
