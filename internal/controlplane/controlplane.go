@@ -2,7 +2,7 @@
 // resources made of it, the discovery service, and the authority with its service, behind
 // one port with mutual TLS.
 //
-//	:15012  configuration and certificates, gRPC over TLS
+//	:15012  configuration, certificates and names, gRPC over TLS
 //	:15014  metrics and readiness; /debug for the loopback address alone
 //	:15010  configuration without TLS: only when asked for
 package controlplane

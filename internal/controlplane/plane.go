@@ -17,6 +17,8 @@ import (
 
 	"outrider.dev/internal/files"
 	"outrider.dev/internal/identity"
+	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/names"
 	"outrider.dev/internal/xds"
 	"outrider.dev/internal/xds/resource"
 )
@@ -108,7 +110,14 @@ func (p *plane) openSecure() error {
 		},
 		Log: o.Log,
 	}).Register(p.secure)
+	(&names.Service{Mesh: p.current, Identify: p.authority.AuthenticatePeer}).Register(p.secure)
 	return nil
+}
+
+// current is the mesh of this moment.
+func (p *plane) current() *mesh.Mesh {
+	m, _ := p.mesh.Current()
+	return m
 }
 
 // alive lets clients ask whether the connection still is: Envoy does every few seconds,

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"outrider.dev/internal/agent/envoy"
 	server "outrider.dev/internal/identity"
 	"outrider.dev/internal/identity/wire"
 )
@@ -349,4 +350,60 @@ func FuzzSecretFile(f *testing.F) {
 		}
 		readRoots(dir)
 	})
+}
+
+func TestTLSShowsTheCertificateOfTheMoment(t *testing.T) {
+	p := newPlane(t)
+	o := p.options(t)
+	w := run(t, o)
+	s := w.phase(t, Have)
+	o.Client.Address = p.address
+	// handshake is with a server that wants a certificate of ours; it returns the serial
+	// that it saw.
+	handshake := func(serverName, identity string) (string, error) {
+		serving := must(p.authority.NewServing(must(parse(identity)), []string{serverName}, 0))
+		l, err := tls.Listen("tcp", "127.0.0.1:0", serving.TLS())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		seen := make(chan string, 1)
+		go func() {
+			conn, err := l.Accept()
+			if err != nil {
+				seen <- err.Error()
+				return
+			}
+			defer conn.Close()
+			if err := conn.(*tls.Conn).Handshake(); err != nil {
+				seen <- err.Error()
+				return
+			}
+			serial := "none"
+			if shown := conn.(*tls.Conn).ConnectionState().PeerCertificates; len(shown) > 0 {
+				serial = shown[0].SerialNumber.Text(16)
+			}
+			seen <- serial
+		}()
+		config := w.TLS(l.Addr().String())
+		config.NextProtos = []string{"h2"}
+		conn, err := tls.Dial("tcp", l.Addr().String(), config)
+		if err != nil {
+			return "", err
+		}
+		defer conn.Close()
+		return <-seen, nil
+	}
+	if serial, err := handshake(planeName, planeID); err != nil || serial != s.Serial {
+		t.Errorf("the control plane sees %s, %v; want %s", serial, err, s.Serial)
+	}
+	if _, err := handshake("app.shop.svc", shop.String()); err == nil || !strings.Contains(err.Error(), "not the control plane") {
+		t.Errorf("a workload in the control plane's place: %v, want it refused", err)
+	}
+	if err := os.Remove(filepath.Join(o.Dir, envoy.SecretFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := handshake(planeName, planeID); err == nil || !strings.Contains(err.Error(), "no certificate to show yet") {
+		t.Errorf("without a certificate: %v, want it said", err)
+	}
 }

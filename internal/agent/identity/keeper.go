@@ -265,11 +265,7 @@ func (k *Keeper) shown() *tls.Certificate {
 	if k.have == nil || !time.Now().Before(k.have.leaf().NotAfter) {
 		return nil
 	}
-	out := &tls.Certificate{PrivateKey: k.have.key, Leaf: k.have.leaf()}
-	for _, c := range k.have.chain {
-		out.Certificate = append(out.Certificate, c.Raw)
-	}
-	return out
+	return k.have.certificate()
 }
 
 // accept checks an answer and gives it to Envoy: whom to trust first, so that no new

@@ -101,3 +101,42 @@ func pool(certs []*x509.Certificate) *x509.CertPool {
 	}
 	return p
 }
+
+// TLS is how this workload speaks to a control plane at address (host:port) for anything
+// but certificates. Each handshake shows the certificate of that moment and trusts whom
+// Envoy does: both are read from Envoy's files. While there is none it fails.
+func (k *Keeper) TLS(address string) *tls.Config {
+	client := k.o.Client
+	client.Address, client.ServerName = address, ""
+	if address == k.o.Client.Address {
+		client.ServerName = k.o.Client.ServerName
+	}
+	out := client.tls(nil, nil, new(bool))
+	wanted := client.Identity
+	if len(wanted) == 0 {
+		wanted = []string{out.ServerName}
+	}
+	out.VerifyConnection = func(s tls.ConnectionState) error {
+		if f := verify(address, s.PeerCertificates, readRoots(k.o.Dir), wanted); f != nil {
+			return f
+		}
+		return nil
+	}
+	out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		h, err := readHeld(k.o.Dir)
+		if err != nil {
+			return nil, fault(Broken, err, "there is no certificate to show yet: %v", err)
+		}
+		return h.certificate(), nil
+	}
+	return out
+}
+
+// certificate is what is held as TLS shows it.
+func (h *held) certificate() *tls.Certificate {
+	out := &tls.Certificate{PrivateKey: h.key, Leaf: h.leaf()}
+	for _, c := range h.chain {
+		out.Certificate = append(out.Certificate, c.Raw)
+	}
+	return out
+}

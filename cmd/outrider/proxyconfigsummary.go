@@ -1,0 +1,174 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// Parts of Envoy's JSON that a line shows. What is not there is left out.
+type envoyAddress struct {
+	SocketAddress *struct {
+		Address   string `json:"address"`
+		PortValue int    `json:"portValue"`
+	} `json:"socketAddress"`
+	Pipe *struct {
+		Path string `json:"path"`
+	} `json:"pipe"`
+}
+
+// String is empty where there is no address: Envoy's internal listeners have none.
+func (a envoyAddress) String() string {
+	switch {
+	case a.SocketAddress != nil:
+		return net.JoinHostPort(a.SocketAddress.Address, strconv.Itoa(a.SocketAddress.PortValue))
+	case a.Pipe != nil:
+		return a.Pipe.Path
+	}
+	return ""
+}
+
+type envoyEndpoints struct {
+	Endpoints []struct {
+		LbEndpoints []struct {
+			HealthStatus string `json:"healthStatus"`
+			Endpoint     struct {
+				Address envoyAddress `json:"address"`
+			} `json:"endpoint"`
+		} `json:"lbEndpoints"`
+	} `json:"endpoints"`
+}
+
+type envoyVirtualHost struct {
+	Domains []string          `json:"domains"`
+	Routes  []json.RawMessage `json:"routes"`
+}
+
+// summaries say in a line what a resource is, by its type.
+var summaries = map[string]func(json.RawMessage) (string, error){
+	"Cluster":               summaryCluster,
+	"Listener":              summaryListener,
+	"ClusterLoadAssignment": summaryEndpoints,
+	"RouteConfiguration":    summaryRoutes,
+	"VirtualHost":           summaryVirtualHost,
+}
+
+// summary is a line about a resource; empty for a type that has none.
+func summary(kind string, body json.RawMessage) string {
+	f := summaries[kind]
+	if f == nil {
+		return ""
+	}
+	text, err := f(body)
+	if err != nil {
+		return "not understood: " + err.Error()
+	}
+	return text
+}
+
+func summaryCluster(body json.RawMessage) (string, error) {
+	var c struct {
+		Type            string          `json:"type"`
+		LbPolicy        string          `json:"lbPolicy"`
+		TransportSocket json.RawMessage `json:"transportSocket"`
+		Matches         []any           `json:"transportSocketMatches"`
+		LoadAssignment  *envoyEndpoints `json:"loadAssignment"`
+	}
+	if err := json.Unmarshal(body, &c); err != nil {
+		return "", err
+	}
+	words := []string{c.Type}
+	if c.Type == "" {
+		words[0] = "STATIC" // what is 0 is left out
+	}
+	if c.LbPolicy != "" {
+		words = append(words, c.LbPolicy)
+	}
+	if c.TransportSocket != nil || len(c.Matches) > 0 {
+		words = append(words, "TLS")
+	}
+	if c.LoadAssignment != nil {
+		words = append(words, c.LoadAssignment.text())
+	}
+	return strings.Join(words, " "), nil
+}
+
+func summaryListener(body json.RawMessage) (string, error) {
+	var l struct {
+		Address      envoyAddress `json:"address"`
+		Direction    string       `json:"trafficDirection"`
+		FilterChains []any        `json:"filterChains"`
+		BindToPort   *bool        `json:"bindToPort"`
+	}
+	if err := json.Unmarshal(body, &l); err != nil {
+		return "", err
+	}
+	where := l.Address.String()
+	if where == "" {
+		where = "internal"
+	}
+	text := fmt.Sprintf("%s %s, %s", where, l.Direction, count(len(l.FilterChains), "filter chain"))
+	if l.BindToPort != nil && !*l.BindToPort {
+		text += ", not bound"
+	}
+	return text, nil
+}
+
+func summaryEndpoints(body json.RawMessage) (string, error) {
+	var e envoyEndpoints
+	if err := json.Unmarshal(body, &e); err != nil {
+		return "", err
+	}
+	return e.text(), nil
+}
+
+// text is the addresses, and how each is if it is not well.
+func (e envoyEndpoints) text() string {
+	var out []string
+	for _, locality := range e.Endpoints {
+		for _, one := range locality.LbEndpoints {
+			text := one.Endpoint.Address.String()
+			if h := one.HealthStatus; h != "" && h != "HEALTHY" && h != "UNKNOWN" {
+				text += " " + h
+			}
+			out = append(out, text)
+		}
+	}
+	if len(out) == 0 {
+		return "nobody"
+	}
+	return strings.Join(out, ", ")
+}
+
+func summaryRoutes(body json.RawMessage) (string, error) {
+	var r struct {
+		VirtualHosts []envoyVirtualHost `json:"virtualHosts"`
+		Vhds         json.RawMessage    `json:"vhds"`
+	}
+	if err := json.Unmarshal(body, &r); err != nil {
+		return "", err
+	}
+	text := count(len(r.VirtualHosts), "virtual host")
+	if r.Vhds != nil {
+		text += ", and more on demand"
+	}
+	return text, nil
+}
+
+func summaryVirtualHost(body json.RawMessage) (string, error) {
+	var v envoyVirtualHost
+	if err := json.Unmarshal(body, &v); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s; %s", strings.Join(v.Domains, ", "), count(len(v.Routes), "route")), nil
+}
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}

@@ -1,0 +1,285 @@
+package dns
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"outrider.dev/internal/names/wire"
+)
+
+// A nameserver of a test, over UDP and TCP. It answers for every name with its records,
+// unless act is set.
+type nameserver struct {
+	at      netip.AddrPort
+	mu      sync.Mutex
+	act     func(q query, tcp bool) []byte // its answer nil is silence
+	asked   []string                       // names and types, "tcp" if so
+	sources map[uint16]bool
+	ids     map[uint16]bool
+}
+
+func (n *nameserver) see(message []byte, from net.Addr, tcp bool) []byte {
+	q, _, ok := parse(message, tcp)
+	if !ok {
+		return nil
+	}
+	n.mu.Lock()
+	what := fmt.Sprintf("%s %s", q.asked.Name, strings.TrimPrefix(q.asked.Type.String(), "Type"))
+	if tcp {
+		what += " tcp"
+	}
+	if q.edns {
+		what += fmt.Sprintf(" edns %d", q.size)
+	}
+	n.asked = append(n.asked, what)
+	n.sources[originOf(from).address.Port()], n.ids[q.header.ID] = true, true
+	act := n.act
+	n.mu.Unlock()
+	if act != nil {
+		return act(q, tcp)
+	}
+	return upstreamAnswer(q)
+}
+
+// upstreamAnswer is what a name server says that knows every name.
+func upstreamAnswer(q query) []byte {
+	name := q.asked.Name.String()
+	return q.answer(dnsmessage.RCodeSuccess, q.addresses(name, []netip.Addr{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}, time.Minute))
+}
+
+// does sets what it does from now on.
+func (n *nameserver) does(act func(q query, tcp bool) []byte) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.act = act
+}
+
+func (n *nameserver) questions() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.asked)
+}
+
+// newNameserver listens on an address of the loopback network.
+func newNameserver(t testing.TB, at netip.AddrPort) *nameserver {
+	t.Helper()
+	n := &nameserver{at: at, sources: map[uint16]bool{}, ids: map[uint16]bool{}}
+	p, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close(); l.Close() })
+	go func() {
+		for {
+			b := make([]byte, maxMessage)
+			size, from, err := p.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			go func() {
+				if answer := n.see(b[:size], from, false); answer != nil {
+					p.WriteTo(answer, from)
+				}
+			}()
+		}
+	}()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for {
+					m, err := readMessage(conn)
+					if err != nil {
+						return
+					}
+					if answer := n.see(m, conn.RemoteAddr(), true); answer != nil {
+						conn.Write(framed(answer))
+					}
+				}
+			}()
+		}
+	}()
+	return n
+}
+
+// freePort is one that nobody has on the loopback network, over UDP and TCP.
+func freePort(t testing.TB) uint16 {
+	t.Helper()
+	for range 100 {
+		p, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := uint16(p.LocalAddr().(*net.UDPAddr).Port)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		p.Close()
+		if err == nil {
+			l.Close()
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return 0
+}
+
+// A rig is a server, what it asks, and a client.
+type rig struct {
+	*Server
+	servers []*nameserver
+	conf    string // path
+}
+
+// newRig serves with so many name servers, at 127.0.0.2 and up.
+func newRig(t testing.TB, names Resolver, servers int) *rig {
+	t.Helper()
+	r := &rig{conf: filepath.Join(t.TempDir(), "resolv.conf")}
+	upstream := freePort(t)
+	text := "search shop.svc.cluster.local svc.cluster.local cluster.local corp.example\noptions ndots:5\n"
+	for i := range servers {
+		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + i)}), upstream)
+		r.servers = append(r.servers, newNameserver(t, at))
+		text += "nameserver " + at.Addr().String() + "\n"
+	}
+	put(t, r.conf, text)
+	s, err := Listen(Options{Port: freePort(t), Names: names, ResolvConf: r.conf, upstream: upstream})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Server = s
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return r
+}
+
+func put(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// question is a message; size is EDNS', if it is not 0.
+func question(name string, kind dnsmessage.Type, size int) []byte {
+	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: 4711, RecursionDesired: true})
+	b.StartQuestions()
+	b.Question(dnsmessage.Question{Name: dnsmessage.MustNewName(name), Type: kind, Class: dnsmessage.ClassINET})
+	if size > 0 {
+		b.StartAdditionals()
+		var h dnsmessage.ResourceHeader
+		h.SetEDNS0(size, 0, false)
+		b.OPTResource(h, dnsmessage.OPTResource{Options: []dnsmessage.Option{{Code: 65001, Data: []byte("kept")}}})
+	}
+	out, err := b.Finish()
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
+// send asks the server and returns what it says.
+func (r *rig) send(t testing.TB, network string, message []byte) []byte {
+	t.Helper()
+	conn, err := net.Dial(network, r.Addresses()[0].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	if network == "tcp" {
+		message = framed(message)
+	}
+	if _, err := conn.Write(message); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := receive(conn, network)
+	if err != nil {
+		t.Fatalf("waiting for an answer: %v", err)
+	}
+	return answer
+}
+
+// said is an answer as text: its code, flags and records.
+func said(raw []byte) string {
+	var m dnsmessage.Message
+	if len(raw) < headerSize {
+		return fmt.Sprintf("%d bytes", len(raw))
+	}
+	if err := m.Unpack(raw); err != nil {
+		return "broken: " + err.Error()
+	}
+	out := []string{strings.TrimPrefix(m.RCode.String(), "RCode")}
+	if m.ID != 4711 {
+		out = append(out, "another ID")
+	}
+	if m.Truncated {
+		out = append(out, "cut")
+	}
+	for _, a := range m.Answers {
+		name := a.Header.Name.String()
+		switch b := a.Body.(type) {
+		case *dnsmessage.AResource:
+			out = append(out, name+" A "+netip.AddrFrom4(b.A).String())
+		case *dnsmessage.AAAAResource:
+			out = append(out, name+" AAAA "+netip.AddrFrom16(b.AAAA).String())
+		case *dnsmessage.CNAMEResource:
+			out = append(out, name+" CNAME "+b.CNAME.String())
+		default:
+			out = append(out, name+" "+a.Header.Type.String())
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// book is a Resolver of what is written in it.
+func book(entries map[string]wire.Answer) Resolver {
+	return func(_ context.Context, names []string) (out []wire.Answer, _ error) {
+		for _, n := range names {
+			a, ok := entries[n]
+			if !ok {
+				a.TTL = 5 * time.Second
+			}
+			out = append(out, a)
+		}
+		return out, nil
+	}
+}
+
+func known(alias string, addresses ...string) wire.Answer {
+	a := wire.Answer{Known: true, Aliases: []string{alias}, TTL: 30 * time.Second}
+	for _, s := range addresses {
+		a.Addresses = append(a.Addresses, netip.MustParseAddr(s))
+	}
+	return a
+}
+
+func idOf(raw []byte) uint16 { return binary.BigEndian.Uint16(raw) }
