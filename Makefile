@@ -68,6 +68,7 @@ demo-parking: build ## parking alone, seen on this machine; five seconds (root)
 bench: ## measure; prints tables, asserts nothing (root)
 	$(GO) run ./bench/capture
 	$(GO) run ./bench/model
+	$(GO) run ./bench/agent
 	$(GO) run ./bench/gate
 	$(GO) run ./bench/wait
 

@@ -44,6 +44,7 @@ type agent struct {
 	log     *slog.Logger
 	journal *journal.Journal
 	board   *readiness.Board
+	held    sync.Map // of conditions: those that held once
 
 	bootstrap string // Envoy's file
 	envoy     envoy.Options

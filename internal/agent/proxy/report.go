@@ -8,15 +8,23 @@ import (
 	"outrider.dev/internal/agent/status"
 )
 
-// changed logs and notes a change of readiness.
+// changed logs and notes a change of readiness. That a condition does not hold yet is how
+// every start begins; that it holds no longer is a failure.
 func (a *agent) changed(c readiness.Change) {
+	name := c.Condition.String()
 	if c.OK {
-		a.log.Info("condition holds", "condition", c.Condition.String(), "note", c.Message)
-		a.journal.Note(c.Condition.String(), "holds")
+		a.held.Store(c.Condition, true)
+		a.log.Info("condition holds", "condition", name, "note", c.Message)
+		a.journal.Note(name, "holds")
 		return
 	}
-	a.log.Warn("condition does not hold", "condition", c.Condition.String(), "reason", c.Message)
-	a.journal.Fail(c.Condition.String(), c.Message)
+	if _, before := a.held.Load(c.Condition); !before && c.Condition != readiness.Identity { // which holds until it is refused
+		a.log.Info("condition does not hold yet", "condition", name, "reason", c.Message)
+		a.journal.Note(name, c.Message)
+		return
+	}
+	a.log.Warn("condition does not hold", "condition", name, "reason", c.Message)
+	a.journal.Fail(name, c.Message)
 }
 
 // metrics are the agent's own.

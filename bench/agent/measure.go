@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"outrider.dev/test/agent/harness"
+)
+
+// phases are entries of the journal that tell how far a start is, in the order in which
+// they come. A name may come with a word of its reason.
+var phases = []struct{ title, name, why string }{
+	{"Envoy's exec", "proxy starting", ""},
+	{"certificate", "certificate have", ""},
+	{"connected", "no-control-plane", "holds"},
+	{"configuration", "configuration-not-accepted", "holds"},
+	{"listeners bound", "listener-not-bound", "holds"},
+}
+
+const megabyte = 1 << 20
+
+// measure starts a proxy n times in each way, one way after the other, so that whatever
+// else the machine does meets them all.
+func measure(t *table, w *harness.World, services, n, full int) {
+	w.Fill(services)
+	w.Serve()
+	w.Known(services, 0)
+	p := w.Pod("app")
+	w.Known(services, 1)
+	alone := fmt.Sprintf("Envoy alone, static (beside %d)", services)
+	lazy, everything := fmt.Sprintf("%d services, on demand", services), fmt.Sprintf("%d services, full push", services)
+	for i := range n + 1 { // the first warms up
+		took := startEnvoy(w, p)
+		if i > 0 {
+			t.add(alone, "ready", took.Seconds()*1e3, alone)
+		}
+		start(t, p, lazy, alone, i > 0)
+		if full > 0 && i <= full {
+			p.Env = []string{"OUTRIDER_PUSH=full"}
+			start(t, p, everything, alone, i > 0)
+			p.Env = nil
+		}
+	}
+}
+
+// start is one start of an agent that has no certificate yet.
+func start(t *table, p *harness.Pod, title, alone string, counts bool) {
+	if err := os.RemoveAll(filepath.Join(p.Dir, "work", "certs")); err != nil {
+		p.World.T.Fatal(err)
+	}
+	begin := time.Now()
+	a := p.Agent()
+	defer func() { harness.AwaitEnd(p.World.T, endOf(a)) }() // of all: the next one needs its ports
+	ready := readyAt(p, a.Process, "127.0.0.1:15021", "/healthz/ready?wait=60s")
+	if !counts {
+		return
+	}
+	t.add(title, "ready", ready.Sub(begin).Seconds()*1e3, alone)
+	t.add(title, "agent MiB", float64(harness.Resident(a.PID()))/megabyte, "")
+	t.add(title, "Envoy MiB", float64(harness.Resident(a.Envoy()))/megabyte, "")
+	t.add(title, "agent CPU ms", harness.Spent(a.PID()).Seconds()*1e3, "")
+	t.add(title, "Envoy CPU ms", harness.Spent(a.Envoy()).Seconds()*1e3, "")
+	journal := a.Journal()
+	for _, phase := range phases {
+		for _, e := range journal.Entries {
+			if e.Name == phase.name && strings.Contains(e.Why, phase.why) {
+				t.add(title, "  "+phase.title, journal.Process.Add(e.Begin).Sub(begin).Seconds()*1e3, "")
+				break
+			}
+		}
+	}
+}
+
+// endOf kills the agent, and returns its Envoy, which ends with it.
+func endOf(a *harness.Agent) (envoy int) {
+	envoy = a.Envoy()
+	a.Kill()
+	return envoy
+}
+
+// readyAt asks in the pod's namespace until the answer is 200, and returns when that was.
+func readyAt(p *harness.Pod, who *harness.Process, address, path string) (at time.Time) {
+	p.Do(func() {
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			c, err := net.Dial("tcp4", address)
+			if err != nil {
+				continue
+			}
+			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)
+			line, _ := bufio.NewReader(c).ReadString('\n')
+			c.Close()
+			if strings.HasPrefix(line, "HTTP/1.1 200") {
+				at = time.Now()
+				return
+			}
+		}
+	})
+	if at.IsZero() {
+		p.World.T.Fatalf("%s%s is never ready:\n%s", address, path, who.Log())
+	}
+	return at
+}
+
+// static is an Envoy that needs nobody: an answer on one port.
+const static = `{"admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 15000}}},
+"static_resources": {"listeners": [{"address": {"socket_address": {"address": "0.0.0.0", "port_value": 15001}}, "filter_chains": [{"filters": [
+{"name": "hcm", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+"stat_prefix": "s", "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [{"match": {"prefix": "/"}, "direct_response": {"status": 200}}]}]},
+"http_filters": [{"name": "r", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]}}]}]}]}}`
+
+// startEnvoy is one start of Envoy alone.
+func startEnvoy(w *harness.World, p *harness.Pod) time.Duration {
+	begin := time.Now()
+	e := p.Program("envoy", w.Binaries.Envoy, "--config-yaml", static, "--concurrency", "2", "--disable-hot-restart", "--log-level", "error")
+	defer e.Kill()
+	return readyAt(p, e, "127.0.0.1:15000", "/ready").Sub(begin)
+}
+
+// rest looks at a proxy that nobody uses.
+func rest(t *table, w *harness.World, d time.Duration) {
+	p := w.Pod("idle")
+	a := p.Agent()
+	a.Ready()
+	time.Sleep(2 * time.Second)
+	envoy := a.Envoy()
+	before := [2]time.Duration{harness.Spent(a.PID()), harness.Spent(envoy)}
+	time.Sleep(d)
+	percent := func(spent time.Duration) float64 { return 100 * spent.Seconds() / d.Seconds() }
+	const title = "idle"
+	t.add(title, "agent CPU %", percent(harness.Spent(a.PID())-before[0]), "")
+	t.add(title, "Envoy CPU %", percent(harness.Spent(envoy)-before[1]), "")
+	t.add(title, "agent MiB", float64(harness.Resident(a.PID()))/megabyte, "")
+	t.add(title, "Envoy MiB", float64(harness.Resident(envoy))/megabyte, "")
+}

@@ -1,0 +1,150 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"outrider.dev/test/agent/harness"
+)
+
+var long = flag.Bool("long", false, "two minutes of short certificates instead of one")
+
+// strict refuses whoever comes without a certificate: what is served came over mutual TLS.
+const strict = `apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: all, namespace: shop}
+spec: {mtls: {mode: STRICT}}
+`
+
+// Certificates that live ten seconds are renewed under load, and nobody notices.
+func TestShortCertificates(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Service("server", vip, "server", ports...)
+	w.Manifest("strict", strict)
+	w.Serve("--certificate-life", "10s")
+	c, s := w.Pod("client"), w.Pod("server")
+	c.Env, s.Env = []string{"SECRET_TTL=10s"}, []string{"SECRET_TTL=10s"}
+	app(s)
+	w.Known(1, 2)
+	client, server := c.Agent(), s.Agent()
+	client.Ready()
+	server.Ready()
+	stranger := w.Machine("stranger")
+	if got := fresh(stranger, "http://"+s.Address.String()+"/", "server HTTP/1.1")(); got == nil {
+		t.Error("a stranger without a certificate was served")
+	}
+	url := "http://" + vip + "/"
+	loads := map[string]*harness.Load{
+		"new connections":  harness.NewLoad(1, 20*time.Millisecond, fresh(c, url, "server HTTP/1.1")),
+		"kept connections": harness.NewLoad(1, 20*time.Millisecond, kept(c, url, "server HTTP/1.1")),
+		// Envoy's connections to the other proxy are kept: bytes open one each.
+		"bytes": harness.NewLoad(1, 20*time.Millisecond, func() error {
+			conn, err := harness.Dialer(c.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":91")
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			line, err := firstLine(conn)
+			if err == nil && line != "server speaks first\n" {
+				err = fmt.Errorf("%q", line)
+			}
+			return err
+		}),
+	}
+	life := time.Minute
+	if *long {
+		life *= 2
+	}
+	time.Sleep(life)
+	for name, l := range loads {
+		judge(t, name, l)
+	}
+	signed := strings.Count(w.Plane().Log(), `"certificate signed"`)
+	t.Logf("%d certificates in %s", signed, life)
+	if least := int(life/(10*time.Second)) * 2; signed < least {
+		t.Errorf("%d certificates were signed; want %d at least", signed, least)
+	}
+	for _, a := range []*harness.Agent{client, server} {
+		if s, ok := a.Status(); !ok || !s.Ready {
+			t.Errorf("%s: %v", a.Pod.Name, s)
+		}
+	}
+}
+
+// A proxy is who its certificate says, whatever it says of itself.
+func TestClaimOfAnotherIdentity(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Serve()
+	tests := map[string]struct{ env, code, words string }{
+		"another namespace in the request for a certificate": {"POD_NAMESPACE=bank", "certificate-missing", "bank"},
+		"another account in the request for a certificate":   {"SERVICE_ACCOUNT=admin", "certificate-missing", "admin"},
+		"another namespace in what Envoy says":               {"ISTIO_META_NAMESPACE=bank", "identity-refused", "bank"},
+		"another account in what Envoy says":                 {"ISTIO_META_SERVICE_ACCOUNT=admin", "identity-refused", "admin"},
+	}
+	for name, tt := range tests {
+		w.Run(name, func(t *testing.T) {
+			p := w.Pod("liar")
+			p.Env = []string{tt.env}
+			a := p.Agent()
+			defer a.Kill()
+			a.Unready(tt.code, tt.words)
+		})
+	}
+}
+
+// A machine without Kubernetes joins by a token that is good once.
+func TestMachine(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Service("server", vip, "server", ports...)
+	w.Service("vm", "10.96.0.50", "vm", "http 80")
+	w.Manifest("strict", strict)
+	vm := w.Machine("vm-1")
+	const secret = "4a1f-once-only"
+	w.Manifest("vm", fmt.Sprintf(`apiVersion: outrider.dev/v1
+kind: Host
+metadata: {name: vm-1, namespace: shop, labels: {app: vm}}
+spec: {address: %s, serviceAccount: vm-1, tokenSHA256: %x}
+`, vm.Address, sha256.Sum256([]byte(secret))))
+	w.Serve()
+	s := w.Pod("server")
+	app(s)
+	w.Known(2, 2)
+	server := s.Agent()
+	server.Ready()
+
+	vm.Token = filepath.Join(vm.Dir, "token")
+	if err := os.WriteFile(vm.Token, []byte(secret+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	vm.Capture()
+	app(vm)
+	a := vm.Agent()
+	a.Ready()
+	if err := fresh(vm, "http://"+vip+"/", "server HTTP/1.1")(); err != nil {
+		t.Errorf("the machine calls a pod: %v", err)
+	}
+	if err := fresh(s, "http://10.96.0.50/", "vm-1 HTTP/1.1")(); err != nil {
+		t.Errorf("a pod calls the machine: %v", err)
+	}
+	// A restart uses the certificate that it has.
+	a.Kill()
+	a = vm.Agent()
+	a.Ready()
+	a.Kill()
+
+	// Whoever has read the token has another key.
+	if err := os.RemoveAll(filepath.Join(vm.Dir, "work", "certs")); err != nil {
+		t.Fatal(err)
+	}
+	thief := vm.Agent()
+	thief.Unready("certificate-missing", "used already")
+}

@@ -1,0 +1,129 @@
+package harness
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/agent/journal"
+	"outrider.dev/internal/agent/readiness"
+)
+
+// An Agent is a running one.
+type Agent struct {
+	*Process
+	Pod *Pod
+}
+
+// Get asks a port of the pod, from within as the app.
+func (a *Agent) Get(port int, path string) Answer {
+	client := NewClient(a.Pod.Namespace, AppUser)
+	defer client.Close()
+	return client.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
+}
+
+// Post orders something from within the pod.
+func (a *Agent) Post(path string) Answer {
+	client := NewClient(a.Pod.Namespace, AppUser)
+	defer client.Close()
+	return client.Do("POST", "http://127.0.0.1:15020"+path, nil)
+}
+
+// Status is what the readiness port says; ok is false if nobody answers.
+func (a *Agent) Status() (s readiness.Status, ok bool) {
+	got := a.Get(15021, "/healthz/ready")
+	return s, got.Err == nil && json.Unmarshal([]byte(got.Body), &s) == nil
+}
+
+// Ready waits until the agent is, by one request that is held.
+func (a *Agent) Ready() {
+	t := a.Pod.World.T
+	t.Helper()
+	var got Answer
+	Eventually(t, "the agent answers", func() bool {
+		select {
+		case <-a.Done():
+			t.Fatalf("the agent ended:\n%s", a.Log())
+		default:
+		}
+		got = a.Get(15021, "/healthz/ready?wait=30s")
+		return got.Err == nil
+	})
+	if got.Status != 200 {
+		t.Fatalf("the agent is not ready: %s", got.Body)
+	}
+}
+
+// Unready waits until the agent gives a reason that has this code and these words.
+func (a *Agent) Unready(code, words string) readiness.Reason {
+	t := a.Pod.World.T
+	t.Helper()
+	var found readiness.Reason
+	var last string
+	Eventually(t, fmt.Sprintf("reason %s with %q", code, words), func() bool {
+		select {
+		case <-a.Done():
+			t.Fatalf("the agent ended:\n%s", a.Log())
+		default:
+		}
+		s, ok := a.Status()
+		if ok && s.String() != last {
+			last = s.String()
+			t.Logf("%s: %s", a.Pod.Name, last)
+		}
+		for _, r := range s.Reasons {
+			if r.Code == code && strings.Contains(r.Message, words) {
+				found = r
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// Envoy is its process.
+func (a *Agent) Envoy() int {
+	t := a.Pod.World.T
+	t.Helper()
+	pid := 0
+	Eventually(t, "Envoy runs", func() (ok bool) {
+		pid, ok = a.Child()
+		return ok
+	})
+	return pid
+}
+
+// Journal is that of the start.
+func (a *Agent) Journal() (r journal.Record) {
+	t := a.Pod.World.T
+	t.Helper()
+	got := a.Get(15020, "/startup")
+	if err := json.Unmarshal([]byte(got.Body), &r); got.Err != nil || err != nil {
+		t.Fatalf("journal: %v, %v", got.Err, err)
+	}
+	return r
+}
+
+// Resident is the memory of a process in bytes, and Spent the processor time it took.
+func Resident(pid int) (bytes int64) {
+	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	var size int64
+	fmt.Sscan(string(raw), &size, &bytes)
+	return bytes * int64(os.Getpagesize())
+}
+
+// Spent is the processor time of a process, to a hundredth of a second.
+func Spent(pid int) time.Duration {
+	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	f := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
+	if len(f) < 13 {
+		return 0
+	}
+	var user, system int64
+	fmt.Sscan(f[11], &user)
+	fmt.Sscan(f[12], &system)
+	return time.Duration(user+system) * 10 * time.Millisecond
+}

@@ -1,0 +1,98 @@
+package harness
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"outrider.dev/test/ns"
+)
+
+// Binaries are the paths of the programs, which every user may run.
+type Binaries struct{ dir, Agent, Plane, Envoy string }
+
+// build makes them once for a test binary.
+var build = sync.OnceValues(func() (Binaries, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return Binaries{}, err
+	}
+	dir, err := os.MkdirTemp("/tmp", "outrider-binaries")
+	if err != nil {
+		return Binaries{}, err
+	}
+	b := Binaries{dir: dir, Agent: dir + "/outrider-agent", Plane: dir + "/outriderd", Envoy: dir + "/envoy"}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return b, err
+	}
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", dir+"/", "./cmd/outrider-agent", "./cmd/outriderd")
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return b, fmt.Errorf("go build: %w: %s", err, out)
+	}
+	envoy := cmp.Or(os.Getenv("ENVOY"), ".cache/envoy/envoy")
+	if !filepath.IsAbs(envoy) {
+		envoy = filepath.Join(root, envoy)
+	}
+	return b, place(envoy, b.Envoy)
+})
+
+// Build returns the programs. Without Envoy, or not as root, the test is skipped.
+func Build(t testing.TB) Binaries {
+	t.Helper()
+	ns.RequireRoot(t)
+	b, err := build()
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skipf("no Envoy (make deps): %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Clean removes what Build made. A test binary that used it calls it at its end.
+func Clean() {
+	if b, _ := build(); b.dir != "" {
+		os.RemoveAll(b.dir)
+	}
+}
+
+// moduleRoot is the directory of go.mod, from the working directory upwards.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == "/" {
+			err = errors.New("no go.mod in or above the working directory")
+		}
+		dir = filepath.Dir(dir)
+	}
+	return "", err
+}
+
+// place puts a file where every user may read it: its own path may be root's alone.
+func place(from, to string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}

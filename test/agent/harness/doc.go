@@ -1,0 +1,23 @@
+// Package harness makes a small mesh on one machine, of the real parts: outriderd with a
+// folder of manifests, pods as network namespaces with capture, and in each of them the
+// agent with its Envoy, as the processes and users of a cluster.
+//
+// Everything a world starts or writes ends with the test that made it.
+package harness
+
+// Users of a pod.
+const (
+	ProxyUser = 1337
+	AppUser   = 1000
+)
+
+// Namespace is where the pods of a world are; each has the service account of its name.
+const Namespace = "shop"
+
+// Where the control plane is reached, and how it is called.
+const (
+	planeAddress = "10.0.0.1"
+	PlaneName    = "outriderd.test"
+	Discovery    = planeAddress + ":15012"
+	planeHTTP    = planeAddress + ":15014"
+)

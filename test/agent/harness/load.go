@@ -1,0 +1,78 @@
+package harness
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Load asks without pause, and remembers what failed and when.
+type Load struct {
+	stop    atomic.Bool
+	workers sync.WaitGroup
+	made    atomic.Int64
+
+	mu     sync.Mutex
+	failed []Failure
+	slow   time.Duration
+}
+
+// A Failure is a question that was not answered well.
+type Failure struct {
+	Begin, End time.Time
+	Err        error
+}
+
+func (f Failure) String() string {
+	return fmt.Sprintf("%s, after %s: %v", f.Begin.Format("05.000"), f.End.Sub(f.Begin).Round(time.Millisecond), f.Err)
+}
+
+// NewLoad begins with n askers, with a pause between two questions of each.
+func NewLoad(n int, pause time.Duration, ask func() error) *Load {
+	l := &Load{}
+	for range n {
+		l.workers.Go(func() {
+			for !l.stop.Load() {
+				l.once(ask)
+				time.Sleep(pause)
+			}
+		})
+	}
+	return l
+}
+
+func (l *Load) once(ask func() error) {
+	begin := time.Now()
+	err := ask()
+	end := time.Now()
+	l.made.Add(1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slow = max(l.slow, end.Sub(begin))
+	if err != nil {
+		l.failed = append(l.failed, Failure{begin, end, err})
+	}
+}
+
+// Made is how many questions there were.
+func (l *Load) Made() int { return int(l.made.Load()) }
+
+// Stop ends the load. It returns how many questions were asked, the longest time to an
+// answer, and what failed.
+func (l *Load) Stop() (made int, slowest time.Duration, failed []Failure) {
+	l.stop.Store(true)
+	l.workers.Wait()
+	return l.Made(), l.slow, l.failed
+}
+
+// Want is an error unless the answer is 200 with that body.
+func (a Answer) Want(body string) error {
+	switch {
+	case a.Err != nil:
+		return a.Err
+	case a.Status != 200 || a.Body != body:
+		return fmt.Errorf("%d %.300q", a.Status, a.Body)
+	}
+	return nil
+}

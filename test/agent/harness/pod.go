@@ -1,0 +1,173 @@
+package harness
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"outrider.dev/test/ns"
+)
+
+// A Pod is a network namespace, and who is in it. The zero settings are those of a pod
+// that was made by Pod.
+type Pod struct {
+	*ns.Namespace
+	World   *World
+	Name    string
+	Address netip.Addr
+	Dir     string
+	Token   string // file
+
+	Envoy       string   // path; default the real one
+	Env         []string // added to the agent's
+	Args        []string // added to the agent's
+	Termination string   // the kubelet's file
+
+	agents int
+}
+
+// Pod makes a pod that is known to the mesh as proxied, and has capture. Its app label and
+// its service account are its name.
+func (w *World) Pod(name string) *Pod {
+	w.T.Helper()
+	p := w.Machine(name)
+	w.Manifest("pod-"+name, p.manifest(name))
+	p.Token = w.Token(Namespace, name)
+	p.Capture()
+	return p
+}
+
+func (p *Pod) manifest(account string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: %s, namespace: %s, labels: {app: %[1]s}}
+spec: {serviceAccountName: %[4]s, containers: [{name: app, image: x}, {name: outrider-proxy, image: x}]}
+status: {podIP: %[3]s, podIPs: [{ip: %[3]s}]}
+`, p.Name, Namespace, p.Address, account)
+}
+
+// Machine makes a namespace with an address, of which the mesh knows nothing.
+func (w *World) Machine(name string) *Pod {
+	w.T.Helper()
+	p := &Pod{World: w, Name: name, Dir: filepath.Join(w.Dir, name), Envoy: w.Binaries.Envoy}
+	p.Namespace, p.Address = w.link()
+	p.Termination = filepath.Join(p.Dir, "termination-log")
+	for _, dir := range []string{p.Dir, p.work(), p.states(), p.own("outrider-proxy"), p.own("app")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			w.T.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(p.Termination, nil, 0o666); err != nil {
+		w.T.Fatal(err)
+	}
+	for path, user := range map[string]int{p.work(): ProxyUser, p.own("outrider-proxy"): ProxyUser, p.own("app"): AppUser, p.Termination: ProxyUser} {
+		if err := os.Chown(path, user, user); err != nil {
+			w.T.Fatal(err)
+		}
+	}
+	return p
+}
+
+func (p *Pod) work() string           { return filepath.Join(p.Dir, "work") }
+func (p *Pod) states() string         { return filepath.Join(p.Dir, "states") }
+func (p *Pod) own(name string) string { return filepath.Join(p.states(), name) }
+
+// Capture redirects the pod's traffic to its proxy.
+func (p *Pod) Capture() {
+	t := p.World.T
+	t.Helper()
+	cmd := exec.Command(p.World.Binaries.Agent, "capture", "-p", "15001", "-z", "15006", "-u", fmt.Sprint(ProxyUser), "-m", "REDIRECT",
+		"-i", "*", "-b", "*", "-d", "15090,15021,15020")
+	var out []byte
+	var err error
+	p.Do(func() { out, err = cmd.CombinedOutput() })
+	if err != nil {
+		t.Fatalf("capture: %v: %s", err, out)
+	}
+}
+
+// Agent starts the agent and Envoy.
+func (p *Pod) Agent() *Agent {
+	p.World.T.Helper()
+	p.agents++
+	args := append([]string{"proxy", "--control-plane", Discovery, "--envoy", p.Envoy, "--token", p.Token,
+		"--roots", p.World.Roots(), "--work-dir", p.work()}, p.Args...)
+	cmd := exec.Command(p.World.Binaries.Agent, args...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"),
+		"POD_NAME=" + p.Name, "POD_NAMESPACE=" + Namespace, "SERVICE_ACCOUNT=" + p.Name, "INSTANCE_IP=" + p.Address.String(), "INSTANCE_IPS=" + p.Address.String(),
+		"ISTIOD_SAN=" + PlaneName, "OUTRIDER_STATES=" + p.states(), "OUTRIDER_OWN=" + p.own("outrider-proxy"),
+		"OUTRIDER_TERMINATION_LOG=" + p.Termination,
+	}, p.Env...)
+	return &Agent{Pod: p, Process: start(p.World.T, p.Namespace, ProxyUser, cmd, filepath.Join(p.Dir, fmt.Sprintf("agent-%d.log", p.agents)))}
+}
+
+// Gate runs a command of the app behind a gate, as the app's user.
+func (p *Pod) Gate(args ...string) *Process {
+	p.World.T.Helper()
+	args = append([]string{"gate", "--name", "app", "--states", p.states(), "--own", p.own("app")}, args...)
+	return start(p.World.T, p.Namespace, AppUser, exec.Command(p.World.Binaries.Agent, args...), filepath.Join(p.Dir, "gate.log"))
+}
+
+// Message is what the kubelet would read of why the agent ended.
+func (p *Pod) Message() string {
+	p.World.T.Helper()
+	raw, err := os.ReadFile(p.Termination)
+	if err != nil {
+		p.World.T.Fatal(err)
+	}
+	return strings.TrimSpace(string(raw))
+}
+
+// Bound reports whether somebody listens on one of ports in the pod, by the kernel's list.
+func (p *Pod) Bound(ports ...uint16) bool {
+	t := p.World.T
+	t.Helper()
+	found := false
+	p.Do(func() {
+		for _, table := range []string{"tcp", "tcp6"} {
+			raw, err := os.ReadFile("/proc/thread-self/net/" + table)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, port := range ports {
+				for line := range strings.Lines(string(raw)) {
+					f := strings.Fields(line)
+					found = found || len(f) > 3 && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) && f[3] == "0A"
+				}
+			}
+		}
+	})
+	return found
+}
+
+// OwnEnvoy gives the pod a copy of Envoy that RemoveEnvoy takes away.
+func (p *Pod) OwnEnvoy() {
+	p.World.T.Helper()
+	own := filepath.Join(p.Dir, "envoy")
+	if err := place(p.Envoy, own); err != nil {
+		p.World.T.Fatal(err)
+	}
+	p.Envoy = own
+}
+
+// RemoveEnvoy removes it.
+func (p *Pod) RemoveEnvoy() {
+	if err := os.Remove(filepath.Join(p.Dir, "envoy")); err != nil {
+		p.World.T.Error(err)
+	}
+}
+
+// State is what a container of the pod publishes of itself; empty if nothing.
+func (p *Pod) State(container string) string {
+	raw, _ := os.ReadFile(filepath.Join(p.own(container), "state"))
+	return string(raw)
+}
+
+// Program runs another one in the proxy's place, as its user.
+func (p *Pod) Program(name string, command ...string) *Process {
+	p.World.T.Helper()
+	return start(p.World.T, p.Namespace, ProxyUser, exec.Command(command[0], command[1:]...), filepath.Join(p.Dir, name+".log"))
+}

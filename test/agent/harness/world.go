@@ -1,0 +1,232 @@
+package harness
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"outrider.dev/test/ns"
+)
+
+// A World is a network, a folder of manifests and, once it is started, a control plane.
+type World struct {
+	T        testing.TB
+	Binaries Binaries
+	Dir      string // of everything
+	Node     *ns.Namespace
+
+	pods  int
+	lives int // of the control plane
+	plane *Process
+}
+
+// New makes a world without a control plane.
+func New(t testing.TB) *World {
+	t.Helper()
+	w := &World{T: t, Binaries: Build(t), Node: ns.New(t)}
+	var err error
+	if w.Dir, err = os.MkdirTemp("/tmp", "outrider-world"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(w.Dir) })
+	for _, err := range []error{os.Chmod(w.Dir, 0o755), os.Mkdir(w.mesh(), 0o755)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Node.IP("addr", "add", planeAddress+"/32", "dev", "lo")
+	// What is nobody's is answered at once, as by a router of a cluster.
+	w.Node.IP("route", "add", "unreachable", "10.0.0.0/8")
+	w.Node.Do(func() { err = os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// Run is a subtest in which w fails that subtest, and ends what it starts with it.
+func (w *World) Run(name string, f func(*testing.T)) {
+	t, ok := w.T.(*testing.T)
+	if !ok {
+		w.T.Fatal("only a test has subtests")
+	}
+	t.Run(name, func(sub *testing.T) {
+		w.T = sub
+		defer func() { w.T = t }()
+		f(sub)
+	})
+}
+
+func (w *World) mesh() string  { return filepath.Join(w.Dir, "mesh") }
+func (w *World) state() string { return filepath.Join(w.Dir, "state") }
+
+// Roots is the file with whom to trust.
+func (w *World) Roots() string { return filepath.Join(w.Dir, "roots.pem") }
+
+// Serve starts the control plane and waits until it serves.
+func (w *World) Serve(args ...string) {
+	w.T.Helper()
+	w.lives++
+	args = append([]string{"serve", "--source", "files:" + w.mesh(), "--state", w.state(), "--name", PlaneName}, args...)
+	w.plane = start(w.T, w.Node, 0, exec.Command(w.Binaries.Plane, args...), filepath.Join(w.Dir, fmt.Sprintf("plane-%d.log", w.lives)))
+	Eventually(w.T, "the control plane serves", func() bool {
+		select {
+		case <-w.plane.done:
+			w.T.Fatalf("the control plane ended:\n%s", w.plane.Log())
+		default:
+		}
+		return w.PlaneGet("/ready") != ""
+	})
+	root, err := os.ReadFile(filepath.Join(w.state(), "ca", "root-cert.pem"))
+	if err == nil {
+		err = os.WriteFile(w.Roots(), root, 0o644)
+	}
+	if err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+// Plane is the control plane's process.
+func (w *World) Plane() *Process { return w.plane }
+
+// PlaneGet asks the control plane's port of metrics; empty if it does not answer well.
+func (w *World) PlaneGet(path string) string {
+	client := NewClient(w.Node, 0)
+	defer client.Close()
+	a := client.Get("http://" + planeHTTP + path)
+	if a.Err != nil || a.Status != http.StatusOK {
+		return ""
+	}
+	return a.Body
+}
+
+// Manifest puts a file into the folder, or replaces it; an empty one is removed.
+func (w *World) Manifest(name, text string) {
+	w.T.Helper()
+	path := filepath.Join(w.mesh(), name+".yaml")
+	if text == "" {
+		if err := os.Remove(path); err != nil {
+			w.T.Fatal(err)
+		}
+		return
+	}
+	fresh := filepath.Join(w.mesh(), "."+name)
+	if err := os.WriteFile(fresh, []byte(text), 0o644); err != nil {
+		w.T.Fatal(err)
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+// Fill adds n services that nobody calls, each with a port for HTTP and two endpoints.
+func (w *World) Fill(n int) {
+	w.T.Helper()
+	const each = 1000
+	for first := 0; first < n; first += each {
+		var b strings.Builder
+		for i := first; i < min(n, first+each); i++ {
+			fmt.Fprintf(&b, `---
+apiVersion: v1
+kind: Service
+metadata: {name: filler-%[1]d, namespace: %[2]s}
+spec: {clusterIP: 10.100.%[3]d.%[4]d, ports: [{name: http, port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: filler-%[1]d, namespace: %[2]s, labels: {kubernetes.io/service-name: filler-%[1]d}}
+addressType: IPv4
+ports: [{name: http, port: 8080}]
+endpoints: [{addresses: [10.200.%[3]d.%[4]d]}, {addresses: [10.201.%[3]d.%[4]d]}]
+`, i, Namespace, i/250, i%250+1)
+		}
+		w.Manifest(fmt.Sprintf("filler-%d", first), b.String())
+	}
+}
+
+// Service adds a service for pods of an app. Its ports are "NAME PORT", each the same
+// behind it.
+func (w *World) Service(name, address, app string, ports ...string) {
+	w.T.Helper()
+	var list []string
+	for _, p := range ports {
+		n, number, _ := strings.Cut(p, " ")
+		list = append(list, fmt.Sprintf("{name: %s, port: %s}", n, number))
+	}
+	w.Manifest("service-"+name, fmt.Sprintf(`apiVersion: v1
+kind: Service
+metadata: {name: %s, namespace: %s}
+spec: {clusterIP: %s, selector: {app: %s}, ports: [%s]}
+`, name, Namespace, address, app, strings.Join(list, ", ")))
+}
+
+// Known waits until the control plane's mesh has so many services and workloads.
+func (w *World) Known(services, workloads int) {
+	w.T.Helper()
+	var metrics string
+	Eventually(w.T, fmt.Sprintf("a mesh of %d services and %d workloads", services, workloads), func() bool {
+		metrics = w.PlaneGet("/metrics")
+		return strings.Contains(metrics, fmt.Sprintf("\noutriderd_mesh_services %s\n", number(services))) &&
+			strings.Contains(metrics, fmt.Sprintf("\noutriderd_mesh_workloads %s\n", number(workloads)))
+	})
+	if problems := w.local("/debug/problems"); strings.TrimSpace(problems) != "[]" {
+		w.T.Fatalf("the folder has mistakes: %s", problems)
+	}
+}
+
+// number is n as Prometheus writes it.
+func number(n int) string {
+	if n >= 1_000_000 {
+		return fmt.Sprintf("%g", float64(n))
+	}
+	return fmt.Sprint(n)
+}
+
+// Token makes a token for a service account, in a file that everybody may read.
+func (w *World) Token(namespace, account string) string {
+	w.T.Helper()
+	out, err := exec.Command(w.Binaries.Plane, "token", "--state", w.state(), "--namespace", namespace, "--service-account", account).Output()
+	if err != nil {
+		w.T.Fatalf("outriderd token: %v", err)
+	}
+	path := filepath.Join(w.Dir, fmt.Sprintf("token-%s-%s", namespace, account))
+	if err := os.WriteFile(path, out, 0o644); err != nil {
+		w.T.Fatal(err)
+	}
+	return path
+}
+
+// link gives a new namespace an address and a way to all others.
+func (w *World) link() (*ns.Namespace, netip.Addr) {
+	w.T.Helper()
+	w.pods++
+	pod := ns.New(w.T)
+	address := netip.MustParseAddr(fmt.Sprintf("10.244.%d.2", w.pods))
+	gateway := address.Prev()
+	prefix := func(a netip.Addr) []netip.Prefix { return []netip.Prefix{netip.PrefixFrom(a, 24)} }
+	ns.Connect(pod, "eth0", prefix(address), w.Node, fmt.Sprintf("pod%d", w.pods), prefix(gateway))
+	pod.IP("route", "add", "default", "via", gateway.String())
+	// The neighbour is found before anything is measured.
+	pod.Do(func() {
+		if c, err := net.Dial("tcp", gateway.String()+":9"); err == nil {
+			c.Close()
+		}
+	})
+	return pod, address
+}
+
+// Proxies is what the control plane says of the proxies that are connected, as JSON.
+func (w *World) Proxies() string { return w.local("/debug/proxies") }
+
+// local asks for what the control plane tells its own machine only.
+func (w *World) local(path string) string {
+	client := NewClient(w.Node, 0)
+	defer client.Close()
+	return client.Get("http://127.0.0.1:15014" + path).Body
+}

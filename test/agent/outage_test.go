@@ -1,0 +1,228 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"outrider.dev/test/agent/harness"
+)
+
+// A window is a time in which a process was ending: what was in its hands may fail.
+type window struct{ begin, end time.Time }
+
+func (w window) touches(f harness.Failure) bool {
+	return f.Begin.Before(w.end) && f.End.After(w.begin)
+}
+
+// judge reports the failures that no window excuses.
+func judge(t *testing.T, what string, l *harness.Load, excuses ...window) {
+	t.Helper()
+	made, slowest, failed := l.Stop()
+	excused := 0
+	for _, f := range failed {
+		ok := false
+		for _, w := range excuses {
+			ok = ok || w.touches(f)
+		}
+		if ok {
+			excused++
+			continue
+		}
+		t.Errorf("%s: %v", what, f)
+	}
+	t.Logf("%s: %d made, %d failed in flight, slowest %s", what, made, excused, slowest.Round(time.Millisecond))
+	if made == 0 {
+		t.Errorf("%s: nothing was asked", what)
+	}
+}
+
+// fresh asks with a new connection each time, kept with one that is kept.
+func fresh(p *harness.Pod, url, want string) func() error {
+	return func() error {
+		c := harness.NewClient(p.Namespace, harness.AppUser)
+		defer c.Close()
+		return c.Get(url).Want(want)
+	}
+}
+
+func kept(p *harness.Pod, url, want string) func() error {
+	c := harness.NewClient(p.Namespace, harness.AppUser)
+	p.World.T.Cleanup(c.Close)
+	return func() error { return c.Get(url).Want(want) }
+}
+
+const pause = 5 * time.Millisecond // between two questions of a load
+
+// Envoy is killed under load, often, at the caller's side and at the server's: what is not
+// in its hands does not fail.
+func TestEnvoyIsKilled(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		kills int
+		which func(client, server *harness.Agent) *harness.Agent
+	}{
+		"the caller's": {20, func(c, _ *harness.Agent) *harness.Agent { return c }},
+		"the server's": {8, func(_, s *harness.Agent) *harness.Agent { return s }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, client, server := two(t)
+			killOften(t, client, tt.which(client, server), tt.kills)
+		})
+	}
+}
+
+func killOften(t *testing.T, client, victim *harness.Agent, kills int) {
+	url := "http://" + vip + "/"
+	loads := map[string]*harness.Load{
+		"new connections":  harness.NewLoad(2, pause, fresh(client.Pod, url, "server HTTP/1.1")),
+		"kept connections": harness.NewLoad(2, pause, kept(client.Pod, url, "server HTTP/1.1")),
+	}
+	var dead []window
+	var back []time.Duration
+	for range kills {
+		time.Sleep(100 * time.Millisecond)
+		begin, end := harness.KillAndWatch(t, victim.Envoy())
+		dead = append(dead, window{begin, end})
+		victim.Unready("envoy-not-live", "")
+		victim.Ready()
+		back = append(back, time.Since(end))
+	}
+	for name, l := range loads {
+		judge(t, name, l, dead...)
+	}
+	t.Log(spread("from its death to ready again", back))
+}
+
+// An Envoy that cannot start any more ends the agent, which says why.
+func TestEnvoyCannotStartAgain(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Serve()
+	p := w.Pod("lost")
+	p.OwnEnvoy()
+	a := p.Agent()
+	a.Ready()
+	p.RemoveEnvoy()
+	harness.KillAndWatch(t, a.Envoy())
+	if status := a.Exit(); status != 127 || !strings.Contains(p.Message(), "there is no such file") {
+		t.Errorf("status %d, message %q; want 127 and that Envoy is gone", status, p.Message())
+	}
+}
+
+// The agent's death is Envoy's, so that a next agent finds the ports free.
+func TestAgentIsKilled(t *testing.T) {
+	t.Parallel()
+	_, client, _ := two(t)
+	envoy := client.Envoy()
+	client.Kill()
+	t.Logf("Envoy ended %s after its agent", harness.AwaitEnd(t, envoy).Round(time.Millisecond))
+	again := client.Pod.Agent()
+	again.Ready()
+	if err := fresh(client.Pod, "http://"+vip+"/", "server HTTP/1.1")(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Without a control plane what is known goes on, and what is new fails soon and clearly.
+func TestControlPlaneIsGone(t *testing.T) {
+	t.Parallel()
+	w, client, _ := two(t)
+	w.Service("other", "10.96.0.11", "server", ports...)
+	w.Service("third", "10.96.0.12", "server", ports...)
+	w.Manifest("route", `apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: other, namespace: shop}
+spec:
+  parentRefs: [{kind: Service, group: "", name: other, port: 80}]
+  rules: [{backendRefs: [{name: other, port: 80}]}]
+`)
+	w.Known(3, 2)
+	url := "http://" + vip + "/"
+	want := "server HTTP/1.1"
+	get := func(url string, host string) harness.Answer {
+		c := harness.NewClient(client.Pod.Namespace, harness.AppUser)
+		defer c.Close()
+		return c.Ask("GET", url, host)
+	}
+	if err := get(url, "").Want(want); err != nil {
+		t.Fatal(err)
+	}
+	idle, err := harness.Dialer(client.Pod.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":90")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	fmt.Fprintln(idle, "before")
+	if got, err := firstLine(idle); got != "before\n" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	load := harness.NewLoad(2, pause, fresh(client.Pod, url, want))
+	w.Plane().Kill()
+	for name, to := range map[string]string{"by a route": "10.96.0.11", "by its address": "10.96.0.12"} {
+		got := get("http://"+to+"/", "")
+		t.Logf("a new service %s: %d %q, %v after %s", name, got.Status, got.Body, got.Err, got.Took.Round(time.Millisecond))
+		if got.Err != nil || got.Status < 500 {
+			t.Errorf("a new service %s: %d %q, %v; want an answer that says so", name, got.Status, got.Body, got.Err)
+		}
+		if got.Took > 10*time.Second {
+			t.Errorf("a new service %s: the answer took %s", name, got.Took)
+		}
+	}
+	time.Sleep(2 * time.Second)
+	fmt.Fprintln(idle, "during")
+	if got, err := firstLine(idle); got != "during\n" {
+		t.Errorf("an idle stream was cut: %q, %v", got, err)
+	}
+	if s, ok := client.Status(); !ok || !s.Ready {
+		t.Errorf("not ready without a control plane: %v", s)
+	}
+	judge(t, "a known service", load)
+	w.Serve()
+	up := time.Now()
+	for _, to := range []string{"10.96.0.11", "10.96.0.12"} {
+		harness.Eventually(t, "the new service", func() bool { return get("http://"+to+"/", "").Want(want) == nil })
+		t.Logf("%s is served %s after the control plane", to, time.Since(up).Round(time.Millisecond))
+	}
+}
+
+// A control plane that restarts under load touches nobody.
+func TestControlPlaneRestarts(t *testing.T) {
+	t.Parallel()
+	w, client, server := two(t)
+	url := "http://" + vip + "/"
+	loads := map[string]*harness.Load{
+		"new connections":  harness.NewLoad(2, pause, fresh(client.Pod, url, "server HTTP/1.1")),
+		"kept connections": harness.NewLoad(1, pause, kept(client.Pod, url, "server HTTP/1.1")),
+	}
+	connected := func() bool {
+		list := w.Proxies()
+		return strings.Contains(list, "client.shop") && strings.Contains(list, "server.shop")
+	}
+	var back []time.Duration
+	for n := range 5 {
+		if n%2 == 0 {
+			w.Plane().Kill()
+		} else {
+			w.Plane().Signal(syscall.SIGTERM)
+			w.Plane().Exit()
+		}
+		w.Serve()
+		back = append(back, harness.Eventually(t, "both proxies are connected", connected))
+	}
+	for name, l := range loads {
+		judge(t, name, l)
+	}
+	t.Log(spread("from its start to both proxies connected", back))
+	// In step: a change reaches both.
+	w.Service("server", "10.96.0.99", "server", ports...)
+	harness.Eventually(t, "the service at its new address", func() bool {
+		return fresh(client.Pod, "http://10.96.0.99/", "server HTTP/1.1")() == nil
+	})
+	if s, _ := server.Status(); !s.Ready {
+		t.Error(s)
+	}
+}

@@ -1,0 +1,263 @@
+package agent
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"outrider.dev/test/agent/harness"
+)
+
+// stopped ends an agent with SIGTERM and returns how long that took, and how it ended.
+func stopped(a *harness.Agent) (time.Duration, int) {
+	begin := time.Now()
+	a.Signal(syscall.SIGTERM)
+	status := a.Exit()
+	return time.Since(begin), status
+}
+
+// why is the reason of the end of draining, as the agent's log has it.
+func why(a *harness.Agent) string {
+	_, rest, _ := strings.Cut(a.Log(), `"msg":"drained","reason":"`)
+	reason, _, _ := strings.Cut(rest, `"`)
+	return reason
+}
+
+// An application that has nothing open when the pod is told to stop makes its first call
+// a second later.
+func TestStopServesALateCall(t *testing.T) {
+	t.Parallel()
+	_, client, _ := two(t)
+	client.Signal(syscall.SIGTERM)
+	begin := time.Now()
+	// Not even the death of Envoy changes that.
+	harness.Eventually(t, "the agent drains", func() bool { return strings.Contains(client.Log(), `"state":"draining"`) })
+	harness.KillAndWatch(t, client.Envoy())
+	time.Sleep(time.Second)
+	if err := fresh(client.Pod, "http://"+vip+"/", "server HTTP/1.1")(); err != nil {
+		t.Error(err)
+	}
+	if s, ok := client.Status(); !ok || !s.Ready {
+		t.Errorf("while it drains: %v, %v", s, ok)
+	}
+	if status := client.Exit(); status != 0 {
+		t.Errorf("status %d", status)
+	}
+	took := time.Since(begin)
+	t.Logf("left after %s: %s", took.Round(time.Millisecond), why(client))
+	if took < 5*time.Second {
+		t.Errorf("left after %s, before the drain time of 5s", took)
+	}
+}
+
+// A start that is given up leaves nothing to drain.
+func TestStopBeforeReady(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Serve()
+	p := w.Pod("early")
+	w.Plane().Kill()
+	a := p.Agent()
+	a.Unready("certificate-missing", "is not reached")
+	envoy := a.Envoy()
+	took, status := stopped(a)
+	harness.AwaitEnd(t, envoy)
+	t.Logf("left after %s", took.Round(time.Millisecond))
+	if status != 0 || took > 5*time.Second {
+		t.Errorf("status %d after %s; want 0, without the drain time", status, took)
+	}
+}
+
+// An application that has sockets keeps its proxy until the grace period is over; what
+// comes from outside is refused after the drain time, and the status port answers always.
+func TestStopWithOpenSockets(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Service("server", vip, "server", ports...)
+	w.Serve()
+	c, s := w.Pod("client"), w.Pod("server")
+	s.Env = []string{`PROXY_CONFIG={"drainDuration": "2s", "terminationDrainDuration": "1s"}`}
+	s.Args = []string{"--grace", "8s"}
+	app(s)
+	w.Known(1, 2)
+	client, server := c.Agent(), s.Agent()
+	client.Ready()
+	server.Ready()
+	answered := make(chan time.Time, 1)
+	go func() { // when the status port answered for the last time
+		var last time.Time
+		for server.Get(15020, "/healthz/ready").Err == nil {
+			last = time.Now()
+			time.Sleep(10 * time.Millisecond)
+		}
+		answered <- last
+	}()
+	// From outside of the mesh, with a connection each.
+	stranger := w.Machine("stranger")
+	ask := fresh(stranger, "http://"+s.Address.String()+"/", "server HTTP/1.1")
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	server.Signal(syscall.SIGTERM)
+	begin := time.Now()
+	var refused time.Duration
+	for refused == 0 && time.Since(begin) < 7*time.Second {
+		if err := ask(); err != nil {
+			refused = time.Since(begin)
+			if !strings.Contains(err.Error(), "refused") {
+				t.Errorf("after %s: %v; want it refused", refused, err)
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Logf("new inbound connections are refused after %s", refused.Round(time.Millisecond))
+	if refused < 1900*time.Millisecond {
+		t.Errorf("refused after %s; want the drain time of 2s first", refused)
+	}
+	// The app's own calls go on.
+	back := func(net.Conn) {}
+	go each(harness.Listen(w, c.Namespace, harness.AppUser, "0.0.0.0:9999"), back)
+	conn, err := harness.Dialer(s.Namespace, harness.AppUser)(t.Context(), "tcp", c.Address.String()+":9999")
+	if err == nil {
+		_, err = conn.Read(make([]byte, 1))
+		conn.Close()
+	}
+	if err != io.EOF {
+		t.Errorf("an own call after that: %v; want that it is answered", err)
+	}
+	status := server.Exit()
+	took := time.Since(begin)
+	t.Logf("left after %s: %s", took.Round(time.Millisecond), why(server))
+	if status != 0 || took < 7*time.Second {
+		t.Errorf("status %d after %s; want 0 and most of the grace of 8s", status, took)
+	}
+	if last := (<-answered).Sub(begin); last < took-time.Second {
+		t.Errorf("the status port answered until %s only; the agent ended after %s", last, took)
+	}
+}
+
+// Proof that the applications have ended lets the proxy leave.
+func TestStopByProof(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Service("server", vip, "server", ports...)
+	w.Serve()
+	s := w.Pod("server")
+	app(s)
+	w.Known(1, 1)
+	s.Agent().Ready()
+
+	w.Run("the gate says that the app has ended", func(t *testing.T) {
+		p := w.Pod("gated")
+		p.Env = []string{"ISTIO_META_APP_CONTAINERS=app"}
+		a := p.Agent()
+		// The app ends a second after it was told to, with a socket open until then.
+		gate := p.Gate("--after", "outrider-proxy is healthy", "--", "sh", "-c", `trap 'sleep 1; exit 0' TERM; while :; do sleep 0.05; done`)
+		a.Ready()
+		harness.Eventually(t, "the app runs behind its gate", func() bool { return strings.Contains(p.State("app"), `"phase":"running"`) })
+		a.Signal(syscall.SIGTERM)
+		gate.Signal(syscall.SIGTERM)
+		gate.Exit()
+		ended := time.Now()
+		status := a.Exit()
+		took := time.Since(ended)
+		t.Logf("the proxy left %s after the app: %s", took.Round(time.Millisecond), why(a))
+		if status != 0 || why(a) != "all applications have ended" {
+			t.Errorf("status %d, %q\n%s", status, why(a), a.Log())
+		}
+	})
+
+	w.Run("the kubelet ends applications first", func(t *testing.T) {
+		p := w.Pod("ordered")
+		p.Env = []string{"OUTRIDER_ORDERED_STOP=true"}
+		l := harness.Listen(w, p.Namespace, harness.AppUser, "0.0.0.0:8080")
+		defer l.Close()
+		a := p.Agent()
+		a.Ready()
+		took, status := stopped(a)
+		t.Logf("left after %s: %s", took.Round(time.Millisecond), why(a))
+		if status != 0 || why(a) != "all applications have ended" {
+			t.Errorf("status %d, %q", status, why(a))
+		}
+	})
+}
+
+// Istio's way: leave when no connection is left.
+func TestStopOnZeroConnections(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Service("server", vip, "server", ports...)
+	w.Serve()
+	c, s := w.Pod("client"), w.Pod("server")
+	c.Env = []string{"EXIT_ON_ZERO_ACTIVE_CONNECTIONS=true", "MINIMUM_DRAIN_DURATION=1s"}
+	app(s)
+	w.Known(1, 2)
+	client, server := c.Agent(), s.Agent()
+	client.Ready()
+	server.Ready()
+	l := harness.Listen(w, c.Namespace, harness.AppUser, "0.0.0.0:8080") // is no connection
+	defer l.Close()
+	conn, err := harness.Dialer(c.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":90")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	client.Signal(syscall.SIGTERM)
+	begin := time.Now()
+	time.Sleep(2500 * time.Millisecond)
+	fmt.Fprintln(conn, "last words")
+	if got, err := firstLine(conn); got != "last words\n" {
+		t.Errorf("an open connection, past the minimum: %q, %v", got, err)
+	}
+	conn.Close()
+	closed := time.Now()
+	status := client.Exit()
+	t.Logf("left %s after the last connection: %s", time.Since(closed).Round(time.Millisecond), why(client))
+	if status != 0 || why(client) != "no connection is left" || time.Since(begin) < 2*time.Second {
+		t.Errorf("status %d, %q after %s", status, why(client), time.Since(begin))
+	}
+}
+
+// Orders come from within the pod only.
+func TestOrders(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Service("server", vip, "server", ports...)
+	w.Serve()
+	s := w.Pod("server")
+	app(s)
+	w.Known(1, 1)
+	a := s.Agent()
+	a.Ready()
+	stranger := w.Machine("stranger")
+	c := harness.NewClient(stranger.Namespace, 0)
+	defer c.Close()
+	for _, order := range []string{"/drain", "/quitquitquit"} {
+		if got := c.Ask("POST", "http://"+s.Address.String()+":15020"+order, ""); got.Err != nil || got.Status != 403 {
+			t.Errorf("%s from outside: %d %q, %v; want 403", order, got.Status, got.Body, got.Err)
+		}
+		if got := a.Get(15020, order); got.Status != 405 {
+			t.Errorf("GET %s: %d; want 405", order, got.Status)
+		}
+	}
+	if got := a.Post("/drain"); got.Err != nil || got.Status != 200 {
+		t.Errorf("/drain: %d %q, %v", got.Status, got.Body, got.Err)
+	}
+	harness.Eventually(t, "answers that ask to close", func() bool {
+		got := c.Get("http://" + s.Address.String() + "/")
+		return got.Status == 200 && got.Close
+	})
+	begin := time.Now()
+	if got := a.Post("/quitquitquit"); got.Err != nil || got.Status != 200 {
+		t.Errorf("/quitquitquit: %d %q, %v", got.Status, got.Body, got.Err)
+	}
+	status := a.Exit()
+	t.Logf("left %s after it was told to quit", time.Since(begin).Round(time.Millisecond))
+	if status != 0 {
+		t.Errorf("status %d", status)
+	}
+}
