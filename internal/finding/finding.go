@@ -1,0 +1,121 @@
+// Package finding is how Outrider says that something is wrong: what, where, how it
+// shows, why it matters, and the command that puts it right.
+//
+// A [Finding] is a value. Those who look (the linter, the diagnoser) make findings, each
+// of a [Kind] that their table has; this package sorts them and writes them as text for
+// people, as JSON, and as SARIF for the tools that show findings beside code.
+//
+// The package knows no rule, does no I/O beyond the writer it is given and imports only
+// the standard library.
+package finding
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// A Code names a kind of finding. Codes are words, and stable: a user may switch one off.
+type Code string
+
+// Severity says how bad a finding is.
+type Severity string
+
+// From the least to the worst.
+const (
+	Note    Severity = "note"    // worth knowing
+	Warning Severity = "warning" // it works, but not as one may think, or not always
+	Error   Severity = "error"   // it cannot work
+)
+
+// Severities are all of them, the least first.
+var Severities = []Severity{Note, Warning, Error}
+
+// AtLeast says whether s is as bad as other, or worse.
+func (s Severity) AtLeast(other Severity) bool {
+	return slices.Index(Severities, s) >= slices.Index(Severities, other)
+}
+
+// ParseSeverity reads one of the words.
+func ParseSeverity(s string) (Severity, error) {
+	if v := Severity(s); slices.Contains(Severities, v) {
+		return v, nil
+	}
+	return "", fmt.Errorf("%q is none of note, warning, error", s)
+}
+
+// A Kind is what a code stands for.
+type Kind struct {
+	Code        Code     `json:"code"`
+	Title       string   `json:"title"`
+	Severity    Severity `json:"severity"`    // usual; a finding may differ
+	Explanation string   `json:"explanation"` // paragraphs with empty lines between
+	Doc         string   `json:"doc"`         // page and anchor
+}
+
+// A Finding is one thing that somebody should know.
+type Finding struct {
+	Code     Code     `json:"code"`
+	Severity Severity `json:"severity"`
+	Title    string   `json:"title"` // one sentence with the names
+	Object   Object   `json:"object"`
+	Place    `json:",omitempty"`
+	Field    string `json:"field,omitempty"`    // path in the object
+	Evidence string `json:"evidence,omitempty"` // what is there, word for word
+	Why      string `json:"why,omitempty"`      // what comes of it
+	Remedy   Remedy `json:"remedy"`
+	Source   string `json:"source,omitempty"` // where that is known from: an address, or "measured: ..."
+	Fix      *Patch `json:"fix,omitempty"`
+}
+
+// An Object is what a finding is about.
+type Object struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+}
+
+func (o Object) String() string {
+	switch {
+	case o.Name == "":
+		return o.Kind
+	case o.Namespace == "":
+		return o.Kind + " " + o.Name
+	}
+	return o.Kind + " " + o.Namespace + "/" + o.Name
+}
+
+// A Place is in a file. Lines and columns count from 1, columns in characters; 0 is
+// unknown.
+type Place struct {
+	File   string `json:"file,omitempty"`
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
+	Width  int    `json:"-"` // of the evidence, in characters
+	Text   string `json:"-"` // the whole line
+}
+
+// A Remedy says what to do.
+type Remedy struct {
+	Sentence string `json:"sentence,omitempty"`
+	Command  string `json:"command,omitempty"` // can be pasted into a shell
+}
+
+// Sort orders findings by file, place and code, which is how a person reads a file.
+func Sort(all []Finding) {
+	slices.SortStableFunc(all, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
+			cmp.Compare(a.Object.String(), b.Object.String()), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Title, b.Title))
+	})
+}
+
+// Select returns the findings that are at least as bad as s.
+func Select(all []Finding, s Severity) []Finding {
+	var out []Finding
+	for _, f := range all {
+		if f.Severity.AtLeast(s) {
+			out = append(out, f)
+		}
+	}
+	return out
+}

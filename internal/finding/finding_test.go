@@ -1,0 +1,274 @@
+package finding
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var sample = []Finding{
+	{Code: "sleep", Severity: Warning, Title: "app sleeps", Object: Object{"Pod", "shop", "a"}, Place: Place{"b.yaml", 7, 20, 8, `    command: [sh, -c, "sleep 5; /app"]`},
+		Field: "spec.containers[0].command[2]", Evidence: "sleep 5", Why: "it guesses", Remedy: Remedy{"ask", "outrider lint -f b.yaml --fix"}, Source: "measured",
+		Fix: &Patch{File: "b.yaml", Edits: []Edit{{Start: 3, End: 5, Text: "x", From: Position{1, 4}, To: Position{1, 6}}, {Start: 9, End: 12, From: Position{1, 10}, To: Position{2, 1}}}}},
+	{Code: "cycle", Severity: Error, Title: "a waits for b", Object: Object{Kind: "Job", Name: "b"}, Place: Place{File: "a b.yaml"}, Why: "none starts"},
+	{Code: "unheard-of", Severity: Note, Title: "no file", Object: Object{Kind: "Pod"}},
+}
+
+var kinds = []Kind{
+	{"cycle", "containers wait for one another", Error, "None of them starts.", "lint.md#cycle"},
+	{"sleep", "a command sleeps", Warning, "It guesses.", "lint.md#sleep"},
+}
+
+func TestSortIsByFileAndPlace(t *testing.T) {
+	got := []Finding{
+		{Code: "b", Place: Place{File: "b", Line: 2}}, {Code: "b", Place: Place{File: "a", Line: 10}}, {Code: "a", Place: Place{File: "a", Line: 10}},
+		{Code: "c", Place: Place{File: "a", Line: 9}}, {Code: "a", Place: Place{File: "a", Line: 10, Column: 3}},
+	}
+	Sort(got)
+	var order []string
+	for _, f := range got {
+		order = append(order, fmt.Sprint(f.File, f.Line, f.Code))
+	}
+	if d := cmp.Diff([]string{"a9c", "a10a", "a10b", "a10a", "b2b"}, order); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestSelectTakesTheSeverityAndWorse(t *testing.T) {
+	for least, want := range map[Severity]int{Note: 3, Warning: 2, Error: 1} {
+		if got := len(Select(sample, least)); got != want {
+			t.Errorf("%s: %d findings, want %d", least, got, want)
+		}
+	}
+	if _, err := ParseSeverity("fatal"); err == nil {
+		t.Error("fatal is taken for a severity")
+	}
+}
+
+func TestPatchChangesOnlyWhatItCovers(t *testing.T) {
+	tests := map[string]struct {
+		edits []Edit
+		want  string
+	}{
+		"edits in any order":         {[]Edit{{Start: 5, End: 6, Text: "F"}, {Start: 0, End: 1, Text: "AA"}}, "AAbcdeFg"},
+		"two insertions, one place":  {[]Edit{{Start: 2, End: 2, Text: "1"}, {Start: 2, End: 2, Text: "2"}}, "ab12cdefg"},
+		"at the end":                 {[]Edit{{Start: 7, End: 7, Text: "!"}}, "abcdefg!"},
+		"an overlap is refused":      {[]Edit{{Start: 0, End: 3}, {Start: 2, End: 4}}, ""},
+		"beyond the text is refused": {[]Edit{{Start: 0, End: 8}}, ""},
+		"backwards is refused":       {[]Edit{{Start: 3, End: 2}}, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := (&Patch{File: "f", Edits: tt.edits}).Apply([]byte("abcdefg"))
+			if (err != nil) != (tt.want == "") || string(got) != tt.want {
+				t.Errorf("%q, %v; want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestTextShowsTheEvidence(t *testing.T) {
+	var b strings.Builder
+	if err := WriteText(&b, sample, false); err != nil {
+		t.Fatal(err)
+	}
+	want := `Pod shop/a  b.yaml
+
+  warning: app sleeps [sleep]
+    7 | command: [sh, -c, "sleep 5; /app"]
+      |                ^^^^^^^^
+    at     spec.containers[0].command[2]
+    why    it guesses
+    known  measured
+    do     ask
+    run    outrider lint -f b.yaml --fix
+
+Job b  a b.yaml
+
+  error: a waits for b [cycle]
+    why    none starts
+
+Pod  
+
+  note: no file [unheard-of]
+`
+	if d := cmp.Diff(want, b.String()); d != "" {
+		t.Error(d)
+	}
+	if got := Summary(sample); got != "1 error, 1 warning, 1 note" {
+		t.Error(got)
+	}
+	if got := Summary(nil); got != "no findings" {
+		t.Error(got)
+	}
+}
+
+func TestColoursAreOnlyAdded(t *testing.T) {
+	var plain, coloured strings.Builder
+	for b, colour := range map[*strings.Builder]bool{&plain: false, &coloured: true} {
+		if err := WriteText(b, sample, colour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := coloured.String()
+	for _, code := range []string{"0", bold, faint, red, green, yellow, cyan} {
+		text = strings.ReplaceAll(text, "\x1b["+code+"m", "")
+	}
+	if text != plain.String() || text == coloured.String() {
+		t.Errorf("without its colours:\n%q\nwant:\n%q", text, plain.String())
+	}
+}
+
+// A long line is cut so that the evidence is in sight, and the marks stay below it.
+func TestLongLinesKeepTheirEvidence(t *testing.T) {
+	line := strings.Repeat("é", 200) + "HERE" + strings.Repeat("x", 200)
+	var b strings.Builder
+	if err := WriteText(&b, []Finding{{Place: Place{File: "f", Line: 1, Column: 201, Width: 4, Text: line}}}, false); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(b.String(), "\n")
+	shown, marks := []rune(lines[3]), []rune(lines[4])
+	at := strings.Index(string(marks), "^^^^")
+	if at < 0 || len(marks) != at+4 || string(shown[at:at+4]) != "HERE" || len(shown) > 120 {
+		t.Errorf("%s\n%s", string(shown), string(marks))
+	}
+}
+
+func TestJSONIsAListEvenOfNothing(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteJSON(&b, nil); err != nil || strings.TrimSpace(b.String()) != "[]" {
+		t.Errorf("%v: %s", err, b.String())
+	}
+	b.Reset()
+	if err := WriteJSON(&b, sample); err != nil {
+		t.Fatal(err)
+	}
+	var back []struct {
+		Code, File, Field string
+		Line              int
+		Remedy            struct{ Command string }
+		Fix               *struct{ Edits []struct{ Start, End int } }
+	}
+	if err := json.Unmarshal(b.Bytes(), &back); err != nil || back[0].File != "b.yaml" || back[0].Line != 7 || len(back[0].Fix.Edits) != 2 || back[1].Fix != nil {
+		t.Errorf("%v: %+v", err, back)
+	}
+}
+
+// The rules of the schema of SARIF 2.1.0 for what is written here: which members there
+// may be, which there must be, and what their values can be.
+func TestSARIFKeepsTheRulesOfItsSchema(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteSARIF(&b, Tool{Name: "outrider", Version: "1.0", Pages: "https://example.com/", Kinds: kinds}, sample); err != nil {
+		t.Fatal(err)
+	}
+	var log any
+	if err := json.Unmarshal(b.Bytes(), &log); err != nil {
+		t.Fatal(err)
+	}
+	s := schema{t: t}
+	s.object(log, "log", "")
+	if t.Failed() {
+		t.Log(b.String())
+	}
+	run := log.(map[string]any)["runs"].([]any)[0].(map[string]any)
+	rules := run["tool"].(map[string]any)["driver"].(map[string]any)["rules"].([]any)
+	results := run["results"].([]any)
+	if len(results) != len(sample) || len(rules) != len(kinds)+1 {
+		t.Fatalf("%d results, %d rules", len(results), len(rules))
+	}
+	for i, r := range results {
+		r := r.(map[string]any)
+		rule := rules[int(r["ruleIndex"].(float64))].(map[string]any)
+		if rule["id"] != r["ruleId"] || r["ruleId"] != string(sample[i].Code) {
+			t.Errorf("result %d: rule %v at the index of %v", i, r["ruleId"], rule["id"])
+		}
+	}
+}
+
+// definitions of the schema: members by name, with what they are: a type, another
+// definition, or a list of one ("*"). "!" says that it must be there.
+var definitions = map[string]map[string]string{
+	"log":           {"$schema": "uri", "version": "!2.1.0", "runs": "!*run"},
+	"run":           {"tool": "!tool", "results": "*result", "columnKind": "utf16CodeUnits|unicodeCodePoints"},
+	"tool":          {"driver": "!driver"},
+	"driver":        {"name": "!string", "version": "string", "rules": "*rule"},
+	"rule":          {"id": "!string", "shortDescription": "message", "fullDescription": "message", "helpUri": "uri", "defaultConfiguration": "configuration"},
+	"configuration": {"level": "none|note|warning|error"},
+	"message":       {"text": "string"},
+	"result":        {"ruleId": "string", "ruleIndex": "index", "level": "none|note|warning|error", "message": "!message", "locations": "*location", "partialFingerprints": "texts", "fixes": "*fix"},
+	"location":      {"physicalLocation": "physical", "logicalLocations": "*logical"},
+	"physical":      {"artifactLocation": "artifact", "region": "region"},
+	"artifact":      {"uri": "uri"},
+	"logical":       {"fullyQualifiedName": "string", "kind": "string"},
+	"region":        {"startLine": "positive", "startColumn": "positive", "endLine": "positive", "endColumn": "positive", "snippet": "message"},
+	"fix":           {"description": "message", "artifactChanges": "!*change"},
+	"change":        {"artifactLocation": "!artifact", "replacements": "!*replacement"},
+	"replacement":   {"deletedRegion": "!region", "insertedContent": "message"},
+}
+
+type schema struct{ t *testing.T }
+
+func (s schema) object(v any, definition, at string) {
+	m, ok := v.(map[string]any)
+	if !ok {
+		s.t.Errorf("%s is no object: %v", at, v)
+		return
+	}
+	members := definitions[definition]
+	for name, of := range members {
+		if _, there := m[name]; !there && strings.HasPrefix(of, "!") {
+			s.t.Errorf("%s.%s is missing", at, name)
+		}
+	}
+	for name, value := range m {
+		of, known := members[name]
+		if !known {
+			s.t.Errorf("%s.%s is no member of %s", at, name, definition)
+			continue
+		}
+		s.value(value, strings.TrimPrefix(of, "!"), at+"."+name)
+	}
+}
+
+func (s schema) value(v any, of, at string) {
+	text, isText := v.(string)
+	number, isNumber := v.(float64)
+	ok := true
+	switch {
+	case strings.HasPrefix(of, "*"):
+		list, isList := v.([]any)
+		ok = isList
+		for i, item := range list {
+			s.value(item, of[1:], fmt.Sprintf("%s[%d]", at, i))
+		}
+	case definitions[of] != nil:
+		s.object(v, of, at)
+	case of == "string":
+		ok = isText && text != ""
+	case of == "uri":
+		_, err := url.Parse(text)
+		ok = isText && text != "" && err == nil && !strings.ContainsAny(text, " \\")
+	case of == "index":
+		ok = isNumber && number >= 0
+	case of == "positive":
+		ok = isNumber && number >= 1
+	case of == "texts":
+		m, isMap := v.(map[string]any)
+		ok = isMap
+		for _, value := range m {
+			_, isText := value.(string)
+			ok = ok && isText
+		}
+	default:
+		ok = isText && slices.Contains(strings.Split(of, "|"), text)
+	}
+	if !ok {
+		s.t.Errorf("%s: %v is not %s", at, v, of)
+	}
+}

@@ -1,0 +1,45 @@
+package finding
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Patch changes one file, and as little of it as is needed: what no edit covers stays,
+// byte for byte.
+type Patch struct {
+	File  string `json:"file"`
+	Edits []Edit `json:"edits"` // none overlaps another
+}
+
+// An Edit replaces the bytes from Start to End by Text.
+type Edit struct {
+	Start int    `json:"start"`
+	End   int    `json:"end"`
+	Text  string `json:"text"`
+
+	// The same place for people and for SARIF, from 1, columns in characters.
+	From, To Position `json:"-"`
+}
+
+// A Position is a place in a text.
+type Position struct{ Line, Column int }
+
+// Apply returns text with the patch in it.
+func (p *Patch) Apply(text []byte) ([]byte, error) {
+	edits := slices.Clone(p.Edits)
+	slices.SortStableFunc(edits, func(a, b Edit) int { return a.Start - b.Start })
+	var b strings.Builder
+	at := 0
+	for _, e := range edits {
+		if e.Start < at || e.End < e.Start || e.End > len(text) {
+			return nil, fmt.Errorf("%s: the change of bytes %d to %d does not fit", p.File, e.Start, e.End)
+		}
+		b.Write(text[at:e.Start])
+		b.WriteString(e.Text)
+		at = e.End
+	}
+	b.Write(text[at:])
+	return []byte(b.String()), nil
+}

@@ -1,0 +1,23 @@
+// Package lint finds in manifests what will make pods start or stop with a race, or not
+// at all, and writes the fix.
+//
+// The rules are a table ([Kinds] lists what they find): each is a pure function from a pod, or a
+// service, with what the same files say about it, to findings. What a pod does about its
+// start-up is read by podspec, and whether a plan can work is said by startup, so that
+// lint and plan never disagree.
+//
+// A fix is the difference between two pods, put into the text of the file as small edits:
+// comments, order and style stay. It is read again before it is offered; where the text
+// is written in a way that an edit cannot be put into, there is no fix.
+//
+// Where to read:
+//
+//	lint.go         files in, findings out
+//	subject.go      a pod with what is known about it
+//	rules.go        the table; catalogue.go: what each code stands for
+//	source.go       the lines of a file; extent.go, edit.go, fix.go: changes to it
+//	plan.go         what cannot work; order.go, workaround.go, probes.go, initcontainers.go,
+//	stop.go, security.go, annotations.go, ports.go: one theme each
+//
+// The package reads no clock, does no I/O and changes nothing that it is given.
+package lint

@@ -1,0 +1,258 @@
+package lint
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/finding"
+	"outrider.dev/internal/podspec"
+	"outrider.dev/startup"
+)
+
+// A File is text with manifests.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// Options of a look. The zero value of a field means its default.
+type Options struct {
+	Kubernetes startup.Kubernetes // of the nodes; default 1.34
+	Namespace  string             // of objects that do not say theirs; default "default"
+	Injected   bool               // suppose that all pods are injected, whatever the labels in the files say
+	Inputs     []string           // files and folders as a command of a remedy should name them; default: the file alone
+}
+
+// A Report is what was found, and in how much.
+type Report struct {
+	Findings []finding.Finding
+	Pods     int // and pod templates
+	Services int
+}
+
+// Lint returns what is to be said about the pods and services of the files, which are
+// looked at together: a namespace in one counts for a pod in another. The error is a
+// *podspec.InputError.
+func Lint(files []File, o Options) (Report, error) {
+	w := world{Options: o, namespaces: map[string]namespace{}}
+	w.Kubernetes = cmp.Or(w.Kubernetes, defaultKubernetes)
+	w.Namespace = cmp.Or(o.Namespace, corev1.NamespaceDefault)
+	for _, f := range files {
+		if err := w.read(f); err != nil {
+			return Report{}, err
+		}
+	}
+	var out []finding.Finding
+	for i := range w.subjects {
+		w.subjects[i].mesh(&w)
+	}
+	for _, s := range w.subjects {
+		for _, rule := range podRules {
+			b := builder{world: &w, source: s.source, root: s.root, object: s.Ref, template: s.template}
+			rule(s, &b)
+			out = append(out, b.found...)
+		}
+	}
+	for _, s := range w.services {
+		for _, rule := range serviceRules {
+			b := builder{world: &w, source: s.source, root: s.root, object: s.Ref}
+			rule(s, &b)
+			out = append(out, b.found...)
+		}
+	}
+	finding.Sort(out)
+	return Report{Findings: out, Pods: len(w.subjects), Services: len(w.services)}, nil
+}
+
+const defaultKubernetes startup.Kubernetes = 34
+
+// A world is all that the files say.
+type world struct {
+	Options
+	subjects   []subject
+	services   []service
+	namespaces map[string]namespace
+}
+
+// A namespace that is in the files.
+type namespace struct {
+	labels map[string]string
+	source *source
+	root   int
+}
+
+// A service, and where it stands.
+type service struct {
+	*corev1.Service
+	Ref    finding.Object
+	source *source
+	root   int
+}
+
+// read adds a file.
+func (w *world) read(f File) error {
+	pods, _, err := podspec.Parse(f.Name, f.Data)
+	if err != nil {
+		return err
+	}
+	s := newSource(f.Name, string(f.Data))
+	next := 0
+	for i, root := range s.roots {
+		kind := scalar(root, "kind")
+		ref := finding.Object{Kind: kind, Name: cmp.Or(scalar(root, "metadata", "name"), scalar(root, "metadata", "generateName")), Namespace: scalar(root, "metadata", "namespace")}
+		switch kind {
+		case "Namespace":
+			w.namespace(s, i, ref.Name)
+			continue
+		case "Service":
+			w.service(s, i, ref)
+			continue
+		}
+		if next < len(pods) && (kind == "" || kind == pods[next].Kind) && ref.Name == pods[next].Name && hasPod(root, pods[next].Template) {
+			w.subjects = append(w.subjects, w.subject(pods[next], s, i, ref.Namespace))
+			next++
+		}
+	}
+	for ; next < len(pods); next++ { // those without a place
+		w.subjects = append(w.subjects, w.subject(pods[next], s, -1, ""))
+	}
+	return nil
+}
+
+func hasPod(root *yaml.Node, template string) bool {
+	_, _, all := find(root, parsePath(template).plus("spec"))
+	return all
+}
+
+func (w *world) namespace(s *source, root int, name string) {
+	n := namespace{labels: map[string]string{}, source: s, root: root}
+	if labels := child(s.roots[root], "metadata"); labels != nil {
+		if labels = child(target(labels), "labels"); labels != nil {
+			_ = target(labels).Decode(&n.labels) // labels that are no texts are none
+		}
+	}
+	w.namespaces[name] = n
+}
+
+// service adds one that can be read; another one is for the API server to refuse.
+func (w *world) service(s *source, root int, ref finding.Object) {
+	text, err := yaml.Marshal(s.roots[root])
+	if err != nil {
+		return
+	}
+	var out corev1.Service
+	if sigsyaml.Unmarshal(text, &out) != nil {
+		return
+	}
+	w.services = append(w.services, service{Service: &out, Ref: ref, source: s, root: root})
+}
+
+// A builder makes the findings of one rule about one object.
+type builder struct {
+	*world
+	source   *source
+	root     int
+	object   finding.Object
+	template path
+	found    []finding.Finding
+}
+
+// A clue is a finding as a rule has it. Field and evidence are of the pod.
+type clue struct {
+	code     finding.Code
+	severity finding.Severity // empty: that of the kind
+	title    string
+	field    path
+	evidence string
+	why      string
+	do       string
+	run      string // empty: the command that fixes, or shows more
+	source   string
+	fix      []op
+}
+
+// add makes a finding of a clue about the pod.
+func (b *builder) add(c clue) {
+	c.field = b.template.plus(c.field...)
+	b.addAt(b.source, b.root, c)
+}
+
+// addAt is add for a field of any object of the files.
+func (b *builder) addAt(s *source, root int, c clue) {
+	kind := kindOf(c.code)
+	f := finding.Finding{Code: c.code, Severity: cmp.Or(c.severity, kind.Severity), Title: c.title, Object: b.object,
+		Field: c.field.String(), Evidence: c.evidence, Why: c.why, Source: c.source, Remedy: finding.Remedy{Sentence: c.do, Command: c.run}}
+	f.Place = finding.Place{File: s.name}
+	if root >= 0 && root < len(s.roots) {
+		f.Place = s.place(s.roots[root], c.field, c.evidence)
+	}
+	if len(c.fix) > 0 {
+		if p, err := b.source.patch(b.root, c.fix); err == nil {
+			f.Fix = p
+		}
+	}
+	switch {
+	case f.Fix != nil:
+		f.Remedy.Command = b.fixCommand(c.code)
+	case f.Remedy.Command == "":
+		f.Remedy.Command = "outrider lint --explain " + string(c.code)
+	}
+	b.found = append(b.found, f)
+}
+
+// Stdin is what a file is called that has no name.
+const Stdin = "standard input"
+
+// fixCommand looks at the same files in the same way: what one says may be why another
+// is found wanting.
+func (b *builder) fixCommand(code finding.Code) string {
+	inputs := b.Inputs
+	if len(inputs) == 0 {
+		inputs = []string{b.source.name}
+	}
+	cmd := "outrider lint"
+	for _, name := range inputs {
+		cmd += " " + b.input(name)
+	}
+	if b.Namespace != corev1.NamespaceDefault {
+		cmd += " -n " + shellWord(b.Namespace)
+	}
+	if b.Kubernetes != defaultKubernetes {
+		cmd += fmt.Sprintf(" --kube 1.%d", b.Kubernetes)
+	}
+	if b.Injected {
+		cmd += " --injected"
+	}
+	cmd += " --only " + string(code) + " --fix"
+	if slices.ContainsFunc(inputs, isStdin) {
+		return cmd
+	}
+	return cmd + " --write"
+}
+
+func isStdin(name string) bool { return name == Stdin || name == "-" }
+
+// input is how a command names a file.
+func (b *builder) input(file string) string {
+	if isStdin(file) {
+		return "-f -"
+	}
+	return "-f " + shellWord(file)
+}
+
+func shellWord(s string) string {
+	if plainWord(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func plainWord(s string) bool {
+	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,") == ""
+}

@@ -1,0 +1,245 @@
+package lint
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/podspec"
+	"outrider.dev/startup"
+)
+
+const (
+	proxyConfig = "proxy.istio.io/config"
+	nativeKey   = "sidecar.istio.io/nativeSidecar"
+
+	refused = "connections are redirected to a proxy that does not listen yet, so what the app calls when it starts may be refused (parked, where parking is on)"
+)
+
+// startOff: somebody turned the order off.
+func startOff(s subject, b *builder) {
+	if !s.captured() || !s.injected || s.readErr != nil || len(s.own()) == 0 {
+		return
+	}
+	c := clue{code: "no-order", why: refused, run: "outrider plan " + b.input(s.File) + " --advise"}
+	switch hold := s.configOf("holdApplicationUntilProxyStarts"); {
+	case s.reading.Start == podspec.StartOff:
+		c.field, c.evidence = annotation(podspec.StartAnnotation), "off"
+		c.do = "take the annotation away: without it the app starts after its proxy"
+	case s.reading.Start == podspec.StartDefault && hold == false:
+		c.field, c.evidence = annotation(proxyConfig), "holdApplicationUntilProxyStarts"
+		c.do = "take holdApplicationUntilProxyStarts away, or write true"
+	default:
+		return
+	}
+	c.title = fmt.Sprintf("%s may run before %s: the order is turned off, and capture is on", words(names(s.own())), s.proxy)
+	b.add(c)
+}
+
+// leftOut: a pod that speaks of its proxy says for all containers what waits for it.
+func leftOut(s subject, b *builder) {
+	if !s.captured() || !s.injected || s.readErr != nil || s.reading.Start == podspec.StartOff || !s.speaks() {
+		return
+	}
+	free := s.free()
+	if len(free) == 0 {
+		return
+	}
+	field, evidence, _ := s.askedAt(s.reading.Asked[slices.IndexFunc(s.reading.Asked, func(e startup.Edge) bool { return e.From == s.proxy })])
+	b.add(clue{code: "no-order", title: fmt.Sprintf("%s may run before %s: the annotations name others only", words(free), s.proxy), field: field, evidence: evidence,
+		why: "where a pod says itself who waits for its proxy, nobody else does; " + refused, do: "let " + words(free) + " wait for " + s.proxy + " too", fix: s.asking(&s.Pod, s.edges(free))})
+}
+
+// nobodyWaits: the proxy is in the pod, and containers do not wait for it.
+func nobodyWaits(s subject, b *builder) {
+	if !s.captured() || s.injected || s.readErr != nil {
+		return
+	}
+	free := s.free()
+	m, ok := s.member(s.proxy)
+	if len(free) == 0 || !ok {
+		return
+	}
+	b.add(clue{code: "no-order", title: fmt.Sprintf("nothing makes %s wait for %s", words(free), s.proxy), field: m.field.plus("name"), evidence: s.proxy,
+		why: "the kubelet starts the next container as soon as one runs, ready or not; " + refused,
+		do:  "let " + words(free) + " wait for " + s.proxy + besideOther(s.proxy), source: "kubelet v1.34.4 SyncPod", fix: s.asking(&s.Pod, s.edges(free))})
+}
+
+func besideOther(proxy string) string {
+	if proxy == podspec.OurProxy {
+		return ""
+	}
+	return "; outrider.dev/proxy: none adds the order beside another mesh's proxy"
+}
+
+// free are our plain containers that wait for the proxy in no way, or that a hook or a
+// sleep lets wait for nothing.
+func (s *subject) free() []string {
+	var out []string
+	p := s.plan.Expand()
+	for _, m := range s.own() {
+		if !slices.ContainsFunc(p.Edges, func(e startup.Edge) bool { return e.To == m.Name && e.From == s.proxy }) {
+			out = append(out, m.Name)
+		}
+	}
+	return out
+}
+
+// speaks says whether an annotation asks for an order after the proxy.
+func (s *subject) speaks() bool {
+	return slices.ContainsFunc(s.reading.Asked, func(e startup.Edge) bool { return e.From == s.proxy })
+}
+
+// edges are those from the proxy to containers.
+func (s *subject) edges(to []string) []startup.Edge {
+	var out []startup.Edge
+	for _, name := range to {
+		out = append(out, startup.Edge{From: s.proxy, To: name, After: startup.Healthy})
+	}
+	return out
+}
+
+// asking is the change from the subject's pod to after, and annotations that ask for
+// edges. It is nil if one of them cannot be kept: then a fix would take away what there
+// is, and give nothing.
+//
+// Injection lets all wait for the proxy unless the pod speaks of it, so a pod that is
+// going to speak must name them all.
+func (s *subject) asking(after *corev1.Pod, edges []startup.Edge) []op {
+	after = after.DeepCopy()
+	aboutProxy := slices.ContainsFunc(edges, func(e startup.Edge) bool { return e.From == s.proxy })
+	if aboutProxy && s.injected && !s.speaks() {
+		for _, e := range s.edges(s.free()) {
+			if !slices.ContainsFunc(edges, func(o startup.Edge) bool { return o.To == e.To && o.From == e.From }) {
+				edges = append(edges, e)
+			}
+		}
+	}
+	asked := startup.Plan{Containers: s.plan.Containers, Edges: s.reading.Asked}.Expand()
+	for _, e := range edges {
+		if slices.ContainsFunc(asked.Edges, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To }) {
+			continue
+		}
+		value := e.From
+		if e.After != startup.Healthy {
+			value += "=" + string(e.After)
+		}
+		key := podspec.EdgesAnnotation + "." + e.To
+		if after.Annotations == nil {
+			after.Annotations = map[string]string{}
+		}
+		after.Annotations[key] = strings.TrimPrefix(after.Annotations[key]+", "+value, ", ")
+	}
+	if !keepsAll(after, edges, s.on) {
+		return nil
+	}
+	return podOps(&s.Pod, after, s.template)
+}
+
+// keepsAll says whether the plan of pod can work, and each edge gets a mechanism.
+func keepsAll(pod *corev1.Pod, edges []startup.Edge, on startup.Kubernetes) bool {
+	r, err := podspec.Read(pod)
+	if err != nil || r.Start == podspec.StartOff {
+		return false
+	}
+	for _, f := range r.Plan().Validate(on) {
+		if f.Level == startup.Error && f.Code != startup.CannotBeKept && f.Code != startup.MechanismUnfit {
+			return false
+		}
+	}
+	choices := podspec.Choose(r, on)
+	for _, e := range edges {
+		if !slices.ContainsFunc(choices, func(c podspec.Choice) bool {
+			return c.Edge.From == e.From && c.Edge.To == e.To && c.Edge.By != "" && c.Answer.Can()
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// heldInPod: a postStart that holds the containers after it.
+func heldInPod(s subject, b *builder) {
+	for _, f := range s.reading.Found {
+		if f.Mechanism != startup.Hold {
+			continue
+		}
+		field := parsePath(f.Evidence.Field)
+		if len(f.Edges) == 0 {
+			b.add(clue{code: "hold-holds-nobody", title: fmt.Sprintf("the postStart of %s holds nobody: no container is listed after it", f.Container),
+				field: field, evidence: f.Evidence.Text, why: "the kubelet starts containers in the order of the list; those before this one run already",
+				do: "list " + f.Container + " first", source: "kubelet v1.34.4 SyncPod step 8"})
+			continue
+		}
+		var to []string
+		for _, e := range f.Edges {
+			to = append(to, e.To)
+		}
+		var fix []op
+		if without, err := podspec.Without(&s.Pod, f); err == nil && !isMesh(f.Container) {
+			fix = s.asking(without, f.Edges)
+		}
+		do := "ask for the order by annotation, and let the injection choose a mechanism that stays closed"
+		b.held(s, f.Container, to, field, f.Evidence.Text, do, fix)
+	}
+}
+
+// heldByWish: an annotation asks for a hold.
+func heldByWish(s subject, b *builder) {
+	if s.reading.Start != "hold" {
+		return
+	}
+	var to []string
+	edges := s.edges(names(s.own()))
+	for _, e := range edges {
+		to = append(to, e.To)
+	}
+	if s.proxy == "" || len(to) == 0 {
+		return
+	}
+	var fix []op
+	do := "write gate or native"
+	for _, better := range []string{"gate", "native"} {
+		after := s.Pod.DeepCopy()
+		after.Annotations = maps.Clone(after.Annotations)
+		after.Annotations[podspec.StartAnnotation] = better
+		if fix = s.asking(after, edges); fix != nil {
+			do = "write " + better + ": it stays closed"
+			break
+		}
+	}
+	b.held(s, s.proxy, to, annotation(podspec.StartAnnotation), "hold", do, fix)
+}
+
+// held says what a hold does not keep, and what it costs.
+func (b *builder) held(s subject, from string, to []string, field path, evidence, do string, fix []op) {
+	who := words(to)
+	b.add(clue{code: "hold-fails-open", title: fmt.Sprintf("%s starts without %s when the hold fails", who, from), field: field, evidence: evidence,
+		why: fmt.Sprintf("the kubelet starts %s all the same when the image of %s is missing, when it is in back-off, or when its hook fails or gives up", who, from),
+		do:  do, run: "outrider plan " + b.input(s.File) + " --advise",
+		source: "kubelet v1.34.4 SyncPod step 8 ignores the error of start; seen on v1.34.4; istio/istio#41086", fix: fix})
+	b.add(clue{code: "hold-hides-ip", title: fmt.Sprintf("the pod has no IP in the API while the hold of %s blocks", from), field: field, evidence: evidence,
+		why: "what waits for the IP to let the proxy get ready (a control plane, a CNI) waits for ever", do: do, run: "outrider plan " + b.input(s.File) + " --advise",
+		source: "kubernetes/kubernetes#85966; seen on v1.34.4"})
+}
+
+// configOf is a field of the pod's ProxyConfig; nil if it is not there.
+func (s *subject) configOf(field string) any {
+	var config map[string]any
+	if yaml.Unmarshal([]byte(s.Pod.Annotations[proxyConfig]), &config) != nil {
+		return nil
+	}
+	return config[field]
+}
+
+func names(ms []member) []string {
+	var out []string
+	for _, m := range ms {
+		out = append(out, m.Name)
+	}
+	return out
+}

@@ -1,0 +1,116 @@
+package lint
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"outrider.dev/internal/finding"
+	"outrider.dev/internal/podspec"
+	"outrider.dev/startup"
+)
+
+// unknownFields: the API server leaves them out, with a warning at most.
+func unknownFields(s subject, b *builder) {
+	for _, field := range s.Unknown {
+		at := parsePath(field)
+		b.addAt(s.source, s.root, clue{code: "unknown-field", title: field + " is no field of a pod", field: at, evidence: fmt.Sprint(at[len(at)-1]),
+			why: "the API server leaves it out: what it should do is not done", do: "look at its spelling, and at the fields around it"})
+	}
+}
+
+// planWorks says what startup and podspec say about the plan: what cannot work.
+func planWorks(s subject, b *builder) {
+	for _, err := range annotationErrors(s.readErr) {
+		b.add(clue{code: "bad-annotation", title: strings.TrimPrefix(err.Error(), "annotation "), field: annotation(err.Key), evidence: s.Pod.Annotations[err.Key],
+			why: "an injection refuses the pod", do: "write it as docs/plan.md has it", source: "docs/plan.md"})
+	}
+	if s.readErr != nil {
+		return // the plan is not all that was asked for
+	}
+	plan := s.plan
+	for i := range s.reading.Asked {
+		plan.Edges[i].By = s.reading.Asked[i].By // and not what it is kept by today
+	}
+	for _, f := range plan.Validate(s.on) {
+		if f.Code == startup.NotEveryStart || s.saidElsewhere(f) || s.willBeKept(f) {
+			continue
+		}
+		field, evidence := s.fieldOf(f)
+		kind := kindOf(finding.Code(f.Code))
+		b.add(clue{code: finding.Code(f.Code), severity: finding.Severity(f.Level), title: f.Message, field: field, evidence: evidence,
+			do: cmp.Or(f.Remedy, kind.Explanation), run: fmt.Sprintf("outrider plan %s", b.input(s.File)), why: kind.Title})
+	}
+}
+
+func annotationErrors(err error) []*podspec.AnnotationError {
+	var one *podspec.AnnotationError
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var out []*podspec.AnnotationError
+		for _, e := range joined.Unwrap() {
+			out = append(out, annotationErrors(e)...)
+		}
+		return out
+	}
+	if errors.As(err, &one) {
+		return []*podspec.AnnotationError{one}
+	}
+	return nil
+}
+
+// saidElsewhere: what is wrong with a work-around, the rules about work-arounds say.
+func (s *subject) saidElsewhere(f startup.Finding) bool {
+	return f.Edge != nil && slices.Contains([]startup.Mechanism{startup.HealthLoop, startup.PostStartProbe, startup.Sleep}, f.Edge.By)
+}
+
+// willBeKept says whether a mechanism will be written for the edge, other than what the
+// pod has.
+func (s *subject) willBeKept(f startup.Finding) bool {
+	if f.Edge == nil || f.Code != startup.CannotBeKept && f.Code != startup.MechanismUnfit {
+		return false
+	}
+	return slices.ContainsFunc(s.choices, func(c podspec.Choice) bool {
+		return c.Edge.From == f.Edge.From && c.Edge.To == f.Edge.To && c.Edge.By != "" && c.Answer.Can()
+	})
+}
+
+// fieldOf is where a finding about the plan comes from: the annotation that asks, what was
+// found in the pod, or the container.
+func (s *subject) fieldOf(f startup.Finding) (path, string) {
+	if f.Edge != nil {
+		if field, text, ok := s.askedAt(*f.Edge); ok {
+			return field, text
+		}
+		for _, found := range s.reading.Found {
+			if slices.ContainsFunc(found.Edges, func(e startup.Edge) bool { return e.From == f.Edge.From && e.To == f.Edge.To }) {
+				return parsePath(found.Evidence.Field), found.Evidence.Text
+			}
+		}
+	}
+	for _, name := range f.Names {
+		if m, ok := s.member(name); ok && f.Code != startup.Cycle {
+			return m.field.plus("name"), name
+		}
+	}
+	for _, e := range s.reading.Asked {
+		if slices.Contains(f.Names, e.From) && slices.Contains(f.Names, e.To) {
+			field, text, _ := s.askedAt(e)
+			return field, text
+		}
+	}
+	return path{"spec"}, ""
+}
+
+// askedAt is the annotation that asks for an edge.
+func (s *subject) askedAt(e startup.Edge) (path, string, bool) {
+	short := podspec.EdgesAnnotation + "." + e.To
+	if v, ok := s.Pod.Annotations[short]; ok && strings.Contains(v, e.From) {
+		return annotation(short), e.From, true
+	}
+	if v, ok := s.Pod.Annotations[podspec.EdgesAnnotation]; ok && strings.Contains(v, e.From) {
+		return annotation(podspec.EdgesAnnotation), e.To + ":", true
+	}
+	return nil, "", false
+}

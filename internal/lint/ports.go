@@ -1,0 +1,74 @@
+package lint
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/mesh"
+)
+
+// Protocols in which the server speaks first, by the port that is theirs (IANA) and by
+// names that people give. A port number alone never decides in the mesh; here it is a
+// reason to ask.
+var (
+	serverFirstPorts = map[int32]string{3306: "mysql", 25: "smtp", 587: "smtp", 21: "ftp", 22: "ssh", 110: "pop3", 143: "imap", 4222: "nats"}
+	serverFirstNames = map[string]string{"mysql": "mysql", "mariadb": "mysql", "smtp": "smtp", "ftp": "ftp", "ssh": "ssh", "sftp": "ssh", "pop3": "pop3", "imap": "imap", "nats": "nats"}
+)
+
+// serverFirst: a port whose protocol is not declared is listened to before it is
+// forwarded, and of these the client says nothing.
+func serverFirst(s service, b *builder) {
+	for i, p := range s.Spec.Ports {
+		protocol := ""
+		if p.AppProtocol != nil {
+			protocol = *p.AppProtocol
+		}
+		if mesh.ProtocolOf(protocol, p.Name, string(p.Protocol)) != mesh.Unknown {
+			continue
+		}
+		is, because := looksServerFirst(p)
+		if is == "" {
+			continue
+		}
+		field := path{"spec", "ports", i}
+		c := clue{code: "undeclared-server-first", title: fmt.Sprintf("port %d of %s looks like %s (%s), and does not say so", p.Port, s.Name, shown(is), because),
+			field: field.plus("port"), evidence: fmt.Sprint(p.Port),
+			why:    fmt.Sprintf("a port whose protocol is unknown is sniffed: the proxy waits up to 200 ms for the client's first bytes. In %s the server speaks first, so each connection costs that, or hangs", shown(is)),
+			do:     fmt.Sprintf("declare it: appProtocol: %s, or a name that begins with %s", is, is),
+			source: "Istio \"Protocol Selection\"; docs/mesh-files.md"}
+		c.fix = []op{{field.plus("appProtocol"), is}}
+		if p.AppProtocol != nil {
+			c.field, c.evidence = field.plus("appProtocol"), protocol
+			c.title = fmt.Sprintf("port %d of %s looks like %s (%s), and its appProtocol %q is unknown", p.Port, s.Name, shown(is), because, protocol)
+		}
+		b.add(c)
+	}
+}
+
+// looksServerFirst names the protocol, and says what it looks like it by.
+func looksServerFirst(p corev1.ServicePort) (protocol, because string) {
+	for part := range strings.SplitSeq(strings.ToLower(p.Name), "-") {
+		if is := serverFirstNames[part]; is != "" {
+			return is, "its name is " + p.Name
+		}
+	}
+	for _, n := range []int32{p.Port, p.TargetPort.IntVal} {
+		if is := serverFirstPorts[n]; is != "" {
+			return is, fmt.Sprintf("%d is its number", n)
+		}
+	}
+	if is := serverFirstNames[strings.ToLower(p.TargetPort.StrVal)]; is != "" {
+		return is, "its targetPort is " + p.TargetPort.StrVal
+	}
+	return "", ""
+}
+
+// shown is a protocol as its people write it.
+func shown(protocol string) string {
+	if protocol == "mysql" {
+		return "MySQL"
+	}
+	return strings.ToUpper(protocol)
+}

@@ -1,0 +1,98 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/finding"
+	"outrider.dev/startup"
+)
+
+// user is the one that a container runs as, if the pod says so, and the field.
+func (s *subject) user(m member) (*int64, path) {
+	if c := m.SecurityContext; c != nil && c.RunAsUser != nil {
+		return c.RunAsUser, m.field.plus("securityContext", "runAsUser")
+	}
+	if c := s.Pod.Spec.SecurityContext; c != nil && c.RunAsUser != nil {
+		return c.RunAsUser, path{"spec", "securityContext", "runAsUser"}
+	}
+	return nil, nil
+}
+
+// group likewise. A process is the proxy's by its user or by its group.
+func (s *subject) group(m member) (*int64, path) {
+	if c := m.SecurityContext; c != nil && c.RunAsGroup != nil {
+		return c.RunAsGroup, m.field.plus("securityContext", "runAsGroup")
+	}
+	if c := s.Pod.Spec.SecurityContext; c != nil && c.RunAsGroup != nil {
+		return c.RunAsGroup, path{"spec", "securityContext", "runAsGroup"}
+	}
+	return nil, nil
+}
+
+// proxyUser: what runs as the proxy's user is taken for the proxy.
+func proxyUser(s subject, b *builder) {
+	if !s.captured() {
+		return
+	}
+	mesher, _ := mesherOf(s.proxy)
+	for _, m := range s.members() {
+		if isMesh(m.Name) {
+			continue
+		}
+		for _, ask := range []struct {
+			what string
+			of   func(member) (*int64, path)
+		}{{"user", s.user}, {"group", s.group}} {
+			id, field := ask.of(m)
+			if id == nil || *id != mesher.uid {
+				continue
+			}
+			c := clue{code: "proxy-uid", title: fmt.Sprintf("%s runs as %s %d, which is the proxy's", m.Name, ask.what, mesher.uid), field: field, evidence: fmt.Sprint(mesher.uid),
+				why:    "its connections count as the proxy's own: none is captured, so it has no mutual TLS, no policy and no routing",
+				do:     fmt.Sprintf("run it as another %s", ask.what),
+				source: "istio IST0144; our own capture leaves a process alone by its user or its group"}
+			if m.kind == startup.Init { // how people give an init container a network
+				c.severity = finding.Note
+				c.do = "that is a way to have a network before the proxy runs; letting it wait for the proxy is a better one"
+			}
+			b.add(c)
+			break
+		}
+	}
+}
+
+// levels of pod security that refuse NET_ADMIN, which the container that writes the
+// capture has.
+var strictLevels = []string{"baseline", "restricted"}
+
+const enforceLabel = "pod-security.kubernetes.io/enforce"
+
+// podSecurity: the namespace will refuse what injection makes of the pod.
+func podSecurity(s subject, b *builder) {
+	level := s.ns.labels[enforceLabel]
+	if !s.captured() || !slices.Contains(strictLevels, level) {
+		return
+	}
+	if !s.injected && !slices.ContainsFunc(s.members(), hasNetAdmin) {
+		return
+	}
+	name := s.Ref.Namespace
+	if name == "" {
+		name = b.Namespace
+	}
+	b.addAt(s.ns.source, s.ns.root, clue{code: "pod-security", field: path{"metadata", "labels", enforceLabel}, evidence: level,
+		title:  fmt.Sprintf("namespace %s enforces %q, which refuses the pod with its capture", name, level),
+		why:    "the container that writes the capture rules needs NET_ADMIN. The API server refuses the pod when it is made: a Deployment is accepted, and then has no pods; only an event of its ReplicaSet says so",
+		do:     "let the namespace enforce privileged (and warn and audit what it enforced), or have no capture (outrider.dev/capture: none)",
+		run:    fmt.Sprintf("kubectl label namespace %s %s=privileged pod-security.kubernetes.io/warn=%s --overwrite", name, enforceLabel, level),
+		source: "measured: kubelet-rules, \"What each way of ordering costs\"; Kubernetes Pod Security Standards"})
+}
+
+func hasNetAdmin(m member) bool {
+	c := m.SecurityContext
+	return c != nil && (c.Privileged != nil && *c.Privileged ||
+		c.Capabilities != nil && slices.ContainsFunc(c.Capabilities.Add, func(x corev1.Capability) bool { return x == "NET_ADMIN" || x == "ALL" }))
+}

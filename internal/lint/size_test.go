@@ -1,0 +1,78 @@
+package lint
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"outrider.dev/internal/finding"
+)
+
+// sleepers is a list of n pods, as kubectl prints it, or as many documents.
+func sleepers(n int, list bool) string {
+	var b strings.Builder
+	const pod = `apiVersion: v1
+kind: Pod
+metadata:
+  labels: {outrider.dev/inject: "true"}
+  name: app-%d
+spec:
+  # one
+  containers:
+  - name: app
+    command: [sh, -c, "sleep 5; /app"]
+`
+	if list {
+		b.WriteString("apiVersion: v1\nitems:\n")
+	}
+	for i := range n {
+		text := fmt.Sprintf(pod, i)
+		if list {
+			text = "- " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ") + "\n"
+		} else {
+			b.WriteString("---\n")
+		}
+		b.WriteString(text)
+	}
+	if list {
+		b.WriteString("kind: List\nmetadata: {resourceVersion: \"\"}\n")
+	}
+	return b.String()
+}
+
+// Each object of a file is changed by itself, in a list as in documents.
+func TestFixesOfManyObjects(t *testing.T) {
+	for name, list := range map[string]bool{"a list": true, "documents": false} {
+		t.Run(name, func(t *testing.T) {
+			text := sleepers(40, list)
+			changed, done, err := Fix([]File{{"f.yaml", []byte(text)}}, Options{}, func(finding.Finding) bool { return true })
+			if err != nil || len(done) != 40 || len(changed) != 1 {
+				t.Fatalf("%v: %d fixed in %d files", err, len(done), len(changed))
+			}
+			got := string(changed[0].Data)
+			indent := ""
+			if list {
+				indent = "  "
+			}
+			want := strings.ReplaceAll(text, "sleep 5; ", "")
+			want = strings.ReplaceAll(want, indent+"  labels:", indent+"  annotations:\n"+indent+"    outrider.dev/depends-on.app: outrider-proxy\n"+indent+"  labels:")
+			if got != want {
+				t.Errorf("got:\n%s", got[:600])
+			}
+			if s := newSource("f", text); len(s.roots) != 40 {
+				t.Errorf("%d objects", len(s.roots))
+			} else if _, _, alone := s.part(39); !alone {
+				t.Error("the last one is not read by itself")
+			}
+		})
+	}
+}
+
+func BenchmarkLintList(b *testing.B) {
+	files := []File{{"f.yaml", []byte(sleepers(500, true))}}
+	for b.Loop() {
+		if _, err := Lint(files, Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

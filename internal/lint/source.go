@@ -1,0 +1,286 @@
+package lint
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"outrider.dev/internal/finding"
+)
+
+// A source is a file with the places of what is in it.
+type source struct {
+	name  string
+	text  string
+	lines []int        // where each begins
+	roots []*yaml.Node // one for each object, those of a list included
+}
+
+// newSource reads the places. Text that has none for us (what another YAML reader takes
+// and this one does not) gives a source without objects: findings then have no line.
+func newSource(name, text string) *source {
+	s := &source{name: name, text: text, lines: lineStarts(text)}
+	d := yaml.NewDecoder(strings.NewReader(text))
+	for {
+		var doc yaml.Node
+		err := d.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			return s
+		}
+		if err != nil {
+			s.roots = nil
+			return s
+		}
+		if doc.Kind == yaml.DocumentNode && len(doc.Content) == 1 {
+			s.add(doc.Content[0], "", 0)
+		}
+	}
+}
+
+// add adds an object, or the items of a list.
+func (s *source) add(n *yaml.Node, kind string, depth int) {
+	n = target(n)
+	if n.Kind != yaml.MappingNode || depth > maxDepth {
+		return
+	}
+	if own := scalar(n, "kind"); own != "" {
+		kind = own
+	}
+	if of, isList := strings.CutSuffix(kind, "List"); isList {
+		if items := child(n, "items"); items != nil && target(items).Kind == yaml.SequenceNode {
+			for _, item := range target(items).Content {
+				s.add(item, of, depth+1)
+			}
+			return
+		}
+	}
+	s.roots = append(s.roots, n)
+}
+
+const maxDepth = 100 // of lists in lists, and of aliases
+
+// target follows aliases.
+func target(n *yaml.Node) *yaml.Node {
+	for range maxDepth {
+		if n.Kind != yaml.AliasNode || n.Alias == nil {
+			break
+		}
+		n = n.Alias
+	}
+	return n
+}
+
+// entry is where a key stands in a mapping: its index in Content; -1 if it does not.
+func entry(n *yaml.Node, key string) int {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Kind == yaml.MappingNode && n.Content[i].Value == key {
+			return i
+		}
+	}
+	return -1
+}
+
+func child(n *yaml.Node, key string) *yaml.Node {
+	if i := entry(n, key); i >= 0 {
+		return n.Content[i+1]
+	}
+	return nil
+}
+
+func scalar(n *yaml.Node, keys ...string) string {
+	for _, key := range keys {
+		if n = child(target(n), key); n == nil {
+			return ""
+		}
+	}
+	if n = target(n); n.Kind != yaml.ScalarNode {
+		return ""
+	}
+	return n.Value
+}
+
+// find returns the key (nil for an item of a list) and the value at a path, or what is
+// nearest to it.
+func find(root *yaml.Node, p path) (key, value *yaml.Node, all bool) {
+	value = root
+	for _, step := range p {
+		n := target(value)
+		switch s := step.(type) {
+		case string:
+			i := entry(n, s)
+			if i < 0 {
+				return key, value, false
+			}
+			key, value = n.Content[i], n.Content[i+1]
+		case int:
+			if n.Kind != yaml.SequenceNode || s < 0 || s >= len(n.Content) {
+				return key, value, false
+			}
+			key, value = nil, n.Content[s]
+		}
+	}
+	return key, value, true
+}
+
+// place is where evidence stands, or else the field it was seen in.
+func (s *source) place(root *yaml.Node, p path, evidence string) finding.Place {
+	out := finding.Place{File: s.name}
+	if root == nil {
+		return out
+	}
+	key, value, all := find(root, p)
+	at, end := value, ""
+	list := all && value.Kind == yaml.SequenceNode && value.Style&yaml.FlowStyle != 0 && evidence != ""
+	if list {
+		end = evidence
+	} else if key != nil && (!all || value.Kind != yaml.ScalarNode || value.Value == "" || evidence == "" || evidence == key.Value) {
+		at = key
+		end = key.Value
+	}
+	line, column := at.Line, at.Column
+	if at == value && value.Kind == yaml.ScalarNode {
+		end = value.Value
+		if l, c, ok := s.evidence(value, evidence); ok {
+			line, column, end = l, c, evidence
+		}
+	}
+	out.Line, out.Column, out.Text = line, column, s.lineText(line)
+	left := utf8.RuneCountInString(strings.TrimRight(out.Text, " \r\n")) - (column - 1)
+	out.Width = max(min(utf8.RuneCountInString(end), left), 1)
+	return out
+}
+
+// evidence looks for the beginning of a text, which may have been put on one line, in the
+// lines of a scalar.
+func (s *source) evidence(n *yaml.Node, text string) (line, column int, ok bool) {
+	words := strings.Fields(text)
+	if len(words) == 0 {
+		return 0, 0, false
+	}
+	for i := 0; i <= strings.Count(n.Value, "\n")+1; i++ {
+		l := s.lineText(n.Line + i)
+		at := 0
+		if i == 0 {
+			at = min(s.offset(n.Line, n.Column)-s.offset(n.Line, 1), len(l))
+		}
+		for _, head := range []string{text, strings.Join(words[:min(2, len(words))], " ")} {
+			if j := strings.Index(l[at:], head); j >= 0 {
+				return n.Line + i, utf8.RuneCountInString(l[:at+j]) + 1, true
+			}
+		}
+	}
+	return 0, 0, false
+}
+
+// lineStarts are the offsets of the lines as YAML counts them.
+func lineStarts(text string) []int {
+	out := []int{0}
+	for i := 0; i < len(text); {
+		n := breakLen(text[i:])
+		if n == 0 {
+			i++
+			continue
+		}
+		i += n
+		out = append(out, i)
+	}
+	return out
+}
+
+// breakLen is the length of a line break of YAML 1.1, which go-yaml goes by.
+func breakLen(text string) int {
+	for _, b := range []string{"\r\n", "\n", "\r", "\u0085", "\u2028", "\u2029"} {
+		if strings.HasPrefix(text, b) {
+			return len(b)
+		}
+	}
+	return 0
+}
+
+// lineText is a line without its end; empty if there is none.
+func (s *source) lineText(line int) string {
+	if line < 1 || line > len(s.lines) {
+		return ""
+	}
+	text := s.text[s.lines[line-1]:]
+	if line < len(s.lines) {
+		text = text[:s.lines[line]-s.lines[line-1]]
+	}
+	return strings.TrimRight(text, "\r\n\u0085\u2028\u2029")
+}
+
+// offset is that of a character in the text.
+func (s *source) offset(line, column int) int {
+	if line < 1 || line > len(s.lines) {
+		return len(s.text)
+	}
+	at := s.lines[line-1]
+	for ; column > 1 && at < len(s.text); column-- {
+		_, n := utf8.DecodeRuneInString(s.text[at:])
+		at += n
+	}
+	return at
+}
+
+// position is the other way round.
+func (s *source) position(offset int) finding.Position {
+	line := 0
+	for line+1 < len(s.lines) && s.lines[line+1] <= offset {
+		line++
+	}
+	return finding.Position{Line: line + 1, Column: utf8.RuneCountInString(s.text[s.lines[line]:min(offset, len(s.text))]) + 1}
+}
+
+// A path leads to a field: names (string) and indexes (int).
+type path []any
+
+// parsePath reads a path as podspec writes it, whose names have no dots.
+func parsePath(field string) path {
+	var out path
+	for step := range strings.SplitSeq(field, ".") {
+		name, rest, _ := strings.Cut(step, "[")
+		if name != "" {
+			out = append(out, name)
+		}
+		for rest != "" {
+			index, more, _ := strings.Cut(rest, "]")
+			n := 0
+			if _, err := fmt.Sscanf(index, "%d", &n); err != nil {
+				return out
+			}
+			out = append(out, n)
+			rest = strings.TrimPrefix(more, "[")
+		}
+	}
+	return out
+}
+
+// plus is p with more steps. It never shares memory with another.
+func (p path) plus(steps ...any) path {
+	return append(append(make(path, 0, len(p)+len(steps)), p...), steps...)
+}
+
+// String is the path as kubectl's jsonpath takes it.
+func (p path) String() string {
+	var b strings.Builder
+	for _, step := range p {
+		switch s := step.(type) {
+		case int:
+			fmt.Fprintf(&b, "[%d]", s)
+		case string:
+			if strings.ContainsAny(s, "./[]' ") {
+				fmt.Fprintf(&b, "['%s']", s)
+				continue
+			}
+			if b.Len() > 0 {
+				b.WriteByte('.')
+			}
+			b.WriteString(s)
+		}
+	}
+	return b.String()
+}

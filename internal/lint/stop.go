@@ -1,0 +1,182 @@
+package lint
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/finding"
+	"outrider.dev/internal/podspec"
+	"outrider.dev/startup"
+)
+
+// quits are what ends a proxy from within an application: the words of its command line
+// or environment.
+var quits = []string{"quitquitquit", "ISTIO_QUIT_API", "scuttle", "envoy-preflight", "linkerd-await --shutdown", "linkerd-await -S", ":4191/shutdown"}
+
+func (m member) endsProxy() bool {
+	text := m.text()
+	for _, e := range m.Env {
+		text += " " + e.Name + "=" + e.Value
+	}
+	for _, q := range quits {
+		first, rest, _ := strings.Cut(q, " ")
+		if strings.Contains(text, first) && strings.Contains(text, rest) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *subject) ends() bool {
+	return s.Pod.Spec.RestartPolicy == "Never" || s.Pod.Spec.RestartPolicy == "OnFailure"
+}
+
+// proxyInJob: a proxy among the plain containers does not end when the work is done.
+func proxyInJob(s subject, b *builder) {
+	if !s.ends() || s.proxy == "" || s.kind() != startup.Plain {
+		return
+	}
+	for _, m := range s.own() {
+		if m.endsProxy() {
+			return
+		}
+	}
+	c := clue{code: "job-never-ends", source: "istio/istio#6324, #11659; kubelet v1.34.4: the pod ends when its plain containers have",
+		why: fmt.Sprintf("%s runs on when %s has ended, so the pod never completes: the Job is never done, the next one never starts", s.proxy, words(names(s.own())))}
+	old := s.on < 29
+	switch {
+	case !s.injected:
+		m, _ := s.member(s.proxy)
+		c.title = fmt.Sprintf("%s is a plain container of a pod that should complete", s.proxy)
+		c.field, c.evidence = m.field.plus("name"), s.proxy
+		c.do = "make it a sidecar: an init container with restartPolicy: Always (Kubernetes 1.29 and later)"
+	case s.Pod.Annotations[nativeKey] == "false":
+		c.title, c.field, c.evidence = "the proxy will be a plain container of a pod that should complete", annotation(nativeKey), "false"
+		c.do = "take the annotation away"
+		if after := s.Pod.DeepCopy(); !old {
+			delete(after.Annotations, nativeKey)
+			c.fix = podOps(&s.Pod, after, s.template)
+		}
+	case s.reading.Start == "hold":
+		c.title, c.field, c.evidence = "a hold needs a plain proxy, in a pod that should complete", annotation(podspec.StartAnnotation), "hold"
+		c.do = "write gate or native"
+	case old:
+		c.title = fmt.Sprintf("on Kubernetes 1.%d the proxy will be a plain container of a pod that should complete", s.on)
+		c.field = path{"spec", "restartPolicy"}
+		c.do = "let the command end the proxy (POST to 127.0.0.1:15020/quitquitquit), or use Kubernetes 1.29 and later"
+	default:
+		return // injection makes it a sidecar
+	}
+	b.add(c)
+}
+
+// serverInJob: a server beside the work does not end either.
+func serverInJob(s subject, b *builder) {
+	own := s.own()
+	if s.Kind != "Job" && s.Kind != "CronJob" || len(own) < 2 {
+		return
+	}
+	wrapped := map[string]bool{}
+	for _, f := range s.reading.Found {
+		wrapped[f.Container] = wrapped[f.Container] || f.Mechanism == startup.Gate
+	}
+	for _, m := range own {
+		if m.ReadinessProbe == nil || wrapped[m.Name] || m.endsProxy() {
+			continue
+		}
+		b.add(clue{code: "job-never-ends", severity: finding.Warning, title: fmt.Sprintf("%s serves others, by its readiness probe, in a pod that should complete", m.Name),
+			field: m.field.plus("readinessProbe"), why: fmt.Sprintf("the pod is done when all its plain containers have ended; a server does not end by itself, so %s may run for ever", s.Ref),
+			do: fmt.Sprintf("move %s to initContainers, with restartPolicy: Always: the kubelet ends it after the others", m.Name), source: "KEP-753"})
+	}
+}
+
+const defaultGrace = 30 * time.Second
+
+// graceTooShort: the kubelet kills what is still at work when the grace period is over.
+// The preStop hooks are part of it.
+func graceTooShort(s subject, b *builder) {
+	grace, field := defaultGrace, path{"spec", "terminationGracePeriodSeconds"}
+	given := s.Pod.Spec.TerminationGracePeriodSeconds
+	if given != nil {
+		grace = time.Duration(min(max(*given, 0), 1<<31)) * time.Second
+	}
+	var longest time.Duration
+	var who, evidence string
+	for _, m := range s.members() {
+		d, at, text := m.preStop()
+		if d > longest && m.kind != startup.Init {
+			longest, who, evidence = d, m.Name, text
+			if given == nil {
+				field = at
+			}
+		}
+	}
+	drain := s.drain()
+	needed := longest + drain
+	if given != nil {
+		evidence = fmt.Sprint(*given)
+	}
+	fits := grace >= needed && (grace > longest || longest == 0)
+	if fits || longest == 0 && given == nil && drain <= 5*time.Second {
+		return
+	}
+	c := clue{code: "grace-too-short", field: field, evidence: evidence, source: "kubelet v1.34.4 killContainer: hooks run within the grace period, at least 2 s are left after them"}
+	switch {
+	case longest >= grace:
+		c.title = fmt.Sprintf("the preStop of %s takes %s, and the grace period is %s", who, longest, grace)
+		c.why = "the hook is cut off, and everything else of the pod gets 2 s from SIGTERM to SIGKILL"
+	default:
+		c.title = fmt.Sprintf("stopping takes %s (preStop %s, drain %s), and the grace period is %s", needed, longest, drain, grace)
+		c.why = "the proxy is killed before its drain is over: the last requests are reset"
+	}
+	want := int64((needed + appStops) / time.Second)
+	c.do = fmt.Sprintf("give it %d s: hook, drain, and %s for the app itself", want, appStops)
+	after := s.Pod.DeepCopy()
+	after.Spec.TerminationGracePeriodSeconds = &want
+	c.fix = podOps(&s.Pod, after, s.template)
+	b.add(c)
+}
+
+// appStops is what a fix leaves for the app's own stop.
+const appStops = 5 * time.Second
+
+// drain is how long a proxy that comes or is there serves on after SIGTERM.
+func (s *subject) drain() time.Duration {
+	if !s.captured() {
+		return 0
+	}
+	text, _ := s.configOf("terminationDrainDuration").(string)
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return d
+	}
+	return 5 * time.Second // Istio's and ours
+}
+
+var sleeping = regexp.MustCompile(`(?:^|[\s;&|/])sleep\s+(\d{1,7})(s|m)?(?:\s|;|&|$)`)
+
+// preStop is how long a hook certainly takes, and where that stands.
+func (m member) preStop() (time.Duration, path, string) {
+	if m.Lifecycle == nil || m.Lifecycle.PreStop == nil {
+		return 0, nil, ""
+	}
+	at := m.field.plus("lifecycle", "preStop")
+	switch h := m.Lifecycle.PreStop; {
+	case h.Sleep != nil:
+		return time.Duration(min(max(h.Sleep.Seconds, 0), 1<<31)) * time.Second, at.plus("sleep", "seconds"), fmt.Sprint(h.Sleep.Seconds)
+	case h.Exec != nil:
+		found := sleeping.FindStringSubmatch(strings.Join(h.Exec.Command, " "))
+		if found == nil {
+			return 0, nil, ""
+		}
+		n, _ := strconv.Atoi(found[1]) // seven digits
+		unit := time.Second
+		if found[2] == "m" {
+			unit = time.Minute
+		}
+		return time.Duration(n) * unit, at.plus("exec", "command"), "sleep"
+	}
+	return 0, nil, ""
+}
