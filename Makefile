@@ -5,7 +5,8 @@ CACHE   := .cache
 ENVOY   ?= $(CACHE)/envoy/envoy
 # What tests and the commands call, by the names of Debian's packages.
 PACKAGES := nftables iptables iproute2 util-linux procps \
-	busybox-static containerd containernetworking-plugins runc
+	busybox-static containerd containernetworking-plugins runc \
+	chromium fonts-dejavu-core
 # KUBE=v1.36 is the other version of the test cluster.
 KUBE     ?= v1.34
 LDFLAGS := -s -w
@@ -71,6 +72,8 @@ bench: ## measure; prints tables, asserts nothing (root)
 	$(GO) run ./bench/agent
 	$(GO) run ./bench/gate
 	$(GO) run ./bench/wait
+	$(GO) run ./bench/inject
+	$(GO) run ./bench/xds
 
 .PHONY: cluster cluster-down
 cluster: ## a real one-node Kubernetes, left up; builds it first, 15 minutes (root)

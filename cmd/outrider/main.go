@@ -21,6 +21,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 		Use:   "outrider",
 		Short: "pods that start and stop without a race",
 	}
-	root.AddCommand(newDemo(), newInject(), newPlan(), newProxyConfig(), newProxyStatus(), newRules(), newRun(), newSimulate(), newVerify(), version.Command())
+	root.AddCommand(newDemo(), newInject(), newLint(), newPlan(), newProxyConfig(), newProxyStatus(), newRules(), newRun(), newSimulate(), newVerify(), version.Command())
 	return cli.Run(root, args, stdout, stderr, nil)
 }

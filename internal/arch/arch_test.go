@@ -49,15 +49,17 @@ var arrows = map[string][]string{
 		"github.com/fsnotify/fsnotify", rtnetlink, sys},
 	"internal/verify": {"internal/kubelet", "internal/simulate/inside", "startup"},
 
-	"internal/agent/config": {yaml},
-	"internal/agent/drain":  {},
-	"internal/xds":          {grpc, protobuf, xds, "google.golang.org/genproto/googleapis/rpc"},
-	"internal/xds/resource": {"internal/mesh", "internal/xds", xds, protobuf},
-	"internal/names":        {"internal/identity", "internal/mesh", "internal/names/wire", grpc, protobuf},
-	"internal/names/wire":   {"google.golang.org/protobuf/encoding/protowire"},
-	"internal/agent/dns":    {"internal/names/wire", "golang.org/x/net/dns/dnsmessage"},
-	"internal/finding":      {},
-	"internal/lint":         {"internal/finding", "internal/mesh", "internal/podspec", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml", yaml},
+	"internal/agent/config":    {yaml},
+	"internal/agent/drain":     {},
+	"internal/xds":             {grpc, protobuf, xds, "google.golang.org/genproto/googleapis/rpc"},
+	"internal/xds/resource":    {"internal/mesh", "internal/xds", xds, protobuf},
+	"internal/names":           {"internal/identity", "internal/mesh", "internal/names/wire", grpc, protobuf},
+	"internal/names/wire":      {"google.golang.org/protobuf/encoding/protowire"},
+	"internal/agent/dns":       {"internal/names/wire", "golang.org/x/net/dns/dnsmessage"},
+	"internal/finding":         {},
+	"internal/lint":            {"internal/finding", "internal/mesh", "internal/podspec", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml", yaml},
+	"internal/inject":          {"startup", "internal/podspec", "internal/agent/config", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
+	"internal/inject/manifest": {"internal/inject", "internal/podspec", "k8s.io/api", yaml},
 	"internal/controlplane": {"internal/files", "internal/identity", "internal/mesh", "internal/names", "internal/xds", "internal/xds/resource",
 		grpc, "github.com/oklog/run", prom, xds},
 	"internal/mesh":         {},
@@ -98,7 +100,7 @@ var arrows = map[string][]string{
 	"internal/cli":     {"internal/capture", cobra, pflag},
 	"internal/version": {cobra},
 
-	"cmd/outrider": {"internal/finding", "internal/lint", "internal/inject", "internal/inject/manifest", "github.com/rogpeppe/go-internal/diff", "internal/demo", "internal/kubelet", "internal/localpod", "internal/simulate", "internal/simulate/chart", "internal/verify", sys, "startup", "internal/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/version", cobra},
+	"cmd/outrider": {"k8s.io/api", "internal/finding", "internal/lint", "internal/inject", "internal/inject/manifest", "github.com/rogpeppe/go-internal/diff", "internal/demo", "internal/kubelet", "internal/localpod", "internal/simulate", "internal/simulate/chart", "internal/verify", sys, "startup", "internal/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/version", cobra},
 	"cmd/outrider-agent": {"startup", "internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/proof",
 		"internal/capture/release", "internal/capture/setup", "internal/cli", "internal/version", cobra, pflag, sys},
 	"cmd/outriderd": {"internal/cli", "internal/controlplane", "internal/identity", "internal/mesh", "internal/version", cobra},
@@ -107,6 +109,7 @@ var arrows = map[string][]string{
 	"bench/agent":   {"test/agent/harness"}, // the same world as the tests'
 	"bench/gate":    {"internal/agent/state"},
 	"bench/wait":    {"internal/agent/journal", "internal/agent/readiness", "internal/agent/status"},
+	"bench/inject":  {"internal/inject", "k8s.io/api", "sigs.k8s.io/yaml"},
 	"bench/model":   {"internal/kubelet", "internal/simulate", "internal/verify", "startup"},
 }
 

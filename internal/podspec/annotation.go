@@ -42,7 +42,8 @@ func (e *AnnotationError) Error() string {
 	return fmt.Sprintf("annotation %s: container %s: %s", e.Key, e.Container, e.Reason)
 }
 
-func isEdgesKey(key string) bool {
+// IsEdges says whether an annotation of that name asks for an order.
+func IsEdges(key string) bool {
 	return key == EdgesAnnotation || strings.HasPrefix(key, perContainer)
 }
 

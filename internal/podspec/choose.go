@@ -91,7 +91,7 @@ func (r Reading) choose(plan startup.Plan, e startup.Edge, on startup.Kubernetes
 	if r.Start == StartOff && wish == startup.Mechanism(StartOff) {
 		return Choice{Edge: e, Why: []string{who + ": no order"}, Warning: e.To + " may run before " + e.From}
 	}
-	order := strategy
+	order := slices.DeleteFunc(slices.Clone(strategy), func(m startup.Mechanism) bool { return slices.Contains(r.Avoid, m) })
 	if wish != "" {
 		order = []startup.Mechanism{wish}
 		if slices.Contains(strategy, wish) && wish != startup.InitDone && r.Option(plan, e, startup.InitDone, on).Answer.Can() {

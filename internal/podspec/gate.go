@@ -22,7 +22,8 @@ import (
 //	  -- java -jar app.jar
 //
 // An --after is the end of a statement of a plan's text; --at is where a
-// container without a gate is asked; --probe is what makes this one healthy.
+// container without a gate is asked; --probe is what makes this one healthy. What the
+// gate takes over from the kubelet has flags too: see gatekeep.go.
 const (
 	AgentPath = "/outrider/bin/outrider-agent"
 	gateWord  = "gate"

@@ -21,6 +21,10 @@ type Reading struct {
 	Start      Start           // the annotation outrider.dev/start
 	Expected   []string        // containers that the pod waits for, but that injection has yet to add
 	Notes      []string
+
+	// Avoid are mechanisms that [Choose] must not prefer by itself. No pod says so: it
+	// is for who knows more than the pod.
+	Avoid []startup.Mechanism
 }
 
 // A Fact is what a mechanism can build on in a container.
@@ -55,21 +59,21 @@ func (e Evidence) String() string { return e.Field + ": " + e.Text }
 // *AnnotationError for each annotation that cannot be understood; what else was
 // read is returned all the same.
 func Read(pod *corev1.Pod) (Reading, error) {
-	r := reader{pod: pod, Reading: Reading{Facts: map[string]Fact{}}}
-	r.all = carriers(pod)
-	for _, c := range r.all {
-		r.Containers = append(r.Containers, r.container(c))
-		_, isProxy := knownProxy(c.Name)
-		r.Facts[c.Name] = Fact{Command: len(c.Command) > 0, Proxy: isProxy, Probed: ownProbe(c.Container) != nil}
-	}
+	asked, err := Edges(pod.Annotations)
+	r, startErr := read(pod, asked)
+	return r, errors.Join(err, startErr)
+}
+
+// read is [Read] for one who knows what the annotations ask for.
+func read(pod *corev1.Pod, asked []startup.Edge) (Reading, error) {
+	r := newReader(pod)
 	for _, c := range r.all {
 		for _, recognise := range recognisers {
 			recognise(&r, c)
 		}
 	}
-	asked, err := Edges(pod.Annotations)
 	r.Asked = asked
-	start, startErr := startWish(pod.Annotations)
+	start, err := startWish(pod.Annotations)
 	r.Start = start
 	for _, e := range asked {
 		if e.From == OurProxy {
@@ -77,7 +81,18 @@ func Read(pod *corev1.Pod) (Reading, error) {
 		}
 	}
 	r.note()
-	return r.Reading, errors.Join(err, startErr)
+	return r.Reading, err
+}
+
+// newReader knows the containers, and has not looked for any order yet.
+func newReader(pod *corev1.Pod) reader {
+	r := reader{pod: pod, all: carriers(pod), Reading: Reading{Facts: map[string]Fact{}}}
+	for _, c := range r.all {
+		r.Containers = append(r.Containers, r.container(c))
+		_, isProxy := knownProxy(c.Name)
+		r.Facts[c.Name] = Fact{Command: len(c.Command) > 0, Proxy: isProxy, Probed: ownProbe(c.Container) != nil}
+	}
+	return r
 }
 
 // recognisers, one per mechanism. Each adds to what was found.

@@ -33,7 +33,9 @@ func Without(pod *corev1.Pod, f Found) (*corev1.Pod, error) {
 		if f.unwrap <= 0 || f.unwrap >= len(argv) {
 			return nil, fmt.Errorf("the command of %s is another one now", c.Name)
 		}
-		c.Command, c.Args = argv[f.unwrap:], nil
+		if !unwrap(c.Container) { // ours gives back what it took over, too
+			c.Command, c.Args = argv[f.unwrap:], nil
+		}
 	case startup.Sleep, startup.HealthLoop:
 		s, ok := shellScript(c.argv())
 		if !ok || f.cut[1] > len(s.text) || f.cut[0] >= f.cut[1] {

@@ -36,7 +36,10 @@ func Write(pod *corev1.Pod, plan startup.Plan, o Options) (*corev1.Pod, error) {
 	}
 	plan.Containers = containersOf(pod)
 	full := plan.Expand()
-	for _, e := range full.Edges {
+	for i, e := range full.Edges {
+		if slices.ContainsFunc(full.Edges[:i], func(o startup.Edge) bool { return o.From == e.From && o.To == e.To }) {
+			return nil, w.fail(e, e.To+" waits for "+e.From+" twice")
+		}
 		for _, name := range []string{e.From, e.To} {
 			if w.find(name) == nil {
 				return nil, w.fail(e, "the pod has no container "+name)
@@ -142,7 +145,7 @@ func (w *writer) blockUntilHealthy(e startup.Edge, c *corev1.Container) error {
 		return w.fail(e, err.Error())
 	}
 	if command[0] == AgentPath {
-		mount(c, corev1.VolumeMount{Name: binVolume, MountPath: binDir, ReadOnly: true})
+		mount(c, corev1.VolumeMount{Name: BinVolume, MountPath: BinDir, ReadOnly: true})
 		defer w.addGateVolumes()
 	}
 	if c.Lifecycle == nil {
@@ -168,29 +171,36 @@ func waitCommand(c *corev1.Container) ([]string, error) {
 // annotate replaces what the pod asks for by the edges that were written.
 func (w *writer) annotate(edges []startup.Edge) {
 	for key := range w.out.Annotations {
-		if isEdgesKey(key) {
+		if IsEdges(key) {
 			delete(w.out.Annotations, key)
 		}
 	}
-	var own []startup.Edge
-	for _, e := range edges {
-		if e.By == startup.Gate || e.By == startup.Native || e.By == startup.Hold {
-			e.By = ""
-			own = append(own, e)
-		}
-	}
-	if len(own) == 0 {
+	asked := own(edges)
+	if len(asked) == 0 {
 		return
 	}
 	if w.out.Annotations == nil {
 		w.out.Annotations = map[string]string{}
 	}
-	w.out.Annotations[EdgesAnnotation] = FormatEdges(own)
+	w.out.Annotations[EdgesAnnotation] = FormatEdges(asked)
+}
+
+// own are the edges that Write writes, as a pod asks for them.
+func own(edges []startup.Edge) []startup.Edge {
+	var out []startup.Edge
+	for _, e := range edges {
+		if e.By == startup.Gate || e.By == startup.Native || e.By == startup.Hold {
+			e.By = ""
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // check reads back what was written.
 func (w *writer) check(edges []startup.Edge) error {
-	r, err := Read(w.out)
+	// The annotation is what annotate wrote; tests read it back too.
+	r, err := read(w.out, own(edges))
 	if err != nil {
 		return fmt.Errorf("reading back what was written: %w", err)
 	}
@@ -231,6 +241,5 @@ func dependents(p startup.Plan) map[string][]string {
 }
 
 func containersOf(pod *corev1.Pod) []startup.Container {
-	r, _ := Read(pod)
-	return r.Containers
+	return newReader(pod).Containers
 }

@@ -1,0 +1,277 @@
+package inject
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"outrider.dev/internal/podspec"
+)
+
+// Annotations that the code names. The table below has all.
+const (
+	proxyConfigKey   = "proxy.istio.io/config"
+	nativeKey        = "sidecar.istio.io/nativeSidecar"
+	modeKey          = "sidecar.istio.io/interceptionMode"
+	statusPortKey    = "status.sidecar.istio.io/port"
+	rewriteKey       = "sidecar.istio.io/rewriteAppHTTPProbers"
+	mergeKey         = "prometheus.istio.io/merge-metrics"
+	scrapeKey        = "prometheus.istio.io/scrape-targets"
+	imageKey         = "sidecar.istio.io/proxyImage"
+	imageTypeKey     = "sidecar.istio.io/proxyImageType"
+	bootstrapKey     = "sidecar.istio.io/bootstrapOverride"
+	volumeKey        = "sidecar.istio.io/userVolume"
+	mountKey         = "sidecar.istio.io/userVolumeMount"
+	bindKey          = "sidecar.istio.io/capNetBindService"
+	discoveryKey     = "sidecar.istio.io/discoveryAddress"
+	templatesKey     = "inject.istio.io/templates"
+	logKey           = "sidecar.istio.io/logLevel"
+	componentLogKey  = "sidecar.istio.io/componentLogLevel"
+	agentLogKey      = "sidecar.istio.io/agentLogLevel"
+	rerouteKey       = "istio.io/reroute-virtual-interfaces"
+	kubevirtKey      = "traffic.sidecar.istio.io/kubevirtInterfaces"
+	traffic          = "traffic.sidecar.istio.io/"
+	readiness        = "readiness.status.sidecar.istio.io/"
+	defaultContainer = "kubectl.kubernetes.io/default-container"
+	defaultLogs      = "kubectl.kubernetes.io/default-logs-container"
+
+	captureKey   = "outrider.dev/capture"
+	proxyKey     = "outrider.dev/proxy"
+	initKey      = "outrider.dev/init"
+	releaseKey   = "outrider.dev/native-release"
+	parkKey      = "outrider.dev/park"
+	prewarmKey   = "outrider.dev/prewarm"
+	pushKey      = "outrider.dev/push"
+	statusKey    = "outrider.dev/status"
+	overridesKey = "outrider.dev/overrides"
+)
+
+// An annotation is one that a pod can have.
+type annotation struct {
+	name    string
+	means   string
+	without string // why it has no effect; empty for one that has
+	check   func(string) error
+}
+
+// annotations are all that are known, those that injection reads and those that others
+// do. A bad value of one with a check refuses the pod, as Istio's validate.go does.
+var annotations = []annotation{
+	{name: injectLabel, means: "\"true\" or \"false\": whether to inject; as a label it goes first"},
+	{name: ownInjectLabel, means: "as " + injectLabel},
+	{name: proxyConfigKey, means: "a ProxyConfig for this pod; the agent reads it too"}, // checked by settings
+	{name: nativeKey, means: "whether the proxy is a restartable init container"},
+	{name: modeKey, means: "how connections come to the proxy", check: oneOf("REDIRECT", "TPROXY", "NONE")},
+	{name: traffic + "includeInboundPorts", means: "inbound ports to capture, or *", check: portsOrAll},
+	{name: traffic + "excludeInboundPorts", means: "inbound ports not to capture", check: ports},
+	{name: traffic + "includeOutboundIPRanges", means: "address ranges to capture, or *", check: rangesOrAll},
+	{name: traffic + "excludeOutboundIPRanges", means: "address ranges not to capture", check: ranges},
+	{name: traffic + "includeOutboundPorts", means: "outbound ports to capture whatever the address", check: portsOrAll},
+	{name: traffic + "excludeOutboundPorts", means: "outbound ports not to capture", check: ports},
+	{name: traffic + "excludeInterfaces", means: "interfaces on which nothing is captured", check: interfaces},
+	{name: rerouteKey, means: "interfaces whose inbound traffic is a guest's outbound traffic", check: interfaces},
+	{name: kubevirtKey, means: "the older name of " + rerouteKey, check: interfaces},
+	{name: statusPortKey, means: "port of the agent; 0: no probes of the proxy", check: portOrZero},
+	{name: readiness + "initialDelaySeconds", means: "of the proxy's readiness probe", check: number},
+	{name: readiness + "periodSeconds", means: "of the proxy's readiness probe", check: number},
+	{name: readiness + "failureThreshold", means: "of the proxy's readiness probe", check: number},
+	{name: readiness + "applicationPorts", without: "readiness of the proxy does not depend on the application"},
+	{name: rewriteKey, means: "whether the agent makes the app's HTTP, TCP and gRPC probes"},
+	{name: mergeKey, means: "whether the agent serves the app's metrics with its own", check: boolean},
+	{name: scrapeKey, means: "port:path,port:path: where the app's metrics are"},
+	{name: imageKey, means: "the proxy's image: a name, or a full reference with a /"},
+	{name: imageTypeKey, means: "debug, distroless or default", check: oneOf("debug", "distroless", "default")},
+	{name: "sidecar.istio.io/proxyCPU", means: "CPU request", check: quantity},
+	{name: "sidecar.istio.io/proxyMemory", means: "memory request", check: quantity},
+	{name: "sidecar.istio.io/proxyCPULimit", means: "CPU limit", check: quantity},
+	{name: "sidecar.istio.io/proxyMemoryLimit", means: "memory limit", check: quantity},
+	{name: logKey, means: "Envoy's log level", check: oneOf("trace", "debug", "info", "warning", "error", "critical", "off")},
+	{name: componentLogKey, means: "log levels of Envoy's components"},
+	{name: agentLogKey, means: "the agent's log level: debug, info, warn, error; with or without default: before it"},
+	{name: bootstrapKey, means: "ConfigMap with more of Envoy's bootstrap, in custom_bootstrap.json"},
+	{name: volumeKey, means: "JSON: volumes by name, for the proxy", check: object(map[string]corev1.VolumeSource{})},
+	{name: mountKey, means: "JSON: mounts by volume name, for the proxy", check: object(map[string]corev1.VolumeMount{})},
+	{name: bindKey, means: "\"true\": the proxy may listen on ports below 1024"},
+	{name: discoveryKey, means: "address of the control plane, host:port"},
+	{name: "sidecar.istio.io/statsInclusionPrefixes", without: "statistics to keep are proxyStatsMatcher's of " + proxyConfigKey},
+	{name: "sidecar.istio.io/statsInclusionSuffixes", without: "statistics to keep are proxyStatsMatcher's of " + proxyConfigKey},
+	{name: "sidecar.istio.io/statsInclusionRegexps", without: "statistics to keep are proxyStatsMatcher's of " + proxyConfigKey},
+	{name: "sidecar.istio.io/statsHistogramBuckets", without: "histograms have Envoy's own buckets"},
+	{name: "sidecar.istio.io/statsCompression", without: "metrics are not compressed by Envoy"},
+	{name: "sidecar.istio.io/statsEvictionInterval", without: "statistics are not evicted"},
+	{name: "sidecar.istio.io/extraStatTags", without: "tags of statistics are Envoy's own"},
+	{name: "sidecar.istio.io/enableCoreDump", without: "core dumps are the container runtime's"},
+	{name: "sidecar.istio.io/controlPlaneAuthPolicy", without: "it is controlPlaneAuthPolicy of " + proxyConfigKey},
+	{name: "sidecar.istio.io/status", without: "it is Istio's mark of what it injected; ours is " + statusKey},
+	{name: templatesKey, means: "\"sidecar\"; no other template is there"},
+	{name: "proxy.istio.io/overrides", without: "it is Istio's memory of a user's own containers; ours is " + overridesKey},
+	{name: "prometheus.istio.io/secure-port", without: "metrics over mutual TLS are not served yet"},
+	{name: revisionLabel, means: "the revision that injected"},
+
+	{name: podspec.EdgesAnnotation, means: "who waits for whom"},
+	{name: podspec.StartAnnotation, means: "gate, native, hold or off: how the start is ordered"},
+	{name: releaseKey, means: "hook or probe: what releases those who wait for a native sidecar", check: oneOf("hook", "probe")},
+	{name: captureKey, means: "none: no connection is captured", check: oneOf("all", "none")},
+	{name: proxyKey, means: "none: no proxy; order, and parking beside another mesh", check: oneOf("sidecar", "none")},
+	{name: initKey, means: "none: no init container of ours", check: oneOf("container", "none")},
+	{name: parkKey, means: "on, off or require: whether early connections wait", check: oneOf("on", "off", "require")},
+	{name: prewarmKey, means: "hosts whose configuration is fetched before the first request"},
+	{name: pushKey, means: "full or on-demand: how much of the mesh the proxy is told", check: oneOf("full", "on-demand")},
+	{name: statusKey, means: "written: what was injected"},
+	{name: overridesKey, means: "written: what of the pod was changed"},
+}
+
+// families are the prefixes of names in which a name that no table knows is a mistake.
+var families = []string{"sidecar.istio.io/", "outrider.dev/", "traffic.sidecar.istio.io/", "status.sidecar.istio.io/",
+	"readiness.status.sidecar.istio.io/", "proxy.istio.io/", "inject.istio.io/", "prometheus.istio.io/"}
+
+var annotationIndex = func() map[string]*annotation {
+	out := map[string]*annotation{}
+	for i := range annotations {
+		out[annotations[i].name] = &annotations[i]
+	}
+	return out
+}()
+
+// checkAnnotations returns what has no effect, and what cannot be used.
+func checkAnnotations(given map[string]string) ([]string, error) {
+	var warnings []string
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		a, known := annotationIndex[name]
+		switch {
+		case !known && strings.HasPrefix(name, podspec.EdgesAnnotation+"."):
+		case !known && inFamily(name):
+			warnings = append(warnings, "annotation "+name+" is not known"+didYouMean(name, annotationNames())+"; it has no effect")
+		case !known:
+		case a.without != "":
+			warnings = append(warnings, "annotation "+name+" has no effect: "+a.without)
+		case a.check != nil:
+			if err := a.check(given[name]); err != nil {
+				return nil, refuse(BadAnnotation, "", "annotation %s: %q: want %v", name, given[name], err)
+			}
+		}
+	}
+	return warnings, nil
+}
+
+func inFamily(name string) bool {
+	return slices.ContainsFunc(families, func(f string) bool { return strings.HasPrefix(name, f) })
+}
+
+func annotationNames() []string {
+	var out []string
+	for _, a := range annotations {
+		out = append(out, a.name)
+	}
+	return out
+}
+
+// The errors of these say what would be right.
+
+func oneOf(words ...string) func(string) error {
+	return func(s string) error {
+		if slices.Contains(words, s) {
+			return nil
+		}
+		return errors.New(strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1])
+	}
+}
+
+func number(s string) error {
+	if n, err := strconv.ParseInt(s, 10, 32); err != nil || n < 0 {
+		return errors.New("a whole number that is not negative")
+	}
+	return nil
+}
+
+func portOrZero(s string) error {
+	if _, err := strconv.ParseUint(s, 10, 16); err != nil {
+		return errors.New("a port, or 0")
+	}
+	return nil
+}
+
+func boolean(s string) error {
+	if _, err := strconv.ParseBool(s); err != nil {
+		return errors.New("true or false")
+	}
+	return nil
+}
+
+func quantity(s string) error {
+	if q, err := resource.ParseQuantity(s); err != nil || q.Sign() < 0 {
+		return errors.New("an amount, for example 100m or 128Mi")
+	}
+	return nil
+}
+
+func items(s string) []string {
+	var out []string
+	for item := range strings.SplitSeq(s, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			out = append(out, item)
+		}
+	}
+	return out
+}
+
+func ports(s string) error {
+	for _, item := range items(s) {
+		if n, err := strconv.ParseUint(item, 10, 16); err != nil || n == 0 {
+			return errors.New("ports from 1 to 65535, with commas between")
+		}
+	}
+	return nil
+}
+
+func portsOrAll(s string) error {
+	if s == "*" || ports(s) == nil {
+		return nil
+	}
+	return errors.New("*, or ports from 1 to 65535 with commas between")
+}
+
+func ranges(s string) error {
+	for _, item := range items(s) {
+		_, err := netip.ParsePrefix(item)
+		if _, bare := netip.ParseAddr(item); err != nil && bare != nil {
+			return errors.New("address ranges like 10.0.0.0/8, with commas between")
+		}
+	}
+	return nil
+}
+
+func rangesOrAll(s string) error {
+	if s == "*" || ranges(s) == nil {
+		return nil
+	}
+	return errors.New("*, or address ranges like 10.0.0.0/8 with commas between")
+}
+
+func interfaces(s string) error {
+	for _, item := range items(s) {
+		if len(item) > 15 || strings.ContainsAny(item, " /:+*") {
+			return errors.New("names of network interfaces, with commas between")
+		}
+	}
+	return nil
+}
+
+// object checks that a value is JSON of that type.
+func object[T any](T) func(string) error {
+	return func(s string) error {
+		var v T
+		if err := json.Unmarshal([]byte(s), &v); err != nil {
+			return fmt.Errorf("a JSON object by the names of volumes: %w", err)
+		}
+		return nil
+	}
+}

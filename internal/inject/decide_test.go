@@ -1,0 +1,192 @@
+package inject
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func podOf(t testing.TB, text string) *corev1.Pod {
+	t.Helper()
+	var p corev1.Pod
+	if err := yaml.UnmarshalStrict([]byte(text), &p); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return &p
+}
+
+func valuesOf(t testing.TB, text string) Values {
+	t.Helper()
+	v, _, err := ParseValues([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// Istio's rules, in Istio's order (reference: istio-surface 1.1).
+func TestWhoIsInjected(t *testing.T) {
+	type labels = map[string]string
+	tests := map[string]struct {
+		pod      string // metadata and more of the spec
+		spec     string
+		ns       Namespace
+		revision string
+		values   string
+		manual   bool
+		want     Code
+		warning  string
+	}{
+		"a pod by default":                      {want: Injected},
+		"hostNetwork goes first":                {pod: `labels: {sidecar.istio.io/inject: "true"}`, spec: "hostNetwork: true", want: HostNetwork},
+		"a pod for Windows":                     {spec: "os: {name: windows}", want: OtherSystem},
+		"kube-system is never injected":         {pod: `labels: {sidecar.istio.io/inject: "true"}`, ns: Namespace{Name: "kube-system"}, want: IgnoredNamespace},
+		"istio-system is no such namespace":     {ns: Namespace{Name: "istio-system"}, want: Injected},
+		"label false":                           {pod: `labels: {sidecar.istio.io/inject: "false"}`, want: AskedNotTo},
+		"label before annotation":               {pod: "labels: {sidecar.istio.io/inject: \"true\"}\n  annotations: {sidecar.istio.io/inject: \"false\"}", want: Injected},
+		"an empty label hides the annotation":   {pod: "labels: {sidecar.istio.io/inject: \"\"}\n  annotations: {sidecar.istio.io/inject: \"false\"}", want: Injected},
+		"annotation false":                      {pod: `annotations: {sidecar.istio.io/inject: "false"}`, want: AskedNotTo},
+		"annotation no means the default":       {pod: `annotations: {sidecar.istio.io/inject: "no"}`, want: Injected, warning: `"no", which is neither`},
+		"True means the default too":            {pod: `labels: {sidecar.istio.io/inject: "True"}`, values: "global: {proxy: {autoInject: disabled}}", want: PolicySaysNo, warning: "neither"},
+		"our own label goes before Istio's":     {pod: `labels: {outrider.dev/inject: "false", sidecar.istio.io/inject: "true"}`, want: AskedNotTo},
+		"policy disabled":                       {values: "global: {proxy: {autoInject: disabled}}", want: PolicySaysNo},
+		"policy disabled, label true":           {values: "global: {proxy: {autoInject: disabled}}", pod: `labels: {sidecar.istio.io/inject: "true"}`, want: Injected},
+		"an illegal policy injects nothing":     {values: "global: {proxy: {autoInject: maybe}}", want: PolicySaysNo},
+		"neverInjectSelector":                   {values: "sidecarInjectorWebhook: {neverInjectSelector: [{}, {matchLabels: {app: db}}]}", pod: "labels: {app: db}", want: NeverSelected},
+		"an empty selector is skipped":          {values: "sidecarInjectorWebhook: {neverInjectSelector: [{}]}", want: Injected},
+		"never before always":                   {values: "sidecarInjectorWebhook: {neverInjectSelector: [{matchLabels: {app: db}}], alwaysInjectSelector: [{matchLabels: {app: db}}]}", pod: "labels: {app: db}", want: NeverSelected},
+		"always before policy":                  {values: "{global: {proxy: {autoInject: disabled}}, sidecarInjectorWebhook: {alwaysInjectSelector: [{matchLabels: {app: db}}]}}", pod: "labels: {app: db}", want: Injected},
+		"annotation true before never":          {values: "sidecarInjectorWebhook: {neverInjectSelector: [{matchLabels: {app: db}}]}", pod: "labels: {app: db}\n  annotations: {sidecar.istio.io/inject: \"true\"}", want: Injected},
+		"a namespace without labels":            {ns: Namespace{Name: "x", Labels: labels{}}, want: NobodyAsked},
+		"an annotation does not start it":       {ns: Namespace{Name: "x", Labels: labels{}}, pod: `annotations: {sidecar.istio.io/inject: "true"}`, want: NobodyAsked},
+		"a label does":                          {ns: Namespace{Name: "x", Labels: labels{}}, pod: `labels: {sidecar.istio.io/inject: "true"}`, want: Injected},
+		"by hand nobody needs to ask":           {ns: Namespace{Name: "x", Labels: labels{}}, manual: true, want: Injected},
+		"namespaces by default":                 {ns: Namespace{Name: "x", Labels: labels{}}, values: "sidecarInjectorWebhook: {enableNamespacesByDefault: true}", want: Injected},
+		"istio-injection=enabled":               {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "enabled"}}, want: Injected},
+		"istio-injection=disabled":              {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "disabled"}}, pod: `labels: {sidecar.istio.io/inject: "true"}`, want: NamespaceSaysNo},
+		"istio-injection=disabled, by hand too": {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "disabled"}}, manual: true, want: NamespaceSaysNo},
+		"istio-injection beats istio.io/rev":    {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "disabled", "istio.io/rev": "default"}}, want: NamespaceSaysNo},
+		"istio-injection is the default's":      {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "enabled"}}, revision: "canary", want: OtherRevision},
+		"the namespace's revision":              {ns: Namespace{Name: "x", Labels: labels{"istio.io/rev": "canary"}}, revision: "canary", want: Injected},
+		"another revision":                      {ns: Namespace{Name: "x", Labels: labels{"istio.io/rev": "canary"}}, want: OtherRevision},
+		"the pod's revision":                    {ns: Namespace{Name: "x", Labels: labels{}}, pod: "labels: {istio.io/rev: canary}", revision: "canary", want: Injected},
+		"the pod's other revision":              {ns: Namespace{Name: "x", Labels: labels{}}, pod: "labels: {istio.io/rev: canary}", want: OtherRevision},
+		"another mesh's pod":                    {spec: "initContainers: [{name: istio-proxy, image: p, restartPolicy: Always}]", want: OtherMesh},
+		"another mesh's pod, order alone":       {pod: "annotations: {outrider.dev/proxy: none}", spec: "initContainers: [{name: istio-proxy, image: p, restartPolicy: Always}]", want: Injected},
+		"nothing that could be done":            {pod: "annotations: {outrider.dev/proxy: none, outrider.dev/capture: none}", want: NothingToDo},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := podOf(t, "metadata:\n  name: shop\n  "+tt.pod+"\nspec:\n  containers: [{name: app, image: a, command: [/app]}]\n  "+tt.spec)
+			before := p.DeepCopy()
+			r, err := Pod(p, tt.ns, Options{Values: valuesOf(t, tt.values), Revision: tt.revision, Manual: tt.manual})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Reason.Code != tt.want || r.Injected != (tt.want == Injected) || r.Reason.Sentence == "" {
+				t.Errorf("injected %t: %+v, want %s", r.Injected, r.Reason, tt.want)
+			}
+			if got := strings.Join(r.Warnings, "\n"); !strings.Contains(got, tt.warning) || tt.warning == "" && got != "" {
+				t.Errorf("warnings %q, want %q", got, tt.warning)
+			}
+			if diff := cmp.Diff(before, p); diff != "" {
+				t.Errorf("the given pod was changed:\n%s", diff)
+			}
+			if patch, err := r.Patch(); err != nil || (len(patch) == 0) == r.Injected {
+				t.Errorf("%d operations, %v", len(patch), err)
+			}
+		})
+	}
+}
+
+// What a pod asks for and cannot have refuses it, with a code, a sentence and what
+// would be right.
+func TestRefusals(t *testing.T) {
+	psa := func(level string) Namespace {
+		return Namespace{Name: "shop", Labels: map[string]string{"istio-injection": "enabled", enforceLabel: level}}
+	}
+	tests := map[string]struct {
+		annotations string
+		more        string // of the spec
+		ns          Namespace
+		kube        int
+		code        Code
+		want        string
+	}{
+		"baseline refuses the capture":     {ns: psa("baseline"), code: PodSecurity, want: "the namespace shop has the label pod-security.kubernetes.io/enforce=baseline"},
+		"restricted does too":              {ns: psa("restricted"), code: PodSecurity, want: "NET_ADMIN"},
+		"restricted, a proxy as root":      {ns: psa("restricted"), annotations: `{outrider.dev/capture: none, sidecar.istio.io/capNetBindService: "true"}`, code: PodSecurity, want: "runs as root"},
+		"no init container":                {annotations: "{outrider.dev/init: none}", code: NotYet, want: "cannot capture and copy the gate by itself yet"},
+		"a mode that is none":              {annotations: "{sidecar.istio.io/interceptionMode: MAGIC}", code: BadAnnotation, want: `"MAGIC": want REDIRECT, TPROXY or NONE`},
+		"a port that is none":              {annotations: `{traffic.sidecar.istio.io/excludeOutboundPorts: "80,http"}`, code: BadAnnotation, want: "ports from 1 to 65535"},
+		"a range that is none":             {annotations: `{traffic.sidecar.istio.io/includeOutboundIPRanges: "10.0.0.0/99"}`, code: BadAnnotation, want: "address ranges"},
+		"an amount that is none":           {annotations: `{sidecar.istio.io/proxyCPU: much}`, code: BadAnnotation, want: "an amount"},
+		"a request above the limit":        {annotations: `{sidecar.istio.io/proxyCPU: "2", sidecar.istio.io/proxyCPULimit: "1"}`, code: BadAnnotation, want: "more than its limit"},
+		"volumes that are no JSON":         {annotations: `{sidecar.istio.io/userVolume: "x"}`, code: BadAnnotation, want: "a JSON object"},
+		"a ProxyConfig that is none":       {annotations: `{proxy.istio.io/config: "concurrency: [1"}`, code: BadAnnotation, want: "want Istio's ProxyConfig"},
+		"one that the agent cannot use":    {annotations: `{proxy.istio.io/config: "terminationDrainDuration: soon"}`, code: BadAnnotation, want: "the agent could not use it"},
+		"a template that is not there":     {annotations: "{inject.istio.io/templates: grpc-agent}", code: BadAnnotation, want: "no template but"},
+		"two status ports":                 {annotations: `{status.sidecar.istio.io/port: "1234", proxy.istio.io/config: "statusPort: 1235"}`, code: BadAnnotation, want: "is 1234"},
+		"a status port of Envoy's":         {annotations: `{status.sidecar.istio.io/port: "15006"}`, code: PortTaken, want: "15006"},
+		"metrics of the mesh as the app's": {annotations: `{prometheus.io/port: "15090"}`, code: PortTaken, want: "is a port of the mesh"},
+		"start by a word":                  {annotations: "{outrider.dev/start: first}", code: BadAnnotation, want: "want gate, native, hold or off"},
+		"a gate without a command":         {annotations: "{outrider.dev/start: gate}", code: NoMechanism, want: "the command of web is not in the pod spec"},
+		"native before 1.29":               {annotations: "{outrider.dev/start: native}", kube: 28, code: NoMechanism, want: "off by default before Kubernetes 1.29"},
+		"a hold of an init container":      {annotations: "{outrider.dev/start: hold, outrider.dev/depends-on.app: outrider-proxy, outrider.dev/depends-on.migrate: outrider-proxy}", code: NoMechanism, want: "by hold"},
+		"a cycle":                          {annotations: "{outrider.dev/depends-on.app: web=started, outrider.dev/depends-on.web: app=started}", code: BadGraph, want: "start-up cycle: app -> web -> app"},
+		"a stranger":                       {annotations: "{outrider.dev/depends-on.app: db}", code: BadGraph, want: "container that the pod does not have"},
+		"an order that is no YAML":         {annotations: `{outrider.dev/depends-on: "app: ["}`, code: BadAnnotation, want: "want CONTAINER: {DEPENDENCY: CONDITION}"},
+		"a proxy that there will not be":   {annotations: "{outrider.dev/proxy: none, outrider.dev/depends-on.app: outrider-proxy}", code: NoMechanism, want: "the pod has no container outrider-proxy"},
+		"an own proxy and none":            {annotations: "{outrider.dev/proxy: none}", more: "- {name: outrider-proxy, image: auto}", code: BadOverride, want: "its own container outrider-proxy"},
+		"a status that nobody wrote":       {annotations: "{outrider.dev/status: x}", code: BadAnnotation, want: "annotation outrider.dev/status"},
+		"metrics on ports that are none":   {annotations: `{prometheus.io/port: http}`, code: BadAnnotation, want: `"http" is no port`},
+		"metrics at two paths":             {annotations: `{prometheus.istio.io/scrape-targets: "80:/a,81:/b"}`, code: NotYet, want: "one path"},
+		"a boolean that is none":           {annotations: `{prometheus.istio.io/merge-metrics: maybe}`, code: BadAnnotation, want: "true or false"},
+		"a port of the agent that is none": {annotations: `{status.sidecar.istio.io/port: x}`, code: BadAnnotation, want: "a port, or 0"},
+		"a period that is none":            {annotations: `{readiness.status.sidecar.istio.io/periodSeconds: "-1"}`, code: BadAnnotation, want: "not negative"},
+		"an interface that is none":        {annotations: `{traffic.sidecar.istio.io/excludeInterfaces: "eth 0"}`, code: BadAnnotation, want: "network interfaces"},
+		"another ProxyConfig's mode":       {annotations: `{proxy.istio.io/config: "interceptionMode: ALL"}`, code: BadAnnotation, want: "interceptionMode"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tt.annotations == "" {
+				tt.annotations = "{}"
+			}
+			p := podOf(t, "metadata:\n  name: shop\n  annotations: "+tt.annotations+`
+spec:
+  initContainers: [{name: migrate, image: m}]
+  containers:
+  - {name: app, image: a, command: [/app]}
+  - {name: web, image: w}
+  `+tt.more)
+			if tt.code == BadGraph {
+				p.Spec.Containers[1].Command = []string{"/web"}
+			}
+			r, err := Pod(p, tt.ns, Options{Kubernetes: kubernetes(tt.kube)})
+			refusal, ok := err.(*Refusal)
+			if !ok {
+				t.Fatalf("not refused: %v, %+v, %q", err, r.Reason, r.Notes)
+			}
+			if refusal.Code != tt.code || !strings.Contains(refusal.Sentence, tt.want) {
+				t.Errorf("%s: %s\nwant %s: ...%s...", refusal.Code, refusal.Sentence, tt.code, tt.want)
+			}
+			if r.Injected {
+				t.Error("refused, and injected")
+			}
+		})
+	}
+}
+
+func TestSelectorsThatAreNoneAreRefused(t *testing.T) {
+	_, _, err := ParseValues([]byte("sidecarInjectorWebhook: {neverInjectSelector: [{matchExpressions: [{key: a, operator: Near}]}]}"))
+	if err == nil || !strings.Contains(err.Error(), "neverInjectSelector[0]") {
+		t.Errorf("%v", err)
+	}
+	if s, ok := selected(&corev1.Pod{}, []metav1.LabelSelector{{}}); ok {
+		t.Errorf("an empty selector matches: %q", s)
+	}
+}

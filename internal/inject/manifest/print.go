@@ -1,0 +1,136 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// printed prints a document as its author writes: JSON or YAML, with the same indentation
+// and ends of lines.
+func printed(doc *yaml.Node, like []byte) ([]byte, error) {
+	if bytes.HasPrefix(bytes.TrimSpace(like), []byte("{")) && json.Valid(like) {
+		return printJSON(doc.Content[0], like)
+	}
+	var out bytes.Buffer
+	e := yaml.NewEncoder(&out)
+	indent, compact := styleOf(doc.Content[0])
+	e.SetIndent(indent)
+	if compact {
+		e.CompactSeqIndent()
+	}
+	if err := e.Encode(doc); err != nil {
+		return nil, err
+	}
+	if err := e.Close(); err != nil {
+		return nil, err
+	}
+	text := out.Bytes()
+	if bytes.Contains(like, []byte("\r\n")) {
+		text = bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n"))
+	}
+	return text, nil
+}
+
+// styleOf finds the indentation of a document, and whether "- " counts as such: by the
+// first mapping, and the first sequence, that stand below a key in lines of their own.
+func styleOf(n *yaml.Node) (indent int, compact bool) {
+	indent, compact = 2, true
+	foundMap, foundList := false, false
+	var visit func(n *yaml.Node)
+	visit = func(n *yaml.Node) {
+		if n.Kind == yaml.MappingNode && n.Style&yaml.FlowStyle == 0 {
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				k, v := n.Content[i], n.Content[i+1]
+				if len(v.Content) == 0 || v.Line <= k.Line || v.Style&yaml.FlowStyle != 0 || v.Column == 0 {
+					continue
+				}
+				switch {
+				case v.Kind == yaml.MappingNode && !foundMap && v.Column > k.Column:
+					indent, foundMap = v.Column-k.Column, true
+				case v.Kind == yaml.SequenceNode && !foundList:
+					compact, foundList = v.Column == k.Column, true
+				}
+			}
+		}
+		for _, c := range n.Content {
+			visit(c)
+		}
+	}
+	visit(n)
+	return min(max(indent, 2), 9), compact
+}
+
+// printJSON prints the nodes in their order.
+func printJSON(n *yaml.Node, like []byte) ([]byte, error) {
+	var b strings.Builder
+	if err := writeJSON(&b, n); err != nil {
+		return nil, err
+	}
+	if !bytes.Contains(bytes.TrimSpace(like), []byte("\n")) {
+		return []byte(b.String() + "\n"), nil
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, []byte(b.String()), "", indentOf(like)); err != nil {
+		return nil, err
+	}
+	out.WriteByte('\n')
+	return out.Bytes(), nil
+}
+
+// indentOf is the white space before the first field.
+func indentOf(text []byte) string {
+	_, rest, _ := bytes.Cut(bytes.TrimSpace(text), []byte("\n"))
+	return string(rest[:len(rest)-len(bytes.TrimLeft(rest, " \t"))])
+}
+
+func writeJSON(b *strings.Builder, n *yaml.Node) error {
+	switch n.Kind {
+	case yaml.MappingNode:
+		b.WriteByte('{')
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			key, err := json.Marshal(n.Content[i].Value)
+			if err != nil {
+				return err
+			}
+			b.Write(key)
+			b.WriteByte(':')
+			if err := writeJSON(b, n.Content[i+1]); err != nil {
+				return err
+			}
+		}
+		b.WriteByte('}')
+	case yaml.SequenceNode:
+		b.WriteByte('[')
+		for i, c := range n.Content {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			if err := writeJSON(b, c); err != nil {
+				return err
+			}
+		}
+		b.WriteByte(']')
+	case yaml.ScalarNode:
+		if n.Tag == "!!int" || n.Tag == "!!float" || n.Tag == "!!bool" || n.Tag == "!!null" {
+			if json.Valid([]byte(n.Value)) {
+				b.WriteString(n.Value) // as it was written: 1.10 stays 1.10
+				return nil
+			}
+		}
+		text, err := json.Marshal(n.Value)
+		if err != nil {
+			return err
+		}
+		b.Write(text)
+	default:
+		return fmt.Errorf("line %d: no JSON", n.Line)
+	}
+	return nil
+}

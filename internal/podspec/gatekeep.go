@@ -1,0 +1,232 @@
+package podspec
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"outrider.dev/startup"
+)
+
+// What a gate takes over from the kubelet. While a command waits, the kubelet must not
+// punish it: its startup probe and its postStart hook begin with the command, so the gate
+// runs them, and its liveness probe is asked by "outrider-agent held", which succeeds
+// until then. Without a readiness probe the startup probe says what ready means.
+const (
+	flagStartup = "--startup-probe"
+	flagHook    = "--post-start"
+	flagRestart = "--restart-policy"
+	flagGrace   = "--stop-grace"
+	flagPreStop = "--pre-stop"
+	heldWord    = "held"
+)
+
+// defaultGrace is Kubernetes' own, and the gate's.
+const defaultGrace = 30
+
+// takeOver moves into the gate's flags what the kubelet would do too early. What others
+// are held by stays: a sidecar's startup probe and hook, and a hook that waits for its
+// own container.
+func (w *writer) takeOver(c carrier) ([]string, error) {
+	plain := c.kind == startup.Plain
+	var flags []string
+	add := func(flag string, value any) error {
+		text, err := json.Marshal(value)
+		flags = append(flags, flag, string(text))
+		return err
+	}
+	var err error
+	switch {
+	case c.StartupProbe != nil && (!plain || nameless(numbered(c.Container, c.StartupProbe).ProbeHandler)):
+	case c.StartupProbe != nil:
+		err = add(flagStartup, numbered(c.Container, c.StartupProbe))
+		if c.ReadinessProbe == nil {
+			c.ReadinessProbe = asReadiness(numbered(c.Container, c.StartupProbe))
+		}
+		c.StartupProbe = nil
+	case c.LivenessProbe != nil && c.LivenessProbe.InitialDelaySeconds > 0:
+		// The delay is meant from the command's start.
+		err = add(flagStartup, afterDelay(c.LivenessProbe.InitialDelaySeconds))
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := reader{pod: w.out, all: carriers(w.out)}
+	if l := c.Lifecycle; plain && l != nil && l.PostStart != nil && l.PostStart.TCPSocket == nil && !r.holdsItself(c) && !namelessGet(numberedHook(c.Container, l.PostStart).HTTPGet) {
+		if err := add(flagHook, numberedHook(c.Container, l.PostStart)); err != nil {
+			return nil, err
+		}
+		dropPostStart(c.Container)
+	}
+	if c.LivenessProbe != nil && !nameless(numbered(c.Container, c.LivenessProbe).ProbeHandler) {
+		text, err := json.Marshal(numbered(c.Container, c.LivenessProbe))
+		if err != nil {
+			return nil, err
+		}
+		held := c.LivenessProbe.DeepCopy()
+		held.ProbeHandler = corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{AgentPath, heldWord, flagName, c.Name, flagProbe, string(text)}}}
+		c.LivenessProbe = held
+	}
+	return append(flags, w.podFlags(c.Container)...), nil
+}
+
+// dropPostStart takes the hook out, and an empty lifecycle with it.
+func dropPostStart(c *corev1.Container) {
+	c.Lifecycle.PostStart = nil
+	if c.Lifecycle.PreStop == nil && c.Lifecycle.StopSignal == nil {
+		c.Lifecycle = nil
+	}
+}
+
+// podFlags say what of the pod the gate has to know, where that is not the default.
+func (w *writer) podFlags(c *corev1.Container) []string {
+	var flags []string
+	policy := string(w.out.Spec.RestartPolicy)
+	if own := c.RestartPolicy; own != nil {
+		policy = string(*own)
+	}
+	if policy != "" && policy != string(corev1.RestartPolicyAlways) {
+		flags = append(flags, flagRestart, policy)
+	}
+	if g := w.out.Spec.TerminationGracePeriodSeconds; g != nil && *g != defaultGrace {
+		flags = append(flags, flagGrace, strconv.FormatInt(max(*g, 0), 10)+"s")
+	}
+	if c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
+		flags = append(flags, flagPreStop)
+	}
+	return flags
+}
+
+// unwrap takes our gate off c, and gives back to the kubelet what the gate had taken
+// over. It is false if c has none.
+func unwrap(c *corev1.Container) bool {
+	argv := slices.Concat(c.Command, c.Args)
+	if len(argv) == 0 || argv[0] != AgentPath {
+		return false
+	}
+	g := readOurs(nil, carrier{Container: c}, argv)
+	if !g.ok || g.real <= 0 || g.real >= len(argv) {
+		return false
+	}
+	c.Command, c.Args = slices.Clone(argv[g.real:]), nil
+	flags := argv[:g.real-1]
+	var first corev1.Probe
+	if text := option(flags, flagStartup[2:]); json.Unmarshal([]byte(text), &first) == nil && !isDelay(&first) {
+		c.StartupProbe = &first
+		if equality.Semantic.DeepEqual(c.ReadinessProbe, asReadiness(&first)) {
+			c.ReadinessProbe = nil
+		}
+	}
+	var hook corev1.LifecycleHandler
+	if text := option(flags, flagHook[2:]); json.Unmarshal([]byte(text), &hook) == nil {
+		if c.Lifecycle == nil {
+			c.Lifecycle = &corev1.Lifecycle{}
+		}
+		c.Lifecycle.PostStart = &hook
+	}
+	if p := c.LivenessProbe; p != nil && p.Exec != nil && len(p.Exec.Command) > 2 && p.Exec.Command[0] == AgentPath && p.Exec.Command[1] == heldWord {
+		var live corev1.Probe
+		if json.Unmarshal([]byte(option(p.Exec.Command, flagProbe[2:])), &live) == nil {
+			c.LivenessProbe = &live
+		}
+	}
+	c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
+	if len(c.VolumeMounts) == 0 {
+		c.VolumeMounts = nil
+	}
+	return true
+}
+
+func isGateMount(m corev1.VolumeMount) bool { return m.Name == BinVolume || m.Name == stateVolume }
+
+// Ungated is pod without the gates that [Write] wrote, and without what they need: what a
+// gate took over is the kubelet's again. Command and arguments become one list.
+func Ungated(pod *corev1.Pod) *corev1.Pod {
+	out := pod.DeepCopy()
+	for _, c := range carriers(out) {
+		if !unwrap(c.Container) && usesAgent(c.Container) {
+			dropPostStart(c.Container)
+			c.Container.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
+		}
+	}
+	out.Spec.Volumes = slices.DeleteFunc(out.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == BinVolume || v.Name == stateVolume })
+	return out
+}
+
+// usesAgent says whether c has a hook that runs the copied agent.
+func usesAgent(c *corev1.Container) bool {
+	return c.Lifecycle != nil && c.Lifecycle.PostStart != nil && c.Lifecycle.PostStart.Exec != nil &&
+		len(c.Lifecycle.PostStart.Exec.Command) > 0 && c.Lifecycle.PostStart.Exec.Command[0] == AgentPath
+}
+
+// Gated says whether c runs behind our gate.
+func Gated(c *corev1.Container) bool {
+	argv := slices.Concat(c.Command, c.Args)
+	return len(argv) > 1 && argv[0] == AgentPath && argv[1] == gateWord
+}
+
+// NeedsAgent says whether c runs the copy of the agent, as its gate or in its hook.
+func NeedsAgent(c *corev1.Container) bool { return Gated(c) || usesAgent(c) }
+
+// asReadiness is a startup probe as a readiness probe, which may not have a grace period.
+func asReadiness(p *corev1.Probe) *corev1.Probe {
+	out := p.DeepCopy()
+	out.TerminationGracePeriodSeconds = nil
+	return out
+}
+
+// afterDelay is a startup probe that succeeds after a delay.
+func afterDelay(seconds int32) *corev1.Probe {
+	return &corev1.Probe{InitialDelaySeconds: seconds, ProbeHandler: corev1.ProbeHandler{
+		Exec: &corev1.ExecAction{Command: []string{AgentPath, "version"}}}}
+}
+
+func isDelay(p *corev1.Probe) bool {
+	return p.Exec != nil && slices.Equal(p.Exec.Command, afterDelay(0).Exec.Command)
+}
+
+// numbered is a probe without names of ports, which only the pod's text resolves.
+func numbered(c *corev1.Container, p *corev1.Probe) *corev1.Probe {
+	out := p.DeepCopy()
+	switch {
+	case out.HTTPGet != nil:
+		out.HTTPGet.Port = number(c, out.HTTPGet.Port)
+	case out.TCPSocket != nil:
+		out.TCPSocket.Port = number(c, out.TCPSocket.Port)
+	}
+	return out
+}
+
+func numberedHook(c *corev1.Container, h *corev1.LifecycleHandler) *corev1.LifecycleHandler {
+	out := h.DeepCopy()
+	if out.HTTPGet != nil {
+		out.HTTPGet.Port = number(c, out.HTTPGet.Port)
+	}
+	return out
+}
+
+// nameless says that a probe asks a port by a name that its container does not have. It
+// fails whoever asks, so it stays the kubelet's.
+func nameless(h corev1.ProbeHandler) bool {
+	return namelessGet(h.HTTPGet) || h.TCPSocket != nil && h.TCPSocket.Port.Type == intstr.String
+}
+
+func namelessGet(h *corev1.HTTPGetAction) bool { return h != nil && h.Port.Type == intstr.String }
+
+// number is the port that a name stands for; a name that c does not have stays.
+func number(c *corev1.Container, p intstr.IntOrString) intstr.IntOrString {
+	if n := (&reader{}).port(carrier{Container: c}, p); n > 0 {
+		return intstr.FromInt32(int32(n))
+	}
+	return p
+}
+
+// ReadBack says which edges of plan the pod does not keep by the mechanism that they
+// name: nil if it keeps all.
+func ReadBack(pod *corev1.Pod, plan startup.Plan) error {
+	return (&writer{out: pod}).check(plan.Edges)
+}
