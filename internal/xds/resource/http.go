@@ -32,6 +32,10 @@ const (
 	// askTimeout is how long a first use waits for the control plane.
 	askTimeout = time.Second
 
+	// earlyTimeout is that of what came before the proxy did: thousands may come in the
+	// same moment, and the control plane has just been heard.
+	earlyTimeout = 5 * time.Second
+
 	// hostTimeout is how long a request waits for a virtual host, which mostly is there
 	// before: it comes with the cluster that the request came by.
 	hostTimeout = 5 * time.Second
@@ -53,7 +57,7 @@ func connections(name string) *hcm.HttpConnectionManager {
 
 // byAddress sends requests to the cluster of their address. There is one virtual host
 // and one route, and nothing in them goes with the mesh.
-func byAddress() *listener.Filter {
+func byAddress(wait time.Duration) *listener.Filter {
 	m := connections("outbound")
 	m.EarlyHeaderMutationExtensions = setHeader(toHeader, byHTTP+"%DOWNSTREAM_LOCAL_ADDRESS%")
 	m.RouteSpecifier = &hcm.HttpConnectionManager_RouteConfig{RouteConfig: &route.RouteConfiguration{
@@ -74,7 +78,7 @@ func byAddress() *listener.Filter {
 			}},
 		}},
 	}}
-	m.HttpFilters = []*hcm.HttpFilter{onDemand(), toRouter(&router.Router{})}
+	m.HttpFilters = []*hcm.HttpFilter{onDemand(wait), toRouter(&router.Router{})}
 	return network("envoy.filters.network.http_connection_manager", m)
 }
 
@@ -90,7 +94,7 @@ func byService() *listener.Filter {
 		httpFilter("envoy.filters.http.set_filter_state", &filterstate.Config{
 			OnRequestHeaders: []*values.FilterStateValue{setState(writtenHost, "%REQ("+hostHeader+")%")},
 		}),
-		onDemand(), toRouter(&router.Router{SuppressEnvoyHeaders: true}),
+		onDemand(askTimeout), toRouter(&router.Router{SuppressEnvoyHeaders: true}),
 	}
 	return network("envoy.filters.network.http_connection_manager", m)
 }
@@ -136,9 +140,9 @@ func unsent() *route.RetryPolicy {
 }
 
 // onDemand asks for clusters and virtual hosts that are not there.
-func onDemand() *hcm.HttpFilter {
+func onDemand(wait time.Duration) *hcm.HttpFilter {
 	return httpFilter("envoy.filters.http.on_demand", &demand.OnDemand{
-		Odcds: &demand.OnDemandCds{Source: ads(0), Timeout: lasting(askTimeout)},
+		Odcds: &demand.OnDemandCds{Source: ads(0), Timeout: lasting(wait)},
 	})
 }
 

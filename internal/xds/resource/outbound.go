@@ -40,7 +40,7 @@ func (b *builder) outbound(sh shape) *listener.Listener {
 	l := listen(outboundName, sh.wildcards(outboundPort)...)
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
 	l.UseOriginalDst = yes() // and Envoy finds it out
-	l.FilterChains = append(closed(), b.bytesByAddress())
+	l.FilterChains = append(closed(), b.bytesByAddress(askTimeout))
 	l.DefaultFilterChain = passed()
 	return l
 }
@@ -61,7 +61,7 @@ func (b *builder) early(never []uint16) *listener.Listener {
 	l.ListenerFilters = []*listener.ListenerFilter{proxyProtocol(), look}
 	l.ListenerFiltersTimeout = lasting(sniffTimeout)
 	l.ContinueOnListenerFiltersTimeout = true
-	l.FilterChains = append(closed(), b.requestsByAddress(), b.bytesByAddress())
+	l.FilterChains = append(closed(), b.requestsByAddress(earlyTimeout), b.bytesByAddress(earlyTimeout))
 	l.DefaultFilterChain = passed()
 	return l
 }
@@ -74,7 +74,7 @@ func (b *builder) sniffed(sh shape, port uint16) *listener.Listener {
 	l.ListenerFilters = []*listener.ListenerFilter{httpInspector()}
 	l.ListenerFiltersTimeout = lasting(sniffTimeout)
 	l.ContinueOnListenerFiltersTimeout = true
-	l.FilterChains = []*listener.FilterChain{b.requestsByAddress(), b.bytesByAddress()}
+	l.FilterChains = []*listener.FilterChain{b.requestsByAddress(askTimeout), b.bytesByAddress(askTimeout)}
 	l.DefaultFilterChain = passed()
 	return l
 }
@@ -115,23 +115,23 @@ func closed() []*listener.FilterChain {
 }
 
 // requestsByAddress is bytesByAddress for connections that turn out to be HTTP.
-func (b *builder) requestsByAddress() *listener.FilterChain {
+func (b *builder) requestsByAddress(wait time.Duration) *listener.FilterChain {
 	return &listener.FilterChain{
 		Name:             "http",
 		FilterChainMatch: &listener.FilterChainMatch{PrefixRanges: b.networks(), ApplicationProtocols: []string{"http/1.0", "http/1.1", "h2c"}},
-		Filters:          []*listener.Filter{byAddress()},
+		Filters:          []*listener.Filter{byAddress(wait)},
 	}
 }
 
 // bytesByAddress sends connections inside the mesh's networks to the cluster of their
 // address.
-func (b *builder) bytesByAddress() *listener.FilterChain {
+func (b *builder) bytesByAddress(wait time.Duration) *listener.FilterChain {
 	choose := network("envoy.filters.network.set_filter_state", &state.Config{
 		OnNewConnection: []*values.FilterStateValue{setState("envoy.tcp_proxy.cluster", byTCP+"%DOWNSTREAM_LOCAL_ADDRESS%")},
 	})
 	bytes := toCluster(passthrough) // the API wants one; what choose says wins
 	bytes.StatPrefix = "outbound"
-	bytes.OnDemand = &tcp.TcpProxy_OnDemand{OdcdsConfig: ads(0), Timeout: lasting(askTimeout)}
+	bytes.OnDemand = &tcp.TcpProxy_OnDemand{OdcdsConfig: ads(0), Timeout: lasting(wait)}
 	return &listener.FilterChain{
 		Name:             "tcp",
 		FilterChainMatch: &listener.FilterChainMatch{PrefixRanges: b.networks()},
