@@ -42,7 +42,8 @@ images: build $(ENVOY) ## container images as OCI tarballs, into bin/images; no 
 
 .PHONY: test
 test: ## all tests; as root, or those in network namespaces are skipped
-	$(GO) test -count=1 -timeout 30m ./...
+	$(GO) test -count=1 -timeout 30m $$($(GO) list ./... | grep -v '/test/')
+	$(GO) test -count=1 -timeout 30m -p 1 ./test/... # one at a time: they fill the machine
 
 .PHONY: check
 check: ## format, vet, staticcheck, race detector, arrows, tidy modules
@@ -82,6 +83,14 @@ cluster: ## a real one-node Kubernetes, left up; builds it first, 15 minutes (ro
 cluster-down: ## end it; nothing is left but its logs
 	$(GO) build -o bin/cluster ./test/cluster/cmd
 	@bin/cluster down --kube $(KUBE)
+
+.PHONY: traces costs
+traces: ## record what real kubelets do, for the tests of the model; 20 minutes (root)
+	$(GO) run ./test/traces/cmd record --kube v1.34
+	$(GO) run ./test/traces/cmd record --kube v1.36
+costs: ## measure what each way of ordering costs on real kubelets; 8 minutes (root)
+	$(GO) run ./test/traces/cmd costs --kube v1.34
+	$(GO) run ./test/traces/cmd costs --kube v1.36
 
 .PHONY: clean
 clean: ## remove what was built; .cache stays

@@ -108,6 +108,7 @@ var arrows = map[string][]string{
 	"bench/capture": {sys, rtnetlink},
 	"bench/agent":   {"test/agent/harness"}, // the same world as the tests'
 	"bench/gate":    {"internal/agent/state"},
+	"bench/xds":     {"internal/identity", "internal/xds", "github.com/envoyproxy/go-control-plane", grpc, protobuf, sys},
 	"bench/wait":    {"internal/agent/journal", "internal/agent/readiness", "internal/agent/status"},
 	"bench/inject":  {"internal/inject", "k8s.io/api", "sigs.k8s.io/yaml"},
 	"bench/model":   {"internal/kubelet", "internal/simulate", "internal/verify", "startup"},

@@ -91,7 +91,8 @@ type Differ interface {
 // A Change is what differs between two views in one type. What differs only in what is
 // before or behind it need not be here: that has a type of its own.
 type Change struct {
-	// All: what View.All returns may be another set, or hold other versions.
+	// All: what View.All returns may be another set. What is in it in another version is
+	// in Names.
 	All bool
 	// Every: any name may be answered otherwise.
 	Every bool

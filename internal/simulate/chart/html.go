@@ -28,6 +28,7 @@ ul { margin: .4rem 0; padding-left: 1.2rem; font-size: 14px }
 svg { display: block; max-width: 100%%; min-width: 44rem; height: auto }
 summary { cursor: pointer; color: #59636e; font-size: 14px }
 table { border-collapse: collapse; font-size: 13px; margin-top: .4rem }
+td { overflow-wrap: anywhere }
 td, th { text-align: left; padding: .15rem 1.2rem .15rem 0; border-bottom: 1px solid #e4e8ec; vertical-align: top }
 td:first-child, th:first-child { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
 </style>

@@ -92,8 +92,21 @@ func (v *view) routeConfiguration(p *xds.Proxy, name string) *xds.Resource {
 	return v.hostsOf(p, uint16(port))
 }
 
-// hostsOf is built anew each time: every service is in it.
+// hostsOf has every service in it. So it is not kept for longer than a view, but shared:
+// it is the same for all proxies of a namespace.
 func (v *view) hostsOf(p *xds.Proxy, port uint16) *xds.Resource {
+	if !slices.Contains(v.ports.sniffed(), port) {
+		return v.buildHosts(p, port) // of any number that somebody asks for, nothing is kept
+	}
+	return v.hosts.get(hostsKey{port, p.Namespace}, func() *xds.Resource { return v.buildHosts(p, port) })
+}
+
+type hostsKey struct {
+	port      uint16
+	namespace string
+}
+
+func (v *view) buildHosts(p *xds.Proxy, port uint16) *xds.Resource {
 	name := strconv.Itoa(int(port))
 	out := &route.RouteConfiguration{Name: name, ValidateClusters: no()}
 	for t := range v.targets(p) {

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"net/netip"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -18,13 +19,18 @@ func (v *view) Since(old xds.View) (map[string]xds.Change, bool) {
 		return nil, false
 	}
 	services, workloads := mesh.Changed(o.mesh, v.mesh)
+	front := slices.ContainsFunc(services, func(c mesh.Change[mesh.Service]) bool { return !sameFront(c.Old, c.New) })
 	d := &difference{asked: v.asked, types: map[string]*xds.Change{}}
 	for _, t := range []string{xds.ListenerType, xds.ClusterType, xds.EndpointType, xds.RouteType, xds.VirtualHostType} {
-		d.types[t] = &xds.Change{All: len(services) > 0, Names: map[string]struct{}{}}
+		d.types[t] = &xds.Change{All: front, Names: map[string]struct{}{}}
 	}
 	for _, c := range services {
 		d.service(c.Old)
 		d.service(c.New)
+		if !sameFront(c.Old, c.New) || !sameRoutes(c.Old, c.New) {
+			d.routes(c.Old)
+			d.routes(c.New)
+		}
 		if !sameToOthers(c.Old, c.New) {
 			// Routes of others may lead there.
 			d.types[xds.VirtualHostType].Every, d.types[xds.RouteType].Every = true, true
@@ -37,7 +43,7 @@ func (v *view) Since(old xds.View) (map[string]xds.Change, bool) {
 	if len(workloads) > 0 { // each proxy has the listeners of its own
 		d.types[xds.ListenerType].All, d.types[xds.ListenerType].Every = true, true
 	}
-	d.types[xds.ListenerType].Every = d.types[xds.ListenerType].Every || len(services) > 0
+	d.types[xds.ListenerType].Every = d.types[xds.ListenerType].Every || front
 	out := map[string]xds.Change{}
 	for t, c := range d.types {
 		if c.All || c.Every || len(c.Names) > 0 {
@@ -63,9 +69,6 @@ func (d *difference) service(s *mesh.Service) {
 		name := serviceName(s, p.Number)
 		d.name(xds.ClusterType, name)
 		d.name(xds.EndpointType, name)
-		d.name(xds.RouteType, name)
-		d.name(xds.RouteType, strconv.Itoa(int(p.Number)))
-		d.name(xds.VirtualHostType, routed+"/"+routedHost(s.Host, p.Number))
 		for _, a := range s.Addresses {
 			to := netip.AddrPortFrom(a.Unmap(), p.Number)
 			d.name(xds.ClusterType, address{true, to}.String())
@@ -74,6 +77,18 @@ func (d *difference) service(s *mesh.Service) {
 	}
 	for _, e := range s.Endpoints { // who may know them
 		d.address(e.Addr)
+	}
+}
+
+// routes are what says where a service's requests go.
+func (d *difference) routes(s *mesh.Service) {
+	if s == nil {
+		return
+	}
+	for _, p := range s.Ports {
+		d.name(xds.RouteType, serviceName(s, p.Number))
+		d.name(xds.RouteType, strconv.Itoa(int(p.Number)))
+		d.name(xds.VirtualHostType, routed+"/"+routedHost(s.Host, p.Number))
 	}
 }
 
@@ -100,6 +115,15 @@ func (d *difference) address(a netip.Addr) {
 func sameToOthers(a, b *mesh.Service) bool {
 	return a != nil && b != nil && slices.Equal(a.Ports, b.Ports) && slices.Equal(a.ExportTo, b.ExportTo) && a.External == b.External
 }
+
+// sameFront says whether a service still looks the same from outside: nearly every change
+// is one of endpoints. What is listened on, and which clusters there are, does not depend
+// on these; to look at all of that for each proxy costs more than to tell the endpoints.
+func sameFront(a, b *mesh.Service) bool {
+	return sameToOthers(a, b) && slices.Equal(a.Addresses, b.Addresses) && a.Headless == b.Headless
+}
+
+func sameRoutes(a, b *mesh.Service) bool { return reflect.DeepEqual(a.Routes, b.Routes) }
 
 // asked are the names by which proxies asked for addresses that are no service's: what a
 // change of a pod touches cannot be told without them, as any port may be asked for.

@@ -24,6 +24,7 @@ type view struct {
 	number uint64
 	ports  *ports
 	kept   *cabinet
+	hosts  drawer // those of a port number, by namespace
 	asked  *asked // by all views of a source
 }
 

@@ -151,13 +151,16 @@ func TestSince(t *testing.T) {
 		{"a service at an address", func() { h.builder.Set(service("y", "old", "10.9.9.8", port(99, mesh.TCP))) }},
 		{"another protocol", func() { h.builder.Set(service("old", "old", "10.96.0.2", port(80, mesh.ServerFirst))) }},
 		{"a backend that was missing", func() { h.builder.Set(service("nowhere", "old", "10.96.0.7", port(80, mesh.HTTP))) }},
+		{"an endpoint moved", func() { h.builder.Set(slice("old", "10.244.7.1")) }},
+		{"an endpoint moved again", func() { h.builder.Set(slice("old", "10.244.7.2")) }},
+		{"another address", func() { h.builder.Set(service("old", "old", "10.96.0.9", port(80, mesh.ServerFirst))) }},
 		{"a route gone", func() { h.builder.Delete((&mesh.RouteSpec{Name: "r", Namespace: "shop"}).Key()) }},
 		{"nothing", func() {}},
 	}
 	universe := map[string][]string{
 		xds.ClusterType: {"http|10.96.0.1:80", "tcp|10.96.0.1:82", "http|10.96.0.2:80", "tcp|10.96.0.3:6379", "http|10.96.0.5:80", "http|10.96.0.66:80",
 			"tcp|10.244.0.66:80", "tcp|10.244.0.4:6379", "tcp|10.244.0.4:1", "tcp|10.9.9.9:99", "http|10.9.9.9:80", "tcp|10.9.9.8:99", web80, "http|10.244.0.9:8080"},
-		xds.EndpointType:    {web80, "outbound|6379||db.shop.svc.cluster.local", "outbound|80||hidden.vault.svc.cluster.local"},
+		xds.EndpointType:    {web80, "outbound|80||old.shop.svc.cluster.local", "outbound|6379||db.shop.svc.cluster.local", "outbound|80||hidden.vault.svc.cluster.local"},
 		xds.VirtualHostType: {"routed/80.routed.shop.svc.cluster.local", "routed/80.web.shop.svc.cluster.local"},
 		xds.RouteType:       {"80", "81", web80, "outbound|80||routed.shop.svc.cluster.local"},
 		xds.ListenerType:    {"virtualInbound", "virtualOutbound", "virtualOutbound-early", "outbound_80", "web:81"},
@@ -185,6 +188,11 @@ func TestSince(t *testing.T) {
 				t.Fatal("not known")
 			}
 			different := false
+			for typeURL, lost := range setsDiffer(old, now) {
+				if different = true; !changes[typeURL].All {
+					t.Errorf("All of %s is another set, and that is not said: %v", typeURL, lost)
+				}
+			}
 			for typeURL, names := range universe {
 				for _, name := range names {
 					key := [2]string{typeURL, name}
@@ -205,4 +213,81 @@ func TestSince(t *testing.T) {
 			}
 		})
 	}
+}
+
+// setsDiffer returns by type the names that All has in one view alone, for a proxy on
+// demand that declares and remembers something, and for one that is told everything.
+func setsDiffer(old, now xds.View) map[string][]string {
+	clients := []*xds.Proxy{
+		client(func(p *xds.Proxy) { p.Metadata[resource.MetadataPrewarm] = "old,y:99,hidden.vault" }),
+		client(func(p *xds.Proxy) { p.OnDemand = false }),
+	}
+	wanted := []string{"http|10.96.0.2:80", "outbound|99||y.shop.svc.cluster.local"}
+	out := map[string][]string{}
+	for _, p := range clients {
+		for _, typeURL := range []string{xds.ListenerType, xds.ClusterType, xds.EndpointType, xds.RouteType, xds.VirtualHostType} {
+			count := map[string]int{}
+			for _, a := range old.All(p, typeURL, wanted) {
+				count[a.Resource.Name] |= 1
+			}
+			for _, a := range now.All(p, typeURL, wanted) {
+				count[a.Resource.Name] |= 2
+			}
+			for name, in := range count {
+				if in != 3 {
+					out[typeURL] = append(out[typeURL], name)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// The change of an endpoint concerns who has its cluster, and nobody's listeners: else it
+// would be looked for at every proxy of the mesh.
+func TestEndpointIsNobodyElses(t *testing.T) {
+	h := newHolder(append(parts(), slice("routed", "10.244.7.1"))...)
+	source := resource.New(h)
+	old, _ := source.Current()
+	h.builder.Set(slice("routed", "10.244.7.2"))
+	now, _ := source.Current()
+	changes, ok := now.(xds.Differ).Since(old)
+	if !ok {
+		t.Fatal("not known")
+	}
+	for typeURL, c := range changes {
+		if typeURL != xds.ClusterType && typeURL != xds.EndpointType || c.All || c.Every {
+			t.Errorf("%s: %+v", typeURL, c)
+		}
+	}
+	if _, named := changes[xds.EndpointType].Names["outbound|80||routed.shop.svc.cluster.local"]; !named {
+		t.Errorf("the endpoints are not named: %v", changes)
+	}
+}
+
+// Everything about a port number is the same for all proxies of a namespace, and nothing
+// is kept of a number that no service has.
+func TestHostsOfANumberBuiltOnce(t *testing.T) {
+	v := view(t, parts()...)
+	full := func(namespace string) *xds.Proxy {
+		return client(func(p *xds.Proxy) { p.OnDemand, p.Namespace = false, namespace })
+	}
+	hosts := func(namespace, number string) *xds.Resource {
+		return v.Named(full(namespace), xds.RouteType, number).Resource
+	}
+	if first, second := hosts("shop", "80"), hosts("shop", "80"); first != second {
+		t.Error("built for each proxy")
+	}
+	if hosts("shop", "80").Version == hosts("vault", "80").Version {
+		t.Error("another namespace is told the same, where short names mean something else")
+	}
+	if a, b := hosts("shop", "4711"), hosts("shop", "4711"); a == b || a.Version != b.Version {
+		t.Error("a number that nobody has is kept, or answered in two ways")
+	}
+}
+
+// slice is an endpoint of a service's port 80, of which nothing else is known.
+func slice(service, at string) *mesh.SliceSpec {
+	return &mesh.SliceSpec{Name: service + "-1", Namespace: "shop", Service: service,
+		Ports: []mesh.SlicePort{{Name: "p80", Number: 80}}, Endpoints: []mesh.SliceEndpoint{{Addresses: addresses(at), Ready: true}}}
 }

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// perFile is how many services a file has: as many as a team keeps together.
+const perFile = 100
+
+// A folder is the mesh: services with two endpoints each, and a pod for each proxy.
+type folder struct {
+	dir      string
+	services int
+	moved    int // endpoints so far: each change has an address of its own
+}
+
+func newFolder(dir string, services, pods int) (*folder, error) {
+	f := &folder{dir: dir, services: services}
+	for first := 0; first < services; first += perFile {
+		if err := f.write(first, -1); err != nil {
+			return nil, err
+		}
+	}
+	var b strings.Builder
+	for i := range pods {
+		fmt.Fprintf(&b, `---
+apiVersion: v1
+kind: Pod
+metadata: {name: app-%d, namespace: %s, labels: {app: app-%d, security.istio.io/tlsMode: istio}}
+spec:
+  serviceAccountName: %s
+  containers: [{name: app, ports: [{name: http, containerPort: 8080}]}]
+status: {phase: Running, podIP: %[5]s, podIPs: [{ip: %[5]s}]}
+`, i, namespace, deployment(i), account(i), podIP(i))
+	}
+	return f, os.WriteFile(filepath.Join(dir, "pods.yaml"), []byte(b.String()), 0o644)
+}
+
+// move gives a service another endpoint: its file is written aside and renamed. It
+// returns when the rename is done.
+func (f *folder) move(service int) error {
+	f.moved++
+	return f.write(service/perFile*perFile, service)
+}
+
+func (f *folder) write(first, moved int) error {
+	var b strings.Builder
+	for i := first; i < min(first+perFile, f.services); i++ {
+		one := offset("10.128.0.1", 2*i)
+		if i == moved {
+			one = offset("10.200.0.1", f.moved)
+		}
+		fmt.Fprintf(&b, `---
+apiVersion: v1
+kind: Service
+metadata: {name: service-%[1]d, namespace: team-%[2]d}
+spec:
+  clusterIP: %[3]s
+  ports: [{name: http, port: 80, targetPort: 8080}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: service-%[1]d-1, namespace: team-%[2]d, labels: {kubernetes.io/service-name: service-%[1]d}}
+addressType: IPv4
+ports: [{name: http, port: 8080}]
+endpoints: [{addresses: [%[4]q], conditions: {ready: true}}, {addresses: [%[5]q], conditions: {ready: true}}]
+`, i, i%50, serviceIP(i), one, offset("10.128.0.1", 2*i+1))
+	}
+	name := fmt.Sprintf("services-%05d.yaml", first)
+	aside := filepath.Join(f.dir, "."+name)
+	if err := os.WriteFile(aside, []byte(b.String()), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(aside, filepath.Join(f.dir, name))
+}
+
+// What the mesh calls things.
+const (
+	namespace   = "demo"
+	trustDomain = "cluster.local"
+)
+
+// podsOf a deployment share an account and what is remembered of it.
+const podsOf = 10
+
+func deployment(proxy int) int     { return proxy / podsOf }
+func account(proxy int) string     { return fmt.Sprintf("app-%d", deployment(proxy)) }
+func podIP(proxy int) string       { return offset("10.64.0.1", proxy) }
+func serviceIP(service int) string { return offset("10.97.0.1", service) }
+
+// clusterOf is the name by which Envoy asks for a service by its address, endpointsOf
+// that of its endpoints.
+func clusterOf(service int) string { return "http|" + serviceIP(service) + ":80" }
+func endpointsOf(service int) string {
+	return fmt.Sprintf("outbound|80||service-%d.team-%d.svc.cluster.local", service, service%50)
+}
+
+// offset is the n-th address after one.
+func offset(from string, n int) string {
+	a := netip.MustParseAddr(from).As4()
+	sum := uint32(a[0])<<24 | uint32(a[1])<<16 | uint32(a[2])<<8 | uint32(a[3])
+	sum += uint32(n)
+	return netip.AddrFrom4([4]byte{byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)}).String()
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"outrider.dev/internal/identity"
+)
+
+// A setting is a mesh and who is in it.
+type setting struct {
+	proxies, services int
+	full              bool
+}
+
+func (s setting) String() string {
+	mode := "on demand"
+	if s.full {
+		mode = "full push"
+	}
+	return fmt.Sprintf("%d proxies, %d services, %s", s.proxies, s.services, mode)
+}
+
+// A bench is what all settings have in common.
+type bench struct {
+	outriderd string
+	storms    int
+	changes   int
+	idle      time.Duration
+	profiles  string // directory; empty: none
+	table     *table
+}
+
+const (
+	profiled = 3                      // seconds of a storm, and of changes
+	settle   = 500 * time.Millisecond // after which a change has had its effects
+)
+
+// measure does one setting: some storms, each on an outriderd that nobody has asked yet,
+// and the changes on the last of these.
+func (b *bench) measure(s setting) error {
+	base := setting{s.proxies, s.services, true}.String()
+	if s.full {
+		base = ""
+	}
+	for round := range b.storms {
+		if err := b.round(s, base, round == b.storms-1); err != nil {
+			return fmt.Errorf("%s: %w", s, err)
+		}
+	}
+	return nil
+}
+
+func (b *bench) round(s setting, base string, last bool) error {
+	dir, err := os.MkdirTemp("", "bench-xds")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	mesh, state := filepath.Join(dir, "mesh"), filepath.Join(dir, "state")
+	if err := os.Mkdir(mesh, 0o755); err != nil {
+		return err
+	}
+	f, err := newFolder(mesh, s.services, s.proxies)
+	if err != nil {
+		return err
+	}
+	authority, err := identity.NewAuthority(identity.AuthorityOptions{Dir: filepath.Join(state, "ca"), TrustDomain: trustDomain})
+	if err != nil {
+		return err
+	}
+	all, err := newFleet(s.proxies, s.services, s.full, authority)
+	if err != nil {
+		return err
+	}
+	server, err := serve(b.outriderd, mesh, state, filepath.Join(dir, "log"), s.full)
+	if err != nil {
+		return err
+	}
+	defer server.end()
+	m := &measurement{bench: b, setting: s, base: base, folder: f, fleet: all, server: server}
+	if err := m.storm(last); err != nil {
+		return fmt.Errorf("%w; outriderd says: %w", err, server.said())
+	}
+	defer all.disconnect()
+	if !last {
+		return nil
+	}
+	if err := m.rest(); err != nil {
+		return err
+	}
+	if err := m.change(usedByAll, s.proxies); err != nil {
+		return err
+	}
+	if !s.full {
+		return m.change(usedByFew, fewUsers)
+	}
+	return nil
+}
+
+// A measurement is one outriderd with its proxies.
+type measurement struct {
+	*bench
+	setting setting
+	base    string
+	folder  *folder
+	fleet   *fleet
+	server  *server
+}
+
+func (m *measurement) add(what string, value float64) {
+	m.table.add(m.setting.String(), what, value, m.base)
+}
+
+const (
+	milliseconds = float64(time.Millisecond)
+	mebibyte     = 1 << 20
+	kibibyte     = 1 << 10
+)
+
+// storm connects all proxies at once.
+func (m *measurement) storm(last bool) error {
+	n := float64(m.setting.proxies)
+	m.add("outriderd: exec to ready, ms", float64(m.server.readyTook)/milliseconds)
+	m.add("outriderd: CPU to ready, ms", float64(m.server.spent())/milliseconds)
+	m.add("outriderd: memory before proxies, MiB", m.server.resident()/mebibyte)
+	kept := m.keep(last, "storm", profiled)
+	memory, cpu, own := m.server.resident(), m.server.spent(), spent(os.Getpid())
+	all, err := m.fleet.connect(m.server.address)
+	if err != nil {
+		return err
+	}
+	m.add("storm: first proxy configured, ms", float64(all.first())/milliseconds)
+	m.add("storm: half of them, ms", float64(all.median())/milliseconds)
+	m.add("storm: all, ms", float64(all.last())/milliseconds)
+	m.add("storm: CPU of outriderd per proxy, ms", float64(m.server.spent()-cpu)/milliseconds/n)
+	m.add("storm: CPU of the simulated proxies, per proxy, ms", float64(spent(os.Getpid())-own)/milliseconds/n)
+	time.Sleep(settle)
+	m.add("storm: memory per proxy, KiB", (m.server.resident()-memory)/kibibyte/n)
+	return kept()
+}
+
+// keep profiles the server meanwhile, if that is asked for: its processor for so many
+// seconds, or with none what its memory is for.
+func (m *measurement) keep(wanted bool, name string, seconds int) (wait func() error) {
+	if m.profiles == "" || !wanted {
+		return func() error { return nil }
+	}
+	done := make(chan error, 1)
+	name = fmt.Sprintf("%s-%d-%d", name, m.setting.proxies, m.setting.services)
+	if m.setting.full {
+		name += "-full"
+	}
+	go func() { done <- m.server.profile(context.Background(), m.profiles, name, seconds) }()
+	return func() error { return <-done }
+}
+
+// rest looks at proxies that want nothing.
+func (m *measurement) rest() error {
+	n := float64(m.setting.proxies)
+	before := m.server.spent()
+	began := time.Now()
+	time.Sleep(m.idle)
+	m.add("idle: CPU per proxy, µs each second", float64(m.server.spent()-before)/float64(time.Microsecond)/n/time.Since(began).Seconds())
+	m.add("idle: memory, MiB", m.server.resident()/mebibyte)
+	return m.keep(true, "heap", 0)()
+}
+
+// change replaces a file in which one endpoint moved, some times. Times are from before
+// the file is written, so its 20 ms of quiet are in them.
+func (m *measurement) change(service, users int) error {
+	who := fmt.Sprintf("change for %d: ", users)
+	kept := m.keep(true, fmt.Sprintf("change-%d", users), profiled)
+	for range m.changes {
+		cpu := m.server.spent()
+		a := m.fleet.expect(service, users)
+		if err := m.folder.move(service); err != nil {
+			return err
+		}
+		if err := m.fleet.await(a); err != nil {
+			return fmt.Errorf("%s%w", who, err)
+		}
+		m.add(who+"first, ms", float64(a.first())/milliseconds)
+		m.add(who+"half of them, ms", float64(a.median())/milliseconds)
+		m.add(who+"last, ms", float64(a.last())/milliseconds)
+		time.Sleep(settle)
+		m.add(who+"CPU of outriderd, ms", float64(m.server.spent()-cpu)/milliseconds)
+		m.add(who+"CPU per connected proxy, µs", float64(m.server.spent()-cpu)/float64(time.Microsecond)/float64(m.setting.proxies))
+	}
+	m.add(who+"memory after all, MiB", m.server.resident()/mebibyte)
+	return kept()
+}

@@ -1,0 +1,241 @@
+package browser
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// browser starts one, or skips the test where there is none. CHROMIUM names another.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	binary, err := exec.LookPath(cmp.Or(os.Getenv("CHROMIUM"), "chromium"))
+	if err != nil {
+		t.Skipf("no Chromium, which make deps installs: %v", err)
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(binary),
+		chromedp.NoSandbox, // without it Chromium refuses to run as root
+		chromedp.UserDataDir(t.TempDir()),
+		chromedp.Env("TMPDIR="+t.TempDir()), // where it leaves folders behind
+	)
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("starting %s: %v", binary, err)
+	}
+	return ctx
+}
+
+// A page is one that is open, and what happened meanwhile.
+type page struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu       sync.Mutex
+	errors   []string
+	requests []string // but for the page itself
+}
+
+// open opens a file in a tab of its own.
+func open(t *testing.T, browser context.Context, file string, width int) *page {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(browser)
+	t.Cleanup(cancel)
+	p := &page{t: t, ctx: ctx}
+	address := (&url.URL{Scheme: "file", Path: file}).String()
+	if err := chromedp.Listen(ctx, func(event any) { p.note(event, address) }); err != nil {
+		t.Fatal(err)
+	}
+	call(p, log.Enable, cdp.Empty{})
+	call(p, network.Enable, network.EnableParams{})
+	p.do(size(width), chromedp.Navigate(address))
+	return p
+}
+
+// size is a window that is higher than any report: what is measured is in it.
+func size(width int) chromedp.Action[chromedp.Void] {
+	return chromedp.EmulateViewport(int64(width), 9000)
+}
+
+func (p *page) note(event any, address string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		p.errors = append(p.errors, "exception: "+e.ExceptionDetails.Text)
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning {
+			p.errors = append(p.errors, "a script said: "+string(e.Type))
+		}
+	case *log.EventEntryAdded:
+		p.errors = append(p.errors, fmt.Sprintf("%s: %s", e.Entry.Level, e.Entry.Text))
+	case *network.EventRequestWillBeSent:
+		if e.Request.URL != address {
+			p.requests = append(p.requests, e.Request.URL)
+		}
+	}
+}
+
+// patience is what one step may take on a busy machine.
+const patience = time.Minute
+
+func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// call says something in the browser's own protocol.
+func call[P, R any](p *page, command cdp.Command[P, R], params P) {
+	p.t.Helper()
+	if _, err := chromedp.Call(p.ctx, command, params); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+//go:embed probe.js
+var probe string
+
+// A look is what a page looks like now.
+type look struct {
+	Title   string
+	Wide    []string // elements that reach beyond the window
+	Charts  []drawn
+	Faint   []string // texts, and marks of one letter, with less contrast than WCAG 2 asks for (AA)
+	Read    int      // texts whose contrast was measured
+	Details []folded
+	Scripts int
+}
+
+type drawn struct {
+	Title         string
+	Width, Height float64
+	Shapes, Texts int
+	Cut           []string // parts that are outside of the picture
+}
+
+type folded struct {
+	Open, Content bool
+	Height        float64
+}
+
+func (p *page) look() look {
+	p.t.Helper()
+	l, err := chromedp.Run(p.ctx, chromedp.Evaluate[look](probe))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return l
+}
+
+// scheme makes the reader prefer dark or light pages.
+func (p *page) scheme(name string) {
+	p.t.Helper()
+	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}},
+	})
+}
+
+// unfold opens every details element by a click, as a reader does.
+func (p *page) unfold() {
+	p.t.Helper()
+	n := len(p.look().Details)
+	for i := range n {
+		p.do(chromedp.Click(chromedp.Search(fmt.Sprintf("(//details/summary)[%d]", i+1))))
+	}
+}
+
+// faults are sentences about all that a report must not do, at both widths, folded and
+// unfolded, for readers who prefer light pages and for those who prefer dark ones.
+func faults(t *testing.T, browser context.Context, file string, charts int) []string {
+	t.Helper()
+	p := open(t, browser, file, widths[0])
+	var out []string
+	found := func(where, what string, list []string) {
+		for _, x := range list {
+			out = append(out, where+": "+what+": "+x)
+		}
+	}
+	check := func(where string) look {
+		l := p.look()
+		found(where, "reaches beyond the window", l.Wide)
+		found(where, "is hardly read", l.Faint)
+		found(where, "chart", missing(l.Charts, charts))
+		if l.Read == 0 {
+			found(where, "page", []string{"nothing is to be read"})
+		}
+		return l
+	}
+	for _, width := range widths {
+		p.do(size(width))
+		for _, scheme := range []string{"light", "dark"} {
+			p.scheme(scheme)
+			check(fmt.Sprintf("%d px, %s", width, scheme))
+		}
+	}
+	p.unfold()
+	for _, width := range widths {
+		p.do(size(width))
+		where := fmt.Sprintf("%d px, unfolded", width)
+		for i, d := range check(where).Details {
+			if !d.Open || !d.Content || d.Height < 40 {
+				out = append(out, fmt.Sprintf("%s: details %d: open %t, content seen %t, %.0f px high", where, i+1, d.Open, d.Content, d.Height))
+			}
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found("console", "error", p.errors)
+	found("network", "request", p.requests)
+	return out
+}
+
+var widths = []int{1100, 500}
+
+// missing says which charts are not seen.
+func missing(all []drawn, want int) (out []string) {
+	if len(all) != want {
+		out = append(out, fmt.Sprintf("%d of them, want %d", len(all), want))
+	}
+	for i, c := range all {
+		if c.Width < 100 || c.Height < 50 || c.Shapes < 3 || c.Texts < 2 {
+			out = append(out, fmt.Sprintf("%d is %.0f by %.0f px, with %d shapes and %d texts", i+1, c.Width, c.Height, c.Shapes, c.Texts))
+		}
+		if len(c.Cut) > 0 {
+			out = append(out, fmt.Sprintf("%d is cut off at %s", i+1, strings.Join(c.Cut, ", ")))
+		}
+	}
+	return out
+}
+
+// write keeps a page in a file.
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
