@@ -75,6 +75,7 @@ bench: ## measure; prints tables, asserts nothing (root)
 	$(GO) run ./bench/wait
 	$(GO) run ./bench/inject
 	$(GO) run ./bench/xds
+	$(GO) run ./bench/webhook
 
 .PHONY: cluster cluster-down
 cluster: ## a real one-node Kubernetes, left up; builds it first, 15 minutes (root)

@@ -5,7 +5,7 @@ import "time"
 // Next is when the machine has something to do if nothing happens before; false
 // if it only waits for events.
 func (s State) Next() (time.Duration, bool) {
-	at := s.wakeTime()
+	at := earlier(s.wakeTime(), s.relist)
 	for i := range s.c {
 		at = earlier(at, s.c[i].killing.deadline)
 		for w := range s.c[i].probes {
@@ -34,7 +34,8 @@ func (s *State) passTime(t time.Duration) {
 }
 
 // fire does one thing that is due now. Kills come before probes, and these
-// before a pass, so that a pass sees what happened at the same instant.
+// before a pass, so that a pass sees what happened at the same instant. A relist
+// comes last: whoever waits for it is served before its news are sent.
 func (s *State) fire() {
 	for i := range s.c {
 		if s.due(s.c[i].killing.deadline) {
@@ -55,7 +56,11 @@ func (s *State) fire() {
 			}
 		}
 	}
-	s.beginPass()
+	if s.due(s.wakeTime()) {
+		s.beginPass()
+		return
+	}
+	s.relisted()
 }
 
 func (s *State) due(t time.Duration) bool { return t != never && t <= s.now }

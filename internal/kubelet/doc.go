@@ -37,15 +37,18 @@
 // Each rule stands once, with its source. "kuberuntime" there is
 // pkg/kubelet/kuberuntime of kubernetes v1.34.4, and other paths are below
 // pkg/kubelet of the same version. The functions named were compared with those
-// of v1.36.3; what differs is in version.go, or left out.
+// of v1.36.3; what differs is in version.go, or left out. Traces of real kubelets of
+// both versions are replayed in the tests (testdata/traces, docs/kubelet.md); what
+// differs from those is in conformance_test.go.
 //
 // Left out: ephemeral containers, in-place resize, restart rules by exit code
 // (KEP-5307, KEP-5532), eviction and node shutdown, static pods, volumes and
 // admission, readiness gates, host network, restart of the kubelet itself, a
 // second deletion with a shorter grace period, containers that the kubelet's
-// garbage collection forgets, jitter, and the resync every minute. A pass sees
-// the containers as they are when it begins, a real one as they were at the last
-// relist; the order in which it kills several containers is the pod's here and
+// garbage collection forgets, jitter, the resync every minute, and how long it takes
+// to stop a sandbox. A pass sees the containers as they are when it begins, a real
+// one as they were at the last relist. Two news of one relist make one pass, where
+// a real kubelet may begin two; the order in which it kills several containers is the pod's here and
 // any there.
 //
 // The package does no I/O, reads no clock, starts no goroutine and imports only

@@ -22,9 +22,10 @@ type EventKind string
 
 const (
 	Tick          EventKind = "tick"           // time passed, nothing else
-	Added         EventKind = "added"          // the kubelet was given the pod
+	Added         EventKind = "added"          // the kubelet was given the pod, and has its volumes
 	SandboxReady  EventKind = "sandbox-ready"  // or failed; answers CreateSandbox
 	SandboxDied   EventKind = "sandbox-died"   // the node was rebooted: all containers are gone
+	SandboxLost   EventKind = "sandbox-lost"   // only the sandbox's own process died
 	Pulled        EventKind = "pulled"         // or failed; answers Pull
 	Started       EventKind = "started"        // or could not be (StartError); answers Start
 	HookReturned  EventKind = "hook-returned"  // answers RunHook

@@ -19,17 +19,22 @@ func (s State) Key() string {
 		k.num(int(t.kind), t.i)
 		k.bits(t.begun)
 	}
-	k.time(w.wake, w.retry, max(w.fresh, s.now))
-	k.bits(w.acted, s.address, s.status.HasIP, s.status.Initialized, s.status.Ready, s.probing == never)
-	k.num(len(s.status.Phase), int(s.deleted))
+	k.time(w.wake, w.retry, max(w.fresh, s.now), s.relist)
+	k.bits(w.acted, w.bound, s.address, s.status.HasIP, s.status.Initialized, s.status.Ready, s.probing == never)
+	k.num(s.status.Phase.letter(), s.final.letter(), int(s.ending), int(s.deleted))
 	if s.spec.version.Relist > 0 {
 		k.num(int(s.now % s.spec.version.Relist))
 	}
 	for i, c := range s.c {
 		k.container(c)
+		if c.run == exited && s.restarts(i) && (s.spec.kind(i) != initial || c.code != 0) {
+			// A start that fails before the container runs makes the back-off longer, and
+			// that is still counted from this end.
+			k.time(max(c.finishedAt+maxDelay, s.now))
+		}
 		for p := range c.probes {
 			if s.hasProbe(i, p) {
-				k.num(int((s.now - max(s.probing, 0)) % s.probeSpec(i, p).Period))
+				k.num(int((s.now-max(s.probing, 0))%s.probeSpec(i, p).Period), int((s.now-c.probes[p].clock)%s.probeSpec(i, p).Period))
 				k.probe(c.probes[p])
 			}
 		}
@@ -89,7 +94,7 @@ func (k *key) backOff(b backOff, ended time.Duration, runs bool) {
 
 func (k *key) container(c container) {
 	k.num(int(c.run), int(c.step), int(c.killing.stage))
-	k.bits(c.seen, c.started, c.ready, c.here, c.incarnation < 0, c.finishedAt == never, c.known == never)
+	k.bits(c.seen, c.started, c.shown, c.ready, c.here, c.incarnation < 0, c.finishedAt == never, c.known == never)
 	if c.run == exited {
 		k.num(c.code)
 	}
@@ -107,6 +112,9 @@ func (k *key) container(c container) {
 
 func (k *key) probe(p probe) {
 	k.num(int(p.result), int(p.last), p.row)
-	k.bits(p.onHold)
+	k.bits(p.onHold, p.again)
 	k.time(p.due, p.expires)
+	if p.expires != never {
+		k.time(p.asked)
+	}
 }

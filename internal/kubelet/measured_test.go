@@ -87,7 +87,7 @@ func TestSeenOnARealKubelet(t *testing.T) {
 			plan: "app after proxy is healthy",
 			want: []string{"0s proxy started", "2s proxy hook-failed", "2s proxy stopping", "2s proxy completed",
 				"3s proxy started", "5s proxy hook-failed", "5s proxy stopping", "5s proxy completed",
-				"16s proxy started", "18s proxy hook-failed", "18s proxy stopping", "18s proxy completed"},
+				"17s proxy started", "19s proxy hook-failed", "19s proxy stopping", "19s proxy completed"},
 		},
 	}
 	for name, tt := range tests {

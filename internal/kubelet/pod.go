@@ -18,6 +18,10 @@ type Container struct {
 	// an init container a native sidecar.
 	Restart RestartPolicy
 
+	// NeverPull is imagePullPolicy Never: where the image is missing, each pass looks
+	// for it, without back-off.
+	NeverPull bool
+
 	PostStart, PreStop           Handler // NoHandler: no hook
 	Startup, Liveness, Readiness Probe   // without handler: no probe
 }

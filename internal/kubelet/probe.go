@@ -21,7 +21,10 @@ type probe struct {
 	last    result        // of the last answer, below the thresholds too
 	row     int           // how many answers in a row were like that
 	onHold  bool          // it has said all that it has to say of this incarnation
+	clock   time.Duration // it is asked at whole periods since then
+	again   bool          // it is to be asked once more at once
 	due     time.Duration // it is asked next then; never: not
+	asked   time.Duration // it was asked last then
 	expires time.Duration // it has been asked, and must answer by then; never: not
 }
 
@@ -63,15 +66,15 @@ func (s *State) notice(i int) {
 	c.started = !s.hasProbe(i, startupProbe)
 	for w := range c.probes {
 		if s.hasProbe(i, w) {
-			c.probes[w].result = first[w]
+			c.probes[w].result, c.probes[w].clock = first[w], s.probing
 		}
 	}
-	s.scheduleProbes(i)
+	s.scheduleProbes(i, s.now)
 }
 
 // scheduleProbes sets when each probe is asked next. Until the container is
 // started, only the startup probe is asked, and afterwards only the others.
-func (s *State) scheduleProbes(i int) {
+func (s *State) scheduleProbes(i int, from time.Duration) {
 	c := &s.c[i]
 	for w := range c.probes {
 		p := &c.probes[w]
@@ -80,34 +83,47 @@ func (s *State) scheduleProbes(i int) {
 		case !asked:
 			p.due = never
 		case p.due == never && p.expires == never:
-			p.due = s.firstProbe(i, w)
+			p.due = s.firstProbe(i, w, from)
 		}
 	}
 }
 
 // firstProbe: probes run at whole periods since the pod's first pass, not since
-// the container's start; the delay is counted from that start. Readiness is
-// asked once more, as soon as the container is published. (The kubelet asks so at
-// each pass in which it is not ready; between two periods that is left out here.)
-// Source: prober/worker.go run, doProbe; prober_manager.go UpdatePodStatus.
-func (s *State) firstProbe(i, w int) time.Duration {
+// the container's start; the delay is counted from that start.
+// Source: prober/worker.go run, doProbe.
+func (s *State) firstProbe(i, w int, from time.Duration) time.Duration {
 	spec := s.probeSpec(i, w)
-	from := s.c[i].startedAt + spec.InitialDelay
-	if w == readinessProbe && from <= s.now {
-		return s.now
-	}
-	return s.nextTick(spec.Period, max(from, s.now))
+	return s.c[i].probes[w].nextTick(spec.Period, max(s.c[i].startedAt+spec.InitialDelay, from))
 }
 
-// nextTick is the first whole period since the first pass that is not before t.
-func (s *State) nextTick(period, t time.Duration) time.Duration {
-	n := (t - s.probing + period - 1) / period
-	return s.probing + n*period
+// askUnready: each pass has the readiness of those asked that are not ready, and
+// their periods are counted from then on. Within the initial delay only that.
+// Source: prober_manager.go UpdatePodStatus; prober/worker.go run.
+func (s *State) askUnready() {
+	for i := range s.c {
+		p := &s.c[i].probes[readinessProbe]
+		switch {
+		case p.result == success:
+		case p.expires != never:
+			p.again = true
+		case p.due != never:
+			p.clock, p.due = s.now, s.now
+			if spec := s.probeSpec(i, readinessProbe); s.c[i].startedAt+spec.InitialDelay > s.now {
+				p.due = s.firstProbe(i, readinessProbe, s.now)
+			}
+		}
+	}
+}
+
+// nextTick is the first whole period of the probe's clock that is not before t.
+func (p *probe) nextTick(period, t time.Duration) time.Duration {
+	n := (t - p.clock + period - 1) / period
+	return p.clock + n*period
 }
 
 func (s *State) probeNow(i, w int) {
 	p, spec := &s.c[i].probes[w], s.probeSpec(i, w)
-	p.due, p.expires = never, s.now+spec.Timeout
+	p.due, p.expires, p.asked = never, s.now+spec.Timeout, s.now
 	s.do(Action{Kind: RunProbe, Container: s.name(i), Which: probeKinds[w], Timeout: spec.Timeout})
 }
 
@@ -128,11 +144,21 @@ func (s *State) probeAnswered(i int, which Which, ok bool) {
 		p.last, p.row = answer, 0
 	}
 	p.row = min(p.row+1, threshold)
-	p.due = s.nextTick(spec.Period, s.now+1)
+	p.askNext(spec.Period, s.now)
 	if p.row == threshold && s.c[i].run == running {
 		s.verdict(i, w, answer)
 	}
-	s.scheduleProbes(i)
+	s.scheduleProbes(i, s.now+1) // the others' period that began with this one has passed
+}
+
+// askNext: a period that has begun while the probe ran counts, once; a pass that
+// wanted it asked comes first.
+// Source: prober/worker.go run; a time.Ticker keeps one tick.
+func (p *probe) askNext(period, now time.Duration) {
+	p.due = max(p.nextTick(period, p.asked+1), now)
+	if p.again {
+		p.again, p.due, p.clock = false, now, now
+	}
 }
 
 // verdict: a change wakes the worker. After a failure of liveness, and after any
@@ -164,6 +190,6 @@ func (s *State) stopProbing() {
 			p := &s.c[i].probes[w]
 			p.onHold, p.due, p.expires = true, never, never
 		}
-		s.scheduleProbes(i)
+		s.scheduleProbes(i, s.now)
 	}
 }

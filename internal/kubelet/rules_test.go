@@ -37,7 +37,7 @@ func TestRules(t *testing.T) {
 		"with Never, an init container that fails ends the pod": {
 			pod:    Pod{Restart: Never, Init: []Container{nativeProxy, {Name: "a"}}, Containers: appOnly},
 			world:  world{until: time.Minute, containers: map[string]behaviour{"a": {lives: []time.Duration{500 * ms}, code: 1}}},
-			want:   []string{"0s proxy started", "1s a started", "1.5s a failed", "2s proxy stopping", "2s proxy completed"},
+			want:   []string{"0s proxy started", "1s a started", "1.5s a failed", "3s proxy stopping", "3s proxy completed"},
 			phases: []Phase{Pending, Failed},
 		},
 		"a sidecar holds the next init container until its startup probe succeeds; readiness never counts": {
@@ -303,15 +303,15 @@ func TestProbes(t *testing.T) {
 			want:  map[Which][]time.Duration{Liveness: {6 * sec, 9 * sec}},
 			ready: true,
 		},
-		"readiness is asked as soon as the kubelet knows the container": {
+		"readiness is asked as soon as the kubelet knows the container, and its periods begin then": {
 			app:   Container{Readiness: Probe{Handler: HTTPGet, Period: 5 * sec}},
-			want:  map[Which][]time.Duration{Readiness: {sec, 5 * sec, 10 * sec}},
+			want:  map[Which][]time.Duration{Readiness: {sec, 6 * sec}},
 			ready: true,
 		},
 		"until the startup probe succeeds, no other one is asked, and it then ends": {
 			app:   Container{Startup: Probe{Handler: Exec, Period: 2 * sec}, Liveness: Probe{Handler: Exec, Period: 2 * sec}},
 			world: behaviour{healthy: 3 * sec},
-			want:  map[Which][]time.Duration{Startup: {2 * sec, 4 * sec}, Liveness: {4 * sec, 6 * sec, 8 * sec, 10 * sec}},
+			want:  map[Which][]time.Duration{Startup: {2 * sec, 4 * sec}, Liveness: {6 * sec, 8 * sec, 10 * sec}},
 			ready: true,
 		},
 		"a startup probe that fails too often has the container killed": {
@@ -327,14 +327,14 @@ func TestProbes(t *testing.T) {
 			stops: []time.Duration{4 * sec},
 			ready: true, // it runs, and nobody asks its readiness
 		},
-		"readiness only changes what is ready": {
+		"readiness only changes what is ready, and is asked again by the pass that follows": {
 			app:   Container{Readiness: Probe{Handler: Exec, Period: sec, Failures: 2}},
 			world: behaviour{sickAt: 7500 * ms},
-			want:  map[Which][]time.Duration{Readiness: {sec, 2 * sec, 3 * sec, 4 * sec, 5 * sec, 6 * sec, 7 * sec, 8 * sec, 9 * sec, 10 * sec}},
+			want:  map[Which][]time.Duration{Readiness: {sec, 2 * sec, 3 * sec, 4 * sec, 5 * sec, 6 * sec, 7 * sec, 8 * sec, 9 * sec, 9 * sec, 10 * sec}},
 		},
 		"readiness needs as many successes in a row as its threshold": {
 			app:   Container{Readiness: Probe{Handler: Exec, Period: 4 * sec, Successes: 4}},
-			want:  map[Which][]time.Duration{Readiness: {sec, 4 * sec, 8 * sec}},
+			want:  map[Which][]time.Duration{Readiness: {sec, 5 * sec, 9 * sec}},
 			ready: false,
 		},
 	}
@@ -442,8 +442,8 @@ func TestVersions(t *testing.T) {
 		27: {Minor: 28, Relist: sec},
 		28: {Minor: 28, Relist: sec},
 		33: {Minor: 33, Relist: sec, Sidecars: true},
-		35: {Minor: 35, Relist: sec, Sidecars: true, ContainerRestart: true, ExactRetry: true},
-		99: {Minor: 36, Relist: sec, Sidecars: true, ContainerRestart: true, ExactRetry: true, FreshAtOnce: true},
+		35: {Minor: 35, Relist: sec, Sidecars: true, KeepsStarted: true, ContainerRestart: true, ExactRetry: true},
+		99: {Minor: 36, Relist: sec, Sidecars: true, KeepsStarted: true, ContainerRestart: true, ExactRetry: true, FreshAtOnce: true, StaysInitialized: true},
 	} {
 		if diff := cmp.Diff(want, Minor(minor)); diff != "" {
 			t.Errorf("1.%d (-want +got):\n%s", minor, diff)

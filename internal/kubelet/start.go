@@ -46,6 +46,7 @@ func (s *State) crashRetry(until time.Duration) time.Duration {
 
 // pulled: the image is there, or not. An image that cannot be had costs the pod
 // this container, and holds back no other plain one.
+// Source: images/image_manager.go EnsureImageExists.
 func (s *State) pulled(i int, ok bool) {
 	c := &s.c[i]
 	if c.step != pulling {
@@ -56,7 +57,10 @@ func (s *State) pulled(i int, ok bool) {
 		s.do(Action{Kind: Start, Container: s.name(i)})
 		return
 	}
-	c.step, c.pulls = notStarting, c.pulls.next(s.now, s.now)
+	c.step = notStarting
+	if !s.spec.containers[i].NeverPull {
+		c.pulls = c.pulls.next(s.now, s.now)
+	}
 	s.failed(s.current(), s.now+Retry)
 	s.drive()
 }
@@ -70,8 +74,9 @@ func (s *State) launched(i int, ok bool) {
 		return
 	}
 	s.worker.acted = true
+	s.changed()
 	*c = container{run: running, incarnation: c.incarnation + 1, startedAt: s.now, here: true, finishedAt: c.finishedAt,
-		known: c.known, crashes: c.crashes, killing: killing{deadline: never}}
+		known: c.known, shown: c.shown, crashes: c.crashes, killing: killing{deadline: never}}
 	c.resetProbes()
 	if !ok || s.sandbox != sandboxReady {
 		c.run, c.code, c.finishedAt = exited, 128, s.now

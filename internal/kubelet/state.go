@@ -14,7 +14,11 @@ type State struct {
 	deleted time.Duration // grace period of the deletion; never: not deleted
 	address bool          // the sandbox has an IP
 	status  Status        // as published
+	final   Phase         // Succeeded or Failed, once that is known; not published before all has stopped
+	ending  ending
+	relist  time.Duration // the next one that will see something new; never: nothing is
 	probing time.Duration // the probes' clocks run since then; never: not yet
+	passes  int           // that have begun; told to nobody but tests
 	c       []container   // as spec.containers
 	out     []Action      // of the step under way
 }
@@ -43,6 +47,7 @@ type container struct {
 	seen        bool // this incarnation is in the published status
 	ready       bool
 	started     bool // as in the API: its startup probe, if any, succeeded
+	shown       bool // the status before said that it, or the one before it, is started
 	probes      [3]probe
 }
 
@@ -60,7 +65,7 @@ const never = time.Duration(-1)
 
 // New is the state of a pod that the kubelet does not know yet: it waits for Added.
 func New(p Pod, v Version) State {
-	s := State{spec: newSpec(p, v), deleted: never, probing: never}
+	s := State{spec: newSpec(p, v), deleted: never, probing: never, relist: never}
 	s.worker.wake, s.worker.retry = never, never
 	s.c = make([]container, len(s.spec.containers))
 	for i := range s.c {
@@ -99,6 +104,8 @@ func (s *State) observe(e Event) {
 		s.sandboxAnswered(e.OK)
 	case SandboxDied:
 		s.sandboxDied()
+	case SandboxLost:
+		s.sandboxLost()
 	case Deleted:
 		s.delete(e.Grace)
 	}
@@ -131,7 +138,7 @@ func (s *State) exited(i, code int) {
 		// The hook was a process of this container and died with it.
 		s.hookReturned(i, PostStart, false)
 	}
-	s.wakeAt(s.spec.version.relistAfter(s.now))
+	s.changed()
 	s.killed(i)
 	s.drive()
 }
@@ -141,13 +148,22 @@ func (s *State) sandboxDied() {
 	if s.sandbox != sandboxReady {
 		return
 	}
-	s.sandbox, s.address = deadSandbox, false
+	s.sandboxLost()
 	for i := range s.c {
 		if s.c[i].run == running {
 			s.exited(i, 137)
 		}
 	}
-	s.wakeAt(s.spec.version.relistAfter(s.now))
+}
+
+// sandboxLost: containers that run are stopped, in order, before there is a new
+// sandbox. The API keeps the old IP until then.
+// Source: kuberuntime_manager.go SyncPod step 2; pleg/generic.go getPodIPs.
+func (s *State) sandboxLost() {
+	if s.sandbox == sandboxReady {
+		s.sandbox = deadSandbox
+		s.changed()
+	}
 }
 
 func (s *State) do(a Action) {

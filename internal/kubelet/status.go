@@ -28,20 +28,24 @@ func (p Phase) over() bool { return p == Succeeded || p == Failed }
 func (s State) Status() Status { return s.status }
 
 // publish makes the status known, and the prober the containers in it.
-func (s *State) publish(over bool) {
+func (s *State) publish() {
 	for i := range s.c {
 		if s.c[i].run == running && !s.c[i].seen {
 			s.notice(i)
 		}
 	}
-	s.set(s.currentStatus(over))
+	s.set(s.currentStatus())
+	for i := range s.c {
+		s.c[i].shown = s.c[i].run == running && s.c[i].started
+	}
+	s.askUnready()
 }
 
 // publishReadiness makes the verdict of a probe known at once, and nothing else.
 // Source: status/status_manager.go SetContainerReadiness, SetContainerStartup.
 func (s *State) publishReadiness() {
 	next := s.status
-	next.ContainersReady = s.containersReady(next.Phase)
+	next.ContainersReady = s.containersReady()
 	next.Ready = next.ContainersReady
 	s.set(next)
 }
@@ -53,22 +57,29 @@ func (s *State) set(next Status) {
 	}
 }
 
-// currentStatus is the status by what is now so.
-// Source: kubelet_pods.go generateAPIPodStatus.
-func (s *State) currentStatus(over bool) Status {
-	phase := s.phase(over)
-	if s.status.Phase.over() {
-		phase = s.status.Phase // a pod that is over stays so
+// currentStatus is the status by what is now so. A pod that is over stays so, but
+// is not shown to be before everything has stopped: others may wait for its end.
+// Source: kubelet_pods.go generateAPIPodStatus; status_manager.go mergePodStatus.
+func (s *State) currentStatus() Status {
+	phase := s.phase(s.ending == stopped)
+	if s.final == "" && phase.over() {
+		s.final = phase
 	}
-	ready := s.containersReady(phase)
-	return Status{Phase: phase, HasIP: s.address || phase.over() && s.status.HasIP, Initialized: phase == Succeeded || s.initialized(),
+	ready := s.containersReady()
+	switch {
+	case s.final != "" && s.ending == stopped:
+		phase = s.final
+	case s.final != "":
+		phase = s.status.Phase
+	}
+	return Status{Phase: phase, HasIP: s.address, Initialized: s.final == Succeeded || s.initialized(),
 		ContainersReady: ready, Ready: ready}
 }
 
 // containersReady: all sidecars and plain containers run, are started and ready.
 // Source: status/generate.go GenerateContainersReadyCondition.
-func (s *State) containersReady(phase Phase) bool {
-	all := !phase.over()
+func (s *State) containersReady() bool {
+	all := s.final == ""
 	for i := range s.c {
 		c := &s.c[i]
 		c.ready = c.run == running && c.seen && c.started && (!s.hasProbe(i, readinessProbe) || c.probes[readinessProbe].result == success)
@@ -80,7 +91,7 @@ func (s *State) containersReady(phase Phase) bool {
 // initialized: all init containers are done, or a plain container has run once.
 // Source: status/generate.go GeneratePodInitializedCondition.
 func (s *State) initialized() bool {
-	if s.hasPlainStatus() {
+	if s.hasPlainStatus() || s.spec.version.StaysInitialized && s.status.Initialized {
 		return true
 	}
 	for i := range s.spec.inits {
@@ -125,16 +136,16 @@ type tally struct {
 }
 
 func (s *State) count() (n tally) {
-	active := false // a plain container was started in this sandbox
+	active := false // a plain container was started in the sandbox that is there
 	for _, c := range s.c[s.spec.inits:] {
-		active = active || c.here
+		active = active || c.here && s.sandbox == sandboxReady
 	}
 	for i, c := range s.c {
 		switch s.spec.kind(i) {
 		case plain:
 			n.addPlain(c, s.restarts(i))
 		case sidecar:
-			n.addSidecar(c, active)
+			n.addSidecar(c, active || s.spec.version.KeepsStarted && c.run == running && c.shown)
 		default:
 			n.addInitial(c, s.spec.policy(i))
 		}
@@ -160,14 +171,12 @@ func (n *tally) addPlain(c container, again bool) {
 }
 
 // addSidecar: a sidecar that has ended counts for nothing, whatever its exit code.
-func (n *tally) addSidecar(c container, active bool) {
-	switch {
-	case c.run == running:
+// Before a plain container has been started, one that runs makes the pod pending.
+func (n *tally) addSidecar(c container, started bool) {
+	if c.run == running {
 		n.running++
-		if !c.started && !active {
-			n.pending++
-		}
-	case c.run == absent && !active:
+	}
+	if c.run != exited && !started {
 		n.pending++
 	}
 }
@@ -179,4 +188,12 @@ func (n *tally) addInitial(c container, policy RestartPolicy) {
 	case c.code != 0 && policy == Never:
 		n.failedInits++
 	}
+}
+
+// letter tells phases apart; 0 is none.
+func (p Phase) letter() int {
+	if p == "" {
+		return 0
+	}
+	return int(p[0])
 }

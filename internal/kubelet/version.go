@@ -14,9 +14,17 @@ type Version struct {
 	// at whole multiples of it. 0: it knows at once.
 	Relist time.Duration
 
-	// FreshAtOnce: after a pass the kubelet looks again at once. Else the next
-	// pass waits for the next relist, whatever asks for it.
+	// FreshAtOnce: after a pass that did something, without a failure, the kubelet
+	// looks again at once. Else the next pass waits for the next relist, whatever
+	// asks for it.
 	FreshAtOnce bool
+
+	// KeepsStarted: what the status says of a sidecar's start is looked at again for
+	// the next phase. Else a sidecar counts as not started until an app runs.
+	KeepsStarted bool
+
+	// StaysInitialized: a pod whose condition Initialized was true once keeps it.
+	StaysInitialized bool
 
 	// ContainerRestart: any container may have a restart policy of its own.
 	ContainerRestart bool
@@ -29,19 +37,20 @@ type Version struct {
 // versions is the table, oldest first; a version is like the last row not newer
 // than it.
 //
-// Sources: SidecarContainers, ContainerRestartRules and PLEGOnDemandRelist in
-// pkg/features/kube_features.go of v1.36.3; genericPlegRelistPeriod in
-// kubelet.go; podCache.GetNewerThan in pod_workers.go; MinBackoffExpiration
-// (kubernetes#133066), which v1.34.4 lacks and v1.36.3 has, and which came too late
-// for 1.34.
+// Sources: SidecarContainers, ContainerRestartRules, PLEGOnDemandRelist,
+// ChangeContainerStatusOnKubeletRestart and RestartAllContainersOnContainerExits
+// (status/generate.go GeneratePodInitializedCondition) in
+// pkg/features/kube_features.go of v1.36.3; genericPlegRelistPeriod in kubelet.go;
+// podCache.GetNewerThan in pod_workers.go; MinBackoffExpiration (kubernetes#133066),
+// which v1.34.4 lacks and v1.36.3 has, and which came too late for 1.34.
 // FreshAtOnce agrees with what was measured: v1.34.4 starts the app 0.92 s after
 // the hook of a native sidecar, v1.36.3 0.10 s; after a startup probe 1.89 s and
 // 0.89 s.
 var versions = []Version{
 	{Minor: 28, Relist: time.Second},
 	{Minor: 29, Relist: time.Second, Sidecars: true},
-	{Minor: 35, Relist: time.Second, Sidecars: true, ContainerRestart: true, ExactRetry: true},
-	{Minor: 36, Relist: time.Second, Sidecars: true, ContainerRestart: true, ExactRetry: true, FreshAtOnce: true},
+	{Minor: 35, Relist: time.Second, Sidecars: true, KeepsStarted: true, ContainerRestart: true, ExactRetry: true},
+	{Minor: 36, Relist: time.Second, Sidecars: true, KeepsStarted: true, ContainerRestart: true, ExactRetry: true, FreshAtOnce: true, StaysInitialized: true},
 }
 
 // Oldest and Newest bound what the table was made for.

@@ -12,6 +12,7 @@ type worker struct {
 	fresh time.Duration // and cannot begin before, for lack of a fresh look at the containers
 	retry time.Duration // a task failed: try again then
 	acted bool          // the pass under way changed something that a relist will see
+	bound bool          // the pass that waits was asked for before the pod was deleted
 }
 
 type mode int
@@ -19,8 +20,19 @@ type mode int
 const (
 	idle        mode = iota // between two passes
 	syncing                 // in a pass
-	terminating             // the pod is being stopped for good
+	terminating             // in the pass that stops the pod for good
 	done
+)
+
+// An ending is how far the end of a pod has come. Each step is a pass of its own,
+// and waits for a fresh look at the containers.
+// Source: pod_workers.go podWorkerLoop, completeSync, completeTerminating.
+type ending int
+
+const (
+	living  ending = iota
+	over           // nothing more is to run: the next pass stops what does
+	stopped        // nothing runs: the next pass is the last
 )
 
 // A task is one step of a pass.
@@ -62,23 +74,48 @@ func (s *State) wakeTime() time.Duration {
 	return max(at, s.worker.fresh)
 }
 
+// changed notes that something is new in the runtime: the next relist sees it.
+func (s *State) changed() { s.relist = earlier(s.relist, s.spec.version.relistAfter(s.now)) }
+
+// relisted: what a relist has seen asks for a pass. One that waited for this
+// relist has begun already, with the new look, and there will be another one.
+// Source: pleg/generic.go Relist: the cache is set before the event is sent.
+func (s *State) relisted() {
+	s.relist = never
+	s.wakeAt(s.now)
+}
+
 // beginPass publishes the status and decides what to do; a deleted pod, and one
 // that is over, is stopped for good instead.
-// Source: kubelet.go SyncPod, SyncTerminatingPod.
+// Source: kubelet.go SyncPod, SyncTerminatingPod, SyncTerminatedPod.
 func (s *State) beginPass() {
+	s.passes++
+	bound := s.worker.bound
 	s.worker = worker{mode: syncing, wake: never, retry: never}
+	if s.ending == stopped {
+		s.endPod()
+		return
+	}
 	if s.probing == never {
 		s.probing = s.now
 	}
-	s.publish(false)
+	s.publish()
 	for i := range s.c {
 		s.c[i].known = s.c[i].finishedAt
 	}
-	if s.deleted != never || s.status.Phase.over() {
+	switch {
+	case bound:
+		s.wakeAt(s.now)
+		s.worker.tasks = s.decide()
+	case s.deleted != never || s.ending == over:
 		s.beginTerminating()
 		return
+	case s.final != "":
+		s.ending = over
+		s.wakeAt(s.now)
+	default:
+		s.worker.tasks = s.decide()
 	}
-	s.worker.tasks = s.decide()
 	s.drive()
 }
 
@@ -92,13 +129,23 @@ func (s *State) drive() {
 		if s.blocked(s.current()) {
 			return
 		}
+		s.boxStopped(s.current())
 		s.worker.tasks = s.worker.tasks[1:]
 	}
 	switch {
 	case s.worker.mode == syncing:
 		s.endPass()
 	case s.worker.mode == terminating && !s.stopping():
-		s.endPod()
+		s.terminated()
+	}
+}
+
+// boxStopped: who stops a pod stops its sandbox last.
+// Source: kuberuntime_manager.go killPodWithSyncResult.
+func (s *State) boxStopped(t task) {
+	if t.kind == killPod && s.sandbox == sandboxReady {
+		s.sandbox = deadSandbox
+		s.changed()
 	}
 }
 
@@ -144,18 +191,16 @@ func (s *State) failed(t task, retry time.Duration) {
 func (s *State) current() task { return s.worker.tasks[0] }
 
 // endPass: what the pass changed is seen, and a further pass possible, at the
-// next look at the containers.
-// Source: pod_workers.go completeWork, podCache.GetNewerThan; in 1.36 the
-// relist on demand of pleg/generic.go.
+// next look at the containers. In 1.36 a pass asks for one at once if it has done
+// something and nothing failed.
+// Source: pod_workers.go completeWork, podCache.GetNewerThan; v1.36.3 kubelet.go
+// SyncPod (postSync), pleg/generic.go RequestRelist.
 func (s *State) endPass() {
 	v := s.spec.version
 	s.worker.mode, s.worker.tasks = idle, nil
 	s.worker.fresh = v.relistAfter(s.now)
-	if v.FreshAtOnce {
-		s.worker.fresh = s.now
-	}
-	if s.worker.acted {
-		s.wakeAt(s.worker.fresh)
+	if v.FreshAtOnce && s.worker.acted && s.worker.retry == never {
+		s.worker.fresh, s.relist = s.now, s.now
 	}
 }
 
@@ -167,6 +212,7 @@ func (s *State) sandboxAnswered(ok bool) {
 	}
 	if ok {
 		s.sandbox, s.address = sandboxReady, true
+		s.changed()
 	} else {
 		s.worker.retry, s.worker.tasks = s.now+Retry, nil
 	}
@@ -180,15 +226,17 @@ func (s *State) forgetInits() {
 		c := &s.c[i]
 		c.here = false
 		if i < s.spec.inits {
-			*c = container{incarnation: c.incarnation, finishedAt: never, known: never, crashes: c.crashes, pulls: c.pulls, killing: c.killing}
+			*c = container{incarnation: c.incarnation, finishedAt: never, known: never, shown: c.shown, crashes: c.crashes, pulls: c.pulls, killing: c.killing}
 			c.resetProbes()
 		}
 	}
 }
 
 // delete asks for the end of the pod. A pass under way is not interrupted: a
-// postStart hook that blocks also holds the deletion back.
-// Source: kubelet.go SyncPod calls the runtime with context.WithoutCancel.
+// postStart hook that blocks also holds the deletion back. Nor is one that waits
+// for a relist: what it is for was decided when it began to wait.
+// Source: kubelet.go SyncPod calls the runtime with context.WithoutCancel;
+// pod_workers.go podWorkerLoop calls startPodSync before GetNewerThan.
 func (s *State) delete(grace time.Duration) {
 	if s.deleted != never && grace <= 0 {
 		return
@@ -196,6 +244,8 @@ func (s *State) delete(grace time.Duration) {
 	if grace <= 0 {
 		grace = s.spec.grace
 	}
+	asked := earlier(s.worker.wake, s.worker.retry)
+	s.worker.bound = s.deleted == never && s.worker.mode == idle && s.due(asked)
 	s.deleted = grace
 	s.wakeAt(s.now)
 }
@@ -211,8 +261,29 @@ func (s *State) beginTerminating() {
 	s.drive()
 }
 
+// terminated: everything was stopped. The status, with the final phase, is sent
+// now if the pass changed it, were it only that the sandbox is stopped; else with
+// the last pass.
+// Source: kubelet.go SyncTerminatingPod; status_manager.go updateStatusInternal,
+// which drops a status that is like the one before.
+func (s *State) terminated() {
+	changed := s.worker.acted || s.sandbox == sandboxReady
+	s.ending, s.sandbox = stopped, deadSandbox
+	if changed {
+		s.publish()
+	}
+	s.wakeAt(s.now)
+	s.endPass()
+}
+
+// endPod: a pod that never came to a final phase has failed.
+// Source: status_manager.go TerminatePod.
 func (s *State) endPod() {
-	s.publish(true)
+	s.publish()
+	if s.final == "" {
+		s.final = Failed
+		s.publish()
+	}
 	s.worker = worker{mode: done, wake: never, retry: never}
 	s.do(Action{Kind: End})
 }

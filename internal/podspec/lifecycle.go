@@ -20,7 +20,7 @@ import (
 func Lifecycle(pod *corev1.Pod) kubelet.Pod {
 	out := kubelet.Pod{Restart: policy(string(pod.Spec.RestartPolicy)), Grace: podGrace(pod.Spec.TerminationGracePeriodSeconds)}
 	for _, c := range carriers(pod) {
-		one := kubelet.Container{Name: c.Name,
+		one := kubelet.Container{Name: c.Name, NeverPull: c.ImagePullPolicy == corev1.PullNever,
 			Startup: probe(c.StartupProbe), Liveness: probe(c.LivenessProbe), Readiness: probe(c.ReadinessProbe)}
 		if own := c.Container.RestartPolicy; own != nil {
 			one.Restart = policy(string(*own))

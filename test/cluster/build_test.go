@@ -48,7 +48,7 @@ func TestEveryVersionSaysWhatItIs(t *testing.T) {
 func TestConfigIsComplete(t *testing.T) {
 	c := node.Config{Dir: t.TempDir(), Bin: "/bin", Group: "outrider-test-0"}
 	s := state{Dir: c.Dir}
-	if err := writeConfig(c, s.configFile(), "iptables"); err != nil {
+	if err := writeConfig(c, s.configFile(), Options{ProxyMode: "iptables"}); err != nil {
 		t.Fatal(err)
 	}
 	err := filepath.WalkDir(c.Dir, func(path string, d fs.DirEntry, err error) error {

@@ -55,6 +55,10 @@ type Options struct {
 	ProxyMode string    // of kube-proxy: iptables or nftables; default iptables
 	Detach    bool      // the cluster outlives this process; otherwise it ends with it
 	Progress  io.Writer // a line for each step; default: none
+
+	// KubeletLog makes the kubelet say more, by source file: {"generic": 5} is as
+	// its flag --vmodule=generic=5.
+	KubeletLog map[string]int
 }
 
 func (o Options) withDefaults() (Options, error) {

@@ -20,7 +20,7 @@ var templates = template.Must(template.New("").Option("missingkey=error").ParseF
 
 // writeConfig writes all that the programs of the cluster read: keys and
 // certificates, a configuration file each, and file, which names the rest.
-func writeConfig(c node.Config, file, proxyMode string) error {
+func writeConfig(c node.Config, file string, o Options) error {
 	// Logs of the cluster before would be taken for those of this one.
 	if err := os.RemoveAll(filepath.Join(c.Dir, "log")); err != nil {
 		return err
@@ -30,8 +30,8 @@ func writeConfig(c node.Config, file, proxyMode string) error {
 			return err
 		}
 	}
-	values := map[string]string{
-		"Dir": c.Dir, "Group": c.Group, "ProxyMode": proxyMode, "PauseImage": pauseImage, "CNIPlugins": cniPlugins,
+	values := map[string]any{
+		"Dir": c.Dir, "Group": c.Group, "ProxyMode": o.ProxyMode, "KubeletLog": o.KubeletLog, "PauseImage": pauseImage, "CNIPlugins": cniPlugins,
 		"Node": node.Name, "Address": node.Address, "Containerd": node.Containerd, "Domain": node.Domain,
 		"PodRange": node.PodRange, "ServiceRange": node.ServiceRange, "DNSService": node.DNSService,
 	}
@@ -56,7 +56,7 @@ func writeConfig(c node.Config, file, proxyMode string) error {
 	return os.WriteFile(file, text, 0o644)
 }
 
-func render(name, target string, values map[string]string) error {
+func render(name, target string, values map[string]any) error {
 	f, err := os.Create(target)
 	if err != nil {
 		return err

@@ -70,7 +70,7 @@ func start(ctx context.Context, o Options, progress *progress) (*Cluster, error)
 		Group:   c.state.Group,
 		Images:  []string{pauseTarball(o.Cache), baseTarball(o.Cache)},
 	}
-	if err := writeConfig(c.config, c.state.configFile(), o.ProxyMode); err != nil {
+	if err := writeConfig(c.config, c.state.configFile(), o); err != nil {
 		return nil, err
 	}
 	progress.say("configuration and certificates written")

@@ -1,0 +1,70 @@
+package kubelet_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// tolerance is how far the model may be from the real kubelet in time. It has no
+// latency of its own, where a busy machine with two processors takes this long to
+// start a program in a container.
+func tolerance(key string) time.Duration {
+	what, _, _ := strings.Cut(key, " ")
+	switch {
+	case key == "last publish":
+		return 2 * time.Second
+	case what == "run-probe":
+		return 700 * time.Millisecond
+	default:
+		return 600 * time.Millisecond
+	}
+}
+
+// known are the differences between the model and real kubelets that are left, by
+// scenario: the words of the lines in which it may differ, and why.
+var known = map[string]struct{ lines, why string }{
+	"readiness-delay": {"readiness ready", "the delay is counted from the start of the container cut to whole seconds of the clock on the wall, " +
+		"which the model does not know: it may end up to a second earlier (status/status_manager.go normalizeStatus)"},
+	"startup-then-others": {"readiness startup", "since 1.35 a container that is restarted counts as started, and its readiness is asked, " +
+		"until the prober of its startup has found the new one (v1.36.3 prober/prober_manager.go isContainerStarted)"},
+	"readiness-grpc": {"readiness", "a first gRPC probe may find nobody listening: its client tries again for a second, and " +
+		"the container hears of it late or never (probe/grpc/grpc.go)"},
+}
+
+// Every trace of a real kubelet, replayed: the model does the same things, at the
+// same times, and publishes the same.
+func TestConformance(t *testing.T) {
+	files, err := filepath.Glob("testdata/traces/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 150 {
+		t.Fatalf("%d traces, want those of 75 pods or more on two versions", len(files))
+	}
+	for _, file := range files {
+		tr := readTrace(t, file)
+		t.Run(tr.name, func(t *testing.T) {
+			scenario, _, _ := strings.Cut(tr.name, ".")
+			r := run(tr)
+			for _, d := range r.diffs {
+				if !isKnown(scenario, d) {
+					t.Errorf("%s: %s", tr.about, d)
+				}
+			}
+			if len(r.matched) < 2 {
+				t.Errorf("only %d things were compared", len(r.matched))
+			}
+		})
+	}
+}
+
+func isKnown(scenario, difference string) bool {
+	for _, word := range strings.Fields(known[scenario].lines) {
+		if strings.Contains(difference, word) {
+			return true
+		}
+	}
+	return false
+}

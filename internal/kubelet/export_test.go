@@ -1,0 +1,32 @@
+package kubelet
+
+import "time"
+
+// RetryAt is when a pass is repeated in which something failed; false if none is to be.
+func RetryAt(s State) (time.Duration, bool) { return s.worker.retry, s.worker.retry != never }
+
+// Passes is how many passes have begun.
+func Passes(s State) int { return s.passes }
+
+// PassAt is when the next pass begins, if nothing new happens before; false if none
+// is wanted.
+func PassAt(s State) (time.Duration, bool) {
+	at := s.wakeTime()
+	if s.relist != never && s.worker.mode == idle {
+		at = earlier(at, max(s.relist, s.worker.fresh))
+	}
+	return at, at != never
+}
+
+// WithPassAt is s with a pass wanted then.
+func WithPassAt(s State, at time.Duration) State {
+	s.wakeAt(at)
+	return s
+}
+
+// WithRetryAt is s with another time for that: what is left to chance in a real
+// kubelet is decided by the trace.
+func WithRetryAt(s State, at time.Duration) State {
+	s.worker.retry = at
+	return s
+}

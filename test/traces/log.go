@@ -1,0 +1,80 @@
+package traces
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// A kubeletLine is one line of the kubelet's log that matters here.
+type kubeletLine struct {
+	at   time.Time
+	what string // relist, added, deleted, pass
+	pod  string // name; of a relist empty
+}
+
+// The words of the kubelet's log: messages of pkg/kubelet/pleg/generic.go and
+// pkg/kubelet/kubelet.go, the same in v1.34.4 and v1.36.3.
+var kubeletWords = map[string]string{
+	`"GenericPLEG: Relisting"`:   "relist",
+	`"SyncLoop ADD"`:             "added",
+	`"SyncLoop DELETE"`:          "deleted",
+	`"SyncPod enter"`:            "pass",
+	`"SyncTerminatingPod enter"`: "pass",
+}
+
+// readKubeletLog returns what the log says.
+func readKubeletLog(file string) ([]kubeletLine, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var out []kubeletLine
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		header, message, ok := strings.Cut(lines.Text(), "] ")
+		if !ok || !strings.HasPrefix(header, "I") {
+			continue
+		}
+		for words, what := range kubeletWords {
+			if !strings.HasPrefix(message, words) {
+				continue
+			}
+			at, err := logTime(header)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+			for _, pod := range podsOf(what, message) {
+				out = append(out, kubeletLine{at, what, pod})
+			}
+		}
+	}
+	return out, lines.Err()
+}
+
+// podsOf returns the pods that a message is about; none for a relist.
+// `pod="default/shop"`, and of SyncLoop `pods=["default/shop"]`.
+func podsOf(what, message string) (names []string) {
+	if what == "relist" {
+		return []string{""}
+	}
+	for i, piece := range strings.Split(message, `"`) {
+		if name, ok := strings.CutPrefix(piece, "default/"); ok && i%2 == 1 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// logTime reads "I1121 16:01:18.002437      59 kubelet.go:299".
+func logTime(header string) (time.Time, error) {
+	w := strings.Fields(header)
+	if len(w) < 2 {
+		return time.Time{}, fmt.Errorf("no time in %q", header)
+	}
+	return time.ParseInLocation("20060102 15:04:05.000000", fmt.Sprint(time.Now().Year())+w[0][1:]+" "+w[1], time.Local)
+}

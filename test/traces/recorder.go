@@ -1,0 +1,225 @@
+package traces
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// KubeletLog is what the kubelet of the cluster must log: its relists and passes.
+var KubeletLog = map[string]int{"generic": 5, "kubelet": 4}
+
+// Options of a recorder. All are wanted.
+type Options struct {
+	Version    string // of Kubernetes, written into the traces
+	Kubeconfig string
+	Containerd string // socket
+	KubeletLog string // file
+	Dir        string // where containers write what they see
+}
+
+// A Recorder watches a cluster from inside. It may record several pods at once.
+type Recorder struct {
+	options Options
+	api     *api
+	runtime *runtimeLog
+
+	mu     sync.Mutex
+	status map[string][]seenPod // by uid
+	events map[string][]seenEvent
+}
+
+type seenPod struct {
+	at   time.Time
+	kind string
+	pod  corev1.Pod
+}
+
+type seenEvent struct {
+	at    time.Time
+	event corev1.Event
+}
+
+// NewRecorder begins to watch, until ctx ends.
+func NewRecorder(ctx context.Context, o Options) (*Recorder, error) {
+	api, err := newAPI(o.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	cri, err := dialRuntime(o.Containerd)
+	if err != nil {
+		return nil, err
+	}
+	r := &Recorder{options: o, api: api, status: map[string][]seenPod{}, events: map[string][]seenEvent{}}
+	if r.runtime, err = followRuntime(ctx, cri); err != nil {
+		return nil, err
+	}
+	if err := api.watch(ctx, pods, r.sawPod); err != nil {
+		return nil, err
+	}
+	return r, api.watch(ctx, "/api/v1/namespaces/default/events", r.sawEvent)
+}
+
+func (r *Recorder) sawPod(kind string, object json.RawMessage) {
+	s := seenPod{at: time.Now(), kind: kind}
+	if json.Unmarshal(object, &s.pod) != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	uid := string(s.pod.UID)
+	r.status[uid] = append(r.status[uid], s)
+}
+
+func (r *Recorder) sawEvent(kind string, object json.RawMessage) {
+	s := seenEvent{at: time.Now()}
+	if kind == "DELETED" || json.Unmarshal(object, &s.event) != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	uid := string(s.event.InvolvedObject.UID)
+	r.events[uid] = append(r.events[uid], s)
+}
+
+// A recording is one pod under observation.
+type recording struct {
+	*Recorder
+	scenario Scenario
+	dir      string
+	uid      string
+	made     time.Time
+	faults   []fault
+}
+
+// A fault is what the script did.
+type fault struct {
+	at   time.Time
+	what string
+}
+
+// Record runs a scenario and returns its trace. The pod is gone afterwards, or
+// going.
+func (r *Recorder) Record(ctx context.Context, s Scenario) (Trace, error) {
+	// Not that of an attempt before: its containers may still be writing.
+	dir := filepath.Join(r.options.Dir, fmt.Sprintf("%s.%d", s.Name, time.Now().UnixNano()))
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return Trace{}, err
+	}
+	one := &recording{Recorder: r, scenario: s, dir: dir}
+	one.made = time.Now()
+	made, err := r.api.create(ctx, s.manifest(dir))
+	if err != nil {
+		return Trace{}, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	defer r.api.delete(context.WithoutCancel(ctx), s.Name, true)
+	one.uid = string(made.UID)
+	for _, c := range s.Script {
+		if err := one.carryOut(ctx, c); err != nil {
+			return Trace{}, fmt.Errorf("%s: %s %s: %w", s.Name, c.Do, c.What, err)
+		}
+	}
+	return one.trace()
+}
+
+// patience bounds the wait for what a script waits for, and its whole length.
+const patience = 3 * time.Minute
+
+func (r *recording) carryOut(ctx context.Context, c Command) error {
+	var err error
+	switch {
+	case c.Do == "until" && c.When == "":
+		err = r.await(ctx, func() bool { return r.gone() || time.Since(r.made) > c.After })
+	case c.When == "":
+		err = r.await(ctx, func() bool { return time.Since(r.made) > c.After })
+	default:
+		err = r.await(ctx, func() bool { return r.reached(c) })
+		time.Sleep(c.After)
+	}
+	if err != nil {
+		return err
+	}
+	if c.Do != "until" {
+		r.faults = append(r.faults, fault{time.Now(), c.Do + " " + c.What})
+	}
+	switch c.Do {
+	case "delete":
+		return r.api.delete(ctx, r.scenario.Name, false)
+	case "kill":
+		name := c.What
+		if name == "sandbox" {
+			name = ""
+		}
+		return kill(r.runtime.running(r.uid)[name])
+	case "reboot":
+		for _, pid := range r.runtime.running(r.uid) {
+			if err := kill(pid); err != nil {
+				return err
+			}
+		}
+	case "image":
+		return exec.CommandContext(ctx, "ctr", "images", "tag", Image, r.scenario.lateImage()).Run()
+	}
+	return nil
+}
+
+func kill(pid int) error {
+	if pid == 0 {
+		return fmt.Errorf("does not run")
+	}
+	return syscall.Kill(pid, syscall.SIGKILL)
+}
+
+func (r *recording) await(ctx context.Context, done func() bool) error {
+	deadline := time.Now().Add(patience)
+	for !done() {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not within %s", patience)
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (r *recording) reached(c Command) bool {
+	switch {
+	case c.State == "runs":
+		text, _ := os.ReadFile(filepath.Join(r.dir, "log"))
+		return strings.Count(string(text), " "+c.When+" runs\n") >= c.Count
+	case c.When != "pod":
+		return r.runtime.starts(r.uid, c.When) >= c.Count
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen := r.status[r.uid]
+	return len(seen) > 0 && condition(seen[len(seen)-1].pod, corev1.PodReady)
+}
+
+func (r *recording) gone() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen := r.status[r.uid]
+	return len(seen) > 0 && seen[len(seen)-1].kind == "DELETED"
+}
+
+func condition(pod corev1.Pod, kind corev1.PodConditionType) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == kind {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

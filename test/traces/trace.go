@@ -1,0 +1,257 @@
+package traces
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// A Trace is what was seen of one pod.
+type Trace struct {
+	Scenario Scenario
+	Version  string
+	Relist   time.Duration // the first one after the pod was added
+	Every    time.Duration // between relists
+	Unsteady time.Duration // the most that one of them was off
+	Lines    []Line
+	Runs     map[string]time.Duration // first instruction of a container, since the pod was created in the API
+}
+
+// A Line is one thing that was seen: "<" the world did it, ">" the kubelet, "." is
+// only noted.
+type Line struct {
+	At   time.Duration // since the kubelet was given the pod
+	Text string
+}
+
+// Text is the trace as it is kept: the scenario, then what was seen.
+func (t Trace) Text() []byte {
+	b := bytes.NewBuffer(bytes.TrimRight(t.Scenario.Source, "\n"))
+	fmt.Fprintf(b, "\n-- seen --\nkubelet %s, relists at %s and every %s\n", t.Version, t.Relist.Round(time.Millisecond), t.Every.Round(time.Microsecond))
+	for _, l := range t.Lines {
+		fmt.Fprintf(b, "%8.3f %s\n", l.At.Seconds(), l.Text)
+	}
+	return b.Bytes()
+}
+
+// trace puts together what the witnesses, containerd, the API and the kubelet's log say.
+func (r *recording) trace() (Trace, error) {
+	time.Sleep(300 * time.Millisecond) // what is under way to us
+	t := Trace{Scenario: r.scenario, Version: r.options.Version, Runs: map[string]time.Duration{}}
+	log, err := readKubeletLog(r.options.KubeletLog)
+	if err != nil {
+		return t, err
+	}
+	var zero time.Time
+	for _, l := range log {
+		if l.pod == r.scenario.Name && l.what == "added" {
+			zero = l.at
+		}
+	}
+	if zero.IsZero() {
+		return t, fmt.Errorf("%s: the kubelet's log does not say when it was given the pod", r.scenario.Name)
+	}
+	add := func(at time.Time, format string, args ...any) {
+		t.Lines = append(t.Lines, Line{at.Sub(zero), fmt.Sprintf(format, args...)})
+	}
+	t.Relist, t.Every, t.Unsteady = relists(log, zero)
+	r.fromLog(log, zero, add)
+	r.fromRuntime(add)
+	r.fromAPI(add)
+	if err := r.fromWitness(&t, add); err != nil {
+		return t, err
+	}
+	slices.SortStableFunc(t.Lines, func(a, b Line) int { return int(a.At - b.At) })
+	return t, nil
+}
+
+type addLine func(at time.Time, format string, args ...any)
+
+// relists returns the first relist after zero, the mean time between those from
+// then on, and the most that one was off. A machine that is busy with other things
+// has the kubelet wait, and its trace says little about its rules.
+func relists(log []kubeletLine, zero time.Time) (first, every, off time.Duration) {
+	var at []time.Time
+	for _, l := range log {
+		if l.what == "relist" && l.at.After(zero) {
+			at = append(at, l.at)
+		}
+	}
+	if len(at) < 2 {
+		return 0, time.Second, 0
+	}
+	every = at[len(at)-1].Sub(at[0]) / time.Duration(len(at)-1)
+	for i := range at {
+		off = max(off, (at[i].Sub(at[0]) - time.Duration(i)*every).Abs())
+	}
+	return at[0].Sub(zero), every, off
+}
+
+func (r *recording) fromLog(log []kubeletLine, zero time.Time, add addLine) {
+	deleted := false
+	for _, l := range log {
+		if l.pod != r.scenario.Name || l.at.Before(zero) {
+			continue
+		}
+		switch l.what {
+		case "pass":
+			add(l.at, ". pass")
+		case "deleted":
+			if !deleted { // the next one says that the pod has left the API
+				add(l.at, "< deleted")
+			}
+			deleted = true
+		default:
+			add(l.at, "< %s", l.what)
+		}
+	}
+}
+
+func (r *recording) fromRuntime(add addLine) {
+	events, names := r.runtime.of(r.uid)
+	for i, e := range events {
+		name := names[i]
+		switch {
+		case name == "" && e.topic == "/containers/create":
+			add(e.at, "> create-sandbox")
+		case name == "" && e.topic == "/tasks/start":
+			add(e.at, "< sandbox-ready")
+		case name == "" && r.by(e.at, "reboot "):
+			add(e.at, "< sandbox-died")
+		case name == "" && r.by(e.at, "kill sandbox"):
+			add(e.at, "< sandbox-lost")
+		case name == "":
+			add(e.at, ". sandbox-stopped")
+		case e.topic == "/containers/create":
+			add(e.at, "> start %s", name)
+		case e.topic == "/tasks/start":
+			add(e.at, "< started %s", name)
+		default:
+			if e.status == 137 && !r.by(e.at, "kill "+name) && !r.by(e.at, "reboot ") {
+				add(e.at, "> kill %s", name)
+			}
+			add(e.at, "< exited %s %d", name, e.status)
+		}
+	}
+}
+
+// by says whether the script did that just before.
+func (r *recording) by(at time.Time, what string) bool {
+	return slices.ContainsFunc(r.faults, func(f fault) bool {
+		return f.what == what && at.Sub(f.at).Abs() < 500*time.Millisecond
+	})
+}
+
+// fromAPI: the status whenever the kubelet changed it, and the events that say
+// what cannot be seen otherwise.
+func (r *recording) fromAPI(add addLine) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := "Pending"
+	for _, s := range r.status[r.uid] {
+		now := statusWords(s.pod)
+		if s.kind == "DELETED" {
+			add(s.at, ". gone")
+		}
+		if now != last && s.kind != "DELETED" {
+			add(s.at, "> publish %s", now)
+			last = now
+		}
+	}
+	for _, s := range r.events[r.uid] {
+		name := fieldName(s.event.InvolvedObject.FieldPath)
+		m := s.event.Message
+		switch reason := s.event.Reason; {
+		case name == "":
+		case reason == "ErrImageNeverPull", reason == "Failed" && strings.HasPrefix(m, "Failed to pull image"):
+			add(s.at, "< pulled %s failed", name)
+		case reason == "Failed" && strings.Contains(m, "containerd task"):
+			add(s.at, "< started %s failed", name)
+		case reason == "BackOff" && strings.Contains(m, "pulling image"):
+			add(s.at, ". back-off %s pulling the image", name)
+		case reason == "BackOff":
+			add(s.at, "> back-off %s", name)
+		case strings.Contains(m, "connection refused"):
+			r.refused(s, s.at, name, add)
+		case strings.Contains(m, "failed to connect service"): // gRPC, after the timeout
+			r.refused(s, s.at.Add(-time.Second), name, add)
+		case s.event.Type == corev1.EventTypeWarning, reason == "Killing":
+			add(s.at, ". event %s %s", name, reason)
+		}
+	}
+}
+
+// refused: nobody listened, so that no witness has seen the hook or the probe.
+// The event says which probe it was: "Readiness probe failed: dial tcp ...".
+func (r *recording) refused(s seenEvent, asked time.Time, name string, add addLine) {
+	switch s.event.Reason {
+	case "FailedPostStartHook":
+		add(s.at, "> run-hook %s postStart", name)
+		add(s.at, "< hook-returned %s postStart failed", name)
+	case "Unhealthy":
+		which, _, _ := strings.Cut(strings.ToLower(s.event.Message), " ")
+		add(asked, "> run-probe %s %s", name, which)
+		add(s.at, "< probe-answered %s %s failed", name, which)
+	}
+}
+
+// fieldName reads "spec.containers{app}".
+func fieldName(path string) string {
+	_, rest, _ := strings.Cut(path, "{")
+	return strings.TrimSuffix(rest, "}")
+}
+
+// statusWords is the status as far as the model has it.
+func statusWords(pod corev1.Pod) string {
+	words := []string{string(pod.Status.Phase)}
+	if pod.Status.PodIP != "" {
+		words = append(words, "ip")
+	}
+	for _, c := range []struct {
+		kind corev1.PodConditionType
+		word string
+	}{{corev1.PodInitialized, "initialized"}, {corev1.PodReady, "ready"}} {
+		if condition(pod, c.kind) {
+			words = append(words, c.word)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// fromWitness: a hook that is called and a signal are the kubelet's doing; what
+// the hook returns, and life and health, are the world's.
+func (r *recording) fromWitness(t *Trace, add addLine) error {
+	f, err := os.Open(filepath.Join(r.dir, "log"))
+	if err != nil {
+		return nil // nothing ran
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		w := strings.Fields(lines.Text())
+		if len(w) < 3 {
+			return fmt.Errorf("%s: a witness wrote %q", r.scenario.Name, lines.Text())
+		}
+		ns, err := strconv.ParseInt(w[0], 10, 64)
+		if err != nil {
+			return fmt.Errorf("%s: a witness wrote %q", r.scenario.Name, lines.Text())
+		}
+		at, name, what, rest := time.Unix(0, ns), w[1], w[2], strings.Join(w[3:], " ")
+		side := map[string]string{"stop": ">", "run-hook": ">", "run-probe": ">", "hook-returned": "<", "probe-answered": "<"}[what]
+		if side == "" {
+			side = "."
+		}
+		if _, ran := t.Runs[name]; what == "runs" && !ran {
+			t.Runs[name] = at.Sub(r.made)
+		}
+		add(at, "%s", strings.TrimSpace(side+" "+what+" "+name+" "+rest))
+	}
+	return nil
+}
