@@ -1,5 +1,5 @@
 // Command outriderd is Outrider's control plane: it tells proxies what they need to know
-// of the mesh, when they ask, and signs their certificates.
+// of the mesh, when they ask, signs their certificates, and injects them into pods.
 package main
 
 import (
@@ -27,6 +27,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 		Short: "the control plane of Outrider",
 	}
 	root.SetContext(ctx)
-	root.AddCommand(newServe(), newToken(), version.Command())
+	root.AddCommand(newServe(), newToken(), newWebhookConfig(), version.Command())
 	return cli.Run(root, args, stdout, stderr, nil)
 }

@@ -32,6 +32,9 @@ HTTPRoute, PeerAuthentication, and Host for machines outside of Kubernetes. The 
 followed: a change reaches the proxies that use what changed. A file with a mistake is
 reported, and what it said before stays.
 
+Pods are injected at admission, by a webhook on a port of its own; outriderd webhook-config
+prints what makes a cluster's API server ask it.
+
 A root certificate is made in the state directory if there is none; proxies need its public
 half, ca/root-cert.pem.`,
 		Example: `  outriderd serve --source files:./mesh --state ./state
@@ -55,6 +58,9 @@ half, ca/root-cert.pem.`,
 			if o.Mesh.Networks, err = prefixes(networks); err != nil {
 				return err
 			}
+			if o.Webhook == "off" {
+				o.Webhook = ""
+			}
 			return controlplane.Run(cmd.Context(), o)
 		},
 	}
@@ -65,6 +71,10 @@ half, ca/root-cert.pem.`,
 	f.StringVar(&o.Listen, "listen", ":15012", "address for configuration and certificates, with mutual TLS")
 	f.StringVar(&o.HTTP, "http", ":15014", "address for metrics, readiness and, on this machine only, /debug")
 	f.StringVar(&o.Plaintext, "plaintext", "", "address for configuration without TLS, for example 127.0.0.1:15010; whoever reaches it reads all")
+	f.StringVar(&o.Webhook, "webhook", ":15017", "address for reviews of pods at admission, HTTPS; off: none are answered")
+	f.StringVar(&o.Injection.Values, "inject-values", "", "file with values for injection, as of Istio's charts; followed")
+	f.StringVar(&o.Injection.MeshConfig, "mesh-config", "", "file with the mesh's configuration for injection, as Istio's; followed")
+	f.StringVar(&o.Injection.Revision, "revision", "", "revision that pods and namespaces ask for (default: that of the values, else default)")
 	f.StringSliceVar(&o.Names, "name", nil, "more DNS names that proxies call this control plane by")
 	f.StringVar(&o.Namespace, "namespace", mesh.DefaultRoot, "namespace that it runs in; its policies hold for the whole mesh")
 	f.StringVar(&o.Mesh.TrustDomain, "trust-domain", mesh.DefaultTrustDomain, "trust domain of identities")

@@ -4,6 +4,7 @@
 //
 //	:15012  configuration, certificates and names, gRPC over TLS
 //	:15014  metrics and readiness; /debug for the loopback address alone
+//	:15017  reviews of pods at admission, HTTPS: only when asked for
 //	:15010  configuration without TLS: only when asked for
 package controlplane
 
@@ -34,7 +35,10 @@ type Options struct {
 	Listen    string // default ":15012"
 	HTTP      string // default ":15014"
 	Plaintext string // default: no such port
+	Webhook   string // default: no such port; Istio's is :15017
 	Full      bool   // tell every proxy everything
+
+	Injection Injection // at the webhook
 
 	Life time.Duration // of a certificate; default 24h
 	Log  *slog.Logger  // default: none
@@ -44,7 +48,7 @@ type Options struct {
 }
 
 // Addresses are where a control plane listens.
-type Addresses struct{ Discovery, HTTP, Plaintext string }
+type Addresses struct{ Discovery, HTTP, Plaintext, Webhook string }
 
 func (o Options) withDefaults() Options {
 	fill := func(s *string, value string) {
@@ -81,7 +85,8 @@ func Run(ctx context.Context, o Options) error {
 
 	var g run.Group
 	g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })
-	// Streams end first: a proxy then asks another replica while this one still answers.
+	p.serveWebhook(ctx, &g, listeners.hook)
+	// Then streams end: a proxy then asks another replica while this one still answers.
 	p.serve(&g, p.secure, listeners.main)
 	if listeners.plain != nil {
 		o.Log.Warn("configuration is served without TLS: whoever reaches this port reads all of it", "address", addresses.Plaintext)
@@ -91,7 +96,7 @@ func Run(ctx context.Context, o Options) error {
 	g.Add(func() error { return web.Serve(listeners.web) }, func(error) { web.Close() })
 	g.Add(func() error { return p.authority.Run(ctx) }, func(error) { cancel() })
 	g.Add(func() error { p.report(ctx); return nil }, func(error) { cancel() })
-	o.Log.Info("serving", "discovery", addresses.Discovery, "http", addresses.HTTP, "push", pushMode(o.Full))
+	o.Log.Info("serving", "discovery", addresses.Discovery, "http", addresses.HTTP, "webhook", addresses.Webhook, "push", pushMode(o.Full))
 	if o.Ready != nil {
 		o.Ready(addresses)
 	}
@@ -125,7 +130,7 @@ func (p *plane) serve(g *run.Group, s *grpc.Server, l net.Listener) {
 	})
 }
 
-type listeners struct{ main, web, plain net.Listener }
+type listeners struct{ main, web, plain, hook net.Listener }
 
 // listen binds every port, or none.
 func listen(o Options) (out listeners, a Addresses, err error) {
@@ -143,6 +148,7 @@ func listen(o Options) (out listeners, a Addresses, err error) {
 	bind(o.Listen, &out.main, &a.Discovery)
 	bind(o.HTTP, &out.web, &a.HTTP)
 	bind(o.Plaintext, &out.plain, &a.Plaintext)
+	bind(o.Webhook, &out.hook, &a.Webhook)
 	if err != nil {
 		for _, l := range bound {
 			l.Close()

@@ -1,8 +1,11 @@
 package controlplane
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
+	"outrider.dev/internal/webhook"
 	"outrider.dev/internal/xds"
 )
 
@@ -18,6 +21,10 @@ var (
 	services  = describe("outriderd_mesh_services", "Services of the mesh.")
 	workloads = describe("outriderd_mesh_workloads", "Pods and hosts of the mesh.")
 	problems  = describe("outriderd_mesh_problems", "Manifests that are not used as they are.")
+
+	reviews    = prometheus.NewDesc("outriderd_webhook_reviews_total", "Reviews of pods, by what became of them.", []string{"code"}, nil)
+	remembered = describe("outriderd_webhook_remembered_total", "Reviews answered as the replica before was.")
+	reviewing  = describe("outriderd_webhook_review_seconds", "How long a review took, its body included.")
 )
 
 func describe(name, help string) *prometheus.Desc {
@@ -53,7 +60,8 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	number(bytesSent, prometheus.CounterValue, float64(sum.Bytes))
 	number(rejected, prometheus.CounterValue, float64(sum.Rejected))
 	number(timeouts, prometheus.CounterValue, float64(sum.Timeouts))
-	out <- histogram(sum.SendDuration)
+	out <- histogram(sending, xds.SendBuckets[:], sum.SendDuration.Buckets[:], sum.SendDuration.Sum)
+	m.webhook(out)
 
 	current, _ := m.p.mesh.Current()
 	s, w := current.Len()
@@ -63,15 +71,28 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	number(problems, prometheus.GaugeValue, float64(len(wrong)))
 }
 
+// webhook adds the numbers of reviews, if they are made here.
+func (m *metrics) webhook(out chan<- prometheus.Metric) {
+	if m.p.webhook == nil {
+		return
+	}
+	c := m.p.webhook.Counters()
+	for code, n := range c.Reviews {
+		out <- prometheus.MustNewConstMetric(reviews, prometheus.CounterValue, float64(n), string(code))
+	}
+	out <- prometheus.MustNewConstMetric(remembered, prometheus.CounterValue, float64(c.Remembered))
+	out <- histogram(reviewing, webhook.Buckets[:], c.Duration.Counts[:], c.Duration.Sum)
+}
+
 // histogram is ours in Prometheus' form, where each bucket holds those before it too.
-func histogram(h xds.Histogram) prometheus.Metric {
+func histogram[N ~int | ~int64 | ~uint64](d *prometheus.Desc, bounds []time.Duration, counts []N, sum time.Duration) prometheus.Metric {
 	cumulative := map[float64]uint64{}
 	var count uint64
-	for i, n := range h.Buckets {
+	for i, n := range counts {
 		count += uint64(n)
-		if i < len(xds.SendBuckets) {
-			cumulative[xds.SendBuckets[i].Seconds()] = count
+		if i < len(bounds) {
+			cumulative[bounds[i].Seconds()] = count
 		}
 	}
-	return prometheus.MustNewConstHistogram(sending, count, h.Sum.Seconds(), cumulative)
+	return prometheus.MustNewConstHistogram(d, count, sum.Seconds(), cumulative)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"outrider.dev/internal/identity"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/names"
+	"outrider.dev/internal/webhook"
 	"outrider.dev/internal/xds"
 	"outrider.dev/internal/xds/resource"
 )
@@ -33,6 +35,9 @@ type plane struct {
 
 	byCertificate, byClaim *xds.Server // byClaim: nil without a plaintext port
 	secure, plain          *grpc.Server
+
+	webhook *webhook.Webhook // nil without its port
+	reviews *http.Server
 }
 
 // open makes the parts, each of which may refuse.
@@ -83,7 +88,8 @@ func (p *plane) authenticate() xds.Authenticate {
 	}
 }
 
-// openSecure makes the server of the port with mutual TLS: configuration and certificates.
+// openSecure makes the server of the port with mutual TLS, configuration and certificates,
+// and the one of reviews, which shows the same certificate.
 func (p *plane) openSecure() error {
 	o := p.o
 	id := identity.Identity{TrustDomain: o.Mesh.TrustDomain, Namespace: o.Namespace, ServiceAccount: "outriderd"}
@@ -97,6 +103,9 @@ func (p *plane) openSecure() error {
 	}
 	used, err := identity.NewUsed(filepath.Join(o.State, "used-tokens"))
 	if err != nil {
+		return err
+	}
+	if err := p.openWebhook(serving); err != nil {
 		return err
 	}
 	p.secure = grpc.NewServer(append(alive(), grpc.Creds(credentials.NewTLS(serving.TLS())))...)

@@ -161,6 +161,6 @@ func common(old, new []any) []int {
 	return out
 }
 
-func escape(key string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
-}
+func escape(key string) string { return escaper.Replace(key) }
+
+var escaper = strings.NewReplacer("~", "~0", "/", "~1")

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/identity"
+	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/webhook"
+)
+
+func newWebhookConfig() *cobra.Command {
+	var state, trustDomain, service string
+	o := webhook.ConfigurationOptions{}
+	cmd := &cobra.Command{
+		Use:   "webhook-config",
+		Short: "print what makes a cluster's API server ask this control plane about new pods",
+		Long: `Prints a MutatingWebhookConfiguration with the certificates of the state directory, for
+kubectl apply. Apply it again after the root certificate was exchanged.
+
+Whom it selects is Istio's: namespaces with istio-injection=enabled or the revision's
+istio.io/rev, pods with the label sidecar.istio.io/inject=true or the revision's, and none
+that says "false". Of Outrider's own labels, outrider.dev/injection and outrider.dev/inject,
+each means the same and goes first. The control plane's namespace and kube-system are never
+selected: if no outriderd answers, pods that it selects are refused, and those are not.`,
+		Example: `  outriderd webhook-config --state ./state --service outrider-system/outriderd | kubectl apply -f -
+  outriderd webhook-config --state ./state --url https://outriderd.example:15017 | kubectl apply -f -`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cli.FromEnv(cmd.Flags()); err != nil {
+				return err
+			}
+			if err := place(&o.Place, service); err != nil {
+				return err
+			}
+			authority, err := identity.NewAuthority(identity.AuthorityOptions{Dir: filepath.Join(state, "ca"), TrustDomain: trustDomain})
+			if err != nil {
+				return err
+			}
+			o.Bundle = authority.RootsPEM()
+			c, err := webhook.Configuration(o)
+			if err != nil {
+				return &cli.UsageError{Err: fmt.Errorf("--url: %w", err), Hint: cmd.Example}
+			}
+			text, err := yaml.Marshal(c)
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(text)
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&state, "state", defaultState, "directory of the serving outriderd's state")
+	f.StringVar(&trustDomain, "trust-domain", mesh.DefaultTrustDomain, "trust domain of identities")
+	f.StringVar(&o.Place.URL, "url", "", "where the API server finds outriderd, as https://HOST:PORT; its certificate must have HOST (--name of serve)")
+	f.StringVar(&service, "service", "", "or the service that leads to its port 15017, as NAMESPACE/NAME (default: outriderd in --namespace)")
+	f.StringVar(&o.Namespace, "namespace", mesh.DefaultRoot, "namespace that outriderd runs in")
+	f.StringVar(&o.Revision, "revision", "", "revision that pods and namespaces ask for (default default)")
+	f.StringVar(&o.Name, "name", "", "name of the configuration (default outrider-injector, and the revision)")
+	f.BoolVar(&o.ByDefault, "by-default", false, "also namespaces without a label, as enableNamespacesByDefault")
+	cli.BindEnv(f, "namespace", "POD_NAMESPACE")
+	cli.BindEnv(f, "trust-domain", "TRUST_DOMAIN")
+	return cmd
+}
+
+// place reads --service beside --url.
+func place(p *webhook.Place, service string) error {
+	if service == "" {
+		return nil
+	}
+	if p.URL != "" {
+		return &cli.UsageError{Err: errors.New("--url and --service are both there: the API server asks at one place")}
+	}
+	namespace, name, ok := strings.Cut(service, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return &cli.UsageError{Err: fmt.Errorf("--service=%q: want NAMESPACE/NAME", service), Hint: "--service outrider-system/outriderd"}
+	}
+	p.Namespace, p.Service = namespace, name
+	return nil
+}

@@ -1,0 +1,112 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/oklog/run"
+
+	"outrider.dev/internal/identity"
+	"outrider.dev/internal/identity/watch"
+	"outrider.dev/internal/inject"
+	"outrider.dev/internal/webhook"
+)
+
+// Injection says what pods get at admission.
+type Injection struct {
+	Values     string // file with values, as of Istio's charts; default: none
+	MeshConfig string // file with the mesh's configuration, as Istio's; default: none
+	Revision   string // default: that of the values, else "default"
+}
+
+// openWebhook makes the webhook and its certificate.
+func (p *plane) openWebhook(serving *identity.Serving) error {
+	if p.o.Webhook == "" {
+		return nil
+	}
+	options, err := p.injection()
+	if err != nil {
+		return err
+	}
+	p.webhook = webhook.New(webhook.Options{
+		Inject: options, Namespace: p.o.Namespace, Namespaces: newNamespaces(p.o.Folder).get, Log: p.o.Log,
+	})
+	p.reviews = p.webhook.Server(serving.Certificate)
+	return nil
+}
+
+// injection reads the files as they are now.
+func (p *plane) injection() (inject.Options, error) {
+	i := p.o.Injection
+	out := inject.Options{Revision: i.Revision, ControlPlane: "outriderd." + p.o.Namespace + ".svc:15012"}
+	if i.Values != "" {
+		data, err := os.ReadFile(i.Values)
+		if err != nil {
+			return out, fmt.Errorf("values for injection: %w", err)
+		}
+		values, warnings, err := inject.ParseValues(data)
+		if err != nil {
+			return out, fmt.Errorf("values for injection: %s: %w", i.Values, err)
+		}
+		for _, w := range warnings {
+			p.o.Log.Warn("value without effect", "file", i.Values, "warning", w)
+		}
+		out.Values = values
+	}
+	if i.MeshConfig != "" {
+		data, err := os.ReadFile(i.MeshConfig)
+		if err != nil {
+			return out, fmt.Errorf("the mesh's configuration: %w", err)
+		}
+		if out.Mesh, err = inject.ParseMesh(data); err != nil {
+			return out, fmt.Errorf("the mesh's configuration: %s: %w", i.MeshConfig, err)
+		}
+	}
+	if out.Mesh.TrustDomain == "" {
+		out.Mesh.TrustDomain = p.o.Mesh.TrustDomain
+	}
+	return out, nil
+}
+
+// pollFiles is how often files are looked at that cannot be watched.
+const pollFiles = 2 * time.Second
+
+// followInjection reads the files again when they change. What cannot be used changes
+// nothing.
+func (p *plane) followInjection(ctx context.Context) {
+	reload := func() {
+		options, err := p.injection()
+		if err != nil {
+			p.o.Log.Error("injection goes on as before", "error", err)
+			return
+		}
+		p.webhook.Use(options)
+	}
+	stop := watch.Files(pollFiles, reload, p.o.Injection.Values, p.o.Injection.MeshConfig)
+	defer stop()
+	reload() // they may have changed before they were watched
+	<-ctx.Done()
+}
+
+// serveWebhook adds the webhook to the group. It ends before all else: no pod is promised
+// a proxy that nobody will configure.
+func (p *plane) serveWebhook(ctx context.Context, g *run.Group, l net.Listener) {
+	if p.webhook == nil {
+		return
+	}
+	g.Add(func() error { return p.reviews.ServeTLS(l, "", "") }, func(error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if err := p.reviews.Shutdown(ctx); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			p.o.Log.Warn("ending reviews", "error", err)
+			p.reviews.Close()
+		}
+	})
+	ctx, cancel := context.WithCancel(ctx)
+	g.Add(func() error { p.followInjection(ctx); return nil }, func(error) { cancel() })
+}

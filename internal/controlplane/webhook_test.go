@@ -1,0 +1,120 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A control plane on a folder: namespaces are those of its manifests, and what is injected
+// follows the files of values, as long as they can be used.
+func TestPodsAreReviewedByTheFilesOfTheMoment(t *testing.T) {
+	folder, state, values := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "values.yaml")
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hub := func(name string) string { return "global: {hub: " + name + ", tag: t1}" }
+	write(values, hub("first.test"))
+	write(filepath.Join(folder, "shop.yaml"), "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {istio-injection: enabled}}}")
+	write(filepath.Join(folder, "quiet.yaml"), "{apiVersion: v1, kind: Namespace, metadata: {name: quiet}}")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, done := make(chan Addresses, 1), make(chan error, 1)
+	go func() {
+		done <- Run(ctx, Options{Folder: folder, State: state, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Webhook: "127.0.0.1:0",
+			Injection: Injection{Values: values}, Ready: func(a Addresses) { ready <- a }})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	var at Addresses
+	select {
+	case at = <-ready:
+	case err := <-done:
+		done <- nil
+		t.Fatal(err)
+	}
+	bundle, err := os.ReadFile(filepath.Join(state, "ca", "root-cert.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(bundle)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "outriderd.outrider-system.svc", NextProtos: []string{"http/1.1"}}}
+	defer transport.CloseIdleConnections()
+	patch := func(namespace string) string {
+		t.Helper()
+		body := fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","kind":{"version":"v1","kind":"Pod"},"namespace":%q,"operation":"CREATE","object":{"spec":{"containers":[{"name":"a","image":"a","command":["/a"]}]}}}}`, namespace)
+		r, err := (&http.Client{Transport: transport}).Post("https://"+at.Webhook+"/inject?timeout=10s", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		var got struct {
+			Response struct {
+				Allowed bool   `json:"allowed"`
+				Patch   []byte `json:"patch"`
+			} `json:"response"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil || !got.Response.Allowed {
+			t.Fatalf("%s: %d, %v, %+v", namespace, r.StatusCode, err, got)
+		}
+		return string(got.Response.Patch)
+	}
+	until := func(what string, ok func() bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("not within a minute: %s", what)
+			}
+		}
+	}
+	if p := patch("shop"); !strings.Contains(p, "first.test") {
+		t.Errorf("shop is labelled: %s", p)
+	}
+	for _, namespace := range []string{"quiet", "outrider-system", "kube-system"} {
+		if p := patch(namespace); p != "" {
+			t.Errorf("%s does not ask for it: %s", namespace, p)
+		}
+	}
+	write(values, hub("second.test"))
+	until("the second hub", func() bool { return strings.Contains(patch("shop"), "second.test") })
+	write(values, "global: [")
+	write(filepath.Join(folder, "quiet.yaml"), "{apiVersion: v1, kind: Namespace, metadata: {name: quiet, labels: {istio-injection: enabled}}}")
+	until("the label of quiet, with the values that could be used last", func() bool { return strings.Contains(patch("quiet"), "second.test") })
+	write(values, hub("third.test"))
+	until("the third hub", func() bool { return strings.Contains(patch("shop"), "third.test") })
+
+	r, err := http.Get("http://" + at.HTTP + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(r.Body); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`outriderd_webhook_reviews_total{code="injected"}`, `outriderd_webhook_reviews_total{code="ignored-namespace"} 2`, "outriderd_webhook_review_seconds_count"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %s in the metrics", want)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	admission "k8s.io/api/admissionregistration/v1"
+)
+
+// Patch puts the bundle into every webhook of a configuration, and says whether that
+// changed anything. It writes into no configuration that is right already: replicas that
+// all keep it current do so once.
+func Patch(c *admission.MutatingWebhookConfiguration, bundle []byte) (changed bool) {
+	for i := range c.Webhooks {
+		if client := &c.Webhooks[i].ClientConfig; !bytes.Equal(client.CABundle, bundle) {
+			client.CABundle = bytes.Clone(bundle)
+			changed = true
+		}
+	}
+	return changed
+}
+
+// Configurations are those of a cluster. Update fails if somebody else has written since
+// Get, as an update with a resourceVersion does.
+type Configurations interface {
+	Get(ctx context.Context, name string) (*admission.MutatingWebhookConfiguration, error)
+	Update(ctx context.Context, c *admission.MutatingWebhookConfiguration) error
+}
+
+// Roots are what the bundle is made of: an identity.Authority.
+type Roots interface {
+	RootsPEM() []byte
+	Changed() <-chan struct{}
+}
+
+// A Keeper keeps the bundle of a configuration current.
+type Keeper struct {
+	Configurations Configurations
+	Name           string
+	Roots          Roots
+	Log            *slog.Logger
+
+	Again time.Duration // after a failure; default 1s
+	Look  time.Duration // where nothing is known to have changed: somebody may have applied an old file; default 1m
+}
+
+// Run writes the bundle now, whenever the roots change, and whenever it finds another one
+// there, until ctx ends. What fails is logged and tried again.
+//
+// A root that is exchanged must be among the roots before it signs: a certificate that
+// the API server cannot verify keeps pods out.
+func (k *Keeper) Run(ctx context.Context) error {
+	again, look := k.Again, k.Look
+	if again <= 0 {
+		again = time.Second
+	}
+	if look <= 0 {
+		look = time.Minute
+	}
+	for {
+		changed := k.Roots.Changed()
+		wait := look
+		if err := k.once(ctx); err != nil {
+			k.Log.Warn("the webhook's certificates are not current", "configuration", k.Name, "error", err)
+			wait = again
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+func (k *Keeper) once(ctx context.Context) error {
+	bundle := k.Roots.RootsPEM()
+	if len(bundle) == 0 {
+		return errors.New("there are no roots: an empty bundle would mean those of the system")
+	}
+	c, err := k.Configurations.Get(ctx, k.Name)
+	if err != nil {
+		return fmt.Errorf("reading the configuration: %w", err)
+	}
+	if !Patch(c, bundle) {
+		return nil
+	}
+	if err := k.Configurations.Update(ctx, c); err != nil {
+		return fmt.Errorf("writing the configuration: %w", err)
+	}
+	k.Log.Info("the webhook's certificates are current", "configuration", k.Name, "webhooks", len(c.Webhooks))
+	return nil
+}
