@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,9 @@ outriderd. Whoever has the token is that workload until it expires.`,
 			}
 			if claim.TTL <= 0 {
 				return &cli.UsageError{Err: fmt.Errorf("--ttl=%s: want a time that is positive, for example 1h", claim.TTL)}
+			}
+			if _, err := os.Stat(state); err != nil {
+				return &cli.UsageError{Err: fmt.Errorf("--state: %w", err), Hint: "it is the directory that outriderd serve was given"}
 			}
 			tokens, err := identity.NewTokens(state, trustDomain, "")
 			if err != nil {
