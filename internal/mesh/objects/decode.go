@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	kjson "sigs.k8s.io/json"
+
+	"outrider.dev/internal/spelling"
 )
 
 // decode is strict: a field that does not exist is more often misspelt than new.
@@ -146,7 +148,7 @@ func suggest(t reflect.Type, path string) string {
 	wrong, _, _ := strings.Cut(steps[len(steps)-1], "[")
 	best, least := "", 3
 	for name := range fieldsOf(t) {
-		if d := distance(strings.ToLower(name), strings.ToLower(wrong)); d < least || d == least && name < best && best != "" {
+		if d := spelling.Distance(strings.ToLower(name), strings.ToLower(wrong)); d < least || d == least && name < best && best != "" {
 			best, least = name, d
 		}
 	}
@@ -177,25 +179,4 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 		}
 	}
 	return out
-}
-
-// distance is Levenshtein's, in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
