@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,18 +97,16 @@ func (w *world) startControlPlane() error {
 	}
 	write.Close()
 	serving := make(chan struct{})
+	served := sync.OnceFunc(func() { close(serving) })
 	go func() {
 		defer read.Close()
+		defer served() // it ended: what is missing shows below
 		lines := bufio.NewScanner(io.TeeReader(read, w.log))
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
-			if serving != nil && strings.Contains(lines.Text(), `"msg":"serving"`) {
-				close(serving)
-				serving = nil
+			if strings.Contains(lines.Text(), `"msg":"serving"`) {
+				served()
 			}
-		}
-		if serving != nil {
-			close(serving)
 		}
 	}()
 	<-serving
