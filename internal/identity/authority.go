@@ -139,6 +139,10 @@ func (a *Authority) Run(ctx context.Context) error {
 		}
 	}, a.o.Dir+"/"+l.cert)
 	defer stop()
+	// What changed before the watch began, nothing would tell.
+	if err := a.Reload(); err != nil {
+		a.o.Log.Warn("authority not reloaded", "reason", err)
+	}
 	<-ctx.Done()
 	return nil
 }
