@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/emptypb"
 
 	"outrider.dev/internal/identity/wire"
+	"outrider.dev/internal/unary"
 )
 
 // A Service is Istio's IstioCertificateService.
@@ -29,46 +29,13 @@ type Service struct {
 	limit limiter
 }
 
-// server is what gRPC checks a Service for.
-type server interface {
-	CreateCertificate(ctx context.Context, in wire.Request) (wire.Response, error)
-}
-
 // Register adds the service to a gRPC server, beside others.
 func (s *Service) Register(to grpc.ServiceRegistrar) {
-	to.RegisterService(&grpc.ServiceDesc{
-		ServiceName: wire.Service,
-		HandlerType: (*server)(nil),
-		Methods:     []grpc.MethodDesc{{MethodName: wire.Method, Handler: handle}},
-		Metadata:    "security/v1alpha1/ca.proto",
-	}, s)
-}
-
-// handle carries the messages through gRPC's own codec inside an Empty: all fields are
-// unknown to it, and unknown fields are kept as they are. So neither generated types nor
-// another codec are needed on a server that also speaks xDS.
-func handle(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-	in := &emptypb.Empty{}
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	call := func(ctx context.Context, in any) (any, error) {
-		request, err := wire.ParseRequest(in.(*emptypb.Empty).ProtoReflect().GetUnknown())
-		if err != nil {
-			return nil, status.Error(codes.InvalidArgument, err.Error())
-		}
-		response, err := srv.(server).CreateCertificate(ctx, request)
-		if err != nil {
-			return nil, err
-		}
-		out := &emptypb.Empty{}
-		out.ProtoReflect().SetUnknown(response.Marshal())
-		return out, nil
-	}
-	if interceptor == nil {
-		return call(ctx, in)
-	}
-	return interceptor(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: wire.Path}, call)
+	unary.Method[wire.Request, wire.Response]{
+		Service: wire.Service, Name: wire.Method,
+		File:  "security/v1alpha1/ca.proto",
+		Parse: wire.ParseRequest, Answer: s.CreateCertificate,
+	}.Register(to)
 }
 
 // CreateCertificate signs the key of a request for whom the caller proved to be. An

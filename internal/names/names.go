@@ -13,13 +13,11 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/emptypb"
 
 	"outrider.dev/internal/identity"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/names/wire"
+	"outrider.dev/internal/unary"
 )
 
 // How long an answer may be kept: a change reaches every pod within this time.
@@ -36,43 +34,12 @@ type Service struct {
 	Identify func(context.Context) (identity.Identity, error)
 }
 
-// server is what gRPC checks a Service for.
-type server interface {
-	Resolve(context.Context, wire.Request) (wire.Response, error)
-}
-
 // Register adds the service to a gRPC server, beside others.
 func (s *Service) Register(to grpc.ServiceRegistrar) {
-	to.RegisterService(&grpc.ServiceDesc{
-		ServiceName: wire.Service,
-		HandlerType: (*server)(nil),
-		Methods:     []grpc.MethodDesc{{MethodName: wire.Method, Handler: handle}},
-	}, s)
-}
-
-// handle carries the messages inside an Empty, as package identity does and says why.
-func handle(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-	in := &emptypb.Empty{}
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	call := func(ctx context.Context, in any) (any, error) {
-		request, err := wire.ParseRequest(in.(*emptypb.Empty).ProtoReflect().GetUnknown())
-		if err != nil {
-			return nil, status.Error(codes.InvalidArgument, err.Error())
-		}
-		response, err := srv.(server).Resolve(ctx, request)
-		if err != nil {
-			return nil, err
-		}
-		out := &emptypb.Empty{}
-		out.ProtoReflect().SetUnknown(response.Marshal())
-		return out, nil
-	}
-	if interceptor == nil {
-		return call(ctx, in)
-	}
-	return interceptor(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: wire.Path}, call)
+	unary.Method[wire.Request, wire.Response]{
+		Service: wire.Service, Name: wire.Method,
+		Parse: wire.ParseRequest, Answer: s.Resolve,
+	}.Register(to)
 }
 
 // Resolve answers for each name, as far as the caller may see it.
