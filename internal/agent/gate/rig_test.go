@@ -383,9 +383,15 @@ func (p *pod) log() string {
 
 // timeline is what happened. Starts and ends are from the journals of the gates; the
 // commands themselves say when they get healthy, just before they tell their gate, and the
-// test says whom it killed.
+// test says whom it killed. A command can say so before its gate has written that it has
+// begun: it had begun by then, at the latest.
 func (p *pod) timeline() startup.Timeline {
 	p.t.Helper()
+	type run struct {
+		container   string
+		incarnation int
+	}
+	said := map[run]time.Duration{}
 	var out startup.Timeline
 	for in := bufio.NewScanner(strings.NewReader(p.log())); in.Scan(); {
 		w := strings.Fields(in.Text())
@@ -397,6 +403,9 @@ func (p *pod) timeline() startup.Timeline {
 			ev.Incarnation, err = strconv.Atoi(w[3])
 			check(p.t, err)
 		}
+		if ev.What == startup.IsHealthy {
+			said[run{ev.Container, ev.Incarnation}] = ev.At
+		}
 		if ev.What != "pid" {
 			out = append(out, ev)
 		}
@@ -405,8 +414,12 @@ func (p *pod) timeline() startup.Timeline {
 		entries, err := state.Journal(filepath.Join(p.dir, "state"), name)
 		check(p.t, err)
 		for _, e := range entries {
+			ev := startup.Event{Container: name, What: e.What, At: e.Time.Sub(p.begun), Incarnation: e.Incarnation, Detail: e.Detail}
+			if at, ok := said[run{name, e.Incarnation}]; ok && e.What == startup.IsStarted {
+				ev.At = min(ev.At, at-1)
+			}
 			if e.What != startup.IsHealthy {
-				out = append(out, startup.Event{Container: name, What: e.What, At: e.Time.Sub(p.begun), Incarnation: e.Incarnation, Detail: e.Detail})
+				out = append(out, ev)
 			}
 		}
 	}
