@@ -13,6 +13,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/test/cluster/containerd"
 )
 
 // KubeletLog is what the kubelet of the cluster must log: its relists and passes.
@@ -31,7 +33,7 @@ type Options struct {
 type Recorder struct {
 	options Options
 	api     *api
-	runtime *runtimeLog
+	runtime *containerd.Log
 
 	mu     sync.Mutex
 	status map[string][]seenPod // by uid
@@ -55,12 +57,8 @@ func NewRecorder(ctx context.Context, o Options) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	cri, err := dialRuntime(o.Containerd)
-	if err != nil {
-		return nil, err
-	}
 	r := &Recorder{options: o, api: api, status: map[string][]seenPod{}, events: map[string][]seenEvent{}}
-	if r.runtime, err = followRuntime(ctx, cri); err != nil {
+	if r.runtime, err = containerd.Follow(ctx, o.Containerd); err != nil {
 		return nil, err
 	}
 	if err := api.watch(ctx, pods, r.sawPod); err != nil {
@@ -159,9 +157,9 @@ func (r *recording) carryOut(ctx context.Context, c Command) error {
 		if name == "sandbox" {
 			name = ""
 		}
-		return kill(r.runtime.running(r.uid)[name])
+		return kill(r.runtime.Running(r.uid)[name])
 	case "reboot":
-		for _, pid := range r.runtime.running(r.uid) {
+		for _, pid := range r.runtime.Running(r.uid) {
 			if err := kill(pid); err != nil {
 				return err
 			}
@@ -200,7 +198,7 @@ func (r *recording) reached(c Command) bool {
 		text, _ := os.ReadFile(filepath.Join(r.dir, "log"))
 		return strings.Count(string(text), " "+c.When+" runs\n") >= c.Count
 	case c.When != "pod":
-		return r.runtime.starts(r.uid, c.When) >= c.Count
+		return r.runtime.Starts(r.uid, c.When) >= c.Count
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/test/cluster/containerd"
 )
 
 // A Trace is what was seen of one pod.
@@ -116,29 +118,28 @@ func (r *recording) fromLog(log []kubeletLine, zero time.Time, add addLine) {
 }
 
 func (r *recording) fromRuntime(add addLine) {
-	events, names := r.runtime.of(r.uid)
-	for i, e := range events {
-		name := names[i]
+	for _, e := range r.runtime.Of(r.uid) {
+		name := e.Container
 		switch {
-		case name == "" && e.topic == "/containers/create":
-			add(e.at, "> create-sandbox")
-		case name == "" && e.topic == "/tasks/start":
-			add(e.at, "< sandbox-ready")
-		case name == "" && r.by(e.at, "reboot "):
-			add(e.at, "< sandbox-died")
-		case name == "" && r.by(e.at, "kill sandbox"):
-			add(e.at, "< sandbox-lost")
+		case name == "" && e.Topic == containerd.Created:
+			add(e.At, "> create-sandbox")
+		case name == "" && e.Topic == containerd.Started:
+			add(e.At, "< sandbox-ready")
+		case name == "" && r.by(e.At, "reboot "):
+			add(e.At, "< sandbox-died")
+		case name == "" && r.by(e.At, "kill sandbox"):
+			add(e.At, "< sandbox-lost")
 		case name == "":
-			add(e.at, ". sandbox-stopped")
-		case e.topic == "/containers/create":
-			add(e.at, "> start %s", name)
-		case e.topic == "/tasks/start":
-			add(e.at, "< started %s", name)
+			add(e.At, ". sandbox-stopped")
+		case e.Topic == containerd.Created:
+			add(e.At, "> start %s", name)
+		case e.Topic == containerd.Started:
+			add(e.At, "< started %s", name)
 		default:
-			if e.status == 137 && !r.by(e.at, "kill "+name) && !r.by(e.at, "reboot ") {
-				add(e.at, "> kill %s", name)
+			if e.Status == 137 && !r.by(e.At, "kill "+name) && !r.by(e.At, "reboot ") {
+				add(e.At, "> kill %s", name)
 			}
-			add(e.at, "< exited %s %d", name, e.status)
+			add(e.At, "< exited %s %d", name, e.Status)
 		}
 	}
 }

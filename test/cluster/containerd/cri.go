@@ -1,4 +1,4 @@
-package traces
+package containerd
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // hand: their Go types are in a module that nothing else here wants.
 type runtime struct{ conn *grpc.ClientConn }
 
-func dialRuntime(socket string) (*runtime, error) {
+func dial(socket string) (*runtime, error) {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(raw{})))
 	if err != nil {

@@ -1,0 +1,179 @@
+// Package containerd follows what a cluster's container runtime does: sandboxes and
+// containers made, started and ended, with their processes and to the millisecond. The
+// API server says the same later, in whole seconds. It is used inside the cluster.
+package containerd
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Topics of events.
+const (
+	Created = "/containers/create"
+	Started = "/tasks/start"
+	Exited  = "/tasks/exit"
+)
+
+// An Event is one of a container or sandbox.
+type Event struct {
+	At        time.Time
+	Topic     string
+	Container string // its name; empty: the sandbox
+	PID       int    // as the node sees it
+	Status    int    // exit status, of Exited
+
+	id string
+}
+
+// A Log is everything that containerd said, and what its ids stand for.
+type Log struct {
+	// Changed has a value after something was added.
+	Changed chan struct{}
+
+	mu     sync.Mutex
+	events []Event
+	labels map[string]label
+}
+
+// Follow listens until ctx ends. It is for inside of a cluster, where "ctr" finds its
+// socket.
+func Follow(ctx context.Context, socket string) (*Log, error) {
+	r, err := dial(socket)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, "ctr", "events")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	l := &Log{labels: map[string]label{}, Changed: make(chan struct{}, 1)}
+	go func() {
+		l.read(ctx, r, out)
+		cmd.Wait()
+	}()
+	return l, nil
+}
+
+func (l *Log) read(ctx context.Context, r *runtime, from io.Reader) {
+	for lines := bufio.NewScanner(from); lines.Scan(); {
+		e, ok := parse(lines.Text())
+		if !ok {
+			continue
+		}
+		l.mu.Lock()
+		l.events = append(l.events, e)
+		l.mu.Unlock()
+		l.change()
+		if e.Topic == Created {
+			go l.name(ctx, r, e.id)
+		}
+	}
+}
+
+// name asks what an id stands for. The CRI knows it a little later than containerd.
+func (l *Log) name(ctx context.Context, r *runtime, id string) {
+	for range 100 {
+		if known, ok := r.lookUp(ctx, id); ok {
+			l.mu.Lock()
+			l.labels[id] = known
+			l.mu.Unlock()
+			l.change()
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (l *Log) change() {
+	select {
+	case l.Changed <- struct{}{}:
+	default: // told already
+	}
+}
+
+// parse reads "2026-11-21 18:00:00.123 +0000 UTC k8s.io /tasks/exit {...}".
+func parse(line string) (Event, bool) {
+	w := strings.SplitN(line, " ", 7)
+	if len(w) < 7 || !strings.HasPrefix(w[5], "/") {
+		return Event{}, false
+	}
+	at, err := time.Parse("2006-01-02 15:04:05.999999999 -0700 MST", strings.Join(w[:4], " "))
+	if err != nil {
+		return Event{}, false
+	}
+	var body struct {
+		ID        string    `json:"id"`
+		Container string    `json:"container_id"`
+		PID       int       `json:"pid"`
+		Status    int       `json:"exit_status"`
+		ExitedAt  time.Time `json:"exited_at"`
+	}
+	if json.Unmarshal([]byte(w[6]), &body) != nil {
+		return Event{}, false
+	}
+	e := Event{At: at, Topic: w[5], id: body.Container, PID: body.PID, Status: body.Status}
+	switch e.Topic {
+	case Created:
+		e.id = body.ID
+	case Started:
+	case Exited:
+		if body.ID != body.Container {
+			return e, false // of an exec
+		}
+		if !body.ExitedAt.IsZero() {
+			e.At = body.ExitedAt
+		}
+	default:
+		return e, false
+	}
+	return e, true
+}
+
+// Of returns the events of a pod, by its uid.
+func (l *Log) Of(uid string) (events []Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.events {
+		if k := l.labels[e.id]; k.uid == uid {
+			e.Container = k.container
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+// Running returns the process of each container of a pod that runs, the sandbox under an
+// empty name.
+func (l *Log) Running(uid string) map[string]int {
+	pids := map[string]int{}
+	for _, e := range l.Of(uid) {
+		switch e.Topic {
+		case Started:
+			pids[e.Container] = e.PID
+		case Exited:
+			delete(pids, e.Container)
+		}
+	}
+	return pids
+}
+
+// Starts is how often a container of a pod was started.
+func (l *Log) Starts(uid, name string) (n int) {
+	for _, e := range l.Of(uid) {
+		if e.Topic == Started && e.Container == name {
+			n++
+		}
+	}
+	return n
+}
