@@ -17,10 +17,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/capture"
+	"outrider.dev/internal/capture/routing/rtnetlink"
 )
 
 // A Result is what one try has shown.
@@ -227,18 +227,20 @@ func proves(t capture.Trace, d direction) bool {
 
 // interfaceTo is the interface by which packets to addr leave.
 func interfaceTo(addr netip.Addr) (string, error) {
-	routes, err := netlink.RouteGet(addr.AsSlice())
+	conn, err := rtnetlink.Dial()
 	if err != nil {
 		return "", err
 	}
-	if len(routes) == 0 {
-		return "", unix.ENETUNREACH
-	}
-	link, err := netlink.LinkByIndex(routes[0].LinkIndex)
+	defer conn.Close()
+	index, err := conn.OutInterface(addr)
 	if err != nil {
 		return "", err
 	}
-	return link.Attrs().Name, nil
+	out, err := net.InterfaceByIndex(index)
+	if err != nil {
+		return "", err
+	}
+	return out.Name, nil
 }
 
 // ownersNamed are the groups that the rules single out: where only those are

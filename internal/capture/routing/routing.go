@@ -10,53 +10,74 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/capture"
+	"outrider.dev/internal/capture/routing/rtnetlink"
 )
 
 // protocol marks rules and routes as ours (ip -details rule; /etc/iproute2/rt_protos
 // names none with this number).
 const protocol = 151
 
-// families are the address families of netlink and the "all addresses" of each.
-var families = map[int]*net.IPNet{
-	unix.AF_INET:  {IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)},
-	unix.AF_INET6: {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)},
-}
+// families are the address families of netlink, and ours.
+var families = map[rtnetlink.Family]capture.Families{unix.AF_INET: capture.IPv4, unix.AF_INET6: capture.IPv6}
 
 // sixSource is capture's address for inbound connections over IPv6.
-var sixSource = &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP("::6"), Mask: net.CIDRMask(128, 128)}, Flags: unix.IFA_F_NODAD}
+var sixSource = netip.MustParsePrefix("::6/128")
+
+// A machine is a socket to the kernel, and the interface that all of it is about.
+type machine struct {
+	*rtnetlink.Conn
+	lo *net.Interface
+}
+
+func open() (machine, error) {
+	lo, err := net.InterfaceByName("lo")
+	if err != nil {
+		return machine{}, fmt.Errorf("finding interface lo: %w", err)
+	}
+	conn, err := rtnetlink.Dial()
+	if err != nil {
+		return machine{}, fmt.Errorf("opening a netlink socket: %w", err)
+	}
+	return machine{conn, lo}, nil
+}
 
 // Apply makes the routing of the current namespace the one that is wanted: old
 // entries of ours go. The notes say what the machine cannot have.
 func Apply(want capture.Routing, wantFamilies capture.Families) (notes []string, err error) {
-	if have, err := Read(); err == nil && have == want {
+	m, err := open()
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	if have, err := m.read(); err == nil && have == want {
 		return nil, nil
 	}
-	if err := removePolicy(); err != nil {
+	if err := m.removePolicy(); err != nil {
 		return nil, err
 	}
 	if want.Mark != 0 {
-		for family, all := range families {
-			if !wantFamilies.Has(modelFamily(family)) {
+		for family, ours := range families {
+			if !wantFamilies.Has(ours) {
 				continue
 			}
-			if err := addPolicy(family, all, want); err != nil {
+			if err := m.addPolicy(family, want); err != nil {
 				if family == unix.AF_INET6 && noIPv6(err) {
 					notes = append(notes, "IPv6 is switched off here: no routing for it")
 					continue
 				}
-				return notes, errors.Join(err, removePolicy())
+				return notes, errors.Join(err, m.removePolicy())
 			}
 		}
 	}
 	if want.SixSource {
-		if err := addSixSource(); err != nil {
+		if err := m.AddAddress(m.lo.Index, sixSource); err != nil && !errors.Is(err, unix.EEXIST) {
 			if !noIPv6(err) {
-				return notes, err
+				return notes, fmt.Errorf("adding ::6 to lo: %w", err)
 			}
 			notes = append(notes, "IPv6 is switched off here: the proxy gets no address ::6")
 		}
@@ -66,32 +87,39 @@ func Apply(want capture.Routing, wantFamilies capture.Families) (notes []string,
 
 // Read returns what of ours is there.
 func Read() (capture.Routing, error) {
-	var out capture.Routing
+	m, err := open()
+	if err != nil {
+		return capture.Routing{}, err
+	}
+	defer m.Close()
+	return m.read()
+}
+
+func (m machine) read() (out capture.Routing, err error) {
 	for family := range families {
-		rules, err := ourRules(family)
+		rules, routes, err := m.ours(family)
 		if err != nil {
 			return out, err
 		}
-		for _, r := range rules {
-			routes, err := ourRoutes(family, r.Table)
-			if err != nil {
-				return out, err
-			}
-			if len(routes) == 1 && len(rules) == 1 {
-				out.Mark, out.Table = r.Mark, r.Table
+		if len(rules) != 1 {
+			continue
+		}
+		to := 0
+		for _, r := range routes {
+			if r.Table == rules[0].Table {
+				to++
 			}
 		}
+		if to == 1 {
+			out.Mark, out.Table = rules[0].Mark, int(rules[0].Table)
+		}
 	}
-	lo, err := netlink.LinkByName("lo")
+	addrs, err := m.lo.Addrs()
 	if err != nil {
-		return out, fmt.Errorf("finding interface lo: %w", err)
-	}
-	addrs, err := netlink.AddrList(lo, unix.AF_INET6)
-	if err != nil && !noIPv6(err) {
 		return out, fmt.Errorf("listing addresses of lo: %w", err)
 	}
 	for _, a := range addrs {
-		if a.IP.Equal(sixSource.IP) {
+		if a.String() == sixSource.String() {
 			out.SixSource = true
 		}
 	}
@@ -101,27 +129,21 @@ func Read() (capture.Routing, error) {
 // Remove takes away what Apply may have added. The address ::6 goes only if had
 // says that our rules used it: another mesh has the same.
 func Remove(had capture.Routing) error {
-	if err := removePolicy(); err != nil {
+	m, err := open()
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	if err := m.removePolicy(); err != nil {
 		return err
 	}
 	if !had.SixSource {
 		return nil
 	}
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		return fmt.Errorf("finding interface lo: %w", err)
-	}
-	if err := netlink.AddrDel(lo, sixSource); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) && !noIPv6(err) {
+	if err := m.DeleteAddress(m.lo.Index, sixSource); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) && !noIPv6(err) {
 		return fmt.Errorf("removing ::6 from lo: %w", err)
 	}
 	return nil
-}
-
-func modelFamily(family int) capture.Families {
-	if family == unix.AF_INET {
-		return capture.IPv4
-	}
-	return capture.IPv6
 }
 
 // noIPv6 reports whether err is how the kernel refuses IPv6 where it is switched off:
@@ -135,97 +157,56 @@ func noIPv6(err error) bool {
 	return false
 }
 
-func addPolicy(family int, all *net.IPNet, want capture.Routing) error {
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		return fmt.Errorf("finding interface lo: %w", err)
-	}
-	route := &netlink.Route{
-		LinkIndex: lo.Attrs().Index, Dst: all, Table: want.Table, Family: family,
-		Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST, Protocol: protocol,
-	}
-	if err := netlink.RouteAdd(route); err != nil {
+func (m machine) addPolicy(family rtnetlink.Family, want capture.Routing) error {
+	table := uint32(want.Table)
+	route := rtnetlink.LocalRoute{Family: family, Index: m.lo.Index, Table: table, Protocol: protocol}
+	if err := m.AddLocalRoute(route); err != nil {
 		if errors.Is(err, unix.ENETDOWN) {
-			return fmt.Errorf("adding the local route to table %d: %w; bring lo up first", want.Table, err)
+			return fmt.Errorf("adding the local route to table %d: %w; bring lo up first", table, err)
 		}
 		if errors.Is(err, unix.EEXIST) {
-			return fmt.Errorf("adding the local route to table %d: %w; somebody uses the table, choose another with -r", want.Table, err)
+			return fmt.Errorf("adding the local route to table %d: %w; somebody uses the table, choose another with -r", table, err)
 		}
-		return fmt.Errorf("adding the local route to table %d: %w", want.Table, err)
+		return fmt.Errorf("adding the local route to table %d: %w", table, err)
 	}
-	rule := netlink.NewRule()
-	rule.Family, rule.Mark, rule.Table, rule.Protocol = family, want.Mark, want.Table, protocol
-	if err := netlink.RuleAdd(rule); err != nil {
+	if err := m.AddRule(rtnetlink.Rule{Family: family, Mark: want.Mark, Table: table, Protocol: protocol}); err != nil {
 		return fmt.Errorf("adding the routing rule for mark %#x: %w", want.Mark, err)
 	}
 	return nil
 }
 
-func addSixSource() error {
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		return fmt.Errorf("finding interface lo: %w", err)
-	}
-	if err := netlink.AddrAdd(lo, sixSource); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("adding ::6 to lo: %w", err)
-	}
-	return nil
-}
-
-func ourRules(family int) ([]netlink.Rule, error) {
-	rules, err := netlink.RuleList(family)
+// ours lists what of ours a family has; of IPv6 that is switched off, nothing.
+func (m machine) ours(family rtnetlink.Family) ([]rtnetlink.Rule, []rtnetlink.LocalRoute, error) {
+	rules, err := m.Rules(family, protocol)
 	if err != nil {
 		if family == unix.AF_INET6 && noIPv6(err) {
-			return nil, nil
+			return nil, nil, nil
 		}
-		return nil, fmt.Errorf("listing routing rules: %w", err)
+		return nil, nil, fmt.Errorf("listing routing rules: %w", err)
 	}
-	var ours []netlink.Rule
-	for _, r := range rules {
-		if r.Protocol == protocol {
-			ours = append(ours, r)
-		}
-	}
-	return ours, nil
-}
-
-// ourRoutes lists our routes in a table; 0 is any.
-func ourRoutes(family, table int) ([]netlink.Route, error) {
-	filter := &netlink.Route{Table: unix.RT_TABLE_UNSPEC, Protocol: protocol}
-	routes, err := netlink.RouteListFiltered(family, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
+	routes, err := m.LocalRoutes(family, protocol)
 	if err != nil {
 		if family == unix.AF_INET6 && noIPv6(err) {
-			return nil, nil
+			return rules, nil, nil
 		}
-		return nil, fmt.Errorf("listing routes: %w", err)
+		return nil, nil, fmt.Errorf("listing routes: %w", err)
 	}
-	var ours []netlink.Route
-	for _, r := range routes {
-		if table == 0 || r.Table == table {
-			ours = append(ours, r)
-		}
-	}
-	return ours, nil
+	return rules, routes, nil
 }
 
-func removePolicy() error {
+func (m machine) removePolicy() error {
 	for family := range families {
-		rules, err := ourRules(family)
+		rules, routes, err := m.ours(family)
 		if err != nil {
 			return err
 		}
 		for _, r := range rules {
-			r.Family = family
-			if err := netlink.RuleDel(&r); err != nil {
+			if err := m.DeleteRule(r); err != nil {
 				return fmt.Errorf("removing the routing rule for mark %#x: %w", r.Mark, err)
 			}
 		}
-		routes, err := ourRoutes(family, 0)
-		if err != nil {
-			return err
-		}
 		for _, r := range routes {
-			if err := netlink.RouteDel(&r); err != nil {
+			if err := m.DeleteLocalRoute(r); err != nil {
 				return fmt.Errorf("removing the local route of table %d: %w", r.Table, err)
 			}
 		}
