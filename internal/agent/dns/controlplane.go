@@ -1,23 +1,19 @@
 package dns
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/binary"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
-	"strconv"
 	"sync"
 	"time"
 
+	"outrider.dev/internal/agent/rpc"
 	"outrider.dev/internal/names/wire"
 )
 
 // A ControlPlane is asked for names over mutual TLS, on one connection that is kept. It
-// is one unary call of gRPC, framed over net/http.
+// is one unary call of gRPC.
 type ControlPlane struct {
 	Address string // host:port
 	TLS     *tls.Config
@@ -79,50 +75,16 @@ func (c *ControlPlane) leave(t *http.Transport) {
 }
 
 func (c *ControlPlane) call(ctx context.Context, t *http.Transport, names []string) ([]wire.Answer, error) {
-	message := wire.Request{Names: names}.Marshal()
-	// A flag and the length are in front of each message.
-	body := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message)))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+c.Address+wire.Path, bytes.NewReader(append(body, message...)))
+	message, err := rpc.Call{URL: "https://" + c.Address + wire.Path, Message: wire.Request{Names: names}.Marshal(), Limit: maxAnswer}.Do(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Content-Type", "application/grpc")
-	req.Header.Set("Te", "trailers")
-	req.Header.Set("User-Agent", "outrider-agent")
-	if end, ok := ctx.Deadline(); ok {
-		req.Header.Set("Grpc-Timeout", strconv.FormatInt(max(1, time.Until(end).Milliseconds()), 10)+"m")
-	}
-	res, err := t.RoundTrip(req)
+	response, err := wire.ParseResponse(message)
 	if err != nil {
 		return nil, err
 	}
-	defer res.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1)) // trailers come after it
-	if err != nil {
-		return nil, err
-	}
-	return understood(res, raw, len(names))
-}
-
-// understood reads an answer of gRPC that should be about n names.
-func understood(res *http.Response, raw []byte, n int) ([]wire.Answer, error) {
-	end := res.Trailer
-	if end.Get("Grpc-Status") == "" {
-		end = res.Header // where there is no body
-	}
-	if code := end.Get("Grpc-Status"); res.StatusCode != http.StatusOK || code != "0" {
-		message, _ := url.PathUnescape(end.Get("Grpc-Message"))
-		return nil, fmt.Errorf("HTTP status %d, gRPC status %q: %q", res.StatusCode, code, message)
-	}
-	if len(raw) < 5 || raw[0] != 0 || uint64(binary.BigEndian.Uint32(raw[1:])) != uint64(len(raw)-5) {
-		return nil, fmt.Errorf("an answer of %d bytes, which is not one plain message", len(raw))
-	}
-	response, err := wire.ParseResponse(raw[5:])
-	if err != nil {
-		return nil, err
-	}
-	if len(response.Answers) != n {
-		return nil, fmt.Errorf("%d answers for %d names", len(response.Answers), n)
+	if len(response.Answers) != len(names) {
+		return nil, fmt.Errorf("%d answers for %d names", len(response.Answers), len(names))
 	}
 	return response.Answers, nil
 }

@@ -127,17 +127,6 @@ func FuzzParseAfter(f *testing.F) {
 	})
 }
 
-func FuzzHealthStatus(f *testing.F) {
-	f.Add(frame([]byte{8, 1}))
-	f.Add([]byte{0, 0, 0, 0, 0})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		status, err := healthStatus(b)
-		if err != nil && status != 0 || err == nil && len(b) < 5 {
-			t.Errorf("%x: %d, %v", b, status, err)
-		}
-	})
-}
-
 // Whatever answers at a proxy's address, the gate takes only a whole answer with a status
 // of success for one.
 func FuzzHTTPAnswer(f *testing.F) {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"outrider.dev/internal/agent/rpc"
 	"outrider.dev/internal/agent/state"
 )
 
@@ -43,11 +44,11 @@ func TestHealthyIsWhatTheProbeSays(t *testing.T) {
 	grpc := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status := byte(2) // NOT_SERVING
 		if ready.Load() && r.URL.Path == "/grpc.health.v1.Health/Check" && r.ProtoMajor == 2 {
-			status = grpcServing
+			status = 1 // SERVING
 		}
 		w.Header().Set("Content-Type", "application/grpc")
 		w.Header().Set("Trailer", "Grpc-Status")
-		_, _ = w.Write(frame([]byte{1 << 3, status}))
+		_, _ = w.Write(rpc.Frame([]byte{1 << 3, status}))
 		w.Header().Set("Grpc-Status", "0")
 	}))
 	grpc.Config.Protocols = protocols

@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,10 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
 
+	"outrider.dev/internal/agent/rpc"
 	"outrider.dev/internal/identity/pemfile"
 	"outrider.dev/internal/identity/wire"
 )
@@ -69,7 +70,7 @@ func (c *Client) CreateCertificate(ctx context.Context, call Call) ([]*x509.Cert
 
 // create is one call over one connection. Shown becomes true if our certificate was.
 func (c *Client) create(ctx context.Context, call Call, shown *bool) ([]*x509.Certificate, *Fault) {
-	req, f := c.request(ctx, call)
+	req, f := c.request(call)
 	if f != nil {
 		return nil, f
 	}
@@ -86,34 +87,19 @@ func (c *Client) create(ctx context.Context, call Call, shown *bool) ([]*x509.Ce
 	}
 	// One call each half life: the connection would only grow old.
 	defer transport.CloseIdleConnections()
-	res, err := transport.RoundTrip(req)
+	message, err := req.Do(ctx, transport)
 	if err != nil {
-		return nil, c.unanswered(ctx, err)
+		return nil, c.failed(ctx, err)
 	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1)) // trailers come after it
-	if len(body) > maxAnswer {
-		return nil, fault(Broken, nil, "%s answers with more than %d bytes", c.Address, maxAnswer)
-	}
-	if err != nil {
-		return nil, c.unanswered(ctx, err)
-	}
-	if f := verdict(c.Address, res); f != nil {
-		return nil, f
-	}
-	chain, err := answer(body)
+	chain, err := answer(message)
 	if err != nil {
 		return nil, fault(Broken, err, "the control plane %s gives %v", c.Address, err)
 	}
 	return chain, nil
 }
 
-// answer reads a body into certificates.
-func answer(body []byte) ([]*x509.Certificate, error) {
-	message, err := unframe(body)
-	if err != nil {
-		return nil, err
-	}
+// answer reads a message into certificates.
+func answer(message []byte) ([]*x509.Certificate, error) {
 	response, err := wire.ParseResponse(message)
 	if err != nil {
 		return nil, err
@@ -132,29 +118,22 @@ func answer(body []byte) ([]*x509.Certificate, error) {
 	return chain, nil
 }
 
-func (c *Client) request(ctx context.Context, call Call) (*http.Request, *Fault) {
-	body := frame(wire.Request{CSR: string(call.CSR), Life: call.Life}.Marshal())
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+c.Address+wire.Path, bytes.NewReader(body))
-	if err != nil {
-		return nil, fault(Broken, err, "the control plane's address %q: %v", c.Address, err)
+func (c *Client) request(call Call) (rpc.Call, *Fault) {
+	out := rpc.Call{
+		URL: "https://" + c.Address + wire.Path, Header: http.Header{},
+		Message: wire.Request{CSR: string(call.CSR), Life: call.Life}.Marshal(),
 	}
 	for name, value := range c.Headers {
-		req.Header.Set(name, value)
-	}
-	req.Header.Set("Content-Type", "application/grpc")
-	req.Header.Set("Te", "trailers")
-	req.Header.Set("User-Agent", "outrider-agent")
-	if end, ok := ctx.Deadline(); ok {
-		req.Header.Set("Grpc-Timeout", timeout(time.Until(end)))
+		out.Header.Set(name, value)
 	}
 	token, f := c.token()
 	if f != nil && call.Certificate == nil {
-		return nil, f // with a certificate it may go without
+		return out, f // with a certificate it may go without
 	}
 	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
+		out.Header.Set("Authorization", "Bearer "+token)
 	}
-	return req, nil
+	return out, nil
 }
 
 // maxFile bounds what is read from a file that is configured.
@@ -213,6 +192,41 @@ func (c *Client) roots() ([]*x509.Certificate, *Fault) {
 		all = append(all, certs...)
 	}
 	return all, nil
+}
+
+// failed is why a call gave no message.
+func (c *Client) failed(ctx context.Context, err error) *Fault {
+	var status *rpc.StatusError
+	var odd *rpc.AnswerError
+	var address *url.Error
+	switch {
+	case errors.As(err, &status):
+		return c.refused(status)
+	case errors.As(err, &odd):
+		return fault(Broken, nil, "%s answers with %s; is it a control plane's port?", c.Address, odd.What)
+	case errors.As(err, &address): // nothing was sent
+		return fault(Broken, err, "the control plane's address %q: %v", c.Address, err)
+	}
+	return c.unanswered(ctx, err)
+}
+
+// refused is why the control plane gave no certificate.
+func (c *Client) refused(status *rpc.StatusError) *Fault {
+	message := status.Message
+	if message == "" {
+		message = "it does not say why"
+	}
+	switch status.Code {
+	case rpc.Unauthenticated, rpc.PermissionDenied:
+		return fault(Rejected, nil, "the control plane refuses this identity: %s", message)
+	case rpc.Unavailable, rpc.DeadlineExceeded:
+		return fault(Unreachable, nil, "the control plane %s cannot answer now: %s", c.Address, message)
+	case rpc.Unimplemented:
+		return fault(Broken, nil, "%s has no certificate service: %s", c.Address, message)
+	case rpc.ResourceExhausted:
+		return fault(Broken, nil, "the control plane has too much to do: %s", message)
+	}
+	return fault(Broken, nil, "the control plane %s failed with status %d: %s", c.Address, status.Code, message)
 }
 
 // unanswered is why there was no answer.

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/agent/envoy"
+	"outrider.dev/internal/agent/rpc"
 	server "outrider.dev/internal/identity"
 	"outrider.dev/internal/identity/wire"
 )
@@ -126,7 +127,7 @@ func speaker(t testing.TB, p *plane, h http.HandlerFunc) string {
 
 func TestAnswers(t *testing.T) {
 	p := newPlane(t)
-	whole := frame(wire.Response{Chain: []string{string(p.authority.RootsPEM())}}.Marshal())
+	whole := rpc.Frame(wire.Response{Chain: []string{string(p.authority.RootsPEM())}}.Marshal())
 	grpc := func(body []byte, code, message string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc+proto")
@@ -174,23 +175,23 @@ func TestAnswers(t *testing.T) {
 		"unimplemented":          {grpc(nil, "12", "unknown service"), Broken, "has no certificate service: unknown service"},
 		"exhausted":              {grpc(nil, "8", "slow down"), Broken, "too much to do: slow down"},
 		"another status":         {grpc(whole, "13", "oh"), Broken, "failed with status 13: oh"},
-		"a status of words":      {grpc(whole, "fine", ""), Broken, "without a gRPC status"},
+		"a status of words":      {grpc(whole, "fine", ""), Broken, "no gRPC status"},
 		"no status": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc")
 			w.Write(whole)
-		}, Broken, "without a gRPC status"},
+		}, Broken, "no gRPC status"},
 		"HTTP 503": {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }, Broken, "HTTP status 503"},
 		"a web page": {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") },
 			Broken, `content of type "text/html`},
-		"compressed":              {grpc(compressed, "0", ""), Broken, "compressed answer (flag 1)"},
+		"compressed":              {grpc(compressed, "0", ""), Broken, "compressed message (flag 1)"},
 		"no message":              {grpc(nil, "0", ""), Broken, "0 bytes, which is no message"},
 		"cut in its length":       {grpc(whole[:3], "0", ""), Broken, "3 bytes, which is no message"},
 		"cut in its message":      {grpc(whole[:20], "0", ""), Broken, "ends after 15 of"},
 		"two messages":            {grpc(append(bytes.Clone(whole), whole...), "0", ""), Broken, "behind its message"},
-		"no protobuf":             {grpc(frame([]byte{0x0a, 0xff}), "0", ""), Broken, "no message of protobuf"},
-		"no certificate":          {grpc(frame(nil), "0", ""), Broken, "without a certificate"},
-		"something for one":       {grpc(frame(wire.Response{Chain: []string{"x"}}.Marshal()), "0", ""), Broken, "no certificate in it"},
-		"more than anybody needs": {grpc(make([]byte, maxAnswer+10), "0", ""), Broken, "more than"},
+		"no protobuf":             {grpc(rpc.Frame([]byte{0x0a, 0xff}), "0", ""), Broken, "no message of protobuf"},
+		"no certificate":          {grpc(rpc.Frame(nil), "0", ""), Broken, "without a certificate"},
+		"something for one":       {grpc(rpc.Frame(wire.Response{Chain: []string{"x"}}.Marshal()), "0", ""), Broken, "no certificate in it"},
+		"more than anybody needs": {grpc(make([]byte, 2<<20), "0", ""), Broken, "more than"},
 		"a reset in its middle": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc")
 			w.Write(whole[:10])
@@ -249,7 +250,7 @@ func TestARequestIsWhatIstioExpects(t *testing.T) {
 	if left := r.Header.Get("Grpc-Timeout"); len(left) != 6 || !strings.HasPrefix(left, "19") || !strings.HasSuffix(left, "m") {
 		t.Errorf("grpc-timeout is %q, want a little less than 20000m", left)
 	}
-	request, err := wire.ParseRequest(must(unframe(<-body)))
+	request, err := wire.ParseRequest(must(rpc.Unframe(<-body)))
 	if err != nil || request.Life != time.Hour || !strings.HasPrefix(request.CSR, "-----BEGIN CERTIFICATE REQUEST-----") {
 		t.Errorf("the request is %+v, %v", request, err)
 	}
@@ -312,25 +313,13 @@ func TestACertificateThatTheControlPlaneDoesNotTakeIsNoObstacle(t *testing.T) {
 	}
 }
 
-func TestDeadlinesAsGRPCWritesThem(t *testing.T) {
-	for left, want := range map[time.Duration]string{-time.Second: "1m", time.Microsecond: "1m", 10 * time.Second: "10000m", 100 * time.Hour: "360000S", 1<<63 - 1: "99999999S"} {
-		if got := timeout(left); got != want {
-			t.Errorf("timeout(%s) = %s, want %s", left, got, want)
-		}
-	}
-}
-
 func FuzzAnswer(f *testing.F) {
 	root := must(server.NewAuthority(server.AuthorityOptions{Dir: f.TempDir()})).RootsPEM()
-	f.Add(frame(wire.Response{Chain: []string{string(root)}}.Marshal()), "0", "fine")
-	f.Add([]byte{1, 0, 0, 0, 1, 0}, "16", "%zz%0a")
-	f.Fuzz(func(t *testing.T, body []byte, code, message string) {
-		if chain, err := answer(body); err == nil && len(chain) == 0 {
+	f.Add(wire.Response{Chain: []string{string(root)}}.Marshal())
+	f.Add([]byte{1, 0, 0, 0, 1, 0})
+	f.Fuzz(func(t *testing.T, message []byte) {
+		if chain, err := answer(message); err == nil && len(chain) == 0 {
 			t.Error("an answer of no certificate was taken")
-		}
-		res := &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/grpc"}}, Trailer: http.Header{"Grpc-Status": {code}, "Grpc-Message": {message}}}
-		if f := verdict("a:1", res); f != nil && strings.ContainsAny(f.Reason, "\n\r\x00") {
-			t.Errorf("a reason of several lines: %q", f.Reason)
 		}
 	})
 }

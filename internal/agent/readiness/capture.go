@@ -88,6 +88,11 @@ func (c Capture) Check(ctx context.Context) (note string, err error) {
 // inboundProof connects, as the proxy's user, where only a redirect finds a listener.
 func inboundProof(ctx context.Context, to netip.AddrPort) error {
 	var d net.Dialer
+	if to.Addr().Is6() {
+		// By itself the kernel would come from ::6, and what comes from there is what the proxy
+		// sends to the app: never captured.
+		d.LocalAddr = &net.TCPAddr{IP: net.IPv6loopback}
+	}
 	conn, err := d.DialContext(ctx, "tcp", to.String())
 	if err == nil {
 		conn.Close()

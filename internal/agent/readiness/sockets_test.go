@@ -1,14 +1,11 @@
 package readiness
 
 import (
-	"bytes"
 	"context"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -17,64 +14,6 @@ import (
 
 	"outrider.dev/test/ns"
 )
-
-const title = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
-
-const (
-	line4 = "   0: 0100007F:3A99 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1337        0 1063 1 00000000149b973f 100 0 0 10 0\n"
-	line6 = "   1: B80D01200000000000000000010000000:3AAE 00000000000000000000000000000000:0000 02 00000000:00000000 00:00000000 00000000  1000        0 77 1 x\n"
-)
-
-func TestSocketsAreRead(t *testing.T) {
-	ok6 := strings.Replace(line6, "B80D01200000000000000000010000000", "B80D0120000000000000000001000000", 1)
-	var got []Socket
-	for s, err := range Sockets(strings.NewReader(title + line4 + ok6)) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, s)
-	}
-	want := []Socket{
-		{netip.MustParseAddrPort("127.0.0.1:15001"), netip.MustParseAddrPort("0.0.0.0:0"), listen, 1337, 1063},
-		{netip.MustParseAddrPort("[2001:db8::1]:15022"), netip.MustParseAddrPort("[::]:0"), synSent, 1000, 77},
-	}
-	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestALineThatTheKernelDoesNotWriteIsAnError(t *testing.T) {
-	for name, line := range map[string]string{
-		"too short":       "0: 0100007F:3A99\n",
-		"address":         line6,
-		"port":            strings.Replace(line4, ":3A99", ":XX", 1),
-		"no port":         strings.Replace(line4, ":3A99", "", 1),
-		"state":           strings.Replace(line4, " 0A ", " 0G ", 1),
-		"user":            strings.Replace(line4, " 1337 ", " -1 ", 1),
-		"inode":           strings.Replace(line4, " 1063 ", " x ", 1),
-		"a line too long": strings.Repeat("x", 100_000),
-	} {
-		var last error
-		for _, err := range Sockets(strings.NewReader(title + line)) {
-			last = err
-		}
-		if last == nil {
-			t.Errorf("%s: accepted", name)
-		}
-	}
-}
-
-func FuzzSockets(f *testing.F) {
-	f.Add([]byte(title + line4))
-	f.Add([]byte(title + line6))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		for s, err := range Sockets(bytes.NewReader(raw)) {
-			if err == nil && (!s.Local.IsValid() || !s.Remote.IsValid()) {
-				t.Errorf("%+v without an error", s)
-			}
-		}
-	})
-}
 
 // bind listens as a user, with SO_REUSEPORT as the standby and Envoy do.
 func bind(t *testing.T, n *ns.Namespace, uid int, address string) net.Listener {
@@ -96,28 +35,6 @@ func bind(t *testing.T, n *ns.Namespace, uid int, address string) net.Listener {
 	}
 	t.Cleanup(func() { ln.Close() })
 	return ln
-}
-
-// proc is /proc as a thread in the namespace sees it, with some process's descriptors.
-func proc(t *testing.T, n *ns.Namespace, self string) string {
-	t.Helper()
-	dir := t.TempDir()
-	n.Do(func() {
-		for _, name := range []string{"tcp", "tcp6"} {
-			raw, err := os.ReadFile("/proc/thread-self/net/" + name)
-			if err != nil {
-				t.Error(err)
-			}
-			os.MkdirAll(filepath.Join(dir, "net"), 0o755)
-			if err := os.WriteFile(filepath.Join(dir, "net", name), raw, 0o644); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	if err := os.Symlink(self, filepath.Join(dir, "self")); err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }
 
 func TestOwnSocketsAreNotEnvoys(t *testing.T) {
@@ -150,37 +67,6 @@ func TestOwnSocketsAreNotEnvoys(t *testing.T) {
 	}
 }
 
-func TestBothWaysToListListenersAgree(t *testing.T) {
-	n := ns.New(t)
-	bind(t, n, 1337, "0.0.0.0:15001")
-	bind(t, n, 1000, "[::1]:15006")
-	var diag []Socket
-	var err error
-	n.Do(func() { diag, err = diagListeners() })
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := procListeners(proc(t, n, "/proc/self"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range files {
-		files[i].Remote = netip.AddrPort{} // listeners have none
-	}
-	if diff := cmp.Diff(files, diag, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" || len(diag) != 2 {
-		t.Errorf("%d sockets (-proc +diag):\n%s", len(diag), diff)
-	}
-}
-
-func FuzzAnswers(f *testing.F) {
-	f.Add(make([]byte, 200))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		if found, _, err := parseAnswers(raw); err != nil && found != nil {
-			t.Errorf("%v and %v", found, err)
-		}
-	})
-}
-
 func TestParkedConnectionsAreOthersThatWait(t *testing.T) {
 	n := ns.Pod(t) // nobody answers at the other end
 	for _, uid := range []int{1000, 1000, 1337} {
@@ -196,18 +82,11 @@ func TestParkedConnectionsAreOthersThatWait(t *testing.T) {
 			}
 		})
 	}
-	got, err := Parked(proc(t, n, "/proc/self"), 1337)
+	var got int
+	var err error
+	n.Do(func() { got, err = Parked(1337) })
 	if err != nil || got != 2 {
 		t.Errorf("%d parked, %v; want 2", got, err)
-	}
-}
-
-func TestWithoutATableThereIsAnError(t *testing.T) {
-	if _, err := procListeners(t.TempDir()); err == nil {
-		t.Error("nothing was read, and nothing said")
-	}
-	if _, err := Parked(t.TempDir(), 1); err == nil {
-		t.Error("nothing was read, and nothing said")
 	}
 }
 

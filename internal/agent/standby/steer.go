@@ -87,7 +87,7 @@ func (s *Standby) mirror(theirs []listener) {
 		case sock.kind.takenBy(kinds):
 			left = append(left, sock)
 		default:
-			s.once("the proxy does not listen for a family: its connections are relayed", "family", sock.kind)
+			s.log.Info("the proxy does not listen for a family: its connections are relayed", "family", sock.kind)
 		}
 	}
 	s.wanted = slices.DeleteFunc(s.wanted, func(k kind) bool { return !slices.Contains(kinds, k) && k.takenBy(kinds) })

@@ -104,12 +104,14 @@ func (s *Supervisor) after(d time.Duration, e Event) {
 	})
 }
 
+// tellDrain tells the child. One that is killed meanwhile, because all is drained already,
+// does not answer, and need not.
 func (s *Supervisor) tellDrain() {
 	if s.o.TellDrain == nil {
 		return
 	}
 	s.tasks.Go(func() {
-		if err := s.o.TellDrain(s.ctx); err != nil && s.ctx.Err() == nil {
+		if err := s.o.TellDrain(s.ctx); err != nil && s.ctx.Err() == nil && s.State() != Stopping {
 			s.wrong(fmt.Errorf("draining the child: %w", err))
 		}
 	})

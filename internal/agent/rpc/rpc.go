@@ -1,0 +1,180 @@
+// Package rpc makes unary calls of gRPC over net/http's HTTP/2. A client library would
+// cost the agent more bytes than all the rest of it.
+//
+// The source is gRPC over HTTP/2 (grpc/grpc doc/PROTOCOL-HTTP2.md).
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Call is one unary call. Its deadline is its context's, and the server hears of it.
+type Call struct {
+	URL       string      // of the method: scheme://host:port/package.Service/Method
+	Message   []byte      // a message of protobuf
+	Header    http.Header // to be sent besides what gRPC needs
+	UserAgent string      // default "outrider-agent"
+	Limit     int64       // of the answer, in bytes; default 1 MiB
+}
+
+// A Code is how a call ended (grpc/grpc doc/statuscodes.md).
+type Code uint32
+
+// The codes that somebody here tells apart.
+const (
+	OK                Code = 0
+	DeadlineExceeded  Code = 4
+	PermissionDenied  Code = 7
+	ResourceExhausted Code = 8
+	Unimplemented     Code = 12
+	Unavailable       Code = 14
+	Unauthenticated   Code = 16
+)
+
+// A StatusError is a call that the server ended with another code than OK.
+type StatusError struct {
+	Code    Code
+	Message string // one line, some 500 bytes at most; may be empty
+}
+
+func (e *StatusError) Error() string {
+	if e.Message == "" {
+		return fmt.Sprintf("gRPC status %d", e.Code)
+	}
+	return fmt.Sprintf("gRPC status %d: %s", e.Code, e.Message)
+}
+
+// An AnswerError is an answer that is none of gRPC, or not of one plain message. It says
+// what there was instead.
+type AnswerError struct{ What string }
+
+func (e *AnswerError) Error() string { return "the server answers with " + e.What }
+
+func odd(format string, args ...any) error { return &AnswerError{fmt.Sprintf(format, args...)} }
+
+// Do makes the call and returns the message of the answer. An error is a [*StatusError],
+// an [*AnswerError], or why there was no answer. The transport must speak HTTP/2 alone.
+func (c Call) Do(ctx context.Context, transport http.RoundTripper) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, bytes.NewReader(Frame(c.Message)))
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(req.Header, c.Header)
+	req.Header.Set("Content-Type", "application/grpc")
+	req.Header.Set("Te", "trailers")
+	req.Header.Set("User-Agent", c.UserAgent)
+	if c.UserAgent == "" {
+		req.Header.Set("User-Agent", "outrider-agent")
+	}
+	if end, ok := ctx.Deadline(); ok {
+		req.Header.Set("Grpc-Timeout", timeout(time.Until(end)))
+	}
+	res, err := transport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	limit := c.Limit
+	if limit <= 0 {
+		limit = 1 << 20
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, limit+1)) // trailers come after it
+	if int64(len(body)) > limit {
+		return nil, odd("more than %d bytes", limit)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := verdict(res); err != nil {
+		return nil, err
+	}
+	return Unframe(body)
+}
+
+// verdict reads how a call ended. Where there is no body the status is in the headers,
+// otherwise in the trailers.
+func verdict(res *http.Response) error {
+	if res.StatusCode != http.StatusOK {
+		return odd("HTTP status %d", res.StatusCode)
+	}
+	if kind := res.Header.Get("Content-Type"); !strings.HasPrefix(kind, "application/grpc") {
+		return odd("content of type %q", kind)
+	}
+	from := res.Trailer
+	if from.Get("Grpc-Status") == "" {
+		from = res.Header
+	}
+	code, err := strconv.ParseUint(from.Get("Grpc-Status"), 10, 32)
+	switch {
+	case err != nil:
+		return odd("no gRPC status")
+	case Code(code) != OK:
+		return &StatusError{Code(code), plain(from.Get("Grpc-Message"))}
+	}
+	return nil
+}
+
+// prefixLen is the length of what is in front of each message: a flag, and its length.
+const prefixLen = 5
+
+// Frame is a message as it goes over the wire, not compressed.
+func Frame(message []byte) []byte {
+	out := make([]byte, prefixLen, prefixLen+len(message))
+	binary.BigEndian.PutUint32(out[1:], uint32(len(message)))
+	return append(out, message...)
+}
+
+// Unframe returns the one message that a body has. An error is an [*AnswerError].
+func Unframe(body []byte) ([]byte, error) {
+	if len(body) < prefixLen {
+		return nil, odd("%d bytes, which is no message", len(body))
+	}
+	if body[0] != 0 {
+		return nil, odd("a compressed message (flag %d), which was not asked for", body[0])
+	}
+	message := body[prefixLen:]
+	switch n := uint64(binary.BigEndian.Uint32(body[1:])); {
+	case n > uint64(len(message)):
+		return nil, odd("a message that ends after %d of %d bytes", len(message), n)
+	case n < uint64(len(message)):
+		return nil, odd("%d bytes behind its message", uint64(len(message))-n)
+	}
+	return message, nil
+}
+
+// plain is a status message without its percent signs, on one line and not too long: it
+// is somebody else's text, and is shown to people.
+func plain(message string) string {
+	if text, err := url.PathUnescape(message); err == nil {
+		message = text
+	}
+	message = strings.ToValidUTF8(message, "?")
+	message = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, message)
+	if len(message) > 500 {
+		message = strings.ToValidUTF8(message[:500], "") + "..."
+	}
+	return message
+}
+
+// timeout is a call's deadline as gRPC writes it: at most 8 digits and a unit.
+func timeout(left time.Duration) string {
+	if ms := left.Milliseconds(); ms < 1e8 {
+		return strconv.FormatInt(max(ms, 1), 10) + "m"
+	}
+	return strconv.FormatInt(min(int64(left/time.Second), 99_999_999), 10) + "S"
+}

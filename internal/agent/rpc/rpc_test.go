@@ -1,0 +1,164 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// plaintext is HTTP/2 without TLS.
+func plaintext(t testing.TB) *http.Transport {
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	t.Cleanup(transport.CloseIdleConnections)
+	return transport
+}
+
+// serve begins a server of grpc-go with its health service.
+func serve(t *testing.T, options ...grpc.ServerOption) (address string, services *health.Server) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, services := grpc.NewServer(options...), health.NewServer()
+	healthpb.RegisterHealthServer(server, services)
+	go server.Serve(l)
+	t.Cleanup(server.Stop)
+	return l.Addr().String(), services
+}
+
+func TestHealthOfARealServer(t *testing.T) {
+	address, services := serve(t)
+	services.SetServingStatus("up", healthpb.HealthCheckResponse_SERVING)
+	services.SetServingStatus("down", healthpb.HealthCheckResponse_NOT_SERVING)
+	for service, want := range map[string]string{
+		"": "", "up": "", "down": "2 NOT_SERVING", "stranger": "gRPC status 5: unknown service",
+	} {
+		switch err := Healthy(t.Context(), plaintext(t), address, service, ""); {
+		case want == "" && err != nil:
+			t.Errorf("service %q: %v", service, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("service %q: %v, want %q", service, err, want)
+		}
+	}
+}
+
+func TestARealServerHearsWhatWeSend(t *testing.T) {
+	var heard metadata.MD
+	var left time.Duration
+	address, _ := serve(t, grpc.UnaryInterceptor(func(ctx context.Context, _ any, _ *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
+		heard, _ = metadata.FromIncomingContext(ctx)
+		if end, ok := ctx.Deadline(); ok {
+			left = time.Until(end)
+		}
+		return nil, status.Error(codes.ResourceExhausted, "100%\nfull \x00 of \"é\"")
+	}))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	call := Call{URL: "http://" + address + "/grpc.health.v1.Health/Check", Header: http.Header{"X-Cluster": {"c1"}}}
+	_, err := call.Do(ctx, plaintext(t))
+	var got *StatusError
+	if !errors.As(err, &got) || got.Code != ResourceExhausted || got.Message != "100% full   of \"é\"" {
+		t.Errorf("%+v (%v); want status 8 and its text on one line", got, err)
+	}
+	if strings.Join(heard["x-cluster"], "") != "c1" || !strings.HasPrefix(strings.Join(heard["user-agent"], ""), "outrider-agent") {
+		t.Errorf("headers %v", heard)
+	}
+	if left < 30*time.Second || left > time.Minute {
+		t.Errorf("the server has %s left, want nearly a minute", left)
+	}
+	call.URL = "http://" + address + "/a.Stranger/Method"
+	if _, err := call.Do(ctx, plaintext(t)); !errors.As(err, &got) || got.Code != Unimplemented {
+		t.Errorf("no such method: %v", err)
+	}
+}
+
+func TestAnAnswerIsNotLongerThanItsLimit(t *testing.T) {
+	address, _ := serve(t)
+	call := Call{URL: "http://" + address + "/grpc.health.v1.Health/Check", Limit: 6}
+	_, err := call.Do(t.Context(), plaintext(t))
+	var odd *AnswerError
+	if !errors.As(err, &odd) || odd.What != "more than 6 bytes" { // it has 7
+		t.Errorf("%v, want more than 6 bytes", err)
+	}
+	call.Limit = 7
+	if answer, err := call.Do(t.Context(), plaintext(t)); err != nil || !bytes.Equal(answer, []byte{8, 1}) {
+		t.Errorf("%x, %v", answer, err)
+	}
+}
+
+func TestDeadlinesAsGRPCWritesThem(t *testing.T) {
+	for left, want := range map[time.Duration]string{-time.Second: "1m", time.Microsecond: "1m", 10 * time.Second: "10000m", 100 * time.Hour: "360000S", 1<<63 - 1: "99999999S"} {
+		if got := timeout(left); got != want {
+			t.Errorf("timeout(%s) = %s, want %s", left, got, want)
+		}
+	}
+}
+
+func FuzzUnframe(f *testing.F) {
+	f.Add(Frame(nil))
+	f.Add(Frame([]byte("message")))
+	f.Add([]byte{1, 0, 0, 0, 0})
+	f.Add([]byte{0, 255, 255, 255, 255, 1})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		message, err := Unframe(body)
+		var odd *AnswerError
+		switch {
+		case err == nil && !bytes.Equal(Frame(message), body):
+			t.Errorf("%x was read as %x", body, message)
+		case err != nil && (message != nil || !errors.As(err, &odd)):
+			t.Errorf("%x, %v", message, err)
+		}
+	})
+}
+
+func FuzzVerdict(f *testing.F) {
+	f.Add(200, "application/grpc+proto", "0", "", "")
+	f.Add(200, "application/grpc", "16", "%zz%0a", "")
+	f.Add(200, "application/grpc", "", "", "7")
+	f.Fuzz(func(t *testing.T, code int, kind, trailer, message, header string) {
+		err := verdict(&http.Response{
+			StatusCode: code,
+			Header:     http.Header{"Content-Type": {kind}, "Grpc-Status": {header}, "Grpc-Message": {message}},
+			Trailer:    http.Header{"Grpc-Status": {trailer}, "Grpc-Message": {message}},
+		})
+		switch {
+		case err == nil && (code != 200 || strings.Trim(trailer, "0") != "" || trailer == "" && strings.Trim(header, "0") != ""):
+			t.Errorf("HTTP %d, trailer %q, header %q is taken for success", code, trailer, header)
+		case err != nil && (strings.ContainsAny(err.Error(), "\n\r\x00") || len(err.Error()) > 4*(600+len(kind))):
+			t.Errorf("an error that is no short line: %q", err)
+		}
+	})
+}
+
+func FuzzHealthStatus(f *testing.F) {
+	f.Add([]byte{8, 1})
+	f.Add([]byte{8, 1, 18, 1, 'x'})
+	f.Add([]byte{18, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1})
+	f.Fuzz(func(t *testing.T, message []byte) {
+		got, err := healthStatus(message)
+		if err != nil {
+			if got != 0 {
+				t.Errorf("%d, %v", got, err)
+			}
+			return
+		}
+		// What is behind a message wins over what is in it.
+		if again, err := healthStatus(append(message, 8, 1)); err != nil || again != serving {
+			t.Errorf("%x and SERVING is %d, %v", message, again, err)
+		}
+	})
+}

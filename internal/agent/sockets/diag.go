@@ -1,0 +1,144 @@
+package sockets
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// From linux/inet_diag.h: the lengths of a request and an answer, and where in them things
+// are.
+const (
+	requestLen      = 56 // struct inet_diag_req_v2
+	requestProtocol = 1
+	requestStates   = 4
+	requestID       = 8 // struct inet_diag_sockid
+
+	answerLen   = 72 // struct inet_diag_msg
+	answerState = 1
+	answerID    = 4 // struct inet_diag_sockid
+	answerUID   = 64
+	answerInode = 68
+
+	attributeV6Only = 11 // INET_DIAG_SKV6ONLY
+)
+
+// In a struct inet_diag_sockid.
+const (
+	idLocalPort  = 0
+	idRemotePort = 2
+	idLocal      = 4
+	idRemote     = 20
+	idDevice     = 36
+	idCookie     = 40
+)
+
+// Diag is List by sock_diag alone. It takes tenths of a millisecond where a read of
+// /proc/net takes some, since that walks over the connections of the whole machine.
+func Diag(p Protocol, states States) (out []Socket, err error) {
+	var requests [][]byte
+	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
+		req := request(family, p)
+		binary.NativeEndian.PutUint32(req[requestStates:], uint32(states))
+		requests = append(requests, req)
+	}
+	if out, err = ask(netlink.Dump, requests...); err != nil {
+		return nil, fmt.Errorf("listing sockets: %w", err)
+	}
+	return out, nil
+}
+
+// Find returns the TCP socket of the connection between two addresses. An error that is
+// unix.ENOENT says that there is none. Where there is no connection but somebody listens
+// on local, it is that one.
+func Find(local, remote netip.AddrPort) (Socket, error) {
+	family := byte(unix.AF_INET6)
+	if local.Addr().Is4() {
+		family = unix.AF_INET
+	}
+	req := request(family, TCP)
+	id := req[requestID:]
+	binary.BigEndian.PutUint16(id[idLocalPort:], local.Port())
+	binary.BigEndian.PutUint16(id[idRemotePort:], remote.Port())
+	copy(id[idLocal:idRemote], local.Addr().AsSlice())
+	copy(id[idRemote:idDevice], remote.Addr().AsSlice())
+	binary.NativeEndian.PutUint64(id[idCookie:], ^uint64(0)) // INET_DIAG_NOCOOKIE
+	found, err := ask(0, req)
+	if err == nil && len(found) == 0 {
+		err = unix.ENOENT
+	}
+	if err != nil {
+		return Socket{}, fmt.Errorf("looking for the socket from %s to %s: %w", local, remote, err)
+	}
+	return found[0], nil
+}
+
+func request(family byte, p Protocol) []byte {
+	req := make([]byte, requestLen)
+	req[0], req[requestProtocol] = family, byte(p)
+	return req
+}
+
+// ask makes requests one after the other, and returns the answers to all.
+func ask(flags netlink.HeaderFlags, requests ...[]byte) (out []Socket, err error) {
+	conn, err := netlink.Dial(unix.NETLINK_SOCK_DIAG, &netlink.Config{MessageBufferSize: 32 << 10}) // a dump comes in pieces of at most this
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	for _, req := range requests {
+		answers, err := conn.Execute(netlink.Message{
+			Header: netlink.Header{Type: unix.SOCK_DIAG_BY_FAMILY, Flags: netlink.Request | flags}, Data: req,
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range answers {
+			s, err := parseAnswer(m.Data)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+var errAnswer = errors.New("the kernel's answer is not about a socket")
+
+func parseAnswer(m []byte) (Socket, error) {
+	if len(m) < answerLen {
+		return Socket{}, errAnswer
+	}
+	id := m[answerID:]
+	s := Socket{
+		Local:  netip.AddrPortFrom(address(m[0], id[idLocal:]), binary.BigEndian.Uint16(id[idLocalPort:])),
+		Remote: netip.AddrPortFrom(address(m[0], id[idRemote:]), binary.BigEndian.Uint16(id[idRemotePort:])),
+		State:  State(m[answerState]),
+		UID:    binary.NativeEndian.Uint32(m[answerUID:]),
+		Inode:  binary.NativeEndian.Uint32(m[answerInode:]),
+		Device: binary.NativeEndian.Uint32(id[idDevice:]),
+	}
+	attributes, err := netlink.NewAttributeDecoder(m[answerLen:])
+	if err != nil {
+		return Socket{}, errAnswer
+	}
+	for attributes.Next() {
+		if attributes.Type() == attributeV6Only {
+			v := attributes.Bytes()
+			s.V6Only = len(v) > 0 && v[0] != 0
+		}
+	}
+	return s, attributes.Err()
+}
+
+func address(family byte, raw []byte) netip.Addr {
+	if family == unix.AF_INET {
+		return netip.AddrFrom4([4]byte(raw))
+	}
+	return netip.AddrFrom16([16]byte(raw))
+}
