@@ -51,6 +51,13 @@ const captureExamples = `  # what an init container runs: everything but the pro
   outrider-agent capture verify`
 
 func newCapture(termination *terminationLog) *cobra.Command {
+	cmd, _ := captureCommand(termination)
+	cmd.AddCommand(newClean(termination), newVerify(termination), newRelease())
+	return cmd
+}
+
+// captureCommand is capture without its subcommands, and what its flags say.
+func captureCommand(termination *terminationLog) (*cobra.Command, *captureOptions) {
 	o := &captureOptions{intent: capture.Defaults()}
 	cmd := &cobra.Command{
 		Use:     "capture",
@@ -71,8 +78,7 @@ by the other backend, and the last run's rules are the ones that hold.`,
 	cli.IntentFlags(cmd.Flags(), &o.intent, &o.output)
 	o.operationFlags(cmd.Flags())
 	o.sharedFlags(cmd.Flags(), termination)
-	cmd.AddCommand(newClean(termination), newVerify(termination), newRelease())
-	return cmd
+	return cmd, o
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {
@@ -182,7 +188,7 @@ func (o *captureOptions) run(cmd *cobra.Command) error {
 	if err := cli.FinishIntent(cmd.Flags(), &o.intent); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(cmd.Context(), captureLimit, errors.New("capture took too long"))
+	ctx, cancel := limited(cmd.Context())
 	defer cancel()
 	switch {
 	case o.dryRun:
@@ -194,18 +200,28 @@ func (o *captureOptions) run(cmd *cobra.Command) error {
 	case o.skipRules:
 		return nil
 	}
+	_, err := o.apply(ctx, cmd)
+	return err
+}
+
+func limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, captureLimit, errors.New("capture took too long"))
+}
+
+// apply writes the rules, proves them, and prints the report that it returns.
+func (o *captureOptions) apply(ctx context.Context, cmd *cobra.Command) (setup.Report, error) {
 	backends, err := o.backends()
 	if err != nil {
-		return err
+		return setup.Report{}, err
 	}
 	report, err := setup.Capture(ctx, setup.Options{Intent: o.intent, Backends: backends, NoProof: !o.proof})
 	if err != nil {
-		return err
+		return report, err
 	}
 	for _, n := range report.Notes {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s\n", cmd.Root().Name(), n)
 	}
-	return writeReport(cmd.OutOrStdout(), o.output, report)
+	return report, writeReport(cmd.OutOrStdout(), o.output, report)
 }
 
 // print shows the rules that would be written, as input for the program that writes

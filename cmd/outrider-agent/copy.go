@@ -33,9 +33,7 @@ func newCopy() *cobra.Command {
 }
 
 func copySelf(dest string) error {
-	if info, err := os.Stat(dest); err == nil && info.IsDir() {
-		dest = filepath.Join(dest, copyName)
-	}
+	dest = copyFile(dest)
 	err := replaceBy("/proc/self/exe", dest)
 	if err == nil {
 		return nil
@@ -45,6 +43,14 @@ func copySelf(dest string) error {
 		err = &cli.UsageError{Err: err, Hint: hint}
 	}
 	return err
+}
+
+// copyFile is the file that a destination means: that, or one in a folder that exists.
+func copyFile(dest string) string {
+	if info, err := os.Stat(dest); err == nil && info.IsDir() {
+		return filepath.Join(dest, copyName)
+	}
+	return dest
 }
 
 // replaceBy gives dest the content of source, whole or not at all.

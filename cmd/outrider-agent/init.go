@@ -6,8 +6,7 @@ import "github.com/spf13/cobra"
 // of the pod's start, so one does all: it copies the gate, then it captures.
 func newInit(termination *terminationLog) *cobra.Command {
 	var dest string
-	cmd := newCapture(termination)
-	cmd.RemoveCommand(cmd.Commands()...)
+	cmd, _ := captureCommand(termination)
 	cmd.Use, cmd.Aliases = "init", nil
 	cmd.Short = "copy this program for the gates, then capture: what the init container of a pod runs"
 	cmd.Long = `Copies this program to --copy, if that is given, and then does what capture does.

@@ -31,7 +31,7 @@ func run(argv []string, stdout, stderr io.Writer) int {
 		root.Use = name
 	}
 	termination := &terminationLog{path: defaultTerminationLog()}
-	root.AddCommand(newCapture(termination), newInit(termination), newProxy(termination), newGate(termination), newHeld(), newCopy(), newWait(), newRequest(), version.Command())
+	root.AddCommand(newCapture(termination), newInit(termination), newRootStage(termination), newCaptured(), newProxy(termination), newGate(termination), newHeld(), newCopy(), newWait(), newRequest(), version.Command())
 	code := cli.Run(root, args, stdout, stderr, termination.write)
 	if name == "pilot-agent" && code == cli.Failed {
 		return 255 // Istio's, for any error

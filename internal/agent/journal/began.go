@@ -17,20 +17,31 @@ const ticks = 100
 // Began is when a process began, to a hundredth of a second: "self", or "1" for the
 // container, whose first process it is. proc is /proc.
 func Began(proc, process string) (time.Time, error) {
-	path := filepath.Join(proc, process, "stat")
-	raw, err := os.ReadFile(path)
+	start, err := Ticks(proc, process)
 	if err != nil {
 		return time.Time{}, err
-	}
-	start, err := startTicks(string(raw))
-	if err != nil {
-		return time.Time{}, fmt.Errorf("%s: %w", path, err)
 	}
 	var up unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
 		return time.Time{}, err
 	}
 	return time.Now().Add(-time.Duration(up.Nano()) + time.Duration(start)*(time.Second/ticks)), nil
+}
+
+// Ticks is when a process began, in hundredths of a second since the machine did: with its
+// number the name of a process, which no later one of this boot has. execve changes
+// neither. A process that is not there is an [os.ErrNotExist].
+func Ticks(proc, process string) (uint64, error) {
+	path := filepath.Join(proc, process, "stat")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	start, err := startTicks(string(raw))
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", path, err)
+	}
+	return start, nil
 }
 
 // startTicks is field 22 of /proc/PID/stat (proc_pid_stat(5)): after the name, which may

@@ -40,7 +40,7 @@ func (a *agent) metrics() []status.Metric {
 		counter("outrider_agent_relayed_connections_total", "Connections that came early and were handed to the proxy.", func() float64 { return float64(a.standbys.counts().Relayed) }),
 		counter("outrider_agent_refused_connections_total", "Connections that were reset because too many were held.", func() float64 { return float64(a.standbys.counts().Refused) }),
 		gauge("outrider_agent_parked_connections", "Connections of other users whose first packet is not answered yet.", func() float64 {
-			n, err := readiness.Parked("/proc", uint32(os.Getuid()))
+			n, err := readiness.Parked(uint32(os.Getuid()))
 			if err != nil {
 				return 0
 			}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"outrider.dev/internal/agent/drain"
 	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/internal/agent/sockets"
 	"outrider.dev/internal/agent/state"
 	"outrider.dev/internal/capture/release"
 	"outrider.dev/startup"
@@ -57,6 +57,8 @@ func (a *agent) awaitDrained(ctx context.Context) {
 	a.log.Info("drained", "reason", string(reason))
 }
 
+func othersSockets() (int, error) { return sockets.Others(uint32(os.Getuid())) }
+
 // ended is closed when all applications have provably ended: by the kubelet's order, or by
 // what their gates say. It is nil where nothing can prove it.
 func (a *agent) ended(ctx context.Context) <-chan struct{} {
@@ -74,32 +76,6 @@ func (a *agent) ended(ctx context.Context) <-chan struct{} {
 		}
 	}()
 	return done
-}
-
-// othersSockets counts what the pod's other users have open: TCP and UDP, listening or
-// not, by both families. What no process has open (TIME_WAIT) is nobody's.
-func othersSockets() (n int, err error) {
-	own := uint32(os.Getuid())
-	for _, table := range []string{"tcp", "tcp6", "udp", "udp6"} {
-		f, err := os.Open(filepath.Join("/proc/self/net", table))
-		if os.IsNotExist(err) {
-			continue // no such family
-		}
-		if err != nil {
-			return 0, err
-		}
-		for s, err := range readiness.Sockets(f) {
-			if err != nil {
-				f.Close()
-				return 0, err
-			}
-			if s.Inode != 0 && s.UID != own {
-				n++
-			}
-		}
-		f.Close()
-	}
-	return n, nil
 }
 
 // connections counts Envoy's own from and to others: all listeners but the agent's.

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"outrider.dev/internal/agent/rootstage"
+	"outrider.dev/internal/cli"
+)
+
+// recordName is the file beside the copy that says that a stage is done.
+const recordName = "captured.json"
+
+// newRootStage is the beginning of the proxy's container in a pod without an init
+// container of ours (outrider.dev/init: none).
+func newRootStage(termination *terminationLog) *cobra.Command {
+	cmd, o := captureCommand(termination)
+	s := &rootStage{captureOptions: o}
+	cmd.Use, cmd.Aliases, cmd.Args = "root-stage --copy FILE -u UID [-g GID] [FLAGS of capture] -- COMMAND [ARG]...", nil, cobra.ArbitraryArgs
+	cmd.Short = "do what init does, then become an unprivileged command of this program, for good"
+	cmd.Long = `Does what the init container of a pod does, as the first process of another one: copies
+this program to --copy and captures. Then it becomes COMMAND, a command of this program, as
+the user and group that are not captured, with no capability and no way to get one.
+
+It takes root with the capabilities NET_ADMIN, SETUID, SETGID and SETPCAP, and the folder of
+--copy becomes root's alone to write. If anything fails, COMMAND is not run. "captured" waits
+for the moment when the stage is done.`
+	cmd.Example = "  outrider-agent root-stage --copy /outrider/bin/outrider-agent -u 1337 -g 1337 -i '*' -b '*' -d 15090,15021,15020 -- proxy sidecar"
+	cmd.RunE = s.run
+	cmd.Flags().SetInterspersed(false)
+	cmd.Flags().StringVar(&s.copy, "copy", "", "where to copy this program to: a file, or a folder that exists")
+	flag(cmd.Flags(), &s.groups, "groups", "numbers", parseGroups, "more groups of the command, with commas between")
+	return cmd
+}
+
+type rootStage struct {
+	*captureOptions
+	copy   string
+	groups []int
+}
+
+func (s *rootStage) run(cmd *cobra.Command, args []string) error {
+	if err := cli.FinishIntent(cmd.Flags(), &s.intent); err != nil {
+		return err
+	}
+	if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
+		return noArgs(cmd, args)
+	}
+	user, err := s.check(args)
+	if err != nil {
+		return &cli.UsageError{Err: err, Hint: cmd.CommandPath() + " --help has an example"}
+	}
+	if err := copySelf(s.copy); err != nil {
+		return err
+	}
+	file := copyFile(s.copy)
+	// Every container of the pod runs what is there; what this process becomes must not
+	// be able to change it.
+	if err := os.Chmod(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("making the folder of the copy root's alone: %w", err)
+	}
+	ctx, cancel := limited(cmd.Context())
+	defer cancel()
+	report, err := s.apply(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	rules, _ := report.Ruleset.Recorded()
+	if err := record(rules, file); err != nil {
+		return fmt.Errorf("noting that the stage is done: %w", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return rootstage.Become(user, self, append([]string{os.Args[0]}, args...), os.Environ())
+}
+
+// check returns whom the stage becomes: whose connections are not captured.
+func (s *rootStage) check(args []string) (rootstage.User, error) {
+	var u rootstage.User
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{{"dry-run", s.dryRun}, {"cleanup-only", s.cleanup}, {"skip-rule-apply", s.skipRules}, {"network-namespace", s.netns != ""}} {
+		if f.set {
+			return u, fmt.Errorf("--%s: the stage captures here, or it fails", f.name)
+		}
+	}
+	switch {
+	case s.copy == "":
+		return u, errors.New("--copy is missing: where do the gates find this program?")
+	case len(args) == 0:
+		return u, errors.New("there is no command after the flags")
+	case len(s.intent.ProxyUIDs) == 0:
+		return u, errors.New("--proxy-uid is missing: whom does the stage become?")
+	}
+	ids := s.intent.ProxyGIDs
+	if len(ids) == 0 {
+		ids = s.intent.ProxyUIDs
+	}
+	u = rootstage.User{UID: int(s.intent.ProxyUIDs[0]), GID: int(ids[0]), Groups: s.groups}
+	if u.UID == 0 {
+		return u, errors.New("--proxy-uid=0: the stage ends as somebody who is not root")
+	}
+	return u, nil
+}
+
+func parseGroups(text string) ([]int, error) {
+	var out []int
+	for item := range strings.SplitSeq(text, ",") {
+		n, err := strconv.ParseUint(item, 10, 32)
+		if err != nil || n == math.MaxUint32 {
+			return nil, fmt.Errorf("%q: want the numbers of groups, with commas between", text)
+		}
+		out = append(out, int(n))
+	}
+	return out, nil
+}
+
+func record(rules, file string) error {
+	r, err := rootstage.Now(rules)
+	if err != nil {
+		return err
+	}
+	return r.Write(recordOf(file))
+}
+
+func recordOf(file string) string { return filepath.Join(filepath.Dir(file), recordName) }
+
+// capturedLimit is longer than a capture may take, so that a stage that fails says why
+// before those who wait for it give up.
+const capturedLimit = captureLimit + 10*time.Second
+
+// newCaptured is the hook of a container that begins with a root stage: the kubelet starts
+// the next container when it returns.
+func newCaptured() *cobra.Command {
+	var dest string
+	var limit time.Duration
+	cmd := &cobra.Command{
+		Use:   "captured --copy FILE",
+		Short: "wait until this container's root stage has copied and captured",
+		Long: `Asks at once, and is woken when the stage is done: by the root stage of this start of the
+container, in this network namespace. What an earlier start has left does not count.`,
+		Example: "  outrider-agent captured --copy /outrider/bin/outrider-agent",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case dest == "":
+				return &cli.UsageError{Err: errors.New("--copy is missing: where does the root stage copy to?")}
+			case limit <= 0:
+				return &cli.UsageError{Err: fmt.Errorf("--timeout=%s: want more than 0", limit)}
+			}
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), limit, fmt.Errorf("the root stage was not done within %s", limit))
+			defer cancel()
+			r, err := awaitRecord(ctx, recordOf(copyFile(dest)))
+			if err == nil {
+				fmt.Fprintf(cmd.OutOrStdout(), "captured: %s\n", r.Rules)
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&dest, "copy", "", "the root stage's --copy")
+	cmd.Flags().DurationVar(&limit, "timeout", capturedLimit, "how long to wait")
+	return cmd
+}
+
+// awaitRecord returns the record of a stage when it is good.
+func awaitRecord(ctx context.Context, file string) (rootstage.Record, error) {
+	events := watch(filepath.Dir(file)) // before the first question: nothing is missed
+	defer events.Close()
+	for {
+		r, err := rootstage.Read(file)
+		if err == nil {
+			return r, nil
+		}
+		var tick <-chan time.Time
+		if !events.on { // this user has too many watches, or the folder is not there yet
+			tick = time.After(longestPause)
+		}
+		select {
+		case <-events.c:
+		case <-tick:
+		case <-ctx.Done():
+			return r, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package rootstage
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A User is whom a process becomes.
+type User struct {
+	UID, GID int
+	Groups   []int // besides GID
+}
+
+// Become runs a program in place of this process, as that user, without any capability and
+// without a way to get one: the bounding set is empty, and no_new_privs takes from
+// programs with a set-user-ID bit or with capabilities of their own what they would give.
+//
+// It takes CAP_SETUID, CAP_SETGID and, as long as there is something in the bounding set,
+// CAP_SETPCAP. It returns only if it fails; then the process may have lost a part of what
+// it had, and is to end. It never runs the program with more than is said here.
+func Become(u User, path string, argv, env []string) error {
+	// Capabilities belong to a thread. That of execve counts; the others end by it.
+	runtime.LockOSThread()
+	u.Groups = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(u.Groups), u.GID))))
+	if err := u.take(); err != nil {
+		return err
+	}
+	if err := u.check(); err != nil {
+		return err
+	}
+	return fmt.Errorf("running %s: %w", path, syscall.Exec(path, argv, env))
+}
+
+// take becomes the user. The order matters: each step takes a capability that a later one
+// gives up.
+func (u User) take() error {
+	for c := uintptr(0); ; c++ {
+		held, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
+		if err != nil {
+			break // the kernel has no more of them
+		}
+		if held == 0 {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
+			return fmt.Errorf("taking capability %d out of the bounding set: %w (it takes SETPCAP)", c, err)
+		}
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("giving up ambient capabilities: %w", err)
+	}
+	if err := unix.Setgroups(u.Groups); err != nil {
+		return fmt.Errorf("setting the groups %v: %w (it takes SETGID)", u.Groups, err)
+	}
+	if err := unix.Setresgid(u.GID, u.GID, u.GID); err != nil {
+		return fmt.Errorf("becoming group %d: %w (it takes SETGID)", u.GID, err)
+	}
+	if err := unix.Setresuid(u.UID, u.UID, u.UID); err != nil {
+		return fmt.Errorf("becoming user %d: %w (it takes SETUID)", u.UID, err)
+	}
+	// A change of user leaves what is inheritable, and more if somebody asked for that.
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&header, &none[0]); err != nil {
+		return fmt.Errorf("giving up capabilities: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("refusing new privileges: %w", err)
+	}
+	return nil
+}
+
+// check asks the kernel who this thread is now.
+func (u User) check() error {
+	const file = "/proc/thread-self/status"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	got := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		got[name] = strings.Join(strings.Fields(value), " ")
+	}
+	four := func(id int) string { return strings.TrimSpace(strings.Repeat(strconv.Itoa(id)+" ", 4)) }
+	const no = "0000000000000000"
+	for _, want := range []struct{ name, value string }{
+		{"Uid", four(u.UID)}, {"Gid", four(u.GID)}, {"Groups", strings.Trim(fmt.Sprint(u.Groups), "[]")},
+		{"CapInh", no}, {"CapPrm", no}, {"CapEff", no}, {"CapBnd", no}, {"CapAmb", no}, {"NoNewPrivs", "1"},
+	} {
+		if got[want.name] != want.value {
+			return fmt.Errorf("%s: %s is %q, want %q", file, want.name, got[want.name], want.value)
+		}
+	}
+	return nil
+}
