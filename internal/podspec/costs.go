@@ -1,6 +1,10 @@
 package podspec
 
-import "outrider.dev/startup"
+import (
+	"slices"
+
+	"outrider.dev/startup"
+)
 
 // A Cost is what a way of ordering was measured to take, in seconds: from "the
 // proxy is ready" to "the app starts", on a real kubelet.
@@ -50,6 +54,15 @@ var PodCosts = []PodCost{
 	{"no proxy at all", "v1.36.3", 36, 0.63, 0.72, 0.82},
 	{"gate without an init container", "v1.34.4", 34, 0.70, 0.74, 0.84},
 	{"gate without an init container", "v1.36.3", 36, 0.79, 0.80, 0.87},
+}
+
+// podCostOf is what a kind of pod costs, on the oldest kubelet that was measured.
+func podCostOf(what string) PodCost {
+	i := slices.IndexFunc(PodCosts, func(c PodCost) bool { return c.What == what })
+	if i < 0 {
+		return PodCost{What: what}
+	}
+	return PodCosts[i]
 }
 
 // measured is the version whose measurements say most about another one: the

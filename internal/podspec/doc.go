@@ -17,6 +17,7 @@
 //	hold.go         a proxy first in the list, with a postStart that blocks
 //	init.go         plain init containers
 //	gate.go         wrapped commands: ours, Tekton's, scuttle, kubexit, linkerd-await
+//	rootstage.go    a proxy that brings the gates by itself
 //	gatekeep.go     what a gate takes over from the kubelet, and gives back
 //	workaround.go   health loops, sleeps and hooks that people write
 //	known.go        proxies and programs by name, as data

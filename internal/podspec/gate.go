@@ -247,7 +247,7 @@ func (w *writer) writeGates(edges []startup.Edge) error {
 		if len(after[c.Name]) == 0 && !publishes {
 			continue
 		}
-		if err := w.wrap(c, after[c.Name], probed[c.Name]); err != nil {
+		if err := w.wrap(c, after[c.Name], probed[c.Name], mains(w.out, c.Name, edges)); err != nil {
 			return err
 		}
 	}
@@ -260,7 +260,7 @@ func (w *writer) writeGates(edges []startup.Edge) error {
 }
 
 // wrap puts the gate before the command of c, in the place of an old one.
-func (w *writer) wrap(c carrier, after []startup.Edge, asked bool) error {
+func (w *writer) wrap(c carrier, after []startup.Edge, asked bool, helps []string) error {
 	unwrap(c.Container)
 	if len(c.Command) == 0 {
 		return w.fail(after[0], "the command of "+c.Name+" is not in the pod, so there is nothing to wrap")
@@ -284,6 +284,9 @@ func (w *writer) wrap(c carrier, after []startup.Edge, asked bool) error {
 		return err
 	}
 	flags = append(flags, took...)
+	if len(helps) > 0 {
+		flags = append(flags, flagHelper, strings.Join(helps, ","))
+	}
 	c.Args = slices.Concat(flags, []string{endFlags}, c.Command, c.Args)
 	c.Command = []string{AgentPath}
 	mount(c.Container, corev1.VolumeMount{Name: BinVolume, MountPath: BinDir, ReadOnly: true})
@@ -308,8 +311,11 @@ func (w *writer) addGateVolumes() {
 }
 
 // addInit adds the container that copies the agent, first of all, so that the
-// gates of other init containers find it.
+// gates of other init containers find it; unless a container brings it by itself.
 func (w *writer) addInit() {
+	if slices.ContainsFunc(w.out.Spec.Containers, func(c corev1.Container) bool { return Staged(&c) }) {
+		return
+	}
 	i := slices.IndexFunc(w.out.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == initName })
 	if i < 0 {
 		c := corev1.Container{Name: initName, Image: w.image, Command: []string{"outrider-agent", "copy", AgentPath}}

@@ -326,6 +326,7 @@ func oneLine(s string) string {
 
 // note adds what is worth a sentence.
 func (r *reader) note() {
+	r.noteStage()
 	proxy := r.proxy()
 	if proxy == "" {
 		return

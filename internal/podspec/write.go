@@ -12,7 +12,8 @@ import (
 
 // Options of [Write]. The zero value of a field means its default.
 type Options struct {
-	Image string // of the init container that brings the agent; default: outrider-agent
+	Image   string // of the init container that brings the agent; default: outrider-agent
+	InPlace bool   // the given pod itself is changed, also where Write fails
 }
 
 // A WriteError is an edge that cannot be written into the pod.
@@ -30,11 +31,14 @@ func (e *WriteError) Error() string { return fmt.Sprintf("%q: %s", e.Edge, e.Rea
 // The edges written become the annotation outrider.dev/depends-on, in place of
 // those that were there.
 func Write(pod *corev1.Pod, plan startup.Plan, o Options) (*corev1.Pod, error) {
-	w := &writer{out: pod.DeepCopy(), image: o.Image}
+	w := &writer{out: pod, image: o.Image}
+	if !o.InPlace {
+		w.out = pod.DeepCopy()
+	}
 	if w.image == "" {
 		w.image = "outrider-agent"
 	}
-	plan.Containers = containersOf(pod)
+	plan.Containers = containersOf(w.out)
 	full := plan.Expand()
 	for i, e := range full.Edges {
 		if slices.ContainsFunc(full.Edges[:i], func(o startup.Edge) bool { return o.From == e.From && o.To == e.To }) {

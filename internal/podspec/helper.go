@@ -1,0 +1,54 @@
+package podspec
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/startup"
+)
+
+// flagHelper names whom a gated container only helps: it ends when they have ended for good.
+const flagHelper = "--helper-of"
+
+// mains are whom a container only helps; none if the pod is to run for ever, or if the
+// container is waited for by nobody until it is healthy. What is started and completes is
+// work of its own, also where others wait for it; what gets healthy serves, and does not
+// end by itself: with it a Job would never be done.
+//
+// The mains are those at the end of the chain of helpers, whom nobody waits for that way.
+func mains(pod *corev1.Pod, name string, edges []startup.Edge) []string {
+	if policy := pod.Spec.RestartPolicy; policy == "" || policy == corev1.RestartPolicyAlways {
+		return nil
+	}
+	served := func(name string) (by []string) {
+		for _, e := range edges {
+			if e.By == startup.Gate && e.From == name && e.After == startup.Healthy {
+				by = append(by, e.To)
+			}
+		}
+		return by
+	}
+	var out []string
+	var visit func(string)
+	seen := map[string]bool{}
+	visit = func(name string) {
+		if seen[name] {
+			return
+		}
+		seen[name] = true
+		by := served(name)
+		if len(by) == 0 {
+			out = append(out, name)
+		}
+		for _, next := range by {
+			visit(next)
+		}
+	}
+	visit(name)
+	if slices.Equal(out, []string{name}) {
+		return nil
+	}
+	slices.Sort(out)
+	return out
+}

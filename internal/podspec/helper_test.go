@@ -1,0 +1,38 @@
+package podspec
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/startup"
+)
+
+func TestHelpersOfAJob(t *testing.T) {
+	gate := func(from, to string, after startup.Condition) startup.Edge {
+		return startup.Edge{From: from, To: to, After: after, By: startup.Gate}
+	}
+	edges := []startup.Edge{
+		gate("db", "cache", startup.Healthy), gate("cache", "app", startup.Healthy), gate("db", "report", startup.Healthy),
+		gate("migrate", "app", startup.Completed), gate("first", "app", startup.Started),
+	}
+	for _, c := range []struct {
+		name   string
+		policy corev1.RestartPolicy
+		want   []string
+	}{
+		{"db", corev1.RestartPolicyNever, []string{"app", "report"}},
+		{"cache", corev1.RestartPolicyOnFailure, []string{"app"}},
+		{"db", corev1.RestartPolicyAlways, nil},
+		{"db", "", nil},
+		{"migrate", corev1.RestartPolicyNever, nil}, // ends by itself
+		{"first", corev1.RestartPolicyNever, nil},   // has work of its own
+		{"app", corev1.RestartPolicyNever, nil},
+	} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: c.policy}}
+		if got := mains(pod, c.name, edges); !slices.Equal(got, c.want) {
+			t.Errorf("%s with %s helps %v, want %v", c.name, c.policy, got, c.want)
+		}
+	}
+}

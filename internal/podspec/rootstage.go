@@ -1,0 +1,55 @@
+package podspec
+
+import (
+	"fmt"
+	"path"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// A root stage is how a proxy captures and brings the agent to the gates without an init
+// container of ours: its first process does that as root, then it becomes the proxy. The
+// command lines of both are written here and nowhere else:
+//
+//	outrider-agent root-stage --copy /outrider/bin/outrider-agent -u 1337 ... -- proxy sidecar ...
+//	outrider-agent captured --copy /outrider/bin/outrider-agent
+const (
+	stageWord    = "root-stage"
+	capturedWord = "captured"
+	flagCopy     = "--copy"
+)
+
+// WriteStage puts a root stage with these flags before the arguments of c, whose image is
+// the agent's, and gives c the hook that waits for the stage, in place of one it has.
+func WriteStage(c *corev1.Container, flags []string) {
+	c.Args = slices.Concat([]string{stageWord, flagCopy, AgentPath}, flags, []string{endFlags}, c.Args)
+	if c.Lifecycle == nil {
+		c.Lifecycle = &corev1.Lifecycle{}
+	}
+	c.Lifecycle.PostStart = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"outrider-agent", capturedWord, flagCopy, AgentPath}}}
+	mount(c, corev1.VolumeMount{Name: BinVolume, MountPath: BinDir})
+}
+
+// Staged says whether c begins with a root stage.
+func Staged(c *corev1.Container) bool {
+	argv := slices.Concat(c.Command, c.Args)
+	if len(argv) > 1 && path.Base(argv[0]) == "outrider-agent" {
+		argv = argv[1:]
+	}
+	return len(argv) > 0 && argv[0] == stageWord
+}
+
+// noteStage says what a root stage costs, and what it does not keep.
+func (r *reader) noteStage() {
+	for _, c := range r.all {
+		if !Staged(c.Container) {
+			continue
+		}
+		without, with := podCostOf("no proxy at all"), podCostOf("gate without an init container")
+		r.Notes = append(r.Notes,
+			fmt.Sprintf("%s captures and brings the gates by itself, and its postStart hook waits for that alone: %.2f s of the pod's start (kubelet %s), and no init container", c.Name, with.Median-without.Median, with.Kubelet),
+			fmt.Sprintf("where that hook fails the kubelet starts the others all the same: their gates wait for %s, or are not there yet; then the container fails with StartError (exit 128) and is started again, after 10 s, 20 s and so on", c.Name),
+			fmt.Sprintf("kubectl exec into %s is root with NET_ADMIN, whatever its first process has given up", c.Name))
+	}
+}
