@@ -1,5 +1,6 @@
 // Command gate measures how long after "the dependency is healthy" a container's command
-// runs: behind a gate, and behind what people use instead. No time makes it fail.
+// runs: behind a gate, behind what people use instead, and behind nothing. No time makes
+// it fail.
 //
 //	go run ./bench/gate -n 200
 package main
@@ -23,21 +24,7 @@ import (
 	"outrider.dev/internal/agent/state"
 )
 
-func main() {
-	if stamp := os.Getenv("OUTRIDER_BENCH_STAMP"); stamp != "" {
-		os.Exit(command(stamp))
-	}
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// command is the container's: it writes down when it began.
-func command(stamp string) int {
-	now := time.Now().UnixNano()
-	if err := os.WriteFile(stamp, fmt.Append(nil, now), 0o644); err != nil {
-		return 1
-	}
-	return 0
-}
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run is main without the process. It returns the exit status: 0 measured, 1 something
 // failed, 2 usage.
@@ -65,7 +52,7 @@ type way struct {
 	name  string
 	polls bool
 	// begin returns the command line before the real command, and what makes the
-	// dependency healthy.
+	// dependency healthy; nil if the command is only begun at that moment.
 	begin func(*place) (argv []string, release func() error, err error)
 	waits func(*place) error // returns when it waits
 }
@@ -80,6 +67,9 @@ type place struct {
 func (p *place) states() string { return filepath.Join(p.dir, "state") }
 
 var ways = []way{
+	{"nothing: the command's own start", false, func(p *place) ([]string, func() error, error) {
+		return nil, nil, nil
+	}, func(*place) error { return nil }},
 	{"gate, by state", false, func(p *place) ([]string, func() error, error) {
 		w, err := state.Open(state.Place{Container: "dep", States: p.states(), Own: filepath.Join(p.states(), "dep")}, state.Record{Phase: state.Running})
 		if err != nil {
@@ -174,7 +164,7 @@ func measure(n, polled int, agent string, stdout io.Writer) error {
 		}
 	}
 	t := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "from healthy to the command's first instruction, ms\tn\tmin\tmedian\tp99\tmax\t")
+	fmt.Fprintln(t, "from healthy to the command's first word, ms\tn\tmin\tmedian\tp99\tmax\t")
 	for k, w := range ways {
 		slices.Sort(times[k])
 		at := func(q float64) float64 {
@@ -182,7 +172,14 @@ func measure(n, polled int, agent string, stdout io.Writer) error {
 		}
 		fmt.Fprintf(t, "%s\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t\n", w.name, len(times[k]), at(0), at(0.5), at(0.99), at(1))
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	load, err := os.ReadFile("/proc/loadavg")
+	if err == nil {
+		_, err = fmt.Fprintf(stdout, "Load average at the end: %s", load)
+	}
+	return err
 }
 
 // once is one start.
@@ -208,17 +205,26 @@ func once(w way, agent, dir string) (time.Duration, error) {
 			f()
 		}
 	}()
-	stamp := filepath.Join(dir, "stamp")
-	self, err := os.Executable()
+	// Its first output says that it runs: nothing starts faster that could write down a time.
+	argv = append(argv, "/bin/echo")
+	cmd := exec.Command(argv[0], argv[1:]...)
+	out, in, err := os.Pipe()
 	if err != nil {
 		return 0, err
 	}
-	cmd := exec.Command(argv[0], append(argv[1:], self)...)
-	cmd.Env = append(os.Environ(), "OUTRIDER_BENCH_STAMP="+stamp)
-	if err := cmd.Start(); err != nil {
+	defer out.Close()
+	defer in.Close()
+	cmd.Stdout = in
+	if release == nil {
+		release = cmd.Start
+	} else if err := cmd.Start(); err != nil {
 		return 0, err
 	}
-	defer cmd.Process.Kill()
+	defer func() {
+		if cmd.Process != nil {
+			cmd.Process.Kill()
+		}
+	}()
 	if err := w.waits(p); err != nil {
 		return 0, err
 	}
@@ -228,20 +234,17 @@ func once(w way, agent, dir string) (time.Duration, error) {
 		span = time.Second
 	}
 	time.Sleep(50*time.Millisecond + rand.N(span))
-	released := time.Now().UnixNano()
+	released := time.Now()
 	if err := release(); err != nil {
 		return 0, err
 	}
+	in.Close() // without the command nobody has it then
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		return 0, fmt.Errorf("the held command says nothing: %w", err)
+	}
+	took := time.Since(released)
 	if err := cmd.Wait(); err != nil {
 		return 0, fmt.Errorf("the held command: %w", err)
 	}
-	b, err := os.ReadFile(stamp)
-	if err != nil {
-		return 0, err
-	}
-	var began int64
-	if _, err := fmt.Sscan(string(b), &began); err != nil {
-		return 0, err
-	}
-	return time.Duration(began - released), nil
+	return took, nil
 }
