@@ -19,26 +19,33 @@ const defaultState = "/var/lib/outrider"
 
 func newServe() *cobra.Command {
 	var source, push, level string
+	var kubernetes clusterFlags
 	var networks []string
 	o := controlplane.Options{}
 	cmd := &cobra.Command{
-		Use:     "serve --source files:DIR",
+		Use:     "serve --source files:DIR | kubernetes",
 		Aliases: []string{"discovery"}, // as Istio's is started
 		Short:   "serve configuration and certificates to proxies",
 		Long: `Serves configuration (xDS) and certificates to proxies over mutual TLS.
 
-The mesh is a folder of Kubernetes manifests: Service, EndpointSlice, Pod, Namespace,
-HTTPRoute, PeerAuthentication, and Host for machines outside of Kubernetes. The folder is
-followed: a change reaches the proxies that use what changed. A file with a mistake is
-reported, and what it said before stays.
+The mesh is that of a cluster, or a folder of Kubernetes manifests: Service, EndpointSlice, Pod, Namespace,
+HTTPRoute, PeerAuthentication, and Host for machines outside of Kubernetes. It is
+followed: a change reaches the proxies that use what changed. A file or object with a
+mistake is reported, and what it said before stays.
 
 Pods are injected at admission, by a webhook on a port of its own; outriderd webhook-config
 prints what makes a cluster's API server ask it.
 
+With a cluster, which a pod with a service account has, the API server is asked whose a
+token is, labels of namespaces come from there, and two things are kept current in it: the
+ConfigMap outrider-ca-root-cert in every namespace, and the certificates of the webhook's
+configuration.
+
 A root certificate is made in the state directory if there is none; proxies need its public
 half, ca/root-cert.pem.`,
 		Example: `  outriderd serve --source files:./mesh --state ./state
-  outriderd serve --source files:./mesh --state ./state --name outriderd.example --push full`,
+  outriderd serve --source files:./mesh --state ./state --name outriderd.example --push full
+  outriderd serve --source kubernetes --kubeconfig ~/.kube/config --state ./state`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.FromEnv(cmd.Flags()); err != nil {
@@ -50,6 +57,9 @@ half, ca/root-cert.pem.`,
 			}
 			o.Log = log
 			if o.Folder, err = folder(source); err != nil {
+				return err
+			}
+			if o.Cluster, err = kubernetes.connect(log, o.Folder == ""); err != nil {
 				return err
 			}
 			if o.Full, err = full(push); err != nil {
@@ -65,7 +75,10 @@ half, ca/root-cert.pem.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&source, "source", "", "where the mesh comes from: files:DIR")
+	f.StringVar(&source, "source", "", "where the mesh comes from: files:DIR, or kubernetes")
+	f.StringVar(&kubernetes.mode, "kubernetes", "auto", "whether there is a cluster to serve: on, off, or auto, which is on in a pod with a service account, and with --kubeconfig")
+	f.StringVar(&kubernetes.kubeconfig, "kubeconfig", "", "file with how the cluster is reached (default: in a pod its service account, else as kubectl's)")
+	f.StringVar(&o.WebhookConfiguration, "webhook-configuration", "", "the webhook's configuration in the cluster, whose certificates are kept current; off: none (default outrider-injector, and the revision)")
 	f.StringVar(&o.State, "state", defaultState, "directory of the certificate authority and what is remembered")
 	f.StringVar(&push, "push", "on-demand", "what proxies are told: on-demand, or full, which is everything")
 	f.StringVar(&o.Listen, "listen", ":15012", "address for configuration and certificates, with mutual TLS")
@@ -87,10 +100,14 @@ half, ca/root-cert.pem.`,
 	return cmd
 }
 
+// folder returns that of a source; empty for a cluster.
 func folder(source string) (string, error) {
+	if source == "kubernetes" {
+		return "", nil
+	}
 	dir, ok := strings.CutPrefix(source, "files:")
 	if !ok || dir == "" {
-		return "", &cli.UsageError{Err: fmt.Errorf("--source=%q: want files:DIR, a folder of manifests", source),
+		return "", &cli.UsageError{Err: fmt.Errorf("--source=%q: want files:DIR, a folder of manifests, or kubernetes", source),
 			Hint: "outriderd serve --source files:./mesh"}
 	}
 	info, err := os.Stat(dir)

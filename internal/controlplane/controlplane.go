@@ -1,6 +1,6 @@
 // Package controlplane puts the parts of outriderd together: a source of the mesh, the
 // resources made of it, the discovery service, and the authority with its service, behind
-// one port with mutual TLS.
+// one port with mutual TLS. With a cluster it also keeps there what pods need.
 //
 //	:15012  configuration, certificates and names, gRPC over TLS
 //	:15014  metrics and readiness; /debug for the loopback address alone
@@ -19,14 +19,16 @@ import (
 	"github.com/oklog/run"
 	"google.golang.org/grpc"
 
+	"outrider.dev/internal/kube"
 	"outrider.dev/internal/mesh"
 )
 
 // Options of a control plane. The zero value of a field means its default, unless it
 // says required.
 type Options struct {
-	Folder string // of manifests: the source of the mesh; required
-	State  string // directory of the authority, tokens and what workloads asked for; required
+	Folder  string        // of manifests: the source of the mesh; default: Cluster
+	Cluster *kube.Cluster // that it serves: see cluster.go; default: none, and there must be a folder
+	State   string        // directory of the authority, tokens and what workloads asked for; required
 
 	Mesh      mesh.Config
 	Namespace string   // it runs there; default outrider-system
@@ -39,6 +41,9 @@ type Options struct {
 	Full      bool   // tell every proxy everything
 
 	Injection Injection // at the webhook
+	// WebhookConfiguration of Cluster whose certificates are kept current; default: that
+	// of the injection's revision; "off": none.
+	WebhookConfiguration string
 
 	Life time.Duration // of a certificate; default 24h
 	Log  *slog.Logger  // default: none
@@ -86,11 +91,12 @@ func Run(ctx context.Context, o Options) error {
 	var g run.Group
 	g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })
 	p.serveWebhook(ctx, &g, listeners.hook)
+	p.serveCluster(ctx, &g)
 	// Then streams end: a proxy then asks another replica while this one still answers.
-	p.serve(&g, p.secure, listeners.main)
+	p.serve(ctx, &g, p.secure, listeners.main)
 	if listeners.plain != nil {
 		o.Log.Warn("configuration is served without TLS: whoever reaches this port reads all of it", "address", addresses.Plaintext)
-		p.serve(&g, p.plain, listeners.plain)
+		p.serve(ctx, &g, p.plain, listeners.plain)
 	}
 	web := &http.Server{Handler: p.handler(), ReadHeaderTimeout: 5 * time.Second}
 	g.Add(func() error { return web.Serve(listeners.web) }, func(error) { web.Close() })
@@ -116,9 +122,25 @@ func pushMode(full bool) string {
 	return "on-demand"
 }
 
-// serve adds a gRPC server to the group.
-func (p *plane) serve(g *run.Group, s *grpc.Server, l net.Listener) {
-	g.Add(func() error { return s.Serve(l) }, func(error) {
+// wait says whether what it waits for came before the end of ctx.
+func wait(ctx context.Context, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// serve adds a gRPC server to the group. It answers once the mesh is whole: what is not
+// known yet would be told as not there.
+func (p *plane) serve(ctx context.Context, g *run.Group, s *grpc.Server, l net.Listener) {
+	g.Add(func() error {
+		if !wait(ctx, p.mesh.Synced()) {
+			return l.Close()
+		}
+		return s.Serve(l)
+	}, func(error) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		for _, x := range p.discovery() {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"slices"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -23,7 +24,13 @@ func (p *plane) handler() http.Handler {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &metrics{p})
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ready") })
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+		if missing := p.missing(); missing != nil {
+			http.Error(w, strings.Join(missing, "\n"), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
 	local := func(pattern string, h http.HandlerFunc) { mux.Handle(pattern, loopback(h)) }
 	local("GET /debug/proxies", p.proxies)
 	local("GET /debug/proxy", p.proxy)
@@ -76,9 +83,5 @@ func (p *plane) proxy(w http.ResponseWriter, r *http.Request) {
 
 func (p *plane) problems(w http.ResponseWriter, _ *http.Request) {
 	problems, _ := p.mesh.Problems()
-	lines := []string{}
-	for _, problem := range problems {
-		lines = append(lines, problem.String())
-	}
-	answer(w, lines)
+	answer(w, append([]string{}, problems...)) // none is [], not null
 }

@@ -20,7 +20,8 @@ var (
 	sending   = describe("outriderd_xds_send_seconds", "How long it took to hand over a message.")
 	services  = describe("outriderd_mesh_services", "Services of the mesh.")
 	workloads = describe("outriderd_mesh_workloads", "Pods and hosts of the mesh.")
-	problems  = describe("outriderd_mesh_problems", "Manifests that are not used as they are.")
+	problems  = describe("outriderd_mesh_problems", "Manifests or objects that are not used as they are.")
+	troubles  = describe("outriderd_kubernetes_troubles", "Things that the API server does not do now.")
 
 	reviews    = prometheus.NewDesc("outriderd_webhook_reviews_total", "Reviews of pods, by what became of them.", []string{"code"}, nil)
 	remembered = describe("outriderd_webhook_remembered_total", "Reviews answered as the replica before was.")
@@ -69,6 +70,9 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	number(services, prometheus.GaugeValue, float64(s))
 	number(workloads, prometheus.GaugeValue, float64(w))
 	number(problems, prometheus.GaugeValue, float64(len(wrong)))
+	if m.p.cluster != nil {
+		number(troubles, prometheus.GaugeValue, float64(len(m.p.cluster.Trouble())))
+	}
 }
 
 // webhook adds the numbers of reviews, if they are made here.

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
 
-	"outrider.dev/internal/files"
 	"outrider.dev/internal/identity"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/names"
@@ -29,7 +28,8 @@ import (
 type plane struct {
 	o         Options
 	began     time.Time
-	mesh      *files.Source
+	mesh      source
+	cluster   *cluster // nil without one
 	authority *identity.Authority
 	memory    *xds.MemoryDir
 
@@ -42,15 +42,15 @@ type plane struct {
 
 // open makes the parts, each of which may refuse.
 func open(ctx context.Context, o Options) (*plane, error) {
-	if o.Folder == "" || o.State == "" {
-		return nil, errors.New("a control plane needs a folder of manifests and a directory for its state")
+	if o.State == "" {
+		return nil, errors.New("a control plane needs a directory for its state")
 	}
 	if err := os.MkdirAll(o.State, 0o700); err != nil {
 		return nil, err
 	}
-	p := &plane{o: o, began: time.Now()}
+	p := &plane{o: o, began: time.Now(), cluster: openCluster(ctx, o)}
 	var err error
-	if p.mesh, err = files.Watch(ctx, o.Folder, files.Options{Config: o.Mesh, Log: o.Log}); err != nil {
+	if p.mesh, err = o.openSource(ctx); err != nil {
 		return nil, err
 	}
 	p.authority, err = identity.NewAuthority(identity.AuthorityOptions{
@@ -112,11 +112,11 @@ func (p *plane) openSecure() error {
 	discovery.RegisterAggregatedDiscoveryServiceServer(p.secure, p.byCertificate)
 	(&identity.Service{
 		Authority: p.authority,
-		Authenticators: []identity.Authenticator{
+		Authenticators: append([]identity.Authenticator{
 			tokens,
 			identity.HostTokens{TrustDomain: o.Mesh.TrustDomain, Hosts: hosts{p.mesh}, Once: used},
-			identity.MutualTLS{Authority: p.authority},
-		},
+			identity.MutualTLS{Authority: p.authority}, // before those who have to ask: renewals go on without them
+		}, p.reviewers()...),
 		Log: o.Log,
 	}).Register(p.secure)
 	(&names.Service{Mesh: p.current, Identify: p.authority.AuthenticatePeer}).Register(p.secure)
@@ -148,12 +148,13 @@ func (p *plane) discovery() []*xds.Server {
 	return out
 }
 
-// report logs what is wrong with the folder, now and whenever that changes.
+// report logs what is wrong with the source, now and whenever that changes.
 func (p *plane) report(ctx context.Context) {
+	wait(ctx, p.mesh.Synced())
 	for {
 		problems, changed := p.mesh.Problems()
 		for _, problem := range problems {
-			p.o.Log.Error("manifest is not used as it is", "problem", problem.String())
+			p.o.Log.Error("object is not used as it is", "problem", problem)
 		}
 		current, _ := p.mesh.Current()
 		services, workloads := current.Len()
@@ -167,7 +168,7 @@ func (p *plane) report(ctx context.Context) {
 }
 
 // hosts finds the host that a one-time token is for.
-type hosts struct{ mesh *files.Source }
+type hosts struct{ mesh source }
 
 func (h hosts) HostByToken(sum [32]byte) (identity.Host, bool) {
 	current, _ := h.mesh.Current()

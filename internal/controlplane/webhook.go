@@ -34,7 +34,7 @@ func (p *plane) openWebhook(serving *identity.Serving) error {
 		return err
 	}
 	p.webhook = webhook.New(webhook.Options{
-		Inject: options, Namespace: p.o.Namespace, Namespaces: newNamespaces(p.o.Folder).get, Log: p.o.Log,
+		Inject: options, Namespace: p.o.Namespace, Namespaces: p.namespacesOf(), Log: p.o.Log,
 	})
 	p.reviews = p.webhook.Server(serving.Certificate)
 	return nil
@@ -99,7 +99,12 @@ func (p *plane) serveWebhook(ctx context.Context, g *run.Group, l net.Listener) 
 	if p.webhook == nil {
 		return
 	}
-	g.Add(func() error { return p.reviews.ServeTLS(l, "", "") }, func(error) {
+	g.Add(func() error {
+		if p.cluster != nil && !wait(ctx, p.cluster.namespaces.Synced()) {
+			return l.Close()
+		}
+		return p.reviews.ServeTLS(l, "", "")
+	}, func(error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		if err := p.reviews.Shutdown(ctx); err != nil && !errors.Is(err, http.ErrServerClosed) {

@@ -163,7 +163,7 @@ func (a *Authority) Sign(public crypto.PublicKey, id Identity, life time.Duratio
 	return a.sign(public, id, life, nil)
 }
 
-func (a *Authority) sign(public crypto.PublicKey, id Identity, life time.Duration, dns []string) (*Certificate, error) {
+func (a *Authority) sign(public crypto.PublicKey, id Identity, life time.Duration, names []string) (*Certificate, error) {
 	if err := id.Check(); err != nil {
 		return nil, err
 	}
@@ -188,7 +188,6 @@ func (a *Authority) sign(public crypto.PublicKey, id Identity, life time.Duratio
 	form := &x509.Certificate{
 		SerialNumber: serial,
 		URIs:         []*url.URL{id.URL()},
-		DNSNames:     dns,
 		NotBefore:    now.Add(-clockSkew),
 		NotAfter:     end,
 		KeyUsage:     x509.KeyUsageDigitalSignature,
@@ -196,6 +195,7 @@ func (a *Authority) sign(public crypto.PublicKey, id Identity, life time.Duratio
 
 		BasicConstraintsValid: true,
 	}
+	form.DNSNames, form.IPAddresses = apart(names)
 	if _, ok := public.(*rsa.PublicKey); ok {
 		form.KeyUsage |= x509.KeyUsageKeyEncipherment
 	}

@@ -6,6 +6,10 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+	"strings"
 	"sync"
 	"time"
 )
@@ -35,9 +39,42 @@ type Serving struct {
 	expiry time.Time
 }
 
-// NewServing signs the first certificate: for an identity, and for DNS names. Life zero
-// is the authority's default.
+// CheckName says why a certificate cannot have that name, which is to be a DNS name or an
+// IP address, as a client writes it into a URL but for its port and brackets.
+func CheckName(name string) error {
+	if _, err := netip.ParseAddr(name); err == nil && !strings.Contains(name, "%") {
+		return nil
+	}
+	if len(name) > 253 || !dnsName.MatchString(name) {
+		return fmt.Errorf("%q: want a DNS name or an IP address, without a scheme, a port or brackets", name)
+	}
+	return nil
+}
+
+// dnsName has labels of letters, digits and dashes; the last one begins with a letter, for
+// what begins with a digit was to be an address.
+var dnsName = regexp.MustCompile(`^(\*\.)?([a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9_])?\.)*[a-zA-Z]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
+
+// apart are the DNS names and the addresses of names.
+func apart(names []string) (dns []string, ips []net.IP) {
+	for _, name := range names {
+		if ip, err := netip.ParseAddr(name); err == nil {
+			ips = append(ips, ip.AsSlice())
+		} else {
+			dns = append(dns, name)
+		}
+	}
+	return dns, ips
+}
+
+// NewServing signs the first certificate: for an identity, and for DNS names and IP
+// addresses. Life zero is the authority's default.
 func (a *Authority) NewServing(id Identity, names []string, life time.Duration) (*Serving, error) {
+	for _, name := range names {
+		if err := CheckName(name); err != nil {
+			return nil, fmt.Errorf("the control plane's own certificate: %w", err)
+		}
+	}
 	s := &Serving{authority: a, id: id, names: names, life: life}
 	if _, err := s.Certificate(); err != nil {
 		return nil, fmt.Errorf("the control plane's own certificate: %w", err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	admission "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // Patch puts the bundle into every webhook of a configuration, and says whether that
@@ -25,7 +26,8 @@ func Patch(c *admission.MutatingWebhookConfiguration, bundle []byte) (changed bo
 }
 
 // Configurations are those of a cluster. Update fails if somebody else has written since
-// Get, as an update with a resourceVersion does.
+// Get, as an update with a resourceVersion does. Where there is none of that name, the
+// error of Get is as the API's: apierrors.IsNotFound.
 type Configurations interface {
 	Get(ctx context.Context, name string) (*admission.MutatingWebhookConfiguration, error)
 	Update(ctx context.Context, c *admission.MutatingWebhookConfiguration) error
@@ -44,6 +46,10 @@ type Keeper struct {
 	Roots          Roots
 	Log            *slog.Logger
 
+	// Changed, if set, returns a channel that is closed when somebody has written the
+	// configuration. It is asked before the configuration is read.
+	Changed func() <-chan struct{}
+
 	Again time.Duration // after a failure; default 1s
 	Look  time.Duration // where nothing is known to have changed: somebody may have applied an old file; default 1m
 }
@@ -61,16 +67,31 @@ func (k *Keeper) Run(ctx context.Context) error {
 	if look <= 0 {
 		look = time.Minute
 	}
+	var written <-chan struct{} // nil is never closed
+	var missing bool
 	for {
 		changed := k.Roots.Changed()
+		if k.Changed != nil {
+			written = k.Changed()
+		}
 		wait := look
-		if err := k.once(ctx); err != nil {
+		err := k.once(ctx)
+		switch {
+		case err == nil:
+			missing = false
+		case apierrors.IsNotFound(err): // nobody has applied it yet, or it is not wanted
+			if !missing {
+				k.Log.Info("there is no configuration of the webhook; once there is, it gets its certificates", "configuration", k.Name)
+			}
+			missing = true
+		case ctx.Err() == nil:
 			k.Log.Warn("the webhook's certificates are not current", "configuration", k.Name, "error", err)
 			wait = again
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-changed:
+		case <-written:
 		case <-timer.C:
 		case <-ctx.Done():
 		}

@@ -1,0 +1,111 @@
+package controlplane
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/oklog/run"
+
+	"outrider.dev/internal/identity"
+	"outrider.dev/internal/inject"
+	"outrider.dev/internal/kube"
+	"outrider.dev/internal/webhook"
+)
+
+// A cluster is what the control plane does with one, whatever its source is.
+type cluster struct {
+	*kube.Cluster
+	namespaces *kube.Namespaces
+}
+
+// openCluster follows the namespaces; nil without a cluster.
+func openCluster(ctx context.Context, o Options) *cluster {
+	if o.Cluster == nil {
+		return nil
+	}
+	return &cluster{o.Cluster, o.Cluster.Namespaces(ctx)}
+}
+
+// namespace is one as the webhook wants it.
+func (c *cluster) namespace(name string) (inject.Namespace, bool) {
+	ns, ok := c.namespaces.Get(name)
+	return inject.Namespace{Name: name, Labels: ns.Labels, Annotations: ns.Annotations}, ok
+}
+
+// namespacesOf returns where labels of namespaces come from.
+func (p *plane) namespacesOf() func(string) (inject.Namespace, bool) {
+	if p.cluster != nil {
+		return p.cluster.namespace
+	}
+	return newNamespaces(p.o.Folder).get
+}
+
+// reviewers are who knows tokens that are not ours.
+func (p *plane) reviewers() []identity.Authenticator {
+	if p.cluster == nil {
+		return nil
+	}
+	return []identity.Authenticator{identity.Reviewed{
+		Reviewer: p.cluster, TrustDomain: p.o.Mesh.TrustDomain, Audiences: []string{identity.DefaultAudience},
+	}}
+}
+
+// webhookConfiguration is the name of the one that is kept; empty: none is.
+func (p *plane) webhookConfiguration() string {
+	switch name := p.o.WebhookConfiguration; {
+	case p.webhook == nil || name == "off":
+		return ""
+	case name != "":
+		return name
+	}
+	options, err := p.injection()
+	if err != nil { // it was good a moment ago
+		return ""
+	}
+	usual, err := webhook.Configuration(webhook.ConfigurationOptions{Revision: cmp.Or(options.Revision, options.Values.Revision)})
+	if err != nil {
+		return ""
+	}
+	return usual.Name
+}
+
+// serveCluster adds to the group what is kept current in the cluster.
+func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
+	if p.cluster == nil {
+		return
+	}
+	add := func(run func(context.Context) error) {
+		ctx, cancel := context.WithCancel(ctx)
+		g.Add(func() error { return run(ctx) }, func(error) { cancel() })
+	}
+	add(p.cluster.RootKeeper(p.cluster.namespaces, p.authority, p.o.Namespace).Run)
+	name := p.webhookConfiguration()
+	if name != "" {
+		add(func(ctx context.Context) error {
+			configurations := p.cluster.WebhookConfigurations(ctx, name)
+			return (&webhook.Keeper{Configurations: configurations, Name: name, Roots: p.authority, Log: p.o.Log, Changed: configurations.Changed}).Run(ctx)
+		})
+	}
+	p.o.Log.Info("with a cluster: tokens are reviewed, namespaces followed, roots and the webhook's certificates kept current",
+		"server", p.cluster.Server(), "configmap", kube.RootConfigMap, "webhook_configuration", name)
+}
+
+// missing says what is missing for service; none: it is ready.
+func (p *plane) missing() []string {
+	var out []string
+	wait := func(what string, synced <-chan struct{}) {
+		select {
+		case <-synced:
+		default:
+			out = append(out, what+" not read yet")
+		}
+	}
+	wait("mesh:", p.mesh.Synced())
+	if p.cluster != nil {
+		wait("namespaces:", p.cluster.namespaces.Synced())
+		if out != nil {
+			out = append(out, p.cluster.Trouble()...)
+		}
+	}
+	return out
+}

@@ -1,0 +1,98 @@
+package kube
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/mesh/objects"
+)
+
+// A kind is what a mesh takes from a cluster.
+type kind struct {
+	name mesh.Kind
+	feed func(*Cluster) feed
+	part func(metav1.Object) (mesh.Part, error)
+	// definition is the name of its CustomResourceDefinition, which may be missing, come
+	// and go; empty: the kind is Kubernetes' own.
+	definition string
+}
+
+// alive leaves out the pods that ended: they have no traffic, and finished Jobs leave many.
+var alive = fields.AndSelectors(
+	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+)
+
+var kinds = []kind{
+	{name: mesh.KindService, part: part(objects.Service), feed: func(c *Cluster) feed {
+		return feedOf("services", c.core.CoreV1().Services(metav1.NamespaceAll), nil)
+	}},
+	{name: mesh.KindSlice, part: part(objects.EndpointSlice), feed: func(c *Cluster) feed {
+		return feedOf("endpointslices", c.core.DiscoveryV1().EndpointSlices(metav1.NamespaceAll), nil)
+	}},
+	{name: mesh.KindPod, part: part(objects.Pod), feed: func(c *Cluster) feed {
+		return feedOf("pods", c.core.CoreV1().Pods(metav1.NamespaceAll), alive)
+	}},
+	custom(mesh.KindRoute, objects.HTTPRoute, "gateway.networking.k8s.io", "httproutes"),
+	custom(mesh.KindPolicy, objects.PeerAuthentication, "security.istio.io", "peerauthentications"),
+	custom(mesh.KindHost, objects.Host, "outrider.dev", "hosts"),
+}
+
+// customVersion is the version of all the custom kinds.
+const customVersion = "v1"
+
+func custom[T any, P interface {
+	comparable
+	mesh.Part
+}](name mesh.Kind, from func(*T) (P, error), group, resource string) kind {
+	return kind{
+		name: name, definition: resource + "." + group,
+		feed: func(c *Cluster) feed {
+			return feedOf(resource, c.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: customVersion, Resource: resource}), nil)
+		},
+		part: func(o metav1.Object) (mesh.Part, error) {
+			u, ok := o.(*unstructured.Unstructured)
+			if !ok {
+				return nil, errForeign
+			}
+			var object T
+			// A definition may be newer than we are: what we do not know is no mistake.
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &object); err != nil {
+				return nil, fmt.Errorf("is not of version %s as it is known here: %w", customVersion, err)
+			}
+			return some(from(&object))
+		},
+	}
+}
+
+func part[T any, P interface {
+	comparable
+	mesh.Part
+}](from func(*T) (P, error)) func(metav1.Object) (mesh.Part, error) {
+	return func(o metav1.Object) (mesh.Part, error) {
+		object, ok := o.(any).(*T)
+		if !ok {
+			return nil, errForeign
+		}
+		return some(from(object))
+	}
+}
+
+// some makes a part that is a nil pointer none.
+func some[P interface {
+	comparable
+	mesh.Part
+}](p P, err error) (mesh.Part, error) {
+	var none P
+	if err != nil || p == none {
+		return nil, err
+	}
+	return p, nil
+}

@@ -1,0 +1,129 @@
+package kube
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"outrider.dev/internal/mesh"
+)
+
+func kindOf(name mesh.Kind) kind {
+	for _, k := range kinds {
+		if k.name == name {
+			return k
+		}
+	}
+	panic("no kind " + name)
+}
+
+func route(namespace string, fields map[string]any) *unstructured.Unstructured {
+	spec := map[string]any{"parentRefs": []any{map[string]any{"group": "", "kind": "Service", "name": "web"}}}
+	for k, v := range fields {
+		spec[k] = v
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+		"metadata": map[string]any{"namespace": namespace, "name": "r"}, "spec": spec,
+	}}
+}
+
+func TestObjectsOfDefinitionsThatMayBeNewer(t *testing.T) {
+	k := kindOf(mesh.KindRoute)
+	p, err := k.part(route("shop", map[string]any{"ofTheFuture": map[string]any{"a": int64(1)}}))
+	if r, ok := p.(*mesh.RouteSpec); err != nil || !ok || len(r.Parents) != 1 || r.Parents[0].Name != "web" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if _, err := k.part(route("shop", map[string]any{"rules": "none"})); err == nil || !strings.Contains(err.Error(), "is not of version v1") {
+		t.Errorf("rules that are a text: %v", err)
+	}
+	if p, err := k.part(route("shop", map[string]any{"parentRefs": []any{}})); p != nil || err != nil {
+		t.Errorf("a gateway's route: %v, %v; want none", p, err)
+	}
+	if _, err := k.part(&corev1.Service{}); err == nil {
+		t.Error("a service is taken for a route")
+	}
+	if _, err := kindOf(mesh.KindPod).part(route("shop", nil)); err == nil {
+		t.Error("a route is taken for a pod")
+	}
+}
+
+func named(name string, port int32) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: port}}}}
+}
+
+// fed returns a source that nothing feeds, and the store of its services.
+func fed() (*Source, *store[known]) {
+	s := &Source{
+		o: SourceOptions{Quiet: 20 * time.Millisecond, AtMost: 200 * time.Millisecond}, dirty: make(chan struct{}, 1),
+		builder: mesh.NewBuilder(mesh.Config{}), wrong: map[mesh.Key]string{},
+	}
+	s.mesh, s.problems.newer = latest[*mesh.Mesh]{s.builder.Mesh(), make(chan struct{})}, make(chan struct{})
+	return s, s.storeOf(kindOf(mesh.KindService))
+}
+
+func TestAMistakeTakesNothingAway(t *testing.T) {
+	s, to := fed()
+	want := func(when string, port uint16, problems ...string) {
+		t.Helper()
+		s.publish()
+		m, _ := s.Current()
+		var got uint16
+		if web := m.ByName("shop", "web"); web != nil {
+			got = web.Ports[0].Number
+		}
+		var said []string
+		all, _ := s.Problems()
+		for _, p := range all {
+			said = append(said, p.String())
+		}
+		if got != port || strings.Join(said, "\n") != strings.Join(problems, "\n") {
+			t.Errorf("%s: port %d, problems %q; want %d, %q", when, got, said, port, problems)
+		}
+	}
+	to.Add(named("web", 80))
+	want("good", 80)
+	before, _ := s.Current()
+	heartbeat := named("web", 80)
+	heartbeat.ResourceVersion = "2"
+	to.Update(heartbeat)
+	want("touched", 80)
+	if after, _ := s.Current(); after != before {
+		t.Error("a change that means nothing made another mesh")
+	}
+	to.Update(named("web", 0))
+	want("wrong", 80, "Service shop/web: spec.ports[0].port: 0 is no port: 1 to 65535 is")
+	to.Update(named("web", 81))
+	want("right", 81)
+	to.Update(named("web", -1))
+	to.Delete(named("web", 0))
+	want("gone", 0)
+	to.Add(named("web", -1))
+	want("wrong from the start", 0, "Service shop/web: spec.ports[0].port: -1 is no port: 1 to 65535 is")
+}
+
+func TestChangesAreToldTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, to := fed()
+		began := time.Now()
+		if to.Add(named("a", 80)); !s.settle(t.Context()) || time.Since(began) != s.o.Quiet {
+			t.Errorf("one change is told after %s, want %s", time.Since(began), s.o.Quiet)
+		}
+		go func() {
+			for i := range int32(100) {
+				to.Update(named("a", 81+i))
+				time.Sleep(s.o.Quiet * 2 / 3)
+			}
+		}()
+		began = time.Now()
+		if !s.settle(t.Context()) || time.Since(began) != s.o.AtMost {
+			t.Errorf("changes without an end are told after %s, want %s", time.Since(began), s.o.AtMost)
+		}
+		time.Sleep(time.Minute)
+	})
+}

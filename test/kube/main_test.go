@@ -1,0 +1,89 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"outrider.dev/internal/image"
+	"outrider.dev/test/cluster"
+)
+
+// inside is set in the test that runs in the cluster.
+const inside = "OUTRIDER_KUBE_INSIDE"
+
+// root is the repository.
+const root = "../.."
+
+// TestMain brings a cluster up and starts this test again inside of it: nothing else
+// reaches its API server.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if os.Getenv("OUTRIDER_E2E") != "1" || os.Getenv(inside) != "" {
+		os.Exit(m.Run())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status, err := enter(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		status = 1
+	}
+	os.Exit(status)
+}
+
+func enter(ctx context.Context) (status int, err error) {
+	cache, err := filepath.Abs(filepath.Join(root, ".cache", "cluster"))
+	if err != nil {
+		return 1, err
+	}
+	version := os.Getenv("KUBE")
+	if version == "" {
+		version = cluster.Versions[0]
+	}
+	c, err := cluster.Up(ctx, cluster.Options{Version: version, Cache: cache, Dir: filepath.Join(cache, "kube", version), Progress: os.Stderr})
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, c.Down()) }()
+	if err := loadImage(ctx, c); err != nil {
+		return 1, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return 1, err
+	}
+	cmd := c.Enter(ctx, self, os.Args[1:]...)
+	cmd.Env = append(cmd.Env, inside+"=1", "KUBECONFIG="+c.Kubeconfig())
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		return 1, err
+	}
+	return cmd.ProcessState.ExitCode(), nil
+}
+
+// loadImage builds outriderd and puts it into the cluster, by the name that
+// deploy/outriderd.yaml has.
+func loadImage(ctx context.Context, c *cluster.Cluster) error {
+	binary, tarball := filepath.Join(c.Dir(), "outriderd"), filepath.Join(c.Dir(), "outriderd.tar")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/outriderd")
+	build.Dir, build.Env, build.Stderr = root, append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("building outriderd: %w", err)
+	}
+	img := image.Image{
+		Name: "outrider.dev/outriderd:dev", User: "65532",
+		Files: map[string]string{"/usr/local/bin/outriderd": binary}, Entrypoint: []string{"/usr/local/bin/outriderd"},
+	}
+	if err := img.WriteFile(tarball); err != nil {
+		return err
+	}
+	return c.LoadImage(ctx, tarball)
+}

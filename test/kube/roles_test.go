@@ -1,0 +1,262 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admission "k8s.io/api/admissionregistration/v1"
+	authorization "k8s.io/api/authorization/v1"
+	rbac "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outrider.dev/internal/identity"
+	"outrider.dev/internal/kube"
+	"outrider.dev/internal/webhook"
+)
+
+// roles are the rules of the ClusterRoles in the cluster that outriderd has, one for each
+// resource and verb.
+func (w world) roles(t *testing.T) []rbac.PolicyRule {
+	t.Helper()
+	var out []rbac.PolicyRule
+	for _, name := range []string{"outriderd", "outriderd-mesh"} {
+		role, err := w.RbacV1().ClusterRoles().Get(t.Context(), name, metav1.GetOptions{})
+		must(t, err)
+		for _, rule := range role.Rules {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					names := rule.ResourceNames
+					if len(names) == 0 {
+						names = []string{""}
+					}
+					for _, name := range names {
+						one := rbac.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{resource}, Verbs: []string{verb}}
+						if name != "" {
+							one.ResourceNames = []string{name}
+						}
+						out = append(out, one)
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// may gives a service account of namespace roles some rules.
+func (w world) may(t *testing.T, account string, rules []rbac.PolicyRule) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Name: "roles-" + account}
+	_, err := w.RbacV1().ClusterRoles().Create(t.Context(), &rbac.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = w.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbac.ClusterRoleBinding{ObjectMeta: meta,
+		RoleRef:  rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: meta.Name},
+		Subjects: []rbac.Subject{{Kind: rbac.ServiceAccountKind, Namespace: "roles", Name: account}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		w.RbacV1().ClusterRoleBindings().Delete(context.Background(), meta.Name, metav1.DeleteOptions{})
+		w.RbacV1().ClusterRoles().Delete(context.Background(), meta.Name, metav1.DeleteOptions{})
+	})
+}
+
+// allowed waits until the API server knows of a rule.
+func (w world) allowed(t *testing.T, account string, rule rbac.PolicyRule) {
+	t.Helper()
+	ask := &authorization.ResourceAttributes{Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: rule.Verbs[0]}
+	if len(rule.ResourceNames) > 0 {
+		ask.Name = rule.ResourceNames[0]
+	}
+	until(t, "the role of "+account, func() bool {
+		r, err := w.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorization.SubjectAccessReview{
+			Spec: authorization.SubjectAccessReviewSpec{User: "system:serviceaccount:roles:" + account, ResourceAttributes: ask},
+		}, metav1.CreateOptions{})
+		return err == nil && r.Status.Allowed
+	}, lines(nil))
+}
+
+// Every permission of the roles is needed: without it something else does not work, and
+// what is said about that names the permission. With all of them everything works.
+func TestTheRolesAreEnoughAndNotMore(t *testing.T) {
+	w := enterWorld(t)
+	deployed(t)
+	w.namespace(t, "roles", nil)
+	apply(t, hosts(t)+"---\n"+peerAuthentications+"---\n"+httpRoutes(t))
+	definitions := []string{"hosts.outrider.dev", "peerauthentications.security.istio.io", "httproutes.gateway.networking.k8s.io"}
+	kubectl(t, "", append([]string{"wait", "--for=condition=Established", "--timeout=60s", "crd"}, definitions...)...)
+	t.Cleanup(func() { // not by kubectl(t): its context has ended by now
+		for _, name := range definitions {
+			w.RESTClient().Delete().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + name).Do(context.Background())
+		}
+	})
+	rules := w.roles(t)
+	if len(rules) < 25 {
+		t.Fatalf("%d rules only: %v", len(rules), rules)
+	}
+	account := func(i int) string { return fmt.Sprintf("case-%d", i) }
+	for i := range rules {
+		w.may(t, account(i), slices.Delete(slices.Clone(rules), i, i+1))
+	}
+	w.may(t, "all", rules)
+	token := w.tokenOf(t, "roles")
+	t.Run("all of them", func(t *testing.T) {
+		w.allowed(t, "all", rules[len(rules)-1])
+		a := w.attempt(t, "all", token)
+		until(t, "all is done", func() bool { return a.done() }, a.said)
+		if said := a.said(); strings.Contains(said, "cannot") {
+			t.Errorf("with every permission:\n%s", said)
+		}
+	})
+	for i, rule := range rules {
+		want := fmt.Sprintf("cannot %s resource %q in API group %q", rule.Verbs[0], rule.Resources[0], rule.APIGroups[0])
+		t.Run(fmt.Sprint(rule.Verbs[0], " ", rule.Resources[0], " ", strings.Join(rule.ResourceNames, "")), func(t *testing.T) {
+			w.allowed(t, account(i), rules[(i+1)%len(rules)])
+			a := w.attempt(t, account(i), token)
+			named := func(said string) bool {
+				return strings.Contains(said, want) && (len(rule.ResourceNames) == 0 || strings.Contains(said, rule.ResourceNames[0]))
+			}
+			until(t, want, func() bool { return named(a.said()) }, a.said)
+			if said := strings.ReplaceAll(a.said(), want, ""); strings.Contains(said, "cannot") {
+				t.Errorf("something else is missing too:\n%s", said)
+			}
+		})
+	}
+}
+
+func (w world) tokenOf(t *testing.T, namespace string) string {
+	t.Helper()
+	until(t, "the service account", func() bool {
+		_, err := w.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
+		return err == nil
+	}, lines(nil))
+	return w.token(t, namespace, "default", []string{identity.DefaultAudience}, nil)
+}
+
+// An attempt is all that outriderd does in a cluster, by one account.
+type attempt struct {
+	journal journal
+	cluster *kube.Cluster
+	done    func() bool
+}
+
+// said is what was logged and is the matter now.
+func (a *attempt) said() string {
+	return a.journal.String() + strings.Join(a.cluster.Trouble(), "\n")
+}
+
+func (w world) attempt(t *testing.T, account, token string) *attempt {
+	t.Helper()
+	// Something must be there to do: the ConfigMap in one namespace, the bundle.
+	err := w.CoreV1().ConfigMaps("roles").Delete(t.Context(), kube.RootConfigMap, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	const name = "outrider-injector"
+	configurations := w.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	configurations.Delete(t.Context(), name, metav1.DeleteOptions{})
+	stored, err := webhook.Configuration(webhook.ConfigurationOptions{})
+	must(t, err)
+	_, err = configurations.Create(t.Context(), stored, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() { configurations.Delete(context.Background(), name, metav1.DeleteOptions{}) })
+
+	a := &attempt{}
+	a.cluster = w.connect(t, &a.journal, as("roles", account))
+	r := newRoots(pem(t))
+	ctx := t.Context()
+	n := a.cluster.Namespaces(ctx)
+	source := a.cluster.Source(ctx, kube.SourceOptions{})
+	running(t, a.cluster.RootKeeper(n, r, "outrider-system").Run)
+	followed := a.cluster.WebhookConfigurations(ctx, name)
+	running(t, (&webhook.Keeper{Configurations: followed, Name: name, Roots: r, Log: a.journal.log(), Changed: followed.Changed}).Run)
+	n.Get("none-of-this-name")
+	if _, _, err := a.cluster.Review(ctx, token, []string{identity.DefaultAudience}); err != nil {
+		a.journal.log().Warn("review", "error", err)
+	}
+	a.done = func() bool {
+		m, err := w.CoreV1().ConfigMaps("roles").Get(ctx, kube.RootConfigMap, metav1.GetOptions{})
+		if err != nil || m.Data["root-cert.pem"] != pem(t) {
+			return false
+		}
+		c, err := configurations.Get(ctx, name, metav1.GetOptions{})
+		if err != nil || slices.ContainsFunc(c.Webhooks, func(h admission.MutatingWebhook) bool { return string(h.ClientConfig.CABundle) != pem(t) }) {
+			return false
+		}
+		select {
+		case <-source.Synced():
+			return true
+		default:
+			return false
+		}
+	}
+	return a
+}
+
+// deploy/outriderd.yaml as it is: it becomes ready, and a pod is injected by it; without
+// its permission it says so where the kubelet asks.
+func TestDeployment(t *testing.T) {
+	w := enterWorld(t)
+	file := filepath.Join(root, "deploy", "outriderd.yaml")
+	if _, err := os.Stat(file); err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, "", "apply", "--filename="+file)
+	log := func() string {
+		return kubectl(t, "", "logs", "--namespace=outrider-system", "deployment/outriderd")
+	}
+	kubectl(t, "", "rollout", "status", "--namespace=outrider-system", "deployment/outriderd", "--timeout=90s")
+	w.namespace(t, "injected", map[string]string{"istio-injection": "enabled"})
+	until(t, "the roots are in the new namespace", func() bool {
+		m, err := w.CoreV1().ConfigMaps("injected").Get(t.Context(), kube.RootConfigMap, metav1.GetOptions{})
+		return err == nil && strings.Contains(m.Data["root-cert.pem"], "BEGIN CERTIFICATE")
+	}, log)
+	apply(t, kubectl(t, "", "exec", "--namespace=outrider-system", "deployment/outriderd", "--", "/usr/local/bin/outriderd", "webhook-config", "--state", "/var/lib/outrider"))
+	t.Cleanup(func() {
+		w.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(context.Background(), "outrider-injector", metav1.DeleteOptions{})
+	})
+	pod := `{apiVersion: v1, kind: Pod, metadata: {name: app, namespace: injected}, spec: {containers: [{name: app, image: "test.outrider.dev/base:1", command: [sleep, 1h]}]}}`
+	apply(t, pod)
+	if got := kubectl(t, "", "get", "pod", "app", "--namespace=injected", "--output=jsonpath={.spec.containers[*].name} {.spec.initContainers[*].name}"); !strings.Contains(got, "outrider-proxy") {
+		t.Errorf("containers: %s\n%s", got, log())
+	}
+	if text := log(); strings.Contains(text, `"level":"WARN"`) || strings.Contains(text, `"level":"ERROR"`) {
+		t.Errorf("the log:\n%s", text)
+	}
+
+	must(t, w.RbacV1().ClusterRoleBindings().Delete(t.Context(), "outriderd-mesh", metav1.DeleteOptions{}))
+	kubectl(t, "", "rollout", "restart", "--namespace=outrider-system", "deployment/outriderd")
+	const want = `services is forbidden: User "system:serviceaccount:outrider-system:outriderd" cannot list resource "services" in API group "" at the cluster scope; deploy/outriderd.yaml has the roles`
+	var answer string
+	until(t, "it says what is missing", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		pods, err := w.CoreV1().Pods("outrider-system").List(ctx, metav1.ListOptions{LabelSelector: "app=outriderd"})
+		if err != nil || len(pods.Items) != 1 {
+			return false
+		}
+		question, err := http.NewRequestWithContext(ctx, "GET", "http://"+net.JoinHostPort(pods.Items[0].Status.PodIP, "15014")+"/ready", nil)
+		must(t, err)
+		r, err := http.DefaultClient.Do(question)
+		if err != nil {
+			answer = err.Error()
+			return false
+		}
+		defer r.Body.Close()
+		text, err := io.ReadAll(r.Body)
+		answer = string(text)
+		return err == nil && r.StatusCode == http.StatusServiceUnavailable && strings.Contains(answer, want)
+	}, func() string { return answer + "\n" + log() })
+	kubectl(t, "", "apply", "--filename="+file)
+	kubectl(t, "", "rollout", "status", "--namespace=outrider-system", "deployment/outriderd", "--timeout=90s")
+	kubectl(t, "", "delete", "deployment", "outriderd", "--namespace=outrider-system")
+}

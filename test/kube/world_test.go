@@ -1,0 +1,259 @@
+package kube
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	api "k8s.io/client-go/tools/clientcmd/api"
+
+	"outrider.dev/internal/kube"
+)
+
+// A world is the cluster as an administrator has it.
+type world struct {
+	*kubernetes.Clientset
+	config *api.Config
+}
+
+// enterWorld skips the test outside of a cluster.
+func enterWorld(t *testing.T) world {
+	t.Helper()
+	if os.Getenv(inside) == "" {
+		t.Skip("brings up a real cluster, as root: set OUTRIDER_E2E=1")
+	}
+	config, err := clientcmd.LoadFromFile(os.Getenv("KUBECONFIG"))
+	must(t, err)
+	rest, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
+	must(t, err)
+	rest.QPS = -1
+	client, err := kubernetes.NewForConfig(rest)
+	must(t, err)
+	return world{client, config}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A journal is what was logged, without the escapes.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.ReplaceAll(j.text.String(), `\"`, `"`)
+}
+
+func (j *journal) log() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
+
+// connect returns a cluster as outriderd has it, by a kubeconfig that edit has changed.
+func (w world) connect(t *testing.T, j *journal, edit func(*api.Cluster, *api.AuthInfo)) *kube.Cluster {
+	t.Helper()
+	config := w.config.DeepCopy()
+	current := config.Contexts[config.CurrentContext]
+	if edit != nil {
+		edit(config.Clusters[current.Cluster], config.AuthInfos[current.AuthInfo])
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, clientcmd.WriteToFile(*config, file))
+	c, err := kube.Connect(kube.Options{Kubeconfig: file, Log: j.log()})
+	must(t, err)
+	return c
+}
+
+// as lets an administrator act as a service account.
+func as(namespace, account string) func(*api.Cluster, *api.AuthInfo) {
+	return func(_ *api.Cluster, a *api.AuthInfo) {
+		a.Impersonate = "system:serviceaccount:" + namespace + ":" + account
+		a.ImpersonateGroups = []string{"system:serviceaccounts", "system:authenticated"}
+	}
+}
+
+// outriderd is who deploy/outriderd.yaml gives its roles to.
+var outriderd = as("outrider-system", "outriderd")
+
+func kubectl(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "kubectl", args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func apply(t *testing.T, manifest string) {
+	t.Helper()
+	kubectl(t, manifest, "apply", "--filename=-")
+}
+
+// deployed applies deploy/outriderd.yaml but its Deployment: the test is outriderd.
+func deployed(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "deploy", "outriderd.yaml"))
+	must(t, err)
+	access, _, ok := strings.Cut(string(text), "---\napiVersion: apps/v1\nkind: Deployment\n")
+	if !ok {
+		t.Fatal("deploy/outriderd.yaml has no Deployment")
+	}
+	apply(t, access)
+}
+
+// namespace makes one that goes with the test.
+func (w world) namespace(t *testing.T, name string, labels map[string]string) {
+	t.Helper()
+	_, err := w.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		w.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
+}
+
+// until asks again and again; if it never is true, why says what was there.
+func until(t *testing.T, what string, ok func() bool, why func() string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within a minute: %s\n%s", what, why())
+		}
+	}
+}
+
+// A line is a way to the API server that can be cut.
+type line struct {
+	t      *testing.T
+	server string
+
+	mu       sync.Mutex
+	listener net.Listener
+	open     map[net.Conn]bool
+}
+
+func newLine(t *testing.T, w world) *line {
+	server := w.config.Clusters[w.config.Contexts[w.config.CurrentContext].Cluster].Server
+	l := &line{t: t, server: strings.TrimPrefix(server, "https://"), open: map[net.Conn]bool{}}
+	l.join("127.0.0.1:0")
+	t.Cleanup(l.cut)
+	return l
+}
+
+// through leads a client over the line.
+func (l *line) through(c *api.Cluster, _ *api.AuthInfo) {
+	host, _, _ := net.SplitHostPort(l.server)
+	c.Server, c.TLSServerName = "https://"+l.listener.Addr().String(), host
+}
+
+func (l *line) join(address string) {
+	l.t.Helper()
+	listener, err := net.Listen("tcp", address)
+	must(l.t, err)
+	l.listener = listener
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go l.carry(from)
+		}
+	}()
+}
+
+func (l *line) carry(from net.Conn) {
+	to, err := net.Dial("tcp", l.server)
+	if err != nil {
+		from.Close()
+		return
+	}
+	l.mu.Lock()
+	l.open[from], l.open[to] = true, true
+	l.mu.Unlock()
+	go func() { io.Copy(to, from); to.Close() }()
+	io.Copy(from, to)
+	from.Close()
+}
+
+// cut refuses new connections and ends those that are.
+func (l *line) cut() {
+	l.listener.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.open {
+		c.Close()
+	}
+	clear(l.open)
+}
+
+// mend lets connections through again, at the same address.
+func (l *line) mend() { l.join(l.listener.Addr().String()) }
+
+// roots are an authority's, changed by hand.
+type roots struct {
+	mu      sync.Mutex
+	pem     string
+	changed chan struct{}
+}
+
+func newRoots(pem string) *roots { return &roots{pem: pem, changed: make(chan struct{})} }
+
+func (r *roots) RootsPEM() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return []byte(r.pem)
+}
+
+func (r *roots) Changed() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changed
+}
+
+func (r *roots) set(pem string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pem = pem
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// running runs something until the test, or the context, ends.
+func running(t *testing.T, run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); run(ctx) }()
+	stop = func() { cancel(); <-done }
+	t.Cleanup(stop)
+	return stop
+}
+
+func lines(all []string) func() string {
+	return func() string { return fmt.Sprint(strings.Join(all, "\n")) }
+}
