@@ -1,8 +1,9 @@
 package startup
 
 import (
-	"regexp"
 	"slices"
+	"strings"
+	"unicode"
 )
 
 // A Mechanism is a way to enforce an edge in a pod.
@@ -132,16 +133,31 @@ type limitRule struct {
 	Limit
 }
 
-var ends = regexp.MustCompile(`\b(From|To)\b`)
-
-// named is a reason with the names of the containers for From and To.
+// named is a reason with the names of the containers for the words From and To. Every
+// answer asks for several, so it is no regular expression.
 func (s situation) named(reason string) string {
-	return ends.ReplaceAllStringFunc(reason, func(end string) string {
-		if end == "From" {
-			return s.edge.From
+	var b strings.Builder
+	for len(reason) > 0 {
+		end := strings.IndexFunc(reason, func(r rune) bool { return !unicode.IsLetter(r) })
+		if end < 0 {
+			end = len(reason)
 		}
-		return s.edge.To
-	})
+		switch word := reason[:end]; word {
+		case "From":
+			b.WriteString(s.edge.From)
+		case "To":
+			b.WriteString(s.edge.To)
+		default:
+			b.WriteString(word)
+		}
+		next := strings.IndexFunc(reason[end:], unicode.IsLetter)
+		if next < 0 {
+			next = len(reason) - end
+		}
+		b.WriteString(reason[end : end+next])
+		reason = reason[end+next:]
+	}
+	return b.String()
 }
 
 func keeps(s Scope) func(situation) Scope { return func(situation) Scope { return s } }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -57,6 +58,7 @@ type row struct {
 	Min    int64  `json:"min"`
 	Median int64  `json:"median"`
 	Max    int64  `json:"max"`
+	CPU    int64  `json:"cpu"` // processor time of the whole process, so that other load counts less
 	Bytes  int64  `json:"bytes"`
 	Allocs int64  `json:"allocs"`
 }
@@ -116,6 +118,7 @@ func measure(c testCase, n, pods int) (row, error) {
 	var times []int64
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
+	spent := processorTime()
 	for range n {
 		begin := time.Now()
 		for range pods {
@@ -123,12 +126,23 @@ func measure(c testCase, n, pods int) (row, error) {
 		}
 		times = append(times, time.Since(begin).Nanoseconds()/int64(pods))
 	}
+	spent = processorTime() - spent
 	runtime.ReadMemStats(&after)
 	slices.Sort(times)
 	out.Min, out.Median, out.Max = times[0], times[len(times)/2], times[len(times)-1]
 	total := int64(n * pods)
+	out.CPU = spent / total
 	out.Bytes, out.Allocs = int64(after.TotalAlloc-before.TotalAlloc)/total, int64(after.Mallocs-before.Mallocs)/total
 	return out, failed
+}
+
+// processorTime is what this process has used, in nanoseconds.
+func processorTime() int64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return u.Utime.Nano() + u.Stime.Nano()
 }
 
 func write(w io.Writer, output string, rows []row) error {
@@ -138,10 +152,10 @@ func write(w io.Writer, output string, rows []row) error {
 		return e.Encode(rows)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "case\trounds\tmin µs\tmedian µs\tmax µs\tkB/pod\tallocs/pod\t\n")
+	fmt.Fprintf(t, "case\trounds\tmin µs\tmedian µs\tmax µs\tcpu µs\tkB/pod\tallocs/pod\t\n")
 	for _, r := range rows {
 		us := func(n int64) float64 { return float64(n) / 1000 }
-		fmt.Fprintf(t, "%s\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%d\t\n", r.Name, r.N, us(r.Min), us(r.Median), us(r.Max), float64(r.Bytes)/1000, r.Allocs)
+		fmt.Fprintf(t, "%s\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%d\t\n", r.Name, r.N, us(r.Min), us(r.Median), us(r.Max), us(r.CPU), float64(r.Bytes)/1000, r.Allocs)
 	}
 	return t.Flush()
 }

@@ -279,7 +279,10 @@ func (p *injected) pod(o manifest.Object) (*corev1.Pod, error) {
 		return nil, err
 	case !r.Injected:
 		p.say("note", o, "not injected: %s (%s)", r.Reason.Sentence, r.Reason.Code)
-		return nil, nil
+		if r.Pod == &o.Pod {
+			return nil, nil
+		}
+		return r.Pod, nil // without what was ours
 	}
 	p.why[key(o.File, o.Document, o.String())] = append([]string{"injected: " + r.Reason.Sentence}, r.Notes...)
 	return r.Pod, nil

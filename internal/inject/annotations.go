@@ -59,6 +59,7 @@ type annotation struct {
 	name    string
 	means   string
 	without string // why it has no effect; empty for one that has
+	nobodys bool   // nor in any other mesh
 	check   func(string) error
 }
 
@@ -83,7 +84,7 @@ var annotations = []annotation{
 	{name: readiness + "initialDelaySeconds", means: "of the proxy's readiness probe", check: number},
 	{name: readiness + "periodSeconds", means: "of the proxy's readiness probe", check: number},
 	{name: readiness + "failureThreshold", means: "of the proxy's readiness probe", check: number},
-	{name: readiness + "applicationPorts", without: "readiness of the proxy does not depend on the application"},
+	{name: readiness + "applicationPorts", nobodys: true, without: "readiness of the proxy does not depend on the application"},
 	{name: rewriteKey, means: "whether the agent makes the app's HTTP, TCP and gRPC probes"},
 	{name: mergeKey, means: "whether the agent serves the app's metrics with its own", check: boolean},
 	{name: scrapeKey, means: "port:path,port:path: where the app's metrics are"},
@@ -108,9 +109,14 @@ var annotations = []annotation{
 	{name: "sidecar.istio.io/statsCompression", without: "metrics are not compressed by Envoy"},
 	{name: "sidecar.istio.io/statsEvictionInterval", without: "statistics are not evicted"},
 	{name: "sidecar.istio.io/extraStatTags", without: "tags of statistics are Envoy's own"},
-	{name: "sidecar.istio.io/enableCoreDump", without: "core dumps are the container runtime's"},
-	{name: "sidecar.istio.io/controlPlaneAuthPolicy", without: "it is controlPlaneAuthPolicy of " + proxyConfigKey},
-	{name: "sidecar.istio.io/status", without: "it is Istio's mark of what it injected; ours is " + statusKey},
+	{name: "sidecar.istio.io/enableCoreDump", nobodys: true, without: "core dumps are the container runtime's"},
+	{name: "sidecar.istio.io/controlPlaneAuthPolicy", nobodys: true, without: "it is controlPlaneAuthPolicy of " + proxyConfigKey},
+	{name: "sidecar.istio.io/native-side", nobodys: true, without: "the name is " + nativeKey},
+	{name: "sidecar.istio.io/holdApplicationUntilProxyStarts", nobodys: true, without: "it is holdApplicationUntilProxyStarts of " + proxyConfigKey},
+	{name: "proxy.istio.io/holdApplicationUntilProxyStarts", nobodys: true, without: "it is holdApplicationUntilProxyStarts of " + proxyConfigKey},
+	{name: "sidecar.istio.io/terminationDrainDuration", nobodys: true, without: "it is terminationDrainDuration of " + proxyConfigKey},
+	{name: "sidecar.istio.io/terminationGracePeriodSeconds", nobodys: true, without: "it is the pod's own spec.terminationGracePeriodSeconds"},
+	{name: istioStatus, without: "it is Istio's mark of what it injected; ours is " + statusKey},
 	{name: templatesKey, means: "\"sidecar\"; no other template is there"},
 	{name: "proxy.istio.io/overrides", without: "it is Istio's memory of a user's own containers; ours is " + overridesKey},
 	{name: "prometheus.istio.io/secure-port", without: "metrics over mutual TLS are not served yet"},
@@ -129,8 +135,10 @@ var annotations = []annotation{
 	{name: overridesKey, means: "written: what of the pod was changed"},
 }
 
+const ownFamily = "outrider.dev/"
+
 // families are the prefixes of names in which a name that no table knows is a mistake.
-var families = []string{"sidecar.istio.io/", "outrider.dev/", "traffic.sidecar.istio.io/", "status.sidecar.istio.io/",
+var families = []string{"sidecar.istio.io/", ownFamily, "traffic.sidecar.istio.io/", "status.sidecar.istio.io/",
 	"readiness.status.sidecar.istio.io/", "proxy.istio.io/", "inject.istio.io/", "prometheus.istio.io/"}
 
 var annotationIndex = func() map[string]*annotation {
@@ -141,29 +149,41 @@ var annotationIndex = func() map[string]*annotation {
 	return out
 }()
 
-// checkAnnotations returns what has no effect, and what cannot be used.
-func checkAnnotations(given map[string]string) ([]string, error) {
-	var warnings []string
+// checkAnnotations says which have no effect, and refuses what cannot be used.
+func (in *injection) checkAnnotations() error {
+	given := in.ours()
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		a, known := annotationIndex[name]
 		switch {
 		case !known && strings.HasPrefix(name, podspec.EdgesAnnotation+"."):
-		case !known && inFamily(name):
-			warnings = append(warnings, "annotation "+name+" is not known"+didYouMean(name, annotationNames())+"; it has no effect")
+		case !known && InFamily(name):
+			in.idle(name, "the name is not known"+didYouMean(name, annotationNames()))
+			in.warn("annotation %s is not known%s; it has no effect", name, didYouMean(name, annotationNames()))
 		case !known:
 		case a.without != "":
-			warnings = append(warnings, "annotation "+name+" has no effect: "+a.without)
+			in.idle(name, a.without)
+			in.warn("annotation %s has no effect: %s", name, a.without)
 		case a.check != nil:
 			if err := a.check(given[name]); err != nil {
-				return nil, refuse(BadAnnotation, "", "annotation %s: %q: want %v", name, given[name], err)
+				return refuse(BadAnnotation, "", "annotation %s: %q: want %v", name, given[name], err)
 			}
 		}
 	}
-	return warnings, nil
+	return nil
 }
 
-func inFamily(name string) bool {
+// InFamily says whether an annotation of that name is about injection, ours or Istio's.
+func InFamily(name string) bool {
 	return slices.ContainsFunc(families, func(f string) bool { return strings.HasPrefix(name, f) })
+}
+
+// Nobodys says why no mesh reads an annotation of that name; empty if one does, or if that
+// is not known.
+func Nobodys(name string) string {
+	if a, known := annotationIndex[name]; known && a.nobodys {
+		return a.without
+	}
+	return ""
 }
 
 func annotationNames() []string {

@@ -1,7 +1,6 @@
 package inject
 
 import (
-	"encoding/json"
 	"io/fs"
 	"net/netip"
 	"reflect"
@@ -16,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"outrider.dev/internal/agent/config"
@@ -163,42 +161,6 @@ func nobodyIsLost(t testing.TB, given, got *corev1.Pod) {
 	}
 }
 
-// patched: the patch makes the injected pod from the given one.
-func patched(t testing.TB, given *corev1.Pod, r Result) {
-	t.Helper()
-	ops, err := Diff(given, r.Pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := runtime.DefaultUnstructuredConverter.ToUnstructured(given)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.Marshal(ops)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var steps []Operation
-	if err := json.Unmarshal(text, &steps); err != nil {
-		t.Fatal(err)
-	}
-	var doc any = got
-	for _, op := range steps {
-		doc = patch(t, doc, strings.Split(op.Path, "/")[1:], op)
-	}
-	text, err = json.Marshal(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var pod corev1.Pod
-	if err := json.Unmarshal(text, &pod); err != nil {
-		t.Fatal(err)
-	}
-	if diff := podDiff(r.Pod, &pod); diff != "" {
-		t.Errorf("the patch makes another pod (-want +got):\n%s", diff)
-	}
-}
-
 // podDiff is how two pods differ; to find that they do not is the usual case, and cheap.
 func podDiff(want, got *corev1.Pod) string {
 	if equality.Semantic.DeepEqual(want, got) {
@@ -208,45 +170,6 @@ func podDiff(want, got *corev1.Pod) string {
 }
 
 var quantities = cmp.Comparer(func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
-
-// patch does one operation as RFC 6902 has it, strictly.
-func patch(t testing.TB, doc any, path []string, op Operation) any {
-	t.Helper()
-	key := strings.NewReplacer("~1", "/", "~0", "~").Replace(path[0])
-	switch d := doc.(type) {
-	case map[string]any:
-		_, there := d[key]
-		switch {
-		case len(path) > 1:
-			d[key] = patch(t, d[key], path[1:], op)
-		case op.Op == "remove" && there:
-			delete(d, key)
-		case op.Op == "add" || op.Op == "replace" && there:
-			d[key] = op.Value
-		default:
-			t.Fatalf("%s %s: not there", op.Op, op.Path)
-		}
-		return d
-	case []any:
-		i, err := strconv.Atoi(key)
-		if err != nil || i < 0 || i > len(d) || i == len(d) && (op.Op != "add" || len(path) > 1) {
-			t.Fatalf("%s %s: no element %s of %d", op.Op, op.Path, key, len(d))
-		}
-		switch {
-		case len(path) > 1:
-			d[i] = patch(t, d[i], path[1:], op)
-		case op.Op == "remove":
-			return slices.Delete(d, i, i+1)
-		case op.Op == "add":
-			return slices.Insert(d, i, op.Value)
-		default:
-			d[i] = op.Value
-		}
-		return d
-	}
-	t.Fatalf("%s %s: nothing is below", op.Op, op.Path)
-	return nil
-}
 
 // again: injected once more, nothing changes, whatever the warnings.
 func again(t testing.TB, r Result, o Options) {
@@ -326,7 +249,13 @@ func readProxy(t testing.TB, pod *corev1.Pod, c *corev1.Container) {
 	for _, f := range config.Flags {
 		fset.String(f.Name, "", "")
 	}
-	if err := fset.Parse(c.Args[2:]); err != nil {
+	args := c.Args
+	if podspec.Staged(c) {
+		end := slices.Index(args, "--")
+		readCapture(t, args[1:end])
+		args = args[end+1:]
+	}
+	if err := fset.Parse(args[2:]); err != nil {
 		t.Errorf("arguments of the proxy: %v", err)
 	}
 	fset.Visit(func(f *pflag.Flag) { flags[f.Name] = f.Value.String() })
@@ -371,6 +300,7 @@ func readCapture(t testing.TB, args []string) {
 	in := capture.Defaults()
 	fset := pflag.NewFlagSet("init", pflag.ContinueOnError)
 	fset.String("copy", "", "")
+	fset.UintSlice("groups", nil, "") // of root-stage
 	fset.Bool("native-nftables", false, "")
 	for _, f := range capture.Flags(&in, nil, nil) {
 		p := fset.VarPF(f, f.Name, f.Short, "")
@@ -411,6 +341,12 @@ func readGate(t testing.TB, pod *corev1.Pod, c corev1.Container) {
 			_, err = gate.ParseProbe(args[i])
 		case "--post-start":
 			_, err = gate.ParseHook(args[i])
+		case "--helper-of":
+			for name := range strings.SplitSeq(args[i], ",") {
+				if find(pod, name) == nil {
+					t.Errorf("the gate of %s helps %s, which is not there", c.Name, name)
+				}
+			}
 		case "--restart-policy", "--stop-grace", "--pre-stop":
 		default:
 			t.Errorf("the gate of %s has flag %s", c.Name, flag)

@@ -22,11 +22,29 @@ const (
 // ignoredNamespaces are never injected (Istio: pkg/kube/inject/initializer.go).
 var ignoredNamespaces = []string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"}
 
+// PodLabels are the labels by which a pod asks for injection, or for none. The first that
+// is there decides.
+var PodLabels = []string{ownInjectLabel, injectLabel}
+
+// AsksDefault says whether a namespace's labels name the default revision, or nobody.
+func AsksDefault(ns Namespace) bool {
+	_, istios := ns.Labels[namespaceLabel]
+	_, own := ns.Labels[ownNamespace]
+	return istios || own
+}
+
+// Decide says whether a pod is to be injected; [Pod] begins with it.
+func Decide(pod *corev1.Pod, ns Namespace, o Options) Reason {
+	reason, _ := decide(pod, ns, o)
+	return reason
+}
+
 // decide says whether a pod is to be injected. The rules are Istio's, in its order:
 // those that the API server applies by the webhook's selectors, here in the middle, then
 // those of injectRequired (reference: istio-surface 1.1).
 func decide(pod *corev1.Pod, ns Namespace, o Options) (Reason, []string) {
 	var warnings []string
+	pod, ns = o.heard(pod, ns)
 	for _, rule := range []func(*corev1.Pod, Namespace, Options) (Reason, bool){
 		byKindOfPod, byNamespaceName, bySelector,
 	} {
@@ -71,12 +89,12 @@ func byNamespaceName(_ *corev1.Pod, ns Namespace, _ Options) (Reason, bool) {
 // injectWish is what the pod itself says: the label if it is there, even if it is empty,
 // else the annotation.
 func injectWish(pod *corev1.Pod) (wish, where string) {
-	for _, key := range []string{ownInjectLabel, injectLabel} {
+	for _, key := range PodLabels {
 		if v, ok := pod.Labels[key]; ok {
 			return v, "label " + key
 		}
 	}
-	for _, key := range []string{ownInjectLabel, injectLabel} {
+	for _, key := range PodLabels {
 		if v, ok := pod.Annotations[key]; ok {
 			return v, "annotation " + key
 		}
@@ -116,6 +134,9 @@ func bySelector(pod *corev1.Pod, ns Namespace, o Options) (Reason, bool) {
 		return because(OtherRevision, "the pod has %s=%s, and this is %s", revisionLabel, podRevision, revision), true
 	case podHasRevision, label == "true", o.Manual, o.Values.Injector.EnableNamespacesByDefault:
 		return Reason{}, false
+	}
+	if o.OwnLabels {
+		return because(NobodyAsked, "neither the namespace %s has the label %s=enabled nor the pod the label %s=true; Istio's labels are another injector's here", ns.Name, ownNamespace, ownInjectLabel), true
 	}
 	return because(NobodyAsked, "neither the namespace %s has the label %s=enabled nor the pod the label %s=true; an annotation alone does not start injection", ns.Name, namespaceLabel, injectLabel), true
 }

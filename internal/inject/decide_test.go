@@ -120,7 +120,6 @@ func TestRefusals(t *testing.T) {
 		"baseline refuses the capture":     {ns: psa("baseline"), code: PodSecurity, want: "the namespace shop has the label pod-security.kubernetes.io/enforce=baseline"},
 		"restricted does too":              {ns: psa("restricted"), code: PodSecurity, want: "NET_ADMIN"},
 		"restricted, a proxy as root":      {ns: psa("restricted"), annotations: `{outrider.dev/capture: none, sidecar.istio.io/capNetBindService: "true"}`, code: PodSecurity, want: "runs as root"},
-		"no init container":                {annotations: "{outrider.dev/init: none}", code: NotYet, want: "cannot capture and copy the gate by itself yet"},
 		"a mode that is none":              {annotations: "{sidecar.istio.io/interceptionMode: MAGIC}", code: BadAnnotation, want: `"MAGIC": want REDIRECT, TPROXY or NONE`},
 		"a port that is none":              {annotations: `{traffic.sidecar.istio.io/excludeOutboundPorts: "80,http"}`, code: BadAnnotation, want: "ports from 1 to 65535"},
 		"a range that is none":             {annotations: `{traffic.sidecar.istio.io/includeOutboundIPRanges: "10.0.0.0/99"}`, code: BadAnnotation, want: "address ranges"},

@@ -21,10 +21,11 @@
 //	settings.go      what holds for this pod, from both
 //	strategy.go      which mechanism makes the app start after its proxy
 //	proxy.go         the container outrider-proxy; environment.go its variables
-//	initcontainer.go the container outrider-init
+//	initcontainer.go the container outrider-init; rootstage.go the proxy in its place
 //	probes.go        probes of the app that the agent makes; metrics.go merged metrics
 //	security.go      pod security levels, OpenShift's ranges
+//	beside.go        a pod of another mesh
 //	overrides.go     what a user's own container of our name changes
 //	strip.go         an injected pod without what is ours
-//	patch.go         the difference as a JSON patch
+//	patch.go         the difference as a JSON patch; shape.go: how a type is written
 package inject

@@ -22,7 +22,7 @@ func (in *injection) environment(sidecar bool) ([]corev1.EnvVar, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &environment{}
+	e := &environment{make([]corev1.EnvVar, 0, 24)} // about as many as there are
 	e.field("POD_NAME", "metadata.name")
 	e.field("POD_NAMESPACE", "metadata.namespace")
 	e.field("INSTANCE_IP", "status.podIP")

@@ -22,6 +22,15 @@ func (in *injection) addInit() error {
 		}
 		return nil
 	}
+	if in.pod.Annotations[initKey] == "none" {
+		why := in.whyInit()
+		if why == "" {
+			in.stage()
+			return nil
+		}
+		in.idle(initKey, why)
+		in.warn("annotation %s: none has no effect, and the pod has %s: %s", initKey, initName, why)
+	}
 	c := in.initContainer(gates)
 	if own, ok := in.own[initName]; ok {
 		var err error
@@ -33,15 +42,15 @@ func (in *injection) addInit() error {
 	return nil
 }
 
-// initPlace: before a proxy in the init list; else last, so that the user's own init
+// initPlace: before a proxy in the init list, ours or another mesh's; else last, so that the user's own init
 // containers still have the plain network; but before the first one that runs our agent.
 func (in *injection) initPlace() int {
 	list := in.pod.Spec.InitContainers
 	for i := range list {
-		if list[i].Name != proxyName && !podspec.NeedsAgent(&list[i]) {
+		if list[i].Name != proxyName && !slices.Contains(otherMeshes, list[i].Name) && !podspec.NeedsAgent(&list[i]) {
 			continue
 		}
-		if in.settings.capture && !slices.ContainsFunc(list, named(proxyName)) {
+		if in.settings.proxy && in.settings.capture && !slices.ContainsFunc(list, named(proxyName)) {
 			in.warn("the init containers from %s on run with their connections captured and no proxy: what they call waits until they give up", list[i].Name)
 		}
 		return i

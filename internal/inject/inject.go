@@ -29,6 +29,7 @@ type Options struct {
 	Manual       bool               // a person asked for it: a namespace without a label is no "no"
 	Workload     Workload           // whose pod it is, where the pod does not say so itself
 	Environ      map[string]string  // more variables of the proxy
+	OwnLabels    bool               // Istio's labels are another injector's: those of ours alone ask for injection
 }
 
 // Images are references, or names in the hub of the values.
@@ -39,11 +40,16 @@ type Workload struct{ APIVersion, Kind, Name string }
 
 // A Result is what became of a pod.
 type Result struct {
-	Pod      *corev1.Pod // the injected one; as it was given if it is not injected
+	Pod      *corev1.Pod // the injected one; as it was given if it is not injected, without what was ours
 	Injected bool
 	Reason   Reason
 	Warnings []string // what its author should know
 	Notes    []string // what was decided, and why so
+
+	Proxy     bool              // it gets a proxy of ours
+	Captured  bool              // which has the pod's connections
+	NoEffect  map[string]string // annotations that do nothing in this pod, and why
+	NeverEnds []string          // plain containers of a Job of whose end its proxy, a plain one too, does not hear
 
 	given *corev1.Pod
 }
@@ -84,6 +90,9 @@ type injection struct {
 	scrape   string // ISTIO_PROMETHEUS_ANNOTATIONS
 
 	hadVolume map[string]bool
+	beside    bool // another mesh has the proxy
+	noEffect  map[string]string
+	neverEnds []string
 
 	warnings []string
 	notes    []string
@@ -97,6 +106,14 @@ func (in *injection) warn(format string, args ...any) {
 
 func (in *injection) note(format string, args ...any) {
 	in.notes = append(in.notes, fmt.Sprintf(format, args...))
+}
+
+// idle notes that an annotation has no effect.
+func (in *injection) idle(key, why string) {
+	if in.noEffect == nil {
+		in.noEffect = map[string]string{}
+	}
+	in.noEffect[key] = why
 }
 
 // Pod injects a pod, or says why not. The error is a [*Refusal] if the pod must not run
@@ -115,15 +132,25 @@ func Pod(pod *corev1.Pod, ns Namespace, o Options) (Result, error) {
 	if err != nil {
 		return result, err
 	}
-	if mesh := otherMesh(stripped); mesh != "" && stripped.Annotations[proxyKey] != "none" {
-		result.Reason = because(OtherMesh, "the container %s is another mesh's; annotate the pod %s: none to have order and parking beside it", mesh, proxyKey)
-		return result, nil
+	if _, was := pod.Annotations[statusKey]; was {
+		result.Pod = stripped.DeepCopy() // if nothing is to be injected now
 	}
-	in := &injection{o: o, ns: ns, pod: stripped, warnings: warnings}
-	if err := in.run(); err != nil {
+	in := &injection{o: o, ns: ns, pod: stripped, warnings: warnings, beside: stripped.Annotations[proxyKey] == "none"}
+	if mesh := otherMesh(stripped); mesh != "" && !in.beside {
+		if !asksForOurs(stripped, ns) {
+			result.Reason = because(OtherMesh, "the container %s is another mesh's; annotate the pod %s: none to have order and parking beside it", mesh, proxyKey)
+			return result, nil
+		}
+		in.beside = true
+		in.note("the container %s is another mesh's: order and parking beside it, and no proxy of ours", mesh)
+	}
+	err = in.run()
+	result.Proxy, result.Captured = !in.beside, in.settings.proxy && in.settings.capture
+	result.NoEffect, result.NeverEnds = in.noEffect, in.neverEnds
+	switch {
+	case err != nil:
 		return result, err
-	}
-	if len(in.status.Containers)+len(in.status.InitContainers) == 0 {
+	case len(in.status.Containers)+len(in.status.InitContainers) == 0:
 		result.Reason = because(NothingToDo, "no proxy, no capture and no order is asked for")
 		result.Warnings = in.warnings
 		return result, nil
@@ -134,12 +161,8 @@ func Pod(pod *corev1.Pod, ns Namespace, o Options) (Result, error) {
 
 // run is all steps. Those that read the pod as its author wrote it come first.
 func (in *injection) run() error {
-	warnings, err := checkAnnotations(in.pod.Annotations)
-	if err != nil {
-		return err
-	}
-	in.warnings = append(in.warnings, warnings...)
 	for _, step := range []func() error{
+		in.checkAnnotations,
 		in.resolve,
 		in.checkSecurity,
 		in.checkConfig,
@@ -156,21 +179,6 @@ func (in *injection) run() error {
 		}
 	}
 	return nil
-}
-
-// otherMeshes are containers of other meshes' injectors.
-var otherMeshes = []string{"istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane"}
-
-// otherMesh names the other mesh's proxy in the pod; empty if there is none.
-func otherMesh(pod *corev1.Pod) string {
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for _, c := range list {
-			if slices.Contains(otherMeshes, c.Name) {
-				return c.Name
-			}
-		}
-	}
-	return ""
 }
 
 // The names of our containers.

@@ -2,6 +2,7 @@ package inject
 
 import (
 	"encoding/json"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -88,11 +89,11 @@ func (in *injection) addMetadata() error {
 			}
 		}
 	}
-	revision := in.o.revision()
-	in.annotate(revisionLabel, &revision)
 	if !in.settings.proxy {
 		return nil
 	}
+	revision := in.o.revision()
+	in.annotate(revisionLabel, &revision)
 	if in.scrape != "" {
 		in.setProxyEnv(targets, in.scrape)
 	}
@@ -106,7 +107,7 @@ func (in *injection) addMetadata() error {
 
 func (in *injection) firstApp() string {
 	for _, c := range in.pod.Spec.Containers {
-		if c.Name != proxyName {
+		if c.Name != proxyName && !slices.Contains(otherMeshes, c.Name) {
 			return c.Name
 		}
 	}

@@ -1,18 +1,21 @@
 package inject
 
 import (
+	"bytes"
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// An Operation is one step of a JSON patch (RFC 6902).
+// An Operation is one step of a JSON patch (RFC 6902). Its value is of the API's types,
+// and part of a pod that was compared: it is to be read.
 type Operation struct {
-	Op    string `json:"op"` // add, remove or replace
+	Op    string `json:"op"`             // add, remove, replace or move
+	From  string `json:"from,omitempty"` // of a move
 	Path  string `json:"path"`
 	Value any    `json:"value,omitempty"`
 }
@@ -20,147 +23,210 @@ type Operation struct {
 // Patch is what changes the pod that was given into the injected one. It is empty if
 // nothing was changed.
 func (r Result) Patch() ([]Operation, error) {
-	if !r.Injected {
+	if r.Pod == r.given {
 		return nil, nil
 	}
 	return Diff(r.given, r.Pod)
 }
 
-// Diff is a patch that makes after from before. Elements of lists are told by their
-// names, so that a container that stays is not written anew.
+// Diff is a patch that makes after from before. Elements of lists are told by their names:
+// one that stays is not written anew, and one that goes elsewhere is moved. So what a newer
+// Kubernetes knows of it, and we do not, is kept.
 func Diff(before, after *corev1.Pod) ([]Operation, error) {
-	old, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
-	if err != nil {
-		return nil, err
-	}
-	new, err := runtime.DefaultUnstructuredConverter.ToUnstructured(after)
-	if err != nil {
-		return nil, err
-	}
-	d := differ{}
-	d.maps("", old, new)
-	return d.ops, nil
+	d := &differ{}
+	moved := d.betweenLists(before, after)
+	d.value(reflect.ValueOf(moved).Elem(), reflect.ValueOf(after).Elem())
+	return d.ops, d.err
 }
 
-type differ struct{ ops []Operation }
-
-func (d *differ) add(op, path string, value any) {
-	d.ops = append(d.ops, Operation{op, path, value})
+// A differ walks two values of one type. Nothing is converted, and where they are alike
+// nothing is made.
+type differ struct {
+	ops  []Operation
+	path []string // to where it is
+	err  error    // the first value that cannot be written as JSON
 }
 
-func (d *differ) maps(path string, old, new map[string]any) {
-	for _, key := range sortedKeys(old) {
-		if _, stays := new[key]; !stays {
-			d.add("remove", path+"/"+escape(key), nil)
+func (d *differ) here(more ...string) string {
+	var b strings.Builder
+	for _, steps := range [][]string{d.path, more} {
+		for _, step := range steps {
+			b.WriteByte('/')
+			escaper.WriteString(&b, step)
 		}
 	}
-	for _, key := range sortedKeys(new) {
-		before, there := old[key]
-		if !there {
-			d.add("add", path+"/"+escape(key), new[key])
-			continue
-		}
-		d.values(path+"/"+escape(key), before, new[key])
-	}
+	return b.String()
 }
-
-func (d *differ) values(path string, old, new any) {
-	switch new := new.(type) {
-	case map[string]any:
-		if old, ok := old.(map[string]any); ok {
-			d.maps(path, old, new)
-			return
-		}
-	case []any:
-		if old, ok := old.([]any); ok && identified(old) && identified(new) {
-			d.lists(path, old, new)
-			return
-		}
-	}
-	if !reflect.DeepEqual(old, new) {
-		d.add("replace", path, new)
-	}
-}
-
-// identities are the fields that tell elements of a pod's lists apart, in this order.
-var identities = []string{"name", "mountPath", "containerPort"}
-
-func identified(list []any) bool {
-	return len(list) > 0 && !slices.ContainsFunc(list, func(v any) bool { return identity(v) == nil })
-}
-
-func identity(v any) any {
-	m, ok := v.(map[string]any)
-	if !ok {
-		return nil
-	}
-	if p, ok := m["mountPath"]; ok {
-		return p
-	}
-	for _, field := range identities {
-		if id, ok := m[field]; ok {
-			return id
-		}
-	}
-	return nil
-}
-
-// lists takes out what goes or moves, from the end, then puts in what is new, from the
-// beginning, so that each index is right at its time.
-func (d *differ) lists(path string, old, new []any) {
-	stays := common(old, new)
-	for i := len(old) - 1; i >= 0; i-- {
-		if stays[i] < 0 {
-			d.add("remove", path+"/"+strconv.Itoa(i), nil)
-		}
-	}
-	at := map[int]int{} // index in new -> in old
-	for i, j := range stays {
-		if j >= 0 {
-			at[j] = i
-		}
-	}
-	for j := range new {
-		i, ok := at[j]
-		here := path + "/" + strconv.Itoa(j)
-		if !ok {
-			d.add("add", here, new[j])
-			continue
-		}
-		d.values(here, old[i], new[j])
-	}
-}
-
-// common is, for each element of old, its place in new, or -1; those that stay keep
-// their order (the longest such choice).
-func common(old, new []any) []int {
-	n, m := len(old), len(new)
-	table := make([][]int, n+1)
-	for i := range table {
-		table[i] = make([]int, m+1)
-	}
-	for i := n - 1; i >= 0; i-- {
-		for j := m - 1; j >= 0; j-- {
-			if identity(old[i]) == identity(new[j]) {
-				table[i][j] = table[i+1][j+1] + 1
-			} else {
-				table[i][j] = max(table[i+1][j], table[i][j+1])
-			}
-		}
-	}
-	out := make([]int, n)
-	for i, j := 0, 0; i < n; i++ {
-		out[i] = -1
-		for jj := j; jj < m; jj++ {
-			if identity(old[i]) == identity(new[jj]) && table[i][j] == table[i+1][jj+1]+1 {
-				out[i], j = jj, jj+1
-				break
-			}
-		}
-	}
-	return out
-}
-
-func escape(key string) string { return escaper.Replace(key) }
 
 var escaper = strings.NewReplacer("~", "~0", "/", "~1")
+
+func (d *differ) set(op, step string, v reflect.Value) {
+	d.ops = append(d.ops, Operation{Op: op, Path: d.here(step), Value: v.Interface()})
+}
+
+func (d *differ) remove(step string) {
+	d.ops = append(d.ops, Operation{Op: "remove", Path: d.here(step)})
+}
+
+// below compares what is at a step further down.
+func (d *differ) below(step string, old, new reflect.Value) {
+	d.path = append(d.path, step)
+	d.value(old, new)
+	d.path = d.path[:len(d.path)-1]
+}
+
+func (d *differ) value(old, new reflect.Value) {
+	t := old.Type()
+	switch kind := t.Kind(); {
+	case shapeOf(t).text:
+		d.text(old, new)
+	case kind == reflect.Pointer && !old.IsNil() && !new.IsNil():
+		if old.UnsafePointer() != new.UnsafePointer() {
+			d.value(old.Elem(), new.Elem())
+		}
+	case kind == reflect.Struct:
+		d.fields(old, new)
+	case kind == reflect.Map && !old.IsNil() && !new.IsNil():
+		d.entries(old, new)
+	case kind == reflect.Slice && identified(old) && identified(new):
+		d.elements(old, new)
+	case kind == reflect.String || kind == reflect.Bool || old.CanInt():
+		if !old.Equal(new) {
+			d.replace(new)
+		}
+	case !reflect.DeepEqual(old.Interface(), new.Interface()):
+		d.replace(new)
+	}
+}
+
+func (d *differ) replace(v reflect.Value) {
+	d.ops = append(d.ops, Operation{Op: "replace", Path: d.here(), Value: v.Interface()})
+}
+
+// text compares values that write themselves, such as quantities: what is written alike
+// is the same.
+func (d *differ) text(old, new reflect.Value) {
+	a, b := old.Interface(), new.Interface()
+	if reflect.DeepEqual(a, b) {
+		return
+	}
+	was, err := json.Marshal(a)
+	is, err2 := json.Marshal(b)
+	if err == nil {
+		err = err2
+	}
+	if d.err == nil {
+		d.err = err
+	}
+	if !bytes.Equal(was, is) {
+		d.replace(new)
+	}
+}
+
+func (d *differ) fields(old, new reflect.Value) {
+	for _, f := range shapeOf(old.Type()).fields {
+		was, is := old.Field(f.index), new.Field(f.index)
+		switch before, after := f.written(was), f.written(is); {
+		case f.name == "":
+			d.fields(was, is) // embedded
+		case before && after:
+			d.below(f.name, was, is)
+		case before:
+			d.remove(f.name)
+		case after:
+			d.set("add", f.name, is)
+		}
+	}
+}
+
+func (d *differ) entries(old, new reflect.Value) {
+	for _, key := range keysOf(old) {
+		if !new.MapIndex(key).IsValid() {
+			d.remove(key.String())
+		}
+	}
+	for _, key := range keysOf(new) {
+		if was := old.MapIndex(key); was.IsValid() {
+			d.below(key.String(), was, new.MapIndex(key))
+		} else {
+			d.set("add", key.String(), new.MapIndex(key))
+		}
+	}
+}
+
+func keysOf(m reflect.Value) []reflect.Value {
+	keys := m.MapKeys()
+	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+	return keys
+}
+
+// elements takes out what goes, from the end, then puts each one into its place, from the
+// beginning, so that each index is right at its time.
+func (d *differ) elements(old, new reflect.Value) {
+	var now []reflect.Value
+	for i := range old.Len() {
+		now = append(now, old.Index(i))
+	}
+	for i := len(now) - 1; i >= 0; i-- {
+		if indexOf(new, now[i]) < 0 {
+			d.remove(strconv.Itoa(i))
+			now = slices.Delete(now, i, i+1)
+		}
+	}
+	for j := range new.Len() {
+		want, place := new.Index(j), strconv.Itoa(j)
+		i := slices.IndexFunc(now[min(j, len(now)):], func(v reflect.Value) bool { return same(v, want) })
+		switch {
+		case i < 0:
+			d.set("add", place, want)
+			now = slices.Insert(now, j, want)
+			continue
+		case i > 0:
+			d.ops = append(d.ops, Operation{Op: "move", From: d.here(strconv.Itoa(i + j)), Path: d.here(place)})
+			v := now[i+j]
+			now = slices.Insert(slices.Delete(now, i+j, i+j+1), j, v)
+		}
+		d.below(place, now[j], want)
+	}
+	for i := len(now) - 1; i >= new.Len(); i-- { // a second one of a name
+		d.remove(strconv.Itoa(i))
+	}
+}
+
+func indexOf(list, v reflect.Value) int {
+	for i := range list.Len() {
+		if same(list.Index(i), v) {
+			return i
+		}
+	}
+	return -1
+}
+
+// betweenLists moves the containers that are init containers afterwards, and those that
+// are no longer. It returns before with these moved.
+func (d *differ) betweenLists(before, after *corev1.Pod) *corev1.Pod {
+	out := *before
+	lists := []struct {
+		path      string
+		now, then *[]corev1.Container
+	}{
+		{"/spec/initContainers", &out.Spec.InitContainers, &after.Spec.InitContainers},
+		{"/spec/containers", &out.Spec.Containers, &after.Spec.Containers},
+	}
+	for i, from := range lists {
+		to := lists[1-i]
+		for at := len(*from.now) - 1; at >= 0; at-- {
+			c := (*from.now)[at]
+			if slices.ContainsFunc(*from.then, named(c.Name)) || !slices.ContainsFunc(*to.then, named(c.Name)) {
+				continue
+			}
+			if len(*to.now) == 0 {
+				d.ops = append(d.ops, Operation{Op: "add", Path: to.path, Value: []corev1.Container{}})
+			}
+			d.ops = append(d.ops, Operation{Op: "move", From: from.path + "/" + strconv.Itoa(at), Path: to.path + "/0"})
+			*to.now = slices.Concat([]corev1.Container{c}, *to.now)
+			*from.now = slices.Concat((*from.now)[:at], (*from.now)[at+1:])
+		}
+	}
+	return &out
+}

@@ -2,6 +2,7 @@ package inject
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -74,6 +75,7 @@ func (in *injection) rewrites() bool {
 	}
 	own, err := strconv.ParseBool(text)
 	if err != nil {
+		in.idle(rewriteKey, fmt.Sprintf("%q is neither true nor false", text))
 		in.warn("annotation %s: %q is neither true nor false: it has no effect", rewriteKey, text)
 		return rewrite
 	}

@@ -34,6 +34,7 @@ func randomPod(c chooser) string {
 		c.of("", "", "outrider.dev/native-release: probe"),
 		c.of("", "", "", "outrider.dev/capture: none"),
 		c.of("", "", "", "", "outrider.dev/proxy: none"),
+		c.of("", "", "outrider.dev/init: none"),
 		c.of("", "", `status.sidecar.istio.io/port: "0"`, `status.sidecar.istio.io/port: "15555"`),
 		c.of("", "", `sidecar.istio.io/rewriteAppHTTPProbers: "false"`),
 		c.of("", `prometheus.io/port: "8080"`, `prometheus.io/scrape: "false"`),
@@ -97,7 +98,11 @@ func checkRandom(t testing.TB, c chooser) bool {
 	text := randomPod(c)
 	p := podOf(t, text)
 	o := randomOptions(t, c)
+	before := p.DeepCopy()
 	r, err := Pod(p, Namespace{Name: "shop"}, o)
+	if diff := podDiff(before, p); diff != "" {
+		t.Fatalf("the given pod was changed:\n%s", diff)
+	}
 	var refusal *Refusal
 	if errors.As(err, &refusal) {
 		if refusal.Code == "" || refusal.Sentence == "" {
@@ -113,6 +118,7 @@ func checkRandom(t testing.TB, c chooser) bool {
 	}
 	checkInjected(t, p, r, o)
 	keepsWhatIsAsked(t, p, r)
+	notReadyWhileHeld(t, r)
 	other := randomOptions(t, c)
 	if second, err := Pod(r.Pod, Namespace{Name: "shop"}, other); err == nil && second.Injected {
 		checkInjected(t, p, second, other)
@@ -160,6 +166,25 @@ func keepsWhatIsAsked(t testing.TB, given *corev1.Pod, r Result) {
 		}
 		if !waits {
 			t.Errorf("%s does not wait for the proxy", c.Name)
+		}
+	}
+}
+
+// notReadyWhileHeld: a container without a readiness probe counts as ready from its start,
+// also while its gate holds its command. The pod does not: whom it waits for says itself
+// when it is ready, to the kubelet too, and the pod is ready only if all are. So nobody is
+// sent to an application that has not begun, and no probe is needed that says so.
+func notReadyWhileHeld(t testing.TB, r Result) {
+	t.Helper()
+	reading, err := podspec.Read(r.Pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range reading.Plan().Expand().Edges {
+		from, to := find(r.Pod, e.From), find(r.Pod, e.To)
+		unprobed := e.From == proxyName && r.Pod.Annotations[statusPortKey] == "0" // asked for
+		if e.By == startup.Gate && e.After == startup.Healthy && to.ReadinessProbe == nil && from.ReadinessProbe == nil && !unprobed {
+			t.Errorf("the pod is ready while the gate of %s waits for %s", e.To, e.From)
 		}
 	}
 }
@@ -227,8 +252,9 @@ func FuzzAnnotations(f *testing.F) {
 // of the injected pod breaks it.
 func TestTheGatedPodKeepsItsPlanAtEveryStart(t *testing.T) {
 	for name, text := range map[string]string{
-		"a service": "metadata: {name: shop}\nspec: {containers: [{name: app, image: a, command: [/app]}]}",
-		"a job":     "metadata: {name: shop}\nspec: {restartPolicy: OnFailure, containers: [{name: app, image: a, command: [/app]}]}",
+		"a service":         "metadata: {name: shop}\nspec: {containers: [{name: app, image: a, command: [/app]}]}",
+		"no init container": "metadata: {name: shop, annotations: {outrider.dev/init: none}}\nspec: {containers: [{name: app, image: a, command: [/app]}]}",
+		"a job":             "metadata: {name: shop}\nspec: {restartPolicy: OnFailure, containers: [{name: app, image: a, command: [/app]}]}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := Pod(podOf(t, text), Namespace{Name: "shop"}, Options{})

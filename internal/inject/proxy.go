@@ -65,6 +65,7 @@ func (in *injection) proxyContainer(sidecar bool) (corev1.Container, error) {
 			c.StartupProbe = in.startupProbe()
 		}
 	} else if v, ok := in.pod.Annotations[releaseKey]; ok {
+		in.idle(releaseKey, "the proxy is no native sidecar")
 		in.note("annotation %s: %s has no effect: the proxy is no native sidecar", releaseKey, v)
 	}
 	own, ok := in.own[proxyName]

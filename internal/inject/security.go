@@ -15,12 +15,16 @@ func (in *injection) checkSecurity() error {
 	if level != "baseline" && level != "restricted" {
 		return nil
 	}
+	if in.beside && in.settings.capture && in.pod.Annotations[parkKey] != "require" {
+		in.settings.capture = false
+		in.warn("the namespace %s has the label %s=%s: early connections are not parked, since outrider-init would need the capability NET_ADMIN", in.ns.Name, enforceLabel, level)
+	}
 	hint := "label the namespace " + enforceLabel + "=privileged, or annotate the pod " + captureKey + ": none to have order and gate alone"
 	for _, need := range []struct {
 		needed bool
 		what   string
 	}{
-		{in.settings.capture, "outrider-init needs the capability NET_ADMIN, to capture connections"},
+		{in.settings.capture, "outrider-init needs the capability NET_ADMIN, to capture connections or to park them"},
 		{in.settings.proxy && in.settings.mode == tproxy, "a proxy with interceptionMode TPROXY needs NET_ADMIN"},
 		{level == "restricted" && in.settings.proxy && in.pod.Annotations[bindKey] == "true", "a proxy with " + bindKey + " runs as root"},
 	} {

@@ -45,13 +45,13 @@ type settings struct {
 
 	image, initImage string
 	pull             corev1.PullPolicy
-	resources        corev1.ResourceRequirements
+	resources        corev1.ResourceRequirements // to be read: others may have them too
 }
 
 // resolve reads the annotations; those that cannot be used refuse the pod.
 func (in *injection) resolve() error {
 	s := &in.settings
-	a := in.pod.Annotations
+	a := in.ours()
 	var err error
 	if s.mesh, err = in.o.Values.mesh(in.o.Mesh); err != nil {
 		return err
@@ -70,14 +70,10 @@ func (in *injection) resolve() error {
 			return refuse(BadAnnotation, "", "annotation %s: %v", proxyConfigKey, err)
 		}
 	}
-	if a[initKey] == "none" {
-		return refuse(NotYet, "leave the annotation out: the pod then gets outrider-init, which costs 0.3 to 1 s of its start",
-			"annotation %s: none: the proxy cannot capture and copy the gate by itself yet", initKey)
-	}
 	if t, ok := a[templatesKey]; ok && t != "sidecar" {
 		return refuse(BadAnnotation, "", "annotation %s: %q: no template but \"sidecar\" is there", templatesKey, t)
 	}
-	s.proxy = a[proxyKey] != "none"
+	s.proxy = !in.beside
 	if err := s.resolveCapture(a); err != nil {
 		return err
 	}
@@ -104,7 +100,7 @@ func (s *settings) resolveCapture(a map[string]string) error {
 	if a[captureKey] == "none" {
 		s.mode = noMode
 	}
-	s.capture = s.mode != noMode
+	s.capture = s.mode != noMode && (s.proxy || a[parkKey] != "off")
 	if !s.proxy {
 		s.mode = noMode
 	}
@@ -121,7 +117,7 @@ func (in *injection) resolvePort() error {
 	if p := s.config.StatusPort; p != 0 {
 		s.status = p
 	}
-	if text, ok := in.pod.Annotations[statusPortKey]; ok {
+	if text, ok := in.ours()[statusPortKey]; ok {
 		n, err := strconv.ParseUint(text, 10, 16)
 		if err != nil {
 			return refuse(BadAnnotation, "", "annotation %s: %q is no port", statusPortKey, text)
@@ -221,9 +217,9 @@ func resources(a map[string]string, mesh *corev1.ResourceRequirements) (corev1.R
 	case out.Requests != nil || out.Limits != nil:
 		return out, nil
 	case mesh != nil:
-		return *mesh.DeepCopy(), nil
+		return *mesh, nil
 	}
-	return *usual.DeepCopy(), nil
+	return usual, nil
 }
 
 // agentConfig is the mesh's defaultConfig for the agent, with what injection decided.

@@ -32,6 +32,9 @@ func (in *injection) wishes() (wishes, error) {
 	w := wishes{start: in.pod.Annotations[podspec.StartAnnotation], order: true}
 	hold, holdAt := in.hold()
 	native, nativeAt := in.native()
+	if in.beside {
+		native = "" // it is said about the other mesh's proxy
+	}
 	old := in.o.kubernetes() < 29
 	switch w.start {
 	case "", "gate", "native", "hold", "off":
@@ -42,6 +45,9 @@ func (in *injection) wishes() (wishes, error) {
 		w.order = false
 	}
 	if hold != nil && w.start != "" {
+		if in.settings.podHold != nil {
+			in.idle(proxyConfigKey, "holdApplicationUntilProxyStarts: annotation "+podspec.StartAnnotation+": "+w.start+" is more specific")
+		}
 		in.note("%s: %t has no effect: annotation %s: %s is more specific", holdAt, *hold, podspec.StartAnnotation, w.start)
 	} else if hold != nil {
 		w.order = *hold
@@ -54,10 +60,12 @@ func (in *injection) wishes() (wishes, error) {
 	switch {
 	case native == "":
 	case w.start == "hold" || w.start == "off" || w.start == "native" && native == "false":
+		in.idle(nativeKey, "annotation "+podspec.StartAnnotation+": "+w.start+" is more specific")
 		in.note("%s: %s has no effect: annotation %s: %s is more specific", nativeAt, native, podspec.StartAnnotation, w.start)
 	case native == "false":
 		w.avoid = []startup.Mechanism{startup.Native}
 	case old:
+		in.idle(nativeKey, fmt.Sprintf("restartable init containers need Kubernetes 1.29, and this is 1.%d", in.o.kubernetes()))
 		in.warn("%s: true has no effect: restartable init containers need Kubernetes 1.29, and this is 1.%d", nativeAt, in.o.kubernetes())
 	default:
 		w.sidecar = true
@@ -69,21 +77,44 @@ func (in *injection) wishes() (wishes, error) {
 	return w, nil
 }
 
-// endsWithItsJob: only the kubelet ends a proxy when the containers of a Job have ended,
-// and only one that is a restartable init container.
-func (in *injection) endsWithItsJob(w wishes, old bool) bool {
+// ends says whether the pod is done one day, as a Job's is, and its proxy has to end too.
+func (in *injection) ends() bool {
 	policy := in.pod.Spec.RestartPolicy
-	if !in.settings.proxy || policy == "" || policy == corev1.RestartPolicyAlways {
-		return false
-	}
-	if old || w.start == "hold" || len(w.avoid) > 0 {
-		in.warn("the pod has restartPolicy: %s, and a proxy that is a plain container does not end when the others have: the pod may never complete", policy)
+	return in.settings.proxy && (policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure)
+}
+
+// endsWithItsJob makes the proxy of a Job a restartable init container, which the kubelet
+// ends when the others have ended, whatever they are; unless somebody wants it otherwise.
+func (in *injection) endsWithItsJob(w wishes, old bool) bool {
+	if !in.ends() || old || w.start == "hold" || len(w.avoid) > 0 {
 		return false
 	}
 	if !w.sidecar {
-		in.note("restartPolicy: %s: the proxy is a restartable init container, so that the kubelet ends it when the others have ended", policy)
+		in.note("restartPolicy: %s: the proxy is a restartable init container, so that the kubelet ends it when the others have ended", in.pod.Spec.RestartPolicy)
 	}
 	return true
+}
+
+// endsByItself says whether a proxy that is a plain container ends with its Job: the agent
+// does once the gates of all applications say that their commands have ended and will not
+// be started again (internal/agent/proxy/apps.go). Of one without a gate it knows nothing.
+func (in *injection) endsByItself() {
+	if !in.ends() || !slices.ContainsFunc(in.pod.Spec.Containers, named(proxyName)) {
+		return
+	}
+	var free []string
+	for _, c := range in.pod.Spec.Containers {
+		if c.Name != proxyName && !podspec.Gated(&c) {
+			free = append(free, c.Name)
+		}
+	}
+	if len(free) == 0 {
+		in.note("restartPolicy: %s: the proxy is a plain container, and ends when the gates say that all commands have ended for good", in.pod.Spec.RestartPolicy)
+		return
+	}
+	in.neverEnds = free
+	in.warn("the pod has restartPolicy: %s, its proxy is a plain container, and no gate tells it when %s has ended: the pod never completes unless the command ends the proxy, by a POST to http://127.0.0.1:%d/quitquitquit",
+		in.pod.Spec.RestartPolicy, strings.Join(free, ", "), in.settings.status)
 }
 
 // hold is holdApplicationUntilProxyStarts, and where it stands.
@@ -108,6 +139,7 @@ func (in *injection) native() (string, string) {
 	case ok && (v == "true" || v == "false"):
 		return v, at
 	case ok:
+		in.idle(nativeKey, fmt.Sprintf("%q is neither \"true\" nor \"false\"", v))
 		in.warn("%s is %q, which is neither \"true\" nor \"false\": it has no effect", at, v)
 	}
 	if v := in.o.Values.native(); v != "auto" {
@@ -156,7 +188,10 @@ func (a arrangement) wantsSidecar(w wishes, on startup.Kubernetes) bool {
 
 // arrange puts the proxy into its place and chooses a mechanism for each edge.
 func (in *injection) arrange(w wishes) (arrangement, error) {
-	a := arrangement{pod: in.pod.DeepCopy(), inInit: map[string]bool{}}
+	// The lists are copied, and not what is in them: that is only read here.
+	pod := *in.pod
+	pod.Spec.InitContainers, pod.Spec.Containers = slices.Clone(pod.Spec.InitContainers), slices.Clone(pod.Spec.Containers)
+	a := arrangement{pod: &pod, inInit: map[string]bool{}}
 	for _, c := range a.pod.Spec.InitContainers {
 		a.inInit[c.Name] = true
 	}
@@ -181,6 +216,10 @@ func (in *injection) arrange(w wishes) (arrangement, error) {
 		return a, refuse(BadAnnotation, "", "%v", err)
 	}
 	r.Avoid = w.avoid
+	if in.beside && w.start == "" {
+		r.Avoid = append(slices.Clip(r.Avoid), untouched(r, from)...)
+	}
+	r.Asked = in.stillToCome(r)
 	asked := slices.Clone(r.Asked)
 	r.Asked = in.withDefault(r, w, from)
 	if err := validate(r, in.o.kubernetes()); err != nil {
@@ -264,8 +303,8 @@ func whyNot(c podspec.Choice) string {
 func (in *injection) write(a arrangement) error {
 	in.clearHook(&a)
 	in.rememberEdges()
-	before := a.pod
-	out, err := podspec.Write(a.pod, a.plan, podspec.Options{Image: in.settings.initImage})
+	was := names(a.pod.Spec.Containers)
+	out, err := podspec.Write(a.pod, a.plan, podspec.Options{Image: in.settings.initImage, InPlace: true})
 	if err != nil {
 		var refused *podspec.WriteError
 		if errors.As(err, &refused) {
@@ -275,7 +314,8 @@ func (in *injection) write(a arrangement) error {
 	}
 	in.pod, in.status.plan = out, a.plan
 	in.explain(a)
-	if was := names(before.Spec.Containers); !slices.Equal(was, names(out.Spec.Containers)) {
+	in.endsByItself()
+	if !slices.Equal(was, names(out.Spec.Containers)) {
 		in.memory.Order = was
 	}
 	return nil
@@ -324,7 +364,13 @@ func (in *injection) explain(a arrangement) {
 		if !written {
 			h.edge += ", by nothing"
 		}
+		if !written && in.beside {
+			h.why += "; a sidecar or a hold would change " + c.Edge.From + ", which is another mesh's: annotation " + podspec.StartAnnotation + ": native or hold asks for that"
+		}
 		for _, o := range c.Refused {
+			if o.By == startup.InitDone {
+				continue // nobody expects that of a container that does not complete
+			}
 			h.why += fmt.Sprintf("; not by %s: %s", o.By, o.WhyNot())
 		}
 		if who[h] == nil {

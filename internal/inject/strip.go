@@ -71,11 +71,17 @@ func (m memory) reorder(pod *corev1.Pod) {
 		pod.Spec.InitContainers = slices.Delete(pod.Spec.InitContainers, i, i+1)
 		pod.Spec.Containers = append(pod.Spec.Containers, c)
 	}
+	since := func(c corev1.Container) bool { return !slices.Contains(m.Order, c.Name) }
+	first := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return !since(c) })
+	before := names(pod.Spec.Containers[:max(first, 0)]) // came since, and stands first: another mesh's hold
 	place := func(c corev1.Container) int {
-		if i := slices.Index(m.Order, c.Name); i >= 0 {
+		switch i := slices.Index(m.Order, c.Name); {
+		case i >= 0:
 			return i
+		case slices.Contains(before, c.Name):
+			return -1
 		}
-		return len(m.Order) // came since
+		return len(m.Order)
 	}
 	slices.SortStableFunc(pod.Spec.Containers, func(a, b corev1.Container) int { return place(a) - place(b) })
 }

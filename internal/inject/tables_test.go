@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/podspec"
 )
@@ -87,6 +88,14 @@ func TestTheReferencesAnnotationsAreKnown(t *testing.T) {
 	}
 }
 
+// annotationsSaid are the warnings about annotations.
+func annotationsSaid(given map[string]string) ([]string, error) {
+	in := &injection{pod: &corev1.Pod{}}
+	in.pod.Annotations = given
+	err := in.checkAnnotations()
+	return in.warnings, err
+}
+
 func TestMisspelledAnnotationsAreFound(t *testing.T) {
 	for name, want := range map[string]string{
 		"sidecar.istio.io/proxyCpu":                "(did you mean sidecar.istio.io/proxyCPU?)",
@@ -95,12 +104,12 @@ func TestMisspelledAnnotationsAreFound(t *testing.T) {
 		"sidecar.istio.io/excludeOutboundIPRanges": "",
 		"outrider.dev/zzz":                         "; it has no effect",
 	} {
-		w, err := checkAnnotations(map[string]string{name: "1"})
+		w, err := annotationsSaid(map[string]string{name: "1"})
 		if err != nil || len(w) != 1 || !strings.Contains(w[0], want) {
 			t.Errorf("%s: %q, %v; want %s", name, w, err, want)
 		}
 	}
-	if w, err := checkAnnotations(map[string]string{"example.org/x": "1", "outrider.dev/depends-on.app": "x"}); err != nil || len(w) > 0 {
+	if w, err := annotationsSaid(map[string]string{"example.org/x": "1", "outrider.dev/depends-on.app": "x"}); err != nil || len(w) > 0 {
 		t.Errorf("%q, %v", w, err)
 	}
 }

@@ -6,49 +6,25 @@ import (
 	"slices"
 	"strings"
 
-	"outrider.dev/internal/podspec"
+	"outrider.dev/internal/inject"
 	"outrider.dev/startup"
 )
 
-// families are the beginnings of annotations that are about injection.
-var families = []string{"outrider.dev/", "sidecar.istio.io/", "traffic.sidecar.istio.io/", "status.sidecar.istio.io/",
-	"readiness.status.sidecar.istio.io/", "proxy.istio.io/", "inject.istio.io/", "prometheus.istio.io/"}
-
-func inFamily(key string) bool {
-	return slices.ContainsFunc(families, func(f string) bool { return strings.HasPrefix(key, f) })
-}
-
-// withoutEffect are annotations that nobody acts on, with the reason. Sources:
-// istio pkg/kube/inject at 86c9f01f; the reference of annotations in this repository.
-var withoutEffect = map[string]string{
-	"sidecar.istio.io/native-side":                       "the name is sidecar.istio.io/nativeSidecar",
-	"readiness.status.sidecar.istio.io/applicationPorts": "readiness of the proxy does not depend on the application",
-	"sidecar.istio.io/controlPlaneAuthPolicy":            "it is controlPlaneAuthPolicy of " + proxyConfig,
-	"sidecar.istio.io/enableCoreDump":                    "core dumps are the container runtime's",
-	"sidecar.istio.io/holdApplicationUntilProxyStarts":   "it is holdApplicationUntilProxyStarts of " + proxyConfig,
-	"proxy.istio.io/holdApplicationUntilProxyStarts":     "it is holdApplicationUntilProxyStarts of " + proxyConfig,
-	"sidecar.istio.io/terminationDrainDuration":          "it is terminationDrainDuration of " + proxyConfig,
-	"sidecar.istio.io/terminationGracePeriodSeconds":     "it is the pod's own spec.terminationGracePeriodSeconds",
-}
-
 // noEffect says why an annotation of a pod does nothing; empty if it does something, or if
-// that is not known. It is the one place that a table of all annotations replaces.
+// that is not known. What injection would make of it, injection says.
 func noEffect(s *subject, key, value string) string {
+	asks := slices.Contains(inject.PodLabels, key)
 	switch {
-	case withoutEffect[key] != "":
-		return withoutEffect[key]
-	case s.Pod.Spec.HostNetwork && inFamily(key) && !strings.HasSuffix(key, "/status"):
+	case inject.Nobodys(key) != "":
+		return inject.Nobodys(key)
+	case s.Pod.Spec.HostNetwork && inject.InFamily(key) && !strings.HasSuffix(key, "/status"):
 		return "a pod with hostNetwork: true is never injected"
-	case slices.Contains(podLabels, key) && value != "true" && value != "false":
+	case asks && value != "true" && value != "false":
 		return fmt.Sprintf("%q is neither \"true\" nor \"false\": it is as if it was not there", value)
-	case slices.Contains(podLabels, key) && value == "true" && s.proxy == "" && s.ns.source != nil:
+	case asks && value == "true" && s.reason.Code == inject.NobodyAsked && s.ns.source != nil:
 		return "an annotation alone does not start injection: the API server goes by labels; make it a label"
-	case key == nativeKey && value != "true" && value != "false":
-		return fmt.Sprintf("%q is neither \"true\" nor \"false\"", value)
-	case key == nativeKey && value == "true" && s.on < 29:
-		return fmt.Sprintf("restartable init containers need Kubernetes 1.29, and this is 1.%d", s.on)
-	case key == nativeKey && slices.Contains([]podspec.Start{"hold", podspec.StartOff}, s.reading.Start):
-		return podspec.StartAnnotation + ": " + string(s.reading.Start) + " is more specific"
+	case s.result.NoEffect[key] != "":
+		return s.result.NoEffect[key]
 	case key == proxyConfig && s.configOf("holdApplicationUntilProxyStarts") == true && !s.injected && s.kind() == startup.Sidecar:
 		return "holdApplicationUntilProxyStarts does nothing where the proxy is a native sidecar"
 	}
@@ -68,11 +44,13 @@ func annotationsOfPod(s subject, b *builder) {
 		if key == proxyConfig {
 			c.evidence = "holdApplicationUntilProxyStarts"
 			c.title = "holdApplicationUntilProxyStarts has no effect here"
-			c.source = "istio/istio#59690: in native mode the setting is a no-op, without notice"
+			if !s.injected {
+				c.source = "istio/istio#59690: in native mode the setting is a no-op, without notice"
+			}
 		} else {
 			after := s.Pod.DeepCopy()
 			delete(after.Annotations, key)
-			if slices.Contains(podLabels, key) && value == "true" && !s.Pod.Spec.HostNetwork {
+			if slices.Contains(inject.PodLabels, key) && value == "true" && !s.Pod.Spec.HostNetwork {
 				if after.Labels == nil {
 					after.Labels = map[string]string{}
 				}
@@ -97,7 +75,7 @@ func annotationsElsewhere(s subject, b *builder) {
 	list = target(list)
 	for i := 0; i+1 < len(list.Content); i += 2 {
 		key := list.Content[i].Value
-		if !inFamily(key) || strings.HasSuffix(key, "/status") {
+		if !inject.InFamily(key) || strings.HasSuffix(key, "/status") {
 			continue
 		}
 		value := target(list.Content[i+1]).Value
@@ -114,7 +92,7 @@ func annotationsElsewhere(s subject, b *builder) {
 
 // injectionWithoutEffect: a label asks for what cannot be.
 func injectionWithoutEffect(s subject, b *builder) {
-	for _, key := range podLabels {
+	for _, key := range inject.PodLabels {
 		value, ok := s.Pod.Labels[key]
 		why := ""
 		switch {

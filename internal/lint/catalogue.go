@@ -47,7 +47,7 @@ A gate (the command is wrapped) and a native sidecar stay closed.`},
 With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar that starts before it. Running it as the proxy's user (1337) gives it a network too, but past the mesh.`},
 
 		{Code: "job-never-ends", Severity: finding.Error, Title: "a pod that should complete has a container that does not end",
-			Explanation: `A pod is done when all its plain containers have ended. A proxy or a server among them does not end by itself, so the Job runs for ever. As a sidecar (an init container with restartPolicy: Always, Kubernetes 1.29 and later) the kubelet ends it after the others.`},
+			Explanation: `A pod is done when all its plain containers have ended. A proxy or a server among them does not end by itself, so the Job runs for ever. As a sidecar (an init container with restartPolicy: Always, Kubernetes 1.29 and later) the kubelet ends it after the others. Outrider's own proxy ends by itself, too, once the gates of all others say that their commands have ended for good; a container whose command is not in the pod spec has no gate.`},
 
 		{Code: "grace-too-short", Severity: finding.Warning, Title: "the grace period is shorter than what is to be done in it",
 			Explanation: `terminationGracePeriodSeconds (30 if nothing is said) counts from the deletion, preStop hooks included. When it is over, everything that still runs is killed: after a preStop that takes as long nothing but 2 s are left for the app's own stop and the proxy's drain (terminationDrainDuration, 5s if nothing is said).`},
@@ -56,6 +56,9 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 			Explanation: `Capture tells the proxy's own connections by their user or group (1337; 2102 in Linkerd; 5678 in Kuma). An app that runs as one of the two goes past the mesh: no mutual TLS, no policy, no routing.`},
 		{Code: "pod-security", Severity: finding.Error, Title: "the namespace's pod security refuses the injected pod",
 			Explanation: `Writing capture rules needs NET_ADMIN in one container that ends at once. The levels baseline and restricted of pod security refuse that, in init containers too. The refusal comes when the pod is made, after the Deployment was accepted: it just has no pods.`},
+
+		{Code: "injection-refused", Severity: finding.Error, Title: "injection refuses the pod",
+			Explanation: `It asks for something that cannot be had: a value that is none, a mechanism that does not fit, a port that is the mesh's. Nothing is injected by halves, so the pod is not made.`},
 
 		{Code: "annotation-no-effect", Severity: finding.Warning, Title: "an annotation does nothing",
 			Explanation: `Somebody wrote it for a reason, and what they wanted is not so: the name is not the one that is read, the value is none that it takes, or another setting is more specific.`},

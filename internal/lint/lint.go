@@ -53,11 +53,12 @@ func Lint(files []File, o Options) (Report, error) {
 		w.subjects[i].mesh(&w)
 	}
 	for _, s := range w.subjects {
+		b := builder{world: &w, source: s.source, root: s.root, object: s.Ref, template: s.template}
 		for _, rule := range podRules {
-			b := builder{world: &w, source: s.source, root: s.root, object: s.Ref, template: s.template}
 			rule(s, &b)
-			out = append(out, b.found...)
 		}
+		injectionRefuses(s, &b)
+		out = append(out, b.found...)
 	}
 	for _, s := range w.services {
 		for _, rule := range serviceRules {

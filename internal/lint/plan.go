@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -43,6 +44,28 @@ func planWorks(s subject, b *builder) {
 		b.add(clue{code: finding.Code(f.Code), severity: finding.Severity(f.Level), title: f.Message, field: field, evidence: evidence,
 			do: cmp.Or(f.Remedy, kind.Explanation), run: fmt.Sprintf("outrider plan %s", b.input(s.File)), why: kind.Title})
 	}
+}
+
+// injectionRefuses says why injection would refuse the pod, unless that is said already.
+func injectionRefuses(s subject, b *builder) {
+	said := func(f finding.Finding) bool { return f.Severity == finding.Error }
+	if s.refusal == nil || slices.ContainsFunc(b.found, said) {
+		return
+	}
+	c := clue{code: "injection-refused", title: s.refusal.Sentence, field: path{"spec"},
+		why: "the API server would not make the pod: a Deployment is accepted, and then has no pods; only an event of its ReplicaSet says so",
+		do:  cmp.Or(s.refusal.Hint, "take what asks for it away, or write what is meant"), run: fmt.Sprintf("outrider inject %s", b.input(s.File))}
+	for _, key := range slices.Sorted(maps.Keys(s.Pod.Annotations)) {
+		if strings.Contains(s.refusal.Sentence, key) {
+			c.field, c.evidence = annotation(key), s.Pod.Annotations[key]
+		}
+	}
+	for _, e := range s.reading.Asked {
+		if field, text, ok := s.askedAt(e); ok && strings.HasPrefix(c.title, `"`+e.To+" after "+e.From+" ") {
+			c.field, c.evidence = field, text
+		}
+	}
+	b.add(c)
 }
 
 func annotationErrors(err error) []*podspec.AnnotationError {

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/finding"
+	"outrider.dev/internal/inject"
 	"outrider.dev/startup"
 )
 
@@ -73,10 +74,11 @@ const enforceLabel = "pod-security.kubernetes.io/enforce"
 // podSecurity: the namespace will refuse what injection makes of the pod.
 func podSecurity(s subject, b *builder) {
 	level := s.ns.labels[enforceLabel]
-	if !s.captured() || !slices.Contains(strictLevels, level) {
-		return
+	refused := s.refusal != nil && s.refusal.Code == inject.PodSecurity
+	if !s.injected {
+		refused = s.captured() && slices.Contains(strictLevels, level) && slices.ContainsFunc(s.members(), hasNetAdmin)
 	}
-	if !s.injected && !slices.ContainsFunc(s.members(), hasNetAdmin) {
+	if !refused {
 		return
 	}
 	name := s.Ref.Namespace

@@ -3,6 +3,7 @@ package lint
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,9 +35,10 @@ func (s *subject) ends() bool {
 	return s.Pod.Spec.RestartPolicy == "Never" || s.Pod.Spec.RestartPolicy == "OnFailure"
 }
 
-// proxyInJob: a proxy among the plain containers does not end when the work is done.
+// proxyInJob: a proxy among the plain containers does not end when the work is done,
+// unless ours hears of that by the gates.
 func proxyInJob(s subject, b *builder) {
-	if !s.ends() || s.proxy == "" || s.kind() != startup.Plain {
+	if !s.ends() || s.proxy == "" || s.injected && len(s.result.NeverEnds) == 0 || !s.injected && s.kind() != startup.Plain {
 		return
 	}
 	for _, m := range s.own() {
@@ -46,8 +48,13 @@ func proxyInJob(s subject, b *builder) {
 	}
 	c := clue{code: "job-never-ends", source: "istio/istio#6324, #11659; kubelet v1.34.4: the pod ends when its plain containers have",
 		why: fmt.Sprintf("%s runs on when %s has ended, so the pod never completes: the Job is never done, the next one never starts", s.proxy, words(names(s.own())))}
+	if s.injected {
+		c.why = fmt.Sprintf("no gate tells %s when %s has ended, so it runs on, and the pod never completes: the Job is never done, the next one never starts", s.proxy, words(s.result.NeverEnds))
+	}
 	old := s.on < 29
 	switch {
+	case s.endsByGates():
+		return
 	case !s.injected:
 		m, _ := s.member(s.proxy)
 		c.title = fmt.Sprintf("%s is a plain container of a pod that should complete", s.proxy)
@@ -66,11 +73,18 @@ func proxyInJob(s subject, b *builder) {
 	case old:
 		c.title = fmt.Sprintf("on Kubernetes 1.%d the proxy will be a plain container of a pod that should complete", s.on)
 		c.field = path{"spec", "restartPolicy"}
-		c.do = "let the command end the proxy (POST to 127.0.0.1:15020/quitquitquit), or use Kubernetes 1.29 and later"
-	default:
-		return // injection makes it a sidecar
+		c.do = "name the command, so that it gets a gate; or let it end the proxy (POST to 127.0.0.1:15020/quitquitquit), or use Kubernetes 1.29 and later"
+	default: // a value of the mesh; the files do not say
+		c.title = "the proxy will be a plain container of a pod that should complete"
+		c.field = path{"spec", "restartPolicy"}
+		c.do = "name the command, so that it gets a gate"
 	}
 	b.add(c)
+}
+
+// endsByGates says whether the proxy in the pod is ours, and all others have gates.
+func (s *subject) endsByGates() bool {
+	return s.proxy == podspec.OurProxy && !s.injected && !slices.ContainsFunc(s.own(), func(m member) bool { return !podspec.Gated(m.Container) })
 }
 
 // serverInJob: a server beside the work does not end either.

@@ -2,12 +2,14 @@ package lint
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/finding"
+	"outrider.dev/internal/inject"
 	"outrider.dev/internal/podspec"
 	"outrider.dev/startup"
 )
@@ -28,7 +30,10 @@ type subject struct {
 	ns       namespace
 	proxy    string // the container that takes the pod's connections; empty if none does
 	injected bool   // it comes by injection
-	why      string // how that is known
+
+	reason  inject.Reason   // whether it would be injected, if no proxy is in it
+	result  inject.Result   // what that would make of it, whoever asks
+	refusal *inject.Refusal // why it would be refused
 }
 
 func (w *world) subject(o podspec.Object, s *source, root int, ns string) subject {
@@ -69,72 +74,42 @@ func isMesh(name string) bool {
 	return slices.ContainsFunc(meshers, func(m mesher) bool { return m.name == name || slices.Contains(m.init, name) })
 }
 
-// Labels that decide about injection, those of a pod and of a namespace. A label of ours
-// goes first.
-var (
-	podLabels       = []string{"outrider.dev/inject", "sidecar.istio.io/inject"}
-	namespaceLabels = []string{"outrider.dev/injection", "istio-injection"}
-)
-
 const revisionLabel = "istio.io/rev"
 
-// mesh finds the proxy: in the pod, or to come. The rules are those of injection, as far
-// as files can tell.
+// mesh finds the proxy: in the pod, or to come, which injection itself is asked. A
+// revision that files name is the one that injects.
 func (s *subject) mesh(w *world) {
 	s.ns = w.namespaces[cmp.Or(s.Ref.Namespace, w.Namespace)]
 	for _, m := range meshers {
 		if _, i := (startup.Plan{Containers: s.reading.Containers}).Find(m.name); i >= 0 {
-			s.proxy, s.why = m.name, "the pod has the container "+m.name
+			s.proxy = m.name
 			return
 		}
 	}
-	if s.Pod.Spec.HostNetwork || s.Pod.Annotations["outrider.dev/proxy"] == "none" {
+	waits := len(s.reading.Expected) > 0 && s.reading.Expected[0] == podspec.OurProxy
+	o := inject.Options{Kubernetes: s.on, Manual: w.Injected || waits, Revision: cmp.Or(s.ns.labels[revisionLabel], s.Pod.Labels[revisionLabel])}
+	ns := inject.Namespace{Name: cmp.Or(s.Ref.Namespace, w.Namespace), Labels: s.ns.labels}
+	if ns.Labels == nil {
+		ns.Labels = map[string]string{} // what no file says, nobody does
+	}
+	if inject.AsksDefault(ns) {
+		o.Revision = ""
+	}
+	s.reason = inject.Decide(&s.Pod, ns, o)
+	o.Manual = true // what has no effect has none whoever asks
+	var err error
+	if s.result, err = inject.Pod(&s.Pod, ns, o); s.reason.Code != inject.Injected || !s.result.Proxy {
 		return
 	}
-	wish, why := s.wish()
-	switch {
-	case wish == "false":
-		return
-	case wish == "true":
-		s.why = why
-	case len(s.reading.Expected) > 0 && s.reading.Expected[0] == podspec.OurProxy:
-		s.why = "the pod waits for " + podspec.OurProxy
-	case w.Injected:
-		s.why = "injection is supposed (--injected)"
-	default:
-		return
-	}
+	errors.As(err, &s.refusal)
 	s.proxy, s.injected = podspec.OurProxy, true
-}
-
-// wish is "true" or "false", if labels say so.
-func (s *subject) wish() (wish, why string) {
-	for _, l := range podLabels {
-		if v := s.Pod.Labels[l]; v == "true" || v == "false" {
-			return v, "the pod has the label " + l + "=" + v
-		}
-	}
-	for _, l := range namespaceLabels {
-		v, ok := s.ns.labels[l]
-		switch {
-		case !ok:
-		case v == "enabled":
-			return "true", "the namespace has the label " + l + "=enabled"
-		default:
-			return "false", ""
-		}
-	}
-	if v := s.ns.labels[revisionLabel]; v != "" {
-		return "true", "the namespace has the label " + revisionLabel + "=" + v
-	}
-	if v := s.Pod.Labels[revisionLabel]; v != "" {
-		return "true", "the pod has the label " + revisionLabel + "=" + v
-	}
-	return "", ""
 }
 
 // captured says whether the pod's connections go through a proxy.
 func (s *subject) captured() bool {
+	if s.injected {
+		return s.result.Captured
+	}
 	return s.proxy != "" && s.Pod.Annotations["outrider.dev/capture"] != "none" && s.Pod.Annotations["sidecar.istio.io/interceptionMode"] != "NONE"
 }
 

@@ -23,6 +23,7 @@ type ConfigurationOptions struct {
 	Revision  string // default "default", which also answers for labels that name none
 	Namespace string // the control plane's; default outrider-system
 	ByDefault bool   // namespaces that say nothing too (enableNamespacesByDefault)
+	OwnLabels bool   // Istio's labels are another injector's (see [Rivals]): ours alone ask; the default revision only
 	Place     Place
 	Bundle    []byte // the certificates that the webhook's must come from, PEM
 }
@@ -72,6 +73,9 @@ type row struct {
 // rows are Istio's selectors (its chart's mutatingwebhook.yaml; reference istio-surface
 // 1.1), once for its labels and once for ours.
 func (o ConfigurationOptions) rows() []row {
+	if o.OwnLabels {
+		return o.ownRows()
+	}
 	var out []row
 	unsaid := requirements{hasNo(ownNamespaces), hasNo(istioNamespace)}
 	add := func(name string, namespace, pod requirements) {
@@ -99,7 +103,66 @@ func (o ConfigurationOptions) rows() []row {
 	return out
 }
 
+// ownRows know our labels alone.
+func (o ConfigurationOptions) ownRows() []row {
+	unsaid := requirements{hasNo(ownNamespaces)}
+	out := []row{
+		{"own-namespace", requirements{is(ownNamespaces, "enabled")}, requirements{isNot(ownPod, "false")}},
+		{"own-object", unsaid, requirements{is(ownPod, "true")}},
+	}
+	if o.ByDefault {
+		out = append(out, row{"own-auto", unsaid, requirements{isNot(ownPod, "true", "false")}})
+	}
+	return out
+}
+
+// Rivals are the configurations of other injectors that Istio's labels ask, such as
+// Istio's own: a pod would get a proxy of each. Ours then listens to its own labels alone.
+func Rivals(all []admission.MutatingWebhookConfiguration) []string {
+	var out []string
+	for _, c := range all {
+		if slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool {
+			return !strings.HasSuffix(w.Name, suffix) && onPods(w) && (asks(w.NamespaceSelector) || asks(w.ObjectSelector))
+		}) {
+			out = append(out, c.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// onPods says whether a webhook is asked about new pods.
+func onPods(w admission.MutatingWebhook) bool {
+	among := func(list []string, word string) bool {
+		return slices.Contains(list, word) || slices.Contains(list, "*")
+	}
+	return slices.ContainsFunc(w.Rules, func(r admission.RuleWithOperations) bool {
+		creates := slices.Contains(r.Operations, admission.Create) || slices.Contains(r.Operations, admission.OperationAll)
+		return creates && among(r.APIGroups, "") && (among(r.Resources, "pods") || slices.Contains(r.Resources, "*/*"))
+	})
+}
+
+// asks says whether a selector wants a label of Istio's to say yes. One that only wants it
+// not to say no is anybody's.
+func asks(s *metav1.LabelSelector) bool {
+	if s == nil {
+		return false
+	}
+	keys := []string{istioNamespace, istioPod, revisionKey}
+	for _, key := range keys {
+		if _, ok := s.MatchLabels[key]; ok {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
+		return slices.Contains(keys, r.Key) && (r.Operator == metav1.LabelSelectorOpIn || r.Operator == metav1.LabelSelectorOpExists)
+	})
+}
+
 const defaultRevision = "default"
+
+// suffix is the end of our webhooks' names.
+const suffix = ".inject.outrider.dev"
 
 func (o ConfigurationOptions) complete() ConfigurationOptions {
 	fill := func(s *string, value string) {
@@ -122,6 +185,9 @@ func (o ConfigurationOptions) complete() ConfigurationOptions {
 // Configuration is the MutatingWebhookConfiguration that makes the API server ask.
 func Configuration(o ConfigurationOptions) (*admission.MutatingWebhookConfiguration, error) {
 	o = o.complete()
+	if o.OwnLabels && o.Revision != defaultRevision {
+		return nil, fmt.Errorf("revision %q and labels of our own exclude one another: a revision is asked for by Istio's label %s", o.Revision, revisionKey)
+	}
 	client, err := o.Place.client()
 	if err != nil {
 		return nil, err
@@ -134,7 +200,7 @@ func Configuration(o ConfigurationOptions) (*admission.MutatingWebhookConfigurat
 	outside := isNot(nameKey, append([]string{o.Namespace}, never...)...)
 	for _, r := range o.rows() {
 		out.Webhooks = append(out.Webhooks, admission.MutatingWebhook{
-			Name:         r.name + ".inject.outrider.dev",
+			Name:         r.name + suffix,
 			ClientConfig: client,
 			Rules: []admission.RuleWithOperations{{
 				Operations: []admission.OperationType{admission.Create},

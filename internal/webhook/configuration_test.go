@@ -69,12 +69,16 @@ func TestTheSelectorsSayWhatInjectionSays(t *testing.T) {
 	notAsked := []inject.Code{inject.AskedNotTo, inject.NamespaceSaysNo, inject.OtherRevision, inject.NobodyAsked}
 	n := 0
 	for _, byDefault := range []bool{false, true} {
-		for _, revision := range []string{"default", "canary"} {
-			c, err := Configuration(ConfigurationOptions{Revision: revision, ByDefault: byDefault})
+		for _, revision := range []string{"default", "canary", ""} {
+			ownLabels := revision == ""
+			if ownLabels {
+				revision = "default"
+			}
+			c, err := Configuration(ConfigurationOptions{Revision: revision, ByDefault: byDefault, OwnLabels: ownLabels})
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := inject.Options{Revision: revision}
+			o := inject.Options{Revision: revision, OwnLabels: ownLabels}
 			o.Values.Injector.EnableNamespacesByDefault = byDefault
 			for _, ns := range namespaces {
 				for _, pl := range podLabels {
@@ -92,13 +96,13 @@ func TestTheSelectorsSayWhatInjectionSays(t *testing.T) {
 					}
 					got := selecting(t, c, ns, pl)
 					if len(got) > 1 || (len(got) == 1) != want {
-						t.Errorf("revision %s, by default %v, namespace %v, pod %v: asked at %v, and injection says %s", revision, byDefault, ns, pl, got, r.Reason.Code)
+						t.Errorf("revision %s, own labels %v, by default %v, namespace %v, pod %v: asked at %v, and injection says %s", revision, ownLabels, byDefault, ns, pl, got, r.Reason.Code)
 					}
 				}
 			}
 		}
 	}
-	if n < 5000 {
+	if n < 7500 {
 		t.Errorf("%d combinations only", n)
 	}
 }
@@ -127,6 +131,42 @@ func TestNoPodOfTheControlPlaneIsEverSelected(t *testing.T) {
 			*w.TimeoutSeconds != 10 || *w.MatchPolicy != admission.Equivalent || w.ClientConfig.Service.Namespace != "mesh-system" {
 			t.Errorf("%s: %+v", w.Name, w)
 		}
+	}
+}
+
+// Who else is asked by Istio's labels is found; who is asked about all pods, or was told to
+// leave Istio's alone, is no rival.
+func TestRivals(t *testing.T) {
+	pods := []admission.RuleWithOperations{{Operations: []admission.OperationType{admission.Create}, Rule: admission.Rule{APIGroups: []string{""}, Resources: []string{"pods"}}}}
+	one := func(name string, w admission.MutatingWebhook) admission.MutatingWebhookConfiguration {
+		return admission.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}, Webhooks: []admission.MutatingWebhook{w}}
+	}
+	labels := func(m ...metav1.LabelSelectorRequirement) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchExpressions: m}
+	}
+	ours, err := Configuration(ConfigurationOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []admission.MutatingWebhookConfiguration{
+		*ours,
+		one("istio-sidecar-injector", admission.MutatingWebhook{Name: "namespace.sidecar-injector.istio.io", Rules: pods, NamespaceSelector: labels(is(istioNamespace, "enabled"))}),
+		one("istio-by-pod", admission.MutatingWebhook{Name: "object.sidecar-injector.istio.io", Rules: pods, ObjectSelector: labels(is(istioPod, "true"))}),
+		one("old-istio", admission.MutatingWebhook{Name: "a.b.c", Rules: pods, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{istioNamespace: "enabled"}}}),
+		one("linkerd", admission.MutatingWebhook{Name: "linkerd-proxy-injector.linkerd.io", Rules: pods, NamespaceSelector: labels(isNot("config.linkerd.io/admission-webhooks", "disabled"))}),
+		one("polite", admission.MutatingWebhook{Name: "a.b.d", Rules: pods, NamespaceSelector: labels(hasNo(istioNamespace), isNot(istioPod, "true"))}),
+		one("of-services", admission.MutatingWebhook{Name: "a.b.e", NamespaceSelector: labels(is(istioNamespace, "enabled")),
+			Rules: []admission.RuleWithOperations{{Operations: []admission.OperationType{admission.Create}, Rule: admission.Rule{APIGroups: []string{""}, Resources: []string{"services"}}}}}),
+		one("of-updates", admission.MutatingWebhook{Name: "a.b.f", NamespaceSelector: labels(is(istioNamespace, "enabled")),
+			Rules: []admission.RuleWithOperations{{Operations: []admission.OperationType{admission.Update}, Rule: admission.Rule{APIGroups: []string{""}, Resources: []string{"pods"}}}}}),
+		one("of-everything", admission.MutatingWebhook{Name: "a.b.g", NamespaceSelector: labels(has(revisionKey)),
+			Rules: []admission.RuleWithOperations{{Operations: []admission.OperationType{admission.OperationAll}, Rule: admission.Rule{APIGroups: []string{"*"}, Resources: []string{"*"}}}}}),
+	}
+	if got, want := Rivals(all), []string{"istio-by-pod", "istio-sidecar-injector", "of-everything", "old-istio"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if _, err := Configuration(ConfigurationOptions{OwnLabels: true, Revision: "canary"}); err == nil || !strings.Contains(err.Error(), "canary") {
+		t.Errorf("a revision with our own labels: %v", err)
 	}
 }
 

@@ -73,8 +73,7 @@ func (w *Webhook) decide(r *request, path string, environ map[string]string) (re
 		return out, code
 	}
 	out, code := w.pod(r.Object, ns, settings.options, environ)
-	settings.memo.remember(question, out, code)
-	return out, code
+	return settings.memo.remember(question, out, code), code
 }
 
 func allowed(code inject.Code) response {

@@ -134,7 +134,7 @@ func decided(t testing.TB, w *Webhook, namespace string, object []byte) response
 }
 
 // applied is a document after a JSON patch (RFC 6902), as the API server applies it: of
-// add, remove and replace, each of which fails where there is nothing to do it to.
+// add, remove, replace and move, each of which fails where there is nothing to do it to.
 func applied(t testing.TB, object, patch []byte) []byte {
 	t.Helper()
 	if len(patch) == 0 {
@@ -149,21 +149,49 @@ func applied(t testing.TB, object, patch []byte) []byte {
 		t.Fatal(err)
 	}
 	for _, op := range ops {
-		steps := strings.Split(op.Path, "/")[1:]
-		for i := range steps {
-			steps[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(steps[i])
+		var err error
+		if op.Op == "move" { // a remove and an add
+			op.Value = at(t, doc, stepsOf(op.From))
+			if doc, err = step(doc, stepsOf(op.From), inject.Operation{Op: "remove"}); err != nil {
+				t.Fatalf("%s %s: %v", op.Op, op.From, err)
+			}
+			op.Op = "add"
 		}
-		next, err := step(doc, steps, op)
-		if err != nil {
+		if doc, err = step(doc, stepsOf(op.Path), op); err != nil {
 			t.Fatalf("%s %s: %v", op.Op, op.Path, err)
 		}
-		doc = next
 	}
 	out, err := json.Marshal(doc)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
+}
+
+func stepsOf(path string) []string {
+	steps := strings.Split(path, "/")[1:]
+	for i := range steps {
+		steps[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(steps[i])
+	}
+	return steps
+}
+
+// at is what stands at a path.
+func at(t testing.TB, doc any, path []string) any {
+	t.Helper()
+	for _, key := range path {
+		switch d := doc.(type) {
+		case map[string]any:
+			doc = d[key]
+		case []any:
+			i, err := strconv.Atoi(key)
+			if err != nil || i < 0 || i >= len(d) {
+				t.Fatalf("%q: no element %s of %d", path, key, len(d))
+			}
+			doc = d[i]
+		}
+	}
+	return doc
 }
 
 func step(doc any, path []string, op inject.Operation) (any, error) {

@@ -3,6 +3,7 @@ package webhook
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
 	"hash"
 	"maps"
@@ -17,7 +18,7 @@ import (
 // (kubernetes plugin/pkg/admission/serviceaccount), for their own names are made after
 // admission. So an answer is remembered by the digest of all that it follows from, with
 // that name blotted out, and given again with the name put in. Injection looks at no
-// volume's name but its own, which is what makes this right; memo_test.go holds it to
+// volume's name but its own, which is what makes this right; again_test.go holds it to
 // that.
 
 // token is the name's beginning, and tokenLength how long its end is.
@@ -117,38 +118,43 @@ func (m *memo) answer(q question) (response, inject.Code, bool) {
 	m.mu.Lock()
 	r, ok := m.answers[q.sum]
 	m.mu.Unlock()
-	if ok && q.token != nil {
+	if ok && r.response.Patch != nil {
 		r.response.Patch = bytes.ReplaceAll(r.response.Patch, []byte(tokenPrefix+blot), slices.Concat([]byte(tokenPrefix), q.token))
 	}
 	return r.response, r.code, ok
 }
 
-// remember keeps an answer. What is refused is not kept: its author is about to change it,
-// and its message may have the name in it, as a warning may.
-func (m *memo) remember(q question, r response, code inject.Code) {
+// remember keeps an answer, and returns it. What is refused is not kept: its author is
+// about to change it, and its message may have the name in it, as a warning may.
+func (m *memo) remember(q question, r response, code inject.Code) response {
 	if !q.known || m.most < 0 || !r.Allowed || bytes.Contains(r.Patch, []byte(blot)) {
-		return
+		return r
 	}
+	out := r
 	if q.token != nil {
 		for _, w := range r.Warnings {
 			if bytes.Contains([]byte(w), q.token) {
-				return
+				return r
 			}
 		}
 		r.Patch = bytes.ReplaceAll(r.Patch, slices.Concat([]byte(tokenPrefix), q.token), []byte(tokenPrefix+blot))
 	}
-	size := len(r.Patch) + entryCost
+	if !bytes.Contains(r.Patch, []byte(blot)) { // as nearly all: what the pod had is not written anew
+		r.Encoded, r.Patch = base64.StdEncoding.AppendEncode(nil, r.Patch), nil
+		out = r
+	}
+	size := len(r.Patch) + len(r.Encoded) + entryCost
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.size+size > m.most {
 		m.size = 0
 		clear(m.answers)
 	}
-	if size > m.most {
-		return
+	if size <= m.most {
+		m.size += size
+		m.answers[q.sum] = remembered{r, code}
 	}
-	m.size += size
-	m.answers[q.sum] = remembered{r, code}
+	return out
 }
 
 // entryCost is about what an entry holds besides its patch.

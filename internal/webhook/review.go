@@ -44,15 +44,16 @@ type answer struct {
 // text is the answer as JSON. The patch, which is nearly all of it, is put in as it is:
 // base64 has nothing to escape.
 func (a answer) text() ([]byte, error) {
-	patch := a.Response.Patch
+	patch, encoded := a.Response.Patch, a.Response.Encoded
 	a.Response.Patch = nil
 	text, err := json.Marshal(a)
-	if err != nil || len(patch) == 0 {
+	if err != nil || len(patch)+len(encoded) == 0 {
 		return text, err
 	}
-	out := make([]byte, 0, len(text)+base64.StdEncoding.EncodedLen(len(patch))+16)
+	out := make([]byte, 0, len(text)+len(encoded)+base64.StdEncoding.EncodedLen(len(patch))+16)
 	out = append(out, text[:len(text)-2]...) // without the ends of response and review
 	out = append(out, `,"patch":"`...)
+	out = append(out, encoded...)
 	out = base64.StdEncoding.AppendEncode(out, patch)
 	return append(out, `"}}`...), nil
 }
@@ -65,6 +66,8 @@ type response struct {
 	PatchType string   `json:"patchType,omitempty"`
 	Audit     audit    `json:"auditAnnotations,omitzero"`
 	Warnings  []string `json:"warnings,omitempty"`
+
+	Encoded []byte `json:"-"` // the patch as base64, in the place of Patch
 }
 
 // audit is what the API server writes into its audit log.

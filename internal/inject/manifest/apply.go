@@ -13,19 +13,60 @@ import (
 
 // apply does one step of a patch below n. The patch is one of the typed pod, which has
 // fields that the document may leave out: what is to be changed may have to be made, and
-// what is to go may not be there.
+// what is to go may not be there. What is moved keeps its comments.
 func apply(n *yaml.Node, op inject.Operation) error {
-	steps := strings.Split(strings.TrimPrefix(op.Path, "/"), "/")
+	var value *yaml.Node
+	var err error
+	kind := op.Op
+	switch kind {
+	case "remove":
+	case "move":
+		kind = "add"
+		if value, err = at(n, op.From); err == nil {
+			err = change(n, "remove", op.From, nil)
+		}
+	default:
+		value, err = written(op.Value)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", op.Path, err)
+	}
+	return change(n, kind, op.Path, value)
+}
+
+func stepsOf(path string) []string {
+	steps := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	for i := range steps {
 		steps[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(steps[i])
 	}
+	return steps
+}
+
+// at is what stands at a path.
+func at(n *yaml.Node, path string) (*yaml.Node, error) {
+	for _, step := range stepsOf(path) {
+		next, err := below(n, step)
+		if err != nil {
+			return nil, err
+		}
+		if next == nil {
+			return nil, fmt.Errorf("there is no %s", step)
+		}
+		n = next
+	}
+	return n, nil
+}
+
+// change adds, replaces or removes what stands at a path.
+func change(n *yaml.Node, kind, path string, value *yaml.Node) error {
+	steps := stepsOf(path)
 	for _, step := range steps[:len(steps)-1] {
 		n.Style &^= yaml.FlowStyle
 		below, err := below(n, step)
 		if err != nil {
-			return fmt.Errorf("%s: %w", op.Path, err)
+			return fmt.Errorf("%s: %w", path, err)
 		}
-		if below == nil && op.Op == "remove" {
+		if below == nil && kind == "remove" {
 			return nil
 		}
 		if below == nil {
@@ -36,24 +77,19 @@ func apply(n *yaml.Node, op inject.Operation) error {
 	}
 	n.Style &^= yaml.FlowStyle
 	last := steps[len(steps)-1]
-	if n.Kind == yaml.SequenceNode {
-		return inSequence(n, last, op)
-	}
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
 		*n = yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 	}
-	if n.Kind != yaml.MappingNode {
-		return fmt.Errorf("%s: not an object", op.Path)
-	}
-	if op.Op == "remove" {
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		return inSequence(n, kind, path, last, value)
+	case n.Kind != yaml.MappingNode:
+		return fmt.Errorf("%s: not an object", path)
+	case kind == "remove":
 		remove(n, last)
-		return nil
+	default:
+		put(n, last, value)
 	}
-	value, err := valueNode(op.Value)
-	if err != nil {
-		return err
-	}
-	put(n, last, value)
 	return nil
 }
 
@@ -75,28 +111,23 @@ func below(n *yaml.Node, step string) (*yaml.Node, error) {
 	return nil, fmt.Errorf("%q is in no object", step)
 }
 
-func inSequence(n *yaml.Node, step string, op inject.Operation) error {
+func inSequence(n *yaml.Node, kind, path, step string, value *yaml.Node) error {
 	i, err := strconv.Atoi(step)
 	limit := len(n.Content) - 1
-	if op.Op == "add" {
+	if kind == "add" {
 		limit++
 	}
 	if err != nil || i < 0 || i > limit {
-		return fmt.Errorf("%s: no such element", op.Path)
+		return fmt.Errorf("%s: no such element", path)
 	}
-	if op.Op == "remove" {
+	switch kind {
+	case "remove":
 		n.Content = slices.Delete(n.Content, i, i+1)
-		return nil
-	}
-	value, err := valueNode(op.Value)
-	if err != nil {
-		return err
-	}
-	if op.Op == "add" {
+	case "add":
 		n.Content = slices.Insert(n.Content, i, value)
-		return nil
+	default:
+		n.Content[i] = value
 	}
-	n.Content[i] = value
 	return nil
 }
 

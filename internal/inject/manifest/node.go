@@ -1,10 +1,12 @@
 package manifest
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	kjson "sigs.k8s.io/json"
 )
 
 // field is the value of a mapping's key; nil if it has none.
@@ -69,7 +71,20 @@ func unmerge(n *yaml.Node) {
 	}
 }
 
-// valueNode is a value of the API as a node. A name goes first, as people write it.
+// written is a value of the API's types as a node.
+func written(v any) (*yaml.Node, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var plain any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &plain); err != nil {
+		return nil, err
+	}
+	return valueNode(plain)
+}
+
+// valueNode is a value of JSON as a node. A name goes first, as people write it.
 func valueNode(v any) (*yaml.Node, error) {
 	switch v := v.(type) {
 	case map[string]any:
