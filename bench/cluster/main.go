@@ -1,0 +1,143 @@
+// Command cluster measures what the ways to start a pod cost on a real kubelet: from the
+// request that creates the pod to the application's first instruction, and to its first
+// successful call, which goes through the proxy where there is one. The ways take turns, one
+// pod at a time, and the pod without a mesh is among them.
+//
+//	go run ./bench/cluster [-n 20] [-kube v1.34]
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"outrider.dev/test/e2e/world"
+)
+
+// A way to start a pod.
+type way struct {
+	name        string
+	namespace   string
+	annotations map[string]string
+}
+
+var ways = []way{
+	{"no mesh", "centre", nil},
+	{"gate", "shop", map[string]string{"outrider.dev/start": "gate"}},
+	{"gate, init: none", "shop", map[string]string{"outrider.dev/start": "gate", "outrider.dev/init": "none"}},
+	{"native", "shop", map[string]string{"outrider.dev/start": "native"}},
+	{"native by probe", "shop", map[string]string{"outrider.dev/start": "native", "outrider.dev/native-release": "probe"}},
+	{"hold", "shop", map[string]string{"outrider.dev/start": "hold"}},
+	{"parking alone", "shop", map[string]string{"outrider.dev/start": "off"}},
+}
+
+func main() {
+	n := flag.Int("n", 20, "pods of each way")
+	kube := flag.String("kube", "", "version of Kubernetes (default the test cluster's)")
+	flag.Parse()
+	root, err := os.Getwd()
+	if err == nil && !world.Inside() {
+		os.Exit(world.Enter(world.Options{Root: root, Version: *kube, Name: "bench", Progress: os.Stderr}))
+	}
+	if err == nil {
+		err = measure(context.Background(), root, *n)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cluster: error:", err)
+		os.Exit(1)
+	}
+}
+
+// times are what was measured of one way.
+type times struct{ first, called, ready []time.Duration }
+
+func measure(ctx context.Context, root string, n int) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w, err := world.Open(ctx, root)
+	if err != nil {
+		return err
+	}
+	if err := w.Install(ctx); err != nil {
+		return err
+	}
+	if err := w.Furnish(ctx); err != nil {
+		return err
+	}
+	took := make([]times, len(ways))
+	for round := range n {
+		for i, way := range ways {
+			if err := one(ctx, w, way, fmt.Sprintf("bench-%d-%d", i, round), &took[i]); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, n)
+	}
+	report(w.Version, n, took)
+	return nil
+}
+
+func one(ctx context.Context, w *world.World, way way, name string, took *times) error {
+	pod := world.Awesome(way.namespace, name)
+	for key, value := range way.annotations {
+		pod.Annotations[key] = value
+	}
+	began := time.Now()
+	p, err := w.Create(ctx, pod)
+	if err != nil {
+		return err
+	}
+	defer p.Remove(context.WithoutCancel(ctx))
+	if err := p.Until(ctx, 2*time.Minute, "called", func() bool { _, ok := p.Has("app", "called", 1); return ok }); err != nil {
+		return err
+	}
+	started, _ := p.Has("app", "started", 1)
+	config, _ := p.Has("app", "config", 1)
+	if p.Restarts("app") > 0 || config.Values["result"] != "ok" {
+		return fmt.Errorf("%s: the application did not start at once: what is measured would be something else\n%s", way.name, p.Describe())
+	}
+	took.first = append(took.first, started.At.Sub(began))
+	took.called = append(took.called, config.At.Sub(began))
+	took.ready = append(took.ready, since(p, began))
+	if err := p.AskToEnd(ctx); err != nil {
+		return err
+	}
+	return p.Until(ctx, time.Minute, "gone", func() bool { _, there := p.Status(); return !there })
+}
+
+// since is how long the kubelet took to begin with the proxy, or with the application
+// where there is none.
+func since(p *world.Pod, began time.Time) time.Duration {
+	for _, e := range p.Timeline() {
+		if e.Container != "" {
+			return p.Time(e).Sub(began)
+		}
+	}
+	return 0
+}
+
+func report(version string, n int, took []times) {
+	fmt.Printf("\nkubelet %s, n=%d each, in turns; milliseconds from the request that creates the pod: min / median / max\n", version, n)
+	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "way\tfirst container\tfirst instruction\tfirst call answered\tmore than without a mesh (medians)")
+	for i, way := range ways {
+		more := median(took[i].called) - median(took[0].called)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%+d, ratio %.2f\n", way.name, spread(took[i].ready), spread(took[i].first), spread(took[i].called),
+			more.Milliseconds(), float64(median(took[i].called))/float64(median(took[0].called)))
+	}
+	t.Flush()
+}
+
+func spread(d []time.Duration) string {
+	s := slices.Sorted(slices.Values(d))
+	return fmt.Sprintf("%d / %d / %d", s[0].Milliseconds(), median(s).Milliseconds(), s[len(s)-1].Milliseconds())
+}
+
+func median(d []time.Duration) time.Duration {
+	s := slices.Sorted(slices.Values(d))
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}

@@ -1,0 +1,99 @@
+// App is the program in the containers of the pods of the suite: the application that the
+// mesh is for, impatient as real ones are. What it sees and does is a line each on standard
+// output, "e2e NANOSECONDS WORD [NAME=VALUE...]", for package world.
+//
+//	app serve [flags]    calls its configuration centre, once, and fails if it cannot; then serves
+//	                     and goes on calling, until SIGTERM, and a while longer
+//	app work [flags]     does some calls and ends
+//	app sleep DURATION   for hooks
+//	app proxy [flags]    another mesh's proxy: a TCP relay that does not know Outrider
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: app serve|work|sleep|proxy [flags]")
+		os.Exit(2)
+	}
+	switch os.Args[1] {
+	case "serve":
+		serve(options(os.Args[2:]))
+	case "work":
+		work(options(os.Args[2:]))
+	case "sleep":
+		d, err := time.ParseDuration(strings.Join(os.Args[2:], ""))
+		must(err)
+		time.Sleep(d)
+	case "proxy":
+		relay(options(os.Args[2:]))
+	default:
+		must(fmt.Errorf("no role %q", os.Args[1]))
+	}
+}
+
+// an option set is that of all roles; each reads what it knows.
+type optionSet struct {
+	config   string        // called once, at the start
+	token    string        // file with a bearer token for it
+	roots    string        // file with who may have signed its certificate
+	call     string        // called again and again
+	every    time.Duration // between two calls
+	calls    int           // of work
+	listen   string
+	tcp      string
+	grpc     string
+	healthy  time.Duration // after the start
+	say      string        // file into which it is said: sd_notify's READY=1 goes to $NOTIFY_SOCKET
+	stop     time.Duration // between SIGTERM and the end
+	code     int           // of work
+	failures int           // how many runs of work end with code; 0: all
+	eat      int           // MiB of memory, after the first call
+	after    time.Duration // before eat, and before a proxy listens
+}
+
+func options(args []string) optionSet {
+	var o optionSet
+	f := flag.NewFlagSet("app", flag.ExitOnError)
+	f.StringVar(&o.config, "config", "", "URL that is called first")
+	f.StringVar(&o.token, "token", "", "file with a bearer token for it")
+	f.StringVar(&o.roots, "roots", "", "file with the roots of its certificate")
+	f.StringVar(&o.call, "call", "", "URL that is called again and again")
+	f.DurationVar(&o.every, "every", 20*time.Millisecond, "between two calls")
+	f.IntVar(&o.calls, "calls", 1, "how many calls a work has")
+	f.StringVar(&o.listen, "listen", ":8080", "address for HTTP")
+	f.StringVar(&o.tcp, "tcp", "", "address for TCP probes")
+	f.StringVar(&o.grpc, "grpc", "", "address for gRPC health checks")
+	f.DurationVar(&o.healthy, "healthy", 0, "healthy that long after the start")
+	f.DurationVar(&o.stop, "stop", 0, "goes on that long after SIGTERM")
+	f.IntVar(&o.code, "code", 0, "exit status of a work")
+	f.IntVar(&o.failures, "failures", 0, "runs that end with --code; the next ends with 0")
+	f.StringVar(&o.say, "say", "", "file that counts the runs")
+	f.IntVar(&o.eat, "eat", 0, "MiB of memory to use up")
+	f.DurationVar(&o.after, "after", 0, "before that; of a proxy: before it listens")
+	must(f.Parse(args))
+	return o
+}
+
+// say writes one line.
+func say(word string, pairs ...any) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "e2e %d %s", time.Now().UnixNano(), word)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		fmt.Fprintf(&b, " %v=%s", pairs[i], strings.ReplaceAll(fmt.Sprint(pairs[i+1]), " ", "_"))
+	}
+	fmt.Println(b.String())
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "app:", err)
+		os.Exit(2)
+	}
+}

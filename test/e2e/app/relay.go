@@ -1,0 +1,80 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// relay is a proxy of another mesh: after a time it takes the pod's connections on 15001
+// and 15006, passes them on to where they were going, and says on 15021 that it is ready.
+func relay(o optionSet) {
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGTERM)
+	say("started")
+	time.Sleep(o.after)
+	for _, address := range []string{":15001", ":15006"} {
+		l, err := net.Listen("tcp4", address)
+		must(err)
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go pass(c.(*net.TCPConn))
+			}
+		}()
+	}
+	l, err := net.Listen("tcp4", ":15021")
+	must(err)
+	say("healthy")
+	go http.Serve(l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	<-told
+	time.Sleep(o.stop)
+}
+
+func pass(c *net.TCPConn) {
+	defer c.Close()
+	to, err := original(c)
+	if err != nil {
+		return
+	}
+	up, err := net.DialTimeout("tcp4", to, 5*time.Second)
+	if err != nil {
+		return
+	}
+	defer up.Close()
+	go func() {
+		_, _ = io.Copy(up, c)
+		_ = up.(*net.TCPConn).CloseWrite()
+	}()
+	_, _ = io.Copy(c, up)
+}
+
+// original is where a connection was going before it was redirected here.
+func original(c *net.TCPConn) (to string, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return "", err
+	}
+	var got *unix.IPv6Mreq // as large as a sockaddr_in, and read by getsockopt as bytes
+	if cerr := raw.Control(func(fd uintptr) {
+		got, err = unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST)
+	}); cerr != nil {
+		return "", cerr
+	}
+	if err != nil {
+		return "", err
+	}
+	a := got.Multiaddr
+	return fmt.Sprintf("%s:%d", net.IP(a[4:8]), binary.BigEndian.Uint16(a[2:4])), nil
+}

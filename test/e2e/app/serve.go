@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// serve is a service.
+func serve(o optionSet) {
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGTERM)
+	say("started", "proxy", proxyReady())
+	if o.config != "" && !configure(o) {
+		say("gives-up")
+		os.Exit(1)
+	}
+	var healthy atomic.Bool
+	stop := listen(o, &healthy)
+	time.AfterFunc(o.healthy, func() { healthy.Store(true); say("healthy") })
+	if o.eat > 0 {
+		time.AfterFunc(o.after, func() { eat(o.eat) })
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	called := make(chan counts, 1)
+	go func() { called <- keepCalling(ctx, o) }()
+	<-told
+	say("stopping")
+	time.Sleep(o.stop)
+	cancel()
+	n := <-called
+	if o.call != "" { // the last word of many programs: "I am gone"
+		n.add(get(http.DefaultClient, o.call, nil))
+	}
+	stop()
+	say("done", "calls", n.calls, "failed", n.failed, "refused", n.refused, "first", n.first)
+}
+
+// proxyReady is what the proxy says of itself at this moment: a status, or no answer.
+func proxyReady() string {
+	client := http.Client{Timeout: 2 * time.Second}
+	resp, err := client.Get("http://127.0.0.1:15021/healthz/ready")
+	if err != nil {
+		return "none"
+	}
+	resp.Body.Close()
+	return fmt.Sprint(resp.StatusCode)
+}
+
+// configure makes the one call that a program cannot do without, and does not repeat it.
+func configure(o optionSet) bool {
+	client, header := &http.Client{Timeout: 30 * time.Second}, http.Header{}
+	if o.roots != "" {
+		pem, err := os.ReadFile(o.roots)
+		must(err)
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(pem)
+		client.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
+	}
+	if o.token != "" {
+		token, err := os.ReadFile(o.token)
+		must(err)
+		header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	}
+	began := time.Now()
+	r := get(client, o.config, header)
+	say("config", "result", r, "took", time.Since(began).Round(time.Microsecond))
+	return r == "ok"
+}
+
+// get returns "ok", "refused", a status, or the error.
+func get(client *http.Client, url string, header http.Header) string {
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	must(err)
+	if header != nil {
+		req.Header = header
+	}
+	resp, err := client.Do(req)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "refused"
+	case err != nil:
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	switch {
+	case err != nil:
+		return err.Error()
+	case resp.StatusCode != http.StatusOK:
+		return fmt.Sprintf("%d %.200s", resp.StatusCode, body)
+	}
+	return "ok"
+}
+
+// counts are what became of many calls.
+type counts struct {
+	calls, failed, refused int
+	first                  string // failure
+}
+
+func (n *counts) add(result string) {
+	n.calls++
+	if result == "ok" {
+		return
+	}
+	n.failed++
+	if result == "refused" {
+		n.refused++
+	}
+	if n.first == "" {
+		n.first = result
+	}
+	if n.failed <= 5 {
+		say("failure", "of", n.calls, "result", result)
+	}
+}
+
+// keepCalling calls until ctx ends. It says when the first call has come back.
+func keepCalling(ctx context.Context, o optionSet) (n counts) {
+	for o.call != "" && ctx.Err() == nil {
+		n.add(get(http.DefaultClient, o.call, nil))
+		if n.calls == 1 {
+			say("called", "failed", n.failed)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(o.every):
+		}
+	}
+	return n
+}
+
+// listen serves HTTP and, where asked for, TCP and gRPC.
+func listen(o optionSet, healthy *atomic.Bool) (stop func()) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/ready", func(w http.ResponseWriter, _ *http.Request) {
+		if !healthy.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "hello %s from %s\n", r.Header.Get("X-Forwarded-Client-Cert"), os.Getenv("HOSTNAME"))
+	})
+	server := &http.Server{Handler: mux}
+	l, err := net.Listen("tcp", o.listen)
+	must(err)
+	go server.Serve(l)
+	if o.tcp != "" {
+		l, err := net.Listen("tcp", o.tcp)
+		must(err)
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				c.Close()
+			}
+		}()
+	}
+	if o.grpc != "" {
+		l, err := net.Listen("tcp", o.grpc)
+		must(err)
+		s, h := grpc.NewServer(), health.NewServer()
+		h.SetServingStatus("", healthpb.HealthCheckResponse_SERVING)
+		healthpb.RegisterHealthServer(s, h)
+		go s.Serve(l)
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		_ = server.Shutdown(ctx)
+	}
+}
+
+// eaten is kept, and so is in use.
+var eaten [][]byte
+
+func eat(mib int) {
+	say("eats", "MiB", mib)
+	for range mib {
+		b := make([]byte, 1<<20)
+		for i := 0; i < len(b); i += 4096 {
+			b[i] = 1
+		}
+		eaten = append(eaten, b)
+	}
+	say("has-eaten")
+}
+
+// work is what a Job's container does.
+func work(o optionSet) {
+	say("started", "proxy", proxyReady())
+	if o.config != "" && !configure(o) {
+		say("gives-up")
+		os.Exit(1)
+	}
+	var n counts
+	for range o.calls {
+		if o.call != "" {
+			n.add(get(http.DefaultClient, o.call, nil))
+		}
+		time.Sleep(o.every)
+	}
+	say("done", "calls", n.calls, "failed", n.failed, "refused", n.refused, "first", n.first)
+	code := o.code
+	if o.failures > 0 && runs(o.say) > o.failures {
+		code = 0
+	}
+	if n.failed > 0 {
+		code = 70
+	}
+	os.Exit(code)
+}
+
+// runs counts this run in a file, and returns how many there were.
+func runs(file string) int {
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	must(err)
+	defer f.Close()
+	_, err = f.WriteString(".")
+	must(err)
+	info, err := f.Stat()
+	must(err)
+	return int(info.Size())
+}

@@ -1,0 +1,88 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"outrider.dev/startup"
+	"outrider.dev/test/e2e/world"
+)
+
+// What dies comes back in order.
+func TestFaults(t *testing.T) {
+	gated := start(startup.Gate)
+	for name, c := range map[string]struct {
+		changes []change
+		happens func(*run, *world.Pod)
+		lossy   bool // calls in flight may be lost; none may be refused
+	}{
+		"the application dies": {changes: []change{gated}, happens: func(r *run, p *world.Pod) {
+			r.must(p.KillBelow("app", "app"))
+			r.said(p, "app", "started", 2)
+		}},
+		"the gate dies with its application": {changes: []change{gated}, happens: func(r *run, p *world.Pod) {
+			r.must(p.Kill("app"))
+			r.said(p, "app", "started", 2)
+		}},
+		"envoy dies three times": {changes: []change{gated}, lossy: true, happens: func(r *run, p *world.Pod) {
+			for range 3 {
+				r.must(p.KillBelow(proxy, "envoy"))
+				n := healthy(p)
+				r.until(p, "the proxy is ready again", func() bool { return healthy(p) > n })
+			}
+		}},
+		"the agent dies": {changes: []change{gated}, lossy: true, happens: func(r *run, p *world.Pod) {
+			r.must(p.Kill(proxy))
+			r.until(p, "the proxy is back", func() bool { return p.Restarts(proxy) == 1 })
+		}},
+		"the proxy dies, and then the application": {changes: []change{gated}, lossy: true, happens: func(r *run, p *world.Pod) {
+			r.must(p.Kill(proxy))
+			r.must(p.Kill("app"))
+			r.said(p, "app", "started", 2)
+		}},
+		"a native proxy dies": {changes: []change{start(startup.Native)}, lossy: true, happens: func(r *run, p *world.Pod) {
+			r.must(p.Kill(proxy))
+			r.until(p, "the proxy is back", func() bool { return p.Restarts(proxy) == 1 })
+		}},
+		"out of memory": {
+			changes: []change{gated, memory("96Mi"), command("serve", "--config=http://config.centre/", "--eat=200", "--after=2s")},
+			happens: func(r *run, p *world.Pod) { r.said(p, "app", "started", 2) },
+		},
+		"the sandbox is lost": {changes: []change{gated}, lossy: true, happens: func(r *run, p *world.Pod) {
+			r.must(p.Kill(""))
+			r.said(p, "app", "started", 2)
+		}},
+		"the sandbox of a native sidecar is lost": {changes: []change{start(startup.Native)}, lossy: true, happens: func(r *run, p *world.Pod) {
+			r.must(p.Kill(""))
+			r.said(p, "app", "started", 2)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRun(t)
+			p := r.webhook(awesome("shop", dashed("fault", name), c.changes...))
+			r.ready(p)
+			time.Sleep(500 * time.Millisecond) // under load
+			c.happens(r, p)
+			if name != "out of memory" {
+				r.ready(p)
+				r.said(p, "app", "called", 1)
+			}
+			r.deleted(p)
+			r.ordered(p)
+			failed, refused := r.entry.tally(p)
+			if refused > 0 || failed > 0 && !c.lossy {
+				t.Errorf("%d calls failed, %d were refused\n%s", failed, refused, p.Describe())
+			}
+		})
+	}
+}
+
+// healthy is how often the proxy became ready.
+func healthy(p *world.Pod) (n int) {
+	for _, e := range p.Timeline() {
+		if e.Container == proxy && e.What == startup.IsHealthy {
+			n++
+		}
+	}
+	return n
+}

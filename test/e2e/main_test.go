@@ -1,0 +1,47 @@
+// Package e2e shows on a real cluster, by a real kubelet, that pods start and stop in
+// order. "make e2e" runs it; its report lists every case.
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"outrider.dev/test/e2e/world"
+)
+
+// w is the cluster; only inside of it.
+var w *world.World
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		panic(err)
+	}
+	if os.Getenv("OUTRIDER_E2E") != "1" {
+		fmt.Println("skipped: it brings up a real cluster, as root, and builds it if need be: make e2e, or set OUTRIDER_E2E=1")
+		os.Exit(0)
+	}
+	if !world.Inside() {
+		os.Exit(world.Enter(world.Options{Root: root, Version: os.Getenv("KUBE"), Name: "e2e", Progress: os.Stderr}))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	if w, err = world.Open(ctx, root); err == nil {
+		err = w.Install(ctx)
+	}
+	if err == nil {
+		err = w.Furnish(ctx)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+	status := m.Run()
+	report.print(os.Stdout)
+	cancel()
+	os.Exit(status)
+}

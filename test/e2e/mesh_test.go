@@ -1,0 +1,280 @@
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"outrider.dev/startup"
+	"outrider.dev/test/cluster"
+	"outrider.dev/test/e2e/world"
+)
+
+const awesomeImage = world.AppImage
+
+// job waits for a condition of a job and judges its pods.
+func (r *run) job(name, condition string, pods int) {
+	r.Helper()
+	_, err := w.Kubectl(r.Context(), "", "wait", "--for=condition="+condition, "job/"+name, "--namespace=shop", "--timeout=180s")
+	r.must(err)
+	all, err := w.Adopt(r.Context(), "shop", "job-name="+name)
+	r.must(err)
+	if len(all) != pods {
+		r.Errorf("%d pods, want %d", len(all), pods)
+	}
+	for _, p := range all {
+		r.keep(p)
+		r.ends(p)
+		r.kept(p)
+	}
+}
+
+// An application that reads its settings from the API server, through the proxy, at its
+// start, and does not ask twice.
+func TestSettingsFromTheAPIServer(t *testing.T) {
+	const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
+	for _, m := range []startup.Mechanism{startup.Gate, startup.Native} {
+		t.Run(string(m), func(t *testing.T) {
+			r := newRun(t)
+			p := r.webhook(awesome("shop", "settings-"+string(m), start(m), command("serve",
+				"--config=https://kubernetes.default/api/v1/namespaces/shop/configmaps/settings", "--token="+account+"token", "--roots="+account+"ca.crt",
+				"--call=http://server.shop/")))
+			r.ready(p)
+			r.deleted(p)
+			r.kept(p)
+			if n := p.Restarts("app"); n > 0 {
+				t.Errorf("%d restarts\n%s", n, p.Describe())
+			}
+		})
+	}
+}
+
+// Init containers of the user's that need the network have it where the proxy is a native
+// sidecar before them.
+func TestInitContainersHaveTheNetwork(t *testing.T) {
+	r := newRun(t)
+	p := r.webhook(awesome("shop", "init-network", start(startup.Native), func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{{Name: "fetch", Image: world.AppImage, Command: []string{"/app", "work", "--call=http://server.shop/", "--calls=5"}}}
+	}))
+	r.ready(p)
+	r.deleted(p)
+	r.kept(p)
+}
+
+// The kubelet's probes reach an application that takes mutual TLS alone.
+func TestProbesThroughTheProxy(t *testing.T) {
+	grpc := int32(9000)
+	for name, probe := range map[string]*corev1.Probe{
+		"http": httpProbe("/ready", 8080),
+		"tcp":  {PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(8081)}}},
+		"grpc": {PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: grpc}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRun(t)
+			p := r.webhook(awesome("strict", "probe-"+name, command("serve", "--tcp=:8081", "--grpc=:9000", "--call=http://server.shop/"), func(p *corev1.Pod) {
+				p.Spec.Containers[0].ReadinessProbe = probe
+				live := *probe
+				p.Spec.Containers[0].LivenessProbe = &live
+			}))
+			r.ready(p)
+			time.Sleep(5 * time.Second) // more than three periods of liveness
+			if n := p.Restarts("app"); n > 0 || !p.Ready() {
+				t.Errorf("ready %t, %d restarts\n%s", p.Ready(), n, p.Describe())
+			}
+			if out, err := plainCall(r, p); err == nil {
+				t.Errorf("a call without TLS was answered: %s", out)
+			}
+			r.deleted(p)
+			r.kept(p)
+		})
+	}
+}
+
+// plainCall calls a pod's application as somebody outside of the mesh.
+func plainCall(r *run, p *world.Pod) (string, error) {
+	status, _ := p.Status()
+	return w.Kubectl(r.Context(), "", "exec", "--namespace=centre", "deployment/config", "--", "/app", "work", "--call=http://"+status.PodIP+":8080/")
+}
+
+// A namespace that enforces restricted takes no capture: the pod is refused with the
+// reason, or has order alone.
+func TestRestrictedNamespace(t *testing.T) {
+	no, yes, user := false, true, int64(65532)
+	restricted := func(p *corev1.Pod) {
+		p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: &yes, RunAsUser: &user, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+		p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+	}
+	t.Run("refused", func(t *testing.T) {
+		r := newRun(t)
+		_, err := w.Create(r.Context(), awesome("locked", "locked-refused", restricted))
+		if err == nil || !strings.Contains(err.Error(), "pod-security.kubernetes.io/enforce") || !strings.Contains(err.Error(), "outrider.dev/capture") {
+			t.Errorf("error %v, want one that names the label and the way out", err)
+		}
+	})
+	t.Run("order alone", func(t *testing.T) {
+		r := newRun(t)
+		p := r.webhook(awesome("locked", "locked-order", restricted, annotated("outrider.dev/capture", "none")))
+		r.ready(p)
+		r.deleted(p)
+		r.kept(p)
+	})
+}
+
+// A server leaves while it is called, again and again: no call is lost.
+func TestStopUnderLoad(t *testing.T) {
+	r := newRun(t)
+	client := r.webhook(awesome("shop", "stop-client", command("serve", "--call=http://server.shop/", "--every=2ms", "--stop=300ms")))
+	r.ready(client)
+	for range 3 {
+		pods, err := w.Adopt(r.Context(), "shop", "app=server")
+		r.must(err)
+		one := pods[0]
+		report.count(r.entry, func(e *entry) { e.pods++ })
+		r.deleted(one)
+		r.ordered(one)
+		_, err = w.Kubectl(r.Context(), "", "rollout", "status", "deployment/server", "--namespace=shop", "--timeout=120s")
+		r.must(err)
+	}
+	r.deleted(client)
+	r.kept(client)
+}
+
+// A network that lets nothing of a pod through before its IP is in the API, as some do,
+// while the mechanism waits for the proxy before the IP is in the API: the pod starts all
+// the same.
+func TestNoDeadlockOverThePodIP(t *testing.T) {
+	for _, m := range []startup.Mechanism{startup.Gate, startup.Native, startup.Hold} {
+		t.Run(string(m), func(t *testing.T) {
+			r := newRun(t)
+			p := r.webhook(awesome("shop", "strict-network-"+string(m), start(m)))
+			stop := strictNetwork(r, p)
+			defer stop()
+			r.ready(p)
+			at, _ := p.Addressed()
+			var ready time.Time
+			for _, e := range p.Timeline() {
+				if e.Container == proxy && e.What == startup.IsHealthy {
+					ready = p.Time(e)
+				}
+			}
+			report.count(r.entry, func(e *entry) {
+				e.wanted = fmt.Sprintf(" (proxy ready %.1f s after the pod's IP was published)", ready.Sub(at).Seconds())
+			})
+			r.deleted(p)
+			r.kept(p)
+		})
+	}
+}
+
+// strictNetwork drops what a pod sends, until its IP is in the API.
+func strictNetwork(r *run, p *world.Pod) (stop func()) {
+	table := "strict_" + strings.ReplaceAll(p.Name, "-", "_")
+	nft := func(text string) error {
+		cmd := exec.Command("nft", "-f", "-")
+		cmd.Stdin = strings.NewReader(text)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("nft: %w: %s", err, out)
+		}
+		return nil
+	}
+	var ip netip.Addr
+	r.until(p, "a sandbox", func() bool { ip = p.SandboxAddress(); return ip.IsValid() })
+	r.must(nft(fmt.Sprintf("table ip %s { chain c { type filter hook prerouting priority -400; ip saddr %s drop; }; }", table, ip)))
+	gone := func() { _ = nft("delete table ip " + table) }
+	go func() {
+		if p.Until(r.Context(), patience, "addressed", func() bool { _, ok := p.Addressed(); return ok }) == nil {
+			gone()
+		}
+	}()
+	return gone
+}
+
+// Another mesh's proxy, which knows nothing of Outrider: order and parking beside it.
+func TestBesideAForeignProxy(t *testing.T) {
+	istio := func(p *corev1.Pod) {
+		user := int64(1337)
+		p.Annotations["sidecar.istio.io/status"] = `{"initContainers":["istio-init"],"containers":["istio-proxy"]}`
+		p.Annotations["outrider.dev/proxy"] = "none"
+		p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: "istio-init", Image: cluster.BaseImage, Command: []string{"sh", "-ec", `
+iptables -t nat -N ISTIO_OUTPUT
+iptables -t nat -A OUTPUT -p tcp -j ISTIO_OUTPUT
+iptables -t nat -A ISTIO_OUTPUT -m owner --uid-owner 1337 -j RETURN
+iptables -t nat -A ISTIO_OUTPUT -d 127.0.0.1/32 -j RETURN
+iptables -t nat -A ISTIO_OUTPUT -p tcp -j REDIRECT --to-ports 15001
+`}, SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"}}}})
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
+			Name: "istio-proxy", Image: world.AppImage, Command: []string{"/app", "proxy", "--after=3s", "--stop=2s"},
+			SecurityContext: &corev1.SecurityContext{RunAsUser: &user},
+			ReadinessProbe:  httpProbe("/healthz/ready", 15021),
+		})
+	}
+	for name, c := range map[string][]change{
+		"order and parking": nil,
+		"parking alone":     {annotated("outrider.dev/start", "off")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRun(t)
+			pod := awesome("plain", dashed("foreign", name), append(c, istio)...)
+			p := r.cli(pod)
+			r.ready(p)
+			r.said(p, "app", "called", 1)
+			if n := p.Restarts("app"); n > 0 {
+				t.Errorf("%d restarts\n%s", n, p.Describe())
+			}
+			r.deleted(p)
+			if found := r.judge(p); len(found) > 0 {
+				t.Errorf("violations: %v\n%s", found, p.Describe())
+			}
+			if failed, refused := r.entry.tally(p); failed+refused > 0 {
+				t.Errorf("%d failed, %d refused\n%s", failed, refused, p.Describe())
+			}
+		})
+	}
+}
+
+// outriderd itself may go and come: what runs goes on, what starts waits for it.
+func TestTheControlPlaneRestarts(t *testing.T) {
+	r := alone(t)
+	before := r.webhook(awesome("shop", "control-before"))
+	r.ready(before)
+	old := r.outriderd()
+	none := int64(0)
+	r.must(w.Client.CoreV1().Pods(old.Namespace).Delete(r.Context(), old.Name, metav1.DeleteOptions{GracePeriodSeconds: &none}))
+	r.must(w.Until(r.Context(), patience, "another outriderd that is ready", func() bool {
+		now := r.outriderd()
+		return now != nil && now.UID != old.UID && now.Ready()
+	}))
+	var after *world.Pod
+	r.must(w.Until(r.Context(), patience, "the API server finds the new outriderd", func() bool {
+		made, err := w.Create(r.Context(), awesome("shop", "control-after")) // as a controller would, again and again
+		if err == nil {
+			after = r.keep(made)
+		}
+		return err == nil
+	}))
+	r.ready(after)
+	for _, p := range []*world.Pod{before, after} {
+		r.deleted(p)
+		r.kept(p)
+	}
+}
+
+// outriderd is the pod of the control plane; nil: there is none now.
+func (r *run) outriderd() *world.Pod {
+	r.Helper()
+	pods, err := w.Adopt(r.Context(), "outrider-system", "app=outriderd")
+	r.must(err)
+	for _, p := range pods {
+		if p.Spec().DeletionTimestamp == nil {
+			return p
+		}
+	}
+	return nil
+}

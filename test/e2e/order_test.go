@@ -1,0 +1,175 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/startup"
+	"outrider.dev/test/e2e/world"
+)
+
+// Every way to order, by the command and by the webhook: the application's first and only
+// call for its configuration comes back, and so does the last one after SIGTERM.
+func TestOrder(t *testing.T) {
+	for name, c := range ways {
+		for _, by := range []string{"inject", "webhook"} {
+			t.Run(name+"/"+by, func(t *testing.T) {
+				r := newRun(t)
+				var p *world.Pod
+				pod := awesome("shop", dashed("order", name)+"-"+by, c.changes...)
+				if by == "inject" {
+					pod.Namespace = "plain"
+					p = r.cli(pod)
+				} else {
+					p = r.webhook(pod)
+				}
+				r.ready(p)
+				r.said(p, "app", "called", 1)
+				if n := p.Restarts("app"); n > 0 {
+					t.Errorf("the application was started %d times again\n%s", n, p.Describe())
+				}
+				plan, err := p.Plan()
+				r.must(err)
+				if got := waitsBy(plan); got != c.by {
+					t.Errorf("ordered by %q, want %q\n%s", got, c.by, plan)
+				}
+				r.deleted(p)
+				r.kept(p)
+			})
+		}
+	}
+}
+
+// ways are the ways to order.
+var ways = map[string]struct {
+	by      startup.Mechanism
+	changes []change
+}{
+	"default":        {startup.Gate, nil},
+	"gate":           {startup.Gate, []change{start(startup.Gate)}},
+	"native":         {startup.Native, []change{start(startup.Native)}},
+	"native probe":   {startup.Native, []change{start(startup.Native), annotated("outrider.dev/native-release", "probe")}},
+	"hold":           {startup.Hold, []change{start(startup.Hold)}},
+	"init none":      {startup.Gate, []change{annotated("outrider.dev/init", "none")}},
+	"parking alone":  {"", []change{annotated("outrider.dev/start", "off")}},
+	"istio's wish":   {startup.Native, []change{annotated("sidecar.istio.io/nativeSidecar", "true")}},
+	"istio's hold":   {startup.Gate, []change{annotated("proxy.istio.io/config", "holdApplicationUntilProxyStarts: true")}},
+	"whole mesh":     {startup.Gate, []change{annotated("outrider.dev/push", "full")}},
+	"names by proxy": {startup.Gate, []change{annotated("proxy.istio.io/config", `proxyMetadata: {ISTIO_META_DNS_CAPTURE: "true"}`)}},
+}
+
+// waitsBy is the mechanism by which the application waits for the proxy.
+func waitsBy(plan startup.Plan) startup.Mechanism {
+	for _, e := range plan.Expand().Edges {
+		if e.From == proxy && e.To == "app" {
+			return e.By
+		}
+	}
+	return ""
+}
+
+// The race that Outrider is about: the proxy's image is late, the application is not.
+func TestTheProxyIsLate(t *testing.T) {
+	for name, c := range map[string]struct {
+		flags   []string
+		changes []change
+		suffers bool
+	}{
+		"no order, no parking": {changes: []change{annotated("outrider.dev/start", "off"), annotated("outrider.dev/park", "off")}, suffers: true},
+		"parking alone":        {changes: []change{annotated("outrider.dev/start", "off")}},
+		"gate":                 {changes: []change{start(startup.Gate)}},
+		"native":               {changes: []change{start(startup.Native)}},
+		"hold":                 {changes: []change{start(startup.Hold)}},
+		"never restarted":      {changes: []change{restart(corev1.RestartPolicyNever)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRun(t)
+			id := dashed("late", name)
+			late := "test.outrider.dev/" + id + ":1"
+			pod := awesome("plain", id, append(c.changes, annotated("sidecar.istio.io/proxyImage", late))...)
+			p := r.cli(pod, "--set", "values.global.proxy_init.image="+world.ProxyImage)
+			if c.suffers {
+				r.said(p, "app", "gives-up", 1)
+				r.until(p, "started again", func() bool { return p.Restarts("app") > 0 })
+			} else {
+				r.until(p, "the image is missed", func() bool { return missing(p) })
+				time.Sleep(2 * time.Second) // what would go wrong has time to
+			}
+			r.must(w.Tag(r.Context(), world.ProxyImage, late))
+			r.ready(p)
+			restarts := p.Restarts("app")
+			r.deleted(p)
+			r.judge(p)
+			_, refused := r.entry.tally(p)
+			report.count(r.entry, func(e *entry) { e.wanted = fmt.Sprintf(" (restarts: %d)", restarts) })
+			switch {
+			case c.suffers && (refused == 0 || restarts == 0):
+				t.Errorf("refused %d, restarts %d: the race did not happen, and nothing is shown by the others\n%s", refused, restarts, p.Describe())
+			case !c.suffers && (refused > 0 || restarts > 0):
+				t.Errorf("refused %d, restarts %d, want none\n%s", refused, restarts, p.Describe())
+			}
+		})
+	}
+}
+
+// missing says whether the kubelet has missed the proxy's image.
+func missing(p *world.Pod) bool {
+	status, _ := p.Status()
+	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
+		for _, c := range list {
+			if c.Name == proxy && c.State.Waiting != nil && strings.Contains(c.State.Waiting.Reason, "Image") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Fifty pods at once, again and again, started and stopped while they work.
+func TestFiftyAtOnce(t *testing.T) {
+	const waves, size = 3, 50
+	for _, m := range []startup.Mechanism{startup.Gate, startup.Native} {
+		t.Run(string(m), func(t *testing.T) {
+			r := alone(t)
+			for wave := range waves {
+				var pods []*world.Pod
+				for i := range size {
+					name := fmt.Sprintf("fifty-%s-%d-%d", m, wave, i)
+					// Two thousand and five hundred calls a second are another test.
+					pods = append(pods, r.webhook(awesome("shop", name, start(m),
+						command("serve", "--config=http://config.centre/", "--call=http://server.shop/", "--every=250ms", "--stop=300ms"))))
+				}
+				for _, p := range pods {
+					r.ready(p)
+				}
+				ctx, cancel := context.WithTimeout(r.Context(), patience)
+				var all sync.WaitGroup
+				for _, p := range pods {
+					all.Go(func() {
+						if err := p.Delete(ctx); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				all.Wait()
+				cancel()
+				for _, p := range pods {
+					if n := p.Restarts("app"); n > 0 {
+						t.Errorf("%s: %d restarts\n%s", p.Name, n, p.Describe())
+					}
+					r.kept(p)
+					p.Remove(r.Context())
+				}
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}

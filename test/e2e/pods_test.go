@@ -1,0 +1,239 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"outrider.dev/internal/podspec"
+	"outrider.dev/startup"
+	"outrider.dev/test/e2e/world"
+)
+
+// proxy is the container that the applications wait for.
+const proxy = podspec.OurProxy
+
+// patience is how long a bad day of a busy machine may make a case wait.
+const patience = 3 * time.Minute
+
+// A change of a pod, before it is injected.
+type change func(*corev1.Pod)
+
+// awesome is the pod of most cases, see [world.Awesome].
+func awesome(namespace, name string, changes ...change) *corev1.Pod {
+	p := world.Awesome(namespace, name)
+	for _, c := range changes {
+		c(p)
+	}
+	return p
+}
+
+func httpProbe(path string, port int) *corev1.Probe { return world.HTTPProbe(path, port) }
+
+func annotated(key, value string) change {
+	return func(p *corev1.Pod) { p.Annotations[key] = value }
+}
+
+func start(mechanism startup.Mechanism) change {
+	return annotated("outrider.dev/start", string(mechanism))
+}
+
+func restart(policy corev1.RestartPolicy) change {
+	return func(p *corev1.Pod) { p.Spec.RestartPolicy = policy }
+}
+
+// command is that of the first container.
+func command(words ...string) change {
+	return func(p *corev1.Pod) { p.Spec.Containers[0].Command = append([]string{"/app"}, words...) }
+}
+
+// works makes the application one that ends.
+func works(flags ...string) change {
+	return func(p *corev1.Pod) {
+		command(append([]string{"work", "--call=http://server.shop/"}, flags...)...)(p)
+		p.Spec.Containers[0].ReadinessProbe = nil
+		p.Spec.Containers[0].Ports = nil
+	}
+}
+
+func another(name string, words ...string) change {
+	return func(p *corev1.Pod) {
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name, Image: world.AppImage, Command: append([]string{"/app"}, words...)})
+	}
+}
+
+func memory(limit string) change {
+	return func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(limit)}
+	}
+}
+
+// A run is one case at work.
+type run struct {
+	*testing.T
+	entry *entry
+	pods  []*world.Pod
+}
+
+// newRun begins a case. Cases run beside each other: most of their time they wait.
+func newRun(t *testing.T) *run {
+	t.Parallel()
+	return alone(t)
+}
+
+// alone begins a case that fills the machine by itself.
+func alone(t *testing.T) *run {
+	r := &run{T: t, entry: report.begin(t)}
+	t.Cleanup(func() {
+		for _, p := range r.pods {
+			p.Remove(context.Background())
+		}
+	})
+	return r
+}
+
+func (r *run) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// webhook makes a pod that admission injects.
+func (r *run) webhook(pod *corev1.Pod) *world.Pod {
+	r.Helper()
+	p, err := w.Create(r.Context(), pod)
+	r.must(err)
+	return r.keep(p)
+}
+
+// cli makes a pod that "outrider inject" has injected.
+func (r *run) cli(pod *corev1.Pod, flags ...string) *world.Pod {
+	r.Helper()
+	injected, err := w.Inject(r.Context(), pod, flags...)
+	r.must(err)
+	p, err := w.Create(r.Context(), injected)
+	r.must(err)
+	return r.keep(p)
+}
+
+func (r *run) keep(p *world.Pod) *world.Pod {
+	r.pods = append(r.pods, p)
+	report.count(r.entry, func(e *entry) { e.pods++ })
+	return p
+}
+
+// ready waits until a pod is, and its application has called.
+func (r *run) ready(p *world.Pod) {
+	r.Helper()
+	r.must(p.Until(r.Context(), patience, "ready", p.Ready))
+}
+
+func (r *run) until(p *world.Pod, what string, holds func() bool) {
+	r.Helper()
+	r.must(p.Until(r.Context(), patience, what, holds))
+}
+
+// said waits until a container has said a word n times.
+func (r *run) said(p *world.Pod, container, word string, n int) world.Word {
+	r.Helper()
+	r.until(p, fmt.Sprintf("%s says %q, time %d", container, word, n), func() bool {
+		_, ok := p.Has(container, word, n)
+		return ok
+	})
+	got, _ := p.Has(container, word, n)
+	return got
+}
+
+// ends waits until a pod is Succeeded or Failed.
+func (r *run) ends(p *world.Pod) corev1.PodPhase {
+	r.Helper()
+	var phase corev1.PodPhase
+	r.until(p, "ended", func() bool {
+		status, _ := p.Status()
+		phase = status.Phase
+		return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+	})
+	return phase
+}
+
+// deleted ends a pod and waits until it is gone.
+func (r *run) deleted(p *world.Pod) {
+	r.Helper()
+	r.must(p.Delete(r.Context()))
+}
+
+// judge holds what happened to a pod against what the pod promises. It returns the
+// violations, for cases that expect some.
+func (r *run) judge(p *world.Pod) []startup.Violation {
+	r.Helper()
+	plan, err := p.Plan()
+	r.must(err)
+	timeline := p.Timeline()
+	found := startup.Check(plan, timeline)
+	byEdge := map[startup.Mechanism]int{}
+	for _, v := range found {
+		byEdge[v.Edge.By]++
+	}
+	starts := map[string]int{}
+	for _, e := range timeline {
+		if e.What == startup.IsStarted {
+			starts[e.Container]++
+		}
+	}
+	judged := map[string]bool{}
+	for _, e := range plan.Expand().Edges {
+		if judged[e.To] || starts[e.To] == 0 || e.To == proxy {
+			continue
+		}
+		judged[e.To] = true
+		report.judged(r.entry, e.By, starts[e.To], byEdge[e.By])
+	}
+	if len(judged) == 0 {
+		for name, n := range starts {
+			if name != proxy && name != "outrider-init" {
+				report.judged(r.entry, "", n, 0)
+			}
+		}
+	}
+	return found
+}
+
+// kept fails the case if an edge was not kept, a connection refused or a call lost.
+func (r *run) kept(p *world.Pod) {
+	r.Helper()
+	r.ordered(p)
+	if failed, refused := r.entry.tally(p); failed+refused > 0 {
+		r.Errorf("%d failed calls, %d of them refused\n%s", failed, refused, p.Describe())
+	}
+}
+
+// ordered fails the case if an edge was not kept.
+func (r *run) ordered(p *world.Pod) {
+	r.Helper()
+	if found := r.judge(p); len(found) > 0 {
+		plan, _ := p.Plan()
+		r.Errorf("violations: %v\n%s\n%s", found, plan, p.Describe())
+	}
+	for _, word := range p.Said("") {
+		if word.Word == "started" && word.Values["proxy"] != "200" && r.waits(p, word.Container) {
+			r.Errorf("%s began while its proxy said %s\n%s", word.Container, word.Values["proxy"], p.Describe())
+		}
+	}
+}
+
+// waits says whether a container waits for the proxy by a mechanism that never fails open.
+func (r *run) waits(p *world.Pod, container string) bool {
+	plan, err := p.Plan()
+	r.must(err)
+	for _, e := range plan.Expand().Edges {
+		if e.From == proxy && e.To == container && e.After == startup.Healthy && (e.By == startup.Gate || e.By == startup.Native) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,125 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"outrider.dev/startup"
+	"outrider.dev/test/e2e/world"
+)
+
+// report is what the whole run has shown.
+var report ledger
+
+// A ledger counts what cases did.
+type ledger struct {
+	mu     sync.Mutex
+	cases  []*entry
+	starts map[startup.Mechanism]int // of applications, judged by startup.Check
+	wrong  map[startup.Mechanism]int // violations
+}
+
+// An entry is one case.
+type entry struct {
+	name            string
+	took            time.Duration
+	pods            int // made
+	starts          int // of applications, restarts too
+	calls, failed   int
+	refused, broken int // refused connections; violated edges
+	wanted          string
+	result          string
+}
+
+// begin opens the entry of a case.
+func (l *ledger) begin(t *testing.T) *entry {
+	began := time.Now()
+	e := &entry{name: strings.ReplaceAll(t.Name(), "Test", "")}
+	l.mu.Lock()
+	l.cases = append(l.cases, e)
+	l.mu.Unlock()
+	t.Cleanup(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		e.took, e.result = time.Since(began), "ok"
+		if t.Failed() {
+			e.result = "FAILED"
+		}
+	})
+	return e
+}
+
+func (l *ledger) judged(e *entry, by startup.Mechanism, starts, violations int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.starts == nil {
+		l.starts, l.wrong = map[startup.Mechanism]int{}, map[startup.Mechanism]int{}
+	}
+	l.starts[by] += starts
+	l.wrong[by] += violations
+	e.starts += starts
+	e.broken += violations
+}
+
+func (l *ledger) count(e *entry, change func(*entry)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(e)
+}
+
+func (l *ledger) print(to io.Writer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprintf(to, "\nkubelet %s\n", w.Version)
+	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight|tabwriter.TabIndent)
+	fmt.Fprintln(t, "\tseconds\tpods\tstarts\tviolations\tcalls\tfailed\trefused\t  case")
+	var pods, starts int
+	for _, e := range l.cases {
+		fmt.Fprintf(t, "%s\t%.1f\t%d\t%d\t%d\t%d\t%d\t%d\t  %s%s\n", e.result, e.took.Seconds(), e.pods, e.starts, e.broken, e.calls, e.failed, e.refused, e.name, e.wanted)
+		pods += e.pods
+		starts += e.starts
+	}
+	t.Flush()
+	fmt.Fprintf(to, "%d cases, %d pods, %d starts of applications judged by startup.Check", len(l.cases), pods, starts)
+	for _, m := range []startup.Mechanism{startup.Gate, startup.Native, startup.Hold, ""} {
+		name := string(m)
+		if m == "" {
+			name = "no order"
+		}
+		fmt.Fprintf(to, "; %s: %d starts, %d violations", name, l.starts[m], l.wrong[m])
+	}
+	fmt.Fprintln(to)
+}
+
+// tally adds up what the applications of a pod said of their calls.
+func (e *entry) tally(p *world.Pod) (failed, refused int) {
+	calls := 0
+	for _, word := range p.Said("") {
+		switch word.Word {
+		case "done":
+			calls += number(word.Values["calls"])
+			failed += number(word.Values["failed"])
+			refused += number(word.Values["refused"])
+		case "config":
+			calls++
+			if word.Values["result"] != "ok" {
+				failed++
+			}
+			if word.Values["result"] == "refused" {
+				refused++
+			}
+		}
+	}
+	report.count(e, func(e *entry) { e.calls += calls; e.failed += failed; e.refused += refused })
+	return failed, refused
+}
+
+func number(text string) (n int) {
+	fmt.Sscan(text, &n)
+	return n
+}

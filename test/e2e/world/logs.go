@@ -1,0 +1,196 @@
+package world
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// logs are what the containers of all pods have written. The kubelet deletes a log with
+// its container; a file that is open stays readable.
+type logs struct {
+	mu      sync.Mutex
+	files   map[string]*logFile // by path
+	watcher *fsnotify.Watcher
+	changed func()
+}
+
+type logFile struct {
+	uid, container string
+	restart        int
+	file           *os.File
+	read           int64
+	rest           []byte
+	lines          []Line
+}
+
+// A Line is one that a container wrote.
+type Line struct {
+	At        time.Time // when the runtime read it
+	Container string
+	Restart   int // of the container
+	Text      string
+}
+
+// followLogs reads dir, which is .../NAMESPACE_POD_UID/CONTAINER/RESTART.log.
+func followLogs(dir string, changed func()) (*logs, error) {
+	w, err := fsnotify.NewBufferedWatcher(4096)
+	if err != nil {
+		return nil, err
+	}
+	l := &logs{files: map[string]*logFile{}, watcher: w, changed: changed}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	l.look(dir)
+	go func() {
+		for e := range w.Events {
+			switch {
+			case e.Has(fsnotify.Create):
+				l.renew(e.Name)
+				l.look(e.Name)
+			case e.Has(fsnotify.Write):
+				l.readFile(e.Name)
+			}
+		}
+	}()
+	return l, nil
+}
+
+// look watches a directory and what is in it, and reads a file.
+func (l *logs) look(path string) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+	case info.IsDir():
+		_ = l.watcher.Add(path) // before it is read: what comes in between is seen twice
+		entries, _ := os.ReadDir(path)
+		for _, e := range entries {
+			l.look(filepath.Join(path, e.Name()))
+		}
+	case strings.HasSuffix(path, ".log"):
+		l.readFile(path)
+	}
+}
+
+// renew puts aside what is known of a path where another file has taken its place: with a
+// new sandbox a container may begin again at restart 0.
+func (l *logs) renew(path string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := l.files[path]
+	if old == nil {
+		return
+	}
+	was, err := old.file.Stat()
+	is, err2 := os.Stat(path)
+	if err == nil && err2 == nil && !os.SameFile(was, is) {
+		old.readOn()
+		l.files[fmt.Sprintf("%s (before %d)", path, len(l.files))] = old
+		delete(l.files, path)
+	}
+}
+
+func (l *logs) readFile(path string) {
+	l.mu.Lock()
+	f := l.files[path]
+	if f == nil {
+		f = open(path)
+		if f == nil {
+			l.mu.Unlock()
+			return
+		}
+		l.files[path] = f
+	}
+	more := f.readOn()
+	l.mu.Unlock()
+	if more {
+		l.changed()
+	}
+}
+
+// open returns nil for what is no container's log.
+func open(path string) *logFile {
+	dir, name := filepath.Split(path)
+	restart, err := strconv.Atoi(strings.TrimSuffix(name, ".log"))
+	if err != nil {
+		return nil
+	}
+	container := filepath.Base(dir)
+	pod := strings.Split(filepath.Base(filepath.Dir(filepath.Clean(dir))), "_")
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) || len(pod) != 3 {
+		return nil
+	}
+	if err != nil {
+		return nil
+	}
+	return &logFile{uid: pod[2], container: container, restart: restart, file: file}
+}
+
+// readOn reads what is new: "2026-11-21T20:00:00.123Z stdout F text".
+func (f *logFile) readOn() (more bool) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := f.file.ReadAt(buffer, f.read)
+		f.read += int64(n)
+		f.rest = append(f.rest, buffer[:n]...)
+		if n == 0 || err != nil && !errors.Is(err, io.EOF) {
+			break
+		}
+	}
+	for {
+		line, rest, ok := bytes.Cut(f.rest, []byte("\n"))
+		if !ok {
+			return more
+		}
+		f.rest = rest
+		w := strings.SplitN(string(line), " ", 4)
+		if len(w) < 4 {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339Nano, w[0])
+		if err != nil {
+			continue
+		}
+		f.lines = append(f.lines, Line{at, f.container, f.restart, w[3]})
+		more = true
+	}
+}
+
+// of returns what the containers of a pod wrote, in the order of time.
+func (l *logs) of(uid string) (out []Line) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range l.files {
+		if f.uid == uid {
+			f.readOn()
+			out = append(out, f.lines...)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Line) int { return a.At.Compare(b.At) })
+	return out
+}
+
+// forget closes the files of a pod.
+func (l *logs) forget(uid string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for path, f := range l.files {
+		if f.uid == uid {
+			f.file.Close()
+			delete(l.files, path)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+// Package world is a cluster with Outrider in it, for tests and measurements: the images,
+// outriderd as a Deployment, services to call, and pods whose every start and stop is
+// known to the millisecond.
+//
+//	func main() { os.Exit(world.Enter(world.Options{...})) }   outside: brings the cluster up, starts this program in it
+//	w, err := world.Open(ctx)                                  inside
+//
+// What is known of a pod comes from its containers and from the API server, not from
+// Outrider's word alone:
+//
+//	logs of the applications   first instruction, each failed call, SIGTERM seen, the last word
+//	logs of the proxy          ready, not ready any more
+//	containerd                 started, ended, exit status
+//	API server                 status, address, restarts
+//
+// All have one clock.
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"outrider.dev/internal/image"
+	"outrider.dev/test/cluster"
+)
+
+// Images of the pods.
+const (
+	AppImage   = "test.outrider.dev/app:1"
+	ProxyImage = "outrider.dev/outrider-proxy:dev"
+	ServeImage = "outrider.dev/outriderd:dev"
+)
+
+// dirVariable is how the program inside finds the cluster's directory.
+const dirVariable = "OUTRIDER_E2E_CLUSTER"
+
+// Inside says whether this process was started by [Enter].
+func Inside() bool { return os.Getenv(dirVariable) != "" }
+
+// Options of a cluster for Enter.
+type Options struct {
+	Root     string    // of the repository
+	Version  string    // of Kubernetes; empty: the default
+	Name     string    // of the cluster's directory, so that several do not meet
+	Progress io.Writer // a line for each step
+}
+
+// Enter builds what runs in the cluster, brings one up, starts this program again inside of
+// it with the same arguments, and ends the cluster. It returns the exit status.
+func Enter(o Options) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	status, err := enter(ctx, o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		return 1
+	}
+	return status
+}
+
+func enter(ctx context.Context, o Options) (status int, err error) {
+	tarballs, err := images(ctx, o)
+	if err != nil {
+		return 1, err
+	}
+	version := o.Version
+	if version == "" {
+		version = cluster.Versions[0]
+	}
+	cache := filepath.Join(o.Root, ".cache", "cluster")
+	c, err := cluster.Up(ctx, cluster.Options{
+		Version: version, Cache: cache, Dir: filepath.Join(cache, o.Name, version), Progress: o.Progress,
+	})
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, c.Down()) }()
+	for _, tarball := range tarballs {
+		if err := c.LoadImage(ctx, tarball); err != nil {
+			return 1, err
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return 1, err
+	}
+	inside := c.Enter(ctx, self, os.Args[1:]...)
+	inside.Env = append(inside.Environ(), dirVariable+"="+c.Dir(), "OUTRIDER_E2E_KUBE="+version)
+	inside.Stdout, inside.Stderr = os.Stdout, os.Stderr
+	var exit *exec.ExitError
+	if err := inside.Run(); errors.As(err, &exit) {
+		return exit.ExitCode(), nil
+	} else if err != nil {
+		return 1, err
+	}
+	return 0, nil
+}
+
+// images makes those of Outrider, as "make images" does, and that of the application.
+func images(ctx context.Context, o Options) (tarballs []string, err error) {
+	fmt.Fprintln(o.Progress, "images")
+	cmd := exec.CommandContext(ctx, "make", "--silent", "images")
+	cmd.Dir, cmd.Stderr = o.Root, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("make images: %w", err)
+	}
+	dir := filepath.Join(o.Root, "bin", "images")
+	app := filepath.Join(o.Root, "bin", "e2e-app")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", app, "outrider.dev/test/e2e/app")
+	build.Dir, build.Env = o.Root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building the application: %w: %s", err, out)
+	}
+	img := image.Image{Name: AppImage, Files: map[string]string{"/app": app}, Entrypoint: []string{"/app"}, User: "65532"}
+	tarball := filepath.Join(dir, "app.tar")
+	if err := img.WriteFile(tarball); err != nil {
+		return nil, err
+	}
+	return []string{filepath.Join(dir, "outriderd.tar"), filepath.Join(dir, "outrider-proxy.tar"), tarball}, nil
+}

@@ -1,0 +1,257 @@
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outrider.dev/internal/podspec"
+	"outrider.dev/startup"
+	"outrider.dev/test/cluster/containerd"
+)
+
+// A Pod is one that was created in the cluster.
+type Pod struct {
+	Namespace, Name, UID string
+
+	w       *World
+	made    time.Time // before the request
+	deleted time.Time // before the request; zero: not yet
+	asMade  *corev1.Pod
+}
+
+// Create makes a pod. What admission did to it is in it already.
+func (w *World) Create(ctx context.Context, pod *corev1.Pod) (*Pod, error) {
+	made := time.Now()
+	got, err := w.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return w.adopt(got, made), nil
+}
+
+func (w *World) adopt(pod *corev1.Pod, made time.Time) *Pod {
+	return &Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), w: w, made: made, asMade: pod}
+}
+
+// Adopt returns the pods of a namespace with a label, that somebody else made.
+func (w *World) Adopt(ctx context.Context, namespace, label string) (out []*Pod, err error) {
+	list, err := w.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: label})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		out = append(out, w.adopt(&list.Items[i], list.Items[i].CreationTimestamp.Time))
+	}
+	return out, nil
+}
+
+// Spec is the pod as admission left it.
+func (p *Pod) Spec() *corev1.Pod { return p.asMade }
+
+// Plan is what the pod itself says about its order.
+func (p *Pod) Plan() (startup.Plan, error) {
+	reading, err := podspec.Read(p.asMade)
+	if err != nil {
+		return startup.Plan{}, err
+	}
+	return reading.Plan(), nil
+}
+
+// Status is the newest that the API server had; false: the pod is gone.
+func (p *Pod) Status() (corev1.PodStatus, bool) {
+	all := p.statuses()
+	if len(all) == 0 {
+		return corev1.PodStatus{}, true
+	}
+	last := all[len(all)-1]
+	return last.pod.Status, !last.gone
+}
+
+func (p *Pod) statuses() []seen {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return p.w.pods[p.UID]
+}
+
+// Addressed is when the pod's IP was first in the API; false: it never was.
+func (p *Pod) Addressed() (time.Time, bool) {
+	for _, s := range p.statuses() {
+		if s.pod.Status.PodIP != "" {
+			return s.at, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// Ready says whether all containers that should be are.
+func (p *Pod) Ready() bool {
+	status, there := p.Status()
+	for _, c := range status.Conditions {
+		if c.Type == corev1.PodReady {
+			return there && c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// Restarts is how often a container was started again, as the API has it.
+func (p *Pod) Restarts(container string) int {
+	status, _ := p.Status()
+	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
+		for _, c := range list {
+			if c.Name == container {
+				return int(c.RestartCount)
+			}
+		}
+	}
+	return 0
+}
+
+// Until waits for something about the pod. Its error says how the pod is.
+func (p *Pod) Until(ctx context.Context, limit time.Duration, what string, holds func() bool) error {
+	if err := p.w.Until(ctx, limit, p.Name+": "+what, holds); err != nil {
+		return fmt.Errorf("%w\n%s", err, p.Describe())
+	}
+	return nil
+}
+
+// Delete asks for the pod's end, and waits until it is gone.
+func (p *Pod) Delete(ctx context.Context) error {
+	if err := p.AskToEnd(ctx); err != nil {
+		return err
+	}
+	return p.Until(ctx, 2*time.Minute, "gone", func() bool {
+		_, there := p.Status()
+		return !there
+	})
+}
+
+// AskToEnd asks for the pod's end.
+func (p *Pod) AskToEnd(ctx context.Context) error {
+	if !p.deleted.IsZero() {
+		return nil
+	}
+	p.deleted = time.Now()
+	err := p.w.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// Remove ends a pod that a test is done with, at once.
+func (p *Pod) Remove(ctx context.Context) {
+	none := int64(0)
+	_ = p.w.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &none})
+	p.w.logs.forget(p.UID)
+}
+
+// PID is the first process of a container, as the node sees it; of the sandbox, if the name
+// is empty. 0: it does not run.
+func (p *Pod) PID(container string) int { return p.w.runtime.Running(p.UID)[container] }
+
+// Starts is how often a container was started.
+func (p *Pod) Starts(container string) int { return p.w.runtime.Starts(p.UID, container) }
+
+// Kill sends SIGKILL to the first process of a container, or of the sandbox.
+func (p *Pod) Kill(container string) error {
+	pid := p.PID(container)
+	if pid == 0 {
+		return fmt.Errorf("%s: container %q does not run", p.Name, container)
+	}
+	return syscall.Kill(pid, syscall.SIGKILL)
+}
+
+// KillBelow sends SIGKILL to the process of a name below a container's first.
+func (p *Pod) KillBelow(container, name string) error {
+	parent := p.PID(container)
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", parent))
+	if err != nil {
+		// Its threads have children too; the kernel lists them by the thread that forked.
+		return err
+	}
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	for _, task := range tasks {
+		more, _ := os.ReadFile(task)
+		children = append(children, more...)
+	}
+	for _, field := range strings.Fields(string(children)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			continue
+		}
+		comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		if strings.HasPrefix(strings.TrimSpace(string(comm)), name) {
+			return syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	return fmt.Errorf("%s: no process %q below container %s", p.Name, name, container)
+}
+
+// Describe is what is known of a pod, for failures.
+func (p *Pod) Describe() string {
+	var b strings.Builder
+	status, there := p.Status()
+	fmt.Fprintf(&b, "%s/%s: there %t, phase %s %s %s, IP %q\n", p.Namespace, p.Name, there, status.Phase, status.Reason, status.Message, status.PodIP)
+	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
+		for _, c := range list {
+			fmt.Fprintf(&b, "  %s: ready %t, restarts %d, %s\n", c.Name, c.Ready, c.RestartCount, stateWords(c.State))
+			if c.LastTerminationState.Terminated != nil {
+				fmt.Fprintf(&b, "    before: %s\n", stateWords(c.LastTerminationState))
+			}
+		}
+	}
+	b.WriteString(p.Timeline().String())
+	lines := p.w.logs.of(p.UID)
+	for _, l := range lines[max(0, len(lines)-60):] {
+		fmt.Fprintf(&b, "%s %s#%d %.400s\n", l.At.Format("15:04:05.000"), l.Container, l.Restart, l.Text)
+	}
+	return b.String()
+}
+
+func stateWords(s corev1.ContainerState) string {
+	switch {
+	case s.Running != nil:
+		return "runs"
+	case s.Terminated != nil:
+		return fmt.Sprintf("ended %d %s %s", s.Terminated.ExitCode, s.Terminated.Reason, s.Terminated.Message)
+	case s.Waiting != nil:
+		return fmt.Sprintf("waits %s %s", s.Waiting.Reason, s.Waiting.Message)
+	}
+	return "unknown"
+}
+
+// runtimeEvents are what containerd said of the pod.
+func (p *Pod) runtimeEvents() []containerd.Event { return p.w.runtime.Of(p.UID) }
+
+// Time is when an event of the pod's timeline was.
+func (p *Pod) Time(e startup.Event) time.Time { return p.made.Add(e.At) }
+
+// SandboxAddress is the pod's IPv4 address as its sandbox has it, long before the API does.
+func (p *Pod) SandboxAddress() netip.Addr {
+	pid := p.PID("")
+	if pid == 0 {
+		return netip.Addr{}
+	}
+	out, err := exec.Command("nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", pid), "ip", "-4", "-json", "address", "show", "dev", "eth0").Output()
+	var links []struct {
+		Addresses []struct{ Local netip.Addr } `json:"addr_info"`
+	}
+	if err != nil || json.Unmarshal(out, &links) != nil || len(links) == 0 || len(links[0].Addresses) == 0 {
+		return netip.Addr{}
+	}
+	return links[0].Addresses[0].Local
+}

@@ -1,0 +1,125 @@
+package world
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Awesome is the pod of most cases: an application that needs its configuration at its
+// start, gives up if it does not get it, and then calls a server of the mesh all its life.
+func Awesome(namespace, name string) *corev1.Pod {
+	grace := int64(15)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name}, Annotations: map[string]string{
+			// Fifty of them are to fit on one node.
+			"sidecar.istio.io/proxyCPU": "10m", "sidecar.istio.io/proxyMemory": "32Mi",
+		}},
+		Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: &grace,
+			Containers: []corev1.Container{{
+				Name: "app", Image: AppImage,
+				Command:        []string{"/app", "serve", "--config=http://config.centre/", "--call=http://server.shop/", "--stop=300ms"},
+				Ports:          []corev1.ContainerPort{{ContainerPort: 8080}},
+				ReadinessProbe: HTTPProbe("/ready", 8080),
+			}},
+		},
+	}
+}
+
+// HTTPProbe asks once a second.
+func HTTPProbe(path string, port int) *corev1.Probe {
+	return &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt(port)}}}
+}
+
+// Furnish makes the namespaces and what the pods call.
+func (w *World) Furnish(ctx context.Context) error {
+	for name, labels := range map[string]map[string]string{
+		"shop":   {"istio-injection": "enabled"},
+		"plain":  nil, // pods come injected
+		"strict": {"istio-injection": "enabled"},
+		"locked": {"istio-injection": "enabled", "pod-security.kubernetes.io/enforce": "restricted"},
+		"centre": nil, // no mesh
+	} {
+		if err := w.Namespace(ctx, name, labels); err != nil {
+			return err
+		}
+	}
+	if err := w.Apply(ctx, services); err != nil {
+		return err
+	}
+	for _, of := range []string{"deployment/config --namespace=centre", "deployment/server --namespace=shop"} {
+		var name, namespace string
+		fmt.Sscan(of, &name, &namespace)
+		if out, err := w.Kubectl(ctx, "", "rollout", "status", name, namespace, "--timeout=120s"); err != nil {
+			pods, _ := w.Kubectl(ctx, "", "describe", "pods", namespace)
+			logs, _ := w.Kubectl(ctx, "", "logs", name, namespace, "--all-containers")
+			return fmt.Errorf("%w\n%s%s%s", err, out, pods, logs)
+		}
+	}
+	return nil
+}
+
+// services are what the pods call: a configuration centre outside of the mesh, and a
+// server inside of it.
+const services = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: config, namespace: centre}
+spec:
+  selector: {matchLabels: {app: config}}
+  template:
+    metadata: {labels: {app: config}}
+    spec:
+      containers:
+      - {name: config, image: "` + AppImage + `", command: [/app, serve], readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: config, namespace: centre}
+spec: {selector: {app: config}, ports: [{name: http, port: 80, targetPort: 8080}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: server, namespace: shop}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: server}}
+  template:
+    metadata:
+      labels: {app: server}
+      annotations: {sidecar.istio.io/proxyCPU: 10m, sidecar.istio.io/proxyMemory: 32Mi}
+    spec:
+      terminationGracePeriodSeconds: 15
+      containers:
+      - {name: server, image: "` + AppImage + `", command: [/app, serve, --stop, 3s], ports: [{containerPort: 8080}], readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: server, namespace: shop}
+spec: {selector: {app: server}, ports: [{name: http, port: 80, targetPort: 8080}]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: read-config}
+rules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: read-config, namespace: shop}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: read-config}
+subjects: [{kind: ServiceAccount, name: default, namespace: shop}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: shop}
+data: {colour: blue}
+---
+apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: default, namespace: strict}
+spec: {mtls: {mode: STRICT}}
+`

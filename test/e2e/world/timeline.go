@@ -1,0 +1,157 @@
+package world
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/podspec"
+	"outrider.dev/startup"
+	"outrider.dev/test/cluster/containerd"
+)
+
+// A Word is what an application said of itself: a line "e2e NANOSECONDS WORD [NAME=VALUE...]".
+type Word struct {
+	At        time.Time
+	Container string
+	Restart   int
+	Word      string
+	Values    map[string]string
+}
+
+// Said returns what the applications of the pod said, all of them or those of one container.
+func (p *Pod) Said(container string) (out []Word) {
+	for _, l := range p.w.logs.of(p.UID) {
+		w := strings.Fields(l.Text)
+		if len(w) < 3 || w[0] != "e2e" || container != "" && l.Container != container {
+			continue
+		}
+		ns, err := strconv.ParseInt(w[1], 10, 64)
+		if err != nil {
+			continue
+		}
+		word := Word{At: time.Unix(0, ns), Container: l.Container, Restart: l.Restart, Word: w[2], Values: map[string]string{}}
+		for _, pair := range w[3:] {
+			name, value, _ := strings.Cut(pair, "=")
+			word.Values[name] = value
+		}
+		out = append(out, word)
+	}
+	return out
+}
+
+// Has returns the n-th time, from 1, that a container said a word.
+func (p *Pod) Has(container, word string, n int) (Word, bool) {
+	for _, w := range p.Said(container) {
+		if w.Word != word {
+			continue
+		}
+		if n--; n == 0 {
+			return w, true
+		}
+	}
+	return Word{}, false
+}
+
+// Log returns the lines of a container.
+func (p *Pod) Log(container string) (out []Line) {
+	for _, l := range p.w.logs.of(p.UID) {
+		if l.Container == container {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// Timeline is what happened to the pod's containers. A command behind a gate begins when it
+// says so itself: its container runs before.
+func (p *Pod) Timeline() startup.Timeline {
+	var out startup.Timeline
+	add := func(at time.Time, container string, what startup.What, incarnation int, detail string) {
+		out = append(out, startup.Event{Container: container, What: what, At: at.Sub(p.made), Incarnation: incarnation, Detail: detail})
+	}
+	speaks, last := map[string]bool{}, map[run]time.Time{}
+	for _, w := range p.Said("") {
+		speaks[w.Container] = true
+		switch what := startup.What(w.Word); what {
+		case startup.IsStarted, startup.IsHealthy, startup.IsStopping:
+			add(w.At, w.Container, what, w.Restart, "")
+		}
+		if w.Word == "done" {
+			last[run{w.Container, w.Restart}] = w.At
+		}
+		if w.Values["result"] == "refused" {
+			add(w.At, w.Container, startup.IsRefused, w.Restart, "")
+		}
+	}
+	p.addRuntime(speaks, last, add)
+	for _, l := range p.w.logs.of(p.UID) {
+		if l.Container == podspec.OurProxy {
+			if what, at, ok := proxySays(l); ok {
+				add(at, l.Container, what, l.Restart, "")
+			}
+		}
+	}
+	if at, ok := p.Addressed(); ok {
+		add(at, "", startup.HasAddress, 0, "")
+	}
+	if !p.deleted.IsZero() {
+		add(p.deleted, "", startup.PodDeleted, 0, "")
+	}
+	return out.Sorted()
+}
+
+// A run is one start of a container.
+type run struct {
+	container string
+	restart   int
+}
+
+// addRuntime adds what containerd knows. A command behind a gate ends before its gate does:
+// where it has said its last word, it has ended then.
+func (p *Pod) addRuntime(speaks map[string]bool, last map[run]time.Time, add func(time.Time, string, startup.What, int, string)) {
+	starts, sandboxes := map[string]int{}, 0
+	for _, e := range p.runtimeEvents() {
+		switch {
+		case e.Container == "" && e.Topic == containerd.Created:
+			if sandboxes++; sandboxes > 1 {
+				add(e.At, "", startup.NewSandbox, 0, "")
+			}
+		case e.Container == "":
+		case e.Topic == containerd.Started:
+			if !speaks[e.Container] {
+				add(e.At, e.Container, startup.IsStarted, starts[e.Container], "")
+			}
+			starts[e.Container]++
+		case e.Topic == containerd.Exited:
+			n, at := starts[e.Container]-1, e.At
+			if said, ok := last[run{e.Container, n}]; ok {
+				at = said
+			}
+			if e.Status == 0 {
+				add(at, e.Container, startup.IsCompleted, n, "")
+			} else {
+				add(at, e.Container, startup.HasFailed, n, strconv.Itoa(e.Status))
+			}
+		}
+	}
+}
+
+// proxySays reads a line of the agent's log: it is ready, or is no longer.
+func proxySays(l Line) (startup.What, time.Time, bool) {
+	var line struct {
+		Msg string    `json:"msg"`
+		At  time.Time `json:"at"`
+	}
+	if json.Unmarshal([]byte(l.Text), &line) != nil || line.At.IsZero() {
+		return "", time.Time{}, false
+	}
+	switch line.Msg {
+	case "ready":
+		return startup.IsHealthy, line.At, true
+	case "not ready":
+		return startup.IsUnhealthy, line.At, true
+	}
+	return "", time.Time{}, false
+}

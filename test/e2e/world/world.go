@@ -1,0 +1,155 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"outrider.dev/test/cluster/containerd"
+)
+
+// A World is a cluster, seen from inside.
+type World struct {
+	Client  kubernetes.Interface
+	Root    string // of the repository
+	Dir     string // of the cluster
+	Version string // of Kubernetes
+
+	objects dynamic.Interface
+	runtime *containerd.Log
+	logs    *logs
+
+	mu      sync.Mutex
+	pods    map[string][]seen // by uid
+	changed chan struct{}     // closed at the next change
+}
+
+// seen is a pod as the API server had it.
+type seen struct {
+	at   time.Time
+	gone bool
+	pod  *corev1.Pod
+}
+
+// Open looks at the cluster that this process is in, until ctx ends.
+func Open(ctx context.Context, root string) (*World, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = 200, 400
+	w := &World{Root: root, Dir: os.Getenv(dirVariable), Version: os.Getenv("OUTRIDER_E2E_KUBE"),
+		pods: map[string][]seen{}, changed: make(chan struct{})}
+	if err := w.connect(config); err != nil {
+		return nil, err
+	}
+	if w.runtime, err = containerd.Follow(ctx, os.Getenv("CONTAINERD_ADDRESS")); err != nil {
+		return nil, err
+	}
+	go func() {
+		for {
+			select {
+			case <-w.runtime.Changed:
+				w.change()
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	if w.logs, err = followLogs(filepath.Join(w.Dir, "log", "pods"), w.change); err != nil {
+		return nil, err
+	}
+	return w, w.followPods(ctx)
+}
+
+func (w *World) connect(config *rest.Config) (err error) {
+	if w.Client, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	w.objects, err = dynamic.NewForConfig(config)
+	return err
+}
+
+// followPods keeps every status of every pod.
+func (w *World) followPods(ctx context.Context) error {
+	informer := informers.NewSharedInformerFactory(w.Client, 0).Core().V1().Pods().Informer()
+	saw := func(object any, gone bool) {
+		pod, ok := object.(*corev1.Pod)
+		if last, is := object.(cache.DeletedFinalStateUnknown); is {
+			pod, ok = last.Obj.(*corev1.Pod)
+		}
+		if !ok {
+			return
+		}
+		w.mu.Lock()
+		w.pods[string(pod.UID)] = append(w.pods[string(pod.UID)], seen{time.Now(), gone, pod})
+		w.mu.Unlock()
+		w.change()
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { saw(o, false) },
+		UpdateFunc: func(_, o any) { saw(o, false) },
+		DeleteFunc: func(o any) { saw(o, true) },
+	}); err != nil {
+		return err
+	}
+	go informer.Run(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return errors.New("the pods of the cluster cannot be watched")
+	}
+	return nil
+}
+
+func (w *World) change() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// Until waits until something holds, looking whenever anything has changed.
+func (w *World) Until(ctx context.Context, limit time.Duration, what string, holds func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		w.mu.Lock()
+		changed := w.changed
+		w.mu.Unlock()
+		if holds() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-time.After(time.Second): // what is not watched changes too
+		case <-ctx.Done():
+			return fmt.Errorf("%s: not within %s", what, limit)
+		}
+	}
+}
+
+// Namespace makes one, with labels and annotations, and a service account "default" in it.
+func (w *World) Namespace(ctx context.Context, name string, labels map[string]string) error {
+	_, err := w.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	return w.Until(ctx, time.Minute, "the service account of namespace "+name, func() bool {
+		_, err := w.Client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
+		return err == nil
+	})
+}
