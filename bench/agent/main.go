@@ -29,11 +29,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 	n := fs.Int("n", 12, "starts of each case on demand")
 	full := fs.Int("full", 4, "starts of each case in which the proxy is told everything")
 	sizes := fs.String("services", "10,1000,10000", "sizes of the mesh")
-	idle := fs.Duration("idle", 20*time.Second, "how long to look at an idle proxy; 0 skips it")
+	idle := fs.Duration("idle", 20*time.Second, "how long to look at an idle proxy, each of -looks times; 0 skips it")
+	looks := fs.Int("looks", 4, "how often to look at an idle proxy")
 	switch err := fs.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
-	case err != nil || *n < 1 || *full < 0:
+	case err != nil || *n < 1 || *full < 0 || *looks < 1:
 		return 2
 	}
 	var services []int
@@ -54,7 +55,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 			}
 			measure(t, w, size, *n, *full)
 			if i == 0 && *idle > 0 {
-				rest(t, w, *idle)
+				rest(t, w, *looks, *idle)
 			}
 		})
 		if err != nil {

@@ -121,19 +121,24 @@ func startEnvoy(w *harness.World, p *harness.Pod) time.Duration {
 	return readyAt(p, e, "127.0.0.1:15000", "/ready").Sub(begin)
 }
 
-// rest looks at a proxy that nobody uses.
-func rest(t *table, w *harness.World, d time.Duration) {
+// rest looks at a proxy that nobody uses, n times for d. The kernel counts processor time
+// in hundredths of a second.
+func rest(t *table, w *harness.World, n int, d time.Duration) {
 	p := w.Pod("idle")
 	a := p.Agent()
 	a.Ready()
 	time.Sleep(2 * time.Second)
 	envoy := a.Envoy()
-	before := [2]time.Duration{harness.Spent(a.PID()), harness.Spent(envoy)}
-	time.Sleep(d)
 	percent := func(spent time.Duration) float64 { return 100 * spent.Seconds() / d.Seconds() }
 	const title = "idle"
-	t.add(title, "agent CPU %", percent(harness.Spent(a.PID())-before[0]), "")
-	t.add(title, "Envoy CPU %", percent(harness.Spent(envoy)-before[1]), "")
-	t.add(title, "agent MiB", float64(harness.Resident(a.PID()))/megabyte, "")
-	t.add(title, "Envoy MiB", float64(harness.Resident(envoy))/megabyte, "")
+	for range n {
+		before := [2]time.Duration{harness.Spent(a.PID()), harness.Spent(envoy)}
+		time.Sleep(d)
+		ofAgent, ofEnvoy := percent(harness.Spent(a.PID())-before[0]), percent(harness.Spent(envoy)-before[1])
+		t.add(title, "agent CPU %", ofAgent, "")
+		t.add(title, "Envoy CPU %", ofEnvoy, "")
+		t.add(title, "both CPU %", ofAgent+ofEnvoy, "")
+		t.add(title, "agent MiB", float64(harness.Resident(a.PID()))/megabyte, "")
+		t.add(title, "Envoy MiB", float64(harness.Resident(envoy))/megabyte, "")
+	}
 }

@@ -70,9 +70,17 @@ func (t *table) print() {
 			ratio = fmt.Sprintf("%.2f", r.median()/base.median())
 		}
 		m := r.median() // sorts
-		fmt.Fprintf(out, "%s\t%s\t%d\t%.1f\t%.1f\t%.1f\t%s\n", title, r.what, len(r.values), r.values[0], m, r.values[len(r.values)-1], ratio)
+		fmt.Fprintf(out, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", title, r.what, len(r.values), figure(r.values[0]), figure(m), figure(r.values[len(r.values)-1]), ratio)
 	}
 	out.Flush()
+}
+
+// figure has two places where one would leave nothing to see.
+func figure(x float64) string {
+	if x < 1 {
+		return fmt.Sprintf("%.2f", x)
+	}
+	return fmt.Sprintf("%.1f", x)
 }
 
 // ordered are the rows of a title together.

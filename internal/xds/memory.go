@@ -64,17 +64,7 @@ func (m *InMemory) Store(w Workload, names []string) { m.store(w, names) }
 func (m *InMemory) store(w Workload, names []string) (now []string, forgotten *Workload) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.known[w]
-	if r == nil {
-		if len(m.known) >= m.limits.Workloads {
-			forgotten = m.oldest()
-			delete(m.known, *forgotten)
-		}
-		r = &remembered{}
-		m.known[w] = r
-	}
-	m.clock++
-	r.used = m.clock
+	r, forgotten := m.of(w)
 	changed := false
 	for _, name := range names {
 		i := slices.Index(r.names, name)
@@ -84,13 +74,46 @@ func (m *InMemory) store(w Workload, names []string) (now []string, forgotten *W
 		changed = changed || i < 0
 		r.names = append(r.names, name)
 	}
-	if over := len(r.names) - m.limits.Names; over > 0 {
-		r.names = slices.Delete(r.names, 0, over)
-	}
+	m.cut(r)
 	if !changed {
 		return nil, forgotten
 	}
 	return slices.Clone(r.names), forgotten
+}
+
+// learn adds what another memory knows of a workload, in its order; what only this one
+// knows is newer. It returns what the workload now has.
+func (m *InMemory) learn(w Workload, names []string) (now []string, forgotten *Workload) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, forgotten := m.of(w)
+	own := slices.DeleteFunc(r.names, func(name string) bool { return slices.Contains(names, name) })
+	r.names = slices.Concat(names, own)
+	m.cut(r)
+	return slices.Clone(r.names), forgotten
+}
+
+// of returns what is remembered of a workload, as used now; for a new one another may be
+// forgotten.
+func (m *InMemory) of(w Workload) (r *remembered, forgotten *Workload) {
+	if r = m.known[w]; r == nil {
+		if len(m.known) >= m.limits.Workloads {
+			forgotten = m.oldest()
+			delete(m.known, *forgotten)
+		}
+		r = &remembered{}
+		m.known[w] = r
+	}
+	m.clock++
+	r.used = m.clock
+	return r, forgotten
+}
+
+// cut forgets what was asked for longest ago, where there is too much.
+func (m *InMemory) cut(r *remembered) {
+	if over := len(r.names) - m.limits.Names; over > 0 {
+		r.names = slices.Delete(r.names, 0, over)
+	}
 }
 
 func (m *InMemory) oldest() *Workload {

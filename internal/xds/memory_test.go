@@ -101,6 +101,30 @@ func TestMemoryDirSurvivesBadFiles(t *testing.T) {
 	}
 }
 
+// Two control planes share a directory: each knows what the other was asked for, and
+// neither takes that away.
+func TestMemoryDirIsShared(t *testing.T) {
+	dir := t.TempDir()
+	a, b := mustMemoryDir(t, dir, MemoryLimits{Names: 3}, nil), mustMemoryDir(t, dir, MemoryLimits{Names: 3}, nil)
+	a.Store(shop, []string{"one", "two"})
+	a.Close()
+	if diff := cmp.Diff([]string{"one", "two"}, b.Load(shop)); diff != "" {
+		t.Errorf("what the other one was asked for (-want +got):\n%s", diff)
+	}
+	c := mustMemoryDir(t, dir, MemoryLimits{Names: 3}, nil)
+	b.Store(shop, []string{"three"})
+	b.Close()
+	c.Store(shop, []string{"four"})
+	c.Close()
+	// There is room for three: the oldest goes.
+	if diff := cmp.Diff([]string{"four", "three", "two"}, mustMemoryDir(t, dir, MemoryLimits{}, nil).Load(shop)); diff != "" {
+		t.Errorf("what both were asked for (-want +got):\n%s", diff)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "*.new*")); len(left) > 0 || err != nil {
+		t.Errorf("files left: %q, %v", left, err)
+	}
+}
+
 func TestMemoryDirIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	m := mustMemoryDir(t, dir, MemoryLimits{Workloads: 3}, nil)

@@ -15,7 +15,8 @@ import (
 
 // A MemoryDir is a memory that outlives the process: one file for each workload, written
 // aside and renamed. Writing happens behind the caller's back and goes wrong in the log
-// only: all that is lost is a faster first request.
+// only: all that is lost is a faster first request. Replicas may share the directory: each
+// knows what a proxy asked another for, unless two wrote in the same moment.
 type MemoryDir struct {
 	*InMemory
 	path string
@@ -122,6 +123,31 @@ func parseMemoryName(base string) (Workload, error) {
 	return Workload{parts[0], parts[1], parts[2]}, nil
 }
 
+// Load returns what a workload asked for, of this process or of another one. It reads one
+// small file.
+func (m *MemoryDir) Load(w Workload) []string {
+	m.learn(w)
+	return m.InMemory.Load(w)
+}
+
+// learn takes over what the file of a workload says, and returns what the workload now has.
+func (m *MemoryDir) learn(w Workload) []string {
+	_, names, err := readMemory(m.path, memoryName(w)+memorySuffix)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		m.log.Debug("file of what a workload asked for cannot be used", "error", err)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	now, forgotten := m.InMemory.learn(w, names)
+	if forgotten != nil { // its file goes with the next that is written
+		m.mu.Lock()
+		m.dirty[*forgotten] = nil
+		m.mu.Unlock()
+	}
+	return now
+}
+
 // Store adds names to what a workload asked for. The file follows.
 func (m *MemoryDir) Store(w Workload, names []string) {
 	now, forgotten := m.store(w, names)
@@ -166,6 +192,11 @@ func (m *MemoryDir) flush() {
 	m.dirty = map[Workload][]string{}
 	m.mu.Unlock()
 	for w, names := range dirty {
+		if names != nil {
+			if all := m.learn(w); all != nil { // another process may have written
+				names = all
+			}
+		}
 		if err := m.writeOne(w, names); err != nil {
 			m.log.Warn("what a workload asked for cannot be kept", "error", err)
 		}
@@ -188,9 +219,16 @@ func (m *MemoryDir) writeOne(w Workload, names []string) error {
 	if err != nil {
 		return err
 	}
-	aside := path + ".new"
-	if err := os.WriteFile(aside, raw, 0o600); err != nil {
+	aside, err := os.CreateTemp(m.path, name+".new*") // of this process alone
+	if err != nil {
 		return err
 	}
-	return os.Rename(aside, path)
+	_, err = aside.Write(raw)
+	if err = errors.Join(err, aside.Close()); err == nil {
+		err = os.Rename(aside.Name(), path)
+	}
+	if err != nil {
+		os.Remove(aside.Name())
+	}
+	return err
 }

@@ -34,7 +34,7 @@ func app(p *harness.Pod) {
 	})
 	web.HandleFunc("/socket", socket)
 	serve := func(port int) net.Listener {
-		return harness.Listen(p.World, p.Namespace, harness.AppUser, fmt.Sprintf("0.0.0.0:%d", port))
+		return harness.Listen(p.World, p.Namespace, harness.AppUser, fmt.Sprintf(":%d", port))
 	}
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)

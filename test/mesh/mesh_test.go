@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/xds/resource"
 )
 
 // A shop is the world of most tests: a client and a server with proxies, and one server
@@ -22,8 +23,8 @@ type shop struct {
 	client, server, plain *pod
 }
 
-func newShop(t testing.TB) *shop {
-	w := newWorld(t)
+func newShop(t testing.TB, change ...func(*resource.Source)) *shop {
+	w := newWorld(t, change...)
 	s := &shop{world: w}
 	s.server = w.pod("server", "server")
 	s.plain = w.pod("plain", "plain")
@@ -63,7 +64,6 @@ func TestTraffic(t *testing.T) {
 	t.Run("requests", s.requests)
 	t.Run("bytes", s.bytes)
 	t.Run("mutual TLS", s.mutualTLS)
-	t.Run("many at once", s.many)
 	t.Run("own ports", s.ownPorts)
 	raw, err := s.client.admin.Get(context.Background(), "/clusters", "")
 	if err != nil || strings.Contains(string(raw), "|"+outside+":") {
@@ -82,7 +82,7 @@ func (s *shop) requests(t *testing.T) {
 		"a pod of a headless service":             {"http://" + server4 + ":8083/", "200 server HTTP/1.1 host=" + server4 + ":8083 path=/ body=0 <nil>"},
 		"a pod of a headless service, IPv6":       {"http://[" + s.server.v6.String() + "]:8083/", "200 server HTTP/1.1 host=[" + s.server.v6.String() + "]:8083 path=/ body=0 <nil>"},
 		"a pod without a proxy":                   {"http://" + plain4 + ":8080/", "200 plain HTTP/1.1 host=" + plain4 + ":8080 path=/ body=0 <nil>"},
-		"a service without endpoints":             {"http://10.96.0.6:8080/", "503 no healthy upstream"},
+		"a service without endpoints":             {"http://10.96.0.6:8080/", "503 outrider (outbound): 10.96.0.6:8080 at 10.96.0.6:8080: no endpoint is ready"},
 		"an address outside":                      {"http://" + outside + ":8080/", "200 outside HTTP/1.1 host=" + outside + ":8080 path=/ body=0 <nil>"},
 		"nobody listens behind a service's port":  {"http://10.96.0.1:8082/", "503 "},
 		"nobody listens at a pod without a proxy": {"http://" + plain4 + ":8082/", "503 "},
@@ -164,8 +164,11 @@ func (s *shop) mutualTLS(t *testing.T) {
 	}
 }
 
-// many first requests at once, to as many services: each is answered.
-func (s *shop) many(t *testing.T) {
+// Many first requests at once, to as many services: each is answered. How soon is a matter
+// of the machine, and a second is not enough for one that has other work; so the proxy is
+// told to be patient, and an answer that never comes is still one that it misses.
+func TestManyAtOnce(t *testing.T) {
+	s := newShop(t, patient)
 	const n = 100
 	var parts []mesh.Part
 	for i := range n {
@@ -180,6 +183,7 @@ func (s *shop) many(t *testing.T) {
 	body := bytes.Repeat([]byte("x"), 100_000)
 	var wg sync.WaitGroup
 	c := s.client.client()
+	c.Timeout = 2 * patience
 	start := time.Now()
 	for i := range n {
 		wg.Go(func() {
@@ -197,6 +201,11 @@ func (s *shop) many(t *testing.T) {
 	wg.Wait()
 	t.Logf("%d first requests of 100 kB at once: %s", n, time.Since(start))
 }
+
+// patience is more than any machine needs.
+const patience = 20 * time.Second
+
+func patient(s *resource.Source) { s.Patience = patience }
 
 // ownPorts: a connection to a capture port of the proxy is closed, and makes no others.
 func (s *shop) ownPorts(t *testing.T) {

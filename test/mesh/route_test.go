@@ -71,6 +71,9 @@ func TestRoutes(t *testing.T) {
 			if got := fmt.Sprintf("%d %s", resp.StatusCode, b); !strings.HasPrefix(got, tt.want) {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
+			if resp.StatusCode == http.StatusMovedPermanently && len(b) > 0 {
+				t.Errorf("a redirect with a text: %s", b)
+			}
 			for name := range resp.Header {
 				if strings.HasPrefix(name, "X-Outrider") {
 					t.Errorf("header %s of ours", name)

@@ -21,6 +21,9 @@ func echo(l net.Listener, name string) {
 		case "/ws":
 			websocket(w)
 			return
+		case "/peer":
+			io.WriteString(w, r.Header.Get("X-Forwarded-Client-Cert"))
+			return
 		case "/slow":
 			select {
 			case <-r.Context().Done():

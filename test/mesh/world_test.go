@@ -49,6 +49,7 @@ type world struct {
 	source  *source
 	server  *grpc.Server
 	toServe *xds.Server
+	line    line // to the control plane
 }
 
 // source is a mesh that tests change.
@@ -76,7 +77,7 @@ func (s *source) change(f func(b *mesh.Builder)) {
 
 func (s *source) set(parts ...mesh.Part) { s.change(func(b *mesh.Builder) { b.Set(parts...) }) }
 
-func newWorld(t testing.TB) *world {
+func newWorld(t testing.TB, change ...func(*resource.Source)) *world {
 	t.Helper()
 	envoyBinary(t)
 	w := &world{t: t, router: ns.New(t), ca: newAuthority(t)}
@@ -100,7 +101,11 @@ func newWorld(t testing.TB) *world {
 	})
 	w.source = &source{builder: mesh.NewBuilder(mesh.Config{}), newer: make(chan struct{})}
 	w.source.set()
-	w.toServe = xds.New(xds.Options{Source: resource.New(w.source), Authenticate: xds.ByClaim})
+	resources := resource.New(w.source)
+	for _, f := range change {
+		f(resources)
+	}
+	w.toServe = xds.New(xds.Options{Source: resources, Authenticate: xds.ByClaim})
 	w.up()
 	t.Cleanup(w.down)
 	return w
@@ -115,7 +120,7 @@ func (w *world) up() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.server = grpc.NewServer()
+	w.server = grpc.NewServer(grpc.StreamInterceptor(w.line.between))
 	discovery.RegisterAggregatedDiscoveryServiceServer(w.server, w.toServe)
 	go w.server.Serve(l)
 }
@@ -131,7 +136,8 @@ type pod struct {
 	v4, v6    netip.Addr
 	spec      mesh.WorkloadSpec
 	metadata  map[string]any
-	certified string // another account that its certificate is for
+	stats     []string // expressions for more of Envoy's
+	certified string   // another account that its certificate is for
 	admin     *envoy.Admin
 	dir       string
 	process   *exec.Cmd
@@ -185,9 +191,14 @@ func (p *pod) proxied() *pod {
 	return p
 }
 
+// capturing is one at a time: nftables' library counts sets for the whole process.
+var capturing sync.Mutex
+
 func (p *pod) capture() {
 	t := p.world.t
 	t.Helper()
+	capturing.Lock()
+	defer capturing.Unlock()
 	in := capture.Defaults()
 	in.Families = capture.DualStack
 	in.OutboundRanges.All, in.InboundPorts.All = true, true
@@ -230,6 +241,7 @@ func (p *pod) start() {
 		Extra: json.RawMessage(`{"bootstrap_extensions": [{"name": "envoy.bootstrap.internal_listener", "typed_config":
 			{"@type": "type.googleapis.com/envoy.extensions.bootstrap.internal_listener.v3.InternalListener"}}]}`),
 	}
+	o.Stats.Regexps = append(o.Stats.Regexps, p.stats...)
 	raw, err := o.Bootstrap()
 	if err != nil {
 		t.Fatal(err)

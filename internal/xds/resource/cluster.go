@@ -18,15 +18,19 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-const (
-	// connectTimeout is Istio's. A shorter one would give up on a pod whose early
-	// connections are parked: their next try is the kernel's, after 1, 3 and 7 s.
-	connectTimeout = 10 * time.Second
+// connectTimeout is Istio's. A shorter one would give up on a pod whose early connections
+// are parked: their next try is the kernel's, after 1, 3 and 7 s.
+const connectTimeout = 10 * time.Second
 
-	// endpointsTimeout bounds how long a cluster waits for its endpoints: while one
-	// waits, Envoy asks for no other.
-	endpointsTimeout = time.Second
-)
+// endpointsWait bounds how long a cluster waits for its endpoints: while one waits, Envoy
+// asks for no other. Who is told everything asks for nothing, and needs longer than that to
+// make the clusters: it waits for ever, as with Istio.
+func (b *builder) endpointsWait(sh shape) time.Duration {
+	if sh.full {
+		return 0
+	}
+	return b.patience
+}
 
 // base is what all clusters have in common: nothing between the application and the
 // service that it calls which was not there without a proxy, so no limits, and no
@@ -99,7 +103,7 @@ func (b *builder) service(name string, s *mesh.Service, p *mesh.Port, requests b
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_EDS}
 	c.EdsClusterConfig = &cluster.Cluster_EdsClusterConfig{
 		ServiceName: serviceName(s, p.Number),
-		EdsConfig:   ads(endpointsTimeout),
+		EdsConfig:   ads(b.endpointsWait(sh)),
 	}
 	c.LbPolicy = cluster.Cluster_LEAST_REQUEST
 	ids := map[string]bool{}

@@ -172,7 +172,7 @@ func (v *view) fullListeners(p *xds.Proxy, sh shape) []*xds.Resource {
 
 // byHost sends the requests to a port number by the host that they name.
 func (v *view) byHost(sh shape, port uint16) *listener.Listener {
-	m := connections("outbound")
+	m := connections("outbound", unknown, noRoute, late, empty, refused)
 	m.RouteSpecifier = &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: strconv.Itoa(int(port)), ConfigSource: ads(0)}}
 	m.HttpFilters = []*hcm.HttpFilter{toRouter(&router.Router{})}
 	l := v.sniffed(sh, port)

@@ -84,7 +84,7 @@ func (v *view) listener(p *xds.Proxy, name string) *xds.Resource {
 		}
 		return nil
 	}
-	for _, r := range append(v.listeners(p), v.fixed(routed, "inner", func() proto.Message { return inner() })) {
+	for _, r := range append(v.listeners(p), v.fixed(routed, "inner", func() proto.Message { return v.inner() })) {
 		if r != nil && r.Name == name {
 			return r
 		}

@@ -40,7 +40,7 @@ func (b *builder) outbound(sh shape) *listener.Listener {
 	l := listen(outboundName, sh.wildcards(outboundPort)...)
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
 	l.UseOriginalDst = yes() // and Envoy finds it out
-	l.FilterChains = append(closed(), b.bytesByAddress(askTimeout))
+	l.FilterChains = append(closed(), b.bytesByAddress(b.patience))
 	l.DefaultFilterChain = passed()
 	return l
 }
@@ -61,7 +61,8 @@ func (b *builder) early(never []uint16) *listener.Listener {
 	l.ListenerFilters = []*listener.ListenerFilter{proxyProtocol(), look}
 	l.ListenerFiltersTimeout = lasting(sniffTimeout)
 	l.ContinueOnListenerFiltersTimeout = true
-	l.FilterChains = append(closed(), b.requestsByAddress(earlyTimeout), b.bytesByAddress(earlyTimeout))
+	wait := max(b.patience, earlyPatience)
+	l.FilterChains = append(closed(), b.requestsByAddress(wait), b.bytesByAddress(wait))
 	l.DefaultFilterChain = passed()
 	return l
 }
@@ -74,7 +75,7 @@ func (b *builder) sniffed(sh shape, port uint16) *listener.Listener {
 	l.ListenerFilters = []*listener.ListenerFilter{httpInspector()}
 	l.ListenerFiltersTimeout = lasting(sniffTimeout)
 	l.ContinueOnListenerFiltersTimeout = true
-	l.FilterChains = []*listener.FilterChain{b.requestsByAddress(askTimeout), b.bytesByAddress(askTimeout)}
+	l.FilterChains = []*listener.FilterChain{b.requestsByAddress(b.patience), b.bytesByAddress(b.patience)}
 	l.DefaultFilterChain = passed()
 	return l
 }
@@ -82,12 +83,12 @@ func (b *builder) sniffed(sh shape, port uint16) *listener.Listener {
 func sniffedName(port uint16) string { return "outbound_" + strconv.Itoa(int(port)) }
 
 // inner is the listener inside, for services with routes.
-func inner() *listener.Listener {
+func (b *builder) inner() *listener.Listener {
 	return &listener.Listener{
 		Name:              routed,
 		TrafficDirection:  core.TrafficDirection_OUTBOUND,
 		ListenerSpecifier: &listener.Listener_InternalListener{InternalListener: &listener.Listener_InternalListenerConfig{}},
-		FilterChains:      []*listener.FilterChain{{Name: "http", Filters: []*listener.Filter{byService()}}},
+		FilterChains:      []*listener.FilterChain{{Name: "http", Filters: []*listener.Filter{b.byService()}}},
 	}
 }
 

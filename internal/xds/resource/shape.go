@@ -22,12 +22,14 @@ type shape struct {
 	certificates string
 	v4, v6       bool // addresses it listens on
 	transparent  bool
+	full         bool // it is told everything
 }
 
 func shapeOf(p *xds.Proxy) shape {
 	s := shape{
 		certificates: strings.TrimSuffix(p.Metadata[MetadataCertificates], "/"),
 		transparent:  p.Metadata[MetadataInterception] == "TPROXY",
+		full:         !p.OnDemand,
 	}
 	for _, a := range p.Addresses {
 		if a.Unmap().Is4() {
@@ -44,7 +46,7 @@ func shapeOf(p *xds.Proxy) shape {
 
 // calling is the part of s that clusters depend on, listening the one that outbound
 // listeners do.
-func (s shape) calling() shape   { return shape{certificates: s.certificates} }
+func (s shape) calling() shape   { return shape{certificates: s.certificates, full: s.full} }
 func (s shape) listening() shape { return shape{v4: s.v4, v6: s.v6} }
 
 // workload is what p is the proxy of, or nil. A proxy says itself what its name and its

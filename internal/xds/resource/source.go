@@ -2,6 +2,7 @@ package resource
 
 import (
 	"sync"
+	"time"
 
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds"
@@ -17,14 +18,22 @@ type Mesh interface {
 // for it, and what was built for an object is kept for as long as the object is in the
 // mesh: so the change of one endpoint costs one service.
 type Source struct {
+	// Patience is how long a proxy waits for the control plane where something is used for
+	// the first time, before it says that there is no answer. To be set before Current.
+	Patience time.Duration
+
 	mesh Mesh
 
 	mu   sync.Mutex
 	last *view
 }
 
-// New returns a source of views of m.
-func New(m Mesh) *Source { return &Source{mesh: m} }
+// DefaultPatience is short: who waits cannot tell a control plane that is slow from one that
+// is gone.
+const DefaultPatience = time.Second
+
+// New returns a source of views of m, with the default patience.
+func New(m Mesh) *Source { return &Source{mesh: m, Patience: DefaultPatience} }
 
 // Current returns a view of the newest snapshot, and the channel that came with it.
 func (s *Source) Current() (xds.View, <-chan struct{}) {
@@ -35,9 +44,9 @@ func (s *Source) Current() (xds.View, <-chan struct{}) {
 	case now == nil:
 		return nil, newer
 	case s.last == nil:
-		s.last = newView(now, nil)
+		s.last = newView(now, s.Patience, nil)
 	case s.last.mesh != now:
-		s.last = newView(now, s.last)
+		s.last = newView(now, s.Patience, s.last)
 	}
 	return s.last, newer
 }

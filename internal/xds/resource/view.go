@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/proto"
@@ -15,7 +16,10 @@ import (
 
 // A builder builds resources. What it builds depends on what it is given, and on what is
 // fixed for the life of a control plane.
-type builder struct{ config mesh.Config }
+type builder struct {
+	config   mesh.Config
+	patience time.Duration // how long a proxy waits for the control plane
+}
 
 // A view is one snapshot of the mesh.
 type view struct {
@@ -30,8 +34,8 @@ type view struct {
 
 var views atomic.Uint64
 
-func newView(m *mesh.Mesh, last *view) *view {
-	v := &view{builder: builder{m.Config}, mesh: m, number: views.Add(1)}
+func newView(m *mesh.Mesh, patience time.Duration, last *view) *view {
+	v := &view{builder: builder{m.Config, patience}, mesh: m, number: views.Add(1)}
 	if last == nil {
 		v.kept, v.ports, v.asked = (*cabinet)(nil).heir(m), countPorts(m.Services()), &asked{}
 		return v
@@ -52,7 +56,7 @@ func (v *view) All(p *xds.Proxy, typeURL string, wanted []string) []xds.Answer {
 	}
 	switch typeURL {
 	case xds.ListenerType:
-		return answers(append(v.listeners(p), v.fixed(routed, "inner", func() proto.Message { return inner() })))
+		return answers(append(v.listeners(p), v.fixed(routed, "inner", func() proto.Message { return v.inner() })))
 	case xds.ClusterType:
 		out := answers([]*xds.Resource{v.app()})
 		for _, name := range append(v.prewarmed(p), wanted...) {

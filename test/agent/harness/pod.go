@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"outrider.dev/test/ns"
 )
@@ -15,16 +16,19 @@ import (
 // that was made by Pod.
 type Pod struct {
 	*ns.Namespace
-	World   *World
-	Name    string
-	Address netip.Addr
-	Dir     string
-	Token   string // file
+	World     *World
+	Name      string
+	Address   netip.Addr // the first of Addresses
+	Addresses []netip.Addr
+	Dir       string
+	Token     string // file
 
-	Envoy       string   // path; default the real one
-	Env         []string // added to the agent's
-	Args        []string // added to the agent's
-	Termination string   // the kubelet's file
+	Envoy        string    // path; default the real one
+	Env          []string  // added to the agent's
+	Args         []string  // added to the agent's
+	Termination  string    // the kubelet's file
+	Plane        string    // address of the control plane
+	Capabilities []uintptr // of the agent and Envoy
 
 	agents int
 }
@@ -45,15 +49,28 @@ func (p *Pod) manifest(account string) string {
 kind: Pod
 metadata: {name: %s, namespace: %s, labels: {app: %[1]s}}
 spec: {serviceAccountName: %[4]s, containers: [{name: app, image: x}, {name: outrider-proxy, image: x}]}
-status: {podIP: %[3]s, podIPs: [{ip: %[3]s}]}
-`, p.Name, Namespace, p.Address, account)
+status: {podIP: "%[3]s", podIPs: [{ip: "%[5]s"}]}
+`, p.Name, Namespace, p.Address, account, p.list(`"}, {ip: "`))
+}
+
+// list has all addresses, with something between them.
+func (p *Pod) list(between string) string {
+	var out []string
+	for _, a := range p.Addresses {
+		out = append(out, a.String())
+	}
+	return strings.Join(out, between)
 }
 
 // Machine makes a namespace with an address, of which the mesh knows nothing.
 func (w *World) Machine(name string) *Pod {
 	w.T.Helper()
 	p := &Pod{World: w, Name: name, Dir: filepath.Join(w.Dir, name), Envoy: w.Binaries.Envoy}
-	p.Namespace, p.Address = w.link()
+	p.Namespace, p.Addresses = w.link()
+	p.Address, p.Plane = p.Addresses[0], Discovery
+	if w.Family == IPv6 {
+		p.Plane = "[" + planeAddress6 + "]:15012"
+	}
 	p.Termination = filepath.Join(p.Dir, "termination-log")
 	for _, dir := range []string{p.Dir, p.work(), p.states(), p.own("outrider-proxy"), p.own("app")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -79,8 +96,9 @@ func (p *Pod) own(name string) string { return filepath.Join(p.states(), name) }
 func (p *Pod) Capture() {
 	t := p.World.T
 	t.Helper()
-	cmd := exec.Command(p.World.Binaries.Agent, "capture", "-p", "15001", "-z", "15006", "-u", fmt.Sprint(ProxyUser), "-m", "REDIRECT",
-		"-i", "*", "-b", "*", "-d", "15090,15021,15020")
+	args := []string{"capture", "-p", "15001", "-z", "15006", "-u", fmt.Sprint(ProxyUser), "-m", "REDIRECT",
+		"-i", "*", "-b", "*", "-d", "15090,15021,15020"}
+	cmd := exec.Command(p.World.Binaries.Agent, append(args, p.World.Capture...)...)
 	var out []byte
 	var err error
 	p.Do(func() { out, err = cmd.CombinedOutput() })
@@ -93,14 +111,15 @@ func (p *Pod) Capture() {
 func (p *Pod) Agent() *Agent {
 	p.World.T.Helper()
 	p.agents++
-	args := append([]string{"proxy", "--control-plane", Discovery, "--envoy", p.Envoy, "--token", p.Token,
+	args := append([]string{"proxy", "--control-plane", p.Plane, "--envoy", p.Envoy, "--token", p.Token,
 		"--roots", p.World.Roots(), "--work-dir", p.work()}, p.Args...)
 	cmd := exec.Command(p.World.Binaries.Agent, args...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"),
-		"POD_NAME=" + p.Name, "POD_NAMESPACE=" + Namespace, "SERVICE_ACCOUNT=" + p.Name, "INSTANCE_IP=" + p.Address.String(), "INSTANCE_IPS=" + p.Address.String(),
+		"POD_NAME=" + p.Name, "POD_NAMESPACE=" + Namespace, "SERVICE_ACCOUNT=" + p.Name, "INSTANCE_IP=" + p.Address.String(), "INSTANCE_IPS=" + p.list(","),
 		"ISTIOD_SAN=" + PlaneName, "OUTRIDER_STATES=" + p.states(), "OUTRIDER_OWN=" + p.own("outrider-proxy"),
 		"OUTRIDER_TERMINATION_LOG=" + p.Termination,
 	}, p.Env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{AmbientCaps: p.Capabilities}
 	return &Agent{Pod: p, Process: start(p.World.T, p.Namespace, ProxyUser, cmd, filepath.Join(p.Dir, fmt.Sprintf("agent-%d.log", p.agents)))}
 }
 

@@ -38,8 +38,12 @@ func start(t testing.TB, in *ns.Namespace, user uint32, cmd *exec.Cmd, log strin
 	if cmd.Stdout == nil {
 		cmd.Stdout = out
 	}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
 	// The signal comes when the thread ends that forks: it stays until the child is gone.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: user, Gid: user}}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: user, Gid: user}
 	started := make(chan error, 1)
 	go in.Do(func() {
 		err := cmd.Start()

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -9,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"outrider.dev/test/ns"
 )
@@ -21,10 +24,24 @@ type World struct {
 	Dir      string // of everything
 	Node     *ns.Namespace
 
+	// Settings of the pods that are made from now on.
+	Family  Family
+	Capture []string // added to the flags of capture
+
 	pods  int
 	lives int // of the control plane
 	plane *Process
 }
+
+// A Family is what a pod has addresses of.
+type Family int
+
+// The families. The zero value is IPv4.
+const (
+	IPv4 Family = iota
+	Dual
+	IPv6
+)
 
 // New makes a world without a control plane.
 func New(t testing.TB) *World {
@@ -40,10 +57,16 @@ func New(t testing.TB) *World {
 			t.Fatal(err)
 		}
 	}
-	w.Node.IP("addr", "add", planeAddress+"/32", "dev", "lo")
+	for _, a := range []string{planeAddress + "/32", planeAddress6 + "/128", otherPlane + "/32"} {
+		w.Node.IP("addr", "add", a, "dev", "lo")
+	}
 	// What is nobody's is answered at once, as by a router of a cluster.
 	w.Node.IP("route", "add", "unreachable", "10.0.0.0/8")
-	w.Node.Do(func() { err = os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) })
+	w.Node.Do(func() {
+		for _, key := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+			err = errors.Join(err, os.WriteFile("/proc/sys/net/"+key, []byte("1"), 0))
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,9 +95,7 @@ func (w *World) Roots() string { return filepath.Join(w.Dir, "roots.pem") }
 // Serve starts the control plane and waits until it serves.
 func (w *World) Serve(args ...string) {
 	w.T.Helper()
-	w.lives++
-	args = append([]string{"serve", "--source", "files:" + w.mesh(), "--state", w.state(), "--name", PlaneName}, args...)
-	w.plane = start(w.T, w.Node, 0, exec.Command(w.Binaries.Plane, args...), filepath.Join(w.Dir, fmt.Sprintf("plane-%d.log", w.lives)))
+	w.plane = w.servePlane(args...)
 	Eventually(w.T, "the control plane serves", func() bool {
 		select {
 		case <-w.plane.done:
@@ -90,6 +111,13 @@ func (w *World) Serve(args ...string) {
 	if err != nil {
 		w.T.Fatal(err)
 	}
+}
+
+func (w *World) servePlane(args ...string) *Process {
+	w.T.Helper()
+	w.lives++
+	args = append([]string{"serve", "--source", "files:" + w.mesh(), "--state", w.state(), "--name", PlaneName}, args...)
+	return start(w.T, w.Node, 0, exec.Command(w.Binaries.Plane, args...), filepath.Join(w.Dir, fmt.Sprintf("plane-%d.log", w.lives)))
 }
 
 // Plane is the control plane's process.
@@ -150,11 +178,11 @@ endpoints: [{addresses: [10.200.%[3]d.%[4]d]}, {addresses: [10.201.%[3]d.%[4]d]}
 	}
 }
 
-// Service adds a service for pods of an app. Its ports are "NAME PORT", each the same
-// behind it.
-func (w *World) Service(name, address, app string, ports ...string) {
+// Service adds a service for pods of an app. Its addresses have blanks between them. Its
+// ports are "NAME PORT", each the same behind it.
+func (w *World) Service(name, addresses, app string, ports ...string) {
 	w.T.Helper()
-	var list []string
+	ips, list := strings.Fields(addresses), []string{}
 	for _, p := range ports {
 		n, number, _ := strings.Cut(p, " ")
 		list = append(list, fmt.Sprintf("{name: %s, port: %s}", n, number))
@@ -162,8 +190,8 @@ func (w *World) Service(name, address, app string, ports ...string) {
 	w.Manifest("service-"+name, fmt.Sprintf(`apiVersion: v1
 kind: Service
 metadata: {name: %s, namespace: %s}
-spec: {clusterIP: %s, selector: {app: %s}, ports: [%s]}
-`, name, Namespace, address, app, strings.Join(list, ", ")))
+spec: {clusterIP: "%s", clusterIPs: ["%s"], selector: {app: %s}, ports: [%s]}
+`, name, Namespace, ips[0], strings.Join(ips, `", "`), app, strings.Join(list, ", ")))
 }
 
 // Known waits until the control plane's mesh has so many services and workloads.
@@ -202,23 +230,36 @@ func (w *World) Token(namespace, account string) string {
 	return path
 }
 
-// link gives a new namespace an address and a way to all others.
-func (w *World) link() (*ns.Namespace, netip.Addr) {
+// link gives a new namespace its addresses and a way to all others.
+func (w *World) link() (pod *ns.Namespace, addresses []netip.Addr) {
 	w.T.Helper()
 	w.pods++
-	pod := ns.New(w.T)
-	address := netip.MustParseAddr(fmt.Sprintf("10.244.%d.2", w.pods))
-	gateway := address.Prev()
-	prefix := func(a netip.Addr) []netip.Prefix { return []netip.Prefix{netip.PrefixFrom(a, 24)} }
-	ns.Connect(pod, "eth0", prefix(address), w.Node, fmt.Sprintf("pod%d", w.pods), prefix(gateway))
-	pod.IP("route", "add", "default", "via", gateway.String())
-	// The neighbour is found before anything is measured.
-	pod.Do(func() {
-		if c, err := net.Dial("tcp", gateway.String()+":9"); err == nil {
-			c.Close()
+	pod = ns.New(w.T)
+	if w.Family != IPv6 {
+		addresses = append(addresses, netip.MustParseAddr(fmt.Sprintf("10.244.%d.2", w.pods)))
+	}
+	if w.Family != IPv4 {
+		addresses = append(addresses, netip.MustParseAddr(fmt.Sprintf("fd44:%d::2", w.pods)))
+	}
+	var own, gateways []netip.Prefix
+	for _, a := range addresses {
+		bits := 24
+		if a.Is6() {
+			bits = 64
 		}
-	})
-	return pod, address
+		own, gateways = append(own, netip.PrefixFrom(a, bits)), append(gateways, netip.PrefixFrom(a.Prev(), bits))
+	}
+	ns.Connect(pod, "eth0", own, w.Node, fmt.Sprintf("pod%d", w.pods), gateways)
+	for _, g := range gateways {
+		pod.IP("route", "add", "default", "via", g.Addr().String())
+		// The neighbour is found before anything is measured.
+		Eventually(w.T, "a neighbour", func() bool {
+			var err error
+			pod.Do(func() { _, err = net.DialTimeout("tcp", netip.AddrPortFrom(g.Addr(), 9).String(), time.Second) })
+			return errors.Is(err, syscall.ECONNREFUSED)
+		})
+	}
+	return pod, addresses
 }
 
 // Proxies is what the control plane says of the proxies that are connected, as JSON.

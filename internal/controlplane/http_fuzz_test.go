@@ -1,0 +1,63 @@
+package controlplane_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"outrider.dev/internal/controlplane"
+)
+
+// FuzzHTTP asks the port of metrics and readiness anything: each question is answered, and
+// the next one too.
+func FuzzHTTP(f *testing.F) {
+	ctx, cancel := context.WithCancel(f.Context())
+	serving, ended := make(chan controlplane.Addresses, 1), make(chan error, 1)
+	go func() {
+		ended <- controlplane.Run(ctx, controlplane.Options{
+			Folder: f.TempDir(), State: f.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0",
+			Ready: func(a controlplane.Addresses) { serving <- a },
+		})
+	}()
+	f.Cleanup(func() { cancel(); <-ended })
+	var at controlplane.Addresses
+	select {
+	case at = <-serving:
+	case err := <-ended:
+		f.Fatal(err)
+	}
+	for _, seed := range []string{"/metrics", "/ready", "/debug/proxies", "/debug/proxy?id=a", "/debug/proxy?id=%00&id=b", "/debug/problems",
+		"/debug/pprof/", "/debug/pprof/heap?debug=1", "//", "/%00", "/debug/../metrics", "*"} {
+		f.Add("GET", seed, "text/plain")
+		f.Add("POST", seed, "application/openmetrics-text")
+	}
+	f.Fuzz(func(t *testing.T, method, target, accept string) {
+		if strings.Contains(target, "profile") || strings.Contains(target, "trace") || strings.Contains(target, "seconds") {
+			t.Skip() // they take as long as they are told to
+		}
+		text := method + " " + target + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAccept: " + accept + "\r\n\r\n"
+		if r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text))); err != nil || r.ContentLength != 0 {
+			t.Skip()
+		}
+		c, err := net.Dial("tcp", at.HTTP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(30 * time.Second))
+		fmt.Fprint(c, text)
+		res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		res.Body.Close()
+		if res.StatusCode == http.StatusInternalServerError {
+			t.Errorf("%q: %s", text, res.Status)
+		}
+	})
+}

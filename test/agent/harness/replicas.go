@@ -1,0 +1,76 @@
+package harness
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Replicas starts two control planes that share their state, and returns them with the
+// address of the Service in front of them: a connection goes to the first that takes it.
+func (w *World) Replicas() (front string, first, second *Process) {
+	w.T.Helper()
+	w.Serve("--listen", Discovery)
+	first, second = w.plane, w.servePlane("--listen", otherPlane+":15012", "--http", otherPlane+":15024", "--webhook", "off")
+	Eventually(w.T, "the second control plane serves", func() bool {
+		select {
+		case <-second.done:
+			w.T.Fatalf("it ended:\n%s", second.Log())
+		default:
+		}
+		c := NewClient(w.Node, 0)
+		defer c.Close()
+		return c.Get("http://"+otherPlane+":15024/ready").Status == http.StatusOK
+	})
+	front = frontAddress + ":15012"
+	w.Node.IP("addr", "add", frontAddress+"/32", "dev", "lo")
+	go w.forward(Listen(w, w.Node, 0, front), Discovery, otherPlane+":15012")
+	return front, first, second
+}
+
+// forward passes connections on, until the listener is closed.
+func (w *World) forward(l net.Listener, to ...string) {
+	dial := Dialer(w.Node, 0)
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			for _, address := range to {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				behind, err := dial(ctx, "tcp", address)
+				cancel()
+				if err != nil {
+					continue
+				}
+				go func() {
+					defer behind.Close()
+					io.Copy(behind, c)
+				}()
+				io.Copy(c, behind)
+				return
+			}
+		}()
+	}
+}
+
+// Remembered is what the control planes keep of what workloads asked for.
+func (w *World) Remembered() string {
+	w.T.Helper()
+	files, err := filepath.Glob(filepath.Join(w.state(), "remembered", "*.json"))
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	all := ""
+	for _, f := range files {
+		raw, _ := os.ReadFile(f) // one may be replaced meanwhile
+		all += string(raw)
+	}
+	return all
+}

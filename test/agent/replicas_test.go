@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"outrider.dev/test/agent/harness"
+)
+
+// Two control planes share their state. When one dies the proxies go to the other, and that
+// one knows what workloads asked the first for.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Service("server", vip, "server", ports...)
+	front, first, _ := w.Replicas()
+	c, s, early := w.Pod("client"), w.Pod("server"), w.Pod("early")
+	for _, p := range []*harness.Pod{c, s, early} {
+		p.Plane = front
+	}
+	app(s)
+	w.Known(1, 3)
+	url, want := "http://"+vip+"/", "server HTTP/1.1"
+	s.Agent().Ready()
+	c.Agent().Ready()
+	gone := early.Agent()
+	gone.Ready()
+	if err := fresh(early, url, want)(); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "what the early one asked for is kept", func() bool { return strings.Contains(w.Remembered(), "http|"+vip+":80") })
+	envoy := gone.Envoy()
+	gone.Kill()
+	harness.AwaitEnd(t, envoy) // the next one needs its ports
+
+	if err := fresh(c, url, want)(); err != nil {
+		t.Fatal(err)
+	}
+	w.Service("new", "10.96.0.11", "server", ports...)
+	w.Known(2, 3)
+	load := harness.NewLoad(2, pause, kept(c, url, want))
+	first.Kill()
+	after := harness.Eventually(t, "a new service", func() bool { return fresh(c, "http://10.96.0.11/", want)() == nil })
+	t.Logf("a new service is served %s after the death of one", after.Round(time.Millisecond))
+	judge(t, "a known service", load)
+
+	again := early.Agent()
+	again.Ready()
+	if got := again.Get(15000, "/clusters"); !strings.Contains(got.Body, "http|"+vip+":80::") {
+		t.Errorf("the other one does not tell what was asked for before: %v\n%s", got.Err, got.Body)
+	}
+}
+
+// A control plane that is killed and started again under load: services in use notice
+// nothing, and a new one is answered, or refused with the reason and answered later.
+func TestControlPlaneIsKilledOften(t *testing.T) {
+	t.Parallel()
+	w, client, _ := two(t)
+	const news = 200
+	var list strings.Builder
+	for i := range news {
+		fmt.Fprintf(&list, "---\napiVersion: v1\nkind: Service\nmetadata: {name: new-%d, namespace: shop}\n"+
+			"spec: {clusterIP: %s, selector: {app: server}, ports: [{name: http, port: 80}]}\n", i, newAddress(i))
+	}
+	w.Manifest("news", list.String())
+	w.Known(1+news, 2)
+	want := "server HTTP/1.1"
+	// On kept connections: a new one that says nothing for 200 ms, on a machine that has other
+	// work, is bytes, and these are another cluster.
+	known := harness.NewLoad(2, pause, kept(client.Pod, "http://"+vip+"/", want))
+	var mu sync.Mutex
+	next, refused := 0, []string{}
+	unused := harness.NewLoad(2, pause, func() error {
+		mu.Lock()
+		url := "http://" + newAddress(next%news) + "/"
+		next++
+		mu.Unlock()
+		c := harness.NewClient(client.Pod.Namespace, harness.AppUser)
+		defer c.Close()
+		got := c.Get(url)
+		// On a machine that has other work a connection may say nothing for 200 ms: it is taken
+		// for bytes, and these are refused by a reset.
+		if got.Err != nil || got.Status == 503 && strings.Contains(got.Body, "the control plane did not say in time") {
+			mu.Lock()
+			refused = append(refused, url)
+			mu.Unlock()
+			return nil
+		}
+		return got.Want(want)
+	})
+	for range 5 {
+		time.Sleep(300 * time.Millisecond) // of use
+		w.Plane().Kill()
+		w.Serve()
+		harness.Eventually(t, "the proxy is connected", func() bool { return strings.Contains(w.Proxies(), "client.shop") })
+	}
+	judge(t, "a known service", known)
+	judge(t, "new services", unused)
+	t.Logf("%d new services, %d refused at first", min(next, news), len(refused))
+	for _, url := range refused {
+		harness.Eventually(t, url, func() bool { return fresh(client.Pod, url, want)() == nil })
+	}
+}
+
+func newAddress(i int) string { return fmt.Sprintf("10.97.%d.%d", i/250, i%250+1) }

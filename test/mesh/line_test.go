@@ -1,0 +1,153 @@
+package mesh
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+
+	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/xds"
+	"outrider.dev/internal/xds/resource"
+)
+
+// A line is between the proxies and the control plane. It carries answers late, or not at
+// all.
+type line struct{ fault atomic.Pointer[fault] }
+
+type fault struct {
+	typeURL string // empty: each
+	late    time.Duration
+	mute    bool
+}
+
+// slow makes answers come later, those of one type or all.
+func (l *line) slow(d time.Duration, typeURL string) {
+	l.fault.Store(&fault{typeURL: typeURL, late: d})
+}
+
+// silence holds back the answers of a type.
+func (l *line) silence(typeURL string) { l.fault.Store(&fault{typeURL: typeURL, mute: true}) }
+
+func (l *line) between(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	d := &delayed{ServerStream: s, line: l, queue: make(chan letter, 1000)}
+	go d.deliver()
+	return next(srv, d)
+}
+
+// delayed is one stream over the line.
+type delayed struct {
+	grpc.ServerStream
+	line  *line
+	queue chan letter
+}
+
+type letter struct {
+	message any
+	due     time.Time
+}
+
+func (d *delayed) SendMsg(m any) error {
+	l := letter{m, time.Now()}
+	r, delta := m.(*discovery.DeltaDiscoveryResponse)
+	if f := d.line.fault.Load(); f != nil && delta && (f.typeURL == "" || f.typeURL == r.TypeUrl) {
+		if f.mute {
+			return nil
+		}
+		l.due = l.due.Add(f.late)
+	}
+	select {
+	case d.queue <- l:
+		return nil
+	case <-d.Context().Done():
+		return d.Context().Err()
+	}
+}
+
+// deliver is the only one that sends.
+func (d *delayed) deliver() {
+	for {
+		select {
+		case l := <-d.queue:
+			time.Sleep(time.Until(l.due))
+			if d.ServerStream.SendMsg(l.message) != nil {
+				return
+			}
+		case <-d.Context().Done():
+			return
+		}
+	}
+}
+
+// A control plane whose answers are late, by half of what a proxy waits for, fails nobody:
+// the endpoints of a service come with its cluster, so that a first use waits for one answer.
+func TestSlowControlPlane(t *testing.T) {
+	t.Parallel()
+	const wait = 4 * time.Second // a second is not enough for a machine that has other work
+	s := newShop(t, func(r *resource.Source) { r.Patience = wait })
+	s.route("web", "web", 8080)
+	s.line.slow(wait/8, "")
+	starter := s.pod("starter", "client").proxied()
+	s.line.slow(wait/2, "")
+	requests := map[string]string{
+		"by address":             "http://10.96.0.3:7000/",
+		"by route":               "http://10.96.0.1:8080/",
+		"by address, IPv6":       "http://[fd96::1]:8081/",
+		"to a pod":               "http://" + s.server.v4.String() + ":8083/",
+		"to one without a proxy": "http://10.96.0.5:8080/",
+	}
+	bytes := map[string]string{"bytes": "10.96.0.2:6379", "the server first": "[fd96::2]:3306", "bytes to a pod": "[" + s.server.v6.String() + "]:6380"}
+	var all sync.WaitGroup
+	for _, p := range []*pod{s.client, starter} {
+		for name, url := range requests {
+			all.Go(func() {
+				if got := get(p.client(), url); !strings.HasPrefix(got, "200 ") {
+					t.Errorf("%s, %s: %s", p.name, name, got)
+				}
+			})
+		}
+		for name, to := range bytes {
+			all.Go(func() {
+				if got, _ := p.ask(to, "PING"); !strings.HasPrefix(got, "server") {
+					t.Errorf("%s, %s: %s", p.name, name, got)
+				}
+			})
+		}
+	}
+	all.Wait()
+}
+
+// Who is told everything waits for the endpoints of all clusters, however late they are:
+// with thousands of them that is longer than a first use waits.
+func TestFullPushWaitsForEndpoints(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	server := w.pod("server", "server")
+	w.service("db", "10.96.0.2", "server", port(3306, mesh.ServerFirst))
+	go greet(server.listen(3306), "server")
+	w.line.slow(2*resource.DefaultPatience, xds.EndpointType)
+	client := w.pod("client", "client")
+	client.metadata = map[string]any{"OUTRIDER_PUSH": "full"}
+	client.stats = []string{`cluster\.outbound.*\.init_fetch_timeout`}
+	client.proxied()
+	if n := client.stat(client.stats[0]); n != 0 {
+		t.Errorf("%d clusters did not wait", n)
+	}
+	if got, _ := client.ask("10.96.0.2:3306", ""); got != "server" {
+		t.Error(got)
+	}
+	// Clusters that come later, or change, have theirs too.
+	w.service("db", "10.96.0.2", "server", port(3306, mesh.ServerFirst), port(3307, mesh.ServerFirst))
+	go greet(server.listen(3307), "server")
+	server.proxied()
+	for _, to := range []string{"10.96.0.2:3306", "10.96.0.2:3307"} {
+		eventually(t, to, func() bool { got, _ := client.ask(to, ""); return got == "server" })
+	}
+	if n := client.stat(client.stats[0]); n != 0 {
+		t.Errorf("%d clusters did not wait, later", n)
+	}
+}

@@ -1,0 +1,174 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/xds"
+)
+
+// A reply that comes from a proxy says so, and names who was called and why there is no
+// other answer.
+func TestReplies(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	only := []mesh.Match{{Path: &mesh.Text{Kind: mesh.Prefix, Value: "/slow"}}}
+	to := []mesh.Backend{{Namespace: namespace, Name: "web", Port: 8080, Weight: 1}}
+	s.route("web", "web", 8080, mesh.Route{Matches: only, Backends: to, Timeout: 100 * time.Millisecond})
+	plain := s.plain.v4.String()
+	s.replies(t, map[string]reply{
+		"no endpoint":             {to: "10.96.0.6:8080", status: 503, direction: "outbound", says: "no endpoint is ready"},
+		"the application refuses": {to: "10.96.0.1:8082", status: 503, direction: "inbound", says: "no connection to "},
+		"a pod refuses":           {to: plain + ":8082", status: 503, direction: "outbound", says: "no connection to " + plain + ":8082"},
+		"no route":                {to: "10.96.0.1:8080", status: 404, direction: "routed", says: "no route of this service matches"},
+		"the route's timeout":     {to: "10.96.0.1:8080", path: "/slow", status: 504, direction: "routed", says: "no answer within the timeout of the route"},
+	})
+
+	// The control plane says where a service is, and not what its routes are.
+	s.line.silence(xds.VirtualHostType)
+	s.service("mute", "10.96.0.8", "server", port(8080, mesh.HTTP))
+	s.route("mute", "mute", 8080)
+	s.replies(t, map[string]reply{
+		"no virtual host": {to: "10.96.0.8:8080", status: 504, direction: "routed", says: "the control plane did not say in time what the routes of this service are"},
+	})
+
+	s.service("late", "10.96.0.9", "server", port(8080, mesh.HTTP))
+	s.service("later", "10.96.0.10", "server", port(8080, mesh.HTTP))
+	s.route("later", "later", 8080)
+	s.down()
+	const why = "the control plane did not say in time where this is"
+	s.replies(t, map[string]reply{
+		"no control plane, by address": {to: "10.96.0.9:8080", status: 503, direction: "outbound", says: why},
+		"no control plane, by route":   {to: "10.96.0.10:8080", status: 503, direction: "outbound", says: why},
+	})
+	t.Run("no control plane, gRPC", func(t *testing.T) {
+		c, err := grpc.NewClient("passthrough:///10.96.0.9:8080", from(s.client), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		_, err = healthpb.NewHealthClient(c).Check(ctx, &healthpb.HealthCheckRequest{})
+		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), why) {
+			t.Errorf("%v; want Unavailable with %q", err, why)
+		}
+	})
+}
+
+// A reply is what is expected of a proxy in another's place.
+type reply struct {
+	to, path        string
+	status          int
+	direction, says string
+}
+
+// replies asks all at once, as text and as JSON: some are waited for.
+func (s *shop) replies(t *testing.T, all map[string]reply) {
+	t.Run("", func(t *testing.T) {
+		for name, want := range all {
+			for _, accept := range []string{"", "text/html, application/json;q=0.9"} {
+				t.Run(name+" "+accept, func(t *testing.T) {
+					t.Parallel()
+					s.reply(t, want, accept)
+				})
+			}
+		}
+	})
+}
+
+func (s *shop) reply(t *testing.T, want reply, accept string) {
+	r, err := http.NewRequest("GET", "http://"+want.to+want.path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = "called.example"
+	if accept != "" {
+		r.Header.Set("Accept", accept)
+	}
+	begin := time.Now()
+	res, err := s.client.client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	t.Logf("after %s: %d %s", time.Since(begin).Round(time.Millisecond), res.StatusCode, raw)
+	if err != nil || res.StatusCode != want.status {
+		t.Fatalf("%d %s, %v; want %d", res.StatusCode, raw, err, want.status)
+	}
+	// A proxy waits for a second. The rest is for a machine that has other work; without a
+	// bound it would wait for as long as the client does.
+	if took := time.Since(begin); took > 15*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if accept == "" {
+		line := fmt.Sprintf(`^outrider \(%s\): called\.example at \S+: %s.* \([A-Z,]+, \w.*\)\n$`, want.direction, regexp.QuoteMeta(want.says))
+		if !regexp.MustCompile(line).Match(raw) {
+			t.Errorf("%q, want %s", raw, line)
+		}
+		return
+	}
+	var got struct{ Proxy, Host, Address, Reason, Details, Message string }
+	if err := json.Unmarshal(raw, &got); err != nil || res.Header.Get("Content-Type") != "application/json" {
+		t.Fatalf("%s: %s, %v", res.Header.Get("Content-Type"), raw, err)
+	}
+	if got.Proxy != want.direction || got.Host != "called.example" || got.Address == "" || got.Reason == "" || got.Details == "" || got.Message == "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// An application learns from its proxy who called by mutual TLS, and nobody can pretend to
+// be another one.
+func TestForwardedCertificate(t *testing.T) {
+	s := newShop(t)
+	const forged = "By=spiffe://cluster.local/ns/shop/sa/server;URI=spiffe://cluster.local/ns/shop/sa/admin"
+	s.route("web", "web", 8080)
+	caller := regexp.MustCompile(`^By=spiffe://cluster\.local/ns/shop/sa/server;Hash=[0-9a-f]{64};Subject="[^"]*";URI=spiffe://cluster\.local/ns/shop/sa/client$`)
+	nobody := regexp.MustCompile(`^$`)
+	for name, tt := range map[string]struct {
+		from *pod
+		to   string
+		want *regexp.Regexp
+	}{
+		"by route, mutual TLS":                {s.client, "10.96.0.1:8080", caller},
+		"by address, mutual TLS":              {s.client, "10.96.0.3:7000", caller},
+		"to a pod, mutual TLS":                {s.client, s.server.v4.String() + ":8083", caller},
+		"plainly":                             {s.plain, s.server.v4.String() + ":8083", nobody},
+		"to one without a proxy, from a mesh": {s.client, "10.96.0.5:8080", nobody},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, written := range []string{"", forged} {
+				r, err := http.NewRequest("GET", "http://"+tt.to+"/peer", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if written != "" {
+					r.Header.Set("X-Forwarded-Client-Cert", written)
+				}
+				res, err := tt.from.client().Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer res.Body.Close()
+				if got, err := io.ReadAll(res.Body); err != nil || res.StatusCode != 200 || !tt.want.Match(got) {
+					t.Errorf("caller wrote %q: %d %q, %v; want %s", written, res.StatusCode, got, err, tt.want)
+				}
+			}
+		})
+	}
+}
