@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"outrider.dev/internal/agent/state"
 	"outrider.dev/internal/podspec"
 	"outrider.dev/startup"
 	"outrider.dev/test/cluster/containerd"
@@ -30,6 +31,8 @@ type Pod struct {
 	made    time.Time // before the request
 	deleted time.Time // before the request; zero: not yet
 	asMade  *corev1.Pod
+
+	journals map[string][]state.Entry // of gates, by container
 }
 
 // Create makes a pod. What admission did to it is in it already.
@@ -144,6 +147,7 @@ func (p *Pod) AskToEnd(ctx context.Context) error {
 	if !p.deleted.IsZero() {
 		return nil
 	}
+	p.Timeline() // while the journals can be read
 	p.deleted = time.Now()
 	err := p.w.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {

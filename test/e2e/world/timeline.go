@@ -2,10 +2,12 @@ package world
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
+	"outrider.dev/internal/agent/state"
 	"outrider.dev/internal/podspec"
 	"outrider.dev/startup"
 	"outrider.dev/test/cluster/containerd"
@@ -75,7 +77,9 @@ func (p *Pod) Timeline() startup.Timeline {
 	for _, w := range p.Said("") {
 		speaks[w.Container] = true
 		switch what := startup.What(w.Word); what {
-		case startup.IsStarted, startup.IsHealthy, startup.IsStopping:
+		case startup.IsStarted:
+			add(p.began(w), w.Container, what, w.Restart, "")
+		case startup.IsHealthy, startup.IsStopping:
 			add(w.At, w.Container, what, w.Restart, "")
 		}
 		if w.Word == "done" {
@@ -100,6 +104,35 @@ func (p *Pod) Timeline() startup.Timeline {
 		add(p.deleted, "", startup.PodDeleted, 0, "")
 	}
 	return out.Sorted()
+}
+
+// began is when a command began that has said so. Its process exists before it can say
+// anything: where its gate wrote an earlier moment, that is it. (Whom its own neighbours
+// hear of first is a matter of the scheduler's.)
+func (p *Pod) began(w Word) time.Time {
+	at := w.At
+	for _, e := range p.journal(w.Container) {
+		if e.What == startup.IsStarted && e.Time.Before(w.At) && w.At.Sub(e.Time) < time.Second {
+			at = e.Time // of this run: no two begin within a second
+		}
+	}
+	return at
+}
+
+// journal is what a container's gate wrote, as of the last time that it could be read: with
+// the pod its volumes go.
+func (p *Pod) journal(container string) []state.Entry {
+	dir := filepath.Join("/var/lib/kubelet/pods", p.UID, "volumes", "kubernetes.io~empty-dir", podspec.StateVolume)
+	entries, err := state.Journal(dir, container)
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	if p.journals == nil {
+		p.journals = map[string][]state.Entry{}
+	}
+	if err == nil && len(entries) > len(p.journals[container]) {
+		p.journals[container] = entries
+	}
+	return p.journals[container]
 }
 
 // A run is one start of a container.
