@@ -12,13 +12,14 @@ import (
 
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/controlplane"
+	"outrider.dev/internal/identity"
 	"outrider.dev/internal/mesh"
 )
 
 const defaultState = "/var/lib/outrider"
 
 func newServe() *cobra.Command {
-	var source, push, level string
+	var source, push, level, ownLabels string
 	var kubernetes clusterFlags
 	var networks []string
 	o := controlplane.Options{}
@@ -68,6 +69,12 @@ half, ca/root-cert.pem.`,
 			if o.Mesh.Networks, err = prefixes(networks); err != nil {
 				return err
 			}
+			if o.Injection.OwnLabels, err = controlplane.ParseOwnLabels(ownLabels, o.Injection.Revision); err != nil {
+				return &cli.UsageError{Err: fmt.Errorf("--own-labels=%w", err)}
+			}
+			if err := names(o.Names); err != nil {
+				return err
+			}
 			if o.Webhook == "off" {
 				o.Webhook = ""
 			}
@@ -88,7 +95,8 @@ half, ca/root-cert.pem.`,
 	f.StringVar(&o.Injection.Values, "inject-values", "", "file with values for injection, as of Istio's charts; followed")
 	f.StringVar(&o.Injection.MeshConfig, "mesh-config", "", "file with the mesh's configuration for injection, as Istio's; followed")
 	f.StringVar(&o.Injection.Revision, "revision", "", "revision that pods and namespaces ask for (default: that of the values, else default)")
-	f.StringSliceVar(&o.Names, "name", nil, "more DNS names that proxies call this control plane by")
+	f.StringSliceVar(&o.Names, "name", nil, "more DNS names and IP addresses that this control plane is called by")
+	f.StringVar(&ownLabels, "own-labels", "auto", "whether outrider.dev/injection and outrider.dev/inject alone ask for injection, and Istio's labels do not: on, off, or auto, which is on while another injector in the cluster listens to those")
 	f.StringVar(&o.Namespace, "namespace", mesh.DefaultRoot, "namespace that it runs in; its policies hold for the whole mesh")
 	f.StringVar(&o.Mesh.TrustDomain, "trust-domain", mesh.DefaultTrustDomain, "trust domain of identities")
 	f.StringVar(&o.Mesh.Domain, "domain", mesh.DefaultDomain, "DNS domain of services")
@@ -128,6 +136,15 @@ func full(push string) (bool, error) {
 		return true, nil
 	}
 	return false, &cli.UsageError{Err: fmt.Errorf("--push=%q: one of on-demand, full", push)}
+}
+
+func names(all []string) error {
+	for _, name := range all {
+		if err := identity.CheckName(name); err != nil {
+			return &cli.UsageError{Err: fmt.Errorf("--name=%w", err), Hint: "--name outriderd.example --name 192.0.2.7"}
+		}
+	}
+	return nil
 }
 
 func prefixes(texts []string) (out []netip.Prefix, err error) {

@@ -27,8 +27,9 @@ kubectl apply. Apply it again after the root certificate was exchanged.
 Whom it selects is Istio's: namespaces with istio-injection=enabled or the revision's
 istio.io/rev, pods with the label sidecar.istio.io/inject=true or the revision's, and none
 that says "false". Of Outrider's own labels, outrider.dev/injection and outrider.dev/inject,
-each means the same and goes first. The control plane's namespace and kube-system are never
-selected: if no outriderd answers, pods that it selects are refused, and those are not.`,
+each means the same and goes first; with --own-labels they alone select. The control plane's
+namespace and kube-system are never selected: if no outriderd answers, pods that it selects
+are refused, and those are not.`,
 		Example: `  outriderd webhook-config --state ./state --service outrider-system/outriderd | kubectl apply -f -
   outriderd webhook-config --state ./state --url https://outriderd.example:15017 | kubectl apply -f -`,
 		Args: cobra.NoArgs,
@@ -39,15 +40,15 @@ selected: if no outriderd answers, pods that it selects are refused, and those a
 			if err := place(&o.Place, service); err != nil {
 				return err
 			}
+			c, err := webhook.Configuration(o)
+			if err != nil {
+				return &cli.UsageError{Err: err, Hint: cmd.Example}
+			}
 			authority, err := identity.NewAuthority(identity.AuthorityOptions{Dir: filepath.Join(state, "ca"), TrustDomain: trustDomain})
 			if err != nil {
 				return err
 			}
-			o.Bundle = authority.RootsPEM()
-			c, err := webhook.Configuration(o)
-			if err != nil {
-				return &cli.UsageError{Err: fmt.Errorf("--url: %w", err), Hint: cmd.Example}
-			}
+			webhook.Patch(c, authority.RootsPEM())
 			text, err := yaml.Marshal(c)
 			if err != nil {
 				return err
@@ -64,6 +65,7 @@ selected: if no outriderd answers, pods that it selects are refused, and those a
 	f.StringVar(&o.Namespace, "namespace", mesh.DefaultRoot, "namespace that outriderd runs in")
 	f.StringVar(&o.Revision, "revision", "", "revision that pods and namespaces ask for (default default)")
 	f.StringVar(&o.Name, "name", "", "name of the configuration (default outrider-injector, and the revision)")
+	f.BoolVar(&o.OwnLabels, "own-labels", false, "Istio's labels do not select: another injector listens to them")
 	f.BoolVar(&o.ByDefault, "by-default", false, "also namespaces without a label, as enableNamespacesByDefault")
 	cli.BindEnv(f, "namespace", "POD_NAMESPACE")
 	cli.BindEnv(f, "trust-domain", "TRUST_DOMAIN")

@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/oklog/run"
@@ -15,7 +14,8 @@ import (
 // A cluster is what the control plane does with one, whatever its source is.
 type cluster struct {
 	*kube.Cluster
-	namespaces *kube.Namespaces
+	namespaces     *kube.Namespaces
+	configurations *kube.WebhookConfigurations // ours, and others if they matter; nil: nothing goes by them
 }
 
 // openCluster follows the namespaces; nil without a cluster.
@@ -23,7 +23,18 @@ func openCluster(ctx context.Context, o Options) *cluster {
 	if o.Cluster == nil {
 		return nil
 	}
-	return &cluster{o.Cluster, o.Cluster.Namespaces(ctx)}
+	return &cluster{Cluster: o.Cluster, namespaces: o.Cluster.Namespaces(ctx)}
+}
+
+// openConfigurations follows those of webhooks.
+func (p *plane) openConfigurations(ctx context.Context) {
+	name := p.webhookConfiguration()
+	switch {
+	case p.o.followsRivals():
+		p.cluster.configurations = p.cluster.WebhookConfigurations(ctx, "")
+	case p.cluster != nil && name != "":
+		p.cluster.configurations = p.cluster.WebhookConfigurations(ctx, name)
+	}
 }
 
 // namespace is one as the webhook wants it.
@@ -62,7 +73,7 @@ func (p *plane) webhookConfiguration() string {
 	if err != nil { // it was good a moment ago
 		return ""
 	}
-	usual, err := webhook.Configuration(webhook.ConfigurationOptions{Revision: cmp.Or(options.Revision, options.Values.Revision)})
+	usual, err := webhook.Configuration(webhook.ConfigurationOptions{Revision: revisionOf(options)})
 	if err != nil {
 		return ""
 	}
@@ -82,8 +93,9 @@ func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
 	name := p.webhookConfiguration()
 	if name != "" {
 		add(func(ctx context.Context) error {
-			configurations := p.cluster.WebhookConfigurations(ctx, name)
-			return (&webhook.Keeper{Configurations: configurations, Name: name, Roots: p.authority, Log: p.o.Log, Changed: configurations.Changed}).Run(ctx)
+			all := p.cluster.configurations
+			changed := func() <-chan struct{} { return all.Changed(name) }
+			return (&webhook.Keeper{Configurations: all, Name: name, Roots: p.authority, Log: p.o.Log, Changed: changed}).Run(ctx)
 		})
 	}
 	p.o.Log.Info("with a cluster: tokens are reviewed, namespaces followed, roots and the webhook's certificates kept current",
@@ -103,6 +115,9 @@ func (p *plane) missing() []string {
 	wait("mesh:", p.mesh.Synced())
 	if p.cluster != nil {
 		wait("namespaces:", p.cluster.namespaces.Synced())
+		if p.o.followsRivals() {
+			wait("webhook configurations:", p.cluster.configurations.Synced())
+		}
 		if out != nil {
 			out = append(out, p.cluster.Trouble()...)
 		}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"outrider.dev/internal/identity"
+	"outrider.dev/internal/inject"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/names"
 	"outrider.dev/internal/webhook"
@@ -38,6 +40,8 @@ type plane struct {
 
 	webhook *webhook.Webhook // nil without its port
 	reviews *http.Server
+	using   sync.Mutex
+	used    inject.Options // what webhook injects by
 }
 
 // open makes the parts, each of which may refuse.
@@ -68,6 +72,7 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	if err := p.openSecure(); err != nil {
 		return nil, err
 	}
+	p.openConfigurations(ctx)
 	if o.Plaintext != "" {
 		options.Authenticate = xds.ByClaim
 		p.byClaim = xds.New(options)

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,9 +20,10 @@ import (
 
 // Injection says what pods get at admission.
 type Injection struct {
-	Values     string // file with values, as of Istio's charts; default: none
-	MeshConfig string // file with the mesh's configuration, as Istio's; default: none
-	Revision   string // default: that of the values, else "default"
+	Values     string    // file with values, as of Istio's charts; default: none
+	MeshConfig string    // file with the mesh's configuration, as Istio's; default: none
+	Revision   string    // default: that of the values, else "default"
+	OwnLabels  OwnLabels // default auto
 }
 
 // openWebhook makes the webhook and its certificate.
@@ -33,6 +35,7 @@ func (p *plane) openWebhook(serving *identity.Serving) error {
 	if err != nil {
 		return err
 	}
+	p.used = options
 	p.webhook = webhook.New(webhook.Options{
 		Inject: options, Namespace: p.o.Namespace, Namespaces: p.namespacesOf(), Log: p.o.Log,
 	})
@@ -67,11 +70,18 @@ func (p *plane) injection() (inject.Options, error) {
 			return out, fmt.Errorf("the mesh's configuration: %s: %w", i.MeshConfig, err)
 		}
 	}
+	var err error
+	if out.OwnLabels, err = p.listen(revisionOf(out)); err != nil {
+		return out, err
+	}
 	if out.Mesh.TrustDomain == "" {
 		out.Mesh.TrustDomain = p.o.Mesh.TrustDomain
 	}
 	return out, nil
 }
+
+// revisionOf is the one that pods ask for; empty: the default.
+func revisionOf(o inject.Options) string { return cmp.Or(o.Revision, o.Values.Revision) }
 
 // pollFiles is how often files are looked at that cannot be watched.
 const pollFiles = 2 * time.Second
@@ -79,18 +89,27 @@ const pollFiles = 2 * time.Second
 // followInjection reads the files again when they change. What cannot be used changes
 // nothing.
 func (p *plane) followInjection(ctx context.Context) {
-	reload := func() {
-		options, err := p.injection()
-		if err != nil {
-			p.o.Log.Error("injection goes on as before", "error", err)
-			return
-		}
-		p.webhook.Use(options)
-	}
-	stop := watch.Files(pollFiles, reload, p.o.Injection.Values, p.o.Injection.MeshConfig)
+	stop := watch.Files(pollFiles, func() { p.useInjection() }, p.o.Injection.Values, p.o.Injection.MeshConfig)
 	defer stop()
-	reload() // they may have changed before they were watched
+	p.useInjection() // they may have changed before they were watched
 	<-ctx.Done()
+}
+
+// useInjection reads the files, and looks for rivals, again. It returns what is used then.
+func (p *plane) useInjection() inject.Options {
+	p.using.Lock() // so that what was read last is used last
+	defer p.using.Unlock()
+	options, err := p.injection()
+	if err != nil {
+		p.o.Log.Error("injection goes on as before", "error", err)
+		options = p.used
+		if own, err := p.listen(revisionOf(options)); err == nil {
+			options.OwnLabels = own // who else is there does not depend on files
+		}
+	}
+	p.used = options
+	p.webhook.Use(options)
+	return options
 }
 
 // serveWebhook adds the webhook to the group. It ends before all else: no pod is promised
@@ -99,8 +118,9 @@ func (p *plane) serveWebhook(ctx context.Context, g *run.Group, l net.Listener) 
 	if p.webhook == nil {
 		return
 	}
+	ready := make(chan struct{}) // who else is there is known
 	g.Add(func() error {
-		if p.cluster != nil && !wait(ctx, p.cluster.namespaces.Synced()) {
+		if p.cluster != nil && !wait(ctx, p.cluster.namespaces.Synced()) || !wait(ctx, ready) {
 			return l.Close()
 		}
 		return p.reviews.ServeTLS(l, "", "")
@@ -114,4 +134,5 @@ func (p *plane) serveWebhook(ctx context.Context, g *run.Group, l net.Listener) 
 	})
 	ctx, cancel := context.WithCancel(ctx)
 	g.Add(func() error { p.followInjection(ctx); return nil }, func(error) { cancel() })
+	g.Add(func() error { p.followRivals(ctx, ready); return nil }, func(error) { cancel() })
 }

@@ -55,9 +55,6 @@ func asksForOurs(pod *corev1.Pod, ns Namespace) bool {
 // heard is what counts of a pod and its namespace where Istio's labels are another
 // injector's.
 func (o Options) heard(pod *corev1.Pod, ns Namespace) (*corev1.Pod, Namespace) {
-	if !o.OwnLabels {
-		return pod, ns
-	}
 	without := func(m map[string]string, keys ...string) map[string]string {
 		m = maps.Clone(m) // one that is nil stays so
 		for _, key := range keys {
@@ -69,6 +66,13 @@ func (o Options) heard(pod *corev1.Pod, ns Namespace) (*corev1.Pod, Namespace) {
 	out.Labels, out.Annotations = without(pod.Labels, injectLabel, revisionLabel), without(pod.Annotations, injectLabel)
 	ns.Labels = without(ns.Labels, namespaceLabel, revisionLabel)
 	return &out, ns
+}
+
+// forOthers says whether Istio's labels ask for injection.
+func (o Options) forOthers(pod *corev1.Pod, ns Namespace) bool {
+	o.OwnLabels = false
+	reason, _ := byLabels(pod, ns, o)
+	return reason.Code == Injected
 }
 
 // ours are the annotations that are said to us: all, or beside another mesh those of our

@@ -219,9 +219,12 @@ func TestOwnLabels(t *testing.T) {
 		ns   labels
 		want Code
 	}{
-		"Istio's namespace label":        {ns: labels{"istio-injection": "enabled"}, want: NobodyAsked},
-		"Istio's pod label":              {pod: "labels: {sidecar.istio.io/inject: \"true\"}", ns: labels{}, want: NobodyAsked},
-		"Istio's revision":               {pod: "labels: {istio.io/rev: default}", ns: labels{"istio.io/rev": "default"}, want: NobodyAsked},
+		"Istio's namespace label":        {ns: labels{"istio-injection": "enabled"}, want: OtherInjector},
+		"Istio's pod label":              {pod: "labels: {sidecar.istio.io/inject: \"true\"}", ns: labels{}, want: OtherInjector},
+		"Istio's revision":               {pod: "labels: {istio.io/rev: default}", ns: labels{"istio.io/rev": "default"}, want: OtherInjector},
+		"nobody asks at all":             {ns: labels{}, want: NobodyAsked},
+		"Istio says no":                  {pod: "labels: {sidecar.istio.io/inject: \"false\"}", ns: labels{"istio-injection": "enabled"}, want: NobodyAsked},
+		"another revision of Istio":      {pod: "labels: {istio.io/rev: canary}", ns: labels{}, want: NobodyAsked},
 		"Istio says no, we say yes":      {pod: "labels: {sidecar.istio.io/inject: \"false\", outrider.dev/inject: \"true\"}", ns: labels{"istio-injection": "disabled"}, want: Injected},
 		"our namespace label":            {ns: labels{"outrider.dev/injection": "enabled"}, want: Injected},
 		"our namespace label, Istio: no": {pod: "annotations: {sidecar.istio.io/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Injected},
@@ -234,7 +237,7 @@ func TestOwnLabels(t *testing.T) {
 			if err != nil || r.Reason.Code != tt.want {
 				t.Errorf("%v, %+v, want %s", err, r.Reason, tt.want)
 			}
-			if tt.want == NobodyAsked && !strings.Contains(r.Reason.Sentence, "Istio's labels are another injector's") {
+			if tt.want == OtherInjector && !strings.Contains(r.Reason.Sentence, "another injector's") {
 				t.Errorf("it does not say so: %s", r.Reason.Sentence)
 			}
 			if diff := podDiff(before, p); diff != "" {

@@ -9,14 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
+// DefaultRevision is asked for by labels that name none.
+const DefaultRevision = "default"
+
 // Labels that decide. A label of ours means the same and goes first.
 const (
-	injectLabel     = "sidecar.istio.io/inject"
-	revisionLabel   = "istio.io/rev"
-	namespaceLabel  = "istio-injection"
-	ownInjectLabel  = "outrider.dev/inject"
-	ownNamespace    = "outrider.dev/injection"
-	defaultRevision = "default"
+	injectLabel    = "sidecar.istio.io/inject"
+	revisionLabel  = "istio.io/rev"
+	namespaceLabel = "istio-injection"
+	ownInjectLabel = "outrider.dev/inject"
+	ownNamespace   = "outrider.dev/injection"
 )
 
 // ignoredNamespaces are never injected (Istio: pkg/kube/inject/initializer.go).
@@ -39,12 +41,24 @@ func Decide(pod *corev1.Pod, ns Namespace, o Options) Reason {
 	return reason
 }
 
-// decide says whether a pod is to be injected. The rules are Istio's, in its order:
-// those that the API server applies by the webhook's selectors, here in the middle, then
-// those of injectRequired (reference: istio-surface 1.1).
+// decide says whether a pod is to be injected, by the labels that are said to us.
 func decide(pod *corev1.Pod, ns Namespace, o Options) (Reason, []string) {
+	if !o.OwnLabels {
+		return byLabels(pod, ns, o)
+	}
+	heard, of := o.heard(pod, ns)
+	reason, warnings := byLabels(heard, of, o)
+	if reason.Code == NobodyAsked && o.forOthers(pod, ns) {
+		reason = because(OtherInjector, "Istio's labels, which ask for it, are another injector's here: label the namespace %s=enabled or the pod %s=true", ownNamespace, ownInjectLabel)
+	}
+	return reason, warnings
+}
+
+// byLabels decides by all labels. The rules are Istio's, in its order: those that the API
+// server applies by the webhook's selectors, here in the middle, then those of
+// injectRequired (reference: istio-surface 1.1).
+func byLabels(pod *corev1.Pod, ns Namespace, o Options) (Reason, []string) {
 	var warnings []string
-	pod, ns = o.heard(pod, ns)
 	for _, rule := range []func(*corev1.Pod, Namespace, Options) (Reason, bool){
 		byKindOfPod, byNamespaceName, bySelector,
 	} {
@@ -122,7 +136,7 @@ func bySelector(pod *corev1.Pod, ns Namespace, o Options) (Reason, bool) {
 	switch {
 	case hasInjection && injection != "enabled":
 		return because(NamespaceSaysNo, "the namespace %s has the label %s=%s", ns.Name, namespaceLabel, injection), true
-	case hasInjection && revision != defaultRevision:
+	case hasInjection && revision != DefaultRevision:
 		return because(OtherRevision, "the namespace %s is the default revision's, and this is %s", ns.Name, revision), true
 	case hasInjection:
 		return Reason{}, false
@@ -135,10 +149,11 @@ func bySelector(pod *corev1.Pod, ns Namespace, o Options) (Reason, bool) {
 	case podHasRevision, label == "true", o.Manual, o.Values.Injector.EnableNamespacesByDefault:
 		return Reason{}, false
 	}
+	ofNamespace, ofPod := namespaceLabel, injectLabel
 	if o.OwnLabels {
-		return because(NobodyAsked, "neither the namespace %s has the label %s=enabled nor the pod the label %s=true; Istio's labels are another injector's here", ns.Name, ownNamespace, ownInjectLabel), true
+		ofNamespace, ofPod = ownNamespace, ownInjectLabel
 	}
-	return because(NobodyAsked, "neither the namespace %s has the label %s=enabled nor the pod the label %s=true; an annotation alone does not start injection", ns.Name, namespaceLabel, injectLabel), true
+	return because(NobodyAsked, "neither the namespace %s has the label %s=enabled nor the pod the label %s=true; an annotation alone does not start injection", ns.Name, ofNamespace, ofPod), true
 }
 
 func podLabel(pod *corev1.Pod) string {

@@ -60,7 +60,7 @@ func (o Options) revision() string {
 			return r
 		}
 	}
-	return defaultRevision
+	return DefaultRevision
 }
 
 func (o Options) controlPlane() string {

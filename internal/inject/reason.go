@@ -13,6 +13,7 @@ const (
 	NamespaceSaysNo  Code = "namespace-says-no" // istio-injection is there and not "enabled"
 	OtherRevision    Code = "other-revision"    // istio.io/rev names another one
 	NobodyAsked      Code = "nobody-asked"      // no label here or on the namespace
+	OtherInjector    Code = "other-injector"    // only Istio's labels ask, and another injector listens to them
 	NeverSelected    Code = "never-selector"    // neverInjectSelector matches
 	PolicySaysNo     Code = "policy"            // autoInject is not "enabled"
 	OtherSystem      Code = "other-system"      // not a Linux pod

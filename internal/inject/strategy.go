@@ -315,6 +315,11 @@ func (in *injection) write(a arrangement) error {
 	in.pod, in.status.plan = out, a.plan
 	in.explain(a)
 	in.endsByItself()
+	for _, c := range out.Spec.Containers {
+		if mains := podspec.HelperOf(&c); len(mains) > 0 {
+			in.note("restartPolicy: %s: %s serves %s, and its gate ends it when they have ended for good", out.Spec.RestartPolicy, c.Name, strings.Join(mains, " and "))
+		}
+	}
 	if !slices.Equal(was, names(out.Spec.Containers)) {
 		in.memory.Order = was
 	}

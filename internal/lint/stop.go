@@ -87,23 +87,29 @@ func (s *subject) endsByGates() bool {
 	return s.proxy == podspec.OurProxy && !s.injected && !slices.ContainsFunc(s.own(), func(m member) bool { return !podspec.Gated(m.Container) })
 }
 
-// serverInJob: a server beside the work does not end either.
+// serverInJob: a server beside the work does not end either, unless its gate ends it with
+// those that it serves.
 func serverInJob(s subject, b *builder) {
 	own := s.own()
 	if s.Kind != "Job" && s.Kind != "CronJob" || len(own) < 2 {
 		return
 	}
-	wrapped := map[string]bool{}
-	for _, f := range s.reading.Found {
-		wrapped[f.Container] = wrapped[f.Container] || f.Mechanism == startup.Gate
+	ends := map[string]bool{}
+	for _, f := range s.reading.Found { // a gate that is not ours may end it too, as kubexit does
+		if m, _ := s.member(f.Container); f.Mechanism == startup.Gate && m.Container != nil && !podspec.Gated(m.Container) {
+			ends[f.Container] = true
+		}
+	}
+	for _, c := range s.asRun().Spec.Containers {
+		ends[c.Name] = ends[c.Name] || len(podspec.HelperOf(&c)) > 0
 	}
 	for _, m := range own {
-		if m.ReadinessProbe == nil || wrapped[m.Name] || m.endsProxy() {
+		if m.ReadinessProbe == nil || ends[m.Name] || m.endsProxy() {
 			continue
 		}
 		b.add(clue{code: "job-never-ends", severity: finding.Warning, title: fmt.Sprintf("%s serves others, by its readiness probe, in a pod that should complete", m.Name),
 			field: m.field.plus("readinessProbe"), why: fmt.Sprintf("the pod is done when all its plain containers have ended; a server does not end by itself, so %s may run for ever", s.Ref),
-			do: fmt.Sprintf("move %s to initContainers, with restartPolicy: Always: the kubelet ends it after the others", m.Name), source: "KEP-753"})
+			do: fmt.Sprintf("move %s to initContainers, with restartPolicy: Always: the kubelet ends it after the others; where Outrider injects, and its command is in the pod, it is enough that they wait for it (%s)", m.Name, podspec.EdgesAnnotation), source: "KEP-753"})
 	}
 }
 

@@ -105,6 +105,14 @@ func (s *subject) mesh(w *world) {
 	s.proxy, s.injected = podspec.OurProxy, true
 }
 
+// asRun is the pod as it runs: injected, where it will be.
+func (s *subject) asRun() *corev1.Pod {
+	if s.reason.Code == inject.Injected && s.result.Injected {
+		return s.result.Pod
+	}
+	return &s.Pod
+}
+
 // captured says whether the pod's connections go through a proxy.
 func (s *subject) captured() bool {
 	if s.injected {

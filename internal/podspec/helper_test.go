@@ -9,6 +9,22 @@ import (
 	"outrider.dev/startup"
 )
 
+func TestWhomAContainerHelps(t *testing.T) {
+	for name, c := range map[string]struct {
+		argv, want []string
+	}{
+		"its gate says whom":           {[]string{AgentPath, gateWord, flagName, "db", flagHelper, "app,report", endFlags, "postgres"}, []string{"app", "report"}},
+		"one flag, as people write it": {[]string{AgentPath, gateWord, flagHelper + "=app", endFlags, "postgres"}, []string{"app"}},
+		"a gate without it":            {[]string{AgentPath, gateWord, flagName, "db", endFlags, "postgres"}, nil},
+		"the command's own flag":       {[]string{AgentPath, gateWord, endFlags, "postgres", flagHelper, "app"}, nil},
+		"no gate":                      {[]string{"postgres", flagHelper, "app"}, nil},
+	} {
+		if got := HelperOf(&corev1.Container{Command: c.argv[:1], Args: c.argv[1:]}); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 func TestHelpersOfAJob(t *testing.T) {
 	gate := func(from, to string, after startup.Condition) startup.Edge {
 		return startup.Edge{From: from, To: to, After: after, By: startup.Gate}

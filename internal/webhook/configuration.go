@@ -8,6 +8,8 @@ import (
 
 	admission "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outrider.dev/internal/inject"
 )
 
 // A Place is where the API server finds the webhook: a service, or a URL.
@@ -88,7 +90,7 @@ func (o ConfigurationOptions) rows() []row {
 	}
 	unlessFalse("rev.namespace", append(slices.Clone(unsaid), is(revisionKey, o.Revision)), nil)
 	unlessFalse("rev.object", append(slices.Clone(unsaid), hasNo(revisionKey)), requirements{is(revisionKey, o.Revision)})
-	if o.Revision != defaultRevision {
+	if o.Revision != inject.DefaultRevision {
 		return out
 	}
 	unlessFalse("namespace", requirements{hasNo(ownNamespaces), is(istioNamespace, "enabled")}, nil)
@@ -116,8 +118,9 @@ func (o ConfigurationOptions) ownRows() []row {
 	return out
 }
 
-// Rivals are the configurations of other injectors that Istio's labels ask, such as
-// Istio's own: a pod would get a proxy of each. Ours then listens to its own labels alone.
+// Rivals are the configurations of other injectors that are asked by the labels of Istio's
+// that our default revision is, such as Istio's own: a pod would get a proxy of each. Ours
+// then listens to its own labels alone.
 func Rivals(all []admission.MutatingWebhookConfiguration) []string {
 	var out []string
 	for _, c := range all {
@@ -142,24 +145,26 @@ func onPods(w admission.MutatingWebhook) bool {
 	})
 }
 
+// yes is what Istio's labels say to ask for the default revision. A revision with a name
+// has its own pods.
+var yes = map[string]string{istioNamespace: "enabled", istioPod: "true", revisionKey: inject.DefaultRevision}
+
 // asks says whether a selector wants a label of Istio's to say yes. One that only wants it
 // not to say no is anybody's.
 func asks(s *metav1.LabelSelector) bool {
 	if s == nil {
 		return false
 	}
-	keys := []string{istioNamespace, istioPod, revisionKey}
-	for _, key := range keys {
-		if _, ok := s.MatchLabels[key]; ok {
+	for key, value := range yes {
+		if s.MatchLabels[key] == value {
 			return true
 		}
 	}
 	return slices.ContainsFunc(s.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
-		return slices.Contains(keys, r.Key) && (r.Operator == metav1.LabelSelectorOpIn || r.Operator == metav1.LabelSelectorOpExists)
+		value, ok := yes[r.Key]
+		return ok && (r.Operator == metav1.LabelSelectorOpExists || r.Operator == metav1.LabelSelectorOpIn && slices.Contains(r.Values, value))
 	})
 }
-
-const defaultRevision = "default"
 
 // suffix is the end of our webhooks' names.
 const suffix = ".inject.outrider.dev"
@@ -170,12 +175,12 @@ func (o ConfigurationOptions) complete() ConfigurationOptions {
 			*s = value
 		}
 	}
-	fill(&o.Revision, defaultRevision)
+	fill(&o.Revision, inject.DefaultRevision)
 	fill(&o.Namespace, ownNamespace)
 	fill(&o.Place.Namespace, o.Namespace)
 	fill(&o.Place.Service, "outriderd")
 	name := "outrider-injector"
-	if o.Revision != defaultRevision {
+	if o.Revision != inject.DefaultRevision {
 		name += "-" + o.Revision
 	}
 	fill(&o.Name, name)
@@ -185,12 +190,12 @@ func (o ConfigurationOptions) complete() ConfigurationOptions {
 // Configuration is the MutatingWebhookConfiguration that makes the API server ask.
 func Configuration(o ConfigurationOptions) (*admission.MutatingWebhookConfiguration, error) {
 	o = o.complete()
-	if o.OwnLabels && o.Revision != defaultRevision {
-		return nil, fmt.Errorf("revision %q and labels of our own exclude one another: a revision is asked for by Istio's label %s", o.Revision, revisionKey)
+	if o.OwnLabels && o.Revision != inject.DefaultRevision {
+		return nil, fmt.Errorf("revision %q with labels of our own alone: a revision is asked for by Istio's label %s", o.Revision, revisionKey)
 	}
 	client, err := o.Place.client()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the webhook's URL: %w", err)
 	}
 	client.CABundle = o.Bundle
 	out := &admission.MutatingWebhookConfiguration{

@@ -66,7 +66,7 @@ func TestTheSelectorsSayWhatInjectionSays(t *testing.T) {
 	revisions := []string{unset, "default", "canary"}
 	namespaces := combine([]string{ownNamespaces, istioNamespace, revisionKey}, [][]string{{unset, "enabled", "disabled"}, {unset, "enabled", "disabled"}, revisions})
 	podLabels := combine([]string{ownPod, istioPod, revisionKey}, [][]string{{unset, "true", "false", "yes"}, {unset, "true", "false", "yes"}, revisions})
-	notAsked := []inject.Code{inject.AskedNotTo, inject.NamespaceSaysNo, inject.OtherRevision, inject.NobodyAsked}
+	notAsked := []inject.Code{inject.AskedNotTo, inject.NamespaceSaysNo, inject.OtherRevision, inject.NobodyAsked, inject.OtherInjector}
 	n := 0
 	for _, byDefault := range []bool{false, true} {
 		for _, revision := range []string{"default", "canary", ""} {
@@ -134,8 +134,8 @@ func TestNoPodOfTheControlPlaneIsEverSelected(t *testing.T) {
 	}
 }
 
-// Who else is asked by Istio's labels is found; who is asked about all pods, or was told to
-// leave Istio's alone, is no rival.
+// Who else is asked by Istio's labels is found; who is asked about all pods, was told to
+// leave Istio's alone, or has pods of its own revision, is no rival.
 func TestRivals(t *testing.T) {
 	pods := []admission.RuleWithOperations{{Operations: []admission.OperationType{admission.Create}, Rule: admission.Rule{APIGroups: []string{""}, Resources: []string{"pods"}}}}
 	one := func(name string, w admission.MutatingWebhook) admission.MutatingWebhookConfiguration {
@@ -153,6 +153,10 @@ func TestRivals(t *testing.T) {
 		one("istio-sidecar-injector", admission.MutatingWebhook{Name: "namespace.sidecar-injector.istio.io", Rules: pods, NamespaceSelector: labels(is(istioNamespace, "enabled"))}),
 		one("istio-by-pod", admission.MutatingWebhook{Name: "object.sidecar-injector.istio.io", Rules: pods, ObjectSelector: labels(is(istioPod, "true"))}),
 		one("old-istio", admission.MutatingWebhook{Name: "a.b.c", Rules: pods, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{istioNamespace: "enabled"}}}),
+		one("tag", admission.MutatingWebhook{Name: "rev.namespace.sidecar-injector.istio.io", Rules: pods, NamespaceSelector: labels(is(revisionKey, "default"))}),
+		one("canary", admission.MutatingWebhook{Name: "rev.namespace.sidecar-injector.istio.io", Rules: pods, NamespaceSelector: labels(is(revisionKey, "canary"), hasNo(istioNamespace))}),
+		one("canary-by-pod", admission.MutatingWebhook{Name: "a.b.h", Rules: pods, ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{revisionKey: "canary"}}}),
+		one("deactivated", admission.MutatingWebhook{Name: "a.b.i", Rules: pods, NamespaceSelector: labels(is(istioNamespace, "never-match"))}),
 		one("linkerd", admission.MutatingWebhook{Name: "linkerd-proxy-injector.linkerd.io", Rules: pods, NamespaceSelector: labels(isNot("config.linkerd.io/admission-webhooks", "disabled"))}),
 		one("polite", admission.MutatingWebhook{Name: "a.b.d", Rules: pods, NamespaceSelector: labels(hasNo(istioNamespace), isNot(istioPod, "true"))}),
 		one("of-services", admission.MutatingWebhook{Name: "a.b.e", NamespaceSelector: labels(is(istioNamespace, "enabled")),
@@ -162,7 +166,7 @@ func TestRivals(t *testing.T) {
 		one("of-everything", admission.MutatingWebhook{Name: "a.b.g", NamespaceSelector: labels(has(revisionKey)),
 			Rules: []admission.RuleWithOperations{{Operations: []admission.OperationType{admission.OperationAll}, Rule: admission.Rule{APIGroups: []string{"*"}, Resources: []string{"*"}}}}}),
 	}
-	if got, want := Rivals(all), []string{"istio-by-pod", "istio-sidecar-injector", "of-everything", "old-istio"}; !slices.Equal(got, want) {
+	if got, want := Rivals(all), []string{"istio-by-pod", "istio-sidecar-injector", "of-everything", "old-istio", "tag"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if _, err := Configuration(ConfigurationOptions{OwnLabels: true, Revision: "canary"}); err == nil || !strings.Contains(err.Error(), "canary") {

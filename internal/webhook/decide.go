@@ -118,7 +118,11 @@ func (w *Webhook) pod(object []byte, ns inject.Namespace, o inject.Options, envi
 func patched(result inject.Result) (response, inject.Code) {
 	code := result.Reason.Code
 	out := allowed(code)
-	out.Warnings = fitting(result.Warnings)
+	warnings := result.Warnings
+	if code == inject.OtherInjector { // asked for in words that mean us where no other injector is
+		warnings = append([]string{fmt.Sprintf("not injected (%s): %s", code, result.Reason.Sentence)}, warnings...)
+	}
+	out.Warnings = fitting(warnings)
 	ops, err := result.Patch()
 	if err == nil && len(ops) > 0 {
 		out.PatchType = "JSONPatch"

@@ -246,3 +246,33 @@ func FuzzBody(f *testing.F) {
 		}
 	})
 }
+
+// While another injector is asked by Istio's labels, who makes a pod that only they ask for
+// is told; a pod that nobody asks for is no news.
+func TestAPodOfAnotherInjectorIsLeftWithAWord(t *testing.T) {
+	w := New(Options{Namespaces: func(name string) (inject.Namespace, bool) {
+		ns, _ := enabled(name)
+		if name == "quiet" {
+			ns.Labels = map[string]string{}
+		}
+		return ns, true
+	}})
+	w.Use(inject.Options{OwnLabels: true})
+	for range 2 { // the second answer is remembered
+		for _, tt := range []struct {
+			namespace, pod string
+			code           inject.Code
+			warned         bool
+		}{
+			{"shop", plain, inject.OtherInjector, true},
+			{"quiet", plain, inject.NobodyAsked, false},
+			{"shop", `{metadata: {labels: {outrider.dev/inject: "true"}}, spec: {containers: [{name: app, image: shop, command: [/app]}]}}`, inject.Injected, false},
+		} {
+			got := decided(t, w, tt.namespace, podJSON(t, tt.pod))
+			warned := len(got.Warnings) == 1 && strings.HasPrefix(got.Warnings[0], "outrider: not injected (other-injector): ") && strings.Contains(got.Warnings[0], "outrider.dev/inject=true")
+			if !got.Allowed || got.Audit.Injection != string(tt.code) || warned != tt.warned || (len(got.Patch) > 0) != (tt.code == inject.Injected) {
+				t.Errorf("%s: %+v, want %s", tt.namespace, got, tt.code)
+			}
+		}
+	}
+}

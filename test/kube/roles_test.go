@@ -177,8 +177,9 @@ func (w world) attempt(t *testing.T, account, token string) *attempt {
 	n := a.cluster.Namespaces(ctx)
 	source := a.cluster.Source(ctx, kube.SourceOptions{})
 	running(t, a.cluster.RootKeeper(n, r, "outrider-system").Run)
-	followed := a.cluster.WebhookConfigurations(ctx, name)
-	running(t, (&webhook.Keeper{Configurations: followed, Name: name, Roots: r, Log: a.journal.log(), Changed: followed.Changed}).Run)
+	followed := a.cluster.WebhookConfigurations(ctx, "")
+	changed := func() <-chan struct{} { return followed.Changed(name) }
+	running(t, (&webhook.Keeper{Configurations: followed, Name: name, Roots: r, Log: a.journal.log(), Changed: changed}).Run)
 	n.Get("none-of-this-name")
 	if _, _, err := a.cluster.Review(ctx, token, []string{identity.DefaultAudience}); err != nil {
 		a.journal.log().Warn("review", "error", err)
@@ -192,14 +193,18 @@ func (w world) attempt(t *testing.T, account, token string) *attempt {
 		if err != nil || slices.ContainsFunc(c.Webhooks, func(h admission.MutatingWebhook) bool { return string(h.ClientConfig.CABundle) != pem(t) }) {
 			return false
 		}
-		select {
-		case <-source.Synced():
-			return true
-		default:
-			return false
-		}
+		return closed(source.Synced()) && closed(followed.Synced())
 	}
 	return a
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // deploy/outriderd.yaml as it is: it becomes ready, and a pod is injected by it; without
@@ -232,6 +237,7 @@ func TestDeployment(t *testing.T) {
 	if text := log(); strings.Contains(text, `"level":"WARN"`) || strings.Contains(text, `"level":"ERROR"`) {
 		t.Errorf("the log:\n%s", text)
 	}
+	besideAnotherInjector(t, w, log)
 
 	must(t, w.RbacV1().ClusterRoleBindings().Delete(t.Context(), "outriderd-mesh", metav1.DeleteOptions{}))
 	kubectl(t, "", "rollout", "restart", "--namespace=outrider-system", "deployment/outriderd")

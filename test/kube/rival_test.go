@@ -1,0 +1,65 @@
+package kube
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// istio is asked about pods as Istio's injector is. Nobody is there to answer.
+const istio = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: istio-sidecar-injector}
+webhooks:
+- name: namespace.sidecar-injector.istio.io
+  clientConfig: {url: "https://127.0.0.1:1/inject"}
+  failurePolicy: Ignore
+  sideEffects: None
+  admissionReviewVersions: [v1]
+  rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]
+  namespaceSelector: {matchExpressions: [{key: istio-injection, operator: In, values: [enabled]}]}
+`
+
+// While another injector is asked by Istio's labels, ours goes by its own alone and says
+// so, once; all in the namespace "injected", which has Istio's label.
+func besideAnotherInjector(t *testing.T, w world, log func() string) {
+	t.Helper()
+	injected := func(labels string) (bool, string) {
+		t.Helper()
+		pod := `{apiVersion: v1, kind: Pod, metadata: {generateName: app-, namespace: injected, labels: {` + labels + `}}, spec: {containers: [{name: app, image: "test.outrider.dev/base:1", command: [sleep, 1h]}]}}`
+		said := kubectl(t, pod, "create", "--dry-run=server", "--output=jsonpath={.spec.initContainers[*].name} {.spec.containers[*].name}", "--filename=-")
+		return strings.Contains(said, "outrider-proxy"), said
+	}
+	is := func(want bool, labels string) {
+		t.Helper()
+		if got, said := injected(labels); got != want {
+			t.Errorf("labels {%s}: injected %v, want %v: %s\n%s", labels, got, want, said, log())
+		}
+	}
+	is(true, "")
+	apply(t, istio)
+	remove := func() {
+		w.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(context.Background(), "istio-sidecar-injector", metav1.DeleteOptions{})
+	}
+	t.Cleanup(remove)
+	const warning = `"another injector is asked by Istio's labels`
+	until(t, "outriderd says that there is another injector", func() bool {
+		return strings.Contains(log(), warning) && strings.Contains(log(), `"webhook_configurations":["istio-sidecar-injector"]`)
+	}, log)
+	_, said := injected("")
+	if want := "Warning: outrider: not injected (other-injector): Istio's labels"; !strings.Contains(said, want) {
+		t.Errorf("who makes the pod is not told %q: %s", want, said)
+	}
+	is(false, "")
+	is(false, `sidecar.istio.io/inject: "true"`)
+	is(true, `outrider.dev/inject: "true"`)
+	kubectl(t, "", "annotate", "mutatingwebhookconfiguration", "istio-sidecar-injector", "changed=somehow")
+	remove()
+	until(t, "Istio's labels ask again", func() bool { ok, _ := injected(""); return ok }, log)
+	if n := strings.Count(log(), warning); n != 1 {
+		t.Errorf("it was said %d times", n)
+	}
+}
