@@ -38,7 +38,7 @@ func TestNoInitContainerHasConditions(t *testing.T) {
 		"an own user":              {"", "containers: [{name: app, image: a, command: [/app]}, {name: outrider-proxy, image: auto, securityContext: {runAsUser: 7}}]", "outrider-proxy sets a command"},
 		"a command in the image":   {"", "containers: [{name: app, image: a, command: [/app]}, {name: web, image: w}]", "the init containers would run before"},
 		"a hold":                   {"outrider.dev/start: hold", plainApp, "no gate holds app"},
-		"no order":                 {"outrider.dev/start: 'off', outrider.dev/depends-on.app: cache=started", "containers: [{name: app, image: a, command: [/app]}, {name: cache, image: c, command: [/c]}]", "the proxy is not the first container"},
+		"no order":                 {"outrider.dev/start: 'off', outrider.dev/depends-on.app: cache=started", "containers: [{name: app, image: a, command: [/app]}, {name: cache, image: c, command: [/c]}]", "no gate holds app"},
 		"a container that is free": {"outrider.dev/depends-on.app: outrider-proxy", "containers: [{name: app, image: a, command: [/app]}, {name: web, image: w, command: [/w]}]", "no gate holds web"},
 		"a wait that is given up":  {"outrider.dev/depends-on: '{app: {outrider-proxy: {condition: healthy, timeout: 9s, on-timeout: continue}}}'", plainApp, "no gate holds app"},
 		"a wait that is optional":  {"outrider.dev/depends-on: '{app: {outrider-proxy: {condition: healthy, required: false}}}'", plainApp, "no gate holds app"},

@@ -202,13 +202,12 @@ func (in *injection) arrange(w wishes) (arrangement, error) {
 		if err != nil {
 			return a, err
 		}
-		switch {
-		case w.sidecar:
+		// It is started first, also where nobody waits for it: what is parked before somebody
+		// listens is only tried again after a second.
+		if w.sidecar {
 			a.pod.Spec.InitContainers = slices.Insert(a.pod.Spec.InitContainers, 0, c)
-		case w.order: // it is started first
+		} else {
 			a.pod.Spec.Containers = slices.Insert(a.pod.Spec.Containers, 0, c)
-		default:
-			a.pod.Spec.Containers = append(a.pod.Spec.Containers, c)
 		}
 	}
 	r, err := podspec.Read(a.pod)
