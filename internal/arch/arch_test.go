@@ -75,7 +75,8 @@ var arrows = map[string][]string{
 	"internal/identity/spiffe":  {"github.com/spiffe/go-spiffe/v2/spiffeid"},
 	"internal/identity/watch":   {sys},
 	"internal/identity/wire":    {"google.golang.org/protobuf/encoding/protowire"},
-	"internal/agent/identity":   {"internal/agent/envoy", "internal/agent/rpc", "internal/identity/pemfile", "internal/identity/spiffe", "internal/identity/watch", "internal/identity/wire"},
+	"internal/agent/sds":        {"internal/agent/rpc", "google.golang.org/protobuf/encoding/protowire"},
+	"internal/agent/identity":   {"internal/agent/rpc", "internal/identity/pemfile", "internal/identity/spiffe", "internal/identity/watch", "internal/identity/wire"},
 
 	"internal/agent/readiness": {"internal/agent/envoy", "internal/agent/sockets", sys},
 	"internal/agent/rpc":       {"google.golang.org/protobuf/encoding/protowire"},
@@ -83,7 +84,7 @@ var arrows = map[string][]string{
 	"internal/agent/journal":   {sys},
 	"internal/agent/status":    {"internal/agent/journal", "internal/agent/readiness", "internal/agent/rpc", sys},
 	"internal/agent/proxy": {"internal/capture/release", "internal/agent/config", "internal/agent/dns", "internal/agent/drain", "internal/identity/watch", "internal/agent/envoy", "internal/agent/identity", "internal/agent/journal",
-		"internal/agent/readiness", "internal/agent/sockets", "internal/agent/standby", "internal/agent/state", "internal/agent/status", "internal/agent/supervise", "startup"},
+		"internal/agent/readiness", "internal/agent/sds", "internal/agent/sockets", "internal/agent/standby", "internal/agent/state", "internal/agent/status", "internal/agent/supervise", "startup"},
 	"internal/agent/state":     {"startup", sys},
 	"internal/agent/rootstage": {"internal/agent/journal", "internal/agent/state", sys},
 	"internal/agent/gate":      {"startup", "internal/agent/rpc", "internal/agent/state", "internal/agent/supervise", sys},

@@ -172,6 +172,7 @@ func TestConfigurationIsRefusedFirst(t *testing.T) {
 		env, args []string
 		message   string
 	}{
+		"a directory for a socket":  {args: []string{"--work-dir", "/" + strings.Repeat("x", 107)}, message: "--work-dir"},
 		"a duration":                {env: []string{"SECRET_TTL=long"}, message: "variable SECRET_TTL"},
 		"two users of one port":     {env: []string{"ENVOY_STATUS_PORT=15020"}, message: "15020"},
 		"an address without a port": {args: []string{"--control-plane", "somewhere"}, message: "somewhere"},

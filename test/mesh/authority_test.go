@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"math/big"
 	"net/url"
@@ -14,8 +15,6 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"outrider.dev/internal/agent/envoy"
 )
 
 // An authority signs workloads' certificates.
@@ -72,19 +71,22 @@ func (a *authority) issue(t testing.TB, dir, namespace, account string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret, err := envoy.Secret(encode("CERTIFICATE", leaf.Raw), encode("EC PRIVATE KEY", der))
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots, err := envoy.Roots(encode("CERTIFICATE", a.cert.Raw))
-	if err != nil {
-		t.Fatal(err)
+	// Bytes are base64 in JSON, of protobuf as of Go.
+	inline := func(pem []byte) any { return map[string]any{"inline_bytes": pem} }
+	secrets := map[string]map[string]any{
+		"workload": {"tls_certificate": map[string]any{"certificate_chain": inline(encode("CERTIFICATE", leaf.Raw)), "private_key": inline(encode("EC PRIVATE KEY", der))}},
+		"roots":    {"validation_context": map[string]any{"trusted_ca": inline(encode("CERTIFICATE", a.cert.Raw))}},
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string][]byte{envoy.SecretFile: secret, envoy.RootsFile: roots} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+	for name, secret := range secrets {
+		secret["@type"], secret["name"] = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", name
+		raw, err := json.Marshal(map[string]any{"resources": []any{secret}})
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name+".json"), raw, 0o644)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -46,6 +46,9 @@ func (o Options) own() ([]byte, error) {
 		Overload:   overloadOf(o.Limits),
 		Extensions: []map[string]any{internalListeners()},
 	}
+	if !o.ControlPlane.Plaintext {
+		b.Static.Clusters = append(b.Static.Clusters, secrets(o.ControlPlane.Secrets))
+	}
 	if !o.NoPrometheus {
 		b.Static.Clusters = append(b.Static.Clusters, cluster{
 			Name: metrics, Type: "STATIC", ConnectTimeout: seconds(time.Second),
@@ -106,7 +109,7 @@ func passthrough() cluster {
 func ads() dynamic {
 	service := envoyGRPC{Cluster: ControlPlaneCluster}
 	service.Retry.BackOff = backOff{Base: "0.1s", Max: "1s"}
-	source := configSource{Version: "V3", FetchTimeout: "0s"}
+	source := configSource{ADS: &struct{}{}, Version: "V3", FetchTimeout: "0s"}
 	return dynamic{
 		ADS: apiSource{Type: "DELTA_GRPC", Version: "V3", NodeOnce: true, GRPCServices: []grpcService{{service}}},
 		LDS: source, CDS: source,
@@ -116,14 +119,10 @@ func ads() dynamic {
 func (o Options) controlPlane() cluster {
 	cp := o.ControlPlane
 	ping := map[string]any{"interval": seconds(cp.KeepAlive), "timeout": seconds(cp.KeepAlive)}
-	const http = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 	out := cluster{
 		Name: ControlPlaneCluster, Type: "STATIC", ConnectTimeout: seconds(cp.ConnectTimeout),
-		Protocols: map[string]map[string]any{http: {
-			"@type":                typeURL + http,
-			"explicit_http_config": map[string]any{"http2_protocol_options": map[string]any{"connection_keepalive": ping}},
-		}},
-		Upstream: map[string]any{"tcp_keepalive": map[string]any{"keepalive_time": 300}},
+		Protocols: http2(map[string]any{"connection_keepalive": ping}),
+		Upstream:  map[string]any{"tcp_keepalive": map[string]any{"keepalive_time": 300}},
 	}
 	var addresses []address
 	for _, a := range cp.Addresses {
@@ -143,6 +142,18 @@ func (o Options) controlPlane() cluster {
 		out.Transport = mutualTLS(cp)
 	}
 	return out
+}
+
+// http2 is spoken with a cluster, and nothing else.
+func http2(options map[string]any) map[string]map[string]any {
+	const http = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+	if options == nil {
+		options = map[string]any{}
+	}
+	return map[string]map[string]any{http: {
+		"@type":                typeURL + http,
+		"explicit_http_config": map[string]any{"http2_protocol_options": options},
+	}}
 }
 
 func dnsFamily(f Family) string {
@@ -170,14 +181,14 @@ func mutualTLS(cp ControlPlane) *extension {
 	const tls = "envoy.extensions.transport_sockets.tls.v3."
 	validation := map[string]any{
 		"default_validation_context":           map[string]any{"match_typed_subject_alt_names": names},
-		"validation_context_sds_secret_config": fileSecret(RootsName, cp.Certificates, RootsFile),
+		"validation_context_sds_secret_config": secret(RootsName),
 	}
 	config := map[string]any{
 		"@type": typeURL + tls + "UpstreamTlsContext",
 		"common_tls_context": map[string]any{
 			"alpn_protocols":                     []string{"h2"},
 			"tls_params":                         map[string]any{"tls_minimum_protocol_version": "TLSv1_2"},
-			"tls_certificate_sds_secret_configs": []any{fileSecret(SecretName, cp.Certificates, SecretFile)},
+			"tls_certificate_sds_secret_configs": []any{secret(SecretName)},
 			"combined_validation_context":        validation,
 		},
 	}

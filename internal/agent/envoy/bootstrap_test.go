@@ -24,9 +24,9 @@ func pod() Options {
 		Node: Node{ID: "sidecar~10.0.0.7~app-1.shop~shop.svc.cluster.local", Zone: "eu-1b", Region: "eu-1",
 			Metadata: map[string]any{"NAMESPACE": "shop", "PORTS": []any{8080, 9090}}},
 		ControlPlane: ControlPlane{
-			Addresses:    []string{"outriderd.outrider-system.svc:15012"},
-			Identity:     []string{"spiffe://cluster.local/ns/outrider-system/sa/outriderd"},
-			Certificates: "certs",
+			Addresses: []string{"outriderd.outrider-system.svc:15012"},
+			Identity:  []string{"spiffe://cluster.local/ns/outrider-system/sa/outriderd"},
+			Secrets:   "sds.sock",
 		},
 	}
 }
@@ -36,7 +36,7 @@ func host() Options {
 	return Options{
 		Node: Node{ID: "host~vm-1", Cluster: "vm", SubZone: "rack-4"},
 		ControlPlane: ControlPlane{
-			Addresses: []string{"10.0.0.1:15012", "[fd00::1]:15012"}, SNI: "outriderd.example", Certificates: "certs",
+			Addresses: []string{"10.0.0.1:15012", "[fd00::1]:15012"}, SNI: "outriderd.example", Secrets: "sds.sock",
 			Identity: []string{"outriderd.example", "spiffe://example/cp"}, ConnectTimeout: 250 * time.Millisecond, KeepAlive: 1500 * time.Millisecond,
 		},
 		Admin:  Endpoint{Socket: "admin.sock"},
@@ -109,8 +109,9 @@ func TestCheckNamesTheFieldAndWhatWouldBeRight(t *testing.T) {
 		"an address without port":        {func(o *Options) { o.ControlPlane.Addresses = []string{"x"} }, "ControlPlane.Addresses"},
 		"port 0":                         {func(o *Options) { o.ControlPlane.Addresses = []string{"x:0"} }, "ControlPlane.Addresses"},
 		"a host with a slash":            {func(o *Options) { o.ControlPlane.Addresses = []string{"http://x:1"} }, "ControlPlane.Addresses"},
-		"no certificates":                {func(o *Options) { o.ControlPlane.Certificates = "" }, "ControlPlane.Certificates"},
-		"nobody to recognise":            {func(o *Options) { o.ControlPlane = ControlPlane{Addresses: []string{"10.0.0.1:1"}, Certificates: "c"} }, "ControlPlane.Identity"},
+		"nobody to ask for secrets":      {func(o *Options) { o.ControlPlane.Secrets = "" }, "ControlPlane.Secrets"},
+		"secrets at a path too long":     {func(o *Options) { o.ControlPlane.Secrets = strings.Repeat("x", 108) }, "ControlPlane.Secrets"},
+		"nobody to recognise":            {func(o *Options) { o.ControlPlane = ControlPlane{Addresses: []string{"10.0.0.1:1"}, Secrets: "s"} }, "ControlPlane.Identity"},
 		"plaintext with an identity":     {func(o *Options) { o.ControlPlane.Plaintext = true }, "ControlPlane.Plaintext"},
 		"a timeout in the past":          {func(o *Options) { o.ControlPlane.ConnectTimeout = -1 }, "ControlPlane.ConnectTimeout"},
 		"a ping without pause":           {func(o *Options) { o.ControlPlane.KeepAlive = 1 }, "ControlPlane.KeepAlive"},
@@ -195,13 +196,13 @@ func TestConfigIsAlwaysLoggedAtInfo(t *testing.T) {
 }
 
 func FuzzBootstrap(f *testing.F) {
-	f.Add("n", "c", "cp.example:15012", "id", "certs", "", uint16(0), uint8(0), "http.", "a.*", "key", "value", int64(0), `{"a":[1]}`)
+	f.Add("n", "c", "cp.example:15012", "id", "sds.sock", "", uint16(0), uint8(0), "http.", "a.*", "key", "value", int64(0), `{"a":[1]}`)
 	f.Add("n\x00", "", "[::1]:1", "spiffe://a/b", ".", "s", uint16(1), uint8(2), "", "(", "", "\xff", int64(1e10), `{"static_resources":{"clusters":[{"name":"xds-grpc"}]}}`)
-	f.Fuzz(func(t *testing.T, id, cluster, address, identity, certs, socket string, port uint16, family uint8,
+	f.Fuzz(func(t *testing.T, id, cluster, address, identity, secrets, socket string, port uint16, family uint8,
 		prefix, expr, key, value string, n int64, extra string) {
 		o := Options{
 			Node:         Node{ID: id, Cluster: cluster, Zone: value, Metadata: map[string]any{key: value}},
-			ControlPlane: ControlPlane{Addresses: []string{address}, Identity: []string{identity}, Certificates: certs, KeepAlive: time.Duration(n)},
+			ControlPlane: ControlPlane{Addresses: []string{address}, Identity: []string{identity}, Secrets: secrets, KeepAlive: time.Duration(n)},
 			Admin:        Endpoint{Socket: socket, Port: port}, Family: Family(family), Prometheus: port,
 			Stats:  Stats{Prefixes: []string{prefix}, Regexps: []string{expr}},
 			Limits: Limits{Heap: uint64(n), Connections: uint64(n)}, DrainTime: time.Duration(n), Concurrency: int(n),

@@ -91,14 +91,14 @@ func (c *check) controlPlane(cp ControlPlane) {
 	c.that(cp.ConnectTimeout >= time.Millisecond, "ControlPlane.ConnectTimeout", cp.ConnectTimeout.String(), "use 1ms or more")
 	c.that(cp.KeepAlive >= time.Millisecond, "ControlPlane.KeepAlive", cp.KeepAlive.String(), "use 1ms or more")
 	if cp.Plaintext {
-		c.that(cp.SNI == "" && len(cp.Identity) == 0 && cp.Certificates == "", "ControlPlane.Plaintext",
-			"a plaintext control plane proves no identity", "leave SNI, Identity and Certificates empty, or do without Plaintext")
+		c.that(cp.SNI == "" && len(cp.Identity) == 0 && cp.Secrets == "", "ControlPlane.Plaintext",
+			"a plaintext control plane proves no identity", "leave SNI, Identity and Secrets empty, or do without Plaintext")
 		return
 	}
 	c.text("ControlPlane.SNI", cp.SNI)
 	c.that(len(cp.SNI) < 256, "ControlPlane.SNI", "it is too long", "a server name has at most 255 bytes")
-	c.text("ControlPlane.Certificates", cp.Certificates)
-	c.that(cp.Certificates != "", "ControlPlane.Certificates", "it is empty", "name the directory of "+SecretFile+" and "+RootsFile)
+	c.that(cp.Secrets != "", "ControlPlane.Secrets", "it is empty", "name the socket on which the agent tells secrets")
+	c.socket("ControlPlane.Secrets", cp.Secrets)
 	c.that(len(cp.Identity) > 0, "ControlPlane.Identity", "there is none, and no address is a name that could stand for it",
 		"give the SPIFFE URI or DNS name in the control plane's certificate")
 	for _, id := range cp.Identity {
@@ -135,13 +135,18 @@ func splitAddress(address string) (host string, port uint16, err error) {
 	return host, uint16(n), nil
 }
 
+// socket wants a path that a Unix socket may have.
+func (c *check) socket(field, path string) {
+	c.text(field, path)
+	// struct sockaddr_un has 108 bytes, one of them for the end (unix(7)).
+	c.that(len(path) < 108, field, fmt.Sprintf("the path is too long: %d bytes (%q)", len(path), path), "use at most 107 bytes")
+	c.that(!strings.HasPrefix(path, "@"), field, "it is an abstract socket, open to every user of the pod", "use a path")
+}
+
 func (c *check) ports(o Options) {
 	c.that(o.Family <= Dual, "Family", o.Family.String(), "use IPv4, IPv6 or Dual")
 	c.that(o.Admin.Socket == "" || o.Admin.Port == 0, "Admin", "it has a port and a socket", "use one of them")
-	c.text("Admin.Socket", o.Admin.Socket)
-	// struct sockaddr_un has 108 bytes, one of them for the end (unix(7)).
-	c.that(len(o.Admin.Socket) < 108, "Admin.Socket", "the path is too long", "use at most 107 bytes")
-	c.that(!strings.HasPrefix(o.Admin.Socket, "@"), "Admin.Socket", "it is an abstract socket, open to every user of the pod", "use a path")
+	c.socket("Admin.Socket", o.Admin.Socket)
 	c.that(taken[o.Admin.Port] == "", "Admin.Port", fmt.Sprintf("%d is for %s", o.Admin.Port, taken[o.Admin.Port]), "use another, or leave it at 15000")
 	if o.NoPrometheus {
 		return

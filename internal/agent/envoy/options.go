@@ -56,9 +56,10 @@ type ControlPlane struct {
 	// SPIFFE URI or a DNS name. Default: the SNI.
 	Identity []string
 
-	// Certificates is the directory of the files [SecretFile] and [RootsFile]. They must
-	// be there before Envoy starts, with [NoSecret] in them if there is none yet.
-	Certificates string
+	// Secrets is the path of the Unix socket on which the agent tells [SecretName] and
+	// [RootsName], by secret discovery (package sds). It must listen before Envoy starts,
+	// or Envoy comes again after its back-off.
+	Secrets string
 
 	// Plaintext speaks without TLS. Only when asked for: whoever answers on the address
 	// then decides what the proxy does.

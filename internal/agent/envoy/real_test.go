@@ -3,21 +3,11 @@ package envoy
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,8 +44,8 @@ type running struct {
 	exit   chan error
 }
 
-// start runs Envoy in a new directory, which holds what files says.
-func start(t testing.TB, o Options, files map[string][]byte) *running {
+// start runs Envoy in a new directory.
+func start(t testing.TB, o Options) *running {
 	t.Helper()
 	dir := t.TempDir()
 	raw, err := o.Bootstrap()
@@ -63,9 +53,6 @@ func start(t testing.TB, o Options, files map[string][]byte) *running {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "envoy.json"), raw)
-	for name, content := range files {
-		write(t, filepath.Join(dir, name), content)
-	}
 	cmd := exec.Command(binary(t), o.Args("envoy.json")...)
 	cmd.Dir = dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -120,13 +107,11 @@ func eventually(t testing.TB, what string, ask func() bool) {
 	t.Fatalf("never seen: %s", what)
 }
 
-var noSecrets = map[string][]byte{"certs/" + SecretFile: []byte(NoSecret), "certs/" + RootsFile: []byte(NoSecret)}
-
 // alone is an Envoy that asks no control plane, and so is ready by itself.
 func alone() Options {
 	o := pod()
 	o.Admin = Endpoint{Socket: "admin.sock"}
-	o.ControlPlane.Addresses = []string{"127.0.0.1:1"}
+	o.ControlPlane = ControlPlane{Addresses: []string{"127.0.0.1:1"}, Plaintext: true}
 	o.NoPrometheus = true
 	o.Extra = json.RawMessage(`{"dynamic_resources": null}`)
 	return o
@@ -135,9 +120,6 @@ func alone() Options {
 func TestEnvoyAcceptsEveryCombination(t *testing.T) {
 	bin := binary(t)
 	dir := t.TempDir()
-	for name, content := range noSecrets {
-		write(t, filepath.Join(dir, name), content)
-	}
 	changes := map[string]func(*Options){
 		"as it is":   func(*Options) {},
 		"IPv6":       func(o *Options) { o.Family = IPv6 },
@@ -177,9 +159,7 @@ func TestEnvoyAcceptsEveryCombination(t *testing.T) {
 					t.Fatalf("Envoy: %v\n%s", err, out)
 				}
 				for line := range strings.Lines(string(out)) {
-					if l := ParseLine([]byte(line)); l.Level >= slog.LevelWarn && !strings.HasSuffix(l.Message, " OK") &&
-						!strings.Contains(l.Message, "Missing SDS resources") { // that is NoSecret
-
+					if l := ParseLine([]byte(line)); l.Level >= slog.LevelWarn && !strings.HasSuffix(l.Message, " OK") {
 						t.Errorf("Envoy complains: %s", line)
 					}
 				}
@@ -189,7 +169,7 @@ func TestEnvoyAcceptsEveryCombination(t *testing.T) {
 }
 
 func TestARealEnvoyIsReadyAndTakesOrders(t *testing.T) {
-	r := start(t, alone(), noSecrets)
+	r := start(t, alone())
 	ctx := context.Background()
 	var line Line
 	for line = range r.lines {
@@ -238,7 +218,7 @@ func TestWithoutControlPlaneEnvoyIsNotReadyAndSaysSo(t *testing.T) {
 	o := alone()
 	o.Extra = nil
 	o.Admin = Endpoint{Port: freePort(t)}
-	r := start(t, o, noSecrets)
+	r := start(t, o)
 	eventually(t, "an answer of /ready", func() bool {
 		ready, state, err := r.admin.Ready(context.Background())
 		if ready {
@@ -251,7 +231,7 @@ func TestWithoutControlPlaneEnvoyIsNotReadyAndSaysSo(t *testing.T) {
 func TestMetricsAreShownAndNothingElse(t *testing.T) {
 	o := alone()
 	o.NoPrometheus, o.Prometheus = false, freePort(t)
-	r := start(t, o, noSecrets)
+	r := start(t, o)
 	eventually(t, "LIVE", func() bool { ready, _, _ := r.admin.Ready(context.Background()); return ready })
 	for path, want := range map[string]int{"/stats/prometheus": 200, "/stats/prometheus?usedonly": 200, "/config_dump": 404, "/": 404, "/quitquitquit": 404, "/stats": 404} {
 		res, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", o.Prometheus, path))
@@ -297,7 +277,7 @@ func TestARejectedStartIsExplained(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := alone()
 			tt.change(&o)
-			r := start(t, o, noSecrets)
+			r := start(t, o)
 			var lines []string
 			for l := range r.lines {
 				raw, _ := json.Marshal(map[string]string{"level": "warning", "message": l.Message})
@@ -314,150 +294,6 @@ func TestARejectedStartIsExplained(t *testing.T) {
 	}
 }
 
-// An authority signs the certificates of a test.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  []byte
-}
-
-func newAuthority(t *testing.T) authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	form := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign}
-	der, err := x509.CreateCertificate(rand.Reader, form, form, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return authority{cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
-}
-
-func (a authority) issue(t *testing.T, uri string) (chain, key []byte) {
-	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u, err := url.Parse(uri)
-	if err != nil {
-		t.Fatal(err)
-	}
-	form := &x509.Certificate{SerialNumber: big.NewInt(2), URIs: []*url.URL{u}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, form, a.cert, k.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
-}
-
-// controlPlane answers as who, and says which client asked for which method.
-func controlPlane(t *testing.T, ca authority, who string) (address string, asked chan string) {
-	t.Helper()
-	chain, key := ca.issue(t, who)
-	pair, err := tls.X509KeyPair(chain, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked = make(chan string, 100)
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked <- fmt.Sprint(r.TLS.PeerCertificates[0].URIs[0], " ", r.TLS.ServerName, " ", r.URL.Path)
-		<-r.Context().Done()
-	}))
-	roots := x509.NewCertPool()
-	roots.AddCert(ca.cert)
-	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots, NextProtos: []string{"h2"}}
-	s.EnableHTTP2 = true
-	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	s.StartTLS()
-	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
-	return s.Listener.Addr().String(), asked
-}
-
-func TestControlPlaneAndProxyKnowOneAnother(t *testing.T) {
-	const cp, me = "spiffe://cluster.local/ns/outrider-system/sa/outriderd", "spiffe://cluster.local/ns/shop/sa/app"
-	ca := newAuthority(t)
-	chain, key := ca.issue(t, me)
-	secret, err := Secret(chain, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots, err := Roots(ca.pem)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string][]byte{"certs/" + SecretFile: secret, "certs/" + RootsFile: roots}
-	setup := func(who string) (*running, chan string) {
-		o := alone()
-		o.Extra = nil
-		address, asked := controlPlane(t, ca, who)
-		o.ControlPlane = ControlPlane{Addresses: []string{address}, SNI: "outriderd.local", Identity: []string{"spiffe://other", cp}, Certificates: "certs"}
-		return start(t, o, files), asked
-	}
-	t.Run("the right one is asked, by name and with our certificate", func(t *testing.T) {
-		_, asked := setup(cp)
-		want := me + " outriderd.local /envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
-		select {
-		case got := <-asked:
-			if got != want {
-				t.Errorf("asked: %s\nwant   %s", got, want)
-			}
-		case <-time.After(30 * time.Second):
-			t.Error("nobody asked")
-		}
-	})
-	t.Run("another workload of the same root is refused", func(t *testing.T) {
-		r, asked := setup(me)
-		eventually(t, "a refused name", func() bool {
-			s, _ := r.admin.Stats(context.Background(), `^cluster\.xds-grpc\.ssl\.fail_verify_san$`)
-			return s["cluster.xds-grpc.ssl.fail_verify_san"] > 0
-		})
-		if len(asked) > 0 {
-			t.Errorf("asked all the same: %s", <-asked)
-		}
-	})
-}
-
-func TestACertificateMayComeLater(t *testing.T) {
-	const cp = "spiffe://cluster.local/ns/outrider-system/sa/outriderd"
-	ca := newAuthority(t)
-	o := alone()
-	o.Extra = nil
-	address, asked := controlPlane(t, ca, cp)
-	dir := t.TempDir()
-	o.ControlPlane = ControlPlane{Addresses: []string{address}, SNI: "outriderd.local", Identity: []string{cp}, Certificates: dir}
-	for name, content := range noSecrets {
-		write(t, filepath.Join(dir, filepath.Base(name)), content)
-	}
-	r := start(t, o, nil)
-	eventually(t, "an answer of /ready", func() bool { _, _, err := r.admin.Ready(context.Background()); return err == nil })
-	chain, key := ca.issue(t, "spiffe://cluster.local/ns/shop/sa/app")
-	secret, _ := Secret(chain, key)
-	roots, _ := Roots(ca.pem)
-	for name, content := range map[string][]byte{RootsFile: roots, SecretFile: secret} {
-		write(t, filepath.Join(dir, name+".new"), content)
-		if err := os.Rename(filepath.Join(dir, name+".new"), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	select {
-	case <-asked:
-	case <-time.After(30 * time.Second):
-		t.Error("Envoy did not see the files")
-	}
-}
-
 // BenchmarkStartToReady is from exec to the line of readiness, and to LIVE, of an Envoy
 // with this bootstrap and no control plane to wait for.
 func BenchmarkStartToReady(b *testing.B) {
@@ -471,7 +307,7 @@ func BenchmarkStartToReady(b *testing.B) {
 			for b.Loop() {
 				o := alone()
 				change(&o)
-				r := start(b, o, noSecrets)
+				r := start(b, o)
 				for l := range r.lines {
 					if l.Message == ReadyMessage {
 						break

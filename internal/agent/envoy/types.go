@@ -134,9 +134,10 @@ type backOff struct {
 }
 
 type configSource struct {
-	ADS          struct{} `json:"ads"`
-	Version      string   `json:"resource_api_version"`
-	FetchTimeout string   `json:"initial_fetch_timeout"`
+	ADS          *struct{}  `json:"ads,omitempty"`
+	API          *apiSource `json:"api_config_source,omitempty"`
+	Version      string     `json:"resource_api_version"`
+	FetchTimeout string     `json:"initial_fetch_timeout"`
 }
 
 type statsConfig struct {

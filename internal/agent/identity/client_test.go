@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"io"
 	"log/slog"
@@ -17,13 +18,14 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/agent/rpc"
 	server "outrider.dev/internal/identity"
+	"outrider.dev/internal/identity/pemfile"
 	"outrider.dev/internal/identity/wire"
 )
 
@@ -324,12 +326,15 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-func FuzzSecretFile(f *testing.F) {
-	f.Add([]byte(`{"resources": []}`))
-	f.Add([]byte(`{"resources":[{"tls_certificate":{"certificate_chain":{"inline_bytes":"AA=="},"private_key":{"inline_bytes":"AA=="}}}]}`))
+func FuzzStored(f *testing.F) {
+	key := must(newKey(P256))
+	self := must(x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1)}, &x509.Certificate{}, key.Public(), key))
+	f.Add(slices.Concat(must(pemfile.WriteKey(key)), pem.EncodeToMemory(&pem.Block{Type: pemfile.Certificate, Bytes: self})))
+	f.Add(must(pemfile.WriteKey(key)))
+	f.Add([]byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		dir := t.TempDir()
-		for _, name := range envoysFiles {
+		for _, name := range stored {
 			if err := os.WriteFile(filepath.Join(dir, name), raw, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -389,7 +394,7 @@ func TestTLSShowsTheCertificateOfTheMoment(t *testing.T) {
 	if _, err := handshake("app.shop.svc", shop.String()); err == nil || !strings.Contains(err.Error(), "not the control plane") {
 		t.Errorf("a workload in the control plane's place: %v, want it refused", err)
 	}
-	if err := os.Remove(filepath.Join(o.Dir, envoy.SecretFile)); err != nil {
+	if err := os.Remove(filepath.Join(o.Dir, storedCertificate)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := handshake(planeName, planeID); err == nil || !strings.Contains(err.Error(), "no certificate to show yet") {

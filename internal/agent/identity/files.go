@@ -4,14 +4,14 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/x509"
-	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
-	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/identity/pemfile"
 )
 
@@ -20,6 +20,13 @@ const (
 	ChainFile = "cert-chain.pem"
 	KeyFile   = "key.pem"
 	RootFile  = "root-cert.pem"
+)
+
+// Files of [Options.Dir]. The key is in the file of its certificate, so that neither is
+// ever there without the other.
+const (
+	storedCertificate = "workload.pem"
+	storedRoots       = "roots.pem"
 )
 
 // held is a certificate with its key.
@@ -33,8 +40,8 @@ type held struct {
 func (h *held) leaf() *x509.Certificate { return h.chain[0] }
 
 // write replaces a file that only its owner reads, by rename, unless it is the same
-// already: Envoy reads both secrets again on each rename in the directory. It is not
-// synced, since a certificate that a crash of the machine loses is asked for again.
+// already. It is not synced, since a certificate that a crash of the machine loses is
+// asked for again.
 func write(path string, content []byte) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
 		return nil
@@ -49,93 +56,53 @@ func write(path string, content []byte) error {
 	return os.Rename(next, path)
 }
 
-// writeRoots tells Envoy, and who reads the output files, whom to trust.
-func (k *Keeper) writeRoots(roots []*x509.Certificate) error {
+// giveRoots stores whom to trust, and tells Envoy and who reads the output files.
+func (k *Keeper) giveRoots(roots []*x509.Certificate) error {
 	text := pemfile.Write(roots...)
-	secret, err := envoy.Roots(text)
-	if err != nil {
+	if err := write(filepath.Join(k.o.Dir, storedRoots), text); err != nil {
 		return err
 	}
-	if err := write(filepath.Join(k.o.Dir, envoy.RootsFile), secret); err != nil {
-		return err
-	}
+	k.o.OnRoots(text)
 	if k.o.OutputDir == "" {
 		return nil
 	}
 	return write(filepath.Join(k.o.OutputDir, RootFile), text)
 }
 
-// writeSecret gives Envoy the certificate and its key, in one file.
-func (k *Keeper) writeSecret(h *held) error {
+// giveCertificate does the same with a certificate and its key.
+func (k *Keeper) giveCertificate(h *held) error {
 	chain := pemfile.Write(h.chain...)
 	key, err := pemfile.WriteKey(h.key)
 	if err != nil {
 		return err
 	}
-	secret, err := envoy.Secret(chain, key)
-	if err != nil {
+	if err := write(filepath.Join(k.o.Dir, storedCertificate), slices.Concat(key, chain)); err != nil {
 		return err
 	}
-	if err := write(filepath.Join(k.o.Dir, envoy.SecretFile), secret); err != nil {
-		return err
-	}
+	k.o.OnCertificate(chain, key)
 	if k.o.OutputDir == "" {
 		return nil
 	}
 	return errors.Join(write(filepath.Join(k.o.OutputDir, KeyFile), key), write(filepath.Join(k.o.OutputDir, ChainFile), chain))
 }
 
-// inline is bytes inside of a secret.
-type inline struct {
-	Bytes []byte `json:"inline_bytes"`
-}
-
-// A secrets is what [envoy.Secret] and [envoy.Roots] write.
-type secrets struct {
-	Resources []struct {
-		Certificate struct {
-			Chain inline `json:"certificate_chain"`
-			Key   inline `json:"private_key"`
-		} `json:"tls_certificate"`
-		Validation struct {
-			Roots inline `json:"trusted_ca"`
-		} `json:"validation_context"`
-	} `json:"resources"`
-}
-
-// errNone says that a file holds no secret yet.
-var errNone = errors.New("no secret in it")
-
-func readSecrets(path string) (s secrets, err error) {
-	raw, err := read(path)
-	if err != nil {
-		return s, err
-	}
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return s, errors.New("no JSON of a secret") // whose bytes stay out of messages
-	}
-	if len(s.Resources) != 1 {
-		return s, errNone
-	}
-	return s, nil
-}
-
-// readHeld reads back what writeSecret wrote.
+// readHeld reads back the certificate that is stored.
 func readHeld(dir string) (*held, error) {
-	s, err := readSecrets(filepath.Join(dir, envoy.SecretFile))
+	raw, err := read(filepath.Join(dir, storedCertificate))
 	if err != nil {
 		return nil, err
 	}
-	return pair(s.Resources[0].Certificate.Chain.Bytes, s.Resources[0].Certificate.Key.Bytes)
+	_, chain := pem.Decode(raw) // the key is the first block
+	return pair(chain, raw)
 }
 
-// readRoots reads back the roots that a control plane told an earlier agent.
+// readRoots reads back whom an agent of this pod trusted last.
 func readRoots(dir string) []*x509.Certificate {
-	s, err := readSecrets(filepath.Join(dir, envoy.RootsFile))
+	raw, err := read(filepath.Join(dir, storedRoots))
 	if err != nil {
 		return nil
 	}
-	roots, err := pemfile.Certificates(s.Resources[0].Validation.Roots.Bytes)
+	roots, err := pemfile.Certificates(raw)
 	if err != nil {
 		return nil
 	}

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/identity/pemfile"
 	"outrider.dev/internal/identity/watch"
 )
@@ -62,9 +61,9 @@ func NewKeeper(o Options) (*Keeper, error) {
 	}, nil
 }
 
-// Prepare makes the directories and, where there is no secret to use again, the files
-// that Envoy needs to start. It is what Run begins with; whoever starts Envoy at the
-// same time calls it first.
+// Prepare makes the directories, and gives Envoy what an earlier agent of this pod left
+// if it is still good. It is what Run begins with; whoever starts Envoy at the same time
+// calls it first.
 func (k *Keeper) Prepare() error {
 	for _, dir := range []string{k.o.Dir, k.o.OutputDir} {
 		if dir == "" {
@@ -74,38 +73,38 @@ func (k *Keeper) Prepare() error {
 			return fmt.Errorf("the directory of certificates: %w", err)
 		}
 	}
-	k.reuse()
-	for _, name := range []string{envoy.SecretFile, envoy.RootsFile} {
-		path := filepath.Join(k.o.Dir, name)
-		if _, err := os.Stat(path); err == nil && (k.have != nil || name == envoy.RootsFile) {
-			continue
-		}
-		if err := write(path, []byte(envoy.NoSecret)); err != nil {
-			return fmt.Errorf("the directory of certificates: %w", err)
-		}
+	err := k.reuse()
+	if k.have == nil {
+		// Nobody shall take one that is of no use for ours.
+		err = os.Remove(filepath.Join(k.o.Dir, storedCertificate))
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("the directory of certificates: %w", err)
 	}
 	return nil
 }
 
 // reuse takes what an earlier agent of this pod left, if it is still good: a restart of
 // the agent then waits for nobody.
-func (k *Keeper) reuse() {
+func (k *Keeper) reuse() error {
 	if k.have != nil || k.o.Provided != (Provided{}) {
-		return
+		return nil
 	}
 	k.learned = readRoots(k.o.Dir)
 	h, err := readHeld(k.o.Dir)
 	if err != nil {
-		return
+		return nil // none, or none of use: one is asked for
 	}
 	now := time.Now()
 	roots, f := k.o.Client.roots()
-	if f != nil || h.fits(k.o.Identity, union(roots, k.learned), now) != nil {
-		return
+	all := union(roots, k.learned)
+	if f != nil || h.fits(k.o.Identity, all, now) != nil {
+		return nil
 	}
 	h.reused, h.born = true, now
 	k.have = h
 	k.due = k.renewal()
+	return errors.Join(k.giveRoots(all), k.giveCertificate(h))
 }
 
 // Run keeps the certificate until ctx ends. It returns an error only if it cannot begin.
@@ -227,7 +226,7 @@ func (k *Keeper) follow() error {
 	if !first && k.have.fits(k.o.Identity, roots, time.Now()) != nil {
 		k.due = time.Now()
 	}
-	if err := k.writeRoots(union(roots, k.learned)); err != nil {
+	if err := k.giveRoots(union(roots, k.learned)); err != nil {
 		return fault(Broken, err, "writing whom to trust: %v", err)
 	}
 	return nil
@@ -287,10 +286,10 @@ func (k *Keeper) accept(chain []*x509.Certificate) error {
 	if err := next.fits(k.o.Identity, union(roots, learned), next.born); err != nil {
 		return fault(Broken, err, "the control plane gives a certificate that does not do: %v", err)
 	}
-	if err := k.writeRoots(union(roots, learned)); err != nil {
+	if err := k.giveRoots(union(roots, learned)); err != nil {
 		return fault(Broken, err, "writing whom to trust: %v", err)
 	}
-	if err := k.writeSecret(next); err != nil {
+	if err := k.giveCertificate(next); err != nil {
 		return fault(Broken, err, "writing the certificate: %v", err)
 	}
 	k.have, k.learned, k.key = next, learned, nil

@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 	"crypto/rsa"
+	"encoding/pem"
 	"fmt"
 	"net"
 	"os"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outrider.dev/internal/agent/envoy"
 	server "outrider.dev/internal/identity"
 	"outrider.dev/internal/identity/pemfile"
 	"outrider.dev/internal/identity/spiffe"
@@ -65,16 +65,38 @@ func TestAFirstCertificate(t *testing.T) {
 	}
 }
 
-func TestEnvoyCanStartBeforeThereIsACertificate(t *testing.T) {
+// given is what Envoy is given, in that order.
+func given(o *Options) chan string {
+	out := make(chan string, 100)
+	o.OnRoots = func(roots []byte) { out <- string(roots) }
+	o.OnCertificate = func(chain, key []byte) { out <- string(key) + string(chain) }
+	return out
+}
+
+func TestEnvoyIsGivenWhatIsStoredRootsFirst(t *testing.T) {
 	o := newPlane(t).options(t)
-	k := must(NewKeeper(o))
-	if err := k.Prepare(); err != nil {
+	out := given(&o)
+	if err := must(NewKeeper(o)).Prepare(); err != nil || len(out) != 0 {
+		t.Errorf("before there is a certificate: %v, %d secrets", err, len(out))
+	}
+	w := run(t, o)
+	w.phase(t, Have)
+	w.stop()
+	want := []string{text(t, o.Dir, storedRoots), text(t, o.Dir, storedCertificate)}
+	taken := func() (all []string) {
+		for len(out) > 0 {
+			all = append(all, <-out)
+		}
+		return all
+	}
+	if diff := cmp.Diff(want, taken()); diff != "" {
+		t.Errorf("given (-want +got):\n%s", diff)
+	}
+	if err := must(NewKeeper(o)).Prepare(); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range envoysFiles {
-		if got := text(t, o.Dir, name); got != envoy.NoSecret {
-			t.Errorf("%s is %s", name, got)
-		}
+	if diff := cmp.Diff(want, taken()); diff != "" {
+		t.Errorf("given by the next agent, before it has asked anybody (-want +got):\n%s", diff)
 	}
 }
 
@@ -254,15 +276,16 @@ func TestWhatAnEarlierAgentLeftIsUsedAtOnce(t *testing.T) {
 	again := func(t *testing.T, change func(o *Options)) State {
 		o := o
 		dir := t.TempDir()
-		for _, name := range envoysFiles {
+		for _, name := range stored {
 			put(t, filepath.Join(dir, name), []byte(text(t, o.Dir, name)))
 		}
 		o.Dir = dir
 		change(&o)
+		out := given(&o)
 		w := run(t, o)
 		s := w.until(t, "the first word", func(s State) bool { return s.Phase != Asking })
-		if secret := text(t, dir, envoy.SecretFile); (secret == envoy.NoSecret) == s.Reused {
-			t.Errorf("reused: %v, and the file is %.40s", s.Reused, secret)
+		if _, err := os.Stat(filepath.Join(dir, storedCertificate)); (err == nil) != s.Reused || (len(out) > 0) != s.Reused {
+			t.Errorf("reused: %v, %d secrets are given, and the file: %v", s.Reused, len(out), err)
 		}
 		return s
 	}
@@ -277,17 +300,22 @@ func TestWhatAnEarlierAgentLeftIsUsedAtOnce(t *testing.T) {
 		"of a root that is not trusted": func(o *Options) {
 			o.Client.RootFile = filepath.Join(o.Dir, "other.pem")
 			put(t, o.Client.RootFile, must(server.NewAuthority(server.AuthorityOptions{Dir: t.TempDir()})).RootsPEM())
-			put(t, filepath.Join(o.Dir, envoy.RootsFile), []byte(envoy.NoSecret))
+			os.Remove(filepath.Join(o.Dir, storedRoots))
 		},
-		"no JSON":      func(o *Options) { put(t, filepath.Join(o.Dir, envoy.SecretFile), []byte("x")) },
-		"not there":    func(o *Options) { os.Remove(filepath.Join(o.Dir, envoy.SecretFile)) },
-		"not yet made": func(o *Options) { put(t, filepath.Join(o.Dir, envoy.SecretFile), []byte(envoy.NoSecret)) },
+		"no PEM":    func(o *Options) { put(t, filepath.Join(o.Dir, storedCertificate), []byte("x")) },
+		"not there": func(o *Options) { os.Remove(filepath.Join(o.Dir, storedCertificate)) },
+		"without its key": func(o *Options) {
+			put(t, filepath.Join(o.Dir, storedCertificate), pemfile.Write(p.authority.Roots()...))
+		},
+		"with another's key": func(o *Options) {
+			_, chain := pem.Decode([]byte(text(t, o.Dir, storedCertificate)))
+			put(t, filepath.Join(o.Dir, storedCertificate), append(must(pemfile.WriteKey(must(newKey(P256)))), chain...))
+		},
 		"expired": func(o *Options) {
 			key := must(newKey(P256))
 			c := must(p.authority.Sign(key.Public(), shop, time.Second))
 			time.Sleep(time.Until(c.Leaf.NotAfter)) // its lives are whole seconds
-			secret := must(envoy.Secret([]byte(c.Chain[0]), must(pemfile.WriteKey(key))))
-			put(t, filepath.Join(o.Dir, envoy.SecretFile), secret)
+			put(t, filepath.Join(o.Dir, storedCertificate), append(must(pemfile.WriteKey(key)), c.Chain[0]...))
 		},
 	} {
 		t.Run("not if it is "+name, func(t *testing.T) {

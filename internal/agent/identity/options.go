@@ -13,8 +13,8 @@ type Options struct {
 	Identity ID     // who this workload is; not needed if it is Provided
 	Client   Client // whom to ask
 
-	// Dir is where Envoy finds its secrets ([envoy.SecretFile], [envoy.RootsFile]): in
-	// memory, if it can be, since the key is there.
+	// Dir is where what Envoy has is stored, for the next agent of this pod: in memory, if
+	// it can be, since the key is there.
 	Dir string
 	// OutputDir, if set, gets the same as PEM, by Istio's names, for others to read:
 	// OUTPUT_CERTS. The three files are not replaced at one moment.
@@ -37,6 +37,12 @@ type Options struct {
 
 	// OnState is told of each new state, one after the other, and must not wait.
 	OnState func(State)
+
+	// OnCertificate and OnRoots give Envoy its certificate, and whom it trusts: PEM. Each
+	// is called by [Keeper.Prepare], if there is one already, and when there is another;
+	// roots come before the certificate. They must not wait.
+	OnCertificate func(chain, key []byte)
+	OnRoots       func(roots []byte)
 }
 
 // Provided are files that somebody else writes: PEM.
@@ -67,15 +73,21 @@ func (o Options) withDefaults() Options {
 	o.Backoff.Base = cmp.Or(o.Backoff.Base, 100*time.Millisecond)
 	o.Backoff.Max = cmp.Or(o.Backoff.Max, 10*time.Second)
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	if o.OnCertificate == nil {
+		o.OnCertificate = func([]byte, []byte) {}
+	}
+	if o.OnRoots == nil {
+		o.OnRoots = func([]byte) {}
+	}
 	return o
 }
 
 func (o Options) check() error {
 	if o.Dir == "" {
-		return errors.New("option Dir: name the directory that Envoy watches")
+		return errors.New("option Dir: name the directory in which certificates are stored")
 	}
 	if o.OutputDir != "" && filepath.Clean(o.OutputDir) == filepath.Clean(o.Dir) {
-		return fmt.Errorf("option OutputDir: %s is Envoy's; use another", o.OutputDir)
+		return fmt.Errorf("option OutputDir: %s is Dir; use another", o.OutputDir)
 	}
 	if p := o.Provided; p != (Provided{}) {
 		if p.Chain == "" || p.Key == "" || p.Roots == "" {

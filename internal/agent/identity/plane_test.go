@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"outrider.dev/internal/agent/envoy"
 	server "outrider.dev/internal/identity"
 	"outrider.dev/internal/identity/pemfile"
 )
@@ -176,7 +175,7 @@ func isFault(kind Kind) func(State) bool {
 	return func(s State) bool { return s.Fault != nil && s.Fault.Kind == kind }
 }
 
-// onDisk is what Envoy would read.
+// onDisk is what is stored.
 func (w *watched) onDisk(t testing.TB) *held {
 	t.Helper()
 	h, err := readHeld(w.o.Dir)
@@ -206,4 +205,4 @@ func text(t testing.TB, dir, name string) string {
 	return string(must(os.ReadFile(filepath.Join(dir, name))))
 }
 
-var envoysFiles = []string{envoy.SecretFile, envoy.RootsFile}
+var stored = []string{storedCertificate, storedRoots}

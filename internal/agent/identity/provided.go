@@ -42,10 +42,10 @@ func (k *Keeper) takeNow(now time.Time) error {
 	if err := next.valid(now); err != nil {
 		return fmt.Errorf("%s: %w", p.Chain, err)
 	}
-	if err := k.writeRoots(roots); err != nil {
+	if err := k.giveRoots(roots); err != nil {
 		return err
 	}
-	if err := k.writeSecret(next); err != nil {
+	if err := k.giveCertificate(next); err != nil {
 		return err
 	}
 	next.born = now

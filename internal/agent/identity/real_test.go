@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -16,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/agent/envoy"
+	"outrider.dev/internal/agent/sds"
 	"outrider.dev/internal/identity/spiffe"
 )
 
@@ -37,6 +38,9 @@ func realEnvoy(t testing.TB) string {
 	return path
 }
 
+// Names of Envoy's secrets.
+const workloadSecret, rootsSecret = "workload", "roots"
+
 // object is JSON.
 type object = map[string]any
 
@@ -45,12 +49,17 @@ const typeURL = "type.googleapis.com/envoy.extensions."
 // listener is an Envoy with one listener, which shows the workload's certificate and
 // wants the client's. It listens by a socket in a directory of the test's: a port that was
 // free a moment ago may be somebody's by the time that a busy machine has started Envoy.
-func listener(socket, certs string) object {
-	secret := func(name, file string) object {
-		return object{"name": name, "sds_config": object{"resource_api_version": "V3",
-			"path_config_source": object{"path": certs + "/" + file, "watched_directory": object{"path": certs}}}}
+func listener(socket, secrets string) object {
+	secret := func(name string) object {
+		return object{"name": name, "sds_config": object{"resource_api_version": "V3", "initial_fetch_timeout": "0s", "api_config_source": object{
+			"api_type": "GRPC", "transport_api_version": "V3", "grpc_services": []any{object{"envoy_grpc": object{"cluster_name": "sds"}}}}}}
 	}
-	return object{"node": object{"id": "test", "cluster": "test"}, "static_resources": object{"listeners": []any{object{
+	const http = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+	sds := object{"name": "sds",
+		"typed_extension_protocol_options": object{http: object{"@type": "type.googleapis.com/" + http, "explicit_http_config": object{"http2_protocol_options": object{}}}},
+		"load_assignment": object{"cluster_name": "sds", "endpoints": []any{object{"lb_endpoints": []any{
+			object{"endpoint": object{"address": object{"pipe": object{"path": secrets}}}}}}}}}
+	return object{"node": object{"id": "test", "cluster": "test"}, "static_resources": object{"clusters": []any{sds}, "listeners": []any{object{
 		"name": "in", "address": object{"pipe": object{"path": socket}},
 		"filter_chains": []any{object{
 			"filters": []any{object{"name": "answer", "typed_config": object{"@type": typeURL + "filters.network.direct_response.v3.Config",
@@ -58,8 +67,8 @@ func listener(socket, certs string) object {
 			"transport_socket": object{"name": "tls", "typed_config": object{"@type": typeURL + "transport_sockets.tls.v3.DownstreamTlsContext",
 				"require_client_certificate": true,
 				"common_tls_context": object{
-					"tls_certificate_sds_secret_configs":   []any{secret(envoy.SecretName, envoy.SecretFile)},
-					"validation_context_sds_secret_config": secret(envoy.RootsName, envoy.RootsFile),
+					"tls_certificate_sds_secret_configs":   []any{secret(workloadSecret)},
+					"validation_context_sds_secret_config": secret(rootsSecret),
 				}}},
 		}},
 	}}}}
@@ -90,13 +99,19 @@ func TestARealEnvoyShowsEachNewCertificate(t *testing.T) {
 	// The next comes after some seconds, and each is good for much longer than the slowest
 	// machine needs to show it.
 	o.Life, o.GraceRatio, o.GraceJitter = 5*time.Minute, 0.98, 0.001
-	k := must(NewKeeper(o))
-	if err := k.Prepare(); err != nil {
-		t.Fatal(err)
-	}
-	socket := filepath.Join(t.TempDir(), "in")
+	socket, secrets := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "sds")
+	server := must(sds.Listen(sds.Options{Socket: secrets, Log: slog.New(slog.DiscardHandler)}))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(t.Context()) }()
+	t.Cleanup(func() {
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	o.OnCertificate = func(chain, key []byte) { server.Set(workloadSecret, sds.Certificate(chain, key)) }
+	o.OnRoots = func(roots []byte) { server.Set(rootsSecret, sds.Roots(roots)) }
 	config := filepath.Join(t.TempDir(), "envoy.json")
-	put(t, config, must(json.Marshal(listener(socket, o.Dir))))
+	put(t, config, must(json.Marshal(listener(socket, secrets))))
 	var log buffer
 	var w *watched
 	serial, lastErr := "", error(nil)

@@ -104,7 +104,7 @@ func pool(certs []*x509.Certificate) *x509.CertPool {
 
 // TLS is how this workload speaks to a control plane at address (host:port) for anything
 // but certificates. Each handshake shows the certificate of that moment and trusts whom
-// Envoy does: both are read from Envoy's files. While there is none it fails.
+// Envoy does: both are read from where they are stored. While there is none it fails.
 func (k *Keeper) TLS(address string) *tls.Config {
 	client := k.o.Client
 	client.Address, client.ServerName = address, ""

@@ -13,8 +13,10 @@ import (
 	"outrider.dev/internal/agent/supervise"
 )
 
-// certificates is where Envoy finds its secrets.
+// certificates is where they are stored for the next agent of this pod, socket where Envoy
+// is told of them.
 func certificates(c config.Config) string { return filepath.Join(c.Work, "certs") }
+func socket(c config.Config) string       { return filepath.Join(c.Work, "sds.sock") }
 
 // How connections come to the proxy: Istio's words.
 const (
@@ -35,26 +37,25 @@ func capturePorts(c config.Config) []uint16 { return []uint16{c.Ports.Outbound, 
 
 func envoyOptions(c config.Config) envoy.Options {
 	metadata := maps.Clone(c.Pod.Metadata)
+	plane := envoy.ControlPlane{Addresses: []string{c.ControlPlane.Address}, Identity: c.ControlPlane.Names, Plaintext: c.ControlPlane.Plaintext}
 	if !c.ControlPlane.Plaintext {
-		metadata["CERTIFICATES"] = certificates(c)
+		plane.Secrets = socket(c)
+		metadata["SECRETS"] = envoy.SecretsCluster
 	}
 	if len(c.Prewarm) > 0 {
 		metadata["PREWARM"] = strings.Join(c.Prewarm, ",")
 	}
 	return envoy.Options{
-		Node: envoy.Node{ID: c.Pod.ID(), Cluster: c.Envoy.Cluster, Metadata: metadata},
-		ControlPlane: envoy.ControlPlane{
-			Addresses: []string{c.ControlPlane.Address}, Identity: c.ControlPlane.Names,
-			Certificates: certificates(c), Plaintext: c.ControlPlane.Plaintext,
-		},
-		Admin:       envoy.Endpoint{Port: c.Ports.Admin},
-		Family:      family(c.Pod.Addresses),
-		Prometheus:  c.Ports.Prometheus,
-		Stats:       envoy.Stats{Prefixes: c.Envoy.Stats.Prefixes, Suffixes: c.Envoy.Stats.Suffixes, Regexps: c.Envoy.Stats.Regexps},
-		Log:         envoy.Log{Level: c.Envoy.Level, Components: c.Envoy.Components},
-		Concurrency: c.Envoy.Concurrency,
-		DrainTime:   c.Envoy.DrainTime,
-		Extra:       c.Envoy.Extra,
+		Node:         envoy.Node{ID: c.Pod.ID(), Cluster: c.Envoy.Cluster, Metadata: metadata},
+		ControlPlane: plane,
+		Admin:        envoy.Endpoint{Port: c.Ports.Admin},
+		Family:       family(c.Pod.Addresses),
+		Prometheus:   c.Ports.Prometheus,
+		Stats:        envoy.Stats{Prefixes: c.Envoy.Stats.Prefixes, Suffixes: c.Envoy.Stats.Suffixes, Regexps: c.Envoy.Stats.Regexps},
+		Log:          envoy.Log{Level: c.Envoy.Level, Components: c.Envoy.Components},
+		Concurrency:  c.Envoy.Concurrency,
+		DrainTime:    c.Envoy.DrainTime,
+		Extra:        c.Envoy.Extra,
 	}
 }
 

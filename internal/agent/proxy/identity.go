@@ -1,10 +1,16 @@
 package proxy
 
 import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
 	"time"
 
+	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/agent/identity"
 	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/internal/agent/sds"
 )
 
 // newKeeper makes what gets the certificate, unless nothing needs one.
@@ -22,7 +28,9 @@ func (a *agent) newKeeper() (err error) {
 		Dir: certificates(c), OutputDir: c.Certificate.Output,
 		Key: keyKind(c.Certificate.RSA, c.Certificate.Curve), Life: c.Certificate.Lifetime,
 		GraceRatio: c.Certificate.RenewAt, GraceJitter: c.Certificate.Jitter,
-		OnState: a.certificate,
+		OnState:       a.certificate,
+		OnCertificate: func(chain, key []byte) { a.secrets.Set(envoy.SecretName, sds.Certificate(chain, key)) },
+		OnRoots:       func(roots []byte) { a.secrets.Set(envoy.RootsName, sds.Roots(roots)) },
 	}
 	if c.Certificate.FileMounted {
 		at := "/etc/certs/" // Istio's place for them
@@ -31,6 +39,34 @@ func (a *agent) newKeeper() (err error) {
 	}
 	a.keeper, err = identity.NewKeeper(o)
 	return err
+}
+
+// keepSecrets serves Envoy its secrets, and keeps them fresh. It returns when Envoy may be
+// started: who asks is heard, and what is there already will be told.
+func (a *agent) keepSecrets(ctx context.Context, tasks *sync.WaitGroup) (err error) {
+	if a.keeper == nil {
+		return nil
+	}
+	a.secrets, err = sds.Listen(sds.Options{Socket: socket(a.config), Log: a.log, Rejected: a.rejected})
+	if err != nil {
+		return err
+	}
+	tasks.Go(func() { a.problem("serving secrets", a.secrets.Serve(ctx)) })
+	if err := a.keeper.Prepare(); err != nil {
+		return err
+	}
+	tasks.Go(func() { a.problem("keeping the certificate", a.keeper.Run(ctx)) })
+	return nil
+}
+
+// rejected puts on the board that Envoy cannot use a secret. If it goes on with an earlier
+// one, it serves as before.
+func (a *agent) rejected(r sds.Rejection) {
+	why := fmt.Sprintf("Envoy refuses the secret %s: %s", strings.Join(r.Names, ", "), r.Reason)
+	a.journal.Fail("secret refused", why)
+	if !r.Kept {
+		a.board.Set(readiness.Certificate, false, why)
+	}
 }
 
 func keyKind(rsa int, curve string) identity.KeyKind {

@@ -25,6 +25,7 @@ import (
 	"outrider.dev/internal/agent/identity"
 	"outrider.dev/internal/agent/journal"
 	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/internal/agent/sds"
 	"outrider.dev/internal/agent/state"
 	"outrider.dev/internal/agent/status"
 	"outrider.dev/internal/agent/supervise"
@@ -51,6 +52,7 @@ type agent struct {
 	admin     *envoy.Admin
 	proxy     *readiness.Proxy
 	keeper    *identity.Keeper // nil: Envoy speaks without TLS
+	secrets   *sds.Server      // what the keeper has, for Envoy; nil until it listens
 	status    *status.Server
 	standbys  *standbys
 	apps      *apps // nil: nothing says when the applications have ended
@@ -97,11 +99,8 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 	if err := a.write(); err != nil {
 		return 1, err
 	}
-	if a.keeper != nil {
-		if err := a.keeper.Prepare(); err != nil {
-			return 1, err
-		}
-		tasks.Go(func() { a.problem("keeping the certificate", a.keeper.Run(ctx)) })
+	if err := a.keepSecrets(ctx, &tasks); err != nil {
+		return 1, err
 	}
 	tasks.Go(func() { a.problem("collecting orphans", supervise.Reap(ctx, nil)) })
 	if a.config.DNS {
@@ -142,6 +141,9 @@ func prepare(o Options) (*agent, error) {
 	a := &agent{config: c, running: c, log: o.Log, bootstrap: filepath.Join(c.Work, "envoy.json"), envoy: envoyOptions(c)}
 	for _, note := range c.Notes {
 		a.log.Warn(note)
+	}
+	if path := socket(c); !c.ControlPlane.Plaintext && len(path) > sds.MaxPath {
+		return nil, fmt.Errorf("--work-dir %q: it is too long for a socket in it; use at most %d bytes", c.Work, sds.MaxPath-len(path)+len(c.Work))
 	}
 	if err := a.envoy.Check(); err != nil {
 		return nil, err

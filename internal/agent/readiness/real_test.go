@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -29,6 +30,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/agent/envoy"
+	"outrider.dev/internal/agent/sds"
 )
 
 // A real is an Envoy of a test, whose log goes to a Proxy.
@@ -57,9 +59,6 @@ func run(t testing.TB, o envoy.Options, po ProxyOptions, files map[string]string
 	o.Node.ID = "sidecar~127.0.0.1~a.b~c"
 	if len(o.ControlPlane.Addresses) == 0 {
 		o.ControlPlane = envoy.ControlPlane{Addresses: []string{"127.0.0.1:1"}, Plaintext: true}
-	}
-	if !o.ControlPlane.Plaintext {
-		o.ControlPlane.Certificates = dir
 	}
 	raw, err := o.Bootstrap()
 	if err != nil {
@@ -111,6 +110,28 @@ func run(t testing.TB, o envoy.Options, po ProxyOptions, files map[string]string
 		admin.Close()
 	})
 	return r
+}
+
+// serveSecrets gives an Envoy its secrets by a socket.
+func serveSecrets(t testing.TB, chain, key []byte) (socket string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "sds")
+	s, err := sds.Listen(sds.Options{Socket: socket, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Set(envoy.RootsName, sds.Roots(chain))
+	s.Set(envoy.SecretName, sds.Certificate(chain, key))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return socket
 }
 
 func merged(m map[string]string, k, v string) map[string]string {
@@ -189,14 +210,6 @@ func TestARealEnvoySaysWhyNot(t *testing.T) {
 	stranger.StartTLS()
 	defer stranger.Close()
 	chain, key := certificate(t)
-	roots, err := envoy.Roots(chain)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := envoy.Secret(chain, key)
-	if err != nil {
-		t.Fatal(err)
-	}
 	refuser := httptest.NewUnstartedServer(http.NotFoundHandler())
 	own, err := tls.X509KeyPair(chain, key)
 	if err != nil {
@@ -206,9 +219,9 @@ func TestARealEnvoySaysWhyNot(t *testing.T) {
 	refuser.Config.ErrorLog = stranger.Config.ErrorLog
 	refuser.StartTLS()
 	defer refuser.Close()
-	secrets := map[string]string{envoy.RootsFile: string(roots), envoy.SecretFile: string(secret)}
+	secrets := serveSecrets(t, chain, key)
 	over := func(s *httptest.Server) envoy.ControlPlane {
-		return envoy.ControlPlane{Addresses: []string{s.Listener.Addr().String()}, SNI: "cp.example"}
+		return envoy.ControlPlane{Addresses: []string{s.Listener.Addr().String()}, SNI: "cp.example", Secrets: secrets}
 	}
 	tests := map[string]struct {
 		o     envoy.Options
@@ -217,9 +230,9 @@ func TestARealEnvoySaysWhyNot(t *testing.T) {
 		want  []string
 	}{
 		"nobody at the control plane's address": {ports: ports, want: []string{"no-control-plane: no stream to ", "listener-not-bound: Envoy does not listen on "}},
-		"a stranger at the control plane's address": {o: envoy.Options{ControlPlane: over(stranger)}, ports: ports, files: secrets,
+		"a stranger at the control plane's address": {o: envoy.Options{ControlPlane: over(stranger)}, ports: ports,
 			want: []string{"identity-refused: ", "CERTIFICATE VERIFY FAILED"}},
-		"a control plane that does not know us": {o: envoy.Options{ControlPlane: over(refuser)}, ports: ports, files: secrets,
+		"a control plane that does not know us": {o: envoy.Options{ControlPlane: over(refuser)}, ports: ports,
 			want: []string{"identity-refused: ", "UNKNOWN CA", "no-control-plane: "}},
 		"a listener on a port that is taken": {o: envoy.Options{Extra: json.RawMessage(dynamic)}, ports: []uint16{uint16(taken.Addr().(*net.TCPAddr).Port)},
 			files: discovered(listener("a", uint16(taken.Addr().(*net.TCPAddr).Port))), want: []string{"configuration-not-accepted: Envoy rejected the listeners: ", "Address already in use", "listener-not-bound"}},

@@ -1,5 +1,5 @@
-// Package rpc makes unary calls of gRPC over net/http's HTTP/2. A client library would
-// cost the agent more bytes than all the rest of it.
+// Package rpc makes unary calls of gRPC over net/http's HTTP/2, and frames the messages of
+// streams. A library would cost the agent more bytes than all the rest of it.
 //
 // The source is gRPC over HTTP/2 (grpc/grpc doc/PROTOCOL-HTTP2.md).
 package rpc
@@ -33,6 +33,7 @@ type Code uint32
 // The codes that somebody here tells apart.
 const (
 	OK                Code = 0
+	InvalidArgument   Code = 3
 	DeadlineExceeded  Code = 4
 	PermissionDenied  Code = 7
 	ResourceExhausted Code = 8
@@ -152,12 +153,37 @@ func Unframe(body []byte) ([]byte, error) {
 	return message, nil
 }
 
-// plain is a status message without its percent signs, on one line and not too long: it
-// is somebody else's text, and is shown to people.
+// Read returns the next message of a stream, of limit bytes at most. At a stream's end
+// the error is [io.EOF].
+func Read(from io.Reader, limit uint32) ([]byte, error) {
+	var prefix [prefixLen]byte
+	if _, err := io.ReadFull(from, prefix[:]); err != nil {
+		return nil, err
+	}
+	if prefix[0] != 0 {
+		return nil, fmt.Errorf("a compressed message (flag %d), which was not asked for", prefix[0])
+	}
+	n := binary.BigEndian.Uint32(prefix[1:])
+	if n > limit {
+		return nil, fmt.Errorf("a message of %d bytes; %d is the limit", n, limit)
+	}
+	message := make([]byte, n)
+	if read, err := io.ReadFull(from, message); err != nil {
+		return nil, fmt.Errorf("a message that ends after %d of %d bytes: %w", read, n, io.ErrUnexpectedEOF)
+	}
+	return message, nil
+}
+
+// plain is a status message without its percent signs, as [Line].
 func plain(message string) string {
 	if text, err := url.PathUnescape(message); err == nil {
 		message = text
 	}
+	return Line(message)
+}
+
+// Line is somebody else's text as it is shown to people: on one line, and not too long.
+func Line(message string) string {
 	message = strings.ToValidUTF8(message, "?")
 	message = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

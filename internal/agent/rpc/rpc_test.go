@@ -3,7 +3,9 @@ package rpc
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -121,6 +123,35 @@ func FuzzUnframe(f *testing.F) {
 			t.Errorf("%x was read as %x", body, message)
 		case err != nil && (message != nil || !errors.As(err, &odd)):
 			t.Errorf("%x, %v", message, err)
+		}
+	})
+}
+
+// A stream of messages is read back as it was framed, and nothing is taken for one.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte("one"), []byte("two"), uint32(3))
+	f.Add([]byte{}, []byte("longer"), uint32(1))
+	f.Fuzz(func(t *testing.T, a, b []byte, limit uint32) {
+		stream := bytes.NewReader(append(Frame(a), Frame(b)...))
+		for _, want := range [][]byte{a, b} {
+			got, err := Read(stream, limit)
+			if tooLong := len(want) > int(limit); tooLong != (err != nil) || err == nil && !bytes.Equal(got, want) {
+				t.Fatalf("%x, limit %d: %x, %v", want, limit, got, err)
+			}
+			if err != nil {
+				return
+			}
+		}
+		if _, err := Read(stream, limit); err != io.EOF {
+			t.Errorf("at the end: %v, want EOF", err)
+		}
+		if _, err := Read(bytes.NewReader(a), limit); err == nil {
+			_, err = Unframe(a[:prefixLen+int(binary.BigEndian.Uint32(a[1:prefixLen]))])
+			if err != nil {
+				t.Errorf("%x was read: %v", a, err)
+			}
+		} else if len(a) > prefixLen && err == io.EOF {
+			t.Errorf("%x: half a message is no end of a stream", a)
 		}
 	})
 }

@@ -53,7 +53,7 @@ func (v *view) addressed(p *xds.Proxy, a address) xds.Answer {
 		return xds.Answer{Resource: seal(a.String(), direct(a, mesh.HTTP, "", shape{}))}
 	}
 	sh, id := shapeOf(p).calling(), ""
-	if sh.certificates != "" && mutual(w, a.to.Port()) {
+	if sh.secrets.some() && mutual(w, a.to.Port()) {
 		id = identity(v.config.TrustDomain, w)
 	}
 	return xds.Answer{Resource: v.kept.workload(w).get(directKey{a, sh}, func() *xds.Resource {

@@ -169,13 +169,13 @@ const identityKey = "identity"
 // socketMatches are how the endpoints of a cluster are called: those with an identity by
 // mutual TLS, with exactly that one, all others plainly.
 func socketMatches(sh shape, sni string, ids []string) []*cluster.Cluster_TransportSocketMatch {
-	if sh.certificates == "" {
+	if !sh.secrets.some() {
 		return nil
 	}
 	var out []*cluster.Cluster_TransportSocketMatch
 	for _, id := range ids {
 		out = append(out, &cluster.Cluster_TransportSocketMatch{
-			Name: id, Match: identityOf(id), TransportSocket: callTLS(sh.certificates, sni, id),
+			Name: id, Match: identityOf(id), TransportSocket: callTLS(sh.secrets, sni, id),
 		})
 	}
 	return out

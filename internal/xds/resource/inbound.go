@@ -154,7 +154,7 @@ func (b *builder) chains(sh shape, d door) []*listener.FilterChain {
 	if d.mesh {
 		m := match()
 		m.TransportProtocol, m.ApplicationProtocols = "tls", []string{alpn}
-		add("-mesh", m, app, serveTLS(sh.certificates, b.config.TrustDomain))
+		add("-mesh", m, app, serveTLS(sh.secrets, b.config.TrustDomain))
 	}
 	if d.appsOwnTLS {
 		m := match()

@@ -53,7 +53,7 @@ func (v *view) sniffedListener(port uint16, sh shape) *xds.Resource {
 }
 
 func (v *view) inboundListeners(p *xds.Proxy, sh shape) []*xds.Resource {
-	doors := doors(workload(v.mesh, p), sh.certificates != "")
+	doors := doors(workload(v.mesh, p), sh.secrets.some())
 	var out []*xds.Resource
 	for _, name := range []string{"virtualInbound", "virtualInbound-early"} {
 		out = append(out, v.fixed(name, inboundKey{name, sh, doorsText(doors)}, func() proto.Message {

@@ -13,9 +13,14 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/bootstrap/internal_listener/v3" // these are in a bootstrap
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
+	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -52,8 +57,9 @@ func TestEnvoyTakesAll(t *testing.T) {
 // configuration of a listener; endpoints cannot come so and are left out.
 func static(t *testing.T, dir string, told []xds.Needed) []byte {
 	t.Helper()
-	for _, file := range []string{envoy.SecretFile, envoy.RootsFile} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(envoy.NoSecret), 0o600); err != nil {
+	// Envoy wants the files to be there, and takes it if nothing is in them yet.
+	for _, file := range []string{"workload.json", "roots.json"} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(`{"resources": []}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -94,7 +100,7 @@ func static(t *testing.T, dir string, told []xds.Needed) []byte {
 	}
 	own, err := envoy.Options{
 		Node:         envoy.Node{ID: "test"},
-		ControlPlane: envoy.ControlPlane{Addresses: []string{"127.0.0.1:1"}, Plaintext: true},
+		ControlPlane: envoy.ControlPlane{Addresses: []string{"127.0.0.1:1"}, Identity: []string{"cp"}, Secrets: "sds.sock"},
 		Extra: json.RawMessage(`{"bootstrap_extensions": [{"name": "envoy.bootstrap.internal_listener", "typed_config":
 			{"@type": "type.googleapis.com/envoy.extensions.bootstrap.internal_listener.v3.InternalListener"}}]}`),
 	}.Bootstrap()
@@ -114,6 +120,40 @@ func static(t *testing.T, dir string, told []xds.Needed) []byte {
 		t.Fatal(err)
 	}
 	return bytes.ReplaceAll(out, []byte(certificates), []byte(dir))
+}
+
+// Envoy has one subscription for all that say the same of a secret: what the bootstrap says
+// and what is told.
+func TestSecretsAreThoseOfTheBootstrap(t *testing.T) {
+	raw, err := envoy.Options{
+		Node:         envoy.Node{ID: "test"},
+		ControlPlane: envoy.ControlPlane{Addresses: []string{"127.0.0.1:1"}, Identity: []string{"cp"}, Secrets: "sds.sock"},
+	}.Bootstrap()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bootstrap.Bootstrap{}
+	if err := protojson.Unmarshal(raw, b); err != nil {
+		t.Fatal(err)
+	}
+	secrets := func(s *core.TransportSocket) []proto.Message {
+		context := &tls.UpstreamTlsContext{}
+		if err := s.GetTypedConfig().UnmarshalTo(context); err != nil {
+			t.Fatal(err)
+		}
+		common := context.CommonTlsContext
+		return []proto.Message{common.TlsCertificateSdsSecretConfigs[0], common.GetCombinedValidationContext().ValidationContextSdsSecretConfig}
+	}
+	var want []proto.Message
+	for _, c := range b.StaticResources.Clusters {
+		if c.Name == envoy.ControlPlaneCluster {
+			want = secrets(c.TransportSocket)
+		}
+	}
+	told := message(t, goldenCases(t)["http, secrets by a cluster"][0].Resource).(*cluster.Cluster)
+	if diff := cmp.Diff(want, secrets(told.TransportSocketMatches[0].TransportSocket), protocmp.Transform()); diff != "" {
+		t.Errorf("secrets (-bootstrap +told):\n%s", diff)
+	}
 }
 
 // holding is a listener that has virtual hosts.

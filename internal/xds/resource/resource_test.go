@@ -153,6 +153,7 @@ func goldenCases(t *testing.T) map[string][]xds.Needed {
 	warm := client(func(p *xds.Proxy) { p.Metadata[resource.MetadataPrewarm] = "db, old:80, nowhere, web:x" })
 	full := client(func(p *xds.Proxy) { p.OnDemand = false })
 	bare := client(func(p *xds.Proxy) { delete(p.Metadata, resource.MetadataCertificates) })
+	sds := client(func(p *xds.Proxy) { p.Metadata[resource.MetadataSecrets] = "sds-grpc" })
 	return map[string][]xds.Needed{
 		"listeners":                       told(v.All(p, xds.ListenerType, nil), xds.ListenerType),
 		"listeners, two families":         told(v.All(dual, xds.ListenerType, nil), xds.ListenerType)[:3],
@@ -162,6 +163,7 @@ func goldenCases(t *testing.T) map[string][]xds.Needed {
 		"http to a service":               named(p, xds.ClusterType, "http|10.96.0.1:80"),
 		"http to a service by IPv6":       named(p, xds.ClusterType, "http|[fd96::1]:80"),
 		"http to a gRPC port":             named(p, xds.ClusterType, "http|10.96.0.1:81"),
+		"http, secrets by a cluster":      named(sds, xds.ClusterType, "http|10.96.0.1:80"),
 		"http without a certificate":      named(bare, xds.ClusterType, "http|10.96.0.1:80"),
 		"http to a service with routes":   named(p, xds.ClusterType, "http|10.96.0.5:80"),
 		"tcp to a service":                named(p, xds.ClusterType, "tcp|10.96.0.3:6379"),

@@ -3,7 +3,6 @@ package resource
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds"
@@ -11,7 +10,8 @@ import (
 
 // Keys of a proxy's metadata.
 const (
-	MetadataCertificates = "CERTIFICATES"      // the directory of its secrets' files; none: it speaks no mutual TLS
+	MetadataSecrets      = "SECRETS"           // the cluster that it asks for its secrets
+	MetadataCertificates = "CERTIFICATES"      // or the directory of their files; neither: it speaks no mutual TLS
 	MetadataInterception = "INTERCEPTION_MODE" // Istio's: REDIRECT or TPROXY
 	MetadataPrewarm      = "PREWARM"           // services to tell of before they are used: host or host:port, by comma
 )
@@ -19,17 +19,17 @@ const (
 // A shape is all of a proxy that its resources depend on, besides its workload: proxies
 // of one shape share them.
 type shape struct {
-	certificates string
-	v4, v6       bool // addresses it listens on
-	transparent  bool
-	full         bool // it is told everything
+	secrets     secrets
+	v4, v6      bool // addresses it listens on
+	transparent bool
+	full        bool // it is told everything
 }
 
 func shapeOf(p *xds.Proxy) shape {
 	s := shape{
-		certificates: strings.TrimSuffix(p.Metadata[MetadataCertificates], "/"),
-		transparent:  p.Metadata[MetadataInterception] == "TPROXY",
-		full:         !p.OnDemand,
+		secrets:     secretsOf(p),
+		transparent: p.Metadata[MetadataInterception] == "TPROXY",
+		full:        !p.OnDemand,
 	}
 	for _, a := range p.Addresses {
 		if a.Unmap().Is4() {
@@ -46,7 +46,7 @@ func shapeOf(p *xds.Proxy) shape {
 
 // calling is the part of s that clusters depend on, listening the one that outbound
 // listeners do.
-func (s shape) calling() shape   { return shape{certificates: s.certificates, full: s.full} }
+func (s shape) calling() shape   { return shape{secrets: s.secrets, full: s.full} }
 func (s shape) listening() shape { return shape{v4: s.v4, v6: s.v6} }
 
 // workload is what p is the proxy of, or nil. A proxy says itself what its name and its

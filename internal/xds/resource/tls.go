@@ -2,11 +2,16 @@ package resource
 
 import (
 	"path"
+	"strings"
+	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"outrider.dev/internal/xds"
 )
 
 // alpn marks mutual TLS of the mesh, so that the other end's proxy knows it from the
@@ -14,17 +19,31 @@ import (
 // in the first bytes, as without TLS.
 const alpn = "outrider"
 
-// The files that the agent keeps (package agent/envoy has the same names).
+// Names of a workload's secrets, and of their files (the agent has the same: package
+// agent/envoy).
 const (
-	secretName, secretFile = "workload", "workload.json"
-	rootsName, rootsFile   = "roots", "roots.json"
+	workloadSecret, workloadFile = "workload", "workload.json"
+	rootsSecret, rootsFile       = "roots", "roots.json"
 )
 
+// secrets are where a proxy has its own from: a cluster, or files of a directory. The zero
+// value is nowhere: it speaks no mutual TLS.
+type secrets struct{ cluster, dir string }
+
+func secretsOf(p *xds.Proxy) secrets {
+	if name := p.Metadata[MetadataSecrets]; name != "" {
+		return secrets{cluster: name}
+	}
+	return secrets{dir: strings.TrimSuffix(p.Metadata[MetadataCertificates], "/")}
+}
+
+func (s secrets) some() bool { return s != secrets{} }
+
 // callTLS presents the workload's certificate and wants the other's to have one identity.
-func callTLS(certificates, sni, identity string) *core.TransportSocket {
+func callTLS(from secrets, sni, identity string) *core.TransportSocket {
 	return tlsSocket(&tls.UpstreamTlsContext{
 		Sni: sni,
-		CommonTlsContext: common(certificates, &matcher.StringMatcher{
+		CommonTlsContext: common(from, &matcher.StringMatcher{
 			MatchPattern: &matcher.StringMatcher_Exact{Exact: identity},
 		}, alpn),
 	})
@@ -32,10 +51,10 @@ func callTLS(certificates, sni, identity string) *core.TransportSocket {
 
 // serveTLS presents the workload's certificate and wants any identity of the trust
 // domain: who may call is not decided here.
-func serveTLS(certificates, trustDomain string) *core.TransportSocket {
+func serveTLS(from secrets, trustDomain string) *core.TransportSocket {
 	return tlsSocket(&tls.DownstreamTlsContext{
 		RequireClientCertificate: yes(),
-		CommonTlsContext: common(certificates, &matcher.StringMatcher{
+		CommonTlsContext: common(from, &matcher.StringMatcher{
 			MatchPattern: &matcher.StringMatcher_Prefix{Prefix: "spiffe://" + trustDomain + "/"},
 		}),
 	})
@@ -48,11 +67,11 @@ func tlsSocket(context proto.Message) *core.TransportSocket {
 	}
 }
 
-func common(dir string, uri *matcher.StringMatcher, protocols ...string) *tls.CommonTlsContext {
+func common(from secrets, uri *matcher.StringMatcher, protocols ...string) *tls.CommonTlsContext {
 	return &tls.CommonTlsContext{
 		AlpnProtocols:                  protocols,
 		TlsParams:                      &tls.TlsParameters{TlsMinimumProtocolVersion: tls.TlsParameters_TLSv1_2},
-		TlsCertificateSdsSecretConfigs: []*tls.SdsSecretConfig{secret(secretName, dir, secretFile)},
+		TlsCertificateSdsSecretConfigs: []*tls.SdsSecretConfig{from.secret(workloadSecret, workloadFile)},
 		ValidationContextType: &tls.CommonTlsContext_CombinedValidationContext{
 			CombinedValidationContext: &tls.CommonTlsContext_CombinedCertificateValidationContext{
 				DefaultValidationContext: &tls.CertificateValidationContext{
@@ -60,18 +79,31 @@ func common(dir string, uri *matcher.StringMatcher, protocols ...string) *tls.Co
 						SanType: tls.SubjectAltNameMatcher_URI, Matcher: uri,
 					}},
 				},
-				ValidationContextSdsSecretConfig: secret(rootsName, dir, rootsFile),
+				ValidationContextSdsSecretConfig: from.secret(rootsSecret, rootsFile),
 			},
 		},
 	}
 }
 
-// secret is a file that Envoy watches: all that name it share one subscription.
-func secret(name, dir, file string) *tls.SdsSecretConfig {
-	return &tls.SdsSecretConfig{Name: name, SdsConfig: &core.ConfigSource{
-		ResourceApiVersion: core.ApiVersion_V3,
-		ConfigSourceSpecifier: &core.ConfigSource_PathConfigSource{PathConfigSource: &core.PathConfigSource{
-			Path: path.Join(dir, file), WatchedDirectory: &core.WatchedDirectory{Path: dir},
-		}},
+// secret is one of a proxy's. All that name it share one subscription, and with it what
+// the bootstrap names: so all that is said of it must be the same.
+func (s secrets) secret(name, file string) *tls.SdsSecretConfig {
+	source := &core.ConfigSource{ResourceApiVersion: core.ApiVersion_V3}
+	if s.cluster == "" {
+		source.ConfigSourceSpecifier = &core.ConfigSource_PathConfigSource{PathConfigSource: &core.PathConfigSource{
+			Path: path.Join(s.dir, file), WatchedDirectory: &core.WatchedDirectory{Path: s.dir},
+		}}
+		return &tls.SdsSecretConfig{Name: name, SdsConfig: source}
+	}
+	source.InitialFetchTimeout = durationpb.New(0)
+	source.ConfigSourceSpecifier = &core.ConfigSource_ApiConfigSource{ApiConfigSource: &core.ApiConfigSource{
+		ApiType: core.ApiConfigSource_GRPC, TransportApiVersion: core.ApiVersion_V3, SetNodeOnFirstMessageOnly: true,
+		GrpcServices: []*core.GrpcService{{TargetSpecifier: &core.GrpcService_EnvoyGrpc_{EnvoyGrpc: &core.GrpcService_EnvoyGrpc{
+			ClusterName: s.cluster,
+			RetryPolicy: &core.RetryPolicy{RetryBackOff: &core.BackoffStrategy{
+				BaseInterval: durationpb.New(10 * time.Millisecond), MaxInterval: durationpb.New(time.Second),
+			}},
+		}}}},
 	}}
+	return &tls.SdsSecretConfig{Name: name, SdsConfig: source}
 }

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"os"
@@ -22,6 +23,7 @@ type Pod struct {
 	Addresses []netip.Addr
 	Dir       string
 	Token     string // file
+	User      uint32 // of the agent and Envoy: the world's ProxyUser when the pod was made
 
 	Envoy        string    // path; default the real one
 	Env          []string  // added to the agent's
@@ -65,7 +67,7 @@ func (p *Pod) list(between string) string {
 // Machine makes a namespace with an address, of which the mesh knows nothing.
 func (w *World) Machine(name string) *Pod {
 	w.T.Helper()
-	p := &Pod{World: w, Name: name, Dir: filepath.Join(w.Dir, name), Envoy: w.Binaries.Envoy}
+	p := &Pod{World: w, Name: name, Dir: filepath.Join(w.Dir, name), Envoy: w.Binaries.Envoy, User: cmp.Or(w.ProxyUser, ProxyUser)}
 	p.Namespace, p.Addresses = w.link()
 	p.Address, p.Plane = p.Addresses[0], Discovery
 	if w.Family == IPv6 {
@@ -80,7 +82,8 @@ func (w *World) Machine(name string) *Pod {
 	if err := os.WriteFile(p.Termination, nil, 0o666); err != nil {
 		w.T.Fatal(err)
 	}
-	for path, user := range map[string]int{p.work(): ProxyUser, p.own("outrider-proxy"): ProxyUser, p.own("app"): AppUser, p.Termination: ProxyUser} {
+	proxy := int(p.User)
+	for path, user := range map[string]int{p.work(): proxy, p.own("outrider-proxy"): proxy, p.own("app"): AppUser, p.Termination: proxy} {
 		if err := os.Chown(path, user, user); err != nil {
 			w.T.Fatal(err)
 		}
@@ -96,7 +99,7 @@ func (p *Pod) own(name string) string { return filepath.Join(p.states(), name) }
 func (p *Pod) Capture() {
 	t := p.World.T
 	t.Helper()
-	args := []string{"capture", "-p", "15001", "-z", "15006", "-u", fmt.Sprint(ProxyUser), "-m", "REDIRECT",
+	args := []string{"capture", "-p", "15001", "-z", "15006", "-u", fmt.Sprint(p.User), "-m", "REDIRECT",
 		"-i", "*", "-b", "*", "-d", "15090,15021,15020"}
 	cmd := exec.Command(p.World.Binaries.Agent, append(args, p.World.Capture...)...)
 	var out []byte
@@ -120,7 +123,7 @@ func (p *Pod) Agent() *Agent {
 		"OUTRIDER_TERMINATION_LOG=" + p.Termination,
 	}, p.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{AmbientCaps: p.Capabilities}
-	return &Agent{Pod: p, Process: start(p.World.T, p.Namespace, ProxyUser, cmd, filepath.Join(p.Dir, fmt.Sprintf("agent-%d.log", p.agents)))}
+	return &Agent{Pod: p, Process: start(p.World.T, p.Namespace, p.User, cmd, filepath.Join(p.Dir, fmt.Sprintf("agent-%d.log", p.agents)))}
 }
 
 // Gate runs a command of the app behind a gate, as the app's user.
@@ -188,5 +191,5 @@ func (p *Pod) State(container string) string {
 // Program runs another one in the proxy's place, as its user.
 func (p *Pod) Program(name string, command ...string) *Process {
 	p.World.T.Helper()
-	return start(p.World.T, p.Namespace, ProxyUser, exec.Command(command[0], command[1:]...), filepath.Join(p.Dir, name+".log"))
+	return start(p.World.T, p.Namespace, p.User, exec.Command(command[0], command[1:]...), filepath.Join(p.Dir, name+".log"))
 }

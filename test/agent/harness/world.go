@@ -25,8 +25,9 @@ type World struct {
 	Node     *ns.Namespace
 
 	// Settings of the pods that are made from now on.
-	Family  Family
-	Capture []string // added to the flags of capture
+	Family    Family
+	Capture   []string // added to the flags of capture
+	ProxyUser uint32   // default the constant
 
 	pods  int
 	lives int // of the control plane

@@ -1,0 +1,131 @@
+package agent
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/test/agent/harness"
+)
+
+// A node has 128 inotify instances for all processes of one user, and all proxies of a
+// node are one user's. So a pod gets on without: here somebody else has them all. On a
+// real node each Envoy had two, and the 32nd pod's could not start ("unable to initialize
+// inotify").
+func TestNoInotifyInstanceIsLeft(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.ProxyUser = 13371 // nobody else's, so that no other test is without
+	w.Service("server", vip, "server", ports...)
+	w.Manifest("strict", strict)
+	w.Serve("--certificate-life", "10s")
+	c, s := w.Pod("client"), w.Pod("server")
+	c.Env, s.Env = []string{"SECRET_TTL=10s"}, []string{"SECRET_TTL=10s"}
+	app(s)
+	w.Known(1, 2)
+	t.Logf("%d instances taken", takeInotify(t, w.ProxyUser))
+	client, server := c.Agent(), s.Agent()
+	client.Ready()
+	server.Ready()
+	call := fresh(c, "http://"+vip+"/", "server HTTP/1.1")
+	if err := call(); err != nil {
+		t.Error(err)
+	}
+	for _, a := range []*harness.Agent{client, server} {
+		first := shownSerial(a)
+		harness.Eventually(t, a.Pod.Name+"'s Envoy has a later certificate", func() bool {
+			now := shownSerial(a)
+			return first != "" && now != "" && now != first
+		})
+	}
+	if err := call(); err != nil {
+		t.Errorf("with later certificates: %v", err)
+	}
+	for _, a := range []*harness.Agent{client, server} {
+		// One for each secret: what outriderd tells of them is what the bootstrap does.
+		if clusters := a.Get(15000, "/clusters").Body; !strings.Contains(clusters, "/sds.sock::rq_active::2\n") {
+			t.Errorf("%s: want two streams for secrets:\n%s", a.Pod.Name, clusters)
+		}
+		for _, pid := range []int{a.PID(), a.Envoy()} {
+			if n := inotifyOf(t, pid); n != 0 {
+				t.Errorf("%s: process %d has %d inotify instances, and there is none to have", a.Pod.Name, pid, n)
+			}
+		}
+	}
+}
+
+// A whole pod with inotify at hand takes one instance: the agent's, for its token and roots.
+func TestEnvoyHasNoInotifyInstance(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Serve()
+	a := w.Pod("app").Agent()
+	a.Ready()
+	if n := inotifyOf(t, a.Envoy()); n != 0 {
+		t.Errorf("Envoy has %d inotify instances, want none", n)
+	}
+	t.Logf("the agent has %d", inotifyOf(t, a.PID()))
+}
+
+// takeInotify takes all inotify instances of a user until the test ends, and returns how
+// many there were.
+func takeInotify(t *testing.T, user uint32) (n int) {
+	t.Helper()
+	// The thread alone becomes the user, by the bare system call.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	become := func(user uintptr) {
+		const same = ^uintptr(0)
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, user, same); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	become(uintptr(user))
+	defer become(0)
+	for {
+		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+		if errors.Is(err, unix.EMFILE) {
+			return n
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+		t.Cleanup(func() { unix.Close(fd) })
+	}
+}
+
+// inotifyOf counts a process's instances.
+func inotifyOf(t *testing.T, pid int) (n int) {
+	t.Helper()
+	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if to, _ := os.Readlink(filepath.Join(dir, f.Name())); strings.Contains(to, "inotify") {
+			n++
+		}
+	}
+	return n
+}
+
+var serialLine = regexp.MustCompile(`"serial_number": "([0-9a-f]+)"`)
+
+// shownSerial is that of the certificate that Envoy has, by what it says of itself.
+func shownSerial(a *harness.Agent) string {
+	// The first are those of whom it trusts; ours follows under cert_chain.
+	_, chain, _ := strings.Cut(a.Get(15000, "/certs").Body, `"cert_chain"`)
+	if found := serialLine.FindStringSubmatch(chain); found != nil {
+		return found[1]
+	}
+	return ""
+}
