@@ -66,7 +66,7 @@ func (b *builder) inbound(sh shape, doors []door) []*listener.Listener {
 	if sh.transparent {
 		main.Transparent = yes()
 	}
-	early := listen("virtualInbound-early", socket{loopback, inboundEarly})
+	early := headed(listen("virtualInbound-early", socket{loopback, inboundEarly}))
 	early.ListenerFilters = []*listener.ListenerFilter{proxyProtocol(), tellTLS(doors)}
 	for _, l := range []*listener.Listener{main, early} {
 		l.TrafficDirection = core.TrafficDirection_INBOUND

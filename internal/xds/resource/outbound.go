@@ -50,7 +50,7 @@ func (b *builder) outbound(sh shape) *listener.Listener {
 // they were going. So it looks itself, except on port numbers where a server is declared
 // to speak first: they change seldom.
 func (b *builder) early(never []uint16) *listener.Listener {
-	l := listen(earlyName, socket{loopback, outboundEarly})
+	l := headed(listen(earlyName, socket{loopback, outboundEarly}))
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
 	var blind []*predicate
 	for _, port := range never {
@@ -98,6 +98,20 @@ func listen(name string, at ...socket) *listener.Listener {
 	for _, s := range at[1:] {
 		l.AdditionalAddresses = append(l.AdditionalAddresses, &listener.AdditionalAddress{Address: s.address()})
 	}
+	return l
+}
+
+// headed has the kernel keep a connection from Envoy until its header is there
+// (TCP_DEFER_ACCEPT, tcp(7)). The time that a connection has for its first bytes is short,
+// for the sake of servers that speak first, and begins when Envoy takes it: an agent that
+// hands over thousands at once may be later with a header, and without one the connection
+// would be closed.
+func headed(l *listener.Listener) *listener.Listener {
+	const tcpLevel, deferAccept, seconds = 6, 9, 30 // IPPROTO_TCP, TCP_DEFER_ACCEPT
+	l.SocketOptions = append(l.SocketOptions, &core.SocketOption{
+		Description: "wait for the header", Level: tcpLevel, Name: deferAccept, State: core.SocketOption_STATE_LISTENING,
+		Value: &core.SocketOption_IntValue{IntValue: seconds},
+	})
 	return l
 }
 
