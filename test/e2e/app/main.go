@@ -1,4 +1,4 @@
-// App is the program in the containers of the pods of the suite: the application that the
+// Command app is the program in the containers of the pods of the suite: the application that the
 // mesh is for, impatient as real ones are. What it sees and does is a line each on standard
 // output, "e2e NANOSECONDS WORD [NAME=VALUE...]", for package world.
 //
