@@ -105,9 +105,9 @@ func listen(name string, at ...socket) *listener.Listener {
 // (TCP_DEFER_ACCEPT, tcp(7)). The time that a connection has for its first bytes is short,
 // for the sake of servers that speak first, and begins when Envoy takes it: an agent that
 // hands over thousands at once may be later with a header, and without one the connection
-// would be closed.
+// would be closed; as it is after these seconds, if nothing comes.
 func headed(l *listener.Listener) *listener.Listener {
-	const tcpLevel, deferAccept, seconds = 6, 9, 30 // IPPROTO_TCP, TCP_DEFER_ACCEPT
+	const tcpLevel, deferAccept, seconds = 6, 9, 3 // IPPROTO_TCP, TCP_DEFER_ACCEPT
 	l.SocketOptions = append(l.SocketOptions, &core.SocketOption{
 		Description: "wait for the header", Level: tcpLevel, Name: deferAccept, State: core.SocketOption_STATE_LISTENING,
 		Value: &core.SocketOption_IntValue{IntValue: seconds},
