@@ -53,7 +53,7 @@ func main() {
 }
 
 // times are what was measured of one way.
-type times struct{ first, called, ready []time.Duration }
+type times struct{ container, first, called []time.Duration }
 
 func measure(ctx context.Context, root string, n int) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -102,16 +102,16 @@ func one(ctx context.Context, w *world.World, way way, name string, took *times)
 	}
 	took.first = append(took.first, started.At.Sub(began))
 	took.called = append(took.called, config.At.Sub(began))
-	took.ready = append(took.ready, since(p, began))
+	took.container = append(took.container, firstContainer(p, began))
 	if err := p.AskToEnd(ctx); err != nil {
 		return err
 	}
 	return p.Until(ctx, time.Minute, "gone", func() bool { _, there := p.Status(); return !there })
 }
 
-// since is how long the kubelet took to begin with the proxy, or with the application
+// firstContainer is how long the kubelet took to begin with the proxy, or with the application
 // where there is none.
-func since(p *world.Pod, began time.Time) time.Duration {
+func firstContainer(p *world.Pod, began time.Time) time.Duration {
 	for _, e := range p.Timeline() {
 		if e.Container != "" {
 			return p.Time(e).Sub(began)
@@ -126,7 +126,7 @@ func report(version string, n int, took []times) {
 	fmt.Fprintln(t, "way\tfirst container\tfirst instruction\tfirst call answered\tmore than without a mesh (medians)")
 	for i, way := range ways {
 		more := median(took[i].called) - median(took[0].called)
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%+d, ratio %.2f\n", way.name, spread(took[i].ready), spread(took[i].first), spread(took[i].called),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%+d, ratio %.2f\n", way.name, spread(took[i].container), spread(took[i].first), spread(took[i].called),
 			more.Milliseconds(), float64(median(took[i].called))/float64(median(took[0].called)))
 	}
 	t.Flush()

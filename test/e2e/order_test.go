@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -120,15 +121,9 @@ func TestTheProxyIsLate(t *testing.T) {
 
 // missing says whether the kubelet has missed the proxy's image.
 func missing(p *world.Pod) bool {
-	status, _ := p.Status()
-	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
-		for _, c := range list {
-			if c.Name == proxy && c.State.Waiting != nil && strings.Contains(c.State.Waiting.Reason, "Image") {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Containers(), func(c corev1.ContainerStatus) bool {
+		return c.Name == proxy && c.State.Waiting != nil && strings.Contains(c.State.Waiting.Reason, "Image")
+	})
 }
 
 // Fifty pods at once, again and again, started and stopped while they work.

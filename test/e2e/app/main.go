@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// an option set is that of all roles; each reads what it knows.
+// An optionSet is that of all roles; each reads what it knows.
 type optionSet struct {
 	config   string        // called once, at the start
 	token    string        // file with a bearer token for it
@@ -50,7 +50,7 @@ type optionSet struct {
 	tcp      string
 	grpc     string
 	healthy  time.Duration // after the start
-	say      string        // file into which it is said: sd_notify's READY=1 goes to $NOTIFY_SOCKET
+	say      string        // file that counts the runs of work
 	stop     time.Duration // between SIGTERM and the end
 	code     int           // of work
 	failures int           // how many runs of work end with code; 0: all

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,7 +21,6 @@ import (
 	"outrider.dev/internal/agent/state"
 	"outrider.dev/internal/podspec"
 	"outrider.dev/startup"
-	"outrider.dev/test/cluster/containerd"
 )
 
 // A Pod is one that was created in the cluster.
@@ -112,15 +112,18 @@ func (p *Pod) Ready() bool {
 
 // Restarts is how often a container was started again, as the API has it.
 func (p *Pod) Restarts(container string) int {
-	status, _ := p.Status()
-	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
-		for _, c := range list {
-			if c.Name == container {
-				return int(c.RestartCount)
-			}
+	for _, c := range p.Containers() {
+		if c.Name == container {
+			return int(c.RestartCount)
 		}
 	}
 	return 0
+}
+
+// Containers are the statuses of all containers that the API has, the init containers first.
+func (p *Pod) Containers() []corev1.ContainerStatus {
+	status, _ := p.Status()
+	return slices.Concat(status.InitContainerStatuses, status.ContainerStatuses)
 }
 
 // Until waits for something about the pod. Its error says how the pod is.
@@ -167,9 +170,6 @@ func (p *Pod) Remove(ctx context.Context) {
 // is empty. 0: it does not run.
 func (p *Pod) PID(container string) int { return p.w.runtime.Running(p.UID)[container] }
 
-// Starts is how often a container was started.
-func (p *Pod) Starts(container string) int { return p.w.runtime.Starts(p.UID, container) }
-
 // Kill sends SIGKILL to the first process of a container, or of the sandbox.
 func (p *Pod) Kill(container string) error {
 	pid := p.PID(container)
@@ -181,15 +181,14 @@ func (p *Pod) Kill(container string) error {
 
 // KillBelow sends SIGKILL to the process of a name below a container's first.
 func (p *Pod) KillBelow(container, name string) error {
-	parent := p.PID(container)
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", parent))
+	// The kernel lists children by the thread that forked them.
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.PID(container)))
 	if err != nil {
-		// Its threads have children too; the kernel lists them by the thread that forked.
 		return err
 	}
-	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	var children []byte
 	for _, task := range tasks {
-		more, _ := os.ReadFile(task)
+		more, _ := os.ReadFile(task) // a thread may be gone
 		children = append(children, more...)
 	}
 	for _, field := range strings.Fields(string(children)) {
@@ -210,12 +209,10 @@ func (p *Pod) Describe() string {
 	var b strings.Builder
 	status, there := p.Status()
 	fmt.Fprintf(&b, "%s/%s: there %t, phase %s %s %s, IP %q\n", p.Namespace, p.Name, there, status.Phase, status.Reason, status.Message, status.PodIP)
-	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
-		for _, c := range list {
-			fmt.Fprintf(&b, "  %s: ready %t, restarts %d, %s\n", c.Name, c.Ready, c.RestartCount, stateWords(c.State))
-			if c.LastTerminationState.Terminated != nil {
-				fmt.Fprintf(&b, "    before: %s\n", stateWords(c.LastTerminationState))
-			}
+	for _, c := range p.Containers() {
+		fmt.Fprintf(&b, "  %s: ready %t, restarts %d, %s\n", c.Name, c.Ready, c.RestartCount, stateWords(c.State))
+		if c.LastTerminationState.Terminated != nil {
+			fmt.Fprintf(&b, "    before: %s\n", stateWords(c.LastTerminationState))
 		}
 	}
 	b.WriteString(p.Timeline().String())
@@ -237,9 +234,6 @@ func stateWords(s corev1.ContainerState) string {
 	}
 	return "unknown"
 }
-
-// runtimeEvents are what containerd said of the pod.
-func (p *Pod) runtimeEvents() []containerd.Event { return p.w.runtime.Of(p.UID) }
 
 // Time is when an event of the pod's timeline was.
 func (p *Pod) Time(e startup.Event) time.Time { return p.made.Add(e.At) }

@@ -56,16 +56,6 @@ func (p *Pod) Has(container, word string, n int) (Word, bool) {
 	return Word{}, false
 }
 
-// Log returns the lines of a container.
-func (p *Pod) Log(container string) (out []Line) {
-	for _, l := range p.w.logs.of(p.UID) {
-		if l.Container == container {
-			out = append(out, l)
-		}
-	}
-	return out
-}
-
 // Timeline is what happened to the pod's containers. A command behind a gate begins when it
 // says so itself: its container runs before.
 func (p *Pod) Timeline() startup.Timeline {
@@ -145,7 +135,7 @@ type run struct {
 // where it has said its last word, it has ended then.
 func (p *Pod) addRuntime(speaks map[string]bool, last map[run]time.Time, add func(time.Time, string, startup.What, int, string)) {
 	starts, sandboxes := map[string]int{}, 0
-	for _, e := range p.runtimeEvents() {
+	for _, e := range p.w.runtime.Of(p.UID) {
 		switch {
 		case e.Container == "" && e.Topic == containerd.Created:
 			if sandboxes++; sandboxes > 1 {
