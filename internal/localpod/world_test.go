@@ -41,8 +41,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// serve answers on 8080 by HTTP, on 8443 by nothing but TCP, on 9090 by gRPC. It is
-// ready when the file /tmp/ready or /tmp/ready.d/ready is there, and ends on SIGTERM with 0.
+// serve answers on 8080 by HTTP, on 8443 by nothing but TCP, on 9090 by gRPC, and listens
+// on all before it serves one. It is ready when the file /tmp/ready or /tmp/ready.d/ready
+// is there, and ends on SIGTERM with 0.
 func serve() {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
@@ -60,17 +61,21 @@ func serve() {
 	http.HandleFunc("/away", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound)
 	})
-	go http.ListenAndServe(":8080", nil)
-	go net.Listen("tcp", ":8443")
+	listeners := map[string]net.Listener{}
+	for _, address := range []string{":8080", ":8443", ":9090"} { // the last is what tests wait for
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		listeners[address] = l
+	}
+	defer listeners[":8443"].Close() // nobody else holds it
+	go http.Serve(listeners[":8080"], nil)
 	server, state := grpc.NewServer(), health.NewServer()
 	healthpb.RegisterHealthServer(server, state)
 	state.SetServingStatus("sick", healthpb.HealthCheckResponse_NOT_SERVING)
-	l, err := net.Listen("tcp", ":9090")
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	go server.Serve(l)
+	go server.Serve(listeners[":9090"])
 	fmt.Println("serving")
 	<-stop
 	fmt.Println("told to stop")
