@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"syscall"
 	"testing"
@@ -172,7 +173,9 @@ spec:
 			t.Errorf("a new service %s: the answer took %s", name, got.Took)
 		}
 	}
-	time.Sleep(2 * time.Second)
+	if got := askLate(t, client.Pod, vip+":80", 2*time.Second); !strings.Contains(got, want) {
+		t.Errorf("a known service, by a connection that said nothing for 2 s: %q, want %q in it", got, want)
+	}
 	fmt.Fprintln(idle, "during")
 	if got, err := firstLine(idle); got != "during\n" {
 		t.Errorf("an idle stream was cut: %q, %v", got, err)
@@ -187,6 +190,24 @@ spec:
 		harness.Eventually(t, "the new service", func() bool { return get("http://"+to+"/", "").Want(want) == nil })
 		t.Logf("%s is served %s after the control plane", to, time.Since(up).Round(time.Millisecond))
 	}
+}
+
+// askLate makes a connection, asks by it after a while, and returns all that comes.
+func askLate(t *testing.T, p *harness.Pod, address string, after time.Duration) string {
+	t.Helper()
+	conn, err := harness.Dialer(p.Namespace, harness.AppUser)(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(after + 10*time.Second))
+	time.Sleep(after) // the silence is what is tested
+	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", address)
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		t.Errorf("after %q: %v", answer, err)
+	}
+	return string(answer)
 }
 
 // A control plane that restarts under load touches nobody.

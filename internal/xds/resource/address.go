@@ -40,10 +40,17 @@ func (v *view) cluster(p *xds.Proxy, name string) xds.Answer {
 //     address, as without a proxy.
 func (v *view) addressed(p *xds.Proxy, a address) xds.Answer {
 	if t, ok := v.behind(p, a.to); ok {
-		if a.http && len(t.service.RoutesFor(p.Namespace, t.port.Number)) > 0 {
-			return v.inside(p, a, t)
+		if !a.http {
+			return v.withEndpoints(v.serviceCluster(a.String(), t, shapeOf(p), false), t)
 		}
-		return v.withEndpoints(v.serviceCluster(a.String(), t, shapeOf(p), a.http), t)
+		var out xds.Answer
+		if len(t.service.RoutesFor(p.Namespace, t.port.Number)) > 0 {
+			out = v.inside(p, a, t)
+		} else {
+			out = v.withEndpoints(v.serviceCluster(a.String(), t, shapeOf(p), true), t)
+		}
+		out.Before = append(out.Before, v.silent(p, a, t))
+		return out
 	}
 	v.asked.add(a.to.Addr(), a.String())
 	w := v.mesh.Workload(a.to.Addr())
@@ -75,6 +82,14 @@ func (v *view) inside(p *xds.Proxy, a address, t target) xds.Answer {
 		out.Before = append(host.Before, xds.Needed{Type: xds.VirtualHostType, Resource: host.Resource})
 	}
 	return out
+}
+
+// silent is the cluster of the same address for a connection that says nothing in time
+// and is taken for bytes: pools connect before they have a request. It is told along, so
+// that a service in use stays known both ways when the control plane is gone.
+func (v *view) silent(p *xds.Proxy, a address, t target) xds.Needed {
+	a.http = false
+	return xds.Needed{Type: xds.ClusterType, Resource: v.serviceCluster(a.String(), t, shapeOf(p), false)}
 }
 
 type (
