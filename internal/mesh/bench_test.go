@@ -83,3 +83,20 @@ func BenchmarkLookUps(b *testing.B) {
 		}
 	}
 }
+
+// Services that all stand before one pod, as in a mesh that a test makes of one server.
+func BenchmarkServicesOfOnePod(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		builder := NewBuilder(Config{})
+		builder.Set(pod("ns", "server", "10.0.0.1", "app", "server"))
+		for i := range many {
+			vip := netip.AddrFrom4([4]byte{10, 200, byte(i >> 8), byte(i)}).String()
+			builder.Set(selecting(svc("ns", fmt.Sprintf("svc-%d", i), vip, port("http", 80)), "app", "server"))
+		}
+		m := builder.Mesh()
+		if got := len(m.ServicesOf(m.Workloads()[0])); got != many {
+			b.Fatalf("%d services of the pod", got)
+		}
+	}
+}

@@ -135,8 +135,12 @@ func (b *Builder) Mesh() *Mesh {
 		vips      = edit[netip.Addr, string]{old: old.vips}
 		addresses = edit[netip.Addr, workloadID]{old: old.addresses}
 	)
+	staleBehind := set[workloadID]{}
 	for n := range b.staleServices {
-		b.gather(n, &behind)
+		b.gather(n, staleBehind)
+	}
+	for id := range staleBehind { // once for each, however many services stand before it
+		b.renewBehind(id, &behind)
 	}
 	for id := range b.staleWorkloads {
 		b.renewWorkload(id, &workloads)

@@ -14,8 +14,8 @@ type member struct {
 }
 
 // gather computes who the members of a service are, and notes the workloads to which it
-// now sends something else.
-func (b *Builder) gather(n name, behind *edit[workloadID, *[]string]) {
+// now sends something else, and those that it came to stand before or no longer does.
+func (b *Builder) gather(n name, behind set[workloadID]) {
 	s := b.services[n]
 	s.members = b.members(n, s)
 	sends := s.sendsTo()
@@ -26,7 +26,7 @@ func (b *Builder) gather(n name, behind *edit[workloadID, *[]string]) {
 		w := b.workload(id)
 		if sends[id] == nil {
 			delete(w.behind, n)
-			b.renewBehind(id, behind)
+			behind.add(id)
 		}
 	}
 	for id, ports := range sends {
@@ -36,12 +36,13 @@ func (b *Builder) gather(n name, behind *edit[workloadID, *[]string]) {
 		w := b.workload(id)
 		if s.sends[id] == nil {
 			w.behind.add(n)
-			b.renewBehind(id, behind)
+			behind.add(id)
 		}
 	}
 	s.sends = sends
 }
 
+// renewBehind lists the services in front of a workload anew.
 func (b *Builder) renewBehind(id workloadID, e *edit[workloadID, *[]string]) {
 	names := slices.SortedFunc(maps.Keys(b.workloads[id].behind), compareNames)
 	if len(names) == 0 {
