@@ -9,7 +9,6 @@ PACKAGES := nftables iptables iproute2 util-linux procps \
 	chromium fonts-dejavu-core
 # KUBE=v1.36 is the other version of the test cluster.
 KUBE     ?= v1.34
-LDFLAGS := -s -w
 
 export CGO_ENABLED ?= 0
 
@@ -31,7 +30,7 @@ $(CACHE)/envoy/envoy: build/envoy.txt build/envoy.sha256
 
 .PHONY: build
 build: ## the three commands, into bin/
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	$(GO) run ./build/commands/cmd bin
 
 .PHONY: images
 images: build $(ENVOY) ## container images as OCI tarballs, into bin/images; no container engine

@@ -17,11 +17,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/build/commands"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -90,8 +91,8 @@ func measure(ctx context.Context, o options, progress io.Writer) (*report, error
 	defer os.RemoveAll(dir)
 	if o.agent == "" {
 		fmt.Fprintln(progress, "building outrider-agent")
-		o.agent = filepath.Join(dir, "outrider-agent")
-		if err := build(ctx, o.agent); err != nil {
+		o.agent = filepath.Join(dir, commands.Agent)
+		if err := commands.Build(ctx, dir, commands.Agent); err != nil {
 			return nil, err
 		}
 	}
@@ -122,14 +123,4 @@ func measure(ctx context.Context, o options, progress io.Writer) (*report, error
 	}
 	r.Machine.LoadEnd = load()
 	return r, failed
-}
-
-// build makes the agent as a release does.
-func build(ctx context.Context, to string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", to, "./cmd/outrider-agent")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the agent: %w\n%s", err, out)
-	}
-	return nil
 }

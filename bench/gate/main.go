@@ -6,6 +6,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"outrider.dev/build/commands"
 	"outrider.dev/internal/agent/state"
 )
 
@@ -142,11 +144,9 @@ func measure(n, polled int, agent string, stdout io.Writer) error {
 	}
 	defer os.RemoveAll(root)
 	if agent == "" {
-		agent = filepath.Join(root, "outrider-agent")
-		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", agent, "./cmd/outrider-agent")
-		build.Env, build.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
-		if err := build.Run(); err != nil {
-			return fmt.Errorf("building the agent: %w", err)
+		agent = filepath.Join(root, commands.Agent)
+		if err := commands.Build(context.Background(), root, commands.Agent); err != nil {
+			return err
 		}
 	}
 	// One of each way in turn, so that a bad moment of the machine meets all of them.

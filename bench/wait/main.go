@@ -25,6 +25,7 @@ import (
 	"strings"
 	"time"
 
+	"outrider.dev/build/commands"
 	"outrider.dev/internal/agent/journal"
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/internal/agent/status"
@@ -84,11 +85,9 @@ func measure(ctx context.Context, o options) ([]row, error) {
 	}
 	defer os.RemoveAll(dir)
 	if o.agent == "" {
-		o.agent = filepath.Join(dir, "outrider-agent")
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", o.agent, "outrider.dev/cmd/outrider-agent")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("building outrider-agent: %w: %s", err, out)
+		o.agent = filepath.Join(dir, commands.Agent)
+		if err := commands.Build(ctx, dir, commands.Agent); err != nil {
+			return nil, err
 		}
 	}
 	b := &bench{agent: o.agent, board: readiness.New(readiness.Options{Conditions: []readiness.Condition{readiness.Envoy}})}

@@ -12,18 +12,20 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/build/commands"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -73,10 +75,9 @@ func (b *bench) all(settings []setting, stdout, stderr io.Writer) error {
 			return err
 		}
 		defer os.RemoveAll(dir)
-		b.outriderd = filepath.Join(dir, "outriderd")
-		build := exec.Command("go", "build", "-trimpath", "-o", b.outriderd, "outrider.dev/cmd/outriderd")
-		if out, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("building outriderd: %w\n%s", err, out)
+		b.outriderd = filepath.Join(dir, commands.ControlPlane)
+		if err := commands.Build(context.Background(), dir, commands.ControlPlane); err != nil {
+			return err
 		}
 	}
 	if b.profiles != "" {

@@ -6,12 +6,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
 
+	"outrider.dev/build/commands"
 	"outrider.dev/internal/image"
 	"outrider.dev/test/cluster"
 )
@@ -72,11 +72,9 @@ func enter(ctx context.Context) (status int, err error) {
 // loadImage builds outriderd and puts it into the cluster, by the name that
 // deploy/outriderd.yaml has.
 func loadImage(ctx context.Context, c *cluster.Cluster) error {
-	binary, tarball := filepath.Join(c.Dir(), "outriderd"), filepath.Join(c.Dir(), "outriderd.tar")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/outriderd")
-	build.Dir, build.Env, build.Stderr = root, append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
-	if err := build.Run(); err != nil {
-		return fmt.Errorf("building outriderd: %w", err)
+	binary, tarball := filepath.Join(c.Dir(), commands.ControlPlane), filepath.Join(c.Dir(), "outriderd.tar")
+	if err := commands.Build(ctx, c.Dir(), commands.ControlPlane); err != nil {
+		return err
 	}
 	img := image.Image{
 		Name: "outrider.dev/outriderd:dev", User: "65532",

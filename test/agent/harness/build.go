@@ -2,15 +2,15 @@ package harness
 
 import (
 	"cmp"
+	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
 
+	"outrider.dev/build/commands"
 	"outrider.dev/test/ns"
 )
 
@@ -31,10 +31,8 @@ var build = sync.OnceValues(func() (Binaries, error) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return b, err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", dir+"/", "./cmd/outrider-agent", "./cmd/outriderd")
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return b, fmt.Errorf("go build: %w: %s", err, out)
+	if err := commands.Build(context.Background(), dir, commands.Agent, commands.ControlPlane); err != nil {
+		return b, err
 	}
 	envoy := cmp.Or(os.Getenv("ENVOY"), ".cache/envoy/envoy")
 	if !filepath.IsAbs(envoy) {

@@ -1,0 +1,36 @@
+// Cmd builds the three commands into a folder:
+//
+//	go run ./build/commands/cmd bin
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"outrider.dev/build/commands"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
+
+// run is main without the process. It returns the exit status: 0 built, 1 not, 2 usage.
+func run(args []string, stderr io.Writer) int {
+	if len(args) != 1 {
+		fmt.Fprintln(stderr, "usage: go run ./build/commands/cmd FOLDER")
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := os.MkdirAll(args[0], 0o755)
+	if err == nil {
+		err = commands.Build(ctx, args[0], commands.CLI, commands.Agent, commands.ControlPlane)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "build: error: %v\n", err)
+		return 1
+	}
+	return 0
+}
