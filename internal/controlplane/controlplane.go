@@ -21,7 +21,12 @@ import (
 
 	"outrider.dev/internal/kube"
 	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/xds/resource"
 )
+
+// DefaultFirstUse is short, since a proxy cannot tell a control plane that is slow from one
+// that is gone.
+const DefaultFirstUse = resource.DefaultPatience
 
 // Options of a control plane. The zero value of a field means its default, unless it
 // says required.
@@ -39,6 +44,9 @@ type Options struct {
 	Plaintext string // default: no such port
 	Webhook   string // default: no such port; Istio's is :15017
 	Full      bool   // tell every proxy everything
+	// FirstUse is how long a proxy waits to be told of what is used for the first time;
+	// default [DefaultFirstUse].
+	FirstUse time.Duration
 
 	Injection Injection // at the webhook
 	// WebhookConfiguration of Cluster whose certificates are kept current; default: that

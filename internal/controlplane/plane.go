@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,13 @@ type plane struct {
 	used    inject.Options // what webhook injects by
 }
 
+// views are the mesh as proxies are told of it.
+func (p *plane) views() *resource.Source {
+	s := resource.New(p.mesh)
+	s.Patience = cmp.Or(p.o.FirstUse, s.Patience)
+	return s
+}
+
 // open makes the parts, each of which may refuse.
 func open(ctx context.Context, o Options) (*plane, error) {
 	if o.State == "" {
@@ -67,7 +75,7 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := xds.Options{Source: resource.New(p.mesh), Authenticate: p.authenticate(), Full: o.Full, Memory: p.memory, Log: o.Log}
+	options := xds.Options{Source: p.views(), Authenticate: p.authenticate(), Full: o.Full, Memory: p.memory, Log: o.Log}
 	p.byCertificate = xds.New(options)
 	if err := p.openSecure(); err != nil {
 		return nil, err

@@ -31,7 +31,8 @@ func (w *World) Apply(ctx context.Context, manifest string) error {
 }
 
 // Install puts outriderd into the cluster, as deploy/ has it but for its state, which is to
-// outlive its pod, and waits until it serves and its webhook is asked.
+// outlive its pod, and for the time that a first call may take, since fifty pods at once
+// overload the node. It waits until it serves and its webhook is asked.
 func (w *World) Install(ctx context.Context) error {
 	state := filepath.Join(w.Dir, "outriderd-state")
 	if err := errors.Join(os.MkdirAll(state, 0o700), os.Chown(state, 65532, 65532)); err != nil {
@@ -41,7 +42,8 @@ func (w *World) Install(ctx context.Context) error {
 		{"apply", "--filename=" + filepath.Join(w.Root, "test", "e2e", "world", "crds.yaml")},
 		{"apply", "--filename=" + filepath.Join(w.Root, "deploy", "outriderd.yaml")},
 		{"patch", "deployment/outriderd", "--namespace=outrider-system", "--patch",
-			`{"spec":{"template":{"spec":{"volumes":[{"name":"state","emptyDir":null,"hostPath":{"path":"` + state + `"}}]}}}}`},
+			`{"spec":{"template":{"spec":{"volumes":[{"name":"state","emptyDir":null,"hostPath":{"path":"` + state + `"}}],` +
+				`"containers":[{"name":"outriderd","env":[{"name":"OUTRIDER_FIRST_USE_TIMEOUT","value":"10s"}]}]}}}}`},
 		{"rollout", "status", "deployment/outriderd", "--namespace=outrider-system", "--timeout=120s"},
 	} {
 		if out, err := w.Kubectl(ctx, "", args...); err != nil {
