@@ -1,7 +1,9 @@
 // Command agent measures a proxy's start in a pod's network namespace, with a control plane
 // of a few or of many services: from the agent's exec until its readiness port says ready.
-// Beside it, in the same run, stands Envoy alone with a static listener. No time makes it
-// fail.
+// Beside it, in the same run, stands Envoy alone with a static listener. It measures what
+// becomes of connections that are older than Envoy, beside as many to an Envoy that is
+// ready; and of new ones while Envoy takes over, beside those when nothing changes. No time
+// makes it fail.
 //
 //	go run ./bench/agent -n 12
 package main
@@ -27,24 +29,28 @@ func run(args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("agent", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	n := fs.Int("n", 12, "starts of each case on demand")
-	full := fs.Int("full", 4, "starts of each case in which the proxy is told everything")
+	full := fs.Int("full", 10, "starts of each case in which the proxy is told everything")
 	sizes := fs.String("services", "10,1000,10000", "sizes of the mesh")
 	idle := fs.Duration("idle", 20*time.Second, "how long to look at an idle proxy, each of -looks times; 0 skips it")
 	looks := fs.Int("looks", 4, "how often to look at an idle proxy")
+	earlies := fs.String("early", "20,200,2000", "how many connections are made before Envoy is ready")
+	waves := fs.Int("waves", 10, "how often; half as often from 1,000 connections on; 0 skips it and -rate")
+	rate := fs.Float64("rate", 5000, "connections a second begun during a hand-over")
 	switch err := fs.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
-	case err != nil || *n < 1 || *full < 0 || *looks < 1:
+	case err != nil || *n < 1 || *full < 0 || *looks < 1 || *waves < 0 || *rate < 1:
 		return 2
 	}
-	var services []int
-	for text := range strings.SplitSeq(*sizes, ",") {
-		size, err := strconv.Atoi(text)
-		if err != nil || size < 0 || size > 50_000 {
-			fmt.Fprintf(stderr, "bench/agent: error: -services: %q is no number of services\n", text)
-			return 2
-		}
-		services = append(services, size)
+	services, err := numbers(*sizes, 0, 50_000)
+	if err != nil {
+		fmt.Fprintf(stderr, "bench/agent: error: -services: %v\n", err)
+		return 2
+	}
+	connections, err := numbers(*earlies, 1, 3000)
+	if err != nil {
+		fmt.Fprintf(stderr, "bench/agent: error: -early: %v\n", err)
+		return 2
 	}
 	defer harness.Clean()
 	t := &table{out: stdout}
@@ -63,6 +69,38 @@ func run(args []string, stdout, stderr io.Writer) int {
 			return 1
 		}
 	}
+	if *waves > 0 {
+		if err := inWorld(func(w *harness.World) { standby(t, newCaller(w), connections, *waves, *rate) }); err != nil {
+			fmt.Fprintf(stderr, "bench/agent: error: %v\n", err)
+			return 1
+		}
+	}
 	t.print()
 	return 0
+}
+
+// numbers reads some that are separated by commas.
+func numbers(list string, least, most int) (out []int, err error) {
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < least || n > most {
+			return nil, fmt.Errorf("%q is no number from %d to %d", text, least, most)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+// standby measures the hand-over from the agent to Envoy.
+func standby(t *table, c *caller, sizes []int, n int, rate float64) {
+	for i := range n {
+		for _, size := range sizes {
+			if size < 1000 || i%2 == 0 {
+				early(t, c, size)
+			}
+		}
+		if i%2 == 0 {
+			handOver(t, c, rate, 2*time.Second)
+		}
+	}
 }

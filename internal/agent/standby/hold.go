@@ -87,8 +87,7 @@ func (s *Standby) release(h *held) {
 	delete(s.held, h.id)
 	s.watch.remove(h)
 	s.counts.Relaying++
-	life := s.life
-	s.work.Go(func() { s.relay(h, life) })
+	s.released <- released{h, s.life} // has room for Max
 }
 
 // inOrder lists what waits, longest first. It is called with mu locked.

@@ -243,6 +243,7 @@ func eventually(t testing.TB, what string, f func() bool) {
 type callers struct {
 	wg                  sync.WaitGroup
 	stop                chan struct{}
+	began               time.Time
 	made, refused, lost atomic.Int64 // lost: in the queue of a proxy that was killed
 	first               atomic.Value
 	mu                  sync.Mutex
@@ -250,7 +251,7 @@ type callers struct {
 }
 
 func (c *callers) gather(n int) {
-	c.stop = make(chan struct{})
+	c.stop, c.began = make(chan struct{}), time.Now()
 	for range n {
 		c.wg.Go(c.call)
 	}
@@ -292,5 +293,6 @@ func (c *callers) call() {
 }
 
 func (c *callers) String() string {
-	return fmt.Sprintf("%d connections, %d refused, %d lost, first error: %v, slowest %s", c.made.Load(), c.refused.Load(), c.lost.Load(), c.first.Load(), c.slowest)
+	made := c.made.Load()
+	return fmt.Sprintf("%d connections, %.0f a second, %d refused, %d lost, first error: %v, slowest %s", made, float64(made)/time.Since(c.began).Seconds(), c.refused.Load(), c.lost.Load(), c.first.Load(), c.slowest)
 }

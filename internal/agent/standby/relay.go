@@ -10,34 +10,53 @@ import (
 	"net/netip"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// relay carries one connection to the proxy and back until both sides have ended. life
-// is the one of the proxy in which it was released.
-func (s *Standby) relay(h *held, life int) {
-	var up *net.TCPConn
-	for up == nil {
-		c, err := s.dial()
-		if err == nil {
-			up = c
-			break
+// inFlight is how many connections may be on their way to the proxy's first answer at
+// once, and patience how long one counts that has none: its client may have said nothing
+// yet. All at once would keep the proxy from answering any before it has taken the last.
+const (
+	inFlight = 64
+	patience = 5 * time.Millisecond
+)
+
+// dialers is how many goroutines open connections to the proxy. On loopback that is work
+// and no waiting, so more would only lose the order.
+const dialers = 2
+
+// A released connection is on its way to the proxy. life is the one of the proxy in which
+// it was released.
+type released struct {
+	*held
+	life int
+}
+
+// dialAll takes what is released, longest held first, until the standby is closed.
+func (s *Standby) dialAll() {
+	for r := range s.released {
+		s.slots <- struct{}{}
+		answered := sync.OnceFunc(func() { <-s.slots })
+		up, ok := s.dial(r)
+		if !ok {
+			answered()
+			continue
 		}
-		if !errors.Is(err, unix.ECONNREFUSED) {
-			s.once("the proxy cannot be reached", "error", err)
-			s.ended(&s.counts.Failed)
-			reset(h.conn)
-			return
-		}
-		s.once("the proxy has died, or does not take what waits", "error", err)
-		var again bool
-		if again, life = s.waitAgain(h, life); !again {
-			return
-		}
+		late := time.AfterFunc(patience, answered)
+		s.work.Go(func() {
+			defer s.ended(nil)
+			s.relay(r.held, up, func() {
+				late.Stop()
+				answered()
+			})
+		})
 	}
-	s.count(&s.counts.Relayed)
-	defer s.ended(nil)
+}
+
+// relay carries one connection to the proxy and back until both sides have ended.
+func (s *Standby) relay(h *held, up *net.TCPConn, answered func()) {
 	stop := context.AfterFunc(s.ctx, func() { reset(h.conn); reset(up) })
 	defer stop()
 	if _, err := up.Write(header(addrPort(h.conn.RemoteAddr()), h.to)); err != nil {
@@ -45,18 +64,31 @@ func (s *Standby) relay(h *held, life int) {
 		reset(up)
 		return
 	}
-	join(h.conn, up)
+	join(h.conn, up, answered)
 }
 
-func (s *Standby) dial() (*net.TCPConn, error) {
-	s.dials <- struct{}{}
-	defer func() { <-s.dials }()
-	var d net.Dialer
-	c, err := d.DialContext(s.ctx, "tcp", s.o.Relay.String())
-	if err != nil {
-		return nil, err
+// dial connects to the proxy. Where that is gone, the connection waits again, unless the
+// next one is there already.
+func (s *Standby) dial(r released) (up *net.TCPConn, ok bool) {
+	for {
+		d := net.Dialer{KeepAlive: -1} // it is this machine's other end
+		up, err := d.DialTCP(s.ctx, "tcp", netip.AddrPort{}, s.o.Relay)
+		if err == nil {
+			s.count(&s.counts.Relayed)
+			return up, true
+		}
+		if !errors.Is(err, unix.ECONNREFUSED) {
+			s.once("the proxy cannot be reached", "error", err)
+			s.ended(&s.counts.Failed)
+			reset(r.conn)
+			return nil, false
+		}
+		s.once("the proxy has died, or does not take what waits", "error", err)
+		var again bool
+		if again, r.life = s.waitAgain(r.held, r.life); !again {
+			return nil, false
+		}
 	}
-	return c.(*net.TCPConn), nil
 }
 
 // waitAgain is for a connection that found the proxy gone. It waits for the next life
@@ -85,14 +117,15 @@ func (s *Standby) ended(why *uint64) {
 }
 
 // join copies both ways, and passes on how each way ends: with a FIN,
-// and the other way goes on, or with a reset.
-func join(a, b *net.TCPConn) {
+// and the other way goes on, or with a reset. answered is called at the first bytes or
+// the end of b.
+func join(a, b *net.TCPConn, answered func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		copyTo(a, b)
+		copyTo(b, a, func() {})
 	}()
-	copyTo(b, a)
+	copyTo(a, b, answered)
 	<-done
 	a.Close()
 	b.Close()
@@ -105,8 +138,8 @@ var buffers = sync.Pool{New: func() any { return new([16 << 10]byte) }}
 // spliceFrom is how many bytes go through a buffer before splice takes over.
 const spliceFrom = 256 << 10
 
-func copyTo(dst, src *net.TCPConn) {
-	err := copyFirst(dst, src)
+func copyTo(dst, src *net.TCPConn, began func()) {
+	err := copyFirst(dst, src, began)
 	if err == nil {
 		_, err = io.Copy(dst, src) // by splice(2)
 	}
@@ -121,13 +154,16 @@ func copyTo(dst, src *net.TCPConn) {
 
 // copyFirst copies the first bytes. It returns io.EOF at the end of src, and nil when
 // there is more.
-func copyFirst(dst, src *net.TCPConn) error {
+func copyFirst(dst, src *net.TCPConn, began func()) error {
 	raw, err := src.SyscallConn()
 	if err != nil {
 		return err
 	}
 	for total := 0; total < spliceFrom; {
 		buf, n, err := read(raw)
+		if total == 0 {
+			began()
+		}
 		if err != nil {
 			return err
 		}

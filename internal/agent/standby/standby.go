@@ -59,8 +59,10 @@ type Standby struct {
 	log   *slog.Logger
 	ctx   context.Context
 	watch *watch
-	dials chan struct{}  // how many connections may be opened to the proxy at once
-	work  sync.WaitGroup // accept loops, relays, the watch
+	work  sync.WaitGroup // accept loops, dialers, relays, the watch
+
+	released chan released // to be dialled; has room for all
+	slots    chan struct{} // of connections on their way to a first answer
 
 	steering sync.Mutex // one Ready, Gone or Close at a time; before mu
 	sockets  []*socket
@@ -90,7 +92,7 @@ func Listen(ctx context.Context, o Options) (*Standby, error) {
 	}
 	s := &Standby{
 		o: o, log: o.Log.With("port", o.Port), ctx: ctx, watch: w,
-		dials: make(chan struct{}, 128), attach: (*socket).steer,
+		released: make(chan released, o.Max), slots: make(chan struct{}, inFlight), attach: (*socket).steer,
 		held: map[uint64]*held{}, warned: map[string]bool{},
 	}
 	s.wanted = []kind{ip4, ip6}
@@ -102,6 +104,9 @@ func Listen(ctx context.Context, o Options) (*Standby, error) {
 		return nil, err
 	}
 	s.work.Go(func() { w.run(s.noticed) })
+	for range dialers {
+		s.work.Go(s.dialAll)
+	}
 	context.AfterFunc(ctx, s.Close)
 	return s, nil
 }
@@ -217,7 +222,10 @@ func (s *Standby) Close() {
 	s.steering.Lock()
 	defer s.steering.Unlock()
 	s.mu.Lock()
-	s.closed = true
+	if !s.closed {
+		s.closed = true
+		close(s.released) // release has its last
+	}
 	for _, h := range s.held {
 		s.drop(h)
 	}

@@ -211,6 +211,41 @@ func TestWorkersChangeUnannounced(t *testing.T) {
 	}
 }
 
+// Those to which the proxy says nothing do not hold up the others.
+func TestSilentConnectionsAreRelayed(t *testing.T) {
+	const n = 4 * inFlight
+	s := listen(t, nil)
+	for range n {
+		dial(t, target)
+	}
+	eventually(t, "all are held", func() bool { return s.Counts().Held == n })
+	var silent []net.Conn
+	relayed, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: twin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer relayed.Close()
+	relayed.SetDeadline(time.Now().Add(30 * time.Second))
+	worker, err := open(t.Context(), ip4, port, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer worker.Close()
+	if err := s.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		c, err := relayed.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		silent = append(silent, c)
+	}
+	for _, c := range silent {
+		c.Close()
+	}
+}
+
 func TestPastTheBound(t *testing.T) {
 	s := listen(t, func(o *Options) { o.Max = 5 })
 	for range 5 {

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"outrider.dev/test/agent/harness"
+)
+
+// greeter is a server outside of the proxies, so that what is measured is one Envoy and not
+// two. It speaks first, as its port's name says: nobody waits for bytes to look at.
+const greeter = `apiVersion: v1
+kind: Service
+metadata: {name: greeter, namespace: %[1]s}
+spec: {clusterIP: 10.96.0.10, ports: [{name: mysql, port: 91}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: greeter, namespace: %[1]s, labels: {kubernetes.io/service-name: greeter}}
+addressType: IPv4
+ports: [{name: mysql, port: 91}]
+endpoints: [{addresses: [%[2]s]}]
+`
+
+// A caller is a pod that calls the greeter.
+type caller struct {
+	*harness.Pod
+	token []byte
+}
+
+var called = netip.MustParseAddrPort("10.96.0.10:91")
+
+func newCaller(w *harness.World) *caller {
+	server := w.Machine("greeter")
+	server.Greet(called.Port())
+	w.Manifest("greeter", fmt.Sprintf(greeter, harness.Namespace, server.Address))
+	w.Serve()
+	p := w.Pod("caller")
+	w.Known(1, 1)
+	token, err := os.ReadFile(p.Token)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	p.Token = filepath.Join(p.Dir, "token")
+	return &caller{p, token}
+}
+
+// hold starts an agent whose Envoy knows nothing yet: without a token no certificate, and
+// without that no configuration.
+func (c *caller) hold() *harness.Agent {
+	for _, path := range []string{c.Token, filepath.Join(c.Dir, "work", "certs")} {
+		if err := os.RemoveAll(path); err != nil {
+			c.World.T.Fatal(err)
+		}
+	}
+	a := c.Agent()
+	harness.Eventually(c.World.T, "the standby listens", func() bool { return c.Bound(15001) })
+	return a
+}
+
+// release gives the agent its token.
+func (c *caller) release() {
+	if err := os.WriteFile(c.Token, c.token, 0o644); err != nil {
+		c.World.T.Fatal(err)
+	}
+}
+
+// end kills the agent, and waits for its Envoy: the next one needs its ports.
+func (c *caller) end(a *harness.Agent) { harness.AwaitEnd(c.World.T, endOf(a)) }
+
+// early makes connections before Envoy is ready, and then as many to the same Envoy.
+func early(t *table, c *caller, size int) {
+	waited, atOnce := fmt.Sprintf("%d early connections", size), fmt.Sprintf("%d at once, Envoy ready", size)
+	a := c.hold()
+	defer c.end(a)
+	crowd := c.Crowd(called, harness.Pace{Total: size})
+	harness.Eventually(c.World.T, "all are connected", func() bool { return crowd.Connected() == size })
+	spent := spentBy(a)
+	c.release()
+	calls := crowd.Wait()
+	a.Ready()
+	status, _ := a.Status()
+	answers(t, waited, atOnce, status.Since, calls)
+	spent.since(t, waited, a) // with the rest of the start: fewer connections show how much that is
+
+	time.Sleep(300 * time.Millisecond)
+	spent = spentBy(a)
+	calls = c.Crowd(called, harness.Pace{Total: size}).Wait()
+	answers(t, atOnce, "", calls[0].Begin, calls)
+	spent.since(t, atOnce, a)
+}
+
+// answers adds when the first bytes came, in milliseconds since an event.
+func answers(t *table, title, baseline string, since time.Time, calls []harness.Call) {
+	var list []float64
+	for _, call := range calls {
+		if call.Err == nil {
+			list = append(list, max(0, call.Served.Sub(since).Seconds()*1e3))
+		}
+	}
+	slices.Sort(list)
+	if n := len(list); n > 0 {
+		t.add(title, "first answer", list[0], baseline)
+		t.add(title, "median answer", list[n/2], baseline)
+		t.add(title, "p99 answer", list[n*99/100], baseline)
+		t.add(title, "last answer", list[n-1], baseline)
+	}
+	t.add(title, "lost", float64(len(calls)-len(list)), "")
+}
+
+// handOver calls without pause while Envoy takes over, and then for as long again.
+func handOver(t *table, c *caller, rate float64, d time.Duration) {
+	// Fewer than the standby holds; a machine that cannot keep up is not to end in that.
+	pace := harness.Pace{Rate: rate, Limit: 2000}
+	while, after := fmt.Sprintf("hand-over, %.0f/s begun", rate), fmt.Sprintf("no hand-over, %.0f/s begun", rate)
+	a := c.hold()
+	defer c.end(a)
+	c.release()
+	crowd := c.Crowd(called, pace)
+	a.Ready()
+	status, _ := a.Status()
+	time.Sleep(d)
+	stream(t, while, after, status.Since, crowd.Leave())
+
+	spent, begin := spentBy(a), time.Now()
+	crowd = c.Crowd(called, pace)
+	time.Sleep(d)
+	stream(t, after, "", begin, crowd.Leave())
+	spent.since(t, after, a)
+}
+
+// stream adds how many calls were answered, a second, since an event.
+func stream(t *table, title, baseline string, since time.Time, calls []harness.Call) {
+	lost, slowest, last, answered := 0, time.Duration(0), since, 0
+	for _, call := range calls {
+		if call.Err != nil {
+			lost++
+			continue
+		}
+		if call.Served.After(since) {
+			answered++
+		}
+		if call.Served.After(last) {
+			last = call.Served
+		}
+		slowest = max(slowest, call.Served.Sub(call.Begin))
+	}
+	t.add(title, "answered a second", float64(answered)/last.Sub(since).Seconds(), baseline)
+	t.add(title, "connections", float64(len(calls)), "")
+	t.add(title, "lost", float64(lost), "")
+	t.add(title, "slowest", slowest.Seconds()*1e3, baseline)
+}
+
+// processorTime is what the processes have spent: agent, Envoy, and callers with server.
+type processorTime [3]time.Duration
+
+func spentBy(a *harness.Agent) processorTime {
+	return processorTime{harness.Spent(a.PID()), harness.Spent(a.Envoy()), harness.Spent(os.Getpid())}
+}
+
+func (before processorTime) since(t *table, title string, a *harness.Agent) {
+	now := spentBy(a)
+	for i, who := range []string{"agent", "Envoy", "callers"} {
+		t.add(title, who+" CPU ms", (now[i]-before[i]).Seconds()*1e3, "")
+	}
+}

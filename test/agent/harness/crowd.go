@@ -1,0 +1,245 @@
+package harness
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Crowd opens connections of one pod, as the app, and waits on each for the server's
+// first bytes. It is one thread and an epoll, so that a machine is busy with the proxy, and
+// not with who calls it.
+type Crowd struct {
+	pod  *Pod
+	to   unix.Sockaddr
+	pace Pace
+
+	epoll     int
+	calls     []Call
+	open      int // connections that are
+	connected atomic.Int64
+	leave     atomic.Bool
+	done      chan struct{}
+	err       error
+}
+
+// A Pace is how a crowd comes.
+type Pace struct {
+	Total int     // connections; 0 means until Leave
+	Rate  float64 // begun a second, whatever becomes of those before; 0 means at once
+	Limit int     // open at a time; 0 means any number
+}
+
+// A Call is one connection of a crowd.
+type Call struct {
+	Begin  time.Time
+	Served time.Time // when the first bytes were read
+	Err    error
+}
+
+// patience is how long a crowd waits for the last answers.
+const patience = 15 * time.Second
+
+// Crowd begins to call an IPv4 address.
+func (p *Pod) Crowd(to netip.AddrPort, pace Pace) *Crowd {
+	p.World.T.Helper()
+	c := &Crowd{pod: p, to: &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}, pace: pace, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		p.As(AppUser, AppUser, func() { c.err = c.run() })
+	}()
+	return c
+}
+
+// Connected is how many connections were made.
+func (c *Crowd) Connected() int { return int(c.connected.Load()) }
+
+// Leave begins no more, waits for the answers to those begun, and returns them all.
+func (c *Crowd) Leave() []Call {
+	c.leave.Store(true)
+	return c.Wait()
+}
+
+// Wait is Leave for a crowd that has a total.
+func (c *Crowd) Wait() []Call {
+	c.pod.World.T.Helper()
+	<-c.done
+	if c.err != nil {
+		c.pod.World.T.Fatalf("a crowd: %v", c.err)
+	}
+	return c.calls
+}
+
+func (c *Crowd) run() (err error) {
+	if c.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return err
+	}
+	defer unix.Close(c.epoll)
+	begin, last := time.Now(), time.Time{}
+	for {
+		more := !c.leave.Load() && (c.pace.Total == 0 || len(c.calls) < c.pace.Total)
+		switch {
+		case more:
+			last = time.Now()
+		case c.open == 0:
+			return nil
+		case c.leave.Load() && time.Since(last) > patience, time.Since(last) > 4*patience:
+			return fmt.Errorf("%d of %d connections wait for an answer", c.open, len(c.calls))
+		}
+		// In small parts: answers are to be read when they come.
+		due := 0
+		if more {
+			due = c.due(time.Since(begin))
+		}
+		for range min(due, 16) {
+			if err := c.call(); err != nil {
+				return err
+			}
+		}
+		wait := 1
+		if due > 16 {
+			wait = 0
+		}
+		if err := c.hear(wait); err != nil {
+			return err
+		}
+	}
+}
+
+// due is how many connections are to be begun now.
+func (c *Crowd) due(since time.Duration) int {
+	n := 1 << 20
+	if c.pace.Rate > 0 {
+		n = int(c.pace.Rate*since.Seconds()) - len(c.calls)
+	}
+	if c.pace.Total > 0 {
+		n = min(n, c.pace.Total-len(c.calls))
+	}
+	if c.pace.Limit > 0 {
+		n = min(n, c.pace.Limit-c.open)
+	}
+	return n
+}
+
+func (c *Crowd) call() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	c.calls = append(c.calls, Call{Begin: time.Now()})
+	c.open++
+	// Closed by a reset, which leaves nothing behind: ports are few.
+	err = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	if err == nil {
+		if err = unix.Connect(fd, c.to); err == unix.EINPROGRESS {
+			err = nil
+		}
+	}
+	if err != nil {
+		c.end(fd, len(c.calls)-1, err)
+		return nil
+	}
+	return unix.EpollCtl(c.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{
+		Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLET, Fd: int32(fd), Pad: int32(len(c.calls) - 1)})
+}
+
+func (c *Crowd) end(fd, i int, err error) {
+	c.calls[i].Served, c.calls[i].Err = time.Now(), err
+	c.open--
+	unix.Close(fd)
+}
+
+// hear reads what has come, and waits for it for so many milliseconds.
+func (c *Crowd) hear(wait int) error {
+	var events [64]unix.EpollEvent
+	n, err := unix.EpollWait(c.epoll, events[:], wait)
+	if err != nil && err != unix.EINTR {
+		return err
+	}
+	for _, e := range events[:max(n, 0)] {
+		var buf [256]byte
+		fd, i := int(e.Fd), int(e.Pad)
+		if e.Events&unix.EPOLLIN == 0 && e.Events&(unix.EPOLLERR|unix.EPOLLHUP) == 0 {
+			c.connected.Add(1)
+			continue
+		}
+		switch n, err := unix.Read(fd, buf[:]); {
+		case err == unix.EAGAIN || err == unix.EINTR:
+			return errors.New("nothing to read where there was")
+		case err != nil:
+			c.end(fd, i, err)
+		case n == 0:
+			c.end(fd, i, errors.New("closed without an answer"))
+		default:
+			c.end(fd, i, nil)
+		}
+	}
+	return nil
+}
+
+// Greet serves a port of the pod's IPv4 addresses: it says a line to who connects, and
+// ends when its peer does. Like a Crowd it is one thread.
+func (p *Pod) Greet(port uint16) {
+	t := p.World.T
+	t.Helper()
+	listener, epoll := -1, -1
+	var err error
+	p.As(AppUser, AppUser, func() {
+		listener, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	})
+	if err == nil {
+		err = unix.Bind(listener, &unix.SockaddrInet4{Port: int(port)})
+	}
+	if err == nil {
+		err = unix.Listen(listener, 4096)
+	}
+	if err == nil {
+		epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	}
+	if err == nil {
+		err = unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, listener, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(listener)})
+	}
+	if err != nil {
+		t.Fatalf("a server on port %d: %v", port, err)
+	}
+	var stop atomic.Bool
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for !stop.Load() {
+			greet(epoll, listener)
+		}
+	}()
+	t.Cleanup(func() {
+		stop.Store(true)
+		<-done
+		unix.Close(listener)
+		unix.Close(epoll)
+	})
+}
+
+// greet is one round of a server.
+func greet(epoll, listener int) {
+	var events [64]unix.EpollEvent
+	n, _ := unix.EpollWait(epoll, events[:], 50)
+	for _, e := range events[:max(n, 0)] {
+		if int(e.Fd) != listener {
+			unix.Close(int(e.Fd))
+			continue
+		}
+		for range 64 {
+			fd, _, err := unix.Accept4(listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+			if err != nil {
+				break
+			}
+			// A reset, after the other side has ended: it need not remember the port.
+			unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+			unix.Write(fd, []byte("hello\n"))
+			unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLRDHUP, Fd: int32(fd)})
+		}
+	}
+}
