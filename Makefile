@@ -54,7 +54,7 @@ FUZZTIME ?= 30s
 fuzz: ## every fuzz target for FUZZTIME (30s)
 	@grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r dir; do \
 		for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$dir/*_test.go | sed 's/^func //'); do \
-			echo "$$dir $$target" >&2; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$dir || exit 1; done; done
+			echo "$$dir $$target" >&2; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$dir || exit 1; done; done
 
 .PHONY: demo demo-parking
 demo: build $(ENVOY) ## the race at a pod's start, and the ways out, with real parts; a minute (root)

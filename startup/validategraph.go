@@ -63,6 +63,9 @@ func (v *validator) condition(p Plan, e *Edge) bool {
 // must not itself wait, by whatever way, for To to run.
 func (v *validator) keepable(p Plan, e *Edge) bool {
 	from, to := point{e.From, reached(e.After)}, point{e.To, running}
+	if !p.waits(everyWait).reaches(from, to) {
+		return true // nor is there a way along some of the waits
+	}
 	if path := p.waits(edges|healthNeeds).path(from, to); path != nil {
 		who := append([]string{e.To}, names(path)...)
 		v.add(Finding{Code: SelfWaitingProbe, Level: Error, Names: who, Edge: e,
@@ -71,14 +74,11 @@ func (v *validator) keepable(p Plan, e *Edge) bool {
 			Remedy: fmt.Sprintf("let the probe of %s leave %s out, or wait for \"started\"", e.From, e.To)})
 		return false
 	}
-	if path := p.waits(everyWait).path(from, to); path != nil {
-		v.add(Finding{Code: CannotBeKept, Level: Error, Names: []string{e.To, e.From}, Edge: e,
-			Message: fmt.Sprintf("%s waits for %s, but the kubelet comes to %s only after %s: no mechanism can keep this",
-				e.To, e.From, e.From, e.To),
-			Remedy: v.remedyForOrder(p, e)})
-		return false
-	}
-	return true
+	v.add(Finding{Code: CannotBeKept, Level: Error, Names: []string{e.To, e.From}, Edge: e,
+		Message: fmt.Sprintf("%s waits for %s, but the kubelet comes to %s only after %s: no mechanism can keep this",
+			e.To, e.From, e.From, e.To),
+		Remedy: v.remedyForOrder(p, e)})
+	return false
 }
 
 func (v *validator) remedyForOrder(p Plan, e *Edge) string {

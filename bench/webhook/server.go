@@ -9,6 +9,9 @@ import (
 	"net/http/pprof"
 	"os"
 	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -45,6 +48,7 @@ func serve(stdin io.Reader, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	defer runtime.KeepAlive(webhook.Headroom()) // as outriderd
 	w := webhook.New(webhook.Options{Namespaces: func(name string) (inject.Namespace, bool) {
 		return inject.Namespace{Name: name, Labels: map[string]string{"istio-injection": "enabled"}}, true
 	}})
@@ -63,12 +67,20 @@ func serve(stdin io.Reader, stdout io.Writer) error {
 	return err
 }
 
-// withoutWork reads the body, which any webhook has to, and lets everything in.
+// withoutWork reads the body, which any webhook has to, and lets everything in. If it is
+// asked for a long answer, that has the length of one with a patch.
 func withoutWork(w http.ResponseWriter, r *http.Request) {
 	io.Copy(io.Discard, r.Body)
+	answer := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u","allowed":true}}`
+	if r.URL.RawQuery == "long" {
+		answer += padding
+	}
 	w.Header().Set("Content-Type", "application/json")
-	io.WriteString(w, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u","allowed":true}}`)
+	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+	io.WriteString(w, answer)
 }
+
+var padding = strings.Repeat(" ", 8000)
 
 // A child is the server in its own process.
 type child struct {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/cli"
+	"outrider.dev/internal/image/lookup"
 	"outrider.dev/internal/inject"
 	"outrider.dev/internal/inject/manifest"
 	"outrider.dev/startup"
@@ -29,7 +31,10 @@ type injectOptions struct {
 	namespace string
 	labels    map[string]string
 	kube      kubeVersion
+	images    lookup.Flags
 	inject    inject.Options
+
+	resolver *lookup.Resolver // nil: nobody looks images up
 }
 
 const injectExamples = `  # add the proxy, the capture and the order, and apply
@@ -56,6 +61,8 @@ others comments, the order of what is written, and fields that nobody knows.
 
 It needs no cluster. What the mesh says comes from --values, --set and --mesh-config; what
 the namespace says from its document, if the files have it, or from --namespace-labels.
+With --resolve-images registries are asked what the images of containers without a command
+run, so that these can wait behind a gate too; such an image is pinned to its digest.
 
 What is not injected is said on standard error, with the reason. The exit status is 1 if a
 pod asks for what cannot be had (nothing is printed then), 2 if the input cannot be used.`,
@@ -77,11 +84,13 @@ pod asks for what cannot be had (nothing is printed then), 2 if the input cannot
 	fs.StringVar(&o.inject.Revision, "revision", "", "revision of the control plane (default of the values)")
 	fs.StringVar(&o.inject.ControlPlane, "control-plane", "", "address of the control plane (default outriderd.outrider-system.svc:15012)")
 	fs.StringVar(&o.inject.Images.Proxy, "proxy-image", "", "image of the proxy (default of the values)")
+	o.images.Add(fs, 10*time.Second)
 	istioFlags(cmd, o)
 	// Each fails for a flag that does not exist only.
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 	_ = cmd.MarkFlagFilename("values", "yaml", "yml", "json")
 	_ = cmd.MarkFlagFilename("mesh-config", "yaml", "yml", "json")
+	_ = cmd.MarkFlagFilename("registry-config", "json")
 	return cmd
 }
 
@@ -169,6 +178,9 @@ func (o *injectOptions) configure(cmd *cobra.Command) error {
 	}
 	for _, w := range warnings {
 		note("%s", w)
+	}
+	if o.resolver, err = o.images.Resolver(); err != nil {
+		return err
 	}
 	o.inject.Values, o.inject.Manual, o.inject.Kubernetes = values, true, startup.Kubernetes(o.kube)
 	if o.mesh == "" {
@@ -262,7 +274,7 @@ func (p *injected) pod(o manifest.Object) (*corev1.Pod, error) {
 	if o.Kind != "Pod" {
 		options.Workload = inject.Workload{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
 	}
-	r, err := inject.Pod(&o.Pod, ns, options)
+	r, err := p.inject(&o.Pod, ns, options)
 	for _, w := range r.Warnings {
 		p.say("warning", o, "%s", w)
 	}
@@ -286,6 +298,15 @@ func (p *injected) pod(o manifest.Object) (*corev1.Pod, error) {
 	}
 	p.why[key(o.File, o.Document, o.String())] = append([]string{"injected: " + r.Reason.Sentence}, r.Notes...)
 	return r.Pod, nil
+}
+
+func (p *injected) inject(pod *corev1.Pod, ns inject.Namespace, o inject.Options) (inject.Result, error) {
+	if p.o.resolver == nil {
+		return inject.Pod(pod, ns, o)
+	}
+	return inject.Resolving(pod, ns, o, func(images []string) map[string]inject.ImageCommand {
+		return p.o.resolver.Commands(p.cmd.Context(), images)
+	})
 }
 
 // key is an object of a document.

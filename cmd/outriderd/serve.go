@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -13,7 +14,9 @@ import (
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/controlplane"
 	"outrider.dev/internal/identity"
+	"outrider.dev/internal/image/lookup"
 	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/webhook"
 )
 
 const defaultState = "/var/lib/outrider"
@@ -21,6 +24,7 @@ const defaultState = "/var/lib/outrider"
 func newServe() *cobra.Command {
 	var source, push, level, ownLabels string
 	var kubernetes clusterFlags
+	var images lookup.Flags
 	var networks []string
 	o := controlplane.Options{}
 	cmd := &cobra.Command{
@@ -66,6 +70,9 @@ half, ca/root-cert.pem.`,
 			if o.Full, err = full(push); err != nil {
 				return err
 			}
+			if o.FirstUse < shortestFirstUse {
+				return &cli.UsageError{Err: fmt.Errorf("--first-use-timeout=%s: want at least %s", o.FirstUse, shortestFirstUse)}
+			}
 			if o.Mesh.Networks, err = prefixes(networks); err != nil {
 				return err
 			}
@@ -75,8 +82,13 @@ half, ca/root-cert.pem.`,
 			if err := names(o.Names); err != nil {
 				return err
 			}
+			if o.Injection.Images, err = images.Resolver(); err != nil {
+				return &cli.UsageError{Err: err}
+			}
 			if o.Webhook == "off" {
 				o.Webhook = ""
+			} else {
+				defer runtime.KeepAlive(webhook.Headroom())
 			}
 			return controlplane.Run(cmd.Context(), o)
 		},
@@ -88,6 +100,7 @@ half, ca/root-cert.pem.`,
 	f.StringVar(&o.WebhookConfiguration, "webhook-configuration", "", "the webhook's configuration in the cluster, whose certificates are kept current; off: none (default outrider-injector, and the revision)")
 	f.StringVar(&o.State, "state", defaultState, "directory of the certificate authority and what is remembered")
 	f.StringVar(&push, "push", "on-demand", "what proxies are told: on-demand, or full, which is everything")
+	f.DurationVar(&o.FirstUse, "first-use-timeout", controlplane.DefaultFirstUse, "how long a proxy waits to be told of what is used for the first time, before it answers that nobody told it; longer where machines are overloaded")
 	f.StringVar(&o.Listen, "listen", ":15012", "address for configuration and certificates, with mutual TLS")
 	f.StringVar(&o.HTTP, "http", ":15014", "address for metrics, readiness and, on this machine only, /debug")
 	f.StringVar(&o.Plaintext, "plaintext", "", "address for configuration without TLS, for example 127.0.0.1:15010; whoever reaches it reads all")
@@ -95,6 +108,7 @@ half, ca/root-cert.pem.`,
 	f.StringVar(&o.Injection.Values, "inject-values", "", "file with values for injection, as of Istio's charts; followed")
 	f.StringVar(&o.Injection.MeshConfig, "mesh-config", "", "file with the mesh's configuration for injection, as Istio's; followed")
 	f.StringVar(&o.Injection.Revision, "revision", "", "revision that pods and namespaces ask for (default: that of the values, else default)")
+	images.Add(f, 3*time.Second)
 	f.StringSliceVar(&o.Names, "name", nil, "more DNS names and IP addresses that this control plane is called by")
 	f.StringVar(&ownLabels, "own-labels", "auto", "whether outrider.dev/injection and outrider.dev/inject alone ask for injection, and Istio's labels do not: on, off, or auto, which is on while another injector in the cluster listens to those")
 	f.StringVar(&o.Namespace, "namespace", mesh.DefaultRoot, "namespace that it runs in; its policies hold for the whole mesh")
@@ -103,10 +117,14 @@ half, ca/root-cert.pem.`,
 	f.StringSliceVar(&networks, "network", nil, "where services and pods have their addresses (default: the private networks)")
 	f.DurationVar(&o.Life, "certificate-life", 24*time.Hour, "how long a certificate is valid")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	cli.BindEnv(f, "first-use-timeout", "OUTRIDER_FIRST_USE_TIMEOUT")
 	cli.BindEnv(f, "namespace", "POD_NAMESPACE")
 	cli.BindEnv(f, "trust-domain", "TRUST_DOMAIN")
 	return cmd
 }
+
+// shortestFirstUse is what a control plane next door takes on a busy machine.
+const shortestFirstUse = 100 * time.Millisecond
 
 // folder returns that of a source; empty for a cluster.
 func folder(source string) (string, error) {

@@ -62,9 +62,9 @@ var arrows = map[string][]string{
 	"internal/lint":            {"internal/finding", "internal/inject", "internal/mesh", "internal/podspec", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml", yaml},
 	"internal/inject":          {"startup", "internal/spelling", "internal/podspec", "internal/agent/config", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	"internal/inject/manifest": {"internal/inject", "internal/podspec", "k8s.io/api", "sigs.k8s.io/json", yaml},
-	"internal/webhook":         {"internal/inject", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json"},
+	"internal/webhook":         {"internal/inject", "k8s.io/api", "k8s.io/apimachinery", "github.com/go-json-experiment/json"},
 	"internal/kube":            {"internal/identity", "internal/mesh", "internal/mesh/objects", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/utils/clock", "sigs.k8s.io/gateway-api"},
-	"internal/controlplane": {"internal/kube", "internal/webhook", "internal/inject", "internal/inject/manifest", "internal/identity/watch", "internal/files", "internal/identity", "internal/mesh", "internal/names", "internal/xds", "internal/xds/resource",
+	"internal/controlplane": {"internal/image/lookup", "internal/kube", "internal/webhook", "internal/inject", "internal/inject/manifest", "internal/identity/watch", "internal/files", "internal/identity", "internal/mesh", "internal/names", "internal/xds", "internal/xds/resource",
 		grpc, "github.com/oklog/run", prom, xds},
 	"internal/mesh":         {},
 	"internal/mesh/objects": {"internal/mesh", "internal/spelling", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/gateway-api"},
@@ -103,6 +103,8 @@ var arrows = map[string][]string{
 	"internal/capture/setup": {"internal/capture", "internal/capture/iptables", "internal/capture/nftables",
 		"internal/capture/proof", "internal/capture/routing"},
 
+	"internal/image/lookup": {"internal/inject", "github.com/distribution/reference", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/specs-go/v1", pflag},
+
 	"internal/image":     {},
 	"build/images":       {"internal/image"},
 	"build/commands":     {},
@@ -111,10 +113,10 @@ var arrows = map[string][]string{
 	"internal/cli":       {"internal/capture", cobra, pflag},
 	"internal/version":   {cobra},
 
-	"cmd/outrider": {"k8s.io/api", "internal/finding", "internal/lint", "internal/inject", "internal/inject/manifest", "github.com/rogpeppe/go-internal/diff", "internal/demo", "internal/kubelet", "internal/localpod", "internal/simulate", "internal/simulate/chart", "internal/verify", sys, "startup", "internal/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/version", cobra},
+	"cmd/outrider": {"internal/image/lookup", "k8s.io/api", "internal/finding", "internal/lint", "internal/inject", "internal/inject/manifest", "github.com/rogpeppe/go-internal/diff", "internal/demo", "internal/kubelet", "internal/localpod", "internal/simulate", "internal/simulate/chart", "internal/verify", sys, "startup", "internal/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/version", cobra},
 	"cmd/outrider-agent": {"startup", "internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/rootstage", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/proof",
 		"internal/capture/release", "internal/capture/setup", "internal/cli", "internal/version", cobra, pflag, sys},
-	"cmd/outriderd": {"internal/kube", "internal/webhook", "sigs.k8s.io/yaml", "internal/cli", "internal/controlplane", "internal/identity", "internal/mesh", "internal/version", cobra},
+	"cmd/outriderd": {"internal/image/lookup", "internal/kube", "internal/webhook", "sigs.k8s.io/yaml", "internal/cli", "internal/controlplane", "internal/identity", "internal/mesh", "internal/version", cobra},
 
 	"bench/capture": {"build/commands", sys, rtnetlink},
 	"bench/agent":   {"test/agent/harness"}, // the same world as the tests'

@@ -25,6 +25,8 @@ var (
 
 	reviews    = prometheus.NewDesc("outriderd_webhook_reviews_total", "Reviews of pods, by what became of them.", []string{"code"}, nil)
 	remembered = describe("outriderd_webhook_remembered_total", "Reviews answered as the replica before was.")
+	lookups    = describe("outriderd_image_lookups_total", "Images that were looked up at their registries, those not counted that are remembered.")
+	unlooked   = describe("outriderd_image_lookup_failures_total", "Images that were looked up and whose command is not known.")
 	reviewing  = describe("outriderd_webhook_review_seconds", "How long a review took, its body included.")
 )
 
@@ -85,6 +87,11 @@ func (m *metrics) webhook(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(reviews, prometheus.CounterValue, float64(n), string(code))
 	}
 	out <- prometheus.MustNewConstMetric(remembered, prometheus.CounterValue, float64(c.Remembered))
+	if images := m.p.o.Injection.Images; images != nil {
+		c := images.Counters()
+		out <- prometheus.MustNewConstMetric(lookups, prometheus.CounterValue, float64(c.Asked))
+		out <- prometheus.MustNewConstMetric(unlooked, prometheus.CounterValue, float64(c.Failed))
+	}
 	out <- histogram(reviewing, webhook.Buckets[:], c.Duration.Counts[:], c.Duration.Sum)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"outrider.dev/internal/identity"
 	"outrider.dev/internal/identity/watch"
+	"outrider.dev/internal/image/lookup"
 	"outrider.dev/internal/inject"
 	"outrider.dev/internal/webhook"
 )
@@ -24,6 +25,9 @@ type Injection struct {
 	MeshConfig string    // file with the mesh's configuration, as Istio's; default: none
 	Revision   string    // default: that of the values, else "default"
 	OwnLabels  OwnLabels // default auto
+
+	// Images looks commands that are not in a pod up in its images; default: nobody does.
+	Images *lookup.Resolver
 }
 
 // openWebhook makes the webhook and its certificate.
@@ -36,9 +40,11 @@ func (p *plane) openWebhook(serving *identity.Serving) error {
 		return err
 	}
 	p.used = options
-	p.webhook = webhook.New(webhook.Options{
-		Inject: options, Namespace: p.o.Namespace, Namespaces: p.namespacesOf(), Log: p.o.Log,
-	})
+	o := webhook.Options{Inject: options, Namespace: p.o.Namespace, Namespaces: p.namespacesOf(), Log: p.o.Log}
+	if images := p.o.Injection.Images; images != nil {
+		o.Commands = images.Commands
+	}
+	p.webhook = webhook.New(o)
 	p.reviews = p.webhook.Server(serving.Certificate)
 	return nil
 }

@@ -13,6 +13,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"outrider.dev/internal/image/lookup"
+	"outrider.dev/test/registry"
 )
 
 // A control plane on a folder: namespaces are those of its manifests, and what is injected
@@ -33,11 +38,17 @@ func TestPodsAreReviewedByTheFilesOfTheMoment(t *testing.T) {
 	write(filepath.Join(folder, "shop.yaml"), "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {istio-injection: enabled}}}")
 	write(filepath.Join(folder, "quiet.yaml"), "{apiVersion: v1, kind: Namespace, metadata: {name: quiet}}")
 
+	shop := registry.New(t)
+	shop.Tag("shop", "1", shop.Image("linux/amd64", v1.ImageConfig{Cmd: []string{"/shop"}}).Digest)
+	images, err := lookup.New(lookup.Options{Transport: shop.Server.Client().Transport, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, done := make(chan Addresses, 1), make(chan error, 1)
 	go func() {
 		done <- Run(ctx, Options{Folder: folder, State: state, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Webhook: "127.0.0.1:0",
-			Injection: Injection{Values: values}, Ready: func(a Addresses) { ready <- a }})
+			Injection: Injection{Values: values, Images: images}, Ready: func(a Addresses) { ready <- a }})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -60,9 +71,9 @@ func TestPodsAreReviewedByTheFilesOfTheMoment(t *testing.T) {
 	pool.AppendCertsFromPEM(bundle)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "outriderd.outrider-system.svc", NextProtos: []string{"http/1.1"}}}
 	defer transport.CloseIdleConnections()
-	patch := func(namespace string) string {
+	review := func(namespace, container string) string {
 		t.Helper()
-		body := fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","kind":{"version":"v1","kind":"Pod"},"namespace":%q,"operation":"CREATE","object":{"spec":{"containers":[{"name":"a","image":"a","command":["/a"]}]}}}}`, namespace)
+		body := fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","kind":{"version":"v1","kind":"Pod"},"namespace":%q,"operation":"CREATE","object":{"spec":{"containers":[%s]}}}}`, namespace, container)
 		r, err := (&http.Client{Transport: transport}).Post("https://"+at.Webhook+"/inject?timeout=10s", "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
@@ -78,6 +89,10 @@ func TestPodsAreReviewedByTheFilesOfTheMoment(t *testing.T) {
 			t.Fatalf("%s: %d, %v, %+v", namespace, r.StatusCode, err, got)
 		}
 		return string(got.Response.Patch)
+	}
+	patch := func(namespace string) string {
+		t.Helper()
+		return review(namespace, `{"name":"a","image":"a","command":["/a"]}`)
 	}
 	until := func(what string, ok func() bool) {
 		t.Helper()
@@ -103,6 +118,10 @@ func TestPodsAreReviewedByTheFilesOfTheMoment(t *testing.T) {
 	write(values, hub("third.test"))
 	until("the third hub", func() bool { return strings.Contains(patch("shop"), "third.test") })
 
+	if p := review("shop", fmt.Sprintf(`{"name":"a","image":"%s/shop:1"}`, shop.Host)); !strings.Contains(p, `"--","/shop"]`) {
+		t.Errorf("the command of an image is not looked up: %s", p)
+	}
+
 	r, err := http.Get("http://" + at.HTTP + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +131,8 @@ func TestPodsAreReviewedByTheFilesOfTheMoment(t *testing.T) {
 	if _, err := text.ReadFrom(r.Body); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`outriderd_webhook_reviews_total{code="injected"}`, `outriderd_webhook_reviews_total{code="ignored-namespace"} 2`, "outriderd_webhook_review_seconds_count"} {
+	for _, want := range []string{`outriderd_webhook_reviews_total{code="injected"}`, `outriderd_webhook_reviews_total{code="ignored-namespace"} 2`, "outriderd_webhook_review_seconds_count",
+		"outriderd_image_lookups_total 1", "outriderd_image_lookup_failures_total 0"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %s in the metrics", want)
 		}

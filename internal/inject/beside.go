@@ -33,7 +33,7 @@ func otherMesh(pod *corev1.Pod) string {
 		}
 	}
 	var injected struct{ Containers []string }
-	if json.Unmarshal([]byte(pod.Annotations[istioStatus]), &injected) == nil {
+	if text, ok := pod.Annotations[istioStatus]; ok && json.Unmarshal([]byte(text), &injected) == nil {
 		for _, name := range injected.Containers { // of a template of one's own
 			if find(pod, name) != nil && name != proxyName {
 				return name

@@ -29,7 +29,7 @@ import (
 func checkInjected(t testing.TB, given *corev1.Pod, r Result, o Options) {
 	t.Helper()
 	valid(t, r.Pod)
-	nobodyIsLost(t, given, r.Pod)
+	nobodyIsLost(t, given, r.Pod, o)
 	patched(t, given, r)
 	again(t, r, o)
 	agentReads(t, r.Pod)
@@ -130,7 +130,7 @@ func set(union any) (n int) {
 
 // nobodyIsLost: the author's containers are all there, with what injection has no
 // business with unchanged, and behind a gate is their own command.
-func nobodyIsLost(t testing.TB, given, got *corev1.Pod) {
+func nobodyIsLost(t testing.TB, given, got *corev1.Pod, o Options) {
 	t.Helper()
 	original, err := Stripped(given)
 	if err != nil {
@@ -146,6 +146,9 @@ func nobodyIsLost(t testing.TB, given, got *corev1.Pod) {
 			if want.Name == proxyName || want.Name == initName {
 				continue
 			}
+			if k := o.Commands[want.Image]; len(want.Command) == 0 && podspec.Gated(c) {
+				want = asItsImage(want, k)
+			}
 			ignored := cmpopts.IgnoreFields(corev1.Container{}, "Command", "Args", "VolumeMounts", "LivenessProbe", "ReadinessProbe", "StartupProbe", "Lifecycle", "RestartPolicy")
 			if diff := cmp.Diff(want, *c, ignored, quantities); diff != "" {
 				t.Errorf("container %s is another one:\n%s", want.Name, diff)
@@ -159,6 +162,24 @@ func nobodyIsLost(t testing.TB, given, got *corev1.Pod) {
 			}
 		}
 	}
+}
+
+// asItsImage is a container that says what its image would do.
+func asItsImage(c corev1.Container, k ImageCommand) corev1.Container {
+	escape := func(words []string) (out []string) {
+		for _, w := range words {
+			out = append(out, strings.Join(strings.Split(w, "$"), "$$"))
+		}
+		return out
+	}
+	c.Command = escape(k.Entrypoint)
+	if len(c.Args) == 0 {
+		c.Args = escape(k.Cmd)
+	}
+	if !strings.Contains(c.Image, "@") {
+		c.Image += "@" + k.Digest
+	}
+	return c
 }
 
 // podDiff is how two pods differ; to find that they do not is the usual case, and cheap.

@@ -20,6 +20,7 @@
 //	values.go        what the mesh says: Istio's values; mesh.go: MeshConfig, ProxyConfig
 //	settings.go      what holds for this pod, from both
 //	strategy.go      which mechanism makes the app start after its proxy
+//	image.go         commands that are not in the pod, but in its images
 //	proxy.go         the container outrider-proxy; environment.go its variables
 //	initcontainer.go the container outrider-init; rootstage.go the proxy in its place
 //	probes.go        probes of the app that the agent makes; metrics.go merged metrics
@@ -28,4 +29,5 @@
 //	overrides.go     what a user's own container of our name changes
 //	strip.go         an injected pod without what is ours
 //	patch.go         the difference as a JSON patch; shape.go: how a type is written
+//	unread.go        on what of a pod nothing here depends
 package inject

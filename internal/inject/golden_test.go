@@ -45,6 +45,8 @@ func readScenario(t testing.TB, a *txtar.Archive) scenario {
 			s.o.Mesh, err = ParseMesh(f.Data)
 		case "namespace":
 			err = yaml.Unmarshal(f.Data, &s.ns)
+		case "commands":
+			err = yaml.UnmarshalStrict(f.Data, &s.o.Commands)
 		case "options":
 			var o struct {
 				Kubernetes int
@@ -129,6 +131,9 @@ func describe(r Result, err error, full bool) string {
 		line("%s:", list.name)
 		for _, c := range list.all {
 			line("  %s%s: %s", c.Name, mark(c), strings.Join(append(slices.Clone(c.Command), c.Args...), " "))
+			if strings.Contains(c.Image, "@") {
+				line("    image %s", c.Image)
+			}
 			for _, p := range []struct {
 				name string
 				what any

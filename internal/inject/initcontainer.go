@@ -152,15 +152,15 @@ func (in *injection) captureFlags() []string {
 // initSecurity: NET_ADMIN alone writes the rules; the root file system stays as it is
 // (test/cluster). One that only copies needs nothing at all.
 func (in *injection) initSecurity() *corev1.SecurityContext {
-	no, yes, root, s := false, true, int64(0), in.settings
+	no, yes, root, uid, gid := false, true, int64(0), in.settings.uid, in.settings.gid
 	out := &corev1.SecurityContext{
 		RunAsUser: &root, RunAsGroup: &root, RunAsNonRoot: &no,
 		Privileged: &no, AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
 		Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_ADMIN"}},
 		SeccompProfile: in.seccomp(),
 	}
-	if !s.capture {
-		out.RunAsUser, out.RunAsGroup, out.RunAsNonRoot, out.Capabilities.Add = &s.uid, &s.gid, &yes, nil
+	if !in.settings.capture {
+		out.RunAsUser, out.RunAsGroup, out.RunAsNonRoot, out.Capabilities.Add = &uid, &gid, &yes, nil
 	}
 	return out
 }

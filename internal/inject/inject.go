@@ -30,6 +30,11 @@ type Options struct {
 	Workload     Workload           // whose pod it is, where the pod does not say so itself
 	Environ      map[string]string  // more variables of the proxy
 	OwnLabels    bool               // Istio's labels are another injector's: those of ours alone ask for injection
+
+	// Commands are those of images, by the image as a container names it. Not nil says that
+	// commands may be looked up: [Result.Unknown] then has the images to ask for. Default:
+	// what is not in the pod is not known.
+	Commands map[string]ImageCommand
 }
 
 // Images are references, or names in the hub of the values.
@@ -50,6 +55,7 @@ type Result struct {
 	Captured  bool              // which has the pod's connections
 	NoEffect  map[string]string // annotations that do nothing in this pod, and why
 	NeverEnds []string          // plain containers of a Job of whose end its proxy, a plain one too, does not hear
+	Unknown   []string          // images whose commands would make gates possible, with [Options.Commands]; also of a pod that is refused
 
 	given *corev1.Pod
 }
@@ -93,6 +99,9 @@ type injection struct {
 	beside    bool // another mesh has the proxy
 	noEffect  map[string]string
 	neverEnds []string
+	unknown   []string
+
+	unknownWhy map[string]string // commands of containers; nil: nobody looks them up
 
 	warnings []string
 	notes    []string
@@ -146,7 +155,7 @@ func Pod(pod *corev1.Pod, ns Namespace, o Options) (Result, error) {
 	}
 	err = in.run()
 	result.Proxy, result.Captured = !in.beside, in.settings.proxy && in.settings.capture
-	result.NoEffect, result.NeverEnds = in.noEffect, in.neverEnds
+	result.NoEffect, result.NeverEnds, result.Unknown = in.noEffect, in.neverEnds, in.unknown
 	switch {
 	case err != nil:
 		return result, err

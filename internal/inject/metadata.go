@@ -27,7 +27,8 @@ type memory struct {
 	Containers     []corev1.Container `json:"containers,omitempty"`
 	Annotations    map[string]*string `json:"annotations,omitempty"`
 	Labels         map[string]*string `json:"labels,omitempty"`
-	Order          []string           `json:"order,omitempty"` // of the plain containers, where it was changed
+	Order          []string           `json:"order,omitempty"`    // of the plain containers, where it was changed
+	Commands       map[string]taken   `json:"commands,omitempty"` // of images, by container
 }
 
 // annotate sets an annotation, or takes it away, and remembers what was there.

@@ -78,8 +78,10 @@ func (in *injection) merges() bool {
 	if v := in.settings.mesh.EnablePrometheusMerge; v != nil {
 		merge = *v
 	}
-	if own, err := strconv.ParseBool(in.pod.Annotations[mergeKey]); err == nil {
-		merge = own
+	if text, ok := in.pod.Annotations[mergeKey]; ok {
+		if own, err := strconv.ParseBool(text); err == nil {
+			merge = own
+		}
 	}
 	return merge
 }

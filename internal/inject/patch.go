@@ -33,9 +33,9 @@ func (r Result) Patch() ([]Operation, error) {
 // one that stays is not written anew, and one that goes elsewhere is moved. So what a newer
 // Kubernetes knows of it, and we do not, is kept.
 func Diff(before, after *corev1.Pod) ([]Operation, error) {
-	d := &differ{}
+	d := &differ{ops: make([]Operation, 0, 32), path: make([]byte, 0, 128)} // about as many as there are
 	moved := d.betweenLists(before, after)
-	d.value(reflect.ValueOf(moved).Elem(), reflect.ValueOf(after).Elem())
+	d.fields(podShape(), reflect.ValueOf(moved).Elem(), reflect.ValueOf(after).Elem())
 	return d.ops, d.err
 }
 
@@ -43,64 +43,78 @@ func Diff(before, after *corev1.Pod) ([]Operation, error) {
 // nothing is made.
 type differ struct {
 	ops  []Operation
-	path []string // to where it is
-	err  error    // the first value that cannot be written as JSON
+	path []byte // to where it is
+	err  error  // the first value that cannot be written as JSON
 }
 
-func (d *differ) here(more ...string) string {
-	var b strings.Builder
-	for _, steps := range [][]string{d.path, more} {
-		for _, step := range steps {
-			b.WriteByte('/')
-			escaper.WriteString(&b, step)
-		}
+// down goes to a step below and returns the way back.
+func (d *differ) down(step string) (up int) {
+	up = len(d.path)
+	d.path = append(d.path, '/')
+	if strings.ContainsAny(step, "~/") {
+		step = escaper.Replace(step)
 	}
-	return b.String()
+	d.path = append(d.path, step...)
+	return up
 }
 
 var escaper = strings.NewReplacer("~", "~0", "/", "~1")
 
+func (d *differ) at(step string) string {
+	up := d.down(step)
+	path := string(d.path)
+	d.path = d.path[:up]
+	return path
+}
+
 func (d *differ) set(op, step string, v reflect.Value) {
-	d.ops = append(d.ops, Operation{Op: op, Path: d.here(step), Value: v.Interface()})
+	d.ops = append(d.ops, Operation{Op: op, Path: d.at(step), Value: valueOf(v)})
 }
 
 func (d *differ) remove(step string) {
-	d.ops = append(d.ops, Operation{Op: "remove", Path: d.here(step)})
+	d.ops = append(d.ops, Operation{Op: "remove", Path: d.at(step)})
+}
+
+func (d *differ) replace(v reflect.Value) {
+	d.ops = append(d.ops, Operation{Op: "replace", Path: string(d.path), Value: valueOf(v)})
+}
+
+// valueOf points at what is large: it is not copied.
+func valueOf(v reflect.Value) any {
+	if kind := v.Kind(); v.CanAddr() && (kind == reflect.Struct || kind == reflect.Slice) {
+		return v.Addr().Interface()
+	}
+	return v.Interface()
 }
 
 // below compares what is at a step further down.
-func (d *differ) below(step string, old, new reflect.Value) {
-	d.path = append(d.path, step)
-	d.value(old, new)
-	d.path = d.path[:len(d.path)-1]
+func (d *differ) below(step string, s *shape, old, new reflect.Value) {
+	up := d.down(step)
+	d.value(s, old, new)
+	d.path = d.path[:up]
 }
 
-func (d *differ) value(old, new reflect.Value) {
-	t := old.Type()
-	switch kind := t.Kind(); {
-	case shapeOf(t).text:
+func (d *differ) value(s *shape, old, new reflect.Value) {
+	switch {
+	case s.text:
 		d.text(old, new)
-	case kind == reflect.Pointer && !old.IsNil() && !new.IsNil():
+	case s.kind == reflect.Pointer && !old.IsNil() && !new.IsNil():
 		if old.UnsafePointer() != new.UnsafePointer() {
-			d.value(old.Elem(), new.Elem())
+			d.value(s.elem, old.Elem(), new.Elem())
 		}
-	case kind == reflect.Struct:
-		d.fields(old, new)
-	case kind == reflect.Map && !old.IsNil() && !new.IsNil():
-		d.entries(old, new)
-	case kind == reflect.Slice && identified(old) && identified(new):
-		d.elements(old, new)
-	case kind == reflect.String || kind == reflect.Bool || old.CanInt():
+	case s.kind == reflect.Struct:
+		d.fields(s, old, new)
+	case s.kind == reflect.Map && !old.IsNil() && !new.IsNil():
+		d.entries(s, old, new)
+	case s.kind == reflect.Slice && s.identified(old) && s.identified(new):
+		d.elements(s, old, new)
+	case s.kind == reflect.String || s.kind == reflect.Bool || old.CanInt():
 		if !old.Equal(new) {
 			d.replace(new)
 		}
 	case !reflect.DeepEqual(old.Interface(), new.Interface()):
 		d.replace(new)
 	}
-}
-
-func (d *differ) replace(v reflect.Value) {
-	d.ops = append(d.ops, Operation{Op: "replace", Path: d.here(), Value: v.Interface()})
 }
 
 // text compares values that write themselves, such as quantities: what is written alike
@@ -123,14 +137,15 @@ func (d *differ) text(old, new reflect.Value) {
 	}
 }
 
-func (d *differ) fields(old, new reflect.Value) {
-	for _, f := range shapeOf(old.Type()).fields {
+func (d *differ) fields(s *shape, old, new reflect.Value) {
+	for i := range s.fields {
+		f := &s.fields[i]
 		was, is := old.Field(f.index), new.Field(f.index)
 		switch before, after := f.written(was), f.written(is); {
 		case f.name == "":
-			d.fields(was, is) // embedded
+			d.fields(f.shape, was, is) // embedded
 		case before && after:
-			d.below(f.name, was, is)
+			d.below(f.name, f.shape, was, is)
 		case before:
 			d.remove(f.name)
 		case after:
@@ -139,7 +154,7 @@ func (d *differ) fields(old, new reflect.Value) {
 	}
 }
 
-func (d *differ) entries(old, new reflect.Value) {
+func (d *differ) entries(s *shape, old, new reflect.Value) {
 	for _, key := range keysOf(old) {
 		if !new.MapIndex(key).IsValid() {
 			d.remove(key.String())
@@ -147,7 +162,7 @@ func (d *differ) entries(old, new reflect.Value) {
 	}
 	for _, key := range keysOf(new) {
 		if was := old.MapIndex(key); was.IsValid() {
-			d.below(key.String(), was, new.MapIndex(key))
+			d.below(key.String(), s.elem, was, new.MapIndex(key))
 		} else {
 			d.set("add", key.String(), new.MapIndex(key))
 		}
@@ -162,40 +177,41 @@ func keysOf(m reflect.Value) []reflect.Value {
 
 // elements takes out what goes, from the end, then puts each one into its place, from the
 // beginning, so that each index is right at its time.
-func (d *differ) elements(old, new reflect.Value) {
-	var now []reflect.Value
+func (d *differ) elements(s *shape, old, new reflect.Value) {
+	now := make([]reflect.Value, 0, old.Len()+new.Len())
 	for i := range old.Len() {
 		now = append(now, old.Index(i))
 	}
 	for i := len(now) - 1; i >= 0; i-- {
-		if indexOf(new, now[i]) < 0 {
+		if s.indexOf(new, now[i]) < 0 {
 			d.remove(strconv.Itoa(i))
 			now = slices.Delete(now, i, i+1)
 		}
 	}
 	for j := range new.Len() {
 		want, place := new.Index(j), strconv.Itoa(j)
-		i := slices.IndexFunc(now[min(j, len(now)):], func(v reflect.Value) bool { return same(v, want) })
+		i := slices.IndexFunc(now[min(j, len(now)):], func(v reflect.Value) bool { return s.elem.same(v, want) })
 		switch {
 		case i < 0:
 			d.set("add", place, want)
 			now = slices.Insert(now, j, want)
 			continue
 		case i > 0:
-			d.ops = append(d.ops, Operation{Op: "move", From: d.here(strconv.Itoa(i + j)), Path: d.here(place)})
+			d.ops = append(d.ops, Operation{Op: "move", From: d.at(strconv.Itoa(i + j)), Path: d.at(place)})
 			v := now[i+j]
 			now = slices.Insert(slices.Delete(now, i+j, i+j+1), j, v)
 		}
-		d.below(place, now[j], want)
+		d.below(place, s.elem, now[j], want)
 	}
 	for i := len(now) - 1; i >= new.Len(); i-- { // a second one of a name
 		d.remove(strconv.Itoa(i))
 	}
 }
 
-func indexOf(list, v reflect.Value) int {
+// indexOf is where an element of the same identity is in a list; -1 if there is none.
+func (s *shape) indexOf(list, v reflect.Value) int {
 	for i := range list.Len() {
-		if same(list.Index(i), v) {
+		if s.elem.same(list.Index(i), v) {
 			return i
 		}
 	}

@@ -108,8 +108,10 @@ func healthy() corev1.ProbeHandler {
 func (in *injection) readiness() *corev1.Probe {
 	v := in.o.Values.Global.Proxy
 	set := func(name string, mesh *int32, usual int32) int32 {
-		if n, err := strconv.ParseInt(in.pod.Annotations[readiness+name], 10, 32); err == nil {
-			return int32(n)
+		if text, ok := in.pod.Annotations[readiness+name]; ok {
+			if n, err := strconv.ParseInt(text, 10, 32); err == nil {
+				return int32(n)
+			}
 		}
 		if mesh != nil {
 			return *mesh
@@ -135,15 +137,15 @@ func (in *injection) startupProbe() *corev1.Probe {
 
 // proxySecurity is the least that the proxy can do with.
 func (in *injection) proxySecurity() *corev1.SecurityContext {
-	no, yes, s := false, true, in.settings
+	no, yes, uid, gid := false, true, in.settings.uid, in.settings.gid
 	out := &corev1.SecurityContext{
-		RunAsUser: &s.uid, RunAsGroup: &s.gid, RunAsNonRoot: &yes,
+		RunAsUser: &uid, RunAsGroup: &gid, RunAsNonRoot: &yes,
 		Privileged: &no, AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
 		Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		SeccompProfile: in.seccomp(),
 	}
 	root := int64(0)
-	if s.mode == tproxy {
+	if in.settings.mode == tproxy {
 		out.RunAsUser, out.RunAsNonRoot = &root, &no
 		out.Capabilities.Add = []corev1.Capability{"NET_ADMIN"}
 	}
@@ -172,7 +174,7 @@ func (in *injection) proxyMounts() []corev1.VolumeMount {
 		out = append(out, corev1.VolumeMount{Name: bootVolume, MountPath: bootDir, ReadOnly: true})
 	}
 	var mounts map[string]corev1.VolumeMount
-	if json.Unmarshal([]byte(in.pod.Annotations[mountKey]), &mounts) == nil {
+	if text, ok := in.pod.Annotations[mountKey]; ok && json.Unmarshal([]byte(text), &mounts) == nil {
 		for _, name := range slices.Sorted(maps.Keys(mounts)) {
 			m := mounts[name]
 			m.Name = name
@@ -209,11 +211,12 @@ func (in *injection) addVolumes() {
 		list = append(list, corev1.Volume{Name: bootVolume, VolumeSource: corev1.VolumeSource{ConfigMap: configMap(name)}})
 	}
 	var own map[string]corev1.VolumeSource
-	if json.Unmarshal([]byte(in.pod.Annotations[volumeKey]), &own) == nil {
+	if text, ok := in.pod.Annotations[volumeKey]; ok && json.Unmarshal([]byte(text), &own) == nil {
 		for _, name := range slices.Sorted(maps.Keys(own)) {
 			list = append(list, corev1.Volume{Name: name, VolumeSource: own[name]})
 		}
 	}
+	in.pod.Spec.Volumes = slices.Grow(in.pod.Spec.Volumes, len(list))
 	for _, v := range list {
 		if !slices.ContainsFunc(in.pod.Spec.Volumes, func(o corev1.Volume) bool { return o.Name == v.Name }) {
 			in.pod.Spec.Volumes = append(in.pod.Spec.Volumes, v)

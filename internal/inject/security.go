@@ -57,6 +57,9 @@ func ranged(ns Namespace) (uid, gid int64) {
 
 // lastOf reads the first of a list of ranges.
 func lastOf(text string) (int64, bool) {
+	if text == "" {
+		return 0, false
+	}
 	text, _, _ = strings.Cut(text, ",")
 	first, second, isSize := strings.Cut(text, "/")
 	if !isSize {

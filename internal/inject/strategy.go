@@ -155,6 +155,9 @@ func (in *injection) order() error {
 		return err
 	}
 	arranged, err := in.arrange(w)
+	if in.takeCommands(arranged.commandless) {
+		arranged, err = in.arrange(w)
+	}
 	if err != nil {
 		return err
 	}
@@ -175,6 +178,8 @@ type arrangement struct {
 	plan    startup.Plan
 	choices []podspec.Choice
 	inInit  map[string]bool // containers of the init list, the proxy left out
+
+	commandless []string // containers with whose commands there would be more gates
 }
 
 func (a arrangement) wantsSidecar(w wishes, on startup.Kubernetes) bool {
@@ -214,7 +219,7 @@ func (in *injection) arrange(w wishes) (arrangement, error) {
 	if err != nil {
 		return a, refuse(BadAnnotation, "", "%v", err)
 	}
-	r.Avoid = w.avoid
+	r.Avoid, r.Unknown = w.avoid, in.unknownWhy
 	if in.beside && w.start == "" {
 		r.Avoid = append(slices.Clip(r.Avoid), untouched(r, from)...)
 	}
@@ -225,6 +230,7 @@ func (in *injection) arrange(w wishes) (arrangement, error) {
 		return a, err
 	}
 	a.choices = podspec.Choose(r, in.o.kubernetes())
+	a.commandless = commandless(r, a.choices)
 	for _, c := range a.choices {
 		if err := a.take(c, w, asked); err != nil {
 			return a, err
@@ -300,6 +306,7 @@ func whyNot(c podspec.Choice) string {
 
 // write puts the plan into the pod, and says how each edge is kept and why so.
 func (in *injection) write(a arrangement) error {
+	in.keepCommands(a)
 	in.clearHook(&a)
 	in.rememberEdges()
 	was := names(a.pod.Spec.Containers)

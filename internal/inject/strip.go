@@ -42,6 +42,7 @@ func Stripped(pod *corev1.Pod) (*corev1.Pod, error) {
 	out.Spec.InitContainers = ours(s.InitContainers, m.InitContainers)(out.Spec.InitContainers)
 	out.Spec.Containers = ours(s.Containers, m.Containers)(out.Spec.Containers)
 	out = podspec.Ungated(out)
+	m.commandsBack(out)
 	m.reorder(out)
 	out.Spec.Volumes = slices.DeleteFunc(out.Spec.Volumes, func(v corev1.Volume) bool { return slices.Contains(s.Volumes, v.Name) })
 	out.Spec.ImagePullSecrets = slices.DeleteFunc(out.Spec.ImagePullSecrets, func(r corev1.LocalObjectReference) bool { return slices.Contains(s.ImagePullSecrets, r.Name) })

@@ -164,7 +164,7 @@ func (r Reading) asWritten(plan startup.Plan, e startup.Edge, m startup.Mechanis
 	switch m {
 	case startup.Gate:
 		if !r.Facts[e.To].Command {
-			return plan, fmt.Sprintf("the command of %s is not in the pod spec, and looking it up in the image is opt-in", e.To)
+			return plan, fmt.Sprintf("the command of %s is not in the pod spec, and %s", e.To, r.notLookedUp(e.To))
 		}
 		if !f.Command && (!f.Proxy || e.After == startup.Completed) {
 			return plan, fmt.Sprintf("the command of %s is not in the pod spec, so nothing can publish its state", e.From)
@@ -182,6 +182,17 @@ func (r Reading) asWritten(plan startup.Plan, e startup.Edge, m startup.Mechanis
 		return movedBefore(plan, at, toAt, startup.Plain, f, startup.Healthy), ""
 	}
 	return plan, ""
+}
+
+// notLookedUp says why a command is not known from the image either.
+func (r Reading) notLookedUp(name string) string {
+	switch why := r.Unknown[name]; {
+	case why != "":
+		return "it is not known from its image: " + why
+	case r.Unknown != nil:
+		return "it is not known from its image"
+	}
+	return "looking it up in the image is opt-in"
 }
 
 // movedBefore is plan with the container at place from before the one at place

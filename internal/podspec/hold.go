@@ -57,7 +57,7 @@ func (r *reader) hookWait(c carrier) (hookWait, bool) {
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
 		return hookWait{}, false
 	}
-	field := c.field + ".lifecycle.postStart"
+	field := c.field() + ".lifecycle.postStart"
 	switch h := c.Lifecycle.PostStart; {
 	case h.Exec != nil:
 		w, ok := r.waits(c, h.Exec.Command)

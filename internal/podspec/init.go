@@ -8,7 +8,7 @@ func initDone(r *reader, c carrier) {
 	if c.kind != startup.Init {
 		return
 	}
-	f := Found{Container: c.Name, Mechanism: startup.InitDone, By: "init container", Evidence: Evidence{c.field, "name: " + c.Name}}
+	f := Found{Container: c.Name, Mechanism: startup.InitDone, By: "init container", Evidence: Evidence{c.field(), "name: " + c.Name}}
 	for _, to := range r.all[c.at+1:] {
 		f.Edges = append(f.Edges, startup.Edge{From: c.Name, To: to.Name, After: startup.Completed, By: startup.InitDone})
 	}

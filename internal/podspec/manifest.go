@@ -196,7 +196,7 @@ func (p *parser) pod(o Object, template []byte) error {
 	}
 	for _, c := range carriers(&o.Pod) {
 		if c.Name == "" {
-			return p.fail(o.String(), o.Field(c.field+".name"), errors.New("missing"))
+			return p.fail(o.String(), o.Field(c.field()+".name"), errors.New("missing"))
 		}
 	}
 	p.objects = append(p.objects, o)

@@ -15,15 +15,15 @@ func native(r *reader, c carrier) {
 		return
 	}
 	f := Found{Container: c.Name, Mechanism: startup.Native, By: "native sidecar",
-		Evidence: Evidence{c.field + ".restartPolicy", "Always"}}
+		Evidence: Evidence{c.field() + ".restartPolicy", "Always"}}
 	after := startup.Started
 	switch {
 	case r.holdsItself(c):
 		after = startup.Healthy
-		f.Evidence = Evidence{c.field + ".lifecycle.postStart.exec.command", hookText(c)}
+		f.Evidence = Evidence{c.field() + ".lifecycle.postStart.exec.command", hookText(c)}
 	case c.StartupProbe != nil:
 		after = startup.Healthy
-		f.Evidence = Evidence{c.field + ".startupProbe", probeText(c.StartupProbe)}
+		f.Evidence = Evidence{c.field() + ".startupProbe", probeText(c.StartupProbe)}
 	}
 	for _, to := range r.all[c.at+1:] {
 		f.Edges = append(f.Edges, startup.Edge{From: c.Name, To: to.Name, After: after, By: startup.Native})

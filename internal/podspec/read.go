@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,10 @@ type Reading struct {
 	// Avoid are mechanisms that [Choose] must not prefer by itself. No pod says so: it
 	// is for who knows more than the pod.
 	Avoid []startup.Mechanism
+
+	// Unknown says of containers why their command is not known from their image either.
+	// Nil: nobody looked.
+	Unknown map[string]string
 }
 
 // A Fact is what a mechanism can build on in a container.
@@ -61,11 +66,12 @@ func (e Evidence) String() string { return e.Field + ": " + e.Text }
 func Read(pod *corev1.Pod) (Reading, error) {
 	asked, err := Edges(pod.Annotations)
 	r, startErr := read(pod, asked)
-	return r, errors.Join(err, startErr)
+	r.note()
+	return r.Reading, errors.Join(err, startErr)
 }
 
-// read is [Read] for one who knows what the annotations ask for.
-func read(pod *corev1.Pod, asked []startup.Edge) (Reading, error) {
+// read is [Read] without notes, for one who knows what the annotations ask for.
+func read(pod *corev1.Pod, asked []startup.Edge) (reader, error) {
 	r := newReader(pod)
 	for _, c := range r.all {
 		for _, recognise := range recognisers {
@@ -80,8 +86,7 @@ func read(pod *corev1.Pod, asked []startup.Edge) (Reading, error) {
 			r.expect(OurProxy)
 		}
 	}
-	r.note()
-	return r.Reading, err
+	return r, err
 }
 
 // newReader knows the containers, and has not looked for any order yet.
@@ -107,24 +112,29 @@ type reader struct {
 // A carrier is a container and where it stands in the pod.
 type carrier struct {
 	*corev1.Container
-	kind  startup.Kind
-	field string
-	at    int // in the reader's list
+	kind startup.Kind
+	at   int // in the reader's list
+
+	list  string // of the pod's spec
+	index int    // in that
 }
+
+// field is where it stands, for people.
+func (c carrier) field() string { return "spec." + c.list + "[" + strconv.Itoa(c.index) + "]" }
 
 // carriers are the pod's containers, init containers first.
 func carriers(pod *corev1.Pod) []carrier {
-	var out []carrier
+	out := make([]carrier, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		kind := startup.Init
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			kind = startup.Sidecar
 		}
-		out = append(out, carrier{c, kind, fmt.Sprintf("spec.initContainers[%d]", i), len(out)})
+		out = append(out, carrier{c, kind, len(out), "initContainers", i})
 	}
 	for i := range pod.Spec.Containers {
-		out = append(out, carrier{&pod.Spec.Containers[i], startup.Plain, fmt.Sprintf("spec.containers[%d]", i), len(out)})
+		out = append(out, carrier{&pod.Spec.Containers[i], startup.Plain, len(out), "containers", i})
 	}
 	return out
 }
@@ -135,9 +145,9 @@ func (c carrier) argv() []string { return slices.Concat(c.Command, c.Args) }
 // argField is where word i of argv stands.
 func (c carrier) argField(i int) string {
 	if i < len(c.Command) {
-		return fmt.Sprintf("%s.command[%d]", c.field, i)
+		return fmt.Sprintf("%s.command[%d]", c.field(), i)
 	}
-	return fmt.Sprintf("%s.args[%d]", c.field, i-len(c.Command))
+	return fmt.Sprintf("%s.args[%d]", c.field(), i-len(c.Command))
 }
 
 func (c carrier) env(name string) string {
@@ -182,16 +192,16 @@ func restart(pod corev1.RestartPolicy, own *corev1.ContainerRestartPolicy) start
 func (r *reader) health(c carrier) startup.Health {
 	_, isProxy := knownProxy(c.Name)
 	first, second := startup.ReadinessProbe, startup.StartupProbe
-	has := map[startup.Health]bool{startup.ReadinessProbe: c.ReadinessProbe != nil, startup.StartupProbe: c.StartupProbe != nil}
+	isFirst, isSecond := c.ReadinessProbe != nil, c.StartupProbe != nil
 	if c.kind == startup.Sidecar {
-		first, second = second, first
+		first, second, isFirst, isSecond = second, first, isSecond, isFirst
 	}
 	switch {
 	case r.holdsItself(c):
 		return startup.PostStart
-	case has[first]:
+	case isFirst:
 		return first
-	case has[second]:
+	case isSecond:
 		return second
 	case isProxy:
 		return startup.Report

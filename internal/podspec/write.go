@@ -83,9 +83,9 @@ func (w *writer) fail(e startup.Edge, reason string) error {
 }
 
 func (w *writer) find(name string) *corev1.Container {
-	for _, c := range carriers(w.out) {
-		if c.Name == name {
-			return c.Container
+	for _, list := range [][]corev1.Container{w.out.Spec.InitContainers, w.out.Spec.Containers} {
+		if i := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == name }); i >= 0 {
+			return &list[i]
 		}
 	}
 	return nil

@@ -175,7 +175,7 @@ func TestWhatIsNotTheSameIsAskedAnew(t *testing.T) {
 	for name, other := range tests {
 		t.Run(name, func(t *testing.T) {
 			sum := func(text, namespace, path, label string) question {
-				return ask(podJSON(t, text), path, inject.Namespace{Name: namespace, Labels: map[string]string{"istio-injection": label}})
+				return ask(podJSON(t, text), path, inject.Namespace{Name: namespace, Labels: map[string]string{"istio-injection": label}}, unreadBy(inject.Options{}))
 			}
 			a, b := sum(base()), sum(other())
 			if !a.known || b.known && a.sum == b.sum {

@@ -1,15 +1,16 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kjson "sigs.k8s.io/json"
 
 	"outrider.dev/internal/inject"
 )
@@ -24,9 +25,9 @@ const (
 )
 
 // review answers the review in body.
-func (w *Webhook) review(body []byte, path string, environ map[string]string) ([]byte, inject.Code, error) {
+func (w *Webhook) review(ctx context.Context, body []byte, path string, environ map[string]string) ([]byte, inject.Code, error) {
 	var in review
-	if err := decode(body, &in); err != nil {
+	if err := envelope(body, &in); err != nil {
 		return nil, Failed, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is no AdmissionReview: %v", err)
 	}
 	switch {
@@ -38,21 +39,14 @@ func (w *Webhook) review(body []byte, path string, environ map[string]string) ([
 	case in.Request == nil || in.Request.UID == "":
 		return nil, Failed, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "request.uid is missing: there is nothing to answer")
 	}
-	out, code := w.decide(in.Request, path, environ)
+	out, code := w.decide(ctx, in.Request, path, environ)
 	out.UID = in.Request.UID
 	text, err := answer{reviewVersion, reviewKind, out}.text()
 	return text, code, err
 }
 
-// decode reads JSON as the API server does: names in their own case, and none twice.
-// Fields that are not known are those of a newer Kubernetes.
-func decode(data []byte, into any) error {
-	strict, err := kjson.UnmarshalStrict(data, into, kjson.DisallowDuplicateFields)
-	return errors.Join(append(strict, err)...)
-}
-
 // decide is the answer to a request, all but its name.
-func (w *Webhook) decide(r *request, path string, environ map[string]string) (response, inject.Code) {
+func (w *Webhook) decide(ctx context.Context, r *request, path string, environ map[string]string) (response, inject.Code) {
 	switch {
 	case r.Kind.Group != "" || r.Kind.Kind != "Pod" || r.SubResource != "":
 		return allowed(NotAPod), NotAPod
@@ -67,12 +61,12 @@ func (w *Webhook) decide(r *request, path string, environ map[string]string) (re
 	}
 	ns.Name = r.Namespace
 	settings := w.settings.Load()
-	question := ask(r.Object, path, ns)
+	question := ask(r.Object, path, ns, settings.unread)
 	if out, code, ok := settings.memo.answer(question); ok {
 		w.remembered.Add(1)
 		return out, code
 	}
-	out, code := w.pod(r.Object, ns, settings.options, environ)
+	out, code := w.pod(ctx, r.Object, ns, settings.options, environ)
 	return settings.memo.remember(question, out, code), code
 }
 
@@ -81,7 +75,7 @@ func allowed(code inject.Code) response {
 }
 
 // pod reads and injects one.
-func (w *Webhook) pod(object []byte, ns inject.Namespace, o inject.Options, environ map[string]string) (response, inject.Code) {
+func (w *Webhook) pod(ctx context.Context, object []byte, ns inject.Namespace, o inject.Options, environ map[string]string) (response, inject.Code) {
 	var pod corev1.Pod
 	if err := decode(object, &pod); err != nil {
 		return refused(BadPod, fmt.Sprintf("the object is no pod: %v", err), ""), BadPod
@@ -102,7 +96,7 @@ func (w *Webhook) pod(object []byte, ns inject.Namespace, o inject.Options, envi
 		}
 		maps.Copy(o.Environ, environ)
 	}
-	result, err := w.inject(&pod, ns, o)
+	result, until, err := w.injected(ctx, &pod, ns, o)
 	var refusal *inject.Refusal
 	switch {
 	case errors.As(err, &refusal):
@@ -111,7 +105,45 @@ func (w *Webhook) pod(object []byte, ns inject.Namespace, o inject.Options, envi
 		w.o.Log.Error("pods cannot be injected as the mesh is configured", "error", err)
 		return refused(BadSettings, fmt.Sprintf("the mesh's configuration cannot be used: %v", err), "this is for who runs outriderd"), BadSettings
 	}
-	return patched(result)
+	out, code := patched(result)
+	out.Until = until
+	return out, code
+}
+
+// injected injects a pod. It says how long that counts, if images were looked up for it: a
+// name may stand for another image soon, and a registry may answer that did not.
+func (w *Webhook) injected(ctx context.Context, pod *corev1.Pod, ns inject.Namespace, o inject.Options) (result inject.Result, until time.Time, err error) {
+	if w.o.Commands == nil {
+		result, err = w.inject(pod, ns, o)
+		return result, until, err
+	}
+	result, err = inject.Resolving(pod, ns, o, func(images []string) map[string]inject.ImageCommand {
+		if end, ok := ctx.Deadline(); ok { // an answer without a gate is better than none
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+			defer cancel()
+		}
+		<-w.slots // who waits for a registry needs no processor
+		defer func() { w.slots <- struct{}{} }()
+		answers := w.o.Commands(ctx, images)
+		until = soonest(answers)
+		return answers
+	})
+	return result, until, err
+}
+
+// soonest is until when all of the answers count; now, if one of them is none.
+func soonest(answers map[string]inject.ImageCommand) time.Time {
+	var out time.Time
+	for _, a := range answers {
+		switch {
+		case a.Why != "":
+			return time.Now()
+		case out.IsZero() || !a.Until.IsZero() && a.Until.Before(out):
+			out = a.Until
+		}
+	}
+	return out
 }
 
 // patched is the answer with a result's patch.

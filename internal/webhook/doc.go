@@ -14,7 +14,8 @@
 //	review.go         AdmissionReview as far as it is read and written
 //	decide.go         what is answered
 //	path.go           variables in the path
-//	memo.go           replicas of one workload are injected once
+//	memo.go           replicas of one workload are injected once; blot.go: what they differ in
+//	headroom.go       how often the collector runs
 //	warnings.go       what fits in the API server's answer
 //	counters.go       numbers for metrics
 //	tls.go            the port

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -126,7 +127,7 @@ func post(t testing.TB, c *http.Client, url string, body []byte) asked {
 // decided asks without a connection.
 func decided(t testing.TB, w *Webhook, namespace string, object []byte) response {
 	t.Helper()
-	text, _, err := w.review(reviewOf("u", namespace, object), Path, nil)
+	text, _, err := w.review(context.Background(), reviewOf("u", namespace, object), Path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

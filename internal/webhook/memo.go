@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"outrider.dev/internal/inject"
 )
@@ -20,6 +21,10 @@ import (
 // that name blotted out, and given again with the name put in. Injection looks at no
 // volume's name but its own, which is what makes this right; again_test.go holds it to
 // that.
+//
+// Pods of a StatefulSet, a DaemonSet and an indexed Job differ in more: their names are
+// made before, and their numbers, claims and nodes are written into them. Nothing in an
+// answer depends on these ([inject.Unread]): they are blotted out, and nothing is put in.
 
 // token is the name's beginning, and tokenLength how long its end is.
 const (
@@ -39,7 +44,7 @@ type question struct {
 
 // ask makes the digest. An object in which two such names are, or the blot itself, is
 // asked about anew each time.
-func ask(object []byte, path string, ns inject.Namespace) question {
+func ask(object []byte, path string, ns inject.Namespace, unread *paths) question {
 	h := sha256.New()
 	part := func(s string) { write(h, []byte(s)) }
 	part(path)
@@ -55,6 +60,10 @@ func ask(object []byte, path string, ns inject.Namespace) question {
 	var q question
 	if bytes.Contains(object, []byte(blot)) {
 		return q
+	}
+	object, err := blotted(object, unread)
+	if err != nil {
+		return q // no JSON, and so no pod
 	}
 	binary.Write(h, binary.LittleEndian, uint64(len(object)))
 	for {
@@ -121,8 +130,11 @@ func (m *memo) answer(q question) (response, inject.Code, bool) {
 	if ok && r.response.Patch != nil {
 		r.response.Patch = bytes.ReplaceAll(r.response.Patch, []byte(tokenPrefix+blot), slices.Concat([]byte(tokenPrefix), q.token))
 	}
-	return r.response, r.code, ok
+	return r.response, r.code, ok && r.response.counts()
 }
+
+// counts says whether an answer still does: one by an image's name goes with the name.
+func (r response) counts() bool { return r.Until.IsZero() || time.Now().Before(r.Until) }
 
 // remember keeps an answer, and returns it. What is refused is not kept: its author is
 // about to change it, and its message may have the name in it, as a warning may.
@@ -137,7 +149,9 @@ func (m *memo) remember(q question, r response, code inject.Code) response {
 				return r
 			}
 		}
-		r.Patch = bytes.ReplaceAll(r.Patch, slices.Concat([]byte(tokenPrefix), q.token), []byte(tokenPrefix+blot))
+		if name := slices.Concat([]byte(tokenPrefix), q.token); bytes.Contains(r.Patch, name) {
+			r.Patch = bytes.ReplaceAll(r.Patch, name, []byte(tokenPrefix+blot))
+		}
 	}
 	if !bytes.Contains(r.Patch, []byte(blot)) { // as nearly all: what the pod had is not written anew
 		r.Encoded, r.Patch = base64.StdEncoding.AppendEncode(nil, r.Patch), nil

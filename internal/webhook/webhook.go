@@ -36,6 +36,10 @@ type Options struct {
 	// that are known. Default: none is known. It is called for each review.
 	Namespaces func(name string) (inject.Namespace, bool)
 
+	// Commands looks up what images run, for containers that do not say it themselves and
+	// are to get a gate. It gets half of the time that is left. Default: nobody looks.
+	Commands func(ctx context.Context, images []string) map[string]inject.ImageCommand
+
 	Limits Limits
 	Log    *slog.Logger // default: none
 }
@@ -93,6 +97,7 @@ type Webhook struct {
 // some is forgotten with them.
 type settings struct {
 	options inject.Options
+	unread  *paths
 	memo    *memo
 }
 
@@ -106,7 +111,7 @@ func New(o Options) *Webhook {
 
 // Use injects by other options from the next review on.
 func (w *Webhook) Use(o inject.Options) {
-	w.settings.Store(&settings{o, newMemo(w.o.Limits.Memory)})
+	w.settings.Store(&settings{o, unreadBy(o), newMemo(w.o.Limits.Memory)})
 }
 
 // A failure is a request that gets no AdmissionReview for an answer. The API server then
@@ -177,7 +182,7 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, buffer *bytes.
 		return nil, Failed, fail(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
 			"%d reviews are under way and none ended within %s: give outriderd more processors or replicas", cap(w.slots), timeout)
 	}
-	return w.review(buffer.Bytes(), r.URL.EscapedPath(), environ)
+	return w.review(ctx, buffer.Bytes(), r.URL.EscapedPath(), environ)
 }
 
 // accept looks at everything but the body.

@@ -229,7 +229,7 @@ func FuzzBody(f *testing.F) {
 			return
 		}
 		var sent review
-		if err := decode(body, &sent); err != nil || sent.Request == nil {
+		if err := envelope(body, &sent); err != nil || sent.Request == nil {
 			t.Fatalf("a body that is no review was answered: %v", err)
 		}
 		if got.response.UID != sent.Request.UID || got.kind != reviewKind {

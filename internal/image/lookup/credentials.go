@@ -1,0 +1,123 @@
+package lookup
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+)
+
+const dockerIO = "docker.io"
+
+// A credential is what a registry, or its place of tokens, is shown. It is in no error.
+type credential struct {
+	user, password string
+	refresh        string // identitytoken: is exchanged for a token
+	bearer         string // registrytoken: is one
+
+	host   string // whose it is, as images name it
+	file   string // that was looked in; empty: none is named
+	helper bool   // the file says that a program has it
+}
+
+// advice says what to do when a registry is not content.
+func (c credential) advice() string {
+	switch {
+	case c.file == "":
+		return "give its credentials in a file (--registry-config)"
+	case c.helper:
+		return fmt.Sprintf("%s has its credentials in a helper, which is not run: put them into auths", c.file)
+	case c.user == "" && c.refresh == "" && c.bearer == "":
+		return fmt.Sprintf("%s has no credentials for %s", c.file, c.host)
+	}
+	return "look at its credentials in " + c.file
+}
+
+// A config is Docker's config.json, as far as it is of use, which is also what is in a
+// Secret of type kubernetes.io/dockerconfigjson.
+type config struct {
+	Auths map[string]struct {
+		Auth          string `json:"auth"` // base64 of user:password
+		Username      string `json:"username"`
+		Password      string `json:"password"`
+		IdentityToken string `json:"identitytoken"`
+		RegistryToken string `json:"registrytoken"`
+	} `json:"auths"`
+	CredsStore  string            `json:"credsStore"`
+	CredHelpers map[string]string `json:"credHelpers"`
+
+	file string
+}
+
+// readConfig reads the file; none is an empty one. Its errors do not say what is in it.
+func readConfig(file string) (config, error) {
+	c := config{file: file}
+	if file == "" {
+		return c, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return c, fmt.Errorf("credentials of registries: %w", err)
+	}
+	if json.Unmarshal(data, &c) != nil {
+		return c, fmt.Errorf("credentials of registries: %s is not JSON as of Docker's config.json", file)
+	}
+	for host, a := range c.Auths {
+		if _, _, ok := userOf(a.Auth); a.Auth != "" && !ok {
+			return c, fmt.Errorf("credentials of registries: %s: auths[%q].auth is not base64 of USER:PASSWORD", file, host)
+		}
+	}
+	return c, nil
+}
+
+func userOf(auth string) (user, password string, ok bool) {
+	text, err := base64.StdEncoding.DecodeString(auth)
+	if err != nil {
+		return "", "", false
+	}
+	user, password, ok = strings.Cut(strings.TrimRight(string(text), "\x00"), ":")
+	return user, password, ok
+}
+
+// of are the credentials for a repository: those of the longest path that leads to it.
+func (c config) of(host, repo string) credential {
+	out, best := credential{host: host, file: c.file, helper: c.CredsStore != ""}, -1
+	for key, a := range c.Auths {
+		at := place(key)
+		if len(at) <= best || host+"/"+repo != at && !strings.HasPrefix(host+"/"+repo, at+"/") {
+			continue
+		}
+		user, password := a.Username, a.Password
+		if a.Auth != "" {
+			user, password, _ = userOf(a.Auth)
+		}
+		if user == "" && a.IdentityToken == "" && a.RegistryToken == "" {
+			continue // an empty entry stands for a helper
+		}
+		best = len(at)
+		out.user, out.password, out.refresh, out.bearer = user, password, a.IdentityToken, a.RegistryToken
+	}
+	for key := range c.CredHelpers {
+		out.helper = out.helper || place(key) == host
+	}
+	out.helper = out.helper && best < 0
+	return out
+}
+
+// place is HOST or HOST/PATH of a key, which may be an address as Docker Hub's is:
+// https://index.docker.io/v1/.
+func place(key string) string {
+	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
+	host, path, _ := strings.Cut(strings.TrimRight(key, "/"), "/")
+	if path == "v1" || path == "v2" {
+		path = ""
+	}
+	if host == "index.docker.io" || host == hub {
+		host = dockerIO
+	}
+	if path == "" {
+		return host
+	}
+	return host + "/" + path
+}

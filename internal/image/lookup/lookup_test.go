@@ -1,0 +1,300 @@
+package lookup
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/go-digest"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"outrider.dev/internal/inject"
+	"outrider.dev/test/registry"
+)
+
+var shop = v1.ImageConfig{Entrypoint: []string{"/entry.sh"}, Cmd: []string{"serve"}, Env: []string{"PATH=/bin"}}
+
+// resolver trusts the registry.
+func resolver(t testing.TB, r *registry.Registry, o Options) *Resolver {
+	t.Helper()
+	if o.Transport == nil {
+		o.Transport = r.Server.Client().Transport
+	}
+	if o.Timeout == 0 {
+		o.Timeout = time.Minute // a loaded machine is no slow registry
+	}
+	out, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestCommand(t *testing.T) {
+	r := registry.New(t)
+	arm, amd := r.Image("linux/arm64/v8", shop), r.Image("linux/amd64", shop)
+	windows := r.Image("windows/amd64", v1.ImageConfig{Entrypoint: []string{`C:\shop.exe`}})
+	attestation := r.Put(v1.MediaTypeImageManifest, []byte(`{"not":"an image"}`))
+	attestation.Platform = &v1.Platform{OS: "unknown", Architecture: "unknown"}
+	index := r.Index(arm, amd, windows, attestation)
+	unsaid := r.Image("linux/amd64", shop)
+	unsaid.Platform = nil
+	otherOS := windows
+	otherOS.Platform = nil
+	docker := r.Put("application/vnd.docker.distribution.manifest.v2+json", fmt.Appendf(nil,
+		`{"schemaVersion":2,"mediaType":"application/vnd.docker.distribution.manifest.v2+json","config":{"mediaType":"application/vnd.docker.container.image.v1+json","digest":%q,"size":1},"layers":[]}`,
+		r.Put("application/octet-stream", []byte(`{"os":"linux","config":{"Entrypoint":[""],"Cmd":["sh"]}}`)).Digest))
+	for tag, d := range map[string]v1.Descriptor{"4": index, "latest": amd, "unsaid": r.Index(unsaid, otherOS), "docker": docker} {
+		r.Tag("shop/shop", tag, d.Digest)
+	}
+	want := inject.ImageCommand{Entrypoint: shop.Entrypoint, Cmd: shop.Cmd}
+	tests := map[string]struct {
+		image string
+		of    v1.Descriptor
+		want  inject.ImageCommand
+	}{
+		"an index by its tag":                      {"shop/shop:4", index, want},
+		"a manifest by the tag that nobody names":  {"shop/shop", amd, want},
+		"by a digest":                              {"shop/shop@" + index.Digest.String(), index, want},
+		"the digest counts, not the tag before it": {"shop/shop:nowhere@" + amd.Digest.String(), amd, want},
+		"platforms that only configurations name":  {"shop/shop:unsaid", r.Index(unsaid, otherOS), want},
+		"Docker's types, an entrypoint taken back": {"shop/shop:docker", docker, inject.ImageCommand{Cmd: []string{"sh"}}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			tt.want.Digest = tt.of.Digest.String()
+			began := time.Now()
+			got, err := resolver(t, r, Options{}).Command(t.Context(), r.Host+"/"+tt.image)
+			if tagged := !strings.Contains(tt.image, "@"); tagged != !got.Until.IsZero() || tagged && (got.Until.Before(began) || got.Until.After(time.Now().Add(tagLife))) {
+				t.Errorf("it counts until %s", got.Until)
+			}
+			got.Until = time.Time{}
+			if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
+				t.Errorf("%v (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+// What cannot be told says why, for good or for now, and has no secret in it.
+func TestNoCommand(t *testing.T) {
+	status := func(code int) func(*registry.Registry) {
+		return func(r *registry.Registry) {
+			r.Before = func(w http.ResponseWriter, _ *http.Request) bool {
+				http.Error(w, "<b>internal: secret-of-somebody</b>", code)
+				return true
+			}
+		}
+	}
+	put := func(kind, body string) func(*registry.Registry) {
+		return func(r *registry.Registry) { r.Tag("shop", "1", r.Put(kind, []byte(body)).Digest) }
+	}
+	tests := map[string]struct {
+		set    func(*registry.Registry)
+		want   string
+		unfit  bool // the image is at fault, and asking again is of no use
+		config string
+	}{
+		"nothing there": {set: func(*registry.Registry) {}, want: "404 Not Found: the registry does not have it"},
+		"unauthorized":  {set: status(401), want: "wants to know who asks"},
+		"forbidden":     {set: status(403), want: "403 Forbidden: it is private, or not there; give its credentials in a file (--registry-config)"},
+		"too many":      {set: status(429), want: "429 Too Many Requests: too many requests"},
+		"broken":        {set: status(500), want: "500 Internal Server Error"},
+		"platforms that differ": {set: func(r *registry.Registry) {
+			r.Tag("shop", "1", r.Index(r.Image("linux/amd64", shop), r.Image("linux/arm64", v1.ImageConfig{Cmd: []string{"/arm"}})).Digest)
+		}, want: `it runs "/entry.sh serve" on linux/amd64 and "/arm" on linux/arm64: name the command in the pod`, unfit: true},
+		"no Linux": {set: func(r *registry.Registry) {
+			r.Tag("shop", "1", r.Index(r.Image("windows/amd64", shop)).Digest)
+		}, want: "it has no platform that is Linux", unfit: true},
+		"one of Windows": {set: func(r *registry.Registry) {
+			r.Tag("shop", "1", r.Image("windows/amd64", shop).Digest)
+		}, want: "it is not for Linux", unfit: true},
+		"an index of indexes": {set: func(r *registry.Registry) {
+			r.Tag("shop", "1", r.Index(r.Index(r.Image("linux/amd64", shop))).Digest)
+		}, want: "names another index", unfit: true},
+		"an index of indexes that does not say so": {set: func(r *registry.Registry) {
+			d := r.Index(r.Image("linux/amd64", shop))
+			d.MediaType = v1.MediaTypeImageManifest
+			r.Tag("shop", "1", r.Index(d).Digest)
+		}, want: "names another index", unfit: true},
+		"too many platforms": {set: func(r *registry.Registry) {
+			var all []v1.Descriptor
+			for i := range mostPlatforms + 1 {
+				all = append(all, r.Image("linux/"+fmt.Sprint(i), shop))
+			}
+			r.Tag("shop", "1", r.Index(all...).Digest)
+		}, want: "33 platforms, and no more than 32", unfit: true},
+		"two in one": {set: put(v1.MediaTypeImageIndex, `{"manifests":[],"config":{}}`), want: "an index and a manifest at once", unfit: true},
+		"an index that is served as a manifest": {set: put(v1.MediaTypeImageManifest, `{"manifests":[]}`),
+			want: "neither an index nor a manifest", unfit: true},
+		"schema 1":     {set: put("application/vnd.docker.distribution.manifest.v1+json", `{"fsLayers":[]}`), want: "schema 1", unfit: true},
+		"no image":     {set: put(v1.MediaTypeImageManifest, `{"config":{"mediaType":"application/vnd.cncf.helm.config.v1+json"}}`), want: "no image to run", unfit: true},
+		"no JSON":      {set: put(v1.MediaTypeImageManifest, `<html>`), want: "its manifest cannot be read", unfit: true},
+		"a bad digest": {set: put(v1.MediaTypeImageManifest, `{"config":{"mediaType":"`+v1.MediaTypeImageConfig+`","digest":"sha256:../../../x"}}`), want: "cannot be used", unfit: true},
+		"a huge manifest": {set: func(r *registry.Registry) {
+			r.Tag("shop", "1", r.Put(v1.MediaTypeImageManifest, make([]byte, mostBytes+1)).Digest)
+		}, want: "sent more than 4194304 bytes"},
+		"a configuration that is said to be huge": {set: put(v1.MediaTypeImageManifest, `{"config":{"mediaType":"`+v1.MediaTypeImageConfig+`","size":99999999,"digest":"sha256:`+strings.Repeat("a", 64)+`"}}`),
+			want: "more than the 4194304 that are read", unfit: true},
+		"a huge command": {set: func(r *registry.Registry) {
+			r.Tag("shop", "1", r.Image("linux/amd64", v1.ImageConfig{Cmd: []string{strings.Repeat("x", mostWords+1)}}).Digest)
+		}, want: "its command has 32769 bytes", unfit: true},
+		"a command that cannot be": {set: func(r *registry.Registry) {
+			r.Tag("shop", "1", r.Image("linux/amd64", v1.ImageConfig{Cmd: []string{"a\x00b"}}).Digest)
+		}, want: "NUL", unfit: true},
+		"a manifest that is another one": {set: func(r *registry.Registry) {
+			good, evil := r.Image("linux/amd64", shop), r.Image("linux/amd64", v1.ImageConfig{Cmd: []string{"/evil"}})
+			r.Tag("shop", "1", good.Digest)
+			swap(r, "/manifests/"+good.Digest.String(), "/manifests/"+evil.Digest.String())
+		}, want: "sent something else for sha256:"},
+		"a configuration that is another one": {set: func(r *registry.Registry) {
+			good := r.PutJSON(v1.MediaTypeImageConfig, v1.Image{Platform: v1.Platform{OS: "linux"}, Config: shop})
+			evil := r.PutJSON(v1.MediaTypeImageConfig, v1.Image{Platform: v1.Platform{OS: "linux"}, Config: v1.ImageConfig{Cmd: []string{"/evil"}}})
+			r.Tag("shop", "1", r.PutJSON(v1.MediaTypeImageManifest, v1.Manifest{Config: good}).Digest)
+			swap(r, "/blobs/"+good.Digest.String(), "/blobs/"+evil.Digest.String())
+		}, want: "do not trust this registry"},
+		"a redirect into the open": {set: func(r *registry.Registry) {
+			r.Before = func(w http.ResponseWriter, req *http.Request) bool {
+				http.Redirect(w, req, "http://"+r.Host+"/?signature=secret-of-somebody", http.StatusTemporaryRedirect)
+				return true
+			}
+		}, want: "redirects from TLS to http"},
+		"a redirect without end": {set: func(r *registry.Registry) {
+			r.Before = func(w http.ResponseWriter, req *http.Request) bool {
+				http.Redirect(w, req, "/?signature=secret-of-somebody", http.StatusTemporaryRedirect)
+				return true
+			}
+		}, want: "redirects more than 5 times"},
+		"a token from the open": {set: challenged(`Bearer realm="http://127.0.0.1/token"`), want: "want an address with https"},
+		"a token from nowhere":  {set: challenged(`Bearer service="x"`), want: "want an address with https"},
+		"a password that nobody gave": {set: challenged(`Basic realm="x"`), want: "wants a user and a password",
+			config: `{"credsStore":"desktop"}`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := registry.New(t)
+			r.Tag("shop", "1", digest.FromString("nothing"))
+			tt.set(r)
+			o := Options{}
+			if tt.config != "" {
+				o.Config = credentials(t, tt.config)
+			}
+			_, err := resolver(t, r, o).Command(t.Context(), r.Host+"/shop:1")
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "image "+r.Host+"/shop:1: ") {
+				t.Errorf("got %v, want ... %s", err, tt.want)
+			}
+			if isUnfit(err) != tt.unfit {
+				t.Errorf("%v: at fault is the image: %t", err, !tt.unfit)
+			}
+			if strings.Contains(fmt.Sprint(err), "secret") {
+				t.Errorf("a secret is in %q", err)
+			}
+		})
+	}
+}
+
+// swap serves one path with the content of another.
+func swap(r *registry.Registry, from, to string) {
+	r.Before = func(_ http.ResponseWriter, req *http.Request) bool {
+		req.URL.Path = strings.Replace(req.URL.Path, from, to, 1)
+		return false
+	}
+}
+
+func challenged(challenge string) func(*registry.Registry) {
+	return func(r *registry.Registry) {
+		r.Before = func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("WWW-Authenticate", challenge)
+			w.WriteHeader(http.StatusUnauthorized)
+			return true
+		}
+	}
+}
+
+func TestNamesThatAreNone(t *testing.T) {
+	for _, image := range []string{"", "shop/UPPER", "a b", "a@sha256:short", "../etc/passwd", strings.Repeat("a", 64)} {
+		if _, err := resolver(t, registry.New(t), Options{}).Command(t.Context(), image); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("image %q", image)) {
+			t.Errorf("%q: %v", image, err)
+		}
+	}
+}
+
+// docker.io has its images elsewhere, under names that are written in short.
+func TestDockersNames(t *testing.T) {
+	r := registry.New(t)
+	for image, path := range map[string]string{
+		"nginx":                    "/v2/library/nginx/manifests/latest",
+		"docker.io/nginx:1":        "/v2/library/nginx/manifests/1",
+		"index.docker.io/shop/x:2": "/v2/shop/x/manifests/2",
+	} {
+		asked := ""
+		transport := roundTrip(func(req *http.Request) (*http.Response, error) {
+			asked = req.URL.String()
+			return nil, fmt.Errorf("not in a test")
+		})
+		_, err := resolver(t, r, Options{Transport: transport}).Command(t.Context(), image)
+		if err == nil || asked != "https://registry-1.docker.io"+path {
+			t.Errorf("%s: asked %s: %v", image, asked, err)
+		}
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// This machine and its link are asked only if somebody named them.
+func TestThisMachineIsNotAsked(t *testing.T) {
+	r := registry.NewPlain(t)
+	r.Tag("shop", "1", r.Image("linux/amd64", shop).Digest)
+	for _, tt := range []struct {
+		insecure []string
+		want     string
+	}{
+		{nil, "127.0.0.1 is not asked, since it is this machine or its link"},
+		{[]string{r.Host}, ""},
+	} {
+		x, err := New(Options{Insecure: tt.insecure, Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = x.Command(t.Context(), r.Host+"/shop:1")
+		if got := fmt.Sprint(err); tt.want == "" && err != nil || !strings.Contains(got, tt.want) {
+			t.Errorf("%v: %v", tt.insecure, err)
+		}
+	}
+	for address, ok := range map[string]bool{
+		"127.0.0.1:443": false, "[::1]:443": false, "169.254.169.254:80": false, "[fe80::1]:443": false, "0.0.0.0:443": false,
+		"[::ffff:127.0.0.1]:443": false, "224.0.0.1:443": false, "10.0.0.1:443": true, "[2001:db8::1]:443": true,
+	} {
+		if err := outside(address); (err == nil) != ok {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if len(r.Requests()) == 0 {
+		t.Error("nobody was asked")
+	}
+}
+
+func TestARegistryWithoutTLSIsNamed(t *testing.T) {
+	r := registry.NewPlain(t)
+	_, err := resolver(t, r, Options{}).Command(t.Context(), r.Host+"/shop:1")
+	if err == nil || !strings.Contains(err.Error(), r.Host+" speaks plain HTTP: name it by --insecure-registry") {
+		t.Error(err)
+	}
+}
+
+// A registry that does not say what a tag names is asked for all of it.
+func TestWithoutTheHeader(t *testing.T) {
+	r := registry.New(t)
+	image := r.Image("linux/amd64", shop)
+	r.Tag("shop", "1", image.Digest)
+	r.Before = func(_ http.ResponseWriter, req *http.Request) bool { return req.Method == http.MethodHead }
+	c, err := resolver(t, r, Options{}).Command(t.Context(), r.Host+"/shop:1")
+	if err != nil || c.Digest != image.Digest.String() {
+		t.Errorf("%+v, %v", c, err)
+	}
+}

@@ -1,0 +1,184 @@
+package lookup
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"outrider.dev/test/registry"
+)
+
+func TestASlowRegistry(t *testing.T) {
+	r := registry.New(t)
+	end := make(chan struct{})
+	t.Cleanup(func() { close(end) }) // before the server waits for its requests
+	r.Before = func(_ http.ResponseWriter, req *http.Request) bool {
+		select {
+		case <-end:
+		case <-req.Context().Done():
+		}
+		return true
+	}
+	_, err := resolver(t, r, Options{Timeout: 20 * time.Millisecond}).Command(t.Context(), r.Host+"/shop:1")
+	if err == nil || !strings.HasSuffix(err.Error(), "its registry has not answered within 20ms") {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err = resolver(t, r, Options{}).Command(ctx, r.Host+"/shop:1")
+	if err == nil || !strings.HasSuffix(err.Error(), "its registry has not answered in time") {
+		t.Error(err)
+	}
+}
+
+// What is asked, and what is remembered instead: by a tag for a minute, by a digest for
+// good, a failure for half a minute.
+func TestWhatIsRemembered(t *testing.T) {
+	r := registry.New(t)
+	one := r.Index(r.Image("linux/amd64", shop))
+	r.Tag("shop", "1", one.Digest)
+	// The handler is called without a connection: so the time of the test is the bubble's.
+	transport := roundTrip(func(req *http.Request) (*http.Response, error) {
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, req)
+		res := w.Result()
+		res.Request = req
+		return res, nil
+	})
+	synctest.Test(t, func(t *testing.T) {
+		x := resolver(t, r, Options{Transport: transport})
+		ask := func(image, want string, requests ...string) {
+			t.Helper()
+			before := len(r.Requests())
+			c, err := x.Command(t.Context(), r.Host+"/"+image)
+			if got := fmt.Sprint(c.Entrypoint, err); !strings.Contains(got, want) {
+				t.Errorf("%s: %s, want ... %s", image, got, want)
+			}
+			if diff := cmp.Diff(requests, r.Requests()[before:], cmp.Transformer("kinds", kinds)); diff != "" {
+				t.Errorf("%s: requests (-want +got):\n%s", image, diff)
+			}
+		}
+		ask("shop:1", "/entry.sh", "HEAD manifests", "GET manifests", "GET manifests", "GET blobs")
+		ask("shop:1", "/entry.sh")
+		ask("shop@"+one.Digest.String(), "/entry.sh")
+		ask("shop:2", "404", "HEAD manifests")
+		ask("shop:2", "404")
+		time.Sleep(29 * time.Second)
+		r.Tag("shop", "2", one.Digest)
+		ask("shop:2", "404")
+		time.Sleep(time.Second)
+		ask("shop:2", "/entry.sh", "HEAD manifests")
+		time.Sleep(29 * time.Second)
+		ask("shop:1", "/entry.sh")
+		time.Sleep(time.Second)
+		ask("shop:1", "/entry.sh", "HEAD manifests")
+		r.Tag("shop", "1", r.Image("linux/amd64", v1.ImageConfig{Entrypoint: []string{"/moved"}}).Digest)
+		ask("shop:1", "/entry.sh")
+		time.Sleep(time.Minute)
+		ask("shop:1", "/moved", "HEAD manifests", "GET manifests", "GET blobs")
+		time.Sleep(1000 * time.Hour)
+		ask("shop@"+one.Digest.String(), "/entry.sh")
+		// One at fault for good is not asked for again.
+		bad := r.Put(v1.MediaTypeImageManifest, []byte(`{}`))
+		ask("shop@"+bad.Digest.String(), "neither an index", "GET manifests")
+		time.Sleep(time.Hour)
+		ask("shop@"+bad.Digest.String(), "neither an index")
+	})
+}
+
+// kinds are requests without their names.
+func kinds(requests []string) []string {
+	var out []string
+	for _, r := range requests {
+		method, path, _ := strings.Cut(r, " ")
+		for _, kind := range []string{"manifests", "blobs"} {
+			if strings.Contains(path, kind) {
+				path = kind
+			}
+		}
+		out = append(out, method+" "+path)
+	}
+	return out
+}
+
+// Who asks for what somebody asks for already waits for that answer.
+func TestManyAskAtOnce(t *testing.T) {
+	r := registry.New(t)
+	r.Tag("shop", "1", r.Image("linux/amd64", shop).Digest)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	r.Before = func(http.ResponseWriter, *http.Request) bool {
+		once.Do(func() { close(begun); <-goOn })
+		return false
+	}
+	x := resolver(t, r, Options{})
+	impatient, leave := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	wait.Go(func() { x.Command(impatient, r.Host+"/shop:1") })
+	<-begun
+	leave() // the first one does not wait; the others do
+	images := slices.Repeat([]string{r.Host + "/shop:1"}, 20)
+	wait.Go(func() {
+		for image, c := range x.Commands(t.Context(), images) {
+			if c.Why != "" || len(c.Entrypoint) == 0 {
+				t.Errorf("%s: %+v", image, c)
+			}
+		}
+	})
+	close(goOn)
+	wait.Wait()
+	if got := kinds(r.Requests()); !slices.Equal(got, []string{"HEAD manifests", "GET manifests", "GET blobs"}) {
+		t.Errorf("requests: %q", got)
+	}
+	if c := x.Counters(); c.Asked != 1 || c.Failed != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	r := registry.New(t)
+	x := resolver(t, r, Options{Entries: 8})
+	for i := range 100 {
+		x.Command(t.Context(), fmt.Sprintf("%s/shop:%d", r.Host, i))
+		if len(x.flights) > 8 {
+			t.Fatalf("%d answers are kept", len(x.flights))
+		}
+	}
+	if c := x.Counters(); c.Asked != 100 || c.Failed != 100 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// One look-up of a tag whose digest is known, and one that nobody has made.
+func BenchmarkCommand(b *testing.B) {
+	r := registry.New(b)
+	var all []v1.Descriptor
+	for _, arch := range []string{"amd64", "arm64", "arm/v7", "ppc64le", "riscv64", "s390x"} {
+		all = append(all, r.Image("linux/"+arch, shop))
+	}
+	index := r.Index(all...)
+	r.Tag("shop", "1", index.Digest)
+	b.Run("remembered", func(b *testing.B) {
+		x := resolver(b, r, Options{})
+		for b.Loop() {
+			x.Command(b.Context(), r.Host+"/shop:1")
+		}
+	})
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := resolver(b, r, Options{}).Command(b.Context(), r.Host+"/shop:1"); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
