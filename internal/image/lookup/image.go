@@ -103,13 +103,18 @@ func (g *repository) verified(ctx context.Context, kind string, d digest.Digest)
 	return body, header, nil
 }
 
-// image is what the image of a digest runs.
-func (g *repository) image(ctx context.Context, d digest.Digest) (inject.ImageCommand, error) {
+// document gets an index or a manifest.
+func (g *repository) document(ctx context.Context, d digest.Digest) (document, error) {
 	body, header, err := g.verified(ctx, "manifests", d)
 	if err != nil {
-		return inject.ImageCommand{}, err
+		return document{}, err
 	}
-	doc, err := parseDocument(body, header.Get("Content-Type"))
+	return parseDocument(body, header.Get("Content-Type"))
+}
+
+// image is what the image of a digest runs.
+func (g *repository) image(ctx context.Context, d digest.Digest) (inject.ImageCommand, error) {
+	doc, err := g.document(ctx, d)
 	if err != nil {
 		return inject.ImageCommand{}, err
 	}
@@ -162,11 +167,7 @@ func (g *repository) platforms(ctx context.Context, all []v1.Descriptor) (inject
 }
 
 func (g *repository) platform(ctx context.Context, d v1.Descriptor) (inject.ImageCommand, bool, error) {
-	body, header, err := g.verified(ctx, "manifests", d.Digest)
-	if err != nil {
-		return inject.ImageCommand{}, false, err
-	}
-	doc, err := parseDocument(body, header.Get("Content-Type"))
+	doc, err := g.document(ctx, d.Digest)
 	if err != nil {
 		return inject.ImageCommand{}, false, err
 	}

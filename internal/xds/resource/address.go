@@ -40,16 +40,15 @@ func (v *view) cluster(p *xds.Proxy, name string) xds.Answer {
 //     address, as without a proxy.
 func (v *view) addressed(p *xds.Proxy, a address) xds.Answer {
 	if t, ok := v.behind(p, a.to); ok {
-		if !a.http {
-			return v.withEndpoints(v.serviceCluster(a.String(), t, shapeOf(p), false), t)
-		}
 		var out xds.Answer
-		if len(t.service.RoutesFor(p.Namespace, t.port.Number)) > 0 {
+		if a.http && len(t.service.RoutesFor(p.Namespace, t.port.Number)) > 0 {
 			out = v.inside(p, a, t)
 		} else {
-			out = v.withEndpoints(v.serviceCluster(a.String(), t, shapeOf(p), true), t)
+			out = v.withEndpoints(v.serviceCluster(a.String(), t, shapeOf(p), a.http), t)
 		}
-		out.Before = append(out.Before, v.silent(p, a, t))
+		if a.http {
+			out.Before = append(out.Before, v.silent(p, a, t))
+		}
 		return out
 	}
 	v.asked.add(a.to.Addr(), a.String())
