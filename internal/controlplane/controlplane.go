@@ -9,6 +9,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -75,6 +76,7 @@ func (o Options) withDefaults() Options {
 	fill(&o.Mesh.TrustDomain, mesh.DefaultTrustDomain)
 	fill(&o.Mesh.Domain, mesh.DefaultDomain)
 	fill(&o.Mesh.RootNamespace, o.Namespace)
+	o.FirstUse = cmp.Or(o.FirstUse, DefaultFirstUse)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +47,7 @@ type plane struct {
 // views are the mesh as proxies are told of it.
 func (p *plane) views() *resource.Source {
 	s := resource.New(p.mesh)
-	s.Patience = cmp.Or(p.o.FirstUse, s.Patience)
+	s.Patience = p.o.FirstUse
 	return s
 }
 
