@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -22,6 +21,7 @@ import (
 	api "k8s.io/client-go/tools/clientcmd/api"
 
 	"outrider.dev/internal/kube"
+	"outrider.dev/test/buffer"
 )
 
 // A world is the cluster as an administrator has it.
@@ -54,22 +54,9 @@ func must(t *testing.T, err error) {
 }
 
 // A journal is what was logged, without the escapes.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
+type journal struct{ buffer.Buffer }
 
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.ReplaceAll(j.text.String(), `\"`, `"`)
-}
+func (j *journal) String() string { return strings.ReplaceAll(j.Buffer.String(), `\"`, `"`) }
 
 func (j *journal) log() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 

@@ -22,26 +22,8 @@ import (
 	"time"
 
 	"outrider.dev/internal/agent/sds"
+	"outrider.dev/test/secretserver"
 )
-
-// secretsOf serves an Envoy its secrets, which are none at first.
-func secretsOf(t testing.TB, socket string, rejected func(sds.Rejection)) *sds.Server {
-	t.Helper()
-	s, err := sds.Listen(sds.Options{Socket: socket, Log: slog.New(slog.DiscardHandler), Rejected: rejected})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
 
 // An authority signs the certificates of a test.
 type authority struct {
@@ -125,7 +107,7 @@ func over(t testing.TB, ca authority, who string) (o Options, secrets *sds.Serve
 	address, asked := controlPlane(t, ca, who)
 	socket := filepath.Join(t.TempDir(), "sds")
 	o.ControlPlane = ControlPlane{Addresses: []string{address}, SNI: "outriderd.local", Identity: []string{"spiffe://other", planeID}, Secrets: socket}
-	return o, secretsOf(t, socket, nil), asked
+	return o, secretserver.Serve(t, socket, nil), asked
 }
 
 // give gives an Envoy all of its secrets.
@@ -192,7 +174,7 @@ func TestEnvoySaysWhichSecretItRefuses(t *testing.T) {
 	o, _, asked := over(t, ca, planeID)
 	o.ControlPlane.Secrets = filepath.Join(t.TempDir(), "sds")
 	rejected := make(chan sds.Rejection, 10)
-	secrets := secretsOf(t, o.ControlPlane.Secrets, func(r sds.Rejection) { rejected <- r })
+	secrets := secretserver.Serve(t, o.ControlPlane.Secrets, func(r sds.Rejection) { rejected <- r })
 	start(t, o)
 	chain, _ := ca.issue(t, appID)
 	_, other := ca.issue(t, appID)

@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -12,13 +11,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"outrider.dev/internal/agent/sds"
 	"outrider.dev/internal/identity/spiffe"
+	"outrider.dev/test/buffer"
 )
 
 // realEnvoy is the real Envoy that "make deps" fetches.
@@ -74,24 +73,6 @@ func listener(socket, secrets string) object {
 	}}}}
 }
 
-// A buffer that two write to.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 func TestARealEnvoyShowsEachNewCertificate(t *testing.T) {
 	bin := realEnvoy(t)
 	p := newPlane(t)
@@ -112,7 +93,7 @@ func TestARealEnvoyShowsEachNewCertificate(t *testing.T) {
 	o.OnRoots = func(roots []byte) { server.Set(rootsSecret, sds.Roots(roots)) }
 	config := filepath.Join(t.TempDir(), "envoy.json")
 	put(t, config, must(json.Marshal(listener(socket, secrets))))
-	var log buffer
+	var log buffer.Buffer
 	var w *watched
 	serial, lastErr := "", error(nil)
 	cmd := exec.Command(bin, "-c", config, "--concurrency", "1", "--disable-hot-restart", "-l", "warning")

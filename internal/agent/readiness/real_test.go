@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -31,6 +30,7 @@ import (
 
 	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/agent/sds"
+	"outrider.dev/test/secretserver"
 )
 
 // A real is an Envoy of a test, whose log goes to a Proxy.
@@ -116,21 +116,9 @@ func run(t testing.TB, o envoy.Options, po ProxyOptions, files map[string]string
 func serveSecrets(t testing.TB, chain, key []byte) (socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "sds")
-	s, err := sds.Listen(sds.Options{Socket: socket, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := secretserver.Serve(t, socket, nil)
 	s.Set(envoy.RootsName, sds.Roots(chain))
 	s.Set(envoy.SecretName, sds.Certificate(chain, key))
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
 	return socket
 }
 

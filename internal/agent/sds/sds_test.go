@@ -1,7 +1,6 @@
 package sds
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -26,6 +25,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/testing/protocmp"
+
+	"outrider.dev/test/buffer"
 )
 
 // A rig is a server, and clients of grpc-go with Envoy's own types.
@@ -33,31 +34,14 @@ type rig struct {
 	*Server
 	socket   string
 	rejected chan Rejection
-	log      *buffer
+	log      *buffer.Buffer
 	client   service.SecretDiscoveryServiceClient
 	end      func()
 }
 
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{socket: filepath.Join(t.TempDir(), "sds.sock"), rejected: make(chan Rejection, 10), log: &buffer{}}
+	r := &rig{socket: filepath.Join(t.TempDir(), "sds.sock"), rejected: make(chan Rejection, 10), log: &buffer.Buffer{}}
 	var err error
 	r.Server, err = Listen(Options{Socket: r.socket, Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Rejected: func(why Rejection) { r.rejected <- why }})
