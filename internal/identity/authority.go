@@ -67,6 +67,7 @@ func (o AuthorityOptions) check() error {
 // An Authority signs certificates, and says whether one is of this mesh.
 type Authority struct {
 	o       AuthorityOptions
+	now     func() time.Time
 	current atomic.Pointer[signer]
 
 	mu      sync.Mutex
@@ -83,7 +84,7 @@ func NewAuthority(o AuthorityOptions) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Authority{o: o, changed: make(chan struct{})}
+	a := &Authority{o: o, now: time.Now, changed: make(chan struct{})}
 	a.current.Store(s)
 	o.Log.Info("authority loaded", "dir", o.Dir, "made", made, "root", s.root.Subject.String(), "not_after", s.cert.NotAfter)
 	return a, nil
@@ -170,7 +171,7 @@ func (a *Authority) sign(public crypto.PublicKey, id Identity, life time.Duratio
 	if id.TrustDomain != a.o.TrustDomain {
 		return nil, fmt.Errorf("this authority signs for trust domain %s, not for %s", a.o.TrustDomain, id.TrustDomain)
 	}
-	s, now := a.current.Load(), time.Now()
+	s, now := a.current.Load(), a.now()
 	if life <= 0 {
 		life = a.o.Life
 	}
@@ -238,7 +239,7 @@ func (a *Authority) Identify(chain []*x509.Certificate) (Identity, error) {
 		between.AddCert(c)
 	}
 	_, err := chain[0].Verify(x509.VerifyOptions{
-		Roots: a.current.Load().pool, Intermediates: between, CurrentTime: time.Now(),
+		Roots: a.current.Load().pool, Intermediates: between, CurrentTime: a.now(),
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -318,6 +319,8 @@ func (w who) serve(_ any, ctx context.Context, dec func(any) error, _ grpc.Unary
 
 func TestAPeerIsLookedAtAgainOnALongConnection(t *testing.T) {
 	a := authority(t, t.TempDir())
+	var late atomic.Int64
+	a.now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) }
 	s := must(a.NewServing(Identity{TrustDomain: "cluster.local", Namespace: "o", ServiceAccount: "d"}, []string{"cp"}, 0))
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(s.TLS())))
 	server.RegisterService(&grpc.ServiceDesc{ServiceName: "who", Methods: []grpc.MethodDesc{{MethodName: "AmI", Handler: who{a}.serve}}}, nil)
@@ -354,10 +357,9 @@ func TestAPeerIsLookedAtAgainOnALongConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	call(conn, codes.Unauthenticated, "none of this mesh") // the same connection
-	short := must(a.Sign(key.Public(), shop, time.Second))
-	conn = dial(short, key)
+	conn = dial(must(a.Sign(key.Public(), shop, time.Hour)), key)
 	call(conn, codes.AlreadyExists, shop.String())
-	time.Sleep(time.Until(short.Leaf.NotAfter.Add(time.Second + 10*time.Millisecond)))
+	late.Store(int64(2 * time.Hour))
 	call(conn, codes.Unauthenticated, "expired")
 	if _, err := a.AuthenticatePeer(context.Background()); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a call without a connection: %v", err)

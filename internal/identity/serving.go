@@ -87,7 +87,7 @@ func (a *Authority) NewServing(id Identity, names []string, life time.Duration) 
 func (s *Serving) Certificate() (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, by := time.Now(), s.authority.current.Load()
+	now, by := s.authority.now(), s.authority.current.Load()
 	if s.cert != nil && now.Before(s.renew) && s.by == by {
 		return s.cert, nil
 	}
