@@ -155,7 +155,7 @@ func TestSlowClientLosesItsStreamAndHoldsNobody(t *testing.T) {
 	}
 	source := newStage(mustView(t, "1", "cds base@1 *"))
 	o := byClaim(source)
-	o.SendTimeout = 300 * time.Millisecond
+	o.SendTimeout = 5 * time.Second
 	s := New(o)
 	address := listen(t, s)
 	slow := open(t, dial(t, address), "slow")
