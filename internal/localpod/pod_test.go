@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -160,6 +161,10 @@ func TestFourKindsOfProbes(t *testing.T) {
 		"grpc where there is none":           {"grpc: {port: 8080}", false, ""},
 	}
 	for name, tt := range tests {
+		patience := 20 // seconds: it is not what most are about
+		if strings.Contains(name, "too long") {
+			patience = 1
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
@@ -169,7 +174,7 @@ spec:
   containers:
   - {name: app, SERVER, ports: [{name: web, containerPort: 8080}],
      lifecycle: {postStart: {exec: {command: [sh, -c, "touch /tmp/ready; until grep -q ':2382' /proc/net/tcp6 /proc/net/tcp; do sleep 0.05; done"]}}},
-     readinessProbe: {periodSeconds: 1, failureThreshold: 1, ` + tt.probe + `}}
+     readinessProbe: {periodSeconds: 1, failureThreshold: 1, timeoutSeconds: ` + strconv.Itoa(patience) + `, ` + tt.probe + `}}
 `)
 			w.until("a probe is answered", func() bool { return answered(w.entries) != nil })
 			p.Delete(0)
