@@ -48,6 +48,7 @@ check: ## format, vet, staticcheck, race detector, arrows, tidy modules
 	$(GO) tool -modfile=build/tools/go.mod staticcheck ./...
 	$(GO) mod tidy -diff
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m $$($(GO) list ./... | grep -v '/test/')
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m ./test/agent # builds the commands with the detector too
 
 .PHONY: fuzz
 FUZZTIME ?= 30s

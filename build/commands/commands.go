@@ -17,6 +17,9 @@ const (
 	ControlPlane = "outriderd"
 )
 
+// racing is whether the commands get the race detector, as their builder has it.
+var racing bool
+
 // flags are those of "go build" for one command.
 func flags(name string) []string {
 	const plain = "-s -w"
@@ -33,8 +36,12 @@ func flags(name string) []string {
 func Build(ctx context.Context, dir string, names ...string) error {
 	for _, name := range names {
 		args := append([]string{"build", "-trimpath"}, flags(name)...)
+		env := "CGO_ENABLED=0"
+		if racing {
+			args, env = append(args, "-race"), "CGO_ENABLED=1"
+		}
 		cmd := exec.CommandContext(ctx, "go", append(args, "-o", filepath.Join(dir, name), "outrider.dev/cmd/"+name)...)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		cmd.Env = append(os.Environ(), env)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("building %s: %w\n%s", name, err, out)
 		}

@@ -121,6 +121,7 @@ func (p *Pod) Agent() *Agent {
 		"POD_NAME=" + p.Name, "POD_NAMESPACE=" + Namespace, "SERVICE_ACCOUNT=" + p.Name, "INSTANCE_IP=" + p.Address.String(), "INSTANCE_IPS=" + p.list(","),
 		"ISTIOD_SAN=" + PlaneName, "OUTRIDER_STATES=" + p.states(), "OUTRIDER_OWN=" + p.own("outrider-proxy"),
 		"OUTRIDER_TERMINATION_LOG=" + p.Termination,
+		"GORACE=atexit_sleep_ms=0", // else one with the race detector stays a second
 	}, p.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{AmbientCaps: p.Capabilities}
 	return &Agent{Pod: p, Process: start(p.World.T, p.Namespace, p.User, cmd, filepath.Join(p.Dir, fmt.Sprintf("agent-%d.log", p.agents)))}

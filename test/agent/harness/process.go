@@ -58,6 +58,9 @@ func start(t testing.TB, in *ns.Namespace, user uint32, cmd *exec.Cmd, log strin
 	}
 	t.Cleanup(func() {
 		p.Kill()
+		if strings.Contains(p.Log(), "WARNING: DATA RACE") {
+			t.Error("a data race in a command, built with the detector as this test is")
+		}
 		if t.Failed() {
 			t.Logf("%s:\n%s", log, tail(p.Log(), 6000))
 		}
