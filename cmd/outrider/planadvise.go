@@ -111,9 +111,14 @@ func (p *printer) costs(v planned) {
 	p.line("\n  * is what is chosen or in the pod. Figures are min / median / max from \"ready\" to \"app starts\",")
 	costs := podspec.PodCostsOn(v.on)
 	p.line("  %s (kubelet %s).\n", podspec.CostSource, costs[0].Kubelet)
-	p.line("  From \"applied\" to \"app runs\":")
+	p.podCosts(`"applied" to "app runs"`, costs)
+	p.podCosts(fmt.Sprintf(`"applied" to the first call answered, with Envoy (kubelet %s, n=20)`, podspec.MeshCosts[0].Kubelet), podspec.MeshCosts)
+	p.line("  A gate needs the agent in the pod: one init container, or none with outrider.dev/init: none.")
+}
+
+func (p *printer) podCosts(fromTo string, costs []podspec.PodCost) {
+	p.line("  From %s:", fromTo)
 	for _, c := range costs {
 		p.line("    %-32s %.2f / %.2f / %.2f s", c.What, c.Min, c.Median, c.Max)
 	}
-	p.line("  A gate needs the agent in the pod: one init container, or none with outrider.dev/init: none.")
 }

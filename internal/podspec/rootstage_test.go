@@ -47,7 +47,7 @@ spec:
 	if c, _ := r.Plan().Find("outrider-proxy"); c.Health == startup.PostStart {
 		t.Error("the hook that waits for the capture is taken for one that waits for the proxy")
 	}
-	for _, want := range []string{"0.08 s of the pod's start", "StartError (exit 128)", "kubectl exec into outrider-proxy is root with NET_ADMIN"} {
+	for _, want := range []string{"costs 0.4 s of the pod's start", "StartError (exit 128)", "kubectl exec into outrider-proxy is root with NET_ADMIN"} {
 		if !slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, want) }) {
 			t.Errorf("notes %q; want %q", r.Notes, want)
 		}
