@@ -20,6 +20,7 @@ import (
 type lintOptions struct {
 	files     []string
 	namespace string
+	context   string // kubectl's
 	output    string
 	severity  string
 	failOn    string
@@ -46,8 +47,9 @@ const lintExamples = `  # what will go wrong with the pods of this Deployment, a
   outrider lint -f deploy/ --fix --diff
   outrider lint -f deploy/ --fix --write
 
-  # what is in a cluster
-  kubectl get -n shop deployments,statefulsets,cronjobs,services -o yaml | outrider lint -f -
+  # what is in a cluster, and the corrected objects
+  outrider lint -n shop
+  outrider lint -n shop --fix | kubectl apply -f -
 
   # for code scanning
   outrider lint -f deploy/ -o sarif > outrider.sarif
@@ -58,13 +60,16 @@ const lintExamples = `  # what will go wrong with the pods of this Deployment, a
 func newLint() *cobra.Command {
 	o := &lintOptions{kube: 34}
 	cmd := &cobra.Command{
-		Use:   "lint -f FILE",
+		Use:   "lint -f FILE|-n NAMESPACE",
 		Short: "find what makes pods start or stop with a race, or not at all, and fix it",
 		Long: `Reads manifests and says what will go wrong when their pods start and stop: no order while
 traffic is captured, a hold that fails open, work-arounds from before meshes could order
 containers, deadlocks, Jobs that never end, grace periods that are too short, annotations
 that do nothing. Each finding has a stable code, its evidence in your file, why it matters,
 and a command that puts it right or says more.
+
+Without a file, -n reads a namespace of a cluster by kubectl: its context, its credentials, and
+nothing that it may not read. Nothing is changed.
 
 All files are looked at together: the labels of a Namespace in one count for the pods in
 another. With --fix the corrected manifests are printed; --diff prints the difference, and
@@ -79,7 +84,8 @@ left), 2 if the input cannot be used.`,
 	inputFlags(cmd, &o.files, &o.output, lintOutputs)
 	fs := cmd.Flags()
 	fs.Lookup("filename").Usage = "file or folder with manifests, YAML or JSON; '-' is standard input; may be repeated"
-	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of objects that do not say theirs")
+	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of objects that do not say theirs; without a file: the namespace of the cluster to look at")
+	fs.StringVar(&o.context, "context", "", "kubectl's context to read a namespace by; default: the current one")
 	fs.Var(&o.kube, "kube", "Kubernetes version of the nodes")
 	fs.BoolVar(&o.injected, "injected", false, "suppose that all pods are injected, whatever the labels in the files say")
 	fs.StringVar(&o.severity, "severity", "note", "the least that is shown: note, warning, error")
@@ -119,9 +125,9 @@ func (o *lintOptions) run(cmd *cobra.Command) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	files, err := lintFiles(cmd, o.files)
+	files, err := o.read(cmd)
 	if err != nil {
-		return &cli.UsageError{Err: err, Hint: lintHint(err)}
+		return err
 	}
 	if o.fix {
 		return o.runFix(cmd, files)
@@ -136,13 +142,34 @@ func (o *lintOptions) run(cmd *cobra.Command) error {
 	return o.verdict(report)
 }
 
+// fromCluster says whether a namespace is looked at, and not files.
+func (o *lintOptions) fromCluster() bool { return len(o.files) == 0 && o.namespace != "" }
+
+func (o *lintOptions) read(cmd *cobra.Command) ([]lint.File, error) {
+	if o.fromCluster() {
+		files, note, err := o.clusterFiles(cmd.Context())
+		if note != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "outrider: note: %s\n", note)
+		}
+		return files, err
+	}
+	files, err := lintFiles(cmd, o.files)
+	if err != nil {
+		return nil, &cli.UsageError{Err: err, Hint: lintHint(err)}
+	}
+	return files, nil
+}
+
 // check refuses what cannot be meant.
 func (o *lintOptions) check() error {
-	if len(o.files) == 0 && o.namespace != "" {
-		return &cli.UsageError{Err: errors.New("a cluster cannot be read yet; lint reads files"),
-			Hint: fmt.Sprintf("kubectl get -n %s pods,deployments,statefulsets,daemonsets,jobs,cronjobs,services -o yaml | outrider lint -f -", o.namespace)}
+	inputs := o.files
+	switch {
+	case o.fromCluster():
+		inputs = []string{lint.Cluster}
+	case o.context != "":
+		return &cli.UsageError{Err: errors.New("--context says how a namespace is read, and files are given"), Hint: "leave it away, or give -n NAMESPACE and no file"}
 	}
-	if err := checkInput(o.files, o.output, lintOutputs); err != nil {
+	if err := checkInput(inputs, o.output, lintOutputs); err != nil {
 		return err
 	}
 	for flag, word := range map[string]string{"severity": o.severity, "fail-on": o.failOn} {
@@ -162,6 +189,8 @@ func (o *lintOptions) check() error {
 		return &cli.UsageError{Err: errors.New("--diff changes nothing, --write does"), Hint: "give one of the two"}
 	case o.fix && o.output != "text":
 		return &cli.UsageError{Err: errors.New("--fix prints manifests, not findings"), Hint: "leave --fix away: -o " + o.output + " has the fixes in it"}
+	case o.write && o.fromCluster():
+		return &cli.UsageError{Err: errors.New("--write changes files, and no cluster"), Hint: fmt.Sprintf("outrider lint -n %s --fix | kubectl apply -f -", o.namespace)}
 	case o.write && slices.Contains(o.files, "-"):
 		return &cli.UsageError{Err: errors.New("--write cannot write standard input"), Hint: "leave --write away: --fix prints the corrected manifests"}
 	}
@@ -169,7 +198,11 @@ func (o *lintOptions) check() error {
 }
 
 func (o *lintOptions) options() lint.Options {
-	return lint.Options{Kubernetes: startup.Kubernetes(o.kube), Namespace: o.namespace, Injected: o.injected, Inputs: o.files}
+	inputs := o.files
+	if o.fromCluster() {
+		inputs = []string{lint.Cluster}
+	}
+	return lint.Options{Kubernetes: startup.Kubernetes(o.kube), Namespace: o.namespace, Injected: o.injected, Inputs: inputs}
 }
 
 // lint is a look with what the flags leave out left out.
@@ -179,7 +212,11 @@ func (o *lintOptions) lint(files []lint.File) (lint.Report, error) {
 		return report, err
 	}
 	if report.Pods+report.Services == 0 {
-		return report, fmt.Errorf("%s: no pod, no pod template and no service to look at", strings.Join(o.files, ", "))
+		where := strings.Join(o.files, ", ")
+		if o.fromCluster() {
+			where = "namespace " + o.namespace
+		}
+		return report, fmt.Errorf("%s: no pod, no pod template and no service to look at", where)
 	}
 	report.Findings = slices.DeleteFunc(report.Findings, func(f finding.Finding) bool { return !o.wants(f) })
 	return report, nil
@@ -219,7 +256,11 @@ func (o *lintOptions) summary(r lint.Report) string {
 		text = "\n" + text
 	}
 	if fixes > 0 {
-		text += fmt.Sprintf("%d can be fixed by command: add --fix --diff to see how, --fix --write to do it\n", fixes)
+		do := "--fix --write"
+		if o.fromCluster() {
+			do = "--fix | kubectl apply -f -"
+		}
+		text += fmt.Sprintf("%d can be fixed by command: add --fix --diff to see how, %s to do it\n", fixes, do)
 	}
 	return text
 }

@@ -113,7 +113,7 @@ var arrows = map[string][]string{
 	"internal/cli":       {"internal/capture", cobra, pflag},
 	"internal/version":   {cobra},
 
-	"cmd/outrider": {"internal/image/lookup", "k8s.io/api", "internal/finding", "internal/lint", "internal/inject", "internal/inject/manifest", "github.com/rogpeppe/go-internal/diff", "internal/demo", "internal/kubelet", "internal/localpod", "internal/simulate", "internal/simulate/chart", "internal/verify", sys, "startup", "internal/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/version", cobra},
+	"cmd/outrider": {"internal/image/lookup", "k8s.io/api", "k8s.io/apimachinery", "internal/finding", "internal/lint", "internal/inject", "internal/inject/manifest", "github.com/rogpeppe/go-internal/diff", "internal/demo", "internal/kubelet", "internal/localpod", "internal/simulate", "internal/simulate/chart", "internal/verify", sys, "startup", "internal/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/version", cobra},
 	"cmd/outrider-agent": {"startup", "internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/rootstage", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/proof",
 		"internal/capture/release", "internal/capture/setup", "internal/cli", "internal/version", cobra, pflag, sys},
 	"cmd/outriderd": {"internal/image/lookup", "internal/kube", "internal/webhook", "sigs.k8s.io/yaml", "internal/cli", "internal/controlplane", "internal/identity", "internal/mesh", "internal/version", cobra},

@@ -26,7 +26,7 @@ type Options struct {
 	Kubernetes startup.Kubernetes // of the nodes; default 1.34
 	Namespace  string             // of objects that do not say theirs; default "default"
 	Injected   bool               // suppose that all pods are injected, whatever the labels in the files say
-	Inputs     []string           // files and folders as a command of a remedy should name them; default: the file alone
+	Inputs     []string           // files and folders as a command of a remedy should name them; default: the file alone; [Cluster]: a namespace
 }
 
 // A Report is what was found, and in how much.
@@ -207,8 +207,11 @@ func (b *builder) addAt(s *source, root int, c clue) {
 	b.found = append(b.found, f)
 }
 
-// Stdin is what a file is called that has no name.
-const Stdin = "standard input"
+// What inputs are called that have no name.
+const (
+	Stdin   = "standard input"
+	Cluster = "the cluster" // a namespace of it
+)
 
 // fixCommand looks at the same files in the same way: what one says may be why another
 // is found wanting.
@@ -217,11 +220,13 @@ func (b *builder) fixCommand(code finding.Code) string {
 	if len(inputs) == 0 {
 		inputs = []string{b.source.name}
 	}
-	cmd := "outrider lint"
+	cmd, cluster := "outrider lint", slices.Contains(inputs, Cluster)
 	for _, name := range inputs {
-		cmd += " " + b.input(name)
+		if name != Cluster {
+			cmd += " " + b.input(name)
+		}
 	}
-	if b.Namespace != corev1.NamespaceDefault {
+	if cluster || b.Namespace != corev1.NamespaceDefault {
 		cmd += " -n " + shellWord(b.Namespace)
 	}
 	if b.Kubernetes != defaultKubernetes {
@@ -231,7 +236,10 @@ func (b *builder) fixCommand(code finding.Code) string {
 		cmd += " --injected"
 	}
 	cmd += " --only " + string(code) + " --fix"
-	if slices.ContainsFunc(inputs, isStdin) {
+	switch {
+	case cluster:
+		return cmd + " | kubectl apply -f -"
+	case slices.ContainsFunc(inputs, isStdin):
 		return cmd
 	}
 	return cmd + " --write"

@@ -1,0 +1,65 @@
+package kube
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"outrider.dev/build/commands"
+)
+
+// TestLintReadsANamespace: what "outrider lint -n" finds by a real kubectl, and that the
+// API server takes its fix.
+func TestLintReadsANamespace(t *testing.T) {
+	w := enterWorld(t)
+	w.namespace(t, "linted", map[string]string{"istio-injection": "enabled"})
+	apply(t, `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: linted}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - {name: app, image: x, command: [sh, -c, "sleep 5 && exec app"]}
+`)
+	until(t, "the Deployment has a pod", func() bool {
+		return kubectl(t, "", "get", "pods", "--namespace=linted", "--output=name") != ""
+	}, func() string { return kubectl(t, "", "get", "all", "--namespace=linted") })
+	dir := t.TempDir()
+	must(t, commands.Build(t.Context(), dir, commands.CLI))
+	lint := func(status int, args ...string) (stdout, stderr string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, commands.CLI), append([]string{"lint", "-n", "linted"}, args...)...)
+		var out, said strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &said
+		if cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != status {
+			t.Fatalf("outrider %s: %v; want status %d\n%s%s", cmd.Args[1:], cmd.ProcessState, status, &out, &said)
+		}
+		return out.String(), said.String()
+	}
+	found, _ := lint(1)
+	if !strings.Contains(found, "Deployment linted/web  deployment/web") || !strings.Contains(found, "[sleep]") || !strings.Contains(found, "1 pod\n") {
+		t.Errorf("found:\n%s\nwant the Deployment's sleep, once", found)
+	}
+	fixed, _ := lint(0, "--only=sleep", "--fix")
+	apply(t, fixed)
+	if after, _ := lint(0, "--only=sleep"); !strings.Contains(after, "no findings") {
+		t.Errorf("after its own fix:\n%s", after)
+	}
+	// A user who may not read namespaces, nor anything in this one.
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	text, err := os.ReadFile(os.Getenv("KUBECONFIG"))
+	must(t, err)
+	must(t, os.WriteFile(kubeconfig, text, 0o600))
+	kubectl(t, "", "config", "--kubeconfig="+kubeconfig, "set-credentials", "nobody", "--token=none")
+	kubectl(t, "", "config", "--kubeconfig="+kubeconfig, "set-context", "--current", "--user=nobody")
+	t.Setenv("KUBECONFIG", kubeconfig)
+	if _, said := lint(2); !strings.Contains(said, "Unauthorized") && !strings.Contains(said, "logged in") {
+		t.Errorf("somebody unknown is told %q", said)
+	}
+}
