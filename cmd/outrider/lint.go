@@ -14,6 +14,7 @@ import (
 	"outrider.dev/internal/finding"
 	"outrider.dev/internal/lint"
 	"outrider.dev/internal/version"
+	"outrider.dev/internal/visible"
 	"outrider.dev/startup"
 )
 
@@ -235,10 +236,10 @@ func (o *lintOptions) print(cmd *cobra.Command, r lint.Report) error {
 	case "sarif":
 		return finding.WriteSARIF(w, finding.Tool{Name: "outrider lint", Version: version.String(), Pages: docPages, Kinds: lint.Kinds()}, r.Findings)
 	}
-	if err := finding.WriteText(w, r.Findings, isTerminal(w)); err != nil {
+	if err := finding.WriteText(visible.Writer{W: w}, r.Findings, isTerminal(w)); err != nil {
 		return err
 	}
-	return printed(w, o.summary(r))
+	return shown(w, o.summary(r))
 }
 
 const docPages = "https://outrider.dev/docs/"
@@ -320,7 +321,7 @@ func explainKind(w io.Writer, code string) error {
 	p.line("%s.\n", strings.ToUpper(k.Title[:1])+k.Title[1:])
 	p.line("%s\n", folded(k.Explanation))
 	p.line("More: docs/%s", k.Doc)
-	return printed(w, p.String())
+	return shown(w, p.String())
 }
 
 // folded breaks the lines of paragraphs.

@@ -14,6 +14,7 @@ import (
 
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/podspec"
+	"outrider.dev/internal/visible"
 	"outrider.dev/startup"
 )
 
@@ -181,7 +182,7 @@ func (o *planOptions) print(w io.Writer, plans []planned) error {
 	case "yaml":
 		text, err := yaml.Marshal(plans)
 		if err != nil {
-			return err
+			return &cli.UsageError{Err: fmt.Errorf("--output=yaml: %w", err), Hint: "-o json writes every text"}
 		}
 		_, err = w.Write(text)
 		return err
@@ -197,13 +198,17 @@ func (o *planOptions) print(w io.Writer, plans []planned) error {
 		}
 		p.plan(plan)
 	}
-	return printed(w, p.String())
+	return shown(w, p.String())
 }
 
 func printed(w io.Writer, text string) error {
 	_, err := io.WriteString(w, text)
 	return err
 }
+
+// shown prints for people: what manifests hide in names and commands is seen, and does
+// nothing to a terminal.
+func shown(w io.Writer, text string) error { return printed(w, visible.Text(text)) }
 
 // broken is the error of plans that cannot work; nil if all can.
 func broken(plans []planned) error {

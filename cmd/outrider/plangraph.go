@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"outrider.dev/internal/visible"
 	"outrider.dev/startup"
 )
 
@@ -188,6 +189,6 @@ func svgEdge(b *strings.Builder, e edgeView, from, to box, y int) {
 
 func escape(s string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(s)) // a strings.Builder takes everything
+	_ = xml.EscapeText(&b, []byte(visible.Plain(s))) // a strings.Builder takes everything
 	return b.String()
 }

@@ -165,7 +165,7 @@ func printSimulated(w io.Writer, output string, all []simulated) error {
 		p.WriteString(c.Text(chart.TextOptions{Width: columns(w), Color: p.colour}))
 		p.line("%s", p.paint(verdictColour(len(s.Outcome.Violations) == 0), s.verdict()))
 	}
-	return printed(w, p.String())
+	return shown(w, p.String())
 }
 
 func verdictColour(good bool) string {

@@ -57,7 +57,7 @@ func printVerified(w io.Writer, output string, all []verified) error {
 		}
 		p.leftOut(v)
 	}
-	return printed(w, p.String())
+	return shown(w, p.String())
 }
 
 func (p *printer) answer(v verified, a answer, wide int) {

@@ -42,7 +42,7 @@ var arrows = map[string][]string{
 	"internal/podspec": {"startup", "internal/kubelet", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
 
 	"internal/simulate":        {"internal/kubelet", "internal/simulate/chart", "internal/simulate/inside", "startup"},
-	"internal/simulate/chart":  {"startup"},
+	"internal/simulate/chart":  {"internal/visible", "startup"},
 	"internal/simulate/inside": {"internal/kubelet", "startup"},
 	"internal/demo":            {"internal/kubelet", "internal/localpod", "internal/podspec", "internal/simulate/chart", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	"internal/localpod": {"internal/agent/state", "github.com/fsnotify/fsnotify", "internal/kubelet", "internal/podspec", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml",
@@ -110,10 +110,11 @@ var arrows = map[string][]string{
 	"build/commands":     {},
 	"build/commands/cmd": {"build/commands"},
 	"internal/arch":      {},
-	"internal/cli":       {"internal/capture", cobra, pflag},
+	"internal/cli":       {"internal/capture", "internal/visible", cobra, pflag},
 	"internal/version":   {cobra},
+	"internal/visible":   {},
 
-	"cmd/outrider": {"internal/image/lookup", "k8s.io/api", "k8s.io/apimachinery", "internal/finding", "internal/lint", "internal/inject", "internal/inject/manifest", "github.com/rogpeppe/go-internal/diff", "internal/demo", "internal/kubelet", "internal/localpod", "internal/simulate", "internal/simulate/chart", "internal/verify", sys, "startup", "internal/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/version", cobra},
+	"cmd/outrider": {"internal/image/lookup", "k8s.io/api", "k8s.io/apimachinery", "internal/finding", "internal/lint", "internal/inject", "internal/inject/manifest", "github.com/rogpeppe/go-internal/diff", "internal/demo", "internal/kubelet", "internal/localpod", "internal/simulate", "internal/simulate/chart", "internal/verify", sys, "startup", "internal/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/version", "internal/visible", cobra},
 	"cmd/outrider-agent": {"startup", "internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/rootstage", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/proof",
 		"internal/capture/release", "internal/capture/setup", "internal/cli", "internal/version", cobra, pflag, sys},
 	"cmd/outriderd": {"internal/image/lookup", "internal/kube", "internal/webhook", "sigs.k8s.io/yaml", "internal/cli", "internal/controlplane", "internal/identity", "internal/mesh", "internal/version", cobra},

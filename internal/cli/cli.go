@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"outrider.dev/internal/visible"
 )
 
 // Exit statuses.
@@ -73,7 +75,7 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer, onError f
 	if usage != nil && usage.Hint != "" {
 		message += fmt.Sprintf("%s: hint: %s\n", root.Name(), usage.Hint)
 	}
-	fmt.Fprint(stderr, message)
+	fmt.Fprint(stderr, visible.Text(message))
 	if onError != nil {
 		onError(message)
 	}

@@ -2,7 +2,6 @@ package chart
 
 import (
 	"fmt"
-	"html"
 	"strings"
 
 	"outrider.dev/startup"
@@ -51,8 +50,8 @@ type Section struct {
 // script, nothing fetched.
 func HTML(title string, sections []Section) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, head, html.EscapeString(title))
-	fmt.Fprintf(&b, "<h1>%s</h1>\n", html.EscapeString(title))
+	fmt.Fprintf(&b, head, markup(title))
+	fmt.Fprintf(&b, "<h1>%s</h1>\n", markup(title))
 	for _, s := range sections {
 		s.write(&b)
 	}
@@ -61,16 +60,16 @@ func HTML(title string, sections []Section) string {
 }
 
 func (s Section) write(b *strings.Builder) {
-	fmt.Fprintf(b, "<section>\n<h2>%s</h2>\n", html.EscapeString(s.Chart.Title))
+	fmt.Fprintf(b, "<section>\n<h2>%s</h2>\n", markup(s.Chart.Title))
 	if s.From != "" {
-		fmt.Fprintf(b, "<p class=\"at\">%s</p>\n", html.EscapeString(s.From))
+		fmt.Fprintf(b, "<p class=\"at\">%s</p>\n", markup(s.From))
 	}
 	if s.Verdict != "" {
 		class := "bad"
 		if s.Good {
 			class = "good"
 		}
-		fmt.Fprintf(b, "<p class=\"verdict %s\">%s</p>\n", class, html.EscapeString(s.Verdict))
+		fmt.Fprintf(b, "<p class=\"verdict %s\">%s</p>\n", class, markup(s.Verdict))
 	}
 	writeList(b, s.Lines)
 	if drawn := s.Chart; !drawn.empty() {
@@ -94,7 +93,7 @@ func writeList(b *strings.Builder, items []string) {
 	}
 	b.WriteString("<ul>\n")
 	for _, l := range items {
-		fmt.Fprintf(b, "<li>%s</li>\n", html.EscapeString(l))
+		fmt.Fprintf(b, "<li>%s</li>\n", markup(l))
 	}
 	b.WriteString("</ul>\n")
 }
@@ -113,7 +112,7 @@ func writeTable(b *strings.Builder, t startup.Timeline) {
 			who += fmt.Sprintf(" #%d", ev.Incarnation)
 		}
 		fmt.Fprintf(b, "<tr><td>%.3f s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n",
-			ev.At.Seconds(), html.EscapeString(who), html.EscapeString(string(ev.What)), html.EscapeString(ev.Detail))
+			ev.At.Seconds(), markup(who), markup(string(ev.What)), markup(ev.Detail))
 	}
 	b.WriteString("</table></details>\n")
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"outrider.dev/internal/visible"
 )
 
 // Measures of the picture, in pixels.
@@ -46,7 +48,7 @@ func SVG(charts []Chart) string {
 		wide, high = max(wide, p.wide), high+p.high
 	}
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img" font-family="system-ui, sans-serif" font-size="12">`+"\n"+
-		"<title>%s</title>\n"+`<rect width="100%%" height="100%%" fill="#fff"/>`+"\n%s</svg>\n", wide, high, wide, high, html.EscapeString(names(charts)), body.String())
+		"<title>%s</title>\n"+`<rect width="100%%" height="100%%" fill="#fff"/>`+"\n%s</svg>\n", wide, high, wide, high, markup(names(charts)), body.String())
 }
 
 func names(charts []Chart) string {
@@ -106,7 +108,7 @@ func (p picture) x(t time.Duration) float64 {
 
 func (p picture) draw(b *strings.Builder) {
 	if p.chart.Title != "" {
-		fmt.Fprintf(b, `<text x="%d" y="%d" font-size="16" font-weight="600" fill="%s">%s</text>`+"\n", pad, pad+14, ink, html.EscapeString(p.chart.Title))
+		fmt.Fprintf(b, `<text x="%d" y="%d" font-size="16" font-weight="600" fill="%s">%s</text>`+"\n", pad, pad+14, ink, markup(p.chart.Title))
 	}
 	p.axis(b)
 	for i, l := range p.lanes {
@@ -114,7 +116,7 @@ func (p picture) draw(b *strings.Builder) {
 	}
 	p.legend(b)
 	for i, n := range p.chart.Notes {
-		fmt.Fprintf(b, `<text x="%d" y="%.0f" fill="%s" font-weight="600">! %s</text>`+"\n", pad, p.notesAt+float64(i*legendHigh), alarm, html.EscapeString(n))
+		fmt.Fprintf(b, `<text x="%d" y="%.0f" fill="%s" font-weight="600">! %s</text>`+"\n", pad, p.notesAt+float64(i*legendHigh), alarm, markup(n))
 	}
 }
 
@@ -131,11 +133,11 @@ func (p picture) axis(b *strings.Builder) {
 
 func (p picture) lane(b *strings.Builder, l Lane, y float64) {
 	middle := y + laneHigh/2
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="end" fill="%s">%s</text>`+"\n", p.left-10, middle+4, ink, html.EscapeString(l.Name))
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="end" fill="%s">%s</text>`+"\n", p.left-10, middle+4, ink, markup(l.Name))
 	fmt.Fprintf(b, `<path d="M%.1f %.1fH%.1f" stroke="%s"/>`+"\n", p.left, middle, p.left+lanesWide, grid)
 	for _, s := range l.Spans {
 		fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%d" rx="2" fill="%s"><title>%s</title></rect>`+"\n",
-			p.x(s.From), middle-barHigh/2, max(p.x(s.To)-p.x(s.From), 1), barHigh, phases[s.Phase].fill, html.EscapeString(p.chart.sentence(l.Name, s)))
+			p.x(s.From), middle-barHigh/2, max(p.x(s.To)-p.x(s.From), 1), barHigh, phases[s.Phase].fill, markup(p.chart.sentence(l.Name, s)))
 	}
 	p.marks(b, l.Marks, middle)
 }
@@ -152,7 +154,7 @@ func (p picture) marks(b *strings.Builder, all []Mark, y float64) {
 		}
 	}
 	for _, d := range drawn {
-		fmt.Fprintf(b, `<g><title>%s</title>`, html.EscapeString(strings.Join(d.says, "\n")))
+		fmt.Fprintf(b, `<g><title>%s</title>`, markup(strings.Join(d.says, "\n")))
 		badge(b, d.x, y, marks[d.kind])
 		b.WriteString("</g>\n")
 	}
@@ -241,3 +243,6 @@ func (p picture) legend(b *strings.Builder) {
 		}
 	}
 }
+
+// markup is text in SVG and HTML.
+func markup(text string) string { return html.EscapeString(visible.Plain(text)) }

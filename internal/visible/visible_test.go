@@ -1,0 +1,55 @@
+package visible
+
+import (
+	"bytes"
+	"encoding/xml"
+	"html"
+	"io"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestText(t *testing.T) {
+	for in, want := range map[string]string{
+		"Größe ✓\tof\nlines":         "Größe ✓\tof\nlines",
+		"\x1b[1;31mred\x1b[0m":       "\x1b[1;31mred\x1b[0m",
+		"\x1b[2J\x1b]0;title\x07":    `\x1b[2J\x1b]0;title\x07`,
+		"back\rand\x7f, \u009b2J":    `back\x0dand\x7f, \x9b2J`,
+		"gpj.\u202eexe\u2066x\u200f": `gpj.\u202eexe\u2066x\u200f`,
+		"not \xff UTF-8":             `not \xff UTF-8`,
+		"\ufffd stays":               "\ufffd stays",
+	} {
+		if got := Text(in); got != want {
+			t.Errorf("%q: %q; want %q", in, got, want)
+		}
+	}
+	if got := Plain("\x1b[1mbold"); got != `\x1b[1mbold` {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestWriter(t *testing.T) {
+	var b bytes.Buffer
+	n, err := Writer{&b}.Write([]byte("a\x1b[2Jb"))
+	if n != 6 || err != nil || b.String() != `a\x1b[2Jb` {
+		t.Errorf("%d, %v, %q", n, err, &b)
+	}
+}
+
+func FuzzPlain(f *testing.F) {
+	f.Add("a\x1b[2J\u202e\xff")
+	f.Fuzz(func(t *testing.T, s string) {
+		got := Plain(s)
+		if !utf8.ValidString(got) || strings.ContainsFunc(got, hidden) || Plain(got) != got {
+			t.Errorf("%q: %q", s, got)
+		}
+		d, err := xml.NewDecoder(strings.NewReader("<a>"+html.EscapeString(got)+"</a>")), error(nil)
+		for err == nil {
+			_, err = d.Token()
+		}
+		if err != io.EOF {
+			t.Errorf("%q is not well-formed: %v", got, err)
+		}
+	})
+}
