@@ -27,16 +27,13 @@ func newDemo() *cobra.Command {
 		Long: `Runs one pod six times: an app that fetches its configuration when it starts, and dies if it
 is refused, beside a real Envoy below outrider-agent, with outriderd and some thousand
 services. Containers are processes of this machine, started and restarted by the kubelet's
-rules, in networks of their own; nothing is left. It takes about a minute, and needs root.
+rules, in networks of their own; nothing is left. It takes less than a minute, and needs root.
 
 The exit status is 1 if the story did not go as told.`,
 		Example: `  sudo outrider demo --report demo.html
   sudo outrider demo --act 1 --act 5 --services 5000`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := findPrograms(&o.Programs); err != nil {
-				return err
-			}
 			for _, n := range o.Acts {
 				if n < 1 || n > len(demo.Acts) {
 					return &cli.UsageError{Err: fmt.Errorf("--act=%d: there are acts 1 to %d", n, len(demo.Acts))}
@@ -44,19 +41,34 @@ The exit status is 1 if the story did not go as told.`,
 			}
 			o.Out = cmd.OutOrStdout()
 			o.Width, o.Color = columns(o.Out), isTerminal(o.Out)
-			if log != "" {
-				f, err := os.Create(log)
+			if o.Services < 1 {
+				return &cli.UsageError{Err: fmt.Errorf("--services=%d: the mesh needs one at least", o.Services)}
+			}
+			if err := findPrograms(&o.Programs); err != nil {
+				return err
+			}
+			for flag, name := range map[string]string{"log": log, "report": out} {
+				if name == "" {
+					continue
+				}
+				f, err := os.Create(name)
 				if err != nil {
-					return &cli.UsageError{Err: fmt.Errorf("--log: %w", err)}
+					return &cli.UsageError{Err: fmt.Errorf("--%s: %w", flag, err)}
 				}
 				defer f.Close()
-				o.Log = f
+				if flag == "log" {
+					o.Log = f
+				}
 			}
 			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
 			all, err := demo.Run(ctx, o)
-			if errors.Is(err, localpod.ErrNotRoot) {
+			var unfit *demo.ProgramError
+			switch {
+			case errors.Is(err, localpod.ErrNotRoot):
 				return &cli.UsageError{Err: err, Hint: "sudo " + strings.Join(os.Args, " ")}
+			case errors.As(err, &unfit):
+				return &cli.UsageError{Err: err}
 			}
 			if err != nil {
 				return err
@@ -100,23 +112,20 @@ func findPrograms(p *demo.Programs) error {
 	if p.Envoy == "" {
 		p.Envoy = os.Getenv("ENVOY")
 	}
+	here := filepath.Dir(own)
 	for _, program := range []struct {
 		name, flag string
 		path       *string
+		places     []string
 	}{
-		{"outrider-agent", "--agent", &p.Agent},
-		{"outriderd", "--control-plane", &p.ControlPlane},
-		{"envoy", "--envoy", &p.Envoy},
+		{"outrider-agent", "--agent", &p.Agent, []string{here}},
+		{"outriderd", "--control-plane", &p.ControlPlane, []string{here}},
+		{"envoy", "--envoy", &p.Envoy, []string{here, filepath.Join(here, "..", ".cache", "envoy")}}, // where make deps puts it
 	} {
 		if *program.path == "" {
-			*program.path = filepath.Join(filepath.Dir(own), program.name)
-			if _, err := os.Stat(*program.path); err != nil {
-				found, err := exec.LookPath(program.name)
-				if err != nil {
-					return &cli.UsageError{Err: fmt.Errorf("there is no %s beside %s, nor in PATH", program.name, own),
-						Hint: "give it by " + program.flag + "; make demo builds and installs everything"}
-				}
-				*program.path = found
+			if *program.path = find(program.name, program.places); *program.path == "" {
+				return &cli.UsageError{Err: fmt.Errorf("there is no %s beside %s, nor in PATH", program.name, own),
+					Hint: "give it by " + program.flag + "; make demo builds and installs everything"}
 			}
 		}
 		if *program.path, err = filepath.Abs(*program.path); err != nil {
@@ -124,6 +133,21 @@ func findPrograms(p *demo.Programs) error {
 		}
 	}
 	return nil
+}
+
+// find is a program in one of the folders, or in PATH; empty if there is none.
+func find(name string, folders []string) string {
+	for _, folder := range folders {
+		path := filepath.Join(folder, name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return ""
+	}
+	return path
 }
 
 // newDemoApp is the app of the story; the demo runs it in its pods.

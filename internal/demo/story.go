@@ -1,7 +1,9 @@
 package demo
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -65,34 +67,67 @@ func Run(ctx context.Context, o Options) ([]Performance, error) {
 		return nil, err
 	}
 	defer w.close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	scenes := make(chan *scene, len(Acts))
+	go func() {
+		defer close(scenes)
+		log := &sharedLog{w: o.Log}
+		for i, act := range Acts {
+			if number := i + 1; ctx.Err() == nil && (len(o.Acts) == 0 || slices.Contains(o.Acts, number)) {
+				s := &scene{Performance: Performance{Act: act, Number: number}, leaving: make(chan struct{}), over: make(chan struct{})}
+				scenes <- s
+				go s.play(ctx, w, log)
+				select {
+				case <-s.leaving: // its end is waiting; the next act needs the stage now
+				case <-s.over:
+				}
+			}
+		}
+	}()
 	var all []Performance
-	for i, act := range Acts {
-		number := i + 1
-		if len(o.Acts) > 0 && !slices.Contains(o.Acts, number) {
+	for s := range scenes {
+		fmt.Fprintf(o.Out, "\nAct %d: %s\n  %s\n", s.Number, s.Act.Title, s.Act.Tells)
+		<-s.over
+		if s.err != nil {
+			err = errors.Join(err, fmt.Errorf("act %d, %s: %w", s.Number, s.Act.Title, s.err))
+			cancel() // those that play still end first: their stage is taken away after this
 			continue
 		}
-		fmt.Fprintf(o.Out, "\nAct %d: %s\n  %s\n", number, act.Title, act.Tells)
-		fmt.Fprintf(o.Log, "act %d: %s\n", number, act.Title)
-		p, err := w.perform(ctx, act, number, o.Log)
-		if err != nil {
-			return all, fmt.Errorf("act %d, %s: %w", number, act.Title, err)
-		}
-		all = append(all, p)
+		all = append(all, s.Performance)
 		fmt.Fprintln(o.Out)
-		fmt.Fprint(o.Out, p.Chart.Text(chart.TextOptions{Width: o.Width, Color: o.Color}))
-		if p.Problem != "" {
-			fmt.Fprintln(o.Out, "  "+p.Problem)
-		}
-		if ctx.Err() != nil {
-			return all, ctx.Err()
+		fmt.Fprint(o.Out, s.Chart.Text(chart.TextOptions{Width: o.Width, Color: o.Color}))
+		if s.Problem != "" {
+			fmt.Fprintln(o.Out, "  "+s.Problem)
 		}
 	}
-	return all, nil
+	return all, cmp.Or(err, context.Cause(ctx))
+}
+
+// A scene is an act while it plays.
+type scene struct {
+	Performance
+	err     error
+	leaving chan struct{} // closed when all has been shown but the pod's end
+	over    chan struct{} // closed at the end
+}
+
+// A sharedLog is written to by acts that overlap.
+type sharedLog struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *sharedLog) printf(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprintf(l.w, format, args...)
 }
 
 // A listener hears what the app says.
 type listener struct {
-	log     io.Writer
+	act     int
+	log     *sharedLog
 	mu      sync.Mutex
 	began   time.Time
 	refused []time.Duration
@@ -105,7 +140,7 @@ type listener struct {
 func (l *listener) line(container, line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	fmt.Fprintf(l.log, "%8.3f %s | %s\n", time.Since(l.began).Seconds(), container, line)
+	l.log.printf("act %d %8.3f %s | %s\n", l.act, time.Since(l.began).Seconds(), container, line)
 	if len(l.tail) == 12 {
 		l.tail = l.tail[1:]
 	}
@@ -135,26 +170,29 @@ func (l *listener) entry(e localpod.Entry) {
 	}
 }
 
-// perform runs the pod of an act from its creation to its end.
-func (w *world) perform(ctx context.Context, act Act, number int, log io.Writer) (Performance, error) {
-	out := Performance{Act: act, Number: number}
-	pod, plan, err := act.pod(number)
+// play runs the pod of an act from its creation to its end.
+func (s *scene) play(ctx context.Context, w *world, log *sharedLog) {
+	defer close(s.over)
+	pod, plan, err := s.Act.pod(s.Number)
 	if err != nil {
-		return out, err
+		s.err = err
+		return
 	}
 	o, err := w.options()
 	if err != nil {
-		return out, err
+		s.err = err
+		return
 	}
-	l := &listener{log: log, began: time.Now(), ready: make(chan time.Duration, 1)}
+	l := &listener{act: s.Number, log: log, began: time.Now(), ready: make(chan time.Duration, 1)}
 	o.Pod, o.Plan, o.Kube, o.Line, o.Journal = *pod, plan, kubelet.Minor(34), l.line, l.entry
 	running, err := w.node.Start(o)
 	if err != nil {
-		return out, err
+		s.err = err
+		return
 	}
-	if err := writePod(w.mesh(), pod.Name, running.Addresses()[0]); err != nil {
+	if s.err = writePod(w.mesh(), pod.Name, running.Addresses()[0]); s.err != nil {
 		running.Kill()
-		return out, err
+		return
 	}
 	defer os.Remove(filepath.Join(w.mesh(), pod.Name+".yaml"))
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -163,26 +201,26 @@ func (w *world) perform(ctx context.Context, act Act, number int, log io.Writer)
 	defer stop()
 
 	select {
-	case out.Ready = <-l.ready:
-		out.Sent, out.Failed = w.stopUnderLoad(ctx, running)
+	case s.Ready = <-l.ready:
+		s.Sent, s.Failed = w.stopUnderLoad(ctx, running)
 	case <-running.Done():
 	}
-	out.Result = running.Wait()
+	close(s.leaving)
+	s.Result = running.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out.Failed += l.failed
-	out.Refused, out.Proxy = len(l.refused), l.proxy
-	for _, c := range out.Result.Containers {
+	s.Failed += l.failed
+	s.Refused, s.Proxy = len(l.refused), l.proxy
+	for _, c := range s.Result.Containers {
 		if c.Name == appName {
-			out.Starts = c.Restarts + 1
+			s.Starts = c.Restarts + 1
 		}
 	}
-	if act.Job {
-		out.Ready = out.Result.Took
+	if s.Act.Job {
+		s.Ready = s.Result.Took
 	}
-	out.Problem = out.problem(ctx, l.tail)
-	out.Chart = out.chart(l.refused)
-	return out, nil
+	s.Problem = s.problem(ctx, l.tail)
+	s.Chart = s.chart(l.refused)
 }
 
 // problem says why the act did not come to its end.
@@ -198,10 +236,17 @@ func (p Performance) problem(ctx context.Context, tail []string) string {
 	return ""
 }
 
-// chart is the picture of the act: what was refused is marked in it.
+// chart is the picture of the act: what was refused is marked in it. The app says so just
+// before it ends, and its words may come after the news of that.
 func (p Performance) chart(refused []time.Duration) chart.Chart {
+	const late = 500 * time.Millisecond
 	timeline := p.Result.Timeline
 	for _, at := range refused {
+		for _, e := range p.Result.Timeline {
+			if e.Container == appName && e.What == startup.HasFailed && e.At <= at && at-e.At < late {
+				at = e.At - time.Millisecond
+			}
+		}
 		timeline = append(timeline, startup.Event{Container: appName, What: startup.IsRefused, At: at})
 	}
 	c := chart.New([]string{initName, proxyName, appName}, timeline.Sorted(), nil, p.Result.Violations)

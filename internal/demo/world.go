@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,15 +25,31 @@ import (
 // Programs are the real parts of the story.
 type Programs struct{ Outrider, Agent, ControlPlane, Envoy string }
 
-// Check says which one is missing.
+// A ProgramError is a program that the story cannot be told with.
+type ProgramError struct {
+	Program string
+	Err     error
+}
+
+func (e *ProgramError) Error() string { return fmt.Sprintf("the demo needs %s: %v", e.Program, e.Err) }
+
+func (e *ProgramError) Unwrap() error { return e.Err }
+
+// Check asks each for its version: one that cannot say it would only fail in an act, and
+// the kubelet would try it again and again. The error is a [*ProgramError].
 func (p Programs) Check() error {
-	for what, path := range map[string]string{"outrider": p.Outrider, "outrider-agent": p.Agent, "outriderd": p.ControlPlane, "Envoy": p.Envoy} {
-		info, err := os.Stat(path)
-		if err != nil {
-			return fmt.Errorf("the demo needs %s: %w", what, err)
+	for _, one := range []struct{ name, path, ask, says string }{
+		{"outrider", p.Outrider, "version", "outrider "},
+		{"outrider-agent", p.Agent, "version", "outrider-agent "},
+		{"outriderd", p.ControlPlane, "version", "outriderd "},
+		{"Envoy", p.Envoy, "--version", "version:"},
+	} {
+		out, err := exec.Command(one.path, one.ask).CombinedOutput()
+		if err == nil && !bytes.Contains(out, []byte(one.says)) {
+			err = fmt.Errorf("it says %.60q", out)
 		}
-		if info.IsDir() || info.Mode()&0o111 == 0 {
-			return fmt.Errorf("the demo needs %s: %s is no program", what, path)
+		if err != nil {
+			return &ProgramError{one.name, fmt.Errorf("%s %s: %w", one.path, one.ask, err)}
 		}
 	}
 	return nil

@@ -54,8 +54,8 @@ proxy ░░░░░░░░░░░░p  ░░░░░░░░░░░�
 (pod)    A                                                          D           S
 ░ pulling the image   · waiting in its container   ▒ running, not healthy   █ healthy
 ▄ told to stop   ~ in back-off   A its IP is in the API   n told of a restart
-p its image could not be pulled   o completed   ? its call was refused
-h a hook failed   x crashed   S a new sandbox   D deleted   ! broke the plan
+p its image could not be pulled   o completed   h a hook failed   x crashed
+? its call was refused   S a new sandbox   D deleted   ! broke the plan
 ! at 0s app ran before proxy was healthy, by 14s
 `
 	if diff := cmp.Diff(want, everything(t).Text(TextOptions{Width: 90})); diff != "" {

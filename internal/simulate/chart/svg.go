@@ -201,7 +201,7 @@ func badge(b *strings.Builder, x, y float64, l look) {
 func (c Chart) sentence(name string, s Span) string {
 	text := fmt.Sprintf("%s: %s, %s to %s", name, phases[s.Phase].means, c.label(s.From), c.label(s.To))
 	if !c.Steps {
-		text += fmt.Sprintf(" (%s)", s.To-s.From)
+		text += fmt.Sprintf(" (%s)", (s.To - s.From).Round(time.Millisecond))
 	}
 	if s.Detail != "" {
 		text += ": " + s.Detail

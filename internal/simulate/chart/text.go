@@ -2,6 +2,7 @@ package chart
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -46,7 +47,7 @@ var marks = map[MarkKind]look{
 // In the order of the legend. Of two marks in one cell the later one here is drawn.
 var (
 	phaseOrder = []Phase{Pulling, Waiting, Running, Healthy, Stopping, BackOff}
-	markOrder  = []MarkKind{Address, Notified, NoImage, Completed, Refused, HookFailed, Crashed, Sandbox, Deleted, TooEarly}
+	markOrder  = []MarkKind{Address, Notified, NoImage, Completed, HookFailed, Crashed, Refused, Sandbox, Deleted, TooEarly}
 )
 
 // isBackOff: a timeline says of both that the container waits; by whom is in the
@@ -113,14 +114,30 @@ func (d drawing) row(spans []Span, ms []Mark) string {
 			cells[i] = phases[s.Phase]
 		}
 	}
-	for _, kind := range markOrder {
+	taken := map[int]MarkKind{}
+	for _, kind := range slices.Backward(markOrder) {
 		for _, m := range ms {
-			if m.Kind == kind {
-				cells[d.column(m.At)] = marks[kind]
+			if at := d.free(taken, d.column(m.At), kind); m.Kind == kind && at >= 0 {
+				cells[at], taken[at] = marks[kind], kind
 			}
 		}
 	}
 	return d.paint(cells)
+}
+
+// free is the cell for a mark, or one beside it where another kind stands; -1 if there
+// is none, or its own kind is said there already.
+func (d drawing) free(taken map[int]MarkKind, at int, kind MarkKind) int {
+	for _, at := range []int{at, at + 1, at + 2, at - 1} {
+		switch k, ok := taken[at]; {
+		case at < 0 || at >= d.width:
+		case !ok:
+			return at
+		case k == kind:
+			return -1
+		}
+	}
+	return -1
 }
 
 func (d drawing) paint(cells []look) string {
