@@ -40,8 +40,8 @@ func TestConformance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) < 150 {
-		t.Fatalf("%d traces, want those of 75 pods or more on two versions", len(files))
+	if len(files) < 170 {
+		t.Fatalf("%d traces, want those of 85 pods or more on two versions", len(files))
 	}
 	for _, file := range files {
 		tr := readTrace(t, file)
@@ -67,4 +67,25 @@ func isKnown(scenario, difference string) bool {
 		}
 	}
 	return false
+}
+
+// Two things within the tolerance, in the wrong order, are a difference.
+func TestOrderIsCompared(t *testing.T) {
+	at := func(ms time.Duration) time.Duration { return ms * time.Millisecond }
+	for name, tt := range map[string]struct {
+		model []time.Duration // of what the real kubelet did at 100, 200 and 200 ms
+		want  int
+	}{
+		"the same":        {[]time.Duration{at(90), at(150), at(190)}, 0},
+		"at one moment":   {[]time.Duration{at(150), at(150), at(150)}, 0},
+		"the last before": {[]time.Duration{at(90), at(150), at(80)}, 1},
+		"turned round":    {[]time.Duration{at(300), at(200), at(100)}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &replay{matched: []match{{"start a", at(100), tt.model[0]}, {"start b", at(200), tt.model[1]}, {"start c", at(200), tt.model[2]}}}
+			if r.order(); len(r.diffs) != tt.want {
+				t.Errorf("%d differences, want %d: %s", len(r.diffs), tt.want, r.diffs)
+			}
+		})
+	}
 }

@@ -77,6 +77,7 @@ func once(tr trace) *replay {
 	}
 	r.advance(tr.lines[len(tr.lines)-1].at + patience)
 	r.late()
+	r.order()
 	r.extra()
 	r.statuses()
 	return r
@@ -259,6 +260,18 @@ func (r *replay) late() {
 	for _, m := range r.matched {
 		if d := m.real - m.model; d.Abs() > tolerance(m.key) {
 			r.differ(m.real, "%s: model at %.3f", m.key, r.own(m.model).Seconds())
+		}
+	}
+}
+
+// order adds what the model did the other way round. What it does at one moment has no
+// order: it has no latency, and a real kubelet stops several containers in any order.
+func (r *replay) order() {
+	for n, later := range r.matched {
+		for _, earlier := range r.matched[:n] {
+			if earlier.real < later.real && earlier.model > later.model {
+				r.differ(later.real, "%s: in the model before %s", later.key, earlier.key)
+			}
 		}
 	}
 }

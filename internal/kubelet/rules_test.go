@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -273,6 +274,17 @@ func TestBackOff(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// In 1.36 a pass that meets a long back-off is repeated each minute.
+func TestALongBackOff(t *testing.T) {
+	r := play(t, Pod{Containers: appOnly}, Minor(36), world{until: 10 * time.Minute, containers: map[string]behaviour{
+		"app": {lives: []time.Duration{sec, sec, sec, sec, sec, sec}, code: 1}}})
+	held := r.acted("app", BackOff)
+	last := r.when("app", startup.HasFailed)[5].Truncate(sec)
+	if i := slices.Index(held, last+sec); i < 0 || !slices.Equal(held[i:], []time.Duration{last + sec, last + 61*sec, last + 121*sec}) {
+		t.Errorf("back-off of 160 s since %s is met at %s, want it a second later and then each minute", last, held)
 	}
 }
 

@@ -42,6 +42,10 @@ func TestMain(m *testing.M) {
 	}
 	status := m.Run()
 	report.print(os.Stdout)
+	if err := report.tooFew(); err != nil && !partial() {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		status = max(status, 1)
+	}
 	cancel()
 	os.Exit(status)
 }

@@ -168,7 +168,8 @@ func (r *run) deleted(p *world.Pod) {
 }
 
 // judge holds what happened to a pod against what the pod promises. It returns the
-// violations, for cases that expect some.
+// violations, for cases that expect some. A container of which no start was seen was not
+// judged, and fails the case: its log or its gate's journal was not read.
 func (r *run) judge(p *world.Pod) []startup.Violation {
 	r.Helper()
 	plan, err := p.Plan()
@@ -187,17 +188,23 @@ func (r *run) judge(p *world.Pod) []startup.Violation {
 	}
 	judged := map[string]bool{}
 	for _, e := range plan.Expand().Edges {
-		if judged[e.To] || starts[e.To] == 0 || e.To == proxy {
+		if judged[e.To] || e.To == proxy {
 			continue
 		}
 		judged[e.To] = true
+		if starts[e.To] == 0 {
+			r.Errorf("no start of %s was seen, so none was judged\n%s", e.To, p.Describe())
+		}
 		report.judged(r.entry, e.By, starts[e.To], byEdge[e.By])
 	}
 	if len(judged) == 0 {
-		for name, n := range starts {
-			if name != proxy && name != "outrider-init" {
-				report.judged(r.entry, "", n, 0)
-			}
+		delete(starts, proxy)
+		delete(starts, "outrider-init")
+		for _, n := range starts {
+			report.judged(r.entry, "", n, 0)
+		}
+		if len(starts) == 0 {
+			r.Errorf("no start of an application was seen, so none was judged\n%s", p.Describe())
 		}
 	}
 	return found

@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -94,6 +96,36 @@ func (l *ledger) print(to io.Writer) {
 		fmt.Fprintf(to, "; %s: %d starts, %d violations", name, l.starts[m], l.wrong[m])
 	}
 	fmt.Fprintln(to)
+}
+
+// enough is how many starts by gate and native a whole run has judged, at least.
+const enough = 300
+
+// tooFew says that a whole run has judged too few starts to show anything.
+func (l *ledger) tooFew() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := l.starts[startup.Gate] + l.starts[startup.Native]; n < enough {
+		return fmt.Errorf("%d starts by gate and native were judged, want %d or more", n, enough)
+	}
+	return nil
+}
+
+// partial says whether flags leave cases out.
+func partial() bool {
+	return slices.ContainsFunc([]string{"run", "skip", "list"}, func(name string) bool {
+		return flag.Lookup("test."+name).Value.String() != ""
+	})
+}
+
+// A run that judged too little is none.
+func TestTooFewStartsFail(t *testing.T) {
+	for native, fails := range map[int]bool{100: true, 199: true, 200: false} {
+		l := ledger{starts: map[startup.Mechanism]int{startup.Gate: 100, startup.Native: native, startup.Hold: 500, "": 500}}
+		if err := l.tooFew(); (err != nil) != fails {
+			t.Errorf("100 by gate, %d native: %v", native, err)
+		}
+	}
 }
 
 // tally adds up what the applications of a pod said of their calls.

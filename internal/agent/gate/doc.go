@@ -15,6 +15,7 @@
 //	wait.go       the command waits
 //	child.go      the command runs: process group, terminal, exit status
 //	signals.go    which signal means what
+//	rtmin.go      one that Go's runtime does not know
 //	stop.go       reverse order, and helpers of a Job
 //	follow.go     a dependency came back
 //	health.go     probes and hooks

@@ -44,7 +44,7 @@ type gate struct {
 // It takes over the signals of the process, and collects its orphans.
 func Run(ctx context.Context, o Options) int {
 	signals := make(chan os.Signal, 64)
-	signal.Notify(signals, forwarded()...)
+	deaf := listen(signals)
 	defer signal.Stop(signals)
 	g, err := newGate(o)
 	if err != nil {
@@ -57,6 +57,9 @@ func Run(ctx context.Context, o Options) int {
 		return Unusable
 	}
 	defer g.close()
+	if deaf != nil {
+		g.o.Say(deaf.Error())
+	}
 	g.background(func(ctx context.Context) {
 		if err := supervise.Reap(ctx, nil); err != nil {
 			g.post(func() { g.o.Say(err.Error()) })

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +20,7 @@ var kept = []syscall.Signal{
 	unix.SIGCHLD, unix.SIGURG, unix.SIGPROF, unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU,
 	unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP, unix.SIGSYS,
 	unix.SIGKILL, unix.SIGSTOP,
-	32, 33, // the C library's own
+	32, 33, // the C library's own, which takes no handler for them
 }
 
 const lastSignal = 64
@@ -33,6 +34,12 @@ func forwarded() []os.Signal {
 		}
 	}
 	return out
+}
+
+// listen has the signals that the gate passes on sent to a channel.
+func listen(to chan<- os.Signal) error {
+	signal.Notify(to, forwarded()...)
+	return notifyRTMin(to)
 }
 
 // rtmin3 is what images that run systemd are stopped by: SIGRTMIN+3.
