@@ -67,20 +67,24 @@ func (o *proxyStatusOptions) run(cmd *cobra.Command, pod string) error {
 			return err
 		}
 	}
-	if o.output == "json" {
-		raw := []json.RawMessage{}
-		for _, p := range proxies {
-			raw = append(raw, p.raw)
-		}
-		return cli.WriteJSON(cmd.OutOrStdout(), raw)
-	}
-	if err := printProxies(cmd.OutOrStdout(), proxies); err != nil {
+	if err := o.print(cmd.OutOrStdout(), proxies); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(proxies, connectedProxy.rejected) {
-		return &cli.ExitError{Status: cli.Failed} // the table has said it
+		return &cli.ExitError{Status: cli.Failed} // what was printed has said it
 	}
 	return nil
+}
+
+func (o *proxyStatusOptions) print(w io.Writer, proxies []connectedProxy) error {
+	if o.output == "table" {
+		return printProxies(w, proxies)
+	}
+	raw := []json.RawMessage{}
+	for _, p := range proxies {
+		raw = append(raw, p.raw)
+	}
+	return cli.WriteJSON(w, raw)
 }
 
 // A connectedProxy is what outriderd says of one proxy. Package xds has the whole; here

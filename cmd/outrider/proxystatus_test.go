@@ -102,6 +102,9 @@ func TestProxyStatusOfARealControlPlane(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
+	if status, out, _ := command("proxy-status", "-o", "json", "--control-plane-http", at); status != 1 || !strings.Contains(out, "cannot bind") {
+		t.Errorf("as JSON: status %d, want 1\n%s", status, out)
+	}
 	for _, pod := range []string{"app-1", "app-1.shop", "sidecar~10.0.0.1~app-1.shop~shop.svc.cluster.local"} {
 		status, out, errs := command("proxy-config", pod, "clusters", "--control-plane-http", at)
 		if status != 0 || !strings.Contains(out, "reviews.shop.svc.cluster.local") || strings.Contains(out, "Listener") {

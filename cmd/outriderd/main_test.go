@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -12,5 +14,14 @@ func TestMain(m *testing.M) {
 }
 
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata", UpdateScripts: os.Getenv("UPDATE") != ""})
+	testscript.Run(t, testscript.Params{Dir: "testdata", UpdateScripts: os.Getenv("UPDATE") != "",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"refused": refused}})
+}
+
+// refused runs outriderd, which is to end with status 2: refused ARGUMENTS.
+func refused(ts *testscript.TestScript, _ bool, args []string) {
+	var exit *exec.ExitError
+	if err := ts.Exec("outriderd", args...); !errors.As(err, &exit) || exit.ExitCode() != 2 {
+		ts.Fatalf("outriderd ends with %v, want status 2", err)
+	}
 }

@@ -61,6 +61,12 @@ half, ca/root-cert.pem.`,
 				return err
 			}
 			o.Log = log
+			if o.Webhook == "off" {
+				o.Webhook = ""
+			}
+			if err := checkServe(o); err != nil {
+				return err
+			}
 			if o.Folder, err = folder(source); err != nil {
 				return err
 			}
@@ -70,27 +76,19 @@ half, ca/root-cert.pem.`,
 			if o.Full, err = full(push); err != nil {
 				return err
 			}
-			if o.FirstUse < shortestFirstUse {
-				return &cli.UsageError{Err: fmt.Errorf("--first-use-timeout=%s: want at least %s", o.FirstUse, shortestFirstUse)}
-			}
 			if o.Mesh.Networks, err = prefixes(networks); err != nil {
 				return err
 			}
 			if o.Injection.OwnLabels, err = controlplane.ParseOwnLabels(ownLabels, o.Injection.Revision); err != nil {
 				return &cli.UsageError{Err: fmt.Errorf("--own-labels=%w", err)}
 			}
-			if err := names(o.Names); err != nil {
-				return err
-			}
 			if o.Injection.Images, err = images.Resolver(); err != nil {
 				return &cli.UsageError{Err: err}
 			}
-			if o.Webhook == "off" {
-				o.Webhook = ""
-			} else {
+			if o.Webhook != "" {
 				defer runtime.KeepAlive(webhook.Headroom())
 			}
-			return controlplane.Run(cmd.Context(), o)
+			return byFlag(controlplane.Run(cmd.Context(), o))
 		},
 	}
 	f := cmd.Flags()
@@ -115,7 +113,8 @@ half, ca/root-cert.pem.`,
 	f.StringVar(&o.Mesh.TrustDomain, "trust-domain", mesh.DefaultTrustDomain, "trust domain of identities")
 	f.StringVar(&o.Mesh.Domain, "domain", mesh.DefaultDomain, "DNS domain of services")
 	f.StringSliceVar(&networks, "network", nil, "where services and pods have their addresses (default: the private networks)")
-	f.DurationVar(&o.Life, "certificate-life", 24*time.Hour, "how long a certificate is valid")
+	f.DurationVar(&o.Life, "certificate-life", 24*time.Hour, "how long a certificate is valid whose agent asks for no time of its own (SECRET_TTL), and the control plane's own")
+	f.DurationVar(&o.MaxLife, "max-certificate-life", 90*24*time.Hour, "the most that an agent gets that asks for a time of its own")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	cli.BindEnv(f, "first-use-timeout", "OUTRIDER_FIRST_USE_TIMEOUT")
 	cli.BindEnv(f, "namespace", "POD_NAMESPACE")

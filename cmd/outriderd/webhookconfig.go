@@ -16,7 +16,7 @@ import (
 )
 
 func newWebhookConfig() *cobra.Command {
-	var state, trustDomain, service string
+	var state, domain, service string
 	o := webhook.ConfigurationOptions{}
 	cmd := &cobra.Command{
 		Use:   "webhook-config",
@@ -37,6 +37,12 @@ are refused, and those are not.`,
 			if err := cli.FromEnv(cmd.Flags()); err != nil {
 				return err
 			}
+			if err := check("trust-domain", domain, trustDomain); err != nil {
+				return err
+			}
+			if err := check("namespace", o.Namespace, dnsLabel); err != nil {
+				return err
+			}
 			if err := place(&o.Place, service); err != nil {
 				return err
 			}
@@ -44,7 +50,7 @@ are refused, and those are not.`,
 			if err != nil {
 				return &cli.UsageError{Err: err, Hint: cmd.Example}
 			}
-			authority, err := identity.NewAuthority(identity.AuthorityOptions{Dir: filepath.Join(state, "ca"), TrustDomain: trustDomain})
+			authority, err := identity.NewAuthority(identity.AuthorityOptions{Dir: filepath.Join(state, "ca"), TrustDomain: domain})
 			if err != nil {
 				return err
 			}
@@ -59,7 +65,7 @@ are refused, and those are not.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&state, "state", defaultState, "directory of the serving outriderd's state")
-	f.StringVar(&trustDomain, "trust-domain", mesh.DefaultTrustDomain, "trust domain of identities")
+	f.StringVar(&domain, "trust-domain", mesh.DefaultTrustDomain, "trust domain of identities")
 	f.StringVar(&o.Place.URL, "url", "", "where the API server finds outriderd, as https://HOST:PORT; its certificate must have HOST (--name of serve)")
 	f.StringVar(&service, "service", "", "or the service that leads to its port 15017, as NAMESPACE/NAME (default: outriderd in --namespace)")
 	f.StringVar(&o.Namespace, "namespace", mesh.DefaultRoot, "namespace that outriderd runs in")

@@ -54,12 +54,23 @@ type Options struct {
 	// of the injection's revision; "off": none.
 	WebhookConfiguration string
 
-	Life time.Duration // of a certificate; default 24h
-	Log  *slog.Logger  // default: none
+	Life    time.Duration // of a certificate, where nobody asks for another; default 24h
+	MaxLife time.Duration // the most that is given to who asks; default 90 days
+	Log     *slog.Logger  // default: none
 
 	// Ready is called with the addresses that are served, once they are.
 	Ready func(Addresses)
 }
+
+// An OptionError says which option cannot be used.
+type OptionError struct {
+	Option string // of [Options], for example "Injection.Values"
+	Err    error
+}
+
+func (e *OptionError) Error() string { return e.Option + ": " + e.Err.Error() }
+
+func (e *OptionError) Unwrap() error { return e.Err }
 
 // Addresses are where a control plane listens.
 type Addresses struct{ Discovery, HTTP, Plaintext, Webhook string }

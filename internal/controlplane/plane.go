@@ -3,7 +3,6 @@ package controlplane
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -54,10 +53,10 @@ func (p *plane) views() *resource.Source {
 // open makes the parts, each of which may refuse.
 func open(ctx context.Context, o Options) (*plane, error) {
 	if o.State == "" {
-		return nil, errors.New("a control plane needs a directory for its state")
+		return nil, &OptionError{"State", errors.New("want a directory")}
 	}
 	if err := os.MkdirAll(o.State, 0o700); err != nil {
-		return nil, err
+		return nil, &OptionError{"State", err}
 	}
 	p := &plane{o: o, began: time.Now(), cluster: openCluster(ctx, o)}
 	var err error
@@ -65,7 +64,7 @@ func open(ctx context.Context, o Options) (*plane, error) {
 		return nil, err
 	}
 	p.authority, err = identity.NewAuthority(identity.AuthorityOptions{
-		Dir: filepath.Join(o.State, "ca"), TrustDomain: o.Mesh.TrustDomain, Life: o.Life, Log: o.Log,
+		Dir: filepath.Join(o.State, "ca"), TrustDomain: o.Mesh.TrustDomain, Life: o.Life, MaxLife: o.MaxLife, Hosts: hosts{p.mesh}, Log: o.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -120,7 +119,7 @@ func (p *plane) openSecure() error {
 	if err := p.openWebhook(serving); err != nil {
 		return err
 	}
-	p.secure = grpc.NewServer(append(alive(), grpc.Creds(credentials.NewTLS(serving.TLS())))...)
+	p.secure = grpc.NewServer(append(alive(), grpc.Creds(credentials.NewTLS(serving.TLS())), grpc.StreamInterceptor(p.whileDeclared))...)
 	discovery.RegisterAggregatedDiscoveryServiceServer(p.secure, p.byCertificate)
 	(&identity.Service{
 		Authority: p.authority,
@@ -177,18 +176,4 @@ func (p *plane) report(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// hosts finds the host that a one-time token is for.
-type hosts struct{ mesh source }
-
-func (h hosts) HostByToken(sum [32]byte) (identity.Host, bool) {
-	current, _ := h.mesh.Current()
-	want := fmt.Sprintf("%x", sum)
-	for _, w := range current.Workloads() {
-		if w.Host && w.TokenSHA256 == want {
-			return identity.Host{Namespace: w.Namespace, Name: w.Name, ServiceAccount: w.ServiceAccount}, true
-		}
-	}
-	return identity.Host{}, false
 }

@@ -56,11 +56,11 @@ func (p *plane) injection() (inject.Options, error) {
 	if i.Values != "" {
 		data, err := os.ReadFile(i.Values)
 		if err != nil {
-			return out, fmt.Errorf("values for injection: %w", err)
+			return out, &OptionError{"Injection.Values", err}
 		}
 		values, warnings, err := inject.ParseValues(data)
 		if err != nil {
-			return out, fmt.Errorf("values for injection: %s: %w", i.Values, err)
+			return out, &OptionError{"Injection.Values", fmt.Errorf("%s: %w", i.Values, err)}
 		}
 		for _, w := range warnings {
 			p.o.Log.Warn("value without effect", "file", i.Values, "warning", w)
@@ -70,10 +70,10 @@ func (p *plane) injection() (inject.Options, error) {
 	if i.MeshConfig != "" {
 		data, err := os.ReadFile(i.MeshConfig)
 		if err != nil {
-			return out, fmt.Errorf("the mesh's configuration: %w", err)
+			return out, &OptionError{"Injection.MeshConfig", err}
 		}
 		if out.Mesh, err = inject.ParseMesh(data); err != nil {
-			return out, fmt.Errorf("the mesh's configuration: %s: %w", i.MeshConfig, err)
+			return out, &OptionError{"Injection.MeshConfig", fmt.Errorf("%s: %w", i.MeshConfig, err)}
 		}
 	}
 	var err error

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -39,6 +40,7 @@ type AuthorityOptions struct {
 	Life        time.Duration // of a certificate, where nobody asks for another; default 24h
 	MaxLife     time.Duration // the most that is given; default 90 days, Istio's MAX_WORKLOAD_CERT_TTL
 	RootLife    time.Duration // of a root that is made; default ten years
+	Hosts       Hosts         // a host's certificate is good while it is one of them; default: there are none
 	Log         *slog.Logger  // default: none
 }
 
@@ -161,10 +163,17 @@ type Certificate struct {
 // Sign names id in a certificate for a key. Life is what was asked for; zero is the
 // default, and more than the most is the most.
 func (a *Authority) Sign(public crypto.PublicKey, id Identity, life time.Duration) (*Certificate, error) {
-	return a.sign(public, id, life, nil)
+	return a.sign(public, holder{Identity: id}, life)
 }
 
-func (a *Authority) sign(public crypto.PublicKey, id Identity, life time.Duration, names []string) (*Certificate, error) {
+// A holder is whom a certificate is for.
+type holder struct {
+	Identity
+	host  string   // empty: it is none
+	names []string // DNS names and addresses of a server
+}
+
+func (a *Authority) sign(public crypto.PublicKey, id holder, life time.Duration) (*Certificate, error) {
 	if err := id.Check(); err != nil {
 		return nil, err
 	}
@@ -196,7 +205,10 @@ func (a *Authority) sign(public crypto.PublicKey, id Identity, life time.Duratio
 
 		BasicConstraintsValid: true,
 	}
-	form.DNSNames, form.IPAddresses = apart(names)
+	form.DNSNames, form.IPAddresses = apart(id.names)
+	if id.host != "" {
+		form.Subject.ExtraNames = []pkix.AttributeTypeAndValue{{Type: hostAttribute, Value: id.host}}
+	}
 	if _, ok := public.(*rsa.PublicKey); ok {
 		form.KeyUsage |= x509.KeyUsageKeyEncipherment
 	}
@@ -229,8 +241,21 @@ func (s *signer) certificate(leaf *x509.Certificate) *Certificate {
 }
 
 // Identify returns whom a chain of certificates names, if it ends at a root of the mesh
-// now, is for this trust domain, and is valid now.
+// now, is for this trust domain, and is valid now; and if it is a host's, while the mesh has
+// that host.
 func (a *Authority) Identify(chain []*x509.Certificate) (Identity, error) {
+	id, err := a.verify(chain)
+	if err != nil {
+		return Identity{}, err
+	}
+	if host, ok := hostOf(chain[0], id); ok && (a.o.Hosts == nil || !a.o.Hosts.Has(host)) {
+		return Identity{}, host.Gone()
+	}
+	return id, nil
+}
+
+// verify is Identify without a look at the mesh.
+func (a *Authority) verify(chain []*x509.Certificate) (Identity, error) {
 	if len(chain) == 0 {
 		return Identity{}, errors.New("no certificate was shown")
 	}

@@ -358,7 +358,7 @@ func TestWhoIsNotOfThisMesh(t *testing.T) {
 	if _, err := a.Sign(ecKey(t).Public(), foreign, 0); err == nil || !strings.Contains(err.Error(), "other.example") {
 		t.Errorf("signing for another trust domain: %v", err)
 	}
-	noName := must(a.sign(ecKey(t).Public(), shop, 0, nil))
+	noName := must(a.Sign(ecKey(t).Public(), shop, 0))
 	noName.Leaf.URIs = nil
 	tests := map[string]struct {
 		chain []*x509.Certificate

@@ -18,6 +18,7 @@ type Credentials struct {
 // A Caller is who asks, once that is proved.
 type Caller struct {
 	Identity Identity
+	Host     string // outside of Kubernetes that it is; empty: it is none
 	Method   string // how it was proved, for the log
 
 	// Spend takes note that a credential that may be used once is used, now that nothing
@@ -85,7 +86,8 @@ func (m MutualTLS) Authenticate(_ context.Context, c Credentials) (Caller, error
 	if err != nil {
 		return Caller{}, &Refusal{err.Error()}
 	}
-	return Caller{Identity: id, Method: "certificate"}, nil
+	host, _ := hostOf(c.Chain[0], id)
+	return Caller{Identity: id, Host: host.Name, Method: "certificate"}, nil
 }
 
 // A Reviewer says whose token it is, as Kubernetes' TokenReview does. Its error is as

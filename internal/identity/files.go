@@ -44,10 +44,18 @@ func alone(dir string, do func() error) error {
 		return err
 	}
 	defer d.Close() // which also unlocks
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("locking %s: %w", dir, err)
+	if err := lock(d); err != nil {
+		return err
 	}
 	return do()
+}
+
+// lock waits until no other process has the file locked; closing it unlocks.
+func lock(f *os.File) error {
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("locking %s: %w", f.Name(), err)
+	}
+	return nil
 }
 
 // loadOrMakeKey returns the key in a file, which it makes if there is none.

@@ -1,15 +1,11 @@
 package identity
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
-	"errors"
+	"crypto/x509"
+	"encoding/asn1"
 	"fmt"
-	"os"
-	"strings"
-	"sync"
 	"time"
 )
 
@@ -20,9 +16,33 @@ type Host struct {
 	ServiceAccount string
 }
 
-// Hosts finds the host that a token is for, by the SHA-256 of the token.
+func (h Host) String() string { return h.Namespace + "/" + h.Name }
+
+// Gone is why a certificate of h is no longer taken.
+func (h Host) Gone() error {
+	return fmt.Errorf("host %s, whose certificate this is, is not in the mesh, or has another service account than %s", h, h.ServiceAccount)
+}
+
+// Hosts are those that the mesh has now.
 type Hosts interface {
+	// HostByToken finds the host that a token is for, by the SHA-256 of the token.
 	HostByToken(sum [32]byte) (Host, bool)
+	// Has says whether there is a host of that name with that service account.
+	Has(Host) bool
+}
+
+// hostAttribute of a certificate's subject names the host that it was signed for ("host",
+// RFC 4524, section 2.7). Its identity alone does not tell: pods may have the same.
+var hostAttribute = asn1.ObjectIdentifier{0, 9, 2342, 19200300, 100, 1, 9}
+
+// hostOf returns the host that a certificate for id was signed for; false: it is no host's.
+func hostOf(leaf *x509.Certificate, id Identity) (Host, bool) {
+	for _, a := range leaf.Subject.Names {
+		if name, ok := a.Value.(string); ok && a.Type.Equal(hostAttribute) {
+			return Host{id.Namespace, name, id.ServiceAccount}, true
+		}
+	}
+	return Host{}, false
 }
 
 // Once remembers which tokens were used. Use is called for a token and the key that asks
@@ -56,100 +76,13 @@ func (h HostTokens) Authenticate(_ context.Context, c Credentials) (Caller, erro
 	if err != nil {
 		return Caller{}, err
 	}
+	caller.Host = host.Name
 	caller.Spend = func(ctx context.Context, key [32]byte) error {
 		ok, err := h.Once.Use(ctx, sum, key, time.Now())
 		if err == nil && !ok {
-			return refuse("the token of host %s/%s was used already; it is good for one certificate, which then renews itself", host.Namespace, host.Name)
+			return refuse("the token of host %s was used already; it is good for one certificate, which then renews itself", host)
 		}
 		return err
 	}
 	return caller, nil
-}
-
-type use struct {
-	key [32]byte
-	at  time.Time
-}
-
-// Used is a [Once] that keeps its memory in a file, one line a token:
-// the token's sum, the key's, and when.
-type Used struct {
-	mu   sync.Mutex
-	path string
-	uses map[[32]byte]use
-}
-
-// NewUsed reads the file at path, which need not be there. Empty path: the memory ends
-// with the process.
-func NewUsed(path string) (*Used, error) {
-	u := &Used{path: path, uses: map[[32]byte]use{}}
-	if path == "" {
-		return u, nil
-	}
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return u, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	whole := raw[:bytes.LastIndexByte(raw, '\n')+1]
-	if len(whole) < len(raw) {
-		// A crash cut the last line short, before anybody was told yes.
-		if err := replace(path, whole); err != nil {
-			return nil, err
-		}
-	}
-	n := 0
-	for line := range strings.Lines(string(whole)) {
-		n++
-		if err := u.line(line); err != nil {
-			return nil, fmt.Errorf("%s, line %d: %w", path, n, err)
-		}
-	}
-	return u, nil
-}
-
-func (u *Used) line(text string) error {
-	words := strings.Fields(text)
-	if len(words) != 3 {
-		return errors.New("write the token's sum, the key's sum and the time")
-	}
-	var token [32]byte
-	var one use
-	for i, into := range [][]byte{token[:], one.key[:]} {
-		raw, err := hex.DecodeString(words[i])
-		if err != nil || len(raw) != len(into) {
-			return errors.New("a sum is 64 hexadecimal digits")
-		}
-		copy(into, raw)
-	}
-	at, err := time.Parse(time.RFC3339, words[2])
-	one.at = at
-	if _, seen := u.uses[token]; !seen { // the first key wins
-		u.uses[token] = one
-	}
-	return err
-}
-
-// Use writes a use down before it says yes.
-func (u *Used) Use(_ context.Context, token, key [32]byte, now time.Time) (bool, error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if first, ok := u.uses[token]; ok {
-		return first.key == key && now.Before(first.at.Add(again)), nil
-	}
-	if u.path != "" {
-		line := fmt.Sprintf("%x %x %s\n", token, key, now.UTC().Format(time.RFC3339))
-		f, err := os.OpenFile(u.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		if err != nil {
-			return false, fmt.Errorf("remembering a host's token: %w", err)
-		}
-		_, err = f.WriteString(line)
-		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-			return false, fmt.Errorf("remembering a host's token: %w", err)
-		}
-	}
-	u.uses[token] = use{key, now}
-	return true, nil
 }

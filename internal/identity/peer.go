@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"outrider.dev/internal/identity/spiffe"
 )
 
 // AuthenticatePeer says who is at the other end of a gRPC call's connection, by its
@@ -21,6 +23,20 @@ func (a *Authority) AuthenticatePeer(ctx context.Context) (Identity, error) {
 		return Identity{}, status.Error(codes.Unauthenticated, err.Error())
 	}
 	return id, nil
+}
+
+// PeerHost returns the host at the other end of a gRPC call's connection, by its certificate,
+// whether or not it is still there; false: it is none.
+func PeerHost(ctx context.Context) (Host, bool) {
+	chain := peerCertificates(ctx)
+	if len(chain) == 0 {
+		return Host{}, false
+	}
+	id, err := spiffe.Of(chain[0])
+	if err != nil {
+		return Host{}, false
+	}
+	return hostOf(chain[0], id)
 }
 
 // peerCertificates are what the client showed, the leaf first.

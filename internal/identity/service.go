@@ -22,9 +22,7 @@ import (
 type Service struct {
 	Authority      *Authority
 	Authenticators []Authenticator // in the order they are asked
-	// Allow, if set, has the last word: its error is told to the caller.
-	Allow func(Caller) error
-	Log   *slog.Logger // the audit log, without secrets; default: none
+	Log            *slog.Logger    // the audit log, without secrets; default: none
 
 	limit limiter
 }
@@ -80,17 +78,12 @@ func (s *Service) create(ctx context.Context, in wire.Request) (*Certificate, Ca
 	if err := asksFor(csr, caller.Identity); err != nil {
 		return nil, caller, status.Error(codes.PermissionDenied, err.Error())
 	}
-	if s.Allow != nil {
-		if err := s.Allow(caller); err != nil {
-			return nil, caller, status.Error(codes.PermissionDenied, err.Error())
-		}
-	}
 	if caller.Spend != nil {
 		if err := caller.Spend(ctx, sha256.Sum256(csr.RawSubjectPublicKeyInfo)); err != nil {
 			return nil, caller, s.refusal(err)
 		}
 	}
-	cert, err := s.Authority.Sign(csr.PublicKey, caller.Identity, in.Life)
+	cert, err := s.Authority.sign(csr.PublicKey, holder{Identity: caller.Identity, host: caller.Host}, in.Life)
 	if err != nil {
 		return nil, caller, status.Error(codes.Internal, err.Error())
 	}

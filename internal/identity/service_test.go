@@ -14,9 +14,11 @@ import (
 	"encoding/pem"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -38,6 +40,10 @@ import (
 type hosts map[[32]byte]Host
 
 func (h hosts) HostByToken(sum [32]byte) (Host, bool) { host, ok := h[sum]; return host, ok }
+
+func (h hosts) Has(host Host) bool {
+	return slices.Contains(slices.Collect(maps.Values(h)), host)
+}
 
 // review answers as a TokenReview might.
 type review struct{}
@@ -64,17 +70,19 @@ type plane struct {
 	serving   *Serving
 	address   string
 	log       *bytes.Buffer
+	hosts     hosts
 }
 
 func newPlane(t testing.TB) *plane {
 	t.Helper()
 	dir := t.TempDir()
-	p := &plane{authority: authority(t, dir), tokens: tokens(t, dir), log: &bytes.Buffer{}}
+	p := &plane{tokens: tokens(t, dir), log: &bytes.Buffer{}, hosts: hosts{sha256.Sum256([]byte("host-secret")): {"shop", "vm-1", "app"}}}
+	p.authority = must(NewAuthority(AuthorityOptions{Dir: dir, Hosts: p.hosts}))
 	p.service = &Service{
 		Authority: p.authority,
 		Authenticators: []Authenticator{
 			p.tokens,
-			HostTokens{TrustDomain: "cluster.local", Once: must(NewUsed("")), Hosts: hosts{sha256.Sum256([]byte("host-secret")): {"shop", "vm-1", "app"}}},
+			HostTokens{TrustDomain: "cluster.local", Once: must(NewUsed("")), Hosts: p.hosts},
 			Reviewed{Reviewer: review{}, TrustDomain: "cluster.local"},
 			MutualTLS{p.authority},
 		},
@@ -231,15 +239,71 @@ func TestEachRefusal(t *testing.T) {
 	if !strings.Contains(p.log.String(), "secret detail") || strings.Contains(p.log.String(), "host-secret") {
 		t.Errorf("want the log to have the cause, and no token:\n%s", p.log)
 	}
-	p.service.Allow = func(c Caller) error { return errors.New("host shop/vm-1 is gone") }
-	if _, err := p.ask(t, wire.Request{CSR: plain}, good, nil); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "vm-1 is gone") {
-		t.Errorf("somebody who is not allowed: %v", err)
-	}
 	soon := time.Now().Add(time.Minute) // nothing comes back before
 	for p.service.limit.take(netip.MustParseAddr("127.0.0.1"), soon) {
 	}
 	if _, err := p.ask(t, wire.Request{CSR: plain}, good, nil); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "too many requests from this address") {
 		t.Errorf("after a burst: %v", err)
+	}
+}
+
+// A host that was removed renewed its certificate for ever.
+func TestAHostsCertificateIsGoodWhileTheHostIsThere(t *testing.T) {
+	p := newPlane(t)
+	// renew returns the certificate that one which was issued gets next.
+	renew := func(chain []*x509.Certificate, key crypto.Signer) ([]*x509.Certificate, crypto.Signer, error) {
+		own := &tls.Certificate{Certificate: [][]byte{chain[0].Raw}, PrivateKey: key}
+		next := ecKey(t)
+		chain, err := p.ask(t, wire.Request{CSR: csr(t, next, x509.CertificateRequest{})}, "", own)
+		return chain, next, err
+	}
+	key := ecKey(t)
+	first := must(p.ask(t, wire.Request{CSR: csr(t, key, x509.CertificateRequest{})}, "Bearer host-secret", nil))
+	second, key2, err := renew(first, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	podKey := ecKey(t) // of the same identity
+	pod := must(p.ask(t, wire.Request{CSR: csr(t, podKey, x509.CertificateRequest{})}, p.token(shopClaim), nil))
+	if got, ok := hostOf(second[0], shop); !ok || got != (Host{"shop", "vm-1", "app"}) {
+		t.Errorf("the renewed certificate is of host %v, %v", got, ok)
+	}
+	if got := pod[0].Subject.String(); got != "" {
+		t.Errorf("a pod's subject is %s", got)
+	}
+
+	sum := sha256.Sum256([]byte("host-secret"))
+	for what, now := range map[string]Host{"it is gone": {}, "it is somebody else": {"shop", "vm-1", "admin"}} {
+		p.hosts[sum] = now
+		for _, c := range []struct {
+			chain []*x509.Certificate
+			key   crypto.Signer
+		}{{first, key}, {second, key2}} {
+			if _, _, err := renew(c.chain, c.key); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "host shop/vm-1, whose certificate this is, is not in the mesh") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if _, err := p.authority.Identify(second); err == nil {
+			t.Errorf("%s, and its certificate is taken", what)
+		}
+		if _, _, err := renew(pod, podKey); err != nil {
+			t.Errorf("%s: a pod of the same identity: %v", what, err)
+		}
+	}
+	p.hosts[sum] = Host{"shop", "vm-1", "app"}
+	if _, _, err := renew(second, key2); err != nil {
+		t.Errorf("it is back: %v", err)
+	}
+	// A control plane that knows no hosts.
+	if _, err := authority(t, p.authority.o.Dir).Identify(second); err == nil {
+		t.Error("a host's certificate is taken without a look at the hosts")
+	}
+	// With its old certificate a host may bring a new token.
+	delete(p.hosts, sum)
+	p.hosts[sha256.Sum256([]byte("next-secret"))] = Host{"shop", "vm-2", "app"}
+	own := &tls.Certificate{Certificate: [][]byte{second[0].Raw}, PrivateKey: key2}
+	if _, err := p.ask(t, wire.Request{CSR: csr(t, ecKey(t), x509.CertificateRequest{})}, "Bearer next-secret", own); err != nil {
+		t.Errorf("with a new token: %v", err)
 	}
 }
 

@@ -108,7 +108,7 @@ func (s *Serving) next() (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	signed, err := s.authority.sign(key.Public(), s.id, s.life, s.names)
+	signed, err := s.authority.sign(key.Public(), holder{Identity: s.id, names: s.names}, s.life)
 	if err != nil {
 		return nil, err
 	}
@@ -140,11 +140,12 @@ func (s *Serving) TLS() *tls.Config {
 	return base
 }
 
-// verify refuses a certificate of another trust domain, or without an identity.
+// verify refuses a certificate of another trust domain, or without an identity. One of a
+// host that is gone may come here with a new token.
 func (s *Serving) verify(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return nil
 	}
-	_, err := s.authority.Identify(state.PeerCertificates)
+	_, err := s.authority.verify(state.PeerCertificates)
 	return err
 }

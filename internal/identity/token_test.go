@@ -2,7 +2,6 @@ package identity
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -109,47 +108,6 @@ func TestAnotherIssuersTokenIsLeftToOthers(t *testing.T) {
 		if _, err := ours.Authenticate(context.Background(), Credentials{Bearer: token}); !errors.Is(err, ErrOther) {
 			t.Errorf("Authenticate(%q) = %v, want ErrOther", token, err)
 		}
-	}
-}
-
-func TestAHostsTokenIsUsedOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "used")
-	token, mine, another := sha256.Sum256([]byte("token")), sha256.Sum256([]byte("mine")), sha256.Sum256([]byte("another"))
-	now, ctx := time.Now(), context.Background()
-	u := must(NewUsed(path))
-	use := func(u *Used, key [32]byte, at time.Time, want bool) {
-		t.Helper()
-		if ok, err := u.Use(ctx, token, key, at); ok != want || err != nil {
-			t.Errorf("Use = %v, %v, want %v", ok, err, want)
-		}
-	}
-	use(u, mine, now, true)
-	use(u, another, now, false)
-	use(u, mine, now.Add(time.Minute), true) // the answer was lost
-	use(u, mine, now.Add(again), false)
-
-	f := must(os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0))
-	f.WriteString("0123") // a crash
-	f.Close()
-	u = must(NewUsed(path))
-	use(u, another, now, false)
-	use(u, mine, now.Add(time.Minute), true)
-	if info := must(os.Stat(path)); info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v", info.Mode())
-	}
-	if ok, err := must(NewUsed("")).Use(ctx, token, another, now); !ok || err != nil {
-		t.Errorf("a memory without a file: %v, %v", ok, err)
-	}
-	for text, want := range map[string]string{"x\n": "line 1", "aa bb 2020-01-01T00:00:00Z\n": "64 hexadecimal"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := NewUsed(path); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("a file with %q: %v, want %q", text, err, want)
-		}
-	}
-	if _, err := must(NewUsed(filepath.Join(t.TempDir(), "no", "dir"))).Use(ctx, token, mine, now); err == nil {
-		t.Error("a use that cannot be written down was granted")
 	}
 }
 

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"time"
+
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/controlplane"
+	"outrider.dev/internal/identity"
+)
+
+// A rule is what the value of a flag has to be.
+type rule struct {
+	want string
+	ok   func(string) bool
+}
+
+var (
+	listenAddress = rule{"HOST:PORT or :PORT, for example :15012", isAddress}
+	trustDomain   = rule{"lower case letters, digits, dots, dashes and underscores, for example cluster.local", func(s string) bool {
+		return identity.Identity{TrustDomain: s, Namespace: "x", ServiceAccount: "x"}.Check() == nil
+	}}
+	dnsLabel  = rule{"at most 63 lower case letters, digits and dashes, as of a namespace", label.MatchString}
+	dnsDomain = rule{"a DNS domain in lower case, for example cluster.local", isDomain}
+)
+
+// check says of a flag what its value has to be, if it is not that.
+func check(flag, value string, r rule) error {
+	if r.ok(value) {
+		return nil
+	}
+	return &cli.UsageError{Err: fmt.Errorf("--%s=%q: want %s", flag, value, r.want)}
+}
+
+// checkServe says what of the options of serve cannot be used.
+func checkServe(o controlplane.Options) error {
+	type value struct {
+		flag, value string
+		rule        rule
+	}
+	values := []value{
+		{"listen", o.Listen, listenAddress},
+		{"http", o.HTTP, listenAddress},
+		{"trust-domain", o.Mesh.TrustDomain, trustDomain},
+		{"domain", o.Mesh.Domain, dnsDomain},
+		{"namespace", o.Namespace, dnsLabel},
+	}
+	if o.Injection.Revision != "" {
+		values = append(values, value{"revision", o.Injection.Revision, dnsLabel})
+	}
+	if o.Plaintext != "" {
+		values = append(values, value{"plaintext", o.Plaintext, listenAddress})
+	}
+	if o.Webhook != "" {
+		values = append(values, value{"webhook", o.Webhook, listenAddress})
+	}
+	for _, v := range values {
+		if err := check(v.flag, v.value, v.rule); err != nil {
+			return err
+		}
+	}
+	switch {
+	case o.FirstUse < shortestFirstUse:
+		return &cli.UsageError{Err: fmt.Errorf("--first-use-timeout=%s: want at least %s", o.FirstUse, shortestFirstUse)}
+	case o.Life < time.Second:
+		return &cli.UsageError{Err: fmt.Errorf("--certificate-life=%s: want 1s or more", o.Life)}
+	case o.MaxLife < o.Life:
+		return &cli.UsageError{Err: fmt.Errorf("--certificate-life=%s: more than --max-certificate-life, which is %s", o.Life, o.MaxLife)}
+	}
+	return names(o.Names)
+}
+
+// byFlag names the flag of an option that only its use has shown to be wrong.
+func byFlag(err error) error {
+	var wrong *controlplane.OptionError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	flags := map[string]string{"State": "state", "Injection.Values": "inject-values", "Injection.MeshConfig": "mesh-config"}
+	return &cli.UsageError{Err: fmt.Errorf("--%s: %w", flags[wrong.Option], wrong.Err)}
+}
+
+func isAddress(s string) bool {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return false
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return false
+	}
+	return host == "" || identity.CheckName(host) == nil
+}
+
+var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// isDomain leaves room before it for the names of services.
+func isDomain(s string) bool {
+	return lowerName.MatchString(s) && identity.CheckName("outriderd.outrider-system.svc."+s) == nil
+}
+
+var lowerName = regexp.MustCompile(`^[a-z0-9.-]+$`)

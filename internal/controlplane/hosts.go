@@ -1,0 +1,77 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"outrider.dev/internal/identity"
+)
+
+// hosts are the machines outside of Kubernetes that the mesh has.
+type hosts struct{ mesh source }
+
+// HostByToken finds the host that a one-time token is for.
+func (h hosts) HostByToken(sum [32]byte) (identity.Host, bool) {
+	current, _ := h.mesh.Current()
+	want := fmt.Sprintf("%x", sum)
+	for _, w := range current.Workloads() {
+		if w.Host && w.TokenSHA256 == want {
+			return identity.Host{Namespace: w.Namespace, Name: w.Name, ServiceAccount: w.ServiceAccount}, true
+		}
+	}
+	return identity.Host{}, false
+}
+
+// Has says whether a host is still declared, for the same service account.
+func (h hosts) Has(host identity.Host) bool {
+	current, _ := h.mesh.Current()
+	w := current.Host(host.Namespace, host.Name)
+	return w != nil && w.ServiceAccount == host.ServiceAccount
+}
+
+// gone waits until a host is not declared any more, or ctx ends.
+func (h hosts) gone(ctx context.Context, host identity.Host) bool {
+	for {
+		_, changed := h.mesh.Current() // first: what changes after Has, changed tells
+		if !h.Has(host) {
+			return true
+		}
+		if !wait(ctx, changed) {
+			return false
+		}
+	}
+}
+
+// whileDeclared ends the streams of a host that is removed. That it may not open others is
+// [identity.Authority.AuthenticatePeer]'s.
+func (p *plane) whileDeclared(service any, s grpc.ServerStream, _ *grpc.StreamServerInfo, serve grpc.StreamHandler) error {
+	host, ok := identity.PeerHost(s.Context())
+	if !ok {
+		return serve(service, s)
+	}
+	ctx, cancel := context.WithCancelCause(s.Context())
+	defer cancel(nil)
+	gone := status.Error(codes.Unauthenticated, host.Gone().Error())
+	go func() {
+		if (hosts{p.mesh}).gone(ctx, host) {
+			cancel(gone)
+		}
+	}()
+	err := serve(service, bounded{s, ctx})
+	if context.Cause(ctx) == gone {
+		return gone
+	}
+	return err
+}
+
+// bounded is a stream that ends with another context.
+type bounded struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (b bounded) Context() context.Context { return b.ctx }

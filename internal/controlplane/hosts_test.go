@@ -1,0 +1,262 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"outrider.dev/internal/identity"
+	"outrider.dev/internal/identity/pemfile"
+	"outrider.dev/internal/identity/wire"
+	names "outrider.dev/internal/names/wire"
+)
+
+// started runs a control plane until the test ends.
+func started(t *testing.T, folder, state string) Addresses {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, done := make(chan Addresses, 1), make(chan error, 1)
+	go func() {
+		done <- Run(ctx, Options{Folder: folder, State: state, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Ready: func(a Addresses) { ready <- a }})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case at := <-ready:
+		return at
+	case err := <-done:
+		done <- nil
+		t.Fatal(err)
+		return Addresses{}
+	}
+}
+
+// A workload is what an agent has.
+type workload struct {
+	t     *testing.T
+	state string // of the control plane
+	own   *tls.Certificate
+}
+
+func (w *workload) dial(address string) *grpc.ClientConn {
+	w.t.Helper()
+	bundle, err := os.ReadFile(filepath.Join(w.state, "ca", "root-cert.pem"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(bundle)
+	config := &tls.Config{RootCAs: pool, ServerName: "outriderd.outrider-system.svc", GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		if w.own == nil {
+			return &tls.Certificate{}, nil
+		}
+		return w.own, nil
+	}}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// certify makes a key and asks for a certificate for it, by a token or by the one it has.
+func (w *workload) certify(address, token string) error {
+	w.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	request, response := &emptypb.Empty{}, &emptypb.Empty{}
+	request.ProtoReflect().SetUnknown(wire.Request{CSR: string(pem.EncodeToMemory(&pem.Block{Type: pemfile.Request, Bytes: der}))}.Marshal())
+	ctx := soon(w.t)
+	if token != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+	}
+	if err := w.dial(address).Invoke(ctx, wire.Path, request, response); err != nil {
+		return err
+	}
+	chain, err := wire.ParseResponse(response.ProtoReflect().GetUnknown())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	leaf, err := pemfile.Certificates([]byte(chain.Chain[0]))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.own = &tls.Certificate{Certificate: [][]byte{leaf[0].Raw}, PrivateKey: key, Leaf: leaf[0]}
+	return nil
+}
+
+// A stream of configuration, after its first answer.
+type stream = discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+
+func (w *workload) stream(address, name string) (stream, error) {
+	w.t.Helper()
+	s, err := discovery.NewAggregatedDiscoveryServiceClient(w.dial(address)).DeltaAggregatedResources(soon(w.t))
+	if err != nil {
+		return nil, err
+	}
+	node := &core.Node{Id: "sidecar~192.0.2.1~" + name + ".shop~shop.svc.cluster.local"}
+	// An error of Send is told by Recv.
+	_ = s.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: "type.googleapis.com/envoy.config.listener.v3.Listener"})
+	_, err = s.Recv()
+	return s, err
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func hostManifest(name, account, token string) string {
+	return fmt.Sprintf("{apiVersion: outrider.dev/v1, kind: Host, metadata: {name: %s, namespace: shop}, spec: {address: 192.0.2.1, serviceAccount: %s, tokenSHA256: %x}}",
+		name, account, sha256.Sum256([]byte(token)))
+}
+
+// A host that was removed renewed its certificate and was told the mesh for ever.
+func TestAHostThatIsRemovedIsServedNoMore(t *testing.T) {
+	folder, state := t.TempDir(), t.TempDir()
+	manifest := filepath.Join(folder, "vm.yaml")
+	put(t, manifest, hostManifest("vm-1", "web", "once"))
+	at := started(t, folder, state).Discovery
+	host := &workload{t: t, state: state}
+	if err := host.certify(at, "once"); err != nil {
+		t.Fatal(err)
+	}
+	if err := host.certify(at, ""); err != nil {
+		t.Fatalf("renewing: %v", err)
+	}
+	// A pod of the same identity is another matter.
+	tokens, err := identity.NewTokens(state, "cluster.local", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := tokens.Issue(identity.Claim{Namespace: "shop", ServiceAccount: "web"}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &workload{t: t, state: state}
+	if err := pod.certify(at, token); err != nil {
+		t.Fatal(err)
+	}
+	open := func(w *workload, name string) stream {
+		t.Helper()
+		s, err := w.stream(at, name)
+		if err != nil {
+			t.Fatalf("a stream of %s: %v", name, err)
+		}
+		return s
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		if status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "host shop/vm-1, whose certificate this is, is not in the mesh") {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	// end is why a stream ended: what was on its way goes first.
+	end := func(s stream) (err error) {
+		for err == nil {
+			_, err = s.Recv()
+		}
+		return err
+	}
+	hosts, pods := open(host, "vm-1"), open(pod, "web-1")
+
+	// Another change of the mesh ends nothing.
+	put(t, filepath.Join(folder, "other.yaml"), "{apiVersion: v1, kind: Service, metadata: {name: a, namespace: shop}, spec: {clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}}")
+	for name, s := range map[string]stream{"the host": hosts, "the pod": pods} {
+		if _, err := s.Recv(); err != nil { // the listener has another port
+			t.Fatalf("%s after a change: %v", name, err)
+		}
+	}
+
+	put(t, manifest, hostManifest("vm-1", "admin", "once")) // who it was is gone
+	refused("the open stream", end(hosts))
+	_, err = host.stream(at, "vm-1")
+	refused("another stream", err)
+	put(t, manifest, hostManifest("vm-1", "web", "once"))
+	var again stream
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if again, err = host.stream(at, "vm-1"); err == nil || time.Now().After(end) {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatalf("a host that is back: %v", err)
+	}
+
+	if err := os.Remove(manifest); err != nil {
+		t.Fatal(err)
+	}
+	refused("the open stream of a host that is gone", end(again))
+	_, err = host.stream(at, "vm-1")
+	refused("another stream of it", err)
+	refused("a renewal", host.certify(at, ""))
+	refused("a renewal with the old token", host.certify(at, "once"))
+	refused("a name", host.dial(at).Invoke(soon(t), names.Path, &emptypb.Empty{}, &emptypb.Empty{}))
+
+	if err := pod.certify(at, ""); err != nil {
+		t.Errorf("the pod's renewal: %v", err)
+	}
+	open(pod, "web-1")
+	// Its first one is still the one that was opened at the beginning.
+	put(t, filepath.Join(folder, "other.yaml"), "{apiVersion: v1, kind: Service, metadata: {name: a, namespace: shop}, spec: {clusterIP: 10.96.0.1, ports: [{name: http, port: 81}]}}")
+	if _, err := pods.Recv(); err != nil {
+		t.Errorf("the pod's stream: %v", err)
+	}
+}
+
+// A token bought a certificate from each replica.
+func TestATokenIsUsedOnceAmongReplicas(t *testing.T) {
+	folder, state := t.TempDir(), t.TempDir()
+	put(t, filepath.Join(folder, "vm.yaml"), hostManifest("vm-1", "web", "once"))
+	one, two := started(t, folder, state).Discovery, started(t, folder, state).Discovery
+	if err := (&workload{t: t, state: state}).certify(one, "once"); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{two, one} {
+		if err := (&workload{t: t, state: state}).certify(at, "once"); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "used already") {
+			t.Errorf("with another key: %v", err)
+		}
+	}
+}
