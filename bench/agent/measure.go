@@ -17,9 +17,9 @@ import (
 var phases = []struct{ title, name, why string }{
 	{"Envoy's exec", "proxy starting", ""},
 	{"certificate", "certificate have", ""},
-	{"connected", "no-control-plane", "holds"},
-	{"configuration", "configuration-not-accepted", "holds"},
-	{"listeners bound", "listener-not-bound", "holds"},
+	{"connected", "control-plane", "holds"},
+	{"configuration", "configuration", "holds"},
+	{"listeners bound", "listeners", "holds"},
 }
 
 const megabyte = 1 << 20

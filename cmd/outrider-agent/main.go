@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -31,9 +32,16 @@ func run(argv []string, stdout, stderr io.Writer) int {
 		root.Use = name
 	}
 	termination := &terminationLog{path: defaultTerminationLog()}
-	root.AddCommand(newCapture(termination), newInit(termination), newRootStage(termination), newCaptured(), newProxy(termination), newGate(termination), newHeld(), newCopy(), newWait(), newRequest(), version.Command())
+	root.AddCommand(newCapture(termination), newInit(termination), newRootStage(termination), newCaptured(), newProxy(termination, args), newGate(termination), newHeld(), newCopy(), newWait(), newRequest(), version.Command())
+	if name == "pilot-agent" {
+		for _, cmd := range root.Commands() {
+			if slices.Contains([]string{"wait", "request"}, cmd.Name()) { // others' hooks give log flags
+				cmd.FParseErrWhitelist.UnknownFlags = true
+			}
+		}
+	}
 	code := cli.Run(root, args, stdout, stderr, termination.write)
-	if name == "pilot-agent" && code == cli.Failed {
+	if name == "pilot-agent" && (code == cli.Failed || code == cli.Misused) {
 		return 255 // Istio's, for any error
 	}
 	return code

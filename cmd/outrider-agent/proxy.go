@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -19,8 +20,8 @@ import (
 	"outrider.dev/internal/cli"
 )
 
-func newProxy(termination *terminationLog) *cobra.Command {
-	var level string
+// newProxy's args are the program's, for what the parser leaves out.
+func newProxy(termination *terminationLog, args []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "proxy [sidecar]",
 		Short: "be the proxy's container: certificate, Envoy, readiness, stop",
@@ -29,16 +30,20 @@ certificate, starts Envoy, tells everybody who waits when it is ready, restarts 
 dies, and leaves last.
 
 Settings are Istio's, by their names: flags, variables, the mesh's defaultConfig, PROXY_CONFIG
-and the annotation proxy.istio.io/config. What is set and has no effect is logged.`,
+and the annotation proxy.istio.io/config. What is set and has no effect is logged.
+
+A change of the pod's annotations counts at once: Envoy's log levels, the agent's own,
+terminationDrainDuration, drainDuration, and in part proxyStatsMatcher. Any other change is
+refused with the reason, in the log and in the journal (/startup).`,
 		Example: `  POD_NAME=app-1 POD_NAMESPACE=shop SERVICE_ACCOUNT=app \
     outrider-agent proxy --control-plane outriderd.outrider-system.svc:15012 --work-dir /run/outrider`,
-		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
-		ValidArgs: []string{"sidecar"},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := logger(cmd, level)
-			if err != nil {
-				return err
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 1 && args[0] != "sidecar" {
+				return &cli.UsageError{Err: fmt.Errorf("proxy %s: want no argument, or sidecar: there is no other kind of proxy here", strings.Join(args, " "))}
 			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			given := map[string]string{}
 			cmd.Flags().Visit(func(f *pflag.Flag) { given[f.Name] = f.Value.String() })
 			inputs := config.Inputs{Flags: given, Environ: os.Environ(), ReadFile: os.ReadFile, Addresses: ownAddresses}
@@ -46,9 +51,13 @@ and the annotation proxy.istio.io/config. What is set and has no effect is logge
 			if err != nil {
 				return &cli.UsageError{Err: err, Hint: "outrider-agent proxy --help; the variables are Istio's"}
 			}
+			c.Notes = append(c.Notes, unknown(cmd.Flags(), args)...)
+			level := &slog.LevelVar{}
+			level.Set(c.LogLevel)
+			log := slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 			stop, cancel := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
 			defer cancel()
-			status, err := proxy.Run(stop, context.Background(), proxy.Options{Config: c, Inputs: inputs, Log: log, TerminationMessage: termination.path})
+			status, err := proxy.Run(stop, context.Background(), proxy.Options{Config: c, Inputs: inputs, Log: log, Level: level, TerminationMessage: termination.path})
 			var wrong *proxy.ConfigError
 			switch {
 			case errors.As(err, &wrong):
@@ -66,17 +75,22 @@ and the annotation proxy.istio.io/config. What is set and has no effect is logge
 		}
 		cmd.Flags().String(f.Name, "", usage)
 	}
-	cmd.Flags().StringVar(&level, "log-level", "info", "the agent's own log: debug, info, warn or error")
 	cmd.FParseErrWhitelist.UnknownFlags = true // as pilot-agent: flags come and go with versions
 	return cmd
 }
 
-func logger(cmd *cobra.Command, level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, &cli.UsageError{Err: fmt.Errorf("--log-level=%q: one of debug, info, warn, error", level)}
+// unknown are notes of flags that we do not have.
+func unknown(flags *pflag.FlagSet, args []string) (notes []string) {
+	for _, arg := range args {
+		name, isFlag := strings.CutPrefix(arg, "--")
+		if arg == "--" {
+			break
+		}
+		if name, _, _ = strings.Cut(name, "="); isFlag && flags.Lookup(name) == nil {
+			notes = append(notes, fmt.Sprintf("--%s has no effect: no such flag is known", name))
+		}
 	}
-	return slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: l})), nil
+	return notes
 }
 
 // ownAddresses are this machine's, besides the loopback ones and those of one link.

@@ -43,13 +43,20 @@ func newWait() *cobra.Command {
 answers in the moment at which it is; nobody polls. Before there is an agent the
 question is asked again as soon as one writes its state file, or a little later.
 
+With --level=full it waits for the applications too: each container must be healthy by
+its gate, or by its readiness (else startup) probe, which the agent then asks. Where
+neither tells of a container, that is the reason, and the wait is in vain.
+
 The endpoint of another mesh, which does not hold questions, is asked every
 --periodMillis, but at least every 50 ms.`,
 		Example: `  # what Istio's injector writes into a hook
   pilot-agent wait
 
-  # until the app is healthy too, by the pod's own socket
-  outrider-agent wait --level=full --url=unix:///outrider/own/agent.sock`,
+  # until the applications are healthy too, by the agent's socket: in the proxy's container
+  outrider-agent wait --level=full --url=unix:///outrider/own/agent.sock
+
+  # the same in a container that has a gate
+  outrider-agent wait --level=full --url=unix:///outrider/state/outrider-proxy/agent.sock`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.FromEnv(cmd.Flags()); err != nil {
@@ -131,6 +138,11 @@ func (o waitOptions) waiter() (*waiter, error) {
 		w.url = &url.URL{Scheme: "http", Host: "agent", Path: "/healthz/ready"}
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return nil, fmt.Errorf("--url=%q: want http://host:port/path or unix:///path", o.url)
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return nil, fmt.Errorf("--url=%q: port %s: want a number from 1 to 65535", o.url, port)
+		}
 	}
 	if level != readiness.Outbound {
 		q := w.url.Query()

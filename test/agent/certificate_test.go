@@ -30,7 +30,7 @@ func TestShortCertificates(t *testing.T) {
 	w.Manifest("strict", strict)
 	w.Serve("--certificate-life", "10s")
 	c, s := w.Pod("client"), w.Pod("server")
-	c.Env, s.Env = []string{"SECRET_TTL=10s"}, []string{"SECRET_TTL=10s"}
+	c.Env = []string{"SECRET_TTL=10s"} // the server's agent asks for nothing, and takes what is given
 	app(s)
 	w.Known(1, 2)
 	client, server := c.Agent(), s.Agent()
@@ -109,11 +109,12 @@ func TestMachine(t *testing.T) {
 	w.Manifest("strict", strict)
 	vm := w.Machine("vm-1")
 	const secret = "4a1f-once-only"
-	w.Manifest("vm", fmt.Sprintf(`apiVersion: outrider.dev/v1
+	manifest := fmt.Sprintf(`apiVersion: outrider.dev/v1
 kind: Host
 metadata: {name: vm-1, namespace: shop, labels: {app: vm}}
 spec: {address: %s, serviceAccount: vm-1, tokenSHA256: %x}
-`, vm.Address, sha256.Sum256([]byte(secret))))
+`, vm.Address, sha256.Sum256([]byte(secret)))
+	w.Manifest("vm", manifest)
 	w.Serve()
 	s := w.Pod("server")
 	app(s)
@@ -138,6 +139,17 @@ spec: {address: %s, serviceAccount: vm-1, tokenSHA256: %x}
 	// A restart uses the certificate that it has.
 	a.Kill()
 	a = vm.Agent()
+	a.Ready()
+
+	// Removed, it is told nothing, though its certificate is still good; declared again it is.
+	connected := func() bool { return strings.Contains(w.Proxies(), "vm-1.shop") }
+	harness.Eventually(t, "its proxy is connected", connected)
+	w.Manifest("vm", "")
+	harness.Eventually(t, "its proxy is connected no more", func() bool { return !connected() })
+	a.Kill()
+	a = vm.Agent()
+	a.Unready("identity-refused", "host shop/vm-1, whose certificate this is, is not in the mesh")
+	w.Manifest("vm", manifest)
 	a.Ready()
 	a.Kill()
 

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"encoding/json"
 	"net"
 	"os"
@@ -200,74 +199,4 @@ func TestConfigurationIsRefusedFirst(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Connections that are older than Envoy are served by it, all of them.
-func TestConnectionsBeforeEnvoy(t *testing.T) {
-	w := harness.New(t)
-	w.Service("server", vip, "server", ports...)
-	w.Serve()
-	c, s := w.Pod("client"), w.Pod("server")
-	app(s)
-	w.Known(1, 2)
-	s.Agent().Ready()
-	// No certificate, no start: Envoy is held back until the connections are there.
-	token := c.Token
-	c.Token = filepath.Join(c.Dir, "token")
-	a := c.Agent()
-	harness.Eventually(t, "the standby listens", func() bool { return c.Bound(15001) })
-
-	const n = 2000
-	conns := make([]net.Conn, 0, n)
-	t.Cleanup(func() {
-		for _, conn := range conns {
-			conn.Close()
-		}
-	})
-	dial := harness.Dialer(c.Namespace, harness.AppUser)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for i := range n {
-		conn, err := dial(ctx, "tcp", vip+":91")
-		if err != nil {
-			t.Fatalf("connection %d: %v", i, err)
-		}
-		conns = append(conns, conn)
-	}
-	raw, _ := os.ReadFile(token)
-	if err := os.WriteFile(c.Token, raw, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	type served struct {
-		at  time.Time
-		err error
-	}
-	results := make(chan served, n)
-	for _, conn := range conns {
-		go func() {
-			line, err := firstLine(conn)
-			if err == nil && line != "server speaks first\n" {
-				err = &net.AddrError{Err: "another answer", Addr: line}
-			}
-			results <- served{time.Now(), err}
-		}()
-	}
-	a.Ready()
-	st, _ := a.Status()
-	var delays []time.Duration
-	failed := 0
-	for range n {
-		r := <-results
-		if r.err != nil {
-			if failed++; failed == 1 {
-				t.Errorf("a connection was not served: %v", r.err)
-			}
-			continue
-		}
-		delays = append(delays, r.at.Sub(st.Since))
-	}
-	if failed > 0 {
-		t.Errorf("%d of %d were not served", failed, n)
-	}
-	t.Log(spread("from ready to served", delays))
 }

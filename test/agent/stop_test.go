@@ -1,14 +1,18 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"outrider.dev/internal/agent/sockets"
 	"outrider.dev/test/agent/harness"
 )
 
@@ -54,22 +58,118 @@ func TestStopServesALateCall(t *testing.T) {
 	}
 }
 
-// A start that is given up leaves nothing to drain.
+// A start that is given up leaves nothing to drain, if nobody waits for it.
 func TestStopBeforeReady(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
 	w.Serve()
 	p := w.Pod("early")
 	w.Plane().Kill()
-	a := p.Agent()
-	a.Unready("certificate-missing", "is not reached")
-	envoy := a.Envoy()
-	took, status := stopped(a)
-	harness.AwaitEnd(t, envoy)
-	t.Logf("left after %s", took.Round(time.Millisecond))
-	if status != 0 || took > 5*time.Second {
-		t.Errorf("status %d after %s; want 0, without the drain time", status, took)
+
+	w.Run("nobody waits", func(t *testing.T) {
+		a := p.Agent()
+		a.Unready("certificate-missing", "is not reached")
+		envoy := a.Envoy()
+		nobody(t, p)
+		took, status := stopped(a)
+		harness.AwaitEnd(t, envoy)
+		t.Logf("left after %s: %s", took.Round(time.Millisecond), why(a))
+		if status != 0 || took > 4*time.Second || why(a) != "it was never ready, and nobody waits for it" {
+			t.Errorf("status %d after %s, %q; want 0, without the drain time", status, took, why(a))
+		}
+	})
+
+	w.Run("the app waits at its gate", func(t *testing.T) {
+		p.Env = []string{"ISTIO_META_APP_CONTAINERS=app"}
+		a := p.Agent()
+		gate := p.Gate("--after", "outrider-proxy is healthy", "--", "sleep", "60")
+		harness.Eventually(t, "the gate waits", func() bool { return strings.Contains(p.State("app"), `"phase":"waiting"`) })
+		l := harness.Listen(w, p.Namespace, harness.AppUser, "0.0.0.0:8080") // of a container that is no application
+		defer l.Close()
+		a.Unready("certificate-missing", "is not reached")
+		took, status := stopped(a)
+		t.Logf("left after %s: %s", took.Round(time.Millisecond), why(a))
+		if status != 0 || took > 4*time.Second || why(a) != "all applications have ended" {
+			t.Errorf("status %d after %s, %q; want 0, without the drain time", status, took, why(a))
+		}
+		gate.Kill()
+	})
+}
+
+// nobody waits until no other user has a socket in a pod: what asked has hung up.
+func nobody(t *testing.T, p *harness.Pod) {
+	t.Helper()
+	harness.Eventually(t, "no other user has a socket", func() bool {
+		n, err := 0, error(nil)
+		p.Do(func() { n, err = sockets.Others(p.User) })
+		return err == nil && n == 0
+	})
+}
+
+// What waits for a proxy that was never ready is not cut when that is told to stop: it is
+// served if the proxy gets ready after all, and waits for as long as others would.
+func TestStopBeforeReadyWhileSomebodyWaits(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Service("server", vip, "server", ports...)
+	w.Serve()
+	c, s := w.Pod("client"), w.Pod("server")
+	app(s)
+	w.Known(1, 2)
+	s.Agent().Ready()
+	early := func(t *testing.T) (*harness.Agent, net.Conn) {
+		w.Plane().Kill()
+		a := c.Agent()
+		a.Unready("no-control-plane", "")
+		conn, err := harness.Dialer(c.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":91")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		a.Signal(syscall.SIGTERM)
+		harness.Eventually(t, "the agent drains", func() bool { return strings.Contains(a.Log(), `"state":"draining"`) })
+		return a, conn
 	}
+
+	w.Run("it gets ready", func(t *testing.T) {
+		begin := time.Now()
+		a, conn := early(t)
+		w.Serve()
+		if got, err := firstLine(conn); got != "server speaks first\n" {
+			t.Errorf("%q, %v; want that it is served", got, err)
+		}
+		conn.Close()
+		status := a.Exit()
+		took := time.Since(begin)
+		t.Logf("left after %s: %s", took.Round(time.Millisecond), why(a))
+		if status != 0 || took < 5*time.Second || c.Message() != "" {
+			t.Errorf("status %d after %s, message %q; want 0, the drain time of 5s, and nothing to say", status, took, c.Message())
+		}
+	})
+
+	w.Run("it does not", func(t *testing.T) {
+		// Without a certificate: with one it would know what it knew.
+		if err := os.RemoveAll(filepath.Join(c.Dir, "work", "certs")); err != nil {
+			t.Fatal(err)
+		}
+		c.Env = []string{`PROXY_CONFIG={"terminationDrainDuration": "1s"}`}
+		c.Args = []string{"--grace", "5s"}
+		begin := time.Now()
+		a, conn := early(t)
+		conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		_, err := conn.Read(make([]byte, 1))
+		cut := time.Since(begin)
+		status := a.Exit()
+		t.Logf("cut after %s: %s", cut.Round(time.Millisecond), c.Message())
+		if status != 0 || cut < 4*time.Second || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("status %d, %v after %s; want 0, and most of the grace of 5s", status, err, cut)
+		}
+		for _, want := range []string{"stopped before it was ready (certificate-missing: ", "until the applications have ended (connections held: 1, ", "it was told to stop waiting; left: connections held: 1, "} {
+			if !strings.Contains(c.Message(), want) {
+				t.Errorf("message %q; want %q", c.Message(), want)
+			}
+		}
+	})
 }
 
 // An application that has sockets keeps its proxy until the grace period is over; what
@@ -108,7 +208,7 @@ func TestStopWithOpenSockets(t *testing.T) {
 	for refused == 0 && time.Since(begin) < 7*time.Second {
 		if err := ask(); err != nil {
 			refused = time.Since(begin)
-			if !strings.Contains(err.Error(), "refused") {
+			if !turnedAway(err) {
 				t.Errorf("after %s: %v; want it refused", refused, err)
 			}
 		}
@@ -138,6 +238,12 @@ func TestStopWithOpenSockets(t *testing.T) {
 	if last := (<-answered).Sub(begin); last < took-time.Second {
 		t.Errorf("the status port answered until %s only; the agent ended after %s", last, took)
 	}
+}
+
+// turnedAway says whether a connection was refused, or reset: one that is in the listener's
+// queue in the moment at which that closes is.
+func turnedAway(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // Proof that the applications have ended lets the proxy leave.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,6 +56,7 @@ func TestEveryBackendAfterEveryOther(t *testing.T) {
 					t.Parallel()
 					pod := newTopology(t).pod
 					stranger(t, pod)
+					settled(t, pod, "eth0", "virt0")
 					before := strangers(t, pod)
 					capturing(t, pod, first.backend, first.variant, everything(nil))
 					capturing(t, pod, second.backend, second.variant, intent)
@@ -86,6 +89,23 @@ func stranger(t *testing.T, pod *ns.Namespace) {
 		command(t, "ip", "rule", "add", "fwmark", "5", "lookup", "55")
 		command(t, "ip", "addr", "add", "127.0.0.99/8", "dev", "lo")
 	})
+}
+
+// settled waits until the kernel has given the links their own IPv6 addresses, and the
+// routes to those: it does so by itself, a second or two after they were set up.
+func settled(t *testing.T, pod *ns.Namespace, links ...string) {
+	t.Helper()
+	var routes string
+	for start := time.Now(); time.Since(start) < ample; time.Sleep(20 * time.Millisecond) {
+		pod.Do(func() { routes = command(t, "ip", "-6", "route", "show", "table", "local") })
+		if !slices.ContainsFunc(links, func(link string) bool {
+			own := regexp.MustCompile(`(?m)^local fe80::[0-9a-f:]+ dev ` + link + ` `)
+			return !own.MatchString(routes) || !strings.Contains(routes, "anycast fe80:: dev "+link+" ")
+		}) {
+			return
+		}
+	}
+	t.Fatalf("links without addresses of their own:\n%s", routes)
 }
 
 // strangers lists what is not ours: empty tables that the iptables programs leave are

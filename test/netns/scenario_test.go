@@ -218,6 +218,7 @@ func establish(t *testing.T, top *topology, s scenario.Scenario) net.Conn {
 		defer serve(t, top.pod, 0, l, fmt.Sprintf("pod:%d", l.Port)).close()
 	}
 	c := callOf(top, s.Conn)
+	c.limit = enough
 	conn, err := c.dial()
 	if err != nil {
 		t.Fatalf("before the rules: %v", err)

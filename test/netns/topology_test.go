@@ -198,17 +198,30 @@ type call struct {
 
 // dial makes the connection.
 func (c call) dial() (net.Conn, error) {
+	conn, _, err := c.attempt()
+	return conn, err
+}
+
+// attempt makes a connection, and says how often the kernel sent something of it again:
+// never, if nobody let its first SYN wait, however slow the machine is.
+func (c call) attempt() (conn net.Conn, again int, err error) {
 	network := "tcp"
 	if c.proto == capture.UDP {
 		network = "udp"
 	}
+	seen := -1 // the socket, for as long as it takes to ask it
 	d := net.Dialer{Timeout: c.limit, Control: func(_, _ string, raw syscall.RawConn) error {
-		if err := transparent(raw, c.foreign); err != nil || c.mark == 0 {
+		if err := transparent(raw, c.foreign); err != nil {
 			return err
 		}
 		var err error
 		if cerr := raw.Control(func(fd uintptr) {
-			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, c.mark)
+			if c.mark != 0 {
+				err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, c.mark)
+			}
+			if c.proto != capture.UDP && err == nil {
+				seen, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
+			}
 		}); cerr != nil {
 			return cerr
 		}
@@ -220,10 +233,21 @@ func (c call) dial() (net.Conn, error) {
 			d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(c.src, 0))
 		}
 	}
-	var conn net.Conn
-	var err error
 	c.from.As(c.uid, c.gid, func() { conn, err = d.Dial(network, c.dst.String()) })
-	return conn, err
+	if seen >= 0 {
+		again = resent(seen)
+		unix.Close(seen)
+	}
+	return conn, again, err
+}
+
+// resent is how often the kernel sent something of a TCP socket again; -1 if it does not say.
+func resent(fd int) int {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return -1
+	}
+	return int(info.Total_retrans)
 }
 
 // ask makes the connection and returns the name of who answers.

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"fmt"
 	"net"
+	"slices"
 	"strconv"
 )
 
@@ -24,10 +26,32 @@ func (r *reader) check() {
 			r.refuse(where, address, "host:port, for example outriderd.outrider-system.svc:15012")
 		}
 	}
+	if mode, set := c.Pod.Metadata["INTERCEPTION_MODE"]; set && mode != "" && !slices.Contains(modes, fmt.Sprint(mode)) {
+		r.refuse("variable ISTIO_META_INTERCEPTION_MODE", fmt.Sprint(mode), wantMode)
+	}
+	r.checkRenewal()
 	if c.Stop.Grace < c.Stop.Drain {
 		r.note("terminationDrainDuration is %s, but the pod's grace period ends after %s: the proxy leaves then", c.Stop.Drain, c.Stop.Grace)
 	}
 	r.checkPorts()
+}
+
+// modes are the ways in which connections come to the proxy.
+var modes = []string{"REDIRECT", "TPROXY", "NONE"}
+
+const wantMode = "REDIRECT, TPROXY or NONE"
+
+// checkRenewal wants a certificate to be renewed within its life.
+func (r *reader) checkRenewal() {
+	at, jitter := r.out.Certificate.RenewAt, r.out.Certificate.Jitter
+	number := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
+	if !(at > 0 && at < 1) {
+		r.refuse("variable SECRET_GRACE_PERIOD_RATIO", number(at), "more than 0 and less than 1")
+		return
+	}
+	if room := min(at, 1-at); jitter >= room {
+		r.refuse("variable SECRET_GRACE_PERIOD_RATIO_JITTER", number(jitter), "less than "+number(room)+": SECRET_GRACE_PERIOD_RATIO is not further from 0 and 1")
+	}
 }
 
 // checkPorts finds two users of one port: the second could not bind it.

@@ -12,6 +12,7 @@ package config
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/netip"
 	"time"
 )
@@ -35,6 +36,11 @@ type Config struct {
 	AppProbes   json.RawMessage // ISTIO_KUBE_APP_PROBERS
 	AppMetrics  json.RawMessage // ISTIO_PROMETHEUS_ANNOTATIONS
 	Annotations string          // file of the pod's annotations, by the downward API
+	LogLevel    slog.Level      // of the agent's own log
+
+	// What is not for the agent to act on, as it was written; a change of it is told.
+	Variables map[string]string // proxyMetadata of all ProxyConfigs
+	Elsewhere map[string]string // settings of a ProxyConfig that the injector acts on, or nobody
 
 	Notes []string // what was set and has no effect, one sentence each
 }
@@ -72,23 +78,24 @@ type ControlPlane struct {
 
 // Certificate is how the workload's certificate is got and kept.
 type Certificate struct {
-	Lifetime    time.Duration
-	RenewAt     float64 // share of the lifetime
-	Jitter      float64 // of RenewAt, to both sides
-	RSA         int     // key size; 0: ECDSA
-	Curve       string  // P256 or P384
-	Output      string  // directory for copies as PEM files; empty: none
-	FileMounted bool    // it is there already, as files in Output's form
+	Lifetime    time.Duration // to ask for; 0: as long as the control plane gives
+	RenewAt     float64       // share of the lifetime
+	Jitter      float64       // of RenewAt, to both sides
+	RSA         int           // key size, 2048; 0: ECDSA
+	Curve       string        // P256 or P384
+	Output      string        // directory for copies as PEM files; empty: none
+	FileMounted bool          // it is there already, as files in Output's form
 }
 
 // Envoy is how the proxy runs.
 type Envoy struct {
 	Path        string // default "envoy" from PATH
 	Cluster     string // its own service's name
-	Concurrency int
+	Concurrency int    // worker threads; default: CPUs, else 2
+	CPUs        int    // the container's limit, rounded up; 0: not known
 	Level       string
 	Components  map[string]string
-	DrainTime   time.Duration
+	DrainTime   time.Duration // whole seconds
 	Stats       Stats
 	Extra       json.RawMessage // merged into the bootstrap
 }
@@ -125,8 +132,8 @@ func Default() Config {
 	return Config{
 		Pod:          Pod{Role: "sidecar", TrustDomain: "cluster.local"},
 		ControlPlane: ControlPlane{Address: "outriderd.outrider-system.svc:15012", Roots: "/var/run/secrets/outrider/root-cert.pem", Token: "/var/run/secrets/tokens/outrider-token"},
-		Certificate:  Certificate{Lifetime: 24 * time.Hour, RenewAt: 0.5, Jitter: 0.01, Curve: "P256"},
-		Envoy:        Envoy{Path: "envoy", Cluster: "outrider-proxy", Level: "warning", Concurrency: 2, DrainTime: 45 * time.Second},
+		Certificate:  Certificate{RenewAt: 0.5, Jitter: 0.01, Curve: "P256"},
+		Envoy:        Envoy{Path: "envoy", Cluster: "outrider-proxy", Level: "warning", DrainTime: 45 * time.Second},
 		Ports: Ports{Admin: 15000, Outbound: 15001, Inbound: 15006, Status: 15020, Readiness: 15021, DNS: 15053, Prometheus: 15090,
 			RelayOutbound: 15007, RelayInbound: 15016},
 		Stop:        Stop{Grace: 30 * time.Second, Drain: 5 * time.Second, Minimum: 5 * time.Second},

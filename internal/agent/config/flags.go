@@ -1,7 +1,7 @@
 package config
 
 import (
-	"time"
+	"log/slog"
 )
 
 // A Flag of "outrider-agent proxy".
@@ -20,13 +20,14 @@ var Flags = []Flag{
 	{Name: "serviceCluster", Usage: "name of the service that the proxy belongs to", set: text(func(c *Config) *string { return &c.Envoy.Cluster })},
 	{Name: "proxyLogLevel", Usage: "Envoy's log level: trace, debug, info, warning, error, critical, off; also misc:error", set: level},
 	{Name: "proxyComponentLogLevel", Usage: "log levels of Envoy's components, as misc:error,upstream:debug", set: components},
-	{Name: "concurrency", Usage: "Envoy's worker threads (default 2)", set: concurrency},
+	{Name: "log-level", Usage: "the agent's own log: debug, info, warn or error (default info)", set: logLevel(func(c *Config) *slog.Level { return &c.LogLevel })},
+	{Name: "concurrency", Usage: "Envoy's worker threads (default: the CPU limit, else 2)", set: concurrencyFlag},
 	{Name: "envoy", Usage: "path of the Envoy binary (default envoy from PATH)", set: text(func(c *Config) *string { return &c.Envoy.Path })},
 	{Name: "control-plane", Usage: "address of the control plane, host:port", set: text(func(c *Config) *string { return &c.ControlPlane.Address })},
 	{Name: "token", Usage: "file with the token for the first certificate", set: text(func(c *Config) *string { return &c.ControlPlane.Token })},
 	{Name: "roots", Usage: "file with the certificates to trust", set: text(func(c *Config) *string { return &c.ControlPlane.Roots })},
 	{Name: "work-dir", Usage: "directory for Envoy's bootstrap and certificates", set: text(func(c *Config) *string { return &c.Work })},
-	{Name: "grace", Usage: "the pod's termination grace period (default 30s)", set: duration(func(c *Config) *time.Duration { return &c.Stop.Grace })},
+	{Name: "grace", Usage: "the pod's termination grace period (default 30s)", set: grace},
 
 	{Name: "stsPort", Usage: "of Istio", Without: "there is no token exchange"},
 	{Name: "tokenManagerPlugin", Usage: "of Istio", Without: "there is no token exchange"},
@@ -35,10 +36,24 @@ var Flags = []Flag{
 	{Name: "profiling", Usage: "of Istio", Without: "/debug/pprof is on the loopback address always"},
 }
 
+// annotationFlags are annotations that the injector turned into flags. One that is there is
+// as new as the flag, or newer: somebody changed it in a running pod.
+var annotationFlags = map[string]string{
+	"proxyLogLevel":          "sidecar.istio.io/logLevel",
+	"proxyComponentLogLevel": "sidecar.istio.io/componentLogLevel",
+	"log-level":              "sidecar.istio.io/agentLogLevel",
+}
+
 func (r *reader) flags() {
 	for _, f := range Flags {
 		value, given := r.in.Flags[f.Name]
+		newer, annotation := "", annotationFlags[f.Name]
+		if annotation != "" {
+			newer = r.annotations[annotation]
+		}
 		switch {
+		case newer != "" && newer != value:
+			r.apply("annotation "+annotation, newer, f.set)
 		case !given:
 		case f.set != nil:
 			r.apply("--"+f.Name, value, f.set)
@@ -48,10 +63,10 @@ func (r *reader) flags() {
 	}
 }
 
-// concurrency 0 is Istio's way to leave it to the other settings.
-func concurrency(c *Config, s string) error {
+// concurrencyFlag 0 is Istio's way to leave it to the other settings.
+func concurrencyFlag(c *Config, s string) error {
 	if s == "0" {
 		return nil
 	}
-	return number(func(c *Config) *int { return &c.Envoy.Concurrency })(c, s)
+	return concurrency(c, s)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,8 +16,8 @@ import (
 // proxySettings are the fields of Istio's ProxyConfig that have an effect here.
 var proxySettings = map[string]setter{
 	"discoveryAddress":         text(func(c *Config) *string { return &c.ControlPlane.Address }),
-	"concurrency":              number(func(c *Config) *int { return &c.Envoy.Concurrency }),
-	"drainDuration":            duration(func(c *Config) *time.Duration { return &c.Envoy.DrainTime }),
+	"concurrency":              concurrency,
+	"drainDuration":            drainTime,
 	"terminationDrainDuration": duration(func(c *Config) *time.Duration { return &c.Stop.Drain }),
 	"statusPort":               port(func(c *Config) *uint16 { return &c.Ports.Status }),
 	"proxyAdminPort":           port(func(c *Config) *uint16 { return &c.Ports.Admin }),
@@ -31,8 +32,6 @@ var elsewhere = map[string]string{
 	"holdApplicationUntilProxyStarts": "", // the injector's
 	"interceptionMode":                "",
 	"image":                           "",
-	"proxyMetadata":                   "", // see proxyConfig
-	"proxyStatsMatcher":               "",
 	"readinessProbe":                  "an application's own readiness is its container's probe",
 	"tracing":                         "tracing is not configured by the agent yet",
 	"envoyAccessLogService":           "access logs go to standard output",
@@ -106,11 +105,20 @@ func (r *reader) proxyNode(where string, node *yaml.Node) {
 			r.apply(where, value.Value, set)
 			continue
 		}
-		switch why, known := elsewhere[name]; {
-		case name == "proxyMetadata":
+		switch name {
+		case "proxyMetadata":
 			r.proxyMetadata(where, &value)
-		case name == "proxyStatsMatcher":
+			continue
+		case "proxyStatsMatcher":
 			r.statsMatcher(where, &value)
+			continue
+		case "interceptionMode":
+			if !slices.Contains(modes, value.Value) {
+				r.refuse(where, value.Value, wantMode)
+			}
+		}
+		put(&r.out.Elsewhere, name, written(&value))
+		switch why, known := elsewhere[name]; {
 		case !known:
 			r.note("%s: no such setting is known; it has no effect", where)
 		case why != "":
@@ -119,12 +127,42 @@ func (r *reader) proxyNode(where string, node *yaml.Node) {
 	}
 }
 
-// proxyMetadata becomes variables, which the container's own overrule.
+// written is a setting as somebody wrote it.
+func written(value *yaml.Node) string {
+	if value.Kind == yaml.ScalarNode {
+		return value.Value
+	}
+	text, err := yaml.Marshal(value)
+	if err != nil {
+		return value.Tag
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// put adds to a map that need not be there yet.
+func put[V any](m *map[string]V, key string, value V) {
+	if *m == nil {
+		*m = map[string]V{}
+	}
+	(*m)[key] = value
+}
+
 func (r *reader) proxyMetadata(where string, value *yaml.Node) {
 	var pairs map[string]string
 	if err := value.Decode(&pairs); err != nil {
 		r.refuse(where, err.Error(), "variables and their values")
 		return
+	}
+	for name, v := range pairs {
+		put(&r.out.Variables, name, v)
+	}
+}
+
+// metadataVariables makes proxyMetadata variables, which the container's own overrule.
+func (r *reader) metadataVariables() {
+	pairs := r.out.Variables
+	if r.in.Running != nil {
+		pairs = r.in.Running.Variables
 	}
 	for name, v := range pairs {
 		if _, set := r.env[name]; !set {
@@ -142,6 +180,16 @@ func (r *reader) statsMatcher(where string, value *yaml.Node) {
 	if err := value.Decode(&m); err != nil {
 		r.refuse(where, err.Error(), "inclusionPrefixes, inclusionSuffixes and inclusionRegexps, each a list")
 		return
+	}
+	for name, list := range map[string][]string{"inclusionPrefixes": m.Prefixes, "inclusionSuffixes": m.Suffixes, "inclusionRegexps": m.Regexps} {
+		if slices.Contains(list, "") {
+			r.refuse(where+": "+name, "", "entries that are not empty, since an empty one keeps everything")
+		}
+	}
+	for _, e := range m.Regexps {
+		if _, err := regexp.Compile(e); err != nil {
+			r.refuse(where+": inclusionRegexps", e, "an expression of RE2: "+err.Error())
+		}
 	}
 	r.out.Envoy.Stats = Stats{m.Prefixes, m.Suffixes, m.Regexps}
 }

@@ -1,10 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"runtime"
 	"strings"
 )
 
@@ -14,6 +16,10 @@ type Inputs struct {
 	Environ   []string          // NAME=value
 	ReadFile  func(string) ([]byte, error)
 	Addresses func() ([]netip.Addr, error) // of this machine, where INSTANCE_IP says none
+
+	// Running is what an agent was started with that reads again; nil: this is its start.
+	// Its variables do not change any more.
+	Running *Config
 }
 
 // An Error is one setting that cannot be used.
@@ -36,6 +42,7 @@ func Read(in Inputs) (Config, error) {
 		r.env[name] = value
 	}
 	r.proxyConfigs()
+	r.metadataVariables()
 	r.variables()
 	r.flags()
 	r.complete()
@@ -49,6 +56,8 @@ type reader struct {
 	env  map[string]string
 	out  Config
 	errs []error
+
+	annotations map[string]string // of the pod
 }
 
 func (r *reader) refuse(where, value, want string) {
@@ -104,10 +113,25 @@ func (r *reader) proxyConfigs() {
 		if err != nil {
 			r.refuse(r.out.Annotations, err.Error(), "what the downward API writes: key=\"value\", one a line")
 		}
-		if text := annotations["proxy.istio.io/config"]; text != "" {
-			r.proxyConfig("annotation proxy.istio.io/config", []byte(text))
+		r.annotations = annotations
+		if text := annotations[configAnnotation]; text != "" {
+			r.proxyConfig("annotation "+configAnnotation, []byte(text))
 		}
 	}
+}
+
+const configAnnotation = "proxy.istio.io/config"
+
+// threads is how many workers there are.
+func (e Envoy) threads() int {
+	switch e.Concurrency {
+	case 0:
+		// As in Istio the limit counts only where nobody says a number.
+		return cmp.Or(e.CPUs, 2)
+	case allCores:
+		return min(runtime.NumCPU(), mostThreads)
+	}
+	return e.Concurrency
 }
 
 // complete fills in what follows from the rest.
@@ -119,6 +143,11 @@ func (r *reader) complete() {
 			r.refuse("addresses of this machine", err.Error(), "an address, or INSTANCE_IP")
 		}
 		c.Pod.Addresses = found
+	}
+	c.Envoy.Concurrency = c.Envoy.threads()
+	if c.Stop.Grace < leastGrace {
+		r.note("the grace period is %s; the kubelet gives %s at least", c.Stop.Grace, leastGrace)
+		c.Stop.Grace = leastGrace
 	}
 	if c.Pod.Domain == "" {
 		c.Pod.Domain = c.Pod.Namespace + ".svc.cluster.local"

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ func like(change func(*Config)) Config {
 	c.Pod.Domain = "shop.svc.cluster.local"
 	c.Pod.Metadata = map[string]any{"NAME": "app-1", "NAMESPACE": "shop", "SERVICE_ACCOUNT": "app"}
 	c.ControlPlane.CA = c.ControlPlane.Address
+	c.Envoy.Concurrency = 2
 	if change != nil {
 		change(&c)
 	}
@@ -64,10 +66,30 @@ func TestRead(t *testing.T) {
 				c.Ports.Admin = 15999
 			}),
 		},
-		"concurrency 0 leaves it to the other settings": {
+		"a flag of concurrency 0 leaves it to the other settings, and the limit counts last": {
 			flags: map[string]string{"concurrency": "0"},
 			env:   []string{"ISTIO_CPU_LIMIT=8"},
-			want:  like(func(c *Config) { c.Envoy.Concurrency = 8 }),
+			want:  like(func(c *Config) { c.Envoy.Concurrency, c.Envoy.CPUs = 8, 8 }),
+		},
+		"who says a number has it, whatever the limit": {
+			env:  []string{"ISTIO_CPU_LIMIT=3", "PROXY_CONFIG={concurrency: 1}"},
+			want: like(func(c *Config) { c.Envoy.Concurrency, c.Envoy.CPUs = 1, 3 }),
+		},
+		"concurrency 0 is all processors": {
+			env:  []string{"ISTIO_CPU_LIMIT=3", "PROXY_CONFIG={concurrency: 0}"},
+			want: like(func(c *Config) { c.Envoy.Concurrency, c.Envoy.CPUs = min(runtime.NumCPU(), 1024), 3 }),
+		},
+		"ECDSA wins over the size of an RSA key": {
+			env:  []string{"ECC_SIGNATURE_ALGORITHM=ECDSA", "WORKLOAD_RSA_KEY_SIZE=2048"},
+			want: like(nil),
+		},
+		"no grace is what the kubelet makes of it": {
+			env: []string{"OUTRIDER_GRACE=0s"},
+			want: like(func(c *Config) {
+				c.Stop.Grace = 2 * time.Second
+				c.Notes = []string{"the grace period is 0s; the kubelet gives 2s at least",
+					"terminationDrainDuration is 5s, but the pod's grace period ends after 2s: the proxy leaves then"}
+			}),
 		},
 		"metadata of Istio's form goes into the node": {
 			env: []string{"ISTIO_META_CLUSTER_ID=one", `ISTIO_METAJSON_LABELS={"app":"x"}`},
@@ -77,8 +99,12 @@ func TestRead(t *testing.T) {
 			}),
 		},
 		"proxyMetadata is variables, and the container's own overrule it": {
-			env:  []string{`PROXY_CONFIG={"proxyMetadata":{"SECRET_TTL":"1h","MINIMUM_DRAIN_DURATION":"2s"}}`, "SECRET_TTL=2h"},
-			want: like(func(c *Config) { c.Certificate.Lifetime, c.Stop.Minimum = 2*time.Hour, 2*time.Second }),
+			files: map[string]string{"/etc/outrider/config/mesh": "defaultConfig: {proxyMetadata: {MINIMUM_DRAIN_DURATION: 9s}}"},
+			env:   []string{`PROXY_CONFIG={"proxyMetadata":{"SECRET_TTL":"1h","MINIMUM_DRAIN_DURATION":"2s"}}`, "SECRET_TTL=2h"},
+			want: like(func(c *Config) {
+				c.Certificate.Lifetime, c.Stop.Minimum = 2*time.Hour, 2*time.Second
+				c.Variables = map[string]string{"SECRET_TTL": "1h", "MINIMUM_DRAIN_DURATION": "2s"}
+			}),
 		},
 		"Istio's log level may hold components": {
 			flags: map[string]string{"proxyLogLevel": "info,misc:error", "proxyComponentLogLevel": "upstream:debug"},
@@ -96,6 +122,7 @@ func TestRead(t *testing.T) {
 			flags: map[string]string{"stsPort": "15463", "templateFile": ""},
 			env:   []string{"PROXY_CONFIG={tracing: {sampling: 1}, colour: red, image: {imageType: debug}}", "CA_PROVIDER=Citadel"},
 			want: like(func(c *Config) {
+				c.Elsewhere = map[string]string{"tracing": "{sampling: 1}", "colour": "red", "image": "{imageType: debug}"}
 				c.Notes = []string{
 					"variable PROXY_CONFIG: colour: no such setting is known; it has no effect",
 					"variable PROXY_CONFIG: tracing has no effect: tracing is not configured by the agent yet",
@@ -136,7 +163,24 @@ func TestReadRefuses(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"a time without a unit":         {env: []string{"SECRET_TTL=24"}, want: `variable SECRET_TTL: "24" cannot be used; want a time that is not negative, for example 5s`},
+		"a time without a unit":         {env: []string{"OUTRIDER_GRACE=24"}, want: `variable OUTRIDER_GRACE: "24" cannot be used; want a time that is not negative, for example 5s`},
+		"a short life":                  {env: []string{"SECRET_TTL=1ms"}, want: `variable SECRET_TTL: "1ms" cannot be used; want a time of 1s or more`},
+		"a part of a second":            {env: []string{"PROXY_CONFIG={drainDuration: 1500ms}"}, want: `variable PROXY_CONFIG: drainDuration: "1500ms" cannot be used; want whole seconds, 1s or more`},
+		"no drain time":                 {files: map[string]string{"/etc/outrider/pod/annotations": `proxy.istio.io/config="drainDuration: 0s"`}, want: `annotation proxy.istio.io/config: drainDuration: "0s" cannot be used`},
+		"too many threads":              {flags: map[string]string{"concurrency": "5000"}, want: `--concurrency: "5000" cannot be used; want a number from 1 to 1024`},
+		"a limit past all":              {env: []string{"ISTIO_CPU_LIMIT=5000"}, want: `variable ISTIO_CPU_LIMIT: "5000" cannot be used; want a number from 1 to 1024`},
+		"a mode that is none":           {env: []string{"ISTIO_META_INTERCEPTION_MODE=tproxy"}, want: `variable ISTIO_META_INTERCEPTION_MODE: "tproxy" cannot be used; want REDIRECT, TPROXY or NONE`},
+		"a mode that is a number":       {env: []string{"ISTIO_METAJSON_INTERCEPTION_MODE=7"}, want: `"7" cannot be used; want REDIRECT, TPROXY or NONE`},
+		"a mode in a ProxyConfig":       {env: []string{"PROXY_CONFIG={interceptionMode: tproxy}"}, want: `PROXY_CONFIG: interceptionMode: "tproxy" cannot be used`},
+		"a small key":                   {env: []string{"WORKLOAD_RSA_KEY_SIZE=7"}, want: `variable WORKLOAD_RSA_KEY_SIZE: "7" cannot be used; want 2048`},
+		"a large key":                   {env: []string{"WORKLOAD_RSA_KEY_SIZE=4096"}, want: `variable WORKLOAD_RSA_KEY_SIZE: "4096" cannot be used; want 2048`},
+		"an expression that is none":    {env: []string{"PROXY_CONFIG={proxyStatsMatcher: {inclusionRegexps: ['a(']}}"}, want: `proxyStatsMatcher: inclusionRegexps: "a(" cannot be used; want an expression of RE2`},
+		"an empty statistic":            {env: []string{"PROXY_CONFIG={proxyStatsMatcher: {inclusionPrefixes: ['']}}"}, want: `proxyStatsMatcher: inclusionPrefixes: "" cannot be used`},
+		"a component that is none":      {flags: map[string]string{"proxyComponentLogLevel": "MISC:error"}, want: `--proxyComponentLogLevel: "MISC:error" cannot be used; want component:level`},
+		"an annotation's level":         {files: map[string]string{"/etc/outrider/pod/annotations": `sidecar.istio.io/logLevel="loud"`}, want: `annotation sidecar.istio.io/logLevel: "loud" cannot be used`},
+		"the agent's level":             {flags: map[string]string{"log-level": "loud"}, want: `--log-level: "loud" cannot be used; want one of debug, info, warn, error`},
+		"no renewal":                    {env: []string{"SECRET_GRACE_PERIOD_RATIO=0"}, want: `variable SECRET_GRACE_PERIOD_RATIO: "0" cannot be used; want more than 0`},
+		"a jitter past the life":        {env: []string{"SECRET_GRACE_PERIOD_RATIO_JITTER=0.6"}, want: `variable SECRET_GRACE_PERIOD_RATIO_JITTER: "0.6" cannot be used; want less than 0.5`},
 		"a level that is none":          {flags: map[string]string{"proxyLogLevel": "loud"}, want: `--proxyLogLevel: "loud" cannot be used; want one of trace`},
 		"an address without a port":     {flags: map[string]string{"control-plane": "outriderd"}, want: `discoveryAddress: "outriderd" cannot be used; want host:port`},
 		"two users of one port":         {env: []string{"PROXY_CONFIG={statusPort: 15021}"}, want: `the readiness port: "15021" cannot be used; want a port that is not also that of statusPort`},
@@ -172,12 +216,24 @@ func FuzzRead(f *testing.F) {
 	f.Add("{concurrency: 2}", `a="b"`, "SECRET_TTL", "5s")
 	f.Add("{proxyMetadata: {A: b}}", "proxy.istio.io/config=\"{}\"\n", "ISTIO_METAJSON_X", "[]")
 	f.Add("defaultConfig: {}", "", "DNS_PROXY_ADDR", "localhost:53")
+	f.Add("", "=`no name`", "A", "b")
 	f.Fuzz(func(t *testing.T, proxy, annotations, name, value string) {
 		env := append(pod[:len(pod):len(pod)], "PROXY_CONFIG="+proxy, name+"="+value)
 		c, err := Read(Inputs{Environ: env, ReadFile: files(map[string]string{
 			"/etc/outrider/pod/annotations": annotations, "/etc/outrider/config/mesh": proxy})})
 		if err == nil && (c.Work == "" || c.Ports.Admin == 0 || c.Stop.Grace < 0) {
 			t.Errorf("Read accepts %+v", c)
+		}
+		// The same for what differs in a running pod.
+		now, _ := Annotations([]byte(annotations))
+		runs := like(nil)
+		in := Inputs{Environ: env, Running: &runs}
+		in.Unread(c, nil, now)
+		in.Unread(c, now, nil)
+		for _, change := range Changes(Taken(runs, c), c) {
+			if change.Refused == "" {
+				t.Errorf("%+v is not taken", change)
+			}
 		}
 	})
 }

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +18,7 @@ import (
 var (
 	errDuration = errors.New("a time that is not negative, for example 5s")
 	errPort     = errors.New("a port from 1 to 65535")
-	errNumber   = errors.New("a whole number that is not negative")
+	errThreads  = errors.New("a number from 1 to 1024")
 	errShare    = errors.New("a number from 0 to 1")
 	errBool     = errors.New("true or false")
 )
@@ -50,6 +53,66 @@ func duration(field func(*Config) *time.Duration) setter {
 	}
 }
 
+// seconds is a duration of whole seconds, one at least.
+func seconds(field func(*Config) *time.Duration) setter {
+	return func(c *Config, s string) error {
+		d, err := time.ParseDuration(s)
+		if err != nil || d < time.Second || d%time.Second != 0 || d/time.Second > math.MaxUint32 {
+			return errors.New("whole seconds, 1s or more")
+		}
+		*field(c) = d
+		return nil
+	}
+}
+
+// drainTime is a flag of Envoy's too, in whole seconds; 0 would be its default there.
+var drainTime = seconds(func(c *Config) *time.Duration { return &c.Envoy.DrainTime })
+
+// leastGrace is what the kubelet gives a pod that asks for less (minimumGracePeriodInSeconds
+// in pkg/kubelet/kuberuntime).
+const leastGrace = 2 * time.Second
+
+var grace = duration(func(c *Config) *time.Duration { return &c.Stop.Grace })
+
+// Each worker has a thread, and its own connections to every upstream.
+const (
+	mostThreads = 1024
+	allCores    = -1 // Istio's concurrency: 0
+)
+
+func concurrency(c *Config, s string) error {
+	n, err := strconv.ParseUint(s, 10, 16)
+	switch {
+	case err != nil || n > mostThreads:
+		return errors.New("a number from 1 to 1024, or 0 for all processors")
+	case n == 0:
+		c.Envoy.Concurrency = allCores
+	default:
+		c.Envoy.Concurrency = int(n)
+	}
+	return nil
+}
+
+// cpus is the container's limit; 0 is none.
+func cpus(c *Config, s string) error {
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || n > mostThreads {
+		return errThreads
+	}
+	c.Envoy.CPUs = int(n)
+	return nil
+}
+
+// logLevel reads "debug", or as Istio's annotation "default:debug".
+func logLevel(field func(*Config) *slog.Level) setter {
+	return func(c *Config, s string) error {
+		if field(c).UnmarshalText([]byte(strings.TrimPrefix(s, "default:"))) != nil {
+			return errors.New("one of debug, info, warn, error")
+		}
+		return nil
+	}
+}
+
 func port(field func(*Config) *uint16) setter {
 	return func(c *Config, s string) error {
 		n, err := strconv.ParseUint(s, 10, 16)
@@ -57,17 +120,6 @@ func port(field func(*Config) *uint16) setter {
 			return errPort
 		}
 		*field(c) = uint16(n)
-		return nil
-	}
-}
-
-func number(field func(*Config) *int) setter {
-	return func(c *Config, s string) error {
-		n, err := strconv.ParseUint(s, 10, 31)
-		if err != nil {
-			return errNumber
-		}
-		*field(c) = int(n)
 		return nil
 	}
 }
@@ -137,10 +189,13 @@ func level(c *Config, s string) error {
 	return nil
 }
 
+// component is a name of Envoy's loggers.
+var component = regexp.MustCompile(`^[a-z0-9_]+$`)
+
 func components(c *Config, s string) error {
 	for item := range strings.SplitSeq(s, ",") {
 		name, value, ok := strings.Cut(strings.TrimSpace(item), ":")
-		if !ok || name == "" {
+		if !ok || !component.MatchString(name) {
 			return errors.New("component:level, for example misc:error,upstream:debug")
 		}
 		if err := knownLevel(value); err != nil {

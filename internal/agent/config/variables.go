@@ -10,12 +10,15 @@ import (
 	"time"
 )
 
-// variables is what each variable sets. Istio's names are in reference istio-surface,
-// section 2.2; ours begin with OUTRIDER_.
-var variables = []struct {
+// A known variable.
+type known struct {
 	name string
 	set  setter
-}{
+}
+
+// variables is what each variable sets. Istio's names are in reference istio-surface,
+// section 2.2; ours begin with OUTRIDER_.
+var variables = []known{
 	{"POD_NAME", text(func(c *Config) *string { return &c.Pod.Name })},
 	{"POD_NAMESPACE", text(func(c *Config) *string { return &c.Pod.Namespace })},
 	{"SERVICE_ACCOUNT", text(func(c *Config) *string { return &c.Pod.ServiceAccount })},
@@ -29,12 +32,12 @@ var variables = []struct {
 	{"ISTIOD_SAN", list(func(c *Config) *[]string { return &c.ControlPlane.Names })},
 	{"OUTRIDER_TOKEN", text(func(c *Config) *string { return &c.ControlPlane.Token })},
 
-	{"SECRET_TTL", duration(func(c *Config) *time.Duration { return &c.Certificate.Lifetime })},
+	{"SECRET_TTL", lifetime},
 	{"SECRET_GRACE_PERIOD_RATIO", share(func(c *Config) *float64 { return &c.Certificate.RenewAt })},
 	{"SECRET_GRACE_PERIOD_RATIO_JITTER", share(func(c *Config) *float64 { return &c.Certificate.Jitter })},
-	{"ECC_SIGNATURE_ALGORITHM", keyAlgorithm},
+	{"WORKLOAD_RSA_KEY_SIZE", keySize},
+	{"ECC_SIGNATURE_ALGORITHM", keyAlgorithm}, // wins, as in Istio
 	{"ECC_CURVE", curve},
-	{"WORKLOAD_RSA_KEY_SIZE", number(func(c *Config) *int { return &c.Certificate.RSA })},
 	{"OUTPUT_CERTS", text(func(c *Config) *string { return &c.Certificate.Output })},
 	{"FILE_MOUNTED_CERTS", boolean(func(c *Config) *bool { return &c.Certificate.FileMounted })},
 
@@ -44,11 +47,11 @@ var variables = []struct {
 	{"INBOUND_CAPTURE_PORT", port(func(c *Config) *uint16 { return &c.Ports.Inbound })},
 	{"DNS_PROXY_ADDR", dnsAddress},
 	{"ISTIO_META_DNS_CAPTURE", boolean(func(c *Config) *bool { return &c.DNS })},
-	{"ISTIO_CPU_LIMIT", number(func(c *Config) *int { return &c.Envoy.Concurrency })},
+	{"ISTIO_CPU_LIMIT", cpus},
 
 	{"MINIMUM_DRAIN_DURATION", duration(func(c *Config) *time.Duration { return &c.Stop.Minimum })},
 	{"EXIT_ON_ZERO_ACTIVE_CONNECTIONS", boolean(func(c *Config) *bool { return &c.Stop.OnZero })},
-	{"OUTRIDER_GRACE", duration(func(c *Config) *time.Duration { return &c.Stop.Grace })},
+	{"OUTRIDER_GRACE", grace},
 
 	{"ISTIO_KUBE_APP_PROBERS", object(func(c *Config) *json.RawMessage { return &c.AppProbes })},
 	{"ISTIO_PROMETHEUS_ANNOTATIONS", object(func(c *Config) *json.RawMessage { return &c.AppMetrics })},
@@ -93,21 +96,15 @@ func (r *reader) variables() {
 
 // metadata puts ISTIO_META_X and ISTIO_METAJSON_X into the node, as Istio does.
 func (r *reader) metadata(name, value string) {
-	put := func(key string, v any) {
-		if r.out.Pod.Metadata == nil {
-			r.out.Pod.Metadata = map[string]any{}
-		}
-		r.out.Pod.Metadata[key] = v
-	}
 	if key, ok := strings.CutPrefix(name, "ISTIO_METAJSON_"); ok && key != "" {
 		var v any
 		if err := json.Unmarshal([]byte(value), &v); err != nil {
 			r.refuse("variable "+name, value, "JSON")
 			return
 		}
-		put(key, v)
+		put(&r.out.Pod.Metadata, key, v)
 	} else if key, ok := strings.CutPrefix(name, "ISTIO_META_"); ok && key != "" {
-		put(key, value)
+		put(&r.out.Pod.Metadata, key, any(value))
 	}
 }
 
@@ -138,6 +135,24 @@ func keyAlgorithm(c *Config, s string) error {
 	default:
 		return errors.New("ECDSA or RSA")
 	}
+	return nil
+}
+
+// keySize has one: larger keys cost more than ECDSA gives for nothing.
+func keySize(c *Config, s string) error {
+	if s != "2048" {
+		return errors.New("2048, the one size of an RSA key that is made here")
+	}
+	c.Certificate.RSA = 2048
+	return nil
+}
+
+func lifetime(c *Config, s string) error {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < time.Second {
+		return errors.New("a time of 1s or more, for example 24h")
+	}
+	c.Certificate.Lifetime = d
 	return nil
 }
 

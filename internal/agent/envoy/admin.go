@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -159,17 +157,6 @@ func (a *Admin) SetLevels(ctx context.Context, l Log) error {
 		return err
 	}
 	_, err := a.do(ctx, http.MethodPost, "/logging", url.Values{"paths": {componentLevels(l)}}.Encode())
-	return err
-}
-
-// SetRuntime changes flags of the layer above [Options.Runtime]. An empty value takes
-// the change back.
-func (a *Admin) SetRuntime(ctx context.Context, flags map[string]string) error {
-	q := url.Values{}
-	for _, name := range slices.Sorted(maps.Keys(flags)) {
-		q.Set(name, flags[name])
-	}
-	_, err := a.do(ctx, http.MethodPost, "/runtime_modify", q.Encode())
 	return err
 }
 

@@ -65,13 +65,8 @@ func NewKeeper(o Options) (*Keeper, error) {
 // if it is still good. It is what Run begins with; whoever starts Envoy at the same time
 // calls it first.
 func (k *Keeper) Prepare() error {
-	for _, dir := range []string{k.o.Dir, k.o.OutputDir} {
-		if dir == "" {
-			continue
-		}
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("the directory of certificates: %w", err)
-		}
+	if err := k.MakeDirs(); err != nil {
+		return err
 	}
 	err := k.reuse()
 	if k.have == nil {
@@ -82,6 +77,42 @@ func (k *Keeper) Prepare() error {
 		return fmt.Errorf("the directory of certificates: %w", err)
 	}
 	return nil
+}
+
+// MakeDirs makes the directories, or says of which option the first is that cannot be
+// written to: an [*OptionError].
+func (k *Keeper) MakeDirs() error {
+	for _, dir := range []struct{ option, path string }{{"Dir", k.o.Dir}, {"OutputDir", k.o.OutputDir}} {
+		if dir.path == "" {
+			continue
+		}
+		if err := writable(dir.path); err != nil {
+			return wrong(dir.option, "%s: %v; name a directory that can be written to", dir.path, plain(err))
+		}
+	}
+	return nil
+}
+
+// writable makes a directory, and a file in it for a moment.
+func writable(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".new")
+	if err != nil {
+		return err
+	}
+	f.Close()
+	return os.Remove(f.Name())
+}
+
+// plain is an error without the path.
+func plain(err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
 }
 
 // reuse takes what an earlier agent of this pod left, if it is still good: a restart of

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rsa"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -106,14 +107,37 @@ func TestCertificatesAreRenewedAtHalfTheirLife(t *testing.T) {
 	o.Life = 2 * time.Second
 	w := run(t, o)
 	serials := map[string]bool{}
-	for len(serials) < 4 {
+	var stored string
+	for len(serials) < 4 || !serials[stored] { // what is on disk may be newer than what was told
 		s := w.phase(t, Have)
 		if serials[s.Serial] {
 			t.Fatal("the same certificate twice")
 		}
 		serials[s.Serial] = true
-		if h := w.onDisk(t); h.fits(shop, p.authority.Roots(), time.Now()) != nil || h.leaf().SerialNumber.Text(16) != s.Serial {
-			t.Errorf("on disk is %x, the state says %s", h.leaf().SerialNumber, s.Serial)
+		h := w.onDisk(t)
+		if stored = h.leaf().SerialNumber.Text(16); len(serials) > 10 {
+			t.Fatalf("on disk is %s, the state has never said so", stored)
+		}
+		if err := h.fits(shop, p.authority.Roots(), h.leaf().NotBefore); err != nil {
+			t.Errorf("on disk is %s: %v", stored, err)
+		}
+	}
+}
+
+// An agent that was told nothing asked for 24 hours, whatever the control plane's own
+// setting was.
+func TestACertificateLivesAsLongAsTheControlPlaneSays(t *testing.T) {
+	p := newPlane(t)
+	p.stop()
+	p.authority = must(server.NewAuthority(server.AuthorityOptions{Dir: p.dir, Life: time.Hour}))
+	p.start(t, "127.0.0.1:0")
+	for asked, want := range map[time.Duration]time.Duration{0: time.Hour, 2 * time.Hour: 2 * time.Hour} {
+		o := p.options(t)
+		o.Life = asked
+		w := run(t, o)
+		w.phase(t, Have)
+		if leaf := w.onDisk(t).leaf(); time.Until(leaf.NotAfter) > want || time.Until(leaf.NotAfter) < want-time.Minute {
+			t.Errorf("asked for %s, it ends at %s; want it to live %s", asked, leaf.NotAfter, want)
 		}
 	}
 }
@@ -387,8 +411,20 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 func TestADirectoryThatCannotBeWritten(t *testing.T) {
 	o := newPlane(t).options(t)
 	o.Dir = filepath.Join(o.Client.TokenFile, "certs") // below a file
-	if err := must(NewKeeper(o)).Run(context.Background()); err == nil || !strings.Contains(err.Error(), "the directory of certificates") {
+	if err := must(NewKeeper(o)).Run(context.Background()); err == nil || !strings.HasPrefix(err.Error(), "option Dir: "+o.Dir) {
 		t.Errorf("Run = %v", err)
+	}
+	o.Dir, o.OutputDir = t.TempDir(), "/proc/nope"
+	var wrong *OptionError
+	if err := must(NewKeeper(o)).MakeDirs(); !errors.As(err, &wrong) || wrong.Option != "OutputDir" {
+		t.Errorf("MakeDirs = %v", err)
+	}
+	o.OutputDir = t.TempDir()
+	if err := must(NewKeeper(o)).MakeDirs(); err != nil {
+		t.Error(err)
+	}
+	if left, _ := os.ReadDir(o.OutputDir); len(left) > 0 {
+		t.Errorf("it leaves %v", left)
 	}
 }
 

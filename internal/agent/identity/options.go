@@ -2,7 +2,6 @@ package identity
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -21,11 +20,11 @@ type Options struct {
 	OutputDir string
 
 	Key  KeyKind       // default P256
-	Life time.Duration // to ask for: SECRET_TTL; default 24h
+	Life time.Duration // to ask for: SECRET_TTL; default: as long as the control plane gives
 
 	// GraceRatio is how much of its life a certificate has left when the next one is
 	// asked for, and GraceJitter how far that may be off each way: Istio's
-	// SECRET_GRACE_PERIOD_RATIO and its jitter; default 0.5 and 0.01.
+	// SECRET_GRACE_PERIOD_RATIO and its jitter; default 0.5 and 0.01. NoJitter is none.
 	GraceRatio, GraceJitter float64
 
 	Backoff Backoff
@@ -44,6 +43,9 @@ type Options struct {
 	OnCertificate func(chain, key []byte)
 	OnRoots       func(roots []byte)
 }
+
+// NoJitter is a GraceJitter of 0.
+const NoJitter = -1
 
 // Provided are files that somebody else writes: PEM.
 type Provided struct{ Chain, Key, Roots string }
@@ -67,9 +69,10 @@ func (b Backoff) pause(failures int, chance float64) time.Duration {
 
 func (o Options) withDefaults() Options {
 	o.Key = cmp.Or(o.Key, P256)
-	o.Life = cmp.Or(o.Life, 24*time.Hour)
 	o.GraceRatio = cmp.Or(o.GraceRatio, 0.5)
-	o.GraceJitter = cmp.Or(o.GraceJitter, 0.01)
+	if o.GraceJitter = cmp.Or(o.GraceJitter, 0.01); o.GraceJitter == NoJitter {
+		o.GraceJitter = 0
+	}
 	o.Backoff.Base = cmp.Or(o.Backoff.Base, 100*time.Millisecond)
 	o.Backoff.Max = cmp.Or(o.Backoff.Max, 10*time.Second)
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
@@ -82,27 +85,39 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// An OptionError is an option that cannot work.
+type OptionError struct {
+	Option  string // for example "Life"
+	Problem string // and what would be right
+}
+
+func (e *OptionError) Error() string { return "option " + e.Option + ": " + e.Problem }
+
+func wrong(option, format string, args ...any) error {
+	return &OptionError{option, fmt.Sprintf(format, args...)}
+}
+
 func (o Options) check() error {
 	if o.Dir == "" {
-		return errors.New("option Dir: name the directory in which certificates are stored")
+		return wrong("Dir", "name the directory in which certificates are stored")
 	}
 	if o.OutputDir != "" && filepath.Clean(o.OutputDir) == filepath.Clean(o.Dir) {
-		return fmt.Errorf("option OutputDir: %s is Dir; use another", o.OutputDir)
+		return wrong("OutputDir", "%s is Dir; use another", o.OutputDir)
 	}
 	if p := o.Provided; p != (Provided{}) {
 		if p.Chain == "" || p.Key == "" || p.Roots == "" {
-			return fmt.Errorf("option Provided: %+v; name all three files", p)
+			return wrong("Provided", "%+v; name all three files", p)
 		}
 		return nil
 	}
 	if err := o.Identity.Check(); err != nil {
-		return fmt.Errorf("option Identity: %w", err)
+		return wrong("Identity", "%v", err)
 	}
 	if o.Client.Address == "" {
-		return errors.New("option Client.Address: name the control plane, as host:port")
+		return wrong("Client.Address", "name the control plane, as host:port")
 	}
 	if o.Client.RootFile == "" && len(o.Client.Roots) == 0 {
-		return errors.New("option Client.RootFile: name whom to trust; without it anybody could be the control plane")
+		return wrong("Client.RootFile", "name whom to trust; without it anybody could be the control plane")
 	}
 	return o.checkTimes()
 }
@@ -110,17 +125,17 @@ func (o Options) check() error {
 func (o Options) checkTimes() error {
 	switch {
 	case o.Key != P256 && o.Key != P384 && o.Key != RSA2048:
-		return fmt.Errorf("option Key: %q; use %s, %s or %s", o.Key, P256, P384, RSA2048)
-	case o.Life < time.Second:
-		return fmt.Errorf("option Life: %s; use 1s or more", o.Life)
+		return wrong("Key", "%q; use %s, %s or %s", o.Key, P256, P384, RSA2048)
+	case o.Life != 0 && o.Life < time.Second:
+		return wrong("Life", "%s; use 1s or more", o.Life)
 	case !(o.GraceRatio > 0 && o.GraceRatio < 1):
-		return fmt.Errorf("option GraceRatio: %v; use more than 0 and less than 1", o.GraceRatio)
+		return wrong("GraceRatio", "%v; use more than 0 and less than 1", o.GraceRatio)
 	case !(o.GraceJitter >= 0 && o.GraceJitter < min(o.GraceRatio, 1-o.GraceRatio)):
-		return fmt.Errorf("option GraceJitter: %v; use 0 or more, and less than GraceRatio is away from 0 and 1", o.GraceJitter)
+		return wrong("GraceJitter", "%v; use 0 or more, and less than GraceRatio is away from 0 and 1", o.GraceJitter)
 	case o.Backoff.Base <= 0 || o.Backoff.Max < o.Backoff.Base:
-		return fmt.Errorf("option Backoff: %+v; use 0 < Base <= Max", o.Backoff)
+		return wrong("Backoff", "%+v; use 0 < Base <= Max", o.Backoff)
 	case o.Timeout <= 0:
-		return fmt.Errorf("option Timeout: %s; use more than nothing", o.Timeout)
+		return wrong("Timeout", "%s; use more than nothing", o.Timeout)
 	}
 	return nil
 }

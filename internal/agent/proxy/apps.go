@@ -12,6 +12,7 @@ import (
 type apps struct {
 	names []string
 	watch *state.Watch
+	told  func() // called when a gate said something
 
 	mu      sync.Mutex
 	seen    []state.Seen
@@ -30,7 +31,8 @@ func (a *agent) newApps() *apps {
 		a.problem("watching the gates", err)
 		return nil
 	}
-	s := &apps{names: names, watch: watch, changed: make(chan struct{})}
+	s := &apps{names: names, watch: watch, told: a.health.inquiry.Again, changed: make(chan struct{})}
+	a.health.gates.Store(s)
 	s.look()
 	return s
 }
@@ -56,10 +58,24 @@ func (s *apps) look() {
 		}
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.seen = seen
 	close(s.changed)
 	s.changed = make(chan struct{})
+	s.mu.Unlock()
+	s.told()
+}
+
+// of is what is known of a container. Without gates, that is nil, it is nothing.
+func (s *apps) of(container string) state.Seen {
+	if s == nil {
+		return state.Seen{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.names, container); i >= 0 && i < len(s.seen) {
+		return s.seen[i]
+	}
+	return state.Seen{}
 }
 
 // await returns true once it is so of all applications, and false if ctx ends before. One

@@ -5,6 +5,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"outrider.dev/internal/agent/config"
@@ -29,9 +30,15 @@ func (a *agent) answerNames(ctx context.Context) {
 		a.log.Warn("names of the mesh are not asked for: the control plane answers for them with TLS only")
 	}
 	at := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(a.config.Ports.DNS)))
-	go readiness.Keep(ctx, a.board, readiness.Names, readiness.Rates{After: 10 * time.Second}, readiness.DNS(at))
+	told := ""
 	for ctx.Err() == nil {
-		a.problem("answering for names", a.serveNames(ctx, options))
+		if err := a.serveNames(ctx, options, readiness.DNS(at)); err != nil && ctx.Err() == nil {
+			a.board.Set(readiness.Names, false, err.Error())
+			if err.Error() != told { // each reason once: it is tried every second
+				told = err.Error()
+				a.problem("answering for names", err)
+			}
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(relisten):
@@ -39,11 +46,20 @@ func (a *agent) answerNames(ctx context.Context) {
 	}
 }
 
-func (a *agent) serveNames(ctx context.Context, o dns.Options) error {
+// serveNames listens and answers. It is asked whether it does only while it listens: before
+// that another one might answer in its place.
+func (a *agent) serveNames(ctx context.Context, o dns.Options, asked readiness.Check) error {
 	s, err := dns.Listen(o)
 	if err != nil {
 		return err
 	}
+	asking, stop := context.WithCancel(ctx)
+	var task sync.WaitGroup
+	task.Go(func() {
+		readiness.Keep(asking, a.board, readiness.Names, readiness.Rates{After: 10 * time.Second}, asked)
+	})
+	defer task.Wait() // so that the last word is the caller's
+	defer stop()
 	a.names.Store(s)
 	a.journal.Note("names", "answering on port "+strconv.Itoa(int(o.Port)))
 	return s.Serve(ctx)

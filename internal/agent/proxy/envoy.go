@@ -81,7 +81,7 @@ func (a *agent) line(_ supervise.Stream, raw []byte) {
 	a.proxy.LogLine(l)
 	// The level of "config" is raised so that the agent learns that Envoy is ready; nobody
 	// else asked to read it.
-	if _, asked := a.config.Envoy.Components["config"]; !asked && l.Component == "config" && l.Level == slog.LevelInfo {
+	if _, asked := a.now().Envoy.Components["config"]; !asked && l.Component == "config" && l.Level == slog.LevelInfo {
 		return
 	}
 	if err := l.Log(context.Background(), a.log.Handler()); err != nil {
@@ -92,26 +92,4 @@ func (a *agent) line(_ supervise.Stream, raw []byte) {
 func explain(e supervise.Exit) (string, bool) {
 	cause := envoy.Explain(e.Tail)
 	return cause.Reason, cause.Final
-}
-
-// entry keeps what the supervisor says.
-func (a *agent) entry(e supervise.Entry) {
-	args := []any{"state", string(e.To)}
-	if e.PID != 0 {
-		args = append(args, "pid", e.PID)
-	}
-	if e.Reason != "" {
-		args = append(args, "reason", e.Reason)
-	}
-	switch {
-	case e.Err != nil:
-		a.log.Warn("proxy", append(args, "error", e.Err)...)
-		a.journal.Fail("proxy "+string(e.To), e.Err.Error())
-	case e.Exit != nil && e.Event != supervise.Drained && e.From != supervise.Stopping:
-		a.log.Error("proxy ended", append(args, "how", e.Exit.String(), "pause", e.Pause)...)
-		a.journal.Fail("proxy ended", e.Exit.String()+"; "+e.Reason)
-	default:
-		a.log.Info("proxy", append(args, "event", string(e.Event))...)
-		a.journal.Note("proxy "+string(e.To), string(e.Event))
-	}
 }

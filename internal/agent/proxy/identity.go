@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -27,7 +28,7 @@ func (a *agent) newKeeper() (err error) {
 		},
 		Dir: certificates(c), OutputDir: c.Certificate.Output,
 		Key: keyKind(c.Certificate.RSA, c.Certificate.Curve), Life: c.Certificate.Lifetime,
-		GraceRatio: c.Certificate.RenewAt, GraceJitter: c.Certificate.Jitter,
+		GraceRatio: c.Certificate.RenewAt, GraceJitter: cmp.Or(c.Certificate.Jitter, identity.NoJitter),
 		OnState:       a.certificate,
 		OnCertificate: func(chain, key []byte) { a.secrets.Set(envoy.SecretName, sds.Certificate(chain, key)) },
 		OnRoots:       func(roots []byte) { a.secrets.Set(envoy.RootsName, sds.Roots(roots)) },
@@ -37,8 +38,10 @@ func (a *agent) newKeeper() (err error) {
 		o.Provided = identity.Provided{Chain: at + identity.ChainFile, Key: at + identity.KeyFile, Roots: at + identity.RootFile}
 		o.OutputDir = ""
 	}
-	a.keeper, err = identity.NewKeeper(o)
-	return err
+	if a.keeper, err = identity.NewKeeper(o); err != nil {
+		return err
+	}
+	return a.keeper.MakeDirs()
 }
 
 // keepSecrets serves Envoy its secrets, and keeps them fresh. It returns when Envoy may be

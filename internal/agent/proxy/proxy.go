@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"outrider.dev/internal/agent/config"
@@ -34,9 +35,10 @@ import (
 // Options of an agent.
 type Options struct {
 	Config             config.Config
-	Inputs             config.Inputs // what Config was read from, to read it again; default: it does not change
-	Log                *slog.Logger  // required
-	TerminationMessage string        // the kubelet's file; empty: none
+	Inputs             config.Inputs  // what Config was read from, to read it again; default: it does not change
+	Log                *slog.Logger   // required
+	Level              *slog.LevelVar // of Log, to change it; default: it does not change
+	TerminationMessage string         // the kubelet's file; empty: none
 }
 
 // An agent is what runs.
@@ -56,12 +58,17 @@ type agent struct {
 	status    *status.Server
 	standbys  *standbys
 	apps      *apps // nil: nothing says when the applications have ended
+	health    *health
 	super     *supervise.Supervisor
+	ends      ends                       // of Envoy
+	leaving   leaving                    // what is known of the stop
 	names     atomic.Pointer[dns.Server] // nil: nobody answers for names (yet)
 	quit      context.CancelFunc
 
+	level    *slog.LevelVar // of log; nil: it does not change
 	changing sync.Mutex
 	running  config.Config // as changed since the start
+	keeps    envoy.Stats   // what the running Envoy was started with
 }
 
 // A ConfigError is a configuration that cannot work; nothing was bound or started.
@@ -103,6 +110,8 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 		return 1, err
 	}
 	tasks.Go(func() { a.problem("collecting orphans", supervise.Reap(ctx, nil)) })
+	// Envoy opens its files anew on the one and ignores the other; neither ends the agent.
+	tasks.Go(func() { a.super.Forward(ctx, syscall.SIGUSR1, syscall.SIGHUP) })
 	if a.config.DNS {
 		tasks.Go(func() { a.answerNames(ctx) })
 	}
@@ -132,13 +141,14 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 	if result.Status != 0 {
 		return result.Status, errors.New(result.Reason)
 	}
+	a.problem("writing the termination message", a.leaving.write(o.TerminationMessage))
 	return 0, nil
 }
 
 // prepare makes and checks everything that binds nothing.
 func prepare(o Options) (*agent, error) {
 	c := o.Config
-	a := &agent{config: c, running: c, log: o.Log, bootstrap: filepath.Join(c.Work, "envoy.json"), envoy: envoyOptions(c)}
+	a := &agent{config: c, running: c, log: o.Log, level: o.Level, bootstrap: filepath.Join(c.Work, "envoy.json"), envoy: envoyOptions(c)}
 	for _, note := range c.Notes {
 		a.log.Warn(note)
 	}
@@ -146,10 +156,13 @@ func prepare(o Options) (*agent, error) {
 		return nil, fmt.Errorf("--work-dir %q: it is too long for a socket in it; use at most %d bytes", c.Work, sds.MaxPath-len(path)+len(c.Work))
 	}
 	if err := a.envoy.Check(); err != nil {
-		return nil, err
+		return nil, named(err)
+	}
+	if err := os.MkdirAll(c.Work, 0o700); err != nil {
+		return nil, fmt.Errorf("--work-dir: %w; name a directory that can be written to", err)
 	}
 	if err := a.newKeeper(); err != nil {
-		return nil, err
+		return nil, named(err)
 	}
 	process, err := journal.Began("/proc", "self")
 	if err != nil {
@@ -165,9 +178,10 @@ func prepare(o Options) (*agent, error) {
 	a.standbys = newStandbys(c, a.log, a.captured)
 	a.super, err = supervise.New(supervise.Options{
 		Command:            supervise.Command{Path: c.Envoy.Path, Args: a.envoy.Args(a.bootstrap), Line: a.line},
+		Renew:              a.next,
 		Grace:              c.Stop.Grace - margin(c.Stop.Grace),
 		Backoff:            backoff,
-		Ready:              func(ctx context.Context, _ supervise.Child) error { return a.proxy.Ready(ctx) },
+		Ready:              func(ctx context.Context, c supervise.Child) error { return a.proxy.Ready(ctx, c.PID()) },
 		Standby:            a.standbys,
 		TellDrain:          a.drainInbound,
 		AwaitDrained:       a.awaitDrained,
@@ -189,21 +203,21 @@ func margin(grace time.Duration) time.Duration {
 
 // conditions are those that count in this pod.
 func (a *agent) conditions() []readiness.Condition {
-	out := []readiness.Condition{readiness.ControlPlane, readiness.Envoy, readiness.Configuration}
+	out := []readiness.Condition{readiness.ControlPlane, readiness.Envoy, readiness.Configuration, readiness.App}
 	if a.keeper != nil {
 		out = append(out, readiness.Certificate, readiness.Identity)
 	}
 	if interception(a.config) != none {
-		out = append(out, readiness.Listeners)
-	}
-	if a.provesCapture() {
-		out = append(out, readiness.CaptureRules)
+		out = append(out, readiness.Listeners, readiness.CaptureRules)
 	}
 	if a.config.DNS {
 		out = append(out, readiness.Names)
 	}
 	return out
 }
+
+// waiterSocket is where the pod's containers may wait, in the proxy's own directory.
+const waiterSocket = "agent.sock"
 
 // listen opens the ports on which the agent answers.
 func (a *agent) listen() (err error) {
@@ -216,18 +230,23 @@ func (a *agent) listen() (err error) {
 	if err != nil {
 		return &ConfigError{fmt.Errorf("variable ISTIO_PROMETHEUS_ANNOTATIONS: %w", err)}
 	}
-	own := c.Own
-	if !directory(own) {
-		own = ""
+	own, waiters := c.Own, filepath.Join(c.Own, waiterSocket)
+	switch {
+	case !directory(own):
+		own, waiters = "", ""
+	case len(waiters) > sds.MaxPath:
+		return &ConfigError{fmt.Errorf("variable OUTRIDER_OWN=%q: it is too long for a socket in it; use at most %d bytes", own, sds.MaxPath-len(waiterSocket)-1)}
 	}
+	a.health = newHealth(a.board, c.Stop.Apps, probes)
 	a.status, err = status.Listen(status.Options{
-		Board: a.board, Journal: a.journal, Log: a.log, Probes: probes, App: targets,
+		Board: a.board, Journal: a.journal, Log: a.log, Probes: a.health.probes, Full: a.health.inquiry, App: targets,
 		Ports:    []uint16{c.Ports.Status, c.Ports.Readiness},
-		StateDir: own,
-		Drain:    func(ctx context.Context) error { return a.admin.Drain(ctx, envoy.DiscourageInbound) },
-		Quit:     func() { a.quit() },
-		Envoy:    fmt.Sprintf("http://localhost:%d/stats/prometheus", c.Ports.Prometheus),
-		Metrics:  a.metrics(),
+		StateDir: own, Socket: waiters,
+		Drain:       func(ctx context.Context) error { return a.admin.Drain(ctx, envoy.DiscourageInbound) },
+		Quit:        func() { a.quit() },
+		Envoy:       fmt.Sprintf("http://localhost:%d/stats/prometheus", c.Ports.Prometheus),
+		EnvoyFilter: a.shown,
+		Metrics:     a.metrics(),
 	})
 	return err
 }

@@ -30,9 +30,8 @@ func newStandbys(c config.Config, log *slog.Logger, opened func(context.Context)
 	if mode == none || c.NoStandby {
 		return s
 	}
-	loopback, dual := netip.MustParseAddr("127.0.0.1"), false
-	switch family(c.Pod.Addresses) {
-	case envoy.IPv6:
+	loopback := netip.MustParseAddr("127.0.0.1")
+	if family(c.Pod.Addresses) == envoy.IPv6 {
 		loopback = netip.IPv6Loopback()
 	}
 	for _, d := range []struct {
@@ -43,7 +42,7 @@ func newStandbys(c config.Config, log *slog.Logger, opened func(context.Context)
 		{c.Ports.Inbound, c.Ports.RelayInbound, mode == tproxy},
 	} {
 		s.options = append(s.options, standby.Options{
-			Port: d.port, Relay: netip.AddrPortFrom(loopback, d.relay), Transparent: d.transparent, DualStack: dual,
+			Port: d.port, Relay: netip.AddrPortFrom(loopback, d.relay), Transparent: d.transparent,
 			CapturePorts: capturePorts(c), Log: log,
 		})
 	}

@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"context"
-	"net/netip"
+	"errors"
+	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"outrider.dev/internal/agent/drain"
@@ -12,55 +14,110 @@ import (
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/internal/agent/sockets"
 	"outrider.dev/internal/agent/state"
+	"outrider.dev/internal/agent/supervise"
 	"outrider.dev/internal/capture/release"
 	"outrider.dev/startup"
 )
 
-// drainInbound lets Envoy serve new inbound connections for its drain time, and sees to it
+// drainInbound lets Envoy serve new inbound connections for the drain time, and sees to it
 // that they are refused after that: not held by the standby, nor parked by the kernel, since
-// nobody will come for them.
+// nobody will come for them. The end of the drain is ours, since Envoy's own drain time is
+// fixed at its start, and drainDuration is not.
 func (a *agent) drainInbound(ctx context.Context) error {
-	if err := a.admin.Drain(ctx, envoy.DrainInbound); err != nil {
+	if err := a.admin.Drain(ctx, envoy.DiscourageInbound); err != nil {
 		return err
 	}
-	if interception(a.config) == none {
+	select {
+	case <-time.After(a.now().Envoy.DrainTime):
+	case <-ctx.Done():
 		return nil
 	}
-	// The standby leaves before Envoy does, and so takes nothing that Envoy would not.
-	const before = 50 * time.Millisecond
-	inbound := a.config.Ports.Inbound
-	for _, step := range []struct {
-		after time.Duration
-		do    func()
-	}{
-		{a.config.Envoy.DrainTime - before, func() { a.standbys.leave(inbound) }},
-		{2 * before, func() { a.problem("refusing inbound connections", release.Ports(inbound)) }},
-	} {
-		select {
-		case <-time.After(step.after):
-			step.do()
-		case <-ctx.Done():
-			return nil
-		}
+	inbound, captured := a.config.Ports.Inbound, interception(a.config) != none
+	if captured {
+		a.standbys.leave(inbound) // before Envoy does: it takes nothing that Envoy would not
 	}
-	return nil
+	err := a.admin.Drain(ctx, envoy.CloseInbound)
+	if captured {
+		err = errors.Join(err, release.Ports(inbound))
+	}
+	return err
 }
 
-// awaitDrained returns when the applications no longer need the proxy.
+// leaving is what is known of the agent's stop.
+type leaving struct {
+	served  atomic.Bool            // an Envoy was ready once
+	message atomic.Pointer[string] // for the kubelet: who was waited for in vain
+}
+
+// write gives the kubelet the message, if there is one.
+func (l *leaving) write(file string) error {
+	message := l.message.Load()
+	if message == nil || file == "" {
+		return nil
+	}
+	return os.WriteFile(file, []byte(supervise.Message(*message, nil)), 0o644)
+}
+
+// unneeded is why a proxy leaves that was never ready. It is no proof, but nothing was
+// promised to anybody either: who calls it later finds the same as before.
+const unneeded drain.Reason = "it was never ready, and nobody waits for it"
+
+// awaitDrained returns when the applications no longer need the proxy. One that was never
+// ready may be needed all the same: the application runs beside it, and what it called waits
+// in the standby.
 func (a *agent) awaitDrained(ctx context.Context) {
-	end := a.journal.Begin("draining", "until the applications have ended")
-	s := a.stopOptions()
-	reason := drain.Await(ctx, drain.Evidence{
-		Ended: a.ended(ctx), Sockets: othersSockets, Connections: a.connections,
-	}, drain.Options{Least: s.Drain, OnZero: s.OnZero, Minimum: s.Minimum})
-	end(string(reason), reason == drain.Interrupted)
-	a.log.Info("drained", "reason", string(reason))
+	begin, seen, was := time.Now(), a.need(), a.board.Status(readiness.Outbound)
+	end := a.journal.Begin("draining", "until the applications have ended; "+seen.String())
+	reason := unneeded
+	if a.leaving.served.Load() || !seen.none() {
+		s := a.stopOptions()
+		reason = drain.Await(ctx, drain.Evidence{
+			Ended: a.ended(ctx), Sockets: othersSockets, Connections: a.connections,
+		}, drain.Options{Least: s.Drain, OnZero: s.OnZero, Minimum: s.Minimum})
+	}
+	outcome, cut := string(reason), reason == drain.Interrupted
+	if cut {
+		outcome += "; left: " + a.need().String()
+	}
+	end(outcome, cut)
+	a.log.Info("drained", "reason", string(reason), "seen", seen.String(), "outcome", outcome)
+	never := !a.leaving.served.Load()
+	if cut || never && (reason == drain.Silent || reason == drain.Idle) {
+		text := fmt.Sprintf("waited %s until the applications have ended (%s): %s", time.Since(begin).Round(time.Millisecond), seen, outcome)
+		if never {
+			text = fmt.Sprintf("stopped before it was ready (%s); %s", was, text)
+		}
+		a.leaving.message.Store(&text)
+	}
+}
+
+// A need is what shows that somebody may need the proxy.
+type need struct {
+	held    int // connections in the standby
+	sockets int // of other users
+	err     error
+}
+
+func (a *agent) need() need {
+	c := a.standbys.counts()
+	sockets, err := othersSockets()
+	return need{held: c.Held + c.Relaying, sockets: sockets, err: err}
+}
+
+func (n need) none() bool { return n == (need{}) }
+
+func (n need) String() string {
+	if n.err != nil {
+		return fmt.Sprintf("connections held: %d, sockets of other users: not known: %v", n.held, n.err)
+	}
+	return fmt.Sprintf("connections held: %d, sockets of other users: %d", n.held, n.sockets)
 }
 
 func othersSockets() (int, error) { return sockets.Others(uint32(os.Getuid())) }
 
 // ended is closed when all applications have provably ended: by the kubelet's order, or by
-// what their gates say. It is nil where nothing can prove it.
+// what their gates say. It is nil where nothing can prove it. One that waits at its gate for
+// a proxy that was never ready has not begun.
 func (a *agent) ended(ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
 	if a.config.Stop.Ordered {
@@ -70,22 +127,25 @@ func (a *agent) ended(ctx context.Context) <-chan struct{} {
 	if a.apps == nil {
 		return nil
 	}
+	needless := func(s state.Seen) bool {
+		return s.Gone() || s.Phase == state.Waiting && !a.leaving.served.Load()
+	}
 	go func() {
-		if a.apps.await(ctx, state.Seen.Gone) {
+		if a.apps.await(ctx, needless) {
 			close(done)
 		}
 	}()
 	return done
 }
 
-// connections counts Envoy's own from and to others: all listeners but the agent's.
-// Istio's rule: reference istio-surface, section 2.6.
+// connections counts Envoy's own from and to others, all listeners but the agent's, and those
+// that wait for an Envoy. Istio's rule: reference istio-surface, section 2.6.
 func (a *agent) connections(ctx context.Context) (int, error) {
 	stats, err := a.admin.Stats(ctx, `^listener\..*\.downstream_cx_active$`)
 	if err != nil {
 		return 0, err
 	}
-	sum := 0
+	sum := a.standbys.counts().Held
 	for name, n := range stats {
 		if !strings.Contains(name, "worker_") && !strings.HasPrefix(name, "listener.admin.") && !strings.Contains(name, "_15090.") {
 			sum += int(n)
@@ -128,17 +188,22 @@ func (a *agent) publish(ctx context.Context) {
 	}
 }
 
-// captured proves that connections come to the proxy, once somebody listens.
+// captured proves that connections come to the proxy, by each family of the pod, once
+// somebody listens who is not Envoy.
 func (a *agent) captured(ctx context.Context) {
-	if !a.provesCapture() {
+	if interception(a.config) == none {
 		return
 	}
-	check := readiness.Capture{Inbound: true, Outbound: true, IPv6: len(a.config.Pod.Addresses) > 0 && isIPv6(a.config.Pod.Addresses[0])}
-	go readiness.Keep(ctx, a.board, readiness.CaptureRules, readiness.Rates{}, check.Check)
+	if a.config.NoStandby {
+		a.board.Set(readiness.CaptureRules, true, readiness.NobodyListens)
+		return
+	}
+	var all []readiness.Capture
+	of := family(a.config.Pod.Addresses)
+	for _, six := range []bool{false, true} {
+		if of == envoy.Dual || six == (of == envoy.IPv6) {
+			all = append(all, readiness.Capture{Inbound: true, Outbound: true, IPv6: six})
+		}
+	}
+	go readiness.Keep(ctx, a.board, readiness.CaptureRules, readiness.Rates{}, readiness.Captures(all...))
 }
-
-// provesCapture says whether it can be proved: the proof needs somebody on the capture
-// ports who is not Envoy.
-func (a *agent) provesCapture() bool { return interception(a.config) != none && !a.config.NoStandby }
-
-func isIPv6(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }

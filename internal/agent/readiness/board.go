@@ -2,7 +2,6 @@ package readiness
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -20,8 +19,8 @@ type Reason struct {
 
 // A Note is what is to be said about a condition that does hold.
 type Note struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
+	Condition string `json:"condition"` // its name: "certificate"
+	Message   string `json:"message"`
 }
 
 // A Status is how things stand at a level.
@@ -177,9 +176,9 @@ func (b *Board) status(l Level) Status {
 		switch {
 		case !s.counts || !c.counts(l):
 		case !s.ok:
-			out.Reasons = append(out.Reasons, Reason{Code: c.String(), Message: s.message, Since: s.since, Hint: rules[c].hint})
+			out.Reasons = append(out.Reasons, Reason{Code: rules[c].code, Message: s.message, Since: s.since, Hint: rules[c].hint})
 		case s.message != "" && s.message != rules[c].begin:
-			out.Notes = append(out.Notes, Note{Code: c.String(), Message: s.message})
+			out.Notes = append(out.Notes, Note{Condition: c.String(), Message: s.message})
 		}
 	}
 	return out
@@ -260,13 +259,4 @@ func (b *Board) Subscribe(ctx context.Context, l Level) iter.Seq[Status] {
 			}
 		}
 	}
-}
-
-// Reasons of err, if it is a wait that ended too early.
-func Reasons(err error) []Reason {
-	var n *NotReadyError
-	if errors.As(err, &n) {
-		return n.Status.Reasons
-	}
-	return nil
 }

@@ -16,10 +16,10 @@ func TestEveryConditionHasItsWords(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range Conditions() {
 		r := rules[c]
-		if r.code == "" || r.hint == "" || r.level == "" || (r.begin == "") != r.assumed || seen[r.code] {
+		if r.name == "" || r.code == "" || r.hint == "" || r.level == "" || (r.begin == "") != r.assumed || seen[r.code] || seen[r.name] || r.name == r.code {
 			t.Errorf("condition %d: %+v", c, r)
 		}
-		seen[r.code] = true
+		seen[r.code], seen[r.name] = true, true
 	}
 }
 
@@ -41,7 +41,7 @@ func TestABoardSaysWhatIsMissing(t *testing.T) {
 		}
 		b.Set(Certificate, true, "")
 		b.Set(Names, true, "slow")
-		want = Status{Ready: true, Level: Outbound, Since: at(time.Second), Notes: []Note{{"dns-proxy-silent", "slow"}}}
+		want = Status{Ready: true, Level: Outbound, Since: at(time.Second), Notes: []Note{{"dns-proxy", "slow"}}}
 		if diff := cmp.Diff(want, b.Status(Outbound)); diff != "" {
 			t.Errorf("outbound does not depend on the app (-want +got):\n%s", diff)
 		}

@@ -8,37 +8,54 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// Capture proves by behaviour, without NET_ADMIN, that connections come to the proxy. The
-// zero value of a field means its default.
+// Capture proves by behaviour, without NET_ADMIN, that connections of one family come to the
+// proxy.
 //
 // Somebody must listen on the capture ports: the standby does. Ask before Envoy takes
-// over, or it will pass what the proof opens on to an address that is nobody's.
+// over, or it will pass what the proof opens on to an address that is nobody's. That is also
+// why the app's gate does not make the proof, though it could as the app: a gate may begin
+// long after Envoy.
 type Capture struct {
 	Inbound  bool // connections to the pod are captured
-	Outbound bool // connections of the app are captured
-
-	IPv6 bool // by IPv6, rather than IPv4
-
-	// As opens the outbound proof as somebody who is captured: the gate, in the app's
-	// place. Default: a socket of user Other, where this process may make one.
-	As    func(ctx context.Context, address string) error
-	Other int // default 65534, nobody
-
-	// To is an address that is captured; nobody's, so that nobody is bothered if it is not.
-	// Default: one for documentation, for rules that take every address.
-	To netip.Addr
-
-	// Uncaptured is a port on which nobody listens. Default 15002, Istio's for the purpose.
-	Uncaptured uint16
+	Outbound bool // connections of the app are captured; proved where this process may act as another user
+	IPv6     bool // by IPv6, rather than IPv4
 }
 
-// NotProved is the note where no proof of outbound capture can be made from here.
-const NotProved = "outbound proved at init only: this process cannot act as the app"
+const (
+	nobody     = 65534 // a user who is captured
+	uncaptured = 15002 // a port on which nobody listens, Istio's for the purpose
+)
+
+// Notes, where a proof cannot be made.
+const (
+	NotProved     = "outbound proved at init only: this process cannot act as the app"
+	NobodyListens = "proved at init only: without a standby nobody but Envoy takes the proof"
+	NoRoute       = "IPv6 not proved: there is no route by it, so nothing can go past the proxy"
+)
+
+// Captures is a [Check] of them all, one after the other. The notes are put together.
+func Captures(list ...Capture) Check {
+	return func(ctx context.Context) (string, error) {
+		var notes []string
+		for _, c := range list {
+			note, err := c.Check(ctx)
+			if err != nil {
+				return "", err
+			}
+			if note != "" && !slices.Contains(notes, note) {
+				notes = append(notes, note)
+			}
+		}
+		return strings.Join(notes, "; "), nil
+	}
+}
 
 // Addresses of the two proofs. The proxy's own connection to an address of the pod other
 // than the first of the loopback network is an inbound one to the rules; the outbound ones
@@ -50,32 +67,20 @@ var proofs = map[bool]struct{ inbound, outbound netip.Addr }{
 
 // Check is a [Check] of CaptureRules.
 func (c Capture) Check(ctx context.Context) (note string, err error) {
-	port := c.Uncaptured
-	if port == 0 {
-		port = 15002
-	}
 	to := proofs[c.IPv6]
 	if c.Inbound {
-		if err := inboundProof(ctx, netip.AddrPortFrom(to.inbound, port)); err != nil {
+		switch err := inboundProof(ctx, netip.AddrPortFrom(to.inbound, uncaptured)); {
+		case c.IPv6 && errors.Is(err, unix.ENETUNREACH):
+			return NoRoute, nil
+		case err != nil:
 			return "", err
 		}
 	}
 	if !c.Outbound {
 		return "", nil
 	}
-	as := c.As
-	if as == nil {
-		other := c.Other
-		if other == 0 {
-			other = 65534
-		}
-		as = func(ctx context.Context, address string) error { return dialAs(ctx, other, address) }
-	}
-	if c.To.IsValid() {
-		to.outbound = c.To
-	}
-	target := netip.AddrPortFrom(to.outbound, port).String()
-	switch err := as(ctx, target); {
+	target := netip.AddrPortFrom(to.outbound, uncaptured).String()
+	switch err := dialAs(ctx, nobody, target); {
 	case err == nil:
 		return "", nil
 	case errors.Is(err, unix.EPERM):

@@ -8,7 +8,7 @@ type Level string
 // The levels.
 const (
 	Outbound Level = "outbound" // the proxy serves: the app may start, and call
-	Full     Level = "full"     // the app is healthy too
+	Full     Level = "full"     // every application of the pod is known to be healthy too
 )
 
 // ParseLevel reads a level; empty is Outbound.
@@ -36,13 +36,14 @@ const (
 	Listeners                      // Envoy listens on the capture ports
 	CaptureRules                   // connections come to the proxy
 	Names                          // the DNS proxy answers
-	App                            // the app is healthy
+	App                            // each application is known to be healthy: what nothing tells of is not
 	conditions                     // how many there are
 )
 
 // rule is what is known of a condition beforehand.
 type rule struct {
-	code  string // in answers: what it means that the condition does not hold
+	name  string // of the condition
+	code  string // of the reason that it does not hold; answers have it, so it stays as it is
 	level Level  // the lowest level that needs it
 	// assumed: it holds until something else is seen. The others hold once they were seen to.
 	assumed bool
@@ -52,40 +53,40 @@ type rule struct {
 
 var rules = [conditions]rule{
 	Certificate: {
-		code: "certificate-missing", level: Outbound, begin: "no certificate yet",
+		name: "certificate", code: "certificate-missing", level: Outbound, begin: "no certificate yet",
 		hint: "the agent's log says what the certificate authority answered; is the service account token mounted?",
 	},
 	Identity: {
-		code: "identity-refused", level: Outbound, assumed: true,
+		name: "identity", code: "identity-refused", level: Outbound, assumed: true,
 		hint: "compare the trust domain, the root certificate and the token's audience of this pod with the control plane's",
 	},
 	ControlPlane: {
-		code: "no-control-plane", level: Outbound, begin: "not connected to the control plane yet",
+		name: "control-plane", code: "no-control-plane", level: Outbound, begin: "not connected to the control plane yet",
 		hint: "is the control plane running, and its address reachable from this pod (network policy, DNS)?",
 	},
 	Envoy: {
-		code: "envoy-not-live", level: Outbound, begin: "Envoy was not started yet",
+		name: "envoy", code: "envoy-not-live", level: Outbound, begin: "Envoy was not started yet",
 		hint: "the agent's log has Envoy's last lines",
 	},
 	Configuration: {
-		code: "configuration-not-accepted", level: Outbound, begin: "no configuration yet",
+		name: "configuration", code: "configuration-not-accepted", level: Outbound, begin: "no configuration yet",
 		hint: "outrider proxy-status shows what the control plane sent and what was rejected",
 	},
 	Listeners: {
-		code: "listener-not-bound", level: Outbound, begin: "Envoy does not listen yet",
+		name: "listeners", code: "listener-not-bound", level: Outbound, begin: "Envoy does not listen yet",
 		hint: "does something else in the pod listen on the port, or run as the proxy's user?",
 	},
 	CaptureRules: {
-		code: "capture-not-in-place", level: Outbound, begin: "capture was not tried yet",
+		name: "capture", code: "capture-not-in-place", level: Outbound, begin: "capture was not tried yet",
 		hint: "outrider-agent capture verify, in a container with NET_ADMIN, shows the rules; did outrider-init run?",
 	},
 	Names: {
-		code: "dns-proxy-silent", level: Outbound, begin: "the DNS proxy was not asked yet",
+		name: "dns-proxy", code: "dns-proxy-silent", level: Outbound, begin: "the DNS proxy was not asked yet",
 		hint: "is port 15053 taken by another process of the pod?",
 	},
 	App: {
-		code: "app-not-healthy", level: Full, begin: "the app's health is not known yet",
-		hint: "the app's own probes and log say more",
+		name: "app", code: "app-not-healthy", level: Full, begin: "the app's health is not known yet",
+		hint: "an application is known by its readiness (else startup) probe over HTTP, TCP or gRPC, or by its gate; its log says more",
 	},
 }
 
@@ -98,12 +99,12 @@ func Conditions() []Condition {
 	return out
 }
 
-// String is the condition's code: what it is called when it does not hold.
+// String is the condition's name: what shall be.
 func (c Condition) String() string {
 	if c >= conditions {
 		return fmt.Sprintf("condition %d", uint8(c))
 	}
-	return rules[c].code
+	return rules[c].name
 }
 
 // counts reports whether level needs c.

@@ -29,13 +29,14 @@ type ProxyOptions struct {
 	Ports []uint16 // that Envoy must listen on; default 15001, 15006
 	UID   uint32   // Envoy's; default this process's
 
-	// ControlPlane names the control plane in reasons. Static: there is none, and
-	// configuration is what Envoy was started with.
-	ControlPlane string
-	Static       bool
+	ControlPlane string // its name in reasons
 
 	Slow  time.Duration // how often Envoy is asked before it says that it is ready; default 100ms
 	Quick time.Duration // the first pause after it has said so, twice as long each time; default 500us
+
+	Every   time.Duration // how often one that is ready is looked at, and asked unless it is well; default 2s
+	Seldom  time.Duration // how often it is asked in any case; default 1m
+	Silence time.Duration // how long it may be silent; default 3s
 }
 
 // A Proxy finds out when an Envoy is ready: from the line that Envoy logs then, confirmed
@@ -70,6 +71,9 @@ func NewProxy(o ProxyOptions) *Proxy {
 	o.ControlPlane = cmp.Or(o.ControlPlane, "the control plane")
 	o.Slow = cmp.Or(o.Slow, 100*time.Millisecond)
 	o.Quick = cmp.Or(o.Quick, 500*time.Microsecond)
+	o.Every = cmp.Or(o.Every, 2*time.Second)
+	o.Seldom = cmp.Or(o.Seldom, time.Minute)
+	o.Silence = cmp.Or(o.Silence, 3*time.Second)
 	return &Proxy{o: o, wake: make(chan struct{}, 1),
 		listening: func() ([]uint16, error) { return Listening("/proc", o.UID, o.Ports...) }}
 }
@@ -117,14 +121,16 @@ func (p *Proxy) begin(ctx context.Context) {
 	})
 }
 
-// Ready returns nil once the Envoy that was just started is ready; the board has been
-// told by then. When ctx ends, Envoy has ended, and the board is told that too: so ctx
-// must live as long as the child, also after Ready has returned.
-func (p *Proxy) Ready(ctx context.Context) error {
+// Ready returns nil once the Envoy that was just started as process pid is ready; the board has been
+// told by then. Until ctx ends the board is told when it hangs, and when it answers again.
+// When ctx ends, Envoy has ended, and the board is told that too: so ctx must live as long
+// as the child, also after Ready has returned.
+func (p *Proxy) Ready(ctx context.Context, pid int) error {
 	p.begin(ctx)
 	accepted, pause := false, p.o.Slow
 	for {
 		if p.look(ctx, &accepted) {
+			go p.watch(ctx, pid)
 			return nil
 		}
 		select {
@@ -191,10 +197,6 @@ const statistics = `^(control_plane\.connected_state|(cluster_manager\.cds|liste
 // configuration asks what came of the control plane, tells the board, and reports whether
 // all was accepted.
 func (p *Proxy) configuration(ctx context.Context) (accepted bool) {
-	if p.o.Static {
-		p.o.Board.Set(Configuration, true, "")
-		return true
-	}
 	stats, err := p.o.Admin.Stats(ctx, statistics)
 	if err != nil {
 		return false // live says why

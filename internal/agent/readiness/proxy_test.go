@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,6 +24,7 @@ type fake struct {
 	stats map[string]uint64
 	dump  string
 	asked int
+	delay time.Duration // of Ready's answer
 }
 
 func (f *fake) set(change func(*fake)) {
@@ -33,9 +35,11 @@ func (f *fake) set(change func(*fake)) {
 
 func (f *fake) Ready(context.Context) (bool, string, error) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.asked++
-	return f.state == "LIVE", f.state, f.err
+	live, state, delay, err := f.state == "LIVE", f.state, f.delay, f.err
+	f.mu.Unlock()
+	time.Sleep(delay)
+	return live, state, err
 }
 
 func (f *fake) Stats(context.Context, string) (map[string]uint64, error) {
@@ -57,6 +61,8 @@ const (
 )
 
 var accepted = map[string]uint64{cds: 1, lds: 1, connected: 1}
+
+var errNoAnswer = errors.New("no answer")
 
 // proxyOf is a Proxy that finds an Envoy on ports.
 func proxyOf(o ProxyOptions, ports ...uint16) *Proxy {
@@ -151,7 +157,7 @@ func TestOneEnvoyAfterAnother(t *testing.T) {
 	p := proxyOf(ProxyOptions{Board: b, Admin: f, Slow: time.Hour}, 15001, 15006)
 	first, end := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- p.Ready(first) }()
+	go func() { done <- p.Ready(first, 0) }()
 	await(t, b, "envoy-not-live: Envoy says INITIALIZING")
 	f.set(func(f *fake) { f.state = "LIVE" })
 	p.LogLine(envoy.Line{Message: "upstream: something else"})
@@ -167,7 +173,7 @@ func TestOneEnvoyAfterAnother(t *testing.T) {
 
 	f.set(func(f *fake) { f.err = errors.New("no such socket") })
 	second, endWith := context.WithCancelCause(t.Context())
-	go func() { done <- p.Ready(second) }()
+	go func() { done <- p.Ready(second, 0) }()
 	await(t, b, "envoy-not-live: Envoy does not answer yet: no such socket")
 	over := errors.New("the child has ended")
 	endWith(over)
@@ -176,7 +182,7 @@ func TestOneEnvoyAfterAnother(t *testing.T) {
 	}
 
 	f.set(func(f *fake) { f.err = nil })
-	if err := p.Ready(t.Context()); err != nil {
+	if err := p.Ready(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	if s := b.Status(Outbound); !s.Ready {
@@ -198,17 +204,66 @@ func await(t *testing.T, b *Board, reason string) {
 	t.Fatalf("never seen: %s; last: %v", reason, last)
 }
 
-func TestALivingEnvoyIsNotPolled(t *testing.T) {
-	f := &fake{state: "LIVE", stats: accepted}
-	b := New(Options{Conditions: []Condition{Envoy}})
-	p := proxyOf(ProxyOptions{Board: b, Admin: f, Slow: time.Millisecond}, 15001, 15006)
-	if err := p.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	p.LogLine(envoy.Line{Message: envoy.ReadyMessage})
-	if f.asked != 1 {
-		t.Errorf("asked %d times", f.asked)
-	}
+func TestALivingEnvoyIsAskedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{state: "LIVE", stats: accepted}
+		b := New(Options{Conditions: []Condition{Envoy}})
+		p := proxyOf(ProxyOptions{Board: b, Admin: f, Slow: time.Millisecond}, 15001, 15006)
+		if err := p.Ready(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		p.LogLine(envoy.Line{Message: envoy.ReadyMessage})
+		time.Sleep(time.Minute + time.Second)
+		asked := 0
+		f.set(func(f *fake) { asked = f.asked })
+		if asked != 31 { // when it got ready, and every two seconds: of no process it is known that it works
+			t.Errorf("asked %d times", asked)
+		}
+	})
+}
+
+func TestAnEnvoyThatHangsIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{state: "LIVE", stats: accepted}
+		b := New(Options{Conditions: []Condition{Envoy}})
+		p := proxyOf(ProxyOptions{Board: b, Admin: f}, 15001, 15006)
+		ctx, end := context.WithCancel(t.Context())
+		if err := p.Ready(ctx, 0); err != nil {
+			t.Fatal(err)
+		}
+		hang := func(d time.Duration) {
+			f.set(func(f *fake) { f.err, f.delay = errNoAnswer, time.Second })
+			time.Sleep(d)
+		}
+		answer := func(state string) {
+			f.set(func(f *fake) { f.state, f.err, f.delay = state, nil, 0 })
+			time.Sleep(4 * time.Second)
+		}
+		hang(2900 * time.Millisecond)
+		answer("LIVE")
+		if first, _ := b.First(Outbound); !b.Status(Outbound).Since.Equal(first) {
+			t.Error("it was slow once, and was taken for one that hangs")
+		}
+		hang(5 * time.Second)
+		if s := b.Status(Outbound).String(); !strings.HasPrefix(s, "envoy-not-live: Envoy runs, and its admin interface has not answered for 3s") {
+			t.Errorf("after 5s: %s", s)
+		}
+		answer("LIVE")
+		if s := b.Status(Outbound); !s.Ready {
+			t.Errorf("it answers again: %v", s)
+		}
+		answer("DRAINING")
+		if s := b.Status(Outbound).String(); s != "envoy-not-live: Envoy says DRAINING" {
+			t.Errorf("draining: %s", s)
+		}
+		hang(time.Minute)
+		end()
+		synctest.Wait()
+		answer("LIVE")
+		if s := b.Status(Outbound).String(); s != "envoy-not-live: Envoy has ended" {
+			t.Errorf("after its end: %s", s)
+		}
+	})
 }
 
 func FuzzRead(f *testing.F) {

@@ -35,10 +35,10 @@ import (
 
 // A real is an Envoy of a test, whose log goes to a Proxy.
 type real struct {
-	board *Board
-	ctx   context.Context // ends with Envoy
-	ready chan error
-	kill  func()
+	board  *Board
+	ctx    context.Context // ends with Envoy
+	ready  chan error
+	signal func(syscall.Signal)
 
 	mu   sync.Mutex
 	line time.Time // when it was initialized, as its log says by being read
@@ -81,10 +81,7 @@ func run(t testing.TB, o envoy.Options, po ProxyOptions, files map[string]string
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &real{board: New(Options{Conditions: []Condition{Identity, ControlPlane, Envoy, Configuration, Listeners}}),
-		ctx: ctx, ready: make(chan error, 1), kill: func() { cmd.Process.Kill() }}
-	if po.Static {
-		r.board.Set(ControlPlane, true, "")
-	}
+		ctx: ctx, ready: make(chan error, 1), signal: func(s syscall.Signal) { cmd.Process.Signal(s) }}
 	admin := envoy.NewAdmin(o, time.Second)
 	po.Board, po.Admin = r.board, admin
 	p := NewProxy(po)
@@ -103,7 +100,7 @@ func run(t testing.TB, o envoy.Options, po ProxyOptions, files map[string]string
 		}
 		cmd.Wait()
 	}()
-	go func() { r.ready <- p.Ready(ctx) }()
+	go func() { r.ready <- p.Ready(ctx, cmd.Process.Pid) }()
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		<-ctx.Done()
@@ -136,10 +133,6 @@ func listener(name string, port uint16) string {
 		{"name": "envoy.filters.network.echo", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo"}}]}]}`, name, port)
 }
 
-func static(ports []uint16) json.RawMessage {
-	return json.RawMessage(fmt.Sprintf(`{"dynamic_resources": null, "static_resources": {"listeners": [%s, %s]}}`, listener("a", ports[0]), listener("b", ports[1])))
-}
-
 // dynamic is configuration by files, which Envoy counts and rejects as that of a control plane.
 const dynamic = `{"dynamic_resources": {"ads_config": null, "cds_config": {"ads": null, "initial_fetch_timeout": null, "path_config_source": {"path": "./cds.json"}},
 	"lds_config": {"ads": null, "initial_fetch_timeout": null, "path_config_source": {"path": "./lds.json"}}}}`
@@ -153,37 +146,34 @@ func discovered(listeners ...string) map[string]string {
 
 func TestARealEnvoyBecomesReadyAndDies(t *testing.T) {
 	ports := freePorts(t, 2)
-	for name, r := range map[string]*real{
-		"static":     run(t, envoy.Options{Extra: static(ports)}, ProxyOptions{Ports: ports, Static: true, Slow: time.Hour}, nil),
-		"discovered": nil,
-	} {
-		t.Run(name, func(t *testing.T) {
-			mine := ports
-			if r == nil {
-				mine = freePorts(t, 2)
-				r = run(t, envoy.Options{Extra: json.RawMessage(dynamic)}, ProxyOptions{Ports: mine, Slow: time.Hour},
-					discovered(listener("a", mine[0]), listener("b", mine[1])))
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
-			s, err := r.board.Wait(ctx, Outbound)
-			if err != nil {
-				t.Fatalf("never ready: %v, %+v", err, s)
-			}
-			if err := <-r.ready; err != nil {
-				t.Fatal(err)
-			}
-			for _, p := range mine {
-				c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", p))
-				if err != nil {
-					t.Fatalf("ready, and then: %v", err)
-				}
-				c.Close()
-			}
-			r.kill()
-			await(t, r.board, "envoy-not-live: Envoy has ended")
-		})
+	r := run(t, envoy.Options{Extra: json.RawMessage(dynamic)}, ProxyOptions{Ports: ports, Slow: time.Hour},
+		discovered(listener("a", ports[0]), listener("b", ports[1])))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	s, err := r.board.Wait(ctx, Outbound)
+	if err != nil {
+		t.Fatalf("never ready: %v, %+v", err, s)
 	}
+	if err := <-r.ready; err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range ports {
+		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", p))
+		if err != nil {
+			t.Fatalf("ready, and then: %v", err)
+		}
+		c.Close()
+	}
+	r.signal(syscall.SIGSTOP)
+	stopped := time.Now()
+	await(t, r.board, "envoy-not-live: Envoy runs, and its admin interface has not answered for 3s")
+	t.Logf("that it hangs was seen after %s", time.Since(stopped).Round(time.Millisecond))
+	r.signal(syscall.SIGCONT)
+	if _, err := r.board.Wait(ctx, Outbound); err != nil {
+		t.Errorf("it goes on, and: %v", err)
+	}
+	r.signal(syscall.SIGKILL)
+	await(t, r.board, "envoy-not-live: Envoy has ended")
 }
 
 func TestARealEnvoySaysWhyNot(t *testing.T) {
@@ -276,7 +266,7 @@ func BenchmarkLineToRelease(b *testing.B) {
 		r.mu.Lock()
 		all = append(all, now.Sub(r.line))
 		r.mu.Unlock()
-		r.kill()
+		r.signal(syscall.SIGKILL)
 		<-r.ctx.Done()
 	}
 	slices.Sort(all)

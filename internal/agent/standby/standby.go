@@ -20,7 +20,6 @@ type Options struct {
 	Relay        netip.AddrPort // the proxy's listener for the PROXY protocol; required, loopback
 	CapturePorts []uint16       // what is addressed to one of these on this machine is closed; default 15001, 15006
 	Transparent  bool           // connections come by TPROXY; needs CAP_NET_ADMIN
-	DualStack    bool           // the proxy listens by one socket for both families (Envoy's ipv4_compat), not by one for each
 
 	// Max is how many connections are held or relayed at a time; those past it are
 	// reset. Each costs a descriptor, some hundred bytes here, and what its sender has
@@ -95,10 +94,7 @@ func Listen(ctx context.Context, o Options) (*Standby, error) {
 		released: make(chan released, o.Max), slots: make(chan struct{}, inFlight), attach: (*socket).steer,
 		held: map[uint64]*held{}, warned: map[string]bool{},
 	}
-	s.wanted = []kind{ip4, ip6}
-	if o.DualStack {
-		s.wanted = []kind{both}
-	}
+	s.wanted = []kind{ip4, ip6} // until the proxy is seen to listen by one for both (Envoy's ipv4_compat)
 	if err := s.listen(); err != nil {
 		s.watch.Close()
 		return nil, err

@@ -17,54 +17,52 @@ import (
 )
 
 func TestEarlyConnectionsAreHandedOver(t *testing.T) {
-	tests := map[string]struct {
-		dual  bool
-		proxy []kind
-		to    []string
-	}{
-		"one socket for each family":           {proxy: []kind{ip4, ip6}, to: []string{"10.96.0.10:80", "[fd96::10]:443"}},
-		"one socket for both families":         {dual: true, proxy: []kind{both}, to: []string{"10.96.0.10:80", "[fd96::10]:443"}},
-		"another kind of socket than foreseen": {proxy: []kind{both}, to: []string{"10.96.0.10:80", "[fd96::10]:443"}},
-		"the other way round":                  {dual: true, proxy: []kind{ip4, ip6}, to: []string{"10.96.0.10:80", "[fd96::10]:443"}},
-		"a proxy that knows IPv4 alone":        {proxy: []kind{ip4}, to: []string{"10.96.0.10:80", "[fd96::10]:443"}},
+	each, one := []kind{ip4, ip6}, []kind{both}
+	tests := map[string][3][]kind{ // of the proxy's sockets, in each of its lives
+		"one socket for each family":    {each, each, each},
+		"one socket for both families":  {one, one, one},
+		"now so, now so":                {each, one, each},
+		"the other way round":           {one, each, one},
+		"a proxy that knows IPv4 alone": {{ip4}, {ip4}, {ip4}},
 	}
-	for name, tt := range tests {
+	to := []string{"10.96.0.10:80", "[fd96::10]:443"}
+	for name, lives := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := listen(t, func(o *Options) { o.DualStack = tt.dual })
+			s := listen(t, nil)
 			for life := range 3 {
 				var early []net.Conn
-				for _, to := range tt.to {
+				for _, to := range to {
 					early = append(early, dial(t, to))
 				}
 				eventually(t, "both are held", func() bool { return s.Counts().Held == len(early) })
 				if err := s.Ready(); !errors.Is(err, ErrNotListening) {
 					t.Fatalf("Ready without a proxy: %v, want ErrNotListening", err)
 				}
-				p := startProxy(t, 2, tt.proxy...)
+				p := startProxy(t, 2, lives[life]...)
 				if err := s.Ready(); err != nil {
 					t.Fatal(err)
 				}
 				for i, c := range early {
-					if got := line(c); got != tt.to[i] {
-						t.Errorf("life %d: the proxy was told %q, want %q", life, got, tt.to[i])
+					if got := line(c); got != to[i] {
+						t.Errorf("life %d: the proxy was told %q, want %q", life, got, to[i])
 					}
 					c.Close()
 				}
 				time.Sleep(2 * s.o.Grace)
 				before := s.Counts().Relayed
 				for range 20 {
-					c := dial(t, tt.to[0])
-					if got := line(c); got != tt.to[0] {
-						t.Errorf("life %d, late: %q, want %q", life, got, tt.to[0])
+					c := dial(t, to[0])
+					if got := line(c); got != to[0] {
+						t.Errorf("life %d, late: %q, want %q", life, got, to[0])
 					}
 					c.Close()
 				}
 				if n := s.Counts().Relayed - before; n != 0 {
 					t.Errorf("life %d: %d of 20 later connections came past the proxy", life, n)
 				}
-				c := dial(t, tt.to[1])
-				if got := line(c); got != tt.to[1] {
-					t.Errorf("life %d, late by the other family: %q, want %q", life, got, tt.to[1])
+				c := dial(t, to[1])
+				if got := line(c); got != to[1] {
+					t.Errorf("life %d, late by the other family: %q, want %q", life, got, to[1])
 				}
 				c.Close()
 				p.kill()
@@ -125,7 +123,7 @@ func TestMakingRoomLosesNothing(t *testing.T) {
 		}
 		time.Sleep(3 * s.o.Grace)
 		c.leave()
-		if c.refused.Load()+c.lost.Load() > 0 || c.slowest > 900*time.Millisecond {
+		if c.refused.Load()+c.lost.Load() > 0 || c.again != 0 {
 			t.Errorf("%s; want all taken, and at once", &c)
 		}
 		t.Log(&c)

@@ -3,6 +3,7 @@ package status
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,6 +43,7 @@ func (t Target) url() string {
 const (
 	scrapeSize  = 10 << 20
 	scrapeLimit = 5 * time.Second
+	envoyLimit  = time.Second // to begin its answer: one that hangs must not keep the others' from who asks
 	lineSize    = 64 << 10
 )
 
@@ -49,42 +52,54 @@ const (
 var reserved = []uint16{15000, 15001, 15004, 15006, 15008, 15020, 15021, 15053, 15090}
 
 // ParseTargets reads ISTIO_PROMETHEUS_ANNOTATIONS: the pod's prometheus.io annotations as
-// JSON. own are the agent's ports, if they are not the default ones. Nothing to scrape is
-// no target and no error.
+// JSON; targets, if there are any, stand for path and port. own are the agent's ports, if
+// they are not the default ones. Nothing to scrape is no target and no error.
 func ParseTargets(annotations string, own ...uint16) ([]Target, error) {
 	if strings.TrimSpace(annotations) == "" {
 		return nil, nil
 	}
-	var in struct{ Scrape, Path, Port string }
+	var in struct {
+		Scrape, Path, Port string
+		Targets            []struct{ Port, Path string } // in the order of their metrics
+	}
 	if err := json.Unmarshal([]byte(annotations), &in); err != nil {
 		return nil, fmt.Errorf("ISTIO_PROMETHEUS_ANNOTATIONS: want a JSON object with scrape, path and port: %w", err)
 	}
-	if in.Scrape == "false" || in.Port == "" {
+	if in.Scrape == "false" || in.Port == "" && len(in.Targets) == 0 {
 		return nil, nil
 	}
-	path := in.Path
-	switch {
-	case path == "":
-		path = "/metrics"
-	case path[0] != '/':
-		path = "/" + path
+	if len(in.Targets) == 0 {
+		for _, p := range strings.Split(in.Port, ",") {
+			in.Targets = append(in.Targets, struct{ Port, Path string }{p, in.Path})
+		}
 	}
 	var out []Target
-	for _, p := range strings.Split(in.Port, ",") {
-		n, err := strconv.ParseUint(strings.TrimSpace(p), 10, 16)
-		if err != nil || n == 0 {
-			return nil, fmt.Errorf("prometheus.io/port: %q is no port", p)
+	for _, t := range in.Targets {
+		target, err := parseTarget(t.Port, t.Path, own)
+		if err != nil {
+			return nil, err
 		}
-		if port := uint16(n); slices.Contains(reserved, port) || slices.Contains(own, port) {
-			return nil, fmt.Errorf("prometheus.io/port: %d is a port of the mesh; name the app's", n)
-		}
-		t := Target{uint16(n), path}
-		if _, err := http.NewRequest(http.MethodGet, t.url(), nil); err != nil {
-			return nil, fmt.Errorf("prometheus.io/path: %q: %w", in.Path, err)
-		}
-		out = append(out, t)
+		out = append(out, target)
 	}
 	return out, nil
+}
+
+func parseTarget(port, path string, own []uint16) (Target, error) {
+	n, err := strconv.ParseUint(strings.TrimSpace(port), 10, 16)
+	switch {
+	case err != nil || n == 0:
+		return Target{}, fmt.Errorf("prometheus.io/port: %q is no port", port)
+	case slices.Contains(reserved, uint16(n)) || slices.Contains(own, uint16(n)):
+		return Target{}, fmt.Errorf("prometheus.io/port: %d is a port of the mesh; name the app's", n)
+	}
+	t := Target{uint16(n), cmp.Or(path, "/metrics")}
+	if t.Path[0] != '/' {
+		t.Path = "/" + t.Path
+	}
+	if _, err := http.NewRequest(http.MethodGet, t.url(), nil); err != nil {
+		return Target{}, fmt.Errorf("prometheus.io/path: %q: %w", path, err)
+	}
+	return t, nil
 }
 
 // scrapes count what became of asking the others.
@@ -106,6 +121,8 @@ func (s *Server) own() []Metric {
 		{Name: `outrider_agent_ready{level="outbound"}`, Help: "1 if the proxy is ready, by level.", Value: ready(readiness.Outbound)},
 		{Name: `outrider_agent_ready{level="full"}`, Value: ready(readiness.Full)},
 		{Name: "outrider_agent_waiters", Help: "Requests that are held until the proxy is ready.", Value: func() float64 { return float64(board.Waiting()) }},
+		{Name: "outrider_agent_waiters_refused_total", Help: "Requests that were answered at once because too many were held.", Counter: true, Value: count(&s.hall.refused)},
+		{Name: "outrider_agent_connections_dropped_total", Help: "Connections that were closed because too many were open.", Counter: true, Value: count(&s.crowd.dropped)},
 		{Name: "istio_agent_scrapes_total", Help: "Scrapes of the merged metrics.", Counter: true, Value: count(&s.scrapes.total)},
 		{Name: `istio_agent_scrape_failures_total{type="envoy"}`, Help: "Targets that did not answer, or not fully, by type.", Counter: true, Value: count(&s.scrapes.envoyFailed)},
 		{Name: `istio_agent_scrape_failures_total{type="application"}`, Counter: true, Value: count(&s.scrapes.appFailed)},
@@ -150,16 +167,30 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	s.scrapes.total.Add(1)
 	expose(w, s.own())
 	if s.o.Envoy != "" {
-		s.pass(r.Context(), w, s.o.Envoy, "Envoy", &s.scrapes.envoyFailed)
+		s.pass(r.Context(), w, s.envoy(), envoyLimit, "Envoy", &s.scrapes.envoyFailed)
 	}
 	for _, t := range s.o.App {
-		s.pass(r.Context(), w, t.url(), "application", &s.scrapes.appFailed)
+		s.pass(r.Context(), w, t.url(), scrapeLimit, "application", &s.scrapes.appFailed)
 	}
 }
 
-// pass writes what a target shows.
-func (s *Server) pass(ctx context.Context, w io.Writer, url, what string, failures *atomic.Uint64) {
+// envoy is where Envoy shows what is wanted of its metrics.
+func (s *Server) envoy() string {
+	if s.o.EnvoyFilter != nil {
+		if filter := s.o.EnvoyFilter(); filter != "" {
+			return s.o.Envoy + "?" + url.Values{"filter": {filter}}.Encode()
+		}
+	}
+	return s.o.Envoy
+}
+
+// pass writes what a target shows, if it begins to within limit.
+func (s *Server) pass(ctx context.Context, w io.Writer, url string, limit time.Duration, what string, failures *atomic.Uint64) {
 	err := func() error {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		late := time.AfterFunc(limit, func() { cancel(fmt.Errorf("%s: no answer within %s", url, limit)) })
+		defer late.Stop()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			return err
@@ -168,9 +199,10 @@ func (s *Server) pass(ctx context.Context, w io.Writer, url, what string, failur
 		req.Header.Set("Accept", "text/plain;version=0.0.4")
 		res, err := scraper.Do(req)
 		if err != nil {
-			return err
+			return cmp.Or(context.Cause(ctx), err)
 		}
 		defer res.Body.Close()
+		late.Stop()
 		if res.StatusCode != http.StatusOK {
 			return fmt.Errorf("%s: status %d", url, res.StatusCode)
 		}

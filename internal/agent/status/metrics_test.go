@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -69,6 +70,28 @@ func TestMetricsAreMergedInOrder(t *testing.T) {
 	}
 }
 
+// An Envoy that hangs accepts connections still.
+func TestAnEnvoyThatHangsKeepsNobodyWaiting(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	_, app := shows(t, 200, "app_a 1\n")
+	r := start(t, func(o *Options) { o.Envoy, o.App = "http://"+silent.Addr().String()+"/stats", []Target{app} })
+	began := time.Now()
+	_, body, _ := ask(t, "GET", r.url+"/metrics")
+	if !strings.Contains(body, "outrider_agent_ready{") || !strings.Contains(body, "app_a 1\n") {
+		t.Errorf("%s", body)
+	}
+	if d := time.Since(began); d < envoyLimit || d >= scrapeLimit {
+		t.Errorf("it took %s", d)
+	}
+	if _, body, _ := ask(t, "GET", r.url+"/metrics"); !strings.Contains(body, `istio_agent_scrape_failures_total{type="envoy"} 1`) {
+		t.Errorf("%s", body)
+	}
+}
+
 func TestLinesAreCopiedWhole(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tt := range map[string]struct {
@@ -100,6 +123,8 @@ func TestTargetsAreRead(t *testing.T) {
 		`{"scrape": "false", "port": "1"}`: nil,
 		`{"scrape": "true", "port": "8080", "path": "m"}`: {{8080, "/m"}},
 		`{"port": "8080, 8081"}`:                          {{8080, "/metrics"}, {8081, "/metrics"}},
+		`{"targets": [{"port": "80", "path": "/a"}, {"port": "81"}, {"port": "80", "path": "b"}]}`: {{80, "/a"}, {81, "/metrics"}, {80, "/b"}},
+		`{"scrape": "false", "targets": [{"port": "80"}]}`:                                         nil,
 	} {
 		got, err := ParseTargets(in)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -114,6 +139,8 @@ func TestTargetsAreRead(t *testing.T) {
 		`{"port": "15090"}`:              "a port of the mesh",
 		`{"port": "9999"}`:               "a port of the mesh",
 		`{"port": "80", "path": "/%zz"}`: "prometheus.io/path",
+		`{"targets": [{"port": "81"}, {"port": "15001"}]}`: "15001 is a port of the mesh",
+		`{"targets": [{"path": "/a"}]}`:                    `"" is no port`,
 	} {
 		if _, err := ParseTargets(in, 9999); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", in, err, want)

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +24,10 @@ import (
 type Probes struct {
 	// Host is where the app listens: the pod's address (INSTANCE_IP); default localhost.
 	Host string
+
+	// Made is told of each probe of an application's health that was made for the kubelet;
+	// default: nobody.
+	Made func(container string, err error)
 
 	byPath map[string]probe
 }
@@ -122,15 +125,16 @@ func (p Probes) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("no such probe: %.100q; known: %s", r.URL.Path, cmp.Or(strings.Join(p.Paths(), ", "), "none")), http.StatusNotFound)
 		return
 	}
-	timeout := time.Duration(max(probe.TimeoutSeconds, 1)) * time.Second
-	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout + answerLimit))
-	ctx, cancel := context.WithTimeoutCause(r.Context(), timeout, fmt.Errorf("no answer within %s", timeout))
+	ctx, cancel := probe.limited(r.Context())
 	defer cancel()
-	code, body, err := p.try(ctx, probe, r)
+	end, _ := ctx.Deadline()
+	http.NewResponseController(w).SetWriteDeadline(end.Add(answerLimit))
+	code, body, err := p.try(ctx, probe, r.Header)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	p.made(r.URL.Path, result(code, err))
 	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
 		http.Error(w, "probe failed: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -140,11 +144,11 @@ func (p Probes) serve(w http.ResponseWriter, r *http.Request) {
 	w.Write(body)
 }
 
-func (p Probes) try(ctx context.Context, probe probe, r *http.Request) (code int, body []byte, err error) {
+func (p Probes) try(ctx context.Context, probe probe, headers http.Header) (code int, body []byte, err error) {
 	at := func(n port) string { return net.JoinHostPort(cmp.Or(p.Host, "localhost"), strconv.Itoa(int(n))) }
 	switch {
 	case probe.HTTPGet != nil:
-		return tryHTTP(ctx, *probe.HTTPGet, at(probe.HTTPGet.Port), r.Header)
+		return tryHTTP(ctx, *probe.HTTPGet, at(probe.HTTPGet.Port), headers)
 	case probe.TCPSocket != nil:
 		conn, err := dialApp(ctx, "tcp", at(probe.TCPSocket.Port))
 		if err != nil {
@@ -195,16 +199,22 @@ func tryHTTP(ctx context.Context, p httpGet, address string, headers http.Header
 	if err != nil {
 		return 0, nil, fmt.Errorf("httpGet: %w", err)
 	}
-	req.Header = headers.Clone()
+	if req.Header = headers.Clone(); req.Header == nil {
+		req.Header = http.Header{}
+	}
 	for _, h := range hop {
 		req.Header.Del(h)
+	}
+	// The kubelet sends these too, where it was told to; and more than one of a name, as they stand.
+	for _, h := range p.HTTPHeaders {
+		req.Header.Del(h.Name)
 	}
 	for _, h := range p.HTTPHeaders {
 		if strings.EqualFold(h.Name, "Host") {
 			req.Host = h.Value
 			continue
 		}
-		req.Header.Set(h.Name, h.Value)
+		req.Header.Add(h.Name, h.Value)
 	}
 	client := http.Client{Transport: appTransport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
 		// A redirect to another host is a success to the kubelet, and not followed.

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"outrider.dev/internal/agent/rpc"
 )
 
@@ -137,6 +139,58 @@ func TestProbesAreTheKubelets(t *testing.T) {
 	}
 }
 
+// One name may stand in a probe more than once; and the kubelet sends what it was told to.
+func TestHeadersOfAProbe(t *testing.T) {
+	var asked http.Request
+	p, err := ParseProbes(`{"/app-health/app/readyz": {"httpGet": {"path": "/ok", "port": `+app(t, false, &asked)+`,
+		"httpHeaders": [{"name": "X-A", "value": "1"}, {"name": "x-a", "value": "2"}]}}}`, "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, func(o *Options) { o.Probes = p })
+	if code, body, _ := ask(t, "GET", r.url+"/app-health/app/readyz", "X-A", "2", "X-B", "3"); code != 200 {
+		t.Errorf("%d %s", code, body)
+	}
+	if diff := cmp.Diff([]string{"1", "2"}, asked.Header.Values("X-A")); diff != "" || asked.Header.Get("X-B") != "3" {
+		t.Errorf("the app saw %v (-want +got):\n%s", asked.Header, diff)
+	}
+	if err := p.Ask(t.Context(), "app"); err != nil || asked.Header.Get("User-Agent") != "kube-probe/outrider" || len(asked.Header.Values("X-A")) != 2 {
+		t.Errorf("asked by the agent: %v, %v", err, asked.Header)
+	}
+}
+
+func TestHowAContainerIs(t *testing.T) {
+	var asked http.Request
+	port := app(t, false, &asked)
+	at := func(path string) string { return fmt.Sprintf(`{"httpGet": {"path": %q, "port": %s}}`, path, port) }
+	p, err := ParseProbes(`{"/app-health/both/startupz": `+at("/bad")+`, "/app-health/both/readyz": `+at("/here")+`,
+		"/app-health/starts/startupz": `+at("/bad")+`, "/app-health/lives/livez": `+at("/ok")+`, "/app-lifecycle/hook/prestopz": `+at("/ok")+`,
+		"/app-health/slow/readyz": `+at("/hangs")+`, "/app-health/absent/readyz": {"tcpSocket": {"port": 1}}}`, "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"absent", "both", "slow", "starts"}, p.Containers()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for name, want := range map[string]string{
+		"both": "<nil>", "starts": "status 418", "slow": "no answer within 1s", "absent": "connect: connection refused",
+		"lives": "lives has no readiness or startup probe",
+	} {
+		if got := fmt.Sprint(p.Ask(t.Context(), name)); got != want {
+			t.Errorf("%s: %s; want %s", name, got, want)
+		}
+	}
+	var made []string
+	p.Made = func(container string, err error) { made = append(made, fmt.Sprint(container, " ", err)) }
+	r := start(t, func(o *Options) { o.Probes = p })
+	for _, path := range []string{"/app-health/both/readyz", "/app-health/both/startupz", "/app-health/starts/startupz", "/app-health/lives/livez", "/app-lifecycle/hook/prestopz"} {
+		ask(t, "GET", r.url+path)
+	}
+	if diff := cmp.Diff([]string{"both <nil>", "starts status 418"}, made); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
 func TestAProbeOverIPv6(t *testing.T) {
 	ln, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {
@@ -211,6 +265,7 @@ func FuzzParseProbes(f *testing.F) {
 
 func FuzzParseTargets(f *testing.F) {
 	f.Add(`{"scrape": "true", "port": "8080", "path": "/m"}`)
+	f.Add(`{"targets": [{"port": "80", "path": "/a"}, {"port": "81"}]}`)
 	f.Fuzz(func(t *testing.T, raw string) {
 		targets, _ := ParseTargets(raw, 15030)
 		for _, target := range targets {

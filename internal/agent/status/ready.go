@@ -47,6 +47,13 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set(AgentHeader, "1")
 	w.Header().Set("Cache-Control", "no-store")
+	if level == readiness.Full && s.o.Full != nil {
+		defer s.o.Full.Want()()
+		if wait > 0 {
+			processing(w, r) // the app may take its time
+		}
+		s.o.Full.Fresh(r.Context())
+	}
 	status := s.o.Board.Status(level)
 	if !status.Ready && wait > 0 {
 		var gone bool
@@ -67,8 +74,22 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, code, status)
 }
 
-// hold waits in the asker's place; gone says that the asker has left.
+// processing tells who waits that the request is held.
+func processing(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get(WaiterHeader) != "" {
+		w.WriteHeader(http.StatusProcessing)
+	}
+}
+
+// hold waits in the asker's place; gone says that the asker has left. Where too many wait
+// already, the status is that of now.
 func (s *Server) hold(w http.ResponseWriter, r *http.Request, level readiness.Level, wait time.Duration) (status readiness.Status, gone bool) {
+	leave, ok := s.hall.enter(asker(r))
+	if !ok {
+		w.Header().Set("Retry-After", "1")
+		return s.o.Board.Status(level), false
+	}
+	defer leave()
 	control := http.NewResponseController(w)
 	// The limits of an ordinary request would end this one.
 	control.SetReadDeadline(time.Time{})
@@ -76,8 +97,8 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, level readiness.Le
 	who := asker(r).name
 	if name := r.Header.Get(WaiterHeader); name != "" {
 		who = fmt.Sprintf("%.64q (%s)", name, who)
-		w.WriteHeader(http.StatusProcessing)
 	}
+	processing(w, r)
 	end := s.o.Journal.Waiter(who, "level "+string(level))
 	ctx, cancel := context.WithTimeoutCause(r.Context(), wait, fmt.Errorf("waited %s", wait))
 	defer cancel()

@@ -34,6 +34,10 @@ type Options struct {
 	Board   *readiness.Board // required
 	Journal *journal.Journal // required
 
+	// Full asks how the app is, while somebody wants to know the level full; default: the
+	// board is told by others.
+	Full *readiness.Inquiry
+
 	Ports    []uint16 // of the whole network; default 15020, 15021
 	Socket   string   // path of a unix socket for the pod's containers; default none
 	StateDir string   // directory that gets [StateFile] at each change; default none
@@ -42,9 +46,10 @@ type Options struct {
 	Quit  func()                      // POST /quitquitquit; default: not there
 	Debug map[string]http.Handler     // GET /debug/NAME, besides pprof
 
-	Metrics []Metric // of the agent, besides the server's own
-	Envoy   string   // URL of Envoy's metrics; default none
-	App     []Target // the app's metrics
+	Metrics     []Metric      // of the agent, besides the server's own
+	Envoy       string        // URL of Envoy's metrics; default none
+	EnvoyFilter func() string // what to show of them, RE2; default all
+	App         []Target      // the app's metrics
 
 	Probes Probes
 
@@ -66,6 +71,8 @@ type Server struct {
 	http      *http.Server
 	listeners []net.Listener
 	scrapes   scrapes
+	crowd     *crowd
+	hall      *hall
 }
 
 // Listen opens the ports and the socket, all or none.
@@ -77,12 +84,12 @@ func Listen(o Options) (*Server, error) {
 		o.Ports = []uint16{15020, 15021}
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	s := &Server{o: o}
+	s := &Server{o: o, crowd: newCrowd(), hall: newHall()}
 	s.http = &http.Server{
 		Handler:           s.handler(),
 		ReadHeaderTimeout: headerLimit, ReadTimeout: bodyLimit, WriteTimeout: answerLimit, IdleTimeout: idleLimit,
-		MaxHeaderBytes: headerSize,
-		ErrorLog:       slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // of a scanner's TLS hello, nobody wants to know
+		MaxHeaderBytes: headerSize, ConnState: s.crowd.changed,
+		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // of a scanner's TLS hello, nobody wants to know
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, peerKey{}, peerOf(c))
 		},
@@ -173,6 +180,7 @@ type peerKey struct{}
 type peer struct {
 	local    bool   // from within the pod, and allowed everything
 	stranger bool   // on the unix socket, and another user
+	inside   bool   // the pod, whoever it is there
 	name     string // for the journal
 }
 
@@ -181,16 +189,17 @@ func peerOf(c net.Conn) peer {
 	if u, ok := c.(*net.UnixConn); ok {
 		cred, err := credentials(u)
 		if err != nil {
-			return peer{stranger: true, name: "unix socket"}
+			return peer{stranger: true, inside: true, name: "unix socket"}
 		}
 		own := cred.Uid == 0 || int(cred.Uid) == os.Getuid()
-		return peer{local: own, stranger: !own, name: fmt.Sprintf("uid %d pid %d", cred.Uid, cred.Pid)}
+		return peer{local: own, stranger: !own, inside: true, name: fmt.Sprintf("uid %d pid %d", cred.Uid, cred.Pid)}
 	}
 	a, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {
 		return peer{name: c.RemoteAddr().String()}
 	}
-	return peer{local: a.Addr().Unmap().IsLoopback(), name: a.Addr().Unmap().String()}
+	loopback := a.Addr().Unmap().IsLoopback()
+	return peer{local: loopback, inside: loopback, name: a.Addr().Unmap().String()}
 }
 
 func credentials(c *net.UnixConn) (*unix.Ucred, error) {

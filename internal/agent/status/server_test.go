@@ -419,7 +419,7 @@ func FuzzEndpoints(f *testing.F) {
 		f.Fatal(err)
 	}
 	board := readiness.New(readiness.Options{})
-	s := &Server{o: Options{Board: board, Journal: journal.New(journal.Options{}), Probes: probes,
+	s := &Server{crowd: newCrowd(), hall: newHall(), o: Options{Board: board, Journal: journal.New(journal.Options{}), Probes: probes,
 		Drain: func(context.Context) error { return io.ErrUnexpectedEOF }, Quit: func() {}, Debug: map[string]http.Handler{"x": http.NotFoundHandler()}}}
 	h := s.handler()
 	for _, seed := range []string{"/healthz/ready?wait=1ns&level=full&format=text", "/startup", "/metrics", "/stats/prometheus", "/app-health/a/livez",

@@ -52,7 +52,11 @@ func (s *Supervisor) wrong(err error) {
 }
 
 func (s *Supervisor) startChild() []happening {
-	c, err := s.o.start(s.o.Command)
+	command := s.o.Command
+	if s.o.Renew != nil {
+		command = s.o.Renew(command)
+	}
+	c, err := s.o.start(command)
 	if err != nil {
 		var start *StartError
 		if !errors.As(err, &start) {
@@ -126,8 +130,10 @@ func (s *Supervisor) awaitDrained() {
 	})
 }
 
-// Forward passes signals on to the running child until ctx ends: SIGUSR1, on which Envoy
-// opens its files anew, and whatever else must not end the agent.
+// Forward passes signals on to the child until ctx ends: SIGUSR1, on which Envoy opens its
+// files anew, and whatever else must not end the agent. One that comes while no child is
+// ready is dropped: a child that does not handle it yet would end, and one that begins has
+// opened its files just now.
 func (s *Supervisor) Forward(ctx context.Context, signals ...os.Signal) {
 	got := make(chan os.Signal, 8)
 	signal.Notify(got, signals...)
@@ -135,8 +141,10 @@ func (s *Supervisor) Forward(ctx context.Context, signals ...os.Signal) {
 	for {
 		select {
 		case sig := <-got:
-			if err := s.Signal(sig); err != nil {
-				s.wrong(err)
+			if c := s.serving(); c != nil {
+				if err := c.Signal(sig); err != nil {
+					s.wrong(err)
+				}
 			}
 		case <-ctx.Done():
 			return

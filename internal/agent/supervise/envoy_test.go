@@ -147,13 +147,13 @@ func TestARealEnvoyIsKilledRestartedDrainedAndStopped(t *testing.T) {
 	p.await(t, "the first", func() bool { return p.State() == Serving && p.answers() })
 	first := p.PID()
 	began := time.Now()
-	if err := p.Signal(syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(p.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	p.await(t, "the second", func() bool { return p.State() == Serving && p.PID() != first && p.answers() })
 	t.Logf("SIGKILL to an answer of the next Envoy: %v", time.Since(began))
 	second := p.PID()
-	if err := p.Signal(syscall.SIGSEGV); err != nil {
+	if err := syscall.Kill(p.PID(), syscall.SIGSEGV); err != nil {
 		t.Fatal(err)
 	}
 	p.await(t, "the third", func() bool { return p.State() == Serving && p.PID() != second && p.answers() })
@@ -236,7 +236,7 @@ func BenchmarkRestart(b *testing.B) {
 		p := newProxy(b, nil)
 		p.await(b, "the first", func() bool { return p.State() == Serving && p.answers() })
 		first, began := p.PID(), time.Now()
-		_ = p.Signal(syscall.SIGKILL)
+		_ = syscall.Kill(p.PID(), syscall.SIGKILL)
 		p.await(b, "the second", func() bool { return p.PID() != first && p.answers() })
 		all = append(all, time.Since(began))
 		p.stop()

@@ -17,6 +17,9 @@ type Options struct {
 	Command Command
 	Backoff Backoff
 
+	// Renew returns what to start this time; default: Command.
+	Renew func(Command) Command
+
 	// Grace is from Stop to SIGKILL, whatever AwaitDrained says; default 25s.
 	Grace time.Duration
 
@@ -92,6 +95,7 @@ type Supervisor struct {
 
 	mu    sync.Mutex
 	child Child // nil: none runs
+	ready bool  // the child is
 
 	// What follows belongs to Run.
 	history history
@@ -152,19 +156,26 @@ func (s *Supervisor) PID() int {
 	return 0
 }
 
-// Signal sends sig to the running child, for example SIGUSR1, on which Envoy opens its
-// files anew. Without a child it does nothing.
-func (s *Supervisor) Signal(sig os.Signal) error {
-	if c := s.running(); c != nil {
-		return c.Signal(sig)
-	}
-	return nil
-}
-
 func (s *Supervisor) running() Child {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.child
+}
+
+// serving is the child, if it is ready.
+func (s *Supervisor) serving() Child {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ready {
+		return nil
+	}
+	return s.child
+}
+
+func (s *Supervisor) setReady() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ready = true
 }
 
 // Run starts the child and returns when it is gone for good. It is called once. The end
@@ -223,6 +234,7 @@ func (s *Supervisor) handle(h happening) (caused []happening, result *Result) {
 	}
 	if h.event == ChildReady {
 		s.readyAt = entry.Time
+		s.setReady()
 	}
 	entry.Event, entry.To = h.event, step.To
 	s.state.Store(step.To)
@@ -242,7 +254,7 @@ func (s *Supervisor) handle(h happening) (caused []happening, result *Result) {
 // buried takes note of a child's end, and says which event it is.
 func (s *Supervisor) buried(e Exit, entry *Entry) Event {
 	s.mu.Lock()
-	s.child = nil
+	s.child, s.ready = nil, false
 	s.mu.Unlock()
 	if !s.readyAt.IsZero() {
 		e.Served = max(entry.Time.Sub(s.readyAt), 1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -249,8 +250,27 @@ func TestStopBeforeReadyAndDuringAPause(t *testing.T) {
 			o.Ready = func(ctx context.Context, _ Child) error { <-ctx.Done(); return ctx.Err() }
 		})
 		s.stop()
+		if r := <-s.result; r.Status != 0 {
+			t.Errorf("result %+v", r)
+		}
+		s.expect(t, "0s standby opens", "0s child starts", "5s standby closes") // what it held was held
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, func(_ *stage, o *Options) { o.AwaitDrained = nil }) // nobody waits
+		s.stop()
 		<-s.result
 		s.expect(t, "0s standby opens", "0s child starts", "0s standby closes")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, func(_ *stage, o *Options) { // ready after all, for those who waited
+			o.Ready = func(ctx context.Context, _ Child) error { return wait(ctx, time.Second) }
+		})
+		s.stop()
+		<-s.result
+		s.expect(t, "0s standby opens", "0s child starts", "1s standby closes", "1s told to drain")
+		if d := time.Since(s.begin); d != 5*time.Second {
+			t.Errorf("ended after %v, want 5s", d)
+		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, func(_ *stage, o *Options) { o.Backoff.Base = time.Minute; o.Backoff.Max = time.Minute })
@@ -268,6 +288,67 @@ func TestStopBeforeReadyAndDuringAPause(t *testing.T) {
 			t.Errorf("ended after %v, want 5s of drain for connections that wait", d)
 		}
 	})
+}
+
+// A child that is not ready may not handle the signal yet, and would end.
+func TestOnlyAReadyChildGetsSignals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		for _, want := range []bool{false, true} {
+			if got := s.serving() != nil; got != want {
+				t.Errorf("after %s a signal is passed on: %v", time.Since(s.begin), got)
+			}
+			time.Sleep(time.Second)
+		}
+		s.lastChild().end(Exit{Status: 1})
+		synctest.Wait()
+		if s.serving() != nil {
+			t.Error("a signal is passed on to a child that is not ready yet")
+		}
+		s.quit()
+		<-s.result
+	})
+}
+
+func TestSignalsAreForwarded(t *testing.T) {
+	listening := make(chan bool, 1)
+	c := child(t, "usr1")
+	c.Line = func(Stream, []byte) { listening <- true }
+	serving, ended := make(chan bool, 1), make(chan Exit, 1)
+	s, err := New(Options{
+		Command: c,
+		Ready:   func(context.Context, Child) error { <-listening; return nil },
+		Explain: func(e Exit) (string, bool) { ended <- e; return "as asked", true },
+		Journal: func(e Entry) {
+			if e.To == Serving {
+				serving <- true
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Noticed from here on, so that it does not end the test before Forward asks for it.
+	own := make(chan os.Signal, 1)
+	signal.Notify(own, syscall.SIGUSR1)
+	defer signal.Stop(own)
+	go s.Forward(t.Context(), syscall.SIGUSR1)
+	go s.Run(context.Background(), context.Background())
+	<-serving
+	for range 400 {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case e := <-ended:
+			if e.Status != 7 {
+				t.Errorf("the child ended: %v; want 7, which is that it got the signal", e)
+			}
+			return
+		case <-time.After(50 * time.Millisecond): // Forward may not have begun
+		}
+	}
+	t.Error("the child gets no signal")
 }
 
 func TestWhatGoesWrongAsideIsReported(t *testing.T) {

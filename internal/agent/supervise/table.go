@@ -60,7 +60,8 @@ type Step struct {
 //
 // The standby is open whenever no child is ready, from before the first start to the
 // hand-over or the end. While draining a child that dies is started again, and told
-// again that it drains: the application's last calls go through it.
+// again that it drains: the application's last calls go through it. So does one that has
+// never been ready: whether anybody waits for it is for AwaitDrained to find out.
 var table = map[State]map[Event]Step{
 	Idle: {
 		Begin:     {Starting, []Action{OpenStandby, StartChild}},
@@ -71,8 +72,8 @@ var table = map[State]map[Event]Step{
 		ChildReady: {Serving, []Action{CloseStandby}},
 		ChildEnded: {Restarting, []Action{WaitBackoff}},
 		ChildLost:  {Stopped, []Action{CloseStandby, ExitFailed}},
-		// Nobody was ever served: there is nothing to drain.
-		Terminate: {Stopping, []Action{KillChild}},
+		// The application may run beside it, and what it has called waits in the standby.
+		Terminate: {Draining, []Action{ArmGrace, AwaitDrained}},
 		Quit:      {Stopping, []Action{KillChild}},
 	},
 	Serving: {

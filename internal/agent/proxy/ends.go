@@ -1,0 +1,111 @@
+package proxy
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"syscall"
+
+	"outrider.dev/internal/agent/status"
+	"outrider.dev/internal/agent/supervise"
+)
+
+// shownTail is how many of Envoy's last lines are said with its end. Each was logged as an
+// event of its own when it was written, so a backtrace need not be whole here.
+const shownTail = 16
+
+// entry keeps what the supervisor says.
+func (a *agent) entry(e supervise.Entry) {
+	args := []any{"state", string(e.To)}
+	if e.PID != 0 {
+		args = append(args, "pid", e.PID)
+	}
+	if e.Reason != "" {
+		args = append(args, "reason", e.Reason)
+	}
+	if e.Event == supervise.ChildReady {
+		a.leaving.served.Store(true)
+	}
+	unasked := e.Exit != nil && e.From != supervise.Stopping
+	a.ends.take(e, unasked)
+	switch {
+	case e.Err != nil:
+		a.log.Warn("proxy", append(args, "error", e.Err)...)
+		a.journal.Fail("proxy "+string(e.To), e.Err.Error())
+	case unasked:
+		tail := e.Exit.Tail[max(0, len(e.Exit.Tail)-shownTail):]
+		a.log.Error("proxy ended", append(args, "how", e.Exit.String(), "pause", e.Pause, "tail", tail)...)
+		a.journal.Fail("proxy ended", e.Reason) // which says how, too
+	default:
+		a.log.Info("proxy", append(args, "event", string(e.Event))...)
+		a.journal.Note("proxy "+string(e.To), string(e.Event))
+	}
+}
+
+// ends counts how Envoy ended without being told to, and what was done about it. The zero
+// value is one that has counted nothing.
+type ends struct {
+	mu       sync.Mutex
+	how      map[string]uint64
+	restarts uint64
+}
+
+// How an Envoy ends, as a label: by a status, not at all since it could not be started, or by
+// a signal. Some signals say what happened.
+const (
+	exited      = "exit"
+	neverBegan  = "not-started"
+	otherSignal = "signal"
+)
+
+var signals = map[syscall.Signal]string{
+	syscall.SIGABRT: "SIGABRT", syscall.SIGBUS: "SIGBUS", syscall.SIGFPE: "SIGFPE", syscall.SIGILL: "SIGILL",
+	syscall.SIGKILL: "SIGKILL", syscall.SIGSEGV: "SIGSEGV", syscall.SIGTERM: "SIGTERM",
+}
+
+func ending(e *supervise.Exit) string {
+	switch {
+	case e.Start != nil:
+		return neverBegan
+	case e.Signal == 0:
+		return exited
+	}
+	return cmp.Or(signals[e.Signal], otherSignal)
+}
+
+func (s *ends) take(e supervise.Entry, unasked bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if unasked {
+		if s.how == nil {
+			s.how = map[string]uint64{}
+		}
+		s.how[ending(e.Exit)]++
+	}
+	if e.Event == supervise.BackoffElapsed {
+		s.restarts++
+	}
+}
+
+// metrics has each ending from the start, so that the first is a step of the counter.
+func (s *ends) metrics() []status.Metric {
+	count := func(of func() uint64) func() float64 {
+		return func() float64 {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return float64(of())
+		}
+	}
+	var out []status.Metric
+	for i, how := range append([]string{exited, neverBegan, otherSignal}, slices.Sorted(maps.Values(signals))...) {
+		m := status.Metric{Name: `outrider_agent_envoy_ends_total{how="` + how + `"}`, Counter: true,
+			Value: count(func() uint64 { return s.how[how] })}
+		if i == 0 {
+			m.Help = "Ends of Envoy that nobody asked for, by its exit or the signal."
+		}
+		out = append(out, m)
+	}
+	return append(out, status.Metric{Name: "outrider_agent_envoy_restarts_total", Counter: true,
+		Help: "Starts of Envoy in place of one that ended.", Value: count(func() uint64 { return s.restarts })})
+}

@@ -1,0 +1,94 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/internal/agent/status"
+	"outrider.dev/startup"
+)
+
+// health is how the pod's applications are, for the level full. A container is healthy if
+// its gate says so, or its readiness probe (else its startup probe) succeeds. One of which
+// neither tells is not known to be healthy, so the level is not reached, and the reason
+// names it.
+//
+// A gate tells each change. A probe is asked while somebody wants to know; and when the
+// kubelet, whose probes pass through here, got another answer than was known. So what the
+// metrics say is never older than the probe's own period.
+type health struct {
+	names   []string // the applications' containers
+	probes  status.Probes
+	gates   atomic.Pointer[apps]
+	inquiry *readiness.Inquiry
+
+	mu    sync.Mutex
+	known map[string]bool // by container: what its probe said
+}
+
+func newHealth(b *readiness.Board, names []string, probes status.Probes) *health {
+	h := &health{probes: probes, known: map[string]bool{}}
+	h.names = append(slices.Clone(names), probes.Containers()...)
+	slices.Sort(h.names)
+	h.names = slices.Compact(h.names)
+	h.inquiry = readiness.NewInquiry(b, readiness.App, h.check)
+	// By itself a stranger's request changes nothing: it can carry headers of its own.
+	h.probes.Made = func(container string, err error) {
+		h.mu.Lock()
+		healthy, ok := h.known[container]
+		h.mu.Unlock()
+		if !ok || healthy != (err == nil) {
+			h.inquiry.Again()
+		}
+	}
+	return h
+}
+
+// check is a readiness.Check of App. Each probe ends with its own time.
+func (h *health) check(ctx context.Context) (note string, err error) {
+	if len(h.names) == 0 {
+		return "", errors.New("not known: neither ISTIO_META_APP_CONTAINERS nor ISTIO_KUBE_APP_PROBERS names an application")
+	}
+	problems := make([]string, len(h.names))
+	var tasks sync.WaitGroup
+	for i, name := range h.names {
+		tasks.Go(func() { problems[i] = h.problem(ctx, name) })
+	}
+	tasks.Wait()
+	problems = slices.DeleteFunc(problems, func(s string) bool { return s == "" })
+	if len(problems) > 0 {
+		return "", errors.New(strings.Join(problems, "; "))
+	}
+	return "", nil
+}
+
+// problem says why a container is not known to be healthy; empty if it is.
+func (h *health) problem(ctx context.Context, name string) string {
+	gate := h.gates.Load().of(name)
+	if gate.Reached(startup.Healthy) {
+		return ""
+	}
+	if slices.Contains(h.probes.Containers(), name) {
+		err := h.probes.Ask(ctx, name)
+		h.mu.Lock()
+		h.known[name] = err == nil
+		h.mu.Unlock()
+		if err != nil {
+			return fmt.Sprintf("%s: its probe failed: %v", name, err)
+		}
+		return ""
+	}
+	switch {
+	case gate.Runs():
+		return name + ": its gate does not say that it is healthy"
+	case gate.Known:
+		return name + ": its command does not run"
+	}
+	return name + ": not known: it has no readiness or startup probe that the agent can ask, and no gate has told of it"
+}

@@ -1,0 +1,68 @@
+package proxy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"outrider.dev/internal/agent/envoy"
+	"outrider.dev/internal/agent/identity"
+)
+
+// settings are what the user wrote that became an option of Envoy's.
+var settings = map[string]string{
+	"Node.ID":                "variables POD_NAME, POD_NAMESPACE, INSTANCE_IP and --domain",
+	"Node.Cluster":           "serviceCluster",
+	"Node.Metadata":          "variables ISTIO_META_*, ISTIO_METAJSON_*",
+	"ControlPlane.Addresses": "discoveryAddress, --control-plane",
+	"ControlPlane.SNI":       "discoveryAddress, --control-plane",
+	"ControlPlane.Identity":  "variable ISTIOD_SAN",
+	"ControlPlane.Secrets":   "--work-dir",
+	"ControlPlane.Plaintext": "controlPlaneAuthPolicy",
+	"Admin":                  "proxyAdminPort",
+	"Admin.Port":             "proxyAdminPort",
+	"Prometheus":             "variable ENVOY_PROMETHEUS_PORT",
+	"Stats.Prefixes":         "proxyStatsMatcher: inclusionPrefixes",
+	"Stats.Suffixes":         "proxyStatsMatcher: inclusionSuffixes",
+	"Stats.Regexps":          "proxyStatsMatcher: inclusionRegexps",
+	"Log.Level":              "--proxyLogLevel",
+	"Log.Components":         "--proxyComponentLogLevel",
+	"Concurrency":            "concurrency",
+	"DrainTime":              "drainDuration",
+	"Extra":                  "variable ISTIO_BOOTSTRAP_OVERRIDE",
+}
+
+// certificateSettings are those that became one of the keeper's.
+var certificateSettings = map[string]string{
+	"Dir":             "--work-dir",
+	"OutputDir":       "variable OUTPUT_CERTS",
+	"Identity":        "variables POD_NAMESPACE, SERVICE_ACCOUNT, TRUST_DOMAIN",
+	"Client.Address":  "variable CA_ADDR",
+	"Client.RootFile": "--roots, variable XDS_ROOT_CA",
+	"Key":             "variables ECC_SIGNATURE_ALGORITHM, ECC_CURVE",
+	"Life":            "variable SECRET_TTL",
+	"GraceRatio":      "variable SECRET_GRACE_PERIOD_RATIO",
+	"GraceJitter":     "variable SECRET_GRACE_PERIOD_RATIO_JITTER",
+	"Provided":        "variable FILE_MOUNTED_CERTS",
+}
+
+// named says it in the user's words: whoever reads that an option is wrong looks for the
+// setting.
+func named(err error) error {
+	if list, ok := err.(interface{ Unwrap() []error }); ok {
+		var out []error
+		for _, e := range list.Unwrap() {
+			out = append(out, named(e))
+		}
+		return errors.Join(out...)
+	}
+	var field *envoy.FieldError
+	if errors.As(err, &field) {
+		return fmt.Errorf("%s: %s; %s", cmp.Or(settings[field.Field], field.Field), field.Problem, field.Want)
+	}
+	var option *identity.OptionError
+	if errors.As(err, &option) {
+		return fmt.Errorf("%s: %s", cmp.Or(certificateSettings[option.Option], option.Option), option.Problem)
+	}
+	return err
+}

@@ -1,0 +1,34 @@
+package proxy
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"outrider.dev/internal/agent/envoy"
+	"outrider.dev/internal/agent/identity"
+)
+
+// What cannot work is told in the words of who wrote it, each part of it.
+func TestOptionsAreNamedAsTheyWereWritten(t *testing.T) {
+	o := envoy.Options{
+		Node: envoy.Node{ID: "a"}, ControlPlane: envoy.ControlPlane{Addresses: []string{"10.0.0.1:15012"}, Secrets: "s"},
+		Concurrency: 5000, DrainTime: time.Millisecond, Stats: envoy.Stats{Regexps: []string{"("}},
+	}
+	_, keeper := identity.NewKeeper(identity.Options{Dir: "d", OutputDir: "d"})
+	tests := map[error][]string{
+		o.Check(): {"variable ISTIOD_SAN: there is none", "concurrency: 5000", "drainDuration: 1ms", `proxyStatsMatcher: inclusionRegexps: "("`},
+		keeper:    {"variable OUTPUT_CERTS: d is Dir"},
+	}
+	for err, want := range tests {
+		got := strings.Split(named(err).Error(), "\n")
+		if len(got) != len(want) {
+			t.Errorf("%q; want %d lines", got, len(want))
+		}
+		for _, line := range want {
+			if !strings.Contains("\n"+strings.Join(got, "\n"), "\n"+line) {
+				t.Errorf("%q; want a line %q", got, line)
+			}
+		}
+	}
+}

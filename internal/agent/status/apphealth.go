@@ -1,0 +1,92 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// healthPath is where the kubelet asks how a container is: by its readiness probe, else by
+// its startup probe. That it is alive says less.
+func (p Probes) healthPath(container string) (path string, ok bool) {
+	for _, kind := range []string{"readyz", "startupz"} {
+		path = "/app-health/" + container + "/" + kind
+		if _, ok = p.byPath[path]; ok {
+			return path, true
+		}
+	}
+	return "", false
+}
+
+// Containers are those that can be asked how they are, sorted.
+func (p Probes) Containers() []string {
+	var out []string
+	for path := range p.byPath {
+		name := container(path)
+		if known, ok := p.healthPath(name); ok && known == path {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func container(path string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(path, "/app-health/"), "/")
+	return name
+}
+
+// asAgent is what an application sees of a probe that nobody else asked for.
+var asAgent = http.Header{"User-Agent": {"kube-probe/outrider"}, "Accept": {"*/*"}}
+
+// Ask makes a container's readiness probe, else its startup probe, once and within the
+// probe's own time. Nil is success.
+func (p Probes) Ask(ctx context.Context, container string) error {
+	path, ok := p.healthPath(container)
+	if !ok {
+		return fmt.Errorf("%s has no readiness or startup probe", container)
+	}
+	probe := p.byPath[path]
+	ctx, cancel := probe.limited(ctx)
+	defer cancel()
+	code, _, err := p.try(ctx, probe, asAgent)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	// Without the addresses, of which the own is another one each time.
+	var op *net.OpError
+	if errors.As(err, &op) {
+		err = op.Err
+	}
+	return result(code, err)
+}
+
+// limited ends with the probe's own time, which is a second if it says none.
+func (p probe) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	d := time.Duration(max(p.TimeoutSeconds, 1)) * time.Second
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("no answer within %s", d))
+}
+
+// result is what the kubelet makes of an answer: a redirect is as good as a success.
+func result(code int, err error) error {
+	if err == nil && (code < 200 || code >= 400) {
+		err = fmt.Errorf("status %d", code)
+	}
+	return err
+}
+
+// made tells of a probe that was made, if it says how a container is.
+func (p Probes) made(path string, err error) {
+	if p.Made == nil {
+		return
+	}
+	name := container(path)
+	if known, ok := p.healthPath(name); ok && known == path {
+		p.Made(name, err)
+	}
+}

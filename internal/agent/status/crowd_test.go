@@ -1,0 +1,136 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/test/ns"
+)
+
+// A stranger in the cluster opens what it can: neither the kubelet nor the pod's own
+// waiters feel it.
+func TestAStrangerCannotTakeAllThereIs(t *testing.T) {
+	pod, other := ns.New(t), ns.New(t)
+	strangers := []netip.Prefix{netip.MustParsePrefix("10.9.0.3/24"), netip.MustParsePrefix("10.9.0.4/24")}
+	ns.Connect(pod, "eth0", mustPrefix("10.9.0.2/24"), other, "eth1", strangers)
+	var r *running
+	pod.Do(func() { r = start(t, nil) })
+	port := r.url[strings.LastIndexByte(r.url, ':'):]
+	dial := func(from, to string) net.Conn {
+		t.Helper()
+		where, d := other, net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 20 * time.Second}
+		if from == "" {
+			where, d.LocalAddr = pod, nil
+		}
+		var c net.Conn
+		var err error
+		where.Do(func() { c, err = d.Dial("tcp", to+port) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	const stranger, kubelet = "10.9.0.3", "10.9.0.4"
+	question := func(c net.Conn, query string) net.Conn {
+		fmt.Fprintf(c, "GET /healthz/ready%s HTTP/1.1\r\nHost: a\r\n\r\n", query)
+		return c
+	}
+	status := func(c net.Conn) string {
+		c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		b := make([]byte, 4096)
+		n, err := io.ReadAtLeast(c, b, 12)
+		if err != nil {
+			return err.Error()
+		}
+		return string(b[9:n])
+	}
+
+	mine := question(dial("", "127.0.0.1"), "?wait=5m")
+	eventually(t, "the pod's own waiter", func() bool { return r.board.Waiting() == 1 })
+	for range heldOutside {
+		question(dial(stranger, "10.9.0.2"), "?wait=5m")
+	}
+	eventually(t, "the strangers wait", func() bool { return r.board.Waiting() == 1+heldOutside })
+	began := time.Now()
+	if got := status(question(dial(stranger, "10.9.0.2"), "?wait=5m")); !strings.HasPrefix(got, "503 ") || !strings.Contains(got, "Retry-After: 1") ||
+		!strings.Contains(got, "envoy-not-live") || time.Since(began) > time.Minute {
+		t.Errorf("one too many: %s after %s", got, time.Since(began))
+	}
+	second := question(dial("", "127.0.0.1"), "?wait=5m")
+	eventually(t, "a place for the pod", func() bool { return r.board.Waiting() == 2+heldOutside })
+
+	// Connections that ask nothing, many more than there is room for.
+	for range openOutside + 50 {
+		dial(stranger, "10.9.0.2")
+	}
+	eventually(t, "the stranger's oldest are closed", func() bool { return r.board.Waiting() == 2 })
+	if got := status(question(dial(kubelet, "10.9.0.2"), "")); !strings.HasPrefix(got, "503 ") {
+		t.Errorf("the kubelet is told %s", got)
+	}
+	if _, body, _ := askIn(t, pod, r.url+"/metrics"); !strings.Contains(body, "\noutrider_agent_waiters_refused_total 1\n") ||
+		strings.Contains(body, "\noutrider_agent_connections_dropped_total 0\n") {
+		t.Errorf("metrics:\n%s", body)
+	}
+	r.board.Set(readiness.Envoy, true, "")
+	for _, c := range []net.Conn{mine, second} {
+		if got := status(c); !strings.HasPrefix(got, "200 ") {
+			t.Errorf("a waiter of the pod: %s", got)
+		}
+	}
+}
+
+// askIn asks from within a namespace.
+func askIn(t *testing.T, in *ns.Namespace, url string) (int, string, http.Header) {
+	t.Helper()
+	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(_ context.Context, _, to string) (conn net.Conn, err error) {
+		in.Do(func() { conn, err = net.Dial("tcp", to) })
+		return conn, err
+	}}}
+	res, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(body), res.Header
+}
+
+func TestWhoHasTheMostGivesUpTheOldest(t *testing.T) {
+	r := room{limit: 3, by: map[string][]net.Conn{}}
+	conns := map[string]net.Conn{}
+	conn := func(name string) net.Conn {
+		a, b := net.Pipe()
+		t.Cleanup(func() { a.Close(); b.Close() })
+		conns[name] = a
+		return a
+	}
+	for _, tt := range []struct{ who, name, victim string }{
+		{"a", "a1", ""}, {"a", "a2", ""}, {"b", "b1", ""},
+		{"c", "c1", "a1"},
+	} {
+		if got := r.enter(tt.who, conn(tt.name)); got != conns[tt.victim] {
+			t.Errorf("%s makes another one leave than %q", tt.name, tt.victim)
+		}
+	}
+	r.leave("a", conns["a1"]) // which was gone already
+	r.leave("a", conns["a2"])
+	if r.open != 2 || len(r.by) != 2 {
+		t.Errorf("%d of %d are there", r.open, len(r.by))
+	}
+	r.enter("b", conn("b2"))
+	if got := r.enter("b", conn("b3")); got != conns["b1"] {
+		t.Error("who has the most is the newcomer: its own oldest leaves")
+	}
+}

@@ -1,0 +1,57 @@
+package agent
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"outrider.dev/test/agent/harness"
+)
+
+// Each family of a pod is proved: one that goes past the proxy is enough not to be ready.
+func TestCaptureOfBothFamilies(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Family = harness.Dual
+	w.Serve()
+	for family, want := range map[string]string{"ipv4": "127.0.0.6:15002", "ipv6": "[::6]:15002"} {
+		w.Run(family, func(t *testing.T) {
+			p := w.Pod("past-" + family)
+			command(t, p, "nft", "insert", "rule", "inet", "outrider", "output", "meta", "nfproto", family, "accept")
+			a := p.Agent()
+			defer a.Kill()
+			a.Unready("capture-not-in-place", want)
+			p.Capture()
+			a.Ready()
+		})
+	}
+}
+
+// Without somebody in Envoy's place nothing is proved, which is said.
+func TestCaptureIsNotProvedWithoutStandby(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Serve()
+	p := w.Pod("app")
+	p.Env = []string{"OUTRIDER_STANDBY=off"}
+	a := p.Agent()
+	a.Ready()
+	s, _ := a.Status()
+	notes := ""
+	for _, n := range s.Notes {
+		notes += n.Message + "\n"
+	}
+	if !strings.Contains(notes, "proved at init only: without a standby") {
+		t.Errorf("notes: %q", notes)
+	}
+}
+
+func command(t *testing.T, p *harness.Pod, name string, args ...string) {
+	t.Helper()
+	var out []byte
+	var err error
+	p.Do(func() { out, err = exec.Command(name, args...).CombinedOutput() })
+	if err != nil {
+		t.Fatalf("%s: %v: %s", name, err, out)
+	}
+}

@@ -1,0 +1,129 @@
+package agent
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/test/agent/harness"
+)
+
+// holdEnvoy puts a program in Envoy's place that becomes Envoy once release is called.
+func holdEnvoy(p *harness.Pod) (release func()) {
+	t := p.World.T
+	t.Helper()
+	door, program := filepath.Join(p.Dir, "door"), filepath.Join(p.Dir, "held-envoy")
+	err := unix.Mkfifo(door, 0o644)
+	if err == nil {
+		err = os.WriteFile(program, fmt.Appendf(nil, "#!/bin/sh\nread -r _ <%s\nexec %s \"$@\"\n", door, p.Envoy), 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Envoy = program
+	return func() {
+		// For both ways: it does not wait for a reader, and one that comes later reads it.
+		f, err := os.OpenFile(door, os.O_RDWR, 0)
+		if err == nil {
+			_, err = f.WriteString("go\n")
+			t.Cleanup(func() { f.Close() })
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// early is a mesh whose caller has an agent, and no Envoy until release is called. A line is
+// said to who calls port 91 of vip.
+func early(t *testing.T) (client *harness.Agent, called netip.AddrPort, release func()) {
+	t.Helper()
+	w := harness.New(t)
+	w.Service("server", vip, "server", ports...)
+	w.Serve()
+	c, s := w.Pod("client"), w.Pod("server")
+	s.Greet(91)
+	w.Known(1, 2)
+	s.Agent().Ready()
+	release = holdEnvoy(c)
+	client = c.Agent()
+	harness.Eventually(t, "the standby listens", func() bool { return c.Bound(15001) })
+	return client, netip.MustParseAddrPort(vip + ":91"), release
+}
+
+// served fails for calls that were not, and returns when the others were, after a moment.
+func served(t *testing.T, calls []harness.Call, since time.Time) (delays []time.Duration) {
+	t.Helper()
+	lost := 0
+	for i, call := range calls {
+		if call.Err != nil {
+			if lost++; lost == 1 {
+				t.Errorf("connection %d: %v", i, call.Err)
+			}
+			continue
+		}
+		delays = append(delays, max(0, call.Served.Sub(since)))
+	}
+	if lost > 0 {
+		t.Errorf("%d of %d were not served", lost, len(calls))
+	}
+	return delays
+}
+
+// Connections that are older than Envoy are served by it, all of them and soon. How soon is
+// for bench/ to measure: here a machine may be slow.
+func TestConnectionsBeforeEnvoy(t *testing.T) {
+	for n, limit := range map[int]time.Duration{20: 2 * time.Second, 2000: 10 * time.Second} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			client, called, release := early(t)
+			crowd := client.Pod.Crowd(called, harness.Pace{Total: n})
+			harness.Eventually(t, "all are connected", func() bool { return crowd.Connected() == n })
+			if client.Pod.Bound(15007) {
+				t.Fatal("Envoy listens already")
+			}
+			release()
+			client.Ready()
+			status, _ := client.Status()
+			delays := served(t, crowd.Wait(), status.Since)
+			t.Log(spread("from ready to served", delays))
+			if len(delays) > 0 && slices.Max(delays) > limit {
+				t.Errorf("the last was served %s after ready, want %s at most", slices.Max(delays), limit)
+			}
+		})
+	}
+}
+
+// Who calls while Envoy takes over loses nothing, at as many calls a second as the machine
+// makes of 5,000.
+func TestHandOverUnderLoad(t *testing.T) {
+	client, called, release := early(t)
+	// Fewer at a time than the standby holds: a machine that is slow is not to end in that.
+	crowd := client.Pod.Crowd(called, harness.Pace{Rate: 5000, Limit: 1500})
+	const least = 2000
+	harness.Eventually(t, "the first wait", func() bool { return crowd.Connected() >= 100 })
+	release()
+	client.Ready()
+	status, _ := client.Status()
+	harness.Eventually(t, "enough calls", func() bool { return crowd.Connected() >= least && time.Since(status.Since) > time.Second })
+	calls := crowd.Leave()
+	end := time.Now()
+	delays := served(t, calls, calls[0].Begin)
+	before, after := 0, 0
+	for _, call := range calls {
+		if call.Begin.Before(status.Since) {
+			before++
+		} else {
+			after++
+		}
+	}
+	t.Logf("%d calls before ready, %d after it: %.0f a second", before, after, float64(after)/end.Sub(status.Since).Seconds())
+	if before == 0 || after == 0 || len(delays) < least {
+		t.Errorf("%d calls before, %d after, %d served; want some of both, and %d served", before, after, len(delays), least)
+	}
+}

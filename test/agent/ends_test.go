@@ -1,0 +1,88 @@
+package agent
+
+import (
+	"encoding/json"
+	"strings"
+	"syscall"
+	"testing"
+
+	"outrider.dev/test/agent/harness"
+)
+
+// Envoy's end is reported in three ways: by the journal, by the metrics, and by the log with
+// Envoy's last lines.
+func TestEndsOfEnvoyAreReported(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Serve()
+	a := w.Pod("app").Agent()
+	a.Ready()
+	const total, restarts = `outrider_agent_envoy_ends_total{how="`, "outrider_agent_envoy_restarts_total "
+	metrics := a.Get(15020, "/metrics").Body
+	for _, want := range []string{total + `SIGKILL"} 0`, total + `exit"} 0`, restarts + "0"} {
+		if !strings.Contains(metrics, want+"\n") {
+			t.Errorf("before anything happened: no line %s", want)
+		}
+	}
+	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSEGV} {
+		pid := a.Envoy()
+		if err := syscall.Kill(pid, s); err != nil {
+			t.Fatal(err)
+		}
+		harness.AwaitEnd(t, pid)
+		a.Unready("envoy-not-live", "")
+		a.Ready()
+	}
+	metrics = a.Get(15020, "/metrics").Body
+	for _, want := range []string{total + `SIGKILL"} 1`, total + `SIGSEGV"} 1`, total + `exit"} 0`, restarts + "2"} {
+		if !strings.Contains(metrics, want+"\n") {
+			t.Errorf("no line %s", want)
+		}
+	}
+	if n := strings.Count(metrics, "# HELP outrider_agent_envoy_ends_total "); n != 1 {
+		t.Errorf("the help is there %d times", n)
+	}
+	var why []string
+	for _, e := range a.Journal().Entries {
+		if e.Name == "proxy ended" {
+			why = append(why, e.Why)
+		}
+	}
+	if len(why) != 2 || why[0] != "killed by SIGKILL" || strings.Count(why[1], "SIGSEGV") != 1 {
+		t.Errorf("the journal says %q", why)
+	}
+	var tails [][]string
+	for line := range strings.Lines(a.Log()) {
+		var e struct {
+			Msg  string
+			Tail []string
+		}
+		if json.Unmarshal([]byte(line), &e) == nil && e.Msg == "proxy ended" {
+			tails = append(tails, e.Tail)
+		}
+	}
+	if len(tails) != 2 || !strings.Contains(strings.Join(tails[1], "\n"), "Backtrace") {
+		t.Errorf("the log has these last lines: %q", tails)
+	}
+}
+
+// What operators send to a proxy to have its files opened anew, and what a terminal sends,
+// reaches Envoy and ends nobody.
+func TestSignalsForEnvoy(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Serve()
+	p := w.Pod("app")
+	p.Args = []string{"--proxyLogLevel", "info"}
+	a := p.Agent()
+	a.Ready()
+	envoy := a.Envoy()
+	for s, says := range map[syscall.Signal]string{syscall.SIGUSR1: "caught SIGUSR1", syscall.SIGHUP: "caught and eating SIGHUP"} {
+		a.Signal(s)
+		harness.Eventually(t, "Envoy says that it "+says, func() bool { return strings.Contains(a.Log(), says) })
+	}
+	if now := a.Envoy(); now != envoy {
+		t.Errorf("Envoy is process %d, and was %d", now, envoy)
+	}
+	a.Ready()
+}

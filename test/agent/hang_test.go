@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/test/agent/harness"
+)
+
+// An Envoy that hangs runs and listens, and serves nobody: readiness says so, and what
+// others show is not lost with it.
+func TestAnEnvoyThatHangs(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Serve()
+	p := w.Pod("hangs")
+	p.Env = []string{`ISTIO_PROMETHEUS_ANNOTATIONS={"scrape": "true", "port": "8080", "path": "/metrics"}`}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "app_things 7") })}
+	go server.Serve(harness.Listen(w, p.Namespace, harness.AppUser, ":8080"))
+	t.Cleanup(func() { server.Close() })
+	a := p.Agent()
+	a.Ready()
+	scrape := func() harness.Answer { return a.Get(15020, "/metrics") }
+	if got := scrape().Body; !strings.Contains(got, "\nenvoy_server_live") || !strings.Contains(got, "\napp_things 7\n") {
+		t.Errorf("merged:\n%s", got)
+	}
+	envoy := a.Envoy()
+	if err := unix.Kill(envoy, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Kill(envoy, unix.SIGCONT) })
+	stopped := time.Now()
+	a.Unready("envoy-not-live", "its admin interface has not answered for 3s")
+	t.Logf("seen after %s", time.Since(stopped).Round(time.Millisecond))
+	if got := scrape(); got.Status != 200 || got.Took > 4*time.Second || strings.Contains(got.Body, "envoy_server_live") ||
+		!strings.Contains(got.Body, `outrider_agent_ready{level="outbound"} 0`) || !strings.Contains(got.Body, "\napp_things 7\n") {
+		t.Errorf("%d after %s, %v:\n%s", got.Status, got.Took, got.Err, got.Body)
+	} else {
+		t.Logf("metrics without Envoy's after %s", got.Took.Round(time.Millisecond))
+	}
+	if err := unix.Kill(envoy, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	a.Ready()
+	if got := scrape().Body; !strings.Contains(got, "\nenvoy_server_live") {
+		t.Errorf("it goes on, and its metrics are not there:\n%s", got)
+	}
+}
+
+// A port of names that another process has is the reason, and not a silence; when the port
+// is free, it is answered there.
+func TestThePortOfNamesIsTaken(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Serve()
+	p := w.Pod("names")
+	p.Env = []string{"ISTIO_META_DNS_CAPTURE=true"}
+	var taken net.Listener = harness.Listen(w, p.Namespace, harness.AppUser, "127.0.0.1:15053")
+	a := p.Agent()
+	a.Unready("dns-proxy-silent", "listening for questions: listen tcp 127.0.0.1:15053: bind: address already in use")
+	if n := strings.Count(a.Log(), "answering for names"); n != 1 {
+		t.Errorf("it is logged %d times", n)
+	}
+	taken.Close()
+	a.Ready()
+}
+
+// A condition has a name that fits while it holds, and a code of its own for when it does not.
+func TestWhatIsGoodIsNotCalledMissing(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Serve()
+	a := w.Pod("good").Agent()
+	a.Ready()
+	var s readiness.Status
+	got := a.Get(15020, "/healthz/ready")
+	if err := json.Unmarshal([]byte(got.Body), &s); err != nil {
+		t.Fatal(err)
+	}
+	certificate := false
+	for _, n := range s.Notes {
+		certificate = certificate || n.Condition == "certificate" && strings.Contains(n.Message, "valid until")
+	}
+	if !certificate || strings.Contains(got.Body, `"code"`) {
+		t.Errorf("ready: %s", got.Body)
+	}
+	held := map[string]bool{}
+	for _, e := range a.Journal().Entries {
+		if e.Why == "holds" {
+			held[e.Name] = true
+		}
+	}
+	for _, name := range []string{"certificate", "control-plane", "envoy", "configuration", "listeners", "capture"} {
+		if !held[name] {
+			t.Errorf("the journal does not say that %q holds: %v", name, held)
+		}
+	}
+}

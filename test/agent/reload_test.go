@@ -1,0 +1,324 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"outrider.dev/test/agent/harness"
+)
+
+// annotate writes a pod's annotations as the kubelet does, in pairs of name and value.
+func annotate(p *harness.Pod, pairs ...string) {
+	t := p.World.T
+	t.Helper()
+	file := filepath.Join(p.Dir, "annotations")
+	p.Env = append(slices.DeleteFunc(p.Env, func(e string) bool { return strings.HasPrefix(e, "OUTRIDER_ANNOTATIONS=") }), "OUTRIDER_ANNOTATIONS="+file)
+	text := ""
+	for i := 0; i < len(pairs); i += 2 {
+		text += fmt.Sprintf("%s=%q\n", pairs[i], pairs[i+1])
+	}
+	if err := os.WriteFile(file+".new", []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A told is a line of the agent's log about a change.
+type told struct{ Msg, Setting, From, To, Reason, Later string }
+
+func changes(a *harness.Agent) (out []told) {
+	for line := range strings.Lines(a.Log()) {
+		var l told
+		if json.Unmarshal([]byte(line), &l) == nil && (l.Msg == "changed" || l.Msg == "change refused" || strings.HasPrefix(l.Msg, "changing ")) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// await waits for the next line about a change, which must be this one.
+func await(a *harness.Agent, n *int, want told) {
+	t := a.Pod.World.T
+	t.Helper()
+	harness.Eventually(t, "the log tells of "+want.Setting, func() bool { return len(changes(a)) > *n })
+	got := changes(a)[*n]
+	*n++
+	if !strings.Contains(got.Reason, want.Reason) || !strings.Contains(got.Later, want.Later) {
+		t.Errorf("%+v; want %+v", got, want)
+	}
+	got.Reason, got.Later = want.Reason, want.Later
+	if got != want {
+		t.Errorf("%+v; want %+v", got, want)
+	}
+}
+
+// levelOf is Envoy's level of a component.
+func levelOf(a *harness.Agent, component string) string {
+	c := harness.NewClient(a.Pod.Namespace, harness.AppUser)
+	defer c.Close()
+	_, rest, _ := strings.Cut(c.Do("POST", "http://127.0.0.1:15000/logging", nil).Body, "  "+component+": ")
+	level, _, _ := strings.Cut(rest, "\n")
+	return level
+}
+
+// another kills Envoy, and waits for the next one.
+func another(t *testing.T, a *harness.Agent) {
+	t.Helper()
+	served := func() int { return strings.Count(a.Log(), `"state":"serving"`) }
+	before := served()
+	harness.KillAndWatch(t, a.Envoy())
+	t.Logf("another Envoy serves after %s", harness.Eventually(t, "another Envoy", func() bool { return served() > before }))
+}
+
+const (
+	levelKey     = "sidecar.istio.io/logLevel"
+	componentKey = "sidecar.istio.io/componentLogLevel"
+	configKey    = "proxy.istio.io/config"
+)
+
+// Log levels are Envoy's at once, and the next one's.
+func TestReloadLogLevels(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Serve()
+	p := w.Pod("app")
+	annotate(p)
+	p.Args = []string{"--proxyLogLevel=warning", "--proxyComponentLogLevel=misc:error"} // as the injector
+	a := p.Agent()
+	a.Ready()
+	n := 0
+
+	annotate(p, levelKey, "error", componentKey, "misc:off,upstream:info")
+	await(a, &n, told{Msg: "changed", Setting: "log level", From: "warning", To: "error"})
+	await(a, &n, told{Msg: "changed", Setting: "component log levels", From: "map[misc:error]", To: "map[misc:off upstream:info]"})
+	want := map[string]string{"http": "error", "upstream": "info", "misc": "off", "config": "info"}
+	check := func(when string) {
+		t.Helper()
+		for component, level := range want {
+			if got := levelOf(a, component); got != level {
+				t.Errorf("%s: %s has the level %q; want %q", when, component, got, level)
+			}
+		}
+	}
+	check("changed")
+	another(t, a)
+	check("the next Envoy")
+
+	// What Envoy does not know would end the next one. It is refused, and the rest stays.
+	annotate(p, levelKey, "warning", componentKey, "nobodys:debug")
+	await(a, &n, told{Msg: "change refused", Setting: "log level", From: "error", To: "warning", Reason: "logging"})
+	await(a, &n, told{Msg: "change refused", Setting: "component log levels", From: "map[misc:off upstream:info]", To: "map[nobodys:debug]", Reason: "logging"})
+	harness.Eventually(t, "the level of before", func() bool { return levelOf(a, "http") == "error" })
+	another(t, a)
+	check("after a refusal")
+
+	// An Envoy that does not answer is told when it does.
+	annotate(p, levelKey, "error", componentKey, "misc:off,upstream:info")
+	pid := a.Envoy()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	annotate(p, levelKey, "info", componentKey, "misc:off,upstream:info")
+	await(a, &n, told{Msg: "changing log levels, which is tried again"})
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	await(a, &n, told{Msg: "changed", Setting: "log level", From: "error", To: "info"})
+	if got := levelOf(a, "http"); got != "info" {
+		t.Errorf("the level is %q; want info", got)
+	}
+
+	// The agent's own log: now it tells less, and does the same.
+	annotate(p, levelKey, "error", componentKey, "misc:off,upstream:info", "sidecar.istio.io/agentLogLevel", "default:error")
+	harness.Eventually(t, "the level", func() bool { return levelOf(a, "http") == "error" })
+	if got := changes(a)[n:]; len(got) > 0 {
+		t.Errorf("at the level error: %+v", got)
+	}
+	// And an agent that is started again has what the annotations say, not its flags.
+	a.Kill()
+	a = p.Agent()
+	a.Ready()
+	check("the next agent")
+}
+
+// What only a new process can take is refused once, with the reason; to take it back is
+// nothing to tell.
+func TestReloadRefuses(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Serve()
+	p := w.Pod("app")
+	extra := filepath.Join(p.Dir, "extra.json")
+	boot := func(text string) {
+		if err := os.WriteFile(extra+".new", []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(extra+".new", extra); err != nil {
+			t.Fatal(err)
+		}
+	}
+	boot(`{}`)
+	p.Env = []string{"ISTIO_BOOTSTRAP_OVERRIDE=" + extra}
+	const before = "{proxyMetadata: {SECRET_TTL: 1h}}"
+	annotate(p, configKey, before)
+	a := p.Agent()
+	a.Ready()
+	envoy, n := a.Envoy(), 0
+
+	const config = "{concurrency: 7, serviceCluster: other, configPath: /tmp/x, proxyMetadata: {SECRET_TTL: 2h, PASSWORD: s3cret}, tracing: {sampling: 1}}"
+	const probe = "readiness.status.sidecar.istio.io/periodSeconds"
+	annotate(p, configKey, config, probe, "3")
+	refused := func(setting, from, to, reason string) {
+		t.Helper()
+		await(a, &n, told{Msg: "change refused", Setting: setting, From: from, To: to, Reason: reason})
+	}
+	refused("concurrency", "2", "7", "worker threads")
+	refused("serviceCluster", "outrider-proxy", "other", "bootstrap")
+	all := changes(a)
+	harness.Eventually(t, "all refusals", func() bool { all = changes(a); return len(all) >= 7 })
+	var names []string
+	for _, c := range all {
+		names = append(names, c.Setting)
+		if c.Msg != "change refused" || c.Reason == "" {
+			t.Errorf("%+v; want it refused with the reason", c)
+		}
+	}
+	// configPath is what the flag --work-dir says otherwise.
+	if want := []string{"concurrency", "serviceCluster", "proxyMetadata: PASSWORD", "proxyMetadata: SECRET_TTL", "tracing",
+		"annotation " + probe, "configPath"}; !slices.Equal(names, want) {
+		t.Errorf("refused: %q; want %q", names, want)
+	}
+	if strings.Contains(a.Log(), "s3cret") {
+		t.Error("the log has a variable's value")
+	}
+	n = len(all)
+
+	boot(`{"admin": {"profile_path": "/tmp/p"}}`)
+	refused("extra bootstrap", "{}", `{"admin":{"profile_path":"/tmp/p"}}`, "bootstrap")
+	// Each once, whatever else changes.
+	annotate(p, configKey, config[:len(config)-1]+", terminationDrainDuration: 6s}", probe, "3")
+	await(a, &n, told{Msg: "changed", Setting: "terminationDrainDuration", From: "5s", To: "6s"})
+	// Taken back, in silence.
+	boot(`{}`)
+	annotate(p, configKey, before)
+	await(a, &n, told{Msg: "changed", Setting: "terminationDrainDuration", From: "6s", To: "5s"})
+	// And refused again.
+	annotate(p, configKey, strings.Replace(before, "{", "{concurrency: 7, terminationDrainDuration: 8s, ", 1))
+	var last []string
+	harness.Eventually(t, "two more", func() bool { return len(changes(a)) >= n+2 })
+	for _, c := range changes(a)[n:] {
+		last = append(last, c.Msg+" "+c.Setting)
+	}
+	n += 2
+	slices.Sort(last)
+	if want := []string{"change refused concurrency", "changed terminationDrainDuration"}; !slices.Equal(last, want) {
+		t.Errorf("%q; want %q", last, want)
+	}
+	// A mistake changes nothing.
+	annotate(p, configKey, "{terminationDrainDuration: soon}")
+	await(a, &n, told{Msg: "changing the configuration"})
+	if a.Envoy() != envoy {
+		t.Error("Envoy was started again")
+	}
+	failed := 0
+	for _, e := range a.Journal().Entries {
+		if e.Name == "change refused" {
+			failed++
+		}
+	}
+	if failed < 8 {
+		t.Errorf("the journal has %d refusals", failed)
+	}
+}
+
+// Statistics that are not wanted any more are not shown; those that are new are counted by
+// the next Envoy.
+func TestReloadStatistics(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Serve()
+	p := w.Pod("app")
+	annotate(p)
+	a := p.Agent()
+	a.Ready()
+	n := 0
+	const name = "envoy_runtime_load_success"
+	shown := func(port int) bool {
+		t.Helper()
+		got := a.Get(port, "/stats/prometheus")
+		if got.Err != nil || got.Status != 200 {
+			t.Errorf("metrics of %d: %d, %v", port, got.Status, got.Err)
+		}
+		return strings.Contains(got.Body, name)
+	}
+	const none, some = "{Prefixes:[] Suffixes:[] Regexps:[]}", "{Prefixes:[runtime.] Suffixes:[] Regexps:[]}"
+
+	annotate(p, configKey, "{proxyStatsMatcher: {inclusionPrefixes: [runtime.]}}")
+	await(a, &n, told{Msg: "changed", Setting: "proxyStatsMatcher", From: none, To: some, Later: "when Envoy starts again"})
+	if shown(15090) {
+		t.Fatal("an Envoy that runs keeps more than at its start: nothing needs to wait for the next one")
+	}
+	another(t, a)
+	harness.Eventually(t, "the new statistic", func() bool { return shown(15020) })
+
+	annotate(p)
+	await(a, &n, told{Msg: "changed", Setting: "proxyStatsMatcher", From: some, To: none, Later: "not shown"})
+	body := a.Get(15020, "/stats/prometheus").Body
+	if strings.Contains(body, name) || !strings.Contains(body, "envoy_server_live") || !strings.Contains(body, "outrider_agent_ready") {
+		t.Errorf("on the status port: %.2000s", body)
+	}
+	if !shown(15090) {
+		t.Error("Envoy itself keeps it no more: nothing needs to be filtered")
+	}
+}
+
+// How long inbound connections are served after SIGTERM can change, although Envoy's own
+// drain time cannot.
+func TestReloadDrainTime(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Service("server", vip, "server", ports...)
+	w.Serve()
+	p := w.Pod("server")
+	app(p)
+	w.Known(1, 1)
+	p.Args = []string{"--grace", "20s"}
+	annotate(p, configKey, "{terminationDrainDuration: 1s}") // and 45s for inbound ones
+	a := p.Agent()
+	a.Ready()
+	n := 0
+	annotate(p, configKey, "{terminationDrainDuration: 1s, drainDuration: 2s}")
+	await(a, &n, told{Msg: "changed", Setting: "drainDuration", From: "45s", To: "2s", Later: "control plane"})
+
+	stranger := w.Machine("stranger")
+	ask := fresh(stranger, "http://"+p.Address.String()+"/", "server HTTP/1.1")
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	a.Signal(syscall.SIGTERM)
+	begin := time.Now()
+	refused := harness.Eventually(t, "a refusal", func() bool {
+		err := ask()
+		if err != nil && !turnedAway(err) {
+			t.Errorf("after %s: %v", time.Since(begin), err)
+		}
+		return err != nil
+	})
+	t.Logf("refused after %s", refused.Round(time.Millisecond))
+	if refused < 1900*time.Millisecond || refused > 15*time.Second {
+		t.Errorf("refused after %s; want the new drain time of 2s", refused)
+	}
+	// The app's sockets keep the proxy.
+	if s, ok := a.Status(); !ok || !s.Ready {
+		t.Errorf("after the drain: %v, %v", s, ok)
+	}
+}

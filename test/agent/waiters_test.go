@@ -1,0 +1,86 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"outrider.dev/test/agent/harness"
+)
+
+// inContainer runs a command with the directories of the pod's containers where a
+// container finds them, as the app's user.
+const inContainer = `set -e
+root=$1 states=$2 own=$3 user=$4; shift 4
+mount -t tmpfs none "$root"
+for d in usr lib lib64 bin; do
+	[ -d "/$d" ] && mkdir "$root/$d" && mount --rbind "/$d" "$root/$d"
+done
+mkdir -p "$root/outrider/state" "$root/outrider/own" "$root/run" "$root/proc"
+mount -t proc none "$root/proc"
+mount --bind "$own" "$root/outrider/own"
+mount --bind "$states" "$root/outrider/state"
+mount -o remount,ro,bind "$root/outrider/state"
+touch "$root/run/outrider-agent"
+mount --bind "$AGENT" "$root/run/outrider-agent"
+exec chroot --userspec="$user" "$root" env PATH=/run "$@"`
+
+// Each example of "wait --help" for the agent's socket works as it stands there.
+func TestTheExamplesOfWait(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Serve()
+	help, err := exec.Command(w.Binaries.Agent, "wait", "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var examples [][]string
+	for line := range strings.Lines(string(help)) {
+		if words := strings.Fields(line); strings.HasPrefix(strings.TrimSpace(line), "outrider-agent wait ") && strings.Contains(line, "unix://") {
+			examples = append(examples, words)
+		}
+	}
+	if len(examples) != 2 {
+		t.Fatalf("%d examples with a socket: %s", len(examples), help)
+	}
+	p := w.Pod("waiters")
+	p.Env = []string{`ISTIO_KUBE_APP_PROBERS={"/app-health/app/startupz": {"tcpSocket": {"port": 8080}}}`}
+	users := []int{harness.ProxyUser, harness.AppUser} // the proxy's own container, and another one
+	ended := make(chan error, len(examples))
+	for i, example := range examples {
+		root := filepath.Join(w.Dir, fmt.Sprintf("root-%d", i))
+		if err := os.Mkdir(root, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		args := append([]string{"-m", "sh", "-c", inContainer, "sh", root, filepath.Join(p.Dir, "states"), filepath.Join(p.Dir, "states", "outrider-proxy"),
+			fmt.Sprintf("%d:%[1]d", users[i])}, example...)
+		go p.Do(func() {
+			cmd := exec.Command("unshare", args...)
+			cmd.Env = append(os.Environ(), "AGENT="+w.Binaries.Agent)
+			out, err := cmd.CombinedOutput()
+			if err != nil || len(out) > 0 {
+				err = fmt.Errorf("%s: %v: %s", strings.Join(example, " "), err, out)
+			}
+			ended <- err
+		})
+	}
+	a := p.Agent()
+	a.Ready()
+	harness.Eventually(t, "both are held", func() bool {
+		return strings.Contains(a.Get(15020, "/metrics").Body, fmt.Sprintf("\noutrider_agent_waiters %d\n", len(examples)))
+	})
+	select {
+	case err := <-ended:
+		t.Fatalf("it ended before the app is there: %v", err)
+	default:
+	}
+	harness.Listen(w, p.Namespace, harness.AppUser, ":8080")
+	for range examples {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}

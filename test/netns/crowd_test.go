@@ -1,0 +1,67 @@
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A crowd makes new connections as fast as it can.
+type crowd struct {
+	wg              sync.WaitGroup
+	stop            atomic.Bool
+	made, cut       atomic.Int64 // cut: broken after connecting
+	refused, passed atomic.Int64
+	first           atomic.Value
+}
+
+func (c *crowd) gather(top *topology, size int) {
+	for i := range size {
+		w := ways[i%len(ways)]
+		c.wg.Go(func() { w.from(top).As(w.uid, w.uid, func() { c.callOften(w.dst) }) })
+	}
+}
+
+func (c *crowd) callOften(dst string) {
+	for !c.stop.Load() {
+		conn, err := net.DialTimeout("tcp", dst, ample)
+		c.made.Add(1)
+		switch {
+		case errors.Is(err, unix.ECONNRESET): // it was in the queue of the process that died
+			c.cut.Add(1)
+			continue
+		case err != nil:
+			c.refused.Add(1)
+			c.first.CompareAndSwap(nil, dst+": "+err.Error())
+			continue
+		}
+		if _, err := firstLine(conn); err == nil {
+			c.passed.Add(1)
+		} else {
+			c.cut.Add(1)
+		}
+		conn.(*net.TCPConn).SetLinger(0) // ports are few
+		conn.Close()
+	}
+}
+
+// passes waits until so many more were served.
+func (c *crowd) passes(t testing.TB, n int64) {
+	t.Helper()
+	n += c.passed.Load()
+	for start := time.Now(); c.passed.Load() < n; time.Sleep(time.Millisecond) {
+		if time.Since(start) > ample {
+			t.Fatalf("%s; want %d served", c, n)
+		}
+	}
+}
+
+func (c *crowd) String() string {
+	return fmt.Sprintf("%d connections, %d served, %d refused, %d cut", c.made.Load(), c.passed.Load(), c.refused.Load(), c.cut.Load())
+}
