@@ -76,7 +76,7 @@ pod asks for what cannot be had (nothing is printed then), 2 if the input cannot
 	fs.StringVarP(&o.output, "output", "o", "", "file for the result (default standard output)")
 	fs.BoolVar(&o.diff, "diff", false, "print what changes and why, instead of the result")
 	fs.StringArrayVar(&o.values, "values", nil, "file with values, as of Istio's charts; may be repeated")
-	fs.StringArrayVar(&o.set, "set", nil, "one value, as global.proxy.logLevel=info; may be repeated")
+	fs.StringArrayVar(&o.set, "set", nil, "one value, as global.proxy.logLevel=info, in Helm's form; may be repeated")
 	fs.StringVar(&o.mesh, "mesh-config", "", "file with the mesh's configuration, as Istio's")
 	fs.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of what does not name one")
 	fs.StringToStringVar(&o.labels, "namespace-labels", nil, "labels of that namespace, as NAME=VALUE,NAME=VALUE")
@@ -135,7 +135,10 @@ func (o *injectOptions) run(cmd *cobra.Command) error {
 		text = p.diff()
 	}
 	if o.output != "" {
-		return os.WriteFile(o.output, text, 0o644)
+		if err := os.WriteFile(o.output, text, 0o644); err != nil {
+			return &cli.UsageError{Err: fmt.Errorf("--output: %w", err)}
+		}
+		return nil
 	}
 	_, err := cmd.OutOrStdout().Write(text)
 	return err
@@ -150,6 +153,12 @@ func (o *injectOptions) configure(cmd *cobra.Command) error {
 		if cmd.Flags().Changed(name) {
 			note("--%s has no effect: %s", name, why)
 		}
+	}
+	if err := inject.NamespaceName(o.namespace); err != nil {
+		return fmt.Errorf("--namespace: %w", err)
+	}
+	if err := o.inject.Check(); err != nil {
+		return err
 	}
 	all := map[string]any{}
 	for _, file := range o.values {
@@ -192,6 +201,9 @@ func (o *injectOptions) configure(cmd *cobra.Command) error {
 	}
 	if o.inject.Mesh, err = inject.ParseMesh(data); err != nil {
 		return fmt.Errorf("--mesh-config: %s: %w", o.mesh, err)
+	}
+	for _, n := range o.inject.Mesh.Notes {
+		note("--mesh-config: %s", n)
 	}
 	return nil
 }

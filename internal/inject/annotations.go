@@ -1,7 +1,6 @@
 package inject
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outrider.dev/internal/podspec"
@@ -61,6 +59,7 @@ type annotation struct {
 	without string // why it has no effect; empty for one that has
 	nobodys bool   // nor in any other mesh
 	check   func(string) error
+	soft    func(string) error // likewise, where Istio takes any value, and a bad one for none
 }
 
 // annotations are all that are known, those that injection reads and those that others
@@ -87,21 +86,21 @@ var annotations = []annotation{
 	{name: readiness + "applicationPorts", nobodys: true, without: "readiness of the proxy does not depend on the application"},
 	{name: rewriteKey, means: "whether the agent makes the app's HTTP, TCP and gRPC probes"},
 	{name: mergeKey, means: "whether the agent serves the app's metrics with its own", check: boolean},
-	{name: scrapeKey, means: "port:path,port:path: where the app's metrics are"},
-	{name: imageKey, means: "the proxy's image: a name, or a full reference with a /"},
+	{name: scrapeKey, means: "port:path,port:path: where the app's metrics are", check: of(scrapeTargets)},
+	{name: imageKey, means: "the proxy's image: a name, or a full reference with a /", check: orNone(imageName)},
 	{name: imageTypeKey, means: "debug, distroless or default", check: oneOf("debug", "distroless", "default")},
 	{name: "sidecar.istio.io/proxyCPU", means: "CPU request", check: quantity},
 	{name: "sidecar.istio.io/proxyMemory", means: "memory request", check: quantity},
 	{name: "sidecar.istio.io/proxyCPULimit", means: "CPU limit", check: quantity},
 	{name: "sidecar.istio.io/proxyMemoryLimit", means: "memory limit", check: quantity},
-	{name: logKey, means: "Envoy's log level", check: oneOf("trace", "debug", "info", "warning", "error", "critical", "off")},
-	{name: componentLogKey, means: "log levels of Envoy's components"},
-	{name: agentLogKey, means: "the agent's log level: debug, info, warn, error; with or without default: before it"},
-	{name: bootstrapKey, means: "ConfigMap with more of Envoy's bootstrap, in custom_bootstrap.json"},
-	{name: volumeKey, means: "JSON: volumes by name, for the proxy", check: object(map[string]corev1.VolumeSource{})},
-	{name: mountKey, means: "JSON: mounts by volume name, for the proxy", check: object(map[string]corev1.VolumeMount{})},
-	{name: bindKey, means: "\"true\": the proxy may listen on ports below 1024"},
-	{name: discoveryKey, means: "address of the control plane, host:port"},
+	{name: logKey, means: "Envoy's log level", check: level},
+	{name: componentLogKey, means: "log levels of Envoy's components", check: componentLevels},
+	{name: agentLogKey, means: "the agent's log level: debug, info, warn, error; with or without default: before it", check: agentLevel},
+	{name: bootstrapKey, means: "ConfigMap with more of Envoy's bootstrap, in custom_bootstrap.json", check: orNone(objectName)},
+	{name: volumeKey, means: "JSON: volumes by name, for the proxy", check: of(userVolumes)},
+	{name: mountKey, means: "JSON: mounts by volume name, for the proxy", check: of(userMounts)},
+	{name: bindKey, means: "\"true\": the proxy may listen on ports below 1024", soft: oneOf("true", "false")},
+	{name: discoveryKey, means: "address of the control plane, host:port", check: address},
 	{name: "sidecar.istio.io/statsInclusionPrefixes", without: "statistics to keep are proxyStatsMatcher's of " + proxyConfigKey},
 	{name: "sidecar.istio.io/statsInclusionSuffixes", without: "statistics to keep are proxyStatsMatcher's of " + proxyConfigKey},
 	{name: "sidecar.istio.io/statsInclusionRegexps", without: "statistics to keep are proxyStatsMatcher's of " + proxyConfigKey},
@@ -121,6 +120,8 @@ var annotations = []annotation{
 	{name: "proxy.istio.io/overrides", without: "it is Istio's memory of a user's own containers; ours is " + overridesKey},
 	{name: "prometheus.istio.io/secure-port", without: "metrics over mutual TLS are not served yet"},
 	{name: revisionLabel, means: "the revision that injected"},
+	{name: "istio.io/dataplane-mode", without: "it is a label, and there is no ambient mode here"},
+	{name: "networking.istio.io/tunnel", without: "the proxy takes no HBONE"},
 
 	{name: podspec.EdgesAnnotation, means: "who waits for whom"},
 	{name: podspec.StartAnnotation, means: "gate, native, hold or off: how the start is ordered"},
@@ -139,7 +140,7 @@ const ownFamily = "outrider.dev/"
 
 // families are the prefixes of names in which a name that no table knows is a mistake.
 var families = []string{"sidecar.istio.io/", ownFamily, "traffic.sidecar.istio.io/", "status.sidecar.istio.io/",
-	"readiness.status.sidecar.istio.io/", "proxy.istio.io/", "inject.istio.io/", "prometheus.istio.io/"}
+	"readiness.status.sidecar.istio.io/", "proxy.istio.io/", "inject.istio.io/", "prometheus.istio.io/", "networking.istio.io/", "ambient.istio.io/"}
 
 var annotationIndex = func() map[string]*annotation {
 	out := map[string]*annotation{}
@@ -156,6 +157,9 @@ func (in *injection) checkAnnotations() error {
 		a, known := annotationIndex[name]
 		switch {
 		case !known && strings.HasPrefix(name, podspec.EdgesAnnotation+"."):
+		case !known && strings.HasPrefix(name, "ambient.istio.io/"):
+			in.idle(name, "there is no ambient mode here")
+			in.warn("annotation %s has no effect: there is no ambient mode here", name)
 		case !known && InFamily(name):
 			in.idle(name, "the name is not known"+didYouMean(name, annotationNames()))
 			in.warn("annotation %s is not known%s; it has no effect", name, didYouMean(name, annotationNames()))
@@ -163,6 +167,9 @@ func (in *injection) checkAnnotations() error {
 		case a.without != "":
 			in.idle(name, a.without)
 			in.warn("annotation %s has no effect: %s", name, a.without)
+		case a.soft != nil && a.soft(given[name]) != nil:
+			in.idle(name, fmt.Sprintf("%q is not %v", given[name], a.soft(given[name])))
+			in.warn("annotation %s: %q has no effect: want %v", name, given[name], a.soft(given[name]))
 		case a.check != nil:
 			if err := a.check(given[name]); err != nil {
 				return refuse(BadAnnotation, "", "annotation %s: %q: want %v", name, given[name], err)
@@ -285,13 +292,20 @@ func interfaces(s string) error {
 	return nil
 }
 
-// object checks that a value is JSON of that type.
-func object[T any](T) func(string) error {
+// orNone takes an empty value too, as if it was not there.
+func orNone(check func(string) error) func(string) error {
 	return func(s string) error {
-		var v T
-		if err := json.Unmarshal([]byte(s), &v); err != nil {
-			return fmt.Errorf("a JSON object by the names of volumes: %w", err)
+		if s == "" {
+			return nil
 		}
-		return nil
+		return check(s)
+	}
+}
+
+// of checks what parse can read.
+func of[T any](parse func(string) (T, error)) func(string) error {
+	return func(s string) error {
+		_, err := parse(s)
+		return err
 	}
 }

@@ -266,7 +266,6 @@ func readProxy(t testing.TB, pod *corev1.Pod, c *corev1.Container) {
 	}
 	flags := map[string]string{}
 	fset := pflag.NewFlagSet("proxy", pflag.ContinueOnError)
-	fset.String("log-level", "", "")
 	for _, f := range config.Flags {
 		fset.String(f.Name, "", "")
 	}
@@ -280,7 +279,6 @@ func readProxy(t testing.TB, pod *corev1.Pod, c *corev1.Container) {
 		t.Errorf("arguments of the proxy: %v", err)
 	}
 	fset.Visit(func(f *pflag.Flag) { flags[f.Name] = f.Value.String() })
-	delete(flags, "log-level")
 	got, err := config.Read(config.Inputs{Flags: flags, Environ: environ,
 		ReadFile:  func(name string) ([]byte, error) { return annotationsAsFile(pod, name) },
 		Addresses: func() ([]netip.Addr, error) { return nil, nil }})

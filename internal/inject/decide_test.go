@@ -112,6 +112,8 @@ func TestRefusals(t *testing.T) {
 	tests := map[string]struct {
 		annotations string
 		more        string // of the spec
+		volumes     string
+		mounts      string // of the app
 		ns          Namespace
 		kube        int
 		code        Code
@@ -136,6 +138,7 @@ func TestRefusals(t *testing.T) {
 		"a gate without a command":         {annotations: "{outrider.dev/start: gate}", code: NoMechanism, want: "the command of web is not in the pod spec"},
 		"native before 1.29":               {annotations: "{outrider.dev/start: native}", kube: 28, code: NoMechanism, want: "off by default before Kubernetes 1.29"},
 		"a hold of an init container":      {annotations: "{outrider.dev/start: hold, outrider.dev/depends-on.app: outrider-proxy, outrider.dev/depends-on.migrate: outrider-proxy}", code: NoMechanism, want: "by hold"},
+		"started, without a command":       {annotations: "{outrider.dev/depends-on.app: web=started}", code: NoMechanism, want: "by gate: the command of web is not in the pod spec, so nothing can publish its state"},
 		"a cycle":                          {annotations: "{outrider.dev/depends-on.app: web=started, outrider.dev/depends-on.web: app=started}", code: BadGraph, want: "start-up cycle: app -> web -> app"},
 		"a stranger":                       {annotations: "{outrider.dev/depends-on.app: db}", code: BadGraph, want: "container that the pod does not have"},
 		"an order that is no YAML":         {annotations: `{outrider.dev/depends-on: "app: ["}`, code: BadAnnotation, want: "want CONTAINER: {DEPENDENCY: CONDITION}"},
@@ -143,7 +146,32 @@ func TestRefusals(t *testing.T) {
 		"an own proxy and none":            {annotations: "{outrider.dev/proxy: none}", more: "- {name: outrider-proxy, image: auto}", code: BadOverride, want: "its own container outrider-proxy"},
 		"a status that nobody wrote":       {annotations: "{outrider.dev/status: x}", code: BadAnnotation, want: "annotation outrider.dev/status"},
 		"metrics on ports that are none":   {annotations: `{prometheus.io/port: http}`, code: BadAnnotation, want: `"http" is no port`},
-		"metrics at two paths":             {annotations: `{prometheus.istio.io/scrape-targets: "80:/a,81:/b"}`, code: NotYet, want: "one path"},
+		"metrics that are nowhere":         {annotations: `{prometheus.istio.io/scrape-targets: garbage}`, code: BadAnnotation, want: `annotation prometheus.istio.io/scrape-targets: "garbage": want port:path`},
+		"a path that is none":              {annotations: `{prometheus.istio.io/scrape-targets: "80:/%zz"}`, code: BadAnnotation, want: "scrape-targets"},
+		"targets of the mesh":              {annotations: `{prometheus.istio.io/scrape-targets: "80:/a,15090:/b"}`, code: PortTaken, want: "scrape-targets: 15090 is a port of the mesh"},
+		"a path of the app that is none":   {annotations: `{prometheus.io/port: "80", prometheus.io/path: "/%zz"}`, code: BadAnnotation, want: "prometheus.io/path"},
+		"a level that is none":             {annotations: `{sidecar.istio.io/logLevel: zz}`, code: BadAnnotation, want: "want trace"},
+		"a component's that is none":       {annotations: `{sidecar.istio.io/componentLogLevel: "x:y"}`, code: BadAnnotation, want: "component:level"},
+		"the agent's that is none":         {annotations: `{sidecar.istio.io/agentLogLevel: loud}`, code: BadAnnotation, want: "debug, info, warn or error"},
+		"an image that is none":            {annotations: `{sidecar.istio.io/proxyImage: "Bad Name"}`, code: BadAnnotation, want: "an image"},
+		"a ConfigMap that is none":         {annotations: `{sidecar.istio.io/bootstrapOverride: Bad_Name}`, code: BadAnnotation, want: "lower-case"},
+		"an address that is none":          {annotations: `{sidecar.istio.io/discoveryAddress: x}`, code: BadAnnotation, want: "host:port"},
+
+		"a mount of no volume":             {annotations: `{sidecar.istio.io/userVolumeMount: '{"q": {"mountPath": "/q"}}'}`, code: BadAnnotation, want: "there is no volume q"},
+		"a mount nowhere":                  {annotations: `{sidecar.istio.io/userVolumeMount: '{"data": {}}'}`, code: BadAnnotation, want: "a mountPath for data"},
+		"a mount over ours":                {annotations: `{sidecar.istio.io/userVolumeMount: '{"data": {"mountPath": "/var/run/secrets//tokens/"}}'}`, code: MountTaken, want: "/var/run/secrets//tokens/ already"},
+		"a mount over the gate":            {annotations: `{sidecar.istio.io/userVolumeMount: '{"data": {"mountPath": "/outrider"}}'}`, code: MountTaken, want: "/outrider already"},
+		"two mounts at one place":          {annotations: `{sidecar.istio.io/userVolume: '{"a": {"emptyDir": {}}}', sidecar.istio.io/userVolumeMount: '{"a": {"mountPath": "/d"}, "data": {"mountPath": "/d"}}'}`, code: MountTaken, want: "/d already"},
+		"a volume by our name":             {annotations: `{sidecar.istio.io/userVolume: '{"outrider-token": {"emptyDir": {}}}'}`, code: VolumeTaken, want: "outrider-token itself"},
+		"a volume by one of the pod's":     {annotations: `{sidecar.istio.io/userVolume: '{"data": {"emptyDir": {"medium": "Memory"}}}'}`, code: VolumeTaken, want: "another volume data"},
+		"a volume of two sources":          {annotations: `{sidecar.istio.io/userVolume: '{"a": {"emptyDir": {}, "secret": {}}}'}`, code: BadAnnotation, want: "not emptyDir and secret"},
+		"a volume with a stray field":      {annotations: `{sidecar.istio.io/userVolume: '{"a": {"emptyDri": {}}}'}`, code: BadAnnotation, want: "emptyDri"},
+		"a volume's name that is none":     {annotations: `{sidecar.istio.io/userVolume: '{"A_b": {"emptyDir": {}}}'}`, code: BadAnnotation, want: "A_b"},
+		"an own volume by our name":        {volumes: "[{name: outrider-state, hostPath: {path: /data}}]", code: VolumeTaken, want: "its own volume outrider-state"},
+		"one of the proxy's names":         {volumes: "[{name: outrider-root, emptyDir: {}}]", code: VolumeTaken, want: "its own volume outrider-root"},
+		"an own mount where the gate is":   {mounts: "[{name: data, mountPath: /outrider/bin}]", code: MountTaken, want: "app mounts its volume data at /outrider/bin"},
+		"an own mount in it":               {mounts: "[{name: data, mountPath: /outrider/bin/x/}]", code: MountTaken, want: "at /outrider/bin/x/"},
+		"an own mount over it":             {mounts: "[{name: data, mountPath: //outrider}]", code: MountTaken, want: "at //outrider"},
 		"a boolean that is none":           {annotations: `{prometheus.istio.io/merge-metrics: maybe}`, code: BadAnnotation, want: "true or false"},
 		"a port of the agent that is none": {annotations: `{status.sidecar.istio.io/port: x}`, code: BadAnnotation, want: "a port, or 0"},
 		"a period that is none":            {annotations: `{readiness.status.sidecar.istio.io/periodSeconds: "-1"}`, code: BadAnnotation, want: "not negative"},
@@ -152,14 +180,17 @@ func TestRefusals(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if tt.annotations == "" {
-				tt.annotations = "{}"
+			for text, usual := range map[*string]string{&tt.annotations: "{}", &tt.volumes: "[{name: data, emptyDir: {}}]", &tt.mounts: "[]"} {
+				if *text == "" {
+					*text = usual
+				}
 			}
 			p := podOf(t, "metadata:\n  name: shop\n  annotations: "+tt.annotations+`
 spec:
+  volumes: `+tt.volumes+`
   initContainers: [{name: migrate, image: m}]
   containers:
-  - {name: app, image: a, command: [/app]}
+  - {name: app, image: a, command: [/app], volumeMounts: `+tt.mounts+`}
   - {name: web, image: w}
   `+tt.more)
 			if tt.code == BadGraph {

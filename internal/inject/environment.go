@@ -170,7 +170,7 @@ func (in *injection) checkConfig() error {
 	if err != nil {
 		return err
 	}
-	environ := []string{"POD_NAME=a", "POD_NAMESPACE=b", "SERVICE_ACCOUNT=c", "INSTANCE_IP=192.0.2.1", "PROXY_CONFIG=" + agent, "OUTRIDER_GRACE=" + in.grace()}
+	environ := append(slices.Clone(anyPod), "PROXY_CONFIG="+agent, "OUTRIDER_GRACE="+in.grace())
 	c, err := config.Read(config.Inputs{
 		Environ:  environ,
 		ReadFile: annotationFile(proxyConfigKey, text),

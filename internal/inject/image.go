@@ -2,7 +2,6 @@ package inject
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -95,10 +94,6 @@ func (in *injection) takeCommands(names []string) bool {
 	return len(in.memory.Commands)+len(in.unknownWhy) > 0
 }
 
-// firsts are programs that refuse to be anything but process 1, or then do something else:
-// systemd, and s6-overlay's, which is called /init.
-var firsts = []string{"init", "systemd"}
-
 // argv is what the kubelet and the runtime would run: the container's arguments stand for
 // CMD. Or it says why that is not known, or must not be wrapped.
 func (k ImageCommand) argv(c *corev1.Container) ([]string, string) {
@@ -112,7 +107,7 @@ func (k ImageCommand) argv(c *corev1.Container) ([]string, string) {
 		return nil, k.Why
 	case len(argv) == 0:
 		return nil, fmt.Sprintf("image %s has neither ENTRYPOINT nor CMD", c.Image)
-	case slices.Contains(firsts, path.Base(argv[0])):
+	case podspec.First(argv[0]):
 		return nil, fmt.Sprintf("image %s runs %s, which has to be process 1, and that is the gate: name the command in the pod if this one need not be", c.Image, argv[0])
 	}
 	return argv, ""

@@ -25,8 +25,7 @@ func (in *injection) addInit() error {
 	if in.pod.Annotations[initKey] == "none" {
 		why := in.whyInit()
 		if why == "" {
-			in.stage()
-			return nil
+			return in.stage()
 		}
 		in.idle(initKey, why)
 		in.warn("annotation %s: none has no effect, and the pod has %s: %s", initKey, initName, why)

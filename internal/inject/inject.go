@@ -54,6 +54,7 @@ type Result struct {
 	Proxy     bool              // it gets a proxy of ours
 	Captured  bool              // which has the pod's connections
 	NoEffect  map[string]string // annotations that do nothing in this pod, and why
+	Clashes   []Clash           // ports that the application and the proxy both have
 	NeverEnds []string          // plain containers of a Job of whose end its proxy, a plain one too, does not hear
 	Unknown   []string          // images whose commands would make gates possible, with [Options.Commands]; also of a pod that is refused
 
@@ -96,9 +97,12 @@ type injection struct {
 	scrape   string // ISTIO_PROMETHEUS_ANNOTATIONS
 
 	hadVolume map[string]bool
+	volumes   []corev1.Volume // the user's, for the proxy
+	mounts    []corev1.VolumeMount
 	beside    bool // another mesh has the proxy
 	noEffect  map[string]string
 	neverEnds []string
+	clashes   []Clash
 	unknown   []string
 
 	unknownWhy map[string]string // commands of containers; nil: nobody looks them up
@@ -155,7 +159,7 @@ func Pod(pod *corev1.Pod, ns Namespace, o Options) (Result, error) {
 	}
 	err = in.run()
 	result.Proxy, result.Captured = !in.beside, in.settings.proxy && in.settings.capture
-	result.NoEffect, result.NeverEnds, result.Unknown = in.noEffect, in.neverEnds, in.unknown
+	result.NoEffect, result.Clashes, result.NeverEnds, result.Unknown = in.noEffect, in.clashes, in.neverEnds, in.unknown
 	switch {
 	case err != nil:
 		return result, err
@@ -176,6 +180,8 @@ func (in *injection) run() error {
 		in.checkSecurity,
 		in.checkConfig,
 		in.takeOwn,
+		in.checkVolumes,
+		in.warnPorts,
 		in.addMetrics,
 		in.order,
 		in.addInit,

@@ -3,9 +3,15 @@ package inject
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
+	"reflect"
+	"slices"
+	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/agent/config"
 )
 
 // A Mesh is what injection reads of Istio's MeshConfig. The rest is the control plane's.
@@ -16,20 +22,79 @@ type Mesh struct {
 	InboundTrafficPolicy  struct {
 		Mode string `json:"mode"`
 	} `json:"inboundTrafficPolicy"`
+
+	Notes []string `json:"-"` // what has no effect, one sentence each
 }
 
-// ParseMesh reads a MeshConfig, YAML or JSON.
+// controlPlanes are the other fields of MeshConfig (istio.io/api mesh/v1alpha1), which
+// injection has no business with.
+var controlPlanes = strings.Fields(`accessLogEncoding accessLogFile accessLogFormat ca caCertificates certificates
+	configSources connectTimeout defaultDestinationRuleExportTo defaultHttpRetryPolicy defaultProviders defaultServiceExportTo
+	defaultVirtualServiceExportTo disableEnvoyListenerLog discoverySelectors dnsRefreshRate enableAutoMtls
+	enableEnvoyAccessLogService enableTracing extensionProviders h2UpgradePolicy hboneIdleTimeout inboundClusterStatName
+	ingressClass ingressControllerMode ingressSelector ingressService localityLbSetting meshMTLS outboundClusterStatName
+	outboundTrafficPolicy pathNormalization protocolDetectionTimeout proxyHttpPort proxyInboundListenPort proxyListenPort
+	rootNamespace serviceScopeConfigs serviceSettings tcpKeepalive tlsDefaults trustDomainAliases verifyCertificateAtClient`)
+
+// ParseMesh reads a MeshConfig, YAML or JSON, and refuses what the agent of no pod could use.
 func ParseMesh(data []byte) (Mesh, error) {
+	m, err := parseMesh(data)
+	if err != nil {
+		return Mesh{}, err
+	}
+	var all map[string]any
+	if err := decode(data, &all); err != nil {
+		return Mesh{}, err
+	}
+	known := append(fieldNames(reflect.TypeFor[Mesh]()), controlPlanes...)
+	for _, name := range sortedKeys(all) {
+		if !slices.Contains(known, name) {
+			m.Notes = append(m.Notes, fmt.Sprintf("%s is no field of MeshConfig%s; it has no effect", name, didYouMean(name, known)))
+		}
+	}
+	notes, err := m.check()
+	m.Notes = append(m.Notes, notes...)
+	return m, err
+}
+
+func parseMesh(data []byte) (Mesh, error) {
 	var m Mesh
-	if err := yaml.Unmarshal(data, &m); err != nil {
+	if err := decode(data, &m); err != nil {
 		return Mesh{}, fmt.Errorf("want Istio's MeshConfig: %w", err)
 	}
-	_, err := proxyConfigOf(m.DefaultConfig)
-	if err != nil {
+	if _, err := proxyConfigOf(m.DefaultConfig); err != nil {
 		return Mesh{}, fmt.Errorf("defaultConfig: %w", err)
 	}
 	return m, nil
 }
+
+// check asks the agent's own reader.
+func (m Mesh) check() ([]string, error) {
+	c, err := proxyConfigOf(m.DefaultConfig)
+	if err == nil && c.InterceptionMode != "" {
+		if err = oneOf(redirect, tproxy, noMode)(c.InterceptionMode); err != nil {
+			err = fmt.Errorf("interceptionMode: %q: want %w", c.InterceptionMode, err)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("defaultConfig: %w", err)
+	}
+	fields := overlaid(map[string]any{"discoveryAddress": Options{}.controlPlane()}, m.DefaultConfig)
+	delete(fields, "holdApplicationUntilProxyStarts") // injection's own
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return nil, err
+	}
+	read, err := config.Read(config.Inputs{Environ: append(slices.Clone(anyPod), "PROXY_CONFIG="+string(text)),
+		ReadFile: func(string) ([]byte, error) { return nil, fs.ErrNotExist }})
+	if err != nil {
+		return nil, fmt.Errorf("defaultConfig: the agent could not use it: %w", err)
+	}
+	return read.Notes, nil
+}
+
+// anyPod is what every agent gets.
+var anyPod = []string{"POD_NAME=a", "POD_NAMESPACE=b", "SERVICE_ACCOUNT=c", "INSTANCE_IP=192.0.2.1"}
 
 // A proxyConfig is what injection itself reads of a ProxyConfig; the agent reads it all.
 type proxyConfig struct {

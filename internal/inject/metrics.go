@@ -2,6 +2,8 @@ package inject
 
 import (
 	"encoding/json"
+	"errors"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,11 +20,19 @@ const (
 // the same).
 var reservedPorts = []int32{15000, 15001, 15004, 15006, 15008, 15020, 15021, 15053, 15090}
 
-// A target is what the agent asks for the app's metrics.
+// A scrape is what the agent asks for the app's metrics: all ports for one path, or
+// targets.
+type scrape struct {
+	Scrape  string   `json:"scrape"`
+	Path    string   `json:"path"`
+	Port    string   `json:"port"`
+	Targets []target `json:"targets,omitempty"`
+}
+
+// A target is a port with a path of its own.
 type target struct {
-	Scrape string `json:"scrape"`
-	Path   string `json:"path"`
-	Port   string `json:"port"`
+	Port string `json:"port"`
+	Path string `json:"path"`
 }
 
 // addMetrics lets the agent serve the app's metrics with its own, and points Prometheus
@@ -31,7 +41,7 @@ func (in *injection) addMetrics() error {
 	if !in.settings.proxy || !in.merges() {
 		return nil
 	}
-	t := target{}
+	t := scrape{}
 	own := map[string]*string{"scrape": &t.Scrape, "path": &t.Path, "port": &t.Port}
 	var keys []string
 	for _, key := range sortedKeys(in.pod.Annotations) {
@@ -45,19 +55,8 @@ func (in *injection) addMetrics() error {
 	if t.Scrape == "false" {
 		return nil
 	}
-	if err := in.scrapeTargets(&t); err != nil {
+	if err := in.checkTargets(&t); err != nil {
 		return err
-	}
-	for port := range strings.SplitSeq(t.Port, ",") {
-		n, err := strconv.ParseUint(strings.TrimSpace(port), 10, 16)
-		switch {
-		case t.Port == "":
-		case err != nil || n == 0:
-			return refuse(BadAnnotation, "", "annotation %sport: %q is no port", scrapePrefix, port)
-		case slices.Contains(reservedPorts, int32(n)) || int32(n) == in.settings.status:
-			return refuse(PortTaken, "name the app's own port, or annotate the pod "+mergeKey+": \"false\"",
-				"annotation %sport: %d is a port of the mesh", scrapePrefix, n)
-		}
 	}
 	for _, key := range keys {
 		in.annotate(key, nil)
@@ -65,7 +64,7 @@ func (in *injection) addMetrics() error {
 	for name, value := range map[string]string{"scrape": "true", "path": mergedPath, "port": strconv.Itoa(int(in.settings.status))} {
 		in.annotate(scrapePrefix+name, &value)
 	}
-	if t.Port == "" {
+	if t.Port == "" && len(t.Targets) == 0 {
 		return nil // nothing of the app's to add
 	}
 	text, err := json.Marshal(t)
@@ -86,25 +85,54 @@ func (in *injection) merges() bool {
 	return merge
 }
 
-// scrapeTargets reads port:path,port:path. The agent asks all ports for one path.
-func (in *injection) scrapeTargets(t *target) error {
-	text, ok := in.pod.Annotations[scrapeKey]
-	if !ok {
-		return nil
+// checkTargets adds the targets that the pod names, which stand for port and path, and
+// refuses what the agent could not ask.
+func (in *injection) checkTargets(t *scrape) error {
+	t.Targets, _ = scrapeTargets(in.pod.Annotations[scrapeKey]) // checked with all annotations
+	ask, key := t.Targets, scrapeKey
+	if len(ask) > 0 {
+		t.Port, t.Path = "", ""
+	} else if key = scrapePrefix + "port"; t.Port != "" {
+		for port := range strings.SplitSeq(t.Port, ",") {
+			ask = append(ask, target{strings.TrimSpace(port), t.Path})
+		}
 	}
-	var list []string
+	for _, a := range ask {
+		n, err := strconv.ParseUint(a.Port, 10, 16)
+		switch {
+		case err != nil || n == 0:
+			return refuse(BadAnnotation, "", "annotation %s: %q is no port", key, a.Port)
+		case slices.Contains(reservedPorts, int32(n)) || int32(n) == in.settings.status:
+			return refuse(PortTaken, "name the app's own port, or annotate the pod "+mergeKey+": \"false\"",
+				"annotation %s: %d is a port of the mesh", key, n)
+		case !isPath(a.Path):
+			return refuse(BadAnnotation, "", "annotation %spath: %q is no path", scrapePrefix, a.Path)
+		}
+	}
+	return nil
+}
+
+// scrapeTargets reads port:path,port:path. A path that is not there is /metrics.
+func scrapeTargets(text string) ([]target, error) {
+	var out []target
 	for _, item := range items(text) {
 		port, path, _ := strings.Cut(item, ":")
-		if path == "" {
-			path = "/metrics"
+		t := target{strings.TrimSpace(port), strings.TrimSpace(path)}
+		if t.Path == "" {
+			t.Path = "/metrics"
 		}
-		if len(list) > 0 && path != t.Path {
-			return refuse(NotYet, "serve them at one path", "annotation %s: %q: the agent asks all ports for one path", scrapeKey, text)
+		if n, err := strconv.ParseUint(t.Port, 10, 16); err != nil || n == 0 || t.Path[0] != '/' || !isPath(t.Path) {
+			return nil, errors.New("port:path with commas between, as 8080:/metrics,8081:/stats")
 		}
-		list, t.Path = append(list, port), path
+		out = append(out, t)
 	}
-	t.Port = strings.Join(list, ",")
-	return nil
+	return out, nil
+}
+
+// isPath says whether the agent can ask for it; it puts a / before it if there is none.
+func isPath(path string) bool {
+	_, err := url.Parse("http://localhost/" + strings.TrimPrefix(path, "/"))
+	return err == nil
 }
 
 // sanitized is a name as Prometheus' relabelling sees it: prometheus.io/port and

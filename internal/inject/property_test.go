@@ -8,8 +8,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/kubelet"
@@ -22,6 +24,14 @@ import (
 type chooser func(n int) int
 
 func (c chooser) of(words ...string) string { return words[c(len(words))] }
+
+// often draws the first one nine times of ten.
+func (c chooser) often(usual string, others ...string) string {
+	if c(10) > 0 {
+		return usual
+	}
+	return c.of(others...)
+}
 
 // randomPod is any pod that the API would take.
 func randomPod(c chooser) string {
@@ -38,6 +48,9 @@ func randomPod(c chooser) string {
 		c.of("", "", `status.sidecar.istio.io/port: "0"`, `status.sidecar.istio.io/port: "15555"`),
 		c.of("", "", `sidecar.istio.io/rewriteAppHTTPProbers: "false"`),
 		c.of("", `prometheus.io/port: "8080"`, `prometheus.io/scrape: "false"`),
+		c.of("", "", "", `prometheus.istio.io/scrape-targets: "8080:/a,8081"`),
+		c.often("", `sidecar.istio.io/userVolume: '{"extra": {"emptyDir": {}}}'`, `sidecar.istio.io/userVolume: '{"extra": {"emptyDir": {}}, "data": {"emptyDir": {}}}'`, `sidecar.istio.io/userVolume: '{"outrider-bin": {"emptyDir": {}}}'`),
+		c.often("", `sidecar.istio.io/userVolumeMount: '{"extra": {"mountPath": "/extra"}}'`, `sidecar.istio.io/userVolumeMount: '{"data": {"mountPath": "/etc/outrider/pod"}}'`),
 		c.of("", "", "outrider.dev/depends-on.app: cache=started", "outrider.dev/depends-on.app: cache, outrider-proxy", `outrider.dev/depends-on: "{app: {cache: {condition: healthy, by: native}}}"`,
 			"outrider.dev/depends-on.app: migrate=completed", `outrider.dev/depends-on: "{\"*\": {outrider-proxy: healthy}}"`, "outrider.dev/depends-on.cache: app=started"),
 	} {
@@ -49,6 +62,11 @@ func randomPod(c chooser) string {
 	fmt.Fprintf(&b, "  restartPolicy: %s\n", c.of("Always", "Always", "OnFailure", "Never"))
 	if c(3) == 0 {
 		b.WriteString("  terminationGracePeriodSeconds: 7\n")
+	}
+	b.WriteString(c.often("  volumes: [{name: data, emptyDir: {}}]\n", "", "  volumes: [{name: outrider-state, hostPath: {path: /data}}, {name: data, emptyDir: {}}]\n"))
+	mounts := c.often("volumeMounts: [{name: data, mountPath: /data}]", "", "volumeMounts: [{name: data, mountPath: /outrider/bin}]", "volumeMounts: [{name: data, mountPath: /outrider/own/x}]")
+	if !strings.Contains(b.String(), "name: data") {
+		mounts = ""
 	}
 	switch c(4) {
 	case 0:
@@ -63,7 +81,8 @@ func randomPod(c chooser) string {
 		}
 		fmt.Fprintf(&b, "  - name: %s\n    image: i\n", name)
 		for _, line := range []string{
-			c.of("command: [/c]", "command: [/c]", "command: [/c, x]\n    args: [y]", "args: [z]", ""),
+			c.often(c.of("command: [/c]", "command: [/c]", "command: [/c, x]\n    args: [y]", "args: [z]", ""), "command: [/sbin/init]"),
+			c.of("", mounts),
 			c.of("", "ports: [{name: http, containerPort: 8080}]"),
 			c.of("", "readinessProbe: {tcpSocket: {port: 6379}}", "readinessProbe: {httpGet: {port: 8080, path: /r}}", "readinessProbe: {httpGet: {port: 15021, path: /healthz/ready}}"),
 			c.of("", "", "livenessProbe: {httpGet: {port: 8080}, initialDelaySeconds: 3}", "livenessProbe: {exec: {command: [l]}}"),
@@ -229,21 +248,29 @@ func FuzzPod(f *testing.F) {
 	})
 }
 
-// Nothing that is a pod makes injection panic, whatever its annotations say.
+// Nothing that is a pod makes injection panic, whatever its annotations say; and what is
+// injected is a pod.
 func FuzzAnnotations(f *testing.F) {
 	for _, a := range annotations {
 		f.Add(a.name, "1")
 		f.Add(a.name, "{}")
 		f.Add(a.name, `{"app":{"x":"y"}}`)
 	}
+	f.Add(volumeKey, `{"q": {"emptyDir": {}}, "data": {"emptyDir": {}}, "outrider-root": {"secret": {"secretName": "a"}}}`)
+	f.Add(mountKey, `{"data": {"mountPath": "/outrider/bin"}}`)
+	f.Add(mountKey, `{"q": {"mountPath": "/q"}}`)
+	f.Add(scrapeKey, "80:/a,81:/%zz")
+	f.Add(scrapeKey, "80:/a,81:/b")
+	f.Add(scrapePrefix+"path", "/%zz")
 	f.Fuzz(func(t *testing.T, key, value string) {
-		p := podOf(t, "metadata: {name: shop}\nspec: {containers: [{name: app, image: a, command: [/app], ports: [{containerPort: 80}], readinessProbe: {httpGet: {port: 80}}}]}")
+		p := podOf(t, "metadata: {name: shop}\nspec: {volumes: [{name: data, emptyDir: {}}], containers: [{name: app, image: a, command: [/app], ports: [{containerPort: 80}], readinessProbe: {httpGet: {port: 80}}}]}")
 		p.Annotations = map[string]string{key: value}
+		if len(validation.IsQualifiedName(strings.ToLower(key))) > 0 || !utf8.ValidString(value) || key == statusKey || key == overridesKey {
+			return // which the API would not take, or nobody but injection writes
+		}
 		r, err := Pod(p, Namespace{Name: "shop"}, Options{})
 		if err == nil && r.Injected {
-			if _, err := r.Patch(); err != nil {
-				t.Fatal(err)
-			}
+			checkInjected(t, p, r, Options{})
 		}
 	})
 }

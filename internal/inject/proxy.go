@@ -1,37 +1,11 @@
 package inject
 
 import (
-	"encoding/json"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-)
-
-// Volumes of the proxy, and where the agent reads and writes (internal/agent/config).
-const (
-	workVolume = "outrider-work"
-	infoVolume = "outrider-podinfo"
-	tokenName  = "outrider-token"
-	rootVolume = "outrider-root"
-	bootVolume = "outrider-bootstrap"
-
-	workDir  = "/etc/outrider/proxy"
-	infoDir  = "/etc/outrider/pod"
-	tokenDir = "/var/run/secrets/tokens"
-	rootDir  = "/var/run/secrets/outrider"
-	bootDir  = "/etc/outrider/custom-bootstrap"
-	bootFile = "custom_bootstrap.json" // Istio's
-)
-
-// tokenAudience and tokenSeconds are Istio's, so that another CA behind the same service
-// accepts the token.
-const (
-	tokenAudience = "istio-ca"
-	tokenSeconds  = 43200
 )
 
 // proxyContainer is outrider-proxy, with what a user's own container of that name says.
@@ -86,16 +60,11 @@ func (in *injection) proxyArgs() []string {
 		}
 		return usual
 	}
-	level := strings.TrimPrefix(pick(agentLogKey, "", "info"), "default:")
-	if strings.ContainsAny(level, ",:") {
-		in.warn("annotation %s: the agent has one level for all; %q counts as info", agentLogKey, level)
-		level = "info"
-	}
 	return []string{"proxy", "sidecar",
 		"--domain", "$(POD_NAMESPACE).svc." + pick("", v.ClusterDomain, "cluster.local"),
 		"--proxyLogLevel=" + pick(logKey, v.LogLevel, "warning"),
 		"--proxyComponentLogLevel=" + pick(componentLogKey, v.ComponentLogLevel, "misc:error"),
-		"--log-level=" + level,
+		"--log-level=" + strings.TrimPrefix(pick(agentLogKey, "", "info"), "default:"),
 	}
 }
 
@@ -161,65 +130,4 @@ func (in *injection) seccomp() *corev1.SeccompProfile {
 		return p.DeepCopy()
 	}
 	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
-}
-
-func (in *injection) proxyMounts() []corev1.VolumeMount {
-	out := []corev1.VolumeMount{
-		{Name: workVolume, MountPath: workDir},
-		{Name: infoVolume, MountPath: infoDir, ReadOnly: true},
-		{Name: tokenName, MountPath: tokenDir, ReadOnly: true},
-		{Name: rootVolume, MountPath: rootDir, ReadOnly: true},
-	}
-	if in.pod.Annotations[bootstrapKey] != "" {
-		out = append(out, corev1.VolumeMount{Name: bootVolume, MountPath: bootDir, ReadOnly: true})
-	}
-	var mounts map[string]corev1.VolumeMount
-	if text, ok := in.pod.Annotations[mountKey]; ok && json.Unmarshal([]byte(text), &mounts) == nil {
-		for _, name := range slices.Sorted(maps.Keys(mounts)) {
-			m := mounts[name]
-			m.Name = name
-			out = append(out, m)
-		}
-	}
-	return out
-}
-
-// addVolumes adds those of the proxy. A volume of the user with one of the names stays.
-func (in *injection) addVolumes() {
-	seconds, mode := int64(tokenSeconds), corev1.DownwardAPIVolumeFile{}
-	field := func(path, name string) corev1.DownwardAPIVolumeFile {
-		f := mode
-		f.Path, f.FieldRef = path, &corev1.ObjectFieldSelector{FieldPath: name}
-		return f
-	}
-	root := in.o.RootCA
-	if root == "" {
-		root = "outrider-ca-root-cert"
-	}
-	configMap := func(name string) *corev1.ConfigMapVolumeSource {
-		return &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}
-	}
-	list := []corev1.Volume{
-		{Name: workVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
-		{Name: infoVolume, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
-			field("labels", "metadata.labels"), field("annotations", "metadata.annotations")}}}},
-		{Name: tokenName, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
-			ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: tokenAudience, ExpirationSeconds: &seconds, Path: tokenName}}}}}},
-		{Name: rootVolume, VolumeSource: corev1.VolumeSource{ConfigMap: configMap(root)}},
-	}
-	if name := in.pod.Annotations[bootstrapKey]; name != "" {
-		list = append(list, corev1.Volume{Name: bootVolume, VolumeSource: corev1.VolumeSource{ConfigMap: configMap(name)}})
-	}
-	var own map[string]corev1.VolumeSource
-	if text, ok := in.pod.Annotations[volumeKey]; ok && json.Unmarshal([]byte(text), &own) == nil {
-		for _, name := range slices.Sorted(maps.Keys(own)) {
-			list = append(list, corev1.Volume{Name: name, VolumeSource: own[name]})
-		}
-	}
-	in.pod.Spec.Volumes = slices.Grow(in.pod.Spec.Volumes, len(list))
-	for _, v := range list {
-		if !slices.ContainsFunc(in.pod.Spec.Volumes, func(o corev1.Volume) bool { return o.Name == v.Name }) {
-			in.pod.Spec.Volumes = append(in.pod.Spec.Volumes, v)
-		}
-	}
 }

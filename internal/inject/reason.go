@@ -25,9 +25,10 @@ const (
 	PodSecurity      Code = "pod-security"      // refused: the namespace would refuse the result
 	NoMechanism      Code = "no-mechanism"      // refused: the order asked for cannot be kept
 	BadGraph         Code = "bad-graph"         // refused: the order asked for has no sense
-	NotYet           Code = "not-yet"           // refused: known, and not there yet
 	BadOverride      Code = "bad-override"      // refused: a user's own container of our name cannot be used
 	PortTaken        Code = "port-taken"        // refused: a port of the mesh is used for something else
+	VolumeTaken      Code = "volume-taken"      // refused: likewise the name of a volume
+	MountTaken       Code = "mount-taken"       // refused: likewise a directory
 )
 
 // A Reason is why a pod is injected, or not.

@@ -92,7 +92,7 @@ func (in *injection) held(name string) bool {
 }
 
 // stage makes the proxy do what outrider-init does, before it gives its privileges up.
-func (in *injection) stage() {
+func (in *injection) stage() error {
 	c := find(in.pod, proxyName)
 	if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
 		in.warn("the postStart hook that is set for %s is left out: the others start after the hook that waits for the capture, and a container can have one only", proxyName)
@@ -101,10 +101,13 @@ func (in *injection) stage() {
 	if groups := in.podGroups(); len(groups) > 0 {
 		flags = append(flags, "--groups", strings.Join(groups, ","))
 	}
-	podspec.WriteStage(c, flags)
+	if err := podspec.WriteStage(c, flags); err != nil {
+		return clashing(err)
+	}
 	c.SecurityContext = in.stageSecurity()
 	in.note("annotation %s: none: %s captures and copies the gate by itself, and its postStart hook waits for that alone", initKey, proxyName)
 	in.warn("annotation %s: none: kubectl exec into %s is root with NET_ADMIN, SETUID, SETGID and SETPCAP, whatever its first process has given up", initKey, proxyName)
+	return nil
 }
 
 // podGroups are the groups that the pod gives every container, by which the proxy can read

@@ -80,6 +80,11 @@ func (in *injection) resolve() error {
 	if err := in.resolvePort(); err != nil {
 		return err
 	}
+	if text := a[agentLogKey]; strings.ContainsAny(strings.TrimPrefix(text, "default:"), ",:") {
+		in.warn("annotation %s: the agent has one level for all; %q counts as info", agentLogKey, text)
+		level := "info"
+		in.annotate(agentLogKey, &level) // the agent reads the annotation too
+	}
 	s.uid, s.gid = ranged(in.ns)
 	in.resolveImages()
 	s.resources, err = resources(a, in.o.Values.Global.Proxy.Resources)

@@ -286,9 +286,19 @@ func (a *arrangement) take(c podspec.Choice, w wishes, asked []startup.Edge) err
 		a.plan.Edges = append(a.plan.Edges, e)
 	case e.By != "":
 	case w.start != "" || slices.ContainsFunc(asked, func(o startup.Edge) bool { return means(o.From, e.From) && means(o.To, e.To) }):
-		return refuse(NoMechanism, "", "%q cannot be kept%s", e, whyNot(c))
+		return refuse(NoMechanism, a.hint(e), "%q cannot be kept%s", e, whyNot(c))
 	}
 	return nil
+}
+
+// hint says what would make a gate possible, if that is a command.
+func (a *arrangement) hint(e startup.Edge) string {
+	for _, name := range []string{e.To, e.From} {
+		if slices.Contains(a.commandless, name) {
+			return fmt.Sprintf("name the command of %s in the pod (command:), or have it looked up in its image (--resolve-images)", name)
+		}
+	}
+	return ""
 }
 
 func means(asked, name string) bool { return asked == name || asked == startup.Everything }
@@ -316,7 +326,7 @@ func (in *injection) write(a arrangement) error {
 		if errors.As(err, &refused) {
 			return refuse(NoMechanism, "", "%v", err)
 		}
-		return refuse(BadGraph, "", "%v", err)
+		return clashing(err)
 	}
 	in.pod, in.status.plan = out, a.plan
 	in.explain(a)

@@ -150,20 +150,65 @@ meshConfig: {trustDomain: example.org, defaultConfig: {concurrency: 2}}
 }
 
 func TestSetValue(t *testing.T) {
-	values := map[string]any{}
-	for _, s := range []string{"values.global.proxy.holdApplicationUntilProxyStarts=true", "global.proxy.readinessPeriodSeconds=3", "global.hub=a.b/c=d", "revision="} {
+	values := map[string]any{"list": []any{"x"}}
+	for _, s := range []string{"values.global.proxy.holdApplicationUntilProxyStarts=true", "global.proxy.readinessPeriodSeconds=3", "global.hub=a.b/c=d", "revision=",
+		`never[1].matchLabels.a\.b/c=d`, "never[0]=e", "list[0]=y", "list[1][0]=1", "secrets={a,2}"} {
 		if err := SetValue(values, s); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := map[string]any{"revision": "", "global": map[string]any{"hub": "a.b/c=d", "proxy": map[string]any{"holdApplicationUntilProxyStarts": true, "readinessPeriodSeconds": int64(3)}}}
+	want := map[string]any{"revision": "", "global": map[string]any{"hub": "a.b/c=d", "proxy": map[string]any{"holdApplicationUntilProxyStarts": true, "readinessPeriodSeconds": int64(3)}},
+		"never": []any{"e", map[string]any{"matchLabels": map[string]any{"a.b/c": "d"}}}, "list": []any{"y", []any{int64(1)}}, "secrets": []any{"a", int64(2)}}
 	if diff := cmp.Diff(want, values); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for _, s := range []string{"a", "a..b=c", "=x", "global.hub.x=1"} {
+	for _, s := range []string{"a", "a..b=c", "=x", "global.hub.x=1", "a[=1", "a[x]=1", "a[-1]=1", "a[1000000]=1", "[0]=1", "global[0]=1", "list.a=1", "a[0]b=1"} {
 		if err := SetValue(values, s); err == nil {
 			t.Errorf("%q is taken", s)
 		}
+	}
+}
+
+// What one pod could not say by annotation, the values cannot say for all, nor the options.
+func TestOptionsThatNoPodCouldUse(t *testing.T) {
+	for text, want := range map[string]string{
+		"global: {proxy: {logLevel: zz}}":                        `global.proxy.logLevel: "zz": want trace`,
+		"global: {proxy: {componentLogLevel: 'x:y'}}":            "component:level",
+		"global: {proxy: {includeIPRanges: x}}":                  "address ranges",
+		"global: {proxy: {excludeOutboundPorts: http}}":          "ports from 1",
+		"global: {proxy: {statusPort: 70000}}":                   `statusPort: "70000"`,
+		"global: {proxy: {readinessPeriodSeconds: -1}}":          "not negative",
+		"global: {proxy: {image: Bad Name}}":                     "an image",
+		"global: {hub: 'a b'}":                                   "global.hub",
+		"global: {tag: 'a b'}":                                   "global.tag",
+		"global: {imagePullSecrets: [A_b]}":                      "global.imagePullSecrets",
+		"global: {imagePullPolicy: Sometimes}":                   "IfNotPresent",
+		"revision: A_B":                                          "revision",
+		"meshConfig: {defaultConfig: {discoveryAddress: x}}":     "discoveryAddress",
+		"meshConfig: {defaultConfig: {drainDuration: soon}}":     "drainDuration",
+		"meshConfig: {defaultConfig: {interceptionMode: MAGIC}}": "MAGIC",
+	} {
+		if _, _, err := ParseValues([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	good := "global: {hub: 'localhost:5000/a_b/c', tag: v1.2-x, proxy: {image: 'docker.io/istio/proxyv2:1@sha256:" + strings.Repeat("a", 64) + "', componentLogLevel: 'misc:warn, upstream:debug', includeInboundPorts: '', clusterDomain: cluster.local}}"
+	if _, _, err := ParseValues([]byte(good)); err != nil {
+		t.Error(err)
+	}
+	for want, o := range map[string]Options{
+		"control plane": {ControlPlane: "foo"},
+		"revision":      {Revision: "A_B"},
+		"root":          {RootCA: "A b"},
+		"the proxy":     {Images: Images{Proxy: "Bad Name"}},
+		"the init":      {Images: Images{Init: "a/B"}},
+	} {
+		if err := o.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %s", o, err, want)
+		}
+	}
+	if err := (Options{ControlPlane: "[::1]:15012", Revision: "1-30", Images: Images{Proxy: "outrider-proxy"}}).Check(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -83,6 +84,13 @@ type ProxyValues struct {
 // A text is a value that people write with or without quotes: 80 or "80".
 type text string
 
+func (t *text) String() string {
+	if t == nil {
+		return ""
+	}
+	return string(*t)
+}
+
 // UnmarshalJSON takes a string or a number.
 func (t *text) UnmarshalJSON(b []byte) error {
 	s := string(b)
@@ -131,7 +139,7 @@ func fieldNames(t reflect.Type) []string {
 // ParseValues reads values, YAML or JSON, and says which of them have no effect.
 func ParseValues(data []byte) (Values, []string, error) {
 	var v Values
-	if err := yaml.Unmarshal(data, &v); err != nil {
+	if err := decode(data, &v); err != nil {
 		return v, nil, fmt.Errorf("want values of Istio's charts: %w", err)
 	}
 	for name, s := range map[string][]metav1.LabelSelector{"neverInjectSelector": v.Injector.NeverInjectSelector, "alwaysInjectSelector": v.Injector.AlwaysInjectSelector} {
@@ -141,14 +149,37 @@ func ParseValues(data []byte) (Values, []string, error) {
 			}
 		}
 	}
-	if _, err := v.mesh(Mesh{}); err != nil {
-		return v, nil, fmt.Errorf("meshConfig: %w", err)
-	}
-	var all map[string]any
-	if err := yaml.Unmarshal(data, &all); err != nil {
+	if err := v.check(); err != nil {
 		return v, nil, err
 	}
-	return v, v.without(all), nil
+	var all map[string]any
+	if err := decode(data, &all); err != nil {
+		return v, nil, err
+	}
+	warnings := v.without(all)
+	if len(v.MeshConfig) > 0 {
+		text, err := yaml.Marshal(v.MeshConfig)
+		if err != nil {
+			return v, nil, err
+		}
+		m, err := ParseMesh(text)
+		if err != nil {
+			return v, nil, fmt.Errorf("meshConfig: %w", err)
+		}
+		for _, n := range m.Notes {
+			warnings = append(warnings, "value meshConfig: "+n)
+		}
+	}
+	return v, warnings, nil
+}
+
+// decode reads YAML or JSON. A name in other letters, as loglevel, is another name.
+func decode(data []byte, v any) error {
+	text, err := yaml.YAMLToJSON(data)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, v)
 }
 
 // without are the warnings about values.
@@ -197,7 +228,7 @@ func (v Values) mesh(m Mesh) (Mesh, error) {
 	if err != nil {
 		return m, err
 	}
-	over, err := ParseMesh(data)
+	over, err := parseMesh(data)
 	if err != nil {
 		return m, err
 	}
@@ -221,45 +252,4 @@ func (v Values) native() string {
 		return s
 	}
 	return "auto"
-}
-
-// SetValue puts one value into values, as in --set global.proxy.logLevel=info. A leading
-// "values." is passed over, as an operator's file has it.
-func SetValue(values map[string]any, setting string) error {
-	path, value, ok := strings.Cut(setting, "=")
-	path = strings.TrimPrefix(path, "values.")
-	steps := strings.Split(path, ".")
-	if !ok || slices.Contains(steps, "") {
-		return fmt.Errorf("%q: want PATH=VALUE, as in global.proxy.holdApplicationUntilProxyStarts=true", setting)
-	}
-	level := values
-	for i, step := range steps[:len(steps)-1] {
-		below, isMap := level[step].(map[string]any)
-		if _, there := level[step]; there && !isMap {
-			return fmt.Errorf("%q: %s has a value already", setting, strings.Join(steps[:i+1], "."))
-		}
-		if !isMap {
-			below = map[string]any{}
-			level[step] = below
-		}
-		level = below
-	}
-	level[steps[len(steps)-1]] = scalar(value)
-	return nil
-}
-
-// scalar is a value as helm's --set takes it.
-func scalar(s string) any {
-	switch s {
-	case "true":
-		return true
-	case "false":
-		return false
-	case "null":
-		return nil
-	}
-	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return n
-	}
-	return s
 }

@@ -13,8 +13,10 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -122,13 +124,21 @@ func (r *rewriter) document(text []byte) ([]byte, error) {
 	if root.Kind != yaml.MappingNode {
 		return nil, r.unusable(text, errors.New("this is no Kubernetes object"))
 	}
-	expand(root)
+	if indirect(root) {
+		// An anchor that holds itself has no end, and some that hold one another have one
+		// that nobody reaches. The decoder knows both; to write them out would not.
+		var whole any
+		if err := root.Decode(&whole); err != nil {
+			return nil, r.unusable(text, err)
+		}
+		expand(root)
+	}
 	any := false
-	for _, item := range objectsOf(root) {
+	for _, item := range itemsOf(root) {
 		source := text
-		if item != root {
+		if item.node != root {
 			var err error
-			if source, err = yaml.Marshal(item); err != nil {
+			if source, err = yaml.Marshal(item.whole()); err != nil {
 				return nil, err
 			}
 		}
@@ -144,23 +154,48 @@ func (r *rewriter) document(text []byte) ([]byte, error) {
 	return printed(&doc, text)
 }
 
-// objectsOf are the objects of a list, or of lists in it, else the object itself.
-func objectsOf(n *yaml.Node) []*yaml.Node {
-	items := field(n, "items")
-	if kind := field(n, "kind"); kind == nil || !strings.HasSuffix(kind.Value, "List") || items == nil || items.Kind != yaml.SequenceNode {
-		return []*yaml.Node{n}
+// An item is an object, with what the list that it is in says about it.
+type item struct {
+	node             *yaml.Node
+	apiVersion, kind string // of the list; empty if there is none, or it may have any
+}
+
+// itemsOf are the objects of a list, or of lists in it, else the object itself.
+func itemsOf(n *yaml.Node) []item { return item{node: n}.items() }
+
+func (i item) items() []item {
+	items := field(i.node, "items")
+	of, isList := strings.CutSuffix(cmp.Or(text(i.node, "kind"), i.kind), "List")
+	if !isList || items == nil || items.Kind != yaml.SequenceNode {
+		return []item{i}
 	}
-	var out []*yaml.Node
-	for _, item := range items.Content {
-		if item.Kind == yaml.MappingNode {
-			out = append(out, objectsOf(item)...)
+	version := text(i.node, "apiVersion")
+	if of == "" {
+		version = "" // of the List, which has objects of any
+	}
+	var out []item
+	for _, n := range items.Content {
+		if n.Kind == yaml.MappingNode {
+			out = append(out, item{n, version, of}.items()...)
 		}
 	}
 	return out
 }
 
+// whole is the object with the kind that its list says for it: the API leaves it out there.
+func (i item) whole() *yaml.Node {
+	if i.kind == "" || text(i.node, "kind") != "" {
+		return i.node
+	}
+	out := *i.node
+	out.Content = slices.Clone(out.Content)
+	remove(&out, "kind")
+	put(&out, "kind", &yaml.Node{Kind: yaml.ScalarNode, Value: i.kind})
+	return &out
+}
+
 // object changes one object, and says whether it did.
-func (r *rewriter) object(n *yaml.Node, source []byte) (bool, error) {
+func (r *rewriter) object(i item, source []byte) (bool, error) {
 	var found *podspec.Object
 	if err := r.parse(source, func(o podspec.Object) { found = &o }); err != nil {
 		return false, err
@@ -168,7 +203,7 @@ func (r *rewriter) object(n *yaml.Node, source []byte) (bool, error) {
 	if found == nil {
 		return false, nil
 	}
-	o := Object{Object: *found, APIVersion: text(n, "apiVersion"), Namespace: text(n, "metadata", "namespace")}
+	o := Object{Object: *found, APIVersion: cmp.Or(text(i.node, "apiVersion"), i.apiVersion), Namespace: text(i.node, "metadata", "namespace")}
 	pod, err := r.change(o)
 	if err != nil || pod == nil {
 		return false, err
@@ -177,18 +212,20 @@ func (r *rewriter) object(n *yaml.Node, source []byte) (bool, error) {
 	if err != nil || len(ops) == 0 {
 		return false, err
 	}
-	target := n
+	target := i.node
 	if o.Template != "" {
 		for step := range strings.SplitSeq(o.Template, ".") {
 			target.Style &^= yaml.FlowStyle
 			target = field(target, step)
 		}
 	}
+	words := argv(target)
 	for _, op := range ops {
 		if err := apply(target, op); err != nil {
 			return false, fmt.Errorf("%s: document %d: %s: %w", r.file, r.number, o, err)
 		}
 	}
+	keepWords(target, words)
 	r.changed = append(r.changed, o.String())
 	return true, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -157,6 +158,10 @@ items:
 			in:   "--- {kind: Pod, spec: {containers: [{name: app}]}}\n",
 			want: "--- \nkind: Pod\nspec:\n  containers:\n  - name: first\n    command:\n    - \"on\"\n    image: f\n    resources: {}\n  - {name: app}\nmetadata:\n  labels:\n    new: \"yes\"\n",
 		},
+		"a list of one kind need not name it": {
+			in:   "apiVersion: apps/v1\nkind: DeploymentList\nitems:\n- metadata: {name: a}\n  spec:\n    template:\n      metadata: {labels: {}}\n      spec: {containers: [{name: app}]}\n",
+			want: "apiVersion: apps/v1\nkind: DeploymentList\nitems:\n- metadata: {name: a}\n  spec:\n    template:\n      metadata:\n        labels: {new: \"yes\"}\n      spec:\n        containers:\n        - name: first\n          command:\n          - \"on\"\n          image: f\n          resources: {}\n        - {name: app}\n",
+		},
 		"a null where an object is meant": {
 			in:   "kind: Pod\nmetadata:\nspec:\n  containers: [{name: app}]\n",
 			want: "kind: Pod\nmetadata:\n  labels:\n    new: \"yes\"\nspec:\n  containers:\n  - name: first\n    command:\n    - \"on\"\n    image: f\n    resources: {}\n  - {name: app}\n",
@@ -187,12 +192,16 @@ items:
 
 func TestErrorsNameTheDocument(t *testing.T) {
 	for in, want := range map[string]string{
-		"kind: ConfigMap\n---\nkind: Pod\nspec: {containers: [{name: 3}]}\n": "f: document 2 (line 3): Pod: spec.containers",
+		"kind: ConfigMap\n---\nkind: Pod\nspec: {containers: [{name: 3}]}\n": "f: document 2 (line 3): Pod: spec.containers[0].name: want a string, and this is a number",
 		"kind: ConfigMap\n---\n\nkind: [\n":                                  "f: document 2 (line 3)",
 		"- 1\n":                                                              "f: document 1 (line 1): this is no Kubernetes object",
 		"a: b\n":                                                             "f: document 1 (line 1): kind: missing",
 		"a: *b\n":                                                            "unknown anchor",
-		"{\"a\": 1\n":                                                        "f: document 1 (line 1)",
+		"kind: ConfigMap\na: &a [*a]\n":                                      "f: document 1 (line 1): anchor 'a' value contains itself",
+		"kind: ConfigMap\na: &a {<<: *a}\n":                                  "f: document 1 (line 1): anchor 'a' value contains itself",
+		"kind: A\n---\nkind: Pod\nmetadata: &m\n  name: a\n  labels: *m\nspec: {containers: [{name: a}]}\n": "f: document 2 (line 3): anchor 'm' value contains itself",
+		manyAliases(): "f: document 1 (line 1): document contains excessive aliasing",
+		"{\"a\": 1\n": "f: document 1 (line 1)",
 	} {
 		_, _, err := Rewrite("f", []byte(in), label)
 		var input *podspec.InputError
@@ -203,6 +212,53 @@ func TestErrorsNameTheDocument(t *testing.T) {
 	stop := errors.New("stop")
 	if _, _, err := Rewrite("f", []byte("kind: Pod\nspec: {containers: [{name: a}]}"), func(Object) (*corev1.Pod, error) { return nil, stop }); !errors.Is(err, stop) {
 		t.Errorf("an error of the caller: %v", err)
+	}
+}
+
+// manyAliases is a small file that would be a large one if it was written out.
+func manyAliases() string {
+	text := "kind: ConfigMap\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+	for i := range 12 {
+		alias := fmt.Sprintf("*a%d", i)
+		text += fmt.Sprintf("a%d: &a%d [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(alias+", ", 10), ", "))
+	}
+	return text
+}
+
+// What is said about a word of a command stays beside it, behind the gate too, and when
+// the gate is taken out again.
+func TestCommentsOfCommandsStay(t *testing.T) {
+	const text = `kind: Pod
+metadata: {name: a}
+spec:
+  containers:
+  - name: app
+    image: a
+    command:
+    - /app # the program
+    args:
+    # how much it says
+    - -v
+    - "3" # and that is much
+`
+	rewritten := func(text string, options inject.Options) string {
+		t.Helper()
+		out, _, err := Rewrite("f", []byte(text), func(o Object) (*corev1.Pod, error) {
+			r, err := inject.Pod(&o.Pod, inject.Namespace{Name: "x"}, options)
+			return r.Pod, err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	injected := rewritten(text, inject.Options{})
+	if !strings.Contains(injected, "    - --\n    - /app # the program\n    # how much it says\n    - -v\n    - \"3\" # and that is much\n") {
+		t.Errorf("a comment is lost:\n%s", injected)
+	}
+	off := strings.Replace(injected, "  annotations:\n", "  annotations:\n    outrider.dev/start: \"off\"\n    outrider.dev/capture: none\n    outrider.dev/proxy: none\n", 1)
+	if got := rewritten(off, inject.Options{}); !strings.Contains(got, "    - /app # the program\n    # how much it says\n    - -v\n    - \"3\" # and that is much\n") || strings.Contains(got, "gate") {
+		t.Errorf("taken out, a comment is lost:\n%s", got)
 	}
 }
 
@@ -218,6 +274,10 @@ func TestNamespaces(t *testing.T) {
 // injected, what is printed has the injected pods.
 func FuzzRewrite(f *testing.F) {
 	f.Add("kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: app, image: a, command: [/app]}]}\n")
+	f.Add("kind: Deployment\nspec:\n  template:\n    <<: {metadata: {labels: {a: b}}}\n    spec: {containers: [{name: a, command: [b]}]}\n")
+	f.Add("kind: ConfigMap\na: &a [*a]\n")
+	f.Add("kind: Pod\nmetadata: &m {name: a, labels: *m}\nspec: {containers: [{name: a, command: [b]}]}\n")
+	f.Add("kind: PodList\nitems:\n- spec:\n    containers:\n    - name: a\n      command:\n      - b # c\n")
 	f.Add("# c\n---\nkind: List\nitems:\n- &x {kind: Pod, spec: {containers: [{name: a, command: [b]}]}}\n- *x\n---\n{\"kind\":\"Job\"}")
 	f.Add("kind: Deployment\nspec:\n  template:\n    <<: {metadata: {labels: {a: b}}}\n    spec:\n      containers:\n      - name: a\n        command: >\n")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -22,8 +22,15 @@ func field(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
+// indirect says whether there is something to [expand] below n: an alias, or a merge key.
+func indirect(n *yaml.Node) bool {
+	return n.Kind == yaml.AliasNode || isMerge(n) || slices.ContainsFunc(n.Content, indirect)
+}
+
+func isMerge(key *yaml.Node) bool { return key.Tag == "!!merge" || key.Value == "<<" }
+
 // expand writes out aliases and merge keys below n, so that a change in one place
-// changes no other. A document without them stays as it is.
+// changes no other. No anchor must hold itself.
 func expand(n *yaml.Node) {
 	for i, c := range n.Content {
 		for c.Kind == yaml.AliasNode {
@@ -51,7 +58,7 @@ func clone(n *yaml.Node) *yaml.Node {
 // unmerge puts the fields behind << into the mapping; its own ones go first.
 func unmerge(n *yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Tag != "!!merge" && n.Content[i].Value != "<<" {
+		if !isMerge(n.Content[i]) {
 			continue
 		}
 		merged := n.Content[i+1]
@@ -127,4 +134,39 @@ func valueNode(v any) (*yaml.Node, error) {
 	}
 	out := &yaml.Node{}
 	return out, out.Encode(v)
+}
+
+// argv are the elements of command and args, of each container below a pod's node.
+func argv(pod *yaml.Node) map[string][]*yaml.Node {
+	out := map[string][]*yaml.Node{}
+	for _, list := range []string{"initContainers", "containers"} {
+		containers := field(field(pod, "spec"), list)
+		if containers == nil {
+			continue
+		}
+		for _, c := range containers.Content {
+			for _, key := range []string{"command", "args"} {
+				if words := field(c, key); words != nil && words.Kind == yaml.SequenceNode {
+					out[text(c, "name")] = append(out[text(c, "name")], words.Content...)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// keepWords gives the words of commands the comments and quotes that they had: a gate goes
+// before them, or is taken away, and they stay the last ones.
+func keepWords(pod *yaml.Node, before map[string][]*yaml.Node) {
+	for name, now := range argv(pod) {
+		old := before[name]
+		for i := 1; i <= min(len(old), len(now)); i++ {
+			was, is := old[len(old)-i], now[len(now)-i]
+			if was.Kind != yaml.ScalarNode || was.Value != is.Value {
+				break
+			}
+			is.Style = was.Style
+			is.HeadComment, is.LineComment, is.FootComment = was.HeadComment, was.LineComment, was.FootComment
+		}
+	}
 }

@@ -1,0 +1,89 @@
+package podspec
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// OwnDir is the directory in containers that is ours, with all below it.
+const OwnDir = "/outrider"
+
+// Volumes are the names of those that [Write] adds.
+var Volumes = []string{BinVolume, StateVolume}
+
+// A TakenError is a name, or a place, of the gates' that the pod uses for something else.
+type TakenError struct {
+	Volume    string // of the pod, or what is mounted
+	Container string // empty: the volume itself is it
+	Mount     string // where
+}
+
+func (e *TakenError) Error() string {
+	if e.Container == "" {
+		return "the pod has its own volume " + e.Volume + ", and by that name the gates have theirs"
+	}
+	return e.Container + " mounts its volume " + e.Volume + " at " + e.Mount + ", and all of " + OwnDir + " is the gates'"
+}
+
+// mountStates gives c everybody's state to read, and its own to write.
+func mountStates(c *corev1.Container) error {
+	if err := mount(c, corev1.VolumeMount{Name: stateVolume, MountPath: stateDir, ReadOnly: true}); err != nil {
+		return err
+	}
+	return mount(c, corev1.VolumeMount{Name: stateVolume, MountPath: ownDir, SubPath: c.Name})
+}
+
+// mount gives c one of our volumes, unless it has it. Another one in our directory, or
+// over it, would hide it or be hidden.
+func mount(c *corev1.Container, m corev1.VolumeMount) error {
+	for _, o := range c.VolumeMounts {
+		if !slices.Contains(Volumes, o.Name) && Overlap(o.MountPath, OwnDir) {
+			return &TakenError{o.Name, c.Name, o.MountPath}
+		}
+	}
+	if !slices.ContainsFunc(c.VolumeMounts, func(o corev1.VolumeMount) bool { return o.MountPath == m.MountPath }) {
+		c.VolumeMounts = append(c.VolumeMounts, m)
+	}
+	return nil
+}
+
+// Overlap says whether one of two directories is the other, or is in it.
+func Overlap(a, b string) bool {
+	below := func(dir string) string { return strings.TrimSuffix(path.Clean("/"+dir), "/") + "/" }
+	return strings.HasPrefix(below(a), below(b)) || strings.HasPrefix(below(b), below(a))
+}
+
+// addGateVolumes adds what gates share. One of that name on a disk, say, would be another
+// pod's too.
+func (w *writer) addGateVolumes() error {
+	for _, name := range Volumes {
+		memory := &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}
+		i := slices.IndexFunc(w.out.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
+		if i < 0 {
+			w.out.Spec.Volumes = append(w.out.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: memory}})
+			continue
+		}
+		if e := w.out.Spec.Volumes[i].EmptyDir; e == nil || e.Medium != memory.Medium {
+			return &TakenError{Volume: name}
+		}
+	}
+	return w.addInit()
+}
+
+// addInit adds the container that copies the agent, first of all, so that the
+// gates of other init containers find it; unless a container brings it by itself.
+func (w *writer) addInit() error {
+	if slices.ContainsFunc(w.out.Spec.Containers, func(c corev1.Container) bool { return Staged(&c) }) {
+		return nil
+	}
+	i := slices.IndexFunc(w.out.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == initName })
+	if i < 0 {
+		c := corev1.Container{Name: initName, Image: w.image, Command: []string{"outrider-agent", "copy", AgentPath}}
+		w.out.Spec.InitContainers = slices.Insert(w.out.Spec.InitContainers, 0, c)
+		i = 0
+	}
+	return mount(&w.out.Spec.InitContainers[i], corev1.VolumeMount{Name: BinVolume, MountPath: BinDir})
+}
