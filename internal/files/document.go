@@ -20,6 +20,7 @@ type document struct {
 	line    int    // of the file, where it begins
 	sum     uint64 // of the text
 	objects []objects.Object
+	items   []int // of a list: their lines, from the document's
 }
 
 var seed = maphash.MakeSeed()
@@ -77,6 +78,9 @@ func (d *document) read() []Problem {
 	d.objects, err = objects.Read(raw)
 	var wrongs objects.Wrongs
 	if !errors.As(err, &wrongs) {
+		if len(d.objects) > 0 && d.objects[0].Item > 0 {
+			d.items = itemLines(d.text)
+		}
 		d.text = nil
 		return nil
 	}
@@ -86,6 +90,14 @@ func (d *document) read() []Problem {
 		out = append(out, Problem{Line: d.line + lineOf(d.text, w.Field), Object: object, Field: w.Field, Message: w.Message})
 	}
 	return out
+}
+
+// lineOf is the line of an object.
+func (d *document) lineOf(o objects.Object) int {
+	if o.Item == 0 || o.Item > len(d.items) {
+		return d.line
+	}
+	return d.line + d.items[o.Item-1]
 }
 
 // toJSON takes JSON as it is: YAML would not have its tabs, and is slower.

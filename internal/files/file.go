@@ -141,7 +141,7 @@ func (f *file) parse(data []byte, before *file) {
 	for i := range f.documents {
 		d := &f.documents[i]
 		if old := known[d.sum]; old != nil {
-			d.text, d.objects = nil, old.objects
+			d.text, d.objects, d.items = nil, old.objects, old.items
 		} else {
 			for _, p := range d.read() {
 				p.File, p.Document = f.path, i+1
@@ -162,11 +162,11 @@ func (f *file) claim(i int) {
 		key := o.Part.Key()
 		if first, twice := f.parts[key]; twice {
 			f.problems = append(f.problems, Problem{
-				File: f.path, Document: i + 1, Line: d.line, Object: o.String(),
+				File: f.path, Document: i + 1, Line: d.lineOf(o), Object: o.String(),
 				Message: fmt.Sprintf("is in this file twice: also in document %d (line %d)", first.document, first.line),
 			})
 			continue
 		}
-		f.parts[key] = place{o.Part, i + 1, d.line}
+		f.parts[key] = place{o.Part, i + 1, d.lineOf(o)}
 	}
 }

@@ -144,7 +144,7 @@ func (f *folder) settle(key mesh.Key) {
 	}
 }
 
-// problems are all that there are now.
+// problems are all that there are now, and in the builder's last mesh.
 func (f *folder) problems() []Problem {
 	out := slices.Clone(f.last.problems)
 	for _, file := range f.bad {
@@ -159,6 +159,12 @@ func (f *folder) problems() []Problem {
 				File: c.path, Document: p.document, Line: p.line, Object: key.String(),
 				Message: fmt.Sprintf("is also in %s, line %d, which counts: remove one of the two", claims[0].path, first.line),
 			})
+		}
+	}
+	for _, c := range f.builder.Conflicts() {
+		if of := f.claims[c.Of]; len(of) > 0 {
+			at := of[0].parts[c.Of]
+			out = append(out, Problem{File: of[0].path, Document: at.document, Line: at.line, Object: c.Of.String(), Field: c.Field, Message: c.Message})
 		}
 	}
 	slices.SortFunc(out, Problem.compare)

@@ -85,6 +85,26 @@ func intoItem(lines []textLine, path string) (textLine, []textLine, string, bool
 	return textLine{}, nil, path, false
 }
 
+// itemLines are the lines on which the items of a List begin, from 0: all of them in one
+// pass, as a list may have many. There are none where they are not written in lines.
+func itemLines(text []byte) []int {
+	lines := textLines(text)
+	if len(lines) == 0 {
+		return nil
+	}
+	_, lines, _, ok := intoField(lines, "items")
+	if !ok || len(lines) == 0 {
+		return nil
+	}
+	var out []int
+	for _, l := range lines {
+		if l.indent == lines[0].indent && l.isItem() {
+			out = append(out, l.number)
+		}
+	}
+	return out
+}
+
 // intoField goes into a field: path begins with its name. Names may have dots, so they
 // are taken from the lines.
 func intoField(lines []textLine, path string) (textLine, []textLine, string, bool) {

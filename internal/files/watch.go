@@ -166,8 +166,8 @@ func (w *watch) few(names map[string]bool) bool {
 }
 
 func (w *watch) publish(began time.Time) {
-	problems := w.folder.problems()
 	m := w.folder.builder.Mesh()
+	problems := w.folder.problems() // of that mesh
 	for _, kind := range w.folder.takeIgnored(w.said) {
 		w.o.Log.Info("kind without a meaning for the mesh: ignored", "kind", kind)
 	}

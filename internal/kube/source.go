@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -193,11 +194,15 @@ func (s *Source) publish() {
 	for _, key := range slices.SortedFunc(maps.Keys(s.wrong), compareKeys) {
 		problems = append(problems, Problem{key.String(), s.wrong[key]})
 	}
+	now := s.builder.Mesh()
+	for _, c := range s.builder.Conflicts() {
+		problems = append(problems, Problem{c.Of.String(), strings.TrimPrefix(c.Field+": "+c.Message, ": ")})
+	}
 	if !slices.Equal(problems, s.problems.value) {
 		s.problems.set(problems)
 	}
-	if m := s.builder.Mesh(); m != s.mesh.value {
-		s.mesh.set(m)
+	if now != s.mesh.value {
+		s.mesh.set(now)
 	}
 }
 

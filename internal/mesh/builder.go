@@ -39,7 +39,8 @@ type Builder struct {
 	staleVIPs      set[netip.Addr]
 	staleAddresses set[netip.Addr]
 
-	current *Mesh
+	conflicts map[name][]Conflict // by the service that has them
+	current   *Mesh
 }
 
 // A service is what the builder knows about one.
@@ -47,6 +48,7 @@ type service struct {
 	spec    *ServiceSpec
 	slices  set[*SliceSpec]
 	members []member
+	misled  []member                 // at ports of proxies: none of the members
 	sends   map[workloadID][]AppPort // to whom; without TLS
 	current *Service
 }
@@ -68,7 +70,8 @@ func NewBuilder(config Config) *Builder {
 		atAddress: multimap[netip.Addr, workloadID]{}, wantAddr: multimap[netip.Addr, name]{}, wantPod: multimap[name, name]{},
 		atVIP: multimap[netip.Addr, name]{}, routesOf: multimap[name, *RouteSpec]{}, routesTo: multimap[name, *RouteSpec]{},
 		staleServices: set[name]{}, staleWorkloads: set[workloadID]{}, staleVIPs: set[netip.Addr]{}, staleAddresses: set[netip.Addr]{},
-		current: &Mesh{Config: config},
+		conflicts: map[name][]Conflict{},
+		current:   &Mesh{Config: config},
 	}
 }
 
@@ -135,6 +138,7 @@ func (b *Builder) Mesh() *Mesh {
 		vips      = edit[netip.Addr, string]{old: old.vips}
 		addresses = edit[netip.Addr, workloadID]{old: old.addresses}
 	)
+	b.touchHolders()
 	staleBehind := set[workloadID]{}
 	for n := range b.staleServices {
 		b.gather(n, staleBehind)
@@ -149,7 +153,7 @@ func (b *Builder) Mesh() *Mesh {
 		b.renewService(n, &services)
 	}
 	for addr := range b.staleVIPs {
-		renew(&vips, addr, least(b.atVIP[addr], compareNames), func(n name) string { return b.config.host(n.namespace, n.name) })
+		renew(&vips, addr, b.holder(addr), func(n name) string { return b.config.host(n.namespace, n.name) })
 	}
 	for addr := range b.staleAddresses {
 		renew(&addresses, addr, least(b.atAddress[addr], workloadID.compare), func(id workloadID) workloadID { return id })

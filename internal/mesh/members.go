@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
 )
@@ -17,7 +16,7 @@ type member struct {
 // now sends something else, and those that it came to stand before or no longer does.
 func (b *Builder) gather(n name, behind set[workloadID]) {
 	s := b.services[n]
-	s.members = b.members(n, s)
+	s.members, s.misled = b.members(n, s)
 	sends := s.sendsTo()
 	for id, ports := range s.sends {
 		if slices.Equal(ports, sends[id]) {
@@ -42,9 +41,22 @@ func (b *Builder) gather(n name, behind set[workloadID]) {
 	s.sends = sends
 }
 
+// inFront are the services that say something about a workload: those of its own
+// namespace that have it as a member. Those of others may write down any address.
+func (b *Builder) inFront(id workloadID) []name {
+	var out []name
+	for n := range b.workloads[id].behind {
+		if n.namespace == id.namespace {
+			out = append(out, n)
+		}
+	}
+	slices.SortFunc(out, compareNames)
+	return out
+}
+
 // renewBehind lists the services in front of a workload anew.
 func (b *Builder) renewBehind(id workloadID, e *edit[workloadID, *[]string]) {
-	names := slices.SortedFunc(maps.Keys(b.workloads[id].behind), compareNames)
+	names := b.inFront(id)
 	if len(names) == 0 {
 		e.delete(id)
 		return
@@ -57,11 +69,11 @@ func (b *Builder) renewBehind(id workloadID, e *edit[workloadID, *[]string]) {
 	e.set(id, &hosts)
 }
 
-func (b *Builder) members(n name, s *service) []member {
-	var out []member
+// members returns those of a service, and what would be some but for its ports.
+func (b *Builder) members(n name, s *service) (out, misled []member) {
 	switch {
 	case s.spec == nil || s.spec.External != "":
-		return nil
+		return nil, nil
 	case len(s.slices) > 0:
 		out = b.fromSlices(n, s)
 	default:
@@ -70,9 +82,16 @@ func (b *Builder) members(n name, s *service) []member {
 	slices.SortFunc(out, compareMembers)
 	// Slices may repeat an endpoint while it moves from one to another. Sorted, the
 	// better word about it comes first.
-	return slices.CompactFunc(out, func(a, b member) bool {
+	out = slices.CompactFunc(out, func(a, b member) bool {
 		return a.PortName == b.PortName && a.Addr == b.Addr && a.Port == b.Port
 	})
+	return slices.DeleteFunc(out, func(m member) bool {
+		bad := b.misleads(m)
+		if bad {
+			misled = append(misled, m)
+		}
+		return bad
+	}), misled
 }
 
 func compareMembers(a, b member) int {
@@ -195,8 +214,11 @@ func (s *service) sendsTo() map[workloadID][]AppPort {
 }
 
 // addPort adds a port to those sorted by number, or what is said of it to what is said
-// already.
+// already. One of the proxy's is none of the application's.
 func addPort(ports []AppPort, number uint16, p Protocol) []AppPort {
+	if slices.Contains(ProxyPorts, number) {
+		return ports
+	}
 	i, found := slices.BinarySearchFunc(ports, number, func(p AppPort, n uint16) int { return cmp.Compare(p.Number, n) })
 	if !found {
 		return slices.Insert(ports, i, AppPort{Number: number, Protocol: p})

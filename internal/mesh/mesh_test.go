@@ -432,6 +432,9 @@ func TestAnyHistoryMakesTheSameMesh(t *testing.T) {
 		if diff := cmp.Diff(want.String(), got.String()); diff != "" {
 			t.Fatalf("seed %d (-at once +step by step):\n%s", seed, diff)
 		}
+		if diff := cmp.Diff(fresh.Conflicts(), b.Conflicts()); diff != "" {
+			t.Fatalf("seed %d: conflicts (-at once +step by step):\n%s", seed, diff)
+		}
 		sameTables(t, seed, fresh, b)
 	}
 }
@@ -474,15 +477,17 @@ func randomPart(r *rand.Rand) Part {
 	n := pick("x", "y", "z")
 	switch r.IntN(7) {
 	case 0:
-		s := svc(space, n, fmt.Sprintf("10.0.0.%d", r.IntN(3)), port(pick("http", "tcp", "mysql"), 80))
+		s := svc(space, n, pick("10.0.0.0", "10.0.0.1", "10.0.0.2", ip), port(pick("http", "tcp", "mysql"), 80))
 		s.Selector = map[string]string{"app": pick("x", "y")}
 		return s
 	case 1:
-		s := slice(space, n, pick("x", "y", "z"), SlicePort{pick("http", "tcp", "mysql"), 8080}, ip)
+		s := slice(space, n, pick("x", "y", "z"), SlicePort{pick("http", "tcp", "mysql"), []uint16{8080, InboundPort}[r.IntN(2)]}, ip)
 		s.Endpoints[0].Pod = pick("", "x", "y")
 		return s
 	case 2, 3:
-		return pod(space, n, ip, "app", pick("x", "y"), "v", pick("1", "2"))
+		w := pod(space, n, ip, "app", pick("x", "y"), "v", pick("1", "2"))
+		w.Proxied = r.IntN(2) == 0
+		return w
 	case 4:
 		w := pod(space, n, ip, "app", pick("x", "y"))
 		w.Host = true

@@ -18,7 +18,7 @@ func (b *Builder) renewWorkload(id workloadID, e *edit[workloadID, *Workload]) {
 	}
 	next := w.spec.Workload
 	next.Ports = nil
-	for n := range w.behind {
+	for _, n := range b.inFront(id) {
 		for _, p := range b.services[n].sends[id] {
 			next.Ports = addPort(next.Ports, p.Number, p.Protocol)
 		}
@@ -38,6 +38,7 @@ func (b *Builder) renewWorkload(id workloadID, e *edit[workloadID, *Workload]) {
 // now.
 func (b *Builder) renewService(n name, e *edit[string, *Service]) {
 	s := b.services[n]
+	b.renewConflicts(n, s)
 	if s.spec == nil {
 		if s.current != nil {
 			e.delete(s.current.Host)
@@ -50,7 +51,7 @@ func (b *Builder) renewService(n name, e *edit[string, *Service]) {
 	}
 	next := &Service{
 		Name: n.name, Namespace: n.namespace, Host: b.config.host(n.namespace, n.name),
-		Addresses: s.spec.Addresses, External: s.spec.External, Headless: s.spec.Headless, ExportTo: s.spec.ExportTo,
+		Addresses: b.addresses(n, s.spec), External: s.spec.External, Headless: s.spec.Headless, ExportTo: s.spec.ExportTo,
 		Ports: s.spec.ports(), Endpoints: b.endpoints(s), Routes: b.routes(n, s.spec),
 	}
 	if s.current != nil && same(s.current, next) {

@@ -92,7 +92,7 @@ func (m *Mesh) Host(namespace, name string) *Workload {
 	return m.workloads.get(workloadID{namespace, name, true})
 }
 
-// ServicesOf returns the services that have w as an endpoint, by host.
+// ServicesOf returns the services of w's namespace that have it as an endpoint, by host.
 func (m *Mesh) ServicesOf(w *Workload) []*Service {
 	hosts := m.behind.get(w.id())
 	if hosts == nil {

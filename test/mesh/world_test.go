@@ -36,6 +36,7 @@ const (
 	namespace    = "shop"
 	controlPlane = "10.0.0.1:15010"
 	outside      = "203.0.113.1" // of no network of the mesh
+	resolver     = "10.0.0.53"   // of proxies; nobody is there, but in a test of it
 )
 
 // A world is a network with pods on it and a control plane.
@@ -91,6 +92,7 @@ func newWorld(t testing.TB, change ...func(*resource.Source)) *world {
 	t.Cleanup(func() { os.RemoveAll(w.dir) })
 	w.router.IP("addr", "add", "10.0.0.1/32", "dev", "lo")
 	w.router.IP("addr", "add", outside+"/32", "dev", "lo")
+	w.router.IP("addr", "add", resolver+"/32", "dev", "lo")
 	w.router.IP("route", "add", "unreachable", "10.244.255.0/24")
 	w.router.Do(func() {
 		for _, key := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
@@ -221,8 +223,12 @@ func (p *pod) start() {
 	p.dir = filepath.Join(p.world.dir, p.name)
 	certificates := filepath.Join(p.dir, "certificates")
 	p.world.ca.issue(t, certificates, namespace, cmp.Or(p.certified, p.spec.ServiceAccount))
+	var addresses []string
+	for _, a := range p.spec.Addresses {
+		addresses = append(addresses, a.String())
+	}
 	metadata := map[string]any{
-		"SERVICE_ACCOUNT": p.spec.ServiceAccount, "INSTANCE_IPS": p.v4.String() + "," + p.v6.String(),
+		"SERVICE_ACCOUNT": p.spec.ServiceAccount, "INSTANCE_IPS": strings.Join(addresses, ","),
 		resource.MetadataCertificates: certificates,
 	}
 	for k, v := range p.metadata {
@@ -239,7 +245,11 @@ func (p *pod) start() {
 			Regexps:  []string{`listener\..*\.(ssl\.handshake|ssl\.no_certificate|downstream_pre_cx_timeout|downstream_cx_total)`, `cluster\..*\.ssl\.fail_verify_san`},
 		},
 		Extra: json.RawMessage(`{"bootstrap_extensions": [{"name": "envoy.bootstrap.internal_listener", "typed_config":
-			{"@type": "type.googleapis.com/envoy.extensions.bootstrap.internal_listener.v3.InternalListener"}}]}`),
+			{"@type": "type.googleapis.com/envoy.extensions.bootstrap.internal_listener.v3.InternalListener"}}],
+			"typed_dns_resolver_config": {"name": "envoy.network.dns_resolver.cares", "typed_config":
+			{"@type": "type.googleapis.com/envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig",
+			"resolvers": [{"socket_address": {"address": "` + resolver + `", "port_value": 53}}],
+			"dns_resolver_options": {"no_default_search_domain": true}}}}`),
 	}
 	o.Stats.Regexps = append(o.Stats.Regexps, p.stats...)
 	raw, err := o.Bootstrap()
@@ -324,12 +334,15 @@ func (p *pod) dial(ctx context.Context, _, to string) (net.Conn, error) {
 }
 
 // listen opens a port of the pod's application, on all addresses.
-func (p *pod) listen(port uint16) net.Listener {
+func (p *pod) listen(port uint16) net.Listener { return p.listenBy("tcp", port) }
+
+// listenBy does so by tcp, or by one family: tcp4 or tcp6.
+func (p *pod) listenBy(network string, port uint16) net.Listener {
 	t := p.world.t
 	t.Helper()
 	var l net.Listener
 	var err error
-	p.As(appUser, appUser, func() { l, err = net.Listen("tcp", fmt.Sprintf("[::]:%d", port)) })
+	p.As(appUser, appUser, func() { l, err = net.Listen(network, fmt.Sprintf(":%d", port)) })
 	if err != nil {
 		t.Fatal(err)
 	}

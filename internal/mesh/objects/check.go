@@ -69,6 +69,17 @@ func (c *check) addr(field, s string) netip.Addr {
 	return a.Unmap()
 }
 
+// reachable is addr for what others connect to. Kubernetes refuses the same for endpoints
+// (ValidateNonSpecialIP).
+func (c *check) reachable(field, s string) netip.Addr {
+	a := c.addr(field, s)
+	if a.IsUnspecified() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsMulticast() {
+		c.wrong(field, "%s is no address of one's own in a network, as 10.0.0.1 or 2001:db8::1 are", a)
+		return netip.Addr{}
+	}
+	return a
+}
+
 // oneOf looks a value up in a table; empty is the table's own matter.
 func oneOf[K ~string, V any](c *check, field string, value K, table map[K]V) V {
 	v, ok := table[value]

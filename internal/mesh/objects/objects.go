@@ -28,6 +28,7 @@ type Object struct {
 	Kind       string
 	Namespace  string
 	Name       string
+	Item       int // which of a list's it is, from 1; 0: of none
 
 	// Known says whether the kind has a meaning for a mesh. Of one that has not nothing
 	// else was looked at.
@@ -136,6 +137,7 @@ func readItems(out []Object, items []json.RawMessage, apiVersion, kind string) (
 	}
 	for i, item := range items {
 		var err error
+		from := len(out)
 		if out, err = read(out, item, apiVersion, kind); err != nil {
 			var wrongs Wrongs
 			errors.As(err, &wrongs)
@@ -143,6 +145,9 @@ func readItems(out []Object, items []json.RawMessage, apiVersion, kind string) (
 				wrongs[j].Field = strings.TrimSuffix(fmt.Sprintf("items[%d].%s", i, wrongs[j].Field), ".")
 			}
 			return out, wrongs
+		}
+		for j := from; j < len(out); j++ {
+			out[j].Item = i + 1
 		}
 	}
 	return out, nil

@@ -73,16 +73,18 @@ func (c *check) rule(field string, r *gatewayv1.HTTPRouteRule, namespace string)
 	return out
 }
 
-// usualAttempts is Envoy's number of retries where a policy names none.
-const usualAttempts = 1
+const (
+	usualAttempts = 1   // Envoy's number of retries where a policy names none
+	mostAttempts  = 100 // a request that fails must not become a load of its own
+)
 
 func (c *check) retry(field string, r *gatewayv1.HTTPRouteRetry) *mesh.Retry {
 	if r == nil {
 		return nil
 	}
 	out := &mesh.Retry{Attempts: valueOr(r.Attempts, usualAttempts), Backoff: c.duration(field+".backoff", r.Backoff)}
-	if out.Attempts < 0 {
-		c.wrong(field+".attempts", "%d is less than none", out.Attempts)
+	if out.Attempts < 0 || out.Attempts > mostAttempts {
+		c.wrong(field+".attempts", "%d is no number of retries: 0 to %d is", out.Attempts, mostAttempts)
 	}
 	for i, code := range r.Codes {
 		if code < 400 || code > 599 {

@@ -83,7 +83,7 @@ func (c *check) clusterIPs(s *corev1.ServiceSpec) []netip.Addr {
 		if ip == "" || ip == corev1.ClusterIPNone {
 			return
 		}
-		if a := c.addr(field, ip); a.IsValid() && !slices.Contains(out, a) {
+		if a := c.reachable(field, ip); a.IsValid() && !slices.Contains(out, a) {
 			out = append(out, a)
 		}
 	}
@@ -175,7 +175,7 @@ func (c *check) endpoint(field string, e *discoveryv1.Endpoint, family discovery
 		c.wrong(field+".addresses", "missing: an endpoint has at least one")
 	}
 	for i, s := range e.Addresses {
-		addr := c.addr(at(field+".addresses", i), s)
+		addr := c.reachable(at(field+".addresses", i), s)
 		if !addr.IsValid() {
 			continue
 		}

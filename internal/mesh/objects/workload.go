@@ -155,10 +155,10 @@ func Host(h *HostObject) (*mesh.WorkloadSpec, error) {
 func (c *check) hostAddresses(s *HostSpec) []netip.Addr {
 	var out []netip.Addr
 	if s.Address != "" {
-		out = append(out, c.addr("spec.address", s.Address))
+		out = append(out, c.reachable("spec.address", s.Address))
 	}
 	for i, text := range s.Addresses {
-		if a := c.addr(at("spec.addresses", i), text); !slices.Contains(out, a) {
+		if a := c.reachable(at("spec.addresses", i), text); !slices.Contains(out, a) {
 			out = append(out, a)
 		}
 	}

@@ -20,14 +20,15 @@ func (v *view) cluster(p *xds.Proxy, name string) xds.Answer {
 	if a, ok := parseAddress(name); ok {
 		return v.addressed(p, a)
 	}
-	host, port, ok := parseServiceName(name)
+	r, ok := parseServiceName(name)
 	if !ok {
 		return xds.Answer{}
 	}
-	t, ok := v.target(host, port, p.Namespace)
+	t, ok := v.target(r, p.Namespace)
 	if !ok {
 		return xds.Answer{}
 	}
+	t = t.forCaller(p)
 	return v.withEndpoints(v.serviceCluster(name, t, shapeOf(p), true), t)
 }
 
@@ -74,9 +75,9 @@ func (v *view) addressed(p *xds.Proxy, a address) xds.Answer {
 func (v *view) inside(p *xds.Proxy, a address, t target) xds.Answer {
 	name := a.String()
 	out := xds.Answer{Resource: v.kept.service(t.service).get(insideKey(a), func() *xds.Resource {
-		return seal(name, inside(name, t.service.Host, t.port.Number))
+		return seal(name, inside(name, t))
 	})}
-	host := v.host(p, routed+"/"+routedHost(t.service.Host, t.port.Number))
+	host := v.host(p, t.virtualHost())
 	if host.Resource != nil {
 		out.Before = append(host.Before, xds.Needed{Type: xds.VirtualHostType, Resource: host.Resource})
 	}
@@ -100,10 +101,14 @@ type (
 	clusterKey struct {
 		name     string
 		port     uint16
+		family   family
 		shape    shape
 		requests bool
 	}
-	endpointsKey uint16
+	endpointsKey struct {
+		port   uint16
+		family family
+	}
 )
 
 // behind finds the service of a virtual address that p may see.
@@ -112,7 +117,11 @@ func (v *view) behind(p *xds.Proxy, to netip.AddrPort) (target, bool) {
 	if s == nil {
 		return target{}, false
 	}
-	return v.target(s.Host, to.Port(), p.Namespace)
+	t, ok := v.target(reference{host: s.Host, port: to.Port()}, p.Namespace)
+	if !ok {
+		return target{}, false
+	}
+	return t.in(familyOf(to.Addr())), true
 }
 
 // known says whether a client may know who a workload is: it may see one of the
@@ -126,8 +135,8 @@ func (v *view) known(w *mesh.Workload, namespace string) bool {
 
 func (v *view) serviceCluster(name string, t target, sh shape, requests bool) *xds.Resource {
 	sh = sh.calling()
-	return v.kept.service(t.service).get(clusterKey{name, t.port.Number, sh, requests}, func() *xds.Resource {
-		return seal(name, v.service(name, t.service, t.port, requests, sh))
+	return v.kept.service(t.service).get(clusterKey{name, t.port.Number, t.family, sh, requests}, func() *xds.Resource {
+		return seal(name, v.service(name, t, requests, sh))
 	})
 }
 
@@ -142,20 +151,23 @@ func (v *view) withEndpoints(c *xds.Resource, t target) xds.Answer {
 }
 
 func (v *view) endpointsOf(t target) *xds.Resource {
-	return v.kept.service(t.service).get(endpointsKey(t.port.Number), func() *xds.Resource {
-		return seal(t.name(), v.endpoints(t.service, t.port))
+	return v.kept.service(t.service).get(endpointsKey{t.port.Number, t.family}, func() *xds.Resource {
+		return seal(t.name(), v.endpoints(t.name(), t))
 	})
 }
 
 // endpointsNamed answers for endpoints: there are none of what p may not see.
 func (v *view) endpointsNamed(p *xds.Proxy, name string) *xds.Resource {
-	host, port, ok := parseServiceName(name)
+	r, ok := parseServiceName(name)
 	if !ok {
 		return nil
 	}
-	t, ok := v.target(host, port, p.Namespace)
-	if !ok {
+	t, ok := v.target(r, p.Namespace)
+	switch {
+	case !ok:
 		return seal(name, &endpoint.ClusterLoadAssignment{ClusterName: name})
+	case t.name() != name: // the family was not the service's first when the name was made
+		return seal(name, v.endpoints(name, t))
 	}
 	return v.endpointsOf(t)
 }

@@ -91,9 +91,10 @@ func protocol(p mesh.Protocol) map[string]*anypb.Any {
 
 // service is a cluster of a service's port, under a name; requests says whether it is
 // spoken to in HTTP.
-func (b *builder) service(name string, s *mesh.Service, p *mesh.Port, requests bool, sh shape) *cluster.Cluster {
+func (b *builder) service(name string, t target, requests bool, sh shape) *cluster.Cluster {
+	s, p := t.service, t.port
 	c := base(name)
-	c.AltStatName = serviceName(s, p.Number)
+	c.AltStatName = serviceName(s, p.Number, first)
 	if requests {
 		c.TypedExtensionProtocolOptions = protocol(p.Protocol)
 	}
@@ -102,7 +103,7 @@ func (b *builder) service(name string, s *mesh.Service, p *mesh.Port, requests b
 	}
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_EDS}
 	c.EdsClusterConfig = &cluster.Cluster_EdsClusterConfig{
-		ServiceName: serviceName(s, p.Number),
+		ServiceName: t.name(),
 		EdsConfig:   ads(b.endpointsWait(sh)),
 	}
 	c.LbPolicy = cluster.Cluster_LEAST_REQUEST
@@ -116,9 +117,12 @@ func (b *builder) service(name string, s *mesh.Service, p *mesh.Port, requests b
 	return c
 }
 
-// external is a cluster of a name outside, as an ExternalName has it.
+// external is a cluster of a name outside, as an ExternalName has it. It is there before the
+// name is resolved: while a cluster warms Envoy asks for no other, and a resolver that does
+// not answer would stop every first use, and every start of who used the name before.
 func external(c *cluster.Cluster, host string, port uint16) *cluster.Cluster {
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_LOGICAL_DNS}
+	c.WaitForWarmOnInit = no()
 	c.DnsLookupFamily = cluster.Cluster_V4_PREFERRED
 	c.LoadAssignment = single(c.Name, host, port, "")
 	return c
@@ -145,18 +149,18 @@ func direct(a address, p mesh.Protocol, id string, sh shape) *cluster.Cluster {
 
 // inside is a cluster that leads to the listener inside, with the authority of the
 // virtual host that it is to ask for.
-func inside(name, host string, port uint16) *cluster.Cluster {
+func inside(name string, t target) *cluster.Cluster {
 	c := base(name)
 	c.UpstreamConnectionOptions = nil // no socket
-	c.AltStatName = routed + "|" + routedHost(host, port)
+	c.AltStatName = routed + "|" + t.routedHost()
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_STATIC}
 	c.TypedExtensionProtocolOptions = protocol(mesh.HTTP)
 	c.LoadAssignment = &endpoint.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpoint.LocalityLbEndpoints{{
 		LbEndpoints: []*endpoint.LbEndpoint{{HostIdentifier: &endpoint.LbEndpoint_Endpoint{Endpoint: &endpoint.Endpoint{
-			Hostname: routedHost(host, port),
+			Hostname: t.routedHost(),
 			Address: &core.Address{Address: &core.Address_EnvoyInternalAddress{EnvoyInternalAddress: &core.EnvoyInternalAddress{
 				AddressNameSpecifier: &core.EnvoyInternalAddress_ServerListenerName{ServerListenerName: routed},
-				EndpointId:           routedHost(host, port),
+				EndpointId:           t.routedHost(),
 			}}},
 		}}}},
 	}}}

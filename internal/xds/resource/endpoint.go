@@ -12,11 +12,12 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// endpoints are those behind a service's port, by zone: the ready ones or, if there are
-// none, those that are leaving but still answer, as kube-proxy has it.
-func (b *builder) endpoints(s *mesh.Service, p *mesh.Port) *endpoint.ClusterLoadAssignment {
+// endpoints are those behind a service's port for who calls by a family, by zone: the
+// ready ones or, if there are none, those that are leaving but still answer, as
+// kube-proxy has it.
+func (b *builder) endpoints(name string, t target) *endpoint.ClusterLoadAssignment {
 	zones := map[string][]*endpoint.LbEndpoint{}
-	for _, e := range serving(s.Endpoints, p.Name) {
+	for _, e := range serving(t.service.Endpoints, t.port.Name, t.called()) {
 		id := ""
 		if mutual(e.Workload, e.Port) {
 			id = identity(b.config.TrustDomain, e.Workload)
@@ -27,7 +28,7 @@ func (b *builder) endpoints(s *mesh.Service, p *mesh.Port) *endpoint.ClusterLoad
 		}
 		zones[zone] = append(zones[zone], one(e.Addr.String(), e.Port, id))
 	}
-	out := &endpoint.ClusterLoadAssignment{ClusterName: serviceName(s, p.Number)}
+	out := &endpoint.ClusterLoadAssignment{ClusterName: name}
 	for _, zone := range slices.Sorted(maps.Keys(zones)) {
 		out.Endpoints = append(out.Endpoints, &endpoint.LocalityLbEndpoints{
 			Locality: &core.Locality{Zone: zone}, // a gRPC client wants one, and a weight
@@ -39,20 +40,28 @@ func (b *builder) endpoints(s *mesh.Service, p *mesh.Port) *endpoint.ClusterLoad
 	return out
 }
 
-// serving are the endpoints of a port that take connections, by address, each once.
-func serving(all []mesh.Endpoint, portName string) []mesh.Endpoint {
-	var ready, leaving []mesh.Endpoint
+// serving are the endpoints of a port that take connections, by address, each once: those
+// of a family or, where kube-proxy would have none, those of the other.
+func serving(all []mesh.Endpoint, portName string, f family) []mesh.Endpoint {
+	var ready, leaving, others, othersLeaving []mesh.Endpoint
 	for _, e := range all {
+		own := familyOf(e.Addr) == f
 		switch {
 		case e.PortName != portName:
-		case e.Ready:
+		case own && e.Ready:
 			ready = append(ready, e)
-		case e.Serving:
+		case own && e.Serving:
 			leaving = append(leaving, e)
+		case e.Ready:
+			others = append(others, e)
+		case e.Serving:
+			othersLeaving = append(othersLeaving, e)
 		}
 	}
-	if ready == nil {
-		ready = leaving
+	for _, next := range [][]mesh.Endpoint{leaving, others, othersLeaving} {
+		if ready == nil {
+			ready = next
+		}
 	}
 	slices.SortStableFunc(ready, func(a, b mesh.Endpoint) int {
 		return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Port, b.Port))

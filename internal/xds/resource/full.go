@@ -24,15 +24,16 @@ func (v *view) everything(p *xds.Proxy, typeURL string) []xds.Answer {
 	switch typeURL {
 	case xds.ClusterType:
 		out := answers([]*xds.Resource{v.app()})
-		for t := range v.targets(p) {
-			out = append(out, v.withEndpoints(v.serviceCluster(t.name(), t, sh, true), t))
+		for t := range v.targetsByFamily(p) {
+			reached := t.forCaller(p)
+			out = append(out, v.withEndpoints(v.serviceCluster(t.name(), reached, sh, true), reached))
 		}
 		return out
 	case xds.EndpointType:
 		var out []xds.Answer
-		for t := range v.targets(p) {
+		for t := range v.targetsByFamily(p) {
 			if t.service.External == "" {
-				out = append(out, xds.Answer{Resource: v.endpointsOf(t)})
+				out = append(out, xds.Answer{Resource: v.endpointsOf(t.forCaller(p))})
 			}
 		}
 		return out
@@ -56,7 +57,7 @@ func (v *view) targets(p *xds.Proxy) func(yield func(target) bool) {
 				continue
 			}
 			for i := range s.Ports {
-				if s.Ports[i].Protocol != mesh.UDP && !yield(target{s, &s.Ports[i]}) {
+				if s.Ports[i].Protocol != mesh.UDP && !yield(target{service: s, port: &s.Ports[i]}) {
 					return
 				}
 			}
@@ -64,11 +65,37 @@ func (v *view) targets(p *xds.Proxy) func(yield func(target) bool) {
 	}
 }
 
+// targetsByFamily are the same, for each family by whose address they are called. Requests
+// are not among the second family's: they go by the host that they name.
+func (v *view) targetsByFamily(p *xds.Proxy) func(yield func(target) bool) {
+	sniffed := v.ports.sniffed()
+	return func(yield func(target) bool) {
+		for t := range v.targets(p) {
+			if !yield(t) {
+				return
+			}
+			if v.byHostName(t, sniffed) {
+				continue
+			}
+			for _, f := range families(t.service)[1:] {
+				if !yield(t.in(f)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// byHostName says whether a port's number has a listener that goes by the host.
+func (v *view) byHostName(t target, sniffed []uint16) bool {
+	return requests(t.port.Protocol) && slices.Contains(sniffed, t.port.Number)
+}
+
 func (v *view) httpPorts(p *xds.Proxy) []uint16 {
 	var out []uint16
 	sniffed := v.ports.sniffed()
 	for t := range v.targets(p) {
-		if requests(t.port.Protocol) && slices.Contains(sniffed, t.port.Number) {
+		if v.byHostName(t, sniffed) {
 			out = append(out, t.port.Number)
 		}
 	}
@@ -79,8 +106,8 @@ func (v *view) httpPorts(p *xds.Proxy) []uint16 {
 // routeConfiguration is that of a port number, "80", with all hosts that have it; or of a
 // service, for a gRPC client.
 func (v *view) routeConfiguration(p *xds.Proxy, name string) *xds.Resource {
-	if host, port, ok := parseServiceName(name); ok {
-		if t, ok := v.target(host, port, p.Namespace); ok {
+	if r, ok := parseServiceName(name); ok {
+		if t, ok := v.target(r, p.Namespace); ok {
 			return v.routesOf(p, t)
 		}
 		return nil
@@ -157,11 +184,11 @@ func (v *view) fullListeners(p *xds.Proxy, sh shape) []*xds.Resource {
 		list = append(list, v.byHost(sh, port))
 	}
 	for t := range v.targets(p) {
-		if requests(t.port.Protocol) && slices.Contains(http, t.port.Number) || slices.Contains(own, t.port.Number) {
+		if v.byHostName(t, http) || slices.Contains(own, t.port.Number) {
 			continue
 		}
 		for _, a := range t.service.Addresses {
-			list = append(list, toService(t, a))
+			list = append(list, toService(t.in(familyOf(a)), a))
 		}
 	}
 	for _, l := range list {

@@ -37,13 +37,13 @@ func (v *view) dialled(p *xds.Proxy, name string) (target, bool) {
 	if !ok || err != nil || s == nil {
 		return target{}, false
 	}
-	return v.target(s.Host, uint16(port), p.Namespace)
+	return v.target(reference{host: s.Host, port: uint16(port)}, p.Namespace)
 }
 
 // routesOf is the route configuration of one service's port, under the service's name.
 func (v *view) routesOf(p *xds.Proxy, t target) *xds.Resource {
 	pol := v.policy(t, p.Namespace)
-	return v.kept.service(t.service).get(hostKey{t.port.Number, pol.seenBy(), "*"}, func() *xds.Resource {
+	return v.kept.service(t.service).get(hostKey{t.port.Number, pol.seenBy(), t.name()}, func() *xds.Resource {
 		return seal(t.name(), &route.RouteConfiguration{
 			Name: t.name(), ValidateClusters: no(),
 			VirtualHosts: []*route.VirtualHost{pol.virtualHost(t.name(), "*")},

@@ -50,9 +50,10 @@ func (a address) String() string {
 	return byTCP + a.to.String()
 }
 
-// serviceName is Istio's name of a service's port, for its cluster and its endpoints.
-func serviceName(s *mesh.Service, port uint16) string {
-	return "outbound|" + strconv.Itoa(int(port)) + "||" + s.Host
+// serviceName is Istio's name of a service's port, for its cluster and its endpoints. Where
+// Istio has the name of a subset, it has the family, if that is not the service's first.
+func serviceName(s *mesh.Service, port uint16, f family) string {
+	return "outbound|" + strconv.Itoa(int(port)) + "|" + string(f) + "|" + s.Host
 }
 
 // serverName is the same as a name that TLS allows: what mutual TLS asks for.
@@ -60,30 +61,51 @@ func serverName(s *mesh.Service, port uint16) string {
 	return "outbound_." + strconv.Itoa(int(port)) + "_._." + s.Host
 }
 
-// parseServiceName returns the host and port of a service's name.
-func parseServiceName(name string) (host string, port uint16, ok bool) {
+// A reference is what the name of a service's port says.
+type reference struct {
+	host   string
+	port   uint16
+	family family
+}
+
+// parseServiceName reads a service's name.
+func parseServiceName(name string) (reference, bool) {
 	rest, ok := strings.CutPrefix(name, "outbound|")
-	if !ok {
-		return "", 0, false
+	number, rest, _ := strings.Cut(rest, "|")
+	family, host, complete := strings.Cut(rest, "|")
+	r, known := refer(host, number, family)
+	return r, ok && complete && known
+}
+
+func refer(host, port, name string) (reference, bool) {
+	n, err := strconv.ParseUint(port, 10, 16)
+	for _, f := range written {
+		if strings.EqualFold(name, string(f)) {
+			return reference{host, uint16(n), f}, err == nil
+		}
 	}
-	number, host, ok := strings.Cut(rest, "||")
-	n, err := strconv.ParseUint(number, 10, 16)
-	return host, uint16(n), ok && err == nil
+	return reference{}, false
 }
 
 // routedHost is the authority by which the listener inside asks for a service's virtual
-// host. The port is a label: Envoy treats what is behind a colon in ways of its own.
-func routedHost(host string, port uint16) string {
-	return strconv.Itoa(int(port)) + "." + host
+// host: "80.reviews.shop...", or "80-ipv6.reviews.shop..." if it was called by another
+// family than its first. The port is in a label, because Envoy treats what is behind a
+// colon in ways of its own, and in lower case, as Envoy asks.
+func (t target) routedHost() string {
+	label := strconv.Itoa(int(t.port.Number))
+	if t.family != first {
+		label += "-" + strings.ToLower(string(t.family))
+	}
+	return label + "." + t.service.Host
 }
 
-// parseRoutedHost reads the name of a virtual host, "routed/80.reviews.shop...".
-func parseRoutedHost(name string) (host string, port uint16, ok bool) {
-	rest, ok := strings.CutPrefix(name, routed+"/")
-	if !ok {
-		return "", 0, false
-	}
-	number, host, ok := strings.Cut(rest, ".")
-	n, err := strconv.ParseUint(number, 10, 16)
-	return host, uint16(n), ok && err == nil
+// virtualHost is the name of that virtual host.
+func (t target) virtualHost() string { return routed + "/" + t.routedHost() }
+
+// parseRoutedHost reads the authority.
+func parseRoutedHost(authority string) (reference, bool) {
+	label, host, ok := strings.Cut(authority, ".")
+	number, family, _ := strings.Cut(label, "-")
+	r, known := refer(host, number, family)
+	return r, ok && known
 }

@@ -15,17 +15,19 @@ import (
 	state "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
 	tcp "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
+
+	"outrider.dev/internal/mesh"
 )
 
 // Ports that the proxy listens on.
 const (
-	outboundPort  = 15001
-	inboundPort   = 15006
-	outboundEarly = 15007 // for what came before the proxy did (package agent/standby)
-	inboundEarly  = 15016
+	outboundPort  = mesh.OutboundPort
+	inboundPort   = mesh.InboundPort
+	outboundEarly = mesh.EarlyOutboundPort
+	inboundEarly  = mesh.EarlyInboundPort
 )
 
-var own = []uint16{outboundPort, inboundPort, outboundEarly, inboundEarly}
+var own = mesh.ProxyPorts
 
 // sniffTimeout is how long a connection waits to be told apart by its first bytes.
 const sniffTimeout = 200 * time.Millisecond

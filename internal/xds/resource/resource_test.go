@@ -94,8 +94,13 @@ func parts() []mesh.Part {
 		service("mysql", "web", "10.96.0.8", port(3307, mesh.ServerFirst)),
 		service("tls", "web", "10.96.0.4", port(443, mesh.TLS)),
 		&mesh.ServiceSpec{Name: "out", Namespace: "shop", External: "example.com", Ports: []mesh.PortSpec{port(80, mesh.HTTP)}},
-		service("routed", "web", "10.96.0.5", port(80, mesh.HTTP)),
+		service("routed", "web", "10.96.0.5 fd96::5", port(80, mesh.HTTP)),
 		hidden,
+		// Another namespace's word about a pod of this one: with the proxy's port as one of
+		// the application Envoy would refuse all that the pod's proxy is told.
+		&mesh.ServiceSpec{Name: "evil", Namespace: "bank", Addresses: addresses("10.96.0.77"), Ports: []mesh.PortSpec{port(80, mesh.HTTP), port(8080, mesh.ServerFirst)}},
+		&mesh.SliceSpec{Name: "evil-1", Namespace: "bank", Service: "evil", Ports: []mesh.SlicePort{{Name: "p80", Number: mesh.InboundPort}, {Name: "p8080", Number: 8080}},
+			Endpoints: []mesh.SliceEndpoint{{Addresses: addresses("10.244.0.1"), Ready: true}}},
 		&mesh.PolicySpec{Name: "db", Namespace: "shop", Selector: map[string]string{"app": "db"}, Mode: mesh.ModeStrict, Ports: map[uint16]mesh.Mode{6380: mesh.ModeDisable}},
 		&mesh.RouteSpec{Name: "r", Namespace: "shop", Parents: []mesh.Parent{{Namespace: "shop", Name: "routed"}}, Rules: []mesh.Route{
 			{Matches: []mesh.Match{{Path: &mesh.Text{Kind: mesh.Prefix, Value: "/a/"}, Method: "GET",
@@ -177,6 +182,7 @@ func goldenCases(t *testing.T) map[string][]xds.Needed {
 		"a service outside":               named(p, xds.ClusterType, "outbound|80||out.shop.svc.cluster.local"),
 		"routes":                          named(p, xds.RouteType, "routed"),
 		"virtual host":                    named(p, xds.VirtualHostType, "routed/80.routed.shop.svc.cluster.local"),
+		"virtual host, IPv6":              named(dual, xds.VirtualHostType, "routed/80-ipv6.routed.shop.svc.cluster.local"),
 		"everything, listeners":           told(v.All(full, xds.ListenerType, nil), xds.ListenerType)[2:],
 		"everything, routes":              told(v.All(full, xds.RouteType, nil), xds.RouteType),
 		"everything, clusters":            told(v.All(full, xds.ClusterType, nil), xds.ClusterType),

@@ -20,6 +20,16 @@ type policy struct {
 	routes  []mesh.Route
 	seen    func(b mesh.Backend) *mesh.Service // the backend's service, if the client may see it
 	inside  bool                               // the requests are those of the listener inside
+	family  family                             // by which the service was called, if it was by address
+}
+
+// reached is a service's port as the requests reach it: by the family that they came by.
+func (p *policy) reached(s *mesh.Service, port *mesh.Port) target {
+	t := target{service: s, port: port}
+	if p.family == first {
+		return t
+	}
+	return t.in(p.family)
 }
 
 // virtualHost sends requests as the service's routes say: the first that matches counts.
@@ -31,7 +41,7 @@ func (p *policy) virtualHost(name string, domains ...string) *route.VirtualHost 
 	}
 	if len(p.routes) == 0 {
 		r := &route.Route{Match: anything()}
-		p.forward(r, &route.RouteAction{ClusterSpecifier: &route.RouteAction_Cluster{Cluster: serviceName(p.service, p.port.Number)}, RetryPolicy: unsent()})
+		p.forward(r, &route.RouteAction{ClusterSpecifier: &route.RouteAction_Cluster{Cluster: p.reached(p.service, p.port).name()}, RetryPolicy: unsent()})
 		v.Routes = []*route.Route{r}
 		return v
 	}
@@ -47,7 +57,7 @@ func (p *policy) virtualHost(name string, domains ...string) *route.VirtualHost 
 func (p *policy) clusters() []target {
 	out := []target{}
 	if len(p.routes) == 0 {
-		return []target{{p.service, p.port}}
+		return []target{p.reached(p.service, p.port)}
 	}
 	add := func(b mesh.Backend) {
 		if t, ok := p.target(b); ok {
@@ -68,13 +78,14 @@ func (p *policy) clusters() []target {
 	return slices.Compact(out)
 }
 
-// A target is a service's port.
+// A target is a service's port, called by a family.
 type target struct {
 	service *mesh.Service
 	port    *mesh.Port
+	family  family
 }
 
-func (t target) name() string { return serviceName(t.service, t.port.Number) }
+func (t target) name() string { return serviceName(t.service, t.port.Number, t.family) }
 
 func (p *policy) target(b mesh.Backend) (target, bool) {
 	s := p.seen(b)
@@ -82,7 +93,7 @@ func (p *policy) target(b mesh.Backend) (target, bool) {
 		return target{}, false
 	}
 	port := s.Port(b.Port)
-	return target{s, port}, port != nil && port.Protocol != mesh.UDP
+	return p.reached(s, port), port != nil && port.Protocol != mesh.UDP
 }
 
 // rule is one match of a route, as Envoy's routes. The share of the backends that do not

@@ -66,9 +66,11 @@ func (d *difference) service(s *mesh.Service) {
 		return
 	}
 	for _, p := range s.Ports {
-		name := serviceName(s, p.Number)
-		d.name(xds.ClusterType, name)
-		d.name(xds.EndpointType, name)
+		for _, f := range written {
+			name := serviceName(s, p.Number, f)
+			d.name(xds.ClusterType, name)
+			d.name(xds.EndpointType, name)
+		}
 		for _, a := range s.Addresses {
 			to := netip.AddrPortFrom(a.Unmap(), p.Number)
 			d.name(xds.ClusterType, address{true, to}.String())
@@ -85,10 +87,13 @@ func (d *difference) routes(s *mesh.Service) {
 	if s == nil {
 		return
 	}
-	for _, p := range s.Ports {
-		d.name(xds.RouteType, serviceName(s, p.Number))
-		d.name(xds.RouteType, strconv.Itoa(int(p.Number)))
-		d.name(xds.VirtualHostType, routed+"/"+routedHost(s.Host, p.Number))
+	for i := range s.Ports {
+		number := s.Ports[i].Number
+		d.name(xds.RouteType, serviceName(s, number, first))
+		d.name(xds.RouteType, strconv.Itoa(int(number)))
+		for _, f := range written {
+			d.name(xds.VirtualHostType, target{s, &s.Ports[i], f}.virtualHost())
+		}
 	}
 }
 
@@ -113,7 +118,8 @@ func (d *difference) address(a netip.Addr) {
 
 // sameToOthers says whether a service is still the same for routes that lead to it.
 func sameToOthers(a, b *mesh.Service) bool {
-	return a != nil && b != nil && slices.Equal(a.Ports, b.Ports) && slices.Equal(a.ExportTo, b.ExportTo) && a.External == b.External
+	return a != nil && b != nil && slices.Equal(a.Ports, b.Ports) && slices.Equal(a.ExportTo, b.ExportTo) &&
+		a.External == b.External && firstOf(a) == firstOf(b)
 }
 
 // sameFront says whether a service still looks the same from outside: nearly every change

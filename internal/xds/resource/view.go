@@ -136,16 +136,17 @@ func (v *view) host(p *xds.Proxy, name string) xds.Answer {
 	if first := v.firstHost(); name == first.Name {
 		return xds.Answer{Resource: first}
 	}
-	host, port, ok := parseRoutedHost(name)
-	t, found := v.target(host, port, p.Namespace)
-	if !ok || !found {
+	authority, _ := strings.CutPrefix(name, routed+"/")
+	r, ok := parseRoutedHost(authority)
+	t, found := v.target(r, p.Namespace)
+	if !ok || !found || name != routed+"/"+authority {
 		return xds.Answer{}
 	}
 	pol := v.policy(t, p.Namespace)
-	pol.inside = true
+	pol.inside, pol.family = true, t.called()
 	var a xds.Answer
-	a.Resource = v.kept.service(t.service).get(hostKey{port, pol.seenBy(), ""}, func() *xds.Resource {
-		return seal(name, pol.virtualHost(name, routedHost(host, port)))
+	a.Resource = v.kept.service(t.service).get(hostKey{t.port.Number, pol.seenBy(), name}, func() *xds.Resource {
+		return seal(name, pol.virtualHost(name, authority))
 	})
 	for _, c := range pol.clusters() {
 		if r := v.serviceCluster(c.name(), c, shapeOf(p), true); r != nil {
@@ -158,17 +159,20 @@ func (v *view) host(p *xds.Proxy, name string) xds.Answer {
 type hostKey struct {
 	port   uint16
 	seenBy string
-	domain string
+	name   string // of the virtual host, or of the route configuration
 }
 
 // target finds a service's port that a client may see.
-func (v *view) target(host string, number uint16, namespace string) (target, bool) {
-	s := v.mesh.Service(host)
+func (v *view) target(r reference, namespace string) (target, bool) {
+	s := v.mesh.Service(r.host)
 	if s == nil || !v.mesh.Visible(s, namespace) {
 		return target{}, false
 	}
-	port := s.Port(number)
-	return target{s, port}, port != nil && port.Protocol != mesh.UDP
+	t := target{service: s, port: s.Port(r.port)}
+	if r.family != first {
+		t = t.in(r.family)
+	}
+	return t, t.port != nil && t.port.Protocol != mesh.UDP
 }
 
 // policy is that of a service's port for a client.

@@ -11,7 +11,12 @@ import (
 	"outrider.dev/internal/xds/resource"
 )
 
-const web80 = "outbound|80||web.shop.svc.cluster.local"
+const (
+	web80   = "outbound|80||web.shop.svc.cluster.local"
+	old80   = "outbound|80||old.shop.svc.cluster.local"
+	old80v4 = "outbound|80|IPv4|old.shop.svc.cluster.local"
+	old80v6 = "outbound|80|IPv6|old.shop.svc.cluster.local"
+)
 
 // What was built for an object is kept while the object is the same, and shared by
 // proxies that may be told the same.
@@ -154,14 +159,19 @@ func TestSince(t *testing.T) {
 		{"an endpoint moved", func() { h.builder.Set(slice("old", "10.244.7.1")) }},
 		{"an endpoint moved again", func() { h.builder.Set(slice("old", "10.244.7.2")) }},
 		{"another address", func() { h.builder.Set(service("old", "old", "10.96.0.9", port(80, mesh.ServerFirst))) }},
+		{"an IPv6 address more", func() { h.builder.Set(service("old", "old", "10.96.0.9 fd96::9", port(80, mesh.HTTP))) }},
+		{"the IPv6 address first", func() { h.builder.Set(service("old", "old", "fd96::9 10.96.0.9", port(80, mesh.HTTP))) }},
+		{"an address that another has", func() { h.builder.Set(service("a", "old", "10.96.0.9", port(79, mesh.TCP))) }},
 		{"a route gone", func() { h.builder.Delete((&mesh.RouteSpec{Name: "r", Namespace: "shop"}).Key()) }},
+		{"and has no more", func() { h.builder.Delete((&mesh.ServiceSpec{Name: "a", Namespace: "shop"}).Key()) }},
 		{"nothing", func() {}},
 	}
 	universe := map[string][]string{
 		xds.ClusterType: {"http|10.96.0.1:80", "tcp|10.96.0.1:82", "http|10.96.0.2:80", "tcp|10.96.0.3:6379", "http|10.96.0.5:80", "http|10.96.0.66:80",
-			"tcp|10.244.0.66:80", "tcp|10.244.0.4:6379", "tcp|10.244.0.4:1", "tcp|10.9.9.9:99", "http|10.9.9.9:80", "tcp|10.9.9.8:99", web80, "http|10.244.0.9:8080"},
-		xds.EndpointType:    {web80, "outbound|80||old.shop.svc.cluster.local", "outbound|6379||db.shop.svc.cluster.local", "outbound|80||hidden.vault.svc.cluster.local"},
-		xds.VirtualHostType: {"routed/80.routed.shop.svc.cluster.local", "routed/80.web.shop.svc.cluster.local"},
+			"tcp|10.244.0.66:80", "tcp|10.244.0.4:6379", "tcp|10.244.0.4:1", "tcp|10.9.9.9:99", "http|10.9.9.9:80", "tcp|10.9.9.8:99", web80, "http|10.244.0.9:8080",
+			"http|[fd96::9]:80", "http|10.96.0.9:80", "http|10.96.0.9:79", old80, old80v4, old80v6, "http|[fd96::5]:80"},
+		xds.EndpointType:    {web80, old80, old80v4, old80v6, "outbound|6379||db.shop.svc.cluster.local", "outbound|80||hidden.vault.svc.cluster.local"},
+		xds.VirtualHostType: {"routed/80.routed.shop.svc.cluster.local", "routed/80.web.shop.svc.cluster.local", "routed/80-ipv6.routed.shop.svc.cluster.local"},
 		xds.RouteType:       {"80", "81", web80, "outbound|80||routed.shop.svc.cluster.local"},
 		xds.ListenerType:    {"virtualInbound", "virtualOutbound", "virtualOutbound-early", "outbound_80", "web:81"},
 	}

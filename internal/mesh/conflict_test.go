@@ -1,0 +1,107 @@
+package mesh
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What a service of another namespace says of a pod's ports changes nothing for the pod:
+// neither which protocol they speak, nor who may know it.
+func TestServicesOfOtherNamespacesSayNothing(t *testing.T) {
+	web := selecting(svc("shop", "web", "10.0.0.1", PortSpec{Port: Port{Name: "http", Number: 80, Protocol: HTTP}, Target: 8080}), "app", "b")
+	b := NewBuilder(Config{})
+	b.Set(web, pod("shop", "b", "10.1.0.1", "app", "b"))
+	before := b.Mesh().Pod("shop", "b")
+	b.Set(svc("bank", "evil", "10.0.0.2", port("mysql", 3306)), slice("bank", "evil-1", "evil", SlicePort{"mysql", 8080}, "10.1.0.1"))
+	m := b.Mesh()
+	if got := m.Pod("shop", "b"); got != before {
+		t.Errorf("the pod is another now: %+v", got)
+	}
+	if e := m.ByName("bank", "evil").Endpoints; len(e) != 1 || e[0].Workload != before {
+		t.Errorf("endpoints of the other namespace's service: %+v, want the pod", e)
+	}
+	hosts := func() (out []string) {
+		for _, s := range b.Mesh().ServicesOf(b.Mesh().Pod("shop", "b")) {
+			out = append(out, s.Host)
+		}
+		return out
+	}
+	if got := hosts(); !slices.Equal(got, []string{"web.shop.svc.cluster.local"}) {
+		t.Errorf("services in front of the pod: %v", got)
+	}
+	b.Set(pod("shop", "b", "10.1.0.1", "app", "b", "v", "2")) // which its endpoint there must follow
+	if e := b.Mesh().ByName("bank", "evil").Endpoints; e[0].Workload != b.Mesh().Pod("shop", "b") {
+		t.Errorf("an old workload: %+v", e[0].Workload)
+	}
+	b.Delete(web.Key())
+	if got := hosts(); got != nil || len(b.Mesh().Pod("shop", "b").Ports) > 0 {
+		t.Errorf("without a service of its own: %v in front, ports %v", got, b.Mesh().Pod("shop", "b").Ports)
+	}
+}
+
+// No service and no policy makes a port of the proxy one of its application.
+func TestPortsOfTheProxy(t *testing.T) {
+	b := NewBuilder(Config{})
+	proxied := pod("shop", "b", "10.1.0.1", "app", "b")
+	proxied.Proxied = true
+	web := selecting(svc("shop", "web", "10.0.0.1", PortSpec{Port: Port{Name: "http", Number: 80, Protocol: HTTP}, Target: InboundPort}), "app", "b")
+	b.Set(web, proxied, svc("bank", "evil", "10.0.0.2", port("http", 80)),
+		slice("bank", "evil-1", "evil", SlicePort{"http", OutboundPort}, "10.1.0.1", "10.1.0.9"),
+		&PolicySpec{Namespace: "shop", Name: "p", Mode: ModeStrict, Selector: map[string]string{"app": "b"}, Ports: map[uint16]Mode{InboundPort: ModeDisable}})
+	m := b.Mesh()
+	if got := m.Pod("shop", "b").Ports; len(got) > 0 {
+		t.Errorf("ports of the pod: %v", got)
+	}
+	if e := m.ByName("shop", "web").Endpoints; len(e) > 0 {
+		t.Errorf("endpoints: %v", e)
+	}
+	if e := m.ByName("bank", "evil").Endpoints; len(e) != 1 || e[0].Addr != addr("10.1.0.9") {
+		t.Errorf("endpoints: %v, want the one that is no proxy's", e)
+	}
+	if got := b.Conflicts(); len(got) != 2 {
+		t.Errorf("conflicts: %v", got)
+	}
+	bare := pod("shop", "b", "10.1.0.1", "app", "b")
+	b.Set(bare)
+	if e := b.Mesh().ByName("shop", "web").Endpoints; len(e) != 1 || len(b.Conflicts()) > 0 {
+		t.Errorf("without a proxy there: endpoints %v, conflicts %v", e, b.Conflicts())
+	}
+}
+
+// A virtual address leads to one service, whatever came first; who loses it gets it back.
+func TestOneAddressOfTwo(t *testing.T) {
+	b := NewBuilder(Config{})
+	addresses := func() map[string]string {
+		out := map[string]string{}
+		for _, s := range b.Mesh().Services() {
+			out[s.Namespace+"/"+s.Name] = joined(s.Addresses)
+		}
+		return out
+	}
+	check := func(when string, conflicts int, want map[string]string) {
+		t.Helper()
+		if diff := cmp.Diff(want, addresses()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+		if got := b.Conflicts(); len(got) != conflicts {
+			t.Errorf("%s: conflicts %v, want %d", when, got, conflicts)
+		}
+	}
+	first, second := svc("a", "one", "10.0.0.1"), svc("b", "two", "10.0.0.1")
+	b.Set(second)
+	check("one alone", 0, map[string]string{"b/two": "10.0.0.1"})
+	b.Set(first)
+	check("both", 1, map[string]string{"a/one": "10.0.0.1", "b/two": ""})
+	b.Set(pod("a", "p", "10.0.0.1"))
+	check("and a pod that has it", 2, map[string]string{"a/one": "", "b/two": ""})
+	if b.Mesh().ByAddress(addr("10.0.0.1")) != nil {
+		t.Error("the pod's address leads to a service")
+	}
+	b.Delete(Key{KindPod, "a", "p"}, first.Key())
+	check("without the two", 0, map[string]string{"b/two": "10.0.0.1"})
+	if b.Mesh().ByAddress(addr("10.0.0.1")) != b.Mesh().ByName("b", "two") {
+		t.Error("the address leads elsewhere")
+	}
+}

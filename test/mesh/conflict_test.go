@@ -1,0 +1,93 @@
+package mesh
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"outrider.dev/internal/mesh"
+)
+
+const rejected = `listener_manager\.lds\.update_rejected`
+
+// evil is a service of another namespace that has a pod's address as its endpoint, with
+// ports of the pod's proxy, and another word about a port of its application.
+func evil(at netip.Addr) []mesh.Part {
+	s := &mesh.ServiceSpec{Name: "evil", Namespace: "bank", Addresses: []netip.Addr{netip.MustParseAddr("10.96.9.9")}}
+	slice := &mesh.SliceSpec{Name: "evil-1", Namespace: "bank", Service: "evil", Endpoints: []mesh.SliceEndpoint{{Addresses: []netip.Addr{at}, Ready: true}}}
+	for _, number := range append([]uint16{8080}, mesh.ProxyPorts...) {
+		p := port(number, mesh.ServerFirst)
+		p.Number -= 1000 // of the service
+		s.Ports = append(s.Ports, p)
+		slice.Ports = append(slice.Ports, mesh.SlicePort{Name: p.Name, Number: number})
+	}
+	return []mesh.Part{s, slice}
+}
+
+// What another namespace says of a pod takes nothing from it: neither its listeners, nor
+// mutual TLS, nor the policies to come; and leads nobody to the ports of its proxy.
+func TestAnothersWordAboutAPod(t *testing.T) {
+	s := newShop(t)
+	byMutualTLS := func() {
+		t.Helper()
+		if got := get(s.client.client(), "http://10.96.0.1:8080/peer"); !strings.HasPrefix(got, "200 ") || !strings.Contains(got, "URI=spiffe://") {
+			t.Fatalf("%q, want who called", got)
+		}
+	}
+	byMutualTLS()
+	pushes := s.server.stat(`listener_manager\.lds\.update_success`)
+	s.source.set(evil(s.server.v4)...)
+	eventually(t, "its port numbers, at the server", func() bool { return s.server.stat(`listener_manager\.lds\.update_success`) > pushes })
+	s.client.ask("10.96.9.9:7080", "PING") // the client has learned of it too
+	for range 5 {
+		byMutualTLS()
+	}
+	s.source.set(&mesh.PolicySpec{Name: "all", Namespace: namespace, Mode: mesh.ModeStrict})
+	eventually(t, "the policy at the server", func() bool {
+		got, _ := s.plain.ask(s.server.v4.String()+":6379", "PING")
+		return !strings.HasPrefix(got, "server")
+	})
+	for _, number := range []string{":14001", ":14006", ":14007", ":14016"} {
+		if got, took := s.client.ask("10.96.9.9"+number, "PING"); got != "EOF" && !strings.Contains(got, "reset") {
+			t.Errorf("%s: %q after %s, want it closed", number, got, took)
+		}
+	}
+	if n := s.server.stat(rejected); n != 0 {
+		t.Errorf("the server's proxy rejected %d updates", n)
+	}
+	again := s.pod("server2", "server")
+	s.source.set(evil(again.v4)...)
+	again.proxied() // and is ready
+}
+
+// Of two services with one address the first has it, and who is told everything takes it.
+func TestOneAddressOfTwo(t *testing.T) {
+	w := newWorld(t)
+	server := w.pod("server", "server")
+	w.service("web", "10.96.0.1", "server", port(8080, mesh.HTTP), port(6379, mesh.TCP))
+	w.service("zzz", "10.96.0.1 10.96.0.2", "nobody", port(8080, mesh.HTTP), port(6379, mesh.TCP))
+	client := w.pod("client", "client")
+	client.metadata = map[string]any{"OUTRIDER_PUSH": "full"}
+	client.proxied()
+	server.proxied()
+	go echo(server.listen(8080), "server")
+	go repeat(server.listen(6379), "server")
+	c := client.client()
+	c.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return client.dial(ctx, "", "10.96.0.1:8080")
+	}
+	for _, host := range []string{"web", "10.96.0.1"} {
+		if got := get(c, "http://"+host+":8080/"); !strings.HasPrefix(got, "200 server") {
+			t.Errorf("%s: %s", host, got)
+		}
+	}
+	if got, _ := client.ask("10.96.0.1:6379", "PING"); got != "server PING" {
+		t.Errorf("%s", got)
+	}
+	if n := client.stat(rejected); n != 0 {
+		t.Errorf("the client's proxy rejected %d updates", n)
+	}
+}
