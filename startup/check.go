@@ -10,8 +10,9 @@ type Violation struct {
 	Edge Edge   `json:"edge"`
 	How  Breach `json:"how"`
 
-	// At is when To, in this incarnation, did what it should not have done, and
-	// By how much too early; [Forever] if From never got there.
+	// At is when it happened: To, in this incarnation, ran, or was left behind; of
+	// [OutlivedFrom], when From ended. By is how much too early that was: until From got
+	// there, or To ended; [Forever] if it never did.
 	At          time.Duration `json:"at"`
 	Incarnation int           `json:"incarnation,omitempty"`
 	By          time.Duration `json:"by"`
@@ -26,7 +27,8 @@ const (
 	OutlivedFrom Breach = "outlived-from" // the pod stopped, and From ended while To still ran
 )
 
-// Forever is how much too early a container runs whose dependency never comes.
+// Forever is how much too early a container runs whose dependency never comes, or ends
+// before one that never does.
 const Forever = time.Duration(math.MaxInt64)
 
 // Check returns the edges of p that t violates, in the order of p.Edges; of one
@@ -137,7 +139,7 @@ func (c *checker) judgeEnd(ev Event, later Timeline) {
 	for _, next := range later {
 		if next.Container == c.edge.To && next.What.ends() {
 			if next.At > ev.At {
-				c.add(OutlivedFrom, Event{At: next.At, Incarnation: c.to.incarnation}, next.At-ev.At)
+				c.add(OutlivedFrom, Event{At: ev.At, Incarnation: c.to.incarnation}, next.At-ev.At)
 			}
 			return
 		}

@@ -107,7 +107,7 @@ func TestCheck(t *testing.T) {
 			plan: "app after proxy is healthy",
 			timeline: Timeline{{"proxy", IsStarted, at(0), 0, ""}, {"proxy", IsHealthy, at(0), 0, ""}, {"app", IsStarted, at(1), 0, ""},
 				{"", PodDeleted, at(5), 0, ""}, {"proxy", IsCompleted, at(5), 0, ""}, {"app", IsCompleted, at(8), 0, ""}},
-			want: []broken{{0, OutlivedFrom, at(8), 0, at(3)}},
+			want: []broken{{0, OutlivedFrom, at(5), 0, at(3)}},
 		},
 		"the proxy leaves after the app": {
 			plan: "app after proxy is healthy",

@@ -15,7 +15,9 @@ const (
 	// postStart says so.
 	Native Mechanism = "native"
 
-	// Gate: To's command is wrapped. It waits, then runs the real command.
+	// Gate: To's command is wrapped by outrider-agent, and From's too unless it is a
+	// proxy. It waits, then runs the real command; and it passes SIGTERM on when those
+	// that wait for it have ended.
 	Gate Mechanism = "gate"
 
 	// Hold: From comes first in spec.containers and its postStart blocks.
@@ -27,12 +29,14 @@ const (
 	// The work-arounds that people write. They are recognised, not recommended.
 
 	PostStartProbe Mechanism = "post-start-probe" // To's own postStart asks From's health port
-	HealthLoop     Mechanism = "health-loop"      // To's command asks in a loop before it begins
+	Wrapper        Mechanism = "wrapper"          // another program than ours wraps To's command, and waits: linkerd-await, scuttle
+	HealthLoop     Mechanism = "health-loop"      // To's command asks until it is answered, before it begins
+	BoundedLoop    Mechanism = "bounded-loop"     // To's command asks a number of times, and then begins all the same
 	Sleep          Mechanism = "sleep"            // To's command sleeps before it begins
 )
 
 // Mechanisms lists all of them, the ones to prefer first.
-var Mechanisms = []Mechanism{Gate, Native, InitDone, Hold, HealthLoop, PostStartProbe, Sleep}
+var Mechanisms = []Mechanism{Gate, Native, InitDone, Hold, Wrapper, HealthLoop, BoundedLoop, PostStartProbe, Sleep}
 
 var mechanismWords = func() (ws words[Mechanism]) {
 	for _, m := range Mechanisms {

@@ -11,9 +11,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 		start: keeps(EveryStart),
 		stop:  stops(true),
 		limits: []limitRule{
-			{cannotWaitInside, Limit{Code: "deadlock", Fatal: true,
-				Reason: "the kubelet starts From only after To is done, and To waits for From",
-				Source: "kubelet v1.34.4 computeInitContainerActions"}},
+			{cannotWaitInside, deadlock},
 			{nothingTells, Limit{Code: "nothing-tells", Fatal: true,
 				Reason: "From has nothing that says it is healthy: no probe, no hook, no report"}},
 			{neverCompletes, Limit{Code: "never-completes", Fatal: true,
@@ -95,17 +93,41 @@ var mechanismRules = map[Mechanism]mechanismRule{
 			{followsRestarts, noRestarts},
 		},
 	},
+	Wrapper: {
+		start: keeps(EveryStart),
+		stop:  kubeletStops,
+		limits: []limitRule{
+			{cannotWaitInside, deadlock},
+			{neverCompletes, Limit{Code: "never-completes", Fatal: true,
+				Reason: "From never completes: the kubelet restarts it whenever it ends"}},
+			{nil, polls},
+			{kubeletStopsTogether, Limit{Code: "no-stop-order", Reason: "nothing wraps From: plain containers get SIGTERM at the same time",
+				Source: "kubelet v1.34.4 killContainersWithSyncResult"}},
+			{followsRestarts, noRestarts},
+		},
+	},
 	HealthLoop: {
 		start: keeps(EveryStart),
-		stop:  stops(false),
+		stop:  kubeletStops,
 		limits: []limitRule{
-			{func(s situation) bool { return s.edge.After == Completed }, Limit{Code: "only-healthy", Fatal: true,
-				Reason: "a loop over a health port cannot see that a container completed"}},
-			{cannotWaitInside, Limit{Code: "deadlock", Fatal: true,
-				Reason: "the kubelet starts From only after To is done, and To waits for From"}},
-			{nil, Limit{Code: "polls", Reason: "it asks at intervals, so To starts up to one of them late"}},
+			{completes, cannotSeeEnds},
+			{cannotWaitInside, deadlock},
+			{asksPortOnly, portOnly},
+			{nil, polls},
 			{nil, Limit{Code: "deaf-to-sigterm", Reason: "as PID 1 a shell loop ignores SIGTERM: a pod deleted meanwhile takes its whole grace period", Source: "measured"}},
-			{nil, Limit{Code: "no-stop-order", Reason: "it does nothing when the pod stops"}},
+			{kubeletStopsTogether, Limit{Code: "no-stop-order", Reason: "it does nothing when the pod stops"}},
+			{followsRestarts, noRestarts},
+		},
+	},
+	BoundedLoop: {
+		start: keeps(Nowhere),
+		stop:  kubeletStops,
+		limits: []limitRule{
+			{completes, cannotSeeEnds},
+			{nil, Limit{Code: "gives-up", Reason: "it asks a number of times, then gives up and goes on: To runs without From on a bad day"}},
+			{asksPortOnly, portOnly},
+			{nil, polls},
+			{kubeletStopsTogether, Limit{Code: "no-stop-order", Reason: "it does nothing when the pod stops"}},
 			{followsRestarts, noRestarts},
 		},
 	},
@@ -130,7 +152,12 @@ var mechanismRules = map[Mechanism]mechanismRule{
 
 // Limits that several mechanisms share.
 var (
-	hidesIP = Limit{Code: "hides-pod-ip",
+	deadlock = Limit{Code: "deadlock", Fatal: true, Reason: "the kubelet starts From only after To is done, and To waits for From",
+		Source: "kubelet v1.34.4 computeInitContainerActions"}
+	cannotSeeEnds = Limit{Code: "only-healthy", Fatal: true, Reason: "a loop over a health port cannot see that a container completed"}
+	polls         = Limit{Code: "polls", Reason: "it asks at intervals, so To starts up to one of them late"}
+	portOnly      = Limit{Code: "asks-a-port", Reason: "it asks for a port, not for health: From may answer long before it is healthy"}
+	hidesIP       = Limit{Code: "hides-pod-ip",
 		Reason: "the pod has no IP in the API while the hook blocks: what waits for the IP (a CNI, a control plane) deadlocks",
 		Source: "kubernetes#85966; seen on v1.34.4"}
 	notOptional = Limit{Code: "not-optional", Reason: "a From that fails holds To for ever; the kubelet knows no optional container"}
@@ -142,13 +169,35 @@ var (
 // cannotWaitInside says whether To, started by the kubelet and waiting inside,
 // keeps the kubelet from ever bringing From to the condition.
 func cannotWaitInside(s situation) bool {
+	if s.from.Name != s.to.Name && !s.holdsAnybody() {
+		return false // as nearly always, and then it needs no graph
+	}
 	q := Plan{Containers: s.plan.Containers}
 	return q.waits(listOrder|healthNeeds).reaches(point{s.edge.From, reached(s.edge.After)}, point{s.edge.To, running})
+}
+
+// holdsAnybody says whether the kubelet, or anybody's health, waits for To to run.
+func (s situation) holdsAnybody() bool {
+	return s.to.Kind == Init || s.to.holdsNext() ||
+		slices.ContainsFunc(s.plan.Containers, func(c Container) bool { return slices.Contains(c.HealthNeeds, s.edge.To) })
 }
 
 func nothingTells(s situation) bool { return s.edge.After == Healthy && s.from.Health == NoHealth }
 
 func neverCompletes(s situation) bool { return s.edge.After == Completed && !s.from.completes() }
+
+func completes(s situation) bool { return s.edge.After == Completed }
+
+// asksPortOnly says whether From has a health that To does not wait for.
+func asksPortOnly(s situation) bool { return s.edge.After == Started && s.from.Health != NoHealth }
+
+// kubeletStops says whether To ends before From by the kubelet's own order: a sidecar is
+// told to stop when the plain containers have ended, and what completed has.
+func kubeletStops(s situation) bool {
+	return s.from.Kind == Sidecar && s.to.Kind == Plain || s.edge.After == Completed
+}
+
+func kubeletStopsTogether(s situation) bool { return !kubeletStops(s) }
 
 func followsRestarts(s situation) bool { return s.edge.OnRestart != Ignore }
 

@@ -2,6 +2,7 @@ package startup
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -162,10 +163,50 @@ func TestUnknownWordsInAPlanMadeByHand(t *testing.T) {
 		`unknown-word: App: "initt" is none of plain, init, sidecar; did you mean init?`,
 		`unknown-word: db: "plain" is the default, whose value is the empty string`,
 		`unknown-word: App: "ready" is none of started, healthy, completed; did you mean healthy?`,
-		`unknown-word: App: "hope" is none of gate, native, init, hold, health-loop, post-start-probe, sleep`,
+		`unknown-word: App: "hope" is none of gate, native, init, hold, wrapper, health-loop, bounded-loop, post-start-probe, sleep`,
 		`bad-timeout: App waits for a negative time: -1ns`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Validate (-want +got):\n%s", diff)
+	}
+}
+
+// The graph of who waits for whom is as long as the plan, not as its square: a webhook
+// judges what anybody sends.
+func TestTheGraphIsAsLongAsThePlan(t *testing.T) {
+	for _, kind := range []Kind{Plain, Init, Sidecar} {
+		const n = 600
+		var p Plan
+		for i := range n {
+			p.Containers = append(p.Containers, Container{Name: fmt.Sprintf("c%d", i), Kind: kind})
+		}
+		arcs := 0
+		for _, on := range p.waits(everyWait) {
+			arcs += len(on)
+		}
+		if arcs > 10*n {
+			t.Errorf("%d arcs for %d containers of kind %q", arcs, n, kind)
+		}
+		last := point{fmt.Sprintf("c%d", n-1), running}
+		if !p.waits(listOrder).reaches(last, point{"c0", spawned}) {
+			t.Errorf("%q: the last one does not wait for the first", kind)
+		}
+	}
+}
+
+func BenchmarkValidate(b *testing.B) {
+	for _, n := range []int{20, 300, 600} {
+		var p Plan
+		for i := range n {
+			p.Containers = append(p.Containers, Container{Name: fmt.Sprintf("c%d", i), Health: Report})
+			if i > 0 {
+				p.Edges = append(p.Edges, Edge{From: p.Containers[i-1].Name, To: p.Containers[i].Name, After: Healthy, By: Gate})
+			}
+		}
+		b.Run(fmt.Sprintf("chain-of-%d", n), func(b *testing.B) {
+			for b.Loop() {
+				p.Validate(34)
+			}
+		})
 	}
 }

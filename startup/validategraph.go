@@ -18,12 +18,13 @@ func (v *validator) graph() {
 			Message: (&CycleError{Path: path}).Error(), Remedy: "remove one of these edges"})
 		return // every other answer about the graph would say the same again
 	}
+	all := full.waits(everyWait) // one graph for all edges: it is as long as the plan
 	for i := range full.Edges {
 		e := &full.Edges[i]
 		if _, at := full.Find(e.From); at < 0 {
 			continue // optional and absent
 		}
-		if v.condition(full, e) && v.keepable(full, e) {
+		if v.condition(full, e) && v.keepable(full, all, e) {
 			v.mechanism(full, e)
 		}
 	}
@@ -60,10 +61,10 @@ func (v *validator) condition(p Plan, e *Edge) bool {
 }
 
 // keepable says whether any mechanism could keep the edge: the condition of From
-// must not itself wait, by whatever way, for To to run.
-func (v *validator) keepable(p Plan, e *Edge) bool {
+// must not itself wait, by whatever way, for To to run. all are the waits of p.
+func (v *validator) keepable(p Plan, all waits, e *Edge) bool {
 	from, to := point{e.From, reached(e.After)}, point{e.To, running}
-	if !p.waits(everyWait).reaches(from, to) {
+	if !all.reaches(from, to) {
 		return true // nor is there a way along some of the waits
 	}
 	if path := p.waits(edges|healthNeeds).path(from, to); path != nil {

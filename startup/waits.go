@@ -9,6 +9,7 @@ type moment string
 const (
 	spawned moment = "spawned" // by the kubelet
 	running moment = "running" // its real command
+	passed  moment = "passed"  // the kubelet goes on to the next container of its list
 	healthy moment = "healthy"
 	ended   moment = "ended"
 )
@@ -79,14 +80,15 @@ func (p Plan) waits(from source) waits {
 // Source: kubernetes v1.34.4 pkg/kubelet/kuberuntime, computeInitContainerActions
 // (kuberuntime_container.go) and SyncPod step 8 (kuberuntime_manager.go).
 func (p Plan) addListOrder(w waits) {
-	var before []point
+	var before []point // the container before, if there is one: it waits for all others
 	for _, inits := range []bool{true, false} {
 		for _, c := range p.Containers {
 			if c.inInitList() != inits {
 				continue
 			}
 			w.add(point{c.Name, spawned}, before...)
-			before = append(slices.Clip(before), c.done())
+			w.add(point{c.Name, passed}, point{c.Name, spawned}, c.done())
+			before = []point{{c.Name, passed}}
 		}
 	}
 }

@@ -70,11 +70,12 @@ func (k *kubeVersion) String() string { return fmt.Sprintf("1.%d", int(*k)) }
 // Type is the word for the value in a usage text.
 func (k *kubeVersion) Type() string { return "version" }
 
-// Set reads 1.34, v1.34.4 or 1.34.4+k3s1.
+// Set reads 1.34, v1.34.4 or 1.34.4+k3s1; and 1.34+ or 1.34-gke.1, as managed clusters say.
 func (k *kubeVersion) Set(s string) error {
 	parts := strings.SplitN(strings.TrimPrefix(s, "v"), ".", 3)
 	if len(parts) >= 2 && parts[0] == "1" {
-		if n, err := strconv.Atoi(parts[1]); err == nil && n >= 18 && n < 100 {
+		minor, _, _ := strings.Cut(strings.Replace(parts[1], "-", "+", 1), "+")
+		if n, err := strconv.Atoi(minor); err == nil && n >= 18 && n < 100 {
 			*k = kubeVersion(n)
 			return nil
 		}

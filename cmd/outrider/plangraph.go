@@ -42,7 +42,7 @@ func edgeLabel(e edgeView) string {
 // open or polls, red is a guess.
 var edgeColours = map[startup.Mechanism]string{
 	startup.Gate: "#1a7f37", startup.InitDone: "#1a7f37", startup.Native: "#0969da", startup.Hold: "#9a6700",
-	startup.HealthLoop: "#9a6700", startup.PostStartProbe: "#cf222e", startup.Sleep: "#cf222e", "": "#cf222e",
+	startup.Wrapper: "#9a6700", startup.HealthLoop: "#9a6700", startup.BoundedLoop: "#cf222e", startup.PostStartProbe: "#cf222e", startup.Sleep: "#cf222e", "": "#cf222e",
 }
 
 // Sizes of the picture.

@@ -164,7 +164,7 @@ func mentioning(sentence, name, other string) string {
 
 var mechanismColours = map[startup.Mechanism]string{
 	startup.Gate: green, startup.InitDone: green, startup.Native: green, startup.Hold: yellow,
-	startup.HealthLoop: yellow, startup.PostStartProbe: red, startup.Sleep: red, "": red,
+	startup.Wrapper: yellow, startup.HealthLoop: yellow, startup.BoundedLoop: red, startup.PostStartProbe: red, startup.Sleep: red, "": red,
 }
 
 func (p *printer) edges(group []edgeView) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,6 +50,9 @@ type refusal struct {
 }
 
 func newPlanned(o podspec.Object, on startup.Kubernetes, advise bool) (planned, error) {
+	if err := podspec.Check(&o.Pod); err != nil {
+		return planned{}, refused(o, err)
+	}
 	r, err := podspec.Read(&o.Pod)
 	if err != nil {
 		return planned{}, fmt.Errorf("%s: document %d: %s: %s: %w", o.File, o.Document, o, o.Field("metadata.annotations"), err)
@@ -57,26 +61,55 @@ func newPlanned(o podspec.Object, on startup.Kubernetes, advise bool) (planned, 
 	p := planned{Object: o, Kubernetes: fmt.Sprintf("1.%d", int(on)), Containers: plan.Containers,
 		Expected: r.Expected, Notes: r.Notes, on: on, Edges: []edgeView{}}
 	for _, c := range podspec.Choose(r, on) {
-		p.Edges = append(p.Edges, p.edge(c))
+		p.Edges = append(p.Edges, p.edge(r, c))
 	}
 	for _, f := range r.Found {
 		f.Evidence.Field = o.Field(f.Evidence.Field)
 		p.Found = append(p.Found, f)
 	}
 	p.Findings = p.findings(r, plan)
+	if slices.ContainsFunc(p.Findings, func(f startup.Finding) bool { return slices.Contains(senseless, f.Code) }) {
+		for i := range p.Edges {
+			p.Edges[i].Refused = nil
+		}
+	}
 	if advise {
 		p.Advice = adviceOf(podspec.Advise(r, on))
 	}
 	return p, nil
 }
 
-func (p planned) edge(c podspec.Choice) edgeView {
+// senseless are findings after which it says nothing why a mechanism does not fit.
+var senseless = []startup.Code{startup.Cycle, startup.UnknownName, startup.DuplicateName}
+
+// refused are the fields of a pod that the API server would not take.
+func refused(o podspec.Object, err error) error {
+	var fields []error
+	for _, err := range unjoined(err) {
+		var field *podspec.FieldError
+		if errors.As(err, &field) {
+			field.Field = o.Field(field.Field)
+		}
+		fields = append(fields, fmt.Errorf("%s: document %d: %s: %w", o.File, o.Document, o, err))
+	}
+	return errors.Join(fields...)
+}
+
+// unjoined are the errors that one joins.
+func unjoined(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+func (p planned) edge(r podspec.Reading, c podspec.Choice) edgeView {
 	v := edgeView{Edge: c.Edge, Why: c.Why, Start: c.Answer.Start.String(), Stop: c.Answer.Stop, Limits: limits(c.Answer), Warning: c.Warning}
 	if c.Present != nil {
 		v.Present = true
 		v.Evidence = p.Field(c.Present.Evidence.Field) + ": " + c.Present.Evidence.Text
 		if c.Present.Replaceable && c.Edge.By != startup.Gate {
-			v.Replace = fmt.Sprintf("%s.%s: %s=%s", podspec.EdgesAnnotation, c.Edge.To, c.Edge.From, c.Edge.After)
+			v.Replace = fmt.Sprintf("%s.%s: %s=%s", podspec.EdgesAnnotation, c.Edge.To, c.Edge.From, r.Meant(c.Edge).After)
 		}
 	}
 	for _, o := range c.Refused {

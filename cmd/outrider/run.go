@@ -17,6 +17,7 @@ import (
 	"outrider.dev/internal/kubelet"
 	"outrider.dev/internal/localpod"
 	"outrider.dev/internal/podspec"
+	"outrider.dev/startup"
 )
 
 type runOptions struct {
@@ -72,6 +73,9 @@ the pod cannot be run here.`,
 }
 
 func (o *runOptions) run(cmd *cobra.Command) error {
+	if o.duration < 0 {
+		return &cli.UsageError{Err: fmt.Errorf("--duration=%s: want a time like 30s, or 0 for no end", o.duration)}
+	}
 	options, err := o.options(cmd)
 	if err != nil {
 		return &cli.UsageError{Err: err}
@@ -79,6 +83,9 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	network, err := netip.ParsePrefix(o.network)
 	if err != nil {
 		return &cli.UsageError{Err: fmt.Errorf("--network=%q: write it like 10.244.0.0/24", o.network)}
+	}
+	if a := network.Masked().Addr(); !a.Is4() || a.IsLoopback() || a.IsMulticast() || a.IsUnspecified() || a.IsLinkLocalUnicast() || network.Bits() > 30 {
+		return &cli.UsageError{Err: fmt.Errorf("--network=%q: want an IPv4 network with room for a pod that nothing else is at home in, like 10.244.0.0/24", o.network)}
 	}
 	node, err := localpod.NewNode(localpod.NodeOptions{IPv4: network})
 	if errors.Is(err, localpod.ErrNotRoot) {
@@ -152,9 +159,12 @@ func (o *runOptions) options(cmd *cobra.Command) (localpod.Options, error) {
 	for _, field := range object.Unknown {
 		fmt.Fprintf(cmd.ErrOrStderr(), "outrider: note: %s: %s: %s is not a field that this version knows; it is passed over\n", name, object, field)
 	}
+	if _, err := bearing(object, startup.Kubernetes(o.kube)); err != nil {
+		return none, err
+	}
 	reading, err := podspec.Read(&object.Pod)
 	if err != nil {
-		return none, fmt.Errorf("%s: document %d: %s: %s: %w", object.File, object.Document, object, object.Field("metadata.annotations"), err)
+		return none, err // bearing has read it
 	}
 	out := localpod.Options{Pod: object.Pod, Plan: reading.Plan(), Kube: kubelet.Minor(int(o.kube)), AllowHostPath: o.hostPath, Entrypoints: map[string][]string{}}
 	if out.Pod.Name == "" {

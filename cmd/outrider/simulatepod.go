@@ -51,13 +51,19 @@ func readRunning(cmd *cobra.Command, files []string, kube kubeVersion) ([]runnin
 // wrong then is what the simulator and the verifier show.
 var bearable = []startup.Code{startup.MechanismUnfit, startup.CannotBeKept, startup.NeverHealthy, startup.NeverCompletes, startup.SelfWaitingProbe}
 
-func newRunning(o podspec.Object, on startup.Kubernetes) (running, error) {
+// bearing is the plan of an object that can be run, whether or not its plan is kept then.
+func bearing(o podspec.Object, on startup.Kubernetes) (planned, error) {
 	p, err := newPlanned(o, on, false)
 	if err != nil {
-		return running{}, err
+		return p, err
 	}
 	p.Findings = slices.DeleteFunc(p.Findings, func(f startup.Finding) bool { return slices.Contains(bearable, f.Code) })
-	if err := broken([]planned{p}); err != nil {
+	return p, broken([]planned{p})
+}
+
+func newRunning(o podspec.Object, on startup.Kubernetes) (running, error) {
+	p, err := bearing(o, on)
+	if err != nil {
 		return running{}, err
 	}
 	run, err := podspec.AsItRuns(&o.Pod, on)

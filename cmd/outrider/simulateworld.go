@@ -108,7 +108,9 @@ func (w world) assume(r running, c startup.Container) []string {
 		out = append(out, fmt.Sprintf("completes after %s", jobTakes))
 	}
 	// A sleep that keeps no edge is the start of the command, as far as anybody waits for it.
-	keeps := slices.ContainsFunc(r.Plan.Edges, func(e startup.Edge) bool { return e.To == c.Name && e.By == startup.Sleep })
+	keeps := slices.ContainsFunc(r.Plan.Edges, func(e startup.Edge) bool {
+		return e.To == c.Name && (e.By == startup.Sleep || e.By == startup.BoundedLoop)
+	})
 	if d, ok := r.run.Sleeps[c.Name]; ok && keeps && said.Sleeps == 0 {
 		out = append(out, fmt.Sprintf("sleeps %s", d))
 	}
@@ -118,6 +120,8 @@ func (w world) assume(r running, c startup.Container) []string {
 			out = append(out, "post-start takes 0s")
 		case h.Once:
 			out = append(out, fmt.Sprintf("post-start asks %s for 0s", h.Asks))
+		case h.GoesOn:
+			out = append(out, fmt.Sprintf("post-start asks %s at most %s", h.Asks, h.Timeout))
 		case h.Timeout > 0:
 			out = append(out, fmt.Sprintf("post-start asks %s for %s", h.Asks, h.Timeout))
 		case h.Asks != c.Name:

@@ -60,6 +60,9 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 		{Code: "injection-refused", Severity: finding.Error, Title: "injection refuses the pod",
 			Explanation: `It asks for something that cannot be had: a value that is none, a mechanism that does not fit, a port that is the mesh's. Nothing is injected by halves, so the pod is not made.`},
 
+		{Code: "mesh-port", Severity: finding.Warning, Title: "a container declares a port on which the proxy listens",
+			Explanation: `All containers of a pod share its network: of two that listen on one port the second fails with "address already in use". Outrider's proxy has 15000, 15001, 15006, 15007, 15016, 15021 and 15090, and the agent 15020, or what status.sidecar.istio.io/port says. A port that is declared only so that a monitor finds the proxy's metrics does no harm.`},
+
 		{Code: "annotation-no-effect", Severity: finding.Warning, Title: "an annotation does nothing",
 			Explanation: `Somebody wrote it for a reason, and what they wanted is not so: the name is not the one that is read, the value is none that it takes, or another setting is more specific.`},
 		{Code: "annotation-misplaced", Severity: finding.Warning, Title: "an annotation for pods is on the object that makes them",

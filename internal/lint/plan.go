@@ -85,7 +85,7 @@ func annotationErrors(err error) []*podspec.AnnotationError {
 
 // saidElsewhere: what is wrong with a work-around, the rules about work-arounds say.
 func (s *subject) saidElsewhere(f startup.Finding) bool {
-	return f.Edge != nil && slices.Contains([]startup.Mechanism{startup.HealthLoop, startup.PostStartProbe, startup.Sleep}, f.Edge.By)
+	return f.Edge != nil && slices.Contains([]startup.Mechanism{startup.HealthLoop, startup.BoundedLoop, startup.PostStartProbe, startup.Sleep}, f.Edge.By)
 }
 
 // willBeKept says whether a mechanism will be written for the edge, other than what the

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,4 +72,20 @@ func shown(protocol string) string {
 		return "MySQL"
 	}
 	return strings.ToUpper(protocol)
+}
+
+// meshPort: of two that listen on one port of the pod the second cannot.
+func meshPort(s subject, b *builder) {
+	for _, clash := range s.result.Clashes {
+		m, ok := s.member(clash.Container)
+		if !s.injected || !ok {
+			continue
+		}
+		i := slices.IndexFunc(m.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == clash.Port })
+		b.add(clue{code: "mesh-port", title: fmt.Sprintf("%s declares port %d, which is %s", clash.Container, clash.Port, clash.Of),
+			field: m.field.plus("ports", i, "containerPort"), evidence: fmt.Sprint(clash.Port),
+			why: "all containers of a pod share its network: the second one of the two fails with \"address already in use\"",
+			do:  "let the application listen on another port, or leave the declaration out if it does not listen there",
+			run: fmt.Sprintf("outrider inject %s", b.input(s.File)), source: "docs/inject.md"})
+	}
 }

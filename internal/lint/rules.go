@@ -12,7 +12,7 @@ var podRules = []func(subject, *builder){
 	initNeedsNetwork,
 	proxyInJob, serverInJob,
 	graceTooShort,
-	proxyUser, podSecurity,
+	proxyUser, podSecurity, meshPort,
 	annotationsOfPod, annotationsElsewhere, injectionWithoutEffect,
 }
 

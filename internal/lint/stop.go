@@ -95,8 +95,8 @@ func serverInJob(s subject, b *builder) {
 		return
 	}
 	ends := map[string]bool{}
-	for _, f := range s.reading.Found { // a gate that is not ours may end it too, as kubexit does
-		if m, _ := s.member(f.Container); f.Mechanism == startup.Gate && m.Container != nil && !podspec.Gated(m.Container) {
+	for _, f := range s.reading.Found { // a wrapper may end it too, as kubexit does
+		if f.Mechanism == startup.Wrapper {
 			ends[f.Container] = true
 		}
 	}

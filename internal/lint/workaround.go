@@ -14,7 +14,7 @@ import (
 // not keep, and the annotation in its place.
 func workarounds(s subject, b *builder) {
 	for _, f := range s.reading.Found {
-		if !slices.Contains([]startup.Mechanism{startup.Sleep, startup.HealthLoop, startup.PostStartProbe}, f.Mechanism) {
+		if !slices.Contains([]startup.Mechanism{startup.Sleep, startup.HealthLoop, startup.BoundedLoop, startup.PostStartProbe}, f.Mechanism) {
 			continue
 		}
 		m, ok := s.member(f.Container)
@@ -45,7 +45,11 @@ func workarounds(s subject, b *builder) {
 		}
 		c.do = fmt.Sprintf("ask for it instead: %s waits for %s%s", m.Name, edges[0].From, besideOther(edges[0].From))
 		if without, err := podspec.Without(&s.Pod, f); err == nil {
-			c.fix = s.asking(without, edges)
+			var meant []startup.Edge
+			for _, e := range edges {
+				meant = append(meant, s.reading.Meant(e))
+			}
+			c.fix = s.asking(without, meant)
 		}
 		b.add(c)
 	}
@@ -59,6 +63,9 @@ func (s *subject) describe(c *clue, f podspec.Found, e startup.Edge) {
 		c.title = fmt.Sprintf("%s begins with %s and hopes that %s is ready then", f.Container, f.By, e.From)
 	case startup.HealthLoop:
 		c.title = fmt.Sprintf("%s asks %s in a loop before its command (%s)", f.Container, e.From, f.By)
+	case startup.BoundedLoop:
+		c.code = finding.Code(startup.HealthLoop)
+		c.title = fmt.Sprintf("%s asks %s a number of times before its command, and then goes on all the same (%s)", f.Container, e.From, f.By)
 	default:
 		c.title = fmt.Sprintf("the postStart of %s asks whether %s is ready (%s)", f.Container, e.From, f.By)
 	}

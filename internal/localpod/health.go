@@ -9,7 +9,7 @@ import (
 
 // within are the mechanisms by which a container's own process waits: the container
 // has started then, and its real command has not.
-var within = map[startup.Mechanism]bool{startup.Gate: true, startup.HealthLoop: true, startup.Sleep: true}
+var within = map[startup.Mechanism]bool{startup.Gate: true, startup.Wrapper: true, startup.HealthLoop: true, startup.BoundedLoop: true, startup.Sleep: true}
 
 // hiddenIn are the containers of which the kubelet cannot see when their command begins.
 func hiddenIn(p startup.Plan) map[string]bool {

@@ -58,7 +58,7 @@ func (n *Node) connect(o NodeOptions) error {
 	if !o.IPv4.IsValid() {
 		o.IPv4 = defaultIPv4
 	}
-	if !o.IPv4.Addr().Is4() || o.IPv4.Bits() > 30 {
+	if a := o.IPv4.Addr(); !a.Is4() || a.IsLoopback() || a.IsMulticast() || o.IPv4.Bits() > 30 {
 		return fmt.Errorf("%s: want an IPv4 network with room for a pod, such as %s", o.IPv4, defaultIPv4)
 	}
 	wished := o.IPv6.IsValid()

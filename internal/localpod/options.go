@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/kubelet"
+	"outrider.dev/internal/podspec"
 	"outrider.dev/startup"
 )
 
@@ -129,6 +130,7 @@ func (o *Options) check() error {
 			all = append(all, refuse(u.field, "not done here").but("%s", u.hint))
 		}
 	}
+	all = append(all, podspec.Check(&o.Pod))
 	seen := map[string]bool{}
 	for _, c := range containersOf(&o.Pod) {
 		if seen[c.Name] {

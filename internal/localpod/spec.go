@@ -175,20 +175,18 @@ func handlers(c *corev1.Container) map[string]handler {
 	return out
 }
 
-// checkHandlers refuses hooks and probes that ask a port that the container does not name.
+// checkHandlers refuses hooks and probes that ask a port that the container does not name;
+// what is wrong with them in any pod, [podspec.Check] says.
 func checkHandlers(c carrier) error {
 	var all []error
 	for _, where := range slices.Sorted(maps.Keys(handlers(c.Container))) {
 		h := handlers(c.Container)[where]
 		field := c.field + "." + where
-		if h.exec != nil && len(h.exec.Command) == 0 {
-			all = append(all, refuse(field+".exec.command", "is empty"))
-		}
-		if h.http != nil {
+		if h.http != nil && h.http.Port.Type == intstr.String {
 			_, err := portOf(field+".httpGet.port", c.Container, h.http.Port)
 			all = append(all, err)
 		}
-		if h.tcp != nil {
+		if h.tcp != nil && h.tcp.Port.Type == intstr.String {
 			_, err := portOf(field+".tcpSocket.port", c.Container, h.tcp.Port)
 			all = append(all, err)
 		}

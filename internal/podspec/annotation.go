@@ -121,6 +121,7 @@ func longEdge(to, from string, value any) (startup.Edge, error) {
 
 func optionsEdge(to, from string, v map[string]any) (startup.Edge, error) {
 	condition, rest := "", ""
+	var wrong []string
 	for _, key := range slices.Sorted(maps.Keys(v)) {
 		text, isText := v[key].(string)
 		required, isBool := v[key].(bool)
@@ -132,28 +133,44 @@ func optionsEdge(to, from string, v map[string]any) (startup.Edge, error) {
 				rest = ", optional" + rest
 			}
 		case options[key] == nil && key != "condition" && key != "required":
-			return startup.Edge{}, fmt.Errorf("%s: %q is none of condition, required, %s", from, key, strings.Join(optionOrder, ", "))
+			wrong = append(wrong, fmt.Sprintf("%s: %q is none of condition, required, %s", from, key, strings.Join(optionOrder, ", ")))
 		case key == "required":
-			return startup.Edge{}, fmt.Errorf("%s: required: %v is neither true nor false", from, v[key])
+			wrong = append(wrong, fmt.Sprintf("%s: required: %v is neither true nor false", from, v[key]))
 		case !isText:
-			return startup.Edge{}, fmt.Errorf("%s: %s: %v is no text; a time is written like 20s", from, key, v[key])
+			wrong = append(wrong, fmt.Sprintf("%s: %s: %v is no text; a time is written like 20s", from, key, v[key]))
 		}
 	}
-	if condition == "" {
-		return startup.Edge{}, fmt.Errorf("%s has no condition; want one of started, healthy, completed", from)
+	if condition == "" && v["condition"] == nil {
+		wrong = append(wrong, from+" has no condition; want one of started, healthy, completed")
 	}
 	if v["on-timeout"] != nil && v["timeout"] == nil {
-		return startup.Edge{}, fmt.Errorf("%s: on-timeout without a timeout; add timeout: 20s, for example", from)
+		wrong = append(wrong, from+": on-timeout without a timeout; add timeout: 20s, for example")
 	}
 	for _, key := range optionOrder {
 		if text, ok := v[key].(string); ok {
-			if err := oneWord(text); err != nil {
-				return startup.Edge{}, fmt.Errorf("%s: %s: %w", from, key, err)
+			if err := checkOption(to, from, key, text); err != nil {
+				wrong = append(wrong, err.Error())
 			}
 			rest += options[key](text)
 		}
 	}
+	if len(wrong) > 0 {
+		return startup.Edge{}, errors.New(strings.Join(wrong, "; "))
+	}
 	return statementEdge(to, from, condition, rest)
+}
+
+// checkOption judges the value of one option by itself, so that each that is wrong is said.
+func checkOption(to, from, key, text string) error {
+	if err := oneWord(text); err != nil {
+		return fmt.Errorf("%s: %s: %w", from, key, err)
+	}
+	before := ""
+	if key == "on-timeout" {
+		before = options["timeout"]("1s")
+	}
+	_, err := statementEdge(to, from, string(startup.Healthy), before+options[key](text))
+	return err
 }
 
 // statementEdge lets the parser of plans judge the words, so that there is one

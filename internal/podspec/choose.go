@@ -3,6 +3,7 @@ package podspec
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"outrider.dev/startup"
 )
@@ -72,7 +73,7 @@ func Choose(r Reading, on startup.Kubernetes) []Choice {
 
 // present is the choice of somebody before us.
 func (r Reading) present(plan startup.Plan, e startup.Edge, on startup.Kubernetes) Choice {
-	c := Choice{Edge: e, Answer: e.By.Keeps(plan, e, on)}
+	c := Choice{Edge: e, Answer: keeps(plan, e, on)}
 	for _, f := range r.Found {
 		if f.Mechanism == e.By && slices.ContainsFunc(f.Edges, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To }) {
 			c.Why, c.Present = []string{"in the pod already (" + f.By + ")"}, &f
@@ -87,7 +88,7 @@ func (r Reading) choose(plan startup.Plan, e startup.Edge, on startup.Kubernetes
 	if wish == "" && r.Start != StartDefault {
 		wish, who = startup.Mechanism(r.Start), "annotation "+StartAnnotation+": "+string(r.Start)
 	}
-	e.By = ""
+	r.wish, e.By = wish, ""
 	if r.Start == StartOff && wish == startup.Mechanism(StartOff) {
 		return Choice{Edge: e, Why: []string{who + ": no order"}, Warning: e.To + " may run before " + e.From}
 	}
@@ -113,9 +114,7 @@ func (r Reading) choose(plan startup.Plan, e startup.Edge, on startup.Kubernetes
 		if m == startup.Native {
 			c.Why = append(c.Why, released[o.Health])
 		}
-		if m == startup.Hold {
-			c.Warning = "a hold fails open; parking must take the connections that come too early"
-		}
+		c.Warning = r.warning(e, c)
 		return c
 	}
 	c := Choice{Edge: e, Refused: refused, Warning: fmt.Sprintf("nothing makes %s wait for %s", e.To, e.From)}
@@ -123,6 +122,18 @@ func (r Reading) choose(plan startup.Plan, e startup.Edge, on startup.Kubernetes
 		c.Why = []string{who + ", but it does not fit"}
 	}
 	return c
+}
+
+// warning is what somebody should know about a choice.
+func (r Reading) warning(e startup.Edge, c Choice) string {
+	var out []string
+	if i := slices.IndexFunc(c.Refused, func(o Option) bool { return o.By == startup.Gate }); i >= 0 && r.firstProcess(e) != "" {
+		out = append(out, c.Refused[i].WhyNot())
+	}
+	if e.By == startup.Hold {
+		out = append(out, "a hold fails open; parking must take the connections that come too early")
+	}
+	return strings.Join(out, "; ")
 }
 
 // released says what lets the kubelet go on after a sidecar, and why that.
@@ -147,9 +158,14 @@ func (r Reading) Option(plan startup.Plan, e startup.Edge, m startup.Mechanism, 
 	}
 	from, _ := written.Find(e.From)
 	e.By = m
-	answer := m.Keeps(written, e, on)
-	answer.Limits = slices.DeleteFunc(answer.Limits, func(l startup.Limit) bool { return l.Code == "needs-command" }) // it is there
-	return Option{By: m, Answer: answer, Health: from.Health}
+	return Option{By: m, Answer: keeps(written, e, on), Health: from.Health}
+}
+
+// keeps is what the mechanism of e keeps in a pod that has the commands.
+func keeps(plan startup.Plan, e startup.Edge, on startup.Kubernetes) startup.Answer {
+	answer := e.By.Keeps(plan, e, on)
+	answer.Limits = slices.DeleteFunc(answer.Limits, func(l startup.Limit) bool { return l.Code == "needs-command" })
+	return answer
 }
 
 // asWritten is the plan of the pod that [Write] would make for this edge, or the
@@ -169,7 +185,7 @@ func (r Reading) asWritten(plan startup.Plan, e startup.Edge, m startup.Mechanis
 		if !f.Command && (!f.Proxy || e.After == startup.Completed) {
 			return plan, fmt.Sprintf("the command of %s is not in the pod spec, so nothing can publish its state", e.From)
 		}
-		return plan, ""
+		return plan, r.firstProcess(e)
 	case startup.Native:
 		if from.Kind == startup.Plain && !f.Proxy && r.Start != "native" && e.By != startup.Native {
 			return plan, fmt.Sprintf("%s is a container of the application: it becomes a sidecar only if you ask for it (%s: native)", e.From, StartAnnotation)
@@ -179,9 +195,26 @@ func (r Reading) asWritten(plan startup.Plan, e startup.Edge, m startup.Mechanis
 		if from.Kind != startup.Plain || to.Kind != startup.Plain {
 			return plan, fmt.Sprintf("%s and %s are not both plain containers", e.From, e.To)
 		}
+		if e.After == startup.Started {
+			return plan, "a hook holds until its container is healthy; nothing tells started from it"
+		}
 		return movedBefore(plan, at, toAt, startup.Plain, f, startup.Healthy), ""
 	}
 	return plan, ""
+}
+
+// firstProcess says why a gate, which would be process 1 itself, does not fit the command of
+// one of the two; empty if it does, or if somebody asks for a gate all the same.
+func (r Reading) firstProcess(e startup.Edge) string {
+	if r.wish == startup.Gate || r.Start == Start(startup.Gate) {
+		return ""
+	}
+	for _, name := range []string{e.To, e.From} {
+		if r.Facts[name].First && !r.Facts[name].Proxy {
+			return fmt.Sprintf("the command of %s has to be process 1, and that is the gate: ask for it (%s: gate) if this one need not be", name, StartAnnotation)
+		}
+	}
+	return ""
 }
 
 // notLookedUp says why a command is not known from the image either.

@@ -22,6 +22,8 @@
 //	workaround.go   health loops, sleeps and hooks that people write
 //	known.go        proxies and programs by name, as data
 //	shell.go        as much of a shell script as a wait needs
+//	asking.go       how a statement asks, and what that keeps
+//	check.go        what the API server would refuse
 //	annotation.go   outrider.dev/depends-on
 //	choose.go       which mechanism, and why
 //	costs.go        what each was measured to cost

@@ -57,6 +57,21 @@ type wrapper struct {
 	read    func(r *reader, c carrier, argv []string) gateReading
 }
 
+// mechanism is a gate for our own only: the others know nothing of a stop, and nothing
+// wraps those that they wait for.
+func (w wrapper) mechanism() startup.Mechanism {
+	if w.program == path.Base(AgentPath) {
+		return startup.Gate
+	}
+	return startup.Wrapper
+}
+
+// First says whether a program refuses to be anything but process 1, or then does something
+// else: systemd, and s6-overlay's, which is called /init. Behind a gate it is not.
+func First(program string) bool { return slices.Contains(firsts, path.Base(program)) }
+
+var firsts = []string{"init", "systemd"}
+
 // A gateReading is what a wrapper's command line and environment say.
 type gateReading struct {
 	edges []startup.Edge
@@ -88,13 +103,13 @@ func gate(r *reader, c carrier) {
 		if !g.ok {
 			continue
 		}
-		f := Found{Container: c.Name, Mechanism: startup.Gate, By: w.by, Edges: g.edges,
+		f := Found{Container: c.Name, Mechanism: w.mechanism(), By: w.by, Edges: g.edges,
 			Evidence: Evidence{c.argField(start), strings.Join(argv[start:], " ")}}
 		if g.real > 0 && start+g.real < len(argv) {
 			f.unwrap, f.Replaceable = start+g.real, true
 		}
 		for i := range f.Edges {
-			f.Edges[i].By = startup.Gate
+			f.Edges[i].By = f.Mechanism
 		}
 		r.add(f)
 		return
@@ -253,10 +268,11 @@ func (w *writer) writeGates(edges []startup.Edge) error {
 	}
 	// Our proxy reads there when its applications have ended, and says how far it is.
 	if proxy := w.find(OurProxy); proxy != nil {
-		mountStates(proxy)
+		if err := mountStates(proxy); err != nil {
+			return err
+		}
 	}
-	w.addGateVolumes()
-	return nil
+	return w.addGateVolumes()
 }
 
 // wrap puts the gate before the command of c, in the place of an old one.
@@ -289,44 +305,8 @@ func (w *writer) wrap(c carrier, after []startup.Edge, asked bool, helps []strin
 	}
 	c.Args = slices.Concat(flags, []string{endFlags}, c.Command, c.Args)
 	c.Command = []string{AgentPath}
-	mount(c.Container, corev1.VolumeMount{Name: BinVolume, MountPath: BinDir, ReadOnly: true})
-	mountStates(c.Container)
-	return nil
-}
-
-// mountStates gives c everybody's state to read, and its own to write.
-func mountStates(c *corev1.Container) {
-	mount(c, corev1.VolumeMount{Name: stateVolume, MountPath: stateDir, ReadOnly: true})
-	mount(c, corev1.VolumeMount{Name: stateVolume, MountPath: ownDir, SubPath: c.Name})
-}
-
-func (w *writer) addGateVolumes() {
-	for _, name := range []string{BinVolume, stateVolume} {
-		if !slices.ContainsFunc(w.out.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name }) {
-			memory := &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}
-			w.out.Spec.Volumes = append(w.out.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: memory}})
-		}
+	if err := mount(c.Container, corev1.VolumeMount{Name: BinVolume, MountPath: BinDir, ReadOnly: true}); err != nil {
+		return err
 	}
-	w.addInit()
-}
-
-// addInit adds the container that copies the agent, first of all, so that the
-// gates of other init containers find it; unless a container brings it by itself.
-func (w *writer) addInit() {
-	if slices.ContainsFunc(w.out.Spec.Containers, func(c corev1.Container) bool { return Staged(&c) }) {
-		return
-	}
-	i := slices.IndexFunc(w.out.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == initName })
-	if i < 0 {
-		c := corev1.Container{Name: initName, Image: w.image, Command: []string{"outrider-agent", "copy", AgentPath}}
-		w.out.Spec.InitContainers = slices.Insert(w.out.Spec.InitContainers, 0, c)
-		i = 0
-	}
-	mount(&w.out.Spec.InitContainers[i], corev1.VolumeMount{Name: BinVolume, MountPath: BinDir})
-}
-
-func mount(c *corev1.Container, m corev1.VolumeMount) {
-	if !slices.ContainsFunc(c.VolumeMounts, func(o corev1.VolumeMount) bool { return o.MountPath == m.MountPath }) {
-		c.VolumeMounts = append(c.VolumeMounts, m)
-	}
+	return mountStates(c.Container)
 }

@@ -56,7 +56,8 @@ func (w *writer) takeOver(c carrier) ([]string, error) {
 		return nil, err
 	}
 	r := reader{pod: w.out, all: carriers(w.out)}
-	if l := c.Lifecycle; plain && l != nil && l.PostStart != nil && l.PostStart.TCPSocket == nil && !r.holdsItself(c) && !namelessGet(numberedHook(c.Container, l.PostStart).HTTPGet) {
+	_, holds := r.asksItself(c)
+	if l := c.Lifecycle; plain && l != nil && l.PostStart != nil && l.PostStart.TCPSocket == nil && !holds && !namelessGet(numberedHook(c.Container, l.PostStart).HTTPGet) {
 		if err := add(flagHook, numberedHook(c.Container, l.PostStart)); err != nil {
 			return nil, err
 		}

@@ -21,16 +21,22 @@ func hook(r *reader, c carrier) {
 		return
 	}
 	f := Found{Container: c.Name, By: w.by, Evidence: Evidence{w.field, w.text}, Replaceable: true}
+	if w.from == c.Name && !w.untilHealthy() {
+		r.Notes = append(r.Notes, "the postStart hook of "+c.Name+" "+w.weakness()+": what it holds waits only until "+c.Name+" is started")
+	}
 	switch {
 	case w.from != c.Name:
 		f.Mechanism = startup.PostStartProbe
-		f.Edges = []startup.Edge{r.after(w.from, c.Name, startup.PostStartProbe)}
+		f.Edges = []startup.Edge{w.edge(r, c.Name, startup.PostStartProbe)}
 	case c.kind == startup.Plain:
 		f.Mechanism = startup.Hold
 		for _, to := range r.all[c.at+1:] {
-			e := r.after(c.Name, to.Name, startup.Hold)
+			e := w.edge(r, to.Name, startup.Hold)
 			e.Timeout, e.OnTimeout = w.timeout, startup.Continue
-			if w.timeout == 0 {
+			if w.givesUp {
+				e.Timeout = 0 // as nothing promises
+			}
+			if e.Timeout == 0 {
 				e.OnTimeout = startup.Fail
 			}
 			f.Edges = append(f.Edges, e)
@@ -50,7 +56,29 @@ type hookWait struct {
 	by      string
 	field   string
 	text    string
-	timeout time.Duration
+	timeout time.Duration // 0: it waits for ever
+	givesUp bool          // and goes on as if it had been answered
+	port    bool          // it asks whether somebody listens, not for health
+}
+
+// untilHealthy says whether the one that is waited for is healthy when the wait is over.
+func (w hookWait) untilHealthy() bool { return !w.givesUp && !w.port }
+
+// weakness is what keeps the wait from being one for health.
+func (w hookWait) weakness() string {
+	if w.givesUp {
+		return "asks a number of times, then gives up and goes on"
+	}
+	return "asks for a port, not for health"
+}
+
+// edge is what the wait stands for, kept by one of the two.
+func (w hookWait) edge(r *reader, to string, by startup.Mechanism) startup.Edge {
+	e := r.after(w.from, to, by)
+	if w.port || w.givesUp && by == startup.Hold {
+		e.After = startup.Started
+	}
+	return e
 }
 
 func (r *reader) hookWait(c carrier) (hookWait, bool) {
@@ -75,11 +103,17 @@ func (r *reader) hookWait(c carrier) (hookWait, bool) {
 
 // holdsItself says whether the hook of c blocks until c itself is healthy.
 func (r *reader) holdsItself(c carrier) bool {
+	w, ok := r.asksItself(c)
+	return ok && w.untilHealthy()
+}
+
+// asksItself is the wait of a hook for its own container, for health or for less.
+func (r *reader) asksItself(c carrier) (hookWait, bool) {
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil || c.Lifecycle.PostStart.Exec == nil {
-		return false
+		return hookWait{}, false
 	}
 	w, ok := r.waits(c, c.Lifecycle.PostStart.Exec.Command)
-	return ok && w.from == c.Name
+	return w, ok && w.from == c.Name
 }
 
 func hookText(c carrier) string { return strings.Join(c.Lifecycle.PostStart.Exec.Command, " ") }
@@ -88,8 +122,10 @@ func hookText(c carrier) string { return strings.Join(c.Lifecycle.PostStart.Exec
 // in a script that asks a port.
 func (r *reader) waits(c carrier, argv []string) (hookWait, bool) {
 	if s, ok := shellScript(argv); ok {
-		for _, st := range statements(s.text) {
-			if w, ok := r.statementWaits(c, st); ok {
+		all, errexit := statements(s.text), s.errexit
+		for i, st := range all {
+			errexit = errexit || st.errexits()
+			if w, ok := r.statementWaits(c, all[i:], errexit); ok {
 				return w, true
 			}
 		}
@@ -98,16 +134,41 @@ func (r *reader) waits(c carrier, argv []string) (hookWait, bool) {
 	return r.waiter(c, argv)
 }
 
-func (r *reader) statementWaits(c carrier, s statement) (hookWait, bool) {
+// statementWaits says for whom the first of these statements waits.
+func (r *reader) statementWaits(c carrier, all []statement, errexit bool) (hookWait, bool) {
+	s := all[0]
+	if s.then == "&" {
+		return hookWait{}, false // the others do not wait for it
+	}
+	var next *statement
+	if len(all) > 1 {
+		next = &all[1]
+	}
 	if w, ok := r.waiter(c, s.program()); ok {
+		w.givesUp = w.timeout > 0 && !s.heeded(next, errexit)
 		return w, true
 	}
 	port, asks := s.asksPort()
 	if !asks || !s.loops() {
 		return hookWait{}, false
 	}
-	from := r.listens(port)
-	return hookWait{from: from, by: "health loop"}, from != ""
+	w := hookWait{from: r.listens(port), by: "health loop"}
+	w.port = !s.asksHealth() && !r.healthyByPort(w.from, port)
+	if w.givesUp = s.isLoop() && !s.unbounded() && !s.failsAfter(next) || !s.isLoop() && !s.heeded(next, errexit); w.givesUp {
+		w.timeout = s.lasts()
+	}
+	return w, w.from != ""
+}
+
+// healthyByPort says whether a container that listens there is healthy by that alone.
+func (r *reader) healthyByPort(name string, port int) bool {
+	for _, c := range r.all {
+		if c.Name == name {
+			p := ownProbe(c.Container)
+			return p != nil && p.TCPSocket != nil && r.port(c, p.TCPSocket.Port) == port
+		}
+	}
+	return false
 }
 
 // waiter looks for a known program at the beginning of argv.

@@ -3,7 +3,6 @@ package podspec
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +21,7 @@ type Run struct {
 	Supposed []startup.Edge // nobody asks for them: an app should wait for its proxy
 
 	Facts  map[string]Fact          // by container
-	Sleeps map[string]time.Duration // by container: before its command begins
+	Sleeps map[string]time.Duration // by container: before its command begins, or until it no longer asks
 	Hooks  map[string]Hook          // by container: what its postStart does
 }
 
@@ -30,6 +29,7 @@ type Run struct {
 type Hook struct {
 	Asks    string        // the container that it asks; empty: it waits for nobody
 	Timeout time.Duration // 0: it waits for ever
+	GoesOn  bool          // after that it returns as if it had been answered
 	Once    bool          // it asks once, and fails if nobody answers
 }
 
@@ -108,11 +108,8 @@ func brought(r Reading, have []startup.Edge) []startup.Edge {
 func (run *Run) waits(r Reading) {
 	run.Sleeps, run.Hooks = map[string]time.Duration{}, map[string]Hook{}
 	for _, f := range r.Found {
-		if f.Mechanism == startup.Sleep {
-			d, err := time.ParseDuration(strings.TrimPrefix(f.By, "sleep "))
-			if err == nil {
-				run.Sleeps[f.Container] += d
-			}
+		if f.Mechanism == startup.Sleep || f.Mechanism == startup.BoundedLoop {
+			run.Sleeps[f.Container] += f.lasts
 		}
 	}
 	all := reader{pod: run.Pod, all: carriers(run.Pod), Reading: r}
@@ -122,7 +119,7 @@ func (run *Run) waits(r Reading) {
 		}
 		h := Hook{Once: c.Lifecycle.PostStart.HTTPGet != nil}
 		if w, ok := all.hookWait(c); ok && all.has(w.from) {
-			h.Asks, h.Timeout = w.from, w.timeout
+			h.Asks, h.Timeout, h.GoesOn = w.from, w.timeout, w.givesUp
 		}
 		run.Hooks[c.Name] = h
 	}

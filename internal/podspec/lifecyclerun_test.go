@@ -59,6 +59,15 @@ spec: {containers: [{name: app, command: [/app]}]}`,
 				Added:   []string{"outrider-proxy"},
 				Written: []startup.Edge{edge("app after outrider-proxy is healthy, by gate")}},
 		},
+		"a loop and a hook that give up": {
+			pod: `spec: {containers: [
+  {name: istio-proxy, lifecycle: {postStart: {exec: {command: [sh, -c, "for i in 1 2 3; do curl -f localhost:15021 && break; sleep 2; done"]}}}},
+  {name: app, command: [sh, -c, "curl --retry 2 --retry-connrefused -f localhost:15021; exec /app"]}]}`,
+			want: seen{Containers: []string{"istio-proxy", "app"},
+				Edges:  []string{"app after istio-proxy is started, by hold"},
+				Sleeps: map[string]time.Duration{"app": 3 * time.Second},
+				Hooks:  map[string]Hook{"istio-proxy": {Asks: "istio-proxy", Timeout: 6 * time.Second, GoesOn: true}}},
+		},
 		"what nothing can keep has no mechanism": {
 			pod: `metadata: {annotations: {outrider.dev/depends-on.app: cache, outrider.dev/start: "off"}}
 spec: {containers: [{name: app}, {name: cache, readinessProbe: {tcpSocket: {port: 6379}}}]}`,

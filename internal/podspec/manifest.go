@@ -80,7 +80,7 @@ func Parse(file string, data []byte) (objects []Object, others []string, err err
 		raw, err := yaml.YAMLToJSONStrict(d.text)
 		at := InputError{File: file, Document: i + 1, Line: d.line}
 		if err != nil {
-			at.Err = errors.New(yamlReason(err))
+			at.Err = errors.New(notYAML(d.text, err))
 			return nil, nil, &at
 		}
 		p := parser{at: at}
@@ -150,7 +150,8 @@ func (p *parser) object(raw []byte, kind string) error {
 		return p.fail("", "", errors.New("this is no Kubernetes object"))
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
-		return p.fail("", fieldOf(err), errors.New(yamlReason(err)))
+		field, reason := misfit(raw, err)
+		return p.fail("", field, reason)
 	}
 	head.Kind = cmp.Or(head.Kind, kind)
 	if head.Kind == "" {
@@ -182,7 +183,8 @@ func (p *parser) object(raw []byte, kind string) error {
 func (p *parser) pod(o Object, template []byte) error {
 	strict, err := kjson.UnmarshalStrict(template, &o.Pod)
 	if err != nil {
-		return p.fail(o.String(), o.Field(fieldOf(err)), errors.New(yamlReason(err)))
+		field, reason := misfit(template, err)
+		return p.fail(o.String(), o.Field(field), reason)
 	}
 	for _, s := range strict {
 		if field, ok := s.(kjson.FieldError); ok && strings.HasPrefix(s.Error(), "unknown field") {
@@ -219,21 +221,4 @@ func dig(raw []byte, path string) ([]byte, bool) {
 		Spec json.RawMessage `json:"spec"`
 	}
 	return raw, json.Unmarshal(raw, &pod) == nil && pod.Spec != nil
-}
-
-// fieldOf is the field in an error of the decoder.
-func fieldOf(err error) string {
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
-		return wrong.Field
-	}
-	_, rest, found := strings.Cut(err.Error(), "into Go struct field ")
-	if !found {
-		return ""
-	}
-	field, _, _ := strings.Cut(rest, " of type")
-	if _, after, ok := strings.Cut(field, "."); ok {
-		return after
-	}
-	return field
 }

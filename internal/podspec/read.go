@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -30,11 +31,14 @@ type Reading struct {
 	// Unknown says of containers why their command is not known from their image either.
 	// Nil: nobody looked.
 	Unknown map[string]string
+
+	wish startup.Mechanism // of the edge that is looked at; empty if it has none
 }
 
 // A Fact is what a mechanism can build on in a container.
 type Fact struct {
 	Command bool // it is in the pod, so that it can be wrapped
+	First   bool // it refuses to be anything but process 1
 	Proxy   bool // a mesh's own: it can be moved, and says itself whether it is ready
 	Probed  bool // it has a probe, which a hook or a gate can ask
 }
@@ -48,8 +52,9 @@ type Found struct {
 	Evidence    Evidence          `json:"evidence"`
 	Replaceable bool              `json:"replaceable"` // [Without] can take it out
 
-	cut    [2]int // of the script, if it is part of one
-	unwrap int    // where the real command begins, if it is a wrapper
+	cut    [2]int        // of the script, if it is part of one
+	unwrap int           // where the real command begins, if it is a wrapper
+	lasts  time.Duration // of a sleep, or a loop that gives up
 }
 
 // Evidence is where in the pod it was seen.
@@ -62,8 +67,11 @@ func (e Evidence) String() string { return e.Field + ": " + e.Text }
 
 // Read says what pod does about its start-up. The error joins an
 // *AnnotationError for each annotation that cannot be understood; what else was
-// read is returned all the same.
+// read is returned all the same. Of a pod with more than [MaxContainers] nothing is.
 func Read(pod *corev1.Pod) (Reading, error) {
+	if err := checkSize(pod); err != nil {
+		return Reading{}, err
+	}
 	asked, err := Edges(pod.Annotations)
 	r, startErr := read(pod, asked)
 	r.note()
@@ -95,7 +103,7 @@ func newReader(pod *corev1.Pod) reader {
 	for _, c := range r.all {
 		r.Containers = append(r.Containers, r.container(c))
 		_, isProxy := knownProxy(c.Name)
-		r.Facts[c.Name] = Fact{Command: len(c.Command) > 0, Proxy: isProxy, Probed: ownProbe(c.Container) != nil}
+		r.Facts[c.Name] = Fact{Command: len(c.Command) > 0, First: len(c.Command) > 0 && First(c.Command[0]), Proxy: isProxy, Probed: ownProbe(c.Container) != nil}
 	}
 	return r
 }
@@ -354,6 +362,16 @@ func (r *reader) note() {
 	}
 }
 
+// Meant is e as the author of a work-around meant it: who asks for a port wants the one who
+// listens there to be healthy, where that can be known.
+func (r Reading) Meant(e startup.Edge) startup.Edge {
+	asks := slices.Contains([]startup.Mechanism{startup.HealthLoop, startup.BoundedLoop, startup.PostStartProbe}, e.By)
+	if c, i := r.plan().Find(e.From); asks && i >= 0 && c.Health != startup.NoHealth {
+		e.After = startup.Healthy
+	}
+	return e
+}
+
 // Plan is all that the pod keeps or is asked to keep. An asked edge that the pod
 // keeps already says by what; the best one, if by several.
 func (r Reading) Plan() startup.Plan {
@@ -417,6 +435,7 @@ func (r Reading) keptBy(e startup.Edge) startup.Mechanism {
 	for _, f := range r.Found {
 		for _, o := range f.Edges {
 			enough := o.After == e.After || o.After == startup.Healthy && e.After == startup.Started
+			enough = enough && o.By != startup.BoundedLoop
 			if o.From == e.From && o.To == e.To && enough && (best == "" || better(o.By, best)) {
 				best = o.By
 			}

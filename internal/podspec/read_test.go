@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -133,8 +134,8 @@ func TestScriptsAndCommands(t *testing.T) {
 		"a loop with a test":                   {`[sh, -c, "while [ \"$(curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:15020/healthz/ready)\" != 200 ]; do sleep 1; done; exec /app"]`, `health-loop: while [ "$(curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:15020/healthz/ready)" != 200 ]; do sleep 1; done`},
 		"a loop over another host is not ours": {`[sh, -c, "until nc -z postgres 5432; do sleep 1; done; /app"]`, ""},
 		"pilot-agent wait in the script":       {`[sh, -c, "pilot-agent wait && /app"]`, "health-loop: pilot-agent wait"},
-		"linkerd-await as prefix":              {`[linkerd-await, --shutdown, --, /app]`, "gate: linkerd-await --shutdown -- /app"},
-		"linkerd-await behind tini":            {`[/sbin/tini, --, linkerd-await, --, /app]`, "gate: linkerd-await -- /app"},
+		"linkerd-await as prefix":              {`[linkerd-await, --shutdown, --, /app]`, "wrapper: linkerd-await --shutdown -- /app"},
+		"linkerd-await behind tini":            {`[/sbin/tini, --, linkerd-await, --, /app]`, "wrapper: linkerd-await -- /app"},
 		"a comment is no command":              {`[sh, -c, "# sleep 5; nothing\n/app"]`, ""},
 		"a quoted sleep is text":               {`[sh, -c, "echo 'sleep 5'; /app"]`, ""},
 		"our own gate":                         {`[/outrider/bin/outrider-agent, gate, --name, app, --after, istio-proxy is healthy, --, /app]`, "gate: /outrider/bin/outrider-agent gate --name app --after istio-proxy is healthy -- /app"},
@@ -161,6 +162,121 @@ func TestScriptsAndCommands(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// What a wait keeps depends on how it asks: for ever or not, for health or a port.
+func TestHowAStatementAsks(t *testing.T) {
+	const (
+		keeps  = "healthy, by health-loop"
+		port   = "started, by health-loop"
+		givesU = "healthy, by bounded-loop"
+		both   = "started, by bounded-loop"
+	)
+	const url = "localhost:15021/healthz/ready"
+	tests := []struct {
+		script string
+		want   string
+		lasts  time.Duration
+	}{
+		{"until curl -fsI URL; do sleep 1; done; /app", keeps, 0},
+		{"until curl -s --fail URL >/dev/null 2>&1; do echo waiting; sleep 1; done && /app", keeps, 0},
+		{"while ! wget -qO- URL; do sleep 1; done; /app", keeps, 0},
+		{"while true; do curl -f URL && break; sleep 1; done; /app", keeps, 0},
+		{"while :; do if curl -f URL; then break; fi; sleep 1; done; /app", keeps, 0},
+		{"for ((;;)); do wget -q URL && break; sleep 1; done; /app", keeps, 0},
+		{"until curl -s URL | grep -q LIVE; do sleep 1; done; /app", keeps, 0},
+		{"until curl -f URL; do sleep 1; done & /app", "", 0},
+		{"until curl -s URL; do sleep 1; done; /app", port, 0},
+		{"until curl --head URL; do sleep 1; done; /app", port, 0},
+		{"until nc -z localhost 15021; do sleep 1; done; /app", port, 0},
+		{"until (echo > /dev/tcp/localhost/15021) 2>/dev/null; do sleep 1; done; /app", port, 0},
+
+		{"for i in 1 2; do curl -fs URL && break; sleep 0.3; done; /app", givesU, 600 * time.Millisecond},
+		{"for i in $(seq 1 30); do curl -fs URL && break; sleep 2; done; /app", givesU, time.Minute},
+		{"set -e; for i in {1..9}; do curl -fs URL && break; sleep 1; done; /app", givesU, 9 * time.Second},
+		{"until curl -f URL || [ $i -gt 20 ]; do i=$((i+1)); sleep 1; done; /app", givesU, 20 * time.Second},
+		{"until curl -f URL; do i=$((i+1)); [ $i -ge 5 ] && break; sleep 1; done; /app", givesU, 5 * time.Second},
+		{"while [ $i -lt 7 ]; do curl -f URL && break; sleep 1; done; /app", givesU, 7 * time.Second},
+		{"while true; do curl -f URL; sleep 1; break; done; /app", givesU, 0},
+		{"while curl -f URL; do sleep 1; done; /app", givesU, 0},
+		{"for i in 1 2 3; do nc -z localhost 15021 && break; sleep 1; done; /app", both, 3 * time.Second},
+		{"for i in 1 2 3; do curl -f URL && exit 0; sleep 1; done; exit 1", keeps, 0},
+
+		{"curl --retry 3 -f URL; /app", givesU, 0},
+		{"curl --retry 3 --retry-connrefused -f URL; /app", givesU, 7 * time.Second},
+		{"curl --retry 4 --retry-all-errors --retry-delay 2 -f URL || true; /app", givesU, 8 * time.Second},
+		{"curl --retry 3 -f URL && /app", keeps, 0},
+		{"curl --retry 3 -f URL || exit 1; /app", keeps, 0},
+		{"curl --retry 3 -f URL || exit 0; /app", givesU, 0},
+		{"set -eu; curl --retry 3 -f URL; /app", keeps, 0},
+		{"pilot-agent wait; /app", givesU, time.Minute},
+		{"pilot-agent wait && /app", "healthy, within 1m0s, by health-loop", 0},
+		{"outrider-agent wait; /app", keeps, 0},
+	}
+	for _, tt := range tests {
+		for shell, errexit := range map[string]bool{"bash -c": false, "bash -ec": true} {
+			p := pod(t, "spec: {containers: [{name: app}, {name: istio-proxy}, {name: outrider-proxy}]}")
+			p.Spec.Containers[0].Command = append(strings.Fields(shell), strings.ReplaceAll(tt.script, "URL", url))
+			r, err := Read(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, lasts := "", time.Duration(0)
+			for _, f := range r.Found {
+				_, got, _ = strings.Cut(f.Edges[0].String(), " is ")
+				lasts = f.lasts
+			}
+			want, wantLasts := tt.want, tt.lasts
+			if heeds := strings.HasPrefix(tt.script, "curl --retry 3") || strings.HasPrefix(tt.script, "pilot-agent"); errexit && heeds && !strings.Contains(tt.script, "||") {
+				want, wantLasts = strings.Replace(want, "bounded", "health", 1), 0
+				if strings.HasPrefix(tt.script, "pilot-agent") {
+					want = "healthy, within 1m0s, by health-loop"
+				}
+			}
+			if got != want || lasts != wantLasts {
+				t.Errorf("%s %q: got %q, %s, want %q, %s", shell, tt.script, got, lasts, want, wantLasts)
+			}
+		}
+	}
+}
+
+// A hook that may go on without an answer is none that health is known from.
+func TestHooksThatHoldUntilHealthy(t *testing.T) {
+	for script, want := range map[string]string{
+		"until curl -fs localhost:15021/healthz/ready; do sleep 1; done":                             "healthy",
+		"for i in 1 2 3; do curl -fs localhost:15021/healthz/ready && exit 0; sleep 1; done; exit 1": "healthy",
+		"curl -f --retry 3 --retry-connrefused localhost:15021/healthz/ready":                        "healthy",
+		"pilot-agent wait":                        "healthy",
+		"pilot-agent wait || true":                "started",
+		"until nc -z localhost 15021; do :; done": "started",
+		"for i in 1 2 3; do curl -fs localhost:15021/healthz/ready && break; sleep 1; done; exit 0": "started",
+	} {
+		for kind, text := range map[string]string{
+			"native": `{initContainers: [{name: istio-proxy, restartPolicy: Always}], containers: [{name: app}]}`,
+			"hold":   `{containers: [{name: istio-proxy}, {name: app}]}`,
+		} {
+			p := pod(t, "spec: "+text)
+			proxy := &p.Spec.Containers[0]
+			if kind == "native" {
+				proxy = &p.Spec.InitContainers[0]
+			}
+			proxy.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"sh", "-c", script}}}}
+			r, err := Read(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan := r.Plan()
+			if len(plan.Edges) != 1 || string(plan.Edges[0].After) != want || string(plan.Edges[0].By) != kind {
+				t.Errorf("%s, %q: %v, want %s", kind, script, plan.Edges, want)
+			}
+			if said := len(r.Notes) > 0; said != (want == "started") {
+				t.Errorf("%s, %q: notes %v", kind, script, r.Notes)
+			}
+			if bad := plan.Validate(34).Err(); bad != nil {
+				t.Errorf("%s, %q: %v", kind, script, bad)
+			}
+		}
 	}
 }
 

@@ -22,13 +22,13 @@ const (
 
 // WriteStage puts a root stage with these flags before the arguments of c, whose image is
 // the agent's, and gives c the hook that waits for the stage, in place of one it has.
-func WriteStage(c *corev1.Container, flags []string) {
+func WriteStage(c *corev1.Container, flags []string) error {
 	c.Args = slices.Concat([]string{stageWord, flagCopy, AgentPath}, flags, []string{endFlags}, c.Args)
 	if c.Lifecycle == nil {
 		c.Lifecycle = &corev1.Lifecycle{}
 	}
 	c.Lifecycle.PostStart = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"outrider-agent", capturedWord, flagCopy, AgentPath}}}
-	mount(c, corev1.VolumeMount{Name: BinVolume, MountPath: BinDir})
+	return mount(c, corev1.VolumeMount{Name: BinVolume, MountPath: BinDir})
 }
 
 // Staged says whether c begins with a root stage.

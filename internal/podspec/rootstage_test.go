@@ -23,12 +23,14 @@ spec:
 	if Staged(&p.Spec.Containers[0]) {
 		t.Error("a proxy without a root stage is said to have one")
 	}
-	WriteStage(&p.Spec.Containers[0], []string{"-u", "1337"})
+	if err := WriteStage(&p.Spec.Containers[0], []string{"-u", "1337"}); err != nil {
+		t.Fatal(err)
+	}
 	proxy := &p.Spec.Containers[0]
 	if got := strings.Join(proxy.Args, " "); !Staged(proxy) || got != "root-stage --copy /outrider/bin/outrider-agent -u 1337 -- proxy sidecar" {
 		t.Errorf("%q", got)
 	}
-	p.Spec.Volumes = []corev1.Volume{{Name: BinVolume}}
+	p.Spec.Volumes = []corev1.Volume{{Name: BinVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}}}
 	plan := edges(t, "app after outrider-proxy is healthy, by gate")
 	out, err := Write(p, plan, Options{})
 	if err != nil {

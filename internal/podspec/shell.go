@@ -13,13 +13,15 @@ import (
 // condition is one statement with all that is in it.
 type statement struct {
 	words      []string // without quotes
-	start, end int      // in the script, the separator after it included
+	then       string   // the separator after it: ; && || | &
+	start, end int      // in the script, the separator included
 }
 
 // A script is the text that a shell runs, and where in argv it stands.
 type script struct {
-	text string
-	at   int // index in the words of the container's command and args
+	text    string
+	at      int  // index in the words of the container's command and args
+	errexit bool // it is run with -e
 }
 
 // shellScript finds the text that "sh -c TEXT" runs, also behind an init program
@@ -29,12 +31,13 @@ func shellScript(argv []string) (script, bool) {
 	if i >= len(argv) || !slices.Contains([]string{"sh", "bash", "ash", "dash", "zsh", "busybox"}, path.Base(argv[i])) {
 		return script{}, false
 	}
+	options := i + 1
 	for i++; i < len(argv); i++ {
 		option := argv[i]
 		switch {
 		case strings.HasPrefix(option, "-") && strings.Contains(option, "c") && !strings.HasPrefix(option, "--"):
 			if i+1 < len(argv) {
-				return script{text: argv[i+1], at: i + 1}, true
+				return script{text: argv[i+1], at: i + 1, errexit: setsErrexit(argv[options : i+1])}, true
 			}
 			return script{}, false
 		case !strings.HasPrefix(option, "-") && option != "sh":
@@ -72,8 +75,8 @@ func statements(text string) []statement {
 	var out []statement
 	var cur statement
 	depth := 0
-	flush := func(end int) {
-		cur.end = end
+	flush := func(end int, then string) {
+		cur.end, cur.then = end, then
 		if len(cur.words) > 0 {
 			out = append(out, cur)
 		}
@@ -82,10 +85,10 @@ func statements(text string) []statement {
 	for _, t := range tokens(text) {
 		switch {
 		case t.separator && depth <= 0 && !cur.opensBody():
-			flush(t.end)
+			flush(t.end, plainSeparator(t.word))
 			continue
 		case t.separator:
-			cur.words = append(cur.words, ";")
+			cur.words = append(cur.words, plainSeparator(t.word))
 			continue
 		case !t.quoted && openers[t.word]:
 			depth++
@@ -97,8 +100,16 @@ func statements(text string) []statement {
 		}
 		cur.words = append(cur.words, t.word)
 	}
-	flush(len(text))
+	flush(len(text), "")
 	return out
+}
+
+// plainSeparator is && || | & as such, and ; for an end of a line.
+func plainSeparator(s string) string {
+	if s = strings.Trim(s, "\n"); separators[s] {
+		return s
+	}
+	return ";"
 }
 
 // opensBody says whether the words so far begin a loop or a condition whose body
@@ -201,11 +212,20 @@ func (s statement) neutral() bool {
 }
 
 // sleeps returns how long a plain "sleep N" takes.
+// Of several operands it takes the sum.
 func (s statement) sleeps() (time.Duration, bool) {
 	if len(s.words) < 2 || path.Base(s.words[0]) != "sleep" {
 		return 0, false
 	}
-	return sleepTime(s.words[1])
+	var all time.Duration
+	for i, operand := range s.words[1:] {
+		d, ok := sleepTime(operand)
+		if !ok {
+			return all, i > 0 && strings.ContainsAny(operand, "<>") // a redirection
+		}
+		all += d
+	}
+	return all, true
 }
 
 // sleepTime reads the operand of sleep: 5, 0.5, 5s, 2m.
@@ -220,9 +240,10 @@ func sleepTime(operand string) (time.Duration, bool) {
 	return d, err == nil && d > 0
 }
 
-// loops says whether the statement asks again and again: a loop, or a curl that retries.
+// loops says whether the statement asks again and again, for ever or not: a loop, or a
+// curl that retries.
 func (s statement) loops() bool {
-	return s.words[0] == "until" || s.words[0] == "while" || s.words[0] == "for" ||
+	return s.isLoop() ||
 		slices.Contains(s.words, "--retry") || slices.ContainsFunc(s.words, func(w string) bool { return strings.HasPrefix(w, "--retry=") })
 }
 

@@ -28,7 +28,7 @@ func Without(pod *corev1.Pod, f Found) (*corev1.Pod, error) {
 		if c.Lifecycle.PreStop == nil && c.Lifecycle.StopSignal == nil {
 			c.Container.Lifecycle = nil
 		}
-	case startup.Gate:
+	case startup.Gate, startup.Wrapper:
 		argv := c.argv()
 		if f.unwrap <= 0 || f.unwrap >= len(argv) {
 			return nil, fmt.Errorf("the command of %s is another one now", c.Name)
@@ -36,7 +36,7 @@ func Without(pod *corev1.Pod, f Found) (*corev1.Pod, error) {
 		if !unwrap(c.Container) { // ours gives back what it took over, too
 			c.Command, c.Args = argv[f.unwrap:], nil
 		}
-	case startup.Sleep, startup.HealthLoop:
+	case startup.Sleep, startup.HealthLoop, startup.BoundedLoop:
 		s, ok := shellScript(c.argv())
 		if !ok || f.cut[1] > len(s.text) || f.cut[0] >= f.cut[1] {
 			return nil, fmt.Errorf("the script of %s is another one now", c.Name)

@@ -14,17 +14,18 @@ func workaround(r *reader, c carrier) {
 	if !ok {
 		return
 	}
-	all := statements(s.text)
+	all, errexit := statements(s.text), s.errexit
 	for i, st := range all {
 		last := i == len(all)-1
+		errexit = errexit || st.errexits()
 		end := len(s.text) - len(strings.TrimLeft(s.text[st.end:], " \t\r\n"))
 		f := Found{Container: c.Name, Replaceable: !last,
 			Evidence: Evidence{c.argField(s.at), s.text[st.start:st.end]}, cut: [2]int{st.start, end}}
 		d, sleeps := st.sleeps()
-		w, waits := r.statementWaits(c, st)
+		w, waits := r.statementWaits(c, all[i:], errexit)
 		switch {
 		case sleeps && !last:
-			f.Mechanism, f.By = startup.Sleep, "sleep "+d.String()
+			f.Mechanism, f.By, f.lasts = startup.Sleep, "sleep "+d.String(), d
 			if proxy := r.proxy(); proxy != "" && proxy != c.Name {
 				f.Edges = []startup.Edge{r.after(proxy, c.Name, startup.Sleep)}
 			} else {
@@ -32,8 +33,12 @@ func workaround(r *reader, c carrier) {
 			}
 		case waits && w.from != c.Name:
 			f.Mechanism, f.By = startup.HealthLoop, w.by
-			e := r.after(w.from, c.Name, startup.HealthLoop)
+			e := w.edge(r, c.Name, startup.HealthLoop)
 			e.Timeout = w.timeout
+			if w.givesUp {
+				f.Mechanism, f.lasts = startup.BoundedLoop, w.timeout
+				e.By, e.Timeout = startup.BoundedLoop, 0 // it is how long it asks, and no promise
+			}
 			f.Edges = []startup.Edge{e}
 		case st.neutral():
 			continue

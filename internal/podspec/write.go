@@ -149,13 +149,17 @@ func (w *writer) blockUntilHealthy(e startup.Edge, c *corev1.Container) error {
 		return w.fail(e, err.Error())
 	}
 	if command[0] == AgentPath {
-		mount(c, corev1.VolumeMount{Name: BinVolume, MountPath: BinDir, ReadOnly: true})
-		defer w.addGateVolumes()
+		if err := mount(c, corev1.VolumeMount{Name: BinVolume, MountPath: BinDir, ReadOnly: true}); err != nil {
+			return err
+		}
 	}
 	if c.Lifecycle == nil {
 		c.Lifecycle = &corev1.Lifecycle{}
 	}
 	c.Lifecycle.PostStart = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: command}}
+	if command[0] == AgentPath {
+		return w.addGateVolumes() // last: c is of a list that grows
+	}
 	return nil
 }
 

@@ -50,6 +50,8 @@ type Hook struct {
 	Fails bool
 	Fixed bool   // it takes that long, whatever the health
 	Asks  string // instead, it waits for this container to be healthy, and fails after Takes
+
+	GoesOn bool // with Asks: it does not fail then
 }
 
 // A Call is something that a container needs another one for.

@@ -29,7 +29,7 @@ var clauses = []clause[Container]{
 	{"image missing", "every pull fails", func(c *Container, v values) error { c.MissingUntil = Forever; return nil }},
 	{"image missing until D", "pulls fail until then", func(c *Container, v values) error { c.MissingUntil = v.times[0]; return nil }},
 	{"cannot start", "the runtime cannot start it (StartError)", func(c *Container, v values) error { c.CannotStart = true; return nil }},
-	{"sleeps D", "it sleeps before its command begins", func(c *Container, v values) error { c.Sleeps = v.times[0]; return nil }},
+	{"sleeps D", "before its command begins; or it asks for so long, and gives up", func(c *Container, v values) error { c.Sleeps = v.times[0]; return nil }},
 
 	{"healthy after D", "of its command's begin", func(c *Container, v values) error { c.Healthy = v.times[0]; return nil }},
 	{"never healthy", "", func(c *Container, v values) error { c.Healthy = Forever; return nil }},
@@ -38,7 +38,7 @@ var clauses = []clause[Container]{
 
 	{"completes after D", "it ends with 0, each time", func(c *Container, v values) error { return c.ends(End{v.times[0], 0}, 0) }},
 	{"crashes after D", "its first life ends with 1", func(c *Container, v values) error { return c.ends(End{v.times[0], 1}, 1) }},
-	{"crashes after D with N", "its first life ends with that code", func(c *Container, v values) error { return c.ends(End{v.times[0], v.ints[0]}, 1) }},
+	{"crashes after D with N", "its first life ends with that code, 1 to 255", func(c *Container, v values) error { return c.crashes(v.times[0], v.ints[0]) }},
 	{"crashes after D N times", "", func(c *Container, v values) error { return c.ends(End{v.times[0], 1}, v.ints[0]) }},
 	{"crashes after D always", "every life ends so", func(c *Container, v values) error { return c.ends(End{v.times[0], 1}, 0) }},
 	{"killed at D", "by SIGKILL, at that time of the pod", func(c *Container, v values) error { c.KilledAt = append(c.KilledAt, v.times[0]); return nil }},
@@ -56,6 +56,10 @@ var clauses = []clause[Container]{
 		c.PostStart = Hook{Takes: v.times[0], Asks: v.names[0]}
 		return nil
 	}},
+	{"post-start asks NAME at most D", "the same, and it goes on after that time", func(c *Container, v values) error {
+		c.PostStart = Hook{Takes: v.times[0], Asks: v.names[0], GoesOn: true}
+		return nil
+	}},
 
 	{"calls NAME after D", "a refused call is only noted", func(c *Container, v values) error { return c.call(Call{To: v.names[0], After: v.times[0]}) }},
 	{"calls NAME after D or exits N", "a refused call ends it", func(c *Container, v values) error {
@@ -67,6 +71,14 @@ var clauses = []clause[Container]{
 		}
 		return c.call(Call{To: v.names[0], After: v.times[0], Every: v.times[0]})
 	}},
+}
+
+// crashes: an exit code is a byte, and with 0 it would be no crash.
+func (c *Container) crashes(after time.Duration, code int) error {
+	if code < 1 || code > 255 {
+		return fmt.Errorf("%d is no exit code of a crash: want 1 to 255", code)
+	}
+	return c.ends(End{after, code}, 1)
 }
 
 func (c *Container) sick(after, lasting time.Duration) error {
@@ -99,6 +111,9 @@ func (c *Container) ends(e End, lives int) error {
 }
 
 func (c *Container) call(call Call) error {
+	if call.Code > 255 {
+		return fmt.Errorf("%d is no exit code: want 0 to 255", call.Code)
+	}
 	c.Calls = append(c.Calls, call)
 	return nil
 }

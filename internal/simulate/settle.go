@@ -24,7 +24,7 @@ func (r *run) settleOne(name string, at time.Duration) bool {
 	switch {
 	case r.inside.Waits(name) && r.inside.GivesUp(name, at):
 		r.exit(name, at, 1)
-	case r.inside.Waits(name) && !r.stops[name] && r.asleep[name] <= at && r.inside.MayRun(name, at):
+	case r.inside.Waits(name) && !r.stops[name] && (r.asleep[name] <= at || r.inside.Answered(name)) && r.inside.MayRun(name, at):
 		var happened startup.Timeline
 		r.inside, happened = r.inside.Release(name, at)
 		r.note(happened)

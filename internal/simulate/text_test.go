@@ -56,6 +56,9 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		"an old kubernetes":   {"kubernetes 1.20", `line 1: "1.20" is not a version of Kubernetes from 1.28 to 1.36`},
 		"no lives left":       {"a: completes after 1s, crashes after 2s", `line 1: all lives of the container have an end already`},
 		"calls without pause": {"a: calls b every 1ms", `line 1: a call every 1ms is more than a timeline can show`},
+		"a crash with 0":      {"a: crashes after 1s with 0", `line 1: 0 is no exit code of a crash: want 1 to 255`},
+		"a crash with 256":    {"a: crashes after 1s with 256", `line 1: 256 is no exit code of a crash: want 1 to 255`},
+		"an exit with 256":    {"a: calls b after 1s or exits 256", `line 1: 256 is no exit code: want 0 to 255`},
 		"too many lives":      {"a: crashes after 1s 5000 times", `line 1: "5000" is no number from 0 to 1000`},
 	}
 	for name, tt := range tests {

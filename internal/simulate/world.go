@@ -66,7 +66,7 @@ func (r *run) hook(a kubelet.Action, e kubelet.Event) {
 		e.At, e.OK = e.At+h.Takes, !h.Fails
 	case h.Asks != "":
 		r.hooks[a.Container] = true
-		e.At, e.OK = e.At+h.Takes, false
+		e.At, e.OK = e.At+h.Takes, h.GoesOn
 	default:
 		r.hooks[a.Container] = true
 		return

@@ -61,11 +61,14 @@ func (s *search) convicted(trail, last int) bool {
 	return true
 }
 
-// relevant leaves what the promise is about. A restart that To's gate is about to
-// follow is no breach yet.
+// relevant leaves what the promise is about, and what is decided: a restart that To's
+// gate is about to follow is no breach yet, and neither is the end of From while To still
+// runs: of two that are killed in one instant one comes first. When To ends, it is
+// suspected again.
 func (s *search) relevant(violations []startup.Violation) []startup.Violation {
 	return slices.DeleteFunc(violations, func(v startup.Violation) bool {
 		return (v.How == startup.OutlivedFrom) != (s.question.Promise == Stops) ||
+			v.How == startup.OutlivedFrom && v.By == startup.Forever ||
 			v.How == startup.NotFollowed && v.Edge.By == startup.Gate
 	})
 }

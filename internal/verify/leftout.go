@@ -15,7 +15,7 @@ func leftOut(q Question) []string {
 		"what package kubelet leaves out: eviction, restart of the kubelet, in-place resize, restart rules by exit code",
 	}
 	for _, e := range q.Plan.Edges {
-		if e.By == startup.Gate || e.By == startup.HealthLoop {
+		if e.By == startup.Gate || e.By == startup.Wrapper || e.By == startup.HealthLoop {
 			out = append(out, "the instant between a gate's last look and its command, and between a change and its publication")
 			break
 		}

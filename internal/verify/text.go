@@ -15,10 +15,10 @@ func (r Result) String() string {
 	case r.Counterexample != nil:
 		r.writeCounterexample(&b)
 	case r.Holds():
-		fmt.Fprintf(&b, "the plan's edges hold%s, with up to %d faults\n", r.Promise.when(), r.Proved)
+		fmt.Fprintf(&b, "the plan's edges hold%s, with up to %s\n", r.Promise.when(), faults(r.Proved))
 	case r.Proved >= 0:
-		fmt.Fprintf(&b, "the plan's edges hold%s, with up to %d faults; with %d not all was looked at: cut short by %s\n",
-			r.Promise.when(), r.Proved, r.Proved+1, r.CutShort)
+		fmt.Fprintf(&b, "the plan's edges hold%s, with up to %s; with %d not all was looked at: cut short by %s\n",
+			r.Promise.when(), faults(r.Proved), r.Proved+1, r.CutShort)
 	default:
 		fmt.Fprintf(&b, "nothing found, but not all was looked at: cut short by %s\n", r.CutShort)
 	}
@@ -54,9 +54,16 @@ func (p Promise) when() string {
 	return " at every start"
 }
 
+func faults(n int) string {
+	if n == 1 {
+		return "1 fault"
+	}
+	return fmt.Sprintf("%d faults", n)
+}
+
 // String is the bound for people.
 func (b Bound) String() string {
-	s := fmt.Sprintf("%d faults", b.Faults)
+	s := faults(b.Faults)
 	if len(b.Only) > 0 {
 		s += fmt.Sprintf(" of %v", b.Only)
 	}

@@ -22,7 +22,7 @@ func TestAResultAsText(t *testing.T) {
 				"bound: 3 faults, 200000 states, 1m0s\nleft out: much\n"},
 		"holds as far as was looked": {
 			Result{Bound: bound, Promise: Stops, Proved: 1, CutShort: ByStates},
-			"the plan's edges hold when the pod stops, with up to 1 faults; with 2 not all was looked at: cut short by states\n" +
+			"the plan's edges hold when the pod stops, with up to 1 fault; with 2 not all was looked at: cut short by states\n" +
 				"explored: 0 states, 0 steps, 0 events deep, in 0s\nbound: 3 faults, 200000 states, 1m0s\n"},
 		"nothing is known": {
 			Result{Bound: bound, Proved: -1, CutShort: Cancelled},
@@ -34,7 +34,7 @@ func TestAResultAsText(t *testing.T) {
 				Violations:     []startup.Violation{{Edge: edge, How: startup.RanTooEarly, By: startup.Forever}, {Edge: edge, How: startup.RanTooEarly, By: time.Second}}},
 			"broken: app after proxy is healthy: ran-too-early\nbroken: app after proxy is healthy: ran-too-early, by 1s\nfaults: proxy crashes\n" +
 				"   0.000s app              started\nexplored: 0 states, 0 steps, 0 events deep, in 0s\n" +
-				"bound: 1 faults of [crash] once every container has run, 9 events, 5 states, 1s\n"},
+				"bound: 1 fault of [crash] once every container has run, 9 events, 5 states, 1s\n"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

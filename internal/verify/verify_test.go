@@ -38,6 +38,7 @@ var (
 	chain     = kubelet.Pod{Containers: []kubelet.Container{{Name: "web"}, {Name: "app"}, {Name: "proxy"}}}
 	impatient = kubelet.Pod{Containers: []kubelet.Container{{Name: "app", Liveness: everySecond}, {Name: "proxy"}}, Grace: 2 * time.Second}
 	job       = kubelet.Pod{Restart: kubelet.OnFailure, Containers: unordered.Containers}
+	initFirst = kubelet.Pod{Init: []kubelet.Container{{Name: "init"}}, Containers: []kubelet.Container{{Name: "proxy"}, {Name: "app"}}}
 	migrated  = kubelet.Pod{Init: []kubelet.Container{{Name: "migrate"}}, Containers: []kubelet.Container{{Name: "app"}}}
 )
 
@@ -50,6 +51,8 @@ const (
 	nativeTwoPlan  = "container proxy is sidecar, healthy by post-start\ncontainer app is plain\ncontainer web is plain\n* after proxy is healthy, by native"
 	chainPlan      = "container web is plain\ncontainer app is plain, healthy by report\ncontainer proxy is plain, healthy by report\n" +
 		"web after app is healthy, by gate\napp after proxy is healthy, by gate"
+	initFirstPlan = "container init is init\ncontainer proxy is plain, healthy by report\ncontainer app is plain\n" +
+		"app after proxy is healthy, by gate\nproxy after init is completed, by init\napp after init is completed, by init"
 	migratePlan = "container migrate is init\ncontainer app is plain\napp after migrate is completed, by init"
 )
 
@@ -117,6 +120,12 @@ func TestExplore(t *testing.T) {
 		"a gate that the kubelet kills for its liveness": {Question{Pod: impatient}, gatePlan, Bound{Faults: -1}, nil},
 		"a health loop": {Question{Pod: unordered}, unorderedPlan + ", by health-loop", Bound{}, nil},
 		"a sleep":       {Question{Pod: unordered}, unorderedPlan + ", by sleep", Bound{}, []string{"app waiting", "app started"}},
+
+		"a loop that gives up": {Question{Pod: unordered}, unorderedPlan + ", by bounded-loop", Bound{Faults: -1}, []string{"app waiting", "app started"}},
+		"a wrapper":            {Question{Pod: unordered}, unorderedPlan + ", by wrapper", Bound{}, nil},
+		"a wrapper does not stop in order": {Question{Pod: unordered, Promise: Stops}, unorderedPlan + ", by wrapper", Bound{Faults: -1},
+			[]string{"app waiting", "proxy started", "proxy healthy", "app started", "deleted", "app stopping", "proxy stopping", "proxy completed", "app completed"}},
+		"a gate stops in order, proxy first, after an init container": {Question{Pod: initFirst, Promise: Stops}, initFirstPlan, Bound{Faults: 1}, nil},
 
 		"a hold does not stop in order": {Question{Pod: held, Promise: Stops}, holdPlan, Bound{Faults: -1},
 			[]string{"proxy started", "proxy healthy", "app started", "deleted", "proxy stopping", "app stopping", "proxy completed", "app completed"}},
@@ -285,10 +294,10 @@ func TestNoStateIsTakenForAnother(t *testing.T) {
 }
 
 // ongoing: of a run that is not at its end, Check cannot say yet whether To will
-// follow or end: these are suspected later.
+// follow: that is suspected later.
 func ongoing(n node, vs []startup.Violation) bool {
 	return !slices.ContainsFunc(vs, func(v startup.Violation) bool {
-		return v.How == startup.RanTooEarly || v.How == startup.OutlivedFrom && v.By != startup.Forever
+		return v.How != startup.NotFollowed
 	}) || len(n.inside.Debts()) > 0
 }
 

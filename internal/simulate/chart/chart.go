@@ -139,7 +139,7 @@ func stepOf(t startup.Timeline, v startup.Violation) int {
 			return ev.Container == v.Edge.From && ev.What == startup.IsStarted && ev.At == v.At
 		}
 		ended := ev.What == startup.IsCompleted || ev.What == startup.HasFailed
-		return ended && ev.Container == v.Edge.From && (v.By == startup.Forever && ev.At == v.At || ev.At == v.At-v.By)
+		return ended && ev.Container == v.Edge.From && ev.At == v.At
 	}), 0)
 }
 

@@ -31,11 +31,31 @@ type record struct {
 // sleeps says whether To's command begins some time after its container, whatever
 // the others do.
 func (s State) sleeps(i int) bool {
-	return slices.ContainsFunc(s.rules.edges, func(e edge) bool { return e.to == i && e.By == startup.Sleep })
+	return slices.ContainsFunc(s.rules.edges, func(e edge) bool {
+		return e.to == i && (e.By == startup.Sleep || e.By == startup.BoundedLoop && !s.answered(e))
+	})
+}
+
+func (s State) answered(e edge) bool { return e.from >= 0 && s.c[e.from].life.reached(e.After) }
+
+// Answered says whether a container that waits need not wait for its time to be over: it
+// asks, for as long as it has patience, and all that it asks have answered.
+func (s State) Answered(name string) bool {
+	asks := false
+	for _, e := range s.rules.edges {
+		if e.To == name && (e.By == startup.Sleep || e.By == startup.BoundedLoop && !s.answered(e)) {
+			return false
+		}
+		asks = asks || e.To == name && e.By == startup.BoundedLoop
+	}
+	return asks
 }
 
 // inside says whether the edge is kept within To: the kubelet knows nothing of it.
-func (e edge) inside() bool { return e.By == startup.Gate || e.By == startup.HealthLoop }
+func (e edge) inside() bool { return e.By == startup.Gate || e.asks() }
+
+// asks says whether To asks From itself, and reads no state of it.
+func (e edge) asks() bool { return e.By == startup.HealthLoop || e.By == startup.Wrapper }
 
 // MayRun says whether the gate of a container opens at that time. For one that
 // only sleeps it is always so: when, is for the driver to say.
@@ -60,6 +80,11 @@ func (s State) waitsFor(i int) string {
 			return fmt.Sprintf("until %s is %s", e.From, e.After)
 		}
 	}
+	for _, e := range s.rules.edges {
+		if e.to == i && e.By == startup.BoundedLoop && !s.answered(e) {
+			return fmt.Sprintf("until %s is %s, or it gives up", e.From, e.After)
+		}
+	}
 	return "asleep"
 }
 
@@ -82,7 +107,7 @@ func (s State) opens(e edge, at time.Duration) bool {
 // its container runs although it was killed; one of another sandbox says nothing.
 // That a container completed stays true when it has gone.
 func (s State) seen(e edge) life {
-	if e.By == startup.HealthLoop {
+	if e.asks() {
 		return s.c[e.from].life // it asks the port, and nobody answers for the dead
 	}
 	r := s.c[e.from].record
@@ -101,7 +126,7 @@ func (s State) seen(e edge) life {
 // late says whether To has waited for From as long as it may.
 func (s State) late(e edge, at time.Duration) bool {
 	c := s.c[e.to]
-	return e.By == startup.Gate && e.Timeout > 0 && c.phase == waiting && at-c.since >= e.Timeout
+	return e.inside() && e.Timeout > 0 && c.phase == waiting && at-c.since >= e.Timeout
 }
 
 // GivesUp says whether the gate of a container has waited for long enough, and
@@ -119,7 +144,7 @@ func (s State) GivesUp(name string, at time.Duration) bool {
 func (s State) Next(now time.Duration) (time.Duration, bool) {
 	next, any := time.Duration(0), false
 	for _, e := range s.rules.edges {
-		if e.to < 0 || e.By != startup.Gate || e.Timeout <= 0 || s.c[e.to].phase != waiting {
+		if e.to < 0 || !e.inside() || e.Timeout <= 0 || s.c[e.to].phase != waiting {
 			continue
 		}
 		if at := s.c[e.to].since + e.Timeout; at > now && (!any || at < next) {
@@ -149,7 +174,7 @@ func (s State) Deaf(name string) bool {
 		return false
 	}
 	for _, e := range s.rules.edges {
-		if e.To == name && e.By == startup.Gate {
+		if e.To == name && (e.By == startup.Gate || e.By == startup.Wrapper) {
 			return false
 		}
 	}

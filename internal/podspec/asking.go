@@ -1,0 +1,210 @@
+package podspec
+
+import (
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// How a statement asks decides what it keeps. A loop that cannot end before it is
+// answered keeps the order; every other one gives up, and the script goes on. What is not
+// plainly the first counts as the second, so that nothing is proved of it.
+
+// separators of statements, as they stand among the words of a loop.
+var separators = map[string]bool{";": true, "&&": true, "||": true, "|": true, "&": true}
+
+// isLoop says whether the statement is a loop of the shell.
+func (s statement) isLoop() bool {
+	return slices.Contains([]string{"until", "while", "for"}, s.words[0])
+}
+
+// unbounded says whether a loop ends only when it is answered: its condition asks and
+// nothing else, or never ends it, and whatever leaves its body follows an answer.
+func (s statement) unbounded() bool {
+	do := slices.Index(s.words, "do")
+	if do < 0 {
+		return false
+	}
+	cond, body := trimmed(s.words[1:do]), s.words[do+1:]
+	endless := slices.Contains([]string{"while true", "while :", "until false", "for ((;))"}, s.words[0]+" "+strings.Join(cond, ""))
+	if !endless && !asksUntilAnswered(s.words[0], cond) {
+		return false
+	}
+	for i, w := range body {
+		if leaves(body, i, w) && !answered(body, i) {
+			return false
+		}
+	}
+	return true
+}
+
+// failsAfter says whether a loop that gives up leads to the end of the script with an
+// error: what leaves it before is an exit after an answer, and after it comes "exit 1".
+func (s statement) failsAfter(next *statement) bool {
+	do := slices.Index(s.words, "do")
+	if do < 0 || next == nil || !next.fails() {
+		return false
+	}
+	body := s.words[do+1:]
+	for i, w := range body {
+		if w == "break" || leaves(body, i, w) && !answered(body, i) {
+			return false
+		}
+	}
+	return s.words[0] == "for"
+}
+
+// fails says whether the statement ends the script with an error.
+func (s statement) fails() bool {
+	return len(s.words) > 1 && s.words[0] == "exit" && isDigits(s.words[1]) && strings.Trim(s.words[1], "0") != ""
+}
+
+// asksUntilAnswered says whether a condition is one question, the right way round.
+func asksUntilAnswered(keyword string, cond []string) bool {
+	if slices.Contains(cond, "&&") || slices.Contains(cond, "||") || !asks(cond) {
+		return false
+	}
+	negated := cond[0] == "!"
+	if negated {
+		cond = cond[1:]
+	}
+	if len(cond) > 0 && slices.Contains([]string{"[", "[[", "test"}, cond[0]) {
+		negated = negated != (slices.Contains(cond, "!=") || slices.Contains(cond, "-ne") || slices.Contains(cond, "-z"))
+	}
+	return keyword == "while" && negated || keyword == "until" && !negated
+}
+
+// leaves says whether word i ends a loop well. An exit with another status than 0 does
+// not: what follows never runs.
+func leaves(body []string, i int, word string) bool {
+	switch word {
+	case "break", "exec":
+		return true
+	case "exit", "return":
+		return i+1 >= len(body) || !isDigits(body[i+1]) || strings.Trim(body[i+1], "0") == ""
+	}
+	return false
+}
+
+// answered says whether word i runs only if the question before it was answered:
+// "ASK && break", or "if ASK; then break".
+func answered(body []string, i int) bool {
+	switch {
+	case i > 0 && body[i-1] == "&&":
+	case i > 0 && body[i-1] == "then":
+		i = len(trimmed(body[:i-1])) + 1
+	default:
+		return false
+	}
+	begin := i - 1
+	for begin > 0 && !separators[body[begin-1]] && !slices.Contains([]string{"do", "then", "else", "{"}, body[begin-1]) {
+		begin--
+	}
+	question := body[begin : i-1]
+	if len(question) > 0 && question[0] == "if" {
+		question = question[1:]
+	}
+	return len(question) > 0 && question[0] != "!" && asks(question)
+}
+
+// asks says whether these words ask a port of the pod.
+func asks(words []string) bool {
+	_, ok := statement{words: words}.asksPort()
+	return ok
+}
+
+// trimmed is words without the separators at their end.
+func trimmed(words []string) []string {
+	for len(words) > 0 && separators[words[len(words)-1]] {
+		words = words[:len(words)-1]
+	}
+	return words
+}
+
+var (
+	healthAskers = regexp.MustCompile("(?:^|[\\s/$(`\\[\"'])(?:wget|grpc_health_probe)\\s")
+	failsOnError = regexp.MustCompile(`\s(?:-[a-zA-Z]*f[a-zA-Z]*|--fail|--fail-with-body|--check-status)(?:\s|$)`)
+	looksInside  = regexp.MustCompile(`http_code|\|\s*(?:grep|jq)\s`)
+)
+
+// asksHealth says whether an answer means health. A port that only accepts, and an HTTP
+// status that nobody looks at (curl exits with 0 on a 503 unless told to fail), do not.
+func (s statement) asksHealth() bool {
+	all := strings.Join(s.words, " ")
+	return healthAskers.MatchString(all) || failsOnError.MatchString(all) || looksInside.MatchString(all)
+}
+
+// heeded says whether the script stops where this statement fails, which is no loop: a
+// loop that gave up has the status of its last sleep. next is the statement that follows.
+func (s statement) heeded(next *statement, errexit bool) bool {
+	switch {
+	case next == nil, s.then == "&&":
+		return true
+	case s.then == "||":
+		return next.fails()
+	case s.words[0] == "if":
+		return false
+	}
+	return errexit && s.then != "|"
+}
+
+// errexits says whether the shell ends at the first command that fails, after this one.
+func (s statement) errexits() bool {
+	if s.words[0] != "set" {
+		return false
+	}
+	return setsErrexit(s.words[1:])
+}
+
+func setsErrexit(options []string) bool {
+	for i, o := range options {
+		if strings.HasPrefix(o, "-") && !strings.HasPrefix(o, "--") && strings.Contains(o, "e") || o == "errexit" && i > 0 && options[i-1] == "-o" {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	countTo   = regexp.MustCompile(`(?:-(?:gt|ge|lt|le|eq)\s+|[<>]=?\s*|\.\.|seq\s+(?:\d+\s+)?)(\d{1,6})`)
+	sleepsFor = regexp.MustCompile(`\bsleep\s+([0-9.]+[smh]?)`)
+	retries   = regexp.MustCompile(`--retry[= ](\d{1,6})`)
+	delay     = regexp.MustCompile(`--retry-delay[= ](\d{1,6})`)
+)
+
+// lasts is for how long a statement that gives up asks where nobody listens, as far as its
+// text says: a question takes no time.
+func (s statement) lasts() time.Duration {
+	all := strings.Join(s.words, " ")
+	if m := retries.FindStringSubmatch(all); m != nil && !s.isLoop() {
+		return retrying(all, m[1])
+	}
+	rounds, pause := 0.0, time.Duration(0)
+	if m := countTo.FindStringSubmatch(all); m != nil {
+		rounds, _ = strconv.ParseFloat(m[1], 64)
+	} else if in, do := slices.Index(s.words, "in"), slices.Index(s.words, "do"); s.words[0] == "for" && 0 < in && in < do {
+		rounds = float64(len(trimmed(s.words[in+1 : do])))
+	}
+	if m := sleepsFor.FindStringSubmatch(all); m != nil {
+		pause, _ = sleepTime(m[1])
+	}
+	return time.Duration(min(rounds*float64(pause), float64(time.Hour)))
+}
+
+// retrying is how long curl tries again: 1 s, then twice as long each time, at most 10 min;
+// or a fixed delay. Without another flag it takes a refused connection for the end.
+// Source: man curl, --retry.
+func retrying(all, times string) time.Duration {
+	if !strings.Contains(all, "--retry-connrefused") && !strings.Contains(all, "--retry-all-errors") {
+		return 0
+	}
+	n, _ := strconv.ParseFloat(times, 64)
+	if m := delay.FindStringSubmatch(all); m != nil {
+		d, _ := strconv.ParseFloat(m[1], 64)
+		return time.Duration(min(n*d, 3600)) * time.Second
+	}
+	return time.Duration(min(math.Pow(2, min(n, 20))-1, 3600)) * time.Second
+}
