@@ -126,6 +126,9 @@ func TestStopBeforeReadyWhileSomebodyWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
+		harness.Eventually(t, "it is held", func() bool {
+			return strings.Contains(a.Get(15020, "/metrics").Body, "outrider_agent_held_connections 1\n")
+		})
 		a.Signal(syscall.SIGTERM)
 		harness.Eventually(t, "the agent drains", func() bool { return strings.Contains(a.Log(), `"state":"draining"`) })
 		return a, conn
