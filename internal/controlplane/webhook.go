@@ -75,6 +75,9 @@ func (p *plane) injection() (inject.Options, error) {
 		if out.Mesh, err = inject.ParseMesh(data); err != nil {
 			return out, &OptionError{"Injection.MeshConfig", fmt.Errorf("%s: %w", i.MeshConfig, err)}
 		}
+		for _, n := range out.Mesh.Notes {
+			p.o.Log.Warn("mesh configuration without effect", "file", i.MeshConfig, "note", n)
+		}
 	}
 	var err error
 	if out.OwnLabels, err = p.listen(revisionOf(out)); err != nil {
