@@ -26,7 +26,7 @@ func flags(name string) []string {
 	if name == Agent {
 		// It is in every pod, where its size is memory and pull time; what it does waits for
 		// others. Without inlining it is a tenth smaller (docs/rationale.md).
-		return []string{"-gcflags=all=-l", "-ldflags=" + plain + " -funcalign=16"}
+		return []string{"-gcflags=all=-l", "-ldflags=" + plain + " -funcalign=8"}
 	}
 	return []string{"-ldflags=" + plain}
 }

@@ -127,20 +127,23 @@ func (rs Ruleset) String() string {
 	if r := rs.Routing; r != (Routing{}) {
 		fmt.Fprintf(&b, "routing mark %#x table %d ::6 %t\n", r.Mark, r.Table, r.SixSource)
 	}
-	sets := slices.SortedFunc(slices.Values(rs.Sets), func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
-	for _, s := range sets {
-		fmt.Fprintf(&b, "set %s by %s for %s\n", s.Name, s.Key, s.Timeout)
+	var sets, chains []string // each begins with its name
+	for _, s := range rs.Sets {
+		sets = append(sets, fmt.Sprintf("set %s by %s for %s\n", s.Name, s.Key, s.Timeout))
 	}
-	chains := slices.SortedFunc(slices.Values(rs.Chains), func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
-	for _, c := range chains {
+	for _, c := range rs.Chains {
 		if c.Name == recordChain {
 			continue
 		}
-		fmt.Fprintln(&b, c.heading())
+		text := c.heading() + "\n"
 		for _, r := range c.Rules {
-			fmt.Fprintf(&b, "  %s # %s\n", r, r.Reason)
+			text += fmt.Sprintf("  %s # %s\n", r, r.Reason)
 		}
+		chains = append(chains, text)
 	}
+	slices.Sort(sets)
+	slices.Sort(chains)
+	b.WriteString(strings.Join(sets, "") + strings.Join(chains, ""))
 	return b.String()
 }
 

@@ -127,16 +127,21 @@ func (r *reader) proxyNode(where string, node *yaml.Node) {
 	}
 }
 
-// written is a setting as somebody wrote it.
+// written is a setting as somebody wrote it; one with parts as JSON, since to write YAML
+// would add a tenth of a megabyte to the agent.
 func written(value *yaml.Node) string {
 	if value.Kind == yaml.ScalarNode {
 		return value.Value
 	}
-	text, err := yaml.Marshal(value)
-	if err != nil {
+	var v any
+	if err := value.Decode(&v); err != nil {
 		return value.Tag
 	}
-	return strings.TrimSpace(string(text))
+	text, err := json.Marshal(v)
+	if err != nil { // its keys are no texts
+		return fmt.Sprint(v)
+	}
+	return string(text)
 }
 
 // put adds to a map that need not be there yet.

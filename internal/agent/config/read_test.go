@@ -122,7 +122,7 @@ func TestRead(t *testing.T) {
 			flags: map[string]string{"stsPort": "15463", "templateFile": ""},
 			env:   []string{"PROXY_CONFIG={tracing: {sampling: 1}, colour: red, image: {imageType: debug}}", "CA_PROVIDER=Citadel"},
 			want: like(func(c *Config) {
-				c.Elsewhere = map[string]string{"tracing": "{sampling: 1}", "colour": "red", "image": "{imageType: debug}"}
+				c.Elsewhere = map[string]string{"tracing": `{"sampling":1}`, "colour": "red", "image": `{"imageType":"debug"}`}
 				c.Notes = []string{
 					"variable PROXY_CONFIG: colour: no such setting is known; it has no effect",
 					"variable PROXY_CONFIG: tracing has no effect: tracing is not configured by the agent yet",

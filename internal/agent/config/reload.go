@@ -254,7 +254,19 @@ func (in Inputs) Unread(read Config, before, now map[string]string) []Change {
 				Refused: "the variable PROXY_CONFIG has said the same since the pod was made: write the value that is wanted"}.discreet())
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Change) int { return strings.Compare(a.Setting, b.Setting) })
+	return bySetting(out)
+}
+
+// bySetting sorts by the names; changes of one setting keep their order.
+func bySetting(all []Change) []Change {
+	of := map[string][]Change{}
+	for _, c := range all {
+		of[c.Setting] = append(of[c.Setting], c)
+	}
+	out := all[:0:0]
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		out = append(out, of[name]...)
+	}
 	return out
 }
 

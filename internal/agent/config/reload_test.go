@@ -79,7 +79,7 @@ func TestChangesOfARunningPod(t *testing.T) {
 				{Setting: "colour", To: "red", Refused: "no such setting is known; it has no effect"},
 				{Setting: "holdApplicationUntilProxyStarts", To: "true", Refused: injected},
 				{Setting: "interceptionMode", To: "TPROXY", Refused: injected},
-				{Setting: "tracing", From: "{sampling: 1}", To: "{sampling: 2}", Refused: "it has no effect: tracing is not configured by the agent yet"},
+				{Setting: "tracing", From: `{"sampling":1}`, To: `{"sampling":2}`, Refused: "it has no effect: tracing is not configured by the agent yet"},
 			},
 		},
 		"annotations that count when a pod is made": {

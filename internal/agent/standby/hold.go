@@ -1,9 +1,9 @@
 package standby
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -93,10 +93,9 @@ func (s *Standby) release(h *held) {
 // inOrder lists what waits, longest first. It is called with mu locked.
 func (s *Standby) inOrder() []*held {
 	list := make([]*held, 0, len(s.held))
-	for _, h := range s.held {
-		list = append(list, h)
+	for _, id := range slices.Sorted(maps.Keys(s.held)) {
+		list = append(list, s.held[id])
 	}
-	slices.SortFunc(list, func(a, b *held) int { return cmp.Compare(a.id, b.id) })
 	return list
 }
 

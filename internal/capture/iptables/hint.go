@@ -1,7 +1,6 @@
 package iptables
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,10 +34,14 @@ var canonical = []capture.Key{
 
 // canonicalOrder sorts by key; conditions on the same key keep their order.
 func canonicalOrder(match []capture.Match) []capture.Match {
-	out := slices.Clone(match)
-	slices.SortStableFunc(out, func(a, b capture.Match) int {
-		return cmp.Compare(slices.Index(canonical, a.Key), slices.Index(canonical, b.Key))
-	})
+	out := make([]capture.Match, 0, len(match))
+	for _, key := range canonical {
+		for _, m := range match {
+			if m.Key == key {
+				out = append(out, m)
+			}
+		}
+	}
 	return out
 }
 
