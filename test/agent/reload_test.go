@@ -174,7 +174,7 @@ func TestReloadRefuses(t *testing.T) {
 	a.Ready()
 	envoy, n := a.Envoy(), 0
 
-	const config = "{concurrency: 7, serviceCluster: other, configPath: /tmp/x, proxyMetadata: {SECRET_TTL: 2h, PASSWORD: s3cret}, tracing: {sampling: 1}}"
+	const config = "{concurrency: 7, serviceCluster: other, configPath: /run/other, proxyMetadata: {SECRET_TTL: 2h, PASSWORD: s3cret}, tracing: {sampling: 1}}"
 	const probe = "readiness.status.sidecar.istio.io/periodSeconds"
 	annotate(p, configKey, config, probe, "3")
 	refused := func(setting, from, to, reason string) {
