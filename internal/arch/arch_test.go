@@ -39,7 +39,7 @@ var arrows = map[string][]string{
 	"startup":          {},
 	"internal/kubelet": {"startup"},
 
-	"internal/podspec": {"startup", "internal/kubelet", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
+	"internal/podspec": {"startup", "internal/kubelet", "internal/misfit", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
 
 	"internal/simulate":        {"internal/kubelet", "internal/simulate/chart", "internal/simulate/inside", "startup"},
 	"internal/simulate/chart":  {"internal/visible", "startup"},
@@ -67,7 +67,7 @@ var arrows = map[string][]string{
 	"internal/controlplane": {"internal/image/lookup", "internal/kube", "internal/webhook", "internal/inject", "internal/inject/manifest", "internal/identity/watch", "internal/files", "internal/identity", "internal/mesh", "internal/names", "internal/xds", "internal/xds/resource",
 		grpc, "github.com/oklog/run", prom, xds},
 	"internal/mesh":         {},
-	"internal/mesh/objects": {"internal/mesh", "internal/spelling", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/gateway-api"},
+	"internal/mesh/objects": {"internal/mesh", "internal/misfit", "internal/spelling", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/gateway-api"},
 	"internal/files":        {"internal/mesh", "internal/mesh/objects", "github.com/fsnotify/fsnotify", "sigs.k8s.io/yaml"},
 
 	"internal/identity":         {"internal/unary", "internal/identity/pemfile", "internal/identity/spiffe", "internal/identity/watch", "internal/identity/wire", sys, grpc},
@@ -111,6 +111,7 @@ var arrows = map[string][]string{
 	"build/commands/cmd": {"build/commands"},
 	"internal/arch":      {},
 	"internal/cli":       {"internal/capture", "internal/visible", cobra, pflag},
+	"internal/misfit":    {},
 	"internal/version":   {cobra},
 	"internal/visible":   {},
 

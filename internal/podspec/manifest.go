@@ -150,7 +150,7 @@ func (p *parser) object(raw []byte, kind string) error {
 		return p.fail("", "", errors.New("this is no Kubernetes object"))
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
-		field, reason := misfit(raw, err)
+		field, reason := mismatch(raw, err)
 		return p.fail("", field, reason)
 	}
 	head.Kind = cmp.Or(head.Kind, kind)
@@ -183,7 +183,7 @@ func (p *parser) object(raw []byte, kind string) error {
 func (p *parser) pod(o Object, template []byte) error {
 	strict, err := kjson.UnmarshalStrict(template, &o.Pod)
 	if err != nil {
-		field, reason := misfit(template, err)
+		field, reason := mismatch(template, err)
 		return p.fail(o.String(), o.Field(field), reason)
 	}
 	for _, s := range strict {

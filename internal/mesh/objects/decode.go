@@ -8,6 +8,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
+	"outrider.dev/internal/misfit"
 	"outrider.dev/internal/spelling"
 )
 
@@ -68,7 +69,7 @@ func decodeError(raw []byte, err error) Wrongs {
 	}
 	var tree any
 	if json.Unmarshal(raw, &tree) == nil {
-		if with, ok := locate(tree, strings.Split(field, "."), got, ""); ok {
+		if with, ok := misfit.Find(tree, field, strings.Fields(got)[0]); ok {
 			field = with
 		}
 	}
@@ -90,47 +91,6 @@ func article(jsonKind string) string {
 	default:
 		return "a " + kind
 	}
-}
-
-// locate finds the first value of a JSON kind at a path without indexes, and its path
-// with them.
-func locate(tree any, path []string, kind, so string) (string, bool) {
-	if list, ok := tree.([]any); ok && !(len(path) == 0 && kind == "array") {
-		for i, item := range list {
-			if p, ok := locate(item, path, kind, at(so, i)); ok {
-				return p, true
-			}
-		}
-		return "", false
-	}
-	if len(path) == 0 {
-		return so, jsonKind(tree) == strings.Fields(kind)[0]
-	}
-	fields, ok := tree.(map[string]any)
-	if !ok {
-		return "", false
-	}
-	next, ok := fields[path[0]]
-	if !ok {
-		return "", false
-	}
-	return locate(next, path[1:], kind, strings.TrimPrefix(so+"."+path[0], "."))
-}
-
-func jsonKind(v any) string {
-	switch v.(type) {
-	case string:
-		return "string"
-	case float64:
-		return "number"
-	case bool:
-		return "bool"
-	case []any:
-		return "array"
-	case map[string]any:
-		return "object"
-	}
-	return "null"
 }
 
 // suggest names the field of t that a path's last step is likely to mean.

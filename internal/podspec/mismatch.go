@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"outrider.dev/internal/misfit"
 )
 
 // notYAML is why a text is none, for people who did not write a parser.
@@ -27,9 +29,9 @@ func notYAML(text []byte, err error) string {
 // typeError is the decoder's: what is there, the field, and the type of Go that it has.
 var typeError = regexp.MustCompile(`cannot unmarshal (\w+).* into Go (?:struct field \w*\.(\S+)|value) of type (\S+)$`)
 
-// misfit is the field of a value that does not fit, and what would. The decoder leaves the
+// mismatch is the field of a value that does not fit, and what would. The decoder leaves the
 // indexes of lists out, so the value is looked for.
-func misfit(raw []byte, err error) (field string, reason error) {
+func mismatch(raw []byte, err error) (field string, reason error) {
 	m := typeError.FindStringSubmatch(err.Error())
 	if m == nil {
 		return "", errors.New(yamlReason(err))
@@ -37,8 +39,8 @@ func misfit(raw []byte, err error) (field string, reason error) {
 	is, field, goType := m[1], m[2], m[3]
 	var whole any
 	if json.Unmarshal(raw, &whole) == nil && field != "" {
-		if at, ok := search(whole, strings.Split(field, "."), is); ok {
-			field = strings.TrimPrefix(at, ".")
+		if at, ok := misfit.Find(whole, field, is); ok {
+			field = at
 		}
 	}
 	return field, fmt.Errorf("want %s, and this is %s", wanted(goType, is), kinds[is])
@@ -64,44 +66,4 @@ func wanted(goType, is string) string {
 		return "an object"
 	}
 	return "an object or a string"
-}
-
-// search finds the first value of a kind at the end of a path below v, through lists, which
-// the path does not name.
-func search(v any, path []string, is string) (at string, found bool) {
-	list, isList := v.([]any)
-	switch {
-	case len(path) == 0 && kindOf(v) == is:
-		return "", true
-	case isList:
-		for i, e := range list {
-			if at, found := search(e, path, is); found {
-				return fmt.Sprintf("[%d]%s", i, at), true
-			}
-		}
-	case len(path) > 0:
-		below, _ := v.(map[string]any)
-		if e, there := below[path[0]]; there {
-			at, found := search(e, path[1:], is)
-			return "." + path[0] + at, found
-		}
-	}
-	return "", false
-}
-
-// kindOf is a value's kind in the decoder's words.
-func kindOf(v any) string {
-	switch v.(type) {
-	case string:
-		return "string"
-	case float64:
-		return "number"
-	case bool:
-		return "bool"
-	case []any:
-		return "array"
-	case map[string]any:
-		return "object"
-	}
-	return "null"
 }
