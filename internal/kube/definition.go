@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -70,7 +71,7 @@ func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 			}
 			cancel()
 		}()
-		err := c.follow(with, k.feed(c), to, apierrors.IsNotFound)
+		err := c.follow(with, c.untroubled(k.feed(c), tried), to, apierrors.IsNotFound)
 		gone := with.Err() != nil
 		cancel()
 		if gone || !apierrors.IsNotFound(err) {
@@ -84,4 +85,18 @@ func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 		}
 		sleep(ctx, d)
 	}
+}
+
+// untroubled ends a trouble when the feed has a list: what it says of itself has another
+// name.
+func (c *Cluster) untroubled(f feed, tried string) feed {
+	list := f.list
+	f.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		out, err := list(ctx, o)
+		if err == nil {
+			c.trouble.note(tried, nil)
+		}
+		return out, err
+	}
+	return f
 }

@@ -154,9 +154,12 @@ func TestTheClusterIsTheMesh(t *testing.T) {
 	}
 
 	// A definition of other versions only is no reason to wait, and is said.
-	apply(t, strings.ReplaceAll(peerAuthentications, "name: v1\n", "name: v1beta1\n"))
+	older := strings.ReplaceAll(peerAuthentications, "name: v1\n", "name: v1beta1\n")
+	apply(t, older)
 	const versions = "the CustomResourceDefinition peerauthentications.security.istio.io is there, but serves no version v1"
 	until(t, versions, func() bool { return strings.Join(c.Trouble(), "\n") == versions }, text)
+	apply(t, older+"  - {name: v1, served: true, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}\n")
+	until(t, "it serves our version now", func() bool { return len(c.Trouble()) == 0 }, text)
 	kubectl(t, "", "delete", "crd", "peerauthentications.security.istio.io")
 	until(t, "it does not matter any more", func() bool { return len(c.Trouble()) == 0 }, text)
 
