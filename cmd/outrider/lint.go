@@ -146,6 +146,14 @@ func (o *lintOptions) run(cmd *cobra.Command) error {
 // fromCluster says whether a namespace is looked at, and not files.
 func (o *lintOptions) fromCluster() bool { return len(o.files) == 0 && o.namespace != "" }
 
+// inputs is what is looked at, as a command of a remedy names it.
+func (o *lintOptions) inputs() []string {
+	if o.fromCluster() {
+		return []string{lint.Cluster}
+	}
+	return o.files
+}
+
 func (o *lintOptions) read(cmd *cobra.Command) ([]lint.File, error) {
 	if o.fromCluster() {
 		files, note, err := o.clusterFiles(cmd.Context())
@@ -163,14 +171,10 @@ func (o *lintOptions) read(cmd *cobra.Command) ([]lint.File, error) {
 
 // check refuses what cannot be meant.
 func (o *lintOptions) check() error {
-	inputs := o.files
-	switch {
-	case o.fromCluster():
-		inputs = []string{lint.Cluster}
-	case o.context != "":
+	if o.context != "" && !o.fromCluster() {
 		return &cli.UsageError{Err: errors.New("--context says how a namespace is read, and files are given"), Hint: "leave it away, or give -n NAMESPACE and no file"}
 	}
-	if err := checkInput(inputs, o.output, lintOutputs); err != nil {
+	if err := checkInput(o.inputs(), o.output, lintOutputs); err != nil {
 		return err
 	}
 	for flag, word := range map[string]string{"severity": o.severity, "fail-on": o.failOn} {
@@ -199,11 +203,7 @@ func (o *lintOptions) check() error {
 }
 
 func (o *lintOptions) options() lint.Options {
-	inputs := o.files
-	if o.fromCluster() {
-		inputs = []string{lint.Cluster}
-	}
-	return lint.Options{Kubernetes: startup.Kubernetes(o.kube), Namespace: o.namespace, Injected: o.injected, Inputs: inputs}
+	return lint.Options{Kubernetes: startup.Kubernetes(o.kube), Namespace: o.namespace, Injected: o.injected, Inputs: o.inputs()}
 }
 
 // lint is a look with what the flags leave out left out.
