@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"outrider.dev/internal/kubelet"
-	"outrider.dev/internal/simulate"
-	"outrider.dev/internal/verify"
+	"outrider.dev/internal/model/kubelet"
+	"outrider.dev/internal/model/simulate"
+	"outrider.dev/internal/model/verify"
 	"outrider.dev/startup"
 )
 

@@ -17,9 +17,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outrider.dev/internal/identity"
-	"outrider.dev/internal/inject"
-	"outrider.dev/internal/webhook"
+	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/controlplane/webhook"
+	"outrider.dev/internal/pod/inject"
 )
 
 // hello is what the server says of itself, in its first line.
@@ -35,11 +35,11 @@ func serve(stdin io.Reader, stdout io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	authority, err := identity.NewAuthority(identity.AuthorityOptions{Dir: dir})
+	authority, err := ca.NewAuthority(ca.AuthorityOptions{Dir: dir})
 	if err != nil {
 		return err
 	}
-	id := identity.Identity{TrustDomain: "cluster.local", Namespace: "outrider-system", ServiceAccount: "outriderd"}
+	id := ca.Identity{TrustDomain: "cluster.local", Namespace: "outrider-system", ServiceAccount: "outriderd"}
 	serving, err := authority.NewServing(id, []string{"localhost"}, 0)
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"outrider.dev/internal/identity"
+	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/xds"
 )
 
@@ -32,7 +32,7 @@ type fleet struct {
 	running sync.WaitGroup
 }
 
-func newFleet(n, services int, full bool, authority *identity.Authority) (*fleet, error) {
+func newFleet(n, services int, full bool, authority *ca.Authority) (*fleet, error) {
 	f := &fleet{failed: make(chan error, n)}
 	for i := range n {
 		p, err := newProxy(i, authority)

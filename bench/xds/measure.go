@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"outrider.dev/internal/identity"
+	"outrider.dev/internal/controlplane/ca"
 )
 
 // A setting is a mesh and who is in it.
@@ -68,7 +68,7 @@ func (b *bench) round(s setting, base string, last bool) error {
 	if err != nil {
 		return err
 	}
-	authority, err := identity.NewAuthority(identity.AuthorityOptions{Dir: filepath.Join(state, "ca"), TrustDomain: trustDomain})
+	authority, err := ca.NewAuthority(ca.AuthorityOptions{Dir: filepath.Join(state, "ca"), TrustDomain: trustDomain})
 	if err != nil {
 		return err
 	}

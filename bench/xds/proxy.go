@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"outrider.dev/internal/identity"
+	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/xds"
 )
 
@@ -41,12 +41,12 @@ type proxy struct {
 type want map[string]int
 
 // newProxy makes one, with the certificate that its agent would have got.
-func newProxy(number int, authority *identity.Authority) (*proxy, error) {
+func newProxy(number int, authority *ca.Authority) (*proxy, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	signed, err := authority.Sign(&key.PublicKey, identity.Identity{TrustDomain: trustDomain, Namespace: namespace, ServiceAccount: account(number)}, 0)
+	signed, err := authority.Sign(&key.PublicKey, ca.Identity{TrustDomain: trustDomain, Namespace: namespace, ServiceAccount: account(number)}, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/demo"
-	"outrider.dev/internal/localpod"
+	"outrider.dev/internal/run/demo"
+	"outrider.dev/internal/run/localpod"
 )
 
 func newDemo() *cobra.Command {

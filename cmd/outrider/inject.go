@@ -16,8 +16,8 @@ import (
 
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/image/lookup"
-	"outrider.dev/internal/inject"
-	"outrider.dev/internal/inject/manifest"
+	"outrider.dev/internal/manifest"
+	"outrider.dev/internal/pod/inject"
 	"outrider.dev/startup"
 )
 

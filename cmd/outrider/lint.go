@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/finding"
 	"outrider.dev/internal/lint"
+	"outrider.dev/internal/lint/finding"
 	"outrider.dev/internal/version"
 	"outrider.dev/internal/visible"
 	"outrider.dev/startup"

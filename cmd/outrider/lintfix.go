@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/finding"
 	"outrider.dev/internal/lint"
-	"outrider.dev/internal/podspec"
+	"outrider.dev/internal/lint/finding"
+	"outrider.dev/internal/pod/podspec"
 )
 
 // runFix prints or writes the files with the fixes in them. What was fixed, and what is

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/podspec"
+	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/internal/visible"
 	"outrider.dev/startup"
 )

@@ -12,7 +12,7 @@ import (
 // Every pod that podspec is tested with is drawn as well-formed XML, with each
 // container in it.
 func TestEveryPodIsDrawn(t *testing.T) {
-	files, err := filepath.Glob("../../internal/podspec/testdata/pods/*.yaml")
+	files, err := filepath.Glob("../../internal/pod/podspec/testdata/pods/*.yaml")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%v, %d files", err, len(files))
 	}
@@ -41,7 +41,7 @@ func TestEveryPodIsDrawn(t *testing.T) {
 
 func TestColoursAreOnlyAdded(t *testing.T) {
 	o := planOptions{kube: 34, output: "text", advise: true}
-	plans, err := o.read(newPlan(), "../../internal/podspec/testdata/pods/asked.yaml")
+	plans, err := o.read(newPlan(), "../../internal/pod/podspec/testdata/pods/asked.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"outrider.dev/internal/podspec"
+	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
 

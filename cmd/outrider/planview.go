@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"outrider.dev/internal/podspec"
+	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
 

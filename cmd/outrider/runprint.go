@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/localpod"
+	"outrider.dev/internal/run/localpod"
 	"outrider.dev/startup"
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/simulate"
-	"outrider.dev/internal/simulate/chart"
+	"outrider.dev/internal/model/chart"
+	"outrider.dev/internal/model/simulate"
 	"outrider.dev/startup"
 )
 

@@ -11,13 +11,13 @@ import (
 	"testing"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/simulate"
-	"outrider.dev/internal/verify"
+	"outrider.dev/internal/model/simulate"
+	"outrider.dev/internal/model/verify"
 )
 
 // everyPod runs a test with each pod that podspec is tested with.
 func everyPod(t *testing.T, test func(t *testing.T, file string)) {
-	files, err := filepath.Glob("../../internal/podspec/testdata/pods/*.yaml")
+	files, err := filepath.Glob("../../internal/pod/podspec/testdata/pods/*.yaml")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%v, %d files", err, len(files))
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/kubelet"
-	"outrider.dev/internal/podspec"
+	"outrider.dev/internal/model/kubelet"
+	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
 

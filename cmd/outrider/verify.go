@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/kubelet"
-	"outrider.dev/internal/verify"
+	"outrider.dev/internal/model/kubelet"
+	"outrider.dev/internal/model/verify"
 )
 
 type verifyOptions struct {

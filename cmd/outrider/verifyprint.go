@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/simulate/chart"
-	"outrider.dev/internal/verify"
+	"outrider.dev/internal/model/chart"
+	"outrider.dev/internal/model/verify"
 	"outrider.dev/startup"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/controlplane"
-	"outrider.dev/internal/identity"
+	"outrider.dev/internal/controlplane/ca"
 )
 
 // A rule is what the value of a flag has to be.
@@ -22,7 +22,7 @@ type rule struct {
 var (
 	listenAddress = rule{"HOST:PORT or :PORT, for example :15012", isAddress}
 	trustDomain   = rule{"lower case letters, digits, dots, dashes and underscores, for example cluster.local", func(s string) bool {
-		return identity.Identity{TrustDomain: s, Namespace: "x", ServiceAccount: "x"}.Check() == nil
+		return ca.Identity{TrustDomain: s, Namespace: "x", ServiceAccount: "x"}.Check() == nil
 	}}
 	dnsLabel  = rule{"at most 63 lower case letters, digits and dashes, as of a namespace", label.MatchString}
 	dnsDomain = rule{"a DNS domain in lower case, for example cluster.local", isDomain}
@@ -92,14 +92,14 @@ func isAddress(s string) bool {
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return false
 	}
-	return host == "" || identity.CheckName(host) == nil
+	return host == "" || ca.CheckName(host) == nil
 }
 
 var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // isDomain leaves room before it for the names of services.
 func isDomain(s string) bool {
-	return lowerName.MatchString(s) && identity.CheckName("outriderd.outrider-system.svc."+s) == nil
+	return lowerName.MatchString(s) && ca.CheckName("outriderd.outrider-system.svc."+s) == nil
 }
 
 var lowerName = regexp.MustCompile(`^[a-z0-9.-]+$`)

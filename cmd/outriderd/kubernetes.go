@@ -6,7 +6,7 @@ import (
 	"log/slog"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/kube"
+	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/internal/version"
 )
 

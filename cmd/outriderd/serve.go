@@ -13,10 +13,10 @@ import (
 
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/controlplane"
-	"outrider.dev/internal/identity"
+	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/image/lookup"
 	"outrider.dev/internal/mesh"
-	"outrider.dev/internal/webhook"
 )
 
 const defaultState = "/var/lib/outrider"
@@ -157,7 +157,7 @@ func full(push string) (bool, error) {
 
 func names(all []string) error {
 	for _, name := range all {
-		if err := identity.CheckName(name); err != nil {
+		if err := ca.CheckName(name); err != nil {
 			return &cli.UsageError{Err: fmt.Errorf("--name=%w", err), Hint: "--name outriderd.example --name 192.0.2.7"}
 		}
 	}

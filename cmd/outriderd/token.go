@@ -8,13 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/identity"
+	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/mesh"
 )
 
 func newToken() *cobra.Command {
 	var state, trustDomain string
-	var claim identity.Claim
+	var claim ca.Claim
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "make a token for a workload's first certificate, where no Kubernetes makes one",
@@ -35,7 +35,7 @@ outriderd. Whoever has the token is that workload until it expires.`,
 			if _, err := os.Stat(state); err != nil {
 				return &cli.UsageError{Err: fmt.Errorf("--state: %w", err), Hint: "it is the directory that outriderd serve was given"}
 			}
-			tokens, err := identity.NewTokens(state, trustDomain, "")
+			tokens, err := ca.NewTokens(state, trustDomain, "")
 			if err != nil {
 				return err
 			}

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/identity"
+	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/mesh"
-	"outrider.dev/internal/webhook"
 )
 
 func newWebhookConfig() *cobra.Command {
@@ -50,7 +50,7 @@ are refused, and those are not.`,
 			if err != nil {
 				return &cli.UsageError{Err: err, Hint: cmd.Example}
 			}
-			authority, err := identity.NewAuthority(identity.AuthorityOptions{Dir: filepath.Join(state, "ca"), TrustDomain: domain})
+			authority, err := ca.NewAuthority(ca.AuthorityOptions{Dir: filepath.Join(state, "ca"), TrustDomain: domain})
 			if err != nil {
 				return err
 			}

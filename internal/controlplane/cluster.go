@@ -5,10 +5,10 @@ import (
 
 	"github.com/oklog/run"
 
-	"outrider.dev/internal/identity"
-	"outrider.dev/internal/inject"
-	"outrider.dev/internal/kube"
-	"outrider.dev/internal/webhook"
+	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/controlplane/kube"
+	"outrider.dev/internal/controlplane/webhook"
+	"outrider.dev/internal/pod/inject"
 )
 
 // A cluster is what the control plane does with one, whatever its source is.
@@ -52,12 +52,12 @@ func (p *plane) namespacesOf() func(string) (inject.Namespace, bool) {
 }
 
 // reviewers are who knows tokens that are not ours.
-func (p *plane) reviewers() []identity.Authenticator {
+func (p *plane) reviewers() []ca.Authenticator {
 	if p.cluster == nil {
 		return nil
 	}
-	return []identity.Authenticator{identity.Reviewed{
-		Reviewer: p.cluster, TrustDomain: p.o.Mesh.TrustDomain, Audiences: []string{identity.DefaultAudience},
+	return []ca.Authenticator{ca.Reviewed{
+		Reviewer: p.cluster, TrustDomain: p.o.Mesh.TrustDomain, Audiences: []string{ca.DefaultAudience},
 	}}
 }
 

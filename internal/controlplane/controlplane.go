@@ -20,7 +20,7 @@ import (
 	"github.com/oklog/run"
 	"google.golang.org/grpc"
 
-	"outrider.dev/internal/kube"
+	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds/resource"
 )

@@ -8,33 +8,33 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"outrider.dev/internal/identity"
+	"outrider.dev/internal/controlplane/ca"
 )
 
 // hosts are the machines outside of Kubernetes that the mesh has.
 type hosts struct{ mesh source }
 
 // HostByToken finds the host that a one-time token is for.
-func (h hosts) HostByToken(sum [32]byte) (identity.Host, bool) {
+func (h hosts) HostByToken(sum [32]byte) (ca.Host, bool) {
 	current, _ := h.mesh.Current()
 	want := fmt.Sprintf("%x", sum)
 	for _, w := range current.Workloads() {
 		if w.Host && w.TokenSHA256 == want {
-			return identity.Host{Namespace: w.Namespace, Name: w.Name, ServiceAccount: w.ServiceAccount}, true
+			return ca.Host{Namespace: w.Namespace, Name: w.Name, ServiceAccount: w.ServiceAccount}, true
 		}
 	}
-	return identity.Host{}, false
+	return ca.Host{}, false
 }
 
 // Has says whether a host is still declared, for the same service account.
-func (h hosts) Has(host identity.Host) bool {
+func (h hosts) Has(host ca.Host) bool {
 	current, _ := h.mesh.Current()
 	w := current.Host(host.Namespace, host.Name)
 	return w != nil && w.ServiceAccount == host.ServiceAccount
 }
 
 // gone waits until a host is not declared any more, or ctx ends.
-func (h hosts) gone(ctx context.Context, host identity.Host) bool {
+func (h hosts) gone(ctx context.Context, host ca.Host) bool {
 	for {
 		_, changed := h.mesh.Current() // first: what changes after Has, changed tells
 		if !h.Has(host) {
@@ -47,9 +47,9 @@ func (h hosts) gone(ctx context.Context, host identity.Host) bool {
 }
 
 // whileDeclared ends the streams of a host that is removed. That it may not open others is
-// [identity.Authority.AuthenticatePeer]'s.
+// [ca.Authority.AuthenticatePeer]'s.
 func (p *plane) whileDeclared(service any, s grpc.ServerStream, _ *grpc.StreamServerInfo, serve grpc.StreamHandler) error {
-	host, ok := identity.PeerHost(s.Context())
+	host, ok := ca.PeerHost(s.Context())
 	if !ok {
 		return serve(service, s)
 	}

@@ -25,10 +25,10 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"outrider.dev/internal/identity"
-	"outrider.dev/internal/identity/pemfile"
-	"outrider.dev/internal/identity/wire"
-	names "outrider.dev/internal/names/wire"
+	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/wire/certs"
+	namewire "outrider.dev/internal/wire/lookups"
+	"outrider.dev/internal/wire/pemfile"
 )
 
 // started runs a control plane until the test ends.
@@ -102,15 +102,15 @@ func (w *workload) certify(address, token string) error {
 		w.t.Fatal(err)
 	}
 	request, response := &emptypb.Empty{}, &emptypb.Empty{}
-	request.ProtoReflect().SetUnknown(wire.Request{CSR: string(pem.EncodeToMemory(&pem.Block{Type: pemfile.Request, Bytes: der}))}.Marshal())
+	request.ProtoReflect().SetUnknown(certs.Request{CSR: string(pem.EncodeToMemory(&pem.Block{Type: pemfile.Request, Bytes: der}))}.Marshal())
 	ctx := soon(w.t)
 	if token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
 	}
-	if err := w.dial(address).Invoke(ctx, wire.Path, request, response); err != nil {
+	if err := w.dial(address).Invoke(ctx, certs.Path, request, response); err != nil {
 		return err
 	}
-	chain, err := wire.ParseResponse(response.ProtoReflect().GetUnknown())
+	chain, err := certs.ParseResponse(response.ProtoReflect().GetUnknown())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -167,11 +167,11 @@ func TestAHostThatIsRemovedIsServedNoMore(t *testing.T) {
 		t.Fatalf("renewing: %v", err)
 	}
 	// A pod of the same identity is another matter.
-	tokens, err := identity.NewTokens(state, "cluster.local", "")
+	tokens, err := ca.NewTokens(state, "cluster.local", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := tokens.Issue(identity.Claim{Namespace: "shop", ServiceAccount: "web"}, time.Now())
+	token, err := tokens.Issue(ca.Claim{Namespace: "shop", ServiceAccount: "web"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestAHostThatIsRemovedIsServedNoMore(t *testing.T) {
 	refused("another stream of it", err)
 	refused("a renewal", host.certify(at, ""))
 	refused("a renewal with the old token", host.certify(at, "once"))
-	refused("a name", host.dial(at).Invoke(soon(t), names.Path, &emptypb.Empty{}, &emptypb.Empty{}))
+	refused("a name", host.dial(at).Invoke(soon(t), namewire.Path, &emptypb.Empty{}, &emptypb.Empty{}))
 
 	if err := pod.certify(at, ""); err != nil {
 		t.Errorf("the pod's renewal: %v", err)

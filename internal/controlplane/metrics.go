@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"outrider.dev/internal/webhook"
+	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/xds"
 )
 

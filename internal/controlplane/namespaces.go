@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"outrider.dev/internal/inject"
-	"outrider.dev/internal/inject/manifest"
+	"outrider.dev/internal/manifest"
+	"outrider.dev/internal/pod/inject"
 )
 
 // namespaces are those of a folder of manifests. They are looked for when a pod is

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"outrider.dev/internal/inject"
-	"outrider.dev/internal/webhook"
+	"outrider.dev/internal/controlplane/webhook"
+	"outrider.dev/internal/pod/inject"
 )
 
 // OwnLabels says whether labels of ours alone ask for injection, and Istio's do not.

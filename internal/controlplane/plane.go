@@ -16,11 +16,11 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
 
-	"outrider.dev/internal/identity"
-	"outrider.dev/internal/inject"
+	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/controlplane/names"
+	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/mesh"
-	"outrider.dev/internal/names"
-	"outrider.dev/internal/webhook"
+	"outrider.dev/internal/pod/inject"
 	"outrider.dev/internal/xds"
 	"outrider.dev/internal/xds/resource"
 )
@@ -31,7 +31,7 @@ type plane struct {
 	began     time.Time
 	mesh      source
 	cluster   *cluster // nil without one
-	authority *identity.Authority
+	authority *ca.Authority
 	memory    *xds.MemoryDir
 
 	byCertificate, byClaim *xds.Server // byClaim: nil without a plaintext port
@@ -63,7 +63,7 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	if p.mesh, err = o.openSource(ctx); err != nil {
 		return nil, err
 	}
-	p.authority, err = identity.NewAuthority(identity.AuthorityOptions{
+	p.authority, err = ca.NewAuthority(ca.AuthorityOptions{
 		Dir: filepath.Join(o.State, "ca"), TrustDomain: o.Mesh.TrustDomain, Life: o.Life, MaxLife: o.MaxLife, Hosts: hosts{p.mesh}, Log: o.Log,
 	})
 	if err != nil {
@@ -103,16 +103,16 @@ func (p *plane) authenticate() xds.Authenticate {
 // and the one of reviews, which shows the same certificate.
 func (p *plane) openSecure() error {
 	o := p.o
-	id := identity.Identity{TrustDomain: o.Mesh.TrustDomain, Namespace: o.Namespace, ServiceAccount: "outriderd"}
-	serving, err := p.authority.NewServing(id, append(identity.ServingNames(o.Namespace, o.Mesh.Domain), o.Names...), 0)
+	id := ca.Identity{TrustDomain: o.Mesh.TrustDomain, Namespace: o.Namespace, ServiceAccount: "outriderd"}
+	serving, err := p.authority.NewServing(id, append(ca.ServingNames(o.Namespace, o.Mesh.Domain), o.Names...), 0)
 	if err != nil {
 		return err
 	}
-	tokens, err := identity.NewTokens(o.State, o.Mesh.TrustDomain, "")
+	tokens, err := ca.NewTokens(o.State, o.Mesh.TrustDomain, "")
 	if err != nil {
 		return err
 	}
-	used, err := identity.NewUsed(filepath.Join(o.State, "used-tokens"))
+	used, err := ca.NewUsed(filepath.Join(o.State, "used-tokens"))
 	if err != nil {
 		return err
 	}
@@ -121,12 +121,12 @@ func (p *plane) openSecure() error {
 	}
 	p.secure = grpc.NewServer(append(alive(), grpc.Creds(credentials.NewTLS(serving.TLS())), grpc.StreamInterceptor(p.whileDeclared))...)
 	discovery.RegisterAggregatedDiscoveryServiceServer(p.secure, p.byCertificate)
-	(&identity.Service{
+	(&ca.Service{
 		Authority: p.authority,
-		Authenticators: append([]identity.Authenticator{
+		Authenticators: append([]ca.Authenticator{
 			tokens,
-			identity.HostTokens{TrustDomain: o.Mesh.TrustDomain, Hosts: hosts{p.mesh}, Once: used},
-			identity.MutualTLS{Authority: p.authority}, // before those who have to ask: renewals go on without them
+			ca.HostTokens{TrustDomain: o.Mesh.TrustDomain, Hosts: hosts{p.mesh}, Once: used},
+			ca.MutualTLS{Authority: p.authority}, // before those who have to ask: renewals go on without them
 		}, p.reviewers()...),
 		Log: o.Log,
 	}).Register(p.secure)

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"outrider.dev/internal/files"
-	"outrider.dev/internal/kube"
+	"outrider.dev/internal/controlplane/files"
+	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/internal/mesh"
 )
 

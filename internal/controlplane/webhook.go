@@ -12,11 +12,11 @@ import (
 
 	"github.com/oklog/run"
 
-	"outrider.dev/internal/identity"
-	"outrider.dev/internal/identity/watch"
+	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/image/lookup"
-	"outrider.dev/internal/inject"
-	"outrider.dev/internal/webhook"
+	"outrider.dev/internal/pod/inject"
+	"outrider.dev/internal/wire/watch"
 )
 
 // Injection says what pods get at admission.
@@ -31,7 +31,7 @@ type Injection struct {
 }
 
 // openWebhook makes the webhook and its certificate.
-func (p *plane) openWebhook(serving *identity.Serving) error {
+func (p *plane) openWebhook(serving *ca.Serving) error {
 	if p.o.Webhook == "" {
 		return nil
 	}

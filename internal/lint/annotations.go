@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"outrider.dev/internal/inject"
+	"outrider.dev/internal/pod/inject"
 	"outrider.dev/startup"
 )
 

@@ -3,7 +3,7 @@ package lint
 import (
 	"slices"
 
-	"outrider.dev/internal/finding"
+	"outrider.dev/internal/lint/finding"
 )
 
 // Kinds are all that lint can find, by theme.

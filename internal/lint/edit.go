@@ -8,7 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"outrider.dev/internal/finding"
+	"outrider.dev/internal/lint/finding"
 )
 
 // An op is one change of an object: a field gets a value (a text, a number, a list of

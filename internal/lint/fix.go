@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 
-	"outrider.dev/internal/finding"
+	"outrider.dev/internal/lint/finding"
 )
 
 // podOps are the changes from one pod to the other, as of the object that they are in.

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	sigsyaml "sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/finding"
-	"outrider.dev/internal/podspec"
+	"outrider.dev/internal/lint/finding"
+	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"outrider.dev/internal/finding"
+	"outrider.dev/internal/lint/finding"
 	"outrider.dev/startup"
 )
 
@@ -175,7 +175,7 @@ func TestPodsInOrderHaveNoWarning(t *testing.T) {
 		"health-loop":   {"health-loop", "health-loop", "health-loop"},
 		"sleep":         {"sleep", "post-start-probe"},
 	}
-	files, err := filepath.Glob("../podspec/testdata/pods/*.yaml")
+	files, err := filepath.Glob("../pod/podspec/testdata/pods/*.yaml")
 	if err != nil || len(files) != len(want) {
 		t.Fatalf("%v, %d pods, %d known", err, len(files), len(want))
 	}
@@ -202,7 +202,7 @@ func TestPodsInOrderHaveNoWarning(t *testing.T) {
 }
 
 func FuzzLint(f *testing.F) {
-	for _, pattern := range []string{"testdata/*.txtar", "../podspec/testdata/pods/*.yaml"} {
+	for _, pattern := range []string{"testdata/*.txtar", "../pod/podspec/testdata/pods/*.yaml"} {
 		names, err := filepath.Glob(pattern)
 		if err != nil || len(names) == 0 {
 			f.Fatal(err, pattern)

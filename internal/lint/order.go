@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/podspec"
+	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
 

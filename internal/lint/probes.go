@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"outrider.dev/internal/finding"
+	"outrider.dev/internal/lint/finding"
 	"outrider.dev/startup"
 )
 

@@ -1,6 +1,6 @@
 package lint
 
-import "outrider.dev/internal/finding"
+import "outrider.dev/internal/lint/finding"
 
 // podRules are the table of rules over pods. Each adds what it finds.
 var podRules = []func(subject, *builder){

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"outrider.dev/internal/finding"
+	"outrider.dev/internal/lint/finding"
 )
 
 // sleepers is a list of n pods, as kubectl prints it, or as many documents.

@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"outrider.dev/internal/finding"
+	"outrider.dev/internal/lint/finding"
 )
 
 // A source is a file with the places of what is in it.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"outrider.dev/internal/finding"
-	"outrider.dev/internal/podspec"
+	"outrider.dev/internal/lint/finding"
+	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
 

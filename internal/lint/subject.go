@@ -8,9 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"outrider.dev/internal/finding"
-	"outrider.dev/internal/inject"
-	"outrider.dev/internal/podspec"
+	"outrider.dev/internal/lint/finding"
+	"outrider.dev/internal/pod/inject"
+	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
 

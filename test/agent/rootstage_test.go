@@ -21,9 +21,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/inject"
-	"outrider.dev/internal/localpod"
-	"outrider.dev/internal/podspec"
+	"outrider.dev/internal/pod/inject"
+	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/internal/run/localpod"
 	"outrider.dev/startup"
 	"outrider.dev/test/agent/harness"
 )

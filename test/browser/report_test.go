@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/demo"
-	"outrider.dev/internal/kubelet"
-	"outrider.dev/internal/localpod"
-	"outrider.dev/internal/simulate/chart"
+	"outrider.dev/internal/model/chart"
+	"outrider.dev/internal/model/kubelet"
+	"outrider.dev/internal/run/demo"
+	"outrider.dev/internal/run/localpod"
 	"outrider.dev/startup"
 )
 

@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	api "k8s.io/client-go/tools/clientcmd/api"
 
-	"outrider.dev/internal/identity"
-	"outrider.dev/internal/kube"
-	"outrider.dev/internal/webhook"
+	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/controlplane/kube"
+	"outrider.dev/internal/controlplane/webhook"
 )
 
 func (w world) token(t *testing.T, namespace, account string, audience []string, bound *authentication.BoundObjectReference) string {
@@ -39,19 +39,19 @@ func TestTokensAreReviewed(t *testing.T) {
 		Spec:       corev1.PodSpec{NodeName: "nowhere", Containers: []corev1.Container{{Name: "a", Image: "none"}}},
 	}, metav1.CreateOptions{})
 	must(t, err)
-	mesh := []string{identity.DefaultAudience}
+	mesh := []string{ca.DefaultAudience}
 	good := w.token(t, "tokens", "default", mesh, nil)
 	bound := w.token(t, "tokens", "default", mesh, &authentication.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: "p", UID: pod.UID})
 	var j journal
 	c := w.connect(t, &j, outriderd)
-	review := func(c *kube.Cluster, token string) (identity.Identity, error) {
-		caller, err := identity.Reviewed{Reviewer: c, TrustDomain: "cluster.local", Audiences: mesh}.Authenticate(t.Context(), identity.Credentials{Bearer: token})
+	review := func(c *kube.Cluster, token string) (ca.Identity, error) {
+		caller, err := ca.Reviewed{Reviewer: c, TrustDomain: "cluster.local", Audiences: mesh}.Authenticate(t.Context(), ca.Credentials{Bearer: token})
 		return caller.Identity, err
 	}
 	refused := func(what, token, reason string) {
 		t.Helper()
 		_, err := review(c, token)
-		if r := (*identity.Refusal)(nil); !errors.As(err, &r) || !strings.Contains(r.Reason, reason) || strings.Contains(r.Reason, token) {
+		if r := (*ca.Refusal)(nil); !errors.As(err, &r) || !strings.Contains(r.Reason, reason) || strings.Contains(r.Reason, token) {
 			t.Errorf("%s: %v, want a refusal with %q", what, err, reason)
 		}
 	}
@@ -63,8 +63,8 @@ func TestTokensAreReviewed(t *testing.T) {
 	refused("the API server's own", w.token(t, "tokens", "default", nil, nil), "the API server does not take the token: ")
 	refused("that of another audience", w.token(t, "tokens", "default", []string{"vault"}, nil), "the API server does not take the token: ")
 	refused("a forged one", good[:len(good)-8]+"AAAAAAAA", "the API server does not take the token: ")
-	if _, err := review(c, "a-host's-token"); !errors.Is(err, identity.ErrOther) {
-		t.Errorf("what is no token of Kubernetes: %v, want %v", err, identity.ErrOther)
+	if _, err := review(c, "a-host's-token"); !errors.Is(err, ca.ErrOther) {
+		t.Errorf("what is no token of Kubernetes: %v, want %v", err, ca.ErrOther)
 	}
 	must(t, w.CoreV1().Pods("tokens").Delete(t.Context(), "p", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 	until(t, "the token of a pod that is gone is refused", func() bool { _, err := review(c, bound); return err != nil }, j.String)
@@ -73,7 +73,7 @@ func TestTokensAreReviewed(t *testing.T) {
 	unsure := func(c *kube.Cluster, words string) {
 		t.Helper()
 		_, err := review(c, good)
-		if r := (*identity.Refusal)(nil); err == nil || errors.As(err, &r) || !strings.Contains(err.Error(), words) || strings.Contains(err.Error(), good) {
+		if r := (*ca.Refusal)(nil); err == nil || errors.As(err, &r) || !strings.Contains(err.Error(), words) || strings.Contains(err.Error(), good) {
 			t.Errorf("%v, want an error that is no refusal, with %q", err, words)
 		}
 	}
@@ -224,7 +224,7 @@ var madePEM string
 func pem(t *testing.T) string {
 	t.Helper()
 	if madePEM == "" {
-		a, err := identity.NewAuthority(identity.AuthorityOptions{Dir: t.TempDir()})
+		a, err := ca.NewAuthority(ca.AuthorityOptions{Dir: t.TempDir()})
 		must(t, err)
 		madePEM = string(a.RootsPEM())
 	}

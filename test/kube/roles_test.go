@@ -19,9 +19,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"outrider.dev/internal/identity"
-	"outrider.dev/internal/kube"
-	"outrider.dev/internal/webhook"
+	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/controlplane/kube"
+	"outrider.dev/internal/controlplane/webhook"
 )
 
 // roles are the rules of the ClusterRoles in the cluster that outriderd has, one for each
@@ -139,7 +139,7 @@ func (w world) tokenOf(t *testing.T, namespace string) string {
 		_, err := w.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
 		return err == nil
 	}, lines(nil))
-	return w.token(t, namespace, "default", []string{identity.DefaultAudience}, nil)
+	return w.token(t, namespace, "default", []string{ca.DefaultAudience}, nil)
 }
 
 // An attempt is all that outriderd does in a cluster, by one account.
@@ -181,7 +181,7 @@ func (w world) attempt(t *testing.T, account, token string) *attempt {
 	changed := func() <-chan struct{} { return followed.Changed(name) }
 	running(t, (&webhook.Keeper{Configurations: followed, Name: name, Roots: r, Log: a.journal.log(), Changed: changed}).Run)
 	n.Get("none-of-this-name")
-	if _, _, err := a.cluster.Review(ctx, token, []string{identity.DefaultAudience}); err != nil {
+	if _, _, err := a.cluster.Review(ctx, token, []string{ca.DefaultAudience}); err != nil {
 		a.journal.log().Warn("review", "error", err)
 	}
 	a.done = func() bool {

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	api "k8s.io/client-go/tools/clientcmd/api"
 
-	"outrider.dev/internal/kube"
+	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/test/cluster"
 )

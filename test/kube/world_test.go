@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	api "k8s.io/client-go/tools/clientcmd/api"
 
-	"outrider.dev/internal/kube"
+	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/test/buffer"
 )
 

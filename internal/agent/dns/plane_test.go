@@ -16,7 +16,7 @@ import (
 
 	"outrider.dev/internal/agent/identity"
 	"outrider.dev/internal/controlplane"
-	server "outrider.dev/internal/identity"
+	server "outrider.dev/internal/controlplane/ca"
 )
 
 const manifests = `apiVersion: v1

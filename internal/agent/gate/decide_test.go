@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"outrider.dev/internal/agent/state"
-	"outrider.dev/internal/kubelet"
-	"outrider.dev/internal/simulate/inside"
+	"outrider.dev/internal/model/gates"
+	"outrider.dev/internal/model/kubelet"
 	"outrider.dev/startup"
 )
 
@@ -56,7 +56,7 @@ func TestWhenAnEdgeOpens(t *testing.T) {
 // the other. All stories of one dependency, up to six events long, are told to both.
 func TestTheGateIsTheOneThatIsSimulated(t *testing.T) {
 	type world struct {
-		sim      inside.State
+		sim      gates.State
 		rec      state.Record
 		alive    bool
 		n        int
@@ -110,7 +110,7 @@ func TestTheGateIsTheOneThatIsSimulated(t *testing.T) {
 			return w, true
 		},
 		"healthy": health(true), "unhealthy": health(false),
-		"completes": ends(0, false), "fails": ends(1, false), "is killed": ends(inside.Killed, true),
+		"completes": ends(0, false), "fails": ends(1, false), "is killed": ends(gates.Killed, true),
 		"sandbox": func(w world) (world, bool) {
 			if runs(w) {
 				return w, false
@@ -143,7 +143,7 @@ func TestTheGateIsTheOneThatIsSimulated(t *testing.T) {
 				}
 			}
 		}
-		tell(world{sim: inside.New(p, inside.Gate{})}, "", 6)
+		tell(world{sim: gates.New(p, gates.Gate{})}, "", 6)
 		if stories < 100 {
 			t.Errorf("%s: only %d stories", text, stories)
 		}

@@ -23,5 +23,5 @@
 //	ask.go        containers without a state, asked over HTTP
 //	probe.go, probejson.go, grpc.go   Kubernetes' probes, run inside the pod
 //
-// What happens when agrees with internal/simulate/inside, which verifies it.
+// What happens when agrees with internal/model/simulate/inside, which verifies it.
 package gate

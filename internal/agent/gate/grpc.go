@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"outrider.dev/internal/agent/rpc"
+	"outrider.dev/internal/wire/rpc"
 )
 
 // check asks by gRPC's health protocol, as the kubelet does.

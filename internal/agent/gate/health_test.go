@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outrider.dev/internal/agent/rpc"
 	"outrider.dev/internal/agent/state"
+	"outrider.dev/internal/wire/rpc"
 )
 
 func port(t *testing.T, address string) string {

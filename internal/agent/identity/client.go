@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"outrider.dev/internal/agent/rpc"
-	"outrider.dev/internal/identity/pemfile"
-	"outrider.dev/internal/identity/wire"
+	"outrider.dev/internal/wire/certs"
+	"outrider.dev/internal/wire/pemfile"
+	"outrider.dev/internal/wire/rpc"
 )
 
 // A Client asks a control plane for certificates. Files are read for each call: tokens
@@ -100,7 +100,7 @@ func (c *Client) create(ctx context.Context, call Call, shown *bool) ([]*x509.Ce
 
 // answer reads a message into certificates.
 func answer(message []byte) ([]*x509.Certificate, error) {
-	response, err := wire.ParseResponse(message)
+	response, err := certs.ParseResponse(message)
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +120,8 @@ func answer(message []byte) ([]*x509.Certificate, error) {
 
 func (c *Client) request(call Call) (rpc.Call, *Fault) {
 	out := rpc.Call{
-		URL: "https://" + c.Address + wire.Path, Header: http.Header{},
-		Message: wire.Request{CSR: string(call.CSR), Life: call.Life}.Marshal(),
+		URL: "https://" + c.Address + certs.Path, Header: http.Header{},
+		Message: certs.Request{CSR: string(call.CSR), Life: call.Life}.Marshal(),
 	}
 	for name, value := range c.Headers {
 		out.Header.Set(name, value)

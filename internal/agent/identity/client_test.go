@@ -23,10 +23,10 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/agent/rpc"
-	server "outrider.dev/internal/identity"
-	"outrider.dev/internal/identity/pemfile"
-	"outrider.dev/internal/identity/wire"
+	server "outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/wire/certs"
+	"outrider.dev/internal/wire/pemfile"
+	"outrider.dev/internal/wire/rpc"
 )
 
 // ask is one call of a client, which ends in time.
@@ -129,7 +129,7 @@ func speaker(t testing.TB, p *plane, h http.HandlerFunc) string {
 
 func TestAnswers(t *testing.T) {
 	p := newPlane(t)
-	whole := rpc.Frame(wire.Response{Chain: []string{string(p.authority.RootsPEM())}}.Marshal())
+	whole := rpc.Frame(certs.Response{Chain: []string{string(p.authority.RootsPEM())}}.Marshal())
 	grpc := func(body []byte, code, message string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc+proto")
@@ -192,7 +192,7 @@ func TestAnswers(t *testing.T) {
 		"two messages":            {grpc(append(bytes.Clone(whole), whole...), "0", ""), Broken, "behind its message"},
 		"no protobuf":             {grpc(rpc.Frame([]byte{0x0a, 0xff}), "0", ""), Broken, "no message of protobuf"},
 		"no certificate":          {grpc(rpc.Frame(nil), "0", ""), Broken, "without a certificate"},
-		"something for one":       {grpc(rpc.Frame(wire.Response{Chain: []string{"x"}}.Marshal()), "0", ""), Broken, "no certificate in it"},
+		"something for one":       {grpc(rpc.Frame(certs.Response{Chain: []string{"x"}}.Marshal()), "0", ""), Broken, "no certificate in it"},
 		"more than anybody needs": {grpc(make([]byte, 2<<20), "0", ""), Broken, "more than"},
 		"a reset in its middle": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc")
@@ -252,7 +252,7 @@ func TestARequestIsWhatIstioExpects(t *testing.T) {
 	if left := r.Header.Get("Grpc-Timeout"); len(left) != 6 || !strings.HasPrefix(left, "19") || !strings.HasSuffix(left, "m") {
 		t.Errorf("grpc-timeout is %q, want a little less than 20000m", left)
 	}
-	request, err := wire.ParseRequest(must(rpc.Unframe(<-body)))
+	request, err := certs.ParseRequest(must(rpc.Unframe(<-body)))
 	if err != nil || request.Life != time.Hour || !strings.HasPrefix(request.CSR, "-----BEGIN CERTIFICATE REQUEST-----") {
 		t.Errorf("the request is %+v, %v", request, err)
 	}
@@ -317,7 +317,7 @@ func TestACertificateThatTheControlPlaneDoesNotTakeIsNoObstacle(t *testing.T) {
 
 func FuzzAnswer(f *testing.F) {
 	root := must(server.NewAuthority(server.AuthorityOptions{Dir: f.TempDir()})).RootsPEM()
-	f.Add(wire.Response{Chain: []string{string(root)}}.Marshal())
+	f.Add(certs.Response{Chain: []string{string(root)}}.Marshal())
 	f.Add([]byte{1, 0, 0, 0, 1, 0})
 	f.Fuzz(func(t *testing.T, message []byte) {
 		if chain, err := answer(message); err == nil && len(chain) == 0 {

@@ -10,7 +10,7 @@
 // plane.
 package identity
 
-import "outrider.dev/internal/identity/spiffe"
+import "outrider.dev/internal/controlplane/spiffe"
 
 // An ID is a workload's name.
 type ID = spiffe.ID

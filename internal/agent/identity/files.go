@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"outrider.dev/internal/identity/pemfile"
+	"outrider.dev/internal/wire/pemfile"
 )
 
 // Files of [Options.OutputDir]: Istio's names.

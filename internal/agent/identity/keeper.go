@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"outrider.dev/internal/identity/pemfile"
-	"outrider.dev/internal/identity/watch"
+	"outrider.dev/internal/wire/pemfile"
+	"outrider.dev/internal/wire/watch"
 )
 
 const (

@@ -15,9 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	server "outrider.dev/internal/identity"
-	"outrider.dev/internal/identity/pemfile"
-	"outrider.dev/internal/identity/spiffe"
+	server "outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/controlplane/spiffe"
+	"outrider.dev/internal/wire/pemfile"
 )
 
 var parse = spiffe.Parse

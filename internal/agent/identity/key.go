@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"net/url"
 
-	"outrider.dev/internal/identity/pemfile"
+	"outrider.dev/internal/wire/pemfile"
 )
 
 // A KeyKind is what key is made.

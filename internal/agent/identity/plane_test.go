@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	server "outrider.dev/internal/identity"
-	"outrider.dev/internal/identity/pemfile"
+	server "outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/wire/pemfile"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"outrider.dev/internal/identity/pemfile"
+	"outrider.dev/internal/wire/pemfile"
 )
 
 // take is step where somebody else provides the files. Whom the certificate names is

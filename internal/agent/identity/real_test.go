@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/agent/sds"
-	"outrider.dev/internal/identity/spiffe"
+	"outrider.dev/internal/controlplane/spiffe"
 	"outrider.dev/test/buffer"
 )
 

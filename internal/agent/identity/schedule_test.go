@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	server "outrider.dev/internal/identity"
+	server "outrider.dev/internal/controlplane/ca"
 )
 
 // A fake is a keeper's world without a network, for a clock that is not the machine's.

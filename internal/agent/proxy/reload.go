@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/agent/config"
 	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/agent/supervise"
-	"outrider.dev/internal/identity/watch"
+	"outrider.dev/internal/wire/watch"
 )
 
 // now is the configuration as changed since the start.

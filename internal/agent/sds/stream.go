@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"outrider.dev/internal/agent/rpc"
+	"outrider.dev/internal/wire/rpc"
 )
 
 // ServeHTTP is one stream.

@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"outrider.dev/internal/agent/rpc"
+	"outrider.dev/internal/wire/rpc"
 )
 
 // The service, and what it tells.

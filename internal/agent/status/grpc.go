@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"outrider.dev/internal/agent/rpc"
+	"outrider.dev/internal/wire/rpc"
 )
 
 // appTransport speaks to the app as the kubelet does: certificates are not looked at, each

@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outrider.dev/internal/agent/rpc"
+	"outrider.dev/internal/wire/rpc"
 )
 
 // app answers as an application does; what it was asked goes into asked.

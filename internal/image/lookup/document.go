@@ -12,7 +12,7 @@ import (
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"outrider.dev/internal/inject"
+	"outrider.dev/internal/pod/inject"
 )
 
 // Media types, the OCI's and Docker's.

@@ -14,7 +14,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"outrider.dev/internal/inject"
+	"outrider.dev/internal/pod/inject"
 )
 
 // Bounds of what is read. Registries take manifests up to 4 MiB (OCI distribution 1.1,

@@ -27,7 +27,7 @@ import (
 
 	"github.com/distribution/reference"
 
-	"outrider.dev/internal/inject"
+	"outrider.dev/internal/pod/inject"
 )
 
 // Options of a [Resolver]. The zero value of a field means its default.

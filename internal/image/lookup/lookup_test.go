@@ -11,7 +11,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"outrider.dev/internal/inject"
+	"outrider.dev/internal/pod/inject"
 	"outrider.dev/test/registry"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/agent/state"
-	"outrider.dev/internal/podspec"
+	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 	"outrider.dev/test/cluster/containerd"
 )

@@ -1,0 +1,83 @@
+package ca
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/wire/pemfile"
+)
+
+// replace writes a file that only its owner reads: beside the old one, then renamed.
+// What was written survives a crash, since a lost key costs the whole mesh its trust.
+func replace(path string, content []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+			err = fmt.Errorf("writing %s: %w", path, err)
+		}
+	}()
+	if _, err = f.Write(content); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// alone runs do while no other process is in the same directory's alone.
+func alone(dir string, do func() error) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close() // which also unlocks
+	if err := lock(d); err != nil {
+		return err
+	}
+	return do()
+}
+
+// lock waits until no other process has the file locked; closing it unlocks.
+func lock(f *os.File) error {
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("locking %s: %w", f.Name(), err)
+	}
+	return nil
+}
+
+// loadOrMakeKey returns the key in a file, which it makes if there is none.
+func loadOrMakeKey(path string) (crypto.Signer, error) {
+	raw, err := os.ReadFile(path)
+	if err == nil {
+		key, err := pemfile.PrivateKey(raw)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return key, nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	raw, err = pemfile.WriteKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return key, replace(path, raw)
+}

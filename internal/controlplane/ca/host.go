@@ -1,0 +1,88 @@
+package ca
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/asn1"
+	"fmt"
+	"time"
+)
+
+// A Host is a machine outside of Kubernetes that may join, by a token that is used once.
+type Host struct {
+	Namespace      string
+	Name           string
+	ServiceAccount string
+}
+
+func (h Host) String() string { return h.Namespace + "/" + h.Name }
+
+// Gone is why a certificate of h is no longer taken.
+func (h Host) Gone() error {
+	return fmt.Errorf("host %s, whose certificate this is, is not in the mesh, or has another service account than %s", h, h.ServiceAccount)
+}
+
+// Hosts are those that the mesh has now.
+type Hosts interface {
+	// HostByToken finds the host that a token is for, by the SHA-256 of the token.
+	HostByToken(sum [32]byte) (Host, bool)
+	// Has says whether there is a host of that name with that service account.
+	Has(Host) bool
+}
+
+// hostAttribute of a certificate's subject names the host that it was signed for ("host",
+// RFC 4524, section 2.7). Its identity alone does not tell: pods may have the same.
+var hostAttribute = asn1.ObjectIdentifier{0, 9, 2342, 19200300, 100, 1, 9}
+
+// hostOf returns the host that a certificate for id was signed for; false: it is no host's.
+func hostOf(leaf *x509.Certificate, id Identity) (Host, bool) {
+	for _, a := range leaf.Subject.Names {
+		if name, ok := a.Value.(string); ok && a.Type.Equal(hostAttribute) {
+			return Host{id.Namespace, name, id.ServiceAccount}, true
+		}
+	}
+	return Host{}, false
+}
+
+// Once remembers which tokens were used. Use is called for a token and the key that asks
+// with it: the first key wins. It may ask again with the same token for a while, since
+// the answer may have been lost on the way; no other key may, ever.
+type Once interface {
+	Use(ctx context.Context, token, key [32]byte, now time.Time) (ok bool, err error)
+}
+
+// again is how long the first key may ask again.
+const again = 10 * time.Minute
+
+// HostTokens are the one-time tokens of hosts.
+type HostTokens struct {
+	TrustDomain string
+	Hosts       Hosts
+	Once        Once
+}
+
+// Authenticate looks for the host that a token is for.
+func (h HostTokens) Authenticate(_ context.Context, c Credentials) (Caller, error) {
+	if c.Bearer == "" {
+		return Caller{}, ErrOther
+	}
+	sum := sha256.Sum256([]byte(c.Bearer))
+	host, ok := h.Hosts.HostByToken(sum)
+	if !ok {
+		return Caller{}, ErrOther
+	}
+	caller, err := called(Identity{TrustDomain: h.TrustDomain, Namespace: host.Namespace, ServiceAccount: host.ServiceAccount}, "host token")
+	if err != nil {
+		return Caller{}, err
+	}
+	caller.Host = host.Name
+	caller.Spend = func(ctx context.Context, key [32]byte) error {
+		ok, err := h.Once.Use(ctx, sum, key, time.Now())
+		if err == nil && !ok {
+			return refuse("the token of host %s was used already; it is good for one certificate, which then renews itself", host)
+		}
+		return err
+	}
+	return caller, nil
+}

@@ -1,0 +1,134 @@
+package ca
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"outrider.dev/internal/unary"
+	"outrider.dev/internal/wire/certs"
+)
+
+// A Service is Istio's IstioCertificateService.
+type Service struct {
+	Authority      *Authority
+	Authenticators []Authenticator // in the order they are asked
+	Log            *slog.Logger    // the audit log, without secrets; default: none
+
+	limit limiter
+}
+
+// Register adds the service to a gRPC server, beside others.
+func (s *Service) Register(to grpc.ServiceRegistrar) {
+	unary.Method[certs.Request, certs.Response]{
+		Service: certs.Service, Name: certs.Method,
+		File:  "security/v1alpha1/ca.proto",
+		Parse: certs.ParseRequest, Answer: s.CreateCertificate,
+	}.Register(to)
+}
+
+// CreateCertificate signs the key of a request for whom the caller proved to be. An
+// error is a status with a sentence.
+func (s *Service) CreateCertificate(ctx context.Context, in certs.Request) (certs.Response, error) {
+	log := cmp.Or(s.Log, slog.New(slog.DiscardHandler)).With("peer", peerAddress(ctx).String())
+	cert, caller, err := s.create(ctx, in)
+	if err != nil {
+		log.Warn("certificate refused", "identity", name(caller), "method", caller.Method, "code", status.Code(err).String(), "reason", status.Convert(err).Message())
+		return certs.Response{}, err
+	}
+	log.Info("certificate signed", "identity", name(caller), "method", caller.Method,
+		"serial", cert.Leaf.SerialNumber.Text(16), "key", cert.Leaf.PublicKeyAlgorithm.String(), "not_after", cert.Leaf.NotAfter)
+	return certs.Response{Chain: cert.Chain}, nil
+}
+
+// name is for the log: nobody is nobody.
+func name(c Caller) string {
+	if c.Identity == (Identity{}) {
+		return ""
+	}
+	return c.Identity.String()
+}
+
+func (s *Service) create(ctx context.Context, in certs.Request) (*Certificate, Caller, error) {
+	if !s.limit.take(peerAddress(ctx), time.Now()) {
+		return nil, Caller{}, status.Errorf(codes.ResourceExhausted, "too many requests from this address: %d a second are answered", perSecond)
+	}
+	caller, err := s.authenticate(ctx)
+	if err != nil {
+		return nil, Caller{}, err
+	}
+	for _, key := range []string{certs.Impersonated, certs.CertSigner} {
+		if in.Metadata[key] != "" {
+			return nil, caller, status.Errorf(codes.PermissionDenied, "the request has metadata %s, which this control plane grants to nobody", key)
+		}
+	}
+	csr, err := parseCSR(in.CSR)
+	if err != nil {
+		return nil, caller, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if err := asksFor(csr, caller.Identity); err != nil {
+		return nil, caller, status.Error(codes.PermissionDenied, err.Error())
+	}
+	if caller.Spend != nil {
+		if err := caller.Spend(ctx, sha256.Sum256(csr.RawSubjectPublicKeyInfo)); err != nil {
+			return nil, caller, s.refusal(err)
+		}
+	}
+	cert, err := s.Authority.sign(csr.PublicKey, holder{Identity: caller.Identity, host: caller.Host}, in.Life)
+	if err != nil {
+		return nil, caller, status.Error(codes.Internal, err.Error())
+	}
+	return cert, caller, nil
+}
+
+func (s *Service) authenticate(ctx context.Context) (Caller, error) {
+	token, err := bearer(ctx)
+	if err != nil {
+		return Caller{}, s.refusal(err)
+	}
+	caller, refused, unsure := authenticate(ctx, s.Authenticators, Credentials{Bearer: token, Chain: peerCertificates(ctx)})
+	if err := cmp.Or(refused, unsure); err != nil {
+		return Caller{}, s.refusal(err)
+	}
+	return caller, nil
+}
+
+// refusal is an error as the caller sees it: a refusal in its words, anything else as
+// trouble of ours, whose details are for the log.
+func (s *Service) refusal(err error) error {
+	var r *Refusal
+	if errors.As(err, &r) {
+		return status.Error(codes.Unauthenticated, r.Reason)
+	}
+	if s.Log != nil {
+		s.Log.Error("identity cannot be checked", "reason", err.Error())
+	}
+	return status.Error(codes.Unavailable, "the control plane cannot check identities now; try again")
+}
+
+// bearer returns the token of a call; empty if there is none.
+func bearer(ctx context.Context) (string, error) {
+	all := metadata.ValueFromIncomingContext(ctx, "authorization")
+	if len(all) == 0 {
+		return "", nil
+	}
+	scheme, token, ok := strings.Cut(all[0], " ")
+	switch {
+	case len(all) > 1:
+		return "", refuse("the request has %d authorization headers; send one", len(all))
+	case !ok || !strings.EqualFold(scheme, "Bearer") || token == "":
+		return "", refuse("the authorization header is not of the form: Bearer <token>")
+	case len(token) > maxToken:
+		return "", refuse("the token has %d bytes; at most %d are read", len(token), maxToken)
+	}
+	return token, nil
+}

@@ -1,0 +1,450 @@
+package ca
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"outrider.dev/internal/controlplane/spiffe"
+	"outrider.dev/internal/wire/certs"
+	"outrider.dev/internal/wire/pemfile"
+)
+
+// hosts are those of a test.
+type hosts map[[32]byte]Host
+
+func (h hosts) HostByToken(sum [32]byte) (Host, bool) { host, ok := h[sum]; return host, ok }
+
+func (h hosts) Has(host Host) bool {
+	return slices.Contains(slices.Collect(maps.Values(h)), host)
+}
+
+// review answers as a TokenReview might.
+type review struct{}
+
+func (review) Review(_ context.Context, token string, _ []string) (string, string, error) {
+	switch token {
+	case "kubernetes-shop-app":
+		return "shop", "app", nil
+	case "kubernetes-odd":
+		return "a/b", "", nil
+	case "kubernetes-old":
+		return "", "", &Refusal{"Kubernetes says that the token has expired"}
+	case "kubernetes-down":
+		return "", "", errors.New("dial tcp: secret detail")
+	}
+	return "", "", ErrOther
+}
+
+// A plane is a control plane of a test.
+type plane struct {
+	authority *Authority
+	tokens    *Tokens
+	service   *Service
+	serving   *Serving
+	address   string
+	log       *bytes.Buffer
+	hosts     hosts
+}
+
+func newPlane(t testing.TB) *plane {
+	t.Helper()
+	dir := t.TempDir()
+	p := &plane{tokens: tokens(t, dir), log: &bytes.Buffer{}, hosts: hosts{sha256.Sum256([]byte("host-secret")): {"shop", "vm-1", "app"}}}
+	p.authority = must(NewAuthority(AuthorityOptions{Dir: dir, Hosts: p.hosts}))
+	p.service = &Service{
+		Authority: p.authority,
+		Authenticators: []Authenticator{
+			p.tokens,
+			HostTokens{TrustDomain: "cluster.local", Once: must(NewUsed("")), Hosts: p.hosts},
+			Reviewed{Reviewer: review{}, TrustDomain: "cluster.local"},
+			MutualTLS{p.authority},
+		},
+		Log: slog.New(slog.NewTextHandler(p.log, nil)),
+	}
+	p.serving = must(p.authority.NewServing(Identity{TrustDomain: "cluster.local", Namespace: "outrider-system", ServiceAccount: "outriderd"}, ServingNames("outrider-system", "cluster.local"), 0))
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(p.serving.TLS())))
+	p.service.Register(server)
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
+	p.address = listener.Addr().String()
+	go server.Serve(listener)
+	t.Cleanup(server.Stop)
+	return p
+}
+
+// ask is grpc-go's own client.
+func (p *plane) ask(t testing.TB, in certs.Request, token string, own *tls.Certificate) ([]*x509.Certificate, error) {
+	t.Helper()
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(p.authority.RootsPEM())
+	config := &tls.Config{RootCAs: pool, ServerName: "istiod.outrider-system.svc"}
+	if own != nil {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own, nil }
+	}
+	conn := must(grpc.NewClient(p.address, grpc.WithTransportCredentials(credentials.NewTLS(config))))
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if token != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", token)
+	}
+	request, response := &emptypb.Empty{}, &emptypb.Empty{}
+	request.ProtoReflect().SetUnknown(in.Marshal())
+	if err := conn.Invoke(ctx, certs.Path, request, response); err != nil {
+		return nil, err
+	}
+	out := must(certs.ParseResponse(response.ProtoReflect().GetUnknown()))
+	return certificates(t, out.Chain), nil
+}
+
+func csr(t testing.TB, key crypto.Signer, form x509.CertificateRequest) string {
+	t.Helper()
+	der, err := x509.CreateCertificateRequest(rand.Reader, &form, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: pemfile.Request, Bytes: der}))
+}
+
+func (p *plane) token(c Claim) string {
+	return "Bearer " + must(p.tokens.Issue(c, time.Now()))
+}
+
+var shopClaim = Claim{Namespace: "shop", ServiceAccount: "app"}
+
+func TestEachWayToProveWhoOneIs(t *testing.T) {
+	p := newPlane(t)
+	key := ecKey(t)
+	ownKey := ecKey(t)
+	own := must(p.authority.Sign(ownKey.Public(), shop, time.Hour))
+	withCert := &tls.Certificate{Certificate: own.served, PrivateKey: ownKey}
+	tests := map[string]struct {
+		token string
+		own   *tls.Certificate
+	}{
+		"a token of ours":                        {p.token(shopClaim), nil},
+		"the scheme in lower case":               {strings.Replace(p.token(shopClaim), "Bearer", "bearer", 1), nil},
+		"a token of Kubernetes":                  {"Bearer kubernetes-shop-app", nil},
+		"a host's token":                         {"Bearer host-secret", nil},
+		"the same once more, with the same key":  {"Bearer host-secret", nil},
+		"a certificate":                          {"", withCert},
+		"a certificate beside an expired token":  {"Bearer kubernetes-old", withCert},
+		"a certificate while Kubernetes is down": {"Bearer kubernetes-down", withCert},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			chain, err := p.ask(t, certs.Request{CSR: csr(t, key, x509.CertificateRequest{URIs: []*url.URL{shop.URL()}}), Life: time.Hour}, tt.token, tt.own)
+			if err != nil {
+				t.Fatal(err)
+			}
+			id, err := spiffe.Of(chain[0])
+			if err != nil || id != shop || !key.PublicKey.Equal(chain[0].PublicKey) {
+				t.Errorf("the certificate is for %v, %v", id, err)
+			}
+		})
+	}
+	for _, secret := range []string{"host-secret", "kubernetes-shop-app", "eyJ"} {
+		if strings.Contains(p.log.String(), secret) {
+			t.Errorf("the log has a secret:\n%s", p.log)
+		}
+	}
+	if !strings.Contains(p.log.String(), "identity=spiffe://cluster.local/ns/shop/sa/app method=token") {
+		t.Errorf("the log does not say who got a certificate:\n%s", p.log)
+	}
+}
+
+func TestEachRefusal(t *testing.T) {
+	p := newPlane(t)
+	key := ecKey(t)
+	if _, err := p.ask(t, certs.Request{CSR: csr(t, key, x509.CertificateRequest{})}, "Bearer host-secret", nil); err != nil {
+		t.Fatal(err) // now it is used up
+	}
+	other := shop
+	other.Namespace = "bank"
+	plain := csr(t, key, x509.CertificateRequest{})
+	tampered := func() string {
+		block, _ := pem.Decode([]byte(plain))
+		block.Bytes[len(block.Bytes)-1] ^= 1
+		return string(pem.EncodeToMemory(block))
+	}()
+	weakEC := must(ecdsa.GenerateKey(elliptic.P224(), rand.Reader))
+	bigRSA := must(rsa.GenerateKey(rand.Reader, 2048))
+	if _, err := p.ask(t, certs.Request{CSR: csr(t, bigRSA, x509.CertificateRequest{})}, p.token(shopClaim), nil); err != nil {
+		t.Errorf("an RSA key of 2048 bits: %v", err)
+	}
+	good := p.token(shopClaim)
+	tests := map[string]struct {
+		in    certs.Request
+		token string
+		code  codes.Code
+		want  string
+	}{
+		"nothing to prove it":            {certs.Request{CSR: plain}, "", codes.Unauthenticated, "neither a token nor a certificate"},
+		"a token that nobody knows":      {certs.Request{CSR: plain}, "Bearer x", codes.Unauthenticated, "of a kind that this control plane does not know"},
+		"another scheme":                 {certs.Request{CSR: plain}, "Basic eDp5", codes.Unauthenticated, "not of the form: Bearer"},
+		"no scheme":                      {certs.Request{CSR: plain}, "abc", codes.Unauthenticated, "not of the form: Bearer"},
+		"a token of another audience":    {certs.Request{CSR: plain}, p.token(Claim{Namespace: "shop", ServiceAccount: "app", Audiences: []string{"vault"}}), codes.Unauthenticated, `for audience ["vault"]`},
+		"a token that Kubernetes denies": {certs.Request{CSR: plain}, "Bearer kubernetes-old", codes.Unauthenticated, "Kubernetes says"},
+		"a name that cannot be":          {certs.Request{CSR: plain}, "Bearer kubernetes-odd", codes.Unauthenticated, `namespace "a/b"`},
+		"Kubernetes does not answer":     {certs.Request{CSR: plain}, "Bearer kubernetes-down", codes.Unavailable, "cannot check identities now"},
+		"a host's token that was used":   {certs.Request{CSR: csr(t, ecKey(t), x509.CertificateRequest{})}, "Bearer host-secret", codes.Unauthenticated, "host shop/vm-1 was used already"},
+		"another identity":               {certs.Request{CSR: csr(t, key, x509.CertificateRequest{URIs: []*url.URL{other.URL()}})}, good, codes.PermissionDenied, `asks for "spiffe://cluster.local/ns/bank/sa/app"; its sender is spiffe://cluster.local/ns/shop/sa/app`},
+		"its own and another":            {certs.Request{CSR: csr(t, key, x509.CertificateRequest{URIs: []*url.URL{shop.URL(), other.URL()}})}, good, codes.PermissionDenied, "asks for"},
+		"a DNS name":                     {certs.Request{CSR: csr(t, key, x509.CertificateRequest{DNSNames: []string{"outriderd"}})}, good, codes.PermissionDenied, "no SPIFFE identity"},
+		"an address":                     {certs.Request{CSR: csr(t, key, x509.CertificateRequest{IPAddresses: []net.IP{{1, 2, 3, 4}}})}, good, codes.PermissionDenied, "no SPIFFE identity"},
+		"impersonation":                  {certs.Request{CSR: plain, Metadata: map[string]string{certs.Impersonated: other.String()}}, good, codes.PermissionDenied, "metadata ImpersonatedIdentity"},
+		"another signer":                 {certs.Request{CSR: plain, Metadata: map[string]string{certs.CertSigner: "x"}}, good, codes.PermissionDenied, "metadata CertSigner"},
+		"no CSR":                         {certs.Request{}, good, codes.InvalidArgument, "not one PEM block"},
+		"two CSRs":                       {certs.Request{CSR: plain + plain}, good, codes.InvalidArgument, "not one PEM block"},
+		"a CSR of garbage":               {certs.Request{CSR: "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"}, good, codes.InvalidArgument, "cannot be read"},
+		"a CSR of another's key":         {certs.Request{CSR: tampered}, good, codes.InvalidArgument, "not signed by its own key"},
+		"a CSR that is too long":         {certs.Request{CSR: strings.Repeat("x", maxCSR+1)}, good, codes.InvalidArgument, "at most 65536"},
+		"a weak key":                     {certs.Request{CSR: csr(t, weakEC, x509.CertificateRequest{})}, good, codes.InvalidArgument, "224 bits"},
+		"a negative life":                {certs.Request{CSR: plain, Life: -time.Hour}, good, codes.InvalidArgument, "validity_duration"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := p.ask(t, tt.in, tt.token, nil)
+			if status.Code(err) != tt.code || !strings.Contains(status.Convert(err).Message(), tt.want) {
+				t.Errorf("%v\nwant %s with %q", err, tt.code, tt.want)
+			}
+		})
+	}
+	if !strings.Contains(p.log.String(), "secret detail") || strings.Contains(p.log.String(), "host-secret") {
+		t.Errorf("want the log to have the cause, and no token:\n%s", p.log)
+	}
+	soon := time.Now().Add(time.Minute) // nothing comes back before
+	for p.service.limit.take(netip.MustParseAddr("127.0.0.1"), soon) {
+	}
+	if _, err := p.ask(t, certs.Request{CSR: plain}, good, nil); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "too many requests from this address") {
+		t.Errorf("after a burst: %v", err)
+	}
+}
+
+// A host that was removed renewed its certificate for ever.
+func TestAHostsCertificateIsGoodWhileTheHostIsThere(t *testing.T) {
+	p := newPlane(t)
+	// renew returns the certificate that one which was issued gets next.
+	renew := func(chain []*x509.Certificate, key crypto.Signer) ([]*x509.Certificate, crypto.Signer, error) {
+		own := &tls.Certificate{Certificate: [][]byte{chain[0].Raw}, PrivateKey: key}
+		next := ecKey(t)
+		chain, err := p.ask(t, certs.Request{CSR: csr(t, next, x509.CertificateRequest{})}, "", own)
+		return chain, next, err
+	}
+	key := ecKey(t)
+	first := must(p.ask(t, certs.Request{CSR: csr(t, key, x509.CertificateRequest{})}, "Bearer host-secret", nil))
+	second, key2, err := renew(first, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	podKey := ecKey(t) // of the same identity
+	pod := must(p.ask(t, certs.Request{CSR: csr(t, podKey, x509.CertificateRequest{})}, p.token(shopClaim), nil))
+	if got, ok := hostOf(second[0], shop); !ok || got != (Host{"shop", "vm-1", "app"}) {
+		t.Errorf("the renewed certificate is of host %v, %v", got, ok)
+	}
+	if got := pod[0].Subject.String(); got != "" {
+		t.Errorf("a pod's subject is %s", got)
+	}
+
+	sum := sha256.Sum256([]byte("host-secret"))
+	for what, now := range map[string]Host{"it is gone": {}, "it is somebody else": {"shop", "vm-1", "admin"}} {
+		p.hosts[sum] = now
+		for _, c := range []struct {
+			chain []*x509.Certificate
+			key   crypto.Signer
+		}{{first, key}, {second, key2}} {
+			if _, _, err := renew(c.chain, c.key); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "host shop/vm-1, whose certificate this is, is not in the mesh") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if _, err := p.authority.Identify(second); err == nil {
+			t.Errorf("%s, and its certificate is taken", what)
+		}
+		if _, _, err := renew(pod, podKey); err != nil {
+			t.Errorf("%s: a pod of the same identity: %v", what, err)
+		}
+	}
+	p.hosts[sum] = Host{"shop", "vm-1", "app"}
+	if _, _, err := renew(second, key2); err != nil {
+		t.Errorf("it is back: %v", err)
+	}
+	// A control plane that knows no hosts.
+	if _, err := authority(t, p.authority.o.Dir).Identify(second); err == nil {
+		t.Error("a host's certificate is taken without a look at the hosts")
+	}
+	// With its old certificate a host may bring a new token.
+	delete(p.hosts, sum)
+	p.hosts[sha256.Sum256([]byte("next-secret"))] = Host{"shop", "vm-2", "app"}
+	own := &tls.Certificate{Certificate: [][]byte{second[0].Raw}, PrivateKey: key2}
+	if _, err := p.ask(t, certs.Request{CSR: csr(t, ecKey(t), x509.CertificateRequest{})}, "Bearer next-secret", own); err != nil {
+		t.Errorf("with a new token: %v", err)
+	}
+}
+
+func TestACertificateOfAnotherMeshEndsTheHandshake(t *testing.T) {
+	p := newPlane(t)
+	dir := t.TempDir()
+	move(t, p.authority.o.Dir, dir, "ca-cert.pem", "ca-key.pem", "root-cert.pem")
+	elsewhere := must(NewAuthority(AuthorityOptions{Dir: dir, TrustDomain: "other.example"}))
+	for name, a := range map[string]*Authority{"another trust domain": elsewhere, "another root": authority(t, t.TempDir())} {
+		t.Run(name, func(t *testing.T) {
+			key := ecKey(t)
+			id := shop
+			id.TrustDomain = a.TrustDomain()
+			c := must(a.Sign(key.Public(), id, 0))
+			_, err := p.ask(t, certs.Request{CSR: csr(t, key, x509.CertificateRequest{})}, p.token(shopClaim), &tls.Certificate{Certificate: c.served, PrivateKey: key})
+			if status.Code(err) != codes.Unavailable {
+				t.Errorf("the call ended with %v, want no connection", err)
+			}
+		})
+	}
+}
+
+func TestTheControlPlanesOwnCertificateRenewsItself(t *testing.T) {
+	a := authority(t, t.TempDir())
+	id := Identity{TrustDomain: "cluster.local", Namespace: "outrider-system", ServiceAccount: "outriderd"}
+	s := must(a.NewServing(id, ServingNames("outrider-system", "cluster.local"), 2*time.Hour))
+	first := must(s.Certificate())
+	for _, name := range []string{"outriderd", "outriderd.outrider-system.svc", "istiod.outrider-system.svc", "istiod.outrider-system.svc.cluster.local"} {
+		if err := first.Leaf.VerifyHostname(name); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := must(spiffe.Of(first.Leaf)); got != id {
+		t.Errorf("it names %v", got)
+	}
+	if again := must(s.Certificate()); again != first {
+		t.Error("a new one before its time")
+	}
+	s.renew = time.Now().Add(-time.Second)
+	second := must(s.Certificate())
+	if second == first || second.Leaf.SerialNumber.Cmp(first.Leaf.SerialNumber) == 0 {
+		t.Error("not renewed at half its life")
+	}
+	newer := authority(t, t.TempDir())
+	move(t, newer.o.Dir, a.o.Dir, "ca-cert.pem", "ca-key.pem", "root-cert.pem")
+	if err := a.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if third := must(s.Certificate()); third.Leaf.CheckSignatureFrom(newer.Roots()[0]) != nil {
+		t.Error("not signed by the authority's new key")
+	}
+	broken := *a.current.Load()
+	broken.cert = &x509.Certificate{NotAfter: time.Now().Add(-time.Hour)} // can sign no more
+	a.current.Store(&broken)
+	if _, err := s.Certificate(); err != nil {
+		t.Errorf("the old one is still good, and not shown: %v", err)
+	}
+	s.expiry = time.Now().Add(-time.Second)
+	if _, err := s.Certificate(); err == nil || !strings.Contains(err.Error(), "expired") {
+		t.Errorf("nothing to show: %v", err)
+	}
+}
+
+// who tells a caller whom AuthenticatePeer takes it for.
+type who struct{ a *Authority }
+
+func (w who) serve(_ any, ctx context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+	if err := dec(&emptypb.Empty{}); err != nil {
+		return nil, err
+	}
+	id, err := w.a.AuthenticatePeer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return nil, status.Error(codes.AlreadyExists, id.String())
+}
+
+func TestAPeerIsLookedAtAgainOnALongConnection(t *testing.T) {
+	a := authority(t, t.TempDir())
+	var late atomic.Int64
+	a.now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) }
+	s := must(a.NewServing(Identity{TrustDomain: "cluster.local", Namespace: "o", ServiceAccount: "d"}, []string{"cp"}, 0))
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(s.TLS())))
+	server.RegisterService(&grpc.ServiceDesc{ServiceName: "who", Methods: []grpc.MethodDesc{{MethodName: "AmI", Handler: who{a}.serve}}}, nil)
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
+	go server.Serve(listener)
+	defer server.Stop()
+	dial := func(own *Certificate, key crypto.Signer) *grpc.ClientConn {
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(a.RootsPEM())
+		config := &tls.Config{RootCAs: pool, ServerName: "cp"}
+		if own != nil {
+			config.Certificates = []tls.Certificate{{Certificate: own.served, PrivateKey: key}}
+		}
+		conn := must(grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(config))))
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	call := func(conn *grpc.ClientConn, code codes.Code, want string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		err := conn.Invoke(ctx, "/who/AmI", &emptypb.Empty{}, &emptypb.Empty{})
+		if status.Code(err) != code || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nwant %s with %q", err, code, want)
+		}
+	}
+	call(dial(nil, nil), codes.Unauthenticated, "no certificate was shown")
+	key := ecKey(t)
+	conn := dial(must(a.Sign(key.Public(), shop, time.Hour)), key)
+	call(conn, codes.AlreadyExists, shop.String())
+	newer := authority(t, t.TempDir())
+	move(t, newer.o.Dir, a.o.Dir, "ca-cert.pem", "ca-key.pem", "root-cert.pem")
+	if err := a.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	call(conn, codes.Unauthenticated, "none of this mesh") // the same connection
+	conn = dial(must(a.Sign(key.Public(), shop, time.Hour)), key)
+	call(conn, codes.AlreadyExists, shop.String())
+	late.Store(int64(2 * time.Hour))
+	call(conn, codes.Unauthenticated, "expired")
+	if _, err := a.AuthenticatePeer(context.Background()); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a call without a connection: %v", err)
+	}
+}
+
+func FuzzCSR(f *testing.F) {
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	f.Add(csr(f, key, x509.CertificateRequest{URIs: []*url.URL{shop.URL()}}))
+	f.Add("-----BEGIN CERTIFICATE REQUEST-----\n-----END CERTIFICATE REQUEST-----\n")
+	f.Fuzz(func(t *testing.T, raw string) {
+		got, err := parseCSR(raw)
+		var r *Refusal
+		if err != nil {
+			if !errors.As(err, &r) {
+				t.Errorf("an error that is no refusal: %v", err)
+			}
+			return
+		}
+		if err := asksFor(got, shop); err == nil && len(got.URIs) > 0 && got.URIs[0].String() != shop.String() {
+			t.Errorf("it asks for %s", got.URIs)
+		}
+	})
+}

@@ -1,0 +1,150 @@
+package ca
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func tokens(t testing.TB, dir string) *Tokens {
+	t.Helper()
+	k, err := NewTokens(dir, "cluster.local", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func TestATokenSaysWhatItWasMadeFor(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	text, err := tokens(t, dir).Issue(Claim{Namespace: "shop", ServiceAccount: "app", TTL: time.Minute}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := tokens(t, dir).Verify(text, DefaultAudience, now) // after a restart
+	if err != nil || got.Namespace != "shop" || got.ServiceAccount != "app" {
+		t.Errorf("Verify = %+v, %v", got, err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "token-key.pem")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the key's file: %v, %v", info, err)
+	}
+	var body map[string]any
+	raw, _ := base64.RawURLEncoding.DecodeString(strings.Split(text, ".")[1])
+	if err := json.Unmarshal(raw, &body); err != nil || body["sub"] != "system:serviceaccount:shop:app" {
+		t.Errorf("the claims are %s, %v", raw, err)
+	}
+}
+
+func TestTokensThatDoNotDo(t *testing.T) {
+	now := time.Now()
+	ours, theirs := tokens(t, t.TempDir()), tokens(t, t.TempDir())
+	issue := func(by *Tokens, c Claim) string {
+		c.Namespace, c.ServiceAccount = "shop", "app"
+		return must(by.Issue(c, now))
+	}
+	good := issue(ours, Claim{TTL: time.Hour})
+	parts := strings.Split(good, ".")
+	swap := func(i int, part string) string {
+		p := strings.Split(good, ".")
+		p[i] = part
+		return strings.Join(p, ".")
+	}
+	other := strings.Split(issue(ours, Claim{TTL: 2 * time.Hour}), ".")
+	none := encode(header{Algorithm: "none", Key: ours.id})
+	tests := map[string]struct {
+		token    string
+		audience string
+		now      time.Time
+		want     string
+	}{
+		"expired":                       {good, "", now.Add(time.Hour), "expired"},
+		"from the future":               {good, "", now.Add(-time.Hour), "is a clock wrong"},
+		"for another audience":          {good, "somebody", now, `wanted is "somebody"`},
+		"of another key":                {issue(theirs, Claim{}), "", now, "not signed by this control plane's key"},
+		"no signature":                  {parts[0] + "." + parts[1] + ".", "", now, "signature is wrong"},
+		"algorithm none":                {none + "." + parts[1] + ".", "", now, "not signed by"},
+		"algorithm none, and signed":    {swap(0, none), "", now, "not signed by"},
+		"another's signature":           {swap(2, other[2]), "", now, "signature is wrong"},
+		"other claims":                  {swap(1, other[1]), "", now, "signature is wrong"},
+		"a signature of zeros":          {swap(2, base64.RawURLEncoding.EncodeToString(make([]byte, 64))), "", now, "signature is wrong"},
+		"a signature in another text":   {good + "=", "", now, "signature is wrong"},
+		"four parts":                    {good + ".x", "", now, "no JSON web token"},
+		"nothing":                       {"", "", now, "no JSON web token"},
+		"something":                     {"a.b.c", "", now, "not signed by"},
+		"too long":                      {good + strings.Repeat("A", maxToken), "", now, "no JSON web token"},
+		"a trailing bit in the claims'": {swap(1, parts[1]+"A"), "", now, "signature is wrong"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			audience := DefaultAudience
+			if tt.audience != "" {
+				audience = tt.audience
+			}
+			got, err := ours.Verify(tt.token, audience, tt.now)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("Verify = %+v, %v, want an error with %q", got, err, tt.want)
+			}
+			if tt.token != "" && strings.Contains(err.Error(), tt.token) || strings.Contains(err.Error(), parts[2]) {
+				t.Errorf("the error has the token: %v", err)
+			}
+		})
+	}
+	if _, err := ours.Issue(Claim{Namespace: "a/b", ServiceAccount: "c"}, now); err == nil || !strings.Contains(err.Error(), "namespace") {
+		t.Errorf("a token for no namespace: %v", err)
+	}
+}
+
+func TestAnotherIssuersTokenIsLeftToOthers(t *testing.T) {
+	ours := tokens(t, t.TempDir())
+	text := must(tokens(t, t.TempDir()).Issue(Claim{Namespace: "a", ServiceAccount: "b"}, time.Now()))
+	for _, token := range []string{text, "", "x", "x.y.z"} {
+		if _, err := ours.Authenticate(context.Background(), Credentials{Bearer: token}); !errors.Is(err, ErrOther) {
+			t.Errorf("Authenticate(%q) = %v, want ErrOther", token, err)
+		}
+	}
+}
+
+func TestOneAddressCannotHaveEverything(t *testing.T) {
+	var l limiter
+	now := time.Now()
+	a, b := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")
+	for i := range burst {
+		if !l.take(a, now) {
+			t.Fatalf("request %d of a burst was refused", i+1)
+		}
+	}
+	if l.take(a, now) || !l.take(b, now) {
+		t.Error("want the burst's end for one, and nothing of it for the other")
+	}
+	if now = now.Add(time.Second / perSecond); !l.take(a, now) || l.take(a, now) {
+		t.Error("want one more after its time")
+	}
+	from := netip.MustParseAddr("10.0.0.0")
+	for range 3 * maxBuckets {
+		from = from.Next()
+		l.take(from, now)
+	}
+	if len(l.buckets) > maxBuckets {
+		t.Errorf("%d addresses are remembered", len(l.buckets))
+	}
+}
+
+func FuzzVerify(f *testing.F) {
+	t := tokens(f, f.TempDir())
+	good := must(t.Issue(Claim{Namespace: "a", ServiceAccount: "b"}, time.Now()))
+	f.Add(good)
+	f.Add("a.b.c")
+	f.Fuzz(func(tt *testing.T, token string) {
+		made := t.Made(token)
+		if c, err := t.Verify(token, DefaultAudience, time.Now()); err == nil && (token != good || !made) {
+			tt.Errorf("%q was taken: %+v", token, c)
+		}
+	})
+}

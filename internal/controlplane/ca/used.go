@@ -1,0 +1,140 @@
+package ca
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Used is a [Once] that keeps its memory in a file, one line a token: the token's sum, the
+// key's, and when. Replicas may share the file.
+type Used struct {
+	mu   sync.Mutex
+	path string
+	uses map[[32]byte]use
+
+	file  os.FileInfo // that was read last
+	read  int64       // its bytes, whole lines, that are in uses
+	lines int
+}
+
+type use struct {
+	key [32]byte
+	at  time.Time
+}
+
+// NewUsed reads the file at path, which it makes if there is none. Empty path: the memory
+// ends with the process.
+func NewUsed(path string) (*Used, error) {
+	u := &Used{path: path, uses: map[[32]byte]use{}}
+	return u, u.alone(func(*os.File) error { return nil })
+}
+
+// Use writes a use down before it says yes.
+func (u *Used) Use(_ context.Context, token, key [32]byte, now time.Time) (ok bool, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	err = u.alone(func(f *os.File) error {
+		if first, used := u.uses[token]; used {
+			ok = first.key == key && now.Before(first.at.Add(again))
+			return nil
+		}
+		if f != nil {
+			if _, err := fmt.Fprintf(f, "%x %x %s\n", token, key, now.UTC().Format(time.RFC3339)); err != nil {
+				return err
+			}
+			if err := f.Sync(); err != nil {
+				return err
+			}
+		}
+		u.uses[token], ok = use{key, now}, true
+		return nil
+	})
+	return ok && err == nil, err
+}
+
+// alone runs do while no other replica is in its alone, and with all that they wrote before
+// in uses. F is for appending; nil without a file.
+func (u *Used) alone(do func(f *os.File) error) (err error) {
+	if u.path == "" {
+		return do(nil)
+	}
+	f, err := os.OpenFile(u.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("remembering hosts' tokens: %w", err)
+	}
+	defer func() {
+		if err = errors.Join(err, f.Close()); err != nil { // which also unlocks
+			err = fmt.Errorf("remembering hosts' tokens: %w", err)
+		}
+	}()
+	if err := lock(f); err != nil {
+		return err
+	}
+	if err := u.catchUp(f); err != nil {
+		return err
+	}
+	return do(f)
+}
+
+// catchUp reads what was appended since.
+func (u *Used) catchUp(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if u.file == nil || !os.SameFile(u.file, info) || info.Size() < u.read {
+		u.read, u.lines = 0, 0 // somebody put another there; what is known stays
+	}
+	u.file = info
+	raw, err := io.ReadAll(io.NewSectionReader(f, u.read, info.Size()-u.read))
+	if err != nil {
+		return err
+	}
+	whole := raw[:bytes.LastIndexByte(raw, '\n')+1]
+	if len(whole) < len(raw) {
+		// A crash cut the last line short, before anybody was told yes.
+		if err := f.Truncate(u.read + int64(len(whole))); err != nil {
+			return err
+		}
+	}
+	for line := range strings.Lines(string(whole)) {
+		if err := u.line(line); err != nil {
+			return fmt.Errorf("%s, line %d: %w", u.path, u.lines+1, err)
+		}
+		u.read += int64(len(line))
+		u.lines++
+	}
+	return nil
+}
+
+func (u *Used) line(text string) error {
+	words := strings.Fields(text)
+	if len(words) != 3 {
+		return errors.New("want the token's sum, the key's sum and the time")
+	}
+	var token [32]byte
+	var one use
+	for i, into := range [][]byte{token[:], one.key[:]} {
+		raw, err := hex.DecodeString(words[i])
+		if err != nil || len(raw) != len(into) {
+			return errors.New("a sum is 64 hexadecimal digits")
+		}
+		copy(into, raw)
+	}
+	var err error
+	if one.at, err = time.Parse(time.RFC3339, words[2]); err != nil {
+		return err
+	}
+	if _, seen := u.uses[token]; !seen { // the first key wins
+		u.uses[token] = one
+	}
+	return nil
+}

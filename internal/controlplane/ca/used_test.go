@@ -1,0 +1,115 @@
+package ca
+
+import (
+	"context"
+	"crypto/sha256"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var (
+	onceToken     = sha256.Sum256([]byte("token"))
+	mine, another = sha256.Sum256([]byte("mine")), sha256.Sum256([]byte("another"))
+)
+
+func used(t *testing.T, u *Used, key [32]byte, at time.Time, want bool) {
+	t.Helper()
+	if ok, err := u.Use(context.Background(), onceToken, key, at); ok != want || err != nil {
+		t.Errorf("Use = %v, %v, want %v", ok, err, want)
+	}
+}
+
+func TestAHostsTokenIsUsedOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "used")
+	now := time.Now()
+	u := must(NewUsed(path))
+	used(t, u, mine, now, true)
+	used(t, u, another, now, false)
+	used(t, u, mine, now.Add(time.Minute), true) // the answer was lost
+	used(t, u, mine, now.Add(again), false)
+
+	f := must(os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0))
+	f.WriteString("0123") // a crash
+	f.Close()
+	u = must(NewUsed(path))
+	used(t, u, another, now, false)
+	used(t, u, mine, now.Add(time.Minute), true)
+	if info := must(os.Stat(path)); info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v", info.Mode())
+	}
+	used(t, must(NewUsed("")), another, now, true) // a memory without a file
+}
+
+// A token was good once for each replica: each knew what had been used before it started.
+func TestAHostsTokenIsUsedOnceAmongReplicas(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "used")
+	now := time.Now()
+	one, two := must(NewUsed(path)), must(NewUsed(path))
+	used(t, one, mine, now, true)
+	used(t, two, another, now, false)
+	used(t, two, mine, now.Add(time.Minute), true) // the answer of the other was lost
+	if raw := must(os.ReadFile(path)); strings.Count(string(raw), "\n") != 1 {
+		t.Errorf("the file has\n%s", raw)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	used(t, two, another, now, false) // it remembers
+}
+
+func TestOfManyKeysOneUsesAToken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "used")
+	const tokens = 50
+	var granted [tokens]atomic.Int32
+	var all sync.WaitGroup
+	start := make(chan struct{})
+	for i := range 8 {
+		u := must(NewUsed(path)) // each a replica
+		all.Go(func() {
+			<-start
+			for token := range tokens {
+				ok, err := u.Use(context.Background(), [32]byte{byte(token)}, [32]byte{byte(i)}, time.Now())
+				if err != nil {
+					t.Error(err)
+				}
+				if ok {
+					granted[token].Add(1)
+				}
+			}
+		})
+	}
+	close(start)
+	all.Wait()
+	for token := range tokens {
+		if n := granted[token].Load(); n != 1 {
+			t.Errorf("%d keys used token %d", n, token)
+		}
+	}
+}
+
+func TestAMemoryThatCannotBeUsedGrantsNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "used")
+	u := must(NewUsed(path))
+	for text, want := range map[string]string{
+		"x\n": "line 1", "aa bb 2020-01-01T00:00:00Z\n": "64 hexadecimal",
+		strings.Repeat("0", 64) + " " + strings.Repeat("0", 64) + " yesterday\n": "cannot parse",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := NewUsed(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a file with %q: %v, want %q", text, err, want)
+		}
+		if ok, err := u.Use(context.Background(), onceToken, mine, time.Now()); ok || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a file with %q: Use = %v, %v, want %q", text, ok, err, want)
+		}
+	}
+	if _, err := NewUsed(filepath.Join(t.TempDir(), "no", "dir")); err == nil {
+		t.Error("a memory that cannot be written down was opened")
+	}
+}

@@ -1,0 +1,147 @@
+package names
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/wire/lookups"
+)
+
+func addresses(texts ...string) (out []netip.Addr) {
+	for _, s := range texts {
+		out = append(out, netip.MustParseAddr(s))
+	}
+	return out
+}
+
+func shop() *mesh.Mesh {
+	service := func(namespace, name string, change func(*mesh.ServiceSpec)) *mesh.ServiceSpec {
+		s := &mesh.ServiceSpec{Namespace: namespace, Name: name, Ports: []mesh.PortSpec{{Port: mesh.Port{Name: "http", Number: 80}}, {Port: mesh.Port{Name: "admin", Number: 81}}}}
+		change(s)
+		return s
+	}
+	external := func(namespace, name, target string) *mesh.ServiceSpec {
+		return &mesh.ServiceSpec{Namespace: namespace, Name: name, External: target}
+	}
+	return mesh.New(mesh.Config{},
+		service("shop", "reviews", func(s *mesh.ServiceSpec) { s.Addresses = addresses("10.96.0.1", "fd96::1") }),
+		service("shop", "secret", func(s *mesh.ServiceSpec) { s.Addresses, s.ExportTo = addresses("10.96.0.2"), []string{"."} }),
+		service("shop", "db", func(s *mesh.ServiceSpec) { s.Headless = true }),
+		&mesh.SliceSpec{Namespace: "shop", Name: "db-1", Service: "db",
+			Ports: []mesh.SlicePort{{Name: "http", Number: 8080}, {Name: "admin", Number: 8081}},
+			Endpoints: []mesh.SliceEndpoint{
+				{Addresses: addresses("10.0.0.8"), Ready: true, Hostname: "db-0"},
+				{Addresses: addresses("10.0.0.7"), Ready: true, Hostname: "db-1"},
+				{Addresses: addresses("10.0.0.9"), Ready: false, Hostname: "db-2"},
+			}},
+		external("shop", "out", "Db.Example.com."),
+		external("shop", "near", "reviews.shop.svc.cluster.local"),
+		external("shop", "hidden", "out.shop.svc.cluster.local"),
+		external("shop", "round", "about.shop.svc.cluster.local"),
+		external("shop", "about", "round.shop.svc.cluster.local"),
+	)
+}
+
+func TestLookup(t *testing.T) {
+	known := func(ips []netip.Addr, aliases ...string) lookups.Answer {
+		return lookups.Answer{Known: true, TTL: TTL, Addresses: ips, Aliases: aliases}
+	}
+	unknown := lookups.Answer{TTL: UnknownTTL}
+	reviews := "reviews.shop.svc.cluster.local"
+	tests := map[string]struct {
+		name, from string
+		want       lookups.Answer
+	}{
+		"the full name, from anywhere":                       {reviews, "web", known(addresses("10.96.0.1", "fd96::1"), reviews)},
+		"capitals do not count":                              {"Reviews.Shop", "web", known(addresses("10.96.0.1", "fd96::1"), reviews)},
+		"a short name is one of the caller's namespace":      {"reviews", "shop", known(addresses("10.96.0.1", "fd96::1"), reviews)},
+		"and not of another":                                 {"reviews", "web", unknown},
+		"what is not exported is there for its own":          {"secret.shop", "shop", known(addresses("10.96.0.2"), "secret.shop.svc.cluster.local")},
+		"and for nobody else":                                {"secret.shop.svc.cluster.local", "web", unknown},
+		"a headless service is its endpoints that are ready": {"db.shop", "web", known(addresses("10.0.0.7", "10.0.0.8"), "db.shop.svc.cluster.local")},
+		"a pod of a headless service by its own name":        {"db-0.db.shop.svc.cluster.local", "web", known(addresses("10.0.0.8"), "db-0.db.shop.svc.cluster.local")},
+		"a pod that is not ready has a name, no address":     {"db-2.db.shop.svc.cluster.local", "web", known(nil, "db-2.db.shop.svc.cluster.local")},
+		"an external name leads outside": {"out.shop", "web", lookups.Answer{Known: true, TTL: TTL,
+			Aliases: []string{"out.shop.svc.cluster.local"}, Outside: "db.example.com"}},
+		"an external name within the mesh is followed": {"near.shop", "web", known(addresses("10.96.0.1", "fd96::1"), "near.shop.svc.cluster.local", reviews)},
+		"an external name by way of another": {"hidden.shop", "web", lookups.Answer{Known: true, TTL: TTL,
+			Aliases: []string{"hidden.shop.svc.cluster.local", "out.shop.svc.cluster.local"}, Outside: "db.example.com"}},
+		"a circle ends": {"round.shop", "web", known(nil, "round.shop.svc.cluster.local", "about.shop.svc.cluster.local")},
+		"anything else": {"example.com", "shop", unknown},
+	}
+	m := shop()
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := Lookup(m, tt.name, tt.from)
+			if diff := cmp.Diff(tt.want, got, cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("Lookup (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// call asks a served Service.
+func call(t *testing.T, s *Service, message []byte) ([]byte, error) {
+	t.Helper()
+	server := grpc.NewServer()
+	s.Register(server)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Serve(l)
+	defer server.Stop()
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	in, out := &emptypb.Empty{}, &emptypb.Empty{}
+	in.ProtoReflect().SetUnknown(message)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err = conn.Invoke(ctx, lookups.Path, in, out)
+	return out.ProtoReflect().GetUnknown(), err
+}
+
+func TestTheCallersNamespaceIsItsIdentitys(t *testing.T) {
+	for namespace, want := range map[string]bool{"shop": true, "web": false} {
+		s := &Service{Mesh: shop, Identify: func(context.Context) (ca.Identity, error) {
+			return ca.Identity{TrustDomain: "cluster.local", Namespace: namespace, ServiceAccount: "a"}, nil
+		}}
+		raw, err := call(t, s, lookups.Request{Names: []string{"secret.shop.svc.cluster.local", "reviews.shop"}}.Marshal())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := lookups.ParseResponse(raw)
+		if err != nil || len(got.Answers) != 2 || got.Answers[0].Known != want || !got.Answers[1].Known {
+			t.Errorf("to %s: %+v, %v; want the secret to be known: %v", namespace, got, err, want)
+		}
+	}
+}
+
+func TestCallsThatAreRefused(t *testing.T) {
+	stranger := &Service{Mesh: shop, Identify: func(context.Context) (ca.Identity, error) {
+		return ca.Identity{}, status.Error(codes.Unauthenticated, "no certificate")
+	}}
+	if _, err := call(t, stranger, lookups.Request{Names: []string{"reviews.shop"}}.Marshal()); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a caller without a certificate: %v, want Unauthenticated", err)
+	}
+	anybody := &Service{Mesh: shop, Identify: func(context.Context) (ca.Identity, error) { return ca.Identity{}, nil }}
+	if _, err := call(t, anybody, []byte{10, 0}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("an empty name: %v, want InvalidArgument", err)
+	}
+}

@@ -1,0 +1,211 @@
+package gates
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"outrider.dev/startup"
+)
+
+// A Gate is how gates judge what they see. The zero value is the promise; the
+// others are mistakes that a verifier must find.
+type Gate struct {
+	// AcceptsStale: it believes a state whatever incarnation or sandbox it is of.
+	AcceptsStale bool
+
+	// OnlyFirst: it waits at the first start of its container in a sandbox only.
+	OnlyFirst bool
+
+	// StopsAtOnce: it passes SIGTERM on without waiting for anybody.
+	StopsAtOnce bool
+}
+
+// A record is the state of a container as it stands in the volume of the gates.
+type record struct {
+	life  life
+	fresh bool // the one who wrote it lives: it holds the lock on the file
+	here  bool // it was written in this sandbox
+}
+
+// sleeps says whether To's command begins some time after its container, whatever
+// the others do.
+func (s State) sleeps(i int) bool {
+	return slices.ContainsFunc(s.rules.edges, func(e edge) bool {
+		return e.to == i && (e.By == startup.Sleep || e.By == startup.BoundedLoop && !s.answered(e))
+	})
+}
+
+func (s State) answered(e edge) bool { return e.from >= 0 && s.c[e.from].life.reached(e.After) }
+
+// Answered says whether a container that waits need not wait for its time to be over: it
+// asks, for as long as it has patience, and all that it asks have answered.
+func (s State) Answered(name string) bool {
+	asks := false
+	for _, e := range s.rules.edges {
+		if e.To == name && (e.By == startup.Sleep || e.By == startup.BoundedLoop && !s.answered(e)) {
+			return false
+		}
+		asks = asks || e.To == name && e.By == startup.BoundedLoop
+	}
+	return asks
+}
+
+// inside says whether the edge is kept within To: the kubelet knows nothing of it.
+func (e edge) inside() bool { return e.By == startup.Gate || e.asks() }
+
+// asks says whether To asks From itself, and reads no state of it.
+func (e edge) asks() bool { return e.By == startup.HealthLoop || e.By == startup.Wrapper }
+
+// MayRun says whether the gate of a container opens at that time. For one that
+// only sleeps it is always so: when, is for the driver to say.
+func (s State) MayRun(name string, at time.Duration) bool { return s.mayRun(s.find(name), at) }
+
+func (s State) mayRun(i int, at time.Duration) bool {
+	if s.rules.gate.OnlyFirst && s.c[i].life.ever {
+		return true
+	}
+	for _, e := range s.rules.edges {
+		if e.to == i && e.inside() && !s.opens(e, at) {
+			return false
+		}
+	}
+	return true
+}
+
+// waitsFor says for people what holds a container back.
+func (s State) waitsFor(i int) string {
+	for _, e := range s.rules.edges {
+		if e.to == i && e.inside() && !s.opens(e, s.c[i].since) {
+			return fmt.Sprintf("until %s is %s", e.From, e.After)
+		}
+	}
+	for _, e := range s.rules.edges {
+		if e.to == i && e.By == startup.BoundedLoop && !s.answered(e) {
+			return fmt.Sprintf("until %s is %s, or it gives up", e.From, e.After)
+		}
+	}
+	return "asleep"
+}
+
+func (s State) opens(e edge, at time.Duration) bool {
+	if e.from < 0 {
+		return e.Optional
+	}
+	seen := s.seen(e)
+	switch {
+	case seen.reached(e.After):
+		return true
+	case e.Optional && seen.failed:
+		return true
+	default:
+		return e.OnTimeout == startup.Continue && s.late(e, at)
+	}
+}
+
+// seen is what To can know of From. A state that nobody holds any more says that
+// its container runs although it was killed; one of another sandbox says nothing.
+// That a container completed stays true when it has gone.
+func (s State) seen(e edge) life {
+	if e.asks() {
+		return s.c[e.from].life // it asks the port, and nobody answers for the dead
+	}
+	r := s.c[e.from].record
+	switch {
+	case s.rules.gate.AcceptsStale:
+		return r.life
+	case !r.here:
+		return life{}
+	case !r.fresh && r.life.runs:
+		return life{failed: true, completed: r.life.completed}
+	default:
+		return r.life
+	}
+}
+
+// late says whether To has waited for From as long as it may.
+func (s State) late(e edge, at time.Duration) bool {
+	c := s.c[e.to]
+	return e.inside() && e.Timeout > 0 && c.phase == waiting && at-c.since >= e.Timeout
+}
+
+// GivesUp says whether the gate of a container has waited for long enough, and
+// ends with an error.
+func (s State) GivesUp(name string, at time.Duration) bool {
+	for _, e := range s.rules.edges {
+		if e.To == name && e.OnTimeout == startup.Fail && s.late(e, at) && !s.opens(e, at) {
+			return true
+		}
+	}
+	return false
+}
+
+// Next is when the wait of some gate runs out, if nothing happens before.
+func (s State) Next(now time.Duration) (time.Duration, bool) {
+	next, any := time.Duration(0), false
+	for _, e := range s.rules.edges {
+		if e.to < 0 || !e.inside() || e.Timeout <= 0 || s.c[e.to].phase != waiting {
+			continue
+		}
+		if at := s.c[e.to].since + e.Timeout; at > now && (!any || at < next) {
+			next, any = at, true
+		}
+	}
+	return next, any
+}
+
+// HoldsStop says whether a container that is told to stop goes on: its gate
+// passes the signal on when all that wait for it have ended.
+func (s State) HoldsStop(name string) bool {
+	if !s.deleted || s.rules.gate.StopsAtOnce {
+		return false
+	}
+	for _, e := range s.rules.edges {
+		if e.From == name && e.By == startup.Gate && e.to >= 0 && s.c[e.to].phase != down {
+			return true
+		}
+	}
+	return false
+}
+
+// Deaf says whether a container that waits ignores SIGTERM, as a shell loop does.
+func (s State) Deaf(name string) bool {
+	if !s.Waits(name) {
+		return false
+	}
+	for _, e := range s.rules.edges {
+		if e.To == name && (e.By == startup.Gate || e.By == startup.Wrapper) {
+			return false
+		}
+	}
+	return true
+}
+
+// A Debt is a restart of From that To has not followed yet.
+type Debt struct {
+	Edge startup.Edge
+	Paid bool // it will be: by a gate, which sees the restart
+}
+
+// Debts returns the restarts that dependents have not followed yet.
+func (s State) Debts() []Debt {
+	var out []Debt
+	for n, e := range s.rules.edges {
+		if s.owed[n] {
+			out = append(out, Debt{Edge: e.Edge, Paid: e.By == startup.Gate})
+		}
+	}
+	return out
+}
+
+// Notify tells To of the edge that From is back.
+func (s State) Notify(e startup.Edge, at time.Duration) (State, startup.Timeline) {
+	s = s.clone()
+	for n, o := range s.rules.edges {
+		if o.Edge == e {
+			s.owed[n] = false
+		}
+	}
+	to := s.c[s.find(e.To)]
+	return s, startup.Timeline{{Container: e.To, What: startup.IsNotified, At: at, Incarnation: to.incarnation, Detail: e.From + " is back"}}
+}

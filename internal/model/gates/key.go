@@ -1,0 +1,46 @@
+package gates
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// AppendKey appends to b what distinguishes s, at that time, from states that
+// behave alike. Incarnations are left out, and so are waits that have no bound.
+func (s State) AppendKey(b []byte, now time.Duration) []byte {
+	b = append(b, bits(s.deleted))
+	for i, c := range s.c {
+		b = append(b, byte(c.phase), bits(c.sick, c.record.fresh, c.record.here), c.life.bits(), c.record.life.bits())
+		if longest := s.longestWait(i); longest > 0 {
+			b = binary.AppendVarint(b, int64(min(now-c.since, longest)))
+		}
+	}
+	for _, o := range s.owed {
+		b = append(b, bits(o))
+	}
+	return b
+}
+
+// longestWait is the longest timeout of the edges to container i.
+func (s State) longestWait(i int) time.Duration {
+	longest := time.Duration(0)
+	for _, e := range s.rules.edges {
+		if e.to == i {
+			longest = max(longest, e.Timeout)
+		}
+	}
+	return longest
+}
+
+func (l life) bits() byte { return bits(l.runs, l.healthy, l.completed, l.failed, l.ever) }
+
+func bits(bs ...bool) byte {
+	n := byte(0)
+	for _, b := range bs {
+		n <<= 1
+		if b {
+			n |= 1
+		}
+	}
+	return n
+}

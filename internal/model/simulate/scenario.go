@@ -1,0 +1,113 @@
+package simulate
+
+import (
+	"fmt"
+	"time"
+
+	"outrider.dev/internal/model/chart"
+	"outrider.dev/internal/model/kubelet"
+	"outrider.dev/startup"
+)
+
+// A Scenario is a pod, its plan, and the world around it.
+type Scenario struct {
+	Pod       kubelet.Pod
+	Plan      startup.Plan // Edge.By says which edges a gate, a loop or a sleep in the container keeps
+	Behaviour Behaviour
+}
+
+// An Outcome is what happened.
+type Outcome struct {
+	Timeline   startup.Timeline    `json:"timeline"`
+	Pulls      []Pull              `json:"pulls,omitempty"`
+	Shown      []Shown             `json:"shown"`
+	Violations []startup.Violation `json:"violations"`
+	End        time.Duration       `json:"end"`  // of the simulation
+	Over       bool                `json:"over"` // nothing runs any more, and nothing will
+}
+
+// A Pull is a time during which a container waited for its image.
+type Pull struct {
+	Container string        `json:"container"`
+	From      time.Duration `json:"from"`
+	To        time.Duration `json:"to"`
+	Failed    bool          `json:"failed,omitempty"`
+}
+
+// Shown is what the API showed from a time on.
+type Shown struct {
+	At time.Duration `json:"at"`
+	kubelet.Status
+}
+
+func (s Shown) String() string {
+	is := func(b bool, yes, no string) string {
+		if b {
+			return yes
+		}
+		return no
+	}
+	return fmt.Sprintf("%8.3fs %s, %s, %s, %s", s.At.Seconds(), s.Phase, is(s.HasIP, "IP", "no IP"),
+		is(s.Initialized, "initialized", "initializing"), is(s.Ready, "ready", "not ready"))
+}
+
+// Restarts is how often the containers were started again, all of them together.
+func (o Outcome) Restarts() int {
+	n := 0
+	for _, e := range o.Timeline {
+		if e.What == startup.IsStarted && e.Incarnation > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Refused is how many calls found nobody there.
+func (o Outcome) Refused() int {
+	n := 0
+	for _, e := range o.Timeline {
+		if e.What == startup.IsRefused {
+			n++
+		}
+	}
+	return n
+}
+
+// check refuses a scenario whose parts speak of different pods.
+func (s Scenario) check() error {
+	inPod := map[string]bool{}
+	for _, c := range append(append([]kubelet.Container(nil), s.Pod.Init...), s.Pod.Containers...) {
+		inPod[c.Name] = true
+	}
+	for _, c := range s.Plan.Containers {
+		if !inPod[c.Name] {
+			return fmt.Errorf("simulating a pod: the plan's container %q is not in it", c.Name)
+		}
+	}
+	for name := range inPod {
+		if _, i := s.Plan.Find(name); i < 0 {
+			return fmt.Errorf("simulating a pod: its container %q is not in the plan", name)
+		}
+	}
+	for name, c := range s.Behaviour.Containers {
+		for _, n := range append(c.names(), name) {
+			if !inPod[n] {
+				return fmt.Errorf("simulating a pod: its behaviour speaks of %q, which is not in it", n)
+			}
+		}
+	}
+	return nil
+}
+
+// Chart is the outcome as a chart, a lane for each container of the plan.
+func (o Outcome) Chart(p startup.Plan) chart.Chart {
+	var names []string
+	for _, c := range p.Containers {
+		names = append(names, c.Name)
+	}
+	var pulls []chart.Pull
+	for _, pull := range o.Pulls {
+		pulls = append(pulls, chart.Pull{Container: pull.Container, From: pull.From, To: pull.To, Failed: pull.Failed})
+	}
+	return chart.New(names, o.Timeline, pulls, o.Violations)
+}

@@ -1,0 +1,90 @@
+package simulate
+
+import (
+	"time"
+
+	"outrider.dev/internal/model/kubelet"
+	"outrider.dev/startup"
+)
+
+// settle does what follows from the last happening within the containers, at
+// once, until nothing follows any more.
+func (r *run) settle(at time.Duration) {
+	for again := true; again; {
+		again = false
+		for _, c := range r.Plan.Containers {
+			again = r.settleOne(c.Name, at) || again
+		}
+		again = r.payDebts(at) || again
+	}
+}
+
+// settleOne says whether anything followed.
+func (r *run) settleOne(name string, at time.Duration) bool {
+	switch {
+	case r.gates.Waits(name) && r.gates.GivesUp(name, at):
+		r.exit(name, at, 1)
+	case r.gates.Waits(name) && !r.stops[name] && (r.asleep[name] <= at || r.gates.Answered(name)) && r.gates.MayRun(name, at):
+		var happened startup.Timeline
+		r.gates, happened = r.gates.Release(name, at)
+		r.note(happened)
+	case r.isDue(name, at):
+		delete(r.healthy, name)
+		r.setHealth(name, true, at)
+	case r.hooks[name] && r.hookIsAnswered(name):
+		delete(r.hooks, name)
+		r.tell(kubelet.Event{At: at, Kind: kubelet.HookReturned, Container: name, Which: kubelet.PostStart, OK: true})
+	case r.stops[name] && !r.gates.HoldsStop(name):
+		delete(r.stops, name)
+		r.stop(name, at)
+	default:
+		return false
+	}
+	return true
+}
+
+// isDue says whether a container becomes healthy now.
+func (r *run) isDue(name string, at time.Duration) bool {
+	due, ok := r.healthy[name]
+	return ok && due <= at && !r.gates.Healthy(name) && r.gates.CanBeHealthy(name)
+}
+
+func (r *run) hookIsAnswered(name string) bool {
+	if asks := r.of(name).PostStart.Asks; asks != "" {
+		return r.gates.Healthy(asks)
+	}
+	return r.gates.Healthy(name)
+}
+
+// stop: SIGTERM reaches the command, or what waits in front of it.
+func (r *run) stop(name string, at time.Duration) {
+	switch {
+	case r.gates.Deaf(name): // a shell as PID 1 has no handler for it
+	case r.gates.Waits(name):
+		r.exit(name, at, 143)
+	default:
+		r.stopAfter(name, at, r.of(name).Stops, 0)
+	}
+}
+
+func (r *run) exit(name string, at time.Duration, code int) {
+	r.tell(kubelet.Event{At: at, Kind: kubelet.Exited, Container: name, Code: code})
+}
+
+// payDebts: gates that see their dependency come back tell their command, or end it.
+func (r *run) payDebts(at time.Duration) bool {
+	for _, d := range r.gates.Debts() {
+		switch {
+		case !d.Paid:
+			continue
+		case d.Edge.OnRestart == startup.RestartTo:
+			r.exit(d.Edge.To, at, 1)
+		default:
+			var happened startup.Timeline
+			r.gates, happened = r.gates.Notify(d.Edge, at)
+			r.note(happened)
+		}
+		return true
+	}
+	return false
+}

@@ -1,0 +1,325 @@
+package verify
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outrider.dev/internal/model/gates"
+	"outrider.dev/internal/model/kubelet"
+	"outrider.dev/startup"
+)
+
+func plan(t testing.TB, text string) startup.Plan {
+	t.Helper()
+	p, err := startup.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Pods by the way in which they are ordered, each with its plan.
+var (
+	everySecond = kubelet.Probe{Handler: kubelet.Exec, Period: time.Second, Failures: 3}
+
+	unordered = kubelet.Pod{Containers: []kubelet.Container{{Name: "app"}, {Name: "proxy"}}}
+	held      = kubelet.Pod{Containers: []kubelet.Container{{Name: "proxy", PostStart: kubelet.Exec}, {Name: "app"}}}
+	native    = kubelet.Pod{Init: []kubelet.Container{{Name: "proxy", Restart: kubelet.Always, Startup: everySecond}},
+		Containers: []kubelet.Container{{Name: "app"}}}
+	nativeHook = kubelet.Pod{Init: []kubelet.Container{{Name: "proxy", Restart: kubelet.Always, PostStart: kubelet.Exec}},
+		Containers: []kubelet.Container{{Name: "app"}}}
+	nativeTwo = kubelet.Pod{Init: nativeHook.Init, Containers: []kubelet.Container{{Name: "app"}, {Name: "web"}}}
+	chain     = kubelet.Pod{Containers: []kubelet.Container{{Name: "web"}, {Name: "app"}, {Name: "proxy"}}}
+	impatient = kubelet.Pod{Containers: []kubelet.Container{{Name: "app", Liveness: everySecond}, {Name: "proxy"}}, Grace: 2 * time.Second}
+	job       = kubelet.Pod{Restart: kubelet.OnFailure, Containers: unordered.Containers}
+	initFirst = kubelet.Pod{Init: []kubelet.Container{{Name: "init"}}, Containers: []kubelet.Container{{Name: "proxy"}, {Name: "app"}}}
+	migrated  = kubelet.Pod{Init: []kubelet.Container{{Name: "migrate"}}, Containers: []kubelet.Container{{Name: "app"}}}
+)
+
+const (
+	unorderedPlan  = "container app is plain\ncontainer proxy is plain, healthy by report\napp after proxy is healthy"
+	gatePlan       = unorderedPlan + ", by gate"
+	holdPlan       = "container proxy is plain, healthy by post-start\ncontainer app is plain\napp after proxy is healthy, by hold"
+	nativePlan     = "container proxy is sidecar, healthy by startup-probe\ncontainer app is plain\napp after proxy is healthy, by native"
+	nativeHookPlan = "container proxy is sidecar, healthy by post-start\ncontainer app is plain\napp after proxy is healthy, by native"
+	nativeTwoPlan  = "container proxy is sidecar, healthy by post-start\ncontainer app is plain\ncontainer web is plain\n* after proxy is healthy, by native"
+	chainPlan      = "container web is plain\ncontainer app is plain, healthy by report\ncontainer proxy is plain, healthy by report\n" +
+		"web after app is healthy, by gate\napp after proxy is healthy, by gate"
+	initFirstPlan = "container init is init\ncontainer proxy is plain, healthy by report\ncontainer app is plain\n" +
+		"app after proxy is healthy, by gate\nproxy after init is completed, by init\napp after init is completed, by init"
+	migratePlan = "container migrate is init\ncontainer app is plain\napp after migrate is completed, by init"
+)
+
+func explore(t testing.TB, q Question, b Bound) Result {
+	t.Helper()
+	if q.Version == (kubelet.Version{}) {
+		q.Version = kubelet.Minor(34)
+	}
+	r, err := Explore(context.Background(), q, b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Every way of ordering, with what breaks it, or with how much was looked at.
+func TestExplore(t *testing.T) {
+	stale := gates.Gate{AcceptsStale: true}
+	deaths := []Fault{Crash}
+	tests := map[string]struct {
+		question Question
+		plan     string
+		bound    Bound
+		want     []string // the counterexample; nil: the plan holds
+	}{
+		"no order at all":                          {Question{Pod: unordered}, unorderedPlan, Bound{}, []string{"app started"}},
+		"a hold, where nothing goes wrong":         {Question{Pod: held}, holdPlan, Bound{Faults: -1}, nil},
+		"a hold whose image is missing fails open": {Question{Pod: held}, holdPlan, Bound{Faults: 1}, []string{"app started"}},
+		"a hold whose hook fails, fails open": {Question{Pod: held}, holdPlan, Bound{Only: []Fault{BadHook}},
+			[]string{"proxy started", "proxy hook-failed", "proxy stopping", "proxy completed", "app started"}},
+		"a native sidecar, where nothing goes wrong":             {Question{Pod: native}, nativePlan, Bound{Faults: -1}, nil},
+		"a native sidecar with a hook, where nothing goes wrong": {Question{Pod: nativeHook}, nativeHookPlan, Bound{Faults: -1}, nil},
+		"a native sidecar that dies while the app's image is pulled": {Question{Pod: nativeHook}, nativeHookPlan, Bound{Only: deaths},
+			[]string{"proxy started", "proxy healthy", "proxy failed", "app started"}},
+		"a native sidecar that dies after the app started, which then crashes": {Question{Pod: nativeHook}, nativeHookPlan, Bound{Only: deaths, Settled: true},
+			[]string{"proxy started", "proxy healthy", "app started", "app failed", "proxy failed", "app started"}},
+		"a native sidecar that dies after the app started, which is to follow": {Question{Pod: nativeHook},
+			strings.ReplaceAll(nativeHookPlan, ", by", ", on restart restart, by"), Bound{Faults: 1, Only: deaths, Settled: true},
+			[]string{"proxy started", "proxy healthy", "app started", "proxy failed", "proxy started"}},
+		"two apps, one of which restarts while the native sidecar is down": {Question{Pod: nativeTwo}, nativeTwoPlan, Bound{Only: deaths, Settled: true},
+			[]string{"proxy started", "proxy healthy", "app started", "web started", "app failed", "proxy failed", "app started"}},
+		"two containers, one of which restarts while the held proxy is down": {Question{Pod: held}, holdPlan, Bound{Only: deaths, Settled: true},
+			[]string{"proxy started", "proxy healthy", "app started", "app failed", "proxy failed", "app started"}},
+		"an init container": {Question{Pod: migrated}, migratePlan, Bound{}, nil},
+
+		"a gate":                                {Question{Pod: unordered}, gatePlan, Bound{Faults: 4}, nil},
+		"a gate, proxy first":                   {Question{Pod: held}, strings.ReplaceAll(holdPlan, "by hold", "by gate"), Bound{}, nil},
+		"a gate in front of a native sidecar":   {Question{Pod: nativeHook}, strings.ReplaceAll(nativeHookPlan, "by native", "by gate"), Bound{Faults: 2}, nil},
+		"gates, two apps, and a native sidecar": {Question{Pod: nativeTwo}, strings.ReplaceAll(nativeTwoPlan, "by native", "by gate"), Bound{Faults: 2}, nil},
+		"gates in a chain":                      {Question{Pod: chain}, chainPlan, Bound{Faults: 2}, nil},
+		"gates that follow restarts":            {Question{Pod: unordered}, gatePlan + ", on restart restart", Bound{}, nil},
+		"a gate with a timeout":                 {Question{Pod: unordered}, gatePlan + ", within 5s", Bound{Faults: 1}, nil},
+		"a gate that goes on after its timeout": {Question{Pod: unordered}, gatePlan + ", within 5s or continue", Bound{Faults: 2}, nil},
+		"a gate before an optional proxy":       {Question{Pod: unordered}, gatePlan + ", optional", Bound{Faults: 2}, nil},
+		"a gate after one that completes":       {Question{Pod: job}, "container app is plain, restart on-failure\ncontainer proxy is plain, restart on-failure\napp after proxy is completed, by gate", Bound{Faults: 2}, nil},
+		"a gate that believes a stale state": {Question{Pod: unordered, Gate: stale}, gatePlan, Bound{},
+			[]string{"app waiting", "proxy started", "proxy healthy", "proxy failed", "app started"}},
+		"a gate that believes the state of an earlier sandbox": {Question{Pod: job, Gate: stale},
+			"container app is plain\ncontainer proxy is plain, restart on-failure\napp after proxy is completed, by gate", Bound{Only: []Fault{NoSandbox}},
+			[]string{"app waiting", "proxy started", "proxy completed", "app failed", "sandbox", "app started"}},
+		"a gate that waits at the first start only": {Question{Pod: unordered, Gate: gates.Gate{OnlyFirst: true}}, gatePlan, Bound{Only: deaths},
+			[]string{"app waiting", "proxy started", "proxy healthy", "app started", "app failed", "proxy failed", "app started"}},
+		"a gate that stops at once": {Question{Pod: unordered, Promise: Stops, Gate: gates.Gate{StopsAtOnce: true}}, gatePlan, Bound{Faults: -1},
+			[]string{"app waiting", "proxy started", "proxy healthy", "app started", "deleted", "app stopping", "proxy stopping", "proxy completed", "app completed"}},
+		"a gate that the kubelet kills for its liveness": {Question{Pod: impatient}, gatePlan, Bound{Faults: -1}, nil},
+		"a health loop": {Question{Pod: unordered}, unorderedPlan + ", by health-loop", Bound{}, nil},
+		"a sleep":       {Question{Pod: unordered}, unorderedPlan + ", by sleep", Bound{}, []string{"app waiting", "app started"}},
+
+		"a loop that gives up": {Question{Pod: unordered}, unorderedPlan + ", by bounded-loop", Bound{Faults: -1}, []string{"app waiting", "app started"}},
+		"a wrapper":            {Question{Pod: unordered}, unorderedPlan + ", by wrapper", Bound{}, nil},
+		"a wrapper does not stop in order": {Question{Pod: unordered, Promise: Stops}, unorderedPlan + ", by wrapper", Bound{Faults: -1},
+			[]string{"app waiting", "proxy started", "proxy healthy", "app started", "deleted", "app stopping", "proxy stopping", "proxy completed", "app completed"}},
+		"a gate stops in order, proxy first, after an init container": {Question{Pod: initFirst, Promise: Stops}, initFirstPlan, Bound{Faults: 1}, nil},
+
+		"a hold does not stop in order": {Question{Pod: held, Promise: Stops}, holdPlan, Bound{Faults: -1},
+			[]string{"proxy started", "proxy healthy", "app started", "deleted", "proxy stopping", "app stopping", "proxy completed", "app completed"}},
+		"a native sidecar stops in order": {Question{Pod: nativeHook, Promise: Stops}, nativeHookPlan, Bound{Faults: -1}, nil},
+		"a native sidecar whose restart is just failing stops before the app": {Question{Pod: nativeHook, Promise: Stops}, nativeHookPlan, Bound{Faults: 2},
+			[]string{"proxy started", "proxy healthy", "app started", "proxy failed", "proxy started", "proxy hook-failed", "proxy stopping",
+				"deleted", "proxy failed", "app stopping", "app completed"}},
+		"gates stop in order":            {Question{Pod: unordered, Promise: Stops}, gatePlan, Bound{Faults: 2}, nil},
+		"gates in a chain stop in order": {Question{Pod: chain, Promise: Stops}, chainPlan, Bound{Faults: 1}, nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			tt.question.Plan = plan(t, tt.plan)
+			r := explore(t, tt.question, tt.bound)
+			t.Logf("%d states, %d steps, %d deep, %s", r.States, r.Steps, r.Depth, r.Took.Round(time.Millisecond))
+			if diff := cmp.Diff(tt.want, lines(r.Counterexample)); diff != "" {
+				t.Errorf("counterexample (-want +got):\n%s\n%s", diff, r)
+			}
+			if r.Holds() != (tt.want == nil) {
+				t.Errorf("Holds is %v\n%s", r.Holds(), r)
+			}
+		})
+	}
+}
+
+// lines is a timeline without times and addresses.
+func lines(t startup.Timeline) (out []string) {
+	for _, e := range t {
+		if e.What != startup.HasAddress {
+			out = append(out, strings.TrimSpace(e.Container+" "+string(e.What)))
+		}
+	}
+	return out
+}
+
+func TestBounds(t *testing.T) {
+	q := Question{Pod: nativeTwo, Plan: plan(t, strings.ReplaceAll(nativeTwoPlan, "by native", "by gate")), Version: kubelet.Minor(34)}
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	tests := map[string]struct {
+		ctx    context.Context
+		bound  Bound
+		want   CutShort
+		proved int
+	}{
+		"states":    {context.Background(), Bound{States: 5000}, ByStates, 1},
+		"depth":     {context.Background(), Bound{Depth: 6}, ByDepth, -1},
+		"time":      {context.Background(), Bound{Time: time.Nanosecond}, ByTime, -1},
+		"cancelled": {cancelled, Bound{}, Cancelled, -1},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r, err := Explore(tt.ctx, q, tt.bound, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.CutShort != tt.want || r.Holds() || r.Counterexample != nil {
+				t.Errorf("cut short by %q, want %q\n%s", r.CutShort, tt.want, r)
+			}
+			if r.Proved != tt.proved {
+				t.Errorf("proved with up to %d faults, want %d", r.Proved, tt.proved)
+			}
+			if !strings.Contains(r.String(), "not all was looked at") {
+				t.Errorf("the text does not say so: %s", r)
+			}
+		})
+	}
+}
+
+func TestProgressIsReported(t *testing.T) {
+	var last Progress
+	calls := 0
+	_, err := Explore(context.Background(), Question{Pod: unordered, Plan: plan(t, gatePlan), Version: kubelet.Minor(34)}, Bound{Faults: 4},
+		func(p Progress) {
+			if p.Faults > last.Faults {
+				last = Progress{}
+			}
+			if calls++; p.States < last.States || p.Depth < last.Depth || p.Open == 0 {
+				t.Errorf("after %+v comes %+v", last, p)
+			}
+			last = p
+		})
+	if err != nil || calls == 0 {
+		t.Errorf("%d reports, error %v", calls, err)
+	}
+}
+
+func TestAPlanOfAnotherPodIsRefused(t *testing.T) {
+	for name, pod := range map[string]kubelet.Pod{"too few": {}, "too many": nativeTwo} {
+		_, err := Explore(context.Background(), Question{Pod: pod, Plan: plan(t, nativeHookPlan)}, Bound{}, nil)
+		if err == nil {
+			t.Errorf("a pod with %s containers is explored", name)
+		}
+	}
+}
+
+// The explorer looks at a run only where it is suspicious: it must suspect
+// whatever Check would object to. Random runs, judged at every step by both.
+func TestNothingBadGoesUnsuspected(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	broken := 0
+	for name, q := range map[string]Question{
+		"unordered": {Pod: unordered, Plan: plan(t, unorderedPlan)},
+		"hold":      {Pod: held, Plan: plan(t, holdPlan)},
+		"native":    {Pod: nativeTwo, Plan: plan(t, nativeTwoPlan)},
+		"timeouts":  {Pod: unordered, Plan: plan(t, gatePlan+", within 5s or continue")},
+		"optional":  {Pod: unordered, Plan: plan(t, unorderedPlan+", optional")},
+		"stale":     {Pod: unordered, Plan: plan(t, gatePlan), Gate: gates.Gate{AcceptsStale: true}},
+		"follows":   {Pod: nativeHook, Plan: plan(t, strings.ReplaceAll(nativeHookPlan, ", by", ", on restart notify, by"))},
+		"stops":     {Pod: held, Plan: plan(t, holdPlan), Promise: Stops},
+	} {
+		q.Version = kubelet.Minor(34)
+		s := newSearch(q, Bound{}.withDefaults(), nil)
+		for range 300 {
+			n, timeline, suspected := s.root(), startup.Timeline(nil), false
+			for range 60 {
+				moves := s.moves(n)
+				if len(moves) == 0 {
+					break
+				}
+				var happened startup.Timeline
+				n, happened = s.make(n, moves[rng.IntN(len(moves))])
+				timeline = append(timeline, happened...)
+				suspected = suspected || s.suspicious(n, happened)
+				if guilty := s.relevant(startup.Check(q.Plan, timeline)); len(guilty) > 0 && !ongoing(n, guilty) {
+					broken++
+					if !suspected {
+						t.Fatalf("%s: nobody suspects %v\n%s", name, guilty, timeline)
+					}
+					break
+				}
+			}
+		}
+	}
+	if broken < 100 {
+		t.Errorf("only %d runs were bad: nothing was tested", broken)
+	}
+}
+
+// Going on from every state, the same ones again too, finds nothing that is
+// shorter: what one key stands for behaves alike.
+func TestNoStateIsTakenForAnother(t *testing.T) {
+	stale := gates.Gate{AcceptsStale: true}
+	for name, q := range map[string]Question{
+		"hold":       {Pod: held, Plan: plan(t, holdPlan)},
+		"gate":       {Pod: unordered, Plan: plan(t, gatePlan)},
+		"stale":      {Pod: unordered, Plan: plan(t, gatePlan), Gate: stale},
+		"timeout":    {Pod: unordered, Plan: plan(t, gatePlan+", within 1s")},
+		"nativeTwo":  {Pod: nativeTwo, Plan: plan(t, nativeTwoPlan)},
+		"hold stops": {Pod: held, Plan: plan(t, holdPlan), Promise: Stops},
+	} {
+		q.Version = kubelet.Minor(34)
+		b := Bound{Faults: 1, Depth: 14, States: 1 << 30}.withDefaults()
+		one, two := newSearch(q, b, nil), newSearch(q, b, nil)
+		two.forgetful = true
+		one.run(context.Background())
+		two.run(context.Background())
+		if diff := cmp.Diff(lines(two.result.Counterexample), lines(one.result.Counterexample)); diff != "" {
+			t.Errorf("%s (-all +one of each key):\n%s", name, diff)
+		}
+		if len(one.seen) != len(two.seen) {
+			t.Errorf("%s: %d keys, and %d if all are gone on from", name, len(one.seen), len(two.seen))
+		}
+		t.Logf("%s: %d steps instead of %d", name, one.result.Steps, two.result.Steps)
+	}
+}
+
+// ongoing: of a run that is not at its end, Check cannot say yet whether To will
+// follow: that is suspected later.
+func ongoing(n node, vs []startup.Violation) bool {
+	return !slices.ContainsFunc(vs, func(v startup.Violation) bool {
+		return v.How != startup.NotFollowed
+	}) || len(n.gates.Debts()) > 0
+}
+
+func BenchmarkExplore(b *testing.B) {
+	for _, bb := range []struct {
+		name, plan string
+		pod        kubelet.Pod
+		bound      Bound
+	}{
+		{"gate", gatePlan, unordered, Bound{Faults: 5}},
+		{"gates-and-native", strings.ReplaceAll(nativeTwoPlan, "by native", "by gate"), nativeTwo, Bound{Faults: 2}},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			q := Question{Pod: bb.pod, Plan: plan(b, bb.plan)}
+			states, deep := 0, 0
+			for b.Loop() {
+				r := explore(b, q, bb.bound)
+				states, deep = states+r.States, r.Depth
+			}
+			b.ReportMetric(float64(states)/b.Elapsed().Seconds(), "states/s")
+			b.ReportMetric(float64(states)/float64(b.N), "states")
+			b.ReportMetric(float64(deep), "depth")
+		})
+	}
+}

@@ -1,0 +1,248 @@
+package inject
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"outrider.dev/internal/pod/podspec"
+)
+
+// A foreign is another mesh's injector, as far as order and containers go.
+type foreign func(*corev1.Pod) *corev1.Pod
+
+// istio is Istio's by its table of orders and its rewriting of probes (reference:
+// istio-surface 1.5, 1.6, 1.10).
+func istio(native, hold, cni bool) foreign {
+	return func(p *corev1.Pod) *corev1.Pod {
+		p = p.DeepCopy()
+		rewrite := func(list []corev1.Container) {
+			for i := range list {
+				for word, probe := range map[string]*corev1.Probe{"readyz": list[i].ReadinessProbe, "livez": list[i].LivenessProbe, "startupz": list[i].StartupProbe} {
+					if probe != nil && probe.Exec == nil {
+						probe.ProbeHandler = corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/app-health/" + list[i].Name + "/" + word, Port: intstr.FromInt32(15020)}}
+					}
+				}
+			}
+		}
+		rewrite(p.Spec.InitContainers)
+		rewrite(p.Spec.Containers)
+		ready := corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz/ready", Port: intstr.FromInt32(15021)}}
+		proxy := corev1.Container{Name: "istio-proxy", Image: "proxyv2", Args: []string{"proxy", "sidecar"},
+			ReadinessProbe: &corev1.Probe{ProbeHandler: ready, PeriodSeconds: 15}, StartupProbe: &corev1.Probe{ProbeHandler: ready, PeriodSeconds: 1, FailureThreshold: 600}}
+		first := corev1.Container{Name: "istio-init", Image: "proxyv2"}
+		if cni {
+			first.Name = "istio-validation"
+		}
+		list := &p.Spec.InitContainers
+		switch always := corev1.ContainerRestartPolicyAlways; {
+		case native:
+			proxy.RestartPolicy = &always
+			*list = slices.Concat([]corev1.Container{first, proxy}, *list)
+		case cni:
+			*list = slices.Insert(*list, 0, first)
+		default:
+			*list = append(*list, first)
+		}
+		switch {
+		case native:
+		case hold:
+			proxy.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"pilot-agent", "wait"}}}}
+			p.Spec.Containers = slices.Insert(p.Spec.Containers, 0, proxy)
+		default:
+			p.Spec.Containers = append(p.Spec.Containers, proxy)
+		}
+		p.Annotations[istioStatus] = `{"initContainers":["` + first.Name + `"],"containers":["istio-proxy"],"revision":"1-27"}`
+		p.Annotations[revisionLabel] = "1-27"
+		p.Annotations[defaultContainer] = "app"
+		return p
+	}
+}
+
+// linkerd is Linkerd's (reference: peers, 1): its plain proxy is the first container.
+func linkerd(native bool) foreign {
+	return func(p *corev1.Pod) *corev1.Pod {
+		p = p.DeepCopy()
+		ready := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ready", Port: intstr.FromInt32(4191)}}}
+		proxy := corev1.Container{Name: "linkerd-proxy", Image: "proxy", ReadinessProbe: ready}
+		first := corev1.Container{Name: "linkerd-init", Image: "proxy-init"}
+		if native {
+			always := corev1.ContainerRestartPolicyAlways
+			proxy.RestartPolicy, proxy.StartupProbe = &always, ready
+			p.Spec.InitContainers = slices.Concat([]corev1.Container{first, proxy}, p.Spec.InitContainers)
+		} else {
+			proxy.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/usr/lib/linkerd/linkerd-await", "--timeout=2m"}}}}
+			p.Spec.InitContainers = slices.Insert(p.Spec.InitContainers, 0, first)
+			p.Spec.Containers = slices.Insert(p.Spec.Containers, 0, proxy)
+		}
+		p.Annotations["linkerd.io/proxy-version"] = "edge-25.8.3"
+		return p
+	}
+}
+
+var foreigns = map[string]struct {
+	foreign
+	proxy string
+}{
+	"Istio, plain":            {istio(false, false, false), "istio-proxy"},
+	"Istio, hold":             {istio(false, true, false), "istio-proxy"},
+	"Istio, native":           {istio(true, false, false), "istio-proxy"},
+	"Istio, plain, with CNI":  {istio(false, false, true), "istio-proxy"},
+	"Istio, native, with CNI": {istio(true, false, true), "istio-proxy"},
+	"Linkerd, plain":          {linkerd(false), "linkerd-proxy"},
+	"Linkerd, native":         {linkerd(true), "linkerd-proxy"},
+}
+
+// With outrider.dev/proxy: none it makes no difference whether another mesh's injector
+// comes before ours or after it, for the API server asks ours again (reinvocationPolicy:
+// IfNeeded).
+func TestTheOrderOfInjectorsDoesNotMatter(t *testing.T) {
+	for name, mesh := range foreigns {
+		for what, text := range map[string]string{
+			"a pod":              "annotations: {outrider.dev/proxy: none}",
+			"one with a graph":   "annotations: {outrider.dev/proxy: none, outrider.dev/depends-on.app: PROXY, outrider.dev/depends-on.web: app=started}",
+			"one with our label": "labels: {outrider.dev/inject: \"true\"}\n  annotations: {a: b}",
+		} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				p := podOf(t, "metadata:\n  name: shop\n  "+strings.ReplaceAll(text, "PROXY", mesh.proxy)+`
+spec:
+  initContainers: [{name: migrate, image: m}]
+  containers:
+  - {name: app, image: a, command: [/app], ports: [{containerPort: 8080}]}
+  - {name: web, image: w, command: [/web]}`)
+				once := injectedBeside(t, mesh.foreign(p), p)
+				if p.Annotations[proxyKey] == "none" { // else ours would have brought its own first
+					ours, err := Pod(p, Namespace{Name: "shop"}, Options{})
+					if err != nil || !ours.Injected {
+						t.Fatalf("%v, %+v", err, ours.Reason)
+					}
+					after, want := injectedBeside(t, mesh.foreign(ours.Pod), p), once.DeepCopy()
+					delete(after.Annotations, overridesKey) // what was there before differs
+					delete(want.Annotations, overridesKey)
+					if diff := podDiff(want, after); diff != "" {
+						t.Errorf("(-ours last +ours first):\n%s", diff)
+					}
+				}
+				theirs, was := find(mesh.foreign(p), mesh.proxy), find(once, mesh.proxy)
+				if diff := cmp.Diff(theirs, was, quantities); diff != "" {
+					t.Errorf("the other mesh's proxy was changed:\n%s", diff)
+				}
+				if c := find(once, initName); c == nil || !slices.Contains(c.Args, "--park-only") {
+					t.Errorf("outrider-init does not park alone: %+v", c)
+				}
+				if c := find(once, "app"); !podspec.Gated(c) || !slices.Contains(c.Args, mesh.proxy+" is healthy") {
+					t.Errorf("app does not wait for %s: %q", mesh.proxy, c.Args)
+				}
+			})
+		}
+	}
+}
+
+// injectedBeside injects a pod that has another mesh's proxy. What was said to that mesh,
+// and what it wrote, is as it was.
+func injectedBeside(t *testing.T, p, author *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	r, err := Pod(p, Namespace{Name: "shop"}, Options{})
+	if err != nil || !r.Injected {
+		t.Fatalf("%v, %+v", err, r.Reason)
+	}
+	checkInjected(t, p, r, Options{})
+	if find(r.Pod, proxyName) != nil {
+		t.Error("there are two proxies")
+	}
+	for key, value := range p.Annotations {
+		if _, written := author.Annotations[key]; !written && !strings.HasPrefix(key, ownFamily) && key != defaultLogs && key != defaultContainer && r.Pod.Annotations[key] != value {
+			t.Errorf("annotation %s is %q, and was %q", key, r.Pod.Annotations[key], value)
+		}
+	}
+	if got := r.Pod.Annotations[defaultLogs]; got != "app" {
+		t.Errorf("kubectl shows the logs of %s first", got)
+	}
+	for _, w := range r.Warnings {
+		if strings.Contains(w, "istio.io/") {
+			t.Errorf("a warning about what is said to the other mesh: %s", w)
+		}
+	}
+	return r.Pod
+}
+
+// What another mesh put first stays first where the author's order is put back: its hold
+// would hold nobody else.
+func TestAnotherMeshsHoldStaysFirst(t *testing.T) {
+	p := podOf(t, `
+metadata: {name: shop, annotations: {outrider.dev/proxy: none, outrider.dev/start: native, outrider.dev/depends-on.app: cache}}
+spec: {containers: [{name: app, image: a}, {name: cache, image: c, startupProbe: {tcpSocket: {port: 6379}}}]}`)
+	r, err := Pod(p, Namespace{Name: "shop"}, Options{})
+	if err != nil || !r.Injected || len(r.Pod.Spec.Containers) != 1 {
+		t.Fatalf("%v, %+v: cache should be a sidecar", err, r.Reason)
+	}
+	for _, mesh := range []foreign{linkerd(false), istio(false, true, false), istio(false, false, false)} {
+		both := mesh(r.Pod)
+		want := mesh(p).Spec.Containers
+		if got := mustStrip(t, both).Spec.Containers; !slices.EqualFunc(got, want, func(a, b corev1.Container) bool { return a.Name == b.Name }) {
+			t.Errorf("%v, want %v", names(got), names(want))
+		}
+	}
+}
+
+// A pod that we injected before another mesh did loses our proxy: two would capture from
+// one another.
+func TestOurProxyGivesWayToAnotherMesh(t *testing.T) {
+	p := podOf(t, "metadata: {name: shop, annotations: {a: b}}\nspec: {containers: [{name: app, image: a, command: [/app]}]}")
+	ours, err := Pod(p, Namespace{Name: "shop"}, Options{})
+	if err != nil || !ours.Injected {
+		t.Fatalf("%v, %+v", err, ours.Reason)
+	}
+	both := linkerd(false)(ours.Pod)
+	r, err := Pod(both, Namespace{Name: "shop"}, Options{})
+	if err != nil || r.Injected || r.Reason.Code != OtherMesh {
+		t.Fatalf("%v, %+v", err, r.Reason)
+	}
+	if diff := podDiff(linkerd(false)(p), r.Pod); diff != "" {
+		t.Errorf("(-what Linkerd alone would make +got):\n%s", diff)
+	}
+	patched(t, both, r)
+	if ops, err := r.Patch(); err != nil || len(ops) == 0 {
+		t.Errorf("nothing is taken out: %v, %v", ops, err)
+	}
+}
+
+// Where Istio's labels are another injector's, ours alone ask.
+func TestOwnLabels(t *testing.T) {
+	type labels = map[string]string
+	for name, tt := range map[string]struct {
+		pod  string
+		ns   labels
+		want Code
+	}{
+		"Istio's namespace label":        {ns: labels{"istio-injection": "enabled"}, want: OtherInjector},
+		"Istio's pod label":              {pod: "labels: {sidecar.istio.io/inject: \"true\"}", ns: labels{}, want: OtherInjector},
+		"Istio's revision":               {pod: "labels: {istio.io/rev: default}", ns: labels{"istio.io/rev": "default"}, want: OtherInjector},
+		"nobody asks at all":             {ns: labels{}, want: NobodyAsked},
+		"Istio says no":                  {pod: "labels: {sidecar.istio.io/inject: \"false\"}", ns: labels{"istio-injection": "enabled"}, want: NobodyAsked},
+		"another revision of Istio":      {pod: "labels: {istio.io/rev: canary}", ns: labels{}, want: NobodyAsked},
+		"Istio says no, we say yes":      {pod: "labels: {sidecar.istio.io/inject: \"false\", outrider.dev/inject: \"true\"}", ns: labels{"istio-injection": "disabled"}, want: Injected},
+		"our namespace label":            {ns: labels{"outrider.dev/injection": "enabled"}, want: Injected},
+		"our namespace label, Istio: no": {pod: "annotations: {sidecar.istio.io/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Injected},
+		"our pod label says no":          {pod: "labels: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: AskedNotTo},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := podOf(t, "metadata:\n  name: shop\n  "+tt.pod+"\nspec:\n  containers: [{name: app, image: a, command: [/app]}]")
+			before := p.DeepCopy()
+			r, err := Pod(p, Namespace{Name: "shop", Labels: tt.ns}, Options{OwnLabels: true})
+			if err != nil || r.Reason.Code != tt.want {
+				t.Errorf("%v, %+v, want %s", err, r.Reason, tt.want)
+			}
+			if tt.want == OtherInjector && !strings.Contains(r.Reason.Sentence, "another injector's") {
+				t.Errorf("it does not say so: %s", r.Reason.Sentence)
+			}
+			if diff := podDiff(before, p); diff != "" {
+				t.Errorf("the given pod was changed:\n%s", diff)
+			}
+		})
+	}
+}

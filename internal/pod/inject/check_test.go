@@ -1,0 +1,377 @@
+package inject
+
+import (
+	"io/fs"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"outrider.dev/internal/agent/config"
+	"outrider.dev/internal/agent/gate"
+	agent "outrider.dev/internal/agent/status"
+	"outrider.dev/internal/capture"
+	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/startup"
+)
+
+// checkInjected is what every injected pod keeps.
+func checkInjected(t testing.TB, given *corev1.Pod, r Result, o Options) {
+	t.Helper()
+	valid(t, r.Pod)
+	nobodyIsLost(t, given, r.Pod, o)
+	patched(t, given, r)
+	again(t, r, o)
+	agentReads(t, r.Pod)
+}
+
+// valid has the API's rules for what injection writes (kubernetes
+// pkg/apis/core/validation): names, ports, mounts, init containers, resources.
+func valid(t testing.TB, pod *corev1.Pod) {
+	t.Helper()
+	bad := func(format string, args ...any) { t.Helper(); t.Errorf("invalid pod: "+format, args...) }
+	volumes := map[string]bool{}
+	for _, v := range pod.Spec.Volumes {
+		if volumes[v.Name] {
+			bad("two volumes %s", v.Name)
+		}
+		volumes[v.Name] = true
+		if fields := set(v.VolumeSource); fields != 1 {
+			bad("volume %s has %d sources", v.Name, fields)
+		}
+	}
+	names := map[string]bool{}
+	check := func(c corev1.Container, init bool) {
+		if names[c.Name] || len(validation.IsDNS1123Label(c.Name)) > 0 {
+			bad("container name %q", c.Name)
+		}
+		names[c.Name] = true
+		if c.Image == "" {
+			bad("%s has no image", c.Name)
+		}
+		sidecar := c.RestartPolicy != nil
+		if sidecar && !init {
+			bad("the plain container %s has a restartPolicy", c.Name)
+		}
+		if init && !sidecar && (c.Lifecycle != nil || c.LivenessProbe != nil || c.ReadinessProbe != nil || c.StartupProbe != nil) {
+			bad("the init container %s has a probe or a hook", c.Name)
+		}
+		paths, ports, env := map[string]bool{}, map[string]bool{}, map[string]bool{}
+		for _, m := range c.VolumeMounts {
+			if paths[m.MountPath] || !volumes[m.Name] {
+				bad("%s mounts %s at %s", c.Name, m.Name, m.MountPath)
+			}
+			paths[m.MountPath] = true
+		}
+		for _, p := range c.Ports {
+			if ports[p.Name] && p.Name != "" || p.Name != "" && len(validation.IsValidPortName(p.Name)) > 0 {
+				bad("%s has port name %q", c.Name, p.Name)
+			}
+			ports[p.Name] = true
+		}
+		for _, e := range c.Env {
+			if env[e.Name] || e.Name == "" || e.Value != "" && e.ValueFrom != nil {
+				bad("%s has variable %q", c.Name, e.Name)
+			}
+			env[e.Name] = true
+		}
+		for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+			if p != nil && set(p.ProbeHandler) != 1 {
+				bad("%s has a probe with %d handlers", c.Name, set(p.ProbeHandler))
+			}
+		}
+		for name, limit := range c.Resources.Limits {
+			if request, ok := c.Resources.Requests[name]; ok && request.Cmp(limit) > 0 {
+				bad("%s requests more %s than its limit", c.Name, name)
+			}
+		}
+	}
+	for _, c := range pod.Spec.InitContainers {
+		check(c, true)
+	}
+	for _, c := range pod.Spec.Containers {
+		check(c, false)
+	}
+	if len(pod.Spec.Containers) == 0 {
+		bad("no containers")
+	}
+	for key, value := range pod.Labels {
+		if len(validation.IsQualifiedName(key))+len(validation.IsValidLabelValue(value)) > 0 {
+			bad("label %s=%s", key, value)
+		}
+	}
+	for key := range pod.Annotations {
+		if len(validation.IsQualifiedName(strings.ToLower(key))) > 0 {
+			bad("annotation %s", key)
+		}
+	}
+}
+
+// set counts the fields of a union that are there.
+func set(union any) (n int) {
+	v := reflect.ValueOf(union)
+	for i := range v.NumField() {
+		if !v.Field(i).IsNil() {
+			n++
+		}
+	}
+	return n
+}
+
+// nobodyIsLost: the author's containers are all there, with what injection has no
+// business with unchanged, and behind a gate is their own command.
+func nobodyIsLost(t testing.TB, given, got *corev1.Pod, o Options) {
+	t.Helper()
+	original, err := Stripped(given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range [][]corev1.Container{original.Spec.InitContainers, original.Spec.Containers} {
+		for _, want := range list {
+			c := find(got, want.Name)
+			if c == nil {
+				t.Errorf("container %s is lost", want.Name)
+				continue
+			}
+			if want.Name == proxyName || want.Name == initName {
+				continue
+			}
+			if k := o.Commands[want.Image]; len(want.Command) == 0 && podspec.Gated(c) {
+				want = asItsImage(want, k)
+			}
+			ignored := cmpopts.IgnoreFields(corev1.Container{}, "Command", "Args", "VolumeMounts", "LivenessProbe", "ReadinessProbe", "StartupProbe", "Lifecycle", "RestartPolicy")
+			if diff := cmp.Diff(want, *c, ignored, quantities); diff != "" {
+				t.Errorf("container %s is another one:\n%s", want.Name, diff)
+			}
+			argv, own := slices.Concat(c.Command, c.Args), slices.Concat(want.Command, want.Args)
+			if podspec.Gated(c) {
+				argv = argv[slices.Index(argv, "--")+1:]
+			}
+			if !slices.Equal(argv, own) {
+				t.Errorf("container %s runs %q, not %q", want.Name, argv, own)
+			}
+		}
+	}
+}
+
+// asItsImage is a container that says what its image would do.
+func asItsImage(c corev1.Container, k ImageCommand) corev1.Container {
+	escape := func(words []string) (out []string) {
+		for _, w := range words {
+			out = append(out, strings.Join(strings.Split(w, "$"), "$$"))
+		}
+		return out
+	}
+	c.Command = escape(k.Entrypoint)
+	if len(c.Args) == 0 {
+		c.Args = escape(k.Cmd)
+	}
+	if !strings.Contains(c.Image, "@") {
+		c.Image += "@" + k.Digest
+	}
+	return c
+}
+
+// podDiff is how two pods differ; to find that they do not is the usual case, and cheap.
+func podDiff(want, got *corev1.Pod) string {
+	if equality.Semantic.DeepEqual(want, got) {
+		return ""
+	}
+	return cmp.Diff(want, got, cmpopts.EquateEmpty(), quantities)
+}
+
+var quantities = cmp.Comparer(func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
+
+// again: injected once more, nothing changes, whatever the warnings.
+func again(t testing.TB, r Result, o Options) {
+	t.Helper()
+	second, err := Pod(r.Pod, Namespace{Name: "shop"}, o)
+	if err != nil {
+		t.Errorf("injecting it again: %v", err)
+		return
+	}
+	first, err := Pod(mustStrip(t, r.Pod), Namespace{Name: "shop"}, o)
+	if err != nil {
+		t.Errorf("injecting the stripped one: %v", err)
+		return
+	}
+	if diff := podDiff(first.Pod, second.Pod); diff != "" {
+		t.Errorf("injecting twice is not injecting once (-once +twice):\n%s", diff)
+	}
+	if diff := cmp.Diff(r.Notes, second.Notes); diff != "" {
+		t.Errorf("decided anew, and otherwise:\n%s", diff)
+	}
+}
+
+func mustStrip(t testing.TB, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	out, err := Stripped(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// agentReads: what the agent gets it can use: variables, flags of the proxy, of the
+// capture and of the gates.
+func agentReads(t testing.TB, pod *corev1.Pod) {
+	t.Helper()
+	if c := find(pod, proxyName); c != nil {
+		readProxy(t, pod, c)
+	}
+	if c := find(pod, initName); c != nil && len(c.Args) > 0 && c.Args[0] == "init" {
+		readCapture(t, c.Args[1:])
+	}
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if podspec.Gated(&list[i]) {
+				readGate(t, pod, list[i])
+			}
+			if p := list[i].LivenessProbe; p != nil && p.Exec != nil && p.Exec.Command[0] == podspec.AgentPath {
+				if _, err := gate.ParseProbe(p.Exec.Command[len(p.Exec.Command)-1]); err != nil {
+					t.Errorf("liveness of %s: %v", list[i].Name, err)
+				}
+			}
+		}
+	}
+}
+
+// fieldValues are what the kubelet would put in.
+var fieldValues = map[string]string{"metadata.name": "shop-1", "metadata.namespace": "shop", "status.podIP": "10.0.0.1", "status.podIPs": "10.0.0.1,fd00::1",
+	"spec.serviceAccountName": "shop", "status.hostIP": "10.0.0.9", "spec.nodeName": "node"}
+
+func readProxy(t testing.TB, pod *corev1.Pod, c *corev1.Container) {
+	t.Helper()
+	var environ []string
+	for _, e := range c.Env {
+		value := e.Value
+		if e.ValueFrom != nil && e.ValueFrom.FieldRef != nil {
+			if value = fieldValues[e.ValueFrom.FieldRef.FieldPath]; value == "" {
+				t.Errorf("variable %s is of field %s", e.Name, e.ValueFrom.FieldRef.FieldPath)
+			}
+		} else if e.ValueFrom != nil {
+			value = "2"
+		}
+		environ = append(environ, e.Name+"="+value)
+	}
+	flags := map[string]string{}
+	fset := pflag.NewFlagSet("proxy", pflag.ContinueOnError)
+	for _, f := range config.Flags {
+		fset.String(f.Name, "", "")
+	}
+	args := c.Args
+	if podspec.Staged(c) {
+		end := slices.Index(args, "--")
+		readCapture(t, args[1:end])
+		args = args[end+1:]
+	}
+	if err := fset.Parse(args[2:]); err != nil {
+		t.Errorf("arguments of the proxy: %v", err)
+	}
+	fset.Visit(func(f *pflag.Flag) { flags[f.Name] = f.Value.String() })
+	got, err := config.Read(config.Inputs{Flags: flags, Environ: environ,
+		ReadFile:  func(name string) ([]byte, error) { return annotationsAsFile(pod, name) },
+		Addresses: func() ([]netip.Addr, error) { return nil, nil }})
+	if err != nil {
+		t.Errorf("the agent cannot use what it gets: %v", err)
+		return
+	}
+	for _, want := range []struct{ what, path string }{{"its work", got.Work}, {"the token", got.ControlPlane.Token}, {"the roots", got.ControlPlane.Roots}, {"annotations", got.Annotations}} {
+		if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return strings.HasPrefix(want.path, m.MountPath) }) {
+			t.Errorf("nothing is mounted where the agent looks for %s: %s", want.what, want.path)
+		}
+	}
+	if _, err := agent.ParseProbes(string(got.AppProbes), "", got.Ports.Status, got.Ports.Readiness); err != nil {
+		t.Error(err)
+	}
+	if _, err := agent.ParseTargets(string(got.AppMetrics), got.Ports.Status, got.Ports.Readiness); err != nil {
+		t.Error(err)
+	}
+}
+
+func annotationsAsFile(pod *corev1.Pod, name string) ([]byte, error) {
+	switch name {
+	case config.Default().Annotations:
+	case bootDir + "/" + bootFile:
+		return []byte("{}"), nil
+	default:
+		return nil, fs.ErrNotExist
+	}
+	var b strings.Builder
+	for _, k := range sortedKeys(pod.Annotations) {
+		b.WriteString(k + "=" + strconv.Quote(pod.Annotations[k]) + "\n")
+	}
+	return []byte(b.String()), nil
+}
+
+func readCapture(t testing.TB, args []string) {
+	t.Helper()
+	in := capture.Defaults()
+	fset := pflag.NewFlagSet("init", pflag.ContinueOnError)
+	fset.String("copy", "", "")
+	fset.UintSlice("groups", nil, "") // of root-stage
+	fset.Bool("native-nftables", false, "")
+	for _, f := range capture.Flags(&in, nil, nil) {
+		p := fset.VarPF(f, f.Name, f.Short, "")
+		if f.IsBoolFlag() {
+			p.NoOptDefVal = "true"
+		}
+	}
+	if err := fset.Parse(args); err != nil {
+		t.Errorf("arguments of outrider-init: %v", err)
+	} else if err := in.Check(); err != nil {
+		t.Errorf("arguments of outrider-init: %v", err)
+	}
+}
+
+func readGate(t testing.TB, pod *corev1.Pod, c corev1.Container) {
+	t.Helper()
+	args := c.Args[1:slices.Index(c.Args, "--")]
+	for i := 0; i < len(args); i++ {
+		var err error
+		flag := args[i]
+		if flag != "--pre-stop" {
+			i++
+		}
+		switch flag {
+		case "--name":
+			if args[i] != c.Name {
+				t.Errorf("the gate of %s is called %s", c.Name, args[i])
+			}
+		case "--after":
+			var e startup.Edge
+			if e, err = gate.ParseAfter(c.Name, args[i]); err == nil && find(pod, e.From) == nil {
+				t.Errorf("%s waits for %s, which is not there", c.Name, e.From)
+			}
+		case "--at":
+			_, url, _ := strings.Cut(args[i], "=")
+			err = gate.CheckAddress(url)
+		case "--probe", "--startup-probe":
+			_, err = gate.ParseProbe(args[i])
+		case "--post-start":
+			_, err = gate.ParseHook(args[i])
+		case "--helper-of":
+			for name := range strings.SplitSeq(args[i], ",") {
+				if find(pod, name) == nil {
+					t.Errorf("the gate of %s helps %s, which is not there", c.Name, name)
+				}
+			}
+		case "--restart-policy", "--stop-grace", "--pre-stop":
+		default:
+			t.Errorf("the gate of %s has flag %s", c.Name, flag)
+		}
+		if err != nil {
+			t.Errorf("the gate of %s: %s: %v", c.Name, flag, err)
+		}
+	}
+}

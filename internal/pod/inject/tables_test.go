@@ -1,0 +1,238 @@
+package inject
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/pod/podspec"
+)
+
+// set1 is, for each annotation that has an effect here, a value that changes the injected
+// pod. What others act on is in elsewhere.
+var set1 = map[string]string{
+	injectLabel: "false", ownInjectLabel: "false", nativeKey: "true", modeKey: "NONE",
+	traffic + "includeInboundPorts": "80", traffic + "excludeInboundPorts": "80", traffic + "includeOutboundIPRanges": "10.0.0.0/8",
+	traffic + "excludeOutboundIPRanges": "10.0.0.0/8", traffic + "includeOutboundPorts": "80", traffic + "excludeOutboundPorts": "80",
+	traffic + "excludeInterfaces": "eth1", rerouteKey: "eth1", kubevirtKey: "eth1", statusPortKey: "15555",
+	readiness + "initialDelaySeconds": "3", readiness + "periodSeconds": "3", readiness + "failureThreshold": "7",
+	rewriteKey: "false", mergeKey: "false", scrapeKey: "80:/m", imageKey: "other", imageTypeKey: "debug",
+	"sidecar.istio.io/proxyCPU": "1m", "sidecar.istio.io/proxyMemory": "1Mi", "sidecar.istio.io/proxyCPULimit": "9", "sidecar.istio.io/proxyMemoryLimit": "9Gi",
+	logKey: "debug", componentLogKey: "upstream:debug", agentLogKey: "debug", bootstrapKey: "b", volumeKey: `{"v":{"emptyDir":{}}}`, mountKey: `{"outrider-work":{"mountPath":"/x"}}`,
+	bindKey: "true", discoveryKey: "d:1", templatesKey: "grpc", proxyConfigKey: "holdApplicationUntilProxyStarts: false", podspec.EdgesAnnotation: "app: {outrider-proxy: started}",
+	podspec.StartAnnotation: "native", captureKey: "none", proxyKey: "none", initKey: "none", parkKey: "off", prewarmKey: "a", pushKey: "full", statusKey: "x", overridesKey: "",
+	releaseKey: "probe", revisionLabel: "",
+}
+
+// No annotation is passed over in silence: each one of the table changes what is injected,
+// or is warned about, or refuses the pod.
+func TestEveryAnnotationHasAnEffectOrAWarning(t *testing.T) {
+	const text = "metadata: {name: shop}\nspec: {containers: [{name: app, image: a, command: [/app], readinessProbe: {httpGet: {port: 80}}}]}"
+	plain, err := Pod(podOf(t, text), Namespace{Name: "shop"}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range annotations {
+		t.Run(strings.ReplaceAll(a.name, "/", " "), func(t *testing.T) {
+			value, ok := set1[a.name]
+			if a.without != "" {
+				value, ok = "x", true
+			}
+			if !ok {
+				t.Fatal("no value is known that shows its effect")
+			}
+			if a.means == "" && a.without == "" {
+				t.Error("it says neither what it means nor why it has no effect")
+			}
+			if value == "" {
+				return // written by injection, and read by Stripped
+			}
+			p := podOf(t, text)
+			p.Annotations = map[string]string{a.name: value}
+			r, err := Pod(p, Namespace{Name: "shop"}, Options{})
+			if err != nil || !r.Injected {
+				return
+			}
+			got := r.Pod.DeepCopy()
+			delete(got.Annotations, a.name)
+			delete(got.Annotations, overridesKey)
+			want := plain.Pod.DeepCopy()
+			delete(want.Annotations, overridesKey)
+			if cmp.Equal(want, got, quantities) && len(r.Warnings) == 0 && cmp.Equal(plain.Notes, r.Notes) {
+				t.Errorf("%q changes nothing, and nobody says so", value)
+			}
+		})
+	}
+}
+
+// The reference's own list: whatever it names is in the table.
+func TestTheReferencesAnnotationsAreKnown(t *testing.T) {
+	for _, name := range strings.Fields(`
+		proxy.istio.io/config sidecar.istio.io/nativeSidecar sidecar.istio.io/interceptionMode
+		traffic.sidecar.istio.io/includeInboundPorts traffic.sidecar.istio.io/excludeInboundPorts traffic.sidecar.istio.io/includeOutboundIPRanges
+		traffic.sidecar.istio.io/excludeOutboundIPRanges traffic.sidecar.istio.io/includeOutboundPorts traffic.sidecar.istio.io/excludeOutboundPorts
+		traffic.sidecar.istio.io/excludeInterfaces istio.io/reroute-virtual-interfaces traffic.sidecar.istio.io/kubevirtInterfaces status.sidecar.istio.io/port
+		readiness.status.sidecar.istio.io/initialDelaySeconds readiness.status.sidecar.istio.io/periodSeconds readiness.status.sidecar.istio.io/failureThreshold
+		readiness.status.sidecar.istio.io/applicationPorts sidecar.istio.io/rewriteAppHTTPProbers prometheus.istio.io/merge-metrics prometheus.istio.io/scrape-targets
+		sidecar.istio.io/proxyImage sidecar.istio.io/proxyImageType sidecar.istio.io/proxyCPU sidecar.istio.io/proxyMemory sidecar.istio.io/proxyCPULimit
+		sidecar.istio.io/proxyMemoryLimit sidecar.istio.io/logLevel sidecar.istio.io/componentLogLevel sidecar.istio.io/agentLogLevel sidecar.istio.io/bootstrapOverride
+		sidecar.istio.io/userVolume sidecar.istio.io/userVolumeMount sidecar.istio.io/capNetBindService sidecar.istio.io/discoveryAddress
+		sidecar.istio.io/statsInclusionPrefixes sidecar.istio.io/extraStatTags inject.istio.io/templates sidecar.istio.io/status proxy.istio.io/overrides istio.io/rev`) {
+		if _, known := annotationIndex[name]; !known {
+			t.Errorf("%s is not in the table", name)
+		}
+	}
+}
+
+// annotationsSaid are the warnings about annotations.
+func annotationsSaid(given map[string]string) ([]string, error) {
+	in := &injection{pod: &corev1.Pod{}}
+	in.pod.Annotations = given
+	err := in.checkAnnotations()
+	return in.warnings, err
+}
+
+func TestMisspelledAnnotationsAreFound(t *testing.T) {
+	for name, want := range map[string]string{
+		"sidecar.istio.io/proxyCpu":                "(did you mean sidecar.istio.io/proxyCPU?)",
+		"sidecar.istio.io/native-sidecar":          "(did you mean sidecar.istio.io/nativeSidecar?)",
+		"outrider.dev/dependson":                   "(did you mean outrider.dev/depends-on?)",
+		"sidecar.istio.io/excludeOutboundIPRanges": "",
+		"outrider.dev/zzz":                         "; it has no effect",
+	} {
+		w, err := annotationsSaid(map[string]string{name: "1"})
+		if err != nil || len(w) != 1 || !strings.Contains(w[0], want) {
+			t.Errorf("%s: %q, %v; want %s", name, w, err, want)
+		}
+	}
+	if w, err := annotationsSaid(map[string]string{"example.org/x": "1", "outrider.dev/depends-on.app": "x"}); err != nil || len(w) > 0 {
+		t.Errorf("%q, %v", w, err)
+	}
+}
+
+func TestValues(t *testing.T) {
+	v, warnings, err := ParseValues([]byte(`
+global:
+  tag: 1.2
+  proxy: {logLevel: info, excludeInboundPorts: 22, includeIPRanges: "*", privileged: true, loglevel: x, startupProbe: {enabled: true}}
+  proxy_init: {image: i, resources: {}}
+  other: {}
+sidecarInjectorWebhook: {templates: {}, rewriteAppHTTPProb: true}
+pilot: {cni: {enabled: true}, env: {ENABLE_NATIVE_SIDECARS: true}}
+meshConfig: {trustDomain: example.org, defaultConfig: {concurrency: 2}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"value global.proxy.loglevel is not known (did you mean logLevel?); it has no effect",
+		"value global.proxy.privileged has no effect: the proxy needs no privilege",
+		"value global.proxy_init.resources has no effect: outrider-init has the resources of the proxy, as in Istio",
+		"value sidecarInjectorWebhook.rewriteAppHTTPProb is not known (did you mean rewriteAppHTTPProbe?); it has no effect",
+		"value sidecarInjectorWebhook.templates has no effect: " + builtIn,
+		"value global.proxy.startupProbe.enabled has no effect: annotation outrider.dev/native-release: probe asks for a startup probe",
+		"value pilot.cni.enabled has no effect: the capture is written by the pod's own init container",
+	}
+	if diff := cmp.Diff(want, warnings); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if *v.Global.Proxy.ExcludeInboundPorts != "22" || v.native() != "true" {
+		t.Errorf("%+v, native %s", v.Global.Proxy, v.native())
+	}
+	m, err := v.mesh(Mesh{TrustDomain: "cluster.local", DefaultConfig: map[string]any{"drainDuration": "1s"}})
+	if err != nil || m.TrustDomain != "example.org" || len(m.DefaultConfig) != 2 {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+func TestSetValue(t *testing.T) {
+	values := map[string]any{"list": []any{"x"}}
+	for _, s := range []string{"values.global.proxy.holdApplicationUntilProxyStarts=true", "global.proxy.readinessPeriodSeconds=3", "global.hub=a.b/c=d", "revision=",
+		`never[1].matchLabels.a\.b/c=d`, "never[0]=e", "list[0]=y", "list[1][0]=1", "secrets={a,2}"} {
+		if err := SetValue(values, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]any{"revision": "", "global": map[string]any{"hub": "a.b/c=d", "proxy": map[string]any{"holdApplicationUntilProxyStarts": true, "readinessPeriodSeconds": int64(3)}},
+		"never": []any{"e", map[string]any{"matchLabels": map[string]any{"a.b/c": "d"}}}, "list": []any{"y", []any{int64(1)}}, "secrets": []any{"a", int64(2)}}
+	if diff := cmp.Diff(want, values); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, s := range []string{"a", "a..b=c", "=x", "global.hub.x=1", "a[=1", "a[x]=1", "a[-1]=1", "a[1000000]=1", "[0]=1", "global[0]=1", "list.a=1", "a[0]b=1"} {
+		if err := SetValue(values, s); err == nil {
+			t.Errorf("%q is taken", s)
+		}
+	}
+}
+
+// What one pod could not say by annotation, the values cannot say for all, nor the options.
+func TestOptionsThatNoPodCouldUse(t *testing.T) {
+	for text, want := range map[string]string{
+		"global: {proxy: {logLevel: zz}}":                        `global.proxy.logLevel: "zz": want trace`,
+		"global: {proxy: {componentLogLevel: 'x:y'}}":            "component:level",
+		"global: {proxy: {includeIPRanges: x}}":                  "address ranges",
+		"global: {proxy: {excludeOutboundPorts: http}}":          "ports from 1",
+		"global: {proxy: {statusPort: 70000}}":                   `statusPort: "70000"`,
+		"global: {proxy: {readinessPeriodSeconds: -1}}":          "not negative",
+		"global: {proxy: {image: Bad Name}}":                     "an image",
+		"global: {hub: 'a b'}":                                   "global.hub",
+		"global: {tag: 'a b'}":                                   "global.tag",
+		"global: {imagePullSecrets: [A_b]}":                      "global.imagePullSecrets",
+		"global: {imagePullPolicy: Sometimes}":                   "IfNotPresent",
+		"revision: A_B":                                          "revision",
+		"meshConfig: {defaultConfig: {discoveryAddress: x}}":     "discoveryAddress",
+		"meshConfig: {defaultConfig: {drainDuration: soon}}":     "drainDuration",
+		"meshConfig: {defaultConfig: {interceptionMode: MAGIC}}": "MAGIC",
+	} {
+		if _, _, err := ParseValues([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	good := "global: {hub: 'localhost:5000/a_b/c', tag: v1.2-x, proxy: {image: 'docker.io/istio/proxyv2:1@sha256:" + strings.Repeat("a", 64) + "', componentLogLevel: 'misc:warn, upstream:debug', includeInboundPorts: '', clusterDomain: cluster.local}}"
+	if _, _, err := ParseValues([]byte(good)); err != nil {
+		t.Error(err)
+	}
+	for want, o := range map[string]Options{
+		"control plane": {ControlPlane: "foo"},
+		"revision":      {Revision: "A_B"},
+		"root":          {RootCA: "A b"},
+		"the proxy":     {Images: Images{Proxy: "Bad Name"}},
+		"the init":      {Images: Images{Init: "a/B"}},
+	} {
+		if err := o.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %s", o, err, want)
+		}
+	}
+	if err := (Options{ControlPlane: "[::1]:15012", Revision: "1-30", Images: Images{Proxy: "outrider-proxy"}}).Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOpenShiftRanges(t *testing.T) {
+	for text, want := range map[string]int64{"1000/10": 1009, "1000-1099": 1099, "1000/10,5/5": 1009, "": 1337, "x": 1337, "10-5": 1337, "0/5": 1337} {
+		if uid, gid := ranged(Namespace{Annotations: map[string]string{uidRange: text}}); uid != want || gid != want {
+			t.Errorf("%q: %d, %d, want %d", text, uid, gid, want)
+		}
+	}
+}
+
+// The page names every annotation of ours.
+func TestTheDocumentNamesEveryOwnAnnotation(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/inject.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var missing []string
+	for _, a := range annotations {
+		if strings.HasPrefix(a.name, "outrider.dev/") && !strings.Contains(string(text), a.name) {
+			missing = append(missing, a.name)
+		}
+	}
+	if slices.Sort(missing); len(missing) > 0 {
+		t.Errorf("docs/inject.md does not name %q", missing)
+	}
+}

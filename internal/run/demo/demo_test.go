@@ -1,0 +1,96 @@
+package demo
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/startup"
+)
+
+func TestActsAreWhatTheySay(t *testing.T) {
+	for i, act := range Acts {
+		pod, plan, err := act.pod(i + 1)
+		if err != nil {
+			t.Fatalf("act %d: %v", i+1, err)
+		}
+		kept := startup.Mechanism("")
+		for _, e := range plan.Edges {
+			if e.From == proxyName && e.To == appName {
+				kept = e.By
+			}
+		}
+		if kept != act.Order {
+			t.Errorf("act %d: the app waits by %q, want %q", i+1, kept, act.Order)
+		}
+		if _, err := podspec.Read(pod); err != nil {
+			t.Errorf("act %d: %v", i+1, err)
+		}
+	}
+}
+
+// The story goes as told: the first act shows the race, the others are free of it.
+func TestStory(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("running pods needs root")
+	}
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	envoy := os.Getenv("ENVOY")
+	if envoy == "" {
+		envoy = filepath.Join(root, ".cache", "envoy", "envoy")
+	}
+	if _, err := os.Stat(envoy); err != nil {
+		t.Skipf("no Envoy, which make deps installs: %v", err)
+	}
+	bin := t.TempDir()
+	build := exec.Command("go", "build", "-o", bin, "outrider.dev/cmd/...")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building: %v\n%s", err, out)
+	}
+	var said, log bytes.Buffer
+	all, err := Run(t.Context(), Options{Out: &said, Log: &log, Programs: Programs{
+		Outrider: filepath.Join(bin, "outrider"), Agent: filepath.Join(bin, "outrider-agent"),
+		ControlPlane: filepath.Join(bin, "outriderd"), Envoy: envoy,
+	}})
+	if err != nil {
+		t.Fatalf("Run: %v\n%s", err, &said)
+	}
+	if missed := Missed(all); len(missed) > 0 {
+		t.Errorf("%s\n%s\n%s", strings.Join(missed, "\n"), &said, &log)
+	}
+	var table bytes.Buffer
+	if err := Table(&table, all); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", &table)
+	if page := HTML(all, 3000); strings.Count(page, "<svg") != len(Acts) || strings.Contains(page, "<script") {
+		t.Errorf("the report has %d charts, want %d, and no script", strings.Count(page, "<svg"), len(Acts))
+	}
+}
+
+func TestMissedSeesAStoryThatWentWrong(t *testing.T) {
+	race, gate := Performance{Act: Acts[0], Starts: 1, Ready: 1}, Performance{Act: Acts[3], Starts: 1, Ready: 1}
+	tests := map[string]struct {
+		change func()
+		want   int
+	}{
+		"a race that nobody lost":        {func() {}, 1},
+		"and somebody who was refused":   {func() { gate.Refused = 1 }, 2},
+		"or failed when the pod ended":   {func() { gate.Refused, gate.Failed = 0, 1 }, 2},
+		"a story as it should have been": {func() { gate.Failed, race.Refused, race.Starts = 0, 1, 2 }, 0},
+	}
+	for _, name := range []string{"a race that nobody lost", "and somebody who was refused", "or failed when the pod ended", "a story as it should have been"} {
+		tests[name].change()
+		if got := Missed([]Performance{race, gate}); len(got) != tests[name].want {
+			t.Errorf("%s: %d missed, want %d: %v", name, len(got), tests[name].want, got)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package certs
+
+import (
+	"encoding/hex"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// messages are Istio's, as protobuf itself understands them.
+func messages(t testing.TB) (request, response protoreflect.MessageDescriptor) {
+	t.Helper()
+	field := func(name string, number int32, kind descriptorpb.FieldDescriptorProto_Type, repeated bool, typ string) *descriptorpb.FieldDescriptorProto {
+		f := &descriptorpb.FieldDescriptorProto{Name: &name, Number: &number, Type: &kind, Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum()}
+		if repeated {
+			f.Label = descriptorpb.FieldDescriptorProto_LABEL_REPEATED.Enum()
+		}
+		if typ != "" {
+			f.TypeName = &typ
+		}
+		return f
+	}
+	const text, number, message = descriptorpb.FieldDescriptorProto_TYPE_STRING, descriptorpb.FieldDescriptorProto_TYPE_INT64, descriptorpb.FieldDescriptorProto_TYPE_MESSAGE
+	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
+		Name: proto.String("ca.proto"), Package: proto.String("istio.v1.auth"), Syntax: proto.String("proto3"),
+		Dependency: []string{"google/protobuf/struct.proto"},
+		MessageType: []*descriptorpb.DescriptorProto{
+			{Name: proto.String("IstioCertificateRequest"), Field: []*descriptorpb.FieldDescriptorProto{
+				field("csr", 1, text, false, ""), field("validity_duration", 3, number, false, ""),
+				field("metadata", 4, message, false, ".google.protobuf.Struct"),
+			}},
+			{Name: proto.String("IstioCertificateResponse"), Field: []*descriptorpb.FieldDescriptorProto{field("cert_chain", 1, text, true, "")}},
+		},
+	}, registry{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file.Messages().Get(0), file.Messages().Get(1)
+}
+
+// registry knows the one file that ours imports.
+type registry struct{}
+
+func (registry) FindFileByPath(string) (protoreflect.FileDescriptor, error) {
+	return structpb.File_google_protobuf_struct_proto, nil
+}
+
+func (registry) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
+	return structpb.File_google_protobuf_struct_proto.Messages().ByName(name.Name()), nil
+}
+
+func TestProtobufReadsTheRequest(t *testing.T) {
+	kind, _ := messages(t)
+	sent := Request{CSR: "a PEM", Life: 90 * time.Second, Metadata: map[string]string{"ClusterID": "c1", Impersonated: "x"}}
+	m := dynamicpb.NewMessage(kind)
+	if err := proto.Unmarshal(sent.Marshal(), m); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Get(kind.Fields().ByNumber(1)).String(); got != "a PEM" {
+		t.Errorf("csr is %q", got)
+	}
+	if got := m.Get(kind.Fields().ByNumber(3)).Int(); got != 90 {
+		t.Errorf("validity_duration is %d", got)
+	}
+	if len(m.GetUnknown()) > 0 {
+		t.Errorf("fields that the message does not have: %x", m.GetUnknown())
+	}
+	raw, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := ParseRequest(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(sent, back); diff != "" {
+		t.Errorf("the request after protobuf had it (-sent +back):\n%s", diff)
+	}
+}
+
+func TestProtobufReadsTheResponse(t *testing.T) {
+	_, kind := messages(t)
+	sent := Response{Chain: []string{"leaf", "", "root"}}
+	m := dynamicpb.NewMessage(kind)
+	if err := proto.Unmarshal(sent.Marshal(), m); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := ParseResponse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(sent, back); diff != "" {
+		t.Errorf("the response after protobuf had it (-sent +back):\n%s", diff)
+	}
+}
+
+func TestMessagesThatAreNone(t *testing.T) {
+	tests := map[string]struct{ hex, want string }{
+		"a tag that ends early":        {"80", "no message of protobuf"},
+		"a text that ends early":       {"0a05616263", "no message of protobuf"},
+		"a text that is no UTF-8":      {"0a02fffe", "no UTF-8"},
+		"a field with number zero":     {"0200", "no message of protobuf"},
+		"a negative life":              {"18ffffffffffffffffff01", "validity_duration: -1"},
+		"a life of more than an int64": {"18ffffffffffffffff7f", "use 0 or more seconds"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			raw, err := hex.DecodeString(tt.hex)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, err := ParseRequest(raw); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("ParseRequest = %v, %v, want an error with %q", r, err, tt.want)
+			}
+		})
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(Request{CSR: "x", Life: time.Hour, Metadata: map[string]string{"a": "b"}}.Marshal())
+	f.Add(Response{Chain: []string{"a", "b"}}.Marshal())
+	f.Add([]byte{0x0d, 1, 2, 3, 4})
+	kind, _ := messages(f)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		ours, err := ParseRequest(raw)
+		m := dynamicpb.NewMessage(kind)
+		if theirs := proto.Unmarshal(raw, m); err == nil && theirs == nil {
+			if got := m.Get(kind.Fields().ByNumber(1)).String(); got != ours.CSR {
+				t.Errorf("csr is %q, protobuf reads %q", ours.CSR, got)
+			}
+			back, err := ParseRequest(ours.Marshal())
+			if diff := cmp.Diff(ours, back, cmpopts.EquateEmpty()); err != nil || diff != "" {
+				t.Errorf("the request written again: %v\n%s", err, diff)
+			}
+		}
+		if r, err := ParseResponse(raw); err == nil {
+			if back, err := ParseResponse(r.Marshal()); err != nil || !cmp.Equal(r, back) {
+				t.Errorf("the response written again: %v, %v", back, err)
+			}
+		}
+	})
+}
