@@ -1,0 +1,36 @@
+package contract
+
+// Labels and annotations by which a namespace or a pod asks for injection.
+const (
+	InjectLabel          = "sidecar.istio.io/inject" // Istio's
+	NamespaceLabel       = "istio-injection"         // Istio's
+	RevisionLabel        = "istio.io/rev"            // Istio's
+	OwnInjectLabel       = "outrider.dev/inject"
+	OwnNamespaceLabel    = "outrider.dev/injection"
+	PodSecurityLabel     = "pod-security.kubernetes.io/enforce" // Kubernetes'
+	IstioAnnotation      = "sidecar.istio.io/"                  // the prefixes of Istio's annotations
+	IstioTraffic         = "traffic.sidecar.istio.io/"
+	IstioReadiness       = "readiness.status.sidecar.istio.io/"
+	ProxyConfig          = "proxy.istio.io/config"
+	InterceptionMode     = "sidecar.istio.io/interceptionMode"
+	NativeSidecar        = "sidecar.istio.io/nativeSidecar"
+	RewriteProbes        = "sidecar.istio.io/rewriteAppHTTPProbers"
+	StatusPortAnnotation = "status.sidecar.istio.io/port"
+	IstioStatus          = "sidecar.istio.io/status" // what Istio injected
+)
+
+// Our own annotations. The package of injection has a table of them all, with their values.
+const (
+	Prefix        = "outrider.dev/"
+	DependsOn     = Prefix + "depends-on"     // the edges of a pod; with ".NAME" those of one container
+	Start         = Prefix + "start"          // how the start is ordered: gate, native, hold or off
+	Capture       = Prefix + "capture"        // none: no connection is captured
+	Proxy         = Prefix + "proxy"          // none: no proxy
+	Init          = Prefix + "init"           // none: no init container of ours
+	NativeRelease = Prefix + "native-release" // hook or probe
+	Park          = Prefix + "park"           // on, off or require
+	Prewarm       = Prefix + "prewarm"        // hosts whose configuration is fetched before the first request
+	Push          = Prefix + "push"           // full or on-demand
+	Status        = Prefix + "status"         // written: what was injected
+	Overrides     = Prefix + "overrides"      // written: what of the pod was changed
+)

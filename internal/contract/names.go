@@ -1,0 +1,43 @@
+package contract
+
+// Containers that injection adds. A container of the user that has one of these names
+// overrides fields of the injected one.
+const (
+	ProxyContainer = "outrider-proxy"
+	InitContainer  = "outrider-init"
+)
+
+// ProxyUser is the uid and gid of the proxy, whose own traffic is not captured. Istio's.
+const ProxyUser = 1337
+
+// Volumes that injection adds.
+const (
+	BinVolume       = "outrider-bin"       // the agent's binary, for gates
+	StateVolume     = "outrider-state"     // a directory for each container that publishes its state
+	WorkVolume      = "outrider-work"      // what the agent writes: bootstrap, certificates, sockets
+	PodInfoVolume   = "outrider-podinfo"   // the pod's annotations, by the downward API
+	TokenVolume     = "outrider-token"     // the projected service account token
+	RootVolume      = "outrider-root"      // the control plane's root certificates
+	BootstrapVolume = "outrider-bootstrap" // a user's additions to Envoy's bootstrap
+)
+
+// Directories and files in a pod's containers.
+const (
+	BinDir    = "/outrider/bin"
+	AgentPath = BinDir + "/outrider-agent"
+
+	StatesDir = "/outrider/state" // the states of all containers, read-only
+	OwnDir    = "/outrider/own"   // the container's own directory in it
+
+	WorkDir         = "/etc/outrider/proxy"
+	PodInfoDir      = "/etc/outrider/pod"
+	AnnotationsFile = PodInfoDir + "/annotations"
+	BootstrapDir    = "/etc/outrider/custom-bootstrap"
+	BootstrapFile   = "custom_bootstrap.json"     // in BootstrapDir; Istio's name
+	MeshConfigFile  = "/etc/outrider/config/mesh" // the mesh's configuration
+
+	TokenDir  = "/var/run/secrets/tokens"
+	TokenFile = TokenDir + "/outrider-token"
+	RootDir   = "/var/run/secrets/outrider"
+	RootFile  = RootDir + "/root-cert.pem"
+)

@@ -1,0 +1,27 @@
+package contract
+
+// Ports of the proxy's pod. All but the relay's are Istio's.
+const (
+	AdminPort      = 15000 // Envoy's admin interface, loopback only
+	OutboundPort   = 15001 // captured outbound connections
+	DebugPort      = 15004 // Istio's debug interface
+	InboundPort    = 15006 // captured inbound connections
+	RelayOutbound  = 15007 // outbound connections that the standby listener held, loopback only
+	TunnelPort     = 15008 // HBONE, Istio's
+	RelayInbound   = 15016 // likewise inbound
+	StatusPort     = 15020 // the agent: readiness, merged metrics, probes of the app
+	ReadinessPort  = 15021 // readiness, for the kubelet
+	DNSPort        = 15053 // captured look-ups
+	PrometheusPort = 15090 // Envoy's own metrics
+)
+
+// Ports of the control plane.
+const (
+	DiscoveryPort       = 15010 // xDS, plain text
+	SecureDiscoveryPort = 15012 // xDS and certificates, TLS
+	MonitoringPort      = 15014
+	WebhookPort         = 15017
+)
+
+// ReadyPath is where the agent says on StatusPort and ReadinessPort whether it is ready.
+const ReadyPath = "/healthz/ready"
