@@ -3,6 +3,7 @@ package world
 import (
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -93,7 +94,37 @@ func (p *Pod) Timeline() startup.Timeline {
 	if !p.deleted.IsZero() {
 		add(p.deleted, "", startup.PodDeleted, 0, "")
 	}
-	return out.Sorted()
+	return causal(out)
+}
+
+// causal sorts the evidence, that of one run by what must come first. The events come from
+// several observers: containerd's event of a start is late when many pods start at once, so
+// that a proxy's own line "ready" can carry an earlier time. A process that says anything has
+// started, and one that says anything has not ended.
+func causal(t startup.Timeline) startup.Timeline {
+	t = t.Sorted()
+	for i, e := range t {
+		same := func(o startup.Event) bool { return o.Container == e.Container && o.Incarnation == e.Incarnation }
+		if e.What == startup.IsStarted {
+			first := slices.IndexFunc(t, same)
+			e.At = t[first].At
+			t = slices.Insert(slices.Delete(t, i, i+1), first, e)
+		}
+	}
+	for i, e := range slices.Backward(t) {
+		if e.What != startup.IsCompleted && e.What != startup.HasFailed {
+			continue
+		}
+		last := i
+		for j, o := range t[i:] {
+			if o.Container == e.Container && o.Incarnation == e.Incarnation {
+				last = i + j
+			}
+		}
+		e.At = t[last].At
+		t = slices.Insert(slices.Delete(t, i, i+1), last, e)
+	}
+	return t
 }
 
 // began is when a command began that has said so. Its process exists before it can say
