@@ -20,10 +20,10 @@ func (r *reader) check() {
 			r.refuse(need.where, "", need.want)
 		}
 	}
-	for where, address := range map[string]string{"discoveryAddress": c.ControlPlane.Address, "variable CA_ADDR": c.ControlPlane.CA} {
-		host, port, err := net.SplitHostPort(address)
+	for _, at := range []struct{ where, address string }{{"discoveryAddress", c.ControlPlane.Address}, {"variable CA_ADDR", c.ControlPlane.CA}} {
+		host, port, err := net.SplitHostPort(at.address)
 		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 || host == "" {
-			r.refuse(where, address, "host:port, for example outriderd.outrider-system.svc:15012")
+			r.refuse(at.where, at.address, "host:port, for example outriderd.outrider-system.svc:15012")
 		}
 	}
 	if mode, set := c.Pod.Metadata["INTERCEPTION_MODE"]; set && mode != "" && !slices.Contains(modes, fmt.Sprint(mode)) {

@@ -186,9 +186,12 @@ func (r *reader) statsMatcher(where string, value *yaml.Node) {
 		r.refuse(where, err.Error(), "inclusionPrefixes, inclusionSuffixes and inclusionRegexps, each a list")
 		return
 	}
-	for name, list := range map[string][]string{"inclusionPrefixes": m.Prefixes, "inclusionSuffixes": m.Suffixes, "inclusionRegexps": m.Regexps} {
-		if slices.Contains(list, "") {
-			r.refuse(where+": "+name, "", "entries that are not empty, since an empty one keeps everything")
+	for _, list := range []struct {
+		name    string
+		entries []string
+	}{{"inclusionPrefixes", m.Prefixes}, {"inclusionSuffixes", m.Suffixes}, {"inclusionRegexps", m.Regexps}} {
+		if slices.Contains(list.entries, "") {
+			r.refuse(where+": "+list.name, "", "entries that are not empty, since an empty one keeps everything")
 		}
 	}
 	for _, e := range m.Regexps {

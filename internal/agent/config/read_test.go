@@ -212,6 +212,20 @@ func TestReadSaysAllThatIsMissing(t *testing.T) {
 	}
 }
 
+func TestErrorsHaveOneOrder(t *testing.T) {
+	in := Inputs{
+		Flags:    map[string]string{"control-plane": "outriderd"},
+		Environ:  []string{`PROXY_CONFIG={proxyStatsMatcher: {inclusionPrefixes: [''], inclusionSuffixes: [''], inclusionRegexps: ['']}}`},
+		ReadFile: files(nil),
+	}
+	_, first := Read(in)
+	for range 50 {
+		if _, err := Read(in); err.Error() != first.Error() {
+			t.Fatalf("Read: %v\nthe first time: %v", err, first)
+		}
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add("{concurrency: 2}", `a="b"`, "SECRET_TTL", "5s")
 	f.Add("{proxyMetadata: {A: b}}", "proxy.istio.io/config=\"{}\"\n", "ISTIO_METAJSON_X", "[]")

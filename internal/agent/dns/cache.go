@@ -148,7 +148,8 @@ func choose(answers []lookups.Answer, now time.Time) *entry {
 	return &entry{answer: out, until: now.Add(out.TTL)}
 }
 
-// keep puts an entry in. If it is too much, what is too old goes, and then whatever.
+// keep adds an entry. If the cache is too large, it evicts expired entries, then random
+// ones: map order is a good enough choice, and no answer depends on it but by its latency.
 func (c *cache) keep(name string, e *entry, now time.Time) {
 	c.drop(name)
 	c.entries[name] = e

@@ -72,8 +72,8 @@ func (o Options) Check() error {
 
 func (c *check) node(n Node) {
 	c.that(n.ID != "", "Node.ID", "it is empty", "give the proxy's name, as the control plane shall see it")
-	for field, s := range map[string]string{"ID": n.ID, "Cluster": n.Cluster, "Region": n.Region, "Zone": n.Zone, "SubZone": n.SubZone} {
-		c.text("Node."+field, s)
+	for _, f := range []struct{ name, value string }{{"ID", n.ID}, {"Cluster", n.Cluster}, {"Region", n.Region}, {"Zone", n.Zone}, {"SubZone", n.SubZone}} {
+		c.text("Node."+f.name, f.value)
 	}
 	raw, err := json.Marshal(n.Metadata)
 	c.that(err == nil, "Node.Metadata", fmt.Sprintf("it is no JSON: %v", err), "use maps, lists, strings, numbers and booleans")
@@ -157,10 +157,13 @@ func (c *check) ports(o Options) {
 
 func (c *check) stats(s Stats) {
 	c.that(!s.All || len(s.Prefixes)+len(s.Suffixes)+len(s.Regexps) == 0, "Stats.All", "everything is kept, so no list can add to it", "leave the lists empty, or All")
-	for field, list := range map[string][]string{"Prefixes": s.Prefixes, "Suffixes": s.Suffixes, "Regexps": s.Regexps} {
-		for _, e := range list {
-			c.text("Stats."+field, e)
-			c.that(e != "", "Stats."+field, "an entry is empty", "leave it out; Stats.All keeps everything")
+	for _, list := range []struct {
+		field   string
+		entries []string
+	}{{"Prefixes", s.Prefixes}, {"Suffixes", s.Suffixes}, {"Regexps", s.Regexps}} {
+		for _, e := range list.entries {
+			c.text("Stats."+list.field, e)
+			c.that(e != "", "Stats."+list.field, "an entry is empty", "leave it out; Stats.All keeps everything")
 		}
 	}
 	for _, e := range s.Regexps {

@@ -156,10 +156,11 @@ func decodeObject(raw []byte) (map[string]any, error) {
 
 // at returns the value under a path, or nil. A field in camelCase counts too.
 func at(object map[string]any, path []string) any {
-	for key, v := range object {
+	for _, key := range slices.Sorted(maps.Keys(object)) {
 		if toSnake(key) != path[0] {
 			continue
 		}
+		v := object[key]
 		if len(path) == 1 {
 			return v
 		}

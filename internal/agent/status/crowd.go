@@ -64,7 +64,7 @@ func (r *room) enter(who string, conn net.Conn) (victim net.Conn) {
 	if r.open >= r.limit {
 		most := ""
 		for name, conns := range r.by {
-			if len(conns) > len(r.by[most]) {
+			if d := len(conns) - len(r.by[most]); d > 0 || d == 0 && name < most {
 				most = name
 			}
 		}

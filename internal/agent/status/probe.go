@@ -81,7 +81,8 @@ func ParseProbes(raw, host string, own ...uint16) (Probes, error) {
 	if err := json.Unmarshal([]byte(raw), &out.byPath); err != nil {
 		return Probes{}, wrong("want a JSON object of probes by path", "%w", err)
 	}
-	for path, p := range out.byPath {
+	for _, path := range slices.Sorted(maps.Keys(out.byPath)) {
+		p := out.byPath[path]
 		ports := p.ports()
 		switch {
 		case !probePath.MatchString(path):

@@ -19,6 +19,8 @@ package certs
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -72,8 +74,8 @@ func (r Request) Marshal() []byte {
 		return b
 	}
 	var fields []byte
-	for key, text := range r.Metadata {
-		value := protowire.AppendString(protowire.AppendTag(nil, fieldString, protowire.BytesType), text)
+	for _, key := range slices.Sorted(maps.Keys(r.Metadata)) {
+		value := protowire.AppendString(protowire.AppendTag(nil, fieldString, protowire.BytesType), r.Metadata[key])
 		entry := protowire.AppendString(protowire.AppendTag(nil, fieldKey, protowire.BytesType), key)
 		entry = protowire.AppendBytes(protowire.AppendTag(entry, fieldValue, protowire.BytesType), value)
 		fields = protowire.AppendBytes(protowire.AppendTag(fields, fieldFields, protowire.BytesType), entry)
