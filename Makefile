@@ -3,9 +3,10 @@
 GO      ?= go
 CACHE   := .cache
 ENVOY   ?= $(CACHE)/envoy/envoy
-# What tests and the commands call, by the names of Debian's packages.
-PACKAGES := nftables iptables iproute2 util-linux procps \
-	busybox-static containerd containernetworking-plugins runc \
+# What the commands and the demo call, and what the tests need besides, by the names of
+# Debian's packages.
+PACKAGES      := nftables iptables iproute2 util-linux procps
+TEST_PACKAGES := busybox-static containerd containernetworking-plugins runc \
 	chromium fonts-dejavu-core
 # KUBE=v1.36 is the other version of the test cluster.
 KUBE     ?= v1.34
@@ -16,13 +17,13 @@ export CGO_ENABLED ?= 0
 help: ## list the tasks
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
 
-.PHONY: deps
-deps: $(ENVOY) ## install what a fresh Debian machine with Go and Python lacks
-	@missing=$$(for p in $(PACKAGES); do dpkg-query -W -f='$${Status}\n' $$p 2>/dev/null | grep -q '^install ok installed' || echo $$p; done); \
-	if [ -n "$$missing" ]; then echo "installing $$missing" >&2; \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing; fi
+.PHONY: deps test-deps
+deps: $(ENVOY) ## install what the commands and the demo call: nftables, iptables, iproute2, Envoy
+	@build/packages.sh $(PACKAGES)
 	$(GO) mod download
 	$(ENVOY) --version
+test-deps: deps ## and what the tests need besides: containerd, runc, chromium
+	@build/packages.sh $(TEST_PACKAGES)
 
 # ENVOY=/some/envoy uses another binary, and nothing is fetched.
 $(CACHE)/envoy/envoy: build/envoy.txt build/envoy.sha256
@@ -41,8 +42,12 @@ test: ## all tests; as root, or those in network namespaces are skipped
 	$(GO) test -count=1 -timeout 30m $$($(GO) list ./... | grep -v '/test/')
 	$(GO) test -count=1 -timeout 30m -p 1 ./test/... # one at a time: they fill the machine
 
+.PHONY: house
+house: ## measure what is to stay small: links, branches, copies, words, lines
+	@$(GO) run ./build/house
+
 .PHONY: check
-check: ## format, vet, staticcheck, race detector, arrows, tidy modules
+check: house ## format, vet, staticcheck, race detector, arrows, tidy modules
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool -modfile=build/tools/go.mod staticcheck ./...

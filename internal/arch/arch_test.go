@@ -109,6 +109,7 @@ var arrows = map[string][]string{
 	"internal/image":     {},
 	"build/images":       {"internal/image"},
 	"build/commands":     {},
+	"build/house":        {"golang.org/x/tools/go/packages"},
 	"build/commands/cmd": {"build/commands"},
 	"internal/arch":      {},
 	"internal/cli":       {"internal/capture", "internal/visible", cobra, pflag},

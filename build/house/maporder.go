@@ -1,0 +1,184 @@
+package main
+
+import (
+	"go/ast"
+	"go/types"
+	"regexp"
+	"strings"
+
+	"golang.org/x/tools/go/packages"
+)
+
+// mapOrder lists the ranges over a map that let its order, which differs from run to run,
+// reach a reader: they return from the middle, write, or collect into a slice that the
+// function does not sort. A comment "any order: ..." on the line of the range, or above it,
+// says why that is right.
+func mapOrder(t *tree) (result, error) {
+	cfg := &packages.Config{Dir: t.root, Fset: t.fset, Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports | packages.NeedDeps}
+	all, err := packages.Load(cfg, "./...")
+	if err != nil {
+		return result{}, err
+	}
+	var r result
+	for _, p := range all {
+		for _, e := range p.Errors {
+			return r, e
+		}
+		for _, f := range p.Syntax {
+			c := mapChecker{info: p.TypesInfo, excused: excused(t, f)}
+			for _, d := range f.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
+					for _, n := range c.check(fn, t) {
+						r.add(t.shortPlace(n) + " in " + fn.Name.Name)
+					}
+				}
+			}
+		}
+	}
+	return r, nil
+}
+
+// shortPlace is place for a file that was loaded by its absolute path.
+func (t *tree) shortPlace(n ast.Node) string {
+	place := t.place(n)
+	for _, root := range []string{"/internal/", "/cmd/", "/startup/", "/test/", "/bench/", "/build/"} {
+		if i := strings.LastIndex(place, root); i >= 0 {
+			return place[i+1:]
+		}
+	}
+	return place
+}
+
+var anyOrder = regexp.MustCompile(`any order: \S`)
+
+// excused returns the lines that an excuse covers: its own and the next one.
+func excused(t *tree, f *ast.File) map[int]bool {
+	out := map[int]bool{}
+	for _, g := range f.Comments {
+		if anyOrder.MatchString(g.Text()) {
+			for line := t.fset.Position(g.Pos()).Line; line <= t.fset.Position(g.End()).Line+1; line++ {
+				out[line] = true
+			}
+		}
+	}
+	return out
+}
+
+type mapChecker struct {
+	info    *types.Info
+	excused map[int]bool
+}
+
+// check returns the ranges of a function in which the order of a map shows.
+func (c mapChecker) check(fn *ast.FuncDecl, t *tree) (out []ast.Node) {
+	ast.Inspect(fn.Body, func(n ast.Node) bool {
+		r, ok := n.(*ast.RangeStmt)
+		if !ok || !c.overMap(r) || c.excused[t.fset.Position(r.Pos()).Line] {
+			return true
+		}
+		if c.shows(r, fn.Body) {
+			out = append(out, r)
+		}
+		return true
+	})
+	return out
+}
+
+// overMap says whether a range's order is a map's: of the map itself, of maps.Keys, of
+// maps.Values or of maps.All.
+func (c mapChecker) overMap(r *ast.RangeStmt) bool {
+	if call, ok := r.X.(*ast.CallExpr); ok {
+		switch selector(call.Fun) {
+		case "maps.Keys", "maps.Values", "maps.All":
+			return true
+		}
+	}
+	if r.Key == nil && r.Value == nil {
+		return false
+	}
+	tv, ok := c.info.Types[r.X]
+	if !ok {
+		return false
+	}
+	_, isMap := tv.Type.Underlying().(*types.Map)
+	return isMap
+}
+
+// shows says whether the body returns more than a constant, breaks after keeping something,
+// writes, or appends to a slice of outside that is not sorted after it.
+func (c mapChecker) shows(r *ast.RangeStmt, body *ast.BlockStmt) bool {
+	found := false
+	ast.Inspect(r.Body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.ReturnStmt:
+			for _, e := range n.Results {
+				if tv, ok := c.info.Types[e]; ok && tv.Value == nil && !tv.IsNil() && !allConstant(e) {
+					found = true
+				}
+			}
+		case *ast.CallExpr:
+			name := selector(n.Fun)
+			if strings.HasPrefix(name, "fmt.Fprint") || strings.HasPrefix(name, "fmt.Print") {
+				found = true
+			}
+		case *ast.AssignStmt:
+			for i, e := range n.Rhs {
+				call, ok := e.(*ast.CallExpr)
+				if !ok || i >= len(n.Lhs) {
+					continue
+				}
+				if id, ok := call.Fun.(*ast.Ident); ok && id.Name == "append" && c.outside(n.Lhs[i], r) && !sortedLater(n.Lhs[i], r, body) {
+					found = true
+				}
+			}
+		}
+		return !found
+	})
+	return found
+}
+
+// allConstant: literals of a type without anything variable, as Phase{} or true.
+func allConstant(e ast.Expr) bool {
+	l, ok := e.(*ast.CompositeLit)
+	return ok && len(l.Elts) == 0
+}
+
+// outside says whether what is assigned to was declared before the range. An element that is
+// chosen by the key, as m[k], is no sequence of all.
+func (c mapChecker) outside(lhs ast.Expr, r *ast.RangeStmt) bool {
+	switch e := lhs.(type) {
+	case *ast.Ident:
+		obj := c.info.ObjectOf(e)
+		return obj != nil && (obj.Pos() < r.Pos() || obj.Pos() > r.End())
+	case *ast.SelectorExpr:
+		return c.outside(e.X, r)
+	case *ast.IndexExpr:
+		return false
+	}
+	return true
+}
+
+// sortedLater says whether the function mentions the slice in a call of a sort after the
+// range.
+func sortedLater(lhs ast.Expr, r *ast.RangeStmt, body *ast.BlockStmt) bool {
+	name := types.ExprString(lhs)
+	sorted := false
+	ast.Inspect(body, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || call.Pos() < r.End() {
+			return true
+		}
+		if !strings.Contains(strings.ToLower(types.ExprString(call.Fun)), "sort") {
+			return true
+		}
+		for _, a := range call.Args {
+			if strings.Contains(types.ExprString(a), name) {
+				sorted = true
+			}
+		}
+		return true
+	})
+	return sorted
+}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"bufio"
+	"go/ast"
+	"go/token"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A measure is one line of the table.
+type measure struct {
+	name  string
+	limit int
+	take  func(*tree) (result, error)
+}
+
+// A result is what a measure found, and where.
+type result struct {
+	measure measure
+	now     int
+	places  []string
+}
+
+// startPath is what runs, or decides, while a pod starts.
+var startPath = []string{"startup", "internal/agent", "internal/wire", "internal/capture", "internal/pod", "cmd/outrider-agent"}
+
+// The aims of the first six are the project's; what is over its aim says why.
+var measures = []measure{
+	{"packages that the agent links, outside the standard library", 57, linked},
+	{"functions over 15 branches in the start path, without a reason", 21, branchy},
+	{"reads of the environment outside cmd and internal/cli", 5, environment},
+	{"literals of the ports 15001 and 15021 outside the contract", 104, literals(token.INT, `^150(01|21)$`)},
+	{"literals of /outrider/own outside the contract", 4, literals(token.STRING, `^"/outrider/own`)},
+	{"decisions on a condition outside startup", 2, conditions},
+	{"lists of mechanisms outside startup", 5, preferences},
+	{"lines of cmd/outrider, without tests", 4406, lines("cmd/outrider")},
+	{"\"nobody\" and \"somebody\"", 560, words(`(?i)\b(nobod(y|ys|y's)|somebod(y|ys|y's))\b`)},
+	{"references to documents that are not here", 4, words(`(?i)\b(design \d|design\.md|style\.md|reference/|issue \d+)`)},
+	{"ranges over a map whose order can show, without a reason", 45, mapOrder},
+	{"lines of Go, code and tests", 134800, lines("")},
+}
+
+// linked counts what the binary in every pod links.
+func linked(t *tree) (result, error) {
+	cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./cmd/outrider-agent")
+	cmd.Dir = t.root
+	out, err := cmd.Output()
+	if err != nil {
+		return result{}, err
+	}
+	packages := strings.Fields(string(out))
+	return result{now: len(packages), places: packages}, nil
+}
+
+// branchy lists the functions with more than 15 branches whose comment gives no reason
+// ("complexity: ...").
+func branchy(t *tree) (result, error) {
+	var r result
+	for _, f := range t.code() {
+		if !f.below(startPath...) {
+			continue
+		}
+		for _, d := range f.syntax.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || strings.Contains(fn.Doc.Text(), "complexity:") {
+				continue
+			}
+			if n := branches(fn); n > 15 {
+				r.add(t.place(fn) + " " + fn.Name.Name + " " + itoa(n))
+			}
+		}
+	}
+	return r, nil
+}
+
+// branches is the cyclomatic complexity of a function: one, and one for each branch.
+func branches(fn *ast.FuncDecl) int {
+	n := 1
+	ast.Inspect(fn, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.IfStmt, *ast.ForStmt, *ast.RangeStmt:
+			n++
+		case *ast.CaseClause:
+			if node.List != nil {
+				n++
+			}
+		case *ast.CommClause:
+			if node.Comm != nil {
+				n++
+			}
+		case *ast.BinaryExpr:
+			if node.Op == token.LAND || node.Op == token.LOR {
+				n++
+			}
+		}
+		return true
+	})
+	return n
+}
+
+// environment lists the calls that read variables of the process.
+func environment(t *tree) (result, error) {
+	var r result
+	for _, f := range t.code() {
+		if !f.below("internal", "startup") || f.below("internal/cli") {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok && slices.Contains([]string{"os.Getenv", "os.LookupEnv", "os.Environ"}, selector(call.Fun)) {
+				r.add(t.place(call))
+			}
+			return true
+		})
+	}
+	return r, nil
+}
+
+// literals lists the literals of a kind that match.
+func literals(kind token.Token, pattern string) func(*tree) (result, error) {
+	match := regexp.MustCompile(pattern)
+	return func(t *tree) (result, error) {
+		var r result
+		for _, f := range t.code() {
+			if f.below("internal/contract") || !f.below("internal", "cmd", "startup") {
+				continue
+			}
+			ast.Inspect(f.syntax, func(n ast.Node) bool {
+				if l, ok := n.(*ast.BasicLit); ok && l.Kind == kind && match.MatchString(l.Value) {
+					r.add(t.place(l))
+				}
+				return true
+			})
+		}
+		return r, nil
+	}
+}
+
+// conditions lists the switches over the conditions of an edge outside package startup: each
+// may be another answer to "is this edge satisfied".
+func conditions(t *tree) (result, error) {
+	names := []string{"startup.Started", "startup.Healthy", "startup.Completed"}
+	var r result
+	for _, f := range t.code() {
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			s, ok := n.(*ast.SwitchStmt)
+			if !ok {
+				return true
+			}
+			cases := 0
+			for _, c := range s.Body.List {
+				for _, e := range c.(*ast.CaseClause).List {
+					if slices.Contains(names, selector(e)) {
+						cases++
+					}
+				}
+			}
+			if cases > 0 && returnsBool(s) {
+				r.add(t.place(s))
+			}
+			return true
+		})
+	}
+	return r, nil
+}
+
+// returnsBool says whether a switch returns something computed from a state, and not a text.
+func returnsBool(s *ast.SwitchStmt) bool {
+	for _, c := range s.Body.List {
+		for _, st := range c.(*ast.CaseClause).Body {
+			ret, ok := st.(*ast.ReturnStmt)
+			if !ok || len(ret.Results) != 1 {
+				return false
+			}
+			if l, ok := ret.Results[0].(*ast.BasicLit); ok && l.Kind == token.STRING {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// preferences lists the literal lists of three mechanisms or more outside package startup.
+func preferences(t *tree) (result, error) {
+	var r result
+	for _, f := range t.code() {
+		if f.below("startup") {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if l, ok := n.(*ast.CompositeLit); ok && len(l.Elts) >= 3 {
+				if list, ok := l.Type.(*ast.ArrayType); ok && selector(list.Elt) == "startup.Mechanism" {
+					r.add(t.place(l))
+				}
+			}
+			return true
+		})
+	}
+	return r, nil
+}
+
+// lines counts those of the Go files below a folder; of all, tests too, for "".
+func lines(folder string) func(*tree) (result, error) {
+	return func(t *tree) (result, error) {
+		var r result
+		for _, f := range t.files {
+			if !strings.HasSuffix(f.path, ".go") || folder != "" && (f.isTest() || !f.below(folder)) {
+				continue
+			}
+			r.now += strings.Count(f.text, "\n")
+		}
+		return r, nil
+	}
+}
+
+// words lists the lines of Go and of pages in which a pattern stands.
+func words(pattern string) func(*tree) (result, error) {
+	match := regexp.MustCompile(pattern)
+	return func(t *tree) (result, error) {
+		var r result
+		for _, f := range t.files {
+			if f.below("build/house") || !strings.HasSuffix(f.path, ".go") && !strings.HasSuffix(f.path, ".md") {
+				continue
+			}
+			s := bufio.NewScanner(strings.NewReader(f.text))
+			s.Buffer(nil, 1<<20)
+			for n := 1; s.Scan(); n++ {
+				if match.MatchString(s.Text()) {
+					r.add(f.path + ":" + itoa(n) + " " + strings.TrimSpace(s.Text()))
+				}
+			}
+			if err := s.Err(); err != nil {
+				return r, err
+			}
+		}
+		return r, nil
+	}
+}
+
+func (r *result) add(place string) {
+	r.now++
+	r.places = append(r.places, place)
+}
+
+// selector returns "pkg.Name" of an expression of that form.
+func selector(e ast.Expr) string {
+	if s, ok := e.(*ast.SelectorExpr); ok {
+		if x, ok := s.X.(*ast.Ident); ok {
+			return x.Name + "." + s.Sel.Name
+		}
+	}
+	return ""
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

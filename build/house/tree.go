@@ -1,0 +1,83 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// A tree is the files that git tracks below a folder, and the Go files among them as syntax.
+type tree struct {
+	root  string
+	fset  *token.FileSet
+	files []file
+}
+
+// A file is one of the tree. Its path is relative to the root, with slashes.
+type file struct {
+	path   string
+	text   string
+	syntax *ast.File // nil if it is not Go
+}
+
+func readTree(root string) (*tree, error) {
+	cmd := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, err
+	}
+	t := &tree{root: root, fset: token.NewFileSet()}
+	for name := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if os.IsNotExist(err) {
+			continue // deleted, and not committed yet
+		}
+		if err != nil {
+			return nil, err
+		}
+		f := file{path: name, text: string(text)}
+		if strings.HasSuffix(name, ".go") && !strings.Contains(name, "testdata/") {
+			if f.syntax, err = parser.ParseFile(t.fset, name, text, parser.ParseComments); err != nil {
+				return nil, err
+			}
+		}
+		t.files = append(t.files, f)
+	}
+	return t, nil
+}
+
+// isTest says whether only tests use the file.
+func (f file) isTest() bool {
+	return strings.HasSuffix(f.path, "_test.go") || strings.HasPrefix(f.path, "test/")
+}
+
+// below says whether the file is in one of the folders, or below it.
+func (f file) below(folders ...string) bool {
+	for _, d := range folders {
+		if path.Dir(f.path) == d || strings.HasPrefix(f.path, d+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// code returns the files of Go that are no tests.
+func (t *tree) code() (out []file) {
+	for _, f := range t.files {
+		if f.syntax != nil && !f.isTest() {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func (t *tree) place(n ast.Node) string {
+	p := t.fset.Position(n.Pos())
+	return p.Filename + ":" + itoa(p.Line)
+}
