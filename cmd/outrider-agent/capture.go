@@ -16,8 +16,6 @@ import (
 	"outrider.dev/internal/capture"
 	"outrider.dev/internal/capture/iptables"
 	"outrider.dev/internal/capture/nftables"
-	"outrider.dev/internal/capture/proof"
-	"outrider.dev/internal/capture/release"
 	"outrider.dev/internal/capture/setup"
 	"outrider.dev/internal/cli"
 )
@@ -282,14 +280,14 @@ func writeReport(w io.Writer, output cli.Output, r setup.Report) error {
 	if output == cli.JSON {
 		record, _ := r.Ruleset.Recorded()
 		return cli.WriteJSON(w, struct {
-			Record    string         `json:"record"`
-			Backend   string         `json:"backend"`
-			Families  string         `json:"families"`
-			Rules     int            `json:"rules"`
-			Unchanged bool           `json:"unchanged"`
-			Parked    uint64         `json:"parked"`
-			Notes     []string       `json:"notes,omitempty"`
-			Proofs    []proof.Result `json:"proofs,omitempty"`
+			Record    string        `json:"record"`
+			Backend   string        `json:"backend"`
+			Families  string        `json:"families"`
+			Rules     int           `json:"rules"`
+			Unchanged bool          `json:"unchanged"`
+			Parked    uint64        `json:"parked"`
+			Notes     []string      `json:"notes,omitempty"`
+			Proofs    []setup.Proof `json:"proofs,omitempty"`
 		}{record, r.Ruleset.Backend, r.Ruleset.Families.String(), r.Ruleset.Len(), r.Unchanged, r.Parked, r.Notes, r.Proofs})
 	}
 	if r.Ruleset.Empty() {
@@ -373,7 +371,7 @@ It needs no capability: the rules hear it from the proxy's users and from root.`
 			if err != nil {
 				return err
 			}
-			return release.Ports(ports...)
+			return capture.Release(ports...)
 		},
 	}
 }

@@ -84,7 +84,7 @@ var arrows = map[string][]string{
 	"internal/agent/sockets":   {netlink, sys},
 	"internal/agent/journal":   {sys},
 	"internal/agent/status":    {"internal/agent/journal", "internal/agent/readiness", "internal/wire/rpc", sys},
-	"internal/agent/proxy": {"internal/capture/release", "internal/agent/config", "internal/agent/dns", "internal/agent/drain", "internal/wire/watch", "internal/agent/envoy", "internal/agent/identity", "internal/agent/journal",
+	"internal/agent/proxy": {"internal/capture", "internal/agent/config", "internal/agent/dns", "internal/agent/drain", "internal/wire/watch", "internal/agent/envoy", "internal/agent/identity", "internal/agent/journal",
 		"internal/agent/readiness", "internal/agent/sds", "internal/agent/sockets", "internal/agent/standby", "internal/agent/state", "internal/agent/status", "internal/agent/supervise", "startup"},
 	"internal/agent/state":     {"startup", sys},
 	"internal/agent/rootstage": {"internal/agent/journal", "internal/agent/state", sys},
@@ -93,16 +93,10 @@ var arrows = map[string][]string{
 	"internal/agent/standby":   {"internal/agent/sockets", sys},
 	"internal/agent/supervise": {sys},
 
-	"internal/capture":                   {},
-	"internal/capture/scenario":          {"internal/capture"},
-	"internal/capture/nftables":          {"internal/capture", nftables, netlink, sys},
-	"internal/capture/iptables":          {"internal/capture"},
-	"internal/capture/routing":           {"internal/capture", "internal/capture/routing/rtnetlink", sys},
-	"internal/capture/routing/rtnetlink": {netlink, sys},
-	"internal/capture/proof":             {"internal/capture", "internal/capture/routing/rtnetlink", sys},
-	"internal/capture/release":           {"internal/capture"},
-	"internal/capture/setup": {"internal/capture", "internal/capture/iptables", "internal/capture/nftables",
-		"internal/capture/proof", "internal/capture/routing"},
+	"internal/capture":          {},
+	"internal/capture/nftables": {"internal/capture", nftables, netlink, sys},
+	"internal/capture/iptables": {"internal/capture"},
+	"internal/capture/setup":    {"internal/capture", "internal/capture/iptables", "internal/capture/nftables", netlink, sys},
 
 	"internal/image/lookup": {"internal/pod/inject", "github.com/distribution/reference", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/specs-go/v1", pflag},
 
@@ -118,8 +112,8 @@ var arrows = map[string][]string{
 	"internal/visible":   {},
 
 	"cmd/outrider": {"internal/image/lookup", "k8s.io/api", "k8s.io/apimachinery", "internal/lint/finding", "internal/lint", "internal/pod/inject", "internal/manifest", "github.com/rogpeppe/go-internal/diff", "internal/run/demo", "internal/model/kubelet", "internal/run/localpod", "internal/model/simulate", "internal/model/chart", "internal/model/verify", sys, "startup", "internal/pod/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/version", "internal/visible", cobra},
-	"cmd/outrider-agent": {"startup", "internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/rootstage", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/proof",
-		"internal/capture/release", "internal/capture/setup", "internal/cli", "internal/version", cobra, pflag, sys},
+	"cmd/outrider-agent": {"startup", "internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/rootstage", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables",
+		"internal/capture/setup", "internal/cli", "internal/version", cobra, pflag, sys},
 	"cmd/outriderd": {"internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "sigs.k8s.io/yaml", "internal/cli", "internal/controlplane", "internal/controlplane/ca", "internal/mesh", "internal/version", cobra},
 
 	"bench/capture": {"build/commands", sys, rtnetlink},

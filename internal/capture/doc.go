@@ -11,5 +11,6 @@
 // to a port that nobody listens on yet is dropped instead of refused, so that
 // the caller's kernel asks again and the caller waits.
 //
-// The package does no I/O, reads no clock and imports only the standard library.
+// The package reads no clock and imports only the standard library. It does no I/O,
+// except for [Release], which sends packets.
 package capture

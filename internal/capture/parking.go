@@ -26,13 +26,6 @@ const (
 	ReasonProofTP  = "proof of the inbound side: came as far as the proxy"
 )
 
-// ReleaseAddr4 and ReleaseAddr6 are where the proxy says that it leaves for good:
-// a UDP packet from one of its users to the port it listened on. See [Build].
-const (
-	ReleaseAddr4 = "127.0.0.6"
-	ReleaseAddr6 = "::1"
-)
-
 // parking makes connections wait to ports where nobody listens. Per port and
 // family the kernel keeps two marks with an age:
 //
@@ -175,10 +168,9 @@ func (b *builder) release(ports []uint16) {
 	out := b.chain("filter-output", Filter, Output)
 	owners, words := b.owners()
 	owners, words = append(owners, Match{Key: UID, Num: 0}), append(words, "root")
-	addrs := []Match{to(passthrough4), to(loopback6)}
 	for i, owner := range owners {
-		for _, addr := range addrs {
-			out.add("may say that a proxy has left for good: "+words[i], jump("release"), oif("lo"), addr, udp, owner)
+		for _, addr := range releaseAddrs {
+			out.add("may say that a proxy has left for good: "+words[i], jump("release"), oif("lo"), to(addr), udp, owner)
 		}
 	}
 	l := b.chain("release", Filter, NoHook)

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outrider.dev/internal/capture"
-	"outrider.dev/internal/capture/scenario"
+	"outrider.dev/test/scenario"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"outrider.dev/internal/capture"
-	"outrider.dev/internal/capture/scenario"
+	"outrider.dev/test/scenario"
 )
 
 var backends = []string{capture.NFTables, capture.IPTables}

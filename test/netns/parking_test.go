@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/capture"
-	"outrider.dev/internal/capture/release"
 	"outrider.dev/internal/capture/setup"
 	"outrider.dev/test/ns"
 )
@@ -153,7 +152,7 @@ func TestReleaseEndsParking(t *testing.T) {
 func say(t *testing.T, pod *ns.Namespace, user int, port uint16) {
 	t.Helper()
 	pod.As(user, user, func() {
-		if err := release.Ports(port); err != nil {
+		if err := capture.Release(port); err != nil {
 			t.Error(err)
 		}
 	})

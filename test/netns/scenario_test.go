@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/capture"
-	"outrider.dev/internal/capture/scenario"
 	"outrider.dev/internal/capture/setup"
 	"outrider.dev/test/ns"
+	"outrider.dev/test/scenario"
 )
 
 // How long a connection is given before it counts as waiting: where that is the

@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/agent/sockets"
 	"outrider.dev/internal/agent/state"
 	"outrider.dev/internal/agent/supervise"
-	"outrider.dev/internal/capture/release"
+	"outrider.dev/internal/capture"
 	"outrider.dev/startup"
 )
 
@@ -38,7 +38,7 @@ func (a *agent) drainInbound(ctx context.Context) error {
 	}
 	err := a.admin.Drain(ctx, envoy.CloseInbound)
 	if captured {
-		err = errors.Join(err, release.Ports(inbound))
+		err = errors.Join(err, capture.Release(inbound))
 	}
 	return err
 }

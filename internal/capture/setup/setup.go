@@ -16,8 +16,6 @@ import (
 
 	"outrider.dev/internal/capture"
 	"outrider.dev/internal/capture/nftables"
-	"outrider.dev/internal/capture/proof"
-	"outrider.dev/internal/capture/routing"
 )
 
 // A Backend keeps rule sets in one of the kernel's packet filters. Apply replaces
@@ -40,10 +38,10 @@ type Options struct {
 // A Report is what was done.
 type Report struct {
 	Ruleset   capture.Ruleset
-	Unchanged bool           // the same rules were there already
-	Notes     []string       // wishes without effect, and what this machine cannot do
-	Proofs    []proof.Result // empty without proof
-	Parked    uint64         // connection attempts made to wait so far
+	Unchanged bool     // the same rules were there already
+	Notes     []string // wishes without effect, and what this machine cannot do
+	Proofs    []Proof  // empty without proof
+	Parked    uint64   // connection attempts made to wait so far
 }
 
 // Capture makes the rules of the current namespace those of the intent.
@@ -89,7 +87,7 @@ func find(ctx context.Context, backends []Backend) []found {
 			continue
 		}
 		if f.err == nil {
-			f.state.Routing, f.err = routing.Read()
+			f.state.Routing, f.err = readRouting()
 		}
 		if f.state.Routing.SixSource {
 			f.state.Routing.SixSource = usesSixSource(f.state.Ruleset)
@@ -102,16 +100,16 @@ func find(ctx context.Context, backends []Backend) []found {
 // usesSixSource reports whether rs has to do with the address ::6, which other
 // meshes add to lo too.
 func usesSixSource(rs capture.Ruleset) bool {
-	for _, c := range rs.Chains {
-		for _, r := range c.Rules {
-			for _, m := range r.Match {
-				if m.Key == capture.Source && m.Prefix == netip.MustParsePrefix("::6/128") {
-					return true
-				}
-			}
-		}
-	}
-	return false
+	return anyRule(rs, func(r capture.Rule) bool {
+		return slices.ContainsFunc(r.Match, func(m capture.Match) bool {
+			return m.Key == capture.Source && m.Prefix == sixSource
+		})
+	})
+}
+
+// anyRule reports whether f is true of a rule of rs.
+func anyRule(rs capture.Ruleset, f func(capture.Rule) bool) bool {
+	return slices.ContainsFunc(rs.Chains, func(c capture.Chain) bool { return slices.ContainsFunc(c.Rules, f) })
 }
 
 // write puts the rules in place by the first backend that can hold them.
@@ -205,14 +203,14 @@ func finish(ctx context.Context, o Options, old []found, report *Report) error {
 			return fmt.Errorf("removing the rules of the %s backend: %w", f.by.Name(), err)
 		}
 	}
-	notes, err := routing.Apply(rs.Routing, rs.Families)
+	notes, err := applyRouting(rs.Routing, rs.Families)
 	report.Notes = append(report.Notes, notes...)
 	if err != nil {
 		return err
 	}
 	for _, f := range old { // a rule set that needed ::6, before one that does not
 		if f.state.Routing.SixSource && !rs.Routing.SixSource {
-			if err := routing.Remove(capture.Routing{SixSource: true}); err != nil {
+			if err := removeRouting(capture.Routing{SixSource: true}); err != nil {
 				return err
 			}
 		}
@@ -240,7 +238,7 @@ func check(ctx context.Context, b Backend, rs capture.Ruleset, report *Report) e
 // try proves both directions of what b holds, which is state.
 func try(ctx context.Context, b Backend, state capture.State, report *Report) (err error) {
 	report.Parked = state.Parked()
-	report.Proofs, err = proof.Try(ctx, state, func() (capture.State, error) { return b.Read(ctx) })
+	report.Proofs, err = prove(ctx, state, func() (capture.State, error) { return b.Read(ctx) })
 	return err
 }
 
@@ -263,7 +261,7 @@ func restore(ctx context.Context, backends []Backend, old []found) error {
 	}
 	f := old[0]
 	errs := []error{f.by.Apply(ctx, f.state.Ruleset)}
-	_, err := routing.Apply(f.state.Routing, f.state.Families)
+	_, err := applyRouting(f.state.Routing, f.state.Families)
 	errs = append(errs, err)
 	for _, b := range backends {
 		if b != f.by {
@@ -289,7 +287,7 @@ func Clean(ctx context.Context, backends []Backend) error {
 		had.SixSource = had.SixSource || usesSixSource(state.Ruleset)
 		errs = append(errs, b.Remove(ctx))
 	}
-	errs = append(errs, routing.Remove(had))
+	errs = append(errs, removeRouting(had))
 	return errors.Join(errs...)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,16 +32,9 @@ func (l limited) Apply(ctx context.Context, rs capture.Ruleset) error {
 func anything(capture.Ruleset) bool { return true }
 
 func asksForSockets(rs capture.Ruleset) bool {
-	for _, c := range rs.Chains {
-		for _, r := range c.Rules {
-			for _, m := range r.Match {
-				if m.Key == capture.Socket {
-					return true
-				}
-			}
-		}
-	}
-	return false
+	return anyRule(rs, func(r capture.Rule) bool {
+		return slices.ContainsFunc(r.Match, func(m capture.Match) bool { return m.Key == capture.Socket })
+	})
 }
 
 func everything(park capture.ParkMode) capture.Intent {

@@ -1,4 +1,4 @@
-package routing
+package setup
 
 import (
 	"os/exec"
@@ -22,11 +22,11 @@ func show(t *testing.T) string {
 	return out
 }
 
-func TestApplyReadRemove(t *testing.T) {
+func TestRoutingApplyReadRemove(t *testing.T) {
 	ns.New(t).Do(func() {
-		for _, stranger := range []string{"rule add fwmark 7 lookup 77", "route add local 0.0.0.0/0 dev lo table 77"} {
-			if out, err := exec.Command("ip", strings.Fields(stranger)...).CombinedOutput(); err != nil {
-				t.Fatalf("ip %s: %v: %s", stranger, err, out)
+		for _, other := range []string{"rule add fwmark 7 lookup 77", "route add local 0.0.0.0/0 dev lo table 77"} {
+			if out, err := exec.Command("ip", strings.Fields(other)...).CombinedOutput(); err != nil {
+				t.Fatalf("ip %s: %v: %s", other, err, out)
 			}
 		}
 		before := show(t)
@@ -36,27 +36,27 @@ func TestApplyReadRemove(t *testing.T) {
 			{Mark: 9, Table: 1000, SixSource: true},
 			{SixSource: true},
 		} {
-			if notes, err := Apply(want, capture.DualStack); err != nil || notes != nil {
-				t.Fatalf("Apply(%+v): %v, %v", want, notes, err)
+			if notes, err := applyRouting(want, capture.DualStack); err != nil || notes != nil {
+				t.Fatalf("applyRouting(%+v): %v, %v", want, notes, err)
 			}
-			got, err := Read()
+			got, err := readRouting()
 			if err != nil || got != want {
-				t.Errorf("Read() = %+v, %v; want %+v", got, err, want)
+				t.Errorf("readRouting() = %+v, %v; want %+v", got, err, want)
 			}
 		}
-		if err := Remove(capture.Routing{SixSource: true}); err != nil {
+		if err := removeRouting(capture.Routing{SixSource: true}); err != nil {
 			t.Fatal(err)
 		}
 		if after := show(t); after != before {
-			t.Errorf("before:\n%s\nafter Remove:\n%s", before, after)
+			t.Errorf("before:\n%s\nafter removeRouting:\n%s", before, after)
 		}
 	})
 }
 
-func TestApplySaysThatLoopbackIsDown(t *testing.T) {
+func TestRoutingSaysThatLoopbackIsDown(t *testing.T) {
 	ns.Empty(t).Do(func() {
 		before := show(t)
-		_, err := Apply(capture.Routing{Mark: 1337, Table: 133}, capture.DualStack)
+		_, err := applyRouting(capture.Routing{Mark: 1337, Table: 133}, capture.DualStack)
 		if err == nil || !strings.Contains(err.Error(), "bring lo up") {
 			t.Errorf("error %v; want a hint to bring lo up", err)
 		}
@@ -66,21 +66,21 @@ func TestApplySaysThatLoopbackIsDown(t *testing.T) {
 	})
 }
 
-func TestIPv6SwitchedOff(t *testing.T) {
+func TestRoutingWithoutIPv6(t *testing.T) {
 	ns.New(t).Do(func() {
 		for _, key := range []string{"all", "lo"} {
 			if out, err := exec.Command("sysctl", "-w", "net.ipv6.conf."+key+".disable_ipv6=1").CombinedOutput(); err != nil {
 				t.Fatalf("sysctl: %v: %s", err, out)
 			}
 		}
-		notes, err := Apply(capture.Routing{Mark: 1337, Table: 133, SixSource: true}, capture.DualStack)
+		notes, err := applyRouting(capture.Routing{Mark: 1337, Table: 133, SixSource: true}, capture.DualStack)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(notes) == 0 {
 			t.Error("no note says that IPv6 is off")
 		}
-		if err := Remove(capture.Routing{SixSource: true}); err != nil {
+		if err := removeRouting(capture.Routing{SixSource: true}); err != nil {
 			t.Fatal(err)
 		}
 	})

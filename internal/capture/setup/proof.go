@@ -1,10 +1,4 @@
-// Package proof tries a finished capture: it sends the first packet of a connection
-// in each direction and sees in the counters of the rules where it went.
-//
-// The packets carry a mark that makes the rules reject them at their destination
-// (capture.ProofOut and ProofIn). So a proof needs no listener, takes no waiting
-// connection from anybody, leaves nothing behind, and nothing of it leaves the pod.
-package proof
+package setup
 
 import (
 	"context"
@@ -14,40 +8,45 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/capture"
-	"outrider.dev/internal/capture/routing/rtnetlink"
 )
 
-// A Result is what one try has shown.
-type Result struct {
+// A Proof is the result of sending the first packet of a connection in one direction
+// and finding in the counters of the rules where it went.
+//
+// The packet carries a mark by which the rules reject it at its destination
+// ([capture.ProofOut] and [capture.ProofIn]). So a proof needs no listener, takes no
+// connection away from one, leaves no state behind, and never leaves the pod.
+type Proof struct {
 	Direction string `json:"direction"` // "outbound" or "inbound"
 	Family    string `json:"family"`    // "ipv4" or "ipv6"
 	Proved    bool   `json:"proved"`
 	Detail    string `json:"detail"` // what was tried, or why nothing was
 }
 
-func (r Result) String() string {
+func (p Proof) String() string {
 	word := "not tried"
-	if r.Proved {
+	if p.Proved {
 		word = "proved"
 	}
-	return fmt.Sprintf("%s %s: %s: %s", r.Direction, r.Family, word, r.Detail)
+	return fmt.Sprintf("%s %s: %s: %s", p.Direction, p.Family, word, p.Detail)
 }
 
-// answerLimit bounds how long a proof waits for its rejection, which comes from this
-// machine within a millisecond; only a lost packet takes as long.
+// answerLimit bounds how long a proof waits for its rejection. It comes from this
+// machine within a millisecond; only where the packet is lost is the limit reached.
 const answerLimit = 2 * time.Second
 
-// Try proves both directions of the rule set in state, in each family that it
-// captures. read returns the state anew, with fresh counters. The error says which
-// direction does not work; what cannot be tried here is in the results, not an error.
-func Try(ctx context.Context, state capture.State, read func() (capture.State, error)) ([]Result, error) {
-	tries := plan(state.Ruleset)
+// prove tries both directions of the rule set in state, in each family that it
+// captures. read returns the state with fresh counters. The error says which
+// direction does not work; what cannot be tried here is in the proofs, not an error.
+func prove(ctx context.Context, state capture.State, read func() (capture.State, error)) ([]Proof, error) {
+	tries := attempts(state.Ruleset)
 	for i := range tries {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -58,23 +57,23 @@ func Try(ctx context.Context, state capture.State, read func() (capture.State, e
 	if err != nil {
 		return nil, fmt.Errorf("reading the counters after the proof: %w", err)
 	}
-	var results []Result
+	var proofs []Proof
 	for _, d := range directions {
 		sent, arrived := 0, int(count(after, d)-count(state, d))
 		for _, t := range tries {
 			if t.direction.name != d.name {
 				continue
 			}
-			results = append(results, t.result())
+			proofs = append(proofs, t.proof())
 			if t.sent {
 				sent++
 			}
 		}
 		if arrived < sent {
-			return results, failure(tries, d, sent, arrived)
+			return proofs, failure(tries, d, sent, arrived)
 		}
 	}
-	return results, nil
+	return proofs, nil
 }
 
 // failure says which packets of a direction were sent and not all counted.
@@ -94,13 +93,13 @@ type attempt struct {
 	family    capture.Families
 	conn      capture.Conn
 	as        identity
-	why       error // nothing to try
+	why       error // why there is nothing to try
 	sent      bool
 	answer    error
 }
 
-// plan chooses what to try.
-func plan(rs capture.Ruleset) []attempt {
+// attempts chooses what to try.
+func attempts(rs capture.Ruleset) []attempt {
 	var out []attempt
 	for _, d := range directions {
 		for _, family := range []capture.Families{capture.IPv4, capture.IPv6} {
@@ -121,7 +120,7 @@ func (t *attempt) send() {
 	}
 	t.answer = connect(t.conn, t.direction.mark, t.as)
 	switch {
-	case errors.Is(t.answer, unix.ENETUNREACH), errors.Is(t.answer, unix.EHOSTUNREACH), errors.Is(t.answer, unix.EADDRNOTAVAIL), errors.Is(t.answer, unix.EAFNOSUPPORT):
+	case isAny(t.answer, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EADDRNOTAVAIL, unix.EAFNOSUPPORT):
 		t.why = fmt.Errorf("no route to %s (%w)", t.conn.Dst, t.answer)
 	case errors.Is(t.answer, unix.EPERM) && t.as != own():
 		t.why = fmt.Errorf("uid %d gid %d is not captured, and may not act as another (SETUID, SETGID)", own().uid, own().gid)
@@ -130,14 +129,14 @@ func (t *attempt) send() {
 	}
 }
 
-func (t *attempt) result() Result {
-	r := Result{Direction: t.direction.name, Family: t.family.String()}
+func (t *attempt) proof() Proof {
+	p := Proof{Direction: t.direction.name, Family: t.family.String()}
 	if t.why != nil {
-		r.Detail = t.why.Error()
-		return r
+		p.Detail = t.why.Error()
+		return p
 	}
-	r.Proved, r.Detail = true, fmt.Sprintf("%s as uid %d", t.conn.Dst, t.as.uid)
-	return r
+	p.Proved, p.Detail = true, fmt.Sprintf("%s as uid %d", t.conn.Dst, t.as.uid)
+	return p
 }
 
 // A direction is one way of connections into the proxy.
@@ -153,19 +152,10 @@ var directions = []direction{
 	{"inbound", capture.ProofIn, []string{capture.ReasonProofIn, capture.ReasonProofTP}, inboundConns},
 }
 
-// captures reports whether the rules take anything at all in a direction: whether
-// they redirect to, or hand over at, the port where its proof ends.
+// captures reports whether the rules capture any connection in a direction: whether
+// they have the rule where its proof ends.
 func captures(rs capture.Ruleset, d direction) bool {
-	for _, c := range rs.Chains {
-		for _, r := range c.Rules {
-			for _, reason := range d.reasons {
-				if r.Reason == reason {
-					return true
-				}
-			}
-		}
-	}
-	return false
+	return anyRule(rs, func(r capture.Rule) bool { return slices.Contains(d.reasons, r.Reason) })
 }
 
 func count(s capture.State, d direction) uint64 {
@@ -176,13 +166,13 @@ func count(s capture.State, d direction) uint64 {
 	return n
 }
 
-// An identity is whose socket the packet leaves by.
+// An identity is the owner of the socket that sends the packet.
 type identity struct{ uid, gid int }
 
 func own() identity { return identity{unix.Geteuid(), unix.Getegid()} }
 
-// choose finds a connection, and who may make it, that ends in the rule that counts
-// the proof. It asks the rules themselves. The error says why there is none.
+// choose finds, by tracing the rules, a connection and an identity to open it with
+// that end in the rule that counts the proof. The error says why there is none.
 func choose(rs capture.Ruleset, d direction, family capture.Families) (capture.Conn, identity, error) {
 	why := errors.New("nothing is captured that could be tried here")
 	ids := []identity{own(), {65534, 65534}, {own().uid, 65534}, {own().uid, 0}, {65534, own().gid}, {0, 0}}
@@ -227,12 +217,12 @@ func proves(t capture.Trace, d direction) bool {
 
 // interfaceTo is the interface by which packets to addr leave.
 func interfaceTo(addr netip.Addr) (string, error) {
-	conn, err := rtnetlink.Dial()
+	conn, err := dialRoute()
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	index, err := conn.OutInterface(addr)
+	index, err := conn.outInterface(addr)
 	if err != nil {
 		return "", err
 	}
@@ -243,8 +233,8 @@ func interfaceTo(addr netip.Addr) (string, error) {
 	return out.Name, nil
 }
 
-// ownersNamed are the groups that the rules single out: where only those are
-// captured, no other will do.
+// ownersNamed are identities of the groups that the rules name: where only those
+// groups are captured, others prove nothing.
 func ownersNamed(rs capture.Ruleset) []identity {
 	var out []identity
 	for _, c := range rs.Chains {
@@ -287,8 +277,8 @@ func targets(rs capture.Ruleset, conn capture.Conn) []capture.Conn {
 // probePort is Istio's --iptables-probe-port.
 const probePort = 15002
 
-// outboundConns go to addresses that are nobody's (RFC 5737, RFC 3849), should the
-// rules take every address.
+// outboundConns go to addresses that no host has (RFC 5737, RFC 3849), for rules that
+// capture every address.
 func outboundConns(family capture.Families) []capture.Conn {
 	dst := "192.0.2.1"
 	if family == capture.IPv6 {
@@ -329,7 +319,7 @@ func tcp(dst, out string) capture.Conn {
 	return capture.Conn{Proto: capture.TCP, Src: netip.AddrPortFrom(src, 40000), Dst: netip.AddrPortFrom(addr, probePort), Out: out}
 }
 
-// connect opens a connection with a mark, as somebody. Its error is the answer: a
+// connect opens a connection with a mark, as an identity. Its error is the answer: a
 // proof is always rejected.
 func connect(c capture.Conn, mark uint32, as identity) error {
 	if as == own() {
@@ -343,7 +333,7 @@ func connect(c capture.Conn, mark uint32, as identity) error {
 	defer ns.Close()
 	go func() {
 		// File system ids belong to the thread, which ends with this goroutine. A socket
-		// keeps those of its maker, and the owner matches look at them.
+		// keeps those of the thread that made it, and the owner matches look at them.
 		runtime.LockOSThread()
 		done <- func() error {
 			if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil && !errors.Is(err, unix.EPERM) {
