@@ -50,21 +50,12 @@ func Check(p Plan, t Timeline) []Violation {
 
 // A checker follows one edge through a timeline.
 type checker struct {
-	edge     Edge
-	from, to life
-	deleted  bool
-	since    time.Duration // To waits since then
-	found    []Violation
-}
-
-// A life is what is known of a container at one instant.
-type life struct {
-	runs        bool
-	healthy     bool
-	completed   bool // at least once, in this sandbox
-	failed      bool // it runs no longer, and not because it was done
-	everStarted bool
-	incarnation int
+	edge        Edge
+	from, to    Status
+	incarnation int // of To
+	deleted     bool
+	since       time.Duration // To waits since then
+	found       []Violation
 }
 
 func (c *checker) observe(ev Event, later Timeline) {
@@ -73,7 +64,7 @@ func (c *checker) observe(ev Event, later Timeline) {
 		c.deleted = true
 		return
 	case NewSandbox:
-		c.from, c.to, c.since = life{}, life{}, ev.At
+		c.from, c.to, c.since = Status{}, Status{}, ev.At
 		return
 	}
 	if ev.Container == c.edge.To {
@@ -89,20 +80,18 @@ func (c *checker) observeTo(ev Event, later Timeline) {
 	case ev.What == IsWaiting, ev.What.ends():
 		c.since = ev.At
 	case ev.What == IsStarted:
+		c.incarnation = ev.Incarnation
 		c.judgeStart(ev, later)
 	}
-	c.to.observe(ev)
+	c.to.Observe(ev)
 }
 
-// judgeStart: was To allowed to start at this moment?
+// judgeStart adds a violation if To was not allowed to start at this moment.
 func (c *checker) judgeStart(ev Event, later Timeline) {
-	late := c.edge.Timeout > 0 && ev.At-c.since >= c.edge.Timeout
-	switch {
-	case c.from.reached(c.edge.After):
-	case c.edge.Optional && (c.from.failed || c.from == life{} && !later.mentions(c.edge.From)):
-	case late && c.edge.OnTimeout == Continue:
-	default:
-		c.add(RanTooEarly, ev, c.untilReached(ev.At, later))
+	from := c.from
+	from.Absent = from == Status{} && !later.mentions(c.edge.From)
+	if !c.edge.Decide(from, ev.At-c.since).Open() {
+		c.add(RanTooEarly, ev.At, c.untilReached(ev.At, later))
 	}
 }
 
@@ -111,9 +100,9 @@ func (c *checker) untilReached(at time.Duration, later Timeline) time.Duration {
 	from := c.from
 	for _, ev := range later {
 		if ev.Container == c.edge.From {
-			from.observe(ev)
+			from.Observe(ev)
 		}
-		if from.reached(c.edge.After) {
+		if from.Reached(c.edge.After) {
 			return ev.At - at
 		}
 	}
@@ -121,33 +110,35 @@ func (c *checker) untilReached(at time.Duration, later Timeline) time.Duration {
 }
 
 func (c *checker) observeFrom(ev Event, later Timeline) {
-	if ev.What.ends() && c.deleted && c.to.runs {
+	if ev.What.ends() && c.deleted && c.to.Running {
 		c.judgeEnd(ev, later)
 	}
-	again := ev.What == IsStarted && c.from.everStarted
-	c.from.observe(ev)
-	if again && c.to.runs && c.edge.OnRestart != Ignore {
+	again := ev.What == IsStarted && c.from.Ran
+	c.from.Observe(ev)
+	if again && c.to.Running && c.edge.OnRestart != Ignore {
 		c.judgeFollowing(ev, later)
 	}
 }
 
-// judgeEnd: From ended while To ran. Was that while the pod stopped?
+// judgeEnd adds a violation if From, which ended while the pod stops, ended before To.
 func (c *checker) judgeEnd(ev Event, later Timeline) {
 	if c.edge.After == Completed {
 		return
 	}
+	outlived := Forever
 	for _, next := range later {
 		if next.Container == c.edge.To && next.What.ends() {
-			if next.At > ev.At {
-				c.add(OutlivedFrom, Event{At: ev.At, Incarnation: c.to.incarnation}, next.At-ev.At)
-			}
-			return
+			outlived = next.At - ev.At
+			break
 		}
 	}
-	c.add(OutlivedFrom, Event{At: ev.At, Incarnation: c.to.incarnation}, Forever)
+	if outlived > 0 {
+		c.add(OutlivedFrom, ev.At, outlived)
+	}
 }
 
-// judgeFollowing: From is back. Does To follow before the timeline ends, or the pod?
+// judgeFollowing adds a violation if From is back, and To does not follow before the
+// timeline or the pod ends.
 func (c *checker) judgeFollowing(ev Event, later Timeline) {
 	for _, next := range later {
 		switch {
@@ -158,39 +149,11 @@ func (c *checker) judgeFollowing(ev Event, later Timeline) {
 			return
 		}
 	}
-	c.add(NotFollowed, Event{At: ev.At, Incarnation: c.to.incarnation}, Forever)
+	c.add(NotFollowed, ev.At, Forever)
 }
 
-func (c *checker) add(how Breach, to Event, by time.Duration) {
-	c.found = append(c.found, Violation{Edge: c.edge, How: how, At: to.At, Incarnation: to.Incarnation, By: by})
-}
-
-// observe takes an event of this container into account.
-func (l *life) observe(ev Event) {
-	switch ev.What {
-	case IsStarted:
-		*l = life{runs: true, everStarted: true, completed: l.completed, incarnation: ev.Incarnation}
-	case IsHealthy:
-		l.healthy = true
-	case IsUnhealthy:
-		l.healthy = false
-	case IsCompleted:
-		l.runs, l.healthy, l.completed, l.failed = false, false, true, false
-	case HasFailed:
-		l.runs, l.healthy, l.failed = false, false, true
-	}
-}
-
-// reached says whether the condition holds. One that has completed was started.
-func (l life) reached(c Condition) bool {
-	switch c {
-	case Started:
-		return l.runs || l.completed && !l.failed
-	case Healthy:
-		return l.healthy
-	default:
-		return l.completed
-	}
+func (c *checker) add(how Breach, at, by time.Duration) {
+	c.found = append(c.found, Violation{Edge: c.edge, How: how, At: at, Incarnation: c.incarnation, By: by})
 }
 
 // mentions says whether the timeline has an event of that container.

@@ -60,7 +60,7 @@ func (g *gate) askAgain() bool {
 		if a == nil || !g.said[e.From].healthy || time.Since(a.last) <= fresh {
 			continue
 		}
-		if seen, _ := g.watch.Read(e.From); seen.Reached(e.After) {
+		if seen, _ := g.watch.Read(e.From); seen.Status().Reached(e.After) {
 			continue
 		}
 		g.said[e.From] = answer{}

@@ -7,39 +7,30 @@ import (
 	"outrider.dev/startup"
 )
 
-// A verdict is what an edge says to a command that waits.
-type verdict int
-
-const (
-	hold verdict = iota
-	open
-	giveUp
-)
-
-// An answer is what a container without a state said where it was asked.
+// An answer is what a container without a record answered to a request.
 type answer struct {
-	asked   bool // somebody answered, whatever it was
+	asked   bool // there was an answer, whatever its status
 	healthy bool
 }
 
-// judge says whether an edge holds the command back, after it has waited for that long,
-// and if not, why. It agrees with simulate/inside: what is there counts first, then what
-// may be missing, then time.
-func judge(e startup.Edge, seen state.Seen, said answer, waited time.Duration) (verdict, string) {
-	late := e.Timeout > 0 && waited >= e.Timeout
-	switch {
-	case seen.Reached(e.After):
-		return open, "state"
-	case e.After == startup.Healthy && said.healthy, e.After == startup.Started && said.asked:
-		return open, "answer"
-	case e.Optional && seen.Failed():
-		return open, "failed, and is optional"
-	case late && e.OnTimeout == startup.Continue:
-		return open, "timeout"
-	case late:
-		return giveUp, "timeout"
+// decide applies the rule of an edge to what is known of its dependency, and says why.
+func decide(e startup.Edge, seen state.Seen, said answer, waited time.Duration) (startup.Decision, string) {
+	status, source := seen.Status(), "answer"
+	if status.Reached(e.After) {
+		source = "state"
+	}
+	status.Running = status.Running || said.asked
+	status.Healthy = status.Healthy || said.healthy
+	d := e.Decide(status, waited)
+	switch d {
+	case startup.Satisfied:
+		return d, source
+	case startup.Waived:
+		return d, "failed, and is optional"
+	case startup.Expired, startup.GivenUp:
+		return d, "timeout"
 	default:
-		return hold, missing(seen)
+		return d, missing(seen)
 	}
 }
 
@@ -48,7 +39,7 @@ func missing(s state.Seen) string {
 	switch {
 	case !s.Known:
 		return "nothing heard of it"
-	case s.Failed():
+	case s.Status().Failed:
 		return "it failed"
 	case s.Phase == state.Waiting:
 		return "it waits itself"

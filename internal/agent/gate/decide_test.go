@@ -26,27 +26,27 @@ func TestWhenAnEdgeOpens(t *testing.T) {
 		seen   state.Seen
 		said   answer
 		waited time.Duration
-		want   verdict
+		want   startup.Decision
 	}{
-		"nothing was heard of it":                  {edge: healthy, want: hold},
-		"it runs":                                  {edge: healthy, seen: runs, want: hold},
-		"it is healthy":                            {edge: healthy, seen: well, want: open},
-		"its last word was healthy":                {edge: healthy, seen: killed, want: hold},
-		"it answers that it is healthy":            {edge: healthy, said: answer{true, true}, want: open},
-		"it answers that it is not":                {edge: healthy, said: answer{true, false}, want: hold},
-		"it answers, and is only to be started":    {edge: with(func(e *startup.Edge) { e.After = startup.Started }), said: answer{true, false}, want: open},
-		"it answers, and is to be completed":       {edge: with(func(e *startup.Edge) { e.After = startup.Completed }), said: answer{true, true}, want: hold},
-		"optional, and nothing was heard of it":    {edge: optional, want: hold},
-		"optional, and it was killed":              {edge: optional, seen: killed, want: open},
-		"before the timeout":                       {edge: with(func(e *startup.Edge) { e.Timeout = time.Second }), waited: time.Second - 1, want: hold},
-		"at the timeout":                           {edge: with(func(e *startup.Edge) { e.Timeout = time.Second }), waited: time.Second, want: giveUp},
-		"at the timeout, and it is there":          {edge: with(func(e *startup.Edge) { e.Timeout = time.Second }), seen: well, waited: time.Second, want: open},
-		"at a timeout after which it may continue": {edge: with(func(e *startup.Edge) { e.Timeout, e.OnTimeout = time.Second, startup.Continue }), waited: time.Second, want: open},
+		"nothing was heard of it":                  {edge: healthy, want: startup.Blocked},
+		"it runs":                                  {edge: healthy, seen: runs, want: startup.Blocked},
+		"it is healthy":                            {edge: healthy, seen: well, want: startup.Satisfied},
+		"its last word was healthy":                {edge: healthy, seen: killed, want: startup.Blocked},
+		"it answers that it is healthy":            {edge: healthy, said: answer{true, true}, want: startup.Satisfied},
+		"it answers that it is not":                {edge: healthy, said: answer{true, false}, want: startup.Blocked},
+		"it answers, and is only to be started":    {edge: with(func(e *startup.Edge) { e.After = startup.Started }), said: answer{true, false}, want: startup.Satisfied},
+		"it answers, and is to be completed":       {edge: with(func(e *startup.Edge) { e.After = startup.Completed }), said: answer{true, true}, want: startup.Blocked},
+		"optional, and nothing was heard of it":    {edge: optional, want: startup.Blocked},
+		"optional, and it was killed":              {edge: optional, seen: killed, want: startup.Waived},
+		"before the timeout":                       {edge: with(func(e *startup.Edge) { e.Timeout = time.Second }), waited: time.Second - 1, want: startup.Blocked},
+		"at the timeout":                           {edge: with(func(e *startup.Edge) { e.Timeout = time.Second }), waited: time.Second, want: startup.GivenUp},
+		"at the timeout, and it is there":          {edge: with(func(e *startup.Edge) { e.Timeout = time.Second }), seen: well, waited: time.Second, want: startup.Satisfied},
+		"at a timeout after which it may continue": {edge: with(func(e *startup.Edge) { e.Timeout, e.OnTimeout = time.Second, startup.Continue }), waited: time.Second, want: startup.Expired},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got, why := judge(tt.edge, tt.seen, tt.said, tt.waited); got != tt.want || why == "" {
-				t.Errorf("judge is %v (%s), want %v", got, why, tt.want)
+			if got, why := decide(tt.edge, tt.seen, tt.said, tt.waited); got != tt.want || why == "" {
+				t.Errorf("decide is %v (%s), want %v", got, why, tt.want)
 			}
 		})
 	}
@@ -130,9 +130,9 @@ func TestTheGateIsTheOneThatIsSimulated(t *testing.T) {
 		var tell func(w world, story string, left int)
 		tell = func(w world, story string, left int) {
 			stories++
-			v, _ := judge(p.Edges[0], seen(w), answer{}, 0)
-			if want := w.sim.MayRun("app", 0); (v == open) != want {
-				t.Fatalf("%s; cache %s: the gate opens: %v, the simulated one: %v", text, story, v == open, want)
+			d, _ := decide(p.Edges[0], seen(w), answer{}, 0)
+			if want := w.sim.MayRun("app", 0); d.Open() != want {
+				t.Fatalf("%s; cache %s: the gate opens: %v, the simulated one: %v", text, story, d.Open(), want)
 			}
 			if left == 0 {
 				return

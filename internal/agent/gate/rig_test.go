@@ -359,7 +359,7 @@ func (p *pod) until(name string, wanted func(state.Seen) bool) state.Seen {
 func (p *pod) runs(name string) { p.t.Helper(); p.until(name, state.Seen.Runs) }
 func (p *pod) healthy(name string) {
 	p.t.Helper()
-	p.until(name, func(s state.Seen) bool { return s.Reached(startup.Healthy) })
+	p.until(name, func(s state.Seen) bool { return s.Status().Healthy })
 }
 func (p *pod) waits(name string) {
 	p.t.Helper()

@@ -31,14 +31,14 @@ func (g *gate) lookWaiting() {
 	waits := make([]state.Wait, 0, len(g.o.After))
 	for _, e := range g.o.After {
 		seen := g.see(e)
-		v, why := judge(e, seen, g.said[e.From], waited)
+		d, why := decide(e, seen, g.said[e.From], waited)
 		w := state.Wait{For: condition(e)}
-		switch v {
-		case open:
+		switch {
+		case d.Open():
 			w.Took, w.By = waited, why
-		case hold:
+		case d == startup.Blocked:
 			holding = append(holding, fmt.Sprintf("%s (%s)", condition(e), why))
-		case giveUp:
+		default:
 			g.end(GaveUp, "%s waited %s for %s and gave up: %s", g.o.Place.Container, e.Timeout, condition(e), missing(seen))
 			return
 		}

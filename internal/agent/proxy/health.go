@@ -11,7 +11,6 @@ import (
 
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/internal/agent/status"
-	"outrider.dev/startup"
 )
 
 // health is how the pod's applications are, for the level full. A container is healthy if
@@ -71,7 +70,7 @@ func (h *health) check(ctx context.Context) (note string, err error) {
 // problem says why a container is not known to be healthy; empty if it is.
 func (h *health) problem(ctx context.Context, name string) string {
 	gate := h.gates.Load().of(name)
-	if gate.Reached(startup.Healthy) {
+	if gate.Status().Healthy {
 		return ""
 	}
 	if slices.Contains(h.probes.Containers(), name) {

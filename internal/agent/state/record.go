@@ -105,33 +105,21 @@ type Seen struct {
 	Alive bool // who said it still lives
 }
 
-// Runs says whether the command runs.
-func (s Seen) Runs() bool { return s.Known && s.Alive && s.Phase == Running }
-
-// Failed says whether the container ended, and not because it was done. One whose writer
-// is gone without a last word was killed.
-func (s Seen) Failed() bool {
+// Status is what follows from the record for those that depend on the container. A
+// container whose writer died without publishing its end was killed.
+func (s Seen) Status() startup.Status {
 	if !s.Known {
-		return false
+		return startup.Status{}
 	}
-	if s.Phase == Ended {
-		return s.Code != 0
+	runs := s.Runs()
+	return startup.Status{
+		Ran: s.Starts > 0, Running: runs, Healthy: runs && s.Healthy, Completed: s.Completed,
+		Failed: s.Phase == Ended && s.Code != 0 || s.Phase != Ended && !s.Alive,
 	}
-	return !s.Alive
 }
 
-// Reached says whether the condition holds now, as [startup.Check] has it.
-func (s Seen) Reached(c startup.Condition) bool {
-	completed := s.Known && s.Completed
-	switch c {
-	case startup.Started:
-		return s.Runs() || completed && !s.Failed()
-	case startup.Healthy:
-		return s.Runs() && s.Healthy
-	default:
-		return completed
-	}
-}
+// Runs reports whether the command runs.
+func (s Seen) Runs() bool { return s.Known && s.Alive && s.Phase == Running }
 
 // Gone says whether the container's command has ended, or it never said that it began:
 // nobody needs to wait for it to stop.

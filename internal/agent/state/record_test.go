@@ -74,7 +74,8 @@ func TestWhatCanBeKnownOfAContainer(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := tt.seen
-			got := facts{s.Runs(), s.Failed(), s.Reached(startup.Started), s.Reached(startup.Healthy), s.Reached(startup.Completed), s.Gone(), s.EndedForGood(), s.Held()}
+			st := s.Status()
+			got := facts{s.Runs(), st.Failed, st.Reached(startup.Started), st.Reached(startup.Healthy), st.Reached(startup.Completed), s.Gone(), s.EndedForGood(), s.Held()}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

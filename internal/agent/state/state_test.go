@@ -100,7 +100,7 @@ func TestAStateCountsWhileItsWriterLives(t *testing.T) {
 		t.Errorf("it became unhealthy, and is %+v", s)
 	}
 	w.Close()
-	if s := see(t, dir, "app"); s.Alive || !s.Failed() {
+	if s := see(t, dir, "app"); s.Alive || !s.Status().Failed {
 		t.Errorf("its writer let go, and it is %+v", s)
 	}
 }
@@ -214,7 +214,7 @@ func TestTheDeathOfAProcessIsAnEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	told(t, watch)
-	if s, err := watch.See("app"); s.Alive || !s.Failed() || err != nil {
+	if s, err := watch.See("app"); s.Alive || !s.Status().Failed || err != nil {
 		t.Errorf("it was killed, and is %+v, %v", s, err)
 	}
 	_ = cmd.Wait()

@@ -23,9 +23,10 @@ type Gate struct {
 
 // A record is the state of a container as it stands in the volume of the gates.
 type record struct {
-	life  life
-	fresh bool // the one who wrote it lives: it holds the lock on the file
-	here  bool // it was written in this sandbox
+	status startup.Status
+	fresh  bool // its writer lives, and holds the lock on the file
+	here   bool // it was written in this sandbox
+	ended  bool // it says that the container ended
 }
 
 // sleeps says whether To's command begins some time after its container, whatever
@@ -36,7 +37,7 @@ func (s State) sleeps(i int) bool {
 	})
 }
 
-func (s State) answered(e edge) bool { return e.from >= 0 && s.c[e.from].life.reached(e.After) }
+func (s State) answered(e edge) bool { return e.from >= 0 && s.c[e.from].status.Reached(e.After) }
 
 // Answered says whether a container that waits need not wait for its time to be over: it
 // asks, for as long as it has patience, and all that it asks have answered.
@@ -52,21 +53,21 @@ func (s State) Answered(name string) bool {
 }
 
 // inside says whether the edge is kept within To: the kubelet knows nothing of it.
-func (e edge) inside() bool { return e.By == startup.Gate || e.asks() }
+func (e edge) inside() bool { return e.By == startup.Gate || e.probes() }
 
-// asks says whether To asks From itself, and reads no state of it.
-func (e edge) asks() bool { return e.By == startup.HealthLoop || e.By == startup.Wrapper }
+// probes reports whether To sends requests to From, and reads no record of it.
+func (e edge) probes() bool { return e.By == startup.HealthLoop || e.By == startup.Wrapper }
 
 // MayRun says whether the gate of a container opens at that time. For one that
 // only sleeps it is always so: when, is for the driver to say.
 func (s State) MayRun(name string, at time.Duration) bool { return s.mayRun(s.find(name), at) }
 
 func (s State) mayRun(i int, at time.Duration) bool {
-	if s.rules.gate.OnlyFirst && s.c[i].life.ever {
+	if s.rules.gate.OnlyFirst && s.c[i].status.Ran {
 		return true
 	}
 	for _, e := range s.rules.edges {
-		if e.to == i && e.inside() && !s.opens(e, at) {
+		if e.to == i && e.inside() && !s.decide(e, at).Open() {
 			return false
 		}
 	}
@@ -76,7 +77,7 @@ func (s State) mayRun(i int, at time.Duration) bool {
 // waitsFor says for people what holds a container back.
 func (s State) waitsFor(i int) string {
 	for _, e := range s.rules.edges {
-		if e.to == i && e.inside() && !s.opens(e, s.c[i].since) {
+		if e.to == i && e.inside() && !s.decide(e, s.c[i].since).Open() {
 			return fmt.Sprintf("until %s is %s", e.From, e.After)
 		}
 	}
@@ -88,52 +89,43 @@ func (s State) waitsFor(i int) string {
 	return "asleep"
 }
 
-func (s State) opens(e edge, at time.Duration) bool {
-	if e.from < 0 {
-		return e.Optional
+// decide applies the rule of an edge to what To can know of From.
+func (s State) decide(e edge, at time.Duration) startup.Decision {
+	waited := time.Duration(0)
+	if c := s.c[e.to]; c.phase == waiting {
+		waited = at - c.since
 	}
-	seen := s.seen(e)
-	switch {
-	case seen.reached(e.After):
-		return true
-	case e.Optional && seen.failed:
-		return true
-	default:
-		return e.OnTimeout == startup.Continue && s.late(e, at)
-	}
+	return e.Decide(s.seen(e), waited)
 }
 
-// seen is what To can know of From. A state that nobody holds any more says that
-// its container runs although it was killed; one of another sandbox says nothing.
-// That a container completed stays true when it has gone.
-func (s State) seen(e edge) life {
-	if e.asks() {
-		return s.c[e.from].life // it asks the port, and nobody answers for the dead
+// seen is what To can know of From. If the writer of a record is dead and the record does
+// not say that the container ended, it was killed. A record of another sandbox says nothing.
+// That a container completed stays true after the death of the writer.
+func (s State) seen(e edge) startup.Status {
+	if e.from < 0 {
+		return startup.Status{Absent: true}
+	}
+	if e.probes() {
+		return s.c[e.from].status // a dead container does not answer
 	}
 	r := s.c[e.from].record
 	switch {
 	case s.rules.gate.AcceptsStale:
-		return r.life
+		return r.status
 	case !r.here:
-		return life{}
-	case !r.fresh && r.life.runs:
-		return life{failed: true, completed: r.life.completed}
+		return startup.Status{}
+	case !r.fresh && !r.ended:
+		return startup.Status{Failed: true, Completed: r.status.Completed}
 	default:
-		return r.life
+		return r.status
 	}
-}
-
-// late says whether To has waited for From as long as it may.
-func (s State) late(e edge, at time.Duration) bool {
-	c := s.c[e.to]
-	return e.inside() && e.Timeout > 0 && c.phase == waiting && at-c.since >= e.Timeout
 }
 
 // GivesUp says whether the gate of a container has waited for long enough, and
 // ends with an error.
 func (s State) GivesUp(name string, at time.Duration) bool {
 	for _, e := range s.rules.edges {
-		if e.To == name && e.OnTimeout == startup.Fail && s.late(e, at) && !s.opens(e, at) {
+		if e.To == name && e.inside() && s.decide(e, at) == startup.GivenUp {
 			return true
 		}
 	}

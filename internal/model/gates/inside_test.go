@@ -80,6 +80,8 @@ func TestWhenAGateOpens(t *testing.T) {
 			story: func(s *story) { s.started("db", 0).ended("db", 0, sec).pod(startup.NewSandbox, 2*sec) }},
 		"an optional proxy that failed": {plan: plain + ", optional", want: true,
 			story: func(s *story) { s.started("proxy", 0).ended("proxy", Killed, sec) }},
+		"an optional proxy that was killed at its own gate": {plan: plain + ", optional\nproxy after db is started, by gate", want: true,
+			story: func(s *story) { s.started("proxy", 0).ended("proxy", Killed, sec) }},
 		"an optional proxy that is still starting": {plan: plain + ", optional", story: func(s *story) { s.started("proxy", 0) }},
 		"an optional proxy that the pod lacks":     {plan: "container app is plain\n" + plain + ", optional", want: true, story: func(*story) {}},
 		"before the timeout":                       {plan: plain + ", within 5s or continue", story: func(s *story) { s.started("app", 2*sec) }, at: 6 * sec},

@@ -3,6 +3,8 @@ package gates
 import (
 	"encoding/binary"
 	"time"
+
+	"outrider.dev/startup"
 )
 
 // AppendKey appends to b what distinguishes s, at that time, from states that
@@ -10,7 +12,7 @@ import (
 func (s State) AppendKey(b []byte, now time.Duration) []byte {
 	b = append(b, bits(s.deleted))
 	for i, c := range s.c {
-		b = append(b, byte(c.phase), bits(c.sick, c.record.fresh, c.record.here), c.life.bits(), c.record.life.bits())
+		b = append(b, byte(c.phase), bits(c.sick, c.record.fresh, c.record.here, c.record.ended), statusBits(c.status), statusBits(c.record.status))
 		if longest := s.longestWait(i); longest > 0 {
 			b = binary.AppendVarint(b, int64(min(now-c.since, longest)))
 		}
@@ -32,7 +34,9 @@ func (s State) longestWait(i int) time.Duration {
 	return longest
 }
 
-func (l life) bits() byte { return bits(l.runs, l.healthy, l.completed, l.failed, l.ever) }
+func statusBits(s startup.Status) byte {
+	return bits(s.Ran, s.Running, s.Healthy, s.Completed, s.Failed)
+}
 
 func bits(bs ...bool) byte {
 	n := byte(0)

@@ -31,7 +31,7 @@ type edge struct {
 
 type container struct {
 	phase       phase
-	life        life
+	status      startup.Status
 	sick        bool // it was healthy in this incarnation and is not now
 	incarnation int
 	since       time.Duration // it waits since then
@@ -45,26 +45,6 @@ const (
 	waiting
 	runs // its command does
 )
-
-// A life is what [startup.Check] knows of a container at one instant.
-type life struct {
-	runs, healthy bool
-	completed     bool // at least once in this sandbox
-	failed        bool // it ended, and not because it was done
-	ever          bool // it ran in this sandbox
-}
-
-// reached says whether the condition holds, as [startup.Check] has it.
-func (l life) reached(c startup.Condition) bool {
-	switch c {
-	case startup.Started:
-		return l.runs || l.completed && !l.failed
-	case startup.Healthy:
-		return l.healthy
-	default:
-		return l.completed
-	}
-}
 
 // New is the state of a pod of which nothing has run yet.
 func New(p startup.Plan, g Gate) State {
@@ -129,7 +109,7 @@ func (s *State) see(ev startup.Event, silent bool) startup.Timeline {
 func (s *State) newSandbox(at time.Duration) {
 	for i := range s.c {
 		c := &s.c[i]
-		c.life, c.since, c.record.here = life{}, at, false
+		c.status, c.since, c.record.here = startup.Status{}, at, false
 	}
 	clear(s.owed)
 }
@@ -143,7 +123,7 @@ func (s *State) begin(i int, ev startup.Event) startup.Timeline {
 		return s.command(i, ev)
 	}
 	c.phase, c.since = waiting, ev.At
-	c.record = record{life: life{completed: c.life.completed}, fresh: true, here: true}
+	c.record = record{status: startup.Status{Completed: c.status.Completed}, fresh: true, here: true}
 	ev.What, ev.Detail = startup.IsWaiting, s.waitsFor(i)
 	return startup.Timeline{ev}
 }
@@ -152,26 +132,24 @@ func (s *State) begin(i int, ev startup.Event) startup.Timeline {
 func (s *State) command(i int, ev startup.Event) startup.Timeline {
 	c := &s.c[i]
 	for n, e := range s.rules.edges {
-		again := e.from == i && c.life.ever
-		if again && e.OnRestart != startup.Ignore && e.to >= 0 && s.c[e.to].life.runs {
+		again := e.from == i && c.status.Ran
+		if again && e.OnRestart != startup.Ignore && e.to >= 0 && s.c[e.to].status.Running {
 			s.owed[n] = true
 		}
 	}
 	c.phase = runs
-	c.life = life{runs: true, ever: true, completed: c.life.completed}
-	c.record = record{life: c.life, fresh: true, here: true}
+	c.status.Observe(ev)
+	c.record = record{status: c.status, fresh: true, here: true}
 	return startup.Timeline{ev}
 }
 
 func (s *State) end(i int, ev startup.Event, silent bool) {
 	c := &s.c[i]
 	c.phase, c.since, c.sick = down, ev.At, false
-	c.life.runs, c.life.healthy = false, false
-	c.life.failed = ev.What == startup.HasFailed
-	c.life.completed = c.life.completed || ev.What == startup.IsCompleted
+	c.status.Observe(ev)
 	c.record.fresh = false
 	if !silent {
-		c.record.life = c.life
+		c.record.status, c.record.ended = c.status, true
 	}
 	for n, e := range s.rules.edges {
 		s.owed[n] = s.owed[n] && e.to != i
@@ -189,12 +167,14 @@ func (s State) Release(name string, at time.Duration) (State, startup.Timeline) 
 func (s State) SetHealth(name string, healthy bool, at time.Duration) (State, startup.Timeline) {
 	s = s.clone()
 	c := &s.c[s.find(name)]
-	what := startup.IsHealthy
+	ev := startup.Event{Container: name, What: startup.IsHealthy, At: at, Incarnation: c.incarnation}
 	if !healthy {
-		what = startup.IsUnhealthy
+		ev.What = startup.IsUnhealthy
 	}
-	c.life.healthy, c.record.life.healthy, c.sick = healthy, healthy, !healthy
-	return s, startup.Timeline{{Container: name, What: what, At: at, Incarnation: c.incarnation}}
+	c.status.Observe(ev)
+	c.record.status.Observe(ev)
+	c.sick = !healthy
+	return s, startup.Timeline{ev}
 }
 
 func (s State) find(name string) int {
@@ -208,7 +188,7 @@ func (s State) Runs(name string) bool { i := s.find(name); return i >= 0 && s.c[
 func (s State) Waits(name string) bool { i := s.find(name); return i >= 0 && s.c[i].phase == waiting }
 
 // Healthy says whether a container is healthy.
-func (s State) Healthy(name string) bool { i := s.find(name); return i >= 0 && s.c[i].life.healthy }
+func (s State) Healthy(name string) bool { i := s.find(name); return i >= 0 && s.c[i].status.Healthy }
 
 // Alive is what a liveness probe finds: the command runs and is not sick. One
 // that is not healthy yet is alive.
@@ -229,11 +209,11 @@ func (s State) Deleted() bool { return s.deleted }
 
 // RanOnce says whether the command of every container ran in this sandbox.
 func (s State) RanOnce() bool {
-	return !slices.ContainsFunc(s.c, func(c container) bool { return !c.life.ever })
+	return !slices.ContainsFunc(s.c, func(c container) bool { return !c.status.Ran })
 }
 
 // Reached says whether From of the edge has reached the edge's condition.
 func (s State) Reached(e startup.Edge) bool {
 	i := s.find(e.From)
-	return i >= 0 && s.c[i].life.reached(e.After)
+	return i >= 0 && s.c[i].status.Reached(e.After)
 }

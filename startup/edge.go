@@ -1,0 +1,75 @@
+package startup
+
+import "time"
+
+// A Status is what is known of a container at one instant, in its present sandbox. The
+// zero value says that nothing happened to it yet.
+type Status struct {
+	Ran       bool // its command was started, at least once
+	Running   bool
+	Healthy   bool
+	Completed bool // it ended with exit code 0, at least once
+	Failed    bool // it ended, and its last end was a failure
+	Absent    bool // the pod has no such container
+}
+
+// Observe updates the status with an event of its container.
+func (s *Status) Observe(ev Event) {
+	switch ev.What {
+	case IsStarted:
+		*s = Status{Ran: true, Running: true, Completed: s.Completed}
+	case IsHealthy:
+		s.Healthy = true
+	case IsUnhealthy:
+		s.Healthy = false
+	case IsCompleted:
+		s.Running, s.Healthy, s.Completed, s.Failed = false, false, true, false
+	case HasFailed:
+		s.Running, s.Healthy, s.Failed = false, false, true
+	}
+}
+
+// Reached reports whether the condition holds. A container that has completed counts as
+// started, unless it failed since.
+func (s Status) Reached(c Condition) bool {
+	switch c {
+	case Started:
+		return s.Running || s.Completed && !s.Failed
+	case Healthy:
+		return s.Healthy
+	default:
+		return s.Completed
+	}
+}
+
+// A Decision is what an edge means for the dependent at one instant.
+type Decision int
+
+const (
+	Blocked   Decision = iota // To has to wait
+	Satisfied                 // To may run: From has reached the condition
+	Waived                    // To may run: From is optional, and has failed or is absent
+	Expired                   // To may run: it has waited for as long as it must
+	GivenUp                   // To must end: it has waited for as long as it may
+)
+
+// Open reports whether the dependent may run.
+func (d Decision) Open() bool { return d == Satisfied || d == Waived || d == Expired }
+
+// Decide is the one rule for an edge: it decides whether To, which has waited for that
+// long, may run. [Check], the gate and its model all use it.
+func (e Edge) Decide(from Status, waited time.Duration) Decision {
+	expired := e.Timeout > 0 && waited >= e.Timeout
+	switch {
+	case from.Reached(e.After):
+		return Satisfied
+	case e.Optional && (from.Failed || from.Absent):
+		return Waived
+	case expired && e.OnTimeout == Continue:
+		return Expired
+	case expired:
+		return GivenUp
+	default:
+		return Blocked
+	}
+}
