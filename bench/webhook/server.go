@@ -9,7 +9,6 @@ import (
 	"net/http/pprof"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -48,7 +47,6 @@ func serve(stdin io.Reader, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer runtime.KeepAlive(webhook.Headroom()) // as outriderd
 	w := webhook.New(webhook.Options{Namespaces: func(name string) (inject.Namespace, bool) {
 		return inject.Namespace{Name: name, Labels: map[string]string{"istio-injection": "enabled"}}, true
 	}})

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"runtime"
 	"strings"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/controlplane"
 	"outrider.dev/internal/controlplane/ca"
-	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/image/lookup"
 	"outrider.dev/internal/mesh"
 )
@@ -84,9 +82,6 @@ half, ca/root-cert.pem.`,
 			}
 			if o.Injection.Images, err = images.Resolver(); err != nil {
 				return &cli.UsageError{Err: err}
-			}
-			if o.Webhook != "" {
-				defer runtime.KeepAlive(webhook.Headroom())
 			}
 			return byFlag(controlplane.Run(cmd.Context(), o))
 		},

@@ -63,7 +63,7 @@ var arrows = map[string][]string{
 	"internal/lint":                 {"internal/lint/finding", "internal/pod/inject", "internal/mesh", "internal/pod/podspec", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml", yaml},
 	"internal/pod/inject":           {"startup", "internal/spelling", "internal/pod/podspec", "internal/agent/config", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	"internal/manifest":             {"internal/pod/inject", "internal/pod/podspec", "k8s.io/api", "sigs.k8s.io/json", yaml},
-	"internal/controlplane/webhook": {"internal/pod/inject", "k8s.io/api", "k8s.io/apimachinery", "github.com/go-json-experiment/json"},
+	"internal/controlplane/webhook": {"internal/pod/inject", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json"},
 	"internal/controlplane/kube":    {"internal/controlplane/ca", "internal/mesh", "internal/mesh/objects", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/utils/clock", "sigs.k8s.io/gateway-api"},
 	"internal/controlplane": {"internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "internal/pod/inject", "internal/manifest", "internal/wire/watch", "internal/controlplane/files", "internal/controlplane/ca", "internal/mesh", "internal/controlplane/names", "internal/xds", "internal/xds/resource",
 		grpc, "github.com/oklog/run", prom, xds},

@@ -1,8 +1,6 @@
 package webhook
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -124,79 +122,5 @@ func TestAContainerThatCameSinceIsKept(t *testing.T) {
 	}
 	if !strings.Contains(strings.Join(names, " "), "late") {
 		t.Errorf("containers %v: late is lost", names)
-	}
-}
-
-// A remembered answer is the one that would have been made.
-func TestWhatIsRememberedIsWhatWouldBeAnswered(t *testing.T) {
-	inPatch := 0
-	for name, text := range pods {
-		t.Run(name, func(t *testing.T) {
-			remembering, fresh := New(Options{Namespaces: enabled}), New(Options{Namespaces: enabled, Limits: Limits{Memory: -1}})
-			first := podJSON(t, text)
-			second := bytes.ReplaceAll(first, []byte("x7k2p"), []byte("q9zz4"))
-			for i, object := range [][]byte{first, second, first} {
-				got, want := decided(t, remembering, "shop", object), decided(t, fresh, "shop", object)
-				inPatch += bytes.Count(got.Patch, []byte("q9zz4"))
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("answer %d (-fresh +remembered):\n%s", i, diff)
-				}
-			}
-			if n := remembering.Counters().Remembered; n != 2 {
-				t.Errorf("%d answers were remembered, want 2", n)
-			}
-		})
-	}
-	if inPatch == 0 {
-		t.Error("the name is in no patch: they are no test of putting it in")
-	}
-}
-
-func TestWhatIsNotTheSameIsAskedAnew(t *testing.T) {
-	token := `{metadata: {generateName: a-}, spec: {volumes: [{name: kube-api-access-x7k2p, emptyDir: {}}], containers: [{name: app, image: shop, command: [/app]}]}}`
-	base := func() (string, string, string, string) { return token, "shop", Path, "enabled" }
-	tests := map[string]func() (text, namespace, path, label string){
-		"another image": func() (string, string, string, string) {
-			t, n, p, l := base()
-			return strings.ReplaceAll(t, "image: shop", "image: ship"), n, p, l
-		},
-		"another namespace":              func() (string, string, string, string) { t, _, p, l := base(); return t, "ship", p, l },
-		"another path":                   func() (string, string, string, string) { t, n, _, l := base(); return t, n, Path + "/net/a", l },
-		"another label of the namespace": func() (string, string, string, string) { t, n, p, _ := base(); return t, n, p, "disabled" },
-		"two names of a token": func() (string, string, string, string) {
-			t, n, p, l := base()
-			return strings.ReplaceAll(t, "emptyDir: {}}", "emptyDir: {}}, {name: kube-api-access-aaaaa, emptyDir: {}}"), n, p, l
-		},
-		"the blot itself": func() (string, string, string, string) {
-			t, n, p, l := base()
-			return strings.ReplaceAll(t, "x7k2p", blot), n, p, l
-		},
-	}
-	for name, other := range tests {
-		t.Run(name, func(t *testing.T) {
-			sum := func(text, namespace, path, label string) question {
-				return ask(podJSON(t, text), path, inject.Namespace{Name: namespace, Labels: map[string]string{"istio-injection": label}}, unreadBy(inject.Options{}))
-			}
-			a, b := sum(base()), sum(other())
-			if !a.known || b.known && a.sum == b.sum {
-				t.Errorf("known %v, %v; the same: %v", a.known, b.known, a.sum == b.sum)
-			}
-		})
-	}
-}
-
-func TestMemoryHasAnEnd(t *testing.T) {
-	w := New(Options{Namespaces: enabled, Limits: Limits{Memory: 100 << 10}})
-	for i := range 200 {
-		object, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": fmt.Sprint("p", i)},
-			"spec": map[string]any{"containers": []any{map[string]any{"name": "app", "image": "shop", "command": []string{"/app"}}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		decided(t, w, "shop", object)
-		m := w.settings.Load().memo
-		if m.size > m.most || len(m.answers)*entryCost > m.most {
-			t.Fatalf("%d answers of %d bytes, at most %d", len(m.answers), m.size, m.most)
-		}
 	}
 }

@@ -8,11 +8,10 @@ import (
 	"outrider.dev/internal/pod/inject"
 )
 
-// Counters are what happened since the start.
+// Counters are counted since the start.
 type Counters struct {
-	Reviews    map[inject.Code]uint64 // by what became of them
-	Remembered uint64                 // of those, answered as the replica before was
-	Duration   Histogram
+	Reviews  map[inject.Code]uint64 // by outcome
+	Duration Histogram
 }
 
 // A Histogram counts durations: bucket i those up to Buckets[i], the last one the rest.
@@ -53,6 +52,5 @@ func (w *Webhook) Counters() Counters {
 	defer w.counters.mu.Unlock()
 	out := w.counters.now
 	out.Reviews = maps.Clone(out.Reviews)
-	out.Remembered = w.remembered.Load()
 	return out
 }

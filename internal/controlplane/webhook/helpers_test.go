@@ -12,11 +12,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -127,112 +126,27 @@ func post(t testing.TB, c *http.Client, url string, body []byte) asked {
 // decided asks without a connection.
 func decided(t testing.TB, w *Webhook, namespace string, object []byte) response {
 	t.Helper()
-	text, _, err := w.review(context.Background(), reviewOf("u", namespace, object), Path, nil)
+	text, _, err := w.review(context.Background(), reviewOf("u", namespace, object), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return read(t, 200, nil, text).response
 }
 
-// applied is a document after a JSON patch (RFC 6902), as the API server applies it: of
-// add, remove, replace and move, each of which fails where there is nothing to do it to.
+// applied applies a JSON patch with the API server's library.
 func applied(t testing.TB, object, patch []byte) []byte {
 	t.Helper()
 	if len(patch) == 0 {
 		return object
 	}
-	var ops []inject.Operation
-	var doc any
-	if err := json.Unmarshal(patch, &ops); err != nil {
-		t.Fatal(err)
+	steps, err := jsonpatch.DecodePatch(patch)
+	if err == nil {
+		object, err = steps.Apply(object)
 	}
-	if err := json.Unmarshal(object, &doc); err != nil {
-		t.Fatal(err)
-	}
-	for _, op := range ops {
-		var err error
-		if op.Op == "move" { // a remove and an add
-			op.Value = at(t, doc, stepsOf(op.From))
-			if doc, err = step(doc, stepsOf(op.From), inject.Operation{Op: "remove"}); err != nil {
-				t.Fatalf("%s %s: %v", op.Op, op.From, err)
-			}
-			op.Op = "add"
-		}
-		if doc, err = step(doc, stepsOf(op.Path), op); err != nil {
-			t.Fatalf("%s %s: %v", op.Op, op.Path, err)
-		}
-	}
-	out, err := json.Marshal(doc)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v\n%s", err, patch)
 	}
-	return out
-}
-
-func stepsOf(path string) []string {
-	steps := strings.Split(path, "/")[1:]
-	for i := range steps {
-		steps[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(steps[i])
-	}
-	return steps
-}
-
-// at is what stands at a path.
-func at(t testing.TB, doc any, path []string) any {
-	t.Helper()
-	for _, key := range path {
-		switch d := doc.(type) {
-		case map[string]any:
-			doc = d[key]
-		case []any:
-			i, err := strconv.Atoi(key)
-			if err != nil || i < 0 || i >= len(d) {
-				t.Fatalf("%q: no element %s of %d", path, key, len(d))
-			}
-			doc = d[i]
-		}
-	}
-	return doc
-}
-
-func step(doc any, path []string, op inject.Operation) (any, error) {
-	last := len(path) == 1
-	switch d := doc.(type) {
-	case map[string]any:
-		below, there := d[path[0]]
-		switch {
-		case !there && (!last || op.Op != "add"):
-			return nil, fmt.Errorf("there is no %q", path[0])
-		case !last:
-			next, err := step(below, path[1:], op)
-			d[path[0]] = next
-			return d, err
-		case op.Op == "remove":
-			delete(d, path[0])
-		default:
-			d[path[0]] = op.Value
-		}
-		return d, nil
-	case []any:
-		i, err := strconv.Atoi(path[0])
-		if path[0] == "-" {
-			i, err = len(d), nil
-		}
-		switch {
-		case err != nil || i < 0 || i > len(d) || i == len(d) && (!last || op.Op != "add"):
-			return nil, fmt.Errorf("no element %q of %d", path[0], len(d))
-		case !last:
-			d[i], err = step(d[i], path[1:], op)
-			return d, err
-		case op.Op == "remove":
-			return append(d[:i:i], d[i+1:]...), nil
-		case op.Op == "replace":
-			d[i] = op.Value
-			return d, nil
-		}
-		return append(d[:i:i], append([]any{op.Value}, d[i:]...)...), nil
-	}
-	return nil, fmt.Errorf("%q is in no object", path[0])
+	return object
 }
 
 // checkPod has the rules that an injected pod breaks when it is injected twice.

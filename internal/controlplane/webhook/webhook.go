@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +13,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,28 +26,27 @@ import (
 type Options struct {
 	Inject inject.Options // until [Webhook.Use]
 
-	// Namespace is the control plane's own, default outrider-system: no pod of it is
-	// ever changed, whatever its labels say.
+	// Namespace is the control plane's own, default outrider-system. Its pods are never
+	// changed, whatever their labels are.
 	Namespace string
 
-	// Namespaces says what a namespace's labels are. One that is not known has none
-	// that are known. Default: none is known. It is called for each review.
+	// Namespaces returns the labels of a namespace, and whether they are known. It is called
+	// for each review. Default: none are known.
 	Namespaces func(name string) (inject.Namespace, bool)
 
-	// Commands looks up what images run, for containers that do not say it themselves and
-	// are to get a gate. It gets half of the time that is left. Default: nobody looks.
+	// Commands looks up the commands of images, for containers that name no command and
+	// need a gate. It may take half of the time that is left. Default: no look-ups.
 	Commands func(ctx context.Context, images []string) map[string]inject.ImageCommand
 
 	Limits Limits
 	Log    *slog.Logger // default: none
 }
 
-// Limits are what one client can cost. The zero value of a field means its default.
+// Limits bound what a client can cost. The zero value of a field means its default.
 type Limits struct {
-	MaxBody     int64         // default 3 MiB, as the API server's own for a request
-	Concurrency int           // reviews that are worked on at a time; default four for each processor
-	Timeout     time.Duration // the longest a review may take, its body included; default 30s, the API's most
-	Memory      int           // bytes of answers that are remembered; default 8 MiB; negative: none
+	MaxBody     int64         // default 3 MiB, the API server's own limit for a request
+	Concurrency int           // reviews at a time; default four for each processor
+	Timeout     time.Duration // of a review, including the reading of its body; default 30s, the API's maximum
 }
 
 const ownNamespace = "outrider-system"
@@ -73,9 +70,6 @@ func (o Options) complete() Options {
 	if o.Limits.Timeout <= 0 {
 		o.Limits.Timeout = 30 * time.Second
 	}
-	if o.Limits.Memory == 0 {
-		o.Limits.Memory = 8 << 20
-	}
 	return o
 }
 
@@ -83,39 +77,26 @@ func (o Options) complete() Options {
 // goroutines.
 type Webhook struct {
 	o        Options
-	settings atomic.Pointer[settings]
+	options  atomic.Pointer[inject.Options]
 	slots    chan struct{}
 	counters counters
 
-	remembered atomic.Uint64 // reviews answered as the replica before
-
-	// inject is [inject.Pod], but in tests.
-	inject func(*corev1.Pod, inject.Namespace, inject.Options) (inject.Result, error)
-}
-
-// settings are what answers depend on besides the question; what is remembered under
-// some is forgotten with them.
-type settings struct {
-	options inject.Options
-	unread  *paths
-	memo    *memo
+	injectPod func(*corev1.Pod, inject.Namespace, inject.Options) (inject.Result, error) // replaced in tests
 }
 
 // New returns a webhook.
 func New(o Options) *Webhook {
 	o = o.complete()
-	w := &Webhook{o: o, slots: make(chan struct{}, o.Limits.Concurrency), inject: inject.Pod}
+	w := &Webhook{o: o, slots: make(chan struct{}, o.Limits.Concurrency), injectPod: inject.Pod}
 	w.Use(o.Inject)
 	return w
 }
 
-// Use injects by other options from the next review on.
-func (w *Webhook) Use(o inject.Options) {
-	w.settings.Store(&settings{o, unreadBy(o), newMemo(w.o.Limits.Memory)})
-}
+// Use sets the options of injection, from the next review on.
+func (w *Webhook) Use(o inject.Options) { w.options.Store(&o) }
 
-// A failure is a request that gets no AdmissionReview for an answer. The API server then
-// does what failurePolicy says.
+// A failure is a request that is answered without an AdmissionReview. The API server then
+// applies the failurePolicy.
 type failure struct {
 	code   int
 	reason metav1.StatusReason
@@ -131,14 +112,7 @@ func fail(code int, reason metav1.StatusReason, format string, args ...any) erro
 // ServeHTTP answers one review.
 func (w *Webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	buffer := buffers.Get().(*bytes.Buffer)
-	defer func() {
-		if buffer.Cap() <= keptBuffer {
-			buffer.Reset()
-			buffers.Put(buffer)
-		}
-	}()
-	answer, code, err := w.answer(rw, r, buffer, began)
+	answer, code, err := w.answer(rw, r, began)
 	w.counters.add(code, time.Since(began))
 	if err != nil {
 		w.refuse(rw, err)
@@ -147,14 +121,8 @@ func (w *Webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	send(rw, http.StatusOK, answer)
 }
 
-// buffers hold the bodies of requests, which are alike in size.
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-// keptBuffer is the most that a buffer keeps: one large pod must not stay in memory.
-const keptBuffer = 256 << 10
-
-// answer is a whole request, with whatever happens in it.
-func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, buffer *bytes.Buffer, began time.Time) (answer []byte, code inject.Code, err error) {
+// answer handles a whole request, within the limits. A panic ends the request alone.
+func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, began time.Time) (answer []byte, code inject.Code, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			w.o.Log.Error("a review made the webhook panic", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
@@ -170,7 +138,8 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, buffer *bytes.
 	if err != nil {
 		return nil, Failed, err
 	}
-	if err := w.read(rw, r, buffer, began.Add(timeout)); err != nil {
+	body, err := w.read(rw, r, began.Add(timeout))
+	if err != nil {
 		return nil, Failed, err
 	}
 	ctx, cancel := context.WithDeadline(r.Context(), began.Add(timeout))
@@ -182,36 +151,26 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, buffer *bytes.
 		return nil, Failed, fail(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
 			"%d reviews are under way and none ended within %s: give outriderd more processors or replicas", cap(w.slots), timeout)
 	}
-	return w.review(ctx, buffer.Bytes(), r.URL.EscapedPath(), environ)
+	return w.review(ctx, body, environ)
 }
 
-// accept looks at everything but the body.
+// accept checks everything but the body, and returns the variables in the path.
 func (w *Webhook) accept(r *http.Request) (map[string]string, error) {
 	environ, err := environOf(r.URL.EscapedPath())
 	switch media, _, bad := mime.ParseMediaType(r.Header.Get("Content-Type")); {
 	case err != nil:
 		return nil, fail(http.StatusNotFound, metav1.StatusReasonNotFound, "%v", err)
 	case r.Method != http.MethodPost:
-		return nil, fail(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "%s: an AdmissionReview comes by POST", r.Method)
+		return nil, fail(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "%s: want a POST with an AdmissionReview", r.Method)
 	case bad != nil || media != "application/json":
 		return nil, fail(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 			"Content-Type %q: want application/json", r.Header.Get("Content-Type"))
-	case r.ContentLength > w.o.Limits.MaxBody:
-		return nil, tooLarge(w.o.Limits.MaxBody)
 	}
 	return environ, nil
 }
 
-func tooLarge(limit int64) error {
-	return fail(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, "the review is longer than %d bytes", limit)
-}
-
-// timeoutOf is what the API server says it will wait for, by the parameter timeout: its
-// answer would go nowhere later.
+// timeoutOf returns how long the API server waits, from the parameter timeout.
 func timeoutOf(r *http.Request, most time.Duration) (time.Duration, error) {
-	if r.URL.RawQuery == "" {
-		return most, nil
-	}
 	text := r.URL.Query().Get("timeout")
 	if text == "" {
 		return most, nil
@@ -223,28 +182,25 @@ func timeoutOf(r *http.Request, most time.Duration) (time.Duration, error) {
 	return min(d, most), nil
 }
 
-// read takes the body before any of the places where work is done: a slow client waits in
-// its own connection.
-func (w *Webhook) read(rw http.ResponseWriter, r *http.Request, into *bytes.Buffer, until time.Time) error {
+// read reads the body. A slow client takes no slot meanwhile.
+func (w *Webhook) read(rw http.ResponseWriter, r *http.Request, until time.Time) ([]byte, error) {
 	control := http.NewResponseController(rw)
-	// Not every connection has deadlines: one of a test may not.
+	// A connection of a test may not support deadlines.
 	_ = control.SetReadDeadline(until)
-	if r.ContentLength > 0 {
-		into.Grow(int(min(r.ContentLength, keptBuffer)) + bytes.MinRead)
-	}
-	n, err := into.ReadFrom(io.LimitReader(r.Body, w.o.Limits.MaxBody+1))
+	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, w.o.Limits.MaxBody))
+	var long *http.MaxBytesError
 	switch {
+	case errors.As(err, &long):
+		return nil, fail(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, "the review is longer than %d bytes", long.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fail(http.StatusRequestTimeout, metav1.StatusReasonTimeout, "the review did not come in time: %d bytes of it did", n)
+		return nil, fail(http.StatusRequestTimeout, metav1.StatusReasonTimeout, "the review did not arrive in time: %d bytes did", len(body))
 	case err != nil:
-		return fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "reading the review: %v", err)
-	case n > w.o.Limits.MaxBody:
-		return tooLarge(w.o.Limits.MaxBody)
-	case n == 0:
-		return fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is empty: want an AdmissionReview")
+		return nil, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "reading the review: %v", err)
+	case len(body) == 0:
+		return nil, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is empty: want an AdmissionReview")
 	}
 	_ = control.SetReadDeadline(time.Time{})
-	return nil
+	return body, nil
 }
 
 // refuse answers with a Status, whose message the API server shows.
@@ -268,5 +224,5 @@ func send(rw http.ResponseWriter, code int, body []byte) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	rw.WriteHeader(code)
-	rw.Write(body) // the client may be gone: that is its own affair
+	rw.Write(body) // an error means that the client is gone
 }

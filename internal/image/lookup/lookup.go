@@ -168,7 +168,6 @@ func (r *Resolver) once(ctx context.Context, key string, find func(context.Conte
 			f.command, life, f.err = find(ctx)
 			if life > 0 {
 				f.until = began.Add(life)
-				f.command.Until = f.until
 			}
 			close(f.landed)
 		}()

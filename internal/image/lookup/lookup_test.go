@@ -66,12 +66,7 @@ func TestCommand(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			tt.want.Digest = tt.of.Digest.String()
-			began := time.Now()
 			got, err := resolver(t, r, Options{}).Command(t.Context(), r.Host+"/"+tt.image)
-			if tagged := !strings.Contains(tt.image, "@"); tagged != !got.Until.IsZero() || tagged && (got.Until.Before(began) || got.Until.After(time.Now().Add(tagLife))) {
-				t.Errorf("it counts until %s", got.Until)
-			}
-			got.Until = time.Time{}
 			if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -15,9 +14,8 @@ import (
 // An ImageCommand is what an image runs in a container that names no command.
 type ImageCommand struct {
 	Entrypoint, Cmd []string
-	Digest          string    // of what the image's name stands for: an index or a manifest
-	Until           time.Time // the name is taken to stand for it; zero: for good
-	Why             string    // it is not known, for people; empty: it is
+	Digest          string // of the index or manifest that the image's name stands for
+	Why             string // it is not known; empty: it is known
 }
 
 // taken is what a container said before the command of its image was written into it.
