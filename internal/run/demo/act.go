@@ -3,6 +3,7 @@ package demo
 import (
 	_ "embed"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -18,22 +19,22 @@ type Act struct {
 
 	Order startup.Mechanism // how the app waits for the proxy; empty: not at all
 	Park  bool              // connections that come too early wait
-	Full  bool              // the proxy is told the whole mesh before it is ready
+	Slow  bool              // the proxy needs [proxyDelay] longer to be ready
 	Job   bool              // the app does some work and ends
 }
 
 // Acts is the story.
 var Acts = []Act{
-	{Title: "the race", Full: true,
-		Tells: "No order, no parking. The proxy learns the whole mesh first, as most do; the app does not wait."},
+	{Title: "the race", Slow: true,
+		Tells: "No order, no parking. The proxy is ready after five seconds, as one that fetches a large mesh first; the app does not wait."},
 	{Title: "hold", Order: startup.Hold, Park: true,
 		Tells: "The proxy comes first in the list, and its postStart hook blocks until it is ready."},
 	{Title: "native sidecar", Order: startup.Native, Park: true,
 		Tells: "The proxy is a restartable init container: the kubelet starts the app when it is ready."},
 	{Title: "gate", Order: startup.Gate, Park: true,
 		Tells: "The app's command waits behind a gate, which opens in the moment at which the proxy is ready."},
-	{Title: "parking alone", Park: true, Full: true,
-		Tells: "No order, and a proxy as slow as in the first act. What the app asks for too early waits in the kernel."},
+	{Title: "parking alone", Park: true, Slow: true,
+		Tells: "No order, and a proxy as slow as in the first act. The app's early connection waits in the kernel."},
 	{Title: "a job", Order: startup.Gate, Park: true, Job: true,
 		Tells: "The app does its work and ends. The proxy ends after it, and the pod has succeeded."},
 }
@@ -58,8 +59,8 @@ func (a Act) pod(number int) (*corev1.Pod, startup.Plan, error) {
 		setEnv(&pod, initName, "PARK", "off")
 		setEnv(&pod, proxyName, "OUTRIDER_STANDBY", "off")
 	}
-	if a.Full {
-		setEnv(&pod, proxyName, "OUTRIDER_PUSH", "full")
+	if a.Slow {
+		delay(&pod.Spec.Containers[1])
 	}
 	if a.Job {
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -89,6 +90,17 @@ func (a Act) pod(number int) (*corev1.Pod, startup.Plan, error) {
 		return nil, plan, err
 	}
 	return written, reading.Plan(), nil
+}
+
+// proxyDelay makes a proxy slow in the same way on every machine. The app must fail twice
+// before it: at its start, and at the restart that the kubelet makes at once. It is ready
+// before the third start, which the kubelet's back-off puts ten seconds later.
+const proxyDelay = 5 * time.Second
+
+// delay lets a container's command begin later.
+func delay(c *corev1.Container) {
+	script := fmt.Sprintf(`sleep %g; exec "$@"`, proxyDelay.Seconds())
+	c.Command = append([]string{"sh", "-c", script, "sh"}, c.Command...)
 }
 
 // setEnv sets a variable of a container, wherever in the pod it is.

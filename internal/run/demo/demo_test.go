@@ -76,21 +76,27 @@ func TestStory(t *testing.T) {
 	}
 }
 
-func TestMissedSeesAStoryThatWentWrong(t *testing.T) {
-	race, gate := Performance{Act: Acts[0], Starts: 1, Ready: 1}, Performance{Act: Acts[3], Starts: 1, Ready: 1}
+func TestMissedNamesEachActThatWentWrong(t *testing.T) {
+	race := Performance{Act: Acts[0], Refused: 2, Starts: 3, Ready: 1}
+	gate := Performance{Act: Acts[3], Starts: 1, Ready: 1}
 	tests := map[string]struct {
-		change func()
+		change func(race, gate *Performance)
 		want   int
 	}{
-		"a race that nobody lost":        {func() {}, 1},
-		"and somebody who was refused":   {func() { gate.Refused = 1 }, 2},
-		"or failed when the pod ended":   {func() { gate.Refused, gate.Failed = 0, 1 }, 2},
-		"a story as it should have been": {func() { gate.Failed, race.Refused, race.Starts = 0, 1, 2 }, 0},
+		"the story as told":              {func(_, _ *Performance) {}, 0},
+		"the app won the race":           {func(race, _ *Performance) { race.Refused, race.Starts = 0, 1 }, 1},
+		"the app lost it once only":      {func(race, _ *Performance) { race.Refused, race.Starts = 1, 2 }, 1},
+		"behind a gate it was refused":   {func(_, gate *Performance) { gate.Refused = 1 }, 1},
+		"a request failed at the stop":   {func(_, gate *Performance) { gate.Failed = 1 }, 1},
+		"the race was won, and one lost": {func(race, gate *Performance) { race.Refused, gate.Starts = 0, 2 }, 2},
 	}
-	for _, name := range []string{"a race that nobody lost", "and somebody who was refused", "or failed when the pod ended", "a story as it should have been"} {
-		tests[name].change()
-		if got := Missed([]Performance{race, gate}); len(got) != tests[name].want {
-			t.Errorf("%s: %d missed, want %d: %v", name, len(got), tests[name].want, got)
-		}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			race, gate := race, gate
+			tt.change(&race, &gate)
+			if got := Missed([]Performance{race, gate}); len(got) != tt.want {
+				t.Errorf("%d missed, want %d: %v", len(got), tt.want, got)
+			}
+		})
 	}
 }
