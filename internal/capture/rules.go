@@ -46,6 +46,9 @@ func Build(in Intent, backend string) (rs Ruleset, notes []string) {
 	if len(b.rs.Chains) == 0 {
 		return Ruleset{Backend: backend, Families: in.Families}, b.notes
 	}
+	for i, c := range b.rs.Chains {
+		b.rs.Chains[i].Rules = Merge(in.Families, c.For(IPv4), c.For(IPv6))
+	}
 	if backend == NFTables {
 		b.guardFamily()
 	}
@@ -80,7 +83,7 @@ type ruleList struct {
 // add appends a rule. The family follows from the addresses in it; a rule for a
 // family that is not captured is left out.
 func (l *ruleList) add(reason string, do Action, match ...Match) {
-	r := Rule{Match: match, Action: do, Reason: reason}
+	r := Rule{Match: Canonical(match), Action: do, Reason: reason}
 	for _, m := range match {
 		if m.Prefix.IsValid() {
 			r.Family = familyOf(m.Prefix.Addr())

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/netip"
-	"strings"
 	"time"
 )
 
@@ -179,12 +178,16 @@ type Routing struct {
 	SixSource bool
 }
 
-// recordChain holds one rule without effect whose comment says who made the rules.
+// recordChain holds one rule without effect whose comment is the record.
 const recordChain = "record"
+
+// recordVersion changes with the reasons and the order of rules, by which the counters
+// of rules are found.
+const recordVersion = "outrider/2"
 
 // Record identifies a rule set in the kernel: its version, backend and digest.
 func (rs Ruleset) Record() string {
-	return "outrider/1 " + rs.Backend + " " + rs.Digest()
+	return recordVersion + " " + rs.Backend + " " + rs.Digest()
 }
 
 // Digest is a short hash over every rule, set and route of rs, its record apart.
@@ -203,14 +206,14 @@ func (rs Ruleset) withRecord() Ruleset {
 	return rs
 }
 
-// Recorded returns the record that rs carries, and whether it is true: whether
-// rs, as it stands, has the digest that the record names. A set of rules without
-// a record is not ours, or only half there.
+// Recorded returns the record that rs carries, and whether it is that of rs as it is
+// now. It is not where rules were changed, or are those of another version. A rule set
+// without a record is not ours, or incomplete.
 func (rs Ruleset) Recorded() (record string, intact bool) {
 	if c := rs.Chain(recordChain); c != nil && len(c.Rules) == 1 {
 		record = c.Rules[0].Reason
 	}
-	return record, strings.HasSuffix(record, " "+rs.Digest())
+	return record, record == rs.Record()
 }
 
 // Chain returns the chain of that name, or nil.

@@ -2,7 +2,6 @@ package iptables
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,41 +27,32 @@ func Parse(v4, v6 string) (capture.State, error) {
 	return assemble(four, six)
 }
 
-// A half is a chain as one family has it.
-type half struct {
-	name  string
-	table capture.Table
-	hook  capture.Hook
-	rules []rule
+// A chain as one family has it.
+type chain struct {
+	capture.Chain
+	packets []uint64
 }
 
 func assemble(four, six owned) (capture.State, error) {
-	var families capture.Families
-	if !four.empty() {
-		families |= capture.IPv4
-	}
-	if !six.empty() {
-		families |= capture.IPv6
-	}
-	if families == 0 {
-		return capture.State{}, capture.ErrNone
-	}
+	st := capture.State{}
 	timeouts := map[string]time.Duration{}
-	byFamily := map[capture.Families][]half{}
+	var chains [2][]chain
 	for i, o := range []owned{four, six} {
 		if o.empty() {
 			continue
 		}
 		family := []capture.Families{capture.IPv4, capture.IPv6}[i]
-		halves, err := parseHalves(o, family, families == capture.DualStack, timeouts)
-		if err != nil {
+		st.Families |= family
+		var err error
+		if chains[i], err = parseChains(o, family, timeouts); err != nil {
 			return capture.State{}, fmt.Errorf("%s: %w", family, err)
 		}
-		byFamily[family] = halves
 	}
-	st := capture.State{Packets: map[string][]uint64{}}
-	st.Families = families
-	if err := join(&st, byFamily); err != nil {
+	if st.Families == 0 {
+		return capture.State{}, capture.ErrNone
+	}
+	var err error
+	if st.Chains, st.Packets, err = merge(st.Families, chains[0], chains[1]); err != nil {
 		return capture.State{}, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(timeouts)) {
@@ -71,12 +61,16 @@ func assemble(four, six owned) (capture.State, error) {
 	return st, identify(&st)
 }
 
-// packetOrder is the order in which a packet meets the tables, for reading.
-var packetOrder = []capture.Table{capture.Raw, capture.Mangle, capture.NAT, capture.Filter}
+// packetOrder is the order in which a packet meets the tables, and hookOrder that of
+// the hooks, with the chains that others go to at the end.
+var (
+	packetOrder = []capture.Table{capture.Raw, capture.Mangle, capture.NAT, capture.Filter}
+	hookOrder   = []capture.Hook{capture.Prerouting, capture.Input, capture.Output, capture.NoHook}
+)
 
-// parseHalves reads the chains of one family.
-func parseHalves(o owned, family capture.Families, both bool, timeouts map[string]time.Duration) ([]half, error) {
-	var out []half
+// parseChains reads the chains of one family.
+func parseChains(o owned, family capture.Families, timeouts map[string]time.Duration) ([]chain, error) {
+	var out []chain
 	for _, table := range packetOrder {
 		t := o.at(table)
 		hooks, err := parseJumps(t)
@@ -84,35 +78,30 @@ func parseHalves(o owned, family capture.Families, both bool, timeouts map[strin
 			return nil, fmt.Errorf("table %s: %w", table, err)
 		}
 		for _, kernel := range t.chains {
-			h := half{table: table, hook: hooks[kernel]}
-			if h.name, err = chainName(kernel); err != nil {
+			c := chain{Chain: capture.Chain{Table: table, Hook: hooks[kernel]}}
+			if c.Name, err = chainName(kernel); err != nil {
 				return nil, fmt.Errorf("table %s: %w", table, err)
 			}
-			if slices.ContainsFunc(out, func(other half) bool { return other.name == h.name }) {
-				return nil, fmt.Errorf("chain %s is in two tables", h.name)
+			if slices.ContainsFunc(out, func(other chain) bool { return other.Name == c.Name }) {
+				return nil, fmt.Errorf("chain %s is in two tables", c.Name)
 			}
 			for _, e := range t.rules[kernel] {
-				r, err := parseRule(e, family, both, timeouts)
+				r, err := parseRule(e.spec, family, timeouts)
 				if err != nil {
-					return nil, fmt.Errorf("chain %s, rule %q: %w", h.name, e.spec, err)
+					return nil, fmt.Errorf("chain %s, rule %q: %w", c.Name, e.spec, err)
 				}
-				h.rules = append(h.rules, r)
+				c.Rules, c.packets = append(c.Rules, r), append(c.packets, e.packets)
 			}
-			out = append(out, h)
+			out = append(out, c)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b half) int {
+	slices.SortStableFunc(out, func(a, b chain) int {
 		return cmp.Or(
-			cmp.Compare(slices.Index(packetOrder, a.table), slices.Index(packetOrder, b.table)),
-			cmp.Compare(hookRank(a.hook), hookRank(b.hook)),
-			strings.Compare(a.name, b.name))
+			slices.Index(packetOrder, a.Table)-slices.Index(packetOrder, b.Table),
+			slices.Index(hookOrder, a.Hook)-slices.Index(hookOrder, b.Hook),
+			strings.Compare(a.Name, b.Name))
 	})
 	return out, nil
-}
-
-// hookRank puts the chains that are called before those that others go to.
-func hookRank(h capture.Hook) int {
-	return (slices.Index([]capture.Hook{capture.Prerouting, capture.Input, capture.Output}, h) + 4) % 4
 }
 
 // parseJumps tells at which hook a chain is called.
@@ -139,81 +128,57 @@ func parseJumps(t tableRules) (map[string]capture.Hook, error) {
 	return hooks, nil
 }
 
-// join puts the families together. Each holds the same chains.
-func join(st *capture.State, byFamily map[capture.Families][]half) error {
-	first := byFamily[capture.IPv4]
-	if first == nil {
-		first = byFamily[capture.IPv6]
-	}
-	second := first
-	if st.Families == capture.DualStack {
-		second = byFamily[capture.IPv6]
-	}
-	if len(first) != len(second) {
-		return fmt.Errorf("%d chains for IPv4, %d for IPv6: one family is only half there", len(first), len(second))
-	}
-	for i, a := range first {
-		b := second[i]
-		if a.name != b.name || a.table != b.table || a.hook != b.hook {
-			return fmt.Errorf("chain %s (%s) for IPv4 stands against chain %s (%s) for IPv6", a.name, a.hook, b.name, b.hook)
-		}
-		rules := a.rules
-		if st.Families == capture.DualStack {
-			var err error
-			if rules, err = merge(a.rules, b.rules); err != nil {
-				return fmt.Errorf("chain %s: %w", a.name, err)
-			}
-		}
-		c := capture.Chain{Name: a.name, Table: a.table, Hook: a.hook}
-		var packets []uint64
-		for _, r := range rules {
-			c.Rules, packets = append(c.Rules, r.Rule), append(packets, r.packets)
-		}
-		st.Chains = append(st.Chains, c)
-		st.Packets[c.Name] = packets
-	}
-	return nil
+// sameChain reports whether two families have the same chain, whatever its rules.
+func sameChain(a, b chain) bool {
+	return a.Name == b.Name && a.Table == b.Table && a.Hook == b.Hook
 }
 
-// merge puts rules of one family to their places, and between them those that
-// both have, in their order.
-func merge(four, six []rule) ([]rule, error) {
-	var both [2][]rule
-	placed := map[int]rule{}
-	for i, rules := range [][]rule{four, six} {
-		for _, r := range rules {
-			if r.index < 0 {
-				both[i] = append(both[i], r)
-				continue
-			}
-			if _, ok := placed[r.index]; ok {
-				return nil, fmt.Errorf("rule %q: another has its place", r)
-			}
-			placed[r.index] = r
-		}
+// merge puts the chains of two families together, with what both have counted.
+func merge(families capture.Families, four, six []chain) (chains []capture.Chain, packets map[string][]uint64, err error) {
+	if families == capture.DualStack && !slices.EqualFunc(four, six, sameChain) {
+		return nil, nil, fmt.Errorf("the chains for IPv4 are %s, those for IPv6 %s: one family is only half there", names(four), names(six))
 	}
-	if len(both[0]) != len(both[1]) {
-		return nil, fmt.Errorf("of the rules for both families, IPv4 has %d and IPv6 has %d", len(both[0]), len(both[1]))
-	}
-	out := make([]rule, len(both[0])+len(placed))
-	next := 0
-	for i := range out {
-		r, ok := placed[i]
-		if !ok && next == len(both[0]) {
-			return nil, errors.New("the places of the rules for one family do not fit their number")
+	packets = map[string][]uint64{}
+	for i, c := range slices.MaxFunc([][]chain{four, six}, func(a, b []chain) int { return len(a) - len(b) }) {
+		var v4, v6 chain
+		if len(four) > 0 {
+			v4 = four[i]
 		}
-		if !ok {
-			var other rule
-			r, other = both[0][next], both[1][next]
-			next++
-			if r.String() != other.String() || r.Reason != other.Reason {
-				return nil, fmt.Errorf("rule %q for IPv4 stands against %q for IPv6", r, other)
+		if len(six) > 0 {
+			v6 = six[i]
+		}
+		c.Rules = capture.Merge(families, v4.Rules, v6.Rules)
+		for _, r := range c.Rules {
+			var n uint64
+			if r.Family != capture.IPv6 {
+				n += v4.count()
 			}
-			r.packets += other.packets
+			if r.Family != capture.IPv4 {
+				n += v6.count()
+			}
+			packets[c.Name] = append(packets[c.Name], n)
 		}
-		out[i] = r
+		chains = append(chains, c.Chain)
 	}
-	return out, nil
+	return chains, packets, nil
+}
+
+// count takes the packets of the next rule.
+func (c *chain) count() uint64 {
+	if len(c.packets) == 0 {
+		return 0
+	}
+	n := c.packets[0]
+	c.packets = c.packets[1:]
+	return n
+}
+
+func names(chains []chain) string {
+	var out []string
+	for _, c := range chains {
+		out = append(out, fmt.Sprintf("%s (%s %s)", c.Name, c.Table, c.Hook))
+	}
+	return strings.Join(out, ", ")
 }
 
 // identify reads the backend off the record.
@@ -221,7 +186,7 @@ func identify(st *capture.State) error {
 	record, _ := st.Recorded()
 	fields := strings.Fields(record)
 	if len(fields) != 3 || fields[1] != capture.IPTables {
-		return fmt.Errorf("rules of outrider without a record of who made them (%q): they are only half there", record)
+		return fmt.Errorf("rules of outrider with no record of the version that wrote them (%q): they are only half there", record)
 	}
 	st.Backend = fields[1]
 	return nil
