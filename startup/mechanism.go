@@ -35,8 +35,13 @@ const (
 	Sleep          Mechanism = "sleep"            // To's command sleeps before it begins
 )
 
-// Mechanisms lists all of them, the ones to prefer first.
-var Mechanisms = []Mechanism{Gate, Native, InitDone, Hold, Wrapper, HealthLoop, BoundedLoop, PostStartProbe, Sleep}
+// Preferred are the mechanisms that Outrider uses, the best first. An init container that
+// completes needs nothing written. A gate keeps an edge at every start, and is the fastest.
+// A native sidecar keeps it at the first start only. A hold fails open.
+var Preferred = []Mechanism{InitDone, Gate, Native, Hold}
+
+// Mechanisms lists all mechanisms, the best first.
+var Mechanisms = slices.Concat(Preferred, []Mechanism{Wrapper, HealthLoop, BoundedLoop, PostStartProbe, Sleep})
 
 var mechanismWords = func() (ws words[Mechanism]) {
 	for _, m := range Mechanisms {

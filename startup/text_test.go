@@ -41,7 +41,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		"a name that no pod can have": {"App after db is started",
 			`line 1: "App" cannot be the name of a container: small letters, digits and '-', at most 63`},
 		"no time at all":       {"a after b is started, within 0s", `line 1: a timeout of 0s ends before it begins`},
-		"a mechanism misspelt": {"a after b is started, by gat", `line 1: "gat" is none of gate, native, init, hold, wrapper, health-loop, bounded-loop, post-start-probe, sleep; did you mean gate?`},
+		"a mechanism misspelt": {"a after b is started, by gat", `line 1: "gat" is none of init, gate, native, hold, wrapper, health-loop, bounded-loop, post-start-probe, sleep; did you mean gate?`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -163,7 +163,7 @@ func TestUnknownWordsInAPlanMadeByHand(t *testing.T) {
 		`unknown-word: App: "initt" is none of plain, init, sidecar; did you mean init?`,
 		`unknown-word: db: "plain" is the default, whose value is the empty string`,
 		`unknown-word: App: "ready" is none of started, healthy, completed; did you mean healthy?`,
-		`unknown-word: App: "hope" is none of gate, native, init, hold, wrapper, health-loop, bounded-loop, post-start-probe, sleep`,
+		`unknown-word: App: "hope" is none of init, gate, native, hold, wrapper, health-loop, bounded-loop, post-start-probe, sleep`,
 		`bad-timeout: App waits for a negative time: -1ns`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -60,7 +60,7 @@ func TestWhatIsAnswered(t *testing.T) {
 		"a pod that is there is left": {body: edit(pod(plain), `"CREATE"`, `"UPDATE"`), status: 200, allowed: true, injection: NotCreated},
 		"a wrong annotation refuses the pod, and says what is right": {
 			body:   pod(`{metadata: {annotations: {outrider.dev/start: soon}}, spec: {containers: [{name: app, image: shop}]}}`),
-			status: 200, injection: inject.BadAnnotation, code: 400, message: `outrider: annotation outrider.dev/start: "soon": want gate, native, hold or off`},
+			status: 200, injection: inject.BadAnnotation, code: 400, message: `outrider: annotation outrider.dev/start: "soon" is none of gate, native, hold, off`},
 		"a pod that is none is refused":          {body: reviewOf("u1", "shop", []byte(`{"spec":{"containers":7}}`)), status: 200, injection: BadPod, code: 400, message: "the object is no pod"},
 		"a pod with a field twice is refused":    {body: reviewOf("u1", "shop", []byte(`{"spec":{"hostNetwork":true,"hostNetwork":false}}`)), status: 200, injection: BadPod, code: 400, message: "duplicate"},
 		"an older version gets a sentence":       {body: edit(pod(plain), "admission.k8s.io/v1", "admission.k8s.io/v1beta1"), status: 400, message: "admissionReviewVersions: [v1]"},

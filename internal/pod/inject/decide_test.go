@@ -134,7 +134,7 @@ func TestRefusals(t *testing.T) {
 		"two status ports":                 {annotations: `{status.sidecar.istio.io/port: "1234", proxy.istio.io/config: "statusPort: 1235"}`, code: BadAnnotation, want: "is 1234"},
 		"a status port of Envoy's":         {annotations: `{status.sidecar.istio.io/port: "15006"}`, code: PortTaken, want: "15006"},
 		"metrics of the mesh as the app's": {annotations: `{prometheus.io/port: "15090"}`, code: PortTaken, want: "is a port of the mesh"},
-		"start by a word":                  {annotations: "{outrider.dev/start: first}", code: BadAnnotation, want: "want gate, native, hold or off"},
+		"start by a word":                  {annotations: "{outrider.dev/start: first}", code: BadAnnotation, want: "is none of gate, native, hold, off"},
 		"a gate without a command":         {annotations: "{outrider.dev/start: gate}", code: NoMechanism, want: "the command of web is not in the pod spec"},
 		"native before 1.29":               {annotations: "{outrider.dev/start: native}", kube: 28, code: NoMechanism, want: "off by default before Kubernetes 1.29"},
 		"a hold of an init container":      {annotations: "{outrider.dev/start: hold, outrider.dev/depends-on.app: outrider-proxy, outrider.dev/depends-on.migrate: outrider-proxy}", code: NoMechanism, want: "by hold"},

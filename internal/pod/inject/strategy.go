@@ -20,7 +20,7 @@ import (
 //	holdApplicationUntilProxyStarts             whether there is an order, not by what:
 //	  of the pod, of the mesh, of the values      true and unset are the default strategy
 type wishes struct {
-	start   string            // gate, native, hold, off; empty: nobody said
+	start   podspec.Start
 	order   bool              // the app waits for the proxy
 	sidecar bool              // the proxy is a restartable init container
 	by      startup.Mechanism // of the edges from the proxy; empty: the strategy decides
@@ -29,24 +29,20 @@ type wishes struct {
 
 // wishes reads them, and says which of them have no effect.
 func (in *injection) wishes() (wishes, error) {
-	w := wishes{start: in.pod.Annotations[podspec.StartAnnotation], order: true}
+	start, err := podspec.ParseStart(in.pod.Annotations)
+	w := wishes{start: start, order: start != podspec.StartOff}
+	if err != nil {
+		return w, refuse(BadAnnotation, "", "%v", err)
+	}
 	hold, holdAt := in.hold()
 	native, nativeAt := in.native()
 	if in.beside {
 		native = "" // it is said about the other mesh's proxy
 	}
 	old := in.o.kubernetes() < 29
-	switch w.start {
-	case "", "gate", "native", "hold", "off":
-	default:
-		return w, refuse(BadAnnotation, "", "annotation %s: %q: want gate, native, hold or off", podspec.StartAnnotation, w.start)
-	}
-	if w.start == "off" {
-		w.order = false
-	}
-	if hold != nil && w.start != "" {
+	if hold != nil && w.start != podspec.StartDefault {
 		if in.settings.podHold != nil {
-			in.idle(proxyConfigKey, "holdApplicationUntilProxyStarts: annotation "+podspec.StartAnnotation+": "+w.start+" is more specific")
+			in.idle(proxyConfigKey, "holdApplicationUntilProxyStarts: annotation "+podspec.StartAnnotation+": "+string(w.start)+" is more specific")
 		}
 		in.note("%s: %t has no effect: annotation %s: %s is more specific", holdAt, *hold, podspec.StartAnnotation, w.start)
 	} else if hold != nil {
@@ -59,8 +55,8 @@ func (in *injection) wishes() (wishes, error) {
 	}
 	switch {
 	case native == "":
-	case w.start == "hold" || w.start == "off" || w.start == "native" && native == "false":
-		in.idle(nativeKey, "annotation "+podspec.StartAnnotation+": "+w.start+" is more specific")
+	case w.start == podspec.StartHold || w.start == podspec.StartOff || w.start == podspec.StartNative && native == "false":
+		in.idle(nativeKey, "annotation "+podspec.StartAnnotation+": "+string(w.start)+" is more specific")
 		in.note("%s: %s has no effect: annotation %s: %s is more specific", nativeAt, native, podspec.StartAnnotation, w.start)
 	case native == "false":
 		w.avoid = []startup.Mechanism{startup.Native}
@@ -69,11 +65,11 @@ func (in *injection) wishes() (wishes, error) {
 		in.warn("%s: true has no effect: restartable init containers need Kubernetes 1.29, and this is 1.%d", nativeAt, in.o.kubernetes())
 	default:
 		w.sidecar = true
-		if w.start == "" && w.order {
+		if w.start == podspec.StartDefault && w.order {
 			w.by = startup.Native
 		}
 	}
-	w.sidecar = w.sidecar || w.start == "native" && !old || in.endsWithItsJob(w, old)
+	w.sidecar = w.sidecar || w.start == podspec.StartNative && !old || in.endsWithItsJob(w, old)
 	return w, nil
 }
 
@@ -86,7 +82,7 @@ func (in *injection) ends() bool {
 // endsWithItsJob makes the proxy of a Job a restartable init container, which the kubelet
 // ends when the others have ended, whatever they are; unless somebody wants it otherwise.
 func (in *injection) endsWithItsJob(w wishes, old bool) bool {
-	if !in.ends() || old || w.start == "hold" || len(w.avoid) > 0 {
+	if !in.ends() || old || w.start == podspec.StartHold || len(w.avoid) > 0 {
 		return false
 	}
 	if !w.sidecar {
@@ -183,7 +179,7 @@ type arrangement struct {
 }
 
 func (a arrangement) wantsSidecar(w wishes, on startup.Kubernetes) bool {
-	if on < 29 || slices.Contains(w.avoid, startup.Native) || w.start == "hold" {
+	if on < 29 || slices.Contains(w.avoid, startup.Native) || w.start == podspec.StartHold {
 		return false
 	}
 	return slices.ContainsFunc(a.plan.Edges, func(e startup.Edge) bool {
@@ -220,7 +216,7 @@ func (in *injection) arrange(w wishes) (arrangement, error) {
 		return a, refuse(BadAnnotation, "", "%v", err)
 	}
 	r.Avoid, r.Unknown = w.avoid, in.unknownWhy
-	if in.beside && w.start == "" {
+	if in.beside && w.start == podspec.StartDefault {
 		r.Avoid = append(slices.Clip(r.Avoid), untouched(r, from)...)
 	}
 	r.Asked = in.stillToCome(r)
@@ -281,11 +277,11 @@ func validate(r podspec.Reading, on startup.Kubernetes) error {
 func (a *arrangement) take(c podspec.Choice, w wishes, asked []startup.Edge) error {
 	e := c.Edge
 	switch {
-	case c.Present != nil, e.By == startup.InitDone, w.start == "off":
+	case c.Present != nil, e.By == startup.InitDone, w.start == podspec.StartOff:
 	case slices.Contains([]startup.Mechanism{startup.Gate, startup.Native, startup.Hold}, e.By):
 		a.plan.Edges = append(a.plan.Edges, e)
 	case e.By != "":
-	case w.start != "" || slices.ContainsFunc(asked, func(o startup.Edge) bool { return means(o.From, e.From) && means(o.To, e.To) }):
+	case w.start != podspec.StartDefault || slices.ContainsFunc(asked, func(o startup.Edge) bool { return means(o.From, e.From) && means(o.To, e.To) }):
 		return refuse(NoMechanism, a.hint(e), "%q cannot be kept%s", e, whyNot(c))
 	}
 	return nil

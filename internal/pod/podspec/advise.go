@@ -87,7 +87,7 @@ func (r Reading) advice(e startup.Edge, on startup.Kubernetes) Advice {
 		o.Health = w.released
 		a.Ways = append(a.Ways, Way{Option: o, Cost: costOf(w.by, w.released, on)})
 	}
-	if _, i := plan.Find(e.From); i >= 0 && !slices.Contains(strategy, e.By) && e.By != "" {
+	if _, i := plan.Find(e.From); i >= 0 && !slices.Contains(startup.Preferred, e.By) && e.By != "" {
 		a.Ways = append(a.Ways, Way{Option: Option{By: e.By, Answer: e.By.Keeps(plan, e, on)}})
 	}
 	return a

@@ -265,18 +265,22 @@ func yamlReason(err error) string {
 	return strings.ReplaceAll(s, "\n", " ")
 }
 
-// Start is the wish of the annotation outrider.dev/start: a mechanism, or none at all.
+// Start is the value of the annotation outrider.dev/start: a mechanism, or off.
 type Start string
 
 const (
-	StartDefault Start = ""
+	StartDefault Start = "" // [Choose] decides
+	StartGate          = Start(startup.Gate)
+	StartNative        = Start(startup.Native)
+	StartHold          = Start(startup.Hold)
 	StartOff     Start = "off"
 )
 
-func startWish(annotations map[string]string) (Start, error) {
-	s, ok := annotations[StartAnnotation]
-	if !ok || slices.Contains([]string{"gate", "native", "hold", "off"}, s) {
-		return Start(s), nil
+// ParseStart reads the annotation outrider.dev/start. The error is an *AnnotationError.
+func ParseStart(annotations map[string]string) (Start, error) {
+	s := Start(annotations[StartAnnotation])
+	if slices.Contains([]Start{StartDefault, StartGate, StartNative, StartHold, StartOff}, s) {
+		return s, nil
 	}
 	return "", &AnnotationError{StartAnnotation, "", fmt.Sprintf("%q is none of gate, native, hold, off", s)}
 }

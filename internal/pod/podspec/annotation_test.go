@@ -51,7 +51,7 @@ func TestEdgesSayWhatIsWrong(t *testing.T) {
 		"on-timeout alone": {`app: {proxy: {condition: healthy, on-timeout: continue}}`,
 			`container app: proxy: on-timeout without a timeout; add timeout: 20s, for example`},
 		"an unknown mechanism": {`app: {proxy: {condition: healthy, by: gat}}`,
-			`container app: proxy: "gat" is none of gate, native, init, hold, wrapper, health-loop, bounded-loop, post-start-probe, sleep; did you mean gate?`},
+			`container app: proxy: "gat" is none of init, gate, native, hold, wrapper, health-loop, bounded-loop, post-start-probe, sleep; did you mean gate?`},
 		"a name that cannot be": {`App: {proxy: healthy}`,
 			`container App: proxy: "App" cannot be the name of a container: small letters, digits and '-', at most 63`},
 		"a statement smuggled in": {`app: {proxy: "healthy, optional"}`, `container app: "healthy, optional" is not one word`},

@@ -35,13 +35,7 @@ func (o Option) WhyNot() string {
 	return ""
 }
 
-// strategy is the order of preference. A plain init container and its
-// completion need nothing at all. A gate is true at every start and the
-// fastest; a native sidecar is closed, but only at the first start; a hold
-// fails open.
-var strategy = []startup.Mechanism{startup.InitDone, startup.Gate, startup.Native, startup.Hold}
-
-// because is what speaks for each.
+// because is the reason to choose each of [startup.Preferred].
 var because = map[startup.Mechanism]string{
 	startup.InitDone: "the kubelet completes init containers first; nothing is to be written",
 	startup.Gate:     "the command is in the pod spec, and a gate keeps the edge at every start and when the pod stops",
@@ -50,9 +44,9 @@ var because = map[startup.Mechanism]string{
 }
 
 // Choose picks the mechanism for each edge of what was read, on a kubelet of that
-// version. The wish of an edge wins over that of the pod, and that over the
-// strategy; a wish that cannot be fulfilled leaves the edge without a mechanism
-// and says why. What is in the pod and not asked for stays as it is.
+// version. The mechanism that the edge names wins over that of the pod's annotation, and
+// that over [startup.Preferred]. If it does not fit, the edge gets no mechanism, and the
+// choice says why. An edge that the pod keeps already, and no annotation names, stays as it is.
 func Choose(r Reading, on startup.Kubernetes) []Choice {
 	plan := r.Plan().Expand()
 	asked := startup.Plan{Containers: plan.Containers, Edges: r.Asked}.Expand()
@@ -71,7 +65,7 @@ func Choose(r Reading, on startup.Kubernetes) []Choice {
 	return out
 }
 
-// present is the choice of somebody before us.
+// present is the mechanism that the pod has already.
 func (r Reading) present(plan startup.Plan, e startup.Edge, on startup.Kubernetes) Choice {
 	c := Choice{Edge: e, Answer: keeps(plan, e, on)}
 	for _, f := range r.Found {
@@ -84,18 +78,18 @@ func (r Reading) present(plan startup.Plan, e startup.Edge, on startup.Kubernete
 }
 
 func (r Reading) choose(plan startup.Plan, e startup.Edge, on startup.Kubernetes) Choice {
-	wish, who := e.By, "the edge asks for it"
-	if wish == "" && r.Start != StartDefault {
-		wish, who = startup.Mechanism(r.Start), "annotation "+StartAnnotation+": "+string(r.Start)
+	requested, source := e.By, "the edge asks for it"
+	if requested == "" && r.Start != StartDefault {
+		requested, source = startup.Mechanism(r.Start), "annotation "+StartAnnotation+": "+string(r.Start)
 	}
-	r.wish, e.By = wish, ""
-	if r.Start == StartOff && wish == startup.Mechanism(StartOff) {
-		return Choice{Edge: e, Why: []string{who + ": no order"}, Warning: e.To + " may run before " + e.From}
+	r.requested, e.By = requested, ""
+	if r.Start == StartOff && requested == startup.Mechanism(StartOff) {
+		return Choice{Edge: e, Why: []string{source + ": no order"}, Warning: e.To + " may run before " + e.From}
 	}
-	order := slices.DeleteFunc(slices.Clone(strategy), func(m startup.Mechanism) bool { return slices.Contains(r.Avoid, m) })
-	if wish != "" {
-		order = []startup.Mechanism{wish}
-		if slices.Contains(strategy, wish) && wish != startup.InitDone && r.Option(plan, e, startup.InitDone, on).Answer.Can() {
+	order := slices.DeleteFunc(slices.Clone(startup.Preferred), func(m startup.Mechanism) bool { return slices.Contains(r.Avoid, m) })
+	if requested != "" {
+		order = []startup.Mechanism{requested}
+		if slices.Contains(startup.Preferred, requested) && r.Option(plan, e, startup.InitDone, on).Answer.Can() {
 			order = []startup.Mechanism{startup.InitDone}
 		}
 	}
@@ -108,8 +102,8 @@ func (r Reading) choose(plan startup.Plan, e startup.Edge, on startup.Kubernetes
 		}
 		e.By = m
 		c := Choice{Edge: e, Answer: o.Answer, Refused: relevant(refused), Why: []string{because[m]}}
-		if wish == m {
-			c.Why = []string{who}
+		if requested == m {
+			c.Why = []string{source}
 		}
 		if m == startup.Native {
 			c.Why = append(c.Why, released[o.Health])
@@ -118,13 +112,13 @@ func (r Reading) choose(plan startup.Plan, e startup.Edge, on startup.Kubernetes
 		return c
 	}
 	c := Choice{Edge: e, Refused: refused, Warning: fmt.Sprintf("nothing makes %s wait for %s", e.To, e.From)}
-	if wish != "" {
-		c.Why = []string{who + ", but it does not fit"}
+	if requested != "" {
+		c.Why = []string{source + ", but it does not fit"}
 	}
 	return c
 }
 
-// warning is what somebody should know about a choice.
+// warning is what a user should know about a choice.
 func (r Reading) warning(e startup.Edge, c Choice) string {
 	var out []string
 	if i := slices.IndexFunc(c.Refused, func(o Option) bool { return o.By == startup.Gate }); i >= 0 && r.firstProcess(e) != "" {
@@ -144,8 +138,7 @@ var released = map[startup.Health]string{
 	startup.Report:       "released as soon as it runs",
 }
 
-// relevant leaves out what nobody would expect to fit: the completion of what is
-// no init container.
+// relevant leaves InitDone out: no user expects it of what is no init container.
 func relevant(refused []Option) []Option {
 	return slices.DeleteFunc(refused, func(o Option) bool { return o.By == startup.InitDone })
 }
@@ -187,7 +180,7 @@ func (r Reading) asWritten(plan startup.Plan, e startup.Edge, m startup.Mechanis
 		}
 		return plan, r.firstProcess(e)
 	case startup.Native:
-		if from.Kind == startup.Plain && !f.Proxy && r.Start != "native" && e.By != startup.Native {
+		if from.Kind == startup.Plain && !f.Proxy && r.Start != Start(startup.Native) && r.requested != startup.Native {
 			return plan, fmt.Sprintf("%s is a container of the application: it becomes a sidecar only if you ask for it (%s: native)", e.From, StartAnnotation)
 		}
 		return movedBefore(plan, at, toAt, startup.Sidecar, f, e.After), ""
@@ -204,9 +197,9 @@ func (r Reading) asWritten(plan startup.Plan, e startup.Edge, m startup.Mechanis
 }
 
 // firstProcess says why a gate, which would be process 1 itself, does not fit the command of
-// one of the two; empty if it does, or if somebody asks for a gate all the same.
+// one of the two; empty if it does, or if a gate is requested all the same.
 func (r Reading) firstProcess(e startup.Edge) string {
-	if r.wish == startup.Gate || r.Start == Start(startup.Gate) {
+	if r.requested == startup.Gate || r.Start == Start(startup.Gate) {
 		return ""
 	}
 	for _, name := range []string{e.To, e.From} {

@@ -149,20 +149,40 @@ func TestTheProxyHasItsPlaceAmongTheStates(t *testing.T) {
 	}
 }
 
-// A mechanism that is to be avoided is not preferred, and an edge that asks for it has it.
-func TestAvoidedMechanisms(t *testing.T) {
-	p := pod(t, "metadata: {annotations: {outrider.dev/depends-on: '{app: {istio-proxy: healthy}, web: {istio-proxy: {condition: healthy, by: native}}}'}}\nspec: {containers: [{name: app, image: a}, {name: web, image: w}, {name: istio-proxy, image: p}]}")
-	r, err := Read(p)
-	if err != nil {
-		t.Fatal(err)
+// A mechanism that the edge names wins over all other preferences.
+func TestMechanismThatTheEdgeNames(t *testing.T) {
+	const proxied = "spec: {containers: [{name: app, image: a}, {name: web, image: w}, {name: istio-proxy, image: p}]}"
+	tests := map[string]struct {
+		pod   string
+		avoid []startup.Mechanism
+		want  map[string]startup.Mechanism // by the container that waits
+	}{
+		"one that is not to be preferred": {
+			pod:   "metadata: {annotations: {outrider.dev/depends-on: '{app: {istio-proxy: healthy}, web: {istio-proxy: {condition: healthy, by: native}}}'}}\n" + proxied,
+			avoid: []startup.Mechanism{startup.Native},
+			want:  map[string]startup.Mechanism{"app": startup.Hold, "web": startup.Native},
+		},
+		"native, of a container of the application": {
+			pod: "metadata: {annotations: {outrider.dev/depends-on: '{app: {cache: {condition: healthy, by: native}}}'}}\n" +
+				"spec: {containers: [{name: app, image: a}, {name: web, image: w}, {name: cache, image: c, readinessProbe: {tcpSocket: {port: 1}}}]}",
+			want: map[string]startup.Mechanism{"app": startup.Native},
+		},
 	}
-	r.Avoid = []startup.Mechanism{startup.Native}
-	by := map[string]startup.Mechanism{}
-	for _, c := range Choose(r, 34) {
-		by[c.Edge.To] = c.Edge.By
-	}
-	if diff := cmp.Diff(map[string]startup.Mechanism{"app": startup.Hold, "web": startup.Native}, by); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r, err := Read(pod(t, tt.pod))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Avoid = tt.avoid
+			by := map[string]startup.Mechanism{}
+			for _, c := range Choose(r, 34) {
+				by[c.Edge.To] = c.Edge.By
+			}
+			if diff := cmp.Diff(tt.want, by); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

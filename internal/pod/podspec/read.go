@@ -32,7 +32,7 @@ type Reading struct {
 	// Nil: nobody looked.
 	Unknown map[string]string
 
-	wish startup.Mechanism // of the edge that is looked at; empty if it has none
+	requested startup.Mechanism // for the edge that is looked at; empty: none
 }
 
 // A Fact is what a mechanism can build on in a container.
@@ -87,7 +87,7 @@ func read(pod *corev1.Pod, asked []startup.Edge) (reader, error) {
 		}
 	}
 	r.Asked = asked
-	start, err := startWish(pod.Annotations)
+	start, err := ParseStart(pod.Annotations)
 	r.Start = start
 	for _, e := range asked {
 		if e.From == OurProxy {
