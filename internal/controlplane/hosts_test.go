@@ -26,9 +26,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"outrider.dev/internal/controlplane/ca"
-	"outrider.dev/internal/wire/certs"
-	namewire "outrider.dev/internal/wire/lookups"
-	"outrider.dev/internal/wire/pemfile"
+	"outrider.dev/internal/wire"
 )
 
 // started runs a control plane until the test ends.
@@ -102,19 +100,19 @@ func (w *workload) certify(address, token string) error {
 		w.t.Fatal(err)
 	}
 	request, response := &emptypb.Empty{}, &emptypb.Empty{}
-	request.ProtoReflect().SetUnknown(certs.Request{CSR: string(pem.EncodeToMemory(&pem.Block{Type: pemfile.Request, Bytes: der}))}.Marshal())
+	request.ProtoReflect().SetUnknown(wire.CertificateRequest{CSR: string(pem.EncodeToMemory(&pem.Block{Type: wire.RequestBlock, Bytes: der}))}.Marshal())
 	ctx := soon(w.t)
 	if token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
 	}
-	if err := w.dial(address).Invoke(ctx, certs.Path, request, response); err != nil {
+	if err := w.dial(address).Invoke(ctx, wire.CertificatePath, request, response); err != nil {
 		return err
 	}
-	chain, err := certs.ParseResponse(response.ProtoReflect().GetUnknown())
+	chain, err := wire.ParseCertificateResponse(response.ProtoReflect().GetUnknown())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	leaf, err := pemfile.Certificates([]byte(chain.Chain[0]))
+	leaf, err := wire.ParseCertificates([]byte(chain.Chain[0]))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -233,7 +231,7 @@ func TestAHostThatIsRemovedIsServedNoMore(t *testing.T) {
 	refused("another stream of it", err)
 	refused("a renewal", host.certify(at, ""))
 	refused("a renewal with the old token", host.certify(at, "once"))
-	refused("a name", host.dial(at).Invoke(soon(t), namewire.Path, &emptypb.Empty{}, &emptypb.Empty{}))
+	refused("a name", host.dial(at).Invoke(soon(t), wire.NamesPath, &emptypb.Empty{}, &emptypb.Empty{}))
 
 	if err := pod.certify(at, ""); err != nil {
 		t.Errorf("the pod's renewal: %v", err)

@@ -16,7 +16,7 @@ import (
 	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/image/lookup"
 	"outrider.dev/internal/pod/inject"
-	"outrider.dev/internal/wire/watch"
+	"outrider.dev/internal/wire"
 )
 
 // Injection says what pods get at admission.
@@ -98,7 +98,7 @@ const pollFiles = 2 * time.Second
 // followInjection reads the files again when they change. What cannot be used changes
 // nothing.
 func (p *plane) followInjection(ctx context.Context) {
-	stop := watch.Files(pollFiles, func() { p.useInjection() }, p.o.Injection.Values, p.o.Injection.MeshConfig)
+	stop := wire.WatchFiles(pollFiles, func() { p.useInjection() }, p.o.Injection.Values, p.o.Injection.MeshConfig)
 	defer stop()
 	p.useInjection() // they may have changed before they were watched
 	<-ctx.Done()

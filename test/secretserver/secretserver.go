@@ -6,14 +6,14 @@ import (
 	"log/slog"
 	"testing"
 
-	"outrider.dev/internal/agent/sds"
+	"outrider.dev/internal/agent/identity"
 )
 
 // Serve serves secrets on a socket until the test ends; there are none at first. Envoy's
 // rejections go to rejected, if that is not nil.
-func Serve(t testing.TB, socket string, rejected func(sds.Rejection)) *sds.Server {
+func Serve(t testing.TB, socket string, rejected func(identity.Rejection)) *identity.SecretServer {
 	t.Helper()
-	s, err := sds.Listen(sds.Options{Socket: socket, Log: slog.New(slog.DiscardHandler), Rejected: rejected})
+	s, err := identity.ListenSecrets(identity.SecretOptions{Socket: socket, Log: slog.New(slog.DiscardHandler), Rejected: rejected})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"outrider.dev/internal/wire/lookups"
+	"outrider.dev/internal/wire"
 )
 
 // answer returns the answer to a message; nil if there is none, because it is no question.
@@ -48,7 +48,7 @@ func (s *Server) searchChanged() {
 
 // known answers for a name of the mesh. One without an address of the family that is asked
 // for has no records, and is still a name.
-func (s *Server) known(ctx context.Context, q query, a lookups.Answer, ttl time.Duration, tcp bool) []byte {
+func (s *Server) known(ctx context.Context, q query, a wire.Answer, ttl time.Duration, tcp bool) []byte {
 	s.counts.mesh.Add(1)
 	records, last, err := q.chain(a, ttl)
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"outrider.dev/internal/wire/lookups"
+	"outrider.dev/internal/wire"
 )
 
 // A Resolver asks for names of the mesh: one answer for each, in their order.
-type Resolver func(ctx context.Context, names []string) ([]lookups.Answer, error)
+type Resolver func(ctx context.Context, names []string) ([]wire.Answer, error)
 
 // A cache keeps what the control plane said.
 type cache struct {
@@ -26,7 +26,7 @@ type cache struct {
 
 // An entry is the answer for one name as it was asked for.
 type entry struct {
-	answer lookups.Answer
+	answer wire.Answer
 	until  time.Time
 }
 
@@ -52,7 +52,7 @@ func newCache(r Resolver, c *counters) *cache {
 
 // lookup returns what name stands for, asking for the candidates in their order, and for
 // how long it may be kept. False: nobody knows, now; it may be of the mesh or not.
-func (c *cache) lookup(ctx context.Context, name string, candidates []string) (lookups.Answer, time.Duration, bool) {
+func (c *cache) lookup(ctx context.Context, name string, candidates []string) (wire.Answer, time.Duration, bool) {
 	c.mu.Lock()
 	now := time.Now()
 	had := c.entries[name]
@@ -85,7 +85,7 @@ func (c *cache) lookup(ctx context.Context, name string, candidates []string) (l
 	case <-enough:
 		return c.old(had, time.Now())
 	case <-ctx.Done():
-		return lookups.Answer{}, 0, false
+		return wire.Answer{}, 0, false
 	}
 	if f.entry == nil {
 		return c.old(had, time.Now())
@@ -94,9 +94,9 @@ func (c *cache) lookup(ctx context.Context, name string, candidates []string) (l
 }
 
 // old is an answer whose time is up, while there is no better one (RFC 8767).
-func (c *cache) old(had *entry, now time.Time) (lookups.Answer, time.Duration, bool) {
+func (c *cache) old(had *entry, now time.Time) (wire.Answer, time.Duration, bool) {
 	if !had.does(now) {
-		return lookups.Answer{}, 0, false
+		return wire.Answer{}, 0, false
 	}
 	c.counts.stale.Add(1)
 	return had.answer, staleTTL, true
@@ -134,8 +134,8 @@ func (c *cache) fly(name string, candidates []string, f *flight) {
 }
 
 // choose takes the first answer of a name that is known; if none is, that.
-func choose(answers []lookups.Answer, now time.Time) *entry {
-	var out lookups.Answer
+func choose(answers []wire.Answer, now time.Time) *entry {
+	var out wire.Answer
 	for i, a := range answers {
 		if a.Known {
 			out = a

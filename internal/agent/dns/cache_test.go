@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outrider.dev/internal/wire/lookups"
+	"outrider.dev/internal/wire"
 )
 
 // A desk is a control plane of a test.
@@ -21,10 +21,10 @@ type desk struct {
 	asked  int
 	takes  time.Duration
 	fault  error
-	answer lookups.Answer
+	answer wire.Answer
 }
 
-func (d *desk) resolve(ctx context.Context, names []string) ([]lookups.Answer, error) {
+func (d *desk) resolve(ctx context.Context, names []string) ([]wire.Answer, error) {
 	d.mu.Lock()
 	d.asked++
 	takes, fault, answer := d.takes, d.fault, d.answer
@@ -34,7 +34,7 @@ func (d *desk) resolve(ctx context.Context, names []string) ([]lookups.Answer, e
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	return []lookups.Answer{answer}, fault
+	return []wire.Answer{answer}, fault
 }
 
 func (d *desk) set(change func(*desk)) {
@@ -105,7 +105,7 @@ func TestAnswersAreKeptForTheirTime(t *testing.T) {
 
 func TestANameThatIsNotThereIsAskedForSoon(t *testing.T) {
 	inTime(t, func(t *testing.T, c *cache, d *desk) {
-		d.set(func(d *desk) { d.answer = lookups.Answer{TTL: 5 * time.Second} })
+		d.set(func(d *desk) { d.answer = wire.Answer{TTL: 5 * time.Second} })
 		want(t, "at first", lookUp(c, "a"), seen{"unknown", 5 * time.Second, ms})
 		d.set(func(d *desk) { d.answer = known("a", "10.0.0.1") })
 		time.Sleep(4 * time.Second)
@@ -184,7 +184,7 @@ func TestOldAnswersWhileTheControlPlaneIsGone(t *testing.T) {
 func TestTheMemoryIsBounded(t *testing.T) {
 	inTime(t, func(t *testing.T, c *cache, d *desk) {
 		many := known("a")
-		for range lookups.MaxAddresses {
+		for range wire.MaxAddresses {
 			many.Addresses = append(many.Addresses, netip.MustParseAddr("10.0.0.1"))
 		}
 		for i := range 6000 {
@@ -210,7 +210,7 @@ func TestTheMemoryIsBounded(t *testing.T) {
 
 func TestWhatIsTooOldGoesFirst(t *testing.T) {
 	inTime(t, func(t *testing.T, c *cache, d *desk) {
-		d.set(func(d *desk) { d.answer = lookups.Answer{TTL: 5 * time.Second} })
+		d.set(func(d *desk) { d.answer = wire.Answer{TTL: 5 * time.Second} })
 		for i := range 3000 {
 			lookUp(c, fmt.Sprint("gone", i))
 		}

@@ -8,8 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"outrider.dev/internal/wire/lookups"
-	"outrider.dev/internal/wire/rpc"
+	"outrider.dev/internal/wire"
 )
 
 // A ControlPlane is asked for names over mutual TLS, on one connection that is kept. It
@@ -26,7 +25,7 @@ type ControlPlane struct {
 const maxAnswer = 1 << 20
 
 // Resolve is a [Resolver].
-func (c *ControlPlane) Resolve(ctx context.Context, names []string) ([]lookups.Answer, error) {
+func (c *ControlPlane) Resolve(ctx context.Context, names []string) ([]wire.Answer, error) {
 	t := c.connected()
 	answers, err := c.call(ctx, t, names)
 	if err != nil {
@@ -74,12 +73,12 @@ func (c *ControlPlane) leave(t *http.Transport) {
 	time.AfterFunc(2*patience, t.CloseIdleConnections)
 }
 
-func (c *ControlPlane) call(ctx context.Context, t *http.Transport, names []string) ([]lookups.Answer, error) {
-	message, err := rpc.Call{URL: "https://" + c.Address + lookups.Path, Message: lookups.Request{Names: names}.Marshal(), Limit: maxAnswer}.Do(ctx, t)
+func (c *ControlPlane) call(ctx context.Context, t *http.Transport, names []string) ([]wire.Answer, error) {
+	message, err := wire.Call{URL: "https://" + c.Address + wire.NamesPath, Message: wire.NamesRequest{Names: names}.Marshal(), Limit: maxAnswer}.Do(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	response, err := lookups.ParseResponse(message)
+	response, err := wire.ParseNamesResponse(message)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"outrider.dev/internal/wire/lookups"
+	"outrider.dev/internal/wire"
 )
 
 // Types and codes that package dnsmessage does not name.
@@ -232,7 +232,7 @@ func opt(b *dnsmessage.Builder) error {
 }
 
 // chain is the records from the name asked for to the last alias of an answer, and that.
-func (q query) chain(a lookups.Answer, ttl time.Duration) (records []record, last string, err error) {
+func (q query) chain(a wire.Answer, ttl time.Duration) (records []record, last string, err error) {
 	last = q.asked.Name.String()
 	for _, alias := range append(a.Aliases[:len(a.Aliases):len(a.Aliases)], a.Outside) {
 		if alias == "" || strings.EqualFold(alias+".", last) {

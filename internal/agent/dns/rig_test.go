@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"outrider.dev/internal/wire/lookups"
+	"outrider.dev/internal/wire"
 )
 
 // A nameserver of a test, over UDP and TCP. It answers for every name with its records,
@@ -261,8 +261,8 @@ func said(raw []byte) string {
 }
 
 // book is a Resolver of what is written in it.
-func book(entries map[string]lookups.Answer) Resolver {
-	return func(_ context.Context, names []string) (out []lookups.Answer, _ error) {
+func book(entries map[string]wire.Answer) Resolver {
+	return func(_ context.Context, names []string) (out []wire.Answer, _ error) {
 		for _, n := range names {
 			a, ok := entries[n]
 			if !ok {
@@ -274,8 +274,8 @@ func book(entries map[string]lookups.Answer) Resolver {
 	}
 }
 
-func known(alias string, addresses ...string) lookups.Answer {
-	a := lookups.Answer{Known: true, Aliases: []string{alias}, TTL: 30 * time.Second}
+func known(alias string, addresses ...string) wire.Answer {
+	a := wire.Answer{Known: true, Aliases: []string{alias}, TTL: 30 * time.Second}
 	for _, s := range addresses {
 		a.Addresses = append(a.Addresses, netip.MustParseAddr(s))
 	}

@@ -3,7 +3,7 @@ package dns
 import (
 	"strings"
 
-	"outrider.dev/internal/wire/lookups"
+	"outrider.dev/internal/wire"
 )
 
 // candidates are the names to ask the control plane for, in order, when an app's resolver
@@ -23,7 +23,7 @@ func candidates(name, domain string, search []string) []string {
 	}
 	var out []string
 	add := func(name string) {
-		if strings.HasSuffix(name, services) && len(name) <= lookups.MaxName && len(out) < lookups.MaxNames {
+		if strings.HasSuffix(name, services) && len(name) <= wire.MaxName && len(out) < wire.MaxNames {
 			out = append(out, name)
 		}
 	}

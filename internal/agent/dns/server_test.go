@@ -15,12 +15,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/dns/dnsmessage"
 
-	"outrider.dev/internal/wire/lookups"
+	"outrider.dev/internal/wire"
 )
 
 const reviews = "reviews.shop.svc.cluster.local"
 
-var shop = map[string]lookups.Answer{
+var shop = map[string]wire.Answer{
 	reviews:                         known(reviews, "10.96.0.1"),
 	"reviews":                       known(reviews, "10.96.0.1"),
 	"dual.shop.svc.cluster.local":   known("dual.shop.svc.cluster.local", "10.96.0.2", "fd96::2"),
@@ -132,7 +132,7 @@ func TestHeadlessServicesAndLongAnswers(t *testing.T) {
 	for i := range 100 {
 		many.Addresses = append(many.Addresses, netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}))
 	}
-	r := newRig(t, book(map[string]lookups.Answer{name: many}), 1)
+	r := newRig(t, book(map[string]wire.Answer{name: many}), 1)
 	count := func(raw []byte) int { return strings.Count(said(raw), " A 10.0.1.") }
 	cut := r.send(t, "udp", question(name+".", dnsmessage.TypeA, 0))
 	if !isTruncated(cut) || len(cut) > smallest || count(cut) != 0 {

@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/agent/sds"
+	"outrider.dev/internal/agent/identity"
 	"outrider.dev/test/secretserver"
 )
 
@@ -100,7 +100,7 @@ const planeID, appID = "spiffe://cluster.local/ns/outrider-system/sa/outriderd",
 
 // over is an Envoy that asks a control plane, which is who, and where it has its secrets
 // from.
-func over(t testing.TB, ca authority, who string) (o Options, secrets *sds.Server, asked chan string) {
+func over(t testing.TB, ca authority, who string) (o Options, secrets *identity.SecretServer, asked chan string) {
 	t.Helper()
 	o = alone()
 	o.Extra = nil
@@ -111,11 +111,11 @@ func over(t testing.TB, ca authority, who string) (o Options, secrets *sds.Serve
 }
 
 // give gives an Envoy all of its secrets.
-func give(t testing.TB, ca authority, to *sds.Server) {
+func give(t testing.TB, ca authority, to *identity.SecretServer) {
 	t.Helper()
 	chain, key := ca.issue(t, appID)
-	to.Set(RootsName, sds.Roots(ca.pem))
-	to.Set(SecretName, sds.Certificate(chain, key))
+	to.Set(RootsName, identity.RootsSecret(ca.pem))
+	to.Set(SecretName, identity.CertificateSecret(chain, key))
 }
 
 func TestControlPlaneAndProxyKnowOneAnother(t *testing.T) {
@@ -173,13 +173,13 @@ func TestEnvoySaysWhichSecretItRefuses(t *testing.T) {
 	ca := newAuthority(t)
 	o, _, asked := over(t, ca, planeID)
 	o.ControlPlane.Secrets = filepath.Join(t.TempDir(), "sds")
-	rejected := make(chan sds.Rejection, 10)
-	secrets := secretserver.Serve(t, o.ControlPlane.Secrets, func(r sds.Rejection) { rejected <- r })
+	rejected := make(chan identity.Rejection, 10)
+	secrets := secretserver.Serve(t, o.ControlPlane.Secrets, func(r identity.Rejection) { rejected <- r })
 	start(t, o)
 	chain, _ := ca.issue(t, appID)
 	_, other := ca.issue(t, appID)
-	secrets.Set(RootsName, sds.Roots(ca.pem))
-	secrets.Set(SecretName, sds.Certificate(chain, other))
+	secrets.Set(RootsName, identity.RootsSecret(ca.pem))
+	secrets.Set(SecretName, identity.CertificateSecret(chain, other))
 	select {
 	case r := <-rejected:
 		// Whichever of the two came last: Envoy tries them together.

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"outrider.dev/internal/wire/rpc"
+	"outrider.dev/internal/wire"
 )
 
 // check asks by gRPC's health protocol, as the kubelet does.
@@ -21,5 +21,5 @@ func (g *GRPC) check(ctx context.Context) error {
 	if g.Service != nil {
 		service = *g.Service
 	}
-	return rpc.Healthy(ctx, transport, "localhost:"+strconv.Itoa(int(g.Port)), service, "kube-probe/outrider")
+	return wire.Healthy(ctx, transport, "localhost:"+strconv.Itoa(int(g.Port)), service, "kube-probe/outrider")
 }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/agent/state"
-	"outrider.dev/internal/wire/rpc"
+	"outrider.dev/internal/wire"
 )
 
 func port(t *testing.T, address string) string {
@@ -48,7 +48,7 @@ func TestHealthyIsWhatTheProbeSays(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "application/grpc")
 		w.Header().Set("Trailer", "Grpc-Status")
-		_, _ = w.Write(rpc.Frame([]byte{1 << 3, status}))
+		_, _ = w.Write(wire.Frame([]byte{1 << 3, status}))
 		w.Header().Set("Grpc-Status", "0")
 	}))
 	grpc.Config.Protocols = protocols

@@ -13,9 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"outrider.dev/internal/wire/certs"
-	"outrider.dev/internal/wire/pemfile"
-	"outrider.dev/internal/wire/rpc"
+	"outrider.dev/internal/wire"
 )
 
 // A Client asks a control plane for certificates. Files are read for each call: tokens
@@ -100,7 +98,7 @@ func (c *Client) create(ctx context.Context, call Call, shown *bool) ([]*x509.Ce
 
 // answer reads a message into certificates.
 func answer(message []byte) ([]*x509.Certificate, error) {
-	response, err := certs.ParseResponse(message)
+	response, err := wire.ParseCertificateResponse(message)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +107,7 @@ func answer(message []byte) ([]*x509.Certificate, error) {
 	}
 	var chain []*x509.Certificate
 	for _, text := range response.Chain {
-		certs, err := pemfile.Certificates([]byte(text))
+		certs, err := wire.ParseCertificates([]byte(text))
 		if err != nil {
 			return nil, err
 		}
@@ -118,10 +116,10 @@ func answer(message []byte) ([]*x509.Certificate, error) {
 	return chain, nil
 }
 
-func (c *Client) request(call Call) (rpc.Call, *Fault) {
-	out := rpc.Call{
-		URL: "https://" + c.Address + certs.Path, Header: http.Header{},
-		Message: certs.Request{CSR: string(call.CSR), Life: call.Life}.Marshal(),
+func (c *Client) request(call Call) (wire.Call, *Fault) {
+	out := wire.Call{
+		URL: "https://" + c.Address + wire.CertificatePath, Header: http.Header{},
+		Message: wire.CertificateRequest{CSR: string(call.CSR), Life: call.Life}.Marshal(),
 	}
 	for name, value := range c.Headers {
 		out.Header.Set(name, value)
@@ -178,14 +176,14 @@ func (c *Client) roots() ([]*x509.Certificate, *Fault) {
 		if err != nil {
 			return nil, fault(NoRoots, err, "it is not known yet which control plane to trust: %v", err)
 		}
-		certs, err := pemfile.Certificates(raw)
+		certs, err := wire.ParseCertificates(raw)
 		if err != nil {
 			return nil, fault(NoRoots, err, "it is not known which control plane to trust: %s: %v", c.RootFile, err)
 		}
 		all = certs
 	}
 	if len(c.Roots) > 0 {
-		certs, err := pemfile.Certificates(c.Roots)
+		certs, err := wire.ParseCertificates(c.Roots)
 		if err != nil {
 			return nil, fault(NoRoots, err, "it is not known which control plane to trust: %v", err)
 		}
@@ -196,8 +194,8 @@ func (c *Client) roots() ([]*x509.Certificate, *Fault) {
 
 // failed is why a call gave no message.
 func (c *Client) failed(ctx context.Context, err error) *Fault {
-	var status *rpc.StatusError
-	var odd *rpc.AnswerError
+	var status *wire.StatusError
+	var odd *wire.AnswerError
 	var address *url.Error
 	switch {
 	case errors.As(err, &status):
@@ -211,19 +209,19 @@ func (c *Client) failed(ctx context.Context, err error) *Fault {
 }
 
 // refused is why the control plane gave no certificate.
-func (c *Client) refused(status *rpc.StatusError) *Fault {
+func (c *Client) refused(status *wire.StatusError) *Fault {
 	message := status.Message
 	if message == "" {
 		message = "it does not say why"
 	}
 	switch status.Code {
-	case rpc.Unauthenticated, rpc.PermissionDenied:
+	case wire.Unauthenticated, wire.PermissionDenied:
 		return fault(Rejected, nil, "the control plane refuses this identity: %s", message)
-	case rpc.Unavailable, rpc.DeadlineExceeded:
+	case wire.Unavailable, wire.DeadlineExceeded:
 		return fault(Unreachable, nil, "the control plane %s cannot answer now: %s", c.Address, message)
-	case rpc.Unimplemented:
+	case wire.Unimplemented:
 		return fault(Broken, nil, "%s has no certificate service: %s", c.Address, message)
-	case rpc.ResourceExhausted:
+	case wire.ResourceExhausted:
 		return fault(Broken, nil, "the control plane has too much to do: %s", message)
 	}
 	return fault(Broken, nil, "the control plane %s failed with status %d: %s", c.Address, status.Code, message)

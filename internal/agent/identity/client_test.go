@@ -24,9 +24,7 @@ import (
 	"time"
 
 	server "outrider.dev/internal/controlplane/ca"
-	"outrider.dev/internal/wire/certs"
-	"outrider.dev/internal/wire/pemfile"
-	"outrider.dev/internal/wire/rpc"
+	"outrider.dev/internal/wire"
 )
 
 // ask is one call of a client, which ends in time.
@@ -129,7 +127,7 @@ func speaker(t testing.TB, p *plane, h http.HandlerFunc) string {
 
 func TestAnswers(t *testing.T) {
 	p := newPlane(t)
-	whole := rpc.Frame(certs.Response{Chain: []string{string(p.authority.RootsPEM())}}.Marshal())
+	whole := wire.Frame(wire.CertificateResponse{Chain: []string{string(p.authority.RootsPEM())}}.Marshal())
 	grpc := func(body []byte, code, message string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc+proto")
@@ -190,9 +188,9 @@ func TestAnswers(t *testing.T) {
 		"cut in its length":       {grpc(whole[:3], "0", ""), Broken, "3 bytes, which is no message"},
 		"cut in its message":      {grpc(whole[:20], "0", ""), Broken, "ends after 15 of"},
 		"two messages":            {grpc(append(bytes.Clone(whole), whole...), "0", ""), Broken, "behind its message"},
-		"no protobuf":             {grpc(rpc.Frame([]byte{0x0a, 0xff}), "0", ""), Broken, "no message of protobuf"},
-		"no certificate":          {grpc(rpc.Frame(nil), "0", ""), Broken, "without a certificate"},
-		"something for one":       {grpc(rpc.Frame(certs.Response{Chain: []string{"x"}}.Marshal()), "0", ""), Broken, "no certificate in it"},
+		"no protobuf":             {grpc(wire.Frame([]byte{0x0a, 0xff}), "0", ""), Broken, "not a protobuf message"},
+		"no certificate":          {grpc(wire.Frame(nil), "0", ""), Broken, "without a certificate"},
+		"something for one":       {grpc(wire.Frame(wire.CertificateResponse{Chain: []string{"x"}}.Marshal()), "0", ""), Broken, "no certificate in it"},
 		"more than anybody needs": {grpc(make([]byte, 2<<20), "0", ""), Broken, "more than"},
 		"a reset in its middle": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc")
@@ -252,7 +250,7 @@ func TestARequestIsWhatIstioExpects(t *testing.T) {
 	if left := r.Header.Get("Grpc-Timeout"); len(left) != 6 || !strings.HasPrefix(left, "19") || !strings.HasSuffix(left, "m") {
 		t.Errorf("grpc-timeout is %q, want a little less than 20000m", left)
 	}
-	request, err := certs.ParseRequest(must(rpc.Unframe(<-body)))
+	request, err := wire.ParseCertificateRequest(must(wire.Unframe(<-body)))
 	if err != nil || request.Life != time.Hour || !strings.HasPrefix(request.CSR, "-----BEGIN CERTIFICATE REQUEST-----") {
 		t.Errorf("the request is %+v, %v", request, err)
 	}
@@ -317,7 +315,7 @@ func TestACertificateThatTheControlPlaneDoesNotTakeIsNoObstacle(t *testing.T) {
 
 func FuzzAnswer(f *testing.F) {
 	root := must(server.NewAuthority(server.AuthorityOptions{Dir: f.TempDir()})).RootsPEM()
-	f.Add(certs.Response{Chain: []string{string(root)}}.Marshal())
+	f.Add(wire.CertificateResponse{Chain: []string{string(root)}}.Marshal())
 	f.Add([]byte{1, 0, 0, 0, 1, 0})
 	f.Fuzz(func(t *testing.T, message []byte) {
 		if chain, err := answer(message); err == nil && len(chain) == 0 {
@@ -329,8 +327,8 @@ func FuzzAnswer(f *testing.F) {
 func FuzzStored(f *testing.F) {
 	key := must(newKey(P256))
 	self := must(x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1)}, &x509.Certificate{}, key.Public(), key))
-	f.Add(slices.Concat(must(pemfile.WriteKey(key)), pem.EncodeToMemory(&pem.Block{Type: pemfile.Certificate, Bytes: self})))
-	f.Add(must(pemfile.WriteKey(key)))
+	f.Add(slices.Concat(must(wire.MarshalKey(key)), pem.EncodeToMemory(&pem.Block{Type: wire.CertificateBlock, Bytes: self})))
+	f.Add(must(wire.MarshalKey(key)))
 	f.Add([]byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		dir := t.TempDir()

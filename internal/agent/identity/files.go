@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"outrider.dev/internal/wire/pemfile"
+	"outrider.dev/internal/wire"
 )
 
 // Files of [Options.OutputDir]: Istio's names.
@@ -58,7 +58,7 @@ func write(path string, content []byte) error {
 
 // giveRoots stores whom to trust, and tells Envoy and who reads the output files.
 func (k *Keeper) giveRoots(roots []*x509.Certificate) error {
-	text := pemfile.Write(roots...)
+	text := wire.MarshalCertificates(roots...)
 	if err := write(filepath.Join(k.o.Dir, storedRoots), text); err != nil {
 		return err
 	}
@@ -71,8 +71,8 @@ func (k *Keeper) giveRoots(roots []*x509.Certificate) error {
 
 // giveCertificate does the same with a certificate and its key.
 func (k *Keeper) giveCertificate(h *held) error {
-	chain := pemfile.Write(h.chain...)
-	key, err := pemfile.WriteKey(h.key)
+	chain := wire.MarshalCertificates(h.chain...)
+	key, err := wire.MarshalKey(h.key)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func readRoots(dir string) []*x509.Certificate {
 	if err != nil {
 		return nil
 	}
-	roots, err := pemfile.Certificates(raw)
+	roots, err := wire.ParseCertificates(raw)
 	if err != nil {
 		return nil
 	}
@@ -111,15 +111,15 @@ func readRoots(dir string) []*x509.Certificate {
 
 // pair reads a chain and its key.
 func pair(chain, key []byte) (*held, error) {
-	certs, err := pemfile.Certificates(chain)
+	certs, err := wire.ParseCertificates(chain)
 	if err != nil {
 		return nil, err
 	}
-	k, err := pemfile.PrivateKey(key)
+	k, err := wire.ParseKey(key)
 	if err != nil {
 		return nil, err
 	}
-	if !pemfile.Fits(certs[0], k) {
+	if !wire.Fits(certs[0], k) {
 		return nil, errors.New("the key is another certificate's")
 	}
 	return &held{key: k, chain: certs}, nil
@@ -129,7 +129,7 @@ func pair(chain, key []byte) (*held, error) {
 // roots will take it.
 func (h *held) fits(id ID, roots []*x509.Certificate, now time.Time) error {
 	leaf := h.leaf()
-	if !pemfile.Fits(leaf, h.key) {
+	if !wire.Fits(leaf, h.key) {
 		return errors.New("it is for another key than the one that asked")
 	}
 	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != id.String() {

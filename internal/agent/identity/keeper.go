@@ -14,8 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"outrider.dev/internal/wire/pemfile"
-	"outrider.dev/internal/wire/watch"
+	"outrider.dev/internal/wire"
 )
 
 const (
@@ -56,7 +55,7 @@ func NewKeeper(o Options) (*Keeper, error) {
 		return nil, err
 	}
 	return &Keeper{
-		o: o, ask: o.Client.CreateCertificate, watch: watch.Files, chance: rand.Float64,
+		o: o, ask: o.Client.CreateCertificate, watch: wire.WatchFiles, chance: rand.Float64,
 		state: State{Phase: Starting, Since: time.Now()}, changed: make(chan struct{}),
 	}, nil
 }
@@ -242,7 +241,7 @@ func (k *Keeper) follow() error {
 	if f != nil {
 		return nil // half written, or not mounted: whom we trusted stays
 	}
-	text := pemfile.Write(roots...)
+	text := wire.MarshalCertificates(roots...)
 	if bytes.Equal(text, k.roots) {
 		return nil
 	}

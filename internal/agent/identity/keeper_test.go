@@ -17,7 +17,7 @@ import (
 
 	server "outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/controlplane/spiffe"
-	"outrider.dev/internal/wire/pemfile"
+	"outrider.dev/internal/wire"
 )
 
 var parse = spiffe.Parse
@@ -46,7 +46,7 @@ func TestAFirstCertificate(t *testing.T) {
 			if got := w.rootsOnDisk(t); got != string(p.authority.RootsPEM()) {
 				t.Errorf("the roots are %s", got)
 			}
-			want := map[string]string{ChainFile: string(pemfile.Write(h.chain...)), KeyFile: string(must(pemfile.WriteKey(h.key))), RootFile: string(p.authority.RootsPEM())}
+			want := map[string]string{ChainFile: string(wire.MarshalCertificates(h.chain...)), KeyFile: string(must(wire.MarshalKey(h.key))), RootFile: string(p.authority.RootsPEM())}
 			for name, content := range want {
 				if diff := cmp.Diff(content, text(t, o.OutputDir, name)); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -329,17 +329,17 @@ func TestWhatAnEarlierAgentLeftIsUsedAtOnce(t *testing.T) {
 		"no PEM":    func(o *Options) { put(t, filepath.Join(o.Dir, storedCertificate), []byte("x")) },
 		"not there": func(o *Options) { os.Remove(filepath.Join(o.Dir, storedCertificate)) },
 		"without its key": func(o *Options) {
-			put(t, filepath.Join(o.Dir, storedCertificate), pemfile.Write(p.authority.Roots()...))
+			put(t, filepath.Join(o.Dir, storedCertificate), wire.MarshalCertificates(p.authority.Roots()...))
 		},
 		"with another's key": func(o *Options) {
 			_, chain := pem.Decode([]byte(text(t, o.Dir, storedCertificate)))
-			put(t, filepath.Join(o.Dir, storedCertificate), append(must(pemfile.WriteKey(must(newKey(P256)))), chain...))
+			put(t, filepath.Join(o.Dir, storedCertificate), append(must(wire.MarshalKey(must(newKey(P256)))), chain...))
 		},
 		"expired": func(o *Options) {
 			key := must(newKey(P256))
 			c := must(p.authority.Sign(key.Public(), shop, time.Second))
 			time.Sleep(time.Until(c.Leaf.NotAfter)) // its lives are whole seconds
-			put(t, filepath.Join(o.Dir, storedCertificate), append(must(pemfile.WriteKey(key)), c.Chain[0]...))
+			put(t, filepath.Join(o.Dir, storedCertificate), append(must(wire.MarshalKey(key)), c.Chain[0]...))
 		},
 	} {
 		t.Run("not if it is "+name, func(t *testing.T) {
@@ -356,7 +356,7 @@ func TestProvidedCertificatesAreTakenAndFollowed(t *testing.T) {
 	provide := func(life time.Duration) string {
 		key := must(newKey(P256))
 		c := must(authority.Sign(key.Public(), shop, life))
-		put(t, filepath.Join(mount, "key.pem"), must(pemfile.WriteKey(key)))
+		put(t, filepath.Join(mount, "key.pem"), must(wire.MarshalKey(key)))
 		put(t, filepath.Join(mount, "cert-chain.pem"), []byte(c.Chain[0]))
 		return c.Leaf.SerialNumber.Text(16)
 	}
@@ -369,7 +369,7 @@ func TestProvidedCertificatesAreTakenAndFollowed(t *testing.T) {
 	put(t, o.Provided.Roots, authority.RootsPEM())
 	first := provide(time.Hour)
 	w.until(t, "the first", func(s State) bool { return s.Phase == Have && s.Serial == first })
-	put(t, o.Provided.Key, must(pemfile.WriteKey(must(newKey(P256)))))
+	put(t, o.Provided.Key, must(wire.MarshalKey(must(newKey(P256)))))
 	s := w.phase(t, Failing)
 	if !s.Usable(time.Now()) || !strings.Contains(s.String(), "the key is another certificate's") || w.onDisk(t).leaf().SerialNumber.Text(16) != first {
 		t.Errorf("the state is %s", s)

@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"net/url"
 
-	"outrider.dev/internal/wire/pemfile"
+	"outrider.dev/internal/wire"
 )
 
 // A KeyKind is what key is made.
@@ -44,7 +44,7 @@ func newCSR(key crypto.Signer, id ID) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing the request for a certificate: %w", err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: pemfile.Request, Bytes: der}), nil
+	return pem.EncodeToMemory(&pem.Block{Type: wire.RequestBlock, Bytes: der}), nil
 }
 
 // isRoot says whether a certificate is one that others end at.

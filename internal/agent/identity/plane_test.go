@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	server "outrider.dev/internal/controlplane/ca"
-	"outrider.dev/internal/wire/pemfile"
+	"outrider.dev/internal/wire"
 )
 
 const (
@@ -187,7 +187,7 @@ func (w *watched) onDisk(t testing.TB) *held {
 
 func (w *watched) rootsOnDisk(t testing.TB) string {
 	t.Helper()
-	return string(pemfile.Write(readRoots(w.o.Dir)...))
+	return string(wire.MarshalCertificates(readRoots(w.o.Dir)...))
 }
 
 // eventually asks until the answer is right.

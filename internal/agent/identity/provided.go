@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"outrider.dev/internal/wire/pemfile"
+	"outrider.dev/internal/wire"
 )
 
 // take is step where somebody else provides the files. Whom the certificate names is
@@ -35,7 +35,7 @@ func (k *Keeper) takeNow(now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("%s and %s: %w", p.Chain, p.Key, err)
 	}
-	roots, err := pemfile.Certificates(text[p.Roots])
+	roots, err := wire.ParseCertificates(text[p.Roots])
 	if err != nil {
 		return fmt.Errorf("%s: %w", p.Roots, err)
 	}

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/agent/sds"
 	"outrider.dev/internal/controlplane/spiffe"
 	"outrider.dev/test/buffer"
 )
@@ -81,7 +80,7 @@ func TestARealEnvoyShowsEachNewCertificate(t *testing.T) {
 	// machine needs to show it.
 	o.Life, o.GraceRatio, o.GraceJitter = 5*time.Minute, 0.98, 0.001
 	socket, secrets := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "sds")
-	server := must(sds.Listen(sds.Options{Socket: secrets, Log: slog.New(slog.DiscardHandler)}))
+	server := must(ListenSecrets(SecretOptions{Socket: secrets, Log: slog.New(slog.DiscardHandler)}))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(t.Context()) }()
 	t.Cleanup(func() {
@@ -89,8 +88,8 @@ func TestARealEnvoyShowsEachNewCertificate(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	o.OnCertificate = func(chain, key []byte) { server.Set(workloadSecret, sds.Certificate(chain, key)) }
-	o.OnRoots = func(roots []byte) { server.Set(rootsSecret, sds.Roots(roots)) }
+	o.OnCertificate = func(chain, key []byte) { server.Set(workloadSecret, CertificateSecret(chain, key)) }
+	o.OnRoots = func(roots []byte) { server.Set(rootsSecret, RootsSecret(roots)) }
 	config := filepath.Join(t.TempDir(), "envoy.json")
 	put(t, config, must(json.Marshal(listener(socket, secrets))))
 	var log buffer.Buffer

@@ -11,7 +11,6 @@ import (
 	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/agent/identity"
 	"outrider.dev/internal/agent/readiness"
-	"outrider.dev/internal/agent/sds"
 )
 
 // newKeeper makes what gets the certificate, unless nothing needs one.
@@ -30,8 +29,8 @@ func (a *agent) newKeeper() (err error) {
 		Key: keyKind(c.Certificate.RSA, c.Certificate.Curve), Life: c.Certificate.Lifetime,
 		GraceRatio: c.Certificate.RenewAt, GraceJitter: cmp.Or(c.Certificate.Jitter, identity.NoJitter),
 		OnState:       a.certificate,
-		OnCertificate: func(chain, key []byte) { a.secrets.Set(envoy.SecretName, sds.Certificate(chain, key)) },
-		OnRoots:       func(roots []byte) { a.secrets.Set(envoy.RootsName, sds.Roots(roots)) },
+		OnCertificate: func(chain, key []byte) { a.secrets.Set(envoy.SecretName, identity.CertificateSecret(chain, key)) },
+		OnRoots:       func(roots []byte) { a.secrets.Set(envoy.RootsName, identity.RootsSecret(roots)) },
 	}
 	if c.Certificate.FileMounted {
 		at := "/etc/certs/" // Istio's place for them
@@ -50,7 +49,7 @@ func (a *agent) keepSecrets(ctx context.Context, tasks *sync.WaitGroup) (err err
 	if a.keeper == nil {
 		return nil
 	}
-	a.secrets, err = sds.Listen(sds.Options{Socket: socket(a.config), Log: a.log, Rejected: a.rejected})
+	a.secrets, err = identity.ListenSecrets(identity.SecretOptions{Socket: socket(a.config), Log: a.log, Rejected: a.rejected})
 	if err != nil {
 		return err
 	}
@@ -64,7 +63,7 @@ func (a *agent) keepSecrets(ctx context.Context, tasks *sync.WaitGroup) (err err
 
 // rejected puts on the board that Envoy cannot use a secret. If it goes on with an earlier
 // one, it serves as before.
-func (a *agent) rejected(r sds.Rejection) {
+func (a *agent) rejected(r identity.Rejection) {
 	why := fmt.Sprintf("Envoy refuses the secret %s: %s", strings.Join(r.Names, ", "), r.Reason)
 	a.journal.Fail("secret refused", why)
 	if !r.Kept {

@@ -26,7 +26,6 @@ import (
 	"outrider.dev/internal/agent/identity"
 	"outrider.dev/internal/agent/journal"
 	"outrider.dev/internal/agent/readiness"
-	"outrider.dev/internal/agent/sds"
 	"outrider.dev/internal/agent/state"
 	"outrider.dev/internal/agent/status"
 	"outrider.dev/internal/agent/supervise"
@@ -53,8 +52,8 @@ type agent struct {
 	envoy     envoy.Options
 	admin     *envoy.Admin
 	proxy     *readiness.Proxy
-	keeper    *identity.Keeper // nil: Envoy speaks without TLS
-	secrets   *sds.Server      // what the keeper has, for Envoy; nil until it listens
+	keeper    *identity.Keeper       // nil: Envoy speaks without TLS
+	secrets   *identity.SecretServer // what the keeper has, for Envoy; nil until it listens
 	status    *status.Server
 	standbys  *standbys
 	apps      *apps // nil: nothing says when the applications have ended
@@ -152,8 +151,8 @@ func prepare(o Options) (*agent, error) {
 	for _, note := range c.Notes {
 		a.log.Warn(note)
 	}
-	if path := socket(c); !c.ControlPlane.Plaintext && len(path) > sds.MaxPath {
-		return nil, fmt.Errorf("--work-dir %q: it is too long for a socket in it; use at most %d bytes", c.Work, sds.MaxPath-len(path)+len(c.Work))
+	if path := socket(c); !c.ControlPlane.Plaintext && len(path) > identity.MaxSocketPath {
+		return nil, fmt.Errorf("--work-dir %q: it is too long for a socket in it; use at most %d bytes", c.Work, identity.MaxSocketPath-len(path)+len(c.Work))
 	}
 	if err := a.envoy.Check(); err != nil {
 		return nil, named(err)
@@ -234,8 +233,8 @@ func (a *agent) listen() (err error) {
 	switch {
 	case !directory(own):
 		own, waiters = "", ""
-	case len(waiters) > sds.MaxPath:
-		return &ConfigError{fmt.Errorf("variable OUTRIDER_OWN=%q: it is too long for a socket in it; use at most %d bytes", own, sds.MaxPath-len(waiterSocket)-1)}
+	case len(waiters) > identity.MaxSocketPath:
+		return &ConfigError{fmt.Errorf("variable OUTRIDER_OWN=%q: it is too long for a socket in it; use at most %d bytes", own, identity.MaxSocketPath-len(waiterSocket)-1)}
 	}
 	a.health = newHealth(a.board, c.Stop.Apps, probes)
 	a.status, err = status.Listen(status.Options{

@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/agent/config"
 	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/agent/supervise"
-	"outrider.dev/internal/wire/watch"
+	"outrider.dev/internal/wire"
 )
 
 // now is the configuration as changed since the start.
@@ -97,7 +97,7 @@ func (a *agent) follow(ctx context.Context, in config.Inputs) {
 	}
 	changed := make(chan struct{}, 1)
 	changed <- struct{}{} // since it was read
-	stop := watch.Files(time.Minute, func() {
+	stop := wire.WatchFiles(time.Minute, func() {
 		select {
 		case changed <- struct{}{}:
 		default:

@@ -29,7 +29,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/agent/envoy"
-	"outrider.dev/internal/agent/sds"
+	"outrider.dev/internal/agent/identity"
 	"outrider.dev/test/secretserver"
 )
 
@@ -114,8 +114,8 @@ func serveSecrets(t testing.TB, chain, key []byte) (socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "sds")
 	s := secretserver.Serve(t, socket, nil)
-	s.Set(envoy.RootsName, sds.Roots(chain))
-	s.Set(envoy.SecretName, sds.Certificate(chain, key))
+	s.Set(envoy.RootsName, identity.RootsSecret(chain))
+	s.Set(envoy.SecretName, identity.CertificateSecret(chain, key))
 	return socket
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"outrider.dev/internal/wire/rpc"
+	"outrider.dev/internal/wire"
 )
 
 // appTransport speaks to the app as the kubelet does: certificates are not looked at, each
@@ -27,7 +27,7 @@ var grpcTransport = func() *http.Transport {
 
 // tryGRPC makes the one unary call that a gRPC probe is.
 func tryGRPC(ctx context.Context, address, service string) error {
-	if err := rpc.Healthy(ctx, grpcTransport, address, service, ""); err != nil {
+	if err := wire.Healthy(ctx, grpcTransport, address, service, ""); err != nil {
 		return fmt.Errorf("grpc: %w", err)
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outrider.dev/internal/wire/rpc"
+	"outrider.dev/internal/wire"
 )
 
 // app answers as an application does; what it was asked goes into asked.
@@ -75,7 +75,7 @@ func health(t *testing.T) (port string) {
 			return
 		}
 		w.Header().Set("Trailer", "Grpc-Status")
-		w.Write(rpc.Frame(answer))
+		w.Write(wire.Frame(answer))
 		w.Header().Set("Grpc-Status", "0")
 	})}
 	go s.Serve(ln)
@@ -115,7 +115,7 @@ func TestProbesAreTheKubelets(t *testing.T) {
 		"grpc, one that is down":         {call("down"), 500, "NOT_SERVING"},
 		"grpc, unknown":                  {call("other"), 500, "status 5: unknown service"},
 		"grpc, nothing said":             {call("empty"), 500, "UNKNOWN"},
-		"grpc, no answer of its kind":    {call("odd"), 500, "no HealthCheckResponse"},
+		"grpc, no answer of its kind":    {call("odd"), 500, "not a HealthCheckResponse"},
 		"grpc to something else":         {`{"grpc": {"port": ` + plain + `}}`, 500, "grpc"},
 	}
 	for name, tt := range tests {

@@ -18,8 +18,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/controlplane/spiffe"
-	"outrider.dev/internal/wire/pemfile"
-	"outrider.dev/internal/wire/watch"
+	"outrider.dev/internal/wire"
 )
 
 // clockSkew is how far a certificate's life begins in the past, so that a host whose
@@ -99,7 +98,7 @@ func (a *Authority) TrustDomain() string { return a.o.TrustDomain }
 func (a *Authority) Roots() []*x509.Certificate { return slices.Clone(a.current.Load().roots) }
 
 // RootsPEM is Roots as a file.
-func (a *Authority) RootsPEM() []byte { return pemfile.Write(a.current.Load().roots...) }
+func (a *Authority) RootsPEM() []byte { return wire.MarshalCertificates(a.current.Load().roots...) }
 
 // Changed returns a channel that is closed when the authority's files have changed.
 func (a *Authority) Changed() <-chan struct{} {
@@ -131,7 +130,7 @@ func (a *Authority) Reload() error {
 func (a *Authority) Run(ctx context.Context) error {
 	l, _ := find(a.o.Dir)
 	last := ""
-	stop := watch.Files(watchPoll, func() {
+	stop := wire.WatchFiles(watchPoll, func() {
 		err := a.Reload()
 		switch {
 		case err == nil:
@@ -235,7 +234,7 @@ func (s *signer) certificate(leaf *x509.Certificate) *Certificate {
 		}
 	}
 	for _, one := range append(way, s.root) {
-		c.Chain = append(c.Chain, string(pemfile.Write(one)))
+		c.Chain = append(c.Chain, string(wire.MarshalCertificates(one)))
 	}
 	return c
 }

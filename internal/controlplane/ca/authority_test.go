@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outrider.dev/internal/controlplane/spiffe"
-	"outrider.dev/internal/wire/pemfile"
+	"outrider.dev/internal/wire"
 )
 
 var shop = Identity{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "app"}
@@ -53,7 +53,7 @@ func sign(t testing.TB, a *Authority, id Identity, life time.Duration) *Certific
 // certificates are a chain as a client reads it.
 func certificates(t testing.TB, chain []string) []*x509.Certificate {
 	t.Helper()
-	out, err := pemfile.Certificates([]byte(strings.Join(chain, "")))
+	out, err := wire.ParseCertificates([]byte(strings.Join(chain, "")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +330,7 @@ func TestAnIntermediateOfCertManagerSigns(t *testing.T) {
 	der := must(x509.CreateCertificate(rand.Reader, form, s.cert, key.Public(), s.key))
 	between := must(x509.ParseCertificate(der))
 	dir := t.TempDir()
-	for name, content := range map[string][]byte{"tls.crt": pemfile.Write(between), "tls.key": must(pemfile.WriteKey(key)), "ca.crt": root.RootsPEM()} {
+	for name, content := range map[string][]byte{"tls.crt": wire.MarshalCertificates(between), "tls.key": must(wire.MarshalKey(key)), "ca.crt": root.RootsPEM()} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}

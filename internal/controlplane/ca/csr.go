@@ -9,7 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 
-	"outrider.dev/internal/wire/pemfile"
+	"outrider.dev/internal/wire"
 )
 
 // maxCSR is many times the largest that is of use.
@@ -22,8 +22,8 @@ func parseCSR(raw string) (*x509.CertificateRequest, error) {
 		return nil, refuse("the request for a certificate (CSR) has %d bytes; at most %d are read", len(raw), maxCSR)
 	}
 	block, rest := pem.Decode([]byte(raw))
-	if block == nil || block.Type != pemfile.Request || len(bytes.TrimSpace(rest)) > 0 {
-		return nil, refuse("the request for a certificate (CSR) is not one PEM block %s", pemfile.Request)
+	if block == nil || block.Type != wire.RequestBlock || len(bytes.TrimSpace(rest)) > 0 {
+		return nil, refuse("the request for a certificate (CSR) is not one PEM block %s", wire.RequestBlock)
 	}
 	csr, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {

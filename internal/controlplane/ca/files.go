@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outrider.dev/internal/wire/pemfile"
+	"outrider.dev/internal/wire"
 )
 
 // replace writes a file that only its owner reads: beside the old one, then renamed.
@@ -62,7 +62,7 @@ func lock(f *os.File) error {
 func loadOrMakeKey(path string) (crypto.Signer, error) {
 	raw, err := os.ReadFile(path)
 	if err == nil {
-		key, err := pemfile.PrivateKey(raw)
+		key, err := wire.ParseKey(raw)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
@@ -75,7 +75,7 @@ func loadOrMakeKey(path string) (crypto.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err = pemfile.WriteKey(key)
+	raw, err = wire.MarshalKey(key)
 	if err != nil {
 		return nil, err
 	}

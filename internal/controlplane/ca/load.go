@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"outrider.dev/internal/wire/pemfile"
+	"outrider.dev/internal/wire"
 )
 
 // A layout is how the files of an authority are called.
@@ -104,7 +104,7 @@ func makeRoot(dir, trustDomain string, life time.Duration) error {
 	if err != nil {
 		return err
 	}
-	root := pemfile.Write(&x509.Certificate{Raw: der})
+	root := wire.MarshalCertificates(&x509.Certificate{Raw: der})
 	if err := replace(filepath.Join(dir, names.cert), root); err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func load(dir string) (*signer, error) {
 		if err != nil {
 			return nil, err
 		}
-		certs, err := pemfile.Certificates(raw)
+		certs, err := wire.ParseCertificates(raw)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
 		}
@@ -152,7 +152,7 @@ func load(dir string) (*signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.key, err = pemfile.PrivateKey(rawKey); err != nil {
+	if s.key, err = wire.ParseKey(rawKey); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, l.key), err)
 	}
 	if err := s.complete(); err != nil {
@@ -164,7 +164,7 @@ func load(dir string) (*signer, error) {
 // complete checks that the files belong together, and finds the way to the root.
 func (s *signer) complete() error {
 	switch {
-	case !pemfile.Fits(s.cert, s.key):
+	case !wire.Fits(s.cert, s.key):
 		return errors.New("the key file holds the key of another certificate")
 	case !s.cert.IsCA || s.cert.KeyUsage != 0 && s.cert.KeyUsage&x509.KeyUsageCertSign == 0:
 		return errors.New("the certificate may not sign others; its basic constraints need CA, its key usage keyCertSign")

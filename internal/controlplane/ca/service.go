@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"outrider.dev/internal/unary"
-	"outrider.dev/internal/wire/certs"
+	"outrider.dev/internal/wire"
 )
 
 // A Service is Istio's IstioCertificateService.
@@ -29,25 +29,25 @@ type Service struct {
 
 // Register adds the service to a gRPC server, beside others.
 func (s *Service) Register(to grpc.ServiceRegistrar) {
-	unary.Method[certs.Request, certs.Response]{
-		Service: certs.Service, Name: certs.Method,
+	unary.Method[wire.CertificateRequest, wire.CertificateResponse]{
+		Service: wire.CertificateService, Name: wire.CertificateMethod,
 		File:  "security/v1alpha1/ca.proto",
-		Parse: certs.ParseRequest, Answer: s.CreateCertificate,
+		Parse: wire.ParseCertificateRequest, Answer: s.CreateCertificate,
 	}.Register(to)
 }
 
 // CreateCertificate signs the key of a request for whom the caller proved to be. An
 // error is a status with a sentence.
-func (s *Service) CreateCertificate(ctx context.Context, in certs.Request) (certs.Response, error) {
+func (s *Service) CreateCertificate(ctx context.Context, in wire.CertificateRequest) (wire.CertificateResponse, error) {
 	log := cmp.Or(s.Log, slog.New(slog.DiscardHandler)).With("peer", peerAddress(ctx).String())
 	cert, caller, err := s.create(ctx, in)
 	if err != nil {
 		log.Warn("certificate refused", "identity", name(caller), "method", caller.Method, "code", status.Code(err).String(), "reason", status.Convert(err).Message())
-		return certs.Response{}, err
+		return wire.CertificateResponse{}, err
 	}
 	log.Info("certificate signed", "identity", name(caller), "method", caller.Method,
 		"serial", cert.Leaf.SerialNumber.Text(16), "key", cert.Leaf.PublicKeyAlgorithm.String(), "not_after", cert.Leaf.NotAfter)
-	return certs.Response{Chain: cert.Chain}, nil
+	return wire.CertificateResponse{Chain: cert.Chain}, nil
 }
 
 // name is for the log: nobody is nobody.
@@ -58,7 +58,7 @@ func name(c Caller) string {
 	return c.Identity.String()
 }
 
-func (s *Service) create(ctx context.Context, in certs.Request) (*Certificate, Caller, error) {
+func (s *Service) create(ctx context.Context, in wire.CertificateRequest) (*Certificate, Caller, error) {
 	if !s.limit.take(peerAddress(ctx), time.Now()) {
 		return nil, Caller{}, status.Errorf(codes.ResourceExhausted, "too many requests from this address: %d a second are answered", perSecond)
 	}
@@ -66,7 +66,7 @@ func (s *Service) create(ctx context.Context, in certs.Request) (*Certificate, C
 	if err != nil {
 		return nil, Caller{}, err
 	}
-	for _, key := range []string{certs.Impersonated, certs.CertSigner} {
+	for _, key := range []string{wire.Impersonated, wire.CertSigner} {
 		if in.Metadata[key] != "" {
 			return nil, caller, status.Errorf(codes.PermissionDenied, "the request has metadata %s, which this control plane grants to nobody", key)
 		}

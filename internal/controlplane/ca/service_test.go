@@ -32,8 +32,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"outrider.dev/internal/controlplane/spiffe"
-	"outrider.dev/internal/wire/certs"
-	"outrider.dev/internal/wire/pemfile"
+	"outrider.dev/internal/wire"
 )
 
 // hosts are those of a test.
@@ -99,7 +98,7 @@ func newPlane(t testing.TB) *plane {
 }
 
 // ask is grpc-go's own client.
-func (p *plane) ask(t testing.TB, in certs.Request, token string, own *tls.Certificate) ([]*x509.Certificate, error) {
+func (p *plane) ask(t testing.TB, in wire.CertificateRequest, token string, own *tls.Certificate) ([]*x509.Certificate, error) {
 	t.Helper()
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(p.authority.RootsPEM())
@@ -116,10 +115,10 @@ func (p *plane) ask(t testing.TB, in certs.Request, token string, own *tls.Certi
 	}
 	request, response := &emptypb.Empty{}, &emptypb.Empty{}
 	request.ProtoReflect().SetUnknown(in.Marshal())
-	if err := conn.Invoke(ctx, certs.Path, request, response); err != nil {
+	if err := conn.Invoke(ctx, wire.CertificatePath, request, response); err != nil {
 		return nil, err
 	}
-	out := must(certs.ParseResponse(response.ProtoReflect().GetUnknown()))
+	out := must(wire.ParseCertificateResponse(response.ProtoReflect().GetUnknown()))
 	return certificates(t, out.Chain), nil
 }
 
@@ -129,7 +128,7 @@ func csr(t testing.TB, key crypto.Signer, form x509.CertificateRequest) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: pemfile.Request, Bytes: der}))
+	return string(pem.EncodeToMemory(&pem.Block{Type: wire.RequestBlock, Bytes: der}))
 }
 
 func (p *plane) token(c Claim) string {
@@ -159,7 +158,7 @@ func TestEachWayToProveWhoOneIs(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			chain, err := p.ask(t, certs.Request{CSR: csr(t, key, x509.CertificateRequest{URIs: []*url.URL{shop.URL()}}), Life: time.Hour}, tt.token, tt.own)
+			chain, err := p.ask(t, wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{URIs: []*url.URL{shop.URL()}}), Life: time.Hour}, tt.token, tt.own)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,7 +181,7 @@ func TestEachWayToProveWhoOneIs(t *testing.T) {
 func TestEachRefusal(t *testing.T) {
 	p := newPlane(t)
 	key := ecKey(t)
-	if _, err := p.ask(t, certs.Request{CSR: csr(t, key, x509.CertificateRequest{})}, "Bearer host-secret", nil); err != nil {
+	if _, err := p.ask(t, wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{})}, "Bearer host-secret", nil); err != nil {
 		t.Fatal(err) // now it is used up
 	}
 	other := shop
@@ -195,38 +194,38 @@ func TestEachRefusal(t *testing.T) {
 	}()
 	weakEC := must(ecdsa.GenerateKey(elliptic.P224(), rand.Reader))
 	bigRSA := must(rsa.GenerateKey(rand.Reader, 2048))
-	if _, err := p.ask(t, certs.Request{CSR: csr(t, bigRSA, x509.CertificateRequest{})}, p.token(shopClaim), nil); err != nil {
+	if _, err := p.ask(t, wire.CertificateRequest{CSR: csr(t, bigRSA, x509.CertificateRequest{})}, p.token(shopClaim), nil); err != nil {
 		t.Errorf("an RSA key of 2048 bits: %v", err)
 	}
 	good := p.token(shopClaim)
 	tests := map[string]struct {
-		in    certs.Request
+		in    wire.CertificateRequest
 		token string
 		code  codes.Code
 		want  string
 	}{
-		"nothing to prove it":            {certs.Request{CSR: plain}, "", codes.Unauthenticated, "neither a token nor a certificate"},
-		"a token that nobody knows":      {certs.Request{CSR: plain}, "Bearer x", codes.Unauthenticated, "of a kind that this control plane does not know"},
-		"another scheme":                 {certs.Request{CSR: plain}, "Basic eDp5", codes.Unauthenticated, "not of the form: Bearer"},
-		"no scheme":                      {certs.Request{CSR: plain}, "abc", codes.Unauthenticated, "not of the form: Bearer"},
-		"a token of another audience":    {certs.Request{CSR: plain}, p.token(Claim{Namespace: "shop", ServiceAccount: "app", Audiences: []string{"vault"}}), codes.Unauthenticated, `for audience ["vault"]`},
-		"a token that Kubernetes denies": {certs.Request{CSR: plain}, "Bearer kubernetes-old", codes.Unauthenticated, "Kubernetes says"},
-		"a name that cannot be":          {certs.Request{CSR: plain}, "Bearer kubernetes-odd", codes.Unauthenticated, `namespace "a/b"`},
-		"Kubernetes does not answer":     {certs.Request{CSR: plain}, "Bearer kubernetes-down", codes.Unavailable, "cannot check identities now"},
-		"a host's token that was used":   {certs.Request{CSR: csr(t, ecKey(t), x509.CertificateRequest{})}, "Bearer host-secret", codes.Unauthenticated, "host shop/vm-1 was used already"},
-		"another identity":               {certs.Request{CSR: csr(t, key, x509.CertificateRequest{URIs: []*url.URL{other.URL()}})}, good, codes.PermissionDenied, `asks for "spiffe://cluster.local/ns/bank/sa/app"; its sender is spiffe://cluster.local/ns/shop/sa/app`},
-		"its own and another":            {certs.Request{CSR: csr(t, key, x509.CertificateRequest{URIs: []*url.URL{shop.URL(), other.URL()}})}, good, codes.PermissionDenied, "asks for"},
-		"a DNS name":                     {certs.Request{CSR: csr(t, key, x509.CertificateRequest{DNSNames: []string{"outriderd"}})}, good, codes.PermissionDenied, "no SPIFFE identity"},
-		"an address":                     {certs.Request{CSR: csr(t, key, x509.CertificateRequest{IPAddresses: []net.IP{{1, 2, 3, 4}}})}, good, codes.PermissionDenied, "no SPIFFE identity"},
-		"impersonation":                  {certs.Request{CSR: plain, Metadata: map[string]string{certs.Impersonated: other.String()}}, good, codes.PermissionDenied, "metadata ImpersonatedIdentity"},
-		"another signer":                 {certs.Request{CSR: plain, Metadata: map[string]string{certs.CertSigner: "x"}}, good, codes.PermissionDenied, "metadata CertSigner"},
-		"no CSR":                         {certs.Request{}, good, codes.InvalidArgument, "not one PEM block"},
-		"two CSRs":                       {certs.Request{CSR: plain + plain}, good, codes.InvalidArgument, "not one PEM block"},
-		"a CSR of garbage":               {certs.Request{CSR: "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"}, good, codes.InvalidArgument, "cannot be read"},
-		"a CSR of another's key":         {certs.Request{CSR: tampered}, good, codes.InvalidArgument, "not signed by its own key"},
-		"a CSR that is too long":         {certs.Request{CSR: strings.Repeat("x", maxCSR+1)}, good, codes.InvalidArgument, "at most 65536"},
-		"a weak key":                     {certs.Request{CSR: csr(t, weakEC, x509.CertificateRequest{})}, good, codes.InvalidArgument, "224 bits"},
-		"a negative life":                {certs.Request{CSR: plain, Life: -time.Hour}, good, codes.InvalidArgument, "validity_duration"},
+		"nothing to prove it":            {wire.CertificateRequest{CSR: plain}, "", codes.Unauthenticated, "neither a token nor a certificate"},
+		"a token that nobody knows":      {wire.CertificateRequest{CSR: plain}, "Bearer x", codes.Unauthenticated, "of a kind that this control plane does not know"},
+		"another scheme":                 {wire.CertificateRequest{CSR: plain}, "Basic eDp5", codes.Unauthenticated, "not of the form: Bearer"},
+		"no scheme":                      {wire.CertificateRequest{CSR: plain}, "abc", codes.Unauthenticated, "not of the form: Bearer"},
+		"a token of another audience":    {wire.CertificateRequest{CSR: plain}, p.token(Claim{Namespace: "shop", ServiceAccount: "app", Audiences: []string{"vault"}}), codes.Unauthenticated, `for audience ["vault"]`},
+		"a token that Kubernetes denies": {wire.CertificateRequest{CSR: plain}, "Bearer kubernetes-old", codes.Unauthenticated, "Kubernetes says"},
+		"a name that cannot be":          {wire.CertificateRequest{CSR: plain}, "Bearer kubernetes-odd", codes.Unauthenticated, `namespace "a/b"`},
+		"Kubernetes does not answer":     {wire.CertificateRequest{CSR: plain}, "Bearer kubernetes-down", codes.Unavailable, "cannot check identities now"},
+		"a host's token that was used":   {wire.CertificateRequest{CSR: csr(t, ecKey(t), x509.CertificateRequest{})}, "Bearer host-secret", codes.Unauthenticated, "host shop/vm-1 was used already"},
+		"another identity":               {wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{URIs: []*url.URL{other.URL()}})}, good, codes.PermissionDenied, `asks for "spiffe://cluster.local/ns/bank/sa/app"; its sender is spiffe://cluster.local/ns/shop/sa/app`},
+		"its own and another":            {wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{URIs: []*url.URL{shop.URL(), other.URL()}})}, good, codes.PermissionDenied, "asks for"},
+		"a DNS name":                     {wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{DNSNames: []string{"outriderd"}})}, good, codes.PermissionDenied, "no SPIFFE identity"},
+		"an address":                     {wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{IPAddresses: []net.IP{{1, 2, 3, 4}}})}, good, codes.PermissionDenied, "no SPIFFE identity"},
+		"impersonation":                  {wire.CertificateRequest{CSR: plain, Metadata: map[string]string{wire.Impersonated: other.String()}}, good, codes.PermissionDenied, "metadata ImpersonatedIdentity"},
+		"another signer":                 {wire.CertificateRequest{CSR: plain, Metadata: map[string]string{wire.CertSigner: "x"}}, good, codes.PermissionDenied, "metadata CertSigner"},
+		"no CSR":                         {wire.CertificateRequest{}, good, codes.InvalidArgument, "not one PEM block"},
+		"two CSRs":                       {wire.CertificateRequest{CSR: plain + plain}, good, codes.InvalidArgument, "not one PEM block"},
+		"a CSR of garbage":               {wire.CertificateRequest{CSR: "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"}, good, codes.InvalidArgument, "cannot be read"},
+		"a CSR of another's key":         {wire.CertificateRequest{CSR: tampered}, good, codes.InvalidArgument, "not signed by its own key"},
+		"a CSR that is too long":         {wire.CertificateRequest{CSR: strings.Repeat("x", maxCSR+1)}, good, codes.InvalidArgument, "at most 65536"},
+		"a weak key":                     {wire.CertificateRequest{CSR: csr(t, weakEC, x509.CertificateRequest{})}, good, codes.InvalidArgument, "224 bits"},
+		"a negative life":                {wire.CertificateRequest{CSR: plain, Life: -time.Hour}, good, codes.InvalidArgument, "validity_duration"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -242,7 +241,7 @@ func TestEachRefusal(t *testing.T) {
 	soon := time.Now().Add(time.Minute) // nothing comes back before
 	for p.service.limit.take(netip.MustParseAddr("127.0.0.1"), soon) {
 	}
-	if _, err := p.ask(t, certs.Request{CSR: plain}, good, nil); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "too many requests from this address") {
+	if _, err := p.ask(t, wire.CertificateRequest{CSR: plain}, good, nil); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "too many requests from this address") {
 		t.Errorf("after a burst: %v", err)
 	}
 }
@@ -254,17 +253,17 @@ func TestAHostsCertificateIsGoodWhileTheHostIsThere(t *testing.T) {
 	renew := func(chain []*x509.Certificate, key crypto.Signer) ([]*x509.Certificate, crypto.Signer, error) {
 		own := &tls.Certificate{Certificate: [][]byte{chain[0].Raw}, PrivateKey: key}
 		next := ecKey(t)
-		chain, err := p.ask(t, certs.Request{CSR: csr(t, next, x509.CertificateRequest{})}, "", own)
+		chain, err := p.ask(t, wire.CertificateRequest{CSR: csr(t, next, x509.CertificateRequest{})}, "", own)
 		return chain, next, err
 	}
 	key := ecKey(t)
-	first := must(p.ask(t, certs.Request{CSR: csr(t, key, x509.CertificateRequest{})}, "Bearer host-secret", nil))
+	first := must(p.ask(t, wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{})}, "Bearer host-secret", nil))
 	second, key2, err := renew(first, key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	podKey := ecKey(t) // of the same identity
-	pod := must(p.ask(t, certs.Request{CSR: csr(t, podKey, x509.CertificateRequest{})}, p.token(shopClaim), nil))
+	pod := must(p.ask(t, wire.CertificateRequest{CSR: csr(t, podKey, x509.CertificateRequest{})}, p.token(shopClaim), nil))
 	if got, ok := hostOf(second[0], shop); !ok || got != (Host{"shop", "vm-1", "app"}) {
 		t.Errorf("the renewed certificate is of host %v, %v", got, ok)
 	}
@@ -302,7 +301,7 @@ func TestAHostsCertificateIsGoodWhileTheHostIsThere(t *testing.T) {
 	delete(p.hosts, sum)
 	p.hosts[sha256.Sum256([]byte("next-secret"))] = Host{"shop", "vm-2", "app"}
 	own := &tls.Certificate{Certificate: [][]byte{second[0].Raw}, PrivateKey: key2}
-	if _, err := p.ask(t, certs.Request{CSR: csr(t, ecKey(t), x509.CertificateRequest{})}, "Bearer next-secret", own); err != nil {
+	if _, err := p.ask(t, wire.CertificateRequest{CSR: csr(t, ecKey(t), x509.CertificateRequest{})}, "Bearer next-secret", own); err != nil {
 		t.Errorf("with a new token: %v", err)
 	}
 }
@@ -318,7 +317,7 @@ func TestACertificateOfAnotherMeshEndsTheHandshake(t *testing.T) {
 			id := shop
 			id.TrustDomain = a.TrustDomain()
 			c := must(a.Sign(key.Public(), id, 0))
-			_, err := p.ask(t, certs.Request{CSR: csr(t, key, x509.CertificateRequest{})}, p.token(shopClaim), &tls.Certificate{Certificate: c.served, PrivateKey: key})
+			_, err := p.ask(t, wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{})}, p.token(shopClaim), &tls.Certificate{Certificate: c.served, PrivateKey: key})
 			if status.Code(err) != codes.Unavailable {
 				t.Errorf("the call ended with %v, want no connection", err)
 			}

@@ -17,7 +17,7 @@ import (
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/unary"
-	"outrider.dev/internal/wire/lookups"
+	"outrider.dev/internal/wire"
 )
 
 // How long an answer may be kept: a change reaches every pod within this time.
@@ -36,20 +36,20 @@ type Service struct {
 
 // Register adds the service to a gRPC server, beside others.
 func (s *Service) Register(to grpc.ServiceRegistrar) {
-	unary.Method[lookups.Request, lookups.Response]{
-		Service: lookups.Service, Name: lookups.Method,
-		Parse: lookups.ParseRequest, Answer: s.Resolve,
+	unary.Method[wire.NamesRequest, wire.NamesResponse]{
+		Service: wire.NamesService, Name: wire.NamesMethod,
+		Parse: wire.ParseNamesRequest, Answer: s.Resolve,
 	}.Register(to)
 }
 
 // Resolve answers for each name, as far as the caller may see it.
-func (s *Service) Resolve(ctx context.Context, in lookups.Request) (lookups.Response, error) {
+func (s *Service) Resolve(ctx context.Context, in wire.NamesRequest) (wire.NamesResponse, error) {
 	caller, err := s.Identify(ctx)
 	if err != nil {
-		return lookups.Response{}, err
+		return wire.NamesResponse{}, err
 	}
 	m := s.Mesh()
-	out := lookups.Response{Answers: make([]lookups.Answer, 0, len(in.Names))}
+	out := wire.NamesResponse{Answers: make([]wire.Answer, 0, len(in.Names))}
 	for _, name := range in.Names {
 		out.Answers = append(out.Answers, Lookup(m, name, caller.Namespace))
 	}
@@ -58,8 +58,8 @@ func (s *Service) Resolve(ctx context.Context, in lookups.Request) (lookups.Resp
 
 // Lookup returns what a name means to a client in a namespace. An ExternalName is followed
 // as long as it stays in the mesh; one that leads in a circle has no address.
-func Lookup(m *mesh.Mesh, name, clientNamespace string) lookups.Answer {
-	a := lookups.Answer{TTL: UnknownTTL}
+func Lookup(m *mesh.Mesh, name, clientNamespace string) wire.Answer {
+	a := wire.Answer{TTL: UnknownTTL}
 	for next := name; next != ""; {
 		found, addresses, leads := one(m, next, clientNamespace)
 		if found == "" {
@@ -68,7 +68,7 @@ func Lookup(m *mesh.Mesh, name, clientNamespace string) lookups.Answer {
 			}
 			return a
 		}
-		if slices.Contains(a.Aliases, found) || len(a.Aliases) == lookups.MaxAliases {
+		if slices.Contains(a.Aliases, found) || len(a.Aliases) == wire.MaxAliases {
 			return a
 		}
 		a.Known, a.TTL, a.Aliases, a.Addresses = true, TTL, append(a.Aliases, found), addresses
@@ -107,5 +107,5 @@ func ready(endpoints []mesh.Endpoint) []netip.Addr {
 	}
 	slices.SortFunc(out, netip.Addr.Compare)
 	out = slices.Compact(out)
-	return out[:min(len(out), lookups.MaxAddresses)]
+	return out[:min(len(out), wire.MaxAddresses)]
 }

@@ -17,7 +17,7 @@ import (
 
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/mesh"
-	"outrider.dev/internal/wire/lookups"
+	"outrider.dev/internal/wire"
 )
 
 func addresses(texts ...string) (out []netip.Addr) {
@@ -56,14 +56,14 @@ func shop() *mesh.Mesh {
 }
 
 func TestLookup(t *testing.T) {
-	known := func(ips []netip.Addr, aliases ...string) lookups.Answer {
-		return lookups.Answer{Known: true, TTL: TTL, Addresses: ips, Aliases: aliases}
+	known := func(ips []netip.Addr, aliases ...string) wire.Answer {
+		return wire.Answer{Known: true, TTL: TTL, Addresses: ips, Aliases: aliases}
 	}
-	unknown := lookups.Answer{TTL: UnknownTTL}
+	unknown := wire.Answer{TTL: UnknownTTL}
 	reviews := "reviews.shop.svc.cluster.local"
 	tests := map[string]struct {
 		name, from string
-		want       lookups.Answer
+		want       wire.Answer
 	}{
 		"the full name, from anywhere":                       {reviews, "web", known(addresses("10.96.0.1", "fd96::1"), reviews)},
 		"capitals do not count":                              {"Reviews.Shop", "web", known(addresses("10.96.0.1", "fd96::1"), reviews)},
@@ -74,10 +74,10 @@ func TestLookup(t *testing.T) {
 		"a headless service is its endpoints that are ready": {"db.shop", "web", known(addresses("10.0.0.7", "10.0.0.8"), "db.shop.svc.cluster.local")},
 		"a pod of a headless service by its own name":        {"db-0.db.shop.svc.cluster.local", "web", known(addresses("10.0.0.8"), "db-0.db.shop.svc.cluster.local")},
 		"a pod that is not ready has a name, no address":     {"db-2.db.shop.svc.cluster.local", "web", known(nil, "db-2.db.shop.svc.cluster.local")},
-		"an external name leads outside": {"out.shop", "web", lookups.Answer{Known: true, TTL: TTL,
+		"an external name leads outside": {"out.shop", "web", wire.Answer{Known: true, TTL: TTL,
 			Aliases: []string{"out.shop.svc.cluster.local"}, Outside: "db.example.com"}},
 		"an external name within the mesh is followed": {"near.shop", "web", known(addresses("10.96.0.1", "fd96::1"), "near.shop.svc.cluster.local", reviews)},
-		"an external name by way of another": {"hidden.shop", "web", lookups.Answer{Known: true, TTL: TTL,
+		"an external name by way of another": {"hidden.shop", "web", wire.Answer{Known: true, TTL: TTL,
 			Aliases: []string{"hidden.shop.svc.cluster.local", "out.shop.svc.cluster.local"}, Outside: "db.example.com"}},
 		"a circle ends": {"round.shop", "web", known(nil, "round.shop.svc.cluster.local", "about.shop.svc.cluster.local")},
 		"anything else": {"example.com", "shop", unknown},
@@ -113,7 +113,7 @@ func call(t *testing.T, s *Service, message []byte) ([]byte, error) {
 	in.ProtoReflect().SetUnknown(message)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	err = conn.Invoke(ctx, lookups.Path, in, out)
+	err = conn.Invoke(ctx, wire.NamesPath, in, out)
 	return out.ProtoReflect().GetUnknown(), err
 }
 
@@ -122,11 +122,11 @@ func TestTheCallersNamespaceIsItsIdentitys(t *testing.T) {
 		s := &Service{Mesh: shop, Identify: func(context.Context) (ca.Identity, error) {
 			return ca.Identity{TrustDomain: "cluster.local", Namespace: namespace, ServiceAccount: "a"}, nil
 		}}
-		raw, err := call(t, s, lookups.Request{Names: []string{"secret.shop.svc.cluster.local", "reviews.shop"}}.Marshal())
+		raw, err := call(t, s, wire.NamesRequest{Names: []string{"secret.shop.svc.cluster.local", "reviews.shop"}}.Marshal())
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := lookups.ParseResponse(raw)
+		got, err := wire.ParseNamesResponse(raw)
 		if err != nil || len(got.Answers) != 2 || got.Answers[0].Known != want || !got.Answers[1].Known {
 			t.Errorf("to %s: %+v, %v; want the secret to be known: %v", namespace, got, err, want)
 		}
@@ -137,7 +137,7 @@ func TestCallsThatAreRefused(t *testing.T) {
 	stranger := &Service{Mesh: shop, Identify: func(context.Context) (ca.Identity, error) {
 		return ca.Identity{}, status.Error(codes.Unauthenticated, "no certificate")
 	}}
-	if _, err := call(t, stranger, lookups.Request{Names: []string{"reviews.shop"}}.Marshal()); status.Code(err) != codes.Unauthenticated {
+	if _, err := call(t, stranger, wire.NamesRequest{Names: []string{"reviews.shop"}}.Marshal()); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a caller without a certificate: %v, want Unauthenticated", err)
 	}
 	anybody := &Service{Mesh: shop, Identify: func(context.Context) (ca.Identity, error) { return ca.Identity{}, nil }}

@@ -1,49 +1,20 @@
-// Package spiffe is the name of a workload in a mesh, as Istio writes it:
-// spiffe://<trust domain>/ns/<namespace>/sa/<service account>.
-//
-// What a trust domain and a path may look like is SPIFFE's own rule, by go-spiffe. The
-// agent and the control plane both use this package.
+// Package spiffe reads the name of a workload from a URI or a certificate. What a trust
+// domain and a path may hold is SPIFFE's own rule, by go-spiffe.
 package spiffe
 
 import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"outrider.dev/internal/wire"
 )
 
 // An ID names a workload.
-type ID struct {
-	TrustDomain    string
-	Namespace      string
-	ServiceAccount string
-}
-
-// String is the URI.
-func (id ID) String() string {
-	return "spiffe://" + id.TrustDomain + "/ns/" + id.Namespace + "/sa/" + id.ServiceAccount
-}
-
-// URL is the URI as a certificate wants it.
-func (id ID) URL() *url.URL {
-	return &url.URL{Scheme: "spiffe", Host: id.TrustDomain, Path: "/ns/" + id.Namespace + "/sa/" + id.ServiceAccount}
-}
-
-// Check says what of the name cannot be.
-func (id ID) Check() error {
-	if _, err := spiffeid.TrustDomainFromString(id.TrustDomain); err != nil || strings.Contains(id.TrustDomain, "/") {
-		return fmt.Errorf("trust domain %q: use lower case letters, digits, dots, dashes and underscores", id.TrustDomain)
-	}
-	for _, part := range []struct{ name, value string }{{"namespace", id.Namespace}, {"service account", id.ServiceAccount}} {
-		if err := spiffeid.ValidatePathSegment(part.value); err != nil {
-			return fmt.Errorf("%s %q: use letters, digits, dots, dashes and underscores", part.name, part.value)
-		}
-	}
-	return nil
-}
+type ID = wire.WorkloadID
 
 // Parse reads a URI.
 func Parse(uri string) (ID, error) {

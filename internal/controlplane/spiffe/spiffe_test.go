@@ -7,14 +7,18 @@ import (
 	"testing"
 )
 
+func id(trustDomain, namespace, serviceAccount string) ID {
+	return ID{TrustDomain: trustDomain, Namespace: namespace, ServiceAccount: serviceAccount}
+}
+
 func TestNames(t *testing.T) {
 	tests := map[string]struct {
 		uri  string
 		want ID
 		err  string
 	}{
-		"Istio's form":              {uri: "spiffe://cluster.local/ns/shop/sa/app", want: ID{"cluster.local", "shop", "app"}},
-		"a service account's dots":  {uri: "spiffe://td/ns/a/sa/b.c-d", want: ID{"td", "a", "b.c-d"}},
+		"Istio's form":              {uri: "spiffe://cluster.local/ns/shop/sa/app", want: id("cluster.local", "shop", "app")},
+		"a service account's dots":  {uri: "spiffe://td/ns/a/sa/b.c-d", want: id("td", "a", "b.c-d")},
 		"another scheme":            {uri: "https://td/ns/a/sa/b", err: "scheme"},
 		"no trust domain":           {uri: "spiffe:///ns/a/sa/b", err: "trust domain"},
 		"upper case trust domain":   {uri: "spiffe://TD/ns/a/sa/b", err: "trust domain"},
@@ -49,20 +53,20 @@ func TestNames(t *testing.T) {
 }
 
 func TestWhatANameMayNotHoldIsSaid(t *testing.T) {
-	for want, id := range map[string]ID{
-		"trust domain":    {"a/b", "n", "s"},
-		"namespace":       {"td", "a/b", "s"},
-		"service account": {"td", "n", ".."},
-		`namespace ""`:    {"td", "", "s"},
+	for want, wrong := range map[string]ID{
+		"trust domain":    id("a/b", "n", "s"),
+		"namespace":       id("td", "a/b", "s"),
+		"service account": id("td", "n", ".."),
+		`namespace ""`:    id("td", "", "s"),
 	} {
-		if err := id.Check(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Check(%+v) = %v, want it to name %s", id, err, want)
+		if err := wrong.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Check(%+v) = %v, want it to name %s", wrong, err, want)
 		}
 	}
 }
 
 func TestACertificateNamesExactlyOne(t *testing.T) {
-	one := ID{"td", "n", "s"}
+	one := id("td", "n", "s")
 	tests := map[int]string{0: "no SPIFFE identity", 1: "", 2: "2 URIs"}
 	for n, want := range tests {
 		cert := &x509.Certificate{}
@@ -89,6 +93,21 @@ func FuzzParse(f *testing.F) {
 		}
 		if u, err := url.Parse(uri); err != nil || u.String() != id.URL().String() {
 			t.Errorf("%q as a URL: %v, %v", uri, u, err)
+		}
+	})
+}
+
+// The agent checks a name by a few lines of its own, without go-spiffe.
+func FuzzCheckAgreesWithGoSPIFFE(f *testing.F) {
+	for _, s := range []string{"cluster.local", "TD", "..", ".", "", "a/b", "a%2eb", "a_b-c", "é", "a b", "a:1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, one := range []ID{id(s, "n", "s"), id("td", s, "s"), id("td", "n", s)} {
+			back, err := Parse(one.String())
+			if good := err == nil && back == one; good != (one.Check() == nil) {
+				t.Errorf("%+v: Check says %v, go-spiffe %+v, %v", one, one.Check(), back, err)
+			}
 		}
 	})
 }

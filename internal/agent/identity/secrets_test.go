@@ -1,4 +1,4 @@
-package sds
+package identity
 
 import (
 	"context"
@@ -29,9 +29,9 @@ import (
 	"outrider.dev/test/buffer"
 )
 
-// A rig is a server, and clients of grpc-go with Envoy's own types.
-type rig struct {
-	*Server
+// A secretRig is a server, and clients of grpc-go with Envoy's own types.
+type secretRig struct {
+	*SecretServer
 	socket   string
 	rejected chan Rejection
 	log      *buffer.Buffer
@@ -39,11 +39,11 @@ type rig struct {
 	end      func()
 }
 
-func newRig(t *testing.T) *rig {
+func newSecretRig(t *testing.T) *secretRig {
 	t.Helper()
-	r := &rig{socket: filepath.Join(t.TempDir(), "sds.sock"), rejected: make(chan Rejection, 10), log: &buffer.Buffer{}}
+	r := &secretRig{socket: filepath.Join(t.TempDir(), "sds.sock"), rejected: make(chan Rejection, 10), log: &buffer.Buffer{}}
 	var err error
-	r.Server, err = Listen(Options{Socket: r.socket, Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	r.SecretServer, err = ListenSecrets(SecretOptions{Socket: r.socket, Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Rejected: func(why Rejection) { r.rejected <- why }})
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ type subscriber struct {
 	ended   chan error
 }
 
-func (r *rig) subscribe(t *testing.T, names ...string) *subscriber {
+func (r *secretRig) subscribe(t *testing.T, names ...string) *subscriber {
 	t.Helper()
 	stream, err := r.client.StreamSecrets(t.Context())
 	if err != nil {
@@ -92,24 +92,24 @@ func (r *rig) subscribe(t *testing.T, names ...string) *subscriber {
 			s.answers <- answer
 		}
 	}()
-	s.send(&discovery.DiscoveryRequest{ResourceNames: names, TypeUrl: typeURL, Node: &core.Node{Id: "n"}})
+	s.send(&discovery.DiscoveryRequest{ResourceNames: names, TypeUrl: secretType, Node: &core.Node{Id: "n"}})
 	return s
 }
 
 func (s *subscriber) send(q *discovery.DiscoveryRequest) {
 	s.t.Helper()
-	if err := s.stream.Send(q); err != nil && err != io.EOF { // then the stream has ended, and its reader hears why
+	if err := s.stream.Send(q); err != nil && err != io.EOF { // then the stream has ended, and its reader gets the reason
 		s.t.Fatal(err)
 	}
 }
 
-// ack says that an answer was taken, and asks for names.
+// ack acknowledges a response and subscribes to names.
 func (s *subscriber) ack(to *discovery.DiscoveryResponse, names ...string) {
 	s.t.Helper()
-	s.send(&discovery.DiscoveryRequest{VersionInfo: to.VersionInfo, ResponseNonce: to.Nonce, ResourceNames: names, TypeUrl: typeURL})
+	s.send(&discovery.DiscoveryRequest{VersionInfo: to.VersionInfo, ResponseNonce: to.Nonce, ResourceNames: names, TypeUrl: secretType})
 }
 
-// next wants secrets in the next answer.
+// next wants secrets in the next response.
 func (s *subscriber) next(want ...*tls.Secret) *discovery.DiscoveryResponse {
 	s.t.Helper()
 	select {
@@ -123,16 +123,16 @@ func (s *subscriber) next(want ...*tls.Secret) *discovery.DiscoveryResponse {
 			got = append(got, secret)
 		}
 		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
-			s.t.Errorf("told (-want +got):\n%s", diff)
+			s.t.Errorf("resources (-want +got):\n%s", diff)
 		}
-		if answer.TypeUrl != typeURL || answer.VersionInfo == "" || answer.Nonce == "" {
+		if answer.TypeUrl != secretType || answer.VersionInfo == "" || answer.Nonce == "" {
 			s.t.Errorf("type %q, version %q, nonce %q", answer.TypeUrl, answer.VersionInfo, answer.Nonce)
 		}
 		return answer
 	case err := <-s.ended:
 		s.t.Fatal(err)
 	case <-time.After(30 * time.Second):
-		s.t.Fatal("nothing is told")
+		s.t.Fatal("no response")
 	}
 	return nil
 }
@@ -154,32 +154,32 @@ func source(text string) *core.DataSource {
 	return &core.DataSource{Specifier: &core.DataSource_InlineBytes{InlineBytes: []byte(text)}}
 }
 
-func certificate(name, chain, key string) *tls.Secret {
+func envoyCertificate(name, chain, key string) *tls.Secret {
 	return &tls.Secret{Name: name, Type: &tls.Secret_TlsCertificate{TlsCertificate: &tls.TlsCertificate{CertificateChain: source(chain), PrivateKey: source(key)}}}
 }
 
-func roots(name, pem string) *tls.Secret {
+func envoyRoots(name, pem string) *tls.Secret {
 	return &tls.Secret{Name: name, Type: &tls.Secret_ValidationContext{ValidationContext: &tls.CertificateValidationContext{TrustedCa: source(pem)}}}
 }
 
-func TestASecretIsToldAtOnceOrWhenItComesAndWhenItChanges(t *testing.T) {
-	r := newRig(t)
-	r.Set("roots", Roots([]byte("r1")))
+func TestASubscriptionGetsEachVersionOfASecret(t *testing.T) {
+	r := newSecretRig(t)
+	r.Set("roots", RootsSecret([]byte("r1")))
 	early, late := r.subscribe(t, "roots"), r.subscribe(t, "workload")
-	first := early.next(roots("roots", "r1"))
+	first := early.next(envoyRoots("roots", "r1"))
 	early.ack(first, "roots")
-	r.Set("workload", Certificate([]byte("c1"), []byte("k1")))
-	late.ack(late.next(certificate("workload", "c1", "k1")), "workload")
-	_, before, _ := r.news([]string{"workload"}, 0)
-	r.Set("workload", Certificate([]byte("c1"), []byte("k1")))
-	if _, now, _ := r.news([]string{"workload"}, 0); now != before {
+	r.Set("workload", CertificateSecret([]byte("c1"), []byte("k1")))
+	late.ack(late.next(envoyCertificate("workload", "c1", "k1")), "workload")
+	_, before, _ := r.resources([]string{"workload"}, 0)
+	r.Set("workload", CertificateSecret([]byte("c1"), []byte("k1")))
+	if _, now, _ := r.resources([]string{"workload"}, 0); now != before {
 		t.Error("the same secret again is a change")
 	}
-	r.Set("workload", Certificate([]byte("c2"), []byte("k2")))
-	late.next(certificate("workload", "c2", "k2"))
-	// Only what is asked for is told, each change once.
-	r.Set("roots", Roots([]byte("r2")))
-	second := early.next(roots("roots", "r2"))
+	r.Set("workload", CertificateSecret([]byte("c2"), []byte("k2")))
+	late.next(envoyCertificate("workload", "c2", "k2"))
+	// Only subscribed secrets are sent, each version once.
+	r.Set("roots", RootsSecret([]byte("r2")))
+	second := early.next(envoyRoots("roots", "r2"))
 	if second.VersionInfo == first.VersionInfo || second.Nonce == first.Nonce {
 		t.Errorf("version %s and nonce %s are those of before", second.VersionInfo, second.Nonce)
 	}
@@ -192,30 +192,30 @@ func TestASecretIsToldAtOnceOrWhenItComesAndWhenItChanges(t *testing.T) {
 	}
 }
 
-func TestAStreamMayAskForSeveralAndForOthers(t *testing.T) {
-	r := newRig(t)
-	r.Set("a", Roots([]byte("a")))
-	r.Set("b", Roots([]byte("b")))
+func TestASubscriptionMayChange(t *testing.T) {
+	r := newSecretRig(t)
+	r.Set("a", RootsSecret([]byte("a")))
+	r.Set("b", RootsSecret([]byte("b")))
 	s := r.subscribe(t, "a", "c")
-	answer := s.next(roots("a", "a"))
-	// To an answer that was overtaken: not heard.
-	s.send(&discovery.DiscoveryRequest{ResponseNonce: "of another stream", ResourceNames: []string{"b"}, TypeUrl: typeURL})
-	r.Set("c", Roots([]byte("c")))
-	s.next(roots("a", "a"), roots("c", "c"))
+	answer := s.next(envoyRoots("a", "a"))
+	// To an earlier response: ignored.
+	s.send(&discovery.DiscoveryRequest{ResponseNonce: "of another stream", ResourceNames: []string{"b"}, TypeUrl: secretType})
+	r.Set("c", RootsSecret([]byte("c")))
+	s.next(envoyRoots("a", "a"), envoyRoots("c", "c"))
 	s.ack(answer, "b")
-	r.Set("c", Roots([]byte("c2")))
-	answer = s.next(roots("a", "a"), roots("c", "c2"))
-	s.ack(answer, "b") // which is older than what was told
-	s.next(roots("b", "b"))
+	r.Set("c", RootsSecret([]byte("c2")))
+	answer = s.next(envoyRoots("a", "a"), envoyRoots("c", "c2"))
+	s.ack(answer, "b") // which is older than the last response
+	s.next(envoyRoots("b", "b"))
 }
 
-func TestARejectionIsSaidWithoutTheSecret(t *testing.T) {
-	r := newRig(t)
-	r.Set("workload", Certificate([]byte("chain"), []byte("PRIVATE")))
+func TestANACKIsReportedWithoutTheSecret(t *testing.T) {
+	r := newSecretRig(t)
+	r.Set("workload", CertificateSecret([]byte("chain"), []byte("PRIVATE")))
 	s := r.subscribe(t, "workload")
 	refuse := func() {
 		answer := <-s.answers
-		s.send(&discovery.DiscoveryRequest{ResponseNonce: answer.Nonce, ResourceNames: []string{"workload"}, TypeUrl: typeURL,
+		s.send(&discovery.DiscoveryRequest{ResponseNonce: answer.Nonce, ResourceNames: []string{"workload"}, TypeUrl: secretType,
 			ErrorDetail: &rpcstatus.Status{Code: 13, Message: "Failed to load\nprivate key"}})
 	}
 	want := Rejection{Names: []string{"workload"}, Reason: "Failed to load private key"}
@@ -223,10 +223,10 @@ func TestARejectionIsSaidWithoutTheSecret(t *testing.T) {
 	if diff := cmp.Diff(want, <-r.rejected); diff != "" {
 		t.Errorf("rejected (-want +got):\n%s", diff)
 	}
-	// It is not told again, and the next one is.
-	r.Set("workload", Certificate([]byte("chain"), []byte("PRIVATE 2")))
-	s.ack(s.next(certificate("workload", "chain", "PRIVATE 2")), "workload")
-	r.Set("workload", Certificate([]byte("chain"), []byte("PRIVATE 3")))
+	// It is not sent again, and the next version is.
+	r.Set("workload", CertificateSecret([]byte("chain"), []byte("PRIVATE 2")))
+	s.ack(s.next(envoyCertificate("workload", "chain", "PRIVATE 2")), "workload")
+	r.Set("workload", CertificateSecret([]byte("chain"), []byte("PRIVATE 3")))
 	refuse()
 	want.Kept = true
 	if diff := cmp.Diff(want, <-r.rejected); diff != "" {
@@ -235,7 +235,7 @@ func TestARejectionIsSaidWithoutTheSecret(t *testing.T) {
 	if log := r.log.String(); !strings.Contains(log, "Failed to load private key") || strings.Contains(log, "PRIVATE") {
 		t.Errorf("the log: %s", log)
 	}
-	secret := Certificate([]byte("chain"), []byte("PRIVATE"))
+	secret := CertificateSecret([]byte("chain"), []byte("PRIVATE"))
 	slog.New(slog.NewJSONHandler(r.log, nil)).Info("x", "secret", secret)
 	if text := fmt.Sprintf("%v %+v %#v %s %q %x %d", secret, secret, secret, secret, secret, secret, secret) + r.log.String(); strings.Contains(text, "PRIVATE") ||
 		strings.Contains(text, "50524956") || strings.Contains(text, "80 82 73") {
@@ -243,8 +243,8 @@ func TestARejectionIsSaidWithoutTheSecret(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotServedIsSaid(t *testing.T) {
-	r := newRig(t)
+func TestOtherSecretRequestsAreRefused(t *testing.T) {
+	r := newSecretRig(t)
 	s := r.subscribe(t)
 	s.send(&discovery.DiscoveryRequest{TypeUrl: "100% é"})
 	s.code(codes.InvalidArgument, `resources of type "100% é"`)
@@ -256,19 +256,19 @@ func TestWhatIsNotServedIsSaid(t *testing.T) {
 	plain := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", r.socket) }, Protocols: new(http.Protocols)}
 	plain.Protocols.SetUnencryptedHTTP2(true)
 	defer plain.CloseIdleConnections()
-	res, err := (&http.Client{Transport: plain}).Get("http://x" + Path)
+	res, err := (&http.Client{Transport: plain}).Get("http://x" + secretsPath)
 	if err != nil || res.StatusCode != http.StatusUnsupportedMediaType {
 		t.Errorf("GET: %v, %v", res, err)
 	}
 }
 
-func TestStreamsAreBounded(t *testing.T) {
-	r := newRig(t)
-	r.Set("a", Roots([]byte("a")))
+func TestSecretStreamsAreBounded(t *testing.T) {
+	r := newSecretRig(t)
+	r.Set("a", RootsSecret([]byte("a")))
 	var all []*subscriber
 	for range maxStreams {
 		s := r.subscribe(t, "a")
-		s.next(roots("a", "a"))
+		s.next(envoyRoots("a", "a"))
 		all = append(all, s)
 	}
 	// Of another connection: one has no room for more, and its client waits.
@@ -277,7 +277,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	other := &rig{client: service.NewSecretDiscoveryServiceClient(conn)}
+	other := &secretRig{client: service.NewSecretDiscoveryServiceClient(conn)}
 	other.subscribe(t, "a").code(codes.ResourceExhausted, "64 streams")
 	if err := all[0].stream.CloseSend(); err != nil {
 		t.Fatal(err)
@@ -285,7 +285,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	if err := <-all[0].ended; err != io.EOF {
 		t.Errorf("a stream that its client has ended: %v", err)
 	}
-	for free := false; !free; { // a moment after the client has heard of the end
+	for free := false; !free; { // a moment after the client got the end
 		s := other.subscribe(t, "a")
 		select {
 		case <-s.answers:
@@ -297,8 +297,8 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 }
 
-func TestTheSocket(t *testing.T) {
-	r := newRig(t)
+func TestTheSecretSocket(t *testing.T) {
+	r := newSecretRig(t)
 	info, err := os.Stat(r.socket)
 	if err != nil || info.Mode() != os.ModeSocket|0o600 {
 		t.Errorf("%v, %v; want a socket of mode 0600", info.Mode(), err)
@@ -309,16 +309,16 @@ func TestTheSocket(t *testing.T) {
 	if _, err := os.Lstat(r.socket); !os.IsNotExist(err) {
 		t.Errorf("the socket is still there: %v", err)
 	}
-	o := Options{Socket: r.socket, Log: slog.New(slog.DiscardHandler)}
+	o := SecretOptions{Socket: r.socket, Log: slog.New(slog.DiscardHandler)}
 	old, err := net.Listen("unix", r.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	old.(*net.UnixListener).SetUnlinkOnClose(false) // as that of an agent that was killed
 	old.Close()
-	again, err := Listen(o)
+	again, err := ListenSecrets(o)
 	if err != nil {
-		t.Fatalf("beside an old socket: %v", err)
+		t.Fatalf("over an old socket: %v", err)
 	}
 	if err := again.Close(); err != nil {
 		t.Error(err)
@@ -327,15 +327,15 @@ func TestTheSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, words := range map[string]string{
-		r.socket: "is there and no socket", "": "use 1 to 107", "/" + strings.Repeat("x", 107): "use 1 to 107",
+		r.socket: "exists and is not a socket", "": "use 1 to 107", "/" + strings.Repeat("x", 107): "use 1 to 107",
 		filepath.Join(t.TempDir(), "not", "there"): "no such file",
 	} {
 		o.Socket = path
-		if _, err := Listen(o); err == nil || !strings.Contains(err.Error(), words) {
-			t.Errorf("Listen(%q): %v; want %q", path, err, words)
+		if _, err := ListenSecrets(o); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("ListenSecrets(%q): %v; want %q", path, err, words)
 		}
 	}
 	if raw, _ := os.ReadFile(r.socket); string(raw) != "x" {
-		t.Error("the file of somebody else is gone")
+		t.Error("the file of another program is gone")
 	}
 }

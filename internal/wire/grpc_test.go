@@ -1,4 +1,4 @@
-package rpc
+package wire
 
 import (
 	"bytes"
@@ -42,7 +42,7 @@ func serve(t *testing.T, options ...grpc.ServerOption) (address string, services
 	return l.Addr().String(), services
 }
 
-func TestHealthOfARealServer(t *testing.T) {
+func TestHealthOfAnActualServer(t *testing.T) {
 	address, services := serve(t)
 	services.SetServingStatus("up", healthpb.HealthCheckResponse_SERVING)
 	services.SetServingStatus("down", healthpb.HealthCheckResponse_NOT_SERVING)
@@ -58,11 +58,11 @@ func TestHealthOfARealServer(t *testing.T) {
 	}
 }
 
-func TestARealServerHearsWhatWeSend(t *testing.T) {
-	var heard metadata.MD
+func TestHeadersAndDeadlineReachTheServer(t *testing.T) {
+	var received metadata.MD
 	var left time.Duration
 	address, _ := serve(t, grpc.UnaryInterceptor(func(ctx context.Context, _ any, _ *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
-		heard, _ = metadata.FromIncomingContext(ctx)
+		received, _ = metadata.FromIncomingContext(ctx)
 		if end, ok := ctx.Deadline(); ok {
 			left = time.Until(end)
 		}
@@ -76,8 +76,8 @@ func TestARealServerHearsWhatWeSend(t *testing.T) {
 	if !errors.As(err, &got) || got.Code != ResourceExhausted || got.Message != "100% full   of \"é\"" {
 		t.Errorf("%+v (%v); want status 8 and its text on one line", got, err)
 	}
-	if strings.Join(heard["x-cluster"], "") != "c1" || !strings.HasPrefix(strings.Join(heard["user-agent"], ""), "outrider-agent") {
-		t.Errorf("headers %v", heard)
+	if strings.Join(received["x-cluster"], "") != "c1" || !strings.HasPrefix(strings.Join(received["user-agent"], ""), "outrider-agent") {
+		t.Errorf("headers %v", received)
 	}
 	if left < 30*time.Second || left > time.Minute {
 		t.Errorf("the server has %s left, want nearly a minute", left)
@@ -88,7 +88,7 @@ func TestARealServerHearsWhatWeSend(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsNotLongerThanItsLimit(t *testing.T) {
+func TestALongAnswerIsRefused(t *testing.T) {
 	address, _ := serve(t)
 	call := Call{URL: "http://" + address + "/grpc.health.v1.Health/Check", Limit: 6}
 	_, err := call.Do(t.Context(), plaintext(t))
@@ -128,13 +128,13 @@ func FuzzUnframe(f *testing.F) {
 }
 
 // A stream of messages is read back as it was framed, and nothing is taken for one.
-func FuzzRead(f *testing.F) {
+func FuzzReadMessage(f *testing.F) {
 	f.Add([]byte("one"), []byte("two"), uint32(3))
 	f.Add([]byte{}, []byte("longer"), uint32(1))
 	f.Fuzz(func(t *testing.T, a, b []byte, limit uint32) {
 		stream := bytes.NewReader(append(Frame(a), Frame(b)...))
 		for _, want := range [][]byte{a, b} {
-			got, err := Read(stream, limit)
+			got, err := ReadMessage(stream, limit)
 			if tooLong := len(want) > int(limit); tooLong != (err != nil) || err == nil && !bytes.Equal(got, want) {
 				t.Fatalf("%x, limit %d: %x, %v", want, limit, got, err)
 			}
@@ -142,10 +142,10 @@ func FuzzRead(f *testing.F) {
 				return
 			}
 		}
-		if _, err := Read(stream, limit); err != io.EOF {
+		if _, err := ReadMessage(stream, limit); err != io.EOF {
 			t.Errorf("at the end: %v, want EOF", err)
 		}
-		if _, err := Read(bytes.NewReader(a), limit); err == nil {
+		if _, err := ReadMessage(bytes.NewReader(a), limit); err == nil {
 			_, err = Unframe(a[:prefixLen+int(binary.BigEndian.Uint32(a[1:prefixLen]))])
 			if err != nil {
 				t.Errorf("%x was read: %v", a, err)

@@ -1,4 +1,4 @@
-package sds
+package identity
 
 import (
 	"slices"
@@ -21,15 +21,15 @@ func marshal(t testing.TB, m proto.Message) []byte {
 }
 
 // What we read of a request is what protobuf's own library reads.
-func FuzzRequest(f *testing.F) {
+func FuzzDiscoveryRequest(f *testing.F) {
 	f.Add(marshal(f, &discovery.DiscoveryRequest{VersionInfo: "1", Node: &core.Node{Id: "n"}, ResourceNames: []string{"workload", "roots"},
-		TypeUrl: typeURL, ResponseNonce: "7", ErrorDetail: &rpcstatus.Status{Code: 13, Message: "no\nkey"}}))
+		TypeUrl: secretType, ResponseNonce: "7", ErrorDetail: &rpcstatus.Status{Code: 13, Message: "no\nkey"}}))
 	f.Add([]byte{0x1a, 0x02, 0xff, 0xfe})
 	f.Add([]byte{0x1a, 0xff})
 	f.Add([]byte{0x32, 0x03, 0x12, 0x01, 'x'})
 	f.Add([]byte{0x0b, 0x0c})
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		got, err := parseRequest(raw)
+		got, err := parseDiscoveryRequest(raw)
 		if err != nil {
 			if strings.ContainsAny(err.Error(), "\n\x00") {
 				t.Errorf("an error of two lines: %q", err)
@@ -40,7 +40,7 @@ func FuzzRequest(f *testing.F) {
 		if proto.Unmarshal(raw, want) != nil {
 			return // fields that we do not read
 		}
-		if !slices.Equal(got.names, want.ResourceNames) || got.typeURL != want.TypeUrl || got.nonce != want.ResponseNonce || got.refused != (want.ErrorDetail != nil) {
+		if !slices.Equal(got.names, want.ResourceNames) || got.typeURL != want.TypeUrl || got.nonce != want.ResponseNonce || got.nack != (want.ErrorDetail != nil) {
 			t.Errorf("%x: %+v, want %v", raw, got, want)
 		}
 		if strings.Contains(got.reason, "\n") || got.reason == "" && strings.Trim(want.GetErrorDetail().GetMessage(), " ") != "" {

@@ -1,10 +1,4 @@
-// Package watch says that files may have changed: tokens, certificates, roots.
-//
-// It watches the directories that the files are in, and those that they are in when
-// symbolic links are followed: the kubelet changes a projected volume by renaming a link,
-// ..data, beside the file. What it says is a hint. Whoever gets it reads the files and
-// compares.
-package watch
+package wire
 
 import (
 	"errors"
@@ -17,23 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Files calls changed after each change of a directory that one of paths is in, from one
-// goroutine, until stop is called; stop waits for a call that is under way. Changes that
-// come together may be one call.
+// WatchFiles calls changed after each change of a directory that one of paths is in, from one
+// goroutine, until stop is called; stop waits for a running call. Several changes may be
+// one call. A call is a hint: read the files and compare.
 //
-// Where the kernel has no more inotify instances, or a directory is not there yet, it
-// calls changed every poll instead.
-func Files(poll time.Duration, changed func(), paths ...string) (stop func()) {
+// It watches the directories of the files before and after links are followed: the
+// kubelet changes a projected volume by renaming a link, ..data, beside the file. If the
+// kernel has no more inotify instances, or a directory does not exist yet, it calls changed
+// every poll.
+func WatchFiles(poll time.Duration, changed func(), paths ...string) (stop func()) {
 	w := &watcher{paths: slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return p == "" }), poll: poll, changed: changed, stop: make(chan struct{})}
 	if len(w.paths) == 0 {
 		return func() {}
 	}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err == nil {
-
 		w.events = os.NewFile(uintptr(fd), "inotify")
 	}
-	// Here, not in the goroutine: no change after Files has returned may be missed.
+	// Here, not in the goroutine: no change after WatchFiles has returned may be missed.
 	complete := w.add()
 	var done sync.WaitGroup
 	done.Go(func() { w.run(complete) })

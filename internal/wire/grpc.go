@@ -1,8 +1,4 @@
-// Package rpc makes unary calls of gRPC over net/http's HTTP/2, and frames the messages of
-// streams. A library would cost the agent more bytes than all the rest of it.
-//
-// The source is gRPC over HTTP/2 (grpc/grpc doc/PROTOCOL-HTTP2.md).
-package rpc
+package wire
 
 import (
 	"bytes"
@@ -153,9 +149,9 @@ func Unframe(body []byte) ([]byte, error) {
 	return message, nil
 }
 
-// Read returns the next message of a stream, of limit bytes at most. At a stream's end
+// ReadMessage returns the next message of a stream, of limit bytes at most. At a stream's end
 // the error is [io.EOF].
-func Read(from io.Reader, limit uint32) ([]byte, error) {
+func ReadMessage(from io.Reader, limit uint32) ([]byte, error) {
 	var prefix [prefixLen]byte
 	if _, err := io.ReadFull(from, prefix[:]); err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package watch
+package wire
 
 import (
 	"os"
@@ -27,7 +27,7 @@ func rename(t *testing.T, from, to string) {
 func watched(t *testing.T, path string) chan string {
 	t.Helper()
 	out := make(chan string, 100)
-	stop := Files(time.Hour, func() {
+	stop := WatchFiles(time.Hour, func() {
 		raw, _ := os.ReadFile(path)
 		out <- string(raw)
 	}, path, "")
@@ -45,12 +45,12 @@ func await(t *testing.T, from chan string, want string) {
 				return
 			}
 		case <-deadline:
-			t.Fatalf("never told of %q", want)
+			t.Fatalf("no call for %q", want)
 		}
 	}
 }
 
-func TestChangesAreSeen(t *testing.T) {
+func TestChangesOfFilesAreSeen(t *testing.T) {
 	t.Run("a file written in place", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "token")
 		changes := watched(t, file)
@@ -110,7 +110,7 @@ func TestADirectoryThatComesLaterIsPolledFor(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "later")
 	file := filepath.Join(dir, "token")
 	changes := make(chan string, 1000)
-	t.Cleanup(Files(10*time.Millisecond, func() {
+	t.Cleanup(WatchFiles(10*time.Millisecond, func() {
 		raw, _ := os.ReadFile(file)
 		select {
 		case changes <- string(raw):
@@ -124,7 +124,7 @@ func TestADirectoryThatComesLaterIsPolledFor(t *testing.T) {
 	await(t, changes, "one")
 }
 
-func TestWithoutInotifyItIsPolled(t *testing.T) {
+func TestWithoutInotifyFilesArePolled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		w := &watcher{paths: []string{"/x"}, poll: 10 * time.Second, changed: func() { calls++ }, stop: make(chan struct{})}
@@ -142,6 +142,6 @@ func TestWithoutInotifyItIsPolled(t *testing.T) {
 	})
 }
 
-func TestNothingToWatch(t *testing.T) {
-	Files(time.Nanosecond, func() { t.Error("called") }, "", "")()
+func TestWithoutFilesNothingIsWatched(t *testing.T) {
+	WatchFiles(time.Nanosecond, func() { t.Error("called") }, "", "")()
 }

@@ -1,6 +1,4 @@
-// Package pemfile reads and writes certificates and keys as PEM, strictly: what does not
-// belong into a file is an error, and no error has a byte of a key in it.
-package pemfile
+package wire
 
 import (
 	"crypto"
@@ -10,23 +8,23 @@ import (
 	"fmt"
 )
 
-// Blocks.
+// Types of PEM blocks.
 const (
-	Certificate = "CERTIFICATE"
-	Request     = "CERTIFICATE REQUEST"
-	Key         = "PRIVATE KEY" // PKCS 8
+	CertificateBlock = "CERTIFICATE"
+	RequestBlock     = "CERTIFICATE REQUEST"
+	KeyBlock         = "PRIVATE KEY" // PKCS 8
 )
 
-// Certificates reads PEM that holds certificates, at least one, and no other block.
-func Certificates(raw []byte) ([]*x509.Certificate, error) {
+// ParseCertificates reads PEM that holds certificates, at least one, and no other block.
+func ParseCertificates(raw []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for len(raw) > 0 {
 		block, rest := pem.Decode(raw)
 		if block == nil {
 			break
 		}
-		if block.Type != Certificate {
-			return nil, fmt.Errorf("a PEM block %q; only %s belongs here", block.Type, Certificate)
+		if block.Type != CertificateBlock {
+			return nil, fmt.Errorf("a PEM block %q; only %s belongs here", block.Type, CertificateBlock)
 		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -40,17 +38,17 @@ func Certificates(raw []byte) ([]*x509.Certificate, error) {
 	return out, nil
 }
 
-// Write is the reverse of [Certificates].
-func Write(certs ...*x509.Certificate) []byte {
+// MarshalCertificates is the reverse of [ParseCertificates].
+func MarshalCertificates(certs ...*x509.Certificate) []byte {
 	var out []byte
 	for _, c := range certs {
-		out = append(out, pem.EncodeToMemory(&pem.Block{Type: Certificate, Bytes: c.Raw})...)
+		out = append(out, pem.EncodeToMemory(&pem.Block{Type: CertificateBlock, Bytes: c.Raw})...)
 	}
 	return out
 }
 
-// PrivateKey reads a key: PKCS 8, or the older forms of EC and RSA.
-func PrivateKey(raw []byte) (crypto.Signer, error) {
+// ParseKey reads a key: PKCS 8, or the older forms of EC and RSA.
+func ParseKey(raw []byte) (crypto.Signer, error) {
 	block, _ := pem.Decode(raw)
 	if block == nil {
 		return nil, errors.New("no key in it; write PEM")
@@ -58,14 +56,14 @@ func PrivateKey(raw []byte) (crypto.Signer, error) {
 	var key any
 	var err error
 	switch block.Type {
-	case Key:
+	case KeyBlock:
 		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
 	case "EC PRIVATE KEY":
 		key, err = x509.ParseECPrivateKey(block.Bytes)
 	case "RSA PRIVATE KEY":
 		key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
 	default:
-		return nil, fmt.Errorf("a PEM block %q; write %s (PKCS 8)", block.Type, Key)
+		return nil, fmt.Errorf("a PEM block %q; write %s (PKCS 8)", block.Type, KeyBlock)
 	}
 	signer, ok := key.(crypto.Signer)
 	if err != nil || !ok {
@@ -74,13 +72,13 @@ func PrivateKey(raw []byte) (crypto.Signer, error) {
 	return signer, nil
 }
 
-// WriteKey is the reverse of [PrivateKey], as PKCS 8.
-func WriteKey(key crypto.Signer) ([]byte, error) {
+// MarshalKey is the reverse of [ParseKey], as PKCS 8.
+func MarshalKey(key crypto.Signer) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return nil, fmt.Errorf("writing the key: %w", err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: Key, Bytes: der}), nil
+	return pem.EncodeToMemory(&pem.Block{Type: KeyBlock, Bytes: der}), nil
 }
 
 // Fits says whether a certificate is for a key.

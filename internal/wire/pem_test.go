@@ -1,4 +1,4 @@
-package pemfile
+package wire
 
 import (
 	"crypto"
@@ -27,7 +27,7 @@ func selfSigned(t testing.TB, key crypto.Signer) *x509.Certificate {
 	return cert
 }
 
-func TestWrittenIsRead(t *testing.T) {
+func TestPEMSurvivesARoundTrip(t *testing.T) {
 	p256, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestWrittenIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	written, err := WriteKey(p256)
+	written, err := MarshalKey(p256)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,12 +53,12 @@ func TestWrittenIsRead(t *testing.T) {
 		"RSA":    {r, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(r)})},
 	} {
 		t.Run(name, func(t *testing.T) {
-			key, err := PrivateKey(tt.text)
+			key, err := ParseKey(tt.text)
 			if err != nil {
 				t.Fatal(err)
 			}
 			cert := selfSigned(t, tt.key)
-			certs, err := Certificates(append([]byte("a comment\n"), Write(cert, cert)...))
+			certs, err := ParseCertificates(append([]byte("a comment\n"), MarshalCertificates(cert, cert)...))
 			if err != nil || len(certs) != 2 || !certs[1].Equal(cert) || !Fits(certs[0], key) {
 				t.Errorf("read back: %d certificates, %v", len(certs), err)
 			}
@@ -72,31 +72,31 @@ func TestWrittenIsRead(t *testing.T) {
 func TestKeysStayOutOfErrors(t *testing.T) {
 	const secret = "c2VjcmV0c2VjcmV0"
 	for _, kind := range []string{"PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY", "ENCRYPTED PRIVATE KEY"} {
-		_, err := PrivateKey([]byte("-----BEGIN " + kind + "-----\n" + secret + "\n-----END " + kind + "-----\n"))
+		_, err := ParseKey([]byte("-----BEGIN " + kind + "-----\n" + secret + "\n-----END " + kind + "-----\n"))
 		if err == nil || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
 }
 
-func FuzzRead(f *testing.F) {
+func FuzzPEM(f *testing.F) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		f.Fatal(err)
 	}
-	text, err := WriteKey(key)
+	text, err := MarshalKey(key)
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(Write(selfSigned(f, key)))
+	f.Add(MarshalCertificates(selfSigned(f, key)))
 	f.Add(text)
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if certs, err := Certificates(raw); err == nil {
-			if back, err := Certificates(Write(certs...)); err != nil || len(back) != len(certs) {
+		if certs, err := ParseCertificates(raw); err == nil {
+			if back, err := ParseCertificates(MarshalCertificates(certs...)); err != nil || len(back) != len(certs) {
 				t.Errorf("written again: %d of %d, %v", len(back), len(certs), err)
 			}
 		}
-		if key, err := PrivateKey(raw); err == nil && key.Public() == nil {
+		if key, err := ParseKey(raw); err == nil && key.Public() == nil {
 			t.Error("a key without a public half")
 		}
 	})

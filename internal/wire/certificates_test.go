@@ -1,4 +1,4 @@
-package certs
+package wire
 
 import (
 	"encoding/hex"
@@ -58,9 +58,9 @@ func (registry) FindDescriptorByName(name protoreflect.FullName) (protoreflect.D
 	return structpb.File_google_protobuf_struct_proto.Messages().ByName(name.Name()), nil
 }
 
-func TestProtobufReadsTheRequest(t *testing.T) {
+func TestProtobufReadsACertificateRequest(t *testing.T) {
 	kind, _ := messages(t)
-	sent := Request{CSR: "a PEM", Life: 90 * time.Second, Metadata: map[string]string{"ClusterID": "c1", Impersonated: "x"}}
+	sent := CertificateRequest{CSR: "a PEM", Life: 90 * time.Second, Metadata: map[string]string{"ClusterID": "c1", Impersonated: "x"}}
 	m := dynamicpb.NewMessage(kind)
 	if err := proto.Unmarshal(sent.Marshal(), m); err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestProtobufReadsTheRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := ParseRequest(raw)
+	back, err := ParseCertificateRequest(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,9 +87,9 @@ func TestProtobufReadsTheRequest(t *testing.T) {
 	}
 }
 
-func TestProtobufReadsTheResponse(t *testing.T) {
+func TestProtobufReadsACertificateResponse(t *testing.T) {
 	_, kind := messages(t)
-	sent := Response{Chain: []string{"leaf", "", "root"}}
+	sent := CertificateResponse{Chain: []string{"leaf", "", "root"}}
 	m := dynamicpb.NewMessage(kind)
 	if err := proto.Unmarshal(sent.Marshal(), m); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestProtobufReadsTheResponse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := ParseResponse(raw)
+	back, err := ParseCertificateResponse(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,12 +107,12 @@ func TestProtobufReadsTheResponse(t *testing.T) {
 	}
 }
 
-func TestMessagesThatAreNone(t *testing.T) {
+func TestCertificateRequestsAreRefused(t *testing.T) {
 	tests := map[string]struct{ hex, want string }{
-		"a tag that ends early":        {"80", "no message of protobuf"},
-		"a text that ends early":       {"0a05616263", "no message of protobuf"},
-		"a text that is no UTF-8":      {"0a02fffe", "no UTF-8"},
-		"a field with number zero":     {"0200", "no message of protobuf"},
+		"a tag that ends early":        {"80", "not a protobuf message"},
+		"a text that ends early":       {"0a05616263", "not a protobuf message"},
+		"a text that is not UTF-8":     {"0a02fffe", "not UTF-8"},
+		"a field with number zero":     {"0200", "not a protobuf message"},
 		"a negative life":              {"18ffffffffffffffffff01", "validity_duration: -1"},
 		"a life of more than an int64": {"18ffffffffffffffff7f", "use 0 or more seconds"},
 	}
@@ -122,32 +122,32 @@ func TestMessagesThatAreNone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r, err := ParseRequest(raw); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("ParseRequest = %v, %v, want an error with %q", r, err, tt.want)
+			if r, err := ParseCertificateRequest(raw); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("ParseCertificateRequest = %v, %v, want an error with %q", r, err, tt.want)
 			}
 		})
 	}
 }
 
-func FuzzParse(f *testing.F) {
-	f.Add(Request{CSR: "x", Life: time.Hour, Metadata: map[string]string{"a": "b"}}.Marshal())
-	f.Add(Response{Chain: []string{"a", "b"}}.Marshal())
+func FuzzCertificates(f *testing.F) {
+	f.Add(CertificateRequest{CSR: "x", Life: time.Hour, Metadata: map[string]string{"a": "b"}}.Marshal())
+	f.Add(CertificateResponse{Chain: []string{"a", "b"}}.Marshal())
 	f.Add([]byte{0x0d, 1, 2, 3, 4})
 	kind, _ := messages(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		ours, err := ParseRequest(raw)
+		ours, err := ParseCertificateRequest(raw)
 		m := dynamicpb.NewMessage(kind)
 		if theirs := proto.Unmarshal(raw, m); err == nil && theirs == nil {
 			if got := m.Get(kind.Fields().ByNumber(1)).String(); got != ours.CSR {
 				t.Errorf("csr is %q, protobuf reads %q", ours.CSR, got)
 			}
-			back, err := ParseRequest(ours.Marshal())
+			back, err := ParseCertificateRequest(ours.Marshal())
 			if diff := cmp.Diff(ours, back, cmpopts.EquateEmpty()); err != nil || diff != "" {
 				t.Errorf("the request written again: %v\n%s", err, diff)
 			}
 		}
-		if r, err := ParseResponse(raw); err == nil {
-			if back, err := ParseResponse(r.Marshal()); err != nil || !cmp.Equal(r, back) {
+		if r, err := ParseCertificateResponse(raw); err == nil {
+			if back, err := ParseCertificateResponse(r.Marshal()); err != nil || !cmp.Equal(r, back) {
 				t.Errorf("the response written again: %v, %v", back, err)
 			}
 		}

@@ -1,0 +1,167 @@
+package wire
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Istio's certificate service. Its source is istio.io/api, security/v1alpha1/ca.proto
+// (package istio.v1.auth):
+//
+//	message IstioCertificateRequest {
+//	  string csr = 1;
+//	  int64 validity_duration = 3;          // seconds
+//	  google.protobuf.Struct metadata = 4;
+//	}
+//	message IstioCertificateResponse {
+//	  repeated string cert_chain = 1;       // leaf first, root last
+//	}
+//
+// Field 2 of the request was subject_id, which servers no longer read.
+const (
+	CertificateService = "istio.v1.auth.IstioCertificateService"
+	CertificateMethod  = "CreateCertificate"
+	CertificatePath    = "/" + CertificateService + "/" + CertificateMethod
+)
+
+// Keys of a request's metadata that have a meaning in Istio.
+const (
+	// Impersonated requests a certificate for another identity than the caller's. Istio
+	// allows it for ztunnel; our control plane refuses it.
+	Impersonated = "ImpersonatedIdentity"
+	// CertSigner names one of several authorities.
+	CertSigner = "CertSigner"
+)
+
+// A CertificateRequest asks for a certificate.
+type CertificateRequest struct {
+	CSR      string        // PEM
+	Life     time.Duration // whole seconds; 0: the server's default
+	Metadata map[string]string
+}
+
+// A CertificateResponse has the chain as PEM: the leaf first, the root last. An entry may hold more
+// than one certificate, as istio-csr's do.
+type CertificateResponse struct{ Chain []string }
+
+const (
+	fieldCSR, fieldLife, fieldMetadata = 1, 3, 4 // of the request
+	fieldChain                         = 1       // of the response
+	fieldFields                        = 1       // of a Struct: its map
+	fieldKey, fieldValue               = 1, 2    // of an entry of a map
+	fieldString                        = 3       // of a Value
+)
+
+// Marshal returns the message.
+func (r CertificateRequest) Marshal() []byte {
+	b := AppendField(nil, fieldCSR, r.CSR)
+	if s := int64(r.Life / time.Second); s != 0 {
+		b = appendVarint(b, fieldLife, uint64(s))
+	}
+	if len(r.Metadata) == 0 {
+		return b
+	}
+	var fields []byte
+	for _, key := range slices.Sorted(maps.Keys(r.Metadata)) {
+		value := AppendField(nil, fieldString, r.Metadata[key])
+		fields = AppendField(fields, fieldFields, AppendField(AppendField(nil, fieldKey, key), fieldValue, value))
+	}
+	return AppendField(b, fieldMetadata, fields)
+}
+
+// maxLife keeps seconds within a time.Duration.
+const maxLife = int64(1<<63-1) / int64(time.Second)
+
+// ParseCertificateRequest reads a message. Of its metadata only strings are kept.
+func ParseCertificateRequest(raw []byte) (CertificateRequest, error) {
+	var r CertificateRequest
+	err := Fields(raw, func(f Field) error {
+		switch {
+		case f.Number == fieldCSR && f.Kind == protowire.BytesType:
+			r.CSR = string(f.Bytes)
+			return checkUTF8("csr", f.Bytes)
+		case f.Number == fieldLife && f.Kind == protowire.VarintType:
+			s := int64(f.Varint)
+			if s < 0 || s > maxLife {
+				return fmt.Errorf("field validity_duration: %d; use 0 or more seconds", s)
+			}
+			r.Life = time.Duration(s) * time.Second
+		case f.Number == fieldMetadata && f.Kind == protowire.BytesType:
+			if r.Metadata == nil {
+				r.Metadata = map[string]string{}
+			}
+			return parseMetadata(f.Bytes, r.Metadata)
+		}
+		return nil
+	})
+	if err != nil {
+		return CertificateRequest{}, fmt.Errorf("request for a certificate: %w", err)
+	}
+	return r, nil
+}
+
+// parseMetadata reads a google.protobuf.Struct.
+func parseMetadata(raw []byte, into map[string]string) error {
+	return Fields(raw, func(entry Field) error {
+		if entry.Number != fieldFields || entry.Kind != protowire.BytesType {
+			return nil
+		}
+		var key, value string
+		isString := false
+		err := Fields(entry.Bytes, func(f Field) error {
+			switch {
+			case f.Number == fieldKey && f.Kind == protowire.BytesType:
+				key = string(f.Bytes)
+			case f.Number == fieldValue && f.Kind == protowire.BytesType:
+				return Fields(f.Bytes, func(f Field) error {
+					if f.Number == fieldString && f.Kind == protowire.BytesType {
+						value, isString = string(f.Bytes), true
+					}
+					return nil
+				})
+			}
+			return nil
+		})
+		if isString {
+			into[key] = value
+		}
+		return err
+	})
+}
+
+// Marshal returns the message.
+func (r CertificateResponse) Marshal() []byte {
+	var b []byte
+	for _, c := range r.Chain {
+		b = AppendField(b, fieldChain, c)
+	}
+	return b
+}
+
+// ParseCertificateResponse reads a message.
+func ParseCertificateResponse(raw []byte) (CertificateResponse, error) {
+	var r CertificateResponse
+	err := Fields(raw, func(f Field) error {
+		if f.Number != fieldChain || f.Kind != protowire.BytesType {
+			return nil
+		}
+		r.Chain = append(r.Chain, string(f.Bytes))
+		return checkUTF8("cert_chain", f.Bytes)
+	})
+	if err != nil {
+		return CertificateResponse{}, fmt.Errorf("response with a certificate: %w", err)
+	}
+	return r, nil
+}
+
+func checkUTF8(field string, value []byte) error {
+	if !utf8.Valid(value) {
+		return fmt.Errorf("field %s is not UTF-8", field)
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package wire
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// The service that resolves the mesh's names.
+//
+//	package outrider.v1;
+//	service Names { rpc Resolve(ResolveRequest) returns (ResolveResponse); }
+//
+//	message ResolveRequest { repeated string name = 1; }
+//	message ResolveResponse { repeated Answer answer = 1; }  // one for each name, in order
+//	message Answer {
+//	  bool known = 1;              // it is of the mesh, and the caller may see it
+//	  repeated string alias = 2;   // the full name, and the names that it leads to, in order
+//	  repeated bytes address = 3;  // 4 or 16 bytes each
+//	  string outside = 4;          // not of the mesh: where the last alias leads
+//	  uint32 ttl = 5;              // seconds, also for a name that is not known
+//	}
+const (
+	NamesService = "outrider.v1.Names"
+	NamesMethod  = "Resolve"
+	NamesPath    = "/" + NamesService + "/" + NamesMethod
+)
+
+// Bounds of a message.
+const (
+	MaxNames     = 16   // of a request
+	MaxName      = 255  // bytes, RFC 1035 section 2.3.4
+	MaxAliases   = 9    // of an answer: a longer chain is a loop
+	MaxAddresses = 1000 // of an answer: of IPv6, they fit into one message of DNS
+	maxTTL       = 1 << 24
+)
+
+// A NamesRequest has names, each without a dot at its end.
+type NamesRequest struct{ Names []string }
+
+// A NamesResponse has an Answer for each name, in their order.
+type NamesResponse struct{ Answers []Answer }
+
+// An Answer says what a name stands for.
+type Answer struct {
+	// Known: it is of the mesh, and the caller may see it. Of another only TTL counts.
+	Known bool
+	// Aliases are its full name, if it is known, and the names that this one leads to.
+	Aliases   []string
+	Addresses []netip.Addr // of the last alias, of both families
+	Outside   string       // where the last alias leads, if that is not of the mesh
+	TTL       time.Duration
+}
+
+const (
+	fieldName   = 1 // of the request
+	fieldAnswer = 1 // of the response
+
+	fieldKnown, fieldAlias, fieldAddress, fieldOutside, fieldTTL = 1, 2, 3, 4, 5 // of an answer
+)
+
+// Marshal returns the message.
+func (r NamesRequest) Marshal() []byte {
+	var b []byte
+	for _, name := range r.Names {
+		b = AppendField(b, fieldName, name)
+	}
+	return b
+}
+
+// ParseNamesRequest reads a message.
+func ParseNamesRequest(raw []byte) (NamesRequest, error) {
+	var r NamesRequest
+	err := Fields(raw, func(f Field) (err error) {
+		if f.Number != fieldName || f.Kind != protowire.BytesType {
+			return nil
+		}
+		if len(r.Names) == MaxNames {
+			return fmt.Errorf("field name: more than %d", MaxNames)
+		}
+		name, err := dnsName("name", f.Bytes)
+		r.Names = append(r.Names, name)
+		return err
+	})
+	if err != nil {
+		return NamesRequest{}, fmt.Errorf("request for names: %w", err)
+	}
+	return r, nil
+}
+
+// Marshal returns the message.
+func (r NamesResponse) Marshal() []byte {
+	var b []byte
+	for _, a := range r.Answers {
+		b = AppendField(b, fieldAnswer, a.marshal())
+	}
+	return b
+}
+
+func (a Answer) marshal() []byte {
+	var b []byte
+	if a.Known {
+		b = appendVarint(b, fieldKnown, 1)
+	}
+	for _, alias := range a.Aliases {
+		b = AppendField(b, fieldAlias, alias)
+	}
+	for _, address := range a.Addresses {
+		b = AppendField(b, fieldAddress, address.AsSlice())
+	}
+	if a.Outside != "" {
+		b = AppendField(b, fieldOutside, a.Outside)
+	}
+	return appendVarint(b, fieldTTL, uint64(a.TTL/time.Second))
+}
+
+// ParseNamesResponse reads a message.
+func ParseNamesResponse(raw []byte) (NamesResponse, error) {
+	var r NamesResponse
+	err := Fields(raw, func(f Field) error {
+		if f.Number != fieldAnswer || f.Kind != protowire.BytesType {
+			return nil
+		}
+		if len(r.Answers) == MaxNames {
+			return fmt.Errorf("field answer: more than %d", MaxNames)
+		}
+		var a Answer
+		if err := Fields(f.Bytes, a.set); err != nil {
+			return err
+		}
+		r.Answers = append(r.Answers, a)
+		return nil
+	})
+	if err != nil {
+		return NamesResponse{}, fmt.Errorf("response with names: %w", err)
+	}
+	return r, nil
+}
+
+// set sets one field.
+func (a *Answer) set(f Field) (err error) {
+	switch {
+	case f.Number == fieldKnown && f.Kind == protowire.VarintType:
+		a.Known = f.Varint != 0
+	case f.Number == fieldTTL && f.Kind == protowire.VarintType:
+		a.TTL = time.Duration(min(f.Varint, maxTTL)) * time.Second
+	case f.Kind != protowire.BytesType:
+	case f.Number == fieldAlias:
+		if len(a.Aliases) == MaxAliases {
+			return fmt.Errorf("field alias: more than %d", MaxAliases)
+		}
+		alias, err := dnsName("alias", f.Bytes)
+		a.Aliases = append(a.Aliases, alias)
+		return err
+	case f.Number == fieldOutside:
+		a.Outside, err = dnsName("outside", f.Bytes)
+	case f.Number == fieldAddress:
+		address, ok := netip.AddrFromSlice(f.Bytes)
+		if !ok {
+			return fmt.Errorf("field address: %d bytes; want 4 or 16", len(f.Bytes))
+		}
+		if len(a.Addresses) == MaxAddresses {
+			return fmt.Errorf("field address: more than %d", MaxAddresses)
+		}
+		a.Addresses = append(a.Addresses, address)
+	}
+	return err
+}
+
+func dnsName(field string, value []byte) (string, error) {
+	if len(value) == 0 || len(value) > MaxName || !utf8.Valid(value) {
+		return "", fmt.Errorf("field %s: %d bytes; want a DNS name of 1 to %d bytes", field, len(value), MaxName)
+	}
+	return string(value), nil
+}
