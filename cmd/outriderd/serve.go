@@ -91,7 +91,7 @@ half, ca/root-cert.pem.`,
 	f.StringVar(&kubernetes.mode, "kubernetes", "auto", "whether there is a cluster to serve: on, off, or auto, which is on in a pod with a service account, and with --kubeconfig")
 	f.StringVar(&kubernetes.kubeconfig, "kubeconfig", "", "file with how the cluster is reached (default: in a pod its service account, else as kubectl's)")
 	f.StringVar(&o.WebhookConfiguration, "webhook-configuration", "", "the webhook's configuration in the cluster, whose certificates are kept current; off: none (default outrider-injector, and the revision)")
-	f.StringVar(&o.State, "state", defaultState, "directory of the certificate authority and what is remembered")
+	f.StringVar(&o.State, "state", defaultState, "directory of the certificate authority and of used tokens")
 	f.StringVar(&push, "push", "on-demand", "what proxies are told: on-demand, or full, which is everything")
 	f.DurationVar(&o.FirstUse, "first-use-timeout", controlplane.DefaultFirstUse, "how long a proxy waits to be told of what is used for the first time, before it answers that nobody told it; longer where machines are overloaded")
 	f.StringVar(&o.Listen, "listen", ":15012", "address for configuration and certificates, with mutual TLS")

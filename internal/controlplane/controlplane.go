@@ -103,7 +103,6 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	defer p.memory.Close()
 	listeners, addresses, err := listen(o)
 	if err != nil {
 		return err

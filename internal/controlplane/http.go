@@ -73,8 +73,8 @@ func (p *plane) proxies(w http.ResponseWriter, _ *http.Request) {
 func (p *plane) proxy(w http.ResponseWriter, r *http.Request) {
 	id := r.URL.Query().Get("id")
 	for _, s := range p.discovery() {
-		if told, ok := s.Sent(id); ok {
-			answer(w, told)
+		if resources, ok := s.Resources(id); ok {
+			answer(w, resources)
 			return
 		}
 	}

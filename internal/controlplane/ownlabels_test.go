@@ -35,7 +35,6 @@ func TestWhoseLabelsAsk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer p.memory.Close()
 		for again := range 2 { // files may be read at any time
 			for namespace, want := range map[string]string{"theirs": tt.theirs, "ours": tt.ours} {
 				r := httptest.NewRequest("POST", "/inject", strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","kind":{"version":"v1","kind":"Pod"},"namespace":"`+

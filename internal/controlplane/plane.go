@@ -32,7 +32,6 @@ type plane struct {
 	mesh      source
 	cluster   *cluster // nil without one
 	authority *ca.Authority
-	memory    *xds.MemoryDir
 
 	byCertificate, byClaim *xds.Server // byClaim: nil without a plaintext port
 	secure, plain          *grpc.Server
@@ -69,11 +68,7 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.memory, err = xds.NewMemoryDir(filepath.Join(o.State, "remembered"), xds.MemoryLimits{}, o.Log)
-	if err != nil {
-		return nil, err
-	}
-	options := xds.Options{Source: p.views(), Authenticate: p.authenticate(), Full: o.Full, Memory: p.memory, Log: o.Log}
+	options := xds.Options{Source: p.views(), Authenticate: p.authenticate(), Full: o.Full, Prewarm: xds.NewPrewarmCache(xds.PrewarmLimits{}), Log: o.Log}
 	p.byCertificate = xds.New(options)
 	if err := p.openSecure(); err != nil {
 		return nil, err

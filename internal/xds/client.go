@@ -10,42 +10,41 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A client is one stream: who it is, what it wants and what it was told. One goroutine
-// changes it, under the lock; others look at it, under the lock.
+// A client is the state of one stream. The stream's goroutine changes it, others read it
+// for the status; both hold the lock.
 type client struct {
 	id       uint64
-	protocol string // as people call it
+	protocol string // for the status
 	proxy    *Proxy
 	workload Workload
 	since    time.Time
 
-	memory   Memory
-	maxNames int
-	unasked  bool // it may be told what it did not ask for
+	prewarm     *PrewarmCache
+	maxNames    int
+	unsolicited bool // resources may be sent without a subscription
 
-	mu       sync.Mutex
-	view     View
-	types    map[string]*subscription
-	expected []string        // clusters, by memory
-	recalled bool            // memory was asked
-	stored   map[string]bool // handed to memory in the life of this stream
-	excess   int             // names that found no room: answered, not followed
-	nonces   uint64
+	mu        sync.Mutex
+	snapshot  Snapshot
+	types     map[string]*subscription
+	expected  []string        // clusters, from prewarm; nil before it was read
+	recorded  map[string]bool // added to prewarm by this stream
+	overLimit int             // names beyond maxNames: answered, and not followed
+	nonces    uint64
 }
 
-// maxTypes bounds how many types one stream may open. Envoy knows about a dozen.
+// maxTypes bounds how many types one stream may open. Envoy uses about a dozen.
 const maxTypes = 32
 
-// An interest is what a request changes in a subscription.
-type interest struct {
-	typeURL     string
-	subscribe   []string // "*" is the wildcard
-	unsubscribe []string
-	have        map[string]string // name and version of what the client has from before
-	again       bool              // no name at all: tell what belongs to the wildcard once more
+// A subscriptionChange is what a request changes in the subscription to a type.
+type subscriptionChange struct {
+	typeURL         string
+	subscribe       []string // "*" is the wildcard
+	unsubscribe     []string
+	initialVersions map[string]string // by name, what the client has from an earlier stream
+	resend          bool              // a request without names: send the wildcard's resources again
 }
 
-// subscription returns the one of a type, new if need be.
+// subscription returns the one to a type, new if need be.
 func (c *client) subscription(typeURL string) *subscription {
 	s := c.types[typeURL]
 	if s == nil {
@@ -55,12 +54,14 @@ func (c *client) subscription(typeURL string) *subscription {
 	return s
 }
 
-func (c *client) batch() *batch { return &batch{client: c, parts: map[string]*part{}} }
+func (c *client) newResponse() *response {
+	return &response{client: c, types: map[string]*typeResponse{}}
+}
 
-// named asks the view.
-func (c *client) named(typeURL, name string) Answer { return c.view.Named(c.proxy, typeURL, name) }
+// named looks a name up in the snapshot.
+func (c *client) named(typeURL, name string) Bundle { return c.snapshot.Named(c.proxy, typeURL, name) }
 
-// count sums up something over all types.
+// count sums something up over all types.
 func (c *client) count(of func(*subscription) int) int {
 	n := 0
 	for _, s := range c.types {
@@ -69,170 +70,168 @@ func (c *client) count(of func(*subscription) int) int {
 	return n
 }
 
-func countAsked(s *subscription) int { return len(s.asked) }
-func countTold(s *subscription) int  { return len(s.told) }
+func countSubscribed(s *subscription) int { return len(s.resources) }
+func countSent(s *subscription) int       { return len(s.sent) }
 
-// wanted returns the clusters that the workload of this client asked for in earlier
-// lives. They do not change while the stream lasts.
-func (c *client) wanted() []string {
-	if !c.recalled {
-		c.recalled = true
-		if c.proxy.OnDemand {
-			c.expected = c.memory.Load(c.workload)
-		}
+// expectedClusters returns the clusters that earlier pods of the workload subscribed to.
+// They do not change while the stream lasts.
+func (c *client) expectedClusters() []string {
+	if c.expected == nil && c.proxy.OnDemand {
+		c.expected = append([]string{}, c.prewarm.Get(c.workload)...)
 	}
 	return c.expected
 }
 
-// ask takes an interest in and returns what answers it.
-func (c *client) ask(in interest) (*batch, error) {
-	if c.types[in.typeURL] == nil && len(c.types) >= maxTypes {
-		return nil, status.Errorf(codes.ResourceExhausted, "type_url: %q is one type too many: a stream may have %d", in.typeURL, maxTypes)
+// subscribe applies a change and returns the response to it.
+func (c *client) subscribe(change subscriptionChange) (*response, error) {
+	if c.types[change.typeURL] == nil && len(c.types) >= maxTypes {
+		return nil, status.Errorf(codes.ResourceExhausted, "type_url: %q is one type too many: a stream may have %d", change.typeURL, maxTypes)
 	}
-	sub, b := c.subscription(in.typeURL), c.batch()
-	wildcard, adopted := in.again, false
-	if !sub.begun {
-		sub.begun = true
-		clear(sub.told) // Envoy drops what comes before it subscribes to the type
-		wildcard = wildcard || len(in.subscribe) == 0
-		adopted = c.adopt(sub, in.have)
+	sub, r := c.subscription(change.typeURL), c.newResponse()
+	wildcard, reconnected := change.resend, false
+	if !sub.started {
+		sub.started = true
+		clear(sub.sent) // Envoy drops what comes before it subscribes to the type
+		wildcard = wildcard || len(change.subscribe) == 0
+		reconnected = c.adopt(sub, change.initialVersions)
 	}
-	c.unsubscribe(b, sub, in.unsubscribe)
-	names := make([]string, 0, len(in.subscribe))
-	for _, name := range in.subscribe {
+	c.unsubscribe(r, sub, change.unsubscribe)
+	names := make([]string, 0, len(change.subscribe))
+	for _, name := range change.subscribe {
 		if name == "*" {
 			wildcard = true
 			continue
 		}
-		c.expect(b, sub, name)
+		c.addName(r, sub, name)
 		names = append(names, name)
 	}
 	if wildcard || len(names) > 0 {
-		b.part(sub).answer = true
+		r.of(sub).required = true
 	}
 	if wildcard {
 		sub.wildcard = true
-		b.all(sub, in.again)
-	} else if adopted {
-		for _, name := range sub.unasked() {
-			b.follow(sub, name, false)
+		r.addWildcard(sub, change.resend)
+	} else if reconnected {
+		for _, name := range sub.unsolicited() {
+			r.refresh(sub, name, false)
 		}
 	}
 	for _, name := range names {
-		b.name(sub, name, true)
+		r.addName(sub, name, true)
 	}
-	c.remember(b)
-	return b, nil
+	c.recordUsed(r)
+	return r, nil
 }
 
-// adopt takes over what the client has from an earlier stream.
-func (c *client) adopt(sub *subscription, have map[string]string) bool {
-	room := c.maxNames - c.count(countTold)
-	for name, version := range have {
-		if sub.told[name] == nil && room > 0 {
-			sub.told[name] = &Resource{Name: name, Version: version}
+// adopt takes over what the client has from an earlier stream, and reports whether that
+// is anything.
+func (c *client) adopt(sub *subscription, versions map[string]string) bool {
+	room := c.maxNames - c.count(countSent)
+	for _, name := range slices.Sorted(maps.Keys(versions)) {
+		if sub.sent[name] == nil && room > 0 {
+			sub.sent[name] = &Resource{Name: name, Version: versions[name]}
 			room--
 		}
 	}
-	return len(have) > 0
+	return len(versions) > 0
 }
 
-// expect notes that a name is asked for, for as long as there is room.
-func (c *client) expect(b *batch, sub *subscription, name string) {
-	if _, asked := sub.asked[name]; asked {
+// addName subscribes to a name. One beyond the limit is dropped after the response.
+func (c *client) addName(r *response, sub *subscription, name string) {
+	if _, ok := sub.resources[name]; ok {
 		return
 	}
-	if c.count(countAsked) >= c.maxNames {
-		c.excess++
-		b.excess = append(b.excess, excess{sub, name})
+	if c.count(countSubscribed) >= c.maxNames {
+		c.overLimit++
+		r.overLimit = append(r.overLimit, subscribedName{sub, name})
 	}
-	sub.asked[name] = ""
+	sub.resources[name] = ""
 }
 
-// unsubscribe ends interests. What still belongs to the wildcard is told once more: the
-// client cannot know that it does.
-func (c *client) unsubscribe(b *batch, sub *subscription, names []string) {
+// unsubscribe removes names. A resource that still belongs to the wildcard is sent again,
+// because the client cannot know that it does.
+func (c *client) unsubscribe(r *response, sub *subscription, names []string) {
 	for _, name := range names {
 		if name == "*" {
 			sub.wildcard = false
-			for _, told := range sub.unasked() {
-				delete(sub.told, told)
+			for _, name := range sub.unsolicited() {
+				delete(sub.sent, name)
 			}
 			continue
 		}
-		orphan, ok := sub.drop(name)
+		unused, ok := sub.unsubscribe(name)
 		switch {
-		case !ok || sub.told[orphan] == nil:
+		case !ok || sub.sent[unused] == nil:
 		case sub.wildcard:
-			b.follow(sub, orphan, true)
+			r.refresh(sub, unused, true)
 		default:
-			delete(sub.told, orphan)
+			delete(sub.sent, unused)
 		}
 	}
 }
 
-// refresh returns what is to be told because of a new view. Changes say what differs;
-// not known: anything may.
-func (c *client) refresh(view View, changes map[string]Change, known bool) *batch {
-	c.view = view
-	b := c.batch()
-	for _, typeURL := range slices.SortedFunc(maps.Keys(c.types), inOrder) {
+// push returns the response to a new snapshot. Unless the changes are known, anything may
+// differ.
+func (c *client) push(snapshot Snapshot, changes map[string]Change, known bool) *response {
+	c.snapshot = snapshot
+	r := c.newResponse()
+	for _, typeURL := range slices.SortedFunc(maps.Keys(c.types), compareTypes) {
 		change, sub := changes[typeURL], c.types[typeURL]
 		if !known {
-			change = Change{All: true, Every: true}
+			change = Change{Wildcard: true, AllNames: true}
 		}
-		asked, unasked := sub.touched(change)
-		if change.All && sub.wildcard {
-			b.all(sub, false)
-			unasked = nil
+		subscribed, unsolicited := sub.affected(change)
+		if change.Wildcard && sub.wildcard {
+			r.addWildcard(sub, false)
+			unsolicited = nil
 		}
-		for _, name := range asked {
-			b.name(sub, name, false)
+		for _, name := range subscribed {
+			r.addName(sub, name, false)
 		}
-		for _, name := range unasked {
-			b.follow(sub, name, false)
+		for _, name := range unsolicited {
+			r.refresh(sub, name, false)
 		}
 	}
-	c.remember(b)
-	return b
+	c.recordUsed(r)
+	return r
 }
 
-// passes follows a view that has nothing to tell to this client, and reports whether it
-// is one: for most clients most views are.
-func (c *client) passes(view View, changes map[string]Change) bool {
+// skip moves to a snapshot that changes nothing for this client, and reports whether it is
+// one: for most clients most snapshots are.
+func (c *client) skip(snapshot Snapshot, changes map[string]Change) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for typeURL, change := range changes {
-		if sub := c.types[typeURL]; sub != nil && sub.touches(change) {
+		if sub := c.types[typeURL]; sub != nil && !sub.unaffected(change) {
 			return false
 		}
 	}
-	c.view = view
+	c.snapshot = snapshot
 	return true
 }
 
-// remember hands the clusters that the client came to need to memory.
-func (c *client) remember(b *batch) {
+// recordUsed adds the clusters that the client began to use to the prewarm cache.
+func (c *client) recordUsed(r *response) {
 	if !c.proxy.OnDemand {
 		return
 	}
-	var news []string
-	for _, name := range b.used {
-		if !c.stored[name] && len(c.stored) < c.maxNames {
-			c.stored[name] = true
-			news = append(news, name)
+	var used []string
+	for _, name := range r.used {
+		if !c.recorded[name] && len(c.recorded) < c.maxNames {
+			c.recorded[name] = true
+			used = append(used, name)
 		}
 	}
-	if len(news) > 0 {
-		c.memory.Store(c.workload, news)
+	if len(used) > 0 {
+		c.prewarm.Add(c.workload, used)
 	}
 }
 
-// written forgets what there was no room for.
-func (c *client) written(b *batch) {
-	for _, e := range b.excess {
-		if orphan, ok := e.sub.drop(e.name); ok {
-			delete(e.sub.told, orphan)
+// dropOverLimit ends the subscriptions beyond the limit, once they are answered.
+func (c *client) dropOverLimit(r *response) {
+	for _, n := range r.overLimit {
+		if unused, ok := n.sub.unsubscribe(n.name); ok {
+			delete(n.sub.sent, unused)
 		}
 	}
 }

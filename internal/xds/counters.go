@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Counters of a server since it began, except for Streams.
+// Counters of a server since its start, except for Streams.
 type Counters struct {
 	Streams      int64 // open now
-	Requests     int64 // those that only accept or reject included
+	Requests     int64 // ACKs and NACKs included
 	Messages     int64
 	Bytes        int64 // of messages, before the transport
-	Rejected     int64 // messages
-	Timeouts     int64 // streams ended because a message was not taken
+	Rejected     int64 // NACKs
+	Timeouts     int64 // streams that ended because the client did not take a message
 	SendDuration Histogram
 }
 
-// SendBuckets are upper bounds of send durations. The last bucket of a [Histogram] has
-// what is longer.
+// SendBuckets are upper bounds of send durations. The last bucket of a [Histogram] counts
+// the longer ones.
 var SendBuckets = [...]time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second}
 
 // A Histogram counts durations by bucket; not cumulative.
@@ -43,7 +43,7 @@ func (c *counters) sent(bytes int, took time.Duration) {
 	c.buckets[i].Add(1)
 }
 
-// Counters returns the counts of now.
+// Counters returns the current counts.
 func (s *Server) Counters() Counters {
 	c := &s.counters
 	out := Counters{

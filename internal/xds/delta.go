@@ -5,88 +5,88 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// delta is the incremental protocol: each message names what is new, changed and gone.
+// delta is the incremental protocol: each message has what is new, changed and removed.
 type delta struct{ maxMessage int }
 
-func (delta) name() string  { return "delta" }
-func (delta) unasked() bool { return true }
+func (delta) name() string      { return "delta" }
+func (delta) unsolicited() bool { return true }
 
-// read turns a request into an interest. One without names and without a nonce is
-// answered with all: that is how Envoy opens a wildcard, and the virtual hosts of each
-// route configuration (on-demand-xds, rule 4).
-func (delta) read(c *client, r *discovery.DeltaDiscoveryRequest) (*batch, error) {
-	in := interest{
-		typeURL:     r.GetTypeUrl(),
-		subscribe:   r.GetResourceNamesSubscribe(),
-		unsubscribe: r.GetResourceNamesUnsubscribe(),
-		have:        r.GetInitialResourceVersions(),
+// read turns a request into a change of a subscription. One without names and without a
+// nonce gets all resources of the wildcard: so Envoy opens a wildcard, and the virtual
+// hosts of each route configuration.
+func (delta) read(c *client, r *discovery.DeltaDiscoveryRequest) (*response, error) {
+	change := subscriptionChange{
+		typeURL:         r.GetTypeUrl(),
+		subscribe:       r.GetResourceNamesSubscribe(),
+		unsubscribe:     r.GetResourceNamesUnsubscribe(),
+		initialVersions: r.GetInitialResourceVersions(),
 	}
-	sub := c.types[in.typeURL]
+	sub := c.types[change.typeURL]
 	if sub == nil {
-		return c.ask(in)
+		return c.subscribe(change)
 	}
-	bare := len(in.subscribe)+len(in.unsubscribe) == 0
+	noNames := len(change.subscribe)+len(change.unsubscribe) == 0
 	switch {
-	case sub.begun:
-		in.have = nil // only the first request of a type says that
-		in.again = bare && r.GetResponseNonce() == "" && (sub.wildcard || in.typeURL == VirtualHostType)
-	case bare && r.GetResponseNonce() != "":
-		return c.batch(), nil // an answer to what was told unasked, not a wildcard
+	case sub.started:
+		change.initialVersions = nil // they belong to the first request of a type
+		change.resend = noNames && r.GetResponseNonce() == "" && (sub.wildcard || change.typeURL == VirtualHostType)
+	case noNames && r.GetResponseNonce() != "":
+		return c.newResponse(), nil // the ACK of an unsolicited resource, not a wildcard
 	}
-	return c.ask(in)
+	return c.subscribe(change)
 }
 
-// write gives all parts in order, and at the very end which clusters and endpoints are
-// gone: by then nothing refers to them.
-func (d delta) write(c *client, b *batch) []*discovery.DeltaDiscoveryResponse {
+// write returns all types in order, and the removed clusters and endpoints at the very
+// end: by then nothing refers to them.
+func (d delta) write(c *client, r *response) []*discovery.DeltaDiscoveryResponse {
 	var out, last []*discovery.DeltaDiscoveryResponse
-	for _, p := range b.inOrder() {
-		resources, removed := p.resources, p.gone()
-		if p.sub.typeURL == ClusterType || p.sub.typeURL == EndpointType {
-			there, gone := split(resources)
-			last = append(last, d.part(p.sub, gone, removed, false)...)
-			resources, removed = there, nil
-			p.answer = p.answer && len(last) == 0
+	for _, t := range r.sorted() {
+		resources, removed := t.resources, t.removedNames()
+		if t.sub.typeURL == ClusterType || t.sub.typeURL == EndpointType {
+			found, missing := split(resources)
+			last = append(last, d.messages(t.sub, missing, removed, false)...)
+			resources, removed = found, nil
+			t.required = t.required && len(last) == 0
 		}
-		out = append(out, d.part(p.sub, resources, removed, p.answer)...)
+		out = append(out, d.messages(t.sub, resources, removed, t.required)...)
 	}
 	out = append(out, last...)
-	for _, r := range out {
-		r.SystemVersionInfo = c.view.Version()
-		r.Nonce = c.send(c.subscription(r.GetTypeUrl()))
+	for _, m := range out {
+		m.SystemVersionInfo = c.snapshot.Version()
+		m.Nonce = c.nextNonce(c.subscription(m.GetTypeUrl()))
 	}
 	return out
 }
 
-// split separates what stands for nothing.
-func split(all []*Resource) (there, gone []*Resource) {
+// split separates the resources that notFound made.
+func split(all []*Resource) (found, missing []*Resource) {
 	for _, r := range all {
-		if r.Version == absentVersion {
-			gone = append(gone, r)
+		if r.Version == notFoundVersion {
+			missing = append(missing, r)
 		} else {
-			there = append(there, r)
+			found = append(found, r)
 		}
 	}
-	return there, gone
+	return found, missing
 }
 
-// part writes one type, in as many messages as the bound on their size asks for; an
-// empty one where the client waits for an answer.
-func (d delta) part(sub *subscription, resources []*Resource, removed []string, answer bool) []*discovery.DeltaDiscoveryResponse {
-	if len(resources)+len(removed) == 0 && !answer {
+// messages writes one type, in as many messages as maxMessage requires; an empty one if
+// the client waits for a response.
+func (d delta) messages(sub *subscription, resources []*Resource, removed []string, required bool) []*discovery.DeltaDiscoveryResponse {
+	if len(resources)+len(removed) == 0 && !required {
 		return nil
 	}
-	r := &discovery.DeltaDiscoveryResponse{TypeUrl: sub.typeURL, RemovedResources: removed}
-	out := []*discovery.DeltaDiscoveryResponse{r}
+	m := &discovery.DeltaDiscoveryResponse{TypeUrl: sub.typeURL, RemovedResources: removed}
+	out := []*discovery.DeltaDiscoveryResponse{m}
 	size := 0
 	for _, one := range resources {
 		res := &discovery.Resource{Name: one.Name, Version: one.Version, Aliases: sub.aliases(one), Resource: one.Body}
 		n := proto.Size(res)
 		if size > 0 && size+n > d.maxMessage {
-			r, size = &discovery.DeltaDiscoveryResponse{TypeUrl: sub.typeURL}, 0
-			out = append(out, r)
+			m, size = &discovery.DeltaDiscoveryResponse{TypeUrl: sub.typeURL}, 0
+			out = append(out, m)
 		}
-		r.Resources, size = append(r.Resources, res), size+n
+		m.Resources, size = append(m.Resources, res), size+n
 	}
 	return out
 }

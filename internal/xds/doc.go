@@ -1,17 +1,17 @@
-// Package xds serves Envoy's configuration by the aggregated discovery service: delta,
-// with clusters, virtual hosts and endpoints on demand, and state-of-the-world for
+// Package xds serves Envoy's configuration by the aggregated discovery service: delta xDS
+// with on-demand clusters, virtual hosts and endpoints, and state-of-the-world xDS for
 // clients that subscribe to everything.
 //
-// It knows the protocol and who asks. What there is to tell comes from a [Source].
+// It knows the protocol and its clients. The resources come from a [Source].
 //
-// Both protocols are dialects of one engine: a request becomes an interest, an interest
-// or a new [View] becomes a batch of what to tell, and the dialect writes the batch as
-// messages. The rules that on-demand discovery needs stand in batch.go and absent.go:
+// Both protocols share one engine: a request changes a subscription, the change or a new
+// [Snapshot] becomes a response, and the protocol writes the response as messages. The
+// rules that on-demand discovery needs are in response.go and notfound.go:
 //
-//   - every name asked for is answered, also when nothing is known of it;
-//   - an on-demand cluster is never told as removed: Envoy would not ask again, and each
+//   - every subscribed name is answered, also when no resource has it;
+//   - an on-demand cluster is never removed: Envoy would not subscribe again, and each
 //     later connection would wait for its timeout;
-//   - endpoints follow their clusters unasked: Envoy does not ask for endpoints that
+//   - endpoints are sent with their clusters: Envoy does not subscribe to endpoints that
 //     another cluster has, and warms for 15 s;
-//   - what is needed comes before what needs it.
+//   - a dependency is sent before the resource that refers to it.
 package xds

@@ -25,14 +25,14 @@ import (
 	"outrider.dev/internal/agent/envoy"
 )
 
-// clusters is a view of clusters that a real Envoy accepts.
-func clusters(t *testing.T, version string, names ...string) *textView {
+// clusters is a snapshot of clusters that a real Envoy accepts.
+func clusters(t *testing.T, version string, names ...string) *textSnapshot {
 	t.Helper()
 	var lines strings.Builder
 	for _, name := range names {
 		lines.WriteString("cds " + name + " *\n")
 	}
-	v := mustView(t, version, lines.String())
+	v := mustSnapshot(t, version, lines.String())
 	for k, e := range v.entries {
 		body, err := anypb.New(&cluster.Cluster{Name: k.name, AltStatName: e.resource.Version, ClusterDiscoveryType: &cluster.Cluster_Type{Type: cluster.Cluster_STATIC}})
 		if err != nil {
@@ -43,55 +43,55 @@ func clusters(t *testing.T, version string, names ...string) *textView {
 	return v
 }
 
-// TestEnvoyKeepsWhatItHasOverAReconnect is why versions that are equal are not told again
-// by wildcard: a replica takes over, and a cluster that it never sent is still there.
+// TestEnvoyKeepsWhatItHasOverAReconnect is why equal versions are not sent again by
+// wildcard: a replica takes over, and a cluster that it never sent is still there.
 func TestEnvoyKeepsWhatItHasOverAReconnect(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := l.Addr().String()
-	first := New(byClaim(newStage(clusters(t, "1", "kept@1", "updated@1"))))
+	first := New(byClaim(newTestSource(clusters(t, "1", "kept@1", "updated@1"))))
 	stop := serveOn(t, l, first)
-	ask := startEnvoy(t, address)
+	get := startEnvoy(t, address)
 	eventually(t, "both clusters", func() bool {
-		all := ask("/clusters")
-		return strings.Contains(all, "kept::") && strings.Contains(all, "updated::") && strings.Contains(ask("/ready"), "LIVE")
+		all := get("/clusters")
+		return strings.Contains(all, "kept::") && strings.Contains(all, "updated::") && strings.Contains(get("/ready"), "LIVE")
 	})
 	stop()
 
 	if l, err = net.Listen("tcp", address); err != nil {
 		t.Fatal(err)
 	}
-	second := New(byClaim(newStage(clusters(t, "2", "kept@1", "updated@2", "new@1"))))
-	heard := &listening{}
-	defer serveOn(t, l, second, grpc.StreamInterceptor(heard.intercept))()
-	eventually(t, "what the second replica has to say", func() bool {
-		return strings.Contains(ask("/clusters"), "new::") && strings.Contains(ask("/config_dump?resource=dynamic_active_clusters"), `"alt_stat_name": "2"`)
+	second := New(byClaim(newTestSource(clusters(t, "2", "kept@1", "updated@2", "new@1"))))
+	messages := &recorder{}
+	defer serveOn(t, l, second, grpc.StreamInterceptor(messages.intercept))()
+	eventually(t, "the clusters of the second replica", func() bool {
+		return strings.Contains(get("/clusters"), "new::") && strings.Contains(get("/config_dump?resource=dynamic_active_clusters"), `"alt_stat_name": "2"`)
 	})
-	if !strings.Contains(ask("/clusters"), "kept::") {
-		t.Error("Envoy dropped the cluster that was not told again")
+	if !strings.Contains(get("/clusters"), "kept::") {
+		t.Error("Envoy dropped the cluster that was not sent again")
 	}
-	if diff := cmp.Diff([]string{"cds #1 new@1 updated@2", "lds #2"}, heard.lines()); diff != "" {
-		t.Errorf("what the second replica told (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"cds #1 new@1 updated@2", "lds #2"}, messages.lines()); diff != "" {
+		t.Errorf("messages of the second replica (-want +got):\n%s", diff)
 	}
 	if n := second.Counters().Rejected; n != 0 {
 		t.Errorf("Envoy rejected %d messages", n)
 	}
 }
 
-// A listening server stream notes what is sent.
-type listening struct {
+// A recorder records the messages of a server.
+type recorder struct {
 	mu  sync.Mutex
 	got []string
 }
 
-type overheard struct {
+type recordedStream struct {
 	grpc.ServerStream
-	by *listening
+	by *recorder
 }
 
-func (o overheard) SendMsg(m any) error {
+func (o recordedStream) SendMsg(m any) error {
 	if r, ok := m.(*discovery.DeltaDiscoveryResponse); ok {
 		o.by.mu.Lock()
 		o.by.got = append(o.by.got, renderDelta(r))
@@ -100,11 +100,11 @@ func (o overheard) SendMsg(m any) error {
 	return o.ServerStream.SendMsg(m)
 }
 
-func (l *listening) intercept(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	return next(srv, overheard{ss, l})
+func (l *recorder) intercept(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	return next(srv, recordedStream{ss, l})
 }
 
-func (l *listening) lines() []string {
+func (l *recorder) lines() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.got)
@@ -124,9 +124,9 @@ func serveOn(t *testing.T, l net.Listener, s *Server, options ...grpc.ServerOpti
 	}
 }
 
-// startEnvoy runs the real Envoy until the test ends, and returns how to ask its admin
-// interface.
-func startEnvoy(t *testing.T, controlPlane string) (ask func(path string) string) {
+// startEnvoy runs the real Envoy until the test ends. The function that it returns queries
+// the admin interface.
+func startEnvoy(t *testing.T, controlPlane string) (get func(path string) string) {
 	t.Helper()
 	binary := os.Getenv("ENVOY")
 	if binary == "" {
@@ -183,11 +183,11 @@ func startEnvoy(t *testing.T, controlPlane string) (ask func(path string) string
 	}
 }
 
-// eventually asks until the answer is right, for half a minute on a busy machine.
-func eventually(t *testing.T, what string, ask func() bool) {
+// eventually polls until ok returns true, for half a minute on a busy machine.
+func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if ask() {
+		if ok() {
 			return
 		}
 	}

@@ -8,13 +8,13 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// hurdles are views that a fuzzed client meets: with everything, with nothing, with other
+// fuzzSnapshots are pushed to a fuzzed client: with everything, with nothing, with other
 // versions, and with hosts that moved.
-var hurdles = []string{
-	"cds base@1 *\ncds a@1 behind=eds/a\ncds b@1 wanted behind=eds/a\neds a@1\nlds a@1 *\nrds a@1 behind=vhds/dummy\nvhds dummy@1 *\nvhds svc@1 asked=a,b before=cds/a",
+var fuzzSnapshots = []string{
+	"cds base@1 *\ncds a@1 after=eds/a\ncds b@1 prewarm after=eds/a\neds a@1\nlds a@1 *\nrds a@1 after=vhds/dummy\nvhds dummy@1 *\nvhds svc@1 aliases=a,b before=cds/a",
 	"",
-	"cds base@2 *\ncds a@2 behind=eds/b\neds b@2\nlds b@2 *\nvhds dummy@1 *\nvhds svc@2 asked=a\nvhds b@2 before=cds/a",
-	"cds base@1 *\ncds b@1 *\neds a@3\nvhds other@1 asked=a,b before=cds/b\nvhds svc@4",
+	"cds base@2 *\ncds a@2 after=eds/b\neds b@2\nlds b@2 *\nvhds dummy@1 *\nvhds svc@2 aliases=a\nvhds b@2 before=cds/a",
+	"cds base@1 *\ncds b@1 *\neds a@3\nvhds other@1 aliases=a,b before=cds/b\nvhds svc@4",
 }
 
 var (
@@ -28,7 +28,7 @@ func steps(data []byte) (out []any) {
 		what, names, more := data[0], data[1], data[2]
 		data = data[3:]
 		if what >= 0xf0 {
-			out = append(out, int(names)%len(hurdles))
+			out = append(out, int(names)%len(fuzzSnapshots))
 			continue
 		}
 		r := &discovery.DeltaDiscoveryRequest{TypeUrl: fuzzTypes[int(what)%len(fuzzTypes)]}
@@ -60,24 +60,22 @@ func FuzzDelta(f *testing.F) {
 	f.Add([]byte{0x40, 0x21, 0xff, 0x44, 3, 0xff, 0xf0, 3, 0, 0xf0, 1, 0})
 	f.Add([]byte{3, 1, 0, 0x84, 0, 0, 4, 0, 0, 5, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, differ := range []bool{false, true} {
-			fuzzOne(t, data, differ)
+		for _, diffs := range []bool{false, true} {
+			fuzzOne(t, data, diffs)
 		}
 	})
 }
 
-func fuzzOne(t *testing.T, data []byte, differ bool) {
-	var views []View
-	for i, text := range hurdles {
-		v := mustView(t, fmt.Sprint(i), text)
-		views = append(views, v)
-		if differ {
-			views[i] = &differView{v}
-		}
+func fuzzOne(t *testing.T, data []byte, diffs bool) {
+	var snapshots []Snapshot
+	for i, text := range fuzzSnapshots {
+		v := mustSnapshot(t, fmt.Sprint(i), text)
+		v.diffs = diffs
+		snapshots = append(snapshots, v)
 	}
 	c := &client{
-		proxy: &Proxy{ID: "x", OnDemand: true}, view: views[0], maxNames: 50, unasked: true,
-		memory: NewMemory(MemoryLimits{}), types: map[string]*subscription{}, stored: map[string]bool{},
+		proxy: &Proxy{ID: "x", OnDemand: true}, snapshot: snapshots[0], maxNames: 50, unsolicited: true,
+		prewarm: NewPrewarmCache(PrewarmLimits{}), types: map[string]*subscription{}, recorded: map[string]bool{},
 	}
 	d := delta{100}
 	for _, step := range steps(data) {
@@ -88,19 +86,19 @@ func fuzzOne(t *testing.T, data []byte, differ bool) {
 				t.Fatal(err)
 			}
 			messages := d.write(c, b)
-			c.written(b)
-			keepsTheRules(t, c, messages)
-			answersAll(t, step, messages)
+			c.dropOverLimit(b)
+			checkMessages(t, c, messages)
+			checkAnswered(t, step, messages)
 		case int:
-			changes, known := new(changes).between(c.view, views[step])
-			keepsTheRules(t, c, d.write(c, c.refresh(views[step], changes, known)))
+			changes, known := new(diffCache).between(c.snapshot, snapshots[step])
+			checkMessages(t, c, d.write(c, c.push(snapshots[step], changes, known)))
 		}
 	}
-	isUpToDate(t, c)
+	checkUpToDate(t, c)
 }
 
-// keepsTheRules: nothing is there twice, and no cluster is taken back.
-func keepsTheRules(t *testing.T, c *client, messages []*discovery.DeltaDiscoveryResponse) {
+// checkMessages: no resource comes twice, no cluster is removed, endpoints follow clusters.
+func checkMessages(t *testing.T, c *client, messages []*discovery.DeltaDiscoveryResponse) {
 	t.Helper()
 	seen := map[key]bool{}
 	endpoints := map[string]bool{}
@@ -108,14 +106,14 @@ func keepsTheRules(t *testing.T, c *client, messages []*discovery.DeltaDiscovery
 		for _, r := range m.GetResources() {
 			k := key{m.GetTypeUrl(), r.GetName()}
 			if seen[k] {
-				t.Errorf("%v is there twice", k)
+				t.Errorf("%v comes twice", k)
 			}
 			seen[k] = true
 			switch k.typeURL {
 			case EndpointType:
 				endpoints[k.name] = true
 			case ClusterType:
-				for _, n := range c.named(ClusterType, k.name).Behind {
+				for _, n := range c.named(ClusterType, k.name).After {
 					if !endpoints[n.Resource.Name] {
 						t.Errorf("the endpoints %s do not follow the cluster %s", n.Resource.Name, k.name)
 					}
@@ -125,18 +123,18 @@ func keepsTheRules(t *testing.T, c *client, messages []*discovery.DeltaDiscovery
 		for _, name := range m.GetRemovedResources() {
 			k := key{m.GetTypeUrl(), name}
 			if k.typeURL == ClusterType {
-				t.Errorf("cluster %q is told as removed", name)
+				t.Errorf("cluster %q is removed", name)
 			}
 			if seen[k] {
-				t.Errorf("%v is there and removed", k)
+				t.Errorf("%v is sent and removed", k)
 			}
 			seen[k] = true
 		}
 	}
 }
 
-// answersAll: each name asked for is in the messages, as a resource, an alias or removed.
-func answersAll(t *testing.T, r *discovery.DeltaDiscoveryRequest, messages []*discovery.DeltaDiscoveryResponse) {
+// checkAnswered: each subscribed name is in the messages, as a resource, an alias or removed.
+func checkAnswered(t *testing.T, r *discovery.DeltaDiscoveryRequest, messages []*discovery.DeltaDiscoveryResponse) {
 	t.Helper()
 	answered := map[string]bool{}
 	for _, m := range messages {
@@ -155,33 +153,33 @@ func answersAll(t *testing.T, r *discovery.DeltaDiscoveryRequest, messages []*di
 	}
 	for _, name := range r.GetResourceNamesSubscribe() {
 		if name != "*" && !answered[name] {
-			t.Errorf("%q is asked for in %s, and not answered", name, short(r.GetTypeUrl()))
+			t.Errorf("%q of %s is subscribed, and not answered", name, shortType(r.GetTypeUrl()))
 		}
 	}
 }
 
-// isUpToDate: whatever the way here was, the client has what this view says of the names
-// that it asked for.
-func isUpToDate(t *testing.T, c *client) {
+// checkUpToDate: whatever happened before, the client has this snapshot's resources of the
+// names that it subscribed to.
+func checkUpToDate(t *testing.T, c *client) {
 	t.Helper()
 	for typeURL, sub := range c.types {
-		for name, resource := range sub.asked {
+		for name, resource := range sub.resources {
 			want := c.named(typeURL, name).Resource
 			if want == nil {
-				want = absent(c.proxy, typeURL, name)
+				want = notFound(c.proxy, typeURL, name)
 			}
-			got := sub.told[resource]
+			got := sub.sent[resource]
 			if want == nil && got == nil {
 				continue
 			}
 			if want == nil || got == nil || got.Name != want.Name || got.Version != want.Version {
-				t.Errorf("%s %q: told %+v; want %+v", short(typeURL), name, got, want)
+				t.Errorf("%s %q: sent %+v; want %+v", shortType(typeURL), name, got, want)
 			}
 		}
-		for spelled, names := range sub.spellings {
+		for resource, names := range sub.aliasNames {
 			for _, name := range names {
-				if sub.asked[name] != spelled {
-					t.Errorf("%q is noted as a spelling of %q, and answered by %q", name, spelled, sub.asked[name])
+				if sub.resources[name] != resource {
+					t.Errorf("%q is noted as an alias of %q, and served by %q", name, resource, sub.resources[name])
 				}
 			}
 		}

@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -16,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Metadata of a node that the server reads. All but the last are Istio's.
+// Keys of a node's metadata that the server reads. All but the last are Istio's.
 const (
 	metaNamespace      = "NAMESPACE"
 	metaServiceAccount = "SERVICE_ACCOUNT"
@@ -25,10 +26,10 @@ const (
 	metaPush           = "OUTRIDER_PUSH"
 )
 
-// pushFull is the value of OUTRIDER_PUSH with which a proxy is told everything.
+// pushFull is the value of OUTRIDER_PUSH with which a proxy gets everything.
 const pushFull = "full"
 
-// A NodeID is what a proxy's ID says, in Istio's form: kind~address~name.namespace~domain.
+// A NodeID is a proxy's ID in Istio's form: kind~address~name.namespace~domain.
 type NodeID struct {
 	Kind      string // "sidecar", "router"
 	Address   netip.Addr
@@ -37,27 +38,26 @@ type NodeID struct {
 	Domain    string // of names without a dot: "shop.svc.cluster.local"
 }
 
-// ParseNodeID reads an ID. One without "~" is of another form and says nothing: the zero
-// NodeID.
+// ParseNodeID parses an ID. One without "~" is of another form: the zero NodeID.
 func ParseNodeID(id string) (NodeID, error) {
 	if !strings.Contains(id, "~") {
 		return NodeID{}, nil
 	}
-	const want = "want kind~address~name.namespace~domain"
+	const want = "must be kind~address~name.namespace~domain"
 	parts := strings.Split(id, "~")
 	if len(parts) != 4 {
 		return NodeID{}, fmt.Errorf("node.id: %q has %d parts; %s", id, len(parts), want)
 	}
 	address, err := netip.ParseAddr(parts[1])
 	if err != nil {
-		return NodeID{}, fmt.Errorf("node.id: %q: %q is no IP address; %s", id, parts[1], want)
+		return NodeID{}, fmt.Errorf("node.id: %q: %q is not an IP address; %s", id, parts[1], want)
 	}
 	dot := strings.LastIndexByte(parts[2], '.') // a pod's name may have dots, a namespace none
 	if dot < 1 || dot == len(parts[2])-1 {
-		return NodeID{}, fmt.Errorf("node.id: %q: %q is no name.namespace; %s", id, parts[2], want)
+		return NodeID{}, fmt.Errorf("node.id: %q: %q is not name.namespace; %s", id, parts[2], want)
 	}
 	if parts[0] == "" {
-		return NodeID{}, fmt.Errorf("node.id: %q names no kind; %s", id, want)
+		return NodeID{}, fmt.Errorf("node.id: %q has no kind; %s", id, want)
 	}
 	return NodeID{Kind: parts[0], Address: address, Name: parts[2][:dot], Namespace: parts[2][dot+1:], Domain: parts[3]}, nil
 }
@@ -66,15 +66,15 @@ func (n NodeID) String() string {
 	return n.Kind + "~" + n.Address.String() + "~" + n.Name + "." + n.Namespace + "~" + n.Domain
 }
 
-// A Workload is what the pods of one deployment have in common.
+// A Workload identifies the pods of one deployment.
 type Workload struct {
 	Namespace      string
 	ServiceAccount string
 	Name           string // empty: unknown
 }
 
-// Authenticate says who a stream is from: the namespace and the service account. What
-// the node says of itself is checked against that afterwards.
+// Authenticate returns the namespace and service account of a stream's client. The node's
+// own claims are checked against them afterwards.
 type Authenticate func(ctx context.Context, peer *peer.Peer, node *core.Node) (Proxy, error)
 
 // BySPIFFE trusts the verified certificate of the peer: its only URI is
@@ -90,7 +90,7 @@ func BySPIFFE(trustDomain string) Authenticate {
 		}
 		leaf := info.State.VerifiedChains[0][0]
 		if len(leaf.URIs) != 1 {
-			return Proxy{}, status.Errorf(codes.Unauthenticated, "the client certificate names %d URIs; want one SPIFFE ID", len(leaf.URIs))
+			return Proxy{}, status.Errorf(codes.Unauthenticated, "the client certificate has %d URIs; must be one SPIFFE ID", len(leaf.URIs))
 		}
 		proxy, err := bySPIFFE(trustDomain, leaf.URIs[0])
 		if err != nil {
@@ -103,44 +103,40 @@ func BySPIFFE(trustDomain string) Authenticate {
 func bySPIFFE(trustDomain string, id *url.URL) (Proxy, error) {
 	parts := strings.Split(id.Path, "/")
 	if id.Scheme != "spiffe" || len(parts) != 5 || parts[1] != "ns" || parts[3] != "sa" || parts[2] == "" || parts[4] == "" {
-		return Proxy{}, fmt.Errorf("the client certificate is for %q; want spiffe://%s/ns/<namespace>/sa/<service account>", id, trustDomain)
+		return Proxy{}, fmt.Errorf("the client certificate is for %q; must be spiffe://%s/ns/<namespace>/sa/<service account>", id, trustDomain)
 	}
 	if id.Host != trustDomain {
-		return Proxy{}, fmt.Errorf("the client certificate is for %q, of another trust domain than %q", id, trustDomain)
+		return Proxy{}, fmt.Errorf("the client certificate is for %q, not of the trust domain %q", id, trustDomain)
 	}
 	return Proxy{Namespace: parts[2], ServiceAccount: parts[4]}, nil
 }
 
-// ByClaim believes what the node says: for plaintext on loopback and for tests.
+// ByClaim trusts the node's claims: for plaintext on loopback and for tests.
 func ByClaim(_ context.Context, _ *peer.Peer, node *core.Node) (Proxy, error) {
 	id, err := ParseNodeID(node.GetId())
 	if err != nil {
 		return Proxy{}, status.Error(codes.InvalidArgument, err.Error())
 	}
 	meta := metadata(node.GetMetadata())
-	p := Proxy{Namespace: id.Namespace, ServiceAccount: meta[metaServiceAccount]}
-	if p.Namespace == "" {
-		p.Namespace = meta[metaNamespace]
-	}
-	return p, nil
+	return Proxy{Namespace: cmp.Or(id.Namespace, meta[metaNamespace]), ServiceAccount: meta[metaServiceAccount]}, nil
 }
 
-// describe fills in what the node says of itself, and refuses it where it says to be
-// somebody else than it proved to be.
+// describe fills in the node's ID and metadata, and refuses claims that contradict the
+// proxy's identity.
 func describe(p Proxy, node *core.Node, onDemand bool) (*Proxy, Workload, error) {
 	id, err := ParseNodeID(node.GetId())
 	if err != nil {
 		return nil, Workload{}, status.Error(codes.InvalidArgument, err.Error())
 	}
 	p.ID, p.Metadata = node.GetId(), metadata(node.GetMetadata())
-	claims := []struct{ field, claimed, proved string }{
+	claims := []struct{ field, claimed, verified string }{
 		{"node.id: namespace", id.Namespace, p.Namespace},
 		{"node.metadata." + metaNamespace, p.Metadata[metaNamespace], p.Namespace},
 		{"node.metadata." + metaServiceAccount, p.Metadata[metaServiceAccount], p.ServiceAccount},
 	}
 	for _, c := range claims {
-		if c.claimed != "" && c.claimed != c.proved {
-			return nil, Workload{}, status.Errorf(codes.PermissionDenied, "%s: the proxy %q says %q, its identity says %q", c.field, p.ID, c.claimed, c.proved)
+		if c.claimed != "" && c.claimed != c.verified {
+			return nil, Workload{}, status.Errorf(codes.PermissionDenied, "%s: the proxy %q claims %q, its identity has %q", c.field, p.ID, c.claimed, c.verified)
 		}
 	}
 	p.Addresses = addresses(id, p.Metadata[metaAddresses])
@@ -148,8 +144,8 @@ func describe(p Proxy, node *core.Node, onDemand bool) (*Proxy, Workload, error)
 	return &p, Workload{p.Namespace, p.ServiceAccount, p.Metadata[metaWorkload]}, nil
 }
 
-// addresses of the proxy: that of its ID first, and each once. What is no address is not
-// worth a refusal: it only helps to find the workload.
+// addresses returns those of the proxy, that of its ID first, without duplicates. An
+// invalid one is skipped: addresses only help to find the workload.
 func addresses(id NodeID, list string) []netip.Addr {
 	var out []netip.Addr
 	seen := map[netip.Addr]bool{}
@@ -168,7 +164,7 @@ func addresses(id NodeID, list string) []netip.Addr {
 	return out
 }
 
-// metadata has strings as they are, and anything else as JSON.
+// metadata returns strings as they are, and other values as JSON.
 func metadata(s *structpb.Struct) map[string]string {
 	out := make(map[string]string, len(s.GetFields()))
 	for key, value := range s.GetFields() {

@@ -19,13 +19,13 @@ func TestParseNodeID(t *testing.T) {
 		"a sidecar":                  {"sidecar~10.0.0.7~app-1.shop~shop.svc.cluster.local", NodeID{"sidecar", address("10.0.0.7"), "app-1", "shop", "shop.svc.cluster.local"}, ""},
 		"a pod's name with dots":     {"sidecar~fd00::7~app.v1.shop~d", NodeID{"sidecar", address("fd00::7"), "app.v1", "shop", "d"}, ""},
 		"no domain":                  {"router~10.0.0.7~gw.shop~", NodeID{"router", address("10.0.0.7"), "gw", "shop", ""}, ""},
-		"another form says nothing":  {"grpc-client.1", NodeID{}, ""},
+		"another form is ignored":    {"grpc-client.1", NodeID{}, ""},
 		"nothing":                    {"", NodeID{}, ""},
-		"two parts":                  {"host~vm-1", NodeID{}, `node.id: "host~vm-1" has 2 parts; want kind~address~name.namespace~domain`},
-		"no address":                 {"sidecar~here~a.b~d", NodeID{}, `node.id: "sidecar~here~a.b~d": "here" is no IP address; want kind~address~name.namespace~domain`},
-		"no namespace":               {"sidecar~10.0.0.7~a.~d", NodeID{}, `node.id: "sidecar~10.0.0.7~a.~d": "a." is no name.namespace; want kind~address~name.namespace~domain`},
-		"a namespace without a name": {"sidecar~10.0.0.7~.b~d", NodeID{}, `node.id: "sidecar~10.0.0.7~.b~d": ".b" is no name.namespace; want kind~address~name.namespace~domain`},
-		"no kind":                    {"~10.0.0.7~a.b~d", NodeID{}, `node.id: "~10.0.0.7~a.b~d" names no kind; want kind~address~name.namespace~domain`},
+		"two parts":                  {"host~vm-1", NodeID{}, `node.id: "host~vm-1" has 2 parts; must be kind~address~name.namespace~domain`},
+		"no address":                 {"sidecar~here~a.b~d", NodeID{}, `node.id: "sidecar~here~a.b~d": "here" is not an IP address; must be kind~address~name.namespace~domain`},
+		"no namespace":               {"sidecar~10.0.0.7~a.~d", NodeID{}, `node.id: "sidecar~10.0.0.7~a.~d": "a." is not name.namespace; must be kind~address~name.namespace~domain`},
+		"a namespace without a name": {"sidecar~10.0.0.7~.b~d", NodeID{}, `node.id: "sidecar~10.0.0.7~.b~d": ".b" is not name.namespace; must be kind~address~name.namespace~domain`},
+		"no kind":                    {"~10.0.0.7~a.b~d", NodeID{}, `node.id: "~10.0.0.7~a.b~d" has no kind; must be kind~address~name.namespace~domain`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -21,29 +21,28 @@ type Options struct {
 	Source       Source       // required
 	Authenticate Authenticate // required; BySPIFFE, except for plaintext
 
-	// Full tells every proxy everything that it may see, as --push=full. Otherwise a
-	// proxy can choose so by its metadata OUTRIDER_PUSH=full.
+	// Full sends every proxy everything that it may see, as --push=full. Otherwise a proxy
+	// can choose so by its metadata OUTRIDER_PUSH=full.
 	Full bool
 
-	Memory Memory       // what workloads asked for; default: [NewMemory] with its defaults
-	Log    *slog.Logger // default: nothing is logged
+	Prewarm *PrewarmCache // default: a new one
+	Log     *slog.Logger  // default: nothing is logged
 
-	SendTimeout time.Duration // for one message to be taken; default 30s
-	// MaxNames bounds the names that one stream asks for and that are remembered; what
-	// is beyond is answered, but not told again when it changes. Default 20,000: Envoy
-	// itself has by then spent 360 MiB or more on them.
+	SendTimeout time.Duration // of one message; default 30s
+	// MaxNames bounds the subscriptions of one stream. A name beyond it gets its resource,
+	// but no updates. Default 20,000, on which Envoy itself spends 360 MiB or more.
 	MaxNames int
 	// MaxMessage bounds a message of several resources, delta only; default 2 MiB.
 	MaxMessage int
 }
 
-// Check says which field cannot be used.
+// Check returns an error that names the field that cannot be used.
 func (o Options) Check() error {
 	switch {
 	case o.Source == nil:
-		return errors.New("Source: missing; want where views come from")
+		return errors.New("Source: missing; it provides the snapshots")
 	case o.Authenticate == nil:
-		return errors.New("Authenticate: missing; want BySPIFFE, or ByClaim for plaintext")
+		return errors.New("Authenticate: missing; must be BySPIFFE, or ByClaim for plaintext")
 	case o.SendTimeout < 0:
 		return fmt.Errorf("SendTimeout: %s is negative; want a time, or 0 for 30s", o.SendTimeout)
 	case o.MaxNames < 0:
@@ -55,8 +54,8 @@ func (o Options) Check() error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Memory == nil {
-		o.Memory = NewMemory(MemoryLimits{})
+	if o.Prewarm == nil {
+		o.Prewarm = NewPrewarmCache(PrewarmLimits{})
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -80,13 +79,13 @@ type Server struct {
 	options  Options
 	log      *slog.Logger
 	counters counters
-	changes  changes
+	diffs    diffCache
 
 	stop    chan struct{} // closed by Shutdown
 	running sync.WaitGroup
 	ids     atomic.Uint64
 
-	mu      sync.Mutex // of what follows; taken when a stream comes or goes
+	mu      sync.Mutex // of the fields below; taken when a stream begins or ends
 	stopped bool
 	clients map[uint64]*client
 }
@@ -111,7 +110,7 @@ func (s *Server) StreamAggregatedResources(w discovery.AggregatedDiscoveryServic
 	return serve(s, w, sotw{})
 }
 
-// errStopping tells a proxy to connect again, to another replica.
+// errStopping makes a proxy connect again, to another replica.
 var errStopping = status.Error(codes.Unavailable, "the control plane is stopping")
 
 // Shutdown ends all streams and waits for that, but not longer than ctx.
@@ -132,7 +131,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// enter counts a stream in, unless the server stops.
+// enter counts a new stream, and reports whether the server still serves.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,10 +141,10 @@ func (s *Server) enter() bool {
 	return !s.stopped
 }
 
-// admit finds out who opened a stream.
-func (s *Server) admit(ctx context.Context, node *core.Node, protocol string, view View) (*client, error) {
+// admit authenticates the client of a stream.
+func (s *Server) admit(ctx context.Context, node *core.Node, protocol string, snapshot Snapshot) (*client, error) {
 	if node == nil {
-		return nil, status.Error(codes.InvalidArgument, "node: missing in the first request of the stream; want who asks")
+		return nil, status.Error(codes.InvalidArgument, "node: missing in the first request of the stream")
 	}
 	identity, err := s.options.Authenticate(ctx, peerOf(ctx), node)
 	if err != nil {
@@ -161,8 +160,8 @@ func (s *Server) admit(ctx context.Context, node *core.Node, protocol string, vi
 	}
 	c := &client{
 		id: s.ids.Add(1), protocol: protocol, proxy: proxy, workload: workload, since: time.Now(),
-		memory: s.options.Memory, maxNames: s.options.MaxNames,
-		view: view, types: map[string]*subscription{}, stored: map[string]bool{},
+		prewarm: s.options.Prewarm, maxNames: s.options.MaxNames,
+		snapshot: snapshot, types: map[string]*subscription{}, recorded: map[string]bool{},
 	}
 	s.mu.Lock()
 	s.clients[c.id] = c
@@ -180,15 +179,15 @@ func (s *Server) leave(c *client) {
 	s.log.Info("proxy disconnected", "proxy", c.proxy.ID, "after", time.Since(c.since))
 }
 
-// checkType refuses what is no type of a resource. One that no view knows is fine: it is
-// answered with nothing.
+// checkType refuses a malformed type URL. A type that no snapshot has is fine: the
+// response is empty.
 func checkType(typeURL string) error {
 	name, ok := strings.CutPrefix(typeURL, TypePrefix)
 	if !ok || name == "" || len(name) > 200 {
-		return status.Errorf(codes.InvalidArgument, "type_url: %.200q; want %s and a message's name", typeURL, TypePrefix)
+		return status.Errorf(codes.InvalidArgument, "type_url: %.200q; must be %s and the name of a message", typeURL, TypePrefix)
 	}
 	return nil
 }
 
-// short is the last word of a type, for people.
-func short(typeURL string) string { return typeURL[strings.LastIndexByte(typeURL, '.')+1:] }
+// shortType is the last part of a type URL, for logs and the status.
+func shortType(typeURL string) string { return typeURL[strings.LastIndexByte(typeURL, '.')+1:] }

@@ -25,15 +25,20 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// listen serves on loopback until the test ends, and returns where.
+// listen serves on loopback until the test ends, and returns the address.
 func listen(t testing.TB, s *Server) string {
+	t.Helper()
+	return listenGRPC(t, func(g *grpc.Server) { discovery.RegisterAggregatedDiscoveryServiceServer(g, s) })
+}
+
+func listenGRPC(t testing.TB, register func(*grpc.Server)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := grpc.NewServer(grpc.MaxConcurrentStreams(5000))
-	discovery.RegisterAggregatedDiscoveryServiceServer(g, s)
+	register(g)
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(l) }()
 	t.Cleanup(func() {
@@ -57,7 +62,7 @@ func dial(t testing.TB, address string) discovery.AggregatedDiscoveryServiceClie
 
 type deltaClient = discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
 
-// open begins a delta stream with a wildcard of clusters, and reads the first answer.
+// open begins a delta stream with a wildcard of clusters, and reads the first message.
 func open(t testing.TB, c discovery.AggregatedDiscoveryServiceClient, id string) deltaClient {
 	t.Helper()
 	stream, err := c.DeltaAggregatedResources(t.Context())
@@ -74,18 +79,18 @@ func open(t testing.TB, c discovery.AggregatedDiscoveryServiceClient, id string)
 	return stream
 }
 
-// until reads messages until one is as wanted.
-func until(stream deltaClient, wanted func(*discovery.DeltaDiscoveryResponse) bool) error {
+// until reads messages until match returns true.
+func until(stream deltaClient, match func(*discovery.DeltaDiscoveryResponse) bool) error {
 	for {
 		m, err := stream.Recv()
-		if err != nil || wanted(m) {
+		if err != nil || match(m) {
 			return err
 		}
 	}
 }
 
-// tells says whether a message has a resource in a version.
-func tells(name, version string) func(*discovery.DeltaDiscoveryResponse) bool {
+// hasResource reports whether a message has a resource in a version.
+func hasResource(name, version string) func(*discovery.DeltaDiscoveryResponse) bool {
 	return func(m *discovery.DeltaDiscoveryResponse) bool {
 		for _, r := range m.GetResources() {
 			if r.GetName() == name && r.GetVersion() == version {
@@ -98,16 +103,14 @@ func tells(name, version string) func(*discovery.DeltaDiscoveryResponse) bool {
 
 func byClaim(source Source) Options { return Options{Source: source, Authenticate: ByClaim} }
 
-func TestManyStreamsAllReachTheNewestView(t *testing.T) {
-	const streams, views = 200, 20
-	at := func(n int) View {
-		v := mustView(t, fmt.Sprint(n), fmt.Sprintf("cds base@%d *\ncds od|a@%d behind=eds/a\neds a@%d", n, n, n))
-		if n%2 == 0 {
-			return v
-		}
-		return &differView{v} // does not know what changed since one that is none
+func TestManyStreamsAllReachTheNewestSnapshot(t *testing.T) {
+	const streams, snapshots = 200, 20
+	at := func(n int) Snapshot {
+		v := mustSnapshot(t, fmt.Sprint(n), fmt.Sprintf("cds base@%d *\ncds od|a@%d after=eds/a\neds a@%d", n, n, n))
+		v.diffs = n%4 > 1 // sometimes the changes are known
+		return v
 	}
-	source := newStage(at(0))
+	source := newTestSource(at(0))
 	s := New(byClaim(source))
 	c := dial(t, listen(t, s))
 	var group sync.WaitGroup
@@ -128,19 +131,19 @@ func TestManyStreamsAllReachTheNewestView(t *testing.T) {
 					seen[r.GetName()] = r.GetVersion()
 				}
 				stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: m.GetTypeUrl(), ResponseNonce: m.GetNonce()})
-				return seen["base"] == fmt.Sprint(views) && seen["od|a"] == fmt.Sprint(views) && seen["a"] == fmt.Sprint(views)
+				return seen["base"] == fmt.Sprint(snapshots) && seen["od|a"] == fmt.Sprint(snapshots) && seen["a"] == fmt.Sprint(snapshots)
 			})
 			if err != nil {
 				t.Errorf("stream %d saw %v: %v", i, seen, err)
 			}
 		})
 	}
-	for n := 1; n <= views; n++ {
-		for range streams / views {
+	for n := 1; n <= snapshots; n++ {
+		for range streams / snapshots {
 			<-ready
 		}
 		source.set(at(n))
-		s.Proxies() // looks on while all of it changes
+		s.Proxies() // reads while all of it changes
 	}
 	group.Wait()
 	if got := s.Counters(); got.Messages == 0 || got.Bytes == 0 || got.SendDuration.Sum == 0 {
@@ -148,20 +151,20 @@ func TestManyStreamsAllReachTheNewestView(t *testing.T) {
 	}
 }
 
-func TestSlowClientLosesItsStreamAndHoldsNobody(t *testing.T) {
+func TestSlowClientLosesItsStreamAndDelaysNoOther(t *testing.T) {
 	var big strings.Builder
 	for i := range 2000 {
 		fmt.Fprintf(&big, "cds %d-%s@1 *\n", i, strings.Repeat("x", 1000))
 	}
-	source := newStage(mustView(t, "1", "cds base@1 *"))
+	source := newTestSource(mustSnapshot(t, "1", "cds base@1 *"))
 	o := byClaim(source)
 	o.SendTimeout = 5 * time.Second
 	s := New(o)
 	address := listen(t, s)
 	slow := open(t, dial(t, address), "slow")
 	quick := open(t, dial(t, address), "quick")
-	source.set(mustView(t, "2", "cds base@2 *\n"+big.String()))
-	if err := until(quick, tells("base", "2")); err != nil {
+	source.set(mustSnapshot(t, "2", "cds base@2 *\n"+big.String()))
+	if err := until(quick, hasResource("base", "2")); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(30 * time.Second); s.Counters().Streams > 1; time.Sleep(5 * time.Millisecond) {
@@ -172,8 +175,8 @@ func TestSlowClientLosesItsStreamAndHoldsNobody(t *testing.T) {
 	if err := until(slow, func(*discovery.DeltaDiscoveryResponse) bool { return false }); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("the slow client reads at last, and finds %v; want DeadlineExceeded", err)
 	}
-	source.set(mustView(t, "3", "cds base@3 *"))
-	if err := until(quick, tells("base", "3")); err != nil {
+	source.set(mustSnapshot(t, "3", "cds base@3 *"))
+	if err := until(quick, hasResource("base", "3")); err != nil {
 		t.Error(err)
 	}
 	if got := s.Counters().Timeouts; got != 1 {
@@ -181,7 +184,7 @@ func TestSlowClientLosesItsStreamAndHoldsNobody(t *testing.T) {
 	}
 }
 
-// A slowPipe takes a message only when it is let.
+// A slowPipe blocks each Send until the test permits it.
 type slowPipe struct {
 	*pipe[*discovery.DeltaDiscoveryRequest, *discovery.DeltaDiscoveryResponse]
 	take chan struct{}
@@ -196,9 +199,9 @@ func (p slowPipe) Send(m *discovery.DeltaDiscoveryResponse) error {
 	}
 }
 
-func TestViewsAreSkippedWhileASendBlocks(t *testing.T) {
+func TestSnapshotsAreSkippedWhileASendBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := newStage(mustView(t, "1", "cds base@1 *"))
+		source := newTestSource(mustSnapshot(t, "1", "cds base@1 *"))
 		s := New(byClaim(source))
 		ctx, cancel := context.WithCancel(t.Context())
 		p := slowPipe{&pipe[*discovery.DeltaDiscoveryRequest, *discovery.DeltaDiscoveryResponse]{ctx: ctx, in: make(chan *discovery.DeltaDiscoveryRequest)}, make(chan struct{})}
@@ -206,7 +209,7 @@ func TestViewsAreSkippedWhileASendBlocks(t *testing.T) {
 		go func() { ended <- serve(s, p, delta{1 << 20}) }()
 		p.in <- &discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "x"}, TypeUrl: ClusterType}
 		for n := 2; n < 100; n++ {
-			source.set(mustView(t, fmt.Sprint(n), fmt.Sprintf("cds base@%d *", n)))
+			source.set(mustSnapshot(t, fmt.Sprint(n), fmt.Sprintf("cds base@%d *", n)))
 			synctest.Wait()
 		}
 		close(p.take)
@@ -226,7 +229,7 @@ func TestViewsAreSkippedWhileASendBlocks(t *testing.T) {
 }
 
 func TestShutdownEndsStreamsAndRefusesNewOnes(t *testing.T) {
-	s := New(byClaim(newStage(mustView(t, "1", "cds base@1 *"))))
+	s := New(byClaim(newTestSource(mustSnapshot(t, "1", "cds base@1 *"))))
 	c := dial(t, listen(t, s))
 	stream := open(t, c, "x")
 	if err := s.Shutdown(t.Context()); err != nil {
@@ -251,7 +254,7 @@ func TestShutdownEndsStreamsAndRefusesNewOnes(t *testing.T) {
 }
 
 func TestShutdownDoesNotWaitLongerThanItMay(t *testing.T) {
-	s := New(byClaim(newStage(nil)))
+	s := New(byClaim(newTestSource(nil)))
 	s.running.Add(1) // a stream that does not end
 	defer s.running.Done()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -262,16 +265,16 @@ func TestShutdownDoesNotWaitLongerThanItMay(t *testing.T) {
 	}
 }
 
-func TestSentShowsWhatAProxyWasTold(t *testing.T) {
-	s := New(byClaim(newStage(mustView(t, "1", "cds base@1 *\nvhds http/svc@1 asked=http/x"))))
+func TestResourcesOfAProxy(t *testing.T) {
+	s := New(byClaim(newTestSource(mustSnapshot(t, "1", "cds base@1 *\nvhds http/svc@1 aliases=http/x"))))
 	stream := open(t, dial(t, listen(t, s)), "x")
 	stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: VirtualHostType, ResourceNamesSubscribe: []string{"http/x", "http/none"}})
-	if err := until(stream, tells("http/svc", "1")); err != nil {
+	if err := until(stream, hasResource("http/svc", "1")); err != nil {
 		t.Fatal(err)
 	}
-	got, ok := s.Sent("x")
+	got, ok := s.Resources("x")
 	if !ok {
-		t.Fatal("the proxy is not known")
+		t.Fatal("the proxy is unknown")
 	}
 	var lines []string
 	for _, r := range got {
@@ -284,10 +287,10 @@ func TestSentShowsWhatAProxyWasTold(t *testing.T) {
 		`VirtualHost http/svc@1 [http/x] {"name":"http/svc","domains":["1"]}`,
 	}
 	if diff := cmp.Diff(want, lines); diff != "" {
-		t.Errorf("Sent (-want +got):\n%s", diff)
+		t.Errorf("Resources (-want +got):\n%s", diff)
 	}
-	if _, ok := s.Sent("y"); ok {
-		t.Error("a proxy that is not there was told something")
+	if _, ok := s.Resources("y"); ok {
+		t.Error("a proxy that is not connected has resources")
 	}
 }
 
@@ -314,16 +317,16 @@ func TestBySPIFFE(t *testing.T) {
 		peer *peer.Peer
 		err  string
 	}{
-		"a workload of ours":            {verified(want), ""},
-		"nobody":                        {nil, "no peer"},
-		"plaintext":                     {&peer.Peer{}, "no verified client certificate"},
-		"a certificate nobody verified": {unverified, "no verified client certificate"},
-		"no URI":                        {verified(), "names 0 URIs"},
-		"two URIs":                      {verified(want, want), "names 2 URIs"},
-		"another trust domain":          {verified("spiffe://other/ns/store/sa/shop"), "another trust domain"},
-		"another scheme":                {verified("https://cluster.local/ns/store/sa/shop"), "want spiffe://"},
-		"no service account":            {verified("spiffe://cluster.local/ns/store/sa/"), "want spiffe://"},
-		"another form":                  {verified("spiffe://cluster.local/workload"), "want spiffe://"},
+		"a workload of ours":        {verified(want), ""},
+		"no peer":                   {nil, "no peer"},
+		"plaintext":                 {&peer.Peer{}, "no verified client certificate"},
+		"an unverified certificate": {unverified, "no verified client certificate"},
+		"no URI":                    {verified(), "has 0 URIs"},
+		"two URIs":                  {verified(want, want), "has 2 URIs"},
+		"another trust domain":      {verified("spiffe://other/ns/store/sa/shop"), "not of the trust domain"},
+		"another scheme":            {verified("https://cluster.local/ns/store/sa/shop"), "must be spiffe://"},
+		"no service account":        {verified("spiffe://cluster.local/ns/store/sa/"), "must be spiffe://"},
+		"another form":              {verified("spiffe://cluster.local/workload"), "must be spiffe://"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -341,7 +344,7 @@ func TestBySPIFFE(t *testing.T) {
 	}
 }
 
-func TestNodeIsHeldAgainstTheIdentity(t *testing.T) {
+func TestNodeMustAgreeWithTheIdentity(t *testing.T) {
 	store := func(context.Context, *peer.Peer, *core.Node) (Proxy, error) {
 		return Proxy{Namespace: "store", ServiceAccount: "shop"}, nil
 	}
@@ -352,21 +355,21 @@ func TestNodeIsHeldAgainstTheIdentity(t *testing.T) {
 		auth Authenticate
 		node []string
 		code codes.Code
-		says string
+		err  string
 	}{
-		"itself":                     {store, []string{"sidecar~10.0.0.7~x.store~d", "NAMESPACE=store", "SERVICE_ACCOUNT=shop"}, codes.OK, ""},
-		"says nothing":               {store, []string{"x"}, codes.OK, ""},
-		"another namespace by ID":    {store, []string{"sidecar~10.0.0.7~x.bank~d"}, codes.PermissionDenied, `says "bank", its identity says "store"`},
-		"another namespace":          {store, []string{"x", "NAMESPACE=bank"}, codes.PermissionDenied, "node.metadata.NAMESPACE"},
-		"another service account":    {store, []string{"x", "SERVICE_ACCOUNT=root"}, codes.PermissionDenied, "node.metadata.SERVICE_ACCOUNT"},
-		"who cannot be made sure of": {broken, []string{"x"}, codes.Unauthenticated, "no certificate"},
+		"itself":                  {store, []string{"sidecar~10.0.0.7~x.store~d", "NAMESPACE=store", "SERVICE_ACCOUNT=shop"}, codes.OK, ""},
+		"no claims":               {store, []string{"x"}, codes.OK, ""},
+		"another namespace by ID": {store, []string{"sidecar~10.0.0.7~x.bank~d"}, codes.PermissionDenied, `claims "bank", its identity has "store"`},
+		"another namespace":       {store, []string{"x", "NAMESPACE=bank"}, codes.PermissionDenied, "node.metadata.NAMESPACE"},
+		"another service account": {store, []string{"x", "SERVICE_ACCOUNT=root"}, codes.PermissionDenied, "node.metadata.SERVICE_ACCOUNT"},
+		"cannot be authenticated": {broken, []string{"x"}, codes.Unauthenticated, "no certificate"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := New(Options{Source: newStage(nil), Authenticate: tt.auth})
-			c, err := s.admit(t.Context(), nodeOf(tt.node), "delta", mustView(t, "1", ""))
-			if status.Code(err) != tt.code || tt.code != codes.OK && !strings.Contains(err.Error(), tt.says) {
-				t.Fatalf("admit: %v; want %s and %q", err, tt.code, tt.says)
+			s := New(Options{Source: newTestSource(nil), Authenticate: tt.auth})
+			c, err := s.admit(t.Context(), nodeOf(tt.node), "delta", mustSnapshot(t, "1", ""))
+			if status.Code(err) != tt.code || tt.code != codes.OK && !strings.Contains(err.Error(), tt.err) {
+				t.Fatalf("admit: %v; want %s and %q", err, tt.code, tt.err)
 			}
 			if tt.code == codes.OK && !c.proxy.OnDemand {
 				t.Error("it is not on demand")
@@ -382,16 +385,16 @@ func TestPushFullIsChosenByMetadataOrForAll(t *testing.T) {
 		node     []string
 		want     bool
 	}{
-		"by default on demand":            {false, "delta", []string{"x"}, true},
-		"a proxy wants everything":        {false, "delta", []string{"x", "OUTRIDER_PUSH=full"}, false},
-		"everybody gets everything":       {true, "delta", []string{"x"}, false},
-		"an unknown value is the default": {false, "delta", []string{"x", "OUTRIDER_PUSH=maybe"}, true},
-		"state of the world has no other": {false, "state-of-the-world", []string{"x"}, false},
+		"by default on demand":              {false, "delta", []string{"x"}, true},
+		"one proxy gets everything":         {false, "delta", []string{"x", "OUTRIDER_PUSH=full"}, false},
+		"all proxies get everything":        {true, "delta", []string{"x"}, false},
+		"an unknown value is the default":   {false, "delta", []string{"x", "OUTRIDER_PUSH=maybe"}, true},
+		"state of the world is always full": {false, "state-of-the-world", []string{"x"}, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := New(Options{Source: newStage(nil), Authenticate: ByClaim, Full: tt.full})
-			c, err := s.admit(t.Context(), nodeOf(tt.node), tt.protocol, mustView(t, "1", ""))
+			s := New(Options{Source: newTestSource(nil), Authenticate: ByClaim, Full: tt.full})
+			c, err := s.admit(t.Context(), nodeOf(tt.node), tt.protocol, mustSnapshot(t, "1", ""))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -402,7 +405,7 @@ func TestPushFullIsChosenByMetadataOrForAll(t *testing.T) {
 	}
 }
 
-func TestOptionsThatCannotBeUsedAreNamed(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	tests := map[string]func(*Options){
 		"Source":       func(o *Options) { o.Source = nil },
 		"Authenticate": func(o *Options) { o.Authenticate = nil },
@@ -412,7 +415,7 @@ func TestOptionsThatCannotBeUsedAreNamed(t *testing.T) {
 	}
 	for field, spoil := range tests {
 		t.Run(field, func(t *testing.T) {
-			o := byClaim(newStage(nil))
+			o := byClaim(newTestSource(nil))
 			if err := o.Check(); err != nil {
 				t.Fatal(err)
 			}

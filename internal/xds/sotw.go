@@ -8,72 +8,72 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// sotw is the state-of-the-world protocol: each request names all that the client wants
-// of a type; each message has all listeners or clusters that there are for it.
+// sotw is the state-of-the-world protocol: each request has all names that the client
+// subscribes to; each message of listeners or clusters has all of them.
 type sotw struct{}
 
-func (sotw) name() string  { return "state-of-the-world" }
-func (sotw) unasked() bool { return false }
+func (sotw) name() string      { return "state-of-the-world" }
+func (sotw) unsolicited() bool { return false }
 
-// full are the types whose messages are lists of everything: what is missing is gone.
-var full = map[string]bool{ListenerType: true, ClusterType: true}
+// completeTypes are the types whose messages are complete lists: what is missing is removed.
+var completeTypes = map[string]bool{ListenerType: true, ClusterType: true}
 
-// read turns the list of names into what is new in it and what is gone. A request that
-// answers an older message is out of date: the next one is on its way.
-func (sotw) read(c *client, r *discovery.DiscoveryRequest) (*batch, error) {
+// read turns the list of names into the change since the last one. A request with the
+// nonce of an older message is out of date: the next one is on its way.
+func (sotw) read(c *client, r *discovery.DiscoveryRequest) (*response, error) {
 	typeURL, names := r.GetTypeUrl(), r.GetResourceNames()
 	sub := c.types[typeURL]
-	if sub == nil || !sub.begun {
-		if len(names) == 0 && !full[typeURL] {
-			return c.batch(), nil // no interest yet
+	if sub == nil || !sub.started {
+		if len(names) == 0 && !completeTypes[typeURL] {
+			return c.newResponse(), nil // no subscription yet
 		}
-		return c.ask(interest{typeURL: typeURL, subscribe: names})
+		return c.subscribe(subscriptionChange{typeURL: typeURL, subscribe: names})
 	}
-	if n := r.GetResponseNonce(); n != "" && n != sub.exchange.nonce {
-		return c.batch(), nil
+	if n := r.GetResponseNonce(); n != "" && n != sub.acks.nonce {
+		return c.newResponse(), nil
 	}
-	in := interest{typeURL: typeURL}
-	want := map[string]bool{}
+	change := subscriptionChange{typeURL: typeURL}
+	listed := map[string]bool{}
 	for _, name := range names {
-		want[name] = true
-		if _, asked := sub.asked[name]; !asked && (name != "*" || !sub.wildcard) {
-			in.subscribe = append(in.subscribe, name)
+		listed[name] = true
+		if _, ok := sub.resources[name]; !ok && (name != "*" || !sub.wildcard) {
+			change.subscribe = append(change.subscribe, name)
 		}
 	}
-	for name := range sub.asked {
-		if !want[name] {
-			in.unsubscribe = append(in.unsubscribe, name)
+	for _, name := range slices.Sorted(maps.Keys(sub.resources)) {
+		if !listed[name] {
+			change.unsubscribe = append(change.unsubscribe, name)
 		}
 	}
-	if sub.wildcard && !want["*"] && len(names) > 0 {
-		in.unsubscribe = append(in.unsubscribe, "*")
+	if sub.wildcard && !listed["*"] && len(names) > 0 {
+		change.unsubscribe = append(change.unsubscribe, "*")
 	}
-	return c.ask(in)
+	return c.subscribe(change)
 }
 
-func (sotw) write(c *client, b *batch) []*discovery.DiscoveryResponse {
+func (sotw) write(c *client, r *response) []*discovery.DiscoveryResponse {
 	var out []*discovery.DiscoveryResponse
-	for _, p := range b.inOrder() {
-		tell := p.resources
-		if full[p.sub.typeURL] {
-			if len(tell)+len(p.gone()) == 0 && !p.answer {
+	for _, t := range r.sorted() {
+		resources := t.resources
+		if completeTypes[t.sub.typeURL] {
+			if len(resources)+len(t.removedNames()) == 0 && !t.required {
 				continue
 			}
-			tell = nil
-			for _, name := range slices.Sorted(maps.Keys(p.sub.told)) {
-				tell = append(tell, p.sub.told[name])
+			resources = nil
+			for _, name := range slices.Sorted(maps.Keys(t.sub.sent)) {
+				resources = append(resources, t.sub.sent[name])
 			}
-		} else if len(tell) == 0 {
+		} else if len(resources) == 0 {
 			continue
 		}
-		r := &discovery.DiscoveryResponse{TypeUrl: p.sub.typeURL, VersionInfo: c.view.Version(), Nonce: c.send(p.sub)}
-		r.Resources = make([]*anypb.Any, 0, len(tell))
-		for _, one := range tell {
+		m := &discovery.DiscoveryResponse{TypeUrl: t.sub.typeURL, VersionInfo: c.snapshot.Version(), Nonce: c.nextNonce(t.sub)}
+		m.Resources = make([]*anypb.Any, 0, len(resources))
+		for _, one := range resources {
 			if one.Body != nil {
-				r.Resources = append(r.Resources, one.Body)
+				m.Resources = append(m.Resources, one.Body)
 			}
 		}
-		out = append(out, r)
+		out = append(out, m)
 	}
 	return out
 }

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// A ProxyStatus is what one proxy was told and what it said to that.
+// A ProxyStatus is what one proxy subscribed to, and what it was sent and acknowledged.
 type ProxyStatus struct {
 	ID             string       `json:"id"`
 	Namespace      string       `json:"namespace"`
@@ -20,39 +20,39 @@ type ProxyStatus struct {
 	Protocol       string       `json:"protocol"`
 	OnDemand       bool         `json:"onDemand"`
 	Since          time.Time    `json:"since"`
-	View           string       `json:"view"` // version of the newest view that it follows
+	Snapshot       string       `json:"view"` // version of the newest snapshot that it has
 	Types          []TypeStatus `json:"types"`
-	// Excess counts names beyond the bound: they were answered, and are not followed.
+	// Excess counts names beyond the limit: they were answered, and are not followed.
 	Excess int `json:"excess,omitempty"`
 }
 
-// A TypeStatus is what a proxy knows of one type.
+// A TypeStatus is the part of a ProxyStatus of one type.
 type TypeStatus struct {
-	Type     string     `json:"type"`  // short: "Cluster"
-	Sent     string     `json:"sent"`  // version of the view that the last message came from
-	Acked    string     `json:"acked"` // version of the view that was accepted last
-	Rejected *Rejection `json:"rejected,omitempty"`
-	Pending  int        `json:"pending"` // messages without an answer
-	Messages uint64     `json:"messages"`
-	Wildcard bool       `json:"wildcard"`
-	Asked    []string   `json:"asked"` // names
-	Told     int        `json:"told"`  // number of resources
+	Type       string     `json:"type"`  // short: "Cluster"
+	Sent       string     `json:"sent"`  // version of the snapshot in the last message
+	Acked      string     `json:"acked"` // version of the snapshot that was accepted last
+	Rejected   *Rejection `json:"rejected,omitempty"`
+	Pending    int        `json:"pending"` // messages without an ACK or NACK
+	Messages   uint64     `json:"messages"`
+	Wildcard   bool       `json:"wildcard"`
+	Subscribed []string   `json:"asked"` // names
+	Resources  int        `json:"told"`  // that it has
 }
 
-// A Rejection is why a proxy did not take a message.
+// A Rejection is a NACK.
 type Rejection struct {
 	Version string    `json:"version"`
 	Reason  string    `json:"reason"`
 	Time    time.Time `json:"time"`
 }
 
-// Told is one resource that a proxy was told.
-type Told struct {
+// A SentResource is one that a proxy has.
+type SentResource struct {
 	Type    string          `json:"type"` // short: "Cluster"
 	Name    string          `json:"name"`
 	Aliases []string        `json:"aliases,omitempty"`
 	Version string          `json:"version"`
-	Body    json.RawMessage `json:"body,omitempty"` // as Envoy's JSON; none if there is nothing of that name
+	Body    json.RawMessage `json:"body,omitempty"` // as Envoy's JSON; none if no resource has the name
 }
 
 func (s *Server) all() []*client {
@@ -61,7 +61,7 @@ func (s *Server) all() []*client {
 	return slices.SortedFunc(maps.Values(s.clients), func(a, b *client) int { return cmp.Compare(a.id, b.id) })
 }
 
-// Proxies returns who is connected, by ID and then by the time of connection.
+// Proxies returns the connected proxies, by ID and then by the time of connection.
 func (s *Server) Proxies() []ProxyStatus {
 	all := s.all()
 	out := make([]ProxyStatus, 0, len(all))
@@ -77,14 +77,14 @@ func (c *client) status() ProxyStatus {
 	defer c.mu.Unlock()
 	out := ProxyStatus{
 		ID: c.proxy.ID, Namespace: c.proxy.Namespace, ServiceAccount: c.proxy.ServiceAccount, Workload: c.workload.Name,
-		Protocol: c.protocol, OnDemand: c.proxy.OnDemand, Since: c.since, View: c.view.Version(), Excess: c.excess,
+		Protocol: c.protocol, OnDemand: c.proxy.OnDemand, Since: c.since, Snapshot: c.snapshot.Version(), Excess: c.overLimit,
 	}
-	for _, typeURL := range slices.SortedFunc(maps.Keys(c.types), inOrder) {
+	for _, typeURL := range slices.SortedFunc(maps.Keys(c.types), compareTypes) {
 		sub := c.types[typeURL]
-		e := &sub.exchange
+		a := &sub.acks
 		out.Types = append(out.Types, TypeStatus{
-			Type: short(typeURL), Sent: e.sent, Acked: e.acked, Rejected: e.rejected, Pending: len(e.pending), Messages: e.count,
-			Wildcard: sub.wildcard, Asked: slices.Sorted(maps.Keys(sub.asked)), Told: len(sub.told),
+			Type: shortType(typeURL), Sent: a.sent, Acked: a.acked, Rejected: a.rejected, Pending: len(a.pending), Messages: a.count,
+			Wildcard: sub.wildcard, Subscribed: slices.Sorted(maps.Keys(sub.resources)), Resources: len(sub.sent),
 		})
 	}
 	return out
@@ -92,24 +92,24 @@ func (c *client) status() ProxyStatus {
 
 // Sent returns what the proxy of an ID was told, by type and name. Of two streams with
 // that ID it is the newer one. False: it is not connected here.
-func (s *Server) Sent(id string) ([]Told, bool) {
+func (s *Server) Resources(id string) ([]SentResource, bool) {
 	for _, c := range slices.Backward(s.all()) {
 		if c.proxy.ID == id {
-			return c.sent(), true
+			return c.resources(), true
 		}
 	}
 	return nil, false
 }
 
-func (c *client) sent() []Told {
+func (c *client) resources() []SentResource {
 	c.mu.Lock()
-	var out []Told
-	var bodies []*anypb.Any // never changed, so decoded without the lock
-	for _, typeURL := range slices.SortedFunc(maps.Keys(c.types), inOrder) {
+	var out []SentResource
+	var bodies []*anypb.Any // never changed: decoded without the lock
+	for _, typeURL := range slices.SortedFunc(maps.Keys(c.types), compareTypes) {
 		sub := c.types[typeURL]
-		for _, name := range slices.Sorted(maps.Keys(sub.told)) {
-			r := sub.told[name]
-			out = append(out, Told{Type: short(typeURL), Name: name, Aliases: sub.aliases(r), Version: r.Version})
+		for _, name := range slices.Sorted(maps.Keys(sub.sent)) {
+			r := sub.sent[name]
+			out = append(out, SentResource{Type: shortType(typeURL), Name: name, Aliases: sub.aliases(r), Version: r.Version})
 			bodies = append(bodies, r.Body)
 		}
 	}
@@ -120,8 +120,8 @@ func (c *client) sent() []Told {
 	return out
 }
 
-// decoded is a body as JSON. One with a part of a type that is not linked in is shown
-// with the reason.
+// decoded returns a body as JSON, or why it cannot be decoded: a part of it may be of a
+// type that is not linked in.
 func decoded(body *anypb.Any) json.RawMessage {
 	if body == nil {
 		return nil

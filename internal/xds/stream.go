@@ -14,48 +14,48 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A request is what requests of both protocols have in common.
-type request interface {
+// A discoveryRequest is what the requests of both protocols have in common.
+type discoveryRequest interface {
 	GetNode() *core.Node
 	GetTypeUrl() string
 	GetResponseNonce() string
 	GetErrorDetail() *status.Status
 }
 
-// A wire is a stream as gRPC gives it.
-type wire[Req, Resp any] interface {
+// A transport is a stream of gRPC.
+type transport[Req, Resp any] interface {
 	Context() context.Context
 	Recv() (Req, error)
 	Send(Resp) error
 }
 
-// A dialect is one of the two protocols.
-type dialect[Req, Resp any] interface {
+// A protocol is one of the two variants of xDS.
+type protocol[Req, Resp any] interface {
 	name() string
-	unasked() bool // may tell what was not asked for
-	read(*client, Req) (*batch, error)
-	write(*client, *batch) []Resp
+	unsolicited() bool // resources may be sent without a subscription
+	read(*client, Req) (*response, error)
+	write(*client, *response) []Resp
 }
 
-// A stream is the life of one client. Its goroutine is the only one that sends; another
-// one receives. While a send blocks the newest view is awaited and older ones are
-// skipped, and requests stay in the connection.
-type stream[Req request, Resp proto.Message] struct {
-	server   *Server
-	wire     wire[Req, Resp]
-	dialect  dialect[Req, Resp]
-	requests chan Req
-	received chan error // one value: why there are no more requests
-	client   *client
+// A stream serves one client. Its goroutine is the only one that sends; another one
+// receives. While a send blocks, snapshots are skipped but for the newest, and requests
+// stay in the connection.
+type stream[Req discoveryRequest, Resp proto.Message] struct {
+	server    *Server
+	transport transport[Req, Resp]
+	protocol  protocol[Req, Resp]
+	requests  chan Req
+	received  chan error // one value: why there are no more requests
+	client    *client
 }
 
 // serve runs a stream to its end.
-func serve[Req request, Resp proto.Message](s *Server, w wire[Req, Resp], d dialect[Req, Resp]) error {
+func serve[Req discoveryRequest, Resp proto.Message](s *Server, t transport[Req, Resp], p protocol[Req, Resp]) error {
 	if !s.enter() {
 		return errStopping
 	}
 	defer s.running.Done()
-	st := &stream[Req, Resp]{server: s, wire: w, dialect: d, requests: make(chan Req), received: make(chan error, 1)}
+	st := &stream[Req, Resp]{server: s, transport: t, protocol: p, requests: make(chan Req), received: make(chan error, 1)}
 	go st.receive()
 	err := st.run()
 	if st.client != nil {
@@ -70,79 +70,79 @@ func serve[Req request, Resp proto.Message](s *Server, w wire[Req, Resp], d dial
 // receive hands requests over until the stream ends, which it does when run returns.
 func (st *stream[Req, Resp]) receive() {
 	for {
-		r, err := st.wire.Recv()
+		r, err := st.transport.Recv()
 		if err != nil {
 			st.received <- err
 			return
 		}
 		select {
 		case st.requests <- r:
-		case <-st.wire.Context().Done():
+		case <-st.transport.Context().Done():
 			return
 		}
 	}
 }
 
-// run serves requests and views. Nothing is answered before there is a view: an empty
-// mesh is not the same as one that is not known.
+// run serves requests and snapshots. Requests wait for the first snapshot: an empty mesh
+// is not the same as one that is not known.
 func (st *stream[Req, Resp]) run() error {
 	s := st.server
-	view, newer := s.options.Source.Current()
+	snapshot, newer := s.options.Source.Current()
 	var requests chan Req
 	for {
-		if view != nil {
+		if snapshot != nil {
 			requests = st.requests
 		}
 		select {
 		case r := <-requests:
-			if err := st.request(r, view); err != nil {
+			if err := st.request(r, snapshot); err != nil {
 				return err
 			}
 		case <-newer:
-			old := view
-			if view, newer = s.options.Source.Current(); old == nil || view == nil || view == old {
-				if view == nil {
-					view = old
+			old := snapshot
+			if snapshot, newer = s.options.Source.Current(); old == nil || snapshot == nil || snapshot == old {
+				if snapshot == nil {
+					snapshot = old
 				}
 				continue
 			}
-			if err := st.push(old, view); err != nil {
+			if err := st.push(old, snapshot); err != nil {
 				return err
 			}
 		case err := <-st.received:
 			return err
-		case <-st.wire.Context().Done():
-			return grpcstatus.FromContextError(st.wire.Context().Err()).Err()
+		case <-st.transport.Context().Done():
+			return grpcstatus.FromContextError(st.transport.Context().Err()).Err()
 		case <-s.stop:
 			return errStopping
 		}
 	}
 }
 
-// request answers one request. The first one says who asks.
-func (st *stream[Req, Resp]) request(r Req, view View) error {
+// request serves one request. The first one identifies the client.
+func (st *stream[Req, Resp]) request(r Req, snapshot Snapshot) error {
 	if st.client == nil {
-		c, err := st.server.admit(st.wire.Context(), r.GetNode(), st.dialect.name(), view)
+		c, err := st.server.admit(st.transport.Context(), r.GetNode(), st.protocol.name(), snapshot)
 		if err != nil {
 			return err
 		}
-		c.unasked = st.dialect.unasked()
+		c.unsolicited = st.protocol.unsolicited()
 		st.client = c
 	}
 	if err := checkType(r.GetTypeUrl()); err != nil {
 		return err
 	}
 	st.server.counters.requests.Add(1)
-	return st.tell(func(c *client) (*batch, error) {
+	return st.respond(func(c *client) (*response, error) {
 		if sub := c.types[r.GetTypeUrl()]; sub != nil && r.GetResponseNonce() != "" {
-			st.heard(c, sub, r)
+			st.acknowledge(c, sub, r)
 		}
-		return st.dialect.read(c, r)
+		return st.protocol.read(c, r)
 	})
 }
 
-// heard notes whether a message was accepted.
-func (st *stream[Req, Resp]) heard(c *client, sub *subscription, r Req) {
+// acknowledge notes an ACK or NACK.
+func (st *stream[Req, Resp]) acknowledge(c *client, sub *subscription, r Req) {
 	reason := ""
 	if e := r.GetErrorDetail(); e != nil {
 		reason = e.GetMessage()
@@ -150,40 +150,40 @@ func (st *stream[Req, Resp]) heard(c *client, sub *subscription, r Req) {
 			reason = codes.Code(e.GetCode()).String()
 		}
 	}
-	if sub.exchange.answered(r.GetResponseNonce(), reason, time.Now()) {
+	if sub.acks.acknowledge(r.GetResponseNonce(), reason, time.Now()) {
 		st.server.counters.rejected.Add(1)
-		st.server.log.Warn("proxy rejected its configuration", "proxy", c.proxy.ID, "type", short(sub.typeURL), "version", sub.exchange.rejected.Version, "reason", reason)
+		st.server.log.Warn("proxy rejected its configuration", "proxy", c.proxy.ID, "type", shortType(sub.typeURL), "version", sub.acks.rejected.Version, "reason", reason)
 	}
 }
 
-// push tells what a new view changes.
-func (st *stream[Req, Resp]) push(old, view View) error {
+// push sends what a new snapshot changes.
+func (st *stream[Req, Resp]) push(old, snapshot Snapshot) error {
 	if st.client == nil {
 		return nil
 	}
-	changes, known := st.server.changes.between(old, view)
-	if known && st.client.passes(view, changes) {
+	changes, known := st.server.diffs.between(old, snapshot)
+	if known && st.client.skip(snapshot, changes) {
 		return nil
 	}
-	return st.tell(func(c *client) (*batch, error) { return c.refresh(view, changes, known), nil })
+	return st.respond(func(c *client) (*response, error) { return c.push(snapshot, changes, known), nil })
 }
 
-// tell sends what a step of the engine says.
-func (st *stream[Req, Resp]) tell(step func(*client) (*batch, error)) error {
+// respond sends the response that a step of the engine returns.
+func (st *stream[Req, Resp]) respond(step func(*client) (*response, error)) error {
 	c := st.client
 	c.mu.Lock()
-	before := c.excess
-	b, err := step(c)
+	before := c.overLimit
+	r, err := step(c)
 	if err != nil {
 		c.mu.Unlock()
 		return err
 	}
-	messages := st.dialect.write(c, b)
-	c.written(b)
-	excess := c.excess
+	messages := st.protocol.write(c, r)
+	c.dropOverLimit(r)
+	after := c.overLimit
 	c.mu.Unlock()
-	if before == 0 && excess > 0 {
-		st.server.log.Warn("proxy asks for too many names; the rest is answered but not followed", "proxy", c.proxy.ID, "bound", c.maxNames)
+	if before == 0 && after > 0 {
+		st.server.log.Warn("proxy subscribes to too many names; the rest is answered but not followed", "proxy", c.proxy.ID, "bound", c.maxNames)
 	}
 	for _, m := range messages {
 		if err := st.send(m); err != nil {
@@ -198,7 +198,7 @@ func (st *stream[Req, Resp]) tell(step func(*client) (*batch, error)) error {
 func (st *stream[Req, Resp]) send(m Resp) error {
 	size, began := proto.Size(m), time.Now()
 	sent := make(chan error, 1)
-	go func() { sent <- st.wire.Send(m) }()
+	go func() { sent <- st.transport.Send(m) }()
 	limit := time.NewTimer(st.server.options.SendTimeout)
 	defer limit.Stop()
 	select {
@@ -213,7 +213,7 @@ func (st *stream[Req, Resp]) send(m Resp) error {
 	}
 }
 
-// peerOf is who is at the other end of the connection; nil if gRPC does not say.
+// peerOf returns the other end of the connection; nil if gRPC does not know it.
 func peerOf(ctx context.Context) *peer.Peer {
 	p, _ := peer.FromContext(ctx)
 	return p

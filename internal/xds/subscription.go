@@ -5,83 +5,84 @@ import (
 	"slices"
 )
 
-// A subscription is what one client wants to know of one type, and what it was told.
+// A subscription is the state of one client and type: the names it subscribed to and the
+// resources it was sent.
 type subscription struct {
 	typeURL  string
-	begun    bool // a request of this type has come
+	started  bool // a request of this type has come
 	wildcard bool
 
-	// asked is each name asked for, with the name of the resource that answered it: the
-	// same, unless the name is only a spelling. Empty before it is answered.
-	asked map[string]string
-	// spellings is asked the other way round, where the two differ.
-	spellings map[string][]string
-	// told is what the client has, by name. After a reconnect it starts with the client's own
-	// list: names and versions.
-	told map[string]*Resource
+	// resources maps each subscribed name to the name of the resource that serves it. They
+	// differ when the subscribed name is an alias. Empty before the first response.
+	resources map[string]string
+	// aliasNames is the reverse of resources, where the two names differ.
+	aliasNames map[string][]string
+	// sent is what the client has, by name. After a reconnect it starts with the client's
+	// initial versions.
+	sent map[string]*Resource
 
-	exchange exchange
+	acks ackState
 }
 
 func newSubscription(typeURL string) *subscription {
-	return &subscription{typeURL: typeURL, asked: map[string]string{}, told: map[string]*Resource{}}
+	return &subscription{typeURL: typeURL, resources: map[string]string{}, sent: map[string]*Resource{}}
 }
 
-// wants says whether the client asked for a resource by its name or by a spelling of it.
-func (s *subscription) wants(name string) bool {
-	_, asked := s.asked[name]
-	return asked || len(s.spellings[name]) > 0
+// subscribed reports whether the client subscribed to a resource by its name or an alias.
+func (s *subscription) subscribed(name string) bool {
+	_, ok := s.resources[name]
+	return ok || len(s.aliasNames[name]) > 0
 }
 
-// answer notes which resource answers a name, and returns the one that did before, if
-// that is another one and nobody asks for it any more.
-func (s *subscription) answer(name, resource string) (orphan string, ok bool) {
-	before := s.asked[name]
+// resolve notes which resource serves a name. It returns the resource that served it
+// before, if that is another one without any other subscription.
+func (s *subscription) resolve(name, resource string) (unused string, ok bool) {
+	before := s.resources[name]
 	if before == resource {
 		return "", false
 	}
-	s.unlink(name, before)
-	s.asked[name] = resource
+	s.removeAlias(name, before)
+	s.resources[name] = resource
 	if name != resource {
-		if s.spellings == nil {
-			s.spellings = map[string][]string{}
+		if s.aliasNames == nil {
+			s.aliasNames = map[string][]string{}
 		}
-		s.spellings[resource] = append(s.spellings[resource], name)
+		s.aliasNames[resource] = append(s.aliasNames[resource], name)
 	}
-	return before, !s.wants(before)
+	return before, !s.subscribed(before)
 }
 
-// unlink takes a spelling from the resource that it stood for.
-func (s *subscription) unlink(name, resource string) {
-	left := slices.DeleteFunc(s.spellings[resource], func(x string) bool { return x == name })
+func (s *subscription) removeAlias(name, resource string) {
+	left := slices.DeleteFunc(s.aliasNames[resource], func(x string) bool { return x == name })
 	if len(left) == 0 {
-		delete(s.spellings, resource)
+		delete(s.aliasNames, resource)
 		return
 	}
-	s.spellings[resource] = left
+	s.aliasNames[resource] = left
 }
 
-// drop ends the interest in a name: asked for, a spelling, or the resource itself, which
-// stands for all its spellings. It returns the resource, if nobody asks for it any more.
-func (s *subscription) drop(name string) (orphan string, ok bool) {
-	for _, spelling := range s.spellings[name] {
-		delete(s.asked, spelling)
+// unsubscribe removes a name: a subscribed one, an alias, or the resource's own name,
+// which stands for all its aliases. It returns the resource, if no subscription to it is
+// left.
+func (s *subscription) unsubscribe(name string) (unused string, ok bool) {
+	for _, alias := range s.aliasNames[name] {
+		delete(s.resources, alias)
 	}
-	delete(s.spellings, name)
-	resource, asked := s.asked[name]
-	if !asked {
+	delete(s.aliasNames, name)
+	resource, ok := s.resources[name]
+	if !ok {
 		return name, true
 	}
-	delete(s.asked, name)
-	s.unlink(name, resource)
-	return resource, !s.wants(resource)
+	delete(s.resources, name)
+	s.removeAlias(name, resource)
+	return resource, !s.subscribed(resource)
 }
 
-// unasked returns what the client has without having asked for it by name.
-func (s *subscription) unasked() []string {
+// unsolicited returns what the client has without a subscription by name.
+func (s *subscription) unsolicited() []string {
 	var out []string
-	for name := range s.told {
-		if !s.wants(name) {
+	for name := range s.sent {
+		if !s.subscribed(name) {
 			out = append(out, name)
 		}
 	}
@@ -89,63 +90,58 @@ func (s *subscription) unasked() []string {
 	return out
 }
 
-// touches says whether a change may concern this client, at the cost of the smaller of
-// the two sets.
-func (s *subscription) touches(c Change) bool {
-	if c.Every || c.All && s.wildcard || len(c.Names) > len(s.asked)+len(s.told) {
-		return true
+// unaffected reports whether a change cannot concern this client.
+func (s *subscription) unaffected(c Change) bool {
+	if c.AllNames || c.Wildcard && s.wildcard {
+		return false
 	}
-	for name := range c.Names {
-		if _, asked := s.asked[name]; asked || s.told[name] != nil {
-			return true
-		}
-	}
-	return false
+	subscribed, unsolicited := s.affected(c)
+	return len(subscribed)+len(unsolicited) == 0
 }
 
-// touched returns the names of a change that this client asked for, or has unasked. It
-// looks at the smaller of the two sets.
-func (s *subscription) touched(c Change) (asked, unasked []string) {
-	if c.Every {
-		return slices.Sorted(maps.Keys(s.asked)), s.unasked()
+// affected returns the names of a change that this client subscribed to, or has without a
+// subscription. It iterates over the smaller of the two sets.
+func (s *subscription) affected(c Change) (subscribed, unsolicited []string) {
+	if c.AllNames {
+		return slices.Sorted(maps.Keys(s.resources)), s.unsolicited()
 	}
-	if len(c.Names) <= len(s.asked)+len(s.told) {
+	if len(c.Names) <= len(s.resources)+len(s.sent) {
 		for name := range c.Names {
-			if _, ok := s.asked[name]; ok {
-				asked = append(asked, name)
+			if _, ok := s.resources[name]; ok {
+				subscribed = append(subscribed, name)
 			}
-			asked = append(asked, s.spellings[name]...)
-			if s.told[name] != nil && !s.wants(name) {
-				unasked = append(unasked, name)
+			subscribed = append(subscribed, s.aliasNames[name]...)
+			if s.sent[name] != nil && !s.subscribed(name) {
+				unsolicited = append(unsolicited, name)
 			}
 		}
 	} else {
 		in := func(name string) bool { _, ok := c.Names[name]; return ok }
-		for name, resource := range s.asked {
+		for name, resource := range s.resources {
 			if in(name) || in(resource) {
-				asked = append(asked, name)
+				subscribed = append(subscribed, name)
 			}
 		}
-		for name := range s.told {
-			if in(name) && !s.wants(name) {
-				unasked = append(unasked, name)
+		for name := range s.sent {
+			if in(name) && !s.subscribed(name) {
+				unsolicited = append(unsolicited, name)
 			}
 		}
 	}
-	slices.Sort(asked)
-	slices.Sort(unasked)
-	return slices.Compact(asked), unasked
+	slices.Sort(subscribed)
+	slices.Sort(unsolicited)
+	return slices.Compact(subscribed), unsolicited
 }
 
-// aliases returns the names that a resource answers besides its own.
+// aliases returns the aliases of a resource, those that the client subscribed to included.
 func (s *subscription) aliases(r *Resource) []string {
-	if len(s.spellings[r.Name]) == 0 {
+	if len(s.aliasNames[r.Name]) == 0 {
 		if r.Body == nil && s.typeURL == VirtualHostType && len(r.Aliases) == 0 {
-			return []string{r.Name} // Envoy finds who waits by the aliases alone
+			return []string{r.Name} // Envoy finds the waiting request by the aliases alone
 		}
 		return r.Aliases
 	}
-	all := slices.Concat(r.Aliases, s.spellings[r.Name])
+	all := slices.Concat(r.Aliases, s.aliasNames[r.Name])
 	slices.Sort(all)
 	return slices.Compact(all)
 }

@@ -13,20 +13,20 @@ import (
 )
 
 // cluster answers for a cluster, with its endpoints if they come apart from it.
-func (v *view) cluster(p *xds.Proxy, name string) xds.Answer {
+func (v *view) cluster(p *xds.Proxy, name string) xds.Bundle {
 	if name == toApp {
-		return xds.Answer{Resource: v.app()}
+		return xds.Bundle{Resource: v.app()}
 	}
 	if a, ok := parseAddress(name); ok {
 		return v.addressed(p, a)
 	}
 	r, ok := parseServiceName(name)
 	if !ok {
-		return xds.Answer{}
+		return xds.Bundle{}
 	}
 	t, ok := v.target(r, p.Namespace)
 	if !ok {
-		return xds.Answer{}
+		return xds.Bundle{}
 	}
 	t = t.forCaller(p)
 	return v.withEndpoints(v.serviceCluster(name, t, shapeOf(p), true), t)
@@ -39,9 +39,9 @@ func (v *view) cluster(p *xds.Proxy, name string) xds.Answer {
 //  2. The address of a workload: that workload, by mutual TLS if it takes that.
 //  3. Any other: that address. A port that no service has is refused by who has the
 //     address, as without a proxy.
-func (v *view) addressed(p *xds.Proxy, a address) xds.Answer {
+func (v *view) addressed(p *xds.Proxy, a address) xds.Bundle {
 	if t, ok := v.behind(p, a.to); ok {
-		var out xds.Answer
+		var out xds.Bundle
 		if a.http && len(t.service.RoutesFor(p.Namespace, t.port.Number)) > 0 {
 			out = v.inside(p, a, t)
 		} else {
@@ -57,13 +57,13 @@ func (v *view) addressed(p *xds.Proxy, a address) xds.Answer {
 	if w == nil || !v.known(w, p.Namespace) {
 		// Not kept: an application that tries many addresses would fill the control plane's
 		// memory too.
-		return xds.Answer{Resource: seal(a.String(), direct(a, mesh.HTTP, "", shape{}))}
+		return xds.Bundle{Resource: seal(a.String(), direct(a, mesh.HTTP, "", shape{}))}
 	}
 	sh, id := shapeOf(p).calling(), ""
 	if sh.secrets.some() && mutual(w, a.to.Port()) {
 		id = identity(v.config.TrustDomain, w)
 	}
-	return xds.Answer{Resource: v.kept.workload(w).get(directKey{a, sh}, func() *xds.Resource {
+	return xds.Bundle{Resource: v.kept.workload(w).get(directKey{a, sh}, func() *xds.Resource {
 		port, _ := appPort(w, a.to.Port())
 		return seal(a.String(), direct(a, port.Protocol, id, sh))
 	})}
@@ -72,14 +72,14 @@ func (v *view) addressed(p *xds.Proxy, a address) xds.Answer {
 // inside answers with a cluster that leads to the listener inside. The virtual host that
 // will be asked for there is told along with it: one question less, and the connection
 // that waits for the cluster is bound in time where one that waits for a virtual host is not.
-func (v *view) inside(p *xds.Proxy, a address, t target) xds.Answer {
+func (v *view) inside(p *xds.Proxy, a address, t target) xds.Bundle {
 	name := a.String()
-	out := xds.Answer{Resource: v.kept.service(t.service).get(insideKey(a), func() *xds.Resource {
+	out := xds.Bundle{Resource: v.kept.service(t.service).get(insideKey(a), func() *xds.Resource {
 		return seal(name, inside(name, t))
 	})}
 	host := v.host(p, t.virtualHost())
 	if host.Resource != nil {
-		out.Before = append(host.Before, xds.Needed{Type: xds.VirtualHostType, Resource: host.Resource})
+		out.Before = append(host.Before, xds.Dependency{Type: xds.VirtualHostType, Resource: host.Resource})
 	}
 	return out
 }
@@ -87,9 +87,9 @@ func (v *view) inside(p *xds.Proxy, a address, t target) xds.Answer {
 // silent is the cluster of the same address for a connection that says nothing in time
 // and is taken for bytes: pools connect before they have a request. It is told along, so
 // that a service in use stays known both ways when the control plane is gone.
-func (v *view) silent(p *xds.Proxy, a address, t target) xds.Needed {
+func (v *view) silent(p *xds.Proxy, a address, t target) xds.Dependency {
 	a.http = false
-	return xds.Needed{Type: xds.ClusterType, Resource: v.serviceCluster(a.String(), t, shapeOf(p), false)}
+	return xds.Dependency{Type: xds.ClusterType, Resource: v.serviceCluster(a.String(), t, shapeOf(p), false)}
 }
 
 type (
@@ -142,10 +142,10 @@ func (v *view) serviceCluster(name string, t target, sh shape, requests bool) *x
 
 // withEndpoints answers with a cluster, and right behind it its endpoints: Envoy does not
 // ask for those that it has for another cluster.
-func (v *view) withEndpoints(c *xds.Resource, t target) xds.Answer {
-	a := xds.Answer{Resource: c}
+func (v *view) withEndpoints(c *xds.Resource, t target) xds.Bundle {
+	a := xds.Bundle{Resource: c}
 	if t.service.External == "" {
-		a.Behind = []xds.Needed{{Type: xds.EndpointType, Resource: v.endpointsOf(t)}}
+		a.After = []xds.Dependency{{Type: xds.EndpointType, Resource: v.endpointsOf(t)}}
 	}
 	return a
 }

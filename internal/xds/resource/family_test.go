@@ -74,17 +74,17 @@ func TestFamilies(t *testing.T) {
 			// What belongs to what is needed is the server's to fetch.
 			var got []string
 			seen := map[string]bool{}
-			var follow func(a xds.Answer)
-			follow = func(a xds.Answer) {
+			var follow func(a xds.Bundle)
+			follow = func(a xds.Bundle) {
 				for _, n := range a.Before {
 					if n.Type == xds.ClusterType && strings.HasPrefix(n.Resource.Name, "outbound|") {
 						follow(v.Named(tt.client, n.Type, n.Resource.Name))
 					}
 				}
-				for _, n := range a.Behind {
+				for _, n := range a.After {
 					if !seen[n.Resource.Name] {
 						seen[n.Resource.Name] = true
-						for _, m := range endpointAddress.FindAllStringSubmatch(text(t, []xds.Needed{n}), -1) {
+						for _, m := range endpointAddress.FindAllStringSubmatch(text(t, []xds.Dependency{n}), -1) {
 							got = append(got, m[1])
 						}
 					}
@@ -98,7 +98,7 @@ func TestFamilies(t *testing.T) {
 	}
 	// An answer has the name that was asked for, whatever leads by now.
 	for _, name := range []string{"outbound|80|IPv4|dual.shop.svc.cluster.local", "outbound|80|IPv6|dual.shop.svc.cluster.local", "outbound|80||dual.shop.svc.cluster.local"} {
-		if r := v.Named(both, xds.EndpointType, name).Resource; r.Name != name || !strings.Contains(text(t, []xds.Needed{{Type: xds.EndpointType, Resource: r}}), "cluster_name: "+name) {
+		if r := v.Named(both, xds.EndpointType, name).Resource; r.Name != name || !strings.Contains(text(t, []xds.Dependency{{Type: xds.EndpointType, Resource: r}}), "cluster_name: "+name) {
 			t.Errorf("%s is answered by %s", name, r.Name)
 		}
 	}

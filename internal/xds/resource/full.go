@@ -19,7 +19,7 @@ import (
 // everything is what a proxy that is not on demand is told, as Istio does it: all
 // clusters and endpoints, for each port number with HTTP one listener and one route
 // configuration with all hosts, for each other virtual address and port a listener.
-func (v *view) everything(p *xds.Proxy, typeURL string) []xds.Answer {
+func (v *view) everything(p *xds.Proxy, typeURL string) []xds.Bundle {
 	sh := shapeOf(p)
 	switch typeURL {
 	case xds.ClusterType:
@@ -30,17 +30,17 @@ func (v *view) everything(p *xds.Proxy, typeURL string) []xds.Answer {
 		}
 		return out
 	case xds.EndpointType:
-		var out []xds.Answer
+		var out []xds.Bundle
 		for t := range v.targetsByFamily(p) {
 			if t.service.External == "" {
-				out = append(out, xds.Answer{Resource: v.endpointsOf(t.forCaller(p))})
+				out = append(out, xds.Bundle{Resource: v.endpointsOf(t.forCaller(p))})
 			}
 		}
 		return out
 	case xds.RouteType:
-		var out []xds.Answer
+		var out []xds.Bundle
 		for _, port := range v.httpPorts(p) {
-			out = append(out, xds.Answer{Resource: v.hostsOf(p, port)})
+			out = append(out, xds.Bundle{Resource: v.hostsOf(p, port)})
 		}
 		return out
 	case xds.ListenerType:

@@ -55,7 +55,7 @@ func TestEnvoyTakesAll(t *testing.T) {
 
 // static is a bootstrap with resources in it. Virtual hosts come in a route
 // configuration of a listener; endpoints cannot come so and are left out.
-func static(t *testing.T, dir string, told []xds.Needed) []byte {
+func static(t *testing.T, dir string, told []xds.Dependency) []byte {
 	t.Helper()
 	// Envoy wants the files to be there, and takes it if nothing is in them yet.
 	for _, file := range []string{"workload.json", "roots.json"} {

@@ -37,7 +37,7 @@ func newHolder(parts ...mesh.Part) *holder {
 	return h
 }
 
-func view(t testing.TB, parts ...mesh.Part) xds.View {
+func view(t testing.TB, parts ...mesh.Part) xds.Snapshot {
 	t.Helper()
 	v, _ := resource.New(newHolder(parts...)).Current()
 	return v
@@ -133,22 +133,22 @@ func client(change ...func(*xds.Proxy)) *xds.Proxy {
 }
 
 // told is what a proxy gets for one question, in the order in which it is told.
-func told(a []xds.Answer, typeURL string) (out []xds.Needed) {
+func told(a []xds.Bundle, typeURL string) (out []xds.Dependency) {
 	for _, a := range a {
 		out = append(out, a.Before...)
 		if a.Resource != nil {
-			out = append(out, xds.Needed{Type: typeURL, Resource: a.Resource})
+			out = append(out, xds.Dependency{Type: typeURL, Resource: a.Resource})
 		}
-		out = append(out, a.Behind...)
+		out = append(out, a.After...)
 	}
 	return out
 }
 
 // goldenCases are what the golden files show: by name, what is told.
-func goldenCases(t *testing.T) map[string][]xds.Needed {
+func goldenCases(t *testing.T) map[string][]xds.Dependency {
 	v := view(t, parts()...)
-	named := func(p *xds.Proxy, typeURL, name string) []xds.Needed {
-		return told([]xds.Answer{v.Named(p, typeURL, name)}, typeURL)
+	named := func(p *xds.Proxy, typeURL, name string) []xds.Dependency {
+		return told([]xds.Bundle{v.Named(p, typeURL, name)}, typeURL)
 	}
 	p := client()
 	dual := client(func(p *xds.Proxy) { p.Addresses = addresses("10.244.0.1 fd44::1") })
@@ -159,12 +159,12 @@ func goldenCases(t *testing.T) map[string][]xds.Needed {
 	full := client(func(p *xds.Proxy) { p.OnDemand = false })
 	bare := client(func(p *xds.Proxy) { delete(p.Metadata, resource.MetadataCertificates) })
 	sds := client(func(p *xds.Proxy) { p.Metadata[resource.MetadataSecrets] = "sds-grpc" })
-	return map[string][]xds.Needed{
-		"listeners":                       told(v.All(p, xds.ListenerType, nil), xds.ListenerType),
-		"listeners, two families":         told(v.All(dual, xds.ListenerType, nil), xds.ListenerType)[:3],
-		"listeners, STRICT inbound":       told(v.All(db, xds.ListenerType, nil), xds.ListenerType)[:2],
-		"clusters":                        told(v.All(p, xds.ClusterType, nil), xds.ClusterType),
-		"clusters, declared and expected": told(v.All(warm, xds.ClusterType, []string{"http|10.96.0.1:80"}), xds.ClusterType),
+	return map[string][]xds.Dependency{
+		"listeners":                       told(v.Wildcard(p, xds.ListenerType, nil), xds.ListenerType),
+		"listeners, two families":         told(v.Wildcard(dual, xds.ListenerType, nil), xds.ListenerType)[:3],
+		"listeners, STRICT inbound":       told(v.Wildcard(db, xds.ListenerType, nil), xds.ListenerType)[:2],
+		"clusters":                        told(v.Wildcard(p, xds.ClusterType, nil), xds.ClusterType),
+		"clusters, declared and expected": told(v.Wildcard(warm, xds.ClusterType, []string{"http|10.96.0.1:80"}), xds.ClusterType),
 		"http to a service":               named(p, xds.ClusterType, "http|10.96.0.1:80"),
 		"http to a service by IPv6":       named(p, xds.ClusterType, "http|[fd96::1]:80"),
 		"http to a gRPC port":             named(p, xds.ClusterType, "http|10.96.0.1:81"),
@@ -183,9 +183,9 @@ func goldenCases(t *testing.T) map[string][]xds.Needed {
 		"routes":                          named(p, xds.RouteType, "routed"),
 		"virtual host":                    named(p, xds.VirtualHostType, "routed/80.routed.shop.svc.cluster.local"),
 		"virtual host, IPv6":              named(dual, xds.VirtualHostType, "routed/80-ipv6.routed.shop.svc.cluster.local"),
-		"everything, listeners":           told(v.All(full, xds.ListenerType, nil), xds.ListenerType)[2:],
-		"everything, routes":              told(v.All(full, xds.RouteType, nil), xds.RouteType),
-		"everything, clusters":            told(v.All(full, xds.ClusterType, nil), xds.ClusterType),
+		"everything, listeners":           told(v.Wildcard(full, xds.ListenerType, nil), xds.ListenerType)[2:],
+		"everything, routes":              told(v.Wildcard(full, xds.RouteType, nil), xds.RouteType),
+		"everything, clusters":            told(v.Wildcard(full, xds.ClusterType, nil), xds.ClusterType),
 		"client of gRPC":                  append(named(bare, xds.ListenerType, "web:81"), named(bare, xds.RouteType, "outbound|81||web.shop.svc.cluster.local")...),
 	}
 }
@@ -215,7 +215,7 @@ func TestGolden(t *testing.T) {
 }
 
 // text is what is told as YAML.
-func text(t *testing.T, told []xds.Needed) string {
+func text(t *testing.T, told []xds.Dependency) string {
 	t.Helper()
 	var b strings.Builder
 	for _, n := range told {

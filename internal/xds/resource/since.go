@@ -13,7 +13,7 @@ import (
 
 // Since says what an older view answered otherwise. It looks at what changed in the
 // mesh, not at what is built of it.
-func (v *view) Since(old xds.View) (map[string]xds.Change, bool) {
+func (v *view) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 	o, ok := old.(*view)
 	if !ok {
 		return nil, false
@@ -22,7 +22,7 @@ func (v *view) Since(old xds.View) (map[string]xds.Change, bool) {
 	front := slices.ContainsFunc(services, func(c mesh.Change[mesh.Service]) bool { return !sameFront(c.Old, c.New) })
 	d := &difference{asked: v.asked, types: map[string]*xds.Change{}}
 	for _, t := range []string{xds.ListenerType, xds.ClusterType, xds.EndpointType, xds.RouteType, xds.VirtualHostType} {
-		d.types[t] = &xds.Change{All: front, Names: map[string]struct{}{}}
+		d.types[t] = &xds.Change{Wildcard: front, Names: map[string]struct{}{}}
 	}
 	for _, c := range services {
 		d.service(c.Old)
@@ -33,7 +33,7 @@ func (v *view) Since(old xds.View) (map[string]xds.Change, bool) {
 		}
 		if !sameToOthers(c.Old, c.New) {
 			// Routes of others may lead there.
-			d.types[xds.VirtualHostType].Every, d.types[xds.RouteType].Every = true, true
+			d.types[xds.VirtualHostType].AllNames, d.types[xds.RouteType].AllNames = true, true
 		}
 	}
 	for _, c := range workloads {
@@ -41,12 +41,12 @@ func (v *view) Since(old xds.View) (map[string]xds.Change, bool) {
 		d.workload(c.New)
 	}
 	if len(workloads) > 0 { // each proxy has the listeners of its own
-		d.types[xds.ListenerType].All, d.types[xds.ListenerType].Every = true, true
+		d.types[xds.ListenerType].Wildcard, d.types[xds.ListenerType].AllNames = true, true
 	}
-	d.types[xds.ListenerType].Every = d.types[xds.ListenerType].Every || front
+	d.types[xds.ListenerType].AllNames = d.types[xds.ListenerType].AllNames || front
 	out := map[string]xds.Change{}
 	for t, c := range d.types {
-		if c.All || c.Every || len(c.Names) > 0 {
+		if c.Wildcard || c.AllNames || len(c.Names) > 0 {
 			out[t] = *c
 		}
 	}
@@ -109,7 +109,7 @@ func (d *difference) workload(w *mesh.Workload) {
 func (d *difference) address(a netip.Addr) {
 	names, all := d.asked.at(a.Unmap())
 	if !all {
-		d.types[xds.ClusterType].Every = true
+		d.types[xds.ClusterType].AllNames = true
 	}
 	for _, name := range names {
 		d.name(xds.ClusterType, name)

@@ -36,7 +36,7 @@ const DefaultPatience = time.Second
 func New(m Mesh) *Source { return &Source{mesh: m, Patience: DefaultPatience} }
 
 // Current returns a view of the newest snapshot, and the channel that came with it.
-func (s *Source) Current() (xds.View, <-chan struct{}) {
+func (s *Source) Current() (xds.Snapshot, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, newer := s.mesh.Current()

@@ -50,7 +50,7 @@ func newView(m *mesh.Mesh, patience time.Duration, last *view) *view {
 func (v *view) Version() string { return strconv.FormatUint(v.number, 10) }
 
 // All returns what p is told of a type without a name.
-func (v *view) All(p *xds.Proxy, typeURL string, wanted []string) []xds.Answer {
+func (v *view) Wildcard(p *xds.Proxy, typeURL string, wanted []string) []xds.Bundle {
 	if !p.OnDemand {
 		return v.everything(p, typeURL)
 	}
@@ -72,27 +72,27 @@ func (v *view) All(p *xds.Proxy, typeURL string, wanted []string) []xds.Answer {
 }
 
 // Named returns what p is told of one name.
-func (v *view) Named(p *xds.Proxy, typeURL, name string) xds.Answer {
+func (v *view) Named(p *xds.Proxy, typeURL, name string) xds.Bundle {
 	switch typeURL {
 	case xds.ClusterType:
 		return v.cluster(p, name)
 	case xds.EndpointType:
-		return xds.Answer{Resource: v.endpointsNamed(p, name)}
+		return xds.Bundle{Resource: v.endpointsNamed(p, name)}
 	case xds.VirtualHostType:
 		return v.host(p, name)
 	case xds.RouteType:
 		return v.routes(p, name)
 	case xds.ListenerType:
-		return xds.Answer{Resource: v.listener(p, name)}
+		return xds.Bundle{Resource: v.listener(p, name)}
 	}
-	return xds.Answer{}
+	return xds.Bundle{}
 }
 
-func answers(list []*xds.Resource) []xds.Answer {
-	var out []xds.Answer
+func answers(list []*xds.Resource) []xds.Bundle {
+	var out []xds.Bundle
 	for _, r := range list {
 		if r != nil {
-			out = append(out, xds.Answer{Resource: r})
+			out = append(out, xds.Bundle{Resource: r})
 		}
 	}
 	return out
@@ -119,38 +119,38 @@ func (v *view) firstHost() *xds.Resource {
 }
 
 // routes answers for a route configuration.
-func (v *view) routes(p *xds.Proxy, name string) xds.Answer {
+func (v *view) routes(p *xds.Proxy, name string) xds.Bundle {
 	if name == routed {
 		r := v.fixed(routed, "routes", func() proto.Message {
 			return &route.RouteConfiguration{Name: routed, ValidateClusters: no(), Vhds: &route.Vhds{ConfigSource: ads(0)}}
 		})
-		return xds.Answer{Resource: r, Behind: []xds.Needed{{Type: xds.VirtualHostType, Resource: v.firstHost()}}}
+		return xds.Bundle{Resource: r, After: []xds.Dependency{{Type: xds.VirtualHostType, Resource: v.firstHost()}}}
 	}
-	return xds.Answer{Resource: v.routeConfiguration(p, name)}
+	return xds.Bundle{Resource: v.routeConfiguration(p, name)}
 }
 
 // host answers for the virtual host of a service with routes, "routed/80.reviews.shop...".
 // A service that has none any more sends all to itself. None at all is said without a
 // body: 404 at once.
-func (v *view) host(p *xds.Proxy, name string) xds.Answer {
+func (v *view) host(p *xds.Proxy, name string) xds.Bundle {
 	if first := v.firstHost(); name == first.Name {
-		return xds.Answer{Resource: first}
+		return xds.Bundle{Resource: first}
 	}
 	authority, _ := strings.CutPrefix(name, routed+"/")
 	r, ok := parseRoutedHost(authority)
 	t, found := v.target(r, p.Namespace)
 	if !ok || !found || name != routed+"/"+authority {
-		return xds.Answer{}
+		return xds.Bundle{}
 	}
 	pol := v.policy(t, p.Namespace)
 	pol.inside, pol.family = true, t.called()
-	var a xds.Answer
+	var a xds.Bundle
 	a.Resource = v.kept.service(t.service).get(hostKey{t.port.Number, pol.seenBy(), name}, func() *xds.Resource {
 		return seal(name, pol.virtualHost(name, authority))
 	})
 	for _, c := range pol.clusters() {
 		if r := v.serviceCluster(c.name(), c, shapeOf(p), true); r != nil {
-			a.Before = append(a.Before, xds.Needed{Type: xds.ClusterType, Resource: r})
+			a.Before = append(a.Before, xds.Dependency{Type: xds.ClusterType, Resource: r})
 		}
 	}
 	return a

@@ -74,20 +74,20 @@ func TestVisibility(t *testing.T) {
 	p := client()
 	inside := client(func(p *xds.Proxy) { p.Namespace, p.ServiceAccount = "vault", "x" })
 	for _, name := range []string{"http|10.96.0.66:80", "tcp|10.96.0.66:80", "tcp|10.244.0.66:80", "outbound|80||hidden.vault.svc.cluster.local"} {
-		if got := text(t, told([]xds.Answer{v.Named(p, xds.ClusterType, name)}, xds.ClusterType)); strings.Contains(got, "hidden") || strings.Contains(got, "spiffe") {
+		if got := text(t, told([]xds.Bundle{v.Named(p, xds.ClusterType, name)}, xds.ClusterType)); strings.Contains(got, "hidden") || strings.Contains(got, "spiffe") {
 			t.Errorf("%s: %s", name, got)
 		}
-		if got := text(t, told([]xds.Answer{v.Named(inside, xds.ClusterType, name)}, xds.ClusterType)); !strings.Contains(got, "spiffe://cluster.local/ns/vault/sa/hidden") {
+		if got := text(t, told([]xds.Bundle{v.Named(inside, xds.ClusterType, name)}, xds.ClusterType)); !strings.Contains(got, "spiffe://cluster.local/ns/vault/sa/hidden") {
 			t.Errorf("%s, of the same namespace: %s", name, got)
 		}
 	}
 	endpoints := v.Named(p, xds.EndpointType, "outbound|80||hidden.vault.svc.cluster.local").Resource
-	if got := text(t, []xds.Needed{{Type: xds.EndpointType, Resource: endpoints}}); strings.Contains(got, "10.244") {
+	if got := text(t, []xds.Dependency{{Type: xds.EndpointType, Resource: endpoints}}); strings.Contains(got, "10.244") {
 		t.Errorf("endpoints: %s", got)
 	}
 	for _, typeURL := range []string{xds.ClusterType, xds.EndpointType, xds.RouteType, xds.ListenerType} {
 		full := client(func(p *xds.Proxy) { p.OnDemand = false })
-		if got := text(t, told(v.All(full, typeURL, nil), typeURL)); strings.Contains(got, "hidden") || strings.Contains(got, "10.96.0.66") {
+		if got := text(t, told(v.Wildcard(full, typeURL, nil), typeURL)); strings.Contains(got, "hidden") || strings.Contains(got, "10.96.0.66") {
 			t.Errorf("everything, %s: %s", typeURL, got)
 		}
 	}
@@ -98,7 +98,7 @@ func TestVisibility(t *testing.T) {
 func TestListenersOfAnother(t *testing.T) {
 	v := view(t, parts()...)
 	plain := func(p *xds.Proxy) bool {
-		return strings.Contains(text(t, []xds.Needed{{Type: xds.ListenerType, Resource: v.Named(p, xds.ListenerType, "virtualInbound").Resource}}), "name: app-8080\n")
+		return strings.Contains(text(t, []xds.Dependency{{Type: xds.ListenerType, Resource: v.Named(p, xds.ListenerType, "virtualInbound").Resource}}), "name: app-8080\n")
 	}
 	if !plain(client()) {
 		t.Error("the pod itself has no plain port")
@@ -123,10 +123,10 @@ func TestListenersOfManyServices(t *testing.T) {
 		}
 		size := 0
 		v := view(t, all...)
-		for _, n := range told(v.All(client(), xds.ListenerType, nil), xds.ListenerType) {
+		for _, n := range told(v.Wildcard(client(), xds.ListenerType, nil), xds.ListenerType) {
 			size += len(n.Resource.Body.Value)
 		}
-		if got := told(v.All(client(), xds.ClusterType, nil), xds.ClusterType); len(got) != 1 {
+		if got := told(v.Wildcard(client(), xds.ClusterType, nil), xds.ClusterType); len(got) != 1 {
 			t.Errorf("%d services: %d clusters", n, len(got))
 		}
 		return size
@@ -175,7 +175,7 @@ func TestSince(t *testing.T) {
 		xds.RouteType:       {"80", "81", web80, "outbound|80||routed.shop.svc.cluster.local"},
 		xds.ListenerType:    {"virtualInbound", "virtualOutbound", "virtualOutbound-early", "outbound_80", "web:81"},
 	}
-	versions := func(v xds.View) map[[2]string]string {
+	versions := func(v xds.Snapshot) map[[2]string]string {
 		out := map[[2]string]string{}
 		for typeURL, names := range universe {
 			for _, name := range names {
@@ -193,13 +193,13 @@ func TestSince(t *testing.T) {
 			step.change()
 			now, _ := source.Current()
 			after := versions(now)
-			changes, ok := now.(xds.Differ).Since(old)
+			changes, ok := now.Diff(old)
 			if !ok {
 				t.Fatal("not known")
 			}
 			different := false
 			for typeURL, lost := range setsDiffer(old, now) {
-				if different = true; !changes[typeURL].All {
+				if different = true; !changes[typeURL].Wildcard {
 					t.Errorf("All of %s is another set, and that is not said: %v", typeURL, lost)
 				}
 			}
@@ -209,7 +209,7 @@ func TestSince(t *testing.T) {
 					_, named := changes[typeURL].Names[name]
 					if before[key] != after[key] {
 						different = true
-						if !named && !changes[typeURL].Every {
+						if !named && !changes[typeURL].AllNames {
 							t.Errorf("%s is answered otherwise, and not named", name)
 						}
 					}
@@ -227,7 +227,7 @@ func TestSince(t *testing.T) {
 
 // setsDiffer returns by type the names that All has in one view alone, for a proxy on
 // demand that declares and remembers something, and for one that is told everything.
-func setsDiffer(old, now xds.View) map[string][]string {
+func setsDiffer(old, now xds.Snapshot) map[string][]string {
 	clients := []*xds.Proxy{
 		client(func(p *xds.Proxy) { p.Metadata[resource.MetadataPrewarm] = "old,y:99,hidden.vault" }),
 		client(func(p *xds.Proxy) { p.OnDemand = false }),
@@ -237,10 +237,10 @@ func setsDiffer(old, now xds.View) map[string][]string {
 	for _, p := range clients {
 		for _, typeURL := range []string{xds.ListenerType, xds.ClusterType, xds.EndpointType, xds.RouteType, xds.VirtualHostType} {
 			count := map[string]int{}
-			for _, a := range old.All(p, typeURL, wanted) {
+			for _, a := range old.Wildcard(p, typeURL, wanted) {
 				count[a.Resource.Name] |= 1
 			}
-			for _, a := range now.All(p, typeURL, wanted) {
+			for _, a := range now.Wildcard(p, typeURL, wanted) {
 				count[a.Resource.Name] |= 2
 			}
 			for name, in := range count {
@@ -261,12 +261,12 @@ func TestEndpointIsNobodyElses(t *testing.T) {
 	old, _ := source.Current()
 	h.builder.Set(slice("routed", "10.244.7.2"))
 	now, _ := source.Current()
-	changes, ok := now.(xds.Differ).Since(old)
+	changes, ok := now.Diff(old)
 	if !ok {
 		t.Fatal("not known")
 	}
 	for typeURL, c := range changes {
-		if typeURL != xds.ClusterType && typeURL != xds.EndpointType || c.All || c.Every {
+		if typeURL != xds.ClusterType && typeURL != xds.EndpointType || c.Wildcard || c.AllNames {
 			t.Errorf("%s: %+v", typeURL, c)
 		}
 	}

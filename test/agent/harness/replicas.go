@@ -5,8 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"time"
 )
 
@@ -58,19 +56,4 @@ func (w *World) forward(l net.Listener, to ...string) {
 			}
 		}()
 	}
-}
-
-// Remembered is what the control planes keep of what workloads asked for.
-func (w *World) Remembered() string {
-	w.T.Helper()
-	files, err := filepath.Glob(filepath.Join(w.state(), "remembered", "*.json"))
-	if err != nil {
-		w.T.Fatal(err)
-	}
-	all := ""
-	for _, f := range files {
-		raw, _ := os.ReadFile(f) // one may be replaced meanwhile
-		all += string(raw)
-	}
-	return all
 }

@@ -28,7 +28,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-var update = flag.Bool("update", false, "rewrite the answers in testdata")
+var update = flag.Bool("update", false, "rewrite the responses in testdata")
 
 // A pipe is a stream without a network.
 type pipe[Req, Resp any] struct {
@@ -68,32 +68,33 @@ func (p *pipe[Req, Resp]) taken() []Resp {
 	return out
 }
 
-// A script is one exchange: lines of a client and of the world, and what the server says.
+// A script is one exchange: commands, requests of a client and the server's messages.
 //
 //	> cds                      a request without names
 //	> cds +a -b                subscribe to a, unsubscribe from b; + alone is the name ""
-//	> cds have a@1             what the client has from before
-//	> cds ack 3                accept message 3; "nack 3 reason" rejects it
-//	view 2                     the file "2" is now the view
+//	> cds have a@1             the client has a in version 1 from before
+//	> cds ack 3                an ACK of message 3; "nack 3 reason" is a NACK
+//	snapshot 2                 the file "2" is now the snapshot
 //	reconnect                  a new stream
-//	status                     what proxy-status would say
+//	restart                    a new server, and a new stream
+//	status                     the content of proxy-status
 //	< cds #1 a@1 -b            message 1: a in version 1, b is removed
 type script struct {
-	t       *testing.T
-	views   map[string]View
-	stage   *stage
-	server  *Server
-	node    *core.Node
-	sotw    bool
-	current conversation
-	out     strings.Builder
+	t         *testing.T
+	snapshots map[string]Snapshot
+	source    *testSource
+	server    *Server
+	node      *core.Node
+	sotw      bool
+	current   conversation
+	out       strings.Builder
 }
 
-// A conversation is one stream in either dialect.
+// A conversation is one stream of either protocol.
 type conversation struct {
-	say   func(words []string)
-	heard func() []string
-	close func()
+	send     func(words []string)
+	received func() []string
+	close    func()
 }
 
 func TestExchanges(t *testing.T) {
@@ -110,8 +111,8 @@ func TestExchanges(t *testing.T) {
 			}
 			archive := txtar.Parse(raw)
 			got := play(t, archive, false)
-			if differ := play(t, archive, true); differ != got {
-				t.Errorf("with a view that says what changed (-without +with):\n%s", cmp.Diff(got, differ))
+			if known := play(t, archive, true); known != got {
+				t.Errorf("with a snapshot that knows what changed (-without +with):\n%s", cmp.Diff(got, known))
 			}
 			if *update {
 				archive.Comment = []byte(got)
@@ -126,15 +127,13 @@ func TestExchanges(t *testing.T) {
 	}
 }
 
-// play runs a script and returns it with what the server said.
-func play(t *testing.T, archive *txtar.Archive, differ bool) string {
-	s := &script{t: t, views: map[string]View{}}
+// play runs a script and returns it with the messages of the server.
+func play(t *testing.T, archive *txtar.Archive, diffs bool) string {
+	s := &script{t: t, snapshots: map[string]Snapshot{}}
 	for _, f := range archive.Files {
-		v := mustView(t, f.Name, string(f.Data))
-		s.views[f.Name] = v
-		if differ {
-			s.views[f.Name] = &differView{v}
-		}
+		v := mustSnapshot(t, f.Name, string(f.Data))
+		v.diffs = diffs
+		s.snapshots[f.Name] = v
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s.t = t
@@ -158,13 +157,17 @@ func play(t *testing.T, archive *txtar.Archive, differ bool) string {
 }
 
 func (s *script) begin() {
-	s.stage = newStage(nil)
-	if v := s.views["1"]; v != nil {
-		s.stage.set(v)
+	s.source = newTestSource(nil)
+	if v := s.snapshots["1"]; v != nil {
+		s.source.set(v)
 	}
-	s.server = New(Options{Source: s.stage, Authenticate: ByClaim, MaxMessage: 1 << 20, MaxNames: 100})
 	meta, _ := structpb.NewStruct(map[string]any{metaWorkload: "shop"})
 	s.node = &core.Node{Id: "sidecar~10.0.0.7~shop-1.store~store.svc.cluster.local", Metadata: meta}
+	s.start()
+}
+
+func (s *script) start() {
+	s.server = New(Options{Source: s.source, Authenticate: ByClaim, MaxMessage: 1 << 20, MaxNames: 100})
 	s.reconnect()
 }
 
@@ -181,14 +184,14 @@ func (s *script) reconnect() {
 }
 
 // converse opens a stream.
-func converse[Req request, Resp proto.Message](s *script, d dialect[Req, Resp], build func([]string) Req, render func(Resp) string) conversation {
+func converse[Req discoveryRequest, Resp proto.Message](s *script, d protocol[Req, Resp], build func([]string) Req, render func(Resp) string) conversation {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	p := &pipe[Req, Resp]{ctx: ctx, in: make(chan Req)}
 	ended := make(chan error, 1)
 	go func() { ended <- serve(s.server, p, d) }()
 	first := true
 	return conversation{
-		say: func(words []string) {
+		send: func(words []string) {
 			r := build(words)
 			if first {
 				first = false
@@ -200,7 +203,7 @@ func converse[Req request, Resp proto.Message](s *script, d dialect[Req, Resp], 
 				ended <- err
 			}
 		},
-		heard: func() (out []string) {
+		received: func() (out []string) {
 			for _, m := range p.taken() {
 				out = append(out, render(m))
 			}
@@ -226,7 +229,7 @@ func reflectNode(r any, node *core.Node) {
 
 func (s *script) listen() {
 	synctest.Wait()
-	for _, line := range s.current.heard() {
+	for _, line := range s.current.received() {
 		fmt.Fprintln(&s.out, "<", line)
 	}
 }
@@ -237,15 +240,17 @@ func (s *script) do(words []string) {
 	}
 	switch words[0] {
 	case ">":
-		s.current.say(words[1:])
-	case "view":
-		v, ok := s.views[words[1]]
+		s.current.send(words[1:])
+	case "snapshot":
+		v, ok := s.snapshots[words[1]]
 		if !ok {
-			s.t.Fatalf("no view %q", words[1])
+			s.t.Fatalf("no snapshot %q", words[1])
 		}
-		s.stage.set(v)
+		s.source.set(v)
 	case "reconnect":
 		s.reconnect()
+	case "restart":
+		s.start()
 	case "protocol":
 		s.sotw = words[1] == "sotw"
 		s.reconnect()
@@ -261,10 +266,10 @@ func (s *script) do(words []string) {
 	case "message":
 		s.server.options.MaxMessage, _ = strconv.Atoi(words[1])
 		s.reconnect()
-	case "remember":
-		s.server.options.Memory.Store(Workload{Namespace: "store", Name: "shop"}, words[1:])
-	case "memory":
-		fmt.Fprintln(&s.out, "<", strings.Join(s.server.options.Memory.Load(Workload{Namespace: "store", Name: "shop"}), " "))
+	case "prewarm":
+		s.server.options.Prewarm.Add(Workload{Namespace: "store", Name: "shop"}, words[1:])
+	case "prewarmed":
+		fmt.Fprintf(&s.out, "< %q\n", s.server.options.Prewarm.Get(Workload{Namespace: "store", Name: "shop"}))
 	case "status":
 		s.status()
 	default:
@@ -272,7 +277,7 @@ func (s *script) do(words []string) {
 	}
 }
 
-// nodeOf is an ID and metadata; "none" is no node.
+// nodeOf returns a node with an ID and metadata; nil for "none".
 func nodeOf(words []string) *core.Node {
 	if words[0] == "none" {
 		return nil
@@ -288,9 +293,9 @@ func nodeOf(words []string) *core.Node {
 
 func (s *script) status() {
 	for _, p := range s.server.Proxies() {
-		fmt.Fprintf(&s.out, "< %s at view %s, excess %d\n", p.Workload, p.View, p.Excess)
+		fmt.Fprintf(&s.out, "< %s at snapshot %s, over limit %d\n", p.Workload, p.Snapshot, p.Excess)
 		for _, ty := range p.Types {
-			fmt.Fprintf(&s.out, "<   %s sent %q acked %q pending %d told %d asked %q wildcard %t", ty.Type, ty.Sent, ty.Acked, ty.Pending, ty.Told, ty.Asked, ty.Wildcard)
+			fmt.Fprintf(&s.out, "<   %s sent %q acked %q pending %d resources %d subscribed %q wildcard %t", ty.Type, ty.Sent, ty.Acked, ty.Pending, ty.Resources, ty.Subscribed, ty.Wildcard)
 			if ty.Rejected != nil {
 				fmt.Fprintf(&s.out, " rejected %q: %s", ty.Rejected.Version, ty.Rejected.Reason)
 			}
@@ -300,13 +305,13 @@ func (s *script) status() {
 }
 
 func typeOf(word string) string {
-	if t, ok := words[word]; ok {
+	if t, ok := typeNames[word]; ok {
 		return t
 	}
 	return word
 }
 
-// detail is what "nack" says.
+// detail is the error of a NACK.
 func detail(words []string) *status.Status {
 	return &status.Status{Code: 3, Message: strings.Join(words, " ")}
 }
@@ -360,11 +365,11 @@ func (s *script) sotwRequest(words []string) *discovery.DiscoveryRequest {
 }
 
 func renderDelta(r *discovery.DeltaDiscoveryResponse) string {
-	words := []string{wordOf(r.GetTypeUrl()), "#" + r.GetNonce()}
+	words := []string{abbreviation(r.GetTypeUrl()), "#" + r.GetNonce()}
 	for _, res := range r.GetResources() {
 		w := res.GetName() + "@" + res.GetVersion()
 		if res.GetResource() == nil {
-			w += "(nothing)"
+			w += "(no body)"
 		}
 		if len(res.GetAliases()) > 0 {
 			w += "(" + strings.Join(res.GetAliases(), " ") + ")"
@@ -378,14 +383,14 @@ func renderDelta(r *discovery.DeltaDiscoveryResponse) string {
 }
 
 func renderSotw(r *discovery.DiscoveryResponse) string {
-	words := []string{wordOf(r.GetTypeUrl()), "#" + r.GetNonce()}
+	words := []string{abbreviation(r.GetTypeUrl()), "#" + r.GetNonce()}
 	for _, body := range r.GetResources() {
 		words = append(words, nameIn(body))
 	}
 	return strings.Join(words, " ") + " version " + r.GetVersionInfo()
 }
 
-// nameIn is name@version of a body that bodyOf or absent made.
+// nameIn is name@version of a body that bodyOf or notFound made.
 func nameIn(body *anypb.Any) string {
 	m, err := body.UnmarshalNew()
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package foreign tests the control plane with clients that are not Envoy.
-package foreign
+package xds
 
 import (
 	"context"
@@ -7,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,7 +16,6 @@ import (
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
@@ -28,36 +25,31 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-
-	"outrider.dev/internal/xds"
 )
 
-const target = "greeter.shop"
+const grpcTarget = "greeter.shop"
 
-// A backend is a view with one service that gRPC can dial, at one address.
-type backend struct {
-	version string
-	known   map[[2]string]*xds.Resource
-}
-
-func newBackend(t *testing.T, version, address string) *backend {
-	b := &backend{version: version, known: map[[2]string]*xds.Resource{}}
+// grpcSnapshot has one service that gRPC can dial, at one address.
+func grpcSnapshot(t *testing.T, version, address string) *textSnapshot {
+	t.Helper()
+	v := mustSnapshot(t, version, "")
 	add := func(typeURL, name string, m proto.Message) {
-		b.known[[2]string{typeURL, name}] = &xds.Resource{Name: name, Version: version, Body: pack(t, m)}
+		k := key{typeURL, name}
+		v.entries[k] = &entry{key: k, resource: &Resource{Name: name, Version: version, Body: pack(t, m)}}
 	}
 	ads := &core.ConfigSource{ConfigSourceSpecifier: &core.ConfigSource_Ads{Ads: &core.AggregatedConfigSource{}}, ResourceApiVersion: core.ApiVersion_V3}
-	add(xds.ListenerType, target, &listener.Listener{Name: target, ApiListener: &listener.ApiListener{ApiListener: pack(t, &hcm.HttpConnectionManager{
+	add(ListenerType, grpcTarget, &listener.Listener{Name: grpcTarget, ApiListener: &listener.ApiListener{ApiListener: pack(t, &hcm.HttpConnectionManager{
 		RouteSpecifier: &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: "routes", ConfigSource: ads}},
 		HttpFilters:    []*hcm.HttpFilter{{Name: "router", ConfigType: &hcm.HttpFilter_TypedConfig{TypedConfig: pack(t, &router.Router{})}}},
 	})}})
-	add(xds.RouteType, "routes", &route.RouteConfiguration{Name: "routes", VirtualHosts: []*route.VirtualHost{{
+	add(RouteType, "routes", &route.RouteConfiguration{Name: "routes", VirtualHosts: []*route.VirtualHost{{
 		Name: "all", Domains: []string{"*"},
 		Routes: []*route.Route{{
 			Match:  &route.RouteMatch{PathSpecifier: &route.RouteMatch_Prefix{Prefix: ""}},
 			Action: &route.Route_Route{Route: &route.RouteAction{ClusterSpecifier: &route.RouteAction_Cluster{Cluster: "greeter"}}},
 		}},
 	}}})
-	add(xds.ClusterType, "greeter", &cluster.Cluster{
+	add(ClusterType, "greeter", &cluster.Cluster{
 		Name: "greeter", ClusterDiscoveryType: &cluster.Cluster_Type{Type: cluster.Cluster_EDS},
 		EdsClusterConfig: &cluster.Cluster_EdsClusterConfig{EdsConfig: ads, ServiceName: "endpoints"},
 	})
@@ -69,7 +61,7 @@ func newBackend(t *testing.T, version, address string) *backend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	add(xds.EndpointType, "endpoints", &endpoint.ClusterLoadAssignment{ClusterName: "endpoints", Endpoints: []*endpoint.LocalityLbEndpoints{{
+	add(EndpointType, "endpoints", &endpoint.ClusterLoadAssignment{ClusterName: "endpoints", Endpoints: []*endpoint.LocalityLbEndpoints{{
 		Locality: &core.Locality{Zone: "a"}, LoadBalancingWeight: wrapperspb.UInt32(1),
 		LbEndpoints: []*endpoint.LbEndpoint{{HostIdentifier: &endpoint.LbEndpoint_Endpoint{Endpoint: &endpoint.Endpoint{
 			Address: &core.Address{Address: &core.Address_SocketAddress{SocketAddress: &core.SocketAddress{
@@ -77,7 +69,7 @@ func newBackend(t *testing.T, version, address string) *backend {
 			}}},
 		}}}},
 	}}})
-	return b
+	return v
 }
 
 func pack(t *testing.T, m proto.Message) *anypb.Any {
@@ -89,64 +81,13 @@ func pack(t *testing.T, m proto.Message) *anypb.Any {
 	return body
 }
 
-func (b *backend) Version() string { return b.version }
-
-func (b *backend) All(*xds.Proxy, string, []string) []xds.Answer { return nil }
-
-func (b *backend) Named(_ *xds.Proxy, typeURL, name string) xds.Answer {
-	return xds.Answer{Resource: b.known[[2]string{typeURL, name}]}
-}
-
-// A stage is a source that a test sets.
-type stage struct {
-	mu    sync.Mutex
-	view  xds.View
-	newer chan struct{}
-}
-
-func (s *stage) Current() (xds.View, <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.view, s.newer
-}
-
-func (s *stage) set(v xds.View) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.view = v
-	if s.newer != nil {
-		close(s.newer)
-	}
-	s.newer = make(chan struct{})
-}
-
-// serve runs a gRPC server on loopback until the test ends.
-func serve(t *testing.T, register func(*grpc.Server)) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := grpc.NewServer()
-	register(s)
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	t.Cleanup(func() {
-		s.Stop()
-		if err := <-done; err != nil {
-			t.Errorf("serving on %s: %v", l.Addr(), err)
-		}
-	})
-	return l.Addr().String()
-}
-
-func TestGRPCFindsAServiceAndFollowsItsMove(t *testing.T) {
+// A gRPC client without a proxy resolves its target by xDS, and follows a change.
+func TestGRPCClient(t *testing.T) {
 	greeter := func(s *grpc.Server) { healthpb.RegisterHealthServer(s, health.NewServer()) }
-	first, second := serve(t, greeter), serve(t, greeter)
-	source := &stage{}
-	source.set(newBackend(t, "1", first))
-	server := xds.New(xds.Options{Source: source, Authenticate: xds.ByClaim})
-	control := serve(t, func(s *grpc.Server) { discovery.RegisterAggregatedDiscoveryServiceServer(s, server) })
+	first, second := listenGRPC(t, greeter), listenGRPC(t, greeter)
+	source := newTestSource(grpcSnapshot(t, "1", first))
+	server := New(byClaim(source))
+	control := listen(t, server)
 
 	bootstrap, err := json.Marshal(map[string]any{
 		"xds_servers": []any{map[string]any{
@@ -161,24 +102,24 @@ func TestGRPCFindsAServiceAndFollowsItsMove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := grpc.NewClient("xds:///"+target, grpc.WithResolvers(resolver), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("xds:///"+grpcTarget, grpc.WithResolvers(resolver), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ask := func() (string, error) {
+	call := func() (string, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		var p peer.Peer
 		_, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.Peer(&p), grpc.WaitForReady(true))
 		return fmt.Sprint(p.Addr), err
 	}
-	if got, err := ask(); err != nil || got != first {
+	if got, err := call(); err != nil || got != first {
 		t.Fatalf("the first call went to %s, %v; want %s\n%+v", got, err, first, server.Proxies())
 	}
-	source.set(newBackend(t, "2", second))
+	source.set(grpcSnapshot(t, "2", second))
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		got, err := ask()
+		got, err := call()
 		if err == nil && got == second {
 			break
 		}

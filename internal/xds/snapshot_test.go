@@ -16,14 +16,14 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// words are the types in the texts of tests.
-var words = map[string]string{
+// typeNames are the types in the texts of tests.
+var typeNames = map[string]string{
 	"cds": ClusterType, "eds": EndpointType, "lds": ListenerType, "rds": RouteType, "vhds": VirtualHostType,
 	"other": TypePrefix + "outrider.test.Other",
 }
 
-func wordOf(typeURL string) string {
-	for word, t := range words {
+func abbreviation(typeURL string) string {
+	for word, t := range typeNames {
 		if t == typeURL {
 			return word
 		}
@@ -31,17 +31,18 @@ func wordOf(typeURL string) string {
 	return typeURL
 }
 
-// A textView is a view written as lines:
+// A textSnapshot is written as lines:
 //
-//	cds  base@1 *                       told without a name
-//	cds  od|a@1 behind=eds/a            by name, with what belongs to it
-//	cds  od|b@1 wanted                  without a name to those that are expected to ask for it
-//	vhds rc/svc@1 asked=rc/x,rc/y before=cds/od|a
-//	vhds rc/none none                   known to be nothing
-type textView struct {
+//	cds  base@1 *                       in the wildcard
+//	cds  od|a@1 after=eds/a             by name, with its endpoints
+//	cds  od|b@1 prewarm                 in the wildcard of clients that are expected to subscribe
+//	vhds rc/svc@1 aliases=rc/x,rc/y before=cds/od|a
+//	vhds rc/none none                   without a body
+type textSnapshot struct {
 	version string
+	diffs   bool // it knows the changes since another one that does
 	entries map[key]*entry
-	asked   map[key]*entry
+	aliases map[key]*entry
 	order   []*entry
 }
 
@@ -49,26 +50,26 @@ type key struct{ typeURL, name string }
 
 type entry struct {
 	key
-	resource       *Resource
-	all, wanted    bool
-	before, behind []key
-	text           string
+	resource      *Resource
+	all, prewarm  bool
+	before, after []key
+	text          string
 }
 
-func parseView(version, text string) (*textView, error) {
-	v := &textView{version: version, entries: map[key]*entry{}, asked: map[key]*entry{}}
+func parseSnapshot(version, text string) (*textSnapshot, error) {
+	v := &textSnapshot{version: version, entries: map[key]*entry{}, aliases: map[key]*entry{}}
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) == 0 || f[0][0] == '#' {
 			continue
 		}
-		typeURL, ok := words[f[0]]
+		typeURL, ok := typeNames[f[0]]
 		if !ok || len(f) < 2 {
-			return nil, fmt.Errorf("view %s: %q: want a type and a name", version, line)
+			return nil, fmt.Errorf("snapshot %s: %q: want a type and a name", version, line)
 		}
 		e, err := parseEntry(v, typeURL, f[1], f[2:])
 		if err != nil {
-			return nil, fmt.Errorf("view %s: %q: %w", version, line, err)
+			return nil, fmt.Errorf("snapshot %s: %q: %w", version, line, err)
 		}
 		e.text = line
 		v.entries[e.key] = e
@@ -77,7 +78,7 @@ func parseView(version, text string) (*textView, error) {
 	return v, nil
 }
 
-func parseEntry(v *textView, typeURL, named string, rest []string) (*entry, error) {
+func parseEntry(v *textSnapshot, typeURL, named string, rest []string) (*entry, error) {
 	name, version, _ := strings.Cut(named, "@")
 	e := &entry{key: key{typeURL, name}, resource: &Resource{Name: name, Version: version}}
 	e.resource.Body = bodyOf(typeURL, name, version)
@@ -86,18 +87,18 @@ func parseEntry(v *textView, typeURL, named string, rest []string) (*entry, erro
 		switch option {
 		case "*":
 			e.all = true
-		case "wanted":
-			e.wanted = true
+		case "prewarm":
+			e.prewarm = true
 		case "none":
 			e.resource.Body = nil
-		case "asked":
+		case "aliases":
 			for a := range strings.SplitSeq(value, ",") {
-				v.asked[key{typeURL, a}] = e
+				v.aliases[key{typeURL, a}] = e
 			}
 		case "before":
 			e.before = keysOf(value)
-		case "behind":
-			e.behind = keysOf(value)
+		case "after":
+			e.after = keysOf(value)
 		default:
 			return nil, fmt.Errorf("%q is no option", option)
 		}
@@ -108,7 +109,7 @@ func parseEntry(v *textView, typeURL, named string, rest []string) (*entry, erro
 func keysOf(list string) (out []key) {
 	for one := range strings.SplitSeq(list, ",") {
 		word, name, _ := strings.Cut(one, "/")
-		out = append(out, key{words[word], name})
+		out = append(out, key{typeNames[word], name})
 	}
 	return out
 }
@@ -135,102 +136,100 @@ func bodyOf(typeURL, name, version string) *anypb.Any {
 	return body
 }
 
-func (v *textView) Version() string { return v.version }
+func (v *textSnapshot) Version() string { return v.version }
 
-func (v *textView) All(_ *Proxy, typeURL string, wanted []string) (out []Answer) {
+func (v *textSnapshot) Wildcard(_ *Proxy, typeURL string, prewarm []string) (out []Bundle) {
 	for _, e := range v.order {
-		if e.typeURL == typeURL && (e.all || e.wanted && slices.Contains(wanted, e.name)) {
-			out = append(out, v.answer(e))
+		if e.typeURL == typeURL && (e.all || e.prewarm && slices.Contains(prewarm, e.name)) {
+			out = append(out, v.bundle(e))
 		}
 	}
 	return out
 }
 
-func (v *textView) Named(_ *Proxy, typeURL, name string) Answer {
+func (v *textSnapshot) Named(_ *Proxy, typeURL, name string) Bundle {
 	k := key{typeURL, name}
 	if e := v.entries[k]; e != nil {
-		return v.answer(e)
+		return v.bundle(e)
 	}
-	if e := v.asked[k]; e != nil {
-		return v.answer(e)
+	if e := v.aliases[k]; e != nil {
+		return v.bundle(e)
 	}
-	return Answer{}
+	return Bundle{}
 }
 
-func (v *textView) answer(e *entry) Answer {
-	need := func(keys []key) (out []Needed) {
+func (v *textSnapshot) bundle(e *entry) Bundle {
+	need := func(keys []key) (out []Dependency) {
 		for _, k := range keys {
-			out = append(out, Needed{k.typeURL, v.entries[k].resource})
+			out = append(out, Dependency{k.typeURL, v.entries[k].resource})
 		}
 		return out
 	}
-	return Answer{Resource: e.resource, Before: need(e.before), Behind: need(e.behind)}
+	return Bundle{Resource: e.resource, Before: need(e.before), After: need(e.after)}
 }
 
-// A differView is the same and says what changed.
-type differView struct{ *textView }
-
-func (v *differView) Since(old View) (map[string]Change, bool) {
-	o, ok := old.(*differView)
-	if !ok {
+func (v *textSnapshot) Diff(old Snapshot) (map[string]Change, bool) {
+	o := old.(*textSnapshot)
+	if !v.diffs || !o.diffs {
 		return nil, false
 	}
 	out := map[string]Change{}
-	touch := func(k key, all, every bool) {
+	add := func(k key, wildcard, allNames bool) {
 		c := out[k.typeURL]
-		c.Every = c.Every || every
+		c.AllNames = c.AllNames || allNames
 		if c.Names == nil {
 			c.Names = map[string]struct{}{}
 		}
-		if !every {
+		if !allNames {
 			c.Names[k.name] = struct{}{}
 		}
-		c.All = c.All || all
+		c.Wildcard = c.Wildcard || wildcard
 		out[k.typeURL] = c
 	}
-	for _, pair := range [][2]*textView{{v.textView, o.textView}, {o.textView, v.textView}} {
+	for _, pair := range [][2]*textSnapshot{{v, o}, {o, v}} {
 		for k, e := range pair[0].entries {
 			other := pair[1].entries[k]
 			if other == nil || other.text != e.text {
-				touch(k, e.all || e.wanted, other == nil)
+				add(k, e.all || e.prewarm, other == nil)
 			}
 		}
-		for k, e := range pair[0].asked {
-			if other := pair[1].asked[k]; other == nil || other.name != e.name {
-				touch(k, false, false)
+		for k, e := range pair[0].aliases {
+			if other := pair[1].aliases[k]; other == nil || other.name != e.name {
+				add(k, false, false)
 			}
 		}
 	}
 	return out, true
 }
 
-// A stage is a source whose view a test sets.
-type stage struct {
-	mu    sync.Mutex
-	view  View
-	newer chan struct{}
+// A testSource has the snapshot that a test sets.
+type testSource struct {
+	mu       sync.Mutex
+	snapshot Snapshot
+	newer    chan struct{}
 }
 
-func newStage(v View) *stage { return &stage{view: v, newer: make(chan struct{})} }
-
-func (s *stage) Current() (View, <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.view, s.newer
+func newTestSource(v Snapshot) *testSource {
+	return &testSource{snapshot: v, newer: make(chan struct{})}
 }
 
-func (s *stage) set(v View) {
+func (s *testSource) Current() (Snapshot, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.view = v
+	return s.snapshot, s.newer
+}
+
+func (s *testSource) set(v Snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.snapshot = v
 	close(s.newer)
 	s.newer = make(chan struct{})
 }
 
-// mustView is a view of lines.
-func mustView(t testing.TB, version, text string) *textView {
+func mustSnapshot(t testing.TB, version, text string) *textSnapshot {
 	t.Helper()
-	v, err := parseView(version, text)
+	v, err := parseSnapshot(version, text)
 	if err != nil {
 		t.Fatal(err)
 	}

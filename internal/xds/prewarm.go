@@ -1,0 +1,85 @@
+package xds
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+)
+
+// A PrewarmCache holds the clusters that the pods of each workload subscribed to, so that
+// its next pod gets them with the first response. Proxies that reconnect subscribe again
+// and so fill the cache of a control plane that starts.
+type PrewarmCache struct {
+	limits PrewarmLimits
+
+	mu      sync.Mutex
+	entries map[Workload]*prewarmEntry
+	clock   uint64
+}
+
+// PrewarmLimits bound a cache. The zero value of a field means its default.
+type PrewarmLimits struct {
+	Workloads int // default 5,000; the least recently used one is evicted
+	Names     int // of one workload; default 256; likewise
+}
+
+// A prewarmEntry has the names of one workload, the most recently used last.
+type prewarmEntry struct {
+	names []string
+	used  uint64
+}
+
+// NewPrewarmCache returns an empty cache.
+func NewPrewarmCache(l PrewarmLimits) *PrewarmCache {
+	l = PrewarmLimits{cmp.Or(l.Workloads, 5000), cmp.Or(l.Names, 256)}
+	return &PrewarmCache{limits: l, entries: map[Workload]*prewarmEntry{}}
+}
+
+// Get returns the clusters of a workload, sorted.
+func (c *PrewarmCache) Get(w Workload) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[w]
+	if e == nil {
+		return nil
+	}
+	c.clock++
+	e.used = c.clock
+	return slices.Sorted(slices.Values(e.names))
+}
+
+// Add notes that a workload uses clusters.
+func (c *PrewarmCache) Add(w Workload, names []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[w]
+	if e == nil {
+		if len(c.entries) >= c.limits.Workloads {
+			c.evict()
+		}
+		e = &prewarmEntry{}
+		c.entries[w] = e
+	}
+	c.clock++
+	e.used = c.clock
+	for _, name := range names {
+		if i := slices.Index(e.names, name); i >= 0 {
+			e.names = slices.Delete(e.names, i, i+1)
+		}
+		e.names = append(e.names, name)
+	}
+	if over := len(e.names) - c.limits.Names; over > 0 {
+		e.names = slices.Delete(e.names, 0, over)
+	}
+}
+
+func (c *PrewarmCache) evict() {
+	var oldest Workload
+	least := uint64(0)
+	for w, e := range c.entries {
+		if least == 0 || e.used < least {
+			oldest, least = w, e.used
+		}
+	}
+	delete(c.entries, oldest)
+}

@@ -1,0 +1,34 @@
+package xds
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPrewarmCacheEvictsTheLeastRecentlyUsed(t *testing.T) {
+	shop := Workload{"store", "sa", "shop"}
+	c := NewPrewarmCache(PrewarmLimits{Workloads: 2, Names: 3})
+	c.Add(shop, []string{"a", "b", "c"})
+	c.Add(shop, []string{"a", "d"}) // a is used again; b is evicted
+	if diff := cmp.Diff([]string{"a", "c", "d"}, c.Get(shop)); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	c.Add(Workload{}, []string{"a", "a"})
+	c.Add(Workload{}, []string{"a"})
+	if diff := cmp.Diff([]string{"a"}, c.Get(Workload{})); diff != "" {
+		t.Errorf("a name that is added again (-want +got):\n%s", diff)
+	}
+	c = NewPrewarmCache(PrewarmLimits{Workloads: 2})
+	c.Add(shop, []string{"a", "c", "d"})
+	second, third := Workload{Name: "2"}, Workload{Name: "3"}
+	c.Add(second, []string{"x"})
+	c.Get(shop)
+	c.Add(third, []string{"y"})
+	if got := c.Get(second); got != nil {
+		t.Errorf("the least recently used workload is still there: %q", got)
+	}
+	if len(c.Get(shop)) != 3 || len(c.Get(third)) != 1 {
+		t.Error("another workload was evicted")
+	}
+}
