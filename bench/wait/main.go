@@ -26,7 +26,6 @@ import (
 	"time"
 
 	"outrider.dev/build/commands"
-	"outrider.dev/internal/agent/journal"
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/internal/agent/status"
 )
@@ -91,7 +90,7 @@ func measure(ctx context.Context, o options) ([]row, error) {
 		}
 	}
 	b := &bench{agent: o.agent, board: readiness.New(readiness.Options{Conditions: []readiness.Condition{readiness.Envoy}})}
-	s, err := status.Listen(status.Options{Board: b.board, Journal: journal.New(journal.Options{}), Ports: []uint16{0}})
+	s, err := status.Listen(status.Options{Board: b.board, Journal: status.NewJournal(status.JournalOptions{}), Ports: []uint16{0}})
 	if err != nil {
 		return nil, err
 	}

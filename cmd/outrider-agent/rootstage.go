@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/agent/rootstage"
+	"outrider.dev/internal/agent/proxy"
 	"outrider.dev/internal/cli"
 )
 
@@ -82,12 +82,12 @@ func (s *rootStage) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return rootstage.Become(user, self, append([]string{os.Args[0]}, args...), os.Environ())
+	return proxy.Become(user, self, append([]string{os.Args[0]}, args...), os.Environ())
 }
 
 // check returns whom the stage becomes: whose connections are not captured.
-func (s *rootStage) check(args []string) (rootstage.User, error) {
-	var u rootstage.User
+func (s *rootStage) check(args []string) (proxy.User, error) {
+	var u proxy.User
 	for _, f := range []struct {
 		name string
 		set  bool
@@ -108,7 +108,7 @@ func (s *rootStage) check(args []string) (rootstage.User, error) {
 	if len(ids) == 0 {
 		ids = s.intent.ProxyUIDs
 	}
-	u = rootstage.User{UID: int(s.intent.ProxyUIDs[0]), GID: int(ids[0]), Groups: s.groups}
+	u = proxy.User{UID: int(s.intent.ProxyUIDs[0]), GID: int(ids[0]), Groups: s.groups}
 	if u.UID == 0 {
 		return u, errors.New("--proxy-uid=0: the stage ends as somebody who is not root")
 	}
@@ -128,7 +128,7 @@ func parseGroups(text string) ([]int, error) {
 }
 
 func record(rules, file string) error {
-	r, err := rootstage.Now(rules)
+	r, err := proxy.NewStageRecord(rules)
 	if err != nil {
 		return err
 	}
@@ -175,11 +175,11 @@ container, in this network namespace. What an earlier start has left does not co
 }
 
 // awaitRecord returns the record of a stage when it is good.
-func awaitRecord(ctx context.Context, file string) (rootstage.Record, error) {
+func awaitRecord(ctx context.Context, file string) (proxy.StageRecord, error) {
 	events := watch(filepath.Dir(file)) // before the first question: nothing is missed
 	defer events.Close()
 	for {
-		r, err := rootstage.Read(file)
+		r, err := proxy.ReadStageRecord(file)
 		if err == nil {
 			return r, nil
 		}

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/agent/journal"
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/internal/agent/status"
 )
@@ -23,13 +22,13 @@ import (
 // An agent is the part of a real one that wait speaks to.
 type agent struct {
 	board   *readiness.Board
-	journal *journal.Journal
+	journal *status.Journal
 	stop    func()
 }
 
 func startAgent(t *testing.T, o status.Options) (*agent, net.Addr) {
 	t.Helper()
-	a := &agent{board: readiness.New(readiness.Options{Conditions: []readiness.Condition{readiness.ControlPlane, readiness.App}}), journal: journal.New(journal.Options{})}
+	a := &agent{board: readiness.New(readiness.Options{Conditions: []readiness.Condition{readiness.ControlPlane, readiness.App}}), journal: status.NewJournal(status.JournalOptions{})}
 	o.Board, o.Journal = a.board, a.journal
 	s, err := status.Listen(o)
 	if err != nil {

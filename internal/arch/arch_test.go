@@ -51,7 +51,6 @@ var arrows = map[string][]string{
 	"internal/model/verify": {"internal/model/kubelet", "internal/model/gates", "startup"},
 
 	"internal/agent/config":         {yaml},
-	"internal/agent/drain":          {},
 	"internal/xds":                  {grpc, protobuf, xds, "google.golang.org/genproto/googleapis/rpc"},
 	"internal/xds/resource":         {"internal/mesh", "internal/xds", xds, protobuf},
 	"internal/controlplane/names":   {"internal/controlplane/ca", "internal/mesh", "internal/wire", "internal/unary", grpc},
@@ -77,12 +76,10 @@ var arrows = map[string][]string{
 
 	"internal/agent/readiness": {"internal/agent/envoy", "internal/agent/sockets", sys},
 	"internal/agent/sockets":   {netlink, sys},
-	"internal/agent/journal":   {sys},
-	"internal/agent/status":    {"internal/agent/journal", "internal/agent/readiness", "internal/wire", sys},
-	"internal/agent/proxy": {"internal/capture", "internal/agent/config", "internal/agent/dns", "internal/agent/drain", "internal/wire", "internal/agent/envoy", "internal/agent/identity", "internal/agent/journal",
+	"internal/agent/status":    {"internal/agent/readiness", "internal/wire", sys},
+	"internal/agent/proxy": {"internal/capture", "internal/agent/config", "internal/agent/dns", "internal/wire", "internal/agent/envoy", "internal/agent/identity", sys,
 		"internal/agent/readiness", "internal/agent/sockets", "internal/agent/standby", "internal/agent/state", "internal/agent/status", "internal/agent/supervise", "startup"},
 	"internal/agent/state":     {"startup", sys},
-	"internal/agent/rootstage": {"internal/agent/journal", "internal/agent/state", sys},
 	"internal/agent/gate":      {"startup", "internal/wire", "internal/agent/state", "internal/agent/supervise", sys},
 	"internal/agent/envoy":     {},
 	"internal/agent/standby":   {"internal/agent/sockets", sys},
@@ -107,7 +104,7 @@ var arrows = map[string][]string{
 	"internal/visible":   {},
 
 	"cmd/outrider": {"internal/image/lookup", "k8s.io/api", "k8s.io/apimachinery", "internal/lint/finding", "internal/lint", "internal/pod/inject", "internal/manifest", "github.com/rogpeppe/go-internal/diff", "internal/run/demo", "internal/model/kubelet", "internal/run/localpod", "internal/model/simulate", "internal/model/chart", "internal/model/verify", sys, "startup", "internal/pod/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/version", "internal/visible", cobra},
-	"cmd/outrider-agent": {"startup", "internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/rootstage", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables",
+	"cmd/outrider-agent": {"startup", "internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables",
 		"internal/capture/setup", "internal/cli", "internal/version", cobra, pflag, sys},
 	"cmd/outriderd": {"internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "sigs.k8s.io/yaml", "internal/cli", "internal/controlplane", "internal/controlplane/ca", "internal/mesh", "internal/version", cobra},
 
@@ -116,7 +113,7 @@ var arrows = map[string][]string{
 	"bench/gate":    {"build/commands", "internal/agent/state"},
 	"bench/xds":     {"build/commands", "internal/controlplane/ca", "internal/xds", "github.com/envoyproxy/go-control-plane", grpc, protobuf, sys},
 	"bench/webhook": {"internal/controlplane/ca", "internal/pod/inject", "internal/controlplane/webhook", sys},
-	"bench/wait":    {"build/commands", "internal/agent/journal", "internal/agent/readiness", "internal/agent/status"},
+	"bench/wait":    {"build/commands", "internal/agent/readiness", "internal/agent/status"},
 	"bench/inject":  {"internal/pod/inject", "k8s.io/api", "sigs.k8s.io/yaml"},
 	"bench/cluster": {"test/e2e/world"}, // the same world as the suite's
 	"bench/model":   {"internal/model/kubelet", "internal/model/simulate", "internal/model/verify", "startup"},

@@ -74,7 +74,7 @@ func TestStopBeforeReady(t *testing.T) {
 		took, status := stopped(a)
 		harness.AwaitEnd(t, envoy)
 		t.Logf("left after %s: %s", took.Round(time.Millisecond), why(a))
-		if status != 0 || took > 4*time.Second || why(a) != "it was never ready, and nobody waits for it" {
+		if status != 0 || took > 4*time.Second || why(a) != "it was never ready, and no client waits for it" {
 			t.Errorf("status %d after %s, %q; want 0, without the drain time", status, took, why(a))
 		}
 	})
@@ -167,7 +167,7 @@ func TestStopBeforeReadyWhileSomebodyWaits(t *testing.T) {
 		if status != 0 || cut < 4*time.Second || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("status %d, %v after %s; want 0, and most of the grace of 5s", status, err, cut)
 		}
-		for _, want := range []string{"stopped before it was ready (certificate-missing: ", "until the applications have ended (connections held: 1, ", "it was told to stop waiting; left: connections held: 1, "} {
+		for _, want := range []string{"stopped before it was ready (certificate-missing: ", "until the applications have ended (connections held: 1, ", "the wait was interrupted; left: connections held: 1, "} {
 			if !strings.Contains(c.Message(), want) {
 				t.Errorf("message %q; want %q", c.Message(), want)
 			}

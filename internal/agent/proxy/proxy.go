@@ -24,7 +24,6 @@ import (
 	"outrider.dev/internal/agent/dns"
 	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/agent/identity"
-	"outrider.dev/internal/agent/journal"
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/internal/agent/state"
 	"outrider.dev/internal/agent/status"
@@ -44,7 +43,7 @@ type Options struct {
 type agent struct {
 	config  config.Config
 	log     *slog.Logger
-	journal *journal.Journal
+	journal *status.Journal
 	board   *readiness.Board
 	held    sync.Map // of conditions: those that held once
 
@@ -163,12 +162,12 @@ func prepare(o Options) (*agent, error) {
 	if err := a.newKeeper(); err != nil {
 		return nil, named(err)
 	}
-	process, err := journal.Began("/proc", "self")
+	process, err := supervise.StartTime("/proc", "self")
 	if err != nil {
 		process = time.Now()
 	}
-	container, _ := journal.Began("/proc", "1") // unknown where /proc hides it
-	a.journal = journal.New(journal.Options{Process: process, Container: container})
+	container, _ := supervise.StartTime("/proc", "1") // unknown where /proc hides it
+	a.journal = status.NewJournal(status.JournalOptions{Process: process, Container: container})
 	a.board = readiness.New(readiness.Options{Conditions: a.conditions(), Changed: a.changed})
 	a.admin = envoy.NewAdmin(a.envoy, 0)
 	a.proxy = readiness.NewProxy(readiness.ProxyOptions{

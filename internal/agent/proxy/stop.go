@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"outrider.dev/internal/agent/drain"
 	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/internal/agent/sockets"
@@ -60,7 +59,7 @@ func (l *leaving) write(file string) error {
 
 // unneeded is why a proxy leaves that was never ready. It is no proof, but nothing was
 // promised to anybody either: who calls it later finds the same as before.
-const unneeded drain.Reason = "it was never ready, and nobody waits for it"
+const unneeded drainReason = "it was never ready, and no client waits for it"
 
 // awaitDrained returns when the applications no longer need the proxy. One that was never
 // ready may be needed all the same: the application runs beside it, and what it called waits
@@ -71,18 +70,18 @@ func (a *agent) awaitDrained(ctx context.Context) {
 	reason := unneeded
 	if a.leaving.served.Load() || !seen.none() {
 		s := a.stopOptions()
-		reason = drain.Await(ctx, drain.Evidence{
-			Ended: a.ended(ctx), Sockets: othersSockets, Connections: a.connections,
-		}, drain.Options{Least: s.Drain, OnZero: s.OnZero, Minimum: s.Minimum})
+		reason = awaitEvidence(ctx, evidence{
+			ended: a.ended(ctx), sockets: othersSockets, connections: a.connections,
+		}, drainLimits{least: s.Drain, onZero: s.OnZero, minimum: s.Minimum})
 	}
-	outcome, cut := string(reason), reason == drain.Interrupted
+	outcome, cut := string(reason), reason == interrupted
 	if cut {
 		outcome += "; left: " + a.need().String()
 	}
 	end(outcome, cut)
 	a.log.Info("drained", "reason", string(reason), "seen", seen.String(), "outcome", outcome)
 	never := !a.leaving.served.Load()
-	if cut || never && (reason == drain.Silent || reason == drain.Idle) {
+	if cut || never && (reason == silent || reason == idle) {
 		text := fmt.Sprintf("waited %s until the applications have ended (%s): %s", time.Since(begin).Round(time.Millisecond), seen, outcome)
 		if never {
 			text = fmt.Sprintf("stopped before it was ready (%s); %s", was, text)

@@ -25,14 +25,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outrider.dev/internal/agent/journal"
 	"outrider.dev/internal/agent/readiness"
 )
 
 // Options of a Server. The zero value of a field means its default.
 type Options struct {
 	Board   *readiness.Board // required
-	Journal *journal.Journal // required
+	Journal *Journal         // required
 
 	// Full asks how the app is, while somebody wants to know the level full; default: the
 	// board is told by others.

@@ -22,7 +22,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"outrider.dev/internal/agent/journal"
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/test/ns"
 )
@@ -30,7 +29,7 @@ import (
 // A running is a server of a test.
 type running struct {
 	board   *readiness.Board
-	journal *journal.Journal
+	journal *Journal
 	url     string
 	end     func() error
 }
@@ -39,7 +38,7 @@ func start(t testing.TB, change func(*Options)) *running {
 	t.Helper()
 	r := &running{
 		board:   readiness.New(readiness.Options{Conditions: []readiness.Condition{readiness.Envoy, readiness.App}}),
-		journal: journal.New(journal.Options{}),
+		journal: NewJournal(JournalOptions{}),
 	}
 	o := Options{Board: r.board, Journal: r.journal, Ports: []uint16{0}}
 	if change != nil {
@@ -142,7 +141,7 @@ func TestAHeldRequestIsReleasedByTheEvent(t *testing.T) {
 		t.Errorf("released with %d", got)
 	}
 	e := r.journal.Record().Entries
-	if len(e) != 1 || e[0].Kind != journal.Wait || !strings.HasPrefix(e[0].Name, `"app" (127.0.0.1`) || e[0].Ended != "ready" {
+	if len(e) != 1 || e[0].Kind != WaitEntry || !strings.HasPrefix(e[0].Name, `"app" (127.0.0.1`) || e[0].Ended != "ready" {
 		t.Errorf("journal: %+v", e)
 	}
 }
@@ -348,7 +347,7 @@ func FuzzEndpoints(f *testing.F) {
 		f.Fatal(err)
 	}
 	board := readiness.New(readiness.Options{})
-	s := &Server{crowd: newCrowd(), hall: newHall(), o: Options{Board: board, Journal: journal.New(journal.Options{}), Probes: probes,
+	s := &Server{crowd: newCrowd(), hall: newHall(), o: Options{Board: board, Journal: NewJournal(JournalOptions{}), Probes: probes,
 		Drain: func(context.Context) error { return io.ErrUnexpectedEOF }, Quit: func() {}, Debug: map[string]http.Handler{"x": http.NotFoundHandler()}}}
 	h := s.handler()
 	for _, seed := range []string{"/healthz/ready?wait=1ns&level=full&format=text", "/startup", "/metrics", "/stats/prometheus", "/app-health/a/livez",
@@ -409,7 +408,7 @@ func BenchmarkHeld(b *testing.B) {
 
 func TestAHeldRequestOutlivesTheLimitOfOthers(t *testing.T) {
 	b := readiness.New(readiness.Options{Conditions: []readiness.Condition{readiness.Envoy}})
-	s, err := Listen(Options{Board: b, Journal: journal.New(journal.Options{}), Ports: []uint16{0}})
+	s, err := Listen(Options{Board: b, Journal: NewJournal(JournalOptions{}), Ports: []uint16{0}})
 	if err != nil {
 		t.Fatal(err)
 	}

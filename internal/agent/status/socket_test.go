@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"testing"
 
-	"outrider.dev/internal/agent/journal"
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/test/ns"
 )
@@ -64,7 +63,7 @@ func TestAFileInTheSocketsPlaceIsNotTakenAway(t *testing.T) {
 	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Board: readiness.New(readiness.Options{}), Journal: journal.New(journal.Options{}), Ports: []uint16{0}, Socket: path}
+	o := Options{Board: readiness.New(readiness.Options{}), Journal: NewJournal(JournalOptions{}), Ports: []uint16{0}, Socket: path}
 	if _, err := Listen(o); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("error %v", err)
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"outrider.dev/internal/agent/journal"
 	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/internal/agent/status"
 )
 
 // An Agent is a running one.
@@ -97,7 +97,7 @@ func (a *Agent) Envoy() int {
 }
 
 // Journal is that of the start.
-func (a *Agent) Journal() (r journal.Record) {
+func (a *Agent) Journal() (r status.JournalRecord) {
 	t := a.Pod.World.T
 	t.Helper()
 	got := a.Get(15020, "/startup")

@@ -1,4 +1,4 @@
-package rootstage
+package proxy
 
 import (
 	"fmt"
@@ -97,9 +97,9 @@ func inContainer(t *testing.T, set uint64, argv ...string) (pid int, out string,
 	return cmd.Process.Pid, string(raw), err
 }
 
-// Whoever began with just what the pod gives, and more than that in every set that can be
-// passed on, ends as the kernel says that one without privileges is, under the same number.
-func TestNothingIsLeft(t *testing.T) {
+// The process starts with the pod's capabilities, in every set that execve may keep. After
+// Become the kernel shows an unprivileged process with the same pid.
+func TestBecomeLeavesNoPrivilege(t *testing.T) {
 	ns.RequireRoot(t)
 	pid, out, err := inContainer(t, four, "/bin/cat", "/proc/self/status")
 	if err != nil {
@@ -125,8 +125,8 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// Without what it takes to become nobody, nothing is run.
-func TestWhatCannotBeGivenUpIsNotRun(t *testing.T) {
+// Without a capability that Become needs, nothing is run.
+func TestBecomeRunsNothingAfterAFailure(t *testing.T) {
 	ns.RequireRoot(t)
 	for name, missing := range map[string]uint64{"SETPCAP": 1 << unix.CAP_SETPCAP, "SETGID": 1 << unix.CAP_SETGID, "SETUID": 1 << unix.CAP_SETUID} {
 		_, out, err := inContainer(t, four&^missing, "/bin/echo", "it runs")
@@ -140,28 +140,28 @@ func TestWhatCannotBeGivenUpIsNotRun(t *testing.T) {
 	}
 }
 
-// A record is good in the network namespace and for the life of the process that wrote it.
-func TestRecord(t *testing.T) {
+// A record is valid in the network namespace and for the life of the process that wrote it.
+func TestStageRecord(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "record")
 	bad := func(why string) {
 		t.Helper()
-		if r, err := Read(file); err == nil || !strings.Contains(err.Error(), why) {
+		if r, err := ReadStageRecord(file); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%+v, %v; want an error with %q", r, err, why)
 		}
 	}
 	bad("there is no")
-	r, err := Now("v1:abc")
+	r, err := NewStageRecord("v1:abc")
 	if err != nil {
 		t.Fatal(err)
 	}
-	write := func(r Record) {
+	write := func(r StageRecord) {
 		t.Helper()
 		if err := r.Write(file); err != nil {
 			t.Fatal(err)
 		}
 	}
 	write(r)
-	if got, err := Read(file); err != nil || got != r {
+	if got, err := ReadStageRecord(file); err != nil || got != r {
 		t.Errorf("%+v, %v; want %+v", got, err, r)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode() != 0o644 {
@@ -199,10 +199,10 @@ func TestRecord(t *testing.T) {
 }
 
 // After a new sandbox of the pod the volumes are the old ones, and the rules are gone.
-func TestRecordOfAnotherNetwork(t *testing.T) {
+func TestStageRecordOfAnotherNetwork(t *testing.T) {
 	n := ns.New(t)
 	file := filepath.Join(t.TempDir(), "record")
-	r, err := Now("")
+	r, err := NewStageRecord("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,18 +210,18 @@ func TestRecordOfAnotherNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Do(func() {
-		if _, err := Read(file); err == nil || !strings.Contains(err.Error(), "it is of sandbox") {
+		if _, err := ReadStageRecord(file); err == nil || !strings.Contains(err.Error(), "it is of sandbox") {
 			t.Errorf("%v; want another sandbox", err)
 		}
 	})
-	if _, err := Read(file); err != nil {
+	if _, err := ReadStageRecord(file); err != nil {
 		t.Errorf("here: %v", err)
 	}
 }
 
-// The first process of a container has number 1 at every start; only the first start's
-// word is good for the first start.
-func TestRecordOfAnEarlierStart(t *testing.T) {
+// The first process of a container has number 1 at every start; a record of
+// an earlier start is not valid for a later one.
+func TestStageRecordOfAnEarlierStart(t *testing.T) {
 	ns.RequireRoot(t)
 	file := filepath.Join(t.TempDir(), "record")
 	start := func(what string) (out string, ok bool) {
@@ -250,7 +250,7 @@ func firstProcess(writes bool) error {
 		return err
 	}
 	if writes {
-		r, err := Now("")
+		r, err := NewStageRecord("")
 		if err != nil {
 			return err
 		}
@@ -261,6 +261,6 @@ func firstProcess(writes bool) error {
 			return err
 		}
 	}
-	_, err := Read(os.Args[1])
+	_, err := ReadStageRecord(os.Args[1])
 	return err
 }

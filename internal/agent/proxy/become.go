@@ -1,4 +1,4 @@
-package rootstage
+package proxy
 
 import (
 	"fmt"
@@ -12,21 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A User is whom a process becomes.
+// A User is the user that a process changes to.
 type User struct {
 	UID, GID int
 	Groups   []int // besides GID
 }
 
-// Become runs a program in place of this process, as that user, without any capability and
-// without a way to get one: the bounding set is empty, and no_new_privs takes from
-// programs with a set-user-ID bit or with capabilities of their own what they would give.
+// Become replaces this process by a program that runs as that user, without any capability
+// and without a way to get one: the bounding set is empty, and with no_new_privs neither a
+// set-user-ID bit nor file capabilities give any.
 //
-// It takes CAP_SETUID, CAP_SETGID and, as long as there is something in the bounding set,
-// CAP_SETPCAP. It returns only if it fails; then the process may have lost a part of what
-// it had, and is to end. It never runs the program with more than is said here.
+// It needs CAP_SETUID, CAP_SETGID and, unless the bounding set is empty, CAP_SETPCAP. It
+// returns only if it fails; then the process may have lost some privileges and must exit.
+// It never runs the program with more privileges than these.
 func Become(u User, path string, argv, env []string) error {
-	// Capabilities belong to a thread. That of execve counts; the others end by it.
+	// Capabilities belong to a thread. execve keeps those of the calling thread, and ends the
+	// others.
 	runtime.LockOSThread()
 	u.Groups = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(u.Groups), u.GID))))
 	if err := u.take(); err != nil {
@@ -38,8 +39,8 @@ func Become(u User, path string, argv, env []string) error {
 	return fmt.Errorf("running %s: %w", path, syscall.Exec(path, argv, env))
 }
 
-// take becomes the user. The order matters: each step takes a capability that a later one
-// gives up.
+// take changes to the user. The order matters: each step needs a capability that a later one
+// drops.
 func (u User) take() error {
 	for c := uintptr(0); ; c++ {
 		held, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
@@ -65,7 +66,7 @@ func (u User) take() error {
 	if err := unix.Setresuid(u.UID, u.UID, u.UID); err != nil {
 		return fmt.Errorf("becoming user %d: %w (it takes SETUID)", u.UID, err)
 	}
-	// A change of user leaves what is inheritable, and more if somebody asked for that.
+	// A change of user keeps inheritable capabilities, and more with SECBIT_KEEP_CAPS.
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
 	if err := unix.Capset(&header, &none[0]); err != nil {
@@ -77,7 +78,7 @@ func (u User) take() error {
 	return nil
 }
 
-// check asks the kernel who this thread is now.
+// check compares the kernel's view of this thread.
 func (u User) check() error {
 	const file = "/proc/thread-self/status"
 	text, err := os.ReadFile(file)

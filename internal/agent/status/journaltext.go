@@ -1,4 +1,4 @@
-package journal
+package status
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 )
 
 // Text writes r as a table for a person.
-func (r Record) Text(w io.Writer) error {
+func (r JournalRecord) Text(w io.Writer) error {
 	fmt.Fprintf(w, "process started %s", r.Process.UTC().Format(time.RFC3339Nano))
 	if r.Container != nil {
 		fmt.Fprintf(w, ", container %s earlier", round(r.Process.Sub(*r.Container)))
@@ -30,9 +30,9 @@ func (r Record) Text(w io.Writer) error {
 }
 
 // took is how long e lasted, or has lasted.
-func (r Record) took(e Entry) string {
+func (r JournalRecord) took(e Entry) string {
 	switch {
-	case e.Kind == Event:
+	case e.Kind == EventEntry:
 		return "-"
 	case e.Open:
 		return round(r.At.Sub(r.Process)-e.Begin) + "+"
@@ -45,7 +45,7 @@ func outcome(e Entry) string {
 	switch {
 	case e.Open:
 		return "not yet"
-	case e.Wrong:
+	case e.Failed:
 		return strings.TrimSuffix("failed: "+word, ": ")
 	}
 	return word
@@ -54,7 +54,7 @@ func outcome(e Entry) string {
 // line keeps an entry on its row, and in its column.
 func line(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// round keeps three digits or so: a start is read in milliseconds.
+// round keeps about three digits.
 func round(d time.Duration) string {
 	switch {
 	case d < 10*time.Millisecond && d > -10*time.Millisecond:
@@ -66,16 +66,16 @@ func round(d time.Duration) string {
 }
 
 // Summary is r on one line: what failed, what has not ended, and else what took longest.
-func (r Record) Summary() string {
+func (r JournalRecord) Summary() string {
 	var failed, open, longest string
 	var most time.Duration
 	for _, e := range r.Entries {
 		switch {
-		case e.Wrong && failed == "":
+		case e.Failed && failed == "":
 			failed = fmt.Sprintf("%s failed at %s: %s", line(e.Name), round(e.End), line(e.Ended+" "+e.Why))
-		case e.Open && e.Kind == Phase && open == "":
+		case e.Open && e.Kind == PhaseEntry && open == "":
 			open = fmt.Sprintf("%s has not ended after %s", line(e.Name), strings.TrimSuffix(r.took(e), "+"))
-		case e.Kind == Phase && !e.Open && e.End-e.Begin > most:
+		case e.Kind == PhaseEntry && !e.Open && e.End-e.Begin > most:
 			most = e.End - e.Begin
 			longest = fmt.Sprintf("longest: %s, %s", line(e.Name), round(most))
 		}
@@ -87,7 +87,7 @@ func (r Record) Summary() string {
 		}
 	}
 	if len(words) == 0 {
-		return "nothing was begun"
+		return "nothing has begun"
 	}
 	return strings.Join(words, "; ")
 }

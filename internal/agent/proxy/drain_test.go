@@ -1,0 +1,67 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAwaitEvidence(t *testing.T) {
+	type at = time.Duration
+	// open says how many sockets there are, as time goes on.
+	open := func(until at) func() (int, error) {
+		start := time.Now()
+		return func() (int, error) {
+			if time.Since(start) < until {
+				return 1, nil
+			}
+			return 0, nil
+		}
+	}
+	tests := map[string]struct {
+		limits  drainLimits
+		ended   at // 0: nothing proves it
+		cancel  at
+		sockets at // the last one closes then
+		broken  bool
+		want    drainReason
+		after   at
+	}{
+		"proof ends the wait at once":                              {limits: drainLimits{least: 5 * time.Second}, ended: time.Millisecond, sockets: time.Hour, want: proved, after: time.Millisecond},
+		"an application without sockets gets the drain time":       {limits: drainLimits{least: 5 * time.Second}, want: silent, after: 5 * time.Second},
+		"one with a socket gets as long as it has it":              {limits: drainLimits{least: 5 * time.Second}, sockets: 8 * time.Second, want: silent, after: 8 * time.Second},
+		"proof counts while sockets are looked at":                 {limits: drainLimits{least: time.Second}, ended: 3 * time.Second, sockets: time.Hour, want: proved, after: 3 * time.Second},
+		"what cannot be looked at is no evidence":                  {limits: drainLimits{least: time.Second}, broken: true, cancel: 9 * time.Second, want: interrupted, after: 9 * time.Second},
+		"on zero connections: after the minimum, not the longer":   {limits: drainLimits{least: 50 * time.Second, onZero: true, minimum: 2 * time.Second}, want: idle, after: 2 * time.Second},
+		"on zero connections: as long as there are some":           {limits: drainLimits{onZero: true, minimum: 2 * time.Second}, sockets: 4 * time.Second, want: idle, after: 4 * time.Second},
+		"on zero connections: an Envoy that does not answer stays": {limits: drainLimits{onZero: true}, broken: true, cancel: time.Second, want: interrupted, after: time.Second},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if tt.cancel > 0 {
+					time.AfterFunc(tt.cancel, cancel)
+				}
+				var ended chan struct{}
+				if tt.ended > 0 {
+					ended = make(chan struct{})
+					time.AfterFunc(tt.ended, func() { close(ended) })
+				}
+				count := open(tt.sockets)
+				if tt.broken {
+					count = func() (int, error) { return 0, errors.New("broken") }
+				}
+				begin := time.Now()
+				got := awaitEvidence(ctx, evidence{ended: ended, sockets: count,
+					connections: func(context.Context) (int, error) { return count() }}, tt.limits)
+				if took := time.Since(begin); got != tt.want || took != tt.after {
+					t.Errorf("awaitEvidence: %q after %s, want %q after %s", got, took, tt.want, tt.after)
+				}
+			})
+		})
+	}
+}
