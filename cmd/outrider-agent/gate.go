@@ -1,22 +1,25 @@
 package main
 
 import (
+	"cmp"
 	"errors"
+	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/agent/gate"
 	"outrider.dev/internal/agent/state"
 	"outrider.dev/internal/cli"
+	"outrider.dev/internal/contract"
 	"outrider.dev/startup"
 )
 
@@ -30,8 +33,7 @@ const gateExamples = `  # run java when the proxy is ready and the cache is heal
 
 // newGate is the command that runs before, and then around, a container's own.
 func newGate(termination *terminationLog) *cobra.Command {
-	o := gate.Options{At: map[string]string{}}
-	var after []string
+	var line contract.Gate
 	cmd := &cobra.Command{
 		Use:   "gate --name NAME [--after EDGE]... -- COMMAND [ARG]...",
 		Short: "wait for what a container depends on, then run its command",
@@ -43,8 +45,10 @@ Exit status: the command's own; 128+N if signal N ended it; 126 or 127 if it can
 failed; 78 if the startup probe did; 2 if the flags cannot be used.`,
 		Example: gateExamples,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := finishGate(&o, after, args); err != nil {
-				return err
+			line.Command = args
+			o, err := gateOptions(line)
+			if err != nil {
+				return &cli.UsageError{Err: err, Hint: "outrider-agent gate --help lists the flags"}
 			}
 			o.Say = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "outrider-gate:", line) }
 			o.Explain = func(why string) { termination.write(why + "\n") }
@@ -54,91 +58,61 @@ failed; 78 if the startup probe did; 2 if the flags cannot be used.`,
 			return nil
 		},
 	}
-	fs := cmd.Flags()
-	fs.SortFlags = false
-	fs.SetInterspersed(false) // what follows the command's name is its own
-	placeFlags(fs, &o.Place)
-	fs.StringArrayVar(&after, "after", nil, "what to wait for, as \"cache is healthy, within 20s or continue\"; may be repeated")
-	fs.Var(addresses{o.At}, "at", "NAME=URL: where a container that publishes no state is asked; may be repeated")
-	flag(fs, &o.Probe, "probe", "probe", gate.ParseProbe, "JSON of a pod's probe: succeeds when the command is healthy")
-	flag(fs, &o.StartupProbe, "startup-probe", "probe", gate.ParseProbe, "JSON of a pod's startup probe: until it succeeds, \"held\" does too")
-	flag(fs, &o.PostStart, "post-start", "hook", gate.ParseHook, "JSON of a pod's postStart hook: runs beside the command")
-	flag(fs, &o.Notify, "notify", "how", gate.ParseNotify, "how the command says that it is ready: socket (sd_notify), fd or fd=N (a newline)")
-	flag(fs, &o.Restart, "restart-policy", "policy", parseRestart, "the pod's: Always, OnFailure, Never")
-	fs.StringSliceVar(&o.HelperOf, "helper-of", nil, "end, with status 0, when all of these have ended for good")
-	fs.DurationVar(&o.StopGrace, "stop-grace", 30*time.Second, "what is left of the pod's grace period at SIGTERM; 0 passes it on at once")
-	fs.BoolVar(&o.PreStop, "pre-stop", false, "the container has a preStop hook, so its SIGTERM comes late")
-	flag(fs, &o.StopSignal, "stop-signal", "signal", parseSignal, "the image's, beside the usual ones")
-	flag(fs, &o.NotifySignal, "notify-signal", "signal", parseSignal, "tells the command that a dependency is back; default: the file \"back\" alone does")
+	addFlags(cmd, line.Flags())
 	return cmd
 }
 
-func placeFlags(fs *pflag.FlagSet, p *state.Place) {
-	fs.StringVar(&p.Container, "name", "", "of this container")
-	fs.StringVar(&p.States, "states", state.StatesDir, "where everybody's state is")
-	fs.StringVar(&p.Own, "own", state.OwnDir, "where this container's is")
+// addFlags adds flags to a command that runs another one: what follows that one's name is its own.
+func addFlags(cmd *cobra.Command, flags *flag.FlagSet) {
+	cmd.Flags().SetInterspersed(false)
+	cmd.Flags().AddGoFlagSet(flags)
 }
 
-func finishGate(o *gate.Options, after, args []string) error {
-	usage := func(format string, a ...any) error {
-		return &cli.UsageError{Err: fmt.Errorf(format, a...), Hint: "outrider-agent gate --help lists the flags"}
+// gateOptions turns the command line into the options of a gate.
+func gateOptions(line contract.Gate) (gate.Options, error) {
+	o := gate.Options{
+		Place: state.Place{Container: line.Name, States: line.States, Own: line.Own}, Command: line.Command,
+		At: line.At, HelperOf: line.HelperOf, StopGrace: line.StopGrace, PreStop: line.PreStop,
 	}
-	if o.Place.Container == "" {
-		return usage("--name is missing: whose command is this?")
+	if line.Name == "" {
+		return o, errors.New("--name is missing: whose command is this?")
 	}
-	if len(args) == 0 {
-		return usage("there is no command after the flags")
+	if len(line.Command) == 0 {
+		return o, errors.New("there is no command after the flags")
 	}
-	for _, text := range after {
-		e, err := gate.ParseAfter(o.Place.Container, text)
+	for _, text := range line.After {
+		e, err := gate.ParseAfter(line.Name, text)
 		if err != nil {
-			return usage("--after: %w", err)
+			return o, fmt.Errorf("--after: %w", err)
 		}
 		o.After = append(o.After, e)
 	}
-	if o.StopGrace <= 0 {
-		o.StopGrace = -1
+	for _, name := range slices.Sorted(maps.Keys(line.At)) {
+		if err := gate.CheckAddress(line.At[name]); err != nil {
+			return o, fmt.Errorf("--at: %w", err)
+		}
 	}
-	o.Command = args
-	return nil
+	return o, cmp.Or(
+		parseFlag("probe", line.Probe, gate.ParseProbe, &o.Probe),
+		parseFlag("startup-probe", line.StartupProbe, gate.ParseProbe, &o.StartupProbe),
+		parseFlag("post-start", line.PostStart, gate.ParseHook, &o.PostStart),
+		parseFlag("notify", line.Notify, gate.ParseNotify, &o.Notify),
+		parseFlag("restart-policy", line.RestartPolicy, parseRestart, &o.Restart),
+		parseFlag("stop-signal", line.StopSignal, parseSignal, &o.StopSignal),
+		parseFlag("notify-signal", line.NotifySignal, parseSignal, &o.NotifySignal),
+	)
 }
 
-// addresses is the flag --at.
-type addresses struct{ at map[string]string }
-
-func (a addresses) String() string { return "" }
-func (a addresses) Type() string   { return "name=url" }
-func (a addresses) Set(text string) error {
-	name, address, ok := strings.Cut(text, "=")
-	if !ok || name == "" {
-		return fmt.Errorf("--at %q: want NAME=URL", text)
+// parseFlag stores the value of a flag, if it is given.
+func parseFlag[T any](name, text string, parse func(string) (T, error), to *T) error {
+	if text == "" {
+		return nil
 	}
-	if err := gate.CheckAddress(address); err != nil {
-		return fmt.Errorf("--at: %w", err)
-	}
-	a.at[name] = address
-	return nil
-}
-
-// flag adds one that a function reads.
-func flag[T any](fs *pflag.FlagSet, to *T, name, kind string, read func(string) (T, error), usage string) {
-	fs.Var(value[T]{to, name, kind, read}, name, usage)
-}
-
-type value[T any] struct {
-	to         *T
-	name, kind string
-	read       func(string) (T, error)
-}
-
-func (v value[T]) String() string { return "" }
-func (v value[T]) Type() string   { return v.kind }
-func (v value[T]) Set(text string) error {
-	read, err := v.read(text)
+	value, err := parse(text)
 	if err != nil {
-		return fmt.Errorf("--%s: %w", v.name, err)
+		return fmt.Errorf("--%s: %w", name, err)
 	}
-	*v.to = read
+	*to = value
 	return nil
 }
 
@@ -176,8 +150,7 @@ func parseSignal(text string) (syscall.Signal, error) {
 
 // newHeld is what a liveness probe of a container with a gate runs.
 func newHeld() *cobra.Command {
-	var p state.Place
-	var probe *gate.Probe
+	var line contract.Held
 	cmd := &cobra.Command{
 		Use:   "held --name NAME (--probe JSON | -- COMMAND [ARG]...)",
 		Short: "succeed while the container's gate holds its command, then probe",
@@ -186,18 +159,22 @@ the status is that of the probe, or of the command.`,
 		Example: `  outrider-agent held --name app --probe '{"httpGet":{"path":"/live","port":8080}}'
   outrider-agent held --name app -- /bin/grpc_health_probe -addr=:5000`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			var probe *gate.Probe
 			switch {
-			case p.Container == "":
+			case line.Name == "":
 				return &cli.UsageError{Err: errors.New("--name is missing: which container is it?")}
-			case (probe == nil) == (len(args) == 0):
+			case (line.Probe == "") == (len(args) == 0):
 				return &cli.UsageError{Err: errors.New("want either --probe or a command")}
+			}
+			if err := parseFlag("probe", line.Probe, gate.ParseProbe, &probe); err != nil {
+				return &cli.UsageError{Err: err}
 			}
 			sandbox, err := state.Sandbox()
 			if err != nil {
 				return err
 			}
 			// A state that cannot be read holds nothing: then the probe decides.
-			if seen, err := state.Read(p.States, sandbox, p.Container); err == nil && seen.Held() {
+			if seen, err := state.Read(cmp.Or(line.States, contract.StatesDir), sandbox, line.Name); err == nil && seen.Held() {
 				return nil
 			}
 			if probe != nil {
@@ -210,8 +187,6 @@ the status is that of the probe, or of the command.`,
 			return fmt.Errorf("%s: %w", path, unix.Exec(path, args, os.Environ()))
 		},
 	}
-	cmd.Flags().SetInterspersed(false)
-	placeFlags(cmd.Flags(), &p)
-	flag(cmd.Flags(), &probe, "probe", "probe", gate.ParseProbe, "JSON of a pod's probe")
+	addFlags(cmd, line.Flags())
 	return cmd
 }

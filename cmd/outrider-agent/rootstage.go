@@ -38,7 +38,9 @@ for the moment when the stage is done.`
 	cmd.RunE = s.run
 	cmd.Flags().SetInterspersed(false)
 	cmd.Flags().StringVar(&s.copy, "copy", "", "where to copy this program to: a file, or a folder that exists")
-	flag(cmd.Flags(), &s.groups, "groups", "numbers", parseGroups, "more groups of the command, with commas between")
+	cmd.Flags().Func("groups", "more groups of the command: `numbers` with commas between", func(text string) error {
+		return parseFlag("groups", text, parseGroups, &s.groups)
+	})
 	return cmd
 }
 

@@ -9,46 +9,21 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/startup"
 )
 
-// The gate's command line, written here and nowhere else. The agent reads it as
-// it is written:
-//
-//	/outrider/bin/outrider-agent gate --name app \
-//	  --after 'cache is healthy, within 20s or continue' \
-//	  --at outrider-proxy=http://127.0.0.1:15021/healthz/ready \
-//	  --probe '{"httpGet":{"path":"/ready","port":8080}}' \
-//	  -- java -jar app.jar
-//
-// An --after is the end of a statement of a plan's text; --at is where a
-// container without a gate is asked; --probe is what makes this one healthy. What the
-// gate takes over from the kubelet has flags too: see gatekeep.go.
+// Where a gated container finds the agent, and the states. Each container can write its own
+// state only.
 const (
-	AgentPath = "/outrider/bin/outrider-agent"
-	gateWord  = "gate"
-	flagName  = "--name"
-	flagAfter = "--after"
-	flagAt    = "--at"
-	flagProbe = "--probe"
-	endFlags  = "--"
+	AgentPath   = contract.AgentPath
+	BinVolume   = contract.BinVolume
+	StateVolume = contract.StateVolume
+	BinDir      = contract.BinDir
 )
 
-// StateVolume is the volume in which the containers of a pod say how far they are.
-const StateVolume = "outrider-state"
-
-// Where a gated container finds the agent, everybody's state, and its own.
-// Each container can write its own state only.
-const (
-	BinVolume   = "outrider-bin"
-	stateVolume = StateVolume
-	BinDir      = "/outrider/bin"
-	stateDir    = "/outrider/state"
-	ownDir      = "/outrider/own"
-
-	// initName is the container that copies the agent, and later captures.
-	initName = "outrider-init"
-)
+// endFlags ends the flags of a command line, by the convention of getopt.
+const endFlags = "--"
 
 // A wrapper is a program that waits and then runs the real command.
 type wrapper struct {
@@ -117,27 +92,23 @@ func gate(r *reader, c carrier) {
 }
 
 func readOurs(_ *reader, c carrier, argv []string) gateReading {
-	if len(argv) < 2 || argv[1] != gateWord {
+	line, ok := contract.ParseGate(argv[1:])
+	if !ok {
 		return gateReading{}
 	}
 	g := gateReading{ok: true}
-	for i := 2; i < len(argv); i++ {
-		if argv[i] == endFlags {
-			g.real = i + 1
-			break
-		}
-		if argv[i] != flagAfter || i+1 >= len(argv) {
-			continue
-		}
-		i++
-		if p, err := startup.Parse(c.Name + " after " + argv[i]); err == nil {
+	if len(line.Command) > 0 {
+		g.real = len(argv) - len(line.Command)
+	}
+	for _, text := range line.After {
+		if p, err := startup.Parse(c.Name + " after " + text); err == nil {
 			g.edges = append(g.edges, p.Edges...)
 		}
 	}
 	return g
 }
 
-// afterText is an edge as the value of --after.
+// afterText is an edge as the end of a statement of a plan.
 func afterText(e startup.Edge) string {
 	e.By = ""
 	return strings.TrimPrefix(e.String(), e.To+" after ")
@@ -275,35 +246,33 @@ func (w *writer) writeGates(edges []startup.Edge) error {
 	return w.addGateVolumes()
 }
 
-// wrap puts the gate before the command of c, in the place of an old one.
-func (w *writer) wrap(c carrier, after []startup.Edge, asked bool, helps []string) error {
+// wrap puts the gate before the command of c, in place of an earlier one.
+func (w *writer) wrap(c carrier, after []startup.Edge, probed bool, helps []string) error {
 	unwrap(c.Container)
 	if len(c.Command) == 0 {
 		return w.fail(after[0], "the command of "+c.Name+" is not in the pod, so there is nothing to wrap")
 	}
-	flags := []string{gateWord, flagName, c.Name}
+	line := contract.Gate{Name: c.Name, HelperOf: helps, Command: slices.Concat(c.Command, c.Args)}
 	for _, e := range after {
-		flags = append(flags, flagAfter, afterText(e))
+		line.After = append(line.After, afterText(e))
 		if p, ok := knownProxy(e.From); ok {
-			flags = append(flags, flagAt, p.name+"="+p.url())
+			if line.At == nil {
+				line.At = map[string]string{}
+			}
+			line.At[p.name] = p.url()
 		}
 	}
-	if probe := ownProbe(c.Container); asked && probe != nil {
+	if probe := ownProbe(c.Container); probed && probe != nil {
 		text, err := json.Marshal(numbered(c.Container, probe))
 		if err != nil {
 			return err
 		}
-		flags = append(flags, flagProbe, string(text))
+		line.Probe = string(text)
 	}
-	took, err := w.takeOver(c)
-	if err != nil {
+	if err := w.takeOver(c, &line); err != nil {
 		return err
 	}
-	flags = append(flags, took...)
-	if len(helps) > 0 {
-		flags = append(flags, flagHelper, strings.Join(helps, ","))
-	}
-	c.Args = slices.Concat(flags, []string{endFlags}, c.Command, c.Args)
+	c.Args = line.Args()
 	c.Command = []string{AgentPath}
 	if err := mount(c.Container, corev1.VolumeMount{Name: BinVolume, MountPath: BinDir, ReadOnly: true}); err != nil {
 		return err

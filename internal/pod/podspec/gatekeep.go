@@ -1,78 +1,82 @@
 package podspec
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
-	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/startup"
 )
 
 // What a gate takes over from the kubelet. While a command waits, the kubelet must not
 // punish it: its startup probe and its postStart hook begin with the command, so the gate
-// runs them, and its liveness probe is asked by "outrider-agent held", which succeeds
-// until then. Without a readiness probe the startup probe says what ready means.
-const (
-	flagStartup = "--startup-probe"
-	flagHook    = "--post-start"
-	flagRestart = "--restart-policy"
-	flagGrace   = "--stop-grace"
-	flagPreStop = "--pre-stop"
-	heldWord    = "held"
-)
+// runs them, and its liveness probe becomes "outrider-agent held", which succeeds until
+// then. Without a readiness probe the startup probe says what ready means.
 
 // defaultGrace is Kubernetes' own, and the gate's.
 const defaultGrace = 30
 
-// takeOver moves into the gate's flags what the kubelet would do too early. What others
-// are held by stays: a sidecar's startup probe and hook, and a hook that waits for its
-// own container.
-func (w *writer) takeOver(c carrier) ([]string, error) {
+// takeOver moves into the gate's command line what the kubelet would do too early. What
+// holds other containers stays: a sidecar's startup probe and hook, and a hook that waits
+// for its own container.
+func (w *writer) takeOver(c carrier, line *contract.Gate) error {
 	plain := c.kind == startup.Plain
-	var flags []string
-	add := func(flag string, value any) error {
-		text, err := json.Marshal(value)
-		flags = append(flags, flag, string(text))
-		return err
-	}
 	var err error
 	switch {
 	case c.StartupProbe != nil && (!plain || nameless(numbered(c.Container, c.StartupProbe).ProbeHandler)):
 	case c.StartupProbe != nil:
-		err = add(flagStartup, numbered(c.Container, c.StartupProbe))
+		line.StartupProbe, err = marshal(numbered(c.Container, c.StartupProbe))
 		if c.ReadinessProbe == nil {
 			c.ReadinessProbe = asReadiness(numbered(c.Container, c.StartupProbe))
 		}
 		c.StartupProbe = nil
 	case c.LivenessProbe != nil && c.LivenessProbe.InitialDelaySeconds > 0:
 		// The delay is meant from the command's start.
-		err = add(flagStartup, afterDelay(c.LivenessProbe.InitialDelaySeconds))
+		line.StartupProbe, err = marshal(afterDelay(c.LivenessProbe.InitialDelaySeconds))
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r := reader{pod: w.out, all: carriers(w.out)}
-	_, holds := r.asksItself(c)
-	if l := c.Lifecycle; plain && l != nil && l.PostStart != nil && l.PostStart.TCPSocket == nil && !holds && !namelessGet(numberedHook(c.Container, l.PostStart).HTTPGet) {
-		if err := add(flagHook, numberedHook(c.Container, l.PostStart)); err != nil {
-			return nil, err
+	if plain && w.canMoveHook(c) {
+		if line.PostStart, err = marshal(numberedHook(c.Container, c.Lifecycle.PostStart)); err != nil {
+			return err
 		}
 		dropPostStart(c.Container)
 	}
 	if c.LivenessProbe != nil && !nameless(numbered(c.Container, c.LivenessProbe).ProbeHandler) {
-		text, err := json.Marshal(numbered(c.Container, c.LivenessProbe))
+		probe, err := marshal(numbered(c.Container, c.LivenessProbe))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		held := c.LivenessProbe.DeepCopy()
-		held.ProbeHandler = corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{AgentPath, heldWord, flagName, c.Name, flagProbe, string(text)}}}
+		command := append([]string{AgentPath}, contract.Held{Name: c.Name, Probe: probe}.Args()...)
+		held.ProbeHandler = corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: command}}
 		c.LivenessProbe = held
 	}
-	return append(flags, w.podFlags(c.Container)...), nil
+	w.describePod(c.Container, line)
+	return nil
+}
+
+// canMoveHook reports whether the gate can run the postStart hook of c: it does not hold
+// other containers, and asks no port by a name that c does not have.
+func (w *writer) canMoveHook(c carrier) bool {
+	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil || c.Lifecycle.PostStart.TCPSocket != nil {
+		return false
+	}
+	r := reader{pod: w.out, all: carriers(w.out)}
+	_, holds := r.asksItself(c)
+	return !holds && !namelessGet(numberedHook(c.Container, c.Lifecycle.PostStart).HTTPGet)
+}
+
+func marshal(value any) (string, error) {
+	text, err := json.Marshal(value)
+	return string(text), err
 }
 
 // dropPostStart takes the hook out, and an empty lifecycle with it.
@@ -83,23 +87,19 @@ func dropPostStart(c *corev1.Container) {
 	}
 }
 
-// podFlags say what of the pod the gate has to know, where that is not the default.
-func (w *writer) podFlags(c *corev1.Container) []string {
-	var flags []string
-	policy := string(w.out.Spec.RestartPolicy)
+// describePod adds what the gate has to know of the pod, where that is not the default.
+func (w *writer) describePod(c *corev1.Container, line *contract.Gate) {
+	policy := w.out.Spec.RestartPolicy
 	if own := c.RestartPolicy; own != nil {
-		policy = string(*own)
+		policy = corev1.RestartPolicy(*own)
 	}
-	if policy != "" && policy != string(corev1.RestartPolicyAlways) {
-		flags = append(flags, flagRestart, policy)
+	if policy != corev1.RestartPolicyAlways {
+		line.RestartPolicy = string(policy)
 	}
 	if g := w.out.Spec.TerminationGracePeriodSeconds; g != nil && *g != defaultGrace {
-		flags = append(flags, flagGrace, strconv.FormatInt(max(*g, 0), 10)+"s")
+		line.StopGrace = cmp.Or(time.Duration(max(*g, 0))*time.Second, -1)
 	}
-	if c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
-		flags = append(flags, flagPreStop)
-	}
-	return flags
+	line.PreStop = c.Lifecycle != nil && c.Lifecycle.PreStop != nil
 }
 
 // unwrap takes our gate off c, and gives back to the kubelet what the gate had taken
@@ -109,29 +109,29 @@ func unwrap(c *corev1.Container) bool {
 	if len(argv) == 0 || argv[0] != AgentPath {
 		return false
 	}
-	g := readOurs(nil, carrier{Container: c}, argv)
-	if !g.ok || g.real <= 0 || g.real >= len(argv) {
+	line, ok := contract.ParseGate(argv[1:])
+	if !ok || len(line.Command) == 0 {
 		return false
 	}
-	c.Command, c.Args = slices.Clone(argv[g.real:]), nil
-	flags := argv[:g.real-1]
+	c.Command, c.Args = line.Command, nil
 	var first corev1.Probe
-	if text := option(flags, flagStartup[2:]); json.Unmarshal([]byte(text), &first) == nil && !isDelay(&first) {
+	if json.Unmarshal([]byte(line.StartupProbe), &first) == nil && !isDelay(&first) {
 		c.StartupProbe = &first
 		if equality.Semantic.DeepEqual(c.ReadinessProbe, asReadiness(&first)) {
 			c.ReadinessProbe = nil
 		}
 	}
 	var hook corev1.LifecycleHandler
-	if text := option(flags, flagHook[2:]); json.Unmarshal([]byte(text), &hook) == nil {
+	if json.Unmarshal([]byte(line.PostStart), &hook) == nil {
 		if c.Lifecycle == nil {
 			c.Lifecycle = &corev1.Lifecycle{}
 		}
 		c.Lifecycle.PostStart = &hook
 	}
-	if p := c.LivenessProbe; p != nil && p.Exec != nil && len(p.Exec.Command) > 2 && p.Exec.Command[0] == AgentPath && p.Exec.Command[1] == heldWord {
+	if p := c.LivenessProbe; p != nil && p.Exec != nil && len(p.Exec.Command) > 0 && p.Exec.Command[0] == AgentPath {
+		held, _ := contract.ParseHeld(p.Exec.Command[1:])
 		var live corev1.Probe
-		if json.Unmarshal([]byte(option(p.Exec.Command, flagProbe[2:])), &live) == nil {
+		if json.Unmarshal([]byte(held.Probe), &live) == nil {
 			c.LivenessProbe = &live
 		}
 	}
@@ -142,7 +142,7 @@ func unwrap(c *corev1.Container) bool {
 	return true
 }
 
-func isGateMount(m corev1.VolumeMount) bool { return m.Name == BinVolume || m.Name == stateVolume }
+func isGateMount(m corev1.VolumeMount) bool { return m.Name == BinVolume || m.Name == StateVolume }
 
 // Ungated is pod without the gates that [Write] wrote, and without what they need: what a
 // gate took over is the kubelet's again. Command and arguments become one list.
@@ -154,7 +154,7 @@ func Ungated(pod *corev1.Pod) *corev1.Pod {
 			c.Container.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
 		}
 	}
-	out.Spec.Volumes = slices.DeleteFunc(out.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == BinVolume || v.Name == stateVolume })
+	out.Spec.Volumes = slices.DeleteFunc(out.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == BinVolume || v.Name == StateVolume })
 	return out
 }
 
@@ -167,7 +167,7 @@ func usesAgent(c *corev1.Container) bool {
 // Gated says whether c runs behind our gate.
 func Gated(c *corev1.Container) bool {
 	argv := slices.Concat(c.Command, c.Args)
-	return len(argv) > 1 && argv[0] == AgentPath && argv[1] == gateWord
+	return len(argv) > 1 && argv[0] == AgentPath && contract.IsGate(argv[1:])
 }
 
 // NeedsAgent says whether c runs the copy of the agent, as its gate or in its hook.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/startup"
 )
 
@@ -143,7 +144,7 @@ func TestTheProxyHasItsPlaceAmongTheStates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []corev1.VolumeMount{{Name: stateVolume, MountPath: stateDir, ReadOnly: true}, {Name: stateVolume, MountPath: ownDir, SubPath: OurProxy}}
+	want := []corev1.VolumeMount{{Name: StateVolume, MountPath: contract.StatesDir, ReadOnly: true}, {Name: StateVolume, MountPath: contract.OwnDir, SubPath: OurProxy}}
 	if diff := cmp.Diff(want, out.Spec.Containers[0].VolumeMounts); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -2,27 +2,21 @@ package podspec
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/startup"
 )
 
-// flagHelper names whom a gated container only helps: it ends when they have ended for good.
-const flagHelper = "--helper-of"
-
-// HelperOf are whom c only helps, by its gate: it ends with status 0 when they have ended
-// for good. None: it ends by itself, or not at all.
+// HelperOf are the containers that c only helps, by its gate: it ends with status 0 when
+// they have ended for good. None: it ends by itself, or not at all.
 func HelperOf(c *corev1.Container) []string {
 	if !Gated(c) {
 		return nil
 	}
-	text := option(slices.Concat(c.Command, c.Args), flagHelper[2:])
-	if text == "" {
-		return nil
-	}
-	return strings.Split(text, ",")
+	line, _ := contract.ParseGate(slices.Concat(c.Command, c.Args)[1:])
+	return line.HelperOf
 }
 
 // mains are whom a container only helps; none if the pod is to run for ever, or if the

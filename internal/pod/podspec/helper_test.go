@@ -13,11 +13,11 @@ func TestWhomAContainerHelps(t *testing.T) {
 	for name, c := range map[string]struct {
 		argv, want []string
 	}{
-		"its gate says whom":           {[]string{AgentPath, gateWord, flagName, "db", flagHelper, "app,report", endFlags, "postgres"}, []string{"app", "report"}},
-		"one flag, as people write it": {[]string{AgentPath, gateWord, flagHelper + "=app", endFlags, "postgres"}, []string{"app"}},
-		"a gate without it":            {[]string{AgentPath, gateWord, flagName, "db", endFlags, "postgres"}, nil},
-		"the command's own flag":       {[]string{AgentPath, gateWord, endFlags, "postgres", flagHelper, "app"}, nil},
-		"no gate":                      {[]string{"postgres", flagHelper, "app"}, nil},
+		"its gate says whom":           {[]string{AgentPath, "gate", "--name", "db", "--helper-of", "app,report", "--", "postgres"}, []string{"app", "report"}},
+		"one flag, as people write it": {[]string{AgentPath, "gate", "--helper-of=app", "--", "postgres"}, []string{"app"}},
+		"a gate without it":            {[]string{AgentPath, "gate", "--name", "db", "--", "postgres"}, nil},
+		"the command's own flag":       {[]string{AgentPath, "gate", "--", "postgres", "--helper-of", "app"}, nil},
+		"no gate":                      {[]string{"postgres", "--helper-of", "app"}, nil},
 	} {
 		if got := HelperOf(&corev1.Container{Command: c.argv[:1], Args: c.argv[1:]}); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/contract"
 )
 
 // OwnDir is the directory in containers that is ours, with all below it.
@@ -30,10 +32,10 @@ func (e *TakenError) Error() string {
 
 // mountStates gives c everybody's state to read, and its own to write.
 func mountStates(c *corev1.Container) error {
-	if err := mount(c, corev1.VolumeMount{Name: stateVolume, MountPath: stateDir, ReadOnly: true}); err != nil {
+	if err := mount(c, corev1.VolumeMount{Name: StateVolume, MountPath: contract.StatesDir, ReadOnly: true}); err != nil {
 		return err
 	}
-	return mount(c, corev1.VolumeMount{Name: stateVolume, MountPath: ownDir, SubPath: c.Name})
+	return mount(c, corev1.VolumeMount{Name: StateVolume, MountPath: contract.OwnDir, SubPath: c.Name})
 }
 
 // mount gives c one of our volumes, unless it has it. Another one in our directory, or
@@ -79,9 +81,9 @@ func (w *writer) addInit() error {
 	if slices.ContainsFunc(w.out.Spec.Containers, func(c corev1.Container) bool { return Staged(&c) }) {
 		return nil
 	}
-	i := slices.IndexFunc(w.out.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == initName })
+	i := slices.IndexFunc(w.out.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == contract.InitContainer })
 	if i < 0 {
-		c := corev1.Container{Name: initName, Image: w.image, Command: []string{"outrider-agent", "copy", AgentPath}}
+		c := corev1.Container{Name: contract.InitContainer, Image: w.image, Command: []string{"outrider-agent", "copy", AgentPath}}
 		w.out.Spec.InitContainers = slices.Insert(w.out.Spec.InitContainers, 0, c)
 		i = 0
 	}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/startup"
 )
 
@@ -173,7 +174,7 @@ func waitCommand(c *corev1.Container) ([]string, error) {
 		return nil, fmt.Errorf("%s has no probe that says when it is healthy", c.Name)
 	}
 	text, err := json.Marshal(probe)
-	return []string{AgentPath, "wait", flagProbe, string(text)}, err
+	return append([]string{AgentPath}, contract.WaitArgs(string(text))...), err
 }
 
 // annotate replaces what the pod asks for by the edges that were written.

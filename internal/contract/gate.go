@@ -1,0 +1,216 @@
+package contract
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The subcommands of the agent that a pod's containers and probes run.
+const (
+	gateCommand = "gate"
+	heldCommand = "held"
+	waitCommand = "wait"
+)
+
+// A Gate is the command line of "outrider-agent gate", which is written into a pod in front
+// of a container's own command:
+//
+//	/outrider/bin/outrider-agent gate --name app \
+//	  --after 'cache is healthy, within 20s or continue' \
+//	  --at outrider-proxy=http://127.0.0.1:15021/healthz/ready \
+//	  --probe '{"httpGet":{"path":"/ready","port":8080}}' \
+//	  -- java -jar app.jar
+//
+// The zero value of a field means that its flag is not given. Probes and hooks are JSON as
+// in a pod, with numbers for ports.
+type Gate struct {
+	Name        string
+	States, Own string // directories
+
+	After []string          // each the end of a statement of a plan
+	At    map[string]string // by container that publishes no state: the URL of its health
+
+	Probe        string
+	StartupProbe string
+	PostStart    string
+	Notify       string
+
+	RestartPolicy string
+	StopGrace     time.Duration // negative: 0s
+	PreStop       bool
+	HelperOf      []string
+	StopSignal    string
+	NotifySignal  string
+
+	Command []string // the container's own
+}
+
+// Flags returns the flags, whose values go into g.
+func (g *Gate) Flags() *flag.FlagSet {
+	fs := newFlags(gateCommand)
+	placeFlags(fs, &g.Name, &g.States, &g.Own)
+	fs.Func("after", "what to wait for, as in \"cache is healthy, within 20s or continue\"; may be repeated", func(edge string) error {
+		g.After = append(g.After, edge)
+		return nil
+	})
+	fs.Func("at", "`NAME=URL`: where a container that publishes no state is probed; may be repeated", func(text string) error {
+		name, url, ok := strings.Cut(text, "=")
+		if !ok || name == "" {
+			return fmt.Errorf("--at %q: want NAME=URL", text)
+		}
+		if g.At == nil {
+			g.At = map[string]string{}
+		}
+		g.At[name] = url
+		return nil
+	})
+	fs.StringVar(&g.Probe, "probe", "", "JSON of a pod's `probe`: succeeds when the command is healthy")
+	fs.StringVar(&g.StartupProbe, "startup-probe", "", "JSON of a pod's startup `probe`: until it succeeds, \"held\" does too")
+	fs.StringVar(&g.PostStart, "post-start", "", "JSON of a pod's postStart `hook`: runs beside the command")
+	fs.StringVar(&g.Notify, "notify", "", "`how` the command says that it is ready: socket (sd_notify), fd or fd=N (a newline)")
+	fs.StringVar(&g.RestartPolicy, "restart-policy", "", "the pod's: Always, OnFailure, Never")
+	fs.Func("stop-grace", "the rest of the pod's grace period at SIGTERM; 0 passes the signal on at once (default 30s)", func(text string) error {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return fmt.Errorf("--stop-grace: %w", err)
+		}
+		if g.StopGrace = d; d <= 0 {
+			g.StopGrace = -1
+		}
+		return nil
+	})
+	fs.BoolVar(&g.PreStop, "pre-stop", false, "the container has a preStop hook, so its SIGTERM comes late")
+	fs.Func("helper-of", "end, with status 0, when all of these `containers` have ended for good", func(names string) error {
+		g.HelperOf = append(g.HelperOf, strings.Split(names, ",")...)
+		return nil
+	})
+	fs.StringVar(&g.StopSignal, "stop-signal", "", "the `signal` of the image that stops the command, besides the usual ones")
+	fs.StringVar(&g.NotifySignal, "notify-signal", "", "the `signal` that tells the command that a dependency is back; default: the file \"back\" alone does")
+	return fs
+}
+
+// Args are the arguments of the agent. [ParseGate] reads them back.
+func (g Gate) Args() []string {
+	a := args{gateCommand}
+	a.place(g.Name, g.States, g.Own)
+	for _, edge := range g.After {
+		a.add("after", edge)
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.At)) {
+		a.add("at", name+"="+g.At[name])
+	}
+	a.given("probe", g.Probe)
+	a.given("startup-probe", g.StartupProbe)
+	a.given("post-start", g.PostStart)
+	a.given("notify", g.Notify)
+	a.given("restart-policy", g.RestartPolicy)
+	switch {
+	case g.StopGrace < 0:
+		a.add("stop-grace", "0s")
+	case g.StopGrace > 0 && g.StopGrace%time.Second == 0:
+		a.add("stop-grace", strconv.FormatInt(int64(g.StopGrace/time.Second), 10)+"s")
+	case g.StopGrace > 0:
+		a.add("stop-grace", g.StopGrace.String())
+	}
+	if g.PreStop {
+		a = append(a, "--pre-stop")
+	}
+	a.given("helper-of", strings.Join(g.HelperOf, ","))
+	a.given("stop-signal", g.StopSignal)
+	a.given("notify-signal", g.NotifySignal)
+	return append(append(a, "--"), g.Command...)
+}
+
+// ParseGate reads the arguments of the agent; false if they are not those of a gate, or not
+// ones that the agent would accept.
+func ParseGate(arguments []string) (Gate, bool) {
+	var g Gate
+	command, ok := parse(gateCommand, g.Flags(), arguments)
+	g.Command = command
+	return g, ok
+}
+
+// IsGate reports whether the arguments of the agent run a gate, whatever its flags.
+func IsGate(arguments []string) bool { return len(arguments) > 0 && arguments[0] == gateCommand }
+
+// Held is the command line of "outrider-agent held", which is the liveness probe of a
+// container with a gate. It succeeds while the gate holds the command, and then runs a
+// probe or a command.
+type Held struct {
+	Name        string
+	States, Own string // directories
+	Probe       string // JSON
+	Command     []string
+}
+
+// Flags returns the flags, whose values go into h.
+func (h *Held) Flags() *flag.FlagSet {
+	fs := newFlags(heldCommand)
+	placeFlags(fs, &h.Name, &h.States, &h.Own)
+	fs.StringVar(&h.Probe, "probe", "", "JSON of a pod's `probe`")
+	return fs
+}
+
+// Args are the arguments of the agent. [ParseHeld] reads them back.
+func (h Held) Args() []string {
+	a := args{heldCommand}
+	a.place(h.Name, h.States, h.Own)
+	a.given("probe", h.Probe)
+	if len(h.Command) > 0 {
+		a = append(append(a, "--"), h.Command...)
+	}
+	return a
+}
+
+// ParseHeld reads the arguments of the agent, as [ParseGate] does.
+func ParseHeld(arguments []string) (Held, bool) {
+	var h Held
+	command, ok := parse(heldCommand, h.Flags(), arguments)
+	h.Command = command
+	return h, ok
+}
+
+// WaitArgs are the arguments with which the agent returns once a probe, in JSON, succeeds.
+func WaitArgs(probe string) []string { return []string{waitCommand, "--probe", probe} }
+
+func newFlags(command string) *flag.FlagSet {
+	fs := flag.NewFlagSet(command, flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	return fs
+}
+
+func placeFlags(fs *flag.FlagSet, name, states, own *string) {
+	fs.StringVar(name, "name", "", "of this container")
+	fs.StringVar(states, "states", "", "where the states of all containers are (default "+StatesDir+")")
+	fs.StringVar(own, "own", "", "where this container's is (default "+OwnDir+")")
+}
+
+func parse(command string, fs *flag.FlagSet, arguments []string) (rest []string, ok bool) {
+	if len(arguments) == 0 || arguments[0] != command || fs.Parse(arguments[1:]) != nil {
+		return nil, false
+	}
+	return fs.Args(), true
+}
+
+// args are written in the order of the calls.
+type args []string
+
+func (a *args) add(name, value string) { *a = append(*a, "--"+name, value) }
+
+func (a *args) given(name, value string) {
+	if value != "" {
+		a.add(name, value)
+	}
+}
+
+func (a *args) place(name, states, own string) {
+	a.given("name", name)
+	a.given("states", states)
+	a.given("own", own)
+}
