@@ -187,7 +187,7 @@ func TestAHostThatIsRemovedIsServedNoMore(t *testing.T) {
 	}
 	refused := func(what string, err error) {
 		t.Helper()
-		if status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "host shop/vm-1, whose certificate this is, is not in the mesh") {
+		if status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "host shop/vm-1 of this certificate is not in the mesh") {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}

@@ -23,10 +23,10 @@ var (
 	problems  = describe("outriderd_mesh_problems", "Manifests or objects that are not used as they are.")
 	troubles  = describe("outriderd_kubernetes_troubles", "Things that the API server does not do now.")
 
-	reviews   = prometheus.NewDesc("outriderd_webhook_reviews_total", "Reviews of pods, by what became of them.", []string{"code"}, nil)
-	lookups   = describe("outriderd_image_lookups_total", "Images that were looked up at their registries, those not counted that are remembered.")
-	unlooked  = describe("outriderd_image_lookup_failures_total", "Images that were looked up and whose command is not known.")
-	reviewing = describe("outriderd_webhook_review_seconds", "How long a review took, its body included.")
+	reviews       = prometheus.NewDesc("outriderd_webhook_reviews_total", "Reviews of pods, by what became of them.", []string{"code"}, nil)
+	imageLookups  = describe("outriderd_image_lookups_total", "Images that were looked up at their registries, those not counted that are remembered.")
+	imageFailures = describe("outriderd_image_lookup_failures_total", "Images that were looked up and whose command is not known.")
+	reviewing     = describe("outriderd_webhook_review_seconds", "How long a review took, its body included.")
 )
 
 func describe(name, help string) *prometheus.Desc {
@@ -87,8 +87,8 @@ func (m *metrics) webhook(out chan<- prometheus.Metric) {
 	}
 	if images := m.p.o.Injection.Images; images != nil {
 		c := images.Counters()
-		out <- prometheus.MustNewConstMetric(lookups, prometheus.CounterValue, float64(c.Asked))
-		out <- prometheus.MustNewConstMetric(unlooked, prometheus.CounterValue, float64(c.Failed))
+		out <- prometheus.MustNewConstMetric(imageLookups, prometheus.CounterValue, float64(c.Asked))
+		out <- prometheus.MustNewConstMetric(imageFailures, prometheus.CounterValue, float64(c.Failed))
 	}
 	out <- histogram(reviewing, webhook.Buckets[:], c.Duration.Counts[:], c.Duration.Sum)
 }

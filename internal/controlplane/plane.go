@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"outrider.dev/internal/controlplane/ca"
-	"outrider.dev/internal/controlplane/names"
+
 	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/pod/inject"
@@ -125,7 +125,7 @@ func (p *plane) openSecure() error {
 		}, p.reviewers()...),
 		Log: o.Log,
 	}).Register(p.secure)
-	(&names.Service{Mesh: p.current, Identify: p.authority.AuthenticatePeer}).Register(p.secure)
+	(&nameService{mesh: p.current, identify: p.authority.AuthenticatePeer}).register(p.secure)
 	return nil
 }
 

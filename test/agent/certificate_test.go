@@ -148,7 +148,7 @@ spec: {address: %s, serviceAccount: vm-1, tokenSHA256: %x}
 	harness.Eventually(t, "its proxy is connected no more", func() bool { return !connected() })
 	a.Kill()
 	a = vm.Agent()
-	a.Unready("identity-refused", "host shop/vm-1, whose certificate this is, is not in the mesh")
+	a.Unready("identity-refused", "host shop/vm-1 of this certificate is not in the mesh")
 	w.Manifest("vm", manifest)
 	a.Ready()
 	a.Kill()

@@ -15,12 +15,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"outrider.dev/internal/controlplane/ca"
 	server "outrider.dev/internal/controlplane/ca"
-	"outrider.dev/internal/controlplane/spiffe"
 	"outrider.dev/internal/wire"
 )
 
-var parse = spiffe.Parse
+var (
+	parse      = ca.ParseIdentity
+	identityOf = ca.IdentityOf
+)
 
 func TestAFirstCertificate(t *testing.T) {
 	p := newPlane(t)
@@ -34,7 +37,7 @@ func TestAFirstCertificate(t *testing.T) {
 			}
 			s := w.phase(t, Have)
 			h := w.onDisk(t)
-			if id, err := spiffe.Of(h.leaf()); err != nil || id != shop {
+			if id, err := identityOf(h.leaf()); err != nil || id != shop {
 				t.Errorf("the certificate names %v, %v", id, err)
 			}
 			if len(h.chain) != 1 || h.leaf().SerialNumber.Text(16) != s.Serial || !s.Usable(time.Now()) || s.Reused {

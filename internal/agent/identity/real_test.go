@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/controlplane/spiffe"
 	"outrider.dev/test/buffer"
 )
 
@@ -128,7 +127,7 @@ func TestARealEnvoyShowsEachNewCertificate(t *testing.T) {
 			InsecureSkipVerify: true, // names are URIs here: VerifyConnection looks
 			VerifyConnection: func(s tls.ConnectionState) error {
 				leaf := s.PeerCertificates[0]
-				if id, err := spiffe.Of(leaf); err != nil || id != shop {
+				if id, err := identityOf(leaf); err != nil || id != shop {
 					return fmt.Errorf("Envoy is %v, %v", id, err)
 				}
 				_, err := leaf.Verify(x509.VerifyOptions{Roots: roots})

@@ -17,29 +17,27 @@ import (
 	"sync/atomic"
 	"time"
 
-	"outrider.dev/internal/controlplane/spiffe"
 	"outrider.dev/internal/wire"
 )
 
-// clockSkew is how far a certificate's life begins in the past, so that a host whose
-// clock is behind takes it. Istio's value (ClockSkewGracePeriod).
+// clockSkew is how far in the past a certificate becomes valid, for hosts with a slow
+// clock. Istio's value (ClockSkewGracePeriod).
 const clockSkew = 2 * time.Minute
 
-// watchPoll is how often files are looked at where they cannot be watched.
+// watchPoll is how often files are read where they cannot be watched.
 const watchPoll = 10 * time.Second
 
-// AuthorityOptions say where an authority is and what it signs. The zero value of a
-// field means its default.
+// AuthorityOptions of an authority. The zero value of a field means its default.
 type AuthorityOptions struct {
-	// Dir holds the certificate that signs, its key and the roots, by the names of
-	// Istio's secret cacerts (ca-cert.pem, ca-key.pem, cert-chain.pem, root-cert.pem) or
-	// of cert-manager (tls.crt, tls.key, ca.crt). If there is nothing a root is made.
+	// Dir holds the signing certificate, its key and the roots, named as in Istio's secret
+	// cacerts (ca-cert.pem, ca-key.pem, cert-chain.pem, root-cert.pem) or by cert-manager
+	// (tls.crt, tls.key, ca.crt). In an empty directory a root is made.
 	Dir         string
 	TrustDomain string        // default "cluster.local"
-	Life        time.Duration // of a certificate, where nobody asks for another; default 24h
-	MaxLife     time.Duration // the most that is given; default 90 days, Istio's MAX_WORKLOAD_CERT_TTL
+	Life        time.Duration // of a certificate whose request names none; default 24h
+	MaxLife     time.Duration // the longest that a request gets; default 90 days, Istio's MAX_WORKLOAD_CERT_TTL
 	RootLife    time.Duration // of a root that is made; default ten years
-	Hosts       Hosts         // a host's certificate is good while it is one of them; default: there are none
+	Hosts       Hosts         // a host's certificate is valid while the host is one of them; default: no hosts
 	Log         *slog.Logger  // default: none
 }
 
@@ -65,14 +63,14 @@ func (o AuthorityOptions) check() error {
 	return nil
 }
 
-// An Authority signs certificates, and says whether one is of this mesh.
+// An Authority signs the certificates of a mesh and verifies them.
 type Authority struct {
 	o       AuthorityOptions
 	now     func() time.Time
 	current atomic.Pointer[signer]
 
 	mu      sync.Mutex
-	changed chan struct{} // closed when current is another
+	changed chan struct{} // closed when current is replaced
 }
 
 // NewAuthority loads the authority in a directory, or makes one there.
@@ -91,13 +89,13 @@ func NewAuthority(o AuthorityOptions) (*Authority, error) {
 	return a, nil
 }
 
-// TrustDomain returns whose certificates the authority signs.
+// TrustDomain returns the trust domain of the certificates that the authority signs.
 func (a *Authority) TrustDomain() string { return a.o.TrustDomain }
 
-// Roots returns whom the mesh trusts: while roots are exchanged, the old and the new.
+// Roots returns the mesh's trust anchors: during a rotation, the old and the new root.
 func (a *Authority) Roots() []*x509.Certificate { return slices.Clone(a.current.Load().roots) }
 
-// RootsPEM is Roots as a file.
+// RootsPEM is Roots in PEM.
 func (a *Authority) RootsPEM() []byte { return wire.MarshalCertificates(a.current.Load().roots...) }
 
 // Changed returns a channel that is closed when the authority's files have changed.
@@ -107,7 +105,7 @@ func (a *Authority) Changed() <-chan struct{} {
 	return a.changed
 }
 
-// Reload reads the files again. If they do not fit together the authority stays as it
+// Reload reads the files again. If they do not belong together, the authority stays as it
 // is.
 func (a *Authority) Reload() error {
 	a.mu.Lock()
@@ -135,13 +133,13 @@ func (a *Authority) Run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			last = ""
-		case err.Error() != last: // files that are written one by one fail until the last
+		case err.Error() != last: // files that are written one by one fail until the last is there
 			last = err.Error()
 			a.o.Log.Warn("authority not reloaded", "reason", last)
 		}
 	}, a.o.Dir+"/"+l.cert)
 	defer stop()
-	// What changed before the watch began, nothing would tell.
+	// For changes before the watch began.
 	if err := a.Reload(); err != nil {
 		a.o.Log.Warn("authority not reloaded", "reason", err)
 	}
@@ -152,23 +150,23 @@ func (a *Authority) Run(ctx context.Context) error {
 // A Certificate is one that was signed.
 type Certificate struct {
 	Leaf *x509.Certificate
-	// Chain is what a client gets, one PEM an entry: the leaf, what is between it and its
-	// root, the other roots of the mesh, and its own root, which Istio wants last.
+	// Chain is the response to a client, one PEM block per entry: the leaf, its
+	// intermediates, the other roots of the mesh, and its own root, which Istio wants last.
 	Chain []string
 
-	served [][]byte // what a server shows: the leaf and what is between it and its root
+	served [][]byte // what a TLS server sends: the leaf and its intermediates
 }
 
-// Sign names id in a certificate for a key. Life is what was asked for; zero is the
-// default, and more than the most is the most.
+// Sign makes a certificate of id for a public key. A life of zero is the default; a longer
+// one than the maximum is shortened.
 func (a *Authority) Sign(public crypto.PublicKey, id Identity, life time.Duration) (*Certificate, error) {
 	return a.sign(public, holder{Identity: id}, life)
 }
 
-// A holder is whom a certificate is for.
+// A holder is the subject of a certificate.
 type holder struct {
 	Identity
-	host  string   // empty: it is none
+	host  string   // empty: it is not a host
 	names []string // DNS names and addresses of a server
 }
 
@@ -185,7 +183,7 @@ func (a *Authority) sign(public crypto.PublicKey, id holder, life time.Duration)
 	}
 	end := now.Add(min(life, a.o.MaxLife))
 	if end.After(s.cert.NotAfter) {
-		end = s.cert.NotAfter // a longer life than the signer's would not verify
+		end = s.cert.NotAfter // beyond it the chain does not verify
 	}
 	if !end.After(now) {
 		return nil, fmt.Errorf("the authority's own certificate expired at %s", s.cert.NotAfter.UTC().Format(time.RFC3339))
@@ -194,7 +192,7 @@ func (a *Authority) sign(public crypto.PublicKey, id holder, life time.Duration)
 	if err != nil {
 		return nil, err
 	}
-	form := &x509.Certificate{
+	template := &x509.Certificate{
 		SerialNumber: serial,
 		URIs:         []*url.URL{id.URL()},
 		NotBefore:    now.Add(-clockSkew),
@@ -204,14 +202,14 @@ func (a *Authority) sign(public crypto.PublicKey, id holder, life time.Duration)
 
 		BasicConstraintsValid: true,
 	}
-	form.DNSNames, form.IPAddresses = apart(id.names)
+	template.DNSNames, template.IPAddresses = splitNames(id.names)
 	if id.host != "" {
-		form.Subject.ExtraNames = []pkix.AttributeTypeAndValue{{Type: hostAttribute, Value: id.host}}
+		template.Subject.ExtraNames = []pkix.AttributeTypeAndValue{{Type: hostAttribute, Value: id.host}}
 	}
 	if _, ok := public.(*rsa.PublicKey); ok {
-		form.KeyUsage |= x509.KeyUsageKeyEncipherment
+		template.KeyUsage |= x509.KeyUsageKeyEncipherment
 	}
-	der, err := x509.CreateCertificate(rand.Reader, form, s.cert, public, s.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, s.cert, public, s.key)
 	if err != nil {
 		return nil, fmt.Errorf("signing for %s: %w", id, err)
 	}
@@ -223,25 +221,25 @@ func (a *Authority) sign(public crypto.PublicKey, id holder, life time.Duration)
 }
 
 func (s *signer) certificate(leaf *x509.Certificate) *Certificate {
-	way := append([]*x509.Certificate{leaf}, s.chain...)
+	chain := append([]*x509.Certificate{leaf}, s.chain...)
 	c := &Certificate{Leaf: leaf}
-	for _, one := range way {
+	for _, one := range chain {
 		c.served = append(c.served, one.Raw)
 	}
 	for _, r := range s.roots {
 		if !r.Equal(s.root) {
-			way = append(way, r)
+			chain = append(chain, r)
 		}
 	}
-	for _, one := range append(way, s.root) {
+	for _, one := range append(chain, s.root) {
 		c.Chain = append(c.Chain, string(wire.MarshalCertificates(one)))
 	}
 	return c
 }
 
-// Identify returns whom a chain of certificates names, if it ends at a root of the mesh
-// now, is for this trust domain, and is valid now; and if it is a host's, while the mesh has
-// that host.
+// Identify returns the identity in a chain of certificates if the chain ends at a current
+// root of the mesh, is of this trust domain and is valid now. A host's must also be of a
+// host that is in the mesh.
 func (a *Authority) Identify(chain []*x509.Certificate) (Identity, error) {
 	id, err := a.verify(chain)
 	if err != nil {
@@ -253,23 +251,19 @@ func (a *Authority) Identify(chain []*x509.Certificate) (Identity, error) {
 	return id, nil
 }
 
-// verify is Identify without a look at the mesh.
+// verify is Identify without the check of the host.
 func (a *Authority) verify(chain []*x509.Certificate) (Identity, error) {
 	if len(chain) == 0 {
-		return Identity{}, errors.New("no certificate was shown")
-	}
-	between := x509.NewCertPool()
-	for _, c := range chain[1:] {
-		between.AddCert(c)
+		return Identity{}, errors.New("the client sent no certificate")
 	}
 	_, err := chain[0].Verify(x509.VerifyOptions{
-		Roots: a.current.Load().pool, Intermediates: between, CurrentTime: a.now(),
+		Roots: a.current.Load().pool, Intermediates: poolOf(chain[1:]), CurrentTime: a.now(),
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {
-		return Identity{}, fmt.Errorf("the certificate is none of this mesh: %w", err)
+		return Identity{}, fmt.Errorf("the certificate is not of this mesh: %w", err)
 	}
-	id, err := spiffe.Of(chain[0])
+	id, err := IdentityOf(chain[0])
 	if err != nil {
 		return Identity{}, err
 	}

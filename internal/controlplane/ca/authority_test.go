@@ -17,7 +17,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outrider.dev/internal/controlplane/spiffe"
 	"outrider.dev/internal/wire"
 )
 
@@ -136,7 +135,7 @@ func TestACertificateNamesTheIdentityAlone(t *testing.T) {
 			}
 			chain := certificates(t, c.Chain)
 			leaf := chain[0]
-			if id, err := spiffe.Of(leaf); err != nil || id != shop {
+			if id, err := IdentityOf(leaf); err != nil || id != shop {
 				t.Errorf("it names %v, %v", id, err)
 			}
 			if leaf.IsCA || len(leaf.DNSNames) > 0 || !chain[len(chain)-1].Equal(a.Roots()[0]) {
@@ -308,7 +307,7 @@ func TestRootsAreExchangedWithoutARestart(t *testing.T) {
 
 	move(t, newer, dir, "root-cert.pem")
 	until("one root", func() bool { return len(a.Roots()) == 1 })
-	if _, err := a.Identify(certificates(t, old.Chain)); err == nil || !strings.Contains(err.Error(), "none of this mesh") {
+	if _, err := a.Identify(certificates(t, old.Chain)); err == nil || !strings.Contains(err.Error(), "not of this mesh") {
 		t.Errorf("a certificate of a root that is gone: %v", err)
 	}
 }
@@ -365,7 +364,7 @@ func TestWhoIsNotOfThisMesh(t *testing.T) {
 		want  string
 	}{
 		"nobody":               {nil, "no certificate"},
-		"another root":         {certificates(t, sign(t, authority(t, t.TempDir()), shop, 0).Chain), "none of this mesh"},
+		"another root":         {certificates(t, sign(t, authority(t, t.TempDir()), shop, 0).Chain), "not of this mesh"},
 		"another trust domain": {certificates(t, sign(t, elsewhere, foreign, 0).Chain), "trust domain other.example; this mesh is cluster.local"},
 		"no identity":          {[]*x509.Certificate{noName.Leaf}, "no SPIFFE identity"},
 	}

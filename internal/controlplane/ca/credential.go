@@ -6,78 +6,77 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 )
 
-// Credentials are what a caller came with.
+// Credentials are what a caller presents.
 type Credentials struct {
 	Bearer string              // a token, without the word Bearer; empty: none
 	Chain  []*x509.Certificate // of its connection, the leaf first; empty: none
 }
 
-// A Caller is who asks, once that is proved.
+// A Caller is an authenticated client.
 type Caller struct {
 	Identity Identity
-	Host     string // outside of Kubernetes that it is; empty: it is none
-	Method   string // how it was proved, for the log
+	Host     string // the host outside of Kubernetes; empty: it is none
+	Method   string // of authentication, for the log
 
-	// Spend takes note that a credential that may be used once is used, now that nothing
-	// else speaks against it, for a key (the SHA-256 of its public half). Nil: nothing to
-	// do. The error is as that of an [Authenticator].
+	// Spend marks a one-time credential as used, for a key (the SHA-256 of its public
+	// half). It is called last, when nothing else refuses the request. Nil: nothing to do.
+	// Its error is as that of an [Authenticator].
 	Spend func(ctx context.Context, key [32]byte) error
 }
 
-// An Authenticator proves who a caller is. Its error is [ErrOther] if there is no
-// credential of its kind, a [*Refusal] if there is one and it does not do, and anything
-// else if it cannot tell now.
+// An Authenticator checks one kind of credential. Its error is [ErrOther] if there is no
+// credential of its kind, a [*Refusal] if there is an invalid one, and anything else if it
+// cannot be checked now.
 type Authenticator interface {
 	Authenticate(ctx context.Context, c Credentials) (Caller, error)
 }
 
-// ErrOther says that a credential is none of an authenticator's kind.
+// ErrOther says that a credential is not of an authenticator's kind.
 var ErrOther = errors.New("no credential of this kind")
 
-// A Refusal says why a caller does not get what it asks for. The caller reads it: no
-// secret is in it.
+// A Refusal says why a request is denied. The caller reads it: it holds no secret.
 type Refusal struct{ Reason string }
 
 func (r *Refusal) Error() string { return r.Reason }
 
 func refuse(format string, a ...any) error { return &Refusal{fmt.Sprintf(format, a...)} }
 
-// authenticate asks all in their order: the first that knows the caller wins. An agent
-// may come with a token that has expired and a certificate that has not, so one refusal
-// is not the end. Refused has all reasons; unsure, what could not be decided.
-func authenticate(ctx context.Context, all []Authenticator, c Credentials) (caller Caller, refused, unsure error) {
+// authenticate tries all in their order and returns the first success. One refusal does
+// not end it: an agent may have an expired token and a valid certificate. An error is a
+// [*Refusal] with all reasons, or what kept credentials from being checked.
+func authenticate(ctx context.Context, all []Authenticator, c Credentials) (Caller, error) {
 	var reasons []string
+	var unchecked error
 	for _, a := range all {
 		caller, err := a.Authenticate(ctx, c)
 		var refusal *Refusal
 		switch {
 		case err == nil:
-			return caller, nil, nil
+			return caller, nil
 		case errors.Is(err, ErrOther):
 		case errors.As(err, &refusal):
 			reasons = append(reasons, refusal.Reason)
 		default:
-			unsure = errors.Join(unsure, err)
+			unchecked = errors.Join(unchecked, err)
 		}
 	}
 	switch {
-	case unsure != nil:
-		return Caller{}, nil, unsure
+	case unchecked != nil:
+		return Caller{}, unchecked
 	case len(reasons) > 0:
-		return Caller{}, &Refusal{strings.Join(reasons, "; ")}, nil
+		return Caller{}, &Refusal{strings.Join(reasons, "; ")}
 	case c.Bearer != "":
-		return Caller{}, refuse("the token is of a kind that this control plane does not know"), nil
+		return Caller{}, refuse("the token is of a kind that this control plane does not know")
 	}
-	return Caller{}, refuse("neither a token nor a certificate came with the request"), nil
+	return Caller{}, refuse("neither a token nor a certificate came with the request")
 }
 
 // MutualTLS lets a workload renew the certificate that it has.
 type MutualTLS struct{ Authority *Authority }
 
-// Authenticate looks at the connection's certificate.
+// Authenticate checks the connection's certificate.
 func (m MutualTLS) Authenticate(_ context.Context, c Credentials) (Caller, error) {
 	if len(c.Chain) == 0 {
 		return Caller{}, ErrOther
@@ -90,20 +89,20 @@ func (m MutualTLS) Authenticate(_ context.Context, c Credentials) (Caller, error
 	return Caller{Identity: id, Host: host.Name, Method: "certificate"}, nil
 }
 
-// A Reviewer says whose token it is, as Kubernetes' TokenReview does. Its error is as
-// that of an [Authenticator].
+// A Reviewer returns the service account of a token, as Kubernetes' TokenReview does. Its
+// error is as that of an [Authenticator].
 type Reviewer interface {
 	Review(ctx context.Context, token string, audiences []string) (namespace, serviceAccount string, err error)
 }
 
-// Reviewed are tokens that somebody else judges.
+// Reviewed are tokens that a [Reviewer] verifies.
 type Reviewed struct {
 	Reviewer    Reviewer
 	TrustDomain string
 	Audiences   []string
 }
 
-// Authenticate asks the reviewer.
+// Authenticate calls the reviewer.
 func (r Reviewed) Authenticate(ctx context.Context, c Credentials) (Caller, error) {
 	if c.Bearer == "" {
 		return Caller{}, ErrOther
@@ -112,25 +111,13 @@ func (r Reviewed) Authenticate(ctx context.Context, c Credentials) (Caller, erro
 	if err != nil {
 		return Caller{}, err
 	}
-	return called(Identity{TrustDomain: r.TrustDomain, Namespace: namespace, ServiceAccount: account}, "token review")
+	return newCaller(Identity{TrustDomain: r.TrustDomain, Namespace: namespace, ServiceAccount: account}, "token review")
 }
 
-// called is a caller by a name that came from outside.
-func called(id Identity, method string) (Caller, error) {
+// newCaller checks the identity that a token names.
+func newCaller(id Identity, method string) (Caller, error) {
 	if err := id.Check(); err != nil {
 		return Caller{}, &Refusal{"the token's " + err.Error()}
 	}
 	return Caller{Identity: id, Method: method}, nil
-}
-
-// Authenticate takes tokens that t made.
-func (t *Tokens) Authenticate(_ context.Context, c Credentials) (Caller, error) {
-	if !t.Made(c.Bearer) {
-		return Caller{}, ErrOther
-	}
-	claims, err := t.Verify(c.Bearer, t.audience, time.Now())
-	if err != nil {
-		return Caller{}, &Refusal{err.Error()}
-	}
-	return called(Identity{TrustDomain: t.trustDomain, Namespace: claims.Namespace, ServiceAccount: claims.ServiceAccount}, "token")
 }

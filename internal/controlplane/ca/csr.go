@@ -12,11 +12,11 @@ import (
 	"outrider.dev/internal/wire"
 )
 
-// maxCSR is many times the largest that is of use.
+// maxCSR is many times the largest useful size.
 const maxCSR = 64 << 10
 
-// parseCSR reads a request for a certificate and checks that its sender has the key. An
-// error is a [*Refusal].
+// parseCSR reads a certificate signing request and checks that its sender has the private
+// key. An error is a [*Refusal].
 func parseCSR(raw string) (*x509.CertificateRequest, error) {
 	if len(raw) > maxCSR {
 		return nil, refuse("the request for a certificate (CSR) has %d bytes; at most %d are read", len(raw), maxCSR)
@@ -38,7 +38,7 @@ func parseCSR(raw string) (*x509.CertificateRequest, error) {
 	return csr, nil
 }
 
-// checkKey wants a key that is neither weak nor expensive.
+// checkKey refuses keys that are weak or expensive.
 func checkKey(public crypto.PublicKey) error {
 	switch key := public.(type) {
 	case *rsa.PublicKey:
@@ -51,14 +51,14 @@ func checkKey(public crypto.PublicKey) error {
 		}
 	case ed25519.PublicKey:
 	default:
-		return refuse("the request is for a key of a kind that is not signed; use ECDSA P-256")
+		return refuse("the request is for an unsupported kind of key; use ECDSA P-256")
 	}
 	return nil
 }
 
-// asksFor checks that a request names id or nothing. What the certificate says is taken
-// from id alone; this is so that nobody believes to have got another.
-func asksFor(csr *x509.CertificateRequest, id Identity) error {
+// checkNames checks that a request names id or nothing. The certificate's names come from
+// id alone: a request for another identity is refused, not silently changed.
+func checkNames(csr *x509.CertificateRequest, id Identity) error {
 	for _, uri := range csr.URIs {
 		if uri.String() != id.String() {
 			return refuse("the request asks for %q; its sender is %s", uri, id)

@@ -15,8 +15,8 @@ import (
 	"outrider.dev/internal/wire"
 )
 
-// replace writes a file that only its owner reads: beside the old one, then renamed.
-// What was written survives a crash, since a lost key costs the whole mesh its trust.
+// replace writes a file that only its owner can read: a temporary file, synced, then
+// renamed. A key lost in a crash would cost the whole mesh its trust.
 func replace(path string, content []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
 	if err != nil {
@@ -37,8 +37,8 @@ func replace(path string, content []byte) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// alone runs do while no other process is in the same directory's alone.
-func alone(dir string, do func() error) error {
+// withLock runs do while it holds the lock of a directory, which excludes other processes.
+func withLock(dir string, do func() error) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

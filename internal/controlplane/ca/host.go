@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A Host is a machine outside of Kubernetes that may join, by a token that is used once.
+// A Host is a machine outside of Kubernetes. It joins the mesh by a one-time token.
 type Host struct {
 	Namespace      string
 	Name           string
@@ -18,24 +18,24 @@ type Host struct {
 
 func (h Host) String() string { return h.Namespace + "/" + h.Name }
 
-// Gone is why a certificate of h is no longer taken.
+// Gone is the error for a certificate of a host that was removed.
 func (h Host) Gone() error {
-	return fmt.Errorf("host %s, whose certificate this is, is not in the mesh, or has another service account than %s", h, h.ServiceAccount)
+	return fmt.Errorf("host %s of this certificate is not in the mesh, or has another service account than %s", h, h.ServiceAccount)
 }
 
-// Hosts are those that the mesh has now.
+// Hosts are the hosts in the mesh now.
 type Hosts interface {
-	// HostByToken finds the host that a token is for, by the SHA-256 of the token.
+	// HostByToken returns the host of a token, by the SHA-256 of the token.
 	HostByToken(sum [32]byte) (Host, bool)
 	// Has says whether there is a host of that name with that service account.
 	Has(Host) bool
 }
 
-// hostAttribute of a certificate's subject names the host that it was signed for ("host",
-// RFC 4524, section 2.7). Its identity alone does not tell: pods may have the same.
+// hostAttribute of a certificate's subject names its host ("host", RFC 4524, section 2.7).
+// The identity does not: pods may have the same one.
 var hostAttribute = asn1.ObjectIdentifier{0, 9, 2342, 19200300, 100, 1, 9}
 
-// hostOf returns the host that a certificate for id was signed for; false: it is no host's.
+// hostOf returns the host of a certificate for id; false: it is not a host's.
 func hostOf(leaf *x509.Certificate, id Identity) (Host, bool) {
 	for _, a := range leaf.Subject.Names {
 		if name, ok := a.Value.(string); ok && a.Type.Equal(hostAttribute) {
@@ -45,15 +45,15 @@ func hostOf(leaf *x509.Certificate, id Identity) (Host, bool) {
 	return Host{}, false
 }
 
-// Once remembers which tokens were used. Use is called for a token and the key that asks
-// with it: the first key wins. It may ask again with the same token for a while, since
-// the answer may have been lost on the way; no other key may, ever.
+// Once remembers which tokens were used. Use is called with a token and the key of the
+// request: the first key wins. The same key may use the token again for a while, since the
+// response may have been lost; no other key ever may.
 type Once interface {
 	Use(ctx context.Context, token, key [32]byte, now time.Time) (ok bool, err error)
 }
 
-// again is how long the first key may ask again.
-const again = 10 * time.Minute
+// retryWindow is how long the first key may use its token again.
+const retryWindow = 10 * time.Minute
 
 // HostTokens are the one-time tokens of hosts.
 type HostTokens struct {
@@ -62,7 +62,7 @@ type HostTokens struct {
 	Once        Once
 }
 
-// Authenticate looks for the host that a token is for.
+// Authenticate finds the host of a token.
 func (h HostTokens) Authenticate(_ context.Context, c Credentials) (Caller, error) {
 	if c.Bearer == "" {
 		return Caller{}, ErrOther
@@ -72,7 +72,7 @@ func (h HostTokens) Authenticate(_ context.Context, c Credentials) (Caller, erro
 	if !ok {
 		return Caller{}, ErrOther
 	}
-	caller, err := called(Identity{TrustDomain: h.TrustDomain, Namespace: host.Namespace, ServiceAccount: host.ServiceAccount}, "host token")
+	caller, err := newCaller(Identity{TrustDomain: h.TrustDomain, Namespace: host.Namespace, ServiceAccount: host.ServiceAccount}, "host token")
 	if err != nil {
 		return Caller{}, err
 	}

@@ -4,60 +4,48 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
-// Limits on requests of one address. A node that comes back asks once for each of its
-// pods, and each pod has its address; hosts behind one address share.
+// Limits on the requests of one address. A node that restarts sends one request for each
+// of its pods, and each pod has its own address; hosts behind one address share the limit.
 const (
 	perSecond  = 20
 	burst      = 100
-	maxBuckets = 10_000
+	maxLimited = 10_000 // addresses with a limiter
 )
 
-// A limiter lets each address have a burst, and then so many each second.
-type limiter struct {
-	mu      sync.Mutex
-	buckets map[netip.Addr]*bucket
+// limiters hold a rate limiter for each client address.
+type limiters struct {
+	mu     sync.Mutex
+	byAddr map[netip.Addr]*rate.Limiter
 }
 
-type bucket struct {
-	left float64
-	at   time.Time
-}
-
-// take says whether from may go on.
-func (l *limiter) take(from netip.Addr, now time.Time) bool {
+func (l *limiters) allow(from netip.Addr, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.buckets == nil {
-		l.buckets = map[netip.Addr]*bucket{}
+	if l.byAddr == nil {
+		l.byAddr = map[netip.Addr]*rate.Limiter{}
 	}
-	b, ok := l.buckets[from]
-	if !ok {
-		if len(l.buckets) >= maxBuckets {
-			l.forget(now)
+	if l.byAddr[from] == nil {
+		if len(l.byAddr) >= maxLimited {
+			l.evict(now)
 		}
-		b = &bucket{left: burst, at: now}
-		l.buckets[from] = b
+		l.byAddr[from] = rate.NewLimiter(perSecond, burst)
 	}
-	b.left = min(burst, b.left+max(0, now.Sub(b.at).Seconds())*perSecond)
-	b.at = now
-	if b.left < 1 {
-		return false
-	}
-	b.left--
-	return true
+	return l.byAddr[from].AllowN(now, 1)
 }
 
-// forget drops the buckets that are full again: they are as good as none. If there are
-// none, all go: the memory is bounded whoever comes.
-func (l *limiter) forget(now time.Time) {
-	for from, b := range l.buckets {
-		if now.Sub(b.at).Seconds()*perSecond+b.left >= burst {
-			delete(l.buckets, from)
+// evict removes the limiters that have their full burst again, which are as good as new
+// ones. If all are in use it removes all: the memory is bounded.
+func (l *limiters) evict(now time.Time) {
+	for from, one := range l.byAddr {
+		if one.TokensAt(now) >= burst {
+			delete(l.byAddr, from)
 		}
 	}
-	if len(l.buckets) >= maxBuckets {
-		clear(l.buckets)
+	if len(l.byAddr) >= maxLimited {
+		clear(l.byAddr)
 	}
 }

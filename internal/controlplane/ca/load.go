@@ -16,17 +16,17 @@ import (
 	"outrider.dev/internal/wire"
 )
 
-// A layout is how the files of an authority are called.
+// A layout is the file names of an authority.
 type layout struct {
-	cert  string // the certificate that signs
+	cert  string // the signing certificate
 	key   string
-	chain string // what is between it and its root; optional
-	roots string // whom the mesh trusts: one or more
+	chain string // its intermediates; optional
+	roots string // the trust anchors: one or more
 }
 
-// layouts are the ones that are looked for, in this order. The first is that of Istio's
-// secret cacerts, and ours; the second is that of a Secret of type kubernetes.io/tls, as
-// cert-manager writes it.
+// layouts are the supported ones, the preferred first: that of Istio's secret cacerts,
+// which is also ours, and that of a Secret of type kubernetes.io/tls, as cert-manager
+// writes it.
 var layouts = []layout{
 	{cert: "ca-cert.pem", key: "ca-key.pem", chain: "cert-chain.pem", roots: "root-cert.pem"},
 	{cert: "tls.crt", key: "tls.key", chain: "tls.crt", roots: "ca.crt"},
@@ -36,14 +36,14 @@ var layouts = []layout{
 type signer struct {
 	cert  *x509.Certificate
 	key   crypto.Signer
-	chain []*x509.Certificate // behind cert, without roots
-	root  *x509.Certificate   // that cert ends at
+	chain []*x509.Certificate // cert and its intermediates, without the root; empty for a root
+	root  *x509.Certificate   // of cert
 	roots []*x509.Certificate // all that are trusted
-	pool  *x509.CertPool
-	raw   []byte // the files, to see whether they changed
+	pool  *x509.CertPool      // of roots
+	raw   []byte              // the files, to see whether they changed
 }
 
-// find returns the layout of dir, or false if there is nothing of an authority in it.
+// find returns the layout of dir; false: there is no authority in it.
 func find(dir string) (layout, bool) {
 	for _, l := range layouts {
 		for _, name := range []string{l.cert, l.roots} {
@@ -62,7 +62,7 @@ func loadOrMake(dir, trustDomain string, life time.Duration) (s *signer, made bo
 	}
 	if _, ok := find(dir); !ok {
 		// Two control planes that start at once on one directory make one authority.
-		err := alone(dir, func() error {
+		err := withLock(dir, func() error {
 			if _, ok := find(dir); ok {
 				return nil
 			}
@@ -77,7 +77,7 @@ func loadOrMake(dir, trustDomain string, life time.Duration) (s *signer, made bo
 	return s, made, err
 }
 
-// makeRoot writes a root of our own. The key goes first: if nothing follows, the next
+// makeRoot writes a self-signed root. The key is written first: after a crash the next
 // start makes a certificate for it.
 func makeRoot(dir, trustDomain string, life time.Duration) error {
 	names := layouts[0]
@@ -90,9 +90,9 @@ func makeRoot(dir, trustDomain string, life time.Duration) error {
 		return err
 	}
 	now := time.Now()
-	form := &x509.Certificate{
+	template := &x509.Certificate{
 		SerialNumber: serial,
-		// Each root has its own name: who looks for a certificate's issuer goes by it.
+		// Each root has its own name: verifiers find a certificate's issuer by name.
 		Subject:               pkix.Name{Organization: []string{trustDomain}, CommonName: "Outrider root " + now.UTC().Format("2006-01-02") + " " + serial.Text(16)[:8]},
 		NotBefore:             now.Add(-clockSkew),
 		NotAfter:              now.Add(life),
@@ -100,7 +100,7 @@ func makeRoot(dir, trustDomain string, life time.Duration) error {
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, form, form, key.Public(), key)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func load(dir string) (*signer, error) {
 	s.cert = own[0]
 	s.roots, err = certificates(l.roots)
 	if errors.Is(err, os.ErrNotExist) && s.cert.CheckSignatureFrom(s.cert) == nil {
-		s.roots, err = own[:1], nil // it is its own root, and what a start left that was cut short
+		s.roots, err = own[:1], nil // a self-signed root of a start that was interrupted
 	}
 	if err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func load(dir string) (*signer, error) {
 	return s, nil
 }
 
-// complete checks that the files belong together, and finds the way to the root.
+// complete checks that the files belong together, and builds the chain to the root.
 func (s *signer) complete() error {
 	switch {
 	case !wire.Fits(s.cert, s.key):
@@ -169,30 +169,27 @@ func (s *signer) complete() error {
 	case !s.cert.IsCA || s.cert.KeyUsage != 0 && s.cert.KeyUsage&x509.KeyUsageCertSign == 0:
 		return errors.New("the certificate may not sign others; its basic constraints need CA, its key usage keyCertSign")
 	}
-	s.pool = x509.NewCertPool()
-	for _, r := range s.roots {
-		s.pool.AddCert(r)
-	}
-	between := x509.NewCertPool()
-	for _, c := range s.chain {
-		between.AddCert(c)
-	}
-	chains, err := s.cert.Verify(x509.VerifyOptions{Roots: s.pool, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	s.pool = poolOf(s.roots)
+	chains, err := s.cert.Verify(x509.VerifyOptions{Roots: s.pool, Intermediates: poolOf(s.chain), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 	if err != nil {
 		return fmt.Errorf("it does not lead to a root of the mesh: %w", err)
 	}
-	way := chains[0]
-	s.root = way[len(way)-1]
-	s.chain = nil
-	if len(way) > 1 {
-		s.chain = way[:len(way)-1] // the signing certificate and what is behind it
-	}
+	last := len(chains[0]) - 1
+	s.chain, s.root = chains[0][:last], chains[0][last]
 	return nil
+}
+
+func poolOf(certs []*x509.Certificate) *x509.CertPool {
+	pool := x509.NewCertPool()
+	for _, c := range certs {
+		pool.AddCert(c)
+	}
+	return pool
 }
 
 func (s *signer) same(other *signer) bool { return bytes.Equal(s.raw, other.raw) }
 
-// newSerial is a positive number of 127 bits by chance.
+// newSerial is a random positive number of 127 bits.
 func newSerial() (*big.Int, error) {
 	return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 }

@@ -10,13 +10,11 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
-
-	"outrider.dev/internal/controlplane/spiffe"
 )
 
-// AuthenticatePeer says who is at the other end of a gRPC call's connection, by its
-// certificate. It looks at the clock and the roots of this moment: a connection may be
-// older than both. The error is a status Unauthenticated.
+// AuthenticatePeer returns the identity of the peer of a gRPC call, by its certificate. It
+// verifies the certificate again with the current time and roots: a connection may be
+// older. The error is a status Unauthenticated.
 func (a *Authority) AuthenticatePeer(ctx context.Context) (Identity, error) {
 	id, err := a.Identify(peerCertificates(ctx))
 	if err != nil {
@@ -25,21 +23,21 @@ func (a *Authority) AuthenticatePeer(ctx context.Context) (Identity, error) {
 	return id, nil
 }
 
-// PeerHost returns the host at the other end of a gRPC call's connection, by its certificate,
-// whether or not it is still there; false: it is none.
+// PeerHost returns the host that is the peer of a gRPC call, by its certificate, whether or
+// not it is still in the mesh; false: the peer is not a host.
 func PeerHost(ctx context.Context) (Host, bool) {
 	chain := peerCertificates(ctx)
 	if len(chain) == 0 {
 		return Host{}, false
 	}
-	id, err := spiffe.Of(chain[0])
+	id, err := IdentityOf(chain[0])
 	if err != nil {
 		return Host{}, false
 	}
 	return hostOf(chain[0], id)
 }
 
-// peerCertificates are what the client showed, the leaf first.
+// peerCertificates are those of the client, the leaf first.
 func peerCertificates(ctx context.Context) []*x509.Certificate {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -52,7 +50,7 @@ func peerCertificates(ctx context.Context) []*x509.Certificate {
 	return info.State.PeerCertificates
 }
 
-// peerAddress is where the client is, without its port.
+// peerAddress is the client's address, without its port.
 func peerAddress(ctx context.Context) netip.Addr {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {
@@ -61,5 +59,5 @@ func peerAddress(ctx context.Context) netip.Addr {
 	if tcp, ok := p.Addr.(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap()
 	}
-	return netip.Addr{} // a socket of this machine
+	return netip.Addr{} // a Unix socket
 }

@@ -14,30 +14,29 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"outrider.dev/internal/unary"
 	"outrider.dev/internal/wire"
 )
 
 // A Service is Istio's IstioCertificateService.
 type Service struct {
 	Authority      *Authority
-	Authenticators []Authenticator // in the order they are asked
+	Authenticators []Authenticator // in the order they are tried
 	Log            *slog.Logger    // the audit log, without secrets; default: none
 
-	limit limiter
+	limits limiters
 }
 
-// Register adds the service to a gRPC server, beside others.
+// Register adds the service to a gRPC server.
 func (s *Service) Register(to grpc.ServiceRegistrar) {
-	unary.Method[wire.CertificateRequest, wire.CertificateResponse]{
+	Method[wire.CertificateRequest, wire.CertificateResponse]{
 		Service: wire.CertificateService, Name: wire.CertificateMethod,
 		File:  "security/v1alpha1/ca.proto",
-		Parse: wire.ParseCertificateRequest, Answer: s.CreateCertificate,
+		Parse: wire.ParseCertificateRequest, Handle: s.CreateCertificate,
 	}.Register(to)
 }
 
-// CreateCertificate signs the key of a request for whom the caller proved to be. An
-// error is a status with a sentence.
+// CreateCertificate signs the key of a request for the caller's identity. An error is a
+// status.
 func (s *Service) CreateCertificate(ctx context.Context, in wire.CertificateRequest) (wire.CertificateResponse, error) {
 	log := cmp.Or(s.Log, slog.New(slog.DiscardHandler)).With("peer", peerAddress(ctx).String())
 	cert, caller, err := s.create(ctx, in)
@@ -50,7 +49,7 @@ func (s *Service) CreateCertificate(ctx context.Context, in wire.CertificateRequ
 	return wire.CertificateResponse{Chain: cert.Chain}, nil
 }
 
-// name is for the log: nobody is nobody.
+// name is for the log; an unknown caller has an empty one.
 func name(c Caller) string {
 	if c.Identity == (Identity{}) {
 		return ""
@@ -59,7 +58,7 @@ func name(c Caller) string {
 }
 
 func (s *Service) create(ctx context.Context, in wire.CertificateRequest) (*Certificate, Caller, error) {
-	if !s.limit.take(peerAddress(ctx), time.Now()) {
+	if !s.limits.allow(peerAddress(ctx), time.Now()) {
 		return nil, Caller{}, status.Errorf(codes.ResourceExhausted, "too many requests from this address: %d a second are answered", perSecond)
 	}
 	caller, err := s.authenticate(ctx)
@@ -68,14 +67,14 @@ func (s *Service) create(ctx context.Context, in wire.CertificateRequest) (*Cert
 	}
 	for _, key := range []string{wire.Impersonated, wire.CertSigner} {
 		if in.Metadata[key] != "" {
-			return nil, caller, status.Errorf(codes.PermissionDenied, "the request has metadata %s, which this control plane grants to nobody", key)
+			return nil, caller, status.Errorf(codes.PermissionDenied, "the request has metadata %s, which this control plane does not support", key)
 		}
 	}
 	csr, err := parseCSR(in.CSR)
 	if err != nil {
 		return nil, caller, status.Error(codes.InvalidArgument, err.Error())
 	}
-	if err := asksFor(csr, caller.Identity); err != nil {
+	if err := checkNames(csr, caller.Identity); err != nil {
 		return nil, caller, status.Error(codes.PermissionDenied, err.Error())
 	}
 	if caller.Spend != nil {
@@ -95,15 +94,15 @@ func (s *Service) authenticate(ctx context.Context) (Caller, error) {
 	if err != nil {
 		return Caller{}, s.refusal(err)
 	}
-	caller, refused, unsure := authenticate(ctx, s.Authenticators, Credentials{Bearer: token, Chain: peerCertificates(ctx)})
-	if err := cmp.Or(refused, unsure); err != nil {
+	caller, err := authenticate(ctx, s.Authenticators, Credentials{Bearer: token, Chain: peerCertificates(ctx)})
+	if err != nil {
 		return Caller{}, s.refusal(err)
 	}
 	return caller, nil
 }
 
-// refusal is an error as the caller sees it: a refusal in its words, anything else as
-// trouble of ours, whose details are for the log.
+// refusal is an error as the caller sees it: a [Refusal] with its reason, anything else as
+// Unavailable, with the details in the log only.
 func (s *Service) refusal(err error) error {
 	var r *Refusal
 	if errors.As(err, &r) {

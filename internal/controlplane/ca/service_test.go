@@ -31,7 +31,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"outrider.dev/internal/controlplane/spiffe"
 	"outrider.dev/internal/wire"
 )
 
@@ -162,7 +161,7 @@ func TestEachWayToProveWhoOneIs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			id, err := spiffe.Of(chain[0])
+			id, err := IdentityOf(chain[0])
 			if err != nil || id != shop || !key.PublicKey.Equal(chain[0].PublicKey) {
 				t.Errorf("the certificate is for %v, %v", id, err)
 			}
@@ -239,7 +238,7 @@ func TestEachRefusal(t *testing.T) {
 		t.Errorf("want the log to have the cause, and no token:\n%s", p.log)
 	}
 	soon := time.Now().Add(time.Minute) // nothing comes back before
-	for p.service.limit.take(netip.MustParseAddr("127.0.0.1"), soon) {
+	for p.service.limits.allow(netip.MustParseAddr("127.0.0.1"), soon) {
 	}
 	if _, err := p.ask(t, wire.CertificateRequest{CSR: plain}, good, nil); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "too many requests from this address") {
 		t.Errorf("after a burst: %v", err)
@@ -278,7 +277,7 @@ func TestAHostsCertificateIsGoodWhileTheHostIsThere(t *testing.T) {
 			chain []*x509.Certificate
 			key   crypto.Signer
 		}{{first, key}, {second, key2}} {
-			if _, _, err := renew(c.chain, c.key); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "host shop/vm-1, whose certificate this is, is not in the mesh") {
+			if _, _, err := renew(c.chain, c.key); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "host shop/vm-1 of this certificate is not in the mesh") {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -335,7 +334,7 @@ func TestTheControlPlanesOwnCertificateRenewsItself(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := must(spiffe.Of(first.Leaf)); got != id {
+	if got := must(IdentityOf(first.Leaf)); got != id {
 		t.Errorf("it names %v", got)
 	}
 	if again := must(s.Certificate()); again != first {
@@ -410,7 +409,7 @@ func TestAPeerIsLookedAtAgainOnALongConnection(t *testing.T) {
 			t.Errorf("%v\nwant %s with %q", err, code, want)
 		}
 	}
-	call(dial(nil, nil), codes.Unauthenticated, "no certificate was shown")
+	call(dial(nil, nil), codes.Unauthenticated, "the client sent no certificate")
 	key := ecKey(t)
 	conn := dial(must(a.Sign(key.Public(), shop, time.Hour)), key)
 	call(conn, codes.AlreadyExists, shop.String())
@@ -419,7 +418,7 @@ func TestAPeerIsLookedAtAgainOnALongConnection(t *testing.T) {
 	if err := a.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	call(conn, codes.Unauthenticated, "none of this mesh") // the same connection
+	call(conn, codes.Unauthenticated, "not of this mesh") // the same connection
 	conn = dial(must(a.Sign(key.Public(), shop, time.Hour)), key)
 	call(conn, codes.AlreadyExists, shop.String())
 	late.Store(int64(2 * time.Hour))
@@ -442,7 +441,7 @@ func FuzzCSR(f *testing.F) {
 			}
 			return
 		}
-		if err := asksFor(got, shop); err == nil && len(got.URIs) > 0 && got.URIs[0].String() != shop.String() {
+		if err := checkNames(got, shop); err == nil && len(got.URIs) > 0 && got.URIs[0].String() != shop.String() {
 			t.Errorf("it asks for %s", got.URIs)
 		}
 	})

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// ServingNames are the names that a control plane is called by in a cluster: ours, and
-// Istio's, which agents of Istio expect.
+// ServingNames are the DNS names of a control plane in a cluster: ours, and Istio's, which
+// Istio's agents expect.
 func ServingNames(namespace, domain string) []string {
 	out := []string{"outriderd"}
 	for _, name := range []string{"outriderd", "istiod"} {
@@ -24,8 +24,8 @@ func ServingNames(namespace, domain string) []string {
 	return out
 }
 
-// A Serving is the control plane's own certificate. It renews itself at half its life,
-// and when the authority's files change.
+// A Serving is the control plane's own certificate. It is renewed at half its life, and
+// when the authority's files change.
 type Serving struct {
 	authority *Authority
 	id        Identity
@@ -39,24 +39,24 @@ type Serving struct {
 	expiry time.Time
 }
 
-// CheckName says why a certificate cannot have that name, which is to be a DNS name or an
-// IP address, as a client writes it into a URL but for its port and brackets.
+// CheckName returns an error unless name is a DNS name or an IP address that a certificate
+// can hold.
 func CheckName(name string) error {
 	if _, err := netip.ParseAddr(name); err == nil && !strings.Contains(name, "%") {
 		return nil
 	}
 	if len(name) > 253 || !dnsName.MatchString(name) {
-		return fmt.Errorf("%q: want a DNS name or an IP address, without a scheme, a port or brackets", name)
+		return fmt.Errorf("%q: want a DNS name or an IP address, without scheme, port or brackets", name)
 	}
 	return nil
 }
 
-// dnsName has labels of letters, digits and dashes; the last one begins with a letter, for
-// what begins with a digit was to be an address.
+// dnsName has labels of letters, digits and dashes. The last label begins with a letter:
+// with a digit it would be a mistyped address.
 var dnsName = regexp.MustCompile(`^(\*\.)?([a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9_])?\.)*[a-zA-Z]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
 
-// apart are the DNS names and the addresses of names.
-func apart(names []string) (dns []string, ips []net.IP) {
+// splitNames separates DNS names and addresses.
+func splitNames(names []string) (dns []string, ips []net.IP) {
 	for _, name := range names {
 		if ip, err := netip.ParseAddr(name); err == nil {
 			ips = append(ips, ip.AsSlice())
@@ -67,8 +67,8 @@ func apart(names []string) (dns []string, ips []net.IP) {
 	return dns, ips
 }
 
-// NewServing signs the first certificate: for an identity, and for DNS names and IP
-// addresses. Life zero is the authority's default.
+// NewServing signs the first certificate, for an identity, DNS names and IP addresses. A
+// life of zero is the authority's default.
 func (a *Authority) NewServing(id Identity, names []string, life time.Duration) (*Serving, error) {
 	for _, name := range names {
 		if err := CheckName(name); err != nil {
@@ -82,8 +82,8 @@ func (a *Authority) NewServing(id Identity, names []string, life time.Duration) 
 	return s, nil
 }
 
-// Certificate returns the one to show now. If a new one cannot be signed the old one is
-// shown as long as it is valid.
+// Certificate returns the current certificate. If a new one cannot be signed, it is the old
+// one as long as that is valid.
 func (s *Serving) Certificate() (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,10 +115,10 @@ func (s *Serving) next() (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: signed.served, PrivateKey: key, Leaf: signed.Leaf}, nil
 }
 
-// TLS returns the configuration of port 15012. A client may come without a certificate,
-// since it asks for its first one here; one that it shows must be of this mesh.
+// TLS returns the configuration of port 15012. A client's certificate is optional, since
+// clients request their first one here; if there is one it must be of this mesh.
 //
-// There are no session tickets: a resumed connection would outlive the removal of a root.
+// Session tickets are off: a resumed connection would outlive the removal of a root.
 func (s *Serving) TLS() *tls.Config {
 	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, SessionTicketsDisabled: true}
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -135,13 +135,13 @@ func (s *Serving) TLS() *tls.Config {
 		c.VerifyConnection = s.verify
 		return c, nil
 	}
-	// Some look for a certificate before they serve.
+	// Some servers check for a certificate before they serve.
 	base.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.Certificate() }
 	return base
 }
 
-// verify refuses a certificate of another trust domain, or without an identity. One of a
-// host that is gone may come here with a new token.
+// verify refuses a certificate of another trust domain, or without an identity. A host that
+// was removed may connect: it can bring a new token.
 func (s *Serving) verify(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return nil

@@ -2,55 +2,57 @@ package ca
 
 import (
 	"cmp"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math/big"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// DefaultAudience is whom a token is for that buys a certificate: Istio's name.
+// DefaultAudience is the audience of a token that proves an identity to the authority:
+// Istio's name.
 const DefaultAudience = "istio-ca"
 
 // Limits of tokens.
 const (
 	maxToken   = 16 << 10
-	tokenSkew  = time.Minute // between the clock that made a token and the one that reads it
+	tokenSkew  = time.Minute // between the clock of the issuer and ours
 	defaultTTL = time.Hour
 )
 
-// Tokens makes and verifies tokens where no Kubernetes does: JSON web tokens (RFC 7519)
-// signed by ES256, with the claims of a service account's.
+// Tokens issues and verifies service account tokens where no Kubernetes does: JSON web
+// tokens (RFC 7519) signed by ES256.
 type Tokens struct {
 	key         *ecdsa.PrivateKey
 	trustDomain string
 	issuer      string
-	id          string // of the key
+	keyID       string
 	audience    string // that Authenticate wants
 }
 
 // NewTokens uses the key in a directory (token-key.pem), and makes one if there is none.
-// Empty audience: [DefaultAudience].
+// An empty audience is [DefaultAudience].
 func NewTokens(dir, trustDomain, audience string) (*Tokens, error) {
 	path := filepath.Join(dir, "token-key.pem")
 	var tokens *Tokens
-	err := alone(dir, func() error {
+	err := withLock(dir, func() error {
 		signer, err := loadOrMakeKey(path)
 		if err != nil {
 			return err
 		}
 		key, ok := signer.(*ecdsa.PrivateKey)
 		if !ok || key.Curve != elliptic.P256() {
-			return fmt.Errorf("%s: a key of another kind; use ECDSA P-256", path)
+			return fmt.Errorf("%s: the key must be ECDSA P-256", path)
 		}
 		der, err := x509.MarshalPKIXPublicKey(key.Public())
 		if err != nil {
@@ -58,11 +60,11 @@ func NewTokens(dir, trustDomain, audience string) (*Tokens, error) {
 		}
 		sum := sha256.Sum256(der)
 		tokens = &Tokens{key: key, trustDomain: trustDomain, issuer: "https://outriderd." + trustDomain,
-			id: base64.RawURLEncoding.EncodeToString(sum[:12]), audience: cmp.Or(audience, DefaultAudience)}
+			keyID: base64.RawURLEncoding.EncodeToString(sum[:12]), audience: cmp.Or(audience, DefaultAudience)}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("the key of tokens: %w", err)
+		return nil, fmt.Errorf("loading the key of tokens: %w", err)
 	}
 	return tokens, nil
 }
@@ -75,28 +77,17 @@ type Claim struct {
 	TTL            time.Duration // default 1h
 }
 
-type header struct {
-	Algorithm string `json:"alg"`
-	Kind      string `json:"typ,omitempty"`
-	Key       string `json:"kid"`
-}
-
-type named struct {
-	Name string `json:"name"`
-}
-
+// claims are those of Kubernetes' service account tokens.
 type claims struct {
-	Issuer     string   `json:"iss"`
-	Subject    string   `json:"sub"`
-	Audiences  []string `json:"aud"`
-	ID         string   `json:"jti"`
-	Issued     int64    `json:"iat"`
-	NotBefore  int64    `json:"nbf"`
-	Expires    int64    `json:"exp"`
-	Kubernetes struct {
-		Namespace      string `json:"namespace"`
-		ServiceAccount named  `json:"serviceaccount"`
-	} `json:"kubernetes.io"`
+	jwt.Claims
+	Kubernetes kubernetesClaims `json:"kubernetes.io"`
+}
+
+type kubernetesClaims struct {
+	Namespace      string `json:"namespace"`
+	ServiceAccount struct {
+		Name string `json:"name"`
+	} `json:"serviceaccount"`
 }
 
 // Issue makes a token.
@@ -105,89 +96,88 @@ func (t *Tokens) Issue(c Claim, now time.Time) (string, error) {
 		return "", fmt.Errorf("making a token: %w", err)
 	}
 	if c.TTL < 0 {
-		return "", fmt.Errorf("making a token: a life of %s; use more than nothing", c.TTL)
+		return "", fmt.Errorf("making a token: the TTL must be positive, not %s", c.TTL)
 	}
 	if len(c.Audiences) == 0 {
 		c.Audiences = []string{DefaultAudience}
 	}
-	body := claims{
+	body := claims{Claims: jwt.Claims{
 		Issuer: t.issuer, Subject: "system:serviceaccount:" + c.Namespace + ":" + c.ServiceAccount,
-		Audiences: c.Audiences, ID: rand.Text(),
-		Issued: now.Unix(), NotBefore: now.Unix(), Expires: now.Add(cmp.Or(c.TTL, defaultTTL)).Unix(),
-	}
+		Audience: c.Audiences, ID: rand.Text(),
+		IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(cmp.Or(c.TTL, defaultTTL))),
+	}}
 	body.Kubernetes.Namespace, body.Kubernetes.ServiceAccount.Name = c.Namespace, c.ServiceAccount
-	signed := encode(header{Algorithm: "ES256", Kind: "JWT", Key: t.id}) + "." + encode(body)
-	sum := sha256.Sum256([]byte(signed))
-	r, s, err := ecdsa.Sign(rand.Reader, t.key, sum[:])
+	key := jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: t.key, KeyID: t.keyID}}
+	signer, err := jose.NewSigner(key, (&jose.SignerOptions{}).WithType("JWT"))
 	if err != nil {
 		return "", fmt.Errorf("making a token: %w", err)
 	}
-	signature := make([]byte, 64)
-	r.FillBytes(signature[:32])
-	s.FillBytes(signature[32:])
-	return signed + "." + base64.RawURLEncoding.EncodeToString(signature), nil
-}
-
-func encode(v any) string {
-	raw, err := json.Marshal(v)
+	token, err := jwt.Signed(signer).Claims(body).Serialize()
 	if err != nil {
-		panic(err) // texts and numbers
+		return "", fmt.Errorf("making a token: %w", err)
 	}
-	return base64.RawURLEncoding.EncodeToString(raw)
+	return token, nil
 }
 
-// Made says whether a token names t's key. It proves nothing.
-func (t *Tokens) Made(token string) bool {
-	if len(token) > maxToken {
-		return false
-	}
-	first, _, _ := strings.Cut(token, ".")
-	h, err := decode[header](first)
-	return err == nil && h.Key == t.id
-}
+// errNotJWT is about the form of a token.
+var errNotJWT = errors.New("the token is no JSON web token")
 
-// Verify returns what a token says if t made it, for an audience, and it is valid at
-// now. What is wrong is said without the token.
-func (t *Tokens) Verify(token, audience string, now time.Time) (Claim, error) {
+// parse reads a token that names t's key. It verifies nothing.
+func (t *Tokens) parse(token string) (*jwt.JSONWebToken, error) {
 	parts := strings.Split(token, ".")
-	if len(token) > maxToken || len(parts) != 3 {
-		return Claim{}, errors.New("the token is no JSON web token")
+	if len(token) > maxToken || len(parts) != 3 || strings.ContainsAny(token, "\r\n") {
+		return nil, errNotJWT
 	}
-	if h, err := decode[header](parts[0]); err != nil || h.Algorithm != "ES256" || h.Key != t.id {
-		return Claim{}, errors.New("the token is not signed by this control plane's key")
+	for _, part := range parts {
+		// go-jose also takes base64 with other trailing bits. No two texts are one token.
+		if _, err := base64.RawURLEncoding.Strict().DecodeString(part); err != nil {
+			return nil, errNotJWT
+		}
 	}
-	signature, err := strict.DecodeString(parts[2])
-	sum := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
-	if err != nil || len(signature) != 64 ||
-		!ecdsa.Verify(&t.key.PublicKey, sum[:], new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:])) {
+	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.ES256})
+	if err != nil || parsed.Headers[0].KeyID != t.keyID {
+		return nil, errors.New("the token is not signed by this control plane's key")
+	}
+	return parsed, nil
+}
+
+// Verify returns the claim of a token that t issued for an audience and that is valid at
+// now. No error contains the token.
+func (t *Tokens) Verify(token, audience string, now time.Time) (Claim, error) {
+	parsed, err := t.parse(token)
+	if err != nil {
+		return Claim{}, err
+	}
+	if err := parsed.Claims(t.key.Public()); err != nil {
 		return Claim{}, errors.New("the token's signature is wrong")
 	}
-	body, err := decode[claims](parts[1])
-	switch {
+	var body claims
+	switch err := parsed.UnsafeClaimsWithoutVerification(&body); { // Claims has verified them
 	case err != nil:
 		return Claim{}, errors.New("the token's claims cannot be read")
 	case body.Issuer != t.issuer:
 		return Claim{}, fmt.Errorf("the token is of issuer %q; this is %q", body.Issuer, t.issuer)
-	case !slices.Contains(body.Audiences, audience):
-		return Claim{}, fmt.Errorf("the token is for audience %q; wanted is %q", body.Audiences, audience)
-	case !now.Before(time.Unix(body.Expires, 0)):
-		return Claim{}, fmt.Errorf("the token expired at %s", time.Unix(body.Expires, 0).UTC().Format(time.RFC3339))
-	case now.Add(tokenSkew).Before(time.Unix(body.NotBefore, 0)):
-		return Claim{}, fmt.Errorf("the token is valid from %s on only; is a clock wrong?", time.Unix(body.NotBefore, 0).UTC().Format(time.RFC3339))
+	case !body.Audience.Contains(audience):
+		return Claim{}, fmt.Errorf("the token is for audience %q; it must be for %q", []string(body.Audience), audience)
+	case !now.Before(body.Expiry.Time()):
+		return Claim{}, fmt.Errorf("the token expired at %s", body.Expiry.Time().UTC().Format(time.RFC3339))
+	case now.Add(tokenSkew).Before(body.NotBefore.Time()):
+		return Claim{}, fmt.Errorf("the token is valid only from %s; is a clock wrong?", body.NotBefore.Time().UTC().Format(time.RFC3339))
 	}
 	return Claim{
 		Namespace: body.Kubernetes.Namespace, ServiceAccount: body.Kubernetes.ServiceAccount.Name,
-		Audiences: body.Audiences, TTL: time.Unix(body.Expires, 0).Sub(now),
+		Audiences: body.Audience, TTL: body.Expiry.Time().Sub(now),
 	}, nil
 }
 
-// strict takes one way of writing only, so that no two texts are one token.
-var strict = base64.RawURLEncoding.Strict()
-
-func decode[T any](part string) (out T, err error) {
-	raw, err := strict.DecodeString(part)
-	if err != nil {
-		return out, err
+// Authenticate accepts the tokens that t issued.
+func (t *Tokens) Authenticate(_ context.Context, c Credentials) (Caller, error) {
+	if _, err := t.parse(c.Bearer); err != nil {
+		return Caller{}, ErrOther
 	}
-	return out, json.Unmarshal(raw, &out)
+	claim, err := t.Verify(c.Bearer, t.audience, time.Now())
+	if err != nil {
+		return Caller{}, &Refusal{err.Error()}
+	}
+	return newCaller(Identity{TrustDomain: t.trustDomain, Namespace: claim.Namespace, ServiceAccount: claim.ServiceAccount}, "token")
 }

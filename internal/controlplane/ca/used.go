@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// Used is a [Once] that keeps its memory in a file, one line a token: the token's sum, the
-// key's, and when. Replicas may share the file.
+// Used is a [Once] that stores used tokens in a file, one per line: the token's sum, the
+// key's sum, and the time. Replicas may share the file.
 type Used struct {
 	mu   sync.Mutex
 	path string
 	uses map[[32]byte]use
 
 	file  os.FileInfo // that was read last
-	read  int64       // its bytes, whole lines, that are in uses
+	read  int64       // its bytes that are in uses, in whole lines
 	lines int
 }
 
@@ -30,20 +30,20 @@ type use struct {
 	at  time.Time
 }
 
-// NewUsed reads the file at path, which it makes if there is none. Empty path: the memory
-// ends with the process.
+// NewUsed reads the file at path, which it makes if there is none. With an empty path uses
+// are kept in memory only.
 func NewUsed(path string) (*Used, error) {
 	u := &Used{path: path, uses: map[[32]byte]use{}}
-	return u, u.alone(func(*os.File) error { return nil })
+	return u, u.withFile(func(*os.File) error { return nil })
 }
 
-// Use writes a use down before it says yes.
+// Use stores a use before it grants it.
 func (u *Used) Use(_ context.Context, token, key [32]byte, now time.Time) (ok bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	err = u.alone(func(f *os.File) error {
+	err = u.withFile(func(f *os.File) error {
 		if first, used := u.uses[token]; used {
-			ok = first.key == key && now.Before(first.at.Add(again))
+			ok = first.key == key && now.Before(first.at.Add(retryWindow))
 			return nil
 		}
 		if f != nil {
@@ -60,19 +60,19 @@ func (u *Used) Use(_ context.Context, token, key [32]byte, now time.Time) (ok bo
 	return ok && err == nil, err
 }
 
-// alone runs do while no other replica is in its alone, and with all that they wrote before
-// in uses. F is for appending; nil without a file.
-func (u *Used) alone(do func(f *os.File) error) (err error) {
+// withFile runs do while it holds the file's lock, after it has read what other replicas
+// appended. F is open for appending; nil without a file.
+func (u *Used) withFile(do func(f *os.File) error) (err error) {
 	if u.path == "" {
 		return do(nil)
 	}
 	f, err := os.OpenFile(u.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
-		return fmt.Errorf("remembering hosts' tokens: %w", err)
+		return fmt.Errorf("storing used host tokens: %w", err)
 	}
 	defer func() {
-		if err = errors.Join(err, f.Close()); err != nil { // which also unlocks
-			err = fmt.Errorf("remembering hosts' tokens: %w", err)
+		if err = errors.Join(err, f.Close()); err != nil { // Close also unlocks
+			err = fmt.Errorf("storing used host tokens: %w", err)
 		}
 	}()
 	if err := lock(f); err != nil {
@@ -84,14 +84,14 @@ func (u *Used) alone(do func(f *os.File) error) (err error) {
 	return do(f)
 }
 
-// catchUp reads what was appended since.
+// catchUp reads what was appended since the last call.
 func (u *Used) catchUp(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
 	if u.file == nil || !os.SameFile(u.file, info) || info.Size() < u.read {
-		u.read, u.lines = 0, 0 // somebody put another there; what is known stays
+		u.read, u.lines = 0, 0 // the file was replaced; the uses that are known stay
 	}
 	u.file = info
 	raw, err := io.ReadAll(io.NewSectionReader(f, u.read, info.Size()-u.read))
@@ -100,7 +100,7 @@ func (u *Used) catchUp(f *os.File) error {
 	}
 	whole := raw[:bytes.LastIndexByte(raw, '\n')+1]
 	if len(whole) < len(raw) {
-		// A crash cut the last line short, before anybody was told yes.
+		// A crash cut the last line short, before its use was granted.
 		if err := f.Truncate(u.read + int64(len(whole))); err != nil {
 			return err
 		}

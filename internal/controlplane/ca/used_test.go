@@ -31,7 +31,7 @@ func TestAHostsTokenIsUsedOnce(t *testing.T) {
 	used(t, u, mine, now, true)
 	used(t, u, another, now, false)
 	used(t, u, mine, now.Add(time.Minute), true) // the answer was lost
-	used(t, u, mine, now.Add(again), false)
+	used(t, u, mine, now.Add(retryWindow), false)
 
 	f := must(os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0))
 	f.WriteString("0123") // a crash

@@ -1,4 +1,4 @@
-package names
+package controlplane
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func addresses(texts ...string) (out []netip.Addr) {
 	return out
 }
 
-func shop() *mesh.Mesh {
+func namesMesh() *mesh.Mesh {
 	service := func(namespace, name string, change func(*mesh.ServiceSpec)) *mesh.ServiceSpec {
 		s := &mesh.ServiceSpec{Namespace: namespace, Name: name, Ports: []mesh.PortSpec{{Port: mesh.Port{Name: "http", Number: 80}}, {Port: mesh.Port{Name: "admin", Number: 81}}}}
 		change(s)
@@ -55,49 +55,49 @@ func shop() *mesh.Mesh {
 	)
 }
 
-func TestLookup(t *testing.T) {
+func TestLookupName(t *testing.T) {
 	known := func(ips []netip.Addr, aliases ...string) wire.Answer {
-		return wire.Answer{Known: true, TTL: TTL, Addresses: ips, Aliases: aliases}
+		return wire.Answer{Known: true, TTL: nameTTL, Addresses: ips, Aliases: aliases}
 	}
-	unknown := wire.Answer{TTL: UnknownTTL}
+	unknown := wire.Answer{TTL: unknownNameTTL}
 	reviews := "reviews.shop.svc.cluster.local"
 	tests := map[string]struct {
 		name, from string
 		want       wire.Answer
 	}{
-		"the full name, from anywhere":                       {reviews, "web", known(addresses("10.96.0.1", "fd96::1"), reviews)},
-		"capitals do not count":                              {"Reviews.Shop", "web", known(addresses("10.96.0.1", "fd96::1"), reviews)},
+		"a full name":     {reviews, "web", known(addresses("10.96.0.1", "fd96::1"), reviews)},
+		"case is ignored": {"Reviews.Shop", "web", known(addresses("10.96.0.1", "fd96::1"), reviews)},
 		"a short name is one of the caller's namespace":      {"reviews", "shop", known(addresses("10.96.0.1", "fd96::1"), reviews)},
-		"and not of another":                                 {"reviews", "web", unknown},
-		"what is not exported is there for its own":          {"secret.shop", "shop", known(addresses("10.96.0.2"), "secret.shop.svc.cluster.local")},
-		"and for nobody else":                                {"secret.shop.svc.cluster.local", "web", unknown},
+		"a short name is not one of another namespace":       {"reviews", "web", unknown},
+		"a private service in its own namespace":             {"secret.shop", "shop", known(addresses("10.96.0.2"), "secret.shop.svc.cluster.local")},
+		"a private service in another namespace":             {"secret.shop.svc.cluster.local", "web", unknown},
 		"a headless service is its endpoints that are ready": {"db.shop", "web", known(addresses("10.0.0.7", "10.0.0.8"), "db.shop.svc.cluster.local")},
 		"a pod of a headless service by its own name":        {"db-0.db.shop.svc.cluster.local", "web", known(addresses("10.0.0.8"), "db-0.db.shop.svc.cluster.local")},
 		"a pod that is not ready has a name, no address":     {"db-2.db.shop.svc.cluster.local", "web", known(nil, "db-2.db.shop.svc.cluster.local")},
-		"an external name leads outside": {"out.shop", "web", wire.Answer{Known: true, TTL: TTL,
+		"an external name leads outside": {"out.shop", "web", wire.Answer{Known: true, TTL: nameTTL,
 			Aliases: []string{"out.shop.svc.cluster.local"}, Outside: "db.example.com"}},
 		"an external name within the mesh is followed": {"near.shop", "web", known(addresses("10.96.0.1", "fd96::1"), "near.shop.svc.cluster.local", reviews)},
-		"an external name by way of another": {"hidden.shop", "web", wire.Answer{Known: true, TTL: TTL,
+		"an external name by way of another": {"hidden.shop", "web", wire.Answer{Known: true, TTL: nameTTL,
 			Aliases: []string{"hidden.shop.svc.cluster.local", "out.shop.svc.cluster.local"}, Outside: "db.example.com"}},
-		"a circle ends": {"round.shop", "web", known(nil, "round.shop.svc.cluster.local", "about.shop.svc.cluster.local")},
-		"anything else": {"example.com", "shop", unknown},
+		"a loop of external names": {"round.shop", "web", known(nil, "round.shop.svc.cluster.local", "about.shop.svc.cluster.local")},
+		"anything else":            {"example.com", "shop", unknown},
 	}
-	m := shop()
+	m := namesMesh()
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := Lookup(m, tt.name, tt.from)
+			got := lookupName(m, tt.name, tt.from)
 			if diff := cmp.Diff(tt.want, got, cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("Lookup (-want +got):\n%s", diff)
+				t.Errorf("lookupName (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// call asks a served Service.
-func call(t *testing.T, s *Service, message []byte) ([]byte, error) {
+// callNames calls the service over gRPC.
+func callNames(t *testing.T, s *nameService, message []byte) ([]byte, error) {
 	t.Helper()
 	server := grpc.NewServer()
-	s.Register(server)
+	s.register(server)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -117,12 +117,12 @@ func call(t *testing.T, s *Service, message []byte) ([]byte, error) {
 	return out.ProtoReflect().GetUnknown(), err
 }
 
-func TestTheCallersNamespaceIsItsIdentitys(t *testing.T) {
+func TestNamesAreResolvedForTheCallersNamespace(t *testing.T) {
 	for namespace, want := range map[string]bool{"shop": true, "web": false} {
-		s := &Service{Mesh: shop, Identify: func(context.Context) (ca.Identity, error) {
+		s := &nameService{namesMesh, func(context.Context) (ca.Identity, error) {
 			return ca.Identity{TrustDomain: "cluster.local", Namespace: namespace, ServiceAccount: "a"}, nil
 		}}
-		raw, err := call(t, s, wire.NamesRequest{Names: []string{"secret.shop.svc.cluster.local", "reviews.shop"}}.Marshal())
+		raw, err := callNames(t, s, wire.NamesRequest{Names: []string{"secret.shop.svc.cluster.local", "reviews.shop"}}.Marshal())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,15 +133,15 @@ func TestTheCallersNamespaceIsItsIdentitys(t *testing.T) {
 	}
 }
 
-func TestCallsThatAreRefused(t *testing.T) {
-	stranger := &Service{Mesh: shop, Identify: func(context.Context) (ca.Identity, error) {
+func TestInvalidNameRequests(t *testing.T) {
+	anonymous := &nameService{namesMesh, func(context.Context) (ca.Identity, error) {
 		return ca.Identity{}, status.Error(codes.Unauthenticated, "no certificate")
 	}}
-	if _, err := call(t, stranger, wire.NamesRequest{Names: []string{"reviews.shop"}}.Marshal()); status.Code(err) != codes.Unauthenticated {
+	if _, err := callNames(t, anonymous, wire.NamesRequest{Names: []string{"reviews.shop"}}.Marshal()); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a caller without a certificate: %v, want Unauthenticated", err)
 	}
-	anybody := &Service{Mesh: shop, Identify: func(context.Context) (ca.Identity, error) { return ca.Identity{}, nil }}
-	if _, err := call(t, anybody, []byte{10, 0}); status.Code(err) != codes.InvalidArgument {
+	caller := &nameService{namesMesh, func(context.Context) (ca.Identity, error) { return ca.Identity{}, nil }}
+	if _, err := callNames(t, caller, []byte{10, 0}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("an empty name: %v, want InvalidArgument", err)
 	}
 }

@@ -1,6 +1,4 @@
-// Package unary adds a gRPC method to a server without generated types: a message is
-// whatever its own functions make of its bytes.
-package unary
+package ca
 
 import (
 	"context"
@@ -11,13 +9,14 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// A Method is one unary method of a service.
+// A Method is one unary gRPC method without generated types: the functions of its messages
+// read and write their bytes.
 type Method[Request any, Response interface{ Marshal() []byte }] struct {
 	Service, Name string
-	File          string // that describes it, for reflection; may be empty
+	File          string // the .proto file, for reflection; may be empty
 
-	Parse  func([]byte) (Request, error) // an error is the caller's fault
-	Answer func(context.Context, Request) (Response, error)
+	Parse  func([]byte) (Request, error) // its error becomes InvalidArgument
+	Handle func(context.Context, Request) (Response, error)
 }
 
 // Register adds the method to a server, as a service of its own.
@@ -25,15 +24,14 @@ func (m Method[Request, Response]) Register(to grpc.ServiceRegistrar) {
 	to.RegisterService(&grpc.ServiceDesc{
 		ServiceName: m.Service,
 		HandlerType: (*any)(nil),
-		Methods:     []grpc.MethodDesc{{MethodName: m.Name, Handler: m.handle}},
+		Methods:     []grpc.MethodDesc{{MethodName: m.Name, Handler: m.serve}},
 		Metadata:    m.File,
 	}, m)
 }
 
-// handle carries the messages through gRPC's own codec inside an Empty: all fields are
-// unknown to it, and unknown fields are kept as they are. So neither generated types nor
-// another codec are needed on a server that also speaks xDS.
-func (m Method[Request, Response]) handle(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+// serve carries the messages through gRPC's own codec inside an Empty, which keeps unknown
+// fields as they are. So a server that also speaks xDS needs no second codec.
+func (m Method[Request, Response]) serve(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 	in := &emptypb.Empty{}
 	if err := dec(in); err != nil {
 		return nil, err
@@ -43,7 +41,7 @@ func (m Method[Request, Response]) handle(srv any, ctx context.Context, dec func
 		if err != nil {
 			return nil, status.Error(codes.InvalidArgument, err.Error())
 		}
-		response, err := m.Answer(ctx, request)
+		response, err := m.Handle(ctx, request)
 		if err != nil {
 			return nil, err
 		}

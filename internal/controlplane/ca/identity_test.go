@@ -1,4 +1,4 @@
-package spiffe
+package ca
 
 import (
 	"crypto/x509"
@@ -7,18 +7,18 @@ import (
 	"testing"
 )
 
-func id(trustDomain, namespace, serviceAccount string) ID {
-	return ID{TrustDomain: trustDomain, Namespace: namespace, ServiceAccount: serviceAccount}
+func identity(trustDomain, namespace, serviceAccount string) Identity {
+	return Identity{TrustDomain: trustDomain, Namespace: namespace, ServiceAccount: serviceAccount}
 }
 
-func TestNames(t *testing.T) {
+func TestParseIdentity(t *testing.T) {
 	tests := map[string]struct {
 		uri  string
-		want ID
+		want Identity
 		err  string
 	}{
-		"Istio's form":              {uri: "spiffe://cluster.local/ns/shop/sa/app", want: id("cluster.local", "shop", "app")},
-		"a service account's dots":  {uri: "spiffe://td/ns/a/sa/b.c-d", want: id("td", "a", "b.c-d")},
+		"Istio's form":              {uri: "spiffe://cluster.local/ns/shop/sa/app", want: identity("cluster.local", "shop", "app")},
+		"a service account's dots":  {uri: "spiffe://td/ns/a/sa/b.c-d", want: identity("td", "a", "b.c-d")},
 		"another scheme":            {uri: "https://td/ns/a/sa/b", err: "scheme"},
 		"no trust domain":           {uri: "spiffe:///ns/a/sa/b", err: "trust domain"},
 		"upper case trust domain":   {uri: "spiffe://TD/ns/a/sa/b", err: "trust domain"},
@@ -35,15 +35,15 @@ func TestNames(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := Parse(tt.uri)
+			got, err := ParseIdentity(tt.uri)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
-					t.Fatalf("Parse = %v, %v, want an error with %q", got, err, tt.err)
+					t.Fatalf("ParseIdentity = %v, %v, want an error with %q", got, err, tt.err)
 				}
 				return
 			}
 			if err != nil || got != tt.want {
-				t.Fatalf("Parse = %v, %v, want %v", got, err, tt.want)
+				t.Fatalf("ParseIdentity = %v, %v, want %v", got, err, tt.want)
 			}
 			if got.String() != tt.uri || got.URL().String() != tt.uri || got.Check() != nil {
 				t.Errorf("%s came back as %s and %s, %v", tt.uri, got, got.URL(), got.Check())
@@ -52,12 +52,12 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestWhatANameMayNotHoldIsSaid(t *testing.T) {
-	for want, wrong := range map[string]ID{
-		"trust domain":    id("a/b", "n", "s"),
-		"namespace":       id("td", "a/b", "s"),
-		"service account": id("td", "n", ".."),
-		`namespace ""`:    id("td", "", "s"),
+func TestCheckIdentity(t *testing.T) {
+	for want, wrong := range map[string]Identity{
+		"trust domain":    identity("a/b", "n", "s"),
+		"namespace":       identity("td", "a/b", "s"),
+		"service account": identity("td", "n", ".."),
+		`namespace ""`:    identity("td", "", "s"),
 	} {
 		if err := wrong.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Check(%+v) = %v, want it to name %s", wrong, err, want)
@@ -65,26 +65,26 @@ func TestWhatANameMayNotHoldIsSaid(t *testing.T) {
 	}
 }
 
-func TestACertificateNamesExactlyOne(t *testing.T) {
-	one := id("td", "n", "s")
+func TestIdentityOfACertificate(t *testing.T) {
+	one := identity("td", "n", "s")
 	tests := map[int]string{0: "no SPIFFE identity", 1: "", 2: "2 URIs"}
 	for n, want := range tests {
 		cert := &x509.Certificate{}
 		for range n {
 			cert.URIs = append(cert.URIs, one.URL())
 		}
-		got, err := Of(cert)
+		got, err := IdentityOf(cert)
 		if want == "" && (err != nil || got != one) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%d URIs: %v, %v, want %q", n, got, err, want)
 		}
 	}
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzParseIdentity(f *testing.F) {
 	f.Add("spiffe://cluster.local/ns/shop/sa/app")
 	f.Add("spiffe://td/ns/a%2e/sa/b")
 	f.Fuzz(func(t *testing.T, uri string) {
-		id, err := Parse(uri)
+		id, err := ParseIdentity(uri)
 		if err != nil {
 			return
 		}
@@ -98,13 +98,13 @@ func FuzzParse(f *testing.F) {
 }
 
 // The agent checks a name by a few lines of its own, without go-spiffe.
-func FuzzCheckAgreesWithGoSPIFFE(f *testing.F) {
+func FuzzIdentityCheckAgreesWithGoSPIFFE(f *testing.F) {
 	for _, s := range []string{"cluster.local", "TD", "..", ".", "", "a/b", "a%2eb", "a_b-c", "é", "a b", "a:1"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		for _, one := range []ID{id(s, "n", "s"), id("td", s, "s"), id("td", "n", s)} {
-			back, err := Parse(one.String())
+		for _, one := range []Identity{identity(s, "n", "s"), identity("td", s, "s"), identity("td", "n", s)} {
+			back, err := ParseIdentity(one.String())
 			if good := err == nil && back == one; good != (one.Check() == nil) {
 				t.Errorf("%+v: Check says %v, go-spiffe %+v, %v", one, one.Check(), back, err)
 			}
