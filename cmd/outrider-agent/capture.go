@@ -18,9 +18,10 @@ import (
 	"outrider.dev/internal/capture/nftables"
 	"outrider.dev/internal/capture/setup"
 	"outrider.dev/internal/cli"
+	"outrider.dev/internal/contract"
 )
 
-// captureLimit bounds a whole run: a lock that somebody else holds, a kernel that does not answer.
+// captureLimit bounds a whole run, which may wait for a lock of iptables or for the kernel.
 const captureLimit = time.Minute
 
 // captureOptions are the settings of a run that are not the intent's.
@@ -42,10 +43,10 @@ const captureExamples = `  # what an init container runs: everything but the pro
   # what it would do, and why
   outrider-agent capture -i '*' -b '*' --dry-run
 
-  # parking alone, beside the rules of another mesh
+  # parking alone, with the capture rules of another mesh
   outrider-agent capture --park-only
 
-  # is everything as it was written, and does it work?
+  # check that the rules are as they were written, and that they work
   outrider-agent capture verify`
 
 func newCapture(termination *terminationLog) *cobra.Command {
@@ -54,18 +55,18 @@ func newCapture(termination *terminationLog) *cobra.Command {
 	return cmd
 }
 
-// captureCommand is capture without its subcommands, and what its flags say.
+// captureCommand is capture without its subcommands, and the options that its flags set.
 func captureCommand(termination *terminationLog) (*cobra.Command, *captureOptions) {
 	o := &captureOptions{intent: capture.Defaults()}
 	cmd := &cobra.Command{
 		Use:     "capture",
 		Aliases: []string{"istio-iptables"},
-		Short:   "redirect the pod's traffic to its proxy, and park what comes too early",
+		Short:   "redirect the pod's traffic to its proxy, and park connections that come too early",
 		Long: `Redirects the pod's traffic to its proxy, atomically, and proves that it works.
 Connections that come before the proxy listens wait instead of being refused.
 
-Flags and variables are those of istio-iptables; run it again, with other flags or
-by the other backend, and the last run's rules are the ones that hold.`,
+Flags and variables are those of istio-iptables. A second run, with other flags or
+another backend, replaces the rules of the first.`,
 		Example: captureExamples,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -84,12 +85,12 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	return &cli.UsageError{
-		Err:  fmt.Errorf("%q is no flag", args[0]),
-		Hint: "quote '*', or the shell replaces it by the names of files; " + cmd.CommandPath() + " --help lists the flags",
+		Err:  fmt.Errorf("%q is not a flag", args[0]),
+		Hint: "quote '*', or the shell replaces it by file names; " + cmd.CommandPath() + " --help lists the flags",
 	}
 }
 
-// operationFlags are Istio's flags that say how, not what.
+// operationFlags are the flags about how to capture, mostly Istio's.
 func (o *captureOptions) operationFlags(fs *pflag.FlagSet) {
 	flag := func(p *bool, name, short, usage string) {
 		fs.BoolVarP(p, name, short, false, usage)
@@ -100,12 +101,12 @@ func (o *captureOptions) operationFlags(fs *pflag.FlagSet) {
 	flag(&o.validate, "run-validation", "", "prove that the rules work (done anyway, unless --proof=false)")
 	flag(&o.cleanup, "cleanup-only", "", "remove the rules, as capture clean does")
 	flag(&o.nativeNFT, "native-nftables", "", "as --backend=nftables")
-	fs.Uint16Var(&o.probePort, "iptables-probe-port", 15002, "accepted; the proof opens no port")
+	fs.Uint16Var(&o.probePort, "iptables-probe-port", contract.ProbePort, "accepted; the proof opens no port")
 	cli.BindEnv(fs, "iptables-probe-port", "IPTABLES_PROBE_PORT")
-	fs.Duration("probe-timeout", 5*time.Second, "accepted; the proof is answered at once")
+	fs.Duration("probe-timeout", 5*time.Second, "accepted; the proof needs no timeout")
 	cli.BindEnv(fs, "probe-timeout", "PROBE_TIMEOUT")
 	for _, name := range []string{"reconcile", "force-apply", "cni-mode"} {
-		flag(new(bool), name, "", "accepted; every run replaces what was there")
+		flag(new(bool), name, "", "accepted; every run replaces the rules that are there")
 	}
 	fs.StringVar(&o.variant, "force-iptables-binary", "", "use the iptables backend, by these binaries: legacy or nft")
 	cli.BindEnv(fs, "force-iptables-binary", "FORCE_IPTABLES_BINARY")
@@ -121,7 +122,7 @@ func (o *captureOptions) operationFlags(fs *pflag.FlagSet) {
 
 // sharedFlags are those of capture and of its subcommands.
 func (o *captureOptions) sharedFlags(fs *pflag.FlagSet, termination *terminationLog) {
-	fs.StringVar(&o.backend, "backend", "auto", "what writes the rules: nftables, iptables, or auto: the first that this kernel can do")
+	fs.StringVar(&o.backend, "backend", "auto", "what writes the rules: nftables, iptables, or auto: the first that this kernel supports")
 	cli.BindEnv(fs, "backend", "OUTRIDER_BACKEND")
 	fs.StringVar(&o.netns, "network-namespace", "", "path of the network namespace to work in; default: this one")
 	cli.BindEnv(fs, "network-namespace", "NETWORK_NAMESPACE")
@@ -141,7 +142,7 @@ func envName(flag string) string {
 	return string(b)
 }
 
-// backends checks the choice, enters the namespace, and opens what is to be used.
+// backends checks the flags, enters the namespace, and opens the backends.
 func (o *captureOptions) backends() ([]setup.Backend, error) {
 	if o.nativeNFT {
 		o.backend = capture.NFTables
@@ -166,9 +167,10 @@ func (o *captureOptions) backends() ([]setup.Backend, error) {
 	return setup.Backends(o.backend, o.variant)
 }
 
-// enter moves the calling goroutine into a network namespace, for good. Namespaces belong
-// to threads, so it stays on its thread; a run that needs no other namespace is spared
-// that, for a locked goroutine pays for every answer of the kernel with a change of threads.
+// enter moves the calling goroutine into a network namespace, for the rest of its life.
+// Namespaces belong to threads, so the goroutine is locked to its thread. A run that needs
+// no other namespace is not locked: a locked goroutine pays for every answer of the kernel
+// with a change of threads.
 func enter(path string) error {
 	runtime.LockOSThread()
 	f, err := os.Open(path)
@@ -222,8 +224,8 @@ func (o *captureOptions) apply(ctx context.Context, cmd *cobra.Command) (setup.R
 	return report, writeReport(cmd.OutOrStdout(), o.output, report)
 }
 
-// print shows the rules that would be written, as input for the program that writes
-// them by hand. With Istio's DRY_RUN_FILE_PATH they go into that file too.
+// print prints the rules that would be written, as input for nft or iptables-restore.
+// With Istio's DRY_RUN_FILE_PATH it also writes them to that file.
 func (o *captureOptions) print(w io.Writer) error {
 	if path := os.Getenv("DRY_RUN_FILE_PATH"); path != "" {
 		f, err := os.Create(path)
@@ -328,17 +330,17 @@ func newVerify(termination *terminationLog) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "check that the rules are as they were written, and that they work",
-		Long: `Reads the rules back, checks that nobody has changed them, and tries both directions.
-With flags of capture, on the command line, the rules must also be those of the flags.`,
+		Long: `Reads the rules back, checks that they are unchanged, and tries both directions.
+With flags of capture on the command line, the rules must also be those of the flags.`,
 		Example: "  outrider-agent capture verify\n  outrider-agent capture verify -i '*' -b '*' -d 15090,15020 --output=json",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			asked := intentGiven(cmd.Flags())
+			given := intentGiven(cmd.Flags())
 			if err := cli.FinishIntent(cmd.Flags(), &o.intent); err != nil {
 				return err
 			}
 			var intent *capture.Intent
-			if asked {
+			if given {
 				intent = &o.intent
 			}
 			return o.verify(cmd.Context(), cmd.OutOrStdout(), intent)
@@ -362,9 +364,9 @@ func intentGiven(fs *pflag.FlagSet) bool {
 func newRelease() *cobra.Command {
 	return &cobra.Command{
 		Use:   "release [PORT...]",
-		Short: "say that a proxy has left for good: refuse at once what nobody listens for",
-		Long: `Ends the parking on ports (default: 15001 and 15006) until somebody listens there again.
-It needs no capability: the rules hear it from the proxy's users and from root.`,
+		Short: "end parking for a proxy that will not come back: connections are refused at once",
+		Long: `Ends the parking on ports (default: 15001 and 15006) until there is a listener again.
+It needs no capability: the rules accept it from the proxy's users and from root.`,
 		Example: "  outrider-agent capture release\n  outrider-agent capture release 8080",
 		RunE: func(_ *cobra.Command, args []string) error {
 			ports, err := releasePorts(args)

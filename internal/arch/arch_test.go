@@ -82,7 +82,7 @@ var arrows = map[string][]string{
 	"internal/agent/standby":   {"internal/agent/sockets", sys},
 	"internal/agent/supervise": {sys},
 
-	"internal/capture":          {},
+	"internal/capture":          {"internal/contract"},
 	"internal/capture/nftables": {"internal/capture", nftables, netlink, sys},
 	"internal/capture/iptables": {"internal/capture"},
 	"internal/capture/setup":    {"internal/capture", "internal/capture/iptables", "internal/capture/nftables", netlink, sys},

@@ -15,7 +15,7 @@ var conditionOrder = []Key{
 }
 
 // Canonical returns the conditions of a rule in canonical order, without those that
-// change nothing: TCP beside SYN, and a range of all addresses. Conditions on the same
+// change nothing: TCP together with SYN, and a range of all addresses. Conditions on the same
 // key keep their order.
 func Canonical(match []Match) []Match {
 	syn := slices.ContainsFunc(match, func(m Match) bool { return m.Key == SYN })

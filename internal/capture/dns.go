@@ -3,14 +3,20 @@ package capture
 import (
 	"net/netip"
 	"slices"
+
+	"outrider.dev/internal/contract"
 )
 
-// Zones of connection tracking. A look-up that the agent passes on has the app's
-// addresses and ports in part, and would be taken for the app's own (Istio's numbers).
+// Zones of connection tracking (Istio's numbers). A query that the agent forwards can
+// have the addresses and ports of the app's own query, and without zones connection
+// tracking would take the two for one.
 const (
-	zoneUpstream = 1 // agent and name server
-	zoneApp      = 2 // app and agent
+	zoneUpstream = 1 // between the agent and a name server
+	zoneApp      = 2 // between the app and the agent
 )
+
+// dnsPort is the port of name servers.
+const dnsPort = 53
 
 // nameservers are the destinations whose port 53 is captured: each server, or
 // one condition-free entry for all.
@@ -25,7 +31,7 @@ func (b *builder) nameservers() [][]netip.Prefix {
 	return out
 }
 
-// dns puts the two conversations of the agent's resolver into zones of their own.
+// dns puts the packets of the agent's resolver into the two zones.
 func (b *builder) dns() {
 	b.in.Nameservers = slices.DeleteFunc(slices.Clone(b.in.Nameservers), func(a netip.Addr) bool {
 		return !b.in.Families.Has(familyOf(a))
@@ -40,24 +46,24 @@ func (b *builder) dns() {
 	out := b.chain("raw-output", Raw, Output)
 	owners, words := b.owners()
 	for i, owner := range owners {
-		out.add("the agent asks a name server, "+words[i], zone(zoneUpstream), udp, dport(53), owner)
-		out.add("the agent answers the app, "+words[i], zone(zoneApp), udp, sport(DNSPort), owner)
+		out.add("the agent queries a name server, "+words[i], zone(zoneUpstream), udp, dport(dnsPort), owner)
+		out.add("the agent answers the app, "+words[i], zone(zoneApp), udp, sport(contract.DNSPort), owner)
 	}
 	pre := b.chain("raw-prerouting", Raw, Prerouting)
 	for _, server := range b.nameservers() {
-		out.add("the app asks for a name", zone(zoneApp), with(to, server, udp, dport(53))...)
-		pre.add("a name server answers the agent", zone(zoneUpstream), with(from, server, udp, sport(53))...)
+		out.add("the app queries a name server", zone(zoneApp), with(to, server, udp, dport(dnsPort))...)
+		pre.add("a name server answers the agent", zone(zoneUpstream), with(from, server, udp, sport(dnsPort))...)
 	}
 }
 
-// dnsRedirects sends the app's questions to the agent's resolver.
+// dnsRedirects sends the app's queries to the agent's resolver.
 func (b *builder) dnsRedirects(out *ruleList) {
 	if b.in.DNS == DNSOff {
 		return
 	}
 	for _, server := range b.nameservers() {
 		for _, p := range []Match{tcp, udp} {
-			out.add("a name is asked for: the agent's resolver answers", redirect(DNSPort), with(to, server, p, dport(53))...)
+			out.add("a DNS query: the agent's resolver answers", redirect(contract.DNSPort), with(to, server, p, dport(dnsPort))...)
 		}
 	}
 }

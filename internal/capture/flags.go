@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"outrider.dev/internal/contract"
 )
 
 // A Flag is one setting of an Intent, on the command line and in the environment.
@@ -14,7 +16,7 @@ import (
 type Flag struct {
 	Name  string   // long, without dashes
 	Short string   // one letter, or none
-	Env   []string // variables that set it, first wins; the command line wins over all
+	Env   []string // variables that set it; the first takes precedence, the command line over all
 	Usage string
 
 	def   string
@@ -51,7 +53,7 @@ func (f *Flag) Set(s string) error {
 	return nil
 }
 
-// ValueError is a flag's value that cannot be used.
+// ValueError is an invalid value of a flag.
 type ValueError struct {
 	Flag, Value string
 	Err         error
@@ -120,20 +122,20 @@ func (f *flags) port(to *uint16) func(string) error {
 
 func (f *flags) ports() {
 	in := f.in
-	f.add("envoy-port", "p", "15001", "port of the proxy for outbound connections", func(s string) error {
-		in.foreignPortsSet = true
+	f.add("envoy-port", "p", fmt.Sprint(contract.OutboundPort), "port of the proxy for outbound connections", func(s string) error {
+		in.proxyPortsGiven = true
 		return f.port(&in.OutboundPort)(s)
 	})
-	f.add("inbound-capture-port", "z", "15006", "port of the proxy for inbound connections", func(s string) error {
-		in.foreignPortsSet = true
+	f.add("inbound-capture-port", "z", fmt.Sprint(contract.InboundPort), "port of the proxy for inbound connections", func(s string) error {
+		in.proxyPortsGiven = true
 		return f.port(&in.InboundPort)(s)
 	})
-	f.add("inbound-tunnel-port", "e", "15008", "port on which the proxy ends tunnels; never captured", f.port(&in.TunnelPort))
+	f.add("inbound-tunnel-port", "e", fmt.Sprint(contract.TunnelPort), "port on which the proxy ends tunnels; never captured", f.port(&in.TunnelPort))
 }
 
 func (f *flags) owners() {
 	in := f.in
-	f.add("proxy-uid", "u", "1337", "users (names or numbers, comma separated) whose traffic is not captured: the proxy's",
+	f.add("proxy-uid", "u", fmt.Sprint(contract.ProxyUser), "users (names or numbers, comma separated) whose traffic is not captured: the proxy's",
 		ids(&in.ProxyUIDs, f.users, "user"), "PROXY_UID", "ENVOY_USER")
 	f.add("proxy-gid", "g", "as --proxy-uid", "groups whose traffic is not captured: the proxy's",
 		ids(&in.ProxyGIDs, f.groups, "group"))
@@ -175,7 +177,7 @@ func (f *flags) inbound() {
 			return fmt.Errorf("not a mark; 1 to 4294967295")
 		}
 		if slices.Contains([]uint64{selfCallMark, tproxiedMark, refuseMark, ProofOut, ProofIn}, n) {
-			return fmt.Errorf("%#x has a meaning of its own; any other mark will do", n)
+			return fmt.Errorf("%#x is reserved; use another mark", n)
 		}
 		in.TProxyMark = uint32(n)
 		return nil
@@ -251,10 +253,10 @@ func (f *flags) dnsAndMore() {
 			in.DNS = DNSOff
 		}
 	}
-	f.addBool("redirect-dns", "send look-ups to the servers of resolv.conf to the agent's resolver",
+	f.addBool("redirect-dns", "redirect DNS queries to the servers of resolv.conf to the agent's resolver",
 		func(v bool) { f.dns = v; mode() }, "REDIRECT_DNS", "ISTIO_META_DNS_CAPTURE")
-	f.addBool("capture-all-dns", "with --redirect-dns: look-ups to any server", func(v bool) { f.dnsAll = v; mode() })
-	f.addBool("drop-invalid", "drop inbound packets that connection tracking cannot place", func(v bool) { in.DropInvalid = v }, "DROP_INVALID", "INVALID_DROP")
+	f.addBool("capture-all-dns", "with --redirect-dns: DNS queries to any server", func(v bool) { f.dnsAll = v; mode() })
+	f.addBool("drop-invalid", "drop inbound packets that connection tracking finds invalid", func(v bool) { in.DropInvalid = v }, "DROP_INVALID", "INVALID_DROP")
 	f.addBool("dual-stack", "capture IPv4 and IPv6 whatever addresses the pod has", func(v bool) {
 		if v {
 			in.Families = DualStack
@@ -272,7 +274,7 @@ func (f *flags) dnsAndMore() {
 
 func (f *flags) parking() {
 	in := f.in
-	f.add("park", "", "on", "early connections wait until the proxy listens: off, on, or require to fail where the kernel cannot", func(s string) error {
+	f.add("park", "", "on", "early connections wait until the proxy listens: off, on, or require to fail where the kernel does not support it", func(s string) error {
 		switch p := ParkMode(s); p {
 		case ParkOff, ParkOn, ParkRequire:
 			in.Park = p
@@ -280,20 +282,20 @@ func (f *flags) parking() {
 		}
 		return fmt.Errorf("one of off, on, require")
 	}, "OUTRIDER_PARK")
-	f.add("park-ports", "", "", "local ports parked beside the proxy's; '*' is all but the status ports", func(s string) error {
+	f.add("park-ports", "", "", "local ports parked besides the proxy's; '*' is all but the status ports", func(s string) error {
 		var p Ports
 		if err := portList(&p)(s); err != nil {
 			return err
 		}
 		for _, port := range p.List {
 			if slices.Contains(statusPorts, port) {
-				return fmt.Errorf("status port %d is never parked: a probe must see at once that nobody answers", port)
+				return fmt.Errorf("status port %d is never parked: a probe must be refused at once", port)
 			}
 		}
 		in.ParkPorts = p
 		return nil
 	}, "OUTRIDER_PARK_PORTS")
-	f.add("park-limit", "", "1m", "how long to wait for a listener that is gone before connections are refused; 0 is as long as the callers do", func(s string) error {
+	f.add("park-limit", "", "1m", "how long connections wait for an absent listener before they are refused; 0 is as long as the callers do", func(s string) error {
 		d, err := time.ParseDuration(s)
 		if err != nil || d < 0 || d > 0 && d < time.Second || d > time.Hour || d%time.Second != 0 {
 			return fmt.Errorf("not a time limit; whole seconds from 1s to 1h, or 0")
@@ -301,22 +303,22 @@ func (f *flags) parking() {
 		in.ParkLimit = d
 		return nil
 	}, "OUTRIDER_PARK_LIMIT")
-	f.addBool("park-only", "capture nothing: park beside the rules of another mesh (ports 15001, 15006, 4140, 4143, or -p and -z)",
+	f.addBool("park-only", "capture nothing: park connections to the proxy of another mesh (ports 15001, 15006, 4140, 4143, or -p and -z)",
 		func(v bool) { in.ParkOnly = v }, "OUTRIDER_PARK_ONLY")
 }
 
-// Check reports settings that do not go together.
+// Check reports settings that conflict.
 func (in Intent) Check() error {
 	for _, p := range []struct {
 		flag string
 		port uint16
 	}{{"envoy-port", in.OutboundPort}, {"inbound-capture-port", in.InboundPort}} {
-		if slices.Contains(statusPorts, p.port) || p.port == DNSPort {
-			return &ValueError{p.flag, fmt.Sprint(p.port), fmt.Errorf("the port has a meaning of its own; the proxy must listen on another")}
+		if slices.Contains(statusPorts, p.port) || p.port == contract.DNSPort {
+			return &ValueError{p.flag, fmt.Sprint(p.port), fmt.Errorf("the port is reserved; the proxy must listen on another")}
 		}
 	}
 	if in.ParkOnly && in.Park == ParkOff {
-		return &ValueError{"park-only", "true", fmt.Errorf("--park=off leaves nothing to do; leave one of them out")}
+		return &ValueError{"park-only", "true", fmt.Errorf("it conflicts with --park=off; leave one of them out")}
 	}
 	return nil
 }
@@ -358,7 +360,7 @@ func portList(to *Ports) func(string) error {
 			}
 		}
 		if p.All && len(p.List) > 0 {
-			return fmt.Errorf("'*' is every port; list no others beside it")
+			return fmt.Errorf("'*' is every port; list no others with it")
 		}
 		*to = p
 		return nil
@@ -379,7 +381,7 @@ func parsePrefixes(s string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// parsePrefix reads an address range; a bare address is a range of one. Host bits are cleared.
+// parsePrefix reads an address range; a single address is a range of one. Host bits are cleared.
 func parsePrefix(s string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
 		a = a.Unmap()
@@ -416,9 +418,9 @@ func ids(to *[]uint32, lookup Lookup, kind string) func(string) error {
 	}
 }
 
-// interfaceList reads names of network interfaces. The kernel takes 1 to 15 bytes,
-// without white space and slash (dev_valid_name); iptables takes a trailing + as a
-// wildcard, which would mean another interface than the one that is named.
+// interfaceList reads names of network interfaces. The kernel accepts 1 to 15 bytes,
+// without white space and slash (dev_valid_name); to iptables a trailing + is a
+// wildcard, so that the rule would match other interfaces.
 func interfaceList(to *[]string) func(string) error {
 	return func(s string) error {
 		var out []string

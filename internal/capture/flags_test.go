@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/capture"
 )
 
-// lookup knows one user and one group.
+// lookup finds one user and one group.
 func lookup(name string) (uint32, error) {
 	if name == "istio-proxy" {
 		return 1337, nil
@@ -177,22 +177,22 @@ func TestFlagsRefuse(t *testing.T) {
 		"inbound-capture-port=0":                    `"0" is not a port; 1 to 65535`,
 		"inbound-tunnel-port=abc":                   `"abc" is not a port; 1 to 65535`,
 		"inbound-tunnel-port=*":                     `"*" is not a port; 1 to 65535`,
-		"proxy-uid=nobody-here":                     `there is no user "nobody-here" here; use its number, or a name from this machine`,
+		"proxy-uid=no-such-name":                    `there is no user "no-such-name" here; use its number, or a name from this machine`,
 		"proxy-uid=-1":                              `there is no user "-1" here; use its number, or a name from this machine`,
 		"proxy-uid=4294967295":                      `there is no user "4294967295" here; use its number, or a name from this machine`,
-		"proxy-gid=1,nobody-here":                   `there is no group "nobody-here" here; use its number, or a name from this machine`,
+		"proxy-gid=1,no-such-name":                  `there is no group "no-such-name" here; use its number, or a name from this machine`,
 		"outbound-owner-groups=*,5":                 `there is no group "*" here; use its number, or a name from this machine`,
 		"outbound-owner-groups=" + groups(65):       `65 groups; at most 64`,
 		"outbound-owner-groups-exclude=x":           `there is no group "x" here; use its number, or a name from this machine`,
 		"istio-inbound-interception-mode=FOO":       `not a mode; one of REDIRECT, TPROXY, NONE`,
-		"istio-inbound-ports=80,*":                  `'*' is every port; list no others beside it`,
+		"istio-inbound-ports=80,*":                  `'*' is every port; list no others with it`,
 		"istio-inbound-ports=80,65536":              `"65536" is not a port; 1 to 65535`,
-		"istio-local-exclude-ports=*,80":            `'*' is every port; list no others beside it`,
+		"istio-local-exclude-ports=*,80":            `'*' is every port; list no others with it`,
 		"istio-local-exclude-ports=80;81":           `"80;81" is not a port; 1 to 65535`,
 		"istio-inbound-tproxy-mark=0":               `not a mark; 1 to 4294967295`,
 		"istio-inbound-tproxy-mark=4294967296":      `not a mark; 1 to 4294967295`,
-		"istio-inbound-tproxy-mark=1338":            `0x53a has a meaning of its own; any other mark will do`,
-		"istio-inbound-tproxy-mark=0x4f750001":      `0x4f750001 has a meaning of its own; any other mark will do`,
+		"istio-inbound-tproxy-mark=1338":            `0x53a is reserved; use another mark`,
+		"istio-inbound-tproxy-mark=0x4f750001":      `0x4f750001 is reserved; use another mark`,
 		"istio-inbound-tproxy-route-table=0":        noTable,
 		"istio-inbound-tproxy-route-table=253":      noTable,
 		"istio-inbound-tproxy-route-table=255":      noTable,
@@ -206,7 +206,7 @@ func TestFlagsRefuse(t *testing.T) {
 		"istio-service-exclude-cidr=*":              `every address cannot be excluded; to capture nothing outbound, leave -i empty`,
 		"istio-service-exclude-cidr=10.0.0.0/8,x":   `"x" ` + noRange,
 		"istio-outbound-ports=http":                 `"http" is not a port; 1 to 65535`,
-		"istio-outbound-ports=*,80":                 `'*' is every port; list no others beside it`,
+		"istio-outbound-ports=*,80":                 `'*' is every port; list no others with it`,
 		"istio-local-outbound-ports-exclude=*":      `every port cannot be excluded; to capture nothing outbound, leave -i and -q empty`,
 		"istio-local-outbound-ports-exclude=0":      `"0" is not a port; 1 to 65535`,
 		"outbound-ipv4-loopback-cidr=10.0.0.0/8":    `not within 127.0.0.0/8`,
@@ -226,9 +226,9 @@ func TestFlagsRefuse(t *testing.T) {
 		"families=IPv4":                             `one of auto, ipv4, ipv6, dual`,
 		"families=":                                 `one of auto, ipv4, ipv6, dual`,
 		"park=true":                                 `one of off, on, require`,
-		"park-ports=15021":                          `status port 15021 is never parked: a probe must see at once that nobody answers`,
-		"park-ports=8082,15020":                     `status port 15020 is never parked: a probe must see at once that nobody answers`,
-		"park-ports=*,1":                            `'*' is every port; list no others beside it`,
+		"park-ports=15021":                          `status port 15021 is never parked: a probe must be refused at once`,
+		"park-ports=8082,15020":                     `status port 15020 is never parked: a probe must be refused at once`,
+		"park-ports=*,1":                            `'*' is every port; list no others with it`,
 		"park-limit=500ms":                          noLimit,
 		"park-limit=1500ms":                         noLimit,
 		"park-limit=1h1s":                           noLimit,

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"outrider.dev/internal/contract"
 )
 
 // Mode is how inbound connections reach the proxy.
@@ -16,17 +18,17 @@ const (
 	NoneMode     Mode = "NONE"     // nothing is captured
 )
 
-// ParkMode says whether connections that come too early wait.
+// ParkMode says whether connections that arrive too early wait.
 type ParkMode string
 
 // The ways to park.
 const (
-	ParkOff     ParkMode = "off"     // they are refused, as everywhere else
-	ParkOn      ParkMode = "on"      // they wait, where the kernel can do it
+	ParkOff     ParkMode = "off"     // they are refused, as without Outrider
+	ParkOn      ParkMode = "on"      // they wait, where the kernel supports it
 	ParkRequire ParkMode = "require" // they wait, or capture fails
 )
 
-// DNSMode says which name look-ups go to the proxy's own resolver.
+// DNSMode says which DNS queries go to the agent's resolver.
 type DNSMode string
 
 // The ways to capture DNS.
@@ -57,8 +59,8 @@ type Groups struct {
 	List []uint32
 }
 
-// An Intent is what the user wants captured and parked. [Defaults] gives the one
-// to start from, [Flags] the ways to change it.
+// An Intent is what to capture and to park. [Defaults] is the one to start from;
+// [Flags] are the settings that change it.
 type Intent struct {
 	Mode         Mode
 	OutboundPort uint16 // the proxy's port for what the pod sends
@@ -72,13 +74,13 @@ type Intent struct {
 
 	OutboundRanges        Ranges
 	ExcludeOutboundRanges []netip.Prefix
-	OutboundPorts         Ports // captured whatever the address
+	OutboundPorts         Ports // captured for every address
 	ExcludeOutboundPorts  []uint16
 	OwnerGroups           Groups // only processes of these groups are captured
 	ExcludeOwnerGroups    []uint32
 
 	ExcludeInterfaces []string
-	VirtualInterfaces []string     // what comes in there is a guest's outbound traffic
+	VirtualInterfaces []string     // what arrives there is a guest's outbound traffic
 	Loopback          netip.Prefix // IPv4 destinations that stay in the pod
 
 	DNS             DNSMode
@@ -88,35 +90,27 @@ type Intent struct {
 	TProxyTable     int
 	Families        Families // 0: by the addresses of the pod, see FamiliesOf
 	Park            ParkMode
-	ParkPorts       Ports         // local ports parked beside the capture ports
-	ParkLimit       time.Duration // how long one absence of a listener is waited for; 0 is as long as the callers do
-	ParkOnly        bool          // no capture: parking beside another mesh's rules
-	foreignPortsSet bool          // -p or -z was given, so ParkOnly does not guess
+	ParkPorts       Ports         // local ports parked besides those of the proxy
+	ParkLimit       time.Duration // how long connections wait for an absent listener; 0 is as long as the callers do
+	ParkOnly        bool          // no capture: parking with the capture rules of another mesh
+	proxyPortsGiven bool          // by -p or -z, so that ParkOnly does not guess them
 }
 
-// Ports with a fixed meaning, Istio's.
-const (
-	DNSPort       = 15053 // the proxy's resolver
-	statusPort    = 15020 // the agent
-	readinessPort = 15021
-	metricsPort   = 15090
-)
+// statusPorts are probed by the kubelet and scraped by Prometheus, also while the
+// proxy is down. They are never captured, and connections are refused at once.
+var statusPorts = []uint16{contract.StatusPort, contract.ReadinessPort, contract.PrometheusPort}
 
-// statusPorts are asked by the kubelet and by Prometheus when the proxy may be
-// gone, so they are never captured, and a refusal there must be seen at once.
-var statusPorts = []uint16{statusPort, readinessPort, metricsPort}
-
-// foreignCapturePorts are where other meshes' proxies listen, for parking beside
-// them: Istio's outbound and inbound, then Linkerd's.
-var foreignCapturePorts = []uint16{15001, 15006, 4140, 4143}
+// meshPorts are the capture ports of other meshes: Istio's outbound and inbound port,
+// then Linkerd's.
+var meshPorts = []uint16{contract.OutboundPort, contract.InboundPort, 4140, 4143}
 
 // Defaults is what istio-iptables does without flags, and parking.
 func Defaults() Intent {
 	return Intent{
 		Mode:         RedirectMode,
-		OutboundPort: 15001,
-		InboundPort:  15006,
-		TunnelPort:   15008,
+		OutboundPort: contract.OutboundPort,
+		InboundPort:  contract.InboundPort,
+		TunnelPort:   contract.TunnelPort,
 		OwnerGroups:  Groups{All: true},
 		Loopback:     netip.MustParsePrefix("127.0.0.1/32"),
 		TProxyMark:   1337,
@@ -126,13 +120,10 @@ func Defaults() Intent {
 	}
 }
 
-// defaultProxyID is the uid and gid of Istio's proxy images, and of ours.
-const defaultProxyID = 1337
-
-// withDefaults fills in what depends on other fields.
+// withDefaults sets the fields whose default depends on other fields.
 func (in Intent) withDefaults() Intent {
 	if len(in.ProxyUIDs) == 0 {
-		in.ProxyUIDs = []uint32{defaultProxyID}
+		in.ProxyUIDs = []uint32{contract.ProxyUser}
 	}
 	if len(in.ProxyGIDs) == 0 {
 		in.ProxyGIDs = in.ProxyUIDs
@@ -140,9 +131,9 @@ func (in Intent) withDefaults() Intent {
 	return in
 }
 
-// FamiliesOf is what to capture in a pod with these addresses: IPv4, and IPv6 if
-// the pod can be reached or can reach others by it. Istio leaves IPv6 out unless
-// told otherwise, and such a pod's IPv6 traffic goes past the proxy.
+// FamiliesOf is what to capture in a pod with these addresses: IPv4, and IPv6 if one
+// of them is neither loopback nor link-local. Istio captures IPv6 only if configured
+// to, and otherwise a pod's IPv6 traffic bypasses the proxy.
 func FamiliesOf(addrs []netip.Addr) Families {
 	var f Families
 	for _, a := range addrs {
@@ -163,13 +154,13 @@ func (in Intent) parkedPorts() []uint16 {
 	}
 	var ports []uint16
 	switch {
-	case in.ParkOnly && !in.foreignPortsSet:
-		ports = append(ports, foreignCapturePorts...)
+	case in.ParkOnly && !in.proxyPortsGiven:
+		ports = append(ports, meshPorts...)
 	case in.ParkOnly, in.captures():
 		ports = append(ports, in.OutboundPort, in.InboundPort)
 	}
 	if in.captures() && in.DNS != DNSOff {
-		ports = append(ports, DNSPort)
+		ports = append(ports, contract.DNSPort)
 	}
 	for _, p := range in.ParkPorts.List {
 		if !slices.Contains(statusPorts, p) {

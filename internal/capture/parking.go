@@ -3,11 +3,13 @@ package capture
 import (
 	"fmt"
 	"time"
+
+	"outrider.dev/internal/contract"
 )
 
 // forgetAbsence is how long an absence of a listener is remembered after the last
-// connection that met it. It bounds how long a memory can be wrong: a caller
-// that gave up before the listener came back leaves one behind.
+// connection to its port. It bounds how long the memory can be out of date: if no
+// connection arrives after the listener is back, only time clears it.
 const forgetAbsence = 5 * time.Minute
 
 // NFTables and IPTables are the names of the backends.
@@ -16,24 +18,24 @@ const (
 	IPTables = "iptables"
 )
 
-// Reasons by which the counters of rules are found again.
+// Reasons of rules whose counters are read.
 const (
-	ReasonParked   = "nobody listens: parked, the caller's kernel asks again"
-	ReasonFirst    = "nobody listens: parked, and the time limit starts"
-	ReasonOver     = "nobody has listened for too long: refused"
+	ReasonParked   = "no listener: parked, the caller's kernel retries"
+	ReasonFirst    = "no listener: parked, and the time limit starts"
+	ReasonOver     = "no listener for longer than the limit: refused"
 	ReasonProofOut = "proof: an outbound connection arrived at the proxy's port"
 	ReasonProofIn  = "proof: an inbound connection arrived at the proxy's port"
-	ReasonProofTP  = "proof of the inbound side: came as far as the proxy"
+	ReasonProofTP  = "proof: an inbound connection arrived at the proxy"
 )
 
-// parking makes connections wait to ports where nobody listens. Per port and
-// family the kernel keeps two marks with an age:
+// parking lets connections wait for ports that have no listener. For each port and
+// family the kernel has an entry in up to two sets, with a timeout:
 //
-//	parking  an absence has begun less than ParkLimit ago
-//	gone     an absence has begun, and was met less than forgetAbsence ago
+//	parking  the listener has been absent for less than ParkLimit
+//	gone     the listener is absent, and a connection found that out less than forgetAbsence ago
 //
-// A listener that is seen clears both. "gone" without "parking" means that the
-// absence has lasted for longer than ParkLimit: connections are refused at once.
+// A connection that finds a listener deletes both. "gone" without "parking" means that
+// the absence has lasted for longer than ParkLimit: connections are refused at once.
 func (b *builder) parking() {
 	in := b.in
 	ports := in.parkedPorts()
@@ -48,9 +50,9 @@ func (b *builder) parking() {
 		b.tproxyInput(input)
 	}
 	for _, p := range ports {
-		reason := fmt.Sprintf("port %d: is somebody listening?", p)
+		reason := fmt.Sprintf("port %d: is there a listener?", p)
 		input.add(reason, jump(parkChain(p)), syn, dport(p))
-		if p == DNSPort && in.captures() {
+		if p == contract.DNSPort && in.captures() {
 			input.add(reason, jump(parkChain(p)), udp, dport(p))
 		}
 	}
@@ -58,13 +60,13 @@ func (b *builder) parking() {
 		for _, p := range statusPorts {
 			input.add(fmt.Sprintf("status port %d is never parked", p), leave, tcp, dport(p))
 		}
-		input.add("any other port: is somebody listening?", jump("park-any"), syn)
+		input.add("any other port: is there a listener?", jump("park-any"), syn)
 	}
 	for _, p := range ports {
 		b.park(parkChain(p), b.sets(fmt.Sprint(p), ByFamily))
 	}
 	if in.ParkPorts.All {
-		// The iptables match that remembers is keyed by address alone.
+		// The iptables match recent, which remembers, has addresses as keys, not ports.
 		var sets absence
 		if b.rs.Backend == NFTables {
 			sets = b.sets("any", ByPort)
@@ -80,10 +82,10 @@ func (b *builder) parking() {
 
 func parkChain(port uint16) string { return fmt.Sprintf("park-%d", port) }
 
-// limited reports whether parking has an end.
+// limited reports whether parking has a time limit.
 func (b *builder) limited() bool { return b.in.ParkLimit > 0 }
 
-// absence names the two sets that remember that nobody listens. Zero: nothing is remembered.
+// absence is the two sets that remember an absence. The zero value remembers nothing.
 type absence struct{ parking, gone Set }
 
 func (b *builder) sets(suffix string, key SetKey) absence {
@@ -100,22 +102,22 @@ func (b *builder) sets(suffix string, key SetKey) absence {
 	return a
 }
 
-// park fills the chain that decides about one connection to a parked port.
+// park adds the chain that decides about a connection to a parked port.
 func (b *builder) park(name string, sets absence) {
 	l := b.chain(name, Filter, NoHook)
 	if sets == (absence{}) {
-		l.add("somebody listens", leave, socket)
+		l.add("there is a listener", leave, socket)
 		l.add(ReasonParked, drop)
 		return
 	}
-	l.add("somebody listens", leave, socket, not(in(sets.gone)))
-	l.add("somebody listens again", onSet(Delete, sets.parking), socket)
-	l.add("somebody listens again", onSet(Delete, sets.gone), socket)
-	l.add("somebody listens again", leave, socket)
+	l.add("there is a listener", leave, socket, not(in(sets.gone)))
+	l.add("the listener is back", onSet(Delete, sets.parking), socket)
+	l.add("the listener is back", onSet(Delete, sets.gone), socket)
+	l.add("the listener is back", leave, socket)
 	b.absent(l, sets, leave)
 }
 
-// absent appends what happens when nobody listens; over is what then ends the waiting.
+// absent appends what happens without a listener; over is the action once the limit is over.
 func (b *builder) absent(l *ruleList, sets absence, over Action) {
 	l.add(ReasonParked, drop, in(sets.parking))
 	l.add("the absence goes on", onSet(Update, sets.gone), in(sets.gone))
@@ -125,16 +127,16 @@ func (b *builder) absent(l *ruleList, sets absence, over Action) {
 	l.add(ReasonFirst, drop)
 }
 
-// tproxyAbsent is reached when the proxy took a connection not at all. It must not
-// go on to the app, past the proxy.
+// tproxyAbsent appends what happens to a connection that TPROXY found no listener for.
+// It must not go on to the app, past the proxy.
 func (b *builder) tproxyAbsent(l *ruleList) {
 	port := b.in.InboundPort
 	switch {
 	case b.in.Park == ParkOff:
 		if b.rs.Backend == IPTables {
-			b.note("TPROXY with the iptables backend drops inbound connections that nobody takes, also with --park=off")
+			b.note("TPROXY with the iptables backend drops inbound connections that have no listener, also with --park=off")
 		}
-		l.add("nobody listens: to be refused", setMark(refuseMark))
+		l.add("no listener: to be refused", setMark(refuseMark))
 		l.add("refused at input: it must not reach the app past the proxy", leave)
 	case b.limited() && b.rs.Backend == NFTables:
 		b.absent(l, b.sets(fmt.Sprint(port), ByFamily), jump("gone-for-good"))
@@ -142,7 +144,7 @@ func (b *builder) tproxyAbsent(l *ruleList) {
 		refuse.add("the proxy is gone: to be refused", setMark(refuseMark))
 		refuse.add("refused at input: it must not reach the app past the proxy", leave)
 	default:
-		// TPROXY of iptables drops by itself where nobody listens, so nothing can be counted behind it.
+		// TPROXY of iptables drops by itself without a listener, so no later rule can count.
 		if b.limited() {
 			b.note("TPROXY with the iptables backend parks inbound connections without a time limit: callers wait for as long as they choose to")
 		}
@@ -150,33 +152,33 @@ func (b *builder) tproxyAbsent(l *ruleList) {
 	}
 }
 
-// tproxyInput clears the memory of an absence when a connection is taken.
+// tproxyInput deletes the memory of an absence when the proxy has taken a connection.
 func (b *builder) tproxyInput(input *ruleList) {
 	if b.rs.Backend != NFTables {
 		return
 	}
 	sets := b.sets(fmt.Sprint(b.in.InboundPort), ByFamily)
 	taken := []Match{syn, mark(b.in.TProxyMark)}
-	input.add("the proxy takes connections", onSet(Delete, sets.parking), append(taken, in(sets.parking))...)
-	input.add("the proxy takes connections", onSet(Delete, sets.gone), append(taken, in(sets.gone))...)
+	input.add("the proxy has taken a connection", onSet(Delete, sets.parking), append(taken, in(sets.parking))...)
+	input.add("the proxy has taken a connection", onSet(Delete, sets.gone), append(taken, in(sets.gone))...)
 }
 
-// release lets the proxy end the parking itself: one that leaves for good sends a
-// packet to its own port, and nobody waits for it any longer. The kernel reads
-// the packet; it goes nowhere, and nobody but the proxy's users is heard.
+// release appends the rules that [Release] needs: a UDP packet to a parked port, from
+// one of the proxy's users or from root, ends the parking of that port. The packet
+// itself needs no receiver.
 func (b *builder) release(ports []uint16) {
 	out := b.chain("filter-output", Filter, Output)
 	owners, words := b.owners()
 	owners, words = append(owners, Match{Key: UID, Num: 0}), append(words, "root")
 	for i, owner := range owners {
 		for _, addr := range releaseAddrs {
-			out.add("may say that a proxy has left for good: "+words[i], jump("release"), oif("lo"), to(addr), udp, owner)
+			out.add("may release ports: "+words[i], jump("release"), oif("lo"), to(addr), udp, owner)
 		}
 	}
 	l := b.chain("release", Filter, NoHook)
 	for _, p := range ports {
 		sets := b.sets(fmt.Sprint(p), ByFamily)
-		l.add(fmt.Sprintf("who listened on %d has left for good: refuse from now on", p), onSet(Update, sets.gone), udp, dport(p))
-		l.add("heard", onSet(Delete, sets.parking), udp, dport(p))
+		l.add(fmt.Sprintf("port %d is released: refuse from now on", p), onSet(Update, sets.gone), udp, dport(p))
+		l.add(fmt.Sprintf("port %d is released: parking ends", p), onSet(Delete, sets.parking), udp, dport(p))
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Addresses with a fixed meaning. The proxy passes inbound connections on to the
-// app from the first two, so that they are known not to be the app's own.
+// Addresses with a fixed meaning. The proxy passes inbound connections on to the app
+// from the first two, which distinguishes them from the app's own connections.
 var (
 	passthrough4 = netip.MustParsePrefix("127.0.0.6/32")
 	passthrough6 = netip.MustParsePrefix("::6/128")
@@ -21,13 +21,13 @@ const (
 	tproxiedMark = 1339       // on a connection: it was taken transparently
 	refuseMark   = 0x4f750000 // parking is over: reject at input
 	// ProofOut and ProofIn mark the packets by which a finished capture is tried.
-	// They follow the way of any other packet and are rejected where they arrive.
+	// They take the same path as any other packet and are rejected where they arrive.
 	ProofOut = 0x4f750001
 	ProofIn  = 0x4f750002
 )
 
 // Build turns an intent into rules for a backend. The notes are for the user:
-// wishes without effect, and what the backend cannot do.
+// settings without effect, and what the backend does not support.
 func Build(in Intent, backend string) (rs Ruleset, notes []string) {
 	in = in.withDefaults()
 	b := builder{in: in, rs: Ruleset{Backend: backend, Families: in.Families}}
@@ -96,8 +96,8 @@ func (l *ruleList) add(reason string, do Action, match ...Match) {
 	c.Rules = append(c.Rules, r)
 }
 
-// leadsTo reports whether a rule goes to that chain. One that nothing goes to must
-// not be made: read back, it would belong to no table.
+// leadsTo reports whether a rule goes to that chain. A chain that no rule goes to must
+// not be made: when it is read back, it belongs to no table.
 func (l *ruleList) leadsTo(chain string) bool {
 	return slices.ContainsFunc(l.b.rs.Chain(l.name).Rules, func(r Rule) bool { return r.Action == jump(chain) })
 }
@@ -138,8 +138,8 @@ var (
 	reject   = Action{Verb: Reject}
 )
 
-// owners are the conditions that make a packet the proxy's own, each with the
-// word for it.
+// owners are the conditions that make a packet the proxy's own, each with its
+// description.
 func (b *builder) owners() (matches []Match, words []string) {
 	for _, id := range b.in.ProxyUIDs {
 		matches = append(matches, Match{Key: UID, Num: id})
@@ -160,14 +160,14 @@ const (
 	takeChain    = "take"
 )
 
-// established lets connections alone that were there before the rules: their next
+// established leaves connections alone that are older than the rules: their next
 // packet is the first that connection tracking sees, and would be redirected.
 func (l *ruleList) established() {
-	l.add("not the begin of a connection: one older than these rules goes on as it was", leave, not(syn))
+	l.add("not the start of a connection: older connections go on unchanged", leave, not(syn))
 }
 
-// inbound is what comes from outside. With TPROXY only virtual interfaces are
-// left to NAT: their traffic is outbound.
+// inbound is for what comes from outside. With TPROXY only virtual interfaces need
+// NAT: their traffic is outbound.
 func (b *builder) inbound() {
 	in := b.in
 	if in.Mode == TProxyMode && len(in.VirtualInterfaces) == 0 {
@@ -191,7 +191,7 @@ func (b *builder) inbound() {
 	}
 }
 
-// inboundPorts appends which local ports take, of those that a packet may be for.
+// inboundPorts appends take for the local ports that are captured.
 func (b *builder) inboundPorts(l *ruleList, take Action, reason string) {
 	in := b.in
 	b.neverCaptured(l)
@@ -208,7 +208,7 @@ func (b *builder) inboundPorts(l *ruleList, take Action, reason string) {
 	}
 	for _, p := range in.InboundPorts.List {
 		if slices.Contains(statusPorts, p) {
-			b.note("-b lists port %d, which is never captured: the kubelet or Prometheus asks there when the proxy may be gone", p)
+			b.note("-b lists port %d, which is never captured: the kubelet and Prometheus use it also while the proxy is down", p)
 			continue
 		}
 		if !in.ExcludeInboundPorts.All {
@@ -217,7 +217,7 @@ func (b *builder) inboundPorts(l *ruleList, take Action, reason string) {
 	}
 }
 
-// neverCaptured appends the ports that stay direct whatever the flags say.
+// neverCaptured appends the ports that no flag can capture.
 func (b *builder) neverCaptured(l *ruleList) {
 	l.add("the tunnel port (-e): the proxy listens there itself", leave, tcp, dport(b.in.TunnelPort))
 	for _, p := range statusPorts {
@@ -225,12 +225,12 @@ func (b *builder) neverCaptured(l *ruleList) {
 	}
 }
 
-// outbound is what the pod's processes send.
+// outbound is for what the pod's processes send.
 func (b *builder) outbound() {
 	in := b.in
 	out := b.chain("output", NAT, Output)
 	if in.Mode == RedirectMode {
-		out.add("proof of the inbound side: treated as if it came from outside", jump(inboundChain), tcp, mark(ProofIn))
+		out.add("proof: an inbound connection, treated as if it came from outside", jump(inboundChain), tcp, mark(ProofIn))
 	}
 	out.established()
 	for _, name := range in.ExcludeInterfaces {
@@ -251,9 +251,9 @@ func (b *builder) outbound() {
 	}
 	if !slices.ContainsFunc(in.OutboundRanges.List, func(p netip.Prefix) bool { return p.Addr().IsLoopback() }) {
 		if in.DNS == DNSOff {
-			out.add("within the pod: containers talk to one another directly", leave, oif("lo"))
+			out.add("within the pod: containers call one another directly", leave, oif("lo"))
 		} else {
-			out.add("within the pod, names apart: containers talk to one another directly", leave, oif("lo"), tcp, not(dport(53)))
+			out.add("within the pod, except for DNS: containers call one another directly", leave, oif("lo"), tcp, not(dport(dnsPort)))
 		}
 	}
 	b.ownerGroups(out)
@@ -264,24 +264,24 @@ func (b *builder) outbound() {
 	b.outboundRanges(out)
 }
 
-// proxy is what the proxy itself sends.
+// proxy is for what the proxy itself sends.
 func (b *builder) proxy() {
 	in := b.in
 	l := b.chain(proxyChain, NAT, NoHook)
 	if in.Mode == RedirectMode {
 		b.neverCaptured(l)
 		if in.DNS != DNSOff {
-			l.add("the agent asks a name server in the pod", leave, tcp, dport(53))
+			l.add("the agent queries a name server in the pod", leave, tcp, dport(dnsPort))
 		}
 		for _, p := range []netip.Prefix{in.Loopback, loopback6} {
 			l.add("the pod calls itself by a service address: in through the inbound side", redirect(in.InboundPort),
 				oif("lo"), not(to(p)), tcp)
 		}
 	}
-	l.add("the proxy's own traffic leaves, or it would go round for ever", leave)
+	l.add("the proxy's own traffic is not captured: it would loop", leave)
 }
 
-// ownerGroups leaves processes alone by their group.
+// ownerGroups leaves processes alone because of their group.
 func (b *builder) ownerGroups(out *ruleList) {
 	if b.in.OwnerGroups.All {
 		for _, g := range b.in.ExcludeOwnerGroups {
@@ -296,7 +296,7 @@ func (b *builder) ownerGroups(out *ruleList) {
 	out.add("of none of the captured groups (ISTIO_OUTBOUND_OWNER_GROUPS)", leave, others...)
 }
 
-// outboundRanges appends where connections must go to be captured.
+// outboundRanges appends the destinations that are captured.
 func (b *builder) outboundRanges(l *ruleList) {
 	in := b.in
 	take := redirect(in.OutboundPort)
@@ -328,7 +328,7 @@ func (b *builder) mangle() {
 	}
 	pre := b.chain("mangle-prerouting", Mangle, Prerouting)
 	if b.in.DropInvalid {
-		pre.add("out of window (--drop-invalid): answering it would reset a living connection", drop, Match{Key: Invalid})
+		pre.add("out of window (--drop-invalid): answering it would reset an open connection", drop, Match{Key: Invalid})
 	}
 	if b.in.Mode == TProxyMode {
 		b.tproxy(pre)
@@ -346,14 +346,14 @@ func (b *builder) tproxy(pre *ruleList) {
 	for _, p := range []netip.Prefix{passthrough4, passthrough6} {
 		pre.add("the proxy passes an inbound connection on to the app", leave, iif("lo"), from(p))
 	}
-	pre.add("within the pod: containers talk to one another directly", leave, iif("lo"), not(mark(selfCallMark)), not(mark(ProofIn)))
+	pre.add("within the pod: containers call one another directly", leave, iif("lo"), not(mark(selfCallMark)), not(mark(ProofIn)))
 	for _, name := range slices.Concat(in.ExcludeInterfaces, in.VirtualInterfaces) {
 		pre.add("interface "+name+" is excluded (-c, -k)", leave, iif(name))
 	}
 	for _, p := range []netip.Prefix{in.Loopback, loopback6} {
 		pre.add("to loopback: stays in the pod", leave, to(p))
 	}
-	// A connection already taken is known by its mark, not by its socket: the last
+	// A connection already taken is recognised by its mark, not by its socket: the last
 	// packet of a handshake by SYN cookie belongs to no socket yet.
 	tp := Action{Verb: TProxy, Num: uint32(in.InboundPort), Mark: own}
 	pre.add("a connection that the proxy has taken", tp, connMark(tproxiedMark), original, not(syn))
@@ -362,8 +362,8 @@ func (b *builder) tproxy(pre *ruleList) {
 
 	if pre.leadsTo(takeChain) {
 		l := b.chain(takeChain, Mangle, NoHook)
-		l.add("proof of the inbound side: came as far as the proxy", leave, mark(ProofIn))
-		l.add("known by this mark from now on", setConnMark(tproxiedMark))
+		l.add(ReasonProofTP, leave, mark(ProofIn))
+		l.add("recognised by this mark from now on", setConnMark(tproxiedMark))
 		l.add("to the proxy, addresses unchanged", tp, tcp)
 		b.tproxyAbsent(l)
 	}
@@ -381,8 +381,8 @@ func (b *builder) tproxy(pre *ruleList) {
 	out.add("the app answers the proxy, which called as the caller", setMark(own), tcp, connMark(own))
 }
 
-// guardFamily keeps the chains to the one family that is asked for; the nftables
-// backend has one table for both.
+// guardFamily restricts the chains to one family, if one alone is captured: the
+// nftables backend has one table for both.
 func (b *builder) guardFamily() {
 	var other Families
 	switch b.rs.Families {
@@ -401,5 +401,5 @@ func (b *builder) guardFamily() {
 	}
 }
 
-// guardReason is by which guards are known when rules are read back.
+// guardReason identifies a guard when rules are read back.
 func guardReason(only Families) string { return "only " + only.String() + " is captured" }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A Ruleset is everything that Outrider wants in the packet filter of one
-// network namespace. Backends write it, read it back and compare.
+// A Ruleset is everything that Outrider has in the packet filter of one network
+// namespace. Backends write it, read it back and compare.
 type Ruleset struct {
 	Backend  string   // "nftables" or "iptables": the limits it was built for
 	Families Families // what the rules apply to
@@ -42,8 +42,8 @@ func (f Families) String() string {
 	return "none"
 }
 
-// A Set remembers keys for a while. Rules add to it and ask it, so that the
-// kernel keeps state without anything running in user space.
+// A Set remembers keys until their timeout. Rules add keys and look them up, so that
+// the kernel keeps state without a process in user space.
 type Set struct {
 	Name    string
 	Key     SetKey
@@ -83,8 +83,8 @@ const (
 )
 
 // A Chain is a list of rules, tried in order. Chains call one another by Goto
-// alone, which does not come back: so Return anywhere means "nothing more of
-// ours for this packet", and the rules of strangers go on.
+// alone, which does not come back: so Return anywhere means "no further rule of
+// ours for this packet", and the rules of other programs follow.
 type Chain struct {
 	Name  string
 	Table Table
@@ -98,17 +98,17 @@ type Rule struct {
 	Family Families // IPv4 or IPv6; 0 is both
 	Match  []Match
 	Action Action
-	Reason string // for people; goes into the kernel as the rule's comment
+	Reason string // for people; the rule's comment in the kernel
 }
 
 // Key names a property of a packet or of its socket.
 type Key string
 
-// What a rule can look at. Numbers are in Match.Num, prefixes in Match.Prefix,
+// What a rule can match. Numbers are in Match.Num, prefixes in Match.Prefix,
 // names in Match.Name.
 const (
 	Protocol     Key = "proto"    // Num: 6 TCP, 17 UDP
-	SYN          Key = "syn"      // TCP, and SYN without ACK, FIN, RST: a connection begins. Not: TCP, and no begin
+	SYN          Key = "syn"      // TCP, and SYN without ACK, FIN, RST: a connection starts. Not: TCP, and no start
 	InInterface  Key = "iif"      // Name
 	OutInterface Key = "oif"      // Name
 	Source       Key = "saddr"    // Prefix
@@ -121,7 +121,7 @@ const (
 	ConnMark     Key = "ctmark"   // Num: mark of the connection
 	Original     Key = "original" // sent by the side that opened the connection
 	Invalid      Key = "invalid"  // connection tracking cannot place the packet
-	Socket       Key = "socket"   // a socket is there to take the packet
+	Socket       Key = "socket"   // there is a socket for the packet
 	InSet        Key = "in"       // Name: the set that holds the packet's key, Num: which SetKey that is
 )
 
@@ -131,7 +131,7 @@ const (
 	UDP = 17
 )
 
-// A Match is one condition; Not turns it round. It is comparable.
+// A Match is one condition; Not negates it. It is comparable.
 type Match struct {
 	Key    Key
 	Not    bool
@@ -143,20 +143,20 @@ type Match struct {
 // Verb says what a rule does.
 type Verb string
 
-// The verbs. SetMark, SetConnMark, Add, Update and Delete let the packet go on
-// to the next rule; the others end the chain.
+// The verbs. After SetMark, SetConnMark, Add, Update and Delete the next rule follows;
+// the others end the chain.
 const (
-	Return      Verb = "return"   // nothing more of ours
+	Return      Verb = "return"   // no further rule of ours
 	Drop        Verb = "drop"     // silently
 	Reject      Verb = "reject"   // TCP reset to the sender
 	Goto        Verb = "goto"     // Name: chain of the same table
 	Redirect    Verb = "redirect" // Num: local port
-	TProxy      Verb = "tproxy"   // Num: local port, Mark: for the routing policy; nothing happens where nobody listens
+	TProxy      Verb = "tproxy"   // Num: local port, Mark: for the routing policy; no effect without a listener
 	Zone        Verb = "zone"     // Num: connection tracking zone
 	SetMark     Verb = "mark"     // Mark
 	SetConnMark Verb = "ctmark"   // Mark
-	Add         Verb = "add"      // Name: set, Num: its SetKey; keeps the time of a key that is there
-	Update      Verb = "update"   // Name: set; starts the time of the key anew
+	Add         Verb = "add"      // Name: set, Num: its SetKey; keeps the timeout of a key that is in it
+	Update      Verb = "update"   // Name: set; restarts the timeout of the key
 	Delete      Verb = "delete"   // Name: set
 )
 
@@ -247,7 +247,7 @@ func (rs Ruleset) Len() int {
 	return n
 }
 
-// Empty reports whether rs asks for nothing.
+// Empty reports whether rs has no effect.
 func (rs Ruleset) Empty() bool {
 	return len(rs.Chains) == 0 && rs.Routing == Routing{}
 }

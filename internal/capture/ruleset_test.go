@@ -109,7 +109,7 @@ func TestDiffFindsWhatElseDiffers(t *testing.T) {
 		change func(*capture.Ruleset)
 		want   []string
 	}{
-		"a rule too much": {
+		"a rule that should not be there": {
 			func(rs *capture.Ruleset) {
 				c := rs.Chain("output")
 				c.Rules = append(c.Rules, capture.Rule{Action: capture.Action{Verb: capture.Drop}, Reason: "mine"})
@@ -135,7 +135,7 @@ func TestDiffFindsWhatElseDiffers(t *testing.T) {
 		"another reason": {
 			func(rs *capture.Ruleset) { rs.Chain("park-15001").Rules[0].Reason = "why not" },
 			[]string{
-				"- park-15001: socket transparent <= 1 meta nfproto != @gone-15001 return # somebody listens",
+				"- park-15001: socket transparent <= 1 meta nfproto != @gone-15001 return # there is a listener",
 				"+ park-15001: socket transparent <= 1 meta nfproto != @gone-15001 return # why not",
 			},
 		},
@@ -173,7 +173,7 @@ func TestNothingToDoIsAnEmptyRuleset(t *testing.T) {
 	for _, flags := range [][]string{{"-m", "NONE"}, {"-m", "NONE", "--park=off"}} {
 		rs := build(t, scenario.Scenario{Flags: flags}, capture.NFTables)
 		if !rs.Empty() {
-			t.Errorf("flags %q ask for\n%s", flags, rs)
+			t.Errorf("flags %q give\n%s", flags, rs)
 		}
 		if record, intact := rs.Recorded(); intact || record != "" {
 			t.Errorf("flags %q: Recorded = %q, %t", flags, record, intact)

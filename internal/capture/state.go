@@ -8,10 +8,10 @@ type State struct {
 	// Packets counts for each rule, by the name of its chain, the packets that met
 	// all its conditions since the rules were written.
 	Packets map[string][]uint64
-	Variant string // of iptables, where it stands: "legacy" or "nft"
+	Variant string // of iptables that has the rules: "legacy" or "nft"
 }
 
-// ErrNone says that a network namespace holds no rules of ours.
+// ErrNone says that a network namespace has no rules of ours.
 var ErrNone = errors.New("no rules of outrider here")
 
 // Count is the number of packets that rules with this reason have met.
@@ -30,9 +30,9 @@ func (s State) Count(reason string) uint64 {
 // Parked is the number of connection attempts that were made to wait.
 func (s State) Parked() uint64 { return s.Count(ReasonParked) + s.Count(ReasonFirst) }
 
-// Restore fills in what a kernel does not keep of the rules it gave back: the table
-// of chains without a hook, which is that of the chains that go to them, and the
-// families, which show in the guards at the head of hooked chains.
+// Restore sets what nftables does not store: the table of chains without a hook, which
+// is that of the chains that go to them, and the families, which follow from the guards
+// at the head of hooked chains.
 func (s *State) Restore() {
 	if c := s.Chain(recordChain); c != nil {
 		c.Table = Filter

@@ -93,7 +93,7 @@ func TestFlagString(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	const taken = "the port has a meaning of its own; the proxy must listen on another"
+	const taken = "the port is reserved; the proxy must listen on another"
 	tests := map[string]string{
 		"":                           "",
 		"envoy-port=15006":           "", // two ports may be one: the proxy has one listener
@@ -102,7 +102,7 @@ func TestCheck(t *testing.T) {
 		"inbound-capture-port=15021": `--inbound-capture-port="15021": ` + taken,
 		"inbound-capture-port=15090": `--inbound-capture-port="15090": ` + taken,
 		"park-only=true":             "",
-		"park-only=true park=off":    `--park-only="true": --park=off leaves nothing to do; leave one of them out`,
+		"park-only=true park=off":    `--park-only="true": it conflicts with --park=off; leave one of them out`,
 		"park=off":                   "",
 	}
 	for args, want := range tests {
@@ -153,7 +153,7 @@ func TestNotes(t *testing.T) {
 		noServer   = "--redirect-dns has no effect: there is no name server to capture; --capture-all-dns needs none"
 		noTimes    = "TPROXY with the iptables backend parks inbound connections without a time limit: callers wait for as long as they choose to"
 		noTimesAny = "--park-ports '*' has no time limit with the iptables backend: callers wait for as long as they choose to"
-		status     = "-b lists port 15020, which is never captured: the kubelet or Prometheus asks there when the proxy may be gone"
+		status     = "-b lists port 15020, which is never captured: the kubelet and Prometheus use it also while the proxy is down"
 		tproxy     = "istio-inbound-interception-mode=TPROXY istio-inbound-ports=*"
 	)
 	tests := map[string]struct{ nft, ipt []string }{

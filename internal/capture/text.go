@@ -47,8 +47,8 @@ func (m Match) String() string {
 	case Invalid:
 		return "ct state " + op + "invalid"
 	case Socket:
-		// True whenever there is a socket at all. "socket wildcard" would not do: it
-		// knows nothing of TIME_WAIT, and a client that uses its port again would wait.
+		// True whenever there is a socket. "socket wildcard" would not do: it ignores
+		// sockets in TIME_WAIT, and a client that uses its port again would wait.
 		return "socket transparent <= 1"
 	case InSet:
 		return SetKey(m.Num).String() + " " + op + "@" + m.Name
@@ -119,8 +119,8 @@ func (c Chain) heading() string {
 	return fmt.Sprintf("chain %s (%s, at %s)", c.Name, c.Table, c.Hook)
 }
 
-// String is the canonical text of rs, without its record: the same text, the same
-// rules. Chains stand in the order of their names, for a kernel may give them back in another.
+// String is the canonical text of rs, without its record: equal rules have equal text.
+// Chains are in the order of their names, because a kernel may return them in another.
 func (rs Ruleset) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "backend %s, families %s\n", rs.Backend, rs.Families)
@@ -225,7 +225,7 @@ func (rs Ruleset) MarshalJSON() ([]byte, error) {
 }
 
 // Diff lists what is in want and not in got, and the reverse, a line each, "-"
-// for what is missing and "+" for what is too much. Empty means equal.
+// for what is missing and "+" for what should not be there. Empty means equal.
 func Diff(want, got Ruleset) []string {
 	if want.String() == got.String() {
 		return nil
@@ -248,7 +248,7 @@ func Diff(want, got Ruleset) []string {
 	return out
 }
 
-// lines is rs as a list of facts, each of which names the chain it is in.
+// lines is rs as a list of lines, in which each rule names its chain.
 func (rs Ruleset) lines() []string {
 	var out []string
 	chain := ""

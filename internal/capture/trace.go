@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// A Conn is one packet of a connection, its first unless Established, and who sends it.
+// A Conn is one packet of a connection, the first unless Established, and its sender.
 type Conn struct {
 	Proto    uint32 // TCP or UDP
 	Src, Dst netip.AddrPort
-	In       string // interface it came in by; "" for one that a process of the pod opens
-	// Out is the interface by which it leaves before the rules have a say: "lo" if
-	// it is for the pod itself. A packet that came in may leave it empty for that.
+	In       string // interface by which it came in; "" if a process of the pod opens it
+	// Out is the interface by which it leaves without the rules: "lo" if it is for the
+	// pod itself. For a packet that came in, empty means the same.
 	Out      string
 	UID, GID uint32 // of the process that sends it; without meaning if it came in
 	Mark     uint32
 
 	Established bool   // not the first packet: the connection is older than the rules
 	ConnMark    uint32 // rules marked the connection at its first packet, and decided its translation
-	Reply       bool   // sent by the side that was called
+	Reply       bool   // sent by the side that did not open the connection
 	Invalid     bool   // connection tracking cannot place the packet
 }
 
@@ -35,14 +35,14 @@ func (c Conn) String() string {
 	return fmt.Sprintf("%s %s -> %s, %s", protocolName(c.Proto), c.Src, c.Dst, from)
 }
 
-// A Listener is a socket of the pod that takes connections, on every local address.
+// A Listener is a socket of the pod that accepts connections, on every local address.
 type Listener struct {
 	Proto       uint32
 	Port        uint16
-	Transparent bool // and on every other address: it can be given connections by TPROXY
+	Transparent bool // and on every other address, which TPROXY needs
 }
 
-// A Pod is what rules ask about besides the packet.
+// A Pod is what rules depend on besides the packet.
 type Pod struct {
 	Listeners  []Listener
 	Remembered []string // names of the sets that hold the packet's key
@@ -59,12 +59,12 @@ type Fate string
 
 // The fates.
 const (
-	Passes     Fate = "passes"              // goes where it was sent
+	Passes     Fate = "passes"              // goes to its destination
 	Redirected Fate = "redirected"          // taken by a listener on another local port
 	Taken      Fate = "taken transparently" // taken by the proxy, addresses unchanged
-	Parked     Fate = "parked"              // nobody listens yet: the caller's kernel asks again
+	Parked     Fate = "parked"              // no listener yet: the caller's kernel retries
 	Refused    Fate = "refused"             // the caller gets an error at once
-	Dropped    Fate = "dropped"             // the caller hears nothing
+	Dropped    Fate = "dropped"             // the caller gets no answer
 )
 
 // A Step is a rule whose conditions were all met.
@@ -87,8 +87,8 @@ type Trace struct {
 	Remembered []string // the sets that hold its key afterwards, sorted
 }
 
-// Trace follows c through the rules as the kernel would. What the rules of
-// strangers do is not in it, nor whether anybody listens outside the pod.
+// Trace follows c through the rules as the kernel would. It leaves out the rules of
+// other programs, and whether there is a listener outside the pod.
 func (rs Ruleset) Trace(c Conn, pod Pod) Trace {
 	w := walk{rs: rs, pod: pod, c: c, local: c.Out == "lo", t: Trace{Conn: c, Fate: Passes}}
 	w.memory = slices.Clone(pod.Remembered)
@@ -112,18 +112,18 @@ func (t Trace) String() string {
 	}
 	switch t.Fate {
 	case Passes:
-		fmt.Fprintf(&b, "passes: goes to %s, where it was sent\n", t.Conn.Dst)
+		fmt.Fprintf(&b, "passes: goes to %s, its destination\n", t.Conn.Dst)
 	case Redirected, Taken:
 		fmt.Fprintf(&b, "%s: the listener on local port %d gets it\n", t.Fate, t.Port)
 	case Parked:
-		fmt.Fprintf(&b, "parked: nobody listens on port %d yet; the caller waits\n", t.Port)
+		fmt.Fprintf(&b, "parked: no listener on port %d yet; the caller waits\n", t.Port)
 	default:
 		fmt.Fprintf(&b, "%s: on port %d\n", t.Fate, t.Port)
 	}
 	return b.String()
 }
 
-// A walk is a packet on its way.
+// A walk is a packet on its way through the rules.
 type walk struct {
 	rs  Ruleset
 	pod Pod
@@ -149,7 +149,7 @@ func (w *walk) run() {
 		if !w.translate(Output) || !w.stage(Filter, Output) || !w.local {
 			return
 		}
-		// Over loopback: the socket of the sender is gone, its marks are not. The
+		// Over loopback: the packet loses the socket of its sender, but not its marks. The
 		// translation was decided at output.
 		w.c.In, w.c.Out = "lo", ""
 		if !w.stage(Raw, Prerouting) || !w.stage(Mangle, Prerouting) {
@@ -172,7 +172,7 @@ func (w *walk) run() {
 
 func (w *walk) byMark() bool { return w.c.Mark != 0 && w.c.Mark == w.rs.Routing.Mark }
 
-// translate is the stage of NAT, which sees a connection once.
+// translate is the stage of NAT, which sees the first packet of a connection alone.
 func (w *walk) translate(hook Hook) bool {
 	if w.t.Conn.ConnMark != 0 || w.c.Reply || w.c.Invalid {
 		return true
@@ -186,8 +186,8 @@ func (w *walk) deliver() {
 	case w.taken:
 		w.t.Fate = Taken
 	case !w.socket() && w.t.Zone != 0:
-		// The kernel's ICMP error is about the translated packet, and as it is in no zone
-		// it is not translated back: the caller's kernel knows no such packet.
+		// The kernel's ICMP error quotes the translated packet. As the error is in no zone,
+		// it is not translated back, and the caller's kernel does not recognise it.
 		w.t.Fate = Dropped
 	case !w.socket():
 		w.t.Fate = Refused
@@ -196,8 +196,8 @@ func (w *walk) deliver() {
 	}
 }
 
-// socket reports whether there is one to take the packet. That of a connection
-// in progress is there.
+// socket reports whether there is a socket for the packet. A connection in progress
+// has one.
 func (w *walk) socket() bool {
 	return w.taken || w.c.Established || w.c.Reply || w.pod.listens(w.c.Proto, w.c.Dst.Port(), false)
 }
@@ -206,7 +206,7 @@ func (w *walk) socket() bool {
 func (w *walk) stage(table Table, hook Hook) bool {
 	w.hook = hook
 	if !w.rs.Families.Has(w.family()) && w.rs.Backend == IPTables {
-		return true // iptables has tables for each family; of this one there are none
+		return true // iptables has tables for each family; this one has none
 	}
 	for i := range w.rs.Chains {
 		if c := &w.rs.Chains[i]; c.Table == table && c.Hook == hook && !w.call(c) {
@@ -217,7 +217,7 @@ func (w *walk) stage(table Table, hook Hook) bool {
 }
 
 // call tries the rules of c and of the chains it goes to. It reports whether the
-// packet goes on. The kernel takes no rules that go in a circle.
+// packet goes on. The kernel refuses rules that form a loop.
 func (w *walk) call(c *Chain) bool {
 	for range w.rs.Chains {
 		next := ""
@@ -309,7 +309,7 @@ func (w *walk) tproxy(a Action) effect {
 		w.taken, w.proxyPort, w.c.Mark = true, uint16(a.Num), a.Mark
 		return endChain
 	}
-	if w.rs.Backend == IPTables { // xt_TPROXY drops what it cannot give to anybody
+	if w.rs.Backend == IPTables { // xt_TPROXY drops a packet without a listener
 		w.t.Fate = Parked
 		return endPacket
 	}
@@ -325,8 +325,10 @@ func (w *walk) meets(r Rule) bool {
 	return !slices.ContainsFunc(r.Match, func(m Match) bool { return !w.met(m) })
 }
 
-// met tries one condition. One about what the packet does not have is not met,
-// turned round or not.
+// met tries one condition. A condition about a property that the packet does not have
+// is not met, negated or not.
+//
+// complexity: one case for each key, as in the lists of the backends.
 func (w *walk) met(m Match) bool {
 	c := &w.c
 	yes := false

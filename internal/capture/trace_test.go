@@ -81,7 +81,7 @@ var traces = map[string]struct {
 		pod:  capture.Pod{Remembered: []string{"gone-15001", "parking-15001"}},
 		want: capture.Trace{Fate: capture.Refused, Port: 15001, Remembered: []string{"gone-15001"}},
 	},
-	"the proxy's group ends the parking before anybody has waited": {
+	"the proxy's group ends the parking before a connection has waited": {
 		conn: sent(capture.UDP, 1, 1337, "lo", "[::1]:40000", "[::1]:15006"),
 		want: capture.Trace{Fate: capture.Refused, Port: 15006, Remembered: []string{"gone-15006"}},
 	},
@@ -93,17 +93,17 @@ var traces = map[string]struct {
 		conn: sent(capture.UDP, 1000, 1000, "lo", "127.0.0.1:40000", "127.0.0.6:15001"),
 		want: capture.Trace{Fate: capture.Refused, Port: 15001},
 	},
-	"the end of the parking is said over UDP alone": {
+	"a release by TCP has no effect": {
 		conn: sent(capture.TCP, 0, 0, "lo", "127.0.0.1:40000", "127.0.0.6:15001"),
 		pod:  capture.Pod{Listeners: []capture.Listener{{Proto: capture.TCP, Port: 15001}}},
 		want: capture.Trace{Fate: capture.Passes, Port: 15001},
 	},
-	"the agent asks a name server in the first zone": {
+	"the agent queries a name server in the first zone": {
 		flags: "--redirect-dns --capture-all-dns",
 		conn:  sent(capture.UDP, 1337, 1, "eth0", "10.9.0.2:40000", "10.96.0.10:53"),
 		want:  capture.Trace{Fate: capture.Passes, Port: 53, Zone: 1},
 	},
-	"the agent's group asks a name server in the first zone": {
+	"the agent's group queries a name server in the first zone": {
 		flags: "--redirect-dns --capture-all-dns",
 		conn:  sent(capture.UDP, 1, 1337, "eth0", "10.9.0.2:40000", "10.96.0.10:53"),
 		want:  capture.Trace{Fate: capture.Passes, Port: 53, Zone: 1},
@@ -113,7 +113,7 @@ var traces = map[string]struct {
 		conn:  capture.Conn{Proto: capture.UDP, Src: at("10.96.0.10:53"), Dst: at("10.9.0.2:40000"), In: "eth0", Reply: true},
 		want:  capture.Trace{Fate: capture.Passes, Port: 40000, Zone: 1},
 	},
-	"the app asks the agent in the second zone": {
+	"the app queries the agent in the second zone": {
 		flags: "--redirect-dns --capture-all-dns",
 		conn:  sent(capture.UDP, 1000, 1000, "eth0", "10.9.0.2:40000", "10.96.0.10:53"),
 		pod:   capture.Pod{Listeners: []capture.Listener{{Proto: capture.UDP, Port: 15053}}},
@@ -173,7 +173,7 @@ func TestTraceLeavesBehind(t *testing.T) {
 	}
 }
 
-// In a pod where nobody listens at all, a trace must not change what it was given.
+// A trace must not change its arguments.
 func TestTraceLeavesItsArgumentsAlone(t *testing.T) {
 	rs := build(t, scenario.Scenario{Flags: []string{"-i", "*"}}, capture.NFTables)
 	pod := capture.Pod{Remembered: []string{"parking-15001", "gone-15001", "a"}[:2]}
@@ -206,10 +206,10 @@ func TestTraceString(t *testing.T) {
   output: chain output, rule 10: meta l4proto tcp redirect to :15001
       outbound connection to the proxy (-i *)
   input: chain input, rule 5: tcp flags & (fin|syn|rst|ack) == syn th dport 15001 goto park-15001
-      port 15001: is somebody listening?
+      port 15001: is there a listener?
   input: chain park-15001, rule 2: drop
-      nobody listens: parked, the caller's kernel asks again
-parked: nobody listens on port 15001 yet; the caller waits
+      no listener: parked, the caller's kernel retries
+parked: no listener on port 15001 yet; the caller waits
 `
 	if diff := cmp.Diff(want, rs.Trace(conn, capture.Pod{}).String()); diff != "" {
 		t.Errorf("String (-want +got):\n%s", diff)
@@ -219,7 +219,7 @@ parked: nobody listens on port 15001 yet; the caller waits
 		conn capture.Conn
 		pod  capture.Pod
 	}{
-		"passes: goes to 10.96.0.10:80, where it was sent": {conn: sent(capture.TCP, 1337, 0, "eth0", "10.9.0.2:40000", "10.96.0.10:80")},
+		"passes: goes to 10.96.0.10:80, its destination": {conn: sent(capture.TCP, 1337, 0, "eth0", "10.9.0.2:40000", "10.96.0.10:80")},
 		"redirected: the listener on local port 15001 gets it": {
 			conn: conn, pod: capture.Pod{Listeners: []capture.Listener{{Proto: capture.TCP, Port: 15001}}},
 		},
@@ -252,10 +252,10 @@ func end(t capture.Trace) string {
 var harmless = map[string]string{
 	"proof: an outbound connection arrived at the proxy's port": "its counter: the next rule rejects as well",
 	"proof: an inbound connection arrived at the proxy's port":  "its counter: the next rule rejects as well",
-	"the absence goes on": "the age of the memory, of which a trace knows nothing",
-	"the proxy's own traffic leaves, or it would go round for ever": "its counter: the chain ends there",
-	"refused at input: it must not reach the app past the proxy":    "its counter: the chain ends there",
-	"every port is excluded (-d *)":                                 "its counter: no rule of -b comes after it",
+	"the absence goes on": "the age of the memory, which a trace does not have",
+	"the proxy's own traffic is not captured: it would loop":     "its counter: the chain ends there",
+	"refused at input: it must not reach the app past the proxy": "its counter: the chain ends there",
+	"every port is excluded (-d *)":                              "its counter: no rule of -b comes after it",
 }
 
 var numbers = regexp.MustCompile(`\d+`)

@@ -39,8 +39,8 @@ func (o *Output) String() string { return string(*o) }
 func (o *Output) Type() string { return "string" }
 
 // IntentFlags adds the flags of an intent, each with its variables, and --output.
-// Istio's -o excludes outbound ports; as no port is called json or text, -o takes
-// those two as an output.
+// Istio's -o excludes outbound ports. As no port is called json or text, -o with one of
+// these is --output.
 func IntentFlags(fs *pflag.FlagSet, in *capture.Intent, output *Output) {
 	*output = Text
 	fs.Var(output, "output", "how to print: text or json")

@@ -11,6 +11,7 @@ const (
 	RelayInbound   = 15016 // likewise inbound
 	StatusPort     = 15020 // the agent: readiness, merged metrics, probes of the app
 	ReadinessPort  = 15021 // readiness, for the kubelet
+	ProbePort      = 15002 // a port without a listener, to try a capture; Istio's --iptables-probe-port
 	DNSPort        = 15053 // captured look-ups
 	PrometheusPort = 15090 // Envoy's own metrics
 )

@@ -18,6 +18,7 @@ import (
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/internal/capture"
 	"outrider.dev/internal/capture/setup"
+	"outrider.dev/internal/contract"
 	"outrider.dev/test/ns"
 )
 
@@ -40,7 +41,7 @@ func agent() error {
 	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(user), syscall.Setuid(user)); err != nil {
 		return err
 	}
-	s, err := Listen(Options{Port: capture.DNSPort, Names: book(shop)})
+	s, err := Listen(Options{Port: contract.DNSPort, Names: book(shop)})
 	if err != nil {
 		return err
 	}

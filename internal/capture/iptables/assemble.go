@@ -104,7 +104,7 @@ func parseChains(o owned, family capture.Families, timeouts map[string]time.Dura
 	return out, nil
 }
 
-// parseJumps tells at which hook a chain is called.
+// parseJumps finds at which hook each chain is called.
 func parseJumps(t tableRules) (map[string]capture.Hook, error) {
 	hooks := map[string]capture.Hook{}
 	for _, j := range t.jumps {
@@ -114,14 +114,14 @@ func parseJumps(t tableRules) (map[string]capture.Hook, error) {
 		}
 		chain := words[len(words)-1]
 		if want, _ := split(jumpTo(chain)); !slices.Equal(words, want) {
-			return nil, fmt.Errorf("chain %s, rule %q: it leads to our rules, and is not ours", j.chain, j.spec)
+			return nil, fmt.Errorf("chain %s, rule %q: it jumps to our rules, and is not ours", j.chain, j.spec)
 		}
 		hook, err := hookOf(j.chain)
 		if err != nil {
 			return nil, err
 		}
 		if _, ok := hooks[chain]; ok || !slices.Contains(t.chains, chain) {
-			return nil, fmt.Errorf("chain %s, rule %q: it is there twice, or leads nowhere", j.chain, j.spec)
+			return nil, fmt.Errorf("chain %s, rule %q: it is there twice, or jumps to no chain", j.chain, j.spec)
 		}
 		hooks[chain] = hook
 	}
@@ -181,7 +181,7 @@ func names(chains []chain) string {
 	return strings.Join(out, ", ")
 }
 
-// identify reads the backend off the record.
+// identify reads the backend from the record.
 func identify(st *capture.State) error {
 	record, _ := st.Recorded()
 	fields := strings.Fields(record)

@@ -24,14 +24,14 @@ const (
 	legacy variant = "legacy"
 )
 
-// variants in the order of preference.
+// variants are in the order of preference.
 var variants = []variant{nft, legacy}
 
 // errNoTool says that the commands of a variant are not installed.
 var errNoTool = errors.New("not found in PATH; install iptables, or use the nftables backend, which needs no commands")
 
-// program is the command for a family: "save" or "restore". Where the variant has no
-// commands of its own name, the plain ones may be its.
+// program is the command for a family: "save" or "restore". Where there is no command
+// with the name of the variant, the plain command may be of that variant.
 func program(ctx context.Context, v variant, family capture.Families, action string) (string, error) {
 	base := "iptables"
 	if family == capture.IPv6 {
@@ -49,7 +49,7 @@ func program(ctx context.Context, v variant, family capture.Families, action str
 	if err != nil {
 		return "", err
 	}
-	// Before 1.8 there was one variant, and no word for it.
+	// Before 1.8 there was one variant, legacy, which the version does not name.
 	if strings.Contains(version, "(nf_tables)") != (v == nft) {
 		return "", fmt.Errorf("%s: %w; %s is of the other variant", named, errNoTool, plain)
 	}
@@ -71,7 +71,7 @@ func run(ctx context.Context, stdin, path string, args ...string) (stdout string
 	return out.String(), nil
 }
 
-// commandError is a command that ended badly.
+// commandError is a command that failed.
 type commandError struct {
 	command string
 	stderr  string
@@ -87,7 +87,7 @@ func (e *commandError) Error() string {
 
 func (e *commandError) Unwrap() error { return e.err }
 
-// forbidden reports whether the kernel refused because of who we are. Then nothing
+// forbidden reports whether the kernel refused for want of a permission. Then nothing
 // is known about the rules.
 func forbidden(err error) bool {
 	var c *commandError
@@ -133,20 +133,20 @@ func lineOf(stderr, text string) string {
 	return lines[n-1]
 }
 
-// The kernel's lists of legacy tables that exist. thread-self, because a thread may be in
-// another network namespace than its process.
+// legacyNames are the kernel's lists of the legacy tables that exist. They are under
+// thread-self, because a thread may be in another network namespace than its process.
 var legacyNames = map[capture.Families]string{
 	capture.IPv4: "/proc/thread-self/net/ip_tables_names",
 	capture.IPv6: "/proc/thread-self/net/ip6_tables_names",
 }
 
-// unlistable is what iptables-nft-save says, with status 0, in place of a table
-// into which somebody wrote by nft what iptables has no words for.
+// unlistable is what iptables-nft-save prints, with status 0, in place of a table that
+// has rules of nft which iptables cannot express.
 var unlistable = regexp.MustCompile("(?m)^# Table `(.*)' is incompatible")
 
 // save reads what is ours in one family of one variant, and changes nothing: the
-// legacy command makes the tables that it is asked for, so it is only asked for
-// those that are there.
+// legacy command creates the tables that it is to list, so it lists only those that
+// exist.
 func save(ctx context.Context, v variant, family capture.Families) (owned, error) {
 	args := [][]string{{"-c"}}
 	if v == legacy {
@@ -177,7 +177,7 @@ func save(ctx context.Context, v variant, family capture.Families) (owned, error
 		text.WriteString(out)
 	}
 	if m := unlistable.FindStringSubmatch(text.String()); m != nil && slices.Contains(tables, capture.Table(m[1])) {
-		return nil, fmt.Errorf("running %s: table %s holds rules of nft's own, so it lists none of it, ours neither; use the nftables backend", path, m[1])
+		return nil, fmt.Errorf("running %s: table %s has rules that only nft can list, so that ours are not listed either; use the nftables backend", path, m[1])
 	}
 	o, err := scan(text.String())
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata")
 
-// capturing is what a mesh's init container asks for.
+// capturing is the intent of a mesh's init container.
 func capturing(families capture.Families) capture.Intent {
 	in := capture.Defaults()
 	in.Families = families

@@ -3,15 +3,14 @@
 //
 // Everything of ours is in chains named OUTRIDER_..., each reached by one constant
 // jump from a chain of the kernel's or by a goto from another of ours. So what is
-// ours can be told, replaced and removed whatever flags or version wrote it, and
-// strangers' rules stay as they are.
+// ours can be recognised, replaced and removed whatever flags or version wrote it, and
+// the rules of other programs stay as they are.
 //
 // iptables commits table by table, and IPv4 and IPv6 apart. Parking is written
-// first and removed last, so that no connection is redirected to a port where
-// nobody listens yet; what fails in the middle is put back.
+// first and removed last, so that no connection is redirected to a port that has no
+// listener and is not parked; what fails halfway is undone.
 //
-// There are two variants of iptables, with rules that know nothing of one another:
-// "legacy" with tables of its own in the kernel, and "nft" on top of nf_tables. The
+// There are two variants of iptables, with separate rules: "legacy" with tables of its own in the kernel, and "nft" on top of nf_tables. The
 // package looks for its rules in both and leaves them in one.
 package iptables
 
@@ -54,8 +53,8 @@ func (b *Backend) Available(ctx context.Context) (capture.Families, error) {
 // Apply makes rs the only rule set of ours, in either variant. On an error the
 // rules of ours are as they were. A rule set without rules removes all.
 //
-// What parking remembers outlives Apply: it belongs to the names of the sets, as
-// long as rules name them.
+// The memory of parking outlives Apply: the kernel keeps the lists of module recent by
+// name, as long as rules use them.
 func (b *Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 	if len(rs.Chains) == 0 {
 		return b.Remove(ctx)
@@ -114,12 +113,12 @@ func (b *Backend) Read(ctx context.Context) (capture.State, error) {
 	return st, nil
 }
 
-// Keeps reports whether rules that stand where st does may stay there: whether it is the
-// variant that was asked for.
+// Keeps reports whether the rules in st may stay where they are: whether b writes the
+// same variant.
 func (b *Backend) Keeps(st capture.State) bool { return b.Variant == "" || b.Variant == st.Variant }
 
 // Remove deletes all rules of ours, of both families and in both variants. What is
-// left are the kernel's own tables and chains, empty if nobody else uses them:
+// left are the kernel's own tables and chains, empty if no other program uses them:
 // iptables makes them, and has no way to delete them.
 func (b *Backend) Remove(ctx context.Context) error {
 	m, err := look(ctx)
@@ -150,8 +149,8 @@ func (s step) run(ctx context.Context) error {
 	return restore(ctx, s.variant, s.family, text)
 }
 
-// undoTime is how long putting the old rules back may take, when the time of the
-// caller may be over already.
+// undoTime is how long putting the old rules back may take. The caller's context may
+// have ended by then.
 const undoTime = 10 * time.Second
 
 // perform runs the steps. If one fails, those done are taken back, the failed one

@@ -142,11 +142,11 @@ func TestLookingMakesNoLegacyTables(t *testing.T) {
 	}
 }
 
-// strangers' rules look like ours as far as they may.
-const strangers = `*filter
-:STRANGER - [0:0]
--A INPUT -p tcp -m comment --comment "outrider -j OUTRIDER_INPUT" -j STRANGER
--A STRANGER -m comment --comment OUTRIDER_RECORD -j RETURN
+// otherRules look like ours as far as possible.
+const otherRules = `*filter
+:OTHER - [0:0]
+-A INPUT -p tcp -m comment --comment "outrider -j OUTRIDER_INPUT" -j OTHER
+-A OTHER -m comment --comment OUTRIDER_RECORD -j RETURN
 COMMIT
 *nat
 :ISTIO_OUTPUT - [0:0]
@@ -161,17 +161,17 @@ COMMIT
 COMMIT
 `
 
-func TestRemoveLeavesStrangersAlone(t *testing.T) {
+func TestRemoveLeavesOtherRulesAlone(t *testing.T) {
 	eachVariant(t, func(t *testing.T, b *Backend) {
-		command(t, strangers, "iptables-"+b.Variant+"-restore")
-		command(t, strangers, "ip6tables-"+b.Variant+"-restore")
+		command(t, otherRules, "iptables-"+b.Variant+"-restore")
+		command(t, otherRules, "ip6tables-"+b.Variant+"-restore")
 		before := saved(t, b.Variant)
 		apply(t, b, withTProxy(capture.DualStack))
 		apply(t, b, withDNS(capture.IPv4))
 		// What leads to our chains is ours, whoever wrote it.
 		command(t, "", "iptables-"+b.Variant, "-t", "nat", "-I", "ISTIO_OUTPUT", "-p", "udp", "-j", "OUTRIDER_OUTPUT")
 		if _, err := b.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "ISTIO_OUTPUT") {
-			t.Errorf("Read with a stranger's jump: %v", err)
+			t.Errorf("Read with another program's jump: %v", err)
 		}
 		for range 2 {
 			if err := new(Backend).Remove(t.Context()); err != nil {
@@ -327,7 +327,7 @@ func TestWhereIPv6CannotBeFilteredIPv4Is(t *testing.T) {
 	sameRules(t, want, read(t))
 }
 
-func TestWhoMayNotLookIsToldSo(t *testing.T) {
+func TestReadWithoutPermissionIsAnError(t *testing.T) {
 	script(t, "iptables-nft-save", "echo 'Could not fetch rule set generation id: Permission denied (you must be root)' >&2; exit 4")
 	newNamespace(t)
 	if _, err := new(Backend).Read(t.Context()); err == nil || !strings.Contains(err.Error(), "you must be root") {
@@ -342,7 +342,7 @@ func TestATableThatCannotBeListedIsAnError(t *testing.T) {
 	command(t, "", "nft", "add rule ip nat OUTPUT numgen inc mod 2 0 accept")
 	_, readErr := b.Read(t.Context())
 	for _, err := range []error{readErr, b.Remove(t.Context())} {
-		if err == nil || !strings.Contains(err.Error(), "table nat holds rules of nft's own") {
+		if err == nil || !strings.Contains(err.Error(), "table nat has rules that only nft can list") {
 			t.Errorf("rules that cannot be seen: %v", err)
 		}
 	}
@@ -431,7 +431,7 @@ func TestConnectionsWaitForAListenerAndForNoLongerThanTheLimit(t *testing.T) {
 	})
 }
 
-// rulesIn is the rules and the chains that somebody made, without the kernel's own
+// rulesIn is the rules and the chains that programs made, without the kernel's own
 // chains, which remain when they were once used.
 func rulesIn(text string) []string {
 	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool {

@@ -25,8 +25,8 @@ type machine map[variant]*site
 const hasSix = "/proc/thread-self/net/if_inet6"
 
 // look finds what is ours. A variant that is not installed, or that the kernel does
-// not have, holds nothing: its error is kept for whoever wants to write there. A
-// variant that may not be looked at is an error, for it may hold anything.
+// not support, has no rules: its error is kept for an attempt to write there. A variant
+// that cannot be read for want of a permission is an error, because it may have rules.
 func look(ctx context.Context) (machine, error) {
 	_, noSix := os.Stat(hasSix)
 	m := machine{}
@@ -63,14 +63,14 @@ func absent(v variant, err error) bool {
 }
 
 // choose is the variant to write with.
-func (m machine) choose(wish string) (variant, error) {
-	if wish != "" {
-		s, ok := m[variant(wish)]
+func (m machine) choose(name string) (variant, error) {
+	if name != "" {
+		s, ok := m[variant(name)]
 		if !ok {
-			return "", fmt.Errorf("there is no variant %q of iptables; legacy and nft there are", wish)
+			return "", fmt.Errorf("there is no variant %q of iptables; use legacy or nft", name)
 		}
 		if s.err != nil {
-			return "", fmt.Errorf("iptables-%s cannot be used: %w", wish, s.err)
+			return "", fmt.Errorf("iptables-%s cannot be used: %w", name, s.err)
 		}
 		return s.variant, nil
 	}
@@ -109,8 +109,8 @@ func (m machine) filtersSix(ctx context.Context, v variant) (bool, error) {
 	return err == nil, nil
 }
 
-// replace is the steps to rs in one variant: first what is to be, then the end of
-// what was elsewhere.
+// replace is the steps to rs in one variant: first the new rules are written, then those
+// of the other variant removed.
 func (m machine) replace(v variant, rs capture.Ruleset) ([]step, error) {
 	four, err := express(rs, capture.IPv4)
 	if err != nil {

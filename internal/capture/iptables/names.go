@@ -31,7 +31,7 @@ func hookOf(builtin string) (capture.Hook, error) {
 			return hook, nil
 		}
 	}
-	return capture.NoHook, fmt.Errorf("chain %s: we have no rules there", builtin)
+	return capture.NoHook, fmt.Errorf("chain %s: we write no rules there", builtin)
 }
 
 var modelName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
@@ -40,7 +40,7 @@ var modelName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 func kernelName(name string) (string, error) {
 	k := prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 	if !modelName.MatchString(name) || len(k) > maxName {
-		return "", fmt.Errorf("chain %q: iptables takes lower case letters, digits and dashes, at most %d", name, maxName-len(prefix))
+		return "", fmt.Errorf("chain %q: iptables accepts lower case letters, digits and dashes, at most %d", name, maxName-len(prefix))
 	}
 	return k, nil
 }
@@ -49,7 +49,7 @@ func kernelName(name string) (string, error) {
 func chainName(kernel string) (string, error) {
 	name := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(kernel, prefix), "_", "-"))
 	if k, err := kernelName(name); err != nil || k != kernel {
-		return "", fmt.Errorf("chain %s: not one of those that we make", kernel)
+		return "", fmt.Errorf("chain %s: not a name that we write", kernel)
 	}
 	return name, nil
 }
@@ -57,7 +57,7 @@ func chainName(kernel string) (string, error) {
 func isOurs(chain string) bool { return strings.HasPrefix(chain, prefix) }
 
 // jumpTo is the one rule of ours in a chain of the kernel. It is the same in every
-// version of ours, so that any can remove it.
+// version, so that each version can remove it.
 func jumpTo(kernel string) string { return "-m comment --comment outrider -j " + kernel }
 
 // quote writes s as iptables-save does.

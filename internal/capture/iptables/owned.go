@@ -9,14 +9,14 @@ import (
 	"outrider.dev/internal/capture"
 )
 
-// owned is what is ours in one family of one variant, in the words of iptables-save.
+// owned is what is ours in one family of one variant, as iptables-save writes it.
 type owned map[capture.Table]*tableRules
 
 // tableRules is what is ours in one table.
 type tableRules struct {
 	chains []string           // ours, in their order
 	rules  map[string][]entry // by chain
-	jumps  []jump             // in strangers' chains and the kernel's, to ours
+	jumps  []jump             // from other chains to ours
 }
 
 // An entry is one rule as a line without its chain, with its count.
@@ -81,7 +81,7 @@ func scan(text string) (owned, error) {
 	return out, nil
 }
 
-// scanLine adds a chain or a rule of ours. Strangers' lines need not be understood.
+// scanLine adds a chain or a rule of ours. Lines of other programs are not parsed.
 func (o owned) scanLine(table capture.Table, line string) error {
 	if rest, ok := strings.CutPrefix(line, ":"); ok {
 		if name, _, _ := strings.Cut(rest, " "); isOurs(name) {
@@ -147,8 +147,8 @@ func targetOurs(spec string) bool {
 }
 
 // change is the input of iptables-restore --noflush that turns what is ours from
-// one state into another. It names chains of ours and jumps to them alone. When
-// nothing is to be left, capture goes first and parking last.
+// one state into another. It names only chains of ours and jumps to them. When
+// everything is removed, capture goes first and parking last.
 func change(from, to owned) string {
 	order := slices.Clone(tables)
 	if to.empty() {
@@ -171,8 +171,8 @@ func changeTable(b *strings.Builder, name capture.Table, from, to tableRules) {
 			stale = append(stale, c)
 		}
 	}
-	// Naming a chain makes it, or empties one that is there. The stale ones must be
-	// empty too before the first is deleted: they go to one another.
+	// Naming a chain creates or empties it. The stale ones must be empty before the first
+	// is deleted, because they go to one another.
 	for _, c := range slices.Concat(to.chains, stale) {
 		fmt.Fprintf(b, ":%s - [0:0]\n", c)
 	}

@@ -36,7 +36,7 @@ func anyPorts(r *rand.Rand, values ...uint16) capture.Ports {
 	return capture.Ports{List: pick(r, values...)}
 }
 
-// anyIntent is an intent with every setting of the flags in it, sooner or later.
+// anyIntent is a random intent; over many calls every setting of the flags occurs.
 func anyIntent(r *rand.Rand) capture.Intent {
 	ranges := func() []netip.Prefix {
 		return pick(r, prefixes("10.0.0.0/8", "fd00::/8", "0.0.0.0/0", "::/0", "192.168.3.4/32", "2001:db8::1/128", "127.0.0.0/8", "::ffff:0:0/96")...)
@@ -138,7 +138,7 @@ func line(t *testing.T, r capture.Rule) (string, error) {
 	return text, err
 }
 
-func TestRulesInTheWordsOfIptables(t *testing.T) {
+func TestRulesAsIptablesWritesThem(t *testing.T) {
 	in := capture.Match{Key: capture.InSet, Name: "gone-1"}
 	notIn := in
 	notIn.Not = true
@@ -196,25 +196,25 @@ func TestRulesInTheWordsOfIptables(t *testing.T) {
 	}
 }
 
-func TestWhatIptablesCannotSay(t *testing.T) {
+func TestWhatIptablesCannotExpress(t *testing.T) {
 	tcp := capture.Match{Key: capture.Protocol, Num: 6}
 	leave := capture.Action{Verb: capture.Return}
 	tests := map[string]capture.Rule{
-		"a port without a protocol":          {Match: []capture.Match{{Key: capture.DestPort, Num: 1}}, Action: leave},
-		"a redirect without a protocol":      {Action: capture.Action{Verb: capture.Redirect, Num: 1}},
-		"a reset for UDP":                    {Match: []capture.Match{{Key: capture.Protocol, Num: 17}}, Action: capture.Action{Verb: capture.Reject}},
-		"no socket":                          {Match: []capture.Match{{Key: capture.Socket, Not: true}}, Action: leave},
-		"two ports at once":                  {Match: []capture.Match{tcp, {Key: capture.DestPort, Num: 1}, {Key: capture.DestPort, Num: 2}}, Action: leave},
-		"an interface that is a wildcard":    {Match: []capture.Match{{Key: capture.InInterface, Name: "eth+"}}, Action: leave},
-		"an address of the other family":     {Match: []capture.Match{{Key: capture.Source, Prefix: netip.MustParsePrefix("fd00::/8")}}, Action: leave},
-		"a range of all addresses":           {Match: []capture.Match{{Key: capture.Source, Prefix: netip.MustParsePrefix("0.0.0.0/0")}}, Action: leave},
-		"a comment that is too long":         {Action: leave, Reason: strings.Repeat("x", 256)},
-		"a comment of two lines":             {Action: leave, Reason: "a\nCOMMIT"},
-		"a set that is not there":            {Action: capture.Action{Verb: capture.Add, Name: "other"}},
-		"a set whose time no rule would say": {Action: capture.Action{Verb: capture.Delete, Name: "gone-1"}},
-		"a name with other letters":          {Action: capture.Action{Verb: capture.Goto, Name: "Park_1"}},
-		"a name that is too long":            {Action: capture.Action{Verb: capture.Goto, Name: "mangle-prerouting-and"}},
-		"a verb of tomorrow":                 {Action: capture.Action{Verb: "mirror"}},
+		"a port without a protocol":       {Match: []capture.Match{{Key: capture.DestPort, Num: 1}}, Action: leave},
+		"a redirect without a protocol":   {Action: capture.Action{Verb: capture.Redirect, Num: 1}},
+		"a reset for UDP":                 {Match: []capture.Match{{Key: capture.Protocol, Num: 17}}, Action: capture.Action{Verb: capture.Reject}},
+		"no socket":                       {Match: []capture.Match{{Key: capture.Socket, Not: true}}, Action: leave},
+		"two ports at once":               {Match: []capture.Match{tcp, {Key: capture.DestPort, Num: 1}, {Key: capture.DestPort, Num: 2}}, Action: leave},
+		"an interface that is a wildcard": {Match: []capture.Match{{Key: capture.InInterface, Name: "eth+"}}, Action: leave},
+		"an address of the other family":  {Match: []capture.Match{{Key: capture.Source, Prefix: netip.MustParsePrefix("fd00::/8")}}, Action: leave},
+		"a range of all addresses":        {Match: []capture.Match{{Key: capture.Source, Prefix: netip.MustParsePrefix("0.0.0.0/0")}}, Action: leave},
+		"a comment that is too long":      {Action: leave, Reason: strings.Repeat("x", 256)},
+		"a comment of two lines":          {Action: leave, Reason: "a\nCOMMIT"},
+		"a set that is not there":         {Action: capture.Action{Verb: capture.Add, Name: "other"}},
+		"a set whose timeout no rule has": {Action: capture.Action{Verb: capture.Delete, Name: "gone-1"}},
+		"a name with other letters":       {Action: capture.Action{Verb: capture.Goto, Name: "Park_1"}},
+		"a name that is too long":         {Action: capture.Action{Verb: capture.Goto, Name: "mangle-prerouting-and"}},
+		"a verb of tomorrow":              {Action: capture.Action{Verb: "mirror"}},
 	}
 	for name, rule := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -314,7 +314,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What is understood can be said again, but for what no rule asks any more.
+		// What is parsed can be rendered again, but for sets that no rule looks up.
 		four, err4 := Render(st.Ruleset, capture.IPv4)
 		six, err6 := Render(st.Ruleset, capture.IPv6)
 		if err4 != nil || err6 != nil {
@@ -322,7 +322,7 @@ func FuzzParse(f *testing.F) {
 		}
 		again, err := Parse(four, six)
 		if err != nil {
-			t.Fatalf("Parse of what Render says: %v\n%s\n%s", err, four, six)
+			t.Fatalf("Parse of what Render returns: %v\n%s\n%s", err, four, six)
 		}
 		if diff := capture.Diff(st.Ruleset, again.Ruleset); diff != nil {
 			t.Fatalf("read, written and read (-first +second):\n%s", strings.Join(diff, "\n"))

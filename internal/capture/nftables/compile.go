@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/capture"
 )
 
-// reg is the register of every expression: no rule needs two values at a time.
+// reg is the register of every expression: no rule needs two values at once.
 const reg = 1
 
 // Where things are in a packet.
@@ -121,7 +121,7 @@ func host32(n uint32) []byte { return binaryutil.NativeEndian.PutUint32(n) }
 
 func port(n uint32) []byte { return binary.BigEndian.AppendUint16(nil, uint16(n)) }
 
-// ifname is a name as the kernel compares it: all 16 bytes, so no prefix matches.
+// ifname is a name as the kernel compares it: all 16 bytes, so that no prefix matches.
 func ifname(name string) []byte {
 	b := make([]byte, unix.IFNAMSIZ)
 	copy(b, name)
@@ -132,7 +132,7 @@ func mask(bytes, value []byte) *expr.Bitwise {
 	return &expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: uint32(len(bytes)), Mask: bytes, Xor: value}
 }
 
-// key loads what a set is asked for.
+// key loads the key of a set.
 func key(k capture.SetKey) expr.Any {
 	if k == capture.ByPort {
 		return transport(2, 2)

@@ -14,11 +14,11 @@ import (
 	"outrider.dev/internal/capture"
 )
 
-// unknown is the verb of a rule that we did not write.
+// unknown is the verb of a rule that another program wrote.
 const unknown capture.Verb = "unknown"
 
-// model is the inverse of compile. A rule that compile does not make comes back with
-// the verb unknown and its expressions as its name.
+// model is the inverse of compile. A rule that compile cannot have made gets the verb
+// unknown, with its expressions as the name.
 func model(exprs []any) (r capture.Rule, packets uint64) {
 	d := decompiler{rest: exprs}
 	for len(d.rest) > 0 && !d.failed {
@@ -151,7 +151,7 @@ func (d *decompiler) nfproto() {
 	}
 }
 
-// protocol is a match of its own, unless it stands there for SYN.
+// protocol is a match of its own, unless it belongs to SYN.
 func (d *decompiler) protocol() {
 	data, not := d.cmp(1)
 	if len(d.rest) > 0 && !not && data[0] == unix.IPPROTO_TCP {
@@ -264,7 +264,7 @@ func (d *decompiler) ct(c *expr.Ct) {
 	}
 }
 
-// action reads what stands behind the counter.
+// action reads what follows the counter.
 func (d *decompiler) action() {
 	if d.rule.Action.Verb != "" {
 		d.fail()

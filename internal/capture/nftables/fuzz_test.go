@@ -42,7 +42,7 @@ func message(t testing.TB, chain string, r capture.Rule, sets map[string]*nftabl
 	return append([]byte{unix.NFPROTO_INET, 0, 0, 0}, attrs...)
 }
 
-// FuzzDecodeRule: whatever the kernel, or somebody with NET_ADMIN, puts into our
+// FuzzDecodeRule: whatever the kernel, or a process with NET_ADMIN, puts into our
 // table is read without a panic, and what is read as one of our rules means just
 // that: written again it reads the same.
 func FuzzDecodeRule(f *testing.F) {

@@ -46,7 +46,7 @@ func (b *Backend) Name() string { return capture.NFTables }
 // kernel is as it was.
 func (b *Backend) Apply(_ context.Context, rs capture.Ruleset) error {
 	table := &nftables.Table{Family: nftables.TableFamilyINet, Name: Table}
-	// Deleting what is not there is an error, adding what is there is none.
+	// Deleting a table that does not exist is an error; adding one that exists is not.
 	b.conn.AddTable(table)
 	b.conn.DelTable(table)
 	b.conn.AddTable(table)
@@ -133,8 +133,8 @@ func (b *Backend) IptablesTraces() (bool, error) {
 	return false, nil
 }
 
-// Unsupported reports whether err says that the kernel lacks nf_tables or an
-// expression of it, so that another backend, or fewer rules, may do.
+// Unsupported reports whether err says that the kernel lacks nf_tables or one of its
+// expressions, so that another backend or a smaller set of rules may work.
 func Unsupported(err error) bool {
 	for _, e := range []unix.Errno{unix.ENOENT, unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.ENOSYS} {
 		if errors.Is(err, e) {

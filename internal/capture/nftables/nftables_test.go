@@ -112,10 +112,10 @@ func TestSecondRunReplacesTheFirst(t *testing.T) {
 	})
 }
 
-func TestRemoveTouchesNobodyElse(t *testing.T) {
+func TestRemoveLeavesOtherTablesAlone(t *testing.T) {
 	rs, _ := capture.Build(intents(t)["default"], capture.NFTables)
 	ns.New(t).Do(func() {
-		nft(t, "add table inet stranger; add chain inet stranger c { type filter hook input priority 0; }; add rule inet stranger c tcp dport 1 drop; add table ip outrider; add chain ip outrider x")
+		nft(t, "add table inet other; add chain inet other c { type filter hook input priority 0; }; add rule inet other c tcp dport 1 drop; add table ip outrider; add chain ip outrider x")
 		before := nft(t, "list ruleset")
 		applied(t, rs)
 		b := open(t)
@@ -133,7 +133,7 @@ func TestRemoveTouchesNobodyElse(t *testing.T) {
 	})
 }
 
-func TestForeignRuleInOurTableShows(t *testing.T) {
+func TestRuleOfAnotherProgramInOurTableShows(t *testing.T) {
 	rs, _ := capture.Build(intents(t)["default"], capture.NFTables)
 	ns.New(t).Do(func() {
 		applied(t, rs)

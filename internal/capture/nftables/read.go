@@ -15,8 +15,8 @@ import (
 )
 
 // Read returns our rule set as the kernel has it, with its counters, or
-// capture.ErrNone. What somebody else put into our table comes back as a rule that
-// no intent makes, so that a comparison shows it. The routing is not looked at.
+// capture.ErrNone. A rule of another program in our table is returned as one that no
+// intent makes, so that a comparison shows it. The routing is not read.
 func (b *Backend) Read(context.Context) (capture.State, error) {
 	table, err := b.table()
 	if err != nil {
@@ -89,8 +89,8 @@ type ruleEntry struct {
 	packets uint64
 }
 
-// dumpRules asks for all rules of our table at once. The library's own dump is a
-// request for each chain, and leaves out expressions that parking is made of.
+// dumpRules lists all rules of our table at once. The library's own dump is a request
+// for each chain, and leaves out expressions that parking needs.
 func dumpRules() ([]ruleEntry, error) {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
@@ -165,8 +165,8 @@ func decodeRule(data []byte) (ruleEntry, error) {
 	return out, nil
 }
 
-// commentOf finds nft's comment in a rule's user data. The library's own reader
-// trusts the lengths that it finds.
+// commentOf finds nft's comment in a rule's user data. The library's own reader does
+// not check lengths.
 func commentOf(udata []byte) string {
 	for len(udata) >= 2 {
 		kind, length := udata[0], int(udata[1])
@@ -241,8 +241,7 @@ func decodeExprData(name string, data []byte) any {
 	return e
 }
 
-// unmarshal is the library's, made safe: some of its readers slice before they
-// look how much there is.
+// unmarshal is the library's, made safe: some of its readers do not check lengths.
 func unmarshal(data []byte, e expr.Any) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -286,7 +285,7 @@ func decodeTProxy(data []byte) any {
 	return t
 }
 
-// decodeCt reads a ct expression; the library loses which way the value goes.
+// decodeCt reads a ct expression; the library does not say whether it reads or writes.
 func decodeCt(data []byte) any {
 	ct := &expr.Ct{}
 	ad, err := netlink.NewAttributeDecoder(data)

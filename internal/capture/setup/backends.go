@@ -9,9 +9,9 @@ import (
 	"outrider.dev/internal/capture/nftables"
 )
 
-// Backends returns the backends for a choice of "auto", "nftables" or "iptables".
-// The one that is not chosen is there too, so that its rules are found and removed,
-// but it does not write. variant is which iptables: "legacy", "nft", or "" to find out.
+// Backends returns the backends for a choice of "auto", "nftables" or "iptables". The
+// one that is not chosen is among them, so that its rules are found and removed, but it
+// does not write. variant is that of iptables: "legacy", "nft", or "" for either.
 func Backends(choice, variant string) ([]Backend, error) {
 	nft, err := nftables.Open()
 	if err != nil {
@@ -30,7 +30,7 @@ func Backends(choice, variant string) ([]Backend, error) {
 // A readOnly backend finds and removes, and refuses to write.
 type readOnly struct{ Backend }
 
-var errNotChosen = errors.New("another backend was asked for")
+var errNotChosen = errors.New("another backend is configured")
 
 func (readOnly) Apply(context.Context, capture.Ruleset) error { return errNotChosen }
 

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/capture"
+	"outrider.dev/internal/contract"
 )
 
 // A Proof is the result of sending the first packet of a connection in one direction
@@ -174,7 +175,7 @@ func own() identity { return identity{unix.Geteuid(), unix.Getegid()} }
 // choose finds, by tracing the rules, a connection and an identity to open it with
 // that end in the rule that counts the proof. The error says why there is none.
 func choose(rs capture.Ruleset, d direction, family capture.Families) (capture.Conn, identity, error) {
-	why := errors.New("nothing is captured that could be tried here")
+	why := errors.New("nothing that is captured can be tried here")
 	ids := []identity{own(), {65534, 65534}, {own().uid, 65534}, {own().uid, 0}, {65534, own().gid}, {0, 0}}
 	ids = append(ids, ownersNamed(rs)...)
 	for _, conn := range d.conns(family) {
@@ -274,9 +275,6 @@ func targets(rs capture.Ruleset, conn capture.Conn) []capture.Conn {
 	return out
 }
 
-// probePort is Istio's --iptables-probe-port.
-const probePort = 15002
-
 // outboundConns go to addresses that no host has (RFC 5737, RFC 3849), for rules that
 // capture every address.
 func outboundConns(family capture.Families) []capture.Conn {
@@ -316,7 +314,7 @@ func tcp(dst, out string) capture.Conn {
 			src = netip.IPv4Unspecified()
 		}
 	}
-	return capture.Conn{Proto: capture.TCP, Src: netip.AddrPortFrom(src, 40000), Dst: netip.AddrPortFrom(addr, probePort), Out: out}
+	return capture.Conn{Proto: capture.TCP, Src: netip.AddrPortFrom(src, 40000), Dst: netip.AddrPortFrom(addr, contract.ProbePort), Out: out}
 }
 
 // connect opens a connection with a mark, as an identity. Its error is the answer: a

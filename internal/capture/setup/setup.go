@@ -1,8 +1,8 @@
 // Package setup brings a rule set into a network namespace and proves that it works.
 //
-// It chooses the backend, replaces whatever of ours was there, reads the kernel's
-// state back, tries both directions, and on any doubt leaves the state that was
-// there before, or none: never half.
+// It chooses the backend, replaces the rules of an earlier run, reads the kernel's
+// state back and tries both directions. On any error it restores the state that was
+// there before, or removes all of it: it leaves nothing half done.
 package setup
 
 import (
@@ -18,9 +18,9 @@ import (
 	"outrider.dev/internal/capture/nftables"
 )
 
-// A Backend keeps rule sets in one of the kernel's packet filters. Apply replaces
-// what the backend holds of ours and changes nothing on an error; Read returns
-// capture.ErrNone where there is nothing; Remove is no error then.
+// A Backend writes rule sets to one of the kernel's packet filters. Apply replaces the
+// rules of ours there, and changes nothing on an error. Where there are none, Read
+// returns capture.ErrNone, and Remove does nothing.
 type Backend interface {
 	Name() string
 	Apply(context.Context, capture.Ruleset) error
@@ -39,7 +39,7 @@ type Options struct {
 type Report struct {
 	Ruleset   capture.Ruleset
 	Unchanged bool     // the same rules were there already
-	Notes     []string // wishes without effect, and what this machine cannot do
+	Notes     []string // settings without effect, and what this machine does not support
 	Proofs    []Proof  // empty without proof
 	Parked    uint64   // connection attempts made to wait so far
 }
@@ -68,16 +68,16 @@ func Capture(ctx context.Context, o Options) (Report, error) {
 type found struct {
 	by    Backend
 	state capture.State
-	err   error // it cannot be read: half there, or changed by somebody
+	err   error // it cannot be read: incomplete, or changed by another program
 }
 
-// intact reports whether f is what one run of capture has left.
+// intact reports whether f is what one run of capture has written.
 func (f found) intact() bool {
 	_, ok := f.state.Recorded()
 	return f.err == nil && ok
 }
 
-// find returns what of ours the backends hold.
+// find returns the rule sets of ours.
 func find(ctx context.Context, backends []Backend) []found {
 	var out []found
 	for _, b := range backends {
@@ -97,8 +97,8 @@ func find(ctx context.Context, backends []Backend) []found {
 	return out
 }
 
-// usesSixSource reports whether rs has to do with the address ::6, which other
-// meshes add to lo too.
+// usesSixSource reports whether rs uses the address ::6, which other meshes add to lo
+// too.
 func usesSixSource(rs capture.Ruleset) bool {
 	return anyRule(rs, func(r capture.Rule) bool {
 		return slices.ContainsFunc(r.Match, func(m capture.Match) bool {
@@ -112,7 +112,7 @@ func anyRule(rs capture.Ruleset, f func(capture.Rule) bool) bool {
 	return slices.ContainsFunc(rs.Chains, func(c capture.Chain) bool { return slices.ContainsFunc(c.Rules, f) })
 }
 
-// write puts the rules in place by the first backend that can hold them.
+// write writes the rules with the first backend that supports them.
 func write(ctx context.Context, o Options, old []found, report *Report) error {
 	var reasons []error
 	for _, parking := range parkModes(o.Intent.Park) {
@@ -129,7 +129,7 @@ func write(ctx context.Context, o Options, old []found, report *Report) error {
 				report.Ruleset = rs
 				report.Notes = append(report.Notes, limits...)
 				if parking != o.Intent.Park {
-					notes = append(notes, "this kernel cannot ask whether a socket listens: parking is off, early connections are refused")
+					notes = append(notes, "this kernel cannot match sockets: parking is off, early connections are refused")
 				}
 				report.Notes = append(report.Notes, notes...)
 				return nil
@@ -162,17 +162,17 @@ func within(ctx context.Context, b Backend, in capture.Intent) (capture.Intent, 
 		return in, nil, err
 	}
 	if in.Families &= can; in.Families == 0 {
-		return in, nil, fmt.Errorf("the %s backend can filter %s alone here", b.Name(), can)
+		return in, nil, fmt.Errorf("the %s backend can only filter %s here", b.Name(), can)
 	}
-	return in, []string{fmt.Sprintf("the %s backend can filter %s alone here", b.Name(), can)}, nil
+	return in, []string{fmt.Sprintf("the %s backend can only filter %s here", b.Name(), can)}, nil
 }
 
-// parkModes are the ways of parking to try, best first.
-func parkModes(wanted capture.ParkMode) []capture.ParkMode {
-	if wanted == capture.ParkOn {
+// parkModes are the modes of parking to try, best first.
+func parkModes(mode capture.ParkMode) []capture.ParkMode {
+	if mode == capture.ParkOn {
 		return []capture.ParkMode{capture.ParkOn, capture.ParkOff}
 	}
-	return []capture.ParkMode{wanted}
+	return []capture.ParkMode{mode}
 }
 
 // writeBy writes rs, unless it is there already.
@@ -190,9 +190,9 @@ func writeBy(ctx context.Context, b Backend, rs capture.Ruleset, old []found, re
 	return nil
 }
 
-// finish does what comes after the rules: taking away what other backends hold, routing,
-// reading back, trying. For a moment there are two rule sets, which captures the same
-// traffic twice over and loses none.
+// finish does what comes after writing the rules: it removes those of other backends,
+// sets the routing, reads back and tries. For a moment there are two rule sets, which
+// capture the same traffic and lose none.
 func finish(ctx context.Context, o Options, old []found, report *Report) error {
 	rs := report.Ruleset
 	for _, f := range old {
@@ -235,23 +235,23 @@ func check(ctx context.Context, b Backend, rs capture.Ruleset, report *Report) e
 	return try(ctx, b, state, report)
 }
 
-// try proves both directions of what b holds, which is state.
+// try proves both directions of state, which is what b has written.
 func try(ctx context.Context, b Backend, state capture.State, report *Report) (err error) {
 	report.Parked = state.Parked()
 	report.Proofs, err = prove(ctx, state, func() (capture.State, error) { return b.Read(ctx) })
 	return err
 }
 
-// MismatchError says that the kernel does not hold the rules that it should.
+// MismatchError says that the kernel does not have the rules that it should.
 type MismatchError struct{ Diff []string }
 
 func (e *MismatchError) Error() string {
-	return "the kernel's rules differ (- missing, + too much):\n  " + strings.Join(e.Diff, "\n  ")
+	return "the kernel's rules differ (- missing, + unexpected):\n  " + strings.Join(e.Diff, "\n  ")
 }
 
-// restore puts back what was there before, and takes away the rest.
+// restore writes what was there before, and removes the rest.
 func restore(ctx context.Context, backends []Backend, old []found) error {
-	// The reason why we are here may be that the context has ended.
+	// The context may have ended.
 	ctx = context.WithoutCancel(ctx)
 	if len(old) != 1 || !old[0].intact() {
 		if err := Clean(ctx, backends); err != nil {
@@ -283,7 +283,7 @@ func Clean(ctx context.Context, backends []Backend) error {
 		if errors.Is(err, capture.ErrNone) || nftables.Unsupported(err) {
 			continue
 		}
-		// Remove does not need to understand what it removes.
+		// Remove can remove what Read cannot parse.
 		had.SixSource = had.SixSource || usesSixSource(state.Ruleset)
 		errs = append(errs, b.Remove(ctx))
 	}
@@ -291,8 +291,8 @@ func Clean(ctx context.Context, backends []Backend) error {
 	return errors.Join(errs...)
 }
 
-// Verify checks what is there: that it is whole and unchanged, that it is what the
-// intent asks for (if intent is not nil), and that it works.
+// Verify checks that the rules are complete and unchanged, that they are those of the
+// intent (if intent is not nil), and that they work.
 func Verify(ctx context.Context, backends []Backend, intent *capture.Intent) (Report, error) {
 	var report Report
 	have := find(ctx, backends)
@@ -301,7 +301,7 @@ func Verify(ctx context.Context, backends []Backend, intent *capture.Intent) (Re
 		return report, capture.ErrNone
 	case 1:
 	default:
-		return report, errors.New("two backends hold rules of ours; run capture or capture clean")
+		return report, errors.New("two backends have rules of ours; run capture or capture clean")
 	}
 	if have[0].err != nil {
 		return report, have[0].err
@@ -324,13 +324,13 @@ func Verify(ctx context.Context, backends []Backend, intent *capture.Intent) (Re
 		}
 	}
 	if _, ok := state.Recorded(); !ok {
-		return report, errors.New("the rules, or the routing that belongs to them, are not those that were written: somebody has changed them; run capture again")
+		return report, errors.New("the rules, or the routing that belongs to them, are not those that this version wrote; run capture again")
 	}
 	err := try(ctx, have[0].by, state, &report)
 	return report, err
 }
 
-// localAddresses are the addresses of this namespace. None, if they cannot be listed.
+// localAddresses are the addresses of this namespace, or none if they cannot be listed.
 func localAddresses() []netip.Addr {
 	addrs, _ := net.InterfaceAddrs()
 	var out []netip.Addr

@@ -15,8 +15,8 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// A limited backend is a real one on a kernel that cannot do all: what it cannot is
-// refused as such a kernel refuses it. This machine's kernel has everything.
+// A limited backend is a real one on a kernel that does not support everything: it
+// refuses as such a kernel does. The kernel of the tests supports everything.
 type limited struct {
 	Backend
 	cannot func(capture.Ruleset) bool
@@ -31,7 +31,7 @@ func (l limited) Apply(ctx context.Context, rs capture.Ruleset) error {
 
 func anything(capture.Ruleset) bool { return true }
 
-func asksForSockets(rs capture.Ruleset) bool {
+func matchesSockets(rs capture.Ruleset) bool {
 	return anyRule(rs, func(r capture.Rule) bool {
 		return slices.ContainsFunc(r.Match, func(m capture.Match) bool { return m.Key == capture.Socket })
 	})
@@ -63,19 +63,19 @@ func TestWhatTheKernelCannotDo(t *testing.T) {
 		wantErr    string
 	}{
 		"everything is there": {park: capture.ParkRequire, wantBy: capture.NFTables, wantParked: true},
-		"nf_tables cannot ask for sockets, iptables can": {
-			park: capture.ParkOn, nft: asksForSockets, wantBy: capture.IPTables, wantParked: true,
+		"nf_tables cannot match sockets, iptables can": {
+			park: capture.ParkOn, nft: matchesSockets, wantBy: capture.IPTables, wantParked: true,
 		},
-		"nobody can ask for sockets: on goes on, and says so": {
-			park: capture.ParkOn, nft: asksForSockets, ipt: asksForSockets, wantBy: capture.NFTables,
+		"no backend can match sockets: on goes on, with a note": {
+			park: capture.ParkOn, nft: matchesSockets, ipt: matchesSockets, wantBy: capture.NFTables,
 			wantNote: "parking is off",
 		},
-		"nobody can ask for sockets: require fails": {
-			park: capture.ParkRequire, nft: asksForSockets, ipt: asksForSockets, wantErr: "--park=require",
+		"no backend can match sockets: require fails": {
+			park: capture.ParkRequire, nft: matchesSockets, ipt: matchesSockets, wantErr: "--park=require",
 		},
 		"no nf_tables":   {park: capture.ParkRequire, nft: anything, wantBy: capture.IPTables, wantParked: true},
 		"no filter":      {park: capture.ParkOn, nft: anything, ipt: anything, wantErr: "no such file"},
-		"parking is off": {park: capture.ParkOff, nft: asksForSockets, ipt: asksForSockets, wantBy: capture.NFTables},
+		"parking is off": {park: capture.ParkOff, nft: matchesSockets, ipt: matchesSockets, wantBy: capture.NFTables},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -99,8 +99,8 @@ func TestWhatTheKernelCannotDo(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if report.Ruleset.Backend != tt.wantBy || asksForSockets(report.Ruleset) != tt.wantParked {
-					t.Errorf("written by %s, parking %t; want %s, %t", report.Ruleset.Backend, asksForSockets(report.Ruleset), tt.wantBy, tt.wantParked)
+				if report.Ruleset.Backend != tt.wantBy || matchesSockets(report.Ruleset) != tt.wantParked {
+					t.Errorf("written by %s, parking %t; want %s, %t", report.Ruleset.Backend, matchesSockets(report.Ruleset), tt.wantBy, tt.wantParked)
 				}
 				if notes := strings.Join(report.Notes, "\n"); !strings.Contains(notes, tt.wantNote) || tt.wantNote == "" && notes != "" {
 					t.Errorf("notes %q, want %q", notes, tt.wantNote)
@@ -120,15 +120,15 @@ func nothingOfOurs(t *testing.T) {
 	}
 }
 
-// Somebody else's rules can defeat ours though ours are all there. The proof sees it, and
+// Rules of other programs can defeat ours though ours are all there. The proof sees it, and
 // what was there before comes back.
 func TestProofSeesWhatReadingBackCannot(t *testing.T) {
-	strangers := map[string]string{
+	others := map[string]string{
 		"outbound goes elsewhere first": "add table ip s; add chain ip s c { type nat hook output priority -150; }; add rule ip s c ip daddr 192.0.2.1 tcp dport 15002 redirect to :9",
 		"outbound leaves by a mark":     "add table ip s; add chain ip s c { type filter hook output priority -50; }; add rule ip s c tcp dport 15001 meta mark set 1",
 		"inbound is dropped":            "add table inet s; add chain inet s c { type filter hook input priority -10; }; add rule inet s c tcp dport 15006 drop",
 	}
-	for name, script := range strangers {
+	for name, script := range others {
 		for _, backend := range []string{capture.NFTables, capture.IPTables} {
 			t.Run(name+", "+backend, func(t *testing.T) {
 				ns.Pod(t).Do(func() {
