@@ -25,11 +25,11 @@ func main() {
 	}
 }
 
-// nobody and proxy are whom the images run as: numbers, so that a pod may demand
+// unprivileged and proxy are the users of the images: numbers, so that a pod may demand
 // runAsNonRoot.
 const (
-	nobody = "65532"
-	proxy  = "1337"
+	unprivileged = "65532"
+	proxy        = "1337"
 )
 
 func run(args []string) error {
@@ -55,7 +55,7 @@ func run(args []string) error {
 			Name:       *hub + "/outriderd:" + *tag,
 			Files:      map[string]string{"/usr/local/bin/outriderd": filepath.Join(*bin, "outriderd"), "/usr/share/doc/outrider": licences},
 			Entrypoint: []string{"/usr/local/bin/outriderd"},
-			User:       nobody,
+			User:       unprivileged,
 		},
 		{
 			Name: *hub + "/outrider-proxy:" + *tag,

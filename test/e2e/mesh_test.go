@@ -97,7 +97,7 @@ func TestProbesThroughTheProxy(t *testing.T) {
 	}
 }
 
-// plainCall calls a pod's application as somebody outside of the mesh.
+// plainCall calls a pod's application from outside the mesh.
 func plainCall(r *run, p *world.Pod) (string, error) {
 	status, _ := p.Status()
 	return w.Kubectl(r.Context(), "", "exec", "--namespace=centre", "deployment/config", "--", "/app", "work", "--call=http://"+status.PodIP+":8080/")

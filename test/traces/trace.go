@@ -190,7 +190,7 @@ func (r *recording) fromAPI(add addLine) {
 	}
 }
 
-// refused: nobody listened, so that no witness has seen the hook or the probe.
+// refused: nothing listened, so that no witness has seen the hook or the probe.
 // The event says which probe it was: "Readiness probe failed: dial tcp ...".
 func (r *recording) refused(s seenEvent, asked time.Time, name string, add addLine) {
 	switch s.event.Reason {

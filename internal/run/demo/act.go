@@ -76,7 +76,7 @@ func (a Act) pod(number int) (*corev1.Pod, startup.Plan, error) {
 	edge := startup.Edge{From: proxyName, To: appName, After: startup.Healthy, By: a.Order}
 	plan.Edges = append(plan.Edges, edge)
 	if a.Order == "" {
-		return &pod, plan, nil // what nobody enforces is what it is compared with
+		return &pod, plan, nil // nothing enforces the edge; the start is only compared with it
 	}
 	written, err := podspec.Write(&pod, plan, podspec.Options{Image: "outrider-proxy"})
 	if err != nil {

@@ -20,13 +20,13 @@ const (
 )
 
 // An App is awesome-app: it fetches its configuration when it starts, once, and ends if
-// it cannot. Then it serves, and each request costs one call of its own. When it is told
-// to stop it serves a second longer, says goodbye to the config centre, and ends. Nothing
-// in it knows of a proxy.
+// it cannot. Then it serves, and each request makes one call of its own. At SIGTERM it
+// serves a second longer, deregisters at the config centre, and ends. It does not know of a
+// proxy.
 type App struct {
 	Config string // URL of the config centre
 	Listen string // address, for example ":8080"
-	Calls  int    // a job: that many calls, then it has done its work; 0: serve until told to stop
+	Calls  int    // a job: that many calls, then it has done its work; 0: serve until SIGTERM
 	Out    io.Writer
 
 	served, failed atomic.Int64
@@ -54,7 +54,7 @@ func (a *App) Run(ctx context.Context) int {
 	return a.stop(server, client)
 }
 
-// stop is the graceful end of a web application: a while for those who have not heard of
+// stop is the graceful end of a web application: a while for callers that do not know of
 // it, then the requests in flight, then the registration.
 func (a *App) stop(server *http.Server, client *http.Client) int {
 	time.Sleep(time.Second)

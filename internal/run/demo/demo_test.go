@@ -33,7 +33,7 @@ func TestActsAreWhatTheySay(t *testing.T) {
 	}
 }
 
-// The story goes as told: the first act shows the race, the others are free of it.
+// The first act shows the race; the others are free of it.
 func TestStory(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("running pods needs root")

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The config centre, as the mesh knows it.
+// The config centre, as it stands in the mesh.
 const (
 	centreHost = "config-centre.demo.svc.cluster.local"
 	centreIP   = "10.96.0.10"
@@ -16,8 +16,7 @@ const (
 )
 
 // writeMesh writes a mesh of so many services into a folder: the config centre, and others
-// that nobody in the story asks for. That they are there is what makes a proxy slow that
-// must know them all.
+// that the story does not call: their number is what slows a proxy that fetches all of them.
 func writeMesh(dir string, services int, node netip.Addr) error {
 	var b strings.Builder
 	service(&b, "demo", "config-centre", centreIP, fmt.Sprintf("[{addresses: [%q], conditions: {ready: true}}]", node), 80, centrePort)

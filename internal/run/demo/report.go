@@ -46,7 +46,7 @@ func HTML(all []Performance, services int) string {
 	return chart.HTML(fmt.Sprintf("The start of a pod in a mesh of %d services", services), sections)
 }
 
-// Good says that nobody was refused, restarted or failed.
+// Good says whether nothing was refused, restarted or failed.
 func (p Performance) Good() bool {
 	return p.Refused == 0 && p.Starts <= 1 && p.Failed == 0 && p.Problem == "" && p.Ready > 0
 }

@@ -27,7 +27,7 @@ type Options struct {
 	Services int   // of the mesh; default 3000
 	Acts     []int // which, from 1; default all
 	Out      io.Writer
-	Log      io.Writer // what the containers say; default: nobody reads it
+	Log      io.Writer // what the containers say; default: discarded
 	Width    int       // of the terminal; default 100
 	Color    bool
 }
@@ -124,7 +124,7 @@ func (l *sharedLog) printf(format string, args ...any) {
 	fmt.Fprintf(l.w, format, args...)
 }
 
-// A listener hears what the app says.
+// A listener reads the output of the containers of an act.
 type listener struct {
 	act     int
 	log     *sharedLog

@@ -25,7 +25,7 @@ import (
 // Programs are the real parts of the story.
 type Programs struct{ Outrider, Agent, ControlPlane, Envoy string }
 
-// A ProgramError is a program that the story cannot be told with.
+// A ProgramError is a program that the demo cannot use.
 type ProgramError struct {
 	Program string
 	Err     error

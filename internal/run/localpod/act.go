@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/model/kubelet"
 )
 
-// do does what the kubelet wants done. What takes time is done beside the loop.
+// do carries out an action of the kubelet's. What takes time runs in a goroutine of its own.
 func (p *Pod) do(a kubelet.Action) {
 	switch a.Kind {
 	case kubelet.CreateSandbox, kubelet.Pull: // it is there already

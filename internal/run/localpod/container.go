@@ -24,7 +24,7 @@ type container struct {
 	process *os.Process
 	logs    sync.WaitGroup
 
-	// doors is held by who goes in, and by who closes them behind the last process:
+	// doors is locked by a process that enters, and by the close after the last one:
 	// the number of a closed file may be another namespace's a moment later.
 	doors sync.RWMutex
 	pid   space
@@ -53,8 +53,8 @@ func (s *sandbox) start(sp spec, line func(string)) (*container, error) {
 		return nil, err
 	}
 	defer p.close()
-	first := again(roleContainer, nil, p.told)
-	first.ExtraFiles[0] = p.asked
+	first := again(roleContainer, nil, p.reply)
+	first.ExtraFiles[0] = p.stdin
 	first.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	first.Stdout, first.Stderr = p.out[1], p.err[1]
 	if err := inside(first.Start, s.net, s.ipc, s.uts, s.node.pid, s.node.mnt); err != nil {
@@ -73,17 +73,17 @@ func (s *sandbox) start(sp spec, line func(string)) (*container, error) {
 	// A process that ends before it reads says why on the other pipe.
 	_ = json.NewEncoder(p.order).Encode(sp.order)
 	p.order.Close()
-	answers := json.NewDecoder(p.heard)
-	var who, failed answer
-	_ = answers.Decode(&who) // nothing: the next one says why
+	answers := json.NewDecoder(p.answers)
+	var began, failed answer
+	_ = answers.Decode(&began) // nothing: the next one says why
 	more := answers.Decode(&failed)
-	if err := first.Wait(); err != nil && who.PID == 0 {
-		return nil, fmt.Errorf("starting container %s: %s%w", sp.Name, who.Error, err)
+	if err := first.Wait(); err != nil && began.PID == 0 {
+		return nil, fmt.Errorf("starting container %s: %s%w", sp.Name, began.Error, err)
 	}
-	if who.PID == 0 {
-		return nil, fmt.Errorf("starting container %s: %s%w", sp.Name, who.Error, io.ErrUnexpectedEOF)
+	if began.PID == 0 {
+		return nil, fmt.Errorf("starting container %s: %s%w", sp.Name, began.Error, io.ErrUnexpectedEOF)
 	}
-	return c, c.found(who.PID, failed, more)
+	return c, c.found(began.PID, failed, more)
 }
 
 // found takes over the container's first process, which is our child now.
@@ -155,7 +155,7 @@ func (c *container) exec(ctx context.Context, s *sandbox, argv []string) ([]byte
 	_ = json.NewEncoder(p.order).Encode(order{Process: process})
 	p.order.Close()
 	var failed answer
-	said := json.NewDecoder(p.heard).Decode(&failed)
+	said := json.NewDecoder(p.answers).Decode(&failed)
 	err = cmd.Wait()
 	if said == nil {
 		return nil, errors.New(failed.Error)
@@ -173,7 +173,7 @@ func (c *container) goIn(s *sandbox, cmd *exec.Cmd, p *pipes) error {
 	if c.pid.file == nil || c.mnt.file == nil {
 		return errNotRunning
 	}
-	cmd.ExtraFiles = []*os.File{p.asked, p.told, c.mnt.file}
+	cmd.ExtraFiles = []*os.File{p.stdin, p.reply, c.mnt.file}
 	if err := inside(cmd.Start, s.net, s.ipc, s.uts, c.pid); err != nil {
 		return fmt.Errorf("%w: %w", errNotRunning, err)
 	}
@@ -182,14 +182,14 @@ func (c *container) goIn(s *sandbox, cmd *exec.Cmd, p *pipes) error {
 
 // pipes are those of a process that is started again.
 type pipes struct {
-	asked, order *os.File // the order: its end, ours
-	heard, told  *os.File // the answer: ours, its end
-	out, err     [2]*os.File
+	stdin, order   *os.File // the order: the child's end, ours
+	answers, reply *os.File // the answer: ours, the child's end
+	out, err       [2]*os.File
 }
 
 func newPipes() (*pipes, error) {
 	p := &pipes{}
-	for _, ends := range [][2]**os.File{{&p.asked, &p.order}, {&p.heard, &p.told}, {&p.out[0], &p.out[1]}, {&p.err[0], &p.err[1]}} {
+	for _, ends := range [][2]**os.File{{&p.stdin, &p.order}, {&p.answers, &p.reply}, {&p.out[0], &p.out[1]}, {&p.err[0], &p.err[1]}} {
 		r, w, err := os.Pipe()
 		if err != nil {
 			p.close()
@@ -202,12 +202,12 @@ func newPipes() (*pipes, error) {
 
 // handedOver closes the ends that the process has.
 func (p *pipes) handedOver() {
-	for _, f := range []*os.File{p.asked, p.told, p.out[1], p.err[1]} {
+	for _, f := range []*os.File{p.stdin, p.reply, p.out[1], p.err[1]} {
 		f.Close()
 	}
 }
 
-// take leaves a file to somebody else to close.
+// take returns a file that the caller closes.
 func (*pipes) take(f **os.File) *os.File {
 	taken := *f
 	*f = nil
@@ -215,7 +215,7 @@ func (*pipes) take(f **os.File) *os.File {
 }
 
 func (p *pipes) close() {
-	for _, f := range []*os.File{p.asked, p.order, p.heard, p.told, p.out[0], p.out[1], p.err[0], p.err[1]} {
+	for _, f := range []*os.File{p.stdin, p.order, p.answers, p.reply, p.out[0], p.out[1], p.err[0], p.err[1]} {
 		if f != nil {
 			f.Close()
 		}
@@ -238,7 +238,7 @@ func readLines(r io.Reader, line func(string)) {
 	}
 }
 
-// A tail is the end of a log, for a container whose message is to be taken from there.
+// A tail is the end of a log, which is the termination message of a container that asks for it.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

@@ -74,7 +74,7 @@ func (p process) withHome() []string {
 	return append(slices.Clone(p.Env), "HOME="+home)
 }
 
-// take gives up what the user may not, then who we were. Of a root user execve
+// take drops what the user may not have, then our own identity. Of a root user execve
 // leaves what is within the bounds; of another one nothing.
 func (u user) take() error {
 	for c := range uintptr(lastCapability() + 1) {

@@ -26,10 +26,10 @@
 //	pod.go          the loop: events in, actions out
 //	act.go          how each action is done
 //	probe.go        HTTP, TCP and gRPC, asked from the node
-//	health.go       who is healthy, as far as the kubelet can see
+//	health.go       which containers are healthy, as far as the kubelet can see
 //	gates.go        what gates say of the commands behind them
 //	result.go       what comes out
-//	order.go        what a new process is told to become
+//	order.go        what a new process becomes
 //	init.go         and how it becomes that
 //	rootfs.go       its file system
 //	credentials.go  its user

@@ -60,7 +60,7 @@ func (f facts) envFrom(field string, from corev1.EnvFromSource) (map[string]stri
 		s, err := f.secret(field+".secretRef", from.SecretRef.Name, from.SecretRef.Optional)
 		return texts(s), err
 	}
-	return nil, refuse(field, "says nothing").but("want configMapRef or secretRef")
+	return nil, refuse(field, "is empty").but("want configMapRef or secretRef")
 }
 
 // valueFrom is false for an optional value that is not there.
@@ -87,7 +87,7 @@ func (f facts) valueFrom(field string, c carrier, from *corev1.EnvVarSource) (st
 		}
 		return key(field+".secretKeyRef.key", ref.Key, texts(s), ref.Optional)
 	}
-	return "", false, refuse(field, "says nothing that is known here").but("want fieldRef, resourceFieldRef, configMapKeyRef or secretKeyRef")
+	return "", false, refuse(field, "has no supported source").but("want fieldRef, resourceFieldRef, configMapKeyRef or secretKeyRef")
 }
 
 func key(field, name string, data map[string]string, optional *bool) (string, bool, error) {

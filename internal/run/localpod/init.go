@@ -41,14 +41,14 @@ func init() {
 // exitSetup is the status of a process that could not become what it should.
 const exitSetup = 128
 
-// tell answers who gave the order. If nobody is left to hear it, nobody needs it.
+// tell answers the parent. An error means that the parent has ended, and needs no answer.
 func tell(a answer) {
 	text, _ := json.Marshal(a)
 	_, _ = unix.Write(fdAnswer, append(text, '\n'))
 }
 
 // keep is the node: its first process, with which everything on it ends. It ends when
-// the program that made it does, because then nobody holds its standard input.
+// the program that made it does, because then the other end of its standard input is closed.
 func keep() error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {

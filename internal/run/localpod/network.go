@@ -15,7 +15,7 @@ import (
 
 const bridge = "pods"
 
-// The networks of a node, unless it is told others.
+// The default networks of a node.
 var (
 	defaultIPv4 = netip.MustParsePrefix("10.244.0.0/24")
 	defaultIPv6 = netip.MustParsePrefix("fd00:10:244::/64")

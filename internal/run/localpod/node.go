@@ -40,7 +40,7 @@ type Node struct {
 	Name string
 
 	keeper *exec.Cmd
-	life   *os.File // when nobody holds it any more, the node ends
+	life   *os.File // the node ends when the last copy is closed
 	net    space
 	pid    space
 	mnt    space
@@ -78,15 +78,15 @@ func (n *Node) start() error {
 	}
 	n.life = life
 	defer in.Close()
-	heard, told, err := os.Pipe()
+	answers, reply, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	defer heard.Close()
-	n.keeper = again(roleNode, in, told)
+	defer answers.Close()
+	n.keeper = again(roleNode, in, reply)
 	n.keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC}
 	err = n.keeper.Start()
-	told.Close()
+	reply.Close()
 	if errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("%w; this root may not: %w", ErrNotRoot, err)
 	}
@@ -95,7 +95,7 @@ func (n *Node) start() error {
 		return err
 	}
 	var a answer
-	if err := json.NewDecoder(heard).Decode(&a); err != nil || a.Error != "" {
+	if err := json.NewDecoder(answers).Decode(&a); err != nil || a.Error != "" {
 		return fmt.Errorf("its first process did not start: %s%w", a.Error, err)
 	}
 	of := strconv.Itoa(n.keeper.Process.Pid)

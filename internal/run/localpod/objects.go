@@ -28,7 +28,7 @@ func Objects(file string, data []byte) ([]corev1.ConfigMap, []corev1.Secret, err
 		var head struct {
 			Kind string `json:"kind"`
 		}
-		// What is no object at all is said by who reads the pods.
+		// What is no object at all is an error of the reader of pods.
 		_ = yaml.Unmarshal(text, &head)
 		switch head.Kind {
 		case "ConfigMap":

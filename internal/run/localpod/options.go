@@ -32,7 +32,7 @@ type Options struct {
 	Binds []Bind
 
 	// Token is the service account token for an audience; empty is the API server's.
-	// Without it a volume that wants one is refused.
+	// Without it a volume with a token is refused.
 	Token func(audience string) ([]byte, error)
 
 	AllowHostPath bool              // volumes of this machine's own directories, not copies

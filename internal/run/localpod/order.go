@@ -7,7 +7,7 @@ type order struct {
 	Process process
 }
 
-// A process is what is executed, and as whom.
+// A process is a command and its user.
 type process struct {
 	Argv []string
 	Env  []string
@@ -15,7 +15,7 @@ type process struct {
 	User user
 }
 
-// A user is who a process runs as, and what it may.
+// A user is a process's user, groups and capabilities.
 type user struct {
 	UID, GID  int
 	Groups    []int
@@ -58,7 +58,7 @@ type answer struct {
 	Error string // why there is no command
 }
 
-// The names by which a program that is started again by this package knows itself.
+// The values of argv[0] by which a program that this package starts again finds its role.
 const (
 	roleNode      = "outrider: node"
 	roleContainer = "outrider: container"

@@ -28,7 +28,7 @@ type Pod struct {
 	began time.Time
 
 	news   chan news          // what the workers have to say
-	over   chan struct{}      // closed when nobody listens to them any more
+	over   chan struct{}      // closed when the loop has ended
 	done   chan struct{}      // closed when nothing is left of the pod
 	life   context.Context    // of hooks and probes
 	end    context.CancelFunc // of life
@@ -42,7 +42,7 @@ type Pod struct {
 	// Below is the loop's own.
 	state    kubelet.State
 	running  map[string]*container
-	starting map[string]bool // asked for, and not answered yet
+	starting map[string]bool // begun, and not answered yet
 	dying    bool            // killed: nothing is to start any more
 	deleted  bool
 	failed   []string // why it was not well when it was deleted
@@ -57,7 +57,7 @@ type Pod struct {
 // news is what a worker reports.
 type news struct {
 	event  kubelet.Event
-	of     *container // whose life it belongs to
+	of     *container // the run of the container that it belongs to
 	detail string
 	report startup.What // of the container itself, instead of an event
 }
@@ -126,7 +126,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	return p.Wait(), nil
 }
 
-// Delete deletes the pod: its containers are told to stop, in their order, within a
+// Delete deletes the pod: its containers are stopped, in their order, within a
 // grace period; 0 is the pod's own. Only the first deletion counts.
 func (p *Pod) Delete(grace time.Duration) {
 	select {
@@ -158,9 +158,9 @@ func (p *Pod) Volume(name string) string {
 	return p.node.path(path.Join(p.box.dir, "volumes", name))
 }
 
-// Report adds to the timeline what only those see who are in the container: that the
+// Report adds to the timeline what is seen only inside the container: that the
 // command behind a gate has started, that it is healthy. Once it has spoken of its health
-// its probes are not asked for it.
+// its probes do not count for it.
 func (p *Pod) Report(container string, what startup.What, detail string) {
 	p.send(news{event: kubelet.Event{At: p.now(), Container: container}, report: what, detail: detail})
 }
@@ -190,7 +190,7 @@ func (p *Pod) loop() {
 		}
 		select {
 		case n := <-p.news:
-			p.hear(n)
+			p.receive(n)
 		case <-due:
 			p.step(news{event: kubelet.Event{At: p.now(), Kind: kubelet.Tick}})
 		case grace := <-p.delete:
@@ -208,7 +208,7 @@ func (p *Pod) loop() {
 	}
 }
 
-// leave keeps how the pod was before it was told to go.
+// leave keeps the pod's state from before its deletion.
 func (p *Pod) leave() {
 	if !p.deleted {
 		p.deleted, p.failed = true, p.failures()
@@ -226,9 +226,9 @@ func (p *Pod) close() {
 	close(p.done)
 }
 
-// hear sorts news of an earlier life out: only hooks, which the kubelet waits for,
+// receive drops news of an earlier run: only hooks, which the kubelet waits for,
 // count after it.
-func (p *Pod) hear(n news) {
+func (p *Pod) receive(n news) {
 	e := n.event
 	switch {
 	case n.report != "":
@@ -306,7 +306,7 @@ func (p *Pod) step(n news) {
 	}
 }
 
-// seen corrects what the kubelet believes: a container whose own process waits has
+// seen corrects the kubelet's view: a container that waits at its gate has
 // not started yet. What failed gets its reason.
 func (p *Pod) seen(t startup.Timeline, detail string) startup.Timeline {
 	for i, e := range t {

@@ -153,8 +153,8 @@ func TestFourKindsOfProbes(t *testing.T) {
 		"http, redirected to another host":   {"httpGet: {path: /away, port: 8080}", true, ""},
 		"http, not found":                    {"httpGet: {path: /gone, port: 8080}", false, "HTTP status 404"},
 		"https where there is none":          {"httpGet: {path: /, port: 8080, scheme: HTTPS}", false, "server gave HTTP response to HTTPS client"},
-		"tcp where somebody listens":         {"tcpSocket: {port: 8443}", true, ""},
-		"tcp where nobody does":              {"tcpSocket: {port: 8444}", false, "connection refused"},
+		"tcp with a listener":                {"tcpSocket: {port: 8443}", true, ""},
+		"tcp without one":                    {"tcpSocket: {port: 8444}", false, "connection refused"},
 		"grpc":                               {"grpc: {port: 9090}", true, ""},
 		"grpc of a service that is not well": {"grpc: {port: 9090, service: sick}", false, "want 1 (SERVING)"},
 		"grpc of an unknown service":         {"grpc: {port: 9090, service: who}", false, `gRPC status "5"`},
@@ -347,7 +347,7 @@ spec:
 		t.Errorf("result: %+v\n%s", r, w.said())
 	}
 	if w.logOf("v4") != "503" || w.logOf("node") != "control plane" {
-		t.Errorf("the clients heard %q and %q", w.logOf("v4"), w.logOf("node"))
+		t.Errorf("the clients received %q and %q", w.logOf("v4"), w.logOf("node"))
 	}
 	// From within the pod's network its own loopback answers.
 	err = server.Do(func() error {

@@ -154,7 +154,7 @@ func servingStatus(body []byte) (uint64, error) {
 	message, status := body[5:], uint64(0)
 	for len(message) > 0 {
 		tag, n := binary.Uvarint(message)
-		if n <= 0 || tag&7 != 0 { // the message has no other field, and nobody needs one that came later
+		if n <= 0 || tag&7 != 0 { // the message has no other field that is needed
 			return status, nil
 		}
 		value, m := binary.Uvarint(message[n:])

@@ -44,7 +44,7 @@ func (r Result) OK() bool { return len(r.Failures) == 0 && len(r.Violations) == 
 type EntryKind string
 
 const (
-	Told     EntryKind = "event"    // what the kubelet heard
+	Told     EntryKind = "event"    // an event that reached the kubelet
 	Did      EntryKind = "action"   // what it did
 	Happened EntryKind = "timeline" // what that means, in the words of package startup
 )

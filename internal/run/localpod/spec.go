@@ -42,7 +42,7 @@ func (f facts) specs(dir string, host []string) ([]spec, error) {
 
 func (f facts) spec(c carrier, dir, volumes string) (spec, error) {
 	env, vars, envErr := f.environment(c)
-	who, userErr := userOf(&f.Pod, c)
+	user, userErr := userOf(&f.Pod, c)
 	argv, argvErr := f.argv(c, vars)
 	mounts, mountErr := f.mounts(c, volumes, vars)
 	s := spec{Container: c.Container, message: path.Join(dir, "message")}
@@ -53,7 +53,7 @@ func (f facts) spec(c carrier, dir, volumes string) (spec, error) {
 		return cmp.Compare(strings.Count(path.Clean(a.To), "/"), strings.Count(path.Clean(b.To), "/"))
 	})
 	s.order = order{
-		Process: process{Argv: argv, Env: env, Dir: expand(c.WorkingDir, vars), User: who},
+		Process: process{Argv: argv, Env: env, Dir: expand(c.WorkingDir, vars), User: user},
 		Root: &root{Stage: path.Join(dir, "stage"), Overlay: true, Mounts: mounts, Files: f.files(),
 			Privileged: privileged(c), ReadOnly: c.SecurityContext != nil && c.SecurityContext.ReadOnlyRootFilesystem != nil && *c.SecurityContext.ReadOnlyRootFilesystem},
 	}

@@ -25,7 +25,7 @@ const usual uint64 = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_
 
 const allOfThem = ^uint64(0)
 
-// userOf is who a container runs as: what it says itself, else what the pod says,
+// userOf is the user that a container runs as: its own, else the pod's,
 // else root, which is what an image without a user means.
 func userOf(pod *corev1.Pod, c carrier) (user, error) {
 	var own corev1.SecurityContext

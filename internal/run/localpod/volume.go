@@ -37,7 +37,7 @@ func (f facts) volume(field string, v corev1.Volume) (volume, error) {
 	if v.Name == "" || strings.Contains(v.Name, "/") {
 		return volume{}, refuse(field+".name", "%q is no name", v.Name)
 	}
-	const mode = 0o644 // of files whose volume says nothing
+	const mode = 0o644 // of files in a volume without a mode
 	switch {
 	case v.EmptyDir != nil:
 		if v.EmptyDir.SizeLimit != nil {
@@ -163,7 +163,7 @@ func (f facts) downwardFiles(field string, items []corev1.DownwardAPIVolumeFile,
 		case item.ResourceFieldRef != nil:
 			value, err = f.resource(at+".resourceFieldRef", carrier{}, item.ResourceFieldRef)
 		default:
-			err = refuse(at, "says nothing").but("want fieldRef or resourceFieldRef")
+			err = refuse(at, "is empty").but("want fieldRef or resourceFieldRef")
 		}
 		if err != nil {
 			return nil, err

@@ -70,7 +70,7 @@ func serve() {
 		}
 		listeners[address] = l
 	}
-	defer listeners[":8443"].Close() // nobody else holds it
+	defer listeners[":8443"].Close() // its only user
 	go http.Serve(listeners[":8080"], nil)
 	server, state := grpc.NewServer(), health.NewServer()
 	healthpb.RegisterHealthServer(server, state)

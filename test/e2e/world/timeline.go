@@ -127,9 +127,9 @@ func causal(t startup.Timeline) startup.Timeline {
 	return t
 }
 
-// began is when a command began that has said so. Its process exists before it can say
-// anything: where its gate wrote an earlier moment, that is it. (Whom its own neighbours
-// hear of first is a matter of the scheduler's.)
+// began returns when a command began. Its first line comes after its process: where its gate
+// recorded an earlier time for this run, that is the start. (Which of two processes runs first
+// after an event is up to the scheduler.)
 func (p *Pod) began(w Word) time.Time {
 	at := w.At
 	for _, e := range p.journal(w.Container) {
