@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/xds"
 )
@@ -63,7 +64,8 @@ func newProxy(number int, authority *ca.Authority) (*proxy, error) {
 		roots.AddCert(root)
 	}
 	metadata, err := structpb.NewStruct(map[string]any{
-		"SERVICE_ACCOUNT": account(number), "WORKLOAD_NAME": account(number), "INSTANCE_IPS": podIP(number), "CERTIFICATES": "/etc/outrider/certs",
+		contract.MetadataServiceAccount: account(number), contract.MetadataWorkload: account(number),
+		contract.MetadataAddresses: podIP(number), contract.MetadataCertificates: "/etc/outrider/certs",
 	})
 	if err != nil {
 		return nil, err

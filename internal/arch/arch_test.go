@@ -51,8 +51,8 @@ var arrows = map[string][]string{
 	"internal/model/verify": {"internal/model/kubelet", "internal/model/gates", "startup"},
 
 	"internal/agent/config":         {yaml},
-	"internal/xds":                  {grpc, protobuf, xds, "google.golang.org/genproto/googleapis/rpc"},
-	"internal/xds/resource":         {"internal/mesh", "internal/xds", xds, protobuf},
+	"internal/xds":                  {"internal/contract", grpc, protobuf, xds, "google.golang.org/genproto/googleapis/rpc"},
+	"internal/xds/resource":         {"internal/contract", "internal/mesh", "internal/xds", xds, protobuf},
 	"internal/wire":                 {sys, "google.golang.org/protobuf/encoding/protowire"},
 	"internal/agent/dns":            {"internal/wire", "golang.org/x/net/dns/dnsmessage"},
 	"internal/spelling":             {},
@@ -108,7 +108,7 @@ var arrows = map[string][]string{
 	"bench/capture": {"build/commands", sys, rtnetlink},
 	"bench/agent":   {"test/agent/harness"}, // the same world as the tests'
 	"bench/gate":    {"build/commands", "internal/agent/state"},
-	"bench/xds":     {"build/commands", "internal/controlplane/ca", "internal/xds", "github.com/envoyproxy/go-control-plane", grpc, protobuf, sys},
+	"bench/xds":     {"build/commands", "internal/contract", "internal/controlplane/ca", "internal/xds", "github.com/envoyproxy/go-control-plane", grpc, protobuf, sys},
 	"bench/webhook": {"internal/controlplane/ca", "internal/pod/inject", "internal/controlplane/webhook", sys},
 	"bench/wait":    {"build/commands", "internal/agent/readiness", "internal/agent/status"},
 	"bench/inject":  {"internal/pod/inject", "k8s.io/api", "sigs.k8s.io/yaml"},

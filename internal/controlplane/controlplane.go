@@ -27,7 +27,7 @@ import (
 
 // DefaultFirstUse is short, since a proxy cannot tell a control plane that is slow from one
 // that is gone.
-const DefaultFirstUse = resource.DefaultPatience
+const DefaultFirstUse = resource.DefaultFirstUseTimeout
 
 // Options of a control plane. The zero value of a field means its default, unless it
 // says required.

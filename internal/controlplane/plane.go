@@ -45,7 +45,7 @@ type plane struct {
 // views are the mesh as proxies are told of it.
 func (p *plane) views() *resource.Source {
 	s := resource.New(p.mesh)
-	s.Patience = p.o.FirstUse
+	s.FirstUseTimeout = p.o.FirstUse
 	return s
 }
 

@@ -26,6 +26,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"outrider.dev/internal/contract"
 )
 
 var update = flag.Bool("update", false, "rewrite the responses in testdata")
@@ -161,7 +163,7 @@ func (s *script) begin() {
 	if v := s.snapshots["1"]; v != nil {
 		s.source.set(v)
 	}
-	meta, _ := structpb.NewStruct(map[string]any{metaWorkload: "shop"})
+	meta, _ := structpb.NewStruct(map[string]any{contract.MetadataWorkload: "shop"})
 	s.node = &core.Node{Id: "sidecar~10.0.0.7~shop-1.store~store.svc.cluster.local", Metadata: meta}
 	s.start()
 }

@@ -15,18 +15,11 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"outrider.dev/internal/contract"
 )
 
-// Keys of a node's metadata that the server reads. All but the last are Istio's.
-const (
-	metaNamespace      = "NAMESPACE"
-	metaServiceAccount = "SERVICE_ACCOUNT"
-	metaWorkload       = "WORKLOAD_NAME"
-	metaAddresses      = "INSTANCE_IPS" // with commas between them
-	metaPush           = "OUTRIDER_PUSH"
-)
-
-// pushFull is the value of OUTRIDER_PUSH with which a proxy gets everything.
+// pushFull is the value of [contract.MetadataPush] with which a proxy gets everything.
 const pushFull = "full"
 
 // A NodeID is a proxy's ID in Istio's form: kind~address~name.namespace~domain.
@@ -118,7 +111,7 @@ func ByClaim(_ context.Context, _ *peer.Peer, node *core.Node) (Proxy, error) {
 		return Proxy{}, status.Error(codes.InvalidArgument, err.Error())
 	}
 	meta := metadata(node.GetMetadata())
-	return Proxy{Namespace: cmp.Or(id.Namespace, meta[metaNamespace]), ServiceAccount: meta[metaServiceAccount]}, nil
+	return Proxy{Namespace: cmp.Or(id.Namespace, meta[contract.MetadataNamespace]), ServiceAccount: meta[contract.MetadataServiceAccount]}, nil
 }
 
 // describe fills in the node's ID and metadata, and refuses claims that contradict the
@@ -131,17 +124,17 @@ func describe(p Proxy, node *core.Node, onDemand bool) (*Proxy, Workload, error)
 	p.ID, p.Metadata = node.GetId(), metadata(node.GetMetadata())
 	claims := []struct{ field, claimed, verified string }{
 		{"node.id: namespace", id.Namespace, p.Namespace},
-		{"node.metadata." + metaNamespace, p.Metadata[metaNamespace], p.Namespace},
-		{"node.metadata." + metaServiceAccount, p.Metadata[metaServiceAccount], p.ServiceAccount},
+		{"node.metadata." + contract.MetadataNamespace, p.Metadata[contract.MetadataNamespace], p.Namespace},
+		{"node.metadata." + contract.MetadataServiceAccount, p.Metadata[contract.MetadataServiceAccount], p.ServiceAccount},
 	}
 	for _, c := range claims {
 		if c.claimed != "" && c.claimed != c.verified {
 			return nil, Workload{}, status.Errorf(codes.PermissionDenied, "%s: the proxy %q claims %q, its identity has %q", c.field, p.ID, c.claimed, c.verified)
 		}
 	}
-	p.Addresses = addresses(id, p.Metadata[metaAddresses])
-	p.OnDemand = onDemand && p.Metadata[metaPush] != pushFull
-	return &p, Workload{p.Namespace, p.ServiceAccount, p.Metadata[metaWorkload]}, nil
+	p.Addresses = addresses(id, p.Metadata[contract.MetadataAddresses])
+	p.OnDemand = onDemand && p.Metadata[contract.MetadataPush] != pushFull
+	return &p, Workload{p.Namespace, p.ServiceAccount, p.Metadata[contract.MetadataWorkload]}, nil
 }
 
 // addresses returns those of the proxy, that of its ID first, without duplicates. An

@@ -66,7 +66,7 @@ func TestControlPlaneIsKilledOften(t *testing.T) {
 		got := c.Get(url)
 		// On a machine that has other work a connection may say nothing for 200 ms: it is taken
 		// for bytes, and these are refused by a reset.
-		if got.Err != nil || got.Status == 503 && strings.Contains(got.Body, "the control plane did not say in time") {
+		if got.Err != nil || got.Status == 503 && strings.Contains(got.Body, "the control plane sent no cluster for this address in time") {
 			mu.Lock()
 			refused = append(refused, url)
 			mu.Unlock()

@@ -88,7 +88,7 @@ func (d *delayed) deliver() {
 func TestSlowControlPlane(t *testing.T) {
 	t.Parallel()
 	const wait = 4 * time.Second // a second is not enough for a machine that has other work
-	s := newShop(t, func(r *resource.Source) { r.Patience = wait })
+	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = wait })
 	s.route("web", "web", 8080)
 	s.line.slow(wait/8, "")
 	starter := s.pod("starter", "client").proxied()
@@ -129,7 +129,7 @@ func TestFullPushWaitsForEndpoints(t *testing.T) {
 	server := w.pod("server", "server")
 	w.service("db", "10.96.0.2", "server", port(3306, mesh.ServerFirst))
 	go greet(server.listen(3306), "server")
-	w.line.slow(2*resource.DefaultPatience, xds.EndpointType)
+	w.line.slow(2*resource.DefaultFirstUseTimeout, xds.EndpointType)
 	client := w.pod("client", "client")
 	client.metadata = map[string]any{"OUTRIDER_PUSH": "full"}
 	client.stats = []string{`cluster\.outbound.*\.init_fetch_timeout`}

@@ -205,7 +205,7 @@ func TestManyAtOnce(t *testing.T) {
 // patience is more than any machine needs.
 const patience = 20 * time.Second
 
-func patient(s *resource.Source) { s.Patience = patience }
+func patient(s *resource.Source) { s.FirstUseTimeout = patience }
 
 // ownPorts: a connection to a capture port of the proxy is closed, and makes no others.
 func (s *shop) ownPorts(t *testing.T) {

@@ -35,7 +35,7 @@ func TestReplies(t *testing.T) {
 		"the application refuses": {to: "10.96.0.1:8082", status: 503, direction: "inbound", says: "no connection to "},
 		"a pod refuses":           {to: plain + ":8082", status: 503, direction: "outbound", says: "no connection to " + plain + ":8082"},
 		"no route":                {to: "10.96.0.1:8080", status: 404, direction: "routed", says: "no route of this service matches"},
-		"the route's timeout":     {to: "10.96.0.1:8080", path: "/slow", status: 504, direction: "routed", says: "no answer within the timeout of the route"},
+		"the route's timeout":     {to: "10.96.0.1:8080", path: "/slow", status: 504, direction: "routed", says: "no response within the timeout of the route"},
 	})
 
 	// The control plane says where a service is, and not what its routes are.
@@ -43,14 +43,14 @@ func TestReplies(t *testing.T) {
 	s.service("mute", "10.96.0.8", "server", port(8080, mesh.HTTP))
 	s.route("mute", "mute", 8080)
 	s.replies(t, map[string]reply{
-		"no virtual host": {to: "10.96.0.8:8080", status: 504, direction: "routed", says: "the control plane did not say in time what the routes of this service are"},
+		"no virtual host": {to: "10.96.0.8:8080", status: 504, direction: "routed", says: "the control plane sent no routes of this service in time"},
 	})
 
 	s.service("late", "10.96.0.9", "server", port(8080, mesh.HTTP))
 	s.service("later", "10.96.0.10", "server", port(8080, mesh.HTTP))
 	s.route("later", "later", 8080)
 	s.down()
-	const why = "the control plane did not say in time where this is"
+	const why = "the control plane sent no cluster for this address in time"
 	s.replies(t, map[string]reply{
 		"no control plane, by address": {to: "10.96.0.9:8080", status: 503, direction: "outbound", says: why},
 		"no control plane, by route":   {to: "10.96.0.10:8080", status: 503, direction: "outbound", says: why},

@@ -23,6 +23,7 @@ import (
 	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/capture"
 	"outrider.dev/internal/capture/setup"
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds"
 	"outrider.dev/internal/xds/resource"
@@ -229,7 +230,7 @@ func (p *pod) start() {
 	}
 	metadata := map[string]any{
 		"SERVICE_ACCOUNT": p.spec.ServiceAccount, "INSTANCE_IPS": strings.Join(addresses, ","),
-		resource.MetadataCertificates: certificates,
+		contract.MetadataCertificates: certificates,
 	}
 	for k, v := range p.metadata {
 		metadata[k] = v

@@ -8,17 +8,18 @@ import (
 
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds"
 )
 
-// cluster answers for a cluster, with its endpoints if they come apart from it.
-func (v *view) cluster(p *xds.Proxy, name string) xds.Bundle {
-	if name == toApp {
+// cluster returns a cluster, with its endpoints if they are a resource of their own.
+func (v *snapshot) cluster(p *xds.Proxy, name string) xds.Bundle {
+	if name == applicationCluster {
 		return xds.Bundle{Resource: v.app()}
 	}
 	if a, ok := parseAddress(name); ok {
-		return v.addressed(p, a)
+		return v.addressCluster(p, a)
 	}
 	r, ok := parseServiceName(name)
 	if !ok {
@@ -28,54 +29,54 @@ func (v *view) cluster(p *xds.Proxy, name string) xds.Bundle {
 	if !ok {
 		return xds.Bundle{}
 	}
-	t = t.forCaller(p)
-	return v.withEndpoints(v.serviceCluster(name, t, shapeOf(p), true), t)
+	t = t.forProxy(p)
+	return v.withEndpoints(v.serviceCluster(name, t, featuresOf(p), true), t)
 }
 
-// addressed answers for the cluster of an address: what the first of these says.
+// addressCluster returns the cluster of an address, by the first rule that matches:
 //
-//  1. The virtual address of a service that the proxy may see: the service, or the
-//     listener inside, if routes hold for this client.
-//  2. The address of a workload: that workload, by mutual TLS if it takes that.
-//  3. Any other: that address. A port that no service has is refused by who has the
-//     address, as without a proxy.
-func (v *view) addressed(p *xds.Proxy, a address) xds.Bundle {
-	if t, ok := v.behind(p, a.to); ok {
+//  1. The virtual address of a service that is visible to the proxy: the service, or the
+//     internal listener, if the service has routes for this client.
+//  2. The address of a workload: that workload, by mutual TLS if it supports that.
+//  3. Any other: that address. A port that no service has is refused at the address, as
+//     without a proxy.
+func (v *snapshot) addressCluster(p *xds.Proxy, a address) xds.Bundle {
+	if t, ok := v.serviceAt(p, a.to); ok {
 		var out xds.Bundle
 		if a.http && len(t.service.RoutesFor(p.Namespace, t.port.Number)) > 0 {
-			out = v.inside(p, a, t)
+			out = v.internalCluster(p, a, t)
 		} else {
-			out = v.withEndpoints(v.serviceCluster(a.String(), t, shapeOf(p), a.http), t)
+			out = v.withEndpoints(v.serviceCluster(a.String(), t, featuresOf(p), a.http), t)
 		}
 		if a.http {
-			out.Before = append(out.Before, v.silent(p, a, t))
+			out.Before = append(out.Before, v.tcpCluster(p, a, t))
 		}
 		return out
 	}
-	v.asked.add(a.to.Addr(), a.String())
+	v.addresses.add(a.to.Addr(), a.String())
 	w := v.mesh.Workload(a.to.Addr())
-	if w == nil || !v.known(w, p.Namespace) {
-		// Not kept: an application that tries many addresses would fill the control plane's
+	if w == nil || !v.mayIdentify(w, p.Namespace) {
+		// Not cached: an application that scans addresses would fill the control plane's
 		// memory too.
-		return xds.Bundle{Resource: seal(a.String(), direct(a, mesh.HTTP, "", shape{}))}
+		return xds.Bundle{Resource: serialize(a.String(), directCluster(a, mesh.HTTP, "", features{}))}
 	}
-	sh, id := shapeOf(p).calling(), ""
-	if sh.secrets.some() && mutual(w, a.to.Port()) {
+	sh, id := featuresOf(p).forClusters(), ""
+	if sh.secrets.configured() && mutual(w, a.to.Port()) {
 		id = identity(v.config.TrustDomain, w)
 	}
-	return xds.Bundle{Resource: v.kept.workload(w).get(directKey{a, sh}, func() *xds.Resource {
+	return xds.Bundle{Resource: v.cache.of(w).get(directKey{a, sh}, func() *xds.Resource {
 		port, _ := appPort(w, a.to.Port())
-		return seal(a.String(), direct(a, port.Protocol, id, sh))
+		return serialize(a.String(), directCluster(a, port.Protocol, id, sh))
 	})}
 }
 
-// inside answers with a cluster that leads to the listener inside. The virtual host that
-// will be asked for there is told along with it: one question less, and the connection
-// that waits for the cluster is bound in time where one that waits for a virtual host is not.
-func (v *view) inside(p *xds.Proxy, a address, t target) xds.Bundle {
+// internalCluster returns a cluster that leads to the internal listener. The virtual host
+// is sent with it: that saves a round trip, and the wait for a cluster has a timeout, the
+// one for a virtual host has none.
+func (v *snapshot) internalCluster(p *xds.Proxy, a address, t target) xds.Bundle {
 	name := a.String()
-	out := xds.Bundle{Resource: v.kept.service(t.service).get(insideKey(a), func() *xds.Resource {
-		return seal(name, inside(name, t))
+	out := xds.Bundle{Resource: v.cache.of(t.service).get(internalKey(a), func() *xds.Resource {
+		return serialize(name, internalTo(name, t))
 	})}
 	host := v.host(p, t.virtualHost())
 	if host.Resource != nil {
@@ -84,25 +85,25 @@ func (v *view) inside(p *xds.Proxy, a address, t target) xds.Bundle {
 	return out
 }
 
-// silent is the cluster of the same address for a connection that says nothing in time
-// and is taken for bytes: pools connect before they have a request. It is told along, so
-// that a service in use stays known both ways when the control plane is gone.
-func (v *view) silent(p *xds.Proxy, a address, t target) xds.Dependency {
+// tcpCluster returns the cluster of the same address for a connection without early bytes,
+// which is taken for TCP: pools connect before they have a request. It is sent along, so
+// that a service in use stays reachable both ways when the control plane is gone.
+func (v *snapshot) tcpCluster(p *xds.Proxy, a address, t target) xds.Dependency {
 	a.http = false
-	return xds.Dependency{Type: xds.ClusterType, Resource: v.serviceCluster(a.String(), t, shapeOf(p), false)}
+	return xds.Dependency{Type: xds.ClusterType, Resource: v.serviceCluster(a.String(), t, featuresOf(p), false)}
 }
 
 type (
-	insideKey address
-	directKey struct {
+	internalKey address
+	directKey   struct {
 		address address
-		shape   shape
+		shape   features
 	}
 	clusterKey struct {
 		name     string
 		port     uint16
 		family   family
-		shape    shape
+		shape    features
 		requests bool
 	}
 	endpointsKey struct {
@@ -111,8 +112,8 @@ type (
 	}
 )
 
-// behind finds the service of a virtual address that p may see.
-func (v *view) behind(p *xds.Proxy, to netip.AddrPort) (target, bool) {
+// serviceAt returns the service of a virtual address, if it is visible to p.
+func (v *snapshot) serviceAt(p *xds.Proxy, to netip.AddrPort) (target, bool) {
 	s := v.mesh.ByAddress(to.Addr())
 	if s == nil {
 		return target{}, false
@@ -121,43 +122,43 @@ func (v *view) behind(p *xds.Proxy, to netip.AddrPort) (target, bool) {
 	if !ok {
 		return target{}, false
 	}
-	return t.in(familyOf(to.Addr())), true
+	return t.withFamily(familyOf(to.Addr())), true
 }
 
-// known says whether a client may know who a workload is: it may see one of the
-// services in front of it, or there is none.
-func (v *view) known(w *mesh.Workload, namespace string) bool {
+// mayIdentify reports whether a client may learn a workload's identity: one of its services
+// is visible to the client, or it has no service.
+func (v *snapshot) mayIdentify(w *mesh.Workload, namespace string) bool {
 	services := v.mesh.ServicesOf(w)
 	return len(services) == 0 || slices.ContainsFunc(services, func(s *mesh.Service) bool {
 		return v.mesh.Visible(s, namespace)
 	})
 }
 
-func (v *view) serviceCluster(name string, t target, sh shape, requests bool) *xds.Resource {
-	sh = sh.calling()
-	return v.kept.service(t.service).get(clusterKey{name, t.port.Number, t.family, sh, requests}, func() *xds.Resource {
-		return seal(name, v.service(name, t, requests, sh))
+func (v *snapshot) serviceCluster(name string, t target, sh features, requests bool) *xds.Resource {
+	sh = sh.forClusters()
+	return v.cache.of(t.service).get(clusterKey{name, t.port.Number, t.family, sh, requests}, func() *xds.Resource {
+		return serialize(name, v.serviceEDS(name, t, requests, sh))
 	})
 }
 
-// withEndpoints answers with a cluster, and right behind it its endpoints: Envoy does not
-// ask for those that it has for another cluster.
-func (v *view) withEndpoints(c *xds.Resource, t target) xds.Bundle {
-	a := xds.Bundle{Resource: c}
+// withEndpoints returns a cluster, followed by its endpoints: Envoy does not subscribe to
+// those that it has for another cluster.
+func (v *snapshot) withEndpoints(c *xds.Resource, t target) xds.Bundle {
+	b := xds.Bundle{Resource: c}
 	if t.service.External == "" {
-		a.After = []xds.Dependency{{Type: xds.EndpointType, Resource: v.endpointsOf(t)}}
+		b.After = []xds.Dependency{{Type: xds.EndpointType, Resource: v.endpointsOf(t)}}
 	}
-	return a
+	return b
 }
 
-func (v *view) endpointsOf(t target) *xds.Resource {
-	return v.kept.service(t.service).get(endpointsKey{t.port.Number, t.family}, func() *xds.Resource {
-		return seal(t.name(), v.endpoints(t.name(), t))
+func (v *snapshot) endpointsOf(t target) *xds.Resource {
+	return v.cache.of(t.service).get(endpointsKey{t.port.Number, t.family}, func() *xds.Resource {
+		return serialize(t.name(), v.endpoints(t.name(), t))
 	})
 }
 
-// endpointsNamed answers for endpoints: there are none of what p may not see.
-func (v *view) endpointsNamed(p *xds.Proxy, name string) *xds.Resource {
+// namedEndpoints returns endpoints; an empty list for a service that is not visible to p.
+func (v *snapshot) namedEndpoints(p *xds.Proxy, name string) *xds.Resource {
 	r, ok := parseServiceName(name)
 	if !ok {
 		return nil
@@ -165,17 +166,17 @@ func (v *view) endpointsNamed(p *xds.Proxy, name string) *xds.Resource {
 	t, ok := v.target(r, p.Namespace)
 	switch {
 	case !ok:
-		return seal(name, &endpoint.ClusterLoadAssignment{ClusterName: name})
-	case t.name() != name: // the family was not the service's first when the name was made
-		return seal(name, v.endpoints(name, t))
+		return serialize(name, &endpoint.ClusterLoadAssignment{ClusterName: name})
+	case t.name() != name: // the primary family was another when the name was made
+		return serialize(name, v.endpoints(name, t))
 	}
 	return v.endpointsOf(t)
 }
 
-// prewarmed are the clusters of the services that p declares to use.
-func (v *view) prewarmed(p *xds.Proxy) []string {
+// prewarmNames returns the clusters of the services that p declares as dependencies.
+func (v *snapshot) prewarmNames(p *xds.Proxy) []string {
 	var out []string
-	for _, word := range strings.FieldsFunc(p.Metadata[MetadataPrewarm], func(r rune) bool { return r == ',' || r == ' ' }) {
+	for _, word := range strings.FieldsFunc(p.Metadata[contract.MetadataPrewarm], func(r rune) bool { return r == ',' || r == ' ' }) {
 		host, number := word, uint64(0)
 		if i := strings.LastIndexByte(word, ':'); i >= 0 {
 			n, err := strconv.ParseUint(word[i+1:], 10, 16)
@@ -190,15 +191,15 @@ func (v *view) prewarmed(p *xds.Proxy) []string {
 		}
 		for _, port := range s.Ports {
 			if number == 0 || number == uint64(port.Number) {
-				out = append(out, v.names(s, port, shapeOf(p))...)
+				out = append(out, v.clusterNames(s, port, featuresOf(p))...)
 			}
 		}
 	}
 	return out
 }
 
-// names are the clusters that a connection to a service's port is expected to ask for.
-func (v *view) names(s *mesh.Service, p mesh.Port, sh shape) []string {
+// clusterNames returns the clusters that a connection to a service's port uses.
+func (v *snapshot) clusterNames(s *mesh.Service, p mesh.Port, sh features) []string {
 	if p.Protocol == mesh.UDP {
 		return nil
 	}
@@ -208,7 +209,7 @@ func (v *view) names(s *mesh.Service, p mesh.Port, sh shape) []string {
 			continue
 		}
 		to := netip.AddrPortFrom(a, p.Number)
-		if requests(p.Protocol) && slices.Contains(v.ports.sniffed(), p.Number) {
+		if mayBeHTTP(p.Protocol) && slices.Contains(v.ports.sniffed(), p.Number) {
 			out = append(out, address{true, to}.String())
 		}
 		if !p.Protocol.IsHTTP() {

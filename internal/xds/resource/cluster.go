@@ -19,46 +19,43 @@ import (
 )
 
 // connectTimeout is Istio's. A shorter one would give up on a pod whose early connections
-// are parked: their next try is the kernel's, after 1, 3 and 7 s.
+// are parked: the kernel retries after 1, 3 and 7 s.
 const connectTimeout = 10 * time.Second
 
-// endpointsWait bounds how long a cluster waits for its endpoints: while one waits, Envoy
-// asks for no other. Who is told everything asks for nothing, and needs longer than that to
-// make the clusters: it waits for ever, as with Istio.
-func (b *builder) endpointsWait(sh shape) time.Duration {
+// endpointsTimeout bounds how long a cluster waits for its endpoints: while one waits,
+// Envoy subscribes to no other. A proxy with full push subscribes to none by name, and
+// needs longer to build its clusters: it has no timeout, as with Istio.
+func (b *builder) endpointsTimeout(sh features) time.Duration {
 	if sh.full {
 		return 0
 	}
-	return b.patience
+	return b.firstUseTimeout
 }
 
-// base is what all clusters have in common: nothing between the application and the
-// service that it calls which was not there without a proxy, so no limits, and no
-// endpoint put aside for its errors.
-func base(name string) *cluster.Cluster {
+// newCluster returns what all clusters have in common: no limits and no outlier detection,
+// because there are none without a proxy.
+func newCluster(name string) *cluster.Cluster {
 	const all = math.MaxUint32
 	return &cluster.Cluster{
 		Name:           name,
-		ConnectTimeout: lasting(connectTimeout),
+		ConnectTimeout: duration(connectTimeout),
 		CircuitBreakers: &cluster.CircuitBreakers{Thresholds: []*cluster.CircuitBreakers_Thresholds{{
-			MaxConnections: number(all), MaxPendingRequests: number(all), MaxRequests: number(all), MaxRetries: number(all),
+			MaxConnections: uint32Value(all), MaxPendingRequests: uint32Value(all), MaxRequests: uint32Value(all), MaxRetries: uint32Value(all),
 		}}},
-		// The one timeout that there is for bytes: none is idle for too long, but the other
-		// end must be there.
+		// There is no idle timeout for TCP, but the other end must be reachable.
 		UpstreamConnectionOptions: &cluster.UpstreamConnectionOptions{
-			TcpKeepalive: &core.TcpKeepalive{KeepaliveTime: number(300)},
+			TcpKeepalive: &core.TcpKeepalive{KeepaliveTime: uint32Value(300)},
 		},
 	}
 }
 
-// application sends a connection to the proxy's own application, from an address that
-// capture leaves alone (package capture): what comes from the proxy by any other goes
-// out.
-func application() *cluster.Cluster {
-	c := base(toApp)
+// appCluster sends a connection to the proxy's own application, from an address that is
+// excluded from capture: connections of the proxy from any other address are outbound.
+func appCluster() *cluster.Cluster {
+	c := newCluster(applicationCluster)
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_ORIGINAL_DST}
 	c.LbPolicy = cluster.Cluster_CLUSTER_PROVIDED
-	c.TypedExtensionProtocolOptions = protocol(mesh.HTTP)
+	c.TypedExtensionProtocolOptions = protocolOptions(mesh.HTTP)
 	c.UpstreamBindConfig = &core.BindConfig{
 		SourceAddress:        &core.SocketAddress{Address: "127.0.0.6", PortSpecifier: &core.SocketAddress_PortValue{}},
 		ExtraSourceAddresses: []*core.ExtraSourceAddress{{Address: &core.SocketAddress{Address: "::6", PortSpecifier: &core.SocketAddress_PortValue{}}}},
@@ -66,9 +63,9 @@ func application() *cluster.Cluster {
 	return c
 }
 
-// protocol is how requests are spoken to a cluster. Where it is not declared to be
-// HTTP/2 it is what the caller speaks.
-func protocol(p mesh.Protocol) map[string]*anypb.Any {
+// protocolOptions selects HTTP/2 for a port that declares it, otherwise the protocol of the
+// client.
+func protocolOptions(p mesh.Protocol) map[string]*anypb.Any {
 	options := &upstream.HttpProtocolOptions{}
 	if p == mesh.HTTP2 || p == mesh.GRPC {
 		options.UpstreamProtocolOptions = &upstream.HttpProtocolOptions_ExplicitHttpConfig_{
@@ -89,22 +86,21 @@ func protocol(p mesh.Protocol) map[string]*anypb.Any {
 	return map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": typed(options)}
 }
 
-// service is a cluster of a service's port, under a name; requests says whether it is
-// spoken to in HTTP.
-func (b *builder) service(name string, t target, requests bool, sh shape) *cluster.Cluster {
+// serviceEDS returns a cluster of a service's port, for requests or for bytes.
+func (b *builder) serviceEDS(name string, t target, requests bool, sh features) *cluster.Cluster {
 	s, p := t.service, t.port
-	c := base(name)
-	c.AltStatName = serviceName(s, p.Number, first)
+	c := newCluster(name)
+	c.AltStatName = serviceName(s, p.Number, primary)
 	if requests {
-		c.TypedExtensionProtocolOptions = protocol(p.Protocol)
+		c.TypedExtensionProtocolOptions = protocolOptions(p.Protocol)
 	}
 	if s.External != "" {
-		return external(c, s.External, p.Number)
+		return externalCluster(c, s.External, p.Number)
 	}
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_EDS}
 	c.EdsClusterConfig = &cluster.Cluster_EdsClusterConfig{
 		ServiceName: t.name(),
-		EdsConfig:   ads(b.endpointsWait(sh)),
+		EdsConfig:   ads(b.endpointsTimeout(sh)),
 	}
 	c.LbPolicy = cluster.Cluster_LEAST_REQUEST
 	ids := map[string]bool{}
@@ -113,53 +109,53 @@ func (b *builder) service(name string, t target, requests bool, sh shape) *clust
 			ids[identity(b.config.TrustDomain, e.Workload)] = true
 		}
 	}
-	c.TransportSocketMatches = socketMatches(sh, serverName(s, p.Number), slices.Sorted(maps.Keys(ids)))
+	c.TransportSocketMatches = transportMatches(sh, serverName(s, p.Number), slices.Sorted(maps.Keys(ids)))
 	return c
 }
 
-// external is a cluster of a name outside, as an ExternalName has it. It is there before the
-// name is resolved: while a cluster warms Envoy asks for no other, and a resolver that does
-// not answer would stop every first use, and every start of who used the name before.
-func external(c *cluster.Cluster, host string, port uint16) *cluster.Cluster {
+// externalCluster is for the name of an ExternalName. It is active before the name is
+// resolved: while a cluster warms Envoy subscribes to no other, and a resolver that does
+// not respond would block every first use, and every start with the cluster prewarmed.
+func externalCluster(c *cluster.Cluster, host string, port uint16) *cluster.Cluster {
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_LOGICAL_DNS}
-	c.WaitForWarmOnInit = no()
+	c.WaitForWarmOnInit = off()
 	c.DnsLookupFamily = cluster.Cluster_V4_PREFERRED
-	c.LoadAssignment = single(c.Name, host, port, "")
+	c.LoadAssignment = singleEndpoint(c.Name, host, port, "")
 	return c
 }
 
-// direct is a cluster of one address: of a workload, by mutual TLS if it has an identity,
-// or of what nothing is known of. It is none of Envoy's kind ORIGINAL_DST, because that
-// gives its endpoints host names, see byAddress.
-func direct(a address, p mesh.Protocol, id string, sh shape) *cluster.Cluster {
+// directCluster is for one address: of a workload, by mutual TLS if it has an identity, or
+// an unknown one. Its type is not ORIGINAL_DST, because that gives its endpoints host
+// names, see httpRouteByAddress.
+func directCluster(a address, p mesh.Protocol, id string, sh features) *cluster.Cluster {
 	name := a.String()
-	c := base(name)
+	c := newCluster(name)
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_STATIC}
 	if a.http {
-		c.TypedExtensionProtocolOptions = protocol(p)
+		c.TypedExtensionProtocolOptions = protocolOptions(p)
 	}
-	c.LoadAssignment = single(name, a.to.Addr().String(), a.to.Port(), id)
-	c.AltStatName = passthrough
+	c.LoadAssignment = singleEndpoint(name, a.to.Addr().String(), a.to.Port(), id)
+	c.AltStatName = passthroughCluster
 	if id != "" {
-		c.AltStatName = strings.ReplaceAll(name, ":", "_") // a colon ends a part of a statistic's name
-		c.TransportSocketMatches = socketMatches(sh, "", []string{id})
+		c.AltStatName = strings.ReplaceAll(name, ":", "_") // a colon separates the parts of a statistic's name
+		c.TransportSocketMatches = transportMatches(sh, "", []string{id})
 	}
 	return c
 }
 
-// inside is a cluster that leads to the listener inside, with the authority of the
-// virtual host that it is to ask for.
-func inside(name string, t target) *cluster.Cluster {
-	c := base(name)
+// internalTo is a cluster that leads to the internal listener, with the authority of the
+// virtual host of a target.
+func internalTo(name string, t target) *cluster.Cluster {
+	c := newCluster(name)
 	c.UpstreamConnectionOptions = nil // no socket
-	c.AltStatName = routed + "|" + t.routedHost()
+	c.AltStatName = internalName + "|" + t.routedHost()
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_STATIC}
-	c.TypedExtensionProtocolOptions = protocol(mesh.HTTP)
+	c.TypedExtensionProtocolOptions = protocolOptions(mesh.HTTP)
 	c.LoadAssignment = &endpoint.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpoint.LocalityLbEndpoints{{
 		LbEndpoints: []*endpoint.LbEndpoint{{HostIdentifier: &endpoint.LbEndpoint_Endpoint{Endpoint: &endpoint.Endpoint{
 			Hostname: t.routedHost(),
 			Address: &core.Address{Address: &core.Address_EnvoyInternalAddress{EnvoyInternalAddress: &core.EnvoyInternalAddress{
-				AddressNameSpecifier: &core.EnvoyInternalAddress_ServerListenerName{ServerListenerName: routed},
+				AddressNameSpecifier: &core.EnvoyInternalAddress_ServerListenerName{ServerListenerName: internalName},
 				EndpointId:           t.routedHost(),
 			}}},
 		}}}},
@@ -167,19 +163,19 @@ func inside(name string, t target) *cluster.Cluster {
 	return c
 }
 
-// identityKey is an endpoint's metadata that chooses how it is called.
+// identityKey is the metadata of an endpoint that selects its transport socket.
 const identityKey = "identity"
 
-// socketMatches are how the endpoints of a cluster are called: those with an identity by
-// mutual TLS, with exactly that one, all others plainly.
-func socketMatches(sh shape, sni string, ids []string) []*cluster.Cluster_TransportSocketMatch {
-	if !sh.secrets.some() {
+// transportMatches returns the transport sockets of a cluster: endpoints with an identity
+// are called by mutual TLS with exactly that one, all others in plain text.
+func transportMatches(sh features, sni string, ids []string) []*cluster.Cluster_TransportSocketMatch {
+	if !sh.secrets.configured() {
 		return nil
 	}
 	var out []*cluster.Cluster_TransportSocketMatch
 	for _, id := range ids {
 		out = append(out, &cluster.Cluster_TransportSocketMatch{
-			Name: id, Match: identityOf(id), TransportSocket: callTLS(sh.secrets, sni, id),
+			Name: id, Match: identityOf(id), TransportSocket: upstreamTLS(sh.secrets, sni, id),
 		})
 	}
 	return out
@@ -189,13 +185,13 @@ func identityOf(id string) *structpb.Struct {
 	return &structpb.Struct{Fields: map[string]*structpb.Value{identityKey: structpb.NewStringValue(id)}}
 }
 
-// ads says that a resource comes by the stream that all come by. How long it is waited
-// for; 0 is for ever.
-func ads(wait time.Duration) *core.ConfigSource {
+// ads is the source of a resource that comes by the proxy's one ADS stream. A timeout of 0
+// is none.
+func ads(timeout time.Duration) *core.ConfigSource {
 	return &core.ConfigSource{
 		ResourceApiVersion:    core.ApiVersion_V3,
 		ConfigSourceSpecifier: &core.ConfigSource_Ads{Ads: &core.AggregatedConfigSource{}},
-		InitialFetchTimeout:   lasting(wait),
+		InitialFetchTimeout:   duration(timeout),
 	}
 }
 

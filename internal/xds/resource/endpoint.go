@@ -12,12 +12,11 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// endpoints are those behind a service's port for who calls by a family, by zone: the
-// ready ones or, if there are none, those that are leaving but still answer, as
-// kube-proxy has it.
+// endpoints returns those of a service's port and a family, by zone: the ready ones or, if
+// there are none, the terminating ones that still serve, as kube-proxy does.
 func (b *builder) endpoints(name string, t target) *endpoint.ClusterLoadAssignment {
 	zones := map[string][]*endpoint.LbEndpoint{}
-	for _, e := range serving(t.service.Endpoints, t.port.Name, t.called()) {
+	for _, e := range serving(t.service.Endpoints, t.port.Name, t.effectiveFamily()) {
 		id := ""
 		if mutual(e.Workload, e.Port) {
 			id = identity(b.config.TrustDomain, e.Workload)
@@ -26,24 +25,24 @@ func (b *builder) endpoints(name string, t target) *endpoint.ClusterLoadAssignme
 		if zone == "" && e.Workload != nil {
 			zone = e.Workload.Zone
 		}
-		zones[zone] = append(zones[zone], one(e.Addr.String(), e.Port, id))
+		zones[zone] = append(zones[zone], lbEndpoint(e.Addr.String(), e.Port, id))
 	}
 	out := &endpoint.ClusterLoadAssignment{ClusterName: name}
 	for _, zone := range slices.Sorted(maps.Keys(zones)) {
 		out.Endpoints = append(out.Endpoints, &endpoint.LocalityLbEndpoints{
-			Locality: &core.Locality{Zone: zone}, // a gRPC client wants one, and a weight
-			// By their number, so that each endpoint counts the same.
-			LoadBalancingWeight: number(uint32(len(zones[zone]))),
+			Locality: &core.Locality{Zone: zone}, // a gRPC client requires a locality with a weight
+			// The number of endpoints, so that all of them have the same weight.
+			LoadBalancingWeight: uint32Value(uint32(len(zones[zone]))),
 			LbEndpoints:         zones[zone],
 		})
 	}
 	return out
 }
 
-// serving are the endpoints of a port that take connections, by address, each once: those
+// serving returns the endpoints of a port that accept connections, sorted by address: those
 // of a family or, where kube-proxy would have none, those of the other.
 func serving(all []mesh.Endpoint, portName string, f family) []mesh.Endpoint {
-	var ready, leaving, others, othersLeaving []mesh.Endpoint
+	var ready, terminating, others, othersTerminating []mesh.Endpoint
 	for _, e := range all {
 		own := familyOf(e.Addr) == f
 		switch {
@@ -51,14 +50,14 @@ func serving(all []mesh.Endpoint, portName string, f family) []mesh.Endpoint {
 		case own && e.Ready:
 			ready = append(ready, e)
 		case own && e.Serving:
-			leaving = append(leaving, e)
+			terminating = append(terminating, e)
 		case e.Ready:
 			others = append(others, e)
 		case e.Serving:
-			othersLeaving = append(othersLeaving, e)
+			othersTerminating = append(othersTerminating, e)
 		}
 	}
-	for _, next := range [][]mesh.Endpoint{leaving, others, othersLeaving} {
+	for _, next := range [][]mesh.Endpoint{terminating, others, othersTerminating} {
 		if ready == nil {
 			ready = next
 		}
@@ -69,8 +68,8 @@ func serving(all []mesh.Endpoint, portName string, f family) []mesh.Endpoint {
 	return slices.CompactFunc(ready, func(a, b mesh.Endpoint) bool { return a.Addr == b.Addr && a.Port == b.Port })
 }
 
-// one is an endpoint that is called by mutual TLS, if it has an identity.
-func one(host string, port uint16, id string) *endpoint.LbEndpoint {
+// lbEndpoint returns an endpoint, which is called by mutual TLS if it has an identity.
+func lbEndpoint(host string, port uint16, id string) *endpoint.LbEndpoint {
 	out := &endpoint.LbEndpoint{HostIdentifier: &endpoint.LbEndpoint_Endpoint{
 		Endpoint: &endpoint.Endpoint{Address: socketAddress(host, port)},
 	}}
@@ -82,9 +81,9 @@ func one(host string, port uint16, id string) *endpoint.LbEndpoint {
 	return out
 }
 
-// single is one endpoint for a cluster's own configuration.
-func single(name, host string, port uint16, id string) *endpoint.ClusterLoadAssignment {
+// singleEndpoint is the load assignment of a static cluster.
+func singleEndpoint(name, host string, port uint16, id string) *endpoint.ClusterLoadAssignment {
 	return &endpoint.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpoint.LocalityLbEndpoints{{
-		LbEndpoints: []*endpoint.LbEndpoint{one(host, port, id)},
+		LbEndpoints: []*endpoint.LbEndpoint{lbEndpoint(host, port, id)},
 	}}}
 }

@@ -7,23 +7,23 @@ import (
 	"outrider.dev/internal/xds"
 )
 
-// A family of addresses. Who calls a service by IPv4 is served by its endpoints with IPv4,
-// as kube-proxy has it: the application may listen on that family alone, and the caller
-// have no other.
+// A family of addresses. A connection to an IPv4 address of a service goes to an IPv4
+// endpoint, as with kube-proxy: the application may listen on that family alone, and the
+// client may have no other.
 //
-// In names only the family is written that is not the service's first: so a mesh with one
-// family has names without, as Istio's are.
+// Names contain the family only if it is not the service's primary one: so in a mesh with
+// one family they are Istio's.
 type family string
 
 const (
-	first family = "" // the service's own first
-	ipv4  family = "IPv4"
-	ipv6  family = "IPv6"
+	primary family = "" // that of the service's first address
+	ipv4    family = "IPv4"
+	ipv6    family = "IPv6"
 )
 
-// written are all that a name may have. The service's first is written too in one that was
-// made when another was.
-var written = []family{first, ipv4, ipv6}
+// allFamilies may occur in a name. The primary one occurs by its own name too, if the name
+// was made while the other family was the primary one.
+var allFamilies = []family{primary, ipv4, ipv6}
 
 func familyOf(a netip.Addr) family {
 	if a.Unmap().Is4() {
@@ -32,46 +32,46 @@ func familyOf(a netip.Addr) family {
 	return ipv6
 }
 
-// firstOf is the family of a service's first address. One without any has IPv4: what its
-// endpoints are may change from moment to moment, and names must not.
-func firstOf(s *mesh.Service) family {
+// primaryOf returns the family of a service's first address. It is IPv4 without any: the
+// endpoints may change at any moment, and names must not.
+func primaryOf(s *mesh.Service) family {
 	if len(s.Addresses) == 0 {
 		return ipv4
 	}
 	return familyOf(s.Addresses[0])
 }
 
-// in is the target as it is called by a family; one outside is found by its name.
-func (t target) in(f family) target {
+// withFamily returns the target as it is reached by a family. An external one has none.
+func (t target) withFamily(f family) target {
 	t.family = f
-	if f == firstOf(t.service) || t.service.External != "" {
-		t.family = first
+	if f == primaryOf(t.service) || t.service.External != "" {
+		t.family = primary
 	}
 	return t
 }
 
-// called is the family that t is called by.
-func (t target) called() family {
-	if t.family == first {
-		return firstOf(t.service)
+// effectiveFamily is the family by which t is reached.
+func (t target) effectiveFamily() family {
+	if t.family == primary {
+		return primaryOf(t.service)
 	}
 	return t.family
 }
 
-// families are those of a service's virtual addresses, as a target has them.
+// families returns those of a service's virtual addresses, the primary one first.
 func families(s *mesh.Service) []family {
 	for _, a := range s.Addresses {
-		if f := familyOf(a); f != firstOf(s) {
-			return []family{first, f}
+		if f := familyOf(a); f != primaryOf(s) {
+			return []family{primary, f}
 		}
 	}
-	return []family{first}
+	return []family{primary}
 }
 
-// forCaller is t for a client that does not ask by address: one that has a single family
-// can use no other.
-func (t target) forCaller(p *xds.Proxy) target {
-	if p.OnDemand || t.family != first || len(p.Addresses) == 0 {
+// forProxy returns t for a client that does not subscribe by address: if it has a single
+// family it can use no other.
+func (t target) forProxy(p *xds.Proxy) target {
+	if p.OnDemand || t.family != primary || len(p.Addresses) == 0 {
 		return t
 	}
 	f := familyOf(p.Addresses[0])
@@ -80,5 +80,5 @@ func (t target) forCaller(p *xds.Proxy) target {
 			return t
 		}
 	}
-	return t.in(f)
+	return t.withFamily(f)
 }

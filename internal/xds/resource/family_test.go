@@ -18,7 +18,7 @@ var endpointAddress = regexp.MustCompile(`address: (10\.244[.0-9]+|fd44[:0-9a-f]
 // Whoever calls by a family is served by it: by address, through routes, and where a caller
 // that has one family does not ask by address. The other family serves where there is none.
 func TestFamilies(t *testing.T) {
-	h := newHolder(
+	h := newTestMesh(
 		service("dual", "dual", "10.96.0.1 fd96::1", port(80, mesh.HTTP), port(90, mesh.TCP)),
 		service("six-first", "dual", "fd96::2 10.96.0.2", port(80, mesh.HTTP)),
 		service("four", "four", "10.96.0.3", port(80, mesh.HTTP)),

@@ -16,16 +16,16 @@ import (
 	"outrider.dev/internal/xds"
 )
 
-// everything is what a proxy that is not on demand is told, as Istio does it: all
+// fullPush returns all resources of a proxy that is not on demand, as Istio does: all
 // clusters and endpoints, for each port number with HTTP one listener and one route
 // configuration with all hosts, for each other virtual address and port a listener.
-func (v *view) everything(p *xds.Proxy, typeURL string) []xds.Bundle {
-	sh := shapeOf(p)
+func (v *snapshot) fullPush(p *xds.Proxy, typeURL string) []xds.Bundle {
+	sh := featuresOf(p)
 	switch typeURL {
 	case xds.ClusterType:
-		out := answers([]*xds.Resource{v.app()})
+		out := bundles([]*xds.Resource{v.app()})
 		for t := range v.targetsByFamily(p) {
-			reached := t.forCaller(p)
+			reached := t.forProxy(p)
 			out = append(out, v.withEndpoints(v.serviceCluster(t.name(), reached, sh, true), reached))
 		}
 		return out
@@ -33,7 +33,7 @@ func (v *view) everything(p *xds.Proxy, typeURL string) []xds.Bundle {
 		var out []xds.Bundle
 		for t := range v.targetsByFamily(p) {
 			if t.service.External == "" {
-				out = append(out, xds.Bundle{Resource: v.endpointsOf(t.forCaller(p))})
+				out = append(out, xds.Bundle{Resource: v.endpointsOf(t.forProxy(p))})
 			}
 		}
 		return out
@@ -44,13 +44,13 @@ func (v *view) everything(p *xds.Proxy, typeURL string) []xds.Bundle {
 		}
 		return out
 	case xds.ListenerType:
-		return answers(v.fullListeners(p, sh))
+		return bundles(v.fullListeners(p, sh))
 	}
 	return nil
 }
 
-// targets are the services' ports that p may see, in the order of hosts.
-func (v *view) targets(p *xds.Proxy) func(yield func(target) bool) {
+// targets yields the services' ports that are visible to p, in the order of hosts.
+func (v *snapshot) targets(p *xds.Proxy) func(yield func(target) bool) {
 	return func(yield func(target) bool) {
 		for _, s := range v.mesh.Services() {
 			if !v.mesh.Visible(s, p.Namespace) {
@@ -65,20 +65,20 @@ func (v *view) targets(p *xds.Proxy) func(yield func(target) bool) {
 	}
 }
 
-// targetsByFamily are the same, for each family by whose address they are called. Requests
-// are not among the second family's: they go by the host that they name.
-func (v *view) targetsByFamily(p *xds.Proxy) func(yield func(target) bool) {
+// targetsByFamily yields the same for each family of the service's addresses. Ports of
+// requests come once: requests are routed by host.
+func (v *snapshot) targetsByFamily(p *xds.Proxy) func(yield func(target) bool) {
 	sniffed := v.ports.sniffed()
 	return func(yield func(target) bool) {
 		for t := range v.targets(p) {
 			if !yield(t) {
 				return
 			}
-			if v.byHostName(t, sniffed) {
+			if v.routedByHost(t, sniffed) {
 				continue
 			}
 			for _, f := range families(t.service)[1:] {
-				if !yield(t.in(f)) {
+				if !yield(t.withFamily(f)) {
 					return
 				}
 			}
@@ -86,16 +86,16 @@ func (v *view) targetsByFamily(p *xds.Proxy) func(yield func(target) bool) {
 	}
 }
 
-// byHostName says whether a port's number has a listener that goes by the host.
-func (v *view) byHostName(t target, sniffed []uint16) bool {
-	return requests(t.port.Protocol) && slices.Contains(sniffed, t.port.Number)
+// routedByHost reports whether a port's number has a listener that routes by host.
+func (v *snapshot) routedByHost(t target, sniffed []uint16) bool {
+	return mayBeHTTP(t.port.Protocol) && slices.Contains(sniffed, t.port.Number)
 }
 
-func (v *view) httpPorts(p *xds.Proxy) []uint16 {
+func (v *snapshot) httpPorts(p *xds.Proxy) []uint16 {
 	var out []uint16
 	sniffed := v.ports.sniffed()
 	for t := range v.targets(p) {
-		if v.byHostName(t, sniffed) {
+		if v.routedByHost(t, sniffed) {
 			out = append(out, t.port.Number)
 		}
 	}
@@ -103,9 +103,9 @@ func (v *view) httpPorts(p *xds.Proxy) []uint16 {
 	return slices.Compact(out)
 }
 
-// routeConfiguration is that of a port number, "80", with all hosts that have it; or of a
-// service, for a gRPC client.
-func (v *view) routeConfiguration(p *xds.Proxy, name string) *xds.Resource {
+// routeConfiguration returns that of a port number, "80", with all hosts that have it; or
+// that of a service, for a gRPC client.
+func (v *snapshot) routeConfiguration(p *xds.Proxy, name string) *xds.Resource {
 	if r, ok := parseServiceName(name); ok {
 		if t, ok := v.target(r, p.Namespace); ok {
 			return v.routesOf(p, t)
@@ -119,11 +119,11 @@ func (v *view) routeConfiguration(p *xds.Proxy, name string) *xds.Resource {
 	return v.hostsOf(p, uint16(port))
 }
 
-// hostsOf has every service in it. So it is not kept for longer than a view, but shared:
-// it is the same for all proxies of a namespace.
-func (v *view) hostsOf(p *xds.Proxy, port uint16) *xds.Resource {
+// hostsOf contains every service, so it is cached for one snapshot only. It is the same for
+// all proxies of a namespace.
+func (v *snapshot) hostsOf(p *xds.Proxy, port uint16) *xds.Resource {
 	if !slices.Contains(v.ports.sniffed(), port) {
-		return v.buildHosts(p, port) // of any number that somebody asks for, nothing is kept
+		return v.buildHosts(p, port) // any number may be subscribed: not cached
 	}
 	return v.hosts.get(hostsKey{port, p.Namespace}, func() *xds.Resource { return v.buildHosts(p, port) })
 }
@@ -133,25 +133,25 @@ type hostsKey struct {
 	namespace string
 }
 
-func (v *view) buildHosts(p *xds.Proxy, port uint16) *xds.Resource {
+func (v *snapshot) buildHosts(p *xds.Proxy, port uint16) *xds.Resource {
 	name := strconv.Itoa(int(port))
-	out := &route.RouteConfiguration{Name: name, ValidateClusters: no()}
+	out := &route.RouteConfiguration{Name: name, ValidateClusters: off()}
 	for t := range v.targets(p) {
-		if t.port.Number == port && requests(t.port.Protocol) {
+		if t.port.Number == port && mayBeHTTP(t.port.Protocol) {
 			out.VirtualHosts = append(out.VirtualHosts, v.policy(t, p.Namespace).virtualHost(t.name(), v.domains(p, t)...))
 		}
 	}
 	out.VirtualHosts = append(out.VirtualHosts, &route.VirtualHost{
 		Name: "passthrough", Domains: []string{"*"},
 		Routes: []*route.Route{{Match: anything(), Action: &route.Route_Route{Route: &route.RouteAction{
-			ClusterSpecifier: &route.RouteAction_Cluster{Cluster: passthrough}, Timeout: lasting(0),
+			ClusterSpecifier: &route.RouteAction_Cluster{Cluster: passthroughCluster}, Timeout: duration(0),
 		}}}},
 	})
-	return seal(name, out)
+	return serialize(name, out)
 }
 
-// domains are the spellings of a service's name in p's namespace, and its addresses.
-func (v *view) domains(p *xds.Proxy, t target) []string {
+// domains returns the forms of a service's name in p's namespace, and its addresses.
+func (v *snapshot) domains(p *xds.Proxy, t target) []string {
 	s := t.service
 	names := []string{s.Host}
 	if short := s.Name + "." + s.Namespace; s.Host == short+".svc."+v.config.Domain {
@@ -173,51 +173,51 @@ func (v *view) domains(p *xds.Proxy, t target) []string {
 	return names
 }
 
-func (v *view) fullListeners(p *xds.Proxy, sh shape) []*xds.Resource {
+func (v *snapshot) fullListeners(p *xds.Proxy, sh features) []*xds.Resource {
 	out := v.inboundListeners(p, sh)
 	main := v.outbound(sh)
-	main.FilterChains = closed()
-	// What came early cannot be handed to the listeners below; it goes by address.
+	main.FilterChains = rejectOwnPorts()
+	// Early connections cannot be handed to the listeners below; they go by address.
 	list := []*listener.Listener{main, v.early(v.ports.unsniffed())}
 	http := v.httpPorts(p)
 	for _, port := range http {
-		list = append(list, v.byHost(sh, port))
+		list = append(list, v.hostListener(sh, port))
 	}
 	for t := range v.targets(p) {
-		if v.byHostName(t, http) || slices.Contains(own, t.port.Number) {
+		if v.routedByHost(t, http) || slices.Contains(mesh.ProxyPorts, t.port.Number) {
 			continue
 		}
 		for _, a := range t.service.Addresses {
-			list = append(list, toService(t.in(familyOf(a)), a))
+			list = append(list, serviceListener(t.withFamily(familyOf(a)), a))
 		}
 	}
 	for _, l := range list {
-		out = append(out, seal(l.Name, l))
+		out = append(out, serialize(l.Name, l))
 	}
 	return out
 }
 
-// byHost sends the requests to a port number by the host that they name.
-func (v *view) byHost(sh shape, port uint16) *listener.Listener {
-	m := connections("outbound", unknown, noRoute, late, empty, refused)
+// hostListener routes the requests to a port number by host.
+func (v *snapshot) hostListener(sh features, port uint16) *listener.Listener {
+	m := connectionManager("outbound", noCluster, noRoute, timedOut, noEndpoint, refused)
 	m.RouteSpecifier = &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: strconv.Itoa(int(port)), ConfigSource: ads(0)}}
 	m.HttpFilters = []*hcm.HttpFilter{toRouter(&router.Router{})}
 	l := v.sniffed(sh, port)
 	l.FilterChains = l.FilterChains[:1]
 	l.FilterChains[0].FilterChainMatch.PrefixRanges = nil
-	l.FilterChains[0].Filters = []*listener.Filter{network("envoy.filters.network.http_connection_manager", m)}
+	l.FilterChains[0].Filters = []*listener.Filter{httpManager(m)}
 	return l
 }
 
-// toService is the listener of a virtual address and port.
-func toService(t target, a netip.Addr) *listener.Listener {
+// serviceListener is the listener of a virtual address and port.
+func serviceListener(t target, a netip.Addr) *listener.Listener {
 	to := socket{a.Unmap(), t.port.Number}
 	name := strings.ReplaceAll(netip.AddrPortFrom(to.host, to.port).String(), ":", "_")
 	l := listen("outbound_"+name, to)
-	l.BindToPort = no()
+	l.BindToPort = off()
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
 	l.FilterChains = []*listener.FilterChain{{
-		Name: "tcp", Filters: []*listener.Filter{network("envoy.filters.network.tcp_proxy", toCluster(t.name()))},
+		Name: "tcp", Filters: []*listener.Filter{tcpProxy(toCluster(t.name()))},
 	}}
 	return l
 }

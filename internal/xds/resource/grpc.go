@@ -12,15 +12,15 @@ import (
 	"outrider.dev/internal/xds"
 )
 
-// forClient is the listener that a gRPC client asks for by its target, "reviews.shop:80":
-// it listens nowhere and says where the routes are.
-func (v *view) forClient(p *xds.Proxy, name string) *xds.Resource {
-	t, ok := v.dialled(p, name)
+// grpcListener is the listener to which a gRPC client subscribes by its target,
+// "reviews.shop:80": it has no address, only the name of the routes.
+func (v *snapshot) grpcListener(p *xds.Proxy, name string) *xds.Resource {
+	t, ok := v.grpcTarget(p, name)
 	if !ok {
 		return nil
 	}
-	return v.kept.service(t.service).get(clientKey(name), func() *xds.Resource {
-		return seal(name, &listener.Listener{Name: name, ApiListener: &listener.ApiListener{ApiListener: typed(&hcm.HttpConnectionManager{
+	return v.cache.of(t.service).get(clientKey(name), func() *xds.Resource {
+		return serialize(name, &listener.Listener{Name: name, ApiListener: &listener.ApiListener{ApiListener: typed(&hcm.HttpConnectionManager{
 			StatPrefix:     "grpc",
 			RouteSpecifier: &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: t.name(), ConfigSource: ads(0)}},
 			HttpFilters:    []*hcm.HttpFilter{toRouter(&router.Router{})},
@@ -30,7 +30,7 @@ func (v *view) forClient(p *xds.Proxy, name string) *xds.Resource {
 
 type clientKey string // the target
 
-func (v *view) dialled(p *xds.Proxy, name string) (target, bool) {
+func (v *snapshot) grpcTarget(p *xds.Proxy, name string) (target, bool) {
 	host, number, ok := strings.Cut(name, ":")
 	port, err := strconv.ParseUint(number, 10, 16)
 	s := v.mesh.Resolve(host, p.Namespace)
@@ -40,12 +40,12 @@ func (v *view) dialled(p *xds.Proxy, name string) (target, bool) {
 	return v.target(reference{host: s.Host, port: uint16(port)}, p.Namespace)
 }
 
-// routesOf is the route configuration of one service's port, under the service's name.
-func (v *view) routesOf(p *xds.Proxy, t target) *xds.Resource {
+// routesOf is the route configuration of one service's port.
+func (v *snapshot) routesOf(p *xds.Proxy, t target) *xds.Resource {
 	pol := v.policy(t, p.Namespace)
-	return v.kept.service(t.service).get(hostKey{t.port.Number, pol.seenBy(), t.name()}, func() *xds.Resource {
-		return seal(t.name(), &route.RouteConfiguration{
-			Name: t.name(), ValidateClusters: no(),
+	return v.cache.of(t.service).get(hostKey{t.port.Number, pol.key(), t.name()}, func() *xds.Resource {
+		return serialize(t.name(), &route.RouteConfiguration{
+			Name: t.name(), ValidateClusters: off(),
 			VirtualHosts: []*route.VirtualHost{pol.virtualHost(t.name(), "*")},
 		})
 	})

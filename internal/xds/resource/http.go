@@ -20,105 +20,98 @@ import (
 )
 
 const (
-	// toHeader has the name of the cluster that a request goes to. It is set before the
-	// route is chosen, whatever the caller wrote there, and taken away behind it.
-	toHeader = "x-outrider-to"
+	// clusterHeader has the name of a request's cluster. It is set before the route is
+	// selected, whatever the client sent, and removed afterwards.
+	clusterHeader = "x-outrider-to"
 
-	// writtenHost has the authority that the caller wrote, while the request is inside:
-	// Envoy's header has it on the way there, and must not be seen by the application.
-	writtenHost = "outrider.host"
-	hostHeader  = "x-envoy-original-host"
+	// originalHost has the client's authority while the request is in the internal listener:
+	// Envoy's header has it on the way there, and must not reach the application.
+	originalHost = "outrider.host"
+	hostHeader   = "x-envoy-original-host"
 
-	// earlyPatience is that with what came before the proxy did: thousands may come in the
-	// same moment, and the control plane has just been heard. On a machine that has other work
-	// 2,000 took 13 s.
-	earlyPatience = 30 * time.Second
+	// earlyFirstUseTimeout is for connections that came before the proxy started: they may
+	// be thousands at the same moment, and the control plane was reachable just before. On a
+	// busy machine 2,000 took 13 s.
+	earlyFirstUseTimeout = 30 * time.Second
 )
 
-// connections is the part of HTTP that is the same everywhere: what passes is changed
-// as little as Envoy can. What Envoy answers itself says which of these causes it has.
-func connections(name string, causes ...cause) *hcm.HttpConnectionManager {
+// connectionManager is the part of HTTP that is the same everywhere: requests and responses
+// are changed as little as Envoy can. It has the texts of Envoy's own responses.
+func connectionManager(name string, replies ...localReply) *hcm.HttpConnectionManager {
 	return &hcm.HttpConnectionManager{
 		StatPrefix:                 name,
-		StreamIdleTimeout:          lasting(0),
+		StreamIdleTimeout:          duration(0),
 		ServerHeaderTransformation: hcm.HttpConnectionManager_PASS_THROUGH,
 		HttpProtocolOptions:        &core.Http1ProtocolOptions{AcceptHttp_10: true, DefaultHostForHttp_10: "localhost"},
-		CommonHttpProtocolOptions:  &core.HttpProtocolOptions{MaxHeadersCount: number(1000)},
-		MaxRequestHeadersKb:        number(128),
+		CommonHttpProtocolOptions:  &core.HttpProtocolOptions{MaxHeadersCount: uint32Value(1000)},
+		MaxRequestHeadersKb:        uint32Value(128),
 		UpgradeConfigs:             []*hcm.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
-		LocalReplyConfig:           replies(name, causes),
+		LocalReplyConfig:           localReplies(name, replies),
 	}
 }
 
-// byAddress sends requests to the cluster of their address. There is one virtual host
-// and one route, and nothing in them goes with the mesh.
-func byAddress(wait time.Duration) *listener.Filter {
-	m := connections("outbound", unknown, empty, refused)
-	m.EarlyHeaderMutationExtensions = setHeader(toHeader, byHTTP+"%DOWNSTREAM_LOCAL_ADDRESS%")
-	m.RouteSpecifier = &hcm.HttpConnectionManager_RouteConfig{RouteConfig: &route.RouteConfiguration{
-		Name:             "by-address",
-		ValidateClusters: no(),
-		VirtualHosts: []*route.VirtualHost{{
-			Name: "any", Domains: []string{"*"},
-			RequestHeadersToRemove: []string{toHeader},
-			Routes: []*route.Route{{
-				Match: anything(),
-				Action: &route.Route_Route{Route: &route.RouteAction{
-					ClusterSpecifier: &route.RouteAction_ClusterHeader{ClusterHeader: toHeader},
-					// Only the listener inside is an endpoint with a host name, see inside.
-					HostRewriteSpecifier: &route.RouteAction_AutoHostRewrite{AutoHostRewrite: yes()},
-					Timeout:              lasting(0),
-					RetryPolicy:          unsent(),
-				}},
-			}},
-		}},
-	}}
-	m.HttpFilters = []*hcm.HttpFilter{onDemand(wait), toRouter(&router.Router{})}
-	return network("envoy.filters.network.http_connection_manager", m)
+// httpRouteByAddress sends requests to the cluster of their address. There is one virtual
+// host and one route, and neither depends on the mesh.
+func httpRouteByAddress(timeout time.Duration) *listener.Filter {
+	m := connectionManager("outbound", noCluster, noEndpoint, refused)
+	m.EarlyHeaderMutationExtensions = setHeader(clusterHeader, httpPrefix+"%DOWNSTREAM_LOCAL_ADDRESS%")
+	m.RouteSpecifier = singleRoute("by-address", &route.VirtualHost{Name: "any", RequestHeadersToRemove: []string{clusterHeader}}, &route.RouteAction{
+		ClusterSpecifier: &route.RouteAction_ClusterHeader{ClusterHeader: clusterHeader},
+		// Only the internal listener is an endpoint with a host name, see internalTo.
+		HostRewriteSpecifier: &route.RouteAction_AutoHostRewrite{AutoHostRewrite: on()},
+		Timeout:              duration(0),
+		RetryPolicy:          defaultRetries(),
+	})
+	m.HttpFilters = []*hcm.HttpFilter{onDemand(timeout), toRouter(&router.Router{})}
+	return httpManager(m)
 }
 
-// byService sends the requests that come to the listener inside by the virtual host of
-// their service. It is the only place where a request waits for a virtual host, which
-// Envoy does without a bound of its own: so a stream without a route is idle for too long
-// after the patience, and each route says for itself that its streams may be idle. Mostly
-// the virtual host is there before: it comes with the cluster that the request came by.
-func (b *builder) byService() *listener.Filter {
-	m := connections(routed, unknown, waited, noRoute, late, empty, refused)
-	m.StreamIdleTimeout = lasting(b.patience)
-	m.RouteSpecifier = &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: routed, ConfigSource: ads(0)}}
+// httpRouteByService sends the requests to the internal listener by the virtual host of
+// their service. It is the only place where a request waits for a virtual host, and Envoy
+// has no timeout for that: so the idle timeout ends a stream without a route, and each
+// route disables it for its own streams. Mostly the virtual host is there before: it is
+// sent with the cluster that leads here.
+func (b *builder) httpRouteByService() *listener.Filter {
+	m := connectionManager(internalName, noCluster, noVirtualHost, noRoute, timedOut, noEndpoint, refused)
+	m.StreamIdleTimeout = duration(b.firstUseTimeout)
+	m.RouteSpecifier = &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: internalName, ConfigSource: ads(0)}}
 	m.HttpFilters = []*hcm.HttpFilter{
 		httpFilter("envoy.filters.http.set_filter_state", &filterstate.Config{
-			OnRequestHeaders: []*values.FilterStateValue{setState(writtenHost, "%REQ("+hostHeader+")%")},
+			OnRequestHeaders: []*values.FilterStateValue{setState(originalHost, "%REQ("+hostHeader+")%")},
 		}),
-		onDemand(b.patience), toRouter(&router.Router{SuppressEnvoyHeaders: true}),
+		onDemand(b.firstUseTimeout), toRouter(&router.Router{SuppressEnvoyHeaders: true}),
 	}
-	return network("envoy.filters.network.http_connection_manager", m)
+	return httpManager(m)
 }
 
-// toApplication sends requests to the application behind the proxy.
-func toApplication() *listener.Filter {
-	m := connections("inbound", refused)
-	m.RouteSpecifier = &hcm.HttpConnectionManager_RouteConfig{RouteConfig: &route.RouteConfiguration{
-		Name:             "inbound",
-		ValidateClusters: no(),
-		VirtualHosts: []*route.VirtualHost{{
-			Name: "app", Domains: []string{"*"},
-			Routes: []*route.Route{{
-				Match: anything(),
-				Action: &route.Route_Route{Route: &route.RouteAction{
-					ClusterSpecifier: &route.RouteAction_Cluster{Cluster: toApp},
-					Timeout:          lasting(0),
-					// The application closed an idle connection as it was chosen.
-					RetryPolicy: &route.RetryPolicy{RetryOn: "reset-before-request", NumRetries: number(2)},
-				}},
-			}},
-		}},
-	}}
-	// Who called, by mutual TLS; what a caller without it writes there is taken away. As
-	// Istio has it: istio/istio, pilot/pkg/networking/core/listener_inbound.go.
+// httpToApplication sends requests to the proxy's own application.
+func httpToApplication() *listener.Filter {
+	m := connectionManager("inbound", refused)
+	m.RouteSpecifier = singleRoute("inbound", &route.VirtualHost{Name: "app"}, &route.RouteAction{
+		ClusterSpecifier: &route.RouteAction_Cluster{Cluster: applicationCluster},
+		Timeout:          duration(0),
+		// The application may close an idle connection just as it is reused.
+		RetryPolicy: &route.RetryPolicy{RetryOn: "reset-before-request", NumRetries: uint32Value(2)},
+	})
+	// The client's identity, by mutual TLS; the header of a client without it is removed. As
+	// in Istio: istio/istio, pilot/pkg/networking/core/listener_inbound.go.
 	m.ForwardClientCertDetails = hcm.HttpConnectionManager_APPEND_FORWARD
-	m.SetCurrentClientCertDetails = &hcm.HttpConnectionManager_SetCurrentClientCertDetails{Subject: yes(), Uri: true, Dns: true}
+	m.SetCurrentClientCertDetails = &hcm.HttpConnectionManager_SetCurrentClientCertDetails{Subject: on(), Uri: true, Dns: true}
 	m.HttpFilters = []*hcm.HttpFilter{toRouter(&router.Router{SuppressEnvoyHeaders: true})}
+	return httpManager(m)
+}
+
+// singleRoute is a route configuration with one virtual host for all domains and one route
+// for all requests.
+func singleRoute(name string, host *route.VirtualHost, action *route.RouteAction) *hcm.HttpConnectionManager_RouteConfig {
+	host.Domains = []string{"*"}
+	host.Routes = []*route.Route{{Match: anything(), Action: &route.Route_Route{Route: action}}}
+	return &hcm.HttpConnectionManager_RouteConfig{RouteConfig: &route.RouteConfiguration{
+		Name: name, ValidateClusters: off(), VirtualHosts: []*route.VirtualHost{host},
+	}}
+}
+
+func httpManager(m *hcm.HttpConnectionManager) *listener.Filter {
 	return network("envoy.filters.network.http_connection_manager", m)
 }
 
@@ -126,11 +119,12 @@ func anything() *route.RouteMatch {
 	return &route.RouteMatch{PathSpecifier: &route.RouteMatch_Prefix{Prefix: "/"}}
 }
 
-// unsent retries what no server has begun to read, on another endpoint if there is one.
-func unsent() *route.RetryPolicy {
+// defaultRetries retries requests that no server has begun to read, on another endpoint if
+// there is one.
+func defaultRetries() *route.RetryPolicy {
 	return &route.RetryPolicy{
 		RetryOn:    "connect-failure,refused-stream,reset-before-request",
-		NumRetries: number(2),
+		NumRetries: uint32Value(2),
 		RetryHostPredicate: []*route.RetryPolicy_RetryHostPredicate{{
 			Name:       "envoy.retry_host_predicates.previous_hosts",
 			ConfigType: &route.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: typed(&previous.PreviousHostsPredicate{})},
@@ -139,10 +133,10 @@ func unsent() *route.RetryPolicy {
 	}
 }
 
-// onDemand asks for clusters and virtual hosts that are not there.
-func onDemand(wait time.Duration) *hcm.HttpFilter {
+// onDemand subscribes to missing clusters and virtual hosts.
+func onDemand(timeout time.Duration) *hcm.HttpFilter {
 	return httpFilter("envoy.filters.http.on_demand", &demand.OnDemand{
-		Odcds: &demand.OnDemandCds{Source: ads(0), Timeout: lasting(wait)},
+		Odcds: &demand.OnDemandCds{Source: ads(0), Timeout: duration(timeout)},
 	})
 }
 
@@ -161,7 +155,7 @@ func setHeader(name, value string) []*core.TypedExtensionConfig {
 	}}
 }
 
-// setState keeps a text for what comes later on the same connection or stream.
+// setState sets filter state for the later filters of the same connection or stream.
 func setState(key, format string) *values.FilterStateValue {
 	out := &values.FilterStateValue{
 		Key: &values.FilterStateValue_ObjectKey{ObjectKey: key},
@@ -172,7 +166,7 @@ func setState(key, format string) *values.FilterStateValue {
 			}},
 		}},
 	}
-	if key == writtenHost {
+	if key == originalHost {
 		out.FactoryKey = "envoy.string"
 	}
 	return out
@@ -182,5 +176,5 @@ func header(name, value string, how core.HeaderValueOption_HeaderAppendAction) *
 	return &core.HeaderValueOption{Header: &core.HeaderValue{Key: name, Value: value}, AppendAction: how}
 }
 
-// requests says whether a port's bytes are read as HTTP when they look like it.
-func requests(p mesh.Protocol) bool { return p.IsHTTP() || p == mesh.Unknown }
+// mayBeHTTP reports whether HTTP is detected on a port.
+func mayBeHTTP(p mesh.Protocol) bool { return p.IsHTTP() || p == mesh.Unknown }

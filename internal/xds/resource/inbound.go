@@ -1,102 +1,94 @@
 package resource
 
 import (
+	"fmt"
 	"strconv"
-	"strings"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	inspector "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/mesh"
 )
 
-// A door is how a port of the application may be entered.
-type door struct {
-	port       uint16 // 0: every other
-	http       bool   // requests are seen
-	mesh       bool   // by mutual TLS
-	plain      bool   // and as it comes
-	appsOwnTLS bool   // what comes plainly may be TLS, and is told apart
+// An inboundPort is how connections to a port of the application are accepted.
+type inboundPort struct {
+	port      uint16 // 0: every other
+	http      bool
+	mutualTLS bool
+	plaintext bool
+	appTLS    bool // plain text may be TLS of the application, and is detected
 }
 
-// doors are those of a workload; nil is one that is not known (yet): then only the mesh
-// may enter, because a policy may say so. The last is for every other port.
-func doors(w *mesh.Workload, canTLS bool) []door {
+// inboundPorts returns those of a workload; the last is for every other port. A workload
+// that is not known (yet) accepts mutual TLS only, because a policy may require it.
+func inboundPorts(w *mesh.Workload, canTLS bool) []inboundPort {
 	if w == nil {
-		return []door{{mesh: canTLS}}
+		return []inboundPort{{mutualTLS: canTLS}}
 	}
-	var out []door
+	var out []inboundPort
 	for _, p := range w.Ports {
-		d := doorOf(p, canTLS)
+		d := inboundPortOf(p, canTLS)
 		if p.Protocol == mesh.ServerFirst && p.TLS == mesh.Permissive {
-			d = door{port: p.Number, plain: true} // nothing may be waited for: see mutual
+			d = inboundPort{port: p.Number, plaintext: true} // no inspector may wait for the client: see mutual
 		}
 		out = append(out, d)
 	}
-	return append(out, doorOf(mesh.AppPort{Protocol: mesh.TCP, TLS: w.TLS}, canTLS))
+	return append(out, inboundPortOf(mesh.AppPort{Protocol: mesh.TCP, TLS: w.TLS}, canTLS))
 }
 
-func doorOf(p mesh.AppPort, canTLS bool) door {
-	d := door{port: p.Number, http: p.Protocol.IsHTTP()}
-	d.mesh = p.TLS != mesh.Disable && canTLS
-	d.plain = p.TLS != mesh.Strict
-	d.appsOwnTLS = d.plain && (d.mesh || d.http)
+func inboundPortOf(p mesh.AppPort, canTLS bool) inboundPort {
+	d := inboundPort{port: p.Number, http: p.Protocol.IsHTTP()}
+	d.mutualTLS = p.TLS != mesh.Disable && canTLS
+	d.plaintext = p.TLS != mesh.Strict
+	d.appTLS = d.plaintext && (d.mutualTLS || d.http)
 	return d
 }
 
-// doorsText tells sets of doors apart.
-func doorsText(doors []door) string {
-	var b strings.Builder
-	for _, d := range doors {
-		b.WriteString(strconv.Itoa(int(d.port)))
-		for _, f := range []bool{d.http, d.mesh, d.plain, d.appsOwnTLS} {
-			b.WriteByte(map[bool]byte{true: '+', false: '-'}[f])
+// inboundPortsKey identifies a list of ports.
+func inboundPortsKey(ports []inboundPort) string { return fmt.Sprint(ports) }
+
+// inbound returns a listener for connections to the application: the one for captured
+// connections, or the one for those that came before the proxy started.
+func (b *builder) inbound(name string, f features, ports []inboundPort) *listener.Listener {
+	var l *listener.Listener
+	if name == earlyInboundName {
+		l = deferAccept(listen(name, socket{loopback, contract.RelayInbound}))
+		detect(l, proxyProtocol(), tlsInspector(ports))
+	} else {
+		l = listen(name, f.wildcards(contract.InboundPort)...)
+		detect(l, originalDestination(), tlsInspector(ports))
+		if f.transparent {
+			l.Transparent = on()
 		}
 	}
-	return b.String()
+	l.TrafficDirection = core.TrafficDirection_INBOUND
+	l.FilterChains = rejectOwnPorts()
+	for _, p := range ports {
+		l.FilterChains = append(l.FilterChains, b.chains(f, p)...)
+	}
+	return l
 }
 
-// inbound are the listeners for what the application is sent: one, and its twin for what
-// came before the proxy did.
-func (b *builder) inbound(sh shape, doors []door) []*listener.Listener {
-	main := listen("virtualInbound", sh.wildcards(inboundPort)...)
-	main.ListenerFilters = []*listener.ListenerFilter{originalDestination(), tellTLS(doors)}
-	if sh.transparent {
-		main.Transparent = yes()
-	}
-	early := headed(listen("virtualInbound-early", socket{loopback, inboundEarly}))
-	early.ListenerFilters = []*listener.ListenerFilter{proxyProtocol(), tellTLS(doors)}
-	for _, l := range []*listener.Listener{main, early} {
-		l.TrafficDirection = core.TrafficDirection_INBOUND
-		l.ListenerFiltersTimeout = lasting(sniffTimeout)
-		l.ContinueOnListenerFiltersTimeout = true
-		l.FilterChains = closed()
-		for _, d := range doors {
-			l.FilterChains = append(l.FilterChains, b.chains(sh, d)...)
-		}
-	}
-	return []*listener.Listener{main, early}
-}
-
-// tellTLS looks for TLS in the first bytes, except where it would change nothing.
-func tellTLS(doors []door) *listener.ListenerFilter {
+// tlsInspector detects TLS in the first bytes, except on ports where it makes no difference.
+func tlsInspector(doors []inboundPort) *listener.ListenerFilter {
 	f := listenerFilter("envoy.filters.listener.tls_inspector", &inspector.TlsInspector{})
-	var blind, seen []*listener.ListenerFilterChainMatchPredicate
+	var excluded, inspected []*listener.ListenerFilterChainMatchPredicate
 	for _, d := range doors {
-		switch looks := d.mesh || d.appsOwnTLS; {
-		case d.port == 0 && !looks:
-			// Every port but those that are looked at.
-			f.FilterDisabled = not(anyOf(seen))
+		switch inspect := d.mutualTLS || d.appTLS; {
+		case d.port == 0 && !inspect:
+			// Every port but those that are inspected.
+			f.FilterDisabled = not(anyOf(inspected))
 			return f
-		case looks:
-			seen = append(seen, onPort(d.port))
+		case inspect:
+			inspected = append(inspected, onPort(d.port))
 		default:
-			blind = append(blind, onPort(d.port))
+			excluded = append(excluded, onPort(d.port))
 		}
 	}
-	f.FilterDisabled = anyOf(blind)
+	f.FilterDisabled = anyOf(excluded)
 	return f
 }
 
@@ -108,7 +100,7 @@ func onPort(port uint16) *predicate {
 	}}
 }
 
-// anyOf is nil, never, without rules; the API wants two for an "or".
+// anyOf returns nil without rules; the API requires two for an "or".
 func anyOf(rules []*predicate) *predicate {
 	switch len(rules) {
 	case 0:
@@ -128,40 +120,40 @@ func not(p *predicate) *predicate {
 	return &predicate{Rule: &listener.ListenerFilterChainMatchPredicate_NotMatch{NotMatch: p}}
 }
 
-// chains are the ways through a door. Envoy takes the chain that says most, and does not
-// go back to one that says less: so where our TLS is told apart by its protocol, TLS of
-// another needs a chain too.
-func (b *builder) chains(sh shape, d door) []*listener.FilterChain {
-	carry := toCluster(toApp)
-	carry.StatPrefix = "inbound"
-	bytes := network("envoy.filters.network.tcp_proxy", carry)
+// chains returns the filter chains of a port. Envoy selects the most specific match, and
+// does not fall back to a less specific one: so where the mesh's TLS is matched by its
+// ALPN, other TLS needs a chain too.
+func (b *builder) chains(sh features, d inboundPort) []*listener.FilterChain {
+	proxy := toCluster(applicationCluster)
+	proxy.StatPrefix = "inbound"
+	bytes := tcpProxy(proxy)
 	app := bytes
 	if d.http {
-		app = toApplication()
+		app = httpToApplication()
 	}
 	name := "app"
 	match := func() *listener.FilterChainMatch { return &listener.FilterChainMatch{} }
 	if d.port != 0 {
 		name = "app-" + strconv.Itoa(int(d.port))
 		match = func() *listener.FilterChainMatch {
-			return &listener.FilterChainMatch{DestinationPort: number(uint32(d.port))}
+			return &listener.FilterChainMatch{DestinationPort: uint32Value(uint32(d.port))}
 		}
 	}
 	var out []*listener.FilterChain
 	add := func(suffix string, m *listener.FilterChainMatch, f *listener.Filter, s *core.TransportSocket) {
 		out = append(out, &listener.FilterChain{Name: name + suffix, FilterChainMatch: m, Filters: []*listener.Filter{f}, TransportSocket: s})
 	}
-	if d.mesh {
+	if d.mutualTLS {
 		m := match()
 		m.TransportProtocol, m.ApplicationProtocols = "tls", []string{alpn}
-		add("-mesh", m, app, serveTLS(sh.secrets, b.config.TrustDomain))
+		add("-mesh", m, app, downstreamTLS(sh.secrets, b.config.TrustDomain))
 	}
-	if d.appsOwnTLS {
+	if d.appTLS {
 		m := match()
 		m.TransportProtocol = "tls"
 		add("-tls", m, bytes, nil)
 	}
-	if d.plain {
+	if d.plaintext {
 		add("", match(), app, nil)
 	}
 	return out

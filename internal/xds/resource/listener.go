@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/proto"
 
 	"outrider.dev/internal/xds"
@@ -13,81 +12,76 @@ import (
 
 type (
 	outboundKey struct {
-		name  string
-		shape shape
+		name     string
+		features features
 	}
 	earlyKey   string
 	inboundKey struct {
-		name  string
-		shape shape
-		doors string
+		name     string
+		features features
+		ports    string // [inboundPortsKey]
 	}
 )
 
-// listeners are those that p starts with, for both directions. Their number goes with
+// listeners returns those with which p starts, for both directions. Their number goes with
 // the port numbers of the mesh.
-func (v *view) listeners(p *xds.Proxy) []*xds.Resource {
-	sh := shapeOf(p)
-	out := v.inboundListeners(p, sh)
-	out = append(out, v.outboundListener(sh), v.earlyListener())
+func (v *snapshot) listeners(p *xds.Proxy) []*xds.Resource {
+	f := featuresOf(p)
+	out := v.inboundListeners(p, f)
+	out = append(out, v.outboundListener(f), v.earlyListener())
 	for _, port := range v.ports.sniffed() {
-		out = append(out, v.sniffedListener(port, sh))
+		out = append(out, v.sniffedListener(port, f))
 	}
 	return out
 }
 
-func (v *view) outboundListener(sh shape) *xds.Resource {
-	sh = sh.listening()
-	return v.fixed(outboundName, outboundKey{outboundName, sh}, func() proto.Message { return v.outbound(sh) })
+func (v *snapshot) outboundListener(f features) *xds.Resource {
+	f = f.forListeners()
+	return v.shared(outboundName, outboundKey{outboundName, f}, func() proto.Message { return v.outbound(f) })
 }
 
-func (v *view) earlyListener() *xds.Resource {
-	never := v.ports.unsniffed()
-	return v.fixed(earlyName, earlyKey(fmt.Sprint(never)), func() proto.Message { return v.early(never) })
+func (v *snapshot) earlyListener() *xds.Resource {
+	serverFirst := v.ports.unsniffed()
+	return v.shared(earlyName, earlyKey(fmt.Sprint(serverFirst)), func() proto.Message { return v.early(serverFirst) })
 }
 
-func (v *view) sniffedListener(port uint16, sh shape) *xds.Resource {
-	sh = sh.listening()
+func (v *snapshot) sniffedListener(port uint16, f features) *xds.Resource {
+	f = f.forListeners()
 	name := sniffedName(port)
-	return v.fixed(name, outboundKey{name, sh}, func() proto.Message { return v.sniffed(sh, port) })
+	return v.shared(name, outboundKey{name, f}, func() proto.Message { return v.sniffed(f, port) })
 }
 
-func (v *view) inboundListeners(p *xds.Proxy, sh shape) []*xds.Resource {
-	doors := doors(workload(v.mesh, p), sh.secrets.some())
+func (v *snapshot) inboundListeners(p *xds.Proxy, f features) []*xds.Resource {
+	ports := inboundPorts(workload(v.mesh, p), f.secrets.configured())
 	var out []*xds.Resource
-	for _, name := range []string{"virtualInbound", "virtualInbound-early"} {
-		out = append(out, v.fixed(name, inboundKey{name, sh, doorsText(doors)}, func() proto.Message {
-			return named(v.inbound(sh, doors), name)
+	for _, name := range []string{inboundName, earlyInboundName} {
+		out = append(out, v.shared(name, inboundKey{name, f, inboundPortsKey(ports)}, func() proto.Message {
+			return v.inbound(name, f, ports)
 		}))
 	}
 	return out
 }
 
-func named(list []*listener.Listener, name string) *listener.Listener {
-	for _, l := range list {
-		if l.Name == name {
-			return l
-		}
-	}
-	return nil
+func (v *snapshot) internalResource() *xds.Resource {
+	return v.shared(internalName, "listener", func() proto.Message { return v.internalListener() })
 }
 
-// listener answers for one listener, or for the target of a gRPC client: nil if there is
-// none of that name.
-func (v *view) listener(p *xds.Proxy, name string) *xds.Resource {
-	if rest, ok := strings.CutPrefix(name, sniffedName(0)[:len(sniffedName(0))-1]); ok {
+// listener returns one listener, or that of the target of a gRPC client; nil if none has
+// the name.
+func (v *snapshot) listener(p *xds.Proxy, name string) *xds.Resource {
+	if rest, ok := strings.CutPrefix(name, sniffedPrefix); ok {
 		port, err := strconv.ParseUint(rest, 10, 16)
 		for _, n := range v.ports.sniffed() {
 			if err == nil && uint64(n) == port {
-				return v.sniffedListener(n, shapeOf(p))
+				return v.sniffedListener(n, featuresOf(p))
 			}
 		}
 		return nil
 	}
-	for _, r := range append(v.listeners(p), v.fixed(routed, "inner", func() proto.Message { return v.inner() })) {
+	for _, r := range append(v.listeners(p), v.internalResource()) {
 		if r != nil && r.Name == name {
 			return r
 		}
 	}
-	return v.forClient(p, name)
+	return v.grpcListener(p, name)
 }

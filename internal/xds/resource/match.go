@@ -19,23 +19,22 @@ func substitute(pattern, with string) *matcher.RegexMatchAndSubstitute {
 	}
 }
 
-// matches are those of a route that Envoy can read; none is everything. One with an
-// expression that is none matches nothing: Envoy would reject all of the service's routes
-// with it.
+// matches returns those of a route; none matches everything. One with an invalid regular
+// expression is left out: Envoy would reject all of the service's routes because of it.
 func matches(r mesh.Route) []mesh.Match {
 	if len(r.Matches) == 0 {
 		return []mesh.Match{{}}
 	}
 	var out []mesh.Match
 	for _, m := range r.Matches {
-		if readable(m) {
+		if valid(m) {
 			out = append(out, m)
 		}
 	}
 	return out
 }
 
-func readable(m mesh.Match) bool {
+func valid(m mesh.Match) bool {
 	texts := []mesh.Text{}
 	if m.Path != nil {
 		texts = append(texts, *m.Path)
@@ -83,7 +82,7 @@ func pathMatch(out *route.RouteMatch, t mesh.Text) {
 	case mesh.RegExp:
 		out.PathSpecifier = &route.RouteMatch_SafeRegex{SafeRegex: &matcher.RegexMatcher{Regex: t.Value}}
 	case mesh.Prefix:
-		// "/a" and "/a/" are the same: "/a" and all below it, not "/ab".
+		// "/a" and "/a/" mean the same: "/a" and all below it, not "/ab".
 		if p := strings.TrimRight(t.Value, "/"); p != "" {
 			out.PathSpecifier = &route.RouteMatch_PathSeparatedPrefix{PathSeparatedPrefix: p}
 		}

@@ -16,85 +16,80 @@ import (
 	tcp "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/mesh"
 )
 
-// Ports that the proxy listens on.
-const (
-	outboundPort  = mesh.OutboundPort
-	inboundPort   = mesh.InboundPort
-	outboundEarly = mesh.EarlyOutboundPort
-	inboundEarly  = mesh.EarlyInboundPort
-)
-
-var own = mesh.ProxyPorts
-
-// sniffTimeout is how long a connection waits to be told apart by its first bytes.
+// sniffTimeout bounds the wait for the first bytes of a connection, from which its protocol
+// is detected.
 const sniffTimeout = 200 * time.Millisecond
 
-// outbound takes what the application sends. It looks at nothing, and hands a connection
-// to the listener of its destination's port number, if there is one: that of a number
-// where a service speaks HTTP, or what is not declared. There the first bytes are waited
-// for. So a number that comes or goes in the mesh is a listener that comes or goes, and
-// the connections on all others stay as they are: a change of what a listener looks at
-// would end them.
-func (b *builder) outbound(sh shape) *listener.Listener {
-	l := listen(outboundName, sh.wildcards(outboundPort)...)
+// outbound accepts the connections of the application. It inspects nothing, and hands a
+// connection to the listener of its destination's port number, if there is one: for a
+// number on which a service has HTTP, or declares no protocol. That listener waits for the
+// first bytes. So a number that is added to the mesh or removed is a listener that is
+// added or removed, and the connections on all others stay open: a change of a listener's
+// filters would close them.
+func (b *builder) outbound(sh features) *listener.Listener {
+	l := listen(outboundName, sh.wildcards(contract.OutboundPort)...)
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
-	l.UseOriginalDst = yes() // and Envoy finds it out
-	l.FilterChains = append(closed(), b.bytesByAddress(b.patience))
-	l.DefaultFilterChain = passed()
+	l.UseOriginalDst = on()
+	l.FilterChains = append(rejectOwnPorts(), b.tcpByAddress(b.firstUseTimeout))
+	l.DefaultFilterChain = passthroughChain()
 	return l
 }
 
-// early is the same for what came before the proxy did: the original destination is in a
-// header. It cannot hand connections on, because Envoy would ask the kernel again where
-// they were going. So it looks itself, except on port numbers where a server is declared
-// to speak first: they change seldom.
-func (b *builder) early(never []uint16) *listener.Listener {
-	l := headed(listen(earlyName, socket{loopback, outboundEarly}))
+// early accepts the connections that came before the proxy started: their original
+// destination is in a header. It cannot hand them to other listeners, because Envoy would
+// look the destination up in the kernel again. So it detects HTTP itself, except on port
+// numbers where a server speaks first: they rarely change.
+func (b *builder) early(serverFirst []uint16) *listener.Listener {
+	l := deferAccept(listen(earlyName, socket{loopback, contract.RelayOutbound}))
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
-	var blind []*predicate
-	for _, port := range never {
-		blind = append(blind, onPort(port))
+	var excluded []*predicate
+	for _, port := range serverFirst {
+		excluded = append(excluded, onPort(port))
 	}
-	look := httpInspector()
-	look.FilterDisabled = anyOf(blind)
-	l.ListenerFilters = []*listener.ListenerFilter{proxyProtocol(), look}
-	l.ListenerFiltersTimeout = lasting(sniffTimeout)
-	l.ContinueOnListenerFiltersTimeout = true
-	wait := max(b.patience, earlyPatience)
-	l.FilterChains = append(closed(), b.requestsByAddress(wait), b.bytesByAddress(wait))
-	l.DefaultFilterChain = passed()
+	inspect := httpInspector()
+	inspect.FilterDisabled = anyOf(excluded)
+	detect(l, proxyProtocol(), inspect)
+	timeout := max(b.firstUseTimeout, earlyFirstUseTimeout)
+	l.FilterChains = append(rejectOwnPorts(), b.httpByAddress(timeout), b.tcpByAddress(timeout))
+	l.DefaultFilterChain = passthroughChain()
 	return l
 }
 
-// sniffed is the listener for a port number with HTTP on it, or what may be.
-func (b *builder) sniffed(sh shape, port uint16) *listener.Listener {
+// sniffed is the listener for a port number that has HTTP, or may have it.
+func (b *builder) sniffed(sh features, port uint16) *listener.Listener {
 	l := listen(sniffedName(port), sh.wildcards(port)...)
-	l.BindToPort = no()
+	l.BindToPort = off()
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
-	l.ListenerFilters = []*listener.ListenerFilter{httpInspector()}
-	l.ListenerFiltersTimeout = lasting(sniffTimeout)
-	l.ContinueOnListenerFiltersTimeout = true
-	l.FilterChains = []*listener.FilterChain{b.requestsByAddress(b.patience), b.bytesByAddress(b.patience)}
-	l.DefaultFilterChain = passed()
+	detect(l, httpInspector())
+	l.FilterChains = []*listener.FilterChain{b.httpByAddress(b.firstUseTimeout), b.tcpByAddress(b.firstUseTimeout)}
+	l.DefaultFilterChain = passthroughChain()
 	return l
 }
 
-func sniffedName(port uint16) string { return "outbound_" + strconv.Itoa(int(port)) }
+func sniffedName(port uint16) string { return sniffedPrefix + strconv.Itoa(int(port)) }
 
-// inner is the listener inside, for services with routes.
-func (b *builder) inner() *listener.Listener {
+// detect adds listener filters, of which one may wait for the first bytes in vain.
+func detect(l *listener.Listener, filters ...*listener.ListenerFilter) {
+	l.ListenerFilters = filters
+	l.ListenerFiltersTimeout = duration(sniffTimeout)
+	l.ContinueOnListenerFiltersTimeout = true
+}
+
+// internalListener serves the requests to services with routes.
+func (b *builder) internalListener() *listener.Listener {
 	return &listener.Listener{
-		Name:              routed,
+		Name:              internalName,
 		TrafficDirection:  core.TrafficDirection_OUTBOUND,
 		ListenerSpecifier: &listener.Listener_InternalListener{InternalListener: &listener.Listener_InternalListenerConfig{}},
-		FilterChains:      []*listener.FilterChain{{Name: "http", Filters: []*listener.Filter{b.byService()}}},
+		FilterChains:      []*listener.FilterChain{{Name: "http", Filters: []*listener.Filter{b.httpRouteByService()}}},
 	}
 }
 
-// listen is a listener on addresses, at least one.
+// listen returns a listener on addresses, at least one.
 func listen(name string, at ...socket) *listener.Listener {
 	l := &listener.Listener{Name: name, Address: at[0].address()}
 	for _, s := range at[1:] {
@@ -103,12 +98,12 @@ func listen(name string, at ...socket) *listener.Listener {
 	return l
 }
 
-// headed has the kernel keep a connection from Envoy until its header is there
-// (TCP_DEFER_ACCEPT, tcp(7)). The time that a connection has for its first bytes is short,
-// for the sake of servers that speak first, and begins when Envoy takes it: an agent that
-// hands over thousands at once may be later with a header, and without one the connection
+// deferAccept makes the kernel hold a connection back until its header has arrived
+// (TCP_DEFER_ACCEPT, tcp(7)). The timeout for the first bytes is short, for the sake of
+// servers that speak first, and begins when Envoy accepts the connection: an agent that
+// hands over thousands at once may send a header later, and without one the connection
 // would be closed; as it is after these seconds, if nothing comes.
-func headed(l *listener.Listener) *listener.Listener {
+func deferAccept(l *listener.Listener) *listener.Listener {
 	const tcpLevel, deferAccept, seconds = 6, 9, 3 // IPPROTO_TCP, TCP_DEFER_ACCEPT
 	l.SocketOptions = append(l.SocketOptions, &core.SocketOption{
 		Description: "wait for the header", Level: tcpLevel, Name: deferAccept, State: core.SocketOption_STATE_LISTENING,
@@ -117,60 +112,60 @@ func headed(l *listener.Listener) *listener.Listener {
 	return l
 }
 
-// closed ends what is addressed to the proxy's own ports: passed on, it would come back,
-// and be passed on again.
-func closed() []*listener.FilterChain {
+// rejectOwnPorts closes connections to the proxy's own ports: if they were forwarded, the
+// proxy would receive them again, without end.
+func rejectOwnPorts() []*listener.FilterChain {
 	var out []*listener.FilterChain
-	for _, port := range own {
+	for _, port := range mesh.ProxyPorts {
 		out = append(out, &listener.FilterChain{
 			Name:             "closed-" + strconv.Itoa(int(port)),
-			FilterChainMatch: &listener.FilterChainMatch{DestinationPort: number(uint32(port))},
+			FilterChainMatch: &listener.FilterChainMatch{DestinationPort: uint32Value(uint32(port))},
 			Filters:          []*listener.Filter{network("envoy.filters.network.direct_response", &answer.Config{})},
 		})
 	}
 	return out
 }
 
-// requestsByAddress is bytesByAddress for connections that turn out to be HTTP.
-func (b *builder) requestsByAddress(wait time.Duration) *listener.FilterChain {
+// httpByAddress is tcpByAddress for connections in which HTTP was detected.
+func (b *builder) httpByAddress(timeout time.Duration) *listener.FilterChain {
 	return &listener.FilterChain{
 		Name:             "http",
 		FilterChainMatch: &listener.FilterChainMatch{PrefixRanges: b.networks(), ApplicationProtocols: []string{"http/1.0", "http/1.1", "h2c"}},
-		Filters:          []*listener.Filter{byAddress(wait)},
+		Filters:          []*listener.Filter{httpRouteByAddress(timeout)},
 	}
 }
 
-// bytesByAddress sends connections inside the mesh's networks to the cluster of their
+// tcpByAddress sends connections inside the mesh's networks to the cluster of their
 // address.
-func (b *builder) bytesByAddress(wait time.Duration) *listener.FilterChain {
+func (b *builder) tcpByAddress(timeout time.Duration) *listener.FilterChain {
 	choose := network("envoy.filters.network.set_filter_state", &state.Config{
-		OnNewConnection: []*values.FilterStateValue{setState("envoy.tcp_proxy.cluster", byTCP+"%DOWNSTREAM_LOCAL_ADDRESS%")},
+		OnNewConnection: []*values.FilterStateValue{setState("envoy.tcp_proxy.cluster", tcpPrefix+"%DOWNSTREAM_LOCAL_ADDRESS%")},
 	})
-	bytes := toCluster(passthrough) // the API wants one; what choose says wins
+	bytes := toCluster(passthroughCluster) // the API requires one; the filter state overrides it
 	bytes.StatPrefix = "outbound"
-	bytes.OnDemand = &tcp.TcpProxy_OnDemand{OdcdsConfig: ads(0), Timeout: lasting(wait)}
+	bytes.OnDemand = &tcp.TcpProxy_OnDemand{OdcdsConfig: ads(0), Timeout: duration(timeout)}
 	return &listener.FilterChain{
 		Name:             "tcp",
 		FilterChainMatch: &listener.FilterChainMatch{PrefixRanges: b.networks()},
-		Filters:          []*listener.Filter{choose, network("envoy.filters.network.tcp_proxy", bytes)},
+		Filters:          []*listener.Filter{choose, tcpProxy(bytes)},
 	}
 }
 
-// passed is for destinations outside of the mesh's networks: nobody is asked, nothing
-// is remembered.
-func passed() *listener.FilterChain {
+// passthroughChain is for destinations outside of the mesh's networks: the proxy subscribes
+// to nothing.
+func passthroughChain() *listener.FilterChain {
 	return &listener.FilterChain{
 		Name:    "passthrough",
-		Filters: []*listener.Filter{network("envoy.filters.network.tcp_proxy", toCluster(passthrough))},
+		Filters: []*listener.Filter{tcpProxy(toCluster(passthroughCluster))},
 	}
 }
 
-// toCluster carries bytes for as long as both ends want.
+// toCluster forwards bytes without an idle timeout.
 func toCluster(name string) *tcp.TcpProxy {
 	return &tcp.TcpProxy{
 		StatPrefix:       name,
 		ClusterSpecifier: &tcp.TcpProxy_Cluster{Cluster: name},
-		IdleTimeout:      lasting(0),
+		IdleTimeout:      duration(0),
 	}
 }
 
@@ -183,7 +178,7 @@ func (b *builder) networks() []*core.CidrRange {
 }
 
 func cidr(p netip.Prefix) *core.CidrRange {
-	return &core.CidrRange{AddressPrefix: p.Addr().String(), PrefixLen: number(uint32(p.Bits()))}
+	return &core.CidrRange{AddressPrefix: p.Addr().String(), PrefixLen: uint32Value(uint32(p.Bits()))}
 }
 
 func httpInspector() *listener.ListenerFilter {
@@ -194,13 +189,18 @@ func originalDestination() *listener.ListenerFilter {
 	return listenerFilter("envoy.filters.listener.original_dst", &original.OriginalDst{})
 }
 
-// proxyProtocol learns the original destination from a header, and refuses who has none.
+// proxyProtocol reads the original destination from a header, and closes a connection
+// without one.
 func proxyProtocol() *listener.ListenerFilter {
 	return listenerFilter("envoy.filters.listener.proxy_protocol", &proxyprotocol.ProxyProtocol{})
 }
 
 func listenerFilter(name string, config proto.Message) *listener.ListenerFilter {
 	return &listener.ListenerFilter{Name: name, ConfigType: &listener.ListenerFilter_TypedConfig{TypedConfig: typed(config)}}
+}
+
+func tcpProxy(p *tcp.TcpProxy) *listener.Filter {
+	return network("envoy.filters.network.tcp_proxy", p)
 }
 
 func network(name string, config proto.Message) *listener.Filter {

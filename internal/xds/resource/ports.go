@@ -7,8 +7,8 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// ports counts, by number, the services' ports that are to be told apart by their first
-// bytes, and those that must not be.
+// ports counts, by number, the services' ports whose protocol is detected from the first
+// bytes, and those where the server speaks first.
 type ports struct{ sniff, never map[uint16]int }
 
 func countPorts(services []*mesh.Service) *ports {
@@ -19,7 +19,7 @@ func countPorts(services []*mesh.Service) *ports {
 	return out
 }
 
-// after returns the ports after some services changed.
+// after returns the ports after a change of services.
 func (p *ports) after(changed []mesh.Change[mesh.Service]) *ports {
 	if len(changed) == 0 {
 		return p
@@ -40,18 +40,18 @@ func (p *ports) add(s *mesh.Service, n int) {
 		switch {
 		case port.Protocol == mesh.ServerFirst:
 			p.never[port.Number] += n
-		case requests(port.Protocol):
+		case mayBeHTTP(port.Protocol):
 			p.sniff[port.Number] += n
 		}
 	}
 }
 
-// sniffed are the numbers that have a listener of their own. One on which any service
-// is declared to speak first has none: nothing may wait there.
+// sniffed returns the numbers that have a listener of their own. One on which the server of
+// any service speaks first has none: nothing may wait for the first bytes there.
 func (p *ports) sniffed() []uint16 {
 	var out []uint16
 	for port, n := range p.sniff {
-		if n > 0 && p.never[port] == 0 && !slices.Contains(own, port) {
+		if n > 0 && p.never[port] == 0 && !slices.Contains(mesh.ProxyPorts, port) {
 			out = append(out, port)
 		}
 	}
@@ -59,7 +59,7 @@ func (p *ports) sniffed() []uint16 {
 	return out
 }
 
-// unsniffed are the numbers on which a service is declared to speak first.
+// unsniffed returns the numbers on which the server of a service speaks first.
 func (p *ports) unsniffed() []uint16 {
 	var out []uint16
 	for port, n := range p.never {

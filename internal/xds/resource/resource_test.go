@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"sigs.k8s.io/yaml"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds"
 	"outrider.dev/internal/xds/resource"
@@ -24,22 +25,22 @@ var update = flag.Bool("update", false, "write the golden files anew")
 const certificates = "/certificates"
 
 // holder is a mesh that tests change.
-type holder struct {
+type testMesh struct {
 	builder *mesh.Builder
 	newer   chan struct{}
 }
 
-func (h *holder) Current() (*mesh.Mesh, <-chan struct{}) { return h.builder.Mesh(), h.newer }
+func (h *testMesh) Current() (*mesh.Mesh, <-chan struct{}) { return h.builder.Mesh(), h.newer }
 
-func newHolder(parts ...mesh.Part) *holder {
-	h := &holder{builder: mesh.NewBuilder(mesh.Config{}), newer: make(chan struct{})}
+func newTestMesh(parts ...mesh.Part) *testMesh {
+	h := &testMesh{builder: mesh.NewBuilder(mesh.Config{}), newer: make(chan struct{})}
 	h.builder.Set(parts...)
 	return h
 }
 
-func view(t testing.TB, parts ...mesh.Part) xds.Snapshot {
+func snapshot(t testing.TB, parts ...mesh.Part) xds.Snapshot {
 	t.Helper()
-	v, _ := resource.New(newHolder(parts...)).Current()
+	v, _ := resource.New(newTestMesh(parts...)).Current()
 	return v
 }
 
@@ -124,7 +125,7 @@ func parts() []mesh.Part {
 func client(change ...func(*xds.Proxy)) *xds.Proxy {
 	p := &xds.Proxy{
 		ID: "sidecar~10.244.0.1~web-1.shop~x", Namespace: "shop", ServiceAccount: "web", Addresses: addresses("10.244.0.1"),
-		Metadata: map[string]string{resource.MetadataCertificates: certificates}, OnDemand: true,
+		Metadata: map[string]string{contract.MetadataCertificates: certificates}, OnDemand: true,
 	}
 	for _, f := range change {
 		f(p)
@@ -133,7 +134,7 @@ func client(change ...func(*xds.Proxy)) *xds.Proxy {
 }
 
 // told is what a proxy gets for one question, in the order in which it is told.
-func told(a []xds.Bundle, typeURL string) (out []xds.Dependency) {
+func flatten(a []xds.Bundle, typeURL string) (out []xds.Dependency) {
 	for _, a := range a {
 		out = append(out, a.Before...)
 		if a.Resource != nil {
@@ -146,25 +147,25 @@ func told(a []xds.Bundle, typeURL string) (out []xds.Dependency) {
 
 // goldenCases are what the golden files show: by name, what is told.
 func goldenCases(t *testing.T) map[string][]xds.Dependency {
-	v := view(t, parts()...)
+	v := snapshot(t, parts()...)
 	named := func(p *xds.Proxy, typeURL, name string) []xds.Dependency {
-		return told([]xds.Bundle{v.Named(p, typeURL, name)}, typeURL)
+		return flatten([]xds.Bundle{v.Named(p, typeURL, name)}, typeURL)
 	}
 	p := client()
 	dual := client(func(p *xds.Proxy) { p.Addresses = addresses("10.244.0.1 fd44::1") })
 	db := client(func(p *xds.Proxy) {
 		p.ID, p.ServiceAccount, p.Addresses = "sidecar~10.244.0.4~db-1.shop~x", "db", addresses("10.244.0.4")
 	})
-	warm := client(func(p *xds.Proxy) { p.Metadata[resource.MetadataPrewarm] = "db, old:80, nowhere, web:x" })
+	warm := client(func(p *xds.Proxy) { p.Metadata[contract.MetadataPrewarm] = "db, old:80, nowhere, web:x" })
 	full := client(func(p *xds.Proxy) { p.OnDemand = false })
-	bare := client(func(p *xds.Proxy) { delete(p.Metadata, resource.MetadataCertificates) })
-	sds := client(func(p *xds.Proxy) { p.Metadata[resource.MetadataSecrets] = "sds-grpc" })
+	bare := client(func(p *xds.Proxy) { delete(p.Metadata, contract.MetadataCertificates) })
+	sds := client(func(p *xds.Proxy) { p.Metadata[contract.MetadataSecrets] = "sds-grpc" })
 	return map[string][]xds.Dependency{
-		"listeners":                       told(v.Wildcard(p, xds.ListenerType, nil), xds.ListenerType),
-		"listeners, two families":         told(v.Wildcard(dual, xds.ListenerType, nil), xds.ListenerType)[:3],
-		"listeners, STRICT inbound":       told(v.Wildcard(db, xds.ListenerType, nil), xds.ListenerType)[:2],
-		"clusters":                        told(v.Wildcard(p, xds.ClusterType, nil), xds.ClusterType),
-		"clusters, declared and expected": told(v.Wildcard(warm, xds.ClusterType, []string{"http|10.96.0.1:80"}), xds.ClusterType),
+		"listeners":                       flatten(v.Wildcard(p, xds.ListenerType, nil), xds.ListenerType),
+		"listeners, two families":         flatten(v.Wildcard(dual, xds.ListenerType, nil), xds.ListenerType)[:3],
+		"listeners, STRICT inbound":       flatten(v.Wildcard(db, xds.ListenerType, nil), xds.ListenerType)[:2],
+		"clusters":                        flatten(v.Wildcard(p, xds.ClusterType, nil), xds.ClusterType),
+		"clusters, declared and expected": flatten(v.Wildcard(warm, xds.ClusterType, []string{"http|10.96.0.1:80"}), xds.ClusterType),
 		"http to a service":               named(p, xds.ClusterType, "http|10.96.0.1:80"),
 		"http to a service by IPv6":       named(p, xds.ClusterType, "http|[fd96::1]:80"),
 		"http to a gRPC port":             named(p, xds.ClusterType, "http|10.96.0.1:81"),
@@ -183,9 +184,9 @@ func goldenCases(t *testing.T) map[string][]xds.Dependency {
 		"routes":                          named(p, xds.RouteType, "routed"),
 		"virtual host":                    named(p, xds.VirtualHostType, "routed/80.routed.shop.svc.cluster.local"),
 		"virtual host, IPv6":              named(dual, xds.VirtualHostType, "routed/80-ipv6.routed.shop.svc.cluster.local"),
-		"everything, listeners":           told(v.Wildcard(full, xds.ListenerType, nil), xds.ListenerType)[2:],
-		"everything, routes":              told(v.Wildcard(full, xds.RouteType, nil), xds.RouteType),
-		"everything, clusters":            told(v.Wildcard(full, xds.ClusterType, nil), xds.ClusterType),
+		"everything, listeners":           flatten(v.Wildcard(full, xds.ListenerType, nil), xds.ListenerType)[2:],
+		"everything, routes":              flatten(v.Wildcard(full, xds.RouteType, nil), xds.RouteType),
+		"everything, clusters":            flatten(v.Wildcard(full, xds.ClusterType, nil), xds.ClusterType),
 		"client of gRPC":                  append(named(bare, xds.ListenerType, "web:81"), named(bare, xds.RouteType, "outbound|81||web.shop.svc.cluster.local")...),
 	}
 }

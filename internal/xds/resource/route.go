@@ -13,35 +13,35 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// A policy is what a service's port does with requests, for one client's namespace.
+// A policy is how requests to a service's port are routed, for one client's namespace.
 type policy struct {
-	service *mesh.Service
-	port    *mesh.Port
-	routes  []mesh.Route
-	seen    func(b mesh.Backend) *mesh.Service // the backend's service, if the client may see it
-	inside  bool                               // the requests are those of the listener inside
-	family  family                             // by which the service was called, if it was by address
+	service  *mesh.Service
+	port     *mesh.Port
+	routes   []mesh.Route
+	visible  func(b mesh.Backend) *mesh.Service // the backend's service, if it is visible to the client
+	internal bool                               // for the internal listener
+	family   family                             // of the original destination; primary if it is not known
 }
 
-// reached is a service's port as the requests reach it: by the family that they came by.
-func (p *policy) reached(s *mesh.Service, port *mesh.Port) target {
+// targetOf returns a service's port with the family of the original destination.
+func (p *policy) targetOf(s *mesh.Service, port *mesh.Port) target {
 	t := target{service: s, port: port}
-	if p.family == first {
+	if p.family == primary {
 		return t
 	}
-	return t.in(p.family)
+	return t.withFamily(p.family)
 }
 
-// virtualHost sends requests as the service's routes say: the first that matches counts.
-// Without routes all go to the service; with routes, what none of them matches gets 404.
+// virtualHost applies the service's routes: the first match counts. Without routes all
+// requests go to the service; with routes, a request without a match gets 404.
 func (p *policy) virtualHost(name string, domains ...string) *route.VirtualHost {
 	v := &route.VirtualHost{Name: name, Domains: domains}
-	if p.inside {
+	if p.internal {
 		v.RequestHeadersToRemove = []string{hostHeader}
 	}
 	if len(p.routes) == 0 {
 		r := &route.Route{Match: anything()}
-		p.forward(r, &route.RouteAction{ClusterSpecifier: &route.RouteAction_Cluster{Cluster: p.reached(p.service, p.port).name()}, RetryPolicy: unsent()})
+		p.forward(r, &route.RouteAction{ClusterSpecifier: &route.RouteAction_Cluster{Cluster: p.targetOf(p.service, p.port).name()}, RetryPolicy: defaultRetries()})
 		v.Routes = []*route.Route{r}
 		return v
 	}
@@ -53,11 +53,11 @@ func (p *policy) virtualHost(name string, domains ...string) *route.VirtualHost 
 	return v
 }
 
-// clusters are those that requests may be sent to, sorted.
+// clusters returns those to which requests may be sent, sorted.
 func (p *policy) clusters() []target {
 	out := []target{}
 	if len(p.routes) == 0 {
-		return []target{p.reached(p.service, p.port)}
+		return []target{p.targetOf(p.service, p.port)}
 	}
 	add := func(b mesh.Backend) {
 		if t, ok := p.target(b); ok {
@@ -78,7 +78,7 @@ func (p *policy) clusters() []target {
 	return slices.Compact(out)
 }
 
-// A target is a service's port, called by a family.
+// A target is a service's port, reached by a family.
 type target struct {
 	service *mesh.Service
 	port    *mesh.Port
@@ -88,16 +88,16 @@ type target struct {
 func (t target) name() string { return serviceName(t.service, t.port.Number, t.family) }
 
 func (p *policy) target(b mesh.Backend) (target, bool) {
-	s := p.seen(b)
+	s := p.visible(b)
 	if s == nil {
 		return target{}, false
 	}
 	port := s.Port(b.Port)
-	return p.reached(s, port), port != nil && port.Protocol != mesh.UDP
+	return p.targetOf(s, port), port != nil && port.Protocol != mesh.UDP
 }
 
-// rule is one match of a route, as Envoy's routes. The share of the backends that do not
-// exist is answered by a route of its own, with 500.
+// rule converts one match of a route to Envoy's routes. The share of missing backends has a
+// route of its own, with status 500.
 func (p *policy) rule(r mesh.Route, m mesh.Match) []*route.Route {
 	out := &route.Route{Name: r.Name, Match: match(m)}
 	for _, f := range r.Filters {
@@ -112,12 +112,12 @@ func (p *policy) rule(r mesh.Route, m mesh.Match) []*route.Route {
 			return []*route.Route{out}
 		}
 	}
-	clusters, there, all := p.weighted(r.Backends)
-	if there == 0 {
-		out.Action = unanswered()
+	clusters, existing, all := p.weighted(r.Backends)
+	if existing == 0 {
+		out.Action = noBackend()
 		return []*route.Route{out}
 	}
-	action := &route.RouteAction{Timeout: lasting(r.Timeout), RetryPolicy: retries(r)}
+	action := &route.RouteAction{Timeout: duration(r.Timeout), RetryPolicy: retries(r)}
 	if len(clusters) == 1 && clusters[0].RequestHeadersToAdd == nil && clusters[0].RequestHeadersToRemove == nil &&
 		clusters[0].ResponseHeadersToAdd == nil && clusters[0].ResponseHeadersToRemove == nil {
 		action.ClusterSpecifier = &route.RouteAction_Cluster{Cluster: clusters[0].Name}
@@ -126,47 +126,47 @@ func (p *policy) rule(r mesh.Route, m mesh.Match) []*route.Route {
 	}
 	p.forward(out, action)
 	for _, f := range r.Filters {
-		p.change(action, f, m)
+		p.applyFilter(action, f, m)
 	}
-	if there == all {
+	if existing == all {
 		return []*route.Route{out}
 	}
-	missing := &route.Route{Name: r.Name + "/missing", Match: match(m), Action: unanswered()}
+	missing := &route.Route{Name: r.Name + "/missing", Match: match(m), Action: noBackend()}
 	missing.Match.RuntimeFraction = &core.RuntimeFractionalPercent{DefaultValue: &typev3.FractionalPercent{
-		Numerator:   uint32((all - there) * 1_000_000 / all),
+		Numerator:   uint32((all - existing) * 1_000_000 / all),
 		Denominator: typev3.FractionalPercent_MILLION,
 	}}
 	return []*route.Route{missing, out}
 }
 
-func unanswered() *route.Route_DirectResponse {
+func noBackend() *route.Route_DirectResponse {
 	return &route.Route_DirectResponse{DirectResponse: &route.DirectResponseAction{Status: 500}}
 }
 
-// forward makes r send requests on. Its streams may be idle for ever, and inside they
-// get back the authority that the caller wrote.
+// forward sets the action of r, without an idle timeout. In the internal listener it
+// restores the client's authority.
 func (p *policy) forward(r *route.Route, a *route.RouteAction) {
-	a.IdleTimeout = lasting(0)
+	a.IdleTimeout = duration(0)
 	if a.Timeout == nil {
-		a.Timeout = lasting(0)
+		a.Timeout = duration(0)
 	}
-	if p.inside {
-		a.HostRewriteSpecifier = &route.RouteAction_HostRewrite{HostRewrite: "%FILTER_STATE(" + writtenHost + ":PLAIN)%"}
+	if p.internal {
+		a.HostRewriteSpecifier = &route.RouteAction_HostRewrite{HostRewrite: "%FILTER_STATE(" + originalHost + ":PLAIN)%"}
 	}
 	r.Action = &route.Route_Route{Route: a}
 }
 
-// weighted are the clusters of the backends that there are; and the sums of the weights
-// of these, and of all.
-func (p *policy) weighted(backends []mesh.Backend) (out []*route.WeightedCluster_ClusterWeight, there, all uint64) {
+// weighted returns the clusters of the backends that exist, and the sums of the weights of
+// these and of all.
+func (p *policy) weighted(backends []mesh.Backend) (out []*route.WeightedCluster_ClusterWeight, existing, all uint64) {
 	for _, b := range backends {
 		all += uint64(b.Weight)
 		t, ok := p.target(b)
 		if !ok || b.Weight == 0 {
 			continue
 		}
-		there += uint64(b.Weight)
-		c := &route.WeightedCluster_ClusterWeight{Name: t.name(), Weight: number(b.Weight)}
+		existing += uint64(b.Weight)
+		c := &route.WeightedCluster_ClusterWeight{Name: t.name(), Weight: uint32Value(b.Weight)}
 		for _, f := range b.Filters {
 			if f.RequestHeaders != nil {
 				c.RequestHeadersToAdd, c.RequestHeadersToRemove = headers(f.RequestHeaders)
@@ -177,11 +177,11 @@ func (p *policy) weighted(backends []mesh.Backend) (out []*route.WeightedCluster
 		}
 		out = append(out, c)
 	}
-	return out, there, all
+	return out, existing, all
 }
 
-// change is what a filter does to what is sent on.
-func (p *policy) change(a *route.RouteAction, f mesh.Filter, m mesh.Match) {
+// applyFilter applies a filter to forwarded requests.
+func (p *policy) applyFilter(a *route.RouteAction, f mesh.Filter, m mesh.Match) {
 	if f.Mirror != nil {
 		if t, ok := p.target(*f.Mirror); ok {
 			a.RequestMirrorPolicies = append(a.RequestMirrorPolicies, &route.RouteAction_RequestMirrorPolicy{
@@ -200,8 +200,8 @@ func (p *policy) change(a *route.RouteAction, f mesh.Filter, m mesh.Match) {
 	}
 }
 
-// redirect answers with another place. Inside, the caller's authority is not the
-// request's any longer, so a redirect that keeps the host names the service itself.
+// redirect converts a redirect. In the internal listener a request has lost the client's
+// authority, so a redirect that keeps the host has the service's.
 func (p *policy) redirect(r *mesh.Redirect, m mesh.Match) *route.RedirectAction {
 	out := &route.RedirectAction{HostRedirect: r.Host, PortRedirect: uint32(r.Port), ResponseCode: route.RedirectAction_FOUND}
 	if r.Status == 301 {
@@ -210,7 +210,7 @@ func (p *policy) redirect(r *mesh.Redirect, m mesh.Match) *route.RedirectAction 
 	if r.Scheme != "" {
 		out.SchemeRewriteSpecifier = &route.RedirectAction_SchemeRedirect{SchemeRedirect: r.Scheme}
 	}
-	if p.inside && r.Host == "" {
+	if p.internal && r.Host == "" {
 		out.HostRedirect = p.service.Host
 		if r.Port == 0 && r.Scheme == "" && p.port.Number != 80 {
 			out.PortRedirect = uint32(p.port.Number)
@@ -231,11 +231,11 @@ func (p *policy) redirect(r *mesh.Redirect, m mesh.Match) *route.RedirectAction 
 	return out
 }
 
-// retries are those of the route, or the ones that are always safe.
+// retries returns those of the route, or the ones that are always safe.
 func retries(r mesh.Route) *route.RetryPolicy {
-	out := unsent()
+	out := defaultRetries()
 	if r.Retry != nil {
-		out.NumRetries = number(uint32(max(r.Retry.Attempts, 0)))
+		out.NumRetries = uint32Value(uint32(max(r.Retry.Attempts, 0)))
 		for _, code := range r.Retry.Codes {
 			out.RetriableStatusCodes = append(out.RetriableStatusCodes, uint32(code))
 		}
@@ -243,17 +243,17 @@ func retries(r mesh.Route) *route.RetryPolicy {
 			out.RetryOn += ",retriable-status-codes"
 		}
 		if r.Retry.Backoff > 0 {
-			out.RetryBackOff = &route.RetryPolicy_RetryBackOff{BaseInterval: lasting(r.Retry.Backoff), MaxInterval: lasting(10 * r.Retry.Backoff)}
+			out.RetryBackOff = &route.RetryPolicy_RetryBackOff{BaseInterval: duration(r.Retry.Backoff), MaxInterval: duration(10 * r.Retry.Backoff)}
 		}
 	}
 	if r.BackendTimeout > 0 {
-		out.PerTryTimeout = lasting(r.BackendTimeout)
+		out.PerTryTimeout = duration(r.BackendTimeout)
 	}
 	return out
 }
 
-// headers are changes of headers. Envoy takes neither the host nor a pseudo-header, and
-// rejects all that is with them: they stay as they are. A % begins a variable there.
+// headers converts changes of headers. Envoy rejects a whole resource that changes the host
+// or a pseudo-header: those changes are left out. A % begins a variable of Envoy.
 func headers(h *mesh.Headers) (add []*core.HeaderValueOption, remove []string) {
 	for _, list := range []struct {
 		pairs [][2]string
@@ -278,7 +278,7 @@ func changeable(name string) bool {
 }
 
 // rewrite changes a whole path, or the prefix that m matched. Envoy replaces a prefix
-// byte by byte: without the expression "/a/x" would become "//x" where "/a" becomes "/".
+// literally: without the expression "/a/x" would become "//x" where "/a" becomes "/".
 func rewrite(c *mesh.PathChange, m mesh.Match) (prefix string, expression *substitution) {
 	if c.Prefix == nil {
 		return "", substitute("^/.*$", c.Full)

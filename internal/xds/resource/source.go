@@ -8,34 +8,34 @@ import (
 	"outrider.dev/internal/xds"
 )
 
-// A Mesh is where snapshots come from: the newest, or nil, and a channel that is closed
-// when there is a newer one.
+// A Mesh provides the newest state of the mesh, or nil, and a channel that is closed when
+// there is a newer one.
 type Mesh interface {
 	Current() (*mesh.Mesh, <-chan struct{})
 }
 
-// A Source makes a view of each snapshot of a mesh. Nothing is built before a proxy asks
-// for it, and what was built for an object is kept for as long as the object is in the
-// mesh: so the change of one endpoint costs one service.
+// A Source makes an xDS snapshot of each state of a mesh. A resource is built when the
+// first proxy subscribes to it, and cached for as long as its object does not change: so
+// the change of one endpoint costs one service.
 type Source struct {
-	// Patience is how long a proxy waits for the control plane where something is used for
-	// the first time, before it says that there is no answer. To be set before Current.
-	Patience time.Duration
+	// FirstUseTimeout bounds how long a proxy waits for the control plane when a
+	// destination is used for the first time. It must be set before Current is called.
+	FirstUseTimeout time.Duration
 
 	mesh Mesh
 
 	mu   sync.Mutex
-	last *view
+	last *snapshot
 }
 
-// DefaultPatience is short: who waits cannot tell a control plane that is slow from one that
+// DefaultFirstUseTimeout is short: a proxy cannot tell a slow control plane from one that
 // is gone.
-const DefaultPatience = time.Second
+const DefaultFirstUseTimeout = time.Second
 
-// New returns a source of views of m, with the default patience.
-func New(m Mesh) *Source { return &Source{mesh: m, Patience: DefaultPatience} }
+// New returns a source of snapshots of m, with the default timeout.
+func New(m Mesh) *Source { return &Source{mesh: m, FirstUseTimeout: DefaultFirstUseTimeout} }
 
-// Current returns a view of the newest snapshot, and the channel that came with it.
+// Current returns a snapshot of the newest state, and the channel that came with it.
 func (s *Source) Current() (xds.Snapshot, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,9 +44,9 @@ func (s *Source) Current() (xds.Snapshot, <-chan struct{}) {
 	case now == nil:
 		return nil, newer
 	case s.last == nil:
-		s.last = newView(now, s.Patience, nil)
+		s.last = newSnapshot(now, s.FirstUseTimeout, nil)
 	case s.last.mesh != now:
-		s.last = newView(now, s.Patience, s.last)
+		s.last = newSnapshot(now, s.FirstUseTimeout, s.last)
 	}
 	return s.last, newer
 }

@@ -11,50 +11,44 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/xds"
 )
 
-// alpn marks mutual TLS of the mesh, so that the other end's proxy knows it from the
-// application's own. No protocol is chosen by it: whether HTTP/2 is spoken inside shows
-// in the first bytes, as without TLS.
+// alpn marks mutual TLS of the mesh, so that the server's proxy can distinguish it from the
+// application's own TLS. It selects no protocol: HTTP/2 is detected from the first bytes,
+// as without TLS.
 const alpn = "outrider"
 
-// Names of a workload's secrets, and of their files (the agent has the same: package
-// agent/envoy).
-const (
-	workloadSecret, workloadFile = "workload", "workload.json"
-	rootsSecret, rootsFile       = "roots", "roots.json"
-)
-
-// secrets are where a proxy has its own from: a cluster, or files of a directory. The zero
-// value is nowhere: it speaks no mutual TLS.
+// secrets is the source of a proxy's secrets: a cluster, or a directory of files. With the
+// zero value the proxy has no mutual TLS.
 type secrets struct{ cluster, dir string }
 
 func secretsOf(p *xds.Proxy) secrets {
-	if name := p.Metadata[MetadataSecrets]; name != "" {
+	if name := p.Metadata[contract.MetadataSecrets]; name != "" {
 		return secrets{cluster: name}
 	}
-	return secrets{dir: strings.TrimSuffix(p.Metadata[MetadataCertificates], "/")}
+	return secrets{dir: strings.TrimSuffix(p.Metadata[contract.MetadataCertificates], "/")}
 }
 
-func (s secrets) some() bool { return s != secrets{} }
+func (s secrets) configured() bool { return s != secrets{} }
 
-// callTLS presents the workload's certificate and wants the other's to have one identity.
-func callTLS(from secrets, sni, identity string) *core.TransportSocket {
+// upstreamTLS presents the workload's certificate and requires one identity of the server.
+func upstreamTLS(from secrets, sni, identity string) *core.TransportSocket {
 	return tlsSocket(&tls.UpstreamTlsContext{
 		Sni: sni,
-		CommonTlsContext: common(from, &matcher.StringMatcher{
+		CommonTlsContext: commonTLS(from, &matcher.StringMatcher{
 			MatchPattern: &matcher.StringMatcher_Exact{Exact: identity},
 		}, alpn),
 	})
 }
 
-// serveTLS presents the workload's certificate and wants any identity of the trust
-// domain: who may call is not decided here.
-func serveTLS(from secrets, trustDomain string) *core.TransportSocket {
+// downstreamTLS presents the workload's certificate and requires any identity of the trust
+// domain. There is no authorization.
+func downstreamTLS(from secrets, trustDomain string) *core.TransportSocket {
 	return tlsSocket(&tls.DownstreamTlsContext{
-		RequireClientCertificate: yes(),
-		CommonTlsContext: common(from, &matcher.StringMatcher{
+		RequireClientCertificate: on(),
+		CommonTlsContext: commonTLS(from, &matcher.StringMatcher{
 			MatchPattern: &matcher.StringMatcher_Prefix{Prefix: "spiffe://" + trustDomain + "/"},
 		}),
 	})
@@ -67,11 +61,11 @@ func tlsSocket(context proto.Message) *core.TransportSocket {
 	}
 }
 
-func common(from secrets, uri *matcher.StringMatcher, protocols ...string) *tls.CommonTlsContext {
+func commonTLS(from secrets, uri *matcher.StringMatcher, protocols ...string) *tls.CommonTlsContext {
 	return &tls.CommonTlsContext{
 		AlpnProtocols:                  protocols,
 		TlsParams:                      &tls.TlsParameters{TlsMinimumProtocolVersion: tls.TlsParameters_TLSv1_2},
-		TlsCertificateSdsSecretConfigs: []*tls.SdsSecretConfig{from.secret(workloadSecret, workloadFile)},
+		TlsCertificateSdsSecretConfigs: []*tls.SdsSecretConfig{from.secret(contract.WorkloadSecret, contract.WorkloadSecretFile)},
 		ValidationContextType: &tls.CommonTlsContext_CombinedValidationContext{
 			CombinedValidationContext: &tls.CommonTlsContext_CombinedCertificateValidationContext{
 				DefaultValidationContext: &tls.CertificateValidationContext{
@@ -79,14 +73,14 @@ func common(from secrets, uri *matcher.StringMatcher, protocols ...string) *tls.
 						SanType: tls.SubjectAltNameMatcher_URI, Matcher: uri,
 					}},
 				},
-				ValidationContextSdsSecretConfig: from.secret(rootsSecret, rootsFile),
+				ValidationContextSdsSecretConfig: from.secret(contract.RootsSecret, contract.RootsSecretFile),
 			},
 		},
 	}
 }
 
-// secret is one of a proxy's. All that name it share one subscription, and with it what
-// the bootstrap names: so all that is said of it must be the same.
+// secret is the configuration of one secret. All users of a secret share one subscription
+// if their configurations are the same; the bootstrap's must be the same, too.
 func (s secrets) secret(name, file string) *tls.SdsSecretConfig {
 	source := &core.ConfigSource{ResourceApiVersion: core.ApiVersion_V3}
 	if s.cluster == "" {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds"
 	"outrider.dev/internal/xds/resource"
@@ -21,7 +22,7 @@ const (
 // What was built for an object is kept while the object is the same, and shared by
 // proxies that may be told the same.
 func TestBuiltOnce(t *testing.T) {
-	h := newHolder(parts()...)
+	h := newTestMesh(parts()...)
 	source := resource.New(h)
 	before, _ := source.Current()
 	if again, _ := source.Current(); again != before {
@@ -70,14 +71,14 @@ func TestDeterministic(t *testing.T) {
 // A proxy is told nothing of a service that its namespace may not see: neither of its
 // endpoints nor of who they are.
 func TestVisibility(t *testing.T) {
-	v := view(t, parts()...)
+	v := snapshot(t, parts()...)
 	p := client()
 	inside := client(func(p *xds.Proxy) { p.Namespace, p.ServiceAccount = "vault", "x" })
 	for _, name := range []string{"http|10.96.0.66:80", "tcp|10.96.0.66:80", "tcp|10.244.0.66:80", "outbound|80||hidden.vault.svc.cluster.local"} {
-		if got := text(t, told([]xds.Bundle{v.Named(p, xds.ClusterType, name)}, xds.ClusterType)); strings.Contains(got, "hidden") || strings.Contains(got, "spiffe") {
+		if got := text(t, flatten([]xds.Bundle{v.Named(p, xds.ClusterType, name)}, xds.ClusterType)); strings.Contains(got, "hidden") || strings.Contains(got, "spiffe") {
 			t.Errorf("%s: %s", name, got)
 		}
-		if got := text(t, told([]xds.Bundle{v.Named(inside, xds.ClusterType, name)}, xds.ClusterType)); !strings.Contains(got, "spiffe://cluster.local/ns/vault/sa/hidden") {
+		if got := text(t, flatten([]xds.Bundle{v.Named(inside, xds.ClusterType, name)}, xds.ClusterType)); !strings.Contains(got, "spiffe://cluster.local/ns/vault/sa/hidden") {
 			t.Errorf("%s, of the same namespace: %s", name, got)
 		}
 	}
@@ -87,7 +88,7 @@ func TestVisibility(t *testing.T) {
 	}
 	for _, typeURL := range []string{xds.ClusterType, xds.EndpointType, xds.RouteType, xds.ListenerType} {
 		full := client(func(p *xds.Proxy) { p.OnDemand = false })
-		if got := text(t, told(v.Wildcard(full, typeURL, nil), typeURL)); strings.Contains(got, "hidden") || strings.Contains(got, "10.96.0.66") {
+		if got := text(t, flatten(v.Wildcard(full, typeURL, nil), typeURL)); strings.Contains(got, "hidden") || strings.Contains(got, "10.96.0.66") {
 			t.Errorf("everything, %s: %s", typeURL, got)
 		}
 	}
@@ -96,7 +97,7 @@ func TestVisibility(t *testing.T) {
 // Who says to be a pod that its certificate is not for gets no listener that takes plain
 // connections for it; nor does one that the mesh does not know (yet).
 func TestListenersOfAnother(t *testing.T) {
-	v := view(t, parts()...)
+	v := snapshot(t, parts()...)
 	plain := func(p *xds.Proxy) bool {
 		return strings.Contains(text(t, []xds.Dependency{{Type: xds.ListenerType, Resource: v.Named(p, xds.ListenerType, "virtualInbound").Resource}}), "name: app-8080\n")
 	}
@@ -122,11 +123,11 @@ func TestListenersOfManyServices(t *testing.T) {
 			all = append(all, service(fmt.Sprintf("s%d", i), "web", fmt.Sprintf("10.100.%d.%d", i/250, i%250), port(80, mesh.HTTP), port(6379, mesh.TCP)))
 		}
 		size := 0
-		v := view(t, all...)
-		for _, n := range told(v.Wildcard(client(), xds.ListenerType, nil), xds.ListenerType) {
+		v := snapshot(t, all...)
+		for _, n := range flatten(v.Wildcard(client(), xds.ListenerType, nil), xds.ListenerType) {
 			size += len(n.Resource.Body.Value)
 		}
-		if got := told(v.Wildcard(client(), xds.ClusterType, nil), xds.ClusterType); len(got) != 1 {
+		if got := flatten(v.Wildcard(client(), xds.ClusterType, nil), xds.ClusterType); len(got) != 1 {
 			t.Errorf("%d services: %d clusters", n, len(got))
 		}
 		return size
@@ -138,7 +139,7 @@ func TestListenersOfManyServices(t *testing.T) {
 
 // Since names everything that is answered otherwise.
 func TestSince(t *testing.T) {
-	h := newHolder(parts()...)
+	h := newTestMesh(parts()...)
 	source := resource.New(h)
 	hidden := service("hidden", "hidden", "10.96.0.66", port(80, mesh.HTTP))
 	hidden.Namespace = "vault"
@@ -229,7 +230,7 @@ func TestSince(t *testing.T) {
 // demand that declares and remembers something, and for one that is told everything.
 func setsDiffer(old, now xds.Snapshot) map[string][]string {
 	clients := []*xds.Proxy{
-		client(func(p *xds.Proxy) { p.Metadata[resource.MetadataPrewarm] = "old,y:99,hidden.vault" }),
+		client(func(p *xds.Proxy) { p.Metadata[contract.MetadataPrewarm] = "old,y:99,hidden.vault" }),
 		client(func(p *xds.Proxy) { p.OnDemand = false }),
 	}
 	wanted := []string{"http|10.96.0.2:80", "outbound|99||y.shop.svc.cluster.local"}
@@ -256,7 +257,7 @@ func setsDiffer(old, now xds.Snapshot) map[string][]string {
 // The change of an endpoint concerns who has its cluster, and nobody's listeners: else it
 // would be looked for at every proxy of the mesh.
 func TestEndpointIsNobodyElses(t *testing.T) {
-	h := newHolder(append(parts(), slice("routed", "10.244.7.1"))...)
+	h := newTestMesh(append(parts(), slice("routed", "10.244.7.1"))...)
 	source := resource.New(h)
 	old, _ := source.Current()
 	h.builder.Set(slice("routed", "10.244.7.2"))
@@ -278,7 +279,7 @@ func TestEndpointIsNobodyElses(t *testing.T) {
 // Everything about a port number is the same for all proxies of a namespace, and nothing
 // is kept of a number that no service has.
 func TestHostsOfANumberBuiltOnce(t *testing.T) {
-	v := view(t, parts()...)
+	v := snapshot(t, parts()...)
 	full := func(namespace string) *xds.Proxy {
 		return client(func(p *xds.Proxy) { p.OnDemand, p.Namespace = false, namespace })
 	}

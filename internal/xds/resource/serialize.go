@@ -13,10 +13,9 @@ import (
 	"outrider.dev/internal/xds"
 )
 
-// seal serialises a resource. The same content is the same bytes and the same version in
-// every replica. It returns nil for what cannot be serialised: a text in it is no UTF-8,
-// which Kubernetes does not let pass.
-func seal(name string, m proto.Message) *xds.Resource {
+// serialize returns a resource whose version is a digest of its content: the same in every
+// replica. It returns nil if a string is not UTF-8, which Kubernetes does not accept.
+func serialize(name string, m proto.Message) *xds.Resource {
 	body := typed(m)
 	if body == nil {
 		return nil
@@ -25,7 +24,7 @@ func seal(name string, m proto.Message) *xds.Resource {
 	return &xds.Resource{Name: name, Version: hex.EncodeToString(sum[:8]), Body: body}
 }
 
-// typed is a message with its type, or nil.
+// typed returns a message with its type, or nil if a string is not UTF-8.
 func typed(m proto.Message) *anypb.Any {
 	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
@@ -34,7 +33,7 @@ func typed(m proto.Message) *anypb.Any {
 	return &anypb.Any{TypeUrl: xds.TypePrefix + string(m.ProtoReflect().Descriptor().FullName()), Value: raw}
 }
 
-func number(n uint32) *wrapperspb.UInt32Value      { return wrapperspb.UInt32(n) }
-func yes() *wrapperspb.BoolValue                   { return wrapperspb.Bool(true) }
-func no() *wrapperspb.BoolValue                    { return wrapperspb.Bool(false) }
-func lasting(d time.Duration) *durationpb.Duration { return durationpb.New(d) }
+func uint32Value(n uint32) *wrapperspb.UInt32Value  { return wrapperspb.UInt32(n) }
+func on() *wrapperspb.BoolValue                     { return wrapperspb.Bool(true) }
+func off() *wrapperspb.BoolValue                    { return wrapperspb.Bool(false) }
+func duration(d time.Duration) *durationpb.Duration { return durationpb.New(d) }

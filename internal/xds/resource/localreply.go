@@ -9,58 +9,57 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Parts of what Envoy says of a request that it answers itself.
+// Variables of the responses that Envoy creates itself.
 const (
-	calledHost    = "%REQ(" + hostHeader + "?:AUTHORITY)%" // as the caller wrote it
+	calledHost    = "%REQ(" + hostHeader + "?:AUTHORITY)%" // as the client sent it
 	calledAddress = "%DOWNSTREAM_LOCAL_ADDRESS%"
-	envoysWords   = "%LOCAL_REPLY_BODY%"
+	envoyMessage  = "%LOCAL_REPLY_BODY%"
 )
 
-// A cause is why Envoy answers in another's place, by its flag.
-type cause struct {
-	flag, words string
-	mute        bool // Envoy has no words for it, or too few
+// A localReply is the text for one of Envoy's response flags.
+type localReply struct {
+	flag, message string
+	replaceBody   bool // Envoy has no text for the flag, or too short a one
 }
 
 var (
-	unknown = cause{"NC", "the control plane did not say in time where this is; services used before are not affected", true}
-	waited  = cause{"SI", "the control plane did not say in time what the routes of this service are", true} // only byService waits
-	noRoute = cause{"NR", "no route of this service matches", true}
-	late    = cause{"UT", "no answer within the timeout of the route", false}
-	empty   = cause{"UH", "no endpoint is ready", false}
-	refused = cause{"UF", "no connection to %UPSTREAM_HOST%: " + envoysWords, false}
+	noCluster     = localReply{"NC", "the control plane sent no cluster for this address in time; services used before are not affected", true}
+	noVirtualHost = localReply{"SI", "the control plane sent no routes of this service in time", true} // only in httpRouteByService
+	noRoute       = localReply{"NR", "no route of this service matches", true}
+	timedOut      = localReply{"UT", "no response within the timeout of the route", false}
+	noEndpoint    = localReply{"UH", "no endpoint is ready", false}
+	refused       = localReply{"UF", "no connection to %UPSTREAM_HOST%: " + envoyMessage, false}
 )
 
-// replies are what Envoy answers itself, with the status that it chose: a line of text, or
-// JSON for who wants that. A gRPC client gets the line as its status's message.
-func replies(direction string, causes []cause) *hcm.LocalReplyConfig {
-	line := func(words string) *core.SubstitutionFormatString {
+// localReplies sets the body of the responses that Envoy creates itself: a line of text, or
+// JSON if the client accepts that. A gRPC client gets the line as its status message.
+func localReplies(direction string, replies []localReply) *hcm.LocalReplyConfig {
+	line := func(message string) *core.SubstitutionFormatString {
 		return &core.SubstitutionFormatString{Format: &core.SubstitutionFormatString_TextFormatSource{
-			TextFormatSource: inline("outrider (" + direction + "): " + calledHost + " at " + calledAddress + ": " + words +
+			TextFormatSource: inline("outrider (" + direction + "): " + calledHost + " at " + calledAddress + ": " + message +
 				" (%RESPONSE_FLAGS%, %RESPONSE_CODE_DETAILS%)\n"),
 		}}
 	}
 	object := &core.SubstitutionFormatString{Format: &core.SubstitutionFormatString_JsonFormat{JsonFormat: fields(map[string]string{
 		"proxy": direction, "host": calledHost, "address": calledAddress, "upstream": "%UPSTREAM_HOST%",
-		"reason": "%RESPONSE_FLAGS_LONG%", "details": "%RESPONSE_CODE_DETAILS%", "message": envoysWords,
+		"reason": "%RESPONSE_FLAGS_LONG%", "details": "%RESPONSE_CODE_DETAILS%", "message": envoyMessage,
 	})}}
 	out := &hcm.LocalReplyConfig{}
-	add := func(m *hcm.ResponseMapper) { out.Mappers = append(out.Mappers, m) } // the first that matches counts
-	for _, c := range causes {
-		if c.mute {
-			add(&hcm.ResponseMapper{Filter: both(wantsJSON(), flagged(c.flag)), Body: inline(c.words), BodyFormatOverride: object})
+	add := func(m *hcm.ResponseMapper) { out.Mappers = append(out.Mappers, m) } // the first match counts
+	for _, c := range replies {
+		if c.replaceBody {
+			add(&hcm.ResponseMapper{Filter: both(wantsJSON(), flagged(c.flag)), Body: inline(c.message), BodyFormatOverride: object})
 		}
 	}
 	add(&hcm.ResponseMapper{Filter: both(wantsJSON(), flagged()), BodyFormatOverride: object})
-	for _, c := range causes {
-		add(&hcm.ResponseMapper{Filter: flagged(c.flag), BodyFormatOverride: line(c.words)})
+	for _, c := range replies {
+		add(&hcm.ResponseMapper{Filter: flagged(c.flag), BodyFormatOverride: line(c.message)})
 	}
-	add(&hcm.ResponseMapper{Filter: flagged(), BodyFormatOverride: line(envoysWords)})
+	add(&hcm.ResponseMapper{Filter: flagged(), BodyFormatOverride: line(envoyMessage)})
 	return out
 }
 
-// flagged are replies with one of these flags, or with any. A redirect has none, and stays
-// as it is.
+// flagged matches responses with one of these flags, or with any. A redirect has none.
 func flagged(flags ...string) *accesslog.AccessLogFilter {
 	return &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_ResponseFlagFilter{
 		ResponseFlagFilter: &accesslog.ResponseFlagFilter{Flags: flags},

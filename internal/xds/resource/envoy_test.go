@@ -88,7 +88,7 @@ func static(t *testing.T, dir string, told []xds.Dependency) []byte {
 	}
 	for i, c := range configs {
 		c.ValidateClusters = wrapperspb.Bool(false)
-		b.StaticResources.Listeners = append(b.StaticResources.Listeners, holding(t, c, uint32(20000+i)))
+		b.StaticResources.Listeners = append(b.StaticResources.Listeners, routeListener(t, c, uint32(20000+i)))
 	}
 	var full map[string]any
 	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(b)
@@ -157,7 +157,7 @@ func TestSecretsAreThoseOfTheBootstrap(t *testing.T) {
 }
 
 // holding is a listener that has virtual hosts.
-func holding(t *testing.T, hosts *route.RouteConfiguration, port uint32) *listener.Listener {
+func routeListener(t *testing.T, hosts *route.RouteConfiguration, port uint32) *listener.Listener {
 	t.Helper()
 	packed, err := anypb.New(&hcm.HttpConnectionManager{StatPrefix: "x", RouteSpecifier: &hcm.HttpConnectionManager_RouteConfig{RouteConfig: hosts}})
 	if err != nil {

@@ -1,0 +1,25 @@
+package contract
+
+// Keys of the metadata of a proxy's node: the agent writes them into the bootstrap, the
+// control plane reads them.
+const (
+	MetadataNamespace      = "NAMESPACE"         // Istio's
+	MetadataServiceAccount = "SERVICE_ACCOUNT"   // Istio's
+	MetadataWorkload       = "WORKLOAD_NAME"     // Istio's
+	MetadataAddresses      = "INSTANCE_IPS"      // Istio's; separated by commas
+	MetadataInterception   = "INTERCEPTION_MODE" // Istio's; REDIRECT or TPROXY
+	MetadataPush           = "OUTRIDER_PUSH"     // full: everything is pushed; otherwise on demand
+	MetadataPrewarm        = "PREWARM"           // host or host:port, separated by commas: sent before the first use
+	MetadataSecrets        = "SECRETS"           // the cluster that serves the proxy's secrets
+	MetadataCertificates   = "CERTIFICATES"      // or the directory of their files; neither: no mutual TLS
+)
+
+// PassthroughCluster is the cluster of the bootstrap that connects to a connection's
+// original destination. Istio's name.
+const PassthroughCluster = "PassthroughCluster"
+
+// Names of the proxy's secrets, and of their files in the directory of MetadataCertificates.
+const (
+	WorkloadSecret, WorkloadSecretFile = "workload", "workload.json"
+	RootsSecret, RootsSecretFile       = "roots", "roots.json"
+)

@@ -1,0 +1,117 @@
+package resource
+
+import (
+	"net/netip"
+	"slices"
+
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/xds"
+)
+
+// features are the properties of a proxy on which its resources depend, besides its
+// workload: proxies with the same features share them.
+type features struct {
+	secrets     secrets
+	v4, v6      bool // families of its listeners
+	transparent bool
+	full        bool // it gets everything, not on demand
+}
+
+func featuresOf(p *xds.Proxy) features {
+	s := features{
+		secrets:     secretsOf(p),
+		transparent: p.Metadata[contract.MetadataInterception] == "TPROXY",
+		full:        !p.OnDemand,
+	}
+	for _, a := range p.Addresses {
+		if a.Unmap().Is4() {
+			s.v4 = true
+		} else {
+			s.v6 = true
+		}
+	}
+	if !s.v6 {
+		s.v4 = true
+	}
+	return s
+}
+
+// forClusters returns the part of f on which clusters depend, forListeners the one on which
+// outbound listeners do.
+func (f features) forClusters() features  { return features{secrets: f.secrets, full: f.full} }
+func (f features) forListeners() features { return features{v4: f.v4, v6: f.v6} }
+
+// workload returns the workload of a proxy, or nil. The proxy claims its name and its
+// addresses; the identity of its certificate must agree.
+func workload(m *mesh.Mesh, p *xds.Proxy) *mesh.Workload {
+	var found []*mesh.Workload
+	// By name first: a pod's addresses are known to the cluster only after it has started.
+	if id, err := xds.ParseNodeID(p.ID); err == nil && id.Name != "" {
+		found = append(found, m.Pod(p.Namespace, id.Name), m.Host(p.Namespace, id.Name))
+	}
+	for _, a := range p.Addresses {
+		found = append(found, m.Workload(a))
+	}
+	i := slices.IndexFunc(found, func(w *mesh.Workload) bool {
+		return w != nil && w.Namespace == p.Namespace && w.ServiceAccount == p.ServiceAccount
+	})
+	if i < 0 {
+		return nil
+	}
+	return found[i]
+}
+
+// appPort returns a port of a workload, and whether a service or policy declares it.
+func appPort(w *mesh.Workload, number uint16) (mesh.AppPort, bool) {
+	for _, p := range w.Ports {
+		if p.Number == number {
+			return p, true
+		}
+	}
+	return mesh.AppPort{Number: number, TLS: w.TLS}, false
+}
+
+// mutual reports whether proxies connect to a workload's port by mutual TLS. The clients
+// and the server's own proxy go by it.
+//
+//   - A permissive port whose server speaks first is called in plain text: its proxy
+//     cannot distinguish a client that waits for the server from one whose TLS is late.
+//   - So is a permissive port that no service or policy declares: it may be excluded from
+//     capture, as the proxy's own ports are.
+func mutual(w *mesh.Workload, number uint16) bool {
+	if w == nil || !w.Proxied {
+		return false
+	}
+	p, known := appPort(w, number)
+	switch p.TLS {
+	case mesh.Disable:
+		return false
+	case mesh.Strict:
+		return true
+	}
+	return known && p.Protocol != mesh.ServerFirst
+}
+
+// identity returns a workload's SPIFFE ID.
+func identity(trustDomain string, w *mesh.Workload) string {
+	return "spiffe://" + trustDomain + "/ns/" + w.Namespace + "/sa/" + w.ServiceAccount
+}
+
+// A socket is an address to listen on.
+type socket struct {
+	host netip.Addr
+	port uint16
+}
+
+// wildcards returns the addresses of a listener, at least one.
+func (f features) wildcards(port uint16) []socket {
+	var out []socket
+	if f.v4 {
+		out = append(out, socket{netip.IPv4Unspecified(), port})
+	}
+	if f.v6 {
+		out = append(out, socket{netip.IPv6Unspecified(), port})
+	}
+	return out
+}

@@ -1,0 +1,117 @@
+package resource
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/mesh"
+)
+
+// Names that Envoy shows and other resources refer to.
+const (
+	passthroughCluster = contract.PassthroughCluster
+	applicationCluster = "InboundPassthroughCluster" // the application, at the original destination
+	internalName       = "routed"                    // the internal listener, and its route configuration
+
+	outboundName = "virtualOutbound"
+	earlyName    = "virtualOutbound-early"
+
+	inboundName      = "virtualInbound"
+	earlyInboundName = "virtualInbound-early"
+
+	sniffedPrefix = "outbound_" // before a port number
+
+	httpPrefix = "http|" // before an address and port: a cluster for requests
+	tcpPrefix  = "tcp|"  // likewise for bytes
+)
+
+// An address is the name of the cluster for an original destination.
+type address struct {
+	http bool
+	to   netip.AddrPort // unmapped
+}
+
+// parseAddress parses the names that Envoy makes out of %DOWNSTREAM_LOCAL_ADDRESS%.
+func parseAddress(name string) (address, bool) {
+	rest, http := strings.CutPrefix(name, httpPrefix)
+	if !http {
+		var tcp bool
+		if rest, tcp = strings.CutPrefix(name, tcpPrefix); !tcp {
+			return address{}, false
+		}
+	}
+	to, err := netip.ParseAddrPort(rest)
+	if err != nil {
+		return address{}, false
+	}
+	return address{http, netip.AddrPortFrom(to.Addr().Unmap(), to.Port())}, true
+}
+
+func (a address) String() string {
+	if a.http {
+		return httpPrefix + a.to.String()
+	}
+	return tcpPrefix + a.to.String()
+}
+
+// serviceName is Istio's name of a service's port, for its cluster and its endpoints. In
+// place of the name of a subset it has the family, if that is not the primary one.
+func serviceName(s *mesh.Service, port uint16, f family) string {
+	return "outbound|" + strconv.Itoa(int(port)) + "|" + string(f) + "|" + s.Host
+}
+
+// serverName is the same in a form that TLS allows: the SNI of mutual TLS.
+func serverName(s *mesh.Service, port uint16) string {
+	return "outbound_." + strconv.Itoa(int(port)) + "_._." + s.Host
+}
+
+// A reference is a parsed name of a service's port.
+type reference struct {
+	host   string
+	port   uint16
+	family family
+}
+
+// parseServiceName is the inverse of serviceName.
+func parseServiceName(name string) (reference, bool) {
+	rest, ok := strings.CutPrefix(name, "outbound|")
+	number, rest, _ := strings.Cut(rest, "|")
+	family, host, complete := strings.Cut(rest, "|")
+	r, known := parseReference(host, number, family)
+	return r, ok && complete && known
+}
+
+func parseReference(host, port, name string) (reference, bool) {
+	n, err := strconv.ParseUint(port, 10, 16)
+	for _, f := range allFamilies {
+		if strings.EqualFold(name, string(f)) {
+			return reference{host, uint16(n), f}, err == nil
+		}
+	}
+	return reference{}, false
+}
+
+// routedHost is the authority by which the internal listener subscribes to a service's
+// virtual host: "80.reviews.shop...", or "80-ipv6.reviews.shop..." if the connection had
+// another family than the primary one. The port is in a label, because Envoy gives a
+// meaning of its own to what follows a colon; all is in lower case, as Envoy requires.
+func (t target) routedHost() string {
+	label := strconv.Itoa(int(t.port.Number))
+	if t.family != primary {
+		label += "-" + strings.ToLower(string(t.family))
+	}
+	return label + "." + t.service.Host
+}
+
+// virtualHost is the name of that virtual host.
+func (t target) virtualHost() string { return internalName + "/" + t.routedHost() }
+
+// parseRoutedHost is the inverse of routedHost.
+func parseRoutedHost(authority string) (reference, bool) {
+	label, host, ok := strings.Cut(authority, ".")
+	number, family, _ := strings.Cut(label, "-")
+	r, known := parseReference(host, number, family)
+	return r, ok && known
+}
