@@ -33,7 +33,7 @@ func nearest(word string, candidates []string) string {
 	}
 	best, bestAt := "", 1+max(1, len(word)/3)
 	for _, c := range candidates {
-		if d := distance(word, c); d < bestAt {
+		if d := Distance(word, c); d < bestAt {
 			best, bestAt = c, d
 		}
 	}
@@ -56,8 +56,9 @@ func shareAWord(a, b string) bool {
 
 func parts(name string) []string { return strings.Split(name, "-") }
 
-// distance is how many letters must be added, removed or changed (Levenshtein).
-func distance(a, b string) int {
+// Distance is how many bytes must be added, removed or changed to make b of a
+// (Levenshtein).
+func Distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

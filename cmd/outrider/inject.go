@@ -18,6 +18,7 @@ import (
 	"outrider.dev/internal/image/lookup"
 	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/pod/inject"
+	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
 
@@ -216,7 +217,7 @@ type injected struct {
 	names      []string
 	texts      [][]byte
 	out        [][]byte
-	changes    []manifest.Change
+	changes    []podspec.Change
 	why        map[string][]string // by object of a document
 	refused    int
 }
@@ -250,7 +251,7 @@ func (p *injected) read() error {
 func (p *injected) rewrite() error {
 	p.why = map[string][]string{}
 	for i, data := range p.texts {
-		out, changes, err := manifest.Rewrite(p.names[i], data, func(o manifest.Object) (*corev1.Pod, error) { return p.pod(o) })
+		out, changes, err := podspec.Rewrite(p.names[i], data, p.pod)
 		if err != nil {
 			return &cli.UsageError{Err: err}
 		}
@@ -265,12 +266,12 @@ func (p *injected) rewrite() error {
 	return nil
 }
 
-func (p *injected) say(kind string, o manifest.Object, format string, args ...any) {
+func (p *injected) say(kind string, o podspec.Object, format string, args ...any) {
 	fmt.Fprintf(p.cmd.ErrOrStderr(), "outrider: %s: %s: document %d: %s: %s\n", kind, o.File, o.Document, o, fmt.Sprintf(format, args...))
 }
 
 // pod injects one; nil leaves it.
-func (p *injected) pod(o manifest.Object) (*corev1.Pod, error) {
+func (p *injected) pod(o podspec.Object) (*corev1.Pod, error) {
 	for _, field := range o.Unknown {
 		p.say("note", o, "%s is not a field that this version knows; it stays", field)
 	}

@@ -40,7 +40,7 @@ var arrows = map[string][]string{
 	"internal/contract":      {},
 	"internal/model/kubelet": {"startup"},
 
-	"internal/pod/podspec": {"startup", "internal/model/kubelet", "internal/misfit", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
+	"internal/pod/podspec": {"startup", "internal/model/kubelet", "internal/manifest", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml", yaml},
 
 	"internal/model/simulate": {"internal/model/kubelet", "internal/model/chart", "internal/model/gates", "startup"},
 	"internal/model/chart":    {"internal/visible", "startup"},
@@ -55,17 +55,16 @@ var arrows = map[string][]string{
 	"internal/xds/resource":         {"internal/contract", "internal/mesh", "internal/xds", xds, protobuf},
 	"internal/wire":                 {sys, "google.golang.org/protobuf/encoding/protowire"},
 	"internal/agent/dns":            {"internal/wire", "golang.org/x/net/dns/dnsmessage"},
-	"internal/spelling":             {},
 	"internal/lint/finding":         {},
-	"internal/lint":                 {"internal/lint/finding", "internal/pod/inject", "internal/mesh", "internal/pod/podspec", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml", yaml},
-	"internal/pod/inject":           {"startup", "internal/spelling", "internal/pod/podspec", "internal/agent/config", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
-	"internal/manifest":             {"internal/pod/inject", "internal/pod/podspec", "k8s.io/api", "sigs.k8s.io/json", yaml},
+	"internal/lint":                 {"internal/lint/finding", "internal/manifest", "internal/pod/inject", "internal/mesh", "internal/pod/podspec", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml", yaml},
+	"internal/pod/inject":           {"startup", "internal/pod/podspec", "internal/agent/config", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
+	"internal/manifest":             {"github.com/rogpeppe/go-internal/diff", yaml},
 	"internal/controlplane/webhook": {"internal/pod/inject", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json"},
 	"internal/controlplane/kube":    {"internal/controlplane/ca", "internal/mesh", "internal/mesh/objects", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/utils/clock", "sigs.k8s.io/gateway-api"},
 	"internal/controlplane": {"internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "internal/pod/inject", "internal/manifest", "internal/wire", "internal/controlplane/files", "internal/controlplane/ca", "internal/mesh", "internal/xds", "internal/xds/resource",
 		grpc, "github.com/oklog/run", prom, xds},
 	"internal/mesh":               {},
-	"internal/mesh/objects":       {"internal/mesh", "internal/misfit", "internal/spelling", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/gateway-api"},
+	"internal/mesh/objects":       {"internal/mesh", "internal/manifest", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/gateway-api"},
 	"internal/controlplane/files": {"internal/mesh", "internal/mesh/objects", "github.com/fsnotify/fsnotify", "sigs.k8s.io/yaml"},
 
 	"internal/controlplane/ca": {"internal/wire", sys, grpc, protobuf, "github.com/spiffe/go-spiffe/v2/spiffeid", "github.com/go-jose/go-jose/v4", "golang.org/x/time/rate"},
@@ -96,7 +95,6 @@ var arrows = map[string][]string{
 	"build/commands/cmd": {"build/commands"},
 	"internal/arch":      {},
 	"internal/cli":       {"internal/capture", "internal/visible", cobra, pflag},
-	"internal/misfit":    {},
 	"internal/version":   {cobra},
 	"internal/visible":   {},
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/pod/inject"
 	"outrider.dev/startup"
 )
@@ -56,7 +57,7 @@ func annotationsOfPod(s subject, b *builder) {
 				}
 				after.Labels[key] = value
 			}
-			c.fix = podOps(&s.Pod, after, s.template)
+			c.fix = s.to(after)
 		}
 		b.add(c)
 	}
@@ -67,24 +68,24 @@ func annotationsElsewhere(s subject, b *builder) {
 	if s.Template == "" || s.root < 0 {
 		return
 	}
-	holder, _, ok := find(s.source.roots[s.root], path{"metadata", "annotations"})
-	if !ok || holder == nil {
+	list := manifest.Field(s.source.objects[s.root].node, "metadata", "annotations")
+	if list == nil {
 		return
 	}
-	_, list, _ := find(s.source.roots[s.root], path{"metadata", "annotations"})
-	list = target(list)
 	for i := 0; i+1 < len(list.Content); i += 2 {
 		key := list.Content[i].Value
 		if !inject.InFamily(key) || strings.HasSuffix(key, "/status") {
 			continue
 		}
-		value := target(list.Content[i+1]).Value
+		value := manifest.Text(list, key)
 		c := clue{code: "annotation-misplaced", title: fmt.Sprintf("annotation %s is on the %s, not on its pods", key, s.Kind), field: annotation(key),
 			why:    "injection sees the pod alone: what stands on the object that makes it has no effect",
 			do:     fmt.Sprintf("move it to %s", s.template.plus("metadata", "annotations")),
 			source: "istio surface 1.2: all annotations are on the pod"}
 		if _, there := s.Pod.Annotations[key]; !there {
-			c.fix = []op{{annotation(key), nil}, {s.template.plus(annotation(key)...), value}}
+			before := manifest.Set(nil, annotation(key).keys(), value)
+			after := manifest.Set(before, annotation(key).keys(), nil)
+			c.fix = &change{before, manifest.Set(after, s.template.plus(annotation(key)...).keys(), value)}
 		}
 		b.addAt(s.source, s.root, c)
 	}

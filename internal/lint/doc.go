@@ -15,7 +15,7 @@
 //	lint.go         files in, findings out
 //	subject.go      a pod with what is known about it
 //	rules.go        the table; catalogue.go: what each code stands for
-//	source.go       the lines of a file; extent.go, edit.go, fix.go: changes to it
+//	source.go       the lines of a file; fix.go: changes to it
 //	plan.go         what cannot work; order.go, workaround.go, probes.go, initcontainers.go,
 //	stop.go, security.go, annotations.go, ports.go: one theme each
 //

@@ -11,6 +11,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/lint/finding"
+	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -103,47 +104,32 @@ func (w *world) read(f File) error {
 		return err
 	}
 	s := newSource(f.Name, string(f.Data))
-	next := 0
-	for i, root := range s.roots {
-		kind := scalar(root, "kind")
-		ref := finding.Object{Kind: kind, Name: cmp.Or(scalar(root, "metadata", "name"), scalar(root, "metadata", "generateName")), Namespace: scalar(root, "metadata", "namespace")}
-		switch kind {
+	for i, o := range s.objects {
+		ref := finding.Object{Kind: manifest.Text(o.node, "kind"), Name: manifest.Text(o.node, "metadata", "name"), Namespace: manifest.Text(o.node, "metadata", "namespace")}
+		switch ref.Kind {
 		case "Namespace":
 			w.namespace(s, i, ref.Name)
-			continue
 		case "Service":
 			w.service(s, i, ref)
-			continue
-		}
-		if next < len(pods) && (kind == "" || kind == pods[next].Kind) && ref.Name == pods[next].Name && hasPod(root, pods[next].Template) {
-			w.subjects = append(w.subjects, w.subject(pods[next], s, i, ref.Namespace))
-			next++
 		}
 	}
-	for ; next < len(pods); next++ { // those without a place
-		w.subjects = append(w.subjects, w.subject(pods[next], s, -1, ""))
+	for _, o := range pods {
+		w.subjects = append(w.subjects, w.subject(o, s))
 	}
 	return nil
 }
 
-func hasPod(root *yaml.Node, template string) bool {
-	_, _, all := find(root, parsePath(template).plus("spec"))
-	return all
-}
-
 func (w *world) namespace(s *source, root int, name string) {
 	n := namespace{labels: map[string]string{}, source: s, root: root}
-	if labels := child(s.roots[root], "metadata"); labels != nil {
-		if labels = child(target(labels), "labels"); labels != nil {
-			_ = target(labels).Decode(&n.labels) // labels that are no texts are none
-		}
+	if labels := manifest.Field(s.objects[root].node, "metadata", "labels"); labels != nil {
+		_ = labels.Decode(&n.labels) // labels that are not strings do not count
 	}
 	w.namespaces[name] = n
 }
 
 // service adds one that can be read; another one is for the API server to refuse.
 func (w *world) service(s *source, root int, ref finding.Object) {
-	text, err := yaml.Marshal(s.roots[root])
+	text, err := yaml.Marshal(s.objects[root].node)
 	if err != nil {
 		return
 	}
@@ -175,7 +161,7 @@ type clue struct {
 	do       string
 	run      string // empty: the command that fixes, or shows more
 	source   string
-	fix      []op
+	fix      *change
 }
 
 // add makes a finding of a clue about the pod.
@@ -190,13 +176,11 @@ func (b *builder) addAt(s *source, root int, c clue) {
 	f := finding.Finding{Code: c.code, Severity: cmp.Or(c.severity, kind.Severity), Title: c.title, Object: b.object,
 		Field: c.field.String(), Evidence: c.evidence, Why: c.why, Source: c.source, Remedy: finding.Remedy{Sentence: c.do, Command: c.run}}
 	f.Place = finding.Place{File: s.name}
-	if root >= 0 && root < len(s.roots) {
-		f.Place = s.place(s.roots[root], c.field, c.evidence)
+	if root >= 0 && root < len(s.objects) {
+		f.Place = s.place(s.objects[root].node, c.field, c.evidence)
 	}
-	if len(c.fix) > 0 {
-		if p, err := b.source.patch(b.root, c.fix); err == nil {
-			f.Fix = p
-		}
+	if p, err := b.source.patch(b.root, c.fix); err == nil {
+		f.Fix = p
 	}
 	switch {
 	case f.Fix != nil:

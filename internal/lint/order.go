@@ -109,7 +109,7 @@ func (s *subject) edges(to []string) []startup.Edge {
 //
 // Injection lets all wait for the proxy unless the pod speaks of it, so a pod that is
 // going to speak must name them all.
-func (s *subject) asking(after *corev1.Pod, edges []startup.Edge) []op {
+func (s *subject) asking(after *corev1.Pod, edges []startup.Edge) *change {
 	after = after.DeepCopy()
 	aboutProxy := slices.ContainsFunc(edges, func(e startup.Edge) bool { return e.From == s.proxy })
 	if aboutProxy && s.injected && !s.speaks() {
@@ -137,7 +137,7 @@ func (s *subject) asking(after *corev1.Pod, edges []startup.Edge) []op {
 	if !keepsAll(after, edges, s.on) {
 		return nil
 	}
-	return podOps(&s.Pod, after, s.template)
+	return s.to(after)
 }
 
 // keepsAll says whether the plan of pod can work, and each edge gets a mechanism.
@@ -179,7 +179,7 @@ func heldInPod(s subject, b *builder) {
 		for _, e := range f.Edges {
 			to = append(to, e.To)
 		}
-		var fix []op
+		var fix *change
 		if without, err := podspec.Without(&s.Pod, f); err == nil && !isMesh(f.Container) {
 			fix = s.asking(without, f.Edges)
 		}
@@ -201,7 +201,7 @@ func heldByWish(s subject, b *builder) {
 	if s.proxy == "" || len(to) == 0 {
 		return
 	}
-	var fix []op
+	var fix *change
 	do := "write gate or native"
 	for _, better := range []string{"gate", "native"} {
 		after := s.Pod.DeepCopy()
@@ -216,7 +216,7 @@ func heldByWish(s subject, b *builder) {
 }
 
 // held says what a hold does not keep, and what it costs.
-func (b *builder) held(s subject, from string, to []string, field path, evidence, do string, fix []op) {
+func (b *builder) held(s subject, from string, to []string, field path, evidence, do string, fix *change) {
 	who := words(to)
 	b.add(clue{code: "hold-fails-open", title: fmt.Sprintf("%s starts without %s when the hold fails", who, from), field: field, evidence: evidence,
 		why: fmt.Sprintf("the kubelet starts %s all the same when the image of %s is missing, when it is in back-off, or when its hook fails or gives up", who, from),

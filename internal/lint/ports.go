@@ -39,7 +39,9 @@ func serverFirst(s service, b *builder) {
 			why:    fmt.Sprintf("a port whose protocol is unknown is sniffed: the proxy waits up to 200 ms for the client's first bytes. In %s the server speaks first, so each connection costs that, or hangs", shown(is)),
 			do:     fmt.Sprintf("declare it: appProtocol: %s, or a name that begins with %s", is, is),
 			source: "Istio \"Protocol Selection\"; docs/mesh-files.md"}
-		c.fix = []op{{field.plus("appProtocol"), is}}
+		after := s.DeepCopy()
+		after.Spec.Ports[i].AppProtocol = &is
+		c.fix = changeOf(nil, s.Service, after)
 		if p.AppProtocol != nil {
 			c.field, c.evidence = field.plus("appProtocol"), protocol
 			c.title = fmt.Sprintf("port %d of %s looks like %s (%s), and its appProtocol %q is unknown", p.Port, s.Name, shown(is), because, protocol)

@@ -59,9 +59,9 @@ func TestFixesOfManyObjects(t *testing.T) {
 			if got != want {
 				t.Errorf("got:\n%s", got[:600])
 			}
-			if s := newSource("f", text); len(s.roots) != 40 {
-				t.Errorf("%d objects", len(s.roots))
-			} else if _, _, alone := s.part(39); !alone {
+			if s := newSource("f", text); len(s.objects) != 40 {
+				t.Errorf("%d objects", len(s.objects))
+			} else if _, _, alone := s.part(s.objects[39].node); list && alone == nil {
 				t.Error("the last one is not read by itself")
 			}
 		})

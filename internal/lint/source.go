@@ -1,106 +1,74 @@
 package lint
 
 import (
-	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
 	"outrider.dev/internal/lint/finding"
+	"outrider.dev/internal/manifest"
+	"outrider.dev/internal/pod/podspec"
 )
 
 // A source is a file with the places of what is in it.
 type source struct {
-	name  string
-	text  string
-	lines []int        // where each begins
-	roots []*yaml.Node // one for each object, those of a list included
+	name    string
+	text    string
+	lines   []int // where each begins
+	objects []object
 }
 
-// newSource reads the places. Text that has none for us (what another YAML reader takes
-// and this one does not) gives a source without objects: findings then have no line.
+// An object, those of a list included, and where it stands.
+type object struct {
+	node     *yaml.Node // its lines are those of the file
+	document int        // 1 is the first of the file
+	index    int        // in the document
+	from, to int        // where the document's text begins and ends
+}
+
+// newSource reads the places. A document that this YAML reader does not take, though the
+// one of package podspec does, has no objects: findings in it have no line.
 func newSource(name, text string) *source {
 	s := &source{name: name, text: text, lines: lineStarts(text)}
-	d := yaml.NewDecoder(strings.NewReader(text))
-	for {
-		var doc yaml.Node
-		err := d.Decode(&doc)
-		if errors.Is(err, io.EOF) {
-			return s
+	document, end := 0, 0
+	for _, segment := range manifest.Split([]byte(text)) {
+		from := end + len(segment.Lead)
+		end = from + len(segment.Body)
+		if segment.Empty() {
+			continue
 		}
+		document++
+		d, err := manifest.Read(segment.Body)
 		if err != nil {
-			s.roots = nil
-			return s
+			continue
 		}
-		if doc.Kind == yaml.DocumentNode && len(doc.Content) == 1 {
-			s.add(doc.Content[0], "", 0)
+		for i, o := range manifest.Objects(d.Root()) {
+			s.objects = append(s.objects, object{o.Node, document, i, from, end})
 		}
+		at := s.position(from)
+		shift(d.Root(), at.Line-1, at.Column-1)
+	}
+	return s
+}
+
+// shift moves the places of a document's nodes to those of the file. Only the first line
+// can begin behind others.
+func shift(n *yaml.Node, lines, columns int) {
+	if n.Line == 1 {
+		n.Column += columns
+	}
+	n.Line += lines
+	for _, c := range n.Content {
+		shift(c, lines, columns)
 	}
 }
 
-// add adds an object, or the items of a list.
-func (s *source) add(n *yaml.Node, kind string, depth int) {
-	n = target(n)
-	if n.Kind != yaml.MappingNode || depth > maxDepth {
-		return
-	}
-	if own := scalar(n, "kind"); own != "" {
-		kind = own
-	}
-	if of, isList := strings.CutSuffix(kind, "List"); isList {
-		if items := child(n, "items"); items != nil && target(items).Kind == yaml.SequenceNode {
-			for _, item := range target(items).Content {
-				s.add(item, of, depth+1)
-			}
-			return
-		}
-	}
-	s.roots = append(s.roots, n)
-}
-
-const maxDepth = 100 // of lists in lists, and of aliases
-
-// target follows aliases.
-func target(n *yaml.Node) *yaml.Node {
-	for range maxDepth {
-		if n.Kind != yaml.AliasNode || n.Alias == nil {
-			break
-		}
-		n = n.Alias
-	}
-	return n
-}
-
-// entry is where a key stands in a mapping: its index in Content; -1 if it does not.
-func entry(n *yaml.Node, key string) int {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Kind == yaml.MappingNode && n.Content[i].Value == key {
-			return i
-		}
-	}
-	return -1
-}
-
-func child(n *yaml.Node, key string) *yaml.Node {
-	if i := entry(n, key); i >= 0 {
-		return n.Content[i+1]
-	}
-	return nil
-}
-
-func scalar(n *yaml.Node, keys ...string) string {
-	for _, key := range keys {
-		if n = child(target(n), key); n == nil {
-			return ""
-		}
-	}
-	if n = target(n); n.Kind != yaml.ScalarNode {
-		return ""
-	}
-	return n.Value
+// root is the index of a pod's object; -1 if it has no place.
+func (s *source) root(o podspec.Object) int {
+	return slices.IndexFunc(s.objects, func(at object) bool { return at.document == o.Document && at.index == o.Index })
 }
 
 // find returns the key (nil for an item of a list) and the value at a path, or what is
@@ -108,10 +76,10 @@ func scalar(n *yaml.Node, keys ...string) string {
 func find(root *yaml.Node, p path) (key, value *yaml.Node, all bool) {
 	value = root
 	for _, step := range p {
-		n := target(value)
+		n := manifest.Target(value)
 		switch s := step.(type) {
 		case string:
-			i := entry(n, s)
+			i := manifest.Entry(n, s)
 			if i < 0 {
 				return key, value, false
 			}
@@ -262,6 +230,15 @@ func parsePath(field string) path {
 // plus is p with more steps. It never shares memory with another.
 func (p path) plus(steps ...any) path {
 	return append(append(make(path, 0, len(p)+len(steps)), p...), steps...)
+}
+
+// keys are the steps of a path without indexes.
+func (p path) keys() []string {
+	var out []string
+	for _, step := range p {
+		out = append(out, fmt.Sprint(step))
+	}
+	return out
 }
 
 // String is the path as kubectl's jsonpath takes it.

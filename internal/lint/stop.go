@@ -65,7 +65,7 @@ func proxyInJob(s subject, b *builder) {
 		c.do = "take the annotation away"
 		if after := s.Pod.DeepCopy(); !old {
 			delete(after.Annotations, nativeKey)
-			c.fix = podOps(&s.Pod, after, s.template)
+			c.fix = s.to(after)
 		}
 	case s.reading.Start == "hold":
 		c.title, c.field, c.evidence = "a hold needs a plain proxy, in a pod that should complete", annotation(podspec.StartAnnotation), "hold"
@@ -156,7 +156,7 @@ func graceTooShort(s subject, b *builder) {
 	c.do = fmt.Sprintf("give it %d s: hook, drain, and %s for the app itself", want, appStops)
 	after := s.Pod.DeepCopy()
 	after.Spec.TerminationGracePeriodSeconds = &want
-	c.fix = podOps(&s.Pod, after, s.template)
+	c.fix = s.to(after)
 	b.add(c)
 }
 

@@ -36,8 +36,8 @@ type subject struct {
 	refusal *inject.Refusal // why it would be refused
 }
 
-func (w *world) subject(o podspec.Object, s *source, root int, ns string) subject {
-	out := subject{Object: o, Ref: finding.Object{Kind: o.Kind, Namespace: ns, Name: o.Name}, source: s, root: root,
+func (w *world) subject(o podspec.Object, s *source) subject {
+	out := subject{Object: o, Ref: finding.Object{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}, source: s, root: s.root(o),
 		template: parsePath(o.Template), on: w.Kubernetes}
 	out.reading, out.readErr = podspec.Read(&o.Pod)
 	out.plan = out.reading.Plan()

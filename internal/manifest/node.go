@@ -6,20 +6,91 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-	kjson "sigs.k8s.io/json"
 )
 
-// field is the value of a mapping's key; nil if it has none.
-func field(n *yaml.Node, key string) *yaml.Node {
+// Entry is the index in Content of a mapping's key; -1 if the node is no mapping or has
+// no such key. The value is the next element.
+func Entry(n *yaml.Node, key string) int {
 	if n == nil || n.Kind != yaml.MappingNode {
-		return nil
+		return -1
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {
-			return n.Content[i+1]
+			return i
 		}
 	}
-	return nil
+	return -1
+}
+
+// Field is the value at a path of keys, aliases followed; nil if there is none.
+func Field(n *yaml.Node, path ...string) *yaml.Node {
+	for _, key := range path {
+		n = Target(n)
+		i := Entry(n, key)
+		if i < 0 {
+			return nil
+		}
+		n = n.Content[i+1]
+	}
+	return Target(n)
+}
+
+// Text is the scalar at a path of keys; empty if there is none.
+func Text(n *yaml.Node, path ...string) string {
+	if n = Field(n, path...); n == nil || n.Kind != yaml.ScalarNode {
+		return ""
+	}
+	return n.Value
+}
+
+// maxDepth bounds lists in lists, and aliases of aliases.
+const maxDepth = 100
+
+// Target follows aliases.
+func Target(n *yaml.Node) *yaml.Node {
+	for range maxDepth {
+		if n == nil || n.Kind != yaml.AliasNode || n.Alias == nil {
+			break
+		}
+		n = n.Alias
+	}
+	return n
+}
+
+// An Item is a Kubernetes object, with what the list around it says about it.
+type Item struct {
+	Node             *yaml.Node
+	APIVersion, Kind string // the object's own, else those of the list
+}
+
+// Objects returns the objects of a document: those of a list, or of lists in it, else the
+// document itself. Elements of a list that are no objects are left out.
+func Objects(root *yaml.Node) []Item { return objects(root, "", "", 0) }
+
+func objects(n *yaml.Node, apiVersion, kind string, depth int) []Item {
+	n = Target(n)
+	if n.Kind != yaml.MappingNode || depth > maxDepth {
+		return nil
+	}
+	if own := Text(n, "kind"); own != "" {
+		kind = own
+	}
+	if own := Text(n, "apiVersion"); own != "" {
+		apiVersion = own
+	}
+	items := Field(n, "items")
+	of, isList := strings.CutSuffix(kind, "List")
+	if !isList || items == nil || items.Kind != yaml.SequenceNode {
+		return []Item{{n, apiVersion, kind}}
+	}
+	if of == "" {
+		apiVersion = "" // a List has objects of any version
+	}
+	var out []Item
+	for _, item := range items.Content {
+		out = append(out, objects(item, apiVersion, of, depth+1)...)
+	}
+	return out
 }
 
 // indirect says whether there is something to [expand] below n: an alias, or a merge key.
@@ -30,7 +101,7 @@ func indirect(n *yaml.Node) bool {
 func isMerge(key *yaml.Node) bool { return key.Tag == "!!merge" || key.Value == "<<" }
 
 // expand writes out aliases and merge keys below n, so that a change in one place
-// changes no other. No anchor must hold itself.
+// changes no other. No anchor may contain itself.
 func expand(n *yaml.Node) {
 	for i, c := range n.Content {
 		for c.Kind == yaml.AliasNode {
@@ -55,7 +126,7 @@ func clone(n *yaml.Node) *yaml.Node {
 	return &out
 }
 
-// unmerge puts the fields behind << into the mapping; its own ones go first.
+// unmerge puts the fields behind << into the mapping. Its own fields win.
 func unmerge(n *yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if !isMerge(n.Content[i]) {
@@ -69,7 +140,7 @@ func unmerge(n *yaml.Node) {
 		}
 		for _, s := range sources {
 			for j := 0; j+1 < len(s.Content); j += 2 {
-				if field(n, s.Content[j].Value) == nil {
+				if Entry(n, s.Content[j].Value) < 0 {
 					n.Content = append(n.Content, s.Content[j], s.Content[j+1])
 				}
 			}
@@ -78,53 +149,106 @@ func unmerge(n *yaml.Node) {
 	}
 }
 
-// written is a value of the API's types as a node.
-func written(v any) (*yaml.Node, error) {
+// A tree is a value of JSON with the order of its fields: nil, a scalar, fields or []any.
+type fields []field
+
+type field struct {
+	key   string
+	value any
+}
+
+func (f fields) get(key string) (any, bool) {
+	i := slices.IndexFunc(f, func(f field) bool { return f.key == key })
+	if i < 0 {
+		return nil, false
+	}
+	return f[i].value, true
+}
+
+// Tree is v as JSON has it, for [Document.Change].
+func Tree(v any) (any, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
-	var plain any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &plain); err != nil {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil { // JSON is YAML
 		return nil, err
 	}
-	return valueNode(plain)
+	return tree(doc.Content[0])
 }
 
-// valueNode is a value of JSON as a node. A name goes first, as people write it.
-func valueNode(v any) (*yaml.Node, error) {
-	switch v := v.(type) {
-	case map[string]any:
-		out := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-		keys := make([]string, 0, len(v))
-		for k := range v {
-			keys = append(keys, k)
+func tree(n *yaml.Node) (any, error) {
+	switch n.Kind {
+	case yaml.MappingNode:
+		out := make(fields, 0, len(n.Content)/2)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			value, err := tree(n.Content[i+1])
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, field{n.Content[i].Value, value})
 		}
-		slices.SortFunc(keys, func(a, b string) int {
-			if (a == "name") != (b == "name") {
-				if a == "name" {
+		return out, nil
+	case yaml.SequenceNode:
+		out := make([]any, 0, len(n.Content))
+		for _, c := range n.Content {
+			value, err := tree(c)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, value)
+		}
+		return out, nil
+	}
+	var v any
+	err := n.Decode(&v)
+	return v, err
+}
+
+// Set returns a tree with v at a path of keys; without that field if v is nil.
+func Set(tree any, path []string, v any) any {
+	if len(path) == 0 {
+		return v
+	}
+	f, _ := tree.(fields)
+	old, _ := f.get(path[0])
+	out := slices.DeleteFunc(slices.Clone(f), func(f field) bool { return f.key == path[0] })
+	if below := Set(old, path[1:], v); below != nil {
+		out = append(out, field{path[0], below})
+	}
+	if out == nil {
+		out = fields{}
+	}
+	return out
+}
+
+// newNode is a tree as a node. A name goes first, as people write it.
+func newNode(v any) (*yaml.Node, error) {
+	switch v := v.(type) {
+	case fields:
+		out := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+		sorted := slices.SortedFunc(slices.Values(v), func(a, b field) int {
+			if (a.key == "name") != (b.key == "name") {
+				if a.key == "name" {
 					return -1
 				}
 				return 1
 			}
-			return strings.Compare(a, b)
+			return strings.Compare(a.key, b.key)
 		})
-		for _, k := range keys {
-			key, err := valueNode(k)
+		for _, f := range sorted {
+			value, err := newNode(f.value)
 			if err != nil {
 				return nil, err
 			}
-			value, err := valueNode(v[k])
-			if err != nil {
-				return nil, err
-			}
-			out.Content = append(out.Content, key, value)
+			out.Content = append(out.Content, newKey(f.key), value)
 		}
 		return out, nil
 	case []any:
 		out := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
 		for _, item := range v {
-			n, err := valueNode(item)
+			n, err := newNode(item)
 			if err != nil {
 				return nil, err
 			}
@@ -136,37 +260,10 @@ func valueNode(v any) (*yaml.Node, error) {
 	return out, out.Encode(v)
 }
 
-// argv are the elements of command and args, of each container below a pod's node.
-func argv(pod *yaml.Node) map[string][]*yaml.Node {
-	out := map[string][]*yaml.Node{}
-	for _, list := range []string{"initContainers", "containers"} {
-		containers := field(field(pod, "spec"), list)
-		if containers == nil {
-			continue
-		}
-		for _, c := range containers.Content {
-			for _, key := range []string{"command", "args"} {
-				if words := field(c, key); words != nil && words.Kind == yaml.SequenceNode {
-					out[text(c, "name")] = append(out[text(c, "name")], words.Content...)
-				}
-			}
-		}
+func newKey(key string) *yaml.Node {
+	out := &yaml.Node{}
+	if err := out.Encode(key); err != nil {
+		out.Kind, out.Value = yaml.ScalarNode, key
 	}
 	return out
-}
-
-// keepWords gives the words of commands the comments and quotes that they had: a gate goes
-// before them, or is taken away, and they stay the last ones.
-func keepWords(pod *yaml.Node, before map[string][]*yaml.Node) {
-	for name, now := range argv(pod) {
-		old := before[name]
-		for i := 1; i <= min(len(old), len(now)); i++ {
-			was, is := old[len(old)-i], now[len(now)-i]
-			if was.Kind != yaml.ScalarNode || was.Value != is.Value {
-				break
-			}
-			is.Style = was.Style
-			is.HeadComment, is.LineComment, is.FootComment = was.HeadComment, was.LineComment, was.FootComment
-		}
-	}
 }

@@ -10,9 +10,9 @@ import (
 )
 
 // printed prints a document as its author writes: JSON or YAML, with the same indentation
-// and ends of lines.
+// and line ends.
 func printed(doc *yaml.Node, like []byte) ([]byte, error) {
-	if bytes.HasPrefix(bytes.TrimSpace(like), []byte("{")) && json.Valid(like) {
+	if isJSON(like) {
 		return printJSON(doc.Content[0], like)
 	}
 	var out bytes.Buffer
@@ -29,10 +29,26 @@ func printed(doc *yaml.Node, like []byte) ([]byte, error) {
 		return nil, err
 	}
 	text := out.Bytes()
-	if bytes.Contains(like, []byte("\r\n")) {
-		text = bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n"))
+	if root := doc.Content[0]; root.Style&yaml.FlowStyle == 0 && root.Column > 1 {
+		text = indented(text, root.Column-1)
 	}
-	return text, nil
+	return lineEnds(text, like), nil
+}
+
+func isJSON(text []byte) bool {
+	return bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) && json.Valid(text)
+}
+
+// indented moves all lines but empty ones to the right.
+func indented(text []byte, by int) []byte {
+	var out bytes.Buffer
+	for line := range bytes.Lines(text) {
+		if len(bytes.TrimSpace(line)) > 0 {
+			out.WriteString(strings.Repeat(" ", by))
+		}
+		out.Write(line)
+	}
+	return out.Bytes()
 }
 
 // styleOf finds the indentation of a document, and whether "- " counts as such: by the
@@ -67,7 +83,7 @@ func styleOf(n *yaml.Node) (indent int, compact bool) {
 // printJSON prints the nodes in their order.
 func printJSON(n *yaml.Node, like []byte) ([]byte, error) {
 	var b strings.Builder
-	if err := writeJSON(&b, n); err != nil {
+	if err := writeJSON(&b, n, ""); err != nil {
 		return nil, err
 	}
 	if !bytes.Contains(bytes.TrimSpace(like), []byte("\n")) {
@@ -87,21 +103,22 @@ func indentOf(text []byte) string {
 	return string(rest[:len(rest)-len(bytes.TrimLeft(rest, " \t"))])
 }
 
-func writeJSON(b *strings.Builder, n *yaml.Node) error {
+// writeJSON writes one line, with a space behind commas and colons, or none.
+func writeJSON(b *strings.Builder, n *yaml.Node, space string) error {
 	switch n.Kind {
 	case yaml.MappingNode:
 		b.WriteByte('{')
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			if i > 0 {
-				b.WriteByte(',')
+				b.WriteString("," + space)
 			}
 			key, err := json.Marshal(n.Content[i].Value)
 			if err != nil {
 				return err
 			}
 			b.Write(key)
-			b.WriteByte(':')
-			if err := writeJSON(b, n.Content[i+1]); err != nil {
+			b.WriteString(":" + space)
+			if err := writeJSON(b, n.Content[i+1], space); err != nil {
 				return err
 			}
 		}
@@ -110,9 +127,9 @@ func writeJSON(b *strings.Builder, n *yaml.Node) error {
 		b.WriteByte('[')
 		for i, c := range n.Content {
 			if i > 0 {
-				b.WriteByte(',')
+				b.WriteString("," + space)
 			}
-			if err := writeJSON(b, c); err != nil {
+			if err := writeJSON(b, c, space); err != nil {
 				return err
 			}
 		}

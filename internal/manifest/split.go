@@ -2,32 +2,33 @@ package manifest
 
 import "bytes"
 
-// A segment is a document with what stands before it. All segments' raw text together is
+// A Segment is a document with the lines before it. All segments' raw text together is
 // the file.
-type segment struct {
-	lead []byte // the line with ---, and directives
-	body []byte
-	line int // of the file, where the body begins
+type Segment struct {
+	Lead []byte // the line with ---, and directives
+	Body []byte
+	Line int // of the file, where the body begins
 }
 
-func (s segment) raw() []byte { return append(bytes.Clone(s.lead), s.body...) }
+// Raw is the text of the segment.
+func (s Segment) Raw() []byte { return append(bytes.Clone(s.Lead), s.Body...) }
 
-// empty says that there are comments at most.
-func (s segment) empty() bool {
-	for line := range bytes.Lines(s.body) {
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+// Empty says that there are comments at most.
+func (s Segment) Empty() bool {
+	for line := range bytes.Lines(s.Body) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && string(line) != "..." {
 			return false
 		}
 	}
 	return true
 }
 
-// split finds the documents: they begin at lines with ---.
-func split(data []byte) []segment {
-	var out []segment
-	cur := segment{line: 1}
+// Split finds the documents of a file: they begin at lines with ---.
+func Split(data []byte) []Segment {
+	var out []Segment
+	cur := Segment{Line: 1}
 	if rest, ok := bytes.CutPrefix(data, []byte("\xef\xbb\xbf")); ok {
-		cur.lead, data = data[:3:3], rest
+		cur.Lead, data = data[:3:3], rest
 	}
 	n := 0
 	for line := range bytes.Lines(data) {
@@ -36,17 +37,17 @@ func split(data []byte) []segment {
 		switch {
 		case separates && (len(bytes.TrimSpace(rest)) == 0 || rest[0] == ' ' || rest[0] == '\t'):
 			out = append(out, cur)
-			cur = segment{line: n + 1}
+			cur = Segment{Line: n + 1}
 			if after := bytes.TrimSpace(rest); len(after) == 0 || after[0] == '#' {
-				cur.lead = line
+				cur.Lead = line
 				continue
 			}
-			cur.lead, cur.body, cur.line = line[:4:4], bytes.Clone(line[4:]), n
-		case len(line) > 0 && line[0] == '%' && len(cur.body) == 0:
-			cur.lead = append(bytes.Clone(cur.lead), line...)
-			cur.line = n + 1
+			cur.Lead, cur.Body, cur.Line = line[:4:4], bytes.Clone(line[4:]), n
+		case len(line) > 0 && line[0] == '%' && len(cur.Body) == 0:
+			cur.Lead = append(bytes.Clone(cur.Lead), line...)
+			cur.Line = n + 1
 		default:
-			cur.body = append(cur.body, line...)
+			cur.Body = append(cur.Body, line...)
 		}
 	}
 	return append(out, cur)

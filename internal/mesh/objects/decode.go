@@ -1,15 +1,13 @@
 package objects
 
 import (
-	"encoding/json"
-	"fmt"
 	"reflect"
 	"strings"
 
 	kjson "sigs.k8s.io/json"
 
-	"outrider.dev/internal/misfit"
-	"outrider.dev/internal/spelling"
+	"outrider.dev/internal/manifest"
+	"outrider.dev/startup"
 )
 
 // decode is strict: a field that does not exist is more often misspelt than new.
@@ -38,59 +36,12 @@ func decode(raw []byte, into any) error {
 	return out
 }
 
-// wanted says in words what a Go type takes.
-var wanted = []struct{ prefix, words string }{
-	{"int", "a whole number"}, {"uint", "a whole number"}, {"float", "a number"},
-	{"string", "a text (in quotes, if it looks like a number)"}, {"bool", "true or false"},
-	{"[]", "a list"}, {"map[", "an object with fields"}, {"v1.Time", "a time, as 2006-01-02T15:04:05Z"},
-}
-
-// decodeError finds the field in an error of encoding/json: "json: cannot unmarshal
-// string into Go struct field Spec.spec.ports.port of type int32". Its path has no
-// indexes.
+// decodeError says which field an error of the decoder is about.
 func decodeError(raw []byte, err error) Wrongs {
-	message := strings.TrimPrefix(err.Error(), "json: ")
-	got, rest, ok := strings.Cut(strings.TrimPrefix(message, "cannot unmarshal "), " into Go ")
-	if !ok {
-		return Wrongs{{"", message}}
+	if m := manifest.FindMismatch(raw, err); m != nil {
+		return Wrongs{{m.Field, m.Error()}}
 	}
-	field, goType, _ := strings.Cut(rest, " of type ")
-	if field, ok = strings.CutPrefix(field, "struct field "); ok {
-		_, field, _ = strings.Cut(field, ".")
-	} else {
-		field, goType = "", strings.TrimPrefix(field, "value")
-	}
-	need := "an object with fields"
-	for _, w := range wanted {
-		if strings.HasPrefix(goType, w.prefix) {
-			need = w.words
-			break
-		}
-	}
-	var tree any
-	if json.Unmarshal(raw, &tree) == nil {
-		if with, ok := misfit.Find(tree, field, strings.Fields(got)[0]); ok {
-			field = with
-		}
-	}
-	return Wrongs{{field, fmt.Sprintf("needs %s, not %s", need, article(got))}}
-}
-
-func article(jsonKind string) string {
-	switch kind, value, _ := strings.Cut(jsonKind, " "); {
-	case value != "":
-		return value
-	case kind == "bool":
-		return "true or false"
-	case kind == "string":
-		return "a text"
-	case kind == "array":
-		return "a list"
-	case kind == "object":
-		return "an object with fields"
-	default:
-		return "a " + kind
-	}
+	return Wrongs{{"", manifest.Reason(err)}}
 }
 
 // suggest names the field of t that a path's last step is likely to mean.
@@ -108,7 +59,7 @@ func suggest(t reflect.Type, path string) string {
 	wrong, _, _ := strings.Cut(steps[len(steps)-1], "[")
 	best, least := "", 3
 	for name := range fieldsOf(t) {
-		if d := spelling.Distance(strings.ToLower(name), strings.ToLower(wrong)); d < least || d == least && name < best && best != "" {
+		if d := startup.Distance(strings.ToLower(name), strings.ToLower(wrong)); d < least || d == least && name < best && best != "" {
 			best, least = name, d
 		}
 	}

@@ -3,14 +3,14 @@ package inject
 import (
 	"strings"
 
-	"outrider.dev/internal/spelling"
+	"outrider.dev/startup"
 )
 
 // didYouMean is "; did you mean X?" for the name nearest to word, or nothing.
 func didYouMean(word string, names []string) string {
 	best, least := "", 1+len(lastPart(word))/3
 	for _, n := range names {
-		d := spelling.Distance(lastPart(word), lastPart(n))
+		d := startup.Distance(lastPart(word), lastPart(n))
 		if before(word) != before(n) {
 			d++ // the same name elsewhere: less likely than a slip of the hand
 		}

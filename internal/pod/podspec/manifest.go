@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/manifest"
 )
 
 // An Object is a pod, or something that has a pod template.
@@ -21,8 +23,11 @@ type Object struct {
 	Name     string `json:"name"`
 	Template string `json:"template,omitempty"` // field path of the pod template; empty for a pod
 
-	Pod     corev1.Pod `json:"-"`
-	Unknown []string   `json:"-"` // fields that are not in this version of the API
+	APIVersion string     `json:"-"`
+	Namespace  string     `json:"-"` // as it is written; empty if it is not
+	Index      int        `json:"-"` // among the objects of the document
+	Pod        corev1.Pod `json:"-"`
+	Unknown    []string   `json:"-"` // fields that are not in this version of the API
 }
 
 func (o Object) String() string {
@@ -76,15 +81,14 @@ const usualTemplate = "spec.template"
 // Parse returns the pods of a file's documents, YAML or JSON, and the kinds that
 // have none. The error is an *InputError.
 func Parse(file string, data []byte) (objects []Object, others []string, err error) {
-	for i, d := range documents(data) {
-		raw, err := yaml.YAMLToJSONStrict(d.text)
-		at := InputError{File: file, Document: i + 1, Line: d.line}
-		if err != nil {
-			at.Err = errors.New(notYAML(d.text, err))
-			return nil, nil, &at
+	number := 0
+	for _, s := range manifest.Split(data) {
+		if s.Empty() {
+			continue
 		}
-		p := parser{at: at}
-		if err := p.object(raw, ""); err != nil {
+		number++
+		p := parser{at: InputError{File: file, Document: number, Line: s.Line}}
+		if err := p.document(s.Body); err != nil {
 			return nil, nil, err
 		}
 		objects, others = append(objects, p.objects...), append(others, p.others...)
@@ -92,42 +96,11 @@ func Parse(file string, data []byte) (objects []Object, others []string, err err
 	return objects, others, nil
 }
 
-type document struct {
-	text []byte
-	line int
-}
-
-// documents splits at the lines that begin with ---, and leaves out what has
-// comments only.
-func documents(data []byte) []document {
-	var out []document
-	cur := document{line: 1}
-	keep := func() {
-		for _, line := range bytes.Split(cur.text, []byte("\n")) {
-			line = bytes.TrimSpace(line)
-			if len(line) > 0 && line[0] != '#' && !bytes.Equal(line, []byte("---")) {
-				out = append(out, cur)
-				return
-			}
-		}
-	}
-	for i, line := range bytes.SplitAfter(data, []byte("\n")) {
-		rest, separates := bytes.CutPrefix(line, []byte("---"))
-		if separates && (len(bytes.TrimSpace(rest)) == 0 || rest[0] == ' ' || rest[0] == '\t') {
-			keep()
-			cur = document{line: i + 1}
-			line = rest
-		}
-		cur.text = append(cur.text, line...)
-	}
-	keep()
-	return out
-}
-
 type parser struct {
 	at      InputError
 	objects []Object
 	others  []string
+	count   int // of objects of any kind
 }
 
 func (p *parser) fail(object, field string, err error) error {
@@ -136,12 +109,32 @@ func (p *parser) fail(object, field string, err error) error {
 	return &e
 }
 
-// object reads one object, or those of a list; kind is what an item without one is.
-func (p *parser) object(raw []byte, kind string) error {
+// mismatch is the error of a value whose type does not fit. raw is the object, or its
+// pod template.
+func (p *parser) mismatch(o Object, raw []byte, err error) error {
+	if m := manifest.FindMismatch(raw, err); m != nil {
+		return p.fail(o.String(), o.Field(m.Field), m)
+	}
+	return p.fail(o.String(), "", errors.New(manifest.Reason(err)))
+}
+
+func (p *parser) document(text []byte) error {
+	raw, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return p.fail("", "", errors.New(manifest.SyntaxReason(text, err)))
+	}
+	return p.object(raw, "", "")
+}
+
+// object reads one object, or those of a list. apiVersion and kind are those of an element
+// that has none.
+func (p *parser) object(raw []byte, apiVersion, kind string) error {
 	var head struct {
-		Kind     string `json:"kind"`
-		Metadata struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Metadata   struct {
 			Name         string `json:"name"`
+			Namespace    string `json:"namespace"`
 			GenerateName string `json:"generateName"`
 		} `json:"metadata"`
 		Items []json.RawMessage `json:"items"`
@@ -150,22 +143,26 @@ func (p *parser) object(raw []byte, kind string) error {
 		return p.fail("", "", errors.New("this is no Kubernetes object"))
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
-		field, reason := mismatch(raw, err)
-		return p.fail("", field, reason)
+		return p.mismatch(Object{}, raw, err)
 	}
 	head.Kind = cmp.Or(head.Kind, kind)
 	if head.Kind == "" {
 		return p.fail("", "kind", errors.New("missing: this is no Kubernetes object"))
 	}
 	if of, isList := strings.CutSuffix(head.Kind, "List"); isList && head.Items != nil {
+		if of == "" {
+			head.APIVersion, apiVersion = "", "" // a List has objects of any version
+		}
 		for _, item := range head.Items {
-			if err := p.object(item, of); err != nil {
+			if err := p.object(item, cmp.Or(head.APIVersion, apiVersion), of); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	o := Object{File: p.at.File, Document: p.at.Document, Kind: head.Kind, Name: cmp.Or(head.Metadata.Name, head.Metadata.GenerateName)}
+	o := Object{File: p.at.File, Document: p.at.Document, Index: p.count, APIVersion: cmp.Or(head.APIVersion, apiVersion), Kind: head.Kind,
+		Namespace: head.Metadata.Namespace, Name: cmp.Or(head.Metadata.Name, head.Metadata.GenerateName)}
+	p.count++
 	path, known := templates[head.Kind]
 	if !known {
 		path = usualTemplate
@@ -183,8 +180,7 @@ func (p *parser) object(raw []byte, kind string) error {
 func (p *parser) pod(o Object, template []byte) error {
 	strict, err := kjson.UnmarshalStrict(template, &o.Pod)
 	if err != nil {
-		field, reason := mismatch(template, err)
-		return p.fail(o.String(), o.Field(field), reason)
+		return p.mismatch(o, template, err)
 	}
 	for _, s := range strict {
 		if field, ok := s.(kjson.FieldError); ok && strings.HasPrefix(s.Error(), "unknown field") {

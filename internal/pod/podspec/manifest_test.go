@@ -55,11 +55,11 @@ spec: {template: {spec: {containers: [{name: app}]}}}
 
 func TestParseSaysWhere(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
-		"no YAML":         {"kind: Pod\n---\na: [", `f.yaml: document 2 (line 2): line 2: did not find expected node content`},
+		"no YAML":         {"kind: Pod\n---\na: [", `f.yaml: document 2 (line 3): line 1: did not find expected node content`},
 		"no object":       {"a: b", `f.yaml: document 1 (line 1): kind: missing: this is no Kubernetes object`},
 		"no object, list": {"- a", `f.yaml: document 1 (line 1): this is no Kubernetes object`},
 		"a wrong type": {"kind: Deployment\nmetadata: {name: d}\nspec: {template: {spec: {containers: [{name: app, command: sleep 5}]}}}",
-			`f.yaml: document 1 (line 1): Deployment d: spec.template.spec.containers[0].command: want a list of strings, and this is a string`},
+			`f.yaml: document 1 (line 1): Deployment d: spec.template.spec.containers[0].command: must be a list of strings, not a string`},
 		"no containers": {"kind: Pod\nmetadata: {name: d}\nspec: {}", `f.yaml: document 1 (line 1): Pod d: spec.containers: a pod needs at least one container`},
 		"no name":       {"kind: Pod\nspec: {containers: [{image: i}]}", `f.yaml: document 1 (line 1): Pod: spec.containers[0].name: missing`},
 		"a key twice":   {"kind: Pod\nkind: Pod", `f.yaml: document 1 (line 1): unmarshal errors:   line 2: key "kind" already set in map`},
@@ -81,18 +81,18 @@ func TestErrorsAreNotTheDecoders(t *testing.T) {
 		return "kind: Pod\nmetadata: {name: x}\nspec: {containers: " + containers + "}\n"
 	}
 	for text, want := range map[string]string{
-		pod("[{name: a}, {name: b, command: run}]"):        "Pod x: spec.containers[1].command: want a list of strings, and this is a string",
-		pod("[{name: a, args: [a, 1]}]"):                   "Pod x: spec.containers[0].args[1]: want a string, and this is a number",
-		pod("{name: a}"):                                   "Pod x: spec.containers: want a list, and this is an object",
-		pod("[{name: a, ports: [{containerPort: http}]}]"): "Pod x: spec.containers[0].ports[0].containerPort: want a whole number, and this is a string",
-		pod("[{name: a, tty: 'yes'}]"):                     "Pod x: spec.containers[0].tty: want true or false, and this is a string",
-		pod("[{name: a, securityContext: root}]"):          "Pod x: spec.containers[0].securityContext: want an object, and this is a string",
-		pod("[{name: a, imagePullPolicy: {a: b}}]"):        "Pod x: spec.containers[0].imagePullPolicy: want a string, and this is an object",
+		pod("[{name: a}, {name: b, command: run}]"):        "Pod x: spec.containers[1].command: must be a list of strings, not a string",
+		pod("[{name: a, args: [a, 1]}]"):                   "Pod x: spec.containers[0].args[1]: must be a string, not a number",
+		pod("{name: a}"):                                   "Pod x: spec.containers: must be a list, not an object",
+		pod("[{name: a, ports: [{containerPort: http}]}]"): "Pod x: spec.containers[0].ports[0].containerPort: must be a whole number, not a string",
+		pod("[{name: a, tty: 'yes'}]"):                     "Pod x: spec.containers[0].tty: must be true or false, not a string",
+		pod("[{name: a, securityContext: root}]"):          "Pod x: spec.containers[0].securityContext: must be an object, not a string",
+		pod("[{name: a, imagePullPolicy: {a: b}}]"):        "Pod x: spec.containers[0].imagePullPolicy: must be a string, not an object",
 		pod("[{name: a, ports: [{containerPort: 1.5}]}]"):  "containerPort",
-		"kind: 3\n": "kind: want a string, and this is a number",
-		"kind: ConfigMap\ndata: {{ .Values.data }}\n":         "f: document 1 (line 1): {{ }} is a template's: render it first, as by helm template",
-		"{{- if .Values.on }}\nkind: ConfigMap\n{{- end }}\n": "{{ }} is a template's",
-		"kind: ConfigMap\ndata: {[a]: b}\n":                   "a key is no text",
+		"kind: 3\n": "kind: must be a string, not a number",
+		"kind: ConfigMap\ndata: {{ .Values.data }}\n":         "f: document 1 (line 1): {{ }} belongs to a template: render it first, as with helm template",
+		"{{- if .Values.on }}\nkind: ConfigMap\n{{- end }}\n": "{{ }} belongs to a template",
+		"kind: ConfigMap\ndata: {[a]: b}\n":                   "a key must be a string",
 	} {
 		_, _, err := Parse("f", []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "Go ") || strings.Contains(err.Error(), "map[") {

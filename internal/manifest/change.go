@@ -1,0 +1,259 @@
+package manifest
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// ErrCannotEdit is the reason why a small change is left to a person.
+var ErrCannotEdit = errors.New("the YAML is written in a way that this change cannot be put into without rewriting it")
+
+// A changer turns the nodes of an object from what before says into what after says. What
+// is the same in both is not touched: the text may have fields that neither has.
+type changer struct {
+	small      bool // flow mappings stay as they are, and what others share is not changed
+	root       *yaml.Node
+	containers map[string]container // of the pod, by name: one may move to the other list
+}
+
+// A container is an element of a pod's lists, as it was.
+type container struct {
+	node *yaml.Node
+	was  any
+	argv []*yaml.Node
+}
+
+// at returns the node that takes the place of old; old is nil for a new field.
+func (c *changer) at(old *yaml.Node, before, after any) (*yaml.Node, error) {
+	if old != nil && reflect.DeepEqual(before, after) {
+		return old, nil
+	}
+	if c.small && old != nil && (old.Kind == yaml.AliasNode || old.Anchor != "") {
+		return nil, ErrCannotEdit
+	}
+	switch is := after.(type) {
+	case fields:
+		was, _ := before.(fields)
+		if old != nil && old.Kind == yaml.MappingNode && len(old.Content) > 0 {
+			return old, c.mapping(old, was, is)
+		}
+		if len(was) > 0 && (old == nil || old.Kind != yaml.MappingNode) { // the document leaves out what has a default
+			made := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+			return made, c.mapping(made, was, is)
+		}
+	case []any:
+		was, isList := before.([]any)
+		if !isList || old == nil || old.Kind != yaml.SequenceNode || len(old.Content) != len(was) {
+			break
+		}
+		if named(was) && named(is) {
+			return old, c.members(old, was, is, nil)
+		}
+		if len(was) == len(is) {
+			return old, c.elements(old, was, is)
+		}
+	}
+	return written(old, after)
+}
+
+func (c *changer) mapping(n *yaml.Node, before, after fields) error {
+	if !c.small {
+		n.Style &^= yaml.FlowStyle
+	}
+	for _, f := range before {
+		i := Entry(n, f.key)
+		if _, stays := after.get(f.key); stays {
+			continue
+		}
+		if i < 0 && c.small || i >= 0 && c.small && n.Content[i+1].Anchor != "" {
+			return ErrCannotEdit // it is merged in, or another place uses it
+		}
+		if i >= 0 {
+			c.remove(n, i)
+		}
+	}
+	for _, f := range after {
+		was, had := before.get(f.key)
+		if had && reflect.DeepEqual(was, f.value) {
+			continue
+		}
+		var old *yaml.Node
+		i := Entry(n, f.key)
+		if i >= 0 {
+			old = n.Content[i+1]
+		}
+		value, err := c.field(f.key, old, was, f.value)
+		switch hadFields, _ := was.(fields); {
+		case err != nil:
+			return err
+		case i < 0:
+			n.Content = slices.Insert(n.Content, c.placeFor(n), newKey(f.key), value)
+		case len(hadFields) > 0 && len(value.Content) == 0: // the change has emptied it
+			c.remove(n, i)
+		default:
+			n.Content[i+1] = value
+		}
+	}
+	return nil
+}
+
+// field is [changer.at] for a field with a key: lists of containers share their elements.
+func (c *changer) field(key string, old *yaml.Node, before, after any) (*yaml.Node, error) {
+	was, isList := before.([]any)
+	is, stays := after.([]any)
+	if key != "containers" && key != "initContainers" || !stays || !named(is) || c.small || before != nil && !isList {
+		return c.at(old, before, after)
+	}
+	if old == nil || old.Kind != yaml.SequenceNode || len(old.Content) != len(was) {
+		old, was = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}, nil
+	}
+	return old, c.members(old, was, is, c.containers)
+}
+
+// note records the containers of a pod before anything is changed.
+func (c *changer) note(pod *yaml.Node, before any) {
+	f, _ := before.(fields)
+	spec, _ := f.get("spec")
+	f, _ = spec.(fields)
+	for _, list := range []string{"initContainers", "containers"} {
+		was, _ := f.get(list)
+		values, _ := was.([]any)
+		nodes := Field(pod, "spec", list)
+		for i, v := range values {
+			if nodes != nil && i < len(nodes.Content) {
+				c.containers[nameOf(v)] = container{nodes.Content[i], v, argv(nodes.Content[i])}
+			}
+		}
+	}
+}
+
+// argv is the elements of command and args.
+func argv(container *yaml.Node) []*yaml.Node {
+	var out []*yaml.Node
+	for _, key := range []string{"command", "args"} {
+		if words := Field(container, key); words != nil && words.Kind == yaml.SequenceNode {
+			out = append(out, words.Content...)
+		}
+	}
+	return out
+}
+
+// keepWords gives the words of a command the comments and quotes that they had: a gate
+// goes before them, or is taken away, and they stay the last ones.
+func keepWords(old, now []*yaml.Node) {
+	for i := 1; i <= min(len(old), len(now)); i++ {
+		was, is := old[len(old)-i], now[len(now)-i]
+		if was.Kind != yaml.ScalarNode || was.Value != is.Value {
+			break
+		}
+		is.Style = was.Style
+		keepComments(is, was)
+	}
+}
+
+func keepComments(n, old *yaml.Node) {
+	n.HeadComment, n.LineComment, n.FootComment = old.HeadComment, old.LineComment, old.FootComment
+}
+
+// maxFlow is how many elements a list may have to stay on one line.
+const maxFlow = 6
+
+// written is a new value in the place of old. A list stays on one line if it was, a text
+// keeps its quotes, and comments stay.
+func written(old *yaml.Node, v any) (*yaml.Node, error) {
+	n, err := newNode(v)
+	if err != nil || old == nil {
+		return n, err
+	}
+	keepComments(n, old)
+	switch {
+	case n.Kind != old.Kind:
+	case n.Kind != yaml.ScalarNode:
+		if len(n.Content) <= maxFlow {
+			n.Style |= old.Style & yaml.FlowStyle
+		}
+	case n.Tag == "!!str" && old.Style != 0:
+		n.Style = old.Style &^ yaml.TaggedStyle
+	}
+	return n, nil
+}
+
+// remove takes out a field. A comment above it stays, in a small change.
+func (c *changer) remove(n *yaml.Node, i int) {
+	if comment := n.Content[i].HeadComment; c.small && comment != "" && i+2 < len(n.Content) {
+		next := n.Content[i+2]
+		next.HeadComment = strings.TrimSuffix(comment+"\n"+next.HeadComment, "\n")
+	}
+	n.Content = slices.Delete(n.Content, i, i+2)
+}
+
+// placeFor is where a new field goes. A small change of a mapping of mappings begins it,
+// where a reader looks for metadata and annotations.
+func (c *changer) placeFor(n *yaml.Node) int {
+	if !c.small || n == c.root || len(n.Content) == 0 || n.Style&yaml.FlowStyle != 0 || n.Content[1].Kind == yaml.ScalarNode || n.Content[0].HeadComment != "" {
+		return len(n.Content)
+	}
+	return 0
+}
+
+// named says whether each element has a name of its own.
+func named(list []any) bool {
+	seen := map[string]bool{}
+	for _, v := range list {
+		name := nameOf(v)
+		if name == "" || seen[name] {
+			return false
+		}
+		seen[name] = true
+	}
+	return true
+}
+
+func nameOf(v any) string {
+	f, _ := v.(fields)
+	name, _ := f.get("name")
+	text, _ := name.(string)
+	return text
+}
+
+// members changes a list by the names of its elements. Those that it does not have may
+// come from elsewhere.
+func (c *changer) members(n *yaml.Node, before, after []any, elsewhere map[string]container) error {
+	if !c.small {
+		n.Style &^= yaml.FlowStyle
+	}
+	content := make([]*yaml.Node, 0, len(after))
+	for _, is := range after {
+		var old *yaml.Node
+		var was any
+		known, moved := elsewhere[nameOf(is)]
+		if i := slices.IndexFunc(before, func(v any) bool { return nameOf(v) == nameOf(is) }); i >= 0 {
+			old, was = n.Content[i], before[i]
+		} else if moved {
+			old, was = known.node, known.was
+		}
+		node, err := c.at(old, was, is)
+		if err != nil {
+			return err
+		}
+		keepWords(known.argv, argv(node))
+		content = append(content, node)
+	}
+	n.Content = content
+	return nil
+}
+
+func (c *changer) elements(n *yaml.Node, before, after []any) error {
+	for i := range after {
+		node, err := c.at(n.Content[i], before[i], after[i])
+		if err != nil {
+			return err
+		}
+		n.Content[i] = node
+	}
+	return nil
+}
