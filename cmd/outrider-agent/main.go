@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/version"
 )
 
 func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
@@ -32,7 +31,7 @@ func run(argv []string, stdout, stderr io.Writer) int {
 		root.Use = name
 	}
 	termination := &terminationLog{path: defaultTerminationLog()}
-	root.AddCommand(newCapture(termination), newInit(termination), newRootStage(termination), newCaptured(), newProxy(termination, args), newGate(termination), newHeld(), newCopy(), newWait(), newRequest(), version.Command())
+	root.AddCommand(newCapture(termination), newInit(termination), newRootStage(termination), newCaptured(), newProxy(termination, args), newGate(termination), newHeld(), newCopy(), newWait(), newRequest(), cli.VersionCommand())
 	if name == "pilot-agent" {
 		for _, cmd := range root.Commands() {
 			if slices.Contains([]string{"wait", "request"}, cmd.Name()) { // others' hooks give log flags

@@ -13,7 +13,6 @@ import (
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/lint"
 	"outrider.dev/internal/lint/finding"
-	"outrider.dev/internal/version"
 	"outrider.dev/internal/visible"
 	"outrider.dev/startup"
 )
@@ -234,7 +233,7 @@ func (o *lintOptions) print(cmd *cobra.Command, r lint.Report) error {
 	case "json":
 		return finding.WriteJSON(w, r.Findings)
 	case "sarif":
-		return finding.WriteSARIF(w, finding.Tool{Name: "outrider lint", Version: version.String(), Pages: docPages, Kinds: lint.Kinds()}, r.Findings)
+		return finding.WriteSARIF(w, finding.Tool{Name: "outrider lint", Version: cli.Version(), Pages: docPages, Kinds: lint.Kinds()}, r.Findings)
 	}
 	if err := finding.WriteText(visible.Writer{W: w}, r.Findings, isTerminal(w)); err != nil {
 		return err

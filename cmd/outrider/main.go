@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/version"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -21,6 +20,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 		Use:   "outrider",
 		Short: "pods that start and stop without a race",
 	}
-	root.AddCommand(newDemo(), newInject(), newLint(), newPlan(), newProxyConfig(), newProxyStatus(), newRules(), newRun(), newSimulate(), newVerify(), version.Command())
+	root.AddCommand(newDemo(), newInject(), newLint(), newPlan(), newProxyConfig(), newProxyStatus(), newRules(), newRun(), newSimulate(), newVerify(), cli.VersionCommand())
 	return cli.Run(root, args, stdout, stderr, nil)
 }

@@ -7,7 +7,6 @@ import (
 
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/controlplane/kube"
-	"outrider.dev/internal/version"
 )
 
 // clusterFlags say whether there is a cluster, and how it is reached.
@@ -35,7 +34,7 @@ func (c clusterFlags) connect(log *slog.Logger, needed bool) (*kube.Cluster, err
 	default:
 		return nil, &cli.UsageError{Err: fmt.Errorf("--kubernetes=%q: one of auto, on, off", c.mode)}
 	}
-	cluster, err := kube.Connect(kube.Options{Kubeconfig: c.kubeconfig, UserAgent: "outriderd/" + version.String(), Log: log})
+	cluster, err := kube.Connect(kube.Options{Kubeconfig: c.kubeconfig, UserAgent: "outriderd/" + cli.Version(), Log: log})
 	if err != nil {
 		return nil, &cli.UsageError{Err: err, Hint: "--kubeconfig names a file as kubectl's; --source files:DIR --kubernetes=off does without a cluster"}
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/version"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -27,6 +26,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 		Short: "the control plane of Outrider",
 	}
 	root.SetContext(ctx)
-	root.AddCommand(newServe(), newToken(), newWebhookConfig(), version.Command())
+	root.AddCommand(newServe(), newToken(), newWebhookConfig(), cli.VersionCommand())
 	return cli.Run(root, args, stdout, stderr, nil)
 }

@@ -53,7 +53,7 @@ var arrows = map[string][]string{
 	"internal/agent/config":         {yaml},
 	"internal/xds":                  {"internal/contract", grpc, protobuf, xds, "google.golang.org/genproto/googleapis/rpc"},
 	"internal/xds/resource":         {"internal/contract", "internal/mesh", "internal/xds", xds, protobuf},
-	"internal/wire":                 {sys, "google.golang.org/protobuf/encoding/protowire"},
+	"internal/wire":                 {sys},
 	"internal/agent/dns":            {"internal/wire", "golang.org/x/net/dns/dnsmessage"},
 	"internal/lint/finding":         {},
 	"internal/lint":                 {"internal/lint/finding", "internal/manifest", "internal/pod/inject", "internal/mesh", "internal/pod/podspec", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml", yaml},
@@ -68,7 +68,7 @@ var arrows = map[string][]string{
 	"internal/controlplane/files": {"internal/mesh", "internal/mesh/objects", "github.com/fsnotify/fsnotify", "sigs.k8s.io/yaml"},
 
 	"internal/controlplane/ca": {"internal/wire", sys, grpc, protobuf, "github.com/spiffe/go-spiffe/v2/spiffeid", "github.com/go-jose/go-jose/v4", "golang.org/x/time/rate"},
-	"internal/agent/identity":  {"internal/wire", "google.golang.org/protobuf/encoding/protowire"},
+	"internal/agent/identity":  {"internal/wire"},
 
 	"internal/agent/readiness": {"internal/agent/envoy", "internal/agent/sockets", sys},
 	"internal/agent/sockets":   {netlink, sys},
@@ -95,13 +95,12 @@ var arrows = map[string][]string{
 	"build/commands/cmd": {"build/commands"},
 	"internal/arch":      {},
 	"internal/cli":       {"internal/capture", "internal/visible", cobra, pflag},
-	"internal/version":   {cobra},
 	"internal/visible":   {},
 
-	"cmd/outrider": {"internal/image/lookup", "k8s.io/api", "k8s.io/apimachinery", "internal/lint/finding", "internal/lint", "internal/pod/inject", "internal/manifest", "github.com/rogpeppe/go-internal/diff", "internal/run/demo", "internal/model/kubelet", "internal/run/localpod", "internal/model/simulate", "internal/model/chart", "internal/model/verify", sys, "startup", "internal/pod/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/version", "internal/visible", cobra},
+	"cmd/outrider": {"internal/image/lookup", "k8s.io/api", "k8s.io/apimachinery", "internal/lint/finding", "internal/lint", "internal/pod/inject", "internal/manifest", "github.com/rogpeppe/go-internal/diff", "internal/run/demo", "internal/model/kubelet", "internal/run/localpod", "internal/model/simulate", "internal/model/chart", "internal/model/verify", sys, "startup", "internal/pod/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/visible", cobra},
 	"cmd/outrider-agent": {"startup", "internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables",
-		"internal/capture/setup", "internal/cli", "internal/version", cobra, pflag, sys},
-	"cmd/outriderd": {"internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "sigs.k8s.io/yaml", "internal/cli", "internal/controlplane", "internal/controlplane/ca", "internal/mesh", "internal/version", cobra},
+		"internal/capture/setup", "internal/cli", cobra, pflag, sys},
+	"cmd/outriderd": {"internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "sigs.k8s.io/yaml", "internal/cli", "internal/controlplane", "internal/controlplane/ca", "internal/mesh", cobra},
 
 	"bench/capture": {"build/commands", sys, rtnetlink},
 	"bench/agent":   {"test/agent/harness"}, // the same world as the tests'

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 	"unicode/utf8"
-
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // Istio's certificate service. Its source is istio.io/api, security/v1alpha1/ca.proto
@@ -82,16 +80,16 @@ func ParseCertificateRequest(raw []byte) (CertificateRequest, error) {
 	var r CertificateRequest
 	err := Fields(raw, func(f Field) error {
 		switch {
-		case f.Number == fieldCSR && f.Kind == protowire.BytesType:
+		case f.Number == fieldCSR && f.Kind == BytesField:
 			r.CSR = string(f.Bytes)
 			return checkUTF8("csr", f.Bytes)
-		case f.Number == fieldLife && f.Kind == protowire.VarintType:
+		case f.Number == fieldLife && f.Kind == VarintField:
 			s := int64(f.Varint)
 			if s < 0 || s > maxLife {
 				return fmt.Errorf("field validity_duration: %d; use 0 or more seconds", s)
 			}
 			r.Life = time.Duration(s) * time.Second
-		case f.Number == fieldMetadata && f.Kind == protowire.BytesType:
+		case f.Number == fieldMetadata && f.Kind == BytesField:
 			if r.Metadata == nil {
 				r.Metadata = map[string]string{}
 			}
@@ -108,18 +106,18 @@ func ParseCertificateRequest(raw []byte) (CertificateRequest, error) {
 // parseMetadata reads a google.protobuf.Struct.
 func parseMetadata(raw []byte, into map[string]string) error {
 	return Fields(raw, func(entry Field) error {
-		if entry.Number != fieldFields || entry.Kind != protowire.BytesType {
+		if entry.Number != fieldFields || entry.Kind != BytesField {
 			return nil
 		}
 		var key, value string
 		isString := false
 		err := Fields(entry.Bytes, func(f Field) error {
 			switch {
-			case f.Number == fieldKey && f.Kind == protowire.BytesType:
+			case f.Number == fieldKey && f.Kind == BytesField:
 				key = string(f.Bytes)
-			case f.Number == fieldValue && f.Kind == protowire.BytesType:
+			case f.Number == fieldValue && f.Kind == BytesField:
 				return Fields(f.Bytes, func(f Field) error {
-					if f.Number == fieldString && f.Kind == protowire.BytesType {
+					if f.Number == fieldString && f.Kind == BytesField {
 						value, isString = string(f.Bytes), true
 					}
 					return nil
@@ -147,7 +145,7 @@ func (r CertificateResponse) Marshal() []byte {
 func ParseCertificateResponse(raw []byte) (CertificateResponse, error) {
 	var r CertificateResponse
 	err := Fields(raw, func(f Field) error {
-		if f.Number != fieldChain || f.Kind != protowire.BytesType {
+		if f.Number != fieldChain || f.Kind != BytesField {
 			return nil
 		}
 		r.Chain = append(r.Chain, string(f.Bytes))

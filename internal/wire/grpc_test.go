@@ -18,6 +18,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // plaintext is HTTP/2 without TLS.
@@ -190,6 +191,47 @@ func FuzzHealthStatus(f *testing.F) {
 		// What is behind a message wins over what is in it.
 		if again, err := healthStatus(append(message, 8, 1)); err != nil || again != serving {
 			t.Errorf("%x and SERVING is %d, %v", message, again, err)
+		}
+	})
+}
+
+// Fields reads what protobuf's own library reads, but for groups and invalid field numbers.
+func FuzzFields(f *testing.F) {
+	f.Add([]byte{0x08, 0x96, 0x01, 0x12, 0x01, 'x', 0x1d, 1, 2, 3, 4, 0x21, 1, 2, 3, 4, 5, 6, 7, 8})
+	f.Add([]byte{0x0b, 0x0c})
+	f.Add([]byte{0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x02})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		rest := raw
+		err := Fields(raw, func(got Field) error {
+			number, kind, n := protowire.ConsumeTag(rest)
+			if n < 0 || uint64(number) != got.Number || uint8(kind) != uint8(got.Kind) {
+				t.Fatalf("%x: %+v, want field %d of type %d (%d)", raw, got, number, kind, n)
+			}
+			rest = rest[n:]
+			var bytesWant []byte
+			var varint uint64
+			switch kind {
+			case protowire.BytesType:
+				bytesWant, n = protowire.ConsumeBytes(rest)
+			case protowire.VarintType:
+				varint, n = protowire.ConsumeVarint(rest)
+			default:
+				n = protowire.ConsumeFieldValue(number, kind, rest)
+			}
+			if n < 0 || !bytes.Equal(got.Bytes, bytesWant) || got.Varint != varint {
+				t.Fatalf("%x: %+v, want %x or %d (%d)", raw, got, bytesWant, varint, n)
+			}
+			rest = rest[n:]
+			return nil
+		})
+		if len(rest) == 0 {
+			if err != nil {
+				t.Fatalf("%x: %v after the whole message", raw, err)
+			}
+			return
+		}
+		if number, kind, n := protowire.ConsumeField(rest); n >= 0 && number <= protowire.MaxValidNumber && kind != protowire.StartGroupType {
+			t.Errorf("%x: %v, want field %d", raw, err, number)
 		}
 	})
 }

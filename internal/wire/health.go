@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // serving is HealthCheckResponse.SERVING (grpc/health/v1/health.proto).
@@ -44,7 +42,7 @@ func healthStatus(message []byte) (status uint64, err error) {
 		if f.Number != 1 {
 			return nil
 		}
-		if f.Kind != protowire.VarintType {
+		if f.Kind != VarintField {
 			return errHealth
 		}
 		status = f.Varint

@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"time"
 	"unicode/utf8"
-
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // The service that resolves the mesh's names.
@@ -75,7 +73,7 @@ func (r NamesRequest) Marshal() []byte {
 func ParseNamesRequest(raw []byte) (NamesRequest, error) {
 	var r NamesRequest
 	err := Fields(raw, func(f Field) (err error) {
-		if f.Number != fieldName || f.Kind != protowire.BytesType {
+		if f.Number != fieldName || f.Kind != BytesField {
 			return nil
 		}
 		if len(r.Names) == MaxNames {
@@ -121,7 +119,7 @@ func (a Answer) marshal() []byte {
 func ParseNamesResponse(raw []byte) (NamesResponse, error) {
 	var r NamesResponse
 	err := Fields(raw, func(f Field) error {
-		if f.Number != fieldAnswer || f.Kind != protowire.BytesType {
+		if f.Number != fieldAnswer || f.Kind != BytesField {
 			return nil
 		}
 		if len(r.Answers) == MaxNames {
@@ -143,11 +141,11 @@ func ParseNamesResponse(raw []byte) (NamesResponse, error) {
 // set sets one field.
 func (a *Answer) set(f Field) (err error) {
 	switch {
-	case f.Number == fieldKnown && f.Kind == protowire.VarintType:
+	case f.Number == fieldKnown && f.Kind == VarintField:
 		a.Known = f.Varint != 0
-	case f.Number == fieldTTL && f.Kind == protowire.VarintType:
+	case f.Number == fieldTTL && f.Kind == VarintField:
 		a.TTL = time.Duration(min(f.Varint, maxTTL)) * time.Second
-	case f.Kind != protowire.BytesType:
+	case f.Kind != BytesField:
 	case f.Number == fieldAlias:
 		if len(a.Aliases) == MaxAliases {
 			return fmt.Errorf("field alias: more than %d", MaxAliases)

@@ -1,41 +1,65 @@
 package wire
 
 import (
+	"encoding/binary"
 	"errors"
-
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A Field of a message. Its Kind says which of Bytes and Varint is set; of another kind
-// there is no value.
+// A Field of a message.
 type Field struct {
-	Number protowire.Number
-	Kind   protowire.Type
-	Bytes  []byte
-	Varint uint64
+	Number uint64
+	Kind   Kind
+	Bytes  []byte // of BytesField
+	Varint uint64 // of VarintField
 }
 
-// Fields calls visit with each field of a message, until it returns an error.
+// A Kind is how the value of a field is encoded (protobuf.dev, "Encoding").
+type Kind uint8
+
+// The kinds of fields that have a value here; Fields skips numbers of fixed size.
+const (
+	VarintField Kind = 0
+	fixed64     Kind = 1
+	BytesField  Kind = 2
+	fixed32     Kind = 5
+)
+
+var errMessage = errors.New("not a protobuf message")
+
+// Fields calls visit with each field of a message, until it returns an error. Groups, which
+// proto3 does not have, are an error.
 func Fields(message []byte, visit func(Field) error) error {
 	for len(message) > 0 {
-		number, kind, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return malformed(n)
+		tag, n := binary.Uvarint(message)
+		f := Field{Number: tag >> 3, Kind: Kind(tag & 7)}
+		if n <= 0 || f.Number == 0 || f.Number >= 1<<29 {
+			return errMessage
 		}
 		message = message[n:]
-		f := Field{Number: number, Kind: kind}
-		switch kind {
-		case protowire.BytesType:
-			f.Bytes, n = protowire.ConsumeBytes(message)
-		case protowire.VarintType:
-			f.Varint, n = protowire.ConsumeVarint(message)
+		size := uint64(0)
+		switch f.Kind {
+		case VarintField, BytesField:
+			if f.Varint, n = binary.Uvarint(message); n <= 0 {
+				return errMessage
+			}
+			message = message[n:]
+			if f.Kind == BytesField {
+				size, f.Varint = f.Varint, 0
+			}
+		case fixed64:
+			size = 8
+		case fixed32:
+			size = 4
 		default:
-			n = protowire.ConsumeFieldValue(number, kind, message)
+			return errMessage
 		}
-		if n < 0 {
-			return malformed(n)
+		if size > uint64(len(message)) {
+			return errMessage
 		}
-		message = message[n:]
+		if f.Kind == BytesField {
+			f.Bytes = message[:size]
+		}
+		message = message[size:]
 		if err := visit(f); err != nil {
 			return err
 		}
@@ -43,15 +67,13 @@ func Fields(message []byte, visit func(Field) error) error {
 	return nil
 }
 
-func malformed(code int) error {
-	return errors.New("not a protobuf message: " + protowire.ParseError(code).Error())
-}
-
 // AppendField appends a field of bytes to a message.
-func AppendField[T string | []byte](message []byte, number protowire.Number, value T) []byte {
-	return protowire.AppendString(protowire.AppendTag(message, number, protowire.BytesType), string(value))
+func AppendField[T string | []byte](message []byte, number uint64, value T) []byte {
+	message = binary.AppendUvarint(message, number<<3|uint64(BytesField))
+	message = binary.AppendUvarint(message, uint64(len(value)))
+	return append(message, value...)
 }
 
-func appendVarint(message []byte, number protowire.Number, value uint64) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(message, number, protowire.VarintType), value)
+func appendVarint(message []byte, number, value uint64) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(message, number<<3|uint64(VarintField)), value)
 }

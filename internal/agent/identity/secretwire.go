@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"outrider.dev/internal/wire"
 )
 
@@ -72,7 +70,7 @@ type discoveryRequest struct {
 // parseDiscoveryRequest reads a message. It ignores other fields.
 func parseDiscoveryRequest(raw []byte) (q discoveryRequest, err error) {
 	err = wire.Fields(raw, func(f wire.Field) error {
-		if f.Kind != protowire.BytesType {
+		if f.Kind != wire.BytesField {
 			return nil
 		}
 		switch f.Number {
@@ -91,7 +89,7 @@ func parseDiscoveryRequest(raw []byte) (q discoveryRequest, err error) {
 		case requestError:
 			q.nack = true
 			return wire.Fields(f.Bytes, func(f wire.Field) error {
-				if f.Number == statusMessage && f.Kind == protowire.BytesType {
+				if f.Number == statusMessage && f.Kind == wire.BytesField {
 					q.reason = wire.Line(string(f.Bytes))
 				}
 				return nil

@@ -1,5 +1,4 @@
-// Package version knows which build of Outrider this is.
-package version
+package cli
 
 import (
 	"fmt"
@@ -9,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// String is the version of the module, or of the commit it was built from.
-func String() string {
+// Version is the version of the module, or of the commit it was built from.
+func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
@@ -26,14 +25,14 @@ func String() string {
 	return info.Main.Version
 }
 
-// Command prints the version.
-func Command() *cobra.Command {
+// VersionCommand prints the version.
+func VersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "print the version",
 		Args:  cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s %s (%s, %s/%s)\n", cmd.Root().Name(), String(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s %s (%s, %s/%s)\n", cmd.Root().Name(), Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		},
 	}
 }
