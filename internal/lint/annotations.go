@@ -16,13 +16,13 @@ import (
 func noEffect(s *subject, key, value string) string {
 	asks := slices.Contains(inject.PodLabels, key)
 	switch {
-	case inject.Nobodys(key) != "":
-		return inject.Nobodys(key)
+	case inject.ReadByNoMesh(key) != "":
+		return inject.ReadByNoMesh(key)
 	case s.Pod.Spec.HostNetwork && inject.InFamily(key) && !strings.HasSuffix(key, "/status"):
 		return "a pod with hostNetwork: true is never injected"
 	case asks && value != "true" && value != "false":
 		return fmt.Sprintf("%q is neither \"true\" nor \"false\": it is as if it was not there", value)
-	case asks && value == "true" && s.reason.Code == inject.NobodyAsked && s.ns.source != nil:
+	case asks && value == "true" && s.reason.Code == inject.NotRequested && s.ns.source != nil:
 		return "an annotation alone does not start injection: the API server goes by labels; make it a label"
 	case s.result.NoEffect[key] != "":
 		return s.result.NoEffect[key]

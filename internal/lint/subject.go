@@ -92,7 +92,7 @@ func (s *subject) mesh(w *world) {
 	if ns.Labels == nil {
 		ns.Labels = map[string]string{} // what no file says, nobody does
 	}
-	if inject.AsksDefault(ns) {
+	if inject.NamesDefault(ns) {
 		o.Revision = ""
 	}
 	s.reason = inject.Decide(&s.Pod, ns, o)

@@ -66,7 +66,7 @@ func TestTheSelectorsSayWhatInjectionSays(t *testing.T) {
 	revisions := []string{unset, "default", "canary"}
 	namespaces := combine([]string{ownNamespaces, istioNamespace, revisionKey}, [][]string{{unset, "enabled", "disabled"}, {unset, "enabled", "disabled"}, revisions})
 	podLabels := combine([]string{ownPod, istioPod, revisionKey}, [][]string{{unset, "true", "false", "yes"}, {unset, "true", "false", "yes"}, revisions})
-	notAsked := []inject.Code{inject.AskedNotTo, inject.NamespaceSaysNo, inject.OtherRevision, inject.NobodyAsked, inject.OtherInjector}
+	notAsked := []inject.Code{inject.Declined, inject.NamespaceDeclines, inject.OtherRevision, inject.NotRequested, inject.OtherInjector}
 	n := 0
 	for _, byDefault := range []bool{false, true} {
 		for _, revision := range []string{"default", "canary", ""} {

@@ -3,7 +3,6 @@ package inject
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -11,16 +10,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/internal/contract"
 )
 
 // Annotations that the code names. The table below has all.
 const (
-	proxyConfigKey   = "proxy.istio.io/config"
-	nativeKey        = "sidecar.istio.io/nativeSidecar"
-	modeKey          = "sidecar.istio.io/interceptionMode"
-	statusPortKey    = "status.sidecar.istio.io/port"
-	rewriteKey       = "sidecar.istio.io/rewriteAppHTTPProbers"
 	mergeKey         = "prometheus.istio.io/merge-metrics"
 	scrapeKey        = "prometheus.istio.io/scrape-targets"
 	imageKey         = "sidecar.istio.io/proxyImage"
@@ -36,55 +30,43 @@ const (
 	agentLogKey      = "sidecar.istio.io/agentLogLevel"
 	rerouteKey       = "istio.io/reroute-virtual-interfaces"
 	kubevirtKey      = "traffic.sidecar.istio.io/kubevirtInterfaces"
-	traffic          = "traffic.sidecar.istio.io/"
-	readiness        = "readiness.status.sidecar.istio.io/"
 	defaultContainer = "kubectl.kubernetes.io/default-container"
 	defaultLogs      = "kubectl.kubernetes.io/default-logs-container"
-
-	captureKey   = "outrider.dev/capture"
-	proxyKey     = "outrider.dev/proxy"
-	initKey      = "outrider.dev/init"
-	releaseKey   = "outrider.dev/native-release"
-	parkKey      = "outrider.dev/park"
-	prewarmKey   = "outrider.dev/prewarm"
-	pushKey      = "outrider.dev/push"
-	statusKey    = "outrider.dev/status"
-	overridesKey = "outrider.dev/overrides"
 )
 
 // An annotation is one that a pod can have.
 type annotation struct {
-	name    string
-	means   string
-	without string // why it has no effect; empty for one that has
-	nobodys bool   // nor in any other mesh
-	check   func(string) error
-	soft    func(string) error // likewise, where Istio takes any value, and a bad one for none
+	name     string
+	means    string
+	without  string // why it has no effect; empty: it has one
+	inNoMesh bool   // it has none in any other mesh either
+	check    func(string) error
+	lenient  bool // an invalid value is ignored, as by Istio, and does not refuse the pod
 }
 
-// annotations are all that are known, those that injection reads and those that others
-// do. A bad value of one with a check refuses the pod, as Istio's validate.go does.
+// annotations are all that are known: those that injection reads, and those without effect.
+// An invalid value refuses the pod, as Istio's validate.go does.
 var annotations = []annotation{
-	{name: injectLabel, means: "\"true\" or \"false\": whether to inject; as a label it goes first"},
-	{name: ownInjectLabel, means: "as " + injectLabel},
-	{name: proxyConfigKey, means: "a ProxyConfig for this pod; the agent reads it too"}, // checked by settings
-	{name: nativeKey, means: "whether the proxy is a restartable init container"},
-	{name: modeKey, means: "how connections come to the proxy", check: oneOf("REDIRECT", "TPROXY", "NONE")},
-	{name: traffic + "includeInboundPorts", means: "inbound ports to capture, or *", check: portsOrAll},
-	{name: traffic + "excludeInboundPorts", means: "inbound ports not to capture", check: ports},
-	{name: traffic + "includeOutboundIPRanges", means: "address ranges to capture, or *", check: rangesOrAll},
-	{name: traffic + "excludeOutboundIPRanges", means: "address ranges not to capture", check: ranges},
-	{name: traffic + "includeOutboundPorts", means: "outbound ports to capture whatever the address", check: portsOrAll},
-	{name: traffic + "excludeOutboundPorts", means: "outbound ports not to capture", check: ports},
-	{name: traffic + "excludeInterfaces", means: "interfaces on which nothing is captured", check: interfaces},
+	{name: contract.InjectLabel, means: "\"true\" or \"false\": whether to inject; as a label it goes first"},
+	{name: contract.OwnInjectLabel, means: "as " + contract.InjectLabel},
+	{name: contract.ProxyConfig, means: "a ProxyConfig for this pod; the agent reads it too"}, // checked by settings
+	{name: contract.NativeSidecar, means: "whether the proxy is a restartable init container"},
+	{name: contract.InterceptionMode, means: "how connections come to the proxy", check: oneOf("REDIRECT", "TPROXY", "NONE")},
+	{name: contract.IstioTraffic + "includeInboundPorts", means: "inbound ports to capture, or *", check: portsOrAll},
+	{name: contract.IstioTraffic + "excludeInboundPorts", means: "inbound ports not to capture", check: ports},
+	{name: contract.IstioTraffic + "includeOutboundIPRanges", means: "address ranges to capture, or *", check: rangesOrAll},
+	{name: contract.IstioTraffic + "excludeOutboundIPRanges", means: "address ranges not to capture", check: ranges},
+	{name: contract.IstioTraffic + "includeOutboundPorts", means: "outbound ports to capture whatever the address", check: portsOrAll},
+	{name: contract.IstioTraffic + "excludeOutboundPorts", means: "outbound ports not to capture", check: ports},
+	{name: contract.IstioTraffic + "excludeInterfaces", means: "interfaces on which nothing is captured", check: interfaces},
 	{name: rerouteKey, means: "interfaces whose inbound traffic is a guest's outbound traffic", check: interfaces},
 	{name: kubevirtKey, means: "the older name of " + rerouteKey, check: interfaces},
-	{name: statusPortKey, means: "port of the agent; 0: no probes of the proxy", check: portOrZero},
-	{name: readiness + "initialDelaySeconds", means: "of the proxy's readiness probe", check: number},
-	{name: readiness + "periodSeconds", means: "of the proxy's readiness probe", check: number},
-	{name: readiness + "failureThreshold", means: "of the proxy's readiness probe", check: number},
-	{name: readiness + "applicationPorts", nobodys: true, without: "readiness of the proxy does not depend on the application"},
-	{name: rewriteKey, means: "whether the agent makes the app's HTTP, TCP and gRPC probes"},
+	{name: contract.StatusPortAnnotation, means: "port of the agent; 0: no probes of the proxy", check: portOrZero},
+	{name: contract.IstioReadiness + "initialDelaySeconds", means: "of the proxy's contract.IstioReadiness probe", check: number},
+	{name: contract.IstioReadiness + "periodSeconds", means: "of the proxy's contract.IstioReadiness probe", check: number},
+	{name: contract.IstioReadiness + "failureThreshold", means: "of the proxy's contract.IstioReadiness probe", check: number},
+	{name: contract.IstioReadiness + "applicationPorts", inNoMesh: true, without: "readiness of the proxy does not depend on the application"},
+	{name: contract.RewriteProbes, means: "whether the agent makes the app's HTTP, TCP and gRPC probes"},
 	{name: mergeKey, means: "whether the agent serves the app's metrics with its own", check: boolean},
 	{name: scrapeKey, means: "port:path,port:path: where the app's metrics are", check: of(scrapeTargets)},
 	{name: imageKey, means: "the proxy's image: a name, or a full reference with a /", check: orNone(imageName)},
@@ -99,48 +81,46 @@ var annotations = []annotation{
 	{name: bootstrapKey, means: "ConfigMap with more of Envoy's bootstrap, in custom_bootstrap.json", check: orNone(objectName)},
 	{name: volumeKey, means: "JSON: volumes by name, for the proxy", check: of(userVolumes)},
 	{name: mountKey, means: "JSON: mounts by volume name, for the proxy", check: of(userMounts)},
-	{name: bindKey, means: "\"true\": the proxy may listen on ports below 1024", soft: oneOf("true", "false")},
+	{name: bindKey, means: "\"true\": the proxy may listen on ports below 1024", check: oneOf("true", "false"), lenient: true},
 	{name: discoveryKey, means: "address of the control plane, host:port", check: address},
-	{name: "sidecar.istio.io/statsInclusionPrefixes", without: "statistics to keep are proxyStatsMatcher's of " + proxyConfigKey},
-	{name: "sidecar.istio.io/statsInclusionSuffixes", without: "statistics to keep are proxyStatsMatcher's of " + proxyConfigKey},
-	{name: "sidecar.istio.io/statsInclusionRegexps", without: "statistics to keep are proxyStatsMatcher's of " + proxyConfigKey},
+	{name: "sidecar.istio.io/statsInclusionPrefixes", without: "statistics to keep are proxyStatsMatcher's of " + contract.ProxyConfig},
+	{name: "sidecar.istio.io/statsInclusionSuffixes", without: "statistics to keep are proxyStatsMatcher's of " + contract.ProxyConfig},
+	{name: "sidecar.istio.io/statsInclusionRegexps", without: "statistics to keep are proxyStatsMatcher's of " + contract.ProxyConfig},
 	{name: "sidecar.istio.io/statsHistogramBuckets", without: "histograms have Envoy's own buckets"},
 	{name: "sidecar.istio.io/statsCompression", without: "metrics are not compressed by Envoy"},
 	{name: "sidecar.istio.io/statsEvictionInterval", without: "statistics are not evicted"},
 	{name: "sidecar.istio.io/extraStatTags", without: "tags of statistics are Envoy's own"},
-	{name: "sidecar.istio.io/enableCoreDump", nobodys: true, without: "core dumps are the container runtime's"},
-	{name: "sidecar.istio.io/controlPlaneAuthPolicy", nobodys: true, without: "it is controlPlaneAuthPolicy of " + proxyConfigKey},
-	{name: "sidecar.istio.io/native-side", nobodys: true, without: "the name is " + nativeKey},
-	{name: "sidecar.istio.io/holdApplicationUntilProxyStarts", nobodys: true, without: "it is holdApplicationUntilProxyStarts of " + proxyConfigKey},
-	{name: "proxy.istio.io/holdApplicationUntilProxyStarts", nobodys: true, without: "it is holdApplicationUntilProxyStarts of " + proxyConfigKey},
-	{name: "sidecar.istio.io/terminationDrainDuration", nobodys: true, without: "it is terminationDrainDuration of " + proxyConfigKey},
-	{name: "sidecar.istio.io/terminationGracePeriodSeconds", nobodys: true, without: "it is the pod's own spec.terminationGracePeriodSeconds"},
-	{name: istioStatus, without: "it is Istio's mark of what it injected; ours is " + statusKey},
+	{name: "sidecar.istio.io/enableCoreDump", inNoMesh: true, without: "core dumps are the container runtime's"},
+	{name: "sidecar.istio.io/controlPlaneAuthPolicy", inNoMesh: true, without: "it is controlPlaneAuthPolicy of " + contract.ProxyConfig},
+	{name: "sidecar.istio.io/native-side", inNoMesh: true, without: "the name is " + contract.NativeSidecar},
+	{name: "sidecar.istio.io/holdApplicationUntilProxyStarts", inNoMesh: true, without: "it is holdApplicationUntilProxyStarts of " + contract.ProxyConfig},
+	{name: "proxy.istio.io/holdApplicationUntilProxyStarts", inNoMesh: true, without: "it is holdApplicationUntilProxyStarts of " + contract.ProxyConfig},
+	{name: "sidecar.istio.io/terminationDrainDuration", inNoMesh: true, without: "it is terminationDrainDuration of " + contract.ProxyConfig},
+	{name: "sidecar.istio.io/terminationGracePeriodSeconds", inNoMesh: true, without: "it is the pod's own spec.terminationGracePeriodSeconds"},
+	{name: contract.IstioStatus, without: "it is Istio's mark of what it injected; ours is " + contract.Status},
 	{name: templatesKey, means: "\"sidecar\"; no other template is there"},
-	{name: "proxy.istio.io/overrides", without: "it is Istio's memory of a user's own containers; ours is " + overridesKey},
+	{name: "proxy.istio.io/overrides", without: "it is Istio's memory of a user's own containers; ours is " + contract.Overrides},
 	{name: "prometheus.istio.io/secure-port", without: "metrics over mutual TLS are not served yet"},
-	{name: revisionLabel, means: "the revision that injected"},
+	{name: contract.RevisionLabel, means: "the revision that injected"},
 	{name: "istio.io/dataplane-mode", without: "it is a label, and there is no ambient mode here"},
 	{name: "networking.istio.io/tunnel", without: "the proxy takes no HBONE"},
 
-	{name: podspec.EdgesAnnotation, means: "who waits for whom"},
-	{name: podspec.StartAnnotation, means: "gate, native, hold or off: how the start is ordered"},
-	{name: releaseKey, means: "hook or probe: what releases those who wait for a native sidecar", check: oneOf("hook", "probe")},
-	{name: captureKey, means: "none: no connection is captured", check: oneOf("all", "none")},
-	{name: proxyKey, means: "none: no proxy; order, and parking beside another mesh", check: oneOf("sidecar", "none")},
-	{name: initKey, means: "none: no init container of ours", check: oneOf("container", "none")},
-	{name: parkKey, means: "on, off or require: whether early connections wait", check: oneOf("on", "off", "require")},
-	{name: prewarmKey, means: "hosts whose configuration is fetched before the first request"},
-	{name: pushKey, means: "full or on-demand: how much of the mesh the proxy is told", check: oneOf("full", "on-demand")},
-	{name: statusKey, means: "written: what was injected"},
-	{name: overridesKey, means: "written: what of the pod was changed"},
+	{name: contract.DependsOn, means: "who waits for whom"},
+	{name: contract.Start, means: "gate, native, hold or off: how the start is ordered"},
+	{name: contract.NativeRelease, means: "hook or probe: what releases those who wait for a native sidecar", check: oneOf("hook", "probe")},
+	{name: contract.Capture, means: "none: no connection is captured", check: oneOf("all", "none")},
+	{name: contract.Proxy, means: "none: no proxy; order, and parking beside another mesh", check: oneOf("sidecar", "none")},
+	{name: contract.Init, means: "none: no init container of ours", check: oneOf("container", "none")},
+	{name: contract.Park, means: "on, off or require: whether early connections wait", check: oneOf("on", "off", "require")},
+	{name: contract.Prewarm, means: "hosts whose configuration is fetched before the first request"},
+	{name: contract.Push, means: "full or on-demand: how much of the mesh the proxy is told", check: oneOf("full", "on-demand")},
+	{name: contract.Status, means: "written: what was injected"},
+	{name: contract.Overrides, means: "written: what of the pod was changed"},
 }
 
-const ownFamily = "outrider.dev/"
-
-// families are the prefixes of names in which a name that no table knows is a mistake.
-var families = []string{"sidecar.istio.io/", ownFamily, "traffic.sidecar.istio.io/", "status.sidecar.istio.io/",
-	"readiness.status.sidecar.istio.io/", "proxy.istio.io/", "inject.istio.io/", "prometheus.istio.io/", "networking.istio.io/", "ambient.istio.io/"}
+// families are prefixes of names. A name with one of them that is not in the table is a mistake.
+var families = []string{contract.IstioAnnotation, contract.Prefix, contract.IstioTraffic, "status.sidecar.istio.io/", contract.IstioReadiness,
+	"proxy.istio.io/", "inject.istio.io/", "prometheus.istio.io/", "networking.istio.io/", "ambient.istio.io/"}
 
 var annotationIndex = func() map[string]*annotation {
 	out := map[string]*annotation{}
@@ -150,28 +130,28 @@ var annotationIndex = func() map[string]*annotation {
 	return out
 }()
 
-// checkAnnotations says which have no effect, and refuses what cannot be used.
-func (in *injection) checkAnnotations() error {
-	given := in.ours()
-	for _, name := range slices.Sorted(maps.Keys(given)) {
+// checkAnnotations warns of annotations without effect, and refuses invalid values.
+func checkAnnotations(given map[string]string, r *report) error {
+	for _, name := range sortedKeys(given) {
 		a, known := annotationIndex[name]
 		switch {
-		case !known && strings.HasPrefix(name, podspec.EdgesAnnotation+"."):
+		case !known && strings.HasPrefix(name, contract.DependsOn+"."):
 		case !known && strings.HasPrefix(name, "ambient.istio.io/"):
-			in.idle(name, "there is no ambient mode here")
-			in.warn("annotation %s has no effect: there is no ambient mode here", name)
+			r.ignored(name, "there is no ambient mode here")
+			r.warn("annotation %s has no effect: there is no ambient mode here", name)
 		case !known && InFamily(name):
-			in.idle(name, "the name is not known"+didYouMean(name, annotationNames()))
-			in.warn("annotation %s is not known%s; it has no effect", name, didYouMean(name, annotationNames()))
+			meant := didYouMean(name, annotationNames())
+			r.ignored(name, "the name is not known"+meant)
+			r.warn("annotation %s is not known%s; it has no effect", name, meant)
 		case !known:
 		case a.without != "":
-			in.idle(name, a.without)
-			in.warn("annotation %s has no effect: %s", name, a.without)
-		case a.soft != nil && a.soft(given[name]) != nil:
-			in.idle(name, fmt.Sprintf("%q is not %v", given[name], a.soft(given[name])))
-			in.warn("annotation %s: %q has no effect: want %v", name, given[name], a.soft(given[name]))
+			r.ignored(name, a.without)
+			r.warn("annotation %s has no effect: %s", name, a.without)
 		case a.check != nil:
-			if err := a.check(given[name]); err != nil {
+			if err := a.check(given[name]); err != nil && a.lenient {
+				r.ignored(name, fmt.Sprintf("%q is not %v", given[name], err))
+				r.warn("annotation %s: %q has no effect: want %v", name, given[name], err)
+			} else if err != nil {
 				return refuse(BadAnnotation, "", "annotation %s: %q: want %v", name, given[name], err)
 			}
 		}
@@ -184,10 +164,10 @@ func InFamily(name string) bool {
 	return slices.ContainsFunc(families, func(f string) bool { return strings.HasPrefix(name, f) })
 }
 
-// Nobodys says why no mesh reads an annotation of that name; empty if one does, or if that
-// is not known.
-func Nobodys(name string) string {
-	if a, known := annotationIndex[name]; known && a.nobodys {
+// ReadByNoMesh returns why no mesh reads an annotation of that name; empty if one does, or if
+// that is unknown.
+func ReadByNoMesh(name string) string {
+	if a, known := annotationIndex[name]; known && a.inNoMesh {
 		return a.without
 	}
 	return ""

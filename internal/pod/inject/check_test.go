@@ -21,6 +21,7 @@ import (
 	"outrider.dev/internal/agent/gate"
 	agent "outrider.dev/internal/agent/status"
 	"outrider.dev/internal/capture"
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -143,7 +144,7 @@ func nobodyIsLost(t testing.TB, given, got *corev1.Pod, o Options) {
 				t.Errorf("container %s is lost", want.Name)
 				continue
 			}
-			if want.Name == proxyName || want.Name == initName {
+			if want.Name == contract.ProxyContainer || want.Name == contract.InitContainer {
 				continue
 			}
 			if k := o.Commands[want.Image]; len(want.Command) == 0 && podspec.Gated(c) {
@@ -226,10 +227,10 @@ func mustStrip(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 // capture and of the gates.
 func agentReads(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
-	if c := find(pod, proxyName); c != nil {
+	if c := find(pod, contract.ProxyContainer); c != nil {
 		readProxy(t, pod, c)
 	}
-	if c := find(pod, initName); c != nil && len(c.Args) > 0 && c.Args[0] == "init" {
+	if c := find(pod, contract.InitContainer); c != nil && len(c.Args) > 0 && c.Args[0] == "init" {
 		readCapture(t, c.Args[1:])
 	}
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -237,7 +238,7 @@ func agentReads(t testing.TB, pod *corev1.Pod) {
 			if podspec.Gated(&list[i]) {
 				readGate(t, pod, list[i])
 			}
-			if p := list[i].LivenessProbe; p != nil && p.Exec != nil && p.Exec.Command[0] == podspec.AgentPath {
+			if p := list[i].LivenessProbe; p != nil && p.Exec != nil && p.Exec.Command[0] == contract.AgentPath {
 				if _, err := gate.ParseProbe(p.Exec.Command[len(p.Exec.Command)-1]); err != nil {
 					t.Errorf("liveness of %s: %v", list[i].Name, err)
 				}
@@ -302,7 +303,7 @@ func readProxy(t testing.TB, pod *corev1.Pod, c *corev1.Container) {
 func annotationsAsFile(pod *corev1.Pod, name string) ([]byte, error) {
 	switch name {
 	case config.Default().Annotations:
-	case bootDir + "/" + bootFile:
+	case contract.BootstrapDir + "/" + contract.BootstrapFile:
 		return []byte("{}"), nil
 	default:
 		return nil, fs.ErrNotExist

@@ -1,64 +1,78 @@
 package inject
 
 import (
+	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"outrider.dev/internal/contract"
 )
 
-// DefaultRevision is asked for by labels that name none.
+// DefaultRevision is the revision of labels that name none.
 const DefaultRevision = "default"
 
-// Labels that decide. A label of ours means the same and goes first.
-const (
-	injectLabel    = "sidecar.istio.io/inject"
-	revisionLabel  = "istio.io/rev"
-	namespaceLabel = "istio-injection"
-	ownInjectLabel = "outrider.dev/inject"
-	ownNamespace   = "outrider.dev/injection"
-)
+// IgnoredNamespaces are never injected (Istio: pkg/kube/inject/initializer.go).
+var IgnoredNamespaces = []string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"}
 
-// ignoredNamespaces are never injected (Istio: pkg/kube/inject/initializer.go).
-var ignoredNamespaces = []string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"}
+// PodLabels are the labels by which a pod requests injection or declines it. The first that
+// is set decides.
+var PodLabels = []string{contract.OwnInjectLabel, contract.InjectLabel}
 
-// PodLabels are the labels by which a pod asks for injection, or for none. The first that
-// is there decides.
-var PodLabels = []string{ownInjectLabel, injectLabel}
-
-// AsksDefault says whether a namespace's labels name the default revision, or nobody.
-func AsksDefault(ns Namespace) bool {
-	_, istios := ns.Labels[namespaceLabel]
-	_, own := ns.Labels[ownNamespace]
+// NamesDefault says whether a namespace has a label that stands for the default revision.
+func NamesDefault(ns Namespace) bool {
+	_, istios := ns.Labels[contract.NamespaceLabel]
+	_, own := ns.Labels[contract.OwnNamespaceLabel]
 	return istios || own
 }
 
-// Decide says whether a pod is to be injected; [Pod] begins with it.
+// Decide says whether a pod is injected. It is the first step of [Pod].
 func Decide(pod *corev1.Pod, ns Namespace, o Options) Reason {
 	reason, _ := decide(pod, ns, o)
 	return reason
 }
 
-// decide says whether a pod is to be injected, by the labels that are said to us.
+// decide also returns warnings. With OwnLabels, Istio's labels belong to another injector:
+// they are removed before the decision.
 func decide(pod *corev1.Pod, ns Namespace, o Options) (Reason, []string) {
 	if !o.OwnLabels {
-		return byLabels(pod, ns, o)
+		return decideByLabels(pod, ns, o)
 	}
-	heard, of := o.heard(pod, ns)
-	reason, warnings := byLabels(heard, of, o)
-	if reason.Code == NobodyAsked && o.forOthers(pod, ns) {
-		reason = because(OtherInjector, "Istio's labels, which ask for it, are another injector's here: label the namespace %s=enabled or the pod %s=true", ownNamespace, ownInjectLabel)
+	ownPod, ownNamespace := withoutIstios(pod, ns)
+	reason, warnings := decideByLabels(ownPod, ownNamespace, o)
+	if reason.Code == NotRequested {
+		o.OwnLabels = false
+		if istios, _ := decideByLabels(pod, ns, o); istios.Code == Injected {
+			reason = because(OtherInjector, "Istio's labels, which request injection, belong to another injector here: label the namespace %s=enabled or the pod %s=true",
+				contract.OwnNamespaceLabel, contract.OwnInjectLabel)
+		}
 	}
 	return reason, warnings
 }
 
-// byLabels decides by all labels. The rules are Istio's, in its order: those that the API
-// server applies by the webhook's selectors, here in the middle, then those of
-// injectRequired (reference: istio-surface 1.1).
-func byLabels(pod *corev1.Pod, ns Namespace, o Options) (Reason, []string) {
-	var warnings []string
+// withoutIstios removes Istio's labels of a pod and its namespace.
+func withoutIstios(pod *corev1.Pod, ns Namespace) (*corev1.Pod, Namespace) {
+	without := func(m map[string]string, keys ...string) map[string]string {
+		m = maps.Clone(m) // nil stays nil
+		for _, key := range keys {
+			delete(m, key)
+		}
+		return m
+	}
+	out := *pod
+	out.Labels = without(pod.Labels, contract.InjectLabel, contract.RevisionLabel)
+	out.Annotations = without(pod.Annotations, contract.InjectLabel)
+	ns.Labels = without(ns.Labels, contract.NamespaceLabel, contract.RevisionLabel)
+	return &out, ns
+}
+
+// decideByLabels has Istio's rules in Istio's order. In the middle are those that the API
+// server applies by the webhook's selectors, then those of Istio's injectRequired.
+func decideByLabels(pod *corev1.Pod, ns Namespace, o Options) (Reason, []string) {
 	for _, rule := range []func(*corev1.Pod, Namespace, Options) (Reason, bool){
 		byKindOfPod, byNamespaceName, bySelector,
 	} {
@@ -66,15 +80,15 @@ func byLabels(pod *corev1.Pod, ns Namespace, o Options) (Reason, []string) {
 			return reason, nil
 		}
 	}
-	wish, where := injectWish(pod)
-	switch wish {
+	var warnings []string
+	switch value, where := requested(pod); value {
 	case "true":
 		return because(Injected, "%s is \"true\"", where), nil
 	case "false":
-		return because(AskedNotTo, "%s is \"false\"", where), nil
+		return because(Declined, "%s is \"false\"", where), nil
 	case "":
 	default:
-		warnings = append(warnings, where+" is \""+wish+"\", which is neither \"true\" nor \"false\": it is as if it was not there")
+		warnings = append(warnings, where+" is \""+value+"\", which is neither \"true\" nor \"false\": it is as if it was not there")
 	}
 	return byPolicy(pod, o), warnings
 }
@@ -94,15 +108,14 @@ func isWindows(pod *corev1.Pod) bool {
 }
 
 func byNamespaceName(_ *corev1.Pod, ns Namespace, _ Options) (Reason, bool) {
-	if slices.Contains(ignoredNamespaces, ns.Name) {
-		return because(IgnoredNamespace, "the namespace %s is one of %s, which are never injected", ns.Name, strings.Join(ignoredNamespaces, ", ")), true
+	if slices.Contains(IgnoredNamespaces, ns.Name) {
+		return because(IgnoredNamespace, "the namespace %s is one of %s, which are never injected", ns.Name, strings.Join(IgnoredNamespaces, ", ")), true
 	}
 	return Reason{}, false
 }
 
-// injectWish is what the pod itself says: the label if it is there, even if it is empty,
-// else the annotation.
-func injectWish(pod *corev1.Pod) (wish, where string) {
+// requested returns the pod's own label, even if it is empty, else its annotation.
+func requested(pod *corev1.Pod) (value, where string) {
 	for _, key := range PodLabels {
 		if v, ok := pod.Labels[key]; ok {
 			return v, "label " + key
@@ -116,54 +129,56 @@ func injectWish(pod *corev1.Pod) (wish, where string) {
 	return "", ""
 }
 
-// bySelector is what the selectors of the webhooks let through. By hand a namespace
-// without a label is none that nobody asked for.
+// bySelector has the rules of the webhooks' selectors. With Manual, a namespace without a
+// label requests injection too.
+//
+// complexity: one switch in Istio's order of precedence, which parts of it would hide.
 func bySelector(pod *corev1.Pod, ns Namespace, o Options) (Reason, bool) {
 	if ns.Labels == nil {
 		return Reason{}, false
 	}
 	label := podLabel(pod)
 	if label == "false" {
-		return because(AskedNotTo, "label %s is \"false\"", injectLabel), true
+		return because(Declined, "label %s is \"false\"", contract.InjectLabel), true
 	}
-	injection, hasInjection := ns.Labels[namespaceLabel]
-	if v, ok := ns.Labels[ownNamespace]; ok {
+	injection, hasInjection := ns.Labels[contract.NamespaceLabel]
+	if v, ok := ns.Labels[contract.OwnNamespaceLabel]; ok {
 		injection, hasInjection = v, true
 	}
-	nsRevision, hasRevision := ns.Labels[revisionLabel]
-	podRevision, podHasRevision := pod.Labels[revisionLabel]
+	nsRevision, hasRevision := ns.Labels[contract.RevisionLabel]
+	podRevision, podHasRevision := pod.Labels[contract.RevisionLabel]
 	revision := o.revision()
 	switch {
 	case hasInjection && injection != "enabled":
-		return because(NamespaceSaysNo, "the namespace %s has the label %s=%s", ns.Name, namespaceLabel, injection), true
+		return because(NamespaceDeclines, "the namespace %s has the label %s=%s", ns.Name, contract.NamespaceLabel, injection), true
 	case hasInjection && revision != DefaultRevision:
 		return because(OtherRevision, "the namespace %s is the default revision's, and this is %s", ns.Name, revision), true
 	case hasInjection:
 		return Reason{}, false
 	case hasRevision && nsRevision != revision:
-		return because(OtherRevision, "the namespace %s has %s=%s, and this is %s", ns.Name, revisionLabel, nsRevision, revision), true
+		return because(OtherRevision, "the namespace %s has %s=%s, and this is %s", ns.Name, contract.RevisionLabel, nsRevision, revision), true
 	case hasRevision:
 		return Reason{}, false
 	case podHasRevision && podRevision != revision:
-		return because(OtherRevision, "the pod has %s=%s, and this is %s", revisionLabel, podRevision, revision), true
+		return because(OtherRevision, "the pod has %s=%s, and this is %s", contract.RevisionLabel, podRevision, revision), true
 	case podHasRevision, label == "true", o.Manual, o.Values.Injector.EnableNamespacesByDefault:
 		return Reason{}, false
 	}
-	ofNamespace, ofPod := namespaceLabel, injectLabel
+	ofNamespace, ofPod := contract.NamespaceLabel, contract.InjectLabel
 	if o.OwnLabels {
-		ofNamespace, ofPod = ownNamespace, ownInjectLabel
+		ofNamespace, ofPod = contract.OwnNamespaceLabel, contract.OwnInjectLabel
 	}
-	return because(NobodyAsked, "neither the namespace %s has the label %s=enabled nor the pod the label %s=true; an annotation alone does not start injection", ns.Name, ofNamespace, ofPod), true
+	return because(NotRequested, "neither the namespace %s has the label %s=enabled nor the pod the label %s=true; an annotation alone does not start injection", ns.Name, ofNamespace, ofPod), true
 }
 
 func podLabel(pod *corev1.Pod) string {
-	if v, ok := pod.Labels[ownInjectLabel]; ok {
+	if v, ok := pod.Labels[contract.OwnInjectLabel]; ok {
 		return v
 	}
-	return pod.Labels[injectLabel]
+	return pod.Labels[contract.InjectLabel]
 }
 
-// byPolicy decides where nobody said anything about this pod.
+// byPolicy decides where neither labels nor annotations do.
 func byPolicy(pod *corev1.Pod, o Options) Reason {
 	if s, ok := selected(pod, o.Values.Injector.NeverInjectSelector); ok {
 		return because(NeverSelected, "neverInjectSelector %q matches the pod's labels", s)
@@ -175,13 +190,13 @@ func byPolicy(pod *corev1.Pod, o Options) Reason {
 	case "", "enabled":
 		return because(Injected, "the policy is to inject")
 	case "disabled":
-		return because(PolicySaysNo, "the policy (global.proxy.autoInject) is \"disabled\", and the pod does not ask for injection")
+		return because(PolicyDeclines, "the policy (global.proxy.autoInject) is \"disabled\", and the pod does not ask for injection")
 	default:
-		return because(PolicySaysNo, "the policy (global.proxy.autoInject) is %q, which is neither \"enabled\" nor \"disabled\": nothing is injected", policy)
+		return because(PolicyDeclines, "the policy (global.proxy.autoInject) is %q, which is neither \"enabled\" nor \"disabled\": nothing is injected", policy)
 	}
 }
 
-// selected is the first selector that matches. An empty one matches nothing here.
+// selected returns the first selector that matches. An empty one matches nothing here.
 func selected(pod *corev1.Pod, selectors []metav1.LabelSelector) (string, bool) {
 	for _, s := range selectors {
 		m, err := metav1.LabelSelectorAsSelector(&s)
@@ -190,4 +205,49 @@ func selected(pod *corev1.Pod, selectors []metav1.LabelSelector) (string, bool) 
 		}
 	}
 	return "", false
+}
+
+// otherMeshes are the proxies of other meshes' injectors.
+var otherMeshes = []string{"istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane"}
+
+// decideProxy says whether another mesh has the pod's proxy. Ours then adds order, and
+// parking by outrider-init, which captures nothing; but only if a label of our own, which no
+// other injector reads, or the annotation outrider.dev/proxy: none requests it. The other
+// injector may come after ours: then the API server calls our webhook again
+// (reinvocationPolicy: IfNeeded), and the pod is injected anew.
+func decideProxy(pod *corev1.Pod, ns Namespace) (alongside bool, reason Reason) {
+	mesh := otherMesh(pod)
+	requested := pod.Annotations[contract.OwnInjectLabel] == "true" || ns.Labels[contract.OwnNamespaceLabel] == "enabled"
+	if v, ok := pod.Labels[contract.OwnInjectLabel]; ok {
+		requested = v == "true"
+	}
+	switch {
+	case pod.Annotations[contract.Proxy] == "none":
+		return true, Reason{Code: Injected}
+	case mesh == "":
+		return false, Reason{Code: Injected}
+	case !requested:
+		return false, because(OtherMesh, "the container %s is another mesh's; annotate the pod %s: none to have order and parking beside it", mesh, contract.Proxy)
+	}
+	return true, because(Injected, "the container %s is another mesh's: order and parking beside it, and no proxy of ours", mesh)
+}
+
+// otherMesh returns the name of the other mesh's proxy in the pod; empty if there is none.
+func otherMesh(pod *corev1.Pod) string {
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for _, c := range list {
+			if slices.Contains(otherMeshes, c.Name) {
+				return c.Name
+			}
+		}
+	}
+	var injected struct{ Containers []string }
+	if text, ok := pod.Annotations[contract.IstioStatus]; ok && json.Unmarshal([]byte(text), &injected) == nil {
+		for _, name := range injected.Containers { // of a user's own template
+			if find(pod, name) != nil && name != contract.ProxyContainer {
+				return name
+			}
+		}
+	}
+	return ""
 }

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/contract"
 )
 
 func podOf(t testing.TB, text string) *corev1.Pod {
@@ -46,30 +48,30 @@ func TestWhoIsInjected(t *testing.T) {
 		"a pod for Windows":                     {spec: "os: {name: windows}", want: OtherSystem},
 		"kube-system is never injected":         {pod: `labels: {sidecar.istio.io/inject: "true"}`, ns: Namespace{Name: "kube-system"}, want: IgnoredNamespace},
 		"istio-system is no such namespace":     {ns: Namespace{Name: "istio-system"}, want: Injected},
-		"label false":                           {pod: `labels: {sidecar.istio.io/inject: "false"}`, want: AskedNotTo},
+		"label false":                           {pod: `labels: {sidecar.istio.io/inject: "false"}`, want: Declined},
 		"label before annotation":               {pod: "labels: {sidecar.istio.io/inject: \"true\"}\n  annotations: {sidecar.istio.io/inject: \"false\"}", want: Injected},
 		"an empty label hides the annotation":   {pod: "labels: {sidecar.istio.io/inject: \"\"}\n  annotations: {sidecar.istio.io/inject: \"false\"}", want: Injected},
-		"annotation false":                      {pod: `annotations: {sidecar.istio.io/inject: "false"}`, want: AskedNotTo},
+		"annotation false":                      {pod: `annotations: {sidecar.istio.io/inject: "false"}`, want: Declined},
 		"annotation no means the default":       {pod: `annotations: {sidecar.istio.io/inject: "no"}`, want: Injected, warning: `"no", which is neither`},
-		"True means the default too":            {pod: `labels: {sidecar.istio.io/inject: "True"}`, values: "global: {proxy: {autoInject: disabled}}", want: PolicySaysNo, warning: "neither"},
-		"our own label goes before Istio's":     {pod: `labels: {outrider.dev/inject: "false", sidecar.istio.io/inject: "true"}`, want: AskedNotTo},
-		"policy disabled":                       {values: "global: {proxy: {autoInject: disabled}}", want: PolicySaysNo},
+		"True means the default too":            {pod: `labels: {sidecar.istio.io/inject: "True"}`, values: "global: {proxy: {autoInject: disabled}}", want: PolicyDeclines, warning: "neither"},
+		"our own label goes before Istio's":     {pod: `labels: {outrider.dev/inject: "false", sidecar.istio.io/inject: "true"}`, want: Declined},
+		"policy disabled":                       {values: "global: {proxy: {autoInject: disabled}}", want: PolicyDeclines},
 		"policy disabled, label true":           {values: "global: {proxy: {autoInject: disabled}}", pod: `labels: {sidecar.istio.io/inject: "true"}`, want: Injected},
-		"an illegal policy injects nothing":     {values: "global: {proxy: {autoInject: maybe}}", want: PolicySaysNo},
+		"an illegal policy injects nothing":     {values: "global: {proxy: {autoInject: maybe}}", want: PolicyDeclines},
 		"neverInjectSelector":                   {values: "sidecarInjectorWebhook: {neverInjectSelector: [{}, {matchLabels: {app: db}}]}", pod: "labels: {app: db}", want: NeverSelected},
 		"an empty selector is skipped":          {values: "sidecarInjectorWebhook: {neverInjectSelector: [{}]}", want: Injected},
 		"never before always":                   {values: "sidecarInjectorWebhook: {neverInjectSelector: [{matchLabels: {app: db}}], alwaysInjectSelector: [{matchLabels: {app: db}}]}", pod: "labels: {app: db}", want: NeverSelected},
 		"always before policy":                  {values: "{global: {proxy: {autoInject: disabled}}, sidecarInjectorWebhook: {alwaysInjectSelector: [{matchLabels: {app: db}}]}}", pod: "labels: {app: db}", want: Injected},
 		"annotation true before never":          {values: "sidecarInjectorWebhook: {neverInjectSelector: [{matchLabels: {app: db}}]}", pod: "labels: {app: db}\n  annotations: {sidecar.istio.io/inject: \"true\"}", want: Injected},
-		"a namespace without labels":            {ns: Namespace{Name: "x", Labels: labels{}}, want: NobodyAsked},
-		"an annotation does not start it":       {ns: Namespace{Name: "x", Labels: labels{}}, pod: `annotations: {sidecar.istio.io/inject: "true"}`, want: NobodyAsked},
+		"a namespace without labels":            {ns: Namespace{Name: "x", Labels: labels{}}, want: NotRequested},
+		"an annotation does not start it":       {ns: Namespace{Name: "x", Labels: labels{}}, pod: `annotations: {sidecar.istio.io/inject: "true"}`, want: NotRequested},
 		"a label does":                          {ns: Namespace{Name: "x", Labels: labels{}}, pod: `labels: {sidecar.istio.io/inject: "true"}`, want: Injected},
 		"by hand nobody needs to ask":           {ns: Namespace{Name: "x", Labels: labels{}}, manual: true, want: Injected},
 		"namespaces by default":                 {ns: Namespace{Name: "x", Labels: labels{}}, values: "sidecarInjectorWebhook: {enableNamespacesByDefault: true}", want: Injected},
 		"istio-injection=enabled":               {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "enabled"}}, want: Injected},
-		"istio-injection=disabled":              {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "disabled"}}, pod: `labels: {sidecar.istio.io/inject: "true"}`, want: NamespaceSaysNo},
-		"istio-injection=disabled, by hand too": {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "disabled"}}, manual: true, want: NamespaceSaysNo},
-		"istio-injection beats istio.io/rev":    {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "disabled", "istio.io/rev": "default"}}, want: NamespaceSaysNo},
+		"istio-injection=disabled":              {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "disabled"}}, pod: `labels: {sidecar.istio.io/inject: "true"}`, want: NamespaceDeclines},
+		"istio-injection=disabled, by hand too": {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "disabled"}}, manual: true, want: NamespaceDeclines},
+		"istio-injection beats istio.io/rev":    {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "disabled", "istio.io/rev": "default"}}, want: NamespaceDeclines},
 		"istio-injection is the default's":      {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "enabled"}}, revision: "canary", want: OtherRevision},
 		"the namespace's revision":              {ns: Namespace{Name: "x", Labels: labels{"istio.io/rev": "canary"}}, revision: "canary", want: Injected},
 		"another revision":                      {ns: Namespace{Name: "x", Labels: labels{"istio.io/rev": "canary"}}, want: OtherRevision},
@@ -107,7 +109,7 @@ func TestWhoIsInjected(t *testing.T) {
 // would be right.
 func TestRefusals(t *testing.T) {
 	psa := func(level string) Namespace {
-		return Namespace{Name: "shop", Labels: map[string]string{"istio-injection": "enabled", enforceLabel: level}}
+		return Namespace{Name: "shop", Labels: map[string]string{"istio-injection": "enabled", contract.PodSecurityLabel: level}}
 	}
 	tests := map[string]struct {
 		annotations string

@@ -1,33 +1,35 @@
-// Package inject says what a pod gets: the proxy, the capture, the order of its
+// Package inject decides what a pod gets: the proxy, the capture, an order of its
 // containers, or nothing and why.
 //
-// [Pod] is pure: a pod, its namespace and options in; a pod, reasons and warnings out.
-// The pod that it is given is never changed. Injecting an injected pod, by the same
-// options or others, gives what injecting the original would: [Stripped] takes ours out
-// first, and what was in the way of it is kept in the annotation outrider.dev/overrides.
+// [Pod] is a pure function from a pod, its namespace and options to a pod, a reason and
+// warnings. The given pod is not changed. It has four steps; each is a function that returns
+// a value and changes nothing that it reads:
 //
-// Annotations, labels, values and their meanings are Istio's where Istio has them
-// (reference: istio-surface, section 1). Tables say all there are: annotations.go for
-// those of a pod, values.go for those of the mesh. What a table knows and has no effect
-// gets a warning, and so does what no table knows.
+//	decide    is the pod injected, and whose proxy does it have?   decide.go, reason.go
+//	settings  what do annotations, namespace and mesh say?  settings.go
+//	plan      which mechanism keeps each edge of the start?        plan.go, image.go
+//	write     the pod with settings and plan in it                 write.go
 //
-// Where to read:
+// Injecting an injected pod, by the same options or others, gives what injecting the original
+// would: [Stripped] first undoes what an earlier injection did (strip.go), with the help of
+// the annotation outrider.dev/overrides (overrides.go).
 //
-//	inject.go        the way of a pod through all that follows
-//	decide.go        who is injected, and by which rule
-//	reason.go        the codes of a "no"
-//	annotations.go   what a pod can say
-//	values.go        what the mesh says: Istio's values; mesh.go: MeshConfig, ProxyConfig
-//	settings.go      what holds for this pod, from both
-//	strategy.go      which mechanism makes the app start after its proxy
-//	image.go         commands that are not in the pod, but in its images
-//	proxy.go         the container outrider-proxy; environment.go its variables
-//	initcontainer.go the container outrider-init; rootstage.go the proxy in its place
-//	probes.go        probes of the app that the agent makes; metrics.go merged metrics
-//	security.go      pod security levels, OpenShift's ranges
-//	beside.go        a pod of another mesh
-//	overrides.go     what a user's own container of our name changes
-//	strip.go         an injected pod without what is ours
-//	patch.go         the difference as a JSON patch; shape.go: how a type is written
-//	unread.go        on what of a pod nothing here depends
+// Annotations, labels and values are Istio's, and mean the same, where Istio has them. Tables
+// list them all: annotations.go those of a pod, values.go and mesh.go those of the mesh. An
+// annotation or a value without effect gets a warning.
+//
+// Read by settings:
+//
+//	check.go     checks of values
+//	security.go  pod security levels, OpenShift's ranges, security contexts
+//	volumes.go   volumes of the proxy
+//	metrics.go   merged metrics
+//	ports.go     ports of the mesh
+//
+// Written by write:
+//
+//	proxy.go          the container outrider-proxy; environment.go its variables
+//	initcontainer.go  the container outrider-init; rootstage.go the proxy in its place
+//	probes.go         probes of the app that the agent makes
+//	patch.go          the difference as a JSON patch
 package inject

@@ -1,28 +1,19 @@
 package inject
 
 import (
-	"encoding/json"
-	"io/fs"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"outrider.dev/internal/agent/config"
+	"outrider.dev/internal/contract"
 )
 
-// environment is the proxy's: what the agent reads (internal/agent/config), by Istio's
-// names where Istio has them. What a later source says of a name wins.
-func (in *injection) environment(sidecar bool) ([]corev1.EnvVar, error) {
-	s := in.settings
-	agent, err := in.agentConfig()
-	if err != nil {
-		return nil, err
-	}
-	e := &environment{make([]corev1.EnvVar, 0, 24)} // about as many as there are
+// environment has the variables that the agent reads (internal/agent/config), by Istio's
+// names where Istio has them. Of two sources of a name the later one wins.
+func (in input) environment(s settings, sidecar bool) []corev1.EnvVar {
+	e := &environment{}
 	e.field("POD_NAME", "metadata.name")
 	e.field("POD_NAMESPACE", "metadata.namespace")
 	e.field("INSTANCE_IP", "status.podIP")
@@ -36,7 +27,7 @@ func (in *injection) environment(sidecar bool) ([]corev1.EnvVar, error) {
 	if _, limited := s.resources.Limits[corev1.ResourceMemory]; limited {
 		e.limit("GOMEMLIMIT", "limits.memory")
 	}
-	e.set("PROXY_CONFIG", agent)
+	e.set("PROXY_CONFIG", s.agentConfig)
 	e.set("CA_ADDR", in.o.Values.Global.CAAddress)
 	e.set("TRUST_DOMAIN", s.mesh.TrustDomain)
 	e.set("ISTIO_META_INTERCEPTION_MODE", s.mode)
@@ -44,24 +35,24 @@ func (in *injection) environment(sidecar bool) ([]corev1.EnvVar, error) {
 	e.set("ISTIO_META_NETWORK", in.o.Values.Global.Network)
 	e.set("ISTIO_META_MESH_ID", in.o.Values.Global.MeshID)
 	e.set("ISTIO_META_POD_PORTS", podPorts(in.pod))
-	e.set("ISTIO_META_APP_CONTAINERS", strings.Join(in.apps(), ","))
-	e.set("ISTIO_META_WORKLOAD_NAME", in.workloadName())
+	e.set("ISTIO_META_APP_CONTAINERS", strings.Join(names(in.pod.Spec.Containers), ","))
+	e.set("ISTIO_META_WORKLOAD_NAME", in.workload().Name)
 	e.set("ISTIO_META_OWNER", in.owner())
-	e.set("OUTRIDER_GRACE", in.grace())
+	e.set("OUTRIDER_GRACE", s.grace)
 	if sidecar {
 		e.set("OUTRIDER_ORDERED_STOP", "true")
 	}
-	e.set("OUTRIDER_PREWARM", in.pod.Annotations[prewarmKey])
-	e.set("OUTRIDER_PUSH", in.pod.Annotations[pushKey])
+	e.set("OUTRIDER_PREWARM", in.pod.Annotations[contract.Prewarm])
+	e.set("OUTRIDER_PUSH", in.pod.Annotations[contract.Push])
 	if in.pod.Annotations[bootstrapKey] != "" {
-		e.set("ISTIO_BOOTSTRAP_OVERRIDE", bootDir+"/"+bootFile)
+		e.set("ISTIO_BOOTSTRAP_OVERRIDE", contract.BootstrapDir+"/"+contract.BootstrapFile)
 	}
 	for _, more := range []map[string]string{s.config.ProxyMetadata, in.o.Environ} {
-		for _, name := range slices.Sorted(maps.Keys(more)) {
+		for _, name := range sortedKeys(more) {
 			e.replace(name, more[name])
 		}
 	}
-	return e.list, nil
+	return e.list
 }
 
 type environment struct{ list []corev1.EnvVar }
@@ -107,90 +98,15 @@ func podPorts(pod *corev1.Pod) string {
 			out = append(out, port{p.Name, p.ContainerPort, p.Protocol})
 		}
 	}
-	text, err := json.Marshal(out)
-	if err != nil {
-		return "" // names and numbers
-	}
-	return string(text)
+	text, _ := asJSON(out) // names and numbers
+	return text
 }
-
-// apps are the containers whose end the proxy outlives: not those that must complete
-// before it runs.
-func (in *injection) apps() []string {
-	var out []string
-	for _, c := range in.pod.Spec.Containers {
-		out = append(out, c.Name)
-	}
-	return out
-}
-
-// workload is what made the pod: its controller, and of a ReplicaSet with a hash in its
-// name the Deployment (Istio: pkg/kube/controllers, GetDeployMetaFromPod).
-func (in *injection) workload() Workload {
-	w := in.o.Workload
-	if w.Name != "" {
-		return w
-	}
-	for _, ref := range in.pod.OwnerReferences {
-		if ref.Controller == nil || !*ref.Controller {
-			continue
-		}
-		w = Workload{ref.APIVersion, ref.Kind, ref.Name}
-		if hash := in.pod.Labels["pod-template-hash"]; ref.Kind == "ReplicaSet" && hash != "" && strings.HasSuffix(ref.Name, "-"+hash) {
-			w.Kind, w.Name = "Deployment", strings.TrimSuffix(ref.Name, "-"+hash)
-		}
-		return w
-	}
-	name := in.pod.Name
-	if name == "" {
-		name = strings.TrimSuffix(in.pod.GenerateName, "-")
-	}
-	return Workload{"v1", "Pod", name}
-}
-
-func (in *injection) workloadName() string { return in.workload().Name }
 
 // owner has Istio's form: kubernetes://apis/apps/v1/namespaces/NS/deployments/NAME.
-func (in *injection) owner() string {
+func (in input) owner() string {
 	w := in.workload()
 	if w.Name == "" || in.ns.Name == "" {
 		return ""
 	}
 	return "kubernetes://apis/" + w.APIVersion + "/namespaces/" + in.ns.Name + "/" + strings.ToLower(w.Kind) + "s/" + w.Name
-}
-
-// checkConfig asks the agent's own reader whether it could use what the pod says, so
-// that a mistake shows at admission, and not in a container that does not start.
-func (in *injection) checkConfig() error {
-	text, ok := in.pod.Annotations[proxyConfigKey]
-	if !ok || !in.settings.proxy {
-		return nil
-	}
-	agent, err := in.agentConfig()
-	if err != nil {
-		return err
-	}
-	environ := append(slices.Clone(anyPod), "PROXY_CONFIG="+agent, "OUTRIDER_GRACE="+in.grace())
-	c, err := config.Read(config.Inputs{
-		Environ:  environ,
-		ReadFile: annotationFile(proxyConfigKey, text),
-	})
-	if err != nil {
-		return refuse(BadAnnotation, "", "annotation %s: the agent could not use it: %v", proxyConfigKey, err)
-	}
-	for _, note := range c.Notes {
-		in.warn("%s", note)
-	}
-	return nil
-}
-
-// annotationFile is a file system with one file, the annotations as the downward API
-// writes them.
-func annotationFile(key, value string) func(string) ([]byte, error) {
-	return func(name string) ([]byte, error) {
-		if name != config.Default().Annotations {
-			return nil, fs.ErrNotExist
-		}
-		return []byte(key + "=" + strconv.Quote(value) + "\n"), nil
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/podspec"
 )
 
@@ -40,7 +41,7 @@ func TestWhatHasToBeProcess1GetsNoGate(t *testing.T) {
 				return
 			}
 			checkInjected(t, p, r, Options{Kubernetes: kubernetes(tt.kube)})
-			proxy, app := find(r.Pod, proxyName), find(r.Pod, "app")
+			proxy, app := find(r.Pod, contract.ProxyContainer), find(r.Pod, "app")
 			if podspec.Gated(app) != tt.gated || (proxy.RestartPolicy != nil) != tt.native {
 				t.Errorf("gated: %t, native: %t", podspec.Gated(app), proxy.RestartPolicy != nil)
 			}
@@ -60,8 +61,8 @@ func TestScrapeTargetsReachTheAgent(t *testing.T) {
 	}
 	checkInjected(t, p, r, Options{})
 	got := ""
-	for _, e := range find(r.Pod, proxyName).Env {
-		if e.Name == targets {
+	for _, e := range find(r.Pod, contract.ProxyContainer).Env {
+		if e.Name == metricsEnv {
 			got = e.Value
 		}
 	}

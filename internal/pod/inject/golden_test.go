@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/internal/contract"
 	"outrider.dev/startup"
 )
 
@@ -148,7 +148,7 @@ func describe(r Result, err error, full bool) string {
 				}
 			}
 			for _, e := range c.Env {
-				if c.Name == podspec.OurProxy && e.Value != "" && slices.Contains(shown, e.Name) {
+				if c.Name == contract.ProxyContainer && e.Value != "" && slices.Contains(shown, e.Name) {
 					line("    %s=%s", e.Name, e.Value)
 				}
 			}

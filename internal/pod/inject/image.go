@@ -15,26 +15,26 @@ import (
 type ImageCommand struct {
 	Entrypoint, Cmd []string
 	Digest          string // of the index or manifest that the image's name stands for
-	Why             string // it is not known; empty: it is known
+	Why             string // it is unknown; empty: it is known
 }
 
-// taken is what a container said before the command of its image was written into it.
-type taken struct {
+// An imageCommand is an image's command that was written into a container, and what the
+// container said before.
+type imageCommand struct {
 	Image   string   `json:"image"`
-	Digest  string   `json:"digest,omitempty"` // that the image was pinned to; empty: it was before
+	Digest  string   `json:"digest,omitempty"` // the image is pinned to it; empty: it was pinned before
 	Args    []string `json:"args,omitempty"`
-	Command []string `json:"command"` // that was written
+	Command []string `json:"command"` // as written
 }
 
-func (t taken) pinned() string {
-	if t.Digest == "" {
-		return t.Image
+func (c imageCommand) pinned() string {
+	if c.Digest == "" {
+		return c.Image
 	}
-	return t.Image + "@" + t.Digest
+	return c.Image + "@" + c.Digest
 }
 
-// commandless are the containers because of which an edge has no gate: nobody knows their
-// commands.
+// commandless are the containers with an unknown command, for which an edge has no gate.
 func commandless(r podspec.Reading, choices []podspec.Choice) []string {
 	var out []string
 	for _, c := range choices {
@@ -50,56 +50,56 @@ func commandless(r podspec.Reading, choices []podspec.Choice) []string {
 	return out
 }
 
-// takeCommands writes the commands of images into containers that have none, and says
-// whether anything is known now that was not. Images that nobody has looked up yet are
-// noted.
-func (in *injection) takeCommands(names []string) bool {
-	if in.o.Commands == nil {
-		return false // nobody asked for look-ups
-	}
-	in.unknownWhy = map[string]string{}
+// commands are the result of look-ups.
+type commands struct {
+	pod     *corev1.Pod // with the commands that are known
+	written map[string]imageCommand
+	unknown map[string]string // by container, and why
+}
+
+// commandsOf writes the commands of images into the named containers. Images that have not
+// been looked up yet are reported.
+func commandsOf(in input, names []string, r *report) commands {
+	out := commands{pod: withLists(in.pod), written: map[string]imageCommand{}, unknown: map[string]string{}}
 	for _, name := range names {
-		c := find(in.pod, name)
+		c := find(out.pod, name)
 		if c == nil || c.Image == "" {
 			continue
 		}
-		known, ok := in.o.Commands[c.Image]
+		found, ok := in.o.Commands[c.Image]
 		if c.ImagePullPolicy == corev1.PullNever {
-			known, ok = ImageCommand{Why: fmt.Sprintf("image %s has imagePullPolicy: Never: it is what the node has, which no registry knows", c.Image)}, true
+			found, ok = ImageCommand{Why: fmt.Sprintf("image %s has imagePullPolicy: Never: it is what the node has, which no registry knows", c.Image)}, true
 		}
 		if !ok {
-			if !slices.Contains(in.unknown, c.Image) {
-				in.unknown = append(in.unknown, c.Image)
+			if !slices.Contains(r.unknown, c.Image) {
+				r.unknown = append(r.unknown, c.Image)
 			}
 			continue
 		}
-		argv, why := known.argv(c)
+		argv, why := found.argv(c)
 		if why != "" {
-			in.unknownWhy[name] = why
-			in.warn("%s: its command is not known: %s", name, why)
+			out.unknown[name] = why
+			r.warn("%s: its command is not known: %s", name, why)
 			continue
 		}
-		t := taken{Image: c.Image, Args: c.Args, Command: argv}
+		written := imageCommand{Image: c.Image, Args: c.Args, Command: argv}
 		if !strings.Contains(c.Image, "@") {
-			t.Digest = known.Digest // a tag may be another image by the time the node asks for it
+			written.Digest = found.Digest // the tag may name another image when the node pulls it
 		}
-		if in.memory.Commands == nil {
-			in.memory.Commands = map[string]taken{}
-		}
-		in.memory.Commands[name] = t
-		c.Image, c.Command, c.Args = t.pinned(), argv, nil
+		out.written[name] = written
+		c.Image, c.Command, c.Args = written.pinned(), argv, nil
 	}
-	return len(in.memory.Commands)+len(in.unknownWhy) > 0
+	return out
 }
 
-// argv is what the kubelet and the runtime would run: the container's arguments stand for
-// CMD. Or it says why that is not known, or must not be wrapped.
+// argv is what the kubelet and the runtime would run: the container's arguments replace CMD.
+// Or it says why that is unknown, or must not be wrapped.
 func (k ImageCommand) argv(c *corev1.Container) ([]string, string) {
 	args := c.Args
 	if len(args) == 0 {
-		args = literal(k.Cmd)
+		args = escaped(k.Cmd)
 	}
-	argv := slices.Concat(literal(k.Entrypoint), args)
+	argv := slices.Concat(escaped(k.Entrypoint), args)
 	switch {
 	case k.Why != "":
 		return nil, k.Why
@@ -111,9 +111,9 @@ func (k ImageCommand) argv(c *corev1.Container) ([]string, string) {
 	return argv, ""
 }
 
-// literal are words of an image as a pod has to write them: in a pod $(NAME) stands for a
-// variable, in an image for itself.
-func literal(words []string) []string {
+// escaped returns an image's words for a pod: there $(NAME) stands for a variable, in an
+// image for itself.
+func escaped(words []string) []string {
 	out := make([]string, len(words))
 	for i, w := range words {
 		out[i] = strings.ReplaceAll(w, "$", "$$")
@@ -121,51 +121,49 @@ func literal(words []string) []string {
 	return out
 }
 
-// keepCommands leaves those commands that a gate wraps, and says what they are. A container
-// that gets none stays as it was.
-func (in *injection) keepCommands(a arrangement) {
-	for _, name := range sortedKeys(in.memory.Commands) {
-		t := in.memory.Commands[name]
-		if !slices.ContainsFunc(a.plan.Edges, func(e startup.Edge) bool {
+// keepCommands keeps the commands that a gate wraps, and reports them. Any other container
+// stays as it was.
+func (p *plan) keepCommands(written map[string]imageCommand, r *report) {
+	for _, name := range sortedKeys(written) {
+		w := written[name]
+		if !slices.ContainsFunc(p.edges.Edges, func(e startup.Edge) bool {
 			return e.By == startup.Gate && (e.To == name || e.From == name)
 		}) {
-			c := find(a.pod, name)
-			c.Image, c.Command, c.Args = t.Image, nil, t.Args
-			delete(in.memory.Commands, name)
+			c := find(p.pod, name)
+			c.Image, c.Command, c.Args = w.Image, nil, w.Args
 			continue
 		}
+		if p.commands == nil {
+			p.commands = map[string]imageCommand{}
+		}
+		p.commands[name] = w
 		pinned := ""
-		if t.Digest != "" {
+		if w.Digest != "" {
 			pinned = ", and the image is pinned to it"
 		}
-		in.note("%s: the command of %s is %q (looked up by digest, %s): it is written into the pod%s",
-			name, t.Image, strings.Join(t.Command, " "), digestOf(t), pinned)
+		_, digest, _ := strings.Cut(w.pinned(), "@")
+		r.note("%s: the command of %s is %q (looked up by digest, %s): it is written into the pod%s",
+			name, w.Image, strings.Join(w.Command, " "), digest, pinned)
 	}
 }
 
-func digestOf(t taken) string {
-	_, d, _ := strings.Cut(t.pinned(), "@")
-	return d
-}
-
-// commandsBack takes commands that are an image's out of a pod again. One that somebody
-// has changed since is that of the pod.
-func (m memory) commandsBack(pod *corev1.Pod) {
-	for name, t := range m.Commands {
+// restore takes the commands of images out of a pod again. A command that was changed since
+// belongs to the pod.
+func restoreCommands(pod *corev1.Pod, written map[string]imageCommand) {
+	for name, w := range written {
 		c := find(pod, name)
-		if c == nil || !slices.Equal(c.Command, t.Command) || len(c.Args) > 0 {
+		if c == nil || !slices.Equal(c.Command, w.Command) || len(c.Args) > 0 {
 			continue
 		}
-		c.Command, c.Args = nil, t.Args
-		if c.Image == t.pinned() {
-			c.Image = t.Image
+		c.Command, c.Args = nil, w.Args
+		if c.Image == w.pinned() {
+			c.Image = w.Image
 		}
 	}
 }
 
-// Resolving is [Pod] with commands from look, which is called once at most, with the images
-// that a gate needs the commands of; of most pods it is not. What it does not know changes
-// nothing: the strategy goes on without.
+// Resolving is [Pod] with commands from look. It is called once at most, with the images whose
+// commands a gate needs; most pods need none. Without an answer the strategy avoids gates.
 func Resolving(pod *corev1.Pod, ns Namespace, o Options, look func(images []string) map[string]ImageCommand) (Result, error) {
 	o.Commands = map[string]ImageCommand{}
 	r, err := Pod(pod, ns, o)

@@ -55,7 +55,7 @@ func FuzzLiteral(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, word string) {
-		if got := expanded(literal([]string{word})[0]); got != word {
+		if got := expanded(escaped([]string{word})[0]); got != word {
 			t.Errorf("%q becomes %q", word, got)
 		}
 	})

@@ -7,76 +7,78 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/startup"
 )
 
-// addInit makes the one init container of ours: it captures, and copies the gate, or does
-// one of the two, or is not there at all.
-func (in *injection) addInit() error {
-	gates := false
-	in.each(func(c *corev1.Container) { gates = gates || podspec.NeedsAgent(c) })
-	in.pod.Spec.InitContainers = slices.DeleteFunc(in.pod.Spec.InitContainers, named(initName)) // podspec's, which only copies
-	if !in.settings.capture && !gates {
-		if _, own := in.own[initName]; own {
-			in.warn("the pod's own container %s is left out: nothing is captured and no command is wrapped", initName)
+// writeInit adds our init container: it captures, or copies the gate's binary, or both. With
+// the annotation outrider.dev/init: none the proxy does its work where it can.
+func writeInit(pod *corev1.Pod, in input, s settings, edges startup.Plan, r *report) error {
+	gates := slices.ContainsFunc(authors(pod), podspec.NeedsAgent)
+	pod.Spec.InitContainers = slices.DeleteFunc(pod.Spec.InitContainers, named(contract.InitContainer)) // podspec's, which only copies
+	own, hasOwn := in.own.find(contract.InitContainer)
+	if !s.capture && !gates {
+		if hasOwn {
+			r.warn("the pod's own container %s is left out: nothing is captured and no command is wrapped", contract.InitContainer)
 		}
 		return nil
 	}
-	if in.pod.Annotations[initKey] == "none" {
-		why := in.whyInit()
+	if in.pod.Annotations[contract.Init] == "none" {
+		why := whyInit(pod, in, s, edges)
 		if why == "" {
-			return in.stage()
+			return writeStage(pod, in, s, r)
 		}
-		in.idle(initKey, why)
-		in.warn("annotation %s: none has no effect, and the pod has %s: %s", initKey, initName, why)
+		r.ignored(contract.Init, why)
+		r.warn("annotation %s: none has no effect, and the pod has %s: %s", contract.Init, contract.InitContainer, why)
 	}
-	c := in.initContainer(gates)
-	if own, ok := in.own[initName]; ok {
+	c := in.initContainer(s, gates)
+	if hasOwn {
 		var err error
 		if c, err = merged(c, own); err != nil {
 			return err
 		}
 	}
-	in.pod.Spec.InitContainers = slices.Insert(in.pod.Spec.InitContainers, in.initPlace(), c)
+	pod.Spec.InitContainers = slices.Insert(pod.Spec.InitContainers, initPlace(pod, s, r), c)
 	return nil
 }
 
-// initPlace: before a proxy in the init list, ours or another mesh's; else last, so that the user's own init
-// containers still have the plain network; but before the first one that runs our agent.
-func (in *injection) initPlace() int {
-	list := in.pod.Spec.InitContainers
+// initPlace returns the index of our init container. It comes before a proxy in the init list
+// and before the first container that runs our agent; else last, so that the author's init
+// containers have the plain network.
+func initPlace(pod *corev1.Pod, s settings, r *report) int {
+	list := pod.Spec.InitContainers
 	for i := range list {
-		if list[i].Name != proxyName && !slices.Contains(otherMeshes, list[i].Name) && !podspec.NeedsAgent(&list[i]) {
+		if list[i].Name != contract.ProxyContainer && !slices.Contains(otherMeshes, list[i].Name) && !podspec.NeedsAgent(&list[i]) {
 			continue
 		}
-		if in.settings.proxy && in.settings.capture && !slices.ContainsFunc(list, named(proxyName)) {
-			in.warn("the init containers from %s on run with their connections captured and no proxy: what they call waits until they give up", list[i].Name)
+		if s.proxy && s.capture && !slices.ContainsFunc(list, named(contract.ProxyContainer)) {
+			r.warn("the init containers from %s on run with their connections captured and no proxy: what they call waits until they give up", list[i].Name)
 		}
 		return i
 	}
 	return len(list)
 }
 
-func (in *injection) initContainer(gates bool) corev1.Container {
-	s := in.settings
+func (in input) initContainer(s settings, gates bool) corev1.Container {
 	c := corev1.Container{
-		Name: initName, Image: s.initImage, ImagePullPolicy: s.pull,
+		Name: contract.InitContainer, Image: s.initImage, ImagePullPolicy: s.pull,
 		Resources:                *s.resources.DeepCopy(),
-		SecurityContext:          in.initSecurity(),
+		SecurityContext:          in.initSecurity(s),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}
 	if gates {
-		c.VolumeMounts = []corev1.VolumeMount{{Name: podspec.BinVolume, MountPath: podspec.BinDir}}
+		c.VolumeMounts = []corev1.VolumeMount{{Name: contract.BinVolume, MountPath: contract.BinDir}}
 	}
 	if !s.capture {
-		c.Args = []string{"copy", podspec.AgentPath}
+		c.Args = []string{"copy", contract.AgentPath}
 		return c
 	}
 	c.Args = []string{"init"}
 	if gates {
-		c.Args = append(c.Args, "--copy", podspec.AgentPath)
+		c.Args = append(c.Args, "--copy", contract.AgentPath)
 	}
-	c.Args = append(c.Args, in.captureFlags()...)
+	c.Args = append(c.Args, in.captureFlags(s)...)
 	e := &environment{}
 	for _, name := range sortedKeys(s.config.ProxyMetadata) {
 		e.set(name, s.config.ProxyMetadata[name])
@@ -85,81 +87,61 @@ func (in *injection) initContainer(gates bool) corev1.Container {
 	return c
 }
 
-// captureFlags are istio-iptables' own, and how early connections wait.
-func (in *injection) captureFlags() []string {
-	a, v, s := in.pod.Annotations, in.o.Values.Global.Proxy, in.settings
+// captureFlags are those of istio-iptables, and --park.
+func (in input) captureFlags(s settings) []string {
+	a, v := in.pod.Annotations, in.o.Values.Global.Proxy
 	var flags []string
-	if p, ok := a[parkKey]; ok {
+	if p, ok := a[contract.Park]; ok {
 		flags = append(flags, "--park", p)
 	}
 	if !s.proxy {
 		return append(flags, "--park-only")
 	}
 	pick := func(key string, mesh *text) (string, bool) {
-		if s, ok := a[key]; ok {
+		if s, ok := a[contract.IstioTraffic+key]; ok {
 			return s, true
 		}
-		if mesh != nil && *mesh != "" {
-			return string(*mesh), true
-		}
-		return "", false
+		return mesh.String(), mesh.String() != ""
 	}
-	everything := func(s string, given bool) string {
-		if given {
+	orAll := func(s string, set bool) string {
+		if set {
 			return s
 		}
 		return "*"
 	}
-	exclude := []string{strconv.Itoa(prometheusPort), strconv.Itoa(readinessPort)}
-	if list, ok := pick(traffic+"excludeInboundPorts", v.ExcludeInboundPorts); ok {
-		exclude = append(exclude, items(list)...)
-	}
-	if status := strconv.Itoa(int(s.status)); !slices.Contains(exclude, status) {
+	exclude := []string{strconv.Itoa(contract.PrometheusPort), strconv.Itoa(contract.ReadinessPort)}
+	list, _ := pick("excludeInboundPorts", v.ExcludeInboundPorts)
+	exclude = append(exclude, items(list)...)
+	if status := strconv.Itoa(int(s.port)); !slices.Contains(exclude, status) {
 		exclude = append(exclude, status)
 	}
-	excludeRanges, _ := pick(traffic+"excludeOutboundIPRanges", v.ExcludeIPRanges)
-	flags = append(flags, "-p", "15001", "-z", "15006", "-u", strconv.FormatInt(s.uid, 10), "-g", strconv.FormatInt(s.gid, 10), "-m", s.mode,
-		"-i", everything(pick(traffic+"includeOutboundIPRanges", v.IncludeIPRanges)),
+	excludeRanges, _ := pick("excludeOutboundIPRanges", v.ExcludeIPRanges)
+	flags = append(flags, "-p", strconv.Itoa(contract.OutboundPort), "-z", strconv.Itoa(contract.InboundPort),
+		"-u", strconv.FormatInt(s.uid, 10), "-g", strconv.FormatInt(s.gid, 10), "-m", s.mode,
+		"-i", orAll(pick("includeOutboundIPRanges", v.IncludeIPRanges)),
 		"-x", excludeRanges,
-		"-b", everything(pick(traffic+"includeInboundPorts", v.IncludeInboundPorts)),
+		"-b", orAll(pick("includeInboundPorts", v.IncludeInboundPorts)),
 		"-d", strings.Join(exclude, ","))
 	for _, f := range []struct {
 		flag, key string
 		mesh      *text
 	}{
-		{"-q", traffic + "includeOutboundPorts", v.IncludeOutboundPorts},
-		{"-o", traffic + "excludeOutboundPorts", v.ExcludeOutboundPorts},
-		{"-c", traffic + "excludeInterfaces", v.ExcludeInterfaces},
+		{"-q", "includeOutboundPorts", v.IncludeOutboundPorts},
+		{"-o", "excludeOutboundPorts", v.ExcludeOutboundPorts},
+		{"-c", "excludeInterfaces", v.ExcludeInterfaces},
 	} {
 		if list, ok := pick(f.key, f.mesh); ok {
 			flags = append(flags, f.flag, list)
 		}
 	}
-	guests, ok := a[rerouteKey]
-	if !ok {
-		guests, ok = a[kubevirtKey]
-	}
-	if ok {
-		flags = append(flags, "-k", guests)
+	for _, key := range []string{rerouteKey, kubevirtKey} {
+		if guests, ok := a[key]; ok {
+			flags = append(flags, "-k", guests)
+			break
+		}
 	}
 	if in.o.Values.Global.NativeNftables {
 		flags = append(flags, "--native-nftables")
 	}
 	return flags
-}
-
-// initSecurity: NET_ADMIN alone writes the rules; the root file system stays as it is
-// (test/cluster). One that only copies needs nothing at all.
-func (in *injection) initSecurity() *corev1.SecurityContext {
-	no, yes, root, uid, gid := false, true, int64(0), in.settings.uid, in.settings.gid
-	out := &corev1.SecurityContext{
-		RunAsUser: &root, RunAsGroup: &root, RunAsNonRoot: &no,
-		Privileged: &no, AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
-		Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_ADMIN"}},
-		SeccompProfile: in.seccomp(),
-	}
-	if !in.settings.capture {
-		out.RunAsUser, out.RunAsGroup, out.RunAsNonRoot, out.Capabilities.Add = &uid, &gid, &yes, nil
-	}
-	return out
 }

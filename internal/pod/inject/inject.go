@@ -1,23 +1,27 @@
 package inject
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/internal/contract"
 	"outrider.dev/startup"
 )
 
-// A Namespace is what of a pod's namespace counts. Labels that are nil are not known:
-// then nothing is concluded from what is not there.
+// A Namespace is a pod's namespace. Labels that are nil are unknown: then nothing is
+// concluded from a missing label.
 type Namespace struct {
 	Name                string
 	Labels, Annotations map[string]string
 }
 
-// Options are what the mesh, and who asks, say. The zero value of a field means its default.
+// Options come from the mesh and from the caller. The zero value of a field means its default.
 type Options struct {
 	Images       Images
 	Mesh         Mesh
@@ -26,55 +30,47 @@ type Options struct {
 	ControlPlane string             // host:port; default outriderd.outrider-system.svc:15012
 	RootCA       string             // ConfigMap with root-cert.pem; default outrider-ca-root-cert
 	Revision     string             // default: that of the values, else "default"
-	Manual       bool               // a person asked for it: a namespace without a label is no "no"
-	Workload     Workload           // whose pod it is, where the pod does not say so itself
+	Manual       bool               // injection by hand: a namespace without a label is injected
+	Workload     Workload           // default: the pod's owner
 	Environ      map[string]string  // more variables of the proxy
-	OwnLabels    bool               // Istio's labels are another injector's: those of ours alone ask for injection
+	OwnLabels    bool               // Istio's labels belong to another injector: only ours count
 
-	// Commands are those of images, by the image as a container names it. Not nil says that
-	// commands may be looked up: [Result.Unknown] then has the images to ask for. Default:
-	// what is not in the pod is not known.
+	// Commands are the commands of images, by the image as a container names it. If it is
+	// not nil, commands can be looked up: [Result.Unknown] then has the images that need it.
+	// Default: a command that is not in the pod is unknown.
 	Commands map[string]ImageCommand
 }
 
 // Images are references, or names in the hub of the values.
 type Images struct{ Proxy, Init string }
 
-// A Workload is what made a pod.
+// A Workload is the owner of a pod.
 type Workload struct{ APIVersion, Kind, Name string }
 
-// A Result is what became of a pod.
+// A Result is the outcome for one pod.
 type Result struct {
-	Pod      *corev1.Pod // the injected one; as it was given if it is not injected, without what was ours
+	Pod      *corev1.Pod // the injected pod; if it is not injected, the given one without what an earlier injection added
 	Injected bool
 	Reason   Reason
-	Warnings []string // what its author should know
-	Notes    []string // what was decided, and why so
+	Warnings []string // for the pod's author
+	Notes    []string // decisions and their reasons
 
-	Proxy     bool              // it gets a proxy of ours
-	Captured  bool              // which has the pod's connections
-	NoEffect  map[string]string // annotations that do nothing in this pod, and why
-	Clashes   []Clash           // ports that the application and the proxy both have
-	NeverEnds []string          // plain containers of a Job of whose end its proxy, a plain one too, does not hear
-	Unknown   []string          // images whose commands would make gates possible, with [Options.Commands]; also of a pod that is refused
+	Proxy     bool              // the pod gets our proxy
+	Captured  bool              // the proxy has the pod's connections
+	NoEffect  map[string]string // annotations without effect in this pod, and why
+	Clashes   []Clash           // ports of the application that the proxy listens on
+	NeverEnds []string          // containers of a Job whose end a plain proxy does not learn of
+	Unknown   []string          // images whose commands would make gates possible, with [Options.Commands]; also of a refused pod
 
 	given *corev1.Pod
 }
 
 func (o Options) revision() string {
-	for _, r := range []string{o.Revision, o.Values.Revision} {
-		if r != "" {
-			return r
-		}
-	}
-	return DefaultRevision
+	return cmp.Or(o.Revision, o.Values.Revision, DefaultRevision)
 }
 
 func (o Options) controlPlane() string {
-	if o.ControlPlane != "" {
-		return o.ControlPlane
-	}
-	return "outriderd.outrider-system.svc:15012"
+	return cmp.Or(o.ControlPlane, fmt.Sprintf("outriderd.outrider-system.svc:%d", contract.SecureDiscoveryPort))
 }
 
 func (o Options) kubernetes() startup.Kubernetes {
@@ -84,123 +80,146 @@ func (o Options) kubernetes() startup.Kubernetes {
 	return o.Kubernetes
 }
 
-// An injection is one pod on its way.
-type injection struct {
-	o   Options
-	ns  Namespace
-	pod *corev1.Pod // becomes the injected one
-
-	settings settings
-	own      map[string]corev1.Container // the user's own containers of our names
-	memory   memory
-	status   status
-	scrape   string // ISTIO_PROMETHEUS_ANNOTATIONS
-
-	hadVolume map[string]bool
-	volumes   []corev1.Volume // the user's, for the proxy
-	mounts    []corev1.VolumeMount
-	beside    bool // another mesh has the proxy
-	noEffect  map[string]string
-	neverEnds []string
-	clashes   []Clash
-	unknown   []string
-
-	unknownWhy map[string]string // commands of containers; nil: nobody looks them up
-
-	warnings []string
-	notes    []string
-}
-
-func (in *injection) warn(format string, args ...any) {
-	if w := fmt.Sprintf(format, args...); !slices.Contains(in.warnings, w) {
-		in.warnings = append(in.warnings, w)
-	}
-}
-
-func (in *injection) note(format string, args ...any) {
-	in.notes = append(in.notes, fmt.Sprintf(format, args...))
-}
-
-// idle notes that an annotation has no effect.
-func (in *injection) idle(key, why string) {
-	if in.noEffect == nil {
-		in.noEffect = map[string]string{}
-	}
-	in.noEffect[key] = why
-}
-
-// Pod injects a pod, or says why not. The error is a [*Refusal] if the pod must not run
-// as it is, because its author asked for what cannot be had; any other one is of the
-// options.
+// Pod injects a pod, or returns the reason why not. The error is a [*Refusal] if the pod
+// must not run as it is, because its author asked for something impossible; any other error
+// is one of the options.
 func Pod(pod *corev1.Pod, ns Namespace, o Options) (Result, error) {
 	if ns.Name == "" {
 		ns.Name = pod.Namespace
 	}
-	reason, warnings := decide(pod, ns, o)
-	result := Result{Pod: pod, Reason: reason, Warnings: warnings, given: pod}
-	if reason.Code != Injected {
+	result := Result{Pod: pod, given: pod}
+	result.Reason, result.Warnings = decide(pod, ns, o)
+	if result.Reason.Code != Injected {
 		return result, nil
 	}
-	stripped, err := Stripped(pod)
+	in, err := readInput(pod, ns, o)
 	if err != nil {
 		return result, err
 	}
-	if _, was := pod.Annotations[statusKey]; was {
-		result.Pod = stripped.DeepCopy() // if nothing is to be injected now
+	if _, was := pod.Annotations[contract.Status]; was {
+		result.Pod = in.stripped // unless it is injected again
 	}
-	in := &injection{o: o, ns: ns, pod: stripped, warnings: warnings, beside: stripped.Annotations[proxyKey] == "none"}
-	if mesh := otherMesh(stripped); mesh != "" && !in.beside {
-		if !asksForOurs(stripped, ns) {
-			result.Reason = because(OtherMesh, "the container %s is another mesh's; annotate the pod %s: none to have order and parking beside it", mesh, proxyKey)
-			return result, nil
-		}
-		in.beside = true
-		in.note("the container %s is another mesh's: order and parking beside it, and no proxy of ours", mesh)
-	}
-	err = in.run()
-	result.Proxy, result.Captured = !in.beside, in.settings.proxy && in.settings.capture
-	result.NoEffect, result.Clashes, result.NeverEnds, result.Unknown = in.noEffect, in.clashes, in.neverEnds, in.unknown
-	switch {
-	case err != nil:
-		return result, err
-	case len(in.status.Containers)+len(in.status.InitContainers) == 0:
-		result.Reason = because(NothingToDo, "no proxy, no capture and no order is asked for")
-		result.Warnings = in.warnings
+	r := report{warnings: result.Warnings}
+	alongside, reason := decideProxy(in.stripped, ns)
+	if reason.Code != Injected {
+		result.Reason = reason
 		return result, nil
 	}
-	result.Pod, result.Injected, result.Warnings, result.Notes = in.pod, true, in.warnings, in.notes
-	return result, nil
+	if in.alongside = alongside; alongside && reason.Sentence != "" {
+		r.note("%s", reason.Sentence)
+	}
+	err = in.inject(&result, &r)
+	result.NoEffect, result.Clashes, result.NeverEnds, result.Unknown = r.noEffect, r.clashes, r.neverEnds, r.unknown
+	return result, err
 }
 
-// run is all steps. Those that read the pod as its author wrote it come first.
-func (in *injection) run() error {
-	for _, step := range []func() error{
-		in.checkAnnotations,
-		in.resolve,
-		in.checkSecurity,
-		in.checkConfig,
-		in.takeOwn,
-		in.checkVolumes,
-		in.warnPorts,
-		in.addMetrics,
-		in.order,
-		in.addInit,
-		in.rewriteProbes,
-		in.addMetadata,
-		in.record,
-	} {
-		if err := step(); err != nil {
-			return err
-		}
+// inject runs the steps after the decision: settings, plan, write.
+func (in input) inject(result *Result, r *report) error {
+	result.Proxy = !in.alongside
+	s, err := settingsOf(in, r)
+	result.Captured = s.proxy && s.capture
+	if err != nil {
+		return err
 	}
+	p, err := planOf(in, s, r)
+	if err != nil {
+		return err
+	}
+	pod, added, err := write(in, s, p, r)
+	if err != nil {
+		return err
+	}
+	result.Warnings = r.warnings
+	if !added {
+		result.Reason = because(NothingToDo, "no proxy, no capture and no order is asked for")
+		return nil
+	}
+	result.Pod, result.Injected, result.Notes = pod, true, r.notes
 	return nil
 }
 
-// The names of our containers.
-const (
-	proxyName = podspec.OurProxy
-	initName  = "outrider-init"
-)
+// An input is what the steps after the decision read. None of them changes it.
+type input struct {
+	o         Options
+	ns        Namespace
+	stripped  *corev1.Pod // without what an earlier injection added
+	pod       *corev1.Pod // likewise, without own
+	own       ownContainers
+	mesh      string // the container of another mesh's proxy; empty: there is none
+	alongside bool   // another mesh has the proxy: injection adds order and parking alone
+}
+
+// A report collects what the steps find, besides their values.
+type report struct {
+	warnings  []string
+	notes     []string
+	noEffect  map[string]string
+	clashes   []Clash
+	neverEnds []string
+	unknown   []string
+}
+
+// warn adds a warning, once.
+func (r *report) warn(format string, args ...any) {
+	if w := fmt.Sprintf(format, args...); !slices.Contains(r.warnings, w) {
+		r.warnings = append(r.warnings, w)
+	}
+}
+
+func (r *report) note(format string, args ...any) {
+	r.notes = append(r.notes, fmt.Sprintf(format, args...))
+}
+
+// ignored records why an annotation has no effect.
+func (r *report) ignored(key, why string) {
+	if r.noEffect == nil {
+		r.noEffect = map[string]string{}
+	}
+	r.noEffect[key] = why
+}
+
+// readInput separates what the pod's author wrote from what an earlier injection added.
+func readInput(pod *corev1.Pod, ns Namespace, o Options) (input, error) {
+	stripped, err := Stripped(pod)
+	if err != nil {
+		return input{}, err
+	}
+	in := input{o: o, ns: ns, stripped: stripped, mesh: otherMesh(stripped)}
+	in.pod, in.own = withoutOwn(stripped)
+	return in, nil
+}
+
+// annotations are those for this mesh: all, or alongside another mesh those of our own
+// prefix, and two that are about order and capture in general.
+func (in input) annotations() map[string]string {
+	if !in.alongside {
+		return in.pod.Annotations
+	}
+	out := maps.Clone(in.pod.Annotations)
+	maps.DeleteFunc(out, func(key, _ string) bool {
+		return !strings.HasPrefix(key, contract.Prefix) && key != contract.ProxyConfig && key != contract.InterceptionMode
+	})
+	return out
+}
+
+// workload is the pod's owner: its controller, or the Deployment of a ReplicaSet with a hash
+// in its name (Istio: pkg/kube/controllers, GetDeployMetaFromPod).
+func (in input) workload() Workload {
+	if in.o.Workload.Name != "" {
+		return in.o.Workload
+	}
+	for _, ref := range in.pod.OwnerReferences {
+		if ref.Controller == nil || !*ref.Controller {
+			continue
+		}
+		w := Workload{ref.APIVersion, ref.Kind, ref.Name}
+		if hash := in.pod.Labels["pod-template-hash"]; ref.Kind == "ReplicaSet" && hash != "" && strings.HasSuffix(ref.Name, "-"+hash) {
+			w.Kind, w.Name = "Deployment", strings.TrimSuffix(ref.Name, "-"+hash)
+		}
+		return w
+	}
+	return Workload{"v1", "Pod", cmp.Or(in.pod.Name, strings.TrimSuffix(in.pod.GenerateName, "-"))}
+}
 
 // find returns a container of the pod by its name; nil if there is none.
 func find(pod *corev1.Pod, name string) *corev1.Container {
@@ -216,13 +235,24 @@ func named(name string) func(corev1.Container) bool {
 	return func(c corev1.Container) bool { return c.Name == name }
 }
 
-// each calls f for every container of the user.
-func (in *injection) each(f func(*corev1.Container)) {
-	for _, list := range [][]corev1.Container{in.pod.Spec.InitContainers, in.pod.Spec.Containers} {
+func ours(name string) bool { return name == contract.ProxyContainer || name == contract.InitContainer }
+
+// authors returns the containers of the pod that are not ours, the init containers first.
+func authors(pod *corev1.Pod) []*corev1.Container {
+	var out []*corev1.Container
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
-			if list[i].Name != proxyName && list[i].Name != initName {
-				f(&list[i])
+			if !ours(list[i].Name) {
+				out = append(out, &list[i])
 			}
 		}
 	}
+	return out
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+func asJSON(v any) (string, error) {
+	text, err := json.Marshal(v)
+	return string(text), err
 }

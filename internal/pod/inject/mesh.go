@@ -7,14 +7,16 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/agent/config"
+	"outrider.dev/internal/contract"
 )
 
-// A Mesh is what injection reads of Istio's MeshConfig. The rest is the control plane's.
+// A Mesh has the fields of Istio's MeshConfig that injection reads.
 type Mesh struct {
 	DefaultConfig         map[string]any `json:"defaultConfig"` // a ProxyConfig
 	TrustDomain           string         `json:"trustDomain"`
@@ -23,11 +25,11 @@ type Mesh struct {
 		Mode string `json:"mode"`
 	} `json:"inboundTrafficPolicy"`
 
-	Notes []string `json:"-"` // what has no effect, one sentence each
+	Notes []string `json:"-"` // fields without effect, a sentence each
 }
 
-// controlPlanes are the other fields of MeshConfig (istio.io/api mesh/v1alpha1), which
-// injection has no business with.
+// controlPlanes are the other fields of MeshConfig (istio.io/api mesh/v1alpha1), which the
+// control plane reads.
 var controlPlanes = strings.Fields(`accessLogEncoding accessLogFile accessLogFormat ca caCertificates certificates
 	configSources connectTimeout defaultDestinationRuleExportTo defaultHttpRetryPolicy defaultProviders defaultServiceExportTo
 	defaultVirtualServiceExportTo disableEnvoyListenerLog discoverySelectors dnsRefreshRate enableAutoMtls
@@ -36,7 +38,7 @@ var controlPlanes = strings.Fields(`accessLogEncoding accessLogFile accessLogFor
 	outboundTrafficPolicy pathNormalization protocolDetectionTimeout proxyHttpPort proxyInboundListenPort proxyListenPort
 	rootNamespace serviceScopeConfigs serviceSettings tcpKeepalive tlsDefaults trustDomainAliases verifyCertificateAtClient`)
 
-// ParseMesh reads a MeshConfig, YAML or JSON, and refuses what the agent of no pod could use.
+// ParseMesh reads a MeshConfig, YAML or JSON. It is an error if no agent could use it.
 func ParseMesh(data []byte) (Mesh, error) {
 	m, err := parseMesh(data)
 	if err != nil {
@@ -68,7 +70,7 @@ func parseMesh(data []byte) (Mesh, error) {
 	return m, nil
 }
 
-// check asks the agent's own reader.
+// check lets the agent's own reader check the defaultConfig.
 func (m Mesh) check() ([]string, error) {
 	c, err := proxyConfigOf(m.DefaultConfig)
 	if err == nil && c.InterceptionMode != "" {
@@ -79,24 +81,43 @@ func (m Mesh) check() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("defaultConfig: %w", err)
 	}
-	fields := overlaid(map[string]any{"discoveryAddress": Options{}.controlPlane()}, m.DefaultConfig)
-	delete(fields, "holdApplicationUntilProxyStarts") // injection's own
-	text, err := json.Marshal(fields)
+	text, err := agentFields(Overlay(map[string]any{"discoveryAddress": Options{}.controlPlane()}, m.DefaultConfig))
 	if err != nil {
 		return nil, err
 	}
-	read, err := config.Read(config.Inputs{Environ: append(slices.Clone(anyPod), "PROXY_CONFIG="+string(text)),
-		ReadFile: func(string) ([]byte, error) { return nil, fs.ErrNotExist }})
+	notes, err := readByAgent([]string{"PROXY_CONFIG=" + text}, "")
 	if err != nil {
 		return nil, fmt.Errorf("defaultConfig: the agent could not use it: %w", err)
 	}
-	return read.Notes, nil
+	return notes, nil
 }
 
-// anyPod is what every agent gets.
-var anyPod = []string{"POD_NAME=a", "POD_NAMESPACE=b", "SERVICE_ACCOUNT=c", "INSTANCE_IP=192.0.2.1"}
+// agentFields is a ProxyConfig for the agent, as JSON.
+func agentFields(fields map[string]any) (string, error) {
+	delete(fields, "holdApplicationUntilProxyStarts") // for injection alone
+	text, err := json.Marshal(fields)
+	return string(text), err
+}
 
-// A proxyConfig is what injection itself reads of a ProxyConfig; the agent reads it all.
+// readByAgent lets the agent read its variables, and a pod's annotation unless it is empty.
+// It returns the agent's notes.
+func readByAgent(environ []string, annotation string) ([]string, error) {
+	c, err := config.Read(config.Inputs{
+		Environ: append([]string{"POD_NAME=a", "POD_NAMESPACE=b", "SERVICE_ACCOUNT=c", "INSTANCE_IP=192.0.2.1"}, environ...),
+		ReadFile: func(name string) ([]byte, error) {
+			if annotation == "" || name != config.Default().Annotations {
+				return nil, fs.ErrNotExist
+			}
+			return []byte(contract.ProxyConfig + "=" + strconv.Quote(annotation) + "\n"), nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.Notes, nil
+}
+
+// A proxyConfig has the fields of a ProxyConfig that injection itself reads; the agent reads all.
 type proxyConfig struct {
 	Hold             *bool             `json:"holdApplicationUntilProxyStarts"`
 	StatusPort       int32             `json:"statusPort"`
@@ -131,11 +152,8 @@ func parseProxyConfig(text string) (map[string]any, proxyConfig, error) {
 	return fields, c, err
 }
 
-// Overlay is base with the fields of over, which win, as values of several files are.
-func Overlay(base, over map[string]any) map[string]any { return overlaid(base, over) }
-
-// overlaid is base with the fields of over, which win; metadata are merged by name.
-func overlaid(base, over map[string]any) map[string]any {
+// Overlay returns base with the fields of over, which win; objects are merged.
+func Overlay(base, over map[string]any) map[string]any {
 	out := maps.Clone(base)
 	if out == nil {
 		out = map[string]any{}
@@ -144,7 +162,7 @@ func overlaid(base, over map[string]any) map[string]any {
 		below, isMap := out[k].(map[string]any)
 		above, both := v.(map[string]any)
 		if isMap && both {
-			v = overlaid(below, above)
+			v = Overlay(below, above)
 		}
 		out[k] = v
 	}

@@ -1,26 +1,23 @@
 package inject
 
 import (
-	"encoding/json"
 	"errors"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
-// What Prometheus' usual configuration for pods reads, by the part after the prefix.
+// The annotations that Prometheus' usual configuration for pods reads begin with scrapePrefix.
 const (
 	scrapePrefix = "prometheus.io/"
 	mergedPath   = "/stats/prometheus"
-	targets      = "ISTIO_PROMETHEUS_ANNOTATIONS"
+	metricsEnv   = "ISTIO_PROMETHEUS_ANNOTATIONS"
 )
 
-// reservedPorts are the mesh's: what is there is no metric of the app's (Istio refuses
-// the same).
-var reservedPorts = []int32{15000, 15001, 15004, 15006, 15008, 15020, 15021, 15053, 15090}
-
-// A scrape is what the agent asks for the app's metrics: all ports for one path, or
+// A scrape tells the agent where the app's metrics are: at all ports with one path, or at
 // targets.
 type scrape struct {
 	Scrape  string   `json:"scrape"`
@@ -35,81 +32,84 @@ type target struct {
 	Path string `json:"path"`
 }
 
-// addMetrics lets the agent serve the app's metrics with its own, and points Prometheus
-// at it.
-func (in *injection) addMetrics() error {
-	if !in.settings.proxy || !in.merges() {
-		return nil
+// metrics say how Prometheus gets the app's metrics through the agent.
+type metrics struct {
+	merged  bool
+	replace []string // the author's annotations for Prometheus
+	app     string   // variable of the agent: what it scrapes; empty: the app has no metrics
+}
+
+// metricsOf lets the agent serve the app's metrics with its own, and points Prometheus at it.
+func metricsOf(pod *corev1.Pod, s settings) (metrics, error) {
+	if !s.proxy || !merges(pod, s.mesh) {
+		return metrics{}, nil
 	}
-	t := scrape{}
-	own := map[string]*string{"scrape": &t.Scrape, "path": &t.Path, "port": &t.Port}
-	var keys []string
-	for _, key := range sortedKeys(in.pod.Annotations) {
-		for name, to := range own {
+	app, out := scrape{}, metrics{merged: true}
+	fields := map[string]*string{"scrape": &app.Scrape, "path": &app.Path, "port": &app.Port}
+	for _, key := range sortedKeys(pod.Annotations) {
+		for name, field := range fields {
 			if sanitized(key) == sanitized(scrapePrefix+name) {
-				*to = in.pod.Annotations[key]
-				keys = append(keys, key)
+				*field = pod.Annotations[key]
+				out.replace = append(out.replace, key)
 			}
 		}
 	}
-	if t.Scrape == "false" {
-		return nil
+	if app.Scrape == "false" {
+		return metrics{}, nil
 	}
-	if err := in.checkTargets(&t); err != nil {
-		return err
+	targets, err := targetsOf(pod, s.port, &app)
+	if err != nil || len(targets) == 0 {
+		return out, err
 	}
-	for _, key := range keys {
-		in.annotate(key, nil)
-	}
-	for name, value := range map[string]string{"scrape": "true", "path": mergedPath, "port": strconv.Itoa(int(in.settings.status))} {
-		in.annotate(scrapePrefix+name, &value)
-	}
-	if t.Port == "" && len(t.Targets) == 0 {
-		return nil // nothing of the app's to add
-	}
-	text, err := json.Marshal(t)
-	in.scrape = string(text)
-	return err
+	out.app, err = asJSON(app)
+	return out, err
 }
 
-func (in *injection) merges() bool {
-	merge := true
-	if v := in.settings.mesh.EnablePrometheusMerge; v != nil {
-		merge = *v
+// annotate sets the annotations for Prometheus.
+func (m metrics) annotate(pod *corev1.Pod, before *overrides, port int32) {
+	if !m.merged {
+		return
 	}
-	if text, ok := in.pod.Annotations[mergeKey]; ok {
-		if own, err := strconv.ParseBool(text); err == nil {
-			merge = own
-		}
+	for _, key := range m.replace {
+		before.annotate(pod, key, nil)
 	}
-	return merge
+	for name, value := range map[string]string{"scrape": "true", "path": mergedPath, "port": strconv.Itoa(int(port))} {
+		before.annotate(pod, scrapePrefix+name, &value)
+	}
 }
 
-// checkTargets adds the targets that the pod names, which stand for port and path, and
-// refuses what the agent could not ask.
-func (in *injection) checkTargets(t *scrape) error {
-	t.Targets, _ = scrapeTargets(in.pod.Annotations[scrapeKey]) // checked with all annotations
-	ask, key := t.Targets, scrapeKey
-	if len(ask) > 0 {
-		t.Port, t.Path = "", ""
-	} else if key = scrapePrefix + "port"; t.Port != "" {
-		for port := range strings.SplitSeq(t.Port, ",") {
-			ask = append(ask, target{strings.TrimSpace(port), t.Path})
+func merges(pod *corev1.Pod, mesh Mesh) bool {
+	if own, err := strconv.ParseBool(pod.Annotations[mergeKey]); err == nil {
+		return own
+	}
+	return mesh.EnablePrometheusMerge == nil || *mesh.EnablePrometheusMerge
+}
+
+// targetsOf returns what the agent scrapes: the pod's own targets, which replace port and
+// path, or each port with the path. It refuses what the agent cannot scrape.
+func targetsOf(pod *corev1.Pod, status int32, app *scrape) ([]target, error) {
+	app.Targets, _ = scrapeTargets(pod.Annotations[scrapeKey]) // checked with all annotations
+	out, key := app.Targets, scrapeKey
+	if len(out) > 0 {
+		app.Port, app.Path = "", ""
+	} else if key = scrapePrefix + "port"; app.Port != "" {
+		for port := range strings.SplitSeq(app.Port, ",") {
+			out = append(out, target{strings.TrimSpace(port), app.Path})
 		}
 	}
-	for _, a := range ask {
-		n, err := strconv.ParseUint(a.Port, 10, 16)
+	for _, t := range out {
+		n, err := strconv.ParseUint(t.Port, 10, 16)
 		switch {
 		case err != nil || n == 0:
-			return refuse(BadAnnotation, "", "annotation %s: %q is no port", key, a.Port)
-		case slices.Contains(reservedPorts, int32(n)) || int32(n) == in.settings.status:
-			return refuse(PortTaken, "name the app's own port, or annotate the pod "+mergeKey+": \"false\"",
+			return nil, refuse(BadAnnotation, "", "annotation %s: %q is no port", key, t.Port)
+		case slices.Contains(reservedPorts, int32(n)) || int32(n) == status:
+			return nil, refuse(PortTaken, "name the app's own port, or annotate the pod "+mergeKey+": \"false\"",
 				"annotation %s: %d is a port of the mesh", key, n)
-		case !isPath(a.Path):
-			return refuse(BadAnnotation, "", "annotation %spath: %q is no path", scrapePrefix, a.Path)
+		case !isPath(t.Path):
+			return nil, refuse(BadAnnotation, "", "annotation %spath: %q is no path", scrapePrefix, t.Path)
 		}
 	}
-	return nil
+	return out, nil
 }
 
 // scrapeTargets reads port:path,port:path. A path that is not there is /metrics.
@@ -129,14 +129,14 @@ func scrapeTargets(text string) ([]target, error) {
 	return out, nil
 }
 
-// isPath says whether the agent can ask for it; it puts a / before it if there is none.
+// isPath says whether the agent can request the path; it prepends a missing slash.
 func isPath(path string) bool {
 	_, err := url.Parse("http://localhost/" + strings.TrimPrefix(path, "/"))
 	return err == nil
 }
 
-// sanitized is a name as Prometheus' relabelling sees it: prometheus.io/port and
-// prometheus.io_port are one.
+// sanitized returns a name as Prometheus' relabelling sees it: prometheus.io/port and
+// prometheus.io_port are the same.
 func sanitized(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' {

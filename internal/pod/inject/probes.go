@@ -3,23 +3,22 @@ package inject
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"outrider.dev/internal/contract"
 )
 
 // Where the agent answers for the app: Istio's paths.
 const (
-	probePath = "/app-health/"
-	hookPath  = "/app-lifecycle/"
-	probers   = "ISTIO_KUBE_APP_PROBERS"
+	probePath  = "/app-health/"
+	hookPath   = "/app-lifecycle/"
+	probersEnv = "ISTIO_KUBE_APP_PROBERS"
 )
 
-// A prober is a probe as the agent makes it.
+// A prober tells the agent how to make a probe or a hook.
 type prober struct {
 	HTTPGet        *corev1.HTTPGetAction   `json:"httpGet,omitempty"`
 	TCPSocket      *corev1.TCPSocketAction `json:"tcpSocket,omitempty"`
@@ -27,64 +26,87 @@ type prober struct {
 	TimeoutSeconds int32                   `json:"timeoutSeconds,omitempty"`
 }
 
-// rewriteProbes lets the agent make the app's probes: the kubelet has no certificate of
-// the mesh, and its connections would be captured.
-func (in *injection) rewriteProbes() error {
-	if !in.settings.proxy || in.settings.mode == noMode || !in.settings.probes || !in.rewrites() {
+// A handler is a probe or a hook of a container. The agent answers it at path.
+type handler struct {
+	path  string
+	probe *corev1.Probe
+	hook  *corev1.LifecycleHandler
+}
+
+func handlersOf(c *corev1.Container) []handler {
+	all := []handler{
+		{path: probePath + c.Name + "/readyz", probe: c.ReadinessProbe},
+		{path: probePath + c.Name + "/livez", probe: c.LivenessProbe},
+		{path: probePath + c.Name + "/startupz", probe: c.StartupProbe},
+	}
+	if l := c.Lifecycle; l != nil {
+		all = append(all, handler{path: hookPath + c.Name + "/prestopz", hook: l.PreStop}, handler{path: hookPath + c.Name + "/poststartz", hook: l.PostStart})
+	}
+	var out []handler
+	for _, h := range all {
+		if h.probe != nil || h.hook != nil {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+func (h handler) get() prober {
+	if h.probe != nil {
+		return prober{HTTPGet: h.probe.HTTPGet, TCPSocket: h.probe.TCPSocket, GRPC: h.probe.GRPC, TimeoutSeconds: h.probe.TimeoutSeconds}
+	}
+	return prober{HTTPGet: h.hook.HTTPGet, TCPSocket: h.hook.TCPSocket}
+}
+
+func (h handler) set(p prober) {
+	if h.probe != nil {
+		h.probe.ProbeHandler = corev1.ProbeHandler{HTTPGet: p.HTTPGet, TCPSocket: p.TCPSocket, GRPC: p.GRPC}
+	} else {
+		*h.hook = corev1.LifecycleHandler{HTTPGet: p.HTTPGet, TCPSocket: p.TCPSocket}
+	}
+}
+
+// writeProbes lets the agent make the app's probes: the kubelet has no certificate of the
+// mesh, and its connections would be captured.
+func writeProbes(pod *corev1.Pod, in input, s settings, r *report) error {
+	if !s.proxy || s.mode == noMode || !s.probes || !rewrites(in, r) {
 		return nil
 	}
 	all := map[string]prober{}
-	in.each(func(c *corev1.Container) {
-		for word, p := range map[string]*corev1.Probe{"readyz": c.ReadinessProbe, "livez": c.LivenessProbe, "startupz": c.StartupProbe} {
-			if p == nil {
-				continue
-			}
-			own := prober{HTTPGet: p.HTTPGet, TCPSocket: p.TCPSocket, GRPC: p.GRPC, TimeoutSeconds: p.TimeoutSeconds}
-			if moved := in.take(c, probePath+c.Name+"/"+word, own, all); moved != nil {
-				p.ProbeHandler = corev1.ProbeHandler{HTTPGet: moved}
+	for _, c := range authors(pod) {
+		for _, h := range handlersOf(c) {
+			if p, ok := proberOf(c, h, s.port, r); ok {
+				all[h.path] = p
+				h.set(prober{HTTPGet: &corev1.HTTPGetAction{Path: h.path, Port: intstr.FromInt32(s.port)}})
 			}
 		}
-		if c.Lifecycle == nil {
-			return
-		}
-		for word, h := range map[string]*corev1.LifecycleHandler{"prestopz": c.Lifecycle.PreStop, "poststartz": c.Lifecycle.PostStart} {
-			if h == nil {
-				continue
-			}
-			if moved := in.take(c, hookPath+c.Name+"/"+word, prober{HTTPGet: h.HTTPGet, TCPSocket: h.TCPSocket}, all); moved != nil {
-				*h = corev1.LifecycleHandler{HTTPGet: moved}
-			}
-		}
-	})
+	}
 	if len(all) == 0 {
 		return nil
 	}
-	text, err := json.Marshal(all)
-	in.setProxyEnv(probers, string(text))
+	text, err := asJSON(all)
+	setProxyEnv(pod, probersEnv, text)
 	return err
 }
 
-func (in *injection) rewrites() bool {
-	rewrite := true
-	if v := in.o.Values.Injector.RewriteAppHTTPProbe; v != nil {
-		rewrite = *v
-	}
-	text, ok := in.pod.Annotations[rewriteKey]
-	if !ok {
-		return rewrite
-	}
+func rewrites(in input, r *report) bool {
+	text, ok := in.pod.Annotations[contract.RewriteProbes]
 	own, err := strconv.ParseBool(text)
-	if err != nil {
-		in.idle(rewriteKey, fmt.Sprintf("%q is neither true nor false", text))
-		in.warn("annotation %s: %q is neither true nor false: it has no effect", rewriteKey, text)
-		return rewrite
+	if ok && err == nil {
+		return own
 	}
-	return own
+	if ok {
+		r.ignored(contract.RewriteProbes, fmt.Sprintf("%q is neither true nor false", text))
+		r.warn("annotation %s: %q is neither true nor false: it has no effect", contract.RewriteProbes, text)
+	}
+	mesh := in.o.Values.Injector.RewriteAppHTTPProbe
+	return mesh == nil || *mesh
 }
 
-// take notes a probe under its path, and returns what the kubelet asks instead; nil if
-// the probe stays as it is.
-func (in *injection) take(c *corev1.Container, path string, p prober, all map[string]prober) *corev1.HTTPGetAction {
+// proberOf returns what the agent does for a handler, with the number of the port; false if
+// the handler stays as it is.
+func proberOf(c *corev1.Container, h handler, status int32, r *report) (prober, bool) {
+	p := h.get()
 	var port *intstr.IntOrString
 	switch {
 	case p.HTTPGet != nil:
@@ -94,20 +116,21 @@ func (in *injection) take(c *corev1.Container, path string, p prober, all map[st
 		p.TCPSocket = p.TCPSocket.DeepCopy()
 		port = &p.TCPSocket.Port
 	case p.GRPC != nil:
-		number := intstr.FromInt32(p.GRPC.Port)
-		port = &number
+		port = new(intstr.FromInt32(p.GRPC.Port))
 	default:
-		return nil
+		return p, false
 	}
-	if n := portOf(c, *port); n == 0 {
-		in.warn("the probe %s asks port %q, which the container %s does not have: it is left as it is", path, port.StrVal, c.Name)
-		return nil
-	} else if *port = intstr.FromInt32(n); n == in.settings.status || n == readinessPort {
-		in.note("the probe %s asks the agent itself: it is left as it is", path)
-		return nil
+	n := portOf(c, *port)
+	switch n {
+	case 0:
+		r.warn("the probe %s asks port %q, which the container %s does not have: it is left as it is", h.path, port.StrVal, c.Name)
+		return p, false
+	case status, contract.ReadinessPort:
+		r.note("the probe %s asks the agent itself: it is left as it is", h.path)
+		return p, false
 	}
-	all[path] = p
-	return &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(in.settings.status)}
+	*port = intstr.FromInt32(n)
+	return p, true
 }
 
 // portOf resolves the name of a port; 0 if the container has none of that name.
@@ -125,52 +148,32 @@ func portOf(c *corev1.Container, p intstr.IntOrString) int32 {
 }
 
 // setProxyEnv sets a variable of the proxy.
-func (in *injection) setProxyEnv(name, value string) {
-	c := find(in.pod, proxyName)
-	if c == nil {
-		return
+func setProxyEnv(pod *corev1.Pod, name, value string) {
+	if c := find(pod, contract.ProxyContainer); c != nil {
+		e := environment{c.Env}
+		e.replace(name, value)
+		c.Env = e.list
 	}
-	e := environment{c.Env}
-	e.replace(name, value)
-	c.Env = e.list
 }
 
-// giveBack gives the kubelet the probes again that the agent had.
-func giveBack(pod *corev1.Pod, proxy *corev1.Container) error {
+// restoreProbes undoes [writeProbes].
+func restoreProbes(pod *corev1.Pod, proxy *corev1.Container) error {
 	var all map[string]prober
 	for _, e := range proxy.Env {
-		if e.Name != probers {
+		if e.Name != probersEnv {
 			continue
 		}
 		if err := json.Unmarshal([]byte(e.Value), &all); err != nil {
-			return refuse(BadAnnotation, "", "variable %s of %s: %v", probers, proxyName, err)
+			return refuse(BadAnnotation, "", "variable %s of %s: %v", probersEnv, contract.ProxyContainer, err)
 		}
 	}
-	for path, p := range all {
-		word := path[strings.LastIndex(path, "/")+1:]
-		name := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(path, probePath), hookPath), "/"+word)
-		c := find(pod, name)
-		if c == nil {
-			continue
-		}
-		handler := corev1.ProbeHandler{HTTPGet: p.HTTPGet, TCPSocket: p.TCPSocket, GRPC: p.GRPC}
-		for w, probe := range map[string]*corev1.Probe{"readyz": c.ReadinessProbe, "livez": c.LivenessProbe, "startupz": c.StartupProbe} {
-			if w == word && probe != nil && asksAgent(probe.HTTPGet, path) {
-				probe.ProbeHandler = handler
-			}
-		}
-		if c.Lifecycle == nil {
-			continue
-		}
-		for w, h := range map[string]*corev1.LifecycleHandler{"prestopz": c.Lifecycle.PreStop, "poststartz": c.Lifecycle.PostStart} {
-			if w == word && h != nil && asksAgent(h.HTTPGet, path) {
-				*h = corev1.LifecycleHandler{HTTPGet: p.HTTPGet, TCPSocket: p.TCPSocket}
+	for _, c := range authors(pod) {
+		for _, h := range handlersOf(c) {
+			p, written := all[h.path]
+			if now := h.get().HTTPGet; written && now != nil && now.Path == h.path {
+				h.set(p)
 			}
 		}
 	}
 	return nil
 }
-
-func asksAgent(h *corev1.HTTPGetAction, path string) bool { return h != nil && h.Path == path }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/model/kubelet"
 	"outrider.dev/internal/model/verify"
 	"outrider.dev/internal/pod/podspec"
@@ -169,19 +170,19 @@ func keepsWhatIsAsked(t testing.TB, given *corev1.Pod, r Result) {
 	a := given.Annotations
 	explicit := false
 	for _, e := range asked(t, given) {
-		explicit = explicit || e.From == proxyName
+		explicit = explicit || e.From == contract.ProxyContainer
 	}
-	holds := !strings.Contains(a[proxyConfigKey], "false")
-	if explicit || a[proxyKey] == "none" || a[podspec.StartAnnotation] == "off" || a[podspec.StartAnnotation] == "" && !holds {
+	holds := !strings.Contains(a[contract.ProxyConfig], "false")
+	if explicit || a[contract.Proxy] == "none" || a[contract.Start] == "off" || a[contract.Start] == "" && !holds {
 		return
 	}
 	for _, c := range given.Spec.Containers {
-		if c.Name == proxyName {
+		if c.Name == contract.ProxyContainer {
 			continue
 		}
 		waits := false
 		for _, e := range plan.Edges {
-			waits = waits || e.From == proxyName && e.To == c.Name && e.After == startup.Healthy
+			waits = waits || e.From == contract.ProxyContainer && e.To == c.Name && e.After == startup.Healthy
 		}
 		if !waits {
 			t.Errorf("%s does not wait for the proxy", c.Name)
@@ -201,7 +202,7 @@ func notReadyWhileHeld(t testing.TB, r Result) {
 	}
 	for _, e := range reading.Plan().Expand().Edges {
 		from, to := find(r.Pod, e.From), find(r.Pod, e.To)
-		unprobed := e.From == proxyName && r.Pod.Annotations[statusPortKey] == "0" // asked for
+		unprobed := e.From == contract.ProxyContainer && r.Pod.Annotations[contract.StatusPortAnnotation] == "0" // asked for
 		if e.By == startup.Gate && e.After == startup.Healthy && to.ReadinessProbe == nil && from.ReadinessProbe == nil && !unprobed {
 			t.Errorf("the pod is ready while the gate of %s waits for %s", e.To, e.From)
 		}
@@ -265,7 +266,7 @@ func FuzzAnnotations(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key, value string) {
 		p := podOf(t, "metadata: {name: shop}\nspec: {volumes: [{name: data, emptyDir: {}}], containers: [{name: app, image: a, command: [/app], ports: [{containerPort: 80}], readinessProbe: {httpGet: {port: 80}}}]}")
 		p.Annotations = map[string]string{key: value}
-		if len(validation.IsQualifiedName(strings.ToLower(key))) > 0 || !utf8.ValidString(value) || key == statusKey || key == overridesKey {
+		if len(validation.IsQualifiedName(strings.ToLower(key))) > 0 || !utf8.ValidString(value) || key == contract.Status || key == contract.Overrides {
 			return // which the API would not take, or nobody but injection writes
 		}
 		r, err := Pod(p, Namespace{Name: "shop"}, Options{})
@@ -292,7 +293,7 @@ func TestTheGatedPodKeepsItsPlanAtEveryStart(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			edge := startup.Edge{From: proxyName, To: "app", After: startup.Healthy, By: startup.Gate}
+			edge := startup.Edge{From: contract.ProxyContainer, To: "app", After: startup.Healthy, By: startup.Gate}
 			found := false
 			for _, e := range run.Plan.Edges {
 				found = found || e == edge

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/podspec"
 )
 
@@ -51,16 +52,16 @@ func TestNoInitContainerHasConditions(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := injectStaged(t, tt.annotations, tt.spec)
-			if c := find(r.Pod, proxyName); c != nil && podspec.Staged(c) {
+			if c := find(r.Pod, contract.ProxyContainer); c != nil && podspec.Staged(c) {
 				t.Fatal("the proxy has a root stage")
 			}
-			if find(r.Pod, initName) == nil {
-				t.Errorf("the pod has no %s", initName)
+			if find(r.Pod, contract.InitContainer) == nil {
+				t.Errorf("the pod has no %s", contract.InitContainer)
 			}
 			warned := slices.ContainsFunc(r.Warnings, func(w string) bool {
 				return strings.Contains(w, "outrider.dev/init: none has no effect") && strings.Contains(w, tt.why)
 			})
-			if !warned || !strings.Contains(r.NoEffect[initKey], tt.why) {
+			if !warned || !strings.Contains(r.NoEffect[contract.Init], tt.why) {
 				t.Errorf("warnings %q, no effect %q; want %q", r.Warnings, r.NoEffect, tt.why)
 			}
 		})
@@ -71,7 +72,7 @@ func TestNoInitContainerHasConditions(t *testing.T) {
 func TestNoInitContainerWhereOneRunsOnce(t *testing.T) {
 	p := podOf(t, "metadata: {name: shop, annotations: {outrider.dev/init: none}}\nspec: {containers: [{name: app, image: a, command: [/app], restartPolicy: Never}]}")
 	r, err := Pod(p, Namespace{Name: "shop"}, Options{})
-	if err != nil || find(r.Pod, initName) == nil || !strings.Contains(r.NoEffect[initKey], "restartPolicy is not Always") {
+	if err != nil || find(r.Pod, contract.InitContainer) == nil || !strings.Contains(r.NoEffect[contract.Init], "restartPolicy is not Always") {
 		t.Errorf("%v, no effect %q; want outrider-init, and why", err, r.NoEffect)
 	}
 }
@@ -81,7 +82,7 @@ func TestNoInitContainerWhereOneRunsOnce(t *testing.T) {
 func TestNoInitContainerIsNoWayAroundPodSecurity(t *testing.T) {
 	for _, level := range []string{"baseline", "restricted"} {
 		p := podOf(t, "metadata: {name: shop, annotations: {outrider.dev/init: none}}\nspec: {"+plainApp+"}")
-		_, err := Pod(p, Namespace{Name: "shop", Labels: map[string]string{namespaceLabel: "enabled", enforceLabel: level}}, Options{})
+		_, err := Pod(p, Namespace{Name: "shop", Labels: map[string]string{contract.NamespaceLabel: "enabled", contract.PodSecurityLabel: level}}, Options{})
 		var refusal *Refusal
 		if !errors.As(err, &refusal) || refusal.Code != PodSecurity {
 			t.Errorf("%s: %v; want a refusal", level, err)
@@ -102,11 +103,11 @@ func TestNoInitContainer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := injectStaged(t, "", spec)
-			if len(r.Pod.Spec.InitContainers) > 0 || strings.Contains(r.Pod.Annotations[statusKey], "initContainers") {
-				t.Errorf("init containers %+v, status %s", r.Pod.Spec.InitContainers, r.Pod.Annotations[statusKey])
+			if len(r.Pod.Spec.InitContainers) > 0 || strings.Contains(r.Pod.Annotations[contract.Status], "initContainers") {
+				t.Errorf("init containers %+v, status %s", r.Pod.Spec.InitContainers, r.Pod.Annotations[contract.Status])
 			}
 			c := r.Pod.Spec.Containers[0]
-			if c.Name != proxyName || !podspec.Staged(&c) {
+			if c.Name != contract.ProxyContainer || !podspec.Staged(&c) {
 				t.Fatalf("the first container is %s %q", c.Name, c.Args)
 			}
 			no, yes, root := false, true, int64(0)
@@ -117,8 +118,8 @@ func TestNoInitContainer(t *testing.T) {
 				t.Error(diff)
 			}
 			for _, c := range r.Pod.Spec.Containers {
-				i := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == podspec.BinDir })
-				if i < 0 || c.VolumeMounts[i].ReadOnly != (c.Name != proxyName) {
+				i := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == contract.BinDir })
+				if i < 0 || c.VolumeMounts[i].ReadOnly != (c.Name != contract.ProxyContainer) {
 					t.Errorf("%s mounts %+v", c.Name, c.VolumeMounts)
 				}
 			}
@@ -145,13 +146,13 @@ func otherMode(t *testing.T, r Result) {
 		return out.Pod
 	}
 	with := r.Pod.DeepCopy()
-	delete(with.Annotations, initKey)
+	delete(with.Annotations, contract.Init)
 	original := mustStrip(t, with)
 	changed := inject(with)
-	if diff := podDiff(inject(original), changed); diff != "" || find(changed, initName) == nil {
+	if diff := podDiff(inject(original), changed); diff != "" || find(changed, contract.InitContainer) == nil {
 		t.Errorf("without the annotation (-fresh +changed):\n%s", diff)
 	}
-	changed.Annotations[initKey] = "none"
+	changed.Annotations[contract.Init] = "none"
 	if diff := podDiff(r.Pod, inject(changed)); diff != "" {
 		t.Errorf("with it again (-first +again):\n%s", diff)
 	}

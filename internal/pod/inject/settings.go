@@ -1,7 +1,7 @@
 package inject
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,185 +10,211 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"outrider.dev/internal/contract"
 )
 
-// The proxy's own user, and Istio's ports.
-const (
-	proxyUser      = 1337
-	statusPort     = 15020
-	readinessPort  = 15021
-	prometheusPort = 15090
-)
-
-// How connections come to the proxy.
+// How connections reach the proxy.
 const (
 	redirect = "REDIRECT"
 	tproxy   = "TPROXY"
 	noMode   = "NONE"
 )
 
-// settings are what holds for one pod, from its annotations and from the mesh.
+// settings hold for one pod: its annotations over the mesh's configuration.
 type settings struct {
-	mesh   Mesh
-	config proxyConfig    // defaultConfig with the annotation over it
-	fields map[string]any // of defaultConfig, for the agent
+	mesh    Mesh
+	config  proxyConfig    // defaultConfig with the pod's annotation over it
+	fields  map[string]any // of defaultConfig
+	podHold *bool          // holdApplicationUntilProxyStarts of the annotation alone
 
-	podHold *bool // of the annotation alone
+	proxy   bool   // the pod gets our proxy
+	capture bool   // connections are captured, or alongside another mesh parked
+	mode    string // interceptionMode; NONE without our proxy
+	port    int32  // the agent's status port
+	probes  bool   // the proxy is probed, and the agent answers the app's probes
 
-	proxy   bool // the pod gets a proxy
-	capture bool // its connections are captured, or at least parked
-	mode    string
-	status  int32 // the agent's port
-	probes  bool  // the proxy is probed, and the agent makes the app's probes
-	uid     int64
-	gid     int64
-
+	uid, gid         int64
 	image, initImage string
 	pull             corev1.PullPolicy
-	resources        corev1.ResourceRequirements // to be read: others may have them too
+	resources        corev1.ResourceRequirements // shared: not to be changed
+	agentLevel       string                      // log level of the agent
+
+	agentConfig string // variable PROXY_CONFIG
+	grace       string // the pod's grace period
+
+	volumes []corev1.Volume // the author's, for the proxy
+	mounts  []corev1.VolumeMount
+	metrics metrics
 }
 
-// resolve reads the annotations; those that cannot be used refuse the pod.
-func (in *injection) resolve() error {
-	s := &in.settings
-	a := in.ours()
+// settingsOf is the second step: what the annotations, the namespace and the mesh say,
+// checked. With an error it returns the settings that are known.
+func settingsOf(in input, r *report) (s settings, err error) {
+	a := in.annotations()
+	s = settings{proxy: !in.alongside, pull: corev1.PullPolicy(in.o.Values.Global.ImagePullPolicy), grace: graceOf(in.pod)}
+	if err = checkAnnotations(a, r); err != nil {
+		return s, err
+	}
+	if err = s.readConfig(in.o, a); err != nil {
+		return s, err
+	}
+	if s.mode, s.capture, err = captureOf(a, s.config, s.proxy); err != nil {
+		return s, err
+	}
+	if s.port, s.probes, err = statusPortOf(a, in.o.Values, s.config); err != nil {
+		return s, err
+	}
+	s.agentLevel = agentLevelOf(a, r)
+	s.image, s.initImage = imagesOf(in.o, a, s.config, r)
+	if s.resources, err = resourcesOf(a, in.o.Values.Global.Proxy.Resources); err != nil {
+		return s, err
+	}
+	if s.capture, err = checkSecurity(in, s, r); err != nil {
+		return s, err
+	}
+	if s.agentConfig, err = agentConfigOf(in, s, r); err != nil {
+		return s, err
+	}
+	if err = checkOwn(in, s); err != nil {
+		return s, err
+	}
+	s.uid, s.gid = userOf(in, s.mode)
+	if s.volumes, s.mounts, err = proxyVolumesOf(in, s); err != nil {
+		return s, err
+	}
+	if s.proxy {
+		r.clashes = clashesOf(in.pod, s.port)
+		for _, clash := range r.clashes {
+			r.warn("%s", clash)
+		}
+	}
+	s.metrics, err = metricsOf(in.pod, s)
+	return s, err
+}
+
+// readConfig reads the mesh's defaultConfig and the annotation that overrides it.
+func (s *settings) readConfig(o Options, a map[string]string) error {
 	var err error
-	if s.mesh, err = in.o.Values.mesh(in.o.Mesh); err != nil {
+	if s.mesh, err = o.Values.mesh(o.Mesh); err != nil {
 		return err
 	}
 	s.fields = s.mesh.DefaultConfig
 	if s.config, err = proxyConfigOf(s.fields); err != nil {
 		return fmt.Errorf("the mesh's defaultConfig: %w", err)
 	}
-	if text, ok := a[proxyConfigKey]; ok {
+	if text, ok := a[contract.ProxyConfig]; ok {
 		own, c, err := parseProxyConfig(text)
-		if err != nil {
-			return refuse(BadAnnotation, "", "annotation %s: %v", proxyConfigKey, err)
+		if err == nil {
+			s.podHold = c.Hold
+			s.config, err = proxyConfigOf(Overlay(s.fields, own))
 		}
-		s.podHold = c.Hold
-		if s.config, err = proxyConfigOf(overlaid(s.fields, own)); err != nil {
-			return refuse(BadAnnotation, "", "annotation %s: %v", proxyConfigKey, err)
+		if err != nil {
+			return refuse(BadAnnotation, "", "annotation %s: %v", contract.ProxyConfig, err)
 		}
 	}
 	if t, ok := a[templatesKey]; ok && t != "sidecar" {
 		return refuse(BadAnnotation, "", "annotation %s: %q: no template but \"sidecar\" is there", templatesKey, t)
 	}
-	s.proxy = !in.beside
-	if err := s.resolveCapture(a); err != nil {
-		return err
-	}
-	if err := in.resolvePort(); err != nil {
-		return err
-	}
-	if text := a[agentLogKey]; strings.ContainsAny(strings.TrimPrefix(text, "default:"), ",:") {
-		in.warn("annotation %s: the agent has one level for all; %q counts as info", agentLogKey, text)
-		level := "info"
-		in.annotate(agentLogKey, &level) // the agent reads the annotation too
-	}
-	s.uid, s.gid = ranged(in.ns)
-	in.resolveImages()
-	s.resources, err = resources(a, in.o.Values.Global.Proxy.Resources)
-	return err
-}
-
-func (s *settings) resolveCapture(a map[string]string) error {
-	s.mode = a[modeKey]
-	if s.mode == "" {
-		s.mode = s.config.InterceptionMode
-	}
-	if s.mode == "" {
-		s.mode = redirect
-	}
-	if err := oneOf(redirect, tproxy, noMode)(s.mode); err != nil {
-		return refuse(BadAnnotation, "", "interceptionMode %q: want %v", s.mode, err)
-	}
-	if a[captureKey] == "none" {
-		s.mode = noMode
-	}
-	s.capture = s.mode != noMode && (s.proxy || a[parkKey] != "off")
-	if !s.proxy {
-		s.mode = noMode
-	}
 	return nil
 }
 
-// resolvePort is the agent's port: of the annotation, else of the ProxyConfig.
-func (in *injection) resolvePort() error {
-	s := &in.settings
-	s.status, s.probes = statusPort, true
-	if v := in.o.Values.Global.Proxy.StatusPort; v != nil {
-		s.status = *v
+// captureOf returns the interceptionMode, and whether connections are captured or parked.
+func captureOf(a map[string]string, config proxyConfig, proxy bool) (mode string, capture bool, err error) {
+	mode = cmp.Or(a[contract.InterceptionMode], config.InterceptionMode, redirect)
+	if err := oneOf(redirect, tproxy, noMode)(mode); err != nil {
+		return "", false, refuse(BadAnnotation, "", "interceptionMode %q: want %v", mode, err)
 	}
-	if p := s.config.StatusPort; p != 0 {
-		s.status = p
+	if a[contract.Capture] == "none" {
+		mode = noMode
 	}
-	if text, ok := in.ours()[statusPortKey]; ok {
+	if proxy {
+		return mode, mode != noMode, nil
+	}
+	return noMode, mode != noMode && a[contract.Park] != "off", nil
+}
+
+// statusPortOf returns the agent's port: of the annotation, else of the ProxyConfig, else of
+// the values. Port 0 means the default, without probes.
+func statusPortOf(a map[string]string, v Values, config proxyConfig) (port int32, probes bool, err error) {
+	port = contract.StatusPort
+	if v := v.Global.Proxy.StatusPort; v != nil {
+		port = *v
+	}
+	if config.StatusPort != 0 {
+		port = config.StatusPort
+	}
+	if text, ok := a[contract.StatusPortAnnotation]; ok {
 		n, err := strconv.ParseUint(text, 10, 16)
 		if err != nil {
-			return refuse(BadAnnotation, "", "annotation %s: %q is no port", statusPortKey, text)
+			return port, false, refuse(BadAnnotation, "", "annotation %s: %q is no port", contract.StatusPortAnnotation, text)
 		}
-		if p := s.config.StatusPort; p != 0 && p != int32(n) && in.hasOwnConfig() {
-			return refuse(BadAnnotation, "keep one of the two", "annotation %s is %d, and statusPort of %s is %d", statusPortKey, n, proxyConfigKey, p)
+		_, configured := a[contract.ProxyConfig]
+		if p := config.StatusPort; p != 0 && p != int32(n) && configured {
+			return port, false, refuse(BadAnnotation, "keep one of the two", "annotation %s is %d, and statusPort of %s is %d", contract.StatusPortAnnotation, n, contract.ProxyConfig, p)
 		}
-		s.status = int32(n)
+		port = int32(n)
 	}
-	if s.status == 0 {
-		s.status, s.probes = statusPort, false
+	if port == 0 {
+		return contract.StatusPort, false, nil
 	}
-	if slices.Contains(reservedPorts, s.status) && s.status != statusPort {
-		return refuse(PortTaken, "", "the agent's port %d is another one of the proxy's", s.status)
+	if slices.Contains(reservedPorts, port) && port != contract.StatusPort {
+		return port, true, refuse(PortTaken, "", "the agent's port %d is another one of the proxy's", port)
 	}
-	return nil
+	return port, true, nil
 }
 
-func (in *injection) hasOwnConfig() bool { _, ok := in.pod.Annotations[proxyConfigKey]; return ok }
+// agentLevelOf returns the agent's log level. Istio's has a level for each scope.
+func agentLevelOf(a map[string]string, r *report) string {
+	text, ok := a[agentLogKey]
+	if level := strings.TrimPrefix(text, "default:"); ok && !strings.ContainsAny(level, ",:") {
+		return level
+	}
+	if ok {
+		r.warn("annotation %s: the agent has one level for all; %q counts as info", agentLogKey, text)
+	}
+	return "info"
+}
 
-// resolveImages: an image is a full reference if it has a slash, else a name in the hub.
-func (in *injection) resolveImages() {
-	s, v := &in.settings, in.o.Values.Global
-	hub, tag := v.Hub, ""
+// imagesOf returns the images of the proxy and of the init container. A name without a slash
+// is one in the hub.
+func imagesOf(o Options, a map[string]string, config proxyConfig, r *report) (proxy, init string) {
+	v, tag := o.Values.Global, ""
 	if v.Tag != nil {
 		tag = fmt.Sprint(v.Tag)
 	}
-	if hub == "" {
-		hub = defaultHub
-	}
-	if tag == "" {
-		tag = defaultTag
-	}
-	kind := s.config.Image.ImageType
-	if t, ok := in.pod.Annotations[imageTypeKey]; ok {
+	kind := config.Image.ImageType
+	if t, ok := a[imageTypeKey]; ok {
 		kind = t
 	}
 	if kind != "" && kind != "default" && kind != "distroless" {
-		in.warn("image type %s: there is one image, which has no shell", kind)
+		r.warn("image type %s: there is one image, which has no shell", kind)
 	}
 	reference := func(name string) string {
 		if strings.Contains(name, "/") {
 			return name
 		}
-		return hub + "/" + name + ":" + tag
+		return cmp.Or(v.Hub, defaultHub) + "/" + name + ":" + cmp.Or(tag, defaultTag)
 	}
-	s.image = reference(first(in.pod.Annotations[imageKey], in.o.Images.Proxy, v.Proxy.Image, defaultImage))
-	s.initImage = reference(first(in.o.Images.Init, v.ProxyInit.Image, s.image))
-	s.pull = corev1.PullPolicy(v.ImagePullPolicy)
+	proxy = reference(cmp.Or(a[imageKey], o.Images.Proxy, v.Proxy.Image, defaultImage))
+	return proxy, reference(cmp.Or(o.Images.Init, v.ProxyInit.Image, proxy))
 }
 
-// Where the images are, if nobody says otherwise: as "make images" names them.
+// The default images, as "make images" names them.
 const (
 	defaultHub   = "outrider.dev"
 	defaultTag   = "dev"
 	defaultImage = "outrider-proxy"
 )
 
-// usual are the proxy's resources, Istio's.
-var usual = corev1.ResourceRequirements{
+// defaultResources are Istio's.
+var defaultResources = corev1.ResourceRequirements{
 	Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
 	Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi")},
 }
 
-// resources: if one of the four annotations is there, nobody else's defaults count.
-func resources(a map[string]string, mesh *corev1.ResourceRequirements) (corev1.ResourceRequirements, error) {
+// resourcesOf returns the proxy's resources. If one of the four annotations is set, no default counts.
+func resourcesOf(a map[string]string, mesh *corev1.ResourceRequirements) (corev1.ResourceRequirements, error) {
 	out := corev1.ResourceRequirements{}
 	for _, r := range []struct {
 		key  string
@@ -213,7 +239,8 @@ func resources(a map[string]string, mesh *corev1.ResourceRequirements) (corev1.R
 		}
 		(*r.list)[r.name] = q
 	}
-	for name, limit := range out.Limits {
+	for _, name := range sortedKeys(out.Limits) {
+		limit := out.Limits[name]
 		if request, ok := out.Requests[name]; ok && request.Cmp(limit) > 0 {
 			return out, refuse(BadAnnotation, "", "the proxy's %s request %s is more than its limit %s", name, request.String(), limit.String())
 		}
@@ -224,12 +251,50 @@ func resources(a map[string]string, mesh *corev1.ResourceRequirements) (corev1.R
 	case mesh != nil:
 		return *mesh, nil
 	}
-	return usual, nil
+	return defaultResources, nil
 }
 
-// agentConfig is the mesh's defaultConfig for the agent, with what injection decided.
-func (in *injection) agentConfig() (string, error) {
-	fields := maps.Clone(in.settings.fields)
+// checkOwn refuses a pod whose author's own containers of our names cannot be used.
+func checkOwn(in input, s settings) error {
+	if len(in.pod.Spec.Containers) == 0 {
+		return refuse(BadOverride, "", "the pod has no container but %s", contract.ProxyContainer)
+	}
+	if _, own := in.own.find(contract.ProxyContainer); own && !s.proxy {
+		return refuse(BadOverride, "leave one of the two out", "the pod has its own container %s, and annotation %s: none", contract.ProxyContainer, contract.Proxy)
+	}
+	return nil
+}
+
+// userOf returns the proxy's user and group, by which the capture recognises its
+// connections: the author's own container of its name may set others. In TPROXY mode the
+// proxy is root anyway.
+func userOf(in input, mode string) (uid, gid int64) {
+	uid, gid = rangeOf(in.ns)
+	own, _ := in.own.find(contract.ProxyContainer)
+	if c := own.SecurityContext; c != nil {
+		if c.RunAsUser != nil && mode != tproxy {
+			uid = *c.RunAsUser
+		}
+		if c.RunAsGroup != nil {
+			gid = *c.RunAsGroup
+		}
+	}
+	return uid, gid
+}
+
+// graceOf returns the pod's grace period as the agent reads it.
+func graceOf(pod *corev1.Pod) string {
+	seconds := int64(30)
+	if g := pod.Spec.TerminationGracePeriodSeconds; g != nil {
+		seconds = max(*g, 0)
+	}
+	return strconv.FormatInt(seconds, 10) + "s"
+}
+
+// agentConfigOf returns the mesh's defaultConfig for the agent. The agent's own reader checks
+// the pod's annotation, so that a mistake shows at admission and not in a crashing container.
+func agentConfigOf(in input, s settings, r *report) (string, error) {
+	fields := maps.Clone(s.fields)
 	if fields == nil {
 		fields = map[string]any{}
 	}
@@ -239,10 +304,20 @@ func (in *injection) agentConfig() (string, error) {
 	if _, ok := fields["discoveryAddress"]; !ok {
 		fields["discoveryAddress"] = in.o.controlPlane()
 	}
-	if in.settings.status != statusPort {
-		fields["statusPort"] = in.settings.status
+	if s.port != contract.StatusPort {
+		fields["statusPort"] = s.port
 	}
-	delete(fields, "holdApplicationUntilProxyStarts") // injection's own
-	text, err := json.Marshal(fields)
-	return string(text), err
+	text, err := agentFields(fields)
+	own, ok := in.pod.Annotations[contract.ProxyConfig]
+	if err != nil || !ok || !s.proxy {
+		return text, err
+	}
+	notes, err := readByAgent([]string{"PROXY_CONFIG=" + text, "OUTRIDER_GRACE=" + s.grace}, own)
+	if err != nil {
+		return "", refuse(BadAnnotation, "", "annotation %s: the agent could not use it: %v", contract.ProxyConfig, err)
+	}
+	for _, note := range notes {
+		r.warn("%s", note)
+	}
+	return text, nil
 }

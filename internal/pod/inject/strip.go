@@ -6,63 +6,59 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/podspec"
 )
 
-// Stripped is a copy of pod without what injection added, and with what it changed as it
-// was. A pod that was not injected is copied as it is. Command and arguments of a wrapped
-// command come back as one list.
+// Stripped returns a copy of the pod without what injection added, and with what it changed
+// restored. Command and arguments of a wrapped command come back as one list.
 func Stripped(pod *corev1.Pod) (*corev1.Pod, error) {
-	text, injected := pod.Annotations[statusKey]
+	text, injected := pod.Annotations[contract.Status]
 	if !injected {
 		return pod.DeepCopy(), nil
 	}
 	var s status
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return nil, refuse(BadAnnotation, "leave it out: it is written by injection", "annotation %s: %v", statusKey, err)
+		return nil, refuse(BadAnnotation, "leave it out: it is written by injection", "annotation %s: %v", contract.Status, err)
 	}
-	var m memory
-	if text, ok := pod.Annotations[overridesKey]; ok {
-		if err := json.Unmarshal([]byte(text), &m); err != nil {
-			return nil, refuse(BadAnnotation, "leave it out: it is written by injection", "annotation %s: %v", overridesKey, err)
+	var before overrides
+	if text, ok := pod.Annotations[contract.Overrides]; ok {
+		if err := json.Unmarshal([]byte(text), &before); err != nil {
+			return nil, refuse(BadAnnotation, "leave it out: it is written by injection", "annotation %s: %v", contract.Overrides, err)
 		}
 	}
 	out := pod.DeepCopy()
-	if proxy := find(out, proxyName); proxy != nil {
-		if err := giveBack(out, proxy); err != nil {
+	if proxy := find(out, contract.ProxyContainer); proxy != nil {
+		if err := restoreProbes(out, proxy); err != nil {
 			return nil, err
 		}
 	}
-	ours := func(names []string, own []corev1.Container) func([]corev1.Container) []corev1.Container {
-		return func(list []corev1.Container) []corev1.Container {
-			list = slices.DeleteFunc(list, func(c corev1.Container) bool { return slices.Contains(names, c.Name) })
-			return append(list, own...)
-		}
+	added := func(c corev1.Container) bool {
+		return slices.Contains(append(s.InitContainers, s.Containers...), c.Name)
 	}
-	out.Spec.InitContainers = ours(s.InitContainers, m.InitContainers)(out.Spec.InitContainers)
-	out.Spec.Containers = ours(s.Containers, m.Containers)(out.Spec.Containers)
+	out.Spec.InitContainers = append(slices.DeleteFunc(out.Spec.InitContainers, added), before.InitContainers...)
+	out.Spec.Containers = append(slices.DeleteFunc(out.Spec.Containers, added), before.Containers...)
 	out = podspec.Ungated(out)
-	m.commandsBack(out)
-	m.reorder(out)
+	restoreCommands(out, before.Commands)
+	reorder(out, before.Order)
 	out.Spec.Volumes = slices.DeleteFunc(out.Spec.Volumes, func(v corev1.Volume) bool { return slices.Contains(s.Volumes, v.Name) })
 	out.Spec.ImagePullSecrets = slices.DeleteFunc(out.Spec.ImagePullSecrets, func(r corev1.LocalObjectReference) bool { return slices.Contains(s.ImagePullSecrets, r.Name) })
-	delete(out.Annotations, statusKey)
-	delete(out.Annotations, overridesKey)
-	out.Annotations = restored(out.Annotations, m.Annotations)
-	out.Labels = restored(out.Labels, m.Labels)
+	delete(out.Annotations, contract.Status)
+	delete(out.Annotations, contract.Overrides)
+	out.Annotations = restored(out.Annotations, before.Annotations)
+	out.Labels = restored(out.Labels, before.Labels)
 	emptyToNil(&out.Spec.InitContainers)
 	emptyToNil(&out.Spec.Volumes)
 	emptyToNil(&out.Spec.ImagePullSecrets)
 	return out, nil
 }
 
-// reorder puts the plain containers back into their order, and among them those that
-// became sidecars.
-func (m memory) reorder(pod *corev1.Pod) {
-	if len(m.Order) == 0 {
+// reorder restores the order of the plain containers, including those that became sidecars.
+func reorder(pod *corev1.Pod, order []string) {
+	if len(order) == 0 {
 		return
 	}
-	for _, name := range m.Order {
+	for _, name := range order {
 		i := slices.IndexFunc(pod.Spec.InitContainers, named(name))
 		if i < 0 {
 			continue
@@ -72,17 +68,17 @@ func (m memory) reorder(pod *corev1.Pod) {
 		pod.Spec.InitContainers = slices.Delete(pod.Spec.InitContainers, i, i+1)
 		pod.Spec.Containers = append(pod.Spec.Containers, c)
 	}
-	since := func(c corev1.Container) bool { return !slices.Contains(m.Order, c.Name) }
+	since := func(c corev1.Container) bool { return !slices.Contains(order, c.Name) }
 	first := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return !since(c) })
 	before := names(pod.Spec.Containers[:max(first, 0)]) // came since, and stands first: another mesh's hold
 	place := func(c corev1.Container) int {
-		switch i := slices.Index(m.Order, c.Name); {
+		switch i := slices.Index(order, c.Name); {
 		case i >= 0:
 			return i
 		case slices.Contains(before, c.Name):
 			return -1
 		}
-		return len(m.Order)
+		return len(order)
 	}
 	slices.SortStableFunc(pod.Spec.Containers, func(a, b corev1.Container) int { return place(a) - place(b) })
 }

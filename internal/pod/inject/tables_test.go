@@ -7,25 +7,24 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 
-	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/internal/contract"
 )
 
 // set1 is, for each annotation that has an effect here, a value that changes the injected
 // pod. What others act on is in elsewhere.
 var set1 = map[string]string{
-	injectLabel: "false", ownInjectLabel: "false", nativeKey: "true", modeKey: "NONE",
-	traffic + "includeInboundPorts": "80", traffic + "excludeInboundPorts": "80", traffic + "includeOutboundIPRanges": "10.0.0.0/8",
-	traffic + "excludeOutboundIPRanges": "10.0.0.0/8", traffic + "includeOutboundPorts": "80", traffic + "excludeOutboundPorts": "80",
-	traffic + "excludeInterfaces": "eth1", rerouteKey: "eth1", kubevirtKey: "eth1", statusPortKey: "15555",
-	readiness + "initialDelaySeconds": "3", readiness + "periodSeconds": "3", readiness + "failureThreshold": "7",
-	rewriteKey: "false", mergeKey: "false", scrapeKey: "80:/m", imageKey: "other", imageTypeKey: "debug",
+	contract.InjectLabel: "false", contract.OwnInjectLabel: "false", contract.NativeSidecar: "true", contract.InterceptionMode: "NONE",
+	contract.IstioTraffic + "includeInboundPorts": "80", contract.IstioTraffic + "excludeInboundPorts": "80", contract.IstioTraffic + "includeOutboundIPRanges": "10.0.0.0/8",
+	contract.IstioTraffic + "excludeOutboundIPRanges": "10.0.0.0/8", contract.IstioTraffic + "includeOutboundPorts": "80", contract.IstioTraffic + "excludeOutboundPorts": "80",
+	contract.IstioTraffic + "excludeInterfaces": "eth1", rerouteKey: "eth1", kubevirtKey: "eth1", contract.StatusPortAnnotation: "15555",
+	contract.IstioReadiness + "initialDelaySeconds": "3", contract.IstioReadiness + "periodSeconds": "3", contract.IstioReadiness + "failureThreshold": "7",
+	contract.RewriteProbes: "false", mergeKey: "false", scrapeKey: "80:/m", imageKey: "other", imageTypeKey: "debug",
 	"sidecar.istio.io/proxyCPU": "1m", "sidecar.istio.io/proxyMemory": "1Mi", "sidecar.istio.io/proxyCPULimit": "9", "sidecar.istio.io/proxyMemoryLimit": "9Gi",
 	logKey: "debug", componentLogKey: "upstream:debug", agentLogKey: "debug", bootstrapKey: "b", volumeKey: `{"v":{"emptyDir":{}}}`, mountKey: `{"outrider-work":{"mountPath":"/x"}}`,
-	bindKey: "true", discoveryKey: "d:1", templatesKey: "grpc", proxyConfigKey: "holdApplicationUntilProxyStarts: false", podspec.EdgesAnnotation: "app: {outrider-proxy: started}",
-	podspec.StartAnnotation: "native", captureKey: "none", proxyKey: "none", initKey: "none", parkKey: "off", prewarmKey: "a", pushKey: "full", statusKey: "x", overridesKey: "",
-	releaseKey: "probe", revisionLabel: "",
+	bindKey: "true", discoveryKey: "d:1", templatesKey: "grpc", contract.ProxyConfig: "holdApplicationUntilProxyStarts: false", contract.DependsOn: "app: {outrider-proxy: started}",
+	contract.Start: "native", contract.Capture: "none", contract.Proxy: "none", contract.Init: "none", contract.Park: "off", contract.Prewarm: "a", contract.Push: "full", contract.Status: "x", contract.Overrides: "",
+	contract.NativeRelease: "probe", contract.RevisionLabel: "",
 }
 
 // No annotation is passed over in silence: each one of the table changes what is injected,
@@ -59,9 +58,9 @@ func TestEveryAnnotationHasAnEffectOrAWarning(t *testing.T) {
 			}
 			got := r.Pod.DeepCopy()
 			delete(got.Annotations, a.name)
-			delete(got.Annotations, overridesKey)
+			delete(got.Annotations, contract.Overrides)
 			want := plain.Pod.DeepCopy()
-			delete(want.Annotations, overridesKey)
+			delete(want.Annotations, contract.Overrides)
 			if cmp.Equal(want, got, quantities) && len(r.Warnings) == 0 && cmp.Equal(plain.Notes, r.Notes) {
 				t.Errorf("%q changes nothing, and nobody says so", value)
 			}
@@ -88,12 +87,11 @@ func TestTheReferencesAnnotationsAreKnown(t *testing.T) {
 	}
 }
 
-// annotationsSaid are the warnings about annotations.
-func annotationsSaid(given map[string]string) ([]string, error) {
-	in := &injection{pod: &corev1.Pod{}}
-	in.pod.Annotations = given
-	err := in.checkAnnotations()
-	return in.warnings, err
+// annotationWarnings are the warnings about annotations.
+func annotationWarnings(given map[string]string) ([]string, error) {
+	var r report
+	err := checkAnnotations(given, &r)
+	return r.warnings, err
 }
 
 func TestMisspelledAnnotationsAreFound(t *testing.T) {
@@ -104,12 +102,12 @@ func TestMisspelledAnnotationsAreFound(t *testing.T) {
 		"sidecar.istio.io/excludeOutboundIPRanges": "",
 		"outrider.dev/zzz":                         "; it has no effect",
 	} {
-		w, err := annotationsSaid(map[string]string{name: "1"})
+		w, err := annotationWarnings(map[string]string{name: "1"})
 		if err != nil || len(w) != 1 || !strings.Contains(w[0], want) {
 			t.Errorf("%s: %q, %v; want %s", name, w, err, want)
 		}
 	}
-	if w, err := annotationsSaid(map[string]string{"example.org/x": "1", "outrider.dev/depends-on.app": "x"}); err != nil || len(w) > 0 {
+	if w, err := annotationWarnings(map[string]string{"example.org/x": "1", "outrider.dev/depends-on.app": "x"}); err != nil || len(w) > 0 {
 		t.Errorf("%q, %v", w, err)
 	}
 }
@@ -214,7 +212,7 @@ func TestOptionsThatNoPodCouldUse(t *testing.T) {
 
 func TestOpenShiftRanges(t *testing.T) {
 	for text, want := range map[string]int64{"1000/10": 1009, "1000-1099": 1099, "1000/10,5/5": 1009, "": 1337, "x": 1337, "10-5": 1337, "0/5": 1337} {
-		if uid, gid := ranged(Namespace{Annotations: map[string]string{uidRange: text}}); uid != want || gid != want {
+		if uid, gid := rangeOf(Namespace{Annotations: map[string]string{uidRange: text}}); uid != want || gid != want {
 			t.Errorf("%q: %d, %d, want %d", text, uid, gid, want)
 		}
 	}

@@ -12,10 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/contract"
 )
 
-// Values are what injection reads of the values of Istio's charts, by their names. The
-// zero value is the default.
+// Values have the values of Istio's charts that injection reads, by their names. The zero
+// value is the default.
 type Values struct {
 	Global struct {
 		Hub              string   `json:"hub"`
@@ -81,7 +83,7 @@ type ProxyValues struct {
 	SeccompProfile *corev1.SeccompProfile       `json:"seccompProfile"`
 }
 
-// A text is a value that people write with or without quotes: 80 or "80".
+// A text is a string that may be written without quotes: 80 or "80".
 type text string
 
 func (t *text) String() string {
@@ -103,8 +105,8 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// valuesWithout are values of Istio's that have no effect here, and why; "" says that
-// somebody else acts on them.
+// valuesWithout are values of Istio's without effect in injection, and why; "": they have one
+// elsewhere.
 var valuesWithout = map[string]string{
 	"global.proxy.privileged":                    "the proxy needs no privilege",
 	"global.proxy.enableCoreDump":                "core dumps are the container runtime's",
@@ -136,16 +138,19 @@ func fieldNames(t reflect.Type) []string {
 	return out
 }
 
-// ParseValues reads values, YAML or JSON, and says which of them have no effect.
+// ParseValues reads values, YAML or JSON. The warnings are about values without effect.
 func ParseValues(data []byte) (Values, []string, error) {
 	var v Values
 	if err := decode(data, &v); err != nil {
 		return v, nil, fmt.Errorf("want values of Istio's charts: %w", err)
 	}
-	for name, s := range map[string][]metav1.LabelSelector{"neverInjectSelector": v.Injector.NeverInjectSelector, "alwaysInjectSelector": v.Injector.AlwaysInjectSelector} {
-		for i := range s {
-			if _, err := metav1.LabelSelectorAsSelector(&s[i]); err != nil {
-				return v, nil, fmt.Errorf("sidecarInjectorWebhook.%s[%d]: %w", name, i, err)
+	for _, s := range []struct {
+		name string
+		list []metav1.LabelSelector
+	}{{"neverInjectSelector", v.Injector.NeverInjectSelector}, {"alwaysInjectSelector", v.Injector.AlwaysInjectSelector}} {
+		for i := range s.list {
+			if _, err := metav1.LabelSelectorAsSelector(&s.list[i]); err != nil {
+				return v, nil, fmt.Errorf("sidecarInjectorWebhook.%s[%d]: %w", s.name, i, err)
 			}
 		}
 	}
@@ -173,7 +178,7 @@ func ParseValues(data []byte) (Values, []string, error) {
 	return v, warnings, nil
 }
 
-// decode reads YAML or JSON. A name in other letters, as loglevel, is another name.
+// decode reads YAML or JSON. Names are case-sensitive.
 func decode(data []byte, v any) error {
 	text, err := yaml.YAMLToJSON(data)
 	if err != nil {
@@ -211,7 +216,7 @@ func (v Values) without(all map[string]any) []string {
 		}
 	}
 	if v.Global.Proxy.StartupProbe.Enabled != nil {
-		out = append(out, "value global.proxy.startupProbe.enabled has no effect: annotation "+releaseKey+": probe asks for a startup probe")
+		out = append(out, "value global.proxy.startupProbe.enabled has no effect: annotation "+contract.NativeRelease+": probe asks for a startup probe")
 	}
 	if v.Pilot.CNI.Enabled {
 		out = append(out, "value pilot.cni.enabled has no effect: the capture is written by the pod's own init container")
@@ -219,7 +224,7 @@ func (v Values) without(all map[string]any) []string {
 	return out
 }
 
-// mesh is m below the values' own meshConfig.
+// mesh is m with the values' own meshConfig over it.
 func (v Values) mesh(m Mesh) (Mesh, error) {
 	if len(v.MeshConfig) == 0 {
 		return m, nil
@@ -232,7 +237,7 @@ func (v Values) mesh(m Mesh) (Mesh, error) {
 	if err != nil {
 		return m, err
 	}
-	m.DefaultConfig = overlaid(m.DefaultConfig, over.DefaultConfig)
+	m.DefaultConfig = Overlay(m.DefaultConfig, over.DefaultConfig)
 	if over.TrustDomain != "" {
 		m.TrustDomain = over.TrustDomain
 	}

@@ -1,9 +1,11 @@
 package inject
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -11,23 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/podspec"
-)
-
-// Volumes of the proxy, and where the agent reads and writes (internal/agent/config).
-const (
-	workVolume = "outrider-work"
-	infoVolume = "outrider-podinfo"
-	tokenName  = "outrider-token"
-	rootVolume = "outrider-root"
-	bootVolume = "outrider-bootstrap"
-
-	workDir  = "/etc/outrider/proxy"
-	infoDir  = "/etc/outrider/pod"
-	tokenDir = "/var/run/secrets/tokens"
-	rootDir  = "/var/run/secrets/outrider"
-	bootDir  = "/etc/outrider/custom-bootstrap"
-	bootFile = "custom_bootstrap.json" // Istio's
 )
 
 // tokenAudience and tokenSeconds are Istio's, so that another CA behind the same service
@@ -37,21 +24,21 @@ const (
 	tokenSeconds  = 43200
 )
 
-// ourVolumes are the names of all that are ours.
-var ourVolumes = append([]string{workVolume, infoVolume, tokenName, rootVolume, bootVolume}, podspec.Volumes...)
+// ourVolumes are the names of all volumes that injection adds.
+var ourVolumes = append([]string{contract.WorkVolume, contract.PodInfoVolume, contract.TokenVolume, contract.RootVolume, contract.BootstrapVolume}, podspec.Volumes...)
 
-// ourDirs are the directories in the proxy's container that are ours, with all below them.
-var ourDirs = []string{workDir, infoDir, tokenDir, rootDir, bootDir, podspec.OwnDir}
+// ourDirs are the directories of the proxy's container that are ours, with all below them.
+var ourDirs = []string{contract.WorkDir, contract.PodInfoDir, contract.TokenDir, contract.RootDir, contract.BootstrapDir, contract.OwnDir}
 
 // userVolumes reads annotation userVolume: sources by name.
 func userVolumes(text string) ([]corev1.Volume, error) {
-	named, err := byName[corev1.VolumeSource](text)
+	volumes, err := byName[corev1.VolumeSource](text)
 	if err != nil {
 		return nil, err
 	}
 	var out []corev1.Volume
-	for _, name := range sortedKeys(named) {
-		source := named[name]
+	for _, name := range sortedKeys(volumes) {
+		source := volumes[name]
 		fields, err := asMap(source)
 		switch {
 		case err != nil:
@@ -68,13 +55,13 @@ func userVolumes(text string) ([]corev1.Volume, error) {
 
 // userMounts reads annotation userVolumeMount: mounts by the name of the volume.
 func userMounts(text string) ([]corev1.VolumeMount, error) {
-	named, err := byName[corev1.VolumeMount](text)
+	mounts, err := byName[corev1.VolumeMount](text)
 	if err != nil {
 		return nil, err
 	}
 	var out []corev1.VolumeMount
-	for _, name := range sortedKeys(named) {
-		m := named[name]
+	for _, name := range sortedKeys(mounts) {
+		m := mounts[name]
 		if m.Name = name; !strings.HasPrefix(m.MountPath, "/") || strings.Contains(m.MountPath, ":") {
 			return nil, fmt.Errorf("a mountPath for %s, as /etc/%s", name, name)
 		}
@@ -92,7 +79,7 @@ func byName[T any](text string) (map[string]T, error) {
 	if err := d.Decode(&out); err != nil || d.More() {
 		return nil, fmt.Errorf("a JSON object by the names of volumes%s", causeOf(err))
 	}
-	for name := range out {
+	for _, name := range sortedKeys(out) {
 		if len(validation.IsDNS1123Label(name)) > 0 {
 			return nil, fmt.Errorf("names of volumes, of lower-case letters, digits and dashes, and not %q", name)
 		}
@@ -116,60 +103,66 @@ func asMap(v any) (map[string]any, error) {
 	return out, json.Unmarshal(text, &out)
 }
 
-// checkVolumes refuses a pod that has volumes by our names, or has the proxy mount what is
-// not there, or where ours are. Before anything is added.
-func (in *injection) checkVolumes() error {
+// proxyVolumesOf returns the author's volumes and mounts for the proxy. It refuses a pod with
+// volumes of our names, with mounts of missing volumes, or with mounts over ours.
+func proxyVolumesOf(in input, s settings) ([]corev1.Volume, []corev1.VolumeMount, error) {
 	const rename = "give it another name"
-	gated := false
-	in.each(func(c *corev1.Container) { gated = gated || podspec.NeedsAgent(c) })
+	gated := slices.ContainsFunc(authors(in.pod), podspec.NeedsAgent)
 	has := map[string]corev1.Volume{}
 	for _, v := range in.pod.Spec.Volumes {
 		has[v.Name] = v
-		written := gated && slices.Contains(podspec.Volumes, v.Name)
-		if slices.Contains(ourVolumes, v.Name) && !written {
-			return refuse(VolumeTaken, rename, "the pod has its own volume %s, and injection adds one of that name", v.Name)
+		ofGate := gated && slices.Contains(podspec.Volumes, v.Name)
+		if slices.Contains(ourVolumes, v.Name) && !ofGate {
+			return nil, nil, refuse(VolumeTaken, rename, "the pod has its own volume %s, and injection adds one of that name", v.Name)
 		}
 	}
-	if !in.settings.proxy {
-		return nil
+	if !s.proxy {
+		return nil, nil, nil
 	}
+	var volumes []corev1.Volume
+	var mounts []corev1.VolumeMount
 	var err error
 	if text, ok := in.pod.Annotations[volumeKey]; ok {
-		if in.volumes, err = userVolumes(text); err != nil {
-			return err // seen before: checkAnnotations
+		if volumes, err = userVolumes(text); err != nil {
+			return nil, nil, err // not reached: checkAnnotations comes first
 		}
 	}
-	for _, v := range in.volumes {
+	if text, ok := in.pod.Annotations[mountKey]; ok {
+		if mounts, err = userMounts(text); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, v := range volumes {
 		old, there := has[v.Name]
 		switch {
 		case slices.Contains(ourVolumes, v.Name):
-			return refuse(VolumeTaken, rename, "annotation %s: injection adds a volume %s itself", volumeKey, v.Name)
+			return nil, nil, refuse(VolumeTaken, rename, "annotation %s: injection adds a volume %s itself", volumeKey, v.Name)
 		case there && !equality.Semantic.DeepEqual(old, v):
-			return refuse(VolumeTaken, rename, "annotation %s: the pod has another volume %s", volumeKey, v.Name)
+			return nil, nil, refuse(VolumeTaken, rename, "annotation %s: the pod has another volume %s", volumeKey, v.Name)
 		}
 		has[v.Name] = v
 	}
-	if text, ok := in.pod.Annotations[mountKey]; ok {
-		if in.mounts, err = userMounts(text); err != nil {
-			return err
-		}
-	}
-	for i, m := range in.mounts {
+	return volumes, mounts, checkMounts(mounts, has)
+}
+
+// checkMounts refuses mounts of volumes that are not in has, over ours, or over one another.
+func checkMounts(mounts []corev1.VolumeMount, has map[string]corev1.Volume) error {
+	for i, m := range mounts {
 		if _, there := has[m.Name]; !there {
 			return refuse(BadAnnotation, "add it to annotation "+volumeKey, "annotation %s: there is no volume %s", mountKey, m.Name)
 		}
 		same := func(o corev1.VolumeMount) bool { return o.MountPath == m.MountPath }
-		ours := func(dir string) bool { return podspec.Overlap(dir, m.MountPath) }
-		if slices.ContainsFunc(ourDirs, ours) || slices.ContainsFunc(in.mounts[:i], same) {
+		over := func(dir string) bool { return podspec.Overlap(dir, m.MountPath) }
+		if slices.ContainsFunc(ourDirs, over) || slices.ContainsFunc(mounts[:i], same) {
 			return refuse(MountTaken, "mount it somewhere else", "annotation %s: something else is mounted at %s already", mountKey, m.MountPath)
 		}
 	}
 	return nil
 }
 
-// clashing is a name or a place of the gates' that the pod uses for something else, as a
-// refusal; any other error of writing them is one of the order.
-func clashing(err error) error {
+// taken is an error of writing gates as a refusal: a name or a directory that the pod uses
+// already, else an impossible order.
+func taken(err error) error {
 	var t *podspec.TakenError
 	switch {
 	case !errors.As(err, &t):
@@ -180,47 +173,42 @@ func clashing(err error) error {
 	return refuse(MountTaken, "mount it somewhere else", "%v", t)
 }
 
-func (in *injection) proxyMounts() []corev1.VolumeMount {
+func (in input) proxyMounts(s settings) []corev1.VolumeMount {
 	out := []corev1.VolumeMount{
-		{Name: workVolume, MountPath: workDir},
-		{Name: infoVolume, MountPath: infoDir, ReadOnly: true},
-		{Name: tokenName, MountPath: tokenDir, ReadOnly: true},
-		{Name: rootVolume, MountPath: rootDir, ReadOnly: true},
+		{Name: contract.WorkVolume, MountPath: contract.WorkDir},
+		{Name: contract.PodInfoVolume, MountPath: contract.PodInfoDir, ReadOnly: true},
+		{Name: contract.TokenVolume, MountPath: contract.TokenDir, ReadOnly: true},
+		{Name: contract.RootVolume, MountPath: contract.RootDir, ReadOnly: true},
 	}
 	if in.pod.Annotations[bootstrapKey] != "" {
-		out = append(out, corev1.VolumeMount{Name: bootVolume, MountPath: bootDir, ReadOnly: true})
+		out = append(out, corev1.VolumeMount{Name: contract.BootstrapVolume, MountPath: contract.BootstrapDir, ReadOnly: true})
 	}
-	return append(out, in.mounts...)
+	return append(out, s.mounts...)
 }
 
-// addVolumes adds those of the proxy.
-func (in *injection) addVolumes() {
-	seconds := int64(tokenSeconds)
+// proxyVolumes are the proxy's, without those of the author that the pod has already.
+func (in input) proxyVolumes(s settings) []corev1.Volume {
 	field := func(path, name string) corev1.DownwardAPIVolumeFile {
 		return corev1.DownwardAPIVolumeFile{Path: path, FieldRef: &corev1.ObjectFieldSelector{FieldPath: name}}
-	}
-	root := in.o.RootCA
-	if root == "" {
-		root = "outrider-ca-root-cert"
 	}
 	configMap := func(name string) *corev1.ConfigMapVolumeSource {
 		return &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}
 	}
-	list := []corev1.Volume{
-		{Name: workVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
-		{Name: infoVolume, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
+	out := []corev1.Volume{
+		{Name: contract.WorkVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
+		{Name: contract.PodInfoVolume, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
 			field("labels", "metadata.labels"), field("annotations", "metadata.annotations")}}}},
-		{Name: tokenName, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
-			ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: tokenAudience, ExpirationSeconds: &seconds, Path: tokenName}}}}}},
-		{Name: rootVolume, VolumeSource: corev1.VolumeSource{ConfigMap: configMap(root)}},
+		{Name: contract.TokenVolume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
+			ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: tokenAudience, ExpirationSeconds: new(int64(tokenSeconds)), Path: path.Base(contract.TokenFile)}}}}}},
+		{Name: contract.RootVolume, VolumeSource: corev1.VolumeSource{ConfigMap: configMap(cmp.Or(in.o.RootCA, "outrider-ca-root-cert"))}},
 	}
 	if name := in.pod.Annotations[bootstrapKey]; name != "" {
-		list = append(list, corev1.Volume{Name: bootVolume, VolumeSource: corev1.VolumeSource{ConfigMap: configMap(name)}})
+		out = append(out, corev1.Volume{Name: contract.BootstrapVolume, VolumeSource: corev1.VolumeSource{ConfigMap: configMap(name)}})
 	}
-	for _, v := range in.volumes {
-		if !in.hadVolume[v.Name] { // else it is the same
-			list = append(list, v)
+	for _, v := range s.volumes {
+		if !slices.ContainsFunc(in.pod.Spec.Volumes, func(had corev1.Volume) bool { return had.Name == v.Name }) {
+			out = append(out, v)
 		}
 	}
-	in.pod.Spec.Volumes = append(in.pod.Spec.Volumes, list...)
+	return out
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/podspec"
 )
 
@@ -56,8 +57,8 @@ func istio(native, hold, cni bool) foreign {
 		default:
 			p.Spec.Containers = append(p.Spec.Containers, proxy)
 		}
-		p.Annotations[istioStatus] = `{"initContainers":["` + first.Name + `"],"containers":["istio-proxy"],"revision":"1-27"}`
-		p.Annotations[revisionLabel] = "1-27"
+		p.Annotations[contract.IstioStatus] = `{"initContainers":["` + first.Name + `"],"containers":["istio-proxy"],"revision":"1-27"}`
+		p.Annotations[contract.RevisionLabel] = "1-27"
 		p.Annotations[defaultContainer] = "app"
 		return p
 	}
@@ -115,14 +116,14 @@ spec:
   - {name: app, image: a, command: [/app], ports: [{containerPort: 8080}]}
   - {name: web, image: w, command: [/web]}`)
 				once := injectedBeside(t, mesh.foreign(p), p)
-				if p.Annotations[proxyKey] == "none" { // else ours would have brought its own first
+				if p.Annotations[contract.Proxy] == "none" { // else ours would have brought its own first
 					ours, err := Pod(p, Namespace{Name: "shop"}, Options{})
 					if err != nil || !ours.Injected {
 						t.Fatalf("%v, %+v", err, ours.Reason)
 					}
 					after, want := injectedBeside(t, mesh.foreign(ours.Pod), p), once.DeepCopy()
-					delete(after.Annotations, overridesKey) // what was there before differs
-					delete(want.Annotations, overridesKey)
+					delete(after.Annotations, contract.Overrides) // what was there before differs
+					delete(want.Annotations, contract.Overrides)
 					if diff := podDiff(want, after); diff != "" {
 						t.Errorf("(-ours last +ours first):\n%s", diff)
 					}
@@ -131,7 +132,7 @@ spec:
 				if diff := cmp.Diff(theirs, was, quantities); diff != "" {
 					t.Errorf("the other mesh's proxy was changed:\n%s", diff)
 				}
-				if c := find(once, initName); c == nil || !slices.Contains(c.Args, "--park-only") {
+				if c := find(once, contract.InitContainer); c == nil || !slices.Contains(c.Args, "--park-only") {
 					t.Errorf("outrider-init does not park alone: %+v", c)
 				}
 				if c := find(once, "app"); !podspec.Gated(c) || !slices.Contains(c.Args, mesh.proxy+" is healthy") {
@@ -151,11 +152,11 @@ func injectedBeside(t *testing.T, p, author *corev1.Pod) *corev1.Pod {
 		t.Fatalf("%v, %+v", err, r.Reason)
 	}
 	checkInjected(t, p, r, Options{})
-	if find(r.Pod, proxyName) != nil {
+	if find(r.Pod, contract.ProxyContainer) != nil {
 		t.Error("there are two proxies")
 	}
 	for key, value := range p.Annotations {
-		if _, written := author.Annotations[key]; !written && !strings.HasPrefix(key, ownFamily) && key != defaultLogs && key != defaultContainer && r.Pod.Annotations[key] != value {
+		if _, written := author.Annotations[key]; !written && !strings.HasPrefix(key, contract.Prefix) && key != defaultLogs && key != defaultContainer && r.Pod.Annotations[key] != value {
 			t.Errorf("annotation %s is %q, and was %q", key, r.Pod.Annotations[key], value)
 		}
 	}
@@ -222,13 +223,13 @@ func TestOwnLabels(t *testing.T) {
 		"Istio's namespace label":        {ns: labels{"istio-injection": "enabled"}, want: OtherInjector},
 		"Istio's pod label":              {pod: "labels: {sidecar.istio.io/inject: \"true\"}", ns: labels{}, want: OtherInjector},
 		"Istio's revision":               {pod: "labels: {istio.io/rev: default}", ns: labels{"istio.io/rev": "default"}, want: OtherInjector},
-		"nobody asks at all":             {ns: labels{}, want: NobodyAsked},
-		"Istio says no":                  {pod: "labels: {sidecar.istio.io/inject: \"false\"}", ns: labels{"istio-injection": "enabled"}, want: NobodyAsked},
-		"another revision of Istio":      {pod: "labels: {istio.io/rev: canary}", ns: labels{}, want: NobodyAsked},
+		"nobody asks at all":             {ns: labels{}, want: NotRequested},
+		"Istio says no":                  {pod: "labels: {sidecar.istio.io/inject: \"false\"}", ns: labels{"istio-injection": "enabled"}, want: NotRequested},
+		"another revision of Istio":      {pod: "labels: {istio.io/rev: canary}", ns: labels{}, want: NotRequested},
 		"Istio says no, we say yes":      {pod: "labels: {sidecar.istio.io/inject: \"false\", outrider.dev/inject: \"true\"}", ns: labels{"istio-injection": "disabled"}, want: Injected},
 		"our namespace label":            {ns: labels{"outrider.dev/injection": "enabled"}, want: Injected},
 		"our namespace label, Istio: no": {pod: "annotations: {sidecar.istio.io/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Injected},
-		"our pod label says no":          {pod: "labels: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: AskedNotTo},
+		"our pod label says no":          {pod: "labels: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Declined},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := podOf(t, "metadata:\n  name: shop\n  "+tt.pod+"\nspec:\n  containers: [{name: app, image: a, command: [/app]}]")
@@ -237,7 +238,7 @@ func TestOwnLabels(t *testing.T) {
 			if err != nil || r.Reason.Code != tt.want {
 				t.Errorf("%v, %+v, want %s", err, r.Reason, tt.want)
 			}
-			if tt.want == OtherInjector && !strings.Contains(r.Reason.Sentence, "another injector's") {
+			if tt.want == OtherInjector && !strings.Contains(r.Reason.Sentence, "another injector") {
 				t.Errorf("it does not say so: %s", r.Reason.Sentence)
 			}
 			if diff := podDiff(before, p); diff != "" {

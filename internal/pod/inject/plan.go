@@ -1,0 +1,378 @@
+package inject
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/startup"
+)
+
+// An orderPolicy is what pod and mesh say about the order of the start. Of several settings
+// the most specific counts:
+//
+//	by: of an edge, outrider.dev/start          a mechanism; the pod is refused if it does not fit
+//	sidecar.istio.io/nativeSidecar              where the proxy stands
+//	holdApplicationUntilProxyStarts             whether there is an order, by any mechanism:
+//	  of the pod, of the mesh, of the values      true and unset are the default strategy
+type orderPolicy struct {
+	start   podspec.Start
+	order   bool              // the app waits for the proxy
+	sidecar bool              // the proxy is a restartable init container
+	by      startup.Mechanism // of the edges from the proxy; empty: the strategy decides
+	avoid   []startup.Mechanism
+}
+
+// policyOf also reports which of the settings have no effect.
+func policyOf(in input, s settings, r *report) (orderPolicy, error) {
+	start, err := podspec.ParseStart(in.pod.Annotations)
+	if err != nil {
+		return orderPolicy{}, refuse(BadAnnotation, "", "%v", err)
+	}
+	w := orderPolicy{start: start, order: start != podspec.StartOff}
+	w.applyHold(in, s, r)
+	old := in.o.kubernetes() < 29
+	w.applyNative(in, old, r)
+	w.sidecar = w.sidecar || w.start == podspec.StartNative && !old
+	if s.proxy && endsOnce(in.pod) && !old && w.start != podspec.StartHold && len(w.avoid) == 0 {
+		if !w.sidecar {
+			r.note("restartPolicy: %s: the proxy is a restartable init container, so that the kubelet ends it when the others have ended", in.pod.Spec.RestartPolicy)
+		}
+		w.sidecar = true
+	}
+	return w, nil
+}
+
+// applyHold applies holdApplicationUntilProxyStarts.
+func (w *orderPolicy) applyHold(in input, s settings, r *report) {
+	const name = "holdApplicationUntilProxyStarts"
+	hold, at := s.podHold, "annotation "+contract.ProxyConfig+": "+name
+	if hold == nil {
+		hold, at = s.config.Hold, "the mesh's defaultConfig."+name
+	}
+	if hold == nil {
+		hold, at = in.o.Values.Global.Proxy.Hold, "value global.proxy."+name
+	}
+	switch {
+	case hold == nil:
+		return
+	case w.start != podspec.StartDefault:
+		if s.podHold != nil {
+			r.ignored(contract.ProxyConfig, name+": annotation "+contract.Start+": "+string(w.start)+" is more specific")
+		}
+		r.note("%s: %t has no effect: annotation %s: %s is more specific", at, *hold, contract.Start, w.start)
+	case *hold:
+		w.order = true
+		r.note("%s: true: the app starts after the proxy", at)
+	default:
+		w.order = false
+		r.note("%s: false: no container waits for the proxy; early connections are parked", at)
+	}
+}
+
+// applyNative applies Istio's switches for native sidecars. Alongside another mesh they are
+// about that mesh's proxy.
+func (w *orderPolicy) applyNative(in input, old bool, r *report) {
+	native, at := nativeOf(in, r)
+	switch {
+	case native == "" || in.alongside:
+	case w.start == podspec.StartHold || w.start == podspec.StartOff || w.start == podspec.StartNative && native == "false":
+		r.ignored(contract.NativeSidecar, "annotation "+contract.Start+": "+string(w.start)+" is more specific")
+		r.note("%s: %s has no effect: annotation %s: %s is more specific", at, native, contract.Start, w.start)
+	case native == "false":
+		w.avoid = []startup.Mechanism{startup.Native}
+	case old:
+		r.ignored(contract.NativeSidecar, fmt.Sprintf("restartable init containers need Kubernetes 1.29, and this is 1.%d", in.o.kubernetes()))
+		r.warn("%s: true has no effect: restartable init containers need Kubernetes 1.29, and this is 1.%d", at, in.o.kubernetes())
+	default:
+		w.sidecar = true
+		if w.start == podspec.StartDefault && w.order {
+			w.by = startup.Native
+		}
+	}
+}
+
+// nativeOf returns "true", "false" or nothing, and the setting that says so.
+func nativeOf(in input, r *report) (native, at string) {
+	at = "annotation " + contract.NativeSidecar
+	switch v, ok := in.pod.Annotations[contract.NativeSidecar]; {
+	case ok && (v == "true" || v == "false"):
+		return v, at
+	case ok:
+		r.ignored(contract.NativeSidecar, fmt.Sprintf("%q is neither \"true\" nor \"false\"", v))
+		r.warn("%s is %q, which is neither \"true\" nor \"false\": it has no effect", at, v)
+	}
+	if v := in.o.Values.native(); v != "auto" {
+		return v, "value pilot.env.ENABLE_NATIVE_SIDECARS"
+	}
+	return "", ""
+}
+
+// endsOnce says whether the pod completes, as a Job's does: then its proxy has to end too.
+func endsOnce(pod *corev1.Pod) bool {
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
+}
+
+// A plan says how the pod starts: the place of the proxy, a mechanism for each edge, and the
+// commands that are taken from images.
+type plan struct {
+	pod      *corev1.Pod // with the proxy in its place and the commands written; not gated yet
+	edges    startup.Plan
+	choices  []podspec.Choice
+	commands map[string]imageCommand // by container
+
+	fromInit    map[string]bool // init containers, without the proxy
+	commandless []string        // containers whose commands would make more gates possible
+}
+
+// planOf is the third step.
+func planOf(in input, s settings, r *report) (plan, error) {
+	w, err := policyOf(in, s, r)
+	if err != nil {
+		return plan{}, err
+	}
+	known := commands{pod: in.pod}
+	p, err := arrange(in, s, w, known, r)
+	if in.o.Commands != nil {
+		if known = commandsOf(in, p.commandless, r); len(known.written)+len(known.unknown) > 0 {
+			p, err = arrange(in, s, w, known, r)
+		}
+	}
+	if err != nil {
+		return p, err
+	}
+	if !w.sidecar && s.proxy && p.needsSidecar(w, in.o.kubernetes()) {
+		// A container that waits before the plain ones run, or without a known command, needs
+		// a proxy that the kubelet starts first.
+		w.sidecar = true
+		if p, err = arrange(in, s, w, known, r); err != nil {
+			return p, err
+		}
+	}
+	if _, ok := in.pod.Annotations[contract.NativeRelease]; ok && s.proxy && !w.sidecar {
+		r.ignored(contract.NativeRelease, "the proxy is no native sidecar")
+		r.note("annotation %s: %s has no effect: the proxy is no native sidecar", contract.NativeRelease, in.pod.Annotations[contract.NativeRelease])
+	}
+	p.keepCommands(known.written, r)
+	p.clearHook(r)
+	return p, nil
+}
+
+func (p plan) needsSidecar(w orderPolicy, on startup.Kubernetes) bool {
+	if on < 29 || slices.Contains(w.avoid, startup.Native) || w.start == podspec.StartHold {
+		return false
+	}
+	return slices.ContainsFunc(p.edges.Edges, func(e startup.Edge) bool {
+		return e.From == contract.ProxyContainer && e.By == startup.Native || e.By == startup.Gate && (p.fromInit[e.From] || p.fromInit[e.To])
+	})
+}
+
+// arrange puts the proxy into its place and chooses a mechanism for each edge.
+func arrange(in input, s settings, w orderPolicy, known commands, r *report) (plan, error) {
+	p := plan{pod: withLists(known.pod), fromInit: map[string]bool{}}
+	for _, c := range p.pod.Spec.InitContainers {
+		p.fromInit[c.Name] = true
+	}
+	proxy := in.mesh
+	if s.proxy {
+		proxy = contract.ProxyContainer
+		c, err := proxyContainer(in, s, w.sidecar)
+		if err != nil {
+			return p, err
+		}
+		// It starts first, even if no container waits for it: a connection that is parked
+		// before the proxy listens is retried only after a second.
+		if w.sidecar {
+			p.pod.Spec.InitContainers = slices.Insert(p.pod.Spec.InitContainers, 0, c)
+		} else {
+			p.pod.Spec.Containers = slices.Insert(p.pod.Spec.Containers, 0, c)
+		}
+	}
+	reading, err := podspec.Read(p.pod)
+	if err != nil {
+		return p, refuse(BadAnnotation, "", "%v", err)
+	}
+	reading.Avoid, reading.Unknown = w.avoid, known.unknown
+	if in.alongside && w.start == podspec.StartDefault {
+		reading.Avoid = append(slices.Clip(reading.Avoid), mechanismsThatChange(reading, proxy)...)
+	}
+	requested := presentEdges(in, reading.Asked, r)
+	reading.Asked = withDefault(reading.Containers, requested, w, proxy)
+	if err := validate(reading, in.o.kubernetes()); err != nil {
+		return p, err
+	}
+	p.choices = podspec.Choose(reading, in.o.kubernetes())
+	p.commandless = commandless(reading, p.choices)
+	for _, c := range p.choices {
+		if err := p.add(c, w, requested); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// withLists returns a copy of the pod with its own lists of containers, which are not copied.
+func withLists(pod *corev1.Pod) *corev1.Pod {
+	out := *pod
+	out.Spec.InitContainers, out.Spec.Containers = slices.Clone(pod.Spec.InitContainers), slices.Clone(pod.Spec.Containers)
+	return &out
+}
+
+// presentEdges are the requested edges without those from another mesh's proxy that its
+// injector has not added yet. They are requested again when it has.
+func presentEdges(in input, requested []startup.Edge, r *report) []startup.Edge {
+	return slices.DeleteFunc(slices.Clone(requested), func(e startup.Edge) bool {
+		if !in.alongside || !slices.Contains(otherMeshes, e.From) || find(in.pod, e.From) != nil {
+			return false
+		}
+		r.warn("%s is to wait for %s, which is not in the pod: it does not wait until that mesh has added it and the pod is injected again", e.To, e.From)
+		return true
+	})
+}
+
+// mechanismsThatChange are those that would change the other mesh's proxy: it becomes no
+// sidecar and gets no hook, unless an annotation requests that by name.
+func mechanismsThatChange(r podspec.Reading, proxy string) []startup.Mechanism {
+	var out []startup.Mechanism
+	at := slices.IndexFunc(r.Containers, func(c startup.Container) bool { return c.Name == proxy })
+	if at >= 0 && r.Containers[at].Kind == startup.Plain {
+		out = append(out, startup.Native)
+	}
+	holds := func(f podspec.Found) bool { return f.Mechanism == startup.Hold && f.Container == proxy }
+	if !slices.ContainsFunc(r.Found, holds) {
+		out = append(out, startup.Hold)
+	}
+	return out
+}
+
+// withDefault returns the requested edges. If none of them is from the proxy, every plain
+// container also waits for it.
+func withDefault(containers []startup.Container, requested []startup.Edge, w orderPolicy, proxy string) []startup.Edge {
+	out := slices.Clone(requested)
+	explicit := false
+	for i, e := range out {
+		if e.From == proxy && proxy != "" {
+			explicit = true
+			if e.By == "" {
+				out[i].By = w.by
+			}
+		}
+	}
+	if explicit || !w.order || proxy == "" {
+		return out
+	}
+	for _, c := range containers {
+		before := slices.ContainsFunc(out, func(e startup.Edge) bool { return e.From == c.Name && e.To == proxy })
+		if c.Kind == startup.Plain && c.Name != proxy && !before {
+			out = append(out, startup.Edge{From: proxy, To: c.Name, After: startup.Healthy, By: w.by})
+		}
+	}
+	return out
+}
+
+// ofChoice are findings about mechanisms, which [plan.add] judges.
+var ofChoice = []startup.Code{startup.MechanismUnfit, startup.CannotBeKept}
+
+func validate(r podspec.Reading, on startup.Kubernetes) error {
+	for _, f := range r.Plan().Validate(on) {
+		if f.Level == startup.Error && !slices.Contains(ofChoice, f.Code) {
+			return refuse(BadGraph, f.Remedy, "annotation %s: %s", contract.DependsOn, f.Message)
+		}
+	}
+	return nil
+}
+
+// add adds a chosen edge. A requested edge or mechanism that is impossible refuses the pod.
+func (p *plan) add(c podspec.Choice, w orderPolicy, requested []startup.Edge) error {
+	e := c.Edge
+	named := func(o startup.Edge) bool { return covers(o.From, e.From) && covers(o.To, e.To) }
+	switch {
+	case c.Present != nil, e.By == startup.InitDone, w.start == podspec.StartOff:
+	case slices.Contains(startup.Preferred, e.By):
+		p.edges.Edges = append(p.edges.Edges, e)
+	case e.By != "":
+	case w.start != podspec.StartDefault || slices.ContainsFunc(requested, named):
+		return refuse(NoMechanism, p.hint(e), "%q cannot be kept%s", e, whyNot(c))
+	}
+	return nil
+}
+
+func covers(requested, name string) bool { return requested == name || requested == startup.Everything }
+
+// hint says how a gate becomes possible, if a command is missing for it.
+func (p plan) hint(e startup.Edge) string {
+	for _, name := range []string{e.To, e.From} {
+		if slices.Contains(p.commandless, name) {
+			return fmt.Sprintf("name the command of %s in the pod (command:), or have it looked up in its image (--resolve-images)", name)
+		}
+	}
+	return ""
+}
+
+func whyNot(c podspec.Choice) string {
+	var why []string
+	for _, o := range c.Refused {
+		why = append(why, fmt.Sprintf("by %s: %s", o.By, o.WhyNot()))
+	}
+	if len(why) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(why, "; ")
+}
+
+// clearHook: a hold, and a native sidecar, need the proxy's postStart hook. They replace one
+// that the mesh or the author set.
+func (p plan) clearHook(r *report) {
+	c := find(p.pod, contract.ProxyContainer)
+	if c == nil || c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
+		return
+	}
+	needed := slices.ContainsFunc(p.edges.Edges, func(e startup.Edge) bool {
+		return e.From == contract.ProxyContainer && (e.By == startup.Hold || e.By == startup.Native && c.StartupProbe == nil)
+	})
+	if needed {
+		r.warn("the postStart hook that is set for %s is left out: the app waits by that hook, and a container can have one only", contract.ProxyContainer)
+		c.Lifecycle.PostStart = nil
+	}
+}
+
+// explain reports how each edge is kept and why, similar edges in one sentence.
+func (p plan) explain(alongside bool, r *report) {
+	type how struct{ edge, why string }
+	var order []how
+	waiting := map[how][]string{}
+	for _, c := range p.choices {
+		written := slices.Contains(p.edges.Edges, c.Edge)
+		if !written && c.Edge.By != "" {
+			continue // it was in the pod
+		}
+		edge := c.Edge
+		edge.To = "x"
+		h := how{strings.TrimPrefix(edge.String(), "x "), strings.Join(c.Why, "; ")}
+		if !written {
+			h.edge += ", by nothing"
+		}
+		if !written && alongside {
+			h.why += "; a sidecar or a hold would change " + c.Edge.From + ", which is another mesh's: annotation " + contract.Start + ": native or hold asks for that"
+		}
+		for _, o := range c.Refused {
+			if o.By != startup.InitDone { // which only fits containers that complete
+				h.why += fmt.Sprintf("; not by %s: %s", o.By, o.WhyNot())
+			}
+		}
+		if waiting[h] == nil {
+			order = append(order, h)
+		}
+		waiting[h] = append(waiting[h], c.Edge.To)
+		if c.Warning != "" && (written || c.Edge.By == "") {
+			r.warn("%s %s: %s", c.Edge.To, h.edge, c.Warning)
+		}
+	}
+	for _, h := range order {
+		r.note("%s %s: %s", strings.Join(waiting[h], ", "), h.edge, strings.TrimPrefix(h.why, "; "))
+	}
+}

@@ -1,0 +1,194 @@
+package inject
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/pod/podspec"
+)
+
+// write is the last step: the pod with settings and plan in it. It returns whether anything
+// was added.
+func write(in input, s settings, p plan, r *report) (pod *corev1.Pod, added bool, err error) {
+	before := overrides{InitContainers: in.own.init, Containers: in.own.plain, Commands: p.commands}
+	before.rememberEdges(p.pod)
+	pod, err = podspec.Write(p.pod, p.edges, podspec.Options{Image: s.initImage})
+	if err != nil {
+		var impossible *podspec.WriteError
+		if errors.As(err, &impossible) {
+			return nil, false, refuse(NoMechanism, "", "%v", err)
+		}
+		return nil, false, taken(err)
+	}
+	p.explain(in.alongside, r)
+	reportEnd(pod, s, r)
+	if was := names(p.pod.Spec.Containers); !slices.Equal(was, names(pod.Spec.Containers)) {
+		before.Order = was
+	}
+	if err := writeInit(pod, in, s, p.edges, r); err != nil {
+		return nil, false, err
+	}
+	if err := writeProbes(pod, in, s, r); err != nil {
+		return nil, false, err
+	}
+	s.metrics.annotate(pod, &before, s.port)
+	writeMetadata(pod, in, s, &before)
+	if s.proxy {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, in.proxyVolumes(s)...)
+	}
+	for _, name := range in.o.Values.Global.ImagePullSecrets {
+		secret := corev1.LocalObjectReference{Name: name}
+		if !slices.Contains(pod.Spec.ImagePullSecrets, secret) {
+			pod.Spec.ImagePullSecrets = append(pod.Spec.ImagePullSecrets, secret)
+		}
+	}
+	what := statusOf(in.pod, pod, in.o.revision())
+	for key, value := range map[string]any{contract.Status: what, contract.Overrides: before} {
+		text, err := asJSON(value)
+		if err != nil {
+			return nil, false, err
+		}
+		setIn(&pod.Annotations, key, text)
+	}
+	return pod, len(what.Containers)+len(what.InitContainers) > 0, nil
+}
+
+// A status is the annotation outrider.dev/status: what injection added.
+type status struct {
+	InitContainers   []string `json:"initContainers,omitempty"`
+	Containers       []string `json:"containers,omitempty"`
+	Volumes          []string `json:"volumes,omitempty"`
+	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
+	Revision         string   `json:"revision"`
+}
+
+func statusOf(given, pod *corev1.Pod, revision string) status {
+	out := status{Revision: revision}
+	for _, c := range pod.Spec.InitContainers {
+		if ours(c.Name) {
+			out.InitContainers = append(out.InitContainers, c.Name)
+		}
+	}
+	for _, c := range pod.Spec.Containers {
+		if ours(c.Name) {
+			out.Containers = append(out.Containers, c.Name)
+		}
+	}
+	for _, v := range pod.Spec.Volumes {
+		if !slices.ContainsFunc(given.Spec.Volumes, func(had corev1.Volume) bool { return had.Name == v.Name }) {
+			out.Volumes = append(out.Volumes, v.Name)
+		}
+	}
+	for _, secret := range pod.Spec.ImagePullSecrets {
+		if !slices.Contains(given.Spec.ImagePullSecrets, secret) {
+			out.ImagePullSecrets = append(out.ImagePullSecrets, secret.Name)
+		}
+	}
+	return out
+}
+
+// reportEnd reports how a pod that completes ends. The agent in a plain container ends once
+// the gates of all applications say that their commands have ended for good
+// (internal/agent/proxy/apps.go); a container without a gate does not tell it.
+func reportEnd(pod *corev1.Pod, s settings, r *report) {
+	if s.proxy && endsOnce(pod) && slices.ContainsFunc(pod.Spec.Containers, named(contract.ProxyContainer)) {
+		var free []string
+		for _, c := range pod.Spec.Containers {
+			if c.Name != contract.ProxyContainer && !podspec.Gated(&c) {
+				free = append(free, c.Name)
+			}
+		}
+		if r.neverEnds = free; len(free) == 0 {
+			r.note("restartPolicy: %s: the proxy is a plain container, and ends when the gates say that all commands have ended for good", pod.Spec.RestartPolicy)
+		} else {
+			r.warn("the pod has restartPolicy: %s, its proxy is a plain container, and no gate tells it when %s has ended: the pod never completes unless the command ends the proxy, by a POST to http://127.0.0.1:%d/quitquitquit",
+				pod.Spec.RestartPolicy, strings.Join(free, ", "), s.port)
+		}
+	}
+	for _, c := range pod.Spec.Containers {
+		if mains := podspec.HelperOf(&c); len(mains) > 0 {
+			r.note("restartPolicy: %s: %s serves %s, and its gate ends it when they have ended for good", pod.Spec.RestartPolicy, c.Name, strings.Join(mains, " and "))
+		}
+	}
+}
+
+// names are those of the plain containers, without ours.
+func names(list []corev1.Container) []string {
+	var out []string
+	for _, c := range list {
+		if c.Name != contract.ProxyContainer {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+// Istio's labels, which telemetry and policies read.
+const (
+	tlsModeLabel      = "security.istio.io/tlsMode"
+	canonicalName     = "service.istio.io/canonical-name"
+	canonicalRevision = "service.istio.io/canonical-revision"
+	networkLabel      = "topology.istio.io/network"
+)
+
+// writeMetadata adds labels, and annotations for other tools.
+func writeMetadata(pod *corev1.Pod, in input, s settings, before *overrides) {
+	more := maps.Clone(in.o.Values.Injector.InjectedAnnotations)
+	if app := firstApp(pod); app != "" {
+		for _, key := range []string{defaultContainer, defaultLogs} {
+			if _, there := more[key]; !there {
+				setIn(&more, key, app)
+			}
+		}
+	}
+	for _, key := range sortedKeys(more) {
+		if _, there := pod.Annotations[key]; !there {
+			before.annotate(pod, key, new(more[key]))
+		}
+	}
+	if level, ok := in.annotations()[agentLogKey]; ok && strings.TrimPrefix(level, "default:") != s.agentLevel {
+		before.annotate(pod, agentLogKey, &s.agentLevel) // the agent reads it too
+	}
+	if !s.proxy {
+		return
+	}
+	revision := in.o.revision()
+	before.annotate(pod, contract.RevisionLabel, &revision)
+	if s.metrics.app != "" {
+		setProxyEnv(pod, metricsEnv, s.metrics.app)
+	}
+	l := pod.Labels
+	before.label(pod, tlsModeLabel, "istio")
+	before.label(pod, canonicalName, labelValueOf(cmp.Or(l["app.kubernetes.io/name"], l["app"], in.workload().Name)))
+	before.label(pod, canonicalRevision, labelValueOf(cmp.Or(l["app.kubernetes.io/version"], l["version"], "latest")))
+	before.label(pod, networkLabel, in.o.Values.Global.Network)
+}
+
+func firstApp(pod *corev1.Pod) string {
+	for _, c := range pod.Spec.Containers {
+		if c.Name != contract.ProxyContainer && !slices.Contains(otherMeshes, c.Name) {
+			return c.Name
+		}
+	}
+	return ""
+}
+
+// labelValueOf cuts s to a valid value of a label.
+func labelValueOf(s string) string {
+	return strings.TrimRightFunc(s[:min(len(s), 63)], func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
+	})
+}
+
+func setIn(m *map[string]string, key, value string) {
+	if *m == nil {
+		*m = map[string]string{}
+	}
+	(*m)[key] = value
+}
