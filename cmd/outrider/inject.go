@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -189,7 +190,7 @@ func (o *injectOptions) configure(cmd *cobra.Command) error {
 	for _, w := range warnings {
 		note("%s", w)
 	}
-	if o.resolver, err = o.images.Resolver(); err != nil {
+	if o.resolver, err = o.images.Resolver(http.ProxyFromEnvironment); err != nil {
 		return err
 	}
 	o.inject.Values, o.inject.Manual, o.inject.Kubernetes = values, true, startup.Kubernetes(o.kube)

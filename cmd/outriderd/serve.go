@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"os"
 	"strings"
@@ -80,7 +81,7 @@ half, ca/root-cert.pem.`,
 			if o.Injection.OwnLabels, err = controlplane.ParseOwnLabels(ownLabels, o.Injection.Revision); err != nil {
 				return &cli.UsageError{Err: fmt.Errorf("--own-labels=%w", err)}
 			}
-			if o.Injection.Images, err = images.Resolver(); err != nil {
+			if o.Injection.Images, err = images.Resolver(http.ProxyFromEnvironment); err != nil {
 				return &cli.UsageError{Err: err}
 			}
 			return byFlag(controlplane.Run(cmd.Context(), o))

@@ -26,11 +26,11 @@ type Registry struct {
 	Host   string // HOST:PORT
 	Server *httptest.Server
 
-	// Before sees each request first, if it is set, and says whether it has answered it.
-	// It is set before the first request.
+	// Before handles a request first and returns whether it has answered. It must be set
+	// before the first request; nil: none.
 	Before func(http.ResponseWriter, *http.Request) bool
 
-	User, Password string // who may pull, by a token; empty: anybody
+	User, Password string // needed for a token to pull; empty: pulls are anonymous
 
 	mu       sync.Mutex
 	content  map[digest.Digest]content
@@ -52,7 +52,7 @@ func NewPlain(t testing.TB) *Registry { return start(t, httptest.NewServer) }
 func start(t testing.TB, serve func(http.Handler) *httptest.Server) *Registry {
 	r := &Registry{content: map[digest.Digest]content{}, tags: map[string]digest.Digest{}}
 	r.Server = serve(r)
-	r.Server.Config.ErrorLog = log.New(io.Discard, "", 0) // who leaves early is a test's affair
+	r.Server.Config.ErrorLog = log.New(io.Discard, "", 0) // tests cancel requests
 	t.Cleanup(r.Server.Close)
 	u, err := url.Parse(r.Server.URL)
 	if err != nil {
@@ -62,7 +62,7 @@ func start(t testing.TB, serve func(http.Handler) *httptest.Server) *Registry {
 	return r
 }
 
-// Requests are those that came, as "GET /v2/...", in their order.
+// Requests are those received so far, as "GET /v2/...", in their order.
 func (r *Registry) Requests() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,7 +126,7 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	repository, what, ok := split(req.URL.Path)
-	if !ok {
+	if !ok && req.URL.Path != "/v2/" {
 		http.NotFound(w, req)
 		return
 	}
@@ -135,10 +135,13 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, `{"errors":[{"code":"UNAUTHORIZED"}]}`, http.StatusUnauthorized)
 		return
 	}
-	r.serve(w, req, repository, what)
+	if ok { // else it is the check of the API's version
+		r.serve(w, req, repository, what)
+	}
 }
 
-// giveToken gives one for pulling from the repository that is asked for, and nothing more.
+// giveToken answers with a token to pull from the requested repository. A wider scope is an
+// error.
 func (r *Registry) giveToken(w http.ResponseWriter, req *http.Request) {
 	user, password, _ := req.BasicAuth()
 	if subtle.ConstantTimeCompare([]byte(user+password), []byte(r.User+r.Password)) == 0 || req.URL.Query().Get("service") != "a, test" {

@@ -10,32 +10,34 @@ import (
 
 const dockerIO = "docker.io"
 
-// A credential is what a registry, or its place of tokens, is shown. It is in no error.
+// A credential of a registry. No error contains it.
 type credential struct {
 	user, password string
-	refresh        string // identitytoken: is exchanged for a token
-	bearer         string // registrytoken: is one
+	refresh        string // identitytoken: exchanged for a token
+	bearer         string // registrytoken: a token
 
-	host   string // whose it is, as images name it
-	file   string // that was looked in; empty: none is named
-	helper bool   // the file says that a program has it
+	host   string // the registry, as images name it
+	file   string // the configuration; empty: none
+	helper bool   // the file names a credential helper for it
 }
 
-// advice says what to do when a registry is not content.
+// advice says what to do when a registry denies access.
 func (c credential) advice() string {
 	switch {
 	case c.file == "":
 		return "give its credentials in a file (--registry-config)"
 	case c.helper:
-		return fmt.Sprintf("%s has its credentials in a helper, which is not run: put them into auths", c.file)
+		return fmt.Sprintf("%s names a credential helper for it, which is not run: put the credentials into auths", c.file)
 	case c.user == "" && c.refresh == "" && c.bearer == "":
 		return fmt.Sprintf("%s has no credentials for %s", c.file, c.host)
 	}
-	return "look at its credentials in " + c.file
+	return "check its credentials in " + c.file
 }
 
-// A config is Docker's config.json, as far as it is of use, which is also what is in a
-// Secret of type kubernetes.io/dockerconfigjson.
+// A config is Docker's config.json, which is also the content of a Secret of type
+// kubernetes.io/dockerconfigjson. It is not read by go-containerregistry's keychain, which
+// would run the helper programs that the file names, and does not know the kubelet's rule
+// that an entry may be for a path.
 type config struct {
 	Auths map[string]struct {
 		Auth          string `json:"auth"` // base64 of user:password
@@ -50,7 +52,7 @@ type config struct {
 	file string
 }
 
-// readConfig reads the file; none is an empty one. Its errors do not say what is in it.
+// readConfig reads the file; no file is an empty one. Its errors do not quote it.
 func readConfig(file string) (config, error) {
 	c := config{file: file}
 	if file == "" {
@@ -80,7 +82,7 @@ func userOf(auth string) (user, password string, ok bool) {
 	return user, password, ok
 }
 
-// of are the credentials for a repository: those of the longest path that leads to it.
+// of returns the credentials of a repository: those of the longest matching path.
 func (c config) of(host, repo string) credential {
 	out, best := credential{host: host, file: c.file, helper: c.CredsStore != ""}, -1
 	for key, a := range c.Auths {
@@ -93,7 +95,7 @@ func (c config) of(host, repo string) credential {
 			user, password, _ = userOf(a.Auth)
 		}
 		if user == "" && a.IdentityToken == "" && a.RegistryToken == "" {
-			continue // an empty entry stands for a helper
+			continue // an empty entry means a helper
 		}
 		best = len(at)
 		out.user, out.password, out.refresh, out.bearer = user, password, a.IdentityToken, a.RegistryToken
@@ -105,7 +107,7 @@ func (c config) of(host, repo string) credential {
 	return out
 }
 
-// place is HOST or HOST/PATH of a key, which may be an address as Docker Hub's is:
+// place is HOST or HOST/PATH of a key, which may be a URL: Docker Hub's is
 // https://index.docker.io/v1/.
 func place(key string) string {
 	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")

@@ -32,15 +32,15 @@ func TestCredentials(t *testing.T) {
 	r.User, r.Password = "jo", password
 	r.Tag("team/shop", "1", r.Index(r.Image("linux/amd64", shop), r.Image("linux/arm64", shop)).Digest)
 	tests := map[string]struct{ config, want string }{
-		"base64":                     {`{"auths":{"` + r.Host + `":{"auth":"` + auth + `"}}}`, ""},
-		"an address":                 {`{"auths":{"https://` + r.Host + `/v2/":{"username":"jo","password":"` + password + `"}}}`, ""},
-		"the longest path":           {`{"auths":{"` + r.Host + `":{"auth":"eDp5"},"` + r.Host + `/team":{"auth":"` + auth + `"}}}`, ""},
-		"a token that is there":      {`{"auths":{"` + r.Host + `":{"registrytoken":"a-token-of-this-test/team/shop"}}}`, ""},
-		"another path":               {`{"auths":{"` + r.Host + `/tea":{"auth":"` + auth + `"}}}`, "has no credentials for " + r.Host},
-		"wrong ones":                 {`{"auths":{"` + r.Host + `":{"auth":"` + base64.StdEncoding.EncodeToString([]byte("jo:wrong-secret")) + `"}}}`, "look at its credentials in "},
-		"in a helper":                {`{"auths":{"` + r.Host + `":{}},"credsStore":"desktop"}`, "has its credentials in a helper, which is not run"},
-		"in a helper of this host":   {`{"credHelpers":{"` + r.Host + `":"cloud"}}`, "has its credentials in a helper, which is not run"},
-		"in the helper of a another": {`{"credHelpers":{"other.example":"cloud"}}`, "has no credentials for "},
+		"base64":                   {`{"auths":{"` + r.Host + `":{"auth":"` + auth + `"}}}`, ""},
+		"an address":               {`{"auths":{"https://` + r.Host + `/v2/":{"username":"jo","password":"` + password + `"}}}`, ""},
+		"the longest path":         {`{"auths":{"` + r.Host + `":{"auth":"eDp5"},"` + r.Host + `/team":{"auth":"` + auth + `"}}}`, ""},
+		"a token that is there":    {`{"auths":{"` + r.Host + `":{"registrytoken":"a-token-of-this-test/team/shop"}}}`, ""},
+		"another path":             {`{"auths":{"` + r.Host + `/tea":{"auth":"` + auth + `"}}}`, "has no credentials for " + r.Host},
+		"a wrong password":         {`{"auths":{"` + r.Host + `":{"auth":"` + base64.StdEncoding.EncodeToString([]byte("jo:wrong-secret")) + `"}}}`, "check its credentials in "},
+		"a helper":                 {`{"auths":{"` + r.Host + `":{}},"credsStore":"desktop"}`, "names a credential helper for it, which is not run"},
+		"a helper of this host":    {`{"credHelpers":{"` + r.Host + `":"cloud"}}`, "names a credential helper for it, which is not run"},
+		"a helper of another host": {`{"credHelpers":{"other.example":"cloud"}}`, "has no credentials for "},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestBasic(t *testing.T) {
 	if c, err := resolver(t, r, Options{Config: file}).Command(t.Context(), r.Host+"/shop:1"); err != nil {
 		t.Errorf("%v, %v", c, err)
 	}
-	// The file is read again: what is put into it later counts.
+	// The file is read again for each look-up.
 	if err := os.WriteFile(file, []byte(`{}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestBasic(t *testing.T) {
 }
 
 // Docker Hub is called by several names.
-func TestWhoseCredentials(t *testing.T) {
+func TestCredentialsOfDockerHub(t *testing.T) {
 	for _, key := range []string{"https://index.docker.io/v1/", "docker.io", "registry-1.docker.io", "index.docker.io/library", "https://docker.io/library/nginx/"} {
 		c, err := readConfig(credentials(t, `{"auths":{"`+key+`":{"username":"jo"}}}`))
 		if got := c.of("docker.io", "library/nginx"); err != nil || got.user != "jo" {
@@ -99,10 +99,10 @@ func TestWhoseCredentials(t *testing.T) {
 	}
 }
 
-// An identity token is exchanged, and goes nowhere else.
+// An identity token is exchanged for a token, by POST.
 func TestIdentityToken(t *testing.T) {
 	r := registry.New(t)
-	r.User = "nobody"
+	r.User = "-"
 	r.Tag("shop", "1", r.Image("linux/amd64", shop).Digest)
 	r.Before = func(w http.ResponseWriter, req *http.Request) bool {
 		if req.URL.Path != "/token" {
@@ -121,7 +121,7 @@ func TestIdentityToken(t *testing.T) {
 	}
 }
 
-func TestFilesOfCredentialsThatCannotBeUsed(t *testing.T) {
+func TestInvalidCredentialFiles(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"auths":{"h":{"auth":"c2VjcmV0"}}}`: "is not base64 of USER:PASSWORD",
 		`{"auths":{"h":{"auth":"sec ret"}}}`:  "is not base64 of USER:PASSWORD",
@@ -133,14 +133,14 @@ func TestFilesOfCredentialsThatCannotBeUsed(t *testing.T) {
 		}
 	}
 	if _, err := New(Options{Config: filepath.Join(t.TempDir(), "none")}); err == nil {
-		t.Error("a file that is not there is taken")
+		t.Error("a missing file is accepted")
 	}
 	if _, err := New(Options{Insecure: []string{"http://localhost"}}); err == nil {
-		t.Error("an address is taken for a host")
+		t.Error("a URL is accepted as a host")
 	}
 }
 
-// A blob's storage is elsewhere, and must not see what the registry does.
+// The storage of blobs on another host gets no credentials.
 func TestRedirectToAnotherHost(t *testing.T) {
 	var mu sync.Mutex
 	seen := ""

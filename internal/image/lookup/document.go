@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	// The algorithms of digests that are known.
+	// The supported algorithms of digests.
 	_ "crypto/sha256"
 	_ "crypto/sha512"
 
@@ -24,12 +24,12 @@ var (
 
 // A document is an index or a manifest.
 type document struct {
-	platforms []v1.Descriptor // of an index: those that may be Linux
+	platforms []v1.Descriptor // of an index: those that can be Linux
 	config    *v1.Descriptor  // of a manifest
 }
 
-// parseDocument reads an index or a manifest. One that can be taken for both is refused:
-// the node's runtime might take the other (CVE-2021-41190).
+// parseDocument reads an index or a manifest. One that could be both is refused: the node's
+// runtime might read it as the other (CVE-2021-41190).
 func parseDocument(body []byte, contentType string) (document, error) {
 	var d struct {
 		MediaType string          `json:"mediaType"`
@@ -39,7 +39,7 @@ func parseDocument(body []byte, contentType string) (document, error) {
 		FSLayers  json.RawMessage `json:"fsLayers"`
 	}
 	if err := json.Unmarshal(body, &d); err != nil {
-		return document{}, cannot("its manifest cannot be read: %v", err)
+		return document{}, unfitf("its manifest cannot be read: %v", err)
 	}
 	types := []string{d.MediaType}
 	if served, _, err := mime.ParseMediaType(contentType); err == nil && (slices.Contains(indexTypes, served) || slices.Contains(manifestTypes, served)) {
@@ -50,23 +50,23 @@ func parseDocument(body []byte, contentType string) (document, error) {
 	}
 	switch {
 	case d.FSLayers != nil:
-		return document{}, cannot("its manifest is of Docker's schema 1, which has no configuration: push the image anew")
+		return document{}, unfitf("its manifest is of Docker's schema 1, which has no configuration: push the image again")
 	case d.Manifests != nil && (d.Config != nil || d.Layers != nil):
-		return document{}, cannot("its manifest is an index and a manifest at once")
+		return document{}, unfitf("its manifest is an index and a manifest at once")
 	case d.Manifests != nil && are(indexTypes):
 		platforms, err := linux(d.Manifests)
 		return document{platforms: platforms}, err
 	case d.Config != nil && are(manifestTypes):
 		if !slices.Contains(configTypes, d.Config.MediaType) {
-			return document{}, cannot("it is no image to run: its configuration is %q", d.Config.MediaType)
+			return document{}, unfitf("it is no image to run: its configuration is %q", d.Config.MediaType)
 		}
-		return document{config: d.Config}, fits(*d.Config)
+		return document{config: d.Config}, checkDescriptor(*d.Config)
 	}
-	return document{}, cannot("its manifest is neither an index nor a manifest of the types %s", strings.Join(slices.Concat(indexTypes, manifestTypes), ", "))
+	return document{}, unfitf("its manifest is neither an index nor a manifest of the types %s", strings.Join(slices.Concat(indexTypes, manifestTypes), ", "))
 }
 
-// linux are the platforms of an index that a Linux node may choose; one that is not said is
-// said in the configuration.
+// linux returns the platforms of an index that a Linux node may choose, and those that only
+// their configuration names.
 func linux(all []v1.Descriptor) ([]v1.Descriptor, error) {
 	var out []v1.Descriptor
 	for _, d := range all {
@@ -74,9 +74,9 @@ func linux(all []v1.Descriptor) ([]v1.Descriptor, error) {
 			continue
 		}
 		if slices.Contains(indexTypes, d.MediaType) {
-			return nil, cannot("its index names another index: name the command in the pod")
+			return nil, unfitf("its index names another index: name the command in the pod")
 		}
-		if err := fits(d); err != nil {
+		if err := checkDescriptor(d); err != nil {
 			return nil, err
 		}
 		if !slices.ContainsFunc(out, func(o v1.Descriptor) bool { return o.Digest == d.Digest }) {
@@ -85,43 +85,43 @@ func linux(all []v1.Descriptor) ([]v1.Descriptor, error) {
 	}
 	switch {
 	case len(out) == 0:
-		return nil, cannot("it has no platform that is Linux")
-	case len(out) > mostPlatforms:
-		return nil, cannot("it has %d platforms, and no more than %d are looked at: name the command in the pod, or the digest of one platform", len(out), mostPlatforms)
+		return nil, unfitf("it has no platform that is Linux")
+	case len(out) > maxPlatforms:
+		return nil, unfitf("it has %d platforms, and at most %d are supported: name the command in the pod, or the digest of one platform", len(out), maxPlatforms)
 	}
 	return out, nil
 }
 
-// fits says whether what is described can be read at all.
-func fits(d v1.Descriptor) error {
+// checkDescriptor refuses digests and sizes that cannot be read.
+func checkDescriptor(d v1.Descriptor) error {
 	if err := d.Digest.Validate(); err != nil {
-		return cannot("the digest %q in its manifest cannot be used: %v", d.Digest, err)
+		return unfitf("the digest %q in its manifest cannot be used: %v", d.Digest, err)
 	}
-	if d.Size > mostBytes {
-		return cannot("%s has %d bytes, more than the %d that are read", d.Digest, d.Size, mostBytes)
+	if d.Size > maxBytes {
+		return unfitf("%s has %d bytes, more than the limit of %d", d.Digest, d.Size, maxBytes)
 	}
 	return nil
 }
 
-// parseConfig reads a configuration, and says whether it is for Linux.
+// parseConfig reads a configuration and returns whether it is for Linux.
 func parseConfig(body []byte) (inject.ImageCommand, bool, error) {
 	var image v1.Image
 	if err := json.Unmarshal(body, &image); err != nil {
-		return inject.ImageCommand{}, false, cannot("its configuration cannot be read: %v", err)
+		return inject.ImageCommand{}, false, unfitf("its configuration cannot be read: %v", err)
 	}
 	c := inject.ImageCommand{Entrypoint: image.Config.Entrypoint, Cmd: image.Config.Cmd}
 	if slices.Equal(c.Entrypoint, []string{""}) {
-		c.Entrypoint = nil // so is it taken back in a Dockerfile (containerd internal/cri/opts WithProcessArgs)
+		c.Entrypoint = nil // a Dockerfile resets it so (containerd internal/cri/opts WithProcessArgs)
 	}
 	size := 0
 	for _, word := range slices.Concat(c.Entrypoint, c.Cmd) {
 		size += len(word)
 		if strings.ContainsRune(word, 0) {
-			return inject.ImageCommand{}, false, cannot("its command has a NUL in it, and cannot be run")
+			return inject.ImageCommand{}, false, unfitf("its command has a NUL in it, and cannot be run")
 		}
 	}
-	if size > mostWords {
-		return inject.ImageCommand{}, false, cannot("its command has %d bytes, more than the %d that are put into a pod", size, mostWords)
+	if size > maxCommand {
+		return inject.ImageCommand{}, false, unfitf("its command has %d bytes, more than the %d that are supported in a pod", size, maxCommand)
 	}
 	return c, image.OS == "linux" || image.OS == "", nil
 }

@@ -2,27 +2,31 @@ package lookup
 
 import (
 	"errors"
+	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/spf13/pflag"
 )
 
-// Flags are those of commands that may look images up.
+// Flags are those of commands that can look up images.
 type Flags struct {
 	on bool
 	o  Options
 }
 
-// Add adds them to a command; a look-up takes no longer than timeout.
+// Add adds the flags to a command; a look-up takes no longer than timeout.
 func (f *Flags) Add(fs *pflag.FlagSet, timeout time.Duration) {
 	f.o.Timeout = timeout
-	fs.BoolVar(&f.on, "resolve-images", false, "ask registries what images run, for containers that name no command: a gate needs it")
+	fs.BoolVar(&f.on, "resolve-images", false, "look up in registries what images run, for containers that name no command: a gate needs it")
 	fs.StringVar(&f.o.Config, "registry-config", "", "file with credentials for --resolve-images, as Docker's config.json")
-	fs.StringSliceVar(&f.o.Insecure, "insecure-registry", nil, "registry that --resolve-images asks by plain HTTP, as HOST:PORT; may be repeated")
+	fs.StringSliceVar(&f.o.Insecure, "insecure-registry", nil, "registry that --resolve-images contacts by plain HTTP, as HOST:PORT; may be repeated")
 }
 
-// Resolver returns one as the flags say; nil if they do not ask for it.
-func (f *Flags) Resolver() (*Resolver, error) {
+// Resolver returns the resolver that the flags describe; nil if they ask for none. Proxy is
+// as that of [Options].
+func (f *Flags) Resolver(proxy func(*http.Request) (*url.URL, error)) (*Resolver, error) {
+	f.o.Proxy = proxy
 	switch {
 	case f.on:
 		return New(f.o)

@@ -17,35 +17,36 @@ import (
 	"outrider.dev/internal/pod/inject"
 )
 
-// Bounds of what is read. Registries take manifests up to 4 MiB (OCI distribution 1.1,
-// "Pushing Manifests"); configurations are a few KiB.
+// Limits. Registries accept manifests up to 4 MiB (OCI distribution 1.1, "Pushing
+// Manifests"); configurations have a few KiB.
 const (
-	mostBytes     = 4 << 20
-	mostPlatforms = 32
-	mostWords     = 32 << 10 // bytes of a command, which is to stand in a pod
-	atATime       = 16       // requests of a resolver, each with that many bytes at most
+	maxBytes     = 4 << 20 // of a document
+	maxPlatforms = 32
+	maxCommand   = 32 << 10 // bytes of a command, which becomes part of a pod
+	maxRequests  = 16       // of a resolver at a time, each with up to maxBytes
 )
 
-// find asks the registry, and says for how long its answer counts; 0 is for good.
+// find looks up an image in its registry, and returns for how long its answer is valid; 0 is
+// forever.
 func (r *Resolver) find(ctx context.Context, name reference.Named) (inject.ImageCommand, time.Duration, error) {
 	repository, err := r.open(name)
 	if err != nil {
 		return inject.ImageCommand{}, failureLife, err
 	}
 	if d, ok := name.(reference.Digested); ok {
-		return finding(repository.image(ctx, d.Digest()))
+		return byDigest(repository.image(ctx, d.Digest()))
 	}
 	d, err := repository.resolve(ctx, name.(reference.Tagged).Tag())
 	if err != nil {
 		return inject.ImageCommand{}, failureLife, err
 	}
-	// A digest that was seen is not asked for again.
-	byDigest, err := reference.WithDigest(reference.TrimNamed(name), d)
+	// The answer for a digest may be in the cache.
+	canonical, err := reference.WithDigest(reference.TrimNamed(name), d)
 	if err != nil {
 		return inject.ImageCommand{}, failureLife, err
 	}
-	c, err := r.once(ctx, byDigest.String(), func(ctx context.Context) (inject.ImageCommand, time.Duration, error) {
-		return finding(repository.image(ctx, d))
+	c, err := r.once(ctx, canonical.String(), func(ctx context.Context) (inject.ImageCommand, time.Duration, error) {
+		return byDigest(repository.image(ctx, d))
 	})
 	if err != nil && !isUnfit(err) {
 		return c, failureLife, err
@@ -53,15 +54,15 @@ func (r *Resolver) find(ctx context.Context, name reference.Named) (inject.Image
 	return c, tagLife, err
 }
 
-// finding adds how long an answer by digest counts.
-func finding(c inject.ImageCommand, err error) (inject.ImageCommand, time.Duration, error) {
+// byDigest adds how long an answer for a digest is valid.
+func byDigest(c inject.ImageCommand, err error) (inject.ImageCommand, time.Duration, error) {
 	if err != nil && !isUnfit(err) {
 		return c, failureLife, err
 	}
 	return c, 0, err
 }
 
-// An unfit image is one whose command cannot be told, whoever asks and whenever.
+// An unfit image is one whose command cannot be found, now or later.
 type unfit struct{ why string }
 
 func (u *unfit) Error() string { return u.why }
@@ -71,10 +72,10 @@ func isUnfit(err error) bool {
 	return errors.As(err, &u)
 }
 
-func cannot(format string, args ...any) error { return &unfit{fmt.Sprintf(format, args...)} }
+func unfitf(format string, args ...any) error { return &unfit{fmt.Sprintf(format, args...)} }
 
-// resolve asks what a tag stands for now. The answer to HEAD is enough, and is not counted
-// by registries that count pulls.
+// resolve returns the current digest of a tag. HEAD is enough, and does not count as a pull
+// where pulls are limited.
 func (g *repository) resolve(ctx context.Context, tag string) (digest.Digest, error) {
 	_, header, err := g.fetch(ctx, http.MethodHead, "manifests/"+tag)
 	if err != nil {
@@ -88,10 +89,10 @@ func (g *repository) resolve(ctx context.Context, tag string) (digest.Digest, er
 	return digest.FromBytes(body), err
 }
 
-// verified gets what a digest stands for, and sees that it is that.
+// verified gets the content of a digest and checks it.
 func (g *repository) verified(ctx context.Context, kind string, d digest.Digest) ([]byte, http.Header, error) {
 	if err := d.Validate(); err != nil {
-		return nil, nil, cannot("its digest %q cannot be used: %v", d, err)
+		return nil, nil, unfitf("its digest %q cannot be used: %v", d, err)
 	}
 	body, header, err := g.fetch(ctx, http.MethodGet, kind+"/"+d.String())
 	if err != nil {
@@ -112,7 +113,7 @@ func (g *repository) document(ctx context.Context, d digest.Digest) (document, e
 	return parseDocument(body, header.Get("Content-Type"))
 }
 
-// image is what the image of a digest runs.
+// image returns the command of the image of a digest.
 func (g *repository) image(ctx context.Context, d digest.Digest) (inject.ImageCommand, error) {
 	doc, err := g.document(ctx, d)
 	if err != nil {
@@ -121,7 +122,7 @@ func (g *repository) image(ctx context.Context, d digest.Digest) (inject.ImageCo
 	if doc.config != nil {
 		c, linux, err := g.config(ctx, *doc.config)
 		if err == nil && !linux {
-			err = cannot("it is not for Linux")
+			err = unfitf("it is not for Linux")
 		}
 		c.Digest = d.String()
 		return c, err
@@ -131,7 +132,7 @@ func (g *repository) image(ctx context.Context, d digest.Digest) (inject.ImageCo
 	return c, err
 }
 
-// platforms is what all of them run; they have to agree.
+// platforms returns the command of all platforms, which must be the same.
 func (g *repository) platforms(ctx context.Context, all []v1.Descriptor) (inject.ImageCommand, error) {
 	type found struct {
 		command inject.ImageCommand
@@ -156,12 +157,12 @@ func (g *repository) platforms(ctx context.Context, all []v1.Descriptor) (inject
 		case first < 0:
 			first = i
 		case !same(answers[first].command, a.command):
-			return inject.ImageCommand{}, cannot("it runs %s on %s and %s on %s: name the command in the pod",
+			return inject.ImageCommand{}, unfitf("it runs %s on %s and %s on %s: name the command in the pod",
 				Words(answers[first].command), platformName(all[first]), Words(a.command), platformName(all[i]))
 		}
 	}
 	if first < 0 {
-		return inject.ImageCommand{}, cannot("it has no platform that is Linux")
+		return inject.ImageCommand{}, unfitf("it has no platform that is Linux")
 	}
 	return answers[first].command, nil
 }
@@ -172,7 +173,7 @@ func (g *repository) platform(ctx context.Context, d v1.Descriptor) (inject.Imag
 		return inject.ImageCommand{}, false, err
 	}
 	if doc.config == nil {
-		return inject.ImageCommand{}, false, cannot("its index names another index: name the command in the pod")
+		return inject.ImageCommand{}, false, unfitf("its index names another index: name the command in the pod")
 	}
 	return g.config(ctx, *doc.config)
 }
@@ -189,7 +190,7 @@ func same(a, b inject.ImageCommand) bool {
 	return slices.Equal(a.Entrypoint, b.Entrypoint) && slices.Equal(a.Cmd, b.Cmd)
 }
 
-// Words is a command as a person reads it, cut where it is long.
+// Words is a command for messages, shortened.
 func Words(c inject.ImageCommand) string {
 	text := strings.Join(slices.Concat(c.Entrypoint, c.Cmd), " ")
 	if len(text) > 60 {

@@ -1,18 +1,17 @@
 // Package lookup finds out what an image runs: the ENTRYPOINT and CMD of its configuration,
 // from its registry, by digest. The kubelet gives them to a container that names no command
-// of its own, and a gate that wraps the command has to know them before.
+// of its own, and a gate that wraps the command has to know them in advance.
 //
-// It reads two or three small documents and no layer. Whatever it reads is checked against
-// its digest and against a bound of its own. An image for several platforms counts only if
-// it runs the same on each that is Linux: who asks does not know the node.
+// It reads a few small documents and no layer. All of them are checked against their digest
+// and a size limit. An image for several platforms must run the same on all that are Linux,
+// since the node is not known yet.
 //
-//	lookup.go       what is asked, and the answers that are kept
-//	image.go        the way from a name to a command
-//	document.go     indexes, manifests and configurations, as they are written
+//	lookup.go       the resolver and its cache
+//	image.go        from a name to a command
+//	document.go     the formats of indexes, manifests and configurations
 //	registry.go     requests to one registry; redirects
-//	challenge.go    what a registry wants to see first
 //	credentials.go  the file with credentials
-//	dial.go         where requests may go
+//	dial.go         the addresses that requests may go to
 package lookup
 
 import (
@@ -20,7 +19,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,20 +34,23 @@ import (
 // Options of a [Resolver]. The zero value of a field means its default.
 type Options struct {
 	// Config is a file with credentials, as Docker's config.json. It is read again for
-	// each look-up, so that it can be replaced. Default: registries are asked as anybody may.
+	// each look-up, so that it can be replaced. Default: anonymous requests.
 	Config string
 
-	// Insecure are registries, HOST or HOST:PORT, that are asked by plain HTTP, and may be
-	// this machine. Default: none.
+	// Insecure are registries, HOST or HOST:PORT, that are contacted by plain HTTP and may
+	// be this machine. Default: none.
 	Insecure []string
 
-	Timeout time.Duration // of one look-up, all its requests together; default 3s
-	Entries int           // answers that are kept; default 512
+	// Proxy returns the proxy of a request, as that of [http.Transport]. Default: none.
+	Proxy func(*http.Request) (*url.URL, error)
 
-	Transport http.RoundTripper // default: one that does not go to this machine or its link
+	Timeout time.Duration // of one look-up, all its requests together; default 3s
+	Entries int           // of the cache; default 512
+
+	Transport http.RoundTripper // default: one that does not connect to this machine or its link
 }
 
-// How long an answer counts. What a digest stands for does not change.
+// How long an answer is valid. That of a digest does not change.
 const (
 	tagLife     = time.Minute
 	failureLife = 30 * time.Second
@@ -58,18 +62,18 @@ type Resolver struct {
 	client *http.Client
 	slots  chan struct{} // of requests
 
-	mu      sync.Mutex
-	flights map[string]*flight
+	mu    sync.Mutex
+	cache map[string]*entry
 
 	asked, failed atomic.Uint64
 }
 
-// New returns a resolver. The error is of the file with credentials.
+// New returns a resolver. The error is about the options.
 func New(o Options) (*Resolver, error) {
 	o.Timeout = cmp.Or(o.Timeout, 3*time.Second)
 	o.Entries = cmp.Or(o.Entries, 512)
 	if o.Transport == nil {
-		o.Transport = transport(o.Insecure)
+		o.Transport = newTransport(o.Insecure, o.Proxy)
 	}
 	if _, err := readConfig(o.Config); err != nil {
 		return nil, err
@@ -79,21 +83,21 @@ func New(o Options) (*Resolver, error) {
 			return nil, fmt.Errorf("registry %q: want HOST or HOST:PORT", host)
 		}
 	}
-	r := &Resolver{o: o, flights: map[string]*flight{}, slots: make(chan struct{}, atATime)}
-	r.client = &http.Client{Transport: o.Transport, CheckRedirect: r.redirect}
+	r := &Resolver{o: o, cache: map[string]*entry{}, slots: make(chan struct{}, maxRequests)}
+	r.client = &http.Client{Transport: o.Transport, CheckRedirect: checkRedirect}
 	return r, nil
 }
 
 // Counters are what happened since the start.
 type Counters struct {
-	Asked  uint64 // look-ups that a registry was asked for
-	Failed uint64 // of those, without a command for an answer
+	Asked  uint64 // look-ups in a registry
+	Failed uint64 // of those, without a command
 }
 
 // Counters returns the numbers of this moment.
 func (r *Resolver) Counters() Counters { return Counters{r.asked.Load(), r.failed.Load()} }
 
-// Commands looks images up, all at a time. One whose command is not known says why.
+// Commands looks up several images at once. Without a command, Why says the reason.
 func (r *Resolver) Commands(ctx context.Context, images []string) map[string]inject.ImageCommand {
 	out := make([]inject.ImageCommand, len(images))
 	var all sync.WaitGroup
@@ -113,8 +117,8 @@ func (r *Resolver) Commands(ctx context.Context, images []string) map[string]inj
 	return answers
 }
 
-// Command looks one up. Who asks for the same image meanwhile gets the same answer; it is
-// kept for a minute by a tag, and for good by a digest. A failure counts for half a minute.
+// Command looks up one image. Concurrent look-ups of one image share the answer. It is
+// cached for a minute by tag, and forever by digest; a failure for half a minute.
 func (r *Resolver) Command(ctx context.Context, image string) (inject.ImageCommand, error) {
 	name, err := reference.ParseDockerRef(image) // with a digest, the tag does not count
 	if err != nil {
@@ -134,67 +138,62 @@ func (r *Resolver) Command(ctx context.Context, image string) (inject.ImageComma
 	return c, nil
 }
 
-// A flight is an answer, or that it is on its way.
-type flight struct {
-	landed  chan struct{}
+// An entry of the cache is an answer, or a look-up that is in progress.
+type entry struct {
+	done    chan struct{} // closed when the fields below are set
 	command inject.ImageCommand
 	err     error
-	until   time.Time // it counts; zero: for good
+	until   time.Time // it is valid; zero: forever
 }
 
-func (f *flight) counts(now time.Time) bool {
+func (e *entry) valid(now time.Time) bool {
 	select {
-	case <-f.landed:
-		return f.until.IsZero() || now.Before(f.until)
+	case <-e.done:
+		return e.until.IsZero() || now.Before(e.until)
 	default:
 		return true
 	}
 }
 
-// once calls find, unless its answer is there or on its way. What is found is of use to the
-// next who asks, so it is looked for even if this one stops waiting.
+// once calls find, unless its answer is cached or in progress. Find goes on if this caller
+// stops waiting: the next one can use the answer.
 func (r *Resolver) once(ctx context.Context, key string, find func(context.Context) (inject.ImageCommand, time.Duration, error)) (inject.ImageCommand, error) {
 	r.mu.Lock()
-	f, ok := r.flights[key]
-	if !ok || !f.counts(time.Now()) {
-		r.makeRoom()
-		f = &flight{landed: make(chan struct{})}
-		r.flights[key] = f
+	e, ok := r.cache[key]
+	if !ok || !e.valid(time.Now()) {
+		r.evict()
+		e = &entry{done: make(chan struct{})}
+		r.cache[key] = e
 		go func() {
 			ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), r.o.Timeout, errTooSlow(r.o.Timeout))
 			defer cancel()
 			began := time.Now()
 			var life time.Duration
-			f.command, life, f.err = find(ctx)
+			e.command, life, e.err = find(ctx)
 			if life > 0 {
-				f.until = began.Add(life)
+				e.until = began.Add(life)
 			}
-			close(f.landed)
+			close(e.done)
 		}()
 	}
 	r.mu.Unlock()
 	select {
-	case <-f.landed:
-		return f.command, f.err
+	case <-e.done:
+		return e.command, e.err
 	case <-ctx.Done():
 		return inject.ImageCommand{}, errors.New("its registry has not answered in time")
 	}
 }
 
-// makeRoom forgets what counts no more, and if that is not enough everything: what is asked
-// for again comes back.
-func (r *Resolver) makeRoom() {
-	if len(r.flights) < r.o.Entries {
+// evict makes room in a full cache: it removes the entries that have expired, or else all.
+func (r *Resolver) evict() {
+	if len(r.cache) < r.o.Entries {
 		return
 	}
 	now := time.Now()
-	for key, f := range r.flights {
-		if !f.counts(now) {
-			delete(r.flights, key)
-		}
-	}
-	if len(r.flights) >= r.o.Entries {
-		clear(r.flights)
+	maps.DeleteFunc(r.cache, func(_ string, e *entry) bool { return !e.valid(now) })
+	if len(r.cache) >= r.o.Entries {
+		clear(r.cache)
 	}
 }
 

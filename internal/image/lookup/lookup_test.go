@@ -3,6 +3,7 @@ package lookup
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -17,14 +18,14 @@ import (
 
 var shop = v1.ImageConfig{Entrypoint: []string{"/entry.sh"}, Cmd: []string{"serve"}, Env: []string{"PATH=/bin"}}
 
-// resolver trusts the registry.
+// resolver returns one that trusts the registry's certificate.
 func resolver(t testing.TB, r *registry.Registry, o Options) *Resolver {
 	t.Helper()
 	if o.Transport == nil {
 		o.Transport = r.Server.Client().Transport
 	}
 	if o.Timeout == 0 {
-		o.Timeout = time.Minute // a loaded machine is no slow registry
+		o.Timeout = time.Minute // for slow machines
 	}
 	out, err := New(o)
 	if err != nil {
@@ -56,12 +57,12 @@ func TestCommand(t *testing.T) {
 		of    v1.Descriptor
 		want  inject.ImageCommand
 	}{
-		"an index by its tag":                      {"shop/shop:4", index, want},
-		"a manifest by the tag that nobody names":  {"shop/shop", amd, want},
-		"by a digest":                              {"shop/shop@" + index.Digest.String(), index, want},
-		"the digest counts, not the tag before it": {"shop/shop:nowhere@" + amd.Digest.String(), amd, want},
-		"platforms that only configurations name":  {"shop/shop:unsaid", r.Index(unsaid, otherOS), want},
-		"Docker's types, an entrypoint taken back": {"shop/shop:docker", docker, inject.ImageCommand{Cmd: []string{"sh"}}},
+		"an index by its tag":                    {"shop/shop:4", index, want},
+		"a manifest by the default tag":          {"shop/shop", amd, want},
+		"by a digest":                            {"shop/shop@" + index.Digest.String(), index, want},
+		"a tag before a digest is ignored":       {"shop/shop:nowhere@" + amd.Digest.String(), amd, want},
+		"platforms named only in configurations": {"shop/shop:unsaid", r.Index(unsaid, otherOS), want},
+		"Docker's types, an entrypoint reset":    {"shop/shop:docker", docker, inject.ImageCommand{Cmd: []string{"sh"}}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +75,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// What cannot be told says why, for good or for now, and has no secret in it.
+// Every failure has a reason, is permanent or temporary, and shows nothing of the registry's.
 func TestNoCommand(t *testing.T) {
 	status := func(code int) func(*registry.Registry) {
 		return func(r *registry.Registry) {
@@ -90,11 +91,11 @@ func TestNoCommand(t *testing.T) {
 	tests := map[string]struct {
 		set    func(*registry.Registry)
 		want   string
-		unfit  bool // the image is at fault, and asking again is of no use
+		unfit  bool // the image is at fault: the failure is permanent
 		config string
 	}{
-		"nothing there": {set: func(*registry.Registry) {}, want: "404 Not Found: the registry does not have it"},
-		"unauthorized":  {set: status(401), want: "wants to know who asks"},
+		"nothing there": {set: func(*registry.Registry) {}, want: "404 Not Found: the image is not there"},
+		"unauthorized":  {set: status(401), want: "401 Unauthorized: it is private, or not there; give its credentials in a file (--registry-config)"},
 		"forbidden":     {set: status(403), want: "403 Forbidden: it is private, or not there; give its credentials in a file (--registry-config)"},
 		"too many":      {set: status(429), want: "429 Too Many Requests: too many requests"},
 		"broken":        {set: status(500), want: "500 Internal Server Error"},
@@ -117,11 +118,11 @@ func TestNoCommand(t *testing.T) {
 		}, want: "names another index", unfit: true},
 		"too many platforms": {set: func(r *registry.Registry) {
 			var all []v1.Descriptor
-			for i := range mostPlatforms + 1 {
+			for i := range maxPlatforms + 1 {
 				all = append(all, r.Image("linux/"+fmt.Sprint(i), shop))
 			}
 			r.Tag("shop", "1", r.Index(all...).Digest)
-		}, want: "33 platforms, and no more than 32", unfit: true},
+		}, want: "33 platforms, and at most 32", unfit: true},
 		"two in one": {set: put(v1.MediaTypeImageIndex, `{"manifests":[],"config":{}}`), want: "an index and a manifest at once", unfit: true},
 		"an index that is served as a manifest": {set: put(v1.MediaTypeImageManifest, `{"manifests":[]}`),
 			want: "neither an index nor a manifest", unfit: true},
@@ -130,12 +131,12 @@ func TestNoCommand(t *testing.T) {
 		"no JSON":      {set: put(v1.MediaTypeImageManifest, `<html>`), want: "its manifest cannot be read", unfit: true},
 		"a bad digest": {set: put(v1.MediaTypeImageManifest, `{"config":{"mediaType":"`+v1.MediaTypeImageConfig+`","digest":"sha256:../../../x"}}`), want: "cannot be used", unfit: true},
 		"a huge manifest": {set: func(r *registry.Registry) {
-			r.Tag("shop", "1", r.Put(v1.MediaTypeImageManifest, make([]byte, mostBytes+1)).Digest)
+			r.Tag("shop", "1", r.Put(v1.MediaTypeImageManifest, make([]byte, maxBytes+1)).Digest)
 		}, want: "sent more than 4194304 bytes"},
 		"a configuration that is said to be huge": {set: put(v1.MediaTypeImageManifest, `{"config":{"mediaType":"`+v1.MediaTypeImageConfig+`","size":99999999,"digest":"sha256:`+strings.Repeat("a", 64)+`"}}`),
-			want: "more than the 4194304 that are read", unfit: true},
+			want: "more than the limit of 4194304", unfit: true},
 		"a huge command": {set: func(r *registry.Registry) {
-			r.Tag("shop", "1", r.Image("linux/amd64", v1.ImageConfig{Cmd: []string{strings.Repeat("x", mostWords+1)}}).Digest)
+			r.Tag("shop", "1", r.Image("linux/amd64", v1.ImageConfig{Cmd: []string{strings.Repeat("x", maxCommand+1)}}).Digest)
 		}, want: "its command has 32769 bytes", unfit: true},
 		"a command that cannot be": {set: func(r *registry.Registry) {
 			r.Tag("shop", "1", r.Image("linux/amd64", v1.ImageConfig{Cmd: []string{"a\x00b"}}).Digest)
@@ -163,10 +164,26 @@ func TestNoCommand(t *testing.T) {
 				return true
 			}
 		}, want: "redirects more than 5 times"},
-		"a token from the open": {set: challenged(`Bearer realm="http://127.0.0.1/token"`), want: "want an address with https"},
-		"a token from nowhere":  {set: challenged(`Bearer service="x"`), want: "want an address with https"},
-		"a password that nobody gave": {set: challenged(`Basic realm="x"`), want: "wants a user and a password",
+		"a realm without TLS":                {set: challenged(`Bearer realm="http://127.0.0.1/token"`), want: "a realm by https"},
+		"a realm that is an address of ours": {set: challenged(`Bearer realm="https://169.254.169.254/token"`), want: "a realm by https"},
+		"no realm":                           {set: challenged(`Bearer service="x"`), want: "a realm by https"},
+		"an unclosed challenge":              {set: challenged(`Bearer realm="https://unclosed`), want: "a realm by https"},
+		"an unsupported scheme":              {set: challenged(`Negotiate`), want: "401 Unauthorized"},
+		"no credentials for Basic": {set: challenged(`Basic realm="x"`), want: "names a credential helper for it, which is not run",
 			config: `{"credsStore":"desktop"}`},
+		"no token in the answer":    {set: tokens(`{"secret":"x"}`), want: "Bearer with a token"},
+		"a token that is no header": {set: tokens(`{"access_token":"x\r\nsecret: y"}`), want: "invalid header field value"},
+		"a huge answer for a token": {set: tokens(strings.Repeat(" ", maxBytes+1)), want: "sent more than 4194304 bytes"},
+		"no JSON for a token":       {set: tokens(`<secret>`), want: "Bearer with a token"},
+		"a redirect of the token's": {set: func(r *registry.Registry) {
+			r.User = "jo"
+			r.Before = func(w http.ResponseWriter, req *http.Request) bool {
+				if req.URL.Path == "/token" {
+					http.Redirect(w, req, "http://"+r.Host+"/?secret", http.StatusTemporaryRedirect)
+				}
+				return req.URL.Path == "/token"
+			}
+		}, want: "redirects from TLS to http"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -182,7 +199,7 @@ func TestNoCommand(t *testing.T) {
 				t.Errorf("got %v, want ... %s", err, tt.want)
 			}
 			if isUnfit(err) != tt.unfit {
-				t.Errorf("%v: at fault is the image: %t", err, !tt.unfit)
+				t.Errorf("%v: permanent is %t", err, !tt.unfit)
 			}
 			if strings.Contains(fmt.Sprint(err), "secret") {
 				t.Errorf("a secret is in %q", err)
@@ -199,6 +216,19 @@ func swap(r *registry.Registry, from, to string) {
 	}
 }
 
+// tokens answers requests for a token.
+func tokens(answer string) func(*registry.Registry) {
+	return func(r *registry.Registry) {
+		r.User = "jo"
+		r.Before = func(w http.ResponseWriter, req *http.Request) bool {
+			if req.URL.Path == "/token" {
+				fmt.Fprint(w, answer)
+			}
+			return req.URL.Path == "/token"
+		}
+	}
+}
+
 func challenged(challenge string) func(*registry.Registry) {
 	return func(r *registry.Registry) {
 		r.Before = func(w http.ResponseWriter, _ *http.Request) bool {
@@ -209,7 +239,7 @@ func challenged(challenge string) func(*registry.Registry) {
 	}
 }
 
-func TestNamesThatAreNone(t *testing.T) {
+func TestInvalidNames(t *testing.T) {
 	for _, image := range []string{"", "shop/UPPER", "a b", "a@sha256:short", "../etc/passwd", strings.Repeat("a", 64)} {
 		if _, err := resolver(t, registry.New(t), Options{}).Command(t.Context(), image); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("image %q", image)) {
 			t.Errorf("%q: %v", image, err)
@@ -217,7 +247,7 @@ func TestNamesThatAreNone(t *testing.T) {
 	}
 }
 
-// docker.io has its images elsewhere, under names that are written in short.
+// Images of docker.io have short names, and another host.
 func TestDockersNames(t *testing.T) {
 	r := registry.New(t)
 	for image, path := range map[string]string{
@@ -227,6 +257,9 @@ func TestDockersNames(t *testing.T) {
 	} {
 		asked := ""
 		transport := roundTrip(func(req *http.Request) (*http.Response, error) {
+			if req.URL.Path == "/v2/" {
+				return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: req}, nil
+			}
 			asked = req.URL.String()
 			return nil, fmt.Errorf("not in a test")
 		})
@@ -241,15 +274,15 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// This machine and its link are asked only if somebody named them.
-func TestThisMachineIsNotAsked(t *testing.T) {
+// This machine and its link are contacted only if the registry is named as insecure.
+func TestAddressesOfThisMachineAreRefused(t *testing.T) {
 	r := registry.NewPlain(t)
 	r.Tag("shop", "1", r.Image("linux/amd64", shop).Digest)
 	for _, tt := range []struct {
 		insecure []string
 		want     string
 	}{
-		{nil, "127.0.0.1 is not asked, since it is this machine or its link"},
+		{nil, "127.0.0.1 is this machine or its link"},
 		{[]string{r.Host}, ""},
 	} {
 		x, err := New(Options{Insecure: tt.insecure, Timeout: time.Minute})
@@ -265,24 +298,24 @@ func TestThisMachineIsNotAsked(t *testing.T) {
 		"127.0.0.1:443": false, "[::1]:443": false, "169.254.169.254:80": false, "[fe80::1]:443": false, "0.0.0.0:443": false,
 		"[::ffff:127.0.0.1]:443": false, "224.0.0.1:443": false, "10.0.0.1:443": true, "[2001:db8::1]:443": true,
 	} {
-		if err := outside(address); (err == nil) != ok {
+		if err := checkAddress(address); (err == nil) != ok {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
 	if len(r.Requests()) == 0 {
-		t.Error("nobody was asked")
+		t.Error("no registry was contacted")
 	}
 }
 
 func TestARegistryWithoutTLSIsNamed(t *testing.T) {
 	r := registry.NewPlain(t)
 	_, err := resolver(t, r, Options{}).Command(t.Context(), r.Host+"/shop:1")
-	if err == nil || !strings.Contains(err.Error(), r.Host+" speaks plain HTTP: name it by --insecure-registry") {
+	if err == nil || !strings.Contains(err.Error(), r.Host+" speaks plain HTTP: if that is intended, name it by --insecure-registry") {
 		t.Error(err)
 	}
 }
 
-// A registry that does not say what a tag names is asked for all of it.
+// Without a digest in the response to HEAD, the manifest itself is read.
 func TestWithoutTheHeader(t *testing.T) {
 	r := registry.New(t)
 	image := r.Image("linux/amd64", shop)
@@ -290,6 +323,22 @@ func TestWithoutTheHeader(t *testing.T) {
 	r.Before = func(_ http.ResponseWriter, req *http.Request) bool { return req.Method == http.MethodHead }
 	c, err := resolver(t, r, Options{}).Command(t.Context(), r.Host+"/shop:1")
 	if err != nil || c.Digest != image.Digest.String() {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestAProxyMayBeThisMachine(t *testing.T) {
+	r := registry.NewPlain(t)
+	r.Tag("shop", "1", r.Image("linux/amd64", shop).Digest)
+	proxy, err := url.Parse(r.Server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := New(Options{Insecure: []string{"registry.example"}, Proxy: http.ProxyURL(proxy), Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := x.Command(t.Context(), "registry.example/shop:1"); err != nil || len(c.Entrypoint) == 0 {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -1,7 +1,7 @@
 package lookup
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +15,13 @@ import (
 	"sync"
 
 	"github.com/distribution/reference"
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// A repository of a registry is asked by the protocol of OCI distribution 1.1.
+// A repository of a registry, by the protocol of OCI distribution 1.1. go-containerregistry
+// authenticates, by way of [repository.RoundTrip], which keeps our limits.
 type repository struct {
 	r          *Resolver
 	host, repo string
@@ -25,14 +29,14 @@ type repository struct {
 	credential credential
 
 	mu            sync.Mutex
-	authorization string // what the first request was told to bring; the others follow it
+	authenticated http.RoundTripper // nil before the first request
 }
 
-// hub is where the images of docker.io are.
+// hub is the host of the images of docker.io.
 const hub = "registry-1.docker.io"
 
-func (r *Resolver) open(name reference.Named) (*repository, error) {
-	g := &repository{r: r, host: reference.Domain(name), repo: reference.Path(name), scheme: "https"}
+func (r *Resolver) open(image reference.Named) (*repository, error) {
+	g := &repository{r: r, host: reference.Domain(image), repo: reference.Path(image), scheme: "https"}
 	file, err := readConfig(r.o.Config)
 	if err != nil {
 		return nil, err
@@ -51,126 +55,171 @@ var hostPort = regexp.MustCompile(`^(` + reference.DomainRegexp.String() + `)$`)
 
 func isRegistry(host string) bool { return hostPort.MatchString(host) }
 
-// fetch gets a manifest or a blob. If the registry wants to know who asks, it is told once.
-func (g *repository) fetch(ctx context.Context, method, what string) ([]byte, http.Header, error) {
-	address := url.URL{Scheme: g.scheme, Host: g.host, Path: "/v2/" + g.repo + "/" + what}
-	for {
-		req, err := http.NewRequestWithContext(ctx, method, address.String(), nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		if strings.HasPrefix(what, "manifests/") {
-			req.Header.Set("Accept", strings.Join(slices.Concat(indexTypes, manifestTypes), ", "))
-		}
-		sent := g.authorized("")
-		if sent != "" {
-			req.Header.Set("Authorization", sent)
-		}
-		body, res, err := g.r.do(req, mostBytes)
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case res.StatusCode == http.StatusOK:
-			return body, res.Header, nil
-		case res.StatusCode == http.StatusUnauthorized && sent == "":
-			word, err := g.authorize(ctx, res.Header.Values("WWW-Authenticate"))
-			if err != nil {
-				return nil, nil, err
-			}
-			g.authorized(word)
-		default:
-			return nil, nil, g.refused(res)
-		}
-	}
-}
-
-// authorized returns what requests bring, which becomes word if there is one.
-func (g *repository) authorized(word string) string {
+// connect authenticates at the registry, once.
+func (g *repository) connect(ctx context.Context) (http.RoundTripper, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.authorization = cmp.Or(word, g.authorization)
-	return g.authorization
-}
-
-// refused is what an answer means, and what would help. The registry's own words are left
-// out: whose they are nobody knows.
-func (g *repository) refused(res *http.Response) error {
-	advice := ""
-	switch res.StatusCode {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		advice = ": it is private, or not there; " + g.credential.advice()
-	case http.StatusNotFound:
-		advice = ": the registry does not have it, or not for everybody; look at its name, or name the command in the pod"
-	case http.StatusTooManyRequests:
-		advice = ": too many requests; credentials may raise the limit (--registry-config), or name the command in the pod"
+	if g.authenticated != nil {
+		return g.authenticated, nil
 	}
-	return fmt.Errorf("%s answered %d %s%s", res.Request.URL.Host, res.StatusCode, http.StatusText(res.StatusCode), advice)
-}
-
-// do makes a request and reads its answer, up to a bound. Errors have no address in them
-// but the host: a redirect's may have a signature that opens the place.
-func (r *Resolver) do(req *http.Request, most int64) ([]byte, *http.Response, error) {
-	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	case <-req.Context().Done():
-		return nil, nil, context.Cause(req.Context())
+	var options []name.Option
+	if g.scheme == "http" {
+		options = append(options, name.Insecure)
 	}
-	req.Header.Set("User-Agent", "outrider")
-	res, err := r.client.Do(req)
+	registry, err := name.NewRegistry(g.host, options...)
 	if err != nil {
-		return nil, nil, r.failure(req, err)
+		return nil, err
+	}
+	scopes := []string{"repository:" + g.repo + ":pull"}
+	g.authenticated, err = transport.NewWithContext(ctx, registry, g.credential.authenticator(), transport.NewUserAgent(g, "outrider"), scopes)
+	return g.authenticated, err
+}
+
+// fetch gets a manifest or a blob.
+func (g *repository) fetch(ctx context.Context, method, what string) ([]byte, http.Header, error) {
+	t, err := g.connect(ctx)
+	if err != nil {
+		return nil, nil, g.explain(ctx, err)
+	}
+	address := url.URL{Scheme: g.scheme, Host: g.host, Path: "/v2/" + g.repo + "/" + what}
+	req, err := http.NewRequestWithContext(ctx, method, address.String(), nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if strings.HasPrefix(what, "manifests/") {
+		req.Header.Set("Accept", strings.Join(slices.Concat(indexTypes, manifestTypes), ", "))
+	}
+	res, err := t.RoundTrip(req)
+	if err != nil {
+		return nil, nil, g.explain(ctx, err)
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, nil, g.refused(res.Request.URL.Host, res.StatusCode)
+	}
+	body, err := io.ReadAll(res.Body)
+	return body, res.Header, err
+}
+
+// A requestError is why a request failed. It holds no address but the host: a redirect's
+// URL may contain a signature that grants access.
+type requestError struct{ error }
+
+// RoundTrip sends a request and follows its redirects, within our limits: of requests at a
+// time, of the size of a response, of where requests may go. The response's body is in
+// memory; that of a failure is dropped.
+func (g *repository) RoundTrip(req *http.Request) (*http.Response, error) {
+	// The library tries TLS first on a registry that is insecure, and plain HTTP where TLS
+	// fails on a private network.
+	if req.URL.Scheme != g.scheme && (g.scheme == "https" || req.URL.Host == g.host) {
+		return nil, fmt.Errorf("%s is not used by %s", req.URL.Host, req.URL.Scheme)
+	}
+	select {
+	case g.r.slots <- struct{}{}:
+		defer func() { <-g.r.slots }()
+	case <-req.Context().Done():
+		return nil, context.Cause(req.Context())
+	}
+	res, err := g.r.client.Do(req)
+	if err != nil {
+		return nil, failure(req, err)
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return nil, res, nil
+	var body []byte
+	if res.StatusCode == http.StatusOK {
+		if body, err = io.ReadAll(io.LimitReader(res.Body, maxBytes+1)); err != nil {
+			return nil, failure(req, err)
+		}
+		if len(body) > maxBytes {
+			return nil, requestError{fmt.Errorf("%s sent more than %d bytes", res.Request.URL.Host, maxBytes)}
+		}
 	}
-	body, err := io.ReadAll(io.LimitReader(res.Body, most+1))
-	switch {
-	case err != nil:
-		return nil, nil, r.failure(req, err)
-	case int64(len(body)) > most:
-		return nil, nil, fmt.Errorf("%s sent more than %d bytes", res.Request.URL.Host, most)
+	res.Body = io.NopCloser(bytes.NewReader(body))
+	if req.URL.Path != "/v2/" {
+		// Only the first challenge counts: a later one would add scopes of the registry's
+		// choice to the token.
+		res.Header.Del("WWW-Authenticate")
 	}
-	return body, res, nil
+	return res, nil
 }
 
-func (r *Resolver) failure(req *http.Request, err error) error {
-	if req.Context().Err() != nil {
-		return context.Cause(req.Context())
-	}
+func failure(req *http.Request, err error) error {
 	var at *url.Error
 	for errors.As(err, &at) {
 		err = at.Err
 	}
-	var plain *net.OpError
-	if strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
-		return fmt.Errorf("%s speaks plain HTTP: name it by --insecure-registry if that is meant", req.URL.Host)
+	var network *net.OpError
+	host := req.URL.Host
+	switch {
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		err = fmt.Errorf("%s speaks plain HTTP: if that is intended, name it by --insecure-registry", host)
+	case errors.As(err, &network) && network.Op == "dial":
+		err = fmt.Errorf("%s cannot be reached: %w", host, err)
+	default:
+		err = fmt.Errorf("request to %s: %w", host, err)
 	}
-	if errors.As(err, &plain) && plain.Op == "dial" {
-		return fmt.Errorf("%s cannot be reached: %w", req.URL.Host, err)
-	}
-	return fmt.Errorf("asking %s: %w", req.URL.Host, err)
+	return requestError{err}
 }
 
-// mostRedirects are enough for a registry with its storage elsewhere.
-const mostRedirects = 5
+// explain returns what an error of the library means. The library's own text is dropped: it
+// may quote the registry, or a token.
+func (g *repository) explain(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var ours requestError
+	var answer *transport.Error
+	switch {
+	case errors.As(err, &ours):
+		return ours
+	case errors.As(err, &answer):
+		host := g.host
+		if answer.Request != nil {
+			host = answer.Request.URL.Host
+		}
+		return g.refused(host, answer.StatusCode)
+	}
+	return fmt.Errorf("%s asks for authentication in an unsupported way: it must be Basic, or Bearer with a token and a realm by https", g.host)
+}
 
-// redirect lets a registry send us on, but not with what only it should see, and not from
-// TLS into the open.
-func (r *Resolver) redirect(req *http.Request, via []*http.Request) error {
+// refused says what a status means, and what helps.
+func (g *repository) refused(host string, status int) error {
+	advice := ""
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		advice = ": it is private, or not there; " + g.credential.advice()
+	case http.StatusNotFound:
+		advice = ": the image is not there, or not public; check its name, or name the command in the pod"
+	case http.StatusTooManyRequests:
+		advice = ": too many requests; credentials may raise the limit (--registry-config), or name the command in the pod"
+	}
+	return fmt.Errorf("%s answered %d %s%s", host, status, http.StatusText(status), advice)
+}
+
+// maxRedirects are enough for a registry whose storage is elsewhere.
+const maxRedirects = 5
+
+// checkRedirect lets a registry redirect, but not from TLS to plain HTTP, and not with
+// credentials to another host.
+func checkRedirect(req *http.Request, via []*http.Request) error {
 	first := via[0].URL
 	switch {
-	case len(via) > mostRedirects:
-		return fmt.Errorf("%s redirects more than %d times", first.Host, mostRedirects)
+	case len(via) > maxRedirects:
+		return fmt.Errorf("%s redirects more than %d times", first.Host, maxRedirects)
 	case req.URL.Scheme != "https" && (req.URL.Scheme != "http" || first.Scheme == "https"):
 		return fmt.Errorf("%s redirects from TLS to %s", first.Host, req.URL.Scheme)
 	case req.Method == http.MethodPost:
-		return fmt.Errorf("%s redirects a request that has a secret in it", first.Host)
+		return fmt.Errorf("%s redirects a request that contains a secret", first.Host)
 	}
 	req.Header.Del("Referer")
 	if req.URL.Host != first.Host {
 		req.Header.Del("Authorization")
 	}
 	return nil
+}
+
+func (c credential) authenticator() authn.Authenticator {
+	if c == (credential{host: c.host, file: c.file, helper: c.helper}) {
+		return authn.Anonymous
+	}
+	return authn.FromConfig(authn.AuthConfig{Username: c.user, Password: c.password, IdentityToken: c.refresh, RegistryToken: c.bearer})
 }

@@ -41,13 +41,12 @@ func TestASlowRegistry(t *testing.T) {
 	}
 }
 
-// What is asked, and what is remembered instead: by a tag for a minute, by a digest for
-// good, a failure for half a minute.
-func TestWhatIsRemembered(t *testing.T) {
+// Answers are cached: by tag for a minute, by digest forever, failures for half a minute.
+func TestCache(t *testing.T) {
 	r := registry.New(t)
 	one := r.Index(r.Image("linux/amd64", shop))
 	r.Tag("shop", "1", one.Digest)
-	// The handler is called without a connection: so the time of the test is the bubble's.
+	// The handler is called without a connection, so that the time is the bubble's.
 	transport := roundTrip(func(req *http.Request) (*http.Response, error) {
 		w := httptest.NewRecorder()
 		r.ServeHTTP(w, req)
@@ -68,29 +67,29 @@ func TestWhatIsRemembered(t *testing.T) {
 				t.Errorf("%s: requests (-want +got):\n%s", image, diff)
 			}
 		}
-		ask("shop:1", "/entry.sh", "HEAD manifests", "GET manifests", "GET manifests", "GET blobs")
+		ask("shop:1", "/entry.sh", "GET /v2/", "HEAD manifests", "GET manifests", "GET manifests", "GET blobs")
 		ask("shop:1", "/entry.sh")
 		ask("shop@"+one.Digest.String(), "/entry.sh")
-		ask("shop:2", "404", "HEAD manifests")
+		ask("shop:2", "404", "GET /v2/", "HEAD manifests")
 		ask("shop:2", "404")
 		time.Sleep(29 * time.Second)
 		r.Tag("shop", "2", one.Digest)
 		ask("shop:2", "404")
 		time.Sleep(time.Second)
-		ask("shop:2", "/entry.sh", "HEAD manifests")
+		ask("shop:2", "/entry.sh", "GET /v2/", "HEAD manifests")
 		time.Sleep(29 * time.Second)
 		ask("shop:1", "/entry.sh")
 		time.Sleep(time.Second)
-		ask("shop:1", "/entry.sh", "HEAD manifests")
+		ask("shop:1", "/entry.sh", "GET /v2/", "HEAD manifests")
 		r.Tag("shop", "1", r.Image("linux/amd64", v1.ImageConfig{Entrypoint: []string{"/moved"}}).Digest)
 		ask("shop:1", "/entry.sh")
 		time.Sleep(time.Minute)
-		ask("shop:1", "/moved", "HEAD manifests", "GET manifests", "GET blobs")
+		ask("shop:1", "/moved", "GET /v2/", "HEAD manifests", "GET manifests", "GET blobs")
 		time.Sleep(1000 * time.Hour)
 		ask("shop@"+one.Digest.String(), "/entry.sh")
-		// One at fault for good is not asked for again.
+		// A permanent failure is cached forever.
 		bad := r.Put(v1.MediaTypeImageManifest, []byte(`{}`))
-		ask("shop@"+bad.Digest.String(), "neither an index", "GET manifests")
+		ask("shop@"+bad.Digest.String(), "neither an index", "GET /v2/", "GET manifests")
 		time.Sleep(time.Hour)
 		ask("shop@"+bad.Digest.String(), "neither an index")
 	})
@@ -111,8 +110,8 @@ func kinds(requests []string) []string {
 	return out
 }
 
-// Who asks for what somebody asks for already waits for that answer.
-func TestManyAskAtOnce(t *testing.T) {
+// Concurrent look-ups of one image share one answer.
+func TestConcurrentLookups(t *testing.T) {
 	r := registry.New(t)
 	r.Tag("shop", "1", r.Image("linux/amd64", shop).Digest)
 	begun, goOn := make(chan struct{}), make(chan struct{})
@@ -126,7 +125,7 @@ func TestManyAskAtOnce(t *testing.T) {
 	var wait sync.WaitGroup
 	wait.Go(func() { x.Command(impatient, r.Host+"/shop:1") })
 	<-begun
-	leave() // the first one does not wait; the others do
+	leave() // the first caller does not wait; the others do
 	images := slices.Repeat([]string{r.Host + "/shop:1"}, 20)
 	wait.Go(func() {
 		for image, c := range x.Commands(t.Context(), images) {
@@ -137,7 +136,7 @@ func TestManyAskAtOnce(t *testing.T) {
 	})
 	close(goOn)
 	wait.Wait()
-	if got := kinds(r.Requests()); !slices.Equal(got, []string{"HEAD manifests", "GET manifests", "GET blobs"}) {
+	if got := kinds(r.Requests()); !slices.Equal(got, []string{"GET /v2/", "HEAD manifests", "GET manifests", "GET blobs"}) {
 		t.Errorf("requests: %q", got)
 	}
 	if c := x.Counters(); c.Asked != 1 || c.Failed != 0 {
@@ -145,13 +144,13 @@ func TestManyAskAtOnce(t *testing.T) {
 	}
 }
 
-func TestMemoryIsBounded(t *testing.T) {
+func TestCacheIsBounded(t *testing.T) {
 	r := registry.New(t)
 	x := resolver(t, r, Options{Entries: 8})
 	for i := range 100 {
 		x.Command(t.Context(), fmt.Sprintf("%s/shop:%d", r.Host, i))
-		if len(x.flights) > 8 {
-			t.Fatalf("%d answers are kept", len(x.flights))
+		if len(x.cache) > 8 {
+			t.Fatalf("%d answers are cached", len(x.cache))
 		}
 	}
 	if c := x.Counters(); c.Asked != 100 || c.Failed != 100 {
@@ -159,7 +158,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// One look-up of a tag whose digest is known, and one that nobody has made.
+// A look-up that is in the cache, and one that is not.
 func BenchmarkCommand(b *testing.B) {
 	r := registry.New(b)
 	var all []v1.Descriptor
