@@ -163,6 +163,7 @@ func TestNotes(t *testing.T) {
 		"istio-inbound-ports=15020,80":           {[]string{status}, []string{status}},
 		tproxy:                                   {nil, []string{noTimes}},
 		tproxy + " park-limit=0":                 {},
+		tproxy + " park=off":                     {nil, []string{"TPROXY with the iptables backend drops inbound connections that have no listener, also with --park=off"}},
 		tproxy + " istio-local-exclude-ports=*":  {},
 		"park-ports=*":                           {nil, []string{noTimesAny}},
 		"park-ports=* park-limit=0":              {},

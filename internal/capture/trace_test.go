@@ -78,8 +78,26 @@ var traces = map[string]struct {
 	},
 	"the proxy's user ends the parking": {
 		conn: sent(capture.UDP, 1337, 1, "lo", "127.0.0.1:40000", "127.0.0.6:15001"),
-		pod:  capture.Pod{Remembered: []string{"gone-15001", "parking-15001"}},
-		want: capture.Trace{Fate: capture.Refused, Port: 15001, Remembered: []string{"gone-15001"}},
+		pod:  capture.Pod{Remembered: []string{"gone-15001", "gone-15006", "parking-15001", "parking-15006"}},
+		want: capture.Trace{Fate: capture.Refused, Port: 15001, Remembered: []string{"gone-15001", "gone-15006", "parking-15006"}},
+	},
+	"a release to another address has no effect": {
+		conn: sent(capture.UDP, 1337, 1, "lo", "127.0.0.1:40000", "127.0.0.1:15001"),
+		want: capture.Trace{Fate: capture.Refused, Port: 15001},
+	},
+	"a stray packet is not parked": {
+		conn: stray(sent(capture.TCP, 1000, 1000, "lo", "127.0.0.1:40000", "127.0.0.1:15001")),
+		want: capture.Trace{Fate: capture.Refused, Port: 15001},
+	},
+	"with '*' a stray packet is not parked": {
+		flags: "--park-ports *",
+		conn:  stray(sent(capture.TCP, 1000, 1000, "lo", "127.0.0.1:40000", "127.0.0.1:8083")),
+		want:  capture.Trace{Fate: capture.Refused, Port: 8083},
+	},
+	"'*' parks without capture": {
+		flags: "-m NONE --park-ports *",
+		conn:  sent(capture.TCP, 1000, 1000, "lo", "127.0.0.1:40000", "127.0.0.1:8083"),
+		want:  capture.Trace{Fate: capture.Parked, Port: 8083, Remembered: []string{"gone-any", "parking-any"}},
 	},
 	"the proxy's group ends the parking before a connection has waited": {
 		conn: sent(capture.UDP, 1, 1337, "lo", "[::1]:40000", "[::1]:15006"),
@@ -135,6 +153,27 @@ var traces = map[string]struct {
 		pod:   capture.Pod{Listeners: []capture.Listener{{Proto: capture.TCP, Port: 15006, Transparent: true}}},
 		want:  capture.Trace{Fate: capture.Taken, Port: 15006, Mark: 1337, ConnMark: 1339},
 	},
+	"a connection that is taken transparently clears the memory": {
+		flags: "-m TPROXY -b *",
+		conn:  capture.Conn{Proto: capture.TCP, Src: at("10.9.0.1:40000"), Dst: at("10.9.0.2:8080"), In: "eth0"},
+		pod: capture.Pod{
+			Listeners:  []capture.Listener{{Proto: capture.TCP, Port: 15006, Transparent: true}},
+			Remembered: []string{"gone-15001", "gone-15006", "parking-15006"},
+		},
+		want: capture.Trace{Fate: capture.Taken, Port: 15006, Mark: 1337, ConnMark: 1339, Remembered: []string{"gone-15001"}},
+	},
+	"a later packet of a connection that was taken keeps the memory": {
+		flags: "-m TPROXY -b *",
+		conn:  capture.Conn{Proto: capture.TCP, Src: at("10.9.0.1:40000"), Dst: at("10.9.0.2:8080"), In: "eth0", Established: true, ConnMark: 1339},
+		pod:   capture.Pod{Remembered: []string{"gone-15006", "parking-15006"}},
+		want:  capture.Trace{Fate: capture.Taken, Port: 15006, Mark: 1337, ConnMark: 1339, Remembered: []string{"gone-15006", "parking-15006"}},
+	},
+	"with TPROXY a connection to an excluded port keeps the memory": {
+		flags: "-m TPROXY -b * -d 8080",
+		conn:  capture.Conn{Proto: capture.TCP, Src: at("10.9.0.1:40000"), Dst: at("10.9.0.2:8080"), In: "eth0"},
+		pod:   capture.Pod{Listeners: []capture.Listener{{Proto: capture.TCP, Port: 8080}}, Remembered: []string{"gone-15006", "parking-15006"}},
+		want:  capture.Trace{Fate: capture.Passes, Port: 8080, Remembered: []string{"gone-15006", "parking-15006"}},
+	},
 	"the proxy's call to the app under the caller's address is marked": {
 		flags: "-m TPROXY -b *",
 		conn:  capture.Conn{Proto: capture.TCP, Src: at("10.9.0.1:40000"), Dst: at("10.9.0.2:8080"), Out: "lo", UID: 1337, GID: 1337, Mark: 1337},
@@ -152,6 +191,12 @@ func at(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
 
 func sent(proto, uid, gid uint32, out, src, dst string) capture.Conn {
 	return capture.Conn{Proto: proto, Src: at(src), Dst: at(dst), Out: out, UID: uid, GID: gid}
+}
+
+// stray is a packet of no connection.
+func stray(c capture.Conn) capture.Conn {
+	c.Invalid = true
+	return c
 }
 
 func answer(c capture.Conn) capture.Conn {

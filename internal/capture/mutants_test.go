@@ -1,0 +1,158 @@
+package capture_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outrider.dev/internal/capture"
+	"outrider.dev/test/mutants"
+	"outrider.dev/test/scenario"
+)
+
+// A change of parking.go must change where some connection ends, what the kernel
+// remembers of it, or a note.
+func TestParkingMutants(t *testing.T) {
+	list := maps.Clone(parkingMutants)
+	for name, m := range list {
+		m.File = "parking.go"
+		list[name] = m
+	}
+	mutants.Run(t, "TestScenarios|TestTraceLeavesBehind|TestNotes|TestParkingRemembers", list)
+}
+
+const (
+	nothingToPark = `in.Park == ParkOff || len(ports) == 0 && !in.ParkPorts.All`
+	transparent   = `in.captures() && in.Mode == TProxyMode && b.limited()`
+	parkPort      = `input.add(reason, jump(parkChain(p)), syn, dport(p))`
+	parkUDP       = `p == contract.DNSPort && in.captures()`
+	parkOthers    = `input.add("any other port: is there a listener?", jump("park-any"), syn)`
+	maySend       = `out.add("may release ports: "+words[i], jump("release"), oif("lo"), to(addr), udp, owner)`
+)
+
+var parkingMutants = map[string]mutants.Mutant{
+	"parking cannot be switched off":             {From: nothingToPark, To: `len(ports) == 0 && !in.ParkPorts.All`},
+	"'*' alone parks nothing":                    {From: nothingToPark, To: `in.Park == ParkOff || len(ports) == 0`},
+	"rules without ports":                        {From: nothingToPark, To: `in.Park == ParkOff`, Tests: "TestNothingToDoIsAnEmptyRuleset"},
+	"no proof with parking":                      {In: "if in.captures() {\n\t\tb.proofArrivals", From: `in.captures()`, To: `false`},
+	"a proof without capture":                    {In: "if in.captures() {\n\t\tb.proofArrivals", From: `in.captures()`, To: `true`, Tests: "TestParkOnlyHasNoProof"},
+	"TPROXY: a listener clears nothing":          {From: transparent, To: `false`},
+	"TPROXY: parking alone clears":               {From: transparent, To: `in.Mode == TProxyMode && b.limited()`, Tests: "TestParkOnlyHasNoProof"},
+	"REDIRECT clears by the mark":                {From: transparent, To: `in.captures() && b.limited()`, Tests: "TestExplainIsAsWrittenDown"},
+	"TPROXY: clearing without a limit":           {From: transparent, To: `in.captures() && in.Mode == TProxyMode`, Tests: "TestRulesetsAreWellFormed"},
+	"connections in progress are parked":         {From: parkPort, To: `input.add(reason, jump(parkChain(p)), tcp, dport(p))`},
+	"all ports are parked as the first":          {From: parkPort, To: `input.add(reason, jump(parkChain(ports[0])), syn, dport(p))`},
+	"DNS by UDP is not parked":                   {From: parkUDP, To: `false`},
+	"UDP is parked on every port":                {From: parkUDP, To: `in.captures()`},
+	"UDP is parked without capture":              {From: parkUDP, To: `p == contract.DNSPort`, Tests: "TestParkOnlyHasNoProof"},
+	"'*' parks status ports":                     {From: `input.add(fmt.Sprintf("status port %d is never parked", p), leave, tcp, dport(p))`, To: ``},
+	"'*' parks no other port":                    {From: parkOthers, To: ``},
+	"'*' parks connections in progress":          {From: parkOthers, To: `input.add("any other port: is there a listener?", jump("park-any"), tcp)`},
+	"ports share one memory":                     {From: `b.park(parkChain(p), b.sets(fmt.Sprint(p), ByFamily))`, To: `b.park(parkChain(p), b.sets("all", ByFamily))`},
+	"one port's memory is by port":               {From: `b.park(parkChain(p), b.sets(fmt.Sprint(p), ByFamily))`, To: `b.park(parkChain(p), b.sets(fmt.Sprint(p), ByPort))`},
+	"'*' of iptables has a memory":               {In: "if b.rs.Backend == NFTables {\n\t\t\tsets", From: `b.rs.Backend == NFTables`, To: `true`},
+	"'*' of nftables has none":                   {In: "if b.rs.Backend == NFTables {\n\t\t\tsets", From: `b.rs.Backend == NFTables`, To: `false`},
+	"'*' has one memory for all":                 {From: `sets = b.sets("any", ByPort)`, To: `sets = b.sets("any", ByFamily)`},
+	"a note about no limit":                      {From: `in.ParkLimit > 0`, In: `else if in.ParkLimit > 0`, To: `true`},
+	"no note about a limit":                      {From: `in.ParkLimit > 0`, In: `else if in.ParkLimit > 0`, To: `false`},
+	"no release":                                 {In: "if b.limited() {\n\t\tb.release", From: `b.limited()`, To: `false`},
+	"a release without a limit":                  {In: "if b.limited() {\n\t\tb.release", From: `b.limited()`, To: `true`, Tests: "TestRulesetsAreWellFormed"},
+	"never a limit":                              {In: `bool { return b.in.ParkLimit > 0 }`, From: `b.in.ParkLimit > 0`, To: `false`},
+	"always a limit":                             {In: `bool { return b.in.ParkLimit > 0 }`, From: `b.in.ParkLimit > 0`, To: `true`},
+	"a memory without a limit":                   {In: "if !b.limited() {\n\t\treturn absence{}", From: `!b.limited()`, To: `false`},
+	"the limit is another time":                  {In: `Timeout: b.in.ParkLimit}`, From: `b.in.ParkLimit`, To: `2 * b.in.ParkLimit`},
+	"the memory is as long as the limit":         {From: `max(forgetAbsence, 2*b.in.ParkLimit)`, To: `b.in.ParkLimit`},
+	"the memory is shorter than a long limit":    {From: `max(forgetAbsence, 2*b.in.ParkLimit)`, To: `forgetAbsence`},
+	"the memory of a short limit is short":       {From: `max(forgetAbsence, 2*b.in.ParkLimit)`, To: `2 * b.in.ParkLimit`},
+	"sets are there twice":                       {From: `b.rs.Set(a.gone.Name) == nil`, To: `true`},
+	"there are no sets":                          {From: `b.rs.Set(a.gone.Name) == nil`, To: `false`},
+	"without a memory a listener is refused":     {From: `l.add("there is a listener", leave, socket)`, To: ``},
+	"without a memory nothing is parked":         {In: "l.add(ReasonParked, drop)\n\t\treturn", From: `l.add(ReasonParked, drop)`, To: ``},
+	"a listener clears at every connection":      {From: `l.add("there is a listener", leave, socket, not(in(sets.gone)))`, To: ``, Survives: "the rules after it clear what is not there: it saves their time"},
+	"a listener after an absence clears nothing": {From: `l.add("there is a listener", leave, socket, not(in(sets.gone)))`, To: `l.add("there is a listener", leave, socket)`},
+	"a listener leaves the limit running":        {From: `l.add("the listener is back", onSet(Delete, sets.parking), socket)`, To: ``},
+	"a listener leaves the absence":              {From: `l.add("the listener is back", onSet(Delete, sets.gone), socket)`, To: ``},
+	"a connection to a listener goes on to park": {From: `l.add("the listener is back", leave, socket)`, To: ``},
+	"clearing without a listener":                {From: `l.add("the listener is back", onSet(Delete, sets.gone), socket)`, To: `l.add("the listener is back", onSet(Delete, sets.gone))`},
+	"every attempt after the limit":              {From: `l.add(ReasonParked, drop, in(sets.parking))`, To: ``},
+	"no attempt after the limit":                 {From: `l.add(ReasonParked, drop, in(sets.parking))`, To: `l.add(ReasonParked, drop, in(sets.gone))`},
+	"an absence is forgotten while it lasts":     {From: `l.add("the absence goes on", onSet(Update, sets.gone), in(sets.gone))`, To: ``, Tests: "TestExplainIsAsWrittenDown"},
+	"the limit starts anew":                      {From: `l.add(ReasonOver, over, in(sets.gone))`, To: ``},
+	"the first attempt is refused":               {From: `l.add(ReasonOver, over, in(sets.gone))`, To: `l.add(ReasonOver, over)`},
+	"an absence is not remembered":               {From: `l.add("an absence begins", onSet(Add, sets.gone))`, To: ``},
+	"the limit does not start":                   {From: `l.add("an absence begins", onSet(Add, sets.parking))`, To: ``},
+	"the first attempt goes on":                  {From: `l.add(ReasonFirst, drop)`, To: ``},
+	"TPROXY: parking cannot be switched off":     {From: `b.in.Park == ParkOff`, To: `false`},
+	"TPROXY: a note about iptables for nftables": {In: "if b.rs.Backend == IPTables {\n\t\t\tb.note", From: `b.rs.Backend == IPTables`, To: `true`},
+	"TPROXY: no note about --park=off":           {In: "if b.rs.Backend == IPTables {\n\t\t\tb.note", From: `b.rs.Backend == IPTables`, To: `false`},
+	"TPROXY: --park=off reaches the app":         {From: `l.add("no listener: to be refused", setMark(refuseMark))`, To: ``},
+	"TPROXY: a limit without end":                {From: `b.limited() && b.rs.Backend == NFTables`, To: `false`},
+	"TPROXY: iptables counts a limit":            {From: `b.limited() && b.rs.Backend == NFTables`, To: `b.limited()`, Tests: "TestScenarios|TestNotes"},
+	"TPROXY: a limit that is not set":            {From: `b.limited() && b.rs.Backend == NFTables`, To: `b.rs.Backend == NFTables`, Tests: "TestRulesetsAreWellFormed"},
+	"TPROXY: the memory of another port":         {From: `b.absent(l, b.sets(fmt.Sprint(port), ByFamily), jump("gone-for-good"))`, To: `b.absent(l, b.sets("tproxy", ByFamily), jump("gone-for-good"))`},
+	"TPROXY: after the limit it reaches the app": {From: `refuse.add("the proxy is gone: to be refused", setMark(refuseMark))`, To: ``},
+	"TPROXY: a note about no limit":              {In: "if b.limited() {\n\t\t\tb.note", From: `b.limited()`, To: `true`},
+	"TPROXY: no note about a limit":              {In: "if b.limited() {\n\t\t\tb.note", From: `b.limited()`, To: `false`},
+	"TPROXY: without a limit it reaches the app": {In: "l.add(ReasonParked, drop)\n\t}\n}", From: `l.add(ReasonParked, drop)`, To: ``},
+	"TPROXY: iptables clears":                    {From: `b.rs.Backend != NFTables`, To: `false`},
+	"TPROXY: every packet clears":                {From: `[]Match{syn, mark(b.in.TProxyMark)}`, To: `[]Match{mark(b.in.TProxyMark)}`},
+	"TPROXY: an untaken connection clears":       {From: `[]Match{syn, mark(b.in.TProxyMark)}`, To: `[]Match{syn}`},
+	"TPROXY: a listener leaves the limit":        {From: `input.add("the proxy has taken a connection", onSet(Delete, sets.parking), append(taken, in(sets.parking))...)`, To: ``},
+	"TPROXY: a listener leaves the absence":      {From: `input.add("the proxy has taken a connection", onSet(Delete, sets.gone), append(taken, in(sets.gone))...)`, To: ``},
+	"root may not release":                       {From: `owners, words = append(owners, Match{Key: UID, Num: 0}), append(words, "root")`, To: ``},
+	"the app may release":                        {From: maySend, To: `out.add("may release ports: "+words[i], jump("release"), oif("lo"), to(addr), udp)`},
+	"other pods are sent a release":              {From: maySend, To: `out.add("may release ports: "+words[i], jump("release"), to(addr), udp, owner)`, Survives: "both addresses are always on lo"},
+	"any address releases":                       {From: maySend, To: `out.add("may release ports: "+words[i], jump("release"), oif("lo"), udp, owner)`},
+	"a release by TCP":                           {From: maySend, To: `out.add("may release ports: "+words[i], jump("release"), oif("lo"), to(addr), owner)`, Survives: "the rules of the chain release are for UDP alone"},
+	"a release refuses nothing":                  {From: `l.add(fmt.Sprintf("port %d is released: refuse from now on", p), onSet(Update, sets.gone), udp, dport(p))`, To: ``},
+	"a release refuses every port":               {From: `l.add(fmt.Sprintf("port %d is released: refuse from now on", p), onSet(Update, sets.gone), udp, dport(p))`, To: `l.add(fmt.Sprintf("port %d is released: refuse from now on", p), onSet(Update, sets.gone), udp)`},
+	"a release leaves the limit":                 {From: `l.add(fmt.Sprintf("port %d is released: parking ends", p), onSet(Delete, sets.parking), udp, dport(p))`, To: ``},
+	"a release ends every limit":                 {From: `l.add(fmt.Sprintf("port %d is released: parking ends", p), onSet(Delete, sets.parking), udp, dport(p))`, To: `l.add(fmt.Sprintf("port %d is released: parking ends", p), onSet(Delete, sets.parking), udp)`},
+}
+
+func TestParkingRemembers(t *testing.T) {
+	const (
+		outbound = "parking-15001 meta nfproto 1m0s, gone-15001 meta nfproto 5m0s"
+		both     = outbound + ", parking-15006 meta nfproto 1m0s, gone-15006 meta nfproto 5m0s"
+	)
+	tests := map[string]struct{ nft, ipt string }{
+		"":                {both, both},
+		"-m TPROXY -b *":  {strings.Replace(both, outbound, "", 1)[2:] + ", " + outbound, both},
+		"--park-ports *":  {both + ", parking-any th dport 1m0s, gone-any th dport 5m0s", both},
+		"--park-limit 0":  {"", ""},
+		"--park-limit 1h": {strings.NewReplacer("1m0s", "1h0m0s", "5m0s", "2h0m0s").Replace(both), strings.NewReplacer("1m0s", "1h0m0s", "5m0s", "2h0m0s").Replace(both)},
+		"--park=off":      {"", ""},
+		"--park-only -p 15001 -z 15001 -m TPROXY": {outbound, outbound},
+	}
+	for flags, want := range tests {
+		t.Run(flags, func(t *testing.T) {
+			for backend, want := range map[string]string{capture.NFTables: want.nft, capture.IPTables: want.ipt} {
+				var got []string
+				for _, s := range build(t, scenario.Scenario{Flags: strings.Fields(flags)}, backend).Sets {
+					got = append(got, fmt.Sprint(s.Name, " ", s.Key, " ", s.Timeout))
+				}
+				if diff := cmp.Diff(want, strings.Join(got, ", ")); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", backend, diff)
+				}
+			}
+		})
+	}
+}
+
+// Parking alone has nothing to prove, and leaves all protocols but TCP to the other mesh.
+func TestParkOnlyHasNoProof(t *testing.T) {
+	for _, flags := range []string{"--park-only", "--park-only -m TPROXY -i * -b *", "--park-only --redirect-dns --park-ports 15053"} {
+		for _, backend := range backends {
+			rs := build(t, scenario.Scenario{Flags: strings.Fields(flags)}, backend)
+			for _, r := range rs.Chain("input").Rules {
+				if r.Action.Verb == capture.Reject || r.Action.Verb == capture.Delete || slices.Contains(r.Match, capture.Match{Key: capture.Protocol, Num: capture.UDP}) {
+					t.Errorf("flags %q, %s: %s # %s", flags, backend, r, r.Reason)
+				}
+			}
+		}
+	}
+}
