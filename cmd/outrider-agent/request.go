@@ -13,10 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
+	"outrider.dev/internal/contract"
 )
 
 // requestPorts are the ports that request may talk to, Istio's list.
-var requestPorts = []uint16{15000, 15004, 15020, 15021}
+var requestPorts = []uint16{contract.AdminPort, contract.DebugPort, contract.StatusPort, contract.ReadinessPort}
 
 // requestLimit bounds one request.
 const requestLimit = time.Minute
@@ -48,8 +49,8 @@ func newRequest() *cobra.Command {
 			return request(cmd.Context(), cmd.OutOrStdout(), port, strings.ToUpper(args[0]), args[1], body)
 		},
 	}
-	cmd.Flags().Uint16Var(&port, "debug-port", 15000, "port of this pod to talk to")
-	cmd.Flags().Uint16Var(&statusPort, "status-port", 15020, "the pod's status port, if it is not the usual one")
+	cmd.Flags().Uint16Var(&port, "debug-port", contract.AdminPort, "port of this pod to talk to")
+	cmd.Flags().Uint16Var(&statusPort, "status-port", contract.StatusPort, "the pod's status port, if it is not the usual one")
 	cli.BindEnv(cmd.Flags(), "status-port", "OUTRIDER_STATUS_PORT")
 	return cmd
 }

@@ -22,6 +22,7 @@ import (
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/internal/agent/status"
 	"outrider.dev/internal/cli"
+	"outrider.dev/internal/contract"
 )
 
 // waitOptions are the flags of wait; the first four are pilot-agent's.
@@ -74,10 +75,10 @@ The endpoint of another mesh, which does not hold questions, is asked every
 	fs.IntVar(&o.timeoutSeconds, "timeoutSeconds", 60, "how long to wait")
 	fs.IntVar(&o.requestMillis, "requestTimeoutMillis", 500, "how long one question may go without a sign of being held")
 	fs.IntVar(&o.periodMillis, "periodMillis", 500, "how often to ask an endpoint that does not hold questions")
-	fs.StringVar(&o.url, "url", "http://localhost:15021/healthz/ready", "what to ask; or unix:///path of the agent's socket")
+	fs.StringVar(&o.url, "url", fmt.Sprintf("http://localhost:%d%s", contract.ReadinessPort, contract.ReadyPath), "what to ask; or unix:///path of the agent's socket")
 	fs.StringVar(&o.level, "level", "", "what ready means: outbound (default) or full, the app's own health too")
 	fs.StringVar(&o.as, "as", "", "who waits, for the agent's journal; default: the name of this pod and process")
-	fs.StringVar(&o.stateDir, "state-dir", "/outrider/own", "directory of the agent's state file, watched if it is there")
+	fs.StringVar(&o.stateDir, "state-dir", contract.OwnDir, "directory of the agent's state file, watched if it is there")
 	cli.BindEnv(fs, "state-dir", "OUTRIDER_STATE_DIR")
 	return cmd
 }
@@ -135,7 +136,7 @@ func (o waitOptions) waiter() (*waiter, error) {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		}
-		w.url = &url.URL{Scheme: "http", Host: "agent", Path: "/healthz/ready"}
+		w.url = &url.URL{Scheme: "http", Host: "agent", Path: contract.ReadyPath}
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return nil, fmt.Errorf("--url=%q: want http://host:port/path or unix:///path", o.url)
 	}

@@ -16,6 +16,10 @@ const (
 	PrometheusPort = 15090 // Envoy's own metrics
 )
 
+// ControlPlaneAddress is where a control plane installed as documented serves xDS and
+// certificates: SecureDiscoveryPort.
+const ControlPlaneAddress = "outriderd.outrider-system.svc:15012"
+
 // Ports of the control plane.
 const (
 	DiscoveryPort       = 15010 // xDS, plain text

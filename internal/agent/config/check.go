@@ -5,6 +5,8 @@ import (
 	"net"
 	"slices"
 	"strconv"
+
+	"outrider.dev/internal/contract"
 )
 
 // check finds what no single setting shows.
@@ -23,10 +25,10 @@ func (r *reader) check() {
 	for _, at := range []struct{ where, address string }{{"discoveryAddress", c.ControlPlane.Address}, {"variable CA_ADDR", c.ControlPlane.CA}} {
 		host, port, err := net.SplitHostPort(at.address)
 		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 || host == "" {
-			r.refuse(at.where, at.address, "host:port, for example outriderd.outrider-system.svc:15012")
+			r.refuse(at.where, at.address, "host:port, for example "+contract.ControlPlaneAddress)
 		}
 	}
-	if mode, set := c.Pod.Metadata["INTERCEPTION_MODE"]; set && mode != "" && !slices.Contains(modes, fmt.Sprint(mode)) {
+	if mode, set := c.Pod.Metadata[contract.MetadataInterception]; set && mode != "" && !slices.Contains(modes, fmt.Sprint(mode)) {
 		r.refuse("variable ISTIO_META_INTERCEPTION_MODE", fmt.Sprint(mode), wantMode)
 	}
 	r.checkRenewal()

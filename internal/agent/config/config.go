@@ -15,6 +15,8 @@ import (
 	"log/slog"
 	"net/netip"
 	"time"
+
+	"outrider.dev/internal/contract"
 )
 
 // A Config is all that an agent is told.
@@ -131,15 +133,18 @@ type Stop struct {
 func Default() Config {
 	return Config{
 		Pod:          Pod{Role: "sidecar", TrustDomain: "cluster.local"},
-		ControlPlane: ControlPlane{Address: "outriderd.outrider-system.svc:15012", Roots: "/var/run/secrets/outrider/root-cert.pem", Token: "/var/run/secrets/tokens/outrider-token"},
+		ControlPlane: ControlPlane{Address: contract.ControlPlaneAddress, Roots: contract.RootFile, Token: contract.TokenFile},
 		Certificate:  Certificate{RenewAt: 0.5, Jitter: 0.01, Curve: "P256"},
-		Envoy:        Envoy{Path: "envoy", Cluster: "outrider-proxy", Level: "warning", DrainTime: 45 * time.Second},
-		Ports: Ports{Admin: 15000, Outbound: 15001, Inbound: 15006, Status: 15020, Readiness: 15021, DNS: 15053, Prometheus: 15090,
-			RelayOutbound: 15007, RelayInbound: 15016},
+		Envoy:        Envoy{Path: "envoy", Cluster: contract.ProxyContainer, Level: "warning", DrainTime: 45 * time.Second},
+		Ports: Ports{
+			Admin: contract.AdminPort, Outbound: contract.OutboundPort, Inbound: contract.InboundPort, Status: contract.StatusPort,
+			Readiness: contract.ReadinessPort, DNS: contract.DNSPort, Prometheus: contract.PrometheusPort,
+			RelayOutbound: contract.RelayOutbound, RelayInbound: contract.RelayInbound,
+		},
 		Stop:        Stop{Grace: 30 * time.Second, Drain: 5 * time.Second, Minimum: 5 * time.Second},
-		Work:        "/etc/outrider/proxy",
-		States:      "/outrider/state",
-		Own:         "/outrider/own",
-		Annotations: "/etc/outrider/pod/annotations",
+		Work:        contract.WorkDir,
+		States:      contract.StatesDir,
+		Own:         contract.OwnDir,
+		Annotations: contract.AnnotationsFile,
 	}
 }

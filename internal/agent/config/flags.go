@@ -2,6 +2,8 @@ package config
 
 import (
 	"log/slog"
+
+	"outrider.dev/internal/contract"
 )
 
 // A Flag of "outrider-agent proxy".
@@ -16,7 +18,7 @@ type Flag struct {
 // Flags are the flags, those of Istio's pilot-agent with their names.
 var Flags = []Flag{
 	{Name: "domain", Usage: "DNS domain of the pod's short names", set: text(func(c *Config) *string { return &c.Pod.Domain })},
-	{Name: "meshConfig", Usage: "file with the mesh's configuration (default /etc/outrider/config/mesh)", set: func(*Config, string) error { return nil }},
+	{Name: "meshConfig", Usage: "file with the mesh's configuration (default " + contract.MeshConfigFile + ")", set: func(*Config, string) error { return nil }},
 	{Name: "serviceCluster", Usage: "name of the service that the proxy belongs to", set: text(func(c *Config) *string { return &c.Envoy.Cluster })},
 	{Name: "proxyLogLevel", Usage: "Envoy's log level: trace, debug, info, warning, error, critical, off; also misc:error", set: level},
 	{Name: "proxyComponentLogLevel", Usage: "log levels of Envoy's components, as misc:error,upstream:debug", set: components},
@@ -39,9 +41,9 @@ var Flags = []Flag{
 // annotationFlags are annotations that the injector turned into flags. One that is there is
 // as new as the flag, or newer: somebody changed it in a running pod.
 var annotationFlags = map[string]string{
-	"proxyLogLevel":          "sidecar.istio.io/logLevel",
-	"proxyComponentLogLevel": "sidecar.istio.io/componentLogLevel",
-	"log-level":              "sidecar.istio.io/agentLogLevel",
+	"proxyLogLevel":          contract.IstioAnnotation + "logLevel",
+	"proxyComponentLogLevel": contract.IstioAnnotation + "componentLogLevel",
+	"log-level":              contract.IstioAnnotation + "agentLogLevel",
 }
 
 func (r *reader) flags() {

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"runtime"
 	"strings"
+
+	"outrider.dev/internal/contract"
 )
 
 // Inputs are what a Config is read from. Cmd gives the process's own; tests give theirs.
@@ -95,7 +97,7 @@ func (r *reader) file(name string) ([]byte, bool) {
 
 // proxyConfigs reads the three places of a ProxyConfig, the weakest first.
 func (r *reader) proxyConfigs() {
-	mesh := "/etc/outrider/config/mesh"
+	mesh := contract.MeshConfigFile
 	if name, ok := r.in.Flags["meshConfig"]; ok {
 		mesh = name
 	}
@@ -114,13 +116,11 @@ func (r *reader) proxyConfigs() {
 			r.refuse(r.out.Annotations, err.Error(), "what the downward API writes: key=\"value\", one a line")
 		}
 		r.annotations = annotations
-		if text := annotations[configAnnotation]; text != "" {
-			r.proxyConfig("annotation "+configAnnotation, []byte(text))
+		if text := annotations[contract.ProxyConfig]; text != "" {
+			r.proxyConfig("annotation "+contract.ProxyConfig, []byte(text))
 		}
 	}
 }
-
-const configAnnotation = "proxy.istio.io/config"
 
 // threads is how many workers there are.
 func (e Envoy) threads() int {
@@ -158,12 +158,12 @@ func (r *reader) complete() {
 	if c.Pod.Metadata == nil {
 		c.Pod.Metadata = map[string]any{}
 	}
-	for name, value := range map[string]string{"NAMESPACE": c.Pod.Namespace, "SERVICE_ACCOUNT": c.Pod.ServiceAccount, "NAME": c.Pod.Name} {
+	for name, value := range map[string]string{contract.MetadataNamespace: c.Pod.Namespace, contract.MetadataServiceAccount: c.Pod.ServiceAccount, "NAME": c.Pod.Name} {
 		if _, set := c.Pod.Metadata[name]; !set {
 			c.Pod.Metadata[name] = value
 		}
 	}
 	if c.Full {
-		c.Pod.Metadata["OUTRIDER_PUSH"] = "full"
+		c.Pod.Metadata[contract.MetadataPush] = "full"
 	}
 }

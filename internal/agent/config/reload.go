@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"outrider.dev/internal/contract"
 )
 
 // A Change is something that differs from what the agent runs with.
@@ -195,7 +197,7 @@ func concise(s string) string {
 
 // followed are the annotations that Read reads, and where the injector put them too.
 var followed = func() map[string]string {
-	out := map[string]string{configAnnotation: "PROXY_CONFIG"}
+	out := map[string]string{contract.ProxyConfig: "PROXY_CONFIG"}
 	for flag, annotation := range annotationFlags {
 		out[annotation] = "--" + flag
 	}
@@ -241,7 +243,7 @@ func (in Inputs) Unread(read Config, before, now map[string]string) []Change {
 			variable = value
 		}
 	}
-	stays, was, is := fields(variable), fields(before[configAnnotation]), fields(now[configAnnotation])
+	stays, was, is := fields(variable), fields(before[contract.ProxyConfig]), fields(now[contract.ProxyConfig])
 	for name, value := range is {
 		if was[name] != value && overruled(read, name, value) {
 			out = append(out, Change{Setting: name, From: concise(was[name]), To: concise(value),

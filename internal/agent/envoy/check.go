@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"outrider.dev/internal/contract"
 )
 
 // A FieldError is an option that cannot work.
@@ -30,10 +32,10 @@ var levels = map[string]bool{"trace": true, "debug": true, "info": true, "warnin
 
 const wantLevel = "use trace, debug, info, warning, error, critical or off"
 
-// taken are ports of the pod that are somebody else's.
+// taken are ports of the pod that Envoy's own listeners must not use.
 var taken = map[uint16]string{
-	15001: "outbound capture", 15006: "inbound capture", 15020: "the agent's status",
-	15021: "readiness", 15053: "the DNS proxy",
+	contract.OutboundPort: "outbound capture", contract.InboundPort: "inbound capture", contract.StatusPort: "the agent's status",
+	contract.ReadinessPort: "readiness", contract.DNSPort: "the DNS proxy",
 }
 
 // A check collects what is wrong.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/netip"
 	"time"
+
+	"outrider.dev/internal/contract"
 )
 
 // Options of one Envoy. The zero value of a field means its default.
@@ -139,14 +141,14 @@ type Limits struct {
 
 // withDefaults returns o with every default in its place.
 func (o Options) withDefaults() Options {
-	fill(&o.Node.Cluster, "outrider-proxy")
-	fill(&o.Prometheus, 15090)
+	fill(&o.Node.Cluster, contract.ProxyContainer)
+	fill(&o.Prometheus, contract.PrometheusPort)
 	fill(&o.Log.Level, "warning")
 	fill(&o.Concurrency, 2)
 	fill(&o.DrainTime, 45*time.Second)
 	fill(&o.Limits.Connections, 1<<31-1)
 	if o.Admin.Socket == "" {
-		fill(&o.Admin.Port, 15000)
+		fill(&o.Admin.Port, contract.AdminPort)
 	}
 	cp := &o.ControlPlane
 	fill(&cp.ConnectTimeout, time.Second)

@@ -1,15 +1,19 @@
 package envoy
 
-import "time"
+import (
+	"time"
+
+	"outrider.dev/internal/contract"
+)
 
 // Names of Envoy's secrets, and of the cluster that it asks for them: the agent, by its
 // socket ([ControlPlane.Secrets]). Envoy must not read them from files: for each file that
 // it watches it takes an inotify instance, of which a node has 128 for all processes of a
 // user, and without one it aborts.
 const (
-	SecretName     = "workload" // the workload's certificate and key
-	RootsName      = "roots"    // whom it trusts
-	SecretsCluster = "sds-grpc" // Istio's name
+	SecretName     = contract.WorkloadSecret // the certificate and its key
+	RootsName      = contract.RootsSecret    // the trusted roots
+	SecretsCluster = "sds-grpc"              // Istio's name
 )
 
 // secrets is the cluster of the agent's socket.

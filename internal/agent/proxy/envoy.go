@@ -11,6 +11,7 @@ import (
 	"outrider.dev/internal/agent/config"
 	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/agent/supervise"
+	"outrider.dev/internal/contract"
 )
 
 // certificates is where they are stored for the next agent of this pod, socket where Envoy
@@ -26,7 +27,7 @@ const (
 )
 
 func interception(c config.Config) string {
-	if mode, ok := c.Pod.Metadata["INTERCEPTION_MODE"].(string); ok && mode != "" {
+	if mode, ok := c.Pod.Metadata[contract.MetadataInterception].(string); ok && mode != "" {
 		return mode
 	}
 	return redirect
@@ -40,10 +41,10 @@ func envoyOptions(c config.Config) envoy.Options {
 	plane := envoy.ControlPlane{Addresses: []string{c.ControlPlane.Address}, Identity: c.ControlPlane.Names, Plaintext: c.ControlPlane.Plaintext}
 	if !c.ControlPlane.Plaintext {
 		plane.Secrets = socket(c)
-		metadata["SECRETS"] = envoy.SecretsCluster
+		metadata[contract.MetadataSecrets] = envoy.SecretsCluster
 	}
 	if len(c.Prewarm) > 0 {
-		metadata["PREWARM"] = strings.Join(c.Prewarm, ",")
+		metadata[contract.MetadataPrewarm] = strings.Join(c.Prewarm, ",")
 	}
 	return envoy.Options{
 		Node:         envoy.Node{ID: c.Pod.ID(), Cluster: c.Envoy.Cluster, Metadata: metadata},

@@ -15,6 +15,7 @@ import (
 	"outrider.dev/internal/agent/state"
 	"outrider.dev/internal/agent/supervise"
 	"outrider.dev/internal/capture"
+	"outrider.dev/internal/contract"
 	"outrider.dev/startup"
 )
 
@@ -155,11 +156,8 @@ func (a *agent) connections(ctx context.Context) (int, error) {
 
 // place is the proxy's place among the states of the pod's containers.
 func (a *agent) place() state.Place {
-	return state.Place{Container: container, States: a.config.States, Own: a.config.Own}
+	return state.Place{Container: contract.ProxyContainer, States: a.config.States, Own: a.config.Own}
 }
-
-// container is the name of our container in every pod.
-const container = "outrider-proxy"
 
 // publish tells the gates how far the proxy is, in the volume that they share.
 func (a *agent) publish(ctx context.Context) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/agent/envoy"
+	"outrider.dev/internal/contract"
 )
 
 // An Admin is Envoy's admin interface; *envoy.Admin is one.
@@ -26,7 +27,7 @@ type ProxyOptions struct {
 	Board *Board // required; the Proxy sets Envoy, Listeners, Configuration, ControlPlane and Identity
 	Admin Admin  // required
 
-	Ports []uint16 // that Envoy must listen on; default 15001, 15006
+	Ports []uint16 // that Envoy must listen on; default: the capture ports
 	UID   uint32   // Envoy's; default this process's
 
 	ControlPlane string // its name in reasons
@@ -63,7 +64,7 @@ type logged struct {
 // NewProxy returns a Proxy without an Envoy.
 func NewProxy(o ProxyOptions) *Proxy {
 	if len(o.Ports) == 0 {
-		o.Ports = []uint16{15001, 15006}
+		o.Ports = []uint16{contract.OutboundPort, contract.InboundPort}
 	}
 	if o.UID == 0 {
 		o.UID = uint32(os.Getuid())

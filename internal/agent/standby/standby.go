@@ -12,13 +12,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/contract"
 )
 
 // Options of a Standby. The zero value of a field means its default.
 type Options struct {
 	Port         uint16         // to listen on, by IPv4 and IPv6; required
 	Relay        netip.AddrPort // the proxy's listener for the PROXY protocol; required, loopback
-	CapturePorts []uint16       // what is addressed to one of these on this machine is closed; default 15001, 15006
+	CapturePorts []uint16       // what is addressed to one of these on this machine is closed; default: the capture ports
 	Transparent  bool           // connections come by TPROXY; needs CAP_NET_ADMIN
 
 	// Max is how many connections are held or relayed at a time; those past it are
@@ -116,7 +118,7 @@ func (o *Options) complete() error {
 		return fmt.Errorf("standby: relay address %s is not a port on loopback", o.Relay)
 	}
 	if len(o.CapturePorts) == 0 {
-		o.CapturePorts = []uint16{15001, 15006}
+		o.CapturePorts = []uint16{contract.OutboundPort, contract.InboundPort}
 	}
 	if o.Max == 0 {
 		o.Max = 4096

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/internal/contract"
 )
 
 // A Metric is a value of the agent's own.
@@ -49,7 +50,8 @@ const (
 
 // reserved ports are the mesh's own: to ask one for the app's metrics would show the
 // mesh's twice, or go round (Istio refuses the same).
-var reserved = []uint16{15000, 15001, 15004, 15006, 15008, 15020, 15021, 15053, 15090}
+var reserved = []uint16{contract.AdminPort, contract.OutboundPort, contract.DebugPort, contract.InboundPort, contract.TunnelPort,
+	contract.StatusPort, contract.ReadinessPort, contract.DNSPort, contract.PrometheusPort}
 
 // ParseTargets reads ISTIO_PROMETHEUS_ANNOTATIONS: the pod's prometheus.io annotations as
 // JSON; targets, if there are any, stand for path and port. own are the agent's ports, if

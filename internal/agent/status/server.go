@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/internal/contract"
 )
 
 // Options of a Server. The zero value of a field means its default.
@@ -37,7 +38,7 @@ type Options struct {
 	// board is told by others.
 	Full *readiness.Inquiry
 
-	Ports    []uint16 // of the whole network; default 15020, 15021
+	Ports    []uint16 // of the whole network; default: status and readiness
 	Socket   string   // path of a unix socket for the pod's containers; default none
 	StateDir string   // directory that gets [StateFile] at each change; default none
 
@@ -80,7 +81,7 @@ func Listen(o Options) (*Server, error) {
 		return nil, errors.New("options Board and Journal: both are required")
 	}
 	if len(o.Ports) == 0 {
-		o.Ports = []uint16{15020, 15021}
+		o.Ports = []uint16{contract.StatusPort, contract.ReadinessPort}
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	s := &Server{o: o, crowd: newCrowd(), hall: newHall()}
@@ -221,7 +222,7 @@ func asker(r *http.Request) peer {
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	read := func(h http.HandlerFunc) http.Handler { return only(h, http.MethodGet, http.MethodHead) }
-	mux.Handle("/healthz/ready", read(s.ready))
+	mux.Handle(contract.ReadyPath, read(s.ready))
 	mux.Handle("/startup", read(s.startup))
 	mux.Handle("/stats/prometheus", read(s.metrics))
 	mux.Handle("/metrics", read(s.metrics))
@@ -235,8 +236,8 @@ func (s *Server) handler() http.Handler {
 		mux.Handle("/quitquitquit", local(only(s.quit, http.MethodPost)))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if asker(r).stranger && r.URL.Path != "/healthz/ready" {
-			http.Error(w, "on this socket other users may ask for /healthz/ready only", http.StatusForbidden)
+		if asker(r).stranger && r.URL.Path != contract.ReadyPath {
+			http.Error(w, "on this socket other users may only get "+contract.ReadyPath, http.StatusForbidden)
 			return
 		}
 		mux.ServeHTTP(w, r)
