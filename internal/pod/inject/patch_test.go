@@ -3,11 +3,9 @@ package inject
 import (
 	"encoding/json"
 	"math/rand/v2"
-	"slices"
-	"strconv"
-	"strings"
 	"testing"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,12 +16,15 @@ import (
 const newerKey = "fromANewerKubernetes"
 
 // newer gives the containers and volumes of a pod's JSON, and what is around them, a field
-// that nobody here knows; its value says whose it is.
+// that our types do not have; its value names its owner.
 func newer(pod map[string]any) {
 	spec := pod["spec"].(map[string]any)
 	pod["metadata"].(map[string]any)[newerKey], spec[newerKey], pod[newerKey] = "metadata", "spec", "pod"
 	for name, owner := range owners(pod) {
 		owner[newerKey] = name
+		if resources, _ := owner["resources"].(map[string]any); len(resources) == 0 {
+			delete(owner, "resources") // as most authors write it
+		}
 	}
 }
 
@@ -54,8 +55,8 @@ func keepsTheNewer(t testing.TB, given []string, got map[string]any) {
 	}
 }
 
-// patched: the patch makes the injected pod from the given one, and keeps what it does
-// not know.
+// patched: the patch makes the injected pod of the given one, as the API server's library
+// applies it, and keeps fields that our types do not have.
 func patched(t testing.TB, given *corev1.Pod, r Result) {
 	t.Helper()
 	ops, err := Diff(given, r.Pod)
@@ -68,101 +69,33 @@ func patched(t testing.TB, given *corev1.Pod, r Result) {
 	}
 	newer(got)
 	had := sortedKeys(owners(got))
+	doc, err := json.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
 	text, err := json.Marshal(ops)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var steps []Operation
-	if err := json.Unmarshal(text, &steps); err != nil {
-		t.Fatal(err)
-	}
-	var doc any = got
-	for _, op := range steps {
-		doc = step(t, doc, op)
-	}
-	keepsTheNewer(t, had, doc.(map[string]any))
-	text, err = json.Marshal(doc)
+	steps, err := jsonpatch.DecodePatch(text)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if doc, err = steps.Apply(doc); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	got = nil
+	if err := json.Unmarshal(doc, &got); err != nil {
+		t.Fatal(err)
+	}
+	keepsTheNewer(t, had, got)
 	var pod corev1.Pod
-	if err := json.Unmarshal(text, &pod); err != nil {
+	if err := json.Unmarshal(doc, &pod); err != nil {
 		t.Fatal(err)
 	}
 	if diff := podDiff(r.Pod, &pod); diff != "" {
 		t.Errorf("the patch makes another pod (-want +got):\n%s", diff)
 	}
-}
-
-// step does one operation as RFC 6902 has it, strictly. A move is a remove and an add.
-func step(t testing.TB, doc any, op Operation) any {
-	t.Helper()
-	split := func(path string) []string { return strings.Split(path, "/")[1:] }
-	if op.Op != "move" {
-		return patch(t, doc, split(op.Path), op)
-	}
-	value := at(t, doc, split(op.From))
-	doc = patch(t, doc, split(op.From), Operation{Op: "remove", Path: op.From})
-	return patch(t, doc, split(op.Path), Operation{Op: "add", Path: op.Path, Value: value})
-}
-
-func at(t testing.TB, doc any, path []string) any {
-	t.Helper()
-	for _, key := range path {
-		switch d := doc.(type) {
-		case map[string]any:
-			doc = d[strings.NewReplacer("~1", "/", "~0", "~").Replace(key)]
-		case []any:
-			i, err := strconv.Atoi(key)
-			if err != nil || i < 0 || i >= len(d) {
-				t.Fatalf("%q: no element %s of %d", path, key, len(d))
-			}
-			doc = d[i]
-		}
-	}
-	if doc == nil {
-		t.Fatalf("%q: nothing is there", path)
-	}
-	return doc
-}
-
-// patch does one operation at the end of a path.
-func patch(t testing.TB, doc any, path []string, op Operation) any {
-	t.Helper()
-	key := strings.NewReplacer("~1", "/", "~0", "~").Replace(path[0])
-	switch d := doc.(type) {
-	case map[string]any:
-		_, there := d[key]
-		switch {
-		case len(path) > 1:
-			d[key] = patch(t, d[key], path[1:], op)
-		case op.Op == "remove" && there:
-			delete(d, key)
-		case op.Op == "add" || op.Op == "replace" && there:
-			d[key] = op.Value
-		default:
-			t.Fatalf("%s %s: not there", op.Op, op.Path)
-		}
-		return d
-	case []any:
-		i, err := strconv.Atoi(key)
-		if err != nil || i < 0 || i > len(d) || i == len(d) && (op.Op != "add" || len(path) > 1) {
-			t.Fatalf("%s %s: no element %s of %d", op.Op, op.Path, key, len(d))
-		}
-		switch {
-		case len(path) > 1:
-			d[i] = patch(t, d[i], path[1:], op)
-		case op.Op == "remove":
-			return slices.Delete(d, i, i+1)
-		case op.Op == "add":
-			return slices.Insert(d, i, op.Value)
-		default:
-			d[i] = op.Value
-		}
-		return d
-	}
-	t.Fatalf("%s %s: nothing is below", op.Op, op.Path)
-	return nil
 }
 
 // A patch does not depend on what injection does: any pod becomes any other one, whatever
