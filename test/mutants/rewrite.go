@@ -118,9 +118,12 @@ func (f file) find(name string, m Mutant) (span, error) {
 		if start < first || end > last || f.source[start:end] != m.From {
 			return true
 		}
-		// A call that is a statement is found as both; it may have no value.
+		// A call that is a statement is found as both; it may have no value. A key with
+		// its value is an expression for package ast only.
 		_, isStatement := n.(ast.Stmt)
-		if _, isExpr := n.(ast.Expr); isStatement || isExpr {
+		_, isExpr := n.(ast.Expr)
+		_, isPair := n.(*ast.KeyValueExpr)
+		if isStatement || isExpr && !isPair {
 			if k := len(found); k == 0 || found[k-1].start != start {
 				found = append(found, span{m, name, start, end, isStatement})
 			}
