@@ -87,10 +87,10 @@ func (a answer) verdict() string {
 	case a.Holds:
 		return fmt.Sprintf("%s: holds: %s; bound: %s", when, looked, a.Bound)
 	case a.Proved >= 0:
-		return fmt.Sprintf("%s: holds with up to %s; with %d not all was looked at, cut short by %s: %s; bound: %s",
+		return fmt.Sprintf("%s: holds with up to %s; with %d not all states were explored, cut short by %s: %s; bound: %s",
 			when, plural(a.Proved, "fault"), a.Proved+1, a.CutShort, looked, a.Bound)
 	}
-	return fmt.Sprintf("%s: nothing found, but not all was looked at, cut short by %s: %s; bound: %s", when, a.CutShort, looked, a.Bound)
+	return fmt.Sprintf("%s: nothing found, but not all states were explored, cut short by %s: %s; bound: %s", when, a.CutShort, looked, a.Bound)
 }
 
 // leftOut says what the answers do not cover.
@@ -110,8 +110,8 @@ func (p *printer) leftOut(v verified) {
 func (v verified) leftOut() []string {
 	var out []string
 	for _, a := range v.Results {
-		for _, l := range a.LeftOut {
-			if !slices.Contains(out, l) && !(len(v.Results) > 1 && l == verify.LeavesDeletionOut) {
+		for _, l := range a.Omitted {
+			if !slices.Contains(out, l) && !(len(v.Results) > 1 && l == verify.OmitsDeletion) {
 				out = append(out, l)
 			}
 		}
@@ -133,7 +133,7 @@ func (v verified) sections() []chart.Section {
 	var out []chart.Section
 	for _, a := range v.Results {
 		out = append(out, chart.Section{Chart: v.chart(a), From: from, Lines: v.sentences(), Verdict: a.verdict(), Good: a.Holds,
-			Timeline: a.Counterexample, LeftOut: a.LeftOut})
+			Timeline: a.Counterexample, LeftOut: a.Omitted})
 	}
 	return out
 }

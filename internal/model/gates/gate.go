@@ -8,20 +8,20 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Gate is how gates judge what they see. The zero value is the promise; the
-// others are mistakes that a verifier must find.
+// A Gate is how gates behave. The zero value is how the agent's gates do; the other values
+// are faults that the verifier must find.
 type Gate struct {
-	// AcceptsStale: it believes a state whatever incarnation or sandbox it is of.
+	// AcceptsStale: it accepts a record of any incarnation and sandbox.
 	AcceptsStale bool
 
 	// OnlyFirst: it waits at the first start of its container in a sandbox only.
 	OnlyFirst bool
 
-	// StopsAtOnce: it passes SIGTERM on without waiting for anybody.
+	// StopsAtOnce: it passes SIGTERM on without waiting for its dependents.
 	StopsAtOnce bool
 }
 
-// A record is the state of a container as it stands in the volume of the gates.
+// A record is the published state of a container.
 type record struct {
 	status startup.Status
 	fresh  bool // its writer lives, and holds the lock on the file
@@ -29,37 +29,37 @@ type record struct {
 	ended  bool // it says that the container ended
 }
 
-// sleeps says whether To's command begins some time after its container, whatever
-// the others do.
+// sleeps reports whether To's command begins some time after its container, independently
+// of the other containers.
 func (s State) sleeps(i int) bool {
 	return slices.ContainsFunc(s.rules.edges, func(e edge) bool {
-		return e.to == i && (e.By == startup.Sleep || e.By == startup.BoundedLoop && !s.answered(e))
+		return e.to == i && (e.By == startup.Sleep || e.By == startup.BoundedLoop && !s.reached(e))
 	})
 }
 
-func (s State) answered(e edge) bool { return e.from >= 0 && s.c[e.from].status.Reached(e.After) }
+func (s State) reached(e edge) bool { return e.from >= 0 && s.c[e.from].status.Reached(e.After) }
 
-// Answered says whether a container that waits need not wait for its time to be over: it
-// asks, for as long as it has patience, and all that it asks have answered.
-func (s State) Answered(name string) bool {
-	asks := false
+// LoopSucceeded reports whether a container that waits in bounded loops need not wait until
+// they give up: all that they probe have reached their conditions.
+func (s State) LoopSucceeded(name string) bool {
+	loops := false
 	for _, e := range s.rules.edges {
-		if e.To == name && (e.By == startup.Sleep || e.By == startup.BoundedLoop && !s.answered(e)) {
+		if e.To == name && (e.By == startup.Sleep || e.By == startup.BoundedLoop && !s.reached(e)) {
 			return false
 		}
-		asks = asks || e.To == name && e.By == startup.BoundedLoop
+		loops = loops || e.To == name && e.By == startup.BoundedLoop
 	}
-	return asks
+	return loops
 }
 
-// inside says whether the edge is kept within To: the kubelet knows nothing of it.
+// inside reports whether the edge is kept within To, without the kubelet.
 func (e edge) inside() bool { return e.By == startup.Gate || e.probes() }
 
 // probes reports whether To sends requests to From, and reads no record of it.
 func (e edge) probes() bool { return e.By == startup.HealthLoop || e.By == startup.Wrapper }
 
-// MayRun says whether the gate of a container opens at that time. For one that
-// only sleeps it is always so: when, is for the driver to say.
+// MayRun reports whether the gate of a container opens at that time. For a container that
+// only sleeps it is always true: the caller knows how long it sleeps.
 func (s State) MayRun(name string, at time.Duration) bool { return s.mayRun(s.find(name), at) }
 
 func (s State) mayRun(i int, at time.Duration) bool {
@@ -74,7 +74,7 @@ func (s State) mayRun(i int, at time.Duration) bool {
 	return true
 }
 
-// waitsFor says for people what holds a container back.
+// waitsFor is the reason, in words, why a container waits.
 func (s State) waitsFor(i int) string {
 	for _, e := range s.rules.edges {
 		if e.to == i && e.inside() && !s.decide(e, s.c[i].since).Open() {
@@ -82,7 +82,7 @@ func (s State) waitsFor(i int) string {
 		}
 	}
 	for _, e := range s.rules.edges {
-		if e.to == i && e.By == startup.BoundedLoop && !s.answered(e) {
+		if e.to == i && e.By == startup.BoundedLoop && !s.reached(e) {
 			return fmt.Sprintf("until %s is %s, or it gives up", e.From, e.After)
 		}
 	}
@@ -121,7 +121,7 @@ func (s State) seen(e edge) startup.Status {
 	}
 }
 
-// GivesUp says whether the gate of a container has waited for long enough, and
+// GivesUp reports whether the gate of a container has waited for as long as it may, and
 // ends with an error.
 func (s State) GivesUp(name string, at time.Duration) bool {
 	for _, e := range s.rules.edges {
@@ -132,7 +132,7 @@ func (s State) GivesUp(name string, at time.Duration) bool {
 	return false
 }
 
-// Next is when the wait of some gate runs out, if nothing happens before.
+// Next is the next time at which the timeout of a gate expires.
 func (s State) Next(now time.Duration) (time.Duration, bool) {
 	next, any := time.Duration(0), false
 	for _, e := range s.rules.edges {
@@ -146,8 +146,8 @@ func (s State) Next(now time.Duration) (time.Duration, bool) {
 	return next, any
 }
 
-// HoldsStop says whether a container that is told to stop goes on: its gate
-// passes the signal on when all that wait for it have ended.
+// HoldsStop reports whether a container runs on after SIGTERM: its gate passes the signal
+// on when all its dependents have ended.
 func (s State) HoldsStop(name string) bool {
 	if !s.deleted || s.rules.gate.StopsAtOnce {
 		return false
@@ -160,8 +160,8 @@ func (s State) HoldsStop(name string) bool {
 	return false
 }
 
-// Deaf says whether a container that waits ignores SIGTERM, as a shell loop does.
-func (s State) Deaf(name string) bool {
+// IgnoresStop reports whether a container that waits ignores SIGTERM, as a shell loop does.
+func (s State) IgnoresStop(name string) bool {
 	if !s.Waits(name) {
 		return false
 	}
@@ -173,29 +173,29 @@ func (s State) Deaf(name string) bool {
 	return true
 }
 
-// A Debt is a restart of From that To has not followed yet.
-type Debt struct {
-	Edge startup.Edge
-	Paid bool // it will be: by a gate, which sees the restart
+// An Obligation is a restart of From that To has to follow and has not followed yet.
+type Obligation struct {
+	Edge     startup.Edge
+	Enforced bool // by a gate, which sees the restart
 }
 
-// Debts returns the restarts that dependents have not followed yet.
-func (s State) Debts() []Debt {
-	var out []Debt
+// Obligations returns the restarts that dependents have not followed yet.
+func (s State) Obligations() []Obligation {
+	var out []Obligation
 	for n, e := range s.rules.edges {
-		if s.owed[n] {
-			out = append(out, Debt{Edge: e.Edge, Paid: e.By == startup.Gate})
+		if s.pending[n] {
+			out = append(out, Obligation{Edge: e.Edge, Enforced: e.By == startup.Gate})
 		}
 	}
 	return out
 }
 
-// Notify tells To of the edge that From is back.
+// Notify notifies To of the edge that From has restarted.
 func (s State) Notify(e startup.Edge, at time.Duration) (State, startup.Timeline) {
 	s = s.clone()
 	for n, o := range s.rules.edges {
 		if o.Edge == e {
-			s.owed[n] = false
+			s.pending[n] = false
 		}
 	}
 	to := s.c[s.find(e.To)]

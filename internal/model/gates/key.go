@@ -17,7 +17,7 @@ func (s State) AppendKey(b []byte, now time.Duration) []byte {
 			b = binary.AppendVarint(b, int64(min(now-c.since, longest)))
 		}
 	}
-	for _, o := range s.owed {
+	for _, o := range s.pending {
 		b = append(b, bits(o))
 	}
 	return b

@@ -8,15 +8,15 @@ import (
 	"outrider.dev/startup"
 )
 
-// A State is what is true within the containers of one pod.
+// A State is the state within the containers of one pod.
 type State struct {
 	rules   *rules
 	c       []container
-	owed    []bool // per edge: From is back, and To does not know yet
+	pending []bool // per edge: From has restarted, and To has not followed yet
 	deleted bool
 }
 
-// rules are what does not change; all states of a pod share them.
+// rules do not change; all states of a pod share them.
 type rules struct {
 	containers []startup.Container
 	edges      []edge
@@ -55,17 +55,17 @@ func New(p startup.Plan, g Gate) State {
 		_, to := p.Find(e.To)
 		r.edges = append(r.edges, edge{e, from, to})
 	}
-	return State{rules: r, c: make([]container, len(p.Containers)), owed: make([]bool, len(r.edges))}
+	return State{rules: r, c: make([]container, len(p.Containers)), pending: make([]bool, len(r.edges))}
 }
 
-// Follow takes what happened by an event of the kubelet into account, and
-// returns it as it was within the containers.
+// Follow applies the timeline of an event of the kubelet, and returns it as it was within
+// the containers.
 func (s State) Follow(e kubelet.Event, happened startup.Timeline) (State, startup.Timeline) {
 	if len(happened) == 0 {
 		return s, nil
 	}
 	s = s.clone()
-	// SIGKILL leaves a gate no time to say that it is gone.
+	// After SIGKILL a gate does not publish its end.
 	silent := e.Kind == kubelet.SandboxDied || e.Kind == kubelet.Exited && e.Code == Killed
 	var out startup.Timeline
 	for _, ev := range happened {
@@ -78,7 +78,7 @@ func (s State) Follow(e kubelet.Event, happened startup.Timeline) (State, startu
 const Killed = 137
 
 func (s State) clone() State {
-	s.c, s.owed = slices.Clone(s.c), slices.Clone(s.owed)
+	s.c, s.pending = slices.Clone(s.c), slices.Clone(s.pending)
 	return s
 }
 
@@ -104,18 +104,18 @@ func (s *State) see(ev startup.Event, silent bool) startup.Timeline {
 	return startup.Timeline{ev}
 }
 
-// newSandbox: what ran before has not run in this one. The volume with the
+// newSandbox: no container has run in the new sandbox. The volume with the
 // published states is the pod's, and outlives its sandboxes.
 func (s *State) newSandbox(at time.Duration) {
 	for i := range s.c {
 		c := &s.c[i]
 		c.status, c.since, c.record.here = startup.Status{}, at, false
 	}
-	clear(s.owed)
+	clear(s.pending)
 }
 
-// begin: the kubelet started the container. Its command runs at once, unless
-// something in it waits.
+// begin: the kubelet started the container. Its command runs at once, unless a gate or a
+// loop in it waits.
 func (s *State) begin(i int, ev startup.Event) startup.Timeline {
 	c := &s.c[i]
 	c.incarnation, c.sick = ev.Incarnation, false
@@ -134,7 +134,7 @@ func (s *State) command(i int, ev startup.Event) startup.Timeline {
 	for n, e := range s.rules.edges {
 		again := e.from == i && c.status.Ran
 		if again && e.OnRestart != startup.Ignore && e.to >= 0 && s.c[e.to].status.Running {
-			s.owed[n] = true
+			s.pending[n] = true
 		}
 	}
 	c.phase = runs
@@ -152,7 +152,7 @@ func (s *State) end(i int, ev startup.Event, silent bool) {
 		c.record.status, c.record.ended = c.status, true
 	}
 	for n, e := range s.rules.edges {
-		s.owed[n] = s.owed[n] && e.to != i
+		s.pending[n] = s.pending[n] && e.to != i
 	}
 }
 
@@ -181,21 +181,21 @@ func (s State) find(name string) int {
 	return slices.IndexFunc(s.rules.containers, func(c startup.Container) bool { return c.Name == name })
 }
 
-// Runs says whether the command of a container runs, not only its gate.
+// Runs reports whether the command of a container runs, not only its gate.
 func (s State) Runs(name string) bool { i := s.find(name); return i >= 0 && s.c[i].phase == runs }
 
-// Waits says whether a container runs, and its command does not.
+// Waits reports whether a container runs, and its command does not.
 func (s State) Waits(name string) bool { i := s.find(name); return i >= 0 && s.c[i].phase == waiting }
 
-// Healthy says whether a container is healthy.
+// Healthy reports whether a container is healthy.
 func (s State) Healthy(name string) bool { i := s.find(name); return i >= 0 && s.c[i].status.Healthy }
 
-// Alive is what a liveness probe finds: the command runs and is not sick. One
+// Alive is the result of a liveness probe: the command runs and is not sick. A container
 // that is not healthy yet is alive.
 func (s State) Alive(name string) bool { return s.Runs(name) && !s.c[s.find(name)].sick }
 
-// CanBeHealthy says whether a container's command runs, and all that its health
-// needs does too.
+// CanBeHealthy reports whether a container's command runs, and those of all containers that
+// its health needs.
 func (s State) CanBeHealthy(name string) bool {
 	if !s.Runs(name) {
 		return false
@@ -204,15 +204,15 @@ func (s State) CanBeHealthy(name string) bool {
 	return !slices.ContainsFunc(needs, func(n string) bool { return !s.Runs(n) })
 }
 
-// Deleted says whether the pod is to go.
+// Deleted reports whether the pod was deleted.
 func (s State) Deleted() bool { return s.deleted }
 
-// RanOnce says whether the command of every container ran in this sandbox.
+// RanOnce reports whether the command of every container ran in this sandbox.
 func (s State) RanOnce() bool {
 	return !slices.ContainsFunc(s.c, func(c container) bool { return !c.status.Ran })
 }
 
-// Reached says whether From of the edge has reached the edge's condition.
+// Reached reports whether From of the edge has reached the edge's condition.
 func (s State) Reached(e startup.Edge) bool {
 	i := s.find(e.From)
 	return i >= 0 && s.c[i].status.Reached(e.After)

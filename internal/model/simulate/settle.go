@@ -7,31 +7,31 @@ import (
 	"outrider.dev/startup"
 )
 
-// settle does what follows from the last happening within the containers, at
-// once, until nothing follows any more.
+// settle makes all transitions within the containers that the last event enables, until
+// none is enabled.
 func (r *run) settle(at time.Duration) {
 	for again := true; again; {
 		again = false
 		for _, c := range r.Plan.Containers {
 			again = r.settleOne(c.Name, at) || again
 		}
-		again = r.payDebts(at) || again
+		again = r.meetObligations(at) || again
 	}
 }
 
-// settleOne says whether anything followed.
+// settleOne reports whether it made a transition.
 func (r *run) settleOne(name string, at time.Duration) bool {
 	switch {
 	case r.gates.Waits(name) && r.gates.GivesUp(name, at):
 		r.exit(name, at, 1)
-	case r.gates.Waits(name) && !r.stops[name] && (r.asleep[name] <= at || r.gates.Answered(name)) && r.gates.MayRun(name, at):
+	case r.gates.Waits(name) && !r.stops[name] && (r.asleep[name] <= at || r.gates.LoopSucceeded(name)) && r.gates.MayRun(name, at):
 		var happened startup.Timeline
 		r.gates, happened = r.gates.Release(name, at)
 		r.note(happened)
 	case r.isDue(name, at):
 		delete(r.healthy, name)
 		r.setHealth(name, true, at)
-	case r.hooks[name] && r.hookIsAnswered(name):
+	case r.hooks[name] && r.hookReturns(name):
 		delete(r.hooks, name)
 		r.tell(kubelet.Event{At: at, Kind: kubelet.HookReturned, Container: name, Which: kubelet.PostStart, OK: true})
 	case r.stops[name] && !r.gates.HoldsStop(name):
@@ -43,13 +43,13 @@ func (r *run) settleOne(name string, at time.Duration) bool {
 	return true
 }
 
-// isDue says whether a container becomes healthy now.
+// isDue reports whether a container becomes healthy now.
 func (r *run) isDue(name string, at time.Duration) bool {
 	due, ok := r.healthy[name]
 	return ok && due <= at && !r.gates.Healthy(name) && r.gates.CanBeHealthy(name)
 }
 
-func (r *run) hookIsAnswered(name string) bool {
+func (r *run) hookReturns(name string) bool {
 	if asks := r.of(name).PostStart.Asks; asks != "" {
 		return r.gates.Healthy(asks)
 	}
@@ -59,7 +59,7 @@ func (r *run) hookIsAnswered(name string) bool {
 // stop: SIGTERM reaches the command, or what waits in front of it.
 func (r *run) stop(name string, at time.Duration) {
 	switch {
-	case r.gates.Deaf(name): // a shell as PID 1 has no handler for it
+	case r.gates.IgnoresStop(name): // a shell as PID 1 has no handler for it
 	case r.gates.Waits(name):
 		r.exit(name, at, 143)
 	default:
@@ -71,17 +71,17 @@ func (r *run) exit(name string, at time.Duration, code int) {
 	r.tell(kubelet.Event{At: at, Kind: kubelet.Exited, Container: name, Code: code})
 }
 
-// payDebts: gates that see their dependency come back tell their command, or end it.
-func (r *run) payDebts(at time.Duration) bool {
-	for _, d := range r.gates.Debts() {
+// meetObligations: a gate whose dependency restarted notifies its command, or ends it.
+func (r *run) meetObligations(at time.Duration) bool {
+	for _, o := range r.gates.Obligations() {
 		switch {
-		case !d.Paid:
+		case !o.Enforced:
 			continue
-		case d.Edge.OnRestart == startup.RestartTo:
-			r.exit(d.Edge.To, at, 1)
+		case o.Edge.OnRestart == startup.RestartTo:
+			r.exit(o.Edge.To, at, 1)
 		default:
 			var happened startup.Timeline
-			r.gates, happened = r.gates.Notify(d.Edge, at)
+			r.gates, happened = r.gates.Notify(o.Edge, at)
 			r.note(happened)
 		}
 		return true

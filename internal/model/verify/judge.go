@@ -3,24 +3,24 @@ package verify
 import (
 	"slices"
 
-	"outrider.dev/internal/model/kubelet"
+	"outrider.dev/internal/model/gates"
 	"outrider.dev/startup"
 )
 
-// suspicious says whether something happened that may be a breach. It must not
-// miss one; whether it is one, [startup.Check] says.
-func (s *search) suspicious(n node, happened startup.Timeline) bool {
+// mayViolate reports whether a transition may have violated the plan. It must not miss a
+// violation; [startup.Check] then decides whether there is one.
+func (s *search) mayViolate(n node, happened startup.Timeline) bool {
 	for _, ev := range happened {
 		for _, e := range s.edges {
-			if s.suspects(n, ev, e) {
+			if s.mayViolateEdge(n, ev, e) {
 				return true
 			}
 		}
 	}
-	return s.question.Promise == Starts && len(happened) > 0 && s.forgotten(n)
+	return s.question.Promise == Starts && len(happened) > 0 && s.notFollowed(n)
 }
 
-func (s *search) suspects(n node, ev startup.Event, e startup.Edge) bool {
+func (s *search) mayViolateEdge(n node, ev startup.Event, e startup.Edge) bool {
 	ended := ev.What == startup.IsCompleted || ev.What == startup.HasFailed
 	switch {
 	case s.question.Promise == Stops:
@@ -28,32 +28,24 @@ func (s *search) suspects(n node, ev startup.Event, e startup.Edge) bool {
 	case ev.Container == e.To && ev.What == startup.IsStarted:
 		return !n.gates.Reached(e)
 	case ev.Container == e.From && e.Optional:
-		// It seemed to be missing when To began, and is not.
-		return n.gates.Runs(e.To)
+		return true // it seemed to be absent when To began, and is not
 	default:
 		return false
 	}
 }
 
-// forgotten says whether From of an edge came back, and nobody will tell To.
-func (s *search) forgotten(n node) bool {
-	stopping := func(name string) bool {
-		return slices.ContainsFunc(n.kubelet.Open(), func(a kubelet.Action) bool {
-			return a.Container == name && (a.Kind == kubelet.Stop || a.Kind == kubelet.Kill)
-		})
-	}
-	for _, d := range n.gates.Debts() {
-		if !d.Paid && !stopping(d.Edge.To) {
-			return true
-		}
-	}
-	return false
+// notFollowed reports whether From of an edge has restarted, and no gate makes To follow. If
+// the kubelet is ending To anyway, that is no violation, but then a shorter run exists in
+// which it does not.
+func (s *search) notFollowed(n node) bool {
+	return slices.ContainsFunc(n.gates.Obligations(), func(o gates.Obligation) bool { return !o.Enforced })
 }
 
-// convicted plays a run again and lets Check judge.
-func (s *search) convicted(trail, last int) bool {
-	t, faults := s.replay(trail, last)
-	violations := s.relevant(startup.Check(s.question.Plan, t))
+// violates replays a run to its last move, and reports whether it violates the plan. Then
+// the run is the counterexample.
+func (s *search) violates(step, last int) bool {
+	t, faults := s.replay(step, last)
+	violations := s.decided(startup.Check(s.question.Plan, t))
 	if len(violations) == 0 {
 		return false
 	}
@@ -61,11 +53,11 @@ func (s *search) convicted(trail, last int) bool {
 	return true
 }
 
-// relevant leaves what the promise is about, and what is decided: a restart that To's
-// gate is about to follow is no breach yet, and neither is the end of From while To still
-// runs: of two that are killed in one instant one comes first. When To ends, it is
-// suspected again.
-func (s *search) relevant(violations []startup.Violation) []startup.Violation {
+// decided returns the violations of the promise that no later event can undo. To's gate is
+// about to follow a restart of From, so that is no violation yet. Neither is the end of From
+// while To still runs: of two containers that are killed in one instant one ends first.
+// When To ends, mayViolate reports it again.
+func (s *search) decided(violations []startup.Violation) []startup.Violation {
 	return slices.DeleteFunc(violations, func(v startup.Violation) bool {
 		return (v.How == startup.OutlivedFrom) != (s.question.Promise == Stops) ||
 			v.How == startup.OutlivedFrom && v.By == startup.Forever ||

@@ -10,23 +10,23 @@ import (
 	"outrider.dev/startup"
 )
 
-// A move is one thing that can happen next.
+// A move is one transition.
 type move struct {
 	kind  moveKind
 	event kubelet.Event // of one that the kubelet sees
 	name  string
 	edge  startup.Edge // of notify
-	fault Fault        // empty: all is well
+	fault Fault        // empty: none
 }
 
 type moveKind int
 
 const (
-	seen      moveKind = iota // by the kubelet
+	observed  moveKind = iota // by the kubelet
 	release                   // the gate of a container opens
 	healthy                   // a container becomes healthy
 	unhealthy                 // or no longer is
-	notify                    // a gate tells its container that From is back
+	notify                    // a gate notifies its container that From has restarted
 )
 
 func (m move) String() string {
@@ -34,7 +34,7 @@ func (m move) String() string {
 	switch {
 	case m.kind == unhealthy:
 		return m.name + " becomes unhealthy"
-	case m.kind != seen:
+	case m.kind != observed:
 		return m.name
 	case e.Kind == kubelet.SandboxDied:
 		return "the sandbox dies"
@@ -55,7 +55,7 @@ func (m move) String() string {
 	}
 }
 
-// make plays a move.
+// make applies a move.
 func (s *search) make(n node, m move) (node, startup.Timeline) {
 	now := n.kubelet.Now()
 	var happened startup.Timeline
@@ -78,7 +78,7 @@ func (s *search) make(n node, m move) (node, startup.Timeline) {
 	return n, happened
 }
 
-// moves returns everything that can happen next, always in the same order.
+// moves returns all transitions from a state, always in the same order.
 func (s *search) moves(n node) []move {
 	c := &collector{search: s, node: n, now: n.kubelet.Now()}
 	c.faulty = n.faults > 0 && !n.gates.Deleted() && (!s.bound.Settled || n.gates.RanOnce())
@@ -94,7 +94,7 @@ func (s *search) moves(n node) []move {
 		c.health(name)
 		c.gate(name)
 	}
-	c.debts()
+	c.obligations()
 	c.pod()
 	c.time()
 	return c.out
@@ -105,7 +105,7 @@ type collector struct {
 	*search
 	node   node
 	now    time.Duration
-	faulty bool // something may go wrong
+	faulty bool // a fault may happen
 	out    []move
 }
 
@@ -118,8 +118,8 @@ func (c *collector) fault(f Fault, m move) {
 	}
 }
 
-// atOnce: SIGKILL takes no time, and a probe answers as soon as it is asked.
-// While one of them is due nothing else happens.
+// atOnce: SIGKILL takes no time, and neither does a probe. While one of them is due nothing
+// else happens. It is a reduction.
 func (c *collector) atOnce(open []kubelet.Action) bool {
 	for _, a := range open {
 		e, _ := a.Answer(c.now, true)
@@ -147,7 +147,7 @@ func (c *collector) probeFinds(a kubelet.Action) bool {
 	return c.node.gates.Healthy(a.Container)
 }
 
-// answers: what the kubelet asked for works, or does not.
+// answers: an action of the kubelet succeeds, or fails.
 func (c *collector) answers(a kubelet.Action) {
 	well, _ := a.Answer(c.now, true)
 	badly, _ := a.Answer(c.now, false)
@@ -162,11 +162,10 @@ func (c *collector) answers(a kubelet.Action) {
 	c.fault(badEnd[a.Kind], move{event: badly})
 }
 
-// stops: whoever was told to stop does, sooner or later. One that still waits has
-// done nothing, and must not look as if it had.
+// stops: a container ends some time after SIGTERM. One that still waits has not completed.
 func (c *collector) stops(e kubelet.Event) {
 	switch {
-	case c.node.gates.HoldsStop(e.Container), c.node.gates.Deaf(e.Container):
+	case c.node.gates.HoldsStop(e.Container), c.node.gates.IgnoresStop(e.Container):
 		return
 	case c.node.gates.Waits(e.Container):
 		e.Code = 143
@@ -192,14 +191,14 @@ func (c *collector) hookReturns(name string) bool {
 	return container.Health != startup.PostStart || c.node.gates.Healthy(name)
 }
 
-// ends: a command may be done, if it is one that ends; anything may crash; and
-// SIGKILL (no memory left) ends a gate too, which then says nothing of it.
+// ends: a command may complete, if it is one that does; every command may crash; and
+// SIGKILL (out of memory) ends a gate too, which then does not publish the end.
 func (c *collector) ends(name string) {
 	if c.finishes[name] && c.node.gates.Runs(name) {
 		c.add(kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: name})
 	}
 	c.fault(Crash, move{event: kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: name, Code: 1}})
-	if c.silent[name] {
+	if c.published[name] {
 		c.fault(Kill, move{event: kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: name, Code: gates.Killed}})
 	}
 }
@@ -207,7 +206,7 @@ func (c *collector) ends(name string) {
 // health: a container becomes healthy sooner or later, or never.
 func (c *collector) health(name string) {
 	switch {
-	case !c.watched[name]:
+	case !c.observed[name]:
 	case c.node.gates.Healthy(name):
 		c.fault(Unhealthy, move{kind: unhealthy, name: name})
 	case c.node.gates.CanBeHealthy(name):
@@ -225,15 +224,15 @@ func (c *collector) gate(name string) {
 	}
 }
 
-// debts: a gate that sees its dependency come back tells its container, or ends it.
-func (c *collector) debts() {
-	for _, d := range c.node.gates.Debts() {
+// obligations: a gate whose dependency restarted notifies its container, or ends it.
+func (c *collector) obligations() {
+	for _, o := range c.node.gates.Obligations() {
 		switch {
-		case !d.Paid:
-		case d.Edge.OnRestart == startup.RestartTo:
-			c.add(kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: d.Edge.To, Code: 1})
+		case !o.Enforced:
+		case o.Edge.OnRestart == startup.RestartTo:
+			c.add(kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: o.Edge.To, Code: 1})
 		default:
-			c.out = append(c.out, move{kind: notify, name: d.Edge.To, edge: d.Edge})
+			c.out = append(c.out, move{kind: notify, name: o.Edge.To, edge: o.Edge})
 		}
 	}
 }
@@ -259,8 +258,8 @@ func (c *collector) time() {
 	}
 }
 
-// whoseHealthMatters: to an edge, to a probe, or to a hook that waits for it.
-func (s *search) whoseHealthMatters() map[string]bool {
+// healthMatters returns the containers whose health an edge, a probe or a hook depends on.
+func (s *search) healthMatters() map[string]bool {
 	out := map[string]bool{}
 	for _, e := range s.edges {
 		if e.After == startup.Healthy {
@@ -276,9 +275,9 @@ func (s *search) whoseHealthMatters() map[string]bool {
 	return out
 }
 
-// whoFinishes: those that the kubelet does not always restart. For the others an
-// end with 0 is as good as a crash.
-func (s *search) whoFinishes() map[string]bool {
+// mayFinish returns the containers that the kubelet does not always restart. For the others
+// exit code 0 is like a crash.
+func (s *search) mayFinish() map[string]bool {
 	out := map[string]bool{}
 	finishes := func(c kubelet.Container, restart kubelet.RestartPolicy) {
 		out[c.Name] = c.Restart != kubelet.Always && restart != kubelet.Always && restart != ""
@@ -292,9 +291,9 @@ func (s *search) whoFinishes() map[string]bool {
 	return out
 }
 
-// whoseStateIsRead: where nobody reads the state of a container, it does not
-// matter whether that is stale.
-func (s *search) whoseStateIsRead() map[string]bool {
+// recordIsRead returns the containers whose published record a gate reads. It does not
+// matter whether another record is stale.
+func (s *search) recordIsRead() map[string]bool {
 	out := map[string]bool{}
 	for _, e := range s.edges {
 		if e.By == startup.Gate {

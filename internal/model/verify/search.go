@@ -10,58 +10,59 @@ import (
 	"outrider.dev/startup"
 )
 
-// A node is a state of the pod and of what is in it.
+// A node is a state of the kubelet and of the containers.
 type node struct {
 	kubelet kubelet.State
 	gates   gates.State
 	faults  int // that may still happen
-	trail   int // its place in search.trail
+	step    int // its place in search.steps
 }
 
-// A footprint leads back to the state before. It holds the number of the move,
-// not the move: a run is played again from the beginning when it is wanted.
-type footprint struct {
+// A step leads back to the state before. It holds the number of the move, not the move: a
+// counterexample is replayed from the beginning.
+type step struct {
 	before int32
 	move   uint16
 }
 
 type search struct {
 	question Question
-	edges    []startup.Edge  // without stars
-	watched  map[string]bool // their health matters
-	silent   map[string]bool // it matters whether their state is stale
-	finishes map[string]bool // they may be done
-	bound    Bound
-	progress func(Progress)
+	edges    []startup.Edge // without stars
+	// Reductions: containers outside of these sets have fewer transitions.
+	observed  map[string]bool // their health matters
+	published map[string]bool // other containers read their records
+	finishes  map[string]bool // they may complete
+	bound     Bound
+	progress  func(Progress)
 
 	seen      map[[16]byte]struct{} // hashes of keys: 128 bits do not collide by chance
-	forgetful bool                  // in tests: go on from states that were seen, too
-	trail     []footprint
+	forgetful bool                  // in tests: states that were seen are expanded, too
+	steps     []step
 	result    Result
 }
 
-// every is how many states are tried between two looks at the context.
+// every is the number of states between two checks of the context.
 const every = 4096
 
 func newSearch(q Question, b Bound, progress func(Progress)) *search {
 	q.Pod = withoutReadiness(q.Pod)
 	s := &search{question: q, edges: q.Plan.Expand().Edges, bound: b, progress: progress,
 		seen: map[[16]byte]struct{}{}, result: Result{Promise: q.Promise, Bound: b}}
-	s.watched, s.silent, s.finishes = s.whoseHealthMatters(), s.whoseStateIsRead(), s.whoFinishes()
+	s.observed, s.published, s.finishes = s.healthMatters(), s.recordIsRead(), s.mayFinish()
 	return s
 }
 
-// root is the state in which the kubelet has just been given the pod.
+// root is the state in which the pod was just added to the kubelet.
 func (s *search) root() node {
 	k, _ := kubelet.New(s.question.Pod, s.question.Version).Step(kubelet.Event{Kind: kubelet.Added})
 	return node{kubelet: k, gates: gates.New(s.question.Plan, s.question.Gate), faults: s.bound.Faults}
 }
 
-// run goes breadth first, one depth after the other.
+// run searches breadth first, one depth after the other.
 func (s *search) run(ctx context.Context) {
 	root := s.root()
-	s.trail = []footprint{{before: -1}}
-	s.meet(&root)
+	s.steps = []step{{before: -1}}
+	s.visit(&root)
 	level := []node{root}
 	for tried := 0; len(level) > 0; s.result.Depth++ {
 		if s.bound.Depth > 0 && s.result.Depth == s.bound.Depth {
@@ -77,7 +78,7 @@ func (s *search) run(ctx context.Context) {
 			if next = s.expand(level[i], next); s.result.Counterexample != nil || s.result.CutShort != "" {
 				return
 			}
-			level[i] = node{} // its memory is wanted for what comes
+			level[i] = node{} // free its memory
 		}
 		level = next
 	}
@@ -104,26 +105,26 @@ func (s *search) expand(from node, next []node) []node {
 	for i, m := range s.moves(from) {
 		to, happened := s.make(from, m)
 		s.result.Steps++
-		if s.suspicious(to, happened) && s.convicted(from.trail, i) {
+		if s.mayViolate(to, happened) && s.violates(from.step, i) {
 			s.result.Depth++
 			return next
 		}
-		if !s.meet(&to) {
+		if !s.visit(&to) {
 			continue
 		}
 		if len(s.seen) > s.bound.States {
 			s.result.States, s.result.CutShort = s.bound.States, ByStates
 			return next
 		}
-		to.trail = len(s.trail)
-		s.trail = append(s.trail, footprint{before: int32(from.trail), move: uint16(i)})
+		to.step = len(s.steps)
+		s.steps = append(s.steps, step{before: int32(from.step), move: uint16(i)})
 		next = append(next, to)
 	}
 	return next
 }
 
-// meet says whether a state is new.
-func (s *search) meet(n *node) bool {
+// visit reports whether a state is new.
+func (s *search) visit(n *node) bool {
 	b := append([]byte(n.kubelet.Key()), byte(n.faults))
 	hash := sha256.Sum256(n.gates.AppendKey(b, n.kubelet.Now()))
 	key := [16]byte(hash[:16])
@@ -135,14 +136,14 @@ func (s *search) meet(n *node) bool {
 	return true
 }
 
-// replay plays the run to a footprint again, and one more move.
-func (s *search) replay(trail, last int) (t startup.Timeline, faults []string) {
+// replay repeats the run to a step, and one more move.
+func (s *search) replay(to, last int) (t startup.Timeline, faults []string) {
 	var numbers []int
-	for at := trail; at > 0; at = int(s.trail[at].before) {
-		numbers = append(numbers, int(s.trail[at].move))
+	for at := to; at > 0; at = int(s.steps[at].before) {
+		numbers = append(numbers, int(s.steps[at].move))
 	}
 	n := s.root()
-	step := func(i int) {
+	repeat := func(i int) {
 		m := s.moves(n)[i]
 		if m.fault != "" {
 			faults = append(faults, m.String())
@@ -152,13 +153,13 @@ func (s *search) replay(trail, last int) (t startup.Timeline, faults []string) {
 		t = append(t, happened...)
 	}
 	for i := len(numbers) - 1; i >= 0; i-- {
-		step(numbers[i])
+		repeat(numbers[i])
 	}
-	step(last)
+	repeat(last)
 	return t, faults
 }
 
-// withoutReadiness: readiness tells the API, and holds no container back.
+// withoutReadiness is a reduction: readiness holds no container back.
 func withoutReadiness(p kubelet.Pod) kubelet.Pod {
 	strip := func(cs []kubelet.Container) (out []kubelet.Container) {
 		for _, c := range cs {

@@ -8,7 +8,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// String is the result for people.
+// String is the result as text.
 func (r Result) String() string {
 	var b strings.Builder
 	switch {
@@ -17,14 +17,14 @@ func (r Result) String() string {
 	case r.Holds():
 		fmt.Fprintf(&b, "the plan's edges hold%s, with up to %s\n", r.Promise.when(), faults(r.Proved))
 	case r.Proved >= 0:
-		fmt.Fprintf(&b, "the plan's edges hold%s, with up to %s; with %d not all was looked at: cut short by %s\n",
+		fmt.Fprintf(&b, "the plan's edges hold%s, with up to %s; with %d not all states were explored: cut short by %s\n",
 			r.Promise.when(), faults(r.Proved), r.Proved+1, r.CutShort)
 	default:
-		fmt.Fprintf(&b, "nothing found, but not all was looked at: cut short by %s\n", r.CutShort)
+		fmt.Fprintf(&b, "nothing found, but not all states were explored: cut short by %s\n", r.CutShort)
 	}
 	fmt.Fprintf(&b, "explored: %d states, %d steps, %d events deep, in %s\n", r.States, r.Steps, r.Depth, r.Took.Round(time.Millisecond))
 	fmt.Fprintf(&b, "bound: %s\n", r.Bound)
-	for _, l := range r.LeftOut {
+	for _, l := range r.Omitted {
 		fmt.Fprintf(&b, "left out: %s\n", l)
 	}
 	return b.String()
@@ -61,7 +61,7 @@ func faults(n int) string {
 	return fmt.Sprintf("%d faults", n)
 }
 
-// String is the bound for people.
+// String is the bound as text.
 func (b Bound) String() string {
 	s := faults(b.Faults)
 	if len(b.Only) > 0 {

@@ -17,16 +17,16 @@ func TestAResultAsText(t *testing.T) {
 		want   string
 	}{
 		"holds": {
-			Result{Bound: bound, Proved: 3, States: 10, Steps: 20, Depth: 5, Took: 1500 * time.Microsecond, LeftOut: []string{"much"}},
+			Result{Bound: bound, Proved: 3, States: 10, Steps: 20, Depth: 5, Took: 1500 * time.Microsecond, Omitted: []string{"much"}},
 			"the plan's edges hold at every start, with up to 3 faults\nexplored: 10 states, 20 steps, 5 events deep, in 2ms\n" +
 				"bound: 3 faults, 200000 states, 1m0s\nleft out: much\n"},
 		"holds as far as was looked": {
 			Result{Bound: bound, Promise: Stops, Proved: 1, CutShort: ByStates},
-			"the plan's edges hold when the pod stops, with up to 1 fault; with 2 not all was looked at: cut short by states\n" +
+			"the plan's edges hold when the pod stops, with up to 1 fault; with 2 not all states were explored: cut short by states\n" +
 				"explored: 0 states, 0 steps, 0 events deep, in 0s\nbound: 3 faults, 200000 states, 1m0s\n"},
 		"nothing is known": {
 			Result{Bound: bound, Proved: -1, CutShort: Cancelled},
-			"nothing found, but not all was looked at: cut short by cancelled\n" +
+			"nothing found, but not all states were explored: cut short by cancelled\n" +
 				"explored: 0 states, 0 steps, 0 events deep, in 0s\nbound: 3 faults, 200000 states, 1m0s\n"},
 		"broken": {
 			Result{Bound: Bound{Faults: 1, Depth: 9, States: 5, Time: time.Second, Settled: true, Only: []Fault{Crash}}, Faults: []string{"proxy crashes"},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"outrider.dev/internal/model/gates"
@@ -11,16 +13,16 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Question is what is to be verified.
+// A Question is a plan and the pod in which to verify it.
 type Question struct {
 	Pod     kubelet.Pod
-	Plan    startup.Plan // Edge.By says which edges a gate keeps; the others are the pod's affair
+	Plan    startup.Plan // an edge by a gate is kept by it; the pod itself keeps the others
 	Version kubelet.Version
 	Promise Promise
-	Gate    gates.Gate // other than zero in tests of this package only
+	Gate    gates.Gate // not zero in tests of this package only
 }
 
-// Promise is the part of a plan that is asked for.
+// Promise is the property of a plan that is verified.
 type Promise string
 
 const (
@@ -34,22 +36,22 @@ const (
 	Stops Promise = "stops"
 )
 
-// A Bound is how far to look. The zero value of a field means its default.
+// A Bound limits the search. The zero value of a field means its default.
 type Bound struct {
 	Faults int           `json:"faults"` // that happen in one run, at most; default 3, negative: none
 	Depth  int           `json:"depth"`  // events in one run; default: no bound
 	States int           `json:"states"` // of one search; default 200,000, at about 1 kB each
 	Time   time.Duration `json:"time"`   // default one minute
 
-	// Settled: nothing goes wrong until every container has run once.
+	// Settled: no fault happens until every container has run once.
 	Settled bool `json:"settled,omitempty"`
 
-	// Only these kinds of faults; default: all. A shortest counterexample hides the
-	// ones that are longer: leave its fault out to see the next.
+	// Only these kinds of faults; default: all. The shortest counterexample hides longer
+	// ones: leave its fault out to see the next.
 	Only []Fault `json:"only,omitempty"`
 }
 
-// Fault is a kind of thing that can go wrong.
+// Fault is a kind of fault.
 type Fault string
 
 const (
@@ -59,7 +61,7 @@ const (
 	BadProbe  Fault = "probe"   // a probe fails although its container is well
 	Unhealthy Fault = "health"  // a healthy container no longer is
 	Crash     Fault = "crash"   // a container ends by itself
-	Kill      Fault = "kill"    // by SIGKILL: whoever watches in it says nothing; where that makes a difference
+	Kill      Fault = "kill"    // by SIGKILL: its gate does not publish the end; where that makes a difference
 	NoSandbox Fault = "sandbox" // the sandbox dies, or cannot be made
 )
 
@@ -82,7 +84,7 @@ func (b Bound) withDefaults() Bound {
 	return b
 }
 
-// A Result is the answer.
+// A Result is the outcome of an exploration.
 type Result struct {
 	Promise Promise `json:"promise"`
 	Bound   Bound   `json:"bound"`
@@ -93,25 +95,25 @@ type Result struct {
 	Violations     []startup.Violation `json:"violations,omitempty"` // by it
 	Faults         []string            `json:"faults,omitempty"`     // that it needs
 
-	// Proved is the number of faults up to which every run was looked at, and keeps
+	// Proved is the number of faults up to which every run was explored, and keeps
 	// the plan; -1: not even without one.
 	Proved int `json:"proved"`
 
 	// Of the last search, the one with the most faults:
-	States   int           `json:"states"` // that were found, no two alike
-	Steps    int           `json:"steps"`  // from one state to another
+	States   int           `json:"states"` // distinct ones
+	Steps    int           `json:"steps"`  // transitions
 	Depth    int           `json:"depth"`  // events from the beginning to the last state
 	CutShort CutShort      `json:"cutShort,omitempty"`
-	Took     time.Duration `json:"took"` // all searches together
-	LeftOut  []string      `json:"leftOut"`
+	Took     time.Duration `json:"took"`    // all searches together
+	Omitted  []string      `json:"leftOut"` // what the model does not contain
 }
 
-// Holds says that no run within the bounds breaks the plan. It is false both
-// when a counterexample was found and when not all was looked at.
+// Holds reports that no run within the bounds violates the plan. It is false both when a
+// counterexample was found and when the exploration was cut short.
 func (r Result) Holds() bool { return r.Counterexample == nil && r.CutShort == "" }
 
-// CutShort is the bound that ended an exploration before all was looked at. The
-// number of faults is part of the question, and cuts nothing short.
+// CutShort is the bound that ended an exploration early. The number of faults is part of
+// the question, and cuts nothing short.
 type CutShort string
 
 const (
@@ -121,17 +123,17 @@ const (
 	Cancelled CutShort = "cancelled"
 )
 
-// Progress is how far an exploration has come.
+// Progress is the progress of an exploration.
 type Progress struct {
 	Faults int // that may happen; one search after the other, with ever more of them
 	States int
 	Depth  int
-	Open   int // states whose next steps have not been tried
+	Open   int // states that were not expanded yet
 }
 
-// Explore looks for a run that breaks the plan. It calls progress, if that is
-// not nil, every few thousand states. Cancelled, it returns what it has; the
-// error is for a question that has no sense.
+// Explore searches for a run that violates the plan. It calls progress, if that is not nil,
+// every few thousand states. Cancelled, it returns what it has; the error is for a plan that
+// is not of the pod.
 func Explore(ctx context.Context, q Question, b Bound, progress func(Progress)) (Result, error) {
 	if err := q.check(); err != nil {
 		return Result{}, err
@@ -144,13 +146,13 @@ func Explore(ctx context.Context, q Question, b Bound, progress func(Progress)) 
 	for faults := 0; faults <= b.Faults && r.Counterexample == nil && r.CutShort == ""; faults++ {
 		r = deepen(ctx, q, b, faults, progress)
 	}
-	r.Took, r.LeftOut = time.Since(began), leftOut(q)
+	r.Took, r.Omitted = time.Since(began), omissions(q)
 	return r, nil
 }
 
-// deepen searches with so many faults. What is found with few of them says more,
-// and what could be searched with few is proved even if more are too many; the
-// searches before cost little beside the last one.
+// deepen searches with that many faults. A counterexample with few faults says more, and
+// what was searched with few is proved even if more are too many. The earlier searches
+// cost little compared with the last one.
 func deepen(ctx context.Context, q Question, b Bound, faults int, progress func(Progress)) Result {
 	now := b
 	now.Faults = faults
@@ -165,7 +167,7 @@ func deepen(ctx context.Context, q Question, b Bound, faults int, progress func(
 
 var errTime = errors.New("the time is up")
 
-// check refuses a plan that speaks of another pod.
+// check returns an error for a plan of another pod.
 func (q Question) check() error {
 	inPod := map[string]bool{}
 	for _, c := range append(append([]kubelet.Container(nil), q.Pod.Init...), q.Pod.Containers...) {
@@ -177,8 +179,34 @@ func (q Question) check() error {
 		}
 		delete(inPod, c.Name)
 	}
-	for name := range inPod {
+	for _, name := range slices.Sorted(maps.Keys(inPod)) {
 		return fmt.Errorf("verifying a plan: it does not have the pod's container %q", name)
 	}
 	return nil
+}
+
+// OmitsDeletion is an omission of [Starts] that [Stops] does not have.
+const OmitsDeletion = "deletion: ask for the promise to stop in order"
+
+// omissions are what the model abstracts from, so that the result does not cover it.
+func omissions(q Question) []string {
+	out := []string{
+		"liveness: whether a container runs at all, or a gate notifies it of a restart; only that nothing happens too early",
+		"instants between two of the kubelet's own deadlines: everything happens at one of them, in any order",
+		"time in the containers: each of their actions may happen at once, late or never; a probe answers at once",
+		"readiness probes, and a back-off forgotten after ten minutes without a crash",
+		"what package kubelet leaves out: eviction, restart of the kubelet, in-place resize, restart rules by exit code",
+	}
+	for _, e := range q.Plan.Edges {
+		if e.By == startup.Gate || e.By == startup.Wrapper || e.By == startup.HealthLoop {
+			out = append(out, "the instant between a gate's last read and its command, and between a change and its publication")
+			break
+		}
+	}
+	if q.Promise == Stops {
+		out = append(out, "faults after the deletion")
+	} else {
+		out = append(out, OmitsDeletion)
+	}
+	return out
 }

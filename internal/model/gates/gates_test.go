@@ -10,7 +10,7 @@ import (
 
 const sec = time.Second
 
-// A story is what happens to the containers of a pod, told in events.
+// A story is a sequence of events of the containers of a pod.
 type story struct {
 	t *testing.T
 	s State
@@ -61,20 +61,20 @@ func TestWhenAGateOpens(t *testing.T) {
 		at    time.Duration
 		want  bool
 	}{
-		"nothing was heard of proxy":        {plan: plain, story: func(*story) {}},
+		"proxy has not started":             {plan: plain, story: func(*story) {}},
 		"proxy runs":                        {plan: plain, story: func(s *story) { s.started("proxy", 0) }},
 		"proxy is healthy":                  {plan: plain, story: func(s *story) { s.started("proxy", 0).healthy("proxy", sec) }, want: true},
 		"proxy crashed":                     {plan: plain, story: func(s *story) { s.started("proxy", 0).healthy("proxy", sec).ended("proxy", 1, 2*sec) }},
 		"proxy was killed, its state stays": {plan: plain, story: func(s *story) { s.started("proxy", 0).healthy("proxy", sec).ended("proxy", Killed, 2*sec) }},
-		"a gate that believes a stale state": {plan: plain, gate: Gate{AcceptsStale: true}, want: true,
+		"a gate that accepts a stale record": {plan: plain, gate: Gate{AcceptsStale: true}, want: true,
 			story: func(s *story) { s.started("proxy", 0).healthy("proxy", sec).ended("proxy", Killed, 2*sec) }},
 		"proxy is back and not healthy": {plan: plain,
 			story: func(s *story) {
 				s.started("proxy", 0).healthy("proxy", sec).ended("proxy", Killed, 2*sec).started("proxy", 3*sec)
 			}},
-		"a loop asks the port, and nobody answers for the dead": {plan: "app after proxy is healthy, by health-loop",
+		"a loop probes the port of a dead container": {plan: "app after proxy is healthy, by health-loop",
 			story: func(s *story) { s.started("proxy", 0).healthy("proxy", sec).ended("proxy", Killed, 2*sec) }},
-		"what completed stays completed, the one who said so gone": {plan: "app after db is completed, by gate", want: true,
+		"what completed stays completed after the death of its writer": {plan: "app after db is completed, by gate", want: true,
 			story: func(s *story) { s.started("db", 0).ended("db", 0, sec) }},
 		"but not in a new sandbox": {plan: "app after db is completed, by gate",
 			story: func(s *story) { s.started("db", 0).ended("db", 0, sec).pod(startup.NewSandbox, 2*sec) }},
@@ -111,7 +111,7 @@ func TestAGateGivesUpAtItsTimeout(t *testing.T) {
 	}
 }
 
-func TestStoppingWaitsForThoseBehindTheGate(t *testing.T) {
+func TestStoppingWaitsForTheDependents(t *testing.T) {
 	st := tell(t, "app after proxy is healthy, by gate", Gate{}).started("proxy", 0).healthy("proxy", 0).started("app", sec)
 	if st.s.HoldsStop("proxy") {
 		t.Error("a kill of one container, not of the pod, is held")
@@ -125,15 +125,15 @@ func TestStoppingWaitsForThoseBehindTheGate(t *testing.T) {
 	}
 }
 
-func TestADebtIsPaidOnce(t *testing.T) {
+func TestAnObligationIsMetOnce(t *testing.T) {
 	st := tell(t, "app after proxy is started, on restart notify, by gate", Gate{}).
 		started("proxy", 0).started("app", sec).ended("proxy", 1, 2*sec).started("proxy", 3*sec)
-	debts := st.s.Debts()
-	if len(debts) != 1 || !debts[0].Paid {
-		t.Fatalf("debts are %v", debts)
+	obligations := st.s.Obligations()
+	if len(obligations) != 1 || !obligations[0].Enforced {
+		t.Fatalf("the obligations are %v", obligations)
 	}
-	if st.s, _ = st.s.Notify(debts[0].Edge, 3*sec); len(st.s.Debts()) > 0 {
-		t.Error("it is owed twice")
+	if st.s, _ = st.s.Notify(obligations[0].Edge, 3*sec); len(st.s.Obligations()) > 0 {
+		t.Error("there is still one after the notification")
 	}
 }
 
