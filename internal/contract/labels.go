@@ -7,6 +7,7 @@ const (
 	RevisionLabel        = "istio.io/rev"            // Istio's
 	OwnInjectLabel       = "outrider.dev/inject"
 	OwnNamespaceLabel    = "outrider.dev/injection"
+	TLSModeLabel         = "security.istio.io/tlsMode"          // Istio's; istio: the pod accepts mutual TLS
 	PodSecurityLabel     = "pod-security.kubernetes.io/enforce" // Kubernetes'
 	IstioAnnotation      = "sidecar.istio.io/"                  // the prefixes of Istio's annotations
 	IstioTraffic         = "traffic.sidecar.istio.io/"

@@ -5,6 +5,8 @@ package contract
 const (
 	ProxyContainer = "outrider-proxy"
 	InitContainer  = "outrider-init"
+
+	IstioProxyContainer = "istio-proxy" // added by Istio's injection
 )
 
 // ProxyUser is the uid and gid of the proxy, whose own traffic is not captured. Istio's.

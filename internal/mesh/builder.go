@@ -10,11 +10,10 @@ import (
 // A Builder keeps the parts of a mesh and makes snapshots of it. Parts may come in any
 // order, and may name what is not there yet. It is for one goroutine.
 //
-// It works in two steps. Set and Delete keep the parts, and note which services and
-// workloads they may concern. Mesh computes those again: first what the services' members
-// are, then the workloads, because their ports depend on the services in front of them,
-// then the services, because their endpoints point to workloads. What turns out to be
-// the same keeps its pointer.
+// It works in two steps. Set and Delete keep the parts, and mark the services and workloads
+// that may change. Mesh computes those again: first the members of the services, then the
+// workloads, because their ports depend on their services, then the services, because
+// their endpoints point to workloads. An object that did not change keeps its pointer.
 type Builder struct {
 	config Config
 	parts  map[Key]Part
@@ -23,41 +22,41 @@ type Builder struct {
 	workloads map[workloadID]*workload
 	policies  multimap[string, *PolicySpec] // by namespace
 
-	// Who is concerned by what.
-	bySelector multimap[label, name]       // services, by the handle of their selector
-	byLabel    multimap[label, workloadID] // workloads, by each of their labels
-	inSpace    multimap[string, workloadID]
-	atAddress  multimap[netip.Addr, workloadID] // who has an address of its own
-	wantAddr   multimap[netip.Addr, name]       // services with an address in a slice
-	wantPod    multimap[name, name]             // services with a pod in a slice
-	atVIP      multimap[netip.Addr, name]
-	routesOf   multimap[name, *RouteSpec] // by parent
-	routesTo   multimap[name, *RouteSpec] // by backend
+	// Which objects depend on what.
+	bySelector     multimap[label, name]       // services, by one label of their selector
+	byLabel        multimap[label, workloadID] // workloads, by each of their labels
+	byNamespace    multimap[string, workloadID]
+	byAddress      multimap[netip.Addr, workloadID] // workloads with an address of their own
+	bySliceAddress multimap[netip.Addr, name]       // services with the address in a slice
+	bySlicePod     multimap[name, name]             // services with the pod in a slice
+	byVIP          multimap[netip.Addr, name]
+	routesOf       multimap[name, *RouteSpec] // by parent
+	routesTo       multimap[name, *RouteSpec] // by backend
 
 	staleServices  set[name]
 	staleWorkloads set[workloadID]
 	staleVIPs      set[netip.Addr]
 	staleAddresses set[netip.Addr]
 
-	conflicts map[name][]Conflict // by the service that has them
+	conflicts map[name][]Conflict // by service
 	current   *Mesh
 }
 
-// A service is what the builder knows about one.
+// A service is the state of a builder about one.
 type service struct {
-	spec    *ServiceSpec
-	slices  set[*SliceSpec]
-	members []member
-	misled  []member                 // at ports of proxies: none of the members
-	sends   map[workloadID][]AppPort // to whom; without TLS
-	current *Service
+	spec          *ServiceSpec
+	slices        set[*SliceSpec]
+	members       []member
+	proxyPorts    []member                 // endpoints at ports of proxies, which are not members
+	workloadPorts map[workloadID][]AppPort // of its members; without TLS
+	current       *Service
 }
 
-// A workload is what the builder knows about one.
+// A workload is the state of a builder about one.
 type workload struct {
-	spec    *WorkloadSpec
-	behind  set[name] // services that have it as a member
-	current *Workload
+	spec     *WorkloadSpec
+	services set[name] // those that have it as a member
+	current  *Workload
 }
 
 // NewBuilder returns a builder of an empty mesh.
@@ -66,9 +65,9 @@ func NewBuilder(config Config) *Builder {
 	return &Builder{
 		config: config,
 		parts:  map[Key]Part{}, services: map[name]*service{}, workloads: map[workloadID]*workload{}, policies: multimap[string, *PolicySpec]{},
-		bySelector: multimap[label, name]{}, byLabel: multimap[label, workloadID]{}, inSpace: multimap[string, workloadID]{},
-		atAddress: multimap[netip.Addr, workloadID]{}, wantAddr: multimap[netip.Addr, name]{}, wantPod: multimap[name, name]{},
-		atVIP: multimap[netip.Addr, name]{}, routesOf: multimap[name, *RouteSpec]{}, routesTo: multimap[name, *RouteSpec]{},
+		bySelector: multimap[label, name]{}, byLabel: multimap[label, workloadID]{}, byNamespace: multimap[string, workloadID]{},
+		byAddress: multimap[netip.Addr, workloadID]{}, bySliceAddress: multimap[netip.Addr, name]{}, bySlicePod: multimap[name, name]{},
+		byVIP: multimap[netip.Addr, name]{}, routesOf: multimap[name, *RouteSpec]{}, routesTo: multimap[name, *RouteSpec]{},
 		staleServices: set[name]{}, staleWorkloads: set[workloadID]{}, staleVIPs: set[netip.Addr]{}, staleAddresses: set[netip.Addr]{},
 		conflicts: map[name][]Conflict{},
 		current:   &Mesh{Config: config},
@@ -80,7 +79,7 @@ func (b *Builder) Set(parts ...Part) {
 	for _, p := range parts {
 		k := p.Key()
 		if old, ok := b.parts[k]; ok {
-			b.take(old)
+			b.remove(old)
 		}
 		b.parts[k] = p
 		b.put(p)
@@ -92,7 +91,7 @@ func (b *Builder) Delete(keys ...Key) {
 	for _, k := range keys {
 		if old, ok := b.parts[k]; ok {
 			delete(b.parts, k)
-			b.take(old)
+			b.remove(old)
 		}
 	}
 }
@@ -112,59 +111,59 @@ func (b *Builder) put(p Part) {
 	}
 }
 
-// take undoes put.
-func (b *Builder) take(p Part) {
+// remove undoes put.
+func (b *Builder) remove(p Part) {
 	switch p := p.(type) {
 	case *ServiceSpec:
-		b.takeService(p)
+		b.removeService(p)
 	case *SliceSpec:
-		b.takeSlice(p)
+		b.removeSlice(p)
 	case *WorkloadSpec:
-		b.takeWorkload(p)
+		b.removeWorkload(p)
 	case *PolicySpec:
-		b.takePolicy(p)
+		b.removePolicy(p)
 	case *RouteSpec:
-		b.takeRoute(p)
+		b.removeRoute(p)
 	}
 }
 
-// Mesh returns a snapshot of the parts: the last one, if nothing changed since.
+// Mesh returns a snapshot of the parts: the last one, if nothing has changed.
 func (b *Builder) Mesh() *Mesh {
 	var (
-		old       = b.current
-		services  = edit[string, *Service]{old: old.services}
-		workloads = edit[workloadID, *Workload]{old: old.workloads}
-		behind    = edit[workloadID, *[]string]{old: old.behind}
-		vips      = edit[netip.Addr, string]{old: old.vips}
-		addresses = edit[netip.Addr, workloadID]{old: old.addresses}
+		old        = b.current
+		services   = edit[string, *Service]{old: old.services}
+		workloads  = edit[workloadID, *Workload]{old: old.workloads}
+		servicesOf = edit[workloadID, *[]string]{old: old.servicesOf}
+		vips       = edit[netip.Addr, string]{old: old.vips}
+		addresses  = edit[netip.Addr, workloadID]{old: old.addresses}
 	)
-	b.touchHolders()
-	staleBehind := set[workloadID]{}
+	b.markVIPs()
+	staleServicesOf := set[workloadID]{}
 	for n := range b.staleServices {
-		b.gather(n, staleBehind)
+		b.updateMembers(n, staleServicesOf)
 	}
-	for id := range staleBehind { // once for each, however many services stand before it
-		b.renewBehind(id, &behind)
+	for id := range staleServicesOf { // once for each, however many services it has
+		b.updateServicesOf(id, &servicesOf)
 	}
 	for id := range b.staleWorkloads {
-		b.renewWorkload(id, &workloads)
+		b.updateWorkload(id, &workloads)
 	}
 	for n := range b.staleServices {
-		b.renewService(n, &services)
+		b.updateService(n, &services)
 	}
 	for addr := range b.staleVIPs {
-		renew(&vips, addr, b.holder(addr), func(n name) string { return b.config.host(n.namespace, n.name) })
+		updateAddress(&vips, addr, b.vipOwner(addr), func(n name) string { return b.config.host(n.namespace, n.name) })
 	}
 	for addr := range b.staleAddresses {
-		renew(&addresses, addr, least(b.atAddress[addr], workloadID.compare), func(id workloadID) workloadID { return id })
+		updateAddress(&addresses, addr, smallest(b.byAddress[addr], workloadID.compare), func(id workloadID) workloadID { return id })
 	}
-	b.forgetStale()
+	b.clearStale()
 
 	next := &Mesh{
 		Config: b.config, services: services.done(), workloads: workloads.done(),
-		behind: behind.done(), vips: vips.done(), addresses: addresses.done(),
+		servicesOf: servicesOf.done(), vips: vips.done(), addresses: addresses.done(),
 	}
-	if next.services == old.services && next.workloads == old.workloads && next.behind == old.behind &&
+	if next.services == old.services && next.workloads == old.workloads && next.servicesOf == old.servicesOf &&
 		next.vips == old.vips && next.addresses == old.addresses {
 		return old
 	}
@@ -172,14 +171,14 @@ func (b *Builder) Mesh() *Mesh {
 	return next
 }
 
-func (b *Builder) forgetStale() {
-	// Maps keep the room of their largest day: after a first load that is not small.
+func (b *Builder) clearStale() {
+	// Maps do not shrink: after the first load these are large.
 	b.staleServices, b.staleWorkloads = set[name]{}, set[workloadID]{}
 	b.staleVIPs, b.staleAddresses = set[netip.Addr]{}, set[netip.Addr]{}
 }
 
-// renew writes who has an address, if that is somebody else now.
-func renew[K comparable, V comparable](e *edit[netip.Addr, V], addr netip.Addr, owner *K, value func(K) V) {
+// updateAddress writes the owner of an address, if it changed.
+func updateAddress[K comparable, V comparable](e *edit[netip.Addr, V], addr netip.Addr, owner *K, value func(K) V) {
 	var none V
 	was := e.old.get(addr)
 	switch {
@@ -190,8 +189,8 @@ func renew[K comparable, V comparable](e *edit[netip.Addr, V], addr netip.Addr, 
 	}
 }
 
-// least makes a choice that does not depend on who came first.
-func least[K comparable](s set[K], compare func(a, b K) int) *K {
+// smallest makes a choice that does not depend on the order of arrival.
+func smallest[K comparable](s set[K], compare func(a, b K) int) *K {
 	var out *K
 	for k := range s {
 		if out == nil || compare(k, *out) < 0 {
@@ -205,7 +204,7 @@ func compareNames(a, b name) int {
 	return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 }
 
-// service returns what is known about one, which may be nothing yet.
+// service returns the state of a service, new if need be, and marks it.
 func (b *Builder) service(n name) *service {
 	s, ok := b.services[n]
 	if !ok {
@@ -219,33 +218,33 @@ func (b *Builder) service(n name) *service {
 func (b *Builder) putService(p *ServiceSpec) {
 	n := name{p.Namespace, p.Name}
 	b.service(n).spec = p
-	b.touchService(p)
+	b.markService(p)
 	if len(p.Selector) > 0 {
-		b.bySelector.add(handle(p.Namespace, p.Selector), n)
+		b.bySelector.add(selectorKey(p.Namespace, p.Selector), n)
 	}
 	for _, a := range p.Addresses {
-		b.atVIP.add(a, n)
+		b.byVIP.add(a, n)
 	}
 }
 
-func (b *Builder) takeService(p *ServiceSpec) {
+func (b *Builder) removeService(p *ServiceSpec) {
 	n := name{p.Namespace, p.Name}
 	b.service(n).spec = nil
-	b.touchService(p)
+	b.markService(p)
 	if len(p.Selector) > 0 {
-		b.bySelector.remove(handle(p.Namespace, p.Selector), n)
+		b.bySelector.remove(selectorKey(p.Namespace, p.Selector), n)
 	}
 	for _, a := range p.Addresses {
-		b.atVIP.remove(a, n)
+		b.byVIP.remove(a, n)
 	}
 }
 
-func (b *Builder) touchService(p *ServiceSpec) {
+func (b *Builder) markService(p *ServiceSpec) {
 	for _, a := range p.Addresses {
 		b.staleVIPs.add(a)
 	}
 	for r := range b.routesTo[name{p.Namespace, p.Name}] {
-		b.touchParents(r)
+		b.markParents(r)
 	}
 }
 
@@ -254,34 +253,34 @@ func (b *Builder) putSlice(p *SliceSpec) {
 	b.service(n).slices.add(p)
 	for _, e := range p.Endpoints {
 		if e.Pod != "" {
-			b.wantPod.add(name{p.Namespace, e.Pod}, n)
+			b.bySlicePod.add(name{p.Namespace, e.Pod}, n)
 		}
 		for _, a := range e.Addresses {
-			b.wantAddr.add(a, n)
+			b.bySliceAddress.add(a, n)
 		}
 	}
 }
 
-func (b *Builder) takeSlice(p *SliceSpec) {
+func (b *Builder) removeSlice(p *SliceSpec) {
 	n := name{p.Namespace, p.Service}
 	s := b.service(n)
 	delete(s.slices, p)
 	for _, e := range p.Endpoints {
-		b.wantPod.remove(name{p.Namespace, e.Pod}, n)
+		b.bySlicePod.remove(name{p.Namespace, e.Pod}, n)
 		for _, a := range e.Addresses {
-			b.wantAddr.remove(a, n)
+			b.bySliceAddress.remove(a, n)
 		}
 	}
-	for left := range s.slices { // which may want the same
+	for left := range s.slices { // which may have the same ones
 		b.putSlice(left)
 	}
 }
 
-// workload returns what is known about one, which may be nothing yet.
+// workload returns the state of a workload, new if need be, and marks it.
 func (b *Builder) workload(id workloadID) *workload {
 	w, ok := b.workloads[id]
 	if !ok {
-		w = &workload{behind: set[name]{}}
+		w = &workload{services: set[name]{}}
 		b.workloads[id] = w
 	}
 	b.staleWorkloads.add(id)
@@ -291,41 +290,41 @@ func (b *Builder) workload(id workloadID) *workload {
 func (b *Builder) putWorkload(p *WorkloadSpec) {
 	id := p.id()
 	b.workload(id).spec = p
-	b.inSpace.add(id.namespace, id)
+	b.byNamespace.add(id.namespace, id)
 	for k, v := range p.Labels {
 		b.byLabel.add(label{id.namespace, k, v}, id)
 	}
 	if !p.HostNetwork {
 		for _, a := range p.Addresses {
-			b.atAddress.add(a, id)
+			b.byAddress.add(a, id)
 		}
 	}
-	b.touchWorkload(p)
+	b.markWorkload(p)
 }
 
-func (b *Builder) takeWorkload(p *WorkloadSpec) {
+func (b *Builder) removeWorkload(p *WorkloadSpec) {
 	id := p.id()
 	b.workload(id).spec = nil
-	b.inSpace.remove(id.namespace, id)
+	b.byNamespace.remove(id.namespace, id)
 	for k, v := range p.Labels {
 		b.byLabel.remove(label{id.namespace, k, v}, id)
 	}
 	for _, a := range p.Addresses {
-		b.atAddress.remove(a, id)
+		b.byAddress.remove(a, id)
 	}
-	b.touchWorkload(p)
+	b.markWorkload(p)
 }
 
-// touchWorkload notes the services that have p as a member, or may have it now.
-func (b *Builder) touchWorkload(p *WorkloadSpec) {
+// markWorkload marks the services that have p as a member, or may have it now.
+func (b *Builder) markWorkload(p *WorkloadSpec) {
 	id := p.id()
-	maps.Copy(b.staleServices, b.workloads[id].behind)
+	maps.Copy(b.staleServices, b.workloads[id].services)
 	for _, a := range p.Addresses {
 		b.staleAddresses.add(a)
-		maps.Copy(b.staleServices, b.wantAddr[a])
+		maps.Copy(b.staleServices, b.bySliceAddress[a])
 	}
 	if !p.Host {
-		maps.Copy(b.staleServices, b.wantPod[name{id.namespace, id.name}])
+		maps.Copy(b.staleServices, b.bySlicePod[name{id.namespace, id.name}])
 	}
 	for k, v := range p.Labels {
 		for n := range b.bySelector[label{id.namespace, k, v}] {
@@ -336,8 +335,8 @@ func (b *Builder) touchWorkload(p *WorkloadSpec) {
 	}
 }
 
-// sortedSlices are in an order of their own: which of two says something first must
-// not depend on a map.
+// sortedSlices returns the slices by name: which of two duplicates counts must not depend on
+// the order of a map.
 func (s *service) sortedSlices() []*SliceSpec {
 	return slices.SortedFunc(maps.Keys(s.slices), func(a, b *SliceSpec) int { return cmp.Compare(a.Name, b.Name) })
 }

@@ -5,25 +5,19 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+
+	"outrider.dev/internal/contract"
 )
 
-// Ports that every proxy listens on, for what is captured and for what came before the
-// proxy did (package agent/standby).
-const (
-	OutboundPort      = 15001
-	InboundPort       = 15006
-	EarlyOutboundPort = 15007
-	EarlyInboundPort  = 15016
-)
+// ProxyPorts are the ports on which every proxy accepts captured connections. A connection
+// to one of them in a pod with a proxy reaches the proxy: none of them is a port of the
+// application, whatever a service declares.
+var ProxyPorts = []uint16{contract.OutboundPort, contract.InboundPort, contract.RelayOutbound, contract.RelayInbound}
 
-// ProxyPorts are all of them. Who connects to one of a pod's that has a proxy means the
-// proxy, so none of them is a port of the application, whatever a service says.
-var ProxyPorts = []uint16{OutboundPort, InboundPort, EarlyOutboundPort, EarlyInboundPort}
-
-// A Conflict is a part of an object that does not count because of what another object
-// says. Each of them alone is right.
+// A Conflict is a part of an object that is ignored because of another object. Each of the
+// two is valid.
 type Conflict struct {
-	Of      Key
+	Object  Key
 	Field   string // its path in the object; empty: the object as a whole
 	Message string
 }
@@ -37,41 +31,41 @@ func (b *Builder) Conflicts() []Conflict {
 	return out
 }
 
-// holder is the service that a virtual address leads to: the first by namespace and name
-// that has it, or none if the address is a workload's own.
-func (b *Builder) holder(addr netip.Addr) *name {
-	if len(b.atAddress[addr]) > 0 {
+// vipOwner returns the service of a virtual address: the first by namespace and name that
+// has it, or none if the address is a workload's own.
+func (b *Builder) vipOwner(addr netip.Addr) *name {
+	if len(b.byAddress[addr]) > 0 {
 		return nil
 	}
-	return least(b.atVIP[addr], compareNames)
+	return smallest(b.byVIP[addr], compareNames)
 }
 
-// touchHolders notes all services with an address that may lead elsewhere now.
-func (b *Builder) touchHolders() {
+// markVIPs marks all services with an address whose owner may change.
+func (b *Builder) markVIPs() {
 	for addr := range b.staleAddresses {
-		if len(b.atVIP[addr]) > 0 {
+		if len(b.byVIP[addr]) > 0 {
 			b.staleVIPs.add(addr)
 		}
 	}
 	for addr := range b.staleVIPs {
-		maps.Copy(b.staleServices, b.atVIP[addr])
+		maps.Copy(b.staleServices, b.byVIP[addr])
 	}
 }
 
-// addresses are those of a service that lead to it.
+// addresses returns those that a service owns.
 func (b *Builder) addresses(n name, spec *ServiceSpec) []netip.Addr {
-	lost := func(a netip.Addr) bool {
-		to := b.holder(a)
+	other := func(a netip.Addr) bool {
+		to := b.vipOwner(a)
 		return to == nil || *to != n
 	}
-	if !slices.ContainsFunc(spec.Addresses, lost) {
+	if !slices.ContainsFunc(spec.Addresses, other) {
 		return spec.Addresses
 	}
-	return slices.DeleteFunc(slices.Clone(spec.Addresses), lost)
+	return slices.DeleteFunc(slices.Clone(spec.Addresses), other)
 }
 
-// renewConflicts looks again for what does not count of a service.
-func (b *Builder) renewConflicts(n name, s *service) {
+// updateConflicts finds the ignored parts of a service.
+func (b *Builder) updateConflicts(n name, s *service) {
 	delete(b.conflicts, n)
 	if s.spec == nil {
 		return
@@ -81,28 +75,28 @@ func (b *Builder) renewConflicts(n name, s *service) {
 		out = append(out, Conflict{s.spec.Key(), field, fmt.Sprintf(format, args...)})
 	}
 	for _, a := range s.spec.Addresses {
-		if to := b.holder(a); to == nil {
-			id := least(b.atAddress[a], workloadID.compare)
-			add("spec.clusterIP", "%s is the address of %s, and leads there: give the service another", a, id.key())
+		if to := b.vipOwner(a); to == nil {
+			id := smallest(b.byAddress[a], workloadID.compare)
+			add("spec.clusterIP", "%s is ignored: it is the address of %s; give the service another", a, id.key())
 		} else if *to != n {
-			add("spec.clusterIP", "%s is also the address of %s, and leads there: give one of the two another", a, Key{KindService, to.namespace, to.name})
+			add("spec.clusterIP", "%s is ignored: it is also the address of %s, which comes first; give one of the two another", a, Key{KindService, to.namespace, to.name})
 		}
 	}
-	if misled := s.misled; len(misled) > 0 {
+	if rejected := s.proxyPorts; len(rejected) > 0 {
 		more := ""
-		if len(misled) > 1 {
-			more = fmt.Sprintf(", and %d more", len(misled)-1)
+		if len(rejected) > 1 {
+			more = fmt.Sprintf(", and %d more", len(rejected)-1)
 		}
-		add("", "endpoint %s does not count%s: %d is a port of the proxy of %s, not of its application",
-			netip.AddrPortFrom(misled[0].Addr, misled[0].Port), more, misled[0].Port, misled[0].workload.key())
+		add("", "endpoint %s is ignored%s: %d is a port of the proxy of %s, not of its application",
+			netip.AddrPortFrom(rejected[0].Addr, rejected[0].Port), more, rejected[0].Port, rejected[0].workload.key())
 	}
 	if out != nil {
 		b.conflicts[n] = out
 	}
 }
 
-// misleads says whether an endpoint is a port of the proxy that its workload has.
-func (b *Builder) misleads(m member) bool {
+// isProxyPort reports whether an endpoint is a port of its workload's proxy.
+func (b *Builder) isProxyPort(m member) bool {
 	if !slices.Contains(ProxyPorts, m.Port) {
 		return false
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"outrider.dev/internal/contract"
 )
 
 // What a service of another namespace says of a pod's ports changes nothing for the pod:
@@ -46,10 +48,10 @@ func TestPortsOfTheProxy(t *testing.T) {
 	b := NewBuilder(Config{})
 	proxied := pod("shop", "b", "10.1.0.1", "app", "b")
 	proxied.Proxied = true
-	web := selecting(svc("shop", "web", "10.0.0.1", PortSpec{Port: Port{Name: "http", Number: 80, Protocol: HTTP}, Target: InboundPort}), "app", "b")
+	web := selecting(svc("shop", "web", "10.0.0.1", PortSpec{Port: Port{Name: "http", Number: 80, Protocol: HTTP}, Target: contract.InboundPort}), "app", "b")
 	b.Set(web, proxied, svc("bank", "evil", "10.0.0.2", port("http", 80)),
-		slice("bank", "evil-1", "evil", SlicePort{"http", OutboundPort}, "10.1.0.1", "10.1.0.9"),
-		&PolicySpec{Namespace: "shop", Name: "p", Mode: ModeStrict, Selector: map[string]string{"app": "b"}, Ports: map[uint16]Mode{InboundPort: ModeDisable}})
+		slice("bank", "evil-1", "evil", SlicePort{"http", contract.OutboundPort}, "10.1.0.1", "10.1.0.9"),
+		&PolicySpec{Namespace: "shop", Name: "p", Mode: ModeStrict, Selector: map[string]string{"app": "b"}, Ports: map[uint16]Mode{contract.InboundPort: ModeDisable}})
 	m := b.Mesh()
 	if got := m.Pod("shop", "b").Ports; len(got) > 0 {
 		t.Errorf("ports of the pod: %v", got)

@@ -6,21 +6,21 @@ import (
 	"maps"
 )
 
-// shards bounds what a change costs: one in so many entries is copied. With 10,000
-// services that is 40.
+// shards bounds the cost of a change, which copies one shard: with 10,000 services it has 40
+// entries.
 const shards = 256
 
 var seed = maphash.MakeSeed()
 
-// An index is a map that is never changed: an [edit] makes a new one, which shares the
-// shards that are the same.
+// An index is a persistent map: an [edit] makes a new one, which shares the unchanged
+// shards.
 type index[K comparable, V any] struct {
 	shard [shards]map[K]V
 }
 
 func shardOf[K comparable](k K) int { return int(maphash.Comparable(seed, k) % shards) }
 
-// get returns the zero V if k is not there, also from a nil index.
+// get returns the zero V for a missing key, also from a nil index.
 func (x *index[K, V]) get(k K) V {
 	if x == nil {
 		var none V
@@ -88,8 +88,8 @@ func (e *edit[K, V]) done() *index[K, V] {
 	return e.new
 }
 
-// differ calls f for each key whose value is not the same in both.
-func differ[K, V comparable](old, new *index[K, V], f func(k K, old, new V)) {
+// diff calls f for each key whose values differ, in no order.
+func diff[K, V comparable](old, new *index[K, V], f func(k K, old, new V)) {
 	if old == new {
 		return
 	}

@@ -6,46 +6,42 @@ import (
 	"slices"
 )
 
-// A member is an endpoint before its workload is known as a value.
+// A member is an endpoint whose workload is not computed yet.
 type member struct {
 	Endpoint // without Workload
 	workload workloadID
 }
 
-// gather computes who the members of a service are, and notes the workloads to which it
-// now sends something else, and those that it came to stand before or no longer does.
-func (b *Builder) gather(n name, behind set[workloadID]) {
+// updateMembers computes the members of a service. It marks the workloads whose ports
+// change, and adds to changed those that got the service or lost it.
+func (b *Builder) updateMembers(n name, changed set[workloadID]) {
 	s := b.services[n]
-	s.members, s.misled = b.members(n, s)
-	sends := s.sendsTo()
-	for id, ports := range s.sends {
-		if slices.Equal(ports, sends[id]) {
+	s.members, s.proxyPorts = b.members(n, s)
+	old, next := s.workloadPorts, s.portsByWorkload()
+	for id, ports := range old {
+		if ports != nil && next[id] == nil {
+			delete(b.workload(id).services, n)
+			changed.add(id)
+		}
+	}
+	for id, ports := range next {
+		if slices.Equal(ports, old[id]) {
 			continue
 		}
 		w := b.workload(id)
-		if sends[id] == nil {
-			delete(w.behind, n)
-			behind.add(id)
+		if old[id] == nil {
+			w.services.add(n)
+			changed.add(id)
 		}
 	}
-	for id, ports := range sends {
-		if slices.Equal(ports, s.sends[id]) {
-			continue
-		}
-		w := b.workload(id)
-		if s.sends[id] == nil {
-			w.behind.add(n)
-			behind.add(id)
-		}
-	}
-	s.sends = sends
+	s.workloadPorts = next
 }
 
-// inFront are the services that say something about a workload: those of its own
-// namespace that have it as a member. Those of others may write down any address.
-func (b *Builder) inFront(id workloadID) []name {
+// servicesOf returns the services that declare a workload's ports: those of its own
+// namespace that have it as a member. Services elsewhere may list any address.
+func (b *Builder) servicesOf(id workloadID) []name {
 	var out []name
-	for n := range b.workloads[id].behind {
+	for n := range b.workloads[id].services {
 		if n.namespace == id.namespace {
 			out = append(out, n)
 		}
@@ -54,9 +50,9 @@ func (b *Builder) inFront(id workloadID) []name {
 	return out
 }
 
-// renewBehind lists the services in front of a workload anew.
-func (b *Builder) renewBehind(id workloadID, e *edit[workloadID, *[]string]) {
-	names := b.inFront(id)
+// updateServicesOf lists the services of a workload.
+func (b *Builder) updateServicesOf(id workloadID, e *edit[workloadID, *[]string]) {
+	names := b.servicesOf(id)
 	if len(names) == 0 {
 		e.delete(id)
 		return
@@ -69,8 +65,8 @@ func (b *Builder) renewBehind(id workloadID, e *edit[workloadID, *[]string]) {
 	e.set(id, &hosts)
 }
 
-// members returns those of a service, and what would be some but for its ports.
-func (b *Builder) members(n name, s *service) (out, misled []member) {
+// members returns those of a service, and the endpoints at ports of proxies.
+func (b *Builder) members(n name, s *service) (out, rejected []member) {
 	switch {
 	case s.spec == nil || s.spec.External != "":
 		return nil, nil
@@ -80,18 +76,18 @@ func (b *Builder) members(n name, s *service) (out, misled []member) {
 		out = b.fromSelector(n, s.spec)
 	}
 	slices.SortFunc(out, compareMembers)
-	// Slices may repeat an endpoint while it moves from one to another. Sorted, the
-	// better word about it comes first.
+	// Slices may repeat an endpoint while it moves from one to another. The ready one is
+	// sorted first.
 	out = slices.CompactFunc(out, func(a, b member) bool {
 		return a.PortName == b.PortName && a.Addr == b.Addr && a.Port == b.Port
 	})
 	return slices.DeleteFunc(out, func(m member) bool {
-		bad := b.misleads(m)
+		bad := b.isProxyPort(m)
 		if bad {
-			misled = append(misled, m)
+			rejected = append(rejected, m)
 		}
 		return bad
-	}), misled
+	}), rejected
 }
 
 func compareMembers(a, b member) int {
@@ -120,9 +116,9 @@ func (b *Builder) fromSlices(n name, s *service) []member {
 	return out
 }
 
-// owner finds what runs at an address: the pod that the slice names, if the address is
-// still its own (a StatefulSet's pod keeps its name and changes its address), else who
-// has the address.
+// owner returns the workload at an address: the pod that the slice names, if it still has
+// the address (a StatefulSet's pod keeps its name and changes its address), else the
+// workload with the address.
 func (b *Builder) owner(namespace, pod string, addr netip.Addr) workloadID {
 	if pod != "" {
 		id := workloadID{namespace, pod, false}
@@ -133,20 +129,20 @@ func (b *Builder) owner(namespace, pod string, addr netip.Addr) workloadID {
 			return id
 		}
 	}
-	if id := least(b.atAddress[addr], workloadID.compare); id != nil {
+	if id := smallest(b.byAddress[addr], workloadID.compare); id != nil {
 		return *id
 	}
 	return workloadID{}
 }
 
-// fromSelector does what the EndpointSlice controller would.
+// fromSelector does the same as the EndpointSlice controller.
 func (b *Builder) fromSelector(n name, spec *ServiceSpec) []member {
 	if len(spec.Selector) == 0 {
 		return nil
 	}
 	var out []member
 	v4, v6 := spec.families()
-	for id := range b.byLabel[handle(n.namespace, spec.Selector)] {
+	for id := range b.byLabel[selectorKey(n.namespace, spec.Selector)] {
 		w := b.workloads[id].spec
 		if !selects(spec.Selector, w.Labels) {
 			continue
@@ -169,7 +165,7 @@ func (b *Builder) fromSelector(n name, spec *ServiceSpec) []member {
 	return out
 }
 
-// families of the addresses of s's endpoints.
+// families returns those of the endpoints' addresses.
 func (s *ServiceSpec) families() (v4, v6 bool) {
 	v4, v6 = s.IPv4, s.IPv6
 	if v4 || v6 {
@@ -184,7 +180,7 @@ func (s *ServiceSpec) families() (v4, v6 bool) {
 	return true, true
 }
 
-// target is the port of w that p leads to; 0 if w has none of that name.
+// target returns the port of w for p; 0 if w has none of that name.
 func (p *PortSpec) target(w *WorkloadSpec) uint16 {
 	switch {
 	case p.TargetName != "":
@@ -195,8 +191,8 @@ func (p *PortSpec) target(w *WorkloadSpec) uint16 {
 	return p.Number
 }
 
-// sendsTo returns the ports of each workload that s sends to, by number.
-func (s *service) sendsTo() map[workloadID][]AppPort {
+// portsByWorkload returns the ports of each workload that s declares, by number.
+func (s *service) portsByWorkload() map[workloadID][]AppPort {
 	if len(s.members) == 0 {
 		return nil
 	}
@@ -213,8 +209,8 @@ func (s *service) sendsTo() map[workloadID][]AppPort {
 	return out
 }
 
-// addPort adds a port to those sorted by number, or what is said of it to what is said
-// already. One of the proxy's is none of the application's.
+// addPort adds a port to a list sorted by number, or merges its protocol. Ports of the proxy
+// are left out.
 func addPort(ports []AppPort, number uint16, p Protocol) []AppPort {
 	if slices.Contains(ProxyPorts, number) {
 		return ports
@@ -223,6 +219,6 @@ func addPort(ports []AppPort, number uint16, p Protocol) []AppPort {
 	if !found {
 		return slices.Insert(ports, i, AppPort{Number: number, Protocol: p})
 	}
-	ports[i].Protocol = agree(ports[i].Protocol, p)
+	ports[i].Protocol = mergeProtocols(ports[i].Protocol, p)
 	return ports
 }

@@ -1,15 +1,15 @@
-// Package mesh is what a mesh consists of, as values: services, their endpoints,
-// workloads, routes and policies.
+// Package mesh models a mesh as values: services, their endpoints, workloads, routes and
+// policies.
 //
-// A [Mesh] is a snapshot. Two sources make one (a folder of manifests, a cluster);
-// package xds/resource turns it into what proxies are told. A newer snapshot shares with
-// the older one whatever did not change, pointer by pointer: so what was computed for
-// it can be kept.
+// A [Mesh] is a snapshot. It comes from a folder of manifests or from a cluster; package
+// xds/resource turns it into Envoy's resources. A newer snapshot shares the unchanged
+// objects with the older one, pointer by pointer: so what was computed for an object can
+// be cached.
 //
-// A source puts what it knows into a [Builder], object by object, and takes a new
-// snapshot when it wants one: what that costs goes with what changed, not with the mesh.
+// A source puts objects into a [Builder] and takes a new snapshot when it needs one: the
+// cost goes with the change, not with the size of the mesh.
 //
-// The package does no I/O and imports only the standard library.
+// The package does no I/O.
 package mesh
 
 import (
@@ -30,16 +30,16 @@ type Config struct {
 	Domain        string // of service names; default [DefaultDomain]
 	RootNamespace string // default [DefaultRoot]
 
-	// Networks are where services and pods have their addresses. What a proxy is asked
-	// to connect to outside of them is passed through without a question to the control
-	// plane. Default: the private networks (RFC 1918, 6598 and 4193).
+	// Networks contain the addresses of services and pods. A connection to an address
+	// outside of them is passed through without the control plane. Default: the private
+	// networks (RFC 1918, 6598 and 4193).
 	Networks []netip.Prefix
 }
 
 // A Service is a name with ports, and with addresses or endpoints behind it.
 type Service struct {
 	Name, Namespace string
-	Host            string       // name.namespace.svc.domain, or the name of a service outside
+	Host            string       // name.namespace.svc.domain, or the name of an external service
 	Addresses       []netip.Addr // virtual addresses; none for a headless service
 	External        string       // an ExternalName's target; empty otherwise
 	Headless        bool
@@ -66,7 +66,7 @@ type Endpoint struct {
 	Serving  bool // terminating, but still answers
 	Zone     string
 	Hostname string    // of a pod with a name of its own below a headless service
-	Workload *Workload // what runs there; nil if it is not known
+	Workload *Workload // nil if it is not known
 }
 
 // A Workload is a pod, or a host outside of Kubernetes.
@@ -77,42 +77,42 @@ type Workload struct {
 	Addresses       []netip.Addr
 	Node            string
 	Zone            string
-	Proxied         bool      // it has a proxy, which takes and requires what its policy says
+	Proxied         bool      // it has a proxy, which supports mutual TLS
 	Host            bool      // a host outside of Kubernetes
 	HostNetwork     bool      // its addresses are its node's: [Mesh.Workload] does not find it
 	TokenSHA256     string    // of a host: lower-case hex of its one-time token's hash
-	Ports           []AppPort // what services send to it and policies name, by number
-	TLS             TLSMode   // what the policies say for every other port
+	Ports           []AppPort // that services or policies declare, by number
+	TLS             TLSMode   // of every other port
 }
 
-// An AppPort is a port of a workload's application, with the protocol that the
-// services in front of it agree on; [Unknown] if they do not.
+// An AppPort is a port of a workload's application, with the protocol that its services
+// declare; [Unknown] if they disagree.
 type AppPort struct {
 	Number   uint16
 	Protocol Protocol
-	TLS      TLSMode // what the policies say for this port
+	TLS      TLSMode
 }
 
-// A Protocol is how a port is spoken to.
+// A Protocol of a port.
 type Protocol string
 
 const (
-	Unknown Protocol = ""    // to be found out from the first bytes
-	TCP     Protocol = "tcp" // bytes; nothing is waited for
-	// ServerFirst is TCP where the server speaks first, as MySQL does: to look at the
+	Unknown Protocol = ""    // detected from the first bytes
+	TCP     Protocol = "tcp" // bytes, without detection
+	// ServerFirst is TCP where the server speaks first, as MySQL does: waiting for the
 	// client's first bytes would stall it.
 	ServerFirst Protocol = "server-first"
 	HTTP        Protocol = "http"
 	HTTP2       Protocol = "http2"
 	GRPC        Protocol = "grpc"
 	TLS         Protocol = "tls" // TLS of the application's own, passed through
-	UDP         Protocol = "udp" // left alone
+	UDP         Protocol = "udp" // not captured
 )
 
-// IsHTTP says whether requests are seen.
+// IsHTTP reports whether a port has requests.
 func (p Protocol) IsHTTP() bool { return p == HTTP || p == HTTP2 || p == GRPC }
 
-// TLSMode says whether a port takes mutual TLS, as PeerAuthentication has it.
+// A TLSMode is that of a PeerAuthentication: whether a port accepts mutual TLS.
 type TLSMode string
 
 const (
@@ -121,16 +121,15 @@ const (
 	Disable    TLSMode = "DISABLE" // plain only
 )
 
-// A Route is one rule of an HTTPRoute, or one match of it: rules with several are taken
-// apart, because the Gateway API orders matches, not rules. [Service.RoutesFor] has those
-// that hold for a client.
+// A Route is one rule of an HTTPRoute with one match: rules with several are split, because
+// the Gateway API orders matches, not rules. [Service.RoutesFor] returns those for a client.
 type Route struct {
 	Name           string   // namespace/name/rule
 	Port           uint16   // of the parent; 0: all its ports
-	Namespaces     []string // of the clients it holds for; none: all
+	Namespaces     []string // of its clients; none: all
 	Matches        []Match  // any of them; none: everything
 	Filters        []Filter
-	Backends       []Backend     // none: 500, as the Gateway API wants it
+	Backends       []Backend     // none: 500, as the Gateway API requires
 	Timeout        time.Duration // of the request; 0: none
 	BackendTimeout time.Duration // of one try; 0: none
 	Retry          *Retry
@@ -150,7 +149,7 @@ type Text struct {
 	Value string
 }
 
-// TextKind says how a text matches.
+// A TextKind is how a text matches.
 type TextKind string
 
 const (
@@ -181,7 +180,7 @@ type Headers struct {
 	Remove   []string
 }
 
-// A Redirect answers instead of a backend. Empty fields stay as they were.
+// A Redirect responds instead of a backend. Empty fields leave the request's value.
 type Redirect struct {
 	Scheme, Host string
 	Path         *PathChange
@@ -189,7 +188,7 @@ type Redirect struct {
 	Status       int // 301 or 302
 }
 
-// A Rewrite changes what the backend sees. Empty fields stay as they were.
+// A Rewrite changes the request to the backend. Empty fields leave the request's value.
 type Rewrite struct {
 	Host string
 	Path *PathChange
@@ -201,14 +200,14 @@ type PathChange struct {
 	Prefix *string
 }
 
-// A Backend is where a part of the requests goes.
+// A Backend gets a share of the requests.
 //
-// It names its service and does not point to it: routes go in circles (a service's route
-// mostly has the service itself as a backend), and a change of one service's endpoints
-// must not be a change of every service whose routes lead to it.
+// It has the name of its service instead of a pointer: routes are circular (the backend of
+// a service's route is mostly the service itself), and a change of one service's endpoints
+// must not change every service whose routes lead to it.
 type Backend struct {
-	Namespace, Name string // as the route has it
-	Host            string // [Service.Host]; empty: there is none, and its share is answered with 500
+	Namespace, Name string // as in the route
+	Host            string // [Service.Host]; empty: it does not exist, and its share gets 500
 	Port            uint16
 	Weight          uint32
 	Filters         []Filter

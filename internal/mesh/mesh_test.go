@@ -179,11 +179,11 @@ func TestServicesAgreeInAnyOrder(t *testing.T) {
 	all := []Protocol{Unknown, TCP, ServerFirst, HTTP, HTTP2, GRPC, TLS}
 	for _, a := range all {
 		for _, b := range all {
-			if agree(a, b) != agree(b, a) {
+			if mergeProtocols(a, b) != mergeProtocols(b, a) {
 				t.Errorf("agree(%q, %q) depends on the order", a, b)
 			}
 			for _, c := range all {
-				if l, r := agree(agree(a, b), c), agree(a, agree(b, c)); l != r {
+				if l, r := mergeProtocols(mergeProtocols(a, b), c), mergeProtocols(a, mergeProtocols(b, c)); l != r {
 					t.Errorf("%q, %q, %q: %q or %q, by the order", a, b, c, l, r)
 				}
 			}

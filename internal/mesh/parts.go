@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Part is an object as its source knows it: one of the Spec types. It belongs to the
-// builder once it is set: change it no more.
+// A Part is an object of a source: one of the Spec types. It must not be changed after
+// [Builder.Set].
 type Part interface{ Key() Key }
 
 // A Key names a part.
@@ -17,7 +17,7 @@ type Key struct {
 
 func (k Key) String() string { return string(k.Kind) + " " + k.Namespace + "/" + k.Name }
 
-// A Kind of part, as its source calls it.
+// A Kind of part: that of the Kubernetes object.
 type Kind string
 
 const (
@@ -38,13 +38,13 @@ type ServiceSpec struct {
 	Ports           []PortSpec
 	ExportTo        []string
 
-	// Selector of the workloads that are its endpoints, where no [SliceSpec] says it.
+	// Selector of the workloads that are its endpoints, if it has no [SliceSpec].
 	Selector        map[string]string
 	PublishNotReady bool
 	IPv4, IPv6      bool // families of its endpoints; none: those of Addresses, else both
 }
 
-// A PortSpec is a port of a service and where it leads to.
+// A PortSpec is a port of a service, with the port of its endpoints.
 type PortSpec struct {
 	Port
 	Target     uint16 // 0: by TargetName, else the same number
@@ -59,24 +59,24 @@ type SliceSpec struct {
 	Endpoints       []SliceEndpoint
 }
 
-// A SlicePort is where the service's port of that name is found at every endpoint.
+// A SlicePort is the number of the service's port of that name at every endpoint.
 type SlicePort struct {
 	Name   string
 	Number uint16
 }
 
-// A SliceEndpoint is what a slice says about one endpoint.
+// A SliceEndpoint is one endpoint of a slice.
 type SliceEndpoint struct {
 	Addresses []netip.Addr
 	Ready     bool
 	Serving   bool // terminating, but still answers
 	Zone      string
 	Hostname  string
-	Pod       string // its name; empty if it is none
+	Pod       string // its name; empty if it is not a pod
 }
 
-// A WorkloadSpec is a Pod that may have traffic, or a host. A pod that ended is none: its
-// address may have a new owner.
+// A WorkloadSpec is a Pod that may have traffic, or a host. A pod that has ended is not one:
+// its address may have a new owner.
 type WorkloadSpec struct {
 	Workload // without Ports and TLS
 
@@ -95,7 +95,7 @@ type PolicySpec struct {
 	Ports           map[uint16]Mode // with a selector only
 }
 
-// A Mode is what a policy says. The zero value leaves it to the next wider policy.
+// A Mode is that of a policy. The zero value inherits from the next wider policy.
 type Mode string
 
 const (
@@ -116,7 +116,7 @@ type RouteSpec struct {
 // A Parent is a service that a route belongs to.
 type Parent struct {
 	Namespace, Name string
-	Port            uint16 // 0: all its ports, or the one that is called Section
+	Port            uint16 // 0: all its ports, or the one with the name Section
 	Section         string
 }
 

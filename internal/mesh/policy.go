@@ -13,31 +13,31 @@ import (
 //   - ports are named by policies with a selector only, and are those of the workload;
 //   - of several policies for the same the oldest counts;
 //   - one of the root namespace with a selector is ignored;
-//   - where nothing is said, it is PERMISSIVE.
+//   - the default is PERMISSIVE.
 
 func (b *Builder) putPolicy(p *PolicySpec) {
 	b.policies.add(p.Namespace, p)
-	b.touchPolicy(p)
+	b.markPolicy(p)
 }
 
-func (b *Builder) takePolicy(p *PolicySpec) {
+func (b *Builder) removePolicy(p *PolicySpec) {
 	b.policies.remove(p.Namespace, p)
-	b.touchPolicy(p)
+	b.markPolicy(p)
 }
 
-func (b *Builder) touchPolicy(p *PolicySpec) {
+func (b *Builder) markPolicy(p *PolicySpec) {
 	if p.Namespace == b.config.RootNamespace {
 		for id := range b.workloads {
 			b.staleWorkloads.add(id)
 		}
 		return
 	}
-	for id := range b.inSpace[p.Namespace] {
+	for id := range b.byNamespace[p.Namespace] {
 		b.staleWorkloads.add(id)
 	}
 }
 
-// applyPolicies writes what the policies say about w.
+// applyPolicies sets the TLS modes of w.
 func (b *Builder) applyPolicies(w *Workload) {
 	everywhere := func(p *PolicySpec) bool { return len(p.Selector) == 0 }
 	mode := ModePermissive
@@ -59,11 +59,12 @@ func (b *Builder) applyPolicies(w *Workload) {
 	}
 }
 
-// oldest returns the zero policy, which leaves all to others, if none is meant.
-func oldest(policies set[*PolicySpec], meant func(*PolicySpec) bool) PolicySpec {
+// oldest returns the oldest policy that applies; the zero policy, which sets nothing, if
+// none does.
+func oldest(policies set[*PolicySpec], applies func(*PolicySpec) bool) PolicySpec {
 	var out *PolicySpec
 	for p := range policies {
-		if meant(p) && (out == nil || cmp.Or(p.Created.Compare(out.Created), cmp.Compare(p.Name, out.Name)) < 0) {
+		if applies(p) && (out == nil || cmp.Or(p.Created.Compare(out.Created), cmp.Compare(p.Name, out.Name)) < 0) {
 			out = p
 		}
 	}
@@ -83,7 +84,7 @@ func (m Mode) tls() TLSMode {
 	return Permissive
 }
 
-// PortTLS returns what the policies say for a port of w.
+// PortTLS returns the TLS mode of a port of w.
 func (w *Workload) PortTLS(number uint16) TLSMode {
 	for _, p := range w.Ports {
 		if p.Number == number {

@@ -2,10 +2,10 @@ package mesh
 
 import "strings"
 
-// protocols are what a service's port may say about itself: in appProtocol, or before
-// the first dash of its name. Sources: Istio's "Protocol Selection", Kubernetes'
-// standard application protocols (KEP-3726), the protocols' own specifications for who
-// speaks first. Port numbers are never a reason: only what is declared counts.
+// protocols are the values by which a service's port declares its protocol: in appProtocol,
+// or before the first dash of its name. Sources: Istio's "Protocol Selection", Kubernetes'
+// standard application protocols (KEP-3726), and for which side speaks first the
+// protocols' own specifications. Port numbers are never used.
 var protocols = map[string]Protocol{
 	"http":     HTTP,
 	"http1":    HTTP,
@@ -41,13 +41,13 @@ var protocols = map[string]Protocol{
 	"kubernetes.io/wss": TLS,
 }
 
-// ProtocolOf returns what a port of a service is declared as: by its appProtocol, else by
+// ProtocolOf returns the declared protocol of a service's port: by its appProtocol, else by
 // its name. Transport is the Kubernetes protocol; empty is TCP.
 func ProtocolOf(appProtocol, portName, transport string) Protocol {
 	switch transport {
 	case "", "TCP":
 	default:
-		return UDP // and SCTP: nothing that is captured
+		return UDP // and SCTP: not captured
 	}
 	if appProtocol != "" {
 		return protocols[strings.ToLower(appProtocol)]
@@ -60,14 +60,14 @@ func ProtocolOf(appProtocol, portName, transport string) Protocol {
 	return protocols[prefix]
 }
 
-// agree is what two services say together about a port of one workload. It does not
-// depend on their order.
-func agree(a, b Protocol) Protocol {
+// mergeProtocols combines the protocols that two services declare for a port of one
+// workload. It does not depend on their order.
+func mergeProtocols(a, b Protocol) Protocol {
 	switch {
 	case a == b:
 		return a
 	case a == ServerFirst || b == ServerFirst:
-		return ServerFirst // whatever the other says, waiting for the client could be for ever
+		return ServerFirst // waiting for the client could take for ever
 	case a == GRPC && b == HTTP2 || a == HTTP2 && b == GRPC:
 		return HTTP2
 	}

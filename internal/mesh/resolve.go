@@ -16,7 +16,7 @@ var privateNetworks = []netip.Prefix{
 	netip.MustParsePrefix("fc00::/7"),
 }
 
-// complete returns c with its defaults.
+// complete returns c with defaults.
 func (c Config) complete() Config {
 	c.TrustDomain = cmp.Or(c.TrustDomain, DefaultTrustDomain)
 	c.Domain = cmp.Or(c.Domain, DefaultDomain)
@@ -38,7 +38,7 @@ const (
 	exportNone = "~"
 )
 
-// Visible says whether clients in a namespace may see s.
+// Visible reports whether s is exported to a namespace.
 func (m *Mesh) Visible(s *Service, namespace string) bool {
 	if len(s.ExportTo) == 0 {
 		return true
@@ -48,10 +48,10 @@ func (m *Mesh) Visible(s *Service, namespace string) bool {
 	})
 }
 
-// Resolve returns the service that a client in a namespace means by a name, or nil if
-// there is none that it may see. The name is what the resolver of a pod would complete:
-// reviews, reviews.shop, reviews.shop.svc or the whole; in any case, with or without a
-// dot at its end, and without a port.
+// Resolve returns the service that a client in a namespace reaches by a name, or nil if none
+// is visible to it. The name is one that the resolver of a pod completes: reviews,
+// reviews.shop, reviews.shop.svc or the full name; in any case, with or without a dot at
+// its end, and without a port.
 func (m *Mesh) Resolve(name, clientNamespace string) *Service {
 	name = canonical(name)
 	s := m.Service(name)
@@ -64,8 +64,8 @@ func (m *Mesh) Resolve(name, clientNamespace string) *Service {
 	return s
 }
 
-// ResolveHostname returns the endpoints that a pod's own name below a headless service
-// stands for, as db-0.db.shop.svc does, one for each port and address; nil if there are none.
+// ResolveHostname returns the endpoints of a pod's own name below a headless service, such
+// as db-0.db.shop.svc, one for each port and address; nil if there are none.
 func (m *Mesh) ResolveHostname(name, clientNamespace string) (*Service, []Endpoint) {
 	hostname, service, ok := strings.Cut(canonical(name), ".")
 	if !ok {

@@ -12,18 +12,18 @@ func (b *Builder) putRoute(r *RouteSpec) {
 		b.routesOf.add(name{p.Namespace, p.Name}, r)
 	}
 	r.eachBackend(func(n name) { b.routesTo.add(n, r) })
-	b.touchParents(r)
+	b.markParents(r)
 }
 
-func (b *Builder) takeRoute(r *RouteSpec) {
-	b.touchParents(r)
+func (b *Builder) removeRoute(r *RouteSpec) {
+	b.markParents(r)
 	for _, p := range r.Parents {
 		b.routesOf.remove(name{p.Namespace, p.Name}, r)
 	}
 	r.eachBackend(func(n name) { b.routesTo.remove(n, r) })
 }
 
-func (b *Builder) touchParents(r *RouteSpec) {
+func (b *Builder) markParents(r *RouteSpec) {
 	for _, p := range r.Parents {
 		n := name{p.Namespace, p.Name}
 		if b.services[n] != nil {
@@ -50,9 +50,9 @@ func eachBackend(backends []Backend, filters []Filter, f func(*Backend)) {
 	}
 }
 
-// routes returns the routes whose parent is a service, in the order in which they are
-// tried: those of a client's own namespace first, then as the Gateway API orders
-// matches, then the older, then by name.
+// routes returns the routes of a service in the order of precedence: those of a client's
+// own namespace first, then as the Gateway API orders matches, then the older, then by
+// name.
 func (b *Builder) routes(n name, spec *ServiceSpec) []Route {
 	specs := slices.SortedFunc(maps.Keys(b.routesOf[n]), func(x, y *RouteSpec) int {
 		return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
@@ -71,7 +71,7 @@ func (b *Builder) routes(n name, spec *ServiceSpec) []Route {
 	return out
 }
 
-// attach adds the rules of r as they hold for one parent.
+// attach adds the rules of r for one parent.
 func (b *Builder) attach(out []Route, r *RouteSpec, p Parent, spec *ServiceSpec) []Route {
 	port, ok := p.port(spec)
 	if !ok {
@@ -98,7 +98,7 @@ func (b *Builder) attach(out []Route, r *RouteSpec, p Parent, spec *ServiceSpec)
 	return out
 }
 
-// port is the port of the parent that p names; false if the parent has none such.
+// port returns the port that p names, 0 for all; false if the parent does not have it.
 func (p Parent) port(spec *ServiceSpec) (number uint16, ok bool) {
 	if p.Port == 0 && p.Section == "" {
 		return 0, true
@@ -138,9 +138,9 @@ func (b *Builder) resolveFilters(filters []Filter) []Filter {
 	return out
 }
 
-// backendHost is empty if there is no such service or port. To another namespace no
-// ReferenceGrant is asked for, as in Istio: in a mesh a route turns only the traffic of
-// clients that could call the other service themselves.
+// backendHost is empty if there is no such service or port. Another namespace needs no
+// ReferenceGrant, as in Istio: in a mesh a route redirects only the traffic of clients that
+// could call the other service themselves.
 func (b *Builder) backendHost(to *Backend) string {
 	s := b.services[name{to.Namespace, to.Name}]
 	if s == nil || s.spec == nil || !slices.ContainsFunc(s.spec.Ports, func(p PortSpec) bool { return p.Number == to.Port }) {
@@ -149,8 +149,8 @@ func (b *Builder) backendHost(to *Backend) string {
 	return b.config.host(to.Namespace, to.Name)
 }
 
-// pathRank orders kinds of paths. Where regular expressions stand is left to
-// implementations: between the others, so that a rule for all paths does not hide them.
+// pathRank orders kinds of paths. The rank of regular expressions is up to the
+// implementation: between the others, so that a rule for all paths does not hide them.
 var pathRank = map[TextKind]int{Exact: 3, RegExp: 2, Prefix: 1}
 
 // compareMatches is the order of the Gateway API's HTTPRouteRule.matches: the exact
@@ -178,9 +178,9 @@ func compareMatches(x, y []Match) int {
 	)
 }
 
-// RoutesFor returns the routes of s that hold for clients in a namespace on a port, in
-// the order in which they are tried. If that namespace has routes of its own for s,
-// only those count (Gateway API, GEP-1294).
+// RoutesFor returns the routes of s for clients in a namespace on a port, in the order of
+// precedence. If that namespace has routes of its own for s, only those count (Gateway
+// API, GEP-1294).
 func (s *Service) RoutesFor(namespace string, port uint16) []Route {
 	var own, all []Route
 	for _, r := range s.Routes {

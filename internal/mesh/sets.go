@@ -4,7 +4,7 @@ import (
 	"reflect"
 )
 
-// A name is a Kubernetes name: of what, the map says in which it is a key.
+// A name of a Kubernetes object, whose kind is that of the map.
 type name struct{ namespace, name string }
 
 type set[K comparable] map[K]struct{}
@@ -30,7 +30,7 @@ func (m multimap[K, V]) remove(k K, v V) {
 	}
 }
 
-// sameMap says whether a and b are the very same map, without looking into them.
+// sameMap reports whether a and b are one map.
 func sameMap[K comparable, V any](a, b map[K]V) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
@@ -38,8 +38,8 @@ func sameMap[K comparable, V any](a, b map[K]V) bool {
 // A label of something in a namespace.
 type label struct{ namespace, key, value string }
 
-// selects says whether a selector matches labels. An empty one matches nothing: a
-// Service without a selector has its endpoints from elsewhere.
+// selects reports whether a selector matches labels. An empty one matches nothing: the
+// endpoints of a Service without a selector are in its slices.
 func selects(selector, labels map[string]string) bool {
 	for k, v := range selector {
 		if got, ok := labels[k]; !ok || got != v {
@@ -49,9 +49,9 @@ func selects(selector, labels map[string]string) bool {
 	return len(selector) > 0
 }
 
-// handle is the label by which a selector is found: the least of its pairs. What a
+// selectorKey is the label by which a selector is indexed: its first pair. All that the
 // selector matches has it.
-func handle(namespace string, selector map[string]string) label {
+func selectorKey(namespace string, selector map[string]string) label {
 	var least label
 	for k, v := range selector {
 		if least.key == "" || k < least.key {

@@ -8,23 +8,23 @@ import (
 	"sync"
 )
 
-// A Mesh is a snapshot. It does not change and may be read by many at a time; the zero
-// value is an empty mesh. What it returns is shared: leave it as it is.
+// A Mesh is a snapshot. It does not change, and is safe for concurrent use; the zero value
+// is an empty mesh. What it returns is shared and must not be changed.
 type Mesh struct {
 	Config Config // complete: no field is empty
 
-	services  *index[string, *Service]       // by host
-	vips      *index[netip.Addr, string]     // hosts
-	workloads *index[workloadID, *Workload]  //
-	addresses *index[netip.Addr, workloadID] //
-	behind    *index[workloadID, *[]string]  // hosts of the services in front of a workload
+	services   *index[string, *Service]       // by host
+	vips       *index[netip.Addr, string]     // hosts
+	workloads  *index[workloadID, *Workload]  //
+	addresses  *index[netip.Addr, workloadID] //
+	servicesOf *index[workloadID, *[]string]  // hosts of the services of a workload
 
 	sorted sync.Once
 	byHost []*Service
 	byName []*Workload
 }
 
-// A workloadID tells workloads apart: a pod and a host may have the same name.
+// A workloadID identifies a workload: a pod and a host may have the same name.
 type workloadID struct {
 	namespace, name string
 	host            bool
@@ -46,15 +46,14 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// New returns the mesh that consists of parts. Of two parts with the same key the later
-// one counts.
+// New returns the mesh of some parts. Of two parts with the same key the later one counts.
 func New(config Config, parts ...Part) *Mesh {
 	b := NewBuilder(config)
 	b.Set(parts...)
 	return b.Mesh()
 }
 
-// Service returns the service of a host name as [Service.Host] has it, or nil.
+// Service returns the service with that [Service.Host], or nil.
 func (m *Mesh) Service(host string) *Service { return m.services.get(host) }
 
 // ByName returns the service of a Kubernetes name, or nil.
@@ -72,8 +71,8 @@ func (m *Mesh) ByAddress(addr netip.Addr) *Service {
 	return m.services.get(host)
 }
 
-// Workload returns what has that address, or nil. Pods on their node's network are not
-// found: the address is not theirs alone.
+// Workload returns the workload with that address, or nil. Pods on their node's network are
+// not found: they share the address.
 func (m *Mesh) Workload(addr netip.Addr) *Workload {
 	id := m.addresses.get(addr.Unmap())
 	if id == (workloadID{}) {
@@ -94,7 +93,7 @@ func (m *Mesh) Host(namespace, name string) *Workload {
 
 // ServicesOf returns the services of w's namespace that have it as an endpoint, by host.
 func (m *Mesh) ServicesOf(w *Workload) []*Service {
-	hosts := m.behind.get(w.id())
+	hosts := m.servicesOf.get(w.id())
 	if hosts == nil {
 		return nil
 	}
@@ -105,8 +104,8 @@ func (m *Mesh) ServicesOf(w *Workload) []*Service {
 	return out
 }
 
-// Services returns all services, by host. The first call on a snapshot sorts them: leave
-// it where one service is enough.
+// Services returns all services, by host. The first call on a snapshot sorts them, which is
+// expensive.
 func (m *Mesh) Services() []*Service {
 	m.sort()
 	return m.byHost
@@ -118,7 +117,7 @@ func (m *Mesh) Workloads() []*Workload {
 	return m.byName
 }
 
-// Len returns how many services and workloads there are.
+// Len returns the numbers of services and workloads.
 func (m *Mesh) Len() (services, workloads int) { return m.services.len(), m.workloads.len() }
 
 func (m *Mesh) sort() {
@@ -134,7 +133,7 @@ func (m *Mesh) sort() {
 	})
 }
 
-// InNetworks says whether services and pods may have that address.
+// InNetworks reports whether an address is in the mesh's networks.
 func (m *Mesh) InNetworks(addr netip.Addr) bool {
 	addr = addr.Unmap()
 	return slices.ContainsFunc(m.Config.Networks, func(p netip.Prefix) bool { return p.Contains(addr) })
@@ -143,13 +142,13 @@ func (m *Mesh) InNetworks(addr netip.Addr) bool {
 // A Change of one object. Old is nil for a new one, New for one that is gone.
 type Change[T any] struct{ Old, New *T }
 
-// Changed returns what differs between two snapshots of one source, by host and by
-// name. It looks at the parts of the indexes that they do not share.
+// Changed returns the differences between two snapshots of one source, by host and by
+// name. Its cost goes with the shards that they do not share.
 func Changed(old, new *Mesh) (services []Change[Service], workloads []Change[Workload]) {
-	differ(old.services, new.services, func(_ string, was, is *Service) {
+	diff(old.services, new.services, func(_ string, was, is *Service) {
 		services = append(services, Change[Service]{was, is})
 	})
-	differ(old.workloads, new.workloads, func(_ workloadID, was, is *Workload) {
+	diff(old.workloads, new.workloads, func(_ workloadID, was, is *Workload) {
 		workloads = append(workloads, Change[Workload]{was, is})
 	})
 	slices.SortFunc(services, func(a, b Change[Service]) int {

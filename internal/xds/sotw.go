@@ -32,23 +32,28 @@ func (sotw) read(c *client, r *discovery.DiscoveryRequest) (*response, error) {
 	if n := r.GetResponseNonce(); n != "" && n != sub.acks.nonce {
 		return c.newResponse(), nil
 	}
-	change := subscriptionChange{typeURL: typeURL}
+	return c.subscribe(sub.changeTo(names))
+}
+
+// changeTo returns the change to a complete list of names.
+func (s *subscription) changeTo(names []string) subscriptionChange {
+	change := subscriptionChange{typeURL: s.typeURL}
 	listed := map[string]bool{}
 	for _, name := range names {
 		listed[name] = true
-		if _, ok := sub.resources[name]; !ok && (name != "*" || !sub.wildcard) {
+		if _, ok := s.resources[name]; !ok && (name != "*" || !s.wildcard) {
 			change.subscribe = append(change.subscribe, name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(sub.resources)) {
+	for _, name := range slices.Sorted(maps.Keys(s.resources)) {
 		if !listed[name] {
 			change.unsubscribe = append(change.unsubscribe, name)
 		}
 	}
-	if sub.wildcard && !listed["*"] && len(names) > 0 {
+	if s.wildcard && !listed["*"] && len(names) > 0 {
 		change.unsubscribe = append(change.unsubscribe, "*")
 	}
-	return c.subscribe(change)
+	return change
 }
 
 func (sotw) write(c *client, r *response) []*discovery.DiscoveryResponse {

@@ -174,7 +174,7 @@ func TestTheClusterIsTheMesh(t *testing.T) {
 	apply(t, host("nowhere"))
 	problems := func() []kube.Problem { p, _ := s.Problems(); return p }
 	until(t, "the mistake is reported", func() bool { return len(problems()) == 1 }, text)
-	if got, want := problems()[0].String(), `Host shop/vm: spec.address: "nowhere" is no IP address, as 10.0.0.1 or 2001:db8::1 are`; got != want {
+	if got, want := problems()[0].String(), `Host shop/vm: spec.address: "nowhere" is not an IP address such as 10.0.0.1 or 2001:db8::1`; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	if h := current().Host("shop", "vm"); h == nil || h.Addresses[0] != netip.MustParseAddr("192.168.7.8") {

@@ -76,7 +76,7 @@ func (d *document) read() []Problem {
 		return []Problem{{Line: line, Message: message}}
 	}
 	d.objects, err = objects.Read(raw)
-	var wrongs objects.Wrongs
+	var wrongs objects.FieldErrors
 	if !errors.As(err, &wrongs) {
 		if len(d.objects) > 0 && d.objects[0].Item > 0 {
 			d.items = itemLines(d.text)

@@ -162,9 +162,9 @@ func (f *folder) problems() []Problem {
 		}
 	}
 	for _, c := range f.builder.Conflicts() {
-		if of := f.claims[c.Of]; len(of) > 0 {
-			at := of[0].parts[c.Of]
-			out = append(out, Problem{File: of[0].path, Document: at.document, Line: at.line, Object: c.Of.String(), Field: c.Field, Message: c.Message})
+		if of := f.claims[c.Object]; len(of) > 0 {
+			at := of[0].parts[c.Object]
+			out = append(out, Problem{File: of[0].path, Document: at.document, Line: at.line, Object: c.Object.String(), Field: c.Field, Message: c.Message})
 		}
 	}
 	slices.SortFunc(out, Problem.compare)

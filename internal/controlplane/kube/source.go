@@ -196,7 +196,7 @@ func (s *Source) publish() {
 	}
 	now := s.builder.Mesh()
 	for _, c := range s.builder.Conflicts() {
-		problems = append(problems, Problem{c.Of.String(), strings.TrimPrefix(c.Field+": "+c.Message, ": ")})
+		problems = append(problems, Problem{c.Object.String(), strings.TrimPrefix(c.Field+": "+c.Message, ": ")})
 	}
 	if !slices.Equal(problems, s.problems.value) {
 		s.problems.set(problems)

@@ -97,14 +97,14 @@ func TestAMistakeTakesNothingAway(t *testing.T) {
 		t.Error("a change that means nothing made another mesh")
 	}
 	to.Update(named("web", 0))
-	want("wrong", 80, "Service shop/web: spec.ports[0].port: 0 is no port: 1 to 65535 is")
+	want("wrong", 80, "Service shop/web: spec.ports[0].port: 0 is not a port: must be 1 to 65535")
 	to.Update(named("web", 81))
 	want("right", 81)
 	to.Update(named("web", -1))
 	to.Delete(named("web", 0))
 	want("gone", 0)
 	to.Add(named("web", -1))
-	want("wrong from the start", 0, "Service shop/web: spec.ports[0].port: -1 is no port: 1 to 65535 is")
+	want("wrong from the start", 0, "Service shop/web: spec.ports[0].port: -1 is not a port: must be 1 to 65535")
 }
 
 func TestChangesAreToldTogether(t *testing.T) {

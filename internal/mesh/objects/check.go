@@ -11,18 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// A check collects what is wrong with one object.
-type check struct{ wrongs Wrongs }
+// A check collects the errors of one object.
+type check struct{ errors FieldErrors }
 
-func (c *check) wrong(field, format string, args ...any) {
-	c.wrongs = append(c.wrongs, Wrong{field, fmt.Sprintf(format, args...)})
+func (c *check) invalid(field, format string, args ...any) {
+	c.errors = append(c.errors, FieldError{field, fmt.Sprintf(format, args...)})
 }
 
-func (c *check) err() error {
-	if c.wrongs == nil {
+func (c *check) result() error {
+	if c.errors == nil {
 		return nil
 	}
-	return c.wrongs
+	return c.errors
 }
 
 // meta returns the names of an object.
@@ -36,55 +36,55 @@ func (c *check) meta(m *metav1.ObjectMeta) (namespace, name string) {
 func (c *check) name(field, name string) {
 	switch {
 	case name == "":
-		c.wrong(field, "missing")
+		c.invalid(field, "missing")
 	case len(validation.IsDNS1123Subdomain(name)) > 0:
-		c.wrong(field, "%q is no name: lower-case letters, digits, - and . are, with a letter or digit at both ends", name)
+		c.invalid(field, "%q is not a name: must be lower-case letters, digits, - and ., with a letter or digit at both ends", name)
 	}
 }
 
 func (c *check) label(field, name string) {
 	switch {
 	case name == "":
-		c.wrong(field, "missing")
+		c.invalid(field, "missing")
 	case len(validation.IsDNS1123Label(name)) > 0:
-		c.wrong(field, "%q is no name: up to 63 lower-case letters, digits and - are, with a letter or digit at both ends", name)
+		c.invalid(field, "%q is not a name: must be up to 63 lower-case letters, digits and -, with a letter or digit at both ends", name)
 	}
 }
 
 func (c *check) port(field string, n int64) uint16 {
 	if n < 1 || n > 65535 {
-		c.wrong(field, "%d is no port: 1 to 65535 is", n)
+		c.invalid(field, "%d is not a port: must be 1 to 65535", n)
 		return 0
 	}
 	return uint16(n)
 }
 
-// addr returns the zero address if it is none.
+// addr returns the zero address for an invalid one.
 func (c *check) addr(field, s string) netip.Addr {
 	a, err := netip.ParseAddr(s)
 	if err != nil || a.Zone() != "" {
-		c.wrong(field, "%q is no IP address, as 10.0.0.1 or 2001:db8::1 are", s)
+		c.invalid(field, "%q is not an IP address such as 10.0.0.1 or 2001:db8::1", s)
 		return netip.Addr{}
 	}
 	return a.Unmap()
 }
 
-// reachable is addr for what others connect to. Kubernetes refuses the same for endpoints
-// (ValidateNonSpecialIP).
+// reachable is addr for destinations of connections. Kubernetes refuses the same addresses
+// for endpoints (ValidateNonSpecialIP).
 func (c *check) reachable(field, s string) netip.Addr {
 	a := c.addr(field, s)
 	if a.IsUnspecified() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsMulticast() {
-		c.wrong(field, "%s is no address of one's own in a network, as 10.0.0.1 or 2001:db8::1 are", a)
+		c.invalid(field, "%s must not be an unspecified, loopback, link-local or multicast address", a)
 		return netip.Addr{}
 	}
 	return a
 }
 
-// oneOf looks a value up in a table; empty is the table's own matter.
+// oneOf looks a value up in a table, which decides whether it may be empty.
 func oneOf[K ~string, V any](c *check, field string, value K, table map[K]V) V {
 	v, ok := table[value]
 	if !ok {
-		c.wrong(field, "%q is not known: write %s", string(value), choices(table))
+		c.invalid(field, "%q is unknown: must be %s", string(value), choices(table))
 	}
 	return v
 }
@@ -103,17 +103,30 @@ func choices[K ~string, V any](table map[K]V) string {
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
-// at is the path of an item.
+// at returns the path of an item.
 func at(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
-// value is zero for a nil pointer.
+// value returns zero for a nil pointer.
 func value[T any](p *T) T {
-	if p == nil {
-		var zero T
-		return zero
-	}
-	return *p
+	var zero T
+	return valueOr(p, zero)
 }
+
+// addresses parses a list of addresses, without empty ones and duplicates.
+func addresses(parse func(field, s string) netip.Addr, all ...fieldValue) []netip.Addr {
+	var out []netip.Addr
+	for _, v := range all {
+		if v.value == "" {
+			continue
+		}
+		if a := parse(v.field, v.value); a.IsValid() && !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+type fieldValue struct{ field, value string }
 
 func valueOr[T any](p *T, or T) T {
 	if p == nil {

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"maps"
 	"reflect"
 	"strings"
 
@@ -10,25 +11,25 @@ import (
 	"outrider.dev/startup"
 )
 
-// decode is strict: a field that does not exist is more often misspelt than new.
+// decode is strict: an unknown field is more often misspelt than new.
 func decode(raw []byte, into any) error {
 	strict, err := kjson.UnmarshalStrict(raw, into)
 	if err != nil {
 		return decodeError(raw, err)
 	}
-	var out Wrongs
+	var out FieldErrors
 	for _, s := range strict {
-		w := Wrong{Message: s.Error()}
+		e := FieldError{Message: s.Error()}
 		if f, ok := s.(kjson.FieldError); ok {
-			w.Field = f.FieldPath()
+			e.Field = f.FieldPath()
 		}
 		switch {
-		case strings.HasPrefix(w.Message, "unknown field"):
-			w.Message = "there is no such field" + suggest(reflect.TypeOf(into), w.Field)
-		case strings.HasPrefix(w.Message, "duplicate field"):
-			w.Message = "is there twice"
+		case strings.HasPrefix(e.Message, "unknown field"):
+			e.Message = "unknown field" + suggest(reflect.TypeOf(into), e.Field)
+		case strings.HasPrefix(e.Message, "duplicate field"):
+			e.Message = "duplicate field"
 		}
-		out = append(out, w)
+		out = append(out, e)
 	}
 	if out == nil {
 		return nil
@@ -36,15 +37,15 @@ func decode(raw []byte, into any) error {
 	return out
 }
 
-// decodeError says which field an error of the decoder is about.
-func decodeError(raw []byte, err error) Wrongs {
+// decodeError returns an error of the decoder with the field that it is about.
+func decodeError(raw []byte, err error) FieldErrors {
 	if m := manifest.FindMismatch(raw, err); m != nil {
-		return Wrongs{{m.Field, m.Error()}}
+		return FieldErrors{{m.Field, m.Error()}}
 	}
-	return Wrongs{{"", manifest.Reason(err)}}
+	return FieldErrors{{"", manifest.Reason(err)}}
 }
 
-// suggest names the field of t that a path's last step is likely to mean.
+// suggest returns the field of t that is most similar to the last step of a path.
 func suggest(t reflect.Type, path string) string {
 	steps := strings.Split(path, ".")
 	for _, step := range steps[:len(steps)-1] {
@@ -82,9 +83,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case name == "" && f.Anonymous:
-			for k, v := range fieldsOf(f.Type) {
-				out[k] = v
-			}
+			maps.Copy(out, fieldsOf(f.Type))
 		case name != "" && name != "-":
 			out[name] = f.Type
 		}

@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// filters leaves out a mirror that gets nothing.
+// filters leaves out a mirror without requests.
 func (c *check) filters(field string, filters []gatewayv1.HTTPRouteFilter, namespace string) []mesh.Filter {
 	var out []mesh.Filter
 	for i := range filters {
@@ -20,10 +20,10 @@ func (c *check) filters(field string, filters []gatewayv1.HTTPRouteFilter, names
 	return out
 }
 
-// filter returns the zero filter for one that does nothing, or is wrong.
+// filter returns the zero filter for one that has no effect, or is invalid.
 func (c *check) filter(field string, f *gatewayv1.HTTPRouteFilter, namespace string) mesh.Filter {
 	missing := func(name string) mesh.Filter {
-		c.wrong(field+"."+name, "missing: the filter's type is %s", f.Type)
+		c.invalid(field+"."+name, "missing: the filter's type is %s", f.Type)
 		return mesh.Filter{}
 	}
 	switch f.Type {
@@ -53,7 +53,7 @@ func (c *check) filter(field string, f *gatewayv1.HTTPRouteFilter, namespace str
 		}
 		return c.mirror(field+".requestMirror", f.RequestMirror, namespace)
 	}
-	c.wrong(field+".type", "%q is not supported here: RequestHeaderModifier, ResponseHeaderModifier, RequestRedirect, URLRewrite and RequestMirror are", f.Type)
+	c.invalid(field+".type", "%q is not supported: must be RequestHeaderModifier, ResponseHeaderModifier, RequestRedirect, URLRewrite or RequestMirror", f.Type)
 	return mesh.Filter{}
 }
 
@@ -63,7 +63,7 @@ func (c *check) headers(field string, f *gatewayv1.HTTPHeaderFilter) *mesh.Heade
 		for i, h := range headers {
 			c.headerName(at(field, i)+".name", string(h.Name))
 			if strings.ContainsAny(h.Value, "\r\n\x00") {
-				c.wrong(at(field, i)+".value", "has a line break, which a header cannot have")
+				c.invalid(at(field, i)+".value", "must not have a line break")
 			}
 			out = append(out, [2]string{string(h.Name), h.Value})
 		}
@@ -87,7 +87,7 @@ func (c *check) redirect(field string, f *gatewayv1.HTTPRequestRedirectFilter) *
 		out.Port = c.port(field+".port", int64(*f.Port))
 	}
 	if out.Status != http.StatusFound && out.Status != http.StatusMovedPermanently {
-		c.wrong(field+".statusCode", "%d is not supported here: 301 and 302 are", out.Status)
+		c.invalid(field+".statusCode", "%d is not supported: must be 301 or 302", out.Status)
 	}
 	return out
 }
@@ -105,13 +105,13 @@ func (c *check) pathChange(field string, m *gatewayv1.HTTPPathModifier) *mesh.Pa
 	case m == nil:
 	case m.Type == gatewayv1.FullPathHTTPPathModifier && m.ReplaceFullPath != nil:
 		if !strings.HasPrefix(*m.ReplaceFullPath, "/") {
-			c.wrong(field+".replaceFullPath", "%q is no path: one begins with /", *m.ReplaceFullPath)
+			c.invalid(field+".replaceFullPath", "%q is not a path: must begin with /", *m.ReplaceFullPath)
 		}
 		return &mesh.PathChange{Full: *m.ReplaceFullPath}
 	case m.Type == gatewayv1.PrefixMatchHTTPPathModifier && m.ReplacePrefixMatch != nil:
 		return &mesh.PathChange{Prefix: m.ReplacePrefixMatch}
 	default:
-		c.wrong(field, "needs the type ReplaceFullPath or ReplacePrefixMatch, and the field of that name")
+		c.invalid(field, "must have the type ReplaceFullPath or ReplacePrefixMatch, and the field of that name")
 	}
 	return nil
 }
@@ -125,13 +125,13 @@ func (c *check) mirror(field string, f *gatewayv1.HTTPRequestMirrorFilter, names
 	case f.Fraction != nil:
 		of := valueOr(f.Fraction.Denominator, 100)
 		if of < 1 {
-			c.wrong(field+".fraction.denominator", "%d is less than 1", of)
+			c.invalid(field+".fraction.denominator", "%d: must be at least 1", of)
 			return mesh.Filter{}
 		}
 		out.MirrorPercent = 100 * float64(f.Fraction.Numerator) / float64(of)
 	}
 	if out.MirrorPercent < 0 || out.MirrorPercent > 100 {
-		c.wrong(field, "%v%% is no share: 0 to 100 is", out.MirrorPercent)
+		c.invalid(field, "%v%% is not a percentage: must be 0 to 100", out.MirrorPercent)
 	}
 	if out.MirrorPercent == 0 {
 		return mesh.Filter{}

@@ -1,9 +1,9 @@
 // Package objects turns Kubernetes objects into parts of a mesh.
 //
-// It is the only place that knows both. [Read] takes one object as JSON, for sources
-// that read manifests; the function of each kind takes the object as the API's clients
-// have it. Both check every value that a mesh goes by, and name the field that is wrong
-// and what would be right: an API server has checked most of it, a folder has not.
+// [Read] takes one object as JSON, for sources that read manifests; the function of each
+// kind takes the object of an API client. Both check every value that a mesh uses, and
+// their errors have the field and the valid values: an API server has checked most of
+// them, a folder has not.
 package objects
 
 import (
@@ -22,19 +22,18 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// An Object is one that was read.
+// An Object is the result of reading one.
 type Object struct {
 	APIVersion string
 	Kind       string
 	Namespace  string
 	Name       string
-	Item       int // which of a list's it is, from 1; 0: of none
+	Item       int // its number in a list, from 1; 0: not in a list
 
-	// Known says whether the kind has a meaning for a mesh. Of one that has not nothing
-	// else was looked at.
+	// Known says whether a mesh uses the kind. If not, nothing else was checked.
 	Known bool
-	// Part is nil for an object that says nothing: a namespace, a pod that ended, a route
-	// of a gateway.
+	// Part is nil for an object without effect: a namespace, a pod that has ended, a route of
+	// a gateway.
 	Part mesh.Part
 }
 
@@ -45,16 +44,16 @@ func (o Object) String() string {
 	return o.Kind + " " + o.Namespace + "/" + o.Name
 }
 
-// A Wrong is a field that cannot be used.
-type Wrong struct {
+// A FieldError is about one field.
+type FieldError struct {
 	Field   string // its path in the object; empty: the object as a whole
-	Message string // what is wrong, and what would be right
+	Message string // what is invalid, and what is valid
 }
 
-// Wrongs are all that is wrong with one object.
-type Wrongs []Wrong
+// FieldErrors are all errors of one object.
+type FieldErrors []FieldError
 
-func (w Wrongs) Error() string {
+func (w FieldErrors) Error() string {
 	var b strings.Builder
 	for i, x := range w {
 		if i > 0 {
@@ -68,13 +67,13 @@ func (w Wrongs) Error() string {
 	return b.String()
 }
 
-// A reader knows one kind.
+// A reader reads one kind.
 type reader struct {
-	versions []string // the first is what to write
+	versions []string // the first one is suggested
 	read     func(raw []byte) (mesh.Part, error)
 }
 
-// readers are the kinds that have a meaning, by group and kind.
+// readers has the kinds that a mesh uses, by group and kind.
 var readers = map[[2]string]reader{
 	{"", "Service"}:                             {[]string{"v1"}, decoded(Service)},
 	{"", "Pod"}:                                 {[]string{"v1"}, decoded(Pod)},
@@ -85,7 +84,7 @@ var readers = map[[2]string]reader{
 	{hostGroup, "Host"}:                         {[]string{"v1"}, decoded(Host)},
 }
 
-// Read reads an object, or the items of a list. An error is a [Wrongs] about the last
+// Read reads an object, or the items of a list. An error is a [FieldErrors] about the last
 // object returned.
 func Read(raw []byte) ([]Object, error) { return read(nil, raw, "", "") }
 
@@ -99,7 +98,7 @@ func read(out []Object, raw []byte, apiVersion, kind string) ([]Object, error) {
 		Items []json.RawMessage `json:"items"`
 	}
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' {
-		return append(out, Object{}), Wrongs{{"", "this is no Kubernetes object: one has the fields apiVersion, kind and metadata"}}
+		return append(out, Object{}), FieldErrors{{"", "not a Kubernetes object: must have the fields apiVersion, kind and metadata"}}
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
 		return append(out, Object{}), decodeError(raw, err)
@@ -109,7 +108,7 @@ func read(out []Object, raw []byte, apiVersion, kind string) ([]Object, error) {
 		Namespace: cmp.Or(head.Metadata.Namespace, metav1.NamespaceDefault), Name: head.Metadata.Name,
 	}
 	if o.Kind == "" {
-		return append(out, o), Wrongs{{"kind", "missing: this is no Kubernetes object"}}
+		return append(out, o), FieldErrors{{"kind", "missing: not a Kubernetes object"}}
 	}
 	if of, isList := strings.CutSuffix(o.Kind, "List"); isList && head.Items != nil {
 		return readItems(out, head.Items, o.APIVersion, of)
@@ -124,7 +123,7 @@ func read(out []Object, raw []byte, apiVersion, kind string) ([]Object, error) {
 	}
 	o.Known = true
 	if !slices.Contains(r.versions, version) {
-		return append(out, o), Wrongs{{"apiVersion", fmt.Sprintf("%q is not read here: write %s", o.APIVersion, strings.TrimPrefix(group+"/"+r.versions[0], "/"))}}
+		return append(out, o), FieldErrors{{"apiVersion", fmt.Sprintf("%q is not supported: must be %s", o.APIVersion, strings.TrimPrefix(group+"/"+r.versions[0], "/"))}}
 	}
 	var err error
 	o.Part, err = r.read(raw)
@@ -133,18 +132,18 @@ func read(out []Object, raw []byte, apiVersion, kind string) ([]Object, error) {
 
 func readItems(out []Object, items []json.RawMessage, apiVersion, kind string) ([]Object, error) {
 	if kind == "" {
-		apiVersion = "" // of kind List: the items say their own
+		apiVersion = "" // of kind List: the items have their own
 	}
 	for i, item := range items {
 		var err error
 		from := len(out)
 		if out, err = read(out, item, apiVersion, kind); err != nil {
-			var wrongs Wrongs
-			errors.As(err, &wrongs)
-			for j := range wrongs {
-				wrongs[j].Field = strings.TrimSuffix(fmt.Sprintf("items[%d].%s", i, wrongs[j].Field), ".")
+			var fieldErrors FieldErrors
+			errors.As(err, &fieldErrors)
+			for j := range fieldErrors {
+				fieldErrors[j].Field = strings.TrimSuffix(fmt.Sprintf("items[%d].%s", i, fieldErrors[j].Field), ".")
 			}
-			return out, wrongs
+			return out, fieldErrors
 		}
 		for j := from; j < len(out); j++ {
 			out[j].Item = i + 1
@@ -153,7 +152,7 @@ func readItems(out []Object, items []json.RawMessage, apiVersion, kind string) (
 	return out, nil
 }
 
-// decoded is a reader of T's JSON. A part that is a nil pointer becomes none.
+// decoded returns a reader of T's JSON. A nil pointer becomes no part.
 func decoded[T any, P interface {
 	comparable
 	mesh.Part
@@ -172,9 +171,9 @@ func decoded[T any, P interface {
 	}
 }
 
-// namespace says nothing to a mesh, but a wrong one is a mistake worth a word.
+// namespace has no effect on a mesh, but is checked.
 func namespace(n *corev1.Namespace) (*mesh.ServiceSpec, error) {
 	var c check
 	c.name("metadata.name", n.Name)
-	return nil, c.err()
+	return nil, c.result()
 }

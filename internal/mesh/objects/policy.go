@@ -8,7 +8,7 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// A PeerAuthenticationObject is Istio's, as far as it goes
+// A PeerAuthenticationObject has the fields of Istio's that are supported
 // (https://istio.io/latest/docs/reference/config/security/peer_authentication/).
 type PeerAuthenticationObject struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -32,7 +32,7 @@ var modes = map[string]mesh.Mode{
 	"PERMISSIVE": mesh.ModePermissive, "STRICT": mesh.ModeStrict, "DISABLE": mesh.ModeDisable,
 }
 
-// PeerAuthentication returns what p is in a mesh.
+// PeerAuthentication returns the part of p.
 func PeerAuthentication(p *PeerAuthenticationObject) (*mesh.PolicySpec, error) {
 	var c check
 	out := &mesh.PolicySpec{Created: p.CreationTimestamp.Time}
@@ -47,7 +47,7 @@ func PeerAuthentication(p *PeerAuthenticationObject) (*mesh.PolicySpec, error) {
 		field := "spec.portLevelMtls." + port
 		n, err := strconv.ParseInt(port, 10, 64)
 		if err != nil {
-			c.wrong(field, "%q is no number of a port", port)
+			c.invalid(field, "%q is not a port number", port)
 			continue
 		}
 		if out.Ports == nil {
@@ -56,7 +56,7 @@ func PeerAuthentication(p *PeerAuthenticationObject) (*mesh.PolicySpec, error) {
 		out.Ports[c.port(field, n)] = oneOf(&c, field+".mode", p.Spec.PortLevelMTLS[port].Mode, modes)
 	}
 	if len(out.Ports) > 0 && len(out.Selector) == 0 {
-		c.wrong("spec.portLevelMtls", "needs a spec.selector.matchLabels: ports are a matter of single workloads")
+		c.invalid("spec.portLevelMtls", "requires spec.selector.matchLabels: ports belong to selected workloads")
 	}
-	return out, c.err()
+	return out, c.result()
 }

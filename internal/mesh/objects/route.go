@@ -11,8 +11,8 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// HTTPRoute returns what r is in a mesh; nil if none of its parents is a Service. Its
-// hostnames are for gateways and count for nothing here (GEP-1426).
+// HTTPRoute returns the part of r; nil if none of its parents is a Service. Its hostnames
+// are for gateways and have no effect (GEP-1426).
 func HTTPRoute(r *gatewayv1.HTTPRoute) (*mesh.RouteSpec, error) {
 	var c check
 	out := &mesh.RouteSpec{Created: r.CreationTimestamp.Time}
@@ -31,7 +31,7 @@ func HTTPRoute(r *gatewayv1.HTTPRoute) (*mesh.RouteSpec, error) {
 		out.Parents = append(out.Parents, parent)
 	}
 	if len(out.Parents) == 0 {
-		return nil, c.err()
+		return nil, c.result()
 	}
 	for i := range r.Spec.Rules {
 		out.Rules = append(out.Rules, c.rule(at("spec.rules", i), &r.Spec.Rules[i], out.Namespace))
@@ -39,7 +39,7 @@ func HTTPRoute(r *gatewayv1.HTTPRoute) (*mesh.RouteSpec, error) {
 	if len(out.Rules) == 0 { // the API server's default: one rule, for everything
 		out.Rules = []mesh.Route{{}}
 	}
-	return out, c.err()
+	return out, c.result()
 }
 
 func (c *check) rule(field string, r *gatewayv1.HTTPRouteRule, namespace string) mesh.Route {
@@ -53,7 +53,7 @@ func (c *check) rule(field string, r *gatewayv1.HTTPRouteRule, namespace string)
 		to := c.backend(at, &b.BackendObjectReference, namespace)
 		weight := valueOr(b.Weight, 1)
 		if weight < 0 || weight > 1_000_000 {
-			c.wrong(at+".weight", "%d is no weight: 0 to 1000000 is", weight)
+			c.invalid(at+".weight", "%d is not a weight: must be 0 to 1000000", weight)
 		}
 		to.Weight = uint32(weight)
 		to.Filters = c.filters(at+".filters", b.Filters, namespace)
@@ -63,32 +63,32 @@ func (c *check) rule(field string, r *gatewayv1.HTTPRouteRule, namespace string)
 		out.Timeout = c.duration(field+".timeouts.request", t.Request)
 		out.BackendTimeout = c.duration(field+".timeouts.backendRequest", t.BackendRequest)
 		if out.Timeout > 0 && out.BackendTimeout > out.Timeout {
-			c.wrong(field+".timeouts.backendRequest", "%s is longer than the whole request may take, %s", *t.BackendRequest, *t.Request)
+			c.invalid(field+".timeouts.backendRequest", "%s is longer than the timeout of the whole request, %s", *t.BackendRequest, *t.Request)
 		}
 	}
 	out.Retry = c.retry(field+".retry", r.Retry)
 	if r.SessionPersistence != nil {
-		c.wrong(field+".sessionPersistence", "is not supported here")
+		c.invalid(field+".sessionPersistence", "is not supported")
 	}
 	return out
 }
 
 const (
-	usualAttempts = 1   // Envoy's number of retries where a policy names none
-	mostAttempts  = 100 // a request that fails must not become a load of its own
+	defaultAttempts = 1   // Envoy's number of retries where a policy names none
+	maxAttempts     = 100 // retries must not become a load of their own
 )
 
 func (c *check) retry(field string, r *gatewayv1.HTTPRouteRetry) *mesh.Retry {
 	if r == nil {
 		return nil
 	}
-	out := &mesh.Retry{Attempts: valueOr(r.Attempts, usualAttempts), Backoff: c.duration(field+".backoff", r.Backoff)}
-	if out.Attempts < 0 || out.Attempts > mostAttempts {
-		c.wrong(field+".attempts", "%d is no number of retries: 0 to %d is", out.Attempts, mostAttempts)
+	out := &mesh.Retry{Attempts: valueOr(r.Attempts, defaultAttempts), Backoff: c.duration(field+".backoff", r.Backoff)}
+	if out.Attempts < 0 || out.Attempts > maxAttempts {
+		c.invalid(field+".attempts", "%d is not a number of retries: must be 0 to %d", out.Attempts, maxAttempts)
 	}
 	for i, code := range r.Codes {
 		if code < 400 || code > 599 {
-			c.wrong(at(field+".codes", i), "%d is no status of an error: 400 to 599 are", code)
+			c.invalid(at(field+".codes", i), "%d is not an error status: must be 400 to 599", code)
 		}
 		out.Codes = append(out.Codes, int(code))
 	}
@@ -104,22 +104,22 @@ func (c *check) duration(field string, d *gatewayv1.Duration) time.Duration {
 	}
 	out, err := time.ParseDuration(string(*d))
 	if err != nil || !durations.MatchString(string(*d)) {
-		c.wrong(field, "%q is no duration: whole numbers of h, m, s and ms are, as 1m30s or 250ms", *d)
+		c.invalid(field, "%q is not a duration: must be whole numbers of h, m, s and ms, such as 1m30s or 250ms", *d)
 		return 0
 	}
 	return out
 }
 
-// backend reads a reference, with the weight 1.
+// backend converts a reference, with the weight 1.
 func (c *check) backend(field string, r *gatewayv1.BackendObjectReference, namespace string) mesh.Backend {
 	out := mesh.Backend{Namespace: string(valueOr(r.Namespace, gatewayv1.Namespace(namespace))), Name: string(r.Name), Weight: 1}
 	if value(r.Group) != "" || valueOr(r.Kind, "Service") != "Service" {
-		c.wrong(field+".kind", "%s is not supported here: a backend is a Service", strings.Trim(string(value(r.Group)+"/")+string(valueOr(r.Kind, "Service")), "/"))
+		c.invalid(field+".kind", "%s is not supported: must be Service", strings.Trim(string(value(r.Group)+"/")+string(valueOr(r.Kind, "Service")), "/"))
 	}
 	c.label(field+".name", out.Name)
 	c.label(field+".namespace", out.Namespace)
 	if r.Port == nil {
-		c.wrong(field+".port", "missing: a Service as a backend needs one")
+		c.invalid(field+".port", "missing: a backend must have one")
 	} else {
 		out.Port = c.port(field+".port", int64(*r.Port))
 	}
@@ -148,7 +148,7 @@ func (c *check) match(field string, m *gatewayv1.HTTPRouteMatch) mesh.Match {
 		} else {
 			c.path(field+".path.value", text.Value)
 		}
-		if text != (mesh.Text{Kind: mesh.Prefix, Value: "/"}) { // which says nothing
+		if text != (mesh.Text{Kind: mesh.Prefix, Value: "/"}) { // the default
 			out.Path = &text
 		}
 	}
@@ -178,7 +178,7 @@ func (c *check) pair(field, name, text string, kind gatewayv1.HeaderMatchType) m
 
 func (c *check) regexp(field, expr string) {
 	if _, err := regexp.Compile(expr); err != nil {
-		c.wrong(field, "is no regular expression of RE2: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		c.invalid(field, "is not a regular expression of RE2: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
 }
 
@@ -188,9 +188,9 @@ var paths = regexp.MustCompile(`^/(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{
 func (c *check) path(field, path string) {
 	switch lower := strings.ToLower(path); {
 	case !paths.MatchString(path):
-		c.wrong(field, "%q is no path: one begins with / and has no ? or #", path)
+		c.invalid(field, "%q is not a path: must begin with / and have no ? or #", path)
 	case strings.Contains(path, "//"), strings.Contains(path+"/", "/./"), strings.Contains(path+"/", "/../"), strings.Contains(lower, "%2f"):
-		c.wrong(field, "%q is not in its normal form: without //, /., /.. and %%2f", path)
+		c.invalid(field, "%q is not normalised: must have no //, /., /.. or %%2f", path)
 	}
 }
 
@@ -198,12 +198,12 @@ var headerNames = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+\\-.^_`|~]{1,256}$")
 
 func (c *check) headerName(field, name string) {
 	if !headerNames.MatchString(name) {
-		c.wrong(field, "%q is no name: letters, digits and !#$%%&'*+-.^_`|~ are", name)
+		c.invalid(field, "%q is not a header name: must be letters, digits and !#$%%&'*+-.^_`|~", name)
 	}
 }
 
 func (c *check) hostname(field, name string) {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
-		c.wrong(field, "%q is no host name", name)
+		c.invalid(field, "%q is not a host name", name)
 	}
 }

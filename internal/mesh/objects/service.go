@@ -16,10 +16,10 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// exportTo is Istio's annotation: the namespaces that see a service, with commas.
+// exportTo is Istio's annotation: the namespaces to which a service is visible, by comma.
 const exportTo = "networking.istio.io/exportTo"
 
-// transports are the protocols of Kubernetes.
+// transports are the protocols of a Kubernetes port.
 var transports = map[corev1.Protocol]bool{"": true, corev1.ProtocolTCP: true, corev1.ProtocolUDP: true, corev1.ProtocolSCTP: true}
 
 var serviceTypes = map[corev1.ServiceType]bool{
@@ -27,7 +27,7 @@ var serviceTypes = map[corev1.ServiceType]bool{
 	corev1.ServiceTypeLoadBalancer: true, corev1.ServiceTypeExternalName: true,
 }
 
-// Service returns what s is in a mesh.
+// Service returns the part of s.
 func Service(s *corev1.Service) (*mesh.ServiceSpec, error) {
 	var c check
 	out := &mesh.ServiceSpec{PublishNotReady: s.Spec.PublishNotReadyAddresses, Selector: s.Spec.Selector}
@@ -41,7 +41,7 @@ func Service(s *corev1.Service) (*mesh.ServiceSpec, error) {
 		case corev1.IPv6Protocol:
 			out.IPv6 = true
 		default:
-			c.wrong(at("spec.ipFamilies", i), "%q is not known: write IPv4 or IPv6", f)
+			c.invalid(at("spec.ipFamilies", i), "%q is unknown: must be IPv4 or IPv6", f)
 		}
 	}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
@@ -52,7 +52,7 @@ func Service(s *corev1.Service) (*mesh.ServiceSpec, error) {
 		out.Addresses = c.clusterIPs(&s.Spec)
 	}
 	out.Ports = c.servicePorts(s.Spec.Ports)
-	return out, c.err()
+	return out, c.result()
 }
 
 func (c *check) externalName(name string) string {
@@ -69,7 +69,7 @@ func (c *check) exportTo(annotation string) []string {
 	for to := range strings.SplitSeq(annotation, ",") {
 		to = strings.TrimSpace(to)
 		if !slices.Contains([]string{"*", ".", "~"}, to) && len(validation.IsDNS1123Label(to)) > 0 {
-			c.wrong("metadata.annotations."+exportTo, "%q is no namespace: names of namespaces, *, . and ~ are known", to)
+			c.invalid("metadata.annotations."+exportTo, "%q is not a namespace: must be the name of one, *, . or ~", to)
 		}
 		out = append(out, to)
 	}
@@ -78,20 +78,12 @@ func (c *check) exportTo(annotation string) []string {
 }
 
 func (c *check) clusterIPs(s *corev1.ServiceSpec) []netip.Addr {
-	var out []netip.Addr
-	add := func(field, ip string) {
-		if ip == "" || ip == corev1.ClusterIPNone {
-			return
-		}
-		if a := c.reachable(field, ip); a.IsValid() && !slices.Contains(out, a) {
-			out = append(out, a)
-		}
-	}
-	add("spec.clusterIP", s.ClusterIP)
+	all := []fieldValue{{"spec.clusterIP", s.ClusterIP}}
 	for i, ip := range s.ClusterIPs {
-		add(at("spec.clusterIPs", i), ip)
+		all = append(all, fieldValue{at("spec.clusterIPs", i), ip})
 	}
-	return out
+	all = slices.DeleteFunc(all, func(v fieldValue) bool { return v.value == corev1.ClusterIPNone })
+	return addresses(c.reachable, all...)
 }
 
 func (c *check) servicePorts(ports []corev1.ServicePort) []mesh.PortSpec {
@@ -106,14 +98,14 @@ func (c *check) servicePorts(ports []corev1.ServicePort) []mesh.PortSpec {
 			Protocol: mesh.ProtocolOf(value(p.AppProtocol), p.Name, string(p.Protocol)),
 		}}
 		if p.Name == "" && len(ports) > 1 {
-			c.wrong(field+".name", "missing: with more than one port each needs a name")
+			c.invalid(field+".name", "missing: with more than one port each must have a name")
 		} else if names[p.Name] {
-			c.wrong(field+".name", "%q is there twice", p.Name)
+			c.invalid(field+".name", "duplicate name %q", p.Name)
 		}
 		names[p.Name] = true
 		number := fmt.Sprint(p.Port, "/", cmp.Or(p.Protocol, corev1.ProtocolTCP))
 		if numbers[number] {
-			c.wrong(field+".port", "%s is there twice", number)
+			c.invalid(field+".port", "duplicate port %s", number)
 		}
 		numbers[number] = true
 		if p.TargetPort.Type == intstr.String {
@@ -128,13 +120,13 @@ func (c *check) servicePorts(ports []corev1.ServicePort) []mesh.PortSpec {
 
 func (c *check) portName(field, name string) string {
 	if problems := validation.IsValidPortName(name); len(problems) > 0 {
-		c.wrong(field, "%q is no number and no name of a port: up to 15 lower-case letters, digits and - are", name)
+		c.invalid(field, "%q is not a port: must be a number, or a name of up to 15 lower-case letters, digits and -", name)
 	}
 	return name
 }
 
-// EndpointSlice returns what s is in a mesh; nil for one that belongs to no service, or
-// that has names instead of addresses.
+// EndpointSlice returns the part of s; nil if it belongs to no service, or has names
+// instead of addresses.
 func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
 	var c check
 	out := &mesh.SliceSpec{Service: s.Labels[discoveryv1.LabelServiceName]}
@@ -146,12 +138,12 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
 		discoveryv1.AddressTypeIPv4: true, discoveryv1.AddressTypeIPv6: true, discoveryv1.AddressTypeFQDN: true,
 	})
 	if s.AddressType == discoveryv1.AddressTypeFQDN {
-		return nil, c.err()
+		return nil, c.result()
 	}
 	for i, p := range s.Ports {
 		field := at("ports", i)
 		oneOf(&c, field+".protocol", value(p.Protocol), transports)
-		if p.Port != nil { // nil: every port, which is nothing to connect to
+		if p.Port != nil { // nil: every port; there is none to connect to
 			out.Ports = append(out.Ports, mesh.SlicePort{Name: value(p.Name), Number: c.port(field+".port", int64(*p.Port))})
 		}
 	}
@@ -159,12 +151,12 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
 		out.Endpoints = append(out.Endpoints, c.endpoint(at("endpoints", i), &s.Endpoints[i], s.AddressType))
 	}
 	if out.Service == "" {
-		return nil, c.err()
+		return nil, c.result()
 	}
-	return out, c.err()
+	return out, c.result()
 }
 
-// endpoint reads conditions as the API has them: nil is ready, and serving as ready.
+// endpoint applies the defaults of the API: ready if nil, and serving if ready.
 func (c *check) endpoint(field string, e *discoveryv1.Endpoint, family discoveryv1.AddressType) mesh.SliceEndpoint {
 	ready := valueOr(e.Conditions.Ready, true)
 	out := mesh.SliceEndpoint{
@@ -172,7 +164,7 @@ func (c *check) endpoint(field string, e *discoveryv1.Endpoint, family discovery
 		Zone: value(e.Zone), Hostname: value(e.Hostname),
 	}
 	if len(e.Addresses) == 0 {
-		c.wrong(field+".addresses", "missing: an endpoint has at least one")
+		c.invalid(field+".addresses", "missing: must be at least one")
 	}
 	for i, s := range e.Addresses {
 		addr := c.reachable(at(field+".addresses", i), s)
@@ -180,7 +172,7 @@ func (c *check) endpoint(field string, e *discoveryv1.Endpoint, family discovery
 			continue
 		}
 		if addr.Is4() != (family == discoveryv1.AddressTypeIPv4) {
-			c.wrong(at(field+".addresses", i), "%q is not of the slice's addressType %s", s, family)
+			c.invalid(at(field+".addresses", i), "%q does not have the slice's addressType %s", s, family)
 			continue
 		}
 		out.Addresses = append(out.Addresses, addr)
@@ -194,5 +186,5 @@ func (c *check) endpoint(field string, e *discoveryv1.Endpoint, family discovery
 	return out
 }
 
-// sortedKeys makes messages come in the same order each time.
+// sortedKeys makes the order of errors deterministic.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

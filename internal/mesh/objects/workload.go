@@ -11,23 +11,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/mesh"
 )
 
-// tlsModeLabel is what Istio's injection writes on a pod that takes mutual TLS.
-const tlsModeLabel = "security.istio.io/tlsMode"
-
 // proxies are the containers by which a pod has a proxy.
-var proxies = []string{"outrider-proxy", "istio-proxy"}
+var proxies = []string{contract.ProxyContainer, contract.IstioProxyContainer}
 
 const defaultAccount = "default"
 
-// Pod returns what p is in a mesh; nil for a pod that ended.
+// Pod returns the part of p; nil if it has ended.
 func Pod(p *corev1.Pod) (*mesh.WorkloadSpec, error) {
 	var c check
 	namespace, name := c.meta(&p.ObjectMeta)
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-		return nil, c.err()
+		return nil, c.result()
 	}
 	out := &mesh.WorkloadSpec{
 		Workload: mesh.Workload{
@@ -47,36 +45,26 @@ func Pod(p *corev1.Pod) (*mesh.WorkloadSpec, error) {
 			c.namedPorts(at("spec.initContainers", i), p.Spec.InitContainers[i].Ports, out)
 		}
 	}
-	return out, c.err()
+	return out, c.result()
 }
 
 func (c *check) podIPs(s *corev1.PodStatus) []netip.Addr {
-	var out []netip.Addr
-	add := func(field, ip string) {
-		if ip == "" {
-			return
-		}
-		if a := c.addr(field, ip); a.IsValid() && !slices.Contains(out, a) {
-			out = append(out, a)
-		}
-	}
-	add("status.podIP", s.PodIP)
+	all := []fieldValue{{"status.podIP", s.PodIP}}
 	for i, ip := range s.PodIPs {
-		add(at("status.podIPs", i)+".ip", ip.IP)
+		all = append(all, fieldValue{at("status.podIPs", i) + ".ip", ip.IP})
 	}
-	return out
+	return addresses(c.addr, all...)
 }
 
 func proxied(p *corev1.Pod) bool {
-	if mode, ok := p.Labels[tlsModeLabel]; ok {
+	if mode, ok := p.Labels[contract.TLSModeLabel]; ok {
 		return mode == "istio"
 	}
 	is := func(c corev1.Container) bool { return slices.Contains(proxies, c.Name) }
 	return slices.ContainsFunc(p.Spec.Containers, is) || slices.ContainsFunc(p.Spec.InitContainers, is)
 }
 
-// podReady takes a pod without a status, as a manifest that somebody wrote has none, for
-// ready.
+// podReady treats a pod without a status as ready: a manifest written by hand has none.
 func podReady(s *corev1.PodStatus) bool {
 	for _, condition := range s.Conditions {
 		if condition.Type == corev1.PodReady {
@@ -86,7 +74,7 @@ func podReady(s *corev1.PodStatus) bool {
 	return len(s.Conditions) == 0 && s.Phase == ""
 }
 
-// namedPorts keeps the first of a name, as the EndpointSlice controller does.
+// namedPorts uses the first port of a name, as the EndpointSlice controller does.
 func (c *check) namedPorts(field string, ports []corev1.ContainerPort, w *mesh.WorkloadSpec) {
 	for i, p := range ports {
 		number := c.port(at(field+".ports", i)+".containerPort", int64(p.ContainerPort))
@@ -102,26 +90,26 @@ func (c *check) namedPorts(field string, ports []corev1.ContainerPort, w *mesh.W
 
 const hostGroup = "outrider.dev"
 
-// A HostObject is a host outside of Kubernetes, as it is written in a manifest.
+// A HostObject is the manifest of a host outside of Kubernetes.
 type HostObject struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              HostSpec `json:"spec"`
 }
 
-// A HostSpec says where a host is and who it is.
+// A HostSpec has the addresses and the identity of a host.
 type HostSpec struct {
 	Address        string            `json:"address,omitempty"`
 	Addresses      []string          `json:"addresses,omitempty"`
 	ServiceAccount string            `json:"serviceAccount,omitempty"`
-	Labels         map[string]string `json:"labels,omitempty"` // beside those of its metadata
-	Ports          map[string]int32  `json:"ports,omitempty"`  // what services may call by name
+	Labels         map[string]string `json:"labels,omitempty"` // in addition to those of its metadata
+	Ports          map[string]int32  `json:"ports,omitempty"`  // by name, for targetPort
 	Zone           string            `json:"zone,omitempty"`
 	Proxied        *bool             `json:"proxied,omitempty"`     // default: true
 	TokenSHA256    string            `json:"tokenSHA256,omitempty"` // of the token for its first certificate, in hex
 }
 
-// Host returns what h is in a mesh.
+// Host returns the part of h.
 func Host(h *HostObject) (*mesh.WorkloadSpec, error) {
 	var c check
 	out := &mesh.WorkloadSpec{Ready: true}
@@ -146,24 +134,19 @@ func Host(h *HostObject) (*mesh.WorkloadSpec, error) {
 	if t := h.Spec.TokenSHA256; t != "" {
 		out.TokenSHA256 = strings.ToLower(t)
 		if sum, err := hex.DecodeString(t); err != nil || len(sum) != 32 {
-			c.wrong("spec.tokenSHA256", "is no SHA-256 in hex: 64 digits, as sha256sum prints them")
+			c.invalid("spec.tokenSHA256", "is not a SHA-256 in hex: must be 64 digits, as sha256sum prints them")
 		}
 	}
-	return out, c.err()
+	return out, c.result()
 }
 
 func (c *check) hostAddresses(s *HostSpec) []netip.Addr {
-	var out []netip.Addr
-	if s.Address != "" {
-		out = append(out, c.reachable("spec.address", s.Address))
-	}
+	all := []fieldValue{{"spec.address", s.Address}}
 	for i, text := range s.Addresses {
-		if a := c.reachable(at("spec.addresses", i), text); !slices.Contains(out, a) {
-			out = append(out, a)
-		}
+		all = append(all, fieldValue{at("spec.addresses", i), text})
 	}
-	if out == nil {
-		c.wrong("spec.address", "missing: a host needs one, or several in spec.addresses")
+	if s.Address == "" && len(s.Addresses) == 0 {
+		c.invalid("spec.address", "missing: a host must have one, or several in spec.addresses")
 	}
-	return out
+	return addresses(c.reachable, all...)
 }

@@ -100,7 +100,7 @@ func parts() []mesh.Part {
 		// Another namespace's word about a pod of this one: with the proxy's port as one of
 		// the application Envoy would refuse all that the pod's proxy is told.
 		&mesh.ServiceSpec{Name: "evil", Namespace: "bank", Addresses: addresses("10.96.0.77"), Ports: []mesh.PortSpec{port(80, mesh.HTTP), port(8080, mesh.ServerFirst)}},
-		&mesh.SliceSpec{Name: "evil-1", Namespace: "bank", Service: "evil", Ports: []mesh.SlicePort{{Name: "p80", Number: mesh.InboundPort}, {Name: "p8080", Number: 8080}},
+		&mesh.SliceSpec{Name: "evil-1", Namespace: "bank", Service: "evil", Ports: []mesh.SlicePort{{Name: "p80", Number: contract.InboundPort}, {Name: "p8080", Number: 8080}},
 			Endpoints: []mesh.SliceEndpoint{{Addresses: addresses("10.244.0.1"), Ready: true}}},
 		&mesh.PolicySpec{Name: "db", Namespace: "shop", Selector: map[string]string{"app": "db"}, Mode: mesh.ModeStrict, Ports: map[uint16]mesh.Mode{6380: mesh.ModeDisable}},
 		&mesh.RouteSpec{Name: "r", Namespace: "shop", Parents: []mesh.Parent{{Namespace: "shop", Name: "routed"}}, Rules: []mesh.Route{

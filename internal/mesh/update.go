@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// renewWorkload computes a workload again. If it is another now, so are the services
-// that have it as an endpoint.
-func (b *Builder) renewWorkload(id workloadID, e *edit[workloadID, *Workload]) {
+// updateWorkload computes a workload again. If it changed, it marks the services that have
+// it as an endpoint.
+func (b *Builder) updateWorkload(id workloadID, e *edit[workloadID, *Workload]) {
 	w := b.workloads[id]
 	if w.spec == nil {
 		delete(b.workloads, id)
@@ -18,8 +18,8 @@ func (b *Builder) renewWorkload(id workloadID, e *edit[workloadID, *Workload]) {
 	}
 	next := w.spec.Workload
 	next.Ports = nil
-	for _, n := range b.inFront(id) {
-		for _, p := range b.services[n].sends[id] {
+	for _, n := range b.servicesOf(id) {
+		for _, p := range b.services[n].workloadPorts[id] {
 			next.Ports = addPort(next.Ports, p.Number, p.Protocol)
 		}
 	}
@@ -29,16 +29,15 @@ func (b *Builder) renewWorkload(id workloadID, e *edit[workloadID, *Workload]) {
 	}
 	w.current = &next
 	e.set(id, &next)
-	for n := range w.behind {
+	for n := range w.services {
 		b.staleServices.add(n)
 	}
 }
 
-// renewService computes a service again, from its members and the workloads as they are
-// now.
-func (b *Builder) renewService(n name, e *edit[string, *Service]) {
+// updateService computes a service again, from its members and the current workloads.
+func (b *Builder) updateService(n name, e *edit[string, *Service]) {
 	s := b.services[n]
-	b.renewConflicts(n, s)
+	b.updateConflicts(n, s)
 	if s.spec == nil {
 		if s.current != nil {
 			e.delete(s.current.Host)
@@ -87,8 +86,8 @@ func (b *Builder) endpoints(s *service) []Endpoint {
 	return out
 }
 
-// same compares endpoints first, by their pointers: they are most of a service, and what
-// changes most.
+// same compares endpoints first, by their pointers: they are the largest part of a service,
+// and change most often.
 func same(a, b *Service) bool {
 	if !slices.Equal(a.Endpoints, b.Endpoints) {
 		return false

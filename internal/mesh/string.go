@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// String is the mesh for people, by service and workload. The same mesh has the same text.
+// String describes a mesh, by service and workload, for tests and their golden files.
 func (m *Mesh) String() string {
 	var b strings.Builder
 	for _, s := range m.Services() {
@@ -26,12 +26,12 @@ func (m *Mesh) String() string {
 
 func (s *Service) text(b *strings.Builder) {
 	fmt.Fprintf(b, "service %s\n", s.Host)
-	field(b, "addresses", joined(s.Addresses))
-	field(b, "external", s.External)
+	line(b, "addresses", joined(s.Addresses))
+	line(b, "external", s.External)
 	if s.Headless {
 		b.WriteString("  headless\n")
 	}
-	field(b, "visible to", strings.Join(s.ExportTo, ", "))
+	line(b, "visible to", strings.Join(s.ExportTo, ", "))
 	for _, p := range s.Ports {
 		fmt.Fprintf(b, "  port %d %s: %s\n", p.Number, p.Name, cmp.Or(p.Protocol, "unknown"))
 	}
@@ -43,7 +43,7 @@ func (s *Service) text(b *strings.Builder) {
 	}
 }
 
-func field(b *strings.Builder, name, value string) {
+func line(b *strings.Builder, name, value string) {
 	if value != "" {
 		fmt.Fprintf(b, "  %s %s\n", name, value)
 	}
@@ -88,14 +88,14 @@ func (w *Workload) title() string {
 
 func (w *Workload) text(b *strings.Builder) {
 	fmt.Fprintf(b, "%s\n  account %s\n", w.title(), w.ServiceAccount)
-	field(b, "addresses", joined(w.Addresses))
+	line(b, "addresses", joined(w.Addresses))
 	var labels []string
 	for _, k := range slices.Sorted(maps.Keys(w.Labels)) {
 		labels = append(labels, k+"="+w.Labels[k])
 	}
-	field(b, "labels", strings.Join(labels, " "))
-	field(b, "node", w.Node)
-	field(b, "zone", w.Zone)
+	line(b, "labels", strings.Join(labels, " "))
+	line(b, "node", w.Node)
+	line(b, "zone", w.Zone)
 	for _, is := range []struct {
 		yes  bool
 		name string

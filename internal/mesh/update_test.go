@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"outrider.dev/internal/contract"
 )
 
 func TestWhatDidNotChangeKeepsItsPointer(t *testing.T) {
@@ -129,11 +131,11 @@ func sameTables(t *testing.T, seed uint64, want, got *Builder) {
 	for what, n := range map[string][2]int{
 		"services": {len(want.services), len(got.services)}, "workloads": {len(want.workloads), len(got.workloads)},
 		"labels": {len(want.byLabel), len(got.byLabel)}, "selectors": {len(want.bySelector), len(got.bySelector)},
-		"addresses": {len(want.atAddress), len(got.atAddress)}, "wanted addresses": {len(want.wantAddr), len(got.wantAddr)},
-		"wanted pods": {len(want.wantPod), len(got.wantPod)}, "virtual addresses": {len(want.atVIP), len(got.atVIP)},
+		"addresses": {len(want.byAddress), len(got.byAddress)}, "wanted addresses": {len(want.bySliceAddress), len(got.bySliceAddress)},
+		"wanted pods": {len(want.bySlicePod), len(got.bySlicePod)}, "virtual addresses": {len(want.byVIP), len(got.byVIP)},
 		"routes": {len(want.routesOf), len(got.routesOf)}, "backends": {len(want.routesTo), len(got.routesTo)},
-		"policies": {len(want.policies), len(got.policies)}, "namespaces": {len(want.inSpace), len(got.inSpace)},
-		"found services": {want.current.services.len(), got.current.services.len()}, "behind": {want.current.behind.len(), got.current.behind.len()},
+		"policies": {len(want.policies), len(got.policies)}, "namespaces": {len(want.byNamespace), len(got.byNamespace)},
+		"found services": {want.current.services.len(), got.current.services.len()}, "behind": {want.current.servicesOf.len(), got.current.servicesOf.len()},
 		"found addresses": {want.current.addresses.len(), got.current.addresses.len()}, "found virtual addresses": {want.current.vips.len(), got.current.vips.len()},
 	} {
 		if n[0] != n[1] {
@@ -165,7 +167,7 @@ func randomPart(r *rand.Rand) Part {
 		s.Selector = map[string]string{"app": pick("x", "y")}
 		return s
 	case 1:
-		s := slice(space, n, pick("x", "y", "z"), SlicePort{pick("http", "tcp", "mysql"), []uint16{8080, InboundPort}[r.IntN(2)]}, ip)
+		s := slice(space, n, pick("x", "y", "z"), SlicePort{pick("http", "tcp", "mysql"), []uint16{8080, contract.InboundPort}[r.IntN(2)]}, ip)
 		s.Endpoints[0].Pod = pick("", "x", "y")
 		return s
 	case 2, 3:
