@@ -46,6 +46,13 @@ func TestWhoIsInjected(t *testing.T) {
 		"a pod by default":                      {want: Injected},
 		"hostNetwork goes first":                {pod: `labels: {sidecar.istio.io/inject: "true"}`, spec: "hostNetwork: true", want: HostNetwork},
 		"a pod for Windows":                     {spec: "os: {name: windows}", want: OtherSystem},
+		"a pod for Windows nodes":               {spec: "nodeSelector: {kubernetes.io/os: windows}", want: OtherSystem},
+		"a pod for Linux":                       {spec: "os: {name: linux}", want: Injected},
+		"our label starts it":                   {ns: Namespace{Name: "x", Labels: labels{}}, pod: `labels: {outrider.dev/inject: "true"}`, want: Injected},
+		"our namespace label goes first":        {ns: Namespace{Name: "x", Labels: labels{"outrider.dev/injection": "disabled", "istio-injection": "enabled"}}, want: NamespaceDeclines},
+		"namespace by label, pod false":         {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "enabled"}}, pod: `labels: {sidecar.istio.io/inject: "false"}`, want: Declined},
+		"a pod false beats the namespace's no":  {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "disabled"}}, pod: `labels: {sidecar.istio.io/inject: "false"}`, want: Declined},
+		"the namespace's revision, and a label": {ns: Namespace{Name: "x", Labels: labels{"istio.io/rev": "canary"}}, pod: `labels: {istio.io/rev: other}`, revision: "canary", want: Injected},
 		"kube-system is never injected":         {pod: `labels: {sidecar.istio.io/inject: "true"}`, ns: Namespace{Name: "kube-system"}, want: IgnoredNamespace},
 		"istio-system is no such namespace":     {ns: Namespace{Name: "istio-system"}, want: Injected},
 		"label false":                           {pod: `labels: {sidecar.istio.io/inject: "false"}`, want: Declined},
@@ -59,6 +66,7 @@ func TestWhoIsInjected(t *testing.T) {
 		"policy disabled, label true":           {values: "global: {proxy: {autoInject: disabled}}", pod: `labels: {sidecar.istio.io/inject: "true"}`, want: Injected},
 		"an illegal policy injects nothing":     {values: "global: {proxy: {autoInject: maybe}}", want: PolicyDeclines},
 		"neverInjectSelector":                   {values: "sidecarInjectorWebhook: {neverInjectSelector: [{}, {matchLabels: {app: db}}]}", pod: "labels: {app: db}", want: NeverSelected},
+		"a selector for another label":          {values: "sidecarInjectorWebhook: {neverInjectSelector: [{matchLabels: {app: db}}]}", pod: "labels: {app: web}", want: Injected},
 		"an empty selector is skipped":          {values: "sidecarInjectorWebhook: {neverInjectSelector: [{}]}", want: Injected},
 		"never before always":                   {values: "sidecarInjectorWebhook: {neverInjectSelector: [{matchLabels: {app: db}}], alwaysInjectSelector: [{matchLabels: {app: db}}]}", pod: "labels: {app: db}", want: NeverSelected},
 		"always before policy":                  {values: "{global: {proxy: {autoInject: disabled}}, sidecarInjectorWebhook: {alwaysInjectSelector: [{matchLabels: {app: db}}]}}", pod: "labels: {app: db}", want: Injected},
@@ -210,6 +218,14 @@ spec:
 				t.Error("refused, and injected")
 			}
 		})
+	}
+}
+
+func TestNamesDefault(t *testing.T) {
+	for label, want := range map[string]bool{"istio-injection": true, "outrider.dev/injection": true, "istio.io/rev": false} {
+		if got := NamesDefault(Namespace{Labels: map[string]string{label: "x"}}); got != want {
+			t.Errorf("%s: %v, want %v", label, got, want)
+		}
 	}
 }
 

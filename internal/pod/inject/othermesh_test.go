@@ -220,16 +220,17 @@ func TestOwnLabels(t *testing.T) {
 		ns   labels
 		want Code
 	}{
-		"Istio's namespace label":        {ns: labels{"istio-injection": "enabled"}, want: OtherInjector},
-		"Istio's pod label":              {pod: "labels: {sidecar.istio.io/inject: \"true\"}", ns: labels{}, want: OtherInjector},
-		"Istio's revision":               {pod: "labels: {istio.io/rev: default}", ns: labels{"istio.io/rev": "default"}, want: OtherInjector},
-		"nobody asks at all":             {ns: labels{}, want: NotRequested},
-		"Istio says no":                  {pod: "labels: {sidecar.istio.io/inject: \"false\"}", ns: labels{"istio-injection": "enabled"}, want: NotRequested},
-		"another revision of Istio":      {pod: "labels: {istio.io/rev: canary}", ns: labels{}, want: NotRequested},
-		"Istio says no, we say yes":      {pod: "labels: {sidecar.istio.io/inject: \"false\", outrider.dev/inject: \"true\"}", ns: labels{"istio-injection": "disabled"}, want: Injected},
-		"our namespace label":            {ns: labels{"outrider.dev/injection": "enabled"}, want: Injected},
-		"our namespace label, Istio: no": {pod: "annotations: {sidecar.istio.io/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Injected},
-		"our pod label says no":          {pod: "labels: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Declined},
+		"Istio's namespace label":                   {ns: labels{"istio-injection": "enabled"}, want: OtherInjector},
+		"Istio's pod label":                         {pod: "labels: {sidecar.istio.io/inject: \"true\"}", ns: labels{}, want: OtherInjector},
+		"Istio's revision":                          {pod: "labels: {istio.io/rev: default}", ns: labels{"istio.io/rev": "default"}, want: OtherInjector},
+		"no label at all":                           {ns: labels{}, want: NotRequested},
+		"Istio says no":                             {pod: "labels: {sidecar.istio.io/inject: \"false\"}", ns: labels{"istio-injection": "enabled"}, want: NotRequested},
+		"another revision of Istio":                 {pod: "labels: {istio.io/rev: canary}", ns: labels{}, want: NotRequested},
+		"Istio says no, we say yes":                 {pod: "labels: {sidecar.istio.io/inject: \"false\", outrider.dev/inject: \"true\"}", ns: labels{"istio-injection": "disabled"}, want: Injected},
+		"our namespace label":                       {ns: labels{"outrider.dev/injection": "enabled"}, want: Injected},
+		"our namespace label, Istio: no":            {pod: "annotations: {sidecar.istio.io/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Injected},
+		"our annotation says no, Istio's label yes": {pod: "labels: {sidecar.istio.io/inject: \"true\"}\n  annotations: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Declined},
+		"our pod label says no":                     {pod: "labels: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Declined},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := podOf(t, "metadata:\n  name: shop\n  "+tt.pod+"\nspec:\n  containers: [{name: app, image: a, command: [/app]}]")
@@ -241,8 +242,46 @@ func TestOwnLabels(t *testing.T) {
 			if tt.want == OtherInjector && !strings.Contains(r.Reason.Sentence, "another injector") {
 				t.Errorf("it does not say so: %s", r.Reason.Sentence)
 			}
+			if tt.want == NotRequested && !strings.Contains(r.Reason.Sentence, "label outrider.dev/injection=enabled nor the pod the label outrider.dev/inject=true") {
+				t.Errorf("it does not name our labels: %s", r.Reason.Sentence)
+			}
 			if diff := podDiff(before, p); diff != "" {
 				t.Errorf("the given pod was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+// Another mesh's proxy stays the only one, unless a label of ours or an annotation requests
+// order alongside it.
+func TestOtherMeshes(t *testing.T) {
+	const plain, own = "containers: [{name: app, image: a}]", "containers: [{name: app, image: a}, {name: my-proxy, image: p}]"
+	const istioProxy = "initContainers: [{name: istio-proxy, image: p, restartPolicy: Always}], " + plain
+	status := func(name string) string {
+		return `annotations: {sidecar.istio.io/status: '{"containers":["` + name + `"]}'}`
+	}
+	for name, tt := range map[string]struct {
+		metadata, spec string
+		ns             map[string]string
+		alongside      bool
+		want           Code
+	}{
+		"no other mesh":                             {spec: plain, want: Injected},
+		"another mesh":                              {spec: istioProxy, want: OtherMesh},
+		"another mesh's plain container":            {spec: "containers: [{name: app, image: a}, {name: kuma-sidecar, image: k}]", want: OtherMesh},
+		"our annotation proxy: none":                {metadata: "annotations: {outrider.dev/proxy: none}", spec: istioProxy, alongside: true, want: Injected},
+		"our annotation":                            {metadata: `annotations: {outrider.dev/inject: "true"}`, spec: istioProxy, alongside: true, want: Injected},
+		"our namespace label":                       {ns: map[string]string{contract.OwnNamespaceLabel: "enabled"}, spec: istioProxy, alongside: true, want: Injected},
+		"our pod label":                             {metadata: `labels: {outrider.dev/inject: "true"}`, spec: istioProxy, alongside: true, want: Injected},
+		"our pod label with another value":          {metadata: `labels: {outrider.dev/inject: "yes"}`, ns: map[string]string{contract.OwnNamespaceLabel: "enabled"}, spec: istioProxy, want: OtherMesh},
+		"Istio's template with a name of its own":   {metadata: status("my-proxy"), spec: own, want: OtherMesh},
+		"Istio's status, and its container is gone": {metadata: status("my-proxy"), spec: plain, want: Injected},
+		"Istio's status names ours":                 {metadata: status("outrider-proxy"), spec: "containers: [{name: app, image: a}, {name: outrider-proxy, image: auto}]", want: Injected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			alongside, reason := decideProxy(podOf(t, "metadata: {"+tt.metadata+"}\nspec: {"+tt.spec+"}"), Namespace{Name: "shop", Labels: tt.ns})
+			if alongside != tt.alongside || reason.Code != tt.want {
+				t.Errorf("alongside %v, %+v; want %v, %s", alongside, reason, tt.alongside, tt.want)
 			}
 		})
 	}
