@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // The commands of cmd/.
@@ -21,21 +22,47 @@ const (
 var racing bool
 
 // flags are those of "go build" for one command.
-func flags(name string) []string {
-	const plain = "-s -w"
+func flags(name, version string) []string {
+	linker := "-ldflags=-s -w" + version
 	if name == Agent {
 		// It is in every pod, where its size is memory and pull time; what it does waits for
 		// others. Without inlining it is a tenth smaller (docs/rationale.md).
-		return []string{"-gcflags=all=-l", "-ldflags=" + plain + " -funcalign=8"}
+		return []string{"-gcflags=all=-l", linker + " -funcalign=8"}
 	}
-	return []string{"-ldflags=" + plain}
+	return []string{linker}
+}
+
+// version is the linker's flags that set what "outrider version" prints: the tag or the
+// revision of the checkout, and the time of its commit. Without git they are empty. The go
+// command's own stamp does not cover linked worktrees, and GOFLAGS can turn it off.
+func version(ctx context.Context) string {
+	git := func(args ...string) string {
+		cmd := exec.CommandContext(ctx, "git", args...)
+		cmd.Env = append(os.Environ(), "TZ=UTC")
+		out, err := cmd.Output()
+		if err != nil {
+			return ""
+		}
+		return strings.TrimSpace(string(out))
+	}
+	name := git("describe", "--tags", "--always", "--dirty", "--abbrev=12")
+	if name == "" {
+		return ""
+	}
+	if git("describe", "--tags") == "" {
+		name = "devel-" + name
+	}
+	const pkg = "outrider.dev/internal/cli"
+	when := git("log", "-1", "--format=%cd", "--date=format-local:%Y-%m-%dT%H:%M:%SZ")
+	return fmt.Sprintf(" -X %s.build=%s -X %s.buildTime=%s", pkg, name, pkg, when)
 }
 
 // Build builds commands into a folder, which must exist. It is to be called within the
 // module.
 func Build(ctx context.Context, dir string, names ...string) error {
+	stamp := version(ctx)
 	for _, name := range names {
-		args := append([]string{"build", "-trimpath"}, flags(name)...)
+		args := append([]string{"build", "-trimpath"}, flags(name, stamp)...)
 		env := "CGO_ENABLED=0"
 		if racing {
 			args, env = append(args, "-race"), "CGO_ENABLED=1"

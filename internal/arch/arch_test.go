@@ -94,7 +94,7 @@ var arrows = map[string][]string{
 	"build/house":        {"golang.org/x/tools/go/packages"},
 	"build/commands/cmd": {"build/commands"},
 	"internal/arch":      {},
-	"internal/cli":       {"internal/capture", "internal/visible", cobra, pflag},
+	"internal/cli":       {"internal/capture", "internal/visible", cobra, pflag, sys},
 	"internal/visible":   {},
 
 	"cmd/outrider": {"internal/image/lookup", "k8s.io/api", "k8s.io/apimachinery", "internal/lint/finding", "internal/lint", "internal/pod/inject", "internal/manifest", "github.com/rogpeppe/go-internal/diff", "internal/run/demo", "internal/model/kubelet", "internal/run/localpod", "internal/model/simulate", "internal/model/chart", "internal/model/verify", sys, "startup", "internal/pod/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/visible", cobra},

@@ -8,21 +8,40 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Version is the version of the module, or of the commit it was built from.
+// Set by the build (package build/commands): the tag or revision of the commit and its time.
+var build, buildTime string
+
+// Version is the version of the module, or else the commit that it was built from.
 func Version() string {
+	v, _ := buildOf()
+	return v
+}
+
+// buildOf returns the version and the time of the commit; the time is empty if unknown.
+func buildOf() (version, when string) {
+	if build != "" {
+		return build, buildTime
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "unknown"
+		return "unknown", ""
 	}
+	settings := map[string]string{}
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && info.Main.Version == "(devel)" {
-			return "devel-" + s.Value[:min(12, len(s.Value))]
-		}
+		settings[s.Key] = s.Value
 	}
-	if info.Main.Version == "" {
-		return "devel"
+	revision := settings["vcs.revision"]
+	switch {
+	case info.Main.Version != "" && info.Main.Version != "(devel)":
+		return info.Main.Version, settings["vcs.time"]
+	case revision == "":
+		return "devel", ""
 	}
-	return info.Main.Version
+	version = "devel-" + revision[:min(12, len(revision))]
+	if settings["vcs.modified"] == "true" {
+		version += "-dirty"
+	}
+	return version, settings["vcs.time"]
 }
 
 // VersionCommand prints the version.
@@ -30,9 +49,15 @@ func VersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "print the version",
+		Long:  "Prints the version, the time of its commit, the Go version and the platform.",
 		Args:  cobra.NoArgs,
-		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s %s (%s, %s/%s)\n", cmd.Root().Name(), Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			version, when := buildOf()
+			if when != "" {
+				version += " of " + when
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s (%s, %s/%s)\n", cmd.Root().Name(), version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
 		},
 	}
 }

@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// A choice is the value of a flag that takes one of a few words.
+type choice struct {
+	flag  string
+	value *string
+	words []string
+}
+
+func (c choice) Set(s string) error {
+	if !slices.Contains(c.words, s) {
+		return fmt.Errorf("--%s=%q: must be one of %s", c.flag, s, strings.Join(c.words, ", "))
+	}
+	*c.value = s
+	return nil
+}
+
+func (c choice) String() string {
+	if c.value == nil {
+		return ""
+	}
+	return *c.value
+}
+
+// Type is the word for the value in a usage text.
+func (c choice) Type() string { return "string" }
+
+// Choice adds a flag that takes one of words, which its usage lists and a shell completes.
+// The first word is the default.
+func Choice(cmd *cobra.Command, value *string, flag, short, usage string, words ...string) {
+	*value = words[0]
+	cmd.Flags().VarP(choice{flag, value, words}, flag, short, usage+": "+strings.Join(words, ", "))
+	Complete(cmd, flag, words...)
+}
+
+// Complete says which words a shell completes for a flag.
+func Complete(cmd *cobra.Command, flag string, words ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // of the program, not of its input
+	}
+}
+
+// CompleteFiles says with which endings a shell completes files for a flag.
+func CompleteFiles(cmd *cobra.Command, flag string, endings ...string) {
+	if err := cmd.MarkFlagFilename(flag, endings...); err != nil {
+		panic(err)
+	}
+}

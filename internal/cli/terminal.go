@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Terminal is what a command knows about where its output goes.
+type Terminal struct {
+	Colour  bool // it shows colours, and a person looks at it
+	Columns int
+}
+
+// defaultColumns is the width of text that does not go to a terminal.
+const defaultColumns = 100
+
+// TerminalOf looks at w, and at NO_COLOR and TERM.
+func TerminalOf(w io.Writer) Terminal {
+	t := Terminal{Columns: defaultColumns}
+	f, ok := w.(*os.File)
+	if !ok {
+		return t
+	}
+	info, err := f.Stat()
+	t.Colour = err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
+		t.Columns = int(size.Col)
+	}
+	return t
+}
