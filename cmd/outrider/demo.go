@@ -40,7 +40,8 @@ The exit status is 1 if the story did not go as told.`,
 				}
 			}
 			o.Out = cmd.OutOrStdout()
-			o.Width, o.Color = columns(o.Out), isTerminal(o.Out)
+			t := cli.TerminalOf(o.Out)
+			o.Width, o.Color = t.Columns, t.Colour
 			if o.Services < 1 {
 				return &cli.UsageError{Err: fmt.Errorf("--services=%d: the mesh needs one at least", o.Services)}
 			}

@@ -1,25 +1,23 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"os"
-	"strings"
+	"slices"
 	"time"
 
-	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/image/lookup"
-	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/pod/inject"
-	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/internal/pod/offline"
 	"outrider.dev/startup"
 )
 
@@ -36,7 +34,7 @@ type injectOptions struct {
 	images    lookup.Flags
 	inject    inject.Options
 
-	resolver *lookup.Resolver // nil: nobody looks images up
+	resolver *lookup.Resolver // nil: images are not looked up
 }
 
 const injectExamples = `  # add the proxy, the capture and the order, and apply
@@ -88,20 +86,19 @@ pod asks for what cannot be had (nothing is printed then), 2 if the input cannot
 	fs.StringVar(&o.inject.Images.Proxy, "proxy-image", "", "image of the proxy (default of the values)")
 	o.images.Add(fs, 10*time.Second)
 	istioFlags(cmd, o)
-	// Each fails for a flag that does not exist only.
-	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
-	_ = cmd.MarkFlagFilename("values", "yaml", "yml", "json")
-	_ = cmd.MarkFlagFilename("mesh-config", "yaml", "yml", "json")
-	_ = cmd.MarkFlagFilename("registry-config", "json")
+	for _, flag := range []string{"filename", "values", "mesh-config"} {
+		cli.CompleteFiles(cmd, flag, "yaml", "yml", "json")
+	}
+	cli.CompleteFiles(cmd, "registry-config", "json")
 	return cmd
 }
 
-// withoutEffect are flags of istioctl kube-inject that have none here, and why.
+// withoutEffect are flags of istioctl kube-inject that have no effect here, and why.
 var withoutEffect = map[string]string{
 	"injectConfigFile":    "what is injected is built in",
 	"injectConfigMapName": "what is injected is built in",
-	"meshConfigMapName":   "no cluster is asked; use --mesh-config",
-	"webhookConfig":       "no cluster is asked",
+	"meshConfigMapName":   "no cluster is read; use --mesh-config",
+	"webhookConfig":       "no cluster is read",
 	"operatorFileName":    "use --values",
 }
 
@@ -120,40 +117,72 @@ func istioFlags(cmd *cobra.Command, o *injectOptions) {
 
 func (o *injectOptions) run(cmd *cobra.Command) error {
 	if len(o.files) == 0 {
-		return &cli.UsageError{Err: errors.New("nothing to read"), Hint: "give -f FILE, or -f - for standard input"}
+		return errNothing
 	}
 	if err := o.configure(cmd); err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	p := &injected{o: o, cmd: cmd, namespaces: map[string]inject.Namespace{}}
-	if err := p.read(); err != nil {
+	files, err := o.read(cmd)
+	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	if err := p.rewrite(); err != nil {
-		return err
-	}
-	text := p.joined()
-	if o.diff {
-		text = p.diff()
-	}
-	if o.output != "" {
-		if err := os.WriteFile(o.output, text, 0o644); err != nil {
-			return &cli.UsageError{Err: fmt.Errorf("--output: %w", err)}
+	options := offline.Options{Inject: o.inject, Namespace: o.namespace, Labels: o.labels}
+	if o.resolver != nil {
+		options.Pod = func(pod *corev1.Pod, ns inject.Namespace, io inject.Options) (inject.Result, error) {
+			return inject.Resolving(pod, ns, io, func(images []string) map[string]inject.ImageCommand {
+				return o.resolver.Commands(cmd.Context(), images)
+			})
 		}
-		return nil
 	}
-	_, err := cmd.OutOrStdout().Write(text)
-	return err
+	r, err := offline.Inject(files, options, func(m offline.Message) { fmt.Fprintf(cmd.ErrOrStderr(), "outrider: %s\n", m) })
+	switch {
+	case err != nil:
+		return &cli.UsageError{Err: err}
+	case r.Refused == 1:
+		return errors.New("a pod cannot be injected as it is configured; nothing is printed")
+	case r.Refused > 1:
+		return fmt.Errorf("%d pods cannot be injected as they are configured; nothing is printed", r.Refused)
+	}
+	return o.write(cmd.OutOrStdout(), r)
 }
 
-// configure reads what the mesh says.
-func (o *injectOptions) configure(cmd *cobra.Command) error {
-	note := func(format string, args ...any) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "outrider: note: "+format+"\n", args...)
+func (o *injectOptions) read(cmd *cobra.Command) ([]offline.File, error) {
+	var out []offline.File
+	for _, file := range o.files {
+		name, data, err := cli.Read(cmd, file)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, offline.File{Name: name, Data: data})
 	}
-	for name, why := range withoutEffect {
+	return out, nil
+}
+
+// write prints the result, or what changes.
+func (o *injectOptions) write(stdout io.Writer, r offline.Result) error {
+	var texts [][]byte
+	for _, f := range r.Files {
+		texts = append(texts, f.Data)
+	}
+	text := offline.Join(texts)
+	if o.diff {
+		text = r.Diff()
+	}
+	if o.output == "" {
+		_, err := stdout.Write(text)
+		return err
+	}
+	if err := os.WriteFile(o.output, text, 0o644); err != nil {
+		return &cli.UsageError{Err: fmt.Errorf("--output: %w", err)}
+	}
+	return nil
+}
+
+// configure checks the flags, and reads the values and the mesh's configuration.
+func (o *injectOptions) configure(cmd *cobra.Command) error {
+	for _, name := range slices.Sorted(maps.Keys(withoutEffect)) {
 		if cmd.Flags().Changed(name) {
-			note("--%s has no effect: %s", name, why)
+			cli.Note(cmd, "--%s has no effect: %s", name, withoutEffect[name])
 		}
 	}
 	if err := inject.NamespaceName(o.namespace); err != nil {
@@ -162,33 +191,9 @@ func (o *injectOptions) configure(cmd *cobra.Command) error {
 	if err := o.inject.Check(); err != nil {
 		return err
 	}
-	all := map[string]any{}
-	for _, file := range o.values {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return fmt.Errorf("--values: %w", err)
-		}
-		var one map[string]any
-		if err := yaml.Unmarshal(data, &one); err != nil {
-			return fmt.Errorf("--values: %s: %w", file, err)
-		}
-		all = inject.Overlay(all, one)
-	}
-	for _, s := range o.set {
-		if err := inject.SetValue(all, s); err != nil {
-			return fmt.Errorf("--set: %w", err)
-		}
-	}
-	text, err := yaml.Marshal(all)
+	values, err := o.readValues(cmd)
 	if err != nil {
 		return err
-	}
-	values, warnings, err := inject.ParseValues(text)
-	if err != nil {
-		return fmt.Errorf("values: %w", err)
-	}
-	for _, w := range warnings {
-		note("%s", w)
 	}
 	if o.resolver, err = o.images.Resolver(http.ProxyFromEnvironment); err != nil {
 		return err
@@ -205,158 +210,40 @@ func (o *injectOptions) configure(cmd *cobra.Command) error {
 		return fmt.Errorf("--mesh-config: %s: %w", o.mesh, err)
 	}
 	for _, n := range o.inject.Mesh.Notes {
-		note("--mesh-config: %s", n)
+		cli.Note(cmd, "--mesh-config: %s", n)
 	}
 	return nil
 }
 
-// injected is what becomes of the files.
-type injected struct {
-	o          *injectOptions
-	cmd        *cobra.Command
-	namespaces map[string]inject.Namespace
-	names      []string
-	texts      [][]byte
-	out        [][]byte
-	changes    []podspec.Change
-	why        map[string][]string // by object of a document
-	refused    int
-}
-
-// read reads all files before anything is decided: a namespace may come last.
-func (p *injected) read() error {
-	for _, file := range p.o.files {
-		name, data, err := readText(p.cmd, file)
+// readValues reads --values and --set, of which later ones win.
+func (o *injectOptions) readValues(cmd *cobra.Command) (inject.Values, error) {
+	all := map[string]any{}
+	for _, file := range o.values {
+		data, err := os.ReadFile(file)
 		if err != nil {
-			return err
+			return inject.Values{}, fmt.Errorf("--values: %w", err)
 		}
-		p.names, p.texts = append(p.names, name), append(p.texts, data)
-		for _, ns := range manifest.Namespaces(data) {
-			p.namespaces[ns.Name] = inject.Namespace{Name: ns.Name, Labels: ns.Labels, Annotations: ns.Annotations}
+		var one map[string]any
+		if err := yaml.Unmarshal(data, &one); err != nil {
+			return inject.Values{}, fmt.Errorf("--values: %s: %w", file, err)
+		}
+		all = inject.Overlay(all, one)
+	}
+	for _, s := range o.set {
+		if err := inject.SetValue(all, s); err != nil {
+			return inject.Values{}, fmt.Errorf("--set: %w", err)
 		}
 	}
-	if len(p.o.labels) > 0 {
-		ns := p.namespaces[p.o.namespace]
-		ns.Name, ns.Labels = p.o.namespace, maps.Clone(ns.Labels)
-		if ns.Labels == nil {
-			ns.Labels = map[string]string{}
-		}
-		maps.Copy(ns.Labels, p.o.labels)
-		p.namespaces[ns.Name] = ns
+	text, err := yaml.Marshal(all)
+	if err != nil {
+		return inject.Values{}, err
 	}
-	return nil
-}
-
-// rewrite injects every pod. One that is refused is said, and ends it after the others
-// have been looked at too.
-func (p *injected) rewrite() error {
-	p.why = map[string][]string{}
-	for i, data := range p.texts {
-		out, changes, err := podspec.Rewrite(p.names[i], data, p.pod)
-		if err != nil {
-			return &cli.UsageError{Err: err}
-		}
-		p.out, p.changes = append(p.out, out), append(p.changes, changes...)
+	values, warnings, err := inject.ParseValues(text)
+	if err != nil {
+		return inject.Values{}, fmt.Errorf("values: %w", err)
 	}
-	switch {
-	case p.refused == 1:
-		return errors.New("a pod cannot be injected as it asks; nothing is printed")
-	case p.refused > 1:
-		return fmt.Errorf("%d pods cannot be injected as they ask; nothing is printed", p.refused)
+	for _, w := range warnings {
+		cli.Note(cmd, "%s", w)
 	}
-	return nil
-}
-
-func (p *injected) say(kind string, o podspec.Object, format string, args ...any) {
-	fmt.Fprintf(p.cmd.ErrOrStderr(), "outrider: %s: %s: document %d: %s: %s\n", kind, o.File, o.Document, o, fmt.Sprintf(format, args...))
-}
-
-// pod injects one; nil leaves it.
-func (p *injected) pod(o podspec.Object) (*corev1.Pod, error) {
-	for _, field := range o.Unknown {
-		p.say("note", o, "%s is not a field that this version knows; it stays", field)
-	}
-	name := o.Namespace
-	if name == "" {
-		name = p.o.namespace
-	}
-	ns, known := p.namespaces[name]
-	if !known {
-		ns.Name = name
-	}
-	options := p.o.inject
-	if o.Kind != "Pod" {
-		options.Workload = inject.Workload{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
-	}
-	r, err := p.inject(&o.Pod, ns, options)
-	for _, w := range r.Warnings {
-		p.say("warning", o, "%s", w)
-	}
-	var refusal *inject.Refusal
-	switch {
-	case errors.As(err, &refusal):
-		p.refused++
-		p.say("error", o, "%s (%s)", refusal.Sentence, refusal.Code)
-		if refusal.Hint != "" {
-			p.say("hint", o, "%s", refusal.Hint)
-		}
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case !r.Injected:
-		p.say("note", o, "not injected: %s (%s)", r.Reason.Sentence, r.Reason.Code)
-		if r.Pod == &o.Pod {
-			return nil, nil
-		}
-		return r.Pod, nil // without what was ours
-	}
-	p.why[key(o.File, o.Document, o.String())] = append([]string{"injected: " + r.Reason.Sentence}, r.Notes...)
-	return r.Pod, nil
-}
-
-func (p *injected) inject(pod *corev1.Pod, ns inject.Namespace, o inject.Options) (inject.Result, error) {
-	if p.o.resolver == nil {
-		return inject.Pod(pod, ns, o)
-	}
-	return inject.Resolving(pod, ns, o, func(images []string) map[string]inject.ImageCommand {
-		return p.o.resolver.Commands(p.cmd.Context(), images)
-	})
-}
-
-// key is an object of a document.
-func key(file string, document int, object string) string {
-	return fmt.Sprintf("%s/%d/%s", file, document, object)
-}
-
-// joined is all files as one, each a document of its own.
-func (p *injected) joined() []byte {
-	var b bytes.Buffer
-	for i, text := range p.out {
-		if i > 0 {
-			if b.Len() > 0 && !bytes.HasSuffix(b.Bytes(), []byte("\n")) {
-				b.WriteByte('\n')
-			}
-			if !bytes.HasPrefix(text, []byte("---")) {
-				b.WriteString("---\n")
-			}
-		}
-		b.Write(text)
-	}
-	return b.Bytes()
-}
-
-// diff is what changes, document by document, and why.
-func (p *injected) diff() []byte {
-	var b bytes.Buffer
-	for _, c := range p.changes {
-		for _, object := range c.Objects {
-			fmt.Fprintf(&b, "# %s: document %d: %s\n", c.File, c.Document, object)
-			for _, line := range p.why[key(c.File, c.Document, object)] {
-				fmt.Fprintf(&b, "#   %s\n", line)
-			}
-		}
-		name := strings.Join(strings.Fields(c.File), "-")
-		b.Write(diff.Diff(name, []byte(c.Before), name+" (injected)", []byte(c.After)))
-	}
-	return b.Bytes()
+	return values, nil
 }

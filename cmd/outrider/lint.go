@@ -3,30 +3,30 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
 
+	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/lint"
 	"outrider.dev/internal/lint/finding"
-	"outrider.dev/internal/visible"
+	"outrider.dev/internal/lint/source"
+	"outrider.dev/internal/pod/offline"
+	"outrider.dev/internal/view"
 	"outrider.dev/startup"
 )
 
 type lintOptions struct {
-	files     []string
+	input
 	namespace string
 	context   string // kubectl's
-	output    string
 	severity  string
 	failOn    string
 	only      []string
 	skip      []string
-	kube      kubeVersion
 	injected  bool
 	fix       bool
 	diff      bool
@@ -34,8 +34,6 @@ type lintOptions struct {
 	list      bool
 	explain   string
 }
-
-var lintOutputs = []string{"text", "json", "sarif"}
 
 const lintExamples = `  # what will go wrong with the pods of this Deployment, and the command that puts it right
   outrider lint -f deployment.yaml
@@ -58,69 +56,65 @@ const lintExamples = `  # what will go wrong with the pods of this Deployment, a
   outrider lint --explain hold-fails-open`
 
 func newLint() *cobra.Command {
-	o := &lintOptions{kube: 34}
+	o := &lintOptions{failOn: "warning"}
 	cmd := &cobra.Command{
 		Use:   "lint -f FILE|-n NAMESPACE",
 		Short: "find what makes pods start or stop with a race, or not at all, and fix it",
 		Long: `Reads manifests and says what will go wrong when their pods start and stop: no order while
 traffic is captured, a hold that fails open, work-arounds from before meshes could order
 containers, deadlocks, Jobs that never end, grace periods that are too short, annotations
-that do nothing. Each finding has a stable code, its evidence in your file, why it matters,
-and a command that puts it right or says more.
+without effect. Each finding has a stable code, its evidence in your file, why it matters,
+and a command that fixes it or says more.
 
-Without a file, -n reads a namespace of a cluster by kubectl: its context, its credentials, and
-nothing that it may not read. Nothing is changed.
+Without a file, -n reads a namespace of a cluster by kubectl: with your context, your
+credentials and your permissions. Nothing is changed.
 
-All files are looked at together: the labels of a Namespace in one count for the pods in
+All files are read together: the labels of a Namespace in one count for the pods in
 another. With --fix the corrected manifests are printed; --diff prints the difference, and
---write changes the files. Only what a fix needs is touched.
+--write changes the files. Only what a fix needs is changed.
 
 The exit status is 1 if there are findings of --fail-on or worse (after --fix: if any are
-left), 2 if the input cannot be used.`,
+left), 2 if the input is unusable.`,
 		Example: lintExamples,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
-	inputFlags(cmd, &o.files, &o.output, lintOutputs)
+	o.input.flags(cmd, view.LintOutputs)
 	fs := cmd.Flags()
 	fs.Lookup("filename").Usage = "file or folder with manifests, YAML or JSON; '-' is standard input; may be repeated"
-	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of objects that do not say theirs; without a file: the namespace of the cluster to look at")
-	fs.StringVar(&o.context, "context", "", "kubectl's context to read a namespace by; default: the current one")
-	fs.Var(&o.kube, "kube", "Kubernetes version of the nodes")
-	fs.BoolVar(&o.injected, "injected", false, "suppose that all pods are injected, whatever the labels in the files say")
-	fs.StringVar(&o.severity, "severity", "note", "the least that is shown: note, warning, error")
-	fs.StringVar(&o.failOn, "fail-on", "warning", "the least that fails: note, warning, error")
+	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of objects that do not name one; without a file: the namespace of the cluster to read")
+	fs.StringVar(&o.context, "context", "", "kubectl's context to read a namespace with; default: the current one")
+	fs.BoolVar(&o.injected, "injected", false, "assume that all pods are injected, whatever the labels in the files say")
+	var codes []string
+	for _, k := range lint.Kinds() {
+		codes = append(codes, string(k.Code)+"\t"+k.Title)
+	}
+	cli.Choice(cmd, &o.severity, "severity", "", "the least severe findings to show", "note", "warning", "error")
+	cli.Choice(cmd, &o.failOn, "fail-on", "", "the least severe findings that fail", "note", "warning", "error")
 	fs.StringSliceVar(&o.only, "only", nil, "codes to look for, with commas between")
-	fs.StringSliceVar(&o.skip, "skip", nil, "codes to pass over, with commas between")
+	fs.StringSliceVar(&o.skip, "skip", nil, "codes to leave out, with commas between")
 	fs.BoolVar(&o.fix, "fix", false, "print the corrected manifests")
 	fs.BoolVar(&o.diff, "diff", false, "with --fix: print what would change")
 	fs.BoolVar(&o.write, "write", false, "with --fix: change the files")
 	fs.BoolVar(&o.list, "list", false, "list the codes")
-	fs.StringVar(&o.explain, "explain", "", "say what a code stands for")
-	lintCompletion(cmd)
+	fs.StringVar(&o.explain, "explain", "", "explain a code")
+	for _, flag := range []string{"only", "skip", "explain"} {
+		cli.Complete(cmd, flag, codes...)
+	}
 	return cmd
 }
 
-// lintCompletion: none of it can fail for a flag that exists.
-func lintCompletion(cmd *cobra.Command) {
-	var codes, severities []string
-	for _, k := range lint.Kinds() {
-		codes = append(codes, string(k.Code)+"\t"+k.Title)
-	}
-	for _, s := range finding.Severities {
-		severities = append(severities, string(s))
-	}
-	for flag, words := range map[string][]string{"only": codes, "skip": codes, "explain": codes, "severity": severities, "fail-on": severities} {
-		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
-	}
-}
-
 func (o *lintOptions) run(cmd *cobra.Command) error {
+	w := cmd.OutOrStdout()
 	switch {
 	case o.list:
-		return o.printKinds(cmd.OutOrStdout())
+		return view.Kinds(w, o.output)
 	case o.explain != "":
-		return explainKind(cmd.OutOrStdout(), o.explain)
+		k, err := lintKind(o.explain)
+		if err != nil {
+			return err
+		}
+		return view.Kind(w, cli.TerminalOf(w), k)
 	}
 	if err := o.check(); err != nil {
 		return err
@@ -136,16 +130,20 @@ func (o *lintOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return &cli.UsageError{Err: err, Hint: lintHint(err)}
 	}
-	if err := o.print(cmd, report); err != nil {
+	fixCommand := "--fix --write"
+	if o.fromCluster() {
+		fixCommand = "--fix | kubectl apply -f -"
+	}
+	if err := view.Findings(w, cli.TerminalOf(w), o.output, report, fixCommand); err != nil {
 		return err
 	}
 	return o.verdict(report)
 }
 
-// fromCluster says whether a namespace is looked at, and not files.
+// fromCluster says whether a namespace is read, and not files.
 func (o *lintOptions) fromCluster() bool { return len(o.files) == 0 && o.namespace != "" }
 
-// inputs is what is looked at, as a command of a remedy names it.
+// inputs are the files, or the cluster, as a command of a remedy names them.
 func (o *lintOptions) inputs() []string {
 	if o.fromCluster() {
 		return []string{lint.Cluster}
@@ -155,48 +153,48 @@ func (o *lintOptions) inputs() []string {
 
 func (o *lintOptions) read(cmd *cobra.Command) ([]lint.File, error) {
 	if o.fromCluster() {
-		files, note, err := o.clusterFiles(cmd.Context())
+		files, note, err := source.Namespace(cmd.Context(), o.context, o.namespace)
 		if note != "" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "outrider: note: %s\n", note)
+			cli.Note(cmd, "%s", note)
+		}
+		var access *source.AccessError
+		if errors.As(err, &access) {
+			err = &cli.UsageError{Err: err, Hint: access.Help}
 		}
 		return files, err
 	}
-	files, err := lintFiles(cmd, o.files)
+	files, skipped, err := source.Files(o.files, func(file string) (string, []byte, error) { return cli.Read(cmd, file) })
 	if err != nil {
 		return nil, &cli.UsageError{Err: err, Hint: lintHint(err)}
+	}
+	for _, file := range skipped {
+		cli.Note(cmd, "%s is no Kubernetes object; it is ignored", file)
 	}
 	return files, nil
 }
 
-// check refuses what cannot be meant.
+// check refuses flags that contradict each other.
 func (o *lintOptions) check() error {
-	if o.context != "" && !o.fromCluster() {
-		return &cli.UsageError{Err: errors.New("--context says how a namespace is read, and files are given"), Hint: "leave it away, or give -n NAMESPACE and no file"}
-	}
-	if err := checkInput(o.inputs(), o.output, lintOutputs); err != nil {
-		return err
-	}
-	for flag, word := range map[string]string{"severity": o.severity, "fail-on": o.failOn} {
-		if _, err := finding.ParseSeverity(word); err != nil {
-			return &cli.UsageError{Err: fmt.Errorf("--%s: %w", flag, err)}
-		}
-	}
 	for _, code := range slices.Concat(o.only, o.skip) {
 		if _, err := lintKind(code); err != nil {
 			return err
 		}
 	}
-	switch {
-	case (o.diff || o.write) && !o.fix:
-		return &cli.UsageError{Err: errors.New("--diff and --write say what becomes of fixes"), Hint: "add --fix"}
-	case o.diff && o.write:
-		return &cli.UsageError{Err: errors.New("--diff changes nothing, --write does"), Hint: "give one of the two"}
-	case o.fix && o.output != "text":
-		return &cli.UsageError{Err: errors.New("--fix prints manifests, not findings"), Hint: "leave --fix away: -o " + o.output + " has the fixes in it"}
-	case o.write && o.fromCluster():
-		return &cli.UsageError{Err: errors.New("--write changes files, and no cluster"), Hint: fmt.Sprintf("outrider lint -n %s --fix | kubectl apply -f -", o.namespace)}
-	case o.write && slices.Contains(o.files, "-"):
-		return &cli.UsageError{Err: errors.New("--write cannot write standard input"), Hint: "leave --write away: --fix prints the corrected manifests"}
+	for _, c := range []struct {
+		wrong      bool
+		what, hint string
+	}{
+		{o.context != "" && !o.fromCluster(), "--context is for reading a namespace, and files are given", "remove it, or give -n NAMESPACE and no file"},
+		{len(o.inputs()) == 0, errNothing.Error(), errNothing.Hint},
+		{(o.diff || o.write) && !o.fix, "--diff and --write need --fix", "add --fix"},
+		{o.diff && o.write, "--diff and --write contradict each other: --diff changes nothing", "give one of the two"},
+		{o.fix && o.output != "text", "--fix prints manifests, not findings", "remove --fix: -o " + o.output + " contains the fixes"},
+		{o.write && o.fromCluster(), "--write changes files, and no cluster", fmt.Sprintf("outrider lint -n %s --fix | kubectl apply -f -", o.namespace)},
+		{o.write && slices.Contains(o.files, "-"), "--write cannot write standard input", "remove --write: --fix prints the corrected manifests"},
+	} {
+		if c.wrong {
+			return &cli.UsageError{Err: errors.New(c.what), Hint: c.hint}
+		}
 	}
 	return nil
 }
@@ -205,7 +203,7 @@ func (o *lintOptions) options() lint.Options {
 	return lint.Options{Kubernetes: startup.Kubernetes(o.kube), Namespace: o.namespace, Injected: o.injected, Inputs: o.inputs()}
 }
 
-// lint is a look with what the flags leave out left out.
+// lint returns the findings that the flags select.
 func (o *lintOptions) lint(files []lint.File) (lint.Report, error) {
 	report, err := lint.Lint(files, o.options())
 	if err != nil {
@@ -216,72 +214,18 @@ func (o *lintOptions) lint(files []lint.File) (lint.Report, error) {
 		if o.fromCluster() {
 			where = "namespace " + o.namespace
 		}
-		return report, fmt.Errorf("%s: no pod, no pod template and no service to look at", where)
+		return report, fmt.Errorf("%s: no pod, no pod template and no service found", where)
 	}
-	report.Findings = slices.DeleteFunc(report.Findings, func(f finding.Finding) bool { return !o.wants(f) })
+	report.Findings = slices.DeleteFunc(report.Findings, func(f finding.Finding) bool { return !o.selects(f) })
 	return report, nil
 }
 
-func (o *lintOptions) wants(f finding.Finding) bool {
+func (o *lintOptions) selects(f finding.Finding) bool {
 	code := string(f.Code)
 	return f.Severity.AtLeast(finding.Severity(o.severity)) && (len(o.only) == 0 || slices.Contains(o.only, code)) && !slices.Contains(o.skip, code)
 }
 
-func (o *lintOptions) print(cmd *cobra.Command, r lint.Report) error {
-	w := cmd.OutOrStdout()
-	switch o.output {
-	case "json":
-		return finding.WriteJSON(w, r.Findings)
-	case "sarif":
-		return finding.WriteSARIF(w, finding.Tool{Name: "outrider lint", Version: cli.Version(), Pages: docPages, Kinds: lint.Kinds()}, r.Findings)
-	}
-	if err := finding.WriteText(visible.Writer{W: w}, r.Findings, isTerminal(w)); err != nil {
-		return err
-	}
-	return shown(w, o.summary(r))
-}
-
-const docPages = "https://outrider.dev/docs/"
-
-// summary is the last line: how many, of what, and how many of them can be fixed.
-func (o *lintOptions) summary(r lint.Report) string {
-	fixes := 0
-	for _, f := range r.Findings {
-		if f.Fix != nil {
-			fixes++
-		}
-	}
-	text := fmt.Sprintf("%s in %s\n", finding.Summary(r.Findings), counted(r))
-	if len(r.Findings) > 0 {
-		text = "\n" + text
-	}
-	if fixes > 0 {
-		do := "--fix --write"
-		if o.fromCluster() {
-			do = "--fix | kubectl apply -f -"
-		}
-		text += fmt.Sprintf("%d can be fixed by command: add --fix --diff to see how, %s to do it\n", fixes, do)
-	}
-	return text
-}
-
-func counted(r lint.Report) string {
-	var parts []string
-	for _, c := range []struct {
-		n    int
-		what string
-	}{{r.Pods, "pod"}, {r.Services, "service"}} {
-		switch {
-		case c.n == 1:
-			parts = append(parts, "1 "+c.what)
-		case c.n > 1:
-			parts = append(parts, fmt.Sprintf("%d %ss", c.n, c.what))
-		}
-	}
-	return strings.Join(parts, " and ")
-}
-
-// verdict is the exit status. What was found is printed already.
+// verdict is the exit status; the findings are printed already.
 func (o *lintOptions) verdict(r lint.Report) error {
 	if len(finding.Select(r.Findings, finding.Severity(o.failOn))) == 0 {
 		return nil
@@ -289,16 +233,44 @@ func (o *lintOptions) verdict(r lint.Report) error {
 	return &cli.ExitError{Status: cli.Failed}
 }
 
-// printKinds is the list of codes.
-func (o *lintOptions) printKinds(w io.Writer) error {
-	if o.output == "json" {
-		return cli.WriteJSON(w, lint.Kinds())
+// runFix prints or writes the files with the fixes in them. What was fixed, and what is
+// left, goes to standard error.
+func (o *lintOptions) runFix(cmd *cobra.Command, files []lint.File) error {
+	changed, done, err := lint.Fix(files, o.options(), o.selects)
+	if err != nil {
+		return &cli.UsageError{Err: err, Hint: lintHint(err)}
 	}
-	var b strings.Builder
-	for _, k := range lint.Kinds() {
-		fmt.Fprintf(&b, "%-24s %-8s %s\n", k.Code, k.Severity, k.Title)
+	after := slices.Clone(files)
+	var texts, diffs [][]byte
+	for i, f := range files {
+		if j := slices.IndexFunc(changed, func(c lint.File) bool { return c.Name == f.Name }); j >= 0 {
+			after[i] = changed[j]
+		}
+		texts = append(texts, after[i].Data)
+		diffs = append(diffs, diff.Diff(f.Name, f.Data, after[i].Name, after[i].Data))
 	}
-	return printed(w, b.String())
+	fixed := "would fix"
+	switch {
+	case o.write:
+		fixed = "fixed"
+		err = source.Write(changed)
+	case o.diff:
+		_, err = cmd.OutOrStdout().Write(slices.Concat(diffs...))
+	default:
+		_, err = cmd.OutOrStdout().Write(offline.Join(texts))
+	}
+	if err != nil {
+		return err
+	}
+	left, err := o.lint(after)
+	if err != nil {
+		return &cli.UsageError{Err: err}
+	}
+	for _, f := range done {
+		fmt.Fprintf(cmd.ErrOrStderr(), "outrider: %s %s: %s [%s]\n", fixed, f.File, f.Title, f.Code)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "outrider: left: %s\n", view.FindingsSummary(left))
+	return o.verdict(left)
 }
 
 func lintKind(code string) (finding.Kind, error) {
@@ -310,50 +282,10 @@ func lintKind(code string) (finding.Kind, error) {
 	return kinds[i], nil
 }
 
-func explainKind(w io.Writer, code string) error {
-	k, err := lintKind(code)
-	if err != nil {
-		return err
-	}
-	p := printer{colour: isTerminal(w)}
-	p.line("%s  %s", p.paint(bold, string(k.Code)), p.paint(faint, string(k.Severity)))
-	p.line("%s.\n", strings.ToUpper(k.Title[:1])+k.Title[1:])
-	p.line("%s\n", folded(k.Explanation))
-	p.line("More: docs/%s", k.Doc)
-	return shown(w, p.String())
-}
-
-// folded breaks the lines of paragraphs.
-func folded(text string) string {
-	var b strings.Builder
-	for i, paragraph := range strings.Split(text, "\n\n") {
-		if i > 0 {
-			b.WriteString("\n\n")
-		}
-		at := 0
-		for j, w := range strings.Fields(paragraph) {
-			switch {
-			case j == 0:
-			case at+1+len(w) > width:
-				b.WriteByte('\n')
-				at = 0
-			default:
-				b.WriteByte(' ')
-				at++
-			}
-			b.WriteString(w)
-			at += len(w)
-		}
-	}
-	return b.String()
-}
-
-// lintHint helps where a file is no manifest.
+// lintHint recognises a chart's template, which is no manifest.
 func lintHint(err error) string {
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return ""
-	case strings.Contains(err.Error(), "{{") || strings.Contains(err.Error(), "invalid map key") || strings.Contains(err.Error(), "flow node"):
+	text := err.Error()
+	if !errors.Is(err, os.ErrNotExist) && (strings.Contains(text, "{{") || strings.Contains(text, "invalid map key") || strings.Contains(text, "flow node")) {
 		return "if this is a chart's template: helm template CHART | outrider lint -f -"
 	}
 	return ""

@@ -1,4 +1,4 @@
-// Command outrider is Outrider for people. As kubectl-outrider on the PATH it is
+// Command outrider is what users of Outrider run. As kubectl-outrider on the PATH it is
 // "kubectl outrider" too.
 package main
 
@@ -13,8 +13,8 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main without the process. It returns the exit status: 0 fine, 1 it failed
-// or found something, 2 the input cannot be used.
+// run is main without the process. It returns the exit status: 0 success, 1 it failed
+// or found something, 2 the input is unusable.
 func run(args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:   "outrider",

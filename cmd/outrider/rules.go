@@ -66,10 +66,10 @@ through them and says where it ends.`,
 	fs.BoolVar(&o.explain, "explain", false, "say why each rule is there")
 	fs.StringVar(&o.conn.to, "to", "", "with --explain: follow a connection to ADDRESS:PORT")
 	fs.StringVar(&o.conn.as, "as", "1000", "UID or UID:GID of the process that makes it")
-	fs.StringVar(&o.conn.in, "in", "", "interface by which it comes in from outside, instead")
+	fs.StringVar(&o.conn.in, "in", "", "interface by which it comes in from outside")
 	fs.BoolVar(&o.conn.udp, "udp", false, "it is UDP")
-	fs.StringSliceVar(&o.conn.listening, "listening", nil, "local ports on which somebody listens")
-	fs.StringVar(&o.backend, "backend", capture.NFTables, "whose rules: nftables or iptables")
+	fs.StringSliceVar(&o.conn.listening, "listening", nil, "local ports with a listener")
+	cli.Choice(cmd, &o.backend, "backend", "", "rules for", capture.NFTables, capture.IPTables)
 	cli.IntentFlags(fs, &o.intent, &o.output)
 	return cmd
 }
@@ -78,15 +78,12 @@ func (o *rulesOptions) run(cmd *cobra.Command) error {
 	if err := cli.FinishIntent(cmd.Flags(), &o.intent); err != nil {
 		return err
 	}
-	if o.backend != capture.NFTables && o.backend != capture.IPTables {
-		return &cli.UsageError{Err: fmt.Errorf("--backend=%q: one of nftables, iptables", o.backend)}
-	}
 	if o.intent.Families == 0 {
 		o.intent.Families = capture.DualStack
 	}
 	rs, notes := capture.Build(o.intent, o.backend)
 	for _, n := range notes {
-		fmt.Fprintf(cmd.ErrOrStderr(), "outrider: note: %s\n", n)
+		cli.Note(cmd, "%s", n)
 	}
 	text, err := o.text(rs)
 	if err != nil {
@@ -99,7 +96,7 @@ func (o *rulesOptions) run(cmd *cobra.Command) error {
 func (o *rulesOptions) text(rs capture.Ruleset) (string, error) {
 	switch {
 	case o.conn.to != "" && !o.explain:
-		return "", &cli.UsageError{Err: fmt.Errorf("--to follows a connection to explain it"), Hint: "add --explain"}
+		return "", &cli.UsageError{Err: fmt.Errorf("--to needs --explain"), Hint: "add --explain"}
 	case o.conn.to != "":
 		conn, pod, err := o.conn.parse()
 		if err != nil {

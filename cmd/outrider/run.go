@@ -3,10 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -15,15 +15,17 @@ import (
 
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/model/kubelet"
+	"outrider.dev/internal/pod/plan"
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/internal/run/localpod"
+	"outrider.dev/internal/view"
 	"outrider.dev/startup"
 )
 
 type runOptions struct {
 	file       string
 	pod        string
-	output     cli.Output
+	output     string
 	kube       kubeVersion
 	duration   time.Duration
 	network    string
@@ -42,7 +44,7 @@ const runExamples = `  # a pod's containers on this machine, until Ctrl-C
   sudo outrider run -f pod.yaml --entrypoint redis:8=redis-server`
 
 func newRun() *cobra.Command {
-	o := &runOptions{kube: 34, output: cli.Text}
+	o := &runOptions{kube: 34}
 	cmd := &cobra.Command{
 		Use:   "run -f FILE",
 		Short: "run a pod's containers as processes of this machine, by the kubelet's rules",
@@ -52,7 +54,7 @@ images: a container sees this machine's files, copy on write, and its command mu
 in the pod spec. Nothing is left when it ends.
 
 Ctrl-C deletes the pod, in order; a second one kills it. At the end the start is compared
-with the pod's plan. The exit status is 1 if it was not kept or the pod failed, 2 if
+with the pod's plan. The exit status is 1 if the plan was not kept or the pod failed, 2 if
 the pod cannot be run here.`,
 		Example: runExamples,
 		Args:    cobra.NoArgs,
@@ -63,7 +65,7 @@ the pod cannot be run here.`,
 	fs.StringVarP(&o.file, "filename", "f", "", "file with the pod, or what has a pod template, and its ConfigMaps and Secrets; '-' is standard input")
 	fs.StringVar(&o.pod, "pod", "", "name of the pod or workload, if the file has several")
 	fs.Var(&o.kube, "kube", "Kubernetes version whose kubelet decides")
-	fs.VarP(&o.output, "output", "o", "how to print: text, or json: a line for each entry")
+	cli.Choice(cmd, &o.output, "output", "o", "how to print, json a line for each entry", "text", "json")
 	fs.DurationVar(&o.duration, "duration", 0, "delete the pod after this time")
 	fs.StringVar(&o.network, "network", "10.244.0.0/24", "network of the pod")
 	fs.StringArrayVar(&o.entrypoint, "entrypoint", nil, "IMAGE=COMMAND: command of an image, words separated by spaces; may be repeated")
@@ -74,7 +76,7 @@ the pod cannot be run here.`,
 
 func (o *runOptions) run(cmd *cobra.Command) error {
 	if o.duration < 0 {
-		return &cli.UsageError{Err: fmt.Errorf("--duration=%s: want a time like 30s, or 0 for no end", o.duration)}
+		return &cli.UsageError{Err: fmt.Errorf("--duration=%s: must be a time like 30s, or 0 for no end", o.duration)}
 	}
 	options, err := o.options(cmd)
 	if err != nil {
@@ -85,7 +87,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 		return &cli.UsageError{Err: fmt.Errorf("--network=%q: write it like 10.244.0.0/24", o.network)}
 	}
 	if a := network.Masked().Addr(); !a.Is4() || a.IsLoopback() || a.IsMulticast() || a.IsUnspecified() || a.IsLinkLocalUnicast() || network.Bits() > 30 {
-		return &cli.UsageError{Err: fmt.Errorf("--network=%q: want an IPv4 network with room for a pod that nothing else is at home in, like 10.244.0.0/24", o.network)}
+		return &cli.UsageError{Err: fmt.Errorf("--network=%q: must be an unused IPv4 network with room for a pod, like 10.244.0.0/24", o.network)}
 	}
 	node, err := localpod.NewNode(localpod.NodeOptions{IPv4: network})
 	if errors.Is(err, localpod.ErrNotRoot) {
@@ -95,8 +97,13 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer node.Close()
-	show := newRunPrinter(cmd.OutOrStdout(), o.output, options)
-	options.Line, options.Journal = show.log, show.entry
+	var containers []string
+	for _, c := range slices.Concat(options.Pod.Spec.InitContainers, options.Pod.Spec.Containers) {
+		containers = append(containers, c.Name)
+	}
+	w := cmd.OutOrStdout()
+	show := view.NewRun(w, cli.TerminalOf(w), o.output == "json", containers)
+	options.Line, options.Journal = show.Line, show.Entry
 	// Before the pod runs: a Ctrl-C from here on deletes it.
 	stop := make(chan os.Signal, 2)
 	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
@@ -106,22 +113,22 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 		return &cli.UsageError{Err: fmt.Errorf("%s: %w", o.file, err)}
 	}
 	result := o.await(pod, stop)
-	if err := show.summary(result); err != nil {
+	if err := show.Summary(result); err != nil {
 		return err
 	}
 	if !result.OK() {
-		return errors.New(strings.Join(runFindings(result), "; "))
+		return errors.New(strings.Join(view.Problems(result), "; "))
 	}
 	return nil
 }
 
-// await waits for the pod's end, and passes on who wants it earlier.
+// await waits for the end of the pod. The first signal deletes it, the second one kills it.
 func (o *runOptions) await(pod *localpod.Pod, stop <-chan os.Signal) localpod.Result {
 	var after <-chan time.Time
 	if o.duration > 0 {
 		after = time.After(o.duration)
 	}
-	asked := false
+	deleted := false
 	for {
 		select {
 		case <-pod.Done():
@@ -129,11 +136,11 @@ func (o *runOptions) await(pod *localpod.Pod, stop <-chan os.Signal) localpod.Re
 		case <-after:
 			pod.Delete(0)
 		case <-stop:
-			if asked {
+			if deleted {
 				pod.Kill()
 			}
 			pod.Delete(0)
-			asked = true
+			deleted = true
 		}
 	}
 }
@@ -142,29 +149,26 @@ func (o *runOptions) await(pod *localpod.Pod, stop <-chan os.Signal) localpod.Re
 func (o *runOptions) options(cmd *cobra.Command) (localpod.Options, error) {
 	var none localpod.Options
 	if o.file == "" {
-		return none, errors.New("nothing to run: give -f FILE, or -f - for standard input")
+		return none, errNothing
 	}
-	name, data, err := o.readFile(cmd)
+	name, data, err := cli.Read(cmd, o.file)
 	if err != nil {
 		return none, err
 	}
-	objects, others, err := podspec.Parse(name, data)
+	objects, err := parse(cmd, name, data)
 	if err != nil {
 		return none, err
 	}
-	object, err := o.choose(name, objects, others)
+	object, err := o.choose(name, objects)
 	if err != nil {
 		return none, err
 	}
-	for _, field := range object.Unknown {
-		fmt.Fprintf(cmd.ErrOrStderr(), "outrider: note: %s: %s: %s is not a field that this version knows; it is passed over\n", name, object, field)
-	}
-	if _, err := bearing(object, startup.Kubernetes(o.kube)); err != nil {
+	if err := plan.CheckRunnable(object, startup.Kubernetes(o.kube)); err != nil {
 		return none, err
 	}
 	reading, err := podspec.Read(&object.Pod)
 	if err != nil {
-		return none, err // bearing has read it
+		return none, err
 	}
 	out := localpod.Options{Pod: object.Pod, Plan: reading.Plan(), Kube: kubelet.Minor(int(o.kube)), AllowHostPath: o.hostPath, Entrypoints: map[string][]string{}}
 	if out.Pod.Name == "" {
@@ -186,17 +190,8 @@ func (o *runOptions) options(cmd *cobra.Command) (localpod.Options, error) {
 	return out, nil
 }
 
-func (o *runOptions) readFile(cmd *cobra.Command) (string, []byte, error) {
-	if o.file == "-" {
-		data, err := io.ReadAll(cmd.InOrStdin())
-		return "standard input", data, err
-	}
-	data, err := os.ReadFile(o.file)
-	return o.file, data, err
-}
-
 // choose is the one object that is to run.
-func (o *runOptions) choose(file string, objects []podspec.Object, others []string) (podspec.Object, error) {
+func (o *runOptions) choose(file string, objects []podspec.Object) (podspec.Object, error) {
 	var names []string
 	var found []podspec.Object
 	for _, object := range objects {
@@ -206,12 +201,10 @@ func (o *runOptions) choose(file string, objects []podspec.Object, others []stri
 		}
 	}
 	switch {
-	case len(objects) == 0:
-		return podspec.Object{}, fmt.Errorf("%s has no pod and no pod template%s", file, list(": found ", others))
 	case len(found) == 0:
-		return podspec.Object{}, fmt.Errorf("%s has no pod or workload %q%s", file, o.pod, list("; names there are ", names))
+		return podspec.Object{}, fmt.Errorf("%s has no pod or workload %q; names are %s", file, o.pod, strings.Join(names, ", "))
 	case len(found) > 1:
-		return podspec.Object{}, fmt.Errorf("%s has %d pods: choose one with --pod%s", file, len(found), list("; names are ", names))
+		return podspec.Object{}, fmt.Errorf("%s has %d pods: choose one with --pod; names are %s", file, len(found), strings.Join(names, ", "))
 	}
 	return found[0], nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"outrider.dev/internal/cli"
+	"outrider.dev/internal/model/scenario"
 	"outrider.dev/internal/model/simulate"
 	"outrider.dev/internal/model/verify"
 )
@@ -39,7 +40,7 @@ func answered(t *testing.T, args ...string) string {
 // Each container has a lane in every output, whatever mesh the pod is of.
 func TestEveryPodIsSimulated(t *testing.T) {
 	everyPod(t, func(t *testing.T, file string) {
-		var pods []simulated
+		var pods []scenario.Simulation
 		if err := json.Unmarshal([]byte(answered(t, "simulate", "-f", file, "-o", "json")), &pods); err != nil || len(pods) == 0 {
 			t.Fatalf("%v, %d pods", err, len(pods))
 		}
@@ -72,7 +73,7 @@ func TestEveryPodIsSimulated(t *testing.T) {
 
 func TestEveryPodIsVerified(t *testing.T) {
 	everyPod(t, func(t *testing.T, file string) {
-		var pods []verified
+		var pods []scenario.Verification
 		args := []string{"verify", "-f", file, "--faults", "1", "--states", "3000", "-o"}
 		if err := json.Unmarshal([]byte(answered(t, append(args, "json")...)), &pods); err != nil || len(pods) == 0 {
 			t.Fatalf("%v, %d pods", err, len(pods))
@@ -82,7 +83,7 @@ func TestEveryPodIsVerified(t *testing.T) {
 			for _, r := range p.Results {
 				all = all && r.Holds
 				if r.Holds != (r.Counterexample == nil && r.CutShort == "") || (r.Counterexample == nil) != (len(r.Violations) == 0) {
-					t.Errorf("%s: holds is %v: %+v", r.Asked, r.Holds, r.Result)
+					t.Errorf("%s: holds is %v: %+v", r.Promise, r.Holds, r.Result)
 				}
 			}
 			if p.Holds != all {
@@ -98,7 +99,7 @@ func TestEveryPodIsVerified(t *testing.T) {
 
 func TestEveryFaultIsExplained(t *testing.T) {
 	for _, f := range verify.Faults {
-		if meaning[f] == "" {
+		if meanings[f] == "" {
 			t.Errorf("nothing says what %q is", f)
 		}
 	}

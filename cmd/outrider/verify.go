@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"os/signal"
 	"slices"
 	"strings"
@@ -13,25 +11,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/model/kubelet"
+	"outrider.dev/internal/model/scenario"
 	"outrider.dev/internal/model/verify"
+	"outrider.dev/internal/view"
 )
 
 type verifyOptions struct {
-	files   []string
-	output  string
-	kube    kubeVersion
+	input
 	promise string
 	only    []string
 	bound   verify.Bound
 }
-
-// promises are what can be asked for, by the words of --promise.
-var promises = map[string][]verify.Promise{
-	"both": {verify.Starts, verify.Stops}, "starts": {verify.Starts}, "stops": {verify.Stops},
-}
-
-var verifyOutputs = []string{"text", "json", "html"}
 
 const verifyExamples = `  # does anything break the order of this pod, in any run with up to 3 faults?
   outrider verify -f deployment.yaml
@@ -39,20 +29,20 @@ const verifyExamples = `  # does anything break the order of this pod, in any ru
   # does a container that crashes, once all have run?
   outrider verify -f deployment.yaml --only crash --settled
 
-  # is the order kept if nothing goes wrong at all?
+  # is the order kept without any fault?
   outrider verify -f deployment.yaml --faults 0
 
   # in CI: starts only, with four faults, as JSON
   outrider verify -f deployment.yaml --promise starts --faults 4 -o json`
 
 func newVerify() *cobra.Command {
-	o := &verifyOptions{kube: 34}
+	o := &verifyOptions{}
 	cmd := &cobra.Command{
 		Use:   "verify -f FILE",
-		Short: "try every run of a pod, faults included, and show the shortest one that breaks its plan",
-		Long: `Tries every order in which the world can answer the kubelet: starts, ends, health, hooks,
-time, and at every step a number of faults. Either no run within the bounds breaks the
-plan, or the shortest one that does is printed, with the fewest faults.
+		Short: "try every run of a pod, with faults, and print the shortest that breaks its plan",
+		Long: `Tries every order in which events can reach the kubelet: starts, ends, health, hooks, time,
+and at every step a number of faults. Either no run within the bounds breaks the plan, or
+the shortest one that does is printed, with the fewest faults.
 
 Two promises are verified. "starts": no container runs before those it waits for, at any
 start. "stops": wherever the pod is deleted, it stops in the reverse order.
@@ -60,33 +50,30 @@ start. "stops": wherever the pod is deleted, it stops in the reverse order.
 The faults that --only takes:
 
 ` + indented(faultForms()) + `
-The exit status is 0 only if all promises hold and everything within the bounds was looked
-at; 1 if not; 2 if the input cannot be used.`,
+The exit status is 0 only if all promises hold and the search within the bounds was
+complete; 1 if not; 2 if the input is unusable.`,
 		Example: verifyExamples,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
-	inputFlags(cmd, &o.files, &o.output, verifyOutputs)
+	o.input.flags(cmd, view.VerifyOutputs)
 	fs := cmd.Flags()
-	fs.IntVar(&o.bound.Faults, "faults", 3, "how many things may go wrong in one run")
+	fs.IntVar(&o.bound.Faults, "faults", 3, "how many faults one run may have")
 	fs.StringSliceVar(&o.only, "only", nil, "only these kinds of faults (default all)")
-	fs.BoolVar(&o.bound.Settled, "settled", false, "nothing goes wrong until every container has run once")
-	fs.StringVar(&o.promise, "promise", "both", "what is verified: both, starts, stops")
+	fs.BoolVar(&o.bound.Settled, "settled", false, "no fault until every container has run once")
+	cli.Choice(cmd, &o.promise, "promise", "", "what is verified", "both", "starts", "stops")
 	fs.IntVar(&o.bound.States, "states", 1_000_000, "give up after so many states; a million of them take about 300 MB")
 	fs.DurationVar(&o.bound.Time, "time", time.Minute, "give up after that time, for each promise")
-	fs.Var(&o.kube, "kube", "Kubernetes version of the nodes")
-	// Both fail for a flag that does not exist only.
-	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(faultNames(), cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("promise", cobra.FixedCompletions([]string{"both", "starts", "stops"}, cobra.ShellCompDirectiveNoFileComp))
+	cli.Complete(cmd, "only", faultNames()...)
 	return cmd
 }
 
-// meaning is what each kind of fault is, for people.
-var meaning = map[verify.Fault]string{
+// meanings explain the kinds of faults.
+var meanings = map[verify.Fault]string{
 	verify.NoImage:   "a pull fails",
 	verify.NoStart:   "the runtime cannot start a container",
 	verify.BadHook:   "a postStart or preStop fails",
-	verify.BadProbe:  "a probe fails although its container is well",
+	verify.BadProbe:  "a probe fails although its container is healthy",
 	verify.Unhealthy: "a healthy container no longer is",
 	verify.Crash:     "a container ends by itself",
 	verify.Kill:      "a container ends by SIGKILL, and leaves a stale state behind",
@@ -104,27 +91,25 @@ func faultNames() []string {
 func faultForms() string {
 	var b strings.Builder
 	for _, f := range verify.Faults {
-		fmt.Fprintf(&b, "%-8s %s\n", f, meaning[f])
+		fmt.Fprintf(&b, "%-8s %s\n", f, meanings[f])
 	}
 	return b.String()
 }
 
-// check refuses what has no sense, and finishes the bound.
+// check refuses bounds that make no sense, and completes them.
 func (o *verifyOptions) check() error {
 	usage := func(format string, args ...any) error { return &cli.UsageError{Err: fmt.Errorf(format, args...)} }
-	switch _, known := promises[o.promise]; {
-	case !known:
-		return usage("--promise=%q: one of both, starts, stops", o.promise)
+	switch {
 	case o.bound.Faults < 0 || o.bound.Faults > 100:
-		return usage("--faults=%d: 0 to 100", o.bound.Faults)
+		return usage("--faults=%d: must be 0 to 100", o.bound.Faults)
 	case o.bound.States < 1:
-		return usage("--states=%d: at least 1", o.bound.States)
+		return usage("--states=%d: must be at least 1", o.bound.States)
 	case o.bound.Time <= 0:
-		return usage("--time=%s: more than nothing, like 30s", o.bound.Time)
+		return usage("--time=%s: must be positive, like 30s", o.bound.Time)
 	}
 	for _, name := range o.only {
 		if !slices.Contains(verify.Faults, verify.Fault(name)) {
-			return usage("--only=%q: one of %s", name, strings.Join(faultNames(), ", "))
+			return usage("--only=%q: must be one of %s", name, strings.Join(faultNames(), ", "))
 		}
 		o.bound.Only = append(o.bound.Only, verify.Fault(name))
 	}
@@ -135,74 +120,37 @@ func (o *verifyOptions) check() error {
 }
 
 func (o *verifyOptions) run(cmd *cobra.Command) error {
-	if err := checkInput(o.files, o.output, verifyOutputs); err != nil {
-		return err
-	}
 	if err := o.check(); err != nil {
 		return err
 	}
-	pods, err := readRunning(cmd, o.files, o.kube)
+	pods, err := o.subjects(cmd)
 	if err != nil {
 		return err
 	}
 	// Ctrl-C prints what was found until then.
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	var all []verified
+	stderr := cmd.ErrOrStderr()
+	var all []scenario.Verification
 	for _, p := range pods {
-		v, err := o.verify(ctx, p, cmd.ErrOrStderr())
+		meter := view.NewMeter(stderr, cli.TerminalOf(stderr))
+		v, err := p.Verify(ctx, scenario.Promises[o.promise], o.bound, func(promise string, now verify.Progress) {
+			meter.Show(p.Object.String()+" "+promise, now)
+		})
+		meter.Clear()
 		if err != nil {
-			return &cli.UsageError{Err: fmt.Errorf("%s: document %d: %s: %w", p.File, p.Document, p.Object, err)}
+			return &cli.UsageError{Err: fmt.Errorf("%s: %w", p.Where(), err)}
 		}
 		all = append(all, v)
 	}
-	if err := printVerified(cmd.OutOrStdout(), o.output, all); err != nil {
+	w := cmd.OutOrStdout()
+	if err := view.Verifications(w, cli.TerminalOf(w), o.output, all); err != nil {
 		return err
 	}
-	return unproved(all)
-}
-
-// verify asks for the promises of one pod. A pod without edges promises nothing.
-func (o *verifyOptions) verify(ctx context.Context, p running, stderr io.Writer) (verified, error) {
-	v := verified{running: p, Holds: true}
-	if len(p.Plan.Edges) == 0 {
-		return v, nil
-	}
-	for _, promise := range promises[o.promise] {
-		meter := newMeter(stderr, p.Object.String()+" "+words[promise])
-		q := verify.Question{Pod: p.life, Plan: p.Plan, Version: kubelet.Minor(int(o.kube)), Promise: promise}
-		r, err := verify.Explore(ctx, q, o.bound, meter.show)
-		meter.clear()
-		if err != nil {
-			return v, err
+	for _, v := range all {
+		if err := v.Err(); err != nil {
+			return err
 		}
-		v.Results = append(v.Results, answer{Result: r, Asked: words[promise], Holds: r.Holds()})
-		v.Holds = v.Holds && r.Holds()
 	}
-	return v, nil
-}
-
-// A meter shows how far an exploration has come, once it takes long, where
-// somebody looks.
-type meter struct {
-	w     io.Writer
-	what  string
-	began time.Time
-	shown bool
-}
-
-func newMeter(w io.Writer, what string) *meter { return &meter{w: w, what: what, began: time.Now()} }
-
-func (m *meter) show(p verify.Progress) {
-	if time.Since(m.began) < time.Second || !isTerminal(m.w) {
-		return
-	}
-	m.shown = true
-	fmt.Fprintf(m.w, "\r\x1b[K%s: %d states, %s, %d events deep, %d open", m.what, p.States, plural(p.Faults, "fault"), p.Depth, p.Open)
-}
-
-func (m *meter) clear() {
-	if m.shown {
-		fmt.Fprint(m.w, "\r\x1b[K")
-	}
+	return nil
 }

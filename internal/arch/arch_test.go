@@ -97,7 +97,15 @@ var arrows = map[string][]string{
 	"internal/cli":       {"internal/capture", "internal/visible", cobra, pflag, sys},
 	"internal/visible":   {},
 
-	"cmd/outrider": {"internal/image/lookup", "k8s.io/api", "k8s.io/apimachinery", "internal/lint/finding", "internal/lint", "internal/pod/inject", "internal/manifest", "github.com/rogpeppe/go-internal/diff", "internal/run/demo", "internal/model/kubelet", "internal/run/localpod", "internal/model/simulate", "internal/model/chart", "internal/model/verify", sys, "startup", "internal/pod/podspec", "sigs.k8s.io/yaml", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/cli", "internal/visible", cobra},
+	"internal/pod/plan":              {"internal/pod/podspec", "startup"},
+	"internal/pod/offline":           {"internal/manifest", "internal/pod/inject", "internal/pod/podspec", "github.com/rogpeppe/go-internal/diff", "k8s.io/api"},
+	"internal/model/scenario":        {"internal/model/chart", "internal/model/kubelet", "internal/model/simulate", "internal/model/verify", "internal/pod/plan", "internal/pod/podspec", "startup"},
+	"internal/lint/source":           {"internal/lint", "internal/pod/podspec", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
+	"internal/controlplane/debugapi": {},
+	"internal/view":                  {"internal/cli", "internal/controlplane/debugapi", "internal/lint", "internal/lint/finding", "internal/model/chart", "internal/model/scenario", "internal/model/verify", "internal/pod/plan", "internal/pod/podspec", "internal/run/localpod", "internal/visible", "sigs.k8s.io/yaml", "startup"},
+
+	"cmd/outrider": {"internal/cli", "internal/view", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/controlplane/debugapi", "internal/image/lookup", "internal/lint", "internal/lint/finding", "internal/lint/source", "internal/model/kubelet", "internal/model/scenario", "internal/model/simulate", "internal/model/verify",
+		"internal/pod/inject", "internal/pod/offline", "internal/pod/plan", "internal/pod/podspec", "internal/run/demo", "internal/run/localpod", "startup", "github.com/rogpeppe/go-internal/diff", "k8s.io/api", "sigs.k8s.io/yaml", cobra},
 	"cmd/outrider-agent": {"startup", "internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables",
 		"internal/capture/setup", "internal/cli", cobra, pflag, sys},
 	"cmd/outriderd": {"internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "sigs.k8s.io/yaml", "internal/cli", "internal/controlplane", "internal/controlplane/ca", "internal/mesh", cobra},

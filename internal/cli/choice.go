@@ -34,9 +34,11 @@ func (c choice) String() string {
 func (c choice) Type() string { return "string" }
 
 // Choice adds a flag that takes one of words, which its usage lists and a shell completes.
-// The first word is the default.
+// The default is what value points to, or else the first word.
 func Choice(cmd *cobra.Command, value *string, flag, short, usage string, words ...string) {
-	*value = words[0]
+	if *value == "" {
+		*value = words[0]
+	}
 	cmd.Flags().VarP(choice{flag, value, words}, flag, short, usage+": "+strings.Join(words, ", "))
 	Complete(cmd, flag, words...)
 }

@@ -1,5 +1,5 @@
-// Package cli is what Outrider's commands have in common: exit statuses, how an
-// error looks, and flags that can also be set by the environment.
+// Package cli is what Outrider's commands have in common: exit statuses, the form of an
+// error, the version, the terminal, and flags that the environment can set too.
 package cli
 
 import (
@@ -19,11 +19,11 @@ import (
 // Exit statuses.
 const (
 	OK      = 0
-	Failed  = 1 // it was tried, and failed or found something
-	Misused = 2 // the input cannot be used; nothing was changed
+	Failed  = 1 // the command ran, and failed or found something
+	Misused = 2 // the input is unusable; nothing was changed
 )
 
-// A UsageError is input that cannot be used. Its hint, if any, says what can.
+// A UsageError is unusable input. The hint, if any, says what to do instead.
 type UsageError struct {
 	Err  error
 	Hint string
@@ -33,8 +33,8 @@ func (e *UsageError) Error() string { return e.Err.Error() }
 
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// An ExitError wants an exit status of its own, such as that of a process that was run.
-// Without Err nothing is printed: who ran has said it.
+// An ExitError carries an exit status of its own, such as that of a process that was run.
+// Without Err nothing is printed, because the command has printed it already.
 type ExitError struct {
 	Status int
 	Err    error
@@ -72,8 +72,8 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer, onError f
 		usage = &UsageError{Err: err, Hint: cmd.CommandPath() + " --help lists the commands"}
 	}
 	message := fmt.Sprintf("%s: error: %v\n", root.Name(), err)
-	if usage != nil && usage.Hint != "" {
-		message += fmt.Sprintf("%s: hint: %s\n", root.Name(), usage.Hint)
+	if hint := hintOf(err, usage); hint != "" {
+		message += fmt.Sprintf("%s: hint: %s\n", root.Name(), hint)
 	}
 	fmt.Fprint(stderr, visible.Text(message))
 	if onError != nil {
@@ -86,6 +86,18 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer, onError f
 		return exit.Status
 	}
 	return Failed
+}
+
+// hintOf is the hint of the usage error, or of an error that has one itself.
+func hintOf(err error, usage *UsageError) string {
+	if usage != nil && usage.Hint != "" {
+		return usage.Hint
+	}
+	var hinted interface{ Hint() string }
+	if errors.As(err, &hinted) {
+		return hinted.Hint()
+	}
+	return ""
 }
 
 // unwrapValue takes pflag's wording off an error of a value: our own names the
@@ -115,9 +127,9 @@ func BindEnv(fs *pflag.FlagSet, flag string, variables ...string) {
 	f.Usage += " [$" + strings.Join(variables, ", $") + "]"
 }
 
-// FromEnv sets the flags that the command line left out from the environment. An
-// empty variable is as good as none, except for a list that is everything by default:
-// there it is the only way to say nothing.
+// FromEnv sets flags that are not on the command line from the environment. An empty
+// variable is ignored, except for a list whose default is everything: there the empty
+// value is the only way to get an empty list.
 func FromEnv(fs *pflag.FlagSet) error {
 	var first error
 	fs.VisitAll(func(f *pflag.Flag) {

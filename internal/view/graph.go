@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"encoding/xml"
@@ -7,21 +7,22 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"outrider.dev/internal/pod/plan"
 	"outrider.dev/internal/visible"
 	"outrider.dev/startup"
 )
 
 // planDot is the plans as one Graphviz graph, a cluster for each.
-func planDot(plans []planned) string {
+func planDot(plans []plan.Report) string {
 	var b strings.Builder
 	b.WriteString("digraph outrider {\n  rankdir=LR\n  node [shape=box style=rounded fontname=\"sans-serif\"]\n  edge [fontname=\"sans-serif\" fontsize=10]\n")
 	for i, p := range plans {
 		fmt.Fprintf(&b, "  subgraph cluster_%d {\n    label=%q\n", i, p.Object.String())
-		for _, c := range p.order() {
-			fmt.Fprintf(&b, "    %q [label=%q]\n", nodeID(i, c.Name), c.Name+"\n"+p.container(c))
+		for _, c := range p.Order() {
+			fmt.Fprintf(&b, "    %q [label=%q]\n", nodeID(i, c.Name), c.Name+"\n"+p.Describe(c))
 		}
-		for _, e := range p.shown() {
-			fmt.Fprintf(&b, "    %q -> %q [label=%q color=%q]\n", nodeID(i, e.From), nodeID(i, e.To), edgeLabel(e), edgeColours[e.By])
+		for _, e := range p.Essential() {
+			fmt.Fprintf(&b, "    %q -> %q [label=%q color=%q]\n", nodeID(i, e.From), nodeID(i, e.To), edgeLabel(e), colours[e.By].svg)
 		}
 		b.WriteString("  }\n")
 	}
@@ -31,18 +32,11 @@ func planDot(plans []planned) string {
 
 func nodeID(plan int, name string) string { return fmt.Sprintf("%d/%s", plan, name) }
 
-func edgeLabel(e edgeView) string {
+func edgeLabel(e plan.Edge) string {
 	if e.By == "" {
 		return string(e.After) + ", kept by nothing"
 	}
 	return string(e.After) + ", " + string(e.By)
-}
-
-// edgeColours: green is kept at every start, blue at the first one, amber fails
-// open or polls, red is a guess.
-var edgeColours = map[startup.Mechanism]string{
-	startup.Gate: "#1a7f37", startup.InitDone: "#1a7f37", startup.Native: "#0969da", startup.Hold: "#9a6700",
-	startup.Wrapper: "#9a6700", startup.HealthLoop: "#9a6700", startup.BoundedLoop: "#cf222e", startup.PostStartProbe: "#cf222e", startup.Sleep: "#cf222e", "": "#cf222e",
 }
 
 // Sizes of the picture.
@@ -58,12 +52,12 @@ const (
 	letterText = 6.3
 )
 
-// A box is a container and where it is drawn.
+// A box is a container and its place in the picture.
 type box struct {
 	startup.Container
 	text                string // below its name
 	x, y, width, height int
-	in                  []edgeView // that end here, from top to bottom
+	in                  []plan.Edge // that end here, from top to bottom
 }
 
 // entry is where edge number i ends.
@@ -73,19 +67,19 @@ func (b box) entry(i int) int { return b.y + b.height*(i+1)/(len(b.in)+1) }
 // that it waits for. A line goes down from each and to the right into those that
 // wait for it, so that no line crosses a box, and every edge has room for its
 // words, behind the box at which it ends.
-func (p planned) layout() (boxes []box, width, height int) {
+func layout(p plan.Report) (boxes []box, width, height int) {
 	y := heading + margin
 	place := map[string]int{}
-	for i, c := range p.order() {
-		b := box{Container: c, text: p.boxText(c), x: margin + i*stairs, y: y, height: boxHeight}
+	for i, c := range p.Order() {
+		b := box{Container: c, text: boxText(p, c), x: margin + i*stairs, y: y, height: boxHeight}
 		place[c.Name] = i
-		for _, e := range p.shown() {
+		for _, e := range p.Essential() {
 			if _, ok := place[e.From]; ok && e.To == c.Name { // else it is optional, and absent
 				b.in = append(b.in, e)
 			}
 		}
 		// The nearest comes last: its line is the shortest, and crosses no other.
-		slices.SortStableFunc(b.in, func(x, y edgeView) int { return place[x.From] - place[y.From] })
+		slices.SortStableFunc(b.in, func(x, y plan.Edge) int { return place[x.From] - place[y.From] })
 		b.height = max(b.height, lineGap*(len(b.in)+1))
 		b.width = 24 + int(max(letterName*letters(c.Name), letterText*letters(b.text)))
 		y += b.height + gapY
@@ -101,8 +95,8 @@ func (p planned) layout() (boxes []box, width, height int) {
 
 func letters(s string) float64 { return float64(utf8.RuneCountInString(s)) }
 
-func (p planned) boxText(c startup.Container) string {
-	kind, _, _ := strings.Cut(p.container(c), ",")
+func boxText(p plan.Report, c startup.Container) string {
+	kind, _, _ := strings.Cut(p.Describe(c), ",")
 	if c.Health != startup.NoHealth {
 		kind += ", healthy by " + string(c.Health)
 	}
@@ -113,7 +107,7 @@ func (p planned) boxText(c startup.Container) string {
 }
 
 // edgeWords are the edge, read from where it ends.
-func edgeWords(e edgeView) string {
+func edgeWords(e plan.Edge) string {
 	s := "after " + e.From + " is " + string(e.After)
 	switch {
 	case e.By == "":
@@ -125,7 +119,7 @@ func edgeWords(e edgeView) string {
 }
 
 // planSVG draws the plans below one another.
-func planSVG(plans []planned) string {
+func planSVG(plans []plan.Report) string {
 	var body strings.Builder
 	width, height := 320, 0
 	for _, p := range plans {
@@ -142,8 +136,8 @@ func planSVG(plans []planned) string {
 }
 
 // svgPlan draws one plan from y on, and returns its size.
-func svgPlan(b *strings.Builder, p planned, y int) (width, height int) {
-	boxes, width, height := p.layout()
+func svgPlan(b *strings.Builder, p plan.Report, y int) (width, height int) {
+	boxes, width, height := layout(p)
 	title := p.Object.String() + ", Kubernetes " + p.Kubernetes
 	fmt.Fprintf(b, `<g transform="translate(0 %d)">`+"\n", y)
 	fmt.Fprintf(b, `<text x="%d" y="%d" font-size="16" font-weight="600" fill="#1f2328">%s</text>`+"\n", margin, heading, escape(title))
@@ -161,13 +155,13 @@ func svgPlan(b *strings.Builder, p planned, y int) (width, height int) {
 	return max(width, 2*margin+int(10*letters(title))), height
 }
 
-func svgBox(b *strings.Builder, p planned, at box) {
+func svgBox(b *strings.Builder, p plan.Report, at box) {
 	fill, dash := "#f6f8fa", ""
 	if slices.Contains(p.Expected, at.Name) {
 		fill, dash = "#ffffff", ` stroke-dasharray="5 4"`
 	}
 	fmt.Fprintf(b, `<g><title>%s</title><rect x="%d" y="%d" width="%d" height="%d" rx="7" fill="%s" stroke="#57606a"%s/>`,
-		escape(at.Name+": "+p.container(at.Container)), at.x, at.y, at.width, at.height, fill, dash)
+		escape(at.Name+": "+p.Describe(at.Container)), at.x, at.y, at.width, at.height, fill, dash)
 	middle := at.y + at.height/2
 	fmt.Fprintf(b, `<text x="%d" y="%d" font-weight="600" fill="#1f2328">%s</text>`, at.x+12, middle-4, escape(at.Name))
 	fmt.Fprintf(b, `<text x="%d" y="%d" font-size="11" fill="#57606a">%s</text></g>`+"\n", at.x+12, middle+13, escape(at.text))
@@ -175,8 +169,8 @@ func svgBox(b *strings.Builder, p planned, at box) {
 
 // svgEdge goes down from one box and to the right into the other one, behind which
 // its words stand.
-func svgEdge(b *strings.Builder, e edgeView, from, to box, y int) {
-	colour, dash := edgeColours[e.By], ""
+func svgEdge(b *strings.Builder, e plan.Edge, from, to box, y int) {
+	colour, dash := colours[e.By].svg, ""
 	if !e.Present {
 		dash = ` stroke-dasharray="6 4"`
 	}

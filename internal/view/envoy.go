@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"encoding/json"
@@ -63,7 +63,7 @@ func summary(kind string, body json.RawMessage) string {
 	}
 	text, err := f(body)
 	if err != nil {
-		return "not understood: " + err.Error()
+		return "not readable: " + err.Error()
 	}
 	return text
 }
@@ -81,7 +81,7 @@ func summaryCluster(body json.RawMessage) (string, error) {
 	}
 	words := []string{c.Type}
 	if c.Type == "" {
-		words[0] = "STATIC" // what is 0 is left out
+		words[0] = "STATIC" // JSON leaves the zero value out
 	}
 	if c.LbPolicy != "" {
 		words = append(words, c.LbPolicy)
@@ -109,7 +109,7 @@ func summaryListener(body json.RawMessage) (string, error) {
 	if where == "" {
 		where = "internal"
 	}
-	text := fmt.Sprintf("%s %s, %s", where, l.Direction, count(len(l.FilterChains), "filter chain"))
+	text := fmt.Sprintf("%s %s, %s", where, l.Direction, plural(len(l.FilterChains), "filter chain"))
 	if l.BindToPort != nil && !*l.BindToPort {
 		text += ", not bound"
 	}
@@ -124,7 +124,7 @@ func summaryEndpoints(body json.RawMessage) (string, error) {
 	return e.text(), nil
 }
 
-// text is the addresses, and how each is if it is not well.
+// text is the addresses, each with its status unless it is healthy.
 func (e envoyEndpoints) text() string {
 	var out []string
 	for _, locality := range e.Endpoints {
@@ -137,7 +137,7 @@ func (e envoyEndpoints) text() string {
 		}
 	}
 	if len(out) == 0 {
-		return "nobody"
+		return "no endpoint"
 	}
 	return strings.Join(out, ", ")
 }
@@ -150,7 +150,7 @@ func summaryRoutes(body json.RawMessage) (string, error) {
 	if err := json.Unmarshal(body, &r); err != nil {
 		return "", err
 	}
-	text := count(len(r.VirtualHosts), "virtual host")
+	text := plural(len(r.VirtualHosts), "virtual host")
 	if r.Vhds != nil {
 		text += ", and more on demand"
 	}
@@ -162,13 +162,5 @@ func summaryVirtualHost(body json.RawMessage) (string, error) {
 	if err := json.Unmarshal(body, &v); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s; %s", strings.Join(v.Domains, ", "), count(len(v.Routes), "route")), nil
-}
-
-// count is a number with its noun.
-func count(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprintf("%d %s", n, noun)
+	return fmt.Sprintf("%s; %s", strings.Join(v.Domains, ", "), plural(len(v.Routes), "route")), nil
 }

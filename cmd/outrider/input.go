@@ -1,0 +1,114 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/model/scenario"
+	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/startup"
+)
+
+// An input is what all commands that read the pods of manifests have in common.
+type input struct {
+	files  []string
+	output string
+	kube   kubeVersion
+}
+
+// flags adds --filename, --output and --kube.
+func (in *input) flags(cmd *cobra.Command, outputs []string) {
+	in.kube = 34
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringArrayVarP(&in.files, "filename", "f", nil, "file with manifests, YAML or JSON; '-' is standard input; may be repeated")
+	cli.CompleteFiles(cmd, "filename", "yaml", "yml", "json")
+	cli.Choice(cmd, &in.output, "output", "o", "how to print", outputs...)
+	fs.Var(&in.kube, "kube", "Kubernetes version of the nodes")
+}
+
+var errNothing = &cli.UsageError{Err: errors.New("nothing to read"), Hint: "give -f FILE, or -f - for standard input"}
+
+// objects reads the pods, and what has a pod template, of all files.
+func (in *input) objects(cmd *cobra.Command) ([]podspec.Object, error) {
+	if len(in.files) == 0 {
+		return nil, errNothing
+	}
+	var out []podspec.Object
+	for _, file := range in.files {
+		name, data, err := cli.Read(cmd, file)
+		if err != nil {
+			return nil, &cli.UsageError{Err: err}
+		}
+		objects, err := parse(cmd, name, data)
+		if err != nil {
+			return nil, &cli.UsageError{Err: err}
+		}
+		out = append(out, objects...)
+	}
+	return out, nil
+}
+
+// subjects reads the pods of all files as they will run.
+func (in *input) subjects(cmd *cobra.Command) ([]scenario.Subject, error) {
+	objects, err := in.objects(cmd)
+	if err != nil {
+		return nil, err
+	}
+	var out []scenario.Subject
+	for _, o := range objects {
+		s, err := scenario.NewSubject(o, startup.Kubernetes(in.kube))
+		if err != nil {
+			return nil, &cli.UsageError{Err: err}
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// parse returns the pods, and what has a pod template, of a file.
+func parse(cmd *cobra.Command, name string, data []byte) ([]podspec.Object, error) {
+	objects, others, err := podspec.Parse(name, data)
+	if err != nil {
+		return nil, err
+	}
+	if len(objects) == 0 {
+		found := ""
+		if len(others) > 0 {
+			found = ": found " + strings.Join(others, ", ")
+		}
+		return nil, fmt.Errorf("%s has no pod and no pod template%s", name, found)
+	}
+	for _, object := range objects {
+		for _, field := range object.Unknown {
+			cli.Note(cmd, "%s: %s: %s is not a field that this version knows; it is ignored", name, object, field)
+		}
+	}
+	return objects, nil
+}
+
+// A kubeVersion is a flag like 1.34.
+type kubeVersion startup.Kubernetes
+
+func (k *kubeVersion) String() string { return fmt.Sprintf("1.%d", int(*k)) }
+
+// Type is the word for the value in a usage text.
+func (k *kubeVersion) Type() string { return "version" }
+
+// Set reads 1.34, v1.34.4 or 1.34.4+k3s1; and 1.34+ or 1.34-gke.1, as managed clusters say.
+func (k *kubeVersion) Set(s string) error {
+	parts := strings.SplitN(strings.TrimPrefix(s, "v"), ".", 3)
+	if len(parts) >= 2 && parts[0] == "1" {
+		minor, _, _ := strings.Cut(strings.Replace(parts[1], "-", "+", 1), "+")
+		if n, err := strconv.Atoi(minor); err == nil && n >= 18 && n < 100 {
+			*k = kubeVersion(n)
+			return nil
+		}
+	}
+	return fmt.Errorf("--kube=%q: write it like 1.34; 1.18 is the oldest", s)
+}

@@ -1,0 +1,129 @@
+// Package debugapi reads what outriderd says under /debug of the proxies that are connected
+// to it: from a running outriderd, or from an answer that was saved.
+package debugapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// A Source gives answers of /debug: those at Address, or the one in Saved.
+type Source struct {
+	Address string // of outriderd's HTTP server
+
+	Saved []byte // an answer
+	Name  string // of where it comes from; empty: the answer is fetched
+}
+
+// maxAnswer bounds an answer. A large mesh with every proxy needs some hundred megabytes.
+const maxAnswer = 1 << 30
+
+// An InputError is an address or an answer that cannot be used. Help may be empty.
+type InputError struct {
+	Err  error
+	Help string
+}
+
+func (e *InputError) Error() string { return e.Err.Error() }
+
+func (e *InputError) Unwrap() error { return e.Err }
+
+// Hint is what a command prints after the error.
+func (e *InputError) Hint() string { return e.Help }
+
+const portForward = "kubectl -n outrider-system port-forward deploy/outriderd 15014"
+
+// Proxies are the proxies that are connected.
+func (s Source) Proxies(ctx context.Context) ([]Proxy, error) {
+	where, raw, err := s.get(ctx, "/debug/proxies", nil)
+	if err != nil {
+		return nil, err
+	}
+	var out []Proxy
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return nil, &InputError{Err: fmt.Errorf("%s: not outriderd's list of proxies: %w", where, err)}
+	}
+	return out, nil
+}
+
+// Resources are the resources that outriderd sent to one proxy, which is named by its pod
+// or by its whole ID. A saved answer is of one proxy, and pod is ignored.
+func (s Source) Resources(ctx context.Context, pod string) ([]Resource, error) {
+	id := pod
+	if s.Name == "" && !isID(pod) {
+		all, err := s.Proxies(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if id, err = findOne(all, pod); err != nil {
+			return nil, err
+		}
+	}
+	where, raw, err := s.get(ctx, "/debug/proxy", url.Values{"id": {id}})
+	if err != nil {
+		return nil, err
+	}
+	const wrong = "not outriderd's list of a proxy's resources"
+	out := []Resource{}
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return nil, &InputError{Err: fmt.Errorf("%s: %s: %w", where, wrong, err)}
+	}
+	for i, r := range out {
+		if r.Type == "" {
+			return nil, &InputError{fmt.Errorf("%s: entry %d has no type: %s", where, i+1, wrong), "a list of proxies is for outrider proxy-status -f"}
+		}
+	}
+	return out, nil
+}
+
+// get returns an answer, and where it comes from.
+func (s Source) get(ctx context.Context, path string, query url.Values) (where string, raw []byte, err error) {
+	if s.Name != "" {
+		return s.Name, s.Saved, nil
+	}
+	base, err := url.Parse(s.Address)
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
+		return "", nil, &InputError{Err: fmt.Errorf("--control-plane-http=%q: must be an address, for example http://localhost:15014", s.Address)}
+	}
+	at := base.JoinPath(path)
+	at.RawQuery = query.Encode()
+	raw, err = fetch(ctx, at.String())
+	return at.String(), raw, err
+}
+
+func fetch(ctx context.Context, at string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return nil, err
+	}
+	client := &http.Client{Timeout: time.Minute}
+	res, err := client.Do(req)
+	if err != nil {
+		var e *url.Error
+		if errors.As(err, &e) {
+			err = e.Err // the address is said once
+		}
+		return nil, &InputError{fmt.Errorf("no answer from %s: %w", at, err), portForward + ", or --control-plane-http"}
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading %s: %w", at, err)
+	case len(raw) > maxAnswer:
+		return nil, fmt.Errorf("reading %s: more than %d bytes", at, maxAnswer)
+	case res.StatusCode == http.StatusOK:
+		return raw, nil
+	}
+	message := OneLine(string(raw[:min(len(raw), 500)]))
+	if res.StatusCode == http.StatusForbidden {
+		return nil, &InputError{fmt.Errorf("%s: %s", at, message), portForward}
+	}
+	return nil, fmt.Errorf("%s answers %s: %s", at, res.Status, message)
+}

@@ -1,0 +1,122 @@
+package debugapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Proxy is one that is connected. Package xds has the whole; here is what is shown.
+type Proxy struct {
+	ID        string         `json:"id"`
+	Namespace string         `json:"namespace"`
+	Workload  string         `json:"workload"`
+	Protocol  string         `json:"protocol"`
+	OnDemand  bool           `json:"onDemand"`
+	Since     time.Time      `json:"since"`
+	Types     []Subscription `json:"types"`
+	Excess    int            `json:"excess"`
+
+	Raw json.RawMessage `json:"-"` // all of it
+}
+
+// A Subscription is the state of one type of resource.
+type Subscription struct {
+	Type       string   `json:"type"`
+	Sent       string   `json:"sent"`
+	Acked      string   `json:"acked"`
+	Pending    int      `json:"pending"`
+	Wildcard   bool     `json:"wildcard"`
+	Subscribed []string `json:"asked"`
+	Resources  int      `json:"told"`
+	Rejected   *struct {
+		Version string    `json:"version"`
+		Reason  string    `json:"reason"`
+		Time    time.Time `json:"time"`
+	} `json:"rejected"`
+}
+
+// A Resource is one that was sent to a proxy.
+type Resource struct {
+	Type    string          `json:"type"`
+	Name    string          `json:"name"`
+	Aliases []string        `json:"aliases,omitempty"`
+	Version string          `json:"version"`
+	Body    json.RawMessage `json:"body,omitempty"`
+}
+
+// UnmarshalJSON keeps the text too.
+func (p *Proxy) UnmarshalJSON(raw []byte) error {
+	type plain Proxy
+	if err := json.Unmarshal(raw, (*plain)(p)); err != nil {
+		return err
+	}
+	p.Raw = slices.Clone(raw)
+	return nil
+}
+
+// Name is pod.namespace, from an ID that is role~address~name~domain.
+func (p Proxy) Name() string {
+	if parts := strings.Split(p.ID, "~"); len(parts) == 4 {
+		return parts[2]
+	}
+	return p.ID
+}
+
+func isID(pod string) bool { return strings.Contains(pod, "~") }
+
+func (p Proxy) is(pod string) bool {
+	return p.ID == pod || p.Name() == pod || p.Workload == pod || strings.TrimSuffix(p.Name(), "."+p.Namespace) == pod
+}
+
+// Rejected says that the proxy rejected a version of some type.
+func (p Proxy) Rejected() bool {
+	return slices.ContainsFunc(p.Types, func(s Subscription) bool { return s.Rejected != nil })
+}
+
+// Find returns the proxies of a pod.
+func Find(all []Proxy, pod string) ([]Proxy, error) {
+	var out []Proxy
+	var names []string
+	for _, p := range all {
+		if names = append(names, p.Name()); p.is(pod) {
+			out = append(out, p)
+		}
+	}
+	switch {
+	case len(out) > 0:
+		return out, nil
+	case len(names) == 0:
+		return nil, fmt.Errorf("no proxy %q: none is connected to this outriderd", pod)
+	case len(names) > 10:
+		names = append(names[:10], "...")
+	}
+	return nil, fmt.Errorf("no proxy %q is connected to this outriderd; there are %s", pod, strings.Join(names, ", "))
+}
+
+// findOne returns the ID of the only proxy of a pod.
+func findOne(all []Proxy, pod string) (string, error) {
+	found, err := Find(all, pod)
+	if err != nil {
+		return "", err
+	}
+	ids := map[string]bool{}
+	var names []string
+	for _, p := range found {
+		if !ids[p.ID] {
+			ids[p.ID] = true
+			names = append(names, p.Name())
+		}
+	}
+	if len(names) > 1 {
+		return "", &InputError{fmt.Errorf("%q may be %s", pod, strings.Join(names, " or ")), "name one of them in full"}
+	}
+	return found[0].ID, nil
+}
+
+// OneLine is text of others for a table: without line ends and control characters.
+func OneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
+}

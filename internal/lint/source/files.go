@@ -1,0 +1,105 @@
+// Package source reads what lint looks at, from files and folders or from a namespace of a
+// cluster, and writes corrected files.
+package source
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"outrider.dev/internal/lint"
+	"outrider.dev/internal/pod/podspec"
+)
+
+// Files reads files, and the manifests in folders and below. read returns the text of a
+// file and the name to use for it. YAML in a folder that is no Kubernetes object, such as
+// the values of a chart, is skipped.
+func Files(names []string, read func(file string) (name string, data []byte, err error)) (files []lint.File, skipped []string, err error) {
+	for _, name := range names {
+		below, isFolder := []string{name}, false
+		if info, err := os.Stat(name); name != "-" && err == nil && info.IsDir() {
+			isFolder = true
+			if below, err = manifests(name); err != nil {
+				return nil, nil, err
+			}
+		}
+		for _, file := range below {
+			called, data, err := read(file)
+			switch {
+			case err != nil:
+				return nil, nil, err
+			case slices.ContainsFunc(files, func(f lint.File) bool { return f.Name == called }):
+			case isFolder && isNoObject(called, data):
+				skipped = append(skipped, file)
+			default:
+				files = append(files, lint.File{Name: called, Data: data})
+			}
+		}
+	}
+	return files, skipped, nil
+}
+
+// manifests are the YAML and JSON files of a folder and of the folders in it, without
+// hidden ones.
+func manifests(folder string) ([]string, error) {
+	var out []string
+	err := filepath.WalkDir(folder, func(file string, d fs.DirEntry, err error) error {
+		hidden := file != folder && strings.HasPrefix(d.Name(), ".")
+		switch {
+		case err != nil:
+			return err
+		case hidden && d.IsDir():
+			return fs.SkipDir
+		case !hidden && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)):
+			out = append(out, file)
+		}
+		return nil
+	})
+	if err == nil && len(out) == 0 {
+		err = fmt.Errorf("%s has no file that ends with .yaml, .yml or .json", folder)
+	}
+	return out, err
+}
+
+// isNoObject says whether a file can be read, but its content has no kind.
+func isNoObject(name string, data []byte) bool {
+	_, _, err := podspec.Parse(name, data)
+	var input *podspec.InputError
+	return errors.As(err, &input) && input.Object == "" && (input.Field == "kind" || strings.Contains(input.Err.Error(), "no Kubernetes object"))
+}
+
+// Write replaces files. A file has the old text or the new one, even after a crash; of a
+// symbolic link its target is replaced.
+func Write(files []lint.File) error {
+	for _, f := range files {
+		if err := replace(f.Name, f.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func replace(name string, data []byte) error {
+	name, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	t, err := os.CreateTemp(filepath.Dir(name), ".outrider-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(t.Name()) // of no effect after the rename
+	_, err = t.Write(data)
+	if err := errors.Join(err, t.Chmod(info.Mode().Perm()), t.Close()); err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	return os.Rename(t.Name(), name)
+}

@@ -1,0 +1,99 @@
+// Package scenario simulates and verifies the pods of manifests: it makes of each the pod,
+// the plan and the behaviour that packages simulate and verify start from.
+//
+// A [Subject] is a pod as it will run: with the containers that injection has yet to add,
+// and with the order written into it. A [Behaviour] is what the user says of the
+// containers, completed with assumptions, which are printed.
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"outrider.dev/internal/model/kubelet"
+	"outrider.dev/internal/pod/plan"
+	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/startup"
+)
+
+// A Subject is an object as its pod will run.
+type Subject struct {
+	podspec.Object
+	Kubernetes string         `json:"kubernetes"`
+	Plan       startup.Plan   `json:"plan"`
+	Added      []string       `json:"added,omitempty"`    // containers that injection has yet to add
+	Written    []startup.Edge `json:"written,omitempty"`  // edges that injection has yet to write
+	Supposed   []startup.Edge `json:"supposed,omitempty"` // edges that the pod does not have: an app should wait for its proxy
+
+	run podspec.Run
+	pod kubelet.Pod
+	on  startup.Kubernetes
+}
+
+// NewSubject returns the subject of an object. It refuses a plan that cannot be run, such
+// as one with a cycle.
+func NewSubject(o podspec.Object, on startup.Kubernetes) (Subject, error) {
+	if on < kubelet.Oldest || on > kubelet.Newest {
+		return Subject{}, fmt.Errorf("--kube=1.%d: the kubelet's rules are known from 1.%d to 1.%d", on, kubelet.Oldest, kubelet.Newest)
+	}
+	if err := plan.CheckRunnable(o, on); err != nil {
+		return Subject{}, err
+	}
+	run, err := podspec.AsItRuns(&o.Pod, on)
+	if err != nil {
+		return Subject{}, fmt.Errorf("%s: %w", plan.Where(o), err)
+	}
+	return Subject{Object: o, Kubernetes: fmt.Sprintf("1.%d", on), Plan: run.Plan, Added: run.Added, Written: run.Written,
+		Supposed: run.Supposed, run: run, pod: podspec.Lifecycle(run.Pod), on: on}, nil
+}
+
+// Where says which object of which file it is, as errors begin.
+func (s Subject) Where() string { return plan.Where(s.Object) }
+
+// Names are the containers, in the order of the pod.
+func (s Subject) Names() []string {
+	var out []string
+	for _, c := range s.Plan.Containers {
+		out = append(out, c.Name)
+	}
+	return out
+}
+
+// Sentences are the plan in words. Edges that differ only in the container that waits are
+// one sentence.
+func (s Subject) Sentences() []string {
+	var rest []string // of each sentence, what follows the waiting containers
+	waiting := map[string][]string{}
+	for _, e := range s.Plan.Edges {
+		text := strings.TrimPrefix(e.String(), e.To) + s.remark(e)
+		if waiting[text] == nil {
+			rest = append(rest, text)
+		}
+		waiting[text] = append(waiting[text], e.To)
+	}
+	var out []string
+	for _, text := range rest {
+		out = append(out, strings.Join(waiting[text], ", ")+text)
+	}
+	for _, n := range s.Added {
+		out = append(out, n+" is not in the pod yet: a bare container stands for it")
+	}
+	return out
+}
+
+// NoEdges is the verdict on a plan without edges.
+const NoEdges = "no container waits for another: there is no plan that could be broken"
+
+// remark is what the edge itself does not say.
+func (s Subject) remark(e startup.Edge) string {
+	switch {
+	case slices.Contains(s.Supposed, e):
+		return " (assumed: the pod does not say so, and nothing keeps it)"
+	case e.By == "":
+		return " (nothing keeps it)"
+	case slices.Contains(s.Written, e):
+		return " (to be written by injection)"
+	}
+	return ""
+}

@@ -1,0 +1,309 @@
+// Package plan is what Outrider makes of the start order of one object in a manifest: its
+// edges, the mechanism that keeps each, what that does not guarantee, and what is wrong.
+//
+// Package podspec reads the pod and chooses the mechanisms. A [Report] is the result as
+// "outrider plan -o json" prints it.
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/startup"
+)
+
+// A Report is the plan of one object.
+type Report struct {
+	podspec.Object
+	Kubernetes string              `json:"kubernetes"`
+	Containers []startup.Container `json:"containers"`
+	Edges      []Edge              `json:"edges"`
+	Expected   []string            `json:"expected,omitempty"` // containers that injection has yet to add
+	Found      []podspec.Found     `json:"found,omitempty"`
+	Findings   startup.Findings    `json:"findings,omitempty"`
+	Notes      []string            `json:"notes,omitempty"`
+	Advice     []Advice            `json:"advice,omitempty"`
+
+	On startup.Kubernetes `json:"-"`
+}
+
+// An Edge says how an edge is kept.
+type Edge struct {
+	startup.Edge
+	Present  bool      `json:"present"` // in the pod already
+	Why      []string  `json:"why,omitempty"`
+	Evidence string    `json:"evidence,omitempty"`
+	Start    string    `json:"keepsStart"`
+	Stop     bool      `json:"keepsStop"`
+	Limits   []Limit   `json:"limits,omitempty"`
+	Refused  []Refusal `json:"refused,omitempty"`
+	Warning  string    `json:"warning,omitempty"`
+	Replace  string    `json:"replace,omitempty"` // an annotation that orders the same, and is kept better
+}
+
+// A Limit is something that a mechanism does not guarantee.
+type Limit struct {
+	Code   string `json:"code"`
+	Reason string `json:"reason"`
+	Source string `json:"source,omitempty"`
+}
+
+// A Refusal says why a mechanism was not chosen.
+type Refusal struct {
+	By     startup.Mechanism `json:"by"`
+	Reason string            `json:"reason"`
+}
+
+// An Advice compares the ways to keep one edge.
+type Advice struct {
+	Edge     startup.Edge `json:"edge"`
+	Supposed bool         `json:"supposed,omitempty"`
+	Ways     []Way        `json:"ways"`
+}
+
+// A Way is a mechanism that may keep the edge, and what it costs.
+type Way struct {
+	By     startup.Mechanism `json:"by"`
+	Health startup.Health    `json:"releasedBy,omitempty"`
+	Fits   bool              `json:"fits"`
+	Chosen bool              `json:"chosen"`
+	WhyNot string            `json:"whyNot,omitempty"`
+	Start  string            `json:"keepsStart"`
+	Stop   bool              `json:"keepsStop"`
+	Limits []Limit           `json:"limits,omitempty"`
+	Cost   *podspec.Cost     `json:"readyToStartSeconds,omitempty"`
+}
+
+// New returns the report of an object for a Kubernetes version; advise adds Report.Advice.
+func New(o podspec.Object, on startup.Kubernetes, advise bool) (Report, error) {
+	if err := podspec.Check(&o.Pod); err != nil {
+		return Report{}, invalid(o, err)
+	}
+	r, err := podspec.Read(&o.Pod)
+	if err != nil {
+		return Report{}, fmt.Errorf("%s: %s: %w", Where(o), o.Field("metadata.annotations"), err)
+	}
+	plan := r.Plan()
+	p := Report{Object: o, Kubernetes: fmt.Sprintf("1.%d", int(on)), Containers: plan.Containers,
+		Expected: r.Expected, Notes: r.Notes, On: on, Edges: []Edge{}}
+	for _, c := range podspec.Choose(r, on) {
+		p.Edges = append(p.Edges, p.edge(r, c))
+	}
+	for _, f := range r.Found {
+		f.Evidence.Field = o.Field(f.Evidence.Field)
+		p.Found = append(p.Found, f)
+	}
+	p.Findings = p.findings(r, plan)
+	if slices.ContainsFunc(p.Findings, func(f startup.Finding) bool { return slices.Contains(senseless, f.Code) }) {
+		for i := range p.Edges {
+			p.Edges[i].Refused = nil
+		}
+	}
+	if advise {
+		for _, a := range podspec.Advise(r, on) {
+			p.Advice = append(p.Advice, newAdvice(a))
+		}
+	}
+	return p, nil
+}
+
+// Where says which object of which file it is, as errors begin.
+func Where(o podspec.Object) string {
+	return fmt.Sprintf("%s: document %d: %s", o.File, o.Document, o)
+}
+
+// senseless are findings of plans that no mechanism can keep, so that it says nothing why
+// one does not fit.
+var senseless = []startup.Code{startup.Cycle, startup.UnknownName, startup.DuplicateName}
+
+// invalid says which fields of a pod the API server would refuse.
+func invalid(o podspec.Object, err error) error {
+	all := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all = joined.Unwrap()
+	}
+	var fields []error
+	for _, err := range all {
+		var field *podspec.FieldError
+		if errors.As(err, &field) {
+			field.Field = o.Field(field.Field)
+		}
+		fields = append(fields, fmt.Errorf("%s: %w", Where(o), err))
+	}
+	return errors.Join(fields...)
+}
+
+func newAdvice(a podspec.Advice) Advice {
+	out := Advice{Edge: a.Edge, Supposed: a.Supposed}
+	chosen := false
+	for _, w := range a.Ways {
+		one := Way{By: w.By, Health: w.Health, Fits: w.Answer.Can(), WhyNot: w.WhyNot(), Start: w.Answer.Start.String(),
+			Stop: w.Answer.Stop, Limits: limits(w.Answer), Cost: w.Cost}
+		one.Chosen = !chosen && w.By == a.Edge.By && one.Fits
+		chosen = chosen || one.Chosen
+		out.Ways = append(out.Ways, one)
+	}
+	return out
+}
+
+func (p Report) edge(r podspec.Reading, c podspec.Choice) Edge {
+	e := Edge{Edge: c.Edge, Why: c.Why, Start: c.Answer.Start.String(), Stop: c.Answer.Stop, Limits: limits(c.Answer), Warning: c.Warning}
+	if c.Present != nil {
+		e.Present = true
+		e.Evidence = p.Field(c.Present.Evidence.Field) + ": " + c.Present.Evidence.Text
+		if c.Present.Replaceable && c.Edge.By != startup.Gate {
+			e.Replace = fmt.Sprintf("%s.%s: %s=%s", podspec.EdgesAnnotation, c.Edge.To, c.Edge.From, r.Meant(c.Edge).After)
+		}
+	}
+	for _, o := range c.Refused {
+		e.Refused = append(e.Refused, Refusal{o.By, o.WhyNot()})
+	}
+	return e
+}
+
+func limits(a startup.Answer) []Limit {
+	var out []Limit
+	for _, l := range a.Limits {
+		out = append(out, Limit{l.Code, l.Reason, l.Source})
+	}
+	return out
+}
+
+// findings are what is wrong with the plan. How well an edge is kept, and that the pod must
+// be rewritten for it, stands with the edge and not here.
+func (p Report) findings(r podspec.Reading, plan startup.Plan) startup.Findings {
+	for i := range r.Asked {
+		plan.Edges[i].By = r.Asked[i].By // and not what keeps it today
+	}
+	found := slices.DeleteFunc(plan.Validate(p.On), func(f startup.Finding) bool {
+		switch f.Code {
+		case startup.NotEveryStart:
+			return true
+		case startup.CannotBeKept, startup.MechanismUnfit:
+			return p.willBeKept(f.Names[0], f.Names[1])
+		}
+		return false
+	})
+	if found.Err() != nil || r.Start == podspec.StartOff {
+		return found
+	}
+	for _, e := range p.Edges {
+		if e.By == "" {
+			found = append(found, unkept(r, e.Edge))
+		}
+	}
+	return found
+}
+
+// unkept is the finding of an edge that is possible, but that no mechanism can keep.
+func unkept(r podspec.Reading, e startup.Edge) startup.Finding {
+	f := startup.Finding{Code: startup.MechanismUnfit, Level: startup.Error, Names: []string{e.To, e.From}, Edge: &e,
+		Message: fmt.Sprintf("no mechanism keeps %q", e)}
+	for _, name := range []string{e.To, e.From} {
+		if !r.Facts[name].Command && f.Remedy == "" {
+			f.Remedy = fmt.Sprintf("write the command of %s into the pod spec, so that a gate can wrap it", name)
+		}
+	}
+	return f
+}
+
+func (p Report) willBeKept(to, from string) bool {
+	return slices.ContainsFunc(p.Edges, func(e Edge) bool {
+		return e.To == to && e.From == from && e.By != "" && !e.Present
+	})
+}
+
+// harmless are findings of plans that may be broken, but that the simulator, the verifier
+// and "outrider run" can run: they show what happens then.
+var harmless = []startup.Code{startup.MechanismUnfit, startup.CannotBeKept, startup.NeverHealthy, startup.NeverCompletes, startup.SelfWaitingProbe}
+
+// CheckRunnable refuses an object that cannot be run, whether or not its plan is kept then.
+func CheckRunnable(o podspec.Object, on startup.Kubernetes) error {
+	p, err := New(o, on, false)
+	if err != nil {
+		return err
+	}
+	p.Findings = slices.DeleteFunc(p.Findings, func(f startup.Finding) bool { return slices.Contains(harmless, f.Code) })
+	return p.Err()
+}
+
+// Err is the first error of the plan, or nil if the plan can work.
+func (p Report) Err() error {
+	for _, f := range p.Findings {
+		if f.Level == startup.Error {
+			return &Error{Where(p.Object) + ": " + f.Message, f.Remedy}
+		}
+	}
+	return nil
+}
+
+// An Error is a plan that cannot work, and what would change that; Remedy may be empty.
+type Error struct{ Message, Remedy string }
+
+func (e *Error) Error() string { return e.Message }
+
+// Hint is what a command prints after the error.
+func (e *Error) Hint() string { return e.Remedy }
+
+// Describe says in a few words what a container is.
+func (p Report) Describe(c startup.Container) string {
+	s := strings.TrimPrefix(c.String(), "container "+c.Name+" is ")
+	if slices.Contains(p.Expected, c.Name) {
+		s += ", added by injection"
+	}
+	return s
+}
+
+// Essential are the edges that a picture needs: without those of the pod's own lists that
+// follow from others.
+func (p Report) Essential() []Edge {
+	var out []Edge
+	for _, e := range p.Edges {
+		implied := e.Present && (e.By == startup.InitDone || e.By == startup.Native)
+		if !implied || !p.indirect(e.From, e.To) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// indirect says whether a path of two edges or more leads from one container to the other.
+func (p Report) indirect(from, to string) bool {
+	seen := map[string]bool{}
+	var walk func(at string, first bool) bool
+	walk = func(at string, first bool) bool {
+		if seen[at] {
+			return false
+		}
+		seen[at] = true
+		for _, e := range p.Edges {
+			if e.From == at && (e.To == to && !first || e.To != to && walk(e.To, false)) {
+				return true
+			}
+		}
+		return false
+	}
+	return walk(from, true)
+}
+
+// Order is the containers in the order of their start; in that of the pod if the plan has
+// a cycle.
+func (p Report) Order() []startup.Container {
+	plan := startup.Plan{Containers: p.Containers}
+	for _, e := range p.Edges {
+		plan.Edges = append(plan.Edges, e.Edge)
+	}
+	names, err := plan.StartOrder()
+	if err != nil {
+		return p.Containers
+	}
+	var out []startup.Container
+	for _, n := range names {
+		c, _ := plan.Find(n)
+		out = append(out, c)
+	}
+	return out
+}

@@ -1,0 +1,80 @@
+package view
+
+import (
+	"io"
+	"strings"
+
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/lint"
+	"outrider.dev/internal/lint/finding"
+	"outrider.dev/internal/visible"
+)
+
+// LintOutputs are the forms in which [Findings] prints; the first is the default.
+var LintOutputs = []string{"text", "json", "sarif"}
+
+// Findings prints what lint found. With fixCommand, the text ends with the number of
+// findings that it would fix.
+func Findings(w io.Writer, t cli.Terminal, output string, r lint.Report, fixCommand string) error {
+	switch output {
+	case "json":
+		return finding.WriteJSON(w, r.Findings)
+	case "sarif":
+		tool := finding.Tool{Name: "outrider lint", Version: cli.Version(), Pages: "https://outrider.dev/docs/", Kinds: lint.Kinds()}
+		return finding.WriteSARIF(w, tool, r.Findings)
+	}
+	if err := finding.WriteText(visible.Writer{W: w}, r.Findings, t.Colour); err != nil {
+		return err
+	}
+	var p printer
+	if len(r.Findings) > 0 {
+		p.line("")
+	}
+	p.line("%s", FindingsSummary(r))
+	fixes := 0
+	for _, f := range r.Findings {
+		if f.Fix != nil {
+			fixes++
+		}
+	}
+	if fixes > 0 {
+		p.line("%d can be fixed by command: add --fix --diff to see how, %s to do it", fixes, fixCommand)
+	}
+	return p.print(w)
+}
+
+// FindingsSummary is the number of findings, by severity, and of what was looked at.
+func FindingsSummary(r lint.Report) string {
+	var parts []string
+	if r.Pods > 0 {
+		parts = append(parts, plural(r.Pods, "pod"))
+	}
+	if r.Services > 0 {
+		parts = append(parts, plural(r.Services, "service"))
+	}
+	return finding.Summary(r.Findings) + " in " + strings.Join(parts, " and ")
+}
+
+// Kinds prints the codes of lint.
+func Kinds(w io.Writer, output string) error {
+	if output == "json" {
+		return cli.WriteJSON(w, lint.Kinds())
+	}
+	var p printer
+	for _, k := range lint.Kinds() {
+		p.line("%-24s %-8s %s", k.Code, k.Severity, k.Title)
+	}
+	return p.print(w)
+}
+
+// Kind explains one code.
+func Kind(w io.Writer, t cli.Terminal, k finding.Kind) error {
+	p := printer{Terminal: t}
+	p.line("%s  %s", p.paint(bold, string(k.Code)), p.paint(faint, string(k.Severity)))
+	p.line("%s.\n", strings.ToUpper(k.Title[:1])+k.Title[1:])
+	for _, paragraph := range strings.Split(k.Explanation, "\n\n") {
+		p.line("%s\n", strings.Join(wrap(paragraph, width), "\n"))
+	}
+	p.line("More: docs/%s", k.Doc)
+	return p.print(w)
+}

@@ -1,0 +1,83 @@
+package view
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/pod/plan"
+	"outrider.dev/internal/pod/podspec"
+)
+
+const pods = "../pod/podspec/testdata/pods/"
+
+func reports(t *testing.T, file string) []plan.Report {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, _, err := podspec.Parse(file, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []plan.Report
+	for _, o := range objects {
+		r, err := plan.New(o, 34, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// Every pod that podspec is tested with is drawn as well-formed XML that has each container.
+func TestEveryPodIsDrawn(t *testing.T) {
+	files, err := filepath.Glob(pods + "*.yaml")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%v, %d files", err, len(files))
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			all := reports(t, file)
+			svg := planSVG(all)
+			d := xml.NewDecoder(strings.NewReader(svg))
+			var err error
+			for err == nil {
+				_, err = d.Token()
+			}
+			if !errors.Is(err, io.EOF) {
+				t.Fatalf("%v\n%s", err, svg)
+			}
+			for _, c := range all[0].Containers {
+				if !strings.Contains(svg, ">"+c.Name+"<") {
+					t.Errorf("%s is not in the picture", c.Name)
+				}
+			}
+		})
+	}
+}
+
+func TestColoursAreOnlyAdded(t *testing.T) {
+	all := reports(t, pods+"asked.yaml")
+	var plain, coloured bytes.Buffer
+	for w, terminal := range map[*bytes.Buffer]cli.Terminal{&plain: {}, &coloured: {Colour: true}} {
+		if err := Plans(w, terminal, "text", all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := coloured.String()
+	for _, code := range []string{"0", bold, red, green, yellow, faint} {
+		text = strings.ReplaceAll(text, "\x1b["+code+"m", "")
+	}
+	if text != plain.String() || text == coloured.String() {
+		t.Errorf("without its colours:\n%s\nwant:\n%s", text, plain.String())
+	}
+}

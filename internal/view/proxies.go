@@ -1,0 +1,91 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/controlplane/debugapi"
+)
+
+// Proxies prints the state of each proxy that is connected to outriderd.
+func Proxies(w io.Writer, output string, all []debugapi.Proxy) error {
+	if output == "json" {
+		raw := []json.RawMessage{}
+		for _, p := range all {
+			raw = append(raw, p.Raw)
+		}
+		return cli.WriteJSON(w, raw)
+	}
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(w, "no proxy is connected to this outriderd")
+		return err
+	}
+	rows := [][]string{{"NAME", "PROTOCOL", "ON DEMAND", "SINCE", "TYPE", "SUBSCRIBED", "RESOURCES", "SENT", "ACKED", "STATUS"}}
+	for _, p := range all {
+		head := []string{debugapi.OneLine(p.Name()), p.Protocol, or(p.OnDemand, "yes", "no"), p.Since.UTC().Format(time.RFC3339)}
+		if len(p.Types) == 0 {
+			rows = append(rows, append(head, "-", "-", "-", "-", "-", "no subscription"))
+		}
+		for _, s := range p.Types {
+			names := fmt.Sprint(len(s.Subscribed))
+			if s.Wildcard {
+				names = "all"
+			}
+			rows = append(rows, append(head, s.Type, names, fmt.Sprint(s.Resources), dash(s.Sent), dash(s.Acked), subscriptionStatus(s)))
+			head = []string{"", "", "", ""}
+		}
+		if p.Excess > 0 {
+			rows = append(rows, []string{"", "", "", "", "-", fmt.Sprint(p.Excess), "-", "-", "-", "over the limit: answered once, not kept up to date"})
+		}
+	}
+	return table(w, rows)
+}
+
+// subscriptionStatus is the fate of the last message.
+func subscriptionStatus(s debugapi.Subscription) string {
+	switch {
+	case s.Rejected != nil:
+		return fmt.Sprintf("REJECTED %s: %s", s.Rejected.Version, debugapi.OneLine(s.Rejected.Reason))
+	case s.Pending > 0:
+		return fmt.Sprintf("STALE: %s without an answer", plural(s.Pending, "message"))
+	case s.Sent == "":
+		return "nothing sent"
+	case s.Acked == "":
+		return "STALE: never accepted"
+	}
+	return "ok"
+}
+
+// Resources prints what outriderd sent to one proxy.
+func Resources(w io.Writer, output string, all []debugapi.Resource) error {
+	if output == "json" {
+		return cli.WriteJSON(w, all)
+	}
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(w, "no resource of that kind was sent")
+		return err
+	}
+	rows := [][]string{{"TYPE", "NAME", "VERSION", "WHAT"}}
+	for _, r := range all {
+		what := "no such name"
+		if len(r.Body) > 0 && string(r.Body) != "null" {
+			what = summary(r.Type, r.Body)
+		}
+		if len(r.Aliases) > 0 {
+			what = strings.TrimPrefix(what+"; aliases: "+strings.Join(r.Aliases, ", "), "; ")
+		}
+		rows = append(rows, []string{debugapi.OneLine(r.Type), debugapi.OneLine(r.Name), dash(r.Version), debugapi.OneLine(what)})
+	}
+	return table(w, rows)
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
