@@ -59,7 +59,7 @@ var arrows = map[string][]string{
 	"internal/lint":                 {"internal/lint/finding", "internal/manifest", "internal/pod/inject", "internal/mesh", "internal/pod/podspec", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml", yaml},
 	"internal/pod/inject":           {"startup", "internal/contract", "internal/pod/podspec", "internal/agent/config", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	"internal/manifest":             {"github.com/rogpeppe/go-internal/diff", yaml},
-	"internal/controlplane/webhook": {"internal/pod/inject", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json"},
+	"internal/controlplane/webhook": {"internal/contract", "internal/pod/inject", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json"},
 	"internal/controlplane/kube":    {"internal/controlplane/ca", "internal/mesh", "internal/mesh/objects", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/utils/clock", "sigs.k8s.io/gateway-api"},
 	"internal/controlplane": {"internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "internal/pod/inject", "internal/manifest", "internal/wire", "internal/controlplane/files", "internal/controlplane/ca", "internal/mesh", "internal/xds", "internal/xds/resource",
 		grpc, "github.com/oklog/run", prom, xds},

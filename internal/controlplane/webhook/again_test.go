@@ -68,7 +68,7 @@ func TestInjectingAgainGivesOneValidPod(t *testing.T) {
 					injected := applied(t, given, answer.Patch)
 					forms[form(t, injected)] = true
 					if again := decided(t, w, "shop", injected); !again.Allowed || len(again.Patch) > 0 {
-						t.Errorf("asked again by the same options: %s", again.Patch)
+						t.Errorf("a second review by the same options: %s", again.Patch)
 					}
 					w.Use(second)
 					other := decided(t, w, "shop", injected)

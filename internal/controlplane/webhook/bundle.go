@@ -12,9 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Patch puts the bundle into every webhook of a configuration, and says whether that
-// changed anything. It writes into no configuration that is right already: replicas that
-// all keep it current do so once.
+// Patch puts the bundle into every webhook of a configuration, and says whether that changed
+// it: of several replicas only the first one writes.
 func Patch(c *admission.MutatingWebhookConfiguration, bundle []byte) (changed bool) {
 	for i := range c.Webhooks {
 		if client := &c.Webhooks[i].ClientConfig; !bytes.Equal(client.CABundle, bundle) {
@@ -25,15 +24,15 @@ func Patch(c *admission.MutatingWebhookConfiguration, bundle []byte) (changed bo
 	return changed
 }
 
-// Configurations are those of a cluster. Update fails if somebody else has written since
-// Get, as an update with a resourceVersion does. Where there is none of that name, the
-// error of Get is as the API's: apierrors.IsNotFound.
+// Configurations are those of a cluster. Update fails if there was another one since Get, as
+// an update with a resourceVersion does. If there is none of that name, the error of Get is
+// the API's: apierrors.IsNotFound.
 type Configurations interface {
 	Get(ctx context.Context, name string) (*admission.MutatingWebhookConfiguration, error)
 	Update(ctx context.Context, c *admission.MutatingWebhookConfiguration) error
 }
 
-// Roots are what the bundle is made of: an identity.Authority.
+// Roots are the certificates of the bundle: a ca.Authority.
 type Roots interface {
 	RootsPEM() []byte
 	Changed() <-chan struct{}
@@ -46,19 +45,19 @@ type Keeper struct {
 	Roots          Roots
 	Log            *slog.Logger
 
-	// Changed, if set, returns a channel that is closed when somebody has written the
-	// configuration. It is asked before the configuration is read.
+	// Changed, if set, returns a channel that is closed when the configuration was written. It
+	// is called before the configuration is read.
 	Changed func() <-chan struct{}
 
 	Again time.Duration // after a failure; default 1s
-	Look  time.Duration // where nothing is known to have changed: somebody may have applied an old file; default 1m
+	Look  time.Duration // without a known change, since an old file may have been applied; default 1m
 }
 
-// Run writes the bundle now, whenever the roots change, and whenever it finds another one
-// there, until ctx ends. What fails is logged and tried again.
+// Run writes the bundle now, whenever the roots change, and whenever the configuration has
+// another one, until ctx ends. Failures are logged and retried.
 //
-// A root that is exchanged must be among the roots before it signs: a certificate that
-// the API server cannot verify keeps pods out.
+// A new root must be among the roots before it signs: the API server refuses pods while it
+// cannot verify the webhook's certificate.
 func (k *Keeper) Run(ctx context.Context) error {
 	again, look := k.Again, k.Look
 	if again <= 0 {
@@ -79,7 +78,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			missing = false
-		case apierrors.IsNotFound(err): // nobody has applied it yet, or it is not wanted
+		case apierrors.IsNotFound(err): // not applied yet, or not wanted
 			if !missing {
 				k.Log.Info("there is no configuration of the webhook; once there is, it gets its certificates", "configuration", k.Name)
 			}

@@ -30,8 +30,8 @@ func (w *wanting) Get(ctx context.Context, name string) (*admission.MutatingWebh
 	return w.cluster.Get(ctx, name)
 }
 
-// Where there is no configuration nobody asks every second, nor says so more than once;
-// when there is one, who is told of it writes at once.
+// A missing configuration is logged once and read rarely; once it is there, it is written at
+// once.
 func TestAConfigurationThatIsNotThereYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stored, err := Configuration(ConfigurationOptions{})

@@ -7,43 +7,30 @@ import (
 	"strings"
 
 	admission "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/inject"
 )
 
-// A Place is where the API server finds the webhook: a service, or a URL.
+// A Place is the webhook's address: a service or a URL.
 type Place struct {
-	URL                string // https://host:port; a path that it has is kept
-	Namespace, Service string // else; default outrider-system/outriderd, port 443
+	URL                string // https://host:port, with or without a path
+	Namespace, Service string // without a URL; default outrider-system/outriderd, port 443
 }
 
-// ConfigurationOptions say whom a webhook is asked about. The zero value of a field means
+// ConfigurationOptions say which pods the API server sends. The zero value of a field means
 // its default.
 type ConfigurationOptions struct {
 	Name      string // default outrider-injector, and -REVISION for another one than the default
-	Revision  string // default "default", which also answers for labels that name none
+	Revision  string // default "default", which labels without a revision stand for
 	Namespace string // the control plane's; default outrider-system
-	ByDefault bool   // namespaces that say nothing too (enableNamespacesByDefault)
-	OwnLabels bool   // Istio's labels are another injector's (see [Rivals]): ours alone ask; the default revision only
+	ByDefault bool   // namespaces without a label too (enableNamespacesByDefault)
+	OwnLabels bool   // Istio's labels belong to another injector (see [Rivals]): only ours count; the default revision only
 	Place     Place
-	Bundle    []byte // the certificates that the webhook's must come from, PEM
+	Bundle    []byte // PEM, the roots of the webhook's certificate
 }
-
-// never are namespaces that no webhook is asked about, besides the control plane's
-// (Istio: pkg/kube/inject/initializer.go): a webhook that does not answer must not keep
-// back what it needs itself.
-var never = []string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"}
-
-// Labels, Istio's and ours; ours goes first where it is there.
-const (
-	istioNamespace = "istio-injection"
-	ownNamespaces  = "outrider.dev/injection"
-	istioPod       = "sidecar.istio.io/inject"
-	ownPod         = "outrider.dev/inject"
-	revisionKey    = "istio.io/rev"
-	nameKey        = "kubernetes.io/metadata.name"
-)
 
 type requirements = []metav1.LabelSelectorRequirement
 
@@ -51,7 +38,7 @@ func is(key string, values ...string) metav1.LabelSelectorRequirement {
 	return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: values}
 }
 
-// isNot holds where the label is not there, too.
+// isNot also holds without the label.
 func isNot(key string, values ...string) metav1.LabelSelectorRequirement {
 	return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: values}
 }
@@ -64,68 +51,68 @@ func hasNo(key string) metav1.LabelSelectorRequirement {
 	return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist}
 }
 
-// A row is one webhook of the configuration. Selectors know no "or": each way to ask for
-// injection is a row of its own, and no pod is in two.
+// A row is one webhook of the configuration. Selectors have no "or": each way to request
+// injection is a row of its own, and no pod matches two.
 type row struct {
 	name      string
 	namespace requirements
 	pod       requirements
 }
 
-// rows are Istio's selectors (its chart's mutatingwebhook.yaml; reference istio-surface
-// 1.1), once for its labels and once for ours.
+// rows are Istio's selectors (mutatingwebhook.yaml of its chart), once for its labels and once
+// for ours, which go first.
 func (o ConfigurationOptions) rows() []row {
 	if o.OwnLabels {
 		return o.ownRows()
 	}
 	var out []row
-	unsaid := requirements{hasNo(ownNamespaces), hasNo(istioNamespace)}
+	unset := requirements{hasNo(contract.OwnNamespaceLabel), hasNo(contract.NamespaceLabel)}
 	add := func(name string, namespace, pod requirements) {
 		out = append(out, row{name, namespace, pod})
 	}
-	// Where the namespace asks, or the pod's revision, a pod is out if it says "false".
+	// Where the namespace or the pod's revision requests injection, the pod can decline it.
 	unlessFalse := func(name string, namespace, pod requirements) {
-		add(name, namespace, append(slices.Clone(pod), hasNo(ownPod), isNot(istioPod, "false")))
-		add("own-"+name, namespace, append(slices.Clone(pod), has(ownPod), isNot(ownPod, "false")))
+		add(name, namespace, append(slices.Clone(pod), hasNo(contract.OwnInjectLabel), isNot(contract.InjectLabel, "false")))
+		add("own-"+name, namespace, append(slices.Clone(pod), has(contract.OwnInjectLabel), isNot(contract.OwnInjectLabel, "false")))
 	}
-	unlessFalse("rev.namespace", append(slices.Clone(unsaid), is(revisionKey, o.Revision)), nil)
-	unlessFalse("rev.object", append(slices.Clone(unsaid), hasNo(revisionKey)), requirements{is(revisionKey, o.Revision)})
+	unlessFalse("rev.namespace", append(slices.Clone(unset), is(contract.RevisionLabel, o.Revision)), nil)
+	unlessFalse("rev.object", append(slices.Clone(unset), hasNo(contract.RevisionLabel)), requirements{is(contract.RevisionLabel, o.Revision)})
 	if o.Revision != inject.DefaultRevision {
 		return out
 	}
-	unlessFalse("namespace", requirements{hasNo(ownNamespaces), is(istioNamespace, "enabled")}, nil)
-	unlessFalse("injection.namespace", requirements{is(ownNamespaces, "enabled")}, nil)
-	silent := append(slices.Clone(unsaid), hasNo(revisionKey))
-	add("object", silent, requirements{hasNo(revisionKey), hasNo(ownPod), is(istioPod, "true")})
-	add("own-object", silent, requirements{hasNo(revisionKey), is(ownPod, "true")})
+	unlessFalse("namespace", requirements{hasNo(contract.OwnNamespaceLabel), is(contract.NamespaceLabel, "enabled")}, nil)
+	unlessFalse("injection.namespace", requirements{is(contract.OwnNamespaceLabel, "enabled")}, nil)
+	noLabel := append(slices.Clone(unset), hasNo(contract.RevisionLabel))
+	add("object", noLabel, requirements{hasNo(contract.RevisionLabel), hasNo(contract.OwnInjectLabel), is(contract.InjectLabel, "true")})
+	add("own-object", noLabel, requirements{hasNo(contract.RevisionLabel), is(contract.OwnInjectLabel, "true")})
 	if o.ByDefault {
-		add("auto", silent, requirements{hasNo(revisionKey), hasNo(ownPod), isNot(istioPod, "true", "false")})
-		add("own-auto", silent, requirements{hasNo(revisionKey), has(ownPod), isNot(ownPod, "true", "false")})
+		add("auto", noLabel, requirements{hasNo(contract.RevisionLabel), hasNo(contract.OwnInjectLabel), isNot(contract.InjectLabel, "true", "false")})
+		add("own-auto", noLabel, requirements{hasNo(contract.RevisionLabel), has(contract.OwnInjectLabel), isNot(contract.OwnInjectLabel, "true", "false")})
 	}
 	return out
 }
 
-// ownRows know our labels alone.
+// ownRows are the selectors by our labels alone.
 func (o ConfigurationOptions) ownRows() []row {
-	unsaid := requirements{hasNo(ownNamespaces)}
+	unset := requirements{hasNo(contract.OwnNamespaceLabel)}
 	out := []row{
-		{"own-namespace", requirements{is(ownNamespaces, "enabled")}, requirements{isNot(ownPod, "false")}},
-		{"own-object", unsaid, requirements{is(ownPod, "true")}},
+		{"own-namespace", requirements{is(contract.OwnNamespaceLabel, "enabled")}, requirements{isNot(contract.OwnInjectLabel, "false")}},
+		{"own-object", unset, requirements{is(contract.OwnInjectLabel, "true")}},
 	}
 	if o.ByDefault {
-		out = append(out, row{"own-auto", unsaid, requirements{isNot(ownPod, "true", "false")}})
+		out = append(out, row{"own-auto", unset, requirements{isNot(contract.OwnInjectLabel, "true", "false")}})
 	}
 	return out
 }
 
-// Rivals are the configurations of other injectors that are asked by the labels of Istio's
-// that our default revision is, such as Istio's own: a pod would get a proxy of each. Ours
-// then listens to its own labels alone.
+// Rivals returns the configurations of other injectors that select pods by those of Istio's
+// labels that stand for our default revision, such as Istio's own: a pod would get a proxy of
+// each. Ours then selects by its own labels alone.
 func Rivals(all []admission.MutatingWebhookConfiguration) []string {
 	var out []string
 	for _, c := range all {
 		if slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool {
-			return !strings.HasSuffix(w.Name, suffix) && onPods(w) && (asks(w.NamespaceSelector) || asks(w.ObjectSelector))
+			return !strings.HasSuffix(w.Name, suffix) && onPods(w) && (requires(w.NamespaceSelector) || requires(w.ObjectSelector))
 		}) {
 			out = append(out, c.Name)
 		}
@@ -134,7 +121,7 @@ func Rivals(all []admission.MutatingWebhookConfiguration) []string {
 	return out
 }
 
-// onPods says whether a webhook is asked about new pods.
+// onPods says whether a webhook gets new pods.
 func onPods(w admission.MutatingWebhook) bool {
 	among := func(list []string, word string) bool {
 		return slices.Contains(list, word) || slices.Contains(list, "*")
@@ -145,23 +132,23 @@ func onPods(w admission.MutatingWebhook) bool {
 	})
 }
 
-// yes is what Istio's labels say to ask for the default revision. A revision with a name
-// has its own pods.
-var yes = map[string]string{istioNamespace: "enabled", istioPod: "true", revisionKey: inject.DefaultRevision}
+// requests are the values of Istio's labels that request the default revision. Another
+// revision has its own pods.
+var requests = map[string]string{contract.NamespaceLabel: "enabled", contract.InjectLabel: "true", contract.RevisionLabel: inject.DefaultRevision}
 
-// asks says whether a selector wants a label of Istio's to say yes. One that only wants it
-// not to say no is anybody's.
-func asks(s *metav1.LabelSelector) bool {
+// requires says whether a selector requires one of these labels. A selector that excludes a
+// value, as many do, does not.
+func requires(s *metav1.LabelSelector) bool {
 	if s == nil {
 		return false
 	}
-	for key, value := range yes {
+	for key, value := range requests {
 		if s.MatchLabels[key] == value {
 			return true
 		}
 	}
 	return slices.ContainsFunc(s.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
-		value, ok := yes[r.Key]
+		value, ok := requests[r.Key]
 		return ok && (r.Operator == metav1.LabelSelectorOpExists || r.Operator == metav1.LabelSelectorOpIn && slices.Contains(r.Values, value))
 	})
 }
@@ -187,11 +174,11 @@ func (o ConfigurationOptions) complete() ConfigurationOptions {
 	return o
 }
 
-// Configuration is the MutatingWebhookConfiguration that makes the API server ask.
+// Configuration returns the MutatingWebhookConfiguration by which the API server sends pods.
 func Configuration(o ConfigurationOptions) (*admission.MutatingWebhookConfiguration, error) {
 	o = o.complete()
 	if o.OwnLabels && o.Revision != inject.DefaultRevision {
-		return nil, fmt.Errorf("revision %q with labels of our own alone: a revision is asked for by Istio's label %s", o.Revision, revisionKey)
+		return nil, fmt.Errorf("revision %q with labels of our own alone: a revision is requested by Istio's label %s", o.Revision, contract.RevisionLabel)
 	}
 	client, err := o.Place.client()
 	if err != nil {
@@ -200,9 +187,9 @@ func Configuration(o ConfigurationOptions) (*admission.MutatingWebhookConfigurat
 	client.CABundle = o.Bundle
 	out := &admission.MutatingWebhookConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingWebhookConfiguration"},
-		ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: map[string]string{revisionKey: o.Revision, "app": "outriderd"}},
+		ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: map[string]string{contract.RevisionLabel: o.Revision, "app": "outriderd"}},
 	}
-	outside := isNot(nameKey, append([]string{o.Namespace}, never...)...)
+	outside := isNot(corev1.LabelMetadataName, append([]string{o.Namespace}, inject.IgnoredNamespaces...)...)
 	for _, r := range o.rows() {
 		out.Webhooks = append(out.Webhooks, admission.MutatingWebhook{
 			Name:         r.name + suffix,
@@ -217,7 +204,7 @@ func Configuration(o ConfigurationOptions) (*admission.MutatingWebhookConfigurat
 			FailurePolicy:     new(admission.Fail),
 			MatchPolicy:       new(admission.Equivalent),
 			SideEffects:       new(admission.SideEffectClassNone),
-			// Others may add containers after us: those are to be injected too.
+			// Webhooks after ours may add containers, which are to be injected too.
 			ReinvocationPolicy:      new(admission.IfNeededReinvocationPolicy),
 			TimeoutSeconds:          new(int32(10)),
 			AdmissionReviewVersions: []string{"v1"},

@@ -17,10 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/inject"
 )
 
-// selecting are the webhooks of c that a pod goes to.
+// selecting returns the webhooks of c that get a pod.
 func selecting(t *testing.T, c *admission.MutatingWebhookConfiguration, namespace, pod map[string]string) []string {
 	t.Helper()
 	matches := func(s *metav1.LabelSelector, of map[string]string) bool {
@@ -39,8 +40,8 @@ func selecting(t *testing.T, c *admission.MutatingWebhookConfiguration, namespac
 	return out
 }
 
-// Every combination of labels: exactly one webhook is asked about a pod that its labels
-// and its namespace's have injected, and none about any other.
+// For every combination of labels, exactly one webhook gets a pod that its labels and its
+// namespace's have injected, and none gets any other.
 func TestTheSelectorsSayWhatInjectionSays(t *testing.T) {
 	const unset = "-"
 	combine := func(keys []string, values [][]string) []map[string]string {
@@ -64,9 +65,9 @@ func TestTheSelectorsSayWhatInjectionSays(t *testing.T) {
 		return out
 	}
 	revisions := []string{unset, "default", "canary"}
-	namespaces := combine([]string{ownNamespaces, istioNamespace, revisionKey}, [][]string{{unset, "enabled", "disabled"}, {unset, "enabled", "disabled"}, revisions})
-	podLabels := combine([]string{ownPod, istioPod, revisionKey}, [][]string{{unset, "true", "false", "yes"}, {unset, "true", "false", "yes"}, revisions})
-	notAsked := []inject.Code{inject.Declined, inject.NamespaceDeclines, inject.OtherRevision, inject.NotRequested, inject.OtherInjector}
+	namespaces := combine([]string{contract.OwnNamespaceLabel, contract.NamespaceLabel, contract.RevisionLabel}, [][]string{{unset, "enabled", "disabled"}, {unset, "enabled", "disabled"}, revisions})
+	podLabels := combine([]string{contract.OwnInjectLabel, contract.InjectLabel, contract.RevisionLabel}, [][]string{{unset, "true", "false", "yes"}, {unset, "true", "false", "yes"}, revisions})
+	notRequested := []inject.Code{inject.Declined, inject.NamespaceDeclines, inject.OtherRevision, inject.NotRequested, inject.OtherInjector}
 	n := 0
 	for _, byDefault := range []bool{false, true} {
 		for _, revision := range []string{"default", "canary", ""} {
@@ -89,14 +90,14 @@ func TestTheSelectorsSayWhatInjectionSays(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					want := !slices.Contains(notAsked, r.Reason.Code)
-					_, namesRevision := pl[revisionKey]
-					if _, nsNames := ns[revisionKey]; revision != "default" && !namesRevision && !nsNames {
+					want := !slices.Contains(notRequested, r.Reason.Code)
+					_, namesRevision := pl[contract.RevisionLabel]
+					if _, nsNames := ns[contract.RevisionLabel]; revision != "default" && !namesRevision && !nsNames {
 						want = false // a pod that names no revision is the default one's (Istio: object. and auto.)
 					}
 					got := selecting(t, c, ns, pl)
 					if len(got) > 1 || (len(got) == 1) != want {
-						t.Errorf("revision %s, own labels %v, by default %v, namespace %v, pod %v: asked at %v, and injection says %s", revision, ownLabels, byDefault, ns, pl, got, r.Reason.Code)
+						t.Errorf("revision %s, own labels %v, by default %v, namespace %v, pod %v: selected by %v, and injection says %s", revision, ownLabels, byDefault, ns, pl, got, r.Reason.Code)
 					}
 				}
 			}
@@ -112,13 +113,13 @@ func TestNoPodOfTheControlPlaneIsEverSelected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range append([]string{"mesh-system"}, never...) {
-		ns := map[string]string{nameKey: name, istioNamespace: "enabled", ownNamespaces: "enabled"}
-		for _, pod := range []map[string]string{nil, {istioPod: "true"}, {ownPod: "true"}, {revisionKey: "default"}} {
+	for _, name := range append([]string{"mesh-system"}, inject.IgnoredNamespaces...) {
+		ns := map[string]string{corev1.LabelMetadataName: name, contract.NamespaceLabel: "enabled", contract.OwnNamespaceLabel: "enabled"}
+		for _, pod := range []map[string]string{nil, {contract.InjectLabel: "true"}, {contract.OwnInjectLabel: "true"}, {contract.RevisionLabel: "default"}} {
 			if got := selecting(t, c, ns, pod); len(got) > 0 {
 				t.Errorf("a pod %v of %s is selected by %v", pod, name, got)
 			}
-			delete(ns, ownNamespaces)
+			delete(ns, contract.OwnNamespaceLabel)
 		}
 	}
 	names := map[string]bool{}
@@ -134,8 +135,8 @@ func TestNoPodOfTheControlPlaneIsEverSelected(t *testing.T) {
 	}
 }
 
-// Who else is asked by Istio's labels is found; who is asked about all pods, was told to
-// leave Istio's alone, or has pods of its own revision, is no rival.
+// A configuration that selects by Istio's labels is a rival; one that selects all pods,
+// excludes Istio's, or has pods of its own revision is not.
 func TestRivals(t *testing.T) {
 	pods := []admission.RuleWithOperations{{Operations: []admission.OperationType{admission.Create}, Rule: admission.Rule{APIGroups: []string{""}, Resources: []string{"pods"}}}}
 	one := func(name string, w admission.MutatingWebhook) admission.MutatingWebhookConfiguration {
@@ -150,20 +151,20 @@ func TestRivals(t *testing.T) {
 	}
 	all := []admission.MutatingWebhookConfiguration{
 		*ours,
-		one("istio-sidecar-injector", admission.MutatingWebhook{Name: "namespace.sidecar-injector.istio.io", Rules: pods, NamespaceSelector: labels(is(istioNamespace, "enabled"))}),
-		one("istio-by-pod", admission.MutatingWebhook{Name: "object.sidecar-injector.istio.io", Rules: pods, ObjectSelector: labels(is(istioPod, "true"))}),
-		one("old-istio", admission.MutatingWebhook{Name: "a.b.c", Rules: pods, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{istioNamespace: "enabled"}}}),
-		one("tag", admission.MutatingWebhook{Name: "rev.namespace.sidecar-injector.istio.io", Rules: pods, NamespaceSelector: labels(is(revisionKey, "default"))}),
-		one("canary", admission.MutatingWebhook{Name: "rev.namespace.sidecar-injector.istio.io", Rules: pods, NamespaceSelector: labels(is(revisionKey, "canary"), hasNo(istioNamespace))}),
-		one("canary-by-pod", admission.MutatingWebhook{Name: "a.b.h", Rules: pods, ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{revisionKey: "canary"}}}),
-		one("deactivated", admission.MutatingWebhook{Name: "a.b.i", Rules: pods, NamespaceSelector: labels(is(istioNamespace, "never-match"))}),
+		one("istio-sidecar-injector", admission.MutatingWebhook{Name: "namespace.sidecar-injector.istio.io", Rules: pods, NamespaceSelector: labels(is(contract.NamespaceLabel, "enabled"))}),
+		one("istio-by-pod", admission.MutatingWebhook{Name: "object.sidecar-injector.istio.io", Rules: pods, ObjectSelector: labels(is(contract.InjectLabel, "true"))}),
+		one("old-istio", admission.MutatingWebhook{Name: "a.b.c", Rules: pods, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{contract.NamespaceLabel: "enabled"}}}),
+		one("tag", admission.MutatingWebhook{Name: "rev.namespace.sidecar-injector.istio.io", Rules: pods, NamespaceSelector: labels(is(contract.RevisionLabel, "default"))}),
+		one("canary", admission.MutatingWebhook{Name: "rev.namespace.sidecar-injector.istio.io", Rules: pods, NamespaceSelector: labels(is(contract.RevisionLabel, "canary"), hasNo(contract.NamespaceLabel))}),
+		one("canary-by-pod", admission.MutatingWebhook{Name: "a.b.h", Rules: pods, ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{contract.RevisionLabel: "canary"}}}),
+		one("deactivated", admission.MutatingWebhook{Name: "a.b.i", Rules: pods, NamespaceSelector: labels(is(contract.NamespaceLabel, "never-match"))}),
 		one("linkerd", admission.MutatingWebhook{Name: "linkerd-proxy-injector.linkerd.io", Rules: pods, NamespaceSelector: labels(isNot("config.linkerd.io/admission-webhooks", "disabled"))}),
-		one("polite", admission.MutatingWebhook{Name: "a.b.d", Rules: pods, NamespaceSelector: labels(hasNo(istioNamespace), isNot(istioPod, "true"))}),
-		one("of-services", admission.MutatingWebhook{Name: "a.b.e", NamespaceSelector: labels(is(istioNamespace, "enabled")),
+		one("polite", admission.MutatingWebhook{Name: "a.b.d", Rules: pods, NamespaceSelector: labels(hasNo(contract.NamespaceLabel), isNot(contract.InjectLabel, "true"))}),
+		one("of-services", admission.MutatingWebhook{Name: "a.b.e", NamespaceSelector: labels(is(contract.NamespaceLabel, "enabled")),
 			Rules: []admission.RuleWithOperations{{Operations: []admission.OperationType{admission.Create}, Rule: admission.Rule{APIGroups: []string{""}, Resources: []string{"services"}}}}}),
-		one("of-updates", admission.MutatingWebhook{Name: "a.b.f", NamespaceSelector: labels(is(istioNamespace, "enabled")),
+		one("of-updates", admission.MutatingWebhook{Name: "a.b.f", NamespaceSelector: labels(is(contract.NamespaceLabel, "enabled")),
 			Rules: []admission.RuleWithOperations{{Operations: []admission.OperationType{admission.Update}, Rule: admission.Rule{APIGroups: []string{""}, Resources: []string{"pods"}}}}}),
-		one("of-everything", admission.MutatingWebhook{Name: "a.b.g", NamespaceSelector: labels(has(revisionKey)),
+		one("of-everything", admission.MutatingWebhook{Name: "a.b.g", NamespaceSelector: labels(has(contract.RevisionLabel)),
 			Rules: []admission.RuleWithOperations{{Operations: []admission.OperationType{admission.OperationAll}, Rule: admission.Rule{APIGroups: []string{"*"}, Resources: []string{"*"}}}}}),
 	}
 	if got, want := Rivals(all), []string{"istio-by-pod", "istio-sidecar-injector", "of-everything", "old-istio", "tag"}; !slices.Equal(got, want) {
@@ -199,13 +200,13 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// A cluster has one configuration, and refuses to write over what its writer has not seen.
+// A cluster has one configuration, and refuses an update of an old version.
 type cluster struct {
 	mu      sync.Mutex
 	stored  admission.MutatingWebhookConfiguration
 	version int
 	writes  int
-	refuses int // updates that fail, as when somebody else was first
+	refuses int // updates that fail, as after a conflict
 }
 
 func (c *cluster) Get(context.Context, string) (*admission.MutatingWebhookConfiguration, error) {
@@ -233,7 +234,7 @@ func (c *cluster) bundle() string {
 	return string(c.stored.Webhooks[len(c.stored.Webhooks)-1].ClientConfig.CABundle)
 }
 
-// roots change when they are told to.
+// roots change by set.
 type roots struct {
 	mu      sync.Mutex
 	pem     string
@@ -290,7 +291,7 @@ func TestReplicasKeepTheBundleCurrent(t *testing.T) {
 		Patch(&c.stored, nil)
 		c.mu.Unlock()
 		time.Sleep(time.Minute)
-		want("one two", 3, "somebody applies a configuration without a bundle")
+		want("one two", 3, "a configuration without a bundle is applied")
 		r.set("")
 		time.Sleep(time.Minute)
 		want("one two", 3, "there are no roots for a moment")

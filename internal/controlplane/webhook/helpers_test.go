@@ -39,7 +39,7 @@ func authority(t testing.TB, dir string) *ca.Authority {
 	return a
 }
 
-// serve is a webhook behind its own server; it returns the address.
+// serve starts a server of the webhook and returns its address.
 func serve(t testing.TB, w *Webhook, a *ca.Authority, life time.Duration) string {
 	t.Helper()
 	id := ca.Identity{TrustDomain: "cluster.local", Namespace: "outrider-system", ServiceAccount: "outriderd"}
@@ -58,7 +58,7 @@ func serve(t testing.TB, w *Webhook, a *ca.Authority, life time.Duration) string
 	return l.Addr().String()
 }
 
-// client trusts a bundle, as an API server does: one protocol, by the service's name.
+// client is an API server's: it trusts a bundle and uses the service's name.
 func client(t testing.TB, bundle []byte, protocols ...string) *http.Client {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -88,8 +88,8 @@ func reviewOf(uid, namespace string, object []byte) []byte {
 		`"resource":{"group":"","version":"v1","resource":"pods"},"namespace":%q,"operation":"CREATE","userInfo":{},"object":%s,"oldObject":null,"dryRun":false,"options":null}}`, uid, namespace, object)
 }
 
-// asked is what a review was answered.
-type asked struct {
+// A reply is the answer to a review.
+type reply struct {
 	code     int
 	header   http.Header
 	response response
@@ -97,7 +97,7 @@ type asked struct {
 	kind     string
 }
 
-func read(t testing.TB, code int, header http.Header, body []byte) asked {
+func read(t testing.TB, code int, header http.Header, body []byte) reply {
 	t.Helper()
 	var got struct {
 		answer
@@ -106,10 +106,10 @@ func read(t testing.TB, code int, header http.Header, body []byte) asked {
 	if err := json.Unmarshal(body, &got); err != nil {
 		t.Fatalf("the answer is no JSON: %v\n%s", err, body)
 	}
-	return asked{code, header, got.Response, got.Message, got.Kind}
+	return reply{code, header, got.Response, got.Message, got.Kind}
 }
 
-func post(t testing.TB, c *http.Client, url string, body []byte) asked {
+func post(t testing.TB, c *http.Client, url string, body []byte) reply {
 	t.Helper()
 	r, err := c.Post(url, "application/json", bytes.NewReader(body))
 	if err != nil {
@@ -123,7 +123,7 @@ func post(t testing.TB, c *http.Client, url string, body []byte) asked {
 	return read(t, r.StatusCode, r.Header, text)
 }
 
-// decided asks without a connection.
+// decided reviews an object without a connection.
 func decided(t testing.TB, w *Webhook, namespace string, object []byte) response {
 	t.Helper()
 	text, _, err := w.review(context.Background(), reviewOf("u", namespace, object), nil)
@@ -149,7 +149,7 @@ func applied(t testing.TB, object, patch []byte) []byte {
 	return object
 }
 
-// checkPod has the rules that an injected pod breaks when it is injected twice.
+// checkPod checks that no name is there twice.
 func checkPod(t testing.TB, object []byte) corev1.Pod {
 	t.Helper()
 	var pod corev1.Pod
@@ -188,7 +188,7 @@ func once(t testing.TB, what string, count map[string]int) {
 	}
 }
 
-// exchange copies an authority's files over another's.
+// exchange writes files over an authority's.
 func exchange(t testing.TB, a *ca.Authority, dir string, files map[string][]byte) {
 	t.Helper()
 	for name, data := range files {

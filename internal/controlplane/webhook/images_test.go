@@ -25,10 +25,10 @@ func TestImagesAreLookedUp(t *testing.T) {
 		return d.String()
 	}
 	first := tag("/shop")
-	asked := 0
+	lookups := 0
 	w := New(Options{Namespaces: enabled, Commands: func(ctx context.Context, images []string) map[string]inject.ImageCommand {
-		asked++
-		x, err := lookup.New(lookup.Options{Transport: r.Server.Client().Transport, Timeout: time.Minute}) // one that remembers nothing
+		lookups++
+		x, err := lookup.New(lookup.Options{Transport: r.Server.Client().Transport, Timeout: time.Minute}) // without a cache
 		if err != nil {
 			t.Error(err)
 			return nil
@@ -58,18 +58,18 @@ func TestImagesAreLookedUp(t *testing.T) {
 	ask(r.Host+"/late:1", "outrider: app: its command is not known: image "+r.Host+"/late:1: "+r.Host+" answered 404 Not Found")
 	r.Tag("late", "1", r.Image("linux/amd64", v1.ImageConfig{Cmd: []string{"/late"}}).Digest)
 	ask(r.Host+"/late:1", `"--","/late"]`)
-	if asked != 5 {
-		t.Errorf("%d look-ups for 5 reviews", asked)
+	if lookups != 5 {
+		t.Errorf("%d look-ups for 5 reviews", lookups)
 	}
-	before := asked
-	if got := post(t, c, url, reviewOf("u2", "shop", podJSON(t, plain))); !got.response.Allowed || asked != before {
-		t.Error("a pod that says its command is looked up")
+	before := lookups
+	if got := post(t, c, url, reviewOf("u2", "shop", podJSON(t, plain))); !got.response.Allowed || lookups != before {
+		t.Error("a pod with a command is looked up")
 	}
 }
 
-// A registry that does not answer costs the pod its gate and at most half of the time that
-// it has, and other pods nothing.
-func TestASlowRegistryHoldsNobodyUp(t *testing.T) {
+// A registry that does not answer costs a pod its gate and at most half of its time, and other
+// pods nothing.
+func TestASlowRegistryDelaysNoOtherPod(t *testing.T) {
 	begun, end, left := make(chan struct{}), make(chan struct{}), atomic.Int64{}
 	w := New(Options{Namespaces: enabled, Limits: Limits{Concurrency: 1}, Commands: func(ctx context.Context, images []string) map[string]inject.ImageCommand {
 		deadline, _ := ctx.Deadline()
@@ -80,7 +80,7 @@ func TestASlowRegistryHoldsNobodyUp(t *testing.T) {
 	}})
 	a := authority(t, t.TempDir())
 	url, c := "https://"+serve(t, w, a, 0)+Path, client(t, a.RootsPEM())
-	done := make(chan asked)
+	done := make(chan reply)
 	go func() {
 		done <- post(t, c, url+"?timeout=30s", reviewOf("u1", "shop", podJSON(t, `{spec: {containers: [{name: app, image: shop}]}}`)))
 	}()

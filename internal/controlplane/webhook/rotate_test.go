@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// trusting is who has what bundle: what the API server has of the configuration, or a
-// client that kept the first one.
+// trusting is the bundle of the configuration.
 type trusting struct {
 	mu     sync.Mutex
 	bundle []byte
@@ -28,8 +27,8 @@ func (b *trusting) set(bundle []byte) { b.mu.Lock(); b.bundle = bundle; b.mu.Unl
 func (b *trusting) get() []byte       { b.mu.Lock(); defer b.mu.Unlock(); return b.bundle }
 
 // Fifty clients ask without a pause while the certificate is renewed thirty times and the
-// root is exchanged under it. Nobody who has the current bundle is ever refused; who kept
-// the old one is, from the moment that it is gone, and not before.
+// root is exchanged under it. A client with the current bundle never fails; one
+// with the old root fails once that is gone, and not before.
 func TestCertificatesRotateUnderManyClients(t *testing.T) {
 	dir, nextDir := t.TempDir(), t.TempDir()
 	a, next := authority(t, dir), authority(t, nextDir)
@@ -49,7 +48,7 @@ func TestCertificatesRotateUnderManyClients(t *testing.T) {
 
 	pod := podJSON(t, plain)
 	var stop atomic.Bool
-	var asked atomic.Int64
+	var reviews atomic.Int64
 	var seen sync.Map // certificates by serial number
 	var workers sync.WaitGroup
 	t.Cleanup(func() { stop.Store(true); workers.Wait() })
@@ -77,18 +76,18 @@ func TestCertificatesRotateUnderManyClients(t *testing.T) {
 						t.Errorf("client %d: %+v", i, got)
 					}
 					seen.Store(r.TLS.PeerCertificates[0].SerialNumber.String(), true)
-					asked.Add(1)
+					reviews.Add(1)
 				}
 				c.CloseIdleConnections()
 			}
 		})
 	}
-	// more waits until so many more were asked.
+	// more waits for n more reviews.
 	more := func(n int64) {
-		end := asked.Load() + n
-		for deadline := time.Now().Add(time.Minute); asked.Load() < end && !stop.Load(); time.Sleep(time.Millisecond) {
+		end := reviews.Load() + n
+		for deadline := time.Now().Add(time.Minute); reviews.Load() < end && !stop.Load(); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("%d reviews in a minute, want %d more", asked.Load(), end-asked.Load())
+				t.Fatalf("%d reviews in a minute, want %d more", reviews.Load(), end-reviews.Load())
 			}
 		}
 	}
@@ -114,7 +113,7 @@ func TestCertificatesRotateUnderManyClients(t *testing.T) {
 	current.set(a.RootsPEM())
 	more(clients * each * 2) // every client has had its next connection
 	if err := trusted(old); err != nil {
-		t.Errorf("both roots are trusted, and who has the old one is refused: %v", err)
+		t.Errorf("both roots are in use, and a client with the old one fails: %v", err)
 	}
 	exchange(t, a, dir, map[string][]byte{"ca-key.pem": file(nextDir, "ca-key.pem"), "ca-cert.pem": file(nextDir, "ca-cert.pem")})
 	renewed(both)
@@ -124,18 +123,18 @@ func TestCertificatesRotateUnderManyClients(t *testing.T) {
 	stop.Store(true)
 	workers.Wait()
 	if err := trusted(old); err == nil {
-		t.Error("who has the old root only is still answered by a certificate that it trusts")
+		t.Error("a client with the old root alone still trusts the certificate")
 	}
 	serials := map[any]bool{}
 	seen.Range(func(k, _ any) bool { serials[k] = true; return true })
 	if len(serials) < 20 {
 		t.Errorf("%d certificates were seen only", len(serials))
 	}
-	t.Logf("%d reviews, %d certificates", asked.Load(), len(slices.Collect(maps.Keys(serials))))
+	t.Logf("%d reviews, %d certificates", reviews.Load(), len(slices.Collect(maps.Keys(serials))))
 }
 
-// Clients that say half of something, or nothing, cost nobody else an answer.
-func TestSlowClientsHoldUpNobody(t *testing.T) {
+// Clients that send half of a review, or nothing, delay no other client.
+func TestSlowClientsDelayNoOthers(t *testing.T) {
 	a := authority(t, t.TempDir())
 	w := New(Options{Namespaces: enabled, Limits: Limits{Concurrency: 1, Timeout: 300 * time.Millisecond}})
 	address := serve(t, w, a, 0)
@@ -160,6 +159,6 @@ func TestSlowClientsHoldUpNobody(t *testing.T) {
 	hanging[0].SetReadDeadline(time.Now().Add(time.Minute))
 	line := make([]byte, 12)
 	if _, err := io.ReadFull(hanging[0], line); err != nil || string(line) != "HTTP/1.1 408" {
-		t.Errorf("who sent half a body got %q, %v; want HTTP/1.1 408", line, err)
+		t.Errorf("half a body got %q, %v; want HTTP/1.1 408", line, err)
 	}
 }

@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// TLS is the port's configuration: the certificate of the moment in each handshake, and
-// no certificate asked of a client. An API server may have one for webhooks in general,
-// which need not be of this mesh.
+// TLS is the port's configuration. Each handshake takes the current certificate. No client
+// certificate is requested: that of an API server need not be of this mesh.
 //
 // The API server speaks HTTP/1.1 to webhooks (kubernetes apiserver,
-// pkg/util/webhook/client.go), others may speak HTTP/2. There are no session tickets: a
-// resumed connection would not look at the new certificate.
+// pkg/util/webhook/client.go), other clients may speak HTTP/2. There are no session tickets,
+// since a resumed connection does not see a new certificate.
 func TLS(certificate func() (*tls.Certificate, error)) *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS12,
@@ -23,8 +22,8 @@ func TLS(certificate func() (*tls.Certificate, error)) *tls.Config {
 	}
 }
 
-// Server is an HTTPS server for w; start it by ServeTLS with empty names of files. A
-// client that says nothing is not waited for long.
+// Server is an HTTPS server for w; start it by ServeTLS with empty names of files. Silent
+// clients are disconnected.
 func (w *Webhook) Server(certificate func() (*tls.Certificate, error)) *http.Server {
 	return &http.Server{
 		Handler:           w,

@@ -7,19 +7,19 @@ import (
 	"unicode/utf8"
 )
 
-// What the API server shows of warnings (kubernetes apiserver,
-// pkg/endpoints/filters/warning.go): it cuts those that are longer once all together are.
+// The API server's limits for warnings (kubernetes apiserver,
+// pkg/endpoints/filters/warning.go), in characters: it cuts longer ones.
 const (
 	oneWarning  = 256
 	allWarnings = 4096
 	prefix      = "outrider: "
 )
 
-// fitting are warnings as they can be shown: each on one line and not longer than the API
-// server lets it be, and as many as fit. If not all do, the last one says so.
+// fitting returns warnings within the limits, each on one line, and as many as fit. If not all
+// do, the last one says so.
 func fitting(warnings []string) []string {
 	var out []string
-	left := allWarnings - oneWarning // room for the last word
+	left := allWarnings - oneWarning // room for the last one
 	for i, w := range warnings {
 		w = shortened(prefix+printable(w), oneWarning)
 		left -= utf8.RuneCountInString(w)
@@ -31,13 +31,13 @@ func fitting(warnings []string) []string {
 	return out
 }
 
-// printable has no character that a header cannot hold.
+// printable replaces characters that a header cannot hold.
 func printable(s string) string {
 	s = strings.ToValidUTF8(s, "?")
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 }
 
-// shortened ends at a word.
+// shortened cuts at a word.
 func shortened(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s

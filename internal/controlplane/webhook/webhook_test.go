@@ -137,7 +137,7 @@ func checkResponse(t *testing.T, got response, allowed bool, injection inject.Co
 func TestAPanicIsOneAnswerAndNotTheEnd(t *testing.T) {
 	w := New(Options{Namespaces: enabled})
 	w.injectPod = func(*corev1.Pod, inject.Namespace, inject.Options) (inject.Result, error) { panic("by a test") }
-	ask := func() asked {
+	ask := func() reply {
 		out := httptest.NewRecorder()
 		r := httptest.NewRequest("POST", Path, bytes.NewReader(reviewOf("u1", "shop", podJSON(t, plain))))
 		r.Header.Set("Content-Type", "application/json")
@@ -248,9 +248,9 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// While another injector is asked by Istio's labels, who makes a pod that only they ask for
-// is told; a pod that nobody asks for is no news.
-func TestAPodOfAnotherInjectorIsLeftWithAWord(t *testing.T) {
+// While Istio's labels belong to another injector, a pod that only they request injection of
+// gets a warning; any other one that is not injected gets none.
+func TestAPodOfAnotherInjectorGetsAWarning(t *testing.T) {
 	w := New(Options{Namespaces: func(name string) (inject.Namespace, bool) {
 		ns, _ := enabled(name)
 		if name == "quiet" {
