@@ -40,7 +40,7 @@ var arrows = map[string][]string{
 	"internal/contract":      {},
 	"internal/model/kubelet": {"startup"},
 
-	"internal/pod/podspec": {"startup", "internal/model/kubelet", "internal/manifest", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml", yaml},
+	"internal/pod/podspec": {"startup", "internal/model/kubelet", "internal/manifest", "mvdan.cc/sh/v3/syntax", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml", yaml},
 
 	"internal/model/simulate": {"internal/model/kubelet", "internal/model/chart", "internal/model/gates", "startup"},
 	"internal/model/chart":    {"internal/visible", "startup"},

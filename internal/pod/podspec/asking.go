@@ -29,7 +29,7 @@ func (s statement) unbounded() bool {
 		return false
 	}
 	cond, body := trimmed(s.words[1:do]), s.words[do+1:]
-	endless := slices.Contains([]string{"while true", "while :", "until false", "for ((;))"}, s.words[0]+" "+strings.Join(cond, ""))
+	endless := slices.Contains([]string{"while true", "while :", "until false", "for ((;;))"}, s.words[0]+" "+strings.Join(cond, ""))
 	if !endless && !asksUntilAnswered(s.words[0], cond) {
 		return false
 	}

@@ -7,14 +7,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"mvdan.cc/sh/v3/syntax"
 )
 
-// A statement is one command of a script, with where it stands: a loop or a
-// condition is one statement with all that is in it.
+// A statement is one command of a script: a loop or a condition is one statement with
+// all that is in it.
 type statement struct {
 	words      []string // without quotes
 	then       string   // the separator after it: ; && || | &
-	start, end int      // in the script, the separator included
+	start, end int      // in the script; it ends where the next one begins
 }
 
 // A script is the text that a shell runs, and where in argv it stands.
@@ -62,127 +64,166 @@ func afterInit(argv []string) int {
 	return i
 }
 
-// openers and closers of what belongs together.
-var (
-	openers = map[string]bool{"do": true, "then": true, "case": true, "{": true, "(": true}
-	closers = map[string]bool{"done": true, "fi": true, "esac": true, "}": true, ")": true}
-)
-
-// statements splits a script as far as it has to be understood: quotes,
-// comments, ; && || & | newlines, loops and conditions. Whatever is not closed
-// runs to the end.
+// statements are the commands of a script, one after the other: a pipe, && and || separate
+// them like the end of a line. A script that the shell could not read has none.
 func statements(text string) []statement {
-	var out []statement
-	var cur statement
-	depth := 0
-	flush := func(end int, then string) {
-		cur.end, cur.then = end, then
-		if len(cur.words) > 0 {
-			out = append(out, cur)
-		}
-		cur = statement{start: end}
+	file, err := syntax.NewParser(syntax.KeepComments(true)).Parse(strings.NewReader(text), "")
+	if err != nil {
+		return nil
 	}
-	for _, t := range tokens(text) {
-		switch {
-		case t.separator && depth <= 0 && !cur.opensBody():
-			flush(t.end, plainSeparator(t.word))
-			continue
-		case t.separator:
-			cur.words = append(cur.words, plainSeparator(t.word))
-			continue
-		case !t.quoted && openers[t.word]:
-			depth++
-		case !t.quoted && closers[t.word]:
-			depth--
-		}
-		if len(cur.words) == 0 {
-			cur.start = t.start
-		}
-		cur.words = append(cur.words, t.word)
+	f := flattener{text: text}
+	for _, s := range file.Stmts {
+		f.statement(s, ";")
 	}
-	flush(len(text), "")
+	if len(f.out) > 0 {
+		last := &f.out[len(f.out)-1]
+		last.end = len(text)
+		if last.then == ";" {
+			last.then = ""
+		}
+	}
+	return f.out
+}
+
+// A flattener makes statements of the tree of a script.
+type flattener struct {
+	text string
+	out  []statement
+	line uint // on which the last statement ends
+}
+
+// statement adds s, which is followed by a separator.
+func (f *flattener) statement(s *syntax.Stmt, then string) {
+	if b, ok := s.Cmd.(*syntax.BinaryCmd); ok && !s.Negated {
+		f.statement(b.X, b.Op.String())
+		f.statement(b.Y, then)
+		return
+	}
+	if s.Background {
+		then = "&"
+	}
+	start := int(s.Pos().Offset())
+	if n := len(f.out); n > 0 {
+		f.out[n-1].end = start
+		for _, c := range s.Comments { // one on a line of its own is about what follows
+			if c.Pos().Line() > f.line && c.Pos().Offset() < s.Pos().Offset() {
+				f.out[n-1].end = int(c.Pos().Offset())
+				break
+			}
+		}
+	}
+	f.line = s.End().Line()
+	f.out = append(f.out, statement{words: f.words(s), then: then, start: start})
+}
+
+// words are those of a command without quotes: of a loop or a condition, all that is in
+// it, with the separators.
+//
+// complexity: one case for each kind of command.
+func (f *flattener) words(s *syntax.Stmt) []string {
+	var out []string
+	add := func(words ...string) { out = append(out, words...) }
+	all := func(list []*syntax.Stmt) {
+		for _, s := range list {
+			add(f.words(s)...)
+			if s.Background {
+				add("&")
+			} else {
+				add(";")
+			}
+		}
+	}
+	if s.Negated {
+		add("!")
+	}
+	switch c := s.Cmd.(type) {
+	case nil:
+	case *syntax.CallExpr:
+		for _, a := range c.Assigns {
+			add(f.raw(a))
+		}
+		for _, w := range c.Args {
+			add(f.unquoted(w.Parts))
+		}
+	case *syntax.BinaryCmd:
+		add(f.words(c.X)...)
+		add(c.Op.String())
+		add(f.words(c.Y)...)
+	case *syntax.WhileClause:
+		add(map[bool]string{true: "until", false: "while"}[c.Until])
+		all(c.Cond)
+		add("do")
+		all(c.Do)
+		add("done")
+	case *syntax.ForClause:
+		add("for")
+		if list, ok := c.Loop.(*syntax.WordIter); ok {
+			add(list.Name.Value, "in")
+			for _, w := range list.Items {
+				add(f.unquoted(w.Parts))
+			}
+		} else {
+			add(f.raw(c.Loop))
+		}
+		add(";", "do")
+		all(c.Do)
+		add("done")
+	case *syntax.IfClause:
+		for word := "if"; c != nil; c, word = c.Else, "elif" {
+			if c.Cond == nil {
+				add("else")
+			} else {
+				add(word)
+				all(c.Cond)
+				add("then")
+			}
+			all(c.Then)
+		}
+		add("fi")
+	case *syntax.CaseClause:
+		add("case", f.raw(c.Word), "in")
+		for _, item := range c.Items {
+			all(item.Stmts)
+		}
+		add("esac")
+	case *syntax.Block:
+		add("{")
+		all(c.Stmts)
+		add("}")
+	case *syntax.Subshell:
+		add("(")
+		all(c.Stmts)
+		add(")")
+	default:
+		add(strings.Fields(f.raw(c))...)
+	}
+	for _, r := range s.Redirs {
+		add(f.raw(r))
+	}
 	return out
 }
 
-// plainSeparator is && || | & as such, and ; for an end of a line.
-func plainSeparator(s string) string {
-	if s = strings.Trim(s, "\n"); separators[s] {
-		return s
-	}
-	return ";"
-}
+func (f *flattener) raw(n syntax.Node) string { return f.text[n.Pos().Offset():n.End().Offset()] }
 
-// opensBody says whether the words so far begin a loop or a condition whose body
-// is still to come.
-func (s statement) opensBody() bool {
-	return len(s.words) > 0 && slices.Contains([]string{"until", "while", "if", "for"}, s.words[0]) &&
-		!slices.ContainsFunc(s.words, func(w string) bool { return closers[w] && len(w) > 1 })
-}
-
-type token struct {
-	word       string
-	start, end int
-	separator  bool
-	quoted     bool
-}
-
-// tokens are the words and separators of a script.
-func tokens(text string) []token {
-	var out []token
-	for i := 0; i < len(text); {
-		switch c := text[i]; {
-		case c == ' ' || c == '\t' || c == '\r':
-			i++
-		case c == '\\' && i+1 < len(text) && text[i+1] == '\n':
-			i += 2
-		case c == '#':
-			for i < len(text) && text[i] != '\n' {
-				i++
-			}
-		case strings.IndexByte(";&|\n", c) >= 0:
-			start := i
-			for i < len(text) && strings.IndexByte(";&|\n", text[i]) >= 0 {
-				i++
-			}
-			out = append(out, token{word: text[start:i], start: start, end: i, separator: true})
-		default:
-			t := word(text, i)
-			out, i = append(out, t), t.end
-		}
-	}
-	return out
-}
-
-// word reads one word from i, without its quotes.
-func word(text string, i int) token {
-	t := token{start: i}
+// unquoted is a word without its quotes; what the shell substitutes stays as it is written.
+func (f *flattener) unquoted(parts []syntax.WordPart) string {
 	var b strings.Builder
-	quote := byte(0)
-	for ; i < len(text); i++ {
-		c := text[i]
-		switch {
-		case quote != 0 && c == quote:
-			quote = 0
-		case quote == 0 && (c == '\'' || c == '"'):
-			quote, t.quoted = c, true
-		case c == '\\' && quote != '\'' && i+1 < len(text):
-			i++
-			b.WriteByte(text[i])
-		case quote == 0 && (c == '>' || c == '<') && i > t.start && text[i-1] != '>' && text[i-1] != '<' && text[i-1] != '&' && !isDigits(b.String()):
-			t.word, t.end = b.String(), i
-			return t
-		case quote == 0 && c == '&' && i > t.start && (text[i-1] == '>' || text[i-1] == '<'):
-			b.WriteByte(c) // 2>&1
-		case quote == 0 && strings.IndexByte(" \t\r\n;&|", c) >= 0:
-			t.word, t.end = b.String(), i
-			return t
+	for _, p := range parts {
+		switch p := p.(type) {
+		case *syntax.Lit:
+			b.WriteString(escaped.ReplaceAllString(p.Value, "$1"))
+		case *syntax.SglQuoted:
+			b.WriteString(p.Value)
+		case *syntax.DblQuoted:
+			b.WriteString(f.unquoted(p.Parts))
 		default:
-			b.WriteByte(c)
+			b.WriteString(f.raw(p))
 		}
 	}
-	t.word, t.end = b.String(), len(text)
-	return t
+	return b.String()
 }
+
+var escaped = regexp.MustCompile(`\\(.)`)
 
 func isDigits(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
