@@ -12,18 +12,18 @@ import (
 )
 
 // noEffect says why an annotation of a pod does nothing; empty if it does something, or if
-// that is not known. What injection would make of it, injection says.
+// that is not known.
 func noEffect(s *subject, key, value string) string {
-	asks := slices.Contains(inject.PodLabels, key)
+	forInjection := slices.Contains(inject.PodLabels, key)
 	switch {
 	case inject.ReadByNoMesh(key) != "":
 		return inject.ReadByNoMesh(key)
 	case s.Pod.Spec.HostNetwork && inject.InFamily(key) && !strings.HasSuffix(key, "/status"):
 		return "a pod with hostNetwork: true is never injected"
-	case asks && value != "true" && value != "false":
-		return fmt.Sprintf("%q is neither \"true\" nor \"false\": it is as if it was not there", value)
-	case asks && value == "true" && s.reason.Code == inject.NotRequested && s.ns.source != nil:
-		return "an annotation alone does not start injection: the API server goes by labels; make it a label"
+	case forInjection && value != "true" && value != "false":
+		return fmt.Sprintf("%q is neither \"true\" nor \"false\": it is ignored", value)
+	case forInjection && value == "true" && s.reason.Code == inject.NotRequested && s.ns.source != nil:
+		return "an annotation alone does not start injection: the API server selects pods by labels; make it a label"
 	case s.result.NoEffect[key] != "":
 		return s.result.NoEffect[key]
 	case key == proxyConfig && s.configOf("holdApplicationUntilProxyStarts") == true && !s.injected && s.kind() == startup.Sidecar:
@@ -32,7 +32,7 @@ func noEffect(s *subject, key, value string) string {
 	return ""
 }
 
-// annotationsOfPod says which of them do nothing.
+// annotationsOfPod reports the annotations that do nothing.
 func annotationsOfPod(s subject, b *builder) {
 	for _, key := range slices.Sorted(maps.Keys(s.Pod.Annotations)) {
 		value := s.Pod.Annotations[key]
@@ -41,7 +41,7 @@ func annotationsOfPod(s subject, b *builder) {
 			continue
 		}
 		c := clue{code: "annotation-no-effect", title: fmt.Sprintf("annotation %s has no effect", key), field: annotation(key), evidence: value, why: why,
-			do: "take it away, or write what is meant"}
+			do: "remove it, or correct it"}
 		if key == proxyConfig {
 			c.evidence = "holdApplicationUntilProxyStarts"
 			c.title = "holdApplicationUntilProxyStarts has no effect here"
@@ -63,7 +63,7 @@ func annotationsOfPod(s subject, b *builder) {
 	}
 }
 
-// annotationsElsewhere: injection reads those of the pod, not those of what makes it.
+// annotationsElsewhere: injection reads the annotations of the pod, not those of its owner.
 func annotationsElsewhere(s subject, b *builder) {
 	if s.Template == "" || s.root < 0 {
 		return
@@ -79,9 +79,9 @@ func annotationsElsewhere(s subject, b *builder) {
 		}
 		value := manifest.Text(list, key)
 		c := clue{code: "annotation-misplaced", title: fmt.Sprintf("annotation %s is on the %s, not on its pods", key, s.Kind), field: annotation(key),
-			why:    "injection sees the pod alone: what stands on the object that makes it has no effect",
+			why:    "injection sees only the pod: annotations of the object that creates it have no effect",
 			do:     fmt.Sprintf("move it to %s", s.template.plus("metadata", "annotations")),
-			source: "istio surface 1.2: all annotations are on the pod"}
+			source: "Istio: all annotations are on the pod"}
 		if _, there := s.Pod.Annotations[key]; !there {
 			before := manifest.Set(nil, annotation(key).keys(), value)
 			after := manifest.Set(before, annotation(key).keys(), nil)
@@ -91,7 +91,7 @@ func annotationsElsewhere(s subject, b *builder) {
 	}
 }
 
-// injectionWithoutEffect: a label asks for what cannot be.
+// injectionWithoutEffect: a label requests injection and is ignored.
 func injectionWithoutEffect(s subject, b *builder) {
 	for _, key := range inject.PodLabels {
 		value, ok := s.Pod.Labels[key]
@@ -100,13 +100,13 @@ func injectionWithoutEffect(s subject, b *builder) {
 		case !ok:
 			continue
 		case s.Pod.Spec.HostNetwork && value == "true":
-			why = "a pod with hostNetwork: true is never injected: what it captured would be the node's traffic"
+			why = "a pod with hostNetwork: true is never injected: it would capture the node's traffic"
 		case value != "true" && value != "false":
-			why = fmt.Sprintf("%q is neither \"true\" nor \"false\": it is as if it was not there", value)
+			why = fmt.Sprintf("%q is neither \"true\" nor \"false\": it is ignored", value)
 		}
 		if why != "" {
 			b.add(clue{code: "label-no-effect", title: fmt.Sprintf("label %s has no effect", key), field: path{"metadata", "labels", key}, evidence: value, why: why,
-				do: "take it away, or write what is meant", source: "istio pkg/kube/inject/inject.go injectRequired"})
+				do: "remove it, or correct it", source: "istio pkg/kube/inject/inject.go injectRequired"})
 		}
 	}
 }

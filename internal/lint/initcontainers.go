@@ -12,8 +12,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// initNeedsNetwork: connections are captured, the proxy does not run yet, and an init
-// container wants to connect.
+// initNeedsNetwork: an init container connects while connections are captured and the
+// proxy does not run yet.
 func initNeedsNetwork(s subject, b *builder) {
 	if !s.captured() || s.kind() == startup.Sidecar {
 		return
@@ -30,52 +30,52 @@ func initNeedsNetwork(s subject, b *builder) {
 			slices.ContainsFunc(p.Edges, func(e startup.Edge) bool { return e.From == s.proxy && e.To == m.Name }) {
 			continue
 		}
-		c := clue{code: "init-needs-network", title: fmt.Sprintf("%s calls others, and runs before %s does", m.Name, s.proxy), field: field, evidence: evidence,
-			why:    "what it calls is redirected to a proxy that starts only after all init containers have ended: it is refused, or waits, and the pod stays in Init",
-			do:     fmt.Sprintf("let %s wait for %s, which makes the proxy a sidecar that starts first (Kubernetes 1.29 and later)%s", m.Name, s.proxy, besideOther(s.proxy)),
+		c := clue{code: "init-needs-network", title: fmt.Sprintf("%s connects to others, and runs before %s does", m.Name, s.proxy), field: field, evidence: evidence,
+			why:    "its connections are redirected to a proxy that starts only after all init containers have ended: they are refused, or wait, and the pod stays in Init",
+			do:     fmt.Sprintf("let %s wait for %s, which makes the proxy a sidecar that starts first (Kubernetes 1.29 and later)%s", m.Name, s.proxy, withOtherMesh(s.proxy)),
 			source: "istio/istio#11130, #36681; kubelet v1.34.4 computeInitContainerActions"}
 		if s.injected && s.on >= 29 {
-			c.fix = s.asking(&s.Pod, s.edges([]string{m.Name}))
+			c.fix = s.requesting(&s.Pod, s.edges([]string{m.Name}))
 		}
 		b.add(c)
 	}
 }
 
-// bypasses says whether a container's user is one whose connections are not captured.
+// bypasses says whether a container's user is the proxy's: its connections are not captured.
 func (s *subject) bypasses(m member) bool {
-	mesher, _ := mesherOf(s.proxy)
+	of, _ := meshOf(s.proxy)
 	uid, _ := s.user(m)
-	return uid != nil && *uid == mesher.uid
+	return uid != nil && *uid == of.uid
 }
 
-// callers are programs that have nothing to do without a network.
-var callers = []string{"curl", "wget", "nc", "ncat", "git", "psql", "pg_isready", "mysql", "mysqladmin", "redis-cli", "mongosh", "kubectl", "helm", "aws", "gcloud",
+// clients are programs that need a network.
+var clients = []string{"curl", "wget", "nc", "ncat", "git", "psql", "pg_isready", "mysql", "mysqladmin", "redis-cli", "mongosh", "kubectl", "helm", "aws", "gcloud",
 	"gsutil", "az", "ping", "nslookup", "dig", "apk", "apt-get", "pip", "npm", "flyway", "liquibase", "alembic", "goose", "dbmate", "migrate", "wait-for-it.sh", "wait-for", "dockerize"}
 
 var (
 	address  = regexp.MustCompile(`\b[a-z][a-z0-9+.-]*://[^\s"']+`)
-	ourselve = regexp.MustCompile(`://([^/@\s]*@)?(localhost|127\.0\.0\.1|\[::1\])`)
+	loopback = regexp.MustCompile(`://([^/@\s]*@)?(localhost|127\.0\.0\.1|\[::1\])`)
 	wordsOf  = regexp.MustCompile(`[^\s;&|()"'` + "`" + `]+`)
 )
 
-// needsNetwork says whether a container looks as if it connects to somebody, and by what.
+// needsNetwork says whether a container looks like a client, and by what.
 func (m member) needsNetwork() (path, string, bool) {
 	for i, word := range m.argv() {
 		field := m.field.plus("command", i)
 		if i >= len(m.Command) {
 			field = m.field.plus("args", i-len(m.Command))
 		}
-		if a := address.FindString(word); a != "" && !ourselve.MatchString(a) && !strings.HasPrefix(a, "file:") {
+		if a := address.FindString(word); a != "" && !loopback.MatchString(a) && !strings.HasPrefix(a, "file:") {
 			return field, a, true
 		}
 		for _, w := range wordsOf.FindAllString(word, -1) {
-			if slices.Contains(callers, filepath.Base(w)) && !ourselves(word) {
+			if slices.Contains(clients, filepath.Base(w)) && !onlyLocal(word) {
 				return field, w, true
 			}
 		}
 	}
 	for i, e := range m.Env {
-		if a := address.FindString(e.Value); a != "" && !ourselve.MatchString(a) && !strings.HasPrefix(a, "file:") {
+		if a := address.FindString(e.Value); a != "" && !loopback.MatchString(a) && !strings.HasPrefix(a, "file:") {
 			return m.field.plus("env", i, "value"), a, true
 		}
 		if isAddressOf(e) {
@@ -85,12 +85,12 @@ func (m member) needsNetwork() (path, string, bool) {
 	return nil, "", false
 }
 
-// ourselves says whether a script asks this pod only.
-func ourselves(script string) bool {
+// onlyLocal says whether a script connects to this pod only.
+func onlyLocal(script string) bool {
 	return strings.Contains(script, "localhost") || strings.Contains(script, "127.0.0.1") || strings.Contains(script, "[::1]")
 }
 
-// isAddressOf says whether a variable names somebody to connect to.
+// isAddressOf says whether a variable holds the address of a server.
 func isAddressOf(e corev1.EnvVar) bool {
 	if e.Value == "" && e.ValueFrom == nil || strings.Contains(e.Value, "localhost") || strings.Contains(e.Value, "127.0.0.1") {
 		return false

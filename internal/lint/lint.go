@@ -26,19 +26,19 @@ type File struct {
 type Options struct {
 	Kubernetes startup.Kubernetes // of the nodes; default 1.34
 	Namespace  string             // of objects that do not say theirs; default "default"
-	Injected   bool               // suppose that all pods are injected, whatever the labels in the files say
+	Injected   bool               // assume that all pods are injected, whatever the labels in the files say
 	Inputs     []string           // files and folders as a command of a remedy should name them; default: the file alone; [Cluster]: a namespace
 }
 
-// A Report is what was found, and in how much.
+// A Report is what was found, and in how many objects.
 type Report struct {
 	Findings []finding.Finding
 	Pods     int // and pod templates
 	Services int
 }
 
-// Lint returns what is to be said about the pods and services of the files, which are
-// looked at together: a namespace in one counts for a pod in another. The error is a
+// Lint returns the findings about the pods and services of the files, which are read
+// together: a namespace in one counts for a pod in another. The error is a
 // *podspec.InputError.
 func Lint(files []File, o Options) (Report, error) {
 	w := world{Options: o, namespaces: map[string]namespace{}}
@@ -51,7 +51,7 @@ func Lint(files []File, o Options) (Report, error) {
 	}
 	var out []finding.Finding
 	for i := range w.subjects {
-		w.subjects[i].mesh(&w)
+		w.subjects[i].findProxy(&w)
 	}
 	for _, s := range w.subjects {
 		b := builder{world: &w, source: s.source, root: s.root, object: s.Ref, template: s.template}
@@ -74,7 +74,7 @@ func Lint(files []File, o Options) (Report, error) {
 
 const defaultKubernetes startup.Kubernetes = 34
 
-// A world is all that the files say.
+// A world is the content of all files.
 type world struct {
 	Options
 	subjects   []subject
@@ -127,7 +127,7 @@ func (w *world) namespace(s *source, root int, name string) {
 	w.namespaces[name] = n
 }
 
-// service adds one that can be read; another one is for the API server to refuse.
+// service adds one that can be read; the API server refuses any other.
 func (w *world) service(s *source, root int, ref finding.Object) {
 	text, err := yaml.Marshal(s.objects[root].node)
 	if err != nil {
@@ -191,14 +191,14 @@ func (b *builder) addAt(s *source, root int, c clue) {
 	b.found = append(b.found, f)
 }
 
-// What inputs are called that have no name.
+// Names of inputs that are not files.
 const (
 	Stdin   = "standard input"
 	Cluster = "the cluster" // a namespace of it
 )
 
-// fixCommand looks at the same files in the same way: what one says may be why another
-// is found wanting.
+// fixCommand reads the same files with the same flags, because a finding in one may
+// depend on another.
 func (b *builder) fixCommand(code finding.Code) string {
 	inputs := b.Inputs
 	if len(inputs) == 0 {

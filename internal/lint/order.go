@@ -9,18 +9,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
 
 const (
-	proxyConfig = "proxy.istio.io/config"
-	nativeKey   = "sidecar.istio.io/nativeSidecar"
+	proxyConfig = contract.ProxyConfig
 
-	refused = "connections are redirected to a proxy that does not listen yet, so what the app calls when it starts may be refused (parked, where parking is on)"
+	refused = "connections are redirected to a proxy that does not listen yet, so those of an app that starts may be refused (with parking they wait)"
 )
 
-// startOff: somebody turned the order off.
+// startOff: the order is turned off.
 func startOff(s subject, b *builder) {
 	if !s.captured() || !s.injected || s.readErr != nil || len(s.own()) == 0 {
 		return
@@ -29,10 +29,10 @@ func startOff(s subject, b *builder) {
 	switch hold := s.configOf("holdApplicationUntilProxyStarts"); {
 	case s.reading.Start == podspec.StartOff:
 		c.field, c.evidence = annotation(podspec.StartAnnotation), "off"
-		c.do = "take the annotation away: without it the app starts after its proxy"
+		c.do = "remove the annotation: without it the app starts after its proxy"
 	case s.reading.Start == podspec.StartDefault && hold == false:
 		c.field, c.evidence = annotation(proxyConfig), "holdApplicationUntilProxyStarts"
-		c.do = "take holdApplicationUntilProxyStarts away, or write true"
+		c.do = "remove holdApplicationUntilProxyStarts, or set it to true"
 	default:
 		return
 	}
@@ -40,9 +40,9 @@ func startOff(s subject, b *builder) {
 	b.add(c)
 }
 
-// leftOut: a pod that speaks of its proxy says for all containers what waits for it.
+// leftOut: a pod whose annotations name its proxy must name all containers that wait for it.
 func leftOut(s subject, b *builder) {
-	if !s.captured() || !s.injected || s.readErr != nil || s.reading.Start == podspec.StartOff || !s.speaks() {
+	if !s.captured() || !s.injected || s.readErr != nil || s.reading.Start == podspec.StartOff || !s.namesProxy() {
 		return
 	}
 	free := s.free()
@@ -51,11 +51,11 @@ func leftOut(s subject, b *builder) {
 	}
 	field, evidence, _ := s.askedAt(s.reading.Asked[slices.IndexFunc(s.reading.Asked, func(e startup.Edge) bool { return e.From == s.proxy })])
 	b.add(clue{code: "no-order", title: fmt.Sprintf("%s may run before %s: the annotations name others only", words(free), s.proxy), field: field, evidence: evidence,
-		why: "where a pod says itself who waits for its proxy, nobody else does; " + refused, do: "let " + words(free) + " wait for " + s.proxy + " too", fix: s.asking(&s.Pod, s.edges(free))})
+		why: "a pod that names containers to wait for its proxy must name all of them; " + refused, do: "let " + words(free) + " wait for " + s.proxy + " too", fix: s.requesting(&s.Pod, s.edges(free))})
 }
 
-// nobodyWaits: the proxy is in the pod, and containers do not wait for it.
-func nobodyWaits(s subject, b *builder) {
+// nothingWaits: the proxy is in the pod, and containers do not wait for it.
+func nothingWaits(s subject, b *builder) {
 	if !s.captured() || s.injected || s.readErr != nil {
 		return
 	}
@@ -66,18 +66,17 @@ func nobodyWaits(s subject, b *builder) {
 	}
 	b.add(clue{code: "no-order", title: fmt.Sprintf("nothing makes %s wait for %s", words(free), s.proxy), field: m.field.plus("name"), evidence: s.proxy,
 		why: "the kubelet starts the next container as soon as one runs, ready or not; " + refused,
-		do:  "let " + words(free) + " wait for " + s.proxy + besideOther(s.proxy), source: "kubelet v1.34.4 SyncPod", fix: s.asking(&s.Pod, s.edges(free))})
+		do:  "let " + words(free) + " wait for " + s.proxy + withOtherMesh(s.proxy), source: "kubelet v1.34.4 SyncPod", fix: s.requesting(&s.Pod, s.edges(free))})
 }
 
-func besideOther(proxy string) string {
-	if proxy == podspec.OurProxy {
+func withOtherMesh(proxy string) string {
+	if proxy == contract.ProxyContainer {
 		return ""
 	}
-	return "; outrider.dev/proxy: none adds the order beside another mesh's proxy"
+	return "; outrider.dev/proxy: none adds the order next to the proxy of another mesh"
 }
 
-// free are our plain containers that wait for the proxy in no way, or that a hook or a
-// sleep lets wait for nothing.
+// free are the plain containers that do not wait for the proxy.
 func (s *subject) free() []string {
 	var out []string
 	p := s.plan.Expand()
@@ -89,8 +88,8 @@ func (s *subject) free() []string {
 	return out
 }
 
-// speaks says whether an annotation asks for an order after the proxy.
-func (s *subject) speaks() bool {
+// namesProxy says whether an annotation requests an edge from the proxy.
+func (s *subject) namesProxy() bool {
 	return slices.ContainsFunc(s.reading.Asked, func(e startup.Edge) bool { return e.From == s.proxy })
 }
 
@@ -103,16 +102,16 @@ func (s *subject) edges(to []string) []startup.Edge {
 	return out
 }
 
-// asking is the change from the subject's pod to after, and annotations that ask for
-// edges. It is nil if one of them cannot be kept: then a fix would take away what there
-// is, and give nothing.
+// requesting is the change from the subject's pod to after, with annotations that request
+// edges. It is nil if no mechanism can keep one of them: the fix would remove the present
+// order without a replacement.
 //
-// Injection lets all wait for the proxy unless the pod speaks of it, so a pod that is
-// going to speak must name them all.
-func (s *subject) asking(after *corev1.Pod, edges []startup.Edge) *change {
+// Injection makes all containers wait for the proxy unless an annotation names the proxy,
+// so the annotations of a fix must name all of them.
+func (s *subject) requesting(after *corev1.Pod, edges []startup.Edge) *change {
 	after = after.DeepCopy()
 	aboutProxy := slices.ContainsFunc(edges, func(e startup.Edge) bool { return e.From == s.proxy })
-	if aboutProxy && s.injected && !s.speaks() {
+	if aboutProxy && s.injected && !s.namesProxy() {
 		for _, e := range s.edges(s.free()) {
 			if !slices.ContainsFunc(edges, func(o startup.Edge) bool { return o.To == e.To && o.From == e.From }) {
 				edges = append(edges, e)
@@ -170,8 +169,8 @@ func heldInPod(s subject, b *builder) {
 		}
 		field := parsePath(f.Evidence.Field)
 		if len(f.Edges) == 0 {
-			b.add(clue{code: "hold-holds-nobody", title: fmt.Sprintf("the postStart of %s holds nobody: no container is listed after it", f.Container),
-				field: field, evidence: f.Evidence.Text, why: "the kubelet starts containers in the order of the list; those before this one run already",
+			b.add(clue{code: "hold-holds-nobody", title: fmt.Sprintf("the postStart of %s has no effect: no container is listed after it", f.Container),
+				field: field, evidence: f.Evidence.Text, why: "the kubelet starts containers in the order of the list: those before this one run already",
 				do: "list " + f.Container + " first", source: "kubelet v1.34.4 SyncPod step 8"})
 			continue
 		}
@@ -181,15 +180,15 @@ func heldInPod(s subject, b *builder) {
 		}
 		var fix *change
 		if without, err := podspec.Without(&s.Pod, f); err == nil && !isMesh(f.Container) {
-			fix = s.asking(without, f.Edges)
+			fix = s.requesting(without, f.Edges)
 		}
-		do := "ask for the order by annotation, and let the injection choose a mechanism that stays closed"
+		do := "request the order by annotation: injection chooses a mechanism that fails closed"
 		b.held(s, f.Container, to, field, f.Evidence.Text, do, fix)
 	}
 }
 
-// heldByWish: an annotation asks for a hold.
-func heldByWish(s subject, b *builder) {
+// holdRequested: an annotation requests a hold.
+func holdRequested(s subject, b *builder) {
 	if s.reading.Start != "hold" {
 		return
 	}
@@ -202,13 +201,13 @@ func heldByWish(s subject, b *builder) {
 		return
 	}
 	var fix *change
-	do := "write gate or native"
+	do := "set it to gate or native"
 	for _, better := range []string{"gate", "native"} {
 		after := s.Pod.DeepCopy()
 		after.Annotations = maps.Clone(after.Annotations)
 		after.Annotations[podspec.StartAnnotation] = better
-		if fix = s.asking(after, edges); fix != nil {
-			do = "write " + better + ": it stays closed"
+		if fix = s.requesting(after, edges); fix != nil {
+			do = "set it to " + better + ": it fails closed"
 			break
 		}
 	}
@@ -217,9 +216,9 @@ func heldByWish(s subject, b *builder) {
 
 // held says what a hold does not keep, and what it costs.
 func (b *builder) held(s subject, from string, to []string, field path, evidence, do string, fix *change) {
-	who := words(to)
-	b.add(clue{code: "hold-fails-open", title: fmt.Sprintf("%s starts without %s when the hold fails", who, from), field: field, evidence: evidence,
-		why: fmt.Sprintf("the kubelet starts %s all the same when the image of %s is missing, when it is in back-off, or when its hook fails or gives up", who, from),
+	held := words(to)
+	b.add(clue{code: "hold-fails-open", title: fmt.Sprintf("%s starts without %s when the hold fails", held, from), field: field, evidence: evidence,
+		why: fmt.Sprintf("the kubelet starts %s even when the image of %s is missing, when it is in back-off, or when its hook fails or gives up", held, from),
 		do:  do, run: "outrider plan " + b.input(s.File) + " --advise",
 		source: "kubelet v1.34.4 SyncPod step 8 ignores the error of start; seen on v1.34.4; istio/istio#41086", fix: fix})
 	b.add(clue{code: "hold-hides-ip", title: fmt.Sprintf("the pod has no IP in the API while the hold of %s blocks", from), field: field, evidence: evidence,

@@ -13,20 +13,20 @@ import (
 	"outrider.dev/startup"
 )
 
-// unknownFields: the API server leaves them out, with a warning at most.
+// unknownFields: the API server drops them, with a warning at most.
 func unknownFields(s subject, b *builder) {
 	for _, field := range s.Unknown {
 		at := parsePath(field)
-		b.addAt(s.source, s.root, clue{code: "unknown-field", title: field + " is no field of a pod", field: at, evidence: fmt.Sprint(at[len(at)-1]),
-			why: "the API server leaves it out: what it should do is not done", do: "look at its spelling, and at the fields around it"})
+		b.addAt(s.source, s.root, clue{code: "unknown-field", title: field + " is not a field of a pod", field: at, evidence: fmt.Sprint(at[len(at)-1]),
+			why: "the API server drops it, so it has no effect", do: "check its spelling and its level"})
 	}
 }
 
-// planWorks says what startup and podspec say about the plan: what cannot work.
+// planWorks reports what cannot work in the plan, by packages startup and podspec.
 func planWorks(s subject, b *builder) {
 	for _, err := range annotationErrors(s.readErr) {
 		b.add(clue{code: "bad-annotation", title: strings.TrimPrefix(err.Error(), "annotation "), field: annotation(err.Key), evidence: s.Pod.Annotations[err.Key],
-			why: "an injection refuses the pod", do: "write it as docs/plan.md has it", source: "docs/plan.md"})
+			why: "an injection refuses the pod", do: "write it as docs/plan.md shows", source: "docs/plan.md"})
 	}
 	if s.readErr != nil {
 		return // the plan is not all that was asked for
@@ -53,8 +53,8 @@ func injectionRefuses(s subject, b *builder) {
 		return
 	}
 	c := clue{code: "injection-refused", title: s.refusal.Sentence, field: path{"spec"},
-		why: "the API server would not make the pod: a Deployment is accepted, and then has no pods; only an event of its ReplicaSet says so",
-		do:  cmp.Or(s.refusal.Hint, "take what asks for it away, or write what is meant"), run: fmt.Sprintf("outrider inject %s", b.input(s.File))}
+		why: "the API server would not create the pod: a Deployment is accepted, and then has no pods; only an event of its ReplicaSet reports it",
+		do:  cmp.Or(s.refusal.Hint, "remove the setting, or correct it"), run: fmt.Sprintf("outrider inject %s", b.input(s.File))}
 	for _, key := range slices.Sorted(maps.Keys(s.Pod.Annotations)) {
 		if strings.Contains(s.refusal.Sentence, key) {
 			c.field, c.evidence = annotation(key), s.Pod.Annotations[key]

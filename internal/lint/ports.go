@@ -18,8 +18,8 @@ var (
 	serverFirstNames = map[string]string{"mysql": "mysql", "mariadb": "mysql", "smtp": "smtp", "ftp": "ftp", "ssh": "ssh", "sftp": "ssh", "pop3": "pop3", "imap": "imap", "nats": "nats"}
 )
 
-// serverFirst: a port whose protocol is not declared is listened to before it is
-// forwarded, and of these the client says nothing.
+// serverFirst: on a port with an undeclared protocol the proxy waits for the client's first
+// bytes, and in these protocols the client sends none.
 func serverFirst(s service, b *builder) {
 	for i, p := range s.Spec.Ports {
 		protocol := ""
@@ -68,7 +68,7 @@ func looksServerFirst(p corev1.ServicePort) (protocol, because string) {
 	return "", ""
 }
 
-// shown is a protocol as its people write it.
+// shown is a protocol in its usual spelling.
 func shown(protocol string) string {
 	if protocol == "mysql" {
 		return "MySQL"
@@ -76,7 +76,7 @@ func shown(protocol string) string {
 	return strings.ToUpper(protocol)
 }
 
-// meshPort: of two that listen on one port of the pod the second cannot.
+// meshPort: two processes of a pod cannot listen on the same port.
 func meshPort(s subject, b *builder) {
 	for _, clash := range s.result.Clashes {
 		m, ok := s.member(clash.Container)
@@ -86,7 +86,7 @@ func meshPort(s subject, b *builder) {
 		i := slices.IndexFunc(m.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == clash.Port })
 		b.add(clue{code: "mesh-port", title: fmt.Sprintf("%s declares port %d, which is %s", clash.Container, clash.Port, clash.Of),
 			field: m.field.plus("ports", i, "containerPort"), evidence: fmt.Sprint(clash.Port),
-			why: "all containers of a pod share its network: the second one of the two fails with \"address already in use\"",
+			why: "all containers of a pod share its network: the second process that listens there fails with \"address already in use\"",
 			do:  "let the application listen on another port, or leave the declaration out if it does not listen there",
 			run: fmt.Sprintf("outrider inject %s", b.input(s.File)), source: "docs/inject.md"})
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/lint/finding"
 	"outrider.dev/startup"
 )
@@ -25,8 +26,8 @@ func (m member) checks() []check {
 		func(c check) bool { return c.Probe == nil })
 }
 
-// port is where a probe asks over the network of the pod, the field that says so, and the
-// path if it has one.
+// port is the port of the pod that a probe connects to, its field, and its path if it has
+// one.
 func (c check) port(m member) (port int, field path, of string) {
 	switch {
 	case c.HTTPGet != nil && c.HTTPGet.Host == "":
@@ -56,7 +57,7 @@ func (m member) declares(port int) bool {
 }
 
 // probeOfLater: the kubelet goes on after a sidecar when its startup probe succeeds, and
-// the probe asks a container that comes later.
+// the probe needs a container that comes later.
 func probeOfLater(s subject, b *builder) {
 	all := s.members()
 	for _, m := range all {
@@ -71,17 +72,17 @@ func probeOfLater(s subject, b *builder) {
 			if !later.declares(port) {
 				continue
 			}
-			b.add(clue{code: "probe-deadlock", title: fmt.Sprintf("the startup probe of %s asks port %d of %s, which starts only after it succeeds", m.Name, port, later.Name),
+			b.add(clue{code: "probe-deadlock", title: fmt.Sprintf("the startup probe of %s needs port %d of %s, which starts only after it succeeds", m.Name, port, later.Name),
 				field: field, evidence: fmt.Sprint(port), why: "the kubelet waits for a sidecar's startup probe before it starts the next container: the pod stays in Init",
-				do: fmt.Sprintf("let the startup probe ask %s itself, and make what asks %s a readiness probe", m.Name, later.Name), source: "kubelet v1.34.4 computeInitContainerActions"})
+				do: fmt.Sprintf("let the startup probe check %s itself, and make the probe of %s a readiness probe", m.Name, later.Name), source: "kubelet v1.34.4 computeInitContainerActions"})
 			break
 		}
 	}
 }
 
-// patience is how long a container may take before the kubelet kills it. It is the
-// startup probe's if there is one.
-func (m member) patience() (check, time.Duration, bool) {
+// deadline is how long a container may take before the kubelet kills it: the startup
+// probe's limit if there is one.
+func (m member) deadline() (check, time.Duration, bool) {
 	for _, c := range m.checks() {
 		if c.name == "readinessProbe" {
 			continue
@@ -99,24 +100,24 @@ func killedWhileWaiting(s subject, b *builder) {
 		if !ok || m.kind == startup.Init {
 			continue
 		}
-		c, patience, probed := m.patience()
+		c, deadline, probed := m.deadline()
 		if !probed {
 			continue
 		}
 		what := clue{code: "killed-while-waiting", field: m.field.plus(c.name),
-			do: "let the agent wait instead of the command: it answers the probes meanwhile", source: "kubelet v1.34.4 prober/worker.go"}
+			do: "let a gate wait instead of the command: it answers the probes meanwhile", source: "kubelet v1.34.4 prober/worker.go"}
 		switch f.Mechanism {
 		case startup.Sleep:
 			d, err := time.ParseDuration(strings.TrimPrefix(f.By, "sleep "))
-			if err != nil || d < patience {
+			if err != nil || d < deadline {
 				continue
 			}
-			what.title = fmt.Sprintf("%s sleeps %s before it begins, and its %s kills it after %s", m.Name, d, c.name, patience)
-			what.why = "it is killed before its command runs, at every start: it never comes up"
+			what.title = fmt.Sprintf("%s sleeps %s before it begins, and its %s kills it after %s", m.Name, d, c.name, deadline)
+			what.why = "it is killed before its command runs, at every start"
 		case startup.HealthLoop:
 			what.severity = finding.Warning
-			what.title = fmt.Sprintf("%s waits in a loop without end, and its %s kills it after %s", m.Name, c.name, patience)
-			what.why = "on the day when the wait takes longer the container is restarted, and waits from the beginning, with back-off"
+			what.title = fmt.Sprintf("%s waits in a loop without end, and its %s kills it after %s", m.Name, c.name, deadline)
+			what.why = "when the wait takes longer, the container is restarted and waits from the beginning, with back-off"
 		default:
 			continue
 		}
@@ -126,9 +127,12 @@ func killedWhileWaiting(s subject, b *builder) {
 
 // statusPorts are those on which a mesh's proxy says that it is ready (podspec/known.go
 // has their sources).
-var statusPorts = map[int]string{15020: "the proxy's agent", 15021: "the proxy", 4191: "the proxy", 9901: "the proxy", 15000: "the proxy's admin interface"}
+var statusPorts = map[int]string{
+	contract.StatusPort: "the proxy's agent", contract.ReadinessPort: "the proxy", contract.AdminPort: "the proxy's admin interface",
+	4191: "the proxy", 9901: "the proxy",
+}
 
-// livenessAsksProxy: the kubelet kills the app for what the proxy is.
+// livenessAsksProxy: the kubelet restarts the app when the proxy is not healthy.
 func livenessAsksProxy(s subject, b *builder) {
 	for _, m := range s.members() {
 		if isMesh(m.Name) || m.kind == startup.Init {
@@ -136,13 +140,13 @@ func livenessAsksProxy(s subject, b *builder) {
 		}
 		for _, c := range m.checks() {
 			port, field, of := c.port(m)
-			who, known := statusPorts[port]
+			target, known := statusPorts[port]
 			if c.name == "readinessProbe" || !known || m.declares(port) || strings.HasPrefix(of, "/app-health/") {
 				continue
 			}
-			b.add(clue{code: "liveness-asks-proxy", title: fmt.Sprintf("the %s of %s asks %s, not %s", c.name, m.Name, who, m.Name), field: field, evidence: fmt.Sprint(port),
-				why: "the kubelet restarts the app when the proxy is slow, restarts or leaves first, and does not notice when the app hangs",
-				do:  fmt.Sprintf("ask a port of %s; that it starts after the proxy is an order, not a probe", m.Name)})
+			b.add(clue{code: "liveness-asks-proxy", title: fmt.Sprintf("the %s of %s checks %s, not %s", c.name, m.Name, target, m.Name), field: field, evidence: fmt.Sprint(port),
+				why: "the kubelet restarts the app when the proxy is slow, restarts or stops first, and does not notice when the app hangs",
+				do:  fmt.Sprintf("probe a port of %s; use outrider.dev/depends-on to start it after the proxy", m.Name)})
 		}
 	}
 }

@@ -5,8 +5,8 @@ import "outrider.dev/internal/lint/finding"
 // podRules are the table of rules over pods. Each adds what it finds.
 var podRules = []func(subject, *builder){
 	unknownFields, planWorks,
-	startOff, leftOut, nobodyWaits,
-	heldInPod, heldByWish,
+	startOff, leftOut, nothingWaits,
+	heldInPod, holdRequested,
 	workarounds,
 	probeOfLater, killedWhileWaiting, livenessAsksProxy,
 	initNeedsNetwork,

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/lint/finding"
 	"outrider.dev/internal/pod/inject"
 	"outrider.dev/startup"
@@ -33,12 +34,12 @@ func (s *subject) group(m member) (*int64, path) {
 	return nil, nil
 }
 
-// proxyUser: what runs as the proxy's user is taken for the proxy.
+// proxyUser: the connections of a process with the proxy's user are not captured.
 func proxyUser(s subject, b *builder) {
 	if !s.captured() {
 		return
 	}
-	mesher, _ := mesherOf(s.proxy)
+	of, _ := meshOf(s.proxy)
 	for _, m := range s.members() {
 		if isMesh(m.Name) {
 			continue
@@ -48,16 +49,16 @@ func proxyUser(s subject, b *builder) {
 			of   func(member) (*int64, path)
 		}{{"user", s.user}, {"group", s.group}} {
 			id, field := ask.of(m)
-			if id == nil || *id != mesher.uid {
+			if id == nil || *id != of.uid {
 				continue
 			}
-			c := clue{code: "proxy-uid", title: fmt.Sprintf("%s runs as %s %d, which is the proxy's", m.Name, ask.what, mesher.uid), field: field, evidence: fmt.Sprint(mesher.uid),
+			c := clue{code: "proxy-uid", title: fmt.Sprintf("%s runs as %s %d, which is the proxy's", m.Name, ask.what, of.uid), field: field, evidence: fmt.Sprint(of.uid),
 				why:    "its connections count as the proxy's own: none is captured, so it has no mutual TLS, no policy and no routing",
-				do:     fmt.Sprintf("run it as another %s", ask.what),
+				do:     fmt.Sprintf("run it as a different %s", ask.what),
 				source: "istio IST0144; our own capture leaves a process alone by its user or its group"}
 			if m.kind == startup.Init { // how people give an init container a network
 				c.severity = finding.Note
-				c.do = "that is a way to have a network before the proxy runs; letting it wait for the proxy is a better one"
+				c.do = "this gives it a network before the proxy runs; it is better to let it wait for the proxy"
 			}
 			b.add(c)
 			break
@@ -69,9 +70,9 @@ func proxyUser(s subject, b *builder) {
 // capture has.
 var strictLevels = []string{"baseline", "restricted"}
 
-const enforceLabel = "pod-security.kubernetes.io/enforce"
+const enforceLabel = contract.PodSecurityLabel
 
-// podSecurity: the namespace will refuse what injection makes of the pod.
+// podSecurity: the namespace will refuse the injected pod.
 func podSecurity(s subject, b *builder) {
 	level := s.ns.labels[enforceLabel]
 	refused := s.refusal != nil && s.refusal.Code == inject.PodSecurity
@@ -87,10 +88,10 @@ func podSecurity(s subject, b *builder) {
 	}
 	b.addAt(s.ns.source, s.ns.root, clue{code: "pod-security", field: path{"metadata", "labels", enforceLabel}, evidence: level,
 		title:  fmt.Sprintf("namespace %s enforces %q, which refuses the pod with its capture", name, level),
-		why:    "the container that writes the capture rules needs NET_ADMIN. The API server refuses the pod when it is made: a Deployment is accepted, and then has no pods; only an event of its ReplicaSet says so",
-		do:     "let the namespace enforce privileged (and warn and audit what it enforced), or have no capture (outrider.dev/capture: none)",
+		why:    "the container that writes the capture rules needs NET_ADMIN. The API server refuses the pod when it is created: a Deployment is accepted, and then has no pods; only an event of its ReplicaSet reports it",
+		do:     "let the namespace enforce privileged (and warn and audit the old level), or turn capture off (outrider.dev/capture: none)",
 		run:    fmt.Sprintf("kubectl label namespace %s %s=privileged pod-security.kubernetes.io/warn=%s --overwrite", name, enforceLabel, level),
-		source: "measured: kubelet-rules, \"What each way of ordering costs\"; Kubernetes Pod Security Standards"})
+		source: "measured on a kubelet; Kubernetes Pod Security Standards"})
 }
 
 func hasNetAdmin(m member) bool {

@@ -8,13 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/lint/finding"
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
 
-// quits are what ends a proxy from within an application: the words of its command line
-// or environment.
+// quits are parts of a command line or an environment by which an application ends its
+// proxy.
 var quits = []string{"quitquitquit", "ISTIO_QUIT_API", "scuttle", "envoy-preflight", "linkerd-await --shutdown", "linkerd-await -S", ":4191/shutdown"}
 
 func (m member) endsProxy() bool {
@@ -36,7 +37,7 @@ func (s *subject) ends() bool {
 }
 
 // proxyInJob: a proxy among the plain containers does not end when the work is done,
-// unless ours hears of that by the gates.
+// unless the gates report that to ours.
 func proxyInJob(s subject, b *builder) {
 	if !s.ends() || s.proxy == "" || s.injected && len(s.result.NeverEnds) == 0 || !s.injected && s.kind() != startup.Plain {
 		return
@@ -47,9 +48,9 @@ func proxyInJob(s subject, b *builder) {
 		}
 	}
 	c := clue{code: "job-never-ends", source: "istio/istio#6324, #11659; kubelet v1.34.4: the pod ends when its plain containers have",
-		why: fmt.Sprintf("%s runs on when %s has ended, so the pod never completes: the Job is never done, the next one never starts", s.proxy, words(names(s.own())))}
+		why: fmt.Sprintf("%s runs on when %s has ended, so the pod never completes: the Job never finishes, the next one never starts", s.proxy, words(names(s.own())))}
 	if s.injected {
-		c.why = fmt.Sprintf("no gate tells %s when %s has ended, so it runs on, and the pod never completes: the Job is never done, the next one never starts", s.proxy, words(s.result.NeverEnds))
+		c.why = fmt.Sprintf("no gate reports to %s when %s has ended, so the proxy runs on and the pod never completes: the Job never finishes, the next one never starts", s.proxy, words(s.result.NeverEnds))
 	}
 	old := s.on < 29
 	switch {
@@ -60,16 +61,16 @@ func proxyInJob(s subject, b *builder) {
 		c.title = fmt.Sprintf("%s is a plain container of a pod that should complete", s.proxy)
 		c.field, c.evidence = m.field.plus("name"), s.proxy
 		c.do = "make it a sidecar: an init container with restartPolicy: Always (Kubernetes 1.29 and later)"
-	case s.Pod.Annotations[nativeKey] == "false":
-		c.title, c.field, c.evidence = "the proxy will be a plain container of a pod that should complete", annotation(nativeKey), "false"
-		c.do = "take the annotation away"
+	case s.Pod.Annotations[contract.NativeSidecar] == "false":
+		c.title, c.field, c.evidence = "the proxy will be a plain container of a pod that should complete", annotation(contract.NativeSidecar), "false"
+		c.do = "remove the annotation"
 		if after := s.Pod.DeepCopy(); !old {
-			delete(after.Annotations, nativeKey)
+			delete(after.Annotations, contract.NativeSidecar)
 			c.fix = s.to(after)
 		}
 	case s.reading.Start == "hold":
 		c.title, c.field, c.evidence = "a hold needs a plain proxy, in a pod that should complete", annotation(podspec.StartAnnotation), "hold"
-		c.do = "write gate or native"
+		c.do = "set it to gate or native"
 	case old:
 		c.title = fmt.Sprintf("on Kubernetes 1.%d the proxy will be a plain container of a pod that should complete", s.on)
 		c.field = path{"spec", "restartPolicy"}
@@ -84,11 +85,11 @@ func proxyInJob(s subject, b *builder) {
 
 // endsByGates says whether the proxy in the pod is ours, and all others have gates.
 func (s *subject) endsByGates() bool {
-	return s.proxy == podspec.OurProxy && !s.injected && !slices.ContainsFunc(s.own(), func(m member) bool { return !podspec.Gated(m.Container) })
+	return s.proxy == contract.ProxyContainer && !s.injected && !slices.ContainsFunc(s.own(), func(m member) bool { return !podspec.Gated(m.Container) })
 }
 
-// serverInJob: a server beside the work does not end either, unless its gate ends it with
-// those that it serves.
+// serverInJob: a server next to the work does not end either, unless its gate ends it with
+// its clients.
 func serverInJob(s subject, b *builder) {
 	own := s.own()
 	if s.Kind != "Job" && s.Kind != "CronJob" || len(own) < 2 {
@@ -109,13 +110,13 @@ func serverInJob(s subject, b *builder) {
 		}
 		b.add(clue{code: "job-never-ends", severity: finding.Warning, title: fmt.Sprintf("%s serves others, by its readiness probe, in a pod that should complete", m.Name),
 			field: m.field.plus("readinessProbe"), why: fmt.Sprintf("the pod is done when all its plain containers have ended; a server does not end by itself, so %s may run for ever", s.Ref),
-			do: fmt.Sprintf("move %s to initContainers, with restartPolicy: Always: the kubelet ends it after the others; where Outrider injects, and its command is in the pod, it is enough that they wait for it (%s)", m.Name, podspec.EdgesAnnotation), source: "KEP-753"})
+			do: fmt.Sprintf("move %s to initContainers, with restartPolicy: Always: the kubelet ends it after the others; where Outrider injects and its command is in the pod, it is enough that the others wait for it (%s)", m.Name, podspec.EdgesAnnotation), source: "KEP-753"})
 	}
 }
 
 const defaultGrace = 30 * time.Second
 
-// graceTooShort: the kubelet kills what is still at work when the grace period is over.
+// graceTooShort: the kubelet kills what still runs when the grace period is over.
 // The preStop hooks are part of it.
 func graceTooShort(s subject, b *builder) {
 	grace, field := defaultGrace, path{"spec", "terminationGracePeriodSeconds"}
@@ -124,11 +125,11 @@ func graceTooShort(s subject, b *builder) {
 		grace = time.Duration(min(max(*given, 0), 1<<31)) * time.Second
 	}
 	var longest time.Duration
-	var who, evidence string
+	var container, evidence string
 	for _, m := range s.members() {
 		d, at, text := m.preStop()
 		if d > longest && m.kind != startup.Init {
-			longest, who, evidence = d, m.Name, text
+			longest, container, evidence = d, m.Name, text
 			if given == nil {
 				field = at
 			}
@@ -146,7 +147,7 @@ func graceTooShort(s subject, b *builder) {
 	c := clue{code: "grace-too-short", field: field, evidence: evidence, source: "kubelet v1.34.4 killContainer: hooks run within the grace period, at least 2 s are left after them"}
 	switch {
 	case longest >= grace:
-		c.title = fmt.Sprintf("the preStop of %s takes %s, and the grace period is %s", who, longest, grace)
+		c.title = fmt.Sprintf("the preStop of %s takes %s, and the grace period is %s", container, longest, grace)
 		c.why = "the hook is cut off, and everything else of the pod gets 2 s from SIGTERM to SIGKILL"
 	default:
 		c.title = fmt.Sprintf("stopping takes %s (preStop %s, drain %s), and the grace period is %s", needed, longest, drain, grace)

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/lint/finding"
 	"outrider.dev/internal/pod/inject"
 	"outrider.dev/internal/pod/podspec"
@@ -32,7 +33,7 @@ type subject struct {
 	injected bool   // it comes by injection
 
 	reason  inject.Reason   // whether it would be injected, if no proxy is in it
-	result  inject.Result   // what that would make of it, whoever asks
+	result  inject.Result   // what injection would make of it
 	refusal *inject.Refusal // why it would be refused
 }
 
@@ -45,64 +46,62 @@ func (w *world) subject(o podspec.Object, s *source) subject {
 	return out
 }
 
-// A mesher is a mesh's proxy that connections are captured for.
-type mesher struct {
+// A knownMesh is recognised by the proxy to which it redirects connections.
+type knownMesh struct {
 	name string
-	uid  int64    // whose connections are not captured
+	uid  int64    // of the proxy: its connections are not captured
 	init []string // the containers that write the capture
 }
 
 // Sources: istio manifests/charts/istio-control/istio-discovery/files/injection-template.yaml;
 // linkerd2 charts/partials/templates/_proxy.tpl and _proxy-init.tpl.
-var meshers = []mesher{
-	{podspec.OurProxy, 1337, []string{"outrider-init"}},
-	{"istio-proxy", 1337, []string{"istio-init", "istio-validation"}},
+var meshes = []knownMesh{
+	{contract.ProxyContainer, contract.ProxyUser, []string{contract.InitContainer}},
+	{"istio-proxy", contract.ProxyUser, []string{"istio-init", "istio-validation"}},
 	{"linkerd-proxy", 2102, []string{"linkerd-init", "linkerd-network-validator"}},
 	{"kuma-sidecar", 5678, []string{"kuma-init"}},
 }
 
-func mesherOf(name string) (mesher, bool) {
-	i := slices.IndexFunc(meshers, func(m mesher) bool { return m.name == name })
+func meshOf(name string) (knownMesh, bool) {
+	i := slices.IndexFunc(meshes, func(m knownMesh) bool { return m.name == name })
 	if i < 0 {
-		return mesher{}, false
+		return knownMesh{}, false
 	}
-	return meshers[i], true
+	return meshes[i], true
 }
 
-// isMesh says whether a container is a mesh's own.
+// isMesh says whether a mesh has added a container.
 func isMesh(name string) bool {
-	return slices.ContainsFunc(meshers, func(m mesher) bool { return m.name == name || slices.Contains(m.init, name) })
+	return slices.ContainsFunc(meshes, func(m knownMesh) bool { return m.name == name || slices.Contains(m.init, name) })
 }
 
-const revisionLabel = "istio.io/rev"
-
-// mesh finds the proxy: in the pod, or to come, which injection itself is asked. A
-// revision that files name is the one that injects.
-func (s *subject) mesh(w *world) {
+// findProxy finds the proxy: in the pod, or the one that injection will add. A revision
+// that the files name is the one that injects.
+func (s *subject) findProxy(w *world) {
 	s.ns = w.namespaces[cmp.Or(s.Ref.Namespace, w.Namespace)]
-	for _, m := range meshers {
+	for _, m := range meshes {
 		if _, i := (startup.Plan{Containers: s.reading.Containers}).Find(m.name); i >= 0 {
 			s.proxy = m.name
 			return
 		}
 	}
-	waits := len(s.reading.Expected) > 0 && s.reading.Expected[0] == podspec.OurProxy
-	o := inject.Options{Kubernetes: s.on, Manual: w.Injected || waits, Revision: cmp.Or(s.ns.labels[revisionLabel], s.Pod.Labels[revisionLabel])}
+	waits := len(s.reading.Expected) > 0 && s.reading.Expected[0] == contract.ProxyContainer
+	o := inject.Options{Kubernetes: s.on, Manual: w.Injected || waits, Revision: cmp.Or(s.ns.labels[contract.RevisionLabel], s.Pod.Labels[contract.RevisionLabel])}
 	ns := inject.Namespace{Name: cmp.Or(s.Ref.Namespace, w.Namespace), Labels: s.ns.labels}
 	if ns.Labels == nil {
-		ns.Labels = map[string]string{} // what no file says, nobody does
+		ns.Labels = map[string]string{} // a namespace without labels in the files has none
 	}
 	if inject.NamesDefault(ns) {
 		o.Revision = ""
 	}
 	s.reason = inject.Decide(&s.Pod, ns, o)
-	o.Manual = true // what has no effect has none whoever asks
+	o.Manual = true // an annotation without effect has none in any mode
 	var err error
 	if s.result, err = inject.Pod(&s.Pod, ns, o); s.reason.Code != inject.Injected || !s.result.Proxy {
 		return
 	}
 	errors.As(err, &s.refusal)
-	s.proxy, s.injected = podspec.OurProxy, true
+	s.proxy, s.injected = contract.ProxyContainer, true
 }
 
 // asRun is the pod as it runs: injected, where it will be.
@@ -118,7 +117,7 @@ func (s *subject) captured() bool {
 	if s.injected {
 		return s.result.Captured
 	}
-	return s.proxy != "" && s.Pod.Annotations["outrider.dev/capture"] != "none" && s.Pod.Annotations["sidecar.istio.io/interceptionMode"] != "NONE"
+	return s.proxy != "" && s.Pod.Annotations[contract.Capture] != "none" && s.Pod.Annotations[contract.InterceptionMode] != "NONE"
 }
 
 // kind is how the proxy stands in the pod.
@@ -162,7 +161,7 @@ func (s *subject) member(name string) (member, bool) {
 	return all[i], true
 }
 
-// own are the plain containers that are no mesh's.
+// own are the plain containers that no mesh has added.
 func (s *subject) own() []member {
 	return slices.DeleteFunc(s.members(), func(m member) bool { return m.kind != startup.Plain || isMesh(m.Name) })
 }

@@ -10,8 +10,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// workarounds are what people wrote before there was an order: each with what it does
-// not keep, and the annotation in its place.
+// workarounds finds sleeps, loops and hooks that people write to order containers. Each
+// finding says what the work-around does not keep, and the annotation that replaces it.
 func workarounds(s subject, b *builder) {
 	for _, f := range s.reading.Found {
 		if !slices.Contains([]startup.Mechanism{startup.Sleep, startup.HealthLoop, startup.BoundedLoop, startup.PostStartProbe}, f.Mechanism) {
@@ -29,8 +29,8 @@ func workarounds(s subject, b *builder) {
 		switch {
 		case len(edges) == 0 && f.Mechanism == startup.Sleep:
 			c.code, c.severity = "sleep", finding.Note
-			c.title = fmt.Sprintf("%s begins with %s, and nothing in the files says for whom it waits", m.Name, f.By)
-			c.why = "a time is a guess: too short on a bad day, too long on all others"
+			c.title = fmt.Sprintf("%s begins with %s, and the files do not say what it waits for", m.Name, f.By)
+			c.why = "the time is a guess: sometimes too short, mostly too long"
 			c.do = fmt.Sprintf("name what it waits for: %s.%s: NAME", podspec.EdgesAnnotation, m.Name)
 			b.add(c)
 			continue
@@ -38,36 +38,36 @@ func workarounds(s subject, b *builder) {
 			continue
 		case s.blocks(m, f, edges[0]):
 			c.code = "start-deadlock"
-			c.title = fmt.Sprintf("%s waits for %s, which the kubelet starts only after %s is done waiting", m.Name, edges[0].From, m.Name)
+			c.title = fmt.Sprintf("%s waits for %s, which the kubelet starts only after this wait of %s", m.Name, edges[0].From, m.Name)
 			c.why, c.source = "the pod never starts: "+s.becauseOf(m), "kubelet v1.34.4 SyncPod step 8, computeInitContainerActions; exec hooks have no timeout (lifecycle/handlers.go)"
 		default:
 			s.describe(&c, f, edges[0])
 		}
-		c.do = fmt.Sprintf("ask for it instead: %s waits for %s%s", m.Name, edges[0].From, besideOther(edges[0].From))
+		c.do = fmt.Sprintf("request it by annotation: %s waits for %s%s", m.Name, edges[0].From, withOtherMesh(edges[0].From))
 		if without, err := podspec.Without(&s.Pod, f); err == nil {
 			var meant []startup.Edge
 			for _, e := range edges {
 				meant = append(meant, s.reading.Meant(e))
 			}
-			c.fix = s.asking(without, meant)
+			c.fix = s.requesting(without, meant)
 		}
 		b.add(c)
 	}
 }
 
-// describe is what a work-around does not keep, in the words of its mechanism.
+// describe fills in what a work-around does not keep, by its mechanism.
 func (s *subject) describe(c *clue, f podspec.Found, e startup.Edge) {
 	c.code = finding.Code(f.Mechanism)
 	switch f.Mechanism {
 	case startup.Sleep:
-		c.title = fmt.Sprintf("%s begins with %s and hopes that %s is ready then", f.Container, f.By, e.From)
+		c.title = fmt.Sprintf("%s begins with %s instead of waiting until %s is ready", f.Container, f.By, e.From)
 	case startup.HealthLoop:
-		c.title = fmt.Sprintf("%s asks %s in a loop before its command (%s)", f.Container, e.From, f.By)
+		c.title = fmt.Sprintf("%s polls %s before its command (%s)", f.Container, e.From, f.By)
 	case startup.BoundedLoop:
 		c.code = finding.Code(startup.HealthLoop)
-		c.title = fmt.Sprintf("%s asks %s a number of times before its command, and then goes on all the same (%s)", f.Container, e.From, f.By)
+		c.title = fmt.Sprintf("%s polls %s a number of times before its command, and then continues anyway (%s)", f.Container, e.From, f.By)
 	default:
-		c.title = fmt.Sprintf("the postStart of %s asks whether %s is ready (%s)", f.Container, e.From, f.By)
+		c.title = fmt.Sprintf("the postStart of %s checks whether %s is ready (%s)", f.Container, e.From, f.By)
 	}
 	var reasons, sources []string
 	for _, l := range f.Mechanism.Keeps(s.plan.Expand(), e, s.on).Limits {

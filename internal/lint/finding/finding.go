@@ -1,8 +1,7 @@
 // Package finding is how Outrider says that something is wrong: what, where, how it
 // shows, why it matters, and the command that puts it right.
 //
-// A [Finding] is a value. Those who look (the linter, the diagnoser) make findings, each
-// of a [Kind] that their table has; this package sorts them and writes them as text for
+// A [Finding] is a value. The linter makes findings, each of a [Kind] of its table; this package sorts them and writes them as text for
 // people, as JSON, and as SARIF for the tools that show findings beside code.
 //
 // The package knows no rule, does no I/O beyond the writer it is given and imports only
@@ -53,7 +52,7 @@ type Kind struct {
 	Doc         string   `json:"doc"`         // page and anchor
 }
 
-// A Finding is one thing that somebody should know.
+// A Finding is one problem in an object.
 type Finding struct {
 	Code     Code     `json:"code"`
 	Severity Severity `json:"severity"`

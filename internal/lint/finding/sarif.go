@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A Tool is who found it.
+// A Tool made the findings.
 type Tool struct {
 	Name    string
 	Version string

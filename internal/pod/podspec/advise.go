@@ -9,7 +9,7 @@ import (
 // An Advice compares the ways to keep one edge.
 type Advice struct {
 	Edge     startup.Edge // By is what [Choose] takes; empty if nothing fits
-	Supposed bool         // nobody asked for it: the app should wait for its proxy
+	Supposed bool         // not requested: the app should wait for its proxy
 	Ways     []Way
 }
 

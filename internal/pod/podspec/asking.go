@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// How a statement asks decides what it keeps. A loop that cannot end before it is
-// answered keeps the order; every other one gives up, and the script goes on. What is not
-// plainly the first counts as the second, so that nothing is proved of it.
+// How a statement polls decides what it keeps. A loop that ends only after an answer keeps
+// the order; every other loop gives up, and the script continues. In doubt a loop counts as
+// one that gives up, so that no order is claimed for it.
 
 // separators of statements, as they stand among the words of a loop.
 var separators = map[string]bool{";": true, "&&": true, "||": true, "|": true, "&": true}
@@ -130,8 +130,8 @@ var (
 	looksInside  = regexp.MustCompile(`http_code|\|\s*(?:grep|jq)\s`)
 )
 
-// asksHealth says whether an answer means health. A port that only accepts, and an HTTP
-// status that nobody looks at (curl exits with 0 on a 503 unless told to fail), do not.
+// asksHealth says whether an answer means health. A port that only accepts does not, nor
+// does a response with its status ignored (curl exits with 0 on a 503 without --fail).
 func (s statement) asksHealth() bool {
 	all := strings.Join(s.words, " ")
 	return healthAskers.MatchString(all) || failsOnError.MatchString(all) || looksInside.MatchString(all)
@@ -175,8 +175,8 @@ var (
 	delay     = regexp.MustCompile(`--retry-delay[= ](\d{1,6})`)
 )
 
-// lasts is for how long a statement that gives up asks where nobody listens, as far as its
-// text says: a question takes no time.
+// lasts is how long a statement polls a closed port until it gives up, as far as its text
+// says. A request itself takes no time.
 func (s statement) lasts() time.Duration {
 	all := strings.Join(s.words, " ")
 	if m := retries.FindStringSubmatch(all); m != nil && !s.isLoop() {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// MaxContainers is how many containers of one pod are read: who waits for whom takes time
-// that grows with their square, and an admission webhook must answer.
+// MaxContainers limits the containers of a pod that is read: computing the edges takes
+// time that grows with their square, and an admission webhook must answer.
 const MaxContainers = 300
 
 // A FieldError is a value that the API server would refuse.

@@ -22,7 +22,6 @@ type Cost struct {
 const CostSource = "measured on real kubelets, n=8 each, alternating, the proxy ready 0.1 s after its start"
 
 // Costs are all that were measured.
-// Source: reference/kubelet-rules.md, "What each way of ordering costs".
 var Costs = []Cost{
 	{startup.Gate, "", 34, "v1.34.4", 0.00, 0.00, 0.06},
 	{startup.Gate, "", 36, "v1.36.3", 0.00, 0.01, 0.03},

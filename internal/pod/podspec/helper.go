@@ -19,12 +19,11 @@ func HelperOf(c *corev1.Container) []string {
 	return line.HelperOf
 }
 
-// mains are whom a container only helps; none if the pod is to run for ever, or if the
-// container is waited for by nobody until it is healthy. What is started and completes is
-// work of its own, also where others wait for it; what gets healthy serves, and does not
-// end by itself: with it a Job would never be done.
-//
-// The mains are those at the end of the chain of helpers, whom nobody waits for that way.
+// mains are the containers that a container only helps: those at the end of the chain of
+// containers that wait for its health by gates. There are none if the pod runs for ever,
+// or if no container waits for this one's health. A container that others wait for until it
+// is started or completed does work of its own; one that gets healthy is a server, which
+// does not end by itself and would keep a Job from completing.
 func mains(pod *corev1.Pod, name string, edges []startup.Edge) []string {
 	if policy := pod.Spec.RestartPolicy; policy == "" || policy == corev1.RestartPolicyAlways {
 		return nil

@@ -46,7 +46,7 @@ func hook(r *reader, c carrier) {
 	}
 	r.add(f)
 	if len(f.Edges) == 0 {
-		r.Notes = append(r.Notes, "the postStart hook of "+c.Name+" holds nobody: no container is listed after it")
+		r.Notes = append(r.Notes, "the postStart hook of "+c.Name+" has no effect: no container is listed after it")
 	}
 }
 
@@ -57,8 +57,8 @@ type hookWait struct {
 	field   string
 	text    string
 	timeout time.Duration // 0: it waits for ever
-	givesUp bool          // and goes on as if it had been answered
-	port    bool          // it asks whether somebody listens, not for health
+	givesUp bool          // and continues without an answer
+	port    bool          // it checks whether the port is open, not for health
 }
 
 // untilHealthy says whether the one that is waited for is healthy when the wait is over.
@@ -67,9 +67,9 @@ func (w hookWait) untilHealthy() bool { return !w.givesUp && !w.port }
 // weakness is what keeps the wait from being one for health.
 func (w hookWait) weakness() string {
 	if w.givesUp {
-		return "asks a number of times, then gives up and goes on"
+		return "polls a number of times, then gives up and continues"
 	}
-	return "asks for a port, not for health"
+	return "checks a port, not health"
 }
 
 // edge is what the wait stands for, kept by one of the two.
@@ -118,8 +118,8 @@ func (r *reader) asksItself(c carrier) (hookWait, bool) {
 
 func hookText(c carrier) string { return strings.Join(c.Lifecycle.PostStart.Exec.Command, " ") }
 
-// waits says for whom a command in container c waits: a known waiter, or a loop
-// in a script that asks a port.
+// waits finds the container that a command in c waits for: by a known program, or by a
+// loop in a script that polls a port.
 func (r *reader) waits(c carrier, argv []string) (hookWait, bool) {
 	if s, ok := shellScript(argv); ok {
 		all, errexit := statements(s.text), s.errexit
@@ -134,11 +134,11 @@ func (r *reader) waits(c carrier, argv []string) (hookWait, bool) {
 	return r.waiter(c, argv)
 }
 
-// statementWaits says for whom the first of these statements waits.
+// statementWaits finds the container that the first of these statements waits for.
 func (r *reader) statementWaits(c carrier, all []statement, errexit bool) (hookWait, bool) {
 	s := all[0]
 	if s.then == "&" {
-		return hookWait{}, false // the others do not wait for it
+		return hookWait{}, false // the next ones do not wait for it
 	}
 	var next *statement
 	if len(all) > 1 {

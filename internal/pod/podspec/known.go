@@ -7,19 +7,21 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"outrider.dev/internal/contract"
 )
 
 // OurProxy is the container that injection adds.
-const OurProxy = "outrider-proxy"
+const OurProxy = contract.ProxyContainer
 
-// A proxy is a container that meshes inject, known by its name. Everybody can ask
-// whether it is ready, so it needs no gate of its own to be waited for.
+// A proxy is a container that meshes inject, known by its name. It reports by
+// itself whether it is ready, so others can wait for it without a gate in it.
 type proxy struct {
 	name  string
 	mesh  string
 	port  int
 	path  string
-	also  []int    // other ports that people ask for its health
+	also  []int    // other ports at which people probe it
 	waits []string // the command of a hook that blocks until it is ready
 }
 
@@ -27,16 +29,19 @@ type proxy struct {
 // linkerd2 charts/partials/templates/_proxy.tpl; kuma pkg/plugins/runtime/k8s/containers;
 // consul-k8s control-plane/connect-inject; Cloud SQL proxy docs/cmd.
 var proxies = []proxy{
-	{name: OurProxy, mesh: "Outrider", port: 15021, path: "/healthz/ready", also: []int{15020, 15000, 15001}, waits: []string{"outrider-agent", "wait"}},
-	{name: "istio-proxy", mesh: "Istio", port: 15021, path: "/healthz/ready", also: []int{15020, 15000, 15001}, waits: []string{"pilot-agent", "wait"}},
+	{name: OurProxy, mesh: "Outrider", port: contract.ReadinessPort, path: contract.ReadyPath, also: istioPorts, waits: []string{"outrider-agent", "wait"}},
+	{name: "istio-proxy", mesh: "Istio", port: contract.ReadinessPort, path: contract.ReadyPath, also: istioPorts, waits: []string{"pilot-agent", "wait"}},
 	{name: "linkerd-proxy", mesh: "Linkerd", port: 4191, path: "/ready", also: []int{4140}, waits: []string{"/usr/lib/linkerd/linkerd-await", "--timeout=2m"}},
 	{name: "kuma-sidecar", mesh: "Kuma", port: 9902, path: "/ready", also: []int{9901}, waits: []string{"kuma-dp", "wait", "--url", "http://localhost:9902/ready"}},
 	{name: "consul-dataplane", mesh: "Consul", port: 20000, path: "/ready", also: []int{19000}},
 	{name: "cloud-sql-proxy", mesh: "Cloud SQL", port: 9090, path: "/startup", waits: []string{"/cloud-sql-proxy", "wait"}},
 }
 
+// istioPorts are the other ports of Istio's proxy, and of ours.
+var istioPorts = []int{contract.StatusPort, contract.AdminPort, contract.OutboundPort}
+
 // A waiter is a program that waits for a proxy, known by the first words of its
-// command, and for whom.
+// command, and the proxy it waits for.
 type waiter struct {
 	words   []string
 	proxies []string // the first one that the pod has, or will have
@@ -60,7 +65,7 @@ func knownProxy(name string) (proxy, bool) {
 	return proxies[i], true
 }
 
-// proxiesAt returns the names of the proxies that are asked for their health on a port.
+// proxiesAt returns the names of the proxies that are probed at a port.
 func proxiesAt(port int) []string {
 	var out []string
 	for _, p := range proxies {
@@ -71,10 +76,10 @@ func proxiesAt(port int) []string {
 	return out
 }
 
-// probe is how to ask the proxy.
+// probe is the readiness probe of the proxy.
 func (p proxy) probe() *corev1.Probe {
 	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: p.path, Port: intstr.FromInt32(int32(p.port))}}}
 }
 
-// url is where the proxy is asked.
+// url is the address of that probe.
 func (p proxy) url() string { return fmt.Sprintf("http://127.0.0.1:%d%s", p.port, p.path) }

@@ -18,7 +18,7 @@ type Run struct {
 
 	Added    []string       // containers that are not in the pod yet; a bare one stands for each
 	Written  []startup.Edge // edges that were asked for, and that the pod did not keep yet
-	Supposed []startup.Edge // nobody asks for them: an app should wait for its proxy
+	Supposed []startup.Edge // not requested: an app should wait for its proxy
 
 	Facts  map[string]Fact          // by container
 	Sleeps map[string]time.Duration // by container: before its command begins, or until it no longer asks
@@ -27,17 +27,17 @@ type Run struct {
 
 // A Hook is what a postStart waits for.
 type Hook struct {
-	Asks    string        // the container that it asks; empty: it waits for nobody
+	Asks    string        // the container that it probes; empty: it does not wait
 	Timeout time.Duration // 0: it waits for ever
-	GoesOn  bool          // after that it returns as if it had been answered
-	Once    bool          // it asks once, and fails if nobody answers
+	GoesOn  bool          // after that it succeeds without an answer
+	Once    bool          // it probes once, and fails without an answer
 }
 
 // AsItRuns is pod as it will run on a kubelet of that version: the mechanism of
 // each edge is the one that is in the pod, else the one that [Choose] takes.
 //
-// Of a pod that has a mesh's proxy and in which nobody waits for anybody, but for
-// init containers, it supposes that the app should wait for the proxy.
+// In a pod with the proxy of a mesh and without edges, but for those of init containers,
+// it supposes that the app should wait for the proxy.
 func AsItRuns(pod *corev1.Pod, on startup.Kubernetes) (Run, error) {
 	r, err := Read(pod)
 	if err != nil {
@@ -104,7 +104,7 @@ func brought(r Reading, have []startup.Edge) []startup.Edge {
 	return out
 }
 
-// waits notes the sleeps and hooks of the pod, whose times no plan has.
+// waits records the sleeps and hooks of the pod: their times are not in a plan.
 func (run *Run) waits(r Reading) {
 	run.Sleeps, run.Hooks = map[string]time.Duration{}, map[string]Hook{}
 	for _, f := range r.Found {

@@ -30,7 +30,7 @@ func (e *TakenError) Error() string {
 	return e.Container + " mounts its volume " + e.Volume + " at " + e.Mount + ", and all of " + OwnDir + " is the gates'"
 }
 
-// mountStates gives c everybody's state to read, and its own to write.
+// mountStates mounts the states of all containers read-only, and the directory of c's own.
 func mountStates(c *corev1.Container) error {
 	if err := mount(c, corev1.VolumeMount{Name: StateVolume, MountPath: contract.StatesDir, ReadOnly: true}); err != nil {
 		return err

@@ -24,12 +24,12 @@ type Reading struct {
 	Expected   []string        // containers that the pod waits for, but that injection has yet to add
 	Notes      []string
 
-	// Avoid are mechanisms that [Choose] must not prefer by itself. No pod says so: it
-	// is for who knows more than the pod.
+	// Avoid are mechanisms that [Choose] must not prefer by itself. It is set by callers,
+	// not by the pod.
 	Avoid []startup.Mechanism
 
 	// Unknown says of containers why their command is not known from their image either.
-	// Nil: nobody looked.
+	// Nil: the images were not looked up.
 	Unknown map[string]string
 
 	requested startup.Mechanism // for the edge that is looked at; empty: none
@@ -43,12 +43,12 @@ type Fact struct {
 	Probed  bool // it has a probe, which a hook or a gate can ask
 }
 
-// Found is an ordering that the pod has already, whoever put it there.
+// Found is an ordering that the pod has already, from any source.
 type Found struct {
 	Container   string            `json:"container"` // the one that carries it
 	Mechanism   startup.Mechanism `json:"mechanism"`
 	By          string            `json:"by"`              // the program or mesh: "pilot-agent wait", "Tekton", "sleep"
-	Edges       []startup.Edge    `json:"edges,omitempty"` // none if it does not say for whom it waits
+	Edges       []startup.Edge    `json:"edges,omitempty"` // none if it does not say what it waits for
 	Evidence    Evidence          `json:"evidence"`
 	Replaceable bool              `json:"replaceable"` // [Without] can take it out
 
@@ -78,7 +78,7 @@ func Read(pod *corev1.Pod) (Reading, error) {
 	return r.Reading, errors.Join(err, startErr)
 }
 
-// read is [Read] without notes, for one who knows what the annotations ask for.
+// read is [Read] without notes, with the edges of the annotations.
 func read(pod *corev1.Pod, asked []startup.Edge) (reader, error) {
 	r := newReader(pod)
 	for _, c := range r.all {
@@ -195,8 +195,8 @@ func restart(pod corev1.RestartPolicy, own *corev1.ContainerRestartPolicy) start
 }
 
 // health is where the word "healthy" comes from. The kubelet waits for a
-// sidecar's startup probe and never for its readiness; anybody else waits best
-// for readiness, which can be taken back.
+// sidecar's startup probe and never for its readiness; others wait best for readiness,
+// which can be withdrawn.
 func (r *reader) health(c carrier) startup.Health {
 	_, isProxy := knownProxy(c.Name)
 	first, second := startup.ReadinessProbe, startup.StartupProbe
@@ -286,7 +286,7 @@ func (r *reader) expect(name string) {
 }
 
 // listens names the container behind a local port: a mesh's proxy, or one that
-// declares the port or is probed there; "" if nobody is known to listen.
+// declares the port or is probed there; "" if none is known.
 func (r *reader) listens(port int) string {
 	known := proxiesAt(port)
 	for _, n := range known {
@@ -319,7 +319,8 @@ func (r *reader) proxy() string {
 	return ""
 }
 
-// after is the edge of one who waits for another, as well as that one can tell.
+// after is the edge of a container that waits for another: for health, if the other
+// reports it.
 func (r *reader) after(from, to string, by startup.Mechanism) startup.Edge {
 	e := startup.Edge{From: from, To: to, After: startup.Healthy, By: by}
 	if c, i := r.Reading.plan().Find(from); i >= 0 && c.Health == startup.NoHealth {
@@ -358,12 +359,12 @@ func (r *reader) note() {
 		}
 	}
 	if len(free) > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("nothing makes %s wait for %s: what is called before it is ready may be refused", strings.Join(free, ", "), proxy))
+		r.Notes = append(r.Notes, fmt.Sprintf("nothing makes %s wait for %s: connections before it is ready may be refused", strings.Join(free, ", "), proxy))
 	}
 }
 
-// Meant is e as the author of a work-around meant it: who asks for a port wants the one who
-// listens there to be healthy, where that can be known.
+// Meant is e as the author of a work-around meant it: a command that polls a port waits
+// until the container behind it is healthy, where that can be known.
 func (r Reading) Meant(e startup.Edge) startup.Edge {
 	asks := slices.Contains([]startup.Mechanism{startup.HealthLoop, startup.BoundedLoop, startup.PostStartProbe}, e.By)
 	if c, i := r.plan().Find(e.From); asks && i >= 0 && c.Health != startup.NoHealth {
@@ -404,13 +405,13 @@ func contradicts(e startup.Edge, asked []startup.Edge) bool {
 		return false
 	}
 	seen := map[string]bool{}
-	var waits func(who string) bool
-	waits = func(who string) bool {
-		if who == e.To || seen[who] {
-			return who == e.To
+	var waits func(name string) bool
+	waits = func(name string) bool {
+		if name == e.To || seen[name] {
+			return name == e.To
 		}
-		seen[who] = true
-		return slices.ContainsFunc(asked, func(o startup.Edge) bool { return o.To == who && waits(o.From) })
+		seen[name] = true
+		return slices.ContainsFunc(asked, func(o startup.Edge) bool { return o.To == name && waits(o.From) })
 	}
 	return waits(e.From)
 }

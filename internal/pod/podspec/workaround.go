@@ -29,7 +29,7 @@ func workaround(r *reader, c carrier) {
 			if proxy := r.proxy(); proxy != "" && proxy != c.Name {
 				f.Edges = []startup.Edge{r.after(proxy, c.Name, startup.Sleep)}
 			} else {
-				r.Notes = append(r.Notes, c.Name+" sleeps "+d.String()+" before it begins; nothing in the pod says for whom")
+				r.Notes = append(r.Notes, c.Name+" sleeps "+d.String()+" before it begins; the pod does not say what it waits for")
 			}
 		case waits && w.from != c.Name:
 			f.Mechanism, f.By = startup.HealthLoop, w.by

@@ -76,7 +76,7 @@ func Write(pod *corev1.Pod, plan startup.Plan, o Options) (*corev1.Pod, error) {
 type writer struct {
 	out        *corev1.Pod
 	image      string
-	dependents map[string][]string // by container: who waits for it, directly or not
+	dependents map[string][]string // by container: those that wait for it, directly or not
 }
 
 func (w *writer) fail(e startup.Edge, reason string) error {
@@ -231,7 +231,7 @@ func (w *writer) check(edges []startup.Edge) error {
 	return nil
 }
 
-// dependents says who waits for whom, directly or not.
+// dependents returns for each container those that wait for it, directly or not.
 func dependents(p startup.Plan) map[string][]string {
 	out := map[string][]string{}
 	var visit func(from, name string)
