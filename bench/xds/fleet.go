@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,8 +22,8 @@ const (
 	uses      = 50
 )
 
-// patience ends a measurement that would never end.
-const patience = 3 * time.Minute
+// timeout ends a measurement that would never end.
+const timeout = 3 * time.Minute
 
 // A fleet is all proxies of a case. Each has a connection of its own.
 type fleet struct {
@@ -39,10 +41,10 @@ func newFleet(n, services int, full bool, authority *ca.Authority) (*fleet, erro
 		if err != nil {
 			return nil, err
 		}
-		p.heard = f.heard
+		p.received = f.received
 		if full {
-			// Its application's own cluster; for both directions a listener and the one for what
-			// came early, and one for the port number that all services have.
+			// The application's cluster; for both directions a listener and the one for early
+			// connections, and one for the port number that all services have.
 			p.want = want{xds.ClusterType: services + 1, xds.EndpointType: services, xds.ListenerType: 5, xds.RouteType: 1}
 		} else {
 			p.services = used(i, services)
@@ -66,7 +68,7 @@ func used(proxy, services int) []int {
 	return out
 }
 
-// connect starts all at once, and returns when each had its first configuration. A fleet
+// connect starts all at once, and returns when each has its first configuration. A fleet
 // connects once; disconnect ends it.
 func (f *fleet) connect(address string) (*arrivals, error) {
 	ctx, stop := context.WithCancel(context.Background())
@@ -95,14 +97,14 @@ func (f *fleet) expect(service, users int) *arrivals {
 	return a
 }
 
-func (f *fleet) heard(endpoints string, proxy int) {
+func (f *fleet) received(endpoints string, proxy int) {
 	if a := f.watched.Load(); a != nil && a.name == endpoints {
 		a.note(proxy)
 	}
 }
 
 func (f *fleet) await(a *arrivals) error {
-	t := time.NewTimer(patience)
+	t := time.NewTimer(timeout)
 	defer t.Stop()
 	select {
 	case <-a.done:
@@ -112,16 +114,16 @@ func (f *fleet) await(a *arrivals) error {
 	case <-t.C:
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return errors.Join(fmt.Errorf("%d of %d proxies after %s", len(a.after), a.want, patience), f.first())
+		return errors.Join(fmt.Errorf("%d of %d proxies after %s", len(a.after), a.want, timeout), f.first())
 	}
 }
 
-// first says what the first proxy has, for whoever looks why it is not complete.
+// first returns what the first proxy has, to find out why it is not complete.
 func (f *fleet) first() error {
 	p := f.proxies[0]
 	text := "the first has"
-	for typeURL, names := range p.have {
-		text += fmt.Sprintf(" %d of %s,", len(names), typeURL)
+	for _, typeURL := range slices.Sorted(maps.Keys(p.have)) {
+		text += fmt.Sprintf(" %d of %s,", len(p.have[typeURL]), typeURL)
 	}
 	return errors.New(text)
 }

@@ -84,7 +84,7 @@ const (
 	trustDomain = "cluster.local"
 )
 
-// podsOf a deployment share an account and what is remembered of it.
+// podsOf a deployment share an account and a workload's prewarmed clusters.
 const podsOf = 10
 
 func deployment(proxy int) int     { return proxy / podsOf }
@@ -92,7 +92,7 @@ func account(proxy int) string     { return fmt.Sprintf("app-%d", deployment(pro
 func podIP(proxy int) string       { return offset("10.64.0.1", proxy) }
 func serviceIP(service int) string { return offset("10.97.0.1", service) }
 
-// clusterOf is the name by which Envoy asks for a service by its address, endpointsOf
+// clusterOf is the name by which Envoy subscribes to a service by its address, endpointsOf
 // that of its endpoints.
 func clusterOf(service int) string { return "http|" + serviceIP(service) + ":80" }
 func endpointsOf(service int) string {

@@ -1,10 +1,10 @@
 // Command xds measures the control plane with many proxies: a real outriderd in a process
 // of its own, and simulated proxies in this one. Each of these has a certificate, a TCP
-// connection with mutual TLS over loopback and a delta stream of its own, asks as Envoy
-// does, and accepts what it is told without looking into it.
+// connection with mutual TLS over loopback and a delta stream of its own, subscribes as
+// Envoy does, and accepts each message without decoding the resources.
 //
 // It measures how long it takes until all have their first configuration when they
-// connect at once, what a proxy costs that wants nothing, and how long one endpoint's
+// connect at once, what an idle proxy costs, and how long one endpoint's
 // change takes from the folder to the proxies that use it. As a baseline it does the same
 // with --push=full on a smaller mesh. No time makes it fail.
 //
@@ -41,7 +41,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	full := fs.String("full", "500,1000", "proxies and services of the baseline; empty: none")
 	fs.IntVar(&b.storms, "storms", 3, "how often all connect at once")
 	fs.IntVar(&b.changes, "changes", 10, "changes of each kind")
-	fs.DurationVar(&b.idle, "idle", 30*time.Second, "how long to look at proxies that want nothing; every 30s outriderd asks whether they are still there")
+	fs.DurationVar(&b.idle, "idle", 30*time.Second, "how long to measure idle proxies; outriderd pings them every 30s")
 	fs.StringVar(&b.outriderd, "outriderd", "", "binary to measure (default: built from here)")
 	fs.StringVar(&b.profiles, "profiles", "", "directory for profiles of outriderd (default: none)")
 	switch err := fs.Parse(args); {
@@ -52,7 +52,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	settings, err := settings(*sizes, *services, *full)
 	if err == nil && (b.storms < 1 || b.changes < 1) {
-		err = errors.New("-storms, -changes: want 1 or more")
+		err = errors.New("-storms, -changes: must be 1 or more")
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "bench/xds: error: %v\n", err)
@@ -108,13 +108,13 @@ func files() error {
 	return unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
 }
 
-// settings puts the baseline first, and beside it the same without full push.
+// settings puts the baseline first, followed by the same without full push.
 func settings(sizes string, services int, full string) ([]setting, error) {
 	var out []setting
 	if full != "" {
 		pair, err := numbers(full)
 		if err != nil || len(pair) != 2 {
-			return nil, fmt.Errorf("-full: %q: want a number of proxies and one of services, for example 500,1000", full)
+			return nil, fmt.Errorf("-full: %q: must be a number of proxies and one of services, for example 500,1000", full)
 		}
 		out = append(out, setting{pair[0], pair[1], true}, setting{pair[0], pair[1], false})
 	}
@@ -127,7 +127,7 @@ func settings(sizes string, services int, full string) ([]setting, error) {
 	}
 	for _, s := range out {
 		if s.proxies < fewUsers || s.proxies > 20000 || s.services < 2*uses || s.services > 50000 {
-			return nil, fmt.Errorf("%s: want %d to 20000 proxies and %d to 50000 services", s, fewUsers, 2*uses)
+			return nil, fmt.Errorf("%s: must be %d to 20000 proxies and %d to 50000 services", s, fewUsers, 2*uses)
 		}
 	}
 	return out, nil
@@ -137,7 +137,7 @@ func numbers(list string) (out []int, err error) {
 	for text := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(text))
 		if err != nil {
-			return nil, fmt.Errorf("%q is no number", text)
+			return nil, fmt.Errorf("%q is not a number", text)
 		}
 		out = append(out, n)
 	}

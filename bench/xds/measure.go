@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/controlplane/ca"
 )
 
-// A setting is a mesh and who is in it.
+// A setting is the size of a mesh and its push mode.
 type setting struct {
 	proxies, services int
 	full              bool
@@ -39,7 +39,7 @@ const (
 	settle   = 500 * time.Millisecond // after which a change has had its effects
 )
 
-// measure does one setting: some storms, each on an outriderd that nobody has asked yet,
+// measure does one setting: some storms, each on a new outriderd,
 // and the changes on the last of these.
 func (b *bench) measure(s setting) error {
 	base := setting{s.proxies, s.services, true}.String()
@@ -83,7 +83,7 @@ func (b *bench) round(s setting, base string, last bool) error {
 	defer server.end()
 	m := &measurement{bench: b, setting: s, base: base, folder: f, fleet: all, server: server}
 	if err := m.storm(last); err != nil {
-		return fmt.Errorf("%w; outriderd says: %w", err, server.said())
+		return fmt.Errorf("%w; log of outriderd: %w", err, server.lastLog())
 	}
 	defer all.disconnect()
 	if !last {
@@ -143,10 +143,10 @@ func (m *measurement) storm(last bool) error {
 	return kept()
 }
 
-// keep profiles the server meanwhile, if that is asked for: its processor for so many
-// seconds, or with none what its memory is for.
-func (m *measurement) keep(wanted bool, name string, seconds int) (wait func() error) {
-	if m.profiles == "" || !wanted {
+// keep profiles the server in the background, if profiles are enabled: its CPU for some
+// seconds, or with 0 its heap.
+func (m *measurement) keep(enabled bool, name string, seconds int) (wait func() error) {
+	if m.profiles == "" || !enabled {
 		return func() error { return nil }
 	}
 	done := make(chan error, 1)
@@ -158,7 +158,7 @@ func (m *measurement) keep(wanted bool, name string, seconds int) (wait func() e
 	return func() error { return <-done }
 }
 
-// rest looks at proxies that want nothing.
+// rest measures idle proxies.
 func (m *measurement) rest() error {
 	n := float64(m.setting.proxies)
 	before := m.server.spent()
@@ -172,7 +172,7 @@ func (m *measurement) rest() error {
 // change replaces a file in which one endpoint moved, some times. Times are from before
 // the file is written, so its 20 ms of quiet are in them.
 func (m *measurement) change(service, users int) error {
-	who := fmt.Sprintf("change for %d: ", users)
+	title := fmt.Sprintf("change for %d: ", users)
 	kept := m.keep(true, fmt.Sprintf("change-%d", users), profiled)
 	for range m.changes {
 		cpu := m.server.spent()
@@ -181,15 +181,15 @@ func (m *measurement) change(service, users int) error {
 			return err
 		}
 		if err := m.fleet.await(a); err != nil {
-			return fmt.Errorf("%s%w", who, err)
+			return fmt.Errorf("%s%w", title, err)
 		}
-		m.add(who+"first, ms", float64(a.first())/milliseconds)
-		m.add(who+"half of them, ms", float64(a.median())/milliseconds)
-		m.add(who+"last, ms", float64(a.last())/milliseconds)
+		m.add(title+"first, ms", float64(a.first())/milliseconds)
+		m.add(title+"half of them, ms", float64(a.median())/milliseconds)
+		m.add(title+"last, ms", float64(a.last())/milliseconds)
 		time.Sleep(settle)
-		m.add(who+"CPU of outriderd, ms", float64(m.server.spent()-cpu)/milliseconds)
-		m.add(who+"CPU per connected proxy, µs", float64(m.server.spent()-cpu)/float64(time.Microsecond)/float64(m.setting.proxies))
+		m.add(title+"CPU of outriderd, ms", float64(m.server.spent()-cpu)/milliseconds)
+		m.add(title+"CPU per connected proxy, µs", float64(m.server.spent()-cpu)/float64(time.Microsecond)/float64(m.setting.proxies))
 	}
-	m.add(who+"memory after all, MiB", m.server.resident()/mebibyte)
+	m.add(title+"memory after all, MiB", m.server.resident()/mebibyte)
 	return kept()
 }

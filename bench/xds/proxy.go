@@ -24,16 +24,16 @@ import (
 )
 
 // A proxy is what Envoy is to the control plane: one connection with a certificate of its
-// own, one delta stream, each message accepted. What it is told is not looked into.
+// own, one delta stream, each message accepted. Resources are not decoded.
 type proxy struct {
 	number   int
 	node     *core.Node
 	tls      *tls.Config
-	services []int // it uses, on demand; none: it is told everything
+	services []int // that it uses, on demand; none: full push
 	want     want  // its first configuration
 
 	complete func()                            // called once, when it has that
-	heard    func(endpoints string, proxy int) // called for each that it is told
+	received func(endpoints string, proxy int) // called for each resource of endpoints
 
 	have map[string]map[string]bool // by type, name
 }
@@ -122,8 +122,8 @@ func (p *proxy) run(ctx context.Context, address string) error {
 	}
 }
 
-// take takes a message, and returns what is said to it: that it is accepted, and for new
-// clusters the question for their endpoints, as Envoy asks it.
+// take returns the requests after a message: the ACK, and for new clusters the subscription
+// to their endpoints, as Envoy does.
 func (p *proxy) take(m *discovery.DeltaDiscoveryResponse) []*discovery.DeltaDiscoveryRequest {
 	out := []*discovery.DeltaDiscoveryRequest{{TypeUrl: m.GetTypeUrl(), ResponseNonce: m.GetNonce()}}
 	have := p.have[m.GetTypeUrl()]
@@ -131,22 +131,22 @@ func (p *proxy) take(m *discovery.DeltaDiscoveryResponse) []*discovery.DeltaDisc
 		have = map[string]bool{}
 		p.have[m.GetTypeUrl()] = have
 	}
-	var ask []string
+	var subscribe []string
 	for _, r := range m.GetResources() {
 		name := r.GetName()
 		if m.GetTypeUrl() == xds.EndpointType {
-			p.heard(name, p.number)
+			p.received(name, p.number)
 		}
 		if have[name] {
 			continue
 		}
 		have[name] = true
 		if endpoints, ok := p.endpointsFor(m.GetTypeUrl(), name); ok {
-			ask = append(ask, endpoints)
+			subscribe = append(subscribe, endpoints)
 		}
 	}
-	if len(ask) > 0 {
-		out = append(out, &discovery.DeltaDiscoveryRequest{TypeUrl: xds.EndpointType, ResourceNamesSubscribe: ask})
+	if len(subscribe) > 0 {
+		out = append(out, &discovery.DeltaDiscoveryRequest{TypeUrl: xds.EndpointType, ResourceNamesSubscribe: subscribe})
 	}
 	if p.complete != nil && p.isComplete() {
 		p.complete()

@@ -54,7 +54,7 @@ func serve(binary, dir, state, log string, full bool) (*server, error) {
 	if err := s.process.Start(); err != nil {
 		return nil, err
 	}
-	for end := began.Add(patience); ; time.Sleep(time.Millisecond) {
+	for end := began.Add(timeout); ; time.Sleep(time.Millisecond) {
 		response, err := http.Get("http://" + web + "/ready")
 		if err == nil {
 			response.Body.Close()
@@ -63,12 +63,12 @@ func serve(binary, dir, state, log string, full bool) (*server, error) {
 		}
 		if time.Now().After(end) || s.gone() {
 			s.end()
-			return nil, errors.Join(fmt.Errorf("outriderd is not ready: %w", err), s.said())
+			return nil, errors.Join(fmt.Errorf("outriderd is not ready: %w", err), s.lastLog())
 		}
 	}
 }
 
-// free is an address that nobody listens on.
+// free returns an unused address.
 func free() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -84,7 +84,8 @@ func (s *server) gone() bool {
 	return err != nil || pid != 0
 }
 
-func (s *server) said() error {
+// lastLog returns the end of the log as an error.
+func (s *server) lastLog() error {
 	raw, _ := os.ReadFile(s.log)
 	return errors.New(strings.TrimSpace(string(raw[max(0, len(raw)-2000):])))
 }

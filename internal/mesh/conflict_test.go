@@ -9,9 +9,9 @@ import (
 	"outrider.dev/internal/contract"
 )
 
-// What a service of another namespace says of a pod's ports changes nothing for the pod:
-// neither which protocol they speak, nor who may know it.
-func TestServicesOfOtherNamespacesSayNothing(t *testing.T) {
+// A service of another namespace does not affect a pod: neither the protocol of its ports,
+// nor to whom it is visible.
+func TestServicesOfOtherNamespacesHaveNoEffect(t *testing.T) {
 	web := selecting(svc("shop", "web", "10.0.0.1", PortSpec{Port: Port{Name: "http", Number: 80, Protocol: HTTP}, Target: 8080}), "app", "b")
 	b := NewBuilder(Config{})
 	b.Set(web, pod("shop", "b", "10.1.0.1", "app", "b"))
@@ -72,7 +72,8 @@ func TestPortsOfTheProxy(t *testing.T) {
 	}
 }
 
-// A virtual address leads to one service, whatever came first; who loses it gets it back.
+// A virtual address belongs to one service, whatever the order of arrival; another one gets
+// it when the first is deleted.
 func TestOneAddressOfTwo(t *testing.T) {
 	b := NewBuilder(Config{})
 	addresses := func() map[string]string {

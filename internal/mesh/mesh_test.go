@@ -56,9 +56,9 @@ func TestResolve(t *testing.T) {
 	hidden.ExportTo = []string{"."}
 	some := svc("shop", "some", "10.0.0.4", port("http", 80))
 	some.ExportTo = []string{"pay"}
-	nobody := svc("shop", "nobody", "10.0.0.5", port("http", 80))
-	nobody.ExportTo = []string{"~"}
-	m := New(Config{}, svc("shop", "reviews", "10.0.0.1", port("http", 80)), db, hidden, some, nobody,
+	unexported := svc("shop", "unexported", "10.0.0.5", port("http", 80))
+	unexported.ExportTo = []string{"~"}
+	m := New(Config{}, svc("shop", "reviews", "10.0.0.1", port("http", 80)), db, hidden, some, unexported,
 		&SliceSpec{Namespace: "shop", Name: "db-x", Service: "db", Ports: []SlicePort{{"tcp-db", 5432}}, Endpoints: []SliceEndpoint{
 			{Addresses: []netip.Addr{addr("10.1.0.1")}, Hostname: "db-0"},
 			{Addresses: []netip.Addr{addr("10.1.0.2")}, Hostname: "db-1"},
@@ -78,7 +78,7 @@ func TestResolve(t *testing.T) {
 		"not exported":                                 {"hidden.shop", "pay", ""},
 		"exported to the client":                       {"some.shop", "pay", "some.shop.svc.cluster.local"},
 		"exported to others, even from its own":        {"some", "shop", ""},
-		"exported to nobody":                           {"nobody", "shop", ""},
+		"exported to no namespace":                     {"unexported", "shop", ""},
 		"a pod's name is no service":                   {"db-0.db.shop.svc", "shop", ""},
 	}
 	for name, tt := range tests {
@@ -121,7 +121,7 @@ func TestLookUps(t *testing.T) {
 		t.Errorf("by IPv6 got %v", got)
 	}
 	if got := m.ByAddress(addr("10.0.0.9")); got != nil {
-		t.Errorf("by nobody's address got %v", got)
+		t.Errorf("by an unused address got %v", got)
 	}
 	if got := m.Workload(addr("10.1.0.1")); got == nil || got != m.Pod("a", "p") {
 		t.Errorf("workload by address: %v", got)
@@ -156,13 +156,13 @@ func TestProtocolOf(t *testing.T) {
 		"redis and mongo: the client does":      {"", "mongo-main", "", TCP},
 		"a name without a meaning":              {"", "web", "", Unknown},
 		"no dash after the prefix":              {"", "httpapi", "", Unknown},
-		"nothing is said":                       {"", "", "", Unknown},
+		"no declaration":                        {"", "", "", Unknown},
 		"appProtocol before the name":           {"grpc", "http-api", "", GRPC},
 		"an unknown appProtocol hides the name": {"example.com/x", "http-api", "", Unknown},
 		"h2c":                                   {"kubernetes.io/h2c", "", "", HTTP2},
 		"web sockets":                           {"kubernetes.io/ws", "", "", HTTP},
 		"web sockets over TLS":                  {"kubernetes.io/wss", "", "", TLS},
-		"UDP whatever it says":                  {"http", "http", "UDP", UDP},
+		"UDP by transport":                      {"http", "http", "UDP", UDP},
 		"UDP by name":                           {"", "udp-dns", "TCP", UDP},
 		"SCTP is left alone":                    {"", "http", "SCTP", UDP},
 	}
@@ -210,7 +210,7 @@ func TestPolicies(t *testing.T) {
 		want     TLSMode
 		ports    map[uint16]TLSMode
 	}{
-		"nothing is said":                             {nil, Permissive, nil},
+		"no declaration":                              {nil, Permissive, nil},
 		"the mesh":                                    {[]Part{policy(DefaultRoot, "x", ModeStrict)}, Strict, nil},
 		"the namespace, not the mesh":                 {[]Part{policy(DefaultRoot, "x", ModeStrict), policy("shop", "x", ModeDisable)}, Disable, nil},
 		"another namespace":                           {[]Part{policy("pay", "x", ModeStrict)}, Permissive, nil},
@@ -323,7 +323,7 @@ func TestBackends(t *testing.T) {
 	check("without them", "", web, "", "")
 }
 
-func TestWhoAnEndpointIs(t *testing.T) {
+func TestWorkloadOfAnEndpoint(t *testing.T) {
 	withPod := func(s *SliceSpec, name string) *SliceSpec {
 		s.Endpoints[0].Pod = name
 		return s
@@ -332,12 +332,12 @@ func TestWhoAnEndpointIs(t *testing.T) {
 		slice *SliceSpec
 		want  string
 	}{
-		"who has the address":          {slice("shop", "s", "web", SlicePort{"http", 80}, "10.1.0.1"), "a"},
-		"nobody":                       {slice("shop", "s", "web", SlicePort{"http", 80}, "10.1.0.9"), ""},
-		"the pod that the slice names": {withPod(slice("shop", "s", "web", SlicePort{"http", 80}, "192.168.0.1"), "node"), "node"},
-		"not the pod, if the address is no more its own":  {withPod(slice("shop", "s", "web", SlicePort{"http", 80}, "10.1.0.9"), "a"), ""},
-		"who has the address, if the pod is not known":    {withPod(slice("shop", "s", "web", SlicePort{"http", 80}, "10.1.0.1"), "x"), "a"},
-		"not a pod on its node's network, by its address": {slice("shop", "s", "web", SlicePort{"http", 80}, "192.168.0.1"), ""},
+		"the workload with the address": {slice("shop", "s", "web", SlicePort{"http", 80}, "10.1.0.1"), "a"},
+		"none":                          {slice("shop", "s", "web", SlicePort{"http", 80}, "10.1.0.9"), ""},
+		"the pod that the slice names":  {withPod(slice("shop", "s", "web", SlicePort{"http", 80}, "192.168.0.1"), "node"), "node"},
+		"not the pod, if the address is no more its own":       {withPod(slice("shop", "s", "web", SlicePort{"http", 80}, "10.1.0.9"), "a"), ""},
+		"the workload with the address, if the pod is unknown": {withPod(slice("shop", "s", "web", SlicePort{"http", 80}, "10.1.0.1"), "x"), "a"},
+		"not a pod on its node's network, by its address":      {slice("shop", "s", "web", SlicePort{"http", 80}, "192.168.0.1"), ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -131,11 +131,11 @@ func sameTables(t *testing.T, seed uint64, want, got *Builder) {
 	for what, n := range map[string][2]int{
 		"services": {len(want.services), len(got.services)}, "workloads": {len(want.workloads), len(got.workloads)},
 		"labels": {len(want.byLabel), len(got.byLabel)}, "selectors": {len(want.bySelector), len(got.bySelector)},
-		"addresses": {len(want.byAddress), len(got.byAddress)}, "wanted addresses": {len(want.bySliceAddress), len(got.bySliceAddress)},
-		"wanted pods": {len(want.bySlicePod), len(got.bySlicePod)}, "virtual addresses": {len(want.byVIP), len(got.byVIP)},
+		"addresses": {len(want.byAddress), len(got.byAddress)}, "addresses in slices": {len(want.bySliceAddress), len(got.bySliceAddress)},
+		"pods in slices": {len(want.bySlicePod), len(got.bySlicePod)}, "virtual addresses": {len(want.byVIP), len(got.byVIP)},
 		"routes": {len(want.routesOf), len(got.routesOf)}, "backends": {len(want.routesTo), len(got.routesTo)},
 		"policies": {len(want.policies), len(got.policies)}, "namespaces": {len(want.byNamespace), len(got.byNamespace)},
-		"found services": {want.current.services.len(), got.current.services.len()}, "behind": {want.current.servicesOf.len(), got.current.servicesOf.len()},
+		"found services": {want.current.services.len(), got.current.services.len()}, "services of workloads": {want.current.servicesOf.len(), got.current.servicesOf.len()},
 		"found addresses": {want.current.addresses.len(), got.current.addresses.len()}, "found virtual addresses": {want.current.vips.len(), got.current.vips.len()},
 	} {
 		if n[0] != n[1] {

@@ -22,7 +22,7 @@ var (
 	fuzzNames = []string{"a", "b", "svc", "base", "dummy", "*", "", "none"}
 )
 
-// steps turns bytes into requests: one byte says what, the next ones with which names.
+// steps turns bytes into requests: one byte for the kind, two for the names.
 func steps(data []byte) (out []any) {
 	for len(data) >= 3 {
 		what, names, more := data[0], data[1], data[2]

@@ -90,7 +90,7 @@ func (c *client) status() ProxyStatus {
 	return out
 }
 
-// Sent returns what the proxy of an ID was told, by type and name. Of two streams with
+// Resources returns those that the proxy of an ID was sent, by type and name. Of two streams with
 // that ID it is the newer one. False: it is not connected here.
 func (s *Server) Resources(id string) ([]SentResource, bool) {
 	for _, c := range slices.Backward(s.all()) {

@@ -27,8 +27,8 @@ func evil(at netip.Addr) []mesh.Part {
 	return []mesh.Part{s, slice}
 }
 
-// What another namespace says of a pod takes nothing from it: neither its listeners, nor
-// mutual TLS, nor the policies to come; and leads nobody to the ports of its proxy.
+// A service of another namespace takes nothing from a pod: neither its listeners, nor mutual
+// TLS, nor later policies; and it opens no way to the ports of its proxy.
 func TestAnothersWordAboutAPod(t *testing.T) {
 	s := newShop(t)
 	byMutualTLS := func() {
@@ -41,7 +41,7 @@ func TestAnothersWordAboutAPod(t *testing.T) {
 	pushes := s.server.stat(`listener_manager\.lds\.update_success`)
 	s.source.set(evil(s.server.v4)...)
 	eventually(t, "its port numbers, at the server", func() bool { return s.server.stat(`listener_manager\.lds\.update_success`) > pushes })
-	s.client.ask("10.96.9.9:7080", "PING") // the client has learned of it too
+	s.client.ask("10.96.9.9:7080", "PING") // the client uses it too
 	for range 5 {
 		byMutualTLS()
 	}
@@ -63,12 +63,12 @@ func TestAnothersWordAboutAPod(t *testing.T) {
 	again.proxied() // and is ready
 }
 
-// Of two services with one address the first has it, and who is told everything takes it.
+// Of two services with one address the first has it, also with full push.
 func TestOneAddressOfTwo(t *testing.T) {
 	w := newWorld(t)
 	server := w.pod("server", "server")
 	w.service("web", "10.96.0.1", "server", port(8080, mesh.HTTP), port(6379, mesh.TCP))
-	w.service("zzz", "10.96.0.1 10.96.0.2", "nobody", port(8080, mesh.HTTP), port(6379, mesh.TCP))
+	w.service("zzz", "10.96.0.1 10.96.0.2", "none", port(8080, mesh.HTTP), port(6379, mesh.TCP))
 	client := w.pod("client", "client")
 	client.metadata = map[string]any{"OUTRIDER_PUSH": "full"}
 	client.proxied()

@@ -9,9 +9,9 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// An application may listen on one family, and a caller may have one only: who calls a
-// service by a family is served by it, each time. Told everything, where hosts are found by
-// name, that is so for bytes.
+// An application may listen on one family, and a client may have one only: a connection to a
+// service by a family goes to an endpoint of that family, each time. With full push, where
+// hosts are found by name, this holds for bytes.
 func TestFamilies(t *testing.T) {
 	w := newWorld(t)
 	server := w.pod("server", "server")
@@ -52,9 +52,9 @@ func TestFamilies(t *testing.T) {
 		"bytes from a pod with IPv4":            {four, bytes, "10.96.0.2:9000", "server PING"},
 		"requests from a pod with IPv4":         {four, requests, "10.96.0.2:9001", "200 server"},
 		"from a pod with IPv4 by a route":       {four, requests, "10.96.0.3:9001", "200 server"},
-		"told everything, bytes by IPv4":        {full, bytes, "10.96.0.2:9000", "server PING"},
-		"told everything, bytes by IPv6":        {full, bytes, "[fd96::2]:9002", "server PING"},
-		"told everything, requests by a host":   {full, requests, "10.96.0.2:9001", "200 server"},
+		"full push, bytes by IPv4":              {full, bytes, "10.96.0.2:9000", "server PING"},
+		"full push, bytes by IPv6":              {full, bytes, "[fd96::2]:9002", "server PING"},
+		"full push, requests by a host":         {full, requests, "10.96.0.2:9001", "200 server"},
 		"by IPv4, where the app has IPv6 alone": {both, requests, "10.96.0.2:9003", "503 "},
 	}
 	for name, tt := range tests {

@@ -15,8 +15,7 @@ import (
 	"outrider.dev/internal/xds/resource"
 )
 
-// A line is between the proxies and the control plane. It carries answers late, or not at
-// all.
+// A line is between the proxies and the control plane. It delays messages, or drops them.
 type line struct{ fault atomic.Pointer[fault] }
 
 type fault struct {
@@ -25,12 +24,12 @@ type fault struct {
 	mute    bool
 }
 
-// slow makes answers come later, those of one type or all.
+// slow delays the messages of one type or all.
 func (l *line) slow(d time.Duration, typeURL string) {
 	l.fault.Store(&fault{typeURL: typeURL, late: d})
 }
 
-// silence holds back the answers of a type.
+// silence drops the messages of a type.
 func (l *line) silence(typeURL string) { l.fault.Store(&fault{typeURL: typeURL, mute: true}) }
 
 func (l *line) between(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
@@ -83,8 +82,9 @@ func (d *delayed) deliver() {
 	}
 }
 
-// A control plane whose answers are late, by half of what a proxy waits for, fails nobody:
-// the endpoints of a service come with its cluster, so that a first use waits for one answer.
+// A control plane whose messages are late, by half of the first-use timeout, fails no
+// connection: the endpoints of a service come with its cluster, so that a first use waits
+// for one message.
 func TestSlowControlPlane(t *testing.T) {
 	t.Parallel()
 	const wait = 4 * time.Second // a second is not enough for a machine that has other work
@@ -121,8 +121,8 @@ func TestSlowControlPlane(t *testing.T) {
 	all.Wait()
 }
 
-// Who is told everything waits for the endpoints of all clusters, however late they are:
-// with thousands of them that is longer than a first use waits.
+// A proxy with full push waits for the endpoints of all clusters, however late they are:
+// with thousands of them that is longer than the first-use timeout.
 func TestFullPushWaitsForEndpoints(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -33,7 +33,7 @@ func newShop(t testing.TB, change ...func(*resource.Source)) *shop {
 	w.service("mixed", "10.96.0.3", "server", port(7000, mesh.HTTP))
 	w.service("mixed-bytes", "10.96.0.4", "server", mesh.PortSpec{Port: mesh.Port{Name: "b", Number: 7000, Protocol: mesh.TCP}, Target: 6379})
 	w.service("old", "10.96.0.5", "plain", port(8080, mesh.HTTP), port(3306, mesh.ServerFirst))
-	w.service("empty", "10.96.0.6", "nobody", port(8080, mesh.HTTP))
+	w.service("empty", "10.96.0.6", "none", port(8080, mesh.HTTP))
 	w.service("pods", "", "server", port(8083, mesh.HTTP), port(6380, mesh.TCP))
 	var l net.Listener
 	var err error
@@ -67,25 +67,25 @@ func TestTraffic(t *testing.T) {
 	t.Run("own ports", s.ownPorts)
 	raw, err := s.client.admin.Get(context.Background(), "/clusters", "")
 	if err != nil || strings.Contains(string(raw), "|"+outside+":") {
-		t.Errorf("the control plane was asked for an address outside, or %v", err)
+		t.Errorf("the proxy subscribed to an external address, or %v", err)
 	}
 }
 
 func (s *shop) requests(t *testing.T) {
 	server4, plain4 := s.server.v4.String(), s.plain.v4.String()
 	tests := map[string]struct{ url, want string }{
-		"by virtual address":                      {"http://10.96.0.1:8080/a", "200 server HTTP/1.1 host=10.96.0.1:8080 path=/a body=0 <nil>"},
-		"by virtual address, IPv6":                {"http://[fd96::1]:8080/a", "200 server HTTP/1.1 host=[fd96::1]:8080 path=/a body=0 <nil>"},
-		"a port with HTTP here and bytes there":   {"http://10.96.0.3:7000/", "200 server HTTP/1.1 host=10.96.0.3:7000 path=/ body=0 <nil>"},
-		"HTTP/1.1 to a gRPC port becomes HTTP/2":  {"http://10.96.0.1:8081/", "200 server HTTP/2.0 host=10.96.0.1:8081 path=/ body=0 <nil>"},
-		"a service without proxies":               {"http://10.96.0.5:8080/", "200 plain HTTP/1.1 host=10.96.0.5:8080 path=/ body=0 <nil>"},
-		"a pod of a headless service":             {"http://" + server4 + ":8083/", "200 server HTTP/1.1 host=" + server4 + ":8083 path=/ body=0 <nil>"},
-		"a pod of a headless service, IPv6":       {"http://[" + s.server.v6.String() + "]:8083/", "200 server HTTP/1.1 host=[" + s.server.v6.String() + "]:8083 path=/ body=0 <nil>"},
-		"a pod without a proxy":                   {"http://" + plain4 + ":8080/", "200 plain HTTP/1.1 host=" + plain4 + ":8080 path=/ body=0 <nil>"},
-		"a service without endpoints":             {"http://10.96.0.6:8080/", "503 outrider (outbound): 10.96.0.6:8080 at 10.96.0.6:8080: no endpoint is ready"},
-		"an address outside":                      {"http://" + outside + ":8080/", "200 outside HTTP/1.1 host=" + outside + ":8080 path=/ body=0 <nil>"},
-		"nobody listens behind a service's port":  {"http://10.96.0.1:8082/", "503 "},
-		"nobody listens at a pod without a proxy": {"http://" + plain4 + ":8082/", "503 "},
+		"by virtual address":                     {"http://10.96.0.1:8080/a", "200 server HTTP/1.1 host=10.96.0.1:8080 path=/a body=0 <nil>"},
+		"by virtual address, IPv6":               {"http://[fd96::1]:8080/a", "200 server HTTP/1.1 host=[fd96::1]:8080 path=/a body=0 <nil>"},
+		"a port with HTTP here and bytes there":  {"http://10.96.0.3:7000/", "200 server HTTP/1.1 host=10.96.0.3:7000 path=/ body=0 <nil>"},
+		"HTTP/1.1 to a gRPC port becomes HTTP/2": {"http://10.96.0.1:8081/", "200 server HTTP/2.0 host=10.96.0.1:8081 path=/ body=0 <nil>"},
+		"a service without proxies":              {"http://10.96.0.5:8080/", "200 plain HTTP/1.1 host=10.96.0.5:8080 path=/ body=0 <nil>"},
+		"a pod of a headless service":            {"http://" + server4 + ":8083/", "200 server HTTP/1.1 host=" + server4 + ":8083 path=/ body=0 <nil>"},
+		"a pod of a headless service, IPv6":      {"http://[" + s.server.v6.String() + "]:8083/", "200 server HTTP/1.1 host=[" + s.server.v6.String() + "]:8083 path=/ body=0 <nil>"},
+		"a pod without a proxy":                  {"http://" + plain4 + ":8080/", "200 plain HTTP/1.1 host=" + plain4 + ":8080 path=/ body=0 <nil>"},
+		"a service without endpoints":            {"http://10.96.0.6:8080/", "503 outrider (outbound): 10.96.0.6:8080 at 10.96.0.6:8080: no endpoint is ready"},
+		"an address outside":                     {"http://" + outside + ":8080/", "200 outside HTTP/1.1 host=" + outside + ":8080 path=/ body=0 <nil>"},
+		"no listener behind a service's port":    {"http://10.96.0.1:8082/", "503 "},
+		"no listener at a pod without a proxy":   {"http://" + plain4 + ":8082/", "503 "},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -103,17 +103,17 @@ func (s *shop) bytes(t *testing.T) {
 		to, say, want string
 		stalls        uint64 // of both proxies: waits for first bytes that did not come
 	}{
-		"the server is declared to speak first":    {to: "10.96.0.2:3306", want: "server"},
-		"the same by IPv6":                         {to: "[fd96::2]:3306", want: "server"},
-		"the same to a pod":                        {to: s.server.v4.String() + ":3306", want: "server"},
-		"the same without a proxy there":           {to: "10.96.0.5:3306", want: "plain"},
-		"the server speaks first, undeclared":      {to: "10.96.0.2:9999", want: "server", stalls: 1},
-		"the client speaks first":                  {to: "10.96.0.2:6379", say: "PING", want: "server PING"},
-		"a port with bytes here and HTTP there":    {to: "10.96.0.4:7000", say: "PING", want: "server PING"},
-		"a pod of a headless service":              {to: s.server.v4.String() + ":6380", say: "PING", want: "server PING"},
-		"nobody listens":                           {to: s.plain.v4.String() + ":1", say: "PING", want: "EOF or reset"},
-		"an address of nobody inside the networks": {to: "10.244.255.1:6379", say: "PING", want: "EOF or reset"},
-		"a service has no such port":               {to: "10.96.0.2:1", say: "PING", want: "EOF or reset"},
+		"the server is declared to speak first": {to: "10.96.0.2:3306", want: "server"},
+		"the same by IPv6":                      {to: "[fd96::2]:3306", want: "server"},
+		"the same to a pod":                     {to: s.server.v4.String() + ":3306", want: "server"},
+		"the same without a proxy there":        {to: "10.96.0.5:3306", want: "plain"},
+		"the server speaks first, undeclared":   {to: "10.96.0.2:9999", want: "server", stalls: 1},
+		"the client speaks first":               {to: "10.96.0.2:6379", say: "PING", want: "server PING"},
+		"a port with bytes here and HTTP there": {to: "10.96.0.4:7000", say: "PING", want: "server PING"},
+		"a pod of a headless service":           {to: s.server.v4.String() + ":6380", say: "PING", want: "server PING"},
+		"no listener":                           {to: s.plain.v4.String() + ":1", say: "PING", want: "EOF or reset"},
+		"an unused address inside the networks": {to: "10.244.255.1:6379", say: "PING", want: "EOF or reset"},
+		"a service has no such port":            {to: "10.96.0.2:1", say: "PING", want: "EOF or reset"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func (s *shop) bytes(t *testing.T) {
 	}
 }
 
-// mutualTLS looks at the server's counters: who calls how.
+// mutualTLS compares the server's counters of TLS handshakes.
 func (s *shop) mutualTLS(t *testing.T) {
 	const handshakes = `listener\.0\.0\.0\.0_15006\.ssl\.handshake`
 	tests := map[string]struct {
@@ -164,11 +164,10 @@ func (s *shop) mutualTLS(t *testing.T) {
 	}
 }
 
-// Many first requests at once, to as many services: each is answered. How soon is a matter
-// of the machine, and a second is not enough for one that has other work; so the proxy is
-// told to be patient, and an answer that never comes is still one that it misses.
+// Many first requests at once, to as many services: each is answered. How soon depends
+// on the machine, and a second is not enough for a busy one; so the timeout is long.
 func TestManyAtOnce(t *testing.T) {
-	s := newShop(t, patient)
+	s := newShop(t, withLongTimeout)
 	const n = 100
 	var parts []mesh.Part
 	for i := range n {
@@ -183,7 +182,7 @@ func TestManyAtOnce(t *testing.T) {
 	body := bytes.Repeat([]byte("x"), 100_000)
 	var wg sync.WaitGroup
 	c := s.client.client()
-	c.Timeout = 2 * patience
+	c.Timeout = 2 * longTimeout
 	start := time.Now()
 	for i := range n {
 		wg.Go(func() {
@@ -202,10 +201,10 @@ func TestManyAtOnce(t *testing.T) {
 	t.Logf("%d first requests of 100 kB at once: %s", n, time.Since(start))
 }
 
-// patience is more than any machine needs.
-const patience = 20 * time.Second
+// longTimeout is more than any machine needs.
+const longTimeout = 20 * time.Second
 
-func patient(s *resource.Source) { s.FirstUseTimeout = patience }
+func withLongTimeout(s *resource.Source) { s.FirstUseTimeout = longTimeout }
 
 // ownPorts: a connection to a capture port of the proxy is closed, and makes no others.
 func (s *shop) ownPorts(t *testing.T) {

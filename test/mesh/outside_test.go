@@ -8,9 +8,9 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// A name outside that the resolver does not answer for stops nobody: neither other
-// services that are used for the first time, nor the next pod of who used it, nor who is
-// told of everything.
+// An external name that the resolver does not resolve blocks nothing else: neither the first
+// use of other services, nor the next pod of a workload that used it, nor a proxy with full
+// push.
 func TestNameThatIsNotResolved(t *testing.T) {
 	s := newShop(t)
 	var silent net.PacketConn
@@ -20,7 +20,7 @@ func TestNameThatIsNotResolved(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { silent.Close() })
-	asked := make(chan struct{})
+	queried := make(chan struct{})
 	go func() {
 		b := make([]byte, 512)
 		for n := 0; ; n++ {
@@ -28,7 +28,7 @@ func TestNameThatIsNotResolved(t *testing.T) {
 				return
 			}
 			if n == 0 {
-				close(asked)
+				close(queried)
 			}
 		}
 	}()
@@ -42,10 +42,10 @@ func TestNameThatIsNotResolved(t *testing.T) {
 	if got := get(s.client.client(), "http://10.96.0.50:8080/"); !strings.HasPrefix(got, "503 ") {
 		t.Errorf("the name itself: %s", got)
 	}
-	<-asked
+	<-queried
 	use(s.client, "10.96.0.1")
 	use(s.client, "10.96.0.5")
-	again := s.pod("client2", "client").proxied() // of the same workload: it is told what that used
+	again := s.pod("client2", "client").proxied() // of the same workload: its clusters are prewarmed
 	use(again, "10.96.0.1")
 	full := s.pod("full", "full")
 	full.metadata = map[string]any{"OUTRIDER_PUSH": "full"}

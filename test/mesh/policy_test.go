@@ -16,7 +16,7 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// What a port takes is what the policies say, at once and for both ends.
+// Policies determine what a port accepts, at once and for both ends.
 func TestPolicies(t *testing.T) {
 	s := newShop(t)
 	server := s.server.v4.String()
@@ -39,7 +39,7 @@ func TestPolicies(t *testing.T) {
 		{"STRICT refuses plain connections", mesh.ModeStrict, nil, []call{
 			{s.client, "10.96.0.2:6379", true}, {s.client, "10.96.0.2:3306", true}, {s.plain, server + ":6379", false}, {s.plain, server + ":3306", false},
 			{s.client, server + ":5555", true}, {s.plain, server + ":5555", false}}},
-		{"but not at a port that says DISABLE", mesh.ModeStrict, map[uint16]mesh.Mode{6379: mesh.ModeDisable}, []call{
+		{"but not at a port with DISABLE", mesh.ModeStrict, map[uint16]mesh.Mode{6379: mesh.ModeDisable}, []call{
 			{s.client, "10.96.0.2:6379", true}, {s.plain, server + ":6379", true}, {s.plain, server + ":3306", false}}},
 		{"DISABLE takes no mutual TLS, and calls plainly", mesh.ModeDisable, nil, []call{
 			{s.client, "10.96.0.2:6379", true}, {s.client, "10.96.0.2:3306", true}, {s.plain, server + ":6379", true}}},
@@ -59,7 +59,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// Who has another identity than the service's workloads is not talked to.
+// A server without the identity of the service's workloads gets no connection.
 func TestWrongIdentity(t *testing.T) {
 	w := newWorld(t)
 	client, server := w.pod("client", "client").proxied(), w.pod("server", "server")
@@ -85,11 +85,11 @@ func TestTLSOfTheApplication(t *testing.T) {
 	l := tls.NewListener(s.server.listen(8443), &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}})
 	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "inside") }))
 	s.service("secure", "10.96.0.7", "server", port(8443, mesh.TLS))
-	s.service("said-http", "10.96.0.8", "server", mesh.PortSpec{Port: mesh.Port{Name: "x", Number: 8444, Protocol: mesh.HTTP}, Target: 8443})
+	s.service("declared-http", "10.96.0.8", "server", mesh.PortSpec{Port: mesh.Port{Name: "x", Number: 8444, Protocol: mesh.HTTP}, Target: 8443})
 	for _, p := range []*pod{s.client, s.plain} {
 		for _, to := range []string{"10.96.0.7:8443", "10.96.0.8:8444", s.server.v4.String() + ":8443"} {
 			if p == s.plain && strings.HasPrefix(to, "10.96") {
-				continue // nobody knows the address
+				continue // the address belongs to no service
 			}
 			c := &http.Client{Transport: &http.Transport{DialContext: p.dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: 10 * time.Second}
 			if got := get(c, "https://"+to); got != "200 inside\n" {
@@ -242,7 +242,7 @@ func TestChangesCutNothing(t *testing.T) {
 	}
 }
 
-// Told everything, in Istio's shape, a proxy does the same for services.
+// With full push, in Istio's shape, a proxy does the same for services.
 func TestFullPush(t *testing.T) {
 	w := newWorld(t)
 	server := w.pod("server", "server")

@@ -21,8 +21,7 @@ import (
 	"outrider.dev/internal/xds"
 )
 
-// A reply that comes from a proxy says so, and names who was called and why there is no
-// other answer.
+// A response that a proxy creates names the proxy, the destination and the reason.
 func TestReplies(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -31,19 +30,19 @@ func TestReplies(t *testing.T) {
 	s.route("web", "web", 8080, mesh.Route{Matches: only, Backends: to, Timeout: 100 * time.Millisecond})
 	plain := s.plain.v4.String()
 	s.replies(t, map[string]reply{
-		"no endpoint":             {to: "10.96.0.6:8080", status: 503, direction: "outbound", says: "no endpoint is ready"},
-		"the application refuses": {to: "10.96.0.1:8082", status: 503, direction: "inbound", says: "no connection to "},
-		"a pod refuses":           {to: plain + ":8082", status: 503, direction: "outbound", says: "no connection to " + plain + ":8082"},
-		"no route":                {to: "10.96.0.1:8080", status: 404, direction: "routed", says: "no route of this service matches"},
-		"the route's timeout":     {to: "10.96.0.1:8080", path: "/slow", status: 504, direction: "routed", says: "no response within the timeout of the route"},
+		"no endpoint":             {to: "10.96.0.6:8080", status: 503, direction: "outbound", text: "no endpoint is ready"},
+		"the application refuses": {to: "10.96.0.1:8082", status: 503, direction: "inbound", text: "no connection to "},
+		"a pod refuses":           {to: plain + ":8082", status: 503, direction: "outbound", text: "no connection to " + plain + ":8082"},
+		"no route":                {to: "10.96.0.1:8080", status: 404, direction: "routed", text: "no route of this service matches"},
+		"the route's timeout":     {to: "10.96.0.1:8080", path: "/slow", status: 504, direction: "routed", text: "no response within the timeout of the route"},
 	})
 
-	// The control plane says where a service is, and not what its routes are.
+	// The control plane sends the cluster of a service, and not its routes.
 	s.line.silence(xds.VirtualHostType)
 	s.service("mute", "10.96.0.8", "server", port(8080, mesh.HTTP))
 	s.route("mute", "mute", 8080)
 	s.replies(t, map[string]reply{
-		"no virtual host": {to: "10.96.0.8:8080", status: 504, direction: "routed", says: "the control plane sent no routes of this service in time"},
+		"no virtual host": {to: "10.96.0.8:8080", status: 504, direction: "routed", text: "the control plane sent no routes of this service in time"},
 	})
 
 	s.service("late", "10.96.0.9", "server", port(8080, mesh.HTTP))
@@ -52,8 +51,8 @@ func TestReplies(t *testing.T) {
 	s.down()
 	const why = "the control plane sent no cluster for this address in time"
 	s.replies(t, map[string]reply{
-		"no control plane, by address": {to: "10.96.0.9:8080", status: 503, direction: "outbound", says: why},
-		"no control plane, by route":   {to: "10.96.0.10:8080", status: 503, direction: "outbound", says: why},
+		"no control plane, by address": {to: "10.96.0.9:8080", status: 503, direction: "outbound", text: why},
+		"no control plane, by route":   {to: "10.96.0.10:8080", status: 503, direction: "outbound", text: why},
 	})
 	t.Run("no control plane, gRPC", func(t *testing.T) {
 		c, err := grpc.NewClient("passthrough:///10.96.0.9:8080", from(s.client), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -74,10 +73,10 @@ func TestReplies(t *testing.T) {
 type reply struct {
 	to, path        string
 	status          int
-	direction, says string
+	direction, text string
 }
 
-// replies asks all at once, as text and as JSON: some are waited for.
+// replies sends all requests at once, for text and for JSON: some take long.
 func (s *shop) replies(t *testing.T, all map[string]reply) {
 	t.Run("", func(t *testing.T) {
 		for name, want := range all {
@@ -117,7 +116,7 @@ func (s *shop) reply(t *testing.T, want reply, accept string) {
 		t.Errorf("it took %s", took)
 	}
 	if accept == "" {
-		line := fmt.Sprintf(`^outrider \(%s\): called\.example at \S+: %s.* \([A-Z,]+, \w.*\)\n$`, want.direction, regexp.QuoteMeta(want.says))
+		line := fmt.Sprintf(`^outrider \(%s\): called\.example at \S+: %s.* \([A-Z,]+, \w.*\)\n$`, want.direction, regexp.QuoteMeta(want.text))
 		if !regexp.MustCompile(line).Match(raw) {
 			t.Errorf("%q, want %s", raw, line)
 		}
@@ -132,14 +131,13 @@ func (s *shop) reply(t *testing.T, want reply, accept string) {
 	}
 }
 
-// An application learns from its proxy who called by mutual TLS, and nobody can pretend to
-// be another one.
+// An application learns the client's identity from its proxy, and a client cannot forge one.
 func TestForwardedCertificate(t *testing.T) {
 	s := newShop(t)
 	const forged = "By=spiffe://cluster.local/ns/shop/sa/server;URI=spiffe://cluster.local/ns/shop/sa/admin"
 	s.route("web", "web", 8080)
 	caller := regexp.MustCompile(`^By=spiffe://cluster\.local/ns/shop/sa/server;Hash=[0-9a-f]{64};Subject="[^"]*";URI=spiffe://cluster\.local/ns/shop/sa/client$`)
-	nobody := regexp.MustCompile(`^$`)
+	none := regexp.MustCompile(`^$`)
 	for name, tt := range map[string]struct {
 		from *pod
 		to   string
@@ -148,8 +146,8 @@ func TestForwardedCertificate(t *testing.T) {
 		"by route, mutual TLS":                {s.client, "10.96.0.1:8080", caller},
 		"by address, mutual TLS":              {s.client, "10.96.0.3:7000", caller},
 		"to a pod, mutual TLS":                {s.client, s.server.v4.String() + ":8083", caller},
-		"plainly":                             {s.plain, s.server.v4.String() + ":8083", nobody},
-		"to one without a proxy, from a mesh": {s.client, "10.96.0.5:8080", nobody},
+		"plainly":                             {s.plain, s.server.v4.String() + ":8083", none},
+		"to one without a proxy, from a mesh": {s.client, "10.96.0.5:8080", none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, written := range []string{"", forged} {

@@ -111,8 +111,8 @@ func TestRoutes(t *testing.T) {
 	})
 }
 
-// idleStream opens a WebSocket and says something before and after a while of silence,
-// longer than anything unknown is waited for.
+// idleStream opens a WebSocket and sends before and after an idle time that is longer than
+// the first-use timeout.
 func (s *shop) idleStream(t *testing.T, to string) {
 	t.Helper()
 	c, err := s.client.dial(context.Background(), "", to)
@@ -136,7 +136,7 @@ func (s *shop) idleStream(t *testing.T, to string) {
 	}
 }
 
-// websocket is the server's side: from the answer on it says back what it hears.
+// websocket is the server's side: after the handshake it echoes.
 func websocket(w http.ResponseWriter) {
 	c, rw, err := w.(http.Hijacker).Hijack()
 	if err != nil {

@@ -38,7 +38,7 @@ func echo(l net.Listener, name string) {
 	s.Serve(l)
 }
 
-// greet speaks first, and then says back each line.
+// greet speaks first, and then echoes each line.
 func greet(l net.Listener, name string) {
 	for {
 		c, err := l.Accept()
@@ -53,7 +53,7 @@ func greet(l net.Listener, name string) {
 	}
 }
 
-// repeat waits for a line and says it back with a name.
+// repeat waits for a line and echoes it with a name.
 func repeat(l net.Listener, name string) {
 	for {
 		c, err := l.Accept()
@@ -88,8 +88,8 @@ func get(c *http.Client, url string) string {
 	return fmt.Sprintf("%d %s", r.StatusCode, b)
 }
 
-// ask connects, says something if there is something to say, and returns the first line.
-func (p *pod) ask(to, say string) (string, time.Duration) {
+// ask connects, sends a line unless it is empty, and returns the first line of the response.
+func (p *pod) ask(to, send string) (string, time.Duration) {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -99,8 +99,8 @@ func (p *pod) ask(to, say string) (string, time.Duration) {
 	}
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(20 * time.Second))
-	if say != "" {
-		fmt.Fprintln(c, say)
+	if send != "" {
+		fmt.Fprintln(c, send)
 	}
 	line, err := bufio.NewReader(c).ReadString('\n')
 	if err != nil {

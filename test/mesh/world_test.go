@@ -37,7 +37,7 @@ const (
 	namespace    = "shop"
 	controlPlane = "10.0.0.1:15010"
 	outside      = "203.0.113.1" // of no network of the mesh
-	resolver     = "10.0.0.53"   // of proxies; nobody is there, but in a test of it
+	resolver     = "10.0.0.53"   // of proxies; it responds only in the test of it
 )
 
 // A world is a network with pods on it and a control plane.
@@ -381,11 +381,11 @@ func envoyBinary(t testing.TB) string {
 	return path
 }
 
-// eventually asks until the answer is right, for half a minute on a busy machine.
-func eventually(t testing.TB, what string, ask func() bool) {
+// eventually polls until ok returns true, for half a minute on a busy machine.
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if ask() {
+		if ok() {
 			return
 		}
 	}

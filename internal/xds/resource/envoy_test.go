@@ -28,8 +28,8 @@ import (
 	"outrider.dev/internal/xds"
 )
 
-// Every resource of the golden files is one that the real Envoy takes.
-func TestEnvoyTakesAll(t *testing.T) {
+// The real Envoy accepts every resource of the golden files.
+func TestEnvoyAcceptsAll(t *testing.T) {
 	binary := os.Getenv("ENVOY")
 	if binary == "" {
 		binary = filepath.Join("..", "..", "..", ".cache", "envoy", "envoy")
@@ -37,10 +37,10 @@ func TestEnvoyTakesAll(t *testing.T) {
 	if _, err := os.Stat(binary); err != nil {
 		t.Skip("no Envoy here: make deps fetches it")
 	}
-	for name, told := range goldenCases(t) {
+	for name, resources := range goldenCases(t) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			raw := static(t, dir, told)
+			raw := static(t, dir, resources)
 			file := filepath.Join(dir, "envoy.json")
 			if err := os.WriteFile(file, raw, 0o600); err != nil {
 				t.Fatal(err)
@@ -55,9 +55,9 @@ func TestEnvoyTakesAll(t *testing.T) {
 
 // static is a bootstrap with resources in it. Virtual hosts come in a route
 // configuration of a listener; endpoints cannot come so and are left out.
-func static(t *testing.T, dir string, told []xds.Dependency) []byte {
+func static(t *testing.T, dir string, resources []xds.Dependency) []byte {
 	t.Helper()
-	// Envoy wants the files to be there, and takes it if nothing is in them yet.
+	// Envoy requires the files to exist, and accepts empty ones.
 	for _, file := range []string{"workload.json", "roots.json"} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(`{"resources": []}`), 0o600); err != nil {
 			t.Fatal(err)
@@ -66,11 +66,11 @@ func static(t *testing.T, dir string, told []xds.Dependency) []byte {
 	b := &bootstrap.Bootstrap{StaticResources: &bootstrap.Bootstrap_StaticResources{}}
 	hosts := &route.RouteConfiguration{Name: "hosts"}
 	var configs []*route.RouteConfiguration
-	for _, n := range told {
+	for _, n := range resources {
 		m := message(t, n.Resource)
 		switch m := m.(type) {
 		case *listener.Listener:
-			if m.ApiListener == nil { // that is for other clients, Envoy's server has none
+			if m.ApiListener == nil { // for gRPC clients; Envoy has none
 				b.StaticResources.Listeners = append(b.StaticResources.Listeners, m)
 			}
 		case *cluster.Cluster:
@@ -122,8 +122,8 @@ func static(t *testing.T, dir string, told []xds.Dependency) []byte {
 	return bytes.ReplaceAll(out, []byte(certificates), []byte(dir))
 }
 
-// Envoy has one subscription for all that say the same of a secret: what the bootstrap says
-// and what is told.
+// Envoy has one subscription for all equal configurations of a secret: the bootstrap's and
+// those of the clusters.
 func TestSecretsAreThoseOfTheBootstrap(t *testing.T) {
 	raw, err := envoy.Options{
 		Node:         envoy.Node{ID: "test"},
@@ -150,13 +150,13 @@ func TestSecretsAreThoseOfTheBootstrap(t *testing.T) {
 			want = secrets(c.TransportSocket)
 		}
 	}
-	told := message(t, goldenCases(t)["http, secrets by a cluster"][0].Resource).(*cluster.Cluster)
-	if diff := cmp.Diff(want, secrets(told.TransportSocketMatches[0].TransportSocket), protocmp.Transform()); diff != "" {
-		t.Errorf("secrets (-bootstrap +told):\n%s", diff)
+	resources := message(t, goldenCases(t)["http, secrets by a cluster"][0].Resource).(*cluster.Cluster)
+	if diff := cmp.Diff(want, secrets(resources.TransportSocketMatches[0].TransportSocket), protocmp.Transform()); diff != "" {
+		t.Errorf("secrets (-bootstrap +cluster):\n%s", diff)
 	}
 }
 
-// holding is a listener that has virtual hosts.
+// routeListener is a listener with virtual hosts.
 func routeListener(t *testing.T, hosts *route.RouteConfiguration, port uint32) *listener.Listener {
 	t.Helper()
 	packed, err := anypb.New(&hcm.HttpConnectionManager{StatPrefix: "x", RouteSpecifier: &hcm.HttpConnectionManager_RouteConfig{RouteConfig: hosts}})

@@ -15,8 +15,9 @@ import (
 
 var endpointAddress = regexp.MustCompile(`address: (10\.244[.0-9]+|fd44[:0-9a-f]+)\n`)
 
-// Whoever calls by a family is served by it: by address, through routes, and where a caller
-// that has one family does not ask by address. The other family serves where there is none.
+// A connection by a family goes to endpoints of that family: by address, through routes, and
+// if a client with one family does not subscribe by address. Without endpoints of the
+// family the other one serves.
 func TestFamilies(t *testing.T) {
 	h := newTestMesh(
 		service("dual", "dual", "10.96.0.1 fd96::1", port(80, mesh.HTTP), port(90, mesh.TCP)),
@@ -40,9 +41,9 @@ func TestFamilies(t *testing.T) {
 	four, six := client(), client(func(p *xds.Proxy) { p.Addresses = addresses("fd44::77") })
 	both := client(func(p *xds.Proxy) { p.Addresses = addresses("10.244.0.77 fd44::77") })
 	full := func(p *xds.Proxy) *xds.Proxy {
-		told := *p
-		told.OnDemand = false
-		return &told
+		q := *p
+		q.OnDemand = false
+		return &q
 	}
 	v4, v6 := []string{"10.244.0.1", "10.244.0.2"}, []string{"fd44::1", "fd44::2"}
 	tests := map[string]struct {
@@ -60,18 +61,18 @@ func TestFamilies(t *testing.T) {
 		"no endpoint of the family":              {both, "http|10.96.0.4:80", []string{"fd44::9"}},
 		"a route by IPv4":                        {both, "http|10.96.0.5:80", slices.Concat(v4, v4)},
 		"a route by IPv6":                        {both, "http|[fd96::5]:80", slices.Concat(v6, v6)},
-		"told everything, with IPv4":             {full(four), "outbound|80||dual.shop.svc.cluster.local", v4},
-		"told everything, with IPv6":             {full(six), "outbound|80||dual.shop.svc.cluster.local", v6},
-		"told everything, with both":             {full(both), "outbound|80||dual.shop.svc.cluster.local", v4},
-		"told everything, IPv4 only, six first":  {full(four), "outbound|80||six-first.shop.svc.cluster.local", v4},
-		"told everything, IPv6 only, headless":   {full(six), "outbound|80||pods.shop.svc.cluster.local", v6},
-		"told everything, bytes to IPv6":         {full(both), "outbound|90|IPv6|dual.shop.svc.cluster.local", v6},
+		"full push, with IPv4":                   {full(four), "outbound|80||dual.shop.svc.cluster.local", v4},
+		"full push, with IPv6":                   {full(six), "outbound|80||dual.shop.svc.cluster.local", v6},
+		"full push, with both":                   {full(both), "outbound|80||dual.shop.svc.cluster.local", v4},
+		"full push, IPv4 only, six first":        {full(four), "outbound|80||six-first.shop.svc.cluster.local", v4},
+		"full push, IPv6 only, headless":         {full(six), "outbound|80||pods.shop.svc.cluster.local", v6},
+		"full push, bytes to IPv6":               {full(both), "outbound|90|IPv6|dual.shop.svc.cluster.local", v6},
 		"a name from when another family led":    {both, "outbound|80|IPv4|dual.shop.svc.cluster.local", v4},
 		"a family in the name of another's head": {both, "outbound|80|IPv4|six-first.shop.svc.cluster.local", v4},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			// What belongs to what is needed is the server's to fetch.
+			// The server looks dependencies of dependencies up.
 			var got []string
 			seen := map[string]bool{}
 			var follow func(a xds.Bundle)
@@ -96,15 +97,15 @@ func TestFamilies(t *testing.T) {
 			}
 		})
 	}
-	// An answer has the name that was asked for, whatever leads by now.
+	// A resource has the subscribed name, whatever the primary family is now.
 	for _, name := range []string{"outbound|80|IPv4|dual.shop.svc.cluster.local", "outbound|80|IPv6|dual.shop.svc.cluster.local", "outbound|80||dual.shop.svc.cluster.local"} {
 		if r := v.Named(both, xds.EndpointType, name).Resource; r.Name != name || !strings.Contains(text(t, []xds.Dependency{{Type: xds.EndpointType, Resource: r}}), "cluster_name: "+name) {
-			t.Errorf("%s is answered by %s", name, r.Name)
+			t.Errorf("%s is served by %s", name, r.Name)
 		}
 	}
 	for _, name := range []string{"outbound|80|IPv5|dual.shop.svc.cluster.local", "outbound|80|dual.shop.svc.cluster.local", "outbound|80"} {
 		if r := v.Named(both, xds.ClusterType, name).Resource; r != nil {
-			t.Errorf("%s is answered", name)
+			t.Errorf("%s has a resource", name)
 		}
 	}
 }

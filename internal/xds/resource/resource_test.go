@@ -98,7 +98,7 @@ func parts() []mesh.Part {
 		service("routed", "web", "10.96.0.5 fd96::5", port(80, mesh.HTTP)),
 		hidden,
 		// Another namespace's word about a pod of this one: with the proxy's port as one of
-		// the application Envoy would refuse all that the pod's proxy is told.
+		// the application Envoy would reject all resources of the pod's proxy.
 		&mesh.ServiceSpec{Name: "evil", Namespace: "bank", Addresses: addresses("10.96.0.77"), Ports: []mesh.PortSpec{port(80, mesh.HTTP), port(8080, mesh.ServerFirst)}},
 		&mesh.SliceSpec{Name: "evil-1", Namespace: "bank", Service: "evil", Ports: []mesh.SlicePort{{Name: "p80", Number: contract.InboundPort}, {Name: "p8080", Number: 8080}},
 			Endpoints: []mesh.SliceEndpoint{{Addresses: addresses("10.244.0.1"), Ready: true}}},
@@ -133,7 +133,7 @@ func client(change ...func(*xds.Proxy)) *xds.Proxy {
 	return p
 }
 
-// told is what a proxy gets for one question, in the order in which it is told.
+// flatten returns the resources of bundles, in the order in which they are sent.
 func flatten(a []xds.Bundle, typeURL string) (out []xds.Dependency) {
 	for _, a := range a {
 		out = append(out, a.Before...)
@@ -145,7 +145,7 @@ func flatten(a []xds.Bundle, typeURL string) (out []xds.Dependency) {
 	return out
 }
 
-// goldenCases are what the golden files show: by name, what is told.
+// goldenCases are the resources in the golden files.
 func goldenCases(t *testing.T) map[string][]xds.Dependency {
 	v := snapshot(t, parts()...)
 	named := func(p *xds.Proxy, typeURL, name string) []xds.Dependency {
@@ -177,7 +177,7 @@ func goldenCases(t *testing.T) map[string][]xds.Dependency {
 		"tcp, server first, PERMISSIVE":   named(p, xds.ClusterType, "tcp|10.96.0.8:3307"),
 		"tcp to a pod":                    named(p, xds.ClusterType, "tcp|10.244.0.4:6379"),
 		"tcp to a pod, DISABLE":           named(p, xds.ClusterType, "tcp|10.244.0.4:6380"),
-		"tcp to nobody":                   named(p, xds.ClusterType, "tcp|10.9.9.9:99"),
+		"tcp to an unknown address":       named(p, xds.ClusterType, "tcp|10.9.9.9:99"),
 		"http to what may not be seen":    named(p, xds.ClusterType, "http|10.96.0.66:80"),
 		"tcp to a pod not to be seen":     named(p, xds.ClusterType, "tcp|10.244.0.66:80"),
 		"a service outside":               named(p, xds.ClusterType, "outbound|80||out.shop.svc.cluster.local"),
@@ -192,13 +192,13 @@ func goldenCases(t *testing.T) map[string][]xds.Dependency {
 }
 
 func TestGolden(t *testing.T) {
-	for name, told := range goldenCases(t) {
+	for name, resources := range goldenCases(t) {
 		t.Run(name, func(t *testing.T) {
-			if len(told) == 0 {
-				t.Fatal("nothing is told")
+			if len(resources) == 0 {
+				t.Fatal("no resources")
 			}
 			file := filepath.Join("testdata", strings.NewReplacer(" ", "-", ",", "").Replace(name)+".yaml")
-			got := text(t, told)
+			got := text(t, resources)
 			if *update {
 				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
@@ -215,11 +215,11 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// text is what is told as YAML.
-func text(t *testing.T, told []xds.Dependency) string {
+// text returns resources as YAML.
+func text(t *testing.T, resources []xds.Dependency) string {
 	t.Helper()
 	var b strings.Builder
-	for _, n := range told {
+	for _, n := range resources {
 		fmt.Fprintf(&b, "# %s: %s\n", n.Type[strings.LastIndex(n.Type, ".")+1:], n.Resource.Name)
 		raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(n.Resource.Body)
 		if err != nil {

@@ -56,7 +56,7 @@ func TestBuiltOnce(t *testing.T) {
 	}
 }
 
-// Two control planes say the same in the same bytes.
+// Two control planes send the same bytes.
 func TestDeterministic(t *testing.T) {
 	a, b := goldenCases(t), goldenCases(t)
 	for name := range a {
@@ -68,8 +68,8 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
-// A proxy is told nothing of a service that its namespace may not see: neither of its
-// endpoints nor of who they are.
+// A proxy gets nothing of a service that is not visible to it: neither endpoints nor their
+// identities.
 func TestVisibility(t *testing.T) {
 	v := snapshot(t, parts()...)
 	p := client()
@@ -89,13 +89,13 @@ func TestVisibility(t *testing.T) {
 	for _, typeURL := range []string{xds.ClusterType, xds.EndpointType, xds.RouteType, xds.ListenerType} {
 		full := client(func(p *xds.Proxy) { p.OnDemand = false })
 		if got := text(t, flatten(v.Wildcard(full, typeURL, nil), typeURL)); strings.Contains(got, "hidden") || strings.Contains(got, "10.96.0.66") {
-			t.Errorf("everything, %s: %s", typeURL, got)
+			t.Errorf("full push, %s: %s", typeURL, got)
 		}
 	}
 }
 
-// Who says to be a pod that its certificate is not for gets no listener that takes plain
-// connections for it; nor does one that the mesh does not know (yet).
+// A proxy that claims a pod which its certificate is not for gets no listener for plain text;
+// nor does one that the mesh does not know (yet).
 func TestListenersOfAnother(t *testing.T) {
 	v := snapshot(t, parts()...)
 	plain := func(p *xds.Proxy) bool {
@@ -137,8 +137,8 @@ func TestListenersOfManyServices(t *testing.T) {
 	}
 }
 
-// Since names everything that is answered otherwise.
-func TestSince(t *testing.T) {
+// Diff reports every resource that differs.
+func TestDiff(t *testing.T) {
 	h := newTestMesh(parts()...)
 	source := resource.New(h)
 	hidden := service("hidden", "hidden", "10.96.0.66", port(80, mesh.HTTP))
@@ -149,7 +149,7 @@ func TestSince(t *testing.T) {
 	}{
 		{"a policy", func() { h.builder.Set(&mesh.PolicySpec{Name: "all", Namespace: "shop", Mode: mesh.ModeStrict}) }},
 		{"a new pod", func() { h.builder.Set(pod("web-9", "web", "10.244.0.9")) }},
-		{"a pod at an address asked", func() { h.builder.Set(pod("x", "x", "10.9.9.9")) }},
+		{"a pod at a subscribed address", func() { h.builder.Set(pod("x", "x", "10.9.9.9")) }},
 		{"a pod gone", func() {
 			h.builder.Delete((&mesh.WorkloadSpec{Workload: mesh.Workload{Name: "db-1", Namespace: "shop"}}).Key())
 		}},
@@ -196,12 +196,12 @@ func TestSince(t *testing.T) {
 			after := versions(now)
 			changes, ok := now.Diff(old)
 			if !ok {
-				t.Fatal("not known")
+				t.Fatal("the changes are not known")
 			}
 			different := false
 			for typeURL, lost := range setsDiffer(old, now) {
 				if different = true; !changes[typeURL].Wildcard {
-					t.Errorf("All of %s is another set, and that is not said: %v", typeURL, lost)
+					t.Errorf("Wildcard of %s is another set, and Diff does not report that: %v", typeURL, lost)
 				}
 			}
 			for typeURL, names := range universe {
@@ -211,7 +211,7 @@ func TestSince(t *testing.T) {
 					if before[key] != after[key] {
 						different = true
 						if !named && !changes[typeURL].AllNames {
-							t.Errorf("%s is answered otherwise, and not named", name)
+							t.Errorf("%s differs, and Diff does not report that", name)
 						}
 					}
 				}
@@ -226,22 +226,22 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// setsDiffer returns by type the names that All has in one view alone, for a proxy on
-// demand that declares and remembers something, and for one that is told everything.
+// setsDiffer returns by type the names that Wildcard has in one snapshot only, for a proxy
+// on demand with declared and prewarmed clusters, and for one with full push.
 func setsDiffer(old, now xds.Snapshot) map[string][]string {
 	clients := []*xds.Proxy{
 		client(func(p *xds.Proxy) { p.Metadata[contract.MetadataPrewarm] = "old,y:99,hidden.vault" }),
 		client(func(p *xds.Proxy) { p.OnDemand = false }),
 	}
-	wanted := []string{"http|10.96.0.2:80", "outbound|99||y.shop.svc.cluster.local"}
+	prewarm := []string{"http|10.96.0.2:80", "outbound|99||y.shop.svc.cluster.local"}
 	out := map[string][]string{}
 	for _, p := range clients {
 		for _, typeURL := range []string{xds.ListenerType, xds.ClusterType, xds.EndpointType, xds.RouteType, xds.VirtualHostType} {
 			count := map[string]int{}
-			for _, a := range old.Wildcard(p, typeURL, wanted) {
+			for _, a := range old.Wildcard(p, typeURL, prewarm) {
 				count[a.Resource.Name] |= 1
 			}
-			for _, a := range now.Wildcard(p, typeURL, wanted) {
+			for _, a := range now.Wildcard(p, typeURL, prewarm) {
 				count[a.Resource.Name] |= 2
 			}
 			for name, in := range count {
@@ -254,9 +254,9 @@ func setsDiffer(old, now xds.Snapshot) map[string][]string {
 	return out
 }
 
-// The change of an endpoint concerns who has its cluster, and nobody's listeners: else it
-// would be looked for at every proxy of the mesh.
-func TestEndpointIsNobodyElses(t *testing.T) {
+// The change of an endpoint affects its clusters, and no listeners: those would be compared
+// for every proxy of the mesh.
+func TestDiffOfAnEndpoint(t *testing.T) {
 	h := newTestMesh(append(parts(), slice("routed", "10.244.7.1"))...)
 	source := resource.New(h)
 	old, _ := source.Current()
@@ -264,7 +264,7 @@ func TestEndpointIsNobodyElses(t *testing.T) {
 	now, _ := source.Current()
 	changes, ok := now.Diff(old)
 	if !ok {
-		t.Fatal("not known")
+		t.Fatal("the changes are not known")
 	}
 	for typeURL, c := range changes {
 		if typeURL != xds.ClusterType && typeURL != xds.EndpointType || c.Wildcard || c.AllNames {
@@ -276,8 +276,8 @@ func TestEndpointIsNobodyElses(t *testing.T) {
 	}
 }
 
-// Everything about a port number is the same for all proxies of a namespace, and nothing
-// is kept of a number that no service has.
+// The hosts of a port number are the same for all proxies of a namespace, and nothing is
+// cached for a number that no service has.
 func TestHostsOfANumberBuiltOnce(t *testing.T) {
 	v := snapshot(t, parts()...)
 	full := func(namespace string) *xds.Proxy {
@@ -290,10 +290,10 @@ func TestHostsOfANumberBuiltOnce(t *testing.T) {
 		t.Error("built for each proxy")
 	}
 	if hosts("shop", "80").Version == hosts("vault", "80").Version {
-		t.Error("another namespace is told the same, where short names mean something else")
+		t.Error("another namespace gets the same, where short names mean something else")
 	}
 	if a, b := hosts("shop", "4711"), hosts("shop", "4711"); a == b || a.Version != b.Version {
-		t.Error("a number that nobody has is kept, or answered in two ways")
+		t.Error("a number that no service has is cached, or its resource is not deterministic")
 	}
 }
 
