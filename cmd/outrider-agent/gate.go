@@ -28,7 +28,7 @@ const gateExamples = `  # run java when the proxy is ready and the cache is heal
     --after 'outrider-proxy is healthy' --at outrider-proxy=http://127.0.0.1:15021/healthz/ready \
     --after 'cache is healthy, within 20s or continue' -- java -jar app.jar
 
-  # wait for nobody, but say when this is healthy
+  # wait for no other container, but publish when this one is healthy
   outrider-agent gate --name cache --probe '{"tcpSocket":{"port":6379}}' -- redis-server`
 
 // newGate is the command that runs before, and then around, a container's own.
@@ -128,21 +128,24 @@ func parseRestart(text string) (startup.Restart, error) {
 	return "", fmt.Errorf("%q: want Always, OnFailure or Never", text)
 }
 
+// sigrtmin is the C library's SIGRTMIN, which Go's runtime does not deliver.
+const sigrtmin = 34
+
 // parseSignal reads SIGTERM, TERM or 15, and SIGRTMIN+3.
 func parseSignal(text string) (syscall.Signal, error) {
 	name := strings.TrimPrefix(strings.ToUpper(text), "SIG")
 	if s := unix.SignalNum("SIG" + name); s != 0 {
 		return s, nil
 	}
-	offset, realtime := strings.CutPrefix(name, "RTMIN")
-	n, err := strconv.Atoi(strings.TrimPrefix(name, "RTMIN"))
-	const rtmin = 34
+	offset, realtime := strings.CutPrefix(name, "RTMIN+")
+	n, err := strconv.Atoi(offset)
+	if realtime {
+		n += sigrtmin
+	}
 	switch {
-	case realtime && offset == "":
-		return rtmin, nil
-	case realtime && err == nil && n >= 0 && rtmin+n <= 64:
-		return syscall.Signal(rtmin + n), nil
-	case err == nil && !realtime && n > 0 && n <= 64:
+	case name == "RTMIN" || err == nil && n == sigrtmin:
+		return 0, fmt.Errorf("%q: a gate cannot pass SIGRTMIN on", text)
+	case err == nil && n > 0 && n <= 64 && (!realtime || n > sigrtmin):
 		return syscall.Signal(n), nil
 	}
 	return 0, fmt.Errorf("%q is no signal: want SIGTERM, TERM, 15 or SIGRTMIN+3", text)

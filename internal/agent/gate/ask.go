@@ -10,16 +10,15 @@ import (
 	"outrider.dev/startup"
 )
 
-// An asker asks one container that publishes no state.
+// An asker probes one container that publishes no record.
 type asker struct {
 	url   *url.URL
 	again chan struct{}
 	last  time.Time // of an answer; belongs to the gate's goroutine
 }
 
-// Our proxy holds a request with ?wait until it is ready. Who does not know that answers
-// at once, and is asked again, sooner at first: pauses double from the shortest to the
-// longest.
+// Our proxy holds a request with ?wait until it is ready. An endpoint without that answers
+// at once, and is probed again: pauses double from the shortest to the longest.
 const (
 	holdFor       = 30 * time.Second
 	shortestPause = 20 * time.Millisecond
@@ -38,7 +37,7 @@ func (g *gate) startAsking() {
 		}
 		u, err := parseAddress(at)
 		if err != nil {
-			continue // Options.complete has looked
+			continue // Options.complete has checked it
 		}
 		a := &asker{url: u, again: make(chan struct{}, 1)}
 		g.askers[e.From] = a
@@ -51,7 +50,7 @@ func (g *gate) startAsking() {
 	}
 }
 
-// askAgain forgets answers that are too old to open the gate, and says whether there were
+// askAgain drops answers that are too old to open the gate, and reports whether there were
 // any: what was healthy when another dependency was still missing may be gone.
 func (g *gate) askAgain() bool {
 	asked := false
@@ -73,7 +72,7 @@ func (g *gate) askAgain() bool {
 	return asked
 }
 
-// run asks until the answer is yes, and then when it is asked to. It tells what changes.
+// run probes until the answer is yes, and then on request. It reports changes.
 func (a *asker) run(ctx context.Context, tell func(answer)) {
 	client := a.client()
 	pause := shortestPause
@@ -125,7 +124,7 @@ func (a *asker) ask(ctx context.Context, client *http.Client) answer {
 	return answer{asked: true, healthy: isSuccess(resp.StatusCode)}
 }
 
-// isSuccess is what the kubelet takes for one (kubelet v1.34.4 pkg/probe/http).
+// isSuccess is the kubelet's rule (kubelet v1.34.4 pkg/probe/http).
 func isSuccess(status int) bool { return status >= 200 && status < 400 }
 
 func (a *asker) client() *http.Client {

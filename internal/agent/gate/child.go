@@ -75,7 +75,7 @@ func (g *gate) live(c *child, started chan<- error) {
 	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 	// When PID 1 of a container ends, the rest of it does too. While its number is still
-	// taken, nobody else can have the group.
+	// taken, no other process can have the group.
 	_ = unix.Kill(-pid, unix.SIGKILL)
 	_ = c.cmd.Wait() // its error is the status again
 	g.post(func() { g.childEnded(c) })
@@ -118,7 +118,7 @@ func whyNot(name string, err error) *startError {
 	return &startError{name, err, status}
 }
 
-// foreground says whether f is the terminal of this process and its group has the
+// foreground reports whether f is the terminal of this process and its group has the
 // foreground, so that the command's group is to get it.
 func foreground(f *os.File) bool {
 	group, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)

@@ -34,11 +34,11 @@ func decide(e startup.Edge, seen state.Seen, said answer, waited time.Duration) 
 	}
 }
 
-// missing says for people what is known of a container that is not there yet.
+// missing is, in words, what is known of a container that is not there yet.
 func missing(s state.Seen) string {
 	switch {
 	case !s.Known:
-		return "nothing heard of it"
+		return "it has published no state"
 	case s.Status().Failed:
 		return "it failed"
 	case s.Phase == state.Waiting:
@@ -50,16 +50,16 @@ func missing(s state.Seen) string {
 	}
 }
 
-// cameBack says whether From was started again since To began, when it had been started
+// cameBack reports whether From was started again since To began, when it had been started
 // base times. Its first start is no restart, even if To began before it.
 func cameBack(seen state.Seen, base int) bool {
 	return seen.Starts > base && seen.Starts > 1
 }
 
-// needs says whether the container of that record must end before name may stop.
+// needs reports whether the container of that record must end before name may stop.
 func needs(s state.Seen, name string) bool {
 	if s.Gone() || s.Phase == state.Waiting {
-		return false // one that only waits ends at once
+		return false // a container that only waits ends at once
 	}
 	for _, from := range s.After {
 		if from == name {
@@ -69,8 +69,8 @@ func needs(s state.Seen, name string) bool {
 	return false
 }
 
-// stopLimit is how long a command is kept for those who need it. What is left is for the
-// command itself, as much as the kubelet leaves to the last (minimumGracePeriodInSeconds
+// stopLimit is how long a command is kept for its dependents. The rest is for the command
+// itself, as much as the kubelet leaves to the last (minimumGracePeriodInSeconds
 // in kubelet v1.34.4 pkg/kubelet/kuberuntime: 2 s).
 func stopLimit(grace time.Duration) time.Duration {
 	const rest = 2 * time.Second

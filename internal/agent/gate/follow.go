@@ -11,7 +11,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// lookRunning does what follows for a command that runs.
+// lookRunning acts on the records while the command runs.
 func (g *gate) lookRunning() {
 	if g.stop.held != 0 {
 		g.lookStopping()
@@ -42,7 +42,7 @@ func (g *gate) lookRunning() {
 func (g *gate) follow(e startup.Edge) {
 	switch {
 	case e.OnRestart == startup.Notify:
-		g.tellChild(e.From)
+		g.notifyChild(e.From)
 	case g.o.Restart == startup.Never:
 		g.o.Say(fmt.Sprintf("%s was restarted, and %s goes on: the kubelet would not start it again (restartPolicy: Never)", e.From, g.o.Place.Container))
 	default:
@@ -54,14 +54,14 @@ func (g *gate) follow(e startup.Edge) {
 // dependency is back. It holds the dependency's name.
 const BackFile = "back"
 
-// tellChild tells the command that a dependency is back: by the file, for those who watch
-// it, and by a signal, if one was chosen and the command handles it. None is the default:
-// SIGHUP ends whoever does not know it, and that a program catches it does not say that
-// it survives (Go's runtime catches all signals).
-func (g *gate) tellChild(from string) {
+// notifyChild notifies the command that a dependency has restarted: by the file, and by a
+// signal, if one was chosen and the command handles it. None is the default: SIGHUP ends a
+// program that does not handle it, and a program that catches it may still end (Go's
+// runtime catches all signals).
+func (g *gate) notifyChild(from string) {
 	by := filepath.Join(g.o.Place.Own, BackFile)
 	if err := g.writeBack(by, from); err != nil {
-		g.o.Say(fmt.Sprintf("%s is back; telling %s: %v", from, g.o.Place.Container, err))
+		g.o.Say(fmt.Sprintf("%s is back; notifying %s: %v", from, g.o.Place.Container, err))
 		return
 	}
 	if s := g.o.NotifySignal; s != 0 {
@@ -73,7 +73,7 @@ func (g *gate) tellChild(from string) {
 		}
 	}
 	g.note(startup.IsNotified, from+" is back")
-	g.o.Say(fmt.Sprintf("%s is back; %s was told by %s", from, g.o.Place.Container, by))
+	g.o.Say(fmt.Sprintf("%s is back; %s was notified by %s", from, g.o.Place.Container, by))
 }
 
 func (g *gate) writeBack(name, from string) error {

@@ -9,7 +9,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// watchHealth begins all that asks, or hears, how the command is. It runs now.
+// watchHealth starts the probes and the hook of the command, which runs now.
 func (g *gate) watchHealth() {
 	if g.o.PostStart != nil {
 		g.background(func(ctx context.Context) {
@@ -47,7 +47,7 @@ func (g *gate) setHealth(healthy bool) {
 }
 
 // startUp does what the kubelet does with a startup probe, from the moment at which the
-// command runs: it says whether the probe succeeded before it failed too often in a row.
+// command runs: it reports whether the probe succeeded before it failed too often in a row.
 func (g *gate) startUp(ctx context.Context, p *Probe) bool {
 	limit := time.Duration(p.InitialDelaySeconds+p.PeriodSeconds*p.FailureThreshold) * time.Second
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -69,7 +69,7 @@ func (g *gate) startUp(ctx context.Context, p *Probe) bool {
 	return false
 }
 
-// await asks until the probe succeeds; false if ctx ended before.
+// await probes until it succeeds; false if ctx ended before.
 func (p *Probe) await(ctx context.Context, failed func(error)) bool {
 	if !sleep(ctx, time.Duration(p.InitialDelaySeconds)*time.Second) {
 		return false
@@ -89,7 +89,7 @@ func (p *Probe) await(ctx context.Context, failed func(error)) bool {
 	}
 }
 
-// follow asks until ctx ends, and tells each change of the command's health.
+// follow probes until ctx ends, and reports each change of the command's health.
 func (p *Probe) follow(ctx context.Context, tell func(bool)) {
 	if !sleep(ctx, time.Duration(p.InitialDelaySeconds)*time.Second) {
 		return
@@ -116,7 +116,7 @@ func (p *Probe) follow(ctx context.Context, tell func(bool)) {
 	}
 }
 
-// sleep says whether ctx still goes on after d.
+// sleep reports whether ctx still goes on after d.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

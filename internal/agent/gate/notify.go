@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// Notify is how the command says itself that it is ready. The zero value: it does not.
+// Notify is how the command itself reports that it is ready. The zero value: it does not.
 type Notify struct {
 	By NotifyBy
 	FD int // of ByFD
@@ -48,7 +48,7 @@ func ParseNotify(text string) (Notify, error) {
 	return Notify{}, fmt.Errorf("%q: want socket, fd or fd=N with N from %d to 255", text, firstFD)
 }
 
-// prepareNotify returns what the command gets so that it can say that it is ready. Call
+// prepareNotify returns what the command gets so that it can report that it is ready. Call
 // started when it was started, or could not be.
 func (g *gate) prepareNotify() (environ []string, files []*os.File, started func(), err error) {
 	environ, started = g.o.Environ, func() {}
@@ -124,7 +124,7 @@ func (g *gate) listenNotify() (string, error) {
 	return name, nil
 }
 
-// readNotification says what one datagram of sd_notify(3) says about health, if it does.
+// readNotification returns the health in a datagram of sd_notify(3), if it has one.
 func readNotification(b []byte) (healthy, said bool) {
 	for line := range bytes.Lines(b) {
 		switch string(bytes.TrimRight(line, "\r\n")) {

@@ -18,19 +18,18 @@ type Options struct {
 	Command []string
 
 	After []startup.Edge    // what the command waits for
-	At    map[string]string // by container: where one without a state is asked
+	At    map[string]string // by container that publishes no record: the URL of its health
 
 	Probe        *Probe // succeeds when the command is healthy
 	StartupProbe *Probe // until it succeeds the kubelet's liveness probe must not count
 	PostStart    *Hook
-	Notify       Notify // how the command itself says that it is ready
+	Notify       Notify // how the command itself reports that it is ready
 
 	Restart  startup.Restart // what the kubelet does when the container ends
 	HelperOf []string        // ends when all of these have ended for good
 
-	// StopGrace is what is left of the pod's grace period when SIGTERM comes: as long
-	// the command is kept for those who need it, and no longer. Default 30s; negative:
-	// nobody is waited for.
+	// StopGrace is what is left of the pod's grace period when SIGTERM comes: the command
+	// is kept for its dependents for that long at most. Default 30s; negative: not at all.
 	StopGrace time.Duration
 
 	// PreStop: the container has a preStop hook, so its SIGTERM comes late.
@@ -38,17 +37,17 @@ type Options struct {
 
 	StopSignal syscall.Signal // of the image, beside the usual ones
 
-	// NotifySignal tells the command that a dependency is back, beside [BackFile].
-	// Default: none does, for there is no signal that harms nobody.
+	// NotifySignal notifies the command that a dependency is back, besides [BackFile].
+	// Default: none, because every signal can end some program.
 	NotifySignal syscall.Signal
 
 	Stdin, Stdout, Stderr *os.File // of the command; default: the gate's own
 
-	Say     func(string) // one line for people, rarely; default: nobody listens
+	Say     func(string) // prints one line, rarely; default: does nothing
 	Explain func(string) // why the gate ended by itself, for the termination message
 
-	// SecondLook is how often a gate that waits looks at states unasked, in case a ring
-	// got lost (a volume without sockets); default 1s.
+	// SecondLook is how often a gate that waits reads the records without an event, in case
+	// an event was lost (a volume without sockets); default 1s.
 	SecondLook time.Duration
 
 	Environ []string // of the command; default: the gate's own
@@ -102,7 +101,7 @@ func (o Options) complete() (Options, error) {
 	}
 	for name, at := range o.At {
 		if _, err := parseAddress(at); err != nil {
-			return o, fmt.Errorf("where %s is asked: %w", name, err)
+			return o, fmt.Errorf("the address of %s: %w", name, err)
 		}
 	}
 	return o, nil
@@ -128,7 +127,7 @@ func ParseAfter(container, text string) (startup.Edge, error) {
 	return e, nil
 }
 
-// reason leaves out the line: there is one only.
+// reason leaves out the number of the line: there is one only.
 func reason(err error) string {
 	if syntax, ok := err.(*startup.SyntaxError); ok {
 		return syntax.Reason
@@ -136,10 +135,10 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// condition is an edge as the end of a statement, for people.
+// condition is an edge as the end of a statement.
 func condition(e startup.Edge) string { return e.From + " is " + string(e.After) }
 
-// parseAddress reads where a container is asked: http://HOST:PORT/PATH, or
+// parseAddress reads the URL of a container's health: http://HOST:PORT/PATH, or
 // http+unix://%2Fpath%2Fof.sock/PATH.
 func parseAddress(text string) (*url.URL, error) {
 	if path, ok := strings.CutPrefix(text, unixScheme+"://"); ok {
@@ -167,7 +166,7 @@ func parseAddress(text string) (*url.URL, error) {
 
 const unixScheme = "http+unix"
 
-// CheckAddress says whether a container can be asked there.
+// CheckAddress reports what is wrong with the URL of a container's health.
 func CheckAddress(text string) error {
 	_, err := parseAddress(text)
 	return err

@@ -13,8 +13,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// A gate is one run. All of its fields belong to the goroutine of run: whatever else goes
-// on sends it functions.
+// A gate is one run. All of its fields belong to the goroutine of Run: other goroutines
+// send it functions.
 type gate struct {
 	o      Options
 	ctx    context.Context
@@ -29,7 +29,7 @@ type gate struct {
 	said    map[string]answer
 	askers  map[string]*asker
 	stopAsk context.CancelFunc
-	told    time.Time // people were, last
+	saidAt  time.Time // when the last line about the wait was printed
 
 	child *child
 	base  map[string]int // by dependency: how often it had started
@@ -44,7 +44,7 @@ type gate struct {
 // It takes over the signals of the process, and collects its orphans.
 func Run(ctx context.Context, o Options) int {
 	signals := make(chan os.Signal, 64)
-	deaf := listen(signals)
+	signal.Notify(signals, forwarded()...)
 	defer signal.Stop(signals)
 	g, err := newGate(o)
 	if err != nil {
@@ -57,9 +57,6 @@ func Run(ctx context.Context, o Options) int {
 		return Unusable
 	}
 	defer g.close()
-	if deaf != nil {
-		g.o.Say(deaf.Error())
-	}
 	g.background(func(ctx context.Context) {
 		if err := supervise.Reap(ctx, nil); err != nil {
 			g.post(func() { g.o.Say(err.Error()) })
@@ -121,7 +118,7 @@ func (g *gate) close() {
 // background runs f until it returns; its ctx ends with the gate.
 func (g *gate) background(f func(context.Context)) { go f(g.ctx) }
 
-// post has f called by the gate's own goroutine.
+// post makes f be called by the gate's own goroutine.
 func (g *gate) post(f func()) {
 	select {
 	case g.events <- f:
@@ -129,7 +126,7 @@ func (g *gate) post(f func()) {
 	}
 }
 
-// after has f called after d, unless the gate is over by then.
+// after makes f be called after d, unless the gate is over by then.
 func (g *gate) after(d time.Duration, f func()) {
 	g.background(func(ctx context.Context) {
 		select {
@@ -140,8 +137,8 @@ func (g *gate) after(d time.Duration, f func()) {
 	})
 }
 
-// publish changes what is said of this container. A command that runs is not ended
-// because nobody can be told: then nobody believes the last word either.
+// publish changes this container's record. A command that runs is not ended when that
+// fails: the last record then counts as stale.
 func (g *gate) publish(change func(*state.Record)) {
 	if err := g.writer.Update(change); err != nil {
 		g.o.Say(err.Error())
@@ -157,7 +154,7 @@ func (g *gate) note(what startup.What, detail string) {
 	g.writer.Note(what, n, detail)
 }
 
-// look does what follows from what others say.
+// look acts on the records of the other containers.
 func (g *gate) look() {
 	switch {
 	case g.over:
@@ -178,7 +175,7 @@ func (g *gate) end(code int, format string, args ...any) {
 	g.finish(code)
 }
 
-// finish says the last word.
+// finish publishes the end.
 func (g *gate) finish(code int) {
 	g.over, g.code = true, code
 	if code == 0 {

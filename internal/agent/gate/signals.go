@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,14 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kept are the signals that are about the gate itself, not the command: its children,
-// faults of its own, the scheduler of its runtime (SIGURG, SIGPROF), its own broken pipe,
-// and what stops and resumes a background process at its terminal.
+// kept are the signals that concern the gate itself, not the command: its children, its
+// own faults, the scheduler of its runtime (SIGURG, SIGPROF), its own broken pipe, and
+// what stops and resumes a background process at its terminal.
 var kept = []syscall.Signal{
 	unix.SIGCHLD, unix.SIGURG, unix.SIGPROF, unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU,
 	unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP, unix.SIGSYS,
 	unix.SIGKILL, unix.SIGSTOP,
 	32, 33, // the C library's own, which takes no handler for them
+	34, // SIGRTMIN: Go's runtime never delivers it (docs/rationale.md)
 }
 
 const lastSignal = 64
@@ -36,18 +36,11 @@ func forwarded() []os.Signal {
 	return out
 }
 
-// listen has the signals that the gate passes on sent to a channel.
-func listen(to chan<- os.Signal) error {
-	signal.Notify(to, forwarded()...)
-	return notifyRTMin(to)
-}
-
-// rtmin3 is what images that run systemd are stopped by: SIGRTMIN+3.
+// rtmin3 is SIGRTMIN+3, the stop signal of images that run systemd.
 const rtmin3 = syscall.Signal(37)
 
-// stops says whether a signal asks the container to stop. SIGWINCH does without a
-// terminal: it is the stop signal of images of the Apache web server, and means nothing
-// else there.
+// stops reports whether a signal stops the container. Without a terminal SIGWINCH does: it
+// is the stop signal of images of the Apache web server, and has no other meaning there.
 func (g *gate) stops(s syscall.Signal) bool {
 	terminal := foreground(g.o.Stdin) || g.child != nil && g.child.terminal
 	switch s {
@@ -62,7 +55,7 @@ func (g *gate) stops(s syscall.Signal) bool {
 	}
 }
 
-// signal: one came.
+// signal handles a signal.
 func (g *gate) signal(s syscall.Signal) {
 	switch {
 	case g.over:
@@ -77,9 +70,9 @@ func (g *gate) signal(s syscall.Signal) {
 	}
 }
 
-// pass sends a signal to the command. As PID 1 it would not get one that it does not
-// handle: the kernel drops those (pid_namespaces(7)), so SIGHUP to a command that knows
-// nothing of it must not end it now. What asks it to stop does end it.
+// pass sends a signal to the command. The kernel drops signals that PID 1 does not handle
+// (pid_namespaces(7)), and the command was PID 1 without the gate. So a SIGHUP that it does
+// not handle must not end it now. A signal that stops the container does.
 func (g *gate) pass(s syscall.Signal) {
 	pid := g.child.cmd.Process.Pid
 	if os.Getpid() == 1 && !g.stops(s) && hurts(s) && !handles(pid, s) {
@@ -88,17 +81,17 @@ func (g *gate) pass(s syscall.Signal) {
 	_ = g.child.cmd.Process.Signal(s) // it may have ended
 }
 
-// hurts says whether a signal ends or stops a process that does nothing about it.
+// hurts reports whether a signal ends or stops a process that does not handle it.
 func hurts(s syscall.Signal) bool { return s != unix.SIGCONT && s != unix.SIGWINCH }
 
-// handles says whether a process catches or ignores a signal.
+// handles reports whether a process catches or ignores a signal.
 func handles(pid int, s syscall.Signal) bool { return masked(pid, s, "SigCgt:", "SigIgn:") }
 
 // masked looks for a signal in the masks of a process, in /proc/PID/status.
 func masked(pid int, s syscall.Signal, masks ...string) bool {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return true // not ours to ask; the command decides
+		return true // not readable; the command decides
 	}
 	defer f.Close()
 	for in := bufio.NewScanner(f); in.Scan(); {

@@ -15,25 +15,26 @@ import (
 
 // A stopping is how far the end of the command is.
 type stopping struct {
-	asked time.Time      // to stop; zero: nobody asked
+	asked time.Time      // when the first stop signal came; zero: none
 	held  syscall.Signal // not passed on yet; 0: none
 	alone bool           // perhaps only this container is to stop, not the pod
-	own   *ownEnd        // the gate itself wants the end
+	own   *ownEnd        // the gate itself ends the command
 }
 
-// An ownEnd is an end that the gate wants.
+// An ownEnd is an end that the gate decided.
 type ownEnd struct {
 	code   int
 	reason string
 }
 
-// settle is how long the others may take to hear of the pod's end. The kubelet tells all
-// plain containers at the same time (kubelet v1.34.4 killContainersWithSyncResult), so if
-// nobody else has heard of it by then, this container alone is to be restarted.
+// settle is how long the other containers may take to get their stop signals. The kubelet
+// signals all plain containers at the same time (kubelet v1.34.4
+// killContainersWithSyncResult), so if no other one has got its signal by then, only this
+// container is to be restarted.
 const settle = 2 * time.Second
 
-// stopRequested keeps the command for those who need it. Asked again, it obeys: somebody
-// has shortened the grace period.
+// stopRequested keeps the command for its dependents. A second signal is passed on at once:
+// the grace period was shortened.
 func (g *gate) stopRequested(s syscall.Signal) {
 	first := g.stop.asked.IsZero()
 	if first {
@@ -54,7 +55,7 @@ func (g *gate) passStop(s syscall.Signal) {
 	g.pass(s)
 }
 
-// lookStopping passes the signal on when nobody needs the command any longer.
+// lookStopping passes the signal on when no dependent runs any longer.
 func (g *gate) lookStopping() {
 	need, others := g.dependents()
 	if others {
@@ -75,8 +76,8 @@ func (g *gate) lookStopping() {
 	g.timer.Reset(limit - held)
 }
 
-// dependents returns who still runs and needs this container, and whether there is a sign
-// that the whole pod stops: another one was told to, or will be told only after its hook.
+// dependents returns the dependents that still run, and whether there is a sign that the
+// whole pod stops: another container got its signal, or gets it only after its hook.
 func (g *gate) dependents() (need []string, podStops bool) {
 	names, err := state.Containers(g.o.Place.States)
 	if err != nil {
@@ -102,7 +103,7 @@ func (g *gate) dependents() (need []string, podStops bool) {
 	return need, podStops
 }
 
-// endChild has the gate end its command by itself: politely, then not.
+// endChild ends the command by the gate's own decision: by SIGTERM, then by SIGKILL.
 func (g *gate) endChild(code int, format string, args ...any) {
 	if g.stop.own != nil || !g.stop.asked.IsZero() {
 		return // it ends anyway
@@ -117,7 +118,7 @@ func (g *gate) endChild(code int, format string, args ...any) {
 	g.pass(unix.SIGTERM)
 }
 
-// mainsAreOver says whether all whom this container only helps have ended for good.
+// mainsAreOver reports whether all containers that this one only helps have ended for good.
 func (g *gate) mainsAreOver() bool {
 	return len(g.o.HelperOf) > 0 && !slices.ContainsFunc(g.o.HelperOf, func(name string) bool {
 		seen, err := g.watch.See(name)

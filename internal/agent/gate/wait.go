@@ -10,8 +10,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// People are told who waits for whom after sayAfter, and then each time the wait has
-// become longer by half of all that was before, at most every sayAtMost.
+// A line says what the command waits for after sayAfter, and again each time the wait has
+// become longer by half, at most every sayAtMost.
 const (
 	sayAfter  = time.Second
 	sayAtMost = time.Minute
@@ -55,16 +55,15 @@ func (g *gate) lookWaiting() {
 	}
 }
 
-// see reads the state of a dependency. Only where its death opens the gate must one hear
-// of it.
+// see reads the record of a dependency. Its death must wake the gate only where it opens it.
 func (g *gate) see(e startup.Edge) state.Seen {
 	look := g.watch.Read
 	if e.Optional {
 		look = g.watch.See
 	}
 	s, err := look(e.From)
-	if err != nil && time.Since(g.told) > sayAtMost {
-		g.told = time.Now()
+	if err != nil && time.Since(g.saidAt) > sayAtMost {
+		g.saidAt = time.Now()
 		g.o.Say(err.Error())
 	}
 	return s
@@ -89,14 +88,14 @@ func (g *gate) firstEnds(waits []state.Wait) []state.Wait {
 }
 
 func (g *gate) sayWaiting(waited time.Duration, holding []string) {
-	if waited < sayAfter || !g.told.IsZero() && time.Since(g.told) < min(max(waited/2, sayAfter), sayAtMost) {
+	if waited < sayAfter || !g.saidAt.IsZero() && time.Since(g.saidAt) < min(max(waited/2, sayAfter), sayAtMost) {
 		return
 	}
-	g.told = time.Now()
+	g.saidAt = time.Now()
 	g.o.Say(fmt.Sprintf("%s waits since %s until %s", g.o.Place.Container, waited.Round(time.Second), strings.Join(holding, ", ")))
 }
 
-// nextLook is when something may follow although nobody says anything.
+// nextLook is the time until the gate reads the records without an event.
 func (g *gate) nextLook(waited time.Duration) time.Duration {
 	next := g.o.SecondLook
 	for _, e := range g.o.After {
@@ -107,7 +106,7 @@ func (g *gate) nextLook(waited time.Duration) time.Duration {
 	return next
 }
 
-// begin starts the command, and then says so: who hears it may rely on it.
+// begin starts the command and then publishes that it runs, so that dependents can rely on it.
 func (g *gate) begin(waits []state.Wait) {
 	g.stopAsk()
 	waits = g.firstEnds(waits)
@@ -127,14 +126,14 @@ func (g *gate) begin(waits []state.Wait) {
 		r.Phase, r.StartingUp, r.Waited = state.Running, g.o.StartupProbe != nil, waits
 		r.Starts++
 	})
-	if !g.told.IsZero() {
+	if !g.saidAt.IsZero() {
 		g.o.Say(fmt.Sprintf("%s starts after %s", g.o.Place.Container, time.Since(g.since).Round(time.Millisecond)))
 	}
 	g.watchHealth()
-	g.look() // helpers watch their mains from here on
+	g.look() // a helper watches its mains from here on
 }
 
-// waitedText says what ended each wait.
+// waitedText is what ended each wait.
 func waitedText(waits []state.Wait) string {
 	var out []string
 	for _, w := range waits {
