@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
-	"net/netip"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -82,11 +81,7 @@ func comment(reason string) []byte {
 func compile(r capture.Rule, sets map[string]*nftables.Set) ([]expr.Any, error) {
 	var out []expr.Any
 	if r.Family != 0 {
-		family := byte(unix.NFPROTO_IPV4)
-		if r.Family == capture.IPv6 {
-			family = unix.NFPROTO_IPV6
-		}
-		out = append(out, meta(expr.MetaKeyNFPROTO), compare(false, []byte{family}))
+		out = append(out, family(r.Family)...)
 	}
 	for _, m := range r.Match {
 		e, err := compileMatch(m, sets)
@@ -101,6 +96,15 @@ func compile(r capture.Rule, sets map[string]*nftables.Set) ([]expr.Any, error) 
 	}
 	out = append(out, &expr.Counter{})
 	return append(out, action...), nil
+}
+
+// family is the condition that a packet is of a family.
+func family(f capture.Families) []expr.Any {
+	number := byte(unix.NFPROTO_IPV4)
+	if f == capture.IPv6 {
+		number = unix.NFPROTO_IPV6
+	}
+	return []expr.Any{meta(expr.MetaKeyNFPROTO), compare(false, []byte{number})}
 }
 
 func meta(key expr.MetaKey) *expr.Meta { return &expr.Meta{Key: key, Register: reg} }
@@ -226,7 +230,7 @@ func compileAction(a capture.Action, sets map[string]*nftables.Set) ([]expr.Any,
 	case capture.Reject:
 		return []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}, nil
 	case capture.Redirect:
-		return []expr.Any{immediate(port(a.Num)), &expr.Redir{RegisterProtoMin: reg, Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED}}, nil
+		return []expr.Any{immediate(port(a.Num)), &expr.Redir{RegisterProtoMin: reg, RegisterProtoMax: reg, Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED}}, nil
 	case capture.TProxy:
 		return []expr.Any{
 			immediate(port(a.Num)), &expr.TProxy{Family: unix.NFPROTO_UNSPEC, RegPort: reg},
@@ -250,21 +254,4 @@ func compileAction(a capture.Action, sets map[string]*nftables.Set) ([]expr.Any,
 		return []expr.Any{key(capture.SetKey(a.Num)), &expr.Dynset{SrcRegKey: reg, SetName: s.Name, SetID: s.ID, Operation: setOps[a.Verb]}}, nil
 	}
 	return nil, fmt.Errorf("nftables cannot do %q", a.Verb)
-}
-
-// prefixOf is the inverse of address: bytes as the kernel has them, and a mask or nil.
-func prefixOf(addr, mask []byte) (netip.Prefix, bool) {
-	a, ok := netip.AddrFromSlice(addr)
-	if !ok {
-		return netip.Prefix{}, false
-	}
-	bits := a.BitLen()
-	if mask != nil {
-		ones, size := net.IPMask(mask).Size()
-		if size != bits {
-			return netip.Prefix{}, false
-		}
-		bits = ones
-	}
-	return netip.PrefixFrom(a, bits), true
 }

@@ -5,8 +5,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"net/netip"
+	"reflect"
 	"strings"
 
+	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -17,353 +20,221 @@ import (
 // unknown is the verb of a rule that another program wrote.
 const unknown capture.Verb = "unknown"
 
-// model is the inverse of compile. A rule that compile cannot have made gets the verb
-// unknown, with its expressions as the name.
+// model is the inverse of compile: it guesses each condition and the action from the
+// values in the expressions, and accepts a guess of which compile makes the same
+// expressions. A rule that compile cannot have made gets the verb unknown, with its
+// expressions as the name.
 func model(exprs []any) (r capture.Rule, packets uint64) {
 	d := decompiler{rest: exprs}
-	for len(d.rest) > 0 && !d.failed {
-		if c, ok := take[*expr.Counter](&d); ok {
-			packets, d.counted = c.Packets, true
-			continue
-		}
-		if d.counted {
-			d.action()
-		} else {
-			d.match()
+	for _, f := range []capture.Families{capture.IPv4, capture.IPv6} {
+		if d.accept(family(f), nil) {
+			r.Family = f
+			break
 		}
 	}
-	if d.failed || !d.counted || d.rule.Action.Verb == "" {
-		var words []string
-		for _, e := range exprs {
-			words = append(words, fmt.Sprintf("%T%+v", e, e))
+	for {
+		if c, ok := d.first().(*expr.Counter); ok {
+			packets = c.Packets
+			d.rest = d.rest[1:]
+			break
 		}
-		return capture.Rule{Action: capture.Action{Verb: unknown, Name: strings.Join(words, " ")}}, packets
-	}
-	return d.rule, packets
-}
-
-type decompiler struct {
-	rest    []any
-	rule    capture.Rule
-	counted bool
-	failed  bool
-}
-
-// take returns the next expression if it is a T.
-func take[T any](d *decompiler) (T, bool) {
-	var zero T
-	if len(d.rest) == 0 {
-		return zero, false
-	}
-	e, ok := d.rest[0].(T)
-	if ok {
-		d.rest = d.rest[1:]
-	}
-	return e, ok
-}
-
-func (d *decompiler) fail() { d.failed = true }
-
-// cmp takes a comparison for equality with length bytes.
-func (d *decompiler) cmp(length int) (data []byte, not bool) {
-	c, ok := take[*expr.Cmp](d)
-	if !ok || c.Register != reg || len(c.Data) != length || c.Op != expr.CmpOpEq && c.Op != expr.CmpOpNeq {
-		d.fail()
-		return make([]byte, length), false
-	}
-	return c.Data, c.Op == expr.CmpOpNeq
-}
-
-func (d *decompiler) add(m capture.Match) { d.rule.Match = append(d.rule.Match, m) }
-
-func (d *decompiler) match() {
-	if m, ok := take[*expr.Meta](d); ok {
-		d.meta(m)
-		return
-	}
-	if p, ok := take[*expr.Payload](d); ok {
-		d.payload(p)
-		return
-	}
-	if c, ok := take[*expr.Ct](d); ok {
-		d.ct(c)
-		return
-	}
-	if s, ok := take[*expr.Socket](d); ok {
-		c, ok := take[*expr.Cmp](d)
-		if !ok || s.Key != expr.SocketKeyTransparent || c.Op != expr.CmpOpLte || !bytes.Equal(c.Data, []byte{1}) {
-			d.fail()
-		}
-		d.add(capture.Match{Key: capture.Socket})
-		return
-	}
-	d.fail()
-}
-
-var numbered = map[expr.MetaKey]capture.Key{
-	expr.MetaKeySKUID: capture.UID, expr.MetaKeySKGID: capture.GID, expr.MetaKeyMARK: capture.Mark,
-}
-
-func (d *decompiler) meta(m *expr.Meta) {
-	if m.SourceRegister {
-		d.fail()
-		return
-	}
-	switch m.Key {
-	case expr.MetaKeyNFPROTO:
-		d.nfproto()
-	case expr.MetaKeyL4PROTO:
-		d.protocol()
-	case expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME:
-		data, not := d.cmp(unix.IFNAMSIZ)
-		key := capture.InInterface
-		if m.Key == expr.MetaKeyOIFNAME {
-			key = capture.OutInterface
-		}
-		d.add(capture.Match{Key: key, Not: not, Name: strings.TrimRight(string(data), "\x00")})
-	default:
-		key, ok := numbered[m.Key]
+		m, ok := d.match(r.Family)
 		if !ok {
-			d.fail()
-			return
+			return unknownRule(exprs), counted(exprs)
 		}
-		data, not := d.cmp(4)
-		d.add(capture.Match{Key: key, Not: not, Num: binaryutil.NativeEndian.Uint32(data)})
+		r.Match = append(r.Match, m)
 	}
+	var ok bool
+	if r.Action, ok = d.action(); !ok {
+		return unknownRule(exprs), packets
+	}
+	return r, packets
 }
 
-// nfproto is the rule's family, or the key of a set.
-func (d *decompiler) nfproto() {
-	if l, ok := take[*expr.Lookup](d); ok {
-		d.add(capture.Match{Key: capture.InSet, Not: l.Invert, Name: l.SetName, Num: uint32(capture.ByFamily)})
-		return
+func unknownRule(exprs []any) capture.Rule {
+	var words []string
+	for _, e := range exprs {
+		words = append(words, fmt.Sprintf("%T%+v", e, e))
 	}
-	data, not := d.cmp(1)
-	switch {
-	case not || d.rule.Family != 0 || len(d.rule.Match) > 0:
-		d.fail()
-	case data[0] == unix.NFPROTO_IPV4:
-		d.rule.Family = capture.IPv4
-	case data[0] == unix.NFPROTO_IPV6:
-		d.rule.Family = capture.IPv6
-	default:
-		d.fail()
-	}
+	return capture.Rule{Action: capture.Action{Verb: unknown, Name: strings.Join(words, " ")}}
 }
 
-// protocol is a match of its own, unless it belongs to SYN.
-func (d *decompiler) protocol() {
-	data, not := d.cmp(1)
-	if len(d.rest) > 0 && !not && data[0] == unix.IPPROTO_TCP {
-		if p, ok := d.rest[0].(*expr.Payload); ok && p.Offset == tcpFlagsOffset {
-			return // SYN follows, and implies it
-		}
+// counted is the packets of the first counter.
+func counted(exprs []any) uint64 {
+	c, _ := find[*expr.Counter](exprs)
+	if c == nil {
+		return 0
 	}
-	d.add(capture.Match{Key: capture.Protocol, Not: not, Num: uint32(data[0])})
+	return c.Packets
 }
 
-func (d *decompiler) payload(p *expr.Payload) {
-	switch {
-	case p.OperationType != expr.PayloadLoad || p.DestRegister != reg:
-		d.fail()
-	case p.Base == expr.PayloadBaseNetworkHeader:
-		d.address(p)
-	case p.Base != expr.PayloadBaseTransportHeader:
-		d.fail()
-	case p.Offset == tcpFlagsOffset && p.Len == 1:
-		if m := d.mask(1); !bytes.Equal(m, []byte{tcpFlagsMask}) {
-			d.fail()
-		}
-		data, not := d.cmp(1)
-		if data[0] != tcpFlagSYN {
-			d.fail()
-		}
-		d.add(capture.Match{Key: capture.SYN, Not: not})
-	case p.Offset == 2 && p.Len == 2:
-		if l, ok := take[*expr.Lookup](d); ok {
-			d.add(capture.Match{Key: capture.InSet, Not: l.Invert, Name: l.SetName, Num: uint32(capture.ByPort)})
-			return
-		}
-		d.port(capture.DestPort)
-	case p.Offset == 0 && p.Len == 2:
-		d.port(capture.SourcePort)
-	default:
-		d.fail()
-	}
-}
+type decompiler struct{ rest []any }
 
-func (d *decompiler) port(key capture.Key) {
-	data, not := d.cmp(2)
-	d.add(capture.Match{Key: key, Not: not, Num: uint32(binary.BigEndian.Uint16(data))})
-}
-
-// mask takes a bitwise AND with length bytes; nil if there is none.
-func (d *decompiler) mask(length int) []byte {
-	b, ok := take[*expr.Bitwise](d)
-	if !ok {
+func (d *decompiler) first() any {
+	if len(d.rest) == 0 {
 		return nil
 	}
-	if len(b.Mask) != length || !bytes.Equal(b.Xor, make([]byte, length)) {
-		d.fail()
-		return nil
-	}
-	return b.Mask
+	return d.rest[0]
 }
 
-func (d *decompiler) address(p *expr.Payload) {
+// accept takes the next expressions, if they are those that compile made of a guess.
+func (d *decompiler) accept(guess []expr.Any, err error) bool {
+	if err != nil || len(guess) > len(d.rest) {
+		return false
+	}
+	for i, e := range guess {
+		if !reflect.DeepEqual(d.rest[i], any(e)) {
+			return false
+		}
+	}
+	d.rest = d.rest[len(guess):]
+	return true
+}
+
+// find returns the first expression of a type.
+func find[T any](exprs []any) (T, bool) {
+	for _, e := range exprs {
+		if e, ok := e.(T); ok {
+			return e, true
+		}
+	}
+	var none T
+	return none, false
+}
+
+// setsNamed is what compile needs to refer to a set that is in the kernel.
+func setsNamed(name string) map[string]*nftables.Set {
+	return map[string]*nftables.Set{name: {Name: name}}
+}
+
+// match takes one condition.
+func (d *decompiler) match(f capture.Families) (capture.Match, bool) {
+	for _, m := range d.guesses() {
+		if d.accept(compileMatch(m, setsNamed(m.Name))) {
+			return m, true
+		}
+	}
+	return d.address(f)
+}
+
+// guesses are the conditions that the next comparison or look-up in a set may be.
+func (d *decompiler) guesses() []capture.Match {
+	var out []capture.Match
+	for _, not := range []bool{false, true} {
+		for _, key := range []capture.Key{capture.SYN, capture.Original, capture.Invalid, capture.Socket} {
+			out = append(out, capture.Match{Key: key, Not: not})
+		}
+	}
+	for _, e := range d.rest {
+		switch e := e.(type) {
+		case *expr.Lookup:
+			for _, key := range []capture.SetKey{capture.ByFamily, capture.ByPort} {
+				out = append(out, capture.Match{Key: capture.InSet, Not: e.Invert, Name: e.SetName, Num: uint32(key)})
+			}
+			return out
+		case *expr.Cmp:
+			return append(out, compared(e)...)
+		}
+	}
+	return out
+}
+
+// compared are the conditions that a comparison may be, by the length of its value.
+func compared(c *expr.Cmp) (out []capture.Match) {
+	m := capture.Match{Not: c.Op == expr.CmpOpNeq}
+	var keys []capture.Key
+	switch len(c.Data) {
+	case 1:
+		m.Num = uint32(c.Data[0])
+		keys = []capture.Key{capture.Protocol}
+	case 2:
+		m.Num = uint32(binary.BigEndian.Uint16(c.Data))
+		keys = []capture.Key{capture.SourcePort, capture.DestPort}
+	case 4:
+		m.Num = binaryutil.NativeEndian.Uint32(c.Data)
+		keys = []capture.Key{capture.UID, capture.GID, capture.Mark, capture.ConnMark}
+	case unix.IFNAMSIZ:
+		m.Name = strings.TrimRight(string(c.Data), "\x00")
+		keys = []capture.Key{capture.InInterface, capture.OutInterface}
+	}
+	for _, m.Key = range keys {
+		out = append(out, m)
+	}
+	return out
+}
+
+// address takes a condition on an address. It reads the mask itself, because nft
+// compares the bytes of a prefix without one where the prefix ends between two bytes.
+func (d *decompiler) address(f capture.Families) (capture.Match, bool) {
 	size := uint32(net.IPv4len)
-	if d.rule.Family == capture.IPv6 {
+	if f == capture.IPv6 {
 		size = net.IPv6len
 	}
-	key := capture.Source
-	switch first := sourceOffset(size); {
-	case d.rule.Family == 0 || p.Len == 0 || p.Len > size:
-		d.fail()
-		return
-	case p.Offset == first+size:
-		key = capture.Destination
-	case p.Offset != first:
-		d.fail()
-		return
+	p, ok := d.first().(*expr.Payload)
+	if f == 0 || !ok || p.Base != expr.PayloadBaseNetworkHeader || p.Len == 0 || p.Len > size {
+		return capture.Match{}, false
 	}
-	m := d.mask(int(p.Len))
-	data, not := d.cmp(int(p.Len))
-	if p.Len < size && m == nil { // nft compares whole bytes of a prefix without a mask
-		m = net.CIDRMask(int(p.Len)*8, int(size)*8)
-		data = append(bytes.Clone(data), make([]byte, size-p.Len)...)
+	m := capture.Match{Key: capture.Source}
+	if p.Offset == sourceOffset(size)+size {
+		m.Key = capture.Destination
 	}
-	prefix, ok := prefixOf(data, m)
-	if !ok {
-		d.fail()
+	c, ok := find[*expr.Cmp](d.rest)
+	if !ok || len(c.Data) != int(p.Len) {
+		return capture.Match{}, false
 	}
-	d.add(capture.Match{Key: key, Not: not, Prefix: prefix})
+	m.Not = c.Op == expr.CmpOpNeq
+	bits := int(p.Len) * 8
+	if b, ok := d.rest[1].(*expr.Bitwise); ok && p.Len == size {
+		bits, _ = net.IPMask(b.Mask).Size()
+	}
+	addr, _ := netip.AddrFromSlice(append(bytes.Clone(c.Data), make([]byte, size-p.Len)...))
+	m.Prefix = netip.PrefixFrom(addr, bits)
+	if p.Len < size {
+		return m, d.accept([]expr.Any{p, compare(m.Not, c.Data)}, nil) && address(m)[0].(*expr.Payload).Offset == p.Offset
+	}
+	return m, d.accept(address(m), nil)
 }
 
-func (d *decompiler) ct(c *expr.Ct) {
-	switch {
-	case c.SourceRegister:
-		d.fail()
-	case c.Key == expr.CtKeyMARK:
-		data, not := d.cmp(4)
-		d.add(capture.Match{Key: capture.ConnMark, Not: not, Num: binaryutil.NativeEndian.Uint32(data)})
-	case c.Key == expr.CtKeyDIRECTION:
-		data, not := d.cmp(1)
-		if data[0] != 0 {
-			d.fail()
-		}
-		d.add(capture.Match{Key: capture.Original, Not: not})
-	case c.Key == expr.CtKeySTATE:
-		m := d.mask(4)
-		data, not := d.cmp(4)
-		if !bytes.Equal(m, host32(expr.CtStateBitINVALID)) || !bytes.Equal(data, host32(0)) {
-			d.fail()
-		}
-		d.add(capture.Match{Key: capture.Invalid, Not: !not})
-	default:
-		d.fail()
-	}
-}
-
-// action reads what follows the counter.
-func (d *decompiler) action() {
-	if d.rule.Action.Verb != "" {
-		d.fail()
-		return
-	}
-	if v, ok := take[*expr.Verdict](d); ok {
-		d.verdict(v)
-		return
-	}
-	if r, ok := take[*expr.Reject](d); ok && r.Type == unix.NFT_REJECT_TCP_RST {
-		d.rule.Action = capture.Action{Verb: capture.Reject}
-		return
-	}
-	if imm, ok := take[*expr.Immediate](d); ok {
-		d.immediate(imm.Data)
-		return
-	}
-	d.dynset()
-}
-
-func (d *decompiler) verdict(v *expr.Verdict) {
-	switch v.Kind {
-	case expr.VerdictReturn:
-		d.rule.Action = capture.Action{Verb: capture.Return}
-	case expr.VerdictDrop:
-		d.rule.Action = capture.Action{Verb: capture.Drop}
-	case expr.VerdictGoto:
-		d.rule.Action = capture.Action{Verb: capture.Goto, Name: v.Chain}
-	default:
-		d.fail()
-	}
-}
-
-// immediate reads the actions that take a number.
-func (d *decompiler) immediate(data []byte) {
-	if r, ok := take[*expr.Redir](d); ok && len(data) == 2 && r.RegisterProtoMin == reg {
-		d.rule.Action = capture.Action{Verb: capture.Redirect, Num: uint32(binary.BigEndian.Uint16(data))}
-		return
-	}
-	if t, ok := take[tproxy](d); ok && len(data) == 2 && t.regPort == reg {
-		d.tproxy(uint32(binary.BigEndian.Uint16(data)))
-		return
-	}
-	if c, ok := take[*expr.Ct](d); ok && c.SourceRegister {
-		d.setCt(c, data)
-		return
-	}
-	if m, ok := take[*expr.Meta](d); ok && m.SourceRegister && m.Key == expr.MetaKeyMARK && len(data) == 4 {
-		d.rule.Action = capture.Action{Verb: capture.SetMark, Mark: binaryutil.NativeEndian.Uint32(data)}
-		return
-	}
-	d.fail()
-}
-
-func (d *decompiler) setCt(c *expr.Ct, data []byte) {
-	switch {
-	case c.Key == expr.CtKeyMARK && len(data) == 4:
-		d.rule.Action = capture.Action{Verb: capture.SetConnMark, Mark: binaryutil.NativeEndian.Uint32(data)}
-	case c.Key == expr.CtKeyZONE && len(data) == 2:
-		d.rule.Action = capture.Action{Verb: capture.Zone, Num: uint32(binaryutil.NativeEndian.Uint16(data))}
-		if v, ok := take[*expr.Verdict](d); !ok || v.Kind != expr.VerdictReturn {
-			d.fail()
-		}
-	default:
-		d.fail()
-	}
-}
-
-// tproxy reads the mark and the verdict that go with it.
-func (d *decompiler) tproxy(port uint32) {
-	imm, ok := take[*expr.Immediate](d)
-	m, ok2 := take[*expr.Meta](d)
-	v, ok3 := take[*expr.Verdict](d)
-	if !ok || !ok2 || !ok3 || len(imm.Data) != 4 || !m.SourceRegister || m.Key != expr.MetaKeyMARK || v.Kind != expr.VerdictAccept {
-		d.fail()
-		return
-	}
-	d.rule.Action = capture.Action{Verb: capture.TProxy, Num: port, Mark: binaryutil.NativeEndian.Uint32(imm.Data)}
-}
-
-// dynset reads the key and the operation on a set.
-func (d *decompiler) dynset() {
-	key := capture.ByFamily
-	if p, ok := take[*expr.Payload](d); ok && p.Base == expr.PayloadBaseTransportHeader && p.Offset == 2 && p.Len == 2 {
-		key = capture.ByPort
-	} else if m, ok := take[*expr.Meta](d); !ok || m.Key != expr.MetaKeyNFPROTO || m.SourceRegister {
-		d.fail()
-		return
-	}
-	s, ok := take[*expr.Dynset](d)
-	if !ok {
-		d.fail()
-		return
-	}
-	for verb, op := range setOps {
-		if op == s.Operation {
-			d.rule.Action = capture.Action{Verb: verb, Name: s.SetName, Num: uint32(key)}
-			return
+// action takes what follows the counter.
+func (d *decompiler) action() (capture.Action, bool) {
+	for _, a := range d.actionGuesses() {
+		if d.accept(compileAction(a, setsNamed(a.Name))) {
+			return a, len(d.rest) == 0
 		}
 	}
-	d.fail()
+	return capture.Action{}, false
+}
+
+// actionGuesses are the actions that the values in the expressions allow.
+func (d *decompiler) actionGuesses() []capture.Action {
+	out := []capture.Action{{Verb: capture.Return}, {Verb: capture.Drop}, {Verb: capture.Reject}}
+	var port, zone, mark uint32
+	for _, e := range d.rest {
+		switch e := e.(type) {
+		case *expr.Verdict:
+			out = append(out, capture.Action{Verb: capture.Goto, Name: e.Chain})
+		case *expr.Dynset:
+			for verb, op := range setOps {
+				for _, key := range []capture.SetKey{capture.ByFamily, capture.ByPort} {
+					if op == e.Operation {
+						out = append(out, capture.Action{Verb: verb, Name: e.SetName, Num: uint32(key)})
+					}
+				}
+			}
+		case *expr.Immediate:
+			switch len(e.Data) {
+			case 2:
+				port = uint32(binary.BigEndian.Uint16(e.Data))
+				zone = uint32(binaryutil.NativeEndian.Uint16(e.Data))
+			case 4:
+				mark = binaryutil.NativeEndian.Uint32(e.Data)
+			}
+		}
+	}
+	return append(out,
+		capture.Action{Verb: capture.Redirect, Num: port},
+		capture.Action{Verb: capture.Zone, Num: zone},
+		capture.Action{Verb: capture.TProxy, Num: port, Mark: mark},
+		capture.Action{Verb: capture.SetMark, Mark: mark},
+		capture.Action{Verb: capture.SetConnMark, Mark: mark})
 }

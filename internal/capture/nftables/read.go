@@ -184,9 +184,6 @@ func commentOf(udata []byte) string {
 // An opaque stands for an expression that no rule of ours has.
 type opaque string
 
-// A tproxy is what we read of that expression; the library cannot.
-type tproxy struct{ regPort uint32 }
-
 // decodeExpr reads one expression; what it cannot read is opaque.
 func decodeExpr(ad *netlink.AttributeDecoder) any {
 	name, out := "", any(opaque("?"))
@@ -263,18 +260,19 @@ func decodeImmediate(data []byte) any {
 }
 
 // decodeTProxy reads a tproxy expression for both families, with a port and no address.
+// The library cannot.
 func decodeTProxy(data []byte) any {
 	ad, err := netlink.NewAttributeDecoder(data)
 	if err != nil {
 		return opaque("tproxy")
 	}
 	ad.ByteOrder = binary.BigEndian
-	var t tproxy
+	t := &expr.TProxy{Family: unix.NFPROTO_UNSPEC}
 	for ad.Next() {
 		switch {
 		case ad.Type() == expr.NFTA_TPROXY_FAMILY && ad.Uint32() == unix.NFPROTO_UNSPEC:
 		case ad.Type() == expr.NFTA_TPROXY_REG_PORT:
-			t.regPort = ad.Uint32()
+			t.RegPort = ad.Uint32()
 		default:
 			return opaque("tproxy")
 		}
