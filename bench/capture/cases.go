@@ -30,7 +30,7 @@ const (
 	restoreLegacy = "iptables-legacy-restore, both families"
 )
 
-// intent is what all cases ask for, but for the mode.
+// intent is what all cases capture, except for the mode.
 var intent = []string{"-p", "15001", "-z", "15006", "-u", "1337", "-i", "*", "-x", "", "-b", "*", "-d", "15090,15020"}
 
 var redirect, tproxy = append(slices.Clip(intent), "-m", "REDIRECT"), append(slices.Clip(intent), "-m", "TPROXY")

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// memoryRounds is how often memory is asked for; it varies little. These rounds come
-// first, and also warm up the page cache and the kernel's modules.
+// memoryRounds is how often memory is measured; it varies little. These rounds are
+// the first, and also warm up the page cache and the kernel's modules.
 const memoryRounds = 5
 
 // settle is for the kernel to take the namespaces of a round away: it does so later,

@@ -82,7 +82,7 @@ func (o options) check(rest []string) error {
 }
 
 // measure takes all figures. The report is nil if there is nothing worth printing;
-// with an error beside it, the cases that failed are missing from it.
+// if there is an error too, the cases that failed are missing from it.
 func measure(ctx context.Context, o options, progress io.Writer) (*report, error) {
 	dir, err := os.MkdirTemp("", "outrider-bench-")
 	if err != nil {

@@ -58,8 +58,8 @@ func onThread(f func() error) error {
 var gateways = []string{"10.77.0.1/24", "fd77::1/64"}
 
 // podLinks sets up the namespace of the calling thread as a pod's: loopback, and an
-// interface with an address and a default route of each family. The cable's other end
-// is here too and nobody answers there: what is captured does not get that far.
+// interface with an address and a default route of each family. The other end of
+// the cable is here too and answers nothing: captured traffic does not get that far.
 func podLinks() error {
 	cable := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "peer0"}
 	if err := netlink.LinkAdd(cable); err != nil {

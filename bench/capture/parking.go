@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// destination is what the app asks for: nobody has this address (RFC 5737), so
-	// what answers is the proxy, or nobody.
+	// destination is where the app connects to. No host has this address (RFC 5737), so
+	// that only the proxy can answer.
 	destination = "192.0.2.1:80"
 	// proxyAddress is where the redirect leads.
 	proxyAddress = "127.0.0.1:15001"
@@ -97,7 +97,7 @@ func trials(ctx context.Context, agent string, flags []string, n, parallel int, 
 	return times, parked, errors.Join(errs...)
 }
 
-// parkedIn asks the rules of a namespace how many SYNs they have parked.
+// parkedIn reads from the rules of a namespace how many SYNs they have parked.
 func parkedIn(ctx context.Context, ns *namespace, agent string) (float64, error) {
 	var answer struct{ Parked float64 }
 	err := ns.do(func() error {
@@ -154,7 +154,7 @@ func untilRefused(ctx context.Context, ns *namespace) (time.Duration, error) {
 	return end.Sub(begin), nil
 }
 
-// connect asks for a connection as an app does and says when it began and ended.
+// connect opens a connection as an app does and returns when it began and ended.
 func connect(ctx context.Context, ns *namespace) (begin, end time.Time, err error) {
 	err = ns.do(func() error {
 		d := net.Dialer{Timeout: connectLimit}

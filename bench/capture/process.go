@@ -49,7 +49,7 @@ type command struct {
 }
 
 func newCommand(ctx context.Context, argv []string) (*command, error) {
-	// A file in memory, not a pipe: nobody has to read while the clock runs.
+	// A file in memory, not a pipe: it needs no reader while the clock runs.
 	fd, err := unix.MemfdCreate("output", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("making a file for the output: %w", err)
@@ -76,9 +76,9 @@ func (c *command) explain(err error) error {
 // peakMemory runs a command, from the calling thread, and returns the most memory
 // (resident set) that its first process had, in bytes.
 //
-// The kernel's own figure (ru_maxrss) cannot be taken: it begins with what the parent
-// had at exec, and this program is larger than most of what it measures. So the child
-// is stopped at its exit and asked there, in a run that is not timed.
+// The kernel's own figure (ru_maxrss) is of no use: it starts with what the parent had
+// at exec, and this program is larger than most of what it measures. So the child is
+// stopped at its exit and measured there, in a run that is not timed.
 func peakMemory(ctx context.Context, argv []string) (int64, error) {
 	c, err := newCommand(ctx, argv)
 	if err != nil {

@@ -116,13 +116,13 @@ Ratio: of the medians of wall time.
 `, m.Kernel, m.Processors, m.NFT, float64(m.AgentBytes)/(1<<20), m.AgentBytes, m.LoadBegin, m.LoadEnd, memoryRuns)
 	writeTable(&b, r.commandTable())
 	b.WriteString(`
-Connections of an app (IPv4, outbound), in ms. While it waits, the kernel asks again every
+Connections of an app (IPv4, outbound), in ms. While it waits, the kernel retries every
 second: a parked one should wait for 0 to 1 s more than it must.
 
 `)
 	writeTable(&b, r.connectionTable())
 	b.WriteString(`
-Nobody ever listens: from the first SYN to "Connection refused", in ms.
+Without a listener: from the first SYN to "Connection refused", in ms.
 
 `)
 	writeTable(&b, r.limitTable())

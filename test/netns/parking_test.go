@@ -108,7 +108,7 @@ func TestParkingAcrossDeathAndRebirth(t *testing.T) {
 		}
 		start := time.Now()
 		if got := ending(patient); got != "refused" {
-			t.Errorf("nobody comes: %q, want refused", got)
+			t.Errorf("without a listener: %q, want refused", got)
 		}
 		if d := time.Since(start); d < 3*time.Second {
 			t.Errorf("refused after %s, want at least the limit of 3s", d)
@@ -127,8 +127,7 @@ func TestParkingAcrossDeathAndRebirth(t *testing.T) {
 	})
 }
 
-// A proxy that says that it leaves for good is not waited for; anybody else who says
-// so is not heard.
+// A release from the proxy ends the parking; one from any other process has no effect.
 func TestReleaseEndsParking(t *testing.T) {
 	eachWay(t, nil, func(t *testing.T, top *topology, w way) {
 		want := func(when, end string, limit time.Duration) {
@@ -260,12 +259,12 @@ func TestParkedIsCounted(t *testing.T) {
 	}
 }
 
-// Parking alone works beside another mesh's capture and touches nothing of it.
+// Parking alone works with another mesh's capture and leaves its rules unchanged.
 func TestParkOnlyBesideAnotherMesh(t *testing.T) {
 	ns.RequireRoot(t)
 	for _, v := range variants {
-		for _, foreign := range []string{"iptables-nft", "iptables-legacy"} {
-			t.Run(v.name+" beside "+foreign, func(t *testing.T) {
+		for _, mesh := range []string{"iptables-nft", "iptables-legacy"} {
+			t.Run(v.name+" with "+mesh, func(t *testing.T) {
 				t.Parallel()
 				top := newTopology(t)
 				top.pod.Do(func() {
@@ -273,10 +272,10 @@ func TestParkOnlyBesideAnotherMesh(t *testing.T) {
 						"-t nat -A OUTPUT -p tcp -m owner ! --uid-owner 2102 ! -d 127.0.0.1/32 -j REDIRECT --to-ports 4140",
 						"-t nat -A PREROUTING -p tcp -j REDIRECT --to-ports 4143",
 					} {
-						command(t, foreign, strings.Fields(args)...)
+						command(t, mesh, strings.Fields(args)...)
 					}
 				})
-				before := saved(t, top.pod, foreign)
+				before := saved(t, top.pod, mesh)
 				capturing(t, top.pod, v.backend, v.variant, everything(func(in *capture.Intent) { in.ParkOnly = true }))
 				for _, w := range []struct {
 					call call
@@ -297,7 +296,7 @@ func TestParkOnlyBesideAnotherMesh(t *testing.T) {
 					s.close()
 				}
 				apply(t, top.pod, v.backend, v.variant, func(ctx context.Context, b []setup.Backend) error { return setup.Clean(ctx, b) })
-				if after := saved(t, top.pod, foreign); after != before {
+				if after := saved(t, top.pod, mesh); after != before {
 					t.Errorf("the other mesh's rules before:\n%s\nafter:\n%s", before, after)
 				}
 			})

@@ -22,7 +22,7 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// ours lists who holds rules of ours.
+// ours lists the backends that have rules of ours.
 func ours(t testing.TB, pod *ns.Namespace) []string {
 	t.Helper()
 	var out []string
@@ -55,9 +55,9 @@ func TestEveryBackendAfterEveryOther(t *testing.T) {
 				t.Run(fmt.Sprintf("%s after %s, %s", second.name, first.name, name), func(t *testing.T) {
 					t.Parallel()
 					pod := newTopology(t).pod
-					stranger(t, pod)
+					addOthers(t, pod)
 					settled(t, pod, "eth0", "virt0")
-					before := strangers(t, pod)
+					before := others(t, pod)
 					capturing(t, pod, first.backend, first.variant, everything(nil))
 					capturing(t, pod, second.backend, second.variant, intent)
 					if got := ours(t, pod); len(got) != 1 || got[0] != second.name {
@@ -71,8 +71,8 @@ func TestEveryBackendAfterEveryOther(t *testing.T) {
 					if got := ours(t, pod); len(got) != 0 {
 						t.Errorf("after clean, rules of ours are in %q", got)
 					}
-					if after := strangers(t, pod); after != before {
-						t.Errorf("strangers' rules before:\n%s\nafter:\n%s", before, after)
+					if after := others(t, pod); after != before {
+						t.Errorf("rules of other programs before:\n%s\nafter:\n%s", before, after)
 					}
 				})
 			}
@@ -80,10 +80,10 @@ func TestEveryBackendAfterEveryOther(t *testing.T) {
 	}
 }
 
-// stranger writes rules of somebody else's, by every means.
-func stranger(t *testing.T, pod *ns.Namespace) {
+// addOthers writes rules of other programs, by every means.
+func addOthers(t *testing.T, pod *ns.Namespace) {
 	pod.Do(func() {
-		command(t, "nft", "add table inet stranger; add chain inet stranger c { type filter hook output priority 0; }; add rule inet stranger c tcp dport 1 drop")
+		command(t, "nft", "add table inet other; add chain inet other c { type filter hook output priority 0; }; add rule inet other c tcp dport 1 drop")
 		command(t, "iptables-nft", "-t", "nat", "-A", "OUTPUT", "-p", "tcp", "--dport", "2", "-j", "REDIRECT", "--to-ports", "3")
 		command(t, "iptables-legacy", "-A", "INPUT", "-p", "tcp", "--dport", "4", "-j", "DROP")
 		command(t, "ip", "rule", "add", "fwmark", "5", "lookup", "55")
@@ -108,13 +108,13 @@ func settled(t *testing.T, pod *ns.Namespace, links ...string) {
 	t.Fatalf("links without addresses of their own:\n%s", routes)
 }
 
-// strangers lists what is not ours: empty tables that the iptables programs leave are
+// others lists what is not ours: empty tables that the iptables programs leave are
 // left out, and so is the table that is ours.
-func strangers(t *testing.T, pod *ns.Namespace) string {
+func others(t *testing.T, pod *ns.Namespace) string {
 	t.Helper()
 	out := saved(t, pod, "iptables-nft") + "\n" + saved(t, pod, "iptables-legacy")
 	pod.Do(func() {
-		out += volatile.ReplaceAllString(command(t, "nft", "list", "table", "inet", "stranger"), "")
+		out += volatile.ReplaceAllString(command(t, "nft", "list", "table", "inet", "other"), "")
 		for _, args := range []string{"-4 rule", "-6 rule", "-4 route show table all", "-6 route show table all", "-br addr show lo"} {
 			out += command(t, "ip", strings.Fields(args)...)
 		}
@@ -260,7 +260,8 @@ func (w way) source() string {
 	return "10.9.0.1"
 }
 
-// relay is a transparent proxy: it calls who was called, as who called.
+// relay is a transparent proxy: it calls the original destination from the address of
+// the caller.
 func relay(t *testing.T, pod *ns.Namespace, port uint16) *server {
 	t.Helper()
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return transparent(c, true) }}
@@ -290,7 +291,7 @@ func pass(pod *ns.Namespace, in net.Conn) {
 	caller := netip.MustParseAddrPort(in.RemoteAddr().String())
 	called := netip.MustParseAddrPort(in.LocalAddr().String())
 	out, err := call{
-		from: pod, uid: proxyUser, gid: proxyUser, src: caller.Addr().Unmap(), foreign: true, mark: 1337,
+		from: pod, uid: proxyUser, gid: proxyUser, src: caller.Addr().Unmap(), notLocal: true, mark: 1337,
 		dst: netip.AddrPortFrom(called.Addr().Unmap(), called.Port()), limit: enough,
 	}.dial()
 	if err != nil {
@@ -332,7 +333,7 @@ func TestTransparentModeLetsNothingSlipPast(t *testing.T) {
 						conn, err := w.call(top, time.Duration(i)*2*time.Second+patience).dial()
 						if err == nil {
 							conn.Close()
-							t.Errorf("%s: try %d came through to somebody", w.name, i)
+							t.Errorf("%s: try %d found a listener", w.name, i)
 						}
 						if park == capture.ParkOff && v.backend == capture.NFTables && !errors.Is(err, unix.ECONNREFUSED) {
 							t.Errorf("%s: parking is off, want refused, got %v", w.name, err)

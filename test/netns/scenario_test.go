@@ -19,6 +19,7 @@ import (
 
 	"outrider.dev/internal/capture"
 	"outrider.dev/internal/capture/setup"
+	"outrider.dev/internal/contract"
 	"outrider.dev/test/ns"
 	"outrider.dev/test/scenario"
 )
@@ -139,7 +140,7 @@ func listen(t *testing.T, top *topology, s scenario.Scenario, up *servers) {
 	}
 }
 
-// podUser is who listens on a port of the pod: Istio's ports are the proxy's.
+// podUser is the user that listens on a port of the pod: Istio's ports are the proxy's.
 func podUser(port uint16) int {
 	if port >= 15000 && port < 15100 {
 		return proxyUser
@@ -148,7 +149,7 @@ func podUser(port uint16) int {
 }
 
 // proxyUser is the uid and gid of the proxy.
-const proxyUser = 1337
+const proxyUser = contract.ProxyUser
 
 // callOf is the connection of a scenario.
 func callOf(top *topology, c capture.Conn) call {
@@ -160,24 +161,24 @@ func callOf(top *topology, c capture.Conn) call {
 		out.from = top.guest
 	default:
 		out.src = c.Src.Addr()
-		out.foreign = out.src == netip.MustParseAddr("10.9.0.1") || out.src == netip.MustParseAddr("fd09::1")
+		out.notLocal = out.src == netip.MustParseAddr("10.9.0.1") || out.src == netip.MustParseAddr("fd09::1")
 		if out.src == netip.MustParseAddr("::6") {
-			out.foreign = true // also where no rules have added it to lo
+			out.notLocal = true // also where no rules have added it to lo
 		}
 	}
 	return out
 }
 
-// waits is the end of a connection that hears nothing.
+// waits is the end of a connection that gets no answer.
 const waits = "waits"
 
 // ending is how a call ends, in a word.
 func ending(c call) string {
-	who, err := c.ask()
+	name, err := c.talk()
 	var timeout net.Error
 	switch {
 	case err == nil:
-		return who
+		return name
 	case errors.Is(err, unix.ECONNREFUSED):
 		return "refused"
 	case errors.As(err, &timeout) && timeout.Timeout():
@@ -233,8 +234,8 @@ func listens(p capture.Pod, want capture.Listener) bool {
 	return slices.ContainsFunc(p.Listeners, func(l capture.Listener) bool { return l.Proto == want.Proto && l.Port == want.Port })
 }
 
-// greeting is the name of who has accepted a TCP connection. A connection that nobody
-// has accepted yet would die with the listener.
+// greeting is the name of the server that has accepted a TCP connection. A connection
+// that is not accepted yet would be reset with the listener.
 func greeting(conn net.Conn) string {
 	conn.SetDeadline(time.Now().Add(enough))
 	name, err := bufio.NewReaderSize(onebyte{conn}, 1).ReadString('\n')
@@ -244,7 +245,7 @@ func greeting(conn net.Conn) string {
 	return strings.TrimSpace(name)
 }
 
-// A onebyte reads no more than it is asked for: what follows the greeting is not its own.
+// A onebyte reads one byte at a time, so that nothing behind the greeting is buffered.
 type onebyte struct{ io.Reader }
 
 func (o onebyte) Read(p []byte) (int, error) { return o.Reader.Read(p[:1]) }
@@ -255,13 +256,13 @@ func alive(conn net.Conn) error {
 	if _, err := conn.Write([]byte("ping\n")); err != nil {
 		return err
 	}
-	heard, buf := "", make([]byte, 100)
-	for !strings.HasSuffix(heard, "\n") {
+	answer, buf := "", make([]byte, 100)
+	for !strings.HasSuffix(answer, "\n") {
 		n, err := conn.Read(buf)
 		if err != nil {
 			return err
 		}
-		heard += string(buf[:n])
+		answer += string(buf[:n])
 	}
 	return nil
 }

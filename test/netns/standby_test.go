@@ -78,7 +78,7 @@ func TestStandbyProcess(t *testing.T) {
 // ample is more than anything takes, on a machine that is busy with something else.
 const ample = time.Minute
 
-// untilReady asks often: what is measured is the standby, not how the agent learns
+// untilReady polls often: what is measured is the standby, not how the agent finds out
 // that Envoy listens.
 func untilReady(s *standby.Standby) error {
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
@@ -239,7 +239,7 @@ func startEnvoy(t testing.TB, pod *ns.Namespace, mode capture.Mode, dualStack bo
 	return cmd
 }
 
-// firstLine is what the server says before it is asked.
+// firstLine is what the server sends first.
 func firstLine(c net.Conn) (string, error) {
 	c.SetDeadline(time.Now().Add(ample))
 	var buf [64]byte
@@ -275,7 +275,7 @@ func standbyTopology(t testing.TB, mode capture.Mode) *topology {
 	for _, w := range ways[:2] {
 		c := w.call(top, enough)
 		c.uid, c.gid = proxyUser, proxyUser
-		if got, err := c.ask(); got != "peer" {
+		if got, err := c.talk(); got != "peer" {
 			t.Fatalf("%q, %v from %s", got, err, c.dst)
 		}
 	}
@@ -321,7 +321,7 @@ func oneLife(t *testing.T, top *topology, h *holder, mode capture.Mode, dualStac
 	var callers sync.WaitGroup
 	for i, c := range early {
 		callers.Go(func() {
-			talk(t, ways[i].name, c)
+			exchange(t, ways[i].name, c)
 			served[i] = time.Now()
 		})
 	}
@@ -335,7 +335,7 @@ func oneLife(t *testing.T, top *topology, h *holder, mode capture.Mode, dualStac
 		if err != nil {
 			t.Fatalf("%s, with Envoy: %v", w.name, err)
 		}
-		talk(t, w.name+", with Envoy", c)
+		exchange(t, w.name+", with Envoy", c)
 		c.Close()
 	}
 	if _, after := h.say("counts"); after[0].Relayed != before[0].Relayed || after[1].Relayed != before[1].Relayed {
@@ -347,9 +347,9 @@ func oneLife(t *testing.T, top *topology, h *holder, mode capture.Mode, dualStac
 	return delays
 }
 
-// talk hears who the server is, before saying anything; says something, and that this
-// is all; and hears it back.
-func talk(t *testing.T, name string, c net.Conn) {
+// exchange reads the name of the server, sends a line, closes its side, and reads the
+// line back.
+func exchange(t *testing.T, name string, c net.Conn) {
 	want := "peer"
 	if strings.HasPrefix(name, "inbound") {
 		want = "app"
@@ -384,7 +384,7 @@ func TestStandbyHoldsTwoThousand(t *testing.T) {
 		conns = append(conns, c)
 	}
 	h.holding(n)
-	if _, err := ways[0].call(top, enough).ask(); !errors.Is(err, unix.ECONNRESET) {
+	if _, err := ways[0].call(top, enough).talk(); !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("one past the bound: %v, want connection reset", err)
 	}
 	startEnvoy(t, top.pod, capture.RedirectMode, false)
@@ -417,7 +417,7 @@ func TestStandbyDoesNotCallItself(t *testing.T) {
 	h := startHolder(t, top.pod, capture.RedirectMode, 0)
 	for _, user := range []int{1000, proxyUser} {
 		for _, dst := range []string{"127.0.0.1:15001", "[::1]:15006", "10.9.0.2:15001", "[fd09::2]:15006"} {
-			if got, err := (call{from: top.pod, uid: user, gid: user, dst: netip.MustParseAddrPort(dst), limit: enough}).ask(); err != io.EOF && !errors.Is(err, unix.ECONNRESET) {
+			if got, err := (call{from: top.pod, uid: user, gid: user, dst: netip.MustParseAddrPort(dst), limit: enough}).talk(); err != io.EOF && !errors.Is(err, unix.ECONNRESET) {
 				t.Errorf("user %d to %s: %q, %v; want it closed", user, dst, got, err)
 			}
 		}

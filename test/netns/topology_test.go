@@ -58,7 +58,7 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// A server answers with its name, and then with what it hears.
+// A server sends its name, and then echoes what it reads.
 type server struct {
 	close func()
 }
@@ -90,7 +90,7 @@ func serve(t testing.TB, n *ns.Namespace, user int, l capture.Listener, name str
 }
 
 // serveUDP listens on every address by a socket of its own, as name servers do: the
-// answer must come from the address that was asked.
+// answer must come from the address that was called.
 func serveUDP(t testing.TB, port uint16, name string) (stop func()) {
 	var conns []net.PacketConn
 	addrs, err := net.InterfaceAddrs()
@@ -192,7 +192,7 @@ type call struct {
 	src      netip.Addr // bound to, if valid
 	dst      netip.AddrPort
 	mark     int
-	foreign  bool // src is not an address of the namespace
+	notLocal bool // src is not an address of the namespace
 	limit    time.Duration
 }
 
@@ -202,16 +202,16 @@ func (c call) dial() (net.Conn, error) {
 	return conn, err
 }
 
-// attempt makes a connection, and says how often the kernel sent something of it again:
-// never, if nobody let its first SYN wait, however slow the machine is.
+// attempt makes a connection, and returns how often the kernel sent a part of it again:
+// never, unless its first SYN was parked, however slow the machine is.
 func (c call) attempt() (conn net.Conn, again int, err error) {
 	network := "tcp"
 	if c.proto == capture.UDP {
 		network = "udp"
 	}
-	seen := -1 // the socket, for as long as it takes to ask it
+	seen := -1 // the socket, until its counter is read
 	d := net.Dialer{Timeout: c.limit, Control: func(_, _ string, raw syscall.RawConn) error {
-		if err := transparent(raw, c.foreign); err != nil {
+		if err := transparent(raw, c.notLocal); err != nil {
 			return err
 		}
 		var err error
@@ -250,8 +250,8 @@ func resent(fd int) int {
 	return int(info.Total_retrans)
 }
 
-// ask makes the connection and returns the name of who answers.
-func (c call) ask() (string, error) {
+// talk makes the connection and returns the name of the server that answers.
+func (c call) talk() (string, error) {
 	conn, err := c.dial()
 	if err != nil {
 		return "", err

@@ -32,7 +32,7 @@ func Connect(a *Namespace, nameA string, addrsA []netip.Prefix, b *Namespace, na
 }
 
 // Pod makes a namespace as a pod has it, by IPv4: eth0 with an address and the default
-// route. Nobody is at the other end.
+// route. Nothing answers at the other end.
 func Pod(t testing.TB) *Namespace {
 	t.Helper()
 	pod, node := New(t), Empty(t)

@@ -97,7 +97,7 @@ func (n *Namespace) As(uid, gid int, f func()) {
 func (n *Namespace) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.fd) }
 
 // onThread runs f on a thread of its own, which ends with f: what f changed of
-// the thread touches nobody else.
+// the thread affects no other goroutine.
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {

@@ -15,7 +15,7 @@ var families = []Scenario{
 	when("IPv4 alone: the proxy calls the pod's own IPv6 address directly", only4, tcp(proxy, own6), ready, passes),
 	when("IPv4 alone: IPv6 is not parked", only4, tcp(app, "[::1]:15001"), early, refused(15001)),
 	when("IPv4 alone: IPv4 is parked", only4, tcp(app, "127.0.0.1:15001"), early, waits(15001)),
-	when("IPv4 alone: look-ups by IPv6 leave the pod", only4+"--redirect-dns --capture-all-dns", udp(app, server6), ready, passes),
+	when("IPv4 alone: queries by IPv6 leave the pod", only4+"--redirect-dns --capture-all-dns", udp(app, server6), ready, passes),
 	when("IPv4 alone: TPROXY leaves IPv6 alone", only4+"-m TPROXY", fromPeer(own6), ready, passes),
 	when("IPv4 alone: TPROXY takes IPv4", only4+"-m TPROXY", fromPeer(own), ready, taken(15006)),
 	when("IPv6 alone: a call by IPv6 is captured", only6, tcp(app, service6), ready, lands(15001)),

@@ -16,8 +16,8 @@ var inbound = []Scenario{
 	when("a port that is not in -d is captured", everything+"-d 8080", fromPeer("10.9.0.2:8081"), ready, lands(15006)),
 	when("-d '*' leaves every port alone", everything+"-d *", fromPeer(own), ready, passes),
 	when("-d '*' leaves the ports of -b alone", istio+"-b 8080 -d *", fromPeer(own), ready, passes),
-	// Istio does not look at -d when -b is a list. Who names a port in both has
-	// more reason to mean the exception.
+	// Istio ignores -d when -b is a list. A port in both is more likely meant as the
+	// exception.
 	when("a port in both -b and -d is left alone", istio+"-b 8080 -d 8080", fromPeer(own), ready, passes),
 	when("the tunnel port is not captured", everything, fromPeer("10.9.0.2:15008"), ready, passes),
 	when("another tunnel port is not captured", everything+"-e 15009", fromPeer("10.9.0.2:15009"), with(ready, on(15009)), passes),
@@ -59,6 +59,6 @@ var guests = []Scenario{
 	when("a guest's call waits for the proxy", virtual, fromGuest(service), early, waits(15001)),
 	when("with TPROXY a guest that calls a service lands on the outbound port", virtual+"-m TPROXY", fromGuest(service), ready, lands(15001)),
 	when("with TPROXY a guest that calls the pod lands on the outbound port", virtual+"-m TPROXY", fromGuest("10.10.0.2:8080"), ready, lands(15001)),
-	when("with TPROXY other interfaces are inbound beside a virtual one", virtual+"-m TPROXY", fromPeer(own), ready, taken(15006)),
+	when("with TPROXY other interfaces than a virtual one are inbound", virtual+"-m TPROXY", fromPeer(own), ready, taken(15006)),
 	when("with mode NONE a guest's calls are forwarded", virtual+"-m NONE", fromGuest(service), ready, passes),
 }

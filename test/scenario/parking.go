@@ -32,7 +32,7 @@ var parking = []Scenario{
 	when("a port that is not in --park-ports refuses", everything+"--park-ports 8082", tcp(app, "127.0.0.1:8083"), early, refused(8083)),
 	when("UDP to a port of --park-ports is refused", everything+"--park-ports 8082", udp(app, "127.0.0.1:8082"), early, refused(8082)),
 	when("every port is parked with '*'", parkAll, tcp(app, "127.0.0.1:8083"), early, waits(8083)),
-	when("every port is parked for the outside with '*'", istio+"-i * --park-ports *", fromPeer("[fd09::2]:8083"), nobody, waits(8083)),
+	when("every port is parked for the outside with '*'", istio+"-i * --park-ports *", fromPeer("[fd09::2]:8083"), empty, waits(8083)),
 	when("the proxy's ports are parked with '*'", parkAll, tcp(app, service), early, waits(15001)),
 	when("with '*' a port with a listener is reached", parkAll, tcp(app, loop), early, passes),
 	when("with '*' the status port refuses at once", parkAll, fromPeer("10.9.0.2:15020"), early, refused(15020)),
@@ -61,8 +61,8 @@ var memory = []Scenario{
 	when("the absence of one port is not that of another", everything, fromPeer(own), remembering(early, "gone-15001"), waits(15006)),
 	when("a listener that is back takes connections at once", everything, tcp(app, service), remembering(ready, "gone-15001"), lands(15001)),
 	when("a listener that comes within the limit takes connections", everything, tcp(app, service), remembering(ready, "gone-15001", "parking-15001"), lands(15001)),
-	when("a look-up to a resolver gone for too long hears nothing", captureAllDNS, udp(app, server), remembering(early, "gone-15053"), dropped(15053)),
-	when("a look-up over TCP to a resolver gone for too long is refused", captureAllDNS, tcp(app, server), remembering(early, "gone-15053"), refused(15053)),
+	when("a query to a resolver gone for too long gets no answer", captureAllDNS, udp(app, server), remembering(early, "gone-15053"), dropped(15053)),
+	when("a query over TCP to a resolver gone for too long is refused", captureAllDNS, tcp(app, server), remembering(early, "gone-15053"), refused(15053)),
 	when("a parked port of the app over the limit is refused", everything+"--park-ports 8082", tcp(app, "127.0.0.1:8082"), remembering(early, "gone-8082"), refused(8082)),
 	when("with '*' an absence over the limit is refused", parkAll, tcp(app, "127.0.0.1:8083"), remembering(early, "gone-any"), refused(8083)).
 		onIPTables(waits(8083)), // it remembers addresses, not ports

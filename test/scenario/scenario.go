@@ -1,5 +1,5 @@
-// Package scenario is a table of connections and of where each must end under
-// given flags. The same table is tried on the pure model ([capture.Ruleset.Trace])
+// Package scenario is the conformance table of capture: connections, and where each
+// must end under given flags. The same table is tried on the pure model ([capture.Ruleset.Trace])
 // and on a real kernel, so that the two cannot drift apart.
 //
 // Every scenario plays in one topology:
@@ -40,7 +40,7 @@ type Want struct {
 	Port uint16 // where it ends; for one that is parked or refused, the port that it came to
 }
 
-// For is what s wants of a backend.
+// For is the wanted end for a backend.
 func (s Scenario) For(backend string) Want {
 	if backend == capture.IPTables && s.OnIPTables != nil {
 		return *s.OnIPTables
@@ -48,7 +48,7 @@ func (s Scenario) For(backend string) Want {
 	return s.Want
 }
 
-// Intent is what the flags of s ask for. Both families are captured unless they
+// Intent is the intent of the flags of s. Both families are captured unless they
 // say otherwise.
 func (s Scenario) Intent() (capture.Intent, error) {
 	in := capture.Defaults()

@@ -66,7 +66,7 @@ var tproxy = []Scenario{
 	when("with TPROXY a proxy that is not transparent cannot take anything", transparent, fromPeer(own), opaque, waits(8080)),
 	when("with TPROXY an excluded port does not wait", transparent+"-d 8080", fromPeer(own), early, passes),
 	when("with TPROXY and parking off an early connection does not reach the app", transparent+"--park=off", fromPeer(own), early, refused(8080)).
-		onIPTables(waits(8080)), // its TPROXY drops what nobody takes
+		onIPTables(waits(8080)), // its TPROXY drops packets without a listener
 	when("with TPROXY a proxy that is gone for too long refuses", transparent, fromPeer(own), remembering(early, "gone-15006"), refused(8080)).
 		onIPTables(waits(8080)),
 	when("with TPROXY a proxy that is back takes connections at once", transparent, fromPeer(own), remembering(ready, "gone-15006"), taken(15006)),

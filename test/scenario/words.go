@@ -7,7 +7,7 @@ import (
 	"outrider.dev/internal/capture"
 )
 
-// An owner is who a process runs as.
+// An owner is the user and the group of a process.
 type owner struct{ uid, gid uint32 }
 
 var (
@@ -46,9 +46,9 @@ var always = []capture.Listener{
 }
 
 var (
-	nobody = capture.Pod{}
-	early  = capture.Pod{Listeners: always} // the app runs, the proxy does not yet
-	ready  = with(early,
+	empty = capture.Pod{}                  // without listeners
+	early = capture.Pod{Listeners: always} // the app runs, the proxy does not yet
+	ready = with(early,
 		capture.Listener{Proto: capture.TCP, Port: 15001},
 		capture.Listener{Proto: capture.TCP, Port: 15006, Transparent: true},
 		capture.Listener{Proto: capture.TCP, Port: 15008},
@@ -76,16 +76,16 @@ func remembering(p capture.Pod, sets ...string) capture.Pod {
 }
 
 // tcp is a connection that a process of the pod opens.
-func tcp(who owner, to string) capture.Conn {
+func tcp(by owner, to string) capture.Conn {
 	dst := netip.MustParseAddrPort(to)
 	src, out := routeTo(dst.Addr())
 	return capture.Conn{
 		Proto: capture.TCP, Src: netip.AddrPortFrom(src, clientPort), Dst: dst,
-		Out: out, UID: who.uid, GID: who.gid,
+		Out: out, UID: by.uid, GID: by.gid,
 	}
 }
 
-func udp(who owner, to string) capture.Conn { return overUDP(tcp(who, to)) }
+func udp(by owner, to string) capture.Conn { return overUDP(tcp(by, to)) }
 
 func overUDP(c capture.Conn) capture.Conn {
 	c.Proto = capture.UDP
