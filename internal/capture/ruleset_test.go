@@ -23,9 +23,8 @@ var injected = []string{"-p", "15001", "-z", "15006", "-u", "1337", "-m", "REDIR
 
 func TestExplainIsAsWrittenDown(t *testing.T) {
 	tests := map[string][]string{
-		"injected.explain": injected,
-		"tproxy.explain":   {"-m", "TPROXY", "-i", "*", "-b", "*"},
-		"dns.explain":      {"-i", "*", "--redirect-dns", "--capture-all-dns"},
+		"tproxy.explain": {"-m", "TPROXY", "-i", "*", "-b", "*"},
+		"dns.explain":    append(slices.Clone(injected), "--redirect-dns", "--capture-all-dns"),
 	}
 	for name, flags := range tests {
 		t.Run(name, func(t *testing.T) {

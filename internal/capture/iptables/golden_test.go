@@ -41,9 +41,8 @@ func withTProxy(families capture.Families) capture.Intent {
 
 func TestRenderedText(t *testing.T) {
 	intents := map[string]capture.Intent{
-		"redirect": capturing(capture.DualStack),
-		"dns":      withDNS(capture.DualStack),
-		"tproxy":   withTProxy(capture.DualStack),
+		"dns":    withDNS(capture.DualStack),
+		"tproxy": withTProxy(capture.DualStack),
 	}
 	for name, in := range intents {
 		rs, _ := capture.Build(in, capture.IPTables)
