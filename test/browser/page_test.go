@@ -124,6 +124,7 @@ type look struct {
 	Wide    []string // elements that reach beyond the window
 	Charts  []drawn
 	Faint   []string // texts, and marks of one letter, with less contrast than WCAG 2 asks for (AA)
+	Pale    []string // bars with less contrast than 3:1 against their ground
 	Read    int      // texts whose contrast was measured
 	Details []folded
 	Scripts int
@@ -133,6 +134,7 @@ type drawn struct {
 	Title         string
 	Width, Height float64
 	Shapes, Texts int
+	Axis          string   // its labels
 	Cut           []string // parts that are outside of the picture
 }
 
@@ -182,6 +184,7 @@ func faults(t *testing.T, browser context.Context, file string, charts int) []st
 		l := p.look()
 		found(where, "reaches beyond the window", l.Wide)
 		found(where, "is hardly read", l.Faint)
+		found(where, "is hardly seen", l.Pale)
 		found(where, "chart", missing(l.Charts, charts))
 		if l.Read == 0 {
 			found(where, "page", []string{"nothing is to be read"})
@@ -212,7 +215,7 @@ func faults(t *testing.T, browser context.Context, file string, charts int) []st
 	return out
 }
 
-var widths = []int{1100, 500}
+var widths = []int{1100, 390} // a desk and a phone
 
 // missing says which charts are not seen.
 func missing(all []drawn, want int) (out []string) {

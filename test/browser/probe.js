@@ -7,7 +7,7 @@
   const box = e => e.getBoundingClientRect();
   const seen = e => e.checkVisibility() && box(e).width > 0 && box(e).height > 0;
 
-  // Who scrolls may have wider content; nobody else may.
+  // An element that scrolls may have wider content.
   const scrolls = e => ['auto', 'scroll'].includes(getComputedStyle(e).overflowX);
   const inScroller = e => { for (let p = e.parentElement; p; p = p.parentElement) if (scrolls(p)) return true; return false; };
   const wide = [...document.body.querySelectorAll('*')]
@@ -19,6 +19,7 @@
     width: box(svg).width, height: box(svg).height, title: name(svg),
     shapes: [...svg.querySelectorAll('rect, path, line, circle, polygon')].filter(e => box(e).width > 0 || box(e).height > 0).length,
     texts: [...svg.querySelectorAll('text')].filter(seen).length,
+    axis: [...svg.querySelectorAll('text.faint[text-anchor=middle]')].map(e => e.textContent).join(' '),
     // Something drawn outside of the picture is cut off.
     cut: [...svg.querySelectorAll('text, rect')].filter(e => seen(e) && (box(e).right > box(svg).right + 1 || box(e).bottom > box(svg).bottom + 1 || box(e).left < box(svg).left - 1)).map(name),
   }));
@@ -56,8 +57,17 @@
     if (ratio < (t.data.trim().length === 1 ? 3 : 4.5)) faint.push(name(e) + ' ' + ratio.toFixed(2));
   }
 
+  // A bar needs less contrast than a text: WCAG 2, 1.4.11.
+  const pale = [...document.querySelectorAll('rect.bar')].filter(seen).flatMap(e => {
+    const r = box(e), x = r.left + r.width / 2, y = r.top + r.height / 2;
+    if (x < 0 || y < 0 || x >= innerWidth || y >= innerHeight) return [];
+    const ground = [...e.ownerSVGElement.querySelectorAll('rect.ground')].reduce((c, o) => over(painted(o), c), canvas);
+    const ratio = contrast(over(painted(e), ground), ground);
+    return ratio < 3 ? [name(e) + ' ' + (e.getAttribute('class') || '') + ' ' + ratio.toFixed(2)] : [];
+  });
+
   return {
-    title: document.title, wide, charts, faint, read,
+    title: document.title, wide, charts, faint, pale, read,
     details: [...document.querySelectorAll('details')].map(d => ({ open: d.open, height: box(d).height, content: [...d.children].slice(1).some(seen) })),
     scripts: document.scripts.length,
   };

@@ -18,7 +18,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// Every report can be read in a browser, by everybody, without a network.
+// Every report can be read in a browser: wide and narrow, light and dark, without a network.
 func TestReports(t *testing.T) {
 	ctx := browser(t)
 	outrider := build(t)
@@ -30,6 +30,8 @@ func TestReports(t *testing.T) {
 		page   string
 		title  string
 		charts int
+
+		oneAxis bool
 	}{
 		"a simulated pod": {
 			page: report(t, outrider, "simulate", "-f", pod, "-o", "html", "--with", "istio-proxy: image takes 800ms, healthy after 2.5s",
@@ -46,7 +48,7 @@ func TestReports(t *testing.T) {
 			}}),
 			title: "x", charts: 1,
 		},
-		"the demo": {page: demo.HTML(played(), 3000), title: "The start of a pod in a mesh of 3000 services", charts: len(demo.Acts)},
+		"the demo": {page: demo.HTML(played(), 3000), title: "The start of a pod in a mesh of 3000 services", charts: len(demo.Acts), oneAxis: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -57,6 +59,11 @@ func TestReports(t *testing.T) {
 			l := open(t, ctx, file, widths[0]).look()
 			if l.Title != tt.title || l.Scripts > 0 || len(l.Details) == 0 {
 				t.Errorf("title %q, %d scripts, %d details; want %q, none, some", l.Title, l.Scripts, len(l.Details), tt.title)
+			}
+			for _, c := range l.Charts {
+				if tt.oneAxis && c.Axis != l.Charts[0].Axis {
+					t.Errorf("axes %q and %q: want one for all charts", l.Charts[0].Axis, c.Axis)
+				}
 			}
 		})
 	}
@@ -69,17 +76,18 @@ func TestFaultsAreFound(t *testing.T) {
 <details><summary>more</summary><p style="height: 90px">here</p></details>`
 	tests := map[string]struct{ body, want string }{
 		"nothing is wrong":           {good, ""},
-		"a script fails":             {good + `<script>nobody()</script>`, "console: error: "},
+		"a script fails":             {good + `<script>missing()</script>`, "console: error: "},
 		"a script complains":         {good + `<script>console.error("x")</script>`, "console: error: "},
 		"something is fetched":       {good + `<img alt="" src="http://127.0.0.1:9/x.png">`, "network: request: http://127.0.0.1:9/x.png"},
-		"an element is too wide":     {good + `<p style="width: 800px">x</p>`, "500 px, light: reaches beyond the window: p"},
-		"what is unfolded is wide":   {good + `<details><summary>x</summary><p style="width: 800px; height: 90px">x</p></details>`, "500 px, unfolded: reaches beyond the window: p"},
+		"an element is too wide":     {good + `<p style="width: 800px">x</p>`, "390 px, light: reaches beyond the window: p"},
+		"what is unfolded is wide":   {good + `<details><summary>x</summary><p style="width: 800px; height: 90px">x</p></details>`, "390 px, unfolded: reaches beyond the window: p"},
 		"details have no content":    {good + `<details><summary>x</summary></details>`, "unfolded: details 2"},
 		"a chart has no height":      {strings.Replace(good, `height="100"`, `height="0"`, 1), "chart: 1 is 200 by 0 px"},
 		"a chart is missing":         {good[strings.Index(good, "<details"):], "chart: 0 of them, want 1"},
 		"a label is cut off":         {strings.Replace(good, `<text y="40">`, `<text y="40" x="195">long label `, 1), "is cut off at text"},
 		"grey on white":              {good + `<p style="color: #999">x</p>`, "is hardly read: p"},
 		"black on a dark bar":        {strings.Replace(good, `<text y="40">`, `<rect width="90" height="90" fill="#222"/><text y="40">`, 1), "is hardly read: text"},
+		"a pale bar":                 {strings.Replace(good, `<rect width="9" height="9"/>`, `<rect class="bar" width="9" height="9" fill="#ddd"/>`, 1), "is hardly seen: rect"},
 		"dark without dark's colour": {good + `<style>@media (prefers-color-scheme: dark) { body { background: #111 } }</style><p>x</p>`, "dark: is hardly read: p"},
 	}
 	for name, tt := range tests {
@@ -107,7 +115,7 @@ func build(t *testing.T) string {
 	return binary
 }
 
-// report is what a command writes. Exit status 1 says that it found something.
+// report is what a command writes. Exit status 1 is for findings.
 func report(t *testing.T, outrider string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(outrider, args...)

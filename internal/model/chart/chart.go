@@ -17,6 +17,9 @@ type Chart struct {
 	Lanes []Lane        `json:"lanes"`
 	Pod   []Mark        `json:"pod,omitempty"`   // what happened to all
 	Notes []string      `json:"notes,omitempty"` // sentences below: broken edges first
+
+	axis    time.Duration // end of the axis that it shares with other charts; 0: its own
+	letters int           // likewise of the longest name
 }
 
 // A Lane is one container.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"outrider.dev/startup"
 )
@@ -201,7 +202,36 @@ func TestAChartIsReadBackFromJSON(t *testing.T) {
 	if err := json.Unmarshal(b, &got); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Chart{})); diff != "" {
 		t.Errorf("read back (-want +got):\n%s", diff)
+	}
+}
+
+// Charts of a page have one axis: the same time is at the same place in each.
+func TestChartsOfAPageShareAnAxis(t *testing.T) {
+	long := everything(t)
+	short := New([]string{"a-longer-name"}, startup.Timeline{{Container: "a-longer-name", What: startup.IsStarted, At: 2 * sec}}, nil, nil)
+	all := aligned([]Chart{long, short})
+	a, b := all[0].picture(), all[1].picture()
+	if a.x(2*sec) != b.x(2*sec) || a.end != b.end || short.picture().end == b.end {
+		t.Errorf("2s is at %v and %v", a.x(2*sec), b.x(2*sec))
+	}
+	steps := Steps([]string{"app"}, startup.Timeline{{Container: "app", What: startup.IsStarted}}, nil)
+	if got := aligned([]Chart{long, steps})[1].picture().end; got != steps.End {
+		t.Errorf("an axis of events ends at %v, want its own %v", got, steps.End)
+	}
+}
+
+// Bars differ by their patterns: only a healthy container's has none.
+func TestBarsDifferWithoutColour(t *testing.T) {
+	seen := map[string]bool{}
+	for phase, l := range phases {
+		if seen[l.class] || !strings.Contains(style, ".chart .bar."+l.class+" {") {
+			t.Errorf("%s has no colour of its own: %q", phase, l.class)
+		}
+		seen[l.class] = true
+		if has := strings.Contains(patterns, `id="p-`+l.class+`"`); has != (phase != Healthy) {
+			t.Errorf("%s: has a pattern: %v", phase, has)
+		}
 	}
 }

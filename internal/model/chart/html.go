@@ -14,22 +14,24 @@ const head = `<!DOCTYPE html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>%s</title>
 <style>
-:root { color-scheme: light }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1f2328; background: #f6f8fa }
+:root { color-scheme: light dark; --page: #f6f8fa; --box: #fff; --text: #1f2328; --dim: #59636e; --line: #d1d9e0; --well: #1a7f37; --ill: #cf222e }
+@media (prefers-color-scheme: dark) { :root { --page: #0d1117; --box: #161b22; --text: #e6edf3; --dim: #9198a1; --line: #3d444d; --well: #3fb950; --ill: #ff7b72 } }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: var(--text); background: var(--page); overflow-wrap: break-word }
 h1 { font-size: 1.5rem; margin: 0 0 1rem }
 h2 { font-size: 1.15rem; margin: 0 }
-section { background: #fff; border: 1px solid #d1d9e0; border-radius: 8px; padding: 1rem 1.25rem; margin: 0 0 1.25rem }
-.at { color: #59636e; font-size: 13px; margin: 0 0 .5rem }
+section { background: var(--box); border: 1px solid var(--line); border-radius: 8px; padding: 1rem 1.25rem; margin: 0 0 1.25rem }
+.at { color: var(--dim); font-size: 13px; margin: 0 0 .5rem }
 .verdict { font-weight: 600; border-left: 4px solid; padding: .15rem .7rem; margin: .6rem 0 }
-.good { color: #1a7f37 } .bad { color: #cf222e }
+.good { color: var(--well) } .bad { color: var(--ill) }
 ul { margin: .4rem 0; padding-left: 1.2rem; font-size: 14px }
 .scroll { overflow-x: auto; margin: .5rem 0 }
-svg { display: block; max-width: 100%%; min-width: 44rem; height: auto }
-summary { cursor: pointer; color: #59636e; font-size: 14px }
+svg { display: block; max-width: 100%%; min-width: 46rem; height: auto }
+summary { cursor: pointer; color: var(--dim); font-size: 14px }
 table { border-collapse: collapse; font-size: 13px; margin-top: .4rem }
-td { overflow-wrap: anywhere }
-td, th { text-align: left; padding: .15rem 1.2rem .15rem 0; border-bottom: 1px solid #e4e8ec; vertical-align: top }
-td:first-child, th:first-child { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+td, th { text-align: left; padding: .15rem 1.2rem .15rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
+details td { overflow-wrap: anywhere }
+details td:first-child, details th:first-child { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+@media (max-width: 40rem) { body { margin: 1rem auto; padding: 0 .5rem } section { padding: .75rem } td, th { padding-right: .6rem } }
 </style>
 </head>
 <body>
@@ -46,13 +48,49 @@ type Section struct {
 	LeftOut  []string // of the model; last
 }
 
-// HTML is a page with the sections, one below the other. It is self-contained: no
-// script, nothing fetched.
+// A Page has sections, one below the other, on one time axis.
+type Page struct {
+	Title    string
+	Command  string     // that made the page; empty: not said
+	Summary  [][]string // a table before the sections; the first row is its head
+	Sections []Section
+}
+
+// HTML is a page with a title and sections.
 func HTML(title string, sections []Section) string {
+	return Page{Title: title, Sections: sections}.HTML()
+}
+
+// HTML is the page as text. It is self-contained: no script, nothing fetched.
+func (p Page) HTML() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, head, markup(title))
-	fmt.Fprintf(&b, "<h1>%s</h1>\n", markup(title))
-	for _, s := range sections {
+	fmt.Fprintf(&b, head, markup(p.Title))
+	fmt.Fprintf(&b, "<h1>%s</h1>\n", markup(p.Title))
+	if p.Command != "" {
+		fmt.Fprintf(&b, "<p class=\"at\">Made by <code>%s</code></p>\n", markup(p.Command))
+	}
+	if len(p.Summary) > 0 {
+		b.WriteString("<section class=\"scroll\">\n<table>\n")
+		for i, row := range p.Summary {
+			cell := "td"
+			if i == 0 {
+				cell = "th"
+			}
+			b.WriteString("<tr>")
+			for _, text := range row {
+				fmt.Fprintf(&b, "<%s>%s</%s>", cell, markup(text), cell)
+			}
+			b.WriteString("</tr>\n")
+		}
+		b.WriteString("</table>\n</section>\n")
+	}
+	var charts []Chart
+	for _, s := range p.Sections {
+		charts = append(charts, s.Chart)
+	}
+	for i, c := range aligned(charts) {
+		s := p.Sections[i]
+		s.Chart = c
 		s.write(&b)
 	}
 	b.WriteString("</body>\n</html>\n")
@@ -73,8 +111,9 @@ func (s Section) write(b *strings.Builder) {
 	}
 	writeList(b, s.Lines)
 	if drawn := s.Chart; !drawn.empty() {
-		drawn.Title = "" // stands above
-		fmt.Fprintf(b, "<div class=\"scroll\">\n%s</div>\n", drawn.SVG())
+		drawn.Title, drawn.Notes = "", nil // are text of the page, where they wrap
+		fmt.Fprintf(b, "<div class=\"scroll\" tabindex=\"0\">\n%s</div>\n", drawn.SVG())
+		writeList(b, s.Chart.Notes)
 	}
 	if len(s.Timeline) > 0 {
 		writeTable(b, s.Timeline)

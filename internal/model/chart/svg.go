@@ -13,7 +13,7 @@ import (
 
 // Measures of the picture, in pixels.
 const (
-	lanesWide  = 880
+	lanesWide  = 720
 	laneHigh   = 28
 	barHigh    = 16
 	letterWide = 7.2
@@ -24,32 +24,81 @@ const (
 	badgeWide  = 15
 )
 
-// Colours of what is no span and no mark.
-const (
-	ink   = "#1f2328"
-	faint = "#59636e"
-	grid  = "#e4e8ec"
-	alarm = "#cf222e"
-)
+// style has the colours, for light and for dark pages. Each bar has a contrast of at least
+// 3:1 against the ground, and each but that of a healthy container a pattern, so that bars
+// differ without their colours too.
+const style = `<style>
+.chart { --ground: #fff; --ink: #1f2328; --faint: #59636e; --grid: #d8dee4; --bad: #cf222e; --good: #1a7f37; --warn: #bc4c00; --info: #0550ae; --pod: #6639ba;
+  --pulling: #0969da; --waiting: #9a6700; --running: #0e7490; --healthy: #1a7f37; --stopping: #8250df; --backoff: #cf222e }
+@media (prefers-color-scheme: dark) { .chart { --ground: #161b22; --ink: #e6edf3; --faint: #9198a1; --grid: #3d444d; --bad: #ff7b72; --good: #3fb950; --warn: #f0883e; --info: #79c0ff; --pod: #d2a8ff;
+  --pulling: #58a6ff; --waiting: #d29922; --running: #39c5cf; --healthy: #3fb950; --stopping: #a371f7; --backoff: #ff7b72 } }
+.chart .ground { fill: var(--ground) } .chart text { fill: var(--ink) } .chart .faint { fill: var(--faint) } .chart .grid { stroke: var(--grid) }
+.chart .badge { fill: var(--ground); stroke-width: 1.5 } .chart pattern path { stroke: var(--ground); stroke-width: 2; fill: none } .chart pattern circle { fill: var(--ground) }
+.chart .bar.pulling { fill: var(--pulling) } .chart .bar.waiting { fill: var(--waiting) } .chart .bar.running { fill: var(--running) }
+.chart .bar.healthy { fill: var(--healthy) } .chart .bar.stopping { fill: var(--stopping) } .chart .bar.backoff { fill: var(--backoff) }
+.chart text.bad { fill: var(--bad) } .chart text.good { fill: var(--good) } .chart text.warn { fill: var(--warn) } .chart text.info { fill: var(--info) } .chart text.pod { fill: var(--pod) }
+.chart circle.bad { stroke: var(--bad) } .chart circle.good { stroke: var(--good) } .chart circle.warn { stroke: var(--warn) } .chart circle.info { stroke: var(--info) } .chart circle.pod { stroke: var(--pod) }
+</style>
+`
+
+// patterns are laid over the bars.
+const patterns = `<defs>
+<pattern id="p-pulling" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M1 0V6"/></pattern>
+<pattern id="p-waiting" width="6" height="6" patternUnits="userSpaceOnUse"><circle cx="3" cy="3" r="1.4"/></pattern>
+<pattern id="p-running" width="8" height="8" patternUnits="userSpaceOnUse"><path d="M-2 10L10 -2"/></pattern>
+<pattern id="p-stopping" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M0 3H6"/></pattern>
+<pattern id="p-backoff" width="8" height="8" patternUnits="userSpaceOnUse"><path d="M0 6L4 2L8 6"/></pattern>
+</defs>
+`
 
 // SVG is the chart as one picture, which needs nothing else. What stands behind a
 // span or a mark is shown when the pointer rests on it.
 func (c Chart) SVG() string { return SVG([]Chart{c}) }
 
-// SVG is the charts as one picture, one below the other.
+// SVG is the charts as one picture, one below the other, on one axis.
 func SVG(charts []Chart) string {
 	wide, high := 0.0, 0.0
 	var body strings.Builder
-	for _, c := range charts {
+	for _, c := range aligned(charts) {
 		p := c.picture()
 		fmt.Fprintf(&body, `<g transform="translate(0 %.0f)">`+"\n", high)
 		p.draw(&body)
 		body.WriteString("</g>\n")
 		wide, high = max(wide, p.wide), high+p.high
 	}
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img" font-family="system-ui, sans-serif" font-size="12">`+"\n"+
-		"<title>%s</title>\n"+`<rect width="100%%" height="100%%" fill="#fff"/>`+"\n%s</svg>\n", wide, high, wide, high, markup(names(charts)), body.String())
+	return fmt.Sprintf(`<svg class="chart" xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img" font-family="system-ui, sans-serif" font-size="12">`+"\n"+
+		"<title>%s</title>\n%s%s"+`<rect class="ground" width="100%%" height="100%%"/>`+"\n%s</svg>\n", wide, high, wide, high, markup(names(charts)), style, patterns, body.String())
 }
+
+// aligned gives the charts one axis and one margin, so that their bars can be compared.
+// An axis of time and one of events stay two.
+func aligned(charts []Chart) []Chart {
+	ends := map[bool]time.Duration{}
+	letters := 0
+	for _, c := range charts {
+		ends[c.Steps] = max(ends[c.Steps], c.End, c.axis)
+		letters = max(letters, c.letters, c.longestName())
+	}
+	out := slices.Clone(charts)
+	for i, c := range out {
+		out[i].axis, out[i].letters = ends[c.Steps], letters
+	}
+	return out
+}
+
+func (c Chart) longestName() int {
+	n := 0
+	if len(c.Pod) > 0 {
+		n = len(podLane)
+	}
+	for _, l := range c.Lanes {
+		n = max(n, utf8.RuneCountInString(l.Name))
+	}
+	return n
+}
+
+// podLane is the name of the lane for what happened to the pod.
+const podLane = "(pod)"
 
 func names(charts []Chart) string {
 	var out []string
@@ -78,25 +127,26 @@ type picture struct {
 }
 
 func (c Chart) picture() picture {
-	p := picture{chart: c, end: max(c.End, time.Millisecond), lanes: slices.Clone(c.Lanes), top: pad + axisHigh}
+	p := picture{chart: c, end: max(c.End, c.axis, time.Millisecond), lanes: slices.Clone(c.Lanes), top: pad + axisHigh}
 	if c.Title != "" {
 		p.top += titleHigh
 	}
 	if len(c.Pod) > 0 {
-		p.lanes = append(p.lanes, Lane{Name: "(pod)", Marks: c.Pod})
+		p.lanes = append(p.lanes, Lane{Name: podLane, Marks: c.Pod})
 	}
-	letters := 0
-	for _, l := range p.lanes {
-		letters = max(letters, utf8.RuneCountInString(l.Name))
+	p.left = pad + 12 + letterWide*float64(max(c.letters, c.longestName()))
+	p.wide = max(p.left+lanesWide+2*pad, 2*pad+10*letterCount(c.Title))
+	for _, n := range c.Notes {
+		p.wide = max(p.wide, 2*pad+letterWide*letterCount("! "+n))
 	}
-	p.left = pad + 12 + letterWide*float64(letters)
-	p.wide = p.left + lanesWide + 2*pad
 	p.rows = legendRows(c.used(), p.wide-2*pad)
 	p.legendAt = p.bottom() + 28
 	p.notesAt = p.legendAt + float64(len(p.rows)*legendHigh) + 4
 	p.high = p.notesAt + float64(len(c.Notes)*legendHigh)
 	return p
 }
+
+func letterCount(s string) float64 { return float64(utf8.RuneCountInString(s)) }
 
 // bottom is where the lanes end.
 func (p picture) bottom() float64 { return p.top + float64(len(p.lanes)*laneHigh) }
@@ -108,7 +158,7 @@ func (p picture) x(t time.Duration) float64 {
 
 func (p picture) draw(b *strings.Builder) {
 	if p.chart.Title != "" {
-		fmt.Fprintf(b, `<text x="%d" y="%d" font-size="16" font-weight="600" fill="%s">%s</text>`+"\n", pad, pad+14, ink, markup(p.chart.Title))
+		fmt.Fprintf(b, `<text x="%d" y="%d" font-size="16" font-weight="600">%s</text>`+"\n", pad, pad+14, markup(p.chart.Title))
 	}
 	p.axis(b)
 	for i, l := range p.lanes {
@@ -116,28 +166,27 @@ func (p picture) draw(b *strings.Builder) {
 	}
 	p.legend(b)
 	for i, n := range p.chart.Notes {
-		fmt.Fprintf(b, `<text x="%d" y="%.0f" fill="%s" font-weight="600">! %s</text>`+"\n", pad, p.notesAt+float64(i*legendHigh), alarm, markup(n))
+		fmt.Fprintf(b, `<text class="bad" x="%d" y="%.0f" font-weight="600">! %s</text>`+"\n", pad, p.notesAt+float64(i*legendHigh), markup(n))
 	}
 }
 
 func (p picture) axis(b *strings.Builder) {
-	step := p.chart.step(11)
+	step := p.chart.step(p.end, 9)
 	for t := time.Duration(0); t <= p.end; t += step {
 		if t == 0 && p.chart.Steps {
 			continue // the first event is number 1
 		}
-		fmt.Fprintf(b, `<path d="M%.1f %.0fV%.0f" stroke="%s"/><text x="%.1f" y="%.0f" text-anchor="middle" font-size="11" fill="%s">%s</text>`+"\n",
-			p.x(t), p.top-6, p.bottom(), grid, p.x(t), p.top-11, faint, p.chart.label(t))
+		fmt.Fprintf(b, `<path class="grid" d="M%.1f %.0fV%.0f"/><text class="faint" x="%.1f" y="%.0f" text-anchor="middle" font-size="11">%s</text>`+"\n",
+			p.x(t), p.top-6, p.bottom(), p.x(t), p.top-11, p.chart.label(t))
 	}
 }
 
 func (p picture) lane(b *strings.Builder, l Lane, y float64) {
 	middle := y + laneHigh/2
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="end" fill="%s">%s</text>`+"\n", p.left-10, middle+4, ink, markup(l.Name))
-	fmt.Fprintf(b, `<path d="M%.1f %.1fH%.1f" stroke="%s"/>`+"\n", p.left, middle, p.left+lanesWide, grid)
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="end">%s</text>`+"\n", p.left-10, middle+4, markup(l.Name))
+	fmt.Fprintf(b, `<path class="grid" d="M%.1f %.1fH%.1f"/>`+"\n", p.left, middle, p.left+lanesWide)
 	for _, s := range l.Spans {
-		fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%d" rx="2" fill="%s"><title>%s</title></rect>`+"\n",
-			p.x(s.From), middle-barHigh/2, max(p.x(s.To)-p.x(s.From), 1), barHigh, phases[s.Phase].fill, markup(p.chart.sentence(l.Name, s)))
+		bar(b, p.x(s.From), middle-barHigh/2, max(p.x(s.To)-p.x(s.From), 1), barHigh, phases[s.Phase], p.chart.sentence(l.Name, s))
 	}
 	p.marks(b, l.Marks, middle)
 }
@@ -194,8 +243,21 @@ func (p picture) place(drawn []drawnMark, m Mark) []drawnMark {
 }
 
 func badge(b *strings.Builder, x, y float64, l look) {
-	fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="7" fill="#fff" stroke="%s" stroke-width="1.5"/><text x="%.1f" y="%.1f" text-anchor="middle" font-size="10" font-weight="bold" fill="%s">%c</text>`,
-		x, y, l.fill, x, y+3.5, l.fill, l.cell)
+	fmt.Fprintf(b, `<circle class="badge %s" cx="%.1f" cy="%.1f" r="7"/><text class="%s" x="%.1f" y="%.1f" text-anchor="middle" font-size="10" font-weight="bold">%c</text>`,
+		l.class, x, y, l.class, x, y+3.5, l.cell)
+}
+
+// bar draws a colour with a pattern over it; the title shows when the pointer rests on it.
+func bar(b *strings.Builder, x, y, wide, high float64, l look, title string) {
+	b.WriteString("<g>")
+	if title != "" {
+		fmt.Fprintf(b, "<title>%s</title>", markup(title))
+	}
+	fmt.Fprintf(b, `<rect class="bar %s" x="%.1f" y="%.1f" width="%.1f" height="%.0f" rx="2"/>`, l.class, x, y, wide, high)
+	if l.class != phases[Healthy].class {
+		fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.0f" rx="2" fill="url(#p-%s)"/>`, x, y, wide, high, l.class)
+	}
+	b.WriteString("</g>\n")
 }
 
 func (c Chart) sentence(name string, s Span) string {
@@ -236,9 +298,9 @@ func (p picture) legend(b *strings.Builder) {
 			if isMark[l.cell] {
 				badge(b, x+7, y-4, l)
 			} else {
-				fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="14" height="12" rx="2" fill="%s"/>`, x, y-10, l.fill)
+				bar(b, x, y-10, 16, 12, l, "")
 			}
-			fmt.Fprintf(b, `<text x="%.1f" y="%.1f" fill="%s">%s</text>`+"\n", x+20, y, faint, l.means)
+			fmt.Fprintf(b, `<text class="faint" x="%.1f" y="%.1f">%s</text>`+"\n", x+22, y, l.means)
 			x += l.wide()
 		}
 	}

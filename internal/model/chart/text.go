@@ -18,30 +18,30 @@ type TextOptions struct {
 type look struct {
 	cell  rune
 	ansi  string // an SGR code
-	fill  string // in SVG
+	class string // in SVG
 	means string
 }
 
 var phases = map[Phase]look{
-	Pulling:  {'░', "36", "#9ecae1", "pulling the image"},
-	Waiting:  {'·', "33", "#f2d16b", "waiting in its container"},
-	Running:  {'▒', "34", "#6baed6", "running, not healthy"},
-	Healthy:  {'█', "32", "#41ab5d", "healthy"},
-	Stopping: {'▄', "35", "#807dba", "told to stop"},
-	BackOff:  {'~', "31", "#fcbba1", "in back-off"},
+	Pulling:  {'░', "36", "pulling", "pulling the image"},
+	Waiting:  {'·', "33", "waiting", "waiting in its container"},
+	Running:  {'▒', "34", "running", "running, not healthy"},
+	Healthy:  {'█', "32", "healthy", "healthy"},
+	Stopping: {'▄', "35", "stopping", "told to stop"},
+	BackOff:  {'~', "31", "backoff", "in back-off"},
 }
 
 var marks = map[MarkKind]look{
-	Crashed:    {'x', "31;1", "#cb181d", "crashed"},
-	NoImage:    {'p', "31;1", "#cb181d", "its image could not be pulled"},
-	Completed:  {'o', "32;1", "#00441b", "completed"},
-	Refused:    {'?', "33;1", "#e6550d", "its call was refused"},
-	HookFailed: {'h', "31;1", "#a50f15", "a hook failed"},
-	Notified:   {'n', "36;1", "#08519c", "told of a restart"},
-	TooEarly:   {'!', "31;1", "#ff0000", "broke the plan"},
-	Deleted:    {'D', "35;1", "#54278f", "deleted"},
-	Sandbox:    {'S', "31;1", "#cb181d", "a new sandbox"},
-	Address:    {'A', "36", "#08519c", "its IP is in the API"},
+	Crashed:    {'x', "31;1", "bad", "crashed"},
+	NoImage:    {'p', "31;1", "bad", "its image could not be pulled"},
+	Completed:  {'o', "32;1", "good", "completed"},
+	Refused:    {'?', "33;1", "warn", "its call was refused"},
+	HookFailed: {'h', "31;1", "bad", "a hook failed"},
+	Notified:   {'n', "36;1", "info", "told of a restart"},
+	TooEarly:   {'!', "31;1", "bad", "broke the plan"},
+	Deleted:    {'D', "35;1", "pod", "deleted"},
+	Sandbox:    {'S', "31;1", "bad", "a new sandbox"},
+	Address:    {'A', "36", "info", "its IP is in the API"},
 }
 
 // In the order of the legend. Of two marks in one cell the later one here is drawn.
@@ -66,7 +66,7 @@ func (c Chart) Text(o TextOptions) string {
 		fmt.Fprintf(&b, "%-*s %s\n", d.margin, l.Name, d.row(l.Spans, l.Marks))
 	}
 	if len(c.Pod) > 0 {
-		fmt.Fprintf(&b, "%-*s %s\n", d.margin, "(pod)", d.row(nil, c.Pod))
+		fmt.Fprintf(&b, "%-*s %s\n", d.margin, podLane, d.row(nil, c.Pod))
 	}
 	b.WriteString(d.legend(c))
 	for _, n := range c.Notes {
@@ -89,7 +89,7 @@ func (c Chart) drawing(o TextOptions) drawing {
 	if o.Width <= 0 {
 		o.Width = 100
 	}
-	d := drawing{chart: c, end: max(c.End, time.Millisecond), color: o.Color, margin: len("(pod)"), total: o.Width}
+	d := drawing{chart: c, end: max(c.End, time.Millisecond), color: o.Color, margin: len(podLane), total: o.Width}
 	for _, l := range c.Lanes {
 		d.margin = max(d.margin, utf8.RuneCountInString(l.Name))
 	}
@@ -157,7 +157,7 @@ func (d drawing) paint(cells []look) string {
 
 // axis has round times, as many as fit.
 func (d drawing) axis() string {
-	step := d.chart.step(max(d.width/10, 1))
+	step := d.chart.step(d.end, max(d.width/10, 1))
 	line := []rune(strings.Repeat(" ", d.width))
 	for t := time.Duration(0); t < d.end; t += step {
 		if t == 0 && d.chart.Steps {
@@ -172,8 +172,8 @@ func (d drawing) axis() string {
 }
 
 // step is the time between two labels of the axis, of which there are at most n.
-func (c Chart) step(n int) time.Duration {
-	step := roundStep(max(c.End, time.Millisecond), n)
+func (c Chart) step(end time.Duration, n int) time.Duration {
+	step := roundStep(end, n)
 	if c.Steps {
 		return max(step, time.Second)
 	}
