@@ -79,10 +79,10 @@ func (b *Builder) Set(parts ...Part) {
 	for _, p := range parts {
 		k := p.Key()
 		if old, ok := b.parts[k]; ok {
-			b.remove(old)
+			b.index(old, false)
 		}
 		b.parts[k] = p
-		b.put(p)
+		b.index(p, true)
 	}
 }
 
@@ -91,39 +91,25 @@ func (b *Builder) Delete(keys ...Key) {
 	for _, k := range keys {
 		if old, ok := b.parts[k]; ok {
 			delete(b.parts, k)
-			b.remove(old)
+			b.index(old, false)
 		}
 	}
 }
 
-func (b *Builder) put(p Part) {
+// index adds a part to the indexes, or removes it, and marks what may change.
+func (b *Builder) index(p Part, present bool) {
 	switch p := p.(type) {
 	case *ServiceSpec:
-		b.putService(p)
+		b.indexService(p, present)
 	case *SliceSpec:
-		b.putSlice(p)
+		b.indexSlice(p, present)
 	case *WorkloadSpec:
-		b.putWorkload(p)
+		b.indexWorkload(p, present)
 	case *PolicySpec:
-		b.putPolicy(p)
+		b.policies.set(p.Namespace, p, present)
+		b.markPolicy(p)
 	case *RouteSpec:
-		b.putRoute(p)
-	}
-}
-
-// remove undoes put.
-func (b *Builder) remove(p Part) {
-	switch p := p.(type) {
-	case *ServiceSpec:
-		b.removeService(p)
-	case *SliceSpec:
-		b.removeSlice(p)
-	case *WorkloadSpec:
-		b.removeWorkload(p)
-	case *PolicySpec:
-		b.removePolicy(p)
-	case *RouteSpec:
-		b.removeRoute(p)
+		b.indexRoute(p, present)
 	}
 }
 
@@ -215,27 +201,19 @@ func (b *Builder) service(n name) *service {
 	return s
 }
 
-func (b *Builder) putService(p *ServiceSpec) {
+func (b *Builder) indexService(p *ServiceSpec, present bool) {
 	n := name{p.Namespace, p.Name}
-	b.service(n).spec = p
+	s := b.service(n)
+	s.spec = nil
+	if present {
+		s.spec = p
+	}
 	b.markService(p)
 	if len(p.Selector) > 0 {
-		b.bySelector.add(selectorKey(p.Namespace, p.Selector), n)
+		b.bySelector.set(selectorKey(p.Namespace, p.Selector), n, present)
 	}
 	for _, a := range p.Addresses {
-		b.byVIP.add(a, n)
-	}
-}
-
-func (b *Builder) removeService(p *ServiceSpec) {
-	n := name{p.Namespace, p.Name}
-	b.service(n).spec = nil
-	b.markService(p)
-	if len(p.Selector) > 0 {
-		b.bySelector.remove(selectorKey(p.Namespace, p.Selector), n)
-	}
-	for _, a := range p.Addresses {
-		b.byVIP.remove(a, n)
+		b.byVIP.set(a, n, present)
 	}
 }
 
@@ -248,31 +226,26 @@ func (b *Builder) markService(p *ServiceSpec) {
 	}
 }
 
-func (b *Builder) putSlice(p *SliceSpec) {
-	n := name{p.Namespace, p.Service}
-	b.service(n).slices.add(p)
-	for _, e := range p.Endpoints {
-		if e.Pod != "" {
-			b.bySlicePod.add(name{p.Namespace, e.Pod}, n)
-		}
-		for _, a := range e.Addresses {
-			b.bySliceAddress.add(a, n)
-		}
-	}
-}
-
-func (b *Builder) removeSlice(p *SliceSpec) {
+func (b *Builder) indexSlice(p *SliceSpec, present bool) {
 	n := name{p.Namespace, p.Service}
 	s := b.service(n)
-	delete(s.slices, p)
+	if present {
+		s.slices.add(p)
+	} else {
+		delete(s.slices, p)
+	}
 	for _, e := range p.Endpoints {
-		b.bySlicePod.remove(name{p.Namespace, e.Pod}, n)
+		if e.Pod != "" {
+			b.bySlicePod.set(name{p.Namespace, e.Pod}, n, present)
+		}
 		for _, a := range e.Addresses {
-			b.bySliceAddress.remove(a, n)
+			b.bySliceAddress.set(a, n, present)
 		}
 	}
-	for left := range s.slices { // which may have the same ones
-		b.putSlice(left)
+	if !present {
+		for left := range s.slices { // which may have the same ones
+			b.indexSlice(left, true)
+		}
 	}
 }
 
@@ -287,30 +260,21 @@ func (b *Builder) workload(id workloadID) *workload {
 	return w
 }
 
-func (b *Builder) putWorkload(p *WorkloadSpec) {
+func (b *Builder) indexWorkload(p *WorkloadSpec, present bool) {
 	id := p.id()
-	b.workload(id).spec = p
-	b.byNamespace.add(id.namespace, id)
+	w := b.workload(id)
+	w.spec = nil
+	if present {
+		w.spec = p
+	}
+	b.byNamespace.set(id.namespace, id, present)
 	for k, v := range p.Labels {
-		b.byLabel.add(label{id.namespace, k, v}, id)
+		b.byLabel.set(label{id.namespace, k, v}, id, present)
 	}
 	if !p.HostNetwork {
 		for _, a := range p.Addresses {
-			b.byAddress.add(a, id)
+			b.byAddress.set(a, id, present)
 		}
-	}
-	b.markWorkload(p)
-}
-
-func (b *Builder) removeWorkload(p *WorkloadSpec) {
-	id := p.id()
-	b.workload(id).spec = nil
-	b.byNamespace.remove(id.namespace, id)
-	for k, v := range p.Labels {
-		b.byLabel.remove(label{id.namespace, k, v}, id)
-	}
-	for _, a := range p.Addresses {
-		b.byAddress.remove(a, id)
 	}
 	b.markWorkload(p)
 }

@@ -15,16 +15,6 @@ import (
 //   - one of the root namespace with a selector is ignored;
 //   - the default is PERMISSIVE.
 
-func (b *Builder) putPolicy(p *PolicySpec) {
-	b.policies.add(p.Namespace, p)
-	b.markPolicy(p)
-}
-
-func (b *Builder) removePolicy(p *PolicySpec) {
-	b.policies.remove(p.Namespace, p)
-	b.markPolicy(p)
-}
-
 func (b *Builder) markPolicy(p *PolicySpec) {
 	if p.Namespace == b.config.RootNamespace {
 		for id := range b.workloads {

@@ -7,20 +7,12 @@ import (
 	"strconv"
 )
 
-func (b *Builder) putRoute(r *RouteSpec) {
+func (b *Builder) indexRoute(r *RouteSpec, present bool) {
 	for _, p := range r.Parents {
-		b.routesOf.add(name{p.Namespace, p.Name}, r)
+		b.routesOf.set(name{p.Namespace, p.Name}, r, present)
 	}
-	r.eachBackend(func(n name) { b.routesTo.add(n, r) })
+	r.eachBackend(func(n name) { b.routesTo.set(n, r, present) })
 	b.markParents(r)
-}
-
-func (b *Builder) removeRoute(r *RouteSpec) {
-	b.markParents(r)
-	for _, p := range r.Parents {
-		b.routesOf.remove(name{p.Namespace, p.Name}, r)
-	}
-	r.eachBackend(func(n name) { b.routesTo.remove(n, r) })
 }
 
 func (b *Builder) markParents(r *RouteSpec) {

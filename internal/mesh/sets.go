@@ -1,8 +1,6 @@
 package mesh
 
-import (
-	"reflect"
-)
+import "reflect"
 
 // A name of a Kubernetes object, whose kind is that of the map.
 type name struct{ namespace, name string }
@@ -14,19 +12,19 @@ func (s set[K]) add(k K) { s[k] = struct{}{} }
 // A multimap has a set for each key. Empty sets are not kept.
 type multimap[K, V comparable] map[K]set[V]
 
-func (m multimap[K, V]) add(k K, v V) {
+// set adds a value, or removes it.
+func (m multimap[K, V]) set(k K, v V, present bool) {
 	s, ok := m[k]
-	if !ok {
-		s = set[V]{}
-		m[k] = s
-	}
-	s.add(v)
-}
-
-func (m multimap[K, V]) remove(k K, v V) {
-	delete(m[k], v)
-	if len(m[k]) == 0 {
-		delete(m, k)
+	switch {
+	case !present:
+		delete(s, v)
+		if len(s) == 0 {
+			delete(m, k)
+		}
+	case !ok:
+		m[k] = set[V]{v: {}}
+	default:
+		s.add(v)
 	}
 }
 
