@@ -1,14 +1,9 @@
 package inject
 
 import (
-	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outrider.dev/internal/contract"
 )
@@ -105,15 +100,15 @@ var annotations = []annotation{
 	{name: "istio.io/dataplane-mode", without: "it is a label, and there is no ambient mode here"},
 	{name: "networking.istio.io/tunnel", without: "the proxy takes no HBONE"},
 
-	{name: contract.DependsOn, means: "who waits for whom"},
+	{name: contract.DependsOn, means: "which container waits for which"},
 	{name: contract.Start, means: "gate, native, hold or off: how the start is ordered"},
-	{name: contract.NativeRelease, means: "hook or probe: what releases those who wait for a native sidecar", check: oneOf("hook", "probe")},
+	{name: contract.NativeRelease, means: "hook or probe: what releases the containers that wait for a native sidecar", check: oneOf("hook", "probe")},
 	{name: contract.Capture, means: "none: no connection is captured", check: oneOf("all", "none")},
-	{name: contract.Proxy, means: "none: no proxy; order, and parking beside another mesh", check: oneOf("sidecar", "none")},
+	{name: contract.Proxy, means: "none: no proxy; order, and parking alongside another mesh", check: oneOf("sidecar", "none")},
 	{name: contract.Init, means: "none: no init container of ours", check: oneOf("container", "none")},
 	{name: contract.Park, means: "on, off or require: whether early connections wait", check: oneOf("on", "off", "require")},
 	{name: contract.Prewarm, means: "hosts whose configuration is fetched before the first request"},
-	{name: contract.Push, means: "full or on-demand: how much of the mesh the proxy is told", check: oneOf("full", "on-demand")},
+	{name: contract.Push, means: "full or on-demand: how much of the mesh the proxy gets", check: oneOf("full", "on-demand")},
 	{name: contract.Status, means: "written: what was injected"},
 	{name: contract.Overrides, means: "written: what of the pod was changed"},
 }
@@ -179,113 +174,4 @@ func annotationNames() []string {
 		out = append(out, a.name)
 	}
 	return out
-}
-
-// The errors of these say what would be right.
-
-func oneOf(words ...string) func(string) error {
-	return func(s string) error {
-		if slices.Contains(words, s) {
-			return nil
-		}
-		return errors.New(strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1])
-	}
-}
-
-func number(s string) error {
-	if n, err := strconv.ParseInt(s, 10, 32); err != nil || n < 0 {
-		return errors.New("a whole number that is not negative")
-	}
-	return nil
-}
-
-func portOrZero(s string) error {
-	if _, err := strconv.ParseUint(s, 10, 16); err != nil {
-		return errors.New("a port, or 0")
-	}
-	return nil
-}
-
-func boolean(s string) error {
-	if _, err := strconv.ParseBool(s); err != nil {
-		return errors.New("true or false")
-	}
-	return nil
-}
-
-func quantity(s string) error {
-	if q, err := resource.ParseQuantity(s); err != nil || q.Sign() < 0 {
-		return errors.New("an amount, for example 100m or 128Mi")
-	}
-	return nil
-}
-
-func items(s string) []string {
-	var out []string
-	for item := range strings.SplitSeq(s, ",") {
-		if item = strings.TrimSpace(item); item != "" {
-			out = append(out, item)
-		}
-	}
-	return out
-}
-
-func ports(s string) error {
-	for _, item := range items(s) {
-		if n, err := strconv.ParseUint(item, 10, 16); err != nil || n == 0 {
-			return errors.New("ports from 1 to 65535, with commas between")
-		}
-	}
-	return nil
-}
-
-func portsOrAll(s string) error {
-	if s == "*" || ports(s) == nil {
-		return nil
-	}
-	return errors.New("*, or ports from 1 to 65535 with commas between")
-}
-
-func ranges(s string) error {
-	for _, item := range items(s) {
-		_, err := netip.ParsePrefix(item)
-		if _, bare := netip.ParseAddr(item); err != nil && bare != nil {
-			return errors.New("address ranges like 10.0.0.0/8, with commas between")
-		}
-	}
-	return nil
-}
-
-func rangesOrAll(s string) error {
-	if s == "*" || ranges(s) == nil {
-		return nil
-	}
-	return errors.New("*, or address ranges like 10.0.0.0/8 with commas between")
-}
-
-func interfaces(s string) error {
-	for _, item := range items(s) {
-		if len(item) > 15 || strings.ContainsAny(item, " /:+*") {
-			return errors.New("names of network interfaces, with commas between")
-		}
-	}
-	return nil
-}
-
-// orNone takes an empty value too, as if it was not there.
-func orNone(check func(string) error) func(string) error {
-	return func(s string) error {
-		if s == "" {
-			return nil
-		}
-		return check(s)
-	}
-}
-
-// of checks what parse can read.
-func of[T any](parse func(string) (T, error)) func(string) error {
-	return func(s string) error {
-		_, err := parse(s)
-		return err
-	}
 }

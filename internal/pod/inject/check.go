@@ -4,14 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"outrider.dev/startup"
 )
 
-// Check says what of the options could be used in no pod: by the checks of the annotations
-// that say the same for one. The values are checked where they are read.
+// Check checks the options as the annotations for the same settings are. The values are
+// checked when they are read.
 func (o Options) Check() error {
 	return checkAll([]setting{
 		{"the address of the control plane", o.ControlPlane, address},
@@ -22,7 +28,7 @@ func (o Options) Check() error {
 	})
 }
 
-// check says which of the values no pod could use.
+// check is likewise.
 func (v Values) check() error {
 	p := v.Global.Proxy
 	all := []setting{
@@ -103,7 +109,7 @@ func componentLevels(s string) error {
 	return nil
 }
 
-// agentLevel is the agent's log level, as Istio's annotation has it: scopes are passed over.
+// agentLevel is the agent's log level, as in Istio's annotation: levels of scopes are ignored.
 func agentLevel(s string) error {
 	s = strings.TrimPrefix(s, "default:")
 	if strings.ContainsAny(s, ",:") {
@@ -120,8 +126,7 @@ func address(s string) error {
 	return nil
 }
 
-// reference is the grammar of an image's name (distribution's reference package): a
-// registry, a path, a tag, a digest.
+// reference is the grammar of an image's name (distribution's reference package).
 var reference = regexp.MustCompile(`^(?:(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(?::[0-9]+)?/)?` +
 	`[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*` +
 	`(?::\w[\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$`)
@@ -176,3 +181,134 @@ func NamespaceName(s string) error {
 	}
 	return nil
 }
+
+// The errors of checks say what would be valid.
+
+func oneOf(words ...string) func(string) error {
+	return func(s string) error {
+		if slices.Contains(words, s) {
+			return nil
+		}
+		return errors.New(strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1])
+	}
+}
+
+func number(s string) error {
+	if n, err := strconv.ParseInt(s, 10, 32); err != nil || n < 0 {
+		return errors.New("a whole number that is not negative")
+	}
+	return nil
+}
+
+func portOrZero(s string) error {
+	if _, err := strconv.ParseUint(s, 10, 16); err != nil {
+		return errors.New("a port, or 0")
+	}
+	return nil
+}
+
+func boolean(s string) error {
+	if _, err := strconv.ParseBool(s); err != nil {
+		return errors.New("true or false")
+	}
+	return nil
+}
+
+func quantity(s string) error {
+	if q, err := resource.ParseQuantity(s); err != nil || q.Sign() < 0 {
+		return errors.New("an amount, for example 100m or 128Mi")
+	}
+	return nil
+}
+
+func items(s string) []string {
+	var out []string
+	for item := range strings.SplitSeq(s, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			out = append(out, item)
+		}
+	}
+	return out
+}
+
+func ports(s string) error {
+	for _, item := range items(s) {
+		if n, err := strconv.ParseUint(item, 10, 16); err != nil || n == 0 {
+			return errors.New("ports from 1 to 65535, with commas between")
+		}
+	}
+	return nil
+}
+
+func portsOrAll(s string) error {
+	if s == "*" || ports(s) == nil {
+		return nil
+	}
+	return errors.New("*, or ports from 1 to 65535 with commas between")
+}
+
+func ranges(s string) error {
+	for _, item := range items(s) {
+		_, err := netip.ParsePrefix(item)
+		if _, bare := netip.ParseAddr(item); err != nil && bare != nil {
+			return errors.New("address ranges like 10.0.0.0/8, with commas between")
+		}
+	}
+	return nil
+}
+
+func rangesOrAll(s string) error {
+	if s == "*" || ranges(s) == nil {
+		return nil
+	}
+	return errors.New("*, or address ranges like 10.0.0.0/8 with commas between")
+}
+
+func interfaces(s string) error {
+	for _, item := range items(s) {
+		if len(item) > 15 || strings.ContainsAny(item, " /:+*") {
+			return errors.New("names of network interfaces, with commas between")
+		}
+	}
+	return nil
+}
+
+// orNone also allows an empty value, which is the default.
+func orNone(check func(string) error) func(string) error {
+	return func(s string) error {
+		if s == "" {
+			return nil
+		}
+		return check(s)
+	}
+}
+
+// of allows what parse can read.
+func of[T any](parse func(string) (T, error)) func(string) error {
+	return func(s string) error {
+		_, err := parse(s)
+		return err
+	}
+}
+
+// didYouMean is " (did you mean X?)" for the name nearest to word, or nothing.
+func didYouMean(word string, names []string) string {
+	best, least := "", 1+len(lastPart(word))/3
+	for _, n := range names {
+		d := startup.Distance(lastPart(word), lastPart(n))
+		if before(word) != before(n) {
+			d++ // with another prefix: less likely than a misspelling
+		}
+		if d > 0 && d < least {
+			best, least = n, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return " (did you mean " + best + "?)"
+}
+
+func lastPart(s string) string { return s[strings.LastIndex(s, "/")+1:] }
+
+func before(s string) string { return s[:strings.LastIndex(s, "/")+1] }

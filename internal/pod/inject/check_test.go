@@ -26,17 +26,17 @@ import (
 	"outrider.dev/startup"
 )
 
-// checkInjected is what every injected pod keeps.
+// checkInjected checks what holds for every injected pod.
 func checkInjected(t testing.TB, given *corev1.Pod, r Result, o Options) {
 	t.Helper()
 	valid(t, r.Pod)
-	nobodyIsLost(t, given, r.Pod, o)
+	nothingIsLost(t, given, r.Pod, o)
 	patched(t, given, r)
 	again(t, r, o)
 	agentReads(t, r.Pod)
 }
 
-// valid has the API's rules for what injection writes (kubernetes
+// valid has the API's rules for the fields that injection writes (kubernetes
 // pkg/apis/core/validation): names, ports, mounts, init containers, resources.
 func valid(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
@@ -129,9 +129,9 @@ func set(union any) (n int) {
 	return n
 }
 
-// nobodyIsLost: the author's containers are all there, with what injection has no
-// business with unchanged, and behind a gate is their own command.
-func nobodyIsLost(t testing.TB, given, got *corev1.Pod, o Options) {
+// nothingIsLost: the author's containers are all there, unchanged but for the fields that
+// injection changes, and a gate runs their own command.
+func nothingIsLost(t testing.TB, given, got *corev1.Pod, o Options) {
 	t.Helper()
 	original, err := Stripped(given)
 	if err != nil {
@@ -165,7 +165,7 @@ func nobodyIsLost(t testing.TB, given, got *corev1.Pod, o Options) {
 	}
 }
 
-// asItsImage is a container that says what its image would do.
+// asItsImage is a container with the command of its image.
 func asItsImage(c corev1.Container, k ImageCommand) corev1.Container {
 	escape := func(words []string) (out []string) {
 		for _, w := range words {
@@ -183,7 +183,7 @@ func asItsImage(c corev1.Container, k ImageCommand) corev1.Container {
 	return c
 }
 
-// podDiff is how two pods differ; to find that they do not is the usual case, and cheap.
+// podDiff returns the difference of two pods. The usual case, none, is cheap.
 func podDiff(want, got *corev1.Pod) string {
 	if equality.Semantic.DeepEqual(want, got) {
 		return ""
@@ -223,8 +223,8 @@ func mustStrip(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// agentReads: what the agent gets it can use: variables, flags of the proxy, of the
-// capture and of the gates.
+// agentReads: the agent can read its variables, and the flags of the proxy, the capture and
+// the gates.
 func agentReads(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	if c := find(pod, contract.ProxyContainer); c != nil {

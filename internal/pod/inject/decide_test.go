@@ -30,7 +30,7 @@ func valuesOf(t testing.TB, text string) Values {
 	return v
 }
 
-// Istio's rules, in Istio's order (reference: istio-surface 1.1).
+// Istio's rules, in Istio's order .
 func TestWhoIsInjected(t *testing.T) {
 	type labels = map[string]string
 	tests := map[string]struct {
@@ -74,7 +74,7 @@ func TestWhoIsInjected(t *testing.T) {
 		"a namespace without labels":            {ns: Namespace{Name: "x", Labels: labels{}}, want: NotRequested},
 		"an annotation does not start it":       {ns: Namespace{Name: "x", Labels: labels{}}, pod: `annotations: {sidecar.istio.io/inject: "true"}`, want: NotRequested},
 		"a label does":                          {ns: Namespace{Name: "x", Labels: labels{}}, pod: `labels: {sidecar.istio.io/inject: "true"}`, want: Injected},
-		"by hand nobody needs to ask":           {ns: Namespace{Name: "x", Labels: labels{}}, manual: true, want: Injected},
+		"by hand no label is needed":            {ns: Namespace{Name: "x", Labels: labels{}}, manual: true, want: Injected},
 		"namespaces by default":                 {ns: Namespace{Name: "x", Labels: labels{}}, values: "sidecarInjectorWebhook: {enableNamespacesByDefault: true}", want: Injected},
 		"istio-injection=enabled":               {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "enabled"}}, want: Injected},
 		"istio-injection=disabled":              {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "disabled"}}, pod: `labels: {sidecar.istio.io/inject: "true"}`, want: NamespaceDeclines},
@@ -113,8 +113,7 @@ func TestWhoIsInjected(t *testing.T) {
 	}
 }
 
-// What a pod asks for and cannot have refuses it, with a code, a sentence and what
-// would be right.
+// A pod with an impossible request is refused, with a code, a sentence and a hint.
 func TestRefusals(t *testing.T) {
 	psa := func(level string) Namespace {
 		return Namespace{Name: "shop", Labels: map[string]string{"istio-injection": "enabled", contract.PodSecurityLabel: level}}
@@ -154,7 +153,7 @@ func TestRefusals(t *testing.T) {
 		"an order that is no YAML":         {annotations: `{outrider.dev/depends-on: "app: ["}`, code: BadAnnotation, want: "want CONTAINER: {DEPENDENCY: CONDITION}"},
 		"a proxy that there will not be":   {annotations: "{outrider.dev/proxy: none, outrider.dev/depends-on.app: outrider-proxy}", code: NoMechanism, want: "the pod has no container outrider-proxy"},
 		"an own proxy and none":            {annotations: "{outrider.dev/proxy: none}", more: "- {name: outrider-proxy, image: auto}", code: BadOverride, want: "its own container outrider-proxy"},
-		"a status that nobody wrote":       {annotations: "{outrider.dev/status: x}", code: BadAnnotation, want: "annotation outrider.dev/status"},
+		"a status that is no JSON":         {annotations: "{outrider.dev/status: x}", code: BadAnnotation, want: "annotation outrider.dev/status"},
 		"metrics on ports that are none":   {annotations: `{prometheus.io/port: http}`, code: BadAnnotation, want: `"http" is no port`},
 		"metrics that are nowhere":         {annotations: `{prometheus.istio.io/scrape-targets: garbage}`, code: BadAnnotation, want: `annotation prometheus.istio.io/scrape-targets: "garbage": want port:path`},
 		"a path that is none":              {annotations: `{prometheus.istio.io/scrape-targets: "80:/%zz"}`, code: BadAnnotation, want: "scrape-targets"},

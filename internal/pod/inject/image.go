@@ -147,8 +147,7 @@ func (p *plan) keepCommands(written map[string]imageCommand, r *report) {
 	}
 }
 
-// restore takes the commands of images out of a pod again. A command that was changed since
-// belongs to the pod.
+// restoreCommands undoes [commandsOf]. A command that was changed since belongs to the pod.
 func restoreCommands(pod *corev1.Pod, written map[string]imageCommand) {
 	for name, w := range written {
 		c := find(pod, name)

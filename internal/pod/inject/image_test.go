@@ -31,7 +31,7 @@ func TestWhatAContainerRuns(t *testing.T) {
 		"only arguments":              {ImageCommand{Cmd: cmd}, []string{"/app"}, []string{"/app"}, ""},
 		"nothing":                     {ImageCommand{}, nil, nil, "neither ENTRYPOINT nor CMD"},
 		"an image's dollar is itself": {ImageCommand{Entrypoint: []string{"$(A)", "$$", "a$"}}, []string{"$(B)"}, []string{"$$(A)", "$$$$", "a$$", "$(B)"}, ""},
-		"nobody knows":                {ImageCommand{Entrypoint: entrypoint, Why: "why"}, nil, nil, "why"},
+		"unknown":                     {ImageCommand{Entrypoint: entrypoint, Why: "why"}, nil, nil, "why"},
 		"s6-overlay":                  {ImageCommand{Entrypoint: []string{"/init"}}, nil, nil, "process 1"},
 		"systemd as an argument":      {ImageCommand{}, []string{"/usr/lib/systemd/systemd"}, nil, "process 1"},
 	}
@@ -83,35 +83,35 @@ func expanded(s string) string {
 	return b.String()
 }
 
-// Nobody is asked about what is known, of no use, or not to be injected.
+// Commands are not looked up if they are known, of no use, or the pod is not injected.
 func TestOnlyWhatMattersIsLookedUp(t *testing.T) {
 	tests := map[string]struct {
 		pod  string
 		want []string
 	}{
-		"each image once":          {`{spec: {containers: [{name: a, image: x}, {name: b, image: x, args: [y]}, {name: c, image: z}]}}`, []string{"x", "z"}},
-		"known commands":           {`{spec: {containers: [{name: a, image: x, command: [/x]}]}}`, nil},
-		"an init container":        {`{spec: {initContainers: [{name: i, image: i}], containers: [{name: a, image: x, command: [/x]}]}}`, nil},
-		"one that others wait for": {`{metadata: {annotations: {outrider.dev/depends-on.app: db}}, spec: {containers: [{name: app, image: x, command: [/x]}, {name: db, image: db, readinessProbe: {tcpSocket: {port: 1}}}]}}`, []string{"db"}},
-		"not injected":             {`{spec: {hostNetwork: true, containers: [{name: a, image: x}]}}`, nil},
-		"no order":                 {`{metadata: {annotations: {outrider.dev/start: off}}, spec: {containers: [{name: a, image: x}]}}`, nil},
-		"another way is asked for": {`{metadata: {annotations: {outrider.dev/start: native}}, spec: {containers: [{name: a, image: x}]}}`, nil},
-		"a gate is asked for":      {`{metadata: {annotations: {outrider.dev/start: gate}}, spec: {containers: [{name: a, image: x}]}}`, []string{"x"}},
-		"the node's own":           {`{spec: {containers: [{name: a, image: x, imagePullPolicy: Never}]}}`, nil},
-		"the proxy's container":    {`{spec: {containers: [{name: a, image: x, command: [/x]}, {name: outrider-proxy, image: auto}]}}`, nil},
+		"each image once":                {`{spec: {containers: [{name: a, image: x}, {name: b, image: x, args: [y]}, {name: c, image: z}]}}`, []string{"x", "z"}},
+		"known commands":                 {`{spec: {containers: [{name: a, image: x, command: [/x]}]}}`, nil},
+		"an init container":              {`{spec: {initContainers: [{name: i, image: i}], containers: [{name: a, image: x, command: [/x]}]}}`, nil},
+		"one that others wait for":       {`{metadata: {annotations: {outrider.dev/depends-on.app: db}}, spec: {containers: [{name: app, image: x, command: [/x]}, {name: db, image: db, readinessProbe: {tcpSocket: {port: 1}}}]}}`, []string{"db"}},
+		"not injected":                   {`{spec: {hostNetwork: true, containers: [{name: a, image: x}]}}`, nil},
+		"no order":                       {`{metadata: {annotations: {outrider.dev/start: off}}, spec: {containers: [{name: a, image: x}]}}`, nil},
+		"another mechanism is requested": {`{metadata: {annotations: {outrider.dev/start: native}}, spec: {containers: [{name: a, image: x}]}}`, nil},
+		"a gate is requested":            {`{metadata: {annotations: {outrider.dev/start: gate}}, spec: {containers: [{name: a, image: x}]}}`, []string{"x"}},
+		"the node's own":                 {`{spec: {containers: [{name: a, image: x, imagePullPolicy: Never}]}}`, nil},
+		"the proxy's container":          {`{spec: {containers: [{name: a, image: x, command: [/x]}, {name: outrider-proxy, image: auto}]}}`, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			var asked []string
+			var lookedUp []string
 			_, err := Resolving(podOf(t, tt.pod), Namespace{Name: "shop"}, Options{}, func(images []string) map[string]ImageCommand {
-				if asked != nil {
-					t.Error("asked twice")
+				if lookedUp != nil {
+					t.Error("looked up twice")
 				}
-				asked = images
+				lookedUp = images
 				return nil
 			})
-			if diff := cmp.Diff(tt.want, asked); diff != "" {
-				t.Errorf("%v, asked (-want +got):\n%s", err, diff)
+			if diff := cmp.Diff(tt.want, lookedUp); diff != "" {
+				t.Errorf("%v, looked up (-want +got):\n%s", err, diff)
 			}
 			if r, _ := Pod(podOf(t, tt.pod), Namespace{Name: "shop"}, Options{}); r.Unknown != nil {
 				t.Errorf("without look-ups: %q", r.Unknown)
@@ -120,7 +120,7 @@ func TestOnlyWhatMattersIsLookedUp(t *testing.T) {
 	}
 }
 
-// Stripped gives back what the author wrote, unless somebody has changed it since.
+// Stripped restores what the author wrote, unless it was changed since.
 func TestCommandsOfImagesGoAgain(t *testing.T) {
 	given := podOf(t, `{metadata: {name: shop}, spec: {containers: [{name: app, image: "shop:4", args: [serve]}, {name: log, image: "log:1"}]}}`)
 	o := Options{Commands: map[string]ImageCommand{

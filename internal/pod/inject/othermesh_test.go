@@ -13,12 +13,11 @@ import (
 	"outrider.dev/internal/pod/podspec"
 )
 
-// A foreign is another mesh's injector, as far as order and containers go.
-type foreign func(*corev1.Pod) *corev1.Pod
+// An otherInjector is another mesh's injector: its containers and their order.
+type otherInjector func(*corev1.Pod) *corev1.Pod
 
-// istio is Istio's by its table of orders and its rewriting of probes (reference:
-// istio-surface 1.5, 1.6, 1.10).
-func istio(native, hold, cni bool) foreign {
+// istio is Istio's: where its proxy stands, and how it rewrites probes.
+func istio(native, hold, cni bool) otherInjector {
 	return func(p *corev1.Pod) *corev1.Pod {
 		p = p.DeepCopy()
 		rewrite := func(list []corev1.Container) {
@@ -64,8 +63,8 @@ func istio(native, hold, cni bool) foreign {
 	}
 }
 
-// linkerd is Linkerd's (reference: peers, 1): its plain proxy is the first container.
-func linkerd(native bool) foreign {
+// linkerd is Linkerd's: its plain proxy is the first container.
+func linkerd(native bool) otherInjector {
 	return func(p *corev1.Pod) *corev1.Pod {
 		p = p.DeepCopy()
 		ready := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ready", Port: intstr.FromInt32(4191)}}}
@@ -85,8 +84,8 @@ func linkerd(native bool) foreign {
 	}
 }
 
-var foreigns = map[string]struct {
-	foreign
+var otherInjectors = map[string]struct {
+	otherInjector
 	proxy string
 }{
 	"Istio, plain":            {istio(false, false, false), "istio-proxy"},
@@ -99,10 +98,10 @@ var foreigns = map[string]struct {
 }
 
 // With outrider.dev/proxy: none it makes no difference whether another mesh's injector
-// comes before ours or after it, for the API server asks ours again (reinvocationPolicy:
+// comes before ours or after it, since the API server calls ours again (reinvocationPolicy:
 // IfNeeded).
 func TestTheOrderOfInjectorsDoesNotMatter(t *testing.T) {
-	for name, mesh := range foreigns {
+	for name, mesh := range otherInjectors {
 		for what, text := range map[string]string{
 			"a pod":              "annotations: {outrider.dev/proxy: none}",
 			"one with a graph":   "annotations: {outrider.dev/proxy: none, outrider.dev/depends-on.app: PROXY, outrider.dev/depends-on.web: app=started}",
@@ -115,20 +114,20 @@ spec:
   containers:
   - {name: app, image: a, command: [/app], ports: [{containerPort: 8080}]}
   - {name: web, image: w, command: [/web]}`)
-				once := injectedBeside(t, mesh.foreign(p), p)
+				once := injectedAlongside(t, mesh.otherInjector(p), p)
 				if p.Annotations[contract.Proxy] == "none" { // else ours would have brought its own first
 					ours, err := Pod(p, Namespace{Name: "shop"}, Options{})
 					if err != nil || !ours.Injected {
 						t.Fatalf("%v, %+v", err, ours.Reason)
 					}
-					after, want := injectedBeside(t, mesh.foreign(ours.Pod), p), once.DeepCopy()
+					after, want := injectedAlongside(t, mesh.otherInjector(ours.Pod), p), once.DeepCopy()
 					delete(after.Annotations, contract.Overrides) // what was there before differs
 					delete(want.Annotations, contract.Overrides)
 					if diff := podDiff(want, after); diff != "" {
 						t.Errorf("(-ours last +ours first):\n%s", diff)
 					}
 				}
-				theirs, was := find(mesh.foreign(p), mesh.proxy), find(once, mesh.proxy)
+				theirs, was := find(mesh.otherInjector(p), mesh.proxy), find(once, mesh.proxy)
 				if diff := cmp.Diff(theirs, was, quantities); diff != "" {
 					t.Errorf("the other mesh's proxy was changed:\n%s", diff)
 				}
@@ -143,9 +142,9 @@ spec:
 	}
 }
 
-// injectedBeside injects a pod that has another mesh's proxy. What was said to that mesh,
+// injectedAlongside injects a pod that has another mesh's proxy. What was said to that mesh,
 // and what it wrote, is as it was.
-func injectedBeside(t *testing.T, p, author *corev1.Pod) *corev1.Pod {
+func injectedAlongside(t *testing.T, p, author *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	r, err := Pod(p, Namespace{Name: "shop"}, Options{})
 	if err != nil || !r.Injected {
@@ -172,7 +171,7 @@ func injectedBeside(t *testing.T, p, author *corev1.Pod) *corev1.Pod {
 }
 
 // What another mesh put first stays first where the author's order is put back: its hold
-// would hold nobody else.
+// would hold no other container.
 func TestAnotherMeshsHoldStaysFirst(t *testing.T) {
 	p := podOf(t, `
 metadata: {name: shop, annotations: {outrider.dev/proxy: none, outrider.dev/start: native, outrider.dev/depends-on.app: cache}}
@@ -181,7 +180,7 @@ spec: {containers: [{name: app, image: a}, {name: cache, image: c, startupProbe:
 	if err != nil || !r.Injected || len(r.Pod.Spec.Containers) != 1 {
 		t.Fatalf("%v, %+v: cache should be a sidecar", err, r.Reason)
 	}
-	for _, mesh := range []foreign{linkerd(false), istio(false, true, false), istio(false, false, false)} {
+	for _, mesh := range []otherInjector{linkerd(false), istio(false, true, false), istio(false, false, false)} {
 		both := mesh(r.Pod)
 		want := mesh(p).Spec.Containers
 		if got := mustStrip(t, both).Spec.Containers; !slices.EqualFunc(got, want, func(a, b corev1.Container) bool { return a.Name == b.Name }) {

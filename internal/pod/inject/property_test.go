@@ -137,12 +137,12 @@ func checkRandom(t testing.TB, c chooser) bool {
 		return false
 	}
 	checkInjected(t, p, r, o)
-	keepsWhatIsAsked(t, p, r)
+	keepsTheOrder(t, p, r)
 	notReadyWhileHeld(t, r)
 	other := randomOptions(t, c)
 	if second, err := Pod(r.Pod, Namespace{Name: "shop"}, other); err == nil && second.Injected {
 		checkInjected(t, p, second, other)
-		keepsWhatIsAsked(t, p, second)
+		keepsTheOrder(t, p, second)
 	} else if err != nil && !errors.As(err, &refusal) {
 		t.Error(err)
 	}
@@ -153,9 +153,9 @@ func checkRandom(t testing.TB, c chooser) bool {
 	return true
 }
 
-// keepsWhatIsAsked: who is to wait for the proxy does, by what the notes say, as the
-// reader of any pod sees it; and the proxy's hook is there where somebody waits by it.
-func keepsWhatIsAsked(t testing.TB, given *corev1.Pod, r Result) {
+// keepsTheOrder: a reader of the injected pod finds a mechanism for each edge, and every plain
+// container waits for the proxy unless an annotation says otherwise.
+func keepsTheOrder(t testing.TB, given *corev1.Pod, r Result) {
 	t.Helper()
 	reading, err := podspec.Read(r.Pod)
 	if err != nil {
@@ -169,7 +169,7 @@ func keepsWhatIsAsked(t testing.TB, given *corev1.Pod, r Result) {
 	}
 	a := given.Annotations
 	explicit := false
-	for _, e := range asked(t, given) {
+	for _, e := range requestedEdges(t, given) {
 		explicit = explicit || e.From == contract.ProxyContainer
 	}
 	holds := !strings.Contains(a[contract.ProxyConfig], "false")
@@ -190,10 +190,10 @@ func keepsWhatIsAsked(t testing.TB, given *corev1.Pod, r Result) {
 	}
 }
 
-// notReadyWhileHeld: a container without a readiness probe counts as ready from its start,
-// also while its gate holds its command. The pod does not: whom it waits for says itself
-// when it is ready, to the kubelet too, and the pod is ready only if all are. So nobody is
-// sent to an application that has not begun, and no probe is needed that says so.
+// notReadyWhileHeld: a container without a readiness probe is ready from its start, also while
+// its gate holds its command. The pod is not: the container that it waits for has a readiness
+// probe, and the pod is ready only if all are. So no traffic comes to an application that has
+// not begun.
 func notReadyWhileHeld(t testing.TB, r Result) {
 	t.Helper()
 	reading, err := podspec.Read(r.Pod)
@@ -202,14 +202,14 @@ func notReadyWhileHeld(t testing.TB, r Result) {
 	}
 	for _, e := range reading.Plan().Expand().Edges {
 		from, to := find(r.Pod, e.From), find(r.Pod, e.To)
-		unprobed := e.From == contract.ProxyContainer && r.Pod.Annotations[contract.StatusPortAnnotation] == "0" // asked for
+		unprobed := e.From == contract.ProxyContainer && r.Pod.Annotations[contract.StatusPortAnnotation] == "0" // which disables it
 		if e.By == startup.Gate && e.After == startup.Healthy && to.ReadinessProbe == nil && from.ReadinessProbe == nil && !unprobed {
 			t.Errorf("the pod is ready while the gate of %s waits for %s", e.To, e.From)
 		}
 	}
 }
 
-func asked(t testing.TB, pod *corev1.Pod) []startup.Edge {
+func requestedEdges(t testing.TB, pod *corev1.Pod) []startup.Edge {
 	t.Helper()
 	edges, err := podspec.Edges(mustStrip(t, pod).Annotations)
 	if err != nil {
@@ -267,7 +267,7 @@ func FuzzAnnotations(f *testing.F) {
 		p := podOf(t, "metadata: {name: shop}\nspec: {volumes: [{name: data, emptyDir: {}}], containers: [{name: app, image: a, command: [/app], ports: [{containerPort: 80}], readinessProbe: {httpGet: {port: 80}}}]}")
 		p.Annotations = map[string]string{key: value}
 		if len(validation.IsQualifiedName(strings.ToLower(key))) > 0 || !utf8.ValidString(value) || key == contract.Status || key == contract.Overrides {
-			return // which the API would not take, or nobody but injection writes
+			return // which the API would not take, or only injection writes
 		}
 		r, err := Pod(p, Namespace{Name: "shop"}, Options{})
 		if err == nil && r.Injected {

@@ -94,7 +94,7 @@ func TestNoInitContainer(t *testing.T) {
 	for name, spec := range map[string]string{
 		"a plain pod":                  plainApp,
 		"a restart policy":             "restartPolicy: Always, " + plainApp,
-		"who must not be root":         "securityContext: {runAsNonRoot: true, runAsUser: 1000}, " + plainApp,
+		"users that are not root":      "securityContext: {runAsNonRoot: true, runAsUser: 1000}, " + plainApp,
 		"roots with a group":           "securityContext: {runAsUser: 0, fsGroup: 7}, " + plainApp,
 		"one root of two":              "containers: [{name: app, image: a, command: [/app], securityContext: {runAsUser: 0}}, {name: web, image: w, command: [/w], securityContext: {runAsUser: 9}}]",
 		"an own proxy with a variable": "containers: [{name: app, image: a, command: [/app]}, {name: outrider-proxy, image: auto, env: [{name: X, value: y}]}]",

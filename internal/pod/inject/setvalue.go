@@ -22,7 +22,7 @@ func SetValue(values map[string]any, setting string) error {
 	return nil
 }
 
-// A part of a path is a name with indexes; nobody needs more than 99999.
+// A part of a path is a name with indexes up to 99999.
 var part = regexp.MustCompile(`^([^\[\]]+)((?:\[[0-9]{1,5}\])*)$`)
 
 // partsOf are names and indexes: a[0].b\.c is a, 0 and b.c.

@@ -62,7 +62,7 @@ func TestEveryAnnotationHasAnEffectOrAWarning(t *testing.T) {
 			want := plain.Pod.DeepCopy()
 			delete(want.Annotations, contract.Overrides)
 			if cmp.Equal(want, got, quantities) && len(r.Warnings) == 0 && cmp.Equal(plain.Notes, r.Notes) {
-				t.Errorf("%q changes nothing, and nobody says so", value)
+				t.Errorf("%q changes nothing, without a warning", value)
 			}
 		})
 	}
