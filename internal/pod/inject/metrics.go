@@ -45,13 +45,12 @@ func metricsOf(pod *corev1.Pod, s settings) (metrics, error) {
 		return metrics{}, nil
 	}
 	app, out := scrape{}, metrics{merged: true}
-	fields := map[string]*string{"scrape": &app.Scrape, "path": &app.Path, "port": &app.Port}
+	fields := map[string]*string{
+		sanitized(scrapePrefix + "scrape"): &app.Scrape, sanitized(scrapePrefix + "path"): &app.Path, sanitized(scrapePrefix + "port"): &app.Port}
 	for _, key := range sortedKeys(pod.Annotations) {
-		for name, field := range fields {
-			if sanitized(key) == sanitized(scrapePrefix+name) {
-				*field = pod.Annotations[key]
-				out.replace = append(out.replace, key)
-			}
+		if field, ok := fields[sanitized(key)]; ok {
+			*field = pod.Annotations[key]
+			out.replace = append(out.replace, key)
 		}
 	}
 	if app.Scrape == "false" {

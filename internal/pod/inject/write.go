@@ -49,13 +49,16 @@ func write(in input, s settings, p plan, r *report) (pod *corev1.Pod, added bool
 		}
 	}
 	what := statusOf(in.pod, pod, in.o.revision())
-	for key, value := range map[string]any{contract.Status: what, contract.Overrides: before} {
-		text, err := asJSON(value)
-		if err != nil {
-			return nil, false, err
-		}
-		setIn(&pod.Annotations, key, text)
+	statusText, err := asJSON(what)
+	if err != nil {
+		return nil, false, err
 	}
+	overridesText, err := asJSON(before)
+	if err != nil {
+		return nil, false, err
+	}
+	setIn(&pod.Annotations, contract.Status, statusText)
+	setIn(&pod.Annotations, contract.Overrides, overridesText)
 	return pod, len(what.Containers)+len(what.InitContainers) > 0, nil
 }
 
