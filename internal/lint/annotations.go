@@ -13,6 +13,8 @@ import (
 
 // noEffect says why an annotation of a pod does nothing; empty if it does something, or if
 // that is not known.
+//
+// complexity: one case for each reason.
 func noEffect(s *subject, key, value string) string {
 	forInjection := slices.Contains(inject.PodLabels, key)
 	switch {

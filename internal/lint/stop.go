@@ -38,6 +38,8 @@ func (s *subject) ends() bool {
 
 // proxyInJob: a proxy among the plain containers does not end when the work is done,
 // unless the gates report that to ours.
+//
+// complexity: one case for each cause, with its remedy.
 func proxyInJob(s subject, b *builder) {
 	if !s.ends() || s.proxy == "" || s.injected && len(s.result.NeverEnds) == 0 || !s.injected && s.kind() != startup.Plain {
 		return

@@ -35,46 +35,42 @@ func (c *changer) at(old *yaml.Node, before, after any) (*yaml.Node, error) {
 	if c.small && old != nil && (old.Kind == yaml.AliasNode || old.Anchor != "") {
 		return nil, ErrCannotEdit
 	}
-	switch is := after.(type) {
-	case fields:
-		was, _ := before.(fields)
-		if old != nil && old.Kind == yaml.MappingNode && len(old.Content) > 0 {
-			return old, c.mapping(old, was, is)
-		}
-		if len(was) > 0 && (old == nil || old.Kind != yaml.MappingNode) { // the document leaves out what has a default
-			made := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-			return made, c.mapping(made, was, is)
-		}
-	case []any:
-		was, isList := before.([]any)
-		if !isList || old == nil || old.Kind != yaml.SequenceNode || len(old.Content) != len(was) {
-			break
-		}
-		if named(was) && named(is) {
-			return old, c.members(old, was, is, nil)
-		}
-		if len(was) == len(is) {
-			return old, c.elements(old, was, is)
-		}
+	is, isMapping := after.(fields)
+	was, _ := before.(fields)
+	switch inMapping := old != nil && old.Kind == yaml.MappingNode; {
+	case isMapping && inMapping && len(old.Content) > 0:
+		return old, c.mapping(old, was, is)
+	case isMapping && !inMapping && len(was) > 0: // the document leaves out what has a default
+		made := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+		return made, c.mapping(made, was, is)
+	}
+	if done, err := c.list(old, before, after); done {
+		return old, err
 	}
 	return written(old, after)
+}
+
+// list changes a list whose elements correspond to those before, and says whether they do.
+func (c *changer) list(n *yaml.Node, before, after any) (bool, error) {
+	was, isList := before.([]any)
+	is, stays := after.([]any)
+	switch {
+	case !isList || !stays || n == nil || n.Kind != yaml.SequenceNode || len(n.Content) != len(was):
+		return false, nil
+	case named(was) && named(is):
+		return true, c.members(n, was, is, nil)
+	case len(was) == len(is):
+		return true, c.elements(n, was, is)
+	}
+	return false, nil
 }
 
 func (c *changer) mapping(n *yaml.Node, before, after fields) error {
 	if !c.small {
 		n.Style &^= yaml.FlowStyle
 	}
-	for _, f := range before {
-		i := Entry(n, f.key)
-		if _, stays := after.get(f.key); stays {
-			continue
-		}
-		if i < 0 && c.small || i >= 0 && c.small && n.Content[i+1].Anchor != "" {
-			return ErrCannotEdit // it is merged in, or another place uses it
-		}
-		if i >= 0 {
-			c.remove(n, i)
-		}
+	if err := c.removeFields(n, before, after); err != nil {
+		return err
 	}
 	for _, f := range after {
 		was, had := before.get(f.key)
@@ -180,6 +176,23 @@ func written(old *yaml.Node, v any) (*yaml.Node, error) {
 		n.Style = old.Style &^ yaml.TaggedStyle
 	}
 	return n, nil
+}
+
+// removeFields takes out the fields that only before has.
+func (c *changer) removeFields(n *yaml.Node, before, after fields) error {
+	for _, f := range before {
+		i := Entry(n, f.key)
+		if _, stays := after.get(f.key); stays {
+			continue
+		}
+		if i < 0 && c.small || i >= 0 && c.small && n.Content[i+1].Anchor != "" {
+			return ErrCannotEdit // it is merged in, or another place uses it
+		}
+		if i >= 0 {
+			c.remove(n, i)
+		}
+	}
+	return nil
 }
 
 // remove takes out a field. A comment above it stays, in a small change.

@@ -135,19 +135,21 @@ func writeJSON(b *strings.Builder, n *yaml.Node, space string) error {
 		}
 		b.WriteByte(']')
 	case yaml.ScalarNode:
-		if n.Tag == "!!int" || n.Tag == "!!float" || n.Tag == "!!bool" || n.Tag == "!!null" {
-			if json.Valid([]byte(n.Value)) {
-				b.WriteString(n.Value) // as it was written: 1.10 stays 1.10
-				return nil
-			}
-		}
-		text, err := json.Marshal(n.Value)
-		if err != nil {
-			return err
-		}
-		b.Write(text)
+		return writeScalar(b, n)
 	default:
 		return fmt.Errorf("line %d: no JSON", n.Line)
 	}
 	return nil
+}
+
+func writeScalar(b *strings.Builder, n *yaml.Node) error {
+	if n.Tag == "!!int" || n.Tag == "!!float" || n.Tag == "!!bool" || n.Tag == "!!null" {
+		if json.Valid([]byte(n.Value)) {
+			b.WriteString(n.Value) // as it was written: 1.10 stays 1.10
+			return nil
+		}
+	}
+	text, err := json.Marshal(n.Value)
+	b.Write(text)
+	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"outrider.dev/internal/manifest"
 	"outrider.dev/startup"
 )
 
@@ -78,7 +79,7 @@ func Edges(annotations map[string]string) ([]startup.Edge, error) {
 func longForm(text string) ([]startup.Edge, error) {
 	var graph map[string]map[string]any
 	if err := yaml.UnmarshalStrict([]byte(text), &graph); err != nil {
-		return nil, &AnnotationError{EdgesAnnotation, "", fmt.Sprintf("want CONTAINER: {DEPENDENCY: CONDITION}: %v", yamlReason(err))}
+		return nil, &AnnotationError{EdgesAnnotation, "", fmt.Sprintf("want CONTAINER: {DEPENDENCY: CONDITION}: %v", manifest.Reason(err))}
 	}
 	var edges []startup.Edge
 	var errs []error
@@ -254,15 +255,6 @@ func FormatEdges(edges []startup.Edge) string {
 		fmt.Fprintf(&b, "%q: %s\n", to, line)
 	}
 	return b.String()
-}
-
-// yamlReason takes the wording of libraries off.
-func yamlReason(err error) string {
-	s := err.Error()
-	for _, prefix := range []string{"error converting YAML to JSON: ", "error unmarshaling JSON: ", "while decoding JSON: ", "yaml: ", "json: "} {
-		s = strings.TrimPrefix(s, prefix)
-	}
-	return strings.ReplaceAll(s, "\n", " ")
 }
 
 // Start is the value of the annotation outrider.dev/start: a mechanism, or off.

@@ -21,15 +21,15 @@
 //	gatekeep.go     what a gate takes over from the kubelet, and gives back
 //	workaround.go   health loops, sleeps and hooks that people write
 //	known.go        proxies and programs by name, as data
-//	shell.go        as much of a shell script as a wait needs
-//	asking.go       how a statement asks, and what that keeps
+//	shell.go        the statements of a shell script
+//	asking.go       how a statement polls, and what that keeps
 //	check.go        what the API server would refuse
 //	annotation.go   outrider.dev/depends-on
 //	choose.go       which mechanism, and why
 //	costs.go        what each was measured to cost
 //	write.go        a plan into a pod
 //	without.go      an ordering out of a pod
-//	manifest.go     documents, lists and templates
+//	manifest.go     documents, lists and templates; rewrite.go: pods replaced in a file
 //
 // Nothing here changes the pod that it is given, reads a clock or does I/O.
 package podspec

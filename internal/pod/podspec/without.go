@@ -24,10 +24,7 @@ func Without(pod *corev1.Pod, f Found) (*corev1.Pod, error) {
 		if c.Lifecycle == nil {
 			return nil, fmt.Errorf("%s has no hook any more", c.Name)
 		}
-		c.Lifecycle.PostStart = nil
-		if c.Lifecycle.PreStop == nil && c.Lifecycle.StopSignal == nil {
-			c.Container.Lifecycle = nil
-		}
+		dropPostStart(c.Container)
 	case startup.Gate, startup.Wrapper:
 		argv := c.argv()
 		if f.unwrap <= 0 || f.unwrap >= len(argv) {
@@ -37,16 +34,25 @@ func Without(pod *corev1.Pod, f Found) (*corev1.Pod, error) {
 			c.Command, c.Args = argv[f.unwrap:], nil
 		}
 	case startup.Sleep, startup.HealthLoop, startup.BoundedLoop:
-		s, ok := shellScript(c.argv())
-		if !ok || f.cut[1] > len(s.text) || f.cut[0] >= f.cut[1] {
+		if !cut(c, f) {
 			return nil, fmt.Errorf("the script of %s is another one now", c.Name)
-		}
-		text := s.text[:f.cut[0]] + s.text[f.cut[1]:]
-		if s.at < len(c.Command) {
-			c.Command[s.at] = text
-		} else {
-			c.Args[s.at-len(c.Command)] = text
 		}
 	}
 	return out, nil
+}
+
+// cut takes a statement out of the script of c; false if the script is not the one that was
+// read.
+func cut(c carrier, f Found) bool {
+	s, ok := shellScript(c.argv())
+	if !ok || f.cut[1] > len(s.text) || f.cut[0] >= f.cut[1] {
+		return false
+	}
+	text := s.text[:f.cut[0]] + s.text[f.cut[1]:]
+	if s.at < len(c.Command) {
+		c.Command[s.at] = text
+	} else {
+		c.Args[s.at-len(c.Command)] = text
+	}
+	return true
 }
