@@ -169,15 +169,15 @@ var (
 // cannotWaitInside says whether To, started by the kubelet and waiting inside,
 // keeps the kubelet from ever bringing From to the condition.
 func cannotWaitInside(s situation) bool {
-	if s.from.Name != s.to.Name && !s.holdsAnybody() {
+	if s.from.Name != s.to.Name && !s.holdsOthers() {
 		return false // as nearly always, and then it needs no graph
 	}
 	q := Plan{Containers: s.plan.Containers}
 	return q.waits(listOrder|healthNeeds).reaches(point{s.edge.From, reached(s.edge.After)}, point{s.edge.To, running})
 }
 
-// holdsAnybody says whether the kubelet, or anybody's health, waits for To to run.
-func (s situation) holdsAnybody() bool {
+// holdsOthers reports whether the kubelet, or the health of a container, waits for To to run.
+func (s situation) holdsOthers() bool {
 	return s.to.Kind == Init || s.to.holdsNext() ||
 		slices.ContainsFunc(s.plan.Containers, func(c Container) bool { return slices.Contains(c.HealthNeeds, s.edge.To) })
 }

@@ -14,7 +14,7 @@ import (
 
 const bellFile = "bell"
 
-// listenBell binds the socket by which this container hears that somebody published.
+// listenBell binds the socket by which this container is notified of published records.
 func listenBell(own string) (*net.UnixConn, error) {
 	name := filepath.Join(own, bellFile)
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -30,7 +30,7 @@ func listenBell(own string) (*net.UnixConn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a bell: %w", err)
 	}
-	// Everybody in the pod may ring it, whatever their user: it says only "look".
+	// Every container of the pod may write to it, whatever its user: it says only "look".
 	if err := os.Chmod(name, 0o666); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("making a bell: %w", err)

@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock takes the write lock on f, which must be open for writing and nobody else's.
+// lock takes the write lock on f, which must be open for writing and not shared.
 func lock(f *os.File) error {
 	return fcntl(f, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
 }
 
-// isLocked says whether somebody else holds the write lock on f. It does not touch the
+// isLocked reports whether another process holds the write lock on f. It does not touch the
 // lock, so a writer never notices its readers.
 func isLocked(f *os.File) (bool, error) {
 	l := unix.Flock_t{Type: unix.F_RDLCK}
@@ -21,7 +21,7 @@ func isLocked(f *os.File) (bool, error) {
 	return l.Type == unix.F_WRLCK, nil
 }
 
-// awaitUnlocked returns when nobody holds the write lock on f any more. It takes a thread
+// awaitUnlocked returns when no process holds the write lock on f any more. It takes a thread
 // for as long. The read lock that it gets is on a file that will not be locked again:
 // every record has a file of its own.
 func awaitUnlocked(f *os.File) error {

@@ -21,7 +21,7 @@ const (
 	Ended   Phase = "ended"
 )
 
-// A Record is what a container says of itself.
+// A Record is the state that a container publishes.
 type Record struct {
 	Version   int    `json:"version"`
 	Container string `json:"container"`
@@ -33,7 +33,7 @@ type Record struct {
 	// StartingUp: its command runs, and its startup probe has not succeeded yet.
 	StartingUp bool `json:"startingUp,omitempty"`
 
-	// Stopping: it was told to stop; its command may still run, for those who need it.
+	// Stopping: it got its stop signal; its command may still run, for its dependents.
 	Stopping bool `json:"stopping,omitempty"`
 
 	Code      int  `json:"code,omitempty"`      // of a command that ended
@@ -56,7 +56,7 @@ type Wait struct {
 	By   string        `json:"by,omitempty"` // what ended the wait; empty while it lasts
 }
 
-// version of the format. A file of another one is nobody's.
+// version of the format. A file of another version is no record.
 const version = 1
 
 // recordLimit bounds a file: a record is some hundred bytes, and a reader takes what any
@@ -101,8 +101,8 @@ func decode(b []byte) (Record, error) {
 // Seen is what can be known of a container. The zero value: nothing.
 type Seen struct {
 	Record
-	Known bool // it said something in this sandbox
-	Alive bool // who said it still lives
+	Known bool // it published a record in this sandbox
+	Alive bool // the writer of the record lives
 }
 
 // Status is what follows from the record for those that depend on the container. A
@@ -121,12 +121,12 @@ func (s Seen) Status() startup.Status {
 // Runs reports whether the command runs.
 func (s Seen) Runs() bool { return s.Known && s.Alive && s.Phase == Running }
 
-// Gone says whether the container's command has ended, or it never said that it began:
-// nobody needs to wait for it to stop.
+// Gone reports whether the container's command has ended, or never began: no container
+// needs to wait for it to stop.
 func (s Seen) Gone() bool { return !s.Known || !s.Alive || s.Phase == Ended }
 
-// EndedForGood says whether the kubelet will not start the container again. One that was
-// killed has no code, and counts as failed.
+// EndedForGood reports whether the kubelet will not start the container again. A container
+// that was killed has no code, and counts as failed.
 func (s Seen) EndedForGood() bool {
 	if !s.Known || !s.Gone() {
 		return false
@@ -141,7 +141,7 @@ func (s Seen) EndedForGood() bool {
 	}
 }
 
-// Held says whether a probe of the container must not count: its command has not begun,
+// Held reports whether a probe of the container must not count: its command has not begun,
 // or has not had the time to start up.
 func (s Seen) Held() bool {
 	return s.Known && s.Alive && (s.Phase == Waiting || s.Phase == Running && s.StartingUp)

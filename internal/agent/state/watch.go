@@ -8,8 +8,8 @@ import (
 
 // A Watch says when to look again.
 type Watch struct {
-	// C gets a value after somebody published, or after the death of one whom See looked
-	// at. Several may be told as one.
+	// C gets a value after a record was published, or after the death of a writer whose
+	// record See read. Several events may become one.
 	C <-chan struct{}
 
 	place Place
@@ -84,7 +84,7 @@ func (w *Watch) See(container string) (Seen, error) {
 func (w *Watch) awaitEnd(container string, f *os.File, info os.FileInfo) {
 	_ = awaitUnlocked(f) // an error ends the wait as well: then C tells too early
 	w.mu.Lock()
-	// Before the file is closed: until then nobody else's file has its number.
+	// Before the file is closed: until then no other file has its number.
 	if w.awaited[container] == info {
 		delete(w.awaited, container)
 	}

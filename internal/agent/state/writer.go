@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/contract"
 )
 
 // A Place is where a container finds all states, and its own.
@@ -21,19 +23,13 @@ type Place struct {
 	Own       string // the container's directory in it
 }
 
-// Where a pod's containers find them.
-const (
-	StatesDir = "/outrider/state"
-	OwnDir    = "/outrider/own"
-)
-
 // complete fills in the defaults.
 func (p Place) complete() (Place, error) {
 	if p.States == "" {
-		p.States = StatesDir
+		p.States = contract.StatesDir
 	}
 	if p.Own == "" {
-		p.Own = OwnDir
+		p.Own = contract.OwnDir
 	}
 	var err error
 	if p.Sandbox == "" {
@@ -92,7 +88,7 @@ func (w *Writer) Record() Record {
 }
 
 // Update publishes the record as change leaves it, if that is another one, and rings all
-// bells. If it cannot, nobody believes the last one any longer either.
+// bells. If it cannot, the last one counts as stale.
 func (w *Writer) Update(change func(*Record)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

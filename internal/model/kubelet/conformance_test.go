@@ -29,7 +29,7 @@ var known = map[string]struct{ lines, why string }{
 		"which the model does not know: it may end up to a second earlier (status/status_manager.go normalizeStatus)"},
 	"startup-then-others": {"readiness startup", "since 1.35 a container that is restarted counts as started, and its readiness is asked, " +
 		"until the prober of its startup has found the new one (v1.36.3 prober/prober_manager.go isContainerStarted)"},
-	"readiness-grpc": {"readiness", "a first gRPC probe may find nobody listening: its client tries again for a second, and " +
+	"readiness-grpc": {"readiness", "a first gRPC probe may find no listener: its client tries again for a second, and " +
 		"the container hears of it late or never (probe/grpc/grpc.go)"},
 }
 

@@ -25,7 +25,7 @@ var eventKinds = []EventKind{Tick, Added, SandboxReady, SandboxDied, Pulled, Sta
 
 // script turns bytes into events: any event may come at any time, sensible or not.
 func script(p Pod, bytes []byte) []Event {
-	names := []string{"nobody"}
+	names := []string{"none"}
 	for _, c := range append(slices.Clone(p.Init), p.Containers...) {
 		names = append(names, c.Name)
 	}

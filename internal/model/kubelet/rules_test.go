@@ -337,7 +337,7 @@ func TestProbes(t *testing.T) {
 			world: behaviour{sickAt: 2500 * ms, stops: time.Hour},
 			want:  map[Which][]time.Duration{Liveness: {sec, 2 * sec, 3 * sec, 4 * sec}},
 			stops: []time.Duration{4 * sec},
-			ready: true, // it runs, and nobody asks its readiness
+			ready: true, // it runs, and has no readiness probe
 		},
 		"readiness only changes what is ready, and is asked again by the pass that follows": {
 			app:   Container{Readiness: Probe{Handler: Exec, Period: sec, Failures: 2}},

@@ -18,7 +18,7 @@ type State struct {
 	ending  ending
 	relist  time.Duration // the next one that will see something new; never: nothing is
 	probing time.Duration // the probes' clocks run since then; never: not yet
-	passes  int           // that have begun; told to nobody but tests
+	passes  int           // that have begun; for tests
 	c       []container   // as spec.containers
 	out     []Action      // of the step under way
 }

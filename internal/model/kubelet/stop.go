@@ -83,7 +83,7 @@ func (s *State) giveTurns() {
 }
 
 // isTurn: a sidecar is stopped after all plain containers and all later sidecars.
-// A plain init container that still runs is waited for by nobody.
+// No container waits for a plain init container that still runs.
 // Source: kuberuntime_termination_order.go newTerminationOrdering.
 func (s *State) isTurn(i int) bool {
 	for j := range s.c {

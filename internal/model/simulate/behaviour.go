@@ -59,7 +59,7 @@ type Call struct {
 	To    string
 	After time.Duration // its command began
 	Every time.Duration // 0: once
-	Exits bool          // if nobody answers, it ends with Code
+	Exits bool          // if the call is refused, it ends with Code
 	Code  int
 }
 

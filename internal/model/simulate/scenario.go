@@ -62,7 +62,7 @@ func (o Outcome) Restarts() int {
 	return n
 }
 
-// Refused is how many calls found nobody there.
+// Refused is the number of calls that were refused.
 func (o Outcome) Refused() int {
 	n := 0
 	for _, e := range o.Timeline {
