@@ -13,8 +13,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/image"
 )
 
@@ -25,12 +27,9 @@ func main() {
 	}
 }
 
-// unprivileged and proxy are the users of the images: numbers, so that a pod may demand
-// runAsNonRoot.
-const (
-	unprivileged = "65532"
-	proxy        = "1337"
-)
+// planeUser is the user of outriderd's image: a number, so that a pod can demand
+// runAsNonRoot. The proxy's is [contract.ProxyUser].
+const planeUser = "65532"
 
 func run(args []string) error {
 	fs := flag.NewFlagSet("images", flag.ContinueOnError)
@@ -55,7 +54,7 @@ func run(args []string) error {
 			Name:       *hub + "/outriderd:" + *tag,
 			Files:      map[string]string{"/usr/local/bin/outriderd": filepath.Join(*bin, "outriderd"), "/usr/share/doc/outrider": licences},
 			Entrypoint: []string{"/usr/local/bin/outriderd"},
-			User:       unprivileged,
+			User:       planeUser,
 		},
 		{
 			Name: *hub + "/outrider-proxy:" + *tag,
@@ -69,7 +68,7 @@ func run(args []string) error {
 				"/usr/local/bin/istio-iptables": "outrider-agent",
 			},
 			Entrypoint: []string{"/usr/local/bin/outrider-agent"},
-			User:       proxy,
+			User:       strconv.Itoa(contract.ProxyUser),
 		},
 	} {
 		if err := write(img, *out); err != nil {
@@ -96,8 +95,8 @@ func write(img image.Image, dir string) error {
 	return nil
 }
 
-// gather puts the licence of everything that is in the images below dir: ours, Envoy's,
-// that of each Go module that the commands link, and the C library's.
+// gather copies the licences of all parts of the images to dir: ours, Envoy's, the C
+// library's, and that of each Go module that the commands link.
 func gather(dir, envoy string) error {
 	modules, err := linked()
 	if err != nil {
@@ -108,8 +107,7 @@ func gather(dir, envoy string) error {
 			return err
 		}
 	}
-	// Where Envoy comes from another place than the pinned package, its licence is
-	// wherever that place has it.
+	// Only the pinned package of Envoy has its licence beside it.
 	found, err := filepath.Glob(filepath.Join(filepath.Dir(envoy), "*.dist-info", "licenses"))
 	if err != nil {
 		return err
@@ -144,7 +142,7 @@ func linked() ([]module, error) {
 	return slices.Compact(out), nil
 }
 
-// copyLicences copies what a project calls its licence; that there is one is the point.
+// copyLicences copies the licence files of a project. Having none is an error.
 func copyLicences(from, to string) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package image writes OCI images from files of this machine, without a container
-// engine and without a registry.
+// Package image writes OCI images from local files, without a container engine and without
+// a registry.
 //
-// An image has one layer. The same content always gives the same bytes: entries
-// are sorted, and times are zero. A dynamically linked program brings its loader
-// and its libraries with it.
+// An image has one layer. The same content always gives the same bytes: entries are sorted,
+// and times are zero. The layer of a dynamically linked program includes its loader and its
+// libraries.
 package image
 
 import (
@@ -12,19 +12,21 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// An Image says what a container finds.
+// An Image describes an image.
 type Image struct {
 	Name       string            // with registry and tag: "test.outrider.dev/base:1"
-	Files      map[string]string // path in the image → file or directory on this machine
+	Files      map[string]string // path in the image → local file or directory
 	Links      map[string]string // path in the image → target of a symbolic link
 	Entrypoint []string
 	User       string // default root
 }
 
-// WriteFile writes the image to a tarball, for `ctr images import` and the like.
-// The file is complete or not there.
+// WriteFile writes the image to a tarball, for `ctr images import` and the like. After an
+// error there is no file.
 func (img Image) WriteFile(path string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
@@ -43,7 +45,7 @@ func (img Image) WriteFile(path string) (err error) {
 
 // Write writes the image as a tarball that holds an OCI layout.
 func (img Image) Write(w io.Writer) error {
-	// The digest of the layer comes before the layer, and it may be large.
+	// The layer's digest comes before the layer, which may be too large for memory.
 	file, err := os.CreateTemp("", "layer.*")
 	if err != nil {
 		return err
@@ -57,15 +59,16 @@ func (img Image) Write(w io.Writer) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	config := newBlob("config.v1+json", img.config(layer))
-	manifest := newBlob("manifest.v1+json", newManifest(config.descriptor, layer))
+	config, configText := blob(v1.MediaTypeImageConfig, img.config(layer))
+	manifest, manifestText := blob(v1.MediaTypeImageManifest, manifestOf(config, layer))
 	manifest.Annotations = map[string]string{"io.containerd.image.name": img.Name}
+	_, indexText := blob(v1.MediaTypeImageIndex, indexOf(manifest))
 
 	t := newTarball(w)
-	t.text("oci-layout", `{"imageLayoutVersion":"1.0.0"}`)
-	t.text("index.json", string(newBlob("index.v1+json", newIndex(manifest.descriptor)).content))
-	t.text(config.path(), string(config.content))
-	t.text(manifest.path(), string(manifest.content))
-	t.copy(layer.path(), 0o644, file, layer.Size)
+	t.text(v1.ImageLayoutFile, `{"imageLayoutVersion":"1.0.0"}`)
+	t.text(v1.ImageIndexFile, indexText)
+	t.text(pathOf(config), configText)
+	t.text(pathOf(manifest), manifestText)
+	t.copy(pathOf(layer), 0o644, file, layer.Size)
 	return t.close()
 }

@@ -2,7 +2,7 @@ package image
 
 import (
 	"archive/tar"
-	"crypto/sha256"
+
 	"io"
 	"io/fs"
 	"maps"
@@ -11,10 +11,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/opencontainers/go-digest"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// base is what programs expect of any file system. User 1337 is the one that
-// meshes run their proxy as.
+// The files and directories that programs expect. User 1337 is that of a mesh's proxy.
 var (
 	baseDirs  = []string{"/dev", "/etc", "/proc", "/root", "/run", "/sys", "/tmp", "/var/run", "/var/tmp"}
 	baseFiles = map[string]string{
@@ -24,15 +26,15 @@ var (
 	}
 )
 
-// writeLayer writes the file system of the image and describes what it wrote.
-func (img Image) writeLayer(w io.Writer) (descriptor, error) {
+// writeLayer writes the file system of the image and returns its description.
+func (img Image) writeLayer(w io.Writer) (v1.Descriptor, error) {
 	files, err := img.resolve()
 	if err != nil {
-		return descriptor{}, err
+		return v1.Descriptor{}, err
 	}
-	sum := sha256.New()
+	sum := digest.Canonical.Digester()
 	size := new(counter)
-	t := newTarball(io.MultiWriter(w, sum, size))
+	t := newTarball(io.MultiWriter(w, sum.Hash(), size))
 	for _, d := range baseDirs {
 		t.dir(d)
 	}
@@ -46,13 +48,13 @@ func (img Image) writeLayer(w io.Writer) (descriptor, error) {
 		t.link(name, img.Links[name])
 	}
 	if err := t.close(); err != nil {
-		return descriptor{}, err
+		return v1.Descriptor{}, err
 	}
-	return newDescriptor("layer.v1.tar", sum.Sum(nil), int64(*size)), nil
+	return v1.Descriptor{MediaType: v1.MediaTypeImageLayer, Digest: sum.Digest(), Size: int64(*size)}, nil
 }
 
-// resolve returns the regular files of the image: directories are walked, and
-// programs are followed to their libraries.
+// resolve returns the regular files of the image: those of directories, and the libraries
+// of programs.
 func (img Image) resolve() (map[string]string, error) {
 	files := make(map[string]string)
 	for name, source := range img.Files {
@@ -78,8 +80,8 @@ func (img Image) resolve() (map[string]string, error) {
 	return files, nil
 }
 
-// A tarball is written until the first error, which close returns. It makes the
-// directories that a file needs before the file.
+// A tarball is written until the first error, which close returns. Parent directories are
+// written before their files.
 type tarball struct {
 	tar  *tar.Writer
 	seen map[string]bool
@@ -127,8 +129,8 @@ func (t *tarball) link(name, target string) {
 	t.header(tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777})
 }
 
-// host copies a file of this machine. Everyone may read it: whom it belongs to
-// here means nothing in a container.
+// host copies a local file. All users can read it: its owner here has no meaning in a
+// container.
 func (t *tarball) host(name, source string) {
 	if t.err != nil {
 		return

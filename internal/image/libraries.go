@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// libraryDirs are where the loader looks, on Debian and most others.
+// libraryDirs are the loader's, on Debian and most other distributions.
 var libraryDirs = []string{
 	"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu",
 	"/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
 	"/lib64", "/usr/lib64", "/lib", "/usr/lib",
 }
 
-// addLibraries adds to files the loader and the libraries that program needs, each
-// under the path that it has on this machine. Other files need none.
+// addLibraries adds to files the loader and the libraries that a program needs, each under
+// its local path. Other files need none.
 func addLibraries(files map[string]string, program string) error {
 	needs, err := libraries(program)
 	if err != nil {
@@ -39,7 +39,7 @@ func addLibraries(files map[string]string, program string) error {
 func libraries(program string) ([]string, error) {
 	f, err := elf.Open(program)
 	if formatErr := (*elf.FormatError)(nil); errors.As(err, &formatErr) || errors.Is(err, io.EOF) {
-		return nil, nil // no program at all
+		return nil, nil // not a program
 	}
 	if err != nil {
 		return nil, err
