@@ -4,23 +4,23 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/controlplane/kube"
 )
 
-// clusterFlags say whether there is a cluster, and how it is reached.
+// clusterFlags say whether there is a cluster, and how to connect to it.
 type clusterFlags struct{ mode, kubeconfig string }
 
-// connect returns nil without a cluster, unless one is needed. Where none is named, a
-// kubeconfig that happens to be on the machine does not make one: it may lead anywhere,
-// and things are written there.
+// connect returns nil without a cluster, unless one is needed. A kubeconfig that is merely
+// present on the machine is not used in mode auto: outriderd writes to the cluster.
 func (c clusterFlags) connect(log *slog.Logger, needed bool) (*kube.Cluster, error) {
 	switch c.mode {
 	case "on":
 	case "auto":
-		if c.kubeconfig == "" && !kube.InPod() && !needed {
-			log.Info("without a cluster: no token of Kubernetes is taken; --kubernetes=on takes kubectl's cluster")
+		if c.kubeconfig == "" && !inPod() && !needed {
+			log.Info("without a cluster: Kubernetes' tokens are not accepted; --kubernetes=on uses kubectl's cluster")
 			return nil, nil
 		}
 	case "off":
@@ -34,9 +34,15 @@ func (c clusterFlags) connect(log *slog.Logger, needed bool) (*kube.Cluster, err
 	default:
 		return nil, &cli.UsageError{Err: fmt.Errorf("--kubernetes=%q: one of auto, on, off", c.mode)}
 	}
-	cluster, err := kube.Connect(kube.Options{Kubeconfig: c.kubeconfig, UserAgent: "outriderd/" + cli.Version(), Log: log})
+	cluster, err := kube.Connect(kube.Options{Kubeconfig: c.kubeconfig, InPod: inPod(), UserAgent: "outriderd/" + cli.Version(), Log: log})
 	if err != nil {
 		return nil, &cli.UsageError{Err: err, Hint: "--kubeconfig names a file as kubectl's; --source files:DIR --kubernetes=off does without a cluster"}
 	}
 	return cluster, nil
+}
+
+// inPod returns whether this process is in a pod that has a service account.
+func inPod() bool {
+	_, err := os.Stat("/var/run/secrets/kubernetes.io/serviceaccount/token")
+	return err == nil && os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }

@@ -41,5 +41,11 @@ const (
 	TokenDir  = "/var/run/secrets/tokens"
 	TokenFile = TokenDir + "/outrider-token"
 	RootDir   = "/var/run/secrets/outrider"
-	RootFile  = RootDir + "/root-cert.pem"
+	RootFile  = RootDir + "/" + RootKey
+)
+
+// The ConfigMap with the control plane's root certificates, in each namespace.
+const (
+	RootConfigMap = "outrider-ca-root-cert"
+	RootKey       = "root-cert.pem" // Istio's
 )

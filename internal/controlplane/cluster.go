@@ -5,6 +5,7 @@ import (
 
 	"github.com/oklog/run"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/internal/controlplane/webhook"
@@ -99,7 +100,7 @@ func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
 		})
 	}
 	p.o.Log.Info("with a cluster: tokens are reviewed, namespaces followed, roots and the webhook's certificates kept current",
-		"server", p.cluster.Server(), "configmap", kube.RootConfigMap, "webhook_configuration", name)
+		"server", p.cluster.Server(), "configmap", contract.RootConfigMap, "webhook_configuration", name)
 }
 
 // missing says what is missing for service; none: it is ready.

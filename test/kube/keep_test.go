@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	api "k8s.io/client-go/tools/clientcmd/api"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/internal/controlplane/webhook"
@@ -60,9 +61,9 @@ func TestTokensAreReviewed(t *testing.T) {
 			t.Errorf("%s: %v, %v", what, id, err)
 		}
 	}
-	refused("the API server's own", w.token(t, "tokens", "default", nil, nil), "the API server does not take the token: ")
-	refused("that of another audience", w.token(t, "tokens", "default", []string{"vault"}, nil), "the API server does not take the token: ")
-	refused("a forged one", good[:len(good)-8]+"AAAAAAAA", "the API server does not take the token: ")
+	refused("the API server's own", w.token(t, "tokens", "default", nil, nil), "the API server rejects the token: ")
+	refused("that of another audience", w.token(t, "tokens", "default", []string{"vault"}, nil), "the API server rejects the token: ")
+	refused("a forged one", good[:len(good)-8]+"AAAAAAAA", "the API server rejects the token: ")
 	if _, err := review(c, "a-host's-token"); !errors.Is(err, ca.ErrOther) {
 		t.Errorf("what is no token of Kubernetes: %v, want %v", err, ca.ErrOther)
 	}
@@ -83,7 +84,7 @@ func TestTokensAreReviewed(t *testing.T) {
 		t.Error(err)
 	}
 	l.cut()
-	unsure(through, "asking the API server whose a token is: ") // refused, or reset on a connection that was
+	unsure(through, "reviewing a token: ") // refused, or reset on a connection that was
 	unsure(w.connect(t, &j, as("tokens", "default")), `cannot create resource "tokenreviews" in API group "authentication.k8s.io" at the cluster scope; deploy/outriderd.yaml has the roles`)
 }
 
@@ -121,7 +122,7 @@ func TestRootsAreInEveryNamespace(t *testing.T) {
 	keeper := c.RootKeeper(c.Namespaces(t.Context()), r, "outrider-system")
 	running(t, keeper.Run)
 	data := func(namespace string) map[string]string {
-		m, err := w.CoreV1().ConfigMaps(namespace).Get(context.Background(), kube.RootConfigMap, metav1.GetOptions{})
+		m, err := w.CoreV1().ConfigMaps(namespace).Get(context.Background(), contract.RootConfigMap, metav1.GetOptions{})
 		if err != nil {
 			return nil
 		}
@@ -136,9 +137,9 @@ func TestRootsAreInEveryNamespace(t *testing.T) {
 	w.namespace(t, "roots", nil)
 	has("roots", "first")
 
-	kubectl(t, "", "delete", "configmap", kube.RootConfigMap, "--namespace=roots")
+	kubectl(t, "", "delete", "configmap", contract.RootConfigMap, "--namespace=roots")
 	has("roots", "first")
-	kubectl(t, "", "patch", "configmap", kube.RootConfigMap, "--namespace=roots", `--patch={"data":{"root-cert.pem":"forged","other":"stays"}}`)
+	kubectl(t, "", "patch", "configmap", contract.RootConfigMap, "--namespace=roots", `--patch={"data":{"root-cert.pem":"forged","other":"stays"}}`)
 	has("roots", "first")
 	r.set("second")
 	has("roots", "second")

@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/internal/controlplane/webhook"
@@ -157,7 +158,7 @@ func (a *attempt) said() string {
 func (w world) attempt(t *testing.T, account, token string) *attempt {
 	t.Helper()
 	// Something must be there to do: the ConfigMap in one namespace, the bundle.
-	err := w.CoreV1().ConfigMaps("roles").Delete(t.Context(), kube.RootConfigMap, metav1.DeleteOptions{})
+	err := w.CoreV1().ConfigMaps("roles").Delete(t.Context(), contract.RootConfigMap, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
@@ -185,7 +186,7 @@ func (w world) attempt(t *testing.T, account, token string) *attempt {
 		a.journal.log().Warn("review", "error", err)
 	}
 	a.done = func() bool {
-		m, err := w.CoreV1().ConfigMaps("roles").Get(ctx, kube.RootConfigMap, metav1.GetOptions{})
+		m, err := w.CoreV1().ConfigMaps("roles").Get(ctx, contract.RootConfigMap, metav1.GetOptions{})
 		if err != nil || m.Data["root-cert.pem"] != pem(t) {
 			return false
 		}
@@ -222,7 +223,7 @@ func TestDeployment(t *testing.T) {
 	kubectl(t, "", "rollout", "status", "--namespace=outrider-system", "deployment/outriderd", "--timeout=90s")
 	w.namespace(t, "injected", map[string]string{"istio-injection": "enabled"})
 	until(t, "the roots are in the new namespace", func() bool {
-		m, err := w.CoreV1().ConfigMaps("injected").Get(t.Context(), kube.RootConfigMap, metav1.GetOptions{})
+		m, err := w.CoreV1().ConfigMaps("injected").Get(t.Context(), contract.RootConfigMap, metav1.GetOptions{})
 		return err == nil && strings.Contains(m.Data["root-cert.pem"], "BEGIN CERTIFICATE")
 	}, log)
 	apply(t, kubectl(t, "", "exec", "--namespace=outrider-system", "deployment/outriderd", "--", "/usr/local/bin/outriderd", "webhook-config", "--state", "/var/lib/outrider"))

@@ -14,9 +14,9 @@ import (
 	"outrider.dev/internal/mesh/objects"
 )
 
-// A document is one of a file's, between lines that begin with ---.
+// A document is a part of a file, between lines that begin with ---.
 type document struct {
-	text    []byte // nil once it is read
+	text    []byte // nil after read
 	line    int    // of the file, where it begins
 	sum     uint64 // of the text
 	objects []objects.Object
@@ -25,10 +25,10 @@ type document struct {
 
 var seed = maphash.MakeSeed()
 
-// split leaves out documents that have comments only.
+// split returns the documents of a file, without those that have only comments.
 func split(data []byte) []document {
 	var out []document
-	from, first := 0, 1 // offset and line of the document at hand
+	from, first := 0, 1 // offset and line of the current document
 	keep := func(to int) {
 		if text := data[from:to]; !blank(text) {
 			out = append(out, document{text: text, line: first, sum: maphash.Bytes(seed, text)})
@@ -53,7 +53,7 @@ func lineLen(data []byte) int {
 	return len(data)
 }
 
-// marks says whether a line is, or begins with, a marker between documents.
+// marks returns whether a line begins with a document marker.
 func marks(line []byte, marker string) bool {
 	rest, ok := bytes.CutPrefix(line, []byte(marker))
 	return ok && (len(rest) == 0 || strings.IndexByte(" \t\r\n", rest[0]) >= 0)
@@ -68,7 +68,7 @@ func blank(text []byte) bool {
 	return true
 }
 
-// read fills d.objects, or says what is wrong and where.
+// read fills d.objects, or returns the mistakes.
 func (d *document) read() []Problem {
 	raw, err := toJSON(d.text)
 	if err != nil {
@@ -100,7 +100,7 @@ func (d *document) lineOf(o objects.Object) int {
 	return d.line + d.items[o.Item-1]
 }
 
-// toJSON takes JSON as it is: YAML would not have its tabs, and is slower.
+// toJSON returns JSON unchanged: YAML forbids its tabs, and is slower.
 func toJSON(text []byte) ([]byte, error) {
 	if text = bytes.TrimSpace(text); text[0] == '{' && json.Valid(text) {
 		return text, nil
@@ -110,8 +110,8 @@ func toJSON(text []byte) ([]byte, error) {
 
 var yamlLine = regexp.MustCompile(`^line (\d+): `)
 
-// yamlError takes the line out of an error of the YAML reader. It counts in what it was
-// given, which is the document without the empty lines before it.
+// yamlError returns the message and the line of an error of the YAML parser, which counts
+// lines without the empty ones at the beginning of the document.
 func (d *document) yamlError(err error) (message string, line int) {
 	message = err.Error()
 	for _, prefix := range []string{"error converting YAML to JSON: ", "yaml: ", "unmarshal errors:", "\n  "} {
@@ -122,7 +122,7 @@ func (d *document) yamlError(err error) (message string, line int) {
 		n, _ := strconv.Atoi(m[1])
 		message, line = message[len(m[0]):], line+n-1
 	}
-	// Where something is missing at the end, it counts beyond it.
+	// The parser may count beyond the end.
 	line = min(line, d.line+bytes.Count(bytes.TrimRight(d.text, "\n"), []byte("\n")))
 	return "is no YAML: " + strings.ReplaceAll(message, "\n  ", "; "), line
 }

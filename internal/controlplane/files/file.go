@@ -15,8 +15,7 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// maxSize bounds what one file may take. The API server's own limit for an object is
-// 1.5 MiB.
+// maxSize of a file. The API server's limit for one object is 1.5 MiB.
 const maxSize = 64 << 20
 
 // extensions of the files that are read.
@@ -26,11 +25,11 @@ func isManifest(path string) bool {
 	return slices.Contains(extensions, strings.ToLower(filepath.Ext(path))) && !hidden(path)
 }
 
-// hidden are names that begin with a dot: editors' files, version control, and the
-// ..data of a ConfigMap's volume, whose files are seen through their links.
+// hidden names begin with a dot: files of editors and version control, and the ..data of a
+// ConfigMap's volume, whose files have links beside it.
 func hidden(path string) bool { return strings.HasPrefix(filepath.Base(path), ".") }
 
-// An identity is what a file or folder is, whatever it is called.
+// An identity of a file or folder is the same under all its names.
 type identity struct{ device, inode uint64 }
 
 func identityOf(info fs.FileInfo) identity {
@@ -40,7 +39,7 @@ func identityOf(info fs.FileInfo) identity {
 	return identity{}
 }
 
-// A stamp tells whether a file may have changed.
+// A stamp of a file changes when the file does; see tick.
 type stamp struct {
 	identity
 	size             int64
@@ -55,28 +54,28 @@ func stampOf(info fs.FileInfo) stamp {
 	return s
 }
 
-// tick is above the granularity of time stamps in file systems that Linux has: a file
-// that changed so shortly before it was read may change again under the same stamp.
+// tick is longer than the granularity of Linux file systems' time stamps: a file that
+// changed so shortly before it was read may change again with the same stamp.
 const tick = 100 * time.Millisecond
 
-// A file is what is known of one, by its last reading that was good.
+// A file is the content of a manifest by its last valid version.
 type file struct {
 	path      string // below the folder
 	stamp     stamp
-	doubtful  bool // the stamp does not tell: see tick
+	doubtful  bool // it may change with the same stamp: see tick
 	documents []document
 	parts     map[mesh.Key]place
-	problems  []Problem // of the last reading; not empty: the rest is from before
+	problems  []Problem // of the current version; if there are any, the rest is of an earlier one
 }
 
-// A place is where a part was written.
+// A place is a part and where it is in the file.
 type place struct {
 	part           mesh.Part
 	document, line int
 }
 
-// read reads a file. If it is not to be used, what was known before stays, beside the
-// problems. Documents whose text is the same are not parsed again.
+// read reads a file. If it has problems, it keeps the content of before. Documents with the
+// same text are not parsed again.
 func read(root, path string, before *file) *file {
 	next := &file{path: path}
 	data, err := next.load(filepath.Join(root, path))
@@ -96,7 +95,7 @@ func read(root, path string, before *file) *file {
 
 func (f *file) load(path string) ([]byte, error) {
 	now := time.Now()
-	// Not blocking: what looked like a file may be a pipe by now.
+	// Not blocking: the file may have been replaced by a pipe.
 	r, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, withoutPath(err)
@@ -110,7 +109,7 @@ func (f *file) load(path string) ([]byte, error) {
 	f.doubtful = now.Sub(f.stamp.modified) < tick || now.Sub(f.stamp.change) < tick
 	switch {
 	case !info.Mode().IsRegular():
-		return nil, errors.New("is no regular file")
+		return nil, errors.New("is not a regular file")
 	case info.Size() > maxSize:
 		return nil, fmt.Errorf("has %d MiB: at most %d are read", info.Size()>>20, maxSize>>20)
 	}
@@ -148,12 +147,12 @@ func (f *file) parse(data []byte, before *file) {
 				f.problems = append(f.problems, p)
 			}
 		}
-		f.claim(i)
+		f.addParts(i)
 	}
 }
 
-// claim keeps the parts of a document. One object twice is a mistake in a file.
-func (f *file) claim(i int) {
+// addParts adds the parts of a document. The same object twice in a file is a problem.
+func (f *file) addParts(i int) {
 	d := &f.documents[i]
 	for _, o := range d.objects {
 		if o.Part == nil {

@@ -76,7 +76,7 @@ func TestLoadOfWhatIsNoFolder(t *testing.T) {
 	write(t, file, "")
 	for path, want := range map[string]string{
 		filepath.Join(dir, "none"): "folder " + filepath.Join(dir, "none") + ": cannot be read: no such file or directory",
-		file:                       "folder " + file + ": is no folder",
+		file:                       "folder " + file + ": is not a folder",
 	} {
 		if _, _, err := Load(path, mesh.Config{}); err == nil || err.Error() != want {
 			t.Errorf("Load: %v, want %s", err, want)
@@ -239,7 +239,7 @@ func BenchmarkOneOf10000(b *testing.B) {
 				b.Fatal(err)
 			}
 			f := newFolder(dir, mesh.Config{})
-			f.look(l)
+			f.apply(l)
 			m := f.builder.Mesh()
 			name := fmt.Sprintf("%d.yaml", perFile-1)
 			data, err := os.ReadFile(filepath.Join(dir, name))

@@ -11,30 +11,30 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// A folder is what is known of one, and the mesh that it makes. It does not watch: it is
-// told when to look.
+// A folder is the content of its files, and the mesh made from them. It does not watch:
+// its user calls apply and update.
 type folder struct {
 	root    string
 	builder *mesh.Builder
 	files   map[string]*file
-	claims  map[mesh.Key][]*file // by path; the first has it
+	owners  map[mesh.Key][]*file // the files with an object, by path; the first is used
 	set     map[mesh.Key]mesh.Part
-	twice   map[mesh.Key]bool // with more than one claim
-	bad     map[string]*file  // those with problems
-	ignored map[string]bool   // kinds that have no meaning here
+	twice   map[mesh.Key]bool // objects with more than one owner
+	bad     map[string]*file  // files with problems
+	ignored map[string]bool   // kinds without a meaning for a mesh
 	last    *listing
 }
 
 func newFolder(root string, config mesh.Config) *folder {
 	return &folder{
 		root: root, builder: mesh.NewBuilder(config), files: map[string]*file{},
-		claims: map[mesh.Key][]*file{}, set: map[mesh.Key]mesh.Part{}, twice: map[mesh.Key]bool{}, bad: map[string]*file{}, ignored: map[string]bool{},
+		owners: map[mesh.Key][]*file{}, set: map[mesh.Key]mesh.Part{}, twice: map[mesh.Key]bool{}, bad: map[string]*file{}, ignored: map[string]bool{},
 		last: &listing{},
 	}
 }
 
-// look takes a listing, and reads the files that may have changed since the last one.
-func (f *folder) look(l *listing) {
+// apply reads the files that may have changed between the last listing and this one.
+func (f *folder) apply(l *listing) {
 	f.last = l
 	var read, gone []string
 	for path, s := range l.files {
@@ -43,16 +43,17 @@ func (f *folder) look(l *listing) {
 		}
 	}
 	for path := range f.files {
-		if _, there := l.files[path]; !there && !l.isDark(path) {
+		if _, there := l.files[path]; !there && !l.isUnreadable(path) {
 			gone = append(gone, path)
 		}
 	}
 	f.update(read, gone)
 }
 
-// update reads files, and forgets others.
+// update reads files, and removes others.
 func (f *folder) update(read, gone []string) {
 	slices.Sort(read)
+	slices.Sort(gone)
 	touched := map[mesh.Key]bool{}
 	for _, path := range gone {
 		f.replace(f.files[path], nil, touched)
@@ -68,11 +69,11 @@ func (f *folder) update(read, gone []string) {
 		}
 	}
 	for key := range touched {
-		f.settle(key)
+		f.choose(key)
 	}
 }
 
-// readAll reads files on all processors.
+// readAll reads files in parallel.
 func (f *folder) readAll(paths []string) []*file {
 	out := make([]*file, len(paths))
 	next := make(chan int)
@@ -92,7 +93,7 @@ func (f *folder) readAll(paths []string) []*file {
 	return out
 }
 
-// replace changes the claims of a file, before and after.
+// replace updates the owners of a file's objects, from its content before to that after.
 func (f *folder) replace(before, after *file, touched map[mesh.Key]bool) {
 	if before != nil {
 		for key, was := range before.parts {
@@ -102,7 +103,7 @@ func (f *folder) replace(before, after *file, touched map[mesh.Key]bool) {
 			touched[key] = true
 		}
 		for key := range before.parts {
-			f.claims[key] = slices.DeleteFunc(f.claims[key], func(c *file) bool { return c == before })
+			f.owners[key] = slices.DeleteFunc(f.owners[key], func(o *file) bool { return o == before })
 		}
 	}
 	if after == nil {
@@ -112,9 +113,9 @@ func (f *folder) replace(before, after *file, touched map[mesh.Key]bool) {
 		if before == nil || before.parts[key].part != is.part {
 			touched[key] = true
 		}
-		claims := append(f.claims[key], after)
-		slices.SortFunc(claims, func(a, b *file) int { return strings.Compare(a.path, b.path) })
-		f.claims[key] = claims
+		owners := append(f.owners[key], after)
+		slices.SortFunc(owners, func(a, b *file) int { return strings.Compare(a.path, b.path) })
+		f.owners[key] = owners
 	}
 	for _, d := range after.documents {
 		for _, o := range d.objects {
@@ -125,44 +126,45 @@ func (f *folder) replace(before, after *file, touched map[mesh.Key]bool) {
 	}
 }
 
-// settle gives the builder the part of the first file that has it.
-func (f *folder) settle(key mesh.Key) {
-	claims := f.claims[key]
+// choose gives the builder the part of an object's first owner.
+func (f *folder) choose(key mesh.Key) {
+	owners := f.owners[key]
 	delete(f.twice, key)
-	if len(claims) == 0 {
-		delete(f.claims, key)
+	if len(owners) == 0 {
+		delete(f.owners, key)
 		delete(f.set, key)
 		f.builder.Delete(key)
 		return
 	}
-	if len(claims) > 1 {
+	if len(owners) > 1 {
 		f.twice[key] = true
 	}
-	if part := claims[0].parts[key].part; f.set[key] != part {
+	if part := owners[0].parts[key].part; f.set[key] != part {
 		f.set[key] = part
 		f.builder.Set(part)
 	}
 }
 
-// problems are all that there are now, and in the builder's last mesh.
+// problems returns the current problems, and the conflicts in the builder's last mesh,
+// sorted.
 func (f *folder) problems() []Problem {
 	out := slices.Clone(f.last.problems)
 	for _, file := range f.bad {
 		out = append(out, file.problems...)
 	}
 	for key := range f.twice {
-		claims := f.claims[key]
-		first := claims[0].parts[key]
-		for _, c := range claims[1:] {
-			p := c.parts[key]
+		owners := f.owners[key]
+		first := owners[0].parts[key]
+		for _, o := range owners[1:] {
+			p := o.parts[key]
 			out = append(out, Problem{
-				File: c.path, Document: p.document, Line: p.line, Object: key.String(),
-				Message: fmt.Sprintf("is also in %s, line %d, which counts: remove one of the two", claims[0].path, first.line),
+				File: o.path, Document: p.document, Line: p.line, Object: key.String(),
+				Message: fmt.Sprintf("is also in %s, line %d, which is used: remove one of the two", owners[0].path, first.line),
 			})
 		}
 	}
 	for _, c := range f.builder.Conflicts() {
-		if of := f.claims[c.Object]; len(of) > 0 {
+		if of := f.owners[c.Object]; len(of) > 0 {
 			at := of[0].parts[c.Object]
 			out = append(out, Problem{File: of[0].path, Document: at.document, Line: at.line, Object: c.Object.String(), Field: c.Field, Message: c.Message})
 		}
@@ -171,12 +173,12 @@ func (f *folder) problems() []Problem {
 	return out
 }
 
-// takeIgnored returns the kinds that were ignored, each once.
-func (f *folder) takeIgnored(said map[string]bool) []string {
+// takeIgnored returns the kinds that were ignored and not logged yet.
+func (f *folder) takeIgnored(logged map[string]bool) []string {
 	var out []string
 	for _, kind := range slices.Sorted(maps.Keys(f.ignored)) {
-		if !said[kind] {
-			said[kind] = true
+		if !logged[kind] {
+			logged[kind] = true
 			out = append(out, kind)
 		}
 	}

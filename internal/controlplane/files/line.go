@@ -13,10 +13,9 @@ type textLine struct {
 	text   string
 }
 
-// lineOf finds the line on which the field of a path stands, from 0: as deep as the text
-// is written in lines. It is a hint for people and goes by indentation alone; where that
-// says nothing, as in JSON, it is the last line that it could follow to, or that on which
-// the document begins.
+// lineOf returns the line of a field, from 0. It is a hint for people and goes by indentation
+// alone; where that does not suffice, as in JSON, it is the line of the innermost parent that
+// was found, or the document's first.
 func lineOf(text []byte, path string) int {
 	lines := textLines(text)
 	if len(lines) == 0 {
@@ -85,8 +84,8 @@ func intoItem(lines []textLine, path string) (textLine, []textLine, string, bool
 	return textLine{}, nil, path, false
 }
 
-// itemLines are the lines on which the items of a List begin, from 0: all of them in one
-// pass, as a list may have many. There are none where they are not written in lines.
+// itemLines returns the first lines of the items of a List, from 0, in one pass, as a list
+// may have many. It is empty for JSON in one line.
 func itemLines(text []byte) []int {
 	lines := textLines(text)
 	if len(lines) == 0 {
@@ -105,8 +104,8 @@ func itemLines(text []byte) []int {
 	return out
 }
 
-// intoField goes into a field: path begins with its name. Names may have dots, so they
-// are taken from the lines.
+// intoField goes into a field: path begins with its name. Names may contain dots, so they
+// are read from the lines.
 func intoField(lines []textLine, path string) (textLine, []textLine, string, bool) {
 	level := lines[0].indent
 	for i, l := range lines {

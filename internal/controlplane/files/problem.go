@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// A Problem is why a manifest is not used as it is.
+// A Problem says why a manifest is ignored, in whole or in part.
 type Problem struct {
 	File     string // below the folder
 	Document int    // of the file; 1 is the first; 0: the file as a whole
 	Line     int    // of the file; 0: no line of it
 	Object   string // kind namespace/name
 	Field    string // its path in the object
-	Message  string // what is wrong, and what would be right
+	Message  string // what is wrong, and what is valid
 }
 
 func (p Problem) String() string {

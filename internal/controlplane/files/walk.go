@@ -9,24 +9,23 @@ import (
 	"strings"
 )
 
-// A listing is what a folder has, subfolders too.
+// A listing is the content of a folder and its subfolders.
 type listing struct {
 	files    map[string]stamp
-	folders  map[string]fs.FileInfo // by path; the folder itself too, and those that links lead to
-	links    bool                   // there are symbolic links: names do not tell what changed
-	dark     []string               // folders that could not be read
+	folders  map[string]fs.FileInfo // by path, with the folder itself and the targets of links
+	links    bool                   // there are symbolic links, so events do not name all that changed
+	unread   []string               // folders that could not be read
 	problems []Problem
 }
 
-// walk lists the folder root. Before a folder is read, enter is called with its path, so
-// that what changes from then on is seen; it may be nil.
+// walk lists the folder root. Before a folder is read, enter is called with its path, to
+// watch it; it may be nil.
 //
-// Symbolic links are followed, to files and to folders: a ConfigMap's volume consists of
-// links.
+// Symbolic links are followed: a ConfigMap's volume consists of links.
 func walk(root string, enter func(path string, info fs.FileInfo) error) (*listing, error) {
 	info, err := os.Stat(root)
 	if err == nil && !info.IsDir() {
-		err = errors.New("is no folder")
+		err = errors.New("is not a folder")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("folder %s: %w", root, withoutPath(err))
@@ -46,13 +45,13 @@ func (w *walker) problem(path string, err error) {
 	w.problems = append(w.problems, Problem{File: path, Message: err.Error()})
 }
 
-// folder lists one; above are the folders that it is in, itself the last.
+// folder lists a folder; above are its parents and, last, itself.
 func (w *walker) folder(path string, above []fs.FileInfo) {
 	full := filepath.Join(w.root, path)
 	w.entered(path, full, above[len(above)-1])
 	entries, err := os.ReadDir(full)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		w.dark = append(w.dark, path)
+		w.unread = append(w.unread, path)
 		w.problem(path, withoutPath(err))
 	}
 	for _, e := range entries {
@@ -74,11 +73,11 @@ func (w *walker) entered(path, full string, info fs.FileInfo) {
 	}
 }
 
-// target enters the folder of the file that a link leads to: it changes there.
+// target enters the folder of a link's target, where events for it occur.
 func (w *walker) target(path string) {
 	file, err := filepath.EvalSymlinks(filepath.Join(w.root, path))
 	if err != nil {
-		return // gone since: there is an event for that
+		return // removed meanwhile: there is an event for that
 	}
 	if info, err := os.Stat(filepath.Dir(file)); err == nil {
 		w.entered(path, filepath.Dir(file), info)
@@ -95,11 +94,11 @@ func (w *walker) entry(path string, e fs.DirEntry, above []fs.FileInfo) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if link && isManifest(path) {
-			w.problem(path, errors.New("is a link that leads nowhere"))
+			w.problem(path, errors.New("is a link without a target"))
 		}
 	case err != nil:
 		w.problem(path, withoutPath(err))
-		w.dark = append(w.dark, path)
+		w.unread = append(w.unread, path)
 	case info.IsDir():
 		for _, a := range above {
 			if os.SameFile(a, info) {
@@ -116,10 +115,10 @@ func (w *walker) entry(path string, e fs.DirEntry, above []fs.FileInfo) {
 	}
 }
 
-// isDark says whether a path is in a folder that could not be read: then it is not known
-// to be gone.
-func (l *listing) isDark(path string) bool {
-	for _, d := range l.dark {
+// isUnreadable returns whether a path is in a folder that could not be read, so that the
+// file may still exist.
+func (l *listing) isUnreadable(path string) bool {
+	for _, d := range l.unread {
 		if d == "" || d == path || strings.HasPrefix(path, d+string(filepath.Separator)) {
 			return true
 		}

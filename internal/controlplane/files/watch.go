@@ -19,8 +19,8 @@ type watch struct {
 	source  *Source
 	folder  *folder
 	inotify *fsnotify.Watcher
-	watched map[identity]string // folders, with the path by which inotify knows them
-	said    map[string]bool     // kinds that were noted
+	watched map[identity]string // folders, with the path given to inotify
+	ignored map[string]bool     // kinds that were logged
 	logged  map[Problem]bool
 }
 
@@ -31,7 +31,7 @@ func newWatch(root string, o Options, s *Source) (*watch, error) {
 	}
 	w := &watch{
 		o: o, source: s, folder: newFolder(root, o.Config), inotify: inotify,
-		watched: map[identity]string{}, said: map[string]bool{}, logged: map[Problem]bool{},
+		watched: map[identity]string{}, ignored: map[string]bool{}, logged: map[Problem]bool{},
 	}
 	var refused error
 	l, err := walk(root, func(path string, info fs.FileInfo) error {
@@ -43,18 +43,18 @@ func newWatch(root string, o Options, s *Source) (*watch, error) {
 		err = refused
 	}
 	if err == nil && filepath.Dir(root) != root {
-		err = w.add(filepath.Dir(root)) // who sees the folder itself come, go and be replaced
+		err = w.add(filepath.Dir(root)) // for events of the folder itself
 	}
 	if err != nil {
 		inotify.Close()
 		return nil, err
 	}
-	w.folder.look(l)
+	w.folder.apply(l)
 	w.publish(time.Now())
 	return w, nil
 }
 
-// explain says what to do when the kernel's own bounds are the reason.
+// explain adds which limit of the kernel to raise.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
@@ -72,8 +72,8 @@ func (w *watch) add(path string) error {
 	return nil
 }
 
-// enter watches a folder, once. Links may lead to it by several paths, but the kernel
-// watches the folder itself: with one path removed, none would be watched.
+// enter watches a folder, once. It may have several paths by links, but the kernel watches
+// the folder: to remove one path would end the watch of all.
 func (w *watch) enter(path string, info fs.FileInfo) error {
 	id := identityOf(info)
 	if _, ok := w.watched[id]; ok {
@@ -86,17 +86,17 @@ func (w *watch) enter(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// leave stops watching what is not to be kept.
+// leave stops watching folders that keep does not want.
 func (w *watch) leave(keep func(id identity, path string) bool) {
 	for id, path := range w.watched {
 		if !keep(id, path) {
-			_ = w.inotify.Remove(path) // it may have gone by itself
+			_ = w.inotify.Remove(path) // the folder may have been removed
 			delete(w.watched, id)
 		}
 	}
 }
 
-// unmoved says whether a path leads where it did.
+// unmoved returns whether a path still leads to the same folder.
 func unmoved(id identity, path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && identityOf(info) == id
@@ -120,22 +120,22 @@ func (w *watch) run(ctx context.Context) {
 
 // all lists the whole folder.
 func (w *watch) all() {
-	w.leave(unmoved) // first: inotify would take a path for the folder that it was
+	w.leave(unmoved) // first: inotify would mistake a path for its former folder
 	l, err := walk(w.folder.root, w.enter)
 	if err != nil {
-		// Nobody wants an empty mesh by this: more likely it is being replaced.
-		w.folder.last.problems = []Problem{{File: w.folder.root, Message: err.Error() + "; what it had stays"}}
+		// The folder is probably being replaced: an empty mesh would be wrong.
+		w.folder.last.problems = []Problem{{File: w.folder.root, Message: err.Error() + "; its former content stays in use"}}
 		return
 	}
 	listed := map[identity]bool{}
 	for _, info := range l.folders {
 		listed[identityOf(info)] = true
 	}
-	w.leave(func(id identity, _ string) bool { return listed[id] }) // links led there, and do no more
-	w.folder.look(l)
+	w.leave(func(id identity, _ string) bool { return listed[id] }) // former targets of links
+	w.folder.apply(l)
 }
 
-// few looks at single files, and says whether that is enough.
+// few updates single files. It returns false if the whole folder has to be listed.
 func (w *watch) few(names map[string]bool) bool {
 	if w.folder.last.links || len(w.folder.last.problems) > 0 {
 		return false
@@ -157,7 +157,7 @@ func (w *watch) few(names map[string]bool) bool {
 			if w.folder.files[path] != nil {
 				gone = append(gone, path)
 			}
-		default: // a folder came or went, or something became a link
+		default: // a folder or a link
 			return false
 		}
 	}
@@ -168,7 +168,7 @@ func (w *watch) few(names map[string]bool) bool {
 func (w *watch) publish(began time.Time) {
 	m := w.folder.builder.Mesh()
 	problems := w.folder.problems() // of that mesh
-	for _, kind := range w.folder.takeIgnored(w.said) {
+	for _, kind := range w.folder.takeIgnored(w.ignored) {
 		w.o.Log.Info("kind without a meaning for the mesh: ignored", "kind", kind)
 	}
 	now := map[Problem]bool{}
@@ -182,31 +182,30 @@ func (w *watch) publish(began time.Time) {
 	services, workloads := m.Len()
 	w.o.Log.Debug("folder read", "files", len(w.folder.files), "services", services, "workloads", workloads,
 		"problems", len(problems), "took", time.Since(began))
-	w.source.publish(m, problems)
+	w.source.Publish(m, problems)
 }
 
-// changes are what was seen since the folder was looked at.
+// changes are the events since the folder was read.
 type changes struct {
 	names      map[string]bool
-	everything bool // names do not say it all
+	everything bool // events are missing: list the whole folder
 }
 
-// wait returns when there was a change, and then either quiet or no more patience; false
-// when ctx ended.
+// wait waits for a change and the debounce after it; false: ctx ended.
 func (c *changes) wait(ctx context.Context, w *watch) bool {
 	return settle(ctx, w.inotify.Events, w.inotify.Errors, w.o.Quiet, w.o.AtMost, func(e fsnotify.Event) bool {
 		return c.note(e, w)
 	}, func(err error) {
 		c.everything = true
-		w.o.Log.Warn("watching the folder", "err", err) // the queue ran over: events are missing
+		w.o.Log.Warn("watching the folder", "err", err) // the queue of events overflowed
 	})
 }
 
-// note says whether an event is about the folder.
+// note records an event and returns whether it is about the folder.
 func (c *changes) note(e fsnotify.Event, w *watch) bool {
 	root := w.folder.root
 	if parent := filepath.Dir(root); parent != root && e.Name != root && filepath.Dir(e.Name) == parent {
-		return false // of the folder that ours is in
+		return false // a sibling of the folder
 	}
 	if c.names == nil {
 		c.names = map[string]bool{}
@@ -218,7 +217,7 @@ func (c *changes) note(e fsnotify.Event, w *watch) bool {
 // settle waits for an event that counts, then until none came for quiet, or atMost after
 // the first. It returns false when ctx ended.
 func settle[E any](ctx context.Context, events <-chan E, errs <-chan error, quiet, atMost time.Duration, counts func(E) bool, failed func(error)) bool {
-	var calm, patience <-chan time.Time
+	var calm, deadline <-chan time.Time
 	for {
 		counted := false
 		select {
@@ -226,7 +225,7 @@ func settle[E any](ctx context.Context, events <-chan E, errs <-chan error, quie
 			return false
 		case <-calm:
 			return true
-		case <-patience:
+		case <-deadline:
 			return true
 		case e, ok := <-events:
 			if !ok {
@@ -244,8 +243,8 @@ func settle[E any](ctx context.Context, events <-chan E, errs <-chan error, quie
 			continue
 		}
 		calm = time.After(quiet)
-		if patience == nil {
-			patience = time.After(atMost)
+		if deadline == nil {
+			deadline = time.After(atMost)
 		}
 	}
 }

@@ -203,7 +203,7 @@ func TestLinks(t *testing.T) {
 	w.wants("a link to itself", 1, "a:2")
 	w.do(os.Remove(filepath.Join(dir, "b")))
 	w.do(os.Remove(file))
-	w.wants("a link that leads nowhere", 1)
+	w.wants("a link without a target", 1)
 }
 
 func TestTheFolderItselfIsReplaced(t *testing.T) {
@@ -223,13 +223,13 @@ func TestTheFolderItselfIsReplaced(t *testing.T) {
 	w.write("a.yaml", text("a", 3))
 	w.wants("changed in the second", 0, "a:3")
 	w.do(os.Remove(dir))
-	w.wants("gone: what it had stays", 1, "a:3")
+	w.wants("gone: its former content stays in use", 1, "a:3")
 	w.write("b.yaml", text("b", 1))
 	w.wants("back, as a folder", 0, "b:1")
 	w.write("b.yaml", text("b", 2))
 	w.wants("changed in it", 0, "b:2")
 	w.do(os.Rename(dir, dir+".old")) // at once: file by file would be files deleted
-	w.wants("moved away: what it had stays", 1, "b:2")
+	w.wants("moved away: its former content stays in use", 1, "b:2")
 }
 
 func TestWhatDidNotChangeIsNotPublished(t *testing.T) {
@@ -340,10 +340,10 @@ func TestAFreshStampIsNotTrusted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.look(l)
+	f.apply(l)
 	write(t, path, text("a", 2))
 	l.files["a.yaml"] = f.files["a.yaml"].stamp // as if it were the same
-	f.look(l)
+	f.apply(l)
 	if got := f.builder.Mesh().ByName("default", "a").Ports[0].Number; got != 2 {
 		t.Errorf("port %d: the second change was not seen", got)
 	}

@@ -3,9 +3,6 @@ package kube
 import (
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -13,18 +10,20 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+	"log/slog"
 )
 
 // Options of a cluster. The zero value of a field means its default.
 type Options struct {
-	// Kubeconfig is a file. Default: in a pod its service account; elsewhere what kubectl
-	// takes, which is $KUBECONFIG, then ~/.kube/config.
+	// Kubeconfig is a file. Default: the pod's service account if InPod, else what kubectl
+	// uses, which is $KUBECONFIG, then ~/.kube/config.
 	Kubeconfig string
+	InPod      bool         // this process is in a pod that has a service account
 	UserAgent  string       // default: client-go's
 	Log        *slog.Logger // default: none
 }
 
-// A Cluster is one, by its API server.
+// A Cluster is a client of its API server.
 type Cluster struct {
 	server   string
 	core     kubernetes.Interface
@@ -34,20 +33,8 @@ type Cluster struct {
 	trouble  troubles
 }
 
-// accountToken is where the kubelet puts what a pod shows to the API server.
-const accountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
-
-// InPod says whether this process is in a pod that may speak to its API server.
-func InPod() bool {
-	_, err := os.Stat(accountToken)
-	return err == nil && os.Getenv("KUBERNETES_SERVICE_HOST") != ""
-}
-
-// ErrNone says that nothing tells which cluster is meant.
-var ErrNone = errors.New("no cluster: this is no pod with a service account, and there is no kubeconfig")
-
-// Connect reads and checks how a cluster is reached. It does not ask it: an API server may
-// be away for a while.
+// Connect makes the client of a cluster. It sends no request: an API server may be
+// unavailable for a while.
 func Connect(o Options) (*Cluster, error) {
 	config, err := configure(o)
 	if err != nil {
@@ -56,11 +43,11 @@ func Connect(o Options) (*Cluster, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	klog.SetSlogLogger(o.Log.With("by", "client-go")) // it knows but one for the process
+	klog.SetSlogLogger(o.Log.With("by", "client-go")) // client-go has one logger per process
 	config.UserAgent = o.UserAgent
-	// Without limits of its own: the API server has them for each client (priority and
-	// fairness), and client-go's default of 5 requests a second would hold up the first
-	// certificates of a deployment's pods.
+	// No client-side limit: the API server limits each client (priority and fairness), and
+	// client-go's default of 5 requests a second would delay the first certificates of a
+	// deployment's pods.
 	config.QPS = -1
 	c := &Cluster{server: config.Host, log: o.Log}
 	c.trouble.log = o.Log
@@ -82,7 +69,7 @@ func Connect(o Options) (*Cluster, error) {
 }
 
 func configure(o Options) (*rest.Config, error) {
-	if o.Kubeconfig == "" && InPod() {
+	if o.Kubeconfig == "" && o.InPod {
 		config, err := rest.InClusterConfig()
 		if err != nil {
 			return nil, fmt.Errorf("the pod's service account: %w", err)
@@ -94,7 +81,7 @@ func configure(o Options) (*rest.Config, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err) && o.Kubeconfig == "":
-		return nil, ErrNone
+		return nil, errors.New("no cluster: this is no pod with a service account, and there is no kubeconfig")
 	case err != nil:
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
@@ -104,8 +91,8 @@ func configure(o Options) (*rest.Config, error) {
 // Server is the API server's address.
 func (c *Cluster) Server() string { return c.server }
 
-// explain says what was tried, and what to do where the API server forbids it; its own
-// words name the permission.
+// explain adds what was tried, and what helps if the API server forbids it; its own error
+// names the permission.
 func explain(tried string, err error) error {
 	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, "NamespaceTerminating") {
 		return fmt.Errorf("%s: %w; deploy/outriderd.yaml has the roles", tried, err)

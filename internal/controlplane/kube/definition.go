@@ -13,23 +13,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A presence is whether there is an object, and when it was changed.
+// A presence is whether an object exists.
 type presence struct {
 	synced <-chan struct{}
 
 	mu      sync.Mutex
-	there   bool
+	exists  bool
 	changed chan struct{}
 }
 
-// presence follows an object that a feed has none or one of, until ctx ends.
+// presence watches a feed of at most one object, until ctx ends.
 func (c *Cluster) presence(ctx context.Context, f feed) *presence {
 	s := newStore(func(struct{}, metav1.Object) struct{} { return struct{}{} })
 	p := &presence{synced: s.synced, changed: make(chan struct{})}
-	s.changed = func(_ types.NamespacedName, _, _ struct{}, there bool) {
+	s.changed = func(_ types.NamespacedName, _, _ struct{}, exists bool) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.there = there
+		p.exists = exists
 		close(p.changed)
 		p.changed = make(chan struct{})
 	}
@@ -37,17 +37,17 @@ func (c *Cluster) presence(ctx context.Context, f feed) *presence {
 	return p
 }
 
-// now says whether it is there; the channel is closed when it has changed, come or gone.
-func (p *presence) now() (there bool, changed <-chan struct{}) {
+// now returns whether the object exists; the channel is closed at its next change.
+func (p *presence) now() (exists bool, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.there, p.changed
+	return p.exists, p.changed
 }
 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// followCustom follows a kind while there is a definition of it. Without one the store is
-// empty, and is all that there is.
+// followCustom watches a custom kind while its definition exists. Without a definition the
+// store is empty and synced.
 func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 	definition := c.presence(ctx, feedOf("the CustomResourceDefinition "+k.definition, c.metadata.Resource(definitions), one(k.definition)))
 	if !wait(ctx, definition.synced) {
@@ -55,29 +55,29 @@ func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 	}
 	tried := "reading objects of " + k.definition
 	defer c.trouble.forget(tried)
-	delay := again()
+	delay := retryDelay()
 	for ctx.Err() == nil {
-		there, changed := definition.now()
-		if !there {
+		exists, changed := definition.now()
+		if !exists {
 			c.trouble.forget(tried)
 			to.Replace(nil, "")
 			wait(ctx, changed)
 			continue
 		}
 		with, cancel := context.WithCancel(ctx)
-		go func() { // until there is none
-			for there && wait(with, changed) {
-				there, changed = definition.now()
+		go func() { // until the definition is deleted
+			for exists && wait(with, changed) {
+				exists, changed = definition.now()
 			}
 			cancel()
 		}()
-		err := c.follow(with, c.untroubled(k.feed(c), tried), to, apierrors.IsNotFound)
-		gone := with.Err() != nil
+		err := c.follow(with, c.clearing(k.feed(c), tried), to, apierrors.IsNotFound)
+		deleted := with.Err() != nil
 		cancel()
-		if gone || !apierrors.IsNotFound(err) {
+		if deleted || !apierrors.IsNotFound(err) {
 			continue
 		}
-		// It was made just now, or has not our version. Its next change may say more.
+		// The definition is new and not served yet, or does not have our version.
 		to.Replace(nil, "")
 		d := delay()
 		if d > time.Second { // not the first time
@@ -87,9 +87,9 @@ func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 	}
 }
 
-// untroubled ends a trouble when the feed has a list: what it says of itself has another
-// name.
-func (c *Cluster) untroubled(f feed, tried string) feed {
+// clearing ends the trouble of that name when the feed is listed; follow notes its own
+// under another name.
+func (c *Cluster) clearing(f feed, tried string) feed {
 	list := f.list
 	f.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		out, err := list(ctx, o)

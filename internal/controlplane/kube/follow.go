@@ -1,8 +1,11 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,15 +21,15 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// A feed is what the API server lists and watches of one kind.
+// A feed lists and watches objects of one kind.
 type feed struct {
-	what  string // in the API's words
+	what  string // resource, for messages
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// feedOf returns the feed of a client's resource, for the objects that fields select;
-// nil: all.
+// feedOf returns the feed of a client's resource, for the objects that the selector
+// matches; nil: all.
 func feedOf[L runtime.Object](what string, client interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
@@ -48,17 +51,17 @@ func feedOf[L runtime.Object](what string, client interface {
 	}
 }
 
-// one selects the object of a name. A role may be restricted to that name, for lists and
-// watches too.
+// one selects an object by name. A role can be restricted to a name, also for list and
+// watch.
 func one(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
 
-// A store keeps what is wanted of each object of a kind.
+// A store keeps a value for each object of a kind.
 type store[V any] struct {
-	// read returns what is kept of an object; old is what was kept of it before.
+	// read returns the value of an object; old is its previous value.
 	read func(old V, object metav1.Object) V
-	// changed, if set, is told of each object that came, changed or went, in this order,
-	// with what was kept before and is now.
-	changed func(n types.NamespacedName, before, now V, there bool)
+	// changed, if set, is called after each object that was added, updated or deleted, with
+	// its previous and its new value.
+	changed func(n types.NamespacedName, before, now V, exists bool)
 
 	mu     sync.RWMutex
 	items  map[types.NamespacedName]V
@@ -81,14 +84,14 @@ func nameOf(o metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// errForeign cannot happen: a feed has objects.
-var errForeign = errors.New("this is no object")
+// errNoObject does not occur: feeds have objects of one type.
+var errNoObject = errors.New("not an object of this kind")
 
-// Add is for [cache.Reflector], as are the others.
+// Add is a method of [cache.ReflectorStore], as are Update, Delete, Replace and Resync.
 func (s *store[V]) Add(object any) error {
 	o, ok := object.(metav1.Object)
 	if !ok {
-		return errForeign
+		return errNoObject
 	}
 	n := nameOf(o)
 	before, _ := s.get(n)
@@ -102,22 +105,22 @@ func (s *store[V]) Add(object any) error {
 	return nil
 }
 
-// Update is as Add.
+// Update is the same as Add.
 func (s *store[V]) Update(object any) error { return s.Add(object) }
 
-// Delete forgets an object.
+// Delete removes an object.
 func (s *store[V]) Delete(object any) error {
 	o, ok := object.(metav1.Object)
 	if !ok {
-		return errForeign
+		return errNoObject
 	}
-	s.forget(nameOf(o))
+	s.remove(nameOf(o))
 	return nil
 }
 
-func (s *store[V]) forget(n types.NamespacedName) {
-	before, there := s.get(n)
-	if !there {
+func (s *store[V]) remove(n types.NamespacedName) {
+	before, exists := s.get(n)
+	if !exists {
 		return
 	}
 	s.mu.Lock()
@@ -129,44 +132,43 @@ func (s *store[V]) forget(n types.NamespacedName) {
 	}
 }
 
-// Replace takes a list for all that there is.
+// Replace sets the content to a list.
 func (s *store[V]) Replace(objects []any, _ string) error {
-	there := make(map[types.NamespacedName]bool, len(objects))
+	listed := make(map[types.NamespacedName]bool, len(objects))
 	for _, object := range objects {
 		if err := s.Add(object); err != nil {
 			return err
 		}
-		there[nameOf(object.(metav1.Object))] = true
+		listed[nameOf(object.(metav1.Object))] = true
 	}
 	for _, n := range s.names() {
-		if !there[n] {
-			s.forget(n)
+		if !listed[n] {
+			s.remove(n)
 		}
 	}
 	s.once.Do(func() { close(s.synced) })
 	return nil
 }
 
+// names returns the names of all objects, sorted.
 func (s *store[V]) names() []types.NamespacedName {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	out := make([]types.NamespacedName, 0, len(s.items))
-	for n := range s.items {
-		out = append(out, n)
-	}
-	return out
+	return slices.SortedFunc(maps.Keys(s.items), func(a, b types.NamespacedName) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 }
 
-// Resync does nothing: nothing is asked for.
+// Resync does nothing: no resync period is set.
 func (s *store[V]) Resync() error { return nil }
 
-// again is how long is waited after a failure: at most a few seconds, so that what changed
-// while an API server was away is seen soon after it is back.
-func again() backoff.DelayFunc {
+// retryDelay is the wait after a failure: at most a few seconds, so that changes are seen
+// soon after an API server is back.
+func retryDelay() backoff.DelayFunc {
 	return backoff.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 5 * time.Second}.DelayWithReset(clock.RealClock{}, time.Minute)
 }
 
-// sleep says whether the time passed before ctx ended.
+// sleep returns false if ctx ended before the time had passed.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -178,7 +180,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// wait says whether what it waits for came before the end of ctx.
+// wait returns false if ctx ended before c was closed.
 func wait(ctx context.Context, c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -188,16 +190,15 @@ func wait(ctx context.Context, c <-chan struct{}) bool {
 	}
 }
 
-// follow keeps a store as the feed is, until ctx ends or stop says of an error that it is
-// not worth another try. Without an API server the store stays as it is.
+// follow keeps a store equal to the feed, until ctx ends or stop returns true for an error.
+// While the API server does not answer, the store stays as it is.
 func (c *Cluster) follow(ctx context.Context, f feed, to cache.ReflectorStore, stop func(error) bool) error {
 	tried := "reading " + f.what
 	defer c.trouble.forget(tried)
-	delay := again()
+	delay := retryDelay()
 	r := cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: f.list,
-		// A server that is away is waited for here: the reflector itself would wait for
-		// up to a minute, and say nothing.
+		// The retry is here because the reflector's own waits up to a minute without a log.
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			for {
 				w, err := f.watch(ctx, o)
@@ -223,7 +224,7 @@ func (c *Cluster) follow(ctx context.Context, f feed, to cache.ReflectorStore, s
 			return err
 		}
 		if s := (*apierrors.StatusError)(nil); errors.As(err, &s) {
-			err = s // without the reflector's words, which say again what was tried
+			err = s // the reflector's text around it repeats what was tried
 		}
 		if err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 			c.trouble.note(tried, explain(tried, err))

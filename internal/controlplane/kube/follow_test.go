@@ -53,7 +53,7 @@ func TestAStoreTellsWhatChanged(t *testing.T) {
 	if got := strings.Join(told, " "); got != want || !synced() || len(s.names()) != 0 {
 		t.Errorf("told %s\nwant %s; synced %v; left %v", got, want, synced(), s.names())
 	}
-	if err := s.Add("text"); !errors.Is(err, errForeign) {
+	if err := s.Add("text"); !errors.Is(err, errNoObject) {
 		t.Errorf("what is no object: %v", err)
 	}
 }

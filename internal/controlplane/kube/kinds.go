@@ -14,17 +14,17 @@ import (
 	"outrider.dev/internal/mesh/objects"
 )
 
-// A kind is what a mesh takes from a cluster.
+// A kind of objects that the mesh is made of.
 type kind struct {
 	name mesh.Kind
 	feed func(*Cluster) feed
 	part func(metav1.Object) (mesh.Part, error)
-	// definition is the name of its CustomResourceDefinition, which may be missing, come
-	// and go; empty: the kind is Kubernetes' own.
+	// definition is the name of its CustomResourceDefinition, which may be created and
+	// deleted at any time; empty: the kind is built in.
 	definition string
 }
 
-// alive leaves out the pods that ended: they have no traffic, and finished Jobs leave many.
+// alive leaves out the pods that have ended: they have no traffic, and Jobs leave many.
 var alive = fields.AndSelectors(
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
@@ -60,12 +60,12 @@ func custom[T any, P interface {
 		part: func(o metav1.Object) (mesh.Part, error) {
 			u, ok := o.(*unstructured.Unstructured)
 			if !ok {
-				return nil, errForeign
+				return nil, errNoObject
 			}
 			var object T
-			// A definition may be newer than we are: what we do not know is no mistake.
+			// The definition may be newer than outriderd: unknown fields are ignored.
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &object); err != nil {
-				return nil, fmt.Errorf("is not of version %s as it is known here: %w", customVersion, err)
+				return nil, fmt.Errorf("does not match version %s as outriderd knows it: %w", customVersion, err)
 			}
 			return some(from(&object))
 		},
@@ -79,13 +79,13 @@ func part[T any, P interface {
 	return func(o metav1.Object) (mesh.Part, error) {
 		object, ok := o.(any).(*T)
 		if !ok {
-			return nil, errForeign
+			return nil, errNoObject
 		}
 		return some(from(object))
 	}
 }
 
-// some makes a part that is a nil pointer none.
+// some turns a nil pointer into a nil interface.
 func some[P interface {
 	comparable
 	mesh.Part

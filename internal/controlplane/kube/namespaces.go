@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,29 +12,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Namespace is what is kept of one.
+// A Namespace has the fields that are kept of one.
 type Namespace struct {
 	Labels, Annotations map[string]string
 	terminating         bool
 }
 
-// Namespaces are those of a cluster, as far as they are known.
+// Namespaces are those of a cluster.
 type Namespaces struct {
 	cluster *Cluster
 	store   *store[Namespace]
 
-	mu   sync.Mutex
-	tell []func(name string)
+	mu        sync.Mutex
+	observers []func(name string)
 }
 
-// Namespaces follows the namespaces until ctx ends.
+// Namespaces watches the namespaces until ctx ends.
 func (c *Cluster) Namespaces(ctx context.Context) *Namespaces {
 	n := &Namespaces{cluster: c, store: newStore(func(_ Namespace, o metav1.Object) Namespace { return namespaceOf(o) })}
 	n.store.changed = func(name types.NamespacedName, _, _ Namespace, _ bool) {
 		n.mu.Lock()
-		tell := n.tell
+		observers := n.observers
 		n.mu.Unlock()
-		for _, f := range tell {
+		for _, f := range observers {
 			f(name.Name)
 		}
 	}
@@ -49,22 +50,22 @@ func namespaceOf(o metav1.Object) Namespace {
 	return out
 }
 
-// Synced is closed when all are known that there were at the start.
+// Synced is closed after the first list.
 func (n *Namespaces) Synced() <-chan struct{} { return n.store.synced }
 
-// askWithin is less than what the API server waits for a webhook.
-const askWithin = 2 * time.Second
+// getTimeout is less than the API server's timeout of the webhook.
+const getTimeout = 2 * time.Second
 
-// Get returns a namespace. One that is not known yet is asked for: the first pod of a new
-// namespace may be quicker than the news of it.
+// Get returns a namespace. One that the watch has not delivered yet is read from the API
+// server: the first pod of a new namespace may come sooner.
 func (n *Namespaces) Get(name string) (Namespace, bool) {
 	if ns, ok := n.store.get(types.NamespacedName{Name: name}); ok {
 		return ns, true
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), getTimeout)
 	defer cancel()
 	ns, err := n.cluster.core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	const tried = "reading a namespace that is new"
+	const tried = "reading a new namespace"
 	switch {
 	case apierrors.IsNotFound(err):
 		return Namespace{}, false
@@ -76,10 +77,11 @@ func (n *Namespaces) Get(name string) (Namespace, bool) {
 	return namespaceOf(ns), true
 }
 
-// follow tells f of each namespace, and from then on of each that comes, changes or goes.
+// follow calls f for each namespace, and from then on for each that is added, updated or
+// deleted.
 func (n *Namespaces) follow(f func(name string)) {
 	n.mu.Lock()
-	n.tell = append(n.tell[:len(n.tell):len(n.tell)], f)
+	n.observers = append(slices.Clip(n.observers), f)
 	n.mu.Unlock()
 	for _, name := range n.store.names() {
 		f(name.Name)

@@ -13,29 +13,29 @@ import (
 	"outrider.dev/internal/controlplane/ca"
 )
 
-// answerWithin bounds a single question to the API server.
-const answerWithin = 10 * time.Second
+// requestTimeout bounds a single request to the API server.
+const requestTimeout = 10 * time.Second
 
-// serviceAccount begins the names of the users that are service accounts.
+// serviceAccount is the prefix of the user names of service accounts.
 const serviceAccount = "system:serviceaccount:"
 
-// Review says which service account a token is of. The error is as that of an
-// [ca.Authenticator]: an [ca.Refusal] if the API server does not take it, and
-// another if the API server cannot be asked.
+// Review returns the service account of a token. The error is as that of an
+// [ca.Authenticator]: a [ca.Refusal] if the API server rejects the token, and another if the
+// API server does not answer.
 //
-// No answer is kept. A token is asked about when a pod starts and then hardly ever, and
-// one whose pod was deleted must be good for nothing from then on.
+// Reviews are not cached. A token is reviewed when a pod starts and rarely after, and one of
+// a deleted pod must be invalid at once.
 func (c *Cluster) Review(ctx context.Context, token string, audiences []string) (namespace, account string, err error) {
 	if strings.Count(token, ".") != 2 {
-		return "", "", ca.ErrOther // no JWT: no service account has such a token
+		return "", "", ca.ErrOther // service accounts have JWTs
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	review, err := c.core.AuthenticationV1().TokenReviews().Create(ctx, &authentication.TokenReview{
 		Spec: authentication.TokenReviewSpec{Token: token, Audiences: audiences},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return "", "", explain("asking the API server whose a token is", err)
+		return "", "", explain("reviewing a token", err)
 	}
 	return reviewed(&review.Status, audiences)
 }
@@ -45,20 +45,20 @@ func reviewed(s *authentication.TokenReviewStatus, audiences []string) (namespac
 		return &ca.Refusal{Reason: fmt.Sprintf(format, a...)}
 	}
 	if !s.Authenticated {
-		reason := "it is none of this cluster, has expired, or its pod or service account is gone"
+		reason := "it is not of this cluster, has expired, or its pod or service account was deleted"
 		if s.Error != "" {
 			reason = s.Error
 		}
-		return "", "", refuse("the API server does not take the token: %s", reason)
+		return "", "", refuse("the API server rejects the token: %s", reason)
 	}
-	// An API server that does not know of audiences returns none, and has checked none.
+	// An API server without support for audiences returns none, and has checked none.
 	if !slices.ContainsFunc(s.Audiences, func(a string) bool { return slices.Contains(audiences, a) }) {
 		return "", "", refuse("the token is for %s: it must be for %s", list(s.Audiences), list(audiences))
 	}
 	name, ok := strings.CutPrefix(s.User.Username, serviceAccount)
 	namespace, account, both := strings.Cut(name, ":")
 	if !ok || !both {
-		return "", "", refuse("the token is that of %q, which is no service account", s.User.Username)
+		return "", "", refuse("the token is of user %q, which is not a service account", s.User.Username)
 	}
 	return namespace, account, nil
 }

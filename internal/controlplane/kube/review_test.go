@@ -21,13 +21,13 @@ func TestWhoseATokenIs(t *testing.T) {
 	}{
 		"a service account's":               {status(user, "istio-ca"), ""},
 		"one for others too":                {status(user, "vault", "istio-ca"), ""},
-		"a person's":                        {status("jane", "istio-ca"), `that of "jane", which is no service account`},
-		"half a name":                       {status("system:serviceaccount:shop", "istio-ca"), "which is no service account"},
+		"a person's":                        {status("jane", "istio-ca"), `of user "jane", which is not a service account`},
+		"half a name":                       {status("system:serviceaccount:shop", "istio-ca"), "which is not a service account"},
 		"one that is for others":            {status(user, "vault"), "the token is for vault: it must be for istio-ca"},
 		"from an old API server":            {status(user), "the token is for the API server alone: it must be for istio-ca"},
-		"refused with a reason":             {authentication.TokenReviewStatus{Error: "token has expired"}, "does not take the token: token has expired"},
-		"refused without a reason":          {authentication.TokenReviewStatus{}, "has expired, or its pod or service account is gone"},
-		"refused, with a name all the same": {authentication.TokenReviewStatus{User: authentication.UserInfo{Username: user}, Audiences: []string{"istio-ca"}}, "does not take"},
+		"refused with a reason":             {authentication.TokenReviewStatus{Error: "token has expired"}, "rejects the token: token has expired"},
+		"refused without a reason":          {authentication.TokenReviewStatus{}, "has expired, or its pod or service account was deleted"},
+		"refused, with a name all the same": {authentication.TokenReviewStatus{User: authentication.UserInfo{Username: user}, Audiences: []string{"istio-ca"}}, "rejects the token"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace, account, err := reviewed(&tt.status, []string{"istio-ca"})

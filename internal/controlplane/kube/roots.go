@@ -13,31 +13,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	applycore "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/util/workqueue"
+
+	"outrider.dev/internal/contract"
 )
 
-// The ConfigMap that pods find the mesh's roots in, in their own namespace; package inject
-// mounts it.
-const (
-	RootConfigMap = "outrider-ca-root-cert"
-	rootKey       = "root-cert.pem"
-)
-
-// fieldManager is who writes, as managedFields have it.
+// fieldManager is our name in managedFields.
 const fieldManager = "outriderd"
 
-// rootless are the namespaces that get none: no pod there is in a mesh (Istio:
-// pkg/kube/inject/initializer.go, IgnoredNamespaces).
+// rootless are the namespaces without the ConfigMap: no pod there is in a mesh (Istio's
+// IgnoredNamespaces, pkg/kube/inject/initializer.go).
 var rootless = map[string]bool{
 	metav1.NamespaceSystem: true, metav1.NamespacePublic: true, corev1.NamespaceNodeLease: true, "local-path-storage": true,
 }
 
-// Roots are what pods trust: an identity.Authority.
+// Roots are the certificates that pods trust, those of [ca.Authority].
 type Roots interface {
 	RootsPEM() []byte
 	Changed() <-chan struct{}
 }
 
-// A sum is what is kept of a ConfigMap: whether it says the right thing.
+// A sum is that of the roots in a ConfigMap.
 type sum [sha256.Size]byte
 
 // A RootKeeper keeps the mesh's roots in every namespace.
@@ -45,7 +40,7 @@ type RootKeeper struct {
 	cluster    *Cluster
 	namespaces *Namespaces
 	roots      Roots
-	own        string // the namespace of the control plane, which gets one whatever it is called
+	own        string // the control plane's namespace, which always gets the ConfigMap
 	written    *store[sum]
 	queue      workqueue.TypedRateLimitingInterface[string]
 }
@@ -53,24 +48,24 @@ type RootKeeper struct {
 // RootKeeper returns a keeper for a control plane in the namespace own.
 func (c *Cluster) RootKeeper(n *Namespaces, roots Roots, own string) *RootKeeper {
 	return &RootKeeper{cluster: c, namespaces: n, roots: roots, own: own, written: newStore(func(_ sum, o metav1.Object) sum {
-		var s sum // of another object than a ConfigMap: written again, which says why not
+		var s sum
 		if m, ok := o.(*corev1.ConfigMap); ok {
-			s = sha256.Sum256([]byte(m.Data[rootKey]))
+			s = sha256.Sum256([]byte(m.Data[contract.RootKey]))
 		}
 		return s
 	})}
 }
 
-// writers is how many namespaces are written to at a time.
+// writers is how many namespaces are updated at a time.
 const writers = 4
 
-// Run writes the ConfigMap where it is missing or another, at once when a namespace is
-// new, the roots change, or somebody has changed or deleted it, until ctx ends. What fails
-// is logged and tried again.
+// Run writes the ConfigMap wherever it is missing or differs, until ctx ends: when a
+// namespace is created, the roots change, or the ConfigMap is edited or deleted. Failures are
+// logged and retried.
 func (k *RootKeeper) Run(ctx context.Context) error {
 	k.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, 30*time.Second))
-	k.written.changed = func(n types.NamespacedName, before, now sum, there bool) {
-		if !there || before != now {
+	k.written.changed = func(n types.NamespacedName, before, now sum, exists bool) {
+		if !exists || before != now {
 			k.queue.Add(n.Namespace)
 		}
 	}
@@ -78,7 +73,7 @@ func (k *RootKeeper) Run(ctx context.Context) error {
 	defer running.Wait()
 	defer k.queue.ShutDown()
 	running.Go(func() {
-		k.cluster.follow(ctx, feedOf("the ConfigMaps "+RootConfigMap, k.cluster.core.CoreV1().ConfigMaps(metav1.NamespaceAll), one(RootConfigMap)), k.written, nil)
+		k.cluster.follow(ctx, feedOf("the ConfigMaps "+contract.RootConfigMap, k.cluster.core.CoreV1().ConfigMaps(metav1.NamespaceAll), one(contract.RootConfigMap)), k.written, nil)
 	})
 	if !wait(ctx, k.namespaces.Synced()) || !wait(ctx, k.written.synced) {
 		return ctx.Err()
@@ -107,7 +102,7 @@ func (k *RootKeeper) work(ctx context.Context) {
 		if end {
 			return
 		}
-		tried := "writing the ConfigMap " + namespace + "/" + RootConfigMap
+		tried := "writing the ConfigMap " + namespace + "/" + contract.RootConfigMap
 		err := k.write(ctx, namespace)
 		switch {
 		case ctx.Err() != nil:
@@ -122,31 +117,31 @@ func (k *RootKeeper) work(ctx context.Context) {
 	}
 }
 
-// write writes into a namespace, if that is to have the roots and has not.
+// write updates a namespace if it has to have the roots and does not.
 func (k *RootKeeper) write(ctx context.Context, namespace string) error {
-	ns, there := k.namespaces.store.get(types.NamespacedName{Name: namespace})
-	if !there || ns.terminating || rootless[namespace] && namespace != k.own {
+	ns, exists := k.namespaces.store.get(types.NamespacedName{Name: namespace})
+	if !exists || ns.terminating || rootless[namespace] && namespace != k.own {
 		return nil
 	}
 	pem := k.roots.RootsPEM()
 	if len(pem) == 0 {
 		return errors.New("there are no roots")
 	}
-	if has, ok := k.written.get(types.NamespacedName{Namespace: namespace, Name: RootConfigMap}); ok && has == sha256.Sum256(pem) {
+	if has, ok := k.written.get(types.NamespacedName{Namespace: namespace, Name: contract.RootConfigMap}); ok && has == sha256.Sum256(pem) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	// Applied by the server: one request whether it is there or not, what others added
-	// stays, and the role needs no more than this one name, which "create" would.
+	// Server-side apply is one request whether it exists or not, keeps what others added,
+	// and needs a role for this name only, where create needs one for all names.
 	_, err := k.cluster.core.CoreV1().ConfigMaps(namespace).Apply(ctx,
-		applycore.ConfigMap(RootConfigMap, namespace).WithLabels(map[string]string{"app": "outriderd"}).WithData(map[string]string{rootKey: string(pem)}),
+		applycore.ConfigMap(contract.RootConfigMap, namespace).WithLabels(map[string]string{"app": "outriderd"}).WithData(map[string]string{contract.RootKey: string(pem)}),
 		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return nil // the namespace goes, or is gone
+		return nil // the namespace is being deleted
 	}
 	if err == nil {
-		k.cluster.log.Info("the mesh's roots are in the namespace", "namespace", namespace, "configmap", RootConfigMap)
+		k.cluster.log.Info("the mesh's roots are in the namespace", "namespace", namespace, "configmap", contract.RootConfigMap)
 	}
 	return err
 }

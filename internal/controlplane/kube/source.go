@@ -16,7 +16,7 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// A Problem is why an object is not used as it is.
+// A Problem says why an object is ignored, in whole or in part.
 type Problem struct {
 	Object  string // kind namespace/name
 	Message string // the field, what is wrong, and what would be right
@@ -27,46 +27,33 @@ func (p Problem) String() string { return p.Object + ": " + p.Message }
 // SourceOptions of a source. The zero value of a field means its default.
 type SourceOptions struct {
 	Config mesh.Config
-	Quiet  time.Duration // without a change before changes are told; default 20ms
-	AtMost time.Duration // that changes wait for quiet; default 200ms
+	Quiet  time.Duration // without a change before the mesh is published (debounce); default 20ms
+	AtMost time.Duration // from the first change until it is published; default 200ms
 }
 
-// A Source has the mesh of a cluster as it is now. An object that is wrong changes
-// nothing: what it said before stays, and it is a [Problem].
+// A Source publishes the mesh of a cluster. An invalid object is a [Problem]; its last valid
+// version stays in use.
 type Source struct {
+	mesh.Feed[Problem]
 	cluster *Cluster
 	o       SourceOptions
 	synced  chan struct{}
 	done    chan struct{}
 	dirty   chan struct{} // has one if something changed
 
-	mu       sync.Mutex
-	builder  *mesh.Builder
-	wrong    map[mesh.Key]string
-	mesh     latest[*mesh.Mesh]
-	problems latest[[]Problem]
+	mu      sync.Mutex
+	builder *mesh.Builder
+	invalid map[mesh.Key]string
 }
 
-// latest is a value, and a channel that is closed when there is a newer one.
-type latest[T any] struct {
-	value T
-	newer chan struct{}
-}
-
-func (l *latest[T]) set(v T) {
-	close(l.newer)
-	l.value, l.newer = v, make(chan struct{})
-}
-
-// Source follows the cluster until ctx ends. Until [Source.Synced] the mesh is empty.
+// Source watches the cluster until ctx ends. Until [Source.Synced] the mesh is empty.
 func (c *Cluster) Source(ctx context.Context, o SourceOptions) *Source {
 	o.Quiet, o.AtMost = cmp.Or(o.Quiet, 20*time.Millisecond), cmp.Or(o.AtMost, 200*time.Millisecond)
 	s := &Source{
 		cluster: c, o: o, synced: make(chan struct{}), done: make(chan struct{}), dirty: make(chan struct{}, 1),
-		builder: mesh.NewBuilder(o.Config), wrong: map[mesh.Key]string{},
+		builder: mesh.NewBuilder(o.Config), invalid: map[mesh.Key]string{},
 	}
-	s.mesh = latest[*mesh.Mesh]{s.builder.Mesh(), make(chan struct{})}
-	s.problems.newer = make(chan struct{})
+	s.Publish(s.builder.Mesh(), nil)
 	go func() {
 		defer close(s.done)
 		s.run(ctx)
@@ -74,26 +61,11 @@ func (c *Cluster) Source(ctx context.Context, o SourceOptions) *Source {
 	return s
 }
 
-// Synced is closed once the mesh has all that the cluster had at the start.
+// Synced is closed once the mesh has all objects of the first lists.
 func (s *Source) Synced() <-chan struct{} { return s.synced }
 
-// Done is closed when nothing is followed any more: after the end of the context.
+// Done is closed when all watches have ended, after the end of the context.
 func (s *Source) Done() <-chan struct{} { return s.done }
-
-// Current returns the newest mesh, and a channel that is closed when there is a newer one.
-func (s *Source) Current() (*mesh.Mesh, <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mesh.value, s.mesh.newer
-}
-
-// Problems returns what is wrong with objects now, and a channel that is closed when that
-// changes.
-func (s *Source) Problems() ([]Problem, <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.problems.value, s.problems.newer
-}
 
 func (s *Source) run(ctx context.Context) {
 	var running sync.WaitGroup
@@ -124,18 +96,18 @@ func (s *Source) run(ctx context.Context) {
 
 // known is what is kept of an object.
 type known struct {
-	part  mesh.Part // nil: it says nothing
-	wrong string
+	part    mesh.Part // of its last valid version; nil: it is not part of the mesh
+	invalid string    // why its current version is invalid
 }
 
-// storeOf returns a store that tells the builder.
+// storeOf returns a store that updates the builder.
 func (s *Source) storeOf(k kind) *store[known] {
 	to := newStore(func(old known, o metav1.Object) known {
 		part, err := k.part(o)
 		switch {
 		case err != nil:
 			return known{old.part, err.Error()}
-		case reflect.DeepEqual(old.part, part): // most changes of pods are none to a mesh
+		case reflect.DeepEqual(old.part, part): // most changes of pods do not matter to a mesh
 			return known{part: old.part}
 		}
 		return known{part: part}
@@ -157,9 +129,9 @@ func (s *Source) put(key mesh.Key, before, now known) {
 	default:
 		s.builder.Set(now.part)
 	}
-	delete(s.wrong, key)
-	if now.wrong != "" {
-		s.wrong[key] = now.wrong
+	delete(s.invalid, key)
+	if now.invalid != "" {
+		s.invalid[key] = now.invalid
 	}
 	s.mu.Unlock()
 	select {
@@ -168,18 +140,19 @@ func (s *Source) put(key mesh.Key, before, now known) {
 	}
 }
 
-// settle waits for a change, and then for quiet, or until patience ends; false: ctx did.
+// settle waits for a change, and then until there was none for Quiet, or for AtMost. It
+// returns false if ctx ended.
 func (s *Source) settle(ctx context.Context) bool {
 	if !wait(ctx, s.dirty) {
 		return false
 	}
-	patience := time.After(s.o.AtMost)
+	deadline := time.After(s.o.AtMost)
 	for {
 		select {
 		case <-s.dirty:
 		case <-time.After(s.o.Quiet):
 			return true
-		case <-patience:
+		case <-deadline:
 			return true
 		case <-ctx.Done():
 			return false
@@ -190,20 +163,15 @@ func (s *Source) settle(ctx context.Context) bool {
 func (s *Source) publish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	problems := make([]Problem, 0, len(s.wrong))
-	for _, key := range slices.SortedFunc(maps.Keys(s.wrong), compareKeys) {
-		problems = append(problems, Problem{key.String(), s.wrong[key]})
+	problems := make([]Problem, 0, len(s.invalid))
+	for _, key := range slices.SortedFunc(maps.Keys(s.invalid), compareKeys) {
+		problems = append(problems, Problem{key.String(), s.invalid[key]})
 	}
-	now := s.builder.Mesh()
+	m := s.builder.Mesh() // before its conflicts
 	for _, c := range s.builder.Conflicts() {
 		problems = append(problems, Problem{c.Object.String(), strings.TrimPrefix(c.Field+": "+c.Message, ": ")})
 	}
-	if !slices.Equal(problems, s.problems.value) {
-		s.problems.set(problems)
-	}
-	if now != s.mesh.value {
-		s.mesh.set(now)
-	}
+	s.Publish(m, problems)
 }
 
 func compareKeys(a, b mesh.Key) int {

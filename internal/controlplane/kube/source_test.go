@@ -39,7 +39,7 @@ func TestObjectsOfDefinitionsThatMayBeNewer(t *testing.T) {
 	if r, ok := p.(*mesh.RouteSpec); err != nil || !ok || len(r.Parents) != 1 || r.Parents[0].Name != "web" {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if _, err := k.part(route("shop", map[string]any{"rules": "none"})); err == nil || !strings.Contains(err.Error(), "is not of version v1") {
+	if _, err := k.part(route("shop", map[string]any{"rules": "none"})); err == nil || !strings.Contains(err.Error(), "does not match version v1") {
 		t.Errorf("rules that are a text: %v", err)
 	}
 	if p, err := k.part(route("shop", map[string]any{"parentRefs": []any{}})); p != nil || err != nil {
@@ -57,13 +57,13 @@ func named(name string, port int32) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: port}}}}
 }
 
-// fed returns a source that nothing feeds, and the store of its services.
+// fed returns a source without watches, and the store of its services.
 func fed() (*Source, *store[known]) {
 	s := &Source{
 		o: SourceOptions{Quiet: 20 * time.Millisecond, AtMost: 200 * time.Millisecond}, dirty: make(chan struct{}, 1),
-		builder: mesh.NewBuilder(mesh.Config{}), wrong: map[mesh.Key]string{},
+		builder: mesh.NewBuilder(mesh.Config{}), invalid: map[mesh.Key]string{},
 	}
-	s.mesh, s.problems.newer = latest[*mesh.Mesh]{s.builder.Mesh(), make(chan struct{})}, make(chan struct{})
+	s.Publish(s.builder.Mesh(), nil)
 	return s, s.storeOf(kindOf(mesh.KindService))
 }
 

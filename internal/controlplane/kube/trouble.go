@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// troubles are what does not work now, by what is tried. Each is logged when it comes,
-// when it changes and when it ends: an API server that is away is asked often.
+// troubles are the operations that fail now, by what was tried. Each is logged when it
+// begins, changes and ends, not at each retry.
 type troubles struct {
 	log *slog.Logger
 
@@ -16,7 +16,7 @@ type troubles struct {
 	now map[string]string
 }
 
-// note says how something went.
+// note records the result of an operation.
 func (t *troubles) note(tried string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -30,18 +30,18 @@ func (t *troubles) note(tried string, err error) {
 			t.now = map[string]string{}
 		}
 		t.now[tried] = err.Error()
-		t.log.Warn("the API server does not do this now; it is tried again", "error", err)
+		t.log.Warn("request to the API server failed; it is retried", "error", err)
 	}
 }
 
-// forget is for what is not tried any more.
+// forget removes an operation that is no longer tried.
 func (t *troubles) forget(tried string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.now, tried)
 }
 
-// Trouble returns what does not work now, as sentences; none: all is well.
+// Trouble returns the operations that fail now, as sentences.
 func (c *Cluster) Trouble() []string {
 	c.trouble.mu.Lock()
 	defer c.trouble.mu.Unlock()

@@ -10,30 +10,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// WebhookConfigurations are MutatingWebhookConfigurations of a cluster, as far as they are
-// known.
+// WebhookConfigurations are the MutatingWebhookConfigurations of a cluster.
 type WebhookConfigurations struct {
 	cluster *Cluster
 	store   *store[admission.MutatingWebhookConfiguration]
 
 	mu      sync.Mutex
-	changed map[string]chan struct{} // by name; "": any of them
+	changed map[string]chan struct{} // by name; "": any name
 }
 
-// WebhookConfigurations follows the one of that name until ctx ends; an empty name is all.
+// WebhookConfigurations watches the one of that name until ctx ends; an empty name is all.
 func (c *Cluster) WebhookConfigurations(ctx context.Context, name string) *WebhookConfigurations {
 	var which fields.Selector
 	if name != "" {
 		which = one(name)
 	}
-	w := &WebhookConfigurations{cluster: c, changed: map[string]chan struct{}{}, store: newStore(asked)}
-	w.store.changed = func(n types.NamespacedName, _, _ admission.MutatingWebhookConfiguration, _ bool) { w.tell(n.Name) }
+	w := &WebhookConfigurations{cluster: c, changed: map[string]chan struct{}{}, store: newStore(selectorsOf)}
+	w.store.changed = func(n types.NamespacedName, _, _ admission.MutatingWebhookConfiguration, _ bool) { w.notify(n.Name) }
 	go c.follow(ctx, feedOf("mutatingwebhookconfigurations", c.core.AdmissionregistrationV1().MutatingWebhookConfigurations(), which), w.store, nil)
 	return w
 }
 
-// asked is what is kept of one: whom its webhooks are asked about.
-func asked(_ admission.MutatingWebhookConfiguration, o metav1.Object) admission.MutatingWebhookConfiguration {
+// selectorsOf is what is kept of a configuration: which objects its webhooks review.
+func selectorsOf(_ admission.MutatingWebhookConfiguration, o metav1.Object) admission.MutatingWebhookConfiguration {
 	out := admission.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: o.GetName()}}
 	if c, ok := o.(*admission.MutatingWebhookConfiguration); ok {
 		for _, w := range c.Webhooks {
@@ -45,10 +44,11 @@ func asked(_ admission.MutatingWebhookConfiguration, o metav1.Object) admission.
 	return out
 }
 
-// Synced is closed when all are known that there were at the start.
+// Synced is closed after the first list.
 func (w *WebhookConfigurations) Synced() <-chan struct{} { return w.store.synced }
 
-// All returns those that are followed, by name, rules and selectors; of their webhooks the rest is left out.
+// All returns those that are watched, sorted by name; of their webhooks only names, rules
+// and selectors.
 func (w *WebhookConfigurations) All() []admission.MutatingWebhookConfiguration {
 	var out []admission.MutatingWebhookConfiguration
 	for _, n := range w.store.names() {
@@ -59,8 +59,8 @@ func (w *WebhookConfigurations) All() []admission.MutatingWebhookConfiguration {
 	return out
 }
 
-// Changed is closed when somebody has written the configuration of that name, or deleted
-// it; an empty name is any.
+// Changed is closed when the configuration of that name is written or deleted; an empty name
+// is any.
 func (w *WebhookConfigurations) Changed(name string) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,7 +70,7 @@ func (w *WebhookConfigurations) Changed(name string) <-chan struct{} {
 	return w.changed[name]
 }
 
-func (w *WebhookConfigurations) tell(name string) {
+func (w *WebhookConfigurations) notify(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, key := range []string{name, ""} {
@@ -81,24 +81,24 @@ func (w *WebhookConfigurations) tell(name string) {
 	}
 }
 
-// Get asks the API server.
+// Get reads one from the API server.
 func (w *WebhookConfigurations) Get(ctx context.Context, name string) (*admission.MutatingWebhookConfiguration, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	c, err := w.cluster.core.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, explain("asking the API server", err)
+		return nil, explain("reading the MutatingWebhookConfiguration "+name, err)
 	}
 	return c, nil
 }
 
-// Update writes one, unless somebody else has since it was read.
+// Update writes one. It fails if it was changed since it was read.
 func (w *WebhookConfigurations) Update(ctx context.Context, c *admission.MutatingWebhookConfiguration) error {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	_, err := w.cluster.core.AdmissionregistrationV1().MutatingWebhookConfigurations().Update(ctx, c, metav1.UpdateOptions{FieldManager: fieldManager})
 	if err != nil {
-		return explain("asking the API server", err)
+		return explain("updating the MutatingWebhookConfiguration "+c.Name, err)
 	}
 	return nil
 }

@@ -200,7 +200,7 @@ func (in input) proxyVolumes(s settings) []corev1.Volume {
 			field("labels", "metadata.labels"), field("annotations", "metadata.annotations")}}}},
 		{Name: contract.TokenVolume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
 			ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: tokenAudience, ExpirationSeconds: new(int64(tokenSeconds)), Path: path.Base(contract.TokenFile)}}}}}},
-		{Name: contract.RootVolume, VolumeSource: corev1.VolumeSource{ConfigMap: configMap(cmp.Or(in.o.RootCA, "outrider-ca-root-cert"))}},
+		{Name: contract.RootVolume, VolumeSource: corev1.VolumeSource{ConfigMap: configMap(cmp.Or(in.o.RootCA, contract.RootConfigMap))}},
 	}
 	if name := in.pod.Annotations[bootstrapKey]; name != "" {
 		out = append(out, corev1.Volume{Name: contract.BootstrapVolume, VolumeSource: corev1.VolumeSource{ConfigMap: configMap(name)}})
