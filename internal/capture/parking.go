@@ -49,19 +49,7 @@ func (b *builder) parking() {
 	if in.captures() && in.Mode == TProxyMode && b.limited() {
 		b.tproxyInput(input)
 	}
-	for _, p := range ports {
-		reason := fmt.Sprintf("port %d: is there a listener?", p)
-		input.add(reason, jump(parkChain(p)), syn, dport(p))
-		if p == contract.DNSPort && in.captures() {
-			input.add(reason, jump(parkChain(p)), udp, dport(p))
-		}
-	}
-	if in.ParkPorts.All {
-		for _, p := range statusPorts {
-			input.add(fmt.Sprintf("status port %d is never parked", p), leave, tcp, dport(p))
-		}
-		input.add("any other port: is there a listener?", jump("park-any"), syn)
-	}
+	b.parkInput(input, ports)
 	for _, p := range ports {
 		b.park(parkChain(p), b.sets(fmt.Sprint(p), ByFamily))
 	}
@@ -77,6 +65,24 @@ func (b *builder) parking() {
 	}
 	if b.limited() {
 		b.release(ports)
+	}
+}
+
+// parkInput sends new connections to the chains that park.
+func (b *builder) parkInput(input *ruleList, ports []uint16) {
+	in := b.in
+	for _, p := range ports {
+		reason := fmt.Sprintf("port %d: is there a listener?", p)
+		input.add(reason, jump(parkChain(p)), syn, dport(p))
+		if p == contract.DNSPort && in.captures() {
+			input.add(reason, jump(parkChain(p)), udp, dport(p))
+		}
+	}
+	if in.ParkPorts.All {
+		for _, p := range statusPorts {
+			input.add(fmt.Sprintf("status port %d is never parked", p), leave, tcp, dport(p))
+		}
+		input.add("any other port: is there a listener?", jump("park-any"), syn)
 	}
 }
 

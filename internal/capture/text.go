@@ -9,6 +9,8 @@ import (
 )
 
 // String is one condition in the syntax of nft.
+//
+// complexity: one case for each key.
 func (m Match) String() string {
 	op := ""
 	if m.Not {

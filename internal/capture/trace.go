@@ -139,6 +139,8 @@ type walk struct {
 }
 
 // run takes the packet through the hooks in the kernel's order.
+//
+// complexity: the order is the point, and each stage can end the packet's way.
 func (w *walk) run() {
 	if w.c.In == "" {
 		if !w.stage(Raw, Output) || !w.stage(Mangle, Output) {

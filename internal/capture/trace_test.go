@@ -341,7 +341,7 @@ func TestScenariosNoticeTheLossOfEveryRule(t *testing.T) {
 
 // A packet that comes in has no owner, so neither a condition about one nor its
 // opposite is met: such rules belong to output.
-func TestTraceKnowsNoOwnerOutsideOutput(t *testing.T) {
+func TestTraceHasNoOwnerOutsideOutput(t *testing.T) {
 	var rules []capture.Rule
 	for _, key := range []capture.Key{capture.UID, capture.GID} {
 		for _, not := range []bool{false, true} {

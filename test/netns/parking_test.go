@@ -159,7 +159,7 @@ func say(t *testing.T, pod *ns.Namespace, user int, port uint16) {
 
 // A client that uses its port again, while the server's end of the last connection is
 // in TIME_WAIT, is served at once: a socket is there, if not one that listens.
-func TestParkingKnowsTimeWait(t *testing.T) {
+func TestParkingWithTimeWait(t *testing.T) {
 	ns.RequireRoot(t)
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestParkedIsCounted(t *testing.T) {
 }
 
 // Parking alone works with another mesh's capture and leaves its rules unchanged.
-func TestParkOnlyBesideAnotherMesh(t *testing.T) {
+func TestParkOnlyWithAnotherMesh(t *testing.T) {
 	ns.RequireRoot(t)
 	for _, v := range variants {
 		for _, mesh := range []string{"iptables-nft", "iptables-legacy"} {

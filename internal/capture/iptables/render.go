@@ -145,14 +145,10 @@ func (w *writer) complete(r capture.Rule) (list []capture.Match, protocol string
 		list = append([]capture.Match{{Key: capture.Protocol, Num: capture.TCP}}, list...)
 	}
 	for _, m := range list {
-		switch {
-		case !slices.ContainsFunc(terms, func(t term) bool { return t.key == m.Key }):
-			return nil, "", fmt.Errorf("iptables has no condition %q", m.Key)
-		case m.Not && (m.Key == capture.Socket || m.Key == capture.Original):
-			return nil, "", fmt.Errorf("%s cannot be negated", m.Key)
-		case m.Not && m.Key == capture.InSet && r.Action.Verb == capture.Update && r.Action.Name == m.Name:
-			return nil, "", errors.New("updating a key that is not in a set is the same as adding it; use Add")
-		case !m.Not && m.Key == capture.Protocol:
+		if err := checkCondition(r.Action, m); err != nil {
+			return nil, "", err
+		}
+		if m.Key == capture.Protocol && !m.Not {
 			if protocol, err = protocolName(m.Num); err != nil {
 				return nil, "", err
 			}
@@ -166,6 +162,19 @@ func (w *writer) complete(r capture.Rule) (list []capture.Match, protocol string
 		return nil, "", errors.New("only for TCP")
 	}
 	return list, protocol, nil
+}
+
+// checkCondition refuses a condition that iptables cannot express.
+func checkCondition(a capture.Action, m capture.Match) error {
+	switch {
+	case !slices.ContainsFunc(terms, func(t term) bool { return t.key == m.Key }):
+		return fmt.Errorf("iptables has no condition %q", m.Key)
+	case m.Not && (m.Key == capture.Socket || m.Key == capture.Original):
+		return fmt.Errorf("%s cannot be negated", m.Key)
+	case m.Not && m.Key == capture.InSet && a.Verb == capture.Update && a.Name == m.Name:
+		return errors.New("updating a key that is not in a set is the same as adding it; use Add")
+	}
+	return nil
 }
 
 // condition is one condition, without its module.

@@ -144,6 +144,9 @@ func key(k capture.SetKey) expr.Any {
 	return meta(expr.MetaKeyNFPROTO)
 }
 
+// compileMatch turns a condition into expressions.
+//
+// complexity: one case for each key.
 func compileMatch(m capture.Match, sets map[string]*nftables.Set) ([]expr.Any, error) {
 	switch m.Key {
 	case capture.Protocol:
