@@ -1,7 +1,7 @@
-// Command webhook measures reviews of pods over HTTPS: how many in a second one processor
-// answers, and how long each takes, beside the same server answering without work. The
-// server is a process of its own with GOMAXPROCS=1; who asks keeps its connections, as an
-// API server does. No figure makes it fail.
+// Command webhook measures reviews of pods over HTTPS: how many one processor answers in a
+// second, and how long each takes, compared with the same server without work. The server is
+// a process of its own with GOMAXPROCS=1; the clients keep their connections, as an API server
+// does. No figure makes it fail.
 //
 //	go run ./bench/webhook -seconds 5 -clients 16
 //	go run ./bench/webhook -o json

@@ -21,7 +21,7 @@ import (
 	"outrider.dev/internal/pod/inject"
 )
 
-// hello is what the server says of itself, in its first line.
+// hello is the first line of the server's output.
 type hello struct {
 	Address string `json:"address"`
 	Bundle  []byte `json:"bundle"`
@@ -65,8 +65,8 @@ func serve(stdin io.Reader, stdout io.Writer) error {
 	return err
 }
 
-// withoutWork reads the body, which any webhook has to, and lets everything in. If it is
-// asked for a long answer, that has the length of one with a patch.
+// withoutWork reads the body, as any webhook has to, and allows everything. With ?long its
+// answer is as long as one with a patch.
 func withoutWork(w http.ResponseWriter, r *http.Request) {
 	io.Copy(io.Discard, r.Body)
 	answer := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u","allowed":true}}`

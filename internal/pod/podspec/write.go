@@ -25,17 +25,14 @@ type WriteError struct {
 
 func (e *WriteError) Error() string { return fmt.Sprintf("%q: %s", e.Edge, e.Reason) }
 
-// Write returns pod with the plan in it. Each edge names its mechanism: gate,
+// Write returns a copy of pod with the plan in it. Each edge names its mechanism: gate,
 // native and hold are written; an edge by any other one must be in the pod
 // already. The order of the pod's lists changes only where a mechanism needs it.
 //
 // The edges written become the annotation outrider.dev/depends-on, in place of
 // those that were there.
 func Write(pod *corev1.Pod, plan startup.Plan, o Options) (*corev1.Pod, error) {
-	w := &writer{out: pod, image: o.Image}
-	if !o.InPlace {
-		w.out = pod.DeepCopy()
-	}
+	w := &writer{out: pod.DeepCopy(), image: o.Image}
 	if w.image == "" {
 		w.image = "outrider-agent"
 	}
