@@ -5,18 +5,39 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"testing"
 
 	"outrider.dev/test/ns"
 )
 
-// pages are what people copy commands from.
+// pages are those from which people copy commands.
 var pages = []string{"../../README.md", "../../docs/*.md"}
 
-var block = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+// A block is a script of a page: one that a reader copies, or a check that a reader does
+// not see. Both are in HTML comments or behind one, so that what is copied has no need of
+// the test in it:
+//
+//	<!-- exit 1: the reason -->   before an sh block: the status of its last command
+//	<!-- check                    a script of its own, up to the line -->
+var block = regexp.MustCompile("(?ms)^(?:<!-- exit (\\d+)[^\n]*-->\n)?```sh\n(.*?)^```$|^<!-- check\n(.*?)^-->$")
 
-// Every sh block of the pages runs, in order, in a namespace as a pod has it. What is
-// not to be run here stands in a console block.
+type script struct {
+	text   string
+	status int
+}
+
+// scripts returns the blocks of a page in their order.
+func scripts(page string) (out []script) {
+	for _, m := range block.FindAllStringSubmatch(page, -1) {
+		status, _ := strconv.Atoi(m[1]) // empty: 0
+		out = append(out, script{m[2] + m[3], status})
+	}
+	return out
+}
+
+// Every sh block of the pages runs, in order, in a namespace like a pod's. A block that
+// must not run here is a console block.
 func TestCommandsOfThePages(t *testing.T) {
 	ns.RequireRoot(t)
 	bin := t.TempDir()
@@ -34,12 +55,9 @@ func TestCommandsOfThePages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var scripts []string
-			for _, m := range block.FindAllStringSubmatch(string(text), -1) {
-				scripts = append(scripts, m[1])
-			}
-			blocks += len(scripts)
-			t.Run(filepath.Base(file), func(t *testing.T) { runAll(t, bin, scripts) })
+			all := scripts(string(text))
+			blocks += len(all)
+			t.Run(filepath.Base(file), func(t *testing.T) { runAll(t, bin, all) })
 		}
 	}
 	if blocks < 5 {
@@ -48,16 +66,38 @@ func TestCommandsOfThePages(t *testing.T) {
 }
 
 // runAll runs the blocks of one page in one namespace.
-func runAll(t *testing.T, bin string, scripts []string) {
+func runAll(t *testing.T, bin string, all []script) {
 	dir := t.TempDir()
 	ns.Pod(t).Do(func() {
-		for _, script := range scripts {
-			cmd := exec.Command("sh", "-euxc", script)
+		for _, s := range all {
+			cmd := exec.Command("sh", "-euxc", s.text)
 			cmd.Dir = dir
 			cmd.Env = append(os.Environ(), "PATH="+bin+":/usr/sbin:/usr/bin:/sbin:/bin")
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
+			out, err := cmd.CombinedOutput()
+			if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != s.status {
+				t.Errorf("%v; want status %d\n%s", err, s.status, out)
 			}
 		}
 	})
+}
+
+func TestWhatAReaderCopiesHasNoNeedsOfTheTest(t *testing.T) {
+	harness := regexp.MustCompile(`\bexit 1\b|\$\? (=|-ne|-eq) |\|\| true`)
+	for _, pattern := range pages {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range scripts(string(text)) {
+				if m := harness.FindString(s.text); m != "" {
+					t.Errorf("%s: a block has %q", file, m)
+				}
+			}
+		}
+	}
 }
