@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -45,8 +43,15 @@ The exit status is 1 if the story did not go as told.`,
 			if o.Services < 1 {
 				return &cli.UsageError{Err: fmt.Errorf("--services=%d: the mesh needs one at least", o.Services)}
 			}
-			if err := findPrograms(&o.Programs); err != nil {
+			own, err := os.Executable()
+			if err != nil {
 				return err
+			}
+			if o.Programs.Envoy == "" {
+				o.Programs.Envoy = os.Getenv("ENVOY")
+			}
+			if missing, err := o.Programs.Find(own); err != nil {
+				return &cli.UsageError{Err: err, Hint: "give it by " + missing + "; make demo builds and installs everything"}
 			}
 			for flag, name := range map[string]string{"log": log, "report": out} {
 				if name == "" {
@@ -101,54 +106,6 @@ The exit status is 1 if the story did not go as told.`,
 	f.StringVar(&o.Programs.Envoy, "envoy", "", "Envoy (default: $ENVOY, or likewise)")
 	cmd.AddCommand(newDemoApp())
 	return cmd
-}
-
-// findPrograms finds what is not given.
-func findPrograms(p *demo.Programs) error {
-	own, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	p.Outrider = own
-	if p.Envoy == "" {
-		p.Envoy = os.Getenv("ENVOY")
-	}
-	here := filepath.Dir(own)
-	for _, program := range []struct {
-		name, flag string
-		path       *string
-		places     []string
-	}{
-		{"outrider-agent", "--agent", &p.Agent, []string{here}},
-		{"outriderd", "--control-plane", &p.ControlPlane, []string{here}},
-		{"envoy", "--envoy", &p.Envoy, []string{here, filepath.Join(here, "..", ".cache", "envoy")}}, // where make deps puts it
-	} {
-		if *program.path == "" {
-			if *program.path = find(program.name, program.places); *program.path == "" {
-				return &cli.UsageError{Err: fmt.Errorf("there is no %s beside %s, nor in PATH", program.name, own),
-					Hint: "give it by " + program.flag + "; make demo builds and installs everything"}
-			}
-		}
-		if *program.path, err = filepath.Abs(*program.path); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// find is a program in one of the folders, or in PATH; empty if there is none.
-func find(name string, folders []string) string {
-	for _, folder := range folders {
-		path := filepath.Join(folder, name)
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return ""
-	}
-	return path
 }
 
 // newDemoApp is the app of the story; the demo runs it in its pods.

@@ -30,7 +30,7 @@ type injectOptions struct {
 	mesh      string
 	namespace string
 	labels    map[string]string
-	kube      kubeVersion
+	kube      cli.KubeVersion
 	images    lookup.Flags
 	inject    inject.Options
 

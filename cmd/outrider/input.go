@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,7 +17,7 @@ import (
 type input struct {
 	files  []string
 	output string
-	kube   kubeVersion
+	kube   cli.KubeVersion
 }
 
 // flags adds --filename, --output and --kube.
@@ -90,25 +89,4 @@ func parse(cmd *cobra.Command, name string, data []byte) ([]podspec.Object, erro
 		}
 	}
 	return objects, nil
-}
-
-// A kubeVersion is a flag like 1.34.
-type kubeVersion startup.Kubernetes
-
-func (k *kubeVersion) String() string { return fmt.Sprintf("1.%d", int(*k)) }
-
-// Type is the word for the value in a usage text.
-func (k *kubeVersion) Type() string { return "version" }
-
-// Set reads 1.34, v1.34.4 or 1.34.4+k3s1; and 1.34+ or 1.34-gke.1, as managed clusters say.
-func (k *kubeVersion) Set(s string) error {
-	parts := strings.SplitN(strings.TrimPrefix(s, "v"), ".", 3)
-	if len(parts) >= 2 && parts[0] == "1" {
-		minor, _, _ := strings.Cut(strings.Replace(parts[1], "-", "+", 1), "+")
-		if n, err := strconv.Atoi(minor); err == nil && n >= 18 && n < 100 {
-			*k = kubeVersion(n)
-			return nil
-		}
-	}
-	return fmt.Errorf("--kube=%q: write it like 1.34; 1.18 is the oldest", s)
 }

@@ -26,7 +26,7 @@ type runOptions struct {
 	file       string
 	pod        string
 	output     string
-	kube       kubeVersion
+	kube       cli.KubeVersion
 	duration   time.Duration
 	network    string
 	token      string

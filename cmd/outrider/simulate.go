@@ -80,7 +80,7 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	if b.Said.Kubernetes != 0 && !cmd.Flags().Changed("kube") {
-		o.kube = kubeVersion(b.Said.Kubernetes)
+		o.kube = cli.KubeVersion(b.Said.Kubernetes)
 	}
 	pods, err := o.subjects(cmd)
 	if err != nil {

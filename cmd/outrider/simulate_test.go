@@ -13,7 +13,6 @@ import (
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/model/scenario"
 	"outrider.dev/internal/model/simulate"
-	"outrider.dev/internal/model/verify"
 )
 
 // everyPod runs a test with each pod that podspec is tested with.
@@ -95,12 +94,4 @@ func TestEveryPodIsVerified(t *testing.T) {
 			t.Errorf("not both promises are answered:\n%s", text)
 		}
 	})
-}
-
-func TestEveryFaultIsExplained(t *testing.T) {
-	for _, f := range verify.Faults {
-		if meanings[f] == "" {
-			t.Errorf("nothing says what %q is", f)
-		}
-	}
 }

@@ -49,7 +49,7 @@ start. "stops": wherever the pod is deleted, it stops in the reverse order.
 
 The faults that --only takes:
 
-` + indented(faultForms()) + `
+` + indented(scenario.FaultForms()) + `
 The exit status is 0 only if all promises hold and the search within the bounds was
 complete; 1 if not; 2 if the input is unusable.`,
 		Example: verifyExamples,
@@ -64,36 +64,8 @@ complete; 1 if not; 2 if the input is unusable.`,
 	cli.Choice(cmd, &o.promise, "promise", "", "what is verified", "both", "starts", "stops")
 	fs.IntVar(&o.bound.States, "states", 1_000_000, "give up after so many states; a million of them take about 300 MB")
 	fs.DurationVar(&o.bound.Time, "time", time.Minute, "give up after that time, for each promise")
-	cli.Complete(cmd, "only", faultNames()...)
+	cli.Complete(cmd, "only", scenario.FaultNames()...)
 	return cmd
-}
-
-// meanings explain the kinds of faults.
-var meanings = map[verify.Fault]string{
-	verify.NoImage:   "a pull fails",
-	verify.NoStart:   "the runtime cannot start a container",
-	verify.BadHook:   "a postStart or preStop fails",
-	verify.BadProbe:  "a probe fails although its container is healthy",
-	verify.Unhealthy: "a healthy container no longer is",
-	verify.Crash:     "a container ends by itself",
-	verify.Kill:      "a container ends by SIGKILL, and leaves a stale state behind",
-	verify.NoSandbox: "the sandbox dies, or cannot be made",
-}
-
-func faultNames() []string {
-	var out []string
-	for _, f := range verify.Faults {
-		out = append(out, string(f))
-	}
-	return out
-}
-
-func faultForms() string {
-	var b strings.Builder
-	for _, f := range verify.Faults {
-		fmt.Fprintf(&b, "%-8s %s\n", f, meanings[f])
-	}
-	return b.String()
 }
 
 // check refuses bounds that make no sense, and completes them.
@@ -109,7 +81,7 @@ func (o *verifyOptions) check() error {
 	}
 	for _, name := range o.only {
 		if !slices.Contains(verify.Faults, verify.Fault(name)) {
-			return usage("--only=%q: must be one of %s", name, strings.Join(faultNames(), ", "))
+			return usage("--only=%q: must be one of %s", name, strings.Join(scenario.FaultNames(), ", "))
 		}
 		o.bound.Only = append(o.bound.Only, verify.Fault(name))
 	}

@@ -1,0 +1,49 @@
+package demo
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Find completes the paths that are empty: with a program beside own, which is outrider
+// itself, or in PATH. If there is none it returns the flag that names one.
+func (p *Programs) Find(own string) (flag string, err error) {
+	p.Outrider = own
+	here := filepath.Dir(own)
+	for _, program := range []struct {
+		name, flag string
+		path       *string
+		folders    []string
+	}{
+		{"outrider-agent", "--agent", &p.Agent, []string{here}},
+		{"outriderd", "--control-plane", &p.ControlPlane, []string{here}},
+		{"envoy", "--envoy", &p.Envoy, []string{here, filepath.Join(here, "..", ".cache", "envoy")}}, // where make deps puts it
+	} {
+		if *program.path == "" {
+			if *program.path = find(program.name, program.folders); *program.path == "" {
+				return program.flag, fmt.Errorf("there is no %s beside %s, nor in PATH", program.name, own)
+			}
+		}
+		if *program.path, err = filepath.Abs(*program.path); err != nil {
+			return program.flag, err
+		}
+	}
+	return "", nil
+}
+
+// find is a program in one of the folders, or in PATH; empty if there is none.
+func find(name string, folders []string) string {
+	for _, folder := range folders {
+		path := filepath.Join(folder, name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return ""
+	}
+	return path
+}
