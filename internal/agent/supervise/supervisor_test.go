@@ -404,3 +404,21 @@ func TestTheJournalTellsTheStory(t *testing.T) {
 		}
 	})
 }
+
+// The callback Ready of a child may return after the child has died and the next one runs.
+func TestAReadyEventOfADeadChildIsIgnored(t *testing.T) {
+	s, err := New(Options{Command: Command{Path: "fake"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead, next := &fake{pid: 1}, &fake{pid: 2}
+	s.child = next
+	s.state.Store(Reviving)
+	if caused, result := s.handle(happening{event: ChildReady, child: dead}); s.State() != Reviving || s.serving() != nil || caused != nil || result != nil {
+		t.Errorf("state %s, %v, %v", s.State(), caused, result)
+	}
+	s.handle(happening{event: ChildReady, child: next})
+	if s.State() != Serving || s.serving() != next {
+		t.Errorf("state %s after the next child is ready", s.State())
+	}
+}

@@ -17,9 +17,9 @@ const (
 	ready   = "this child is ready already"
 	noChild = "no child runs that could"
 	noPause = "no pause is under way"
-	noDrain = "nobody was asked to drain"
-	already = "asked to stop already"
-	dying   = "the child is dying; SIGKILL cannot be refused"
+	noDrain = "no drain is under way"
+	already = "stopping already"
+	dying   = "the child is dying; SIGKILL cannot be ignored"
 	ended   = "the end"
 )
 
@@ -56,7 +56,8 @@ type world struct {
 	state                                   State
 	begun, child, ready, standby            bool
 	pause, grace, draining, drained, exited bool
-	graceOver                               bool
+	graceOver, killed                       bool
+	told                                    bool // this child drains
 }
 
 // can are the events that this world can produce.
@@ -83,7 +84,7 @@ func (w world) after(e Event) (world, error) {
 	case ChildReady:
 		w.ready = true
 	case ChildEnded, ChildLost:
-		w.child, w.ready = false, false
+		w.child, w.ready, w.told = false, false, false
 	case BackoffElapsed:
 		w.pause = false
 	case Drained:
@@ -96,6 +97,9 @@ func (w world) after(e Event) (world, error) {
 		return w, nil
 	}
 	w.state = step.To
+	if drain := map[bool]State{true: Draining, false: DrainDown}[before.child]; e == Terminate && before.begun && w.state != drain {
+		return w, fmt.Errorf("SIGTERM leads to %s", w.state)
+	}
 	for _, a := range step.Do {
 		if w.exited {
 			return w, fmt.Errorf("%s follows an exit", a)
@@ -112,8 +116,9 @@ func (w world) after(e Event) (world, error) {
 			w.child = true
 		case KillChild:
 			if !w.child {
-				return w, fmt.Errorf("nobody to kill")
+				return w, fmt.Errorf("no child to kill")
 			}
+			w.killed = true
 		case WaitBackoff:
 			if w.child || w.pause {
 				return w, fmt.Errorf("a pause beside a child or another pause")
@@ -126,8 +131,9 @@ func (w world) after(e Event) (world, error) {
 			w.grace = true
 		case TellDrain:
 			if !w.child || !w.ready {
-				return w, fmt.Errorf("nobody to tell")
+				return w, fmt.Errorf("no ready child to drain")
 			}
+			w.told = true
 		case AwaitDrained:
 			if w.draining {
 				return w, fmt.Errorf("awaited twice")
@@ -161,6 +167,12 @@ func (w world) sane(before world) error {
 		return fmt.Errorf("pause: %v", w.pause)
 	case w.state != Stopped && w.state != Stopping && w.state != Idle && w.standby == w.ready:
 		return fmt.Errorf("standby %v, ready %v", w.standby, w.ready)
+	case (w.state == Draining || w.state == DrainDown) && !(w.grace && w.draining):
+		return fmt.Errorf("drains with grace %v, awaited %v", w.grace, w.draining)
+	case w.state == Draining && w.ready != w.told:
+		return fmt.Errorf("drains: ready %v, told %v", w.ready, w.told)
+	case w.state == Stopping && !w.killed:
+		return fmt.Errorf("stops without a kill")
 	case (w.grace || w.draining) && !slices.Contains([]State{Draining, DrainDown, Stopping, Stopped}, w.state):
 		return fmt.Errorf("back to serving after SIGTERM")
 	}
