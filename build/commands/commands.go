@@ -25,8 +25,8 @@ var racing bool
 func flags(name, version string) []string {
 	linker := "-ldflags=-s -w" + version
 	if name == Agent {
-		// It is in every pod, where its size is memory and pull time; what it does waits for
-		// others. Without inlining it is a tenth smaller (docs/rationale.md).
+		// It is in every pod, where its size costs memory and pull time, and it mostly waits.
+		// With inlining it has 10.83 MB, without 9.84; the limit is 10 (docs/rationale.md).
 		return []string{"-gcflags=all=-l", linker + " -funcalign=8"}
 	}
 	return []string{linker}

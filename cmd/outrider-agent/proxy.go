@@ -26,15 +26,15 @@ func newProxy(termination *terminationLog, args []string) *cobra.Command {
 		Use:   "proxy [sidecar]",
 		Short: "be the proxy's container: certificate, Envoy, readiness, stop",
 		Long: `Runs Envoy as PID 1 of the proxy's container. It opens the status ports first, gets a
-certificate, starts Envoy, tells everybody who waits when it is ready, restarts it where it
-dies, and leaves last.
+certificate, starts Envoy, releases every waiter when Envoy is ready, restarts it after a
+crash, and stops last.
 
 Settings are Istio's, by their names: flags, variables, the mesh's defaultConfig, PROXY_CONFIG
 and the annotation proxy.istio.io/config. What is set and has no effect is logged.
 
-A change of the pod's annotations counts at once: Envoy's log levels, the agent's own,
-terminationDrainDuration, drainDuration, and in part proxyStatsMatcher. Any other change is
-refused with the reason, in the log and in the journal (/startup).`,
+A change of the pod's annotations is applied at once for Envoy's log levels, the agent's own,
+terminationDrainDuration and drainDuration. Any other change is refused with the reason, in
+the log and in the journal (/startup).`,
 		Example: `  POD_NAME=app-1 POD_NAMESPACE=shop SERVICE_ACCOUNT=app \
     outrider-agent proxy --control-plane outriderd.outrider-system.svc:15012 --work-dir /run/outrider`,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -40,10 +40,6 @@ type Config struct {
 	Annotations string          // file of the pod's annotations, by the downward API
 	LogLevel    slog.Level      // of the agent's own log
 
-	// What is not for the agent to act on, as it was written; a change of it is told.
-	Variables map[string]string // proxyMetadata of all ProxyConfigs
-	Elsewhere map[string]string // settings of a ProxyConfig that the injector acts on, or nobody
-
 	Notes []string // what was set and has no effect, one sentence each
 }
 

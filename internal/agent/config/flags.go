@@ -1,8 +1,6 @@
 package config
 
 import (
-	"log/slog"
-
 	"outrider.dev/internal/contract"
 )
 
@@ -22,7 +20,7 @@ var Flags = []Flag{
 	{Name: "serviceCluster", Usage: "name of the service that the proxy belongs to", set: text(func(c *Config) *string { return &c.Envoy.Cluster })},
 	{Name: "proxyLogLevel", Usage: "Envoy's log level: trace, debug, info, warning, error, critical, off; also misc:error", set: level},
 	{Name: "proxyComponentLogLevel", Usage: "log levels of Envoy's components, as misc:error,upstream:debug", set: components},
-	{Name: "log-level", Usage: "the agent's own log: debug, info, warn or error (default info)", set: logLevel(func(c *Config) *slog.Level { return &c.LogLevel })},
+	{Name: "log-level", Usage: "the agent's own log: debug, info, warn or error (default info)", set: agentLogLevel},
 	{Name: "concurrency", Usage: "Envoy's worker threads (default: the CPU limit, else 2)", set: concurrencyFlag},
 	{Name: "envoy", Usage: "path of the Envoy binary (default envoy from PATH)", set: text(func(c *Config) *string { return &c.Envoy.Path })},
 	{Name: "control-plane", Usage: "address of the control plane, host:port", set: text(func(c *Config) *string { return &c.ControlPlane.Address })},
@@ -38,8 +36,8 @@ var Flags = []Flag{
 	{Name: "profiling", Usage: "of Istio", Without: "/debug/pprof is on the loopback address always"},
 }
 
-// annotationFlags are annotations that the injector turned into flags. One that is there is
-// as new as the flag, or newer: somebody changed it in a running pod.
+// annotationFlags are annotations that injection turned into flags. The annotation wins: it
+// is as old as the flag, or it was changed in a running pod.
 var annotationFlags = map[string]string{
 	"proxyLogLevel":          contract.IstioAnnotation + "logLevel",
 	"proxyComponentLogLevel": contract.IstioAnnotation + "componentLogLevel",

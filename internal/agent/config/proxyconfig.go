@@ -27,9 +27,15 @@ var proxySettings = map[string]setter{
 	"controlPlaneAuthPolicy":   authPolicy,
 }
 
-// elsewhere are fields that others act on: the injector, or nobody yet.
+// Fields of a ProxyConfig that are objects.
+const (
+	proxyMetadata = "proxyMetadata"
+	statsMatcher  = "proxyStatsMatcher"
+)
+
+// elsewhere are fields that injection acts on, or that have no effect yet, and why.
 var elsewhere = map[string]string{
-	"holdApplicationUntilProxyStarts": "", // the injector's
+	"holdApplicationUntilProxyStarts": "", // injection's
 	"interceptionMode":                "",
 	"image":                           "",
 	"readinessProbe":                  "an application's own readiness is its container's probe",
@@ -106,18 +112,17 @@ func (r *reader) proxyNode(where string, node *yaml.Node) {
 			continue
 		}
 		switch name {
-		case "proxyMetadata":
-			r.proxyMetadata(where, &value)
+		case proxyMetadata:
+			r.setMetadata(where, &value)
 			continue
-		case "proxyStatsMatcher":
-			r.statsMatcher(where, &value)
+		case statsMatcher:
+			r.setStats(where, &value)
 			continue
 		case "interceptionMode":
 			if !slices.Contains(modes, value.Value) {
 				r.refuse(where, value.Value, wantMode)
 			}
 		}
-		put(&r.out.Elsewhere, name, written(&value))
 		switch why, known := elsewhere[name]; {
 		case !known:
 			r.note("%s: no such setting is known; it has no effect", where)
@@ -127,8 +132,8 @@ func (r *reader) proxyNode(where string, node *yaml.Node) {
 	}
 }
 
-// written is a setting as somebody wrote it; one with parts as JSON, since to write YAML
-// would add a tenth of a megabyte to the agent.
+// written is a setting as text; an object or a list as JSON, since a YAML encoder would add
+// a tenth of a megabyte to the agent.
 func written(value *yaml.Node) string {
 	if value.Kind == yaml.ScalarNode {
 		return value.Value
@@ -152,31 +157,27 @@ func put[V any](m *map[string]V, key string, value V) {
 	(*m)[key] = value
 }
 
-func (r *reader) proxyMetadata(where string, value *yaml.Node) {
+func (r *reader) setMetadata(where string, value *yaml.Node) {
 	var pairs map[string]string
 	if err := value.Decode(&pairs); err != nil {
 		r.refuse(where, err.Error(), "variables and their values")
 		return
 	}
 	for name, v := range pairs {
-		put(&r.out.Variables, name, v)
+		put(&r.metadata, name, v)
 	}
 }
 
 // metadataVariables makes proxyMetadata variables, which the container's own overrule.
 func (r *reader) metadataVariables() {
-	pairs := r.out.Variables
-	if r.in.Running != nil {
-		pairs = r.in.Running.Variables
-	}
-	for name, v := range pairs {
+	for name, v := range r.metadata {
 		if _, set := r.env[name]; !set {
 			r.env[name] = v
 		}
 	}
 }
 
-func (r *reader) statsMatcher(where string, value *yaml.Node) {
+func (r *reader) setStats(where string, value *yaml.Node) {
 	var m struct {
 		Prefixes []string `yaml:"inclusionPrefixes"`
 		Suffixes []string `yaml:"inclusionSuffixes"`

@@ -18,10 +18,6 @@ type Inputs struct {
 	Environ   []string          // NAME=value
 	ReadFile  func(string) ([]byte, error)
 	Addresses func() ([]netip.Addr, error) // of this machine, where INSTANCE_IP says none
-
-	// Running is what an agent was started with that reads again; nil: this is its start.
-	// Its variables do not change any more.
-	Running *Config
 }
 
 // An Error is one setting that cannot be used.
@@ -60,6 +56,7 @@ type reader struct {
 	errs []error
 
 	annotations map[string]string // of the pod
+	metadata    map[string]string // proxyMetadata of all ProxyConfigs
 }
 
 func (r *reader) refuse(where, value, want string) {

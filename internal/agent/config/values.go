@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"net/netip"
 	"regexp"
@@ -103,14 +102,12 @@ func cpus(c *Config, s string) error {
 	return nil
 }
 
-// logLevel reads "debug", or as Istio's annotation "default:debug".
-func logLevel(field func(*Config) *slog.Level) setter {
-	return func(c *Config, s string) error {
-		if field(c).UnmarshalText([]byte(strings.TrimPrefix(s, "default:"))) != nil {
-			return errors.New("one of debug, info, warn, error")
-		}
-		return nil
+// agentLogLevel reads "debug", or as Istio's annotation "default:debug".
+func agentLogLevel(c *Config, s string) error {
+	if c.LogLevel.UnmarshalText([]byte(strings.TrimPrefix(s, "default:"))) != nil {
+		return errors.New("one of debug, info, warn, error")
 	}
+	return nil
 }
 
 func port(field func(*Config) *uint16) setter {

@@ -90,12 +90,12 @@ func (r *reader) variables() {
 		if why, ok := without[name]; ok && value != "" {
 			r.note("variable %s has no effect: %s", name, why)
 		}
-		r.metadata(name, value)
+		r.nodeMetadata(name, value)
 	}
 }
 
-// metadata puts ISTIO_META_X and ISTIO_METAJSON_X into the node, as Istio does.
-func (r *reader) metadata(name, value string) {
+// nodeMetadata puts ISTIO_META_X and ISTIO_METAJSON_X into the node, as Istio does.
+func (r *reader) nodeMetadata(name, value string) {
 	if key, ok := strings.CutPrefix(name, "ISTIO_METAJSON_"); ok && key != "" {
 		var v any
 		if err := json.Unmarshal([]byte(value), &v); err != nil {

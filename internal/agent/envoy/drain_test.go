@@ -9,14 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
-	"regexp"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // inbound is an Envoy with one inbound listener, which answers 200, and a long drain time.
@@ -87,32 +82,5 @@ func TestADrainOfAnyLength(t *testing.T) {
 		if closing, err := ask(c); err != nil || !closing {
 			t.Errorf("a connection %s: closing %t, %v; want an answer that ends it", name, closing, err)
 		}
-	}
-}
-
-// What is not wanted any more need not be shown, although Envoy keeps it.
-func TestStatisticsAreFilteredAsTheyWouldBeKept(t *testing.T) {
-	show := func(keeps, wants Stats) []string {
-		t.Helper()
-		o := alone()
-		o.Stats = keeps
-		r := start(t, o)
-		eventually(t, "LIVE", func() bool { ready, _, _ := r.admin.Ready(t.Context()); return ready })
-		raw, err := r.admin.Get(t.Context(), "/stats/prometheus", url.Values{"filter": {wants.Filter()}}.Encode())
-		if err != nil {
-			t.Fatal(err)
-		}
-		var names []string
-		for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllSubmatch(raw, -1) {
-			names = append(names, string(m[1]))
-		}
-		slices.Sort(names)
-		return names
-	}
-	few := Stats{Prefixes: []string{"runtime."}, Suffixes: []string{"watchdog_miss"}, Regexps: []string{`filesystem\..*_(failed|completed)`}}
-	want := show(few, Stats{All: true})
-	all := show(Stats{All: true}, Stats{All: true})
-	if diff := cmp.Diff(want, show(Stats{All: true}, few)); diff != "" || len(all) <= len(want) {
-		t.Errorf("of %d, kept (-) and shown of all (+):\n%s", len(all), diff)
 	}
 }

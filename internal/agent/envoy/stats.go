@@ -1,11 +1,5 @@
 package envoy
 
-import (
-	"regexp"
-	"slices"
-	"strings"
-)
-
 // required are the statistics that the agent and outrider's own tools read. "Do not
 // exclude cluster_manager": the pausing of CDS once depended on its statistics
 // (envoyproxy/envoy #28179).
@@ -31,29 +25,6 @@ var tags = []statsTag{
 	{"http_conn_manager_listener_prefix", `^listener(?=\.).*?\.http\.(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`},
 	{"http_conn_manager_prefix", `^http\.(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`},
 	{"listener_address", `^listener\.(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`},
-}
-
-// FilterLimit is the most bytes of a [Stats.Filter] that Envoy takes in a path: it refuses a
-// request with headers of more than 60 KiB, and escaping can triple a byte.
-const FilterLimit = 16 << 10
-
-// Filter is an expression, RE2, of all statistics that an Envoy with s would keep. It is for
-// one that keeps more: Envoy reads its matcher at its start only. Empty: all.
-func (s Stats) Filter() string {
-	if s.All {
-		return ""
-	}
-	var all []string
-	for _, p := range slices.Concat(required.prefixes, s.Prefixes) {
-		all = append(all, regexp.QuoteMeta(p)+".*")
-	}
-	for _, p := range slices.Concat(required.suffixes, s.Suffixes) {
-		all = append(all, ".*"+regexp.QuoteMeta(p))
-	}
-	for _, p := range s.Regexps {
-		all = append(all, "(?:"+p+")")
-	}
-	return "^(?:" + strings.Join(all, "|") + ")$"
 }
 
 func statsOf(s Stats) statsConfig {

@@ -66,7 +66,6 @@ type agent struct {
 	level    *slog.LevelVar // of log; nil: it does not change
 	changing sync.Mutex
 	running  config.Config // as changed since the start
-	keeps    envoy.Stats   // what the running Envoy was started with
 }
 
 // A ConfigError is a configuration that cannot work; nothing was bound or started.
@@ -240,11 +239,10 @@ func (a *agent) listen() (err error) {
 		Board: a.board, Journal: a.journal, Log: a.log, Probes: a.health.probes, Full: a.health.inquiry, App: targets,
 		Ports:    []uint16{c.Ports.Status, c.Ports.Readiness},
 		StateDir: own, Socket: waiters,
-		Drain:       func(ctx context.Context) error { return a.admin.Drain(ctx, envoy.DiscourageInbound) },
-		Quit:        func() { a.quit() },
-		Envoy:       fmt.Sprintf("http://localhost:%d/stats/prometheus", c.Ports.Prometheus),
-		EnvoyFilter: a.shown,
-		Metrics:     a.metrics(),
+		Drain:   func(ctx context.Context) error { return a.admin.Drain(ctx, envoy.DiscourageInbound) },
+		Quit:    func() { a.quit() },
+		Envoy:   fmt.Sprintf("http://localhost:%d/stats/prometheus", c.Ports.Prometheus),
+		Metrics: a.metrics(),
 	})
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"outrider.dev/internal/agent/config"
@@ -22,10 +21,10 @@ func (a *agent) now() config.Config {
 	return a.running
 }
 
-// stopOptions are how to leave, as things stand now.
+// stopOptions are those of the current configuration.
 func (a *agent) stopOptions() config.Stop { return a.now().Stop }
 
-// next is how to start Envoy this time: with what has changed since the last one.
+// next returns the command of the next Envoy, with what has changed since the last one.
 func (a *agent) next(c supervise.Command) supervise.Command {
 	o := envoyOptions(a.now())
 	c.Args = o.Args(a.bootstrap)
@@ -33,68 +32,40 @@ func (a *agent) next(c supervise.Command) supervise.Command {
 	if err == nil {
 		err = os.WriteFile(a.bootstrap, text, 0o600)
 	}
-	if err != nil { // with the one that is there
+	if err != nil { // it starts with the old one
 		a.problem("writing Envoy's bootstrap", err)
-		return c
 	}
-	a.changing.Lock()
-	defer a.changing.Unlock()
-	a.keeps = o.Stats
 	return c
 }
 
-// shown is a filter of Envoy's statistics, where it keeps some that nobody wants any more.
-func (a *agent) shown() string {
-	a.changing.Lock()
-	keeps, wants := a.keeps, envoyOptions(a.running).Stats
-	a.changing.Unlock()
-	filter := wants.Filter()
-	if filter == keeps.Filter() || len(filter) > envoy.FilterLimit {
-		return ""
-	}
-	return filter
-}
-
-// A follower takes what changes in the files that the configuration was read from: the
-// pod's annotations, the mesh's defaultConfig, the user's bootstrap. What a running proxy
-// cannot take is refused once, with the reason; a mistake changes nothing.
+// A follower applies changes of the pod's annotations. A change that a running proxy cannot
+// take is refused once, with the reason; a mistake changes nothing.
 type follower struct {
 	*agent
 	in     config.Inputs
 	before map[string]string // annotations at the start
 
-	told    map[string]string // refused values, by setting
+	refused map[string]string // values, by setting
 	noted   []string
 	mistake string
 
-	levels  []config.Change // what Envoy has not taken yet
-	wanted  config.Envoy    // its levels
-	failure string          // of giving them to it
+	levels  []config.Change // log levels that Envoy has not taken yet
+	wanted  config.Envoy    // these levels
+	failure string          // the last error in setting them
 }
 
-// levelPause is how long to wait before log levels are offered to Envoy again that could
-// not be reached: while it starts it is not heard from either.
+// levelPause is the pause before log levels are sent again to an Envoy that did not answer, as
+// it does not while it starts.
 const levelPause = time.Second
 
 func (a *agent) follow(ctx context.Context, in config.Inputs) {
-	var files []string
-	first := in
-	f := &follower{agent: a, in: in, told: map[string]string{}, noted: a.config.Notes}
-	f.in.Running = &a.config
-	first.ReadFile = func(name string) ([]byte, error) {
-		data, err := in.ReadFile(name)
-		if err == nil {
-			files = append(files, name)
-		}
-		if name == a.config.Annotations {
-			f.before, _ = config.Annotations(data)
-		}
-		return data, err
+	file := a.config.Annotations
+	data, err := in.ReadFile(file)
+	if err != nil {
+		return // there are no annotations
 	}
-	_, _ = config.Read(first) // it was checked
-	if len(files) == 0 {
-		return // nothing can change
-	}
+	f := &follower{agent: a, in: in, refused: map[string]string{}, noted: a.config.Notes}
+	f.before, _ = config.Annotations(data) // it was checked
 	changed := make(chan struct{}, 1)
 	changed <- struct{}{} // since it was read
 	stop := wire.WatchFiles(time.Minute, func() {
@@ -102,7 +73,7 @@ func (a *agent) follow(ctx context.Context, in config.Inputs) {
 		case changed <- struct{}{}:
 		default:
 		}
-	}, files...)
+	}, file)
 	defer stop()
 	for {
 		var again <-chan time.Time
@@ -127,8 +98,8 @@ func (f *follower) read() {
 	in, now := f.in, f.before
 	in.ReadFile = func(name string) ([]byte, error) {
 		data, err := f.in.ReadFile(name)
-		if name == f.config.Annotations && err == nil { // else taken away, or on its way
-			now, _ = config.Annotations(data) // a mistake is Read's
+		if name == f.config.Annotations && err == nil { // else it is being replaced
+			now, _ = config.Annotations(data) // Read returns the error
 		}
 		return data, err
 	}
@@ -142,11 +113,14 @@ func (f *follower) read() {
 	}
 	f.mistake = ""
 	runs := f.now()
-	changes := append(config.Changes(runs, to), f.in.Unread(to, f.before, now)...)
-	f.forget(changes)
+	changes := config.Changes(runs, to, f.before, now)
+	// Forget refusals of what was changed back.
+	maps.DeleteFunc(f.refused, func(setting, _ string) bool {
+		return !slices.ContainsFunc(changes, func(c config.Change) bool { return c.Setting == setting })
+	})
 
 	taken := config.Taken(runs, to)
-	// Those that Envoy does not know would end the next one.
+	// Levels that Envoy does not know would end the next one.
 	taken.Envoy.Level, taken.Envoy.Components = runs.Envoy.Level, runs.Envoy.Components
 	f.commit(taken)
 	f.levels, f.wanted = nil, to.Envoy
@@ -160,18 +134,12 @@ func (f *follower) read() {
 			f.accept(c)
 		}
 	}
-	f.note(to.Notes, changes)
-}
-
-// note tells what is new of what has no effect, unless it was refused for that.
-func (f *follower) note(notes []string, changes []config.Change) {
-	for _, note := range notes {
-		refused := slices.ContainsFunc(changes, func(c config.Change) bool { return c.Refused != "" && strings.Contains(note, ": "+c.Setting) })
-		if !refused && !slices.Contains(f.noted, note) {
+	for _, note := range to.Notes {
+		if !slices.Contains(f.noted, note) {
 			f.log.Warn(note)
 		}
 	}
-	f.noted = notes
+	f.noted = to.Notes
 }
 
 func (f *follower) commit(to config.Config) {
@@ -194,25 +162,18 @@ func (f *follower) accept(c config.Change) {
 	f.journal.Note("changed", what)
 }
 
-// refuse tells once.
+// refuse reports a refusal once.
 func (f *follower) refuse(c config.Change) {
-	if to, told := f.told[c.Setting]; told && to == c.To {
+	if to, reported := f.refused[c.Setting]; reported && to == c.To {
 		return
 	}
-	f.told[c.Setting] = c.To
+	f.refused[c.Setting] = c.To
 	f.log.Warn("change refused", "setting", c.Setting, "from", c.From, "to", c.To, "reason", c.Refused)
 	f.journal.Fail("change refused", c.Setting+": "+c.From+" to "+c.To+"; "+c.Refused)
 }
 
-// forget forgets what was refused and differs no more.
-func (f *follower) forget(changes []config.Change) {
-	maps.DeleteFunc(f.told, func(setting, _ string) bool {
-		return !slices.ContainsFunc(changes, func(c config.Change) bool { return c.Setting == setting })
-	})
-}
-
-// setLevels gives Envoy the levels that are wanted. One that is not there gets them later;
-// what it does not know is refused.
+// setLevels sends Envoy the log levels. An Envoy that does not answer gets them later; a level
+// that it does not know is refused.
 func (f *follower) setLevels(ctx context.Context) {
 	runs := f.now()
 	err := f.admin.SetLevels(ctx, envoy.Log{Level: f.wanted.Level, Components: f.wanted.Components})
@@ -229,7 +190,7 @@ func (f *follower) setLevels(ctx context.Context) {
 			c.Refused = status.Error()
 			f.refuse(c)
 		}
-		// It may have taken the one and not the other.
+		// It may have taken one of them.
 		f.problem("taking log levels back", f.admin.SetLevels(ctx, envoy.Log{Level: runs.Envoy.Level, Components: runs.Envoy.Components}))
 	default:
 		if err.Error() != f.failure { // each once

@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -169,21 +168,11 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	s.scrapes.total.Add(1)
 	expose(w, s.own())
 	if s.o.Envoy != "" {
-		s.pass(r.Context(), w, s.envoy(), envoyLimit, "Envoy", &s.scrapes.envoyFailed)
+		s.pass(r.Context(), w, s.o.Envoy, envoyLimit, "Envoy", &s.scrapes.envoyFailed)
 	}
 	for _, t := range s.o.App {
 		s.pass(r.Context(), w, t.url(), scrapeLimit, "application", &s.scrapes.appFailed)
 	}
-}
-
-// envoy is where Envoy shows what is wanted of its metrics.
-func (s *Server) envoy() string {
-	if s.o.EnvoyFilter != nil {
-		if filter := s.o.EnvoyFilter(); filter != "" {
-			return s.o.Envoy + "?" + url.Values{"filter": {filter}}.Encode()
-		}
-	}
-	return s.o.Envoy
 }
 
 // pass writes what a target shows, if it begins to within limit.

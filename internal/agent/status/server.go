@@ -46,10 +46,9 @@ type Options struct {
 	Quit  func()                      // POST /quitquitquit; default: not there
 	Debug map[string]http.Handler     // GET /debug/NAME, besides pprof
 
-	Metrics     []Metric      // of the agent, besides the server's own
-	Envoy       string        // URL of Envoy's metrics; default none
-	EnvoyFilter func() string // what to show of them, RE2; default all
-	App         []Target      // the app's metrics
+	Metrics []Metric // of the agent, besides the server's own
+	Envoy   string   // URL of Envoy's metrics; default none
+	App     []Target // the app's metrics
 
 	Probes Probes
 
