@@ -12,7 +12,7 @@ import (
 )
 
 // greeter is a server outside of the proxies, so that what is measured is one Envoy and not
-// two. It speaks first, as its port's name says: nobody waits for bytes to look at.
+// two. It speaks first, as its port's name says: no proxy waits for bytes to inspect.
 const greeter = `apiVersion: v1
 kind: Service
 metadata: {name: greeter, namespace: %[1]s}

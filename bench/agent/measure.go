@@ -106,7 +106,7 @@ func readyAt(p *harness.Pod, who *harness.Process, address, path string) (at tim
 	return at
 }
 
-// static is an Envoy that needs nobody: an answer on one port.
+// static is an Envoy without a control plane: an answer on one port.
 const static = `{"admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 15000}}},
 "static_resources": {"listeners": [{"address": {"socket_address": {"address": "0.0.0.0", "port_value": 15001}}, "filter_chains": [{"filters": [
 {"name": "hcm", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
@@ -121,7 +121,7 @@ func startEnvoy(w *harness.World, p *harness.Pod) time.Duration {
 	return readyAt(p, e, "127.0.0.1:15000", "/ready").Sub(begin)
 }
 
-// rest looks at a proxy that nobody uses, n times for d. The kernel counts processor time
+// rest looks at an unused proxy, n times for d. The kernel counts processor time
 // in hundredths of a second.
 func rest(t *table, w *harness.World, n int, d time.Duration) {
 	p := w.Pod("idle")

@@ -182,7 +182,7 @@ func (b *bench) release(k kind) (time.Duration, error) {
 func (b *bench) held() error {
 	for end := time.Now().Add(10 * time.Second); b.board.Waiting() == 0; time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(end) {
-			return errors.New("nobody waits")
+			return errors.New("no request waits")
 		}
 	}
 	return nil

@@ -112,7 +112,7 @@ func (s *rootStage) check(args []string) (proxy.User, error) {
 	}
 	u = proxy.User{UID: int(s.intent.ProxyUIDs[0]), GID: int(ids[0]), Groups: s.groups}
 	if u.UID == 0 {
-		return u, errors.New("--proxy-uid=0: the stage ends as somebody who is not root")
+		return u, errors.New("--proxy-uid=0: the stage must end as a user other than root")
 	}
 	return u, nil
 }

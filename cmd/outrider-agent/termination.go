@@ -6,7 +6,7 @@ import (
 )
 
 // terminationLog is where the kubelet reads why a container ended
-// (terminationMessagePath). It makes the file; where it is not there, nobody reads it.
+// (terminationMessagePath). It makes the file; if it does not exist, it is not read.
 type terminationLog struct{ path string }
 
 // maxTerminationMessage is what the kubelet keeps of a message.

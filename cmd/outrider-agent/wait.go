@@ -40,15 +40,15 @@ func newWait() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait",
 		Short: "wait until the proxy is ready, or say why it is not",
-		Long: `Asks at once whether the proxy is ready. An agent that lives holds the question and
-answers in the moment at which it is; nobody polls. Before there is an agent the
-question is asked again as soon as one writes its state file, or a little later.
+		Long: `Sends a request at once. A running agent holds it and answers in the moment at which the
+proxy is ready, without polling. Before there is an agent, the request is sent again as
+soon as one writes its state file, or a little later.
 
 With --level=full it waits for the applications too: each container must be healthy by
-its gate, or by its readiness (else startup) probe, which the agent then asks. Where
-neither tells of a container, that is the reason, and the wait is in vain.
+its gate, or by its readiness (else startup) probe, which the agent then makes. The wait
+fails, with the reason, if a container has neither.
 
-The endpoint of another mesh, which does not hold questions, is asked every
+The endpoint of another mesh, which does not hold requests, is polled every
 --periodMillis, but at least every 50 ms.`,
 		Example: `  # what Istio's injector writes into a hook
   pilot-agent wait
@@ -94,11 +94,11 @@ type waiter struct {
 	stateDir string
 }
 
-// Pauses between two questions that nobody holds.
+// Pauses between two requests that are not held.
 const (
 	firstPause   = 5 * time.Millisecond
 	longestPause = 100 * time.Millisecond
-	foreignPause = 50 * time.Millisecond
+	otherPause   = 50 * time.Millisecond
 )
 
 // waiter checks the flags.
@@ -122,7 +122,7 @@ func (o waitOptions) waiter() (*waiter, error) {
 	w := &waiter{
 		timeout: time.Duration(o.timeoutSeconds) * time.Second,
 		request: time.Duration(o.requestMillis) * time.Millisecond,
-		period:  min(time.Duration(o.periodMillis)*time.Millisecond, foreignPause),
+		period:  min(time.Duration(o.periodMillis)*time.Millisecond, otherPause),
 		url:     u, shown: o.url, as: o.as, stateDir: o.stateDir,
 	}
 	if w.as == "" {
@@ -160,7 +160,7 @@ type answer struct {
 	agent bool // by an agent that holds questions
 	why   string
 	hint  string
-	err   error // nobody answered
+	err   error // there was no answer
 }
 
 // wait returns nil once it is ready. name is the program's, for hints.
@@ -201,7 +201,7 @@ const answerSlack = time.Second
 func (w *waiter) ask(ctx context.Context, end time.Time) answer {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// The limit of a request is for one of which nobody says that it is held.
+	// The limit is for a request that is not reported as held.
 	limit := time.AfterFunc(w.request, func() { cancel(fmt.Errorf("no answer within %s", w.request)) })
 	defer limit.Stop()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -264,7 +264,7 @@ func reasons(code int, body []byte) (why, hint string) {
 // failed says why the wait was in vain.
 func (w *waiter) failed(name string, a answer) error {
 	if a.err != nil {
-		a.why = fmt.Sprintf("nobody answers at %s: %v", w.shown, a.err)
+		a.why = fmt.Sprintf("no answer from %s: %v", w.shown, a.err)
 		a.hint = "is the proxy's container running, and in this pod?"
 	}
 	err := fmt.Errorf("the proxy was not ready within %s: %s", w.timeout, a.why)

@@ -97,7 +97,7 @@ func TestWaitIsHeldAndReleased(t *testing.T) {
 	for _, e := range a.journal.Record().Entries {
 		names = append(names, e.Name)
 	}
-	if len(names) != 2 || !strings.Contains(strings.Join(names, " "), `"app" (`) { // nobody asked twice
+	if len(names) != 2 || !strings.Contains(strings.Join(names, " "), `"app" (`) { // no probe twice
 		t.Errorf("the journal has %q", names)
 	}
 }
@@ -138,7 +138,7 @@ func TestAForeignEndpointIsPolled(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch n := asked.Add(1); {
 		case n == 1:
-			<-r.Context().Done() // it hangs: nobody says that the question is held
+			<-r.Context().Done() // it hangs, and does not report the request as held
 		case n < 4:
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
@@ -148,7 +148,7 @@ func TestAForeignEndpointIsPolled(t *testing.T) {
 	if code, out := command("outrider-agent", "wait", "--url="+s.URL+"/healthz/ready", "--requestTimeoutMillis=100"); code != 0 || asked.Load() != 4 {
 		t.Errorf("%d %s, asked %d times", code, out, asked.Load())
 	}
-	if d := time.Since(began); d < 100*time.Millisecond+2*foreignPause {
+	if d := time.Since(began); d < 100*time.Millisecond+2*otherPause {
 		t.Errorf("it took %v: it does not pause", d)
 	}
 	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no\nway", http.StatusTeapot) })

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A Call is one unary call. Its deadline is its context's, and the server hears of it.
+// A Call is one unary call. Its deadline is its context's, and is sent to the server.
 type Call struct {
 	URL       string      // of the method: scheme://host:port/package.Service/Method
 	Message   []byte      // a message of protobuf
@@ -26,7 +26,7 @@ type Call struct {
 // A Code is how a call ended (grpc/grpc doc/statuscodes.md).
 type Code uint32
 
-// The codes that somebody here tells apart.
+// The codes that callers tell apart.
 const (
 	OK                Code = 0
 	InvalidArgument   Code = 3
@@ -178,7 +178,7 @@ func plain(message string) string {
 	return Line(message)
 }
 
-// Line is somebody else's text as it is shown to people: on one line, and not too long.
+// Line makes foreign text safe to show: on one line, and not too long.
 func Line(message string) string {
 	message = strings.ToValidUTF8(message, "?")
 	message = strings.Map(func(r rune) rune {

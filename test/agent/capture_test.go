@@ -27,7 +27,7 @@ func TestCaptureOfBothFamilies(t *testing.T) {
 	}
 }
 
-// Without somebody in Envoy's place nothing is proved, which is said.
+// Without a standby nothing is proved, which is reported.
 func TestCaptureIsNotProvedWithoutStandby(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)

@@ -22,7 +22,7 @@ metadata: {name: all, namespace: shop}
 spec: {mtls: {mode: STRICT}}
 `
 
-// Certificates that live ten seconds are renewed under load, and nobody notices.
+// Certificates that live ten seconds are renewed under load without an error.
 func TestShortCertificates(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)

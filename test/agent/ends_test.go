@@ -67,7 +67,7 @@ func TestEndsOfEnvoyAreReported(t *testing.T) {
 }
 
 // What operators send to a proxy to have its files opened anew, and what a terminal sends,
-// reaches Envoy and ends nobody.
+// reaches Envoy and ends no process.
 func TestSignalsForEnvoy(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)

@@ -16,7 +16,7 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-// An Envoy that hangs runs and listens, and serves nobody: readiness says so, and what
+// An Envoy that hangs runs and listens, and serves no request: readiness says so, and what
 // others show is not lost with it.
 func TestAnEnvoyThatHangs(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ func full(a *harness.Agent, query string) harness.Answer {
 	return a.Get(15021, "/healthz/ready?level=full"+query)
 }
 
-// saysFull is what the metrics say of it, for which nobody is asked.
+// saysFull is what the metrics say of it, for which no probe is made.
 func saysFull(a *harness.Agent, value string) bool {
 	return strings.Contains(a.Get(15020, "/metrics").Body, "\noutrider_agent_ready{level=\"full\"} "+value+"\n")
 }
@@ -94,7 +94,7 @@ func TestFullByProbe(t *testing.T) {
 	before := asked.Load()
 	time.Sleep(2 * time.Second) // the silence is what is tested
 	if n := asked.Load() - before; n != 0 {
-		t.Errorf("nobody wants to know, and the app was asked %d times", n)
+		t.Errorf("no request waits, and the app was probed %d times", n)
 	}
 
 	ill.Store(true)

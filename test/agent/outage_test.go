@@ -210,7 +210,7 @@ func askLate(t *testing.T, p *harness.Pod, address string, after time.Duration) 
 	return string(answer)
 }
 
-// A control plane that restarts under load touches nobody.
+// A control plane that restarts under load disturbs no connection.
 func TestControlPlaneRestarts(t *testing.T) {
 	t.Parallel()
 	w, client, server := two(t)

@@ -39,7 +39,7 @@ func call(p *harness.Pod, to netip.Addr, name string) error {
 }
 
 // Services and pods by IPv6, beside IPv4 and alone, through both proxies and in both
-// directions: without mutual TLS nobody is served.
+// directions: without mutual TLS no request is served.
 func TestFamilies(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

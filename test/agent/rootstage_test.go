@@ -90,8 +90,8 @@ func stagedNode(t *testing.T) (*localpod.Node, localpod.Options) {
 
 const proxyImage = "outrider.dev/outrider-proxy:dev"
 
-// The app is another user, who says so when its command runs, and that somebody takes a
-// connection to an address that is nobody's.
+// The app is another user. It reports when its command runs, and that a connection to an
+// unassigned address is accepted.
 const stagedManifest = `
 metadata: {name: %s, namespace: shop, annotations: {outrider.dev/init: none}}
 spec:
@@ -257,7 +257,7 @@ func TestNoInitContainer(t *testing.T) {
 	}
 }
 
-// unprivileged: the agent is the first process of its container, and nobody.
+// unprivileged: the agent is the first process of its container, without privileges.
 func (s *stagedPod) unprivileged(pid int) {
 	s.t.Helper()
 	const no = "0000000000000000"
@@ -289,7 +289,7 @@ func (s *stagedPod) captures(pid int) {
 	}
 }
 
-// record is what the root stage of the container of a process left; nobody but root can
+// record is what the root stage of the container of a process left; only root can
 // change it, or the copy beside it.
 func (s *stagedPod) record(pid int) string {
 	s.t.Helper()

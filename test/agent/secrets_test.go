@@ -16,13 +16,13 @@ import (
 )
 
 // A node has 128 inotify instances for all processes of one user, and all proxies of a
-// node are one user's. So a pod gets on without: here somebody else has them all. On a
+// node are one user's. So a pod gets on without: here another process has them all. On a
 // real node each Envoy had two, and the 32nd pod's could not start ("unable to initialize
 // inotify").
 func TestNoInotifyInstanceIsLeft(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
-	w.ProxyUser = 13371 // nobody else's, so that no other test is without
+	w.ProxyUser = 13371 // used by no other test
 	w.Service("server", vip, "server", ports...)
 	w.Manifest("strict", strict)
 	w.Serve("--certificate-life", "10s")

@@ -58,7 +58,7 @@ func TestStopServesALateCall(t *testing.T) {
 	}
 }
 
-// A start that is given up leaves nothing to drain, if nobody waits for it.
+// A start that is given up leaves nothing to drain, if no client waits for it.
 func TestStopBeforeReady(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -66,11 +66,11 @@ func TestStopBeforeReady(t *testing.T) {
 	p := w.Pod("early")
 	w.Plane().Kill()
 
-	w.Run("nobody waits", func(t *testing.T) {
+	w.Run("no client waits", func(t *testing.T) {
 		a := p.Agent()
 		a.Unready("certificate-missing", "is not reached")
 		envoy := a.Envoy()
-		nobody(t, p)
+		noSockets(t, p)
 		took, status := stopped(a)
 		harness.AwaitEnd(t, envoy)
 		t.Logf("left after %s: %s", took.Round(time.Millisecond), why(a))
@@ -96,8 +96,8 @@ func TestStopBeforeReady(t *testing.T) {
 	})
 }
 
-// nobody waits until no other user has a socket in a pod: what asked has hung up.
-func nobody(t *testing.T, p *harness.Pod) {
+// noSockets waits until no other user has a socket in a pod: the client has hung up.
+func noSockets(t *testing.T, p *harness.Pod) {
 	t.Helper()
 	harness.Eventually(t, "no other user has a socket", func() bool {
 		n, err := 0, error(nil)

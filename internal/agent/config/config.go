@@ -1,5 +1,5 @@
-// Package config is what an agent is told, read as a whole and checked as a whole before
-// a port is bound: flags, variables and files, by Istio's names and with Istio's meaning.
+// Package config is the configuration of an agent, read and checked as a whole before a
+// port is bound: flags, variables and files, by Istio's names and with Istio's meaning.
 //
 // Sources, a later one wins: our defaults, the mesh's defaultConfig, the variable
 // PROXY_CONFIG, the pod's annotation proxy.istio.io/config, the variables and flags of
@@ -19,7 +19,7 @@ import (
 	"outrider.dev/internal/contract"
 )
 
-// A Config is all that an agent is told.
+// A Config is the configuration of an agent.
 type Config struct {
 	Pod          Pod
 	ControlPlane ControlPlane
@@ -30,10 +30,10 @@ type Config struct {
 
 	Work        string // directory for the bootstrap and the certificates; the agent writes nowhere else
 	States      string // the volume of all containers' states, for gates; see package state
-	Own         string // this container's directory in it; not there: nobody waits by a gate
+	Own         string // this container's directory in it; if it does not exist, no gate waits
 	NoStandby   bool   // do not listen in Envoy's place: what comes early is parked or refused
 	DNS         bool   // answer names on Ports.DNS
-	Full        bool   // be told the whole mesh, not what is asked for
+	Full        bool   // subscribe to the whole mesh, not on demand
 	Prewarm     []string
 	AppProbes   json.RawMessage // ISTIO_KUBE_APP_PROBERS
 	AppMetrics  json.RawMessage // ISTIO_PROMETHEUS_ANNOTATIONS
@@ -64,19 +64,19 @@ func (p Pod) ID() string {
 	return p.Role + "~" + address + "~" + p.Name + "." + p.Namespace + "~" + p.Domain
 }
 
-// A ControlPlane is whom the agent and its Envoy ask.
+// A ControlPlane is the server of the agent and its Envoy.
 type ControlPlane struct {
 	Address   string   // host:port, for configuration
 	CA        string   // host:port, for certificates; default: Address
 	Names     []string // one of them must be in its certificate; default: the host of Address
-	Roots     string   // file with whom to trust when asking
-	Token     string   // file with the token that says who we are
-	Plaintext bool     // no TLS; only when asked for
+	Roots     string   // file with the trusted roots
+	Token     string   // file with the token that authenticates the workload
+	Plaintext bool     // no TLS
 }
 
 // Certificate is how the workload's certificate is got and kept.
 type Certificate struct {
-	Lifetime    time.Duration // to ask for; 0: as long as the control plane gives
+	Lifetime    time.Duration // to request; 0: the control plane's default
 	RenewAt     float64       // share of the lifetime
 	Jitter      float64       // of RenewAt, to both sides
 	RSA         int           // key size, 2048; 0: ECDSA
@@ -125,7 +125,7 @@ type Stop struct {
 	Apps    []string      // the applications' containers
 }
 
-// Default is what an agent does that is told nothing.
+// Default is the configuration without any setting.
 func Default() Config {
 	return Config{
 		Pod:          Pod{Role: "sidecar", TrustDomain: "cluster.local"},

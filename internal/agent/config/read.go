@@ -31,8 +31,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %q cannot be used; want %s", e.Where, e.Value, e.Want)
 }
 
-// Read returns what the agent is told, or everything that cannot be used: each an
-// [*Error], joined.
+// Read returns the configuration, or all errors: each an [*Error], joined.
 func Read(in Inputs) (Config, error) {
 	r := &reader{in: in, env: map[string]string{}, out: Default()}
 	for _, pair := range in.Environ {
@@ -123,7 +122,7 @@ func (r *reader) proxyConfigs() {
 func (e Envoy) threads() int {
 	switch e.Concurrency {
 	case 0:
-		// As in Istio the limit counts only where nobody says a number.
+		// As in Istio, the limit counts only without a number.
 		return cmp.Or(e.CPUs, 2)
 	case allCores:
 		return min(runtime.NumCPU(), mostThreads)

@@ -16,8 +16,8 @@ type known struct {
 	set  setter
 }
 
-// variables is what each variable sets. Istio's names are in reference istio-surface,
-// section 2.2; ours begin with OUTRIDER_.
+// variables is what each variable sets. Ours begin with OUTRIDER_, the others are
+// Istio's.
 var variables = []known{
 	{"POD_NAME", text(func(c *Config) *string { return &c.Pod.Name })},
 	{"POD_NAMESPACE", text(func(c *Config) *string { return &c.Pod.Namespace })},
@@ -77,7 +77,7 @@ var without = map[string]string{
 	"DISABLE_ENVOY":                    "an agent without a proxy is not supported",
 	"ISTIO_ENVOY_ENABLE_CORE_DUMP":     "core dumps are the container runtime's",
 	"GRPC_XDS_BOOTSTRAP":               "proxyless gRPC asks the control plane itself",
-	"DNS_FORWARD_PARALLEL":             "servers are asked one after another",
+	"DNS_FORWARD_PARALLEL":             "requests to servers are sent one after another",
 }
 
 func (r *reader) variables() {

@@ -51,7 +51,7 @@ func newCache(r Resolver, c *counters) *cache {
 }
 
 // lookup returns what name stands for, asking for the candidates in their order, and for
-// how long it may be kept. False: nobody knows, now; it may be of the mesh or not.
+// how long it may be kept. False: it is not known now; it may be of the mesh or not.
 func (c *cache) lookup(ctx context.Context, name string, candidates []string) (wire.Answer, time.Duration, bool) {
 	c.mu.Lock()
 	now := time.Now()

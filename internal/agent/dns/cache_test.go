@@ -51,7 +51,7 @@ func (d *desk) count() int {
 
 // seen is what came of one look-up, and how long it took.
 type seen struct {
-	First string // its first address; "unknown", or "nobody knows"
+	First string // its first address; "unknown", or "unanswered"
 	TTL   time.Duration
 	Took  time.Duration
 }
@@ -62,7 +62,7 @@ func lookUp(c *cache, name string) seen {
 	out := seen{TTL: ttl, Took: time.Since(began)}
 	switch {
 	case !ok:
-		out.First = "nobody knows"
+		out.First = "unanswered"
 	case !a.Known:
 		out.First = "unknown"
 	case len(a.Addresses) > 0:
@@ -143,8 +143,8 @@ func TestWhoeverGivesUpDoesNotEndTheQuestion(t *testing.T) {
 func TestAControlPlaneThatIsSilent(t *testing.T) {
 	inTime(t, func(t *testing.T, c *cache, d *desk) {
 		d.set(func(d *desk) { d.takes = time.Hour })
-		want(t, "the first waits so long", lookUp(c, "a"), seen{"nobody knows", 0, patience})
-		want(t, "the next does not wait", lookUp(c, "b"), seen{"nobody knows", 0, 0})
+		want(t, "the first waits so long", lookUp(c, "a"), seen{"unanswered", 0, patience})
+		want(t, "the next does not wait", lookUp(c, "b"), seen{"unanswered", 0, 0})
 		time.Sleep(recheck)
 		d.set(func(d *desk) { d.takes = ms })
 		want(t, "it is asked again", lookUp(c, "a"), seen{"10.0.0.1", 30 * time.Second, ms})
@@ -174,7 +174,7 @@ func TestOldAnswersWhileTheControlPlaneIsGone(t *testing.T) {
 		time.Sleep(stale - time.Minute)
 		want(t, "much later", lookUp(c, "a"), seen{"10.0.0.1", staleTTL, impatience})
 		time.Sleep(time.Minute)
-		want(t, "after its last hour", lookUp(c, "a"), seen{"nobody knows", 0, patience})
+		want(t, "after its last hour", lookUp(c, "a"), seen{"unanswered", 0, patience})
 		d.set(func(d *desk) { d.fault, d.answer = nil, known("a", "10.0.0.9") })
 		time.Sleep(recheck)
 		want(t, "when it is back", lookUp(c, "a"), seen{"10.0.0.9", 30 * time.Second, ms})

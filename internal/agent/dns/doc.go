@@ -23,7 +23,7 @@ const (
 	patience   = time.Second            // for the control plane, before a name is passed on
 	impatience = 100 * time.Millisecond // the same, where an old answer would do
 	again      = 25 * time.Millisecond  // until it is asked again, and then twice as long each time
-	recheck    = 2 * time.Second        // it failed: nobody waits for it for this long
+	recheck    = 2 * time.Second        // after a failure: no look-up waits for this long
 	stale      = time.Hour              // how long an old answer does while it cannot be asked
 	staleTTL   = 5 * time.Second        // what the app is told to keep such an answer for
 	one        = 2 * time.Second        // a name server may take; resolv.conf may say less

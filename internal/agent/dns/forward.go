@@ -132,7 +132,7 @@ func (f *forwarder) try(ctx context.Context, server netip.AddrPort, q query, tcp
 	return answer, nil
 }
 
-// exchange asks over a socket of its own, so from a port that nobody can guess, and takes
+// exchange asks over a socket of its own, so from a port that cannot be guessed, and takes
 // only what answers the question.
 func (f *forwarder) exchange(ctx context.Context, network string, server netip.AddrPort, q query) ([]byte, error) {
 	var d net.Dialer

@@ -122,7 +122,7 @@ func newNameserver(t testing.TB, at netip.AddrPort) *nameserver {
 	return n
 }
 
-// freePort is one that nobody has on the loopback network, over UDP and TCP.
+// freePort is one that is free on the loopback network, over UDP and TCP.
 func freePort(t testing.TB) uint16 {
 	t.Helper()
 	for range 100 {

@@ -44,7 +44,7 @@ func (o Options) withDefaults() Options {
 type Server struct {
 	o       Options
 	counts  counters
-	cache   *cache // nil: there is nobody to ask
+	cache   *cache // nil: there is no control plane
 	conf    *confFile
 	forward *forwarder
 

@@ -45,7 +45,7 @@ func TestAnswers(t *testing.T) {
 		"in the letters that were asked with":    {name: "ReViews.shop.svc.cluster.local.", kind: a, want: "Success; ReViews.shop.svc.cluster.local. A 10.96.0.1"},
 		"the family that it has no address of":   {name: reviews + ".", kind: aaaa, want: "Success"},
 		"both families, one at a time":           {name: "dual.shop.svc.cluster.local.", kind: aaaa, want: "Success; dual.shop.svc.cluster.local. AAAA fd96::2"},
-		"a service that nobody stands behind":    {name: "empty.shop.svc.cluster.local.", kind: a, want: "Success"},
+		"a service without an endpoint":          {name: "empty.shop.svc.cluster.local.", kind: a, want: "Success"},
 		"a single label is an alias":             {name: "reviews.", kind: a, want: "Success; reviews. CNAME reviews.shop.svc.cluster.local.; reviews.shop.svc.cluster.local. A 10.96.0.1"},
 		"a name that the resolver completes on":  {name: "cart.web.shop.svc.cluster.local.", kind: a, want: "Success; cart.web.shop.svc.cluster.local. CNAME cart.web.svc.cluster.local.; cart.web.svc.cluster.local. A 10.96.0.3"},
 		"a whole name that it completes first":   {name: "cart.web.svc.cluster.local.shop.svc.cluster.local.", kind: a, want: "Success; cart.web.svc.cluster.local.shop.svc.cluster.local. CNAME cart.web.svc.cluster.local.; cart.web.svc.cluster.local. A 10.96.0.3"},

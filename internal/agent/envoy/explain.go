@@ -37,6 +37,6 @@ func Explain(lines []string) Cause {
 	return Cause{}
 }
 
-// tidy undoes the random spaces that protobuf puts into its messages so that nobody
+// tidy undoes the random spaces that protobuf puts into its messages so that programs do not
 // compares them.
 func tidy(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -134,7 +134,7 @@ func TestControlPlaneAndProxyKnowOneAnother(t *testing.T) {
 				t.Errorf("asked: %s\nwant   %s", got, want)
 			}
 		case <-time.After(30 * time.Second):
-			t.Error("nobody asked")
+			t.Error("no request")
 		}
 	})
 	t.Run("another workload of the same root is refused", func(t *testing.T) {

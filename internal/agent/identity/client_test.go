@@ -62,8 +62,8 @@ func TestTheControlPlaneMustBeTheRightOne(t *testing.T) {
 		"a root file of something": {func(c *Client) { c.RootFile = c.TokenFile }, NoRoots, "no certificate in it"},
 		"roots of something":       {func(c *Client) { c.Roots = []byte("x") }, NoRoots, "no certificate in it"},
 		"an address of nothing":    {func(c *Client) { c.Address = "::" }, Broken, `address "::"`},
-		"nobody there":             {func(c *Client) { c.Address = freeAddress(t) }, Unreachable, "connection refused"},
-		"a name of nobody":         {func(c *Client) { c.Address = "nobody.invalid:1" }, Unreachable, "nobody.invalid"},
+		"connection refused":       {func(c *Client) { c.Address = freeAddress(t) }, Unreachable, "connection refused"},
+		"an unknown host":          {func(c *Client) { c.Address = "unknown.invalid:1" }, Unreachable, "unknown.invalid"},
 		"no token file":            {func(c *Client) { c.TokenFile += "x" }, NoToken, "no such file"},
 		"no token asked for":       {func(c *Client) { c.TokenFile = "" }, Rejected, "neither a token nor a certificate"},
 	}
@@ -156,7 +156,7 @@ func TestAnswers(t *testing.T) {
 			}
 			w.Header().Set("Grpc-Status", "0")
 		}},
-		"trailers that nobody announced": {answer: func(w http.ResponseWriter, r *http.Request) {
+		"unannounced trailers": {answer: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc")
 			w.Write(whole)
 			w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")

@@ -16,7 +16,7 @@ type Kind string
 const (
 	NoToken     Kind = "no token"    // there is none to ask with, yet
 	NoRoots     Kind = "no roots"    // it is not known yet whom to trust
-	Unreachable Kind = "unreachable" // nobody answers, or not in time
+	Unreachable Kind = "unreachable" // no answer, or not in time
 	Untrusted   Kind = "untrusted"   // who answers is not the control plane: its certificate is wrong
 	Rejected    Kind = "refused"     // the control plane says no
 	Broken      Kind = "failed"      // it answers, and the answer is of no use

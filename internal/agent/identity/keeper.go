@@ -61,7 +61,7 @@ func NewKeeper(o Options) (*Keeper, error) {
 }
 
 // Prepare makes the directories, and gives Envoy what an earlier agent of this pod left
-// if it is still good. It is what Run begins with; whoever starts Envoy at the same time
+// if it is still good. It is what Run begins with; a caller that starts Envoy at the same time
 // calls it first.
 func (k *Keeper) Prepare() error {
 	if err := k.MakeDirs(); err != nil {
@@ -69,7 +69,7 @@ func (k *Keeper) Prepare() error {
 	}
 	err := k.reuse()
 	if k.have == nil {
-		// Nobody shall take one that is of no use for ours.
+		// A stored certificate that cannot be used must not stay.
 		err = os.Remove(filepath.Join(k.o.Dir, storedCertificate))
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -115,7 +115,7 @@ func plain(err error) error {
 }
 
 // reuse takes what an earlier agent of this pod left, if it is still good: a restart of
-// the agent then waits for nobody.
+// the agent then does not wait.
 func (k *Keeper) reuse() error {
 	if k.have != nil || k.o.Provided != (Provided{}) {
 		return nil
@@ -268,8 +268,8 @@ func (k *Keeper) renew(ctx context.Context) error {
 		k.token, _ = read(k.o.Client.TokenFile)
 	}
 	if k.key == nil {
-		// Kept until there is an answer: a token that is good for one key is then good
-		// for asking again.
+		// Kept until there is an answer: a token that is bound to one key is then valid
+		// for the next request.
 		key, err := newKey(k.o.Key)
 		if err != nil {
 			return err
@@ -297,8 +297,8 @@ func (k *Keeper) shown() *tls.Certificate {
 	return k.have.certificate()
 }
 
-// accept checks an answer and gives it to Envoy: whom to trust first, so that no new
-// certificate is shown to somebody whose own is not known yet.
+// accept checks an answer and gives it to Envoy: the roots first, so that Envoy trusts its
+// peers' new certificates before it shows its own.
 func (k *Keeper) accept(chain []*x509.Certificate) error {
 	roots, f := k.o.Client.roots()
 	if f != nil {

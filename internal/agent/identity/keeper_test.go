@@ -182,7 +182,7 @@ func TestWithoutATokenItWaitsForOne(t *testing.T) {
 	if s.Fault.Kind != NoToken || !strings.Contains(s.String(), "there is no token to ask for a certificate with: open "+o.Client.TokenFile) {
 		t.Errorf("the state is %s", s)
 	}
-	put(t, o.Client.TokenFile, []byte("a-token-of-nobody"))
+	put(t, o.Client.TokenFile, []byte("an-unknown-token"))
 	s = w.until(t, "a refusal", isFault(Rejected))
 	if !strings.Contains(s.Fault.Reason, "refuses this identity: the token is of a kind") {
 		t.Errorf("the state is %s", s)

@@ -9,11 +9,11 @@ import (
 
 // Options of a [Keeper]. The zero value of a field means its default.
 type Options struct {
-	Identity ID     // who this workload is; not needed if it is Provided
-	Client   Client // whom to ask
+	Identity ID     // of this workload; not needed with Provided
+	Client   Client // of the control plane
 
-	// Dir is where what Envoy has is stored, for the next agent of this pod: in memory, if
-	// it can be, since the key is there.
+	// Dir stores what Envoy has, for the next agent of this pod: in memory, if possible, since
+	// it contains the key.
 	Dir string
 	// OutputDir, if set, gets the same as PEM, by Istio's names, for others to read:
 	// OUTPUT_CERTS. The three files are not replaced at one moment.
@@ -30,16 +30,16 @@ type Options struct {
 	Backoff Backoff
 	Timeout time.Duration // of one request; default 10s
 
-	// Provided are certificates that somebody else puts there and renews. Nobody is
-	// asked then. FILE_MOUNTED_CERTS.
+	// Provided are certificate files that another program writes and renews. Then none is
+	// requested. FILE_MOUNTED_CERTS.
 	Provided Provided
 
-	// OnState is told of each new state, one after the other, and must not wait.
+	// OnState is called with each new state, one after the other. It must not block.
 	OnState func(State)
 
-	// OnCertificate and OnRoots give Envoy its certificate, and whom it trusts: PEM. Each
-	// is called by [Keeper.Prepare], if there is one already, and when there is another;
-	// roots come before the certificate. They must not wait.
+	// OnCertificate and OnRoots give Envoy its certificate and its trusted roots: PEM. Each
+	// is called by [Keeper.Prepare], if there is one already, and for each new one; roots come
+	// before the certificate. They must not block.
 	OnCertificate func(chain, key []byte)
 	OnRoots       func(roots []byte)
 }
@@ -47,7 +47,7 @@ type Options struct {
 // NoJitter is a GraceJitter of 0.
 const NoJitter = -1
 
-// Provided are files that somebody else writes: PEM.
+// Provided are files that another program writes: PEM.
 type Provided struct{ Chain, Key, Roots string }
 
 // A Backoff is how long to wait after a request that failed: Base, then twice as long
@@ -117,7 +117,7 @@ func (o Options) check() error {
 		return wrong("Client.Address", "name the control plane, as host:port")
 	}
 	if o.Client.RootFile == "" && len(o.Client.Roots) == 0 {
-		return wrong("Client.RootFile", "name whom to trust; without it anybody could be the control plane")
+		return wrong("Client.RootFile", "name the trusted roots; without them any server could be the control plane")
 	}
 	return o.checkTimes()
 }

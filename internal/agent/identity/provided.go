@@ -8,8 +8,7 @@ import (
 	"outrider.dev/internal/wire"
 )
 
-// take is step where somebody else provides the files. Whom the certificate names is
-// their business. Files that do not fit together are being replaced: what Envoy has
+// take is step for provided files. The identity in the certificate is not checked. Files that do not fit together are being replaced: what Envoy has
 // stays until they do.
 func (k *Keeper) take(context.Context) {
 	now := time.Now()

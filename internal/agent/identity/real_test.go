@@ -45,7 +45,7 @@ const typeURL = "type.googleapis.com/envoy.extensions."
 
 // listener is an Envoy with one listener, which shows the workload's certificate and
 // wants the client's. It listens by a socket in a directory of the test's: a port that was
-// free a moment ago may be somebody's by the time that a busy machine has started Envoy.
+// free a moment ago may be taken by the time that a busy machine has started Envoy.
 func listener(socket, secrets string) object {
 	secret := func(name string) object {
 		return object{"name": name, "sds_config": object{"resource_api_version": "V3", "initial_fetch_timeout": "0s", "api_config_source": object{

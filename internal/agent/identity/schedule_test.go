@@ -230,7 +230,7 @@ func TestACertificateNamesThisWorkloadAndNothingElse(t *testing.T) {
 	a := must(server.NewAuthority(server.AuthorityOptions{Dir: t.TempDir()}))
 	key := must(newKey(P256))
 	for name, change := range map[string]func(*x509.Certificate){
-		"nobody":       func(c *x509.Certificate) { c.URIs = nil },
+		"no identity":  func(c *x509.Certificate) { c.URIs = nil },
 		"two":          func(c *x509.Certificate) { c.URIs = append(c.URIs, planeURL()) },
 		"another":      func(c *x509.Certificate) { c.URIs = []*url.URL{planeURL()} },
 		"from now on":  func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) },

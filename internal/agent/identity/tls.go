@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// tls wants the server to be the control plane, not only somebody with a certificate of
-// the same root: every workload has one.
+// tls requires the control plane's identity. A certificate of the same root is not enough:
+// every workload has one.
 func (c *Client) tls(roots []*x509.Certificate, own *tls.Certificate, shown *bool) *tls.Config {
 	name := c.ServerName
 	if name == "" {
@@ -42,7 +42,7 @@ func (c *Client) tls(roots []*x509.Certificate, own *tls.Certificate, shown *boo
 	}
 }
 
-// verify checks a server's chain: who signed it, when, and whom it names.
+// verify checks a server's chain: its root, its time and its names.
 func verify(address string, chain, roots []*x509.Certificate, wanted []string) *Fault {
 	if len(chain) == 0 {
 		return fault(Untrusted, nil, "the control plane %s shows no certificate", address)
@@ -89,7 +89,7 @@ func allNames(cert *x509.Certificate) []string {
 		out = append(out, uri.String())
 	}
 	if len(out) == 0 {
-		return []string{"somebody without a name"}
+		return []string{"a server without a name"}
 	}
 	return out
 }

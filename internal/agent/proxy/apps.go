@@ -8,19 +8,19 @@ import (
 	"outrider.dev/internal/agent/state"
 )
 
-// apps follows what the gates of the pod's applications say.
+// apps follows the states that the gates of the pod's applications publish.
 type apps struct {
-	names []string
-	watch *state.Watch
-	told  func() // called when a gate said something
+	names    []string
+	watch    *state.Watch
+	onChange func() // called when a gate published
 
 	mu      sync.Mutex
 	seen    []state.Seen
 	changed chan struct{} // closed when seen has changed
 }
 
-// newApps returns nil where no gate can say anything: nobody shares a volume with us, or
-// it is not known who the applications are.
+// newApps returns nil where no gate can publish anything: there is no shared volume, or the
+// applications are not known.
 func (a *agent) newApps() *apps {
 	names := a.config.Stop.Apps
 	if len(names) == 0 || !directory(a.config.Own) {
@@ -31,7 +31,7 @@ func (a *agent) newApps() *apps {
 		a.problem("watching the gates", err)
 		return nil
 	}
-	s := &apps{names: names, watch: watch, told: a.health.inquiry.Again, changed: make(chan struct{})}
+	s := &apps{names: names, watch: watch, onChange: a.health.inquiry.Again, changed: make(chan struct{})}
 	a.health.gates.Store(s)
 	s.look()
 	return s
@@ -62,7 +62,7 @@ func (s *apps) look() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 	s.mu.Unlock()
-	s.told()
+	s.onChange()
 }
 
 // of is what is known of a container. Without gates, that is nil, it is nothing.

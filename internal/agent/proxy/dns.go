@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/agent/status"
 )
 
-// relisten is the pause before the port of names is tried again, which somebody else had:
+// relisten is the pause before the port of names is tried again, which another process had:
 // without it the pod has no names at all.
 const relisten = time.Second
 
@@ -30,12 +30,12 @@ func (a *agent) answerNames(ctx context.Context) {
 		a.log.Warn("names of the mesh are not asked for: the control plane answers for them with TLS only")
 	}
 	at := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(a.config.Ports.DNS)))
-	told := ""
+	reported := ""
 	for ctx.Err() == nil {
 		if err := a.serveNames(ctx, options, readiness.DNS(at)); err != nil && ctx.Err() == nil {
 			a.board.Set(readiness.Names, false, err.Error())
-			if err.Error() != told { // each reason once: it is tried every second
-				told = err.Error()
+			if err.Error() != reported { // each reason once: it is tried every second
+				reported = err.Error()
 				a.problem("answering for names", err)
 			}
 		}

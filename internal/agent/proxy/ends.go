@@ -27,13 +27,13 @@ func (a *agent) entry(e supervise.Entry) {
 	if e.Event == supervise.ChildReady {
 		a.leaving.served.Store(true)
 	}
-	unasked := e.Exit != nil && e.From != supervise.Stopping
-	a.ends.take(e, unasked)
+	unrequested := e.Exit != nil && e.From != supervise.Stopping
+	a.ends.take(e, unrequested)
 	switch {
 	case e.Err != nil:
 		a.log.Warn("proxy", append(args, "error", e.Err)...)
 		a.journal.Fail("proxy "+string(e.To), e.Err.Error())
-	case unasked:
+	case unrequested:
 		tail := e.Exit.Tail[max(0, len(e.Exit.Tail)-shownTail):]
 		a.log.Error("proxy ended", append(args, "how", e.Exit.String(), "pause", e.Pause, "tail", tail)...)
 		a.journal.Fail("proxy ended", e.Reason) // which says how, too
@@ -43,7 +43,7 @@ func (a *agent) entry(e supervise.Entry) {
 	}
 }
 
-// ends counts how Envoy ended without being told to, and what was done about it. The zero
+// ends counts unrequested ends of Envoy, and what was done about it. The zero
 // value is one that has counted nothing.
 type ends struct {
 	mu       sync.Mutex
@@ -74,10 +74,10 @@ func ending(e *supervise.Exit) string {
 	return cmp.Or(signals[e.Signal], otherSignal)
 }
 
-func (s *ends) take(e supervise.Entry, unasked bool) {
+func (s *ends) take(e supervise.Entry, unrequested bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if unasked {
+	if unrequested {
 		if s.how == nil {
 			s.how = map[string]uint64{}
 		}
@@ -102,7 +102,7 @@ func (s *ends) metrics() []status.Metric {
 		m := status.Metric{Name: `outrider_agent_envoy_ends_total{how="` + how + `"}`, Counter: true,
 			Value: count(func() uint64 { return s.how[how] })}
 		if i == 0 {
-			m.Help = "Ends of Envoy that nobody asked for, by its exit or the signal."
+			m.Help = "Ends of Envoy that were not requested, by its exit or the signal."
 		}
 		out = append(out, m)
 	}

@@ -80,9 +80,9 @@ func family(addresses []netip.Addr) envoy.Family {
 func (a *agent) line(_ supervise.Stream, raw []byte) {
 	l := envoy.ParseLine(raw)
 	a.proxy.LogLine(l)
-	// The level of "config" is raised so that the agent learns that Envoy is ready; nobody
-	// else asked to read it.
-	if _, asked := a.now().Envoy.Components["config"]; !asked && l.Component == "config" && l.Level == slog.LevelInfo {
+	// The level of "config" is raised for the agent, which learns by it that Envoy is ready. It
+	// is not logged unless it was configured.
+	if _, configured := a.now().Envoy.Components["config"]; !configured && l.Component == "config" && l.Level == slog.LevelInfo {
 		return
 	}
 	if err := l.Log(context.Background(), a.log.Handler()); err != nil {

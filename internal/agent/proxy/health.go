@@ -18,7 +18,7 @@ import (
 // neither tells is not known to be healthy, so the level is not reached, and the reason
 // names it.
 //
-// A gate tells each change. A probe is asked while somebody wants to know; and when the
+// A gate publishes each change. A probe is made while a client waits; and when the
 // kubelet, whose probes pass through here, got another answer than was known. So what the
 // metrics say is never older than the probe's own period.
 type health struct {
@@ -37,7 +37,7 @@ func newHealth(b *readiness.Board, names []string, probes status.Probes) *health
 	slices.Sort(h.names)
 	h.names = slices.Compact(h.names)
 	h.inquiry = readiness.NewInquiry(b, readiness.App, h.check)
-	// By itself a stranger's request changes nothing: it can carry headers of its own.
+	// Another client's request alone changes nothing: it can have headers of its own.
 	h.probes.Made = func(container string, err error) {
 		h.mu.Lock()
 		healthy, ok := h.known[container]

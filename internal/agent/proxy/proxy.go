@@ -2,7 +2,7 @@
 // it together and runs them in the order of a pod's start and stop.
 //
 //  1. The whole configuration is checked (Envoy's too) before a port is bound.
-//  2. The status ports open: whoever asks is answered, or held, from now on.
+//  2. The status ports open: requests are answered, or held, from now on.
 //  3. The standby listens where Envoy will; Envoy starts; the certificate is asked for.
 //  4. Envoy listens and has its configuration: waiters are released, the standby hands over.
 //  5. SIGTERM: inbound drains, outbound serves until the applications have ended (stop.go).
@@ -60,7 +60,7 @@ type agent struct {
 	super     *supervise.Supervisor
 	ends      ends                       // of Envoy
 	leaving   leaving                    // what is known of the stop
-	names     atomic.Pointer[dns.Server] // nil: nobody answers for names (yet)
+	names     atomic.Pointer[dns.Server] // nil: there is no DNS server (yet)
 	quit      context.CancelFunc
 
 	level    *slog.LevelVar // of log; nil: it does not change
@@ -126,7 +126,7 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 	if a.apps = a.newApps(); a.apps != nil {
 		tasks.Go(func() { a.apps.follow(ctx) })
 		tasks.Go(func() {
-			// Nobody will need this proxy any more, and a Job can complete.
+			// This proxy is no longer needed, and a Job can complete.
 			if a.apps.await(ctx, state.Seen.EndedForGood) {
 				a.journal.Note("stop", "the applications have ended, and none will be started again")
 				leave()

@@ -49,8 +49,8 @@ func newStandbys(c config.Config, log *slog.Logger, opened func(context.Context)
 	return s
 }
 
-// listen opens them for the first time. Where it cannot, Envoy could not either: somebody
-// else has the port, and Envoy asks for it only once.
+// listen opens them for the first time. Where it cannot, Envoy could not either: another
+// process has the port, and Envoy tries to bind it only once.
 func (s *standbys) listen(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 
 // drainInbound lets Envoy serve new inbound connections for the drain time, and sees to it
 // that they are refused after that: not held by the standby, nor parked by the kernel, since
-// nobody will come for them. The end of the drain is ours, since Envoy's own drain time is
+// nothing will serve them. The end of the drain is ours, since Envoy's own drain time is
 // fixed at its start, and drainDuration is not.
 func (a *agent) drainInbound(ctx context.Context) error {
 	if err := a.admin.Drain(ctx, envoy.DiscourageInbound); err != nil {
@@ -46,7 +46,7 @@ func (a *agent) drainInbound(ctx context.Context) error {
 // leaving is what is known of the agent's stop.
 type leaving struct {
 	served  atomic.Bool            // an Envoy was ready once
-	message atomic.Pointer[string] // for the kubelet: who was waited for in vain
+	message atomic.Pointer[string] // for the kubelet: what was still in use
 }
 
 // write gives the kubelet the message, if there is one.
@@ -59,7 +59,7 @@ func (l *leaving) write(file string) error {
 }
 
 // unneeded is why a proxy leaves that was never ready. It is no proof, but nothing was
-// promised to anybody either: who calls it later finds the same as before.
+// promised either: a later caller finds the same as before.
 const unneeded drainReason = "it was never ready, and no client waits for it"
 
 // awaitDrained returns when the applications no longer need the proxy. One that was never
@@ -91,7 +91,7 @@ func (a *agent) awaitDrained(ctx context.Context) {
 	}
 }
 
-// A need is what shows that somebody may need the proxy.
+// A need is what shows that the proxy may still be needed.
 type need struct {
 	held    int // connections in the standby
 	sockets int // of other users
@@ -139,7 +139,7 @@ func (a *agent) ended(ctx context.Context) <-chan struct{} {
 }
 
 // connections counts Envoy's own from and to others, all listeners but the agent's, and those
-// that wait for an Envoy. Istio's rule: reference istio-surface, section 2.6.
+// that wait for an Envoy. The rule is Istio's.
 func (a *agent) connections(ctx context.Context) (int, error) {
 	stats, err := a.admin.Stats(ctx, `^listener\..*\.downstream_cx_active$`)
 	if err != nil {
@@ -186,13 +186,13 @@ func (a *agent) publish(ctx context.Context) {
 }
 
 // captured proves that connections come to the proxy, by each family of the pod, once
-// somebody listens who is not Envoy.
+// a listener other than Envoy's is there.
 func (a *agent) captured(ctx context.Context) {
 	if interception(a.config) == none {
 		return
 	}
 	if a.config.NoStandby {
-		a.board.Set(readiness.CaptureRules, true, readiness.NobodyListens)
+		a.board.Set(readiness.CaptureRules, true, readiness.OnlyEnvoyListens)
 		return
 	}
 	var all []readiness.Capture

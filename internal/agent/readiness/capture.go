@@ -18,8 +18,8 @@ import (
 // Capture proves by behaviour, without NET_ADMIN, that connections of one family come to the
 // proxy.
 //
-// Somebody must listen on the capture ports: the standby does. Ask before Envoy takes
-// over, or it will pass what the proof opens on to an address that is nobody's. That is also
+// A listener on the capture ports is required: the standby is one. Check before Envoy takes
+// over, or it will pass what the proof opens on to an unassigned address. That is also
 // why the app's gate does not make the proof, though it could as the app: a gate may begin
 // long after Envoy.
 type Capture struct {
@@ -29,15 +29,15 @@ type Capture struct {
 }
 
 const (
-	nobody     = 65534 // a user who is captured
-	uncaptured = 15002 // a port on which nobody listens, Istio's for the purpose
+	otherUser  = 65534 // a user that is captured
+	uncaptured = 15002 // a port without a listener, Istio's for the purpose
 )
 
 // Notes, where a proof cannot be made.
 const (
-	NotProved     = "outbound proved at init only: this process cannot act as the app"
-	NobodyListens = "proved at init only: without a standby nobody but Envoy takes the proof"
-	NoRoute       = "IPv6 not proved: there is no route by it, so nothing can go past the proxy"
+	NotProved        = "outbound proved at init only: this process cannot act as the app"
+	OnlyEnvoyListens = "proved at init only: without a standby only Envoy could accept the proof"
+	NoRoute          = "IPv6 not proved: there is no route by it, so nothing can go past the proxy"
 )
 
 // Captures is a [Check] of them all, one after the other. The notes are put together.
@@ -59,7 +59,7 @@ func Captures(list ...Capture) Check {
 
 // Addresses of the two proofs. The proxy's own connection to an address of the pod other
 // than the first of the loopback network is an inbound one to the rules; the outbound ones
-// are nobody's (RFC 5737, RFC 3849).
+// are unassigned (RFC 5737, RFC 3849).
 var proofs = map[bool]struct{ inbound, outbound netip.Addr }{
 	false: {netip.MustParseAddr("127.0.0.6"), netip.MustParseAddr("192.0.2.1")},
 	true:  {netip.MustParseAddr("::6"), netip.MustParseAddr("2001:db8::1")},
@@ -80,7 +80,7 @@ func (c Capture) Check(ctx context.Context) (note string, err error) {
 		return "", nil
 	}
 	target := netip.AddrPortFrom(to.outbound, uncaptured).String()
-	switch err := dialAs(ctx, nobody, target); {
+	switch err := dialAs(ctx, otherUser, target); {
 	case err == nil:
 		return "", nil
 	case errors.Is(err, unix.EPERM):

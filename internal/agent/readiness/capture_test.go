@@ -120,24 +120,24 @@ func TestCaptureIsProvedByBehaviour(t *testing.T) {
 	dual := func(in *capture.Intent) { in.Families = capture.DualStack }
 	tests := map[string]struct {
 		rules    func(*capture.Intent)
-		ports    []string // on which somebody listens in the proxy's place
+		ports    []string // with a listener in the proxy's place
 		captures []Capture
 		root     bool
 		note     string
 		err      string
 	}{
-		"both, by a privileged process":                     {dual, []string{"15001", "15006"}, four, true, "", ""},
-		"both by IPv6, by a privileged process":             {dual, []string{"15001", "15006"}, six, true, "", ""},
-		"both by both":                                      {dual, []string{"15001", "15006"}, all, true, "", ""},
-		"both, and outbound cannot be tried":                {dual, []string{"15001", "15006"}, all, false, NotProved, ""},
-		"IPv6 goes past":                                    {one, []string{"15001", "15006"}, all, false, "", "inbound: a connection to [::6]:15002 " + waits},
-		"no rules":                                          {nil, []string{"15001", "15006"}, four, true, "", "inbound: a connection to 127.0.0.6:15002 was not redirected"},
-		"no rules, seen without a privilege":                {nil, []string{"15001", "15006"}, four, false, "", "was not redirected"},
-		"no rules, and none are wanted":                     {nil, nil, []Capture{{}}, true, "", ""},
-		"no outbound rules":                                 {nil, []string{"15001"}, []Capture{{Outbound: true}}, true, "", "outbound: a connection to 192.0.2.1:15002 " + waits},
-		"no outbound rules for IPv6":                        {one, []string{"15001", "15006"}, []Capture{four[0], {Outbound: true, IPv6: true}}, true, "", "outbound: a connection to [2001:db8::1]:15002 " + waits},
-		"nobody listens for inbound connections, they wait": {dual, nil, all, true, "", "inbound: a connection to 127.0.0.6:15002 " + waits},
-		"nobody listens for outbound connections":           {dual, []string{"15006"}, four, true, "", "outbound: a connection to 192.0.2.1:15002 " + waits},
+		"both, by a privileged process":                  {dual, []string{"15001", "15006"}, four, true, "", ""},
+		"both by IPv6, by a privileged process":          {dual, []string{"15001", "15006"}, six, true, "", ""},
+		"both by both":                                   {dual, []string{"15001", "15006"}, all, true, "", ""},
+		"both, and outbound cannot be tried":             {dual, []string{"15001", "15006"}, all, false, NotProved, ""},
+		"IPv6 goes past":                                 {one, []string{"15001", "15006"}, all, false, "", "inbound: a connection to [::6]:15002 " + waits},
+		"no rules":                                       {nil, []string{"15001", "15006"}, four, true, "", "inbound: a connection to 127.0.0.6:15002 was not redirected"},
+		"no rules, seen without a privilege":             {nil, []string{"15001", "15006"}, four, false, "", "was not redirected"},
+		"no rules, and none are wanted":                  {nil, nil, []Capture{{}}, true, "", ""},
+		"no outbound rules":                              {nil, []string{"15001"}, []Capture{{Outbound: true}}, true, "", "outbound: a connection to 192.0.2.1:15002 " + waits},
+		"no outbound rules for IPv6":                     {one, []string{"15001", "15006"}, []Capture{four[0], {Outbound: true, IPv6: true}}, true, "", "outbound: a connection to [2001:db8::1]:15002 " + waits},
+		"no listener for inbound connections, they wait": {dual, nil, all, true, "", "inbound: a connection to 127.0.0.6:15002 " + waits},
+		"no listener for outbound connections":           {dual, []string{"15006"}, four, true, "", "outbound: a connection to 192.0.2.1:15002 " + waits},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestDNSMustAnswer(t *testing.T) {
 			if rcode.Load() < 0 {
 				continue
 			}
-			conn.WriteTo([]byte("a stray answer that is nobody's"), from)
+			conn.WriteTo([]byte("a stray answer"), from)
 			buf[2] |= 0x80
 			buf[3] = byte(rcode.Load())
 			conn.WriteTo(buf[:n], from)
@@ -223,11 +223,11 @@ func TestDNSMustAnswer(t *testing.T) {
 		rcode int32
 		err   string
 	}{
-		"an address":    {0, ""},
-		"no such name":  {3, ""},
-		"no table yet":  {2, "SERVFAIL"},
-		"no answer":     {-1, "waiting for an answer"},
-		"nobody listen": {-2, "refused"},
+		"an address":   {0, ""},
+		"no such name": {3, ""},
+		"no table yet": {2, "SERVFAIL"},
+		"no answer":    {-1, "waiting for an answer"},
+		"no listener":  {-2, "refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rcode.Store(tt.rcode)

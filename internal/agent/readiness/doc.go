@@ -1,9 +1,9 @@
 // Package readiness knows whether a pod's proxy can serve, and if not, why not.
 //
 // A [Board] holds named conditions from a closed list, each with its reason. It is a
-// value with subscribers: [Board.Wait] is released by the change itself, and nobody
+// value with subscribers: [Board.Wait] is released by the change itself, and nothing
 // polls. What sets the conditions stands beside it: [Proxy] looks at one Envoy after
-// another, [Keep] asks a question until its answer is good, an [Inquiry] asks while somebody
+// another, [Keep] repeats a check until it succeeds, an [Inquiry] checks while a client
 // wants to know, and [Capture], [DNS] and [Listening] are such questions. Whoever knows a condition from elsewhere (the
 // certificate, the app) sets it directly.
 //

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// An Inquiry asks whether a condition holds while somebody wants to know, and rests
+// An Inquiry checks whether a condition holds while a client waits for it, and rests
 // otherwise. It is for what can be asked only, does not say when it changes, and belongs
 // to others: the app. Its methods may be called from any goroutine.
 type Inquiry struct {
@@ -16,7 +16,7 @@ type Inquiry struct {
 
 	mu       sync.Mutex
 	wanted   int           // who want to know
-	running  bool          // somebody asks, or pauses between two questions
+	running  bool          // a check is under way, or the pause between two
 	begun    time.Time     // when the question was put that was answered last
 	answered chan struct{} // closed by the next answer
 	again    chan struct{} // holds one: ask at once
@@ -117,7 +117,7 @@ func (q *Inquiry) run() {
 	}
 }
 
-// done reports that nobody wants to know any longer; then nobody asks.
+// done reports that no client waits any longer; then the checks end.
 func (q *Inquiry) done() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

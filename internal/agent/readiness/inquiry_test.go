@@ -30,7 +30,7 @@ func TestAnInquiryRestsUnlessSomebodyWants(t *testing.T) {
 		})
 		time.Sleep(time.Hour)
 		if n.Load() != 0 {
-			t.Fatalf("nobody wants to know, and it was asked %d times", n.Load())
+			t.Fatalf("nothing waits, and it was checked %d times", n.Load())
 		}
 		release := q.Want()
 		q.Fresh(t.Context())
@@ -52,7 +52,7 @@ func TestAnInquiryRestsUnlessSomebodyWants(t *testing.T) {
 		before := n.Load()
 		time.Sleep(time.Hour)
 		if n.Load() != before {
-			t.Errorf("asked %d times for nobody", n.Load()-before)
+			t.Errorf("checked %d times although nothing waits", n.Load()-before)
 		}
 
 		// Who asks later gets an answer of then.

@@ -123,9 +123,9 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		"a listener was rejected, by the dump": {envoy: &fake{state: "LIVE", stats: map[string]uint64{connected: 1, cds: 1, ldsRejected: 1},
 			dump: `{"configs": [{"name": "a"}, {"name": "b", "error_state": {"details": "bad b"}}]}`}, ports: []uint16{15006, 15001}, want: []string{
 			"configuration-not-accepted: Envoy rejected the listeners: bad b"}},
-		"a listener was rejected, nobody says why": {envoy: &fake{state: "LIVE", stats: map[string]uint64{connected: 1, cds: 1, ldsRejected: 1}, dump: "no JSON"}, ports: []uint16{15006, 15001}, want: []string{
+		"a listener was rejected, without a reason": {envoy: &fake{state: "LIVE", stats: map[string]uint64{connected: 1, cds: 1, ldsRejected: 1}, dump: "no JSON"}, ports: []uint16{15006, 15001}, want: []string{
 			"configuration-not-accepted: Envoy rejected the listeners: it does not say why"}},
-		"LIVE, and nobody listens": {envoy: &fake{state: "LIVE", stats: accepted}, want: []string{
+		"LIVE, and nothing listens": {envoy: &fake{state: "LIVE", stats: accepted}, want: []string{
 			"listener-not-bound: Envoy does not listen on 15001, 15006"}},
 	}
 	for name, tt := range tests {
@@ -277,7 +277,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// freePorts are ports on which nobody listens now.
+// freePorts are ports without a listener.
 func freePorts(t testing.TB, n int) []uint16 {
 	t.Helper()
 	var out []uint16

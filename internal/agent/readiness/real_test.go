@@ -207,7 +207,7 @@ func TestARealEnvoySaysWhyNot(t *testing.T) {
 		files map[string]string
 		want  []string
 	}{
-		"nobody at the control plane's address": {ports: ports, want: []string{"no-control-plane: no stream to ", "listener-not-bound: Envoy does not listen on "}},
+		"no control plane at its address": {ports: ports, want: []string{"no-control-plane: no stream to ", "listener-not-bound: Envoy does not listen on "}},
 		"a stranger at the control plane's address": {o: envoy.Options{ControlPlane: over(stranger)}, ports: ports,
 			want: []string{"identity-refused: ", "CERTIFICATE VERIFY FAILED"}},
 		"a control plane that does not know us": {o: envoy.Options{ControlPlane: over(refuser)}, ports: ports,

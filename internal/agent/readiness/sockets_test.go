@@ -68,7 +68,7 @@ func TestOwnSocketsAreNotEnvoys(t *testing.T) {
 }
 
 func TestParkedConnectionsAreOthersThatWait(t *testing.T) {
-	n := ns.Pod(t) // nobody answers at the other end
+	n := ns.Pod(t) // there is no answer from the other end
 	for _, uid := range []int{1000, 1000, 1337} {
 		n.As(uid, uid, func() {
 			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)

@@ -53,7 +53,7 @@ func Diag(p Protocol, states States) (out []Socket, err error) {
 }
 
 // Find returns the TCP socket of the connection between two addresses. An error that is
-// unix.ENOENT says that there is none. Where there is no connection but somebody listens
+// unix.ENOENT says that there is none. Where there is no connection but a listener
 // on local, it is that one.
 func Find(local, remote netip.AddrPort) (Socket, error) {
 	family := byte(unix.AF_INET6)

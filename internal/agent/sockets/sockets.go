@@ -27,7 +27,7 @@ type Socket struct {
 // is connected.
 type State uint8
 
-// The states that somebody here asks for.
+// The states that the agent uses.
 const (
 	Established State = 1
 	SynSent     State = 2
@@ -74,7 +74,7 @@ func List(p Protocol, states States) ([]Socket, error) {
 }
 
 // Others counts what other users than uid have open: TCP and UDP, listening or not, by
-// both families. What no process has open is nobody's.
+// both families. A socket that no process has open does not count.
 func Others(uid uint32) (n int, err error) {
 	for _, p := range []Protocol{TCP, UDP} {
 		all, err := List(p, Any&^Of(TimeWait))

@@ -94,12 +94,12 @@ func TestBothWaysAgree(t *testing.T) {
 		states   States
 		want     int
 	}{
-		"listeners":                         {TCP, Of(Listening), 2},
-		"both ends of a connection":         {TCP, Of(Established), 2},
-		"all of TCP":                        {TCP, Any, 4},
-		"nothing":                           {TCP, Of(SynSent), 0},
-		"all of UDP":                        {UDP, Any, 2},
-		"two states, one of them of nobody": {TCP, Of(SynSent, Listening), 2},
+		"listeners":                 {TCP, Of(Listening), 2},
+		"both ends of a connection": {TCP, Of(Established), 2},
+		"all of TCP":                {TCP, Any, 4},
+		"nothing":                   {TCP, Of(SynSent), 0},
+		"all of UDP":                {UDP, Any, 2},
+		"two states, one of them without a socket": {TCP, Of(SynSent, Listening), 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var diag []Socket
@@ -176,10 +176,10 @@ func TestFind(t *testing.T) {
 				t.Errorf("the caller's: %+v, %v", s, err)
 			}
 			if s, err := find(to, netip.AddrPortFrom(from.Addr(), 1)); err != nil || s.State != Listening || s.UID != 1337 {
-				t.Errorf("nobody's connection to a listener: %+v, %v", s, err)
+				t.Errorf("no connection to a listener: %+v, %v", s, err)
 			}
 			if s, err := find(netip.AddrPortFrom(from.Addr(), 1), to); !errors.Is(err, unix.ENOENT) {
-				t.Errorf("nobody's: %+v, %v; want ENOENT", s, err)
+				t.Errorf("no connection: %+v, %v; want ENOENT", s, err)
 			}
 			c.Close() // the other end is never accepted, and so stays
 			if s, err := find(from, to); err != nil || s.Inode != 0 {

@@ -12,7 +12,7 @@
 // began to listen; a program of four instructions (SO_ATTACH_REUSEPORT_CBPF, no
 // privilege needed) chooses among the proxy's. When these close, by kill -9 too,
 // the choice fails and the kernel falls back on what is left: the standby. So there
-// is no moment at which nobody listens, and nothing has to notice for that.
+// is always a listener, without any action.
 //
 // Where the kernel has no such program the standby leaves the port after a grace and
 // comes back with Gone; meanwhile the kernel's parking (package capture) makes

@@ -297,7 +297,7 @@ func (c *callers) call() {
 	}
 }
 
-// resent is how often the kernel sent something of a connection again: never, if nobody let
+// resent is how often the kernel sent something of a connection again: never, if nothing let
 // its first SYN wait, however slow the machine is.
 func resent(c *net.TCPConn) (n int) {
 	raw, err := c.SyscallConn()

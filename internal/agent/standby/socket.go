@@ -127,7 +127,7 @@ func (s *socket) steer(first, n uint32) error {
 }
 
 // hide takes the socket out of sight of new connections, which go to other sockets
-// then: it is bound to a network device that nobody has. Connections that have begun
+// then: it is bound to a network device that does not exist. Connections that have begun
 // go on, and are accepted. It takes no privilege, unlike a filter that drops SYNs
 // (SO_ATTACH_FILTER on TCP: not permitted, seen on 6.18). Within a group that shares
 // connections it has no effect: the kernel looks at the device of one of them alone.

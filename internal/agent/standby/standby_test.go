@@ -134,7 +134,7 @@ func TestMakingRoomLosesNothing(t *testing.T) {
 }
 
 // While the proxy dies and comes back, with changing numbers of workers, every new
-// connection is taken by somebody.
+// connection is accepted.
 func TestNobodyIsRefused(t *testing.T) {
 	s := listen(t, nil)
 	p := startProxy(t, 2, ip4, ip6)
@@ -183,7 +183,7 @@ func TestOrderOfListening(t *testing.T) {
 }
 
 // A listener of the proxy's that is opened anew, with another number of sockets, and
-// nobody says so: a connection that strays to the standby does.
+// there is no event: a connection that strays to the standby shows it.
 func TestWorkersChangeUnannounced(t *testing.T) {
 	s := listen(t, nil)
 	p := startProxy(t, 4, ip4, ip6)
@@ -390,7 +390,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	}
 }
 
-// Somebody who does not share the port is an error that names the port.
+// A socket that does not share the port is an error that names the port.
 func TestPortTaken(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")

@@ -41,7 +41,7 @@ func container(path string) string {
 	return name
 }
 
-// asAgent is what an application sees of a probe that nobody else asked for.
+// asAgent are the headers of a probe that the agent makes by itself.
 var asAgent = http.Header{"User-Agent": {"kube-probe/outrider"}, "Accept": {"*/*"}}
 
 // Ask makes a container's readiness probe, else its startup probe, once and within the

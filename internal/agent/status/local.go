@@ -96,7 +96,7 @@ func processor(w http.ResponseWriter, r *http.Request) {
 	control.SetWriteDeadline(time.Now().Add(length + answerLimit))
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if err := pprof.StartCPUProfile(w); err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable) // somebody else has one made
+		http.Error(w, err.Error(), http.StatusServiceUnavailable) // another one is being made
 		return
 	}
 	defer pprof.StopCPUProfile()

@@ -18,7 +18,7 @@ import (
 	"outrider.dev/internal/agent/readiness"
 )
 
-// shows serves a text as somebody's metrics.
+// shows serves a text as metrics.
 func shows(t *testing.T, code int, text string) (url string, target Target) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,7 +40,7 @@ func TestMetricsAreMergedInOrder(t *testing.T) {
 	_, failing := shows(t, 500, "secret 1\n")
 	_, second := shows(t, 200, "app_b 1\n")
 	r := start(t, func(o *Options) {
-		o.Envoy, o.App = envoy, []Target{first, failing, {1, "/nobody"}, second}
+		o.Envoy, o.App = envoy, []Target{first, failing, {1, "/missing"}, second}
 		o.Metrics = []Metric{{Name: "outrider_agent_envoy_restarts_total", Help: "Envoys started again.", Counter: true, Value: func() float64 { return 3 }}}
 	})
 	r.board.Set(readiness.Envoy, true, "")

@@ -26,7 +26,7 @@ type Probes struct {
 	Host string
 
 	// Made is told of each probe of an application's health that was made for the kubelet;
-	// default: nobody.
+	// default: none.
 	Made func(container string, err error)
 
 	byPath map[string]probe
@@ -166,7 +166,7 @@ func (p Probes) try(ctx context.Context, probe probe, headers http.Header) (code
 }
 
 // dialApp connects to the app past the capture: from Istio's address for what the proxy
-// passes on. Where that is nobody's, because nothing is captured, from any.
+// passes on. Where that address is not assigned, because nothing is captured, from any.
 func dialApp(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{}
 	if host, _, err := net.SplitHostPort(address); err == nil {

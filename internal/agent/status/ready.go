@@ -223,6 +223,6 @@ func statusOf(err error) int {
 func (s *Server) quit(w http.ResponseWriter, r *http.Request) {
 	s.o.Journal.Note("quit", "asked for by "+asker(r).name)
 	io.WriteString(w, "ok\n")
-	http.NewResponseController(w).Flush() // the answer goes first: soon nobody is left to send it
+	http.NewResponseController(w).Flush() // the answer goes first: soon the process has ended
 	s.o.Quit()
 }

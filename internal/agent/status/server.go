@@ -34,8 +34,8 @@ type Options struct {
 	Board   *readiness.Board // required
 	Journal *Journal         // required
 
-	// Full asks how the app is, while somebody wants to know the level full; default: the
-	// board is told by others.
+	// Full checks the applications' health while a client waits for the level full; default:
+	// others set the board.
 	Full *readiness.Inquiry
 
 	Ports    []uint16 // of the whole network; default: status and readiness
@@ -88,7 +88,7 @@ func Listen(o Options) (*Server, error) {
 		Handler:           s.handler(),
 		ReadHeaderTimeout: headerLimit, ReadTimeout: bodyLimit, WriteTimeout: answerLimit, IdleTimeout: idleLimit,
 		MaxHeaderBytes: headerSize, ConnState: s.crowd.changed,
-		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // of a scanner's TLS hello, nobody wants to know
+		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // as a scanner's TLS hello
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, peerKey{}, peerOf(c))
 		},
@@ -115,7 +115,7 @@ func Listen(o Options) (*Server, error) {
 // listenUnix takes the place of a socket that an earlier agent left behind.
 func listenUnix(path string) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != fs.ModeSocket {
-		return nil, fmt.Errorf("%s is there, and no socket", path)
+		return nil, fmt.Errorf("%s exists and is not a socket", path)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// role says what the test binary is when it is started as somebody's child.
+// role says what the test binary is when it is started as a child.
 const role = "OUTRIDER_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -166,7 +166,7 @@ func actReaper(args []string) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	orphans := reaped.Load() // Reap goes on, and may be first at what is let go below
-	// The child of somebody who never waits is left, until it is let go.
+	// The child of a parent that never waits is left, until it is released.
 	c := self("exit", "0")
 	must(c.Start())
 	for !hasEnded(c.Process.Pid) {
@@ -188,7 +188,7 @@ func actReaper(args []string) {
 		orphans, stolen.Load(), wrong.Load(), left, kept, len(all), len(byParent))
 }
 
-func TestOrphansAreReapedAndNobodyElse(t *testing.T) {
+func TestOnlyOrphansAreReaped(t *testing.T) {
 	run := func(t *testing.T, attr *syscall.SysProcAttr, first string, args ...string) {
 		c := self("reaper", args...)
 		c.SysProcAttr = attr
@@ -398,7 +398,7 @@ func TestAnAgentThatIsKilledTakesTheChildAlong(t *testing.T) {
 	}
 }
 
-// gone reports that a process has ended; somebody may still have to collect it.
+// gone reports that a process has ended; it may still have to be reaped.
 func gone(pid int) bool {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -32,7 +32,7 @@ type Command struct {
 
 	// Line gets each line the child writes, without its end, cut at 16 KiB. The bytes
 	// are valid during the call only. A slow Line slows the child down: it writes into a
-	// pipe. Nil: nobody looks.
+	// pipe. Nil: lines are not passed on.
 	Line func(Stream, []byte)
 
 	// Tail is how many lines of standard error to keep; default 100, 64 KiB at most. A
@@ -142,7 +142,7 @@ func (p *Process) live(started chan<- error, pipes []pipe, line func(Stream, []b
 	started <- nil
 	awaitExit(pid)
 	// What is left of its group goes with it, and while its number is still taken, so
-	// that nobody else can have the group.
+	// that no other process can have the group.
 	_ = unix.Kill(-pid, unix.SIGKILL)
 	_ = p.cmd.Wait() // its error is the status again
 	for _, pipe := range pipes {

@@ -31,7 +31,7 @@ const againAfter = 5 * time.Second
 // nobody). Where this process is not PID 1 (shareProcessNamespace, a bare host) it makes
 // itself the one who inherits its descendants (prctl(2), PR_SET_CHILD_SUBREAPER).
 //
-// It never takes the status of a child that somebody in this process waits for: os and
+// It never takes the status of a child that this process waits for: os and
 // os/exec hold a pidfd for each of theirs until they have waited, and a child with a
 // pidfd here is left alone. So it needs Linux 5.4, as Go's own pidfds do. A child
 // started by syscall.ForkExec has none: use os.

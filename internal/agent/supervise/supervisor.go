@@ -35,7 +35,7 @@ type Options struct {
 	// draining is told again.
 	TellDrain func(ctx context.Context) error
 
-	// AwaitDrained returns when nobody needs a child any longer. Default: at once.
+	// AwaitDrained returns when no child is needed any longer. Default: at once.
 	AwaitDrained func(ctx context.Context)
 
 	// Explain says why a child ended, and whether the next one would end so too.

@@ -154,16 +154,16 @@ func TestPausesBetweenChildrenThatNeverServe(t *testing.T) {
 				return f, err
 			}
 			o.TerminationMessage = filepath.Join(t.TempDir(), "message")
-			o.Explain = func(Exit) (string, bool) { return "nobody knows", false }
+			o.Explain = func(Exit) (string, bool) { return "unknown cause", false }
 		})
 		r := <-s.result
-		if r.Status != 3 || !strings.Contains(r.Reason, "nobody knows (exit status 3)") || !strings.Contains(r.Reason, "8 times in a row") {
+		if r.Status != 3 || !strings.Contains(r.Reason, "unknown cause (exit status 3)") || !strings.Contains(r.Reason, "8 times in a row") {
 			t.Errorf("result %+v", r)
 		}
 		s.expect(t, "0s standby opens", "0s child starts", "0s child starts", "100ms child starts", "300ms child starts", "700ms child starts",
 			"1.5s child starts", "3.1s child starts", "6.3s child starts", "6.3s standby closes")
 		raw, err := os.ReadFile(s.o.TerminationMessage)
-		if err != nil || !strings.HasPrefix(string(raw), "nobody knows") || !strings.HasSuffix(string(raw), "\nlast words\n") {
+		if err != nil || !strings.HasPrefix(string(raw), "unknown cause") || !strings.HasSuffix(string(raw), "\nlast words\n") {
 			t.Errorf("termination message %q, %v", raw, err)
 		}
 	})
@@ -256,7 +256,7 @@ func TestStopBeforeReadyAndDuringAPause(t *testing.T) {
 		s.expect(t, "0s standby opens", "0s child starts", "5s standby closes") // what it held was held
 	})
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, func(_ *stage, o *Options) { o.AwaitDrained = nil }) // nobody waits
+		s := newStage(t, func(_ *stage, o *Options) { o.AwaitDrained = nil }) // nothing to wait for
 		s.stop()
 		<-s.result
 		s.expect(t, "0s standby opens", "0s child starts", "0s standby closes")

@@ -10,8 +10,8 @@ const (
 	Serving    State = "serving"    // the child is ready
 	Restarting State = "restarting" // the child is dead, the next one waits for its turn
 	Reviving   State = "reviving"   // a next child runs, and is not ready
-	Draining   State = "draining"   // asked to stop; the child runs until nobody needs it
-	DrainDown  State = "drain-down" // asked to stop, the child died, and is needed still
+	Draining   State = "draining"   // stopping; the child runs until it is no longer needed
+	DrainDown  State = "drain-down" // stopping; the child died, and is still needed
 	Stopping   State = "stopping"   // the child is being killed
 	Stopped    State = "stopped"    // the end
 )
@@ -28,7 +28,7 @@ const (
 	BackoffElapsed Event = "back-off elapsed"
 	Terminate      Event = "terminate" // SIGTERM: drain, then stop
 	Quit           Event = "quit"      // stop now
-	Drained        Event = "drained"   // nobody needs the child any longer
+	Drained        Event = "drained"   // the child is no longer needed
 	GraceOver      Event = "grace over"
 )
 
@@ -43,9 +43,9 @@ const (
 	KillChild    Action = "kill child"
 	WaitBackoff  Action = "wait back-off"
 	ArmGrace     Action = "arm grace"
-	TellDrain    Action = "tell drain"    // tell this child that it drains
-	AwaitDrained Action = "await drained" // find out when nobody needs a child any longer
-	ExitOK       Action = "exit ok"       // as asked
+	TellDrain    Action = "tell drain"    // make this child drain
+	AwaitDrained Action = "await drained" // find out when no child is needed any longer
+	ExitOK       Action = "exit ok"       // as requested
 	ExitFailed   Action = "exit failed"   // with the child's status, and never 0
 )
 
@@ -59,9 +59,9 @@ type Step struct {
 // changes nothing. The test lists each absent pair with its reason.
 //
 // The standby is open whenever no child is ready, from before the first start to the
-// hand-over or the end. While draining a child that dies is started again, and told
-// again that it drains: the application's last calls go through it. So does one that has
-// never been ready: whether anybody waits for it is for AwaitDrained to find out.
+// hand-over or the end. While draining, a child that dies is started again, and drains
+// again: the application's last calls go through it. This holds for a child that was never
+// ready, too: AwaitDrained finds out whether a client waits for it.
 var table = map[State]map[Event]Step{
 	Idle: {
 		Begin:     {Starting, []Action{OpenStandby, StartChild}},

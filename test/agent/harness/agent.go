@@ -31,7 +31,7 @@ func (a *Agent) Post(path string) Answer {
 	return client.Do("POST", "http://127.0.0.1:15020"+path, nil)
 }
 
-// Status is what the readiness port says; ok is false if nobody answers.
+// Status is what the readiness port says; ok is false without an answer.
 func (a *Agent) Status() (s readiness.Status, ok bool) {
 	got := a.Get(15021, "/healthz/ready")
 	return s, got.Err == nil && json.Unmarshal([]byte(got.Body), &s) == nil

@@ -144,7 +144,7 @@ func (p *Pod) Message() string {
 	return strings.TrimSpace(string(raw))
 }
 
-// Bound reports whether somebody listens on one of ports in the pod, by the kernel's list.
+// Bound reports whether one of ports in the pod has a listener, by the kernel's list.
 func (p *Pod) Bound(ports ...uint16) bool {
 	t := p.World.T
 	t.Helper()

@@ -120,7 +120,7 @@ func KillAndWatch(t testing.TB, pid int) (before, after time.Time) {
 }
 
 // AwaitEnd waits until a process that is not the test's child has ended, whether or not
-// somebody has collected its status, and returns how long that took.
+// its status has been reaped, and returns how long that took.
 func AwaitEnd(t testing.TB, pid int) time.Duration {
 	t.Helper()
 	begin := time.Now()

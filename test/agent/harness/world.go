@@ -61,7 +61,7 @@ func New(t testing.TB) *World {
 	for _, a := range []string{planeAddress + "/32", planeAddress6 + "/128", otherPlane + "/32"} {
 		w.Node.IP("addr", "add", a, "dev", "lo")
 	}
-	// What is nobody's is answered at once, as by a router of a cluster.
+	// Unassigned addresses are answered at once, as by a router of a cluster.
 	w.Node.IP("route", "add", "unreachable", "10.0.0.0/8")
 	w.Node.Do(func() {
 		for _, key := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
@@ -154,7 +154,7 @@ func (w *World) Manifest(name, text string) {
 	}
 }
 
-// Fill adds n services that nobody calls, each with a port for HTTP and two endpoints.
+// Fill adds n services without a caller, each with a port for HTTP and two endpoints.
 func (w *World) Fill(n int) {
 	w.T.Helper()
 	const each = 1000
