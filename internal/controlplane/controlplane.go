@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"github.com/oklog/run"
 	"google.golang.org/grpc"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds/resource"
@@ -82,8 +84,8 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	fill(&o.Namespace, mesh.DefaultRoot)
-	fill(&o.Listen, ":15012")
-	fill(&o.HTTP, ":15014")
+	fill(&o.Listen, fmt.Sprintf(":%d", contract.SecureDiscoveryPort))
+	fill(&o.HTTP, fmt.Sprintf(":%d", contract.MonitoringPort))
 	fill(&o.Mesh.TrustDomain, mesh.DefaultTrustDomain)
 	fill(&o.Mesh.Domain, mesh.DefaultDomain)
 	fill(&o.Mesh.RootNamespace, o.Namespace)
@@ -142,7 +144,7 @@ func pushMode(full bool) string {
 	return "on-demand"
 }
 
-// wait says whether what it waits for came before the end of ctx.
+// wait returns false if ctx ended before done was closed.
 func wait(ctx context.Context, done <-chan struct{}) bool {
 	select {
 	case <-done:
@@ -177,14 +179,14 @@ type listeners struct{ main, web, plain, hook net.Listener }
 // listen binds every port, or none.
 func listen(o Options) (out listeners, a Addresses, err error) {
 	var bound []net.Listener
-	bind := func(address string, to *net.Listener, told *string) {
+	bind := func(address string, to *net.Listener, actual *string) {
 		if err != nil || address == "" {
 			return
 		}
 		var l net.Listener
 		if l, err = net.Listen("tcp", address); err == nil {
 			bound = append(bound, l)
-			*to, *told = l, l.Addr().String()
+			*to, *actual = l, l.Addr().String()
 		}
 	}
 	bind(o.Listen, &out.main, &a.Discovery)

@@ -10,15 +10,15 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// A source has the mesh of this moment, and what is wrong with what it is made of.
+// A source publishes a mesh, and the problems of the objects that it is made of.
 type source interface {
 	Current() (*mesh.Mesh, <-chan struct{})
 	Problems() ([]string, <-chan struct{})
-	Synced() <-chan struct{} // closed once the mesh is whole: until then it is not told
+	Synced() <-chan struct{} // closed once the mesh is complete: before, it is not served
 }
 
-// told is a source whose problems are values, as sentences.
-type told[P fmt.Stringer] struct {
+// described is a source with its problems as sentences.
+type described[P fmt.Stringer] struct {
 	from interface {
 		Current() (*mesh.Mesh, <-chan struct{})
 		Problems() ([]P, <-chan struct{})
@@ -26,9 +26,9 @@ type told[P fmt.Stringer] struct {
 	synced <-chan struct{}
 }
 
-func (t told[P]) Current() (*mesh.Mesh, <-chan struct{}) { return t.from.Current() }
+func (t described[P]) Current() (*mesh.Mesh, <-chan struct{}) { return t.from.Current() }
 
-func (t told[P]) Problems() ([]string, <-chan struct{}) {
+func (t described[P]) Problems() ([]string, <-chan struct{}) {
 	problems, changed := t.from.Problems()
 	lines := make([]string, len(problems))
 	for i, p := range problems {
@@ -37,7 +37,7 @@ func (t told[P]) Problems() ([]string, <-chan struct{}) {
 	return lines, changed
 }
 
-func (t told[P]) Synced() <-chan struct{} { return t.synced }
+func (t described[P]) Synced() <-chan struct{} { return t.synced }
 
 // openSource opens the folder, or follows the cluster.
 func (o Options) openSource(ctx context.Context) (source, error) {
@@ -46,7 +46,7 @@ func (o Options) openSource(ctx context.Context) (source, error) {
 		return nil, errors.New("a control plane needs a folder of manifests, or a cluster")
 	case o.Folder == "":
 		s := o.Cluster.Source(ctx, kube.SourceOptions{Config: o.Mesh})
-		return told[kube.Problem]{s, s.Synced()}, nil
+		return described[kube.Problem]{s, s.Synced()}, nil
 	}
 	s, err := files.Watch(ctx, o.Folder, files.Options{Config: o.Mesh, Log: o.Log})
 	if err != nil {
@@ -54,5 +54,5 @@ func (o Options) openSource(ctx context.Context) (source, error) {
 	}
 	read := make(chan struct{})
 	close(read) // Watch has read all of it
-	return told[files.Problem]{s, read}, nil
+	return described[files.Problem]{s, read}, nil
 }

@@ -8,10 +8,12 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/oklog/run"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/image/lookup"
@@ -52,7 +54,7 @@ func (p *plane) openWebhook(serving *ca.Serving) error {
 // injection reads the files as they are now.
 func (p *plane) injection() (inject.Options, error) {
 	i := p.o.Injection
-	out := inject.Options{Revision: i.Revision, ControlPlane: "outriderd." + p.o.Namespace + ".svc:15012"}
+	out := inject.Options{Revision: i.Revision, ControlPlane: "outriderd." + p.o.Namespace + ".svc:" + strconv.Itoa(contract.SecureDiscoveryPort)}
 	if i.Values != "" {
 		data, err := os.ReadFile(i.Values)
 		if err != nil {
