@@ -54,7 +54,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Who sends a webhook hundreds of containers is told so, and costs it nothing.
+// A pod of hundreds of containers is refused before anything is computed.
 func TestTooManyContainersAreNotRead(t *testing.T) {
 	var p corev1.Pod
 	for i := range MaxContainers {

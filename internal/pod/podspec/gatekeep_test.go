@@ -91,7 +91,7 @@ func TestTheGateTakesOver(t *testing.T) {
 				}
 			}
 			if !Gated(&out.Spec.Containers[0]) || !NeedsAgent(&out.Spec.Containers[0]) || Gated(&out.Spec.Containers[1]) {
-				t.Error("who runs behind a gate is not known")
+				t.Error("the command behind the gate is not found")
 			}
 			again, err := Write(out, edges(t, "app after istio-proxy is healthy, by gate"), Options{})
 			if err != nil {

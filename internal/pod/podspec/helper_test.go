@@ -13,7 +13,7 @@ func TestWhomAContainerHelps(t *testing.T) {
 	for name, c := range map[string]struct {
 		argv, want []string
 	}{
-		"its gate says whom":           {[]string{AgentPath, "gate", "--name", "db", "--helper-of", "app,report", "--", "postgres"}, []string{"app", "report"}},
+		"its gate names them":          {[]string{AgentPath, "gate", "--name", "db", "--helper-of", "app,report", "--", "postgres"}, []string{"app", "report"}},
 		"one flag, as people write it": {[]string{AgentPath, "gate", "--helper-of=app", "--", "postgres"}, []string{"app"}},
 		"a gate without it":            {[]string{AgentPath, "gate", "--name", "db", "--", "postgres"}, nil},
 		"the command's own flag":       {[]string{AgentPath, "gate", "--", "postgres", "--helper-of", "app"}, nil},

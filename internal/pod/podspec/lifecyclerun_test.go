@@ -33,7 +33,7 @@ func TestAsItRuns(t *testing.T) {
 		pod  string
 		want seen
 	}{
-		"nobody waits for anybody, and there is no proxy": {
+		"no edges and no proxy": {
 			pod:  `spec: {containers: [{name: app}]}`,
 			want: seen{Containers: []string{"app"}},
 		},
@@ -73,7 +73,7 @@ spec: {containers: [{name: app, command: [/app]}]}`,
 spec: {containers: [{name: app}, {name: cache, readinessProbe: {tcpSocket: {port: 6379}}}]}`,
 			want: seen{Containers: []string{"app", "cache"}, Edges: []string{"app after cache is healthy"}},
 		},
-		"sleeps, and hooks that ask once or for nobody": {
+		"sleeps, and hooks that probe once or not at all": {
 			pod: `spec: {containers: [
   {name: app, command: [sh, -c, "sleep 3; sleep 2; exec /app"], lifecycle: {postStart: {httpGet: {port: 15021, path: /healthz/ready}}}},
   {name: istio-proxy, lifecycle: {postStart: {exec: {command: [echo, hello]}}}}]}`,
