@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,7 +44,7 @@ var arrows = map[string][]string{
 	"internal/pod/podspec": {"startup", "internal/model/kubelet", "internal/manifest", "mvdan.cc/sh/v3/syntax", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml", yaml},
 
 	"internal/model/simulate": {"internal/model/kubelet", "internal/model/chart", "internal/model/gates", "startup"},
-	"internal/model/chart":    {"internal/visible", "startup"},
+	"internal/model/chart":    {"internal/cli/visible", "startup"},
 	"internal/model/gates":    {"internal/model/kubelet", "startup"},
 	"internal/run/demo":       {"internal/model/kubelet", "internal/run/localpod", "internal/pod/podspec", "internal/model/chart", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	"internal/run/localpod": {"internal/agent/state", "github.com/fsnotify/fsnotify", "internal/model/kubelet", "internal/pod/podspec", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml",
@@ -88,21 +89,21 @@ var arrows = map[string][]string{
 
 	"internal/image/lookup": {"internal/pod/inject", "github.com/distribution/reference", "github.com/google/go-containerregistry/pkg", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/specs-go/v1", pflag},
 
-	"internal/image":     {"github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/specs-go"},
-	"build/images":       {"internal/image"},
-	"build/commands":     {},
-	"build/house":        {"golang.org/x/tools/go/packages"},
-	"build/commands/cmd": {"build/commands"},
-	"internal/arch":      {},
-	"internal/cli":       {"internal/capture", "internal/visible", cobra, pflag, sys},
-	"internal/visible":   {},
+	"internal/image":       {"github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/specs-go"},
+	"build/images":         {"internal/image"},
+	"build/commands":       {},
+	"build/house":          {"golang.org/x/tools/go/packages"},
+	"build/commands/cmd":   {"build/commands"},
+	"internal/arch":        {},
+	"internal/cli":         {"internal/capture", "internal/cli/visible", cobra, pflag, sys},
+	"internal/cli/visible": {},
 
 	"internal/pod/plan":              {"internal/pod/podspec", "startup"},
 	"internal/pod/offline":           {"internal/manifest", "internal/pod/inject", "internal/pod/podspec", "github.com/rogpeppe/go-internal/diff", "k8s.io/api"},
 	"internal/model/scenario":        {"internal/model/chart", "internal/model/kubelet", "internal/model/simulate", "internal/model/verify", "internal/pod/plan", "internal/pod/podspec", "startup"},
 	"internal/lint/source":           {"internal/lint", "internal/pod/podspec", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	"internal/controlplane/debugapi": {},
-	"internal/view":                  {"internal/cli", "internal/controlplane/debugapi", "internal/lint", "internal/lint/finding", "internal/model/chart", "internal/model/scenario", "internal/model/verify", "internal/pod/plan", "internal/pod/podspec", "internal/run/localpod", "internal/visible", "sigs.k8s.io/yaml", "startup"},
+	"internal/view":                  {"internal/cli", "internal/controlplane/debugapi", "internal/lint", "internal/lint/finding", "internal/model/chart", "internal/model/scenario", "internal/model/verify", "internal/pod/plan", "internal/pod/podspec", "internal/run/localpod", "internal/cli/visible", "sigs.k8s.io/yaml", "startup"},
 
 	"cmd/outrider": {"internal/cli", "internal/view", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/controlplane/debugapi", "internal/image/lookup", "internal/lint", "internal/lint/finding", "internal/lint/source", "internal/model/kubelet", "internal/model/scenario", "internal/model/simulate", "internal/model/verify",
 		"internal/pod/inject", "internal/pod/offline", "internal/pod/plan", "internal/pod/podspec", "internal/run/demo", "internal/run/localpod", "startup", "github.com/rogpeppe/go-internal/diff", "k8s.io/api", "sigs.k8s.io/yaml", cobra},
@@ -251,5 +252,32 @@ func TestAgentStaysSmall(t *testing.T) {
 	visit(path.Join("cmd", "outrider-agent"))
 	if len(seen) < 5 {
 		t.Errorf("only %d packages seen: the test looks in the wrong place", len(seen))
+	}
+}
+
+// The page that says where things are names every room, and only files that are there.
+func TestArchitecturePageIsTrue(t *testing.T) {
+	root := filepath.Join("..", "..")
+	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`((?:startup|internal|cmd|test|bench|build)/[a-z0-9_/.-]*)`").FindAllStringSubmatch(string(text), -1)
+	if len(named) < 30 {
+		t.Errorf("the page names %d files and folders: the test looks for the wrong thing", len(named))
+	}
+	for _, m := range named {
+		if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+			t.Errorf("docs/architecture.md names %s: %v", m[1], err)
+		}
+	}
+	rooms, err := os.ReadDir(filepath.Join(root, "internal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, room := range rooms {
+		if name := "internal/" + room.Name() + "/"; !strings.Contains(string(text), name) {
+			t.Errorf("docs/architecture.md does not name %s", name)
+		}
 	}
 }
