@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -53,17 +54,17 @@ The exit status is 1 if the story did not go as told.`,
 			if missing, err := o.Programs.Find(own); err != nil {
 				return &cli.UsageError{Err: err, Hint: "give it by " + missing + "; make demo builds and installs everything"}
 			}
-			for flag, name := range map[string]string{"log": log, "report": out} {
-				if name == "" {
-					continue
-				}
-				f, err := os.Create(name)
+			if log != "" {
+				f, err := os.Create(log)
 				if err != nil {
-					return &cli.UsageError{Err: fmt.Errorf("--%s: %w", flag, err)}
+					return &cli.UsageError{Err: fmt.Errorf("--log: %w", err)}
 				}
 				defer f.Close()
-				if flag == "log" {
-					o.Log = f
+				o.Log = f
+			}
+			if out != "" { // a name that cannot be written is refused before the minute, not after it
+				if err := os.WriteFile(out, nil, 0o644); err != nil {
+					return &cli.UsageError{Err: fmt.Errorf("--report: %w", err)}
 				}
 			}
 			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -84,7 +85,7 @@ The exit status is 1 if the story did not go as told.`,
 				return err
 			}
 			if out != "" {
-				if err := os.WriteFile(out, []byte(demo.HTML(all, o.Services)), 0o644); err != nil {
+				if err := os.WriteFile(out, []byte(report(out, all, o.Services)), 0o644); err != nil {
 					return err
 				}
 				fmt.Fprintf(o.Out, "\nwith pictures: %s\n", out)
@@ -99,13 +100,21 @@ The exit status is 1 if the story did not go as told.`,
 	f.SortFlags = false
 	f.IntVar(&o.Services, "services", 3000, "services of the mesh")
 	f.IntSliceVar(&o.Acts, "act", nil, "only this act; may be repeated")
-	f.StringVar(&out, "report", "", "file for the story as a web page")
+	f.StringVar(&out, "report", "", "file for the story as a web page; as one picture if it ends in .svg")
 	f.StringVar(&log, "log", "", "file for what the containers say")
 	f.StringVar(&o.Programs.Agent, "agent", "", "outrider-agent (default: beside this program, or in PATH)")
 	f.StringVar(&o.Programs.ControlPlane, "control-plane", "", "outriderd (likewise)")
 	f.StringVar(&o.Programs.Envoy, "envoy", "", "Envoy (default: $ENVOY, or likewise)")
 	cmd.AddCommand(newDemoApp())
 	return cmd
+}
+
+// report is the story in the form that a file's name asks for.
+func report(file string, all []demo.Performance, services int) string {
+	if filepath.Ext(file) == ".svg" {
+		return demo.SVG(all)
+	}
+	return demo.HTML(all, services, strings.Join(append([]string{"outrider"}, os.Args[1:]...), " "))
 }
 
 // newDemoApp is the app of the story; the demo runs it in its pods.

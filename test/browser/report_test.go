@@ -48,7 +48,7 @@ func TestReports(t *testing.T) {
 			}}),
 			title: "x", charts: 1,
 		},
-		"the demo": {page: demo.HTML(played(), 3000), title: "The start of a pod in a mesh of 3000 services", charts: len(demo.Acts), oneAxis: true},
+		"the demo": {page: demo.HTML(played(), 3000, "outrider demo --report demo.html"), title: "The start of a pod in a mesh of 3000 services", charts: len(demo.Acts), oneAxis: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -71,7 +71,7 @@ func TestStory(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("\n%s", &table)
-	if page := HTML(all, 3000); strings.Count(page, "<svg") != len(Acts) || strings.Contains(page, "<script") {
+	if page := HTML(all, 3000, "outrider demo"); strings.Count(page, "<svg") != len(Acts) || strings.Contains(page, "<script") {
 		t.Errorf("the report has %d charts, want %d, and no script", strings.Count(page, "<svg"), len(Acts))
 	}
 }

@@ -3,6 +3,7 @@ package demo
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -12,7 +13,15 @@ import (
 // Table writes the end of the story: what each act cost.
 func Table(w io.Writer, all []Performance) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "act\trefused connections\trestarts\tapp ready after\trequests at stop\tfailed\t")
+	for _, row := range rows(all) {
+		fmt.Fprintln(t, strings.Join(row, "\t")+"\t")
+	}
+	return t.Flush()
+}
+
+// rows are the table, its head first.
+func rows(all []Performance) [][]string {
+	out := [][]string{{"act", "refused connections", "restarts", "app ready after", "requests at stop", "failed"}}
 	for _, p := range all {
 		ready := "never"
 		if p.Ready > 0 {
@@ -22,20 +31,19 @@ func Table(w io.Writer, all []Performance) error {
 		if p.Act.Job {
 			ready, sent = "done "+ready, "-"
 		}
-		fmt.Fprintf(t, "%d %s\t%d\t%d\t%s\t%s\t%d\t\n", p.Number, p.Act.Title, p.Refused, max(p.Starts-1, 0), ready, sent, p.Failed)
+		out = append(out, []string{fmt.Sprintf("%d %s", p.Number, p.Act.Title), fmt.Sprint(p.Refused), fmt.Sprint(max(p.Starts-1, 0)), ready, sent, fmt.Sprint(p.Failed)})
 	}
-	return t.Flush()
+	return out
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 
-// HTML is the whole story as one page that needs nothing else.
-func HTML(all []Performance, services int) string {
+// HTML is the whole story as one page that needs nothing else. The command is the one that
+// made it.
+func HTML(all []Performance, services int, command string) string {
 	var sections []chart.Section
 	for _, p := range all {
-		c := p.Chart
-		c.Title = fmt.Sprintf("Act %d: %s", p.Number, p.Act.Title)
-		s := chart.Section{Chart: c, Lines: []string{p.Act.Tells}, Timeline: p.Result.Timeline, Good: p.Good()}
+		s := chart.Section{Chart: p.titled(), Lines: []string{p.Act.Tells}, Timeline: p.Result.Timeline, Good: p.Good()}
 		s.Verdict = fmt.Sprintf("%d refused, %d restarts, ready after %s, %d of %d requests failed at stop",
 			p.Refused, max(p.Starts-1, 0), seconds(p.Ready), p.Failed, p.Sent)
 		if p.Act.Job {
@@ -43,7 +51,25 @@ func HTML(all []Performance, services int) string {
 		}
 		sections = append(sections, s)
 	}
-	return chart.HTML(fmt.Sprintf("The start of a pod in a mesh of %d services", services), sections)
+	return chart.Page{
+		Title: fmt.Sprintf("The start of a pod in a mesh of %d services", services), Command: command,
+		Summary: rows(all), Sections: sections,
+	}.HTML()
+}
+
+// SVG is the acts as one picture on one time axis.
+func SVG(all []Performance) string {
+	var charts []chart.Chart
+	for _, p := range all {
+		charts = append(charts, p.titled())
+	}
+	return chart.SVG(charts)
+}
+
+func (p Performance) titled() chart.Chart {
+	c := p.Chart
+	c.Title = fmt.Sprintf("Act %d: %s (pod awesome-%d)", p.Number, p.Act.Title, p.Number)
+	return c
 }
 
 // Good says whether nothing was refused, restarted or failed.
