@@ -30,18 +30,18 @@ var startPath = []string{"startup", "internal/agent", "internal/wire", "internal
 
 // The aims of the first six are the project's; what is over its aim says why.
 var measures = []measure{
-	{"packages that the agent links, outside the standard library", 57, linked},
-	{"functions over 15 branches in the start path, without a reason", 21, branchy},
-	{"reads of the environment outside cmd and internal/cli", 5, environment},
-	{"literals of the ports 15001 and 15021 outside the contract", 104, literals(token.INT, `^150(01|21)$`)},
-	{"literals of /outrider/own outside the contract", 4, literals(token.STRING, `^"/outrider/own`)},
-	{"decisions on a condition outside startup", 2, conditions},
-	{"lists of mechanisms outside startup", 5, preferences},
-	{"lines of cmd/outrider, without tests", 4406, lines("cmd/outrider")},
-	{"\"nobody\" and \"somebody\"", 560, words(`(?i)\b(nobod(y|ys|y's)|somebod(y|ys|y's))\b`)},
-	{"references to documents that are not here", 4, words(`(?i)\b(design \d|design\.md|style\.md|reference/|issue \d+)`)},
-	{"ranges over a map whose order can show, without a reason", 45, mapOrder},
-	{"lines of Go, code and tests", 134800, lines("")},
+	{"packages that the agent links, outside the standard library", 40, linked},
+	{"functions over 15 branches in the start path, without a reason", 6, branchy},
+	{"reads of the environment outside cmd and internal/cli", 1, environment},
+	{"literals of the ports 15001 and 15021 outside the contract", 0, literals(token.INT, `^150(01|21)$`)},
+	{"literals of /outrider/own outside the contract", 0, literals(token.STRING, `^"/outrider/own`)},
+	{"decisions on a condition outside startup", 0, conditions},
+	{"lists of mechanisms outside startup", 3, preferences},
+	{"lines of cmd/outrider, without tests", 1722, lines("cmd/outrider")},
+	{"\"nobody\" and \"somebody\"", 44, words(`(?i)\b(nobod(y|ys|y's)|somebod(y|ys|y's))\b`)},
+	{"references to documents that are not here", 3, words(`(?i)\b(design \d|design\.md|style\.md|reference/|issue \d+)`)},
+	{"ranges over a map whose order can show, without a reason", 24, mapOrder},
+	{"lines of Go, code and tests", 132900, lines("")},
 }
 
 // linked counts what the binary in every pod links.

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"outrider.dev/internal/visible"
+	"outrider.dev/internal/cli/visible"
 )
 
 // Exit statuses.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"outrider.dev/internal/cli/visible"
 	"outrider.dev/internal/pod/plan"
-	"outrider.dev/internal/visible"
 	"outrider.dev/startup"
 )
 

@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	"outrider.dev/internal/cli"
+	"outrider.dev/internal/cli/visible"
 	"outrider.dev/internal/lint"
 	"outrider.dev/internal/lint/finding"
-	"outrider.dev/internal/visible"
 )
 
 // LintOutputs are the forms in which [Findings] prints; the first is the default.

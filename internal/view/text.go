@@ -14,8 +14,8 @@ import (
 	"unicode/utf8"
 
 	"outrider.dev/internal/cli"
+	"outrider.dev/internal/cli/visible"
 	"outrider.dev/internal/model/scenario"
-	"outrider.dev/internal/visible"
 )
 
 // A printer collects text.

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"outrider.dev/internal/visible"
+	"outrider.dev/internal/cli/visible"
 )
 
 // Measures of the picture, in pixels.
