@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,8 +18,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"outrider.dev/internal/agent/gate"
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/internal/agent/status"
 	"outrider.dev/internal/cli"
@@ -33,6 +36,7 @@ type waitOptions struct {
 	level    string
 	as       string
 	stateDir string
+	probe    string
 }
 
 func newWait() *cobra.Command {
@@ -48,6 +52,10 @@ With --level=full it waits for the applications too: each container must be heal
 its gate, or by its readiness (else startup) probe, which the agent then makes. The wait
 fails, with the reason, if a container has neither.
 
+With --probe it waits until a probe of this container succeeds, without a limit unless
+--timeoutSeconds is given: injection writes that into the postStart hook of a container
+that others wait for.
+
 The endpoint of another mesh, which does not hold requests, is polled every
 --periodMillis, but at least every 50 ms.`,
 		Example: `  # what Istio's injector writes into a hook
@@ -57,7 +65,10 @@ The endpoint of another mesh, which does not hold requests, is polled every
   outrider-agent wait --level=full --url=unix:///outrider/own/agent.sock
 
   # the same in a container that has a gate
-  outrider-agent wait --level=full --url=unix:///outrider/state/outrider-proxy/agent.sock`,
+  outrider-agent wait --level=full --url=unix:///outrider/state/outrider-proxy/agent.sock
+
+  # until this container answers on its own port
+  outrider-agent wait --probe '{"tcpSocket":{"port":6379}}'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.FromEnv(cmd.Flags()); err != nil {
@@ -66,6 +77,9 @@ The endpoint of another mesh, which does not hold requests, is polled every
 			w, err := o.waiter()
 			if err != nil {
 				return &cli.UsageError{Err: err}
+			}
+			if o.probe != "" {
+				return o.awaitProbe(cmd.Context(), cmd.Flags())
 			}
 			return w.wait(cmd.Context(), cmd.Root().Name())
 		},
@@ -79,8 +93,32 @@ The endpoint of another mesh, which does not hold requests, is polled every
 	fs.StringVar(&o.level, "level", "", "what ready means: outbound (default) or full, the app's own health too")
 	fs.StringVar(&o.as, "as", "", "who waits, for the agent's journal; default: the name of this pod and process")
 	fs.StringVar(&o.stateDir, "state-dir", contract.OwnDir, "directory of the agent's state file, watched if it is there")
+	fs.StringVar(&o.probe, "probe", "", "JSON of a pod's probe: wait for that, and not for the proxy")
 	cli.BindEnv(fs, "state-dir", "OUTRIDER_STATE_DIR")
 	return cmd
+}
+
+// awaitProbe returns nil once the probe has succeeded.
+func (o *waitOptions) awaitProbe(ctx context.Context, fs *pflag.FlagSet) error {
+	for _, other := range []string{"url", "level"} {
+		if fs.Changed(other) {
+			return &cli.UsageError{Err: fmt.Errorf("--probe conflicts with --%s: one of them says what to wait for", other)}
+		}
+	}
+	probe, err := gate.ParseProbe(o.probe)
+	if err != nil {
+		return &cli.UsageError{Err: fmt.Errorf("--probe: %w", err)}
+	}
+	if fs.Changed("timeoutSeconds") {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(o.timeoutSeconds)*time.Second)
+		defer cancel()
+	}
+	var last error
+	if !probe.Await(ctx, func(err error) { last = err }) {
+		return fmt.Errorf("the probe has not succeeded: %w", cmp.Or(last, context.Cause(ctx)))
+	}
+	return nil
 }
 
 // A waiter asks one endpoint until it is ready.

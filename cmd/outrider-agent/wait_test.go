@@ -17,6 +17,7 @@ import (
 
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/internal/agent/status"
+	"outrider.dev/internal/contract"
 )
 
 // An agent is the part of a real one that wait speaks to.
@@ -186,4 +187,13 @@ func FuzzReasons(f *testing.F) {
 			t.Error("no reason at all")
 		}
 	})
+}
+
+// The hook that injection writes for a container with a probe is a command that there is.
+func TestWaitTakesTheArgumentsOfAWrittenHook(t *testing.T) {
+	cmd := newWait()
+	cmd.SetArgs(contract.WaitArgs(`{"exec":{"command":["true"]}}`)[1:])
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Error(err)
+	}
 }

@@ -53,7 +53,7 @@ func (g *gate) startUp(ctx context.Context, p *Probe) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var last error
-	if p.await(ctx, func(err error) { last = err }) {
+	if p.Await(ctx, func(err error) { last = err }) {
 		g.post(func() {
 			if !g.over {
 				g.publish(func(r *state.Record) { r.StartingUp = false })
@@ -69,8 +69,9 @@ func (g *gate) startUp(ctx context.Context, p *Probe) bool {
 	return false
 }
 
-// await probes until it succeeds; false if ctx ended before.
-func (p *Probe) await(ctx context.Context, failed func(error)) bool {
+// Await probes until it succeeds, with growing pauses; false if ctx ended before. It calls failed
+// with each error.
+func (p *Probe) Await(ctx context.Context, failed func(error)) bool {
 	if !sleep(ctx, time.Duration(p.InitialDelaySeconds)*time.Second) {
 		return false
 	}
