@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -22,27 +21,23 @@ func newDemo() *cobra.Command {
 	var out, log string
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "see the race at a pod's start, and five ways out of it, with real parts",
-		Long: `Runs one pod six times: an app that fetches its configuration when it starts, and dies if it
-is refused, beside a real Envoy below outrider-agent, with outriderd and some thousand
-services. Containers are processes of this machine, started and restarted by the kubelet's
-rules, in networks of their own; nothing is left. It takes less than a minute, and needs root.
+		Short: "show the race at a pod's start, and five ways to avoid it",
+		Long: `Runs one pod six times. Its app fetches its configuration when it starts, and exits if the
+connection is refused. Beside it runs a real Envoy, started by outrider-agent and configured
+by outriderd with some thousand services. Containers are processes on this machine, started
+and restarted by the kubelet's rules, in network namespaces; nothing is left when it ends. It
+takes less than a minute and needs root.
 
-The exit status is 1 if the story did not go as told.`,
+The exit status is 1 if an act did not go as described.`,
 		Example: `  sudo outrider demo --report demo.html
   sudo outrider demo --act 1 --act 5 --services 5000`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, n := range o.Acts {
-				if n < 1 || n > len(demo.Acts) {
-					return &cli.UsageError{Err: fmt.Errorf("--act=%d: there are acts 1 to %d", n, len(demo.Acts))}
-				}
-			}
 			o.Out = cmd.OutOrStdout()
 			t := cli.TerminalOf(o.Out)
 			o.Width, o.Color = t.Columns, t.Colour
-			if o.Services < 1 {
-				return &cli.UsageError{Err: fmt.Errorf("--services=%d: the mesh needs one at least", o.Services)}
+			if err := o.Check(); err != nil {
+				return &cli.UsageError{Err: err}
 			}
 			own, err := os.Executable()
 			if err != nil {
@@ -62,7 +57,7 @@ The exit status is 1 if the story did not go as told.`,
 				defer f.Close()
 				o.Log = f
 			}
-			if out != "" { // a name that cannot be written is refused before the minute, not after it
+			if out != "" { // a file that cannot be written is refused before the acts run
 				if err := os.WriteFile(out, nil, 0o644); err != nil {
 					return &cli.UsageError{Err: fmt.Errorf("--report: %w", err)}
 				}
@@ -85,13 +80,13 @@ The exit status is 1 if the story did not go as told.`,
 				return err
 			}
 			if out != "" {
-				if err := os.WriteFile(out, []byte(report(out, all, o.Services)), 0o644); err != nil {
+				if err := demo.WriteReport(out, all, o.Services, strings.Join(append([]string{"outrider"}, os.Args[1:]...), " ")); err != nil {
 					return err
 				}
 				fmt.Fprintf(o.Out, "\nwith pictures: %s\n", out)
 			}
 			if missed := demo.Missed(all); len(missed) > 0 {
-				return errors.New("the story did not go as told: " + strings.Join(missed, "; "))
+				return errors.New("the demo did not go as described: " + strings.Join(missed, "; "))
 			}
 			return nil
 		},
@@ -100,8 +95,8 @@ The exit status is 1 if the story did not go as told.`,
 	f.SortFlags = false
 	f.IntVar(&o.Services, "services", 3000, "services of the mesh")
 	f.IntSliceVar(&o.Acts, "act", nil, "only this act; may be repeated")
-	f.StringVar(&out, "report", "", "file for the story as a web page; as one picture if it ends in .svg")
-	f.StringVar(&log, "log", "", "file for what the containers say")
+	f.StringVar(&out, "report", "", "file for a web page of the acts; one picture if its name ends in .svg")
+	f.StringVar(&log, "log", "", "file for the output of the containers")
 	f.StringVar(&o.Programs.Agent, "agent", "", "outrider-agent (default: beside this program, or in PATH)")
 	f.StringVar(&o.Programs.ControlPlane, "control-plane", "", "outriderd (likewise)")
 	f.StringVar(&o.Programs.Envoy, "envoy", "", "Envoy (default: $ENVOY, or likewise)")
@@ -109,15 +104,7 @@ The exit status is 1 if the story did not go as told.`,
 	return cmd
 }
 
-// report is the story in the form that a file's name asks for.
-func report(file string, all []demo.Performance, services int) string {
-	if filepath.Ext(file) == ".svg" {
-		return demo.SVG(all)
-	}
-	return demo.HTML(all, services, strings.Join(append([]string{"outrider"}, os.Args[1:]...), " "))
-}
-
-// newDemoApp is the app of the story; the demo runs it in its pods.
+// newDemoApp is the app that the demo runs in its pods.
 func newDemoApp() *cobra.Command {
 	app := &demo.App{}
 	cmd := &cobra.Command{
@@ -137,6 +124,6 @@ func newDemoApp() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&app.Config, "config", "", "URL of the config centre")
 	cmd.Flags().StringVar(&app.Listen, "listen", ":8080", "address to serve on")
-	cmd.Flags().IntVar(&app.Calls, "calls", 0, "make so many calls, then end: a job")
+	cmd.Flags().IntVar(&app.Calls, "calls", 0, "exit after this number of calls, as a Job does; 0: serve")
 	return cmd
 }

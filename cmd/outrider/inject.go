@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/image/lookup"
@@ -25,9 +24,7 @@ type injectOptions struct {
 	files     []string
 	output    string
 	diff      bool
-	values    []string
-	set       []string
-	mesh      string
+	settings  offline.Settings
 	namespace string
 	labels    map[string]string
 	kube      cli.KubeVersion
@@ -43,10 +40,10 @@ const injectExamples = `  # add the proxy, the capture and the order, and apply
   # what would change, and why
   outrider inject -f app.yaml --diff
 
-  # the app starts after its proxy, everywhere
+  # every app starts after its proxy
   outrider inject -f app.yaml --set values.global.proxy.holdApplicationUntilProxyStarts=true
 
-  # as this namespace would have it
+  # in a namespace with these labels
   outrider inject -f app.yaml --namespace shop --namespace-labels pod-security.kubernetes.io/enforce=baseline`
 
 func newInject() *cobra.Command {
@@ -55,17 +52,19 @@ func newInject() *cobra.Command {
 		Use:     "inject -f FILE",
 		Aliases: []string{"kube-inject"},
 		Short:   "add the proxy, the capture and the start order to the pods of manifests",
-		Long: `Reads manifests and prints them with the proxy in each pod, and in each object that has a
-pod template. Everything else passes through: documents without a pod byte for byte, in the
-others comments, the order of what is written, and fields that nobody knows.
+		Long: `Reads manifests and prints them with the proxy in each pod and each pod template. The rest
+is unchanged: documents without a pod byte for byte; in the others comments, the order of
+fields, and fields that this version does not know.
 
-It needs no cluster. What the mesh says comes from --values, --set and --mesh-config; what
-the namespace says from its document, if the files have it, or from --namespace-labels.
-With --resolve-images registries are asked what the images of containers without a command
-run, so that these can wait behind a gate too; such an image is pinned to its digest.
+It needs no cluster. Settings of the mesh come from --values, --set and --mesh-config. Labels
+of the namespace come from its document, if a file has it, and from --namespace-labels. With
+--resolve-images the commands of containers that have none are read from their images'
+registries, so that these containers can wait behind a gate too; such an image is pinned to
+its digest.
 
-What is not injected is said on standard error, with the reason. The exit status is 1 if a
-pod asks for what cannot be had (nothing is printed then), 2 if the input cannot be used.`,
+Pods that are not injected are listed on standard error, with the reason. The exit status is
+1 if the settings of a pod are unsupported or conflict (then nothing is printed), 2 if the
+input is unusable.`,
 		Example: injectExamples,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
@@ -75,10 +74,10 @@ pod asks for what cannot be had (nothing is printed then), 2 if the input cannot
 	fs.StringArrayVarP(&o.files, "filename", "f", nil, "file with manifests, YAML or JSON; '-' is standard input; may be repeated")
 	fs.StringVarP(&o.output, "output", "o", "", "file for the result (default standard output)")
 	fs.BoolVar(&o.diff, "diff", false, "print what changes and why, instead of the result")
-	fs.StringArrayVar(&o.values, "values", nil, "file with values, as of Istio's charts; may be repeated")
-	fs.StringArrayVar(&o.set, "set", nil, "one value, as global.proxy.logLevel=info, in Helm's form; may be repeated")
-	fs.StringVar(&o.mesh, "mesh-config", "", "file with the mesh's configuration, as Istio's")
-	fs.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of what does not name one")
+	fs.StringArrayVar(&o.settings.Values, "values", nil, "file with the values of Istio's charts; may be repeated")
+	fs.StringArrayVar(&o.settings.Set, "set", nil, "one value in Helm's form, like global.proxy.logLevel=info; may be repeated")
+	fs.StringVar(&o.settings.Mesh, "mesh-config", "", "file with the mesh configuration, in Istio's format")
+	fs.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of objects that do not name one")
 	fs.StringToStringVar(&o.labels, "namespace-labels", nil, "labels of that namespace, as NAME=VALUE,NAME=VALUE")
 	fs.Var(&o.kube, "kube", "Kubernetes version of the nodes")
 	fs.StringVar(&o.inject.Revision, "revision", "", "revision of the control plane (default of the values)")
@@ -105,8 +104,8 @@ var withoutEffect = map[string]string{
 // istioFlags are those of istioctl kube-inject that are not also ours.
 func istioFlags(cmd *cobra.Command, o *injectOptions) {
 	fs := cmd.Flags()
-	fs.StringArrayVar(&o.values, "valuesFile", nil, "Istio's name of --values")
-	fs.StringVar(&o.mesh, "meshConfigFile", "", "Istio's name of --mesh-config")
+	fs.StringArrayVar(&o.settings.Values, "valuesFile", nil, "Istio's name of --values")
+	fs.StringVar(&o.settings.Mesh, "meshConfigFile", "", "Istio's name of --mesh-config")
 	for name, why := range withoutEffect {
 		fs.String(name, "", "accepted, without effect: "+why)
 	}
@@ -148,14 +147,11 @@ func (o *injectOptions) run(cmd *cobra.Command) error {
 
 func (o *injectOptions) read(cmd *cobra.Command) ([]offline.File, error) {
 	var out []offline.File
-	for _, file := range o.files {
-		name, data, err := cli.Read(cmd, file)
-		if err != nil {
-			return nil, err
-		}
+	err := cli.ReadAll(cmd, o.files, func(name string, data []byte) error {
 		out = append(out, offline.File{Name: name, Data: data})
-	}
-	return out, nil
+		return nil
+	})
+	return out, err
 }
 
 // write prints the result, or what changes.
@@ -191,59 +187,16 @@ func (o *injectOptions) configure(cmd *cobra.Command) error {
 	if err := o.inject.Check(); err != nil {
 		return err
 	}
-	values, err := o.readValues(cmd)
+	notes, err := o.settings.Read(&o.inject)
 	if err != nil {
 		return err
+	}
+	for _, n := range notes {
+		cli.Note(cmd, "%s", n)
 	}
 	if o.resolver, err = o.images.Resolver(http.ProxyFromEnvironment); err != nil {
 		return err
 	}
-	o.inject.Values, o.inject.Manual, o.inject.Kubernetes = values, true, startup.Kubernetes(o.kube)
-	if o.mesh == "" {
-		return nil
-	}
-	data, err := os.ReadFile(o.mesh)
-	if err != nil {
-		return fmt.Errorf("--mesh-config: %w", err)
-	}
-	if o.inject.Mesh, err = inject.ParseMesh(data); err != nil {
-		return fmt.Errorf("--mesh-config: %s: %w", o.mesh, err)
-	}
-	for _, n := range o.inject.Mesh.Notes {
-		cli.Note(cmd, "--mesh-config: %s", n)
-	}
+	o.inject.Manual, o.inject.Kubernetes = true, startup.Kubernetes(o.kube)
 	return nil
-}
-
-// readValues reads --values and --set, of which later ones win.
-func (o *injectOptions) readValues(cmd *cobra.Command) (inject.Values, error) {
-	all := map[string]any{}
-	for _, file := range o.values {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return inject.Values{}, fmt.Errorf("--values: %w", err)
-		}
-		var one map[string]any
-		if err := yaml.Unmarshal(data, &one); err != nil {
-			return inject.Values{}, fmt.Errorf("--values: %s: %w", file, err)
-		}
-		all = inject.Overlay(all, one)
-	}
-	for _, s := range o.set {
-		if err := inject.SetValue(all, s); err != nil {
-			return inject.Values{}, fmt.Errorf("--set: %w", err)
-		}
-	}
-	text, err := yaml.Marshal(all)
-	if err != nil {
-		return inject.Values{}, err
-	}
-	values, warnings, err := inject.ParseValues(text)
-	if err != nil {
-		return inject.Values{}, fmt.Errorf("values: %w", err)
-	}
-	for _, w := range warnings {
-		cli.Note(cmd, "%s", w)
-	}
-	return values, nil
 }

@@ -39,16 +39,13 @@ func (in *input) objects(cmd *cobra.Command) ([]podspec.Object, error) {
 		return nil, errNothing
 	}
 	var out []podspec.Object
-	for _, file := range in.files {
-		name, data, err := cli.Read(cmd, file)
-		if err != nil {
-			return nil, &cli.UsageError{Err: err}
-		}
+	err := cli.ReadAll(cmd, in.files, func(name string, data []byte) error {
 		objects, err := parse(cmd, name, data)
-		if err != nil {
-			return nil, &cli.UsageError{Err: err}
-		}
 		out = append(out, objects...)
+		return err
+	})
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
 	}
 	return out, nil
 }

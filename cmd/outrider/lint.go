@@ -3,11 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
-	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
@@ -23,10 +21,8 @@ type lintOptions struct {
 	input
 	namespace string
 	context   string // kubectl's
-	severity  string
 	failOn    string
-	only      []string
-	skip      []string
+	filter    lint.Filter
 	injected  bool
 	fix       bool
 	diff      bool
@@ -54,6 +50,8 @@ const lintExamples = `  # what will go wrong with the pods of this Deployment, a
 
   # what a code stands for
   outrider lint --explain hold-fails-open`
+
+const listCodes = "outrider lint --list"
 
 func newLint() *cobra.Command {
 	o := &lintOptions{failOn: "warning"}
@@ -89,10 +87,10 @@ left), 2 if the input is unusable.`,
 	for _, k := range lint.Kinds() {
 		codes = append(codes, string(k.Code)+"\t"+k.Title)
 	}
-	cli.Choice(cmd, &o.severity, "severity", "", "the least severe findings to show", "note", "warning", "error")
+	cli.Choice(cmd, (*string)(&o.filter.Severity), "severity", "", "the least severe findings to show", "note", "warning", "error")
 	cli.Choice(cmd, &o.failOn, "fail-on", "", "the least severe findings that fail", "note", "warning", "error")
-	fs.StringSliceVar(&o.only, "only", nil, "codes to look for, with commas between")
-	fs.StringSliceVar(&o.skip, "skip", nil, "codes to leave out, with commas between")
+	fs.StringSliceVar(&o.filter.Only, "only", nil, "codes to look for, with commas between")
+	fs.StringSliceVar(&o.filter.Skip, "skip", nil, "codes to leave out, with commas between")
 	fs.BoolVar(&o.fix, "fix", false, "print the corrected manifests")
 	fs.BoolVar(&o.diff, "diff", false, "with --fix: print what would change")
 	fs.BoolVar(&o.write, "write", false, "with --fix: change the files")
@@ -110,9 +108,9 @@ func (o *lintOptions) run(cmd *cobra.Command) error {
 	case o.list:
 		return view.Kinds(w, o.output)
 	case o.explain != "":
-		k, err := lintKind(o.explain)
+		k, err := lint.KindOf(o.explain)
 		if err != nil {
-			return err
+			return &cli.UsageError{Err: err, Hint: listCodes}
 		}
 		return view.Kind(w, cli.TerminalOf(w), k)
 	}
@@ -128,7 +126,7 @@ func (o *lintOptions) run(cmd *cobra.Command) error {
 	}
 	report, err := o.lint(files)
 	if err != nil {
-		return &cli.UsageError{Err: err, Hint: lintHint(err)}
+		return &cli.UsageError{Err: err, Hint: source.Hint(err)}
 	}
 	fixCommand := "--fix --write"
 	if o.fromCluster() {
@@ -165,7 +163,7 @@ func (o *lintOptions) read(cmd *cobra.Command) ([]lint.File, error) {
 	}
 	files, skipped, err := source.Files(o.files, func(file string) (string, []byte, error) { return cli.Read(cmd, file) })
 	if err != nil {
-		return nil, &cli.UsageError{Err: err, Hint: lintHint(err)}
+		return nil, &cli.UsageError{Err: err, Hint: source.Hint(err)}
 	}
 	for _, file := range skipped {
 		cli.Note(cmd, "%s is no Kubernetes object; it is ignored", file)
@@ -175,10 +173,8 @@ func (o *lintOptions) read(cmd *cobra.Command) ([]lint.File, error) {
 
 // check refuses flags that contradict each other.
 func (o *lintOptions) check() error {
-	for _, code := range slices.Concat(o.only, o.skip) {
-		if _, err := lintKind(code); err != nil {
-			return err
-		}
+	if err := o.filter.Check(); err != nil {
+		return &cli.UsageError{Err: err, Hint: listCodes}
 	}
 	for _, c := range []struct {
 		wrong      bool
@@ -216,13 +212,8 @@ func (o *lintOptions) lint(files []lint.File) (lint.Report, error) {
 		}
 		return report, fmt.Errorf("%s: no pod, no pod template and no service found", where)
 	}
-	report.Findings = slices.DeleteFunc(report.Findings, func(f finding.Finding) bool { return !o.selects(f) })
+	report.Findings = slices.DeleteFunc(report.Findings, func(f finding.Finding) bool { return !o.filter.Selects(f) })
 	return report, nil
-}
-
-func (o *lintOptions) selects(f finding.Finding) bool {
-	code := string(f.Code)
-	return f.Severity.AtLeast(finding.Severity(o.severity)) && (len(o.only) == 0 || slices.Contains(o.only, code)) && !slices.Contains(o.skip, code)
 }
 
 // verdict is the exit status; the findings are printed already.
@@ -236,57 +227,30 @@ func (o *lintOptions) verdict(r lint.Report) error {
 // runFix prints or writes the files with the fixes in them. What was fixed, and what is
 // left, goes to standard error.
 func (o *lintOptions) runFix(cmd *cobra.Command, files []lint.File) error {
-	changed, done, err := lint.Fix(files, o.options(), o.selects)
+	fix, err := lint.Fix(files, o.options(), o.filter.Selects)
 	if err != nil {
-		return &cli.UsageError{Err: err, Hint: lintHint(err)}
-	}
-	after := slices.Clone(files)
-	var texts, diffs [][]byte
-	for i, f := range files {
-		if j := slices.IndexFunc(changed, func(c lint.File) bool { return c.Name == f.Name }); j >= 0 {
-			after[i] = changed[j]
-		}
-		texts = append(texts, after[i].Data)
-		diffs = append(diffs, diff.Diff(f.Name, f.Data, after[i].Name, after[i].Data))
+		return &cli.UsageError{Err: err, Hint: source.Hint(err)}
 	}
 	fixed := "would fix"
 	switch {
 	case o.write:
 		fixed = "fixed"
-		err = source.Write(changed)
+		err = source.Write(fix.Changed)
 	case o.diff:
-		_, err = cmd.OutOrStdout().Write(slices.Concat(diffs...))
+		_, err = cmd.OutOrStdout().Write(fix.Diff())
 	default:
-		_, err = cmd.OutOrStdout().Write(offline.Join(texts))
+		_, err = cmd.OutOrStdout().Write(offline.Join(fix.Texts()))
 	}
 	if err != nil {
 		return err
 	}
-	left, err := o.lint(after)
+	left, err := o.lint(fix.Files)
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	for _, f := range done {
+	for _, f := range fix.Findings {
 		fmt.Fprintf(cmd.ErrOrStderr(), "outrider: %s %s: %s [%s]\n", fixed, f.File, f.Title, f.Code)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "outrider: left: %s\n", view.FindingsSummary(left))
 	return o.verdict(left)
-}
-
-func lintKind(code string) (finding.Kind, error) {
-	kinds := lint.Kinds()
-	i := slices.IndexFunc(kinds, func(k finding.Kind) bool { return string(k.Code) == code })
-	if i < 0 {
-		return finding.Kind{}, &cli.UsageError{Err: fmt.Errorf("%q is no code", code), Hint: "outrider lint --list"}
-	}
-	return kinds[i], nil
-}
-
-// lintHint recognises a chart's template, which is no manifest.
-func lintHint(err error) string {
-	text := err.Error()
-	if !errors.Is(err, os.ErrNotExist) && (strings.Contains(text, "{{") || strings.Contains(text, "invalid map key") || strings.Contains(text, "flow node")) {
-		return "if this is a chart's template: helm template CHART | outrider lint -f -"
-	}
-	return ""
 }

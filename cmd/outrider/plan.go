@@ -56,12 +56,7 @@ func (o *planOptions) run(cmd *cobra.Command) error {
 	if err := view.Plans(w, cli.TerminalOf(w), o.output, reports); err != nil {
 		return err
 	}
-	for _, r := range reports {
-		if err := r.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cli.FirstError(reports)
 }
 
 func (o *planOptions) reports(cmd *cobra.Command) ([]plan.Report, error) {

@@ -45,11 +45,11 @@ func (o *proxyOptions) source(cmd *cobra.Command) (debugapi.Source, error) {
 	return debugapi.Source{Saved: data, Name: name}, nil
 }
 
-// unusable marks errors of the input.
+// unusable marks errors of the input, whose hint the command prints.
 func unusable(err error) error {
 	var input *debugapi.InputError
 	if errors.As(err, &input) {
-		return &cli.UsageError{Err: err, Hint: input.Help}
+		return &cli.UsageError{Err: err}
 	}
 	return err
 }
@@ -121,28 +121,9 @@ const proxyConfigExamples = `  # what was sent to one proxy, one line for each r
   outrider proxy-config app-1.shop -o json > app-1.json
   outrider proxy-config -f app-1.json endpoints`
 
-// resourceKinds are the words for kinds of resources, and their types; none: all.
-var resourceKinds = []struct {
-	name  string
-	types []string
-}{
-	{"clusters", []string{"Cluster"}},
-	{"listeners", []string{"Listener"}},
-	{"endpoints", []string{"ClusterLoadAssignment"}},
-	{"routes", []string{"RouteConfiguration", "ScopedRouteConfiguration", "VirtualHost"}},
-	{"all", nil},
-}
-
-func resourceKindNames() (out []string) {
-	for _, k := range resourceKinds {
-		out = append(out, k.name)
-	}
-	return out
-}
-
 func newProxyConfig() *cobra.Command {
 	o := &proxyOptions{}
-	names := resourceKindNames()
+	names := debugapi.KindNames()
 	cmd := &cobra.Command{
 		Use:     "proxy-config POD[.NAMESPACE] [" + strings.Join(names, "|") + "]",
 		Aliases: []string{"pc"},
@@ -168,9 +149,19 @@ With -f an answer is read that was saved with -o json; then no pod is named.`,
 }
 
 func (o *proxyOptions) config(cmd *cobra.Command, args []string) error {
-	pod, types, err := o.arguments(args)
+	pod := ""
+	if o.file == "" {
+		if len(args) == 0 {
+			return &cli.UsageError{Err: errors.New("no proxy is named: name a pod, or a file with -f"), Hint: "outrider proxy-status lists them"}
+		}
+		pod, args = args[0], args[1:]
+	}
+	if len(args) == 2 {
+		return &cli.UsageError{Err: fmt.Errorf("%s: the file given with -f is of one proxy; do not name one", args[0])}
+	}
+	kind, err := debugapi.ParseKind(strings.Join(args, ""))
 	if err != nil {
-		return err
+		return &cli.UsageError{Err: err}
 	}
 	source, err := o.source(cmd)
 	if err != nil {
@@ -180,30 +171,5 @@ func (o *proxyOptions) config(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return unusable(err)
 	}
-	if types != nil {
-		all = slices.DeleteFunc(all, func(r debugapi.Resource) bool { return !slices.Contains(types, r.Type) })
-	}
-	return view.Resources(cmd.OutOrStdout(), o.output, all)
-}
-
-// arguments are the pod, which is empty with -f, and the types of resources, nil for all.
-func (o *proxyOptions) arguments(args []string) (pod string, types []string, err error) {
-	if o.file == "" {
-		if len(args) == 0 {
-			return "", nil, &cli.UsageError{Err: errors.New("no proxy is named: name a pod, or a file with -f"), Hint: "outrider proxy-status lists them"}
-		}
-		pod, args = args[0], args[1:]
-	}
-	switch len(args) {
-	case 0:
-		return pod, nil, nil
-	case 2:
-		return "", nil, &cli.UsageError{Err: fmt.Errorf("%s: the file given with -f is of one proxy; do not name one", args[0])}
-	}
-	for _, k := range resourceKinds {
-		if k.name == args[0] || strings.TrimSuffix(k.name, "s") == args[0] {
-			return pod, k.types, nil
-		}
-	}
-	return "", nil, &cli.UsageError{Err: fmt.Errorf("%q: must be one of %s", args[0], strings.Join(resourceKindNames(), ", "))}
+	return view.Resources(cmd.OutOrStdout(), o.output, kind.Select(all))
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/netip"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,14 +17,7 @@ type rulesOptions struct {
 	output  cli.Output
 	backend string
 	explain bool
-	conn    connFlags
-}
-
-// connFlags describe one connection to follow through the rules.
-type connFlags struct {
-	to, as, in string
-	udp        bool
-	listening  []string
+	query   capture.Query
 }
 
 const rulesExamples = `  # the rules for these flags, as input for nft
@@ -35,13 +26,13 @@ const rulesExamples = `  # the rules for these flags, as input for nft
   # every rule with its reason
   outrider rules -i '*' -b '*' --explain
 
-  # where does a connection of uid 1000 go, and by which rules?
+  # where a connection from uid 1000 ends, and which rules it matches
   outrider rules -i '*' -b '*' --explain --to 10.96.0.10:443 --as 1000
 
-  # and one that comes in, when the proxy is not there yet?
+  # an inbound connection, before the proxy listens
   outrider rules -i '*' -b '*' --explain --in eth0 --to 10.244.0.7:8080
 
-  # and when it is?
+  # the same connection, once the proxy listens
   outrider rules -i '*' -b '*' --explain --in eth0 --to 10.244.0.7:8080 --listening 15001,15006`
 
 func newRules() *cobra.Command {
@@ -49,9 +40,9 @@ func newRules() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
 		Short: "print and explain the rules that capture would write",
-		Long: `Prints the rules that "outrider-agent capture" writes for the same flags, without
-writing any. --explain gives the reason of each; with --to it follows one connection
-through them and says where it ends.`,
+		Long: `Prints the packet filter rules that "outrider-agent capture" writes for the same flags. It
+changes nothing and needs no root. --explain prints the reason for each rule; with --to it
+follows one connection through the rules and prints where it ends.`,
 		Example: rulesExamples,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -63,12 +54,12 @@ through them and says where it ends.`,
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.BoolVar(&o.explain, "explain", false, "say why each rule is there")
-	fs.StringVar(&o.conn.to, "to", "", "with --explain: follow a connection to ADDRESS:PORT")
-	fs.StringVar(&o.conn.as, "as", "1000", "UID or UID:GID of the process that makes it")
-	fs.StringVar(&o.conn.in, "in", "", "interface by which it comes in from outside")
-	fs.BoolVar(&o.conn.udp, "udp", false, "it is UDP")
-	fs.StringSliceVar(&o.conn.listening, "listening", nil, "local ports with a listener")
+	fs.BoolVar(&o.explain, "explain", false, "print the reason for each rule")
+	fs.StringVar(&o.query.To, "to", "", "with --explain: follow a connection to ADDRESS:PORT")
+	fs.StringVar(&o.query.As, "as", "1000", "UID or UID:GID of the process that makes it")
+	fs.StringVar(&o.query.In, "in", "", "interface on which it enters the pod; empty: a process of the pod makes it")
+	fs.BoolVar(&o.query.UDP, "udp", false, "it is UDP, not TCP")
+	fs.StringSliceVar(&o.query.Listening, "listening", nil, "local ports that have a listener")
 	cli.Choice(cmd, &o.backend, "backend", "", "rules for", capture.NFTables, capture.IPTables)
 	cli.IntentFlags(fs, &o.intent, &o.output)
 	return cmd
@@ -95,10 +86,10 @@ func (o *rulesOptions) run(cmd *cobra.Command) error {
 
 func (o *rulesOptions) text(rs capture.Ruleset) (string, error) {
 	switch {
-	case o.conn.to != "" && !o.explain:
+	case o.query.To != "" && !o.explain:
 		return "", &cli.UsageError{Err: fmt.Errorf("--to needs --explain"), Hint: "add --explain"}
-	case o.conn.to != "":
-		conn, pod, err := o.conn.parse()
+	case o.query.To != "":
+		conn, pod, err := o.query.Parse()
 		if err != nil {
 			return "", &cli.UsageError{Err: err}
 		}
@@ -115,49 +106,4 @@ func (o *rulesOptions) text(rs capture.Ruleset) (string, error) {
 		return nftables.Script(rs), nil
 	}
 	return iptables.Script(rs)
-}
-
-// parse turns the flags into a connection and the pod around it.
-func (f connFlags) parse() (capture.Conn, capture.Pod, error) {
-	dst, err := netip.ParseAddrPort(f.to)
-	if err != nil {
-		return capture.Conn{}, capture.Pod{}, fmt.Errorf("--to=%q: write it like 10.96.0.10:80 or [fd00::1]:80", f.to)
-	}
-	c := capture.Conn{Proto: capture.TCP, Dst: dst, In: f.in, Out: "eth0"}
-	if f.udp {
-		c.Proto = capture.UDP
-	}
-	src := netip.IPv4Unspecified()
-	if dst.Addr().Is6() {
-		src = netip.IPv6Unspecified()
-	}
-	switch {
-	case dst.Addr().IsLoopback():
-		src, c.Out = dst.Addr(), "lo"
-	case f.in != "":
-		c.Out = ""
-	}
-	c.Src = netip.AddrPortFrom(src, 40000)
-	uid, gid, two := strings.Cut(f.as, ":")
-	if !two {
-		gid = uid
-	}
-	for to, s := range map[*uint32]string{&c.UID: uid, &c.GID: gid} {
-		n, err := strconv.ParseUint(s, 10, 32)
-		if err != nil {
-			return c, capture.Pod{}, fmt.Errorf("--as=%q: write it like 1000 or 1000:1000", f.as)
-		}
-		*to = uint32(n)
-	}
-	var pod capture.Pod
-	for _, s := range f.listening {
-		port, err := capture.ParsePort(s)
-		if err != nil {
-			return c, pod, fmt.Errorf("--listening: %w", err)
-		}
-		for _, proto := range []uint32{capture.TCP, capture.UDP} {
-			pod.Listeners = append(pod.Listeners, capture.Listener{Proto: proto, Port: port, Transparent: true})
-		}
-	}
-	return c, pod, nil
 }

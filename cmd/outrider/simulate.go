@@ -105,12 +105,7 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 	if err := view.Simulations(w, cli.TerminalOf(w), o.output, all); err != nil {
 		return err
 	}
-	for _, s := range all {
-		if err := s.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cli.FirstError(all)
 }
 
 // readBehaviour reads the file, if there is one, and the lines of --with.

@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"os/signal"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -68,32 +66,10 @@ complete; 1 if not; 2 if the input is unusable.`,
 	return cmd
 }
 
-// check refuses bounds that make no sense, and completes them.
-func (o *verifyOptions) check() error {
-	usage := func(format string, args ...any) error { return &cli.UsageError{Err: fmt.Errorf(format, args...)} }
-	switch {
-	case o.bound.Faults < 0 || o.bound.Faults > 100:
-		return usage("--faults=%d: must be 0 to 100", o.bound.Faults)
-	case o.bound.States < 1:
-		return usage("--states=%d: must be at least 1", o.bound.States)
-	case o.bound.Time <= 0:
-		return usage("--time=%s: must be positive, like 30s", o.bound.Time)
-	}
-	for _, name := range o.only {
-		if !slices.Contains(verify.Faults, verify.Fault(name)) {
-			return usage("--only=%q: must be one of %s", name, strings.Join(scenario.FaultNames(), ", "))
-		}
-		o.bound.Only = append(o.bound.Only, verify.Fault(name))
-	}
-	if o.bound.Faults == 0 {
-		o.bound.Faults = -1 // 0 is the package's default
-	}
-	return nil
-}
-
 func (o *verifyOptions) run(cmd *cobra.Command) error {
-	if err := o.check(); err != nil {
-		return err
+	bound, err := scenario.NewBound(o.bound, o.only)
+	if err != nil {
+		return &cli.UsageError{Err: err}
 	}
 	pods, err := o.subjects(cmd)
 	if err != nil {
@@ -106,7 +82,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	var all []scenario.Verification
 	for _, p := range pods {
 		meter := view.NewMeter(stderr, cli.TerminalOf(stderr))
-		v, err := p.Verify(ctx, scenario.Promises[o.promise], o.bound, func(promise string, now verify.Progress) {
+		v, err := p.Verify(ctx, scenario.Promises[o.promise], bound, func(promise string, now verify.Progress) {
 			meter.Show(p.Object.String()+" "+promise, now)
 		})
 		meter.Clear()
@@ -119,10 +95,5 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	if err := view.Verifications(w, cli.TerminalOf(w), o.output, all); err != nil {
 		return err
 	}
-	for _, v := range all {
-		if err := v.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cli.FirstError(all)
 }

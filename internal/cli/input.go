@@ -22,6 +22,30 @@ func Read(cmd *cobra.Command, file string) (name string, data []byte, err error)
 	return name, data, err
 }
 
+// ReadAll calls each with the name and the text of each file, in order, until it fails.
+func ReadAll(cmd *cobra.Command, files []string, each func(name string, data []byte) error) error {
+	for _, file := range files {
+		name, data, err := Read(cmd, file)
+		if err == nil {
+			err = each(name, data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// FirstError returns the first error that the results of a command report.
+func FirstError[T interface{ Err() error }](results []T) error {
+	for _, r := range results {
+		if err := r.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Note prints what the user should know but need not act on.
 func Note(cmd *cobra.Command, format string, args ...any) {
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s\n", cmd.Root().Name(), fmt.Sprintf(format, args...))

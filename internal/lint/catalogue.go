@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"fmt"
 	"slices"
 
 	"outrider.dev/internal/lint/finding"
@@ -8,6 +9,37 @@ import (
 
 // Kinds returns all that lint can find, by theme.
 func Kinds() []finding.Kind { return slices.Clone(kinds) }
+
+// KindOf returns the kind with a code.
+func KindOf(code string) (finding.Kind, error) {
+	i := slices.IndexFunc(kinds, func(k finding.Kind) bool { return string(k.Code) == code })
+	if i < 0 {
+		return finding.Kind{}, fmt.Errorf("%q is no code", code)
+	}
+	return kinds[i], nil
+}
+
+// A Filter selects findings.
+type Filter struct {
+	Severity   finding.Severity // the least severe
+	Only, Skip []string         // codes; no Only: all
+}
+
+// Check refuses codes that do not exist.
+func (f Filter) Check() error {
+	for _, code := range slices.Concat(f.Only, f.Skip) {
+		if _, err := KindOf(code); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Selects says whether a finding is selected.
+func (f Filter) Selects(x finding.Finding) bool {
+	code := string(x.Code)
+	return x.Severity.AtLeast(f.Severity) && (len(f.Only) == 0 || slices.Contains(f.Only, code)) && !slices.Contains(f.Skip, code)
+}
 
 // kinds is the list of codes. They are stable: one that is no longer used stays.
 var kinds = func() []finding.Kind {

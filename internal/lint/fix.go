@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rogpeppe/go-internal/diff"
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 
@@ -108,19 +109,45 @@ func (s *source) changes(to string) []finding.Edit {
 	return []finding.Edit{{Start: start, End: end, Text: text, From: s.position(start), To: s.position(end)}}
 }
 
-// Fix puts the fixes of the findings that want says into the files, in rounds: one for each
-// object, then all is looked at anew, because a fix may be another finding's too. It
-// returns the files that changed, and what was fixed.
-func Fix(files []File, o Options, want func(finding.Finding) bool) ([]File, []finding.Finding, error) {
+// A Fixed is the result of [Fix].
+type Fixed struct {
+	Files    []File // all, with the fixes in them
+	Changed  []File // those of Files that changed
+	Findings []finding.Finding
+
+	before []File
+}
+
+// Texts returns the text of each file.
+func (f Fixed) Texts() [][]byte {
+	var out [][]byte
+	for _, file := range f.Files {
+		out = append(out, file.Data)
+	}
+	return out
+}
+
+// Diff returns what changed in all files.
+func (f Fixed) Diff() []byte {
+	var out []byte
+	for i, file := range f.Files {
+		out = append(out, diff.Diff(file.Name, f.before[i].Data, file.Name, file.Data)...)
+	}
+	return out
+}
+
+// Fix applies the fixes of the selected findings to the files, in rounds: one fix for each
+// object, then all files are checked again, because one fix may resolve several findings.
+func Fix(files []File, o Options, selects func(finding.Finding) bool) (Fixed, error) {
+	out := Fixed{Files: slices.Clone(files), before: files}
 	changed := map[string]bool{}
-	files = slices.Clone(files)
-	var done []finding.Finding
+	files = out.Files
 	for range maxRounds {
 		report, err := Lint(files, o)
 		if err != nil {
-			return nil, nil, err
+			return Fixed{}, err
 		}
-		all := slices.DeleteFunc(report.Findings, func(f finding.Finding) bool { return f.Fix == nil || !want(f) })
+		all := slices.DeleteFunc(report.Findings, func(f finding.Finding) bool { return f.Fix == nil || !selects(f) })
 		if len(all) == 0 {
 			break
 		}
@@ -130,13 +157,14 @@ func Fix(files []File, o Options, want func(finding.Finding) bool) ([]File, []fi
 				continue
 			}
 			if files[i].Data, err = patch.Apply(files[i].Data); err != nil {
-				return nil, nil, err
+				return Fixed{}, err
 			}
 			changed[files[i].Name] = true
-			done = append(done, fixed...)
+			out.Findings = append(out.Findings, fixed...)
 		}
 	}
-	return slices.DeleteFunc(files, func(f File) bool { return !changed[f.Name] }), done, nil
+	out.Changed = slices.DeleteFunc(slices.Clone(files), func(f File) bool { return !changed[f.Name] })
+	return out, nil
 }
 
 // oneOfEach is the fixes of a file together, the first one of each object.

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/rogpeppe/go-internal/diff"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"outrider.dev/internal/lint/finding"
@@ -106,29 +105,22 @@ func said(t *testing.T, files []File, o Options) string {
 // again, and each finding must be gone that was fixed.
 func fixedBy(t *testing.T, files []File, o Options) string {
 	t.Helper()
-	after, done, err := Fix(files, o, func(finding.Finding) bool { return true })
+	fixed, err := Fix(files, o, func(finding.Finding) bool { return true })
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := slices.Clone(files)
-	var b strings.Builder
-	for _, f := range after {
-		i := slices.IndexFunc(all, func(o File) bool { return o.Name == f.Name })
-		b.Write(diff.Diff(f.Name, all[i].Data, f.Name, f.Data))
-		all[i] = f
-	}
-	report, err := Lint(all, o)
+	report, err := Lint(fixed.Files, o)
 	if err != nil {
 		t.Fatalf("what the fixes wrote cannot be read: %v", err)
 	}
 	for _, f := range report.Findings {
-		if f.Fix != nil || slices.ContainsFunc(done, func(d finding.Finding) bool {
+		if f.Fix != nil || slices.ContainsFunc(fixed.Findings, func(d finding.Finding) bool {
 			return d.Code == f.Code && d.Object == f.Object && d.Field == f.Field && d.Evidence == f.Evidence
 		}) {
 			t.Errorf("after all fixes there is still %s: %s", f.Code, f.Title)
 		}
 	}
-	return b.String()
+	return string(fixed.Diff())
 }
 
 // Each code is found in a scenario, except those that are named here with a reason.

@@ -45,11 +45,11 @@ func TestFixesOfManyObjects(t *testing.T) {
 	for name, list := range map[string]bool{"a list": true, "documents": false} {
 		t.Run(name, func(t *testing.T) {
 			text := sleepers(40, list)
-			changed, done, err := Fix([]File{{"f.yaml", []byte(text)}}, Options{}, func(finding.Finding) bool { return true })
-			if err != nil || len(done) != 40 || len(changed) != 1 {
-				t.Fatalf("%v: %d fixed in %d files", err, len(done), len(changed))
+			fixed, err := Fix([]File{{"f.yaml", []byte(text)}}, Options{}, func(finding.Finding) bool { return true })
+			if err != nil || len(fixed.Findings) != 40 || len(fixed.Changed) != 1 {
+				t.Fatalf("%v: %d fixed in %d files", err, len(fixed.Findings), len(fixed.Changed))
 			}
-			got := string(changed[0].Data)
+			got := string(fixed.Changed[0].Data)
 			indent := ""
 			if list {
 				indent = "  "

@@ -72,6 +72,16 @@ func isNoObject(name string, data []byte) bool {
 	return errors.As(err, &input) && input.Object == "" && (input.Field == "kind" || strings.Contains(input.Err.Error(), "no Kubernetes object"))
 }
 
+// Hint returns what helps with an error of the input: the template of a chart is not a
+// manifest.
+func Hint(err error) string {
+	text := err.Error()
+	if !errors.Is(err, os.ErrNotExist) && (strings.Contains(text, "{{") || strings.Contains(text, "invalid map key") || strings.Contains(text, "flow node")) {
+		return "if this is a chart's template: helm template CHART | outrider lint -f -"
+	}
+	return ""
+}
+
 // Write replaces files. A file has the old text or the new one, even after a crash; of a
 // symbolic link its target is replaced.
 func Write(files []lint.File) error {

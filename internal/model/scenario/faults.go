@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"outrider.dev/internal/model/verify"
@@ -35,4 +36,27 @@ func FaultForms() string {
 		fmt.Fprintf(&b, "%-8s %s\n", f, meanings[f])
 	}
 	return b.String()
+}
+
+// NewBound refuses bounds that make no sense, and completes them with the faults to try. An
+// error names the flag of "outrider verify".
+func NewBound(b verify.Bound, only []string) (verify.Bound, error) {
+	switch {
+	case b.Faults < 0 || b.Faults > 100:
+		return b, fmt.Errorf("--faults=%d: must be 0 to 100", b.Faults)
+	case b.States < 1:
+		return b, fmt.Errorf("--states=%d: must be at least 1", b.States)
+	case b.Time <= 0:
+		return b, fmt.Errorf("--time=%s: must be positive, like 30s", b.Time)
+	}
+	for _, name := range only {
+		if !slices.Contains(verify.Faults, verify.Fault(name)) {
+			return b, fmt.Errorf("--only=%q: must be one of %s", name, strings.Join(FaultNames(), ", "))
+		}
+		b.Only = append(b.Only, verify.Fault(name))
+	}
+	if b.Faults == 0 {
+		b.Faults = -1 // 0 is the default of package verify
+	}
+	return b, nil
 }

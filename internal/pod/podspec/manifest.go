@@ -96,6 +96,25 @@ func Parse(file string, data []byte) (objects []Object, others []string, err err
 	return objects, others, nil
 }
 
+// Named returns the one object of a file with a name; without a name the only object.
+func Named(file string, objects []Object, name string) (Object, error) {
+	var names []string
+	var found []Object
+	for _, object := range objects {
+		names = append(names, object.Name)
+		if name == "" || object.Name == name {
+			found = append(found, object)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return Object{}, fmt.Errorf("%s has no pod or workload %q; names are %s", file, name, strings.Join(names, ", "))
+	case len(found) > 1:
+		return Object{}, fmt.Errorf("%s has %d pods: choose one with --pod; names are %s", file, len(found), strings.Join(names, ", "))
+	}
+	return found[0], nil
+}
+
 type parser struct {
 	at      InputError
 	objects []Object

@@ -3,6 +3,8 @@ package demo
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -64,6 +66,16 @@ func SVG(all []Performance) string {
 		charts = append(charts, p.titled())
 	}
 	return chart.SVG(charts)
+}
+
+// WriteReport writes the acts as one picture if the file's name ends in .svg, and as a page
+// otherwise. The command is the one that was run.
+func WriteReport(file string, all []Performance, services int, command string) error {
+	text := HTML(all, services, command)
+	if filepath.Ext(file) == ".svg" {
+		text = SVG(all)
+	}
+	return os.WriteFile(file, []byte(text), 0o644)
 }
 
 func (p Performance) titled() chart.Chart {

@@ -32,6 +32,19 @@ type Options struct {
 	Color    bool
 }
 
+// Check refuses options that cannot work. An error names the flag of "outrider demo".
+func (o Options) Check() error {
+	for _, n := range o.Acts {
+		if n < 1 || n > len(Acts) {
+			return fmt.Errorf("--act=%d: there are acts 1 to %d", n, len(Acts))
+		}
+	}
+	if o.Services < 1 {
+		return fmt.Errorf("--services=%d: the mesh needs one at least", o.Services)
+	}
+	return nil
+}
+
 // A Performance is what happened in an act.
 type Performance struct {
 	Act     Act

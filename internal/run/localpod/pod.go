@@ -138,6 +138,30 @@ func (p *Pod) Delete(grace time.Duration) {
 // Kill ends the pod at once, with SIGKILL.
 func (p *Pod) Kill() { p.once.Do(func() { close(p.kill) }) }
 
+// Await returns the result when the pod is over. The pod is deleted after a time, unless
+// that is 0, and by the first signal; the second signal kills it.
+func (p *Pod) Await(signals <-chan os.Signal, duration time.Duration) Result {
+	var after <-chan time.Time
+	if duration > 0 {
+		after = time.After(duration)
+	}
+	deleted := false
+	for {
+		select {
+		case <-p.done:
+			return p.final
+		case <-after:
+			p.Delete(0)
+		case <-signals:
+			if deleted {
+				p.Kill()
+			}
+			p.Delete(0)
+			deleted = true
+		}
+	}
+}
+
 // Done is closed when nothing of the pod runs any more.
 func (p *Pod) Done() <-chan struct{} { return p.done }
 

@@ -1,0 +1,52 @@
+package debugapi
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Kind is a kind of resources as commands name it.
+type Kind struct {
+	Name  string
+	types []string // of resources; nil: all
+}
+
+var kinds = []Kind{
+	{"clusters", []string{"Cluster"}},
+	{"listeners", []string{"Listener"}},
+	{"endpoints", []string{"ClusterLoadAssignment"}},
+	{"routes", []string{"RouteConfiguration", "ScopedRouteConfiguration", "VirtualHost"}},
+	{"all", nil},
+}
+
+// KindNames returns the names of all kinds.
+func KindNames() []string {
+	var out []string
+	for _, k := range kinds {
+		out = append(out, k.Name)
+	}
+	return out
+}
+
+// ParseKind returns the kind with a name, in the plural or the singular; an empty name is
+// that of all.
+func ParseKind(name string) (Kind, error) {
+	if name == "" {
+		name = "all"
+	}
+	for _, k := range kinds {
+		if k.Name == name || strings.TrimSuffix(k.Name, "s") == name {
+			return k, nil
+		}
+	}
+	return Kind{}, fmt.Errorf("%q: must be one of %s", name, strings.Join(KindNames(), ", "))
+}
+
+// Select returns the resources of the kind.
+func (k Kind) Select(all []Resource) []Resource {
+	if k.types == nil {
+		return all
+	}
+	return slices.DeleteFunc(all, func(r Resource) bool { return !slices.Contains(k.types, r.Type) })
+}
