@@ -9,18 +9,18 @@ import (
 
 // An answer is what a container without a record answered to a request.
 type answer struct {
-	asked   bool // there was an answer, whatever its status
-	healthy bool
+	responded bool // with any status
+	healthy   bool
 }
 
-// decide applies the rule of an edge to what is known of its dependency, and says why.
-func decide(e startup.Edge, seen state.Seen, said answer, waited time.Duration) (startup.Decision, string) {
+// decide applies the rule of an edge to what is known of its dependency, and returns the reason.
+func decide(e startup.Edge, seen state.Seen, got answer, waited time.Duration) (startup.Decision, string) {
 	status, source := seen.Status(), "answer"
 	if status.Reached(e.After) {
 		source = "state"
 	}
-	status.Running = status.Running || said.asked
-	status.Healthy = status.Healthy || said.healthy
+	status.Running = status.Running || got.responded
+	status.Healthy = status.Healthy || got.healthy
 	d := e.Decide(status, waited)
 	switch d {
 	case startup.Satisfied:
@@ -34,7 +34,7 @@ func decide(e startup.Edge, seen state.Seen, said answer, waited time.Duration) 
 	}
 }
 
-// missing is, in words, what is known of a container that is not there yet.
+// missing describes the state of a dependency that blocks an edge.
 func missing(s state.Seen) string {
 	switch {
 	case !s.Known:

@@ -24,19 +24,19 @@ func TestWhenAnEdgeOpens(t *testing.T) {
 	tests := map[string]struct {
 		edge   startup.Edge
 		seen   state.Seen
-		said   answer
+		got    answer
 		waited time.Duration
 		want   startup.Decision
 	}{
-		"nothing was heard of it":                  {edge: healthy, want: startup.Blocked},
+		"it has no record":                         {edge: healthy, want: startup.Blocked},
 		"it runs":                                  {edge: healthy, seen: runs, want: startup.Blocked},
 		"it is healthy":                            {edge: healthy, seen: well, want: startup.Satisfied},
 		"its last word was healthy":                {edge: healthy, seen: killed, want: startup.Blocked},
-		"it answers that it is healthy":            {edge: healthy, said: answer{true, true}, want: startup.Satisfied},
-		"it answers that it is not":                {edge: healthy, said: answer{true, false}, want: startup.Blocked},
-		"it answers, and is only to be started":    {edge: with(func(e *startup.Edge) { e.After = startup.Started }), said: answer{true, false}, want: startup.Satisfied},
-		"it answers, and is to be completed":       {edge: with(func(e *startup.Edge) { e.After = startup.Completed }), said: answer{true, true}, want: startup.Blocked},
-		"optional, and nothing was heard of it":    {edge: optional, want: startup.Blocked},
+		"it answers that it is healthy":            {edge: healthy, got: answer{true, true}, want: startup.Satisfied},
+		"it answers that it is not":                {edge: healthy, got: answer{true, false}, want: startup.Blocked},
+		"it answers, and is only to be started":    {edge: with(func(e *startup.Edge) { e.After = startup.Started }), got: answer{true, false}, want: startup.Satisfied},
+		"it answers, and is to be completed":       {edge: with(func(e *startup.Edge) { e.After = startup.Completed }), got: answer{true, true}, want: startup.Blocked},
+		"optional, and it has no record":           {edge: optional, want: startup.Blocked},
 		"optional, and it was killed":              {edge: optional, seen: killed, want: startup.Waived},
 		"before the timeout":                       {edge: with(func(e *startup.Edge) { e.Timeout = time.Second }), waited: time.Second - 1, want: startup.Blocked},
 		"at the timeout":                           {edge: with(func(e *startup.Edge) { e.Timeout = time.Second }), waited: time.Second, want: startup.GivenUp},
@@ -45,7 +45,7 @@ func TestWhenAnEdgeOpens(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got, why := decide(tt.edge, tt.seen, tt.said, tt.waited); got != tt.want || why == "" {
+			if got, why := decide(tt.edge, tt.seen, tt.got, tt.waited); got != tt.want || why == "" {
 				t.Errorf("decide is %v (%s), want %v", got, why, tt.want)
 			}
 		})
@@ -53,7 +53,7 @@ func TestWhenAnEdgeOpens(t *testing.T) {
 }
 
 // The simulator's gate and this one must agree: what verify proves of one must hold for
-// the other. All stories of one dependency, up to six events long, are told to both.
+// the other. All event sequences of one dependency, up to six events long, are given to both.
 func TestTheGateIsTheOneThatIsSimulated(t *testing.T) {
 	type world struct {
 		sim      gates.State

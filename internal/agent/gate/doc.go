@@ -19,7 +19,7 @@
 //	follow.go     a dependency has restarted
 //	health.go     probes and hooks
 //	notify.go     sd_notify and the newline of s6
-//	ask.go        containers without a record, probed over HTTP
+//	poll.go       containers without a record, probed over HTTP
 //	probe.go, probejson.go, grpc.go   Kubernetes' probes, run inside the pod
 //
 // Package internal/model/gates is the model of a gate; [startup.Edge.Decide] is the rule of both.

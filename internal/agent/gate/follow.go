@@ -17,7 +17,7 @@ func (g *gate) lookRunning() {
 		g.lookStopping()
 		return
 	}
-	if !g.stop.asked.IsZero() || g.stop.own != nil {
+	if !g.stop.since.IsZero() || g.stop.own != nil {
 		return
 	}
 	if g.mainsAreOver() {
@@ -38,7 +38,7 @@ func (g *gate) lookRunning() {
 	}
 }
 
-// follow does what the edge says when From was restarted.
+// follow applies the edge's OnRestart after a restart of From.
 func (g *gate) follow(e startup.Edge) {
 	switch {
 	case e.OnRestart == startup.Notify:

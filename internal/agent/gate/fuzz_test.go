@@ -88,8 +88,8 @@ func TestWhatANotificationSays(t *testing.T) {
 		"READY=1": {true, true}, "STATUS=up\nREADY=1\n": {true, true}, "READY=1\r\n": {true, true}, "STOPPING=1": {false, true},
 		"RELOADING=1\nREADY=1": {true, true}, "READY=0": {}, "STATUS=READY=1": {}, "": {},
 	} {
-		if healthy, said := readNotification([]byte(text)); [2]bool{healthy, said} != want {
-			t.Errorf("%q: %v, %v, want %v", text, healthy, said, want)
+		if healthy, ok := readNotification([]byte(text)); [2]bool{healthy, ok} != want {
+			t.Errorf("%q: %v, %v, want %v", text, healthy, ok, want)
 		}
 	}
 }
@@ -105,9 +105,9 @@ func FuzzParseProbe(f *testing.F) {
 		if p.PeriodSeconds < 1 || p.TimeoutSeconds < 1 || p.SuccessThreshold < 1 || p.FailureThreshold < 1 {
 			t.Errorf("%q: %+v", text, p)
 		}
-		for asked := range 40 {
-			if d := p.pause(asked); d <= 0 || d > time.Duration(p.PeriodSeconds)*time.Second {
-				t.Errorf("%q: pause %d is %s", text, asked, d)
+		for tries := range 40 {
+			if d := p.pause(tries); d <= 0 || d > time.Duration(p.PeriodSeconds)*time.Second {
+				t.Errorf("%q: pause %d is %s", text, tries, d)
 			}
 		}
 	})
@@ -141,16 +141,16 @@ func FuzzHTTPAnswer(f *testing.F) {
 			_, _ = http.ReadRequest(bufio.NewReader(theirs))
 			_, _ = io.WriteString(theirs, text)
 		}()
-		a := asker{url: &url.URL{Scheme: "http", Host: "x"}}
+		p := poller{url: &url.URL{Scheme: "http", Host: "x"}}
 		transport := plainTransport()
 		transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return ours, nil }
-		client := a.client()
+		client := p.client()
 		client.Transport = transport
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		said := a.ask(ctx, client)
-		if said.healthy && !strings.HasPrefix(text, "HTTP/") {
-			t.Errorf("%q: %+v", text, said)
+		got := p.get(ctx, client)
+		if got.healthy && !strings.HasPrefix(text, "HTTP/") {
+			t.Errorf("%q: %+v", text, got)
 		}
 	})
 }

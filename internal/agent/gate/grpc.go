@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/wire"
 )
 
-// check asks by gRPC's health protocol, as the kubelet does.
+// check uses gRPC's health protocol, as the kubelet does.
 func (g *GRPC) check(ctx context.Context) error {
 	transport := plainTransport()
 	transport.Protocols = new(http.Protocols)

@@ -75,7 +75,7 @@ func (p *Probe) Await(ctx context.Context, failed func(error)) bool {
 	if !sleep(ctx, time.Duration(p.InitialDelaySeconds)*time.Second) {
 		return false
 	}
-	for asked := 0; ; asked++ {
+	for tries := 0; ; tries++ {
 		err := p.Try(ctx)
 		if err == nil {
 			return true
@@ -84,7 +84,7 @@ func (p *Probe) Await(ctx context.Context, failed func(error)) bool {
 			return false
 		}
 		failed(err)
-		if !sleep(ctx, p.pause(asked)) {
+		if !sleep(ctx, p.pause(tries)) {
 			return false
 		}
 	}

@@ -89,7 +89,7 @@ func TestHealthyIsWhatTheProbeSays(t *testing.T) {
 		}
 		l.Close()
 		if err := probe.Try(t.Context()); err == nil {
-			t.Error("nobody listens, and it succeeds")
+			t.Error("the port is closed, and it succeeds")
 		}
 	})
 }
@@ -127,15 +127,15 @@ func TestTheTallyOfProbes(t *testing.T) {
 func TestAPostStartHookFailsAsTheKubeletsDoes(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
-	nobody := port(t, web.Listener.Addr().String())
+	webPort := port(t, web.Listener.Addr().String())
 	tests := map[string]struct {
 		hook string
 		code int
 	}{
 		"an exec hook that fails":            {`{"exec":{"command":["false"]}}`, HookFailed},
 		"an exec hook that succeeds":         {`{"exec":{"command":["true"]}}`, 0},
-		"an httpGet that nobody answers":     {`{"httpGet":{"port":1,"path":"/x"}}`, HookFailed},
-		"an httpGet with whatever an answer": {`{"httpGet":{"port":` + nobody + `,"path":"/x"}}`, 0},
+		"an httpGet without an answer":       {`{"httpGet":{"port":1,"path":"/x"}}`, HookFailed},
+		"an httpGet with whatever an answer": {`{"httpGet":{"port":` + webPort + `,"path":"/x"}}`, 0},
 		"a sleep":                            {`{"sleep":{"seconds":0}}`, 0},
 	}
 	for name, tt := range tests {
@@ -183,7 +183,7 @@ func TestWhereAContainerWithoutAStateIsAsked(t *testing.T) {
 	app := func(url string) spec {
 		return spec{Name: "app", After: []string{"proxy is healthy"}, At: map[string]string{"proxy": url}, Command: []string{"true"}, SecondLook: time.Hour}
 	}
-	t.Run("one that holds the request is asked once", func(t *testing.T) {
+	t.Run("one that holds the request gets one request", func(t *testing.T) {
 		web, n := answers(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Query().Get("wait") == "" {
 				w.WriteHeader(http.StatusServiceUnavailable)
@@ -195,7 +195,7 @@ func TestWhereAContainerWithoutAStateIsAsked(t *testing.T) {
 			t.Errorf("status %d after %d requests, want 0 after 1", code, n.Load())
 		}
 	})
-	t.Run("one that does not is asked again", func(t *testing.T) {
+	t.Run("one that does not gets another", func(t *testing.T) {
 		var n *atomic.Int32
 		web, n := answers(func(w http.ResponseWriter, _ *http.Request) {
 			if n.Load() < 4 {
@@ -219,7 +219,7 @@ func TestWhereAContainerWithoutAStateIsAsked(t *testing.T) {
 	})
 }
 
-// A proxy that is killed answers nobody: the app that is restarted meanwhile waits.
+// A proxy that is killed answers webPort: the app that is restarted meanwhile waits.
 func TestAProxyThatIsKilled(t *testing.T) {
 	p := newPod(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

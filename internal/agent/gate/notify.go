@@ -116,7 +116,7 @@ func (g *gate) listenNotify() (string, error) {
 			if err != nil {
 				return
 			}
-			if healthy, said := readNotification(b[:n]); said {
+			if healthy, ok := readNotification(b[:n]); ok {
 				g.post(func() { g.setHealth(healthy) })
 			}
 		}
@@ -125,14 +125,14 @@ func (g *gate) listenNotify() (string, error) {
 }
 
 // readNotification returns the health in a datagram of sd_notify(3), if it has one.
-func readNotification(b []byte) (healthy, said bool) {
+func readNotification(b []byte) (healthy, ok bool) {
 	for line := range bytes.Lines(b) {
 		switch string(bytes.TrimRight(line, "\r\n")) {
 		case "READY=1":
-			healthy, said = true, true
+			healthy, ok = true, true
 		case "STOPPING=1", "RELOADING=1":
-			healthy, said = false, true
+			healthy, ok = false, true
 		}
 	}
-	return healthy, said
+	return healthy, ok
 }

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Try asks once, with the probe's own timeout. Nil is success. What a success is comes
+// Try probes once, with the probe's own timeout. Nil is success. What a success is comes
 // from kubelet v1.34.4 pkg/probe.
 func (p *Probe) Try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(max(p.TimeoutSeconds, 1))*time.Second, errors.New("no answer in time"))
@@ -43,19 +43,19 @@ func (p *Probe) Try(ctx context.Context) error {
 	}
 }
 
-// pause is how long to wait before the next question. Until the first success it is
-// short, and grows to the probe's period: who is ready is to be known at once.
-func (p *Probe) pause(asked int) time.Duration {
+// pause is how long to wait before the next try. Until the first success it is short,
+// and grows to the probe's period: so readiness is noticed early.
+func (p *Probe) pause(tries int) time.Duration {
 	period := time.Duration(p.PeriodSeconds) * time.Second
 	first := shortestPause
 	if p.Exec != nil {
 		first *= 5 // a process each time
 	}
-	return min(period, first<<min(asked, 10))
+	return min(period, first<<min(tries, 10))
 }
 
 // A tally turns single results into health, as the kubelet does: the result changes after
-// as many equal ones as the threshold says.
+// as many equal ones as the threshold.
 type tally struct {
 	success, failure int // thresholds
 	last             bool
@@ -135,7 +135,7 @@ func plainTransport() *http.Transport {
 }
 
 // dialSelf connects to a port of this pod: of the host if one is given, else where the
-// command may listen. The kubelet asks the pod's address; loopback comes first here, as
+// command may listen. The kubelet probes the pod's address; loopback comes first here, as
 // no rule of the pod captures it.
 func dialSelf(ctx context.Context, host string, port Port) (net.Conn, error) {
 	hosts := []string{host}

@@ -31,7 +31,7 @@ type Hook struct {
 	Sleep   *Sleep   `json:"sleep"`
 }
 
-// HTTPGet asks an HTTP server.
+// HTTPGet is a request to an HTTP server.
 type HTTPGet struct {
 	Path        string   `json:"path"`
 	Port        Port     `json:"port"`
@@ -57,7 +57,7 @@ type Exec struct {
 	Command []string `json:"command"`
 }
 
-// GRPC asks by gRPC's health protocol.
+// GRPC is a check by gRPC's health protocol.
 type GRPC struct {
 	Port    Port    `json:"port"`
 	Service *string `json:"service"`

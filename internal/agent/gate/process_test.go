@@ -156,7 +156,7 @@ func TestADependencyThatCameBack(t *testing.T) {
 		p.healthy("cache")
 		return p, c
 	}
-	t.Run("the command is told by the signal that it wants", func(t *testing.T) {
+	t.Run("the command is notified by the chosen signal", func(t *testing.T) {
 		p, _ := restart(t, spec{Name: "app", NotifySignal: unix.SIGHUP, After: []string{"cache is healthy, on restart notify"}}, "hup=yes")
 		p.eventually(func() bool { return strings.Contains(p.log(), "app notified") })
 		b, err := os.ReadFile(filepath.Join(p.place("app").Own, BackFile))
@@ -164,7 +164,7 @@ func TestADependencyThatCameBack(t *testing.T) {
 			t.Errorf("the file says %q, %v", b, err)
 		}
 	})
-	t.Run("one that wants none is told by the file", func(t *testing.T) {
+	t.Run("without a chosen signal it is notified by the file", func(t *testing.T) {
 		p, _ := restart(t, spec{Name: "app", After: []string{"cache is healthy, on restart notify"}})
 		p.eventually(func() bool {
 			_, err := os.Stat(filepath.Join(p.place("app").Own, BackFile))
@@ -188,7 +188,7 @@ func TestADependencyThatCameBack(t *testing.T) {
 	})
 }
 
-// eventually asks, and waits for another while, for what has no event.
+// eventually polls for what has no event.
 func (p *pod) eventually(is func() bool) {
 	p.t.Helper()
 	for begun := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
@@ -199,7 +199,7 @@ func (p *pod) eventually(is func() bool) {
 }
 
 func TestStopOrder(t *testing.T) {
-	t.Run("a command is kept for those who need it", func(t *testing.T) {
+	t.Run("a command is kept for its dependents", func(t *testing.T) {
 		p := newPod(t)
 		cache := p.start(spec{Name: "cache", Notify: "fd"}, "healthy=0s")
 		app := p.start(spec{Name: "app", After: []string{"cache is healthy"}}, "stops=150ms")
@@ -214,7 +214,7 @@ func TestStopOrder(t *testing.T) {
 			t.Errorf("cache ended before app\n%s", p.timeline())
 		}
 	})
-	t.Run("asked again it obeys", func(t *testing.T) {
+	t.Run("a second signal is passed on at once", func(t *testing.T) {
 		p := newPod(t)
 		cache := p.start(spec{Name: "cache", Notify: "fd"}, "healthy=0s")
 		p.start(spec{Name: "app", After: []string{"cache is healthy"}, PreStop: true})

@@ -391,7 +391,7 @@ func (p *pod) timeline() startup.Timeline {
 		container   string
 		incarnation int
 	}
-	said := map[run]time.Duration{}
+	reported := map[run]time.Duration{}
 	var out startup.Timeline
 	for in := bufio.NewScanner(strings.NewReader(p.log())); in.Scan(); {
 		w := strings.Fields(in.Text())
@@ -404,7 +404,7 @@ func (p *pod) timeline() startup.Timeline {
 			check(p.t, err)
 		}
 		if ev.What == startup.IsHealthy {
-			said[run{ev.Container, ev.Incarnation}] = ev.At
+			reported[run{ev.Container, ev.Incarnation}] = ev.At
 		}
 		if ev.What != "pid" {
 			out = append(out, ev)
@@ -415,7 +415,7 @@ func (p *pod) timeline() startup.Timeline {
 		check(p.t, err)
 		for _, e := range entries {
 			ev := startup.Event{Container: name, What: e.What, At: e.Time.Sub(p.begun), Incarnation: e.Incarnation, Detail: e.Detail}
-			if at, ok := said[run{name, e.Incarnation}]; ok && e.What == startup.IsStarted {
+			if at, ok := reported[run{name, e.Incarnation}]; ok && e.What == startup.IsStarted {
 				ev.At = min(ev.At, at-1)
 			}
 			if e.What != startup.IsHealthy {

@@ -25,11 +25,11 @@ type gate struct {
 	writer *state.Writer
 	watch  *state.Watch
 
-	since   time.Time // it waits since then
-	said    map[string]answer
-	askers  map[string]*asker
-	stopAsk context.CancelFunc
-	saidAt  time.Time // when the last line about the wait was printed
+	since       time.Time         // it waits since then
+	answers     map[string]answer // by container
+	pollers     map[string]*poller
+	stopPolling context.CancelFunc
+	printedAt   time.Time // when the last line about the wait was printed
 
 	child *child
 	base  map[string]int // by dependency: how often it had started
@@ -87,7 +87,7 @@ func newGate(o Options) (*gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &gate{o: o, events: make(chan func(), 16), timer: time.NewTimer(time.Hour), since: time.Now(), said: map[string]answer{}}
+	g := &gate{o: o, events: make(chan func(), 16), timer: time.NewTimer(time.Hour), since: time.Now(), answers: map[string]answer{}}
 	if g.watch, err = state.NewWatch(o.Place); err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func newGate(o Options) (*gate, error) {
 	g.o.Place = g.writer.Place()
 	g.note(startup.IsWaiting, "")
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	g.startAsking()
+	g.startPolling()
 	return g, nil
 }
 

@@ -15,7 +15,7 @@ import (
 
 // A stopping is how far the end of the command is.
 type stopping struct {
-	asked time.Time      // when the first stop signal came; zero: none
+	since time.Time      // of the first stop signal; zero: none
 	held  syscall.Signal // not passed on yet; 0: none
 	alone bool           // perhaps only this container is to stop, not the pod
 	own   *ownEnd        // the gate itself ends the command
@@ -36,9 +36,9 @@ const settle = 2 * time.Second
 // stopRequested keeps the command for its dependents. A second signal is passed on at once:
 // the grace period was shortened.
 func (g *gate) stopRequested(s syscall.Signal) {
-	first := g.stop.asked.IsZero()
+	first := g.stop.since.IsZero()
 	if first {
-		g.stop.asked = time.Now()
+		g.stop.since = time.Now()
 		g.note(startup.IsStopping, unix.SignalName(s))
 		g.publish(func(r *state.Record) { r.Stopping = true })
 	}
@@ -61,7 +61,7 @@ func (g *gate) lookStopping() {
 	if others {
 		g.stop.alone = false
 	}
-	held := time.Since(g.stop.asked)
+	held := time.Since(g.stop.since)
 	limit := stopLimit(g.o.StopGrace)
 	if g.stop.alone {
 		limit = min(limit, settle)
@@ -105,7 +105,7 @@ func (g *gate) dependents() (need []string, podStops bool) {
 
 // endChild ends the command by the gate's own decision: by SIGTERM, then by SIGKILL.
 func (g *gate) endChild(code int, format string, args ...any) {
-	if g.stop.own != nil || !g.stop.asked.IsZero() {
+	if g.stop.own != nil || !g.stop.since.IsZero() {
 		return // it ends anyway
 	}
 	g.stop.own = &ownEnd{code, fmt.Sprintf(format, args...)}

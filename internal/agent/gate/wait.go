@@ -10,7 +10,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A line says what the command waits for after sayAfter, and again each time the wait has
+// A line is printed about what the command waits for after sayAfter, and again each time the wait has
 // become longer by half, at most every sayAtMost.
 const (
 	sayAfter  = time.Second
@@ -31,7 +31,7 @@ func (g *gate) lookWaiting() {
 	waits := make([]state.Wait, 0, len(g.o.After))
 	for _, e := range g.o.After {
 		seen := g.see(e)
-		d, why := decide(e, seen, g.said[e.From], waited)
+		d, why := decide(e, seen, g.answers[e.From], waited)
 		w := state.Wait{For: condition(e)}
 		switch {
 		case d.Open():
@@ -49,7 +49,7 @@ func (g *gate) lookWaiting() {
 		g.noteWaits(waits)
 		g.sayWaiting(waited, holding)
 		g.timer.Reset(g.nextLook(waited))
-	case g.askAgain():
+	case g.pollAgain():
 	default:
 		g.begin(waits)
 	}
@@ -62,8 +62,8 @@ func (g *gate) see(e startup.Edge) state.Seen {
 		look = g.watch.See
 	}
 	s, err := look(e.From)
-	if err != nil && time.Since(g.saidAt) > sayAtMost {
-		g.saidAt = time.Now()
+	if err != nil && time.Since(g.printedAt) > sayAtMost {
+		g.printedAt = time.Now()
 		g.o.Say(err.Error())
 	}
 	return s
@@ -88,10 +88,10 @@ func (g *gate) firstEnds(waits []state.Wait) []state.Wait {
 }
 
 func (g *gate) sayWaiting(waited time.Duration, holding []string) {
-	if waited < sayAfter || !g.saidAt.IsZero() && time.Since(g.saidAt) < min(max(waited/2, sayAfter), sayAtMost) {
+	if waited < sayAfter || !g.printedAt.IsZero() && time.Since(g.printedAt) < min(max(waited/2, sayAfter), sayAtMost) {
 		return
 	}
-	g.saidAt = time.Now()
+	g.printedAt = time.Now()
 	g.o.Say(fmt.Sprintf("%s waits since %s until %s", g.o.Place.Container, waited.Round(time.Second), strings.Join(holding, ", ")))
 }
 
@@ -108,7 +108,7 @@ func (g *gate) nextLook(waited time.Duration) time.Duration {
 
 // begin starts the command and then publishes that it runs, so that dependents can rely on it.
 func (g *gate) begin(waits []state.Wait) {
-	g.stopAsk()
+	g.stopPolling()
 	waits = g.firstEnds(waits)
 	g.base = map[string]int{}
 	for _, e := range g.o.After {
@@ -126,7 +126,7 @@ func (g *gate) begin(waits []state.Wait) {
 		r.Phase, r.StartingUp, r.Waited = state.Running, g.o.StartupProbe != nil, waits
 		r.Starts++
 	})
-	if !g.saidAt.IsZero() {
+	if !g.printedAt.IsZero() {
 		g.o.Say(fmt.Sprintf("%s starts after %s", g.o.Place.Container, time.Since(g.since).Round(time.Millisecond)))
 	}
 	g.watchHealth()

@@ -74,7 +74,7 @@ func (h *health) problem(ctx context.Context, name string) string {
 		return ""
 	}
 	if slices.Contains(h.probes.Containers(), name) {
-		err := h.probes.Ask(ctx, name)
+		err := h.probes.Probe(ctx, name)
 		h.mu.Lock()
 		h.known[name] = err == nil
 		h.mu.Unlock()

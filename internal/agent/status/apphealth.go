@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// healthPath is where the kubelet asks how a container is: by its readiness probe, else by
-// its startup probe. That it is alive says less.
+// healthPath is the path of the container's readiness probe, else of its startup probe. A
+// liveness probe is no measure of health.
 func (p Probes) healthPath(container string) (path string, ok bool) {
 	for _, kind := range []string{"readyz", "startupz"} {
 		path = "/app-health/" + container + "/" + kind
@@ -23,7 +23,7 @@ func (p Probes) healthPath(container string) (path string, ok bool) {
 	return "", false
 }
 
-// Containers are those that can be asked how they are, sorted.
+// Containers are those with a readiness or startup probe, sorted.
 func (p Probes) Containers() []string {
 	var out []string
 	for path := range p.byPath {
@@ -44,9 +44,9 @@ func container(path string) string {
 // asAgent are the headers of a probe that the agent makes by itself.
 var asAgent = http.Header{"User-Agent": {"kube-probe/outrider"}, "Accept": {"*/*"}}
 
-// Ask makes a container's readiness probe, else its startup probe, once and within the
+// Probe makes a container's readiness probe, else its startup probe, once and within the
 // probe's own time. Nil is success.
-func (p Probes) Ask(ctx context.Context, container string) error {
+func (p Probes) Probe(ctx context.Context, container string) error {
 	path, ok := p.healthPath(container)
 	if !ok {
 		return fmt.Errorf("%s has no readiness or startup probe", container)
@@ -66,7 +66,7 @@ func (p Probes) Ask(ctx context.Context, container string) error {
 	return result(code, err)
 }
 
-// limited ends with the probe's own time, which is a second if it says none.
+// limited ends with the probe's own time, by default a second.
 func (p probe) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	d := time.Duration(max(p.TimeoutSeconds, 1)) * time.Second
 	return context.WithTimeoutCause(ctx, d, fmt.Errorf("no answer within %s", d))
@@ -80,7 +80,7 @@ func result(code int, err error) error {
 	return err
 }
 
-// made tells of a probe that was made, if it says how a container is.
+// made calls p.Made for a probe of a container's health.
 func (p Probes) made(path string, err error) {
 	if p.Made == nil {
 		return

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An EntryKind says what an entry of the journal is.
+// An EntryKind is the kind of an entry of the journal.
 type EntryKind string
 
 // The kinds.
@@ -67,14 +67,14 @@ func NewJournal(o JournalOptions) *Journal {
 // Process is when the process started.
 func (j *Journal) Process() time.Time { return j.o.Process }
 
-// An EndEntry ends an entry. outcome says how, and failed whether it failed. Only the first
+// An EndEntry ends an entry. outcome describes it, and failed reports a failure. Only the first
 // call counts.
 type EndEntry func(outcome string, failed bool)
 
 // Begin opens a phase.
 func (j *Journal) Begin(phase, why string) EndEntry { return j.open(PhaseEntry, phase, why) }
 
-// Waiter opens the wait of a client for something; its end says what released it.
+// Waiter opens the wait of a client for something; its end has the outcome.
 func (j *Journal) Waiter(client, what string) EndEntry { return j.open(WaitEntry, client, what) }
 
 // Note adds an event.

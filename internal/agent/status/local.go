@@ -14,7 +14,7 @@ import (
 // local keeps others than the pod out.
 func local(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !asker(r).local {
+		if !peerFrom(r).local {
 			http.Error(w, "only from within the pod, by the loopback interface", http.StatusForbidden)
 			return
 		}
@@ -61,7 +61,7 @@ func (s *Server) debug() http.Handler {
 	return mux
 }
 
-// profile is what "go tool pprof" asks for: /debug/pprof/heap, goroutine, and so on, and
+// profile serves what "go tool pprof" fetches: /debug/pprof/heap, goroutine, and so on, and
 // profile?seconds=30 for the processor. net/http/pprof has more, and would make the agent
 // half a megabyte larger.
 func profile(w http.ResponseWriter, r *http.Request) {

@@ -43,11 +43,11 @@ func (t Target) url() string {
 const (
 	scrapeSize  = 10 << 20
 	scrapeLimit = 5 * time.Second
-	envoyLimit  = time.Second // to begin its answer: one that hangs must not keep the others' from who asks
+	envoyLimit  = time.Second // to begin its answer: one that hangs must not delay the app's metrics
 	lineSize    = 64 << 10
 )
 
-// reserved ports are the mesh's own: to ask one for the app's metrics would show the
+// reserved ports are the mesh's own: to scrape one for the app's metrics would show the
 // mesh's twice, or go round (Istio refuses the same).
 var reserved = []uint16{contract.AdminPort, contract.OutboundPort, contract.DebugPort, contract.InboundPort, contract.TunnelPort,
 	contract.StatusPort, contract.ReadinessPort, contract.DNSPort, contract.PrometheusPort}
@@ -122,8 +122,8 @@ func (s *Server) own() []Metric {
 		{Name: `outrider_agent_ready{level="outbound"}`, Help: "1 if the proxy is ready, by level.", Value: ready(readiness.Outbound)},
 		{Name: `outrider_agent_ready{level="full"}`, Value: ready(readiness.Full)},
 		{Name: "outrider_agent_waiters", Help: "Requests that are held until the proxy is ready.", Value: func() float64 { return float64(board.Waiting()) }},
-		{Name: "outrider_agent_waiters_refused_total", Help: "Requests that were answered at once because too many were held.", Counter: true, Value: count(&s.hall.refused)},
-		{Name: "outrider_agent_connections_dropped_total", Help: "Connections that were closed because too many were open.", Counter: true, Value: count(&s.crowd.dropped)},
+		{Name: "outrider_agent_waiters_refused_total", Help: "Requests that were answered at once because too many were held.", Counter: true, Value: count(&s.waits.refused)},
+		{Name: "outrider_agent_connections_dropped_total", Help: "Connections that were closed because too many were open.", Counter: true, Value: count(&s.conns.dropped)},
 		{Name: "istio_agent_scrapes_total", Help: "Scrapes of the merged metrics.", Counter: true, Value: count(&s.scrapes.total)},
 		{Name: `istio_agent_scrape_failures_total{type="envoy"}`, Help: "Targets that did not answer, or not fully, by type.", Counter: true, Value: count(&s.scrapes.envoyFailed)},
 		{Name: `istio_agent_scrape_failures_total{type="application"}`, Counter: true, Value: count(&s.scrapes.appFailed)},
@@ -138,7 +138,7 @@ func (s *Server) own() []Metric {
 }
 
 // expose writes metrics in Prometheus' text format, version 0.0.4. Those of one family
-// stand together, and the first says what it is.
+// stand together, and the first has its type.
 func expose(w io.Writer, metrics []Metric) {
 	last := ""
 	for _, m := range metrics {
@@ -155,7 +155,7 @@ func expose(w io.Writer, metrics []Metric) {
 	}
 }
 
-// scraper asks without a proxy of the environment, which is for the app, and once.
+// scraper ignores the environment's proxy, which is for the app, and does not retry.
 var scraper = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}, Timeout: scrapeLimit}
 
 // metrics is the agent's own, then Envoy's, then the app's: one that fails is left out, or

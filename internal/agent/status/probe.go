@@ -25,14 +25,14 @@ type Probes struct {
 	// Host is where the app listens: the pod's address (INSTANCE_IP); default localhost.
 	Host string
 
-	// Made is told of each probe of an application's health that was made for the kubelet;
-	// default: none.
+	// Made is called after each probe of an application's health that was made for the
+	// kubelet; default: none.
 	Made func(container string, err error)
 
 	byPath map[string]probe
 }
 
-// A probe is one of the kubelet's, in its own words, with its port as a number.
+// A probe is one of the kubelet's, in its JSON form, with its port as a number.
 type probe struct {
 	HTTPGet        *httpGet    `json:"httpGet"`
 	TCPSocket      *portOnly   `json:"tcpSocket"`
@@ -206,7 +206,7 @@ func tryHTTP(ctx context.Context, p httpGet, address string, headers http.Header
 	for _, h := range hop {
 		req.Header.Del(h)
 	}
-	// The kubelet sends these too, where it was told to; and more than one of a name, as they stand.
+	// The kubelet sends these as they are in the pod, several of one name too; they replace its own.
 	for _, h := range p.HTTPHeaders {
 		req.Header.Del(h.Name)
 	}
@@ -238,7 +238,7 @@ func tryHTTP(ctx context.Context, p httpGet, address string, headers http.Header
 		code = http.StatusOK
 	}
 	if err != nil && code >= 400 {
-		err = nil // the status says it
+		err = nil // the status has it
 	}
 	return code, body, err
 }

@@ -139,7 +139,7 @@ func TestProbesAreTheKubelets(t *testing.T) {
 	}
 }
 
-// One name may stand in a probe more than once; and the kubelet sends what it was told to.
+// A probe may have several headers of one name, and may replace the kubelet's own.
 func TestHeadersOfAProbe(t *testing.T) {
 	var asked http.Request
 	p, err := ParseProbes(`{"/app-health/app/readyz": {"httpGet": {"path": "/ok", "port": `+app(t, false, &asked)+`,
@@ -154,7 +154,7 @@ func TestHeadersOfAProbe(t *testing.T) {
 	if diff := cmp.Diff([]string{"1", "2"}, asked.Header.Values("X-A")); diff != "" || asked.Header.Get("X-B") != "3" {
 		t.Errorf("the app saw %v (-want +got):\n%s", asked.Header, diff)
 	}
-	if err := p.Ask(t.Context(), "app"); err != nil || asked.Header.Get("User-Agent") != "kube-probe/outrider" || len(asked.Header.Values("X-A")) != 2 {
+	if err := p.Probe(t.Context(), "app"); err != nil || asked.Header.Get("User-Agent") != "kube-probe/outrider" || len(asked.Header.Values("X-A")) != 2 {
 		t.Errorf("asked by the agent: %v, %v", err, asked.Header)
 	}
 }
@@ -176,7 +176,7 @@ func TestHowAContainerIs(t *testing.T) {
 		"both": "<nil>", "starts": "status 418", "slow": "no answer within 1s", "absent": "connect: connection refused",
 		"lives": "lives has no readiness or startup probe",
 	} {
-		if got := fmt.Sprint(p.Ask(t.Context(), name)); got != want {
+		if got := fmt.Sprint(p.Probe(t.Context(), name)); got != want {
 			t.Errorf("%s: %s; want %s", name, got, want)
 		}
 	}
@@ -187,7 +187,7 @@ func TestHowAContainerIs(t *testing.T) {
 		ask(t, "GET", r.url+path)
 	}
 	if diff := cmp.Diff([]string{"both <nil>", "starts status 418"}, made); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("Made was called with (-want +got):\n%s", diff)
 	}
 }
 

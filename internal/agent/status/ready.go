@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// StateFile holds the status at level outbound. It is replaced by rename, so that who
-	// watches the directory is woken and never reads a half; without an agent it is not there.
+	// StateFile holds the status at level outbound. It is replaced by rename, so that a
+	// watch of the directory fires and no reader sees a part; without an agent it does not exist.
 	StateFile = "ready.json"
 
-	// WaiterHeader names who waits, for the journal. To a request that has it and is held
-	// the server says so at once, with status 102: so the client knows that it need not ask again.
+	// WaiterHeader names the client, for the journal. A request that has it and is held gets
+	// status 102 at once: so the client knows that it need not send another.
 	WaiterHeader = "Outrider-Waiter"
 
 	// AgentHeader is in every answer about readiness: it is from an agent that holds requests.
@@ -74,32 +74,32 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, code, status)
 }
 
-// processing tells who waits that the request is held.
+// processing sends status 102 to a client that has named itself: the request is held.
 func processing(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get(WaiterHeader) != "" {
 		w.WriteHeader(http.StatusProcessing)
 	}
 }
 
-// hold waits in the asker's place; gone says that the asker has left. Where too many wait
-// already, the status is that of now.
+// hold keeps the request until the level is reached; gone reports that the client has
+// closed it. When too many requests are held, it returns the present status.
 func (s *Server) hold(w http.ResponseWriter, r *http.Request, level readiness.Level, wait time.Duration) (status readiness.Status, gone bool) {
-	leave, ok := s.hall.enter(asker(r))
+	release, ok := s.waits.acquire(peerFrom(r))
 	if !ok {
 		w.Header().Set("Retry-After", "1")
 		return s.o.Board.Status(level), false
 	}
-	defer leave()
+	defer release()
 	control := http.NewResponseController(w)
 	// The limits of an ordinary request would end this one.
 	control.SetReadDeadline(time.Time{})
 	control.SetWriteDeadline(time.Now().Add(wait + answerLimit))
-	who := asker(r).name
+	client := peerFrom(r).name
 	if name := r.Header.Get(WaiterHeader); name != "" {
-		who = fmt.Sprintf("%.64q (%s)", name, who)
+		client = fmt.Sprintf("%.64q (%s)", name, client)
 	}
 	processing(w, r)
-	end := s.o.Journal.Waiter(who, "level "+string(level))
+	end := s.o.Journal.Waiter(client, "level "+string(level))
 	ctx, cancel := context.WithTimeoutCause(r.Context(), wait, fmt.Errorf("waited %s", wait))
 	defer cancel()
 	status, err := s.o.Board.Wait(ctx, level)
@@ -107,7 +107,7 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, level readiness.Le
 	case err == nil:
 		end("ready", false)
 	case r.Context().Err() != nil:
-		end("the asker left", true)
+		end("the client left", true)
 		return status, true
 	default:
 		end("time is over: "+status.String(), true)
@@ -131,7 +131,7 @@ func parseWait(s string) (time.Duration, error) {
 }
 
 // wantsText reports whether an answer shall be for a person. ?format= decides, then the
-// Accept header; otherwise is for who says nothing.
+// Accept header; otherwise is the default.
 func wantsText(r *http.Request, otherwise bool) bool {
 	switch r.URL.Query().Get("format") {
 	case "text":
@@ -202,9 +202,9 @@ func (s *Server) startup(w http.ResponseWriter, r *http.Request) {
 	record.Text(w)
 }
 
-// drain and quit are Istio's orders.
+// drain and quit are Istio's endpoints.
 func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
-	s.o.Journal.Note("drain", "asked for by "+asker(r).name)
+	s.o.Journal.Note("drain", "requested by "+peerFrom(r).name)
 	if err := s.o.Drain(r.Context()); err != nil {
 		http.Error(w, err.Error(), cmp.Or(statusOf(err), http.StatusInternalServerError))
 		return
@@ -212,7 +212,7 @@ func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, "ok\n")
 }
 
-// statusOf is for a drain that took longer than its asker would wait.
+// statusOf is for a drain that took longer than the client's time limit.
 func statusOf(err error) int {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return http.StatusGatewayTimeout
@@ -221,7 +221,7 @@ func statusOf(err error) int {
 }
 
 func (s *Server) quit(w http.ResponseWriter, r *http.Request) {
-	s.o.Journal.Note("quit", "asked for by "+asker(r).name)
+	s.o.Journal.Note("quit", "requested by "+peerFrom(r).name)
 	io.WriteString(w, "ok\n")
 	http.NewResponseController(w).Flush() // the answer goes first: soon the process has ended
 	s.o.Quit()

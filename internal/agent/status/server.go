@@ -2,10 +2,10 @@
 // start went, metrics, the app's probes in the kubelet's stead, and orders from within
 // the pod.
 //
-// The ports are open before anything else is: whoever asks gets an answer, not a refusal.
-// A question with ?wait= is held until the proxy is ready, and released by that event. What
+// The ports are open before anything else is: a client gets an answer, not a refused connection.
+// A request with ?wait= is held until the proxy is ready, and released by that event. What
 // changes anything, and what shows the inside, is for the pod alone (the loopback
-// interface); on the unix socket other users may only ask whether the proxy is ready.
+// interface); on the unix socket other users may only get the readiness of the proxy.
 package status
 
 import (
@@ -70,8 +70,8 @@ type Server struct {
 	http      *http.Server
 	listeners []net.Listener
 	scrapes   scrapes
-	crowd     *crowd
-	hall      *hall
+	conns     *connLimiter
+	waits     *waitLimiter
 }
 
 // Listen opens the ports and the socket, all or none.
@@ -83,11 +83,11 @@ func Listen(o Options) (*Server, error) {
 		o.Ports = []uint16{contract.StatusPort, contract.ReadinessPort}
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	s := &Server{o: o, crowd: newCrowd(), hall: newHall()}
+	s := &Server{o: o, conns: newConnLimiter(), waits: newWaitLimiter()}
 	s.http = &http.Server{
 		Handler:           s.handler(),
 		ReadHeaderTimeout: headerLimit, ReadTimeout: bodyLimit, WriteTimeout: answerLimit, IdleTimeout: idleLimit,
-		MaxHeaderBytes: headerSize, ConnState: s.crowd.changed,
+		MaxHeaderBytes: headerSize, ConnState: s.conns.changed,
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // as a scanner's TLS hello
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, peerKey{}, peerOf(c))
@@ -124,7 +124,7 @@ func listenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o666); err != nil { // who asks is known by the socket: see peerOf
+	if err := os.Chmod(path, 0o666); err != nil { // peerOf checks the user of each client
 		ln.Close()
 		return nil, err
 	}
@@ -175,23 +175,23 @@ func (s *Server) Serve(ctx context.Context) error {
 
 type peerKey struct{}
 
-// A peer is who asks.
+// A peer is the client of a connection.
 type peer struct {
-	local    bool   // from within the pod, and allowed everything
-	stranger bool   // on the unix socket, and another user
-	inside   bool   // the pod, whoever it is there
-	name     string // for the journal
+	local     bool   // from within the pod, and allowed everything
+	otherUser bool   // on the unix socket, with another uid than the agent's
+	inside    bool   // in the pod, as any user
+	name      string // for the journal
 }
 
-// peerOf looks at the connection: what a request says of itself is not proof.
+// peerOf looks at the connection: headers of a request prove nothing.
 func peerOf(c net.Conn) peer {
 	if u, ok := c.(*net.UnixConn); ok {
 		cred, err := credentials(u)
 		if err != nil {
-			return peer{stranger: true, inside: true, name: "unix socket"}
+			return peer{otherUser: true, inside: true, name: "unix socket"}
 		}
 		own := cred.Uid == 0 || int(cred.Uid) == os.Getuid()
-		return peer{local: own, stranger: !own, inside: true, name: fmt.Sprintf("uid %d pid %d", cred.Uid, cred.Pid)}
+		return peer{local: own, otherUser: !own, inside: true, name: fmt.Sprintf("uid %d pid %d", cred.Uid, cred.Pid)}
 	}
 	a, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {
@@ -212,12 +212,12 @@ func credentials(c *net.UnixConn) (*unix.Ucred, error) {
 	return cred, errors.Join(err, failed)
 }
 
-func asker(r *http.Request) peer {
+func peerFrom(r *http.Request) peer {
 	p, _ := r.Context().Value(peerKey{}).(peer)
 	return p
 }
 
-// handler is the list of what is answered, and to whom.
+// handler is the list of paths, methods and permitted clients.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	read := func(h http.HandlerFunc) http.Handler { return only(h, http.MethodGet, http.MethodHead) }
@@ -235,7 +235,7 @@ func (s *Server) handler() http.Handler {
 		mux.Handle("/quitquitquit", local(only(s.quit, http.MethodPost)))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if asker(r).stranger && r.URL.Path != contract.ReadyPath {
+		if peerFrom(r).otherUser && r.URL.Path != contract.ReadyPath {
 			http.Error(w, "on this socket other users may only get "+contract.ReadyPath, http.StatusForbidden)
 			return
 		}

@@ -155,7 +155,7 @@ func TestAHeldRequestThatIsOverSaysWhy(t *testing.T) {
 	}
 }
 
-func TestAnAskerThatLeavesIsForgotten(t *testing.T) {
+func TestAClientThatLeavesNoLongerWaits(t *testing.T) {
 	r := start(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	req, _ := http.NewRequestWithContext(ctx, "GET", r.url+"/healthz/ready?wait=5m", nil)
@@ -254,11 +254,11 @@ func TestOrdersAreForThePodAlone(t *testing.T) {
 	}
 }
 
-// asStranger, in the environment, makes the test binary ask on a socket, for two paths.
-const asStranger = "OUTRIDER_TEST_SOCKET"
+// socketEnv, in the environment, makes the test binary get three paths over a socket.
+const socketEnv = "OUTRIDER_TEST_SOCKET"
 
 func TestMain(m *testing.M) {
-	path := os.Getenv(asStranger)
+	path := os.Getenv(socketEnv)
 	if path == "" {
 		os.Exit(m.Run())
 	}
@@ -347,7 +347,7 @@ func FuzzEndpoints(f *testing.F) {
 		f.Fatal(err)
 	}
 	board := readiness.New(readiness.Options{})
-	s := &Server{crowd: newCrowd(), hall: newHall(), o: Options{Board: board, Journal: NewJournal(JournalOptions{}), Probes: probes,
+	s := &Server{conns: newConnLimiter(), waits: newWaitLimiter(), o: Options{Board: board, Journal: NewJournal(JournalOptions{}), Probes: probes,
 		Drain: func(context.Context) error { return io.ErrUnexpectedEOF }, Quit: func() {}, Debug: map[string]http.Handler{"x": http.NotFoundHandler()}}}
 	h := s.handler()
 	for _, seed := range []string{"/healthz/ready?wait=1ns&level=full&format=text", "/startup", "/metrics", "/stats/prometheus", "/app-health/a/livez",
@@ -358,13 +358,13 @@ func FuzzEndpoints(f *testing.F) {
 	allowed := map[int]bool{200: true, 301: true, 307: true, 308: true, 400: true, 403: true, 404: true, 405: true, 500: true, 503: true}
 	f.Fuzz(func(t *testing.T, method, target, accept string, isLocal bool) {
 		if strings.Contains(target, "pprof") || strings.Contains(target, "wait") {
-			t.Skip() // they take as long as they are told to
+			t.Skip() // their length is in the request
 		}
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target + " HTTP/1.1\r\nHost: a\r\nAccept: " + accept + "\r\n\r\n")))
 		if err != nil {
 			t.Skip()
 		}
-		r = r.WithContext(context.WithValue(r.Context(), peerKey{}, peer{local: isLocal, stranger: !isLocal && len(target)%2 == 0}))
+		r = r.WithContext(context.WithValue(r.Context(), peerKey{}, peer{local: isLocal, otherUser: !isLocal && len(target)%2 == 0}))
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if !allowed[w.Code] {

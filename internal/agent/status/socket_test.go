@@ -21,7 +21,7 @@ func overSocket(path string) *http.Client {
 	}}}
 }
 
-func TestOnTheSocketOthersMayAskForReadinessOnly(t *testing.T) {
+func TestOnTheSocketOtherUsersGetReadinessOnly(t *testing.T) {
 	ns.RequireRoot(t)
 	dir, err := os.MkdirTemp("/tmp", "socket") // that others may enter
 	if err != nil {
@@ -49,7 +49,7 @@ func TestOnTheSocketOthersMayAskForReadinessOnly(t *testing.T) {
 	}
 	for uid, want := range map[uint32]string{0: "503 200 200", 1000: "503 403 403"} {
 		cmd := exec.Command(copied)
-		cmd.Env = append(os.Environ(), asStranger+"="+path)
+		cmd.Env = append(os.Environ(), socketEnv+"="+path)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 		out, err := cmd.CombinedOutput()
 		if got := strings.TrimSpace(string(out)); got != want || err != nil {

@@ -10,8 +10,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// An asker probes one container that publishes no record.
-type asker struct {
+// A poller probes one container that publishes no record.
+type poller struct {
 	url   *url.URL
 	again chan struct{}
 	last  time.Time // of an answer; belongs to the gate's goroutine
@@ -26,63 +26,63 @@ const (
 	connectWithin = time.Second
 )
 
-func (g *gate) startAsking() {
+func (g *gate) startPolling() {
 	var ctx context.Context
-	ctx, g.stopAsk = context.WithCancel(g.ctx)
-	g.askers = map[string]*asker{}
+	ctx, g.stopPolling = context.WithCancel(g.ctx)
+	g.pollers = map[string]*poller{}
 	for _, e := range g.o.After {
 		at := g.o.At[e.From]
-		if at == "" || e.After == startup.Completed || g.askers[e.From] != nil {
+		if at == "" || e.After == startup.Completed || g.pollers[e.From] != nil {
 			continue
 		}
 		u, err := parseAddress(at)
 		if err != nil {
 			continue // Options.complete has checked it
 		}
-		a := &asker{url: u, again: make(chan struct{}, 1)}
-		g.askers[e.From] = a
-		go a.run(ctx, func(said answer) {
+		p := &poller{url: u, again: make(chan struct{}, 1)}
+		g.pollers[e.From] = p
+		go p.run(ctx, func(got answer) {
 			g.post(func() {
-				a.last, g.said[e.From] = time.Now(), said
+				p.last, g.answers[e.From] = time.Now(), got
 				g.look()
 			})
 		})
 	}
 }
 
-// askAgain drops answers that are too old to open the gate, and reports whether there were
+// pollAgain drops answers that are too old to open the gate, and reports whether there were
 // any: what was healthy when another dependency was still missing may be gone.
-func (g *gate) askAgain() bool {
-	asked := false
+func (g *gate) pollAgain() bool {
+	dropped := false
 	for _, e := range g.o.After {
-		a := g.askers[e.From]
-		if a == nil || !g.said[e.From].healthy || time.Since(a.last) <= fresh {
+		p := g.pollers[e.From]
+		if p == nil || !g.answers[e.From].healthy || time.Since(p.last) <= fresh {
 			continue
 		}
 		if seen, _ := g.watch.Read(e.From); seen.Status().Reached(e.After) {
 			continue
 		}
-		g.said[e.From] = answer{}
-		asked = true
+		g.answers[e.From] = answer{}
+		dropped = true
 		select {
-		case a.again <- struct{}{}:
+		case p.again <- struct{}{}:
 		default:
 		}
 	}
-	return asked
+	return dropped
 }
 
-// run probes until the answer is yes, and then on request. It reports changes.
-func (a *asker) run(ctx context.Context, tell func(answer)) {
-	client := a.client()
+// run probes until the container is healthy, and then on request. It reports changes.
+func (p *poller) run(ctx context.Context, report func(answer)) {
+	client := p.client()
 	pause := shortestPause
-	var said answer
+	var last answer
 	for ctx.Err() == nil {
 		begun := time.Now()
-		now := a.ask(ctx, client)
-		if now != said || now.healthy {
-			said = now
-			tell(now)
+		now := p.get(ctx, client)
+		if now != last || now.healthy {
+			last = now
+			report(now)
 		}
 		if time.Since(begun) > time.Second {
 			pause = shortestPause // it was held
@@ -94,16 +94,16 @@ func (a *asker) run(ctx context.Context, tell func(answer)) {
 		}
 		select {
 		case <-over:
-		case <-a.again:
+		case <-p.again:
 		case <-ctx.Done():
 		}
 	}
 }
 
-func (a *asker) ask(ctx context.Context, client *http.Client) answer {
+func (p *poller) get(ctx context.Context, client *http.Client) answer {
 	ctx, cancel := context.WithTimeout(ctx, holdFor+5*time.Second)
 	defer cancel()
-	u := *a.url
+	u := *p.url
 	if u.Scheme == unixScheme {
 		u.Scheme, u.Opaque = "http", ""
 	}
@@ -121,19 +121,19 @@ func (a *asker) ask(ctx context.Context, client *http.Client) answer {
 		return answer{}
 	}
 	resp.Body.Close()
-	return answer{asked: true, healthy: isSuccess(resp.StatusCode)}
+	return answer{responded: true, healthy: isSuccess(resp.StatusCode)}
 }
 
 // isSuccess is the kubelet's rule (kubelet v1.34.4 pkg/probe/http).
 func isSuccess(status int) bool { return status >= 200 && status < 400 }
 
-func (a *asker) client() *http.Client {
+func (p *poller) client() *http.Client {
 	dialer := net.Dialer{Timeout: connectWithin}
 	transport := plainTransport()
 	transport.DialContext = dialer.DialContext
-	if a.url.Scheme == unixScheme {
+	if p.url.Scheme == unixScheme {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", a.url.Opaque)
+			return dialer.DialContext(ctx, "unix", p.url.Opaque)
 		}
 	}
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

@@ -15,12 +15,12 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// A stranger in the cluster opens what it can: neither the kubelet nor the pod's own
-// waiters feel it.
-func TestAStrangerCannotTakeAllThereIs(t *testing.T) {
+// A client of the cluster opens as many connections as it can: the kubelet's requests and
+// those of the pod are still answered.
+func TestOneClientCannotUseUpTheConnections(t *testing.T) {
 	pod, other := ns.New(t), ns.New(t)
-	strangers := []netip.Prefix{netip.MustParsePrefix("10.9.0.3/24"), netip.MustParsePrefix("10.9.0.4/24")}
-	ns.Connect(pod, "eth0", mustPrefix("10.9.0.2/24"), other, "eth1", strangers)
+	clients := []netip.Prefix{netip.MustParsePrefix("10.9.0.3/24"), netip.MustParsePrefix("10.9.0.4/24")}
+	ns.Connect(pod, "eth0", mustPrefix("10.9.0.2/24"), other, "eth1", clients)
 	var r *running
 	pod.Do(func() { r = start(t, nil) })
 	port := r.url[strings.LastIndexByte(r.url, ':'):]
@@ -39,8 +39,8 @@ func TestAStrangerCannotTakeAllThereIs(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	const stranger, kubelet = "10.9.0.3", "10.9.0.4"
-	question := func(c net.Conn, query string) net.Conn {
+	const client, kubelet = "10.9.0.3", "10.9.0.4"
+	request := func(c net.Conn, query string) net.Conn {
 		fmt.Fprintf(c, "GET /healthz/ready%s HTTP/1.1\r\nHost: a\r\n\r\n", query)
 		return c
 	}
@@ -54,29 +54,29 @@ func TestAStrangerCannotTakeAllThereIs(t *testing.T) {
 		return string(b[9:n])
 	}
 
-	mine := question(dial("", "127.0.0.1"), "?wait=5m")
+	mine := request(dial("", "127.0.0.1"), "?wait=5m")
 	eventually(t, "the pod's own waiter", func() bool { return r.board.Waiting() == 1 })
 	for range heldOutside {
-		question(dial(stranger, "10.9.0.2"), "?wait=5m")
+		request(dial(client, "10.9.0.2"), "?wait=5m")
 	}
-	eventually(t, "the strangers wait", func() bool { return r.board.Waiting() == 1+heldOutside })
+	eventually(t, "the client's requests are held", func() bool { return r.board.Waiting() == 1+heldOutside })
 	began := time.Now()
-	if got := status(question(dial(stranger, "10.9.0.2"), "?wait=5m")); !strings.HasPrefix(got, "503 ") || !strings.Contains(got, "Retry-After: 1") ||
+	if got := status(request(dial(client, "10.9.0.2"), "?wait=5m")); !strings.HasPrefix(got, "503 ") || !strings.Contains(got, "Retry-After: 1") ||
 		!strings.Contains(got, "envoy-not-live") || time.Since(began) > time.Minute {
 		t.Errorf("one too many: %s after %s", got, time.Since(began))
 	}
-	second := question(dial("", "127.0.0.1"), "?wait=5m")
-	eventually(t, "a place for the pod", func() bool { return r.board.Waiting() == 2+heldOutside })
+	second := request(dial("", "127.0.0.1"), "?wait=5m")
+	eventually(t, "a slot for the pod", func() bool { return r.board.Waiting() == 2+heldOutside })
 
-	// Connections that ask nothing, many more than there is room for.
+	// Connections without a request, many more than the limit.
 	for range openOutside + 50 {
-		dial(stranger, "10.9.0.2")
+		dial(client, "10.9.0.2")
 	}
-	eventually(t, "the stranger's oldest are closed", func() bool { return r.board.Waiting() == 2 })
-	if got := status(question(dial(kubelet, "10.9.0.2"), "")); !strings.HasPrefix(got, "503 ") {
-		t.Errorf("the kubelet is told %s", got)
+	eventually(t, "the client's oldest are closed", func() bool { return r.board.Waiting() == 2 })
+	if got := status(request(dial(kubelet, "10.9.0.2"), "")); !strings.HasPrefix(got, "503 ") {
+		t.Errorf("the kubelet gets %s", got)
 	}
-	if _, body, _ := askIn(t, pod, r.url+"/metrics"); !strings.Contains(body, "\noutrider_agent_waiters_refused_total 1\n") ||
+	if _, body, _ := getIn(t, pod, r.url+"/metrics"); !strings.Contains(body, "\noutrider_agent_waiters_refused_total 1\n") ||
 		strings.Contains(body, "\noutrider_agent_connections_dropped_total 0\n") {
 		t.Errorf("metrics:\n%s", body)
 	}
@@ -88,8 +88,8 @@ func TestAStrangerCannotTakeAllThereIs(t *testing.T) {
 	}
 }
 
-// askIn asks from within a namespace.
-func askIn(t *testing.T, in *ns.Namespace, url string) (int, string, http.Header) {
+// getIn sends a GET from within a namespace.
+func getIn(t *testing.T, in *ns.Namespace, url string) (int, string, http.Header) {
 	t.Helper()
 	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(_ context.Context, _, to string) (conn net.Conn, err error) {
 		in.Do(func() { conn, err = net.Dial("tcp", to) })
@@ -107,8 +107,8 @@ func askIn(t *testing.T, in *ns.Namespace, url string) (int, string, http.Header
 	return res.StatusCode, string(body), res.Header
 }
 
-func TestWhoHasTheMostGivesUpTheOldest(t *testing.T) {
-	r := room{limit: 3, by: map[string][]net.Conn{}}
+func TestTheOldestConnectionOfTheLargestClientIsClosed(t *testing.T) {
+	set := connSet{limit: 3, by: map[string][]net.Conn{}}
 	conns := map[string]net.Conn{}
 	conn := func(name string) net.Conn {
 		a, b := net.Pipe()
@@ -116,21 +116,21 @@ func TestWhoHasTheMostGivesUpTheOldest(t *testing.T) {
 		conns[name] = a
 		return a
 	}
-	for _, tt := range []struct{ who, name, victim string }{
+	for _, tt := range []struct{ client, name, victim string }{
 		{"a", "a1", ""}, {"a", "a2", ""}, {"b", "b1", ""},
 		{"c", "c1", "a1"},
 	} {
-		if got := r.enter(tt.who, conn(tt.name)); got != conns[tt.victim] {
-			t.Errorf("%s makes another one leave than %q", tt.name, tt.victim)
+		if got := set.add(tt.client, conn(tt.name)); got != conns[tt.victim] {
+			t.Errorf("%s closes another connection than %q", tt.name, tt.victim)
 		}
 	}
-	r.leave("a", conns["a1"]) // which was gone already
-	r.leave("a", conns["a2"])
-	if r.open != 2 || len(r.by) != 2 {
-		t.Errorf("%d of %d are there", r.open, len(r.by))
+	set.remove("a", conns["a1"]) // which was removed already
+	set.remove("a", conns["a2"])
+	if set.open != 2 || len(set.by) != 2 {
+		t.Errorf("%d connections of %d clients are open", set.open, len(set.by))
 	}
-	r.enter("b", conn("b2"))
-	if got := r.enter("b", conn("b3")); got != conns["b1"] {
-		t.Error("who has the most is the newcomer: its own oldest leaves")
+	set.add("b", conn("b2"))
+	if got := set.add("b", conn("b3")); got != conns["b1"] {
+		t.Error("the new connection's client has the most: its own oldest must be closed")
 	}
 }
