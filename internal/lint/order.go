@@ -49,7 +49,7 @@ func leftOut(s subject, b *builder) {
 	if len(free) == 0 {
 		return
 	}
-	field, evidence, _ := s.askedAt(s.reading.Asked[slices.IndexFunc(s.reading.Asked, func(e startup.Edge) bool { return e.From == s.proxy })])
+	field, evidence, _ := s.askedAt(s.reading.Requested[slices.IndexFunc(s.reading.Requested, func(e startup.Edge) bool { return e.From == s.proxy })])
 	b.add(clue{code: "no-order", title: fmt.Sprintf("%s may run before %s: the annotations name others only", words(free), s.proxy), field: field, evidence: evidence,
 		why: "a pod that names containers to wait for its proxy must name all of them; " + refused, do: "let " + words(free) + " wait for " + s.proxy + " too", fix: s.requesting(&s.Pod, s.edges(free))})
 }
@@ -90,7 +90,7 @@ func (s *subject) free() []string {
 
 // namesProxy says whether an annotation requests an edge from the proxy.
 func (s *subject) namesProxy() bool {
-	return slices.ContainsFunc(s.reading.Asked, func(e startup.Edge) bool { return e.From == s.proxy })
+	return slices.ContainsFunc(s.reading.Requested, func(e startup.Edge) bool { return e.From == s.proxy })
 }
 
 // edges are those from the proxy to containers.
@@ -118,7 +118,7 @@ func (s *subject) requesting(after *corev1.Pod, edges []startup.Edge) *change {
 			}
 		}
 	}
-	asked := startup.Plan{Containers: s.plan.Containers, Edges: s.reading.Asked}.Expand()
+	asked := startup.Plan{Containers: s.plan.Containers, Edges: s.reading.Requested}.Expand()
 	for _, e := range edges {
 		if slices.ContainsFunc(asked.Edges, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To }) {
 			continue

@@ -32,8 +32,8 @@ func planWorks(s subject, b *builder) {
 		return // the plan is not all that was asked for
 	}
 	plan := s.plan
-	for i := range s.reading.Asked {
-		plan.Edges[i].By = s.reading.Asked[i].By // and not what it is kept by today
+	for i := range s.reading.Requested {
+		plan.Edges[i].By = s.reading.Requested[i].By // and not what it is kept by today
 	}
 	for _, f := range plan.Validate(s.on) {
 		if f.Code == startup.NotEveryStart || s.saidElsewhere(f) || s.willBeKept(f) {
@@ -60,7 +60,7 @@ func injectionRefuses(s subject, b *builder) {
 			c.field, c.evidence = annotation(key), s.Pod.Annotations[key]
 		}
 	}
-	for _, e := range s.reading.Asked {
+	for _, e := range s.reading.Requested {
 		if field, text, ok := s.askedAt(e); ok && strings.HasPrefix(c.title, `"`+e.To+" after "+e.From+" ") {
 			c.field, c.evidence = field, text
 		}
@@ -117,7 +117,7 @@ func (s *subject) fieldOf(f startup.Finding) (path, string) {
 			return m.field.plus("name"), name
 		}
 	}
-	for _, e := range s.reading.Asked {
+	for _, e := range s.reading.Requested {
 		if slices.Contains(f.Names, e.From) && slices.Contains(f.Names, e.To) {
 			field, text, _ := s.askedAt(e)
 			return field, text

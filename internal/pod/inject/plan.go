@@ -200,8 +200,8 @@ func arrange(in input, s settings, w orderPolicy, known commands, r *report) (pl
 	if in.alongside && w.start == podspec.StartDefault {
 		reading.Avoid = append(slices.Clip(reading.Avoid), mechanismsThatChange(reading, proxy)...)
 	}
-	requested := presentEdges(in, reading.Asked, r)
-	reading.Asked = withDefault(reading.Containers, requested, w, proxy)
+	requested := presentEdges(in, reading.Requested, r)
+	reading.Requested = withDefault(reading.Containers, requested, w, proxy)
 	if err := validate(reading, in.o.kubernetes()); err != nil {
 		return p, err
 	}

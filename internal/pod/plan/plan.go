@@ -175,8 +175,8 @@ func limits(a startup.Answer) []Limit {
 // findings are what is wrong with the plan. How well an edge is kept, and that the pod must
 // be rewritten for it, stands with the edge and not here.
 func (p Report) findings(r podspec.Reading, plan startup.Plan) startup.Findings {
-	for i := range r.Asked {
-		plan.Edges[i].By = r.Asked[i].By // and not what keeps it today
+	for i := range r.Requested {
+		plan.Edges[i].By = r.Requested[i].By // and not what keeps it today
 	}
 	found := slices.DeleteFunc(plan.Validate(p.On), func(f startup.Finding) bool {
 		switch f.Code {

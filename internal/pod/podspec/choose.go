@@ -49,7 +49,7 @@ var because = map[startup.Mechanism]string{
 // choice says why. An edge that the pod keeps already, and no annotation names, stays as it is.
 func Choose(r Reading, on startup.Kubernetes) []Choice {
 	plan := r.Plan().Expand()
-	asked := startup.Plan{Containers: plan.Containers, Edges: r.Asked}.Expand()
+	asked := startup.Plan{Containers: plan.Containers, Edges: r.Requested}.Expand()
 	var out []Choice
 	for _, e := range plan.Edges {
 		i := slices.IndexFunc(asked.Edges, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To })
@@ -82,7 +82,7 @@ func (r Reading) choose(plan startup.Plan, e startup.Edge, on startup.Kubernetes
 	if requested == "" && r.Start != StartDefault {
 		requested, source = startup.Mechanism(r.Start), "annotation "+StartAnnotation+": "+string(r.Start)
 	}
-	r.requested, e.By = requested, ""
+	r.edgeBy, e.By = requested, ""
 	if r.Start == StartOff && requested == startup.Mechanism(StartOff) {
 		return Choice{Edge: e, Why: []string{source + ": no order"}, Warning: e.To + " may run before " + e.From}
 	}
@@ -180,7 +180,7 @@ func (r Reading) asWritten(plan startup.Plan, e startup.Edge, m startup.Mechanis
 		}
 		return plan, r.firstProcess(e)
 	case startup.Native:
-		if from.Kind == startup.Plain && !f.Proxy && r.Start != Start(startup.Native) && r.requested != startup.Native {
+		if from.Kind == startup.Plain && !f.Proxy && r.Start != Start(startup.Native) && r.edgeBy != startup.Native {
 			return plan, fmt.Sprintf("%s is a container of the application: it becomes a sidecar only if you ask for it (%s: native)", e.From, StartAnnotation)
 		}
 		return movedBefore(plan, at, toAt, startup.Sidecar, f, e.After), ""
@@ -199,7 +199,7 @@ func (r Reading) asWritten(plan startup.Plan, e startup.Edge, m startup.Mechanis
 // firstProcess says why a gate, which would be process 1 itself, does not fit the command of
 // one of the two; empty if it does, or if a gate is requested all the same.
 func (r Reading) firstProcess(e startup.Edge) string {
-	if r.requested == startup.Gate || r.Start == Start(startup.Gate) {
+	if r.edgeBy == startup.Gate || r.Start == Start(startup.Gate) {
 		return ""
 	}
 	for _, name := range []string{e.To, e.From} {

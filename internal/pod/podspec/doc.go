@@ -22,7 +22,7 @@
 //	workaround.go   health loops, sleeps and hooks that people write
 //	known.go        proxies and programs by name, as data
 //	shell.go        the statements of a shell script
-//	asking.go       how a statement polls, and what that keeps
+//	polling.go      how a statement polls, and what that keeps
 //	check.go        what the API server would refuse
 //	annotation.go   outrider.dev/depends-on
 //	choose.go       which mechanism, and why

@@ -145,16 +145,16 @@ func (r *reader) statementWaits(c carrier, all []statement, errexit bool) (hookW
 		next = &all[1]
 	}
 	if w, ok := r.waiter(c, s.program()); ok {
-		w.givesUp = w.timeout > 0 && !s.heeded(next, errexit)
+		w.givesUp = w.timeout > 0 && !s.abortsScript(next, errexit)
 		return w, true
 	}
-	port, asks := s.asksPort()
-	if !asks || !s.loops() {
+	port, polls := s.polledPort()
+	if !polls || !s.loops() {
 		return hookWait{}, false
 	}
 	w := hookWait{from: r.listens(port), by: "health loop"}
-	w.port = !s.asksHealth() && !r.healthyByPort(w.from, port)
-	if w.givesUp = s.isLoop() && !s.unbounded() && !s.failsAfter(next) || !s.isLoop() && !s.heeded(next, errexit); w.givesUp {
+	w.port = !s.checksHealth() && !r.healthyByPort(w.from, port)
+	if w.givesUp = s.isLoop() && !s.unbounded() && !s.failsAfter(next) || !s.isLoop() && !s.abortsScript(next, errexit); w.givesUp {
 		w.timeout = s.lasts()
 	}
 	return w, w.from != ""

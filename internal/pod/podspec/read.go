@@ -18,7 +18,7 @@ import (
 type Reading struct {
 	Containers []startup.Container
 	Facts      map[string]Fact // by container
-	Asked      []startup.Edge  // by annotation, stars included
+	Requested  []startup.Edge  // by annotation, stars included
 	Found      []Found         // what is in the pod already
 	Start      Start           // the annotation outrider.dev/start
 	Expected   []string        // containers that the pod waits for, but that injection has yet to add
@@ -32,7 +32,7 @@ type Reading struct {
 	// Nil: the images were not looked up.
 	Unknown map[string]string
 
-	requested startup.Mechanism // for the edge that is looked at; empty: none
+	edgeBy startup.Mechanism // the mechanism that the edge in hand names; empty: none
 }
 
 // A Fact is what a mechanism can build on in a container.
@@ -86,7 +86,7 @@ func read(pod *corev1.Pod, asked []startup.Edge) (reader, error) {
 			recognise(&r, c)
 		}
 	}
-	r.Asked = asked
+	r.Requested = asked
 	start, err := ParseStart(pod.Annotations)
 	r.Start = start
 	for _, e := range asked {
@@ -377,7 +377,7 @@ func (r Reading) Meant(e startup.Edge) startup.Edge {
 // keeps already says by what; the best one, if by several.
 func (r Reading) Plan() startup.Plan {
 	p := r.plan()
-	p.Edges = slices.Clone(r.Asked)
+	p.Edges = slices.Clone(r.Requested)
 	for i, e := range p.Edges {
 		if e.By == "" {
 			p.Edges[i].By = r.keptBy(e)
@@ -387,10 +387,10 @@ func (r Reading) Plan() startup.Plan {
 		for _, e := range f.Edges {
 			same := func(o startup.Edge) bool { return o.From == e.From && o.To == e.To }
 			switch i := slices.IndexFunc(p.Edges, same); {
-			case i < 0 && contradicts(e, p.Edges[:len(r.Asked)]):
+			case i < 0 && contradicts(e, p.Edges[:len(r.Requested)]):
 			case i < 0:
 				p.Edges = append(p.Edges, e)
-			case i >= len(r.Asked) && better(e.By, p.Edges[i].By):
+			case i >= len(r.Requested) && better(e.By, p.Edges[i].By):
 				p.Edges[i] = e
 			}
 		}

@@ -245,7 +245,7 @@ func (s statement) program() []string {
 
 var shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// neutral says whether the statement only prepares: it neither waits nor is it
+// neutral reports whether the statement only prepares: it neither waits nor is it
 // what the container is for.
 func (s statement) neutral() bool {
 	p := s.program()
@@ -281,7 +281,7 @@ func sleepTime(operand string) (time.Duration, bool) {
 	return d, err == nil && d > 0
 }
 
-// loops says whether the statement asks again and again, for ever or not: a loop, or a
+// loops reports whether the statement polls repeatedly, for ever or not: a loop, or a
 // curl that retries.
 func (s statement) loops() bool {
 	return s.isLoop() ||
@@ -289,17 +289,17 @@ func (s statement) loops() bool {
 }
 
 var (
-	localURL = regexp.MustCompile(`(?:^|[\s/@\["'])(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[?::1\]?):(\d{1,5})\b`)
-	devTCP   = regexp.MustCompile(`/dev/tcp/(?:localhost|127\.0\.0\.1)/(\d{1,5})\b`)
-	twoWords = regexp.MustCompile(`(?:^|\s)(?:localhost|127\.0\.0\.1|0\.0\.0\.0|::1)\s+(\d{1,5})\b`)
-	askers   = regexp.MustCompile(`(?:^|[\s/$(` + "`" + `\["'])(?:curl|wget|nc|ncat|netcat|http|grpc_health_probe)\s`)
+	localURL    = regexp.MustCompile(`(?:^|[\s/@\["'])(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[?::1\]?):(\d{1,5})\b`)
+	devTCP      = regexp.MustCompile(`/dev/tcp/(?:localhost|127\.0\.0\.1)/(\d{1,5})\b`)
+	twoWords    = regexp.MustCompile(`(?:^|\s)(?:localhost|127\.0\.0\.1|0\.0\.0\.0|::1)\s+(\d{1,5})\b`)
+	portClients = regexp.MustCompile(`(?:^|[\s/$(` + "`" + `\["'])(?:curl|wget|nc|ncat|netcat|http|grpc_health_probe)\s`)
 )
 
-// asksPort returns the local port that the statement asks, if it asks one.
-func (s statement) asksPort() (int, bool) {
+// polledPort returns the local port that the statement polls, if any.
+func (s statement) polledPort() (int, bool) {
 	all := strings.Join(s.words, " ")
 	forms := []*regexp.Regexp{devTCP}
-	if askers.MatchString(all) {
+	if portClients.MatchString(all) {
 		forms = append(forms, localURL, twoWords)
 	}
 	for _, form := range forms {

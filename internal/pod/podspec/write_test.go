@@ -246,7 +246,7 @@ func FuzzStatements(f *testing.F) {
 				t.Fatalf("statement %+v after %d in %q", s, at, text)
 			}
 			at = s.end
-			s.asksPort()
+			s.polledPort()
 			s.sleeps()
 			s.neutral()
 			s.loops()

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// How a statement polls decides what it keeps. A loop that ends only after an answer keeps
+// How a statement polls decides what it keeps. A loop that ends only after a success keeps
 // the order; every other loop gives up, and the script continues. In doubt a loop counts as
 // one that gives up, so that no order is claimed for it.
 
-// separators of statements, as they stand among the words of a loop.
+// separators of statements, among the words of a loop.
 var separators = map[string]bool{";": true, "&&": true, "||": true, "|": true, "&": true}
 
-// isLoop says whether the statement is a loop of the shell.
+// isLoop reports whether the statement is a loop of the shell.
 func (s statement) isLoop() bool {
 	return slices.Contains([]string{"until", "while", "for"}, s.words[0])
 }
 
-// unbounded says whether a loop ends only when it is answered: its condition asks and
-// nothing else, or never ends it, and whatever leaves its body follows an answer.
+// unbounded reports whether a loop ends only after a success: its condition polls a port and
+// does nothing else, or never ends it, and each exit from its body follows a success.
 func (s statement) unbounded() bool {
 	do := slices.Index(s.words, "do")
 	if do < 0 {
@@ -30,19 +30,19 @@ func (s statement) unbounded() bool {
 	}
 	cond, body := trimmed(s.words[1:do]), s.words[do+1:]
 	endless := slices.Contains([]string{"while true", "while :", "until false", "for ((;;))"}, s.words[0]+" "+strings.Join(cond, ""))
-	if !endless && !asksUntilAnswered(s.words[0], cond) {
+	if !endless && !pollsUntilSuccess(s.words[0], cond) {
 		return false
 	}
 	for i, w := range body {
-		if leaves(body, i, w) && !answered(body, i) {
+		if leaves(body, i, w) && !afterSuccess(body, i) {
 			return false
 		}
 	}
 	return true
 }
 
-// failsAfter says whether a loop that gives up leads to the end of the script with an
-// error: what leaves it before is an exit after an answer, and after it comes "exit 1".
+// failsAfter reports whether a loop that gives up ends the script with an error: the loop is
+// left early only after a success, and "exit 1" follows it.
 func (s statement) failsAfter(next *statement) bool {
 	do := slices.Index(s.words, "do")
 	if do < 0 || next == nil || !next.fails() {
@@ -50,21 +50,21 @@ func (s statement) failsAfter(next *statement) bool {
 	}
 	body := s.words[do+1:]
 	for i, w := range body {
-		if w == "break" || leaves(body, i, w) && !answered(body, i) {
+		if w == "break" || leaves(body, i, w) && !afterSuccess(body, i) {
 			return false
 		}
 	}
 	return s.words[0] == "for"
 }
 
-// fails says whether the statement ends the script with an error.
+// fails reports whether the statement ends the script with an error.
 func (s statement) fails() bool {
 	return len(s.words) > 1 && s.words[0] == "exit" && isDigits(s.words[1]) && strings.Trim(s.words[1], "0") != ""
 }
 
-// asksUntilAnswered says whether a condition is one question, the right way round.
-func asksUntilAnswered(keyword string, cond []string) bool {
-	if slices.Contains(cond, "&&") || slices.Contains(cond, "||") || !asks(cond) {
+// pollsUntilSuccess reports whether a condition is one poll that ends the loop by its success.
+func pollsUntilSuccess(keyword string, cond []string) bool {
+	if slices.Contains(cond, "&&") || slices.Contains(cond, "||") || !pollsPort(cond) {
 		return false
 	}
 	negated := cond[0] == "!"
@@ -77,8 +77,8 @@ func asksUntilAnswered(keyword string, cond []string) bool {
 	return keyword == "while" && negated || keyword == "until" && !negated
 }
 
-// leaves says whether word i ends a loop well. An exit with another status than 0 does
-// not: what follows never runs.
+// leaves reports whether word i ends a loop without an error. An exit with another status
+// than 0 does not count: what follows never runs.
 func leaves(body []string, i int, word string) bool {
 	switch word {
 	case "break", "exec":
@@ -89,9 +89,9 @@ func leaves(body []string, i int, word string) bool {
 	return false
 }
 
-// answered says whether word i runs only if the question before it was answered:
-// "ASK && break", or "if ASK; then break".
-func answered(body []string, i int) bool {
+// afterSuccess reports whether word i runs only if the poll before it succeeded:
+// "POLL && break", or "if POLL; then break".
+func afterSuccess(body []string, i int) bool {
 	switch {
 	case i > 0 && body[i-1] == "&&":
 	case i > 0 && body[i-1] == "then":
@@ -103,16 +103,16 @@ func answered(body []string, i int) bool {
 	for begin > 0 && !separators[body[begin-1]] && !slices.Contains([]string{"do", "then", "else", "{"}, body[begin-1]) {
 		begin--
 	}
-	question := body[begin : i-1]
-	if len(question) > 0 && question[0] == "if" {
-		question = question[1:]
+	poll := body[begin : i-1]
+	if len(poll) > 0 && poll[0] == "if" {
+		poll = poll[1:]
 	}
-	return len(question) > 0 && question[0] != "!" && asks(question)
+	return len(poll) > 0 && poll[0] != "!" && pollsPort(poll)
 }
 
-// asks says whether these words ask a port of the pod.
-func asks(words []string) bool {
-	_, ok := statement{words: words}.asksPort()
+// pollsPort reports whether these words poll a port of the pod.
+func pollsPort(words []string) bool {
+	_, ok := statement{words: words}.polledPort()
 	return ok
 }
 
@@ -125,21 +125,21 @@ func trimmed(words []string) []string {
 }
 
 var (
-	healthAskers = regexp.MustCompile("(?:^|[\\s/$(`\\[\"'])(?:wget|grpc_health_probe)\\s")
-	failsOnError = regexp.MustCompile(`\s(?:-[a-zA-Z]*f[a-zA-Z]*|--fail|--fail-with-body|--check-status)(?:\s|$)`)
-	looksInside  = regexp.MustCompile(`http_code|\|\s*(?:grep|jq)\s`)
+	healthClients = regexp.MustCompile("(?:^|[\\s/$(`\\[\"'])(?:wget|grpc_health_probe)\\s")
+	failsOnError  = regexp.MustCompile(`\s(?:-[a-zA-Z]*f[a-zA-Z]*|--fail|--fail-with-body|--check-status)(?:\s|$)`)
+	looksInside   = regexp.MustCompile(`http_code|\|\s*(?:grep|jq)\s`)
 )
 
-// asksHealth says whether an answer means health. A port that only accepts does not, nor
+// checksHealth reports whether a success means health. A port that only accepts does not, nor
 // does a response with its status ignored (curl exits with 0 on a 503 without --fail).
-func (s statement) asksHealth() bool {
+func (s statement) checksHealth() bool {
 	all := strings.Join(s.words, " ")
-	return healthAskers.MatchString(all) || failsOnError.MatchString(all) || looksInside.MatchString(all)
+	return healthClients.MatchString(all) || failsOnError.MatchString(all) || looksInside.MatchString(all)
 }
 
-// heeded says whether the script stops where this statement fails, which is no loop: a
-// loop that gave up has the status of its last sleep. next is the statement that follows.
-func (s statement) heeded(next *statement, errexit bool) bool {
+// abortsScript reports whether the script stops where this statement fails, which is no
+// loop: a loop that gave up has the status of its last sleep. next is the statement that follows.
+func (s statement) abortsScript(next *statement, errexit bool) bool {
 	switch {
 	case next == nil, s.then == "&&":
 		return true
@@ -151,7 +151,7 @@ func (s statement) heeded(next *statement, errexit bool) bool {
 	return errexit && s.then != "|"
 }
 
-// errexits says whether the shell ends at the first command that fails, after this one.
+// errexits reports whether the shell ends at the first command that fails, after this one.
 func (s statement) errexits() bool {
 	if s.words[0] != "set" {
 		return false
@@ -176,7 +176,7 @@ var (
 )
 
 // lasts is how long a statement polls a closed port until it gives up, as far as its text
-// says. A request itself takes no time.
+// shows. A request itself takes no time.
 func (s statement) lasts() time.Duration {
 	all := strings.Join(s.words, " ")
 	if m := retries.FindStringSubmatch(all); m != nil && !s.isLoop() {
