@@ -1,6 +1,7 @@
 package startup
 
 import (
+	"fmt"
 	"math"
 	"time"
 )
@@ -23,13 +24,32 @@ type Breach string
 
 const (
 	RanTooEarly  Breach = "ran-too-early" // To started before From had reached the condition
-	NotFollowed  Breach = "not-followed"  // From restarted, and To was neither told nor restarted
+	NotFollowed  Breach = "not-followed"  // From restarted, and To was neither notified nor restarted
 	OutlivedFrom Breach = "outlived-from" // the pod stopped, and From ended while To still ran
 )
 
 // Forever is how much too early a container runs whose dependency never comes, or ends
 // before one that never does.
 const Forever = time.Duration(math.MaxInt64)
+
+// Sentence describes the violation, without its time.
+func (v Violation) Sentence() string {
+	from, to := v.Edge.From, v.Edge.To
+	s := fmt.Sprintf("%s ran before %s was %s", to, from, v.Edge.After)
+	switch v.How {
+	case NotFollowed:
+		s = fmt.Sprintf("%s restarted and %s did not follow", from, to)
+	case OutlivedFrom:
+		s = fmt.Sprintf("%s ended while %s still ran", from, to)
+	}
+	switch {
+	case v.By <= 0 || v.By == Forever:
+		return s
+	case v.By < time.Millisecond:
+		return s + ", by " + v.By.String()
+	}
+	return s + ", by " + v.By.Round(time.Millisecond).String()
+}
 
 // Check returns the edges of p that t violates, in the order of p.Edges; of one
 // edge, in the order of time. A container that never started violates nothing.

@@ -28,12 +28,12 @@ type What string
 const (
 	IsWaiting   What = "waiting"   // its gate, or the kubelet, holds it
 	IsStarted   What = "started"   // the real command runs
-	IsHealthy   What = "healthy"   // it says so itself
+	IsHealthy   What = "healthy"   // by its own probe, hook or report
 	IsUnhealthy What = "unhealthy" // it was healthy and is not now
-	IsStopping  What = "stopping"  // it was told to stop
+	IsStopping  What = "stopping"  // it has got its stop signal
 	IsCompleted What = "completed" // it ended, exit code 0
 	HasFailed   What = "failed"    // it ended otherwise, or could not be started
-	IsNotified  What = "notified"  // it was told that a dependency restarted
+	IsNotified  What = "notified"  // of the restart of a dependency
 	IsRefused   What = "refused"   // a connection that it made was refused
 	HookFailed  What = "hook-failed"
 )
@@ -45,7 +45,7 @@ const (
 	HasAddress What = "address" // its IP is in the API
 )
 
-// ends says whether the container no longer runs after an event of this kind.
+// ends reports whether the container no longer runs after an event of this kind.
 func (w What) ends() bool { return w == IsCompleted || w == HasFailed }
 
 // Sorted returns t in the order of time; what happened at one instant keeps its order.
@@ -57,14 +57,14 @@ func (t Timeline) Sorted() Timeline {
 func (t Timeline) String() string {
 	var b strings.Builder
 	for _, e := range t {
-		who := e.Container
-		if who == "" {
-			who = "pod"
+		subject := e.Container
+		if subject == "" {
+			subject = "pod"
 		}
 		if e.Incarnation > 0 {
-			who += fmt.Sprintf("#%d", e.Incarnation)
+			subject += fmt.Sprintf("#%d", e.Incarnation)
 		}
-		fmt.Fprintf(&b, "%8.3fs %-16s %s", e.At.Seconds(), who, e.What)
+		fmt.Fprintf(&b, "%8.3fs %-16s %s", e.At.Seconds(), subject, e.What)
 		if e.Detail != "" {
 			b.WriteString(" (" + e.Detail + ")")
 		}

@@ -6,11 +6,9 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/run/localpod"
-	"outrider.dev/startup"
 )
 
 // A Run prints a pod that runs: the lines of its containers, and between them what happens
@@ -107,22 +105,9 @@ func (r *Run) Entry(e localpod.Entry) {
 func Problems(r localpod.Result) []string {
 	out := slices.Clone(r.Failures)
 	for _, v := range r.Violations {
-		out = append(out, violation(v))
+		out = append(out, v.Sentence())
 	}
 	return out
-}
-
-func violation(v startup.Violation) string {
-	e := v.Edge
-	switch {
-	case v.How == startup.NotFollowed:
-		return fmt.Sprintf("%s restarted and %s did not follow", e.From, e.To)
-	case v.How == startup.OutlivedFrom:
-		return fmt.Sprintf("%s ended while %s still ran", e.From, e.To)
-	case v.By == startup.Forever:
-		return fmt.Sprintf("%s ran before %s was %s, which never came", e.To, e.From, e.After)
-	}
-	return fmt.Sprintf("%s ran before %s was %s, %s too early", e.To, e.From, e.After, v.By.Round(time.Millisecond))
 }
 
 // Summary prints the end, and returns the first error of printing.
@@ -139,7 +124,7 @@ func (r *Run) Summary(result localpod.Result) error {
 		r.printf("  %s  %s\n", r.name(c.Name), ended(c))
 	}
 	for _, v := range result.Violations {
-		r.printf("not kept: %s (%s)\n", violation(v), v.Edge)
+		r.printf("not kept: %s (%s)\n", v.Sentence(), v.Edge)
 	}
 	for _, e := range result.Unjudged {
 		r.printf("not observed: %s: it waits within its container\n", e)

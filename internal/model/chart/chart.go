@@ -52,7 +52,7 @@ const (
 	Waiting  Phase = "waiting"  // at a gate
 	Running  Phase = "running"  // and not healthy
 	Healthy  Phase = "healthy"  //
-	Stopping Phase = "stopping" // it was told to stop, and runs
+	Stopping Phase = "stopping" // it has got its stop signal, and runs
 	BackOff  Phase = "back-off" // the kubelet holds it back
 )
 
@@ -93,14 +93,14 @@ func New(names []string, t startup.Timeline, pulls []Pull, broken []startup.Viol
 		l.open(c.End, "", "")
 		for _, v := range broken {
 			if v.Edge.To == name {
-				l.mark(TooEarly, v.At, Sentence(v))
+				l.mark(TooEarly, v.At, Note(v))
 			}
 		}
 		c.Lanes = append(c.Lanes, l.lane)
 	}
 	c.Pod = podMarks(t)
 	for _, v := range broken {
-		c.Notes = append(c.Notes, Sentence(v))
+		c.Notes = append(c.Notes, Note(v))
 	}
 	return c
 }
@@ -126,7 +126,7 @@ func Steps(names []string, t startup.Timeline, broken []startup.Violation) Chart
 	}
 	c.Steps, c.End, c.Notes = true, end, nil
 	for _, v := range broken {
-		c.Notes = append(c.Notes, Sentence(v))
+		c.Notes = append(c.Notes, Note(v))
 	}
 	return c
 }
@@ -154,29 +154,16 @@ func (c Chart) label(t time.Duration) string {
 	return t.String()
 }
 
-// Sentence is a violation for people.
-func Sentence(v startup.Violation) string {
-	how := map[startup.Breach]string{
-		startup.RanTooEarly:  fmt.Sprintf("%s ran before %s was %s", v.Edge.To, v.Edge.From, v.Edge.After),
-		startup.NotFollowed:  fmt.Sprintf("%s was not told that %s came back", v.Edge.To, v.Edge.From),
-		startup.OutlivedFrom: fmt.Sprintf("%s ended while %s still ran", v.Edge.From, v.Edge.To),
-	}[v.How]
-	s := fmt.Sprintf("at %s %s", short(v.At), how)
-	if v.By != startup.Forever && v.By > 0 {
-		s += ", by " + short(v.By).String()
+// Note is the line of a chart about a violation: its time and what it was.
+func Note(v startup.Violation) string {
+	at := v.At
+	if at >= time.Millisecond {
+		at = at.Round(time.Millisecond)
 	}
-	return s
+	return fmt.Sprintf("at %s %s", at, v.Sentence())
 }
 
-// short leaves out what nobody reads of a time that was measured.
-func short(d time.Duration) time.Duration {
-	if d < time.Millisecond {
-		return d
-	}
-	return d.Round(time.Millisecond)
-}
-
-// end leaves some room after the last thing that happened.
+// end leaves some room after the last event.
 func end(t startup.Timeline, pulls []Pull) time.Duration {
 	last := time.Duration(0)
 	for _, ev := range t {

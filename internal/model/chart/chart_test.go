@@ -53,8 +53,8 @@ func TestText(t *testing.T) {
 app   !▒▒▒▒▒?▒▒x  ~~~~~~~~~~~~~~~~~~~············▒▒▒██████n█████████▄▄▄▄▄▄o
 proxy ░░░░░░░░░░░░p  ░░░░░░░░░░░░░▒▒▒▒▒▒h▒▒▒▒▒▒▒▒█████████████████████████████████████████
 (pod)    A                                                          D           S
-░ pulling the image   · waiting in its container   ▒ running, not healthy   █ healthy
-▄ told to stop   ~ in back-off   A its IP is in the API   n told of a restart
+░ pulling the image   · waiting for dependencies   ▒ running, not healthy   █ healthy
+▄ stopping   ~ in back-off   A its IP is in the API   n notified of a restart
 p its image could not be pulled   o completed   h a hook failed   x crashed
 ? its call was refused   S a new sandbox   D deleted   ! broke the plan
 ! at 0s app ran before proxy was healthy, by 14s
@@ -90,7 +90,7 @@ web                                            ▒▒▒▒▒▒▒▒▒▒▒
 ! at 0s app ran before proxy was healthy
 ! at 2s proxy ended while app still ran
 ! at 2s proxy ended while web still ran
-! at 1s web was not told that proxy came back
+! at 1s proxy restarted and web did not follow
 `
 	got := Steps([]string{"app", "proxy", "web"}, timeline, violations).Text(TextOptions{Width: 100})
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -178,7 +178,7 @@ func TestSVGIsWellFormedAndSelfContained(t *testing.T) {
 			t.Fatalf("%v\n%s", err, svg)
 		}
 	}
-	for _, want := range []string{"everything &amp; more", "by &lt;proxy&gt;", "pulling the image", "told to stop", "ran before proxy was healthy"} {
+	for _, want := range []string{"everything &amp; more", "by &lt;proxy&gt;", "pulling the image", "stopping", "ran before proxy was healthy"} {
 		if !strings.Contains(svg, want) {
 			t.Errorf("the picture does not say %q", want)
 		}

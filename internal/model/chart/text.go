@@ -24,10 +24,10 @@ type look struct {
 
 var phases = map[Phase]look{
 	Pulling:  {'░', "36", "pulling", "pulling the image"},
-	Waiting:  {'·', "33", "waiting", "waiting in its container"},
+	Waiting:  {'·', "33", "waiting", "waiting for dependencies"},
 	Running:  {'▒', "34", "running", "running, not healthy"},
 	Healthy:  {'█', "32", "healthy", "healthy"},
-	Stopping: {'▄', "35", "stopping", "told to stop"},
+	Stopping: {'▄', "35", "stopping", "stopping"},
 	BackOff:  {'~', "31", "backoff", "in back-off"},
 }
 
@@ -37,7 +37,7 @@ var marks = map[MarkKind]look{
 	Completed:  {'o', "32;1", "good", "completed"},
 	Refused:    {'?', "33;1", "warn", "its call was refused"},
 	HookFailed: {'h', "31;1", "bad", "a hook failed"},
-	Notified:   {'n', "36;1", "info", "told of a restart"},
+	Notified:   {'n', "36;1", "info", "notified of a restart"},
 	TooEarly:   {'!', "31;1", "bad", "broke the plan"},
 	Deleted:    {'D', "35;1", "pod", "deleted"},
 	Sandbox:    {'S', "31;1", "bad", "a new sandbox"},
@@ -50,8 +50,8 @@ var (
 	markOrder  = []MarkKind{Address, Notified, NoImage, Completed, HookFailed, Crashed, Refused, Sandbox, Deleted, TooEarly}
 )
 
-// isBackOff: a timeline says of both that the container waits; by whom is in the
-// words of package kubelet.
+// isBackOff tells the kubelet's back-off from the wait of a gate: a timeline has one event
+// for both, and package kubelet puts the cause in its detail.
 func isBackOff(detail string) bool { return strings.HasPrefix(detail, "back-off") }
 
 // Text is the chart for a terminal.
@@ -126,7 +126,7 @@ func (d drawing) row(spans []Span, ms []Mark) string {
 }
 
 // free is the cell for a mark, or one beside it where another kind stands; -1 if there
-// is none, or its own kind is said there already.
+// is none, or a mark of its own kind is there already.
 func (d drawing) free(taken map[int]MarkKind, at int, kind MarkKind) int {
 	for _, at := range []int{at, at + 1, at + 2, at - 1} {
 		switch k, ok := taken[at]; {

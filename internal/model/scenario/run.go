@@ -62,7 +62,7 @@ func (s Simulation) Err() error {
 	if s.Kept() {
 		return nil
 	}
-	return fmt.Errorf("%s: %s", s.Where(), chart.Sentence(s.Outcome.Violations[0]))
+	return fmt.Errorf("%s: %s", s.Where(), chart.Note(s.Outcome.Violations[0]))
 }
 
 // A Verification is a pod and whether its plan holds.

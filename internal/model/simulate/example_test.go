@@ -32,7 +32,7 @@ func ExampleRun() {
 	// app   ··················████████████████████████o     ██████
 	// proxy ░░░░░░░░░░░░▒▒▒▒▒▒████████████████████████████████████
 	// (pod)             A
-	// ░ pulling the image   · waiting in its container
+	// ░ pulling the image   · waiting for dependencies
 	// ▒ running, not healthy   █ healthy
 	// A its IP is in the API   o completed
 	// 0 violations, 0 refused

@@ -82,7 +82,7 @@ func wanted(s Scenario, o Outcome) []txtar.File {
 		fmt.Fprintln(&api, sh)
 	}
 	for _, v := range o.Violations {
-		fmt.Fprintln(&broken, chart.Sentence(v))
+		fmt.Fprintln(&broken, chart.Note(v))
 	}
 	drawn := o.Chart(s.Plan).Text(chart.TextOptions{Width: 90})
 	return []txtar.File{{Name: "timeline", Data: []byte(o.Timeline.String())}, {Name: "api", Data: []byte(api.String())},
