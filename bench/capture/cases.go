@@ -109,9 +109,9 @@ func (p *scripts) nft(flags []string, more ...string) [][]string {
 
 // restore is nft for one of the two iptables, a command for each family.
 func (p *scripts) restore(variant string, flags []string) (out [][]string) {
-	for family, program := range map[string]string{"ipv4": "iptables", "ipv6": "ip6tables"} {
-		rules := p.rules(slices.Concat(flags, []string{"--backend=iptables", "--force-iptables-binary=" + variant, "--families=" + family}))
-		out = append(out, []string{program + "-" + variant + "-restore", "--noflush", "--wait=10", p.file(rules)})
+	for _, of := range []struct{ family, program string }{{"ipv4", "iptables"}, {"ipv6", "ip6tables"}} {
+		rules := p.rules(slices.Concat(flags, []string{"--backend=iptables", "--force-iptables-binary=" + variant, "--families=" + of.family}))
+		out = append(out, []string{of.program + "-" + variant + "-restore", "--noflush", "--wait=10", p.file(rules)})
 	}
 	return out
 }

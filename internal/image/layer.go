@@ -57,7 +57,8 @@ func (img Image) writeLayer(w io.Writer) (v1.Descriptor, error) {
 // of programs.
 func (img Image) resolve() (map[string]string, error) {
 	files := make(map[string]string)
-	for name, source := range img.Files {
+	for _, name := range slices.Sorted(maps.Keys(img.Files)) {
+		source := img.Files[name]
 		err := filepath.WalkDir(source, func(p string, _ fs.DirEntry, err error) error {
 			if err != nil {
 				return err

@@ -142,6 +142,7 @@ func (b *Builder) fromSelector(n name, spec *ServiceSpec) []member {
 	}
 	var out []member
 	v4, v6 := spec.families()
+	// any order: members sorts.
 	for id := range b.byLabel[selectorKey(n.namespace, spec.Selector)] {
 		w := b.workloads[id].spec
 		if !selects(spec.Selector, w.Labels) {

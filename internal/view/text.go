@@ -8,7 +8,6 @@ package view
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"unicode/utf8"
@@ -90,16 +89,6 @@ func table(w io.Writer, rows [][]string) error {
 		fmt.Fprintln(t, strings.Join(r, "\t"))
 	}
 	return t.Flush()
-}
-
-// list is the items that are not empty, with commas between, after a prefix; nothing if
-// there are none.
-func list(prefix string, items []string) string {
-	items = slices.DeleteFunc(slices.Clone(items), func(s string) bool { return s == "" })
-	if len(items) == 0 {
-		return ""
-	}
-	return prefix + strings.Join(items, ", ")
 }
 
 func verdictColour(good bool) string {

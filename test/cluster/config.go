@@ -35,15 +35,15 @@ func writeConfig(c node.Config, file string, o Options) error {
 		"Node": node.Name, "Address": node.Address, "Containerd": node.Containerd, "Domain": node.Domain,
 		"PodRange": node.PodRange, "ServiceRange": node.ServiceRange, "DNSService": node.DNSService,
 	}
-	for name, target := range map[string]string{
-		"containerd.toml": "containerd.toml",
-		"cni.conflist":    "cni/10-pods.conflist",
-		"kubelet.yaml":    "kubelet.yaml",
-		"kube-proxy.yaml": "kube-proxy.yaml",
-		"Corefile":        "Corefile",
+	for _, f := range []struct{ name, target string }{
+		{"containerd.toml", "containerd.toml"},
+		{"cni.conflist", "cni/10-pods.conflist"},
+		{"kubelet.yaml", "kubelet.yaml"},
+		{"kube-proxy.yaml", "kube-proxy.yaml"},
+		{"Corefile", "Corefile"},
 	} {
-		if err := render(name, c.Conf(target), values); err != nil {
-			return fmt.Errorf("writing %s: %w", target, err)
+		if err := render(f.name, c.Conf(f.target), values); err != nil {
+			return fmt.Errorf("writing %s: %w", f.target, err)
 		}
 	}
 	if err := writeCertificates(c); err != nil {
@@ -72,6 +72,7 @@ func writeCertificates(c node.Config) error {
 	if err != nil {
 		return err
 	}
+	// any order: each certificate is a file of its own.
 	for file, id := range map[string]pki.Identity{
 		"apiserver": {Name: "kube-apiserver", Hosts: []string{
 			"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + node.Domain,
@@ -84,6 +85,7 @@ func writeCertificates(c node.Config) error {
 			return err
 		}
 	}
+	// any order: likewise.
 	for file, id := range map[string]pki.Identity{
 		"kubelet":                 {Name: kubelet, Groups: []string{"system:nodes"}},
 		"kube-controller-manager": {Name: "system:kube-controller-manager"},

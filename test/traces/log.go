@@ -40,6 +40,7 @@ func readKubeletLog(file string) ([]kubeletLine, error) {
 		if !ok || !strings.HasPrefix(header, "I") {
 			continue
 		}
+		// any order: no message begins with two of them.
 		for words, what := range kubeletWords {
 			if !strings.HasPrefix(message, words) {
 				continue

@@ -159,6 +159,7 @@ func (r *recording) carryOut(ctx context.Context, c Command) error {
 		}
 		return kill(r.runtime.Running(r.uid)[name])
 	case "reboot":
+		// any order: all of them are killed.
 		for _, pid := range r.runtime.Running(r.uid) {
 			if err := kill(pid); err != nil {
 				return err

@@ -2,8 +2,10 @@ package gate
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -99,7 +101,8 @@ func (o Options) complete() (Options, error) {
 	if o.Probe != nil && o.Notify.By != "" {
 		return o, fmt.Errorf("healthy by a probe and by a notification: one of them")
 	}
-	for name, at := range o.At {
+	for _, name := range slices.Sorted(maps.Keys(o.At)) {
+		at := o.At[name]
 		if _, err := parseAddress(at); err != nil {
 			return o, fmt.Errorf("the address of %s: %w", name, err)
 		}

@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outrider.dev/internal/controlplane/ca"
-	server "outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/wire"
 )
 
@@ -132,7 +131,7 @@ func TestCertificatesAreRenewedAtHalfTheirLife(t *testing.T) {
 func TestACertificateLivesAsLongAsTheControlPlaneSays(t *testing.T) {
 	p := newPlane(t)
 	p.stop()
-	p.authority = must(server.NewAuthority(server.AuthorityOptions{Dir: p.dir, Life: time.Hour}))
+	p.authority = must(ca.NewAuthority(ca.AuthorityOptions{Dir: p.dir, Life: time.Hour}))
 	p.start(t, "127.0.0.1:0")
 	for asked, want := range map[time.Duration]time.Duration{0: time.Hour, 2 * time.Hour: 2 * time.Hour} {
 		o := p.options(t)
@@ -214,7 +213,7 @@ func TestACertificateRenewsItselfWithoutAToken(t *testing.T) {
 func TestRootsAreFollowed(t *testing.T) {
 	p := newPlane(t)
 	newer := t.TempDir()
-	next := must(server.NewAuthority(server.AuthorityOptions{Dir: newer}))
+	next := must(ca.NewAuthority(ca.AuthorityOptions{Dir: newer}))
 	o := p.options(t)
 	w := run(t, o)
 	first := w.phase(t, Have)
@@ -247,7 +246,7 @@ func TestRootsAreFollowed(t *testing.T) {
 func TestAHostLearnsTheNextRootFromTheControlPlane(t *testing.T) {
 	p := newPlane(t)
 	newer := t.TempDir()
-	next := must(server.NewAuthority(server.AuthorityOptions{Dir: newer}))
+	next := must(ca.NewAuthority(ca.AuthorityOptions{Dir: newer}))
 	o := p.options(t)
 	put(t, filepath.Join(p.dir, "root-cert.pem"), append(p.authority.RootsPEM(), next.RootsPEM()...))
 	if err := p.authority.Reload(); err != nil {
@@ -268,7 +267,7 @@ func TestAWrongRootIsSaidAndThenRepaired(t *testing.T) {
 	o := p.options(t)
 	o.Backoff = Backoff{time.Hour, time.Hour}
 	right := must(os.ReadFile(o.Client.RootFile))
-	put(t, o.Client.RootFile, must(server.NewAuthority(server.AuthorityOptions{Dir: t.TempDir()})).RootsPEM())
+	put(t, o.Client.RootFile, must(ca.NewAuthority(ca.AuthorityOptions{Dir: t.TempDir()})).RootsPEM())
 	w := run(t, o)
 	if s := w.phase(t, Failing); s.Fault.Kind != Untrusted || !strings.Contains(s.Fault.Reason, "unknown root") {
 		t.Errorf("the state is %s", s)
@@ -326,7 +325,7 @@ func TestWhatAnEarlierAgentLeftIsUsedAtOnce(t *testing.T) {
 		"of another identity": func(o *Options) { o.Identity.ServiceAccount = "other" },
 		"of a root that is not trusted": func(o *Options) {
 			o.Client.RootFile = filepath.Join(o.Dir, "other.pem")
-			put(t, o.Client.RootFile, must(server.NewAuthority(server.AuthorityOptions{Dir: t.TempDir()})).RootsPEM())
+			put(t, o.Client.RootFile, must(ca.NewAuthority(ca.AuthorityOptions{Dir: t.TempDir()})).RootsPEM())
 			os.Remove(filepath.Join(o.Dir, storedRoots))
 		},
 		"no PEM":    func(o *Options) { put(t, filepath.Join(o.Dir, storedCertificate), []byte("x")) },
@@ -354,7 +353,7 @@ func TestWhatAnEarlierAgentLeftIsUsedAtOnce(t *testing.T) {
 }
 
 func TestProvidedCertificatesAreTakenAndFollowed(t *testing.T) {
-	authority := must(server.NewAuthority(server.AuthorityOptions{Dir: t.TempDir()}))
+	authority := must(ca.NewAuthority(ca.AuthorityOptions{Dir: t.TempDir()}))
 	mount := t.TempDir()
 	provide := func(life time.Duration) string {
 		key := must(newKey(P256))

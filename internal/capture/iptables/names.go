@@ -26,6 +26,7 @@ var builtins = map[capture.Hook]string{
 }
 
 func hookOf(builtin string) (capture.Hook, error) {
+	// any order: names are unique.
 	for hook, name := range builtins {
 		if name == builtin {
 			return hook, nil

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/google/nftables"
@@ -214,7 +216,8 @@ func (d *decompiler) actionGuesses() []capture.Action {
 		case *expr.Verdict:
 			out = append(out, capture.Action{Verb: capture.Goto, Name: e.Chain})
 		case *expr.Dynset:
-			for verb, op := range setOps {
+			for _, verb := range slices.Sorted(maps.Keys(setOps)) {
+				op := setOps[verb]
 				for _, key := range []capture.SetKey{capture.ByFamily, capture.ByPort} {
 					if op == e.Operation {
 						out = append(out, capture.Action{Verb: verb, Name: e.SetName, Num: uint32(key)})

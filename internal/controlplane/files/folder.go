@@ -37,11 +37,13 @@ func newFolder(root string, config mesh.Config) *folder {
 func (f *folder) apply(l *listing) {
 	f.last = l
 	var read, gone []string
+	// any order: update sorts.
 	for path, s := range l.files {
 		if known := f.files[path]; known == nil || known.stamp != s || known.doubtful {
 			read = append(read, path)
 		}
 	}
+	// any order: likewise.
 	for path := range f.files {
 		if _, there := l.files[path]; !there && !l.isUnreadable(path) {
 			gone = append(gone, path)

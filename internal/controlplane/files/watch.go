@@ -141,6 +141,7 @@ func (w *watch) few(names map[string]bool) bool {
 		return false
 	}
 	var read, gone []string
+	// any order: update sorts.
 	for name := range names {
 		path, err := filepath.Rel(w.folder.root, name)
 		if err != nil {

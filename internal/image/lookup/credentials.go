@@ -4,7 +4,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -65,7 +67,8 @@ func readConfig(file string) (config, error) {
 	if json.Unmarshal(data, &c) != nil {
 		return c, fmt.Errorf("credentials of registries: %s is not JSON as of Docker's config.json", file)
 	}
-	for host, a := range c.Auths {
+	for _, host := range slices.Sorted(maps.Keys(c.Auths)) {
+		a := c.Auths[host]
 		if _, _, ok := userOf(a.Auth); a.Auth != "" && !ok {
 			return c, fmt.Errorf("credentials of registries: %s: auths[%q].auth is not base64 of USER:PASSWORD", file, host)
 		}

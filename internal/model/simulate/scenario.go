@@ -2,6 +2,8 @@ package simulate
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"outrider.dev/internal/model/chart"
@@ -84,12 +86,13 @@ func (s Scenario) check() error {
 			return fmt.Errorf("simulating a pod: the plan's container %q is not in it", c.Name)
 		}
 	}
-	for name := range inPod {
+	for _, name := range slices.Sorted(maps.Keys(inPod)) {
 		if _, i := s.Plan.Find(name); i < 0 {
 			return fmt.Errorf("simulating a pod: its container %q is not in the plan", name)
 		}
 	}
-	for name, c := range s.Behaviour.Containers {
+	for _, name := range slices.Sorted(maps.Keys(s.Behaviour.Containers)) {
+		c := s.Behaviour.Containers[name]
 		for _, n := range append(c.names(), name) {
 			if !inPod[n] {
 				return fmt.Errorf("simulating a pod: its behaviour speaks of %q, which is not in it", n)

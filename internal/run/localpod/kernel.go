@@ -3,8 +3,10 @@ package localpod
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,7 +42,8 @@ func (r *root) devices() error {
 			return fmt.Errorf("mounting %s: %w", at, err)
 		}
 	}
-	for name, to := range deviceLinks {
+	for _, name := range slices.Sorted(maps.Keys(deviceLinks)) {
+		to := deviceLinks[name]
 		if err := os.Symlink(to, filepath.Join("/dev", name)); err != nil {
 			return err
 		}

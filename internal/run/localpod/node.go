@@ -99,6 +99,7 @@ func (n *Node) start() error {
 		return fmt.Errorf("its first process did not start: %s%w", a.Error, err)
 	}
 	of := strconv.Itoa(n.keeper.Process.Pid)
+	// any order: each of them is needed.
 	for kind, s := range map[int]*space{unix.CLONE_NEWNET: &n.net, unix.CLONE_NEWPID: &n.pid, unix.CLONE_NEWNS: &n.mnt} {
 		if *s, err = openSpace(of, kind); err != nil {
 			return err

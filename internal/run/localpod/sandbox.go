@@ -45,6 +45,7 @@ func (n *Node) newSandbox(number int, f facts) (*sandbox, error) {
 		if err := unix.Sethostname([]byte(f.hostname())); err != nil {
 			return err
 		}
+		// any order: each of them is needed.
 		for kind, to := range map[int]*space{unix.CLONE_NEWNET: &s.net, unix.CLONE_NEWIPC: &s.ipc, unix.CLONE_NEWUTS: &s.uts} {
 			var err error
 			if *to, err = openSpace("thread-self", kind); err != nil {

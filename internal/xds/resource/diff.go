@@ -166,6 +166,7 @@ func (a *addressNames) at(addr netip.Addr) ([]string, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out []string
+	// any order: the names become a set.
 	for name := range a.names[addr] {
 		out = append(out, name)
 	}

@@ -37,6 +37,7 @@ func HTTPProbe(path string, port int) *corev1.Probe {
 
 // Furnish makes the namespaces and what the pods call.
 func (w *World) Furnish(ctx context.Context) error {
+	// any order: the namespaces do not know of each other.
 	for name, labels := range map[string]map[string]string{
 		"shop":   {"istio-injection": "enabled"},
 		"plain":  nil, // pods come injected

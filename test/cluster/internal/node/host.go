@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -72,7 +74,8 @@ func prepareMounts(c Config) error {
 			return err
 		}
 	}
-	for name, value := range tunables {
+	for _, name := range slices.Sorted(maps.Keys(tunables)) {
+		value := tunables[name]
 		file := filepath.Join("/run/tunables", strings.ReplaceAll(name, "/", "."))
 		if err := os.WriteFile(file, []byte(value+"\n"), 0o644); err != nil {
 			return err
