@@ -13,7 +13,7 @@ import (
 	"outrider.dev/internal/controlplane/ca"
 )
 
-// A rule is what the value of a flag has to be.
+// A rule says what the value of a flag must be.
 type rule struct {
 	want string
 	ok   func(string) bool
@@ -28,7 +28,7 @@ var (
 	dnsDomain = rule{"a DNS domain in lower case, for example cluster.local", isDomain}
 )
 
-// check says of a flag what its value has to be, if it is not that.
+// check refuses a value of a flag that breaks a rule.
 func check(flag, value string, r rule) error {
 	if r.ok(value) {
 		return nil
@@ -36,7 +36,7 @@ func check(flag, value string, r rule) error {
 	return &cli.UsageError{Err: fmt.Errorf("--%s=%q: want %s", flag, value, r.want)}
 }
 
-// checkServe says what of the options of serve cannot be used.
+// checkServe refuses options of serve that cannot work.
 func checkServe(o controlplane.Options) error {
 	type value struct {
 		flag, value string
@@ -74,7 +74,7 @@ func checkServe(o controlplane.Options) error {
 	return names(o.Names)
 }
 
-// byFlag names the flag of an option that only its use has shown to be wrong.
+// byFlag names the flag of an option that the control plane refused.
 func byFlag(err error) error {
 	var wrong *controlplane.OptionError
 	if !errors.As(err, &wrong) {

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/controlplane/kube"
 )
 
-// clusterFlags say whether there is a cluster, and how to connect to it.
+// clusterFlags say whether a cluster is used, and how to connect to it.
 type clusterFlags struct{ mode, kubeconfig string }
 
 // connect returns nil without a cluster, unless one is needed. A kubeconfig that is merely
@@ -20,7 +20,7 @@ func (c clusterFlags) connect(log *slog.Logger, needed bool) (*kube.Cluster, err
 	case "on":
 	case "auto":
 		if c.kubeconfig == "" && !inPod() && !needed {
-			log.Info("without a cluster: Kubernetes' tokens are not accepted; --kubernetes=on uses kubectl's cluster")
+			log.Info("no cluster: service account tokens of Kubernetes are not accepted; --kubernetes=on uses kubectl's cluster")
 			return nil, nil
 		}
 	case "off":
@@ -36,7 +36,7 @@ func (c clusterFlags) connect(log *slog.Logger, needed bool) (*kube.Cluster, err
 	}
 	cluster, err := kube.Connect(kube.Options{Kubeconfig: c.kubeconfig, InPod: inPod(), UserAgent: "outriderd/" + cli.Version(), Log: log})
 	if err != nil {
-		return nil, &cli.UsageError{Err: err, Hint: "--kubeconfig names a file as kubectl's; --source files:DIR --kubernetes=off does without a cluster"}
+		return nil, &cli.UsageError{Err: err, Hint: "--kubeconfig names a file in kubectl's format; --source files:DIR --kubernetes=off needs no cluster"}
 	}
 	return cluster, nil
 }

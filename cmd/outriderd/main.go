@@ -1,5 +1,5 @@
-// Command outriderd is Outrider's control plane: it tells proxies what they need to know
-// of the mesh, when they ask, signs their certificates, and injects them into pods.
+// Command outriderd is Outrider's control plane: it serves proxies the configuration that
+// they subscribe to, signs their certificates, and injects them into pods.
 package main
 
 import (
@@ -16,8 +16,8 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main without the process. It returns the exit status: 0 fine, 1 it failed, 2 the
-// input cannot be used.
+// run is main without the process. It returns the exit status: 0 success, 1 it failed, 2
+// the input is unusable.
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane"
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/image/lookup"
@@ -32,21 +33,21 @@ func newServe() *cobra.Command {
 		Short:   "serve configuration and certificates to proxies",
 		Long: `Serves configuration (xDS) and certificates to proxies over mutual TLS.
 
-The mesh is that of a cluster, or a folder of Kubernetes manifests: Service, EndpointSlice, Pod, Namespace,
-HTTPRoute, PeerAuthentication, and Host for machines outside of Kubernetes. It is
-followed: a change reaches the proxies that use what changed. A file or object with a
-mistake is reported, and what it said before stays.
+The mesh comes from a cluster or from a folder of Kubernetes manifests: Service,
+EndpointSlice, Pod, Namespace, HTTPRoute, PeerAuthentication, and Host for machines outside
+of Kubernetes. Both are watched: a change reaches the proxies that use the changed object. A
+file or object with a mistake is reported, and its former content stays in use.
 
-Pods are injected at admission, by a webhook on a port of its own; outriderd webhook-config
-prints what makes a cluster's API server ask it.
+Pods are injected at admission, by a webhook on a separate port; outriderd webhook-config
+prints the configuration that makes the API server call it.
 
-With a cluster, which a pod with a service account has, the API server is asked whose a
-token is, labels of namespaces come from there, and two things are kept current in it: the
-ConfigMap outrider-ca-root-cert in every namespace, and the certificates of the webhook's
-configuration.
+With a cluster, tokens are checked by the API server, labels of namespaces are read there,
+and two things are kept current: the ConfigMap outrider-ca-root-cert in every namespace, and
+the certificates in the webhook's configuration. In a pod with a service account the cluster
+is used by default.
 
-A root certificate is made in the state directory if there is none; proxies need its public
-half, ca/root-cert.pem.`,
+If the state directory has no root certificate, one is made there. Proxies need the file
+ca/root-cert.pem.`,
 		Example: `  outriderd serve --source files:./mesh --state ./state
   outriderd serve --source files:./mesh --state ./state --name outriderd.example --push full
   outriderd serve --source kubernetes --kubeconfig ~/.kube/config --state ./state`,
@@ -89,34 +90,37 @@ half, ca/root-cert.pem.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&source, "source", "", "where the mesh comes from: files:DIR, or kubernetes")
-	f.StringVar(&kubernetes.mode, "kubernetes", "auto", "whether there is a cluster to serve: on, off, or auto, which is on in a pod with a service account, and with --kubeconfig")
-	f.StringVar(&kubernetes.kubeconfig, "kubeconfig", "", "file with how the cluster is reached (default: in a pod its service account, else as kubectl's)")
-	f.StringVar(&o.WebhookConfiguration, "webhook-configuration", "", "the webhook's configuration in the cluster, whose certificates are kept current; off: none (default outrider-injector, and the revision)")
+	f.StringVar(&kubernetes.mode, "kubernetes", "auto", "whether a cluster is used: on, off, or auto, which is on in a pod with a service account, and with --kubeconfig")
+	f.StringVar(&kubernetes.kubeconfig, "kubeconfig", "", "file that says how to connect to the cluster (default: the pod's service account, else kubectl's file)")
+	f.StringVar(&o.WebhookConfiguration, "webhook-configuration", "", "name of the MutatingWebhookConfiguration in which certificates are kept current; off: none (default outrider-injector, with the revision)")
 	f.StringVar(&o.State, "state", defaultState, "directory of the certificate authority and of used tokens")
-	f.StringVar(&push, "push", "on-demand", "what proxies are told: on-demand, or full, which is everything")
-	f.DurationVar(&o.FirstUse, "first-use-timeout", controlplane.DefaultFirstUse, "how long a proxy waits to be told of what is used for the first time, before it answers that nobody told it; longer where machines are overloaded")
-	f.StringVar(&o.Listen, "listen", ":15012", "address for configuration and certificates, with mutual TLS")
-	f.StringVar(&o.HTTP, "http", ":15014", "address for metrics, readiness and, on this machine only, /debug")
-	f.StringVar(&o.Plaintext, "plaintext", "", "address for configuration without TLS, for example 127.0.0.1:15010; whoever reaches it reads all")
-	f.StringVar(&o.Webhook, "webhook", ":15017", "address for reviews of pods at admission, HTTPS; off: none are answered")
-	f.StringVar(&o.Injection.Values, "inject-values", "", "file with values for injection, as of Istio's charts; followed")
-	f.StringVar(&o.Injection.MeshConfig, "mesh-config", "", "file with the mesh's configuration for injection, as Istio's; followed")
-	f.StringVar(&o.Injection.Revision, "revision", "", "revision that pods and namespaces ask for (default: that of the values, else default)")
+	f.StringVar(&push, "push", "on-demand", "which resources proxies get: on-demand, those that they use; full, all")
+	f.DurationVar(&o.FirstUse, "first-use-timeout", controlplane.DefaultFirstUse, "how long a proxy waits for the configuration of a service that it uses for the first time, before it answers 503 or resets; longer where machines are overloaded")
+	f.StringVar(&o.Listen, "listen", port(contract.SecureDiscoveryPort), "address for configuration and certificates, with mutual TLS")
+	f.StringVar(&o.HTTP, "http", port(contract.MonitoringPort), "address for metrics, readiness and, on this machine only, /debug")
+	f.StringVar(&o.Plaintext, "plaintext", "", "address for configuration without TLS, for example 127.0.0.1:15010; every client that reaches it can read all of it")
+	f.StringVar(&o.Webhook, "webhook", port(contract.WebhookPort), "address for reviews of pods at admission, HTTPS; off: no webhook")
+	f.StringVar(&o.Injection.Values, "inject-values", "", "file with values for injection, those of Istio's charts; watched")
+	f.StringVar(&o.Injection.MeshConfig, "mesh-config", "", "file with the mesh configuration for injection, in Istio's format; watched")
+	f.StringVar(&o.Injection.Revision, "revision", "", "revision that pods and namespaces request (default: that of the values, else default)")
 	images.Add(f, 3*time.Second)
-	f.StringSliceVar(&o.Names, "name", nil, "more DNS names and IP addresses that this control plane is called by")
-	f.StringVar(&ownLabels, "own-labels", "auto", "whether outrider.dev/injection and outrider.dev/inject alone ask for injection, and Istio's labels do not: on, off, or auto, which is on while another injector in the cluster listens to those")
-	f.StringVar(&o.Namespace, "namespace", mesh.DefaultRoot, "namespace that it runs in; its policies hold for the whole mesh")
+	f.StringSliceVar(&o.Names, "name", nil, "more DNS names and IP addresses of this control plane, for its certificate")
+	f.StringVar(&ownLabels, "own-labels", "auto", "whether only outrider.dev/injection and outrider.dev/inject request injection, and Istio's labels do not: on, off, or auto, which is on while Istio's labels select pods for another injector in the cluster")
+	f.StringVar(&o.Namespace, "namespace", mesh.DefaultRoot, "namespace that outriderd runs in; policies there hold for the whole mesh")
 	f.StringVar(&o.Mesh.TrustDomain, "trust-domain", mesh.DefaultTrustDomain, "trust domain of identities")
 	f.StringVar(&o.Mesh.Domain, "domain", mesh.DefaultDomain, "DNS domain of services")
-	f.StringSliceVar(&networks, "network", nil, "where services and pods have their addresses (default: the private networks)")
-	f.DurationVar(&o.Life, "certificate-life", 24*time.Hour, "how long a certificate is valid whose agent asks for no time of its own (SECRET_TTL), and the control plane's own")
-	f.DurationVar(&o.MaxLife, "max-certificate-life", 90*24*time.Hour, "the most that an agent gets that asks for a time of its own")
+	f.StringSliceVar(&networks, "network", nil, "network of services and pods; may be repeated (default: the private networks)")
+	f.DurationVar(&o.Life, "certificate-life", 24*time.Hour, "lifetime of certificates, unless the agent requests one (SECRET_TTL), and of the control plane's own")
+	f.DurationVar(&o.MaxLife, "max-certificate-life", 90*24*time.Hour, "the longest lifetime that an agent may request")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	cli.BindEnv(f, "first-use-timeout", "OUTRIDER_FIRST_USE_TIMEOUT")
 	cli.BindEnv(f, "namespace", "POD_NAMESPACE")
 	cli.BindEnv(f, "trust-domain", "TRUST_DOMAIN")
 	return cmd
 }
+
+// port is the address of a port on all interfaces.
+func port(n int) string { return fmt.Sprintf(":%d", n) }
 
 // shortestFirstUse is what a control plane next door takes on a busy machine.
 const shortestFirstUse = 100 * time.Millisecond

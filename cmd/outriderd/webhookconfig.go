@@ -20,16 +20,16 @@ func newWebhookConfig() *cobra.Command {
 	o := webhook.ConfigurationOptions{}
 	cmd := &cobra.Command{
 		Use:   "webhook-config",
-		Short: "print what makes a cluster's API server ask this control plane about new pods",
+		Short: "print the configuration that makes the API server call outriderd for new pods",
 		Long: `Prints a MutatingWebhookConfiguration with the certificates of the state directory, for
-kubectl apply. Apply it again after the root certificate was exchanged.
+kubectl apply. Apply it again after the root certificate was replaced.
 
-Whom it selects is Istio's: namespaces with istio-injection=enabled or the revision's
-istio.io/rev, pods with the label sidecar.istio.io/inject=true or the revision's, and none
-that says "false". Of Outrider's own labels, outrider.dev/injection and outrider.dev/inject,
-each means the same and goes first; with --own-labels they alone select. The control plane's
-namespace and kube-system are never selected: if no outriderd answers, pods that it selects
-are refused, and those are not.`,
+It selects pods as Istio does: namespaces with istio-injection=enabled or the revision's
+istio.io/rev, pods with the label sidecar.istio.io/inject=true or the revision's, and never
+pods with "false". Outrider's own labels outrider.dev/injection and outrider.dev/inject mean
+the same and take precedence; with --own-labels only they select. Selected pods are refused
+while outriderd does not answer. Therefore the namespace of the control plane and kube-system
+are never selected.`,
 		Example: `  outriderd webhook-config --state ./state --service outrider-system/outriderd | kubectl apply -f -
   outriderd webhook-config --state ./state --url https://outriderd.example:15017 | kubectl apply -f -`,
 		Args: cobra.NoArgs,
@@ -64,12 +64,12 @@ are refused, and those are not.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&state, "state", defaultState, "directory of the serving outriderd's state")
+	f.StringVar(&state, "state", defaultState, "state directory of the running outriderd")
 	f.StringVar(&domain, "trust-domain", mesh.DefaultTrustDomain, "trust domain of identities")
-	f.StringVar(&o.Place.URL, "url", "", "where the API server finds outriderd, as https://HOST:PORT; its certificate must have HOST (--name of serve)")
-	f.StringVar(&service, "service", "", "or the service that leads to its port 15017, as NAMESPACE/NAME (default: outriderd in --namespace)")
+	f.StringVar(&o.Place.URL, "url", "", "where the API server reaches outriderd, as https://HOST:PORT; its certificate must have HOST (--name of serve)")
+	f.StringVar(&service, "service", "", "or the service that leads to its webhook port, as NAMESPACE/NAME (default: outriderd in --namespace)")
 	f.StringVar(&o.Namespace, "namespace", mesh.DefaultRoot, "namespace that outriderd runs in")
-	f.StringVar(&o.Revision, "revision", "", "revision that pods and namespaces ask for (default default)")
+	f.StringVar(&o.Revision, "revision", "", "revision that pods and namespaces request (default default)")
 	f.StringVar(&o.Name, "name", "", "name of the configuration (default outrider-injector, and the revision)")
 	f.BoolVar(&o.OwnLabels, "own-labels", false, "Istio's labels do not select: another injector listens to them")
 	f.BoolVar(&o.ByDefault, "by-default", false, "also namespaces without a label, as enableNamespacesByDefault")
@@ -84,7 +84,7 @@ func place(p *webhook.Place, service string) error {
 		return nil
 	}
 	if p.URL != "" {
-		return &cli.UsageError{Err: errors.New("--url and --service are both there: the API server asks at one place")}
+		return &cli.UsageError{Err: errors.New("--url and --service contradict each other")}
 	}
 	namespace, name, ok := strings.Cut(service, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {

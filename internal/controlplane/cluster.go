@@ -12,11 +12,11 @@ import (
 	"outrider.dev/internal/pod/inject"
 )
 
-// A cluster is what the control plane does with one, whatever its source is.
+// A cluster is a connection to an API server, and what the control plane follows there.
 type cluster struct {
 	*kube.Cluster
 	namespaces     *kube.Namespaces
-	configurations *kube.WebhookConfigurations // ours, and others if they matter; nil: nothing goes by them
+	configurations *kube.WebhookConfigurations // ours, and others if they matter; nil: not followed
 }
 
 // openCluster follows the namespaces; nil without a cluster.
@@ -27,18 +27,18 @@ func openCluster(ctx context.Context, o Options) *cluster {
 	return &cluster{Cluster: o.Cluster, namespaces: o.Cluster.Namespaces(ctx)}
 }
 
-// openConfigurations follows those of webhooks.
+// openConfigurations follows the configurations of webhooks.
 func (p *plane) openConfigurations(ctx context.Context) {
 	name := p.webhookConfiguration()
 	switch {
-	case p.o.followsRivals():
+	case p.o.watchesOtherInjectors():
 		p.cluster.configurations = p.cluster.WebhookConfigurations(ctx, "")
 	case p.cluster != nil && name != "":
 		p.cluster.configurations = p.cluster.WebhookConfigurations(ctx, name)
 	}
 }
 
-// namespace is one as the webhook wants it.
+// namespace returns a namespace for the webhook.
 func (c *cluster) namespace(name string) (inject.Namespace, bool) {
 	ns, ok := c.namespaces.Get(name)
 	return inject.Namespace{Name: name, Labels: ns.Labels, Annotations: ns.Annotations}, ok
@@ -52,7 +52,7 @@ func (p *plane) namespacesOf() func(string) (inject.Namespace, bool) {
 	return newNamespaces(p.o.Folder).get
 }
 
-// reviewers are who knows tokens that are not ours.
+// reviewers authenticate tokens that this control plane did not sign.
 func (p *plane) reviewers() []ca.Authenticator {
 	if p.cluster == nil {
 		return nil
@@ -62,7 +62,7 @@ func (p *plane) reviewers() []ca.Authenticator {
 	}}
 }
 
-// webhookConfiguration is the name of the one that is kept; empty: none is.
+// webhookConfiguration is the name of the configuration that is kept current; empty: none.
 func (p *plane) webhookConfiguration() string {
 	switch name := p.o.WebhookConfiguration; {
 	case p.webhook == nil || name == "off":
@@ -71,7 +71,7 @@ func (p *plane) webhookConfiguration() string {
 		return name
 	}
 	options, err := p.injection()
-	if err != nil { // it was good a moment ago
+	if err != nil { // it was valid when the webhook was opened
 		return ""
 	}
 	usual, err := webhook.Configuration(webhook.ConfigurationOptions{Revision: revisionOf(options)})
@@ -81,7 +81,7 @@ func (p *plane) webhookConfiguration() string {
 	return usual.Name
 }
 
-// serveCluster adds to the group what is kept current in the cluster.
+// serveCluster adds the controllers that keep objects in the cluster current to the group.
 func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
 	if p.cluster == nil {
 		return
@@ -103,7 +103,7 @@ func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
 		"server", p.cluster.Server(), "configmap", contract.RootConfigMap, "webhook_configuration", name)
 }
 
-// missing says what is missing for service; none: it is ready.
+// missing lists what has not been read yet; empty: the control plane is ready.
 func (p *plane) missing() []string {
 	var out []string
 	wait := func(what string, synced <-chan struct{}) {
@@ -116,7 +116,7 @@ func (p *plane) missing() []string {
 	wait("mesh:", p.mesh.Synced())
 	if p.cluster != nil {
 		wait("namespaces:", p.cluster.namespaces.Synced())
-		if p.o.followsRivals() {
+		if p.o.watchesOtherInjectors() {
 			wait("webhook configurations:", p.cluster.configurations.Synced())
 		}
 		if out != nil {

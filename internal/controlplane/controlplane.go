@@ -1,11 +1,11 @@
 // Package controlplane puts the parts of outriderd together: a source of the mesh, the
 // resources made of it, the discovery service, and the authority with its service, behind
-// one port with mutual TLS. With a cluster it also keeps there what pods need.
+// one port with mutual TLS. With a cluster it also keeps objects there that pods need.
 //
-//	:15012  configuration, certificates and names, gRPC over TLS
+//	:15012  configuration, certificates and names, gRPC over mutual TLS
 //	:15014  metrics and readiness; /debug for the loopback address alone
-//	:15017  reviews of pods at admission, HTTPS: only when asked for
-//	:15010  configuration without TLS: only when asked for
+//	:15017  reviews of pods at admission, HTTPS; optional
+//	:15010  configuration without TLS; optional
 package controlplane
 
 import (
@@ -35,19 +35,19 @@ const DefaultFirstUse = resource.DefaultFirstUseTimeout
 // says required.
 type Options struct {
 	Folder  string        // of manifests: the source of the mesh; default: Cluster
-	Cluster *kube.Cluster // that it serves: see cluster.go; default: none, and there must be a folder
-	State   string        // directory of the authority, tokens and what workloads asked for; required
+	Cluster *kube.Cluster // see cluster.go; default: none, and Folder is required
+	State   string        // directory of the authority and of used tokens; required
 
 	Mesh      mesh.Config
-	Namespace string   // it runs there; default outrider-system
-	Names     []string // DNS names that it is called by besides those of a cluster
+	Namespace string   // of the control plane itself; default outrider-system
+	Names     []string // more DNS names for its certificate, besides those of a cluster
 
 	Listen    string // default ":15012"
 	HTTP      string // default ":15014"
 	Plaintext string // default: no such port
 	Webhook   string // default: no such port; Istio's is :15017
-	Full      bool   // tell every proxy everything
-	// FirstUse is how long a proxy waits to be told of what is used for the first time;
+	Full      bool   // send every resource to every proxy
+	// FirstUse is how long a proxy waits for a resource that it uses for the first time;
 	// default [DefaultFirstUse].
 	FirstUse time.Duration
 
@@ -56,8 +56,8 @@ type Options struct {
 	// of the injection's revision; "off": none.
 	WebhookConfiguration string
 
-	Life    time.Duration // of a certificate, where nobody asks for another; default 24h
-	MaxLife time.Duration // the most that is given to who asks; default 90 days
+	Life    time.Duration // of a certificate whose request names no lifetime; default 24h
+	MaxLife time.Duration // the longest that a request may name; default 90 days
 	Log     *slog.Logger  // default: none
 
 	// Ready is called with the addresses that are served, once they are.
@@ -96,7 +96,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Run serves until ctx ends. What it needs is opened and checked before a port is bound.
+// Run serves until ctx ends. Everything is opened and checked before a port is bound.
 func Run(ctx context.Context, o Options) error {
 	o = o.withDefaults()
 	ctx, cancel := context.WithCancel(ctx)
@@ -114,7 +114,7 @@ func Run(ctx context.Context, o Options) error {
 	g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })
 	p.serveWebhook(ctx, &g, listeners.hook)
 	p.serveCluster(ctx, &g)
-	// Then streams end: a proxy then asks another replica while this one still answers.
+	// Then streams end: a proxy connects to another replica while this one still answers.
 	p.serve(ctx, &g, p.secure, listeners.main)
 	if listeners.plain != nil {
 		o.Log.Warn("configuration is served without TLS: whoever reaches this port reads all of it", "address", addresses.Plaintext)
@@ -154,8 +154,8 @@ func wait(ctx context.Context, done <-chan struct{}) bool {
 	}
 }
 
-// serve adds a gRPC server to the group. It answers once the mesh is whole: what is not
-// known yet would be told as not there.
+// serve adds a gRPC server to the group. It answers once the mesh is complete: before that
+// it would report existing resources as missing.
 func (p *plane) serve(ctx context.Context, g *run.Group, s *grpc.Server, l net.Listener) {
 	g.Add(func() error {
 		if !wait(ctx, p.mesh.Synced()) {

@@ -36,7 +36,7 @@ func (h hosts) Has(host ca.Host) bool {
 // gone waits until a host is not declared any more, or ctx ends.
 func (h hosts) gone(ctx context.Context, host ca.Host) bool {
 	for {
-		_, changed := h.mesh.Current() // first: what changes after Has, changed tells
+		_, changed := h.mesh.Current() // before Has: a change after it closes changed
 		if !h.Has(host) {
 			return true
 		}
@@ -46,8 +46,8 @@ func (h hosts) gone(ctx context.Context, host ca.Host) bool {
 	}
 }
 
-// whileDeclared ends the streams of a host that is removed. That it may not open others is
-// [ca.Authority.AuthenticatePeer]'s.
+// whileDeclared ends the streams of a host that is removed. [ca.Authority.AuthenticatePeer]
+// refuses new ones.
 func (p *plane) whileDeclared(service any, s grpc.ServerStream, _ *grpc.StreamServerInfo, serve grpc.StreamHandler) error {
 	host, ok := ca.PeerHost(s.Context())
 	if !ok {

@@ -88,7 +88,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// certify makes a key and asks for a certificate for it, by a token or by the one it has.
+// certify makes a key and requests a certificate for it, by a token or by a certificate.
 func (w *workload) certify(address, token string) error {
 	w.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -130,7 +130,7 @@ func (w *workload) stream(address, name string) (stream, error) {
 		return nil, err
 	}
 	node := &core.Node{Id: "sidecar~192.0.2.1~" + name + ".shop~shop.svc.cluster.local"}
-	// An error of Send is told by Recv.
+	// Recv returns the error of a failed Send.
 	_ = s.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: "type.googleapis.com/envoy.config.listener.v3.Listener"})
 	_, err = s.Recv()
 	return s, err
@@ -151,7 +151,7 @@ func hostManifest(name, account, token string) string {
 		name, account, sha256.Sum256([]byte(token)))
 }
 
-// A host that was removed renewed its certificate and was told the mesh for ever.
+// A host that was removed renewed its certificate and kept getting configuration for ever.
 func TestAHostThatIsRemovedIsServedNoMore(t *testing.T) {
 	folder, state := t.TempDir(), t.TempDir()
 	manifest := filepath.Join(folder, "vm.yaml")
@@ -208,7 +208,7 @@ func TestAHostThatIsRemovedIsServedNoMore(t *testing.T) {
 		}
 	}
 
-	put(t, manifest, hostManifest("vm-1", "admin", "once")) // who it was is gone
+	put(t, manifest, hostManifest("vm-1", "admin", "once")) // the old service account is gone
 	refused("the open stream", end(hosts))
 	_, err = host.stream(at, "vm-1")
 	refused("another stream", err)

@@ -17,8 +17,8 @@ import (
 	"outrider.dev/internal/xds"
 )
 
-// handler answers on the port of metrics and readiness. What says more than that is for
-// this machine, and for who may forward a port to it.
+// handler serves metrics and readiness. Paths that show more are for clients on this
+// machine, and for those that may forward a port to it.
 func (p *plane) handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &metrics{p})
@@ -40,7 +40,7 @@ func (p *plane) handler() http.Handler {
 	return mux
 }
 
-// loopback refuses who is not on this machine.
+// loopback refuses clients that are not on this machine.
 func loopback(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -56,10 +56,10 @@ func answer(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	e.Encode(v) // the client may be gone: that is its own affair
+	e.Encode(v) // an error means that the client has disconnected
 }
 
-// proxies says of every proxy what it asked for, accepted and rejected.
+// proxies lists for every proxy what it subscribed to, accepted and rejected.
 func (p *plane) proxies(w http.ResponseWriter, _ *http.Request) {
 	all := []xds.ProxyStatus{}
 	for _, s := range p.discovery() {
@@ -69,7 +69,7 @@ func (p *plane) proxies(w http.ResponseWriter, _ *http.Request) {
 	answer(w, all)
 }
 
-// proxy says what one proxy was told.
+// proxy lists the resources that one proxy was sent.
 func (p *plane) proxy(w http.ResponseWriter, r *http.Request) {
 	id := r.URL.Query().Get("id")
 	for _, s := range p.discovery() {

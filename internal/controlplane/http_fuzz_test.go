@@ -13,7 +13,7 @@ import (
 	"outrider.dev/internal/controlplane"
 )
 
-// FuzzHTTP asks the port of metrics and readiness anything: each question is answered, and
+// FuzzHTTP sends arbitrary requests to the port of metrics and readiness: each is answered, and
 // the next one too.
 func FuzzHTTP(f *testing.F) {
 	ctx, cancel := context.WithCancel(f.Context())
@@ -38,7 +38,7 @@ func FuzzHTTP(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, method, target, accept string) {
 		if strings.Contains(target, "profile") || strings.Contains(target, "trace") || strings.Contains(target, "seconds") {
-			t.Skip() // they take as long as they are told to
+			t.Skip() // they take as long as the request says
 		}
 		text := method + " " + target + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAccept: " + accept + "\r\n\r\n"
 		if r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text))); err != nil || r.ContentLength != 0 {

@@ -12,7 +12,7 @@ import (
 // Metrics of the control plane.
 var (
 	streams   = describe("outriderd_xds_streams", "Streams that are open.")
-	requests  = describe("outriderd_xds_requests_total", "Requests of proxies, those that only accept or reject included.")
+	requests  = describe("outriderd_xds_requests_total", "Requests of proxies, including those that only accept or reject.")
 	messages  = describe("outriderd_xds_messages_total", "Messages to proxies.")
 	bytesSent = describe("outriderd_xds_bytes_total", "Bytes of messages to proxies, before the transport.")
 	rejected  = describe("outriderd_xds_rejected_total", "Messages that a proxy rejected.")
@@ -20,12 +20,12 @@ var (
 	sending   = describe("outriderd_xds_send_seconds", "How long it took to hand over a message.")
 	services  = describe("outriderd_mesh_services", "Services of the mesh.")
 	workloads = describe("outriderd_mesh_workloads", "Pods and hosts of the mesh.")
-	problems  = describe("outriderd_mesh_problems", "Manifests or objects that are not used as they are.")
-	troubles  = describe("outriderd_kubernetes_troubles", "Things that the API server does not do now.")
+	problems  = describe("outriderd_mesh_problems", "Manifests or objects with a mistake, which are not used as they are.")
+	troubles  = describe("outriderd_kubernetes_troubles", "Requests that the API server refuses or does not answer now.")
 
-	reviews       = prometheus.NewDesc("outriderd_webhook_reviews_total", "Reviews of pods, by what became of them.", []string{"code"}, nil)
-	imageLookups  = describe("outriderd_image_lookups_total", "Images that were looked up at their registries, those not counted that are remembered.")
-	imageFailures = describe("outriderd_image_lookup_failures_total", "Images that were looked up and whose command is not known.")
+	reviews       = prometheus.NewDesc("outriderd_webhook_reviews_total", "Reviews of pods, by outcome.", []string{"code"}, nil)
+	imageLookups  = describe("outriderd_image_lookups_total", "Images that were looked up at their registries; answers from the cache are not counted.")
+	imageFailures = describe("outriderd_image_lookup_failures_total", "Images that were looked up without finding their command.")
 	reviewing     = describe("outriderd_webhook_review_seconds", "How long a review took, its body included.")
 )
 
@@ -33,7 +33,7 @@ func describe(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, nil, nil)
 }
 
-// metrics reads the numbers when they are asked for.
+// metrics reads the numbers when they are scraped.
 type metrics struct{ p *plane }
 
 func (m *metrics) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, out) }
@@ -76,7 +76,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// webhook adds the numbers of reviews, if they are made here.
+// webhook adds the numbers of reviews, if the webhook is served.
 func (m *metrics) webhook(out chan<- prometheus.Metric) {
 	if m.p.webhook == nil {
 		return
@@ -93,7 +93,7 @@ func (m *metrics) webhook(out chan<- prometheus.Metric) {
 	out <- histogram(reviewing, webhook.Buckets[:], c.Duration.Counts[:], c.Duration.Sum)
 }
 
-// histogram is ours in Prometheus' form, where each bucket holds those before it too.
+// histogram converts counts to the form of Prometheus, where buckets are cumulative.
 func histogram[N ~int | ~int64 | ~uint64](d *prometheus.Desc, bounds []time.Duration, counts []N, sum time.Duration) prometheus.Metric {
 	cumulative := map[float64]uint64{}
 	var count uint64

@@ -13,8 +13,8 @@ import (
 	"outrider.dev/internal/pod/inject"
 )
 
-// namespaces are those of a folder of manifests. They are looked for when a pod is
-// reviewed, and not more often than once a second.
+// namespaces are those of a folder of manifests. The folder is read when a pod is reviewed,
+// at most once a second.
 type namespaces struct {
 	root string
 
@@ -48,11 +48,11 @@ func (n *namespaces) get(name string) (inject.Namespace, bool) {
 	return ns, ok
 }
 
-// look reads what has changed. A file that cannot be read says what it said before; of a
-// namespace in two files the first counts, by path, as everywhere in the folder.
+// look reads the files that have changed. A file that cannot be read keeps its former
+// content; of a namespace in two files the first by path counts, as for other objects.
 func (n *namespaces) look() {
 	seen := map[string]namespaceFile{}
-	// Errors are the folder's, which its own watch reports.
+	// The watch of the folder reports errors.
 	_ = filepath.WalkDir(n.root, func(path string, d fs.DirEntry, err error) error {
 		if hidden := strings.HasPrefix(filepath.Base(path), ".") && path != n.root; hidden && d != nil && d.IsDir() {
 			return fs.SkipDir

@@ -9,17 +9,17 @@ import (
 	"outrider.dev/internal/pod/inject"
 )
 
-// OwnLabels says whether labels of ours alone ask for injection, and Istio's do not.
+// OwnLabels says whether only Outrider's labels request injection, and Istio's do not.
 type OwnLabels string
 
-// When they do.
+// The values of [OwnLabels].
 const (
-	OwnLabelsAuto OwnLabels = "auto" // while another injector in the cluster is asked by Istio's; without a cluster: off
+	OwnLabelsAuto OwnLabels = "auto" // while Istio's labels select pods for another injector in the cluster; without a cluster: off
 	OwnLabelsOn   OwnLabels = "on"
 	OwnLabelsOff  OwnLabels = "off"
 )
 
-// ParseOwnLabels reads one of the three, for a revision that is named by flag, or is none.
+// ParseOwnLabels reads a value for the revision of the flag, which may be empty.
 func ParseOwnLabels(text, revision string) (OwnLabels, error) {
 	o := OwnLabels(text)
 	switch {
@@ -31,15 +31,15 @@ func ParseOwnLabels(text, revision string) (OwnLabels, error) {
 	return o, nil
 }
 
-// named says whether a revision is another one than the default.
+// named says whether a revision is not the default one.
 func named(revision string) bool { return revision != "" && revision != inject.DefaultRevision }
 
 func namedError(revision string) error {
-	return fmt.Errorf("revision %q is asked for by Istio's label istio.io/rev, not by labels of ours", revision)
+	return fmt.Errorf("revision %q is requested by Istio's label istio.io/rev, not by Outrider's labels", revision)
 }
 
-// listen says whether labels of ours alone count for a revision. One with a name is asked
-// for by that, in a label of Istio's that no other injector answers to.
+// listen says whether only Outrider's labels count for a revision. A revision with a name is
+// requested by Istio's label with that name, which no other injector serves.
 func (p *plane) listen(revision string) (own bool, err error) {
 	switch p.o.Injection.OwnLabels {
 	case OwnLabelsOn:
@@ -48,29 +48,29 @@ func (p *plane) listen(revision string) (own bool, err error) {
 		}
 		return true, nil
 	case OwnLabelsAuto, "":
-		return !named(revision) && len(p.rivals()) > 0, nil
+		return !named(revision) && len(p.otherInjectors()) > 0, nil
 	}
 	return false, nil
 }
 
-// followsRivals says whether other injectors in the cluster matter.
-func (o Options) followsRivals() bool {
+// watchesOtherInjectors says whether other injectors in the cluster matter.
+func (o Options) watchesOtherInjectors() bool {
 	auto := o.Injection.OwnLabels == OwnLabelsAuto || o.Injection.OwnLabels == ""
 	return auto && o.Cluster != nil && o.Webhook != ""
 }
 
-// rivals are the other injectors that Istio's labels ask.
-func (p *plane) rivals() []string {
-	if !p.o.followsRivals() || p.cluster.configurations == nil { // not yet
+// otherInjectors are the injectors that Istio's labels also select pods for.
+func (p *plane) otherInjectors() []string {
+	if !p.o.watchesOtherInjectors() || p.cluster.configurations == nil { // not opened yet
 		return nil
 	}
-	return webhook.Rivals(p.cluster.configurations.All())
+	return webhook.OtherInjectors(p.cluster.configurations.All())
 }
 
-// followRivals lets injection follow those that come and go, and says who they are. It
-// closes known when those that were there at the start are.
-func (p *plane) followRivals(ctx context.Context, known chan<- struct{}) {
-	if !p.o.followsRivals() {
+// followOtherInjectors updates injection when other injectors come and go, and logs them.
+// It closes known when those at the start are known.
+func (p *plane) followOtherInjectors(ctx context.Context, known chan<- struct{}) {
+	if !p.o.watchesOtherInjectors() {
 		close(known)
 		<-ctx.Done()
 		return
@@ -81,8 +81,8 @@ func (p *plane) followRivals(ctx context.Context, known chan<- struct{}) {
 	var before []string
 	for first := true; ; first = false {
 		changed := p.cluster.configurations.Changed("")
-		if now := p.rivals(); !slices.Equal(before, now) {
-			p.sayRivals(before, now, p.useInjection().OwnLabels)
+		if now := p.otherInjectors(); !slices.Equal(before, now) {
+			p.logOtherInjectors(before, now, p.useInjection().OwnLabels)
 			before = now
 		}
 		if first {
@@ -94,12 +94,12 @@ func (p *plane) followRivals(ctx context.Context, known chan<- struct{}) {
 	}
 }
 
-func (p *plane) sayRivals(before, now []string, own bool) {
+func (p *plane) logOtherInjectors(before, now []string, own bool) {
 	switch {
 	case own:
-		p.o.Log.Warn("another injector is asked by Istio's labels: only outrider.dev/injection and outrider.dev/inject ask for injection here; --own-labels=off listens to both",
+		p.o.Log.Warn("Istio's labels select pods for another injector: only outrider.dev/injection and outrider.dev/inject request injection here; --own-labels=off accepts both",
 			"webhook_configurations", now)
 	case len(now) == 0:
-		p.o.Log.Info("no other injector is asked by Istio's labels any more: they ask for injection here again", "webhook_configurations", before)
+		p.o.Log.Info("Istio's labels select pods for no other injector any more: they request injection here again", "webhook_configurations", before)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Beside a cluster's other injectors see test/kube; here is what one says by flag.
+// test/kube tests other injectors in a cluster; this is about the flag.
 func TestWhoseLabelsAsk(t *testing.T) {
 	file := func(name, text string) string {
 		path := filepath.Join(t.TempDir(), name)
@@ -51,7 +51,7 @@ func TestWhoseLabelsAsk(t *testing.T) {
 	}
 	values := file("values.yaml", "revision: canary")
 	_, err := open(t.Context(), Options{Folder: folder, State: t.TempDir(), Webhook: ":0", Injection: Injection{Values: values, OwnLabels: OwnLabelsOn}}.withDefaults())
-	if want := `revision "canary" is asked for by Istio's label istio.io/rev`; err == nil || !strings.Contains(err.Error(), want) {
+	if want := `revision "canary" is requested by Istio's label istio.io/rev`; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

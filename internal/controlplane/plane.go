@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"outrider.dev/internal/controlplane/ca"
-
 	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/pod/inject"
@@ -25,7 +24,7 @@ import (
 	"outrider.dev/internal/xds/resource"
 )
 
-// A plane is a control plane whose parts are there.
+// A plane is a control plane with all its parts opened.
 type plane struct {
 	o         Options
 	began     time.Time
@@ -39,17 +38,17 @@ type plane struct {
 	webhook *webhook.Webhook // nil without its port
 	reviews *http.Server
 	using   sync.Mutex
-	used    inject.Options // what webhook injects by
+	used    inject.Options // the current options of webhook
 }
 
-// views are the mesh as proxies are told of it.
+// views returns the source of the resources that proxies subscribe to.
 func (p *plane) views() *resource.Source {
 	s := resource.New(p.mesh)
 	s.FirstUseTimeout = p.o.FirstUse
 	return s
 }
 
-// open makes the parts, each of which may refuse.
+// open makes the parts; each may fail.
 func open(ctx context.Context, o Options) (*plane, error) {
 	if o.State == "" {
 		return nil, &OptionError{"State", errors.New("want a directory")}
@@ -83,7 +82,7 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	return p, nil
 }
 
-// authenticate looks at the roots of this moment first: a connection may be older.
+// authenticate checks the peer against the current roots first: a connection may be older.
 func (p *plane) authenticate() xds.Authenticate {
 	bySPIFFE := xds.BySPIFFE(p.o.Mesh.TrustDomain)
 	return func(ctx context.Context, at *peer.Peer, node *core.Node) (xds.Proxy, error) {
@@ -121,7 +120,7 @@ func (p *plane) openSecure() error {
 		Authenticators: append([]ca.Authenticator{
 			tokens,
 			ca.HostTokens{TrustDomain: o.Mesh.TrustDomain, Hosts: hosts{p.mesh}, Once: used},
-			ca.MutualTLS{Authority: p.authority}, // before those who have to ask: renewals go on without them
+			ca.MutualTLS{Authority: p.authority}, // before the reviewers: renewals need no API server
 		}, p.reviewers()...),
 		Log: o.Log,
 	}).Register(p.secure)
@@ -129,19 +128,19 @@ func (p *plane) openSecure() error {
 	return nil
 }
 
-// current is the mesh of this moment.
+// current returns the current mesh.
 func (p *plane) current() *mesh.Mesh {
 	m, _ := p.mesh.Current()
 	return m
 }
 
-// alive lets clients ask whether the connection still is: Envoy does every few seconds,
-// and by default gRPC takes that for an attack.
+// alive permits keepalive pings: Envoy sends one every few seconds, and by default gRPC
+// closes such a connection.
 func alive() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		grpc.MaxRecvMsgSize(16 << 20), // a proxy that comes back names all that it has
+		grpc.MaxRecvMsgSize(16 << 20), // a proxy that reconnects names all resources that it has
 	}
 }
 
@@ -154,7 +153,7 @@ func (p *plane) discovery() []*xds.Server {
 	return out
 }
 
-// report logs what is wrong with the source, now and whenever that changes.
+// report logs the problems of the source, now and at every change.
 func (p *plane) report(ctx context.Context) {
 	wait(ctx, p.mesh.Synced())
 	for {

@@ -21,14 +21,14 @@ import (
 	"outrider.dev/internal/wire"
 )
 
-// Injection says what pods get at admission.
+// Injection is the configuration of injection at admission.
 type Injection struct {
-	Values     string    // file with values, as of Istio's charts; default: none
-	MeshConfig string    // file with the mesh's configuration, as Istio's; default: none
+	Values     string    // file with the values of Istio's charts; default: none
+	MeshConfig string    // file with the mesh configuration, in Istio's format; default: none
 	Revision   string    // default: that of the values, else "default"
 	OwnLabels  OwnLabels // default auto
 
-	// Images looks commands that are not in a pod up in its images; default: nobody does.
+	// Images finds commands that are not in the pod spec; default: they are not looked up.
 	Images *lookup.Resolver
 }
 
@@ -91,13 +91,13 @@ func (p *plane) injection() (inject.Options, error) {
 	return out, nil
 }
 
-// revisionOf is the one that pods ask for; empty: the default.
+// revisionOf is the revision that pods request; empty: the default.
 func revisionOf(o inject.Options) string { return cmp.Or(o.Revision, o.Values.Revision) }
 
-// pollFiles is how often files are looked at that cannot be watched.
+// pollFiles is how often files that cannot be watched are read.
 const pollFiles = 2 * time.Second
 
-// followInjection reads the files again when they change. What cannot be used changes
+// followInjection reads the files again when they change. A file with a mistake changes
 // nothing.
 func (p *plane) followInjection(ctx context.Context) {
 	stop := wire.WatchFiles(pollFiles, func() { p.useInjection() }, p.o.Injection.Values, p.o.Injection.MeshConfig)
@@ -106,16 +106,17 @@ func (p *plane) followInjection(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// useInjection reads the files, and looks for rivals, again. It returns what is used then.
+// useInjection reads the files and the other injectors again, and returns the options that
+// are used from then on.
 func (p *plane) useInjection() inject.Options {
-	p.using.Lock() // so that what was read last is used last
+	p.using.Lock() // so that the options read last are used last
 	defer p.using.Unlock()
 	options, err := p.injection()
 	if err != nil {
 		p.o.Log.Error("injection goes on as before", "error", err)
 		options = p.used
 		if own, err := p.listen(revisionOf(options)); err == nil {
-			options.OwnLabels = own // who else is there does not depend on files
+			options.OwnLabels = own // other injectors do not depend on the files
 		}
 	}
 	p.used = options
@@ -123,13 +124,13 @@ func (p *plane) useInjection() inject.Options {
 	return options
 }
 
-// serveWebhook adds the webhook to the group. It ends before all else: no pod is promised
-// a proxy that nobody will configure.
+// serveWebhook adds the webhook to the group. It stops first: a pod that is injected after
+// the discovery service has stopped would get no configuration.
 func (p *plane) serveWebhook(ctx context.Context, g *run.Group, l net.Listener) {
 	if p.webhook == nil {
 		return
 	}
-	ready := make(chan struct{}) // who else is there is known
+	ready := make(chan struct{}) // closed when the other injectors are known
 	g.Add(func() error {
 		if p.cluster != nil && !wait(ctx, p.cluster.namespaces.Synced()) || !wait(ctx, ready) {
 			return l.Close()
@@ -145,5 +146,5 @@ func (p *plane) serveWebhook(ctx context.Context, g *run.Group, l net.Listener) 
 	})
 	ctx, cancel := context.WithCancel(ctx)
 	g.Add(func() error { p.followInjection(ctx); return nil }, func(error) { cancel() })
-	g.Add(func() error { p.followRivals(ctx, ready); return nil }, func(error) { cancel() })
+	g.Add(func() error { p.followOtherInjectors(ctx, ready); return nil }, func(error) { cancel() })
 }

@@ -49,7 +49,7 @@ func leftOut(s subject, b *builder) {
 	if len(free) == 0 {
 		return
 	}
-	field, evidence, _ := s.askedAt(s.reading.Requested[slices.IndexFunc(s.reading.Requested, func(e startup.Edge) bool { return e.From == s.proxy })])
+	field, evidence, _ := s.annotationOf(s.reading.Requested[slices.IndexFunc(s.reading.Requested, func(e startup.Edge) bool { return e.From == s.proxy })])
 	b.add(clue{code: "no-order", title: fmt.Sprintf("%s may run before %s: the annotations name others only", words(free), s.proxy), field: field, evidence: evidence,
 		why: "a pod that names containers to wait for its proxy must name all of them; " + refused, do: "let " + words(free) + " wait for " + s.proxy + " too", fix: s.requesting(&s.Pod, s.edges(free))})
 }
@@ -118,9 +118,9 @@ func (s *subject) requesting(after *corev1.Pod, edges []startup.Edge) *change {
 			}
 		}
 	}
-	asked := startup.Plan{Containers: s.plan.Containers, Edges: s.reading.Requested}.Expand()
+	requested := startup.Plan{Containers: s.plan.Containers, Edges: s.reading.Requested}.Expand()
 	for _, e := range edges {
-		if slices.ContainsFunc(asked.Edges, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To }) {
+		if slices.ContainsFunc(requested.Edges, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To }) {
 			continue
 		}
 		value := e.From

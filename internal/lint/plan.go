@@ -29,11 +29,11 @@ func planWorks(s subject, b *builder) {
 			why: "an injection refuses the pod", do: "write it as docs/plan.md shows", source: "docs/plan.md"})
 	}
 	if s.readErr != nil {
-		return // the plan is not all that was asked for
+		return // the plan lacks edges that the annotations name
 	}
 	plan := s.plan
 	for i := range s.reading.Requested {
-		plan.Edges[i].By = s.reading.Requested[i].By // and not what it is kept by today
+		plan.Edges[i].By = s.reading.Requested[i].By // not the mechanism that keeps it today
 	}
 	for _, f := range plan.Validate(s.on) {
 		if f.Code == startup.NotEveryStart || s.saidElsewhere(f) || s.willBeKept(f) {
@@ -61,7 +61,7 @@ func injectionRefuses(s subject, b *builder) {
 		}
 	}
 	for _, e := range s.reading.Requested {
-		if field, text, ok := s.askedAt(e); ok && strings.HasPrefix(c.title, `"`+e.To+" after "+e.From+" ") {
+		if field, text, ok := s.annotationOf(e); ok && strings.HasPrefix(c.title, `"`+e.To+" after "+e.From+" ") {
 			c.field, c.evidence = field, text
 		}
 	}
@@ -103,7 +103,7 @@ func (s *subject) willBeKept(f startup.Finding) bool {
 // found in the pod, or the container.
 func (s *subject) fieldOf(f startup.Finding) (path, string) {
 	if f.Edge != nil {
-		if field, text, ok := s.askedAt(*f.Edge); ok {
+		if field, text, ok := s.annotationOf(*f.Edge); ok {
 			return field, text
 		}
 		for _, found := range s.reading.Found {
@@ -119,15 +119,15 @@ func (s *subject) fieldOf(f startup.Finding) (path, string) {
 	}
 	for _, e := range s.reading.Requested {
 		if slices.Contains(f.Names, e.From) && slices.Contains(f.Names, e.To) {
-			field, text, _ := s.askedAt(e)
+			field, text, _ := s.annotationOf(e)
 			return field, text
 		}
 	}
 	return path{"spec"}, ""
 }
 
-// askedAt is the annotation that asks for an edge.
-func (s *subject) askedAt(e startup.Edge) (path, string, bool) {
+// annotationOf returns the annotation that names an edge.
+func (s *subject) annotationOf(e startup.Edge) (path, string, bool) {
 	short := podspec.EdgesAnnotation + "." + e.To
 	if v, ok := s.Pod.Annotations[short]; ok && strings.Contains(v, e.From) {
 		return annotation(short), e.From, true

@@ -159,7 +159,7 @@ func lineStarts(text string) []int {
 	return out
 }
 
-// breakLen is the length of a line break of YAML 1.1, which go-yaml goes by.
+// breakLen is the length of a line break of YAML 1.1, which go-yaml follows.
 func breakLen(text string) int {
 	for _, b := range []string{"\r\n", "\n", "\r", "\u0085", "\u2028", "\u2029"} {
 		if strings.HasPrefix(text, b) {

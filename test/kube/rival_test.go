@@ -23,8 +23,8 @@ webhooks:
   namespaceSelector: {matchExpressions: [{key: istio-injection, operator: In, values: [enabled]}]}
 `
 
-// While another injector is asked by Istio's labels, ours goes by its own alone and says
-// so, once; all in the namespace "injected", which has Istio's label.
+// While Istio's labels select pods for another injector, outriderd accepts only Outrider's
+// labels and logs that once; all in the namespace "injected", which has Istio's label.
 func besideAnotherInjector(t *testing.T, w world, log func() string) {
 	t.Helper()
 	injected := func(labels string) (bool, string) {
@@ -45,13 +45,13 @@ func besideAnotherInjector(t *testing.T, w world, log func() string) {
 		w.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(context.Background(), "istio-sidecar-injector", metav1.DeleteOptions{})
 	}
 	t.Cleanup(remove)
-	const warning = `"another injector is asked by Istio's labels`
+	const warning = `"Istio's labels select pods for another injector`
 	until(t, "outriderd says that there is another injector", func() bool {
 		return strings.Contains(log(), warning) && strings.Contains(log(), `"webhook_configurations":["istio-sidecar-injector"]`)
 	}, log)
 	_, said := injected("")
 	if want := "Warning: outrider: not injected (other-injector): Istio's labels"; !strings.Contains(said, want) {
-		t.Errorf("who makes the pod is not told %q: %s", want, said)
+		t.Errorf("the answer to the client lacks %q: %s", want, said)
 	}
 	is(false, "")
 	is(false, `sidecar.istio.io/inject: "true"`)

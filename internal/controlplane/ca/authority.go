@@ -151,7 +151,7 @@ func (a *Authority) Run(ctx context.Context) error {
 type Certificate struct {
 	Leaf *x509.Certificate
 	// Chain is the response to a client, one PEM block per entry: the leaf, its
-	// intermediates, the other roots of the mesh, and its own root, which Istio wants last.
+	// intermediates, the other roots of the mesh, and its own root, which Istio expects last.
 	Chain []string
 
 	served [][]byte // what a TLS server sends: the leaf and its intermediates

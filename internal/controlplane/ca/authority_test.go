@@ -57,7 +57,7 @@ func certificates(t testing.TB, chain []string) []*x509.Certificate {
 		t.Fatal(err)
 	}
 	if len(out) != len(chain) {
-		t.Fatalf("%d certificates in %d entries; Istio wants one an entry", len(out), len(chain))
+		t.Fatalf("%d certificates in %d entries; Istio expects one in each entry", len(out), len(chain))
 	}
 	return out
 }
@@ -158,11 +158,11 @@ func TestHowLongACertificateLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := map[string]struct {
-		by          *Authority
-		asked, want time.Duration
+		by              *Authority
+		requested, want time.Duration
 	}{
-		"as asked":                            {a, 3 * time.Hour, 3 * time.Hour},
-		"not asked":                           {a, 0, 2 * time.Hour},
+		"as requested":                        {a, 3 * time.Hour, 3 * time.Hour},
+		"not requested":                       {a, 0, 2 * time.Hour},
 		"less than nothing":                   {a, -time.Hour, 2 * time.Hour},
 		"more than is given":                  {a, 100 * time.Hour, 10 * time.Hour},
 		"more than a time can hold":           {a, 1<<63 - 1, 10 * time.Hour},
@@ -170,7 +170,7 @@ func TestHowLongACertificateLives(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			leaf := sign(t, tt.by, shop, tt.asked).Leaf
+			leaf := sign(t, tt.by, shop, tt.requested).Leaf
 			if got := time.Until(leaf.NotAfter); got > tt.want || got < tt.want-time.Minute {
 				t.Errorf("it lives for %s, want %s", got, tt.want)
 			}
@@ -282,7 +282,7 @@ func TestRootsAreExchangedWithoutARestart(t *testing.T) {
 			}
 		}
 	}
-	// Run may not watch yet: what it does not see, it is told.
+	// Run may not watch yet.
 	both := append(a.RootsPEM(), b.RootsPEM()...)
 	if err := replace(filepath.Join(dir, "root-cert.pem"), both); err != nil {
 		t.Fatal(err)
@@ -352,9 +352,9 @@ func TestWhoIsNotOfThisMesh(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign := shop
-	foreign.TrustDomain = "other.example"
-	if _, err := a.Sign(ecKey(t).Public(), foreign, 0); err == nil || !strings.Contains(err.Error(), "other.example") {
+	other := shop
+	other.TrustDomain = "other.example"
+	if _, err := a.Sign(ecKey(t).Public(), other, 0); err == nil || !strings.Contains(err.Error(), "other.example") {
 		t.Errorf("signing for another trust domain: %v", err)
 	}
 	noName := must(a.Sign(ecKey(t).Public(), shop, 0))
@@ -363,9 +363,9 @@ func TestWhoIsNotOfThisMesh(t *testing.T) {
 		chain []*x509.Certificate
 		want  string
 	}{
-		"nobody":               {nil, "no certificate"},
+		"no certificate":       {nil, "no certificate"},
 		"another root":         {certificates(t, sign(t, authority(t, t.TempDir()), shop, 0).Chain), "not of this mesh"},
-		"another trust domain": {certificates(t, sign(t, elsewhere, foreign, 0).Chain), "trust domain other.example; this mesh is cluster.local"},
+		"another trust domain": {certificates(t, sign(t, elsewhere, other, 0).Chain), "trust domain other.example; this mesh is cluster.local"},
 		"no identity":          {[]*x509.Certificate{noName.Leaf}, "no SPIFFE identity"},
 	}
 	for name, tt := range tests {

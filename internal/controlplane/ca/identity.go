@@ -27,7 +27,7 @@ func ParseIdentity(uri string) (Identity, error) {
 	return Identity{TrustDomain: id.TrustDomain().Name(), Namespace: parts[2], ServiceAccount: parts[4]}, nil
 }
 
-// IdentityOf returns the identity in a certificate. SPIFFE wants exactly one URI.
+// IdentityOf returns the identity in a certificate. SPIFFE requires exactly one URI.
 func IdentityOf(cert *x509.Certificate) (Identity, error) {
 	switch len(cert.URIs) {
 	case 0:
@@ -35,5 +35,5 @@ func IdentityOf(cert *x509.Certificate) (Identity, error) {
 	case 1:
 		return ParseIdentity(cert.URIs[0].String())
 	}
-	return Identity{}, fmt.Errorf("the certificate has %d URIs; SPIFFE wants exactly one", len(cert.URIs))
+	return Identity{}, fmt.Errorf("the certificate has %d URIs; SPIFFE requires exactly one", len(cert.URIs))
 }

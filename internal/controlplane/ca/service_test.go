@@ -152,7 +152,7 @@ func TestEachWayToProveWhoOneIs(t *testing.T) {
 		"a host's token":                         {"Bearer host-secret", nil},
 		"the same once more, with the same key":  {"Bearer host-secret", nil},
 		"a certificate":                          {"", withCert},
-		"a certificate beside an expired token":  {"Bearer kubernetes-old", withCert},
+		"a certificate and an expired token":     {"Bearer kubernetes-old", withCert},
 		"a certificate while Kubernetes is down": {"Bearer kubernetes-down", withCert},
 	}
 	for name, tt := range tests {
@@ -204,7 +204,7 @@ func TestEachRefusal(t *testing.T) {
 		want  string
 	}{
 		"nothing to prove it":            {wire.CertificateRequest{CSR: plain}, "", codes.Unauthenticated, "neither a token nor a certificate"},
-		"a token that nobody knows":      {wire.CertificateRequest{CSR: plain}, "Bearer x", codes.Unauthenticated, "of a kind that this control plane does not know"},
+		"a token of an unknown kind":     {wire.CertificateRequest{CSR: plain}, "Bearer x", codes.Unauthenticated, "of a kind that this control plane does not know"},
 		"another scheme":                 {wire.CertificateRequest{CSR: plain}, "Basic eDp5", codes.Unauthenticated, "not of the form: Bearer"},
 		"no scheme":                      {wire.CertificateRequest{CSR: plain}, "abc", codes.Unauthenticated, "not of the form: Bearer"},
 		"a token of another audience":    {wire.CertificateRequest{CSR: plain}, p.token(Claim{Namespace: "shop", ServiceAccount: "app", Audiences: []string{"vault"}}), codes.Unauthenticated, `for audience ["vault"]`},
@@ -271,7 +271,7 @@ func TestAHostsCertificateIsGoodWhileTheHostIsThere(t *testing.T) {
 	}
 
 	sum := sha256.Sum256([]byte("host-secret"))
-	for what, now := range map[string]Host{"it is gone": {}, "it is somebody else": {"shop", "vm-1", "admin"}} {
+	for what, now := range map[string]Host{"it is gone": {}, "it has another account": {"shop", "vm-1", "admin"}} {
 		p.hosts[sum] = now
 		for _, c := range []struct {
 			chain []*x509.Certificate
@@ -365,7 +365,7 @@ func TestTheControlPlanesOwnCertificateRenewsItself(t *testing.T) {
 	}
 }
 
-// who tells a caller whom AuthenticatePeer takes it for.
+// who returns the identity that AuthenticatePeer finds for the caller.
 type who struct{ a *Authority }
 
 func (w who) serve(_ any, ctx context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {

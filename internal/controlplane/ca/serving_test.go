@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A control plane is called by names and by addresses; who calls it by one that is not in
-// its certificate is told so.
+// Clients call a control plane by names and by addresses; a name that is not in its
+// certificate gives an error that says so.
 func TestServingIsCalledByNamesAndAddresses(t *testing.T) {
 	a := must(NewAuthority(AuthorityOptions{Dir: t.TempDir()}))
 	names := []string{"outriderd.outrider-system.svc", "localhost", "127.0.0.1", "::1", "10.0.0.9"}

@@ -37,7 +37,7 @@ type Tokens struct {
 	trustDomain string
 	issuer      string
 	keyID       string
-	audience    string // that Authenticate wants
+	audience    string // that Authenticate requires
 }
 
 // NewTokens uses the key in a directory (token-key.pem), and makes one if there is none.

@@ -67,7 +67,7 @@ func TestInvalidTokens(t *testing.T) {
 	}{
 		"expired":                    {good, "", now.Add(time.Hour), "expired"},
 		"from the future":            {good, "", now.Add(-time.Hour), "is a clock wrong"},
-		"for another audience":       {good, "somebody", now, `must be for "somebody"`},
+		"for another audience":       {good, "other", now, `must be for "other"`},
 		"of another key":             {issue(theirs, Claim{}), "", now, "not signed by this control plane's key"},
 		"no signature":               {parts[0] + "." + parts[1] + ".", "", now, "signature is wrong"},
 		"algorithm none":             {none + "." + parts[1] + ".", "", now, "not signed by"},

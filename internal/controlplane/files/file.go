@@ -26,7 +26,7 @@ func isManifest(path string) bool {
 }
 
 // hidden names begin with a dot: files of editors and version control, and the ..data of a
-// ConfigMap's volume, whose files have links beside it.
+// ConfigMap's volume, whose files are links in the same folder.
 func hidden(path string) bool { return strings.HasPrefix(filepath.Base(path), ".") }
 
 // An identity of a file or folder is the same under all its names.

@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-var update = flag.Bool("update", false, "rewrite what testdata wants")
+var update = flag.Bool("update", false, "rewrite the expected output in testdata")
 
 // Each scenario is a folder, then what comes of it: the file want.
 func TestScenarios(t *testing.T) {

@@ -13,7 +13,7 @@ type textLine struct {
 	text   string
 }
 
-// lineOf returns the line of a field, from 0. It is a hint for people and goes by indentation
+// lineOf returns the line of a field, from 0. It is a hint for people and relies on indentation
 // alone; where that does not suffice, as in JSON, it is the line of the innermost parent that
 // was found, or the document's first.
 func lineOf(text []byte, path string) int {

@@ -43,7 +43,7 @@ func (w *watched) write(name, text string) {
 	write(w.T, filepath.Join(w.dir, name), text)
 }
 
-// put writes as one should: beside it, then by a rename.
+// put writes a temporary file in the same folder and renames it.
 func (w *watched) put(name, text string) {
 	w.Helper()
 	w.write(name+".new", text)
@@ -57,9 +57,9 @@ func (w *watched) do(err error) {
 	}
 }
 
-// wants waits until the mesh has these services, with a first port, and the folder has
+// expect waits until the mesh has these services, with a first port, and the folder has
 // so many problems.
-func (w *watched) wants(when string, problems int, services ...string) {
+func (w *watched) expect(when string, problems int, services ...string) {
 	w.Helper()
 	timeout := time.After(patience)
 	want := strings.Join(services, " ")
@@ -91,56 +91,56 @@ func TestAFolderIsFollowed(t *testing.T) {
 	write(t, filepath.Join(dir, "a.yaml"), text("a", 1))
 	w := watching(t, dir)
 	path := func(name string) string { return filepath.Join(dir, name) }
-	w.wants("at first", 0, "a:1")
+	w.expect("at first", 0, "a:1")
 	w.write("b.yaml", text("b", 1))
-	w.wants("created", 0, "a:1", "b:1")
+	w.expect("created", 0, "a:1", "b:1")
 	w.write("a.yaml", text("a", 2))
-	w.wants("changed in place", 0, "a:2", "b:1")
+	w.expect("changed in place", 0, "a:2", "b:1")
 	w.put("a.yaml", text("a", 3))
-	w.wants("replaced", 0, "a:3", "b:1")
+	w.expect("replaced", 0, "a:3", "b:1")
 	w.write("a.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 0}]}\n")
-	w.wants("bad: the old stays", 1, "a:3", "b:1")
+	w.expect("bad: the old stays", 1, "a:3", "b:1")
 	w.write("a.yaml", "apiVersion: [")
-	w.wants("bad in another way", 1, "a:3", "b:1")
+	w.expect("bad in another way", 1, "a:3", "b:1")
 	w.write("a.yaml", text("a", 4))
-	w.wants("mended", 0, "a:4", "b:1")
+	w.expect("corrected", 0, "a:4", "b:1")
 	w.do(os.Rename(path("b.yaml"), path("c.yaml")))
 	w.write("d.yaml", text("d", 1))
-	w.wants("renamed", 0, "a:4", "b:1", "d:1")
+	w.expect("renamed", 0, "a:4", "b:1", "d:1")
 	w.do(os.Rename(path("c.yaml"), path("c.txt")))
-	w.wants("renamed to what is no manifest", 0, "a:4", "d:1")
+	w.expect("renamed to a name that is not a manifest's", 0, "a:4", "d:1")
 	w.do(os.Rename(path("c.txt"), path("c.yaml")))
-	w.wants("and back", 0, "a:4", "b:1", "d:1")
+	w.expect("and back", 0, "a:4", "b:1", "d:1")
 	w.do(os.Remove(path("d.yaml")))
-	w.wants("deleted", 0, "a:4", "b:1")
+	w.expect("deleted", 0, "a:4", "b:1")
 	w.write("sub/deep/e.yaml", text("e", 1))
-	w.wants("in new folders", 0, "a:4", "b:1", "e:1")
+	w.expect("in new folders", 0, "a:4", "b:1", "e:1")
 	w.write("sub/deep/e.yaml", text("e", 2))
-	w.wants("changed there", 0, "a:4", "b:1", "e:2")
+	w.expect("changed there", 0, "a:4", "b:1", "e:2")
 	w.do(os.Rename(path("sub"), path("other")))
 	w.write("other/deep/f.yaml", text("f", 1))
-	w.wants("in a renamed folder", 0, "a:4", "b:1", "e:2", "f:1")
+	w.expect("in a renamed folder", 0, "a:4", "b:1", "e:2", "f:1")
 	w.write("other/deep/f.yaml", text("f", 2))
-	w.wants("changed in a renamed folder", 0, "a:4", "b:1", "e:2", "f:2")
+	w.expect("changed in a renamed folder", 0, "a:4", "b:1", "e:2", "f:2")
 	w.do(os.RemoveAll(path("other")))
-	w.wants("without the folder", 0, "a:4", "b:1")
+	w.expect("without the folder", 0, "a:4", "b:1")
 	w.write("z.yaml", text("a", 9))
-	w.wants("twice: the first by path counts", 1, "a:4", "b:1")
+	w.expect("twice: the first by path counts", 1, "a:4", "b:1")
 	w.do(os.Remove(path("a.yaml")))
-	w.wants("the second takes over", 0, "a:9", "b:1")
+	w.expect("the second takes over", 0, "a:9", "b:1")
 }
 
 func TestABadFileStaysOutUntilItIsGoodOnce(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.yaml"), text("a", 0)+"---\n"+text("b", 1))
 	w := watching(t, dir)
-	w.wants("bad from the start", 1)
+	w.expect("bad from the start", 1)
 	w.write("a.yaml", text("a", 1)+"---\n"+text("b", 1))
-	w.wants("good", 0, "a:1", "b:1")
+	w.expect("good", 0, "a:1", "b:1")
 	w.write("a.yaml", text("a", 1)+"---\n"+text("b", 0))
-	w.wants("bad", 1, "a:1", "b:1")
+	w.expect("bad", 1, "a:1", "b:1")
 	w.do(os.Remove(filepath.Join(dir, "a.yaml")))
-	w.wants("deleted while it is bad", 0)
+	w.expect("deleted while it is bad", 0)
 }
 
 // A ConfigMap's volume: files are links through ..data, which is swapped.
@@ -175,15 +175,15 @@ func TestAConfigMapIsFollowed(t *testing.T) {
 	}
 	publish(map[string]string{"a.yaml": text("a", 1), "sub/b.yaml": text("b", 1)})
 	w := watching(t, dir)
-	w.wants("at first", 0, "a:1", "b:1")
+	w.expect("at first", 0, "a:1", "b:1")
 	for i := 2; i < 6; i++ {
 		publish(map[string]string{"a.yaml": text("a", i), "sub/b.yaml": text("b", i)})
-		w.wants("swapped", 0, fmt.Sprint("a:", i), fmt.Sprint("b:", i))
+		w.expect("swapped", 0, fmt.Sprint("a:", i), fmt.Sprint("b:", i))
 	}
 	publish(map[string]string{"a.yaml": text("a", 7), "sub/b.yaml": text("b", 0)})
-	w.wants("a bad file", 1, "a:7", "b:5")
+	w.expect("a bad file", 1, "a:7", "b:5")
 	publish(map[string]string{"a.yaml": text("a", 8), "sub/b.yaml": text("b", 8), "c.yaml": text("c", 8)})
-	w.wants("one more", 0, "a:8", "b:8", "c:8")
+	w.expect("one more", 0, "a:8", "b:8", "c:8")
 }
 
 func TestLinks(t *testing.T) {
@@ -191,19 +191,19 @@ func TestLinks(t *testing.T) {
 	file := filepath.Join(outside, "a.yaml")
 	write(t, file, text("a", 1))
 	w := watching(t, dir)
-	w.wants("nothing", 0)
+	w.expect("nothing", 0)
 	w.do(os.Symlink(file, filepath.Join(dir, "a.yaml")))
-	w.wants("a link to a file outside", 0, "a:1")
+	w.expect("a link to a file outside", 0, "a:1")
 	write(t, file, text("a", 2))
-	w.wants("changed outside", 0, "a:2")
+	w.expect("changed outside", 0, "a:2")
 	w.do(os.Symlink(".", filepath.Join(dir, "loop")))
-	w.wants("a link to its own folder", 1, "a:2")
+	w.expect("a link to its own folder", 1, "a:2")
 	w.do(os.Remove(filepath.Join(dir, "loop")))
 	w.do(os.Symlink("b", filepath.Join(dir, "b")))
-	w.wants("a link to itself", 1, "a:2")
+	w.expect("a link to itself", 1, "a:2")
 	w.do(os.Remove(filepath.Join(dir, "b")))
 	w.do(os.Remove(file))
-	w.wants("a link without a target", 1)
+	w.expect("a link without a target", 1)
 }
 
 func TestTheFolderItselfIsReplaced(t *testing.T) {
@@ -216,20 +216,20 @@ func TestTheFolderItselfIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := watching(t, dir)
-	w.wants("at first", 0, "a:1")
+	w.expect("at first", 0, "a:1")
 	w.do(os.Symlink("v2", dir+".new"))
 	w.do(os.Rename(dir+".new", dir))
-	w.wants("another link", 0, "a:2")
+	w.expect("another link", 0, "a:2")
 	w.write("a.yaml", text("a", 3))
-	w.wants("changed in the second", 0, "a:3")
+	w.expect("changed in the second", 0, "a:3")
 	w.do(os.Remove(dir))
-	w.wants("gone: its former content stays in use", 1, "a:3")
+	w.expect("gone: its former content stays in use", 1, "a:3")
 	w.write("b.yaml", text("b", 1))
-	w.wants("back, as a folder", 0, "b:1")
+	w.expect("back, as a folder", 0, "b:1")
 	w.write("b.yaml", text("b", 2))
-	w.wants("changed in it", 0, "b:2")
+	w.expect("changed in it", 0, "b:2")
 	w.do(os.Rename(dir, dir+".old")) // at once: file by file would be files deleted
-	w.wants("moved away: its former content stays in use", 1, "b:2")
+	w.expect("moved away: its former content stays in use", 1, "b:2")
 }
 
 func TestWhatDidNotChangeIsNotPublished(t *testing.T) {
@@ -239,13 +239,13 @@ func TestWhatDidNotChangeIsNotPublished(t *testing.T) {
 	before, _ := w.Current()
 	w.put("a.yaml", "# a comment\n"+text("a", 1)) // another file, the same object
 	w.write("b.yaml", text("b", 1))
-	w.wants("with another service", 0, "a:1", "b:1")
+	w.expect("with another service", 0, "a:1", "b:1")
 	after, newer := w.Current()
 	if before.ByName("default", "a") != after.ByName("default", "a") {
 		t.Error("a service that did not change has another pointer")
 	}
 	w.write("c.yaml", "bad") // a problem, and so known to be seen
-	w.wants("with a problem", 1, "a:1", "b:1")
+	w.expect("with a problem", 1, "a:1", "b:1")
 	select {
 	case <-newer:
 		t.Error("the mesh is said to have changed")

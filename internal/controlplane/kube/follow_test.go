@@ -26,10 +26,10 @@ func service(name, note string) *corev1.Service {
 }
 
 func TestAStoreTellsWhatChanged(t *testing.T) {
-	var told []string
+	var got []string
 	s := newStore(func(old string, o metav1.Object) string { return old + o.GetAnnotations()["note"] })
 	s.changed = func(n types.NamespacedName, before, now string, there bool) {
-		told = append(told, fmt.Sprintf("%s:%s>%s,%v", n.Name, before, now, there))
+		got = append(got, fmt.Sprintf("%s:%s>%s,%v", n.Name, before, now, there))
 	}
 	synced := func() bool {
 		select {
@@ -50,24 +50,24 @@ func TestAStoreTellsWhatChanged(t *testing.T) {
 	s.Replace(nil, "")
 	s.Replace(nil, "")
 	want := "a:>1,true a:1>12,true b:>1,true b:1>12,true a:12>,false b:12>,false"
-	if got := strings.Join(told, " "); got != want || !synced() || len(s.names()) != 0 {
-		t.Errorf("told %s\nwant %s; synced %v; left %v", got, want, synced(), s.names())
+	if have := strings.Join(got, " "); have != want || !synced() || len(s.names()) != 0 {
+		t.Errorf("got %s\nwant %s; synced %v; left %v", got, want, synced(), s.names())
 	}
 	if err := s.Add("text"); !errors.Is(err, errNoObject) {
 		t.Errorf("what is no object: %v", err)
 	}
 }
 
-// A server answers lists and watches as it is told to.
+// A server answers lists and watches as its fields say.
 type server struct {
 	mu              sync.Mutex
-	listed, watched error // answers; nil: as asked for
+	listed, watched error // answers; nil: success
 	items           []corev1.Service
 	watches         []*watch.FakeWatcher
 	questions       int
 }
 
-func (s *server) asked() int {
+func (s *server) calls() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.questions
@@ -152,8 +152,8 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 			until("it watches", func() bool { return note() == "first" && s.watching() })
 			s.set(away.listed, away.watched, *service("a", "first"))
 			until("it is known to be away", func() bool { return len(c.Trouble()) == 1 })
-			asked := s.asked()
-			until("it is asked again and again", func() bool { return s.asked() >= asked+3 })
+			before := s.calls()
+			until("it is called again and again", func() bool { return s.calls() >= before+3 })
 			if got := c.Trouble(); note() != "first" || len(got) != 1 || !strings.Contains(got[0], away.said) {
 				t.Errorf("away: %q, %v", note(), got)
 			}

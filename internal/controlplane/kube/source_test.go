@@ -112,7 +112,7 @@ func TestChangesAreToldTogether(t *testing.T) {
 		s, to := fed()
 		began := time.Now()
 		if to.Add(named("a", 80)); !s.settle(t.Context()) || time.Since(began) != s.o.Quiet {
-			t.Errorf("one change is told after %s, want %s", time.Since(began), s.o.Quiet)
+			t.Errorf("one change is published after %s, want %s", time.Since(began), s.o.Quiet)
 		}
 		go func() {
 			for i := range int32(100) {
@@ -122,7 +122,7 @@ func TestChangesAreToldTogether(t *testing.T) {
 		}()
 		began = time.Now()
 		if !s.settle(t.Context()) || time.Since(began) != s.o.AtMost {
-			t.Errorf("changes without an end are told after %s, want %s", time.Since(began), s.o.AtMost)
+			t.Errorf("continuous changes are published after %s, want %s", time.Since(began), s.o.AtMost)
 		}
 		time.Sleep(time.Minute)
 	})

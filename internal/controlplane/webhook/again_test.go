@@ -51,7 +51,7 @@ func natively(value string) inject.Options {
 	return o
 }
 
-// The API server asks again when another webhook has changed the pod after us, and in an
+// The API server calls again when another webhook has changed the pod after us, and in an
 // upgrade another replica may answer, with other options.
 func TestInjectingAgainGivesOneValidPod(t *testing.T) {
 	forms := map[string]bool{}

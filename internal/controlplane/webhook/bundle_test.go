@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// wanting is a cluster whose configuration may not be there.
+// wanting is a cluster whose configuration may be missing.
 type wanting struct {
 	cluster
 	missing bool

@@ -27,7 +27,7 @@ type ConfigurationOptions struct {
 	Revision  string // default "default", which labels without a revision stand for
 	Namespace string // the control plane's; default outrider-system
 	ByDefault bool   // namespaces without a label too (enableNamespacesByDefault)
-	OwnLabels bool   // Istio's labels belong to another injector (see [Rivals]): only ours count; the default revision only
+	OwnLabels bool   // Istio's labels belong to another injector (see [OtherInjectors]): only ours count; the default revision only
 	Place     Place
 	Bundle    []byte // PEM, the roots of the webhook's certificate
 }
@@ -105,10 +105,10 @@ func (o ConfigurationOptions) ownRows() []row {
 	return out
 }
 
-// Rivals returns the configurations of other injectors that select pods by those of Istio's
+// OtherInjectors returns the configurations of other injectors that select pods by those of Istio's
 // labels that stand for our default revision, such as Istio's own: a pod would get a proxy of
 // each. Ours then selects by its own labels alone.
-func Rivals(all []admission.MutatingWebhookConfiguration) []string {
+func OtherInjectors(all []admission.MutatingWebhookConfiguration) []string {
 	var out []string
 	for _, c := range all {
 		if slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool {

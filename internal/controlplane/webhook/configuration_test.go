@@ -135,7 +135,7 @@ func TestNoPodOfTheControlPlaneIsEverSelected(t *testing.T) {
 	}
 }
 
-// A configuration that selects by Istio's labels is a rival; one that selects all pods,
+// A configuration that selects by Istio's labels belongs to another injector; one that selects all pods,
 // excludes Istio's, or has pods of its own revision is not.
 func TestRivals(t *testing.T) {
 	pods := []admission.RuleWithOperations{{Operations: []admission.OperationType{admission.Create}, Rule: admission.Rule{APIGroups: []string{""}, Resources: []string{"pods"}}}}
@@ -167,7 +167,7 @@ func TestRivals(t *testing.T) {
 		one("of-everything", admission.MutatingWebhook{Name: "a.b.g", NamespaceSelector: labels(has(contract.RevisionLabel)),
 			Rules: []admission.RuleWithOperations{{Operations: []admission.OperationType{admission.OperationAll}, Rule: admission.Rule{APIGroups: []string{"*"}, Resources: []string{"*"}}}}}),
 	}
-	if got, want := Rivals(all), []string{"istio-by-pod", "istio-sidecar-injector", "of-everything", "old-istio", "tag"}; !slices.Equal(got, want) {
+	if got, want := OtherInjectors(all), []string{"istio-by-pod", "istio-sidecar-injector", "of-everything", "old-istio", "tag"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if _, err := Configuration(ConfigurationOptions{OwnLabels: true, Revision: "canary"}); err == nil || !strings.Contains(err.Error(), "canary") {

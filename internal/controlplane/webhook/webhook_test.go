@@ -48,7 +48,7 @@ func TestWhatIsAnswered(t *testing.T) {
 		"the charset of JSON may be said":         {media: "application/json; charset=utf-8", body: pod(plain), status: 200, allowed: true, injection: inject.Injected, patch: "outrider-proxy"},
 		"a field of a newer Kubernetes is let be": {body: pod(`{spec: {brandNew: {a: 1}, containers: [{name: app, image: shop, command: [/app], alsoNew: 2}]}}`), status: 200, allowed: true, injection: inject.Injected, patch: "outrider-proxy"},
 		"a pod of the node's network is left":     {body: pod(`{spec: {hostNetwork: true, containers: [{name: app, image: shop}]}}`), status: 200, allowed: true, injection: inject.HostNetwork},
-		"a pod that asks not to is left":          {body: pod(`{metadata: {labels: {sidecar.istio.io/inject: "false"}}, spec: {containers: [{name: app, image: shop}]}}`), status: 200, allowed: true, injection: inject.Declined},
+		"a pod with inject: false is left alone":  {body: pod(`{metadata: {labels: {sidecar.istio.io/inject: "false"}}, spec: {containers: [{name: app, image: shop}]}}`), status: 200, allowed: true, injection: inject.Declined},
 		"kube-system is left, though it is labelled": {
 			body: edit(pod(plain), `"namespace":"shop"`, `"namespace":"kube-system"`), status: 200, allowed: true, injection: inject.IgnoredNamespace},
 		"the control plane's own pods are left, whatever they ask": {

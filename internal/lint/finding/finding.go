@@ -2,7 +2,7 @@
 // shows, why it matters, and the command that puts it right.
 //
 // A [Finding] is a value. The linter makes findings, each of a [Kind] of its table; this package sorts them and writes them as text for
-// people, as JSON, and as SARIF for the tools that show findings beside code.
+// people, as JSON, and as SARIF for the tools that show findings in code.
 //
 // The package knows no rule, does no I/O beyond the writer it is given and imports only
 // the standard library.

@@ -183,7 +183,7 @@ func (p *Patch) sarif(description string) sarifFix {
 	return sarifFix{Description: sarifMessage{cmp.Or(description, "the fix")}, Changes: []sarifChange{c}}
 }
 
-// fileURI is a reference as SARIF wants it: relative names stay relative.
+// fileURI is a reference in SARIF's form: relative names stay relative.
 func fileURI(name string) string {
 	u := url.URL{Path: filepath.ToSlash(name)}
 	if filepath.IsAbs(name) {

@@ -33,7 +33,7 @@ func (e *AccessError) Unwrap() error { return e.Err }
 func (e *AccessError) Hint() string { return e.Help }
 
 // Namespace returns the objects of a namespace, each as a manifest of its own, and the
-// namespace itself, whose labels decide about injection. Objects that a controller made are
+// Namespace itself: its labels decide about injection. Objects that a controller made are
 // left out: the controller's template is read. The note says what could not be read.
 //
 // It runs kubectl, which has the user's contexts, credentials and permissions.
