@@ -139,15 +139,22 @@ const (
 	otherPause   = 50 * time.Millisecond
 )
 
-// waiter checks the flags.
-func (o waitOptions) waiter() (*waiter, error) {
+func (o waitOptions) checkNumbers() error {
 	for _, f := range []struct {
 		name  string
 		value int
 	}{{"timeoutSeconds", o.timeoutSeconds}, {"requestTimeoutMillis", o.requestMillis}, {"periodMillis", o.periodMillis}} {
 		if f.value <= 0 || f.value > 1<<31 {
-			return nil, fmt.Errorf("--%s=%d: want a positive number", f.name, f.value)
+			return fmt.Errorf("--%s=%d: want a positive number", f.name, f.value)
 		}
+	}
+	return nil
+}
+
+// waiter checks the flags.
+func (o waitOptions) waiter() (*waiter, error) {
+	if err := o.checkNumbers(); err != nil {
+		return nil, err
 	}
 	level, err := readiness.ParseLevel(o.level)
 	if err != nil {

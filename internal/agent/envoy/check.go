@@ -109,7 +109,10 @@ func (c *check) controlPlane(cp ControlPlane) {
 	}
 }
 
-// splitAddress wants a host that can be one, and a port that is a number.
+// hostRunes are those of DNS names, and the underscore.
+const hostRunes = "-._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// splitAddress returns the parts of an address with a valid host and a port that is a number.
 func splitAddress(address string) (host string, port uint16, err error) {
 	host, p, err := net.SplitHostPort(address)
 	if err != nil {
@@ -129,15 +132,13 @@ func splitAddress(address string) (host string, port uint16, err error) {
 		}
 		return a.String(), uint16(n), nil
 	}
-	if host == "" || len(host) > 253 || strings.ContainsFunc(host, func(r rune) bool {
-		return r != '-' && r != '.' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-	}) {
+	if host == "" || len(host) > 253 || strings.ContainsFunc(host, func(r rune) bool { return !strings.ContainsRune(hostRunes, r) }) {
 		return "", 0, fmt.Errorf("host %q is none", host)
 	}
 	return host, uint16(n), nil
 }
 
-// socket wants a path that a Unix socket may have.
+// socket checks the path of a Unix socket.
 func (c *check) socket(field, path string) {
 	c.text(field, path)
 	// struct sockaddr_un has 108 bytes, one of them for the end (unix(7)).

@@ -155,13 +155,19 @@ func (w *writer) complete(r capture.Rule) (list []capture.Match, protocol string
 		}
 	}
 	verb := r.Action.Verb
-	if (has(capture.SourcePort) || has(capture.DestPort) || verb == capture.Redirect || verb == capture.TProxy) && protocol == "" {
-		return nil, "", errors.New("ports need a protocol")
+	byPort := has(capture.SourcePort) || has(capture.DestPort) || verb == capture.Redirect || verb == capture.TProxy
+	return list, protocol, checkProtocol(protocol, byPort, has(capture.SYN) || verb == capture.Reject)
+}
+
+// checkProtocol refuses a rule whose protocol does not fit its conditions and action.
+func checkProtocol(protocol string, byPort, onlyTCP bool) error {
+	switch {
+	case byPort && protocol == "":
+		return errors.New("ports need a protocol")
+	case onlyTCP && protocol != "tcp":
+		return errors.New("only for TCP")
 	}
-	if (has(capture.SYN) || verb == capture.Reject) && protocol != "tcp" {
-		return nil, "", errors.New("only for TCP")
-	}
-	return list, protocol, nil
+	return nil
 }
 
 // checkCondition refuses a condition that iptables cannot express.

@@ -121,25 +121,11 @@ func longEdge(to, from string, value any) (startup.Edge, error) {
 }
 
 func optionsEdge(to, from string, v map[string]any) (startup.Edge, error) {
-	condition, rest := "", ""
-	var wrong []string
-	for _, key := range slices.Sorted(maps.Keys(v)) {
-		text, isText := v[key].(string)
-		required, isBool := v[key].(bool)
-		switch {
-		case key == "condition" && isText:
-			condition = text
-		case key == "required" && isBool:
-			if !required {
-				rest = ", optional" + rest
-			}
-		case options[key] == nil && key != "condition" && key != "required":
-			wrong = append(wrong, fmt.Sprintf("%s: %q is none of condition, required, %s", from, key, strings.Join(optionOrder, ", ")))
-		case key == "required":
-			wrong = append(wrong, fmt.Sprintf("%s: required: %v is neither true nor false", from, v[key]))
-		case !isText:
-			wrong = append(wrong, fmt.Sprintf("%s: %s: %v is no text; a time is written like 20s", from, key, v[key]))
-		}
+	wrong := checkTypes(from, v)
+	condition, _ := v["condition"].(string)
+	rest := ""
+	if required, isBool := v["required"].(bool); isBool && !required {
+		rest = ", optional"
 	}
 	if condition == "" && v["condition"] == nil {
 		wrong = append(wrong, from+" has no condition; want one of started, healthy, completed")
@@ -161,7 +147,26 @@ func optionsEdge(to, from string, v map[string]any) (startup.Edge, error) {
 	return statementEdge(to, from, condition, rest)
 }
 
-// checkOption judges the value of one option by itself, so that each that is wrong is said.
+// checkTypes returns what is wrong with the names of options and the types of their values.
+func checkTypes(from string, v map[string]any) []string {
+	var wrong []string
+	for _, key := range slices.Sorted(maps.Keys(v)) {
+		_, isText := v[key].(string)
+		_, isBool := v[key].(bool)
+		switch {
+		case key == "required" && !isBool:
+			wrong = append(wrong, fmt.Sprintf("%s: required: %v is neither true nor false", from, v[key]))
+		case key == "required":
+		case options[key] == nil && key != "condition":
+			wrong = append(wrong, fmt.Sprintf("%s: %q is none of condition, required, %s", from, key, strings.Join(optionOrder, ", ")))
+		case !isText:
+			wrong = append(wrong, fmt.Sprintf("%s: %s: %v is no text; a time is written like 20s", from, key, v[key]))
+		}
+	}
+	return wrong
+}
+
+// checkOption checks the value of one option by itself, so that each wrong one is reported.
 func checkOption(to, from, key, text string) error {
 	if err := oneWord(text); err != nil {
 		return fmt.Errorf("%s: %s: %w", from, key, err)

@@ -172,13 +172,7 @@ func (r Reading) asWritten(plan startup.Plan, e startup.Edge, m startup.Mechanis
 	f := r.Facts[e.From]
 	switch m {
 	case startup.Gate:
-		if !r.Facts[e.To].Command {
-			return plan, fmt.Sprintf("the command of %s is not in the pod spec, and %s", e.To, r.notLookedUp(e.To))
-		}
-		if !f.Command && (!f.Proxy || e.After == startup.Completed) {
-			return plan, fmt.Sprintf("the command of %s is not in the pod spec, so nothing can publish its state", e.From)
-		}
-		return plan, r.firstProcess(e)
+		return plan, r.noGate(e)
 	case startup.Native:
 		if from.Kind == startup.Plain && !f.Proxy && r.Start != Start(startup.Native) && r.edgeBy != startup.Native {
 			return plan, fmt.Sprintf("%s is a container of the application: it becomes a sidecar only if you ask for it (%s: native)", e.From, StartAnnotation)
@@ -196,8 +190,20 @@ func (r Reading) asWritten(plan startup.Plan, e startup.Edge, m startup.Mechanis
 	return plan, ""
 }
 
-// firstProcess says why a gate, which would be process 1 itself, does not fit the command of
-// one of the two; empty if it does, or if a gate is requested all the same.
+// noGate is the reason why [Write] would make no gate for the edge; empty if it would.
+func (r Reading) noGate(e startup.Edge) string {
+	from := r.Facts[e.From]
+	switch {
+	case !r.Facts[e.To].Command:
+		return fmt.Sprintf("the command of %s is not in the pod spec, and %s", e.To, r.notLookedUp(e.To))
+	case !from.Command && (!from.Proxy || e.After == startup.Completed):
+		return fmt.Sprintf("the command of %s is not in the pod spec, so nothing can publish its state", e.From)
+	}
+	return r.firstProcess(e)
+}
+
+// firstProcess is the reason why a gate, which would be process 1 itself, does not fit the
+// command of one of the two; empty if it does, or if a gate is requested all the same.
 func (r Reading) firstProcess(e startup.Edge) string {
 	if r.edgeBy == startup.Gate || r.Start == Start(startup.Gate) {
 		return ""

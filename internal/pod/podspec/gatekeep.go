@@ -128,18 +128,25 @@ func unwrap(c *corev1.Container) bool {
 		}
 		c.Lifecycle.PostStart = &hook
 	}
-	if p := c.LivenessProbe; p != nil && p.Exec != nil && len(p.Exec.Command) > 0 && p.Exec.Command[0] == AgentPath {
-		held, _ := contract.ParseHeld(p.Exec.Command[1:])
-		var live corev1.Probe
-		if json.Unmarshal([]byte(held.Probe), &live) == nil {
-			c.LivenessProbe = &live
-		}
-	}
+	unwrapLiveness(c)
 	c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
 	if len(c.VolumeMounts) == 0 {
 		c.VolumeMounts = nil
 	}
 	return true
+}
+
+// unwrapLiveness gives the liveness probe that a gate runs back to the kubelet.
+func unwrapLiveness(c *corev1.Container) {
+	p := c.LivenessProbe
+	if p == nil || p.Exec == nil || len(p.Exec.Command) == 0 || p.Exec.Command[0] != AgentPath {
+		return
+	}
+	held, _ := contract.ParseHeld(p.Exec.Command[1:])
+	var live corev1.Probe
+	if json.Unmarshal([]byte(held.Probe), &live) == nil {
+		c.LivenessProbe = &live
+	}
 }
 
 func isGateMount(m corev1.VolumeMount) bool { return m.Name == BinVolume || m.Name == StateVolume }
