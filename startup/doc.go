@@ -16,7 +16,7 @@
 //	text.go       plans as text, for people and for tests
 //	expand.go     "*", everything after the proxy
 //	order.go      start order, stop order, cycles
-//	waits.go      who waits for whom, the kubelet's own order included
+//	waits.go      which container waits for which, the kubelet's own order included
 //	validate.go   what cannot work, with a remedy
 //	mechanism.go  how an edge is kept, and how well
 //	timeline.go   what happened

@@ -28,10 +28,10 @@ const (
 
 	// The work-arounds that people write. They are recognised, not recommended.
 
-	PostStartProbe Mechanism = "post-start-probe" // To's own postStart asks From's health port
+	PostStartProbe Mechanism = "post-start-probe" // To's own postStart polls From's health port
 	Wrapper        Mechanism = "wrapper"          // another program than ours wraps To's command, and waits: linkerd-await, scuttle
-	HealthLoop     Mechanism = "health-loop"      // To's command asks until it is answered, before it begins
-	BoundedLoop    Mechanism = "bounded-loop"     // To's command asks a number of times, and then begins all the same
+	HealthLoop     Mechanism = "health-loop"      // To's command polls until it succeeds, before it begins
+	BoundedLoop    Mechanism = "bounded-loop"     // To's command polls a number of times, and then begins all the same
 	Sleep          Mechanism = "sleep"            // To's command sleeps before it begins
 )
 
@@ -143,7 +143,7 @@ type limitRule struct {
 }
 
 // named is a reason with the names of the containers for the words From and To. Every
-// answer asks for several, so it is no regular expression.
+// answer has several, so it is no regular expression.
 func (s situation) named(reason string) string {
 	var b strings.Builder
 	for len(reason) > 0 {

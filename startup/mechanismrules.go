@@ -192,7 +192,7 @@ func completes(s situation) bool { return s.edge.After == Completed }
 func asksPortOnly(s situation) bool { return s.edge.After == Started && s.from.Health != NoHealth }
 
 // kubeletStops says whether To ends before From by the kubelet's own order: a sidecar is
-// told to stop when the plain containers have ended, and what completed has.
+// stopped when the plain containers have ended, and what completed has.
 func kubeletStops(s situation) bool {
 	return s.from.Kind == Sidecar && s.to.Kind == Plain || s.edge.After == Completed
 }

@@ -19,7 +19,7 @@ type Container struct {
 	Health  Health  `json:"health,omitempty"` // how it says that it is healthy
 
 	// HealthNeeds are the containers without which this one never gets healthy,
-	// because its probe or hook asks them too. A readiness that covers the
+	// because its probe or hook checks them too. A readiness that covers the
 	// application needs the application; one that covers the outbound path does not.
 	HealthNeeds []string `json:"healthNeeds,omitempty"`
 }

@@ -136,7 +136,7 @@ func (v *validator) edges() {
 }
 
 // known adds a finding if the pod has no such container.
-func (v *validator) known(name string, e *Edge, who string) {
+func (v *validator) known(name string, e *Edge, subject string) {
 	if _, i := v.plan.Find(name); i >= 0 {
 		return
 	}
@@ -145,7 +145,7 @@ func (v *validator) known(name string, e *Edge, who string) {
 		have = append(have, c.Name)
 	}
 	v.add(Finding{Code: UnknownName, Level: Error, Names: []string{name}, Edge: e,
-		Message: fmt.Sprintf("%s a container that the pod does not have: %s", who, quote(name)),
+		Message: fmt.Sprintf("%s a container that the pod does not have: %s", subject, quote(name)),
 		Remedy:  "containers here are " + strings.Join(have, ", ") + didYouMean(name, have)})
 }
 

@@ -55,7 +55,7 @@ func TestValidate(t *testing.T) {
 			plan: "container proxy is plain, healthy by post-start\ncontainer app is plain\nproxy after app is started",
 			want: []string{"cannot-be-kept: proxy app"},
 		},
-		"a proxy whose readiness asks the app that waits for it": {
+		"a proxy whose readiness probes the app that waits for it": {
 			plan: "container proxy is sidecar, healthy by readiness-probe, needs app\ncontainer app is plain\napp after proxy is healthy",
 			want: []string{"self-waiting-probe: app proxy app"},
 		},
@@ -171,7 +171,7 @@ func TestUnknownWordsInAPlanMadeByHand(t *testing.T) {
 	}
 }
 
-// The graph of who waits for whom is as long as the plan, not as its square: a webhook
+// The graph of waits is as long as the plan, not as its square: a webhook
 // judges what anybody sends.
 func TestTheGraphIsAsLongAsThePlan(t *testing.T) {
 	for _, kind := range []Kind{Plain, Init, Sidecar} {

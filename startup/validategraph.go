@@ -68,10 +68,10 @@ func (v *validator) keepable(p Plan, all waits, e *Edge) bool {
 		return true // nor is there a way along some of the waits
 	}
 	if path := p.waits(edges|healthNeeds).path(from, to); path != nil {
-		who := append([]string{e.To}, names(path)...)
-		v.add(Finding{Code: SelfWaitingProbe, Level: Error, Names: who, Edge: e,
+		cycle := append([]string{e.To}, names(path)...)
+		v.add(Finding{Code: SelfWaitingProbe, Level: Error, Names: cycle, Edge: e,
 			Message: fmt.Sprintf("%s waits for the health of %s, which in the end asks for %s itself: %s",
-				e.To, e.From, e.To, strings.Join(who, " -> ")),
+				e.To, e.From, e.To, strings.Join(cycle, " -> ")),
 			Remedy: fmt.Sprintf("let the probe of %s leave %s out, or wait for \"started\"", e.From, e.To)})
 		return false
 	}

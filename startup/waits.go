@@ -47,7 +47,7 @@ const (
 	everyWait   = edges | healthNeeds | listOrder
 )
 
-// waits returns who waits for whom in p, which has no stars. An edge is taken to
+// waits returns which container waits for which in p, which has no stars. An edge is taken to
 // be kept inside the dependent, as a gate does: no mechanism waits later, so
 // that a deadlock in this graph is one for all of them.
 func (p Plan) waits(from source) waits {

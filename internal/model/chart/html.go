@@ -143,15 +143,15 @@ func (c Chart) empty() bool { return len(c.used()) == 0 }
 func writeTable(b *strings.Builder, t startup.Timeline) {
 	fmt.Fprintf(b, "<details><summary>%d events</summary>\n<table>\n<tr><th>at</th><th>container</th><th>what</th><th>detail</th></tr>\n", len(t))
 	for _, ev := range t.Sorted() {
-		who := ev.Container
-		if who == "" {
-			who = "(pod)"
+		subject := ev.Container
+		if subject == "" {
+			subject = "(pod)"
 		}
 		if ev.Incarnation > 0 {
-			who += fmt.Sprintf(" #%d", ev.Incarnation)
+			subject += fmt.Sprintf(" #%d", ev.Incarnation)
 		}
 		fmt.Fprintf(b, "<tr><td>%.3f s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n",
-			ev.At.Seconds(), markup(who), markup(string(ev.What)), markup(ev.Detail))
+			ev.At.Seconds(), markup(subject), markup(string(ev.What)), markup(ev.Detail))
 	}
 	b.WriteString("</table></details>\n")
 }

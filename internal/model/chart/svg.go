@@ -191,7 +191,7 @@ func (p picture) lane(b *strings.Builder, l Lane, y float64) {
 	p.marks(b, l.Marks, middle)
 }
 
-// marks draws each with a letter in a circle: it is not told by its colour alone.
+// marks draws each with a letter in a circle: colour is not the only difference.
 // Where there is no room for one, the mark that is there says it too.
 func (p picture) marks(b *strings.Builder, all []Mark, y float64) {
 	var drawn []drawnMark

@@ -68,7 +68,7 @@ func (s *State) hasPlainStatus() bool {
 }
 
 // decidePlain: all plain containers that do not run and should are started, one
-// after the other. Nothing is asked of the others: a container is restarted
+// after the other. The others are not called: a container is restarted
 // without its sidecar, and without its neighbour.
 func (s *State) decidePlain() (kills, starts []task, kept int) {
 	for i := s.spec.inits; i < len(s.c); i++ {

@@ -12,8 +12,8 @@
 // verifier can explore every interleaving, real processes can be driven by it,
 // and the trace of a real kubelet can be replayed on it.
 //
-// The machine has no clock. [State.Next] is when it wants to be called again at
-// the latest; [State.Open] is what it has asked for and not heard of yet, that
+// The machine has no clock. [State.Next] is when it must be called again at
+// the latest; [State.Open] is the actions without an answer yet, that
 // is, everything that can happen next.
 //
 // Where to read, in the order of a pod's life:

@@ -84,15 +84,15 @@ func (a Action) String() string {
 }
 
 // Answer is the event by which the world answers an action at that time: that it
-// worked, or that it did not. A container that is told to stop ends, well or by
-// SIGKILL. It is false for an action that wants no answer.
+// worked, or that it did not. A container that gets a stop signal ends, well or by
+// SIGKILL. It is false for an action that has no answer.
 func (a Action) Answer(at time.Duration, ok bool) (Event, bool) {
-	kind, wants := answers[a.Kind]
+	kind, answered := answers[a.Kind]
 	e := Event{At: at, Kind: kind, Container: a.Container, OK: ok, Which: a.Which}
 	if a.Kind == Kill || a.Kind == Stop && !ok {
 		e.Code = 137
 	}
-	return e, wants
+	return e, answered
 }
 
 var answers = map[ActionKind]EventKind{

@@ -9,7 +9,7 @@ func RetryAt(s State) (time.Duration, bool) { return s.worker.retry, s.worker.re
 func Passes(s State) int { return s.passes }
 
 // PassAt is when the next pass begins, if nothing new happens before; false if none
-// is wanted.
+// is due.
 func PassAt(s State) (time.Duration, bool) {
 	at := s.wakeTime()
 	if s.relist != never && s.worker.mode == idle {
@@ -18,7 +18,7 @@ func PassAt(s State) (time.Duration, bool) {
 	return at, at != never
 }
 
-// WithPassAt is s with a pass wanted then.
+// WithPassAt is s with a pass due then.
 func WithPassAt(s State, at time.Duration) State {
 	s.wakeAt(at)
 	return s

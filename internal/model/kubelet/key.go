@@ -115,6 +115,6 @@ func (k *key) probe(p probe) {
 	k.bits(p.onHold, p.again)
 	k.time(p.due, p.expires)
 	if p.expires != never {
-		k.time(p.asked)
+		k.time(p.sent)
 	}
 }

@@ -48,7 +48,7 @@ const (
 	Sleep     Handler = "sleep" // hooks only
 )
 
-// A Probe asks a container, again and again, how it is. Fields left 0 have the
+// A Probe checks a container periodically. Fields left 0 have the
 // API's defaults.
 type Probe struct {
 	Handler      Handler

@@ -21,11 +21,11 @@ type probe struct {
 	last    result        // of the last answer, below the thresholds too
 	row     int           // how many answers in a row were like that
 	onHold  bool          // it has said all that it has to say of this incarnation
-	clock   time.Duration // it is asked at whole periods since then
-	again   bool          // it is to be asked once more at once
-	due     time.Duration // it is asked next then; never: not
-	asked   time.Duration // it was asked last then
-	expires time.Duration // it has been asked, and must answer by then; never: not
+	clock   time.Duration // it runs at whole periods since then
+	again   bool          // it is to run once more at once
+	due     time.Duration // its next run; never: none
+	sent    time.Duration // its last run
+	expires time.Duration // a run is under way, and must end by then; never: none
 }
 
 // result is what a probe says of its container.
@@ -72,15 +72,15 @@ func (s *State) notice(i int) {
 	s.scheduleProbes(i, s.now)
 }
 
-// scheduleProbes sets when each probe is asked next. Until the container is
-// started, only the startup probe is asked, and afterwards only the others.
+// scheduleProbes sets when each probe runs next. Until the container is
+// started, only the startup probe runs, and afterwards only the others.
 func (s *State) scheduleProbes(i int, from time.Duration) {
 	c := &s.c[i]
 	for w := range c.probes {
 		p := &c.probes[w]
-		asked := s.hasProbe(i, w) && c.seen && c.run == running && !p.onHold && c.started != (w == startupProbe)
+		active := s.hasProbe(i, w) && c.seen && c.run == running && !p.onHold && c.started != (w == startupProbe)
 		switch {
-		case !asked:
+		case !active:
 			p.due = never
 		case p.due == never && p.expires == never:
 			p.due = s.firstProbe(i, w, from)
@@ -96,10 +96,10 @@ func (s *State) firstProbe(i, w int, from time.Duration) time.Duration {
 	return s.c[i].probes[w].nextTick(spec.Period, max(s.c[i].startedAt+spec.InitialDelay, from))
 }
 
-// askUnready: each pass has the readiness of those asked that are not ready, and
+// probeUnready: each pass runs the readiness probes of the active ones that are not ready, and
 // their periods are counted from then on. Within the initial delay only that.
 // Source: prober_manager.go UpdatePodStatus; prober/worker.go run.
-func (s *State) askUnready() {
+func (s *State) probeUnready() {
 	for i := range s.c {
 		p := &s.c[i].probes[readinessProbe]
 		switch {
@@ -123,7 +123,7 @@ func (p *probe) nextTick(period, t time.Duration) time.Duration {
 
 func (s *State) probeNow(i, w int) {
 	p, spec := &s.c[i].probes[w], s.probeSpec(i, w)
-	p.due, p.expires, p.asked = never, s.now+spec.Timeout, s.now
+	p.due, p.expires, p.sent = never, s.now+spec.Timeout, s.now
 	s.do(Action{Kind: RunProbe, Container: s.name(i), Which: probeKinds[w], Timeout: spec.Timeout})
 }
 
@@ -155,14 +155,14 @@ func (s *State) probeAnswered(i int, which Which, ok bool) {
 // wanted it asked comes first.
 // Source: prober/worker.go run; a time.Ticker keeps one tick.
 func (p *probe) askNext(period, now time.Duration) {
-	p.due = max(p.nextTick(period, p.asked+1), now)
+	p.due = max(p.nextTick(period, p.sent+1), now)
 	if p.again {
 		p.again, p.due, p.clock = false, now, now
 	}
 }
 
 // verdict: a change wakes the worker. After a failure of liveness, and after any
-// verdict of startup, the container is not asked again until it is restarted.
+// verdict of startup, the container is not probed again until it is restarted.
 func (s *State) verdict(i, w int, r result) {
 	c := &s.c[i]
 	p := &c.probes[w]

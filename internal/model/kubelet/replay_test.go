@@ -114,7 +114,7 @@ func (r *replay) step(e kubelet.Event) {
 
 // pass: the real kubelet began a pass. It may begin more of them than the model,
 // right after another: two things that one relist saw can be two reasons for one.
-// What is wanted next then waits for another relist, in the model too.
+// What is due next then waits for another relist, in the model too.
 func (r *replay) pass(l seen) {
 	r.advance(l.at)
 	if next, ok := kubelet.PassAt(r.state); ok && next < l.at+patience/2 {
@@ -196,7 +196,7 @@ func (r *replay) kubelet(l seen) {
 	r.matched = append(r.matched, match{l.key(), l.at, r.acted[i].At})
 }
 
-// nearest is what the model did of that kind, and nobody has claimed, nearest in
+// nearest is what the model did of that kind, and nothing has claimed, nearest in
 // time to a line; or -1.
 func (r *replay) nearest(l seen) int {
 	best := -1
@@ -226,7 +226,7 @@ func (r *replay) awaited(n int) bool {
 	return passes == 2
 }
 
-// answers are the events that the model must have asked for.
+// answers are the events that the model must have caused.
 var answers = map[string]kubelet.ActionKind{
 	"sandbox-ready": kubelet.CreateSandbox, "started": kubelet.Start, "pulled": kubelet.Pull,
 	"hook-returned": kubelet.RunHook, "probe-answered": kubelet.RunProbe,
@@ -242,14 +242,14 @@ func (r *replay) world(n int, l seen) {
 	if l.what == "deleted" && r.awaited(n) {
 		r.state = kubelet.WithPassAt(r.state, l.at)
 	}
-	if asks, isAnswer := answers[l.what]; isAnswer {
-		asked := r.advanceUntil(l.at+patience, func() bool {
+	if action, isAnswer := answers[l.what]; isAnswer {
+		called := r.advanceUntil(l.at+patience, func() bool {
 			return slices.ContainsFunc(r.state.Open(), func(a kubelet.Action) bool {
-				return a.Kind == asks && a.Container == e.Container && a.Which == e.Which
+				return a.Kind == action && a.Container == e.Container && a.Which == e.Which
 			})
 		})
-		if !asked {
-			r.differ(l.at, "the model did not ask: %s", l.text)
+		if !called {
+			r.differ(l.at, "the model did not call: %s", l.text)
 		}
 	}
 	r.step(e)

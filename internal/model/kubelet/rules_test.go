@@ -180,7 +180,7 @@ func TestRules(t *testing.T) {
 				"proxy": {lives: []time.Duration{12 * sec}, code: 1}, "app": {stops: 5 * sec}}},
 			want: []string{"0s proxy started", "1s app started", "10s deleted", "10s app stopping", "12s proxy failed", "15s app completed"},
 		},
-		"liveness is not asked while the pod stops": {
+		"liveness is not probed while the pod stops": {
 			pod: Pod{Containers: []Container{{Name: "app", Liveness: Probe{Handler: Exec, Period: sec, Failures: 1}}}},
 			world: world{until: time.Minute, script: deleted, containers: map[string]behaviour{
 				"app": {sickAt: 10500 * ms, stops: 8 * sec}}},
@@ -301,7 +301,7 @@ func TestProbes(t *testing.T) {
 	tests := map[string]struct {
 		app   Container
 		world behaviour
-		want  map[Which][]time.Duration // when each was asked, in the first 10 s
+		want  map[Which][]time.Duration // when each ran, in the first 10 s
 		stops []time.Duration
 		ready bool // at the end
 	}{
@@ -315,12 +315,12 @@ func TestProbes(t *testing.T) {
 			want:  map[Which][]time.Duration{Liveness: {6 * sec, 9 * sec}},
 			ready: true,
 		},
-		"readiness is asked as soon as the kubelet knows the container, and its periods begin then": {
+		"readiness is probed as soon as the kubelet knows the container, and its periods begin then": {
 			app:   Container{Readiness: Probe{Handler: HTTPGet, Period: 5 * sec}},
 			want:  map[Which][]time.Duration{Readiness: {sec, 6 * sec}},
 			ready: true,
 		},
-		"until the startup probe succeeds, no other one is asked, and it then ends": {
+		"until the startup probe succeeds, no other one runs, and it then ends": {
 			app:   Container{Startup: Probe{Handler: Exec, Period: 2 * sec}, Liveness: Probe{Handler: Exec, Period: 2 * sec}},
 			world: behaviour{healthy: 3 * sec},
 			want:  map[Which][]time.Duration{Startup: {2 * sec, 4 * sec}, Liveness: {6 * sec, 8 * sec, 10 * sec}},
@@ -339,7 +339,7 @@ func TestProbes(t *testing.T) {
 			stops: []time.Duration{4 * sec},
 			ready: true, // it runs, and has no readiness probe
 		},
-		"readiness only changes what is ready, and is asked again by the pass that follows": {
+		"readiness only changes what is ready, and is probed again by the pass that follows": {
 			app:   Container{Readiness: Probe{Handler: Exec, Period: sec, Failures: 2}},
 			world: behaviour{sickAt: 7500 * ms},
 			want:  map[Which][]time.Duration{Readiness: {sec, 2 * sec, 3 * sec, 4 * sec, 5 * sec, 6 * sec, 7 * sec, 8 * sec, 9 * sec, 9 * sec, 10 * sec}},
@@ -355,13 +355,13 @@ func TestProbes(t *testing.T) {
 			tt.app.Name = "app"
 			r := play(t, Pod{Containers: []Container{tt.app}}, Minor(34), world{until: 10 * sec,
 				containers: map[string]behaviour{"app": tt.world}})
-			asked := map[Which][]time.Duration{}
+			sent := map[Which][]time.Duration{}
 			for _, a := range r.actions {
 				if a.Kind == RunProbe {
-					asked[a.Which] = append(asked[a.Which], a.At)
+					sent[a.Which] = append(sent[a.Which], a.At)
 				}
 			}
-			if diff := cmp.Diff(tt.want, asked); diff != "" {
+			if diff := cmp.Diff(tt.want, sent); diff != "" {
 				t.Errorf("probes (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tt.stops, r.acted("app", Stop)); diff != "" {
@@ -386,7 +386,7 @@ func TestAProbeThatDoesNotAnswerFails(t *testing.T) {
 		if a.Kind == Stop {
 			stops++
 			if a.At != 7*sec {
-				t.Errorf("killed at %s, want 7s: asked at 5s, 2s to answer", a.At)
+				t.Errorf("killed at %s, want 7s: sent at 5s, 2s to answer", a.At)
 			}
 		}
 	}
@@ -395,7 +395,7 @@ func TestAProbeThatDoesNotAnswerFails(t *testing.T) {
 	}
 }
 
-func TestOnlyReadinessIsAskedWhileThePodStops(t *testing.T) {
+func TestOnlyReadinessIsProbedWhileThePodStops(t *testing.T) {
 	app := Container{Name: "app", Liveness: everySecond, Readiness: everySecond}
 	r := play(t, Pod{Containers: []Container{app}}, Minor(34), world{until: time.Minute,
 		script:     []Event{{At: 9500 * ms, Kind: Deleted}},
@@ -407,7 +407,7 @@ func TestOnlyReadinessIsAskedWhileThePodStops(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(map[Which]time.Duration{Liveness: 9 * sec, Readiness: 17 * sec}, last); diff != "" {
-		t.Errorf("last asked (-want +got):\n%s", diff)
+		t.Errorf("last sent (-want +got):\n%s", diff)
 	}
 }
 

@@ -38,7 +38,7 @@ func (s *State) publish() {
 	for i := range s.c {
 		s.c[i].shown = s.c[i].run == running && s.c[i].started
 	}
-	s.askUnready()
+	s.probeUnready()
 }
 
 // publishReadiness makes the verdict of a probe known at once, and nothing else.

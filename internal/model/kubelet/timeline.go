@@ -8,8 +8,8 @@ import (
 
 // Happened says in the words of package startup what an event and the answer to
 // it were. Before is the state that the event met. It knows what the kubelet
-// knows: that a container is healthy, or that a gate in it waits, must be told by
-// those who see it.
+// knows: that a container is healthy, or that a gate in it waits, must come from
+// the caller.
 func Happened(before State, e Event, answer []Action) startup.Timeline {
 	var t startup.Timeline
 	at := max(e.At, before.now)

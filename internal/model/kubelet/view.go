@@ -39,7 +39,7 @@ func (s State) Running() []string {
 	return out
 }
 
-// Open returns what the kubelet has asked for and not heard of. Together with
+// Open returns the kubelet's actions without an answer. Together with
 // what needs no asking (time, the exit of a container that runs, deletion, the
 // death of the sandbox) it is everything that can happen next.
 func (s State) Open() []Action {

@@ -8,11 +8,11 @@ import "time"
 type worker struct {
 	mode  mode
 	tasks []task        // what is left of the pass under way; the first may have begun
-	wake  time.Duration // the next pass is wanted then; never: not wanted
+	wake  time.Duration // the next pass is due then; never: none is
 	fresh time.Duration // and cannot begin before, for lack of a fresh look at the containers
 	retry time.Duration // a task failed: try again then
 	acted bool          // the pass under way changed something that a relist will see
-	bound bool          // the pass that waits was asked for before the pod was deleted
+	bound bool          // the pass that waits was requested before the pod was deleted
 }
 
 type mode int
@@ -59,7 +59,7 @@ const Retry = 10 * time.Second
 // resync bounds the wait for the end of a back-off. Source: kubelet.go resyncInterval.
 const resync = time.Minute
 
-// wakeAt asks for a pass at t.
+// wakeAt requests a pass at t.
 func (s *State) wakeAt(t time.Duration) { s.worker.wake = earlier(s.worker.wake, t) }
 
 // wakeTime is when the next pass begins; never while one runs.
@@ -77,7 +77,7 @@ func (s *State) wakeTime() time.Duration {
 // changed notes that something is new in the runtime: the next relist sees it.
 func (s *State) changed() { s.relist = earlier(s.relist, s.spec.version.relistAfter(s.now)) }
 
-// relisted: what a relist has seen asks for a pass. One that waited for this
+// relisted: what a relist has seen requests a pass. One that waited for this
 // relist has begun already, with the new look, and there will be another one.
 // Source: pleg/generic.go Relist: the cache is set before the event is sent.
 func (s *State) relisted() {
@@ -140,7 +140,7 @@ func (s *State) drive() {
 	}
 }
 
-// boxStopped: who stops a pod stops its sandbox last.
+// boxStopped: the sandbox of a pod stops last.
 // Source: kuberuntime_manager.go killPodWithSyncResult.
 func (s *State) boxStopped(t task) {
 	if t.kind == killPod && s.sandbox == sandboxReady {
@@ -191,7 +191,7 @@ func (s *State) failed(t task, retry time.Duration) {
 func (s *State) current() task { return s.worker.tasks[0] }
 
 // endPass: what the pass changed is seen, and a further pass possible, at the
-// next look at the containers. In 1.36 a pass asks for one at once if it has done
+// next look at the containers. In 1.36 a pass requests one at once if it has done
 // something and nothing failed.
 // Source: pod_workers.go completeWork, podCache.GetNewerThan; v1.36.3 kubelet.go
 // SyncPod (postSync), pleg/generic.go RequestRelist.
@@ -232,7 +232,7 @@ func (s *State) forgetInits() {
 	}
 }
 
-// delete asks for the end of the pod. A pass under way is not interrupted: a
+// delete requests the end of the pod. A pass under way is not interrupted: a
 // postStart hook that blocks also holds the deletion back. Nor is one that waits
 // for a relist: what it is for was decided when it began to wait.
 // Source: kubelet.go SyncPod calls the runtime with context.WithoutCancel;
@@ -244,8 +244,8 @@ func (s *State) delete(grace time.Duration) {
 	if grace <= 0 {
 		grace = s.spec.grace
 	}
-	asked := earlier(s.worker.wake, s.worker.retry)
-	s.worker.bound = s.deleted == never && s.worker.mode == idle && s.due(asked)
+	requested := earlier(s.worker.wake, s.worker.retry)
+	s.worker.bound = s.deleted == never && s.worker.mode == idle && s.due(requested)
 	s.deleted = grace
 	s.wakeAt(s.now)
 }

@@ -9,9 +9,9 @@ import (
 	"outrider.dev/startup"
 )
 
-// A world is what surrounds a kubelet in a test: containers that behave as told,
+// A world is what surrounds a kubelet in a test: containers that behave as described,
 // on a virtual clock. Images are there, containers start at once, are healthy at
-// once, run for ever and end at once when told, unless a behaviour says more.
+// once, run for ever and end at once by SIGTERM, unless a behaviour overrides it.
 type world struct {
 	begin      time.Duration // of the first pass; shifts the pod against the relists
 	sandbox    time.Duration // that making one takes
@@ -130,8 +130,8 @@ func (r *runner) started(e Event) {
 // answer plans the event that answers an action.
 func (r *runner) answer(a Action) {
 	b, n := r.world.containers[a.Container], r.state.View(a.Container).Incarnation
-	event, wants := a.Answer(a.At, true)
-	if !wants {
+	event, answered := a.Answer(a.At, true)
+	if !answered {
 		return
 	}
 	e := scheduled{Event: event, incarnation: n}

@@ -111,16 +111,16 @@ func (s Subject) assumeHook(container string) []string {
 	h, ok := s.run.Hooks[container]
 	switch {
 	case !ok:
-	case h.Asks == "":
+	case h.Polls == "":
 		return []string{"post-start takes 0s"}
 	case h.Once:
-		return []string{fmt.Sprintf("post-start asks %s for 0s", h.Asks)}
+		return []string{fmt.Sprintf("post-start asks %s for 0s", h.Polls)}
 	case h.GoesOn:
-		return []string{fmt.Sprintf("post-start asks %s at most %s", h.Asks, h.Timeout)}
+		return []string{fmt.Sprintf("post-start asks %s at most %s", h.Polls, h.Timeout)}
 	case h.Timeout > 0:
-		return []string{fmt.Sprintf("post-start asks %s for %s", h.Asks, h.Timeout)}
-	case h.Asks != container:
-		return []string{fmt.Sprintf("post-start asks %s for 24h", h.Asks)}
+		return []string{fmt.Sprintf("post-start asks %s for %s", h.Polls, h.Timeout)}
+	case h.Polls != container:
+		return []string{fmt.Sprintf("post-start asks %s for 24h", h.Polls)}
 	}
 	return nil
 }

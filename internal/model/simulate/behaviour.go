@@ -3,7 +3,7 @@ package simulate
 import "time"
 
 // A Behaviour is how the world behaves. The zero value: everything works at once,
-// commands run for ever and end at once when told to.
+// commands run for ever and end at once by SIGTERM.
 type Behaviour struct {
 	Kubernetes  int           // minor version; default: the newest known
 	Until       time.Duration // the simulation ends then; default 2 minutes
@@ -49,9 +49,9 @@ type Hook struct {
 	Takes time.Duration // Forever: it hangs
 	Fails bool
 	Fixed bool   // it takes that long, whatever the health
-	Asks  string // instead, it waits for this container to be healthy, and fails after Takes
+	Polls string // instead, it waits for this container to be healthy, and fails after Takes
 
-	GoesOn bool // with Asks: it does not fail then
+	GoesOn bool // with Polls: it does not fail then
 }
 
 // A Call is something that a container needs another one for.
@@ -68,8 +68,8 @@ func (c Container) names() []string {
 	for _, call := range c.Calls {
 		out = append(out, call.To)
 	}
-	if c.PostStart.Asks != "" {
-		out = append(out, c.PostStart.Asks)
+	if c.PostStart.Polls != "" {
+		out = append(out, c.PostStart.Polls)
 	}
 	return out
 }

@@ -53,11 +53,11 @@ var clauses = []clause[Container]{
 	}},
 	{"post-start hangs", "", func(c *Container, v values) error { c.PostStart = Hook{Takes: Forever, Fixed: true}; return nil }},
 	{"post-start asks NAME for D", "it returns when that one is healthy, and fails after that time", func(c *Container, v values) error {
-		c.PostStart = Hook{Takes: v.times[0], Asks: v.names[0]}
+		c.PostStart = Hook{Takes: v.times[0], Polls: v.names[0]}
 		return nil
 	}},
 	{"post-start asks NAME at most D", "the same, and it goes on after that time", func(c *Container, v values) error {
-		c.PostStart = Hook{Takes: v.times[0], Asks: v.names[0], GoesOn: true}
+		c.PostStart = Hook{Takes: v.times[0], Polls: v.names[0], GoesOn: true}
 		return nil
 	}},
 

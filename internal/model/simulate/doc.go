@@ -1,6 +1,6 @@
 // Package simulate plays the start and the stop of a pod on a virtual clock: the
 // kubelet's rules (package kubelet), what goes on within the containers (package
-// gates), and a world that behaves as it is told.
+// gates), and a world that behaves as described.
 //
 //	outcome, err := simulate.Run(simulate.Scenario{Pod: pod, Plan: plan, Behaviour: behaviour})
 //

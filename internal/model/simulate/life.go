@@ -45,7 +45,7 @@ func (r *run) hasHealth(name string) bool {
 	return c.Kind != startup.Init
 }
 
-// forget drops what a container that ended had under way. A hook that asked it
+// forget drops what a container that ended had under way. A hook that polled it
 // from outside gets no answer.
 func (r *run) forget(name string, at time.Duration) {
 	for _, a := range r.kubelet.Open() {

@@ -42,7 +42,7 @@ type run struct {
 	asleep  map[string]time.Duration // until then
 	healthy map[string]time.Duration // it will be then, if its health's needs are met
 	hooks   map[string]bool          // a postStart waits for health
-	stops   map[string]bool          // told to stop, and not passed on yet
+	stops   map[string]bool          // a stop signal that its gate has not passed on yet
 	pulling map[string]time.Duration // since
 
 	outcome Outcome

@@ -35,7 +35,7 @@ func TestScenarios(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := wanted(s, o)
+			got := outcomeFiles(s, o)
 			if *update {
 				rewrite(t, file, a, got)
 				return
@@ -75,8 +75,8 @@ func scenario(t testing.TB, a *txtar.Archive) Scenario {
 	return Scenario{Pod: pod, Plan: plan, Behaviour: behaviour}
 }
 
-// wanted is what a scenario's outcome is compared with.
-func wanted(s Scenario, o Outcome) []txtar.File {
+// outcomeFiles is an outcome in the sections of a scenario.
+func outcomeFiles(s Scenario, o Outcome) []txtar.File {
 	var api, broken strings.Builder
 	for _, sh := range o.Shown {
 		fmt.Fprintln(&api, sh)

@@ -50,8 +50,8 @@ func (r *run) isDue(name string, at time.Duration) bool {
 }
 
 func (r *run) hookReturns(name string) bool {
-	if asks := r.of(name).PostStart.Asks; asks != "" {
-		return r.gates.Healthy(asks)
+	if polled := r.of(name).PostStart.Polls; polled != "" {
+		return r.gates.Healthy(polled)
 	}
 	return r.gates.Healthy(name)
 }
@@ -71,7 +71,7 @@ func (r *run) exit(name string, at time.Duration, code int) {
 	r.tell(kubelet.Event{At: at, Kind: kubelet.Exited, Container: name, Code: code})
 }
 
-// meetObligations: a gate whose dependency restarted notifies its command, or ends it.
+// meetObligations: a gate with a restarted dependency notifies its command, or ends it.
 func (r *run) meetObligations(at time.Duration) bool {
 	for _, o := range r.gates.Obligations() {
 		switch {

@@ -36,7 +36,7 @@ web: image missing, post-start asks proxy for 5s, unhealthy after 4s for 2s
 			"proxy": {Image: 2 * s, Healthy: 1500 * s / 1000, Ends: []End{{5 * s, 1}, {5 * s, 1}, {9 * s, 0}}},
 			"app": {Calls: []Call{{To: "proxy", After: s / 5, Exits: true, Code: 7}, {To: "proxy", After: s, Every: s}},
 				Stops: 3 * s, KilledAt: []time.Duration{8 * s}},
-			"web": {MissingUntil: Forever, PostStart: Hook{Takes: 5 * s, Asks: "proxy"}, Sick: 4 * s, SickFor: 2 * s},
+			"web": {MissingUntil: Forever, PostStart: Hook{Takes: 5 * s, Polls: "proxy"}, Sick: 4 * s, SickFor: 2 * s},
 		}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Parse (-want +got):\n%s", diff)
@@ -107,10 +107,10 @@ func TestRunRefusesWhatDoesNotFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, s := range map[string]Scenario{
-		"an empty pod":         {Plan: plan},
-		"an empty plan":        {Pod: PodOf(plan)},
-		"a stranger":           {Pod: PodOf(plan), Plan: plan, Behaviour: Behaviour{Containers: map[string]Container{"db": {}}}},
-		"a call to a stranger": {Pod: PodOf(plan), Plan: plan, Behaviour: Behaviour{Containers: map[string]Container{"app": {Calls: []Call{{To: "db"}}}}}},
+		"an empty pod":                   {Plan: plan},
+		"an empty plan":                  {Pod: PodOf(plan)},
+		"an unknown container":           {Pod: PodOf(plan), Plan: plan, Behaviour: Behaviour{Containers: map[string]Container{"db": {}}}},
+		"a call to an unknown container": {Pod: PodOf(plan), Plan: plan, Behaviour: Behaviour{Containers: map[string]Container{"app": {Calls: []Call{{To: "db"}}}}}},
 	} {
 		if _, err := Run(s); err == nil {
 			t.Errorf("%s is simulated", name)

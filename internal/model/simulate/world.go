@@ -11,7 +11,7 @@ func (r *run) of(name string) Container { return r.Behaviour.Containers[name] }
 
 // answer plans what follows from an action of the kubelet.
 func (r *run) answer(a kubelet.Action) {
-	e, wants := a.Answer(a.At, true)
+	e, answered := a.Answer(a.At, true)
 	b := r.of(a.Container)
 	switch a.Kind {
 	case kubelet.Publish:
@@ -36,7 +36,7 @@ func (r *run) answer(a kubelet.Action) {
 		r.stops[a.Container] = true // settle passes it on
 		return
 	}
-	if wants {
+	if answered {
 		r.plan(happening{event: e})
 	}
 }
@@ -64,7 +64,7 @@ func (r *run) hook(a kubelet.Action, e kubelet.Event) {
 		return
 	case h.Fixed:
 		e.At, e.OK = e.At+h.Takes, !h.Fails
-	case h.Asks != "":
+	case h.Polls != "":
 		r.hooks[a.Container] = true
 		e.At, e.OK = e.At+h.Takes, h.GoesOn
 	default:
@@ -74,7 +74,7 @@ func (r *run) hook(a kubelet.Action, e kubelet.Event) {
 	r.later(a.Container, happening{event: e})
 }
 
-// stopAfter plans the end of a container that heard SIGTERM.
+// stopAfter plans the end of a container that has got SIGTERM.
 func (r *run) stopAfter(name string, at, after time.Duration, code int) {
 	if after == Forever {
 		return // SIGKILL comes

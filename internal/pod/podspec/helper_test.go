@@ -9,7 +9,7 @@ import (
 	"outrider.dev/startup"
 )
 
-func TestWhomAContainerHelps(t *testing.T) {
+func TestHelperContainers(t *testing.T) {
 	for name, c := range map[string]struct {
 		argv, want []string
 	}{

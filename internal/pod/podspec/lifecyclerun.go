@@ -11,23 +11,23 @@ import (
 )
 
 // A Run is a pod as it will run: with the containers that injection has yet to
-// add, and with the order that it asks for written into it.
+// add, and with the order that it requests written into it.
 type Run struct {
 	Pod  *corev1.Pod
 	Plan startup.Plan // without stars; By is empty where nothing keeps an edge
 
 	Added    []string       // containers that are not in the pod yet; a bare one stands for each
-	Written  []startup.Edge // edges that were asked for, and that the pod did not keep yet
+	Written  []startup.Edge // edges that were requested, and that the pod did not keep yet
 	Supposed []startup.Edge // not requested: an app should wait for its proxy
 
 	Facts  map[string]Fact          // by container
-	Sleeps map[string]time.Duration // by container: before its command begins, or until it no longer asks
+	Sleeps map[string]time.Duration // by container: before its command begins, or until its polls end
 	Hooks  map[string]Hook          // by container: what its postStart does
 }
 
 // A Hook is what a postStart waits for.
 type Hook struct {
-	Asks    string        // the container that it probes; empty: it does not wait
+	Polls   string        // the container that it probes; empty: it does not wait
 	Timeout time.Duration // 0: it waits for ever
 	GoesOn  bool          // after that it succeeds without an answer
 	Once    bool          // it probes once, and fails without an answer
@@ -119,7 +119,7 @@ func (run *Run) waits(r Reading) {
 		}
 		h := Hook{Once: c.Lifecycle.PostStart.HTTPGet != nil}
 		if w, ok := all.hookWait(c); ok && all.has(w.from) {
-			h.Asks, h.Timeout, h.GoesOn = w.from, w.timeout, w.givesUp
+			h.Polls, h.Timeout, h.GoesOn = w.from, w.timeout, w.givesUp
 		}
 		run.Hooks[c.Name] = h
 	}

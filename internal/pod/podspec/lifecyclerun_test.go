@@ -48,7 +48,7 @@ func TestAsItRuns(t *testing.T) {
 			pod: `spec: {containers: [{name: istio-proxy, lifecycle: {postStart: {exec: {command: [pilot-agent, wait]}}}}, {name: app}]}`,
 			want: seen{Containers: []string{"istio-proxy", "app"},
 				Edges: []string{"app after istio-proxy is healthy, within 1m0s or continue, by hold"},
-				Hooks: map[string]Hook{"istio-proxy": {Asks: "istio-proxy", Timeout: time.Minute}}},
+				Hooks: map[string]Hook{"istio-proxy": {Polls: "istio-proxy", Timeout: time.Minute}}},
 		},
 		"a gate is written, for a proxy that injection adds": {
 			pod: `metadata: {annotations: {outrider.dev/depends-on.app: outrider-proxy}}
@@ -66,7 +66,7 @@ spec: {containers: [{name: app, command: [/app]}]}`,
 			want: seen{Containers: []string{"istio-proxy", "app"},
 				Edges:  []string{"app after istio-proxy is started, by hold"},
 				Sleeps: map[string]time.Duration{"app": 3 * time.Second},
-				Hooks:  map[string]Hook{"istio-proxy": {Asks: "istio-proxy", Timeout: 6 * time.Second, GoesOn: true}}},
+				Hooks:  map[string]Hook{"istio-proxy": {Polls: "istio-proxy", Timeout: 6 * time.Second, GoesOn: true}}},
 		},
 		"what nothing can keep has no mechanism": {
 			pod: `metadata: {annotations: {outrider.dev/depends-on.app: cache, outrider.dev/start: "off"}}
@@ -80,7 +80,7 @@ spec: {containers: [{name: app}, {name: cache, readinessProbe: {tcpSocket: {port
 			want: seen{Containers: []string{"app", "istio-proxy"},
 				Edges:  []string{"app after istio-proxy is healthy, by post-start-probe"},
 				Sleeps: map[string]time.Duration{"app": 5 * time.Second},
-				Hooks:  map[string]Hook{"app": {Asks: "istio-proxy", Once: true}, "istio-proxy": {}}},
+				Hooks:  map[string]Hook{"app": {Polls: "istio-proxy", Once: true}, "istio-proxy": {}}},
 		},
 	}
 	for name, tt := range tests {

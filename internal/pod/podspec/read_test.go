@@ -166,7 +166,7 @@ func TestScriptsAndCommands(t *testing.T) {
 }
 
 // What a wait keeps depends on how it asks: for ever or not, for health or a port.
-func TestHowAStatementAsks(t *testing.T) {
+func TestHowAStatementPolls(t *testing.T) {
 	const (
 		keeps  = "healthy, by health-loop"
 		port   = "started, by health-loop"
