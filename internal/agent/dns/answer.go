@@ -46,7 +46,7 @@ func (s *Server) searchChanged() {
 	}
 }
 
-// known answers for a name of the mesh. One without an address of the family that is asked
+// known answers for a name of the mesh. One without an address of the queried family
 // for has no records, and is still a name.
 func (s *Server) known(ctx context.Context, q query, a wire.Answer, ttl time.Duration, tcp bool) []byte {
 	s.counts.mesh.Add(1)
@@ -63,12 +63,12 @@ func (s *Server) known(ctx context.Context, q query, a wire.Answer, ttl time.Dur
 // outside completes a chain that leads out of the mesh with what the name servers say
 // about its end.
 func (s *Server) outside(ctx context.Context, q query, chain []record, last string, tcp bool) []byte {
-	next, ok := ask(last, q.asked.Type)
+	next, ok := newQuery(last, q.asked.Type)
 	if !ok {
 		return q.fail(dnsmessage.RCodeServerFailure)
 	}
 	s.counts.forwarded.Add(1)
-	raw, err := s.forward.ask(ctx, next, tcp)
+	raw, err := s.forward.send(ctx, next, tcp)
 	if err != nil {
 		s.failed(ctx, q, err)
 		return q.fail(dnsmessage.RCodeServerFailure)
@@ -83,8 +83,8 @@ func (s *Server) outside(ctx context.Context, q query, chain []record, last stri
 	return q.answer(codeOf(raw), append(chain, more...))
 }
 
-// ask is a query of the proxy's own.
-func ask(name string, t dnsmessage.Type) (query, bool) {
+// newQuery is a query of the proxy's own.
+func newQuery(name string, t dnsmessage.Type) (query, bool) {
 	n, err := dnsmessage.NewName(name)
 	if err != nil {
 		return query{}, false
@@ -125,10 +125,10 @@ func recordsOf(raw []byte) ([]record, error) {
 	}
 }
 
-// passOn asks the pod's own name servers.
+// passOn queries the pod's own name servers.
 func (s *Server) passOn(ctx context.Context, q query, tcp bool) []byte {
 	s.counts.forwarded.Add(1)
-	raw, err := s.forward.ask(ctx, q, tcp)
+	raw, err := s.forward.send(ctx, q, tcp)
 	if err != nil {
 		s.failed(ctx, q, err)
 		return q.fail(dnsmessage.RCodeServerFailure)

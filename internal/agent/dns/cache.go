@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/wire"
 )
 
-// A Resolver asks for names of the mesh: one answer for each, in their order.
+// A Resolver resolves names of the mesh: one answer for each, in their order.
 type Resolver func(ctx context.Context, names []string) ([]wire.Answer, error)
 
 // A cache keeps what the control plane said.
@@ -21,10 +21,10 @@ type cache struct {
 	entries map[string]*entry
 	weight  int
 	flights map[string]*flight
-	recheck time.Time // it failed: do not ask before
+	recheck time.Time // it failed: no query before
 }
 
-// An entry is the answer for one name as it was asked for.
+// An entry is the answer for one name as it was queried.
 type entry struct {
 	answer wire.Answer
 	until  time.Time
@@ -40,7 +40,7 @@ func (e *entry) does(now time.Time) bool {
 	return e != nil && e.answer.Known && now.Before(e.until.Add(stale))
 }
 
-// A flight is a question on its way. Who asks the same meanwhile waits for it, too.
+// A flight is a query under way. Equal queries wait for it, too.
 type flight struct {
 	done  chan struct{} // closed after the fields below are set
 	entry *entry        // nil: it failed
@@ -102,7 +102,7 @@ func (c *cache) old(had *entry, now time.Time) (wire.Answer, time.Duration, bool
 	return had.answer, staleTTL, true
 }
 
-// fly asks. It is not tied to the one who asked first: others may wait, and the answer is
+// fly sends the query. It is not tied to the first caller: others may wait, and the answer is
 // good for the next.
 func (c *cache) fly(name string, candidates []string, f *flight) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -103,7 +103,7 @@ func TestAnswersAreKeptForTheirTime(t *testing.T) {
 	})
 }
 
-func TestANameThatIsNotThereIsAskedForSoon(t *testing.T) {
+func TestANegativeAnswerExpiresSoon(t *testing.T) {
 	inTime(t, func(t *testing.T, c *cache, d *desk) {
 		d.set(func(d *desk) { d.answer = wire.Answer{TTL: 5 * time.Second} })
 		want(t, "at first", lookUp(c, "a"), seen{"unknown", 5 * time.Second, ms})
@@ -115,7 +115,7 @@ func TestANameThatIsNotThereIsAskedForSoon(t *testing.T) {
 	})
 }
 
-func TestOneQuestionForAllWhoAskTheSame(t *testing.T) {
+func TestEqualQueriesShareOneFlight(t *testing.T) {
 	inTime(t, func(t *testing.T, c *cache, d *desk) {
 		d.set(func(d *desk) { d.takes = 500 * ms })
 		var all sync.WaitGroup
@@ -129,7 +129,7 @@ func TestOneQuestionForAllWhoAskTheSame(t *testing.T) {
 	})
 }
 
-func TestWhoeverGivesUpDoesNotEndTheQuestion(t *testing.T) {
+func TestACancelledCallerDoesNotEndTheQuery(t *testing.T) {
 	inTime(t, func(t *testing.T, c *cache, d *desk) {
 		d.set(func(d *desk) { d.takes = 500 * ms })
 		ctx, cancel := context.WithTimeout(context.Background(), 100*ms)

@@ -11,7 +11,7 @@ import (
 	"outrider.dev/internal/wire"
 )
 
-// A ControlPlane is asked for names over mutual TLS, on one connection that is kept. It
+// A ControlPlane resolves names over mutual TLS, on one connection that is kept. It
 // is one unary call of gRPC.
 type ControlPlane struct {
 	Address string // host:port

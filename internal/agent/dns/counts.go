@@ -7,7 +7,7 @@ type Counts struct {
 	Questions  uint64 // all
 	Mesh       uint64 // answered as names of the mesh
 	Cached     uint64 // looked up without asking the control plane
-	Stale      uint64 // answered with an old answer, because it could not be asked
+	Stale      uint64 // answered with an old answer, because the control plane did not answer
 	Asked      uint64 // questions to the control plane
 	Unanswered uint64 // of these, without an answer
 	Forwarded  uint64 // passed on to name servers

@@ -22,11 +22,11 @@ const (
 
 	patience   = time.Second            // for the control plane, before a name is passed on
 	impatience = 100 * time.Millisecond // the same, where an old answer would do
-	again      = 25 * time.Millisecond  // until it is asked again, and then twice as long each time
+	again      = 25 * time.Millisecond  // until the next query, and then twice as long each time
 	recheck    = 2 * time.Second        // after a failure: no look-up waits for this long
-	stale      = time.Hour              // how long an old answer does while it cannot be asked
-	staleTTL   = 5 * time.Second        // what the app is told to keep such an answer for
+	stale      = time.Hour              // how long an old answer does while the control plane does not answer
+	staleTTL   = 5 * time.Second        // TTL of such an answer for the app
 	one        = 2 * time.Second        // a name server may take; resolv.conf may say less
 	all        = 5 * time.Second        // all of them together may take (Istio's)
-	aside      = 10 * time.Second       // a server that failed is asked last for this long
+	aside      = 10 * time.Second       // a server that failed is tried last for this long
 )

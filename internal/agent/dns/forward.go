@@ -15,12 +15,12 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// A forwarder asks the pod's own name servers.
+// A forwarder queries the pod's own name servers.
 type forwarder struct {
 	conf *confFile
 
 	mu     sync.Mutex
-	failed map[netip.AddrPort]time.Time // asked last until then
+	failed map[netip.AddrPort]time.Time // tried last until then
 	own    map[origin]bool              // of questions on their way
 }
 
@@ -37,10 +37,10 @@ func newForwarder(c *confFile) *forwarder {
 // errNobody says that there is no name server.
 var errNobody = errors.New("resolv.conf names no name server")
 
-// ask passes a query on and returns the answer, which has another ID. Servers are asked
+// send passes a query on and returns the answer, which has another ID. Servers are tried
 // one after the other, twice at most. One that answers with a failure is overruled by one
 // that does not.
-func (f *forwarder) ask(ctx context.Context, q query, tcp bool) ([]byte, error) {
+func (f *forwarder) send(ctx context.Context, q query, tcp bool) ([]byte, error) {
 	c := f.conf.get()
 	if len(c.servers) == 0 {
 		return nil, errNobody
@@ -114,7 +114,7 @@ func (f *forwarder) mark(server netip.AddrPort, failed bool) {
 	}
 }
 
-// try asks one server: by TCP if the client did, else by UDP, and by TCP if the answer
+// try queries one server: by TCP if the client did, else by UDP, and by TCP if the answer
 // was cut. A cut answer is better than none.
 func (f *forwarder) try(ctx context.Context, server netip.AddrPort, q query, tcp bool, limit time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -132,7 +132,7 @@ func (f *forwarder) try(ctx context.Context, server netip.AddrPort, q query, tcp
 	return answer, nil
 }
 
-// exchange asks over a socket of its own, so from a port that cannot be guessed, and takes
+// exchange uses a socket of its own, so from a port that cannot be guessed, and takes
 // only what answers the question.
 func (f *forwarder) exchange(ctx context.Context, network string, server netip.AddrPort, q query) ([]byte, error) {
 	var d net.Dialer

@@ -59,7 +59,7 @@ func TestNameServersThatFail(t *testing.T) {
 	}
 }
 
-func TestAServerThatFailedIsAskedLast(t *testing.T) {
+func TestAServerThatFailedIsTriedLast(t *testing.T) {
 	r := newRig(t, nil, 2)
 	r.servers[0].does(func(query, bool) []byte { return nil })
 	for range 3 {
@@ -70,7 +70,7 @@ func TestAServerThatFailedIsAskedLast(t *testing.T) {
 	}
 }
 
-func TestNobodyAnswers(t *testing.T) {
+func TestNoServerAnswers(t *testing.T) {
 	r := newRig(t, nil, 0)
 	if got := said(r.send(t, "udp", question("example.com.", dnsmessage.TypeA, 0))); got != "ServerFailure" {
 		t.Errorf("without a name server: %s", got)

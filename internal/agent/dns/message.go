@@ -20,13 +20,13 @@ const (
 	smallest   = 512 // bytes that everybody takes over UDP
 )
 
-// A query is a message that asks one question.
+// A query is a message with one question.
 type query struct {
 	raw      []byte // the whole message
 	question []byte // its question, as it is in raw
 	header   dnsmessage.Header
 	asked    dnsmessage.Question // zero if its name cannot be written with dots
-	name     string              // the name asked for, in lower case, without a dot at its end
+	name     string              // the queried name, in lower case, without a dot at its end
 	size     int                 // of the answer, at most
 	edns     bool
 }
@@ -102,7 +102,7 @@ func questionOf(raw []byte) []byte {
 	return raw[headerSize:at]
 }
 
-// answers says whether raw can be the answer to question, asked with an ID. A server that
+// answers says whether raw can be the answer to question, sent with an ID. A server that
 // did not understand may leave the question out.
 func answers(raw []byte, id uint16, question []byte) bool {
 	if len(raw) < headerSize || binary.BigEndian.Uint16(raw) != id || raw[2]&0x80 == 0 {
@@ -117,7 +117,7 @@ func answers(raw []byte, id uint16, question []byte) bool {
 func codeOf(raw []byte) dnsmessage.RCode { return dnsmessage.RCode(raw[3] & 0xf) }
 func isTruncated(raw []byte) bool        { return raw[2]&2 != 0 }
 
-// isAddress says whether it is addresses that q asks for.
+// isAddress reports whether q queries addresses.
 func (q query) isAddress() bool {
 	return q.asked.Class == dnsmessage.ClassINET && (q.asked.Type == dnsmessage.TypeA || q.asked.Type == dnsmessage.TypeAAAA)
 }
@@ -231,7 +231,7 @@ func opt(b *dnsmessage.Builder) error {
 	return b.OPTResource(h, dnsmessage.OPTResource{})
 }
 
-// chain is the records from the name asked for to the last alias of an answer, and that.
+// chain is the records from the queried name to the last alias of an answer, and that.
 func (q query) chain(a wire.Answer, ttl time.Duration) (records []record, last string, err error) {
 	last = q.asked.Name.String()
 	for _, alias := range append(a.Aliases[:len(a.Aliases):len(a.Aliases)], a.Outside) {
@@ -248,7 +248,7 @@ func (q query) chain(a wire.Answer, ttl time.Duration) (records []record, last s
 	return records, last, nil
 }
 
-// addresses are the records of a name, of the family that is asked for.
+// addresses are the records of a name, of the queried family.
 func (q query) addresses(name string, all []netip.Addr, ttl time.Duration) (records []record) {
 	for _, a := range all {
 		switch a = a.Unmap(); {

@@ -113,7 +113,7 @@ func (f *confFile) get() conf {
 	return f.current
 }
 
-// without leaves the proxy itself out: it would ask itself for ever.
+// without leaves the proxy itself out: it would query itself for ever.
 func (f *confFile) without(c conf) conf {
 	kept := c.servers[:0]
 	for _, s := range c.servers {

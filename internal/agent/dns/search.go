@@ -6,12 +6,12 @@ import (
 	"outrider.dev/internal/wire"
 )
 
-// candidates are the names to ask the control plane for, in order, when an app's resolver
-// asks for a name: none if it cannot be of the mesh.
+// candidates are the names to query the control plane for, in order, when an app's resolver
+// queries a name: none if it cannot be of the mesh.
 //
 // A resolver completes reviews.shop by its search list, and begins with a name that is
-// not there: reviews.shop.web.svc.cluster.local. What it would ask for after that is
-// asked for here at once, and it gets an alias: one round for what are four. What lies
+// not there: reviews.shop.web.svc.cluster.local. What it would query after that is
+// queried here at once, and it gets an alias: one round for what are four. What lies
 // outside of the mesh's domain is never skipped over: it might be there.
 func candidates(name, domain string, search []string) []string {
 	services := ".svc." + domain

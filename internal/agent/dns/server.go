@@ -55,7 +55,7 @@ type Server struct {
 	slots chan struct{} // taken by questions at work
 }
 
-// loopbacks are where the rules of capture send what is asked for.
+// loopbacks are where the rules of capture send queries.
 var loopbacks = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 
 // Listen binds the port, over UDP and TCP, for each family that the machine has.
@@ -160,7 +160,7 @@ func (s *Server) servePackets(ctx context.Context, p *net.UDPConn) error {
 		work.Go(func() {
 			defer func() { <-s.slots }()
 			if answer := s.answer(ctx, message, origin{false, unmapped(from)}); answer != nil {
-				p.WriteToUDPAddrPort(answer, from) // who asked may be gone
+				p.WriteToUDPAddrPort(answer, from) // the client may be gone
 			}
 		})
 	}

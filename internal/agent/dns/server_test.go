@@ -219,7 +219,7 @@ func TestMoreThanIsDealtWithAtATimeIsRefused(t *testing.T) {
 	}
 }
 
-func TestListenSaysWhoseThePortIs(t *testing.T) {
+func TestListenNamesTheProcessOnThePort(t *testing.T) {
 	r := newRig(t, nil, 0)
 	_, err := Listen(Options{Port: r.Addresses()[0].Port()})
 	if err == nil || !strings.Contains(err.Error(), "address already in use") {

@@ -37,7 +37,7 @@ const (
 // bodyLimit bounds an answer. The statistics of 10,000 clusters are some 20 MB.
 const bodyLimit = 64 << 20
 
-// An Admin asks and tells one Envoy through its admin interface.
+// An Admin is a client of one Envoy's admin interface.
 type Admin struct {
 	client http.Client
 	base   string

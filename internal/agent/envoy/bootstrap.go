@@ -102,7 +102,7 @@ func passthrough() cluster {
 	return cluster{Name: PassthroughCluster, Type: "ORIGINAL_DST", LBPolicy: "CLUSTER_PROVIDED", ConnectTimeout: "2s"}
 }
 
-// ads asks for everything on one delta stream. Delta, because on-demand discovery needs
+// ads subscribes to everything on one delta stream. Delta, because on-demand discovery needs
 // it. No initial fetch timeout: without its configuration a proxy is not ready, however
 // long that takes. The back-off is what makes a proxy follow a control plane that comes
 // back within 50 ms instead of up to 25 s (on-demand-xds, section 2 B).

@@ -61,7 +61,7 @@ func plain() Options {
 	}
 }
 
-func TestBootstrapIsWhatTheGoldenFileSays(t *testing.T) {
+func TestBootstrapEqualsTheGoldenFile(t *testing.T) {
 	for name, o := range map[string]Options{"pod": pod(), "host": host(), "plain": plain()} {
 		t.Run(name, func(t *testing.T) {
 			raw, err := o.Bootstrap()

@@ -3,9 +3,9 @@
 //
 // [Options] are checked as a whole by [Options.Check] before a port is bound. They
 // become a bootstrap ([Options.Bootstrap], plain structs as JSON) and arguments
-// ([Options.Args]). Of its secrets Envoy is told the names, and whom to ask: package sds.
+// ([Options.Args]). The bootstrap names the secrets and their SDS cluster: package sds.
 // [ParseLine] reads what Envoy logs, [Explain] finds in it why Envoy ended, and [Admin]
-// asks and tells a running one.
+// controls a running one.
 //
 // What is written here was tried with Envoy 1.40; the tests start that Envoy.
 package envoy

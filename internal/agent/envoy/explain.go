@@ -30,7 +30,7 @@ func Explain(lines []string) Cause {
 		}
 		reason = tidy(reason)
 		if strings.HasPrefix(reason, "cannot bind") {
-			return Cause{Reason: reason} // who holds the port may let go
+			return Cause{Reason: reason} // the other process may release the port
 		}
 		return Cause{Reason: "configuration rejected: " + reason, Final: true}
 	}

@@ -25,7 +25,7 @@ type Line struct {
 	Message   string
 }
 
-// ParseLine reads a line of Envoy's standard error, in the form that [Options.Args] asks
+// ParseLine reads a line of Envoy's standard error, in the form that [Options.Args] requests
 // for or in Envoy's own. What has neither form (a usage message, an abort of a library)
 // becomes a warning with the whole line as its message: nothing is lost.
 func ParseLine(raw []byte) Line {

@@ -34,7 +34,7 @@ type Options struct {
 	Extra json.RawMessage
 }
 
-// A Node is who this Envoy says it is.
+// A Node is the identity that this Envoy sends.
 type Node struct {
 	ID       string // required, for example "sidecar~10.0.0.7~app.ns~ns.svc.cluster.local"
 	Cluster  string // default "outrider-proxy"
@@ -50,7 +50,7 @@ type ControlPlane struct {
 	// Envoy, again and again.
 	Addresses []string
 
-	// SNI is the server name asked for; default: the host of the first address that is
+	// SNI is the server name in the handshake; default: the host of the first address that is
 	// a name.
 	SNI string
 
@@ -63,7 +63,7 @@ type ControlPlane struct {
 	// or Envoy comes again after its back-off.
 	Secrets string
 
-	// Plaintext speaks without TLS. Only when asked for: whoever answers on the address
+	// Plaintext speaks without TLS. Only by explicit choice: any server on the address
 	// then decides what the proxy does.
 	Plaintext bool
 

@@ -6,7 +6,7 @@ import (
 	"outrider.dev/internal/contract"
 )
 
-// Names of Envoy's secrets, and of the cluster that it asks for them: the agent, by its
+// Names of Envoy's secrets, and of the cluster that serves them: the agent, by its
 // socket ([ControlPlane.Secrets]). Envoy must not read them from files: for each file that
 // it watches it takes an inotify instance, of which a node has 128 for all processes of a
 // user, and without one it aborts.
@@ -25,7 +25,7 @@ func secrets(socket string) cluster {
 	}
 }
 
-// secret is one that is asked for by name. All that name it share a subscription, if all
+// secret is a subscription by name. All that name it share a subscription, if all
 // say the same word for word: so package xds/resource does. No initial fetch timeout:
 // without its secrets nothing of Envoy is ready, however long they take.
 func secret(name string) map[string]any {

@@ -150,7 +150,7 @@ func TestTheGateIsTheOneThatIsSimulated(t *testing.T) {
 	}
 }
 
-func TestWhoCameBack(t *testing.T) {
+func TestCameBack(t *testing.T) {
 	starts := func(n int) state.Seen {
 		return state.Seen{Known: true, Alive: true, Record: state.Record{Phase: state.Running, Starts: n}}
 	}

@@ -83,7 +83,7 @@ func TestWhatIsNoProbeNoHookNoNotification(t *testing.T) {
 	}
 }
 
-func TestWhatANotificationSays(t *testing.T) {
+func TestReadNotification(t *testing.T) {
 	for text, want := range map[string][2]bool{
 		"READY=1": {true, true}, "STATUS=up\nREADY=1\n": {true, true}, "READY=1\r\n": {true, true}, "STOPPING=1": {false, true},
 		"RELOADING=1\nREADY=1": {true, true}, "READY=0": {}, "STATUS=READY=1": {}, "": {},

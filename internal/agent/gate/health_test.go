@@ -25,7 +25,7 @@ func port(t *testing.T, address string) string {
 	return p
 }
 
-func TestHealthyIsWhatTheProbeSays(t *testing.T) {
+func TestHealthyByTheProbe(t *testing.T) {
 	ready := &atomic.Bool{}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !ready.Load() || r.URL.Path != "/ready" || r.Header.Get("X-A") != "b" || r.Host != "me" {
@@ -172,7 +172,7 @@ func TestAStartupProbe(t *testing.T) {
 	})
 }
 
-func TestWhereAContainerWithoutAStateIsAsked(t *testing.T) {
+func TestAContainerWithoutAStateIsProbed(t *testing.T) {
 	answers := func(handle http.HandlerFunc) (*httptest.Server, *atomic.Int32) {
 		n := &atomic.Int32{}
 		return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -16,18 +16,18 @@ import (
 	"outrider.dev/internal/wire"
 )
 
-// A Client asks a control plane for certificates. Files are read for each call: tokens
+// A Client requests certificates from a control plane. Files are read for each call: tokens
 // and roots change under a running agent.
 type Client struct {
 	Address string // host:port
 
-	// ServerName is asked for in the handshake; default: the host of Address.
+	// ServerName is the server name of the handshake; default: the host of Address.
 	ServerName string
 	// Identity is what the control plane's certificate must name: one of these, each a
 	// SPIFFE URI or a DNS name. Default: ServerName.
 	Identity []string
 
-	RootFile string // PEM of whom to trust
+	RootFile string // PEM of the trusted roots
 	Roots    []byte // the same, besides the file or instead of it
 
 	TokenFile string            // a token to show; empty: none is needed
@@ -37,7 +37,7 @@ type Client struct {
 // A Call is one request.
 type Call struct {
 	CSR  []byte        // PEM
-	Life time.Duration // to ask for; 0: what the control plane gives
+	Life time.Duration // to request; 0: what the control plane gives
 	// Roots are trusted besides the client's own.
 	Roots []*x509.Certificate
 	// Certificate is shown if the server takes ones like it; nil: none.
@@ -168,7 +168,7 @@ func (c *Client) token() (string, *Fault) {
 	return token, nil
 }
 
-// roots are whom the client trusts now.
+// roots are the trusted ones at this moment.
 func (c *Client) roots() ([]*x509.Certificate, *Fault) {
 	var all []*x509.Certificate
 	if c.RootFile != "" {

@@ -256,7 +256,7 @@ func TestARequestIsWhatIstioExpects(t *testing.T) {
 	}
 }
 
-func TestWhoDoesNotSpeakTLS(t *testing.T) {
+func TestAServerWithoutTLS(t *testing.T) {
 	p := newPlane(t)
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer listener.Close()

@@ -14,10 +14,10 @@ type Kind string
 
 // The kinds.
 const (
-	NoToken     Kind = "no token"    // there is none to ask with, yet
-	NoRoots     Kind = "no roots"    // it is not known yet whom to trust
+	NoToken     Kind = "no token"    // there is none yet
+	NoRoots     Kind = "no roots"    // no trusted roots are known yet
 	Unreachable Kind = "unreachable" // no answer, or not in time
-	Untrusted   Kind = "untrusted"   // who answers is not the control plane: its certificate is wrong
+	Untrusted   Kind = "untrusted"   // the server is not the control plane: its certificate is wrong
 	Rejected    Kind = "refused"     // the control plane says no
 	Broken      Kind = "failed"      // it answers, and the answer is of no use
 )

@@ -56,7 +56,7 @@ func write(path string, content []byte) error {
 	return os.Rename(next, path)
 }
 
-// giveRoots stores whom to trust, and tells Envoy and who reads the output files.
+// giveRoots stores the trusted roots, for Envoy and in the output files.
 func (k *Keeper) giveRoots(roots []*x509.Certificate) error {
 	text := wire.MarshalCertificates(roots...)
 	if err := write(filepath.Join(k.o.Dir, storedRoots), text); err != nil {
@@ -96,7 +96,7 @@ func readHeld(dir string) (*held, error) {
 	return pair(chain, raw)
 }
 
-// readRoots reads back whom an agent of this pod trusted last.
+// readRoots reads back the roots that an agent of this pod trusted last.
 func readRoots(dir string) []*x509.Certificate {
 	raw, err := read(filepath.Join(dir, storedRoots))
 	if err != nil {
@@ -125,7 +125,7 @@ func pair(chain, key []byte) (*held, error) {
 	return &held{key: k, chain: certs}, nil
 }
 
-// fits checks that a certificate is id's, that it is valid, and that others who trust
+// fits checks that a certificate is id's, that it is valid, and that peers that trust
 // roots will take it.
 func (h *held) fits(id ID, roots []*x509.Certificate, now time.Time) error {
 	leaf := h.leaf()

@@ -30,18 +30,18 @@ type Keeper struct {
 	o Options
 
 	// What the world does, for tests.
-	ask    func(context.Context, Call) ([]*x509.Certificate, error)
-	watch  func(poll time.Duration, changed func(), paths ...string) (stop func())
-	chance func() float64
+	request func(context.Context, Call) ([]*x509.Certificate, error)
+	watch   func(poll time.Duration, changed func(), paths ...string) (stop func())
+	chance  func() float64
 
 	// Of Run alone.
 	key      crypto.Signer       // of the request that has no answer yet
 	have     *held               // what Envoy has
-	learned  []*x509.Certificate // roots that the control plane told
+	learned  []*x509.Certificate // roots from the control plane
 	roots    []byte              // as the client's files had them last
 	token    []byte              // as the last request had it
 	failures int                 // in a row
-	due      time.Time           // when to ask next
+	due      time.Time           // of the next request
 
 	mu      sync.Mutex
 	state   State
@@ -55,7 +55,7 @@ func NewKeeper(o Options) (*Keeper, error) {
 		return nil, err
 	}
 	return &Keeper{
-		o: o, ask: o.Client.CreateCertificate, watch: wire.WatchFiles, chance: rand.Float64,
+		o: o, request: o.Client.CreateCertificate, watch: wire.WatchFiles, chance: rand.Float64,
 		state: State{Phase: Starting, Since: time.Now()}, changed: make(chan struct{}),
 	}, nil
 }
@@ -123,7 +123,7 @@ func (k *Keeper) reuse() error {
 	k.learned = readRoots(k.o.Dir)
 	h, err := readHeld(k.o.Dir)
 	if err != nil {
-		return nil // none, or none of use: one is asked for
+		return nil // none, or none of use: a new one is requested
 	}
 	now := time.Now()
 	roots, f := k.o.Client.roots()
@@ -168,7 +168,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// wait is the time to the next thing to do: to ask, or to say that time is up.
+// wait is the time to the next request, or to the expiry.
 func (k *Keeper) wait(now time.Time) time.Duration {
 	wait := min(longestWait, k.due.Sub(now))
 	if k.have != nil && now.Before(k.have.leaf().NotAfter) {
@@ -218,7 +218,7 @@ func asFault(err error) *Fault {
 	return fault(Broken, err, "%v", err)
 }
 
-// renewal is when to ask for the next certificate: at half of the time that was left
+// renewal is when to request the next certificate: at half of the time that was left
 // when this one came. Without the clock's monotonic half, which a sleeping machine stops.
 func (k *Keeper) renewal() time.Time {
 	h := k.have
@@ -239,7 +239,7 @@ func (k *Keeper) newToken() bool {
 func (k *Keeper) follow() error {
 	roots, f := k.o.Client.roots()
 	if f != nil {
-		return nil // half written, or not mounted: whom we trusted stays
+		return nil // half written, or not mounted: the trusted roots stay
 	}
 	text := wire.MarshalCertificates(roots...)
 	if bytes.Equal(text, k.roots) {
@@ -257,12 +257,12 @@ func (k *Keeper) follow() error {
 		k.due = time.Now()
 	}
 	if err := k.giveRoots(union(roots, k.learned)); err != nil {
-		return fault(Broken, err, "writing whom to trust: %v", err)
+		return fault(Broken, err, "writing the trusted roots: %v", err)
 	}
 	return nil
 }
 
-// renew asks for a certificate and gives it to Envoy.
+// renew requests a certificate and gives it to Envoy.
 func (k *Keeper) renew(ctx context.Context) error {
 	if k.o.Client.TokenFile != "" {
 		k.token, _ = read(k.o.Client.TokenFile)
@@ -282,7 +282,7 @@ func (k *Keeper) renew(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.o.Timeout)
 	defer cancel()
-	chain, err := k.ask(ctx, Call{CSR: csr, Life: k.o.Life, Roots: k.learned, Certificate: k.shown()})
+	chain, err := k.request(ctx, Call{CSR: csr, Life: k.o.Life, Roots: k.learned, Certificate: k.shown()})
 	if err != nil {
 		return err
 	}
@@ -317,7 +317,7 @@ func (k *Keeper) accept(chain []*x509.Certificate) error {
 		return fault(Broken, err, "the control plane gives a certificate that does not do: %v", err)
 	}
 	if err := k.giveRoots(union(roots, learned)); err != nil {
-		return fault(Broken, err, "writing whom to trust: %v", err)
+		return fault(Broken, err, "writing the trusted roots: %v", err)
 	}
 	if err := k.giveCertificate(next); err != nil {
 		return fault(Broken, err, "writing the certificate: %v", err)

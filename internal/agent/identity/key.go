@@ -38,7 +38,7 @@ func newKey(kind KeyKind) (crypto.Signer, error) {
 	return nil, fmt.Errorf("a key of kind %q; use %s, %s or %s", kind, P256, P384, RSA2048)
 }
 
-// newCSR asks for a certificate that names id.
+// newCSR is the request for a certificate that names id.
 func newCSR(key crypto.Signer, id ID) ([]byte, error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{URIs: []*url.URL{id.URL()}}, key)
 	if err != nil {

@@ -20,7 +20,7 @@ type Options struct {
 	OutputDir string
 
 	Key  KeyKind       // default P256
-	Life time.Duration // to ask for: SECRET_TTL; default: as long as the control plane gives
+	Life time.Duration // to request: SECRET_TTL; default: as long as the control plane gives
 
 	// GraceRatio is how much of its life a certificate has left when the next one is
 	// asked for, and GraceJitter how far that may be off each way: Istio's

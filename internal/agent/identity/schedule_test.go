@@ -42,7 +42,7 @@ func newFake(t *testing.T, change func(*Options)) *fake {
 	f.Keeper = must(NewKeeper(o))
 	f.chance = func() float64 { return 0.5 } // no jitter
 	f.watch = func(time.Duration, func(), ...string) func() { return func() {} }
-	f.ask = func(_ context.Context, c Call) ([]*x509.Certificate, error) {
+	f.request = func(_ context.Context, c Call) ([]*x509.Certificate, error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.asked = append(f.asked, time.Since(f.begin))
@@ -83,7 +83,7 @@ func (f *fake) start(t *testing.T) {
 	synctest.Wait()
 }
 
-func TestWhenItIsAsked(t *testing.T) {
+func TestTimesOfRequests(t *testing.T) {
 	tests := map[string]struct {
 		change func(*Options)
 		fail   error

@@ -23,7 +23,7 @@ func TestEveryConditionHasItsWords(t *testing.T) {
 	}
 }
 
-func TestABoardSaysWhatIsMissing(t *testing.T) {
+func TestABoardNamesWhatIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		at := func(d time.Duration) time.Time { return began.Add(d) }
@@ -97,7 +97,7 @@ func TestAWaiterIsReleasedByTheChange(t *testing.T) {
 	})
 }
 
-func TestAWaitThatEndsTooEarlySaysWhy(t *testing.T) {
+func TestAWaitThatEndsTooEarlyHasAReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(Options{Conditions: []Condition{Envoy, ControlPlane}})
 		b.Set(Envoy, true, "")
@@ -148,7 +148,7 @@ func TestASubscriberGetsTheFirstAndTheLast(t *testing.T) {
 	})
 }
 
-func TestChangesAreToldOnce(t *testing.T) {
+func TestChangesAreReportedOnce(t *testing.T) {
 	var got []Change
 	b := New(Options{Changed: func(c Change) { c.At = time.Time{}; got = append(got, c) }})
 	b.Set(Envoy, true, "")
@@ -172,7 +172,7 @@ func TestLevelsAreRead(t *testing.T) {
 	}
 }
 
-func TestKeepAsksUntilItIsGood(t *testing.T) {
+func TestKeepChecksUntilSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(Options{Conditions: []Condition{Names}})
 		began, asked := time.Now(), 0

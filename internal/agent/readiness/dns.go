@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// DNS asks the DNS proxy at address for a name that needs no server behind it. Any answer
+// DNS queries the DNS proxy at address for a name that needs no server behind it. Any answer
 // but a failure is one.
 func DNS(address string) Check {
 	return func(ctx context.Context) (string, error) {

@@ -15,11 +15,11 @@ type Inquiry struct {
 	check     Check // bounds itself
 
 	mu       sync.Mutex
-	wanted   int           // who want to know
+	wanted   int           // callers of Want that have not released it
 	running  bool          // a check is under way, or the pause between two
 	begun    time.Time     // when the question was put that was answered last
 	answered chan struct{} // closed by the next answer
-	again    chan struct{} // holds one: ask at once
+	again    chan struct{} // holds one: run the check at once
 }
 
 // Pauses between two questions while the answer is awaited; patience is how long Fresh
@@ -31,12 +31,12 @@ const (
 	recent       = time.Second
 )
 
-// NewInquiry returns one that has not asked yet.
+// NewInquiry returns one that has not run yet.
 func NewInquiry(b *Board, c Condition, check Check) *Inquiry {
 	return &Inquiry{board: b, condition: c, check: check, answered: make(chan struct{}), again: make(chan struct{}, 1)}
 }
 
-// Want has the question asked again and again, until it is released.
+// Want has the check repeated until it is released.
 func (q *Inquiry) Want() (release func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -49,7 +49,7 @@ func (q *Inquiry) Want() (release func()) {
 	})
 }
 
-// Again has it asked once: something has changed.
+// Again has the check run once more: something has changed.
 func (q *Inquiry) Again() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -95,7 +95,7 @@ func (q *Inquiry) start() {
 func (q *Inquiry) run() {
 	pause := firstPause
 	for {
-		q.ask()
+		q.once()
 		select {
 		case <-q.again:
 			pause = firstPause
@@ -128,7 +128,7 @@ func (q *Inquiry) done() bool {
 	return true
 }
 
-func (q *Inquiry) ask() {
+func (q *Inquiry) once() {
 	begun := time.Now()
 	note, err := q.check(context.Background())
 	if err != nil {

@@ -18,7 +18,7 @@ func asked(b *Board, answer func() error) (*Inquiry, *atomic.Int32) {
 	}), &n
 }
 
-func TestAnInquiryRestsUnlessSomebodyWants(t *testing.T) {
+func TestAnInquiryRestsWithoutACaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(Options{Conditions: []Condition{App}})
 		var healthy atomic.Bool
@@ -105,7 +105,7 @@ func TestAnInquiryDoesNotWaitForEver(t *testing.T) {
 
 // A word that comes while a question is on its way may be about something later: it is
 // asked again.
-func TestAnInquiryHearsWhatComesWhileItAsks(t *testing.T) {
+func TestAnInquiryKeepsARequestThatComesDuringACheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(Options{Conditions: []Condition{App}})
 		q, n := asked(b, func() error { time.Sleep(time.Second); return nil })

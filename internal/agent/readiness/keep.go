@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// A Check asks whether a condition holds. The note is a reservation; the error says why
+// A Check reports whether a condition holds. The note is a reservation; the error says why
 // it does not hold.
 type Check func(ctx context.Context) (note string, err error)
 
-// Rates say how often a question is asked again. The zero value of a field means its default.
+// Rates are how often a check is repeated. The zero value of a field means its default.
 type Rates struct {
 	Until time.Duration // while the answer is bad; default 100ms
 	After time.Duration // once it is good; default: never again
 	Each  time.Duration // a single question may take; default 2s
 }
 
-// Keep asks at once, and again as r says, and sets the condition accordingly, until ctx
-// ends or there is nothing more to ask.
+// Keep checks at once, and again as r sets, and sets the condition accordingly, until ctx
+// ends or there is nothing more to check.
 func Keep(ctx context.Context, b *Board, c Condition, r Rates, check Check) {
 	if r.Until <= 0 {
 		r.Until = 100 * time.Millisecond

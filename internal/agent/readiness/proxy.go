@@ -32,11 +32,11 @@ type ProxyOptions struct {
 
 	ControlPlane string // its name in reasons
 
-	Slow  time.Duration // how often Envoy is asked before it says that it is ready; default 100ms
+	Slow  time.Duration // how often Envoy is polled until it is ready; default 100ms
 	Quick time.Duration // the first pause after it has said so, twice as long each time; default 500us
 
-	Every   time.Duration // how often one that is ready is looked at, and asked unless it is well; default 2s
-	Seldom  time.Duration // how often it is asked in any case; default 1m
+	Every   time.Duration // how often one that is ready is looked at, and polled unless it is well; default 2s
+	Seldom  time.Duration // how often it is polled in any case; default 1m
 	Silence time.Duration // how long it may be silent; default 3s
 }
 
@@ -145,7 +145,7 @@ func (p *Proxy) Ready(ctx context.Context, pid int) error {
 	}
 }
 
-// look asks everything once. accepted, that the configuration was, stays so.
+// look checks everything once. accepted, that the configuration was, stays so.
 func (p *Proxy) look(ctx context.Context, accepted *bool) (ready bool) {
 	if !*accepted {
 		*accepted = p.configuration(ctx)

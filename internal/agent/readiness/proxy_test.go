@@ -204,7 +204,7 @@ func await(t *testing.T, b *Board, reason string) {
 	t.Fatalf("never seen: %s; last: %v", reason, last)
 }
 
-func TestALivingEnvoyIsAskedSeldom(t *testing.T) {
+func TestALiveEnvoyIsPolledSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{state: "LIVE", stats: accepted}
 		b := New(Options{Conditions: []Condition{Envoy}})

@@ -78,7 +78,7 @@ func TestThePulseOfAProcess(t *testing.T) {
 	}
 }
 
-func TestWhoWorksIsNotAsked(t *testing.T) {
+func TestABusyEnvoyIsNotPolled(t *testing.T) {
 	working := process(t, works)
 	f := &fake{state: "LIVE", stats: accepted}
 	b := New(Options{Conditions: []Condition{Envoy}})

@@ -17,7 +17,7 @@ import (
 func Listening(proc string, uid uint32, ports ...uint16) (missing []uint16, err error) {
 	all, err := sockets.List(sockets.TCP, sockets.Of(sockets.Listening))
 	if err != nil {
-		return nil, fmt.Errorf("reading who listens: %w", err)
+		return nil, fmt.Errorf("reading the listening sockets: %w", err)
 	}
 	bound := slices.DeleteFunc(all, func(s sockets.Socket) bool { return s.UID != uid || !slices.Contains(ports, s.Local.Port()) })
 	own := map[uint32]bool{}
@@ -56,7 +56,7 @@ func ownSockets(proc string) (map[uint32]bool, error) {
 	return out, nil
 }
 
-// Parked counts the connections of others than uid whose first packet was not answered
+// Parked counts the connections of other uids than uid whose first packet was not answered
 // yet: those that wait for the proxy, and those whose peer is slow.
 func Parked(uid uint32) (n int, err error) {
 	all, err := sockets.List(sockets.TCP, sockets.Of(sockets.SynSent))

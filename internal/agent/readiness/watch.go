@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// retry is how often an Envoy that does not answer is asked.
+// retry is how often an Envoy that does not answer is polled.
 const retry = time.Second
 
 // watch looks after a ready Envoy, until ctx ends. One that hangs has a process still, and
@@ -16,7 +16,7 @@ const retry = time.Second
 func (p *Proxy) watch(ctx context.Context, pid int) {
 	pulse := openPulse("/proc", pid)
 	defer pulse.Close()
-	pause, heard := p.o.Every, time.Now()
+	pause, answered := p.o.Every, time.Now()
 	var since time.Time // when it began to be silent
 	for {
 		select {
@@ -25,14 +25,14 @@ func (p *Proxy) watch(ctx context.Context, pid int) {
 			return
 		}
 		well, still := pulse.look()
-		if well && since.IsZero() && time.Since(heard) < p.o.Seldom {
+		if well && since.IsZero() && time.Since(answered) < p.o.Seldom {
 			continue
 		}
-		asked := time.Now()
+		sent := time.Now()
 		live, state, err := p.o.Admin.Ready(ctx)
 		switch {
 		case err == nil:
-			since, heard, pause = time.Time{}, asked, p.o.Every
+			since, answered, pause = time.Time{}, sent, p.o.Every
 			problem := ""
 			if !live {
 				problem = "Envoy says " + short(state)
@@ -41,11 +41,11 @@ func (p *Proxy) watch(ctx context.Context, pid int) {
 			continue
 		case !since.IsZero():
 		case still.IsZero(): // it may be busy, and answer late
-			since = asked
+			since = sent
 		default:
 			since = still
 		}
-		if pause = max(0, retry-time.Since(asked)); time.Since(since) >= p.o.Silence {
+		if pause = max(0, retry-time.Since(sent)); time.Since(since) >= p.o.Silence {
 			pause = p.o.Every
 			p.tell(ctx, fmt.Sprintf("Envoy runs, and its admin interface has not answered for %s: it was stopped, or hangs", p.o.Silence))
 		}

@@ -18,7 +18,7 @@ import (
 type held struct {
 	id   uint64 // in order of arrival
 	conn *net.TCPConn
-	to   netip.AddrPort // where its caller wanted to go
+	to   netip.AddrPort // its original destination
 }
 
 // take decides about a connection that was accepted.

@@ -13,7 +13,7 @@ type listener struct {
 	inode uint32
 }
 
-// listeners lists who listens in this network namespace. /proc/net/tcp6 would not say
+// listeners lists the listening sockets of this network namespace. /proc/net/tcp6 would not say
 // whether a socket takes IPv4 too.
 func listeners() ([]listener, error) {
 	all, err := sockets.Diag(sockets.TCP, sockets.Of(sockets.Listening))

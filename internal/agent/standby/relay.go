@@ -201,7 +201,7 @@ func read(raw syscall.RawConn) (buf *[16 << 10]byte, n int, err error) {
 // (haproxy.org/download/2.9/doc/proxy-protocol.txt, section 2.2).
 const signature = "\r\n\r\n\x00\r\nQUIT\n"
 
-// header says who calls, and where to. Both are of one family.
+// header has the source and the destination. Both are of one family.
 func header(from, to netip.AddrPort) []byte {
 	const versionAndProxy, tcp4, tcp6 = 0x21, 0x11, 0x21
 	addrs := append(from.Addr().AsSlice(), to.Addr().AsSlice()...)

@@ -137,7 +137,7 @@ func (s *socket) hide() error {
 	})
 }
 
-// originalDestination is where the caller wanted to go: as connection tracking
+// originalDestination is the destination that the caller dialled: as connection tracking
 // remembers it, or, where nothing was translated (TPROXY), the local address.
 func originalDestination(c *net.TCPConn) (netip.AddrPort, error) {
 	local := addrPort(c.LocalAddr())

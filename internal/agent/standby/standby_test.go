@@ -135,7 +135,7 @@ func TestMakingRoomLosesNothing(t *testing.T) {
 
 // While the proxy dies and comes back, with changing numbers of workers, every new
 // connection is accepted.
-func TestNobodyIsRefused(t *testing.T) {
+func TestNoConnectionIsRefused(t *testing.T) {
 	s := listen(t, nil)
 	p := startProxy(t, 2, ip4, ip6)
 	if err := s.Ready(); err != nil {

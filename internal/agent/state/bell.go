@@ -49,7 +49,7 @@ func ring(states string) {
 	}
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return // those who wait look again by themselves
+		return // waiting readers look again by themselves
 	}
 	defer unix.Close(fd)
 	for _, name := range names {

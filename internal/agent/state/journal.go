@@ -28,7 +28,7 @@ const (
 	journalLimit = 128 << 10 // a container that restarts for ever must not fill the pod's memory
 )
 
-// Note adds to the container's journal, for those who explain afterwards what happened.
+// Note adds to the container's journal, to explain afterwards what happened.
 // What cannot be noted is lost: nothing depends on it. When the journal is full it begins
 // anew, and the last one is kept beside it.
 func (w *Writer) Note(what startup.What, incarnation int, detail string) {

@@ -119,7 +119,7 @@ func sameFile(f *os.File, name string) bool {
 func Containers(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("looking who is in the pod: %w", err)
+		return nil, fmt.Errorf("listing the pod's containers: %w", err)
 	}
 	var out []string
 	for _, e := range entries {

@@ -143,7 +143,7 @@ func TestWhatStandsInThePlaceOfAState(t *testing.T) {
 		put       func(dir, file string) error
 		wantError bool
 	}{
-		"a file that nobody holds": {func(_, file string) error { return os.WriteFile(file, fmt.Appendf(nil, healthy, "evil"), 0o644) }, false},
+		"a file that no process holds": {func(_, file string) error { return os.WriteFile(file, fmt.Appendf(nil, healthy, "evil"), 0o644) }, false},
 		"what another one said": {func(dir, file string) error {
 			return os.Link(filepath.Join(dir, "good", recordFile), file)
 		}, true},

@@ -129,7 +129,7 @@ func (w *Writer) replace(r Record) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Containers of a pod may have different users, and a umask is not asked who reads.
+	// Containers of a pod may have different users, and a umask would restrict the readers.
 	if err = f.Chmod(0o644); err == nil {
 		_, err = f.Write(b)
 	}

@@ -71,7 +71,7 @@ func TestMetricsAreMergedInOrder(t *testing.T) {
 }
 
 // An Envoy that hangs accepts connections still.
-func TestAnEnvoyThatHangsKeepsNobodyWaiting(t *testing.T) {
+func TestAnEnvoyThatHangsDelaysNoScrape(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -326,7 +326,7 @@ func TestTheJournalIsServed(t *testing.T) {
 	}
 }
 
-func TestWhoSendsNothingIsCutOff(t *testing.T) {
+func TestAConnectionWithoutARequestIsClosed(t *testing.T) {
 	r := start(t, nil)
 	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	if err != nil {
