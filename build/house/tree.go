@@ -34,10 +34,14 @@ func readTree(root string) (*tree, error) {
 	}
 	t := &tree{root: root, fset: token.NewFileSet()}
 	for name := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if os.IsNotExist(err) {
-			continue // deleted, and not committed yet
+		info, err := os.Lstat(filepath.Join(root, name))
+		if os.IsNotExist(err) || err == nil && !info.Mode().IsRegular() {
+			continue // deleted and not committed yet, or a link
 		}
+		if err != nil {
+			return nil, err
+		}
+		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			return nil, err
 		}
