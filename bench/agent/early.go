@@ -104,12 +104,12 @@ func answers(t *table, title, baseline string, since time.Time, calls []harness.
 	}
 	slices.Sort(list)
 	if n := len(list); n > 0 {
-		t.add(title, "first answer", list[0], baseline)
-		t.add(title, "median answer", list[n/2], baseline)
-		t.add(title, "p99 answer", list[n*99/100], baseline)
-		t.add(title, "last answer", list[n-1], baseline)
+		t.Add(title, "first answer", list[0], baseline)
+		t.Add(title, "median answer", list[n/2], baseline)
+		t.Add(title, "p99 answer", list[n*99/100], baseline)
+		t.Add(title, "last answer", list[n-1], baseline)
 	}
-	t.add(title, "lost", float64(len(calls)-len(list)), "")
+	t.Add(title, "lost", float64(len(calls)-len(list)), "")
 }
 
 // handOver calls without pause while Envoy takes over, and then for as long again.
@@ -149,10 +149,10 @@ func stream(t *table, title, baseline string, since time.Time, calls []harness.C
 		}
 		slowest = max(slowest, call.Served.Sub(call.Begin))
 	}
-	t.add(title, "answered a second", float64(answered)/last.Sub(since).Seconds(), baseline)
-	t.add(title, "connections", float64(len(calls)), "")
-	t.add(title, "lost", float64(lost), "")
-	t.add(title, "slowest", slowest.Seconds()*1e3, baseline)
+	t.Add(title, "answered a second", float64(answered)/last.Sub(since).Seconds(), baseline)
+	t.Add(title, "connections", float64(len(calls)), "")
+	t.Add(title, "lost", float64(lost), "")
+	t.Add(title, "slowest", slowest.Seconds()*1e3, baseline)
 }
 
 // processorTime is what the processes have spent: agent, Envoy, and callers with server.
@@ -165,6 +165,6 @@ func spentBy(a *harness.Agent) processorTime {
 func (before processorTime) since(t *table, title string, a *harness.Agent) {
 	now := spentBy(a)
 	for i, who := range []string{"agent", "Envoy", "callers"} {
-		t.add(title, who+" CPU ms", (now[i]-before[i]).Seconds()*1e3, "")
+		t.Add(title, who+" CPU ms", (now[i]-before[i]).Seconds()*1e3, "")
 	}
 }

@@ -37,7 +37,7 @@ func measure(t *table, w *harness.World, services, n, full int) {
 	for i := range n + 1 { // the first warms up
 		took := startEnvoy(w, p)
 		if i > 0 {
-			t.add(alone, "ready", took.Seconds()*1e3, alone)
+			t.Add(alone, "ready", took.Seconds()*1e3, alone)
 		}
 		start(t, p, lazy, alone, i > 0)
 		if full > 0 && i <= full {
@@ -60,16 +60,16 @@ func start(t *table, p *harness.Pod, title, alone string, counts bool) {
 	if !counts {
 		return
 	}
-	t.add(title, "ready", ready.Sub(begin).Seconds()*1e3, alone)
-	t.add(title, "agent MiB", float64(harness.Resident(a.PID()))/megabyte, "")
-	t.add(title, "Envoy MiB", float64(harness.Resident(a.Envoy()))/megabyte, "")
-	t.add(title, "agent CPU ms", harness.Spent(a.PID()).Seconds()*1e3, "")
-	t.add(title, "Envoy CPU ms", harness.Spent(a.Envoy()).Seconds()*1e3, "")
+	t.Add(title, "ready", ready.Sub(begin).Seconds()*1e3, alone)
+	t.Add(title, "agent MiB", float64(harness.Resident(a.PID()))/megabyte, "")
+	t.Add(title, "Envoy MiB", float64(harness.Resident(a.Envoy()))/megabyte, "")
+	t.Add(title, "agent CPU ms", harness.Spent(a.PID()).Seconds()*1e3, "")
+	t.Add(title, "Envoy CPU ms", harness.Spent(a.Envoy()).Seconds()*1e3, "")
 	journal := a.Journal()
 	for _, phase := range phases {
 		for _, e := range journal.Entries {
 			if e.Name == phase.name && strings.Contains(e.Why, phase.why) {
-				t.add(title, "  "+phase.title, journal.Process.Add(e.Begin).Sub(begin).Seconds()*1e3, "")
+				t.Add(title, "  "+phase.title, journal.Process.Add(e.Begin).Sub(begin).Seconds()*1e3, "")
 				break
 			}
 		}
@@ -135,10 +135,10 @@ func rest(t *table, w *harness.World, n int, d time.Duration) {
 		before := [2]time.Duration{harness.Spent(a.PID()), harness.Spent(envoy)}
 		time.Sleep(d)
 		ofAgent, ofEnvoy := percent(harness.Spent(a.PID())-before[0]), percent(harness.Spent(envoy)-before[1])
-		t.add(title, "agent CPU %", ofAgent, "")
-		t.add(title, "Envoy CPU %", ofEnvoy, "")
-		t.add(title, "both CPU %", ofAgent+ofEnvoy, "")
-		t.add(title, "agent MiB", float64(harness.Resident(a.PID()))/megabyte, "")
-		t.add(title, "Envoy MiB", float64(harness.Resident(envoy))/megabyte, "")
+		t.Add(title, "agent CPU %", ofAgent, "")
+		t.Add(title, "Envoy CPU %", ofEnvoy, "")
+		t.Add(title, "both CPU %", ofAgent+ofEnvoy, "")
+		t.Add(title, "agent MiB", float64(harness.Resident(a.PID()))/megabyte, "")
+		t.Add(title, "Envoy MiB", float64(harness.Resident(envoy))/megabyte, "")
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/bench/internal/figures"
 )
 
 // A machine is where, and when, the figures were taken.
@@ -21,7 +23,7 @@ type machine struct {
 }
 
 func describe(agent string) (machine, error) {
-	m := machine{Processors: runtime.NumCPU(), LoadBegin: load()}
+	m := machine{Processors: runtime.NumCPU(), LoadBegin: figures.Load()}
 	info, err := os.Stat(agent)
 	if err != nil {
 		return m, err
@@ -37,13 +39,4 @@ func describe(agent string) (machine, error) {
 		m.NFT = strings.TrimSpace(string(out))
 	}
 	return m, nil
-}
-
-func load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	fields := strings.Fields(string(text))
-	if err != nil || len(fields) < 3 {
-		return "unknown"
-	}
-	return strings.Join(fields[:3], " ")
 }

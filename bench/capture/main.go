@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"outrider.dev/bench/internal/figures"
 	"outrider.dev/build/commands"
 )
 
@@ -121,6 +122,6 @@ func measure(ctx context.Context, o options, progress io.Writer) (*report, error
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	r.Machine.LoadEnd = load()
+	r.Machine.LoadEnd = figures.Load()
 	return r, failed
 }

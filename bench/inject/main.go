@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"outrider.dev/bench/internal/figures"
 	"outrider.dev/internal/pod/inject"
 )
 
@@ -147,9 +148,7 @@ func processorTime() int64 {
 
 func write(w io.Writer, output string, rows []row) error {
 	if output == "json" {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(rows)
+		return figures.WriteJSON(w, rows)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "case\trounds\tmin µs\tmedian µs\tmax µs\tcpu µs\tkB/pod\tallocs/pod\t\n")

@@ -7,7 +7,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -18,6 +17,8 @@ import (
 	"slices"
 	"text/tabwriter"
 	"time"
+
+	"outrider.dev/bench/internal/figures"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -72,8 +73,8 @@ type row struct {
 // measure runs all cases n times, in turns, so that what else the machine does
 // meets all of them.
 func measure(n int) (report, error) {
-	r := report{Processors: runtime.NumCPU(), Go: runtime.Version(), LoadBegin: load()}
-	figures := make([][]float64, len(cases))
+	r := report{Processors: runtime.NumCPU(), Go: runtime.Version(), LoadBegin: figures.Load()}
+	values := make([][]float64, len(cases))
 	each := make([]string, len(cases))
 	for range n {
 		for i, c := range cases {
@@ -83,36 +84,25 @@ func measure(n int) (report, error) {
 			if err != nil {
 				return r, fmt.Errorf("%s: %w", c.name, err)
 			}
-			figures[i] = append(figures[i], c.figure(done, time.Since(began)))
+			values[i] = append(values[i], c.figure(done, time.Since(began)))
 			each[i] = what
 		}
 	}
 	for i, c := range cases {
-		slices.Sort(figures[i])
+		slices.Sort(values[i])
 		r.Rows = append(r.Rows, row{Case: c.name, N: n, Unit: c.unit, Each: each[i],
-			Min: round(figures[i][0]), Median: round((figures[i][(n-1)/2] + figures[i][n/2]) / 2), Max: round(figures[i][n-1])})
+			Min: round(values[i][0]), Median: round((values[i][(n-1)/2] + values[i][n/2]) / 2), Max: round(values[i][n-1])})
 	}
-	r.LoadEnd = load()
+	r.LoadEnd = figures.Load()
 	return r, nil
 }
 
 // round keeps three digits after the point.
 func round(f float64) float64 { return math.Round(f*1000) / 1000 }
 
-func load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	var one, five, fifteen string
-	if _, scan := fmt.Sscan(string(text), &one, &five, &fifteen); err != nil || scan != nil {
-		return "unknown"
-	}
-	return one + " " + five + " " + fifteen
-}
-
 func (r report) write(w io.Writer, output string) error {
 	if output == "json" {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
+		return figures.WriteJSON(w, r)
 	}
 	fmt.Fprintf(w, "%d processors, %s\nload average (1, 5, 15 min): %s at the begin, %s at the end\n\n", r.Processors, r.Go, r.LoadBegin, r.LoadEnd)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

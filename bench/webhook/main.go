@@ -8,7 +8,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,6 +15,8 @@ import (
 	"os"
 	"text/tabwriter"
 	"time"
+
+	"outrider.dev/bench/internal/figures"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -68,9 +69,7 @@ type row struct {
 
 func write(w io.Writer, output string, rows []row) error {
 	if output == "json" {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(rows)
+		return figures.WriteJSON(w, rows)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "case\tn\treviews/s\tp50 µs\tp99 µs\tcpu µs\treviews/cpu s\t\n")

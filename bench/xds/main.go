@@ -25,6 +25,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"outrider.dev/bench/internal/figures"
 	"outrider.dev/build/commands"
 )
 
@@ -33,7 +34,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 // run is main without the process. It returns the exit status: 0 measured, 1 something
 // failed, 2 usage.
 func run(args []string, stdout, stderr io.Writer) int {
-	b := &bench{table: &table{}}
+	b := &bench{table: &figures.Table{}}
 	fs := flag.NewFlagSet("xds", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	sizes := fs.String("proxies", "500,2000", "numbers of proxies")
@@ -85,15 +86,15 @@ func (b *bench) all(settings []setting, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
-	fmt.Fprintf(stdout, "control plane with many proxies; load average at the begin: %s\n", load())
+	fmt.Fprintf(stdout, "control plane with many proxies; load average at the begin: %s\n", figures.Load())
 	for _, s := range settings {
 		fmt.Fprintln(stderr, s)
 		if err := b.measure(s); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintf(stdout, "load average at the end: %s; one connection for each proxy, both ends on this machine\n\n", load())
-	b.table.print(stdout)
+	fmt.Fprintf(stdout, "load average at the end: %s; one connection for each proxy, both ends on this machine\n\n", figures.Load())
+	print(stdout, b.table)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"outrider.dev/bench/internal/figures"
 	"outrider.dev/internal/controlplane/ca"
 )
 
@@ -31,7 +32,7 @@ type bench struct {
 	changes   int
 	idle      time.Duration
 	profiles  string // directory; empty: none
-	table     *table
+	table     *figures.Table
 }
 
 const (
@@ -112,7 +113,7 @@ type measurement struct {
 }
 
 func (m *measurement) add(what string, value float64) {
-	m.table.add(m.setting.String(), what, value, m.base)
+	m.table.Add(m.setting.String(), what, value, m.base)
 }
 
 const (

@@ -111,15 +111,16 @@ var arrows = map[string][]string{
 		"internal/capture/setup", "internal/cli", cobra, pflag, sys},
 	"cmd/outriderd": {"internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "sigs.k8s.io/yaml", "internal/cli", "internal/controlplane", "internal/controlplane/ca", "internal/mesh", cobra},
 
-	"bench/capture": {"build/commands", sys, rtnetlink},
-	"bench/agent":   {"test/agent/harness"}, // the same world as the tests'
-	"bench/gate":    {"build/commands", "internal/agent/state"},
-	"bench/xds":     {"build/commands", "internal/contract", "internal/controlplane/ca", "internal/xds", "github.com/envoyproxy/go-control-plane", grpc, protobuf, sys},
-	"bench/webhook": {"internal/controlplane/ca", "internal/pod/inject", "internal/controlplane/webhook", sys},
-	"bench/wait":    {"build/commands", "internal/agent/readiness", "internal/agent/status"},
-	"bench/inject":  {"internal/pod/inject", "k8s.io/api", "sigs.k8s.io/yaml"},
-	"bench/cluster": {"test/e2e/world"}, // the same world as the suite's
-	"bench/model":   {"internal/model/kubelet", "internal/model/simulate", "internal/model/verify", "startup"},
+	"bench/internal/figures": {},
+	"bench/capture":          {"bench/internal/figures", "build/commands", sys, rtnetlink},
+	"bench/agent":            {"bench/internal/figures", "test/agent/harness"}, // the same world as the tests'
+	"bench/gate":             {"build/commands", "internal/agent/state"},
+	"bench/xds":              {"bench/internal/figures", "build/commands", "internal/contract", "internal/controlplane/ca", "internal/xds", "github.com/envoyproxy/go-control-plane", grpc, protobuf, sys},
+	"bench/webhook":          {"bench/internal/figures", "internal/controlplane/ca", "internal/pod/inject", "internal/controlplane/webhook", sys},
+	"bench/wait":             {"build/commands", "internal/agent/readiness", "internal/agent/status"},
+	"bench/inject":           {"bench/internal/figures", "internal/pod/inject", "k8s.io/api", "sigs.k8s.io/yaml"},
+	"bench/cluster":          {"test/e2e/world"}, // the same world as the suite's
+	"bench/model":            {"bench/internal/figures", "internal/model/kubelet", "internal/model/simulate", "internal/model/verify", "startup"},
 }
 
 // tests is where packages live that only tests use. They may import anything, and no
