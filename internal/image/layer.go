@@ -3,7 +3,6 @@ package image
 import (
 	"archive/tar"
 	_ "crypto/sha256" // go-digest takes what the program links
-
 	"io"
 	"io/fs"
 	"maps"

@@ -105,7 +105,7 @@ func passthrough() cluster {
 // ads subscribes to everything on one delta stream. Delta, because on-demand discovery needs
 // it. No initial fetch timeout: without its configuration a proxy is not ready, however
 // long that takes. The back-off is what makes a proxy follow a control plane that comes
-// back within 50 ms instead of up to 25 s (on-demand-xds, section 2 B).
+// back within 50 ms instead of up to 25 s.
 func ads() dynamic {
 	service := envoyGRPC{Cluster: ControlPlaneCluster}
 	service.Retry.BackOff = backOff{Base: "0.1s", Max: "1s"}

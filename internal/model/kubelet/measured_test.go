@@ -15,8 +15,7 @@ var (
 	nativeProxy = Container{Name: "proxy", Restart: Always}
 )
 
-// Each of these was seen on a real kubelet, v1.34.4 with containerd 1.6.20
-// (reference/kubelet-rules.md). Times there are rounded.
+// Each of these was seen on a real kubelet, v1.34.4 with containerd 1.6.20. Times are rounded.
 func TestSeenOnARealKubelet(t *testing.T) {
 	hold := Pod{Containers: []Container{{Name: "proxy", PostStart: Exec}, {Name: "app"}}}
 	tests := map[string]struct {

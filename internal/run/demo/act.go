@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -44,8 +45,8 @@ var manifest []byte
 
 const (
 	appName   = "awesome-app"
-	proxyName = podspec.OurProxy
-	initName  = "outrider-init"
+	proxyName = contract.ProxyContainer
+	initName  = contract.InitContainer
 )
 
 // pod is the pod of an act, with the plan that its start is compared with.
