@@ -43,21 +43,40 @@ func (p Proof) String() string {
 // machine within a millisecond; only where the packet is lost is the limit reached.
 const answerLimit = 2 * time.Second
 
+// rounds bounds how often a failed proof is repeated from other source ports. A
+// packet with the addresses and ports of an earlier proof takes the way of that one:
+// connection tracking remembers a refused connection and its destination for 10
+// seconds (nf_conntrack_tcp_timeout_close), also under new rules.
+const rounds = 3
+
 // prove tries both directions of the rule set in state, in each family that it
 // captures. read returns the state with fresh counters. The error says which
 // direction does not work; what cannot be tried here is in the proofs, not an error.
 func prove(ctx context.Context, state capture.State, read func() (capture.State, error)) ([]Proof, error) {
-	tries := attempts(state.Ruleset)
-	for i := range tries {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+	var open sockets
+	defer open.close()
+	for round := 1; ; round++ {
+		tries := attempts(state.Ruleset)
+		for i := range tries {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			tries[i].send(&open)
 		}
-		tries[i].send()
+		after, err := read()
+		if err != nil {
+			return nil, fmt.Errorf("reading the counters after the proof: %w", err)
+		}
+		proofs, err := compare(tries, state, after)
+		if err == nil || round == rounds || slices.ContainsFunc(tries, attempt.unanswered) {
+			return proofs, err
+		}
+		state = after
 	}
-	after, err := read()
-	if err != nil {
-		return nil, fmt.Errorf("reading the counters after the proof: %w", err)
-	}
+}
+
+// compare finds the packets of the tries in the counters.
+func compare(tries []attempt, state, after capture.State) ([]Proof, error) {
 	var proofs []Proof
 	for _, d := range directions {
 		sent, arrived := 0, int(count(after, d)-count(state, d))
@@ -115,11 +134,11 @@ func attempts(rs capture.Ruleset) []attempt {
 }
 
 // send makes the connection, if there is one to make.
-func (t *attempt) send() {
+func (t *attempt) send(open *sockets) {
 	if t.why != nil {
 		return
 	}
-	t.answer = connect(t.conn, t.direction.mark, t.as)
+	t.answer = connect(t.conn, t.direction.mark, t.as, open)
 	switch {
 	case isAny(t.answer, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EADDRNOTAVAIL, unix.EAFNOSUPPORT):
 		t.why = fmt.Errorf("no route to %s (%w)", t.conn.Dst, t.answer)
@@ -129,6 +148,10 @@ func (t *attempt) send() {
 		t.sent = true
 	}
 }
+
+// unanswered reports whether the packet was lost: connection tracking remembers only
+// what was refused.
+func (t attempt) unanswered() bool { return errors.Is(t.answer, unix.EINPROGRESS) }
 
 func (t *attempt) proof() Proof {
 	p := Proof{Direction: t.direction.name, Family: t.family.String()}
@@ -319,9 +342,9 @@ func tcp(dst, out string) capture.Conn {
 
 // connect opens a connection with a mark, as an identity. Its error is the answer: a
 // proof is always rejected.
-func connect(c capture.Conn, mark uint32, as identity) error {
+func connect(c capture.Conn, mark uint32, as identity, open *sockets) error {
 	if as == own() {
-		return dial(c.Dst, mark)
+		return dial(c.Dst, mark, open)
 	}
 	done := make(chan error, 1)
 	ns, err := os.Open("/proc/thread-self/ns/net")
@@ -340,7 +363,7 @@ func connect(c capture.Conn, mark uint32, as identity) error {
 			if err := become(as); err != nil {
 				return err
 			}
-			return dial(c.Dst, mark)
+			return dial(c.Dst, mark, open)
 		}()
 	}()
 	return <-done
@@ -359,16 +382,51 @@ func become(as identity) error {
 	return nil
 }
 
-func dial(to netip.AddrPort, mark uint32) error {
-	family, addr := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()})
-	if to.Addr().Is4() {
-		family, addr = unix.AF_INET, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
+// sockets are those of a proof. They stay open until its end, so that each has
+// another source port.
+type sockets []int
+
+func (s *sockets) close() {
+	for _, fd := range *s {
+		unix.Close(fd)
+	}
+}
+
+// open returns a socket that is bound to source.
+func (s *sockets) open(source unix.Sockaddr) (int, error) {
+	family := unix.AF_INET6
+	if _, ok := source.(*unix.SockaddrInet4); ok {
+		family = unix.AF_INET
 	}
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 	if err != nil {
+		return 0, err
+	}
+	*s = append(*s, fd)
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		return 0, err
+	}
+	return fd, unix.Bind(fd, source)
+}
+
+func dial(to netip.AddrPort, mark uint32, open *sockets) error {
+	source, addr := unix.Sockaddr(&unix.SockaddrInet6{}), unix.Sockaddr(&unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()})
+	if to.Addr().Is4() {
+		source, addr = &unix.SockaddrInet4{}, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
+	}
+	// A refused connection gives back a port that the kernel chose. The first socket,
+	// which connects nowhere, keeps it.
+	holder, err := open.open(source)
+	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	if source, err = unix.Getsockname(holder); err != nil {
+		return err
+	}
+	fd, err := open.open(source)
+	if err != nil {
+		return err
+	}
 	limit := unix.NsecToTimeval(answerLimit.Nanoseconds())
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit); err != nil {
 		return err

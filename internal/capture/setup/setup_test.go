@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -160,6 +161,26 @@ func TestProofSeesWhatReadingBackCannot(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// Connection tracking leads a packet that repeats the ports of an earlier proof to
+// where that one went. With eight source ports such repeats are common.
+func TestProofFromThePortsOfAnEarlierOne(t *testing.T) {
+	for range 8 {
+		ns.Pod(t).Do(func() {
+			if err := os.WriteFile("/proc/sys/net/ipv4/ip_local_port_range", []byte("40000 40007"), 0); err != nil {
+				t.Fatal(err)
+			}
+			nft, ipt := backends(t)
+			in := everything(capture.ParkOff)
+			for range 2 {
+				if _, err := Capture(t.Context(), Options{Intent: in, Backends: []Backend{nft, ipt}}); err != nil {
+					t.Fatal(err)
+				}
+				in.OutboundPort, in.InboundPort = 16001, 16006
+			}
+		})
 	}
 }
 
