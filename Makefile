@@ -70,7 +70,7 @@ demo-parking: build ## parking alone, seen on this machine; five seconds (root)
 
 .PHONY: bench
 bench: ## measure; prints tables, asserts nothing (root)
-	$(GO) run ./bench/capture
+	$(GO) test ./test/netns -run '^$$' -bench . -benchtime 25x -timeout 30m
 	$(GO) run ./bench/model
 	$(GO) run ./bench/agent
 	$(GO) run ./bench/gate

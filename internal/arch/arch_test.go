@@ -112,7 +112,6 @@ var arrows = map[string][]string{
 	"cmd/outriderd": {"internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "sigs.k8s.io/yaml", "internal/cli", "internal/controlplane", "internal/controlplane/ca", "internal/mesh", cobra},
 
 	"bench/internal/figures": {},
-	"bench/capture":          {"bench/internal/figures", "build/commands", sys, rtnetlink},
 	"bench/agent":            {"bench/internal/figures", "test/agent/harness"}, // the same world as the tests'
 	"bench/gate":             {"build/commands", "internal/agent/state"},
 	"bench/xds":              {"bench/internal/figures", "build/commands", "internal/contract", "internal/controlplane/ca", "internal/xds", "github.com/envoyproxy/go-control-plane", grpc, protobuf, sys},
