@@ -41,8 +41,14 @@ func newTopology(t testing.TB) *topology {
 	top.peer.IP("route", "add", "10.10.0.0/24", "via", "10.9.0.2")
 	top.peer.IP("route", "add", "fd10::/64", "via", "fd09::2")
 	top.pod.Do(func() {
-		for _, key := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
-			if err := os.WriteFile("/proc/sys/net/"+key, []byte("1"), 0); err != nil {
+		for key, value := range map[string]string{
+			"ipv4/ip_forward":          "1",
+			"ipv6/conf/all/forwarding": "1",
+			// A call that gets the ports of one that was refused under other rules must not take
+			// its way: connection tracking forgets it at once, not after 10 seconds.
+			"netfilter/nf_conntrack_tcp_timeout_close": "0",
+		} {
+			if err := os.WriteFile("/proc/sys/net/"+key, []byte(value), 0); err != nil {
 				t.Error(err)
 			}
 		}
