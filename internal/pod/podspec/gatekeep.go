@@ -158,8 +158,8 @@ func Ungated(pod *corev1.Pod) *corev1.Pod {
 	for _, c := range carriers(out) {
 		if !unwrap(c.Container) && usesAgent(c.Container) {
 			dropPostStart(c.Container)
-			c.Container.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
 		}
+		c.Container.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
 	}
 	out.Spec.Volumes = slices.DeleteFunc(out.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == BinVolume || v.Name == StateVolume })
 	return out
@@ -231,10 +231,4 @@ func number(c *corev1.Container, p intstr.IntOrString) intstr.IntOrString {
 		return intstr.FromInt32(int32(n))
 	}
 	return p
-}
-
-// ReadBack says which edges of plan the pod does not keep by the mechanism that they
-// name: nil if it keeps all.
-func ReadBack(pod *corev1.Pod, plan startup.Plan) error {
-	return (&writer{out: pod}).check(plan.Edges)
 }

@@ -37,31 +37,37 @@ func pod(t testing.TB, text string) *corev1.Pod {
 	return &objects[0].Pod
 }
 
-// goldens calls render for each pod in testdata and compares with what is kept
-// beside it; UPDATE=1 keeps the new one.
-func goldens(t *testing.T, suffix string, render func(*testing.T, Object) string) {
-	files, err := filepath.Glob("testdata/pods/*.yaml")
+// eachFile runs a test for each file of a pattern.
+func eachFile(t *testing.T, pattern string, test func(t *testing.T, file string)) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%v, %d files", err, len(files))
 	}
 	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			got := render(t, object(t, file))
-			golden := strings.TrimSuffix(file, ".yaml") + suffix
-			if os.Getenv("UPDATE") != "" {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
+		t.Run(filepath.Base(file), func(t *testing.T) { test(t, file) })
+	}
+}
+
+// goldens calls render for each pod in testdata and compares with the golden file next to
+// it; UPDATE=1 writes that file.
+func goldens(t *testing.T, suffix string, render func(*testing.T, Object) string) {
+	eachFile(t, "testdata/pods/*.yaml", func(t *testing.T, file string) {
+		got := render(t, object(t, file))
+		golden := strings.TrimSuffix(file, ".yaml") + suffix
+		if os.Getenv("UPDATE") != "" {
+			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestRead(t *testing.T) {

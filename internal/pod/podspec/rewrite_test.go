@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 
@@ -29,176 +31,46 @@ func label(o podspec.Object) (*corev1.Pod, error) {
 }
 
 func TestRewrite(t *testing.T) {
-	tests := map[string]struct{ in, want string }{
-		"comments, order and unknown fields stay": {
-			in: `# head
-kind: Pod # a pod
-metadata:
-  name: shop
-spec:
-  # who
-  containers:
-  - name: app # main
-    strange: 1
-    image: a
-# foot
-`,
-			want: `# head
-kind: Pod # a pod
-metadata:
-  name: shop
-  labels:
-    new: "yes"
-spec:
-  # who
-  containers:
-  - name: first
-    command:
-    - "on"
-    image: f
-    resources: {}
-  - name: app # main
-    strange: 1
-    image: a
-# foot
-`,
-		},
-		"other documents pass byte for byte": {
-			in:   "# only this\n\n---   # one\nkind:   ConfigMap\ndata:   {a:   b}\n\n\n---\n---\nkind: Deployment\nspec:\n  replicas: 010\n",
-			want: "# only this\n\n---   # one\nkind:   ConfigMap\ndata:   {a:   b}\n\n\n---\n---\nkind: Deployment\nspec:\n  replicas: 010\n",
-		},
-		"a list is changed within": {
-			in: `kind: List
-items:
-- {kind: Service, metadata: {name: s}}
-- kind: ReplicaSet
-  spec:
-    template:
-      metadata: {labels: {app: x}}
-      spec: {containers: [{name: app}]}
-`,
-			want: `kind: List
-items:
-- {kind: Service, metadata: {name: s}}
-- kind: ReplicaSet
-  spec:
-    template:
-      metadata:
-        labels:
-          app: x
-          new: "yes"
-      spec:
-        containers:
-        - name: first
-          command:
-          - "on"
-          image: f
-          resources: {}
-        - {name: app}
-`,
-		},
-		"its own indentation": {
-			in:   "kind: Pod\nspec:\n    containers:\n        - name: app\n",
-			want: "kind: Pod\nspec:\n    containers:\n        - name: first\n          command:\n            - \"on\"\n          image: f\n          resources: {}\n        - name: app\nmetadata:\n    labels:\n        new: \"yes\"\n",
-		},
-		"ends of lines of another system": {
-			in:   "kind: Pod\r\nspec:\r\n  containers: [{name: app}]\r\n",
-			want: "kind: Pod\r\nspec:\r\n  containers:\r\n  - name: first\r\n    command:\r\n    - \"on\"\r\n    image: f\r\n    resources: {}\r\n  - {name: app}\r\nmetadata:\r\n  labels:\r\n    new: \"yes\"\r\n",
-		},
-		"an anchor is written out, so that nothing is changed twice": {
-			in: `kind: List
-items:
-- kind: Deployment
-  spec: &s
-    template: {spec: {containers: [{name: app}]}}
-- kind: Deployment
-  spec: *s
-`,
-			want: `kind: List
-items:
-- kind: Deployment
-  spec:
-    template:
-      spec:
-        containers:
-        - name: first
-          command:
-          - "on"
-          image: f
-          resources: {}
-        - {name: app}
-      metadata:
-        labels:
-          new: "yes"
-- kind: Deployment
-  spec:
-    template:
-      spec:
-        containers:
-        - name: first
-          command:
-          - "on"
-          image: f
-          resources: {}
-        - {name: app}
-      metadata:
-        labels:
-          new: "yes"
-`,
-		},
-		"JSON stays JSON, in its order": {
-			in:   "{\n    \"kind\": \"Pod\",\n    \"spec\": {\"containers\": [{\"name\": \"app\", \"x\": 1.10}]}\n}\n",
-			want: "{\n    \"kind\": \"Pod\",\n    \"spec\": {\n        \"containers\": [\n            {\n                \"name\": \"first\",\n                \"command\": [\n                    \"on\"\n                ],\n                \"image\": \"f\",\n                \"resources\": {}\n            },\n            {\n                \"name\": \"app\",\n                \"x\": 1.10\n            }\n        ]\n    },\n    \"metadata\": {\n        \"labels\": {\n            \"new\": \"yes\"\n        }\n    }\n}\n",
-		},
-		"JSON on one line stays there": {
-			in:   `{"kind":"Pod","spec":{"containers":[{"name":"app"}]}}` + "\n",
-			want: `{"kind":"Pod","spec":{"containers":[{"name":"first","command":["on"],"image":"f","resources":{}},{"name":"app"}]},"metadata":{"labels":{"new":"yes"}}}` + "\n",
-		},
-		"a document that begins behind its dashes": {
-			in:   "--- {kind: Pod, spec: {containers: [{name: app}]}}\n",
-			want: "--- \nkind: Pod\nspec:\n  containers:\n  - name: first\n    command:\n    - \"on\"\n    image: f\n    resources: {}\n  - {name: app}\nmetadata:\n  labels:\n    new: \"yes\"\n",
-		},
-		"a list of one kind need not name it": {
-			in:   "apiVersion: apps/v1\nkind: DeploymentList\nitems:\n- metadata: {name: a}\n  spec:\n    template:\n      metadata: {labels: {}}\n      spec: {containers: [{name: app}]}\n",
-			want: "apiVersion: apps/v1\nkind: DeploymentList\nitems:\n- metadata: {name: a}\n  spec:\n    template:\n      metadata:\n        labels: {new: \"yes\"}\n      spec:\n        containers:\n        - name: first\n          command:\n          - \"on\"\n          image: f\n          resources: {}\n        - {name: app}\n",
-		},
-		"a null where an object is meant": {
-			in:   "kind: Pod\nmetadata:\nspec:\n  containers: [{name: app}]\n",
-			want: "kind: Pod\nmetadata:\n  labels:\n    new: \"yes\"\nspec:\n  containers:\n  - name: first\n    command:\n    - \"on\"\n    image: f\n    resources: {}\n  - {name: app}\n",
-		},
+	a, err := txtar.ParseFile("testdata/rewrite.txtar")
+	if err != nil || len(a.Files) < 20 {
+		t.Fatalf("%v, %d files", err, len(a.Files))
 	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, changes, err := podspec.Rewrite("f", []byte(tt.in), label)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, string(got)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			if (len(changes) > 0) != (tt.in != tt.want) {
-				t.Errorf("%d changes", len(changes))
-			}
-			var v any
-			d := yaml.NewDecoder(bytes.NewReader(got))
-			for err = d.Decode(&v); err == nil; err = d.Decode(&v) {
-			}
-			if err.Error() != "EOF" {
-				t.Errorf("the result cannot be read: %v", err)
-			}
-		})
+	for i := 0; i < len(a.Files); i += 2 {
+		in, want := a.Files[i].Data, a.Files[i+1].Data
+		t.Run(a.Files[i].Name, func(t *testing.T) { rewrites(t, in, want) })
+		if in[0] != '{' && !bytes.HasPrefix(in, []byte("--- ")) {
+			crlf := func(text []byte) []byte { return bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")) }
+			t.Run(a.Files[i].Name+", with CRLF", func(t *testing.T) { rewrites(t, crlf(in), crlf(want)) })
+		}
+	}
+}
+
+func rewrites(t *testing.T, in, want []byte) {
+	got, changes, err := podspec.Rewrite("f", in, label)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if (len(changes) > 0) == bytes.Equal(in, want) {
+		t.Errorf("%d changes", len(changes))
+	}
+	var v any
+	d := yaml.NewDecoder(bytes.NewReader(got))
+	for err = d.Decode(&v); err == nil; err = d.Decode(&v) {
+	}
+	if err != io.EOF {
+		t.Errorf("the result cannot be read: %v", err)
 	}
 }
 
 func TestErrorsNameTheDocument(t *testing.T) {
 	for in, want := range map[string]string{
-		"kind: ConfigMap\n---\nkind: Pod\nspec: {containers: [{name: 3}]}\n": "f: document 2 (line 3): Pod: spec.containers[0].name: must be a string, not a number",
-		"kind: ConfigMap\n---\n\nkind: [\n":                                  "f: document 2 (line 3)",
-		"- 1\n":                                                              "f: document 1 (line 1): this is no Kubernetes object",
-		"a: b\n":                                                             "f: document 1 (line 1): kind: missing",
-		"a: *b\n":                                                            "unknown anchor",
-		"kind: ConfigMap\na: &a [*a]\n":                                      "f: document 1 (line 1): anchor 'a' value contains itself",
-		"kind: ConfigMap\na: &a {<<: *a}\n":                                  "f: document 1 (line 1): anchor 'a' value contains itself",
+		"kind: ConfigMap\n---\n\nkind: [\n": "f: document 2 (line 3)",
+		"a: *b\n":                           "unknown anchor",
+		"kind: ConfigMap\na: &a [*a]\n":     "f: document 1 (line 1): anchor 'a' value contains itself",
+		"kind: ConfigMap\na: &a {<<: *a}\n": "f: document 1 (line 1): anchor 'a' value contains itself",
 		"kind: A\n---\nkind: Pod\nmetadata: &m\n  name: a\n  labels: *m\nspec: {containers: [{name: a}]}\n": "f: document 2 (line 3): anchor 'm' value contains itself",
 		manyAliases(): "f: document 1 (line 1): document contains excessive aliasing",
 		"{\"a\": 1\n": "f: document 1 (line 1)",

@@ -1,17 +1,21 @@
 package podspec
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/rogpeppe/go-internal/txtar"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/model/kubelet"
 	"outrider.dev/startup"
 )
 
@@ -35,87 +39,118 @@ spec:
   - {name: istio-proxy, image: p, args: [proxy], readinessProbe: {httpGet: {path: /healthz/ready, port: 15021}}}
 `
 
-// What Write writes for each mechanism.
+// What Write writes for each mechanism. Written twice is written once, all edges are read
+// back, and without its gates the pod is what it was.
 func TestWrite(t *testing.T) {
-	tests := map[string]struct {
-		plan string
-		want []string // in the pod's YAML
-		not  string
-	}{
-		"gate": {
-			plan: "app after cache is healthy, within 20s or continue, by gate\napp after istio-proxy is healthy, by gate",
-			want: []string{
-				"- --after\n    - cache is healthy, within 20s or continue\n",
-				"- istio-proxy=http://127.0.0.1:15021/healthz/ready\n",
-				"- --\n    - /app\n    - --fast\n",
-				"- gate\n    - --name\n    - cache\n    - --probe\n    - '{\"tcpSocket\":{\"port\":6379}}'\n    - --\n    - redis-server\n",
-				"medium: Memory", "subPath: app", "- outrider-agent\n    - copy\n",
-			},
-		},
-		"native": {
-			plan: "* after istio-proxy is healthy, by native",
-			want: []string{"restartPolicy: Always", "postStart:\n        exec:\n          command:\n          - pilot-agent\n          - wait\n"},
-			not:  "outrider-init",
-		},
-		"native, of the user's own": {
-			plan: "app after cache is healthy, by native",
-			want: []string{"- /outrider/bin/outrider-agent\n          - wait\n          - --probe\n", "restartPolicy: Always"},
-		},
-		"hold": {
-			plan: "app after istio-proxy is healthy, by hold",
-			want: []string{"containers:\n  - args:\n    - proxy\n    image: p\n    lifecycle:\n      postStart:\n        exec:\n          command:\n          - pilot-agent\n          - wait\n"},
-			not:  "restartPolicy: Always",
-		},
-		"mixed": {
-			plan: "* after istio-proxy is healthy, by native\napp after cache is started, by gate, on restart restart\nweb after app is started, by gate",
-			want: []string{"restartPolicy: Always", "- cache is started, on restart restart\n"},
-		},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			before := pod(t, shop)
-			kept := before.DeepCopy()
-			out, err := Write(before, edges(t, tt.plan), Options{})
-			if err != nil {
+	eachFile(t, "testdata/write/*.txtar", func(t *testing.T, file string) {
+		a, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, before := edges(t, string(a.Files[0].Data)), pod(t, strings.TrimPrefix(string(a.Files[1].Data), "kind: Pod\n"))
+		kept := before.DeepCopy()
+		out, err := Write(before, plan, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := yaml.Marshal(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Files[2].Data = text; os.Getenv("UPDATE") != "" {
+			if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(kept, before); diff != "" {
-				t.Errorf("Write changed its argument:\n%s", diff)
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(txtar.Format(a))); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(kept, before); diff != "" {
+			t.Errorf("Write changed its argument:\n%s", diff)
+		}
+		again, err := Write(out, plan, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(out, again); diff != "" {
+			t.Errorf("writing twice is not writing once:\n%s", diff)
+		}
+		plan.Containers = containersOf(before)
+		sameEdges(t, plan, out)
+		for _, e := range plan.Edges {
+			if e.By != startup.Gate {
+				return
 			}
-			text, _ := yaml.Marshal(out)
-			for _, want := range tt.want {
-				if !strings.Contains(string(text), want) {
-					t.Errorf("want %q in\n%s", want, text)
-				}
+		}
+		back := Ungated(out)
+		back.Spec.InitContainers = slices.DeleteFunc(back.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == contract.InitContainer })
+		if diff := cmp.Diff(plainCommands(before).Spec, back.Spec, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("without its gates (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// plainCommands is p as [Ungated] returns it: command and arguments are one list, and ports
+// are numbers.
+func plainCommands(p *corev1.Pod) *corev1.Pod {
+	out := p.DeepCopy()
+	for _, c := range carriers(out) {
+		if len(c.Command) > 0 {
+			c.Command, c.Args = c.argv(), nil
+		}
+		for _, p := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe} {
+			if p != nil {
+				*p = *numbered(c.Container, p)
 			}
-			if tt.not != "" && strings.Contains(string(text), tt.not) {
-				t.Errorf("%q in\n%s", tt.not, text)
-			}
-			again, err := Write(out, edges(t, tt.plan), Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(out, again); diff != "" {
-				t.Errorf("writing twice is not writing once:\n%s", diff)
-			}
-		})
+		}
+		if l := c.Lifecycle; l != nil && l.PostStart != nil {
+			l.PostStart = numberedHook(c.Container, l.PostStart)
+		}
 	}
+	return out
 }
 
 func TestWriteRefuses(t *testing.T) {
-	tests := map[string]struct{ plan, want string }{
-		"a cycle":                      {"app after web is started, by gate\nweb after app is started, by gate", "start-up cycle: app -> web -> app"},
-		"no mechanism":                 {"app after web is started", `"app after web is started": no mechanism is chosen`},
-		"a stranger":                   {"app after db is started, by gate", `"app after db is started, by gate": the pod has no container db`},
-		"a gate without a command":     {"istio-proxy after cache is healthy, by gate", `"istio-proxy after cache is healthy, by gate": the command of istio-proxy is not in the pod, so there is nothing to wrap`},
-		"an init container as sidecar": {"app after migrate is started, by native", `"app after migrate is started, by native": migrate is an init container that must complete`},
-		"a hold of an init container":  {"migrate after cache is healthy, by hold", `"migrate after cache is healthy, by hold": hold works between plain containers only`},
-		"a hook without a probe":       {"web after app is healthy, by native", `"web after app is healthy, by native": app has no probe that says when it is healthy`},
-		"what is not there":            {"app after cache is healthy, by sleep", `"app after cache is healthy, by sleep": cannot be written into this pod: read back as nothing`},
+	const (
+		gated = "app after outrider-proxy is healthy, by gate"
+		mount = "spec: {volumes: [{name: data, emptyDir: {}}], containers: [{name: outrider-proxy, image: p}, {name: app, image: a, command: [/app], volumeMounts: [{name: data, mountPath: PATH}]}]}"
+		under = "app mounts its volume data at PATH, and all of /outrider is the gates'"
+	)
+	volume := func(text string) string {
+		return "spec: {volumes: [" + text + "], containers: [{name: outrider-proxy, image: p}, {name: app, image: a, command: [/app]}]}"
+	}
+	at := func(text, path string) string { return strings.ReplaceAll(text, "PATH", path) }
+	tests := map[string]struct{ pod, plan, want string }{
+		"a cycle":                      {shop, "app after web is started, by gate\nweb after app is started, by gate", "start-up cycle: app -> web -> app"},
+		"no mechanism":                 {shop, "app after web is started", `"app after web is started": no mechanism is chosen`},
+		"an unknown container":         {shop, "app after db is started, by gate", `"app after db is started, by gate": the pod has no container db`},
+		"an edge twice":                {shop, "app after cache is started, by gate\napp after cache is healthy, by gate", `"app after cache is healthy, by gate": app waits for cache twice`},
+		"a gate without a command":     {shop, "istio-proxy after cache is healthy, by gate", `"istio-proxy after cache is healthy, by gate": the command of istio-proxy is not in the pod, so there is nothing to wrap`},
+		"an init container as sidecar": {shop, "app after migrate is started, by native", `"app after migrate is started, by native": migrate is an init container that must complete`},
+		"a hold of an init container":  {shop, "migrate after cache is healthy, by hold", `"migrate after cache is healthy, by hold": hold works between plain containers only`},
+		"a hook without a probe":       {shop, "web after app is healthy, by native", `"web after app is healthy, by native": app has no probe that says when it is healthy`},
+		"a work-around not in the pod": {shop, "app after cache is healthy, by sleep", `"app after cache is healthy, by sleep": cannot be written into this pod: read back as nothing`},
+
+		// A pod that uses a name or a directory of the gates for something else: the agent would
+		// run from a volume of the user, or the pods of a node would share their states.
+		"a directory of the gate":  {at(mount, "/outrider/bin"), gated, at(under, "/outrider/bin")},
+		"the same, not normalised": {at(mount, "//outrider/own/"), gated, at(under, "//outrider/own/")},
+		"its parent":               {at(mount, "/outrider"), gated, at(under, "/outrider")},
+		"a longer name":            {at(mount, "/outriders"), gated, ""},
+		"the states, on the node":  {volume("{name: outrider-state, hostPath: {path: /data}}"), gated, "the pod has its own volume outrider-state, and by that name the gates have theirs"},
+		"the program, on the disk": {volume("{name: outrider-bin, emptyDir: {}}"), gated, "the pod has its own volume outrider-bin, and by that name the gates have theirs"},
+		"the volumes of the gates": {volume("{name: outrider-bin, emptyDir: {medium: Memory}}"), gated, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := Write(pod(t, shop), edges(t, tt.plan), Options{})
+			_, err := Write(pod(t, tt.pod), edges(t, tt.plan), Options{})
+			if tt.want == "" && err == nil {
+				return
+			}
 			if diff := cmp.Diff(tt.want, fmt.Sprint(err)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -152,6 +187,43 @@ func TestWhatIsChosenCanBeWritten(t *testing.T) {
 	}
 }
 
+// A mechanism that the edge names wins over all other preferences.
+func TestMechanismThatTheEdgeNames(t *testing.T) {
+	const proxied = "spec: {containers: [{name: app, image: a}, {name: web, image: w}, {name: istio-proxy, image: p}]}"
+	tests := map[string]struct {
+		pod   string
+		avoid []startup.Mechanism
+		want  map[string]startup.Mechanism // by the container that waits
+	}{
+		"one that is not to be preferred": {
+			pod:   "metadata: {annotations: {outrider.dev/depends-on: '{app: {istio-proxy: healthy}, web: {istio-proxy: {condition: healthy, by: native}}}'}}\n" + proxied,
+			avoid: []startup.Mechanism{startup.Native},
+			want:  map[string]startup.Mechanism{"app": startup.Hold, "web": startup.Native},
+		},
+		"native, of a container of the application": {
+			pod: "metadata: {annotations: {outrider.dev/depends-on: '{app: {cache: {condition: healthy, by: native}}}'}}\n" +
+				"spec: {containers: [{name: app, image: a}, {name: web, image: w}, {name: cache, image: c, readinessProbe: {tcpSocket: {port: 1}}}]}",
+			want: map[string]startup.Mechanism{"app": startup.Native},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r, err := Read(pod(t, tt.pod))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Avoid = tt.avoid
+			by := map[string]startup.Mechanism{}
+			for _, c := range Choose(r, 34) {
+				by[c.Edge.To] = c.Edge.By
+			}
+			if diff := cmp.Diff(tt.want, by); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // podOf is a pod with the containers of a plan: all have a command, and a probe
 // if the plan says that they have one.
 func podOf(p startup.Plan) *corev1.Pod {
@@ -179,35 +251,7 @@ func podOf(p startup.Plan) *corev1.Pod {
 	return out
 }
 
-// What is written is read back as what was asked for; no container is lost.
-func FuzzRoundTrip(f *testing.F) {
-	f.Add("app after proxy is healthy, by gate\nproxy after db is started, by gate")
-	f.Add("container istio-proxy is plain, healthy by readiness-probe\ncontainer app is plain\n* after istio-proxy is healthy, by native")
-	f.Add("container linkerd-proxy is plain\ncontainer app is plain\ncontainer b is plain, healthy by startup-probe\nb after linkerd-proxy is healthy, by hold\napp after b is healthy, by gate, optional, within 3s or continue")
-	f.Add("container a is init\ncontainer b is sidecar, healthy by startup-probe\ncontainer c is plain\nc after a is completed, by init\nc after b is healthy, by native")
-	f.Fuzz(func(t *testing.T, text string) {
-		p, err := startup.Parse(text)
-		if err != nil || len(p.Containers) > 8 || len(p.Edges) > 16 {
-			return
-		}
-		if p.Validate(34).Err() != nil {
-			return
-		}
-		in := podOf(p)
-		out, err := Write(in, p, Options{})
-		if err != nil {
-			var refused *WriteError
-			if !errors.As(err, &refused) {
-				t.Fatalf("%v\n%s", err, p)
-			}
-			return
-		}
-		p.Containers = containersOf(in)
-		sameEdges(t, p, out)
-	})
-}
-
-// Nothing that looks like a pod makes Read, Choose or Write panic.
+// Nothing that looks like a pod makes Read, Choose, Write or the simulation panic.
 func FuzzRead(f *testing.F) {
 	for _, name := range []string{"asked", "health-loop", "istio-native", "job", "kuma", "tekton"} {
 		o := object(f, "testdata/pods/"+name+".yaml")
@@ -215,15 +259,17 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add("kind: Pod\n" + string(text))
+		f.Add(string(text))
 	}
+	f.Add("metadata: {annotations: {outrider.dev/depends-on.app: outrider-proxy}}\nspec: {containers: [{name: app, command: [/app]}, {name: app}]}")
+	f.Add("spec: {initContainers: [{name: proxy, restartPolicy: Always, startupProbe: {periodSeconds: -1}}], containers: [{name: proxy, lifecycle: {preStop: {}}}]}")
 	f.Fuzz(func(t *testing.T, text string) {
-		objects, _, err := Parse("fuzz", []byte(text))
+		objects, _, err := Parse("fuzz", []byte("kind: Pod\n"+text))
 		if err != nil {
 			return
 		}
 		for _, o := range objects {
-			if len(o.Pod.Spec.Containers)+len(o.Pod.Spec.InitContainers) > 8 {
+			if len(carriers(&o.Pod)) > 8 {
 				continue
 			}
 			r, _ := Read(&o.Pod)
@@ -232,6 +278,15 @@ func FuzzRead(f *testing.F) {
 				_, _ = Without(&o.Pod, found)
 			}
 			_, _ = Write(&o.Pod, r.Plan(), Options{})
+			life := Lifecycle(&o.Pod)
+			if len(life.Init)+len(life.Containers) != len(r.Containers) {
+				t.Errorf("containers are lost: %+v", life)
+			}
+			state := kubelet.New(life, kubelet.Minor(34))
+			state.Step(kubelet.Event{Kind: kubelet.Added})
+			if run, err := AsItRuns(&o.Pod, 34); err == nil && run.Pod == nil {
+				t.Error("no pod, and no error")
+			}
 		}
 	})
 }
