@@ -83,7 +83,7 @@ func TestEveryBackendAfterEveryOther(t *testing.T) {
 // addOthers writes rules of other programs, by every means.
 func addOthers(t *testing.T, pod *ns.Namespace) {
 	pod.Do(func() {
-		command(t, "nft", "add table inet other; add chain inet other c { type filter hook output priority 0; }; add rule inet other c tcp dport 1 drop")
+		command(t, "nft", "add table inet other; add chain inet other c { type filter hook output priority 0; }; add rule inet other c tcp dport 1 drop; add table ip outrider; add chain ip outrider c")
 		command(t, "iptables-nft", "-t", "nat", "-A", "OUTPUT", "-p", "tcp", "--dport", "2", "-j", "REDIRECT", "--to-ports", "3")
 		command(t, "iptables-legacy", "-A", "INPUT", "-p", "tcp", "--dport", "4", "-j", "DROP")
 		command(t, "ip", "rule", "add", "fwmark", "5", "lookup", "55")
@@ -114,7 +114,9 @@ func others(t *testing.T, pod *ns.Namespace) string {
 	t.Helper()
 	out := saved(t, pod, "iptables-nft") + "\n" + saved(t, pod, "iptables-legacy")
 	pod.Do(func() {
-		out += volatile.ReplaceAllString(command(t, "nft", "list", "table", "inet", "other"), "")
+		for _, table := range []string{"inet other", "ip outrider"} {
+			out += volatile.ReplaceAllString(command(t, "nft", "list table "+table), "")
+		}
 		for _, args := range []string{"-4 rule", "-6 rule", "-4 route show table all", "-6 route show table all", "-br addr show lo"} {
 			out += command(t, "ip", strings.Fields(args)...)
 		}

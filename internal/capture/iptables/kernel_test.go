@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"outrider.dev/internal/capture"
 )
@@ -56,6 +56,23 @@ func eachVariant(t *testing.T, test func(t *testing.T, b *Backend)) {
 	}
 }
 
+// capturing is the intent of a mesh's init container.
+func capturing(families capture.Families) capture.Intent {
+	in := capture.Defaults()
+	in.Families = families
+	in.InboundPorts.All = true
+	in.OutboundRanges.All = true
+	return in
+}
+
+// withDNS is an intent with other rules, and with rules in every table but mangle.
+func withDNS(families capture.Families) capture.Intent {
+	in := capturing(families)
+	in.DNS = capture.DNSAll
+	in.ExcludeOutboundRanges = prefixes("fd00:1::/64", "10.9.0.0/16", "fd00:2::/64")
+	return in
+}
+
 func apply(t *testing.T, b *Backend, in capture.Intent) capture.Ruleset {
 	t.Helper()
 	rs, _ := capture.Build(in, capture.IPTables)
@@ -76,52 +93,15 @@ func read(t *testing.T) capture.State {
 
 var noise = regexp.MustCompile(`(?m)^#.*\n|\[[0-9]+:[0-9]+\]`)
 
-// saved is everything in both families of a variant, without times and counts.
+// saved is the rules and the chains that programs made, in both families of a variant. The
+// kernel's own chains remain once they were used, and are left out.
 func saved(t *testing.T, v string) string {
 	t.Helper()
 	text := command(t, "", "iptables-"+v+"-save") + command(t, "", "ip6tables-"+v+"-save")
-	return noise.ReplaceAllString(text, "")
-}
-
-func TestOneCurrentRuleSetWhateverWasThere(t *testing.T) {
-	eachVariant(t, func(t *testing.T, b *Backend) {
-		if _, err := b.Read(t.Context()); !errors.Is(err, capture.ErrNone) {
-			t.Fatalf("Read of nothing: %v", err)
-		}
-		guests := capturing(capture.DualStack)
-		guests.VirtualInterfaces, guests.ExcludeInterfaces = []string{"virt0"}, []string{"eth1"}
-		guests.OwnerGroups = capture.Groups{List: []uint32{5, 3, 8}}
-		guests.OutboundRanges = capture.Ranges{List: prefixes("0.0.0.0/0", "fd00::/8", "10.0.0.0/8", "::/0")}
-		parkAll := capturing(capture.DualStack)
-		parkAll.ParkPorts.All = true
-		parkOnly := capture.Defaults()
-		parkOnly.Families, parkOnly.ParkOnly = capture.IPv6, true
-		for i, in := range []capture.Intent{
-			capturing(capture.DualStack), capturing(capture.DualStack), // the same twice
-			withDNS(capture.DualStack), guests, withTProxy(capture.DualStack), parkAll,
-			capturing(capture.IPv4), parkOnly, withDNS(capture.DualStack),
-		} {
-			want := apply(t, b, in)
-			t.Logf("intent %d", i)
-			sameRules(t, want, read(t))
-		}
-		apply(t, b, capture.Intent{Families: capture.DualStack, Mode: capture.NoneMode, Park: capture.ParkOff})
-		if _, err := b.Read(t.Context()); !errors.Is(err, capture.ErrNone) {
-			t.Fatalf("Read after a rule set without rules: %v", err)
-		}
+	lines := slices.DeleteFunc(strings.Split(noise.ReplaceAllString(text, ""), "\n"), func(l string) bool {
+		return !strings.HasPrefix(l, "-A ") && !strings.HasSuffix(l, " - ")
 	})
-}
-
-func TestFromOneVariantToTheOther(t *testing.T) {
-	newNamespace(t)
-	in := capturing(capture.DualStack)
-	for _, v := range []string{"legacy", "nft", "legacy", ""} {
-		want := apply(t, &Backend{Variant: v}, in)
-		sameRules(t, want, read(t)) // Read refuses rules in both
-	}
-	if text := saved(t, "legacy"); strings.Contains(text, "OUTRIDER") {
-		t.Errorf("legacy rules remain:\n%s", text)
-	}
+	return strings.Join(slices.Sorted(slices.Values(lines)), "\n")
 }
 
 func TestLookingMakesNoLegacyTables(t *testing.T) {
@@ -166,7 +146,9 @@ func TestRemoveLeavesOtherRulesAlone(t *testing.T) {
 		command(t, otherRules, "iptables-"+b.Variant+"-restore")
 		command(t, otherRules, "ip6tables-"+b.Variant+"-restore")
 		before := saved(t, b.Variant)
-		apply(t, b, withTProxy(capture.DualStack))
+		transparent := capturing(capture.DualStack)
+		transparent.Mode = capture.TProxyMode
+		apply(t, b, transparent)
 		apply(t, b, withDNS(capture.IPv4))
 		// What leads to our chains is ours, whoever wrote it.
 		command(t, "", "iptables-"+b.Variant, "-t", "nat", "-I", "ISTIO_OUTPUT", "-p", "udp", "-j", "OUTRIDER_OUTPUT")
@@ -177,7 +159,6 @@ func TestRemoveLeavesOtherRulesAlone(t *testing.T) {
 			if err := new(Backend).Remove(t.Context()); err != nil {
 				t.Fatalf("Remove: %v", err)
 			}
-			// Chains that stood empty are listed for every table that was ever used.
 			if after := saved(t, b.Variant); after != before {
 				t.Errorf("before:\n%s\nafter:\n%s", before, after)
 			}
@@ -218,72 +199,57 @@ func script(t *testing.T, name, body string) {
 }
 
 func TestFailureLeavesTheOldRules(t *testing.T) {
-	broken := func(in capture.Intent) capture.Ruleset {
-		rs, _ := capture.Build(in, capture.IPTables)
-		// The nat table comes last: all others are written by then.
-		rs.Chains = append(rs.Chains, capture.Chain{Name: "broken", Table: capture.NAT, Rules: []capture.Rule{
-			{Action: capture.Action{Verb: capture.Goto, Name: "nowhere"}, Reason: "broken"},
-		}})
-		return rs
-	}
-	whole := func(in capture.Intent) capture.Ruleset {
-		rs, _ := capture.Build(in, capture.IPTables)
-		return rs
-	}
+	whole, _ := capture.Build(capturing(capture.DualStack), capture.IPTables)
+	broken := whole
+	// The nat table comes last: all others are written by then.
+	broken.Chains = append(slices.Clip(whole.Chains), capture.Chain{Name: "broken", Table: capture.NAT, Rules: []capture.Rule{
+		{Action: capture.Action{Verb: capture.Goto, Name: "nowhere"}, Reason: "broken"},
+	}})
 	tests := map[string]struct {
-		build  func(capture.Intent) capture.Ruleset
-		script string
-		want   string
+		rs   capture.Ruleset
+		fail string // program that fails; its variant is that of Apply, or the other one
+		want string
 	}{
-		"at the last table":     {broken, "", "OUTRIDER_NOWHERE"},
-		"at IPv6":               {whole, "ip6tables-%s-restore", "boom"},
-		"at the other variant":  {whole, "ip6tables-%[2]s-restore", "boom"},
-		"at a rule for nothing": {func(in capture.Intent) capture.Ruleset { rs := broken(in); rs.Backend = "other"; return rs }, "", "built for"},
+		"at the last table":    {broken, "", "OUTRIDER_NOWHERE"},
+		"at IPv6":              {whole, "ip6tables-same-restore", "boom"},
+		"at the other variant": {whole, "ip6tables-other-restore", "boom"},
 	}
-	other := map[string]string{"nft": "legacy", "legacy": "nft"}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			for _, old := range []string{"", "same", "other"} {
-				if old != "other" && strings.Contains(tt.script, "[2]") {
-					continue
-				}
-				t.Run("old="+old, func(t *testing.T) {
-					eachVariant(t, func(t *testing.T, b *Backend) {
-						first := &Backend{Variant: map[string]string{"same": b.Variant, "other": other[b.Variant]}[old]}
-						var want capture.Ruleset
-						if old != "" {
-							want = apply(t, first, withDNS(capture.DualStack))
-						}
-						before := saved(t, b.Variant) + saved(t, other[b.Variant])
-						if tt.script != "" {
-							program := fmt.Sprintf(tt.script+"%.0[1]s%.0[2]s", b.Variant, other[b.Variant])
-							real, err := exec.LookPath(program)
-							if err != nil {
-								t.Fatal(err)
-							}
-							// It fails once, after it has done its work.
-							flag := filepath.Join(t.TempDir(), "failed")
-							script(t, program, fmt.Sprintf("%s \"$@\" || exit\n[ -e %s ] && exit 0\ntouch %s\necho boom >&2\nexit 4", real, flag, flag))
-						}
-						err := b.Apply(t.Context(), tt.build(capturing(capture.DualStack)))
-						if err == nil || !strings.Contains(err.Error(), tt.want) {
-							t.Fatalf("Apply: %v, want an error with %q", err, tt.want)
-						}
-						if old == "" {
-							if st, err := b.Read(t.Context()); !errors.Is(err, capture.ErrNone) {
-								t.Fatalf("Read: %v\n%s", err, st)
-							}
-							return
-						}
-						sameRules(t, want, read(t))
-						if after := saved(t, b.Variant) + saved(t, other[b.Variant]); !slices.Equal(rulesIn(after), rulesIn(before)) {
-							t.Errorf("before:\n%s\nafter:\n%s", strings.Join(rulesIn(before), "\n"), strings.Join(rulesIn(after), "\n"))
-						}
-					})
-				})
+		for _, old := range []string{"none", "same", "other"} {
+			if old != "other" && strings.Contains(tt.fail, "other") {
+				continue // the other variant has nothing to remove
 			}
-		})
+			t.Run(name+", old rules: "+old, func(t *testing.T) {
+				eachVariant(t, func(t *testing.T, b *Backend) {
+					variant := map[string]string{"same": b.Variant, "other": map[string]string{"nft": "legacy", "legacy": "nft"}[b.Variant]}
+					if old != "none" {
+						apply(t, &Backend{Variant: variant[old]}, withDNS(capture.DualStack))
+					}
+					before := saved(t, b.Variant) + saved(t, variant["other"])
+					if tt.fail != "" {
+						failOnce(t, strings.NewReplacer("same", variant["same"], "other", variant["other"]).Replace(tt.fail))
+					}
+					if err := b.Apply(t.Context(), tt.rs); err == nil || !strings.Contains(err.Error(), tt.want) {
+						t.Fatalf("Apply: %v, want an error with %q", err, tt.want)
+					}
+					if diff := cmp.Diff(before, saved(t, b.Variant)+saved(t, variant["other"])); diff != "" {
+						t.Errorf("rules (-before +after):\n%s", diff)
+					}
+				})
+			})
+		}
 	}
+}
+
+// failOnce makes a program fail once, after it has done its work.
+func failOnce(t *testing.T, program string) {
+	t.Helper()
+	real, err := exec.LookPath(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flag := filepath.Join(t.TempDir(), "failed")
+	script(t, program, fmt.Sprintf("%s \"$@\" || exit\n[ -e %s ] && exit 0\ntouch %s\necho boom >&2\nexit 4", real, flag, flag))
 }
 
 func TestContextEndsACommand(t *testing.T) {
@@ -299,15 +265,6 @@ func TestContextEndsACommand(t *testing.T) {
 	if diff := capture.Diff(want.Ruleset, read(t).Ruleset); diff != nil {
 		t.Error(diff)
 	}
-}
-
-func TestIPv4AloneLeavesIPv6Alone(t *testing.T) {
-	eachVariant(t, func(t *testing.T, b *Backend) {
-		apply(t, b, capturing(capture.IPv4))
-		if text := command(t, "", "ip6tables-"+b.Variant+"-save"); strings.Contains(text, "OUTRIDER") {
-			t.Errorf("rules for IPv6:\n%s", text)
-		}
-	})
 }
 
 func TestWhereIPv6CannotBeFilteredIPv4Is(t *testing.T) {
@@ -378,64 +335,4 @@ func TestPlainCommandsServeTheirVariant(t *testing.T) {
 	b := &Backend{}
 	want := apply(t, b, capturing(capture.DualStack))
 	sameRules(t, want, read(t))
-}
-
-// dial connects once. It says "connected", "refused" or "waited".
-func dial(t *testing.T, address string, wait time.Duration) string {
-	t.Helper()
-	c, err := (&net.Dialer{Timeout: wait}).Dial("tcp", address)
-	switch {
-	case err == nil:
-		c.Close()
-		return "connected"
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "refused"
-	case errors.As(err, new(net.Error)) && err.(net.Error).Timeout():
-		return "waited"
-	}
-	t.Fatalf("connecting to %s: %v", address, err)
-	return ""
-}
-
-// The kernel's memory is what the model says: see capture's doc of parking.
-func TestConnectionsWaitForAListenerAndForNoLongerThanTheLimit(t *testing.T) {
-	const soon, long = 300 * time.Millisecond, 10 * time.Second
-	eachVariant(t, func(t *testing.T, b *Backend) {
-		in := capture.Defaults()
-		in.Families, in.ParkOnly, in.ParkLimit = capture.DualStack, true, 2*time.Second
-		in.Park, in.Mode = capture.ParkRequire, capture.RedirectMode
-		apply(t, b, in)
-		expect := func(address string, wait time.Duration, want string) {
-			t.Helper()
-			if got := dial(t, address, wait); got != want {
-				t.Fatalf("%s: %s, want %s\n%s", address, got, want, command(t, "", "iptables-"+b.Variant+"-save", "-c"))
-			}
-		}
-		four, six := "127.0.0.1:15001", "[::1]:15001"
-		expect(four, soon, "waited")
-		expect("127.0.0.2:15001", soon, "waited") // one memory whatever the address
-		expect(six, long, "refused")              // when the limit is over
-		expect(four, soon, "refused")             // which began earlier for IPv4
-		ln, err := net.Listen("tcp", four)
-		if err != nil {
-			t.Fatal(err)
-		}
-		expect(four, soon, "connected")
-		expect(six, soon, "refused") // a memory for each family
-		ln.Close()
-		expect(four, soon, "waited") // forgotten, and begun anew
-		st := read(t)
-		if st.Parked() < 3 || st.Count(capture.ReasonOver) < 3 || st.Count(capture.ReasonFirst) != 3 {
-			t.Errorf("%d parked, %d the first of an absence, %d refused", st.Parked(), st.Count(capture.ReasonFirst), st.Count(capture.ReasonOver))
-		}
-	})
-}
-
-// rulesIn is the rules and the chains that programs made, without the kernel's own
-// chains, which remain when they were once used.
-func rulesIn(text string) []string {
-	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool {
-		return !strings.HasPrefix(l, "-A ") && !strings.HasSuffix(l, " - ")
-	})
-	return slices.Sorted(slices.Values(lines))
 }
