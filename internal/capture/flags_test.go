@@ -244,15 +244,8 @@ func TestFlagsRefuse(t *testing.T) {
 		t.Run(arg, func(t *testing.T) {
 			in := capture.Defaults()
 			err := set(&in, arg)
-			var bad *capture.ValueError
-			if !errors.As(err, &bad) {
-				t.Fatalf("Set = %v, want a ValueError", err)
-			}
-			if want := fmt.Sprintf("--%s=%q: %s", name, value, message); err.Error() != want {
-				t.Errorf("error\n got %s\nwant %s", err, want)
-			}
-			if bad.Flag != name || bad.Value != value {
-				t.Errorf("the error is about --%s=%q", bad.Flag, bad.Value)
+			if want := fmt.Sprintf("--%s=%q: %s", name, value, message); fmt.Sprint(err) != want {
+				t.Errorf("error\n got %v\nwant %s", err, want)
 			}
 		})
 	}

@@ -38,26 +38,18 @@ const (
 	DNSAll     DNSMode = "all"     // all to port 53
 )
 
-// Ports is a list of ports, or all of them. Its zero value is none.
-type Ports struct {
+// A Selection is a list of values, or all of them. Its zero value is none.
+type Selection[T any] struct {
 	All  bool
-	List []uint16
+	List []T
 }
 
-// None reports whether p is empty.
-func (p Ports) None() bool { return !p.All && len(p.List) == 0 }
-
-// Ranges is a list of address ranges, or all addresses. Its zero value is none.
-type Ranges struct {
-	All  bool
-	List []netip.Prefix
-}
-
-// Groups is a list of group ids, or all of them. Its zero value is none.
-type Groups struct {
-	All  bool
-	List []uint32
-}
+// The kinds of selections.
+type (
+	Ports  = Selection[uint16]
+	Ranges = Selection[netip.Prefix]
+	Groups = Selection[uint32]
+)
 
 // An Intent is what to capture and to park. [Defaults] is the one to start from;
 // [Flags] are the settings that change it.
