@@ -29,7 +29,12 @@ func build(t *testing.T, s scenario.Scenario, backend string) capture.Ruleset {
 }
 
 func TestScenarios(t *testing.T) {
+	seen := map[string]bool{}
 	for _, s := range scenario.All {
+		if seen[s.Name] {
+			t.Errorf("two scenarios are called %q", s.Name)
+		}
+		seen[s.Name] = true
 		t.Run(s.Name, func(t *testing.T) {
 			for _, backend := range backends {
 				trace := build(t, s, backend).Trace(s.Conn, s.Pod)
@@ -39,16 +44,6 @@ func TestScenarios(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestScenarioNamesAreUnique(t *testing.T) {
-	seen := map[string]bool{}
-	for _, s := range scenario.All {
-		if seen[s.Name] {
-			t.Errorf("two scenarios are called %q", s.Name)
-		}
-		seen[s.Name] = true
 	}
 }
 
@@ -240,40 +235,6 @@ func TestTraceOfACircleEnds(t *testing.T) {
 	}}
 	if got := rs.Trace(sent(capture.TCP, 0, 0, "eth0", "10.9.0.2:1", "10.9.0.1:2"), capture.Pod{}); got.Fate != capture.Passes {
 		t.Errorf("Trace = %s", got)
-	}
-}
-
-func TestTraceString(t *testing.T) {
-	rs := build(t, scenario.Scenario{Flags: []string{"-i", "*", "--park-limit", "0"}}, capture.NFTables)
-	conn := sent(capture.TCP, 1000, 1000, "eth0", "10.9.0.2:40000", "10.96.0.10:80")
-	conn.Mark = 5
-	want := `tcp 10.9.0.2:40000 -> 10.96.0.10:80, by uid 1000 gid 1000, out of eth0, mark 0x5
-  output: chain output, rule 10: meta l4proto tcp redirect to :15001
-      outbound connection to the proxy (-i *)
-  input: chain input, rule 5: tcp flags & (fin|syn|rst|ack) == syn th dport 15001 goto park-15001
-      port 15001: is there a listener?
-  input: chain park-15001, rule 2: drop
-      no listener: parked, the caller's kernel retries
-parked: no listener on port 15001 yet; the caller waits
-`
-	if diff := cmp.Diff(want, rs.Trace(conn, capture.Pod{}).String()); diff != "" {
-		t.Errorf("String (-want +got):\n%s", diff)
-	}
-
-	ends := map[string]struct {
-		conn capture.Conn
-		pod  capture.Pod
-	}{
-		"passes: goes to 10.96.0.10:80, its destination": {conn: sent(capture.TCP, 1337, 0, "eth0", "10.9.0.2:40000", "10.96.0.10:80")},
-		"redirected: the listener on local port 15001 gets it": {
-			conn: conn, pod: capture.Pod{Listeners: []capture.Listener{{Proto: capture.TCP, Port: 15001}}},
-		},
-		"refused: on port 8080": {conn: capture.Conn{Proto: capture.TCP, Src: at("10.9.0.1:40000"), Dst: at("10.9.0.2:8080"), In: "eth0"}},
-	}
-	for want, tt := range ends {
-		if got := rs.Trace(tt.conn, tt.pod).String(); !strings.HasSuffix(got, "\n"+want+"\n") {
-			t.Errorf("String = %q, want its last line to be %q", got, want)
-		}
 	}
 }
 
