@@ -141,7 +141,7 @@ func startEnvoy(t *testing.T, controlPlane string) (get func(path string) string
 	}
 	o := envoy.Options{
 		Node:         envoy.Node{ID: "sidecar~127.0.0.1~app-1.shop~shop.svc.cluster.local"},
-		ControlPlane: envoy.ControlPlane{Addresses: []string{controlPlane}, Plaintext: true},
+		ControlPlane: envoy.ControlPlane{Address: controlPlane, Plaintext: true},
 		Admin:        envoy.Endpoint{Socket: "admin.sock"}, NoPrometheus: true,
 	}
 	raw, err := o.Bootstrap()

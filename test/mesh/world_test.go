@@ -237,7 +237,7 @@ func (p *pod) start() {
 	}
 	o := envoy.Options{
 		Node:         envoy.Node{ID: fmt.Sprintf("sidecar~%s~%s.%s~x", p.v4, p.name, namespace), Metadata: metadata},
-		ControlPlane: envoy.ControlPlane{Addresses: []string{controlPlane}, Plaintext: true},
+		ControlPlane: envoy.ControlPlane{Address: controlPlane, Plaintext: true},
 		Admin:        envoy.Endpoint{Socket: filepath.Join(p.dir, "admin")},
 		Family:       envoy.Dual,
 		// All of them would make a first use three times as dear.

@@ -16,9 +16,8 @@ import (
 	"time"
 )
 
-// A Drain is a way to end listeners. What each does was measured on Envoy 1.40
-// (reference peers, section 0, fact 5); releases differ, and so does Envoy's own text.
-// None of them changes /ready, and none ends the process.
+// A Drain is a way to end listeners, as measured on Envoy 1.40; other releases differ, as
+// does Envoy's documentation. None of them changes /ready, and none ends the process.
 type Drain string
 
 // The drains.
@@ -30,8 +29,6 @@ const (
 	DiscourageInbound Drain = "inboundonly&graceful&skip_exit"
 	// CloseInbound refuses new inbound connections from now on.
 	CloseInbound Drain = "inboundonly"
-	// DrainAll is DrainInbound for outbound too: the app's own calls fail after it.
-	DrainAll Drain = "graceful"
 )
 
 // bodyLimit bounds an answer. The statistics of 10,000 clusters are some 20 MB.
@@ -43,8 +40,8 @@ type Admin struct {
 	base   string
 }
 
-// NewAdmin returns the admin interface of an Envoy started with o. A question waits for
-// timeout at most; zero is 1s.
+// NewAdmin returns the admin interface of an Envoy started with o. A request ends
+// after timeout; zero is 1s.
 func NewAdmin(o Options, timeout time.Duration) *Admin {
 	o = o.withDefaults()
 	network, address := "tcp", netip.AddrPortFrom(o.Family.loopback(), o.Admin.Port).String()
@@ -85,7 +82,7 @@ func (a *Admin) do(ctx context.Context, method, path string, query string) ([]by
 	}
 	req, err := http.NewRequestWithContext(ctx, method, u, nil)
 	if err != nil {
-		return nil, fmt.Errorf("asking Envoy for %s: %w", path, err)
+		return nil, fmt.Errorf("requesting Envoy's %s: %w", path, err)
 	}
 	res, err := a.client.Do(req)
 	if err != nil {
@@ -93,7 +90,7 @@ func (a *Admin) do(ctx context.Context, method, path string, query string) ([]by
 		if errors.As(err, &u) {
 			err = u.Err // the URL says nothing that path does not
 		}
-		return nil, fmt.Errorf("asking Envoy for %s: %w", path, err)
+		return nil, fmt.Errorf("requesting Envoy's %s: %w", path, err)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, bodyLimit+1))
@@ -108,8 +105,8 @@ func (a *Admin) do(ctx context.Context, method, path string, query string) ([]by
 	return body, nil
 }
 
-// Ready reports whether Envoy is LIVE, and its state in its own words. LIVE does not
-// mean that a listener is bound: one that was rejected is not missed.
+// Ready reports whether Envoy is LIVE, and its state by its own name. LIVE does not
+// mean that a listener is bound: a rejected one does not count.
 func (a *Admin) Ready(ctx context.Context) (ready bool, state string, err error) {
 	body, err := a.do(ctx, http.MethodGet, "/ready", "")
 	var status *StatusError
@@ -125,34 +122,9 @@ func (a *Admin) Drain(ctx context.Context, d Drain) error {
 	return err
 }
 
-// Levels returns each component's level.
-func (a *Admin) Levels(ctx context.Context) (map[string]string, error) {
-	body, err := a.do(ctx, http.MethodPost, "/logging", "")
-	if err != nil {
-		return nil, err
-	}
-	return parseLevels(string(body)), nil
-}
-
-// parseLevels reads "  upstream: warning" lines behind a title.
-func parseLevels(body string) map[string]string {
-	out := map[string]string{}
-	for line := range strings.Lines(body) {
-		name, level, ok := strings.Cut(strings.TrimSpace(line), ": ")
-		if ok && levels[level] {
-			out[name] = level
-		}
-	}
-	return out
-}
-
 // SetLevels makes a running Envoy log as l says.
 func (a *Admin) SetLevels(ctx context.Context, l Log) error {
 	l.Level = cmp.Or(l.Level, "warning")
-	c := &check{}
-	if c.log(l); len(c.errs) > 0 {
-		return errors.Join(c.errs...)
-	}
 	if _, err := a.do(ctx, http.MethodPost, "/logging", "level="+l.Level); err != nil {
 		return err
 	}

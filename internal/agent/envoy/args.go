@@ -9,13 +9,13 @@ import (
 )
 
 // ReadyMessage is what Envoy's component "config" logs at info the moment before its
-// workers start, some 2 ms before /ready says so. It is no interface: keep a slow
-// question of [Admin.Ready] beside it.
+// workers start, some 2 ms before /ready says so. It is no interface: poll
+// [Admin.Ready] slowly as well.
 const ReadyMessage = "all dependencies initialized. starting workers"
 
 // logFormat is one JSON object a line, see [ParseLine]. It is given on the command line
 // and not in the bootstrap's application_log_config, which Envoy refuses beside it: so
-// the first line has it too, and with it why a bootstrap was rejected.
+// the first line has it too, which says why a bootstrap was rejected.
 const logFormat = `{"time":"%Y-%m-%dT%T.%f%z","level":"%l","component":"%n","source":"%s:%#","message":"%j"}`
 
 // Args returns Envoy's arguments for a bootstrap in a file.
@@ -27,12 +27,12 @@ func (o Options) Args(bootstrap string) []string {
 	}
 	return []string{
 		"-c", bootstrap,
-		// Shared memory and an abstract socket, for a second Envoy that we never start so.
+		// No shared memory and abstract socket for a second Envoy, which is never started so.
 		"--disable-hot-restart",
 		"--concurrency", strconv.Itoa(o.Concurrency),
 		"--drain-time-s", strconv.FormatInt(int64(o.DrainTime/time.Second), 10),
-		// From the first moment on every answer says "connection: close"; gradual leaves
-		// it to chance, rising until the end of the drain.
+		// Every response of a drain has "connection: close"; with gradual a random share, which
+		// rises until the end of the drain.
 		"--drain-strategy", "immediate",
 		"--local-address-ip-version", family,
 		"--file-flush-interval-msec", "1000",

@@ -3,23 +3,37 @@ package envoy
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/netip"
-	"strconv"
 	"strings"
-	"time"
+
+	"outrider.dev/internal/contract"
 )
 
 // Names in the bootstrap that others refer to.
 const (
 	// ControlPlaneCluster is the cluster of the control plane: Istio's name.
 	ControlPlaneCluster = "xds-grpc"
-	// PassthroughCluster sends a connection to where it was going: Istio's name.
+	// PassthroughCluster sends a connection to its original destination: Istio's name.
 	PassthroughCluster = "PassthroughCluster"
 
 	metrics = "prometheus_stats" // the admin interface as a cluster, and the listener that shows a part of it
 	typeURL = "type.googleapis.com/"
 )
+
+// Names of Envoy's secrets, and of the cluster that serves them: the agent, by its
+// socket ([ControlPlane.Secrets]). Envoy must not read them from files: for each file that
+// it watches it takes an inotify instance, of which a node has 128 for all processes of a
+// user, and without one it aborts.
+const (
+	SecretName     = contract.WorkloadSecret // the certificate and its key
+	RootsName      = contract.RootsSecret    // the trusted roots
+	SecretsCluster = "sds-grpc"              // Istio's name
+)
+
+// An object is a message of Envoy's API as JSON. Maps instead of go-control-plane's types,
+// which would be more than half of the agent's binary; `envoy --mode validate` in the tests
+// checks them.
+type object = map[string]any
 
 // Bootstrap returns the configuration that Envoy starts with, as JSON: the same in YAML
 // takes Envoy twice as long to read when there is much of it.
@@ -27,233 +41,249 @@ func (o Options) Bootstrap() ([]byte, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	if len(o.Extra) == 0 {
-		return o.own()
+	all, err := o.merged()
+	if err != nil {
+		return nil, err
 	}
-	return o.merged()
-}
-
-// own is the bootstrap without what the user adds.
-func (o Options) own() ([]byte, error) {
-	o = o.withDefaults()
-	b := bootstrap{
-		Node:       nodeOf(o.Node),
-		Admin:      admin{Address: o.adminAddress(0o600), IgnoreConnectionCap: true},
-		Static:     static{Clusters: []cluster{passthrough(), o.controlPlane()}},
-		Dynamic:    ads(),
-		Stats:      statsOf(o.Stats),
-		Runtime:    runtimeOf(o.Runtime),
-		Overload:   overloadOf(o.Limits),
-		Extensions: []map[string]any{internalListeners()},
-	}
-	if !o.ControlPlane.Plaintext {
-		b.Static.Clusters = append(b.Static.Clusters, secrets(o.ControlPlane.Secrets))
-	}
-	if !o.NoPrometheus {
-		b.Static.Clusters = append(b.Static.Clusters, cluster{
-			Name: metrics, Type: "STATIC", ConnectTimeout: seconds(time.Second),
-			Assignment: assign(metrics, o.adminAddress(0)),
-		})
-		b.Static.Listeners = []listener{o.prometheus()}
-	}
-	out, err := json.Marshal(b)
+	out, err := json.Marshal(all)
 	if err != nil {
 		return nil, fmt.Errorf("writing Envoy's bootstrap: %w", err)
 	}
 	return out, nil
 }
 
-// internalListeners lets the control plane send listeners inside of Envoy, through which
-// requests for a service with routes go. Envoy takes the extension at start only.
-func internalListeners() map[string]any {
-	const kind = "envoy.extensions.bootstrap.internal_listener.v3.InternalListener"
-	return map[string]any{"name": "envoy.bootstrap.internal_listener", "typed_config": map[string]any{"@type": typeURL + kind}}
-}
-
-func nodeOf(n Node) node {
-	out := node{ID: n.ID, Cluster: n.Cluster, Metadata: n.Metadata}
-	if l := (locality{Region: n.Region, Zone: n.Zone, SubZone: n.SubZone}); l != (locality{}) {
-		out.Locality = &l
+// base is the bootstrap without [Options.Extra].
+func (o Options) base() object {
+	o = o.withDefaults()
+	static := object{"clusters": []any{
+		object{"name": PassthroughCluster, "type": "ORIGINAL_DST", "lb_policy": "CLUSTER_PROVIDED", "connect_timeout": "2s"},
+		o.controlPlane(),
+	}}
+	add := func(list string, v object) {
+		all, _ := static[list].([]any)
+		static[list] = append(all, v)
 	}
-	return out
-}
-
-// seconds is a duration as protobuf's JSON wants it.
-func seconds(d time.Duration) string {
-	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
-}
-
-func (o Options) adminAddress(mode uint32) address {
+	if !o.ControlPlane.Plaintext {
+		add("clusters", object{
+			"name": SecretsCluster, "type": "STATIC", "connect_timeout": "1s",
+			"typed_extension_protocol_options": http2(object{}),
+			"load_assignment":                  assignment(SecretsCluster, object{"pipe": object{"path": o.ControlPlane.Secrets}}),
+		})
+	}
+	admin := o.adminAddress()
+	if !o.NoPrometheus {
+		add("clusters", object{"name": metrics, "type": "STATIC", "connect_timeout": "1s", "load_assignment": assignment(metrics, admin)})
+		add("listeners", o.prometheus())
+	}
 	if o.Admin.Socket != "" {
-		return address{Pipe: &pipe{Path: o.Admin.Socket, Mode: mode}}
+		admin = object{"pipe": object{"path": o.Admin.Socket, "mode": 0o600}}
 	}
-	return address{Socket: &socketAddress{Address: o.Family.loopback().String(), Port: o.Admin.Port}}
-}
-
-func assign(name string, addresses ...address) *assignment {
-	var group localityGroup
-	for _, a := range addresses {
-		group.LB = append(group.LB, lbEndpoint{endpoint{a}})
+	node := object{"id": o.Node.ID, "cluster": o.Node.Cluster}
+	if len(o.Node.Metadata) > 0 {
+		node["metadata"] = o.Node.Metadata
 	}
-	return &assignment{Cluster: name, Endpoints: []localityGroup{group}}
-}
-
-func passthrough() cluster {
-	return cluster{Name: PassthroughCluster, Type: "ORIGINAL_DST", LBPolicy: "CLUSTER_PROVIDED", ConnectTimeout: "2s"}
-}
-
-// ads subscribes to everything on one delta stream. Delta, because on-demand discovery needs
-// it. No initial fetch timeout: without its configuration a proxy is not ready, however
-// long that takes. The back-off is what makes a proxy follow a control plane that comes
-// back within 50 ms instead of up to 25 s.
-func ads() dynamic {
-	service := envoyGRPC{Cluster: ControlPlaneCluster}
-	service.Retry.BackOff = backOff{Base: "0.1s", Max: "1s"}
-	source := configSource{ADS: &struct{}{}, Version: "V3", FetchTimeout: "0s"}
-	return dynamic{
-		ADS: apiSource{Type: "DELTA_GRPC", Version: "V3", NodeOnce: true, GRPCServices: []grpcService{{service}}},
-		LDS: source, CDS: source,
+	// Without an initial fetch timeout: a proxy is not ready without its configuration.
+	fromADS := object{"ads": object{}, "resource_api_version": "V3", "initial_fetch_timeout": "0s"}
+	return object{
+		"node":             node,
+		"admin":            object{"address": admin, "ignore_global_conn_limit": true},
+		"static_resources": static,
+		"dynamic_resources": object{
+			// On-demand discovery needs the delta variant. By the back-off a proxy follows a control
+			// plane that comes back within 50 ms instead of up to 25 s.
+			"ads_config": apiSource("DELTA_GRPC", ControlPlaneCluster, "0.1s"),
+			"lds_config": fromADS,
+			"cds_config": fromADS,
+		},
+		"stats_config": o.Stats.config(),
+		"layered_runtime": object{"layers": []any{
+			// The largest regular expression of a route. Envoy's default of 100 rejects common ones;
+			// this is Istio's value.
+			object{"name": "outrider", "static_layer": object{"re2.max_program_size.error_level": 32768}},
+			object{"name": "admin", "admin_layer": object{}},
+		}},
+		"overload_manager": object{"refresh_interval": "0.25s", "resource_monitors": []any{
+			extension("envoy.resource_monitors.global_downstream_max_connections",
+				"envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
+				object{"max_active_downstream_connections": 1<<31 - 1}), // no limit, without Envoy's warning
+		}},
+		// The control plane sends listeners inside of Envoy, through which requests for a service
+		// with routes go. Envoy takes the extension at start only.
+		"bootstrap_extensions": []any{
+			extension("envoy.bootstrap.internal_listener", "envoy.extensions.bootstrap.internal_listener.v3.InternalListener", nil),
+		},
 	}
 }
 
-func (o Options) controlPlane() cluster {
+// extension is a part of Envoy that is found by its type.
+func extension(name, kind string, config object) object {
+	typed := object{"@type": typeURL + kind}
+	for key, value := range config {
+		typed[key] = value
+	}
+	return object{"name": name, "typed_config": typed}
+}
+
+func socketAddress(host string, port uint16) object {
+	return object{"socket_address": object{"address": host, "port_value": port}}
+}
+
+func (o Options) adminAddress() object {
+	if o.Admin.Socket != "" {
+		return object{"pipe": object{"path": o.Admin.Socket}}
+	}
+	return socketAddress(o.Family.loopback().String(), o.Admin.Port)
+}
+
+func assignment(cluster string, address object) object {
+	return object{"cluster_name": cluster, "endpoints": []any{object{"lb_endpoints": []any{object{"endpoint": object{"address": address}}}}}}
+}
+
+// apiSource is a gRPC stream of discovery to a cluster; base is the first wait of its
+// back-off.
+func apiSource(kind, cluster, base string) object {
+	return object{
+		"api_type": kind, "transport_api_version": "V3", "set_node_on_first_message_only": true,
+		"grpc_services": []any{object{"envoy_grpc": object{
+			"cluster_name": cluster,
+			"retry_policy": object{"retry_back_off": object{"base_interval": base, "max_interval": "1s"}},
+		}}},
+	}
+}
+
+func (o Options) controlPlane() object {
 	cp := o.ControlPlane
-	ping := map[string]any{"interval": seconds(cp.KeepAlive), "timeout": seconds(cp.KeepAlive)}
-	out := cluster{
-		Name: ControlPlaneCluster, Type: "STATIC", ConnectTimeout: seconds(cp.ConnectTimeout),
-		Protocols: http2(map[string]any{"connection_keepalive": ping}),
-		Upstream:  map[string]any{"tcp_keepalive": map[string]any{"keepalive_time": 300}},
+	host, port, _ := splitAddress(cp.Address) // Check has seen it
+	out := object{
+		"name": ControlPlaneCluster, "type": "STATIC", "connect_timeout": "1s",
+		"typed_extension_protocol_options": http2(object{"connection_keepalive": object{"interval": "5s", "timeout": "5s"}}),
+		"upstream_connection_options":      object{"tcp_keepalive": object{"keepalive_time": 300}},
+		"load_assignment":                  assignment(ControlPlaneCluster, socketAddress(host, port)),
 	}
-	var addresses []address
-	for _, a := range cp.Addresses {
-		host, port, _ := splitAddress(a) // Check has seen it
-		addresses = append(addresses, address{Socket: &socketAddress{Address: host, Port: port}})
-		if _, err := netip.ParseAddr(host); err != nil {
-			out.Type = "STRICT_DNS"
-		}
-	}
-	out.Assignment = assign(ControlPlaneCluster, addresses...)
-	if out.Type == "STRICT_DNS" {
-		out.DNSFamily, out.DNSRefresh = dnsFamily(o.Family), "5s"
-		// A pod's network may be a moment late: by default the next question comes after 5 s.
-		out.DNSFailure = &backOff{Base: "0.1s", Max: "1s"}
+	if isName(host) {
+		out["type"], out["dns_lookup_family"], out["dns_refresh_rate"] = "STRICT_DNS", o.Family.dns(), "5s"
+		// A pod's network may be a moment late: by default the next query comes after 5 s.
+		out["dns_failure_refresh_rate"] = object{"base_interval": "0.1s", "max_interval": "1s"}
 	}
 	if !cp.Plaintext {
-		out.Transport = mutualTLS(cp)
+		out["transport_socket"] = mutualTLS(cp, host)
 	}
 	return out
 }
 
-// http2 is spoken with a cluster, and nothing else.
-func http2(options map[string]any) map[string]map[string]any {
+func isName(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err != nil
+}
+
+// http2 are the options of a cluster that speaks nothing else.
+func http2(options object) object {
 	const http = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-	if options == nil {
-		options = map[string]any{}
-	}
-	return map[string]map[string]any{http: {
-		"@type":                typeURL + http,
-		"explicit_http_config": map[string]any{"http2_protocol_options": options},
-	}}
+	return object{http: object{"@type": typeURL + http, "explicit_http_config": object{"http2_protocol_options": options}}}
 }
 
-func dnsFamily(f Family) string {
-	switch f {
-	case IPv6:
-		return "V6_ONLY"
-	case Dual:
-		return "ALL"
-	}
-	return "V4_ONLY"
-}
-
-// mutualTLS presents the workload's certificate and wants the control plane's to be
-// signed by our root and to name one of its identities: any workload has a certificate
-// of the same root.
-func mutualTLS(cp ControlPlane) *extension {
-	var names []map[string]any
+// mutualTLS presents the workload's certificate. The control plane's must be signed by our
+// root and name one of its identities: any workload has a certificate of the same root.
+func mutualTLS(cp ControlPlane, host string) object {
+	var names []any
 	for _, id := range cp.Identity {
 		kind := "DNS"
 		if strings.Contains(id, "://") {
 			kind = "URI"
 		}
-		names = append(names, map[string]any{"san_type": kind, "matcher": stringMatcher{Exact: id}})
+		names = append(names, object{"san_type": kind, "matcher": object{"exact": id}})
 	}
-	const tls = "envoy.extensions.transport_sockets.tls.v3."
-	validation := map[string]any{
-		"default_validation_context":           map[string]any{"match_typed_subject_alt_names": names},
-		"validation_context_sds_secret_config": secret(RootsName),
-	}
-	config := map[string]any{
-		"@type": typeURL + tls + "UpstreamTlsContext",
-		"common_tls_context": map[string]any{
-			"alpn_protocols":                     []string{"h2"},
-			"tls_params":                         map[string]any{"tls_minimum_protocol_version": "TLSv1_2"},
-			"tls_certificate_sds_secret_configs": []any{secret(SecretName)},
-			"combined_validation_context":        validation,
+	config := object{"common_tls_context": object{
+		"alpn_protocols":                     []any{"h2"},
+		"tls_params":                         object{"tls_minimum_protocol_version": "TLSv1_2"},
+		"tls_certificate_sds_secret_configs": []any{secret(SecretName)},
+		"combined_validation_context": object{
+			"default_validation_context":           object{"match_typed_subject_alt_names": names},
+			"validation_context_sds_secret_config": secret(RootsName),
 		},
-	}
-	if cp.SNI != "" {
-		config["sni"] = cp.SNI
-	}
-	return &extension{Name: "envoy.transport_sockets.tls", Config: config}
-}
-
-// prometheus shows one path of the admin interface to the network.
-func (o Options) prometheus() listener {
-	const hcm = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
-	route := map[string]any{"match": map[string]any{"prefix": "/stats/prometheus"}, "route": map[string]any{"cluster": metrics}}
-	filter := extension{Name: "envoy.filters.network.http_connection_manager", Config: map[string]any{
-		"@type":       typeURL + hcm,
-		"stat_prefix": "stats",
-		"route_config": map[string]any{"virtual_hosts": []any{
-			map[string]any{"name": "backend", "domains": []string{"*"}, "routes": []any{route}},
-		}},
-		"http_filters": []any{extension{Name: "envoy.filters.http.router", Config: map[string]any{
-			"@type": typeURL + "envoy.extensions.filters.http.router.v3.Router",
-		}}},
 	}}
-	wildcard := socketAddress{Address: "0.0.0.0", Port: o.Prometheus}
+	if isName(host) {
+		config["sni"] = host
+	}
+	return extension("envoy.transport_sockets.tls", "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext", config)
+}
+
+// secret is a subscription by name. Envoy shares it among all places that configure it with
+// exactly these fields, as package xds/resource does. Without an initial fetch timeout:
+// nothing of Envoy is ready without its secrets.
+func secret(name string) object {
+	return object{"name": name, "sds_config": object{
+		"resource_api_version": "V3", "initial_fetch_timeout": "0s", "api_config_source": apiSource("GRPC", SecretsCluster, "0.01s"),
+	}}
+}
+
+// prometheus is a listener for the network that shows one path of the admin interface.
+func (o Options) prometheus() object {
+	address := object{"address": "0.0.0.0", "port_value": o.Prometheus}
 	if o.Family != IPv4 {
-		wildcard.Address, wildcard.IPv4Compat = "::", o.Family == Dual
+		address["address"] = "::"
 	}
-	return listener{
-		Name: metrics, Address: address{Socket: &wildcard}, IgnoreConnectionCap: true,
-		Chains: []filterChain{{Filters: []extension{filter}}},
+	if o.Family == Dual {
+		address["ipv4_compat"] = true
+	}
+	route := object{"match": object{"prefix": "/stats/prometheus"}, "route": object{"cluster": metrics}}
+	hcm := extension("envoy.filters.network.http_connection_manager", "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager", object{
+		"stat_prefix":  "stats",
+		"route_config": object{"virtual_hosts": []any{object{"name": "backend", "domains": []any{"*"}, "routes": []any{route}}}},
+		"http_filters": []any{extension("envoy.filters.http.router", "envoy.extensions.filters.http.router.v3.Router", nil)},
+	})
+	return object{
+		"name": metrics, "address": object{"socket_address": address}, "ignore_global_conn_limit": true,
+		"filter_chains": []any{object{"filters": []any{hcm}}},
 	}
 }
 
-// runtimeOf is one static layer, and above it what is set through the admin interface.
-func runtimeOf(flags map[string]any) layeredRuntime {
-	all := map[string]any{
-		// A route's regular expression may be that large; Envoy's default of 100 rejects
-		// common ones. Istio's value.
-		"re2.max_program_size.error_level": 32768,
-	}
-	maps.Copy(all, flags)
-	return layeredRuntime{Layers: []layer{{Name: "outrider", Static: all}, {Name: "admin", Admin: &struct{}{}}}}
+// required are the statistics that the agent and outrider's own tools read. "Do not
+// exclude cluster_manager": the pausing of CDS once depended on its statistics
+// (envoyproxy/envoy #28179).
+var required = Stats{
+	Prefixes: []string{
+		"cluster_manager.", "listener_manager.", "server.", "control_plane.",
+		"cluster." + ControlPlaneCluster + ".", "main_thread.", "overload.",
+		"reporter=", "component", "istio", // the statistics of Istio's filters, where Envoy has them
+	},
+	Suffixes: []string{
+		"downstream_cx_active", // how many connections a drain still waits for
+		"rbac.allowed", "rbac.denied", "shadow_allowed", "shadow_denied",
+	},
 }
 
-func overloadOf(l Limits) overload {
-	const monitor = "envoy.resource_monitors."
-	const kind = typeURL + "envoy.extensions.resource_monitors."
-	out := overload{Refresh: "0.25s", Monitors: []extension{{
-		Name: monitor + "global_downstream_max_connections",
-		Config: map[string]any{
-			"@type":                             kind + "downstream_connections.v3.DownstreamConnectionsConfig",
-			"max_active_downstream_connections": l.Connections,
-		},
-	}}}
-	if l.Heap == 0 {
-		return out
+// tags turn parts of a statistic's name into labels. Envoy's default set is longer, and
+// each is a regular expression run on each new name.
+var tags = []struct{ name, regex string }{
+	{"cluster_name", `^cluster\.((.+?(\..+?\.svc\.cluster\.local)?)\.)`},
+	{"tcp_prefix", `^tcp\.((.*?)\.)\w+?$`},
+	{"response_code", `_rq(_(\d{3}))$`},
+	{"response_code_class", `_rq(_(\dxx))$`},
+	{"http_conn_manager_listener_prefix", `^listener(?=\.).*?\.http\.(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`},
+	{"http_conn_manager_prefix", `^http\.(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`},
+	{"listener_address", `^listener\.(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`},
+}
+
+func (s Stats) config() object {
+	var labels, patterns []any
+	for _, t := range tags {
+		labels = append(labels, object{"tag_name": t.name, "regex": t.regex})
 	}
-	const heap = monitor + "fixed_heap"
-	out.Monitors = append(out.Monitors, extension{Name: heap, Config: map[string]any{
-		"@type": kind + "fixed_heap.v3.FixedHeapConfig", "max_heap_size_bytes": l.Heap,
-	}})
-	for _, a := range []struct{ name, at string }{{"shrink_heap", "0.95"}, {"stop_accepting_requests", "0.98"}} {
-		trigger := overloadTrigger{Name: heap}
-		trigger.Threshold.Value = json.Number(a.at)
-		out.Actions = append(out.Actions, overloadAction{Name: "envoy.overload_actions." + a.name, Triggers: []overloadTrigger{trigger}})
+	add := func(kind string, lists ...[]string) {
+		for _, list := range lists {
+			for _, p := range list {
+				patterns = append(patterns, object{kind: p})
+			}
+		}
 	}
-	return out
+	add("prefix", required.Prefixes, s.Prefixes)
+	add("suffix", required.Suffixes, s.Suffixes)
+	for _, p := range s.Regexps {
+		patterns = append(patterns, object{"safe_regex": object{"regex": p}})
+	}
+	return object{
+		"use_all_default_tags": false, "stats_tags": labels,
+		"stats_matcher": object{"inclusion_list": object{"patterns": patterns}},
+	}
 }

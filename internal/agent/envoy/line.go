@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // Levels of Envoy that slog has no name for.
@@ -15,6 +14,11 @@ const (
 	LevelTrace    = slog.LevelDebug - 4
 	LevelCritical = slog.LevelError + 4
 )
+
+var levels = map[string]slog.Level{
+	"trace": LevelTrace, "debug": slog.LevelDebug, "info": slog.LevelInfo,
+	"warning": slog.LevelWarn, "error": slog.LevelError, "critical": LevelCritical,
+}
 
 // A Line is one line of Envoy's log.
 type Line struct {
@@ -25,22 +29,30 @@ type Line struct {
 	Message   string
 }
 
-// ParseLine reads a line of Envoy's standard error, in the form that [Options.Args] requests
-// for or in Envoy's own. What has neither form (a usage message, an abort of a library)
-// becomes a warning with the whole line as its message: nothing is lost.
+// ParseLine reads a line of Envoy's standard error, in the format that [Options.Args] sets.
+// Any other line (a usage message, an abort of a library) becomes a warning with the whole
+// line as its message.
 func ParseLine(raw []byte) Line {
 	raw = bytes.TrimRight(raw, "\r\n")
-	if l, ok := parseJSON(raw); ok {
-		return l
+	var form struct {
+		Time, Level, Component, Source string
+		Message                        *string
 	}
-	if l, ok := parseText(string(raw)); ok {
-		return l
+	err := json.Unmarshal(raw, &form)
+	level, known := levels[form.Level]
+	if err != nil || form.Message == nil || !known {
+		return Line{Level: slog.LevelWarn, Message: strings.ToValidUTF8(string(raw), "\uFFFD")}
 	}
-	return Line{Level: slog.LevelWarn, Message: strings.ToValidUTF8(string(raw), "\uFFFD")}
+	l := Line{Level: level, Component: form.Component, Source: form.Source, Message: *form.Message}
+	l.Time, _ = time.Parse("2006-01-02T15:04:05.999999Z07:00", form.Time)
+	return l
 }
 
-// Record is the line as an event of the agent's log.
-func (l Line) Record() slog.Record {
+// Log hands the line to h as an event of the agent's log, if h is enabled for its level.
+func (l Line) Log(ctx context.Context, h slog.Handler) error {
+	if !h.Enabled(ctx, l.Level) {
+		return nil
+	}
 	r := slog.NewRecord(l.Time, l.Level, l.Message, 0)
 	if l.Component != "" {
 		r.AddAttrs(slog.String("component", l.Component))
@@ -48,81 +60,44 @@ func (l Line) Record() slog.Record {
 	if l.Source != "" {
 		r.AddAttrs(slog.String("source", l.Source))
 	}
-	return r
+	return h.Handle(ctx, r)
 }
 
-// Log hands the line to h if h wants its level.
-func (l Line) Log(ctx context.Context, h slog.Handler) error {
-	if !h.Enabled(ctx, l.Level) {
-		return nil
-	}
-	return h.Handle(ctx, l.Record())
+// A Cause says why Envoy ended.
+type Cause struct {
+	Reason string // one line; empty if the log does not say
+
+	// Final: the same bootstrap and arguments fail again.
+	Final bool
 }
 
-func parseJSON(raw []byte) (Line, bool) {
-	if len(raw) == 0 || raw[0] != '{' {
-		return Line{}, false
-	}
-	var form struct {
-		Time, Level, Component, Source string
-		Message                        *string
-	}
-	if json.Unmarshal(raw, &form) != nil || form.Message == nil {
-		return Line{}, false
-	}
-	level, ok := parseLevel(form.Level)
-	if !ok {
-		return Line{}, false
-	}
-	l := Line{Level: level, Component: form.Component, Source: form.Source, Message: *form.Message}
-	l.Time, _ = time.Parse("2006-01-02T15:04:05.999999Z07:00", form.Time)
-	return l, true
-}
-
-// parseText reads "[2026-11-21 15:32:27.096][19710][info][main] [source/server/server.cc:463] message":
-// Envoy's default, in the time of the machine.
-func parseText(s string) (Line, bool) {
-	if !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "\uFFFD")
-	}
-	var fields [5]string // time, thread, level, component, source
-	for i := range fields {
-		if i == len(fields)-1 {
-			s = strings.TrimPrefix(s, " ")
+// Explain looks in the last lines of Envoy's standard error for why it ended.
+func Explain(lines []string) Cause {
+	for _, raw := range lines {
+		l := ParseLine([]byte(raw))
+		if reason, ok := strings.CutPrefix(l.Message, "PARSE ERROR: "); ok {
+			return Cause{Reason: "arguments rejected: " + tidy(reason), Final: true}
 		}
-		rest, ok := strings.CutPrefix(s, "[")
+		if l.Level < LevelCritical || l.Component == "backtrace" && !strings.HasPrefix(l.Message, "Caught ") {
+			continue
+		}
+		// "error `why` initializing config 'where'": Envoy writes it once, with status 1.
+		reason, ok := strings.CutPrefix(l.Message, "error `")
 		if !ok {
-			return Line{}, false
+			return Cause{Reason: tidy(l.Message)}
 		}
-		if fields[i], s, ok = strings.Cut(rest, "]"); !ok {
-			return Line{}, false
+		if i := strings.LastIndex(reason, "` initializing config"); i >= 0 {
+			reason = reason[:i]
 		}
+		reason = tidy(reason)
+		if strings.HasPrefix(reason, "cannot bind") {
+			return Cause{Reason: reason} // the other process may release the port
+		}
+		return Cause{Reason: "configuration rejected: " + reason, Final: true}
 	}
-	level, ok := parseLevel(fields[2])
-	if !ok {
-		return Line{}, false
-	}
-	at, err := time.ParseInLocation("2006-01-02 15:04:05.999", fields[0], time.Local)
-	if err != nil {
-		return Line{}, false
-	}
-	return Line{Time: at, Level: level, Component: fields[3], Source: fields[4], Message: strings.TrimPrefix(s, " ")}, true
+	return Cause{}
 }
 
-func parseLevel(s string) (slog.Level, bool) {
-	switch s {
-	case "trace":
-		return LevelTrace, true
-	case "debug":
-		return slog.LevelDebug, true
-	case "info":
-		return slog.LevelInfo, true
-	case "warning", "warn":
-		return slog.LevelWarn, true
-	case "error":
-		return slog.LevelError, true
-	case "critical":
-		return LevelCritical, true
-	}
-	return 0, false
-}
+// tidy removes the random spaces that protobuf puts into its messages so that programs do
+// not compare them.
+func tidy(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -16,19 +16,19 @@ import (
 //   - an object is merged key by key;
 //   - a list is lengthened, except that an entry with the name of one that is there is
 //     merged into that one: so Envoy's clusters, listeners, layers and filters are found;
-//   - null takes the key away;
-//   - anything else replaces what is there.
+//   - null removes the key;
+//   - anything else replaces the old value.
 //
 // Keys are written as Envoy's documentation does, in snake_case: protobuf takes
 // camelCase too, and would then find one field twice.
-func Merge(base, extra map[string]any) (map[string]any, error) {
+func Merge(base, extra object) (object, error) {
 	return mergeObjects("", base, extra)
 }
 
-func mergeObjects(path string, base, extra map[string]any) (map[string]any, error) {
+func mergeObjects(path string, base, extra object) (object, error) {
 	out := maps.Clone(base)
 	if out == nil {
-		out = map[string]any{}
+		out = object{}
 	}
 	for _, key := range slices.Sorted(maps.Keys(extra)) {
 		at := strings.TrimPrefix(path+"."+key, ".")
@@ -50,8 +50,8 @@ func mergeObjects(path string, base, extra map[string]any) (map[string]any, erro
 
 func mergeValues(path string, base, extra any) (any, error) {
 	switch extra := extra.(type) {
-	case map[string]any:
-		if base, ok := base.(map[string]any); ok {
+	case object:
+		if base, ok := base.(object); ok {
 			return mergeObjects(path, base, extra)
 		}
 	case []any:
@@ -80,8 +80,8 @@ func mergeLists(path string, base, extra []any) ([]any, error) {
 }
 
 func nameOf(v any) string {
-	object, _ := v.(map[string]any)
-	name, _ := object["name"].(string)
+	o, _ := v.(object)
+	name, _ := o["name"].(string)
 	return name
 }
 
@@ -97,7 +97,7 @@ func toSnake(key string) string {
 	return b.String()
 }
 
-// kept are the places that the agent itself relies on, and the option that changes them.
+// kept are the fields that the agent itself relies on, and the option that changes them.
 var kept = []struct {
 	path   []string
 	option string
@@ -108,14 +108,10 @@ var kept = []struct {
 }
 
 // merged is the bootstrap with what the user adds.
-func (o Options) merged() ([]byte, error) {
-	own, err := o.own()
-	if err != nil {
-		return nil, err
-	}
-	base, err := decodeObject(own)
-	if err != nil {
-		return nil, fmt.Errorf("reading Envoy's bootstrap back: %w", err)
+func (o Options) merged() (object, error) {
+	base := o.base()
+	if len(o.Extra) == 0 {
+		return base, nil
 	}
 	extra, err := decodeObject(o.Extra)
 	if err != nil {
@@ -123,25 +119,21 @@ func (o Options) merged() ([]byte, error) {
 	}
 	all, err := Merge(base, extra)
 	if err != nil {
-		return nil, &FieldError{Field: "Extra", Problem: err.Error(), Want: "use one spelling for each field"}
+		return nil, &FieldError{Field: "Extra", Problem: err.Error(), Want: "write each field's name in one way"}
 	}
 	for _, k := range kept {
 		if before, after := at(base, k.path), at(all, k.path); !equal(before, after) {
 			return nil, &FieldError{Field: "Extra", Problem: strings.Join(k.path, ".") + " is the agent's", Want: k.option}
 		}
 	}
-	out, err := json.Marshal(all)
-	if err != nil {
-		return nil, fmt.Errorf("writing Envoy's bootstrap: %w", err)
-	}
-	return out, nil
+	return all, nil
 }
 
 // decodeObject keeps numbers as they are written: a 64-bit one does not fit a float64.
-func decodeObject(raw []byte) (map[string]any, error) {
+func decodeObject(raw []byte) (object, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
-	var out map[string]any
+	var out object
 	if err := d.Decode(&out); err != nil {
 		return nil, err
 	}
@@ -155,16 +147,16 @@ func decodeObject(raw []byte) (map[string]any, error) {
 }
 
 // at returns the value under a path, or nil. A field in camelCase counts too.
-func at(object map[string]any, path []string) any {
-	for _, key := range slices.Sorted(maps.Keys(object)) {
+func at(all object, path []string) any {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if toSnake(key) != path[0] {
 			continue
 		}
-		v := object[key]
+		v := all[key]
 		if len(path) == 1 {
 			return v
 		}
-		if inner, ok := v.(map[string]any); ok {
+		if inner, ok := v.(object); ok {
 			return at(inner, path[1:])
 		}
 	}

@@ -1,3 +1,11 @@
+// Package envoy is what the agent knows of Envoy: its bootstrap, its command line, its
+// log lines and its admin interface. It starts nothing; package supervise does.
+//
+// [Options] are checked as a whole by [Options.Check] before a port is bound. They
+// become a bootstrap ([Options.Bootstrap]) and arguments ([Options.Args]). [ParseLine] reads
+// what Envoy logs, [Explain] finds in it why Envoy ended, and [Admin] controls a running one.
+//
+// All of it was tried with Envoy 1.40; the tests start that Envoy.
 package envoy
 
 import (
@@ -22,13 +30,8 @@ type Options struct {
 
 	Stats       Stats
 	Log         Log
-	Limits      Limits
 	Concurrency int           // worker threads; default 2
 	DrainTime   time.Duration // how long a drained listener still serves; whole seconds, default 45s
-
-	// Runtime is Envoy's static runtime layer: a flag's name, and a bool, a number or
-	// a string. What is here wins over our defaults.
-	Runtime map[string]any
 
 	// Extra is a JSON object that is merged into the bootstrap; see [Merge].
 	Extra json.RawMessage
@@ -36,39 +39,27 @@ type Options struct {
 
 // A Node is the identity that this Envoy sends.
 type Node struct {
-	ID       string // required, for example "sidecar~10.0.0.7~app.ns~ns.svc.cluster.local"
-	Cluster  string // default "outrider-proxy"
-	Region   string
-	Zone     string
-	SubZone  string
+	ID       string         // required, for example "sidecar~10.0.0.7~app.ns~ns.svc.cluster.local"
+	Cluster  string         // default "outrider-proxy"
 	Metadata map[string]any // JSON values
 }
 
-// A ControlPlane is where Envoy's configuration comes from.
+// A ControlPlane is the server of Envoy's configuration.
 type ControlPlane struct {
-	// Addresses are host:port, at least one. An address that is a name is resolved by
-	// Envoy, again and again.
-	Addresses []string
-
-	// SNI is the server name in the handshake; default: the host of the first address that is
-	// a name.
-	SNI string
+	Address string // host:port; Envoy resolves a name again and again, and sends it as SNI
 
 	// Identity is what the control plane's certificate must name: one of these, each a
-	// SPIFFE URI or a DNS name. Default: the SNI.
+	// SPIFFE URI or a DNS name. Default: the host of Address, if it is a name.
 	Identity []string
 
-	// Secrets is the path of the Unix socket on which the agent tells [SecretName] and
-	// [RootsName], by secret discovery (package sds). It must listen before Envoy starts,
-	// or Envoy comes again after its back-off.
+	// Secrets is the path of the Unix socket on which the agent serves [SecretName] and
+	// [RootsName], by secret discovery. It must listen before Envoy starts, or Envoy
+	// connects again only after its back-off.
 	Secrets string
 
-	// Plaintext speaks without TLS. Only by explicit choice: any server on the address
-	// then decides what the proxy does.
+	// Plaintext is without TLS. Only by explicit choice: any server on the address then
+	// decides what the proxy does.
 	Plaintext bool
-
-	ConnectTimeout time.Duration // default 1s
-	KeepAlive      time.Duration // an HTTP/2 ping each, answered within the same time; default 5s
 }
 
 // An Endpoint is Envoy's admin interface: a port of the loopback address, or a unix
@@ -78,7 +69,7 @@ type Endpoint struct {
 	Socket string // path; wins over a port that is not set
 }
 
-// A Family says which addresses Envoy listens on and prefers.
+// A Family is the addresses that Envoy listens on and prefers.
 type Family uint8
 
 // The families.
@@ -88,19 +79,10 @@ const (
 	Dual
 )
 
-func (f Family) String() string {
-	switch f {
-	case IPv4:
-		return "IPv4"
-	case IPv6:
-		return "IPv6"
-	case Dual:
-		return "dual"
-	}
-	return "unknown family"
-}
+// dns is Envoy's dns_lookup_family.
+func (f Family) dns() string { return [...]string{IPv4: "V4_ONLY", IPv6: "V6_ONLY", Dual: "ALL"}[f] }
 
-// loopback is the address on which Envoy and the agent talk.
+// loopback is the address of what Envoy and the agent serve to one another.
 func (f Family) loopback() netip.Addr {
 	if f == IPv6 {
 		return netip.IPv6Loopback()
@@ -110,9 +92,8 @@ func (f Family) loopback() netip.Addr {
 
 // Stats are the statistics that Envoy keeps besides those that the agent needs. Each
 // cluster has hundreds of them: keeping all makes a start with many clusters two to
-// three times slower (reference figures, section 7).
+// three times slower.
 type Stats struct {
-	All      bool // keep everything
 	Prefixes []string
 	Suffixes []string
 	Regexps  []string // RE2
@@ -122,21 +103,9 @@ type Stats struct {
 type Log struct {
 	Level string // default "warning"
 
-	// Components have a level of their own. "config" is raised to info whatever is
-	// here: its line "all dependencies initialized" is how the agent learns that Envoy
-	// is ready without polling it.
+	// Components have a level of their own. "config" is raised to info always: by its line
+	// "all dependencies initialized" the agent learns that Envoy is ready without polling.
 	Components map[string]string
-}
-
-// Limits protect the pod from its proxy.
-type Limits struct {
-	// Heap is the size in bytes past which Envoy first returns memory (at 95 %) and then
-	// answers new requests with 503 (at 98 %). Zero is no limit.
-	Heap uint64
-
-	// Connections accepted at a time, over all listeners but the admin's and that of the
-	// metrics. Zero is no limit.
-	Connections uint64
 }
 
 // withDefaults returns o with every default in its place.
@@ -146,24 +115,11 @@ func (o Options) withDefaults() Options {
 	fill(&o.Log.Level, "warning")
 	fill(&o.Concurrency, 2)
 	fill(&o.DrainTime, 45*time.Second)
-	fill(&o.Limits.Connections, 1<<31-1)
 	if o.Admin.Socket == "" {
 		fill(&o.Admin.Port, contract.AdminPort)
 	}
-	cp := &o.ControlPlane
-	fill(&cp.ConnectTimeout, time.Second)
-	fill(&cp.KeepAlive, 5*time.Second)
-	if cp.Plaintext {
-		return o
-	}
-	for _, a := range cp.Addresses {
-		host, _, err := splitAddress(a)
-		if _, numeric := netip.ParseAddr(host); err == nil && numeric != nil {
-			fill(&cp.SNI, host)
-		}
-	}
-	if len(cp.Identity) == 0 && cp.SNI != "" {
-		cp.Identity = []string{cp.SNI}
+	if host, _, err := splitAddress(o.ControlPlane.Address); err == nil && isName(host) && len(o.ControlPlane.Identity) == 0 {
+		o.ControlPlane.Identity = []string{host}
 	}
 	return o
 }

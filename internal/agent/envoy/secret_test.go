@@ -7,152 +7,140 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"log/slog"
-	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"outrider.dev/internal/agent/identity"
+	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/wire"
 	"outrider.dev/test/secretserver"
 )
 
-// An authority signs the certificates of a test.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  []byte
+var (
+	planeID = ca.Identity{TrustDomain: "cluster.local", Namespace: "outrider-system", ServiceAccount: "outriderd"}
+	appID   = ca.Identity{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "app"}
+)
+
+// A mesh is an authority, a control plane over mutual TLS, and the secrets of one Envoy.
+type mesh struct {
+	t         testing.TB
+	authority *ca.Authority
+	server    *httptest.Server
+	requests  chan request
+	secrets   *identity.SecretServer
+	rejected  chan identity.Rejection
+	options   Options // of the Envoy
 }
 
-func newAuthority(t testing.TB) authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	form := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign}
-	der, err := x509.CreateCertificate(rand.Reader, form, form, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return authority{cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
-}
+// A request is one that the control plane got; it holds it until the client ends it.
+type request struct{ text, serial string }
 
-func (a authority) issue(t testing.TB, uri string) (chain, key []byte) {
+// newMesh makes one whose control plane has the certificate of id.
+func newMesh(t testing.TB, id ca.Identity) *mesh {
 	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	authority, err := ca.NewAuthority(ca.AuthorityOptions{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := url.Parse(uri)
-	if err != nil {
-		t.Fatal(err)
-	}
-	form := &x509.Certificate{SerialNumber: big.NewInt(2), URIs: []*url.URL{u}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, form, a.cert, k.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
-}
-
-// controlPlane answers as who, and says which client asked for which method.
-func controlPlane(t testing.TB, ca authority, who string) (address string, asked chan string) {
-	t.Helper()
-	chain, key := ca.issue(t, who)
+	m := &mesh{t: t, authority: authority, requests: make(chan request, 1000), rejected: make(chan identity.Rejection, 10)}
+	chain, key, _ := m.issue(id)
 	pair, err := tls.X509KeyPair(chain, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked = make(chan string, 100)
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked <- fmt.Sprint(r.TLS.PeerCertificates[0].URIs[0], " ", r.TLS.ServerName, " ", r.URL.Path)
+	m.server = httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		client := r.TLS.PeerCertificates[0]
+		m.requests <- request{fmt.Sprint(client.URIs[0], " ", r.TLS.ServerName, " ", r.URL.Path), client.SerialNumber.String()}
 		<-r.Context().Done()
 	}))
 	roots := x509.NewCertPool()
-	roots.AddCert(ca.cert)
-	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots, NextProtos: []string{"h2"}}
-	s.EnableHTTP2 = true
-	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	s.StartTLS()
-	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
-	return s.Listener.Addr().String(), asked
-}
-
-const planeID, appID = "spiffe://cluster.local/ns/outrider-system/sa/outriderd", "spiffe://cluster.local/ns/shop/sa/app"
-
-// over is an Envoy that asks a control plane, which is who, and where it has its secrets
-// from.
-func over(t testing.TB, ca authority, who string) (o Options, secrets *identity.SecretServer, asked chan string) {
-	t.Helper()
-	o = alone()
-	o.Extra = nil
-	address, asked := controlPlane(t, ca, who)
+	roots.AppendCertsFromPEM(authority.RootsPEM())
+	m.server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots, NextProtos: []string{"h2"}}
+	m.server.EnableHTTP2 = true
+	m.server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	m.server.StartTLS()
+	t.Cleanup(func() { m.server.CloseClientConnections(); m.server.Close() })
+	_, port, _ := net.SplitHostPort(m.server.Listener.Addr().String())
 	socket := filepath.Join(t.TempDir(), "sds")
-	o.ControlPlane = ControlPlane{Addresses: []string{address}, SNI: "outriderd.local", Identity: []string{"spiffe://other", planeID}, Secrets: socket}
-	return o, secretserver.Serve(t, socket, nil), asked
+	m.secrets = secretserver.Serve(t, socket, func(r identity.Rejection) { m.rejected <- r })
+	m.options = alone()
+	m.options.Extra = nil
+	m.options.ControlPlane = ControlPlane{Address: "localhost:" + port, Identity: []string{"spiffe://other", planeID.String()}, Secrets: socket}
+	return m
 }
 
-// give gives an Envoy all of its secrets.
-func give(t testing.TB, ca authority, to *identity.SecretServer) {
-	t.Helper()
-	chain, key := ca.issue(t, appID)
-	to.Set(RootsName, identity.RootsSecret(ca.pem))
-	to.Set(SecretName, identity.CertificateSecret(chain, key))
-}
-
-func TestControlPlaneAndProxyKnowOneAnother(t *testing.T) {
-	ca := newAuthority(t)
-	setup := func(who string) (*running, chan string) {
-		o, secrets, asked := over(t, ca, who)
-		give(t, ca, secrets)
-		return start(t, o), asked
+func (m *mesh) issue(id ca.Identity) (chain, key []byte, serial string) {
+	m.t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		m.t.Fatal(err)
 	}
-	t.Run("the right one is asked, by name and with our certificate", func(t *testing.T) {
-		_, asked := setup(planeID)
-		want := appID + " outriderd.local /envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
-		select {
-		case got := <-asked:
-			if got != want {
-				t.Errorf("asked: %s\nwant   %s", got, want)
-			}
-		case <-time.After(30 * time.Second):
-			t.Error("no request")
+	c, err := m.authority.Sign(private.Public(), id, 0)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if key, err = wire.MarshalKey(private); err != nil {
+		m.t.Fatal(err)
+	}
+	return []byte(c.Chain[0]), key, c.Leaf.SerialNumber.String()
+}
+
+// provide gives Envoy all of its secrets, and returns the certificate's serial number.
+func (m *mesh) provide() (serial string) {
+	m.t.Helper()
+	chain, key, serial := m.issue(appID)
+	m.secrets.Set(RootsName, identity.RootsSecret(m.authority.RootsPEM()))
+	m.secrets.Set(SecretName, identity.CertificateSecret(chain, key))
+	return serial
+}
+
+// receive waits for something that comes from Envoy.
+func receive[T any](t testing.TB, from <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(patience):
+		t.Fatalf("not within %s: %s", patience, what)
+	}
+	return v
+}
+
+func TestEnvoyAndTheControlPlaneAuthenticateEachOther(t *testing.T) {
+	t.Run("the right one gets a request, with its name and our certificate", func(t *testing.T) {
+		m := newMesh(t, planeID)
+		m.provide()
+		start(t, m.options)
+		want := appID.String() + " localhost /envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+		if got := receive(t, m.requests, "a request"); got.text != want {
+			t.Errorf("request: %s\nwant     %s", got.text, want)
 		}
 	})
 	t.Run("another workload of the same root is refused", func(t *testing.T) {
-		r, asked := setup(appID)
+		m := newMesh(t, appID)
+		m.provide()
+		r := start(t, m.options)
 		eventually(t, "a refused name", func() bool {
 			s, _ := r.admin.Stats(context.Background(), `^cluster\.xds-grpc\.ssl\.fail_verify_san$`)
 			return s["cluster.xds-grpc.ssl.fail_verify_san"] > 0
 		})
-		if len(asked) > 0 {
-			t.Errorf("asked all the same: %s", <-asked)
+		if len(m.requests) > 0 {
+			t.Errorf("it got a request: %+v", <-m.requests)
 		}
 	})
 }
 
-func TestACertificateMayComeLater(t *testing.T) {
-	ca := newAuthority(t)
-	o, secrets, asked := over(t, ca, planeID)
-	r := start(t, o)
+// Envoy starts without secrets; the first ones, and each new certificate, are used without a
+// restart.
+func TestEnvoyTakesSecretsWhenTheyCome(t *testing.T) {
+	m := newMesh(t, planeID)
+	r := start(t, m.options)
 	eventually(t, "an answer of /ready", func() bool {
 		ready, _, err := r.admin.Ready(context.Background())
 		if ready {
@@ -160,67 +148,31 @@ func TestACertificateMayComeLater(t *testing.T) {
 		}
 		return err == nil
 	})
-	give(t, ca, secrets)
-	select {
-	case <-asked:
-	case <-time.After(30 * time.Second):
-		t.Error("Envoy did not take the secrets")
+	first := m.provide()
+	if got := receive(t, m.requests, "a request"); got.serial != first {
+		t.Errorf("certificate %s, want %s", got.serial, first)
 	}
-}
-
-// That Envoy cannot use a secret, and why, reaches the agent; and the next one reaches Envoy.
-func TestEnvoySaysWhichSecretItRefuses(t *testing.T) {
-	ca := newAuthority(t)
-	o, _, asked := over(t, ca, planeID)
-	o.ControlPlane.Secrets = filepath.Join(t.TempDir(), "sds")
-	rejected := make(chan identity.Rejection, 10)
-	secrets := secretserver.Serve(t, o.ControlPlane.Secrets, func(r identity.Rejection) { rejected <- r })
-	start(t, o)
-	chain, _ := ca.issue(t, appID)
-	_, other := ca.issue(t, appID)
-	secrets.Set(RootsName, identity.RootsSecret(ca.pem))
-	secrets.Set(SecretName, identity.CertificateSecret(chain, other))
-	select {
-	case r := <-rejected:
-		// Whichever of the two came last: Envoy tries them together.
-		if len(r.Names) != 1 || !strings.Contains(r.Reason, "KEY_VALUES_MISMATCH") || r.Kept {
-			t.Errorf("%+v; want the workload's key refused", r)
+	second := m.provide()
+	for shown := first; shown != second; { // Envoy may connect once more before it has the second
+		m.server.CloseClientConnections()
+		if shown = receive(t, m.requests, "a request after the connection was closed").serial; shown != first && shown != second {
+			t.Fatalf("certificate %s, want %s or %s", shown, first, second)
 		}
-	case <-time.After(30 * time.Second):
-		t.Fatal("Envoy takes another's key")
-	}
-	give(t, ca, secrets)
-	select {
-	case <-asked:
-	case <-time.After(30 * time.Second):
-		t.Error("Envoy did not take the next one")
 	}
 }
 
-// BenchmarkStartToControlPlane is from exec to the first request to the control plane, by
-// mutual TLS with secrets that were there before Envoy, or that come a time after its exec.
-func BenchmarkStartToControlPlane(b *testing.B) {
-	ca := newAuthority(b)
-	for _, after := range []time.Duration{0, 20 * time.Millisecond, 200 * time.Millisecond} {
-		b.Run(after.String(), func(b *testing.B) {
-			var all []time.Duration
-			for b.Loop() {
-				o, secrets, asked := over(b, ca, planeID)
-				if after == 0 {
-					give(b, ca, secrets)
-				}
-				r := start(b, o)
-				if after > 0 {
-					time.Sleep(after)
-					give(b, ca, secrets)
-				}
-				<-asked
-				all = append(all, time.Since(r.began))
-			}
-			slices.Sort(all)
-			for at, d := range map[string]time.Duration{"min": all[0], "p50": all[len(all)/2], "max": all[len(all)-1]} {
-				b.ReportMetric(float64(d.Microseconds())/1000, at+"-ms")
-			}
-		})
+// A secret that Envoy cannot use is reported with the reason, and the next one is used.
+func TestEnvoyReportsARejectedSecret(t *testing.T) {
+	m := newMesh(t, planeID)
+	start(t, m.options)
+	chain, _, _ := m.issue(appID)
+	_, other, _ := m.issue(appID)
+	m.secrets.Set(RootsName, identity.RootsSecret(m.authority.RootsPEM()))
+	m.secrets.Set(SecretName, identity.CertificateSecret(chain, other))
+	// Either name: Envoy tries both together when the second has come.
+	if r := receive(t, m.rejected, "the rejection of another certificate's key"); len(r.Names) != 1 || !strings.Contains(r.Reason, "KEY_VALUES_MISMATCH") || r.Kept {
+		t.Errorf("%+v; want the workload's key refused", r)
 	}
+	m.provide()
+	receive(t, m.requests, "a request with the next certificate")
 }

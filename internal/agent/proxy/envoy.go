@@ -38,7 +38,7 @@ func capturePorts(c config.Config) []uint16 { return []uint16{c.Ports.Outbound, 
 
 func envoyOptions(c config.Config) envoy.Options {
 	metadata := maps.Clone(c.Pod.Metadata)
-	plane := envoy.ControlPlane{Addresses: []string{c.ControlPlane.Address}, Identity: c.ControlPlane.Names, Plaintext: c.ControlPlane.Plaintext}
+	plane := envoy.ControlPlane{Address: c.ControlPlane.Address, Identity: c.ControlPlane.Names, Plaintext: c.ControlPlane.Plaintext}
 	if !c.ControlPlane.Plaintext {
 		plane.Secrets = socket(c)
 		metadata[contract.MetadataSecrets] = envoy.SecretsCluster

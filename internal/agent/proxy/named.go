@@ -11,25 +11,12 @@ import (
 
 // settings are what the user wrote that became an option of Envoy's.
 var settings = map[string]string{
-	"Node.ID":                "variables POD_NAME, POD_NAMESPACE, INSTANCE_IP and --domain",
-	"Node.Cluster":           "serviceCluster",
-	"Node.Metadata":          "variables ISTIO_META_*, ISTIO_METAJSON_*",
-	"ControlPlane.Addresses": "discoveryAddress, --control-plane",
-	"ControlPlane.SNI":       "discoveryAddress, --control-plane",
-	"ControlPlane.Identity":  "variable ISTIOD_SAN",
-	"ControlPlane.Secrets":   "--work-dir",
-	"ControlPlane.Plaintext": "controlPlaneAuthPolicy",
-	"Admin":                  "proxyAdminPort",
-	"Admin.Port":             "proxyAdminPort",
-	"Prometheus":             "variable ENVOY_PROMETHEUS_PORT",
-	"Stats.Prefixes":         "proxyStatsMatcher: inclusionPrefixes",
-	"Stats.Suffixes":         "proxyStatsMatcher: inclusionSuffixes",
-	"Stats.Regexps":          "proxyStatsMatcher: inclusionRegexps",
-	"Log.Level":              "--proxyLogLevel",
-	"Log.Components":         "--proxyComponentLogLevel",
-	"Concurrency":            "concurrency",
-	"DrainTime":              "drainDuration",
-	"Extra":                  "variable ISTIO_BOOTSTRAP_OVERRIDE",
+	"Node.ID":               "variables POD_NAME, POD_NAMESPACE, INSTANCE_IP and --domain",
+	"Node.Cluster":          "serviceCluster",
+	"ControlPlane.Address":  "discoveryAddress, --control-plane",
+	"ControlPlane.Identity": "variable ISTIOD_SAN",
+	"ControlPlane.Secrets":  "--work-dir",
+	"Extra":                 "variable ISTIO_BOOTSTRAP_OVERRIDE",
 }
 
 // certificateSettings are those that became one of the keeper's.

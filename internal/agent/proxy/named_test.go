@@ -3,7 +3,6 @@ package proxy
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/agent/identity"
@@ -12,12 +11,11 @@ import (
 // What cannot work is told in the words of who wrote it, each part of it.
 func TestOptionsAreNamedAsTheyWereWritten(t *testing.T) {
 	o := envoy.Options{
-		Node: envoy.Node{ID: "a"}, ControlPlane: envoy.ControlPlane{Addresses: []string{"10.0.0.1:15012"}, Secrets: "s"},
-		Concurrency: 5000, DrainTime: time.Millisecond, Stats: envoy.Stats{Regexps: []string{"("}},
+		Node: envoy.Node{ID: "a", Cluster: "\n"}, ControlPlane: envoy.ControlPlane{Address: "10.0.0.1:15012", Secrets: "s"},
 	}
 	_, keeper := identity.NewKeeper(identity.Options{Dir: "d", OutputDir: "d"})
 	tests := map[error][]string{
-		o.Check(): {"variable ISTIOD_SAN: there is none", "concurrency: 5000", "drainDuration: 1ms", `proxyStatsMatcher: inclusionRegexps: "("`},
+		o.Check(): {"variable ISTIOD_SAN: there is none", "serviceCluster: "},
 		keeper:    {"variable OUTPUT_CERTS: d is Dir"},
 	}
 	for err, want := range tests {

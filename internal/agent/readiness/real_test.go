@@ -57,8 +57,8 @@ func run(t testing.TB, o envoy.Options, po ProxyOptions, files map[string]string
 	dir := t.TempDir()
 	o.Admin.Socket, o.NoPrometheus = filepath.Join(dir, "a"), true
 	o.Node.ID = "sidecar~127.0.0.1~a.b~c"
-	if len(o.ControlPlane.Addresses) == 0 {
-		o.ControlPlane = envoy.ControlPlane{Addresses: []string{"127.0.0.1:1"}, Plaintext: true}
+	if o.ControlPlane.Address == "" {
+		o.ControlPlane = envoy.ControlPlane{Address: "127.0.0.1:1", Plaintext: true}
 	}
 	raw, err := o.Bootstrap()
 	if err != nil {
@@ -199,7 +199,7 @@ func TestARealEnvoySaysWhyNot(t *testing.T) {
 	defer refuser.Close()
 	secrets := serveSecrets(t, chain, key)
 	over := func(s *httptest.Server) envoy.ControlPlane {
-		return envoy.ControlPlane{Addresses: []string{s.Listener.Addr().String()}, SNI: "cp.example", Secrets: secrets}
+		return envoy.ControlPlane{Address: s.Listener.Addr().String(), Identity: []string{"cp.example"}, Secrets: secrets}
 	}
 	tests := map[string]struct {
 		o     envoy.Options

@@ -46,7 +46,7 @@ func newProxy(t testing.TB, change func(*envoy.Options, *Options)) *proxy {
 	dir, port := t.TempDir(), freePort(t)
 	e := envoy.Options{
 		Node:         envoy.Node{ID: "test"},
-		ControlPlane: envoy.ControlPlane{Addresses: []string{"127.0.0.1:1"}, Plaintext: true},
+		ControlPlane: envoy.ControlPlane{Address: "127.0.0.1:1", Plaintext: true},
 		Admin:        envoy.Endpoint{Socket: filepath.Join(dir, "admin.sock")}, NoPrometheus: true, DrainTime: time.Second,
 		Extra: json.RawMessage(fmt.Sprintf(hello, port)),
 	}

@@ -100,7 +100,7 @@ func static(t *testing.T, dir string, resources []xds.Dependency) []byte {
 	}
 	own, err := envoy.Options{
 		Node:         envoy.Node{ID: "test"},
-		ControlPlane: envoy.ControlPlane{Addresses: []string{"127.0.0.1:1"}, Identity: []string{"cp"}, Secrets: "sds.sock"},
+		ControlPlane: envoy.ControlPlane{Address: "127.0.0.1:1", Identity: []string{"cp"}, Secrets: "sds.sock"},
 		Extra: json.RawMessage(`{"bootstrap_extensions": [{"name": "envoy.bootstrap.internal_listener", "typed_config":
 			{"@type": "type.googleapis.com/envoy.extensions.bootstrap.internal_listener.v3.InternalListener"}}]}`),
 	}.Bootstrap()
@@ -127,7 +127,7 @@ func static(t *testing.T, dir string, resources []xds.Dependency) []byte {
 func TestSecretsAreThoseOfTheBootstrap(t *testing.T) {
 	raw, err := envoy.Options{
 		Node:         envoy.Node{ID: "test"},
-		ControlPlane: envoy.ControlPlane{Addresses: []string{"127.0.0.1:1"}, Identity: []string{"cp"}, Secrets: "sds.sock"},
+		ControlPlane: envoy.ControlPlane{Address: "127.0.0.1:1", Identity: []string{"cp"}, Secrets: "sds.sock"},
 	}.Bootstrap()
 	if err != nil {
 		t.Fatal(err)
