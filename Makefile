@@ -71,13 +71,12 @@ demo-parking: build ## parking alone, seen on this machine; five seconds (root)
 .PHONY: bench
 bench: ## measure; prints tables, asserts nothing (root)
 	$(GO) test ./test/netns -run '^$$' -bench . -benchtime 25x -timeout 30m
-	$(GO) run ./bench/model
 	$(GO) run ./bench/agent
 	$(GO) run ./bench/gate
 	$(GO) run ./bench/wait
-	$(GO) run ./bench/inject
 	$(GO) run ./bench/xds
 	$(GO) run ./bench/webhook
+	$(GO) test -run '^$$' -bench 'Explore|Run|Pod' -benchmem ./internal/model/verify ./internal/model/simulate ./internal/pod/inject
 
 # One at a time: each brings up a cluster of its own. A cold start builds it first.
 E2E := OUTRIDER_E2E=1 $(GO) test -count=1 -timeout 60m -p 1 -parallel 4

@@ -117,9 +117,7 @@ var arrows = map[string][]string{
 	"bench/xds":              {"bench/internal/figures", "build/commands", "internal/contract", "internal/controlplane/ca", "internal/xds", "github.com/envoyproxy/go-control-plane", grpc, protobuf, sys},
 	"bench/webhook":          {"bench/internal/figures", "internal/controlplane/ca", "internal/pod/inject", "internal/controlplane/webhook", sys},
 	"bench/wait":             {"build/commands", "internal/agent/readiness", "internal/agent/status"},
-	"bench/inject":           {"bench/internal/figures", "internal/pod/inject", "k8s.io/api", "sigs.k8s.io/yaml"},
 	"bench/cluster":          {"test/e2e/world"}, // the same world as the suite's
-	"bench/model":            {"bench/internal/figures", "internal/model/kubelet", "internal/model/simulate", "internal/model/verify", "startup"},
 }
 
 // tests is where packages live that only tests use. They may import anything, and no

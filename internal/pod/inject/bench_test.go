@@ -1,0 +1,45 @@
+package inject
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+// What injection costs at admission, for one pod. Run it with -benchmem.
+func BenchmarkPod(b *testing.B) {
+	const plain = "metadata: {name: shop, labels: {app: shop}}\nspec: {containers: [{name: app, image: shop, command: [/app], ports: [{containerPort: 8080}], readinessProbe: {httpGet: {port: 8080}}}]}"
+	for _, bb := range []struct {
+		name, pod string
+		patch     bool // and its JSON patch
+	}{
+		{"gate", plain, false},
+		{"gate, with the patch", plain, true},
+		{"native", "metadata: {name: shop}\nspec: {containers: [{name: app, image: shop}]}", false},
+		{"not injected", "metadata: {name: shop}\nspec: {hostNetwork: true, containers: [{name: app, image: shop}]}", false},
+		{"five containers and a graph", `
+metadata: {name: shop, annotations: {outrider.dev/depends-on: "{a: {b: healthy}, b: {c: started}, c: {d: started}}"}}
+spec:
+  containers:
+  - {name: a, image: i, command: [/a]}
+  - {name: b, image: i, command: [/b], readinessProbe: {tcpSocket: {port: 1}}}
+  - {name: c, image: i, command: [/c]}
+  - {name: d, image: i, command: [/d]}
+  - {name: e, image: i, command: [/e]}`, false},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			pod := podOf(b, bb.pod)
+			for b.Loop() {
+				r, err := Pod(pod, Namespace{Name: "shop"}, Options{})
+				if err == nil && bb.patch {
+					var ops []Operation
+					if ops, err = r.Patch(); err == nil {
+						_, err = json.Marshal(ops)
+					}
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
