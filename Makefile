@@ -75,8 +75,7 @@ bench: ## measure; prints tables, asserts nothing (root)
 	$(GO) run ./bench/gate
 	$(GO) run ./bench/wait
 	$(GO) run ./bench/xds
-	$(GO) run ./bench/webhook
-	$(GO) test -run '^$$' -bench 'Explore|Run|Pod' -benchmem ./internal/model/verify ./internal/model/simulate ./internal/pod/inject
+	$(GO) test -run '^$$' -bench 'Explore|Run|Pod|Review' -benchmem -cpu 1 ./internal/model/verify ./internal/model/simulate ./internal/pod/inject ./internal/controlplane/webhook
 
 # One at a time: each brings up a cluster of its own. A cold start builds it first.
 E2E := OUTRIDER_E2E=1 $(GO) test -count=1 -timeout 60m -p 1 -parallel 4

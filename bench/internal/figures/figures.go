@@ -1,10 +1,8 @@
-// Package figures holds what the programs below bench have in common: a table of figures,
-// the load of the machine, and JSON output.
+// Package figures holds what the programs below bench have in common: a table of figures
+// and the load of the machine.
 package figures
 
 import (
-	"encoding/json"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -53,11 +51,4 @@ func Load() string {
 		return "unknown"
 	}
 	return strings.Join(f[:3], " ")
-}
-
-// WriteJSON prints v, indented.
-func WriteJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }

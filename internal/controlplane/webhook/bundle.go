@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,9 +50,10 @@ type Keeper struct {
 	// is called before the configuration is read.
 	Changed func() <-chan struct{}
 
-	Again time.Duration // after a failure; default 1s
-	Look  time.Duration // without a known change, since an old file may have been applied; default 1m
+	Look time.Duration // without a known change, since an old file may have been applied; default 1m
 }
+
+const retryAfter = time.Second // after a failure
 
 // Run writes the bundle now, whenever the roots change, and whenever the configuration has
 // another one, until ctx ends. Failures are logged and retried.
@@ -59,13 +61,6 @@ type Keeper struct {
 // A new root must be among the roots before it signs: the API server refuses pods while it
 // cannot verify the webhook's certificate.
 func (k *Keeper) Run(ctx context.Context) error {
-	again, look := k.Again, k.Look
-	if again <= 0 {
-		again = time.Second
-	}
-	if look <= 0 {
-		look = time.Minute
-	}
 	var written <-chan struct{} // nil is never closed
 	var missing bool
 	for {
@@ -73,7 +68,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		if k.Changed != nil {
 			written = k.Changed()
 		}
-		wait := look
+		wait := cmp.Or(k.Look, time.Minute)
 		err := k.once(ctx)
 		switch {
 		case err == nil:
@@ -85,7 +80,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			missing = true
 		case ctx.Err() == nil:
 			k.Log.Warn("the webhook's certificates are not current", "configuration", k.Name, "error", err)
-			wait = again
+			wait = retryAfter
 		}
 		timer := time.NewTimer(wait)
 		select {

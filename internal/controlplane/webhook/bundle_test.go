@@ -3,6 +3,8 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -15,19 +17,109 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// wanting is a cluster whose configuration may be missing.
-type wanting struct {
-	cluster
+// A cluster has one configuration, and refuses an update of an old version.
+type cluster struct {
+	mu      sync.Mutex
+	stored  admission.MutatingWebhookConfiguration
+	version int
+	writes  int
+	refuses int // updates that fail, as after a conflict
 	missing bool
 	reads   int
 }
 
-func (w *wanting) Get(ctx context.Context, name string) (*admission.MutatingWebhookConfiguration, error) {
-	w.reads++
-	if w.missing {
+func (c *cluster) Get(_ context.Context, name string) (*admission.MutatingWebhookConfiguration, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reads++; c.missing {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "mutatingwebhookconfigurations"}, name)
 	}
-	return w.cluster.Get(ctx, name)
+	out := c.stored.DeepCopy()
+	out.ResourceVersion = fmt.Sprint(c.version)
+	return out, nil
+}
+
+func (c *cluster) Update(_ context.Context, in *admission.MutatingWebhookConfiguration) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if in.ResourceVersion != fmt.Sprint(c.version) || c.refuses > 0 {
+		c.refuses--
+		return errors.New("conflict")
+	}
+	c.stored, c.version, c.writes = *in.DeepCopy(), c.version+1, c.writes+1
+	return nil
+}
+
+func (c *cluster) bundle() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return string(c.stored.Webhooks[len(c.stored.Webhooks)-1].ClientConfig.CABundle)
+}
+
+// roots change by set.
+type roots struct {
+	mu      sync.Mutex
+	pem     string
+	changed chan struct{}
+}
+
+func (r *roots) RootsPEM() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return []byte(r.pem)
+}
+
+func (r *roots) Changed() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changed
+}
+
+func (r *roots) set(pem string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pem = pem
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+func TestReplicasKeepTheBundleCurrent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stored, err := Configuration(ConfigurationOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, r := &cluster{stored: *stored, refuses: 1}, &roots{pem: "one", changed: make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		var done sync.WaitGroup
+		for range 3 {
+			done.Go(func() {
+				(&Keeper{Configurations: c, Name: stored.Name, Roots: r, Log: slog.New(slog.DiscardHandler)}).Run(ctx)
+			})
+		}
+		want := func(bundle string, writes int, when string) {
+			t.Helper()
+			synctest.Wait()
+			if got := c.bundle(); got != bundle || c.writes != writes {
+				t.Errorf("%s: bundle %q after %d writes, want %q after %d", when, got, c.writes, bundle, writes)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		want("one", 1, "three replicas start, and the first write meets another")
+		r.set("one two")
+		time.Sleep(2 * time.Second)
+		want("one two", 2, "the roots change")
+		c.mu.Lock()
+		Patch(&c.stored, nil)
+		c.mu.Unlock()
+		time.Sleep(time.Minute)
+		want("one two", 3, "a configuration without a bundle is applied")
+		r.set("")
+		time.Sleep(time.Minute)
+		want("one two", 3, "there are no roots for a moment")
+		cancel()
+		done.Wait()
+	})
 }
 
 // A missing configuration is logged once and read rarely; once it is there, it is written at
@@ -39,7 +131,7 @@ func TestAConfigurationThatIsNotThereYet(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		c := &wanting{cluster: cluster{stored: *stored}, missing: true}
+		c := &cluster{stored: *stored, missing: true}
 		written := make(chan struct{})
 		r := &roots{pem: "one", changed: make(chan struct{})}
 		ctx, cancel := context.WithCancel(t.Context())

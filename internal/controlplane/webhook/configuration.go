@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -157,20 +158,15 @@ func requires(s *metav1.LabelSelector) bool {
 const suffix = ".inject.outrider.dev"
 
 func (o ConfigurationOptions) complete() ConfigurationOptions {
-	fill := func(s *string, value string) {
-		if *s == "" {
-			*s = value
-		}
-	}
-	fill(&o.Revision, inject.DefaultRevision)
-	fill(&o.Namespace, ownNamespace)
-	fill(&o.Place.Namespace, o.Namespace)
-	fill(&o.Place.Service, "outriderd")
+	o.Revision = cmp.Or(o.Revision, inject.DefaultRevision)
+	o.Namespace = cmp.Or(o.Namespace, ownNamespace)
+	o.Place.Namespace = cmp.Or(o.Place.Namespace, o.Namespace)
+	o.Place.Service = cmp.Or(o.Place.Service, "outriderd")
 	name := "outrider-injector"
 	if o.Revision != inject.DefaultRevision {
 		name += "-" + o.Revision
 	}
-	fill(&o.Name, name)
+	o.Name = cmp.Or(o.Name, name)
 	return o
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	admission "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
@@ -26,39 +27,41 @@ const (
 	BadSettings inject.Code = "bad-settings" // refused: the mesh's configuration is invalid
 )
 
+var reviewType = metav1.TypeMeta{APIVersion: admission.SchemeGroupVersion.String(), Kind: "AdmissionReview"}
+
 // review answers the review in body. Environ are more variables of the proxy.
 func (w *Webhook) review(ctx context.Context, body []byte, environ map[string]string) ([]byte, inject.Code, error) {
-	var in review
+	var in admission.AdmissionReview
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &in); err != nil {
 		return nil, Failed, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is no AdmissionReview: %v", err)
 	}
 	switch {
-	case in.Kind != reviewKind:
-		return nil, Failed, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "kind %q: want %s", in.Kind, reviewKind)
-	case in.APIVersion != reviewVersion:
+	case in.Kind != reviewType.Kind:
+		return nil, Failed, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "kind %q: want %s", in.Kind, reviewType.Kind)
+	case in.APIVersion != reviewType.APIVersion:
 		return nil, Failed, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest,
-			"apiVersion %q: only %s is answered; the webhook's configuration needs admissionReviewVersions: [v1]", in.APIVersion, reviewVersion)
+			"apiVersion %q: only %s is answered; the webhook's configuration needs admissionReviewVersions: [v1]", in.APIVersion, reviewType.APIVersion)
 	case in.Request == nil || in.Request.UID == "":
 		return nil, Failed, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "request.uid is missing: there is nothing to answer")
 	}
 	out, code := w.decide(ctx, in.Request, environ)
 	out.UID = in.Request.UID
-	text, err := json.Marshal(answer{reviewVersion, reviewKind, out})
+	text, err := json.Marshal(admission.AdmissionReview{TypeMeta: reviewType, Response: out})
 	return text, code, err
 }
 
 // decide returns the answer to a request, without its UID.
-func (w *Webhook) decide(ctx context.Context, r *request, environ map[string]string) (response, inject.Code) {
+func (w *Webhook) decide(ctx context.Context, r *admission.AdmissionRequest, environ map[string]string) (*admission.AdmissionResponse, inject.Code) {
 	switch {
 	case r.Kind.Group != "" || r.Kind.Kind != "Pod" || r.SubResource != "":
 		return allowed(NotAPod)
-	case r.Operation != "CREATE":
+	case r.Operation != admission.Create:
 		return allowed(NotCreated)
 	case r.Namespace == w.o.Namespace:
 		return allowed(inject.IgnoredNamespace)
 	}
 	var pod corev1.Pod
-	if err := decode(r.Object, &pod); err != nil {
+	if err := decode(r.Object.Raw, &pod); err != nil {
 		return refused(BadPod, fmt.Sprintf("the object is no pod: %v", err), "")
 	}
 	pod.Namespace = cmp.Or(pod.Namespace, r.Namespace) // a new pod may leave it to the request
@@ -88,6 +91,13 @@ func (w *Webhook) decide(ctx context.Context, r *request, environ map[string]str
 	return patched(result)
 }
 
+// decode reads JSON with the API server's own decoder. A duplicate field is an error; an
+// unknown field is one of a newer Kubernetes and is ignored.
+func decode(data []byte, into any) error {
+	strict, err := kjson.UnmarshalStrict(data, into, kjson.DisallowDuplicateFields)
+	return errors.Join(append(strict, err)...)
+}
+
 // inject injects a pod, and looks up the commands of its images if a gate needs them.
 func (w *Webhook) inject(ctx context.Context, pod *corev1.Pod, ns inject.Namespace, o inject.Options) (inject.Result, error) {
 	if w.o.Commands == nil {
@@ -105,12 +115,15 @@ func (w *Webhook) inject(ctx context.Context, pod *corev1.Pod, ns inject.Namespa
 	})
 }
 
-func allowed(code inject.Code) (response, inject.Code) {
-	return response{Allowed: true, Audit: audit{string(code)}}, code
+func allowed(code inject.Code) (*admission.AdmissionResponse, inject.Code) {
+	return &admission.AdmissionResponse{Allowed: true, AuditAnnotations: audit(code)}, code
 }
 
+// audit is what the API server writes into its audit log.
+func audit(code inject.Code) map[string]string { return map[string]string{"injection": string(code)} }
+
 // patched returns the answer with a result's patch.
-func patched(result inject.Result) (response, inject.Code) {
+func patched(result inject.Result) (*admission.AdmissionResponse, inject.Code) {
 	out, code := allowed(result.Reason.Code)
 	warnings := result.Warnings
 	if code == inject.OtherInjector { // the pod's labels would mean us if there was no other injector
@@ -119,7 +132,7 @@ func patched(result inject.Result) (response, inject.Code) {
 	out.Warnings = fitting(warnings)
 	ops, err := result.Patch()
 	if err == nil && len(ops) > 0 {
-		out.PatchType = "JSONPatch"
+		out.PatchType = new(admission.PatchTypeJSONPatch)
 		out.Patch, err = json.Marshal(ops)
 	}
 	if err != nil {
@@ -142,17 +155,17 @@ var statuses = map[inject.Code]struct {
 }
 
 // refused returns the answer that keeps a pod out. Its message is all that the pod's author sees.
-func refused(code inject.Code, sentence, hint string) (response, inject.Code) {
+func refused(code inject.Code, sentence, hint string) (*admission.AdmissionResponse, inject.Code) {
 	s, ok := statuses[code]
 	if !ok {
 		s.code, s.reason = http.StatusForbidden, metav1.StatusReasonForbidden
 	}
-	message := "outrider: " + sentence
+	message := prefix + sentence
 	if hint != "" {
 		message += "; " + hint
 	}
-	return response{
-		Status: &status{Status: metav1.StatusFailure, Message: message, Reason: s.reason, Code: s.code},
-		Audit:  audit{string(code)},
+	return &admission.AdmissionResponse{
+		Result:           &metav1.Status{Status: metav1.StatusFailure, Message: message, Reason: s.reason, Code: s.code},
+		AuditAnnotations: audit(code),
 	}, code
 }

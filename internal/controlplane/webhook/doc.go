@@ -9,12 +9,10 @@
 //
 // Where to read:
 //
-//	webhook.go        a request: limits, deadlines, panics
-//	review.go         AdmissionReview: the fields that are read and written
+//	webhook.go        the port; a request: limits, deadlines, panics
 //	decide.go         the answer
 //	path.go           variables in the path
 //	warnings.go       what the API server shows of warnings
 //	counters.go       numbers for metrics
-//	tls.go            the port
 //	configuration.go  the MutatingWebhookConfiguration; bundle.go: its certificates
 package webhook

@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -10,20 +9,17 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	corev1 "k8s.io/api/core/v1"
+	admission "k8s.io/api/admission/v1"
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/pod/inject"
 )
-
-const serverName = "outriderd.outrider-system.svc"
 
 // enabled are namespaces that all have istio-injection=enabled.
 func enabled(name string) (inject.Namespace, bool) {
@@ -40,10 +36,10 @@ func authority(t testing.TB, dir string) *ca.Authority {
 }
 
 // serve starts a server of the webhook and returns its address.
-func serve(t testing.TB, w *Webhook, a *ca.Authority, life time.Duration) string {
+func serve(t testing.TB, w *Webhook, a *ca.Authority) string {
 	t.Helper()
 	id := ca.Identity{TrustDomain: "cluster.local", Namespace: "outrider-system", ServiceAccount: "outriderd"}
-	serving, err := a.NewServing(id, ca.ServingNames("outrider-system", "cluster.local"), life)
+	serving, err := a.NewServing(id, []string{"localhost"}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +54,7 @@ func serve(t testing.TB, w *Webhook, a *ca.Authority, life time.Duration) string
 	return l.Addr().String()
 }
 
-// client is an API server's: it trusts a bundle and uses the service's name.
+// client is an API server's, which trusts a bundle. It would resume TLS sessions.
 func client(t testing.TB, bundle []byte, protocols ...string) *http.Client {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -66,7 +62,7 @@ func client(t testing.TB, bundle []byte, protocols ...string) *http.Client {
 		t.Fatal("no certificate in the bundle")
 	}
 	transport := &http.Transport{
-		TLSClientConfig:   &tls.Config{RootCAs: pool, ServerName: serverName, NextProtos: protocols},
+		TLSClientConfig:   &tls.Config{RootCAs: pool, ServerName: "localhost", NextProtos: protocols, ClientSessionCache: tls.NewLRUClientSessionCache(1)},
 		ForceAttemptHTTP2: len(protocols) > 0 && protocols[0] == "h2",
 	}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -88,25 +84,32 @@ func reviewOf(uid, namespace string, object []byte) []byte {
 		`"resource":{"group":"","version":"v1","resource":"pods"},"namespace":%q,"operation":"CREATE","userInfo":{},"object":%s,"oldObject":null,"dryRun":false,"options":null}}`, uid, namespace, object)
 }
 
-// A reply is the answer to a review.
+// A reply is the answer to a review: an AdmissionReview, or a Status.
 type reply struct {
 	code     int
 	header   http.Header
-	response response
+	body     []byte
+	response admission.AdmissionResponse
 	message  string // of a Status
 	kind     string
 }
 
-func read(t testing.TB, code int, header http.Header, body []byte) reply {
+func read(t testing.TB, r *http.Response) reply {
 	t.Helper()
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var got struct {
-		answer
-		Message string `json:"message"`
+		Kind     string
+		Message  string
+		Response admission.AdmissionResponse
 	}
 	if err := json.Unmarshal(body, &got); err != nil {
-		t.Fatalf("the answer is no JSON: %v\n%s", err, body)
+		t.Fatalf("the answer is not JSON: %v\n%s", err, body)
 	}
-	return reply{code, header, got.Response, got.Message, got.Kind}
+	return reply{r.StatusCode, r.Header, body, got.Response, got.Message, got.Kind}
 }
 
 func post(t testing.TB, c *http.Client, url string, body []byte) reply {
@@ -115,30 +118,41 @@ func post(t testing.TB, c *http.Client, url string, body []byte) reply {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return read(t, r.StatusCode, r.Header, text)
+	return read(t, r)
 }
 
-// decided reviews an object without a connection.
-func decided(t testing.TB, w *Webhook, namespace string, object []byte) response {
+// handled posts a body to the handler, without a connection.
+func handled(t testing.TB, w *Webhook, body []byte) reply {
 	t.Helper()
-	text, _, err := w.review(context.Background(), reviewOf("u", namespace, object), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return read(t, 200, nil, text).response
+	out := httptest.NewRecorder()
+	r := httptest.NewRequest("POST", Path, bytes.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	w.ServeHTTP(out, r)
+	return read(t, out.Result())
 }
 
-// applied applies a JSON patch with the API server's library.
+// reviewed returns the answer to a review of an object.
+func reviewed(t testing.TB, w *Webhook, namespace string, object []byte) admission.AdmissionResponse {
+	t.Helper()
+	got := handled(t, w, reviewOf("u1", namespace, object))
+	if got.code != 200 {
+		t.Fatalf("status %d: %s", got.code, got.body)
+	}
+	return got.response
+}
+
+// patchedBy reviews a pod and applies the patch with the API server's library.
+func patchedBy(t testing.TB, w *Webhook, object []byte) []byte {
+	t.Helper()
+	got := reviewed(t, w, "shop", object)
+	if !got.Allowed || len(got.Patch) == 0 {
+		t.Fatalf("not injected: %+v", got)
+	}
+	return applied(t, object, got.Patch)
+}
+
 func applied(t testing.TB, object, patch []byte) []byte {
 	t.Helper()
-	if len(patch) == 0 {
-		return object
-	}
 	steps, err := jsonpatch.DecodePatch(patch)
 	if err == nil {
 		object, err = steps.Apply(object)
@@ -147,56 +161,4 @@ func applied(t testing.TB, object, patch []byte) []byte {
 		t.Fatalf("%v\n%s", err, patch)
 	}
 	return object
-}
-
-// checkPod checks that no name is there twice.
-func checkPod(t testing.TB, object []byte) corev1.Pod {
-	t.Helper()
-	var pod corev1.Pod
-	if err := json.Unmarshal(object, &pod); err != nil {
-		t.Fatal(err)
-	}
-	names, volumes := map[string]int{}, map[string]int{}
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for _, c := range list {
-			names[c.Name]++
-			mounts, env := map[string]int{}, map[string]int{}
-			for _, m := range c.VolumeMounts {
-				mounts[m.MountPath]++
-			}
-			for _, e := range c.Env {
-				env[e.Name]++
-			}
-			once(t, "mount of "+c.Name, mounts)
-			once(t, "variable of "+c.Name, env)
-		}
-	}
-	for _, v := range pod.Spec.Volumes {
-		volumes[v.Name]++
-	}
-	once(t, "container", names)
-	once(t, "volume", volumes)
-	return pod
-}
-
-func once(t testing.TB, what string, count map[string]int) {
-	t.Helper()
-	for name, n := range count {
-		if n > 1 {
-			t.Errorf("%s %s is there %d times", what, name, n)
-		}
-	}
-}
-
-// exchange writes files over an authority's.
-func exchange(t testing.TB, a *ca.Authority, dir string, files map[string][]byte) {
-	t.Helper()
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := a.Reload(); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -94,6 +95,30 @@ func New(o Options) *Webhook {
 
 // Use sets the options of injection, from the next review on.
 func (w *Webhook) Use(o inject.Options) { w.options.Store(&o) }
+
+// Server is an HTTPS server for w; start it by ServeTLS with empty names of files. Silent
+// clients are disconnected.
+//
+// Each handshake takes the current certificate, and there are no session tickets, since a
+// resumed connection does not see a new one. No client certificate is requested: that of an
+// API server need not be of this mesh. The API server speaks HTTP/1.1 to webhooks
+// (kubernetes apiserver, pkg/util/webhook/client.go), other clients may speak HTTP/2.
+func (w *Webhook) Server(certificate func() (*tls.Certificate, error)) *http.Server {
+	return &http.Server{
+		Handler: w,
+		TLSConfig: &tls.Config{
+			MinVersion:             tls.VersionTLS12,
+			NextProtos:             []string{"h2", "http/1.1"},
+			SessionTicketsDisabled: true,
+			GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate() },
+		},
+		ReadHeaderTimeout: 10 * time.Second,
+		WriteTimeout:      w.o.Limits.Timeout + 10*time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(w.o.Log.Handler(), slog.LevelDebug),
+	}
+}
 
 // A failure is a request that is answered without an AdmissionReview. The API server then
 // applies the failurePolicy.
@@ -208,7 +233,8 @@ func (w *Webhook) refuse(rw http.ResponseWriter, err error) {
 	f := &failure{http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error()}
 	errors.As(err, &f)
 	w.o.Log.Warn("a review is not answered", "code", f.code, "why", f.text)
-	status := status{Kind: "Status", APIVersion: "v1", Status: metav1.StatusFailure, Message: "outrider: " + f.text, Reason: f.reason, Code: int32(f.code)}
+	status := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status: metav1.StatusFailure, Message: prefix + f.text, Reason: f.reason, Code: int32(f.code)}
 	text, err := json.Marshal(status)
 	if err != nil {
 		text = []byte("{}") // strings and numbers

@@ -2,15 +2,17 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admission "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	kjson "sigs.k8s.io/json"
 
@@ -22,7 +24,7 @@ const plain = `{metadata: {generateName: shop-, labels: {app: shop}}, spec: {con
 func TestWhatIsAnswered(t *testing.T) {
 	a := authority(t, t.TempDir())
 	w := New(Options{Namespaces: enabled, Limits: Limits{MaxBody: 64 << 10}})
-	url := "https://" + serve(t, w, a, 0)
+	url := "https://" + serve(t, w, a)
 	pod := func(text string) []byte { return reviewOf("u1", "shop", podJSON(t, text)) }
 	edit := func(body []byte, old, new string) []byte {
 		if !bytes.Contains(body, []byte(old)) {
@@ -82,29 +84,18 @@ func TestWhatIsAnswered(t *testing.T) {
 		c := client(t, a.RootsPEM(), protocol)
 		for name, tt := range tests {
 			t.Run(protocol+": "+name, func(t *testing.T) {
-				or := func(s, otherwise string) string {
-					if s == "" {
-						return otherwise
-					}
-					return s
-				}
-				r, err := http.NewRequest(or(tt.method, "POST"), url+or(tt.path, Path), bytes.NewReader(tt.body))
+				r, err := http.NewRequest(cmp.Or(tt.method, "POST"), url+cmp.Or(tt.path, Path), bytes.NewReader(tt.body))
 				if err != nil {
 					t.Fatal(err)
 				}
-				r.Header.Set("Content-Type", or(tt.media, "application/json"))
+				r.Header.Set("Content-Type", cmp.Or(tt.media, "application/json"))
 				answer, err := c.Do(r)
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer answer.Body.Close()
-				var body bytes.Buffer
-				if _, err := body.ReadFrom(answer.Body); err != nil {
-					t.Fatal(err)
-				}
-				got := read(t, answer.StatusCode, answer.Header, body.Bytes())
+				got := read(t, answer)
 				if got.code != tt.status || got.header.Get("Content-Type") != "application/json" {
-					t.Fatalf("status %d %s, want %d; %s", got.code, got.header.Get("Content-Type"), tt.status, body.Bytes())
+					t.Fatalf("status %d %s, want %d; %s", got.code, got.header.Get("Content-Type"), tt.status, got.body)
 				}
 				if got.code != 200 {
 					if !strings.Contains(got.message, tt.message) || got.kind != "Status" {
@@ -118,43 +109,37 @@ func TestWhatIsAnswered(t *testing.T) {
 	}
 }
 
-func checkResponse(t *testing.T, got response, allowed bool, injection inject.Code, patch, message string, code int32) {
+func checkResponse(t *testing.T, got admission.AdmissionResponse, allowed bool, injection inject.Code, patch, message string, code int32) {
 	t.Helper()
-	if got.UID != "u1" || got.Allowed != allowed || got.Audit.Injection != string(injection) {
-		t.Errorf("uid %q, allowed %v, %q: want u1, %v, %q", got.UID, got.Allowed, got.Audit.Injection, allowed, injection)
+	if got.UID != "u1" || got.Allowed != allowed || got.AuditAnnotations["injection"] != string(injection) {
+		t.Errorf("uid %q, allowed %v, %q: want u1, %v, %q", got.UID, got.Allowed, got.AuditAnnotations["injection"], allowed, injection)
 	}
-	if (len(got.Patch) > 0) != (patch != "") || !strings.Contains(string(got.Patch), patch) || (len(got.Patch) > 0) != (got.PatchType == "JSONPatch") {
-		t.Errorf("patch %q %s: want %q in it", got.PatchType, got.Patch, patch)
+	if (len(got.Patch) > 0) != (patch != "") || !strings.Contains(string(got.Patch), patch) || (len(got.Patch) > 0) != (got.PatchType != nil && *got.PatchType == admission.PatchTypeJSONPatch) {
+		t.Errorf("patch %s: want %q in it", got.Patch, patch)
 	}
 	if allowed {
 		return
 	}
-	if got.Status == nil || got.Status.Code != code || !strings.Contains(got.Status.Message, message) {
-		t.Errorf("status %+v: want %d and %q", got.Status, code, message)
+	if got.Result == nil || got.Result.Code != code || !strings.Contains(got.Result.Message, message) {
+		t.Errorf("status %+v: want %d and %q", got.Result, code, message)
 	}
 }
 
 func TestAPanicIsOneAnswerAndNotTheEnd(t *testing.T) {
 	w := New(Options{Namespaces: enabled})
 	w.injectPod = func(*corev1.Pod, inject.Namespace, inject.Options) (inject.Result, error) { panic("by a test") }
-	ask := func() reply {
-		out := httptest.NewRecorder()
-		r := httptest.NewRequest("POST", Path, bytes.NewReader(reviewOf("u1", "shop", podJSON(t, plain))))
-		r.Header.Set("Content-Type", "application/json")
-		w.ServeHTTP(out, r)
-		return read(t, out.Code, out.Header(), out.Body.Bytes())
-	}
-	if got := ask(); got.code != 500 || !strings.Contains(got.message, "a mistake in it and not in the pod") || strings.Contains(got.message, "by a test") {
+	review := func() reply { return handled(t, w, reviewOf("u1", "shop", podJSON(t, plain))) }
+	if got := review(); got.code != 500 || !strings.Contains(got.message, "a mistake in it and not in the pod") || strings.Contains(got.message, "by a test") {
 		t.Errorf("%d %q: want 500 without what is for the log", got.code, got.message)
 	}
 	w.injectPod = func(*corev1.Pod, inject.Namespace, inject.Options) (inject.Result, error) {
 		return inject.Result{}, errors.New("values: hub: wrong")
 	}
-	if got := ask(); got.code != 200 || got.response.Allowed || got.response.Status.Code != 500 || !strings.Contains(got.response.Status.Message, "values: hub: wrong") {
+	if got := review(); got.code != 200 || got.response.Allowed || got.response.Result.Code != 500 || !strings.Contains(got.response.Result.Message, "values: hub: wrong") {
 		t.Errorf("%+v: want a pod that is refused with what is wrong", got)
 	}
 	w.injectPod = inject.Pod
-	if got := ask(); !got.response.Allowed || len(got.response.Patch) == 0 {
+	if got := review(); !got.response.Allowed || len(got.response.Patch) == 0 {
 		t.Errorf("%+v: want the next pod to be injected", got)
 	}
 	if n := len(w.slots); n != 0 {
@@ -165,12 +150,33 @@ func TestAPanicIsOneAnswerAndNotTheEnd(t *testing.T) {
 func TestOtherOptionsHoldFromTheNextReview(t *testing.T) {
 	w := New(Options{Namespaces: enabled})
 	pod := podJSON(t, plain)
-	before := decided(t, w, "shop", pod)
+	before := reviewed(t, w, "shop", pod)
 	o := inject.Options{}
 	o.Values.Global.Hub, o.Values.Global.Tag = "example.test/hub", "t1"
 	w.Use(o)
-	if after := decided(t, w, "shop", pod); !strings.Contains(string(after.Patch), "example.test/hub") || bytes.Equal(before.Patch, after.Patch) {
+	if after := reviewed(t, w, "shop", pod); !strings.Contains(string(after.Patch), "example.test/hub") || bytes.Equal(before.Patch, after.Patch) {
 		t.Errorf("the patch has not the new hub: %s", after.Patch)
+	}
+}
+
+// The API server calls again when a later webhook has changed the pod, and in an upgrade
+// another replica answers, with other options.
+func TestASecondReview(t *testing.T) {
+	w := New(Options{Namespaces: enabled})
+	given := podJSON(t, plain)
+	injected := patchedBy(t, w, given)
+	if again := reviewed(t, w, "shop", injected); !again.Allowed || len(again.Patch) > 0 {
+		t.Errorf("nothing was changed since: %s", again.Patch)
+	}
+	more := patchedBy(t, w, applied(t, injected, []byte(`[{"op":"add","path":"/spec/containers/-","value":{"name":"late","image":"late","command":["/late"]}}]`)))
+	if !strings.Contains(string(more), `"--","/late"]`) {
+		t.Errorf("the container that was added since has no gate: %s", more)
+	}
+	var other inject.Options
+	other.Values.Pilot.Env = map[string]any{"ENABLE_NATIVE_SIDECARS": "true"}
+	w.Use(other)
+	if once, twice := patchedBy(t, w, given), patchedBy(t, w, injected); !jsonpatch.Equal(once, twice) {
+		t.Errorf("by other options:\n%s\nand not\n%s", twice, once)
 	}
 }
 
@@ -218,25 +224,21 @@ func FuzzBody(f *testing.F) {
 	f.Add([]byte(`[]`))
 	w := New(Options{Namespaces: enabled})
 	f.Fuzz(func(t *testing.T, body []byte) {
-		out := httptest.NewRecorder()
-		r := httptest.NewRequest("POST", Path, bytes.NewReader(body))
-		r.Header.Set("Content-Type", "application/json")
-		w.ServeHTTP(out, r)
-		got := read(t, out.Code, out.Header(), out.Body.Bytes())
+		got := handled(t, w, body)
 		if got.code == 500 {
-			t.Fatalf("a body made the webhook fail: %s", out.Body.Bytes())
+			t.Fatalf("a body made the webhook fail: %s", got.body)
 		}
 		if got.code != 200 {
 			return
 		}
-		var sent review
+		var sent admission.AdmissionReview
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &sent); err != nil || sent.Request == nil {
 			t.Fatalf("a body that is no review was answered: %v", err)
 		}
-		if got.response.UID != sent.Request.UID || got.kind != reviewKind {
+		if got.response.UID != sent.Request.UID || got.kind != reviewType.Kind {
 			t.Errorf("uid %q, want %q", got.response.UID, sent.Request.UID)
 		}
-		if !got.response.Allowed && (got.response.Status == nil || got.response.Status.Message == "") {
+		if !got.response.Allowed && (got.response.Result == nil || got.response.Result.Message == "") {
 			t.Error("refused without a message")
 		}
 		if len(got.response.Patch) > 0 {
@@ -268,9 +270,9 @@ func TestAPodOfAnotherInjectorGetsAWarning(t *testing.T) {
 		{"quiet", plain, inject.NotRequested, false},
 		{"shop", `{metadata: {labels: {outrider.dev/inject: "true"}}, spec: {containers: [{name: app, image: shop, command: [/app]}]}}`, inject.Injected, false},
 	} {
-		got := decided(t, w, tt.namespace, podJSON(t, tt.pod))
+		got := reviewed(t, w, tt.namespace, podJSON(t, tt.pod))
 		warned := len(got.Warnings) == 1 && strings.HasPrefix(got.Warnings[0], "outrider: not injected (other-injector): ") && strings.Contains(got.Warnings[0], "outrider.dev/inject=true")
-		if !got.Allowed || got.Audit.Injection != string(tt.code) || warned != tt.warned || (len(got.Patch) > 0) != (tt.code == inject.Injected) {
+		if !got.Allowed || got.AuditAnnotations["injection"] != string(tt.code) || warned != tt.warned || (len(got.Patch) > 0) != (tt.code == inject.Injected) {
 			t.Errorf("%s: %+v, want %s", tt.namespace, got, tt.code)
 		}
 	}
