@@ -241,12 +241,12 @@ func proves(t capture.Trace, d direction) bool {
 
 // interfaceTo is the interface by which packets to addr leave.
 func interfaceTo(addr netip.Addr) (string, error) {
-	conn, err := dialRoute()
+	r, err := openRouter()
 	if err != nil {
 		return "", err
 	}
-	defer conn.Close()
-	index, err := conn.outInterface(addr)
+	defer r.Close()
+	index, err := r.outInterface(addr)
 	if err != nil {
 		return "", err
 	}

@@ -1,12 +1,14 @@
 package setup
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/capture"
@@ -19,27 +21,29 @@ const routeProtocol = 151
 
 // addressFamilies are the families of netlink, with the model's.
 var addressFamilies = []struct {
-	family addressFamily
+	family uint8
 	model  capture.Families
 }{{unix.AF_INET, capture.IPv4}, {unix.AF_INET6, capture.IPv6}}
 
 // sixSource is the address from which the proxy passes inbound connections on over IPv6.
 var sixSource = netip.MustParsePrefix("::6/128")
 
-// A router changes what transparent proxying needs outside the packet filter: a
+// A router is a socket for rtnetlink(7), in the network namespace of the thread that opened
+// it. It changes what transparent proxying needs outside the packet filter: a
 // routing policy by packet mark, a table that makes every address local, and the
-// address ::6. All of it is about the interface lo.
+// address ::6. All of it is about the interface lo. An error of the kernel is a [unix.Errno].
 type router struct {
-	*routeConn
+	*netlink.Conn
 	lo *net.Interface
 }
 
+// openRouter takes no privilege; changes take NET_ADMIN.
 func openRouter() (router, error) {
 	lo, err := net.InterfaceByName("lo")
 	if err != nil {
 		return router{}, fmt.Errorf("finding interface lo: %w", err)
 	}
-	conn, err := dialRoute()
+	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
 		return router{}, fmt.Errorf("opening a netlink socket: %w", err)
 	}
@@ -75,7 +79,7 @@ func applyRouting(want capture.Routing, families capture.Families) (notes []stri
 		}
 	}
 	if want.SixSource {
-		if err := r.addAddress(r.lo.Index, sixSource); err != nil && !errors.Is(err, unix.EEXIST) {
+		if err := r.change(unix.RTM_NEWADDR, create, r.address(sixSource)); err != nil && !errors.Is(err, unix.EEXIST) {
 			if !noIPv6(err) {
 				return notes, fmt.Errorf("adding ::6 to lo: %w", err)
 			}
@@ -97,20 +101,15 @@ func readRouting() (capture.Routing, error) {
 
 func (r router) read() (out capture.Routing, err error) {
 	for _, f := range addressFamilies {
-		rules, routes, err := r.ours(f.family)
+		rules, err := r.ours(policyRules, f.family)
 		if err != nil {
 			return out, err
 		}
-		if len(rules) != 1 {
-			continue
+		routes, err := r.ours(localRoutes, f.family)
+		if err != nil {
+			return out, err
 		}
-		to := 0
-		for _, route := range routes {
-			if route.table == rules[0].table {
-				to++
-			}
-		}
-		if to == 1 {
+		if len(rules) == 1 && len(routes) == 1 && rules[0].table == routes[0].table {
 			out.Mark, out.Table = rules[0].mark, int(rules[0].table)
 		}
 	}
@@ -140,7 +139,7 @@ func removeRouting(had capture.Routing) error {
 	if !had.SixSource {
 		return nil
 	}
-	if err := r.deleteAddress(r.lo.Index, sixSource); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) && !noIPv6(err) {
+	if err := r.change(unix.RTM_DELADDR, remove, r.address(sixSource)); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) && !noIPv6(err) {
 		return fmt.Errorf("removing ::6 from lo: %w", err)
 	}
 	return nil
@@ -158,10 +157,12 @@ func isAny(err error, numbers ...unix.Errno) bool {
 	return errors.As(err, &number) && slices.Contains(numbers, number)
 }
 
-func (r router) addPolicy(family addressFamily, want capture.Routing) error {
-	table := uint32(want.Table)
-	route := localRoute{family: family, index: r.lo.Index, table: table, protocol: routeProtocol}
-	if err := r.addRoute(route); err != nil {
+func (r router) addPolicy(family uint8, want capture.Routing) error {
+	table := number(uint32(want.Table))
+	route := header(family, 0, routeProtocol, unix.RT_SCOPE_HOST, unix.RTN_LOCAL)
+	route = attribute(route, unix.RTA_TABLE, table)
+	route = attribute(route, unix.RTA_OIF, number(uint32(r.lo.Index)))
+	if err := r.change(unix.RTM_NEWROUTE, create, route); err != nil {
 		hint := ""
 		switch {
 		case errors.Is(err, unix.ENETDOWN):
@@ -169,48 +170,168 @@ func (r router) addPolicy(family addressFamily, want capture.Routing) error {
 		case errors.Is(err, unix.EEXIST):
 			hint = "; the table is in use, choose another with -r"
 		}
-		return fmt.Errorf("adding the local route to table %d: %w%s", table, err, hint)
+		return fmt.Errorf("adding the local route to table %d: %w%s", want.Table, err, hint)
 	}
-	if err := r.addRule(routeRule{family: family, mark: want.Mark, table: table, protocol: routeProtocol}); err != nil {
+	// Without a priority the kernel puts the rule before all others.
+	rule := header(family, 0, 0, 0, unix.FR_ACT_TO_TBL)
+	rule = attribute(rule, unix.FRA_TABLE, table)
+	rule = attribute(rule, unix.FRA_FWMARK, number(want.Mark))
+	rule = attribute(rule, unix.FRA_PROTOCOL, []byte{routeProtocol})
+	if err := r.change(unix.RTM_NEWRULE, create, rule); err != nil {
 		return fmt.Errorf("adding the routing rule for mark %#x: %w", want.Mark, err)
 	}
 	return nil
 }
 
-// ours lists what capture has added for a family. Where IPv6 is switched off, it is nothing.
-func (r router) ours(family addressFamily) ([]routeRule, []localRoute, error) {
-	rules, err := r.rules(family, routeProtocol)
-	if err != nil {
-		err = fmt.Errorf("listing routing rules: %w", err)
-	}
-	var routes []localRoute
-	if err == nil {
-		if routes, err = r.routes(family, routeProtocol); err != nil {
-			err = fmt.Errorf("listing routes: %w", err)
-		}
-	}
-	if family == unix.AF_INET6 && noIPv6(err) {
-		err = nil
-	}
-	return rules, routes, err
-}
-
 func (r router) removePolicy() error {
 	for _, f := range addressFamilies {
-		rules, routes, err := r.ours(f.family)
-		if err != nil {
-			return err
-		}
-		for _, rule := range rules {
-			if err := r.deleteRule(rule); err != nil {
-				return fmt.Errorf("removing the routing rule for mark %#x: %w", rule.mark, err)
+		for _, kind := range []entryKind{policyRules, localRoutes} {
+			entries, err := r.ours(kind, f.family)
+			if err != nil {
+				return err
 			}
-		}
-		for _, route := range routes {
-			if err := r.deleteRoute(route); err != nil {
-				return fmt.Errorf("removing the local route of table %d: %w", route.table, err)
+			for _, e := range entries {
+				if err := r.change(kind.del, remove, e.message); err != nil {
+					return fmt.Errorf("removing a %s of table %d: %w", kind.name, e.table, err)
+				}
 			}
 		}
 	}
 	return nil
 }
+
+// An entryKind is a kind of object that the kernel lists.
+type entryKind struct {
+	name     string
+	get, del netlink.HeaderType
+}
+
+var (
+	policyRules = entryKind{"routing rule", unix.RTM_GETRULE, unix.RTM_DELRULE}
+	localRoutes = entryKind{"local route", unix.RTM_GETROUTE, unix.RTM_DELROUTE}
+)
+
+// An entry is a routing rule or a route.
+type entry struct {
+	family, protocol   uint8
+	table, mark, index uint32
+	message            []byte // as listed; a request to delete it has the same form
+}
+
+// ours lists what capture has added for a family. Where IPv6 is switched off, it is nothing.
+func (r router) ours(kind entryKind, family uint8) ([]entry, error) {
+	answers, err := r.request(kind.get, netlink.Request|netlink.Dump, header(family, 0, 0, 0, 0))
+	if family == unix.AF_INET6 && noIPv6(err) {
+		return nil, nil
+	}
+	var out []entry
+	for _, m := range answers {
+		var e entry
+		if e, err = parseEntry(kind, m.Data); err != nil {
+			break
+		}
+		// Where the kernel does not know a family, it lists the objects of all families.
+		if e.family == family && e.protocol == routeProtocol {
+			out = append(out, e)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing each %s: %w", kind.name, err)
+	}
+	return out, nil
+}
+
+// outInterface is the index of the interface by which packets to an address leave.
+func (r router) outInterface(to netip.Addr) (int, error) {
+	to = to.Unmap()
+	family := uint8(unix.AF_INET6)
+	if to.Is4() {
+		family = unix.AF_INET
+	}
+	data := header(family, uint8(to.BitLen()), 0, 0, 0)
+	answers, err := r.request(unix.RTM_GETROUTE, netlink.Request, attribute(data, unix.RTA_DST, to.AsSlice()))
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range answers {
+		if e, err := parseEntry(localRoutes, m.Data); err != nil || e.index != 0 {
+			return int(e.index), err
+		}
+	}
+	return 0, unix.ENETUNREACH
+}
+
+// create fails with EEXIST if the same is there, remove with ENOENT or ESRCH if it is not.
+const (
+	create = netlink.Request | netlink.Acknowledge | netlink.Create | netlink.Excl
+	remove = netlink.Request | netlink.Acknowledge
+)
+
+// request sends a request. An error of the kernel is its number alone: what netlink adds to
+// it helps no user.
+func (r router) request(kind netlink.HeaderType, flags netlink.HeaderFlags, data []byte) ([]netlink.Message, error) {
+	answers, err := r.Execute(netlink.Message{Header: netlink.Header{Type: kind, Flags: flags}, Data: data})
+	var number unix.Errno
+	if errors.As(err, &number) {
+		err = number
+	}
+	return answers, err
+}
+
+func (r router) change(kind netlink.HeaderType, flags netlink.HeaderFlags, data []byte) error {
+	_, err := r.request(kind, flags, data)
+	return err
+}
+
+// headerLen is the length of struct rtmsg (linux/rtnetlink.h) and of struct fib_rule_hdr
+// (linux/fib_rules.h), which have the same layout: where a route has its type, a rule has
+// its action.
+const headerLen = unix.SizeofRtMsg
+
+func header(family, bits, protocol, scope, action uint8) []byte {
+	out := make([]byte, headerLen)
+	out[0], out[1], out[5], out[6], out[7] = family, bits, protocol, scope, action
+	return out
+}
+
+// address is struct ifaddrmsg (linux/if_addr.h) and an address of lo that is usable at
+// once: without duplicate address detection.
+func (r router) address(p netip.Prefix) []byte {
+	data := []byte{unix.AF_INET6, uint8(p.Bits()), unix.IFA_F_NODAD, unix.RT_SCOPE_UNIVERSE}
+	data = append(data, number(uint32(r.lo.Index))...)
+	return attribute(data, unix.IFA_LOCAL, p.Addr().AsSlice())
+}
+
+func parseEntry(kind entryKind, m []byte) (entry, error) {
+	if len(m) < headerLen {
+		return entry{}, fmt.Errorf("%d bytes, want at least %d", len(m), headerLen)
+	}
+	attributes, err := netlink.NewAttributeDecoder(m[headerLen:])
+	if err != nil {
+		return entry{}, err
+	}
+	e := entry{family: m[0], protocol: m[5], message: m}
+	isRule := kind == policyRules
+	for attributes.Next() {
+		switch t := attributes.Type(); {
+		case t == unix.RTA_TABLE: // as FRA_TABLE
+			e.table = attributes.Uint32()
+		case isRule && t == unix.FRA_FWMARK:
+			e.mark = attributes.Uint32()
+		case isRule && t == unix.FRA_PROTOCOL:
+			e.protocol = attributes.Uint8()
+		case !isRule && t == unix.RTA_OIF:
+			e.index = attributes.Uint32()
+		}
+	}
+	return e, attributes.Err()
+}
+
+// attribute appends an attribute, padded to a multiple of 4 bytes.
+func attribute(data []byte, kind uint16, value []byte) []byte {
+	data = binary.NativeEndian.AppendUint16(data, uint16(unix.SizeofRtAttr+len(value)))
+	data = append(binary.NativeEndian.AppendUint16(data, kind), value...)
+	return append(data, make([]byte, -len(value)&3)...)
+}
+
+func number(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }

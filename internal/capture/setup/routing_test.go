@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"outrider.dev/internal/capture"
 	"outrider.dev/test/ns"
 )
@@ -82,6 +84,19 @@ func TestRoutingWithoutIPv6(t *testing.T) {
 		}
 		if err := removeRouting(capture.Routing{SixSource: true}); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// FuzzParseEntry: whatever the kernel sends is an error or an entry.
+func FuzzParseEntry(f *testing.F) {
+	f.Add(attribute(header(unix.AF_INET, 0, 0, 0, unix.FR_ACT_TO_TBL), unix.FRA_TABLE, number(133)))
+	f.Add([]byte{unix.AF_INET, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, m []byte) {
+		for _, kind := range []entryKind{policyRules, localRoutes} {
+			if e, err := parseEntry(kind, m); err == nil && e.family != m[0] {
+				t.Errorf("%+v, want the family of %v", e, m)
+			}
 		}
 	})
 }
