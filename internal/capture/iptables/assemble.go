@@ -1,7 +1,6 @@
 package iptables
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,28 +10,16 @@ import (
 	"outrider.dev/internal/capture"
 )
 
-// Parse reads the output of iptables-save -c and ip6tables-save -c; empty is
-// nothing. The state has no Routing, which is not the packet filter's. Without
-// rules of ours the error is [capture.ErrNone]; what is ours and not as we write
-// it, or in one family only when it is for both, is an error that names it.
-func Parse(v4, v6 string) (capture.State, error) {
-	four, err := scan(v4)
-	if err != nil {
-		return capture.State{}, fmt.Errorf("IPv4: %w", err)
-	}
-	six, err := scan(v6)
-	if err != nil {
-		return capture.State{}, fmt.Errorf("IPv6: %w", err)
-	}
-	return assemble(four, six)
-}
-
 // A chain as one family has it.
 type chain struct {
 	capture.Chain
 	packets []uint64
 }
 
+// assemble is the state that the rules of both families make. It has no Routing, which is
+// not the packet filter's. Without rules of ours the error is [capture.ErrNone]; what is
+// ours and not as we write it, or in one family only when it is for both, is an error that
+// names it.
 func assemble(four, six owned) (capture.State, error) {
 	st := capture.State{}
 	timeouts := map[string]time.Duration{}
@@ -58,20 +45,19 @@ func assemble(four, six owned) (capture.State, error) {
 	for _, name := range slices.Sorted(maps.Keys(timeouts)) {
 		st.Sets = append(st.Sets, capture.Set{Name: name, Timeout: timeouts[name]})
 	}
-	return st, identify(&st)
+	record, _ := st.Recorded()
+	fields := strings.Fields(record)
+	if len(fields) != 3 || fields[1] != capture.IPTables {
+		return capture.State{}, fmt.Errorf("rules of outrider with no record of the version that wrote them (%q): they are only half there", record)
+	}
+	st.Backend = fields[1]
+	return st, nil
 }
 
-// packetOrder is the order in which a packet meets the tables, and hookOrder that of
-// the hooks, with the chains that others go to at the end.
-var (
-	packetOrder = []capture.Table{capture.Raw, capture.Mangle, capture.NAT, capture.Filter}
-	hookOrder   = []capture.Hook{capture.Prerouting, capture.Input, capture.Output, capture.NoHook}
-)
-
-// parseChains reads the chains of one family.
+// parseChains reads the chains of one family, in the order of their names.
 func parseChains(o owned, family capture.Families, timeouts map[string]time.Duration) ([]chain, error) {
 	var out []chain
-	for _, table := range packetOrder {
+	for _, table := range tables {
 		t := o.at(table)
 		hooks, err := parseJumps(t)
 		if err != nil {
@@ -95,12 +81,7 @@ func parseChains(o owned, family capture.Families, timeouts map[string]time.Dura
 			out = append(out, c)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b chain) int {
-		return cmp.Or(
-			slices.Index(packetOrder, a.Table)-slices.Index(packetOrder, b.Table),
-			slices.Index(hookOrder, a.Hook)-slices.Index(hookOrder, b.Hook),
-			strings.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(out, func(a, b chain) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
@@ -128,14 +109,10 @@ func parseJumps(t tableRules) (map[string]capture.Hook, error) {
 	return hooks, nil
 }
 
-// sameChain reports whether two families have the same chain, whatever its rules.
-func sameChain(a, b chain) bool {
-	return a.Name == b.Name && a.Table == b.Table && a.Hook == b.Hook
-}
-
 // merge puts the chains of two families together, with what both have counted.
 func merge(families capture.Families, four, six []chain) (chains []capture.Chain, packets map[string][]uint64, err error) {
-	if families == capture.DualStack && !slices.EqualFunc(four, six, sameChain) {
+	same := func(a, b chain) bool { return a.Name == b.Name && a.Table == b.Table && a.Hook == b.Hook }
+	if families == capture.DualStack && !slices.EqualFunc(four, six, same) {
 		return nil, nil, fmt.Errorf("the chains for IPv4 are %s, those for IPv6 %s: one family is only half there", names(four), names(six))
 	}
 	packets = map[string][]uint64{}
@@ -179,15 +156,4 @@ func names(chains []chain) string {
 		out = append(out, fmt.Sprintf("%s (%s %s)", c.Name, c.Table, c.Hook))
 	}
 	return strings.Join(out, ", ")
-}
-
-// identify reads the backend from the record.
-func identify(st *capture.State) error {
-	record, _ := st.Recorded()
-	fields := strings.Fields(record)
-	if len(fields) != 3 || fields[1] != capture.IPTables {
-		return fmt.Errorf("rules of outrider with no record of the version that wrote them (%q): they are only half there", record)
-	}
-	st.Backend = fields[1]
-	return nil
 }

@@ -74,37 +74,21 @@ func quote(s string) string {
 
 var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, `'`, `\'`)
 
-// split is the inverse of a line of quoted words, as iptables-restore reads it.
+var (
+	wordForm = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[^\s"]+`)
+	escaped  = regexp.MustCompile(`\\(.)`)
+)
+
+// split takes a line of words apart. iptables-save quotes whole words.
 func split(line string) ([]string, error) {
-	var words []string
-	var word strings.Builder
-	in, quoted, escaped := false, false, false
-	for i := range len(line) {
-		c := line[i]
-		switch {
-		case escaped:
-			word.WriteByte(c)
-			escaped = false
-		case quoted && c == '\\':
-			escaped = true
-		case c == '"':
-			quoted, in = !quoted, true
-		case !quoted && (c == ' ' || c == '\t'):
-			if in {
-				words = append(words, word.String())
-				word.Reset()
-				in = false
-			}
-		default:
-			word.WriteByte(c)
-			in = true
+	words := wordForm.FindAllString(line, -1)
+	for i, w := range words {
+		if strings.HasPrefix(w, `"`) {
+			words[i] = escaped.ReplaceAllString(w[1:len(w)-1], "$1")
 		}
 	}
-	if quoted {
+	if strings.TrimSpace(wordForm.ReplaceAllString(line, "")) != "" {
 		return nil, fmt.Errorf("a quote is open at the end of %q", line)
-	}
-	if in {
-		words = append(words, word.String())
 	}
 	return words, nil
 }

@@ -74,15 +74,24 @@ func anyIntent(r *rand.Rand) capture.Intent {
 // render is both families of a rule set as text.
 func render(t testing.TB, rs capture.Ruleset) (four, six string) {
 	t.Helper()
-	four, err := Render(rs, capture.IPv4)
-	if err != nil {
-		t.Fatalf("Render for IPv4: %v", err)
+	text := func(family capture.Families) string {
+		o, err := express(rs, family)
+		if err != nil {
+			t.Fatalf("express for %s: %v", family, err)
+		}
+		return change(owned{}, o)
 	}
-	six, err = Render(rs, capture.IPv6)
-	if err != nil {
-		t.Fatalf("Render for IPv6: %v", err)
+	return text(capture.IPv4), text(capture.IPv6)
+}
+
+// parse reads what iptables-save prints for each family.
+func parse(v4, v6 string) (capture.State, error) {
+	four, err4 := scan(v4)
+	six, err6 := scan(v6)
+	if err := errors.Join(err4, err6); err != nil {
+		return capture.State{}, err
 	}
-	return four, six
+	return assemble(four, six)
 }
 
 // sameRules fails unless got, given want's routing, is want with a true record.
@@ -107,15 +116,15 @@ func TestWhatIsRenderedIsReadBack(t *testing.T) {
 	for range 600 {
 		rs, _ := capture.Build(anyIntent(r), capture.IPTables)
 		four, six := render(t, rs)
-		got, err := Parse(four, six)
+		got, err := parse(four, six)
 		if len(rs.Chains) == 0 {
 			if !errors.Is(err, capture.ErrNone) {
-				t.Fatalf("Parse of nothing: %v", err)
+				t.Fatalf("parse of nothing: %v", err)
 			}
 			continue
 		}
 		if err != nil {
-			t.Fatalf("Parse: %v\n%s", err, four)
+			t.Fatalf("parse: %v\n%s", err, four)
 		}
 		sameRules(t, rs, got)
 	}
@@ -132,10 +141,11 @@ func line(t *testing.T, r capture.Rule) (string, error) {
 	if r.Action.Name == "" || r.Action.Verb == capture.Goto {
 		rs.Sets = nil
 	}
-	text, err := Render(rs, capture.IPv4)
-	_, text, _ = strings.Cut(text, "-A OUTRIDER_X ")
-	text, _, _ = strings.Cut(text, "\n")
-	return text, err
+	o, err := express(rs, capture.IPv4)
+	if err != nil {
+		return "", err
+	}
+	return o.at(capture.Filter).rules["OUTRIDER_X"][0].spec, nil
 }
 
 func TestRulesAsIptablesWritesThem(t *testing.T) {
@@ -263,14 +273,14 @@ func TestWhatIsNotOursOrOnlyHalfThere(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			st, err := Parse(tt.four, tt.six)
+			st, err := parse(tt.four, tt.six)
 			switch record, intact := st.Recorded(); {
 			case tt.want != "":
 				if err == nil || !strings.Contains(err.Error(), tt.want) {
-					t.Errorf("Parse: %v, want an error with %q", err, tt.want)
+					t.Errorf("parse: %v, want an error with %q", err, tt.want)
 				}
 			case err != nil:
-				t.Errorf("Parse: %v", err)
+				t.Errorf("parse: %v", err)
 			case intact:
 				t.Errorf("record %q, want one that is not true", record)
 			}
@@ -285,7 +295,7 @@ func TestCountersOfBothFamiliesAreAdded(t *testing.T) {
 	four, six := render(t, rs)
 	four = strings.ReplaceAll(four, "-A ", "[2:99] -A ")
 	six = strings.ReplaceAll(six, "-A ", "[3:99] -A ")
-	st, err := Parse(four, six)
+	st, err := parse(four, six)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,19 +320,19 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add("*nat\n:OUTRIDER_X - [0:0]\n[1:2] -A OUTRIDER_X -m comment --comment \"a [#99999999 order=5]\" -j RETURN\n", "")
 	f.Fuzz(func(t *testing.T, v4, v6 string) {
-		st, err := Parse(v4, v6)
+		st, err := parse(v4, v6)
 		if err != nil {
 			return
 		}
 		// What is parsed can be rendered again, but for sets that no rule looks up.
-		four, err4 := Render(st.Ruleset, capture.IPv4)
-		six, err6 := Render(st.Ruleset, capture.IPv6)
+		four, err4 := express(st.Ruleset, capture.IPv4)
+		six, err6 := express(st.Ruleset, capture.IPv6)
 		if err4 != nil || err6 != nil {
 			return
 		}
-		again, err := Parse(four, six)
+		again, err := parse(change(owned{}, four), change(owned{}, six))
 		if err != nil {
-			t.Fatalf("Parse of what Render returns: %v\n%s\n%s", err, four, six)
+			t.Fatalf("parsing what is rendered of it: %v", err)
 		}
 		if diff := capture.Diff(st.Ruleset, again.Ruleset); diff != nil {
 			t.Fatalf("read, written and read (-first +second):\n%s", strings.Join(diff, "\n"))

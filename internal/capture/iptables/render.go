@@ -9,18 +9,28 @@ import (
 	"outrider.dev/internal/capture"
 )
 
-// Render returns the input of iptables-restore --noflush that writes rs for one
-// family where there are no rules of ours. A rule that iptables cannot express is an
-// error that names it.
-func Render(rs capture.Ruleset, family capture.Families) (string, error) {
-	o, err := express(rs, family)
-	if err != nil {
-		return "", err
+// Script is rs as input for iptables-restore and ip6tables-restore, for people to read:
+// a part for each family.
+func Script(rs capture.Ruleset) (string, error) {
+	var b strings.Builder
+	for _, f := range []struct {
+		family  capture.Families
+		program string
+	}{{capture.IPv4, "iptables-restore"}, {capture.IPv6, "ip6tables-restore"}} {
+		if !rs.Families.Has(f.family) {
+			continue
+		}
+		o, err := express(rs, f.family)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "# for %s --noflush\n%s", f.program, change(owned{}, o))
 	}
-	return change(owned{}, o), nil
+	return b.String(), nil
 }
 
-// express writes rs for one family as iptables-save would.
+// express writes rs for one family as iptables-save would. A rule that iptables cannot
+// express is an error that names it.
 func express(rs capture.Ruleset, family capture.Families) (owned, error) {
 	if rs.Backend != capture.IPTables {
 		return nil, fmt.Errorf("the rules are built for %q, not for %s", rs.Backend, capture.IPTables)
@@ -156,18 +166,13 @@ func (w *writer) complete(r capture.Rule) (list []capture.Match, protocol string
 	}
 	verb := r.Action.Verb
 	byPort := has(capture.SourcePort) || has(capture.DestPort) || verb == capture.Redirect || verb == capture.TProxy
-	return list, protocol, checkProtocol(protocol, byPort, has(capture.SYN) || verb == capture.Reject)
-}
-
-// checkProtocol refuses a rule whose protocol does not fit its conditions and action.
-func checkProtocol(protocol string, byPort, onlyTCP bool) error {
 	switch {
 	case byPort && protocol == "":
-		return errors.New("ports need a protocol")
-	case onlyTCP && protocol != "tcp":
-		return errors.New("only for TCP")
+		return nil, "", errors.New("ports need a protocol")
+	case (has(capture.SYN) || verb == capture.Reject) && protocol != "tcp":
+		return nil, "", errors.New("only for TCP")
 	}
-	return nil
+	return list, protocol, nil
 }
 
 // checkCondition refuses a condition that iptables cannot express.
