@@ -74,13 +74,10 @@ func (s *standbys) Open() error {
 		s.fresh = false
 		return nil
 	}
-	var errs []error
 	for _, b := range s.all {
-		if err := b.Gone(); !errors.Is(err, standby.ErrClosed) {
-			errs = append(errs, err)
-		}
+		b.Gone()
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // leave gives a port up for good.

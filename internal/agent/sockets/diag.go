@@ -23,8 +23,6 @@ const (
 	answerID    = 4 // struct inet_diag_sockid
 	answerUID   = 64
 	answerInode = 68
-
-	attributeV6Only = 11 // INET_DIAG_SKV6ONLY
 )
 
 // In a struct inet_diag_sockid.
@@ -33,28 +31,29 @@ const (
 	idRemotePort = 2
 	idLocal      = 4
 	idRemote     = 20
-	idDevice     = 36
 	idCookie     = 40
 )
 
-// Diag is List by sock_diag alone. It takes tenths of a millisecond where a read of
-// /proc/net takes some, since that walks over the connections of the whole machine.
-func Diag(p Protocol, states States) (out []Socket, err error) {
+// List lists the sockets of a protocol, of both families, that are in one of states. It
+// takes tenths of a millisecond; a read of /proc/net walks over the connections of the whole
+// machine.
+func List(p Protocol, states States) ([]Socket, error) {
 	var requests [][]byte
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
 		req := request(family, p)
 		binary.NativeEndian.PutUint32(req[requestStates:], uint32(states))
 		requests = append(requests, req)
 	}
-	if out, err = ask(netlink.Dump, requests...); err != nil {
+	out, err := query(netlink.Dump, requests...)
+	if err != nil {
 		return nil, fmt.Errorf("listing sockets: %w", err)
 	}
 	return out, nil
 }
 
 // Find returns the TCP socket of the connection between two addresses. An error that is
-// unix.ENOENT says that there is none. Where there is no connection but a listener
-// on local, it is that one.
+// unix.ENOENT says that there is none. Without a connection, a listener on local is
+// returned.
 func Find(local, remote netip.AddrPort) (Socket, error) {
 	family := byte(unix.AF_INET6)
 	if local.Addr().Is4() {
@@ -65,9 +64,9 @@ func Find(local, remote netip.AddrPort) (Socket, error) {
 	binary.BigEndian.PutUint16(id[idLocalPort:], local.Port())
 	binary.BigEndian.PutUint16(id[idRemotePort:], remote.Port())
 	copy(id[idLocal:idRemote], local.Addr().AsSlice())
-	copy(id[idRemote:idDevice], remote.Addr().AsSlice())
+	copy(id[idRemote:], remote.Addr().AsSlice())
 	binary.NativeEndian.PutUint64(id[idCookie:], ^uint64(0)) // INET_DIAG_NOCOOKIE
-	found, err := ask(0, req)
+	found, err := query(0, req)
 	if err == nil && len(found) == 0 {
 		err = unix.ENOENT
 	}
@@ -83,8 +82,8 @@ func request(family byte, p Protocol) []byte {
 	return req
 }
 
-// ask makes requests one after the other, and returns the answers to all.
-func ask(flags netlink.HeaderFlags, requests ...[]byte) (out []Socket, err error) {
+// query sends requests one after the other, and returns the answers to all.
+func query(flags netlink.HeaderFlags, requests ...[]byte) (out []Socket, err error) {
 	conn, err := netlink.Dial(unix.NETLINK_SOCK_DIAG, &netlink.Config{MessageBufferSize: 32 << 10}) // a dump comes in pieces of at most this
 	if err != nil {
 		return nil, err
@@ -108,32 +107,18 @@ func ask(flags netlink.HeaderFlags, requests ...[]byte) (out []Socket, err error
 	return out, nil
 }
 
-var errAnswer = errors.New("the kernel's answer is not about a socket")
-
 func parseAnswer(m []byte) (Socket, error) {
 	if len(m) < answerLen {
-		return Socket{}, errAnswer
+		return Socket{}, errors.New("the kernel's answer is not about a socket")
 	}
 	id := m[answerID:]
-	s := Socket{
+	return Socket{
 		Local:  netip.AddrPortFrom(address(m[0], id[idLocal:]), binary.BigEndian.Uint16(id[idLocalPort:])),
 		Remote: netip.AddrPortFrom(address(m[0], id[idRemote:]), binary.BigEndian.Uint16(id[idRemotePort:])),
 		State:  State(m[answerState]),
 		UID:    binary.NativeEndian.Uint32(m[answerUID:]),
 		Inode:  binary.NativeEndian.Uint32(m[answerInode:]),
-		Device: binary.NativeEndian.Uint32(id[idDevice:]),
-	}
-	attributes, err := netlink.NewAttributeDecoder(m[answerLen:])
-	if err != nil {
-		return Socket{}, errAnswer
-	}
-	for attributes.Next() {
-		if attributes.Type() == attributeV6Only {
-			v := attributes.Bytes()
-			s.V6Only = len(v) > 0 && v[0] != 0
-		}
-	}
-	return s, attributes.Err()
+	}, nil
 }
 
 func address(family byte, raw []byte) netip.Addr {

@@ -1,26 +1,15 @@
-// Package sockets lists the TCP and UDP sockets of a network namespace, by sock_diag(7),
-// which needs no privilege, or by /proc/net where a kernel or a seccomp profile has no
-// sock_diag.
-//
-// Both ways tell the same of a [Socket] but for what only the first knows. The namespace
-// is that of the thread that asks; by /proc/net it is the process's.
+// Package sockets lists the TCP and UDP sockets of the calling thread's network namespace,
+// by sock_diag(7), which needs no privilege.
 package sockets
 
-import (
-	"errors"
-	"net/netip"
-)
+import "net/netip"
 
-// A Socket is one end of a connection, or what waits for one.
+// A Socket is one end of a connection, or a listener.
 type Socket struct {
 	Local, Remote netip.AddrPort
 	State         State
 	UID           uint32
-	Inode         uint32 // 0 where no process has it open
-
-	// Only sock_diag tells these.
-	Device uint32 // the index of the interface that it is bound to; 0: none
-	V6Only bool   // of a socket for IPv6: it does not take IPv4 too
+	Inode         uint32 // 0 if no process has it open
 }
 
 // A State of a socket (linux include/net/tcp_states.h). One for UDP is Established if it
@@ -49,9 +38,6 @@ func Of(list ...State) (s States) {
 	return s
 }
 
-// Has says whether the set has a state.
-func (s States) Has(one State) bool { return one < 32 && s&(1<<one) != 0 }
-
 // A Protocol is the kind of sockets: unix.IPPROTO_TCP or unix.IPPROTO_UDP.
 type Protocol uint8
 
@@ -61,20 +47,8 @@ const (
 	UDP Protocol = 17
 )
 
-// List lists the sockets of a protocol, of both families, that are in one of states.
-func List(p Protocol, states States) ([]Socket, error) {
-	all, err := Diag(p, states)
-	if err != nil {
-		var again error
-		if all, again = Proc("/proc", p, states); again != nil {
-			return nil, errors.Join(err, again)
-		}
-	}
-	return all, nil
-}
-
-// Others counts what other users than uid have open: TCP and UDP, listening or not, by
-// both families. A socket that no process has open does not count.
+// Others counts the sockets that users other than uid have open: TCP and UDP, listening or
+// not, of both families. A socket that no process has open does not count.
 func Others(uid uint32) (n int, err error) {
 	for _, p := range []Protocol{TCP, UDP} {
 		all, err := List(p, Any&^Of(TimeWait))

@@ -1,40 +1,18 @@
 package sockets
 
 import (
-	"cmp"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/test/ns"
 )
-
-// proc is /proc/net as a thread in the namespace sees it.
-func proc(t *testing.T, n *ns.Namespace) string {
-	t.Helper()
-	dir := t.TempDir()
-	n.Do(func() {
-		for _, name := range []string{"tcp", "tcp6", "udp", "udp6"} {
-			raw, err := os.ReadFile("/proc/thread-self/net/" + name)
-			if err != nil {
-				t.Error(err)
-			}
-			os.MkdirAll(filepath.Join(dir, "net"), 0o755)
-			if err := os.WriteFile(filepath.Join(dir, "net", name), raw, 0o644); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	return dir
-}
 
 // open makes a socket as a user.
 func open(t *testing.T, n *ns.Namespace, uid int, network, address string) (port uint16) {
@@ -82,82 +60,58 @@ func connect(t *testing.T, n *ns.Namespace, uid int, to string) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-func TestBothWaysAgree(t *testing.T) {
+func TestList(t *testing.T) {
 	n := ns.New(t)
 	open(t, n, 1337, "tcp4", "0.0.0.0:15001")
 	open(t, n, 1000, "tcp6", "[::1]:15006")
 	open(t, n, 1000, "udp4", "127.0.0.1:53")
 	open(t, n, 1337, "udp6", "[::]:53")
-	connect(t, n, 1000, "127.0.0.1:15001")
+	c := connect(t, n, 1000, "127.0.0.1:15001")
+	caller := "1000 " + c.LocalAddr().String() + " 127.0.0.1:15001 established"
+	accepted := "1337 127.0.0.1:15001 " + c.LocalAddr().String() + " established, not open"
+	outbound, inbound := "1337 0.0.0.0:15001 0.0.0.0:0 listening", "1000 [::1]:15006 [::]:0 listening"
 	for name, tt := range map[string]struct {
 		protocol Protocol
 		states   States
-		want     int
+		want     []string
 	}{
-		"listeners":                 {TCP, Of(Listening), 2},
-		"both ends of a connection": {TCP, Of(Established), 2},
-		"all of TCP":                {TCP, Any, 4},
-		"nothing":                   {TCP, Of(SynSent), 0},
-		"all of UDP":                {UDP, Any, 2},
-		"two states, one of them without a socket": {TCP, Of(SynSent, Listening), 2},
+		"listeners":                 {TCP, Of(Listening), []string{outbound, inbound}},
+		"both ends of a connection": {TCP, Of(Established), []string{accepted, caller}},
+		"all of TCP":                {TCP, Any, []string{accepted, caller, outbound, inbound}},
+		"nothing":                   {TCP, Of(SynSent), nil},
+		"all of UDP":                {UDP, Any, []string{"1000 127.0.0.1:53 0.0.0.0:0 state 7", "1337 [::]:53 [::]:0 state 7"}},
+		"two states, one of them without a socket": {TCP, Of(SynSent, Listening), []string{outbound, inbound}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var diag []Socket
+			var list []Socket
 			var err error
-			n.Do(func() { diag, err = Diag(tt.protocol, tt.states) })
+			n.Do(func() { list, err = List(tt.protocol, tt.states) })
 			if err != nil {
 				t.Fatal(err)
 			}
-			files, err := Proc(proc(t, n), tt.protocol, tt.states)
-			if err != nil {
-				t.Fatal(err)
+			var got []string
+			for _, s := range list {
+				got = append(got, text(s))
 			}
-			for i := range diag {
-				diag[i].V6Only = false // the files do not tell
-			}
-			for _, list := range [][]Socket{diag, files} {
-				slices.SortFunc(list, func(a, b Socket) int {
-					return cmp.Or(a.Local.Compare(b.Local), a.Remote.Compare(b.Remote))
-				})
-			}
-			if diff := gocmp.Diff(files, diag, same); diff != "" || len(diag) != tt.want {
-				t.Errorf("%d sockets, want %d (-proc +diag):\n%s", len(diag), tt.want, diff)
+			slices.Sort(got)
+			slices.Sort(tt.want)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("sockets (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestOnlyDiagTellsTheDeviceAndIPv6Alone(t *testing.T) {
-	n := ns.New(t)
-	open(t, n, 1337, "tcp6", "[::]:1")
-	open(t, n, 1337, "tcp", ":2")
-	n.Do(func() {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		t.Cleanup(func() { unix.Close(fd) })
-		err = errors.Join(unix.BindToDevice(fd, "lo"), unix.Bind(fd, &unix.SockaddrInet4{Port: 3}), unix.Listen(fd, 1))
-		if err != nil {
-			t.Error(err)
-		}
-	})
-	var got []Socket
-	var err error
-	n.Do(func() { got, err = Diag(TCP, Of(Listening)) })
-	if err != nil {
-		t.Fatal(err)
+// text is a socket in one line.
+func text(s Socket) string {
+	state := map[State]string{Established: "established", Listening: "listening"}[s.State]
+	if state == "" {
+		state = fmt.Sprint("state ", s.State)
 	}
-	want := map[uint16]Socket{1: {V6Only: true}, 2: {}, 3: {Device: 1}}
-	for _, s := range got {
-		if w := want[s.Local.Port()]; s.V6Only != w.V6Only || s.Device != w.Device {
-			t.Errorf("%+v, want %+v", s, w)
-		}
+	if s.Inode == 0 {
+		state += ", not open"
 	}
-	if len(got) != len(want) {
-		t.Errorf("%d listeners, want %d", len(got), len(want))
-	}
+	return fmt.Sprint(s.UID, " ", s.Local, " ", s.Remote, " ", state)
 }
 
 func TestFind(t *testing.T) {
@@ -203,25 +157,24 @@ func TestOthers(t *testing.T) {
 	open(t, n, 1337, "tcp", "127.0.0.1:15001")
 	open(t, n, 1337, "udp", "127.0.0.1:15053")
 	if got := others(); got != 0 {
-		t.Errorf("%d sockets of others where all are its own", got)
+		t.Errorf("%d sockets of other users, want 0", got)
 	}
 	c := connect(t, n, 1000, "127.0.0.1:15001")
 	open(t, n, 1000, "udp6", "[::1]:53")
 	open(t, n, 1000, "udp4", "127.0.0.1:53")
 	open(t, n, 1000, "tcp6", "[::1]:80")
 	if got := others(); got != 4 {
-		t.Errorf("%d sockets of others, want 4", got)
+		t.Errorf("%d sockets of other users, want 4", got)
 	}
-	c.Close() // what is left of it no process has open
+	c.Close() // no process has the rest of the connection open
 	if got := others(); got != 3 {
-		t.Errorf("%d sockets of others after one closed, want 3", got)
+		t.Errorf("%d sockets of other users after one was closed, want 3", got)
 	}
 }
 
 func FuzzAnswer(f *testing.F) {
 	answer := make([]byte, answerLen)
 	answer[0] = unix.AF_INET6
-	f.Add(append(answer, 5, 0, attributeV6Only, 0, 1, 0, 0, 0))
 	f.Add(answer)
 	f.Add(answer[:answerLen-1])
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -229,46 +182,4 @@ func FuzzAnswer(f *testing.F) {
 			t.Errorf("%+v from %d bytes", s, len(raw))
 		}
 	})
-}
-
-// BenchmarkList is one look, both ways, with a number of connections beside.
-func BenchmarkList(b *testing.B) {
-	for _, connections := range []int{0, 2000} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer l.Close()
-		for range connections / 2 {
-			c, err := net.Dial("tcp", l.Addr().String())
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer c.Close()
-		}
-		for _, way := range []struct {
-			name string
-			list func(Protocol, States) ([]Socket, error)
-		}{
-			{"sock_diag", Diag},
-			{"proc", func(p Protocol, s States) ([]Socket, error) { return Proc("/proc", p, s) }},
-		} {
-			for what, ask := range map[string]func() error{
-				"listeners": func() error { _, err := way.list(TCP, Of(Listening)); return err },
-				"everything": func() error {
-					_, err := way.list(TCP, Any&^Of(TimeWait))
-					_, again := way.list(UDP, Any)
-					return errors.Join(err, again)
-				},
-			} {
-				b.Run(way.name+"/"+what+"/"+strconv.Itoa(connections)+" connections", func(b *testing.B) {
-					for b.Loop() {
-						if err := ask(); err != nil {
-							b.Fatal(err)
-						}
-					}
-				})
-			}
-		}
-	}
 }

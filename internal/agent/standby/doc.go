@@ -12,10 +12,7 @@
 // began to listen; a program of four instructions (SO_ATTACH_REUSEPORT_CBPF, no
 // privilege needed) chooses among the proxy's. When these close, by kill -9 too,
 // the choice fails and the kernel falls back on what is left: the standby. So there
-// is always a listener, without any action.
-//
-// Where the kernel has no such program the standby leaves the port after a grace and
-// comes back with Gone; meanwhile the kernel's parking (package capture) makes
-// connections wait. Where the proxy listens by sockets of another kind than foreseen,
-// or not at all for a family, see mirror.
+// is always a listener, without any action. Without the program the kernel gives the
+// standby a share of the connections, which it relays. The same happens to those of a
+// family for which the proxy does not listen.
 package standby

@@ -1,7 +1,6 @@
 package standby
 
 import (
-	"encoding/binary"
 	"errors"
 	"maps"
 	"net"
@@ -11,21 +10,32 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/agent/sockets"
 )
 
 // A held connection waits for the proxy. Nothing of it is read, and no goroutine
 // belongs to it.
 type held struct {
-	id   uint64 // in order of arrival
+	id   int32 // in order of arrival
 	conn *net.TCPConn
 	to   netip.AddrPort // its original destination
 }
 
+// callerOpen says whether a process has the caller's end of the connection open. A
+// caller that has closed and one that has only finished sending look the same from here;
+// a socket that no process has open has no inode. The answer is not known of a
+// caller in another network namespace.
+func (h *held) callerOpen() (open, known bool) {
+	s, err := sockets.Find(addrPort(h.conn.RemoteAddr()), h.to)
+	return s.Inode != 0, err == nil && s.State != sockets.Listening
+}
+
 // take decides about a connection that was accepted.
-func (s *Standby) take(sock *socket, c *net.TCPConn) {
+func (s *Standby) take(c *net.TCPConn) {
 	to, err := originalDestination(c)
 	if err != nil {
-		s.once("no original destination", "error", err)
+		s.warnOnce("no original destination", "error", err)
 		s.count(&s.counts.Failed)
 		reset(c)
 		return
@@ -37,15 +47,15 @@ func (s *Standby) take(sock *socket, c *net.TCPConn) {
 		c.Close()
 		return
 	}
-	if !s.admit(sock, &held{conn: c, to: to}) {
-		s.once("too many connections wait: more are reset", "max", s.o.Max)
+	if !s.admit(&held{conn: c, to: to}) {
+		s.warnOnce("too many connections wait: more are reset", "max", s.o.Max)
 		s.count(&s.counts.Refused)
 		reset(c)
 	}
 }
 
 // admit keeps h, or passes it on, unless there is no room.
-func (s *Standby) admit(sock *socket, h *held) bool {
+func (s *Standby) admit(h *held) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.held)+s.counts.Relaying >= s.o.Max {
@@ -54,7 +64,7 @@ func (s *Standby) admit(sock *socket, h *held) bool {
 	s.keep(h)
 	if s.ready {
 		s.release(h)
-		s.work.Go(func() { s.stray(sock) })
+		s.work.Go(s.stray)
 	}
 	return true
 }
@@ -105,9 +115,8 @@ func (s *Standby) count(n *uint64) {
 	*n++
 }
 
-// noticed is called for a connection that waits when its caller has reset it or sends
-// no more.
-func (s *Standby) noticed(id uint64, dead bool) {
+// noticed is called for a held connection when its caller has reset it or sends no more.
+func (s *Standby) noticed(id int32, dead bool) {
 	s.mu.Lock()
 	h := s.held[id]
 	s.mu.Unlock()
@@ -115,13 +124,13 @@ func (s *Standby) noticed(id uint64, dead bool) {
 		return
 	}
 	if !dead {
-		switch caller(addrPort(h.conn.RemoteAddr()), h.to) {
-		case elsewhere:
-			return // it may have sent all it had to say, and listen
-		case holdsIt:
+		switch open, known := h.callerOpen(); {
+		case !known:
+			return // it may have sent its whole request, and wait for the answer
+		case open:
 			// It may be within its call of close. There is no event for the end of that.
 			time.AfterFunc(100*time.Millisecond, func() {
-				if caller(addrPort(h.conn.RemoteAddr()), h.to) == abandoned {
+				if open, known := h.callerOpen(); known && !open {
 					s.leave(h)
 				}
 			})
@@ -167,9 +176,7 @@ func newWatch() (*watch, error) {
 func (w *watch) Close() error { return w.file.Close() }
 
 func (w *watch) add(h *held) error {
-	e := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLET}
-	e.Fd, e.Pad = split(h.id)
-	return w.change(unix.EPOLL_CTL_ADD, h, &e)
+	return w.change(unix.EPOLL_CTL_ADD, h, &unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLET, Fd: h.id})
 }
 
 func (w *watch) remove(h *held) error { return w.change(unix.EPOLL_CTL_DEL, h, nil) }
@@ -188,22 +195,8 @@ func (w *watch) change(op int, h *held, e *unix.EpollEvent) error {
 	})
 }
 
-// The data of an event is 64 bits, which x/sys has as two numbers.
-func split(id uint64) (int32, int32) {
-	var b [8]byte
-	binary.NativeEndian.PutUint64(b[:], id)
-	return int32(binary.NativeEndian.Uint32(b[:])), int32(binary.NativeEndian.Uint32(b[4:]))
-}
-
-func joined(a, b int32) uint64 {
-	var id [8]byte
-	binary.NativeEndian.PutUint32(id[:], uint32(a))
-	binary.NativeEndian.PutUint32(id[4:], uint32(b))
-	return binary.NativeEndian.Uint64(id[:])
-}
-
 // run calls f for each event until the watch is closed.
-func (w *watch) run(f func(id uint64, dead bool)) {
+func (w *watch) run(f func(id int32, dead bool)) {
 	raw, err := w.file.SyscallConn()
 	if err != nil {
 		return
@@ -220,7 +213,7 @@ func (w *watch) run(f func(id uint64, dead bool)) {
 			return
 		}
 		for _, e := range events[:max(n, 0)] {
-			f(joined(e.Fd, e.Pad), e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0)
+			f(e.Fd, e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0)
 		}
 	}
 }

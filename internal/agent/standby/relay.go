@@ -78,12 +78,12 @@ func (s *Standby) dial(r released) (up *net.TCPConn, ok bool) {
 			return up, true
 		}
 		if !errors.Is(err, unix.ECONNREFUSED) {
-			s.once("the proxy cannot be reached", "error", err)
+			s.warnOnce("the proxy cannot be reached", "error", err)
 			s.ended(&s.counts.Failed)
 			reset(r.conn)
 			return nil, false
 		}
-		s.once("the proxy has died, or does not take what waits", "error", err)
+		s.warnOnce("the proxy has died, or does not take what waits", "error", err)
 		var again bool
 		if again, r.life = s.waitAgain(r.held, r.life); !again {
 			return nil, false

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -12,39 +11,43 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/agent/sockets"
 )
 
-// A kind is the wildcard address that a listening socket has, in Go's word for the
-// network. The kernel shares connections only among sockets of one kind
+// A family is the wildcard address of a listening socket, as Go's name of the network. The
+// kernel shares connections only among sockets of one family
 // (inet_reuseport_add_sock in net/ipv4/inet_hashtables.c).
-type kind string
+type family string
 
 const (
-	ip4  kind = "tcp4" // 0.0.0.0
-	ip6  kind = "tcp6" // [::], IPv6 alone
-	both kind = "tcp"  // [::], IPv4 too
+	ip4 family = "tcp4" // 0.0.0.0
+	ip6 family = "tcp6" // [::], IPv6 only
 )
 
-// takes reports whether sockets of the kinds together take what a socket of kind k does.
-func (k kind) takenBy(others []kind) bool {
-	if slices.Contains(others, both) {
-		return true
+// count returns how many of the sockets listen on the family's wildcard address.
+func (f family) count(list []sockets.Socket) (n int) {
+	wildcard := netip.IPv4Unspecified()
+	if f == ip6 {
+		wildcard = netip.IPv6Unspecified()
 	}
-	return (k == ip6 || slices.Contains(others, ip4)) && (k == ip4 || slices.Contains(others, ip6))
+	for _, s := range list {
+		if s.Local.Addr() == wildcard {
+			n++
+		}
+	}
+	return n
 }
 
-// A socket is one that the standby listens by.
+// A socket is one on which the standby listens.
 type socket struct {
-	kind     kind
+	family   family
 	listener *net.TCPListener
 	inode    uint32
-	// first says that it began to listen before any of the proxy's: it has index 0
-	// among them, and they have 1 to n. Otherwise they have 0 to n-1.
-	first bool
 }
 
-func open(ctx context.Context, k kind, port uint16, transparent bool) (*socket, error) {
-	sock := &socket{kind: k, first: true}
+func open(ctx context.Context, f family, port uint16, transparent bool) (*socket, error) {
+	sock := &socket{family: f}
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		return control(raw, func(fd int) error {
 			var stat unix.Stat_t
@@ -56,14 +59,14 @@ func open(ctx context.Context, k kind, port uint16, transparent bool) (*socket, 
 				return fmt.Errorf("SO_REUSEPORT: %w", err)
 			}
 			if transparent {
-				return setTransparent(fd, k)
+				return setTransparent(fd, f)
 			}
 			return nil
 		})
 	}}
 	// A multipath socket, Go's default, refuses the program: operation not supported.
 	config.SetMultipathTCP(false)
-	l, err := config.Listen(ctx, string(k), fmt.Sprintf(":%d", port))
+	l, err := config.Listen(ctx, string(f), fmt.Sprintf(":%d", port))
 	if err != nil {
 		return nil, err
 	}
@@ -71,37 +74,19 @@ func open(ctx context.Context, k kind, port uint16, transparent bool) (*socket, 
 	return sock, nil
 }
 
-// setTransparent lets a socket take connections to any address. One for both families
-// takes IPv4 by the IPv4 option.
-func setTransparent(fd int, k kind) error {
-	if k != ip6 {
-		if err := unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_TRANSPARENT, 1); err != nil {
-			return fmt.Errorf("IP_TRANSPARENT, which needs CAP_NET_ADMIN: %w", err)
-		}
+// setTransparent lets a socket take connections to any address.
+func setTransparent(fd int, f family) error {
+	level, option := unix.SOL_IP, unix.IP_TRANSPARENT
+	if f == ip6 {
+		level, option = unix.SOL_IPV6, unix.IPV6_TRANSPARENT
 	}
-	if k != ip4 {
-		if err := unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1); err != nil {
-			return fmt.Errorf("IPV6_TRANSPARENT, which needs CAP_NET_ADMIN: %w", err)
-		}
+	if err := unix.SetsockoptInt(fd, level, option, 1); err != nil {
+		return fmt.Errorf("IP_TRANSPARENT, which needs CAP_NET_ADMIN: %w", err)
 	}
 	return nil
 }
 
-// noSuchFamily reports whether a socket could not be had because the machine, or this
-// network namespace, has no IPv6.
-func noSuchFamily(err error) bool {
-	return errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EADDRNOTAVAIL)
-}
-
 func (s *socket) Close() error { return s.listener.Close() }
-
-func (s *socket) control(f func(fd int) error) error {
-	raw, err := s.listener.SyscallConn()
-	if err != nil {
-		return err
-	}
-	return control(raw, f)
-}
 
 func control(raw syscall.RawConn, f func(fd int) error) error {
 	var err error
@@ -114,7 +99,11 @@ const random = 0xfffff000 + 56 // SKF_AD_OFF + SKF_AD_RANDOM
 // steer sends every new connection to one of the n sockets whose indices begin with
 // first. An index that no socket has makes the kernel choose by hash among all.
 func (s *socket) steer(first, n uint32) error {
-	return s.control(func(fd int) error {
+	raw, err := s.listener.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return control(raw, func(fd int) error {
 		program := []unix.SockFilter{
 			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: random},
 			{Code: unix.BPF_ALU | unix.BPF_MOD | unix.BPF_K, K: n},
@@ -123,17 +112,6 @@ func (s *socket) steer(first, n uint32) error {
 		}
 		prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 		return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF, &prog)
-	})
-}
-
-// hide takes the socket out of sight of new connections, which go to other sockets
-// then: it is bound to a network device that does not exist. Connections that have begun
-// go on, and are accepted. It takes no privilege, unlike a filter that drops SYNs
-// (SO_ATTACH_FILTER on TCP: not permitted, seen on 6.18). Within a group that shares
-// connections it has no effect: the kernel looks at the device of one of them alone.
-func (s *socket) hide() error {
-	return s.control(func(fd int) error {
-		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX, math.MaxInt32)
 	})
 }
 

@@ -30,8 +30,7 @@ type Options struct {
 	// one has two sockets and two pipes.
 	Max int
 
-	Grace time.Duration // from leaving the port to closing it, for handshakes on their way; default 100ms
-	Log   *slog.Logger  // default: none
+	Log *slog.Logger // default: none
 }
 
 var (
@@ -67,7 +66,6 @@ type Standby struct {
 
 	steering sync.Mutex // one Ready, Gone or Close at a time; before mu
 	sockets  []*socket
-	wanted   []kind // of sockets; what Gone brings back
 	steered  time.Time
 	attach   func(*socket, uint32, uint32) error
 
@@ -75,8 +73,8 @@ type Standby struct {
 	ready  bool
 	closed bool
 	life   int // of the proxy: counts calls of Ready and Gone
-	held   map[uint64]*held
-	nextID uint64
+	held   map[int32]*held
+	nextID int32
 	warned map[string]bool // in this life, of what happens to many connections
 	counts Counts
 }
@@ -94,11 +92,10 @@ func Listen(ctx context.Context, o Options) (*Standby, error) {
 	s := &Standby{
 		o: o, log: o.Log.With("port", o.Port), ctx: ctx, watch: w,
 		released: make(chan released, o.Max), slots: make(chan struct{}, inFlight), attach: (*socket).steer,
-		held: map[uint64]*held{}, warned: map[string]bool{},
+		held: map[int32]*held{}, warned: map[string]bool{},
 	}
-	s.wanted = []kind{ip4, ip6} // until the proxy is seen to listen by one for both (Envoy's ipv4_compat)
 	if err := s.listen(); err != nil {
-		s.watch.Close()
+		s.Close()
 		return nil, err
 	}
 	s.work.Go(func() { w.run(s.noticed) })
@@ -127,46 +124,30 @@ func (o *Options) complete() error {
 			o.Max = int(min(uint64(o.Max), max(1, limit.Cur/6)))
 		}
 	}
-	o.Grace = cmp.Or(o.Grace, 100*time.Millisecond)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return nil
 }
 
-// listen opens the wanted sockets that are not open. Without IPv6 on the machine one
-// for IPv4 is enough.
+// listen opens a socket for each family that the machine has.
 func (s *Standby) listen() error {
-	open := 0
-	var errs []error
-	for _, k := range s.wanted {
-		if s.socket(k) == nil {
-			if err := s.open(k); err != nil {
-				errs = append(errs, err)
-				continue
-			}
-		}
-		open++
-	}
-	if open == 0 {
-		return errors.Join(errs...)
-	}
-	for _, err := range errs {
-		if noSuchFamily(err) {
+	var missing []error
+	for _, f := range []family{ip4, ip6} {
+		sock, err := open(s.ctx, f, s.o.Port, s.o.Transparent)
+		switch {
+		case errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EADDRNOTAVAIL):
+			missing = append(missing, err)
 			s.log.Info("standby leaves a family out", "reason", err)
 			continue
+		case err != nil:
+			return fmt.Errorf("standby listening on port %d (%s): %w", s.o.Port, f, err)
 		}
-		return err
+		s.sockets = append(s.sockets, sock)
+		s.work.Go(func() { s.accept(sock) })
+		s.log.Info("standby listens", "family", f)
 	}
-	return nil
-}
-
-func (s *Standby) open(k kind) error {
-	sock, err := open(s.ctx, k, s.o.Port, s.o.Transparent)
-	if err != nil {
-		return fmt.Errorf("standby listening on port %d (%s): %w", s.o.Port, k, err)
+	if len(s.sockets) == 0 {
+		return errors.Join(missing...)
 	}
-	s.sockets = append(s.sockets, sock)
-	s.work.Go(func() { s.accept(sock) })
-	s.log.Info("standby listens", "family", k)
 	return nil
 }
 
@@ -196,22 +177,16 @@ func (s *Standby) Ready() error {
 	return nil
 }
 
-// Gone says that the proxy has died: what is accepted waits from now on.
-func (s *Standby) Gone() error {
+// Gone says that the proxy has died: accepted connections wait from now on.
+func (s *Standby) Gone() {
 	s.steering.Lock()
 	defer s.steering.Unlock()
-	if s.isClosed() {
-		return ErrClosed
-	}
 	s.mu.Lock()
 	s.ready = false
 	clear(s.warned)
 	s.life++
 	s.mu.Unlock()
-	s.forgetOrder()
-	err := s.listen()
 	s.log.Info("proxy gone, connections wait")
-	return err
 }
 
 // Close leaves the port and resets what waits. Connections that are relayed go on:
@@ -259,20 +234,20 @@ func (s *Standby) accept(sock *socket) {
 		c, err := sock.listener.AcceptTCP()
 		switch {
 		case err == nil:
-			s.take(sock, c)
+			s.take(c)
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
 			// Out of descriptors, most likely. The connection stays in the kernel's queue;
 			// nothing tells when there is room again.
-			s.once("standby cannot accept", "error", err)
+			s.warnOnce("standby cannot accept", "error", err)
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
 }
 
-// once logs a warning about something that may happen to every connection.
-func (s *Standby) once(message string, args ...any) {
+// warnOnce logs a warning about something that may happen to every connection.
+func (s *Standby) warnOnce(message string, args ...any) {
 	s.mu.Lock()
 	warned := s.warned[message]
 	s.warned[message] = true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -17,16 +18,12 @@ import (
 )
 
 func TestEarlyConnectionsAreHandedOver(t *testing.T) {
-	each, one := []kind{ip4, ip6}, []kind{both}
-	tests := map[string][3][]kind{ // of the proxy's sockets, in each of its lives
-		"one socket for each family":    {each, each, each},
-		"one socket for both families":  {one, one, one},
-		"now so, now so":                {each, one, each},
-		"the other way round":           {one, each, one},
-		"a proxy that knows IPv4 alone": {{ip4}, {ip4}, {ip4}},
+	tests := map[string][]family{ // of the proxy's sockets
+		"both families": {ip4, ip6},
+		"IPv4 only":     {ip4},
 	}
 	to := []string{"10.96.0.10:80", "[fd96::10]:443"}
-	for name, lives := range tests {
+	for name, families := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := listen(t, nil)
 			for life := range 3 {
@@ -38,7 +35,7 @@ func TestEarlyConnectionsAreHandedOver(t *testing.T) {
 				if err := s.Ready(); !errors.Is(err, ErrNotListening) {
 					t.Fatalf("Ready without a proxy: %v, want ErrNotListening", err)
 				}
-				p := startProxy(t, 2, lives[life]...)
+				p := startProxy(t, 2, families...)
 				if err := s.Ready(); err != nil {
 					t.Fatal(err)
 				}
@@ -48,7 +45,6 @@ func TestEarlyConnectionsAreHandedOver(t *testing.T) {
 					}
 					c.Close()
 				}
-				time.Sleep(2 * s.o.Grace)
 				before := s.Counts().Relayed
 				for range 20 {
 					c := dial(t, to[0])
@@ -66,19 +62,17 @@ func TestEarlyConnectionsAreHandedOver(t *testing.T) {
 				}
 				c.Close()
 				p.kill()
-				if err := s.Gone(); err != nil {
-					t.Fatal(err)
-				}
+				s.Gone()
 			}
 			eventually(t, "nothing is relayed", func() bool { return s.Counts().Relaying == 0 })
 		})
 	}
 }
 
-// On a kernel without the program the standby leaves the port, and comes back.
+// On a kernel without the program the standby relays its share of the connections.
 func TestWithoutSteering(t *testing.T) {
 	var log strings.Builder
-	s := listen(t, func(o *Options) { o.Log = logTo(&log) })
+	s := listen(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	s.attach = func(*socket, uint32, uint32) error { return unix.ENOPROTOOPT }
 	for range 3 {
 		early := dial(t, target)
@@ -86,50 +80,19 @@ func TestWithoutSteering(t *testing.T) {
 		if err := s.Ready(); err != nil {
 			t.Fatal(err)
 		}
-		if got := line(early); got != target {
-			t.Errorf("early: %q, want %q", got, target)
-		}
-		early.Close()
-		time.Sleep(2 * s.o.Grace)
-		all, err := listeners()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := count(all, ip4) + count(all, ip6); n != 4 {
-			t.Errorf("%d sockets listen, want the proxy's 4", n)
+		for _, c := range []net.Conn{early, dial(t, target), dial(t, target), dial(t, target), dial(t, target)} {
+			if got := line(c); got != target {
+				t.Errorf("%q, want %q", got, target)
+			}
+			c.Close()
 		}
 		p.kill()
-		if err := s.Gone(); err != nil {
-			t.Fatal(err)
-		}
+		s.Gone()
 	}
 	s.Close()
 	s.Wait()
-	if !strings.Contains(log.String(), "does not steer") {
-		t.Errorf("log says nothing of it:\n%s", log.String())
-	}
-}
-
-// Sockets of another kind than the proxy's make room for it without losing anything,
-// and without making anybody wait for the kernel's second SYN.
-func TestMakingRoomLosesNothing(t *testing.T) {
-	for range 5 {
-		s := listen(t, nil)
-		var c callers
-		c.gather(8)
-		p := startProxy(t, 2, both)
-		if err := s.Ready(); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(3 * s.o.Grace)
-		c.leave()
-		if c.refused.Load()+c.lost.Load() > 0 || c.again != 0 {
-			t.Errorf("%s; want all taken, and at once", &c)
-		}
-		t.Log(&c)
-		s.Close()
-		p.kill()
-		s.Wait()
+	if n := strings.Count(log.String(), "does not steer"); n != 3 {
+		t.Errorf("%d warnings, want one in each life of the proxy:\n%s", n, log.String())
 	}
 }
 
@@ -147,9 +110,7 @@ func TestNoConnectionIsRefused(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		p.kill()
 		time.Sleep(time.Duration(i) * 3 * time.Millisecond)
-		if err := s.Gone(); err != nil {
-			t.Error(err)
-		}
+		s.Gone()
 		p = startProxy(t, 1+i%4, ip4, ip6)
 		if err := s.Ready(); err != nil {
 			t.Error(err)
@@ -168,7 +129,7 @@ func TestOrderOfListening(t *testing.T) {
 	s := listen(t, nil)
 	p := startProxy(t, 3, ip4)
 	for index := range uint32(4) {
-		if err := s.socket(ip4).steer(index, 1); err != nil {
+		if err := s.sockets[0].steer(index, 1); err != nil {
 			t.Fatal(err)
 		}
 		before := [4]int64{int64(s.Counts().Held), p.accepted[0].Load(), p.accepted[1].Load(), p.accepted[2].Load()}
