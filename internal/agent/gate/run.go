@@ -58,7 +58,7 @@ func Run(ctx context.Context, o Options) int {
 	}
 	defer g.close()
 	g.background(func(ctx context.Context) {
-		if err := supervise.Reap(ctx, nil); err != nil {
+		if err := supervise.Reap(ctx); err != nil {
 			g.post(func() { g.o.Say(err.Error()) })
 		}
 	})

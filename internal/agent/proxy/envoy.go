@@ -77,7 +77,7 @@ func family(addresses []netip.Addr) envoy.Family {
 }
 
 // line takes a line of Envoy's log: as an event of ours, and for readiness.
-func (a *agent) line(_ supervise.Stream, raw []byte) {
+func (a *agent) line(raw []byte) {
 	l := envoy.ParseLine(raw)
 	a.proxy.LogLine(l)
 	// The level of "config" is raised for the agent, which learns by it that Envoy is ready. It

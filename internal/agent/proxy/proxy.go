@@ -106,7 +106,7 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 	if err := a.keepSecrets(ctx, &tasks); err != nil {
 		return 1, err
 	}
-	tasks.Go(func() { a.problem("collecting orphans", supervise.Reap(ctx, nil)) })
+	tasks.Go(func() { a.problem("collecting orphans", supervise.Reap(ctx)) })
 	// Envoy opens its files anew on the one and ignores the other; neither ends the agent.
 	tasks.Go(func() { a.super.Forward(ctx, syscall.SIGUSR1, syscall.SIGHUP) })
 	if a.config.DNS {
@@ -161,11 +161,11 @@ func prepare(o Options) (*agent, error) {
 	if err := a.newKeeper(); err != nil {
 		return nil, named(err)
 	}
-	process, err := supervise.StartTime("/proc", "self")
+	process, err := supervise.StartTime("self")
 	if err != nil {
 		process = time.Now()
 	}
-	container, _ := supervise.StartTime("/proc", "1") // unknown where /proc hides it
+	container, _ := supervise.StartTime("1") // unknown where /proc hides it
 	a.journal = status.NewJournal(status.JournalOptions{Process: process, Container: container})
 	a.board = readiness.New(readiness.Options{Conditions: a.conditions(), Changed: a.changed})
 	a.admin = envoy.NewAdmin(a.envoy, 0)
@@ -173,25 +173,20 @@ func prepare(o Options) (*agent, error) {
 		Board: a.board, Admin: a.admin, ControlPlane: c.ControlPlane.Address, Ports: capturePorts(c),
 	})
 	a.standbys = newStandbys(c, a.log, a.captured)
-	a.super, err = supervise.New(supervise.Options{
+	a.super = supervise.New(supervise.Options{
 		Command:            supervise.Command{Path: c.Envoy.Path, Args: a.envoy.Args(a.bootstrap), Line: a.line},
 		Renew:              a.next,
 		Grace:              c.Stop.Grace - margin(c.Stop.Grace),
-		Backoff:            backoff,
 		Ready:              func(ctx context.Context, c supervise.Child) error { return a.proxy.Ready(ctx, c.PID()) },
 		Standby:            a.standbys,
-		TellDrain:          a.drainInbound,
+		Drain:              a.drainInbound,
 		AwaitDrained:       a.awaitDrained,
 		Explain:            explain,
 		Journal:            a.entry,
 		TerminationMessage: o.TerminationMessage,
 	})
-	return a, err
+	return a, nil
 }
-
-// backoff has short pauses: while there is no Envoy the application's connections wait.
-// What ends it all is the number of ends.
-var backoff = supervise.Backoff{Base: 50 * time.Millisecond, Max: time.Second}
 
 // margin is what is kept of the grace period for ending Envoy: after it the kubelet kills.
 func margin(grace time.Duration) time.Duration {

@@ -30,7 +30,7 @@ func NewStageRecord(rules string) (StageRecord, error) {
 	if err != nil {
 		return StageRecord{}, err
 	}
-	began, err := supervise.StartTicks("/proc", "self")
+	began, err := supervise.StartTicks("self")
 	return StageRecord{Sandbox: sandbox, PID: os.Getpid(), Began: began, Rules: rules}, err
 }
 
@@ -80,7 +80,7 @@ func (r StageRecord) good() error {
 	if r.Sandbox != sandbox {
 		return fmt.Errorf("it is of sandbox %q, and this is %q", r.Sandbox, sandbox)
 	}
-	began, err := supervise.StartTicks("/proc", strconv.Itoa(r.PID))
+	began, err := supervise.StartTicks(strconv.Itoa(r.PID))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("process %d, which wrote it, has ended", r.PID)

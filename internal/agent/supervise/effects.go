@@ -2,7 +2,6 @@ package supervise
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -24,8 +23,8 @@ func (s *Supervisor) do(a Action) (caused []happening) {
 		s.after(s.pause, BackoffElapsed)
 	case ArmGrace:
 		s.after(s.o.Grace, GraceOver)
-	case TellDrain:
-		s.tellDrain()
+	case DrainChild:
+		s.drain()
 	case AwaitDrained:
 		s.awaitDrained()
 	}
@@ -33,7 +32,7 @@ func (s *Supervisor) do(a Action) (caused []happening) {
 }
 
 func (s *Supervisor) setStandby(open bool) {
-	if s.o.Standby == nil || s.standby == open {
+	if s.standby == open {
 		return
 	}
 	s.standby = open
@@ -48,21 +47,13 @@ func (s *Supervisor) setStandby(open bool) {
 
 // wrong puts an effect that failed into the journal; nothing follows from it.
 func (s *Supervisor) wrong(err error) {
-	s.journal(Entry{Time: time.Now(), From: s.State(), To: s.State(), PID: s.PID(), Err: err})
+	s.o.Journal(Entry{Time: time.Now(), From: s.State(), To: s.State(), PID: s.PID(), Err: err})
 }
 
 func (s *Supervisor) startChild() []happening {
-	command := s.o.Command
-	if s.o.Renew != nil {
-		command = s.o.Renew(command)
-	}
-	c, err := s.o.start(command)
+	c, err := s.o.start(s.o.Renew(s.o.Command))
 	if err != nil {
-		var start *StartError
-		if !errors.As(err, &start) {
-			start = &StartError{Path: s.o.Command.Path, Why: err.Error(), Status: NotRunnable, Err: err}
-		}
-		return []happening{{event: ChildEnded, exit: Exit{Start: start}}}
+		return []happening{{event: ChildEnded, exit: Exit{Start: err}}}
 	}
 	s.mu.Lock()
 	s.child = c
@@ -77,13 +68,11 @@ func (s *Supervisor) startChild() []happening {
 		}
 	})
 	s.tasks.Go(func() {
-		if s.o.Ready != nil {
-			if err := s.o.Ready(ctx, c); err != nil {
-				if ctx.Err() == nil {
-					s.wrong(fmt.Errorf("waiting for the child to be ready: %w", err))
-				}
-				return
+		if err := s.o.Ready(ctx, c); err != nil {
+			if ctx.Err() == nil {
+				s.wrong(fmt.Errorf("waiting for the child to be ready: %w", err))
 			}
+			return
 		}
 		s.send(happening{event: ChildReady, child: c})
 	})
@@ -108,14 +97,11 @@ func (s *Supervisor) after(d time.Duration, e Event) {
 	})
 }
 
-// tellDrain tells the child. One that is killed meanwhile, because all is drained already,
-// does not answer, and need not.
-func (s *Supervisor) tellDrain() {
-	if s.o.TellDrain == nil {
-		return
-	}
+// drain makes the child drain. An error of one that is killed meanwhile, because all is
+// drained already, does not matter.
+func (s *Supervisor) drain() {
 	s.tasks.Go(func() {
-		if err := s.o.TellDrain(s.ctx); err != nil && s.ctx.Err() == nil && s.State() != Stopping {
+		if err := s.o.Drain(s.ctx); err != nil && s.ctx.Err() == nil && s.State() != Stopping {
 			s.wrong(fmt.Errorf("draining the child: %w", err))
 		}
 	})
@@ -123,9 +109,7 @@ func (s *Supervisor) tellDrain() {
 
 func (s *Supervisor) awaitDrained() {
 	s.tasks.Go(func() {
-		if s.o.AwaitDrained != nil {
-			s.o.AwaitDrained(s.ctx)
-		}
+		s.o.AwaitDrained(s.ctx)
 		s.send(happening{event: Drained})
 	})
 }

@@ -33,8 +33,8 @@ type Exit struct {
 	Tail   []string       // its last lines
 }
 
-// Code is the exit status for whoever reports this end as its own. It is never 0: a
-// proxy that ends unasked has failed, whatever it says.
+// Code is the exit status of an agent that ends because of this. It is never 0: a proxy that
+// ends unrequested has failed, whatever its status.
 func (e Exit) Code() int {
 	switch {
 	case e.Start != nil:
@@ -75,16 +75,13 @@ type StartError struct {
 	Why    string
 	Status int  // NotFound or NotRunnable
 	Final  bool // the next try fails too
-	Err    error
 }
 
 func (e *StartError) Error() string { return fmt.Sprintf("starting %s: %s", e.Path, e.Why) }
 
-func (e *StartError) Unwrap() error { return e.Err }
-
-// startError says in words why the kernel refused path.
+// startError explains why the kernel refused path.
 func startError(path string, err error) *StartError {
-	e := &StartError{Path: path, Err: err, Status: NotRunnable, Final: true}
+	e := &StartError{Path: path, Status: NotRunnable, Final: true}
 	_, missing := os.Stat(path)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
@@ -99,19 +96,13 @@ func startError(path string, err error) *StartError {
 	case errors.Is(err, syscall.ENOEXEC):
 		e.Why = "it is no program for this machine" + machineOf(path)
 	case errors.Is(err, syscall.ETXTBSY), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		e.Why, e.Final = strings.ToLower(errnoOf(err).Error()), false // being copied, or short of something: this passes
+		var errno syscall.Errno
+		errors.As(err, &errno)
+		e.Why, e.Final = errno.Error(), false // it is being copied, or a resource is short: this passes
 	default:
 		e.Why = err.Error()
 	}
 	return e
-}
-
-func errnoOf(err error) error {
-	var no syscall.Errno
-	if errors.As(err, &no) {
-		return no
-	}
-	return err
 }
 
 // machines are e_machine of ELF files that a cluster may hold. debug/elf would cost the
@@ -142,7 +133,7 @@ func machineOf(path string) string {
 // messageLimit is what the kubelet reads of a termination message.
 const messageLimit = 4096
 
-// Message is an end for a person: the reason, then as many of the last lines as fit.
+// Message is a termination message: the reason, then as many of the last lines as fit.
 func Message(reason string, tail []string) string {
 	reason = strings.TrimSpace(reason)
 	out := reason[:min(len(reason), messageLimit-1)] + "\n"

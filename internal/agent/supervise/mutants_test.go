@@ -11,17 +11,17 @@ func TestMutants(t *testing.T) {
 	const (
 		begin       = "Begin:     {Starting, []Action{OpenStandby, StartChild}}"
 		startingEnd = "standby.\n\t\tTerminate: {Draining, []Action{ArmGrace, AwaitDrained}}"
-		serving     = "{Draining, []Action{ArmGrace, TellDrain, AwaitDrained}}"
+		serving     = "{Draining, []Action{ArmGrace, DrainChild, AwaitDrained}}"
 		restarting  = "Terminate:      {DrainDown, []Action{ArmGrace, AwaitDrained}}"
 		reviving    = "ExitFailed}},\n\t\tTerminate:  {Draining, []Action{ArmGrace, AwaitDrained}}"
 		crash       = "ChildEnded: {Restarting, []Action{OpenStandby, WaitBackoff}}"
-		drainReady  = "{Draining, []Action{CloseStandby, TellDrain}}"
+		drainReady  = "{Draining, []Action{CloseStandby, DrainChild}}"
 		drainEnded  = "{DrainDown, []Action{OpenStandby, WaitBackoff}}"
 		drainLost   = "ChildLost:  {Stopped, []Action{CloseStandby, ExitFailed}},\n\t\tDrained:"
 		drained     = "Drained:    {Stopping, []Action{KillChild}}"
 		downElapsed = "{Draining, []Action{StartChild}}"
 		downDrained = "Drained:        {Stopped, []Action{CloseStandby, ExitOK}}"
-		stopEnded   = "told to.\n\t\tChildEnded: {Stopped, []Action{CloseStandby, ExitOK}}"
+		stopEnded   = "killed.\n\t\tChildEnded: {Stopped, []Action{CloseStandby, ExitOK}}"
 	)
 	mutants.Run(t, model, map[string]mutants.Mutant{
 		"the first child starts before the standby listens": {File: table, In: begin, From: "OpenStandby", To: "WaitBackoff"},
@@ -29,8 +29,8 @@ func TestMutants(t *testing.T) {
 
 		"SIGTERM kills a starting child":                {File: table, In: startingEnd, From: "Draining", To: "Stopping"},
 		"a starting child drains without the grace":     {File: table, In: startingEnd, From: "[]Action{ArmGrace, AwaitDrained}", To: "[]Action{AwaitDrained}"},
-		"a serving child drains unawaited":              {File: table, In: serving, From: "[]Action{ArmGrace, TellDrain, AwaitDrained}", To: "[]Action{ArmGrace, TellDrain}"},
-		"a serving child is not told that it drains":    {File: table, In: serving, From: "[]Action{ArmGrace, TellDrain, AwaitDrained}", To: "[]Action{ArmGrace, AwaitDrained}"},
+		"a serving child drains unawaited":              {File: table, In: serving, From: "[]Action{ArmGrace, DrainChild, AwaitDrained}", To: "[]Action{ArmGrace, DrainChild}"},
+		"a serving child does not drain":                {File: table, In: serving, From: "[]Action{ArmGrace, DrainChild, AwaitDrained}", To: "[]Action{ArmGrace, AwaitDrained}"},
 		"SIGTERM during a pause forgets the pause":      {File: table, In: restarting, From: "DrainDown", To: "Draining"},
 		"SIGTERM kills a child that revives":            {File: table, In: reviving, From: "Draining", To: "Stopping"},
 		"a reviving child drains without the grace":     {File: table, In: reviving, From: "[]Action{ArmGrace, AwaitDrained}", To: "[]Action{AwaitDrained}"},
@@ -38,8 +38,8 @@ func TestMutants(t *testing.T) {
 		"SIGTERM lets a reviving child go on":           {File: table, In: reviving, From: "Draining", To: "Reviving"},
 		"the standby stays closed after a crash":        {File: table, In: crash, From: "[]Action{OpenStandby, WaitBackoff}", To: "[]Action{WaitBackoff}"},
 		"a crash is followed by no restart":             {File: table, In: crash, From: "[]Action{OpenStandby, WaitBackoff}", To: "[]Action{OpenStandby}"},
-		"a child that starts late does not drain":       {File: table, In: drainReady, From: "[]Action{CloseStandby, TellDrain}", To: "[]Action{CloseStandby}"},
-		"the standby stays open while a child drains":   {File: table, In: drainReady, From: "[]Action{CloseStandby, TellDrain}", To: "[]Action{TellDrain}"},
+		"a child that starts late does not drain":       {File: table, In: drainReady, From: "[]Action{CloseStandby, DrainChild}", To: "[]Action{CloseStandby}"},
+		"the standby stays open while a child drains":   {File: table, In: drainReady, From: "[]Action{CloseStandby, DrainChild}", To: "[]Action{DrainChild}"},
 		"a draining child comes back to serving":        {File: table, In: drainReady, From: "Draining", To: "Serving"},
 		"a crash while draining leaves the port closed": {File: table, In: drainEnded, From: "[]Action{OpenStandby, WaitBackoff}", To: "[]Action{WaitBackoff}"},
 		"a crash while draining ends the drain":         {File: table, In: drainEnded, From: "DrainDown", To: "Stopped"},

@@ -15,9 +15,9 @@ import (
 const ticks = 100
 
 // StartTime returns when a process started, to a hundredth of a second: "self", or "1" for
-// the container, of which it is the first process. proc is /proc.
-func StartTime(proc, process string) (time.Time, error) {
-	start, err := StartTicks(proc, process)
+// the container, of which it is the first process.
+func StartTime(process string) (time.Time, error) {
+	start, err := StartTicks(process)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -31,8 +31,8 @@ func StartTime(proc, process string) (time.Time, error) {
 // StartTicks returns when a process started, in hundredths of a second since boot. With the pid
 // it identifies a process of this boot. execve changes neither. If the process does not
 // exist, the error is an [os.ErrNotExist].
-func StartTicks(proc, process string) (uint64, error) {
-	path := filepath.Join(proc, process, "stat")
+func StartTicks(process string) (uint64, error) {
+	path := filepath.Join("/proc", process, "stat")
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
@@ -44,10 +44,9 @@ func StartTicks(proc, process string) (uint64, error) {
 	return start, nil
 }
 
-// parseStartTicks is field 22 of /proc/PID/stat (proc_pid_stat(5)): after the name, which may
-// hold anything, in its parentheses.
+// parseStartTicks is field 22 of /proc/PID/stat (proc_pid_stat(5)).
 func parseStartTicks(stat string) (uint64, error) {
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	fields := statFields(stat)
 	if len(fields) < 20 {
 		return 0, fmt.Errorf("%d fields after the name; want 20 or more", len(fields))
 	}
@@ -56,4 +55,10 @@ func parseStartTicks(stat string) (uint64, error) {
 		return 0, fmt.Errorf("start time %q is no number of ticks", fields[19])
 	}
 	return n, nil
+}
+
+// statFields are those of /proc/PID/stat from the third on: the state, the parent and so on. The
+// name before them may contain spaces and parentheses.
+func statFields(stat string) []string {
+	return strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 }

@@ -1,14 +1,12 @@
 package supervise
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,25 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Orphan is a process that this one inherited and collected.
-type Orphan struct {
-	PID    int
-	Status syscall.WaitStatus
-}
-
-// againAfter is when children are looked at again that have ended, and that somebody
-// here still means to wait for: who gives that up sends no signal.
+// againAfter is the pause after which ended children that belong to other code of this
+// process are looked at again: no signal says that they were given up.
 const againAfter = 5 * time.Second
 
-// Reap collects every orphan that ends, until ctx does, and tells seen of each (nil:
-// nobody). Where this process is not PID 1 (shareProcessNamespace, a bare host) it makes
-// itself the one who inherits its descendants (prctl(2), PR_SET_CHILD_SUBREAPER).
+// Reap collects every orphan that ends, until ctx does. Where this process is not PID 1
+// (shareProcessNamespace, a bare host) it becomes the reaper of its descendants (prctl(2),
+// PR_SET_CHILD_SUBREAPER).
 //
 // It never takes the status of a child that this process waits for: os and
 // os/exec hold a pidfd for each of theirs until they have waited, and a child with a
 // pidfd here is left alone. So it needs Linux 5.4, as Go's own pidfds do. A child
 // started by syscall.ForkExec has none: use os.
-func Reap(ctx context.Context, seen func(Orphan)) error {
+func Reap(ctx context.Context) error {
 	if err := havePidfd(); err != nil {
 		return fmt.Errorf("collecting orphans: %w", err)
 	}
@@ -56,9 +48,9 @@ func Reap(ctx context.Context, seen func(Orphan)) error {
 		case <-ended:
 		case <-again.C:
 		}
-		left, err := reapAll(seen)
+		left, err := reapAll()
 		if err != nil {
-			return err
+			return fmt.Errorf("looking for orphans: %w", err)
 		}
 		if left > 0 {
 			again.Reset(againAfter)
@@ -66,8 +58,7 @@ func Reap(ctx context.Context, seen func(Orphan)) error {
 	}
 }
 
-// havePidfd asks whether Go itself uses pidfds here: it decides once, by what the kernel
-// can do.
+// havePidfd checks that Go uses pidfds here. Go decides once, by what the kernel supports.
 func havePidfd() error {
 	self, err := os.FindProcess(os.Getpid())
 	if err != nil {
@@ -80,70 +71,32 @@ func havePidfd() error {
 	return nil
 }
 
-// reapAll collects the orphans that have ended, and counts the children that have ended
-// and are somebody's.
-func reapAll(seen func(Orphan)) (left int, err error) {
-	pids, err := children()
-	if err != nil {
-		return 0, fmt.Errorf("looking for orphans: %w", err)
+// reapAll collects the orphans that have ended, and counts the ended children that other
+// code waits for.
+func reapAll() (left int, err error) {
+	pids, err := zombies()
+	if err != nil || len(pids) == 0 {
+		return 0, err
 	}
-	pids = slices.DeleteFunc(pids, func(pid int) bool { return !hasEnded(pid) })
-	if len(pids) == 0 {
-		return 0, nil
-	}
-	// In this order: clone(2) makes the pidfd before the child first runs, so who has
+	// In this order: clone(2) makes the pidfd before the child first runs, so a child that has
 	// ended without one here will never have one.
 	owned, err := pidfds()
 	if err != nil {
-		return 0, fmt.Errorf("looking for orphans: %w", err)
+		return 0, err
 	}
 	for _, pid := range pids {
 		if owned[pid] {
 			left++
 			continue
 		}
-		var status syscall.WaitStatus
-		got, err := syscall.Wait4(pid, &status, syscall.WNOHANG, nil)
-		if err == nil && got == pid && seen != nil {
-			seen(Orphan{pid, status})
-		}
+		_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 	}
 	return left, nil
 }
 
-// hasEnded looks at a child without collecting it.
-func hasEnded(pid int) bool {
-	var info unix.Siginfo
-	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-	return err == nil && info.Signo == int32(unix.SIGCHLD)
-}
-
-// children returns this process's children, ended or not.
-func children() ([]int, error) {
-	files, err := filepath.Glob("/proc/self/task/*/children")
-	if err != nil {
-		return nil, err
-	}
-	if len(files) == 0 {
-		return childrenByParent() // a kernel without CONFIG_PROC_CHILDREN
-	}
-	var out []int
-	for _, f := range files {
-		raw, err := os.ReadFile(f)
-		if err != nil {
-			continue // that thread has ended, and its children have moved: their end is signalled
-		}
-		for _, field := range strings.Fields(string(raw)) {
-			if pid, err := strconv.Atoi(field); err == nil {
-				out = append(out, pid)
-			}
-		}
-	}
-	return out, nil
-}
-
-// childrenByParent asks every process who its parent is.
-func childrenByParent() ([]int, error) {
+// zombies returns this process's children that have ended. It looks at every process:
+// /proc/PID/task/TID/children exists only with CONFIG_PROC_CHILDREN.
+func zombies() ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
@@ -157,11 +110,9 @@ func childrenByParent() ([]int, error) {
 		}
 		raw, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
 		if err != nil {
-			continue
+			continue // it was collected
 		}
-		// "pid (any name) state parent ...": the name may hold spaces and brackets.
-		fields := bytes.Fields(raw[bytes.LastIndexByte(raw, ')')+1:])
-		if len(fields) > 1 && string(fields[1]) == self {
+		if f := statFields(string(raw)); len(f) > 1 && f[0] == "Z" && f[1] == self {
 			out = append(out, pid)
 		}
 	}

@@ -3,7 +3,6 @@ package supervise
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,30 +11,29 @@ import (
 	"time"
 )
 
-// Options of a supervisor. The zero value of a field means its default.
+// Options of a supervisor. All but TerminationMessage are required.
 type Options struct {
 	Command Command
-	Backoff Backoff
 
-	// Renew returns what to start this time; default: Command.
+	// Renew returns what to start this time.
 	Renew func(Command) Command
 
-	// Grace is from Stop to SIGKILL, whatever AwaitDrained says; default 25s.
+	// Grace is from Stop to SIGKILL, whatever AwaitDrained says.
 	Grace time.Duration
 
 	// Ready returns nil once this child is ready, and not before. It is called anew for
 	// each child, and ctx ends with the child. An error goes to the journal and leaves the
-	// child unready. Default: a child is ready when it runs.
+	// child unready.
 	Ready func(ctx context.Context, p Child) error
 
 	// Standby takes connections while no child can.
 	Standby Standby
 
-	// TellDrain tells a ready child that it drains. A child that is started again while
-	// draining is told again.
-	TellDrain func(ctx context.Context) error
+	// Drain makes a ready child drain. It is called again for a child that is started
+	// while draining.
+	Drain func(ctx context.Context) error
 
-	// AwaitDrained returns when no child is needed any longer. Default: at once.
+	// AwaitDrained returns when no child is needed any longer.
 	AwaitDrained func(ctx context.Context)
 
 	// Explain says why a child ended, and whether the next one would end so too.
@@ -48,8 +46,9 @@ type Options struct {
 	// the child is given up; default: none.
 	TerminationMessage string
 
-	start  func(Command) (Child, error) // default Start
-	jitter func() float64               // default rand.Float64
+	start   func(Command) (Child, *StartError) // default Start
+	jitter  func() float64                     // default rand.Float64
+	backoff backoff                            // default standard
 }
 
 // A Standby listens in the child's place. Close hands over: it returns when the child
@@ -82,7 +81,7 @@ type Entry struct {
 
 // A Result is how supervision ended.
 type Result struct {
-	Status int    // for the agent's own exit: 0 if it was asked to stop
+	Status int    // for the agent's own exit: 0 after a requested stop
 	Reason string // if the status is not 0
 	Exit   *Exit  // the last child's, if one ended
 }
@@ -111,38 +110,25 @@ type Supervisor struct {
 // A happening is an event and what belongs to it.
 type happening struct {
 	event Event
-	child Child // whose; nil for events of no child
+	child Child // nil for events of no child
 	exit  Exit
 }
 
-// New checks o as a whole.
-func New(o Options) (*Supervisor, error) {
-	switch {
-	case o.Command.Path == "":
-		return nil, errors.New("option Command.Path: it is empty; name the program to run")
-	case o.Grace < 0:
-		return nil, fmt.Errorf("option Grace: %s; use no negative time", o.Grace)
-	}
-	if err := o.Backoff.check(); err != nil {
-		return nil, err
-	}
-	o.Backoff = o.Backoff.withDefaults()
-	fill(&o.Grace, 25*time.Second)
+// New returns a supervisor that has started nothing.
+func New(o Options) *Supervisor {
 	if o.start == nil {
-		o.start = func(c Command) (Child, error) {
+		o.start = func(c Command) (Child, *StartError) {
 			p, err := Start(c)
-			if err != nil {
-				return nil, err
-			}
-			return p, nil
+			return p, err
 		}
 	}
 	if o.jitter == nil {
 		o.jitter = rand.Float64
 	}
+	o.backoff = cmp.Or(o.backoff, standard)
 	s := &Supervisor{o: o, events: make(chan happening)}
 	s.state.Store(Idle)
-	return s, nil
+	return s
 }
 
 // State is where things stand.
@@ -214,7 +200,7 @@ func (s *Supervisor) release() {
 	go func() { s.tasks.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(time.Second): // a callback that does not listen to its context
+	case <-time.After(time.Second): // a callback that ignores its context
 	}
 }
 
@@ -238,7 +224,7 @@ func (s *Supervisor) handle(h happening) (caused []happening, result *Result) {
 	}
 	entry.Event, entry.To = h.event, step.To
 	s.state.Store(step.To)
-	s.journal(entry)
+	s.o.Journal(entry)
 	for _, a := range step.Do {
 		switch a {
 		case ExitOK:
@@ -251,7 +237,7 @@ func (s *Supervisor) handle(h happening) (caused []happening, result *Result) {
 	return caused, nil
 }
 
-// buried takes note of a child's end, and says which event it is.
+// buried records a child's end, and returns which event it is.
 func (s *Supervisor) buried(e Exit, entry *Entry) Event {
 	s.mu.Lock()
 	s.child, s.ready = nil, false
@@ -261,10 +247,10 @@ func (s *Supervisor) buried(e Exit, entry *Entry) Event {
 	}
 	s.readyAt = time.Time{}
 	reason, final := "", e.Start != nil && e.Start.Final
-	if s.o.Explain != nil && e.Start == nil {
+	if e.Start == nil {
 		reason, final = s.o.Explain(e)
 	}
-	pause, giveUp := s.history.ended(s.o.Backoff, entry.Time, e.Served, s.o.jitter())
+	pause, giveUp := s.history.ended(s.o.backoff, entry.Time, e.Served, s.o.jitter())
 	s.last, s.pause, s.reason = &e, pause, cmp.Or(reason, e.String())
 	if e.Start == nil && reason != "" {
 		s.reason += " (" + e.String() + ")"
@@ -293,10 +279,4 @@ func (s *Supervisor) failed() *Result {
 		s.wrong(fmt.Errorf("writing the termination message: %w", err))
 	}
 	return r
-}
-
-func (s *Supervisor) journal(e Entry) {
-	if s.o.Journal != nil {
-		s.o.Journal(e)
-	}
 }

@@ -68,18 +68,19 @@ func (s *stage) lastChild() *fake {
 func (s *stage) Open() error  { s.note("standby opens"); return nil }
 func (s *stage) Close() error { s.note("standby closes"); return nil }
 
-func newStage(t *testing.T, change func(*stage, *Options)) *stage {
-	t.Helper()
-	s := &stage{begin: time.Now(), result: make(chan Result, 1)}
+// newSupervisor changes the options of a supervisor whose effects s records.
+func newSupervisor(s *stage, change func(*stage, *Options)) *Supervisor {
 	o := Options{
-		Command: Command{Path: "fake"}, Standby: s, Grace: 20 * time.Second,
+		Standby: s, Grace: 20 * time.Second,
+		Renew:        func(c Command) Command { return c },
 		Ready:        func(ctx context.Context, _ Child) error { return wait(ctx, 50*time.Millisecond) },
-		TellDrain:    func(context.Context) error { s.note("told to drain"); return nil },
+		Drain:        func(context.Context) error { s.note("drain"); return nil },
 		AwaitDrained: func(ctx context.Context) { _ = wait(ctx, 5*time.Second) },
+		Explain:      func(Exit) (string, bool) { return "", false },
 		Journal:      func(e Entry) { s.mu.Lock(); defer s.mu.Unlock(); s.entries = append(s.entries, e) },
 		jitter:       func() float64 { return 0.5 },
 	}
-	o.start = func(Command) (Child, error) {
+	o.start = func(Command) (Child, *StartError) {
 		s.note("child starts")
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -90,10 +91,13 @@ func newStage(t *testing.T, change func(*stage, *Options)) *stage {
 	if change != nil {
 		change(s, &o)
 	}
-	var err error
-	if s.Supervisor, err = New(o); err != nil {
-		t.Fatal(err)
-	}
+	return New(o)
+}
+
+func newStage(t *testing.T, change func(*stage, *Options)) *stage {
+	t.Helper()
+	s := &stage{begin: time.Now(), result: make(chan Result, 1)}
+	s.Supervisor = newSupervisor(s, change)
 	stop, cancelStop := context.WithCancel(context.Background())
 	quit, cancelQuit := context.WithCancel(context.Background())
 	s.stop, s.quit = cancelStop, cancelQuit
@@ -134,7 +138,7 @@ func TestAChildThatDiesIsReplacedAndDrainedOnce(t *testing.T) {
 			t.Errorf("result %+v", r)
 		}
 		s.expect(t, "0s standby opens", "0s child starts", "50ms standby closes",
-			"1s standby opens", "1s child starts", "1.05s standby closes", "2s told to drain")
+			"1s standby opens", "1s child starts", "1.05s standby closes", "2s drain")
 		if d := time.Since(s.begin); d != 7*time.Second {
 			t.Errorf("ended after %v, want 5s of drain", d)
 		}
@@ -148,7 +152,7 @@ func TestPausesBetweenChildrenThatNeverServe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, func(s *stage, o *Options) {
 			start := o.start
-			o.start = func(c Command) (Child, error) {
+			o.start = func(c Command) (Child, *StartError) {
 				f, err := start(c)
 				f.(*fake).end(Exit{Status: 3, Tail: []string{"last words"}})
 				return f, err
@@ -160,8 +164,8 @@ func TestPausesBetweenChildrenThatNeverServe(t *testing.T) {
 		if r.Status != 3 || !strings.Contains(r.Reason, "unknown cause (exit status 3)") || !strings.Contains(r.Reason, "8 times in a row") {
 			t.Errorf("result %+v", r)
 		}
-		s.expect(t, "0s standby opens", "0s child starts", "0s child starts", "100ms child starts", "300ms child starts", "700ms child starts",
-			"1.5s child starts", "3.1s child starts", "6.3s child starts", "6.3s standby closes")
+		s.expect(t, "0s standby opens", "0s child starts", "0s child starts", "50ms child starts", "150ms child starts", "350ms child starts",
+			"750ms child starts", "1.55s child starts", "2.55s child starts", "2.55s standby closes")
 		raw, err := os.ReadFile(s.o.TerminationMessage)
 		if err != nil || !strings.HasPrefix(string(raw), "unknown cause") || !strings.HasSuffix(string(raw), "\nlast words\n") {
 			t.Errorf("termination message %q, %v", raw, err)
@@ -189,7 +193,7 @@ func TestAChildThatCannotStart(t *testing.T) {
 		busy := 3
 		s := newStage(t, func(_ *stage, o *Options) {
 			start := o.start
-			o.start = func(c Command) (Child, error) {
+			o.start = func(c Command) (Child, *StartError) {
 				if busy--; busy >= 0 {
 					return nil, startError("x", syscall.ETXTBSY) // being copied: this passes
 				}
@@ -206,7 +210,7 @@ func TestAChildThatCannotStart(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, func(_ *stage, o *Options) {
-			o.start = func(Command) (Child, error) { return nil, startError("/nowhere", syscall.ENOENT) }
+			o.start = func(Command) (Child, *StartError) { return nil, startError("/nowhere", syscall.ENOENT) }
 		})
 		if r := <-s.result; r.Status != NotFound || r.Reason != "starting /nowhere: there is no such file" {
 			t.Errorf("result %+v", r)
@@ -214,7 +218,7 @@ func TestAChildThatCannotStart(t *testing.T) {
 	})
 }
 
-func TestAChildThatDiesWhileDrainingIsNeededStill(t *testing.T) {
+func TestAChildThatDiesWhileDrainingIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, nil)
 		time.Sleep(time.Second)
@@ -224,8 +228,8 @@ func TestAChildThatDiesWhileDrainingIsNeededStill(t *testing.T) {
 		if r := <-s.result; r.Status != 0 {
 			t.Errorf("result %+v", r)
 		}
-		s.expect(t, "0s standby opens", "0s child starts", "50ms standby closes", "1s told to drain",
-			"2s standby opens", "2s child starts", "2.05s standby closes", "2.05s told to drain")
+		s.expect(t, "0s standby opens", "0s child starts", "50ms standby closes", "1s drain",
+			"2s standby opens", "2s child starts", "2.05s standby closes", "2.05s drain")
 		if d := time.Since(s.begin); d != 6*time.Second {
 			t.Errorf("ended after %v", d)
 		}
@@ -253,27 +257,30 @@ func TestStopBeforeReadyAndDuringAPause(t *testing.T) {
 		if r := <-s.result; r.Status != 0 {
 			t.Errorf("result %+v", r)
 		}
-		s.expect(t, "0s standby opens", "0s child starts", "5s standby closes") // what it held was held
+		s.expect(t, "0s standby opens", "0s child starts", "5s standby closes") // the standby served until then
 	})
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, func(_ *stage, o *Options) { o.AwaitDrained = nil }) // nothing to wait for
+		s := newStage(t, func(_ *stage, o *Options) { o.AwaitDrained = func(context.Context) {} })
 		s.stop()
 		<-s.result
 		s.expect(t, "0s standby opens", "0s child starts", "0s standby closes")
 	})
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, func(_ *stage, o *Options) { // ready after all, for those who waited
+		s := newStage(t, func(_ *stage, o *Options) { // ready after all, for the connections that wait
 			o.Ready = func(ctx context.Context, _ Child) error { return wait(ctx, time.Second) }
 		})
 		s.stop()
 		<-s.result
-		s.expect(t, "0s standby opens", "0s child starts", "1s standby closes", "1s told to drain")
+		s.expect(t, "0s standby opens", "0s child starts", "1s standby closes", "1s drain")
 		if d := time.Since(s.begin); d != 5*time.Second {
 			t.Errorf("ended after %v, want 5s", d)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, func(_ *stage, o *Options) { o.Backoff.Base = time.Minute; o.Backoff.Max = time.Minute })
+		s := newStage(t, func(_ *stage, o *Options) {
+			o.backoff = standard
+			o.backoff.base, o.backoff.max = time.Minute, time.Minute
+		})
 		for range 2 {
 			time.Sleep(time.Second)
 			s.lastChild().end(Exit{Status: 1})
@@ -311,24 +318,19 @@ func TestOnlyAReadyChildGetsSignals(t *testing.T) {
 }
 
 func TestSignalsAreForwarded(t *testing.T) {
-	listening := make(chan bool, 1)
-	c := child(t, "usr1")
-	c.Line = func(Stream, []byte) { listening <- true }
-	serving, ended := make(chan bool, 1), make(chan Exit, 1)
-	s, err := New(Options{
-		Command: c,
-		Ready:   func(context.Context, Child) error { <-listening; return nil },
-		Explain: func(e Exit) (string, bool) { ended <- e; return "as asked", true },
-		Journal: func(e Entry) {
+	listening, serving, ended := make(chan bool, 1), make(chan bool, 1), make(chan Exit, 1)
+	s := newSupervisor(&stage{}, func(_ *stage, o *Options) {
+		o.Command, o.start = child(t, "usr1"), nil
+		o.Command.Line = func([]byte) { listening <- true }
+		o.Ready = func(context.Context, Child) error { <-listening; return nil }
+		o.Explain = func(e Exit) (string, bool) { ended <- e; return "as requested", true }
+		o.Journal = func(e Entry) {
 			if e.To == Serving {
 				serving <- true
 			}
-		},
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Noticed from here on, so that it does not end the test before Forward asks for it.
+	// Without a handler it would end the test before Forward has begun.
 	own := make(chan os.Signal, 1)
 	signal.Notify(own, syscall.SIGUSR1)
 	defer signal.Stop(own)
@@ -342,7 +344,7 @@ func TestSignalsAreForwarded(t *testing.T) {
 		select {
 		case e := <-ended:
 			if e.Status != 7 {
-				t.Errorf("the child ended: %v; want 7, which is that it got the signal", e)
+				t.Errorf("the child ended: %v; want 7: it got the signal", e)
 			}
 			return
 		case <-time.After(50 * time.Millisecond): // Forward may not have begun
@@ -355,7 +357,7 @@ func TestWhatGoesWrongAsideIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := errors.New("bad")
 		s := newStage(t, func(_ *stage, o *Options) {
-			o.TellDrain = func(context.Context) error { return bad }
+			o.Drain = func(context.Context) error { return bad }
 			o.Standby = broken{}
 		})
 		time.Sleep(time.Second)
@@ -381,7 +383,7 @@ type broken struct{}
 func (broken) Open() error  { return errors.New("no port") }
 func (broken) Close() error { return errors.New("no port") }
 
-func TestTheJournalTellsTheStory(t *testing.T) {
+func TestTheJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, nil)
 		time.Sleep(time.Second)
@@ -407,10 +409,7 @@ func TestTheJournalTellsTheStory(t *testing.T) {
 
 // The callback Ready of a child may return after the child has died and the next one runs.
 func TestAReadyEventOfADeadChildIsIgnored(t *testing.T) {
-	s, err := New(Options{Command: Command{Path: "fake"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newSupervisor(&stage{}, nil)
 	dead, next := &fake{pid: 1}, &fake{pid: 2}
 	s.child = next
 	s.state.Store(Reviving)

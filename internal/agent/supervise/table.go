@@ -43,7 +43,7 @@ const (
 	KillChild    Action = "kill child"
 	WaitBackoff  Action = "wait back-off"
 	ArmGrace     Action = "arm grace"
-	TellDrain    Action = "tell drain"    // make this child drain
+	DrainChild   Action = "drain child"
 	AwaitDrained Action = "await drained" // find out when no child is needed any longer
 	ExitOK       Action = "exit ok"       // as requested
 	ExitFailed   Action = "exit failed"   // with the child's status, and never 0
@@ -79,7 +79,7 @@ var table = map[State]map[Event]Step{
 	Serving: {
 		ChildEnded: {Restarting, []Action{OpenStandby, WaitBackoff}},
 		ChildLost:  {Stopped, []Action{ExitFailed}},
-		Terminate:  {Draining, []Action{ArmGrace, TellDrain, AwaitDrained}},
+		Terminate:  {Draining, []Action{ArmGrace, DrainChild, AwaitDrained}},
 		Quit:       {Stopping, []Action{KillChild}},
 	},
 	Restarting: {
@@ -95,7 +95,7 @@ var table = map[State]map[Event]Step{
 		Quit:       {Stopping, []Action{KillChild}},
 	},
 	Draining: {
-		ChildReady: {Draining, []Action{CloseStandby, TellDrain}}, // one that was started while draining
+		ChildReady: {Draining, []Action{CloseStandby, DrainChild}}, // one that was started while draining
 		ChildEnded: {DrainDown, []Action{OpenStandby, WaitBackoff}},
 		ChildLost:  {Stopped, []Action{CloseStandby, ExitFailed}},
 		Drained:    {Stopping, []Action{KillChild}},
@@ -109,7 +109,7 @@ var table = map[State]map[Event]Step{
 		Quit:           {Stopped, []Action{CloseStandby, ExitOK}},
 	},
 	Stopping: {
-		// However it ended: it was told to.
+		// However it ended: it was killed.
 		ChildEnded: {Stopped, []Action{CloseStandby, ExitOK}},
 		ChildLost:  {Stopped, []Action{CloseStandby, ExitOK}},
 	},

@@ -57,7 +57,7 @@ type world struct {
 	begun, child, ready, standby            bool
 	pause, grace, draining, drained, exited bool
 	graceOver, killed                       bool
-	told                                    bool // this child drains
+	drains                                  bool // this child does
 }
 
 // can are the events that this world can produce.
@@ -84,7 +84,7 @@ func (w world) after(e Event) (world, error) {
 	case ChildReady:
 		w.ready = true
 	case ChildEnded, ChildLost:
-		w.child, w.ready, w.told = false, false, false
+		w.child, w.ready, w.drains = false, false, false
 	case BackoffElapsed:
 		w.pause = false
 	case Drained:
@@ -129,11 +129,11 @@ func (w world) after(e Event) (world, error) {
 				return w, fmt.Errorf("grace twice")
 			}
 			w.grace = true
-		case TellDrain:
+		case DrainChild:
 			if !w.child || !w.ready {
 				return w, fmt.Errorf("no ready child to drain")
 			}
-			w.told = true
+			w.drains = true
 		case AwaitDrained:
 			if w.draining {
 				return w, fmt.Errorf("awaited twice")
@@ -169,8 +169,8 @@ func (w world) sane(before world) error {
 		return fmt.Errorf("standby %v, ready %v", w.standby, w.ready)
 	case (w.state == Draining || w.state == DrainDown) && !(w.grace && w.draining):
 		return fmt.Errorf("drains with grace %v, awaited %v", w.grace, w.draining)
-	case w.state == Draining && w.ready != w.told:
-		return fmt.Errorf("drains: ready %v, told %v", w.ready, w.told)
+	case w.state == Draining && w.ready != w.drains:
+		return fmt.Errorf("drains: ready %v, drains %v", w.ready, w.drains)
 	case w.state == Stopping && !w.killed:
 		return fmt.Errorf("stops without a kill")
 	case (w.grace || w.draining) && !slices.Contains([]State{Draining, DrainDown, Stopping, Stopped}, w.state):
@@ -238,7 +238,7 @@ func TestTerminateAlwaysLeadsToTheEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// Grace that was over before: the child was told to die then.
+		// Grace that was over before: the child was killed then.
 		if at.state != Stopped {
 			t.Errorf("from %+v SIGTERM leads to %+v", w, at)
 		}

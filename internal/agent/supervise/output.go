@@ -1,0 +1,52 @@
+package supervise
+
+import "bytes"
+
+// Bounds of what is kept of a child's output, whatever it writes. A backtrace of Envoy has
+// up to 64 lines, and begins with what happened.
+const (
+	lineLimit = 16 << 10 // a longer line is cut; its rest is thrown away
+	keptLimit = 8 << 10  // of each line that is kept: Envoy's longest reasons fit
+	tailLines = 100
+	tailLimit = 64 << 10 // of all lines that are kept
+)
+
+// An output splits what a child writes into lines and keeps the last ones.
+type output struct {
+	line  func([]byte) // nil: lines are not passed on
+	part  []byte       // of the line that has not ended
+	last  []string
+	bytes int // of last
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	for rest := b; ; {
+		line, after, ended := bytes.Cut(rest, []byte("\n"))
+		o.part = append(o.part, line[:min(len(line), lineLimit-len(o.part))]...)
+		if !ended {
+			return len(b), nil
+		}
+		o.end()
+		rest = after
+	}
+}
+
+// flush ends a last line without a newline.
+func (o *output) flush() {
+	if len(o.part) > 0 {
+		o.end()
+	}
+}
+
+func (o *output) end() {
+	if o.line != nil {
+		o.line(o.part)
+	}
+	kept := string(o.part[:min(len(o.part), keptLimit)])
+	o.last, o.bytes = append(o.last, kept), o.bytes+len(kept)
+	for len(o.last) > tailLines || o.bytes > tailLimit {
+		o.bytes -= len(o.last[0])
+		o.last = o.last[1:]
+	}
+	o.part = o.part[:0]
+}
