@@ -28,17 +28,12 @@ import (
 // listen serves on loopback until the test ends, and returns the address.
 func listen(t testing.TB, s *Server) string {
 	t.Helper()
-	return listenGRPC(t, func(g *grpc.Server) { discovery.RegisterAggregatedDiscoveryServiceServer(g, s) })
-}
-
-func listenGRPC(t testing.TB, register func(*grpc.Server)) string {
-	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := grpc.NewServer(grpc.MaxConcurrentStreams(5000))
-	register(g)
+	g := grpc.NewServer()
+	discovery.RegisterAggregatedDiscoveryServiceServer(g, s)
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(l) }()
 	t.Cleanup(func() {
