@@ -18,18 +18,19 @@ func (b *Builder) updateMembers(n name, changed set[workloadID]) {
 	s := b.services[n]
 	s.members, s.proxyPorts = b.members(n, s)
 	old, next := s.workloadPorts, s.portsByWorkload()
-	for id, ports := range old {
-		if ports != nil && next[id] == nil {
+	for id := range old {
+		if _, still := next[id]; !still {
 			delete(b.workload(id).services, n)
 			changed.add(id)
 		}
 	}
 	for id, ports := range next {
-		if slices.Equal(ports, old[id]) {
+		was, had := old[id]
+		if had && slices.Equal(ports, was) {
 			continue
 		}
 		w := b.workload(id)
-		if old[id] == nil {
+		if !had {
 			w.services.add(n)
 			changed.add(id)
 		}
@@ -192,7 +193,8 @@ func (p *PortSpec) target(w *WorkloadSpec) uint16 {
 	return p.Number
 }
 
-// portsByWorkload returns the ports of each workload that s declares, by number.
+// portsByWorkload returns the ports that s declares of each member's workload, by number;
+// none for one that is a member by UDP or by a port of proxies alone.
 func (s *service) portsByWorkload() map[workloadID][]AppPort {
 	if len(s.members) == 0 {
 		return nil
@@ -203,9 +205,14 @@ func (s *service) portsByWorkload() map[workloadID][]AppPort {
 	}
 	out := make(map[workloadID][]AppPort, len(s.members))
 	for _, m := range s.members {
-		if m.workload != (workloadID{}) && protocol[m.PortName] != UDP {
-			out[m.workload] = addPort(out[m.workload], m.Port, protocol[m.PortName])
+		if m.workload == (workloadID{}) {
+			continue
 		}
+		ports := out[m.workload]
+		if protocol[m.PortName] != UDP {
+			ports = addPort(ports, m.Port, protocol[m.PortName])
+		}
+		out[m.workload] = ports
 	}
 	return out
 }
