@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -79,7 +80,7 @@ func TestOneAddressOfTwo(t *testing.T) {
 	addresses := func() map[string]string {
 		out := map[string]string{}
 		for _, s := range b.Mesh().Services() {
-			out[s.Namespace+"/"+s.Name] = joined(s.Addresses)
+			out[s.Namespace+"/"+s.Name] = fmt.Sprint(s.Addresses)
 		}
 		return out
 	}
@@ -94,16 +95,16 @@ func TestOneAddressOfTwo(t *testing.T) {
 	}
 	first, second := svc("a", "one", "10.0.0.1"), svc("b", "two", "10.0.0.1")
 	b.Set(second)
-	check("one alone", 0, map[string]string{"b/two": "10.0.0.1"})
+	check("one alone", 0, map[string]string{"b/two": "[10.0.0.1]"})
 	b.Set(first)
-	check("both", 1, map[string]string{"a/one": "10.0.0.1", "b/two": ""})
+	check("both", 1, map[string]string{"a/one": "[10.0.0.1]", "b/two": "[]"})
 	b.Set(pod("a", "p", "10.0.0.1"))
-	check("and a pod that has it", 2, map[string]string{"a/one": "", "b/two": ""})
+	check("and a pod that has it", 2, map[string]string{"a/one": "[]", "b/two": "[]"})
 	if b.Mesh().ByAddress(addr("10.0.0.1")) != nil {
 		t.Error("the pod's address leads to a service")
 	}
 	b.Delete(Key{KindPod, "a", "p"}, first.Key())
-	check("without the two", 0, map[string]string{"b/two": "10.0.0.1"})
+	check("without the two", 0, map[string]string{"b/two": "[10.0.0.1]"})
 	if b.Mesh().ByAddress(addr("10.0.0.1")) != b.Mesh().ByName("b", "two") {
 		t.Error("the address leads elsewhere")
 	}

@@ -250,7 +250,7 @@ func TestPolicies(t *testing.T) {
 			for _, p := range tt.policies {
 				b.Delete(p.Key())
 			}
-			if diff := cmp.Diff(plain.String(), b.Mesh().String()); diff != "" {
+			if diff := diffMeshes(plain, b.Mesh()); diff != "" {
 				t.Errorf("policies leave something behind (-want +got):\n%s", diff)
 			}
 		})

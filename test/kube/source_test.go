@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	api "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/internal/mesh"
@@ -111,7 +112,12 @@ func TestTheClusterIsTheMesh(t *testing.T) {
 		t.Fatalf("not synced within a minute: %v\n%s", c.Trouble(), j.String())
 	}
 	current := func() *mesh.Mesh { m, _ := s.Current(); return m }
-	text := func() string { return current().String() + "\n" + j.String() }
+	text := func() string {
+		m := current()
+		raw, err := yaml.Marshal([]any{m.Services(), m.Workloads()})
+		must(t, err)
+		return string(raw) + j.String()
+	}
 	if m := current(); m.ByName("default", "kubernetes") == nil || m.ByName("shop", "web") == nil || m.ByName("kube-system", "kube-dns") == nil {
 		t.Errorf("synced, and not whole:\n%s", text())
 	}
