@@ -224,7 +224,7 @@ func FuzzLint(f *testing.F) {
 		if err := finding.WriteText(&strings.Builder{}, all, true); err != nil {
 			t.Fatal(err)
 		}
-		if err := finding.WriteSARIF(&strings.Builder{}, finding.Tool{}, all); err != nil {
+		if err := finding.WriteSARIF(&strings.Builder{}, finding.Tool{Kinds: Kinds()}, all); err != nil {
 			t.Fatal(err)
 		}
 		for _, one := range all {

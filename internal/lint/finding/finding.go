@@ -10,7 +10,6 @@ package finding
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 )
 
@@ -33,14 +32,6 @@ var Severities = []Severity{Note, Warning, Error}
 // AtLeast says whether s is as bad as other, or worse.
 func (s Severity) AtLeast(other Severity) bool {
 	return slices.Index(Severities, s) >= slices.Index(Severities, other)
-}
-
-// ParseSeverity reads one of the words.
-func ParseSeverity(s string) (Severity, error) {
-	if v := Severity(s); slices.Contains(Severities, v) {
-		return v, nil
-	}
-	return "", fmt.Errorf("%q is none of note, warning, error", s)
 }
 
 // A Kind is what a code stands for.

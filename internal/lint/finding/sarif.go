@@ -1,7 +1,6 @@
 package finding
 
 import (
-	"cmp"
 	"encoding/json"
 	"io"
 	"net/url"
@@ -33,134 +32,55 @@ func encode(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// The parts of SARIF 2.1.0 that are written (OASIS, 27 March 2020).
-type (
-	sarifLog struct {
-		Schema  string     `json:"$schema"`
-		Version string     `json:"version"`
-		Runs    []sarifRun `json:"runs"`
-	}
-	sarifRun struct {
-		Tool       sarifTool     `json:"tool"`
-		Results    []sarifResult `json:"results"`
-		ColumnKind string        `json:"columnKind"`
-	}
-	sarifTool struct {
-		Driver sarifDriver `json:"driver"`
-	}
-	sarifDriver struct {
-		Name    string      `json:"name"`
-		Version string      `json:"version,omitempty"`
-		Rules   []sarifRule `json:"rules"`
-	}
-	sarifRule struct {
-		ID      string       `json:"id"`
-		Short   sarifMessage `json:"shortDescription"`
-		Full    sarifMessage `json:"fullDescription"`
-		HelpURI string       `json:"helpUri,omitempty"`
-		Default sarifLevel   `json:"defaultConfiguration"`
-	}
-	sarifLevel struct {
-		Level string `json:"level"`
-	}
-	sarifMessage struct {
-		Text string `json:"text"`
-	}
-	sarifResult struct {
-		RuleID    string            `json:"ruleId"`
-		RuleIndex int               `json:"ruleIndex"`
-		Level     string            `json:"level"`
-		Message   sarifMessage      `json:"message"`
-		Locations []sarifLocation   `json:"locations,omitempty"`
-		Prints    map[string]string `json:"partialFingerprints"`
-		Fixes     []sarifFix        `json:"fixes,omitempty"`
-	}
-	sarifLocation struct {
-		Physical *sarifPhysical `json:"physicalLocation,omitempty"`
-		Logical  []sarifLogical `json:"logicalLocations,omitempty"`
-	}
-	sarifPhysical struct {
-		Artifact sarifArtifact `json:"artifactLocation"`
-		Region   *sarifRegion  `json:"region,omitempty"`
-	}
-	sarifArtifact struct {
-		URI string `json:"uri"`
-	}
-	sarifRegion struct {
-		StartLine   int           `json:"startLine"`
-		StartColumn int           `json:"startColumn,omitempty"`
-		EndLine     int           `json:"endLine,omitempty"`
-		EndColumn   int           `json:"endColumn,omitempty"`
-		Snippet     *sarifMessage `json:"snippet,omitempty"`
-	}
-	sarifLogical struct {
-		FullyQualifiedName string `json:"fullyQualifiedName"`
-		Kind               string `json:"kind"`
-	}
-	sarifFix struct {
-		Description sarifMessage  `json:"description"`
-		Changes     []sarifChange `json:"artifactChanges"`
-	}
-	sarifChange struct {
-		Artifact     sarifArtifact      `json:"artifactLocation"`
-		Replacements []sarifReplacement `json:"replacements"`
-	}
-	sarifReplacement struct {
-		Deleted  sarifRegion   `json:"deletedRegion"`
-		Inserted *sarifMessage `json:"insertedContent,omitempty"`
-	}
-)
-
 const sarifSchema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
-// WriteSARIF writes findings as a SARIF 2.1.0 log of one run. Findings whose code is not
-// among the tool's kinds get a bare rule of their own.
+// An object of JSON; its members have the names of SARIF 2.1.0 (OASIS, 27 March 2020).
+type object map[string]any
+
+func message(text string) object { return object{"text": text} }
+
+func location(file string) object { return object{"uri": fileURI(file)} }
+
+// WriteSARIF writes findings as a SARIF 2.1.0 log of one run. The code of each finding must
+// be among the tool's kinds.
 func WriteSARIF(w io.Writer, tool Tool, all []Finding) error {
-	run := sarifRun{ColumnKind: "unicodeCodePoints", Results: []sarifResult{},
-		Tool: sarifTool{sarifDriver{Name: tool.Name, Version: tool.Version, Rules: []sarifRule{}}}}
-	index := map[Code]int{}
-	add := func(k Kind) {
-		index[k.Code] = len(run.Tool.Driver.Rules)
-		r := sarifRule{ID: string(k.Code), Short: sarifMessage{k.Title}, Full: sarifMessage{cmp.Or(k.Explanation, k.Title)}, Default: sarifLevel{string(k.Severity)}}
-		if k.Doc != "" {
-			r.HelpURI = tool.Pages + k.Doc
-		}
-		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, r)
-	}
-	for _, k := range tool.Kinds {
-		add(k)
+	rules, results, index := []object{}, []object{}, map[Code]int{}
+	for i, k := range tool.Kinds {
+		index[k.Code] = i
+		rules = append(rules, object{"id": k.Code, "shortDescription": message(k.Title), "fullDescription": message(k.Explanation),
+			"helpUri": tool.Pages + k.Doc, "defaultConfiguration": object{"level": k.Severity}})
 	}
 	for _, f := range all {
-		if _, known := index[f.Code]; !known {
-			add(Kind{Code: f.Code, Title: string(f.Code), Severity: f.Severity, Explanation: f.Why})
-		}
-		run.Results = append(run.Results, f.sarif(index[f.Code]))
+		r := f.sarif()
+		r["ruleIndex"] = index[f.Code]
+		results = append(results, r)
 	}
-	return encode(w, sarifLog{Schema: sarifSchema, Version: "2.1.0", Runs: []sarifRun{run}})
+	driver := object{"name": tool.Name, "version": tool.Version, "rules": rules}
+	run := object{"tool": object{"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+	return encode(w, object{"$schema": sarifSchema, "version": "2.1.0", "runs": []object{run}})
 }
 
-func (f Finding) sarif(rule int) sarifResult {
-	r := sarifResult{RuleID: string(f.Code), RuleIndex: rule, Level: string(f.Severity), Message: sarifMessage{f.message()},
-		// The line is left out: it changes with every edit above it.
-		Prints: map[string]string{"outrider/v1": strings.Join([]string{string(f.Code), f.Object.String(), f.Field, f.Evidence}, "|")}}
-	l := sarifLocation{Logical: []sarifLogical{{FullyQualifiedName: strings.TrimSuffix(f.Object.String()+"/"+f.Field, "/"), Kind: "resource"}}}
+func (f Finding) sarif() object {
+	place := object{"logicalLocations": []object{{"fullyQualifiedName": strings.TrimSuffix(f.Object.String()+"/"+f.Field, "/"), "kind": "resource"}}}
 	if f.File != "" {
-		l.Physical = &sarifPhysical{Artifact: sarifArtifact{fileURI(f.File)}}
+		physical := object{"artifactLocation": location(f.File)}
 		if f.Line > 0 {
-			l.Physical.Region = &sarifRegion{StartLine: f.Line, StartColumn: f.Column}
-			if f.Column > 0 && f.Width > 0 {
-				l.Physical.Region.EndLine, l.Physical.Region.EndColumn = f.Line, f.Column+f.Width
-			}
-			if f.Text != "" {
-				l.Physical.Region.Snippet = &sarifMessage{f.Text}
-			}
+			physical["region"] = f.region()
 		}
+		place["physicalLocation"] = physical
 	}
-	r.Locations = []sarifLocation{l}
+	r := object{"ruleId": f.Code, "level": f.Severity, "message": message(f.message()), "locations": []object{place},
+		// The line is left out: it changes with every edit above it.
+		"partialFingerprints": object{"outrider/v1": strings.Join([]string{string(f.Code), f.Object.String(), f.Field, f.Evidence}, "|")}}
 	if f.Fix != nil {
-		r.Fixes = []sarifFix{f.Fix.sarif(f.Remedy.Sentence)}
+		r["fixes"] = []object{f.Fix.sarif(f.Remedy.Sentence)}
 	}
 	return r
+}
+
+// region is where the finding is in its file. Its column is known if its line is.
+func (f Finding) region() object {
+	return object{"startLine": f.Line, "startColumn": f.Column, "endLine": f.Line, "endColumn": f.Column + f.Width, "snippet": message(f.Text)}
 }
 
 func (f Finding) message() string {
@@ -171,16 +91,17 @@ func (f Finding) message() string {
 	return strings.Join(parts, " ")
 }
 
-func (p *Patch) sarif(description string) sarifFix {
-	c := sarifChange{Artifact: sarifArtifact{fileURI(p.File)}}
+func (p *Patch) sarif(description string) object {
+	var replacements []object
 	for _, e := range p.Edits {
-		r := sarifReplacement{Deleted: sarifRegion{StartLine: e.From.Line, StartColumn: e.From.Column, EndLine: e.To.Line, EndColumn: e.To.Column}}
+		r := object{"deletedRegion": object{"startLine": e.From.Line, "startColumn": e.From.Column, "endLine": e.To.Line, "endColumn": e.To.Column}}
 		if e.Text != "" {
-			r.Inserted = &sarifMessage{e.Text}
+			r["insertedContent"] = message(e.Text)
 		}
-		c.Replacements = append(c.Replacements, r)
+		replacements = append(replacements, r)
 	}
-	return sarifFix{Description: sarifMessage{cmp.Or(description, "the fix")}, Changes: []sarifChange{c}}
+	change := object{"artifactLocation": location(p.File), "replacements": replacements}
+	return object{"description": message(description), "artifactChanges": []object{change}}
 }
 
 // fileURI is a reference in SARIF's form: relative names stay relative.
