@@ -80,10 +80,10 @@ func (a Answer) Can() bool {
 
 // A Limit is something that a mechanism does not do, or does at a price.
 type Limit struct {
-	Code   string // stable
-	Fatal  bool   // the mechanism cannot be used for this edge
-	Reason string // a sentence, with the names of the containers
-	Source string // where that is known from
+	Code   string `json:"code"`             // stable
+	Fatal  bool   `json:"-"`                // the mechanism cannot be used for this edge
+	Reason string `json:"reason"`           // a sentence, with the names of the containers
+	Source string `json:"source,omitempty"` // where that is known from
 }
 
 // Keeps says what m keeps of edge e, which has no star, in the pod of plan p on

@@ -152,9 +152,7 @@ func keepsAll(pod *corev1.Pod, edges []startup.Edge, on startup.Kubernetes) bool
 	}
 	choices := podspec.Choose(r, on)
 	for _, e := range edges {
-		if !slices.ContainsFunc(choices, func(c podspec.Choice) bool {
-			return c.Edge.From == e.From && c.Edge.To == e.To && c.Edge.By != "" && c.Answer.Can()
-		}) {
+		if !podspec.Kept(choices, e) {
 			return false
 		}
 	}

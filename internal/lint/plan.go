@@ -31,12 +31,8 @@ func planWorks(s subject, b *builder) {
 	if s.readErr != nil {
 		return // the plan lacks edges that the annotations name
 	}
-	plan := s.plan
-	for i := range s.reading.Requested {
-		plan.Edges[i].By = s.reading.Requested[i].By // not the mechanism that keeps it today
-	}
-	for _, f := range plan.Validate(s.on) {
-		if f.Code == startup.NotEveryStart || s.saidElsewhere(f) || s.willBeKept(f) {
+	for _, f := range s.reading.Findings(s.choices, s.on) {
+		if s.saidElsewhere(f) {
 			continue
 		}
 		field, evidence := s.fieldOf(f)
@@ -86,17 +82,6 @@ func annotationErrors(err error) []*podspec.AnnotationError {
 // saidElsewhere: what is wrong with a work-around, the rules about work-arounds say.
 func (s *subject) saidElsewhere(f startup.Finding) bool {
 	return f.Edge != nil && slices.Contains([]startup.Mechanism{startup.HealthLoop, startup.BoundedLoop, startup.PostStartProbe, startup.Sleep}, f.Edge.By)
-}
-
-// willBeKept says whether a mechanism will be written for the edge, other than what the
-// pod has.
-func (s *subject) willBeKept(f startup.Finding) bool {
-	if f.Edge == nil || f.Code != startup.CannotBeKept && f.Code != startup.MechanismUnfit {
-		return false
-	}
-	return slices.ContainsFunc(s.choices, func(c podspec.Choice) bool {
-		return c.Edge.From == f.Edge.From && c.Edge.To == f.Edge.To && c.Edge.By != "" && c.Answer.Can()
-	})
 }
 
 // fieldOf is where a finding about the plan comes from: the annotation that asks, what was

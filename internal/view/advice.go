@@ -23,7 +23,7 @@ func (p *printer) advice(r plan.Report) {
 	}
 }
 
-func (p *printer) ways(a plan.Advice) {
+func (p *printer) ways(a podspec.Advice) {
 	rows := [][]string{{"  ", "WAY", "KEEPS", "AT STOP", "READY TO START, s", "LIMITS"}}
 	for _, w := range a.Ways {
 		mark := or(w.Chosen, "  *", "   ")
@@ -44,7 +44,7 @@ func (p *printer) ways(a plan.Advice) {
 	_ = table(p, rows) // a strings.Builder takes everything
 }
 
-func wayName(w plan.Way) string {
+func wayName(w podspec.Way) string {
 	switch {
 	case w.By == startup.Native && w.Health == startup.PostStart:
 		return "native, blocking postStart"

@@ -25,7 +25,7 @@ type Report struct {
 	Found      []podspec.Found     `json:"found,omitempty"`
 	Findings   startup.Findings    `json:"findings,omitempty"`
 	Notes      []string            `json:"notes,omitempty"`
-	Advice     []Advice            `json:"advice,omitempty"`
+	Advice     []podspec.Advice    `json:"advice,omitempty"`
 
 	On startup.Kubernetes `json:"-"`
 }
@@ -33,48 +33,21 @@ type Report struct {
 // An Edge says how an edge is kept.
 type Edge struct {
 	startup.Edge
-	Present  bool      `json:"present"` // in the pod already
-	Why      []string  `json:"why,omitempty"`
-	Evidence string    `json:"evidence,omitempty"`
-	Start    string    `json:"keepsStart"`
-	Stop     bool      `json:"keepsStop"`
-	Limits   []Limit   `json:"limits,omitempty"`
-	Refused  []Refusal `json:"refused,omitempty"`
-	Warning  string    `json:"warning,omitempty"`
-	Replace  string    `json:"replace,omitempty"` // an annotation that orders the same, and is kept better
-}
-
-// A Limit is something that a mechanism does not guarantee.
-type Limit struct {
-	Code   string `json:"code"`
-	Reason string `json:"reason"`
-	Source string `json:"source,omitempty"`
+	Present  bool            `json:"present"` // in the pod already
+	Why      []string        `json:"why,omitempty"`
+	Evidence string          `json:"evidence,omitempty"`
+	Start    string          `json:"keepsStart"`
+	Stop     bool            `json:"keepsStop"`
+	Limits   []startup.Limit `json:"limits,omitempty"`
+	Refused  []Refusal       `json:"refused,omitempty"`
+	Warning  string          `json:"warning,omitempty"`
+	Replace  string          `json:"replace,omitempty"` // an annotation that orders the same, and is kept better
 }
 
 // A Refusal says why a mechanism was not chosen.
 type Refusal struct {
 	By     startup.Mechanism `json:"by"`
 	Reason string            `json:"reason"`
-}
-
-// An Advice compares the ways to keep one edge.
-type Advice struct {
-	Edge     startup.Edge `json:"edge"`
-	Supposed bool         `json:"supposed,omitempty"`
-	Ways     []Way        `json:"ways"`
-}
-
-// A Way is a mechanism that may keep the edge, and what it costs.
-type Way struct {
-	By     startup.Mechanism `json:"by"`
-	Health startup.Health    `json:"releasedBy,omitempty"`
-	Fits   bool              `json:"fits"`
-	Chosen bool              `json:"chosen"`
-	WhyNot string            `json:"whyNot,omitempty"`
-	Start  string            `json:"keepsStart"`
-	Stop   bool              `json:"keepsStop"`
-	Limits []Limit           `json:"limits,omitempty"`
-	Cost   *podspec.Cost     `json:"readyToStartSeconds,omitempty"`
 }
 
 // New returns the report of an object for a Kubernetes version; advise adds Report.Advice.
@@ -89,23 +62,22 @@ func New(o podspec.Object, on startup.Kubernetes, advise bool) (Report, error) {
 	plan := r.Plan()
 	p := Report{Object: o, Kubernetes: fmt.Sprintf("1.%d", int(on)), Containers: plan.Containers,
 		Expected: r.Expected, Notes: r.Notes, On: on, Edges: []Edge{}}
-	for _, c := range podspec.Choose(r, on) {
+	choices := podspec.Choose(r, on)
+	for _, c := range choices {
 		p.Edges = append(p.Edges, p.edge(r, c))
 	}
 	for _, f := range r.Found {
 		f.Evidence.Field = o.Field(f.Evidence.Field)
 		p.Found = append(p.Found, f)
 	}
-	p.Findings = p.findings(r, plan)
+	p.Findings = p.findings(r, choices)
 	if slices.ContainsFunc(p.Findings, func(f startup.Finding) bool { return slices.Contains(senseless, f.Code) }) {
 		for i := range p.Edges {
 			p.Edges[i].Refused = nil
 		}
 	}
 	if advise {
-		for _, a := range podspec.Advise(r, on) {
-			p.Advice = append(p.Advice, newAdvice(a))
-		}
+		p.Advice = podspec.Advise(r, on)
 	}
 	return p, nil
 }
@@ -136,21 +108,8 @@ func invalid(o podspec.Object, err error) error {
 	return errors.Join(fields...)
 }
 
-func newAdvice(a podspec.Advice) Advice {
-	out := Advice{Edge: a.Edge, Supposed: a.Supposed}
-	chosen := false
-	for _, w := range a.Ways {
-		one := Way{By: w.By, Health: w.Health, Fits: w.Answer.Can(), WhyNot: w.WhyNot(), Start: w.Answer.Start.String(),
-			Stop: w.Answer.Stop, Limits: limits(w.Answer), Cost: w.Cost}
-		one.Chosen = !chosen && w.By == a.Edge.By && one.Fits
-		chosen = chosen || one.Chosen
-		out.Ways = append(out.Ways, one)
-	}
-	return out
-}
-
 func (p Report) edge(r podspec.Reading, c podspec.Choice) Edge {
-	e := Edge{Edge: c.Edge, Why: c.Why, Start: c.Answer.Start.String(), Stop: c.Answer.Stop, Limits: limits(c.Answer), Warning: c.Warning}
+	e := Edge{Edge: c.Edge, Why: c.Why, Start: c.Answer.Start.String(), Stop: c.Answer.Stop, Limits: c.Answer.Limits, Warning: c.Warning}
 	if c.Present != nil {
 		e.Present = true
 		e.Evidence = p.Field(c.Present.Evidence.Field) + ": " + c.Present.Evidence.Text
@@ -164,29 +123,9 @@ func (p Report) edge(r podspec.Reading, c podspec.Choice) Edge {
 	return e
 }
 
-func limits(a startup.Answer) []Limit {
-	var out []Limit
-	for _, l := range a.Limits {
-		out = append(out, Limit{l.Code, l.Reason, l.Source})
-	}
-	return out
-}
-
-// findings are what is wrong with the plan. How well an edge is kept, and that the pod must
-// be rewritten for it, stands with the edge and not here.
-func (p Report) findings(r podspec.Reading, plan startup.Plan) startup.Findings {
-	for i := range r.Requested {
-		plan.Edges[i].By = r.Requested[i].By // and not what keeps it today
-	}
-	found := slices.DeleteFunc(plan.Validate(p.On), func(f startup.Finding) bool {
-		switch f.Code {
-		case startup.NotEveryStart:
-			return true
-		case startup.CannotBeKept, startup.MechanismUnfit:
-			return p.willBeKept(f.Names[0], f.Names[1])
-		}
-		return false
-	})
+// findings are what is wrong with the plan, an edge that no mechanism keeps included.
+func (p Report) findings(r podspec.Reading, choices []podspec.Choice) startup.Findings {
+	found := r.Findings(choices, p.On)
 	if found.Err() != nil || r.Start == podspec.StartOff {
 		return found
 	}
@@ -208,12 +147,6 @@ func unkept(r podspec.Reading, e startup.Edge) startup.Finding {
 		}
 	}
 	return f
-}
-
-func (p Report) willBeKept(to, from string) bool {
-	return slices.ContainsFunc(p.Edges, func(e Edge) bool {
-		return e.To == to && e.From == from && e.By != "" && !e.Present
-	})
 }
 
 // harmless are findings of plans that may be broken, but that the simulator, the verifier

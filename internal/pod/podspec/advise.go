@@ -8,15 +8,23 @@ import (
 
 // An Advice compares the ways to keep one edge.
 type Advice struct {
-	Edge     startup.Edge // By is what [Choose] takes; empty if nothing fits
-	Supposed bool         // not requested: the app should wait for its proxy
-	Ways     []Way
+	Edge     startup.Edge `json:"edge"`               // By is what [Choose] takes; empty if nothing fits
+	Supposed bool         `json:"supposed,omitempty"` // not requested: the app should wait for its proxy
+	Ways     []Way        `json:"ways"`
 }
 
-// A Way is a mechanism with what releases the dependent, in this pod.
+// A Way is a mechanism that may keep the edge, with what releases the dependent in this
+// pod, and what it costs.
 type Way struct {
-	Option
-	Cost *Cost // nil if it was not measured
+	By     startup.Mechanism `json:"by"`
+	Health startup.Health    `json:"releasedBy,omitempty"`
+	Fits   bool              `json:"fits"`
+	Chosen bool              `json:"chosen"`
+	WhyNot string            `json:"whyNot,omitempty"`
+	Start  string            `json:"keepsStart"`
+	Stop   bool              `json:"keepsStop"`
+	Limits []startup.Limit   `json:"limits,omitempty"`
+	Cost   *Cost             `json:"readyToStartSeconds,omitempty"` // nil if it was not measured
 }
 
 // ways are what is compared.
@@ -55,8 +63,8 @@ func Advise(r Reading, on startup.Kubernetes) []Advice {
 	for _, c := range r.Containers {
 		if c.Kind == startup.Plain && c.Name != proxy {
 			e := startup.Edge{From: proxy, To: c.Name, After: startup.Healthy}
-			a := r.advice(e, on)
-			a.Edge.By, a.Supposed = r.choose(r.plan(), e, on).Edge.By, true
+			a := r.advice(r.choose(r.plan(), e, on).Edge, on)
+			a.Supposed = true
 			out = append(out, a)
 		}
 	}
@@ -75,6 +83,13 @@ func (r Reading) expecting(name string) Reading {
 
 func (r Reading) advice(e startup.Edge, on startup.Kubernetes) Advice {
 	a := Advice{Edge: e}
+	chosen := false
+	add := func(o Option, released startup.Health, cost *Cost) {
+		w := Way{By: o.By, Health: released, Fits: o.Answer.Can(), WhyNot: o.WhyNot(), Start: o.Answer.Start.String(), Stop: o.Answer.Stop, Limits: o.Answer.Limits, Cost: cost}
+		w.Chosen = !chosen && w.By == e.By && w.Fits
+		chosen = chosen || w.Chosen
+		a.Ways = append(a.Ways, w)
+	}
 	plan := r.plan()
 	for _, w := range ways {
 		one := startup.Plan{Containers: slices.Clone(plan.Containers)}
@@ -83,12 +98,10 @@ func (r Reading) advice(e startup.Edge, on startup.Kubernetes) Advice {
 		}
 		plain := e
 		plain.By = ""
-		o := r.Option(one, plain, w.by, on)
-		o.Health = w.released
-		a.Ways = append(a.Ways, Way{Option: o, Cost: costOf(w.by, w.released, on)})
+		add(r.Option(one, plain, w.by, on), w.released, costOf(w.by, w.released, on))
 	}
 	if _, i := plan.Find(e.From); i >= 0 && !slices.Contains(startup.Preferred, e.By) && e.By != "" {
-		a.Ways = append(a.Ways, Way{Option: Option{By: e.By, Answer: e.By.Keeps(plan, e, on)}})
+		add(Option{By: e.By, Answer: e.By.Keeps(plan, e, on)}, "", nil)
 	}
 	return a
 }

@@ -65,6 +65,31 @@ func Choose(r Reading, on startup.Kubernetes) []Choice {
 	return out
 }
 
+// Findings are what is wrong with the plan of what was read. How well an edge is kept, and
+// what one of the choices will keep, is not among them.
+func (r Reading) Findings(choices []Choice, on startup.Kubernetes) startup.Findings {
+	plan := r.Plan()
+	for i := range r.Requested {
+		plan.Edges[i].By = r.Requested[i].By // not the mechanism that keeps it today
+	}
+	return slices.DeleteFunc(plan.Validate(on), func(f startup.Finding) bool {
+		switch f.Code {
+		case startup.NotEveryStart:
+			return true
+		case startup.CannotBeKept, startup.MechanismUnfit:
+			return Kept(choices, *f.Edge)
+		}
+		return false
+	})
+}
+
+// Kept reports whether one of the choices keeps the edge.
+func Kept(choices []Choice, e startup.Edge) bool {
+	return slices.ContainsFunc(choices, func(c Choice) bool {
+		return c.Edge.From == e.From && c.Edge.To == e.To && c.Edge.By != "" && c.Answer.Can()
+	})
+}
+
 // present is the mechanism that the pod has already.
 func (r Reading) present(plan startup.Plan, e startup.Edge, on startup.Kubernetes) Choice {
 	c := Choice{Edge: e, Answer: keeps(plan, e, on)}
