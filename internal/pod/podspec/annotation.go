@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,9 +78,9 @@ func Edges(annotations map[string]string) ([]startup.Edge, error) {
 }
 
 func longForm(text string) ([]startup.Edge, error) {
-	var graph map[string]map[string]any
+	var graph map[string]map[string]json.RawMessage
 	if err := yaml.UnmarshalStrict([]byte(text), &graph); err != nil {
-		return nil, &AnnotationError{EdgesAnnotation, "", fmt.Sprintf("want CONTAINER: {DEPENDENCY: CONDITION}: %v", manifest.Reason(err))}
+		return nil, &AnnotationError{EdgesAnnotation, "", fmt.Sprintf("want CONTAINER: {DEPENDENCY: CONDITION}: %s", mismatch(nil, err))}
 	}
 	var edges []startup.Edge
 	var errs []error
@@ -96,87 +97,58 @@ func longForm(text string) ([]startup.Edge, error) {
 	return edges, errors.Join(errs...)
 }
 
-// options of a dependency in the long form, each with how it is said in the text
-// of a plan.
-var options = map[string]func(value string) string{
-	"timeout":    func(v string) string { return ", within " + v },
-	"on-timeout": func(v string) string { return " or " + v },
-	"on-restart": func(v string) string { return ", on restart " + v },
-	"by":         func(v string) string { return ", by " + v },
+// A dependency is the long form of an edge's options.
+type dependency struct {
+	By        string `json:"by,omitempty"`
+	Condition string `json:"condition"`
+	OnRestart string `json:"on-restart,omitempty"`
+	OnTimeout string `json:"on-timeout,omitempty"`
+	Required  *bool  `json:"required,omitempty"`
+	Timeout   string `json:"timeout,omitempty"`
 }
 
-// optionOrder is the order in which the text of a plan wants them.
-var optionOrder = []string{"timeout", "on-timeout", "on-restart", "by"}
-
-func longEdge(to, from string, value any) (startup.Edge, error) {
-	switch v := value.(type) {
-	case string:
-		return statementEdge(to, from, v, "")
-	case map[string]any:
-		return optionsEdge(to, from, v)
-	case nil:
+// longEdge reads a condition alone, or a [dependency].
+func longEdge(to, from string, text []byte) (startup.Edge, error) {
+	var d dependency
+	if json.Unmarshal(text, &d.Condition) != nil {
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&d); err != nil {
+			return startup.Edge{}, fmt.Errorf("%s: %s; want a condition, or condition, required, timeout, on-timeout, on-restart, by", from, mismatch(text, err))
+		}
+	}
+	switch {
+	case d.Condition == "":
 		return startup.Edge{}, fmt.Errorf("%s has no condition; want one of started, healthy, completed", from)
+	case d.OnTimeout != "" && d.Timeout == "":
+		return startup.Edge{}, fmt.Errorf("%s: on-timeout without a timeout; add timeout: 20s, for example", from)
 	}
-	return startup.Edge{}, fmt.Errorf("%s: %v is no condition; want healthy, or {condition: healthy, timeout: 20s}", from, value)
-}
-
-func optionsEdge(to, from string, v map[string]any) (startup.Edge, error) {
-	wrong := checkTypes(from, v)
-	condition, _ := v["condition"].(string)
-	rest := ""
-	if required, isBool := v["required"].(bool); isBool && !required {
-		rest = ", optional"
+	options := ""
+	if d.Required != nil && !*d.Required {
+		options = ", optional"
 	}
-	if condition == "" && v["condition"] == nil {
-		wrong = append(wrong, from+" has no condition; want one of started, healthy, completed")
-	}
-	if v["on-timeout"] != nil && v["timeout"] == nil {
-		wrong = append(wrong, from+": on-timeout without a timeout; add timeout: 20s, for example")
-	}
-	for _, key := range optionOrder {
-		if text, ok := v[key].(string); ok {
-			if err := checkOption(to, from, key, text); err != nil {
-				wrong = append(wrong, err.Error())
-			}
-			rest += options[key](text)
+	for _, o := range []struct{ clause, value string }{{", within ", d.Timeout}, {" or ", d.OnTimeout}, {", on restart ", d.OnRestart}, {", by ", d.By}} {
+		if o.value == "" {
+			continue
 		}
-	}
-	if len(wrong) > 0 {
-		return startup.Edge{}, errors.New(strings.Join(wrong, "; "))
-	}
-	return statementEdge(to, from, condition, rest)
-}
-
-// checkTypes returns what is wrong with the names of options and the types of their values.
-func checkTypes(from string, v map[string]any) []string {
-	var wrong []string
-	for _, key := range slices.Sorted(maps.Keys(v)) {
-		_, isText := v[key].(string)
-		_, isBool := v[key].(bool)
-		switch {
-		case key == "required" && !isBool:
-			wrong = append(wrong, fmt.Sprintf("%s: required: %v is neither true nor false", from, v[key]))
-		case key == "required":
-		case options[key] == nil && key != "condition":
-			wrong = append(wrong, fmt.Sprintf("%s: %q is none of condition, required, %s", from, key, strings.Join(optionOrder, ", ")))
-		case !isText:
-			wrong = append(wrong, fmt.Sprintf("%s: %s: %v is no text; a time is written like 20s", from, key, v[key]))
+		if err := oneWord(o.value); err != nil {
+			return startup.Edge{}, fmt.Errorf("%s: %w", from, err)
 		}
+		options += o.clause + o.value
 	}
-	return wrong
+	return statementEdge(to, from, d.Condition, options)
 }
 
-// checkOption checks the value of one option by itself, so that each wrong one is reported.
-func checkOption(to, from, key, text string) error {
-	if err := oneWord(text); err != nil {
-		return fmt.Errorf("%s: %s: %w", from, key, err)
+// mismatch is an error of a JSON decoder in words of the annotation.
+func mismatch(text []byte, err error) string {
+	m := manifest.FindMismatch(text, err)
+	switch {
+	case m == nil:
+		return manifest.Reason(err)
+	case m.Field == "":
+		return m.Error()
 	}
-	before := ""
-	if key == "on-timeout" {
-		before = options["timeout"]("1s")
-	}
-	_, err := statementEdge(to, from, string(startup.Healthy), before+options[key](text))
-	return err
+	return m.Field + " " + m.Error()
 }
 
 // statementEdge lets the parser of plans judge the words, so that there is one
@@ -231,24 +203,16 @@ func FormatEdges(edges []startup.Edge) string {
 		if graph[e.To] == nil {
 			graph[e.To] = map[string]any{}
 		}
-		o := map[string]any{"condition": string(e.After)}
-		set := func(key, value string) {
-			if value != "" {
-				o[key] = value
-			}
-		}
+		d := dependency{Condition: string(e.After), OnRestart: string(e.OnRestart), By: string(e.By)}
 		if e.Optional {
-			o["required"] = false
+			d.Required = new(bool)
 		}
 		if e.Timeout > 0 {
-			o["timeout"] = e.Timeout.String()
-			set("on-timeout", string(e.OnTimeout))
+			d.Timeout, d.OnTimeout = e.Timeout.String(), string(e.OnTimeout)
 		}
-		set("on-restart", string(e.OnRestart))
-		set("by", string(e.By))
-		graph[e.To][e.From] = o
-		if len(o) == 1 {
-			graph[e.To][e.From] = string(e.After)
+		graph[e.To][e.From] = d
+		if d == (dependency{Condition: d.Condition}) {
+			graph[e.To][e.From] = d.Condition
 		}
 	}
 	var b strings.Builder

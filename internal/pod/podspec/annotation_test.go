@@ -43,10 +43,10 @@ func TestEdgesSayWhatIsWrong(t *testing.T) {
 		"a word of Kubernetes": {`app: {proxy: ready}`,
 			`container app: proxy: "ready" is none of started, healthy, completed; did you mean healthy?`},
 		"no condition":  {`app: {proxy: }`, `container app: proxy has no condition; want one of started, healthy, completed`},
-		"no graph":      {`[app]`, `want CONTAINER: {DEPENDENCY: CONDITION}: cannot unmarshal array into Go value of type map[string]map[string]interface {}`},
+		"no graph":      {`[app]`, `want CONTAINER: {DEPENDENCY: CONDITION}: must be an object, not a list`},
 		"a name twice":  {"app: {a: started}\napp: {b: started}", `want CONTAINER: {DEPENDENCY: CONDITION}: unmarshal errors:   line 2: key "app" already set in map`},
-		"an option":     {`app: {proxy: {condition: healthy, timout: 3s}}`, `container app: proxy: "timout" is none of condition, required, timeout, on-timeout, on-restart, by`},
-		"a bare number": {`app: {proxy: {condition: healthy, timeout: 3}}`, `container app: proxy: timeout: 3 is no text; a time is written like 20s`},
+		"an option":     {`app: {proxy: {condition: healthy, timout: 3s}}`, `container app: proxy: unknown field "timout"; want a condition, or condition, required, timeout, on-timeout, on-restart, by`},
+		"a bare number": {`app: {proxy: {condition: healthy, timeout: 3}}`, `container app: proxy: timeout must be a string, not a number; want a condition, or condition, required, timeout, on-timeout, on-restart, by`},
 		"a bad time":    {`app: {proxy: {condition: healthy, timeout: soon}}`, `container app: proxy: time: invalid duration "soon"`},
 		"on-timeout alone": {`app: {proxy: {condition: healthy, on-timeout: continue}}`,
 			`container app: proxy: on-timeout without a timeout; add timeout: 20s, for example`},
@@ -75,7 +75,7 @@ func TestEdgesSayWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestStartWish(t *testing.T) {
+func TestUnknownStart(t *testing.T) {
 	p := pod(t, `
 metadata: {annotations: {outrider.dev/start: natve}}
 spec: {containers: [{name: app}]}`)
