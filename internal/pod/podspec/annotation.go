@@ -117,26 +117,34 @@ func longEdge(to, from string, text []byte) (startup.Edge, error) {
 			return startup.Edge{}, fmt.Errorf("%s: %s; want a condition, or condition, required, timeout, on-timeout, on-restart, by", from, mismatch(text, err))
 		}
 	}
-	switch {
-	case d.Condition == "":
-		return startup.Edge{}, fmt.Errorf("%s has no condition; want one of started, healthy, completed", from)
-	case d.OnTimeout != "" && d.Timeout == "":
-		return startup.Edge{}, fmt.Errorf("%s: on-timeout without a timeout; add timeout: 20s, for example", from)
+	var wrong []string
+	if d.Condition == "" {
+		wrong = append(wrong, from+" has no condition; want one of started, healthy, completed")
 	}
-	options := ""
+	if d.OnTimeout != "" && d.Timeout == "" {
+		wrong = append(wrong, from+": on-timeout without a timeout; add timeout: 20s, for example")
+	}
+	all := ""
 	if d.Required != nil && !*d.Required {
-		options = ", optional"
+		all = ", optional"
 	}
-	for _, o := range []struct{ clause, value string }{{", within ", d.Timeout}, {" or ", d.OnTimeout}, {", on restart ", d.OnRestart}, {", by ", d.By}} {
+	for _, o := range []struct{ before, clause, value string }{
+		{"", ", within ", d.Timeout}, {", within 1s", " or ", d.OnTimeout}, {"", ", on restart ", d.OnRestart}, {"", ", by ", d.By},
+	} {
 		if o.value == "" {
 			continue
 		}
 		if err := oneWord(o.value); err != nil {
-			return startup.Edge{}, fmt.Errorf("%s: %w", from, err)
+			wrong = append(wrong, fmt.Sprintf("%s: %v", from, err))
+		} else if _, err := statementEdge(to, from, string(startup.Healthy), o.before+o.clause+o.value); err != nil {
+			wrong = append(wrong, err.Error())
 		}
-		options += o.clause + o.value
+		all += o.clause + o.value
 	}
-	return statementEdge(to, from, d.Condition, options)
+	if len(wrong) > 0 {
+		return startup.Edge{}, errors.New(strings.Join(wrong, "; "))
+	}
+	return statementEdge(to, from, d.Condition, all)
 }
 
 // mismatch is an error of a JSON decoder in words of the annotation.
