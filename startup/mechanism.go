@@ -40,8 +40,11 @@ const (
 // A native sidecar keeps it at the first start only. A hold fails open.
 var Preferred = []Mechanism{InitDone, Gate, Native, Hold}
 
+// WorkArounds are what people write into commands and hooks, the best first.
+var WorkArounds = []Mechanism{HealthLoop, BoundedLoop, PostStartProbe, Sleep}
+
 // Mechanisms lists all mechanisms, the best first.
-var Mechanisms = slices.Concat(Preferred, []Mechanism{Wrapper, HealthLoop, BoundedLoop, PostStartProbe, Sleep})
+var Mechanisms = slices.Concat(Preferred, []Mechanism{Wrapper}, WorkArounds)
 
 var mechanismWords = func() (ws words[Mechanism]) {
 	for _, m := range Mechanisms {

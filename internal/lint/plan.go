@@ -81,7 +81,7 @@ func annotationErrors(err error) []*podspec.AnnotationError {
 
 // saidElsewhere: what is wrong with a work-around, the rules about work-arounds say.
 func (s *subject) saidElsewhere(f startup.Finding) bool {
-	return f.Edge != nil && slices.Contains([]startup.Mechanism{startup.HealthLoop, startup.BoundedLoop, startup.PostStartProbe, startup.Sleep}, f.Edge.By)
+	return f.Edge != nil && slices.Contains(startup.WorkArounds, f.Edge.By)
 }
 
 // fieldOf is where a finding about the plan comes from: the annotation that asks, what was

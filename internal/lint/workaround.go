@@ -14,7 +14,7 @@ import (
 // finding says what the work-around does not keep, and the annotation that replaces it.
 func workarounds(s subject, b *builder) {
 	for _, f := range s.reading.Found {
-		if !slices.Contains([]startup.Mechanism{startup.Sleep, startup.HealthLoop, startup.BoundedLoop, startup.PostStartProbe}, f.Mechanism) {
+		if !slices.Contains(startup.WorkArounds, f.Mechanism) {
 			continue
 		}
 		m, ok := s.member(f.Container)

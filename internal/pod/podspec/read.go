@@ -366,8 +366,7 @@ func (r *reader) note() {
 // Meant is e as the author of a work-around meant it: a command that polls a port waits
 // until the container behind it is healthy, where that can be known.
 func (r Reading) Meant(e startup.Edge) startup.Edge {
-	asks := slices.Contains([]startup.Mechanism{startup.HealthLoop, startup.BoundedLoop, startup.PostStartProbe}, e.By)
-	if c, i := r.plan().Find(e.From); asks && i >= 0 && c.Health != startup.NoHealth {
+	if c, i := r.plan().Find(e.From); slices.Contains(startup.WorkArounds, e.By) && i >= 0 && c.Health != startup.NoHealth {
 		e.After = startup.Healthy
 	}
 	return e
