@@ -193,20 +193,3 @@ func TestTheGraphIsAsLongAsThePlan(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkValidate(b *testing.B) {
-	for _, n := range []int{20, 300, 600} {
-		var p Plan
-		for i := range n {
-			p.Containers = append(p.Containers, Container{Name: fmt.Sprintf("c%d", i), Health: Report})
-			if i > 0 {
-				p.Edges = append(p.Edges, Edge{From: p.Containers[i-1].Name, To: p.Containers[i].Name, After: Healthy, By: Gate})
-			}
-		}
-		b.Run(fmt.Sprintf("chain-of-%d", n), func(b *testing.B) {
-			for b.Loop() {
-				p.Validate(34)
-			}
-		})
-	}
-}

@@ -47,7 +47,7 @@ func (s *source) patch(root int, c *change) (*finding.Patch, error) {
 			return nil, err
 		}
 	}
-	if _, err := d.SmallChange(manifest.Objects(d.Root())[index].Node, c.before, c.after); err != nil {
+	if _, err := d.SmallChange(manifest.Objects(d.Root())[index], c.before, c.after); err != nil {
 		return nil, err
 	}
 	text, exact, err := d.Text()

@@ -23,7 +23,7 @@ func (s *subject) user(m member) (*int64, path) {
 	return nil, nil
 }
 
-// group likewise. A process is the proxy's by its user or by its group.
+// group is the same for its group.
 func (s *subject) group(m member) (*int64, path) {
 	if c := m.SecurityContext; c != nil && c.RunAsGroup != nil {
 		return c.RunAsGroup, m.field.plus("securityContext", "runAsGroup")

@@ -67,12 +67,3 @@ func TestFixesOfManyObjects(t *testing.T) {
 		})
 	}
 }
-
-func BenchmarkLintList(b *testing.B) {
-	files := []File{{"f.yaml", []byte(sleepers(500, true))}}
-	for b.Loop() {
-		if _, err := Lint(files, Options{}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

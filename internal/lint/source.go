@@ -46,7 +46,7 @@ func newSource(name, text string) *source {
 			continue
 		}
 		for i, o := range manifest.Objects(d.Root()) {
-			s.objects = append(s.objects, object{o.Node, document, i, from, end})
+			s.objects = append(s.objects, object{o, document, i, from, end})
 		}
 		at := s.position(from)
 		shift(d.Root(), at.Line-1, at.Column-1)
@@ -144,29 +144,15 @@ func (s *source) evidence(n *yaml.Node, text string) (line, column int, ok bool)
 	return 0, 0, false
 }
 
-// lineStarts are the offsets of the lines as YAML counts them.
+// lineStarts are the offsets of the lines.
 func lineStarts(text string) []int {
 	out := []int{0}
-	for i := 0; i < len(text); {
-		n := breakLen(text[i:])
-		if n == 0 {
-			i++
-			continue
+	for line := range strings.Lines(text) {
+		if at := out[len(out)-1] + len(line); strings.HasSuffix(line, "\n") {
+			out = append(out, at)
 		}
-		i += n
-		out = append(out, i)
 	}
 	return out
-}
-
-// breakLen is the length of a line break of YAML 1.1, which go-yaml follows.
-func breakLen(text string) int {
-	for _, b := range []string{"\r\n", "\n", "\r", "\u0085", "\u2028", "\u2029"} {
-		if strings.HasPrefix(text, b) {
-			return len(b)
-		}
-	}
-	return 0
 }
 
 // lineText is a line without its end; empty if there is none.
@@ -178,7 +164,7 @@ func (s *source) lineText(line int) string {
 	if line < len(s.lines) {
 		text = text[:s.lines[line]-s.lines[line-1]]
 	}
-	return strings.TrimRight(text, "\r\n\u0085\u2028\u2029")
+	return strings.TrimRight(text, "\r\n")
 }
 
 // offset is that of a character in the text.

@@ -24,10 +24,10 @@ func edited(text, to string) (string, error) {
 	after := Objects(want.Root())
 	for i, o := range Objects(d.Root()) {
 		var was, is any
-		if err := o.Node.Decode(&was); err != nil {
+		if err := o.Decode(&was); err != nil {
 			return "", err
 		}
-		if err := after[i].Node.Decode(&is); err != nil {
+		if err := after[i].Decode(&is); err != nil {
 			return "", err
 		}
 		if reflect.DeepEqual(was, is) {
@@ -41,7 +41,7 @@ func edited(text, to string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if _, err := d.SmallChange(o.Node, before, value); err != nil {
+		if _, err := d.SmallChange(o, before, value); err != nil {
 			return "", err
 		}
 	}

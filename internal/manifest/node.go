@@ -57,17 +57,12 @@ func Target(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// An Item is a Kubernetes object, with what the list around it says about it.
-type Item struct {
-	Node             *yaml.Node
-	APIVersion, Kind string // the object's own, else those of the list
-}
+// Objects returns the Kubernetes objects of a document: those of a list, or of lists in it,
+// else the document itself. Elements of a list that are no objects are left out.
+func Objects(root *yaml.Node) []*yaml.Node { return objects(root, "", 0) }
 
-// Objects returns the objects of a document: those of a list, or of lists in it, else the
-// document itself. Elements of a list that are no objects are left out.
-func Objects(root *yaml.Node) []Item { return objects(root, "", "", 0) }
-
-func objects(n *yaml.Node, apiVersion, kind string, depth int) []Item {
+// objects is Objects of an element of a list; kind is that of an element that has none.
+func objects(n *yaml.Node, kind string, depth int) []*yaml.Node {
 	n = Target(n)
 	if n.Kind != yaml.MappingNode || depth > maxDepth {
 		return nil
@@ -75,20 +70,14 @@ func objects(n *yaml.Node, apiVersion, kind string, depth int) []Item {
 	if own := Text(n, "kind"); own != "" {
 		kind = own
 	}
-	if own := Text(n, "apiVersion"); own != "" {
-		apiVersion = own
-	}
 	items := Field(n, "items")
 	of, isList := strings.CutSuffix(kind, "List")
 	if !isList || items == nil || items.Kind != yaml.SequenceNode {
-		return []Item{{n, apiVersion, kind}}
+		return []*yaml.Node{n}
 	}
-	if of == "" {
-		apiVersion = "" // a List has objects of any version
-	}
-	var out []Item
+	var out []*yaml.Node
 	for _, item := range items.Content {
-		out = append(out, objects(item, apiVersion, of, depth+1)...)
+		out = append(out, objects(item, of, depth+1)...)
 	}
 	return out
 }

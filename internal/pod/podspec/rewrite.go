@@ -74,7 +74,7 @@ func (r *rewriter) rewrite(text []byte) ([]byte, error) {
 		if o.Index >= len(items) {
 			return nil, r.fail(o.String(), "", errors.New("not found in the YAML a second time"))
 		}
-		if err := r.replace(d, o, items[o.Index].Node); err != nil {
+		if err := r.replace(d, o, items[o.Index]); err != nil {
 			return nil, err
 		}
 	}
