@@ -2,7 +2,6 @@ package traces
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +12,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"outrider.dev/test/cluster/containerd"
 )
@@ -20,7 +23,10 @@ import (
 // KubeletLog is what the kubelet of the cluster must log: its relists and passes.
 var KubeletLog = map[string]int{"generic": 5, "kubelet": 4}
 
-// Options of a recorder. All are wanted.
+// namespace is that of all recorded pods.
+const namespace = metav1.NamespaceDefault
+
+// Options of a recorder. All are required.
 type Options struct {
 	Version    string // of Kubernetes, written into the traces
 	Kubeconfig string
@@ -32,7 +38,7 @@ type Options struct {
 // A Recorder watches a cluster from inside. It may record several pods at once.
 type Recorder struct {
 	options Options
-	api     *api
+	client  kubernetes.Interface
 	runtime *containerd.Log
 
 	mu     sync.Mutex
@@ -42,7 +48,7 @@ type Recorder struct {
 
 type seenPod struct {
 	at   time.Time
-	kind string
+	kind watch.EventType
 	pod  corev1.Pod
 }
 
@@ -53,40 +59,49 @@ type seenEvent struct {
 
 // NewRecorder begins to watch, until ctx ends.
 func NewRecorder(ctx context.Context, o Options) (*Recorder, error) {
-	api, err := newAPI(o.Kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	r := &Recorder{options: o, api: api, status: map[string][]seenPod{}, events: map[string][]seenEvent{}}
+	config.QPS, config.Burst = 200, 400 // a request must not wait: its time is recorded
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	r := &Recorder{options: o, client: client, status: map[string][]seenPod{}, events: map[string][]seenEvent{}}
 	if r.runtime, err = containerd.Follow(ctx, o.Containerd); err != nil {
 		return nil, err
 	}
-	if err := api.watch(ctx, pods, r.sawPod); err != nil {
+	pods, err := client.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
 		return nil, err
 	}
-	return r, api.watch(ctx, "/api/v1/namespaces/default/events", r.sawEvent)
+	events, err := client.CoreV1().Events(namespace).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	go r.follow(pods)
+	go r.follow(events)
+	return r, nil
 }
 
-func (r *Recorder) sawPod(kind string, object json.RawMessage) {
-	s := seenPod{at: time.Now(), kind: kind}
-	if json.Unmarshal(object, &s.pod) != nil {
-		return
+// follow records what a watch delivers, until it ends.
+func (r *Recorder) follow(w watch.Interface) {
+	for e := range w.ResultChan() {
+		now := time.Now()
+		r.mu.Lock()
+		switch object := e.Object.(type) {
+		case *corev1.Pod:
+			uid := string(object.UID)
+			r.status[uid] = append(r.status[uid], seenPod{now, e.Type, *object})
+		case *corev1.Event:
+			uid := string(object.InvolvedObject.UID)
+			if e.Type != watch.Deleted {
+				r.events[uid] = append(r.events[uid], seenEvent{now, *object})
+			}
+		}
+		r.mu.Unlock()
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	uid := string(s.pod.UID)
-	r.status[uid] = append(r.status[uid], s)
-}
-
-func (r *Recorder) sawEvent(kind string, object json.RawMessage) {
-	s := seenEvent{at: time.Now()}
-	if kind == "DELETED" || json.Unmarshal(object, &s.event) != nil {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	uid := string(s.event.InvolvedObject.UID)
-	r.events[uid] = append(r.events[uid], s)
 }
 
 // A recording is one pod under observation.
@@ -115,11 +130,12 @@ func (r *Recorder) Record(ctx context.Context, s Scenario) (Trace, error) {
 	}
 	one := &recording{Recorder: r, scenario: s, dir: dir}
 	one.made = time.Now()
-	made, err := r.api.create(ctx, s.manifest(dir))
+	pod := s.manifest(dir)
+	made, err := r.client.CoreV1().Pods(namespace).Create(ctx, &pod, metav1.CreateOptions{})
 	if err != nil {
 		return Trace{}, fmt.Errorf("%s: %w", s.Name, err)
 	}
-	defer r.api.delete(context.WithoutCancel(ctx), s.Name, true)
+	defer r.delete(context.WithoutCancel(ctx), s.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 	one.uid = string(made.UID)
 	for _, c := range s.Script {
 		if err := one.carryOut(ctx, c); err != nil {
@@ -127,6 +143,10 @@ func (r *Recorder) Record(ctx context.Context, s Scenario) (Trace, error) {
 		}
 	}
 	return one.trace()
+}
+
+func (r *Recorder) delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
+	return r.client.CoreV1().Pods(namespace).Delete(ctx, name, o)
 }
 
 // patience bounds the wait for what a script waits for, and its whole length.
@@ -151,7 +171,7 @@ func (r *recording) carryOut(ctx context.Context, c Command) error {
 	}
 	switch c.Do {
 	case "delete":
-		return r.api.delete(ctx, r.scenario.Name, false)
+		return r.delete(ctx, r.scenario.Name, metav1.DeleteOptions{})
 	case "kill":
 		name := c.What
 		if name == "sandbox" {
@@ -211,7 +231,7 @@ func (r *recording) gone() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	seen := r.status[r.uid]
-	return len(seen) > 0 && seen[len(seen)-1].kind == "DELETED"
+	return len(seen) > 0 && seen[len(seen)-1].kind == watch.Deleted
 }
 
 func condition(pod corev1.Pod, kind corev1.PodConditionType) bool {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"outrider.dev/test/cluster/containerd"
 )
@@ -159,10 +160,10 @@ func (r *recording) fromAPI(add addLine) {
 	last := "Pending"
 	for _, s := range r.status[r.uid] {
 		now := statusWords(s.pod)
-		if s.kind == "DELETED" {
+		if s.kind == watch.Deleted {
 			add(s.at, ". gone")
 		}
-		if now != last && s.kind != "DELETED" {
+		if now != last && s.kind != watch.Deleted {
 			add(s.at, "> publish %s", now)
 			last = now
 		}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // Topics of events.
@@ -32,7 +34,7 @@ type Event struct {
 	id string
 }
 
-// A Log is everything that containerd said, and what its ids stand for.
+// A Log has all events of containerd, and the names of their containers.
 type Log struct {
 	// Changed has a value after something was added.
 	Changed chan struct{}
@@ -42,8 +44,8 @@ type Log struct {
 	labels map[string]label
 }
 
-// Follow listens until ctx ends. It is for inside of a cluster, where "ctr" finds its
-// socket.
+// Follow reads events until ctx ends. It is for inside of a cluster, where "ctr" finds
+// its socket.
 func Follow(ctx context.Context, socket string) (*Log, error) {
 	r, err := dial(socket)
 	if err != nil {
@@ -65,7 +67,7 @@ func Follow(ctx context.Context, socket string) (*Log, error) {
 	return l, nil
 }
 
-func (l *Log) read(ctx context.Context, r *runtime, from io.Reader) {
+func (l *Log) read(ctx context.Context, r cri.RuntimeServiceClient, from io.Reader) {
 	for lines := bufio.NewScanner(from); lines.Scan(); {
 		e, ok := parse(lines.Text())
 		if !ok {
@@ -81,10 +83,10 @@ func (l *Log) read(ctx context.Context, r *runtime, from io.Reader) {
 	}
 }
 
-// name asks what an id stands for. The CRI knows it a little later than containerd.
-func (l *Log) name(ctx context.Context, r *runtime, id string) {
+// name looks up the container of an id. The CRI knows it a little later than containerd.
+func (l *Log) name(ctx context.Context, r cri.RuntimeServiceClient, id string) {
 	for range 100 {
-		if known, ok := r.lookUp(ctx, id); ok {
+		if known, ok := lookUp(ctx, r, id); ok {
 			l.mu.Lock()
 			l.labels[id] = known
 			l.mu.Unlock()
@@ -98,7 +100,7 @@ func (l *Log) name(ctx context.Context, r *runtime, id string) {
 func (l *Log) change() {
 	select {
 	case l.Changed <- struct{}{}:
-	default: // told already
+	default: // has a value already
 	}
 }
 
