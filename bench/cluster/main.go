@@ -103,7 +103,7 @@ func one(ctx context.Context, w *world.World, way way, name string, took *times)
 	took.first = append(took.first, started.At.Sub(began))
 	took.called = append(took.called, config.At.Sub(began))
 	took.container = append(took.container, firstContainer(p, began))
-	if err := p.AskToEnd(ctx); err != nil {
+	if err := p.StartDelete(ctx); err != nil {
 		return err
 	}
 	return p.Until(ctx, time.Minute, "gone", func() bool { _, there := p.Status(); return !there })

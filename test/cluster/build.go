@@ -61,7 +61,7 @@ func build(ctx context.Context, o Options, progress *progress) error {
 	if err := linkKube(kube.output); err != nil {
 		return err
 	}
-	// These two are of this module: the go command knows best whether they are new.
+	// These two are of this module: the go command decides whether they are new.
 	for _, name := range []string{"node", "pause"} {
 		p := program{name: name, dir: filepath.Join(source, name), output: filepath.Join(tools, name)}
 		if err := p.build(ctx, progress); err != nil {
@@ -71,7 +71,7 @@ func build(ctx context.Context, o Options, progress *progress) error {
 	if err := writeImages(ctx, o.Cache); err != nil {
 		return err
 	}
-	progress.say("programs and images at hand")
+	progress.step("programs and images at hand")
 	return nil
 }
 
@@ -136,11 +136,11 @@ func (p program) buildOnce(ctx context.Context, progress *progress) error {
 			return nil
 		}
 	}
-	progress.say("building %s; the first time takes some minutes", p.name)
+	progress.step("building %s; the first time takes some minutes", p.name)
 	if err := p.build(ctx, progress); err != nil {
 		return err
 	}
-	progress.say("built %s", p.name)
+	progress.step("built %s", p.name)
 	return os.WriteFile(stamp, []byte(inputs), 0o644)
 }
 
@@ -187,7 +187,7 @@ func (p program) build(ctx context.Context, progress *progress) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
-	stop := report.every(15*time.Second, func(state string) { progress.say("building %s: %s", p.name, state) })
+	stop := report.every(15*time.Second, func(state string) { progress.step("building %s: %s", p.name, state) })
 	defer stop()
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
@@ -240,8 +240,8 @@ func (r *buildReport) tail() string {
 	return b.String()
 }
 
-// every calls say with the state of the build until stop is called.
-func (r *buildReport) every(d time.Duration, say func(state string)) (stop func()) {
+// every calls print with the state of the build until stop is called.
+func (r *buildReport) every(d time.Duration, print func(state string)) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -256,7 +256,7 @@ func (r *buildReport) every(d time.Duration, say func(state string)) (stop func(
 			r.mu.Lock()
 			state := fmt.Sprintf("%d modules downloaded, %d packages compiled", r.downloaded, r.compiled)
 			r.mu.Unlock()
-			say(state)
+			print(state)
 		}
 	})
 	return func() { close(done); wg.Wait() }

@@ -56,7 +56,7 @@ type Options struct {
 	Detach    bool      // the cluster outlives this process; otherwise it ends with it
 	Progress  io.Writer // a line for each step; default: none
 
-	// KubeletLog makes the kubelet say more, by source file: {"generic": 5} is as
+	// KubeletLog makes the kubelet log more, by source file: {"generic": 5} is as
 	// its flag --vmodule=generic=5.
 	KubeletLog map[string]int
 }
@@ -163,7 +163,7 @@ func List(o Options) ([]*Cluster, error) {
 	return up, nil
 }
 
-// ErrDown says that no cluster is up where one was looked for.
+// ErrDown: no cluster is up in that directory.
 var ErrDown = errors.New("no cluster is up")
 
 // Version is the version of Kubernetes, such as v1.34.

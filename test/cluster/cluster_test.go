@@ -215,7 +215,7 @@ func TestFailureHalfWay(t *testing.T) {
 	wantNoProcessNaming(t, broken.Dir)
 }
 
-// TestSideBySide: the same addresses twice, and neither knows of the other.
+// TestSideBySide: the same addresses twice, without effect on each other.
 func TestSideBySide(t *testing.T) {
 	needCluster(t)
 	if err := cluster.Build(t.Context(), options(t, "")); err != nil {
@@ -251,8 +251,8 @@ func TestSideBySide(t *testing.T) {
 			continue
 		}
 		out, err := c.Enter(t.Context(), "kubectl", "get", "namespaces", "--output", "name").CombinedOutput()
-		foreign := []string{"second", "first"}[i]
-		if err != nil || bytes.Contains(out, []byte(foreign)) {
+		other := []string{"second", "first"}[i]
+		if err != nil || bytes.Contains(out, []byte(other)) {
 			t.Errorf("%v: has the namespace of the other:\n%s", err, out)
 		}
 		if err := c.Down(); err != nil {

@@ -16,8 +16,8 @@ import (
 )
 
 // A host is what this machine has that a cluster could leave something in: each
-// aspect is a set of lines. Others work on the machine at the same time, so it is
-// asked only for what is new and stays.
+// aspect is a set of lines. Other programs run on the machine at the same time, so
+// only what is new and stays counts.
 type host map[string][]string
 
 // look takes the machine down. What the kernel of all shares is part of it.
@@ -114,7 +114,7 @@ func processes(namespaces []string) []string {
 	return slices.Compact(found)
 }
 
-// wantNoProcessNaming fails if a process other than this one knows of dir.
+// wantNoProcessNaming fails if a process other than this one names dir.
 func wantNoProcessNaming(t *testing.T, dir string) {
 	t.Helper()
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")

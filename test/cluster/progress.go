@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A progress tells a person how far things are, each line with the time since the
+// A progress prints the steps, each line with the time since the
 // beginning.
 type progress struct {
 	mu    sync.Mutex
@@ -17,7 +17,7 @@ type progress struct {
 
 func newProgress(w io.Writer) *progress { return &progress{w: w, start: time.Now()} }
 
-func (p *progress) say(format string, args ...any) {
+func (p *progress) step(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fmt.Fprintf(p.w, "%6.1fs  %s\n", time.Since(p.start).Seconds(), fmt.Sprintf(format, args...))

@@ -77,8 +77,8 @@ func (s state) alive() bool {
 }
 
 // startTime returns when a process started, in the clock ticks of the kernel. A
-// process that has ended and only waits for its parent is not found. One of whose
-// threads only the first has ended is: process 1 of a namespace ends all others
+// process that has ended and only waits for its parent is not found. One that has ended its
+// first thread but not all is found: process 1 of a namespace ends all others
 // in its last thread, and until then its files are in use.
 func startTime(pid int) (string, error) {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
@@ -128,7 +128,7 @@ func Down(dir string) error {
 	return os.Remove(stateFile(dir))
 }
 
-// kill asks process 1 to end everything, and has the kernel do it if that takes
+// kill sends process 1 SIGTERM, and SIGKILL if the end of everything takes
 // too long.
 func (s state) kill() error {
 	for _, attempt := range []struct {

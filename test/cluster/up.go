@@ -14,7 +14,7 @@ import (
 	"outrider.dev/test/cluster/internal/node"
 )
 
-// ErrUp says that a cluster is up where one was to be brought up.
+// ErrUp: a cluster is up in that directory already.
 var ErrUp = errors.New("a cluster is up already")
 
 // Up builds what is missing, starts a cluster, and returns when it is usable: its
@@ -73,7 +73,7 @@ func start(ctx context.Context, o Options, progress *progress) (*Cluster, error)
 	if err := writeConfig(c.config, c.state.configFile(), o); err != nil {
 		return nil, err
 	}
-	progress.say("configuration and certificates written")
+	progress.step("configuration and certificates written")
 	events, leash, err := c.spawn()
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (c *Cluster) spawn() (events, leash *os.File, err error) {
 	if err := cmd.Start(); err != nil {
 		return nil, nil, fmt.Errorf("starting the cluster: %w", err)
 	}
-	// If this process ends the cluster, the kernel wants it to take note of the end.
+	// If this process ends the cluster, its exit status must be collected.
 	go cmd.Wait()
 	c.state.PID = cmd.Process.Pid
 	if c.state.Started, err = startTime(c.state.PID); err != nil {
@@ -173,7 +173,7 @@ func follow(ctx context.Context, events io.Reader, progress *progress) error {
 				return nil
 			}
 			last = e.Phase
-			progress.say("%s", e.Phase)
+			progress.step("%s", e.Phase)
 		case <-ctx.Done():
 			return fmt.Errorf("%w; the last step completed: %s", context.Cause(ctx), last)
 		}

@@ -50,7 +50,7 @@ spec:
       - name: proxy
         restartPolicy: Always
         image: ` + cluster.BaseImage + `
-        command: [sh, -c, "sleep 1; mkdir /www && echo proxied >/www/index.html; httpd -f -p 15021 -h /www & trap 'echo told to end; exit 0' TERM; wait"]
+        command: [sh, -c, "sleep 1; mkdir /www && echo proxied >/www/index.html; httpd -f -p 15021 -h /www & trap 'echo terminated; exit 0' TERM; wait"]
         startupProbe: {httpGet: {path: /, port: 15021}, periodSeconds: 1, failureThreshold: 30}
       containers: [{name: app, image: "` + cluster.BaseImage + `", command: [wget, -qO-, "http://127.0.0.1:15021/"]}]
 ---
@@ -121,7 +121,7 @@ var workloadTests = []struct {
 		if got := g.kubectl(t, "logs", "job/sidecar", "--container=app"); got != "proxied" {
 			t.Errorf("the app got %q at its first and only request", got)
 		}
-		if got := g.kubectl(t, "logs", "job/sidecar", "--container=proxy"); got != "told to end" {
+		if got := g.kubectl(t, "logs", "job/sidecar", "--container=proxy"); got != "terminated" {
 			t.Errorf("the sidecar ended with %q", got)
 		}
 	}},
@@ -171,7 +171,7 @@ func (g guest) wait(t *testing.T, condition, object string) {
 	g.kubectl(t, "wait", "--for=condition="+condition, object, "--timeout=90s")
 }
 
-// review asks the API server whether token is good for audience: "true" or "".
+// review has the API server review token for audience: "true" or "".
 func (g guest) review(t *testing.T, token, audience string) string {
 	t.Helper()
 	cmd := g.Enter(t.Context(), "kubectl", "create", "--filename=-", "--output=jsonpath={.status.authenticated}")

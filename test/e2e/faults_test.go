@@ -18,11 +18,11 @@ func TestFaults(t *testing.T) {
 	}{
 		"the application dies": {changes: []change{gated}, happens: func(r *run, p *world.Pod) {
 			r.must(p.KillBelow("app", "app"))
-			r.said(p, "app", "started", 2)
+			r.emitted(p, "app", "started", 2)
 		}},
 		"the gate dies with its application": {changes: []change{gated}, happens: func(r *run, p *world.Pod) {
 			r.must(p.Kill("app"))
-			r.said(p, "app", "started", 2)
+			r.emitted(p, "app", "started", 2)
 		}},
 		"envoy dies three times": {changes: []change{gated}, lossy: true, happens: func(r *run, p *world.Pod) {
 			for range 3 {
@@ -38,7 +38,7 @@ func TestFaults(t *testing.T) {
 		"the proxy dies, and then the application": {changes: []change{gated}, lossy: true, happens: func(r *run, p *world.Pod) {
 			r.must(p.Kill(proxy))
 			r.must(p.Kill("app"))
-			r.said(p, "app", "started", 2)
+			r.emitted(p, "app", "started", 2)
 		}},
 		"a native proxy dies": {changes: []change{start(startup.Native)}, lossy: true, happens: func(r *run, p *world.Pod) {
 			r.must(p.Kill(proxy))
@@ -46,15 +46,15 @@ func TestFaults(t *testing.T) {
 		}},
 		"out of memory": {
 			changes: []change{gated, memory("96Mi"), command("serve", "--config=http://config.centre/", "--eat=200", "--after=2s")},
-			happens: func(r *run, p *world.Pod) { r.said(p, "app", "started", 2) },
+			happens: func(r *run, p *world.Pod) { r.emitted(p, "app", "started", 2) },
 		},
 		"the sandbox is lost": {changes: []change{gated}, lossy: true, happens: func(r *run, p *world.Pod) {
 			r.must(p.Kill(""))
-			r.said(p, "app", "started", 2)
+			r.emitted(p, "app", "started", 2)
 		}},
 		"the sandbox of a native sidecar is lost": {changes: []change{start(startup.Native)}, lossy: true, happens: func(r *run, p *world.Pod) {
 			r.must(p.Kill(""))
-			r.said(p, "app", "started", 2)
+			r.emitted(p, "app", "started", 2)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestFaults(t *testing.T) {
 			c.happens(r, p)
 			if name != "out of memory" {
 				r.ready(p)
-				r.said(p, "app", "called", 1)
+				r.emitted(p, "app", "called", 1)
 			}
 			r.deleted(p)
 			r.ordered(p)

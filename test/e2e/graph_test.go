@@ -39,10 +39,10 @@ cache: {db: started}
 metrics: {app: started, outrider-proxy: healthy}
 `)))
 		r.ready(p)
-		r.said(p, "metrics", "called", 1)
+		r.emitted(p, "metrics", "called", 1)
 		r.must(p.KillBelow("db", "app"))
 		r.must(p.KillBelow("app", "app"))
-		r.said(p, "app", "started", 2)
+		r.emitted(p, "app", "started", 2)
 		r.ready(p)
 		r.deleted(p)
 		r.ordered(p)

@@ -37,7 +37,7 @@ func (r *run) job(name, condition string, pods int) {
 }
 
 // An application that reads its settings from the API server, through the proxy, at its
-// start, and does not ask twice.
+// start, and does not retry.
 func TestSettingsFromTheAPIServer(t *testing.T) {
 	const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
 	for _, m := range []startup.Mechanism{startup.Gate, startup.Native} {
@@ -165,7 +165,7 @@ func TestNoDeadlockOverThePodIP(t *testing.T) {
 				}
 			}
 			report.count(r.entry, func(e *entry) {
-				e.wanted = fmt.Sprintf(" (proxy ready %.1f s after the pod's IP was published)", ready.Sub(at).Seconds())
+				e.remark = fmt.Sprintf(" (proxy ready %.1f s after the pod's IP was published)", ready.Sub(at).Seconds())
 			})
 			r.deleted(p)
 			r.kept(p)
@@ -196,7 +196,7 @@ func strictNetwork(r *run, p *world.Pod) (stop func()) {
 	return gone
 }
 
-// Another mesh's proxy, which knows nothing of Outrider: order and parking beside it.
+// Another mesh's proxy, without any part of Outrider: order and parking beside it.
 func TestBesideAForeignProxy(t *testing.T) {
 	istio := func(p *corev1.Pod) {
 		user := int64(1337)
@@ -221,10 +221,10 @@ iptables -t nat -A ISTIO_OUTPUT -p tcp -j REDIRECT --to-ports 15001
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRun(t)
-			pod := awesome("plain", dashed("foreign", name), append(c, istio)...)
+			pod := awesome("plain", dashed("other-mesh", name), append(c, istio)...)
 			p := r.cli(pod)
 			r.ready(p)
-			r.said(p, "app", "called", 1)
+			r.emitted(p, "app", "called", 1)
 			if n := p.Restarts("app"); n > 0 {
 				t.Errorf("%d restarts\n%s", n, p.Describe())
 			}

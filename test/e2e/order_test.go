@@ -31,7 +31,7 @@ func TestOrder(t *testing.T) {
 					p = r.webhook(pod)
 				}
 				r.ready(p)
-				r.said(p, "app", "called", 1)
+				r.emitted(p, "app", "called", 1)
 				if n := p.Restarts("app"); n > 0 {
 					t.Errorf("the application was started %d times again\n%s", n, p.Describe())
 				}
@@ -96,7 +96,7 @@ func TestTheProxyIsLate(t *testing.T) {
 			pod := awesome("plain", id, append(c.changes, annotated("sidecar.istio.io/proxyImage", late))...)
 			p := r.cli(pod, "--set", "values.global.proxy_init.image="+world.ProxyImage)
 			if c.suffers {
-				r.said(p, "app", "gives-up", 1)
+				r.emitted(p, "app", "gives-up", 1)
 				r.until(p, "started again", func() bool { return p.Restarts("app") > 0 })
 			} else {
 				r.until(p, "the image is missed", func() bool { return missing(p) })
@@ -108,7 +108,7 @@ func TestTheProxyIsLate(t *testing.T) {
 			r.deleted(p)
 			r.judge(p)
 			_, refused := r.entry.tally(p)
-			report.count(r.entry, func(e *entry) { e.wanted = fmt.Sprintf(" (restarts: %d)", restarts) })
+			report.count(r.entry, func(e *entry) { e.remark = fmt.Sprintf(" (restarts: %d)", restarts) })
 			switch {
 			case c.suffers && (refused == 0 || restarts == 0):
 				t.Errorf("refused %d, restarts %d: the race did not happen, and nothing is shown by the others\n%s", refused, restarts, p.Describe())
@@ -119,7 +119,7 @@ func TestTheProxyIsLate(t *testing.T) {
 	}
 }
 
-// missing says whether the kubelet has missed the proxy's image.
+// missing reports whether the kubelet has missed the proxy's image.
 func missing(p *world.Pod) bool {
 	return slices.ContainsFunc(p.Containers(), func(c corev1.ContainerStatus) bool {
 		return c.Name == proxy && c.State.Waiting != nil && strings.Contains(c.State.Waiting.Reason, "Image")

@@ -138,10 +138,10 @@ func (r *run) until(p *world.Pod, what string, holds func() bool) {
 	r.must(p.Until(r.Context(), patience, what, holds))
 }
 
-// said waits until a container has said a word n times.
-func (r *run) said(p *world.Pod, container, word string, n int) world.Word {
+// emitted waits until a container has emitted an event n times.
+func (r *run) emitted(p *world.Pod, container, word string, n int) world.Record {
 	r.Helper()
-	r.until(p, fmt.Sprintf("%s says %q, time %d", container, word, n), func() bool {
+	r.until(p, fmt.Sprintf("%s emits %q for the %dth time", container, word, n), func() bool {
 		_, ok := p.Has(container, word, n)
 		return ok
 	})
@@ -226,14 +226,14 @@ func (r *run) ordered(p *world.Pod) {
 		plan, _ := p.Plan()
 		r.Errorf("violations: %v\n%s\n%s", found, plan, p.Describe())
 	}
-	for _, word := range p.Said("") {
-		if word.Word == "started" && word.Values["proxy"] != "200" && r.waits(p, word.Container) {
-			r.Errorf("%s began while its proxy said %s\n%s", word.Container, word.Values["proxy"], p.Describe())
+	for _, word := range p.Records("") {
+		if word.Event == "started" && word.Values["proxy"] != "200" && r.waits(p, word.Container) {
+			r.Errorf("%s began while the status of its proxy was %s\n%s", word.Container, word.Values["proxy"], p.Describe())
 		}
 	}
 }
 
-// waits says whether a container waits for the proxy by a mechanism that never fails open.
+// waits reports whether a container waits for the proxy by a mechanism that never fails open.
 func (r *run) waits(p *world.Pod, container string) bool {
 	plan, err := p.Plan()
 	r.must(err)

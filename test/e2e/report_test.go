@@ -34,7 +34,7 @@ type entry struct {
 	starts          int // of applications, restarts too
 	calls, failed   int
 	refused, broken int // refused connections; violated edges
-	wanted          string
+	remark          string
 	result          string
 }
 
@@ -82,7 +82,7 @@ func (l *ledger) print(to io.Writer) {
 	fmt.Fprintln(t, "\tseconds\tpods\tstarts\tviolations\tcalls\tfailed\trefused\t  case")
 	var pods, starts int
 	for _, e := range l.cases {
-		fmt.Fprintf(t, "%s\t%.1f\t%d\t%d\t%d\t%d\t%d\t%d\t  %s%s\n", e.result, e.took.Seconds(), e.pods, e.starts, e.broken, e.calls, e.failed, e.refused, e.name, e.wanted)
+		fmt.Fprintf(t, "%s\t%.1f\t%d\t%d\t%d\t%d\t%d\t%d\t  %s%s\n", e.result, e.took.Seconds(), e.pods, e.starts, e.broken, e.calls, e.failed, e.refused, e.name, e.remark)
 		pods += e.pods
 		starts += e.starts
 	}
@@ -101,7 +101,7 @@ func (l *ledger) print(to io.Writer) {
 // enough is how many starts by gate and native a whole run has judged, at least.
 const enough = 300
 
-// tooFew says that a whole run has judged too few starts to show anything.
+// tooFew returns an error if a whole run has judged too few starts to show anything.
 func (l *ledger) tooFew() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *ledger) tooFew() error {
 	return nil
 }
 
-// partial says whether flags leave cases out.
+// partial reports whether flags leave cases out.
 func partial() bool {
 	return slices.ContainsFunc([]string{"run", "skip", "list"}, func(name string) bool {
 		return flag.Lookup("test."+name).Value.String() != ""
@@ -128,11 +128,11 @@ func TestTooFewStartsFail(t *testing.T) {
 	}
 }
 
-// tally adds up what the applications of a pod said of their calls.
+// tally adds up the failed and refused calls that the applications of a pod report.
 func (e *entry) tally(p *world.Pod) (failed, refused int) {
 	calls := 0
-	for _, word := range p.Said("") {
-		switch word.Word {
+	for _, word := range p.Records("") {
+		switch word.Event {
 		case "done":
 			calls += number(word.Values["calls"])
 			failed += number(word.Values["failed"])

@@ -25,7 +25,7 @@ var kubeletWords = map[string]string{
 	`"SyncTerminatingPod enter"`: "pass",
 }
 
-// readKubeletLog returns what the log says.
+// readKubeletLog reads the log.
 func readKubeletLog(file string) ([]kubeletLine, error) {
 	f, err := os.Open(file)
 	if err != nil {

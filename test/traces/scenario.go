@@ -26,7 +26,7 @@ type Scenario struct {
 //
 //	at 5s delete                  since the pod was made
 //	when app started delete       at once when a container has been started
-//	when app runs until           when its witness says its first word; the end
+//	when app runs until           when its witness writes its first line; the end
 //	when app started 2 +1s kill app
 //	when pod ready +500ms kill sandbox
 //	kill X is SIGKILL; reboot kills the sandbox and all containers at once;
@@ -63,7 +63,7 @@ func Read(file string) (Scenario, error) {
 		}
 	}
 	if s.About == "" || len(s.Pod.Spec.Containers) == 0 || len(s.Script) == 0 {
-		return s, fmt.Errorf("%s: wants a sentence, a pod and a script", file)
+		return s, fmt.Errorf("%s: must have a description, a pod and a script", file)
 	}
 	return s, nil
 }
@@ -96,7 +96,7 @@ func parseCommand(w []string) (c Command, err error) {
 		w = w[2:]
 	case "when":
 		if len(w) < 4 {
-			return c, fmt.Errorf("wants: when NAME started|ready [N] [+DURATION] WHAT")
+			return c, fmt.Errorf("must be: when NAME started|ready [N] [+DURATION] WHAT")
 		}
 		c.When, c.State, w = w[1], w[2], w[3:]
 		if n, err := strconv.Atoi(w[0]); err == nil {
@@ -117,7 +117,7 @@ func parseCommand(w []string) (c Command, err error) {
 		return c, err
 	}
 	if len(w) == 0 {
-		return c, fmt.Errorf("says when, not what")
+		return c, fmt.Errorf("has a time but no action")
 	}
 	c.Do = w[0]
 	if len(w) > 1 {
@@ -130,7 +130,7 @@ func parseCommand(w []string) (c Command, err error) {
 	return c, fmt.Errorf("%q is none of delete, kill, reboot, image", c.Do)
 }
 
-// Image is the witness's; LateImage comes when a script says so.
+// Image is the witness's; LateImage is loaded by a script.
 const (
 	Image        = "test.outrider.dev/witness:1"
 	missingImage = "test.outrider.dev/missing:1"

@@ -45,7 +45,7 @@ func (t Trace) Text() []byte {
 	return b.Bytes()
 }
 
-// trace puts together what the witnesses, containerd, the API and the kubelet's log say.
+// trace merges the lines of the witnesses, of containerd, of the API and of the kubelet's log.
 func (r *recording) trace() (Trace, error) {
 	time.Sleep(300 * time.Millisecond) // what is under way to us
 	t := Trace{Scenario: r.scenario, Version: r.options.Version, Runs: map[string]time.Duration{}}
@@ -60,7 +60,7 @@ func (r *recording) trace() (Trace, error) {
 		}
 	}
 	if zero.IsZero() {
-		return t, fmt.Errorf("%s: the kubelet's log does not say when it was given the pod", r.scenario.Name)
+		return t, fmt.Errorf("%s: the kubelet's log has no line for the pod's arrival", r.scenario.Name)
 	}
 	add := func(at time.Time, format string, args ...any) {
 		t.Lines = append(t.Lines, Line{at.Sub(zero), fmt.Sprintf(format, args...)})
@@ -80,7 +80,7 @@ type addLine func(at time.Time, format string, args ...any)
 
 // relists returns the first relist after zero, the mean time between those from
 // then on, and the most that one was off. A machine that is busy with other things
-// has the kubelet wait, and its trace says little about its rules.
+// has the kubelet wait, and its trace shows little of its rules.
 func relists(log []kubeletLine, zero time.Time) (first, every, off time.Duration) {
 	var at []time.Time
 	for _, l := range log {
@@ -108,7 +108,7 @@ func (r *recording) fromLog(log []kubeletLine, zero time.Time, add addLine) {
 		case "pass":
 			add(l.at, ". pass")
 		case "deleted":
-			if !deleted { // the next one says that the pod has left the API
+			if !deleted { // the next one means that the pod has left the API
 				add(l.at, "< deleted")
 			}
 			deleted = true
@@ -145,15 +145,15 @@ func (r *recording) fromRuntime(add addLine) {
 	}
 }
 
-// by says whether the script did that just before.
+// by reports whether the script did that just before.
 func (r *recording) by(at time.Time, what string) bool {
 	return slices.ContainsFunc(r.faults, func(f fault) bool {
 		return f.what == what && at.Sub(f.at).Abs() < 500*time.Millisecond
 	})
 }
 
-// fromAPI: the status whenever the kubelet changed it, and the events that say
-// what cannot be seen otherwise.
+// fromAPI: the status whenever the kubelet changed it, and the events, for
+// what no other source shows.
 func (r *recording) fromAPI(add addLine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,15 +192,15 @@ func (r *recording) fromAPI(add addLine) {
 }
 
 // refused: nothing listened, so that no witness has seen the hook or the probe.
-// The event says which probe it was: "Readiness probe failed: dial tcp ...".
-func (r *recording) refused(s seenEvent, asked time.Time, name string, add addLine) {
+// The event names the probe: "Readiness probe failed: dial tcp ...".
+func (r *recording) refused(s seenEvent, sent time.Time, name string, add addLine) {
 	switch s.event.Reason {
 	case "FailedPostStartHook":
 		add(s.at, "> run-hook %s postStart", name)
 		add(s.at, "< hook-returned %s postStart failed", name)
 	case "Unhealthy":
 		which, _, _ := strings.Cut(strings.ToLower(s.event.Message), " ")
-		add(asked, "> run-probe %s %s", name, which)
+		add(sent, "> run-probe %s %s", name, which)
 		add(s.at, "< probe-answered %s %s failed", name, which)
 	}
 }

@@ -38,7 +38,7 @@ var programs = map[string]func(){
 	"kube-scheduler":          component(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 	"kube-proxy":              component(proxy.NewProxyCommand),
 	// The kubelet installs the signal handler itself, and a second one panics:
-	// it wants a context without one.
+	// it needs a context without one.
 	"kubelet": component(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
 	"kubectl": func() {
 		if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {

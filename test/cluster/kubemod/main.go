@@ -37,7 +37,7 @@ func run(args []string, stderr io.Writer) int {
 var (
 	release = regexp.MustCompile(`^v1\.\d+\.\d+$`)
 	staging = regexp.MustCompile(`(?m)^\s+(k8s\.io/\S+) v0\.0\.0(?: //.*)?$`)
-	// Both say which Go the release is meant for; its behaviour hangs on the second.
+	// Both name the Go release; the behaviour depends on the second.
 	directive = regexp.MustCompile(`(?m)^(go|godebug) \S+$`)
 )
 

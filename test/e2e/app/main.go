@@ -6,7 +6,7 @@
 //	                     and goes on calling, until SIGTERM, and a while longer
 //	app work [flags]     does some calls and ends
 //	app sleep DURATION   for hooks
-//	app proxy [flags]    another mesh's proxy: a TCP relay that does not know Outrider
+//	app proxy [flags]    another mesh's proxy: a TCP relay without any part of Outrider
 package main
 
 import (
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// An optionSet is that of all roles; each reads what it knows.
+// An optionSet has the options of all roles; each role reads its own.
 type optionSet struct {
 	config   string        // called once, at the start
 	token    string        // file with a bearer token for it
@@ -81,8 +81,8 @@ func options(args []string) optionSet {
 	return o
 }
 
-// say writes one line.
-func say(word string, pairs ...any) {
+// emit writes one line.
+func emit(word string, pairs ...any) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "e2e %d %s", time.Now().UnixNano(), word)
 	for i := 0; i+1 < len(pairs); i += 2 {

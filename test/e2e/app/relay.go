@@ -15,11 +15,11 @@ import (
 )
 
 // relay is a proxy of another mesh: after a time it takes the pod's connections on 15001
-// and 15006, passes them on to where they were going, and says on 15021 that it is ready.
+// and 15006, passes them on to where they were going, and reports its readiness on port 15021.
 func relay(o optionSet) {
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM)
-	say("started")
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, syscall.SIGTERM)
+	emit("started")
 	time.Sleep(o.after)
 	for _, address := range []string{":15001", ":15006"} {
 		l, err := net.Listen("tcp4", address)
@@ -36,9 +36,9 @@ func relay(o optionSet) {
 	}
 	l, err := net.Listen("tcp4", ":15021")
 	must(err)
-	say("healthy")
+	emit("healthy")
 	go http.Serve(l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	<-told
+	<-terminated
 	time.Sleep(o.stop)
 }
 

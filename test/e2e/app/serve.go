@@ -23,35 +23,35 @@ import (
 
 // serve is a service.
 func serve(o optionSet) {
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM)
-	say("started", "proxy", proxyReady())
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, syscall.SIGTERM)
+	emit("started", "proxy", proxyReady())
 	if o.config != "" && !configure(o) {
-		say("gives-up")
+		emit("gives-up")
 		os.Exit(1)
 	}
 	var healthy atomic.Bool
 	stop := listen(o, &healthy)
-	time.AfterFunc(o.healthy, func() { healthy.Store(true); say("healthy") })
+	time.AfterFunc(o.healthy, func() { healthy.Store(true); emit("healthy") })
 	if o.eat > 0 {
 		time.AfterFunc(o.after, func() { eat(o.eat) })
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	called := make(chan counts, 1)
 	go func() { called <- keepCalling(ctx, o) }()
-	<-told
-	say("stopping")
+	<-terminated
+	emit("stopping")
 	time.Sleep(o.stop)
 	cancel()
 	n := <-called
-	if o.call != "" { // the last word of many programs: "I am gone"
+	if o.call != "" { // many programs sign off with a last call
 		n.add(get(http.DefaultClient, o.call, nil))
 	}
 	stop()
-	say("done", "calls", n.calls, "failed", n.failed, "refused", n.refused, "first", n.first)
+	emit("done", "calls", n.calls, "failed", n.failed, "refused", n.refused, "first", n.first)
 }
 
-// proxyReady is what the proxy says of itself at this moment: a status, or no answer.
+// proxyReady is the status of the proxy's readiness endpoint now, or "no answer".
 func proxyReady() string {
 	client := http.Client{Timeout: 2 * time.Second}
 	resp, err := client.Get("http://127.0.0.1:15021/healthz/ready")
@@ -79,7 +79,7 @@ func configure(o optionSet) bool {
 	}
 	began := time.Now()
 	r := get(client, o.config, header)
-	say("config", "result", r, "took", time.Since(began).Round(time.Microsecond))
+	emit("config", "result", r, "took", time.Since(began).Round(time.Microsecond))
 	return r == "ok"
 }
 
@@ -127,16 +127,16 @@ func (n *counts) add(result string) {
 		n.first = result
 	}
 	if n.failed <= 5 {
-		say("failure", "of", n.calls, "result", result)
+		emit("failure", "of", n.calls, "result", result)
 	}
 }
 
-// keepCalling calls until ctx ends. It says when the first call has come back.
+// keepCalling calls until ctx ends. It emits "called" when the first call has come back.
 func keepCalling(ctx context.Context, o optionSet) (n counts) {
 	for o.call != "" && ctx.Err() == nil {
 		n.add(get(http.DefaultClient, o.call, nil))
 		if n.calls == 1 {
-			say("called", "failed", n.failed)
+			emit("called", "failed", n.failed)
 		}
 		select {
 		case <-ctx.Done():
@@ -146,7 +146,7 @@ func keepCalling(ctx context.Context, o optionSet) (n counts) {
 	return n
 }
 
-// listen serves HTTP and, where asked for, TCP and gRPC.
+// listen serves HTTP and, if the options have addresses for them, TCP and gRPC.
 func listen(o optionSet, healthy *atomic.Bool) (stop func()) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ready", func(w http.ResponseWriter, _ *http.Request) {
@@ -193,7 +193,7 @@ func listen(o optionSet, healthy *atomic.Bool) (stop func()) {
 var eaten [][]byte
 
 func eat(mib int) {
-	say("eats", "MiB", mib)
+	emit("eats", "MiB", mib)
 	for range mib {
 		b := make([]byte, 1<<20)
 		for i := 0; i < len(b); i += 4096 {
@@ -201,14 +201,14 @@ func eat(mib int) {
 		}
 		eaten = append(eaten, b)
 	}
-	say("has-eaten")
+	emit("has-eaten")
 }
 
 // work is what a Job's container does.
 func work(o optionSet) {
-	say("started", "proxy", proxyReady())
+	emit("started", "proxy", proxyReady())
 	if o.config != "" && !configure(o) {
-		say("gives-up")
+		emit("gives-up")
 		os.Exit(1)
 	}
 	var n counts
@@ -218,7 +218,7 @@ func work(o optionSet) {
 		}
 		time.Sleep(o.every)
 	}
-	say("done", "calls", n.calls, "failed", n.failed, "refused", n.refused, "first", n.first)
+	emit("done", "calls", n.calls, "failed", n.failed, "refused", n.refused, "first", n.first)
 	code := o.code
 	if o.failures > 0 && runs(o.say) > o.failures {
 		code = 0

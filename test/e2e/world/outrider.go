@@ -32,7 +32,7 @@ func (w *World) Apply(ctx context.Context, manifest string) error {
 
 // Install puts outriderd into the cluster, as deploy/ has it but for its state, which is to
 // outlive its pod, and for the time that a first call may take, since fifty pods at once
-// overload the node. It waits until it serves and its webhook is asked.
+// overload the node. It waits until it serves and its webhook takes part in admission.
 func (w *World) Install(ctx context.Context) error {
 	state := filepath.Join(w.Dir, "outriderd-state")
 	if err := errors.Join(os.MkdirAll(state, 0o700), os.Chown(state, 65532, 65532)); err != nil {

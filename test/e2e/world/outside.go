@@ -6,9 +6,9 @@
 //	w, err := world.Open(ctx)                                  inside
 //
 // What is known of a pod comes from its containers and from the API server, not from
-// Outrider's word alone:
+// Outrider's own reports alone:
 //
-//	logs of the applications   first instruction, each failed call, SIGTERM seen, the last word
+//	logs of the applications   first instruction, each failed call, SIGTERM seen, the exit
 //	logs of the proxy          ready, not ready any more
 //	containerd                 started, ended, exit status
 //	API server                 status, address, restarts
@@ -41,7 +41,7 @@ const (
 // dirVariable is how the program inside finds the cluster's directory.
 const dirVariable = "OUTRIDER_E2E_CLUSTER"
 
-// Inside says whether this process was started by [Enter].
+// Inside reports whether this process was started by [Enter].
 func Inside() bool { return os.Getenv(dirVariable) != "" }
 
 // Options of a cluster for Enter.

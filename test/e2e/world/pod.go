@@ -64,7 +64,7 @@ func (w *World) Adopt(ctx context.Context, namespace, label string) (out []*Pod,
 // Spec is the pod as admission left it.
 func (p *Pod) Spec() *corev1.Pod { return p.asMade }
 
-// Plan is what the pod itself says about its order.
+// Plan is the order that the pod itself declares.
 func (p *Pod) Plan() (startup.Plan, error) {
 	reading, err := podspec.Read(p.asMade)
 	if err != nil {
@@ -99,7 +99,7 @@ func (p *Pod) Addressed() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Ready says whether all containers that should be are.
+// Ready reports whether all containers that should be are.
 func (p *Pod) Ready() bool {
 	status, there := p.Status()
 	for _, c := range status.Conditions {
@@ -126,7 +126,7 @@ func (p *Pod) Containers() []corev1.ContainerStatus {
 	return slices.Concat(status.InitContainerStatuses, status.ContainerStatuses)
 }
 
-// Until waits for something about the pod. Its error says how the pod is.
+// Until waits for something about the pod. Its error describes the pod.
 func (p *Pod) Until(ctx context.Context, limit time.Duration, what string, holds func() bool) error {
 	if err := p.w.Until(ctx, limit, p.Name+": "+what, holds); err != nil {
 		return fmt.Errorf("%w\n%s", err, p.Describe())
@@ -134,9 +134,9 @@ func (p *Pod) Until(ctx context.Context, limit time.Duration, what string, holds
 	return nil
 }
 
-// Delete asks for the pod's end, and waits until it is gone.
+// Delete deletes the pod, and waits until it is gone.
 func (p *Pod) Delete(ctx context.Context) error {
-	if err := p.AskToEnd(ctx); err != nil {
+	if err := p.StartDelete(ctx); err != nil {
 		return err
 	}
 	return p.Until(ctx, 2*time.Minute, "gone", func() bool {
@@ -145,8 +145,8 @@ func (p *Pod) Delete(ctx context.Context) error {
 	})
 }
 
-// AskToEnd asks for the pod's end.
-func (p *Pod) AskToEnd(ctx context.Context) error {
+// StartDelete requests the deletion of the pod and does not wait.
+func (p *Pod) StartDelete(ctx context.Context) error {
 	if !p.deleted.IsZero() {
 		return nil
 	}

@@ -30,14 +30,14 @@ func Awesome(namespace, name string) *corev1.Pod {
 	}
 }
 
-// HTTPProbe asks once a second.
+// HTTPProbe probes once a second.
 func HTTPProbe(path string, port int) *corev1.Probe {
 	return &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt(port)}}}
 }
 
 // Furnish makes the namespaces and what the pods call.
 func (w *World) Furnish(ctx context.Context) error {
-	// any order: the namespaces do not know of each other.
+	// any order: the namespaces are independent.
 	for name, labels := range map[string]map[string]string{
 		"shop":   {"istio-injection": "enabled"},
 		"plain":  nil, // pods come injected

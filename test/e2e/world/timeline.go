@@ -14,17 +14,17 @@ import (
 	"outrider.dev/test/cluster/containerd"
 )
 
-// A Word is what an application said of itself: a line "e2e NANOSECONDS WORD [NAME=VALUE...]".
-type Word struct {
+// A Record is a line of an application's log: "e2e NANOSECONDS WORD [NAME=VALUE...]".
+type Record struct {
 	At        time.Time
 	Container string
 	Restart   int
-	Word      string
+	Event     string
 	Values    map[string]string
 }
 
-// Said returns what the applications of the pod said, all of them or those of one container.
-func (p *Pod) Said(container string) (out []Word) {
+// Records returns the records of one container of the pod, or of all if container is empty.
+func (p *Pod) Records(container string) (out []Record) {
 	for _, l := range p.w.logs.of(p.UID) {
 		w := strings.Fields(l.Text)
 		if len(w) < 3 || w[0] != "e2e" || container != "" && l.Container != container {
@@ -34,7 +34,7 @@ func (p *Pod) Said(container string) (out []Word) {
 		if err != nil {
 			continue
 		}
-		word := Word{At: time.Unix(0, ns), Container: l.Container, Restart: l.Restart, Word: w[2], Values: map[string]string{}}
+		word := Record{At: time.Unix(0, ns), Container: l.Container, Restart: l.Restart, Event: w[2], Values: map[string]string{}}
 		for _, pair := range w[3:] {
 			name, value, _ := strings.Cut(pair, "=")
 			word.Values[name] = value
@@ -44,46 +44,46 @@ func (p *Pod) Said(container string) (out []Word) {
 	return out
 }
 
-// Has returns the n-th time, from 1, that a container said a word.
-func (p *Pod) Has(container, word string, n int) (Word, bool) {
-	for _, w := range p.Said(container) {
-		if w.Word != word {
+// Has returns the n-th time, from 1, that a container emitted an event.
+func (p *Pod) Has(container, word string, n int) (Record, bool) {
+	for _, w := range p.Records(container) {
+		if w.Event != word {
 			continue
 		}
 		if n--; n == 0 {
 			return w, true
 		}
 	}
-	return Word{}, false
+	return Record{}, false
 }
 
-// Timeline is what happened to the pod's containers. A command behind a gate begins when it
-// says so itself: its container runs before.
+// Timeline is what happened to the pod's containers. A command behind a gate begins with
+// its own record: its container runs before.
 func (p *Pod) Timeline() startup.Timeline {
 	var out startup.Timeline
 	add := func(at time.Time, container string, what startup.What, incarnation int, detail string) {
 		out = append(out, startup.Event{Container: container, What: what, At: at.Sub(p.made), Incarnation: incarnation, Detail: detail})
 	}
-	speaks, last := map[string]bool{}, map[run]time.Time{}
-	for _, w := range p.Said("") {
-		speaks[w.Container] = true
-		switch what := startup.What(w.Word); what {
+	records, last := map[string]bool{}, map[run]time.Time{}
+	for _, w := range p.Records("") {
+		records[w.Container] = true
+		switch what := startup.What(w.Event); what {
 		case startup.IsStarted:
 			add(p.began(w), w.Container, what, w.Restart, "")
 		case startup.IsHealthy, startup.IsStopping:
 			add(w.At, w.Container, what, w.Restart, "")
 		}
-		if w.Word == "done" {
+		if w.Event == "done" {
 			last[run{w.Container, w.Restart}] = w.At
 		}
 		if w.Values["result"] == "refused" {
 			add(w.At, w.Container, startup.IsRefused, w.Restart, "")
 		}
 	}
-	p.addRuntime(speaks, last, add)
+	p.addRuntime(records, last, add)
 	for _, l := range p.w.logs.of(p.UID) {
 		if l.Container == podspec.OurProxy {
-			if what, at, ok := proxySays(l); ok {
+			if what, at, ok := proxyLine(l); ok {
 				add(at, l.Container, what, l.Restart, "")
 			}
 		}
@@ -99,8 +99,8 @@ func (p *Pod) Timeline() startup.Timeline {
 
 // causal sorts the evidence, that of one run by what must come first. The events come from
 // several observers: containerd's event of a start is late when many pods start at once, so
-// that a proxy's own line "ready" can carry an earlier time. A process that says anything has
-// started, and one that says anything has not ended.
+// that a proxy's own line "ready" can carry an earlier time. A process that writes a line has
+// started and has not ended.
 func causal(t startup.Timeline) startup.Timeline {
 	t = t.Sorted()
 	for i, e := range t {
@@ -130,7 +130,7 @@ func causal(t startup.Timeline) startup.Timeline {
 // began returns when a command began. Its first line comes after its process: where its gate
 // recorded an earlier time for this run, that is the start. (Which of two processes runs first
 // after an event is up to the scheduler.)
-func (p *Pod) began(w Word) time.Time {
+func (p *Pod) began(w Record) time.Time {
 	at := w.At
 	for _, e := range p.journal(w.Container) {
 		if e.What == startup.IsStarted && e.Time.Before(w.At) && w.At.Sub(e.Time) < time.Second {
@@ -163,8 +163,8 @@ type run struct {
 }
 
 // addRuntime adds what containerd knows. A command behind a gate ends before its gate does:
-// where it has said its last word, it has ended then.
-func (p *Pod) addRuntime(speaks map[string]bool, last map[run]time.Time, add func(time.Time, string, startup.What, int, string)) {
+// its end is the time of its last record.
+func (p *Pod) addRuntime(records map[string]bool, last map[run]time.Time, add func(time.Time, string, startup.What, int, string)) {
 	starts, sandboxes := map[string]int{}, 0
 	for _, e := range p.w.runtime.Of(p.UID) {
 		switch {
@@ -174,14 +174,14 @@ func (p *Pod) addRuntime(speaks map[string]bool, last map[run]time.Time, add fun
 			}
 		case e.Container == "":
 		case e.Topic == containerd.Started:
-			if !speaks[e.Container] {
+			if !records[e.Container] {
 				add(e.At, e.Container, startup.IsStarted, starts[e.Container], "")
 			}
 			starts[e.Container]++
 		case e.Topic == containerd.Exited:
 			n, at := starts[e.Container]-1, e.At
-			if said, ok := last[run{e.Container, n}]; ok {
-				at = said
+			if done, ok := last[run{e.Container, n}]; ok {
+				at = done
 			}
 			if e.Status == 0 {
 				add(at, e.Container, startup.IsCompleted, n, "")
@@ -192,8 +192,8 @@ func (p *Pod) addRuntime(speaks map[string]bool, last map[run]time.Time, add fun
 	}
 }
 
-// proxySays reads a line of the agent's log: it is ready, or is no longer.
-func proxySays(l Line) (startup.What, time.Time, bool) {
+// proxyLine reads a line of the agent's log: it is ready, or is no longer.
+func proxyLine(l Line) (startup.What, time.Time, bool) {
 	var line struct {
 		Msg string    `json:"msg"`
 		At  time.Time `json:"at"`

@@ -23,7 +23,7 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
 
-// options are those of the command. The one inside is told all of them again.
+// options are those of the command. The process inside gets all of them again.
 type options struct {
 	kube, only, out, scenarios, dir string
 	atOnce, n                       int

@@ -74,7 +74,7 @@ func one(ctx context.Context, r *traces.Recorder, s traces.Scenario, o options) 
 	return os.WriteFile(filepath.Join(o.out, s.Name+"."+o.kube+".txt"), t.Text(), 0o644)
 }
 
-// scenarios are those that are asked for.
+// scenarios are those that match the options.
 func scenarios(o options) ([]traces.Scenario, error) {
 	only, err := regexp.Compile(o.only)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Witness is the program in the containers of a recorded pod. It behaves as its
-// arguments say and writes down what the kubelet does to it, with the time.
+// arguments demand and writes down what the kubelet does to it, with the time.
 //
 //	witness run [life=2s,1s] [code=1] [stop=3s|never] [healthy=1s|never] [sick=5s]
 //	            [http=8080] [tcp=8081] [grpc=8082]
@@ -8,7 +8,7 @@
 //	witness probe startup|liveness|readiness [for=5s]
 //
 // A list has a value for each start of the container; after the last life it runs
-// until it is told to stop. fail=2 means that the first two calls fail, fail=1- that
+// until SIGTERM. fail=2 means that the first two calls fail, fail=1- that
 // all but the first do, fail=all that every one does.
 //
 // Everything is a line in /trace/log of the pod's directory:
@@ -56,10 +56,10 @@ func options(words []string) map[string]string {
 
 func name() string { return os.Getenv("WITNESS") }
 
-func say(format string, args ...any) { sayOf(name(), format, args...) }
+func writeLine(format string, args ...any) { writeLineOf(name(), format, args...) }
 
-// sayOf writes one line. A write of this size is not torn by others.
-func sayOf(who, format string, args ...any) {
+// writeLineOf writes one line. A write of this size is not torn by others.
+func writeLineOf(who, format string, args ...any) {
 	f, err := os.OpenFile(dir+"log", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -69,7 +69,7 @@ func sayOf(who, format string, args ...any) {
 	fmt.Fprintf(f, "%d %s %s\n", time.Now().UnixNano(), who, fmt.Sprintf(format, args...))
 }
 
-// count returns how often it was asked for that before, and counts.
+// count returns how often it was called for that before, and counts.
 func count(what string) int {
 	file := dir + name() + "." + what
 	text, _ := os.ReadFile(file)
@@ -90,7 +90,7 @@ func at(list string, n int) (string, bool) {
 func duration(text string) time.Duration {
 	d, err := time.ParseDuration(text)
 	if err != nil && text != "" {
-		say("bad duration %q", text)
+		writeLine("bad duration %q", text)
 	}
 	return d
 }
@@ -100,7 +100,7 @@ func number(text string) int {
 	return n
 }
 
-// fails says whether the n-th call is to fail.
+// fails reports whether the n-th call is to fail.
 func fails(option string, n int) bool {
 	if from, ok := strings.CutSuffix(option, "-"); ok {
 		return n >= number(from)
@@ -115,10 +115,10 @@ func hook(which string, o map[string]string) int {
 		who = o["as"]
 	}
 	n := count(which)
-	sayOf(who, "run-hook %s", which)
+	writeLineOf(who, "run-hook %s", which)
 	wait(o["for"])
 	ok := !fails(o["fail"], n)
-	sayOf(who, "hook-returned %s %s", which, okWord(ok))
+	writeLineOf(who, "hook-returned %s %s", which, okWord(ok))
 	return status(ok)
 }
 
@@ -136,10 +136,10 @@ func wait(how string) {
 }
 
 func probe(which string, o map[string]string) int {
-	say("run-probe %s", which)
+	writeLine("run-probe %s", which)
 	wait(o["for"])
 	ok := healthy()
-	say("probe-answered %s %s", which, okWord(ok))
+	writeLine("probe-answered %s %s", which, okWord(ok))
 	return status(ok)
 }
 

@@ -16,11 +16,11 @@ import (
 
 // run is the container's process.
 func run(o map[string]string) {
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM)
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, syscall.SIGTERM)
 	os.Remove(healthFile(name()))
 	n := count("starts")
-	say("runs")
+	writeLine("runs")
 	for what, serve := range map[string]func(string){"http": serveHTTP, "tcp": serveTCP, "grpc": serveGRPC} {
 		if port := o[what]; port != "" {
 			go serve(":" + port)
@@ -36,12 +36,12 @@ func run(o map[string]string) {
 		end = time.After(duration(life))
 	}
 	select {
-	case <-told:
-		say("stop")
+	case <-terminated:
+		writeLine("stop")
 		stop(o["stop"])
 		os.Exit(0)
 	case <-end:
-		say("ends %s", code)
+		writeLine("ends %s", code)
 		os.Exit(number(code))
 	}
 }
@@ -53,11 +53,11 @@ func live(o map[string]string) {
 	}
 	time.Sleep(duration(o["healthy"]))
 	os.WriteFile(healthFile(name()), nil, 0o666)
-	say("healthy")
+	writeLine("healthy")
 	if o["sick"] != "" {
 		time.Sleep(duration(o["sick"]))
 		os.Remove(healthFile(name()))
-		say("sick")
+		writeLine("sick")
 	}
 }
 
@@ -87,7 +87,7 @@ func serveHTTP(address string) {
 	}))
 }
 
-// serveTCP listens while the container is healthy: a connection says nothing
+// serveTCP listens while the container is healthy: a connection has no content
 // else. Each counts as a readiness probe.
 func serveTCP(address string) {
 	for ; ; time.Sleep(10 * time.Millisecond) {
@@ -130,7 +130,7 @@ func (checker) Check(_ context.Context, r *health.HealthCheckRequest) (*health.H
 func serveGRPC(address string) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		say("bad address: %v", err)
+		writeLine("bad address: %v", err)
 		return
 	}
 	s := grpc.NewServer()

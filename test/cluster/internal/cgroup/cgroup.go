@@ -21,7 +21,7 @@ import (
 // with version 1, the only hierarchy itself with version 2.
 const Root = "/sys/fs/cgroup"
 
-// v2 are the controllers that the kubelet wants, where there is one hierarchy.
+// v2 are the controllers that the kubelet needs, where there is one hierarchy.
 const v2 = "+cpuset +cpu +io +memory +pids"
 
 // hierarchies returns the directories of Root that hold a group of processes.

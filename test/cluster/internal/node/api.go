@@ -15,7 +15,7 @@ import (
 	"outrider.dev/test/cluster/internal/poll"
 )
 
-// A client asks the API server the few questions of a bring-up. The kubectl that
+// A client makes the few API requests of a bring-up. The kubectl that
 // is at hand takes a third of a second of processor time for each.
 type client struct{ http http.Client }
 
@@ -40,7 +40,7 @@ func newClient(c Config) (*client, error) {
 	}}, nil
 }
 
-// await asks until question has no objection.
+// await repeats a check until it returns nil.
 func (c *client) await(ctx context.Context, question func(*client, context.Context) error) error {
 	return poll.Until(ctx, 50*time.Millisecond, func(ctx context.Context) error { return question(c, ctx) })
 }
@@ -55,7 +55,7 @@ func (c *client) hasDefaultAccount(ctx context.Context) error {
 	return err
 }
 
-// nodeReady wants pods to be accepted too: the taint of a young node goes a little
+// nodeReady includes that pods can be scheduled: the taint of a young node goes a little
 // after its condition has changed.
 func (c *client) nodeReady(ctx context.Context) error {
 	text, err := c.do(ctx, http.MethodGet, "/api/v1/nodes/"+Name, "")

@@ -55,7 +55,7 @@ func controllerManager(c Config) component {
 		"--service-account-private-key-file=" + c.PKI("tokens.key"), "--root-ca-file=" + c.PKI("ca.crt"),
 		"--cluster-signing-cert-file=" + c.PKI("ca.crt"), "--cluster-signing-key-file=" + c.PKI("ca.key"),
 		"--flex-volume-plugin-dir=" + volumePlugins,
-		// Each of some forty controllers asks for a token at start. With the default
+		// Each of some forty controllers requests a token at start. With the default
 		// of 20 requests per second the default service account comes seconds later.
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 	}}

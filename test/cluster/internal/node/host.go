@@ -91,7 +91,7 @@ func prepareMounts(c Config) error {
 // because tests have their files there.
 const tempDir = "/run/tmp"
 
-// network is what iproute2 is told, line by line. The bridge node0 stands for the
+// network is the batch input of iproute2. The bridge node0 stands for the
 // network that the node is in, with nothing else on it. Services need a route,
 // because a connection from the node itself is routed before kube-proxy's rules
 // choose another destination for it.

@@ -63,7 +63,7 @@ func released(leash *os.File) <-chan struct{} {
 }
 
 // reaped waits, whenever one died, for every process that ended as a child of this
-// one, as all do whose parent is gone. It is closed after child did.
+// one, as every orphan does. It is closed after child did.
 func reaped(child int, died <-chan os.Signal) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {

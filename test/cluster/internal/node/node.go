@@ -37,7 +37,7 @@ const (
 // Keep is written to the leash to let the cluster outlive its starter.
 const Keep = 'k'
 
-// A Config says where the parts of one cluster are. The zero value is of no use.
+// A Config has the paths of the parts of one cluster. The zero value is of no use.
 type Config struct {
 	Dir     string   // of the cluster: configuration, keys, logs, container files
 	Bin     string   // the programs of Kubernetes
@@ -79,7 +79,7 @@ func (c Config) Environ(own []string) []string {
 	)
 }
 
-// An Event is what the starter of a cluster gets to know of its progress.
+// An Event reports a cluster's progress to its starter.
 type Event struct {
 	Phase string `json:",omitempty"` // has just been completed
 	Ready bool   `json:",omitempty"` // the cluster is usable: the last event

@@ -15,7 +15,7 @@ import (
 	"outrider.dev/test/cluster/internal/poll"
 )
 
-// Run brings the cluster up, tells the starter of every step, and then stays until
+// Run brings the cluster up, reports every step to the starter, and then stays until
 // it is killed.
 func Run(configFile string) error {
 	c, err := Load(configFile)
@@ -24,22 +24,22 @@ func Run(configFile string) error {
 	}
 	syscall.CloseOnExec(eventsFile)
 	events := os.NewFile(eventsFile, "events")
-	tell := json.NewEncoder(events)
+	report := json.NewEncoder(events)
 
 	ctx, cancel := context.WithCancelCause(context.Background())
 	programs := &programs{config: c, ended: cancel}
-	if err := programs.bringUp(ctx, func(phase string) { tell.Encode(Event{Phase: phase}) }); err != nil {
-		tell.Encode(Event{Error: err.Error()})
+	if err := programs.bringUp(ctx, func(phase string) { report.Encode(Event{Phase: phase}) }); err != nil {
+		report.Encode(Event{Error: err.Error()})
 		return err
 	}
-	tell.Encode(Event{Ready: true})
+	report.Encode(Event{Ready: true})
 	events.Close()
 	// A program that ends from here on is a line in the log: the cluster stays, so
 	// that it can be looked at.
 	select {}
 }
 
-// bringUp starts everything in order. A step is told of when it is completed.
+// bringUp starts everything in order. A step is reported when it is completed.
 func (p *programs) bringUp(ctx context.Context, completed func(phase string)) error {
 	c := p.config
 	var api *client
@@ -84,7 +84,7 @@ func (p *programs) bringUp(ctx context.Context, completed func(phase string)) er
 		// Before its node exists, kube-proxy would try again only after seconds.
 		{"kube-proxy started", func() error { return p.start(kubeProxy(c)) }},
 		{"default service account made", func() error { return api.await(ctx, (*client).hasDefaultAccount) }},
-		// A ready node says nothing of the next two: both are asked by way of a Service.
+		// A ready node does not imply the next two: both are queried through a Service.
 		{"Services answer", func() error { return poll.Until(ctx, 50*time.Millisecond, dialService) }},
 		{"DNS answers", func() error { return poll.Until(ctx, 50*time.Millisecond, lookUp) }},
 	}
@@ -129,7 +129,7 @@ func dialService(ctx context.Context) error {
 	return err
 }
 
-// lookUp asks the DNS server by way of its Service.
+// lookUp queries the DNS server through its Service.
 func lookUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()

@@ -28,7 +28,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// An Identity is what a certificate says about who presents it.
+// An Identity is the subject of a certificate.
 type Identity struct {
 	Name   string   // of the user or the server
 	Groups []string // what the API server takes as the groups of the user
@@ -141,7 +141,7 @@ func certPEM(der []byte) []byte {
 func keyPEM(key *ecdsa.PrivateKey) []byte {
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
-		panic(err) // only for curves that Go does not know
+		panic(err) // only for curves that Go does not support
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
 }

@@ -1,4 +1,4 @@
-// Package poll asks a question until the answer is yes.
+// Package poll repeats a check until it succeeds.
 package poll
 
 import (
@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Until asks at once and then on every tick, until ask returns nil. If ctx ends
+// Until calls check at once and then on every tick, until it returns nil. If ctx ends
 // first, the error wraps both the cause and the last answer.
-func Until(ctx context.Context, every time.Duration, ask func(context.Context) error) error {
+func Until(ctx context.Context, every time.Duration, check func(context.Context) error) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		err := ask(ctx)
+		err := check(ctx)
 		if err == nil {
 			return nil
 		}
