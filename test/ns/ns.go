@@ -97,11 +97,17 @@ func (n *Namespace) As(uid, gid int, f func()) {
 func (n *Namespace) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.fd) }
 
 // onThread runs f on a thread of its own, which ends with f: what f changed of
-// the thread affects no other goroutine.
+// the thread affects no other goroutine. It is never the first thread of the process,
+// which cannot end, and by which /proc/net shows a namespace.
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			defer runtime.UnlockOSThread()
+			done <- onThread(f) // on another one, as this goroutine holds the first
+			return
+		}
 		returned := false
 		defer func() {
 			if !returned { // t.FailNow inside f
