@@ -2,9 +2,9 @@ package capture
 
 import "slices"
 
-// The order of rules and of their conditions is canonical: the kernel's packet
-// filters give back what a rule does, but not every order in which it can be said.
-// iptables sorts conditions in its own way, and has a list of rules for each family.
+// The order of rules and of their conditions is canonical, because the kernel's packet
+// filters do not keep the order in which they were written: iptables sorts conditions
+// in its own way, and has a list of rules for each family.
 // [Build] and the backends that read rules back use the functions of this file, so
 // that equal rules have equal text.
 
@@ -46,8 +46,8 @@ func (c Chain) For(f Families) []Rule {
 }
 
 // Merge is the inverse of [Chain.For]: one list of rules for families, made of the list
-// of each. A rule that both lists have stands there once. What the result is depends on
-// the two lists alone.
+// of each. A rule in both lists is in the result once. The result depends only on the
+// two lists.
 func Merge(families Families, four, six []Rule) []Rule {
 	switch families {
 	case IPv6:

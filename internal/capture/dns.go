@@ -18,8 +18,8 @@ const (
 // dnsPort is the port of name servers.
 const dnsPort = 53
 
-// nameservers are the destinations whose port 53 is captured: each server, or
-// one condition-free entry for all.
+// nameservers are the destinations of captured queries: each server, or one entry
+// without a condition for all.
 func (b *builder) nameservers() [][]netip.Prefix {
 	if b.in.DNS == DNSAll {
 		return [][]netip.Prefix{nil}

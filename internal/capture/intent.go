@@ -18,7 +18,7 @@ const (
 	NoneMode     Mode = "NONE"     // nothing is captured
 )
 
-// ParkMode says whether connections that arrive too early wait.
+// ParkMode is whether connections that arrive too early wait.
 type ParkMode string
 
 // The ways to park.
@@ -28,7 +28,7 @@ const (
 	ParkRequire ParkMode = "require" // they wait, or capture fails
 )
 
-// DNSMode says which DNS queries go to the agent's resolver.
+// DNSMode selects the DNS queries that go to the agent's resolver.
 type DNSMode string
 
 // The ways to capture DNS.
@@ -112,7 +112,7 @@ func Defaults() Intent {
 	}
 }
 
-// withDefaults sets the fields whose default depends on other fields.
+// withDefaults sets the fields with a default that depends on other fields.
 func (in Intent) withDefaults() Intent {
 	if len(in.ProxyUIDs) == 0 {
 		in.ProxyUIDs = []uint32{contract.ProxyUser}
@@ -139,7 +139,10 @@ func FamiliesOf(addrs []netip.Addr) Families {
 // captures reports whether in redirects anything at all.
 func (in Intent) captures() bool { return in.Mode != NoneMode && !in.ParkOnly }
 
-// parkedPorts are the local ports whose early connections wait, sorted.
+// loopbacks are the destinations that stay in the pod.
+func (in Intent) loopbacks() []netip.Prefix { return []netip.Prefix{in.Loopback, loopback6} }
+
+// parkedPorts are the local ports on which early connections wait, sorted.
 func (in Intent) parkedPorts() []uint16 {
 	if in.Park == ParkOff {
 		return nil

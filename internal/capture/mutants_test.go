@@ -49,7 +49,7 @@ var parkingMutants = map[string]mutants.Mutant{
 	"DNS by UDP is not parked":                   {From: parkUDP, To: `false`},
 	"UDP is parked on every port":                {From: parkUDP, To: `in.captures()`},
 	"UDP is parked without capture":              {From: parkUDP, To: `p == contract.DNSPort`, Tests: "TestParkOnlyHasNoProof"},
-	"'*' parks status ports":                     {From: `input.add(fmt.Sprintf("status port %d is never parked", p), leave, tcp, dport(p))`, To: ``},
+	"'*' parks status ports":                     {From: `input.ports("status port %d is never parked", leave, statusPorts, tcp)`, To: ``},
 	"'*' parks no other port":                    {From: parkOthers, To: ``},
 	"'*' parks connections in progress":          {From: parkOthers, To: `input.add("any other port: is there a listener?", jump("park-any"), tcp)`},
 	"ports share one memory":                     {From: `b.park(parkChain(p), b.sets(fmt.Sprint(p), ByFamily))`, To: `b.park(parkChain(p), b.sets("all", ByFamily))`},

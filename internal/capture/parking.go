@@ -18,7 +18,7 @@ const (
 	IPTables = "iptables"
 )
 
-// Reasons of rules whose counters are read.
+// Reasons of the rules with counters that are read.
 const (
 	ReasonParked   = "no listener: parked, the caller's kernel retries"
 	ReasonFirst    = "no listener: parked, and the time limit starts"
@@ -79,9 +79,7 @@ func (b *builder) parkInput(input *ruleList, ports []uint16) {
 		}
 	}
 	if in.ParkPorts.All {
-		for _, p := range statusPorts {
-			input.add(fmt.Sprintf("status port %d is never parked", p), leave, tcp, dport(p))
-		}
+		input.ports("status port %d is never parked", leave, statusPorts, tcp)
 		input.add("any other port: is there a listener?", jump("park-any"), syn)
 	}
 }

@@ -11,6 +11,7 @@ import (
 var (
 	passthrough4 = netip.MustParsePrefix("127.0.0.6/32")
 	passthrough6 = netip.MustParsePrefix("::6/128")
+	passthrough  = []netip.Prefix{passthrough4, passthrough6}
 	loopback6    = netip.MustParsePrefix("::1/128")
 )
 
@@ -96,6 +97,26 @@ func (l *ruleList) add(reason string, do Action, match ...Match) {
 	c.Rules = append(c.Rules, r)
 }
 
+// ports and addresses append a rule for each element of a list. The reason of a port has a
+// place for its number.
+func (l *ruleList) ports(reason string, do Action, list []uint16, match ...Match) {
+	for _, p := range list {
+		l.add(fmt.Sprintf(reason, p), do, append(slices.Clip(match), dport(p))...)
+	}
+}
+
+func (l *ruleList) addresses(reason string, do Action, list []netip.Prefix, key func(netip.Prefix) Match, match ...Match) {
+	for _, p := range list {
+		l.add(reason, do, append(slices.Clip(match), key(p))...)
+	}
+}
+
+func (l *ruleList) excludedInterfaces(key func(string) Match, flags string, names ...string) {
+	for _, name := range names {
+		l.add("interface "+name+" is excluded ("+flags+")", leave, key(name))
+	}
+}
+
 // leadsTo reports whether a rule goes to that chain. A chain that no rule goes to must
 // not be made: when it is read back, it belongs to no table.
 func (l *ruleList) leadsTo(chain string) bool {
@@ -115,6 +136,7 @@ func dport(p uint16) Match        { return Match{Key: DestPort, Num: uint32(p)} 
 func sport(p uint16) Match        { return Match{Key: SourcePort, Num: uint32(p)} }
 func from(p netip.Prefix) Match   { return Match{Key: Source, Prefix: p} }
 func to(p netip.Prefix) Match     { return Match{Key: Destination, Prefix: p} }
+func notTo(p netip.Prefix) Match  { return not(to(p)) }
 func mark(n uint32) Match         { return Match{Key: Mark, Num: n} }
 func connMark(n uint32) Match     { return Match{Key: ConnMark, Num: n} }
 func iif(name string) Match       { return Match{Key: InInterface, Name: name} }
@@ -178,9 +200,7 @@ func (b *builder) inbound() {
 	for _, name := range in.VirtualInterfaces {
 		pre.add("from a guest behind "+name+" (-k): its outbound traffic", jump(virtualChain), iif(name))
 	}
-	for _, name := range in.ExcludeInterfaces {
-		pre.add("interface "+name+" is excluded (-c)", leave, iif(name))
-	}
+	pre.excludedInterfaces(iif, "-c", in.ExcludeInterfaces...)
 	if in.Mode == RedirectMode {
 		pre.add("from outside: to be captured unless excluded", jump(inboundChain), tcp)
 		l := b.chain(inboundChain, NAT, NoHook)
@@ -195,34 +215,39 @@ func (b *builder) inbound() {
 func (b *builder) inboundPorts(l *ruleList, take Action, reason string) {
 	in := b.in
 	b.neverCaptured(l)
-	for _, p := range in.ExcludeInboundPorts.List {
-		if !slices.Contains(statusPorts, p) {
-			l.add(fmt.Sprintf("port %d is excluded (-d)", p), leave, tcp, dport(p))
-		}
-	}
+	excluded, _ := withoutStatus(in.ExcludeInboundPorts.List)
+	l.ports("port %d is excluded (-d)", leave, excluded, tcp)
 	switch {
 	case in.ExcludeInboundPorts.All:
 		l.add("every port is excluded (-d *)", leave)
 	case in.InboundPorts.All:
 		l.add(reason+" (-b *)", take, tcp)
 	}
-	for _, p := range in.InboundPorts.List {
+	captured, status := withoutStatus(in.InboundPorts.List)
+	for _, p := range status {
+		b.note("-b lists port %d, which is never captured: the kubelet and Prometheus use it also while the proxy is down", p)
+	}
+	if !in.ExcludeInboundPorts.All {
+		l.ports(reason+" (-b %d)", take, captured, tcp)
+	}
+}
+
+// withoutStatus splits a list into status ports and others.
+func withoutStatus(list []uint16) (others, status []uint16) {
+	for _, p := range list {
 		if slices.Contains(statusPorts, p) {
-			b.note("-b lists port %d, which is never captured: the kubelet and Prometheus use it also while the proxy is down", p)
-			continue
-		}
-		if !in.ExcludeInboundPorts.All {
-			l.add(fmt.Sprintf("%s (-b %d)", reason, p), take, tcp, dport(p))
+			status = append(status, p)
+		} else {
+			others = append(others, p)
 		}
 	}
+	return others, status
 }
 
 // neverCaptured appends the ports that no flag can capture.
 func (b *builder) neverCaptured(l *ruleList) {
 	l.add("the tunnel port (-e): the proxy listens there itself", leave, tcp, dport(b.in.TunnelPort))
-	for _, p := range statusPorts {
-		l.add(fmt.Sprintf("status port %d is never captured", p), leave, tcp, dport(p))
-	}
+	l.ports("status port %d is never captured", leave, statusPorts, tcp)
 }
 
 // outbound is for what the pod's processes send.
@@ -233,18 +258,12 @@ func (b *builder) outbound() {
 		out.add("proof: an inbound connection, treated as if it came from outside", jump(inboundChain), tcp, mark(ProofIn))
 	}
 	out.established()
-	for _, name := range in.ExcludeInterfaces {
-		out.add("interface "+name+" is excluded (-c)", leave, oif(name))
+	out.excludedInterfaces(oif, "-c", in.ExcludeInterfaces...)
+	out.ports("port %d is excluded (-o)", leave, in.ExcludeOutboundPorts, tcp)
+	if in.DNS != DNSOff {
+		out.ports("port %d is excluded (-o)", leave, in.ExcludeOutboundPorts, udp)
 	}
-	for _, p := range in.ExcludeOutboundPorts {
-		out.add(fmt.Sprintf("port %d is excluded (-o)", p), leave, tcp, dport(p))
-		if in.DNS != DNSOff {
-			out.add(fmt.Sprintf("port %d is excluded (-o)", p), leave, udp, dport(p))
-		}
-	}
-	for _, p := range []netip.Prefix{passthrough4, passthrough6} {
-		out.add("the proxy passes an inbound connection on to the app", leave, oif("lo"), from(p))
-	}
+	out.addresses("the proxy passes an inbound connection on to the app", leave, passthrough, from, oif("lo"))
 	owners, words := b.owners()
 	for i, owner := range owners {
 		out.add("sent by the proxy: "+words[i], jump(proxyChain), owner)
@@ -258,9 +277,7 @@ func (b *builder) outbound() {
 	}
 	b.ownerGroups(out)
 	b.dnsRedirects(out)
-	for _, p := range []netip.Prefix{in.Loopback, loopback6} {
-		out.add("to loopback: stays in the pod", leave, to(p))
-	}
+	out.addresses("to loopback: stays in the pod", leave, in.loopbacks(), to)
 	b.outboundRanges(out)
 }
 
@@ -273,10 +290,8 @@ func (b *builder) proxy() {
 		if in.DNS != DNSOff {
 			l.add("the agent queries a name server in the pod", leave, tcp, dport(dnsPort))
 		}
-		for _, p := range []netip.Prefix{in.Loopback, loopback6} {
-			l.add("the pod calls itself by a service address: in through the inbound side", redirect(in.InboundPort),
-				oif("lo"), not(to(p)), tcp)
-		}
+		l.addresses("the pod calls itself by a service address: in through the inbound side", redirect(in.InboundPort),
+			in.loopbacks(), notTo, oif("lo"), tcp)
 	}
 	l.add("the proxy's own traffic is not captured: it would loop", leave)
 }
@@ -301,23 +316,15 @@ func (b *builder) outboundRanges(l *ruleList) {
 	in := b.in
 	take := redirect(in.OutboundPort)
 	if l.name == virtualChain {
-		for _, p := range in.ExcludeOutboundPorts {
-			l.add(fmt.Sprintf("port %d is excluded (-o)", p), leave, tcp, dport(p))
-		}
+		l.ports("port %d is excluded (-o)", leave, in.ExcludeOutboundPorts, tcp)
 	}
-	for _, p := range in.ExcludeOutboundRanges {
-		l.add("to an excluded range (-x)", leave, to(p))
-	}
-	for _, p := range in.OutboundPorts.List {
-		l.add(fmt.Sprintf("outbound connection to the proxy (-q %d)", p), take, tcp, dport(p))
-	}
+	l.addresses("to an excluded range (-x)", leave, in.ExcludeOutboundRanges, to)
+	l.ports("outbound connection to the proxy (-q %d)", take, in.OutboundPorts.List, tcp)
 	if in.OutboundRanges.All || in.OutboundPorts.All {
 		l.add("outbound connection to the proxy (-i *)", take, tcp)
 		return
 	}
-	for _, p := range in.OutboundRanges.List {
-		l.add("outbound connection to the proxy (-i)", take, tcp, to(p))
-	}
+	l.addresses("outbound connection to the proxy (-i)", take, in.OutboundRanges.List, to, tcp)
 }
 
 // mangle is what happens before addresses are translated: packets that connection
@@ -343,16 +350,10 @@ func (b *builder) tproxy(pre *ruleList) {
 	own := in.TProxyMark
 	pre.add("the proxy calls the app as the caller: remember it, for the answers", setConnMark(own), tcp, mark(own))
 	pre.add("the proxy calls the app as the caller", leave, tcp, mark(own))
-	for _, p := range []netip.Prefix{passthrough4, passthrough6} {
-		pre.add("the proxy passes an inbound connection on to the app", leave, iif("lo"), from(p))
-	}
+	pre.addresses("the proxy passes an inbound connection on to the app", leave, passthrough, from, iif("lo"))
 	pre.add("within the pod: containers call one another directly", leave, iif("lo"), not(mark(selfCallMark)), not(mark(ProofIn)))
-	for _, name := range slices.Concat(in.ExcludeInterfaces, in.VirtualInterfaces) {
-		pre.add("interface "+name+" is excluded (-c, -k)", leave, iif(name))
-	}
-	for _, p := range []netip.Prefix{in.Loopback, loopback6} {
-		pre.add("to loopback: stays in the pod", leave, to(p))
-	}
+	pre.excludedInterfaces(iif, "-c, -k", slices.Concat(in.ExcludeInterfaces, in.VirtualInterfaces)...)
+	pre.addresses("to loopback: stays in the pod", leave, in.loopbacks(), to)
 	// A connection already taken is recognised by its mark, not by its socket: the last
 	// packet of a handshake by SYN cookie belongs to no socket yet.
 	tp := Action{Verb: TProxy, Num: uint32(in.InboundPort), Mark: own}
@@ -373,10 +374,8 @@ func (b *builder) tproxy(pre *ruleList) {
 	out.add("the proxy calls the app as the caller", leave, tcp, oif("lo"), mark(own))
 	owners, words := b.owners()
 	for i, owner := range owners {
-		for _, p := range []netip.Prefix{in.Loopback, loopback6} {
-			out.add("the pod calls itself by a service address, "+words[i]+": in through the inbound side",
-				setMark(selfCallMark), tcp, oif("lo"), not(to(p)), owner)
-		}
+		out.addresses("the pod calls itself by a service address, "+words[i]+": in through the inbound side", setMark(selfCallMark),
+			in.loopbacks(), notTo, tcp, oif("lo"), owner)
 	}
 	out.add("the app answers the proxy, which called as the caller", setMark(own), tcp, connMark(own))
 }

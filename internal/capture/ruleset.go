@@ -140,7 +140,7 @@ type Match struct {
 	Name   string
 }
 
-// Verb says what a rule does.
+// Verb is the kind of an action.
 type Verb string
 
 // The verbs. After SetMark, SetConnMark, Add, Update and Delete the next rule follows;
@@ -178,7 +178,7 @@ type Routing struct {
 	SixSource bool
 }
 
-// recordChain holds one rule without effect whose comment is the record.
+// recordChain holds one rule without effect. Its comment is the record.
 const recordChain = "record"
 
 // recordVersion changes with the reasons and the order of rules, by which the counters

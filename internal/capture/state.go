@@ -2,7 +2,7 @@ package capture
 
 import "errors"
 
-// A State is a rule set as it stands in the kernel, with what it has counted.
+// A State is a rule set as it is in the kernel, with its counters.
 type State struct {
 	Ruleset
 	// Packets counts for each rule, by the name of its chain, the packets that met
@@ -11,7 +11,7 @@ type State struct {
 	Variant string // of iptables that has the rules: "legacy" or "nft"
 }
 
-// ErrNone says that a network namespace has no rules of ours.
+// ErrNone: a network namespace has no rules of ours.
 var ErrNone = errors.New("no rules of outrider here")
 
 // Count is the number of packets that rules with this reason have met.

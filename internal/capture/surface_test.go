@@ -57,7 +57,7 @@ func TestSurface(t *testing.T) {
 			t.Errorf("--%s has no usage text", f.Name)
 		}
 		if f.IsBoolFlag() != (f.Type() == "bool") {
-			t.Errorf("--%s is a %s, and IsBoolFlag says %t", f.Name, f.Type(), f.IsBoolFlag())
+			t.Errorf("--%s is a %s, and IsBoolFlag is %t", f.Name, f.Type(), f.IsBoolFlag())
 		}
 	}
 	if diff := cmp.Diff(surface, b.String()); diff != "" {

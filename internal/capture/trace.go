@@ -67,7 +67,7 @@ const (
 	Dropped    Fate = "dropped"             // the caller gets no answer
 )
 
-// A Step is a rule whose conditions were all met.
+// A Step is a rule with all its conditions met.
 type Step struct {
 	Chain string
 	Hook  Hook // at which the packet was, also in a chain without one
@@ -292,7 +292,7 @@ func (w *walk) do(r Rule) effect {
 }
 
 // redirect sends the packet to the pod itself: to loopback, or to the address of
-// the interface by which it came in, which only the kernel knows.
+// the interface by which it came in, which the model does not have.
 func (w *walk) redirect(port uint16) {
 	addr := netip.IPv6Loopback()
 	switch {

@@ -47,7 +47,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// traces are packets whose end says less than what they leave behind.
+// traces are packets with effects besides their end: marks, zones and remembered absences.
 var traces = map[string]struct {
 	flags string
 	conn  capture.Conn
@@ -253,8 +253,8 @@ func end(t capture.Trace) string {
 	return fmt.Sprint(t.Fate, t.Port, t.Mark, t.ConnMark, t.Zone, t.Remembered)
 }
 
-// harmless are the kinds of rules whose loss changes the end of no connection,
-// each with what it is there for.
+// harmless are the kinds of rules that can be lost without another end of any connection,
+// each with its purpose.
 var harmless = map[string]string{
 	"proof: an outbound connection arrived at the proxy's port": "its counter: the next rule rejects as well",
 	"proof: an inbound connection arrived at the proxy's port":  "its counter: the next rule rejects as well",
@@ -266,7 +266,7 @@ var harmless = map[string]string{
 
 var numbers = regexp.MustCompile(`\d+`)
 
-// A rule whose loss no scenario notices is either useless or untested.
+// A rule that can be lost unnoticed by all scenarios is either useless or untested.
 func TestScenariosNoticeTheLossOfEveryRule(t *testing.T) {
 	all := slices.Clone(scenario.All)
 	for _, tt := range traces {

@@ -48,8 +48,8 @@ func (s Scenario) For(backend string) Want {
 	return s.Want
 }
 
-// Intent is the intent of the flags of s. Both families are captured unless they
-// say otherwise.
+// Intent is the intent of the flags of s. Both families are captured unless
+// they select one.
 func (s Scenario) Intent() (capture.Intent, error) {
 	in := capture.Defaults()
 	in.Families = capture.DualStack

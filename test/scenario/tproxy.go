@@ -4,7 +4,7 @@ import "outrider.dev/internal/capture"
 
 const transparent = "-m TPROXY -i * -b * "
 
-// opaque is a pod whose proxy listens for connections to its own addresses alone.
+// opaque is a pod with a proxy that listens only for connections to its own addresses.
 var opaque = with(early, on(15001), on(15006))
 
 // caller is the proxy that calls the app under the caller's address.

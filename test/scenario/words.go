@@ -69,7 +69,7 @@ func with(p capture.Pod, more ...capture.Listener) capture.Pod {
 // on is a TCP listener.
 func on(port uint16) capture.Listener { return capture.Listener{Proto: capture.TCP, Port: port} }
 
-// remembering is a pod whose kernel has met these absences.
+// remembering is a pod in which the kernel remembers these absences.
 func remembering(p capture.Pod, sets ...string) capture.Pod {
 	p.Remembered = sets
 	return p

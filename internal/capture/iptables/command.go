@@ -27,7 +27,7 @@ const (
 // variants are in the order of preference.
 var variants = []variant{nft, legacy}
 
-// errNoTool says that the commands of a variant are not installed.
+// errNoTool: the commands of a variant are not installed.
 var errNoTool = errors.New("not found in PATH; install iptables, or use the nftables backend, which needs no commands")
 
 // program is the command for a family: "save" or "restore". Where there is no command

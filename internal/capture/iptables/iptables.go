@@ -83,7 +83,7 @@ func (b *Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 	return perform(ctx, steps)
 }
 
-// Read returns the rule set that stands in the kernel, but for its Routing, or
+// Read returns the rule set that is in the kernel, without its Routing, or
 // [capture.ErrNone]. Rules of ours that are half there, or changed into something
 // that we do not write, are an error that names them.
 func (b *Backend) Read(ctx context.Context) (capture.State, error) {

@@ -49,8 +49,8 @@ func look(ctx context.Context) (machine, error) {
 	return m, nil
 }
 
-// absent reports whether err says that there is nothing to look at: no command for
-// it, no such family, or no nf_tables in the kernel.
+// absent reports whether err means that there can be no rules: no command for
+// them, no such family, or no nf_tables in the kernel.
 func absent(v variant, err error) bool {
 	var c *commandError
 	switch {

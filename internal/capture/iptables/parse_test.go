@@ -210,21 +210,21 @@ func TestWhatIptablesCannotExpress(t *testing.T) {
 	tcp := capture.Match{Key: capture.Protocol, Num: 6}
 	leave := capture.Action{Verb: capture.Return}
 	tests := map[string]capture.Rule{
-		"a port without a protocol":       {Match: []capture.Match{{Key: capture.DestPort, Num: 1}}, Action: leave},
-		"a redirect without a protocol":   {Action: capture.Action{Verb: capture.Redirect, Num: 1}},
-		"a reset for UDP":                 {Match: []capture.Match{{Key: capture.Protocol, Num: 17}}, Action: capture.Action{Verb: capture.Reject}},
-		"no socket":                       {Match: []capture.Match{{Key: capture.Socket, Not: true}}, Action: leave},
-		"two ports at once":               {Match: []capture.Match{tcp, {Key: capture.DestPort, Num: 1}, {Key: capture.DestPort, Num: 2}}, Action: leave},
-		"an interface that is a wildcard": {Match: []capture.Match{{Key: capture.InInterface, Name: "eth+"}}, Action: leave},
-		"an address of the other family":  {Match: []capture.Match{{Key: capture.Source, Prefix: netip.MustParsePrefix("fd00::/8")}}, Action: leave},
-		"a range of all addresses":        {Match: []capture.Match{{Key: capture.Source, Prefix: netip.MustParsePrefix("0.0.0.0/0")}}, Action: leave},
-		"a comment that is too long":      {Action: leave, Reason: strings.Repeat("x", 256)},
-		"a comment of two lines":          {Action: leave, Reason: "a\nCOMMIT"},
-		"a set that is not there":         {Action: capture.Action{Verb: capture.Add, Name: "other"}},
-		"a set whose timeout no rule has": {Action: capture.Action{Verb: capture.Delete, Name: "gone-1"}},
-		"a name with other letters":       {Action: capture.Action{Verb: capture.Goto, Name: "Park_1"}},
-		"a name that is too long":         {Action: capture.Action{Verb: capture.Goto, Name: "mangle-prerouting-and"}},
-		"a verb of tomorrow":              {Action: capture.Action{Verb: "mirror"}},
+		"a port without a protocol":             {Match: []capture.Match{{Key: capture.DestPort, Num: 1}}, Action: leave},
+		"a redirect without a protocol":         {Action: capture.Action{Verb: capture.Redirect, Num: 1}},
+		"a reset for UDP":                       {Match: []capture.Match{{Key: capture.Protocol, Num: 17}}, Action: capture.Action{Verb: capture.Reject}},
+		"no socket":                             {Match: []capture.Match{{Key: capture.Socket, Not: true}}, Action: leave},
+		"two ports at once":                     {Match: []capture.Match{tcp, {Key: capture.DestPort, Num: 1}, {Key: capture.DestPort, Num: 2}}, Action: leave},
+		"an interface that is a wildcard":       {Match: []capture.Match{{Key: capture.InInterface, Name: "eth+"}}, Action: leave},
+		"an address of the other family":        {Match: []capture.Match{{Key: capture.Source, Prefix: netip.MustParsePrefix("fd00::/8")}}, Action: leave},
+		"a range of all addresses":              {Match: []capture.Match{{Key: capture.Source, Prefix: netip.MustParsePrefix("0.0.0.0/0")}}, Action: leave},
+		"a comment that is too long":            {Action: leave, Reason: strings.Repeat("x", 256)},
+		"a comment of two lines":                {Action: leave, Reason: "a\nCOMMIT"},
+		"a set that is not there":               {Action: capture.Action{Verb: capture.Add, Name: "other"}},
+		"a set with a timeout that no rule has": {Action: capture.Action{Verb: capture.Delete, Name: "gone-1"}},
+		"a name with other letters":             {Action: capture.Action{Verb: capture.Goto, Name: "Park_1"}},
+		"a name that is too long":               {Action: capture.Action{Verb: capture.Goto, Name: "mangle-prerouting-and"}},
+		"a verb of tomorrow":                    {Action: capture.Action{Verb: "mirror"}},
 	}
 	for name, rule := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -56,7 +56,7 @@ func express(rs capture.Ruleset, family capture.Families) (owned, error) {
 type writer struct {
 	rs     capture.Ruleset
 	family capture.Families
-	timed  map[string]bool // sets whose timeout is in a rule
+	timed  map[string]bool // sets with their timeout in a rule
 }
 
 func (w *writer) chain(out owned, c capture.Chain) error {
@@ -217,7 +217,7 @@ func (w *writer) set(name string) (*capture.Set, error) {
 	return s, nil
 }
 
-// action is what a rule does: a target, or for a set a module whose condition is
+// action is what a rule does: a target, or for a set a module with a condition that is
 // always met.
 func (w *writer) action(a capture.Action) (string, error) {
 	verb, before := a.Verb, ""

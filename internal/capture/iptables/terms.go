@@ -192,7 +192,7 @@ func (v values) checkRange() error {
 		return fmt.Errorf("%s is not a range of %s", v.prefix, v.family)
 	}
 	if v.prefix.Bits() == 0 {
-		return errors.New("iptables does not give back a range of all addresses; leave it out")
+		return errors.New("iptables does not list a range of all addresses; leave it out")
 	}
 	return nil
 }

@@ -178,6 +178,9 @@ func compileMatch(m capture.Match, sets map[string]*nftables.Set) ([]expr.Any, e
 		return []expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: reg},
 			mask(host32(expr.CtStateBitINVALID), host32(0)), compare(!m.Not, host32(0))}, nil
 	case capture.Socket:
+		if m.Not { // without a socket the expression does not match, whatever follows
+			return nil, fmt.Errorf("nftables cannot match the absence of a socket")
+		}
 		return []expr.Any{&expr.Socket{Key: expr.SocketKeyTransparent, Register: reg},
 			&expr.Cmp{Op: expr.CmpOpLte, Register: reg, Data: []byte{1}}}, nil
 	case capture.InSet:
@@ -190,8 +193,8 @@ func compileMatch(m capture.Match, sets map[string]*nftables.Set) ([]expr.Any, e
 	return nil, fmt.Errorf("nftables cannot match %q", m.Key)
 }
 
-// sourceOffset is where the source address is in a header whose addresses have
-// this many bytes. The destination follows it.
+// sourceOffset is where the source address is in a header with addresses of this many
+// bytes. The destination follows it.
 func sourceOffset(length uint32) uint32 {
 	if length == net.IPv6len {
 		return 8

@@ -82,3 +82,10 @@ func FuzzDecodeRule(f *testing.F) {
 		}
 	})
 }
+
+func TestAbsenceOfASocketCannotBeMatched(t *testing.T) {
+	r := capture.Rule{Match: []capture.Match{{Key: capture.Socket, Not: true}}, Action: capture.Action{Verb: capture.Return}}
+	if exprs, err := compile(r, nil); err == nil {
+		t.Errorf("compile(%s) = %v, want an error", r, exprs)
+	}
+}

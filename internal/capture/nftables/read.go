@@ -283,7 +283,7 @@ func decodeTProxy(data []byte) any {
 	return t
 }
 
-// decodeCt reads a ct expression; the library does not say whether it reads or writes.
+// decodeCt reads a ct expression; the library does not tell a read from a write.
 func decodeCt(data []byte) any {
 	ct := &expr.Ct{}
 	ad, err := netlink.NewAttributeDecoder(data)

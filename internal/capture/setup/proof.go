@@ -50,8 +50,8 @@ const answerLimit = 2 * time.Second
 const rounds = 3
 
 // prove tries both directions of the rule set in state, in each family that it
-// captures. read returns the state with fresh counters. The error says which
-// direction does not work; what cannot be tried here is in the proofs, not an error.
+// captures. read returns the state with fresh counters. The error names the
+// direction that does not work; what cannot be tried here is in the proofs, not an error.
 func prove(ctx context.Context, state capture.State, read func() (capture.State, error)) ([]Proof, error) {
 	var open sockets
 	defer open.close()
@@ -96,7 +96,7 @@ func compare(tries []attempt, state, after capture.State) ([]Proof, error) {
 	return proofs, nil
 }
 
-// failure says which packets of a direction were sent and not all counted.
+// failure lists the packets of a direction that were sent and not all counted.
 func failure(tries []attempt, d direction, sent, arrived int) error {
 	var words []string
 	for _, t := range tries {
@@ -196,7 +196,7 @@ type identity struct{ uid, gid int }
 func own() identity { return identity{unix.Geteuid(), unix.Getegid()} }
 
 // choose finds, by tracing the rules, a connection and an identity to open it with
-// that end in the rule that counts the proof. The error says why there is none.
+// that end in the rule that counts the proof. The error is the reason why there is none.
 func choose(rs capture.Ruleset, d direction, family capture.Families) (capture.Conn, identity, error) {
 	why := errors.New("nothing that is captured can be tried here")
 	ids := []identity{own(), {65534, 65534}, {own().uid, 65534}, {own().uid, 0}, {65534, own().gid}, {0, 0}}
@@ -414,7 +414,7 @@ func dial(to netip.AddrPort, mark uint32, open *sockets) error {
 	if to.Addr().Is4() {
 		source, addr = &unix.SockaddrInet4{}, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
 	}
-	// A refused connection gives back a port that the kernel chose. The first socket,
+	// A refused connection releases a port that the kernel chose. The first socket,
 	// which connects nowhere, keeps it.
 	holder, err := open.open(source)
 	if err != nil {

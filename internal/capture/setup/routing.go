@@ -50,8 +50,8 @@ func openRouter() (router, error) {
 	return router{conn, lo}, nil
 }
 
-// applyRouting replaces the routing of the current namespace. The notes say what
-// the machine does not support.
+// applyRouting replaces the routing of the current namespace. The notes are about
+// what the machine does not support.
 func applyRouting(want capture.Routing, families capture.Families) (notes []string, err error) {
 	r, err := openRouter()
 	if err != nil {
@@ -126,7 +126,7 @@ func (r router) read() (out capture.Routing, err error) {
 }
 
 // removeRouting removes what applyRouting may have added. Other meshes add ::6 to lo
-// too, so that it is removed only if had says that our rules used it.
+// too, so that it is removed only if our rules used it, by had.
 func removeRouting(had capture.Routing) error {
 	r, err := openRouter()
 	if err != nil {

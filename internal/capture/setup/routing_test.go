@@ -80,7 +80,7 @@ func TestRoutingWithoutIPv6(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(notes) == 0 {
-			t.Error("no note says that IPv6 is off")
+			t.Error("no note that IPv6 is off")
 		}
 		if err := removeRouting(capture.Routing{SixSource: true}); err != nil {
 			t.Fatal(err)

@@ -28,7 +28,7 @@ type Backend interface {
 	Remove(context.Context) error
 }
 
-// Options say what to set up and how.
+// Options of a run.
 type Options struct {
 	Intent   capture.Intent
 	Backends []Backend // tried in this order; the others are cleaned
@@ -55,10 +55,11 @@ func Capture(ctx context.Context, o Options) (Report, error) {
 		report.Notes, report.Ruleset = notes, rs
 		return report, Clean(ctx, o.Backends)
 	}
-	if err := write(ctx, o, old, &report); err != nil {
+	b, err := write(ctx, o, old, &report)
+	if err != nil {
 		return report, err
 	}
-	if err := finish(ctx, o, old, &report); err != nil {
+	if err := finish(ctx, o, b, old, &report); err != nil {
 		return report, errors.Join(err, restore(ctx, o.Backends, old))
 	}
 	return report, nil
@@ -112,8 +113,8 @@ func anyRule(rs capture.Ruleset, f func(capture.Rule) bool) bool {
 	return slices.ContainsFunc(rs.Chains, func(c capture.Chain) bool { return slices.ContainsFunc(c.Rules, f) })
 }
 
-// write writes the rules with the first backend that supports them.
-func write(ctx context.Context, o Options, old []found, report *Report) error {
+// write writes the rules with the first backend that supports them, and returns it.
+func write(ctx context.Context, o Options, old []found, report *Report) (Backend, error) {
 	var reasons []error
 	for _, parking := range parkModes(o.Intent.Park) {
 		for _, b := range o.Backends {
@@ -132,13 +133,13 @@ func write(ctx context.Context, o Options, old []found, report *Report) error {
 					notes = append(notes, "this kernel cannot match sockets: parking is off, early connections are refused")
 				}
 				report.Notes = append(report.Notes, notes...)
-				return nil
+				return b, nil
 			}
 			if errors.Is(err, errNotChosen) {
 				continue
 			}
 			if b.Name() == capture.NFTables && !nftables.Unsupported(err) {
-				return err
+				return nil, err
 			}
 			reasons = append(reasons, err)
 		}
@@ -146,7 +147,7 @@ func write(ctx context.Context, o Options, old []found, report *Report) error {
 	if o.Intent.Park == capture.ParkRequire {
 		reasons = append(reasons, errors.New("--park=require; --park=on would go on without parking"))
 	}
-	return errors.Join(reasons...)
+	return nil, errors.Join(reasons...)
 }
 
 // within narrows an intent to the families that a backend can filter here.
@@ -193,10 +194,10 @@ func writeBy(ctx context.Context, b Backend, rs capture.Ruleset, old []found, re
 // finish does what comes after writing the rules: it removes those of other backends,
 // sets the routing, reads back and tries. For a moment there are two rule sets, which
 // capture the same traffic and lose none.
-func finish(ctx context.Context, o Options, old []found, report *Report) error {
+func finish(ctx context.Context, o Options, b Backend, old []found, report *Report) error {
 	rs := report.Ruleset
 	for _, f := range old {
-		if f.by.Name() == rs.Backend {
+		if f.by.Name() == b.Name() {
 			continue
 		}
 		if err := f.by.Remove(ctx); err != nil {
@@ -218,8 +219,7 @@ func finish(ctx context.Context, o Options, old []found, report *Report) error {
 	if o.NoProof {
 		return nil
 	}
-	i := slices.IndexFunc(o.Backends, func(b Backend) bool { return b.Name() == rs.Backend })
-	return check(ctx, o.Backends[i], rs, report)
+	return check(ctx, b, rs, report)
 }
 
 // check reads rs back, compares, and tries both directions.
@@ -230,7 +230,7 @@ func check(ctx context.Context, b Backend, rs capture.Ruleset, report *Report) e
 	}
 	state.Routing = rs.Routing // Apply compared it
 	if diff := capture.Diff(rs, state.Ruleset); diff != nil {
-		return &MismatchError{diff}
+		return mismatch(diff)
 	}
 	return try(ctx, b, state, report)
 }
@@ -242,11 +242,9 @@ func try(ctx context.Context, b Backend, state capture.State, report *Report) (e
 	return err
 }
 
-// MismatchError says that the kernel does not have the rules that it should.
-type MismatchError struct{ Diff []string }
-
-func (e *MismatchError) Error() string {
-	return "the kernel's rules differ (- missing, + unexpected):\n  " + strings.Join(e.Diff, "\n  ")
+// mismatch: the rules in the kernel are not those that it should have.
+func mismatch(diff []string) error {
+	return errors.New("the kernel's rules differ (- missing, + unexpected):\n  " + strings.Join(diff, "\n  "))
 }
 
 // restore writes what was there before, and removes the rest.
@@ -320,7 +318,7 @@ func Verify(ctx context.Context, backends []Backend, intent *capture.Intent) (Re
 		want, notes := capture.Build(in, state.Backend)
 		report.Notes = append(limits, notes...)
 		if diff := capture.Diff(want, state.Ruleset); diff != nil {
-			return report, &MismatchError{diff}
+			return report, mismatch(diff)
 		}
 	}
 	if _, ok := state.Recorded(); !ok {
