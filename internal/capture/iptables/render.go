@@ -148,10 +148,7 @@ func (w *writer) conditions(r capture.Rule) ([]string, error) {
 // of the protocol. It refuses what iptables cannot express.
 func (w *writer) complete(r capture.Rule) (list []capture.Match, protocol string, err error) {
 	list = r.Match
-	has := func(key capture.Key) bool {
-		return slices.ContainsFunc(list, func(m capture.Match) bool { return m.Key == key })
-	}
-	if has(capture.SYN) && !has(capture.Protocol) {
+	if hasKey(list, capture.SYN) && !hasKey(list, capture.Protocol) {
 		list = append([]capture.Match{{Key: capture.Protocol, Num: capture.TCP}}, list...)
 	}
 	for _, m := range list {
@@ -164,15 +161,23 @@ func (w *writer) complete(r capture.Rule) (list []capture.Match, protocol string
 			}
 		}
 	}
-	verb := r.Action.Verb
-	byPort := has(capture.SourcePort) || has(capture.DestPort) || verb == capture.Redirect || verb == capture.TProxy
+	return list, protocol, checkProtocol(protocol, list, r.Action.Verb)
+}
+
+// checkProtocol refuses a rule with a protocol that does not fit its conditions and action.
+func checkProtocol(protocol string, list []capture.Match, verb capture.Verb) error {
+	byPort := hasKey(list, capture.SourcePort) || hasKey(list, capture.DestPort) || verb == capture.Redirect || verb == capture.TProxy
 	switch {
 	case byPort && protocol == "":
-		return nil, "", errors.New("ports need a protocol")
-	case (has(capture.SYN) || verb == capture.Reject) && protocol != "tcp":
-		return nil, "", errors.New("only for TCP")
+		return errors.New("ports need a protocol")
+	case (hasKey(list, capture.SYN) || verb == capture.Reject) && protocol != "tcp":
+		return errors.New("only for TCP")
 	}
-	return list, protocol, nil
+	return nil
+}
+
+func hasKey(list []capture.Match, key capture.Key) bool {
+	return slices.ContainsFunc(list, func(m capture.Match) bool { return m.Key == key })
 }
 
 // checkCondition refuses a condition that iptables cannot express.
