@@ -74,9 +74,10 @@ const (
 
 // A Pull is a time during which a container waited for its image.
 type Pull struct {
-	Container string
-	From, To  time.Duration
-	Failed    bool
+	Container string        `json:"container"`
+	From      time.Duration `json:"from"`
+	To        time.Duration `json:"to"`
+	Failed    bool          `json:"failed,omitempty"`
 }
 
 // New is the chart of a timeline: lanes in that order of names, the breaches

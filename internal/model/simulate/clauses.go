@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// A clause is a form of what can be said of a T. Words in capitals stand for
-// something: D for a time, N for a number, NAME for a container.
-type clause[T any] struct {
+// A clause is a form of statement about a container. Words in capitals are variables: D is
+// a time, N a number, NAME a container.
+type clause struct {
 	form  string
 	means string // where the form does not say it
-	set   func(c *T, v values) error
+	set   func(c *Container, v values) error
 }
 
 // values are what the capitals of a form stood for, in their order.
@@ -24,7 +24,7 @@ type values struct {
 }
 
 // clauses is everything that can be said of a container's behaviour.
-var clauses = []clause[Container]{
+var clauses = []clause{
 	{"image takes D", "a pull takes that long", func(c *Container, v values) error { c.Image = v.times[0]; return nil }},
 	{"image missing", "every pull fails", func(c *Container, v values) error { c.MissingUntil = Forever; return nil }},
 	{"image missing until D", "pulls fail until then", func(c *Container, v values) error { c.MissingUntil = v.times[0]; return nil }},
@@ -129,7 +129,7 @@ func Forms() string {
 }
 
 // parse reads what is said of c in one clause.
-func parse[T any](c *T, clauses []clause[T], w []string) error {
+func (c *Container) parse(w []string) error {
 	for _, cl := range clauses {
 		if v, matches, err := match(cl.form, w); matches {
 			if err == nil {

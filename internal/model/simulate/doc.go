@@ -13,7 +13,6 @@
 //	behaviour.go  how the world behaves
 //	text.go       behaviours as text
 //	clauses.go    what the text can say of a container
-//	podtext.go    pods as text, for scenarios that have no manifest
 //	run.go        the loop: the next thing, then what follows from it
 //	world.go      how the world answers the kubelet
 //	life.go       what a container does while it runs

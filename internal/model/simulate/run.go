@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"outrider.dev/internal/model/chart"
 	"outrider.dev/internal/model/gates"
 	"outrider.dev/internal/model/kubelet"
 	"outrider.dev/startup"
@@ -214,7 +215,7 @@ func (r *run) finish(until time.Duration) {
 	}
 	for _, c := range r.Plan.Containers {
 		if since, ok := r.pulling[c.Name]; ok {
-			o.Pulls = append(o.Pulls, Pull{Container: c.Name, From: since, To: o.End})
+			o.Pulls = append(o.Pulls, chart.Pull{Container: c.Name, From: since, To: o.End})
 		}
 	}
 	o.Timeline = o.Timeline.Sorted()

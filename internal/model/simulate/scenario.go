@@ -18,22 +18,49 @@ type Scenario struct {
 	Behaviour Behaviour
 }
 
+// PodOf is a pod as its plan describes it: what the plan says is healthy by a
+// probe or a hook has one, by exec, once a second.
+func PodOf(p startup.Plan) kubelet.Pod {
+	var pod kubelet.Pod
+	for _, c := range p.Containers {
+		k := kubelet.Container{Name: c.Name}
+		everySecond := kubelet.Probe{Handler: kubelet.Exec, Period: time.Second, Failures: 60}
+		switch c.Health {
+		case startup.StartupProbe:
+			k.Startup = everySecond
+		case startup.ReadinessProbe:
+			k.Readiness = everySecond
+		case startup.PostStart:
+			k.PostStart = kubelet.Exec
+		}
+		switch c.Kind {
+		case startup.Init:
+			pod.Init = append(pod.Init, k)
+		case startup.Sidecar:
+			k.Restart = kubelet.Always
+			pod.Init = append(pod.Init, k)
+		default:
+			pod.Containers = append(pod.Containers, k)
+			if pod.Restart == "" {
+				pod.Restart = policies[c.Restart]
+			}
+		}
+	}
+	return pod
+}
+
+var policies = map[startup.Restart]kubelet.RestartPolicy{
+	startup.Always: kubelet.Always, startup.OnFailure: kubelet.OnFailure, startup.Never: kubelet.Never,
+}
+
 // An Outcome is what happened.
 type Outcome struct {
 	Timeline   startup.Timeline    `json:"timeline"`
-	Pulls      []Pull              `json:"pulls,omitempty"`
+	Pulls      []chart.Pull        `json:"pulls,omitempty"`
 	Shown      []Shown             `json:"shown"`
 	Violations []startup.Violation `json:"violations"`
 	End        time.Duration       `json:"end"`  // of the simulation
 	Over       bool                `json:"over"` // nothing runs any more, and nothing will
-}
-
-// A Pull is a time during which a container waited for its image.
-type Pull struct {
-	Container string        `json:"container"`
-	From      time.Duration `json:"from"`
-	To        time.Duration `json:"to"`
-	Failed    bool          `json:"failed,omitempty"`
 }
 
 // Shown is what the API showed from a time on.
@@ -108,9 +135,5 @@ func (o Outcome) Chart(p startup.Plan) chart.Chart {
 	for _, c := range p.Containers {
 		names = append(names, c.Name)
 	}
-	var pulls []chart.Pull
-	for _, pull := range o.Pulls {
-		pulls = append(pulls, chart.Pull{Container: pull.Container, From: pull.From, To: pull.To, Failed: pull.Failed})
-	}
-	return chart.New(names, o.Timeline, pulls, o.Violations)
+	return chart.New(names, o.Timeline, o.Pulls, o.Violations)
 }

@@ -10,15 +10,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/model/chart"
+	"outrider.dev/internal/model/kubelet"
+	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
 
 var update = flag.Bool("update", false, "rewrite what the scenarios want")
 
-// A scenario file has the sections plan, pod (optional), behaviour, and what is
-// wanted: timeline, api, broken and chart.
+// A scenario file has the sections plan, pod (a manifest; optional), behaviour, and what
+// must come out: timeline, api, broken and chart.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -64,15 +68,25 @@ func scenario(t testing.TB, a *txtar.Archive) Scenario {
 	if err != nil {
 		t.Fatalf("plan: %v", err)
 	}
-	pod, err := ParsePod(plan, section(a, "pod"))
-	if err != nil {
-		t.Fatalf("pod: %v", err)
+	pod := PodOf(plan)
+	if manifest := section(a, "pod"); manifest != "" {
+		pod = podFrom(t, manifest)
 	}
 	behaviour, err := Parse(section(a, "behaviour"))
 	if err != nil {
 		t.Fatalf("behaviour: %v", err)
 	}
 	return Scenario{Pod: pod, Plan: plan, Behaviour: behaviour}
+}
+
+// podFrom is the pod of a manifest.
+func podFrom(t testing.TB, manifest string) kubelet.Pod {
+	t.Helper()
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict([]byte(manifest), &pod); err != nil {
+		t.Fatalf("pod: %v", err)
+	}
+	return podspec.Lifecycle(&pod)
 }
 
 // outcomeFiles is an outcome in the sections of a scenario.

@@ -9,14 +9,6 @@ import (
 	"outrider.dev/internal/model/kubelet"
 )
 
-// A SyntaxError reports a line that says nothing about a behaviour.
-type SyntaxError struct {
-	Line   int
-	Reason string
-}
-
-func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Reason) }
-
 // Parse reads a behaviour from its text. A line speaks of the pod, or after a
 // name and a colon of a container, in clauses with commas between; # begins a
 // comment. Several lines may speak of one container.
@@ -30,7 +22,7 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line,
 //	proxy: image takes 2s, healthy after 1.5s
 //	app: calls proxy after 200ms or exits 1, stops after 3s
 //
-// What can be said of a container is in [Forms]. The error is a *SyntaxError.
+// What can be said of a container is in [Forms].
 func Parse(text string) (Behaviour, error) {
 	b := Behaviour{Containers: map[string]Container{}}
 	for i, line := range strings.Split(text, "\n") {
@@ -39,7 +31,7 @@ func Parse(text string) (Behaviour, error) {
 			continue
 		}
 		if err := b.parseLine(line); err != nil {
-			return Behaviour{}, &SyntaxError{Line: i + 1, Reason: err.Error()}
+			return Behaviour{}, fmt.Errorf("line %d: %w", i+1, err)
 		}
 	}
 	return b, nil
@@ -56,7 +48,7 @@ func (b *Behaviour) parseLine(line string) error {
 	}
 	c := b.Containers[name]
 	for said := range strings.SplitSeq(said, ",") {
-		if err := parse(&c, clauses, strings.Fields(said)); err != nil {
+		if err := c.parse(strings.Fields(said)); err != nil {
 			return err
 		}
 	}

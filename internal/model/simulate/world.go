@@ -3,6 +3,7 @@ package simulate
 import (
 	"time"
 
+	"outrider.dev/internal/model/chart"
 	"outrider.dev/internal/model/kubelet"
 )
 
@@ -49,7 +50,7 @@ func (r *run) pulled(e kubelet.Event) {
 	}
 	delete(r.pulling, e.Container)
 	if e.At > since || !e.OK {
-		r.outcome.Pulls = append(r.outcome.Pulls, Pull{Container: e.Container, From: since, To: e.At, Failed: !e.OK})
+		r.outcome.Pulls = append(r.outcome.Pulls, chart.Pull{Container: e.Container, From: since, To: e.At, Failed: !e.OK})
 	}
 }
 

@@ -15,5 +15,4 @@
 //	search.go  breadth first, no state twice
 //	moves.go   the transitions from a state
 //	judge.go   whether a run violates the plan
-//	text.go    the result as text
 package verify

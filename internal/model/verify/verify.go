@@ -84,6 +84,25 @@ func (b Bound) withDefaults() Bound {
 	return b
 }
 
+// String is the bound as text.
+func (b Bound) String() string {
+	s := faults(b.Faults)
+	if len(b.Only) > 0 {
+		s += fmt.Sprintf(" of %v", b.Only)
+	}
+	if b.Settled {
+		s += " once every container has run"
+	}
+	return s + fmt.Sprintf(", %d states, %s", b.States, b.Time)
+}
+
+func faults(n int) string {
+	if n == 1 {
+		return "1 fault"
+	}
+	return fmt.Sprintf("%d faults", n)
+}
+
 // A Result is the outcome of an exploration.
 type Result struct {
 	Promise Promise `json:"promise"`

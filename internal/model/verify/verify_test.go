@@ -97,7 +97,6 @@ func TestExplore(t *testing.T) {
 			[]string{"proxy started", "proxy healthy", "app started", "app failed", "proxy failed", "app started"}},
 		"an init container": {Question{Pod: migrated}, migratePlan, Bound{}, nil},
 
-		"a gate":                                {Question{Pod: unordered}, gatePlan, Bound{Faults: 4}, nil},
 		"a gate, proxy first":                   {Question{Pod: held}, strings.ReplaceAll(holdPlan, "by hold", "by gate"), Bound{}, nil},
 		"a gate in front of a native sidecar":   {Question{Pod: nativeHook}, strings.ReplaceAll(nativeHookPlan, "by native", "by gate"), Bound{Faults: 2}, nil},
 		"gates, two apps, and a native sidecar": {Question{Pod: nativeTwo}, strings.ReplaceAll(nativeTwoPlan, "by native", "by gate"), Bound{Faults: 2}, nil},
@@ -143,10 +142,10 @@ func TestExplore(t *testing.T) {
 			r := explore(t, tt.question, tt.bound)
 			t.Logf("%d states, %d steps, %d deep, %s", r.States, r.Steps, r.Depth, r.Took.Round(time.Millisecond))
 			if diff := cmp.Diff(tt.want, lines(r.Counterexample)); diff != "" {
-				t.Errorf("counterexample (-want +got):\n%s\n%s", diff, r)
+				t.Errorf("counterexample (-want +got):\n%s\n%+v", diff, r)
 			}
 			if r.Holds() != (tt.want == nil) {
-				t.Errorf("Holds is %v\n%s", r.Holds(), r)
+				t.Errorf("Holds is %v\n%+v", r.Holds(), r)
 			}
 		})
 	}
@@ -184,22 +183,20 @@ func TestBounds(t *testing.T) {
 				t.Fatal(err)
 			}
 			if r.CutShort != tt.want || r.Holds() || r.Counterexample != nil {
-				t.Errorf("cut short by %q, want %q\n%s", r.CutShort, tt.want, r)
+				t.Errorf("cut short by %q, want %q\n%+v", r.CutShort, tt.want, r)
 			}
 			if r.Proved != tt.proved {
 				t.Errorf("proved with up to %d faults, want %d", r.Proved, tt.proved)
-			}
-			if !strings.Contains(r.String(), "not all states were explored") {
-				t.Errorf("the text does not say that: %s", r)
 			}
 		})
 	}
 }
 
+// A gate, with more faults than elsewhere: the exploration is long enough for reports.
 func TestProgressIsReported(t *testing.T) {
 	var last Progress
 	calls := 0
-	_, err := Explore(context.Background(), Question{Pod: unordered, Plan: plan(t, gatePlan), Version: kubelet.Minor(34)}, Bound{Faults: 4},
+	r, err := Explore(context.Background(), Question{Pod: unordered, Plan: plan(t, gatePlan), Version: kubelet.Minor(34)}, Bound{Faults: 4},
 		func(p Progress) {
 			if p.Faults > last.Faults {
 				last = Progress{}
@@ -209,8 +206,8 @@ func TestProgressIsReported(t *testing.T) {
 			}
 			last = p
 		})
-	if err != nil || calls == 0 {
-		t.Errorf("%d reports, error %v", calls, err)
+	if err != nil || calls == 0 || !r.Holds() {
+		t.Errorf("%d reports, error %v\n%+v", calls, err, r)
 	}
 }
 
@@ -240,7 +237,7 @@ func TestNoViolationIsMissed(t *testing.T) {
 		q.Version = kubelet.Minor(34)
 		s := newSearch(q, Bound{}.withDefaults(), nil)
 		violated := 0
-		for range 3000 {
+		for runs := 0; violated < 10 && runs < 3000; runs++ {
 			n, timeline := s.root(), startup.Timeline(nil)
 			for range 60 {
 				moves := s.moves(n)
