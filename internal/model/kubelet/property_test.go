@@ -10,6 +10,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+const (
+	ms  = time.Millisecond
+	sec = time.Second
+)
+
+var (
+	everySecond = Probe{Handler: Exec, Period: sec}
+	nativeProxy = Container{Name: "proxy", Restart: Always}
+)
+
 // pods are the shapes that the properties are tried on.
 var pods = []Pod{
 	{Containers: []Container{{Name: "app"}}},
@@ -262,17 +272,4 @@ func FuzzStep(f *testing.F) {
 			s.Open()
 		}
 	})
-}
-
-func BenchmarkStep(b *testing.B) {
-	var p Pod
-	for i := range 5 {
-		p.Init = append(p.Init, Container{Name: fmt.Sprint("sidecar", i), Restart: Always, Startup: everySecond})
-	}
-	for i := range 15 {
-		p.Containers = append(p.Containers, Container{Name: fmt.Sprint("app", i), Readiness: everySecond})
-	}
-	for b.Loop() {
-		play(b, p, Minor(34), world{until: 10 * sec})
-	}
 }
