@@ -308,7 +308,7 @@ func TestTheGatedPodKeepsItsPlanAtEveryStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !result.Holds() {
-				t.Errorf("%s", result)
+				t.Errorf("%+v", result)
 			}
 		})
 	}
