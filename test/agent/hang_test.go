@@ -66,7 +66,7 @@ func TestThePortOfNamesIsTaken(t *testing.T) {
 	p.Env = []string{"ISTIO_META_DNS_CAPTURE=true"}
 	var taken net.Listener = harness.Listen(w, p.Namespace, harness.AppUser, "127.0.0.1:15053")
 	a := p.Agent()
-	a.Unready("dns-proxy-silent", "listening for questions: listen tcp 127.0.0.1:15053: bind: address already in use")
+	a.Unready("dns-proxy-silent", "listening for DNS: listen tcp 127.0.0.1:15053: bind: address already in use")
 	if n := strings.Count(a.Log(), "answering for names"); n != 1 {
 		t.Errorf("it is logged %d times", n)
 	}

@@ -11,7 +11,7 @@ import (
 	"outrider.dev/internal/wire"
 )
 
-// answer returns the answer to a message; nil if there is none, because it is no question.
+// answer returns the answer to a message; nil if the message is no query.
 func (s *Server) answer(ctx context.Context, message []byte, from origin) []byte {
 	q, code, ok := parse(message, from.tcp)
 	if !ok {
@@ -27,7 +27,7 @@ func (s *Server) answer(ctx context.Context, message []byte, from origin) []byte
 		s.counts.looped.Add(1)
 		return q.fail(dnsmessage.RCodeServerFailure)
 	case q.isAddress() && isLocal(q.name):
-		return q.answer(dnsmessage.RCodeSuccess, q.addresses(q.asked.Name.String(), loopbacks, time.Hour))
+		return q.answer(dnsmessage.RCodeSuccess, q.addresses(q.parsed.Name, loopbacks, time.Hour))
 	case q.isAddress() && s.cache != nil:
 		if candidates := candidates(q.name, s.o.Domain, s.conf.get().search); len(candidates) > 0 {
 			a, ttl, ok := s.cache.lookup(ctx, q.name, candidates)
@@ -39,15 +39,16 @@ func (s *Server) answer(ctx context.Context, message []byte, from origin) []byte
 	return s.passOn(ctx, q, from.tcp)
 }
 
-// searchChanged forgets names: what they are completed to may be something else now.
+// searchChanged empties the cache: with another search list a name may be completed to
+// another one.
 func (s *Server) searchChanged() {
 	if s.cache != nil {
-		s.cache.forget()
+		s.cache.clear()
 	}
 }
 
-// known answers for a name of the mesh. One without an address of the queried family
-// for has no records, and is still a name.
+// known answers for a name of the mesh. A name without an address of the queried family
+// exists, and its answer has no address.
 func (s *Server) known(ctx context.Context, q query, a wire.Answer, ttl time.Duration, tcp bool) []byte {
 	s.counts.mesh.Add(1)
 	records, last, err := q.chain(a, ttl)
@@ -60,20 +61,24 @@ func (s *Server) known(ctx context.Context, q query, a wire.Answer, ttl time.Dur
 	return q.answer(dnsmessage.RCodeSuccess, append(records, q.addresses(last, shuffled(a.Addresses), ttl)...))
 }
 
-// outside completes a chain that leads out of the mesh with what the name servers say
-// about its end.
-func (s *Server) outside(ctx context.Context, q query, chain []record, last string, tcp bool) []byte {
-	next, ok := newQuery(last, q.asked.Type)
-	if !ok {
+// outside completes a chain that leads out of the mesh by resolving its end at the name
+// servers.
+func (s *Server) outside(ctx context.Context, q query, chain []dnsmessage.Resource, last dnsmessage.Name, tcp bool) []byte {
+	m := dnsmessage.Message{
+		Header:    dnsmessage.Header{RecursionDesired: true},
+		Questions: []dnsmessage.Question{{Name: last, Type: q.parsed.Type, Class: dnsmessage.ClassINET}},
+	}
+	next, err := m.Pack()
+	if err != nil {
 		return q.fail(dnsmessage.RCodeServerFailure)
 	}
 	s.counts.forwarded.Add(1)
-	raw, err := s.forward.send(ctx, next, tcp)
+	raw, err := s.forward.send(ctx, query{raw: next, question: questionOf(next), size: smallest}, tcp)
 	if err != nil {
 		s.failed(ctx, q, err)
 		return q.fail(dnsmessage.RCodeServerFailure)
 	}
-	more, err := recordsOf(raw)
+	more, err := addressRecords(raw)
 	if err != nil {
 		return q.fail(dnsmessage.RCodeServerFailure)
 	}
@@ -83,25 +88,8 @@ func (s *Server) outside(ctx context.Context, q query, chain []record, last stri
 	return q.answer(codeOf(raw), append(chain, more...))
 }
 
-// newQuery is a query of the proxy's own.
-func newQuery(name string, t dnsmessage.Type) (query, bool) {
-	n, err := dnsmessage.NewName(name)
-	if err != nil {
-		return query{}, false
-	}
-	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{RecursionDesired: true})
-	if b.StartQuestions() != nil || b.Question(dnsmessage.Question{Name: n, Type: t, Class: dnsmessage.ClassINET}) != nil {
-		return query{}, false
-	}
-	raw, err := b.Finish()
-	if err != nil {
-		return query{}, false
-	}
-	return query{raw: raw, question: questionOf(raw), size: smallest}, true
-}
-
-// recordsOf are the addresses of an answer and the aliases that lead to them.
-func recordsOf(raw []byte) ([]record, error) {
+// addressRecords are the addresses of an answer and the aliases that lead to them.
+func addressRecords(raw []byte) ([]dnsmessage.Resource, error) {
 	var p dnsmessage.Parser
 	if _, err := p.Start(raw); err != nil {
 		return nil, err
@@ -109,20 +97,10 @@ func recordsOf(raw []byte) ([]record, error) {
 	if err := p.SkipAllQuestions(); err != nil {
 		return nil, err
 	}
-	var out []record
-	for {
-		r, err := p.Answer()
-		if err == dnsmessage.ErrSectionDone {
-			return out, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		switch r.Body.(type) {
-		case *dnsmessage.AResource, *dnsmessage.AAAAResource, *dnsmessage.CNAMEResource:
-			out = append(out, record{r.Header.Name.String(), time.Duration(r.Header.TTL) * time.Second, r.Body})
-		}
-	}
+	all, err := p.AllAnswers()
+	return slices.DeleteFunc(all, func(r dnsmessage.Resource) bool {
+		return r.Header.Type != dnsmessage.TypeA && r.Header.Type != dnsmessage.TypeAAAA && r.Header.Type != dnsmessage.TypeCNAME
+	}), err
 }
 
 // passOn queries the pod's own name servers.

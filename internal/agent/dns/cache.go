@@ -12,7 +12,7 @@ import (
 // A Resolver resolves names of the mesh: one answer for each, in their order.
 type Resolver func(ctx context.Context, names []string) ([]wire.Answer, error)
 
-// A cache keeps what the control plane said.
+// A cache keeps the control plane's answers.
 type cache struct {
 	resolve Resolver
 	counts  *counters
@@ -21,13 +21,13 @@ type cache struct {
 	entries map[string]*entry
 	weight  int
 	flights map[string]*flight
-	recheck time.Time // it failed: no query before
+	recheck time.Time // after a failure: no query before
 }
 
-// An entry is the answer for one name as it was queried.
+// An entry is the answer for one queried name.
 type entry struct {
-	answer wire.Answer
-	until  time.Time
+	answer  wire.Answer
+	expires time.Time
 }
 
 // maxWeight bounds the memory of a cache, to some megabytes.
@@ -35,12 +35,12 @@ const maxWeight = 32 << 10
 
 func (e *entry) weight() int { return 8 + len(e.answer.Addresses) + len(e.answer.Aliases) }
 
-// does says whether an entry whose time is up is still better than none.
-func (e *entry) does(now time.Time) bool {
-	return e != nil && e.answer.Known && now.Before(e.until.Add(stale))
+// usable says whether an expired entry is still better than none.
+func (e *entry) usable(now time.Time) bool {
+	return e != nil && e.answer.Known && now.Before(e.expires.Add(maxStale))
 }
 
-// A flight is a query under way. Equal queries wait for it, too.
+// A flight is a query under way. Equal queries share it.
 type flight struct {
 	done  chan struct{} // closed after the fields below are set
 	entry *entry        // nil: it failed
@@ -50,25 +50,25 @@ func newCache(r Resolver, c *counters) *cache {
 	return &cache{resolve: r, counts: c, entries: map[string]*entry{}, flights: map[string]*flight{}}
 }
 
-// lookup returns what name stands for, asking for the candidates in their order, and for
-// how long it may be kept. False: it is not known now; it may be of the mesh or not.
-func (c *cache) lookup(ctx context.Context, name string, candidates []string) (wire.Answer, time.Duration, bool) {
+// lookup resolves name by the first of candidates that is known, and returns for how long the
+// answer may be kept. ok is false if the control plane did not answer.
+func (c *cache) lookup(ctx context.Context, name string, candidates []string) (a wire.Answer, ttl time.Duration, ok bool) {
 	c.mu.Lock()
 	now := time.Now()
 	had := c.entries[name]
-	if had != nil && now.Before(had.until) {
+	if had != nil && now.Before(had.expires) {
 		c.mu.Unlock()
 		c.counts.cached.Add(1)
-		return had.answer, had.until.Sub(now), true
+		return had.answer, had.expires.Sub(now), true
 	}
 	if now.Before(c.recheck) {
 		c.mu.Unlock()
-		return c.old(had, now)
+		return c.stale(had, now)
 	}
 	f := c.flights[name]
-	if f == nil && len(c.flights) >= maxQuestions {
+	if f == nil && len(c.flights) >= maxQueries {
 		c.mu.Unlock()
-		return c.old(had, now)
+		return c.stale(had, now)
 	}
 	if f == nil {
 		f = &flight{done: make(chan struct{})}
@@ -76,42 +76,42 @@ func (c *cache) lookup(ctx context.Context, name string, candidates []string) (w
 		go c.fly(name, candidates, f)
 	}
 	c.mu.Unlock()
-	var enough <-chan time.Time // a flight ends by itself
-	if had.does(now) {
-		enough = time.After(impatience)
+	var enough <-chan time.Time // nil: the flight has its own limit
+	if had.usable(now) {
+		enough = time.After(staleWait)
 	}
 	select {
 	case <-f.done:
 	case <-enough:
-		return c.old(had, time.Now())
+		return c.stale(had, time.Now())
 	case <-ctx.Done():
 		return wire.Answer{}, 0, false
 	}
 	if f.entry == nil {
-		return c.old(had, time.Now())
+		return c.stale(had, time.Now())
 	}
 	return f.entry.answer, f.entry.answer.TTL, true
 }
 
-// old is an answer whose time is up, while there is no better one (RFC 8767).
-func (c *cache) old(had *entry, now time.Time) (wire.Answer, time.Duration, bool) {
-	if !had.does(now) {
+// stale returns an expired answer while there is no better one (RFC 8767).
+func (c *cache) stale(had *entry, now time.Time) (wire.Answer, time.Duration, bool) {
+	if !had.usable(now) {
 		return wire.Answer{}, 0, false
 	}
 	c.counts.stale.Add(1)
 	return had.answer, staleTTL, true
 }
 
-// fly sends the query. It is not tied to the first caller: others may wait, and the answer is
-// good for the next.
+// fly sends the query. It does not end with the first caller's context: others may share it,
+// and the answer is cached.
 func (c *cache) fly(name string, candidates []string, f *flight) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
 	defer cancel()
-	c.counts.asked.Add(1)
+	c.counts.queries.Add(1)
 	answers, err := c.resolve(ctx, candidates)
-	// At the pod's start the certificate may come in a moment, and a control plane that is
-	// replaced is back in another.
-	for pause := again; err != nil && ctx.Err() == nil; pause *= 2 {
+	// At the pod's start the certificate may follow soon, and a control plane that is being
+	// replaced is soon back.
+	for pause := firstPause; err != nil && ctx.Err() == nil; pause *= 2 {
 		select {
 		case <-time.After(pause):
 			answers, err = c.resolve(ctx, candidates)
@@ -133,7 +133,7 @@ func (c *cache) fly(name string, candidates []string, f *flight) {
 	close(f.done)
 }
 
-// choose takes the first answer of a name that is known; if none is, that.
+// choose takes the first answer for a known name, or else a negative one with the lowest TTL.
 func choose(answers []wire.Answer, now time.Time) *entry {
 	var out wire.Answer
 	for i, a := range answers {
@@ -145,7 +145,7 @@ func choose(answers []wire.Answer, now time.Time) *entry {
 			out.TTL = a.TTL
 		}
 	}
-	return &entry{answer: out, until: now.Add(out.TTL)}
+	return &entry{answer: out, expires: now.Add(out.TTL)}
 }
 
 // keep adds an entry. If the cache is too large, it evicts expired entries, then random
@@ -158,7 +158,7 @@ func (c *cache) keep(name string, e *entry, now time.Time) {
 		return
 	}
 	for other, o := range c.entries {
-		if now.After(o.until) && !o.does(now) {
+		if now.After(o.expires) && !o.usable(now) {
 			c.drop(other)
 		}
 	}
@@ -179,8 +179,8 @@ func (c *cache) drop(name string) {
 	}
 }
 
-// forget drops everything: what a name is completed to has changed.
-func (c *cache) forget() {
+// clear drops all entries.
+func (c *cache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.entries, c.weight = map[string]*entry{}, 0
@@ -192,7 +192,7 @@ func (c *cache) len() int {
 	return len(c.entries)
 }
 
-// shuffled is a copy in another order: apps take the first.
+// shuffled is a copy in random order: applications take the first.
 func shuffled[T any](in []T) []T {
 	out := append([]T(nil), in...)
 	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })

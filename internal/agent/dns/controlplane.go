@@ -11,8 +11,8 @@ import (
 	"outrider.dev/internal/wire"
 )
 
-// A ControlPlane resolves names over mutual TLS, on one connection that is kept. It
-// is one unary call of gRPC.
+// A ControlPlane resolves names by a unary gRPC call over mutual TLS, on one connection that
+// is kept.
 type ControlPlane struct {
 	Address string // host:port
 	TLS     *tls.Config
@@ -29,10 +29,10 @@ func (c *ControlPlane) Resolve(ctx context.Context, names []string) ([]wire.Answ
 	t := c.connected()
 	answers, err := c.call(ctx, t, names)
 	if err != nil {
-		// The connection may be dead, or older than our certificate: the next question
-		// makes a new one.
-		c.leave(t)
-		return nil, fmt.Errorf("asking %s for names: %w", c.Address, err)
+		// The connection may be dead, or older than our certificate: the next query makes a
+		// new one.
+		c.drop(t)
+		return nil, fmt.Errorf("resolving names at %s: %w", c.Address, err)
 	}
 	return answers, nil
 }
@@ -43,7 +43,7 @@ func (c *ControlPlane) Close() {
 	t := c.transport
 	c.mu.Unlock()
 	if t != nil {
-		c.leave(t)
+		c.drop(t)
 	}
 }
 
@@ -62,15 +62,15 @@ func (c *ControlPlane) connected() *http.Transport {
 	return c.transport
 }
 
-func (c *ControlPlane) leave(t *http.Transport) {
+func (c *ControlPlane) drop(t *http.Transport) {
 	c.mu.Lock()
 	if c.transport == t {
 		c.transport = nil
 	}
 	c.mu.Unlock()
 	t.CloseIdleConnections()
-	// What others still wait for on it ends by their own deadlines, within moments.
-	time.AfterFunc(2*patience, t.CloseIdleConnections)
+	// Calls of others on it end by their own deadlines.
+	time.AfterFunc(2*queryTimeout, t.CloseIdleConnections)
 }
 
 func (c *ControlPlane) call(ctx context.Context, t *http.Transport, names []string) ([]wire.Answer, error) {

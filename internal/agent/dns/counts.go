@@ -2,25 +2,25 @@ package dns
 
 import "sync/atomic"
 
-// Counts are what a server did since it began.
+// Counts are a server's counts since its start.
 type Counts struct {
 	Questions  uint64 // all
 	Mesh       uint64 // answered as names of the mesh
-	Cached     uint64 // looked up without asking the control plane
-	Stale      uint64 // answered with an old answer, because the control plane did not answer
-	Asked      uint64 // questions to the control plane
+	Cached     uint64 // answered from the cache
+	Stale      uint64 // answered with an expired answer, because the control plane did not answer
+	Queries    uint64 // to the control plane
 	Unanswered uint64 // of these, without an answer
-	Forwarded  uint64 // passed on to name servers
+	Forwarded  uint64 // to name servers
 	Failed     uint64 // of these, without an answer
-	Refused    uint64 // answered with a failure, because too many were at work
-	Malformed  uint64 // no question
-	Looped     uint64 // the proxy's own questions, which came back to it
-	Names      uint64 // that are remembered now
+	Refused    uint64 // answered with a failure: too many at a time
+	Malformed  uint64 // messages that are no query
+	Looped     uint64 // the proxy's own queries that came back to it
+	Names      uint64 // in the cache now
 }
 
-// counters are Counts that many write.
+// counters are the atomic form of Counts.
 type counters struct {
-	questions, mesh, cached, stale, asked, unanswered, forwarded, failed, refused, malformed, looped atomic.Uint64
+	questions, mesh, cached, stale, queries, unanswered, forwarded, failed, refused, malformed, looped atomic.Uint64
 }
 
 // Counts returns the counts of this moment.
@@ -28,7 +28,7 @@ func (s *Server) Counts() Counts {
 	c := &s.counts
 	out := Counts{
 		Questions: c.questions.Load(), Mesh: c.mesh.Load(), Cached: c.cached.Load(), Stale: c.stale.Load(),
-		Asked: c.asked.Load(), Unanswered: c.unanswered.Load(), Forwarded: c.forwarded.Load(), Failed: c.failed.Load(),
+		Queries: c.queries.Load(), Unanswered: c.unanswered.Load(), Forwarded: c.forwarded.Load(), Failed: c.failed.Load(),
 		Refused: c.refused.Load(), Malformed: c.malformed.Load(), Looped: c.looped.Load(),
 	}
 	if s.cache != nil {

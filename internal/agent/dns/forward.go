@@ -21,10 +21,10 @@ type forwarder struct {
 
 	mu     sync.Mutex
 	failed map[netip.AddrPort]time.Time // tried last until then
-	own    map[origin]bool              // of questions on their way
+	own    map[origin]bool              // of queries under way
 }
 
-// An origin is where a question was sent from.
+// An origin is the source of a query.
 type origin struct {
 	tcp     bool
 	address netip.AddrPort
@@ -34,18 +34,14 @@ func newForwarder(c *confFile) *forwarder {
 	return &forwarder{conf: c, failed: map[netip.AddrPort]time.Time{}, own: map[origin]bool{}}
 }
 
-// errNobody says that there is no name server.
-var errNobody = errors.New("resolv.conf names no name server")
-
-// send passes a query on and returns the answer, which has another ID. Servers are tried
-// one after the other, twice at most. One that answers with a failure is overruled by one
-// that does not.
+// send forwards a query and returns the answer, which has another ID. Servers are tried
+// one after the other, twice at most. A failure is returned only if no server succeeds.
 func (f *forwarder) send(ctx context.Context, q query, tcp bool) ([]byte, error) {
 	c := f.conf.get()
 	if len(c.servers) == 0 {
-		return nil, errNobody
+		return nil, errors.New("resolv.conf names no name server")
 	}
-	ctx, cancel := context.WithTimeout(ctx, all)
+	ctx, cancel := context.WithTimeout(ctx, allTimeout)
 	defer cancel()
 	var failure []byte
 	var errs []error
@@ -76,7 +72,7 @@ func (f *forwarder) send(ctx context.Context, q query, tcp bool) ([]byte, error)
 	return nil, errors.Join(append(errs, ctx.Err())...)
 }
 
-// isFailure says whether another server may know better.
+// isFailure says whether another server may succeed.
 func isFailure(answer []byte) bool {
 	switch codeOf(answer) {
 	case dnsmessage.RCodeServerFailure, dnsmessage.RCodeRefused, dnsmessage.RCodeNotImplemented:
@@ -107,15 +103,15 @@ func (f *forwarder) mark(server netip.AddrPort, failed bool) {
 	switch {
 	case !failed:
 		delete(f.failed, server)
-	case len(f.failed) < 16*maxServers: // a file that keeps changing
-		f.failed[server] = time.Now().Add(aside)
+	case len(f.failed) < 16*maxServers: // a bound, for a file that keeps changing
+		f.failed[server] = time.Now().Add(failedLast)
 	default:
 		clear(f.failed)
 	}
 }
 
 // try queries one server: by TCP if the client did, else by UDP, and by TCP if the answer
-// was cut. A cut answer is better than none.
+// was truncated. A truncated answer is better than none.
 func (f *forwarder) try(ctx context.Context, server netip.AddrPort, q query, tcp bool, limit time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -132,8 +128,8 @@ func (f *forwarder) try(ctx context.Context, server netip.AddrPort, q query, tcp
 	return answer, nil
 }
 
-// exchange uses a socket of its own, so from a port that cannot be guessed, and takes
-// only what answers the question.
+// exchange uses a new socket, so that its port cannot be guessed, and ignores messages that
+// are no answer to the query.
 func (f *forwarder) exchange(ctx context.Context, network string, server netip.AddrPort, q query) ([]byte, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, server.String())
@@ -158,7 +154,7 @@ func (f *forwarder) exchange(ctx context.Context, network string, server netip.A
 	for {
 		answer, err := receive(conn, network)
 		if err != nil {
-			return nil, fmt.Errorf("asking %s: %w", server, err)
+			return nil, fmt.Errorf("querying %s: %w", server, err)
 		}
 		if answers(answer, id, q.question) {
 			return answer, nil
@@ -166,7 +162,7 @@ func (f *forwarder) exchange(ctx context.Context, network string, server netip.A
 	}
 }
 
-// buffers for answers over UDP, whose size is not known before.
+// buffers for answers over UDP, whose size is not known in advance.
 var buffers = sync.Pool{New: func() any { return new([maxMessage]byte) }}
 
 func receive(conn net.Conn, network string) ([]byte, error) {
@@ -211,7 +207,7 @@ func unmapped(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }
 
-// track remembers where a question was sent from, until it is answered.
+// track records the source of a query until it is answered.
 func (f *forwarder) track(o origin) (done func()) {
 	f.mu.Lock()
 	f.own[o] = true
@@ -223,8 +219,8 @@ func (f *forwarder) track(o origin) (done func()) {
 	}
 }
 
-// isOwn says whether a question comes from the proxy itself: then the rules of capture
-// take its questions for the app's, and to pass it on again would never end.
+// isOwn says whether a query comes from the proxy itself: then the rules of capture redirect
+// its queries like the application's, and forwarding would loop.
 func (f *forwarder) isOwn(o origin) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

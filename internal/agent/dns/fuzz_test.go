@@ -23,12 +23,12 @@ func seeds(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 'a', 0, 0, 1, 0, 1, 0, 0, 41, 0, 1, 0, 0, 0, 0, 0, 0})
 }
 
-// Whatever comes in, what goes out is an answer to it, or nothing.
+// Every message gets an answer to it, or none.
 func FuzzQuestions(f *testing.F) {
 	seeds(f)
 	conf := filepath.Join(f.TempDir(), "resolv.conf")
 	put(f, conf, "search shop.svc.cluster.local svc.cluster.local cluster.local\n")
-	s, err := Listen(Options{Port: freePort(f), Names: book(shop), ResolvConf: conf})
+	s, err := Listen(Options{Port: freePort(f), Names: resolverOf(shop), ResolvConf: conf})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -40,26 +40,26 @@ func FuzzQuestions(f *testing.F) {
 				continue
 			}
 			if idOf(answer) != idOf(raw) || answer[2]&0x80 == 0 {
-				t.Errorf("%x is answered with %x, which is no answer to it", raw, answer)
+				t.Errorf("%x is answered with %x, which has another ID or is no answer", raw, answer)
 			}
 			q, _, _ := parse(raw, tcp)
 			if q.question != nil && !answers(answer, idOf(raw), q.question) {
-				t.Errorf("%x is answered with %x, which is about something else", raw, answer)
+				t.Errorf("%x is answered with %x, which has another question", raw, answer)
 			}
 			if len(answer) > max(q.size, headerSize+len(q.question)) {
-				t.Errorf("%d bytes for a client that takes %d", len(answer), q.size)
+				t.Errorf("%d bytes for a client that accepts %d", len(answer), q.size)
 			}
 		}
 	})
 }
 
-// Whatever a name server says, it is taken apart or refused.
+// Every answer of a name server is parsed or refused.
 func FuzzAnswers(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		q, _, _ := parse(question(reviews+".", dnsmessage.TypeA, 0), false)
 		answers(raw, 4711, q.question)
-		records, err := recordsOf(raw)
+		records, err := addressRecords(raw)
 		if err != nil {
 			return
 		}
@@ -74,7 +74,7 @@ func FuzzConf(f *testing.F) {
 	f.Add("nameserver ::1%\x00\nsearch "+strings.Repeat("a ", 100), "reviews.shop.svc")
 	f.Fuzz(func(t *testing.T, text, name string) {
 		c := parseConf([]byte(text), 53)
-		if len(c.servers) > maxServers || len(c.search) > maxSearch || c.timeout <= 0 || c.timeout > one {
+		if len(c.servers) > maxServers || len(c.search) > maxSearch || c.timeout <= 0 || c.timeout > serverTimeout {
 			t.Errorf("%q is read as %+v", text, c)
 		}
 		for _, s := range c.servers {
@@ -84,7 +84,7 @@ func FuzzConf(f *testing.F) {
 		}
 		for _, n := range candidates(name, "cluster.local", c.search) {
 			if n == "" || n != name && len(n) > 255 {
-				t.Errorf("%q with %q asks for %q", name, text, n)
+				t.Errorf("%q with %q has candidate %q", name, text, n)
 			}
 		}
 	})

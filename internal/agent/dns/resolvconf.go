@@ -6,29 +6,30 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
 
-// A conf is what a resolv.conf says that matters here (resolv.conf(5)).
+// A conf has the settings of a resolv.conf that the proxy uses (resolv.conf(5)).
 type conf struct {
 	servers []netip.AddrPort
 	search  []string // in lower case, without dots at their ends
 	timeout time.Duration
 }
 
-// Bounds of resolv.conf. The kernel of a name is short; glibc reads no more servers.
+// Bounds of resolv.conf.
 const (
-	maxServers = 3
-	maxSearch  = 32 // Kubernetes' own
+	maxServers = 3  // glibc's
+	maxSearch  = 32 // Kubernetes'
 	maxConf    = 64 << 10
 )
 
-// parseConf reads a resolv.conf. As in libc what is not understood is passed over.
+// parseConf reads a resolv.conf. As in libc, unknown or malformed lines are ignored.
 func parseConf(text []byte, port uint16) conf {
-	c := conf{timeout: one}
+	c := conf{timeout: serverTimeout}
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, maxConf)
 	for lines.Scan() {
@@ -65,7 +66,7 @@ func (c *conf) options(words []string) {
 	for _, w := range words {
 		if digits, ok := strings.CutPrefix(w, "timeout:"); ok {
 			if n, err := strconv.Atoi(digits); err == nil && n > 0 {
-				c.timeout = min(time.Duration(min(n, 30))*time.Second, one)
+				c.timeout = min(time.Duration(min(n, 30))*time.Second, serverTimeout)
 			}
 		}
 	}
@@ -75,57 +76,46 @@ func (c *conf) options(words []string) {
 type confFile struct {
 	path string
 	port uint16
-	own  func(netip.AddrPort) bool // to leave out: the proxy itself
-	// changed is called, if it is set, when the file says something else.
+	own  func(netip.AddrPort) bool // says whether an address is the proxy's, which is left out
+	// changed is called when the file has changed.
 	changed func()
 
 	mu      sync.Mutex
-	looked  time.Time
+	checked time.Time
 	stamp   os.FileInfo
 	current conf
 }
 
-// look is how long what was read is used without a look at the file.
-const look = time.Second
+// checkEvery is how long the settings are used without a look at the file.
+const checkEvery = time.Second
 
-// get returns what the file says. While it cannot be read what it said before stays.
+// get returns the file's settings, or the last ones while it cannot be read.
 func (f *confFile) get() conf {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
-	if !f.looked.IsZero() && now.Sub(f.looked) < look {
+	if !f.checked.IsZero() && now.Sub(f.checked) < checkEvery {
 		return f.current
 	}
-	f.looked = now
+	f.checked = now
 	info, err := os.Stat(f.path)
 	if err != nil || f.stamp != nil && os.SameFile(info, f.stamp) && info.ModTime().Equal(f.stamp.ModTime()) && info.Size() == f.stamp.Size() {
 		return f.current
 	}
-	text, err := readSome(f.path)
+	text, err := readBounded(f.path)
 	if err != nil {
 		return f.current
 	}
 	first := f.stamp == nil
-	f.stamp, f.current = info, f.without(parseConf(text, f.port))
-	if !first && f.changed != nil {
+	f.stamp, f.current = info, parseConf(text, f.port)
+	f.current.servers = slices.DeleteFunc(f.current.servers, f.own) // else the proxy would query itself
+	if !first {
 		f.changed()
 	}
 	return f.current
 }
 
-// without leaves the proxy itself out: it would query itself for ever.
-func (f *confFile) without(c conf) conf {
-	kept := c.servers[:0]
-	for _, s := range c.servers {
-		if f.own == nil || !f.own(s) {
-			kept = append(kept, s)
-		}
-	}
-	c.servers = kept
-	return c
-}
-
-func readSome(path string) ([]byte, error) {
+func readBounded(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

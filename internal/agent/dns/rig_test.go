@@ -19,31 +19,31 @@ import (
 	"outrider.dev/internal/wire"
 )
 
-// A nameserver of a test, over UDP and TCP. It answers for every name with its records,
-// unless act is set.
+// A nameserver over UDP and TCP. It answers with the same addresses for every name, unless
+// act is set.
 type nameserver struct {
 	at      netip.AddrPort
 	mu      sync.Mutex
-	act     func(q query, tcp bool) []byte // its answer nil is silence
-	asked   []string                       // names and types, "tcp" if so
+	act     func(q query, tcp bool) []byte // nil: no answer
+	queries []string                       // name and type, "tcp", "edns" and its size
 	sources map[uint16]bool
 	ids     map[uint16]bool
 }
 
-func (n *nameserver) see(message []byte, from net.Addr, tcp bool) []byte {
+func (n *nameserver) handle(message []byte, from net.Addr, tcp bool) []byte {
 	q, _, ok := parse(message, tcp)
 	if !ok {
 		return nil
 	}
 	n.mu.Lock()
-	what := fmt.Sprintf("%s %s", q.asked.Name, strings.TrimPrefix(q.asked.Type.String(), "Type"))
+	what := fmt.Sprintf("%s %s", q.parsed.Name, strings.TrimPrefix(q.parsed.Type.String(), "Type"))
 	if tcp {
 		what += " tcp"
 	}
 	if q.edns {
 		what += fmt.Sprintf(" edns %d", q.size)
 	}
-	n.asked = append(n.asked, what)
+	n.queries = append(n.queries, what)
 	n.sources[originOf(from).address.Port()], n.ids[q.header.ID] = true, true
 	act := n.act
 	n.mu.Unlock()
@@ -53,23 +53,22 @@ func (n *nameserver) see(message []byte, from net.Addr, tcp bool) []byte {
 	return upstreamAnswer(q)
 }
 
-// upstreamAnswer is what a name server says that knows every name.
+// upstreamAnswer resolves every name.
 func upstreamAnswer(q query) []byte {
-	name := q.asked.Name.String()
-	return q.answer(dnsmessage.RCodeSuccess, q.addresses(name, []netip.Addr{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}, time.Minute))
+	return q.answer(dnsmessage.RCodeSuccess, q.addresses(q.parsed.Name, []netip.Addr{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}, time.Minute))
 }
 
-// does sets what it does from now on.
-func (n *nameserver) does(act func(q query, tcp bool) []byte) {
+// set sets how it answers from now on.
+func (n *nameserver) set(act func(q query, tcp bool) []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.act = act
 }
 
-func (n *nameserver) questions() []string {
+func (n *nameserver) received() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return slices.Clone(n.asked)
+	return slices.Clone(n.queries)
 }
 
 // newNameserver listens on an address of the loopback network.
@@ -93,7 +92,7 @@ func newNameserver(t testing.TB, at netip.AddrPort) *nameserver {
 				return
 			}
 			go func() {
-				if answer := n.see(b[:size], from, false); answer != nil {
+				if answer := n.handle(b[:size], from, false); answer != nil {
 					p.WriteTo(answer, from)
 				}
 			}()
@@ -112,7 +111,7 @@ func newNameserver(t testing.TB, at netip.AddrPort) *nameserver {
 					if err != nil {
 						return
 					}
-					if answer := n.see(m, conn.RemoteAddr(), true); answer != nil {
+					if answer := n.handle(m, conn.RemoteAddr(), true); answer != nil {
 						conn.Write(framed(answer))
 					}
 				}
@@ -142,14 +141,14 @@ func freePort(t testing.TB) uint16 {
 	return 0
 }
 
-// A rig is a server, what it asks, and a client.
+// A rig is a server, its name servers, and a client.
 type rig struct {
 	*Server
 	servers []*nameserver
 	conf    string // path
 }
 
-// newRig serves with so many name servers, at 127.0.0.2 and up.
+// newRig starts a server with a number of name servers, at 127.0.0.2 and up.
 func newRig(t testing.TB, names Resolver, servers int) *rig {
 	t.Helper()
 	r := &rig{conf: filepath.Join(t.TempDir(), "resolv.conf")}
@@ -188,7 +187,7 @@ func put(t testing.TB, path, text string) {
 	}
 }
 
-// question is a message; size is EDNS', if it is not 0.
+// question is a query; a size other than 0 is that of EDNS.
 func question(name string, kind dnsmessage.Type, size int) []byte {
 	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: 4711, RecursionDesired: true})
 	b.StartQuestions()
@@ -206,7 +205,7 @@ func question(name string, kind dnsmessage.Type, size int) []byte {
 	return out
 }
 
-// send asks the server and returns what it says.
+// send sends the server a message and returns its answer.
 func (r *rig) send(t testing.TB, network string, message []byte) []byte {
 	t.Helper()
 	conn, err := net.Dial(network, r.Addresses()[0].String())
@@ -228,8 +227,8 @@ func (r *rig) send(t testing.TB, network string, message []byte) []byte {
 	return answer
 }
 
-// said is an answer as text: its code, flags and records.
-func said(raw []byte) string {
+// text is an answer's code, flags and records.
+func text(raw []byte) string {
 	var m dnsmessage.Message
 	if len(raw) < headerSize {
 		return fmt.Sprintf("%d bytes", len(raw))
@@ -242,7 +241,7 @@ func said(raw []byte) string {
 		out = append(out, "another ID")
 	}
 	if m.Truncated {
-		out = append(out, "cut")
+		out = append(out, "truncated")
 	}
 	for _, a := range m.Answers {
 		name := a.Header.Name.String()
@@ -260,8 +259,8 @@ func said(raw []byte) string {
 	return strings.Join(out, "; ")
 }
 
-// book is a Resolver of what is written in it.
-func book(entries map[string]wire.Answer) Resolver {
+// resolverOf is a Resolver of entries.
+func resolverOf(entries map[string]wire.Answer) Resolver {
 	return func(_ context.Context, names []string) (out []wire.Answer, _ error) {
 		for _, n := range names {
 			a, ok := entries[n]

@@ -6,20 +6,20 @@ import (
 	"outrider.dev/internal/wire"
 )
 
-// candidates are the names to query the control plane for, in order, when an app's resolver
-// queries a name: none if it cannot be of the mesh.
+// candidates are the names to resolve at the control plane, in order, when an application's
+// resolver queries a name: none if it cannot be of the mesh.
 //
-// A resolver completes reviews.shop by its search list, and begins with a name that is
-// not there: reviews.shop.web.svc.cluster.local. What it would query after that is
-// queried here at once, and it gets an alias: one round for what are four. What lies
-// outside of the mesh's domain is never skipped over: it might be there.
+// A resolver completes reviews.shop by its search list, and begins with a name that does
+// not exist: reviews.shop.web.svc.cluster.local. The names that it would query after that
+// are resolved here at once, and it gets an alias: one round trip instead of four. A name
+// outside of the mesh's domain ends the list: it may exist.
 func candidates(name, domain string, search []string) []string {
 	services := ".svc." + domain
 	if name == "" {
 		return nil
 	}
 	if !strings.Contains(name, ".") || strings.HasSuffix(name, ".svc") {
-		return []string{name} // completed by the control plane, which knows our namespace
+		return []string{name} // completed by the control plane, with our namespace
 	}
 	var out []string
 	add := func(name string) {
@@ -45,7 +45,7 @@ func candidates(name, domain string, search []string) []string {
 	return out
 }
 
-// unsearched takes off the first search domain that a name ends in.
+// unsearched removes the first search domain that is a suffix of the name.
 func unsearched(name string, search []string) (base string, at int) {
 	for i, domain := range search {
 		if base, ok := strings.CutSuffix(name, "."+domain); ok && base != "" {
@@ -55,7 +55,7 @@ func unsearched(name string, search []string) (base string, at int) {
 	return name, -1
 }
 
-// isLocal says whether a name is this machine's in every place (RFC 6761, section 6.3).
+// isLocal says whether a name always means the loopback address (RFC 6761, section 6.3).
 func isLocal(name string) bool {
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }

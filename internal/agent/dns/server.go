@@ -22,7 +22,7 @@ import (
 type Options struct {
 	Port   uint16   // on the loopback addresses of both families; required
 	Domain string   // of the mesh's services; default "cluster.local"
-	Names  Resolver // of the mesh; default: none, everything is passed on
+	Names  Resolver // of the mesh; default: none, all queries are forwarded
 
 	ResolvConf string       // default "/etc/resolv.conf"
 	Log        *slog.Logger // default: none
@@ -50,17 +50,17 @@ type Server struct {
 
 	packets   []*net.UDPConn
 	listeners []net.Listener
-	addresses []netip.AddrPort // that it listens on
+	addresses []netip.AddrPort
 
-	slots chan struct{} // taken by questions at work
+	slots chan struct{} // of queries under way
 }
 
-// loopbacks are where the rules of capture send queries.
+// loopbacks are the addresses to which the rules of capture redirect queries.
 var loopbacks = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 
 // Listen binds the port, over UDP and TCP, for each family that the machine has.
 func Listen(o Options) (*Server, error) {
-	s := &Server{o: o.withDefaults(), slots: make(chan struct{}, maxQuestions)}
+	s := &Server{o: o.withDefaults(), slots: make(chan struct{}, maxQueries)}
 	if o.Names != nil {
 		s.cache = newCache(o.Names, &s.counts)
 	}
@@ -78,7 +78,7 @@ func Listen(o Options) (*Server, error) {
 		}
 	}
 	if len(s.addresses) == 0 {
-		return nil, errors.New("listening for questions: the machine has no loopback address")
+		return nil, errors.New("listening for DNS: the machine has no loopback address")
 	}
 	return s, nil
 }
@@ -86,12 +86,12 @@ func Listen(o Options) (*Server, error) {
 func (s *Server) bind(at netip.AddrPort) error {
 	p, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
 	if err != nil {
-		return fmt.Errorf("listening for questions: %w", err)
+		return fmt.Errorf("listening for DNS: %w", err)
 	}
 	s.packets = append(s.packets, p)
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
 	if err != nil {
-		return fmt.Errorf("listening for questions: %w", err)
+		return fmt.Errorf("listening for DNS: %w", err)
 	}
 	s.listeners = append(s.listeners, l)
 	s.addresses = append(s.addresses, at)
@@ -136,8 +136,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
-// servePackets answers over UDP. A question beyond the limit is answered with a failure,
-// which costs nothing and lets the client go on.
+// servePackets answers over UDP. A query beyond the limit is answered with a failure, so
+// that the client does not wait.
 func (s *Server) servePackets(ctx context.Context, p *net.UDPConn) error {
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -190,7 +190,7 @@ func (s *Server) serveConnections(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// converse answers one question after the other.
+// converse answers the queries of one connection.
 func (s *Server) converse(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()

@@ -83,7 +83,7 @@ func (a *agent) nameMetrics() []status.Metric {
 		{"mesh_total", "Questions answered as names of the mesh.", false, func(c dns.Counts) uint64 { return c.Mesh }},
 		{"cached_total", "Look-ups that needed no question to the control plane.", false, func(c dns.Counts) uint64 { return c.Cached }},
 		{"stale_total", "Old answers given because the control plane could not be asked.", false, func(c dns.Counts) uint64 { return c.Stale }},
-		{"asked_total", "Questions to the control plane.", false, func(c dns.Counts) uint64 { return c.Asked }},
+		{"asked_total", "Questions to the control plane.", false, func(c dns.Counts) uint64 { return c.Queries }},
 		{"unanswered_total", "Questions that the control plane did not answer.", false, func(c dns.Counts) uint64 { return c.Unanswered }},
 		{"forwarded_total", "Questions passed on to the pod's name servers.", false, func(c dns.Counts) uint64 { return c.Forwarded }},
 		{"forward_failures_total", "Questions that no name server answered.", false, func(c dns.Counts) uint64 { return c.Failed }},
