@@ -72,7 +72,6 @@ demo-parking: build ## parking alone, seen on this machine; five seconds (root)
 bench: ## measure; prints tables, asserts nothing (root)
 	$(GO) test ./test/netns -run '^$$' -bench . -benchtime 25x -timeout 30m
 	$(GO) run ./bench/agent
-	$(GO) run ./bench/gate
 	$(GO) run ./bench/wait
 	$(GO) run ./bench/xds
 	$(GO) test -run '^$$' -bench 'Explore|Run|Pod|Review' -benchmem -cpu 1 ./internal/model/verify ./internal/model/simulate ./internal/pod/inject ./internal/controlplane/webhook

@@ -8,11 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"outrider.dev/bench/internal/figures"
 	"outrider.dev/test/agent/harness"
 )
 
-// greeter is a server outside of the proxies, so that what is measured is one Envoy and not
-// two. It speaks first, as its port's name says: no proxy waits for bytes to inspect.
+// greeter is a server without a proxy, so that one Envoy is measured and not two. It speaks
+// first, as its port's name says: no proxy waits for bytes to inspect.
 const greeter = `apiVersion: v1
 kind: Service
 metadata: {name: greeter, namespace: %[1]s}
@@ -49,8 +50,8 @@ func newCaller(w *harness.World) *caller {
 	return &caller{p, token}
 }
 
-// hold starts an agent whose Envoy knows nothing yet: without a token no certificate, and
-// without that no configuration.
+// hold starts an agent whose Envoy has no configuration yet: without a token it gets no
+// certificate.
 func (c *caller) hold() *harness.Agent {
 	for _, path := range []string{c.Token, filepath.Join(c.Dir, "work", "certs")} {
 		if err := os.RemoveAll(path); err != nil {
@@ -72,8 +73,8 @@ func (c *caller) release() {
 // end kills the agent, and waits for its Envoy: the next one needs its ports.
 func (c *caller) end(a *harness.Agent) { harness.AwaitEnd(c.World.T, endOf(a)) }
 
-// early makes connections before Envoy is ready, and then as many to the same Envoy.
-func early(t *table, c *caller, size int) {
+// early makes connections before Envoy is ready, and then as many to the ready Envoy.
+func early(t *figures.Table, c *caller, size int) {
 	waited, atOnce := fmt.Sprintf("%d early connections", size), fmt.Sprintf("%d at once, Envoy ready", size)
 	a := c.hold()
 	defer c.end(a)
@@ -85,7 +86,7 @@ func early(t *table, c *caller, size int) {
 	a.Ready()
 	status, _ := a.Status()
 	answers(t, waited, atOnce, status.Since, calls)
-	spent.since(t, waited, a) // with the rest of the start: fewer connections show how much that is
+	spent.since(t, waited, a) // includes the rest of the start
 
 	time.Sleep(300 * time.Millisecond)
 	spent = spentBy(a)
@@ -95,7 +96,7 @@ func early(t *table, c *caller, size int) {
 }
 
 // answers adds when the first bytes came, in milliseconds since an event.
-func answers(t *table, title, baseline string, since time.Time, calls []harness.Call) {
+func answers(t *figures.Table, title, baseline string, since time.Time, calls []harness.Call) {
 	var list []float64
 	for _, call := range calls {
 		if call.Err == nil {
@@ -113,8 +114,8 @@ func answers(t *table, title, baseline string, since time.Time, calls []harness.
 }
 
 // handOver calls without pause while Envoy takes over, and then for as long again.
-func handOver(t *table, c *caller, rate float64, d time.Duration) {
-	// Fewer than the standby holds; a machine that cannot keep up is not to end in that.
+func handOver(t *figures.Table, c *caller, rate float64, d time.Duration) {
+	// Below the standby's limit, which a slow machine would reach.
 	pace := harness.Pace{Rate: rate, Limit: 2000}
 	while, after := fmt.Sprintf("hand-over, %.0f/s begun", rate), fmt.Sprintf("no hand-over, %.0f/s begun", rate)
 	a := c.hold()
@@ -134,7 +135,7 @@ func handOver(t *table, c *caller, rate float64, d time.Duration) {
 }
 
 // stream adds how many calls were answered, a second, since an event.
-func stream(t *table, title, baseline string, since time.Time, calls []harness.Call) {
+func stream(t *figures.Table, title, baseline string, since time.Time, calls []harness.Call) {
 	lost, slowest, last, answered := 0, time.Duration(0), since, 0
 	for _, call := range calls {
 		if call.Err != nil {
@@ -155,16 +156,16 @@ func stream(t *table, title, baseline string, since time.Time, calls []harness.C
 	t.Add(title, "slowest", slowest.Seconds()*1e3, baseline)
 }
 
-// processorTime is what the processes have spent: agent, Envoy, and callers with server.
+// processorTime is that of the agent, Envoy, and the callers with their server.
 type processorTime [3]time.Duration
 
 func spentBy(a *harness.Agent) processorTime {
 	return processorTime{harness.Spent(a.PID()), harness.Spent(a.Envoy()), harness.Spent(os.Getpid())}
 }
 
-func (before processorTime) since(t *table, title string, a *harness.Agent) {
+func (before processorTime) since(t *figures.Table, title string, a *harness.Agent) {
 	now := spentBy(a)
-	for i, who := range []string{"agent", "Envoy", "callers"} {
-		t.Add(title, who+" CPU ms", (now[i]-before[i]).Seconds()*1e3, "")
+	for i, process := range []string{"agent", "Envoy", "callers"} {
+		t.Add(title, process+" CPU ms", (now[i]-before[i]).Seconds()*1e3, "")
 	}
 }

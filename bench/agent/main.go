@@ -1,9 +1,9 @@
 // Command agent measures a proxy's start in a pod's network namespace, with a control plane
-// of a few or of many services: from the agent's exec until its readiness port says ready.
-// Beside it, in the same run, stands Envoy alone with a static listener. It measures what
-// becomes of connections that are older than Envoy, beside as many to an Envoy that is
-// ready; and of new ones while Envoy takes over, beside those when nothing changes. No time
-// makes it fail.
+// of a few or of many services: from the agent's exec until its readiness port answers 200.
+// The baseline, in the same run, is Envoy alone with a static listener. It measures
+// connections that are older than Envoy against as many to an Envoy that is ready, and new
+// connections while Envoy takes over against those when nothing changes. No time makes it
+// fail.
 //
 //	go run ./bench/agent -n 12
 package main
@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"outrider.dev/bench/internal/figures"
 	"outrider.dev/test/agent/harness"
 )
 
@@ -29,12 +30,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("agent", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	n := fs.Int("n", 12, "starts of each case on demand")
-	full := fs.Int("full", 10, "starts of each case in which the proxy is told everything")
+	full := fs.Int("full", 10, "starts of each case with full push")
 	sizes := fs.String("services", "10,1000,10000", "sizes of the mesh")
-	idle := fs.Duration("idle", 20*time.Second, "how long to look at an idle proxy, each of -looks times; 0 skips it")
-	looks := fs.Int("looks", 4, "how often to look at an idle proxy")
-	earlies := fs.String("early", "20,200,2000", "how many connections are made before Envoy is ready")
-	waves := fs.Int("waves", 10, "how often; half as often from 1,000 connections on; 0 skips it and -rate")
+	idle := fs.Duration("idle", 20*time.Second, "how long each measurement of an idle proxy takes; 0 skips it")
+	looks := fs.Int("looks", 4, "measurements of an idle proxy")
+	earlies := fs.String("early", "20,200,2000", "numbers of connections made before Envoy is ready")
+	waves := fs.Int("waves", 10, "repetitions of -early, half of them from 1,000 connections on; 0 skips -early and -rate")
 	rate := fs.Float64("rate", 5000, "connections a second begun during a hand-over")
 	switch err := fs.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -53,11 +54,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	defer harness.Clean()
-	t := &table{out: stdout}
+	t := &figures.Table{}
 	for i, size := range services {
 		err := inWorld(func(w *harness.World) {
-			if i == 0 {
-				t.head(w)
+			if info, err := os.Stat(w.Binaries.Agent); i == 0 && err == nil {
+				fmt.Fprintf(stdout, "agent, stripped: %.2f MB. Load average at the begin: %s\n", float64(info.Size())/1e6, figures.Load())
 			}
 			measure(t, w, size, *n, *full)
 			if i == 0 && *idle > 0 {
@@ -75,16 +76,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 			return 1
 		}
 	}
-	t.print()
+	fmt.Fprintf(stdout, "Load average at the end: %s. Times in milliseconds since the exec; memory is Rss at ready.\n\n", figures.Load())
+	t.Print(stdout, "of Envoy alone")
 	return 0
 }
 
-// numbers reads some that are separated by commas.
+// numbers parses a comma-separated list.
 func numbers(list string, least, most int) (out []int, err error) {
 	for text := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < least || n > most {
-			return nil, fmt.Errorf("%q is no number from %d to %d", text, least, most)
+			return nil, fmt.Errorf("%q is not a number from %d to %d", text, least, most)
 		}
 		out = append(out, n)
 	}
@@ -92,7 +94,7 @@ func numbers(list string, least, most int) (out []int, err error) {
 }
 
 // standby measures the hand-over from the agent to Envoy.
-func standby(t *table, c *caller, sizes []int, n int, rate float64) {
+func standby(t *figures.Table, c *caller, sizes []int, n int, rate float64) {
 	for i := range n {
 		for _, size := range sizes {
 			if size < 1000 || i%2 == 0 {

@@ -9,11 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"outrider.dev/bench/internal/figures"
 	"outrider.dev/test/agent/harness"
 )
 
-// phases are entries of the journal that tell how far a start is, in the order in which
-// they come. A name may come with a word of its reason.
+// phases are the entries of the journal that mark a start's progress, in their order. why is
+// part of the entry's reason.
 var phases = []struct{ title, name, why string }{
 	{"Envoy's exec", "proxy starting", ""},
 	{"certificate", "certificate have", ""},
@@ -24,9 +25,9 @@ var phases = []struct{ title, name, why string }{
 
 const megabyte = 1 << 20
 
-// measure starts a proxy n times in each way, one way after the other, so that whatever
-// else the machine does meets them all.
-func measure(t *table, w *harness.World, services, n, full int) {
+// measure starts a proxy n times in each way, in turns, so that other load of the machine
+// affects all ways.
+func measure(t *figures.Table, w *harness.World, services, n, full int) {
 	w.Fill(services)
 	w.Serve()
 	w.Known(services, 0)
@@ -49,7 +50,7 @@ func measure(t *table, w *harness.World, services, n, full int) {
 }
 
 // start is one start of an agent that has no certificate yet.
-func start(t *table, p *harness.Pod, title, alone string, counts bool) {
+func start(t *figures.Table, p *harness.Pod, title, alone string, counts bool) {
 	if err := os.RemoveAll(filepath.Join(p.Dir, "work", "certs")); err != nil {
 		p.World.T.Fatal(err)
 	}
@@ -83,8 +84,8 @@ func endOf(a *harness.Agent) (envoy int) {
 	return envoy
 }
 
-// readyAt asks in the pod's namespace until the answer is 200, and returns when that was.
-func readyAt(p *harness.Pod, who *harness.Process, address, path string) (at time.Time) {
+// readyAt sends requests in the pod's namespace until the answer is 200, and returns that time.
+func readyAt(p *harness.Pod, server *harness.Process, address, path string) (at time.Time) {
 	p.Do(func() {
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			c, err := net.Dial("tcp4", address)
@@ -101,7 +102,7 @@ func readyAt(p *harness.Pod, who *harness.Process, address, path string) (at tim
 		}
 	})
 	if at.IsZero() {
-		p.World.T.Fatalf("%s%s is never ready:\n%s", address, path, who.Log())
+		p.World.T.Fatalf("%s%s is never ready:\n%s", address, path, server.Log())
 	}
 	return at
 }
@@ -121,9 +122,9 @@ func startEnvoy(w *harness.World, p *harness.Pod) time.Duration {
 	return readyAt(p, e, "127.0.0.1:15000", "/ready").Sub(begin)
 }
 
-// rest looks at an unused proxy, n times for d. The kernel counts processor time
-// in hundredths of a second.
-func rest(t *table, w *harness.World, n int, d time.Duration) {
+// rest measures an unused proxy, n times for d. The kernel counts processor time in
+// hundredths of a second.
+func rest(t *figures.Table, w *harness.World, n int, d time.Duration) {
 	p := w.Pod("idle")
 	a := p.Agent()
 	a.Ready()

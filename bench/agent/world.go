@@ -8,14 +8,14 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-// A keeper is what the harness wants of a test, outside of one: it ends what was begun,
-// and stops at the first mistake.
+// A keeper is a testing.TB outside of a test: it runs the cleanups, and stops at the first
+// error.
 type keeper struct {
-	testing.TB // of which the methods below are all that is used
+	testing.TB // nil; the harness uses only the methods below
 	ends       []func()
 }
 
-// A stop is a mistake on its way out.
+// A stop is the panic of a fatal error.
 type stop struct{ error }
 
 func (k *keeper) Helper()                   {}
@@ -30,7 +30,7 @@ func (k *keeper) Fatalf(f string, a ...any) { k.Fatal(fmt.Sprintf(f, a...)) }
 func (k *keeper) Errorf(f string, a ...any) { k.Fatalf(f, a...) }
 func (k *keeper) Skipf(f string, a ...any)  { k.Fatalf(f, a...) }
 
-// inWorld makes a world for f, and ends it.
+// inWorld calls f with a new world, and cleans it up.
 func inWorld(f func(*harness.World)) (err error) {
 	k := &keeper{}
 	defer func() {

@@ -113,9 +113,8 @@ var arrows = map[string][]string{
 
 	"bench/internal/figures": {},
 	"bench/agent":            {"bench/internal/figures", "test/agent/harness"}, // the same world as the tests'
-	"bench/gate":             {"build/commands", "internal/agent/state"},
 	"bench/xds":              {"bench/internal/figures", "build/commands", "internal/contract", "internal/controlplane/ca", "internal/xds", "github.com/envoyproxy/go-control-plane", grpc, protobuf, sys},
-	"bench/wait":             {"build/commands", "internal/agent/readiness", "internal/agent/status"},
+	"bench/wait":             {"bench/internal/figures", "build/commands", "internal/agent/readiness", "internal/agent/state", "internal/agent/status"},
 	"bench/cluster":          {"test/e2e/world"}, // the same world as the suite's
 }
 

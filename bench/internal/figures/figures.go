@@ -1,11 +1,14 @@
-// Package figures holds what the programs below bench have in common: a table of figures
-// and the load of the machine.
+// Package figures has the parts that the programs below bench share: a table of figures and
+// the load of the machine.
 package figures
 
 import (
+	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
+	"text/tabwriter"
 )
 
 // A Table collects figures, in the order in which their rows came first.
@@ -41,6 +44,44 @@ func (t *Table) Add(title, what string, value float64, baseline string) {
 func (r *Row) Median() float64 {
 	slices.Sort(r.Values)
 	return r.Values[len(r.Values)/2]
+}
+
+// Print writes the rows, those of one title together: their least value, median, 99th
+// percentile and greatest value, and if ratio is not empty, under that heading, the median
+// over that of the baseline.
+func (t *Table) Print(w io.Writer, ratio string) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "case\twhat\tn\tmin\tmedian\tp99\tmax\t"+ratio)
+	printed := map[string]bool{}
+	for _, first := range t.Rows {
+		title := first.Title
+		if printed[title] {
+			continue
+		}
+		printed[title] = true
+		for _, r := range t.Rows {
+			if r.Title != first.Title {
+				continue
+			}
+			middle, over := r.Median(), "" // Median sorts
+			if base := t.Find(r.Baseline, r.What); base != nil {
+				over = fmt.Sprintf("%.2f", middle/base.Median())
+			}
+			last := len(r.Values) - 1
+			fmt.Fprintf(out, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", title, r.What, len(r.Values),
+				figure(r.Values[0]), figure(middle), figure(r.Values[(last*99+50)/100]), figure(r.Values[last]), over)
+			title = ""
+		}
+	}
+	return out.Flush()
+}
+
+// figure shows small values with two decimal places, and others with one.
+func figure(x float64) string {
+	if x < 10 {
+		return fmt.Sprintf("%.2f", x)
+	}
+	return fmt.Sprintf("%.1f", x)
 }
 
 // Load returns the load averages of 1, 5 and 15 minutes.
