@@ -150,13 +150,13 @@ meshConfig: {trustDomain: example.org, defaultConfig: {concurrency: 2}}
 func TestSetValue(t *testing.T) {
 	values := map[string]any{"list": []any{"x"}}
 	for _, s := range []string{"values.global.proxy.holdApplicationUntilProxyStarts=true", "global.proxy.readinessPeriodSeconds=3", "global.hub=a.b/c=d", "revision=",
-		`never[1].matchLabels.a\.b/c=d`, "never[0]=e", "list[0]=y", "list[1][0]=1", "secrets={a,2}"} {
+		`never[1].matchLabels.a\.b/c=d`, "never[0]=e", "list[0]=y", "list[1][0]=1", "secrets={a,2}", `ports=80,443\,8080`} {
 		if err := SetValue(values, s); err != nil {
 			t.Fatal(err)
 		}
 	}
 	want := map[string]any{"revision": "", "global": map[string]any{"hub": "a.b/c=d", "proxy": map[string]any{"holdApplicationUntilProxyStarts": true, "readinessPeriodSeconds": int64(3)}},
-		"never": []any{"e", map[string]any{"matchLabels": map[string]any{"a.b/c": "d"}}}, "list": []any{"y", []any{int64(1)}}, "secrets": []any{"a", int64(2)}}
+		"never": []any{"e", map[string]any{"matchLabels": map[string]any{"a.b/c": "d"}}}, "list": []any{"y", []any{int64(1)}}, "secrets": []any{"a", int64(2)}, "ports": "80,443,8080"}
 	if diff := cmp.Diff(want, values); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

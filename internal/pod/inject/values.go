@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"helm.sh/helm/v3/pkg/strvals"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
@@ -176,6 +177,22 @@ func ParseValues(data []byte) (Values, []string, error) {
 		}
 	}
 	return v, warnings, nil
+}
+
+// SetValue puts one value into values, as in --set global.proxy.logLevel=info, in Helm's
+// form: [0] is an element of a list, \. a dot in a name, and {a,b} a list. A comma in any
+// other value needs no backslash, since there is one setting. A leading "values." is passed
+// over, as an operator's file has it.
+func SetValue(values map[string]any, setting string) error {
+	path, value, _ := strings.Cut(strings.TrimPrefix(setting, "values."), "=")
+	if !strings.HasPrefix(value, "{") {
+		value = strings.NewReplacer(`\,`, `\,`, ",", `\,`).Replace(value)
+	}
+	err := strvals.ParseInto(path+"="+value, values)
+	if err != nil || path == "" || path[0] == '[' || !strings.Contains(setting, "=") {
+		return fmt.Errorf("%q: want PATH=VALUE, as in global.proxy.holdApplicationUntilProxyStarts=true%s", setting, causeOf(err))
+	}
+	return nil
 }
 
 // decode reads YAML or JSON. Names are case-sensitive.
