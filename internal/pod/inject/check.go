@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/distribution/reference"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -34,6 +36,7 @@ func (v Values) check() error {
 	all := []setting{
 		{"revision", v.Revision, label},
 		{"global.hub", v.Global.Hub, hub},
+		{"global.tag", v.tag(), tag},
 		{"global.imagePullPolicy", v.Global.ImagePullPolicy, oneOf("Always", "IfNotPresent", "Never")},
 		{"global.network", v.Global.Network, labelValue},
 		{"global.caAddress", v.Global.CAAddress, address},
@@ -42,33 +45,20 @@ func (v Values) check() error {
 		{"global.proxy.clusterDomain", p.ClusterDomain, objectName},
 		{"global.proxy.logLevel", p.LogLevel, level},
 		{"global.proxy.componentLogLevel", p.ComponentLogLevel, componentLevels},
-		{"global.proxy.includeIPRanges", p.IncludeIPRanges.String(), rangesOrAll},
-		{"global.proxy.excludeIPRanges", p.ExcludeIPRanges.String(), ranges},
-		{"global.proxy.includeInboundPorts", p.IncludeInboundPorts.String(), portsOrAll},
-		{"global.proxy.excludeInboundPorts", p.ExcludeInboundPorts.String(), ports},
-		{"global.proxy.includeOutboundPorts", p.IncludeOutboundPorts.String(), portsOrAll},
-		{"global.proxy.excludeOutboundPorts", p.ExcludeOutboundPorts.String(), ports},
-		{"global.proxy.excludeInterfaces", p.ExcludeInterfaces.String(), interfaces},
-	}
-	if v.Global.Tag != nil {
-		all = append(all, setting{"global.tag", fmt.Sprint(v.Global.Tag), tag})
+		{"global.proxy.includeIPRanges", string(p.IncludeIPRanges), rangesOrAll},
+		{"global.proxy.excludeIPRanges", string(p.ExcludeIPRanges), ranges},
+		{"global.proxy.includeInboundPorts", string(p.IncludeInboundPorts), portsOrAll},
+		{"global.proxy.excludeInboundPorts", string(p.ExcludeInboundPorts), ports},
+		{"global.proxy.includeOutboundPorts", string(p.IncludeOutboundPorts), portsOrAll},
+		{"global.proxy.excludeOutboundPorts", string(p.ExcludeOutboundPorts), ports},
+		{"global.proxy.excludeInterfaces", string(p.ExcludeInterfaces), interfaces},
+		{"global.proxy.statusPort", digits(p.StatusPort), portOrZero},
+		{"global.proxy.readinessInitialDelaySeconds", digits(p.ReadinessInitialDelaySeconds), number},
+		{"global.proxy.readinessPeriodSeconds", digits(p.ReadinessPeriodSeconds), number},
+		{"global.proxy.readinessFailureThreshold", digits(p.ReadinessFailureThreshold), number},
 	}
 	for _, secret := range v.Global.ImagePullSecrets {
 		all = append(all, setting{"global.imagePullSecrets", secret, objectName})
-	}
-	for _, n := range []struct {
-		name  string
-		value *int32
-		check func(string) error
-	}{
-		{"statusPort", p.StatusPort, portOrZero},
-		{"readinessInitialDelaySeconds", p.ReadinessInitialDelaySeconds, number},
-		{"readinessPeriodSeconds", p.ReadinessPeriodSeconds, number},
-		{"readinessFailureThreshold", p.ReadinessFailureThreshold, number},
-	} {
-		if n.value != nil {
-			all = append(all, setting{"global.proxy." + n.name, fmt.Sprint(*n.value), n.check})
-		}
 	}
 	return checkAll(all)
 }
@@ -77,6 +67,13 @@ func (v Values) check() error {
 type setting struct {
 	name, value string
 	check       func(string) error
+}
+
+func digits(n *int32) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.Itoa(int(*n))
 }
 
 func checkAll(all []setting) error {
@@ -126,54 +123,6 @@ func address(s string) error {
 	return nil
 }
 
-// reference is the grammar of an image's name (distribution's reference package).
-var reference = regexp.MustCompile(`^(?:(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(?::[0-9]+)?/)?` +
-	`[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*` +
-	`(?::\w[\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$`)
-
-func imageName(s string) error {
-	if !reference.MatchString(s) {
-		return errors.New("an image, as registry.example/outrider/outrider-proxy:1")
-	}
-	return nil
-}
-
-// hub is the beginning of an image's name.
-func hub(s string) error {
-	if !reference.MatchString(s + "/x") {
-		return errors.New("where images are, as registry.example/outrider")
-	}
-	return nil
-}
-
-func tag(s string) error {
-	if !reference.MatchString("x:" + s) {
-		return errors.New("an image's tag")
-	}
-	return nil
-}
-
-func objectName(s string) error {
-	if len(validation.IsDNS1123Subdomain(s)) > 0 {
-		return errors.New("a name of lower-case letters, digits, dashes and dots")
-	}
-	return nil
-}
-
-func label(s string) error {
-	if len(validation.IsDNS1123Label(s)) > 0 {
-		return errors.New("a name of lower-case letters, digits and dashes, of 63 at most")
-	}
-	return nil
-}
-
-func labelValue(s string) error {
-	if len(validation.IsValidLabelValue(s)) > 0 {
-		return errors.New("a label's value")
-	}
-	return nil
-}
-
 // NamespaceName says whether a namespace can have that name.
 func NamespaceName(s string) error {
 	if err := label(s); err != nil {
@@ -184,41 +133,67 @@ func NamespaceName(s string) error {
 
 // The errors of checks say what would be valid.
 
-func oneOf(words ...string) func(string) error {
+func valid(want string, is func(string) bool) func(string) error {
 	return func(s string) error {
-		if slices.Contains(words, s) {
+		if is(s) {
 			return nil
 		}
-		return errors.New(strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1])
+		return errors.New(want)
 	}
 }
 
-func number(s string) error {
-	if n, err := strconv.ParseInt(s, 10, 32); err != nil || n < 0 {
-		return errors.New("a whole number that is not negative")
-	}
-	return nil
+// list checks each of the items between commas; there may be none.
+func list(want string, is func(string) bool) func(string) error {
+	return valid(want, func(s string) bool {
+		return !slices.ContainsFunc(items(s), func(item string) bool { return !is(item) })
+	})
 }
 
-func portOrZero(s string) error {
-	if _, err := strconv.ParseUint(s, 10, 16); err != nil {
-		return errors.New("a port, or 0")
-	}
-	return nil
+func orAll(want string, list func(string) error) func(string) error {
+	return valid(want, func(s string) bool { return s == "*" || list(s) == nil })
 }
 
-func boolean(s string) error {
-	if _, err := strconv.ParseBool(s); err != nil {
-		return errors.New("true or false")
-	}
-	return nil
+func oneOf(words ...string) func(string) error {
+	last := len(words) - 1
+	return valid(strings.Join(words[:last], ", ")+" or "+words[last], func(s string) bool { return slices.Contains(words, s) })
 }
 
-func quantity(s string) error {
-	if q, err := resource.ParseQuantity(s); err != nil || q.Sign() < 0 {
-		return errors.New("an amount, for example 100m or 128Mi")
-	}
-	return nil
+var (
+	imageName = valid("an image, as registry.example/outrider/outrider-proxy:1", isReference)
+	hub       = valid("where images are, as registry.example/outrider", func(s string) bool { return isReference(s + "/x") })
+	tag       = valid("an image's tag", func(s string) bool { return isReference("x:" + s) })
+
+	objectName = valid("a name of lower-case letters, digits, dashes and dots", func(s string) bool { return len(validation.IsDNS1123Subdomain(s)) == 0 })
+	label      = valid("a name of lower-case letters, digits and dashes, of 63 at most", func(s string) bool { return len(validation.IsDNS1123Label(s)) == 0 })
+	labelValue = valid("a label's value", func(s string) bool { return len(validation.IsValidLabelValue(s)) == 0 })
+
+	number     = valid("a whole number that is not negative", func(s string) bool { n, err := strconv.ParseInt(s, 10, 32); return err == nil && n >= 0 })
+	boolean    = valid("true or false", func(s string) bool { _, err := strconv.ParseBool(s); return err == nil })
+	quantity   = valid("an amount, for example 100m or 128Mi", func(s string) bool { q, err := resource.ParseQuantity(s); return err == nil && q.Sign() >= 0 })
+	portOrZero = valid("a port, or 0", func(s string) bool { _, err := strconv.ParseUint(s, 10, 16); return err == nil })
+	ports      = list("ports from 1 to 65535, with commas between", isPort)
+	portsOrAll = orAll("*, or ports from 1 to 65535 with commas between", ports)
+
+	ranges      = list("address ranges like 10.0.0.0/8, with commas between", isRange)
+	rangesOrAll = orAll("*, or address ranges like 10.0.0.0/8 with commas between", ranges)
+	interfaces  = list("names of network interfaces, with commas between", func(s string) bool { return len(s) <= 15 && !strings.ContainsAny(s, " /:+*") })
+)
+
+func isReference(s string) bool {
+	r, err := reference.Parse(s)
+	_, named := r.(reference.Named)
+	return err == nil && named
+}
+
+func isPort(s string) bool {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && n > 0
+}
+
+func isRange(s string) bool {
+	_, err := netip.ParsePrefix(s)
+	_, bare := netip.ParseAddr(s)
+	return err == nil || bare == nil
 }
 
 func items(s string) []string {
@@ -229,48 +204,6 @@ func items(s string) []string {
 		}
 	}
 	return out
-}
-
-func ports(s string) error {
-	for _, item := range items(s) {
-		if n, err := strconv.ParseUint(item, 10, 16); err != nil || n == 0 {
-			return errors.New("ports from 1 to 65535, with commas between")
-		}
-	}
-	return nil
-}
-
-func portsOrAll(s string) error {
-	if s == "*" || ports(s) == nil {
-		return nil
-	}
-	return errors.New("*, or ports from 1 to 65535 with commas between")
-}
-
-func ranges(s string) error {
-	for _, item := range items(s) {
-		_, err := netip.ParsePrefix(item)
-		if _, bare := netip.ParseAddr(item); err != nil && bare != nil {
-			return errors.New("address ranges like 10.0.0.0/8, with commas between")
-		}
-	}
-	return nil
-}
-
-func rangesOrAll(s string) error {
-	if s == "*" || ranges(s) == nil {
-		return nil
-	}
-	return errors.New("*, or address ranges like 10.0.0.0/8 with commas between")
-}
-
-func interfaces(s string) error {
-	for _, item := range items(s) {
-		if len(item) > 15 || strings.ContainsAny(item, " /:+*") {
-			return errors.New("names of network interfaces, with commas between")
-		}
-	}
-	return nil
 }
 
 // orNone also allows an empty value, which is the default.
@@ -293,11 +226,13 @@ func of[T any](parse func(string) (T, error)) func(string) error {
 
 // didYouMean is " (did you mean X?)" for the name nearest to word, or nothing.
 func didYouMean(word string, names []string) string {
-	best, least := "", 1+len(lastPart(word))/3
+	prefix, last := path.Split(word)
+	best, least := "", 1+len(last)/3
 	for _, n := range names {
-		d := startup.Distance(lastPart(word), lastPart(n))
-		if before(word) != before(n) {
-			d++ // with another prefix: less likely than a misspelling
+		p, l := path.Split(n)
+		d := startup.Distance(last, l)
+		if p != prefix {
+			d++ // less likely than a misspelling
 		}
 		if d > 0 && d < least {
 			best, least = n, d
@@ -308,7 +243,3 @@ func didYouMean(word string, names []string) string {
 	}
 	return " (did you mean " + best + "?)"
 }
-
-func lastPart(s string) string { return s[strings.LastIndex(s, "/")+1:] }
-
-func before(s string) string { return s[:strings.LastIndex(s, "/")+1] }

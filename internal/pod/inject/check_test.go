@@ -1,6 +1,8 @@
 package inject
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"reflect"
@@ -23,22 +25,21 @@ import (
 	"outrider.dev/internal/capture"
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/podspec"
-	"outrider.dev/startup"
 )
 
 // checkInjected checks what holds for every injected pod.
 func checkInjected(t testing.TB, given *corev1.Pod, r Result, o Options) {
 	t.Helper()
-	valid(t, r.Pod)
+	validPod(t, r.Pod)
 	nothingIsLost(t, given, r.Pod, o)
 	patched(t, given, r)
 	again(t, r, o)
 	agentReads(t, r.Pod)
 }
 
-// valid has the API's rules for the fields that injection writes (kubernetes
+// validPod has the API's rules for the fields that injection writes (kubernetes
 // pkg/apis/core/validation): names, ports, mounts, init containers, resources.
-func valid(t testing.TB, pod *corev1.Pod) {
+func validPod(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	bad := func(format string, args ...any) { t.Helper(); t.Errorf("invalid pod: "+format, args...) }
 	volumes := map[string]bool{}
@@ -335,44 +336,38 @@ func readCapture(t testing.TB, args []string) {
 	}
 }
 
+// readGate: the contract's parser reads the gate, and the agent its values.
 func readGate(t testing.TB, pod *corev1.Pod, c corev1.Container) {
 	t.Helper()
-	args := c.Args[1:slices.Index(c.Args, "--")]
-	for i := 0; i < len(args); i++ {
-		var err error
-		flag := args[i]
-		if flag != "--pre-stop" {
-			i++
+	g, ok := contract.ParseGate(c.Args)
+	if !ok || g.Name != c.Name {
+		t.Errorf("the gate of %s is %q", c.Name, c.Args)
+	}
+	var errs []error
+	check := func(_ any, err error) { errs = append(errs, err) }
+	names := g.HelperOf
+	for _, after := range g.After {
+		e, err := gate.ParseAfter(c.Name, after)
+		check(e, err)
+		names = append(names, e.From)
+	}
+	for _, url := range g.At {
+		check(nil, gate.CheckAddress(url))
+	}
+	for _, probe := range []string{g.Probe, g.StartupProbe} {
+		if probe != "" {
+			check(gate.ParseProbe(probe))
 		}
-		switch flag {
-		case "--name":
-			if args[i] != c.Name {
-				t.Errorf("the gate of %s is called %s", c.Name, args[i])
-			}
-		case "--after":
-			var e startup.Edge
-			if e, err = gate.ParseAfter(c.Name, args[i]); err == nil && find(pod, e.From) == nil {
-				t.Errorf("%s waits for %s, which is not there", c.Name, e.From)
-			}
-		case "--at":
-			_, url, _ := strings.Cut(args[i], "=")
-			err = gate.CheckAddress(url)
-		case "--probe", "--startup-probe":
-			_, err = gate.ParseProbe(args[i])
-		case "--post-start":
-			_, err = gate.ParseHook(args[i])
-		case "--helper-of":
-			for name := range strings.SplitSeq(args[i], ",") {
-				if find(pod, name) == nil {
-					t.Errorf("the gate of %s helps %s, which is not there", c.Name, name)
-				}
-			}
-		case "--restart-policy", "--stop-grace", "--pre-stop":
-		default:
-			t.Errorf("the gate of %s has flag %s", c.Name, flag)
+	}
+	if g.PostStart != "" {
+		check(gate.ParseHook(g.PostStart))
+	}
+	for _, name := range names {
+		if find(pod, name) == nil {
+			check(nil, fmt.Errorf("it waits for %s, which is not there", name))
 		}
-		if err != nil {
-			t.Errorf("the gate of %s: %s: %v", c.Name, flag, err)
-		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		t.Errorf("the gate of %s: %v", c.Name, err)
 	}
 }

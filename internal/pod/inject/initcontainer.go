@@ -97,11 +97,11 @@ func (in input) captureFlags(s settings) []string {
 	if !s.proxy {
 		return append(flags, "--park-only")
 	}
-	pick := func(key string, mesh *text) (string, bool) {
+	pick := func(key string, mesh text) (string, bool) {
 		if s, ok := a[contract.IstioTraffic+key]; ok {
 			return s, true
 		}
-		return mesh.String(), mesh.String() != ""
+		return string(mesh), mesh != ""
 	}
 	orAll := func(s string, set bool) string {
 		if set {
@@ -124,7 +124,7 @@ func (in input) captureFlags(s settings) []string {
 		"-d", strings.Join(exclude, ","))
 	for _, f := range []struct {
 		flag, key string
-		mesh      *text
+		mesh      text
 	}{
 		{"-q", "includeOutboundPorts", v.IncludeOutboundPorts},
 		{"-o", "excludeOutboundPorts", v.ExcludeOutboundPorts},

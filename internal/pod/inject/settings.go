@@ -179,10 +179,7 @@ func agentLevelOf(a map[string]string, r *report) string {
 // imagesOf returns the images of the proxy and of the init container. A name without a slash
 // is one in the hub.
 func imagesOf(o Options, a map[string]string, config proxyConfig, r *report) (proxy, init string) {
-	v, tag := o.Values.Global, ""
-	if v.Tag != nil {
-		tag = fmt.Sprint(v.Tag)
-	}
+	v := o.Values.Global
 	kind := config.Image.ImageType
 	if t, ok := a[imageTypeKey]; ok {
 		kind = t
@@ -194,7 +191,7 @@ func imagesOf(o Options, a map[string]string, config proxyConfig, r *report) (pr
 		if strings.Contains(name, "/") {
 			return name
 		}
-		return cmp.Or(v.Hub, defaultHub) + "/" + name + ":" + cmp.Or(tag, defaultTag)
+		return cmp.Or(v.Hub, defaultHub) + "/" + name + ":" + cmp.Or(o.Values.tag(), defaultTag)
 	}
 	proxy = reference(cmp.Or(a[imageKey], o.Images.Proxy, v.Proxy.Image, defaultImage))
 	return proxy, reference(cmp.Or(o.Images.Init, v.ProxyInit.Image, proxy))

@@ -138,7 +138,7 @@ meshConfig: {trustDomain: example.org, defaultConfig: {concurrency: 2}}
 	if diff := cmp.Diff(want, warnings); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if *v.Global.Proxy.ExcludeInboundPorts != "22" || v.native() != "true" {
+	if v.Global.Proxy.ExcludeInboundPorts != "22" || v.native() != "true" {
 		t.Errorf("%+v, native %s", v.Global.Proxy, v.native())
 	}
 	m, err := v.mesh(Mesh{TrustDomain: "cluster.local", DefaultConfig: map[string]any{"drainDuration": "1s"}})

@@ -60,13 +60,13 @@ type ProxyValues struct {
 	AutoInject           string `json:"autoInject"`
 	Hold                 *bool  `json:"holdApplicationUntilProxyStarts"`
 	ClusterDomain        string `json:"clusterDomain"`
-	IncludeIPRanges      *text  `json:"includeIPRanges"`
-	ExcludeIPRanges      *text  `json:"excludeIPRanges"`
-	IncludeInboundPorts  *text  `json:"includeInboundPorts"`
-	ExcludeInboundPorts  *text  `json:"excludeInboundPorts"`
-	IncludeOutboundPorts *text  `json:"includeOutboundPorts"`
-	ExcludeOutboundPorts *text  `json:"excludeOutboundPorts"`
-	ExcludeInterfaces    *text  `json:"excludeInterfaces"`
+	IncludeIPRanges      text   `json:"includeIPRanges"`
+	ExcludeIPRanges      text   `json:"excludeIPRanges"`
+	IncludeInboundPorts  text   `json:"includeInboundPorts"`
+	ExcludeInboundPorts  text   `json:"excludeInboundPorts"`
+	IncludeOutboundPorts text   `json:"includeOutboundPorts"`
+	ExcludeOutboundPorts text   `json:"excludeOutboundPorts"`
+	ExcludeInterfaces    text   `json:"excludeInterfaces"`
 	LogLevel             string `json:"logLevel"`
 	ComponentLogLevel    string `json:"componentLogLevel"`
 	StatusPort           *int32 `json:"statusPort"`
@@ -86,13 +86,6 @@ type ProxyValues struct {
 
 // A text is a string that may be written without quotes: 80 or "80".
 type text string
-
-func (t *text) String() string {
-	if t == nil {
-		return ""
-	}
-	return string(*t)
-}
 
 // UnmarshalJSON takes a string or a number.
 func (t *text) UnmarshalJSON(b []byte) error {
@@ -265,6 +258,14 @@ func (v Values) mesh(m Mesh) (Mesh, error) {
 		m.InboundTrafficPolicy = over.InboundTrafficPolicy
 	}
 	return m, nil
+}
+
+// tag is the images' tag, which may be written without quotes.
+func (v Values) tag() string {
+	if v.Global.Tag == nil {
+		return ""
+	}
+	return fmt.Sprint(v.Global.Tag)
 }
 
 // native is Istio's switch of the control plane: auto, true or false.
