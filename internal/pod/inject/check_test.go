@@ -27,6 +27,17 @@ import (
 	"outrider.dev/internal/pod/podspec"
 )
 
+// injected returns the result for a pod that must be injected, checked.
+func injected(t testing.TB, pod *corev1.Pod, o Options) Result {
+	t.Helper()
+	r, err := Pod(pod, Namespace{Name: "shop"}, o)
+	if err != nil || !r.Injected {
+		t.Fatalf("%v, %+v", err, r.Reason)
+	}
+	checkInjected(t, pod, r, o)
+	return r
+}
+
 // checkInjected checks what holds for every injected pod.
 func checkInjected(t testing.TB, given *corev1.Pod, r Result, o Options) {
 	t.Helper()
@@ -61,9 +72,9 @@ func validPod(t testing.TB, pod *corev1.Pod) {
 		if c.Image == "" {
 			bad("%s has no image", c.Name)
 		}
-		sidecar := c.RestartPolicy != nil
+		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 		if sidecar && !init {
-			bad("the plain container %s has a restartPolicy", c.Name)
+			bad("the plain container %s is a sidecar", c.Name)
 		}
 		if init && !sidecar && (c.Lifecycle != nil || c.LivenessProbe != nil || c.ReadinessProbe != nil || c.StartupProbe != nil) {
 			bad("the init container %s has a probe or a hook", c.Name)

@@ -130,6 +130,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		"baseline refuses the capture":     {ns: psa("baseline"), code: PodSecurity, want: "the namespace shop has the label pod-security.kubernetes.io/enforce=baseline"},
 		"restricted does too":              {ns: psa("restricted"), code: PodSecurity, want: "NET_ADMIN"},
+		"without an init container too":    {ns: psa("baseline"), annotations: "{outrider.dev/init: none}", code: PodSecurity, want: "NET_ADMIN"},
 		"restricted, a proxy as root":      {ns: psa("restricted"), annotations: `{outrider.dev/capture: none, sidecar.istio.io/capNetBindService: "true"}`, code: PodSecurity, want: "runs as root"},
 		"a mode that is none":              {annotations: "{sidecar.istio.io/interceptionMode: MAGIC}", code: BadAnnotation, want: `"MAGIC": want REDIRECT, TPROXY or NONE`},
 		"a port that is none":              {annotations: `{traffic.sidecar.istio.io/excludeOutboundPorts: "80,http"}`, code: BadAnnotation, want: "ports from 1 to 65535"},
@@ -146,6 +147,7 @@ func TestRefusals(t *testing.T) {
 		"start by a word":                  {annotations: "{outrider.dev/start: first}", code: BadAnnotation, want: "is none of gate, native, hold, off"},
 		"a gate without a command":         {annotations: "{outrider.dev/start: gate}", code: NoMechanism, want: "the command of web is not in the pod spec"},
 		"native before 1.29":               {annotations: "{outrider.dev/start: native}", kube: 28, code: NoMechanism, want: "off by default before Kubernetes 1.29"},
+		"a state of what is process 1":     {annotations: "{outrider.dev/depends-on.app: init=started}", more: "- {name: init, image: i, command: [/sbin/init]}", code: NoMechanism, want: "the command of init has to be process 1"},
 		"a hold of an init container":      {annotations: "{outrider.dev/start: hold, outrider.dev/depends-on.app: outrider-proxy, outrider.dev/depends-on.migrate: outrider-proxy}", code: NoMechanism, want: "by hold"},
 		"started, without a command":       {annotations: "{outrider.dev/depends-on.app: web=started}", code: NoMechanism, want: "by gate: the command of web is not in the pod spec, so nothing can publish its state"},
 		"a cycle":                          {annotations: "{outrider.dev/depends-on.app: web=started, outrider.dev/depends-on.web: app=started}", code: BadGraph, want: "start-up cycle: app -> web -> app"},

@@ -134,16 +134,15 @@ func describe(r Result, err error, full bool) string {
 			if strings.Contains(c.Image, "@") {
 				line("    image %s", c.Image)
 			}
+			var hooks corev1.Lifecycle
+			if c.Lifecycle != nil {
+				hooks = *c.Lifecycle
+			}
 			for _, p := range []struct {
 				name string
 				what any
-				nil  bool
-			}{
-				{"postStart", post(c), post(c) == nil}, {"preStop", pre(c), pre(c) == nil}, {"startup", c.StartupProbe, c.StartupProbe == nil},
-				{"readiness", c.ReadinessProbe, c.ReadinessProbe == nil}, {"liveness", c.LivenessProbe, c.LivenessProbe == nil},
-			} {
-				if !p.nil {
-					text, _ := json.Marshal(p.what)
+			}{{"postStart", hooks.PostStart}, {"preStop", hooks.PreStop}, {"startup", c.StartupProbe}, {"readiness", c.ReadinessProbe}, {"liveness", c.LivenessProbe}} {
+				if text, _ := json.Marshal(p.what); string(text) != "null" {
 					line("    %s %s", p.name, text)
 				}
 			}
@@ -172,18 +171,4 @@ func mark(c corev1.Container) string {
 		}
 	}
 	return out
-}
-
-func post(c corev1.Container) *corev1.LifecycleHandler {
-	if c.Lifecycle == nil {
-		return nil
-	}
-	return c.Lifecycle.PostStart
-}
-
-func pre(c corev1.Container) *corev1.LifecycleHandler {
-	if c.Lifecycle == nil {
-		return nil
-	}
-	return c.Lifecycle.PreStop
 }

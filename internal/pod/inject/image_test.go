@@ -49,40 +49,6 @@ func TestWhatAContainerRuns(t *testing.T) {
 	}
 }
 
-// FuzzLiteral: after the kubelet has expanded it, a word is what the image said.
-func FuzzLiteral(f *testing.F) {
-	for _, s := range []string{"$(A)", "$$(A)", "$", "a$(", "$x$$"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, word string) {
-		if got := expanded(escaped([]string{word})[0]); got != word {
-			t.Errorf("%q becomes %q", word, got)
-		}
-	})
-}
-
-// expanded is what the kubelet makes of a word if every variable is there and empty.
-// Source: third_party/forked/golang/expansion/expand.go of kubernetes v1.34.4.
-func expanded(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != '$' || i+1 == len(s) {
-			b.WriteByte(s[i])
-			continue
-		}
-		i++
-		switch end := strings.IndexByte(s[i:], ')'); {
-		case s[i] == '$':
-			b.WriteByte('$')
-		case s[i] == '(' && end > 0:
-			i += end
-		default:
-			b.WriteString("$" + s[i:i+1])
-		}
-	}
-	return b.String()
-}
-
 // Commands are not looked up if they are known, of no use, or the pod is not injected.
 func TestOnlyWhatMattersIsLookedUp(t *testing.T) {
 	tests := map[string]struct {
@@ -127,9 +93,9 @@ func TestCommandsOfImagesGoAgain(t *testing.T) {
 		"shop:4": {Entrypoint: []string{"/ep"}, Cmd: []string{"other"}, Digest: digestA},
 		"log:1":  {Cmd: []string{"/log"}, Digest: digestA},
 	}}
-	r, err := Pod(given, Namespace{Name: "shop"}, o)
-	if err != nil || !podspec.Gated(find(r.Pod, "app")) || find(r.Pod, "log").Image != "log:1@"+digestA {
-		t.Fatalf("%v, %+v", err, r)
+	r := injected(t, given, o)
+	if !podspec.Gated(find(r.Pod, "app")) || find(r.Pod, "log").Image != "log:1@"+digestA {
+		t.Fatalf("%+v", r)
 	}
 	if diff := podDiff(given, mustStrip(t, r.Pod)); diff != "" {
 		t.Errorf("(-given +stripped):\n%s", diff)

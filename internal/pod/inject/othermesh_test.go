@@ -116,10 +116,7 @@ spec:
   - {name: web, image: w, command: [/web]}`)
 				once := injectedAlongside(t, mesh.otherInjector(p), p)
 				if p.Annotations[contract.Proxy] == "none" { // else ours would have brought its own first
-					ours, err := Pod(p, Namespace{Name: "shop"}, Options{})
-					if err != nil || !ours.Injected {
-						t.Fatalf("%v, %+v", err, ours.Reason)
-					}
+					ours := injected(t, p, Options{})
 					after, want := injectedAlongside(t, mesh.otherInjector(ours.Pod), p), once.DeepCopy()
 					delete(after.Annotations, contract.Overrides) // what was there before differs
 					delete(want.Annotations, contract.Overrides)
@@ -146,11 +143,7 @@ spec:
 // and what it wrote, is as it was.
 func injectedAlongside(t *testing.T, p, author *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	r, err := Pod(p, Namespace{Name: "shop"}, Options{})
-	if err != nil || !r.Injected {
-		t.Fatalf("%v, %+v", err, r.Reason)
-	}
-	checkInjected(t, p, r, Options{})
+	r := injected(t, p, Options{})
 	if find(r.Pod, contract.ProxyContainer) != nil {
 		t.Error("there are two proxies")
 	}
@@ -176,9 +169,9 @@ func TestAnotherMeshsHoldStaysFirst(t *testing.T) {
 	p := podOf(t, `
 metadata: {name: shop, annotations: {outrider.dev/proxy: none, outrider.dev/start: native, outrider.dev/depends-on.app: cache}}
 spec: {containers: [{name: app, image: a}, {name: cache, image: c, startupProbe: {tcpSocket: {port: 6379}}}]}`)
-	r, err := Pod(p, Namespace{Name: "shop"}, Options{})
-	if err != nil || !r.Injected || len(r.Pod.Spec.Containers) != 1 {
-		t.Fatalf("%v, %+v: cache should be a sidecar", err, r.Reason)
+	r := injected(t, p, Options{})
+	if len(r.Pod.Spec.Containers) != 1 {
+		t.Fatal("cache should be a sidecar")
 	}
 	for _, mesh := range []otherInjector{linkerd(false), istio(false, true, false), istio(false, false, false)} {
 		both := mesh(r.Pod)
@@ -193,10 +186,7 @@ spec: {containers: [{name: app, image: a}, {name: cache, image: c, startupProbe:
 // one another.
 func TestOurProxyGivesWayToAnotherMesh(t *testing.T) {
 	p := podOf(t, "metadata: {name: shop, annotations: {a: b}}\nspec: {containers: [{name: app, image: a, command: [/app]}]}")
-	ours, err := Pod(p, Namespace{Name: "shop"}, Options{})
-	if err != nil || !ours.Injected {
-		t.Fatalf("%v, %+v", err, ours.Reason)
-	}
+	ours := injected(t, p, Options{})
 	both := linkerd(false)(ours.Pod)
 	r, err := Pod(both, Namespace{Name: "shop"}, Options{})
 	if err != nil || r.Injected || r.Reason.Code != OtherMesh {

@@ -1,7 +1,6 @@
 package inject
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -19,35 +18,31 @@ const plainApp = "containers: [{name: app, image: a, command: [/app]}]"
 func injectStaged(t *testing.T, annotations, spec string) Result {
 	t.Helper()
 	p := podOf(t, "metadata: {name: shop, annotations: {"+strings.TrimPrefix(annotations+", outrider.dev/init: none", ", ")+"}}\nspec: {"+spec+"}")
-	r, err := Pod(p, Namespace{Name: "shop"}, Options{})
-	if err != nil || !r.Injected {
-		t.Fatalf("%v, %+v", err, r.Reason)
-	}
-	checkInjected(t, p, r, Options{})
-	return r
+	return injected(t, p, Options{})
 }
 
 // Where the proxy cannot do the work of outrider-init the pod has outrider-init, and says why.
 func TestNoInitContainerHasConditions(t *testing.T) {
 	tests := map[string]struct{ annotations, spec, why string }{
-		"a Job":                    {"", "restartPolicy: OnFailure, " + plainApp, "restartPolicy is not Always"},
-		"a pod that runs once":     {"", "restartPolicy: Never, " + plainApp, "restartPolicy is not Always"},
-		"an init container":        {"", "initContainers: [{name: migrate, image: m}], " + plainApp, "the init containers would run before"},
-		"a native sidecar":         {"sidecar.istio.io/nativeSidecar: 'true'", plainApp, "the init containers would run before"},
-		"an own outrider-init":     {"", "initContainers: [{name: outrider-init, image: auto}], " + plainApp, "its own container of that name"},
-		"an own command":           {"", "containers: [{name: app, image: a, command: [/app]}, {name: outrider-proxy, image: auto, args: [proxy, sidecar]}]", "outrider-proxy sets a command"},
-		"an own user":              {"", "containers: [{name: app, image: a, command: [/app]}, {name: outrider-proxy, image: auto, securityContext: {runAsUser: 7}}]", "outrider-proxy sets a command"},
-		"a command in the image":   {"", "containers: [{name: app, image: a, command: [/app]}, {name: web, image: w}]", "the init containers would run before"},
-		"a hold":                   {"outrider.dev/start: hold", plainApp, "no gate holds app"},
-		"no order":                 {"outrider.dev/start: 'off', outrider.dev/depends-on.app: cache=started", "containers: [{name: app, image: a, command: [/app]}, {name: cache, image: c, command: [/c]}]", "no gate holds app"},
-		"a container that is free": {"outrider.dev/depends-on.app: outrider-proxy", "containers: [{name: app, image: a, command: [/app]}, {name: web, image: w, command: [/w]}]", "no gate holds web"},
-		"a wait that is given up":  {"outrider.dev/depends-on: '{app: {outrider-proxy: {condition: healthy, timeout: 9s, on-timeout: continue}}}'", plainApp, "no gate holds app"},
-		"a wait that is optional":  {"outrider.dev/depends-on: '{app: {outrider-proxy: {condition: healthy, required: false}}}'", plainApp, "no gate holds app"},
-		"TPROXY":                   {"sidecar.istio.io/interceptionMode: TPROXY", plainApp, "TPROXY the proxy keeps NET_ADMIN"},
-		"low ports":                {"sidecar.istio.io/capNetBindService: 'true'", plainApp, "the proxy keeps a capability"},
-		"no capture":               {"outrider.dev/capture: none", plainApp, "nothing is captured"},
-		"no proxy":                 {"outrider.dev/proxy: none", plainApp, "there is no proxy of ours"},
-		"root everywhere":          {"", "securityContext: {runAsUser: 0}, " + plainApp, "every container runs as root"},
+		"a Job":                      {"", "restartPolicy: OnFailure, " + plainApp, "restartPolicy is not Always"},
+		"a pod that runs once":       {"", "restartPolicy: Never, " + plainApp, "restartPolicy is not Always"},
+		"a container that runs once": {"", "containers: [{name: app, image: a, command: [/app], restartPolicy: Never}]", "restartPolicy is not Always"}, // KEP-5307, Kubernetes 1.34
+		"an init container":          {"", "initContainers: [{name: migrate, image: m}], " + plainApp, "the init containers would run before"},
+		"a native sidecar":           {"sidecar.istio.io/nativeSidecar: 'true'", plainApp, "the init containers would run before"},
+		"an own outrider-init":       {"", "initContainers: [{name: outrider-init, image: auto}], " + plainApp, "its own container of that name"},
+		"an own command":             {"", "containers: [{name: app, image: a, command: [/app]}, {name: outrider-proxy, image: auto, args: [proxy, sidecar]}]", "outrider-proxy sets a command"},
+		"an own user":                {"", "containers: [{name: app, image: a, command: [/app]}, {name: outrider-proxy, image: auto, securityContext: {runAsUser: 7}}]", "outrider-proxy sets a command"},
+		"a command in the image":     {"", "containers: [{name: app, image: a, command: [/app]}, {name: web, image: w}]", "the init containers would run before"},
+		"a hold":                     {"outrider.dev/start: hold", plainApp, "no gate holds app"},
+		"no order":                   {"outrider.dev/start: 'off', outrider.dev/depends-on.app: cache=started", "containers: [{name: app, image: a, command: [/app]}, {name: cache, image: c, command: [/c]}]", "no gate holds app"},
+		"a container that is free":   {"outrider.dev/depends-on.app: outrider-proxy", "containers: [{name: app, image: a, command: [/app]}, {name: web, image: w, command: [/w]}]", "no gate holds web"},
+		"a wait that is given up":    {"outrider.dev/depends-on: '{app: {outrider-proxy: {condition: healthy, timeout: 9s, on-timeout: continue}}}'", plainApp, "no gate holds app"},
+		"a wait that is optional":    {"outrider.dev/depends-on: '{app: {outrider-proxy: {condition: healthy, required: false}}}'", plainApp, "no gate holds app"},
+		"TPROXY":                     {"sidecar.istio.io/interceptionMode: TPROXY", plainApp, "TPROXY the proxy keeps NET_ADMIN"},
+		"low ports":                  {"sidecar.istio.io/capNetBindService: 'true'", plainApp, "the proxy keeps a capability"},
+		"no capture":                 {"outrider.dev/capture: none", plainApp, "nothing is captured"},
+		"no proxy":                   {"outrider.dev/proxy: none", plainApp, "there is no proxy of ours"},
+		"root everywhere":            {"", "securityContext: {runAsUser: 0}, " + plainApp, "every container runs as root"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -65,28 +60,6 @@ func TestNoInitContainerHasConditions(t *testing.T) {
 				t.Errorf("warnings %q, no effect %q; want %q", r.Warnings, r.NoEffect, tt.why)
 			}
 		})
-	}
-}
-
-// Kubernetes 1.34 has restart policies of plain containers (KEP-5307).
-func TestNoInitContainerWhereOneRunsOnce(t *testing.T) {
-	p := podOf(t, "metadata: {name: shop, annotations: {outrider.dev/init: none}}\nspec: {containers: [{name: app, image: a, command: [/app], restartPolicy: Never}]}")
-	r, err := Pod(p, Namespace{Name: "shop"}, Options{})
-	if err != nil || find(r.Pod, contract.InitContainer) == nil || !strings.Contains(r.NoEffect[contract.Init], "restartPolicy is not Always") {
-		t.Errorf("%v, no effect %q; want outrider-init, and why", err, r.NoEffect)
-	}
-}
-
-// Without an init container it is another container that needs NET_ADMIN: pod security
-// refuses that as well.
-func TestNoInitContainerIsNoWayAroundPodSecurity(t *testing.T) {
-	for _, level := range []string{"baseline", "restricted"} {
-		p := podOf(t, "metadata: {name: shop, annotations: {outrider.dev/init: none}}\nspec: {"+plainApp+"}")
-		_, err := Pod(p, Namespace{Name: "shop", Labels: map[string]string{contract.NamespaceLabel: "enabled", contract.PodSecurityLabel: level}}, Options{})
-		var refusal *Refusal
-		if !errors.As(err, &refusal) || refusal.Code != PodSecurity {
-			t.Errorf("%s: %v; want a refusal", level, err)
-		}
 	}
 }
 
@@ -137,14 +110,7 @@ func TestNoInitContainer(t *testing.T) {
 // with it again the same as before.
 func otherMode(t *testing.T, r Result) {
 	t.Helper()
-	inject := func(p *corev1.Pod) *corev1.Pod {
-		t.Helper()
-		out, err := Pod(p, Namespace{Name: "shop"}, Options{})
-		if err != nil || !out.Injected {
-			t.Fatalf("%v, %+v", err, out.Reason)
-		}
-		return out.Pod
-	}
+	inject := func(p *corev1.Pod) *corev1.Pod { return injected(t, p, Options{}).Pod }
 	with := r.Pod.DeepCopy()
 	delete(with.Annotations, contract.Init)
 	original := mustStrip(t, with)
