@@ -56,9 +56,6 @@ func TestSurface(t *testing.T) {
 		if f.Usage == "" {
 			t.Errorf("--%s has no usage text", f.Name)
 		}
-		if f.IsBoolFlag() != (f.Type() == "bool") {
-			t.Errorf("--%s is a %s, and IsBoolFlag is %t", f.Name, f.Type(), f.IsBoolFlag())
-		}
 	}
 	if diff := cmp.Diff(surface, b.String()); diff != "" {
 		t.Errorf("flags (-want +got):\n%s", diff)
