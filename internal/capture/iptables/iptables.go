@@ -179,8 +179,5 @@ func (s step) undo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if now.equal(s.from) {
-		return nil
-	}
 	return step{s.variant, s.family, now, s.from}.run(ctx)
 }

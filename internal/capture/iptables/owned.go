@@ -44,23 +44,6 @@ func (o owned) at(t capture.Table) tableRules {
 	return *o[t]
 }
 
-// equal compares rules, not counts.
-func (o owned) equal(p owned) bool {
-	for _, t := range tables {
-		a, b := o.at(t), p.at(t)
-		if len(a.chains) != len(b.chains) || !slices.Equal(a.jumps, b.jumps) {
-			return false
-		}
-		for _, c := range a.chains {
-			same := func(x, y entry) bool { return x.spec == y.spec }
-			if !slices.Contains(b.chains, c) || !slices.EqualFunc(a.rules[c], b.rules[c], same) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // scan finds what is ours in the output of iptables-save, with counters or without.
 func scan(text string) (owned, error) {
 	out := owned{}
