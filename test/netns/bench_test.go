@@ -127,7 +127,7 @@ func BenchmarkConnection(b *testing.B) {
 		run    func(*testing.B, *ns.Namespace) time.Duration
 	}{
 		{"listener first, until connected", nil, false, func(b *testing.B, pod *ns.Namespace) time.Duration {
-			defer serve(b, pod, proxyUser, listener, "proxy").close()
+			defer serve(b, pod, proxyUser, listener, "proxy")()
 			start := time.Now()
 			connected(b, app(pod))
 			return time.Since(start)
@@ -142,7 +142,7 @@ func BenchmarkConnection(b *testing.B) {
 			// With steps of a second, a fixed time would always meet the same part of one.
 			time.Sleep(100*time.Millisecond + rand.N(2400*time.Millisecond))
 			start := time.Now()
-			defer serve(b, pod, proxyUser, listener, "proxy").close()
+			defer serve(b, pod, proxyUser, listener, "proxy")()
 			caller.Wait()
 			return end.Sub(start)
 		}},
@@ -155,7 +155,7 @@ func BenchmarkConnection(b *testing.B) {
 			var all sync.WaitGroup
 			for i := range times {
 				pod := newTopology(b).pod
-				capturing(b, pod, capture.NFTables, "", everything(c.change))
+				capturing(b, pod, nftables, everything(c.change))
 				all.Go(func() { times[i] = c.run(b, pod) })
 				if !c.waits {
 					all.Wait()

@@ -33,7 +33,7 @@ func (c *crowd) callOften(dst string) {
 		conn, err := net.DialTimeout("tcp", dst, ample)
 		c.made.Add(1)
 		switch {
-		case errors.Is(err, unix.ECONNRESET): // it was in the queue of the process that died
+		case errors.Is(err, unix.ECONNRESET): // it was in the queue of the process that was killed
 			c.cut.Add(1)
 			continue
 		case err != nil:
@@ -45,13 +45,19 @@ func (c *crowd) callOften(dst string) {
 			c.passed.Add(1)
 		} else {
 			c.cut.Add(1)
+			c.first.CompareAndSwap(nil, dst+": "+err.Error())
 		}
 		conn.(*net.TCPConn).SetLinger(0) // ports are few
 		conn.Close()
 	}
 }
 
-// passes waits until so many more were served.
+func (c *crowd) end() {
+	c.stop.Store(true)
+	c.wg.Wait()
+}
+
+// passes waits until n more were served.
 func (c *crowd) passes(t testing.TB, n int64) {
 	t.Helper()
 	n += c.passed.Load()

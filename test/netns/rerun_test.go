@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -58,16 +56,17 @@ func TestEveryBackendAfterEveryOther(t *testing.T) {
 					addOthers(t, pod)
 					settled(t, pod, "eth0", "virt0")
 					before := others(t, pod)
-					capturing(t, pod, first.backend, first.variant, everything(nil))
-					capturing(t, pod, second.backend, second.variant, intent)
+					capturing(t, pod, first, everything(nil))
+					capturing(t, pod, second, intent)
 					if got := ours(t, pod); len(got) != 1 || got[0] != second.name {
 						t.Errorf("rules of ours are in %q, want %q alone", got, second.name)
 					}
-					apply(t, pod, "auto", "", func(ctx context.Context, b []setup.Backend) error {
+					auto := variant{"auto", "auto", ""}
+					apply(t, pod, auto, func(ctx context.Context, b []setup.Backend) error {
 						_, err := setup.Verify(ctx, b, &intent)
 						return err
 					})
-					apply(t, pod, "auto", "", func(ctx context.Context, b []setup.Backend) error { return setup.Clean(ctx, b) })
+					apply(t, pod, auto, setup.Clean)
 					if got := ours(t, pod); len(got) != 0 {
 						t.Errorf("after clean, rules of ours are in %q", got)
 					}
@@ -125,55 +124,35 @@ func others(t *testing.T, pod *ns.Namespace) string {
 }
 
 // A hundred runs, with the same flags and with changing ones, each with its proof, lose no
-// connection of those that are made all the while.
+// connection of those that are made meanwhile.
 func TestRunsUnderTrafficLoseNothing(t *testing.T) {
 	ns.RequireRoot(t)
+	const runs = 100
 	for _, v := range variants {
-		runs := 100
 		for _, change := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, flags change: %t", v.name, change), func(t *testing.T) {
 				top := newTopology(t)
-				capturing(t, top.pod, v.backend, v.variant, everything(nil))
-				for _, w := range ways[:1] {
-					defer serve(t, top.pod, proxyUser, capture.Listener{Proto: capture.TCP, Port: w.port}, "proxy").close()
+				capturing(t, top.pod, v, everything(nil))
+				for _, port := range []uint16{15001, 15006} {
+					serve(t, top.pod, proxyUser, capture.Listener{Proto: capture.TCP, Port: port}, "proxy")
 				}
-				defer serve(t, top.pod, proxyUser, capture.Listener{Proto: capture.TCP, Port: 15006}, "proxy").close()
-				var made, lost atomic.Int64
-				var first atomic.Value
-				stop := make(chan struct{})
-				var callers sync.WaitGroup
-				for _, w := range ways {
-					callers.Go(func() {
-						for {
-							select {
-							case <-stop:
-								return
-							default:
-							}
-							made.Add(1)
-							if got := ending(w.call(top, enough)); got != "proxy" {
-								lost.Add(1)
-								first.CompareAndSwap(nil, w.name+": "+got)
-							}
-						}
-					})
-				}
+				var c crowd
+				c.gather(top, len(ways))
 				for i := range runs {
-					capturing(t, top.pod, v.backend, v.variant, everything(func(in *capture.Intent) {
+					capturing(t, top.pod, v, everything(func(in *capture.Intent) {
 						if change && i%2 == 0 {
 							in.ExcludeOutboundPorts = []uint16{9999}
 						}
 					}))
 				}
-				close(stop)
-				callers.Wait()
-				if lost.Load() > 0 {
-					t.Errorf("%d of %d connections lost in %d runs; the first: %v", lost.Load(), made.Load(), runs, first.Load())
+				c.end()
+				if c.refused.Load()+c.cut.Load() > 0 {
+					t.Errorf("%s in %d runs; the first: %v", &c, runs, c.first.Load())
 				}
-				if made.Load() < int64(runs) {
-					t.Errorf("%d connections in %d runs: no traffic to speak of", made.Load(), runs)
+				if c.made.Load() < runs {
+					t.Errorf("%s in %d runs: too little traffic", &c, runs)
 				}
-				t.Logf("%d connections in %d runs", made.Load(), runs)
+				t.Logf("%s in %d runs", &c, runs)
 			})
 		}
 	}
@@ -181,78 +160,57 @@ func TestRunsUnderTrafficLoseNothing(t *testing.T) {
 
 // Connections that are older than the rules go on, in both directions and modes: their
 // first packet after the rules is neither redirected nor reset.
-func TestOlderConnectionsLiveOn(t *testing.T) {
-	ns.RequireRoot(t)
-	for _, v := range variants {
-		for _, mode := range []capture.Mode{capture.RedirectMode, capture.TProxyMode} {
-			t.Run(fmt.Sprintf("%s %s", v.name, mode), func(t *testing.T) {
-				t.Parallel()
-				top := newTopology(t)
-				for _, l := range []struct {
-					n    *ns.Namespace
-					port uint16
-				}{{top.pod, 8080}, {top.peer, 80}} {
-					defer serve(t, l.n, 1000, capture.Listener{Proto: capture.TCP, Port: l.port}, "app").close()
-				}
-				type old struct {
-					way  way
-					conn net.Conn
-				}
-				var olds []old
-				for _, w := range ways {
-					conn, err := w.call(top, enough).dial()
-					if err != nil {
-						t.Fatalf("%s: %v", w.name, err)
-					}
-					defer conn.Close()
-					greeting(conn)
-					olds = append(olds, old{w, conn})
-				}
-				capturing(t, top.pod, v.backend, v.variant, everything(func(in *capture.Intent) { in.Mode = mode }))
-				for range 3 {
-					for _, o := range olds {
-						if err := alive(o.conn); err != nil {
-							t.Errorf("%s: %v", o.way.name, err)
-						}
-					}
-				}
-			})
+func TestOlderConnectionsGoOn(t *testing.T) {
+	modes := []capture.Mode{capture.RedirectMode, capture.TProxyMode}
+	eachVariant(t, modes, func(t *testing.T, top *topology, v variant, mode capture.Mode) {
+		serve(t, top.pod, 1000, capture.Listener{Proto: capture.TCP, Port: 8080}, "app")
+		serve(t, top.peer, 1000, capture.Listener{Proto: capture.TCP, Port: 80}, "app")
+		var older []net.Conn
+		for _, w := range ways {
+			conn, err := w.call(top, enough).dial()
+			if err != nil {
+				t.Fatalf("%s: %v", w.name, err)
+			}
+			defer conn.Close()
+			greeting(conn)
+			older = append(older, conn)
 		}
-	}
+		capturing(t, top.pod, v, everything(func(in *capture.Intent) { in.Mode = mode }))
+		for range 3 {
+			for i, conn := range older {
+				if err := alive(conn); err != nil {
+					t.Errorf("%s: %v", ways[i].name, err)
+				}
+			}
+		}
+	})
 }
 
 // Transparent proxying carries whole connections, with the caller's address, also when
 // the kernel answers with SYN cookies, and the proxy's calls to the app as the caller.
 func TestTransparentConnections(t *testing.T) {
-	ns.RequireRoot(t)
-	for _, v := range variants {
-		for _, cookies := range []string{"1", "2"} {
-			t.Run(v.name+", tcp_syncookies "+cookies, func(t *testing.T) {
-				t.Parallel()
-				top := newTopology(t)
-				top.pod.Do(func() { command(t, "sysctl", "-qw", "net.ipv4.tcp_syncookies="+cookies) })
-				capturing(t, top.pod, v.backend, v.variant, everything(func(in *capture.Intent) { in.Mode = capture.TProxyMode }))
-				defer serve(t, top.pod, 1000, capture.Listener{Proto: capture.TCP, Port: 8080}, "app").close()
-				defer relay(t, top.pod, 15006).close()
-				for _, w := range ways[2:] {
-					conn, err := w.call(top, enough).dial()
-					if err != nil {
-						t.Fatalf("%s: %v", w.name, err)
-					}
-					defer conn.Close()
-					if got := greeting(conn); got != "relayed for "+w.source() {
-						t.Errorf("%s: %q, want it relayed for %s", w.name, got, w.source())
-					}
-					if got := greeting(conn); got != "app" {
-						t.Errorf("%s: behind the proxy is %q, want the app", w.name, got)
-					}
-					if err := alive(conn); err != nil {
-						t.Errorf("%s: %v", w.name, err)
-					}
-				}
-			})
+	eachVariant(t, []string{"tcp_syncookies=1", "tcp_syncookies=2"}, func(t *testing.T, top *topology, v variant, cookies string) {
+		top.pod.Do(func() { command(t, "sysctl", "-qw", "net.ipv4."+cookies) })
+		capturing(t, top.pod, v, everything(func(in *capture.Intent) { in.Mode = capture.TProxyMode }))
+		serve(t, top.pod, 1000, capture.Listener{Proto: capture.TCP, Port: 8080}, "app")
+		relay(t, top.pod, 15006)
+		for _, w := range ways[2:] {
+			conn, err := w.call(top, enough).dial()
+			if err != nil {
+				t.Fatalf("%s: %v", w.name, err)
+			}
+			defer conn.Close()
+			if got := greeting(conn); got != "relayed for "+w.source() {
+				t.Errorf("%s: %q, want it relayed for %s", w.name, got, w.source())
+			}
+			if got := greeting(conn); got != "app" {
+				t.Errorf("%s: behind the proxy is %q, want the app", w.name, got)
+			}
+			if err := alive(conn); err != nil {
+				t.Errorf("%s: %v", w.name, err)
+			}
 		}
-	}
+	})
 }
 
 func (w way) source() string {
@@ -264,16 +222,15 @@ func (w way) source() string {
 
 // relay is a transparent proxy: it calls the original destination from the address of
 // the caller.
-func relay(t *testing.T, pod *ns.Namespace, port uint16) *server {
+func relay(t *testing.T, pod *ns.Namespace, port uint16) {
 	t.Helper()
-	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return transparent(c, true) }}
-	config.SetMultipathTCP(false)
 	var l net.Listener
 	var err error
-	pod.As(proxyUser, proxyUser, func() { l, err = config.Listen(context.Background(), "tcp", fmt.Sprintf("[::]:%d", port)) })
+	pod.As(proxyUser, proxyUser, func() { l, err = listenTCP(capture.Listener{Port: port, Transparent: true}) })
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -283,7 +240,6 @@ func relay(t *testing.T, pod *ns.Namespace, port uint16) *server {
 			go pass(pod, c)
 		}
 	}()
-	return &server{close: func() { l.Close() }}
 }
 
 // pass calls the app for a taken connection, from the caller's address, by the mark
@@ -302,47 +258,29 @@ func pass(pod *ns.Namespace, in net.Conn) {
 	}
 	defer out.Close()
 	fmt.Fprintf(in, "relayed for %s\n", caller.Addr().Unmap())
-	done := make(chan struct{}, 2)
-	for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
-		go func() {
-			buf := make([]byte, 4096)
-			for {
-				n, err := pair[1].Read(buf)
-				if _, werr := pair[0].Write(buf[:n]); err != nil || werr != nil {
-					break
-				}
-			}
-			done <- struct{}{}
-		}()
-	}
-	<-done
+	go io.Copy(out, in)
+	io.Copy(in, out)
 }
 
-// In transparent mode nothing reaches the app past a proxy that is not there.
-func TestTransparentModeLetsNothingSlipPast(t *testing.T) {
-	ns.RequireRoot(t)
-	for _, v := range variants {
-		for _, park := range []capture.ParkMode{capture.ParkOn, capture.ParkOff} {
-			t.Run(fmt.Sprintf("%s, park %s", v.name, park), func(t *testing.T) {
-				t.Parallel()
-				top := newTopology(t)
-				capturing(t, top.pod, v.backend, v.variant, everything(func(in *capture.Intent) {
-					in.Mode, in.Park, in.ParkLimit = capture.TProxyMode, park, 2*time.Second
-				}))
-				defer serve(t, top.pod, 1000, capture.Listener{Proto: capture.TCP, Port: 8080}, "app").close()
-				for _, w := range ways[2:] {
-					for i := range 3 { // within the limit, at its end, after it
-						conn, err := w.call(top, time.Duration(i)*2*time.Second+patience).dial()
-						if err == nil {
-							conn.Close()
-							t.Errorf("%s: try %d found a listener", w.name, i)
-						}
-						if park == capture.ParkOff && v.backend == capture.NFTables && !errors.Is(err, unix.ECONNREFUSED) {
-							t.Errorf("%s: parking is off, want refused, got %v", w.name, err)
-						}
-					}
+// In transparent mode no connection reaches the app while the proxy is absent.
+func TestTransparentModeWithoutProxyRefuses(t *testing.T) {
+	modes := []capture.ParkMode{capture.ParkOn, capture.ParkOff}
+	eachVariant(t, modes, func(t *testing.T, top *topology, v variant, park capture.ParkMode) {
+		capturing(t, top.pod, v, everything(func(in *capture.Intent) {
+			in.Mode, in.Park, in.ParkLimit = capture.TProxyMode, park, 2*time.Second
+		}))
+		serve(t, top.pod, 1000, capture.Listener{Proto: capture.TCP, Port: 8080}, "app")
+		for _, w := range ways[2:] {
+			for i := range 3 { // within the limit, at its end, after it
+				conn, err := w.call(top, time.Duration(i)*2*time.Second+short).dial()
+				if err == nil {
+					conn.Close()
+					t.Errorf("%s: try %d found a listener", w.name, i)
 				}
-			})
+				if park == capture.ParkOff && v == nftables && !errors.Is(err, unix.ECONNREFUSED) {
+					t.Errorf("%s: parking is off, want refused, got %v", w.name, err)
+				}
+			}
 		}
-	}
+	})
 }

@@ -28,15 +28,29 @@ import (
 // end wanted, and where another is. Everything is on one machine, an answer takes a
 // millisecond, but the machine may be busy.
 const (
-	patience = 300 * time.Millisecond
-	enough   = 10 * time.Second
+	short  = 300 * time.Millisecond
+	enough = 10 * time.Second
 )
 
-// variants are the ways to write rules that this machine has.
-var variants = []struct{ name, backend, variant string }{
-	{"nftables", capture.NFTables, ""},
-	{"iptables-nft", capture.IPTables, "nft"},
-	{"iptables-legacy", capture.IPTables, "legacy"},
+// A variant is a way to write rules.
+type variant struct{ name, backend, variant string }
+
+var (
+	nftables = variant{"nftables", capture.NFTables, ""}
+	variants = []variant{nftables, {"iptables-nft", capture.IPTables, "nft"}, {"iptables-legacy", capture.IPTables, "legacy"}}
+)
+
+// eachVariant runs a test for each variant and case, in a topology of its own.
+func eachVariant[C any](t *testing.T, cases []C, test func(t *testing.T, top *topology, v variant, c C)) {
+	ns.RequireRoot(t)
+	for _, v := range variants {
+		for _, c := range cases {
+			t.Run(strings.TrimSpace(fmt.Sprint(v.name, " ", c)), func(t *testing.T) {
+				t.Parallel()
+				test(t, newTopology(t), v, c)
+			})
+		}
+	}
 }
 
 // Every scenario that holds in the model holds in the kernel, by every backend.
@@ -59,8 +73,8 @@ func TestScenarios(t *testing.T) {
 					t.Run(s.Name, func(t *testing.T) {
 						t.Parallel()
 						top := <-pool
-						defer func() { pool <- top }()
-						play(t, top, s, v.backend, v.variant)
+						t.Cleanup(func() { pool <- top })
+						play(t, top, s, v)
 					})
 				}
 			})
@@ -69,34 +83,27 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// play brings s about and compares its end.
-func play(t *testing.T, top *topology, s scenario.Scenario, backend, variant string) {
+// play makes the connection of s and compares its end.
+func play(t *testing.T, top *topology, s scenario.Scenario, v variant) {
 	intent, err := s.Intent()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var up servers
-	defer up.close()
-	listen(t, top, s, &up)
+	listen(t, top, s)
 	var older net.Conn
 	if s.Conn.Established {
 		older = establish(t, top, s)
 		defer older.Close()
 	}
-	defer apply(t, top.pod, backend, variant, func(ctx context.Context, b []setup.Backend) error {
-		return setup.Clean(ctx, b)
-	})
-	apply(t, top.pod, backend, variant, func(ctx context.Context, b []setup.Backend) error {
-		_, err := setup.Capture(ctx, setup.Options{Intent: intent, Backends: b})
-		return err
-	})
+	defer apply(t, top.pod, v, setup.Clean)
+	capturing(t, top.pod, v, intent)
 	for _, set := range s.Pod.Remembered {
-		if backend == capture.IPTables && strings.HasSuffix(set, "-any") {
+		if v.backend == capture.IPTables && strings.HasSuffix(set, "-any") {
 			continue // it has no such set
 		}
-		remember(t, top.pod, backend, set, s.Conn.Dst)
+		remember(t, top.pod, v.backend, set, s.Conn.Dst)
 	}
-	want := s.For(backend)
+	want := s.For(v.backend)
 	w := endingOf(s.Conn, want)
 	if older != nil {
 		if err := alive(older); err != nil {
@@ -113,30 +120,41 @@ func play(t *testing.T, top *topology, s scenario.Scenario, backend, variant str
 	}
 }
 
-// apply runs f with the backends of a choice inside the pod.
-func apply(t *testing.T, pod *ns.Namespace, backend, variant string, f func(context.Context, []setup.Backend) error) {
+// apply runs f with the backends of a variant inside the pod.
+func apply(t testing.TB, pod *ns.Namespace, v variant, f func(context.Context, []setup.Backend) error) {
 	t.Helper()
+	var err error
 	pod.Do(func() {
-		backends, err := setup.Backends(backend, variant)
-		if err == nil {
+		var backends []setup.Backend
+		if backends, err = setup.Backends(v.backend, v.variant); err == nil {
 			err = f(context.Background(), backends)
 		}
-		if err != nil {
-			t.Errorf("%s: %v", backend, err)
-		}
 	})
+	if err != nil {
+		t.Fatalf("%s: %v", v.name, err)
+	}
 }
 
-// listen starts what listens in the pod and around it.
-func listen(t *testing.T, top *topology, s scenario.Scenario, up *servers) {
+func capturing(t testing.TB, pod *ns.Namespace, v variant, in capture.Intent) (report setup.Report) {
+	t.Helper()
+	apply(t, pod, v, func(ctx context.Context, b []setup.Backend) (err error) {
+		report, err = setup.Capture(ctx, setup.Options{Intent: in, Backends: b})
+		return err
+	})
+	return report
+}
+
+// listen starts the listeners in the pod and around it.
+func listen(t *testing.T, top *topology, s scenario.Scenario) {
 	for _, l := range s.Pod.Listeners {
-		up.add(serve(t, top.pod, podUser(l.Port), l, fmt.Sprintf("pod:%d", l.Port)))
+		serve(t, top.pod, podUser(l.Port), l, fmt.Sprintf("pod:%d", l.Port))
 	}
 	port := s.Conn.Dst.Port()
 	outside := map[string]*ns.Namespace{"peer": top.peer, "guest": top.guest}
 	for name, n := range outside {
-		up.add(serve(t, n, 0, capture.Listener{Proto: capture.TCP, Port: port}, fmt.Sprintf("%s:%d", name, port)))
-		up.add(serve(t, n, 0, capture.Listener{Proto: capture.UDP, Port: port}, fmt.Sprintf("%s:%d", name, port)))
+		for _, proto := range []uint32{capture.TCP, capture.UDP} {
+			serve(t, n, 0, capture.Listener{Proto: proto, Port: port}, fmt.Sprintf("%s:%d", name, port))
+		}
 	}
 }
 
@@ -153,7 +171,7 @@ const proxyUser = contract.ProxyUser
 
 // callOf is the connection of a scenario.
 func callOf(top *topology, c capture.Conn) call {
-	out := call{from: top.pod, uid: int(c.UID), gid: int(c.GID), proto: c.Proto, dst: c.Dst, mark: int(c.Mark), limit: patience}
+	out := call{from: top.pod, uid: int(c.UID), gid: int(c.GID), proto: c.Proto, dst: c.Dst, mark: int(c.Mark), limit: short}
 	switch c.In {
 	case "eth0":
 		out.from = top.peer
@@ -216,7 +234,7 @@ func ownerOf(a netip.Addr) string {
 func establish(t *testing.T, top *topology, s scenario.Scenario) net.Conn {
 	t.Helper()
 	if l := (capture.Listener{Proto: s.Conn.Proto, Port: s.Conn.Dst.Port()}); ownerOf(s.Conn.Dst.Addr()) == "pod" && !listens(s.Pod, l) {
-		defer serve(t, top.pod, 0, l, fmt.Sprintf("pod:%d", l.Port)).close()
+		defer serve(t, top.pod, 0, l, fmt.Sprintf("pod:%d", l.Port))()
 	}
 	c := callOf(top, s.Conn)
 	c.limit = enough
@@ -250,7 +268,7 @@ type onebyte struct{ io.Reader }
 
 func (o onebyte) Read(p []byte) (int, error) { return o.Reader.Read(p[:1]) }
 
-// alive says what is wrong with a connection that should still carry bytes both ways.
+// alive returns an error unless a connection still carries bytes both ways.
 func alive(conn net.Conn) error {
 	conn.SetDeadline(time.Now().Add(enough))
 	if _, err := conn.Write([]byte("ping\n")); err != nil {

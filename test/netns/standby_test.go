@@ -119,7 +119,7 @@ func startHolder(t testing.TB, pod *ns.Namespace, mode capture.Mode, most int) *
 	h.in, h.out = in, bufio.NewReader(out)
 	startAsProxy(t, pod, cmd, mode)
 	if got, err := h.out.ReadString('\n'); got != "listening\n" {
-		t.Fatalf("the standby says %q, %v", got, err)
+		t.Fatalf("the standby's first line is %q, %v", got, err)
 	}
 	return h
 }
@@ -148,8 +148,8 @@ func startAsProxy(t testing.TB, pod *ns.Namespace, cmd *exec.Cmd, mode capture.M
 	})
 }
 
-// say sends a command; it returns when it was done, and what the standbys count.
-func (h *holder) say(command string) (time.Time, [2]standby.Counts) {
+// do sends a command. It returns when the command was done, and the standbys' counts.
+func (h *holder) do(command string) (time.Time, [2]standby.Counts) {
 	h.t.Helper()
 	fmt.Fprintln(h.in, command)
 	answer, err := h.out.ReadString('\n')
@@ -170,7 +170,7 @@ func (h *holder) holding(n int) {
 	h.t.Helper()
 	var c [2]standby.Counts
 	for start := time.Now(); time.Since(start) < ample; time.Sleep(10 * time.Millisecond) {
-		if _, c = h.say("counts"); c[0].Held+c[1].Held == n {
+		if _, c = h.do("counts"); c[0].Held+c[1].Held == n {
 			return
 		}
 	}
@@ -264,12 +264,9 @@ func spread(what string, list []time.Duration) string {
 func standbyTopology(t testing.TB, mode capture.Mode) *topology {
 	t.Helper()
 	top := newTopology(t)
-	capturing(t, top.pod, capture.NFTables, "", everything(func(in *capture.Intent) { in.Mode = mode }))
-	for _, s := range []*server{
-		serve(t, top.peer, 0, capture.Listener{Proto: capture.TCP, Port: 80}, "peer"),
-		serve(t, top.pod, 1000, capture.Listener{Proto: capture.TCP, Port: 8080}, "app")} {
-		t.Cleanup(s.close)
-	}
+	capturing(t, top.pod, nftables, everything(func(in *capture.Intent) { in.Mode = mode }))
+	serve(t, top.peer, 0, capture.Listener{Proto: capture.TCP, Port: 80}, "peer")
+	serve(t, top.pod, 1000, capture.Listener{Proto: capture.TCP, Port: 8080}, "app")
 	// The way to the peer is found before anything is measured: of many first packets
 	// at once, those that wait for a neighbour's answer are dropped.
 	for _, w := range ways[:2] {
@@ -283,7 +280,7 @@ func standbyTopology(t testing.TB, mode capture.Mode) *topology {
 }
 
 // Connections made before Envoy exists get what they would have got from it, in both
-// directions and families; so do those made after it died.
+// directions and families; so do those made after it was killed.
 func TestStandbyBeforeEnvoyAndAfter(t *testing.T) {
 	envoyBinary(t)
 	for _, mode := range []capture.Mode{capture.RedirectMode, capture.TProxyMode} {
@@ -325,11 +322,11 @@ func oneLife(t *testing.T, top *topology, h *holder, mode capture.Mode, dualStac
 			served[i] = time.Now()
 		})
 	}
-	ready, _ := h.say("ready")
+	ready, _ := h.do("ready")
 	callers.Wait()
 	delays := after(ready, served)
 	time.Sleep(250 * time.Millisecond) // past the grace
-	_, before := h.say("counts")
+	_, before := h.do("counts")
 	for _, w := range ways {
 		c, err := w.call(top, enough).dial()
 		if err != nil {
@@ -338,12 +335,12 @@ func oneLife(t *testing.T, top *topology, h *holder, mode capture.Mode, dualStac
 		exchange(t, w.name+", with Envoy", c)
 		c.Close()
 	}
-	if _, after := h.say("counts"); after[0].Relayed != before[0].Relayed || after[1].Relayed != before[1].Relayed {
+	if _, after := h.do("counts"); after[0].Relayed != before[0].Relayed || after[1].Relayed != before[1].Relayed {
 		t.Errorf("connections came past Envoy: %+v, then %+v", before, after)
 	}
 	envoy.Process.Kill()
 	envoy.Wait()
-	h.say("gone")
+	h.do("gone")
 	return delays
 }
 
@@ -401,7 +398,7 @@ func TestStandbyHoldsTwoThousand(t *testing.T) {
 			served[i] = time.Now()
 		})
 	}
-	ready, _ := h.say("ready")
+	ready, _ := h.do("ready")
 	callers.Wait()
 	delays := after(ready, served)
 	t.Log(spread("2,000 at once, handed over to first byte of the server", delays))
@@ -422,7 +419,7 @@ func TestStandbyDoesNotCallItself(t *testing.T) {
 			}
 		}
 	}
-	if _, c := h.say("counts"); c[0].Looped+c[1].Looped != 8 {
+	if _, c := h.do("counts"); c[0].Looped+c[1].Looped != 8 {
 		t.Errorf("%+v, want 8 closed", c)
 	}
 }
@@ -437,11 +434,10 @@ func TestStandbyUnderLoad(t *testing.T) {
 			h := startHolder(t, top.pod, capture.RedirectMode, 0)
 			var c crowd
 			c.gather(top, 16)
-			done := sync.OnceFunc(func() { c.stop.Store(true); c.wg.Wait() })
-			t.Cleanup(done)
+			t.Cleanup(c.end)
 			start := time.Now()
 			envoy := startEnvoy(t, top.pod, capture.RedirectMode, dualStack)
-			h.say("ready")
+			h.do("ready")
 			c.passes(t, 2000)
 			t.Logf("hand-over: %s, %.0f a second", &c, float64(c.made.Load())/time.Since(start).Seconds())
 			if c.cut.Load() != 0 || c.refused.Load() != 0 {
@@ -450,13 +446,13 @@ func TestStandbyUnderLoad(t *testing.T) {
 			for range 6 {
 				envoy.Process.Kill()
 				envoy.Wait()
-				h.say("gone")
+				h.do("gone")
 				envoy = startEnvoy(t, top.pod, capture.RedirectMode, dualStack)
-				h.say("ready")
+				h.do("ready")
 				c.passes(t, 200)
 			}
-			done()
-			_, counts := h.say("counts")
+			c.end()
+			_, counts := h.do("counts")
 			t.Logf("killed six times: %s; %+v", &c, counts)
 			if c.refused.Load() != 0 {
 				t.Errorf("killed six times: %s; want none refused; %v", &c, c.first.Load())

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -64,35 +63,34 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// A server sends its name, and then echoes what it reads.
-type server struct {
-	close func()
-}
-
-// serve listens in a namespace on every address, as a user.
-func serve(t testing.TB, n *ns.Namespace, user int, l capture.Listener, name string) *server {
+// serve listens in a namespace on every address, as a user, until stop or the end of the
+// test. The server sends its name, and then echoes what it reads.
+func serve(t testing.TB, n *ns.Namespace, user int, l capture.Listener, name string) (stop func()) {
 	t.Helper()
-	s := &server{}
-	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return transparent(c, l.Transparent) }}
-	config.SetMultipathTCP(false)
-	addr := "[::]:" + strconv.Itoa(int(l.Port))
 	n.As(user, user, func() {
 		if l.Proto == capture.UDP {
-			s.close = serveUDP(t, l.Port, name)
+			stop = serveUDP(t, l.Port, name)
 			return
 		}
-		listener, err := config.Listen(context.Background(), "tcp", addr)
-		if err != nil {
+		if listener, err := listenTCP(l); err != nil {
 			t.Error(err)
-			return
+		} else {
+			stop = func() { listener.Close() }
+			go accept(listener, name)
 		}
-		s.close = func() { listener.Close() }
-		go accept(listener, name)
 	})
-	if s.close == nil {
+	if stop == nil {
 		t.FailNow()
 	}
-	return s
+	t.Cleanup(stop)
+	return stop
+}
+
+// listenTCP listens on every address in the namespace of the calling thread.
+func listenTCP(l capture.Listener) (net.Listener, error) {
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return transparent(c, l.Transparent) }}
+	config.SetMultipathTCP(false)
+	return config.Listen(context.Background(), "tcp", "[::]:"+strconv.Itoa(int(l.Port)))
 }
 
 // serveUDP listens on every address by a socket of its own, as name servers do: the
@@ -169,27 +167,6 @@ func answer(conn net.PacketConn, name string) {
 	}
 }
 
-// servers are listeners that close together.
-type servers struct {
-	mu   sync.Mutex
-	list []*server
-}
-
-func (s *servers) add(x *server) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.list = append(s.list, x)
-}
-
-func (s *servers) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, x := range s.list {
-		x.close()
-	}
-	s.list = nil
-}
-
 // A call is one connection to make.
 type call struct {
 	from     *ns.Namespace
@@ -247,7 +224,7 @@ func (c call) attempt() (conn net.Conn, again int, err error) {
 	return conn, again, err
 }
 
-// resent is how often the kernel sent something of a TCP socket again; -1 if it does not say.
+// resent is how often the kernel sent something of a TCP socket again; -1 if that is unknown.
 func resent(fd int) int {
 	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {
