@@ -177,7 +177,7 @@ func prepare(o Options) (*agent, error) {
 		Command:            supervise.Command{Path: c.Envoy.Path, Args: a.envoy.Args(a.bootstrap), Line: a.line},
 		Renew:              a.next,
 		Grace:              c.Stop.Grace - margin(c.Stop.Grace),
-		Ready:              func(ctx context.Context, c supervise.Child) error { return a.proxy.Ready(ctx, c.PID()) },
+		Ready:              a.proxy.Ready,
 		Standby:            a.standbys,
 		Drain:              a.drainInbound,
 		AwaitDrained:       a.awaitDrained,

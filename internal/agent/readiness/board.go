@@ -56,13 +56,11 @@ type Change struct {
 type Options struct {
 	Conditions []Condition // those that count in this pod; default: all
 	Changed    func(Change)
-	Now        func() time.Time // default time.Now
 }
 
 // A Board holds conditions. Its methods may be called from any goroutine.
 type Board struct {
 	changed func(Change)
-	now     func() time.Time
 
 	mu      sync.Mutex
 	state   [conditions]state
@@ -79,21 +77,16 @@ type state struct {
 	since      time.Time
 }
 
-// New returns a board on which nothing was seen yet.
+// New returns a board on which no condition was set.
 func New(o Options) *Board {
-	b := &Board{changed: o.Changed, now: o.Now, next: make(chan struct{}),
+	b := &Board{changed: o.Changed, next: make(chan struct{}),
 		since: map[Level]time.Time{}, first: map[Level]time.Time{}, ready: map[Level]chan struct{}{}}
-	if b.now == nil {
-		b.now = time.Now
-	}
 	if o.Conditions == nil {
 		o.Conditions = Conditions()
 	}
-	now := b.now()
+	now := time.Now()
 	for _, c := range o.Conditions {
-		if c < conditions {
-			b.state[c] = state{counts: true, ok: rules[c].assumed, message: rules[c].begin, since: now}
-		}
+		b.state[c] = state{counts: true, ok: rules[c].assumed, message: rules[c].begin, since: now}
 	}
 	for _, l := range []Level{Outbound, Full} {
 		b.ready[l], b.since[l] = make(chan struct{}), now
@@ -102,15 +95,15 @@ func New(o Options) *Board {
 	return b
 }
 
-// Set says whether a condition holds, and why, or with which reservation. A condition
+// Set sets whether a condition holds, and why not, or with which reservation. A condition
 // that does not count in this pod is ignored.
 func (b *Board) Set(c Condition, ok bool, message string) {
 	b.mu.Lock()
-	if c >= conditions || !b.state[c].counts || b.state[c].ok == ok && b.state[c].message == message {
+	if !b.state[c].counts || b.state[c].ok == ok && b.state[c].message == message {
 		b.mu.Unlock()
 		return
 	}
-	now := b.now()
+	now := time.Now()
 	s := &b.state[c]
 	if s.ok != ok {
 		s.since = now
@@ -199,18 +192,8 @@ func (b *Board) Waiting() int {
 	return b.waiting
 }
 
-// A NotReadyError is a wait that ended before the level was ready.
-type NotReadyError struct {
-	Status Status // the last
-	Cause  error  // of the context
-}
-
-func (e *NotReadyError) Error() string { return fmt.Sprintf("not ready: %v; %v", e.Status, e.Cause) }
-
-func (e *NotReadyError) Unwrap() error { return e.Cause }
-
 // Wait returns the status once the level is ready: at once if it is. If ctx ends first
-// the error is a *NotReadyError with the last status.
+// it returns the last status and an error that wraps the cause of ctx.
 func (b *Board) Wait(ctx context.Context, l Level) (Status, error) {
 	held := false
 	for {
@@ -236,7 +219,7 @@ func (b *Board) Wait(ctx context.Context, l Level) (Status, error) {
 			if s.Ready {
 				return s, nil
 			}
-			return s, &NotReadyError{Status: s, Cause: context.Cause(ctx)}
+			return s, fmt.Errorf("not ready: %v; %w", s, context.Cause(ctx))
 		}
 	}
 }

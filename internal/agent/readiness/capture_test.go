@@ -47,7 +47,7 @@ func captured(t *testing.T, change func(*capture.Intent)) *ns.Namespace {
 	return pod
 }
 
-// asAgent, in the environment, makes the test binary ask as the agent would: as the
+// asAgent, in the environment, makes the test binary an agent that tries capture: as the
 // proxy's user, without a privilege.
 const asAgent = "OUTRIDER_TEST_CAPTURE"
 
@@ -74,13 +74,13 @@ type question struct {
 	Limit time.Duration
 }
 
-// How long is asked: where an answer comes, and where none ever does.
+// Limits of a check: where an answer comes, and where none ever does.
 const (
-	answers = 20 * time.Second
-	silence = 2 * time.Second
+	answers  = 20 * time.Second
+	noAnswer = 2 * time.Second
 )
 
-// inPod asks in a pod, as the agent or as a privileged process.
+// inPod checks in a pod, as the agent or as a privileged process.
 func inPod(t *testing.T, pod *ns.Namespace, privileged bool, limit time.Duration, all []Capture) (note string, err error) {
 	t.Helper()
 	pod.Do(func() {
@@ -112,7 +112,7 @@ func inPod(t *testing.T, pod *ns.Namespace, privileged bool, limit time.Duration
 
 func TestCaptureIsProvedByBehaviour(t *testing.T) {
 	ns.RequireRoot(t)
-	const waits = "did not come to the proxy" // the end of an error of who got no answer
+	const waits = "did not come to the proxy" // of a connection without an answer
 	both := func(six bool) []Capture { return []Capture{{Inbound: true, Outbound: true, IPv6: six}} }
 	four, six := both(false), both(true)
 	all := slices.Concat(four, six)
@@ -133,7 +133,7 @@ func TestCaptureIsProvedByBehaviour(t *testing.T) {
 		"IPv6 goes past":                                 {one, []string{"15001", "15006"}, all, false, "", "inbound: a connection to [::6]:15002 " + waits},
 		"no rules":                                       {nil, []string{"15001", "15006"}, four, true, "", "inbound: a connection to 127.0.0.6:15002 was not redirected"},
 		"no rules, seen without a privilege":             {nil, []string{"15001", "15006"}, four, false, "", "was not redirected"},
-		"no rules, and none are wanted":                  {nil, nil, []Capture{{}}, true, "", ""},
+		"no rules, and none are required":                {nil, nil, []Capture{{}}, true, "", ""},
 		"no outbound rules":                              {nil, []string{"15001"}, []Capture{{Outbound: true}}, true, "", "outbound: a connection to 192.0.2.1:15002 " + waits},
 		"no outbound rules for IPv6":                     {one, []string{"15001", "15006"}, []Capture{four[0], {Outbound: true, IPv6: true}}, true, "", "outbound: a connection to [2001:db8::1]:15002 " + waits},
 		"no listener for inbound connections, they wait": {dual, nil, all, true, "", "inbound: a connection to 127.0.0.6:15002 " + waits},
@@ -148,7 +148,7 @@ func TestCaptureIsProvedByBehaviour(t *testing.T) {
 			}
 			limit := answers
 			if strings.HasSuffix(tt.err, waits) {
-				limit = silence
+				limit = noAnswer
 			}
 			note, err := inPod(t, pod, tt.root, limit, tt.captures)
 			if note != tt.note || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
@@ -233,7 +233,7 @@ func TestDNSMustAnswer(t *testing.T) {
 			rcode.Store(tt.rcode)
 			limit := answers
 			if tt.rcode == -1 {
-				limit = silence
+				limit = noAnswer
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()

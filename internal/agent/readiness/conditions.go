@@ -36,11 +36,11 @@ const (
 	Listeners                      // Envoy listens on the capture ports
 	CaptureRules                   // connections come to the proxy
 	Names                          // the DNS proxy answers
-	App                            // each application is known to be healthy: what nothing tells of is not
+	App                            // each application is known to be healthy
 	conditions                     // how many there are
 )
 
-// rule is what is known of a condition beforehand.
+// rule is what is fixed of a condition.
 type rule struct {
 	name  string // of the condition
 	code  string // of the reason that it does not hold; answers have it, so it stays as it is
@@ -81,7 +81,7 @@ var rules = [conditions]rule{
 		hint: "outrider-agent capture verify, in a container with NET_ADMIN, shows the rules; did outrider-init run?",
 	},
 	Names: {
-		name: "dns-proxy", code: "dns-proxy-silent", level: Outbound, begin: "the DNS proxy was not asked yet",
+		name: "dns-proxy", code: "dns-proxy-silent", level: Outbound, begin: "the DNS proxy was not queried yet",
 		hint: "is port 15053 taken by another process of the pod?",
 	},
 	App: {
@@ -99,11 +99,8 @@ func Conditions() []Condition {
 	return out
 }
 
-// String is the condition's name: what shall be.
+// String is the condition's name.
 func (c Condition) String() string {
-	if c >= conditions {
-		return fmt.Sprintf("condition %d", uint8(c))
-	}
 	return rules[c].name
 }
 

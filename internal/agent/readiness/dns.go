@@ -16,7 +16,7 @@ func DNS(address string) Check {
 		var d net.Dialer
 		conn, err := d.DialContext(ctx, "udp", address)
 		if err != nil {
-			return "", fmt.Errorf("asking %s: %w", address, err)
+			return "", fmt.Errorf("querying %s: %w", address, err)
 		}
 		defer conn.Close()
 		deadline, ok := ctx.Deadline()
@@ -26,7 +26,7 @@ func DNS(address string) Check {
 		conn.SetDeadline(deadline)
 		query := dnsQuery()
 		if _, err := conn.Write(query); err != nil {
-			return "", fmt.Errorf("asking %s: %w", address, err)
+			return "", fmt.Errorf("querying %s: %w", address, err)
 		}
 		answer := make([]byte, 1500)
 		for {

@@ -7,8 +7,7 @@ import (
 )
 
 // An Inquiry checks whether a condition holds while a client waits for it, and rests
-// otherwise. It is for what can be asked only, does not say when it changes, and belongs
-// to others: the app. Its methods may be called from any goroutine.
+// otherwise. It is for a condition that announces no changes: the app's health. Its methods may be called from any goroutine.
 type Inquiry struct {
 	board     *Board
 	condition Condition
@@ -17,13 +16,13 @@ type Inquiry struct {
 	mu       sync.Mutex
 	wanted   int           // callers of Want that have not released it
 	running  bool          // a check is under way, or the pause between two
-	begun    time.Time     // when the question was put that was answered last
+	begun    time.Time     // when the last complete check began
 	answered chan struct{} // closed by the next answer
 	again    chan struct{} // holds one: run the check at once
 }
 
-// Pauses between two questions while the answer is awaited; patience is how long Fresh
-// waits, and an answer is fresh for recent.
+// Pauses between two checks while a client waits; patience is how long Fresh waits, and an
+// answer is fresh for recent.
 const (
 	firstPause   = 50 * time.Millisecond
 	longestPause = 500 * time.Millisecond
@@ -63,8 +62,8 @@ func (q *Inquiry) Again() {
 	}
 }
 
-// Fresh returns when the board has an answer that is not old, or none comes in time. Who
-// wants to know calls it after Want.
+// Fresh returns when the board has an answer that is not old, or none comes in time. Call it
+// after Want.
 func (q *Inquiry) Fresh(ctx context.Context) {
 	oldest := time.Now().Add(-recent)
 	late := time.After(patience)

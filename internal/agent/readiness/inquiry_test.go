@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// asked is an inquiry whose answer the test gives, and how often it was asked.
-func asked(b *Board, answer func() error) (*Inquiry, *atomic.Int32) {
+// inquiry is one whose answer the test gives, and counts its checks.
+func inquiry(b *Board, answer func() error) (*Inquiry, *atomic.Int32) {
 	var n atomic.Int32
 	return NewInquiry(b, App, func(context.Context) (string, error) {
 		n.Add(1)
@@ -22,7 +22,7 @@ func TestAnInquiryRestsWithoutACaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(Options{Conditions: []Condition{App}})
 		var healthy atomic.Bool
-		q, n := asked(b, func() error {
+		q, n := inquiry(b, func() error {
 			if healthy.Load() {
 				return nil
 			}
@@ -38,8 +38,8 @@ func TestAnInquiryRestsWithoutACaller(t *testing.T) {
 			t.Errorf("the first answer: %s", got)
 		}
 		time.Sleep(30 * time.Second)
-		if asked := n.Load(); asked < 50 || asked > 70 { // twice a second
-			t.Errorf("asked %d times in 30s", asked)
+		if checks := n.Load(); checks < 50 || checks > 70 { // twice a second
+			t.Errorf("checked %d times in 30s", checks)
 		}
 		healthy.Store(true)
 		began := time.Now()
@@ -55,7 +55,7 @@ func TestAnInquiryRestsWithoutACaller(t *testing.T) {
 			t.Errorf("checked %d times although nothing waits", n.Load()-before)
 		}
 
-		// Who asks later gets an answer of then.
+		// A later client gets a new answer.
 		healthy.Store(false)
 		release = q.Want()
 		q.Fresh(t.Context())
@@ -65,22 +65,22 @@ func TestAnInquiryRestsWithoutACaller(t *testing.T) {
 		release()
 		time.Sleep(time.Minute)
 
-		// And who says that something has changed has it asked once.
+		// After a change the check is made once.
 		healthy.Store(true)
 		before = n.Load()
 		q.Again()
 		time.Sleep(time.Hour)
 		if n.Load() != before+1 || !b.Status(Full).Ready {
-			t.Errorf("asked %d times, %v", n.Load()-before, b.Status(Full))
+			t.Errorf("checked %d times, %v", n.Load()-before, b.Status(Full))
 		}
 	})
 }
 
-func TestAnInquiryDoesNotWaitForEver(t *testing.T) {
+func TestFreshIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(Options{Conditions: []Condition{App}})
 		hang := make(chan struct{})
-		q, _ := asked(b, func() error { <-hang; return nil })
+		q, _ := inquiry(b, func() error { <-hang; return nil })
 		release := q.Want()
 		began := time.Now()
 		q.Fresh(t.Context())
@@ -91,7 +91,7 @@ func TestAnInquiryDoesNotWaitForEver(t *testing.T) {
 		cancel()
 		q.Fresh(gone)
 		if d := time.Since(began); d != patience {
-			t.Errorf("the asker is gone, and it took %s", d)
+			t.Errorf("the client is gone, and it took %s", d)
 		}
 		close(hang)
 		q.Fresh(t.Context())
@@ -103,19 +103,18 @@ func TestAnInquiryDoesNotWaitForEver(t *testing.T) {
 	})
 }
 
-// A word that comes while a question is on its way may be about something later: it is
-// asked again.
+// A change during a check may be later than what the check has seen: it is made again.
 func TestAnInquiryKeepsARequestThatComesDuringACheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(Options{Conditions: []Condition{App}})
-		q, n := asked(b, func() error { time.Sleep(time.Second); return nil })
+		q, n := inquiry(b, func() error { time.Sleep(time.Second); return nil })
 		q.Again()
 		synctest.Wait()
 		q.Again()
 		q.Again()
 		time.Sleep(time.Hour)
 		if n.Load() != 2 {
-			t.Errorf("asked %d times; want 2", n.Load())
+			t.Errorf("checked %d times; want 2", n.Load())
 		}
 	})
 }

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// A Check reports whether a condition holds. The note is a reservation; the error says why
-// it does not hold.
+// A Check reports whether a condition holds. The note is a reservation; the error is why it
+// does not hold.
 type Check func(ctx context.Context) (note string, err error)
 
 // Rates are how often a check is repeated. The zero value of a field means its default.
 type Rates struct {
 	Until time.Duration // while the answer is bad; default 100ms
 	After time.Duration // once it is good; default: never again
-	Each  time.Duration // a single question may take; default 2s
+	Each  time.Duration // a single check may take; default 2s
 }
 
 // Keep checks at once, and again as r sets, and sets the condition accordingly, until ctx

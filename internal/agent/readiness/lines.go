@@ -6,7 +6,7 @@ import (
 	"outrider.dev/internal/agent/envoy"
 )
 
-// A news is what a line of Envoy's log says about readiness.
+// A news is what a line of Envoy's log means for readiness.
 type news uint8
 
 const (
@@ -24,9 +24,9 @@ var refusals = []func(code, text string) bool{
 	func(_, text string) bool { return strings.Contains(text, "TLS_error") },
 }
 
-// read tells what a line of Envoy 1.40 says. reason is the control plane's or Envoy's own,
-// without what is the same in all such lines. The texts are no interface: without them
-// the slow question finds the same state, with a poorer reason.
+// read parses a line of Envoy 1.40. reason is the control plane's or Envoy's own, without what
+// is the same in all such lines. The texts are no interface: without them polling finds the
+// same state, with a poorer reason.
 func read(l envoy.Line) (n news, reason string) {
 	if strings.HasPrefix(l.Message, envoy.ReadyMessage) {
 		return initialized, ""
@@ -49,8 +49,7 @@ func read(l envoy.Line) (n news, reason string) {
 	return nothing, ""
 }
 
-// handshake is what the TLS library says within Envoy's words, which for each broken
-// stream are the same; the whole text if it says nothing.
+// handshake is the TLS library's reason within Envoy's text; the whole text if there is none.
 func handshake(text string) string {
 	_, tls, ok := strings.Cut(text, "TLS_error:|")
 	if !ok {

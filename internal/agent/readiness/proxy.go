@@ -28,17 +28,14 @@ type ProxyOptions struct {
 	Admin Admin  // required
 
 	Ports []uint16 // that Envoy must listen on; default: the capture ports
-	UID   uint32   // Envoy's; default this process's
 
 	ControlPlane string // its name in reasons
 
-	Slow  time.Duration // how often Envoy is polled until it is ready; default 100ms
-	Quick time.Duration // the first pause after it has said so, twice as long each time; default 500us
-
-	Every   time.Duration // how often one that is ready is looked at, and polled unless it is well; default 2s
-	Seldom  time.Duration // how often it is polled in any case; default 1m
-	Silence time.Duration // how long it may be silent; default 3s
+	slow time.Duration // how often Envoy is polled until it is ready; default 100ms
 }
+
+// quick is the first pause after Envoy has logged that it is ready; each one doubles it.
+const quick = 500 * time.Microsecond
 
 // A Proxy finds out when an Envoy is ready: from the line that Envoy logs then, confirmed
 // by its admin interface and by the kernel's list of listeners, for LIVE does not mean
@@ -53,7 +50,7 @@ type Proxy struct {
 	logged logged // of the present one
 }
 
-// logged is what Envoy's log has said.
+// logged is what Envoy's log has shown.
 type logged struct {
 	initialized bool
 	stream      news // refused or broken, until the stream is there
@@ -66,17 +63,10 @@ func NewProxy(o ProxyOptions) *Proxy {
 	if len(o.Ports) == 0 {
 		o.Ports = []uint16{contract.OutboundPort, contract.InboundPort}
 	}
-	if o.UID == 0 {
-		o.UID = uint32(os.Getuid())
-	}
 	o.ControlPlane = cmp.Or(o.ControlPlane, "the control plane")
-	o.Slow = cmp.Or(o.Slow, 100*time.Millisecond)
-	o.Quick = cmp.Or(o.Quick, 500*time.Microsecond)
-	o.Every = cmp.Or(o.Every, 2*time.Second)
-	o.Seldom = cmp.Or(o.Seldom, time.Minute)
-	o.Silence = cmp.Or(o.Silence, 3*time.Second)
+	o.slow = cmp.Or(o.slow, 100*time.Millisecond)
 	return &Proxy{o: o, wake: make(chan struct{}, 1),
-		listening: func() ([]uint16, error) { return Listening("/proc", o.UID, o.Ports...) }}
+		listening: func() ([]uint16, error) { return Listening("/proc", uint32(os.Getuid()), o.Ports...) }}
 }
 
 // LogLine takes a line of Envoy's log. It does not block.
@@ -101,7 +91,7 @@ func (p *Proxy) LogLine(l envoy.Line) {
 	}
 }
 
-// begin turns to a new Envoy.
+// begin forgets what was known of the Envoy before.
 func (p *Proxy) begin(ctx context.Context) {
 	p.mu.Lock()
 	p.life++
@@ -122,23 +112,22 @@ func (p *Proxy) begin(ctx context.Context) {
 	})
 }
 
-// Ready returns nil once the Envoy that was just started as process pid is ready; the board has been
-// told by then. Until ctx ends the board is told when it hangs, and when it answers again.
-// When ctx ends, Envoy has ended, and the board is told that too: so ctx must live as long
-// as the child, also after Ready has returned.
-func (p *Proxy) Ready(ctx context.Context, pid int) error {
+// Ready returns nil once the Envoy that was just started is ready, and the board shows it. Until
+// ctx ends the board also shows whether Envoy hangs, and then that it has ended: so ctx
+// must live as long as the child, also after Ready has returned.
+func (p *Proxy) Ready(ctx context.Context) error {
 	p.begin(ctx)
-	accepted, pause := false, p.o.Slow
+	accepted, pause := false, p.o.slow
 	for {
 		if p.look(ctx, &accepted) {
-			go p.watch(ctx, pid)
+			go p.watch(ctx)
 			return nil
 		}
 		select {
 		case <-p.wake:
-			pause = p.o.Quick
+			pause = quick
 		case <-time.After(pause):
-			pause = min(2*pause, p.o.Slow)
+			pause = min(2*pause, p.o.slow)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -163,7 +152,7 @@ func (p *Proxy) look(ctx context.Context, accepted *bool) (ready bool) {
 	return *accepted && bound == "" && live == ""
 }
 
-// bound says on which ports Envoy does not listen; empty if on all.
+// bound returns the ports on which Envoy does not listen, as a problem; empty if on all.
 func (p *Proxy) bound() (problem string) {
 	missing, err := p.listening()
 	if err != nil {
@@ -179,7 +168,7 @@ func (p *Proxy) bound() (problem string) {
 	return "Envoy does not listen on " + strings.Join(words, ", ")
 }
 
-// live says why Envoy is not LIVE; empty if it is.
+// live returns why Envoy is not LIVE; empty if it is.
 func (p *Proxy) live(ctx context.Context) (problem string) {
 	ok, state, err := p.o.Admin.Ready(ctx)
 	switch {
@@ -191,16 +180,16 @@ func (p *Proxy) live(ctx context.Context) (problem string) {
 	return ""
 }
 
-// statistics are what configuration asks for.
+// statistics are what configuration reads.
 const statistics = `^(control_plane\.connected_state|(cluster_manager\.cds|listener_manager\.lds)\.update_(success|rejected)` +
 	`|cluster\.` + envoy.ControlPlaneCluster + `\.(upstream_cx_connect_fail|ssl\.(fail_verify_error|fail_verify_san|connection_error)))$`
 
-// configuration asks what came of the control plane, tells the board, and reports whether
-// all was accepted.
+// configuration reads what came from the control plane, sets the conditions of it, and reports
+// whether all was accepted.
 func (p *Proxy) configuration(ctx context.Context) (accepted bool) {
 	stats, err := p.o.Admin.Stats(ctx, statistics)
 	if err != nil {
-		return false // live says why
+		return false // live returns why
 	}
 	p.mu.Lock()
 	l := p.logged
@@ -211,7 +200,7 @@ func (p *Proxy) configuration(ctx context.Context) (accepted bool) {
 	return accepted
 }
 
-// connection tells the board of the stream to the control plane. Where configuration was
+// connection sets the conditions of the stream to the control plane. Where configuration was
 // accepted there was one: that it broke since does not stop a proxy from serving.
 func (p *Proxy) connection(stats map[string]uint64, l logged, accepted bool) {
 	b, cp := p.o.Board, p.o.ControlPlane
@@ -225,7 +214,7 @@ func (p *Proxy) connection(stats map[string]uint64, l logged, accepted bool) {
 	case l.stream == refused:
 		b.Set(Identity, false, fmt.Sprintf("%s and this proxy do not accept one another: %s", cp, l.why))
 	case of("ssl.fail_verify_san") > 0:
-		b.Set(Identity, false, fmt.Sprintf("who answers at %s is not the control plane by its certificate", cp))
+		b.Set(Identity, false, fmt.Sprintf("the certificate of %s is not the control plane's", cp))
 	case of("ssl.fail_verify_error") > 0:
 		b.Set(Identity, false, fmt.Sprintf("the certificate of %s is not trusted here", cp))
 	default:
@@ -243,13 +232,13 @@ func (p *Proxy) connection(stats map[string]uint64, l logged, accepted bool) {
 	}
 }
 
-// kinds of configuration that must have come, and where Envoy says why not.
+// kinds of configuration that must have come, and where Envoy shows why not.
 var kinds = []struct{ name, stat, dump string }{
 	{"clusters", "cluster_manager.cds", "dynamic_warming_clusters"},
 	{"listeners", "listener_manager.lds", "dynamic_listeners"},
 }
 
-// unaccepted says what of the configuration is missing.
+// unaccepted returns what of the configuration is missing.
 func (p *Proxy) unaccepted(ctx context.Context, stats map[string]uint64, l logged, accepted bool) string {
 	if accepted {
 		return ""

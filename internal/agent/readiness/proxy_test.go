@@ -16,14 +16,14 @@ import (
 	"outrider.dev/internal/agent/envoy"
 )
 
-// A fake Envoy answers as it is told.
+// A fake is an Envoy whose answers the test sets.
 type fake struct {
 	mu    sync.Mutex
 	state string
 	err   error
 	stats map[string]uint64
 	dump  string
-	asked int
+	polls int
 	delay time.Duration // of Ready's answer
 }
 
@@ -35,7 +35,7 @@ func (f *fake) set(change func(*fake)) {
 
 func (f *fake) Ready(context.Context) (bool, string, error) {
 	f.mu.Lock()
-	f.asked++
+	f.polls++
 	live, state, delay, err := f.state == "LIVE", f.state, f.delay, f.err
 	f.mu.Unlock()
 	time.Sleep(delay)
@@ -73,7 +73,7 @@ func proxyOf(o ProxyOptions, ports ...uint16) *Proxy {
 	return p
 }
 
-func TestWhatIsMissingIsSaid(t *testing.T) {
+func TestReasonsOfAProxy(t *testing.T) {
 	line := func(s string) []string { return []string{s} }
 	tests := map[string]struct {
 		envoy *fake
@@ -104,8 +104,8 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 				"identity-refused: cp:15012 and this proxy do not accept one another: no such token",
 				"no-control-plane: no stream to cp:15012: see identity-refused",
 				"configuration-not-accepted: no clusters yet; no listeners yet"}},
-		"another answers in the control plane's place": {envoy: &fake{state: "LIVE", stats: map[string]uint64{xds + "ssl.fail_verify_san": 2}}, ports: []uint16{15001, 15006}, want: []string{
-			"identity-refused: who answers at cp:15012 is not the control plane by its certificate",
+		"another server in the control plane's place": {envoy: &fake{state: "LIVE", stats: map[string]uint64{xds + "ssl.fail_verify_san": 2}}, ports: []uint16{15001, 15006}, want: []string{
+			"identity-refused: the certificate of cp:15012 is not the control plane's",
 			"no-control-plane: not connected to the control plane yet",
 			"configuration-not-accepted: no clusters yet; no listeners yet"}},
 		"another root": {envoy: &fake{state: "LIVE", stats: map[string]uint64{xds + "ssl.fail_verify_error": 2}}, ports: []uint16{15001, 15006}, want: []string{
@@ -153,11 +153,11 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 func TestOneEnvoyAfterAnother(t *testing.T) {
 	f := &fake{state: "INITIALIZING", stats: accepted}
 	b := New(Options{Conditions: []Condition{Envoy, Listeners, Configuration}})
-	// Nothing but the line makes it look again within the test.
-	p := proxyOf(ProxyOptions{Board: b, Admin: f, Slow: time.Hour}, 15001, 15006)
+	// Only the line makes it look again within the test.
+	p := proxyOf(ProxyOptions{Board: b, Admin: f, slow: time.Hour}, 15001, 15006)
 	first, end := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- p.Ready(first, 0) }()
+	go func() { done <- p.Ready(first) }()
 	await(t, b, "envoy-not-live: Envoy says INITIALIZING")
 	f.set(func(f *fake) { f.state = "LIVE" })
 	p.LogLine(envoy.Line{Message: "upstream: something else"})
@@ -173,7 +173,7 @@ func TestOneEnvoyAfterAnother(t *testing.T) {
 
 	f.set(func(f *fake) { f.err = errors.New("no such socket") })
 	second, endWith := context.WithCancelCause(t.Context())
-	go func() { done <- p.Ready(second, 0) }()
+	go func() { done <- p.Ready(second) }()
 	await(t, b, "envoy-not-live: Envoy does not answer yet: no such socket")
 	over := errors.New("the child has ended")
 	endWith(over)
@@ -182,7 +182,7 @@ func TestOneEnvoyAfterAnother(t *testing.T) {
 	}
 
 	f.set(func(f *fake) { f.err = nil })
-	if err := p.Ready(t.Context(), 0); err != nil {
+	if err := p.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if s := b.Status(Outbound); !s.Ready {
@@ -204,20 +204,20 @@ func await(t *testing.T, b *Board, reason string) {
 	t.Fatalf("never seen: %s; last: %v", reason, last)
 }
 
-func TestALiveEnvoyIsPolledSeldom(t *testing.T) {
+func TestALiveEnvoyIsPolled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{state: "LIVE", stats: accepted}
 		b := New(Options{Conditions: []Condition{Envoy}})
-		p := proxyOf(ProxyOptions{Board: b, Admin: f, Slow: time.Millisecond}, 15001, 15006)
-		if err := p.Ready(t.Context(), 0); err != nil {
+		p := proxyOf(ProxyOptions{Board: b, Admin: f, slow: time.Millisecond}, 15001, 15006)
+		if err := p.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		p.LogLine(envoy.Line{Message: envoy.ReadyMessage})
 		time.Sleep(time.Minute + time.Second)
-		asked := 0
-		f.set(func(f *fake) { asked = f.asked })
-		if asked != 31 { // when it got ready, and every two seconds: of no process it is known that it works
-			t.Errorf("asked %d times", asked)
+		polls := 0
+		f.set(func(f *fake) { polls = f.polls })
+		if polls != 31 { // when it got ready, and every two seconds
+			t.Errorf("polled %d times", polls)
 		}
 	})
 }
@@ -228,7 +228,7 @@ func TestAnEnvoyThatHangsIsNotReady(t *testing.T) {
 		b := New(Options{Conditions: []Condition{Envoy}})
 		p := proxyOf(ProxyOptions{Board: b, Admin: f}, 15001, 15006)
 		ctx, end := context.WithCancel(t.Context())
-		if err := p.Ready(ctx, 0); err != nil {
+		if err := p.Ready(ctx); err != nil {
 			t.Fatal(err)
 		}
 		hang := func(d time.Duration) {

@@ -33,19 +33,9 @@ import (
 	"outrider.dev/test/secretserver"
 )
 
-// A real is an Envoy of a test, whose log goes to a Proxy.
-type real struct {
-	board  *Board
-	ctx    context.Context // ends with Envoy
-	ready  chan error
-	signal func(syscall.Signal)
-
-	mu   sync.Mutex
-	line time.Time // when it was initialized, as its log says by being read
-}
-
-// run starts the Envoy that "make deps" fetches, in a directory with these files.
-func run(t testing.TB, o envoy.Options, po ProxyOptions, files map[string]string) *real {
+// realEnvoy starts the Envoy that "make deps" fetches, in a directory with these files. Its log
+// goes to a Proxy, which sets the conditions of the board.
+func realEnvoy(t *testing.T, o envoy.Options, ports []uint16, files map[string]string) *Board {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", "..", "..", ".cache", "envoy", "envoy"))
 	if e := os.Getenv("ENVOY"); e != "" {
@@ -64,13 +54,20 @@ func run(t testing.TB, o envoy.Options, po ProxyOptions, files map[string]string
 	if err != nil {
 		t.Fatal(err)
 	}
-	files = merged(files, "envoy.json", string(raw))
-	for name, content := range files {
+	write := func(name, content string) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command(path, o.Args("envoy.json")...)
+	write("envoy.json", string(raw))
+	for name, content := range files {
+		write(name, content)
+	}
+	admin := envoy.NewAdmin(o, time.Second)
+	t.Cleanup(admin.Close)
+	board := New(Options{Conditions: []Condition{Identity, ControlPlane, Envoy, Configuration, Listeners}})
+	p := NewProxy(ProxyOptions{Board: board, Admin: admin, Ports: ports, slow: 20 * time.Millisecond})
+	cmd := exec.CommandContext(t.Context(), path, o.Args("envoy.json")...)
 	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -79,52 +76,28 @@ func run(t testing.TB, o envoy.Options, po ProxyOptions, files map[string]string
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	r := &real{board: New(Options{Conditions: []Condition{Identity, ControlPlane, Envoy, Configuration, Listeners}}),
-		ctx: ctx, ready: make(chan error, 1), signal: func(s syscall.Signal) { cmd.Process.Signal(s) }}
-	admin := envoy.NewAdmin(o, time.Second)
-	po.Board, po.Admin = r.board, admin
-	p := NewProxy(po)
-	go func() {
-		defer cancel()
+	var tasks sync.WaitGroup
+	t.Cleanup(tasks.Wait) // the context of the test ends before
+	tasks.Go(func() {
 		s := bufio.NewScanner(stderr)
 		s.Buffer(nil, 1<<20)
 		for s.Scan() {
-			l := envoy.ParseLine(s.Bytes())
-			if l.Message == envoy.ReadyMessage {
-				r.mu.Lock()
-				r.line = time.Now()
-				r.mu.Unlock()
-			}
-			p.LogLine(l)
+			p.LogLine(envoy.ParseLine(s.Bytes()))
 		}
 		cmd.Wait()
-	}()
-	go func() { r.ready <- p.Ready(ctx, cmd.Process.Pid) }()
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		<-ctx.Done()
-		admin.Close()
 	})
-	return r
+	tasks.Go(func() { _ = p.Ready(t.Context()) })
+	return board
 }
 
 // serveSecrets gives an Envoy its secrets by a socket.
-func serveSecrets(t testing.TB, chain, key []byte) (socket string) {
+func serveSecrets(t *testing.T, chain, key []byte) (socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "sds")
 	s := secretserver.Serve(t, socket, nil)
 	s.Set(envoy.RootsName, identity.RootsSecret(chain))
 	s.Set(envoy.SecretName, identity.CertificateSecret(chain, key))
 	return socket
-}
-
-func merged(m map[string]string, k, v string) map[string]string {
-	out := map[string]string{k: v}
-	for k, v := range m {
-		out[k] = v
-	}
-	return out
 }
 
 // listener is one of Envoy's that closes what it accepts.
@@ -137,56 +110,22 @@ func listener(name string, port uint16) string {
 const dynamic = `{"dynamic_resources": {"ads_config": null, "cds_config": {"ads": null, "initial_fetch_timeout": null, "path_config_source": {"path": "./cds.json"}},
 	"lds_config": {"ads": null, "initial_fetch_timeout": null, "path_config_source": {"path": "./lds.json"}}}}`
 
-func discovered(listeners ...string) map[string]string {
-	for i, l := range listeners {
-		listeners[i] = strings.Replace(l, "{", `{"@type": "type.googleapis.com/envoy.config.listener.v3.Listener", `, 1)
-	}
-	return map[string]string{"cds.json": `{"resources": []}`, "lds.json": `{"resources": [` + strings.Join(listeners, ",") + `]}`}
+func discovered(listener string) map[string]string {
+	listener = strings.Replace(listener, "{", `{"@type": "type.googleapis.com/envoy.config.listener.v3.Listener", `, 1)
+	return map[string]string{"cds.json": `{"resources": []}`, "lds.json": `{"resources": [` + listener + `]}`}
 }
 
-func TestARealEnvoyBecomesReadyAndDies(t *testing.T) {
-	ports := freePorts(t, 2)
-	r := run(t, envoy.Options{Extra: json.RawMessage(dynamic)}, ProxyOptions{Ports: ports, Slow: time.Hour},
-		discovered(listener("a", ports[0]), listener("b", ports[1])))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	s, err := r.board.Wait(ctx, Outbound)
-	if err != nil {
-		t.Fatalf("never ready: %v, %+v", err, s)
-	}
-	if err := <-r.ready; err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range ports {
-		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", p))
-		if err != nil {
-			t.Fatalf("ready, and then: %v", err)
-		}
-		c.Close()
-	}
-	r.signal(syscall.SIGSTOP)
-	stopped := time.Now()
-	await(t, r.board, "envoy-not-live: Envoy runs, and its admin interface has not answered for 3s")
-	t.Logf("that it hangs was seen after %s", time.Since(stopped).Round(time.Millisecond))
-	r.signal(syscall.SIGCONT)
-	if _, err := r.board.Wait(ctx, Outbound); err != nil {
-		t.Errorf("it goes on, and: %v", err)
-	}
-	r.signal(syscall.SIGKILL)
-	await(t, r.board, "envoy-not-live: Envoy has ended")
-}
-
-func TestARealEnvoySaysWhyNot(t *testing.T) {
+func TestReasonsOfARealEnvoy(t *testing.T) {
 	ports := freePorts(t, 2)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	stranger := httptest.NewUnstartedServer(http.NotFoundHandler())
-	stranger.EnableHTTP2, stranger.Config.ErrorLog = true, log.New(io.Discard, "", 0)
-	stranger.StartTLS()
-	defer stranger.Close()
+	other := httptest.NewUnstartedServer(http.NotFoundHandler())
+	other.EnableHTTP2, other.Config.ErrorLog = true, log.New(io.Discard, "", 0)
+	other.StartTLS()
+	defer other.Close()
 	chain, key := certificate(t)
 	refuser := httptest.NewUnstartedServer(http.NotFoundHandler())
 	own, err := tls.X509KeyPair(chain, key)
@@ -194,7 +133,7 @@ func TestARealEnvoySaysWhyNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuser.EnableHTTP2, refuser.TLS = true, &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool(), NextProtos: []string{"h2"}}
-	refuser.Config.ErrorLog = stranger.Config.ErrorLog
+	refuser.Config.ErrorLog = other.Config.ErrorLog
 	refuser.StartTLS()
 	defer refuser.Close()
 	secrets := serveSecrets(t, chain, key)
@@ -208,20 +147,20 @@ func TestARealEnvoySaysWhyNot(t *testing.T) {
 		want  []string
 	}{
 		"no control plane at its address": {ports: ports, want: []string{"no-control-plane: no stream to ", "listener-not-bound: Envoy does not listen on "}},
-		"a stranger at the control plane's address": {o: envoy.Options{ControlPlane: over(stranger)}, ports: ports,
+		"another server at the control plane's address": {o: envoy.Options{ControlPlane: over(other)}, ports: ports,
 			want: []string{"identity-refused: ", "CERTIFICATE VERIFY FAILED"}},
-		"a control plane that does not know us": {o: envoy.Options{ControlPlane: over(refuser)}, ports: ports,
+		"a control plane that does not trust this proxy": {o: envoy.Options{ControlPlane: over(refuser)}, ports: ports,
 			want: []string{"identity-refused: ", "UNKNOWN CA", "no-control-plane: "}},
 		"a listener on a port that is taken": {o: envoy.Options{Extra: json.RawMessage(dynamic)}, ports: []uint16{uint16(taken.Addr().(*net.TCPAddr).Port)},
 			files: discovered(listener("a", uint16(taken.Addr().(*net.TCPAddr).Port))), want: []string{"configuration-not-accepted: Envoy rejected the listeners: ", "Address already in use", "listener-not-bound"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := run(t, tt.o, ProxyOptions{Ports: tt.ports, Slow: 20 * time.Millisecond}, tt.files)
+			board := realEnvoy(t, tt.o, tt.ports, tt.files)
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			var last Status
-			for last = range r.board.Subscribe(ctx, Outbound) {
+			for last = range board.Subscribe(ctx, Outbound) {
 				if !slices.ContainsFunc(tt.want, func(w string) bool { return !strings.Contains(last.String(), w) }) {
 					t.Log(last)
 					return
@@ -250,27 +189,4 @@ func certificate(t *testing.T) (chain, key []byte) {
 		t.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
-}
-
-// BenchmarkLineToRelease is from reading Envoy's line to the moment a waiter runs, with
-// real Envoys.
-func BenchmarkLineToRelease(b *testing.B) {
-	var all []time.Duration
-	for b.Loop() {
-		ports := freePorts(b, 2)
-		r := run(b, envoy.Options{Extra: json.RawMessage(dynamic)}, ProxyOptions{Ports: ports}, discovered(listener("a", ports[0]), listener("b", ports[1])))
-		if _, err := r.board.Wait(r.ctx, Outbound); err != nil {
-			b.Fatal(err)
-		}
-		now := time.Now()
-		r.mu.Lock()
-		all = append(all, now.Sub(r.line))
-		r.mu.Unlock()
-		r.signal(syscall.SIGKILL)
-		<-r.ctx.Done()
-	}
-	slices.Sort(all)
-	for name, d := range map[string]time.Duration{"min": all[0], "p50": all[len(all)/2], "p99": all[len(all)*99/100], "max": all[len(all)-1]} {
-		b.ReportMetric(float64(d.Microseconds())/1000, name+"-ms")
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 
@@ -87,30 +86,5 @@ func TestParkedConnectionsAreOthersThatWait(t *testing.T) {
 	n.Do(func() { got, err = Parked(1337) })
 	if err != nil || got != 2 {
 		t.Errorf("%d parked, %v; want 2", got, err)
-	}
-}
-
-// BenchmarkListening is one look with a number of connections beside.
-func BenchmarkListening(b *testing.B) {
-	for _, connections := range []int{0, 2000} {
-		b.Run(strconv.Itoa(connections)+" connections", func(b *testing.B) {
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer ln.Close()
-			for range connections / 2 {
-				c, err := net.Dial("tcp", ln.Addr().String())
-				if err != nil {
-					b.Fatal(err)
-				}
-				defer c.Close()
-			}
-			for b.Loop() {
-				if _, err := Listening("/proc", uint32(os.Getuid()), 15001, 15006); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }

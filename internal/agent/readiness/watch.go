@@ -6,54 +6,49 @@ import (
 	"time"
 )
 
-// retry is how often an Envoy that does not answer is polled.
-const retry = time.Second
+// A ready Envoy is polled each every. One that has not answered for silence hangs; until it
+// answers, it is polled each retry.
+const (
+	every   = 2 * time.Second
+	retry   = time.Second
+	silence = 3 * time.Second
+)
 
-// watch looks after a ready Envoy, until ctx ends. One that hangs has a process still, and
-// listens; only questions tell. It is asked when its main thread does not run as it should,
-// and seldom otherwise. That it is slow once, with a large change of its configuration, is
-// no reason to take it out of service.
-func (p *Proxy) watch(ctx context.Context, pid int) {
-	pulse := openPulse("/proc", pid)
-	defer pulse.Close()
-	pause, answered := p.o.Every, time.Now()
-	var since time.Time // when it began to be silent
+// watch polls a ready Envoy until ctx ends. One that hangs still has its process and its
+// listeners; only requests show it. That it is slow once, with a large change of its
+// configuration, does not take it out of service.
+func (p *Proxy) watch(ctx context.Context) {
+	pause := every
+	var since time.Time // of the first request without an answer
 	for {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}
-		well, still := pulse.look()
-		if well && since.IsZero() && time.Since(answered) < p.o.Seldom {
-			continue
-		}
 		sent := time.Now()
 		live, state, err := p.o.Admin.Ready(ctx)
-		switch {
-		case err == nil:
-			since, answered, pause = time.Time{}, sent, p.o.Every
+		if err == nil {
+			since, pause = time.Time{}, every
 			problem := ""
 			if !live {
 				problem = "Envoy says " + short(state)
 			}
-			p.tell(ctx, problem)
+			p.set(ctx, problem)
 			continue
-		case !since.IsZero():
-		case still.IsZero(): // it may be busy, and answer late
-			since = sent
-		default:
-			since = still
 		}
-		if pause = max(0, retry-time.Since(sent)); time.Since(since) >= p.o.Silence {
-			pause = p.o.Every
-			p.tell(ctx, fmt.Sprintf("Envoy runs, and its admin interface has not answered for %s: it was stopped, or hangs", p.o.Silence))
+		if since.IsZero() {
+			since = sent
+		}
+		if pause = max(0, retry-time.Since(sent)); time.Since(since) >= silence {
+			pause = every
+			p.set(ctx, fmt.Sprintf("Envoy runs, and its admin interface has not answered for %s: it was stopped, or hangs", silence))
 		}
 	}
 }
 
-// tell puts on the board how Envoy is, unless it has ended: that is the last word on it.
-func (p *Proxy) tell(ctx context.Context, problem string) {
+// set sets Envoy's condition, unless Envoy has ended: that is final.
+func (p *Proxy) set(ctx context.Context, problem string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if ctx.Err() == nil {

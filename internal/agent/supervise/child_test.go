@@ -169,9 +169,8 @@ func actReaper(args []string) {
 	// The child of a parent that never waits is left, until it is released.
 	c := self("exit", "0")
 	must(c.Start())
-	for !gone(c.Process.Pid) {
-		time.Sleep(time.Millisecond)
-	}
+	// Its first thread may be a zombie, and not to be collected yet, while others of it end.
+	must(unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
 	left, err := reapAll()
 	must(err)
 	kept := len(children())

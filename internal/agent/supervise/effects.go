@@ -68,7 +68,7 @@ func (s *Supervisor) startChild() []happening {
 		}
 	})
 	s.tasks.Go(func() {
-		if err := s.o.Ready(ctx, c); err != nil {
+		if err := s.o.Ready(ctx); err != nil {
 			if ctx.Err() == nil {
 				s.wrong(fmt.Errorf("waiting for the child to be ready: %w", err))
 			}

@@ -24,7 +24,7 @@ type Options struct {
 	// Ready returns nil once this child is ready, and not before. It is called anew for
 	// each child, and ctx ends with the child. An error goes to the journal and leaves the
 	// child unready.
-	Ready func(ctx context.Context, p Child) error
+	Ready func(ctx context.Context) error
 
 	// Standby takes connections while no child can.
 	Standby Standby

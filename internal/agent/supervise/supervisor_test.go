@@ -73,7 +73,7 @@ func newSupervisor(s *stage, change func(*stage, *Options)) *Supervisor {
 	o := Options{
 		Standby: s, Grace: 20 * time.Second,
 		Renew:        func(c Command) Command { return c },
-		Ready:        func(ctx context.Context, _ Child) error { return wait(ctx, 50*time.Millisecond) },
+		Ready:        func(ctx context.Context) error { return wait(ctx, 50*time.Millisecond) },
 		Drain:        func(context.Context) error { s.note("drain"); return nil },
 		AwaitDrained: func(ctx context.Context) { _ = wait(ctx, 5*time.Second) },
 		Explain:      func(Exit) (string, bool) { return "", false },
@@ -251,7 +251,7 @@ func TestGraceBoundsTheDrain(t *testing.T) {
 func TestStopBeforeReadyAndDuringAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, func(_ *stage, o *Options) {
-			o.Ready = func(ctx context.Context, _ Child) error { <-ctx.Done(); return ctx.Err() }
+			o.Ready = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		})
 		s.stop()
 		if r := <-s.result; r.Status != 0 {
@@ -267,7 +267,7 @@ func TestStopBeforeReadyAndDuringAPause(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, func(_ *stage, o *Options) { // ready after all, for the connections that wait
-			o.Ready = func(ctx context.Context, _ Child) error { return wait(ctx, time.Second) }
+			o.Ready = func(ctx context.Context) error { return wait(ctx, time.Second) }
 		})
 		s.stop()
 		<-s.result
@@ -322,7 +322,7 @@ func TestSignalsAreForwarded(t *testing.T) {
 	s := newSupervisor(&stage{}, func(_ *stage, o *Options) {
 		o.Command, o.start = child(t, "usr1"), nil
 		o.Command.Line = func([]byte) { listening <- true }
-		o.Ready = func(context.Context, Child) error { <-listening; return nil }
+		o.Ready = func(context.Context) error { <-listening; return nil }
 		o.Explain = func(e Exit) (string, bool) { ended <- e; return "as requested", true }
 		o.Journal = func(e Entry) {
 			if e.To == Serving {
