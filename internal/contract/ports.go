@@ -1,5 +1,7 @@
 package contract
 
+import "net/netip"
+
 // Ports of the proxy's pod. All but the relay's are Istio's.
 const (
 	AdminPort      = 15000 // Envoy's admin interface, loopback only
@@ -14,6 +16,26 @@ const (
 	ProbePort      = 15002 // a port without a listener, to try a capture; Istio's --iptables-probe-port
 	DNSPort        = 15053 // captured look-ups
 	PrometheusPort = 15090 // Envoy's own metrics
+)
+
+// CaptureProof reports whether a connection to an address is the agent's proof that capture
+// works. No host has one of these addresses (RFC 5737, RFC 3849); the first two are the
+// proxy's own in the pod.
+func CaptureProof(to netip.AddrPort) bool {
+	for _, host := range []string{ProofInbound, ProofInbound6, ProofOutbound, ProofOutbound6} {
+		if to == netip.AddrPortFrom(netip.MustParseAddr(host), ProbePort) {
+			return true
+		}
+	}
+	return false
+}
+
+// Addresses of the proofs.
+const (
+	ProofInbound   = "127.0.0.6"
+	ProofInbound6  = "::6"
+	ProofOutbound  = "192.0.2.1"
+	ProofOutbound6 = "2001:db8::1"
 )
 
 // ControlPlaneAddress is where a control plane installed as documented serves xDS and

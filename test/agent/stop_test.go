@@ -71,6 +71,10 @@ func TestStopBeforeReady(t *testing.T) {
 		a.Unready("certificate-missing", "is not reached")
 		envoy := a.Envoy()
 		noSockets(t, p)
+		// The proof of capture has just been made: its own connection is no client.
+		harness.Eventually(t, "capture is proved", func() bool {
+			return strings.Contains(a.Log(), `"msg":"condition holds","condition":"capture"`)
+		})
 		took, status := stopped(a)
 		harness.AwaitEnd(t, envoy)
 		t.Logf("left after %s: %s", took.Round(time.Millisecond), why(a))

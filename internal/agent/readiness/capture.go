@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/contract"
 )
 
 // Capture proves by behaviour, without NET_ADMIN, that connections of one family come to the
@@ -28,10 +30,7 @@ type Capture struct {
 	IPv6     bool // by IPv6, rather than IPv4
 }
 
-const (
-	otherUser  = 65534 // a user that is captured
-	uncaptured = 15002 // a port without a listener, Istio's for the purpose
-)
+const otherUser = 65534 // a user that is captured
 
 // Notes, where a proof cannot be made.
 const (
@@ -61,15 +60,15 @@ func Captures(list ...Capture) Check {
 // than the first of the loopback network is an inbound one to the rules; the outbound ones
 // are unassigned (RFC 5737, RFC 3849).
 var proofs = map[bool]struct{ inbound, outbound netip.Addr }{
-	false: {netip.MustParseAddr("127.0.0.6"), netip.MustParseAddr("192.0.2.1")},
-	true:  {netip.MustParseAddr("::6"), netip.MustParseAddr("2001:db8::1")},
+	false: {netip.MustParseAddr(contract.ProofInbound), netip.MustParseAddr(contract.ProofOutbound)},
+	true:  {netip.MustParseAddr(contract.ProofInbound6), netip.MustParseAddr(contract.ProofOutbound6)},
 }
 
 // Check is a [Check] of CaptureRules.
 func (c Capture) Check(ctx context.Context) (note string, err error) {
 	to := proofs[c.IPv6]
 	if c.Inbound {
-		switch err := inboundProof(ctx, netip.AddrPortFrom(to.inbound, uncaptured)); {
+		switch err := inboundProof(ctx, netip.AddrPortFrom(to.inbound, contract.ProbePort)); {
 		case c.IPv6 && errors.Is(err, unix.ENETUNREACH):
 			return NoRoute, nil
 		case err != nil:
@@ -79,7 +78,7 @@ func (c Capture) Check(ctx context.Context) (note string, err error) {
 	if !c.Outbound {
 		return "", nil
 	}
-	target := netip.AddrPortFrom(to.outbound, uncaptured).String()
+	target := netip.AddrPortFrom(to.outbound, contract.ProbePort).String()
 	switch err := dialAs(ctx, otherUser, target); {
 	case err == nil:
 		return "", nil

@@ -2,7 +2,11 @@
 // by sock_diag(7), which needs no privilege.
 package sockets
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"outrider.dev/internal/contract"
+)
 
 // A Socket is one end of a connection, or a listener.
 type Socket struct {
@@ -48,7 +52,8 @@ const (
 )
 
 // Others counts the sockets that users other than uid have open: TCP and UDP, listening or
-// not, of both families. A socket that no process has open does not count.
+// not, of both families. A socket that no process has open does not count, nor does the
+// agent's proof of capture, which it makes as another user.
 func Others(uid uint32) (n int, err error) {
 	for _, p := range []Protocol{TCP, UDP} {
 		all, err := List(p, Any&^Of(TimeWait))
@@ -56,7 +61,7 @@ func Others(uid uint32) (n int, err error) {
 			return 0, err
 		}
 		for _, s := range all {
-			if s.Inode != 0 && s.UID != uid {
+			if s.Inode != 0 && s.UID != uid && !contract.CaptureProof(s.Remote) {
 				n++
 			}
 		}

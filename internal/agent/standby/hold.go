@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/agent/sockets"
+	"outrider.dev/internal/contract"
 )
 
 // A held connection waits for the proxy. Nothing of it is read, and no goroutine
@@ -44,6 +45,11 @@ func (s *Standby) take(c *net.TCPConn) {
 	// 1,024 with Envoy 1.40.
 	if slices.Contains(s.o.CapturePorts, to.Port()) && here(to.Addr()) {
 		s.count(&s.counts.Looped)
+		c.Close()
+		return
+	}
+	// A proof that connections come here has succeeded: it does not wait for the proxy.
+	if contract.CaptureProof(to) {
 		c.Close()
 		return
 	}
