@@ -26,7 +26,7 @@ func newRequest() *cobra.Command {
 	var port, statusPort uint16
 	cmd := &cobra.Command{
 		Use:   "request METHOD PATH [BODY]",
-		Short: "ask or tell the proxy in this pod, by its admin or the agent's port",
+		Short: "send a request to the proxy in this pod, on its admin or the agent's port",
 		Example: `  outrider-agent request GET /config_dump
   outrider-agent request POST /drain --debug-port 15020`,
 		Args: func(cmd *cobra.Command, args []string) error {

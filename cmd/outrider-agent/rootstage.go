@@ -17,7 +17,7 @@ import (
 	"outrider.dev/internal/cli"
 )
 
-// recordName is the file beside the copy that says that a stage is done.
+// recordName is the file beside the copy that shows that a stage is done.
 const recordName = "captured.json"
 
 // newRootStage is the beginning of the proxy's container in a pod without an init
@@ -87,7 +87,7 @@ func (s *rootStage) run(cmd *cobra.Command, args []string) error {
 	return proxy.Become(user, self, append([]string{os.Args[0]}, args...), os.Environ())
 }
 
-// check returns whom the stage becomes: whose connections are not captured.
+// check returns the user that the stage becomes, whose connections are not captured.
 func (s *rootStage) check(args []string) (proxy.User, error) {
 	var u proxy.User
 	for _, f := range []struct {
@@ -104,7 +104,7 @@ func (s *rootStage) check(args []string) (proxy.User, error) {
 	case len(args) == 0:
 		return u, errors.New("there is no command after the flags")
 	case len(s.intent.ProxyUIDs) == 0:
-		return u, errors.New("--proxy-uid is missing: whom does the stage become?")
+		return u, errors.New("--proxy-uid is missing: which user does the stage become?")
 	}
 	ids := s.intent.ProxyGIDs
 	if len(ids) == 0 {
@@ -139,8 +139,8 @@ func record(rules, file string) error {
 
 func recordOf(file string) string { return filepath.Join(filepath.Dir(file), recordName) }
 
-// capturedLimit is longer than a capture may take, so that a stage that fails says why
-// before those who wait for it give up.
+// capturedLimit is longer than a capture may take, so that a failed stage reports why before
+// its waiters give up.
 const capturedLimit = captureLimit + 10*time.Second
 
 // newCaptured is the hook of a container that begins with a root stage: the kubelet starts
@@ -151,7 +151,7 @@ func newCaptured() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "captured --copy FILE",
 		Short: "wait until this container's root stage has copied and captured",
-		Long: `Asks at once, and is woken when the stage is done: by the root stage of this start of the
+		Long: `Returns as soon as the stage is done: by the root stage of this start of the
 container, in this network namespace. What an earlier start has left does not count.`,
 		Example: "  outrider-agent captured --copy /outrider/bin/outrider-agent",
 		Args:    noArgs,
@@ -178,20 +178,15 @@ container, in this network namespace. What an earlier start has left does not co
 
 // awaitRecord returns the record of a stage when it is good.
 func awaitRecord(ctx context.Context, file string) (proxy.StageRecord, error) {
-	events := watch(filepath.Dir(file)) // before the first question: nothing is missed
-	defer events.Close()
+	changed, stop := watch(file) // before the first look: nothing is missed
+	defer stop()
 	for {
 		r, err := proxy.ReadStageRecord(file)
 		if err == nil {
 			return r, nil
 		}
-		var tick <-chan time.Time
-		if !events.on { // this user has too many watches, or the folder is not there yet
-			tick = time.After(longestPause)
-		}
 		select {
-		case <-events.c:
-		case <-tick:
+		case <-changed:
 		case <-ctx.Done():
 			return r, fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}

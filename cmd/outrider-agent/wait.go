@@ -13,19 +13,20 @@ import (
 	"net/textproto"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/agent/gate"
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/internal/agent/status"
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/contract"
+	"outrider.dev/internal/wire"
 )
 
 // waitOptions are the flags of wait; the first four are pilot-agent's.
@@ -43,7 +44,7 @@ func newWait() *cobra.Command {
 	o := &waitOptions{}
 	cmd := &cobra.Command{
 		Use:   "wait",
-		Short: "wait until the proxy is ready, or say why it is not",
+		Short: "wait until the proxy is ready, or print why it is not",
 		Long: `Sends a request at once. A running agent holds it and answers in the moment at which the
 proxy is ready, without polling. Before there is an agent, the request is sent again as
 soon as one writes its state file, or a little later.
@@ -74,12 +75,15 @@ The endpoint of another mesh, which does not hold requests, is polled every
 			if err := cli.FromEnv(cmd.Flags()); err != nil {
 				return err
 			}
-			w, err := o.waiter()
-			if err != nil {
+			if err := o.checkNumbers(); err != nil {
 				return &cli.UsageError{Err: err}
 			}
 			if o.probe != "" {
 				return o.awaitProbe(cmd.Context(), cmd.Flags())
+			}
+			w, err := o.waiter()
+			if err != nil {
+				return &cli.UsageError{Err: err}
 			}
 			return w.wait(cmd.Context(), cmd.Root().Name())
 		},
@@ -87,11 +91,11 @@ The endpoint of another mesh, which does not hold requests, is polled every
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.IntVar(&o.timeoutSeconds, "timeoutSeconds", 60, "how long to wait")
-	fs.IntVar(&o.requestMillis, "requestTimeoutMillis", 500, "how long one question may go without a sign of being held")
-	fs.IntVar(&o.periodMillis, "periodMillis", 500, "how often to ask an endpoint that does not hold questions")
-	fs.StringVar(&o.url, "url", fmt.Sprintf("http://localhost:%d%s", contract.ReadinessPort, contract.ReadyPath), "what to ask; or unix:///path of the agent's socket")
+	fs.IntVar(&o.requestMillis, "requestTimeoutMillis", 500, "how long one request may go without a sign of being held")
+	fs.IntVar(&o.periodMillis, "periodMillis", 500, "how often to poll an endpoint that does not hold requests")
+	fs.StringVar(&o.url, "url", fmt.Sprintf("http://localhost:%d%s", contract.ReadinessPort, contract.ReadyPath), "the endpoint; or unix:///path of the agent's socket")
 	fs.StringVar(&o.level, "level", "", "what ready means: outbound (default) or full, the app's own health too")
-	fs.StringVar(&o.as, "as", "", "who waits, for the agent's journal; default: the name of this pod and process")
+	fs.StringVar(&o.as, "as", "", "name of the waiter in the agent's journal; default: this pod and process")
 	fs.StringVar(&o.stateDir, "state-dir", contract.OwnDir, "directory of the agent's state file, watched if it is there")
 	fs.StringVar(&o.probe, "probe", "", "JSON of a pod's probe: wait for that, and not for the proxy")
 	cli.BindEnv(fs, "state-dir", "OUTRIDER_STATE_DIR")
@@ -121,9 +125,9 @@ func (o *waitOptions) awaitProbe(ctx context.Context, fs *pflag.FlagSet) error {
 	return nil
 }
 
-// A waiter asks one endpoint until it is ready.
+// A waiter polls one endpoint until it is ready.
 type waiter struct {
-	timeout, request, period time.Duration
+	timeout, limit, period time.Duration
 
 	url      *url.URL
 	shown    string // the URL as it was given
@@ -153,9 +157,6 @@ func (o waitOptions) checkNumbers() error {
 
 // waiter checks the flags.
 func (o waitOptions) waiter() (*waiter, error) {
-	if err := o.checkNumbers(); err != nil {
-		return nil, err
-	}
 	level, err := readiness.ParseLevel(o.level)
 	if err != nil {
 		return nil, fmt.Errorf("--%w", err)
@@ -166,7 +167,7 @@ func (o waitOptions) waiter() (*waiter, error) {
 	}
 	w := &waiter{
 		timeout: time.Duration(o.timeoutSeconds) * time.Second,
-		request: time.Duration(o.requestMillis) * time.Millisecond,
+		limit:   time.Duration(o.requestMillis) * time.Millisecond,
 		period:  min(time.Duration(o.periodMillis)*time.Millisecond, otherPause),
 		url:     u, shown: o.url, as: o.as, stateDir: o.stateDir,
 	}
@@ -199,10 +200,10 @@ func (o waitOptions) waiter() (*waiter, error) {
 	return w, nil
 }
 
-// An answer is what came of one question.
+// An answer is what came of one request.
 type answer struct {
 	ready bool
-	agent bool // by an agent that holds questions
+	agent bool // by an agent that holds requests
 	why   string
 	hint  string
 	err   error // there was no answer
@@ -212,26 +213,22 @@ type answer struct {
 func (w *waiter) wait(ctx context.Context, name string) error {
 	began := time.Now()
 	end := began.Add(w.timeout)
-	events := watch(w.stateDir)
-	defer events.Close()
+	changed, stop := watch(filepath.Join(w.stateDir, status.StateFile))
+	defer stop()
 	pause := firstPause
 	for {
-		a := w.ask(ctx, end)
+		a := w.request(ctx, end)
 		if a.ready {
 			return nil
 		}
 		if !time.Now().Before(end) || ctx.Err() != nil {
 			return w.failed(name, a)
 		}
-		switch {
-		case a.err == nil && !a.agent:
+		if a.err == nil && !a.agent {
 			pause = w.period
-		case a.err != nil && events.on:
-			pause = longestPause
 		}
 		select {
-		case <-events.c:
-			pause = firstPause
+		case <-changed:
 		case <-time.After(min(pause, time.Until(end))):
 			pause = min(2*pause, longestPause)
 		case <-ctx.Done():
@@ -239,15 +236,15 @@ func (w *waiter) wait(ctx context.Context, name string) error {
 	}
 }
 
-// answerSlack is how much later than asked for the answer to a held question may come.
+// answerSlack is how much later than requested the answer to a held request may come.
 const answerSlack = time.Second
 
-// ask asks once, and lets itself be held until end.
-func (w *waiter) ask(ctx context.Context, end time.Time) answer {
+// request makes one request, which the agent may hold until end.
+func (w *waiter) request(ctx context.Context, end time.Time) answer {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// The limit is for a request that is not reported as held.
-	limit := time.AfterFunc(w.request, func() { cancel(fmt.Errorf("no answer within %s", w.request)) })
+	limit := time.AfterFunc(w.limit, func() { cancel(fmt.Errorf("no answer within %s", w.limit)) })
 	defer limit.Stop()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
@@ -283,7 +280,7 @@ func (w *waiter) ask(ctx context.Context, end time.Time) answer {
 	return a
 }
 
-// plain is err without the URL, which is said already.
+// plain is err without the URL, which the message already has.
 func plain(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -306,7 +303,7 @@ func reasons(code int, body []byte) (why, hint string) {
 	return strings.TrimSpace("it answers " + strconv.Itoa(code) + " " + text), ""
 }
 
-// failed says why the wait was in vain.
+// failed is the error of a wait that was in vain.
 func (w *waiter) failed(name string, a answer) error {
 	if a.err != nil {
 		a.why = fmt.Sprintf("no answer from %s: %v", w.shown, a.err)
@@ -319,44 +316,14 @@ func (w *waiter) failed(name string, a answer) error {
 	return err
 }
 
-// A watched directory tells when something new is in it.
-type watched struct {
-	c    chan struct{}
-	on   bool
-	file *os.File
-}
-
-// watch watches a directory if it is there and can be watched; else it never tells.
-func watch(dir string) watched {
-	none := watched{c: make(chan struct{})}
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
-		return none
-	}
-	file := os.NewFile(uintptr(fd), "inotify")
-	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_MOVED_TO|unix.IN_CREATE|unix.IN_ONLYDIR); err != nil {
-		file.Close()
-		return none
-	}
-	w := watched{c: make(chan struct{}, 1), on: true, file: file}
-	go func() {
-		buf := make([]byte, 4096)
-		for {
-			if _, err := file.Read(buf); err != nil {
-				return
-			}
-			select {
-			case w.c <- struct{}{}:
-			default:
-			}
+// watch returns a channel that gets a value after a change in the directory of a file. Without
+// inotify, or before the directory exists, it gets one every longestPause.
+func watch(file string) (changed <-chan struct{}, stop func()) {
+	c := make(chan struct{}, 1)
+	return c, wire.WatchFiles(longestPause, func() {
+		select {
+		case c <- struct{}{}:
+		default:
 		}
-	}()
-	return w
-}
-
-// Close ends the watch.
-func (w watched) Close() {
-	if w.on {
-		w.file.Close()
-	}
+	}, file)
 }

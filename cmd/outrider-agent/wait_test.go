@@ -20,7 +20,7 @@ import (
 	"outrider.dev/internal/contract"
 )
 
-// An agent is the part of a real one that wait speaks to.
+// An agent is the part of a real one that wait sends requests to.
 type agent struct {
 	board   *readiness.Board
 	journal *status.Journal
@@ -103,7 +103,7 @@ func TestWaitIsHeldAndReleased(t *testing.T) {
 	}
 }
 
-func TestWaitSaysWhyNot(t *testing.T) {
+func TestReasonsOfAFailedWait(t *testing.T) {
 	a, addr := startAgent(t, status.Options{Ports: []uint16{0}})
 	a.board.Set(readiness.ControlPlane, false, "cp:15012 cannot be reached")
 	code, out := command("outrider-agent", "wait", "--timeoutSeconds=1", fmt.Sprintf("--url=http://localhost:%d/healthz/ready", addr.(*net.TCPAddr).Port))
@@ -112,7 +112,7 @@ func TestWaitSaysWhyNot(t *testing.T) {
 		t.Errorf("%d %s", code, out)
 	}
 	if n := len(a.journal.Record().Entries); n != 1 {
-		t.Errorf("it asked %d times", n)
+		t.Errorf("%d requests in the journal", n)
 	}
 }
 
@@ -134,10 +134,10 @@ func TestAnAgentThatComesLaterOrAgainIsFound(t *testing.T) {
 	}
 }
 
-func TestAForeignEndpointIsPolled(t *testing.T) {
-	var asked atomic.Int32
+func TestAnEndpointOfAnotherMeshIsPolled(t *testing.T) {
+	var requests atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch n := asked.Add(1); {
+		switch n := requests.Add(1); {
 		case n == 1:
 			<-r.Context().Done() // it hangs, and does not report the request as held
 		case n < 4:
@@ -146,8 +146,8 @@ func TestAForeignEndpointIsPolled(t *testing.T) {
 	}))
 	defer s.Close()
 	began := time.Now()
-	if code, out := command("outrider-agent", "wait", "--url="+s.URL+"/healthz/ready", "--requestTimeoutMillis=100"); code != 0 || asked.Load() != 4 {
-		t.Errorf("%d %s, asked %d times", code, out, asked.Load())
+	if code, out := command("outrider-agent", "wait", "--url="+s.URL+"/healthz/ready", "--requestTimeoutMillis=100"); code != 0 || requests.Load() != 4 {
+		t.Errorf("%d %s after %d requests", code, out, requests.Load())
 	}
 	if d := time.Since(began); d < 100*time.Millisecond+2*otherPause {
 		t.Errorf("it took %v: it does not pause", d)
@@ -189,7 +189,7 @@ func FuzzReasons(f *testing.F) {
 	})
 }
 
-// The hook that injection writes for a container with a probe is a command that there is.
+// The hook that injection writes for a container with a probe is a valid command.
 func TestWaitTakesTheArgumentsOfAWrittenHook(t *testing.T) {
 	cmd := newWait()
 	cmd.SetArgs(contract.WaitArgs(`{"exec":{"command":["true"]}}`)[1:])
