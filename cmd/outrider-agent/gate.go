@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"os/exec"
 	"slices"
@@ -72,10 +73,10 @@ func addFlags(cmd *cobra.Command, flags *flag.FlagSet) {
 func gateOptions(line contract.Gate) (gate.Options, error) {
 	o := gate.Options{
 		Place: state.Place{Container: line.Name, States: line.States, Own: line.Own}, Command: line.Command,
-		At: line.At, HelperOf: line.HelperOf, StopGrace: line.StopGrace, PreStop: line.PreStop,
+		At: map[string]*url.URL{}, Environ: os.Environ(), HelperOf: line.HelperOf, StopGrace: line.StopGrace, PreStop: line.PreStop,
 	}
 	if line.Name == "" {
-		return o, errors.New("--name is missing: whose command is this?")
+		return o, errors.New("--name is missing: which container runs the command?")
 	}
 	if len(line.Command) == 0 {
 		return o, errors.New("there is no command after the flags")
@@ -88,9 +89,11 @@ func gateOptions(line contract.Gate) (gate.Options, error) {
 		o.After = append(o.After, e)
 	}
 	for _, name := range slices.Sorted(maps.Keys(line.At)) {
-		if err := gate.CheckAddress(line.At[name]); err != nil {
+		u, err := gate.ParseAddress(line.At[name])
+		if err != nil {
 			return o, fmt.Errorf("--at: %w", err)
 		}
+		o.At[name] = u
 	}
 	return o, cmp.Or(
 		parseFlag("probe", line.Probe, gate.ParseProbe, &o.Probe),

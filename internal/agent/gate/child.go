@@ -1,15 +1,14 @@
 package gate
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/agent/supervise"
 )
 
 // A child is the container's command.
@@ -18,80 +17,39 @@ type child struct {
 	terminal bool // it has the terminal's foreground
 }
 
-// A startError is a command that cannot be run.
-type startError struct {
-	name   string
-	err    error
-	status int // 126 or 127, as shells have it
-}
-
-func (e *startError) Error() string { return fmt.Sprintf("running %s: %v", e.name, e.err) }
-
 // startChild runs the command in a process group of its own, as a container's command is
-// the leader of one: what it sends to its group, and Ctrl-C, must not reach the gate.
+// the leader of one: what it sends to its group must not reach the gate.
 // With a terminal its group gets the foreground. It keeps the gate's own standard streams,
-// directory, environment, user and limits.
-func (g *gate) startChild() *startError {
-	argv := g.o.Command
-	path, err := exec.LookPath(argv[0])
-	if err != nil && !errors.Is(err, exec.ErrDot) {
-		return whyNot(argv[0], err)
-	}
-	c := &child{terminal: foreground(g.o.Stdin)}
+// directory, user and limits.
+func (g *gate) startChild() *supervise.StartError {
 	environ, files, ready, err := g.prepareNotify()
 	if err != nil {
-		return &startError{argv[0], err, 126}
+		return &supervise.StartError{Path: g.o.Command[0], Why: err.Error(), Status: supervise.NotRunnable}
 	}
+	c := &child{terminal: foreground(os.Stdin)}
 	c.cmd = &exec.Cmd{
-		Path: path, Args: argv, Env: environ,
-		Stdin: g.o.Stdin, Stdout: g.o.Stdout, Stderr: g.o.Stderr, ExtraFiles: files,
-		SysProcAttr: &syscall.SysProcAttr{
-			Setpgid: true, Pdeathsig: syscall.SIGKILL,
-			Foreground: c.terminal, Ctty: int(g.o.Stdin.Fd()),
-		},
+		Args: g.o.Command, Env: environ, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, ExtraFiles: files,
+		SysProcAttr: &syscall.SysProcAttr{Foreground: c.terminal, Ctty: int(os.Stdin.Fd())},
 	}
-	started := make(chan error)
-	go g.live(c, started)
-	err = <-started
+	failed := supervise.StartGroup(c.cmd, func() { g.post(func() { g.childEnded(c) }) })
 	ready()
-	if err != nil {
-		return whyNot(argv[0], err)
+	if failed != nil {
+		return failed
 	}
 	g.child = c
 	return nil
 }
 
-// live stays with the child until it has ended, on one thread: the signal that ends it
-// with the gate is sent when the thread ends that forked it (prctl(2), PR_SET_PDEATHSIG).
-func (g *gate) live(c *child, started chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err := c.cmd.Start()
-	started <- err
-	if err != nil {
-		return
-	}
-	pid := c.cmd.Process.Pid
-	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
-	}
-	// When PID 1 of a container ends, the rest of it does too. While its number is still
-	// taken, no other process can have the group.
-	_ = unix.Kill(-pid, unix.SIGKILL)
-	_ = c.cmd.Wait() // its error is the status again
-	g.post(func() { g.childEnded(c) })
-}
-
 func (g *gate) childEnded(c *child) {
 	if c.terminal {
-		takeForeground(g.o.Stdin)
+		takeForeground(os.Stdin)
 	}
 	code := exitCode(c.cmd.ProcessState)
-	switch why := g.stop.own; {
-	case why == nil:
-		g.finish(code)
-	default:
-		g.end(why.code, "%s", why.reason)
+	if own := g.stop.own; own != nil {
+		g.end(own.code, "%s", own.reason)
+		return
 	}
+	g.finish(code)
 }
 
 // exitCode is the status as container runtimes have it.
@@ -100,22 +58,6 @@ func exitCode(s *os.ProcessState) int {
 		return 128 + int(ws.Signal())
 	}
 	return s.ExitCode()
-}
-
-func whyNot(name string, err error) *startError {
-	status := 126
-	var missing *exec.Error
-	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &missing) && errors.Is(missing.Err, exec.ErrNotFound) {
-		status = 127
-	}
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		err = path.Err
-	}
-	if missing != nil {
-		err = missing.Err
-	}
-	return &startError{name, err, status}
 }
 
 // foreground reports whether f is the terminal of this process and its group has the

@@ -47,6 +47,7 @@ func TestWhatIsNoProbeNoHookNoNotification(t *testing.T) {
 	hook := func(text string) error { _, err := ParseHook(text); return err }
 	notify := func(text string) error { _, err := ParseNotify(text); return err }
 	after := func(text string) error { _, err := ParseAfter("app", text); return err }
+	address := func(text string) error { _, err := ParseAddress(text); return err }
 	tests := map[string]struct {
 		read       func(string) error
 		text, want string
@@ -70,9 +71,9 @@ func TestWhatIsNoProbeNoHookNoNotification(t *testing.T) {
 		"a condition that is none":     {after, "cache is ready", `"ready" is none of started, healthy, completed`},
 		"more than one statement":      {after, "cache is healthy\ncontainer x is init", "more than one statement"},
 		"a statement without an end":   {after, "", "want as in"},
-		"an address without a scheme":  {CheckAddress, "127.0.0.1:15021/ready", "cannot contain colon"},
-		"an address of another scheme": {CheckAddress, "ftp://x/", "want http://HOST:PORT/PATH"},
-		"a socket without its path":    {CheckAddress, "http+unix://x/ready", "want http+unix://%2Fpath%2Fof.sock/path"},
+		"an address without a scheme":  {address, "127.0.0.1:15021/ready", "cannot contain colon"},
+		"an address of another scheme": {address, "ftp://x/", "want http://HOST:PORT/PATH"},
+		"a socket without its path":    {address, "http+unix://x/ready", "want http+unix://%2Fpath%2Fof.sock/path"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -2,10 +2,7 @@ package gate
 
 import (
 	"fmt"
-	"maps"
 	"net/url"
-	"os"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -14,13 +11,14 @@ import (
 	"outrider.dev/startup"
 )
 
-// Options of a gate. The zero value of a field means its default.
+// Options of a gate. Command, Environ, Say and Explain are required; the zero value of another field
+// means its default.
 type Options struct {
 	Place   state.Place
 	Command []string
 
-	After []startup.Edge    // what the command waits for
-	At    map[string]string // by container that publishes no record: the URL of its health
+	After []startup.Edge      // what the command waits for
+	At    map[string]*url.URL // by container that publishes no record: see [ParseAddress]
 
 	Probe        *Probe // succeeds when the command is healthy
 	StartupProbe *Probe // until it succeeds the kubelet's liveness probe must not count
@@ -43,26 +41,24 @@ type Options struct {
 	// Default: none, because every signal can end some program.
 	NotifySignal syscall.Signal
 
-	Stdin, Stdout, Stderr *os.File // of the command; default: the gate's own
-
-	Say     func(string) // prints one line, rarely; default: does nothing
+	Say     func(string) // prints one line, rarely
 	Explain func(string) // why the gate ended by itself, for the termination message
 
 	// SecondLook is how often a gate that waits reads the records without an event, in case
 	// an event was lost (a volume without sockets); default 1s.
 	SecondLook time.Duration
 
-	Environ []string // of the command; default: the gate's own
+	Environ []string // of the command
 }
 
 // Exit statuses of a gate that ended by itself. 126 and 127 are a command that cannot be
 // run, as shells have it, 128+n is signal n; anything else is the command's own.
 const (
 	GaveUp       = 75 // it waited for long enough (EX_TEMPFAIL)
-	FollowsOther = 76 // a dependency was restarted, so this container is to be, too
+	FollowsOther = 76 // a dependency was restarted, and so must this container be
 	HookFailed   = 77 // the postStart hook failed
 	NeverStarted = 78 // the startup probe failed for too long
-	Unusable     = 1  // its own surroundings are not as they must be
+	Unusable     = 1  // it cannot publish its state
 )
 
 const (
@@ -71,41 +67,14 @@ const (
 )
 
 func (o Options) complete() (Options, error) {
-	if len(o.Command) == 0 {
-		return o, fmt.Errorf("no command to run")
-	}
 	if o.StopGrace == 0 {
 		o.StopGrace = defaultGrace
 	}
 	if o.SecondLook <= 0 {
 		o.SecondLook = defaultSecondLook
 	}
-	if o.Stdin == nil {
-		o.Stdin = os.Stdin
-	}
-	if o.Stdout == nil {
-		o.Stdout = os.Stdout
-	}
-	if o.Stderr == nil {
-		o.Stderr = os.Stderr
-	}
-	if o.Environ == nil {
-		o.Environ = os.Environ()
-	}
-	if o.Say == nil {
-		o.Say = func(string) {}
-	}
-	if o.Explain == nil {
-		o.Explain = func(string) {}
-	}
 	if o.Probe != nil && o.Notify.By != "" {
 		return o, fmt.Errorf("healthy by a probe and by a notification: one of them")
-	}
-	for _, name := range slices.Sorted(maps.Keys(o.At)) {
-		at := o.At[name]
-		if _, err := parseAddress(at); err != nil {
-			return o, fmt.Errorf("the address of %s: %w", name, err)
-		}
 	}
 	return o, nil
 }
@@ -141,9 +110,9 @@ func reason(err error) string {
 // condition is an edge as the end of a statement.
 func condition(e startup.Edge) string { return e.From + " is " + string(e.After) }
 
-// parseAddress reads the URL of a container's health: http://HOST:PORT/PATH, or
+// ParseAddress reads the URL of a container's health: http://HOST:PORT/PATH, or
 // http+unix://%2Fpath%2Fof.sock/PATH.
-func parseAddress(text string) (*url.URL, error) {
+func ParseAddress(text string) (*url.URL, error) {
 	if path, ok := strings.CutPrefix(text, unixScheme+"://"); ok {
 		socket, rest, _ := strings.Cut(path, "/")
 		socket, err := url.PathUnescape(socket)
@@ -168,9 +137,3 @@ func parseAddress(text string) (*url.URL, error) {
 }
 
 const unixScheme = "http+unix"
-
-// CheckAddress reports what is wrong with the URL of a container's health.
-func CheckAddress(text string) error {
-	_, err := parseAddress(text)
-	return err
-}

@@ -31,13 +31,9 @@ func (g *gate) startPolling() {
 	ctx, g.stopPolling = context.WithCancel(g.ctx)
 	g.pollers = map[string]*poller{}
 	for _, e := range g.o.After {
-		at := g.o.At[e.From]
-		if at == "" || e.After == startup.Completed || g.pollers[e.From] != nil {
+		u := g.o.At[e.From]
+		if u == nil || e.After == startup.Completed || g.pollers[e.From] != nil {
 			continue
-		}
-		u, err := parseAddress(at)
-		if err != nil {
-			continue // Options.complete has checked it
 		}
 		p := &poller{url: u, again: make(chan struct{}, 1)}
 		g.pollers[e.From] = p

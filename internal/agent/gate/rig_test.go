@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -46,7 +47,7 @@ func TestMain(m *testing.M) {
 var roles map[string]func([]string) int
 
 func init() { // roles refer to functions that refer to roles
-	roles = map[string]func([]string) int{"gate": playGate, "work": playWork, "http": playHTTP, "hog": playHog, "terminal": playTerminal}
+	roles = map[string]func([]string) int{"gate": playGate, "work": playWork, "http": playHTTP, "hog": playHog}
 }
 
 // A spec is a gate on its way into another process.
@@ -70,7 +71,7 @@ type spec struct {
 func playGate([]string) int {
 	var s spec
 	must(json.Unmarshal([]byte(os.Getenv(gateSpec)), &s))
-	o := Options{Command: s.Command, At: s.At, Restart: s.Restart, HelperOf: s.HelperOf, StopGrace: s.StopGrace, PreStop: s.PreStop, SecondLook: s.SecondLook, NotifySignal: s.NotifySignal}
+	o := Options{Command: s.Command, At: map[string]*url.URL{}, Restart: s.Restart, HelperOf: s.HelperOf, StopGrace: s.StopGrace, PreStop: s.PreStop, SecondLook: s.SecondLook, NotifySignal: s.NotifySignal}
 	o.Place = state.Place{Container: s.Name}
 	if s.Dir != "" {
 		o.Place.States, o.Place.Own = filepath.Join(s.Dir, "state"), filepath.Join(s.Dir, "state", s.Name)
@@ -79,6 +80,11 @@ func playGate([]string) int {
 		e, err := ParseAfter(s.Name, text)
 		must(err)
 		o.After = append(o.After, e)
+	}
+	for name, text := range s.At {
+		u, err := ParseAddress(text)
+		must(err)
+		o.At[name] = u
 	}
 	var err error
 	read := func(text string, into func(string)) {
@@ -93,7 +99,8 @@ func playGate([]string) int {
 	read(s.Notify, func(text string) { o.Notify, err = ParseNotify(text) })
 	os.Unsetenv(gateSpec)
 	os.Setenv(role, "work")
-	o.Say = func(line string) { fmt.Fprintln(os.Stderr, "gate:", line) }
+	o.Environ = os.Environ()
+	o.Say, o.Explain = func(line string) { fmt.Fprintln(os.Stderr, "gate:", line) }, func(string) {}
 	return Run(context.Background(), o)
 }
 
@@ -338,7 +345,7 @@ func (p *pod) signal(c *container, s syscall.Signal) {
 	check(p.t, c.cmd.Process.Signal(s))
 }
 
-// until waits until what a container says of itself is as wanted.
+// until waits until a container has published what is wanted.
 func (p *pod) until(name string, wanted func(state.Seen) bool) state.Seen {
 	p.t.Helper()
 	over := time.After(bad)

@@ -38,6 +38,3 @@ func playHog([]string) int {
 	_, _ = os.Stdin.Read(make([]byte, 1))
 	return 0
 }
-
-// playTerminal is a gate on a terminal of its own.
-func playTerminal(args []string) int { return playGate(args) }

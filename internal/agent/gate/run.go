@@ -48,12 +48,8 @@ func Run(ctx context.Context, o Options) int {
 	defer signal.Stop(signals)
 	g, err := newGate(o)
 	if err != nil {
-		if o.Say != nil {
-			o.Say(err.Error())
-		}
-		if o.Explain != nil {
-			o.Explain(err.Error())
-		}
+		o.Say(err.Error())
+		o.Explain(err.Error())
 		return Unusable
 	}
 	defer g.close()

@@ -42,7 +42,7 @@ const rtmin3 = syscall.Signal(37)
 // stops reports whether a signal stops the container. Without a terminal SIGWINCH does: it
 // is the stop signal of images of the Apache web server, and has no other meaning there.
 func (g *gate) stops(s syscall.Signal) bool {
-	terminal := foreground(g.o.Stdin) || g.child != nil && g.child.terminal
+	terminal := foreground(os.Stdin) || g.child != nil && g.child.terminal
 	switch s {
 	case unix.SIGTERM, rtmin3:
 		return true

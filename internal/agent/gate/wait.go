@@ -118,7 +118,7 @@ func (g *gate) begin(waits []state.Wait) {
 		}
 	}
 	if err := g.startChild(); err != nil {
-		g.end(err.status, "%s", err.Error())
+		g.end(err.Status, "%s", err.Error())
 		return
 	}
 	g.note(startup.IsStarted, waitedText(waits))

@@ -363,7 +363,7 @@ func readGate(t testing.TB, pod *corev1.Pod, c corev1.Container) {
 		names = append(names, e.From)
 	}
 	for _, url := range g.At {
-		check(nil, gate.CheckAddress(url))
+		check(gate.ParseAddress(url))
 	}
 	for _, probe := range []string{g.Probe, g.StartupProbe} {
 		if probe != "" {
