@@ -21,35 +21,29 @@ import (
 type Client struct {
 	Address string // host:port
 
-	// ServerName is the server name of the handshake; default: the host of Address.
-	ServerName string
 	// Identity is what the control plane's certificate must name: one of these, each a
-	// SPIFFE URI or a DNS name. Default: ServerName.
+	// SPIFFE URI or a DNS name. Default: the host of Address.
 	Identity []string
 
-	RootFile string // PEM of the trusted roots
-	Roots    []byte // the same, besides the file or instead of it
-
-	TokenFile string            // a token to show; empty: none is needed
-	Headers   map[string]string // to be sent besides, as Istio's CA_HEADER_* are
+	RootFile  string // PEM of the trusted roots
+	TokenFile string // the token of the request; empty: none is needed
 }
 
 // A Call is one request.
 type Call struct {
 	CSR  []byte        // PEM
-	Life time.Duration // to request; 0: what the control plane gives
+	Life time.Duration // to request; 0: the control plane's default
 	// Roots are trusted besides the client's own.
 	Roots []*x509.Certificate
-	// Certificate is shown if the server takes ones like it; nil: none.
+	// Certificate is presented if the server accepts its issuer; nil: none.
 	Certificate *tls.Certificate
 }
 
 // CreateCertificate returns the chain that the control plane gives, the leaf first. An
 // error is a [*Fault].
 //
-// A control plane whose root was made anew, with the same name, asks for certificates
-// like ours and then ends the connection because of it. So after a connection that ended
-// badly the token is tried alone.
+// A control plane with a new root of the same name requests a certificate like ours and then
+// ends the connection because of it. So after a failed connection the token is tried alone.
 func (c *Client) CreateCertificate(ctx context.Context, call Call) ([]*x509.Certificate, error) {
 	shown := false
 	chain, f := c.create(ctx, call, &shown)
@@ -91,12 +85,12 @@ func (c *Client) create(ctx context.Context, call Call, shown *bool) ([]*x509.Ce
 	}
 	chain, err := answer(message)
 	if err != nil {
-		return nil, fault(Broken, err, "the control plane %s gives %v", c.Address, err)
+		return nil, fault(Broken, "the control plane %s sends %v", c.Address, err)
 	}
 	return chain, nil
 }
 
-// answer reads a message into certificates.
+// answer reads the certificates of a message.
 func answer(message []byte) ([]*x509.Certificate, error) {
 	response, err := wire.ParseCertificateResponse(message)
 	if err != nil {
@@ -120,9 +114,6 @@ func (c *Client) request(call Call) (wire.Call, *Fault) {
 	out := wire.Call{
 		URL: "https://" + c.Address + wire.CertificatePath, Header: http.Header{},
 		Message: wire.CertificateRequest{CSR: string(call.CSR), Life: call.Life}.Marshal(),
-	}
-	for name, value := range c.Headers {
-		out.Header.Set(name, value)
 	}
 	token, f := c.token()
 	if f != nil && call.Certificate == nil {
@@ -156,40 +147,29 @@ func (c *Client) token() (string, *Fault) {
 	}
 	raw, err := read(c.TokenFile)
 	if err != nil {
-		return "", fault(NoToken, err, "there is no token to ask for a certificate with: %v", err)
+		return "", fault(NoToken, "there is no token to request a certificate with: %v", err)
 	}
 	token := strings.TrimSpace(string(raw))
 	switch {
 	case token == "":
-		return "", fault(NoToken, nil, "there is no token to ask for a certificate with: %s is empty", c.TokenFile)
+		return "", fault(NoToken, "there is no token to request a certificate with: %s is empty", c.TokenFile)
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return "", fault(NoToken, nil, "there is no token to ask for a certificate with: %s holds something else", c.TokenFile)
+		return "", fault(NoToken, "there is no token to request a certificate with: %s does not hold a token", c.TokenFile)
 	}
 	return token, nil
 }
 
-// roots are the trusted ones at this moment.
+// roots returns the trusted roots of this moment.
 func (c *Client) roots() ([]*x509.Certificate, *Fault) {
-	var all []*x509.Certificate
-	if c.RootFile != "" {
-		raw, err := read(c.RootFile)
-		if err != nil {
-			return nil, fault(NoRoots, err, "it is not known yet which control plane to trust: %v", err)
-		}
-		certs, err := wire.ParseCertificates(raw)
-		if err != nil {
-			return nil, fault(NoRoots, err, "it is not known which control plane to trust: %s: %v", c.RootFile, err)
-		}
-		all = certs
+	raw, err := read(c.RootFile)
+	if err != nil {
+		return nil, fault(NoRoots, "the roots to trust are not known yet: %v", err)
 	}
-	if len(c.Roots) > 0 {
-		certs, err := wire.ParseCertificates(c.Roots)
-		if err != nil {
-			return nil, fault(NoRoots, err, "it is not known which control plane to trust: %v", err)
-		}
-		all = append(all, certs...)
+	certs, err := wire.ParseCertificates(raw)
+	if err != nil {
+		return nil, fault(NoRoots, "the roots to trust are not known: %s: %v", c.RootFile, err)
 	}
-	return all, nil
+	return certs, nil
 }
 
 // failed is why a call gave no message.
@@ -201,9 +181,9 @@ func (c *Client) failed(ctx context.Context, err error) *Fault {
 	case errors.As(err, &status):
 		return c.refused(status)
 	case errors.As(err, &odd):
-		return fault(Broken, nil, "%s answers with %s; is it a control plane's port?", c.Address, odd.What)
+		return fault(Broken, "%s answers with %s; is it a control plane's port?", c.Address, odd.What)
 	case errors.As(err, &address): // nothing was sent
-		return fault(Broken, err, "the control plane's address %q: %v", c.Address, err)
+		return fault(Broken, "the control plane's address %q: %v", c.Address, err)
 	}
 	return c.unanswered(ctx, err)
 }
@@ -212,19 +192,19 @@ func (c *Client) failed(ctx context.Context, err error) *Fault {
 func (c *Client) refused(status *wire.StatusError) *Fault {
 	message := status.Message
 	if message == "" {
-		message = "it does not say why"
+		message = "without a reason"
 	}
 	switch status.Code {
 	case wire.Unauthenticated, wire.PermissionDenied:
-		return fault(Rejected, nil, "the control plane refuses this identity: %s", message)
+		return fault(Rejected, "the control plane refuses this identity: %s", message)
 	case wire.Unavailable, wire.DeadlineExceeded:
-		return fault(Unreachable, nil, "the control plane %s cannot answer now: %s", c.Address, message)
+		return fault(Unreachable, "the control plane %s cannot answer now: %s", c.Address, message)
 	case wire.Unimplemented:
-		return fault(Broken, nil, "%s has no certificate service: %s", c.Address, message)
+		return fault(Broken, "%s has no certificate service: %s", c.Address, message)
 	case wire.ResourceExhausted:
-		return fault(Broken, nil, "the control plane has too much to do: %s", message)
+		return fault(Broken, "the control plane is overloaded: %s", message)
 	}
-	return fault(Broken, nil, "the control plane %s failed with status %d: %s", c.Address, status.Code, message)
+	return fault(Broken, "the control plane %s failed with status %d: %s", c.Address, status.Code, message)
 }
 
 // unanswered is why there was no answer.
@@ -236,13 +216,13 @@ func (c *Client) unanswered(ctx context.Context, err error) *Fault {
 	case errors.As(err, &f): // from verify
 		return f
 	case ctx.Err() != nil:
-		return fault(Unreachable, err, "the control plane %s does not answer in time", c.Address)
+		return fault(Unreachable, "the control plane %s does not answer in time", c.Address)
 	case errors.As(err, &alert):
-		return fault(Untrusted, err, "the control plane %s ends the handshake: %v", c.Address, alert)
+		return fault(Untrusted, "the control plane %s ends the handshake: %v", c.Address, alert)
 	case errors.As(err, &op) && op.Op == "remote error":
-		return fault(Untrusted, err, "the control plane %s ends the handshake: %v", c.Address, op.Err)
+		return fault(Untrusted, "the control plane %s ends the handshake: %v", c.Address, op.Err)
 	case errors.As(err, new(tls.RecordHeaderError)):
-		return fault(Untrusted, err, "%s does not speak TLS; is it a control plane's port?", c.Address)
+		return fault(Untrusted, "%s does not speak TLS; is it a control plane's port?", c.Address)
 	}
-	return fault(Unreachable, err, "the control plane %s is not reached: %v", c.Address, err)
+	return fault(Unreachable, "the control plane %s is not reached: %v", c.Address, err)
 }

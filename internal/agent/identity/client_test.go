@@ -23,12 +23,11 @@ import (
 	"testing"
 	"time"
 
-	server "outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/wire"
 )
 
-// ask is one call of a client, which ends in time.
-func ask(t testing.TB, c Client, within time.Duration) ([]*x509.Certificate, *Fault) {
+// request makes one call of a client, with a time limit.
+func request(t testing.TB, c Client, within time.Duration) ([]*x509.Certificate, *Fault) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -43,35 +42,33 @@ func ask(t testing.TB, c Client, within time.Duration) ([]*x509.Certificate, *Fa
 func TestTheControlPlaneMustBeTheRightOne(t *testing.T) {
 	p := newPlane(t)
 	good := p.options(t).Client
-	other := must(server.NewAuthority(server.AuthorityOptions{Dir: t.TempDir()}))
+	other := filepath.Join(t.TempDir(), "other.pem")
+	put(t, other, newAuthority(t).RootsPEM())
 	tests := map[string]struct {
 		change func(*Client)
-		kind   Kind // none: it is
+		kind   Kind // empty: it is
 		want   string
 	}{
-		"by its SPIFFE identity":   {change: func(*Client) {}},
-		"by its DNS name":          {change: func(c *Client) { c.Identity = nil }},
-		"by one of several":        {change: func(c *Client) { c.Identity = []string{"spiffe://x/ns/a/sa/b", planeName} }},
-		"roots without a file":     {change: func(c *Client) { c.RootFile, c.Roots = "", p.authority.RootsPEM() }},
-		"roots of both":            {change: func(c *Client) { c.Roots = other.RootsPEM() }},
-		"another name":             {func(c *Client) { c.Identity, c.ServerName = nil, "other.svc" }, Untrusted, "is " + planeName + ", " + planeID + ", and not the control plane other.svc"},
-		"another identity":         {func(c *Client) { c.Identity = []string{planeID + "2"} }, Untrusted, "and not the control plane " + planeID + "2"},
-		"its address is no name":   {func(c *Client) { c.Identity, c.ServerName = nil, "" }, Untrusted, "and not the control plane 127.0.0.1"},
-		"another root":             {func(c *Client) { c.RootFile, c.Roots = "", other.RootsPEM() }, Untrusted, "unknown root"},
-		"no root file":             {func(c *Client) { c.RootFile += "x" }, NoRoots, "no such file"},
-		"a root file of something": {func(c *Client) { c.RootFile = c.TokenFile }, NoRoots, "no certificate in it"},
-		"roots of something":       {func(c *Client) { c.Roots = []byte("x") }, NoRoots, "no certificate in it"},
-		"an address of nothing":    {func(c *Client) { c.Address = "::" }, Broken, `address "::"`},
-		"connection refused":       {func(c *Client) { c.Address = freeAddress(t) }, Unreachable, "connection refused"},
-		"an unknown host":          {func(c *Client) { c.Address = "unknown.invalid:1" }, Unreachable, "unknown.invalid"},
-		"no token file":            {func(c *Client) { c.TokenFile += "x" }, NoToken, "no such file"},
-		"no token asked for":       {func(c *Client) { c.TokenFile = "" }, Rejected, "neither a token nor a certificate"},
+		"by its SPIFFE identity":    {change: func(*Client) {}},
+		"by its DNS name":           {change: func(c *Client) { c.Identity = []string{planeName} }},
+		"by one of several":         {change: func(c *Client) { c.Identity = []string{"spiffe://x/ns/a/sa/b", planeName} }},
+		"another name":              {func(c *Client) { c.Identity = []string{"other.svc"} }, Untrusted, "is " + planeName + ", " + planeID + ", and not the control plane other.svc"},
+		"another identity":          {func(c *Client) { c.Identity = []string{planeID + "2"} }, Untrusted, "and not the control plane " + planeID + "2"},
+		"an address without a name": {func(c *Client) { c.Identity = nil }, Untrusted, "and not the control plane 127.0.0.1"},
+		"another root":              {func(c *Client) { c.RootFile = other }, Untrusted, "unknown root"},
+		"no root file":              {func(c *Client) { c.RootFile += "x" }, NoRoots, "no such file"},
+		"a root file without roots": {func(c *Client) { c.RootFile = c.TokenFile }, NoRoots, "no certificate in it"},
+		"an invalid address":        {func(c *Client) { c.Address = "::" }, Broken, `address "::"`},
+		"connection refused":        {func(c *Client) { c.Address = freeAddress(t) }, Unreachable, "connection refused"},
+		"an unknown host":           {func(c *Client) { c.Address = "unknown.invalid:1" }, Unreachable, "unknown.invalid"},
+		"no token file":             {func(c *Client) { c.TokenFile += "x" }, NoToken, "no such file"},
+		"no token at all":           {func(c *Client) { c.TokenFile = "" }, Rejected, "neither a token nor a certificate"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := good
 			tt.change(&c)
-			chain, f := ask(t, c, 20*time.Second)
+			chain, f := request(t, c, 20*time.Second)
 			switch {
 			case tt.kind == "" && (f != nil || len(chain) != 2):
 				t.Errorf("a chain of %d, %v", len(chain), f)
@@ -84,35 +81,35 @@ func TestTheControlPlaneMustBeTheRightOne(t *testing.T) {
 
 func TestTokensThatCannotBeSent(t *testing.T) {
 	p := newPlane(t)
-	for content, want := range map[string]string{"": "is empty", " \n": "is empty", "a\nb": "holds something else", "a\x00": "holds something else", "ä": "holds something else"} {
+	for content, want := range map[string]string{"": "is empty", " \n": "is empty", "a\nb": "does not hold a token", "a\x00": "does not hold a token", "ä": "does not hold a token"} {
 		c := p.options(t).Client
 		put(t, c.TokenFile, []byte(content))
-		if _, f := ask(t, c, time.Second); f == nil || f.Kind != NoToken || !strings.Contains(f.Reason, want) {
+		if _, f := request(t, c, time.Second); f == nil || f.Kind != NoToken || !strings.Contains(f.Reason, want) {
 			t.Errorf("a token %q: %v, want %q", content, f, want)
 		}
 	}
-	if p.asked.Load() > 0 {
-		t.Error("asked all the same")
+	if p.requests.Load() > 0 {
+		t.Error("a request was sent")
 	}
 }
 
 func TestTheTokenAndTheRootAreReadForEachCall(t *testing.T) {
 	p := newPlane(t)
 	c := p.options(t).Client
-	if _, f := ask(t, c, 20*time.Second); f != nil {
+	if _, f := request(t, c, 20*time.Second); f != nil {
 		t.Fatal(f)
 	}
 	put(t, c.TokenFile, []byte("another"))
-	if _, f := ask(t, c, 20*time.Second); f == nil || f.Kind != Rejected {
+	if _, f := request(t, c, 20*time.Second); f == nil || f.Kind != Rejected {
 		t.Errorf("with another token: %v", f)
 	}
-	put(t, c.RootFile, must(server.NewAuthority(server.AuthorityOptions{Dir: t.TempDir()})).RootsPEM())
-	if _, f := ask(t, c, 20*time.Second); f == nil || f.Kind != Untrusted {
+	put(t, c.RootFile, newAuthority(t).RootsPEM())
+	if _, f := request(t, c, 20*time.Second); f == nil || f.Kind != Untrusted {
 		t.Errorf("with another root: %v", f)
 	}
 }
 
-// A speaker answers as h does, over HTTP/2 with the plane's certificate.
+// speaker serves h, over HTTP/2 with the plane's certificate.
 func speaker(t testing.TB, p *plane, h http.HandlerFunc) string {
 	t.Helper()
 	serving := must(p.authority.NewServing(must(parse(planeID)), []string{planeName}, 0))
@@ -146,7 +143,7 @@ func TestAnswers(t *testing.T) {
 		kind   Kind
 		want   string
 	}{
-		"as it should be": {answer: grpc(whole, "0", "")},
+		"a certificate": {answer: grpc(whole, "0", "")},
 		"byte by byte, with a pause after the length": {answer: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc")
 			w.Header().Set("Trailer", "Grpc-Status")
@@ -166,16 +163,16 @@ func TestAnswers(t *testing.T) {
 			w.Header().Set("Grpc-Status", "16")
 			w.Header().Set("Grpc-Message", "token%20of %22x%22%0Aexpired")
 		}, Rejected, `refuses this identity: token of "x" expired`},
-		"permission denied":      {grpc(nil, "7", "no"), Rejected, "refuses this identity: no"},
-		"refused without a word": {grpc(nil, "7", ""), Rejected, "it does not say why"},
-		"a message of percents":  {grpc(nil, "16", "100%"), Rejected, "100%"},
-		"a very long message":    {grpc(nil, "16", strings.Repeat("x", 5000)), Rejected, strings.Repeat("x", 500) + "..."},
-		"unavailable":            {grpc(nil, "14", "later"), Unreachable, "cannot answer now: later"},
-		"deadline exceeded":      {grpc(nil, "4", "slow"), Unreachable, "cannot answer now: slow"},
-		"unimplemented":          {grpc(nil, "12", "unknown service"), Broken, "has no certificate service: unknown service"},
-		"exhausted":              {grpc(nil, "8", "slow down"), Broken, "too much to do: slow down"},
-		"another status":         {grpc(whole, "13", "oh"), Broken, "failed with status 13: oh"},
-		"a status of words":      {grpc(whole, "fine", ""), Broken, "no gRPC status"},
+		"permission denied":        {grpc(nil, "7", "no"), Rejected, "refuses this identity: no"},
+		"refused without a reason": {grpc(nil, "7", ""), Rejected, "without a reason"},
+		"a message of percents":    {grpc(nil, "16", "100%"), Rejected, "100%"},
+		"a very long message":      {grpc(nil, "16", strings.Repeat("x", 5000)), Rejected, strings.Repeat("x", 500) + "..."},
+		"unavailable":              {grpc(nil, "14", "later"), Unreachable, "cannot answer now: later"},
+		"deadline exceeded":        {grpc(nil, "4", "slow"), Unreachable, "cannot answer now: slow"},
+		"unimplemented":            {grpc(nil, "12", "unknown service"), Broken, "has no certificate service: unknown service"},
+		"exhausted":                {grpc(nil, "8", "slow down"), Broken, "overloaded: slow down"},
+		"another status":           {grpc(whole, "13", "oh"), Broken, "failed with status 13: oh"},
+		"a status of words":        {grpc(whole, "fine", ""), Broken, "no gRPC status"},
 		"no status": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc")
 			w.Write(whole)
@@ -183,15 +180,15 @@ func TestAnswers(t *testing.T) {
 		"HTTP 503": {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }, Broken, "HTTP status 503"},
 		"a web page": {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") },
 			Broken, `content of type "text/html`},
-		"compressed":              {grpc(compressed, "0", ""), Broken, "compressed message (flag 1)"},
-		"no message":              {grpc(nil, "0", ""), Broken, "0 bytes, which is no message"},
-		"cut in its length":       {grpc(whole[:3], "0", ""), Broken, "3 bytes, which is no message"},
-		"cut in its message":      {grpc(whole[:20], "0", ""), Broken, "ends after 15 of"},
-		"two messages":            {grpc(append(bytes.Clone(whole), whole...), "0", ""), Broken, "behind its message"},
-		"no protobuf":             {grpc(wire.Frame([]byte{0x0a, 0xff}), "0", ""), Broken, "not a protobuf message"},
-		"no certificate":          {grpc(wire.Frame(nil), "0", ""), Broken, "without a certificate"},
-		"something for one":       {grpc(wire.Frame(wire.CertificateResponse{Chain: []string{"x"}}.Marshal()), "0", ""), Broken, "no certificate in it"},
-		"more than anybody needs": {grpc(make([]byte, 2<<20), "0", ""), Broken, "more than"},
+		"compressed":             {grpc(compressed, "0", ""), Broken, "compressed message (flag 1)"},
+		"an empty body":          {grpc(nil, "0", ""), Broken, "0 bytes, which is no message"},
+		"cut in its length":      {grpc(whole[:3], "0", ""), Broken, "3 bytes, which is no message"},
+		"cut in its message":     {grpc(whole[:20], "0", ""), Broken, "ends after 15 of"},
+		"two messages":           {grpc(append(bytes.Clone(whole), whole...), "0", ""), Broken, "behind its message"},
+		"not protobuf":           {grpc(wire.Frame([]byte{0x0a, 0xff}), "0", ""), Broken, "not a protobuf message"},
+		"no certificate":         {grpc(wire.Frame(nil), "0", ""), Broken, "without a certificate"},
+		"an invalid certificate": {grpc(wire.Frame(wire.CertificateResponse{Chain: []string{"x"}}.Marshal()), "0", ""), Broken, "no certificate in it"},
+		"too long":               {grpc(make([]byte, 2<<20), "0", ""), Broken, "more than"},
 		"a reset in its middle": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc")
 			w.Write(whole[:10])
@@ -199,7 +196,7 @@ func TestAnswers(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}, Unreachable, "is not reached"},
 		"never": {func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, Unreachable, "does not answer in time"},
-		"never after its beginning": {func(w http.ResponseWriter, r *http.Request) {
+		"never after the first bytes": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc")
 			w.Write(whole[:10])
 			w.(http.Flusher).Flush()
@@ -214,7 +211,7 @@ func TestAnswers(t *testing.T) {
 			if strings.HasPrefix(name, "never") {
 				within = 300 * time.Millisecond
 			}
-			chain, f := ask(t, c, within)
+			chain, f := request(t, c, within)
 			switch {
 			case tt.kind == "" && (f != nil || len(chain) != 1):
 				t.Errorf("a chain of %d, %v", len(chain), f)
@@ -228,7 +225,6 @@ func TestAnswers(t *testing.T) {
 func TestARequestIsWhatIstioExpects(t *testing.T) {
 	p := newPlane(t)
 	c := p.options(t).Client
-	c.Headers = map[string]string{"ClusterID": "c1"}
 	got := make(chan *http.Request, 1)
 	body := make(chan []byte, 1)
 	c.Address = speaker(t, p, func(w http.ResponseWriter, r *http.Request) {
@@ -236,13 +232,13 @@ func TestARequestIsWhatIstioExpects(t *testing.T) {
 		got <- r
 		body <- raw
 	})
-	ask(t, c, 20*time.Second)
+	request(t, c, 20*time.Second)
 	r := <-got
-	if r.Method != "POST" || r.URL.Path != "/istio.v1.auth.IstioCertificateService/CreateCertificate" || r.ProtoMajor != 2 || r.TLS.ServerName != planeName {
-		t.Errorf("%s %s over %s, SNI %s", r.Method, r.URL, r.Proto, r.TLS.ServerName)
+	if r.Method != "POST" || r.URL.Path != "/istio.v1.auth.IstioCertificateService/CreateCertificate" || r.ProtoMajor != 2 {
+		t.Errorf("%s %s over %s", r.Method, r.URL, r.Proto)
 	}
 	token := strings.TrimSpace(string(must(os.ReadFile(c.TokenFile))))
-	for name, want := range map[string]string{"Content-Type": "application/grpc", "Te": "trailers", "Clusterid": "c1", "Authorization": "Bearer " + token} {
+	for name, want := range map[string]string{"Content-Type": "application/grpc", "Te": "trailers", "Authorization": "Bearer " + token} {
 		if r.Header.Get(name) != want {
 			t.Errorf("%s: %q, want %q", name, r.Header.Get(name), want)
 		}
@@ -260,7 +256,7 @@ func TestAServerWithoutTLS(t *testing.T) {
 	p := newPlane(t)
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer listener.Close()
-	silent := must(net.Listen("tcp", "127.0.0.1:0")) // takes connections, and never says a word
+	silent := must(net.Listen("tcp", "127.0.0.1:0")) // accepts connections and sends nothing
 	defer silent.Close()
 	go func() {
 		for {
@@ -274,16 +270,16 @@ func TestAServerWithoutTLS(t *testing.T) {
 	}()
 	c := p.options(t).Client
 	c.Address = listener.Addr().String()
-	if _, f := ask(t, c, 20*time.Second); f == nil || f.Kind != Untrusted || !strings.Contains(f.Reason, "does not speak TLS") {
+	if _, f := request(t, c, 20*time.Second); f == nil || f.Kind != Untrusted || !strings.Contains(f.Reason, "does not speak TLS") {
 		t.Errorf("plain HTTP: %+v", f)
 	}
 	c.Address = silent.Addr().String()
-	if _, f := ask(t, c, 200*time.Millisecond); f == nil || f.Kind != Unreachable || !strings.Contains(f.Reason, "in time") {
-		t.Errorf("silence: %+v", f)
+	if _, f := request(t, c, 200*time.Millisecond); f == nil || f.Kind != Unreachable || !strings.Contains(f.Reason, "in time") {
+		t.Errorf("a server that sends nothing: %+v", f)
 	}
 }
 
-func TestACertificateThatTheControlPlaneDoesNotTakeIsNoObstacle(t *testing.T) {
+func TestTheTokenIsUsedWhereTheCertificateIsRefused(t *testing.T) {
 	p := newPlane(t)
 	tests := map[string]func(subject *pkix.Name){
 		"of a root with another name":  func(*pkix.Name) {},
@@ -301,25 +297,25 @@ func TestACertificateThatTheControlPlaneDoesNotTakeIsNoObstacle(t *testing.T) {
 			defer cancel()
 			c := p.options(t).Client
 			if _, err := c.CreateCertificate(ctx, Call{CSR: must(newCSR(key, shop)), Certificate: own}); err != nil {
-				t.Errorf("the token alone would have done: %v", err)
+				t.Errorf("with the token alone: %v", err)
 			}
 			c.TokenFile += "x"
 			_, err := c.CreateCertificate(ctx, Call{CSR: must(newCSR(key, shop)), Certificate: own})
 			var f *Fault
 			if !errors.As(err, &f) || f.Kind == NoToken {
-				t.Errorf("without a token: %v; want what the control plane says", err)
+				t.Errorf("without a token: %v; want the control plane's error", err)
 			}
 		})
 	}
 }
 
 func FuzzAnswer(f *testing.F) {
-	root := must(server.NewAuthority(server.AuthorityOptions{Dir: f.TempDir()})).RootsPEM()
+	root := newAuthority(f).RootsPEM()
 	f.Add(wire.CertificateResponse{Chain: []string{string(root)}}.Marshal())
 	f.Add([]byte{1, 0, 0, 0, 1, 0})
 	f.Fuzz(func(t *testing.T, message []byte) {
 		if chain, err := answer(message); err == nil && len(chain) == 0 {
-			t.Error("an answer of no certificate was taken")
+			t.Error("an answer without a certificate was accepted")
 		}
 	})
 }
@@ -338,20 +334,19 @@ func FuzzStored(f *testing.F) {
 			}
 		}
 		if h, err := readHeld(dir); err == nil && (h.key == nil || len(h.chain) == 0) {
-			t.Errorf("half a secret: %+v", h)
+			t.Errorf("a key or a certificate is missing: %+v", h)
 		}
 		readRoots(dir)
 	})
 }
 
-func TestTLSShowsTheCertificateOfTheMoment(t *testing.T) {
+func TestTLSPresentsTheCurrentCertificate(t *testing.T) {
 	p := newPlane(t)
 	o := p.options(t)
 	w := run(t, o)
 	s := w.phase(t, Have)
-	o.Client.Address = p.address
-	// handshake is with a server that wants a certificate of ours; it returns the serial
-	// that it saw.
+	// handshake connects to a server that requests a certificate, and returns the serial that
+	// it got.
 	handshake := func(serverName, identity string) (string, error) {
 		serving := must(p.authority.NewServing(must(parse(identity)), []string{serverName}, 0))
 		l, err := tls.Listen("tcp", "127.0.0.1:0", serving.TLS())
@@ -387,7 +382,7 @@ func TestTLSShowsTheCertificateOfTheMoment(t *testing.T) {
 		return <-seen, nil
 	}
 	if serial, err := handshake(planeName, planeID); err != nil || serial != s.Serial {
-		t.Errorf("the control plane sees %s, %v; want %s", serial, err, s.Serial)
+		t.Errorf("the control plane got %s, %v; want %s", serial, err, s.Serial)
 	}
 	if _, err := handshake("app.shop.svc", shop.String()); err == nil || !strings.Contains(err.Error(), "not the control plane") {
 		t.Errorf("a workload in the control plane's place: %v, want it refused", err)
@@ -395,7 +390,7 @@ func TestTLSShowsTheCertificateOfTheMoment(t *testing.T) {
 	if err := os.Remove(filepath.Join(o.Dir, storedCertificate)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := handshake(planeName, planeID); err == nil || !strings.Contains(err.Error(), "no certificate to show yet") {
-		t.Errorf("without a certificate: %v, want it said", err)
+	if _, err := handshake(planeName, planeID); err == nil || !strings.Contains(err.Error(), "there is no certificate yet") {
+		t.Errorf("without a certificate: %v, want an error", err)
 	}
 }

@@ -41,7 +41,7 @@ func (h *held) leaf() *x509.Certificate { return h.chain[0] }
 
 // write replaces a file that only its owner reads, by rename, unless it is the same
 // already. It is not synced, since a certificate that a crash of the machine loses is
-// asked for again.
+// requested again.
 func write(path string, content []byte) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
 		return nil
@@ -126,11 +126,11 @@ func pair(chain, key []byte) (*held, error) {
 }
 
 // fits checks that a certificate is id's, that it is valid, and that peers that trust
-// roots will take it.
+// roots will accept it.
 func (h *held) fits(id ID, roots []*x509.Certificate, now time.Time) error {
 	leaf := h.leaf()
 	if !wire.Fits(leaf, h.key) {
-		return errors.New("it is for another key than the one that asked")
+		return errors.New("it is for another key than that of the request")
 	}
 	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != id.String() {
 		return fmt.Errorf("it names %v and not %s", leaf.URIs, id)

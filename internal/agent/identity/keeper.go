@@ -29,7 +29,7 @@ const (
 type Keeper struct {
 	o Options
 
-	// What the world does, for tests.
+	// Replaced in tests.
 	request func(context.Context, Call) ([]*x509.Certificate, error)
 	watch   func(poll time.Duration, changed func(), paths ...string) (stop func())
 	chance  func() float64
@@ -43,9 +43,8 @@ type Keeper struct {
 	failures int                 // in a row
 	due      time.Time           // of the next request
 
-	mu      sync.Mutex
-	state   State
-	changed chan struct{}
+	mu    sync.Mutex
+	state State // written by Run alone
 }
 
 // NewKeeper checks the options. Nothing is touched before [Keeper.Run].
@@ -56,7 +55,7 @@ func NewKeeper(o Options) (*Keeper, error) {
 	}
 	return &Keeper{
 		o: o, request: o.Client.CreateCertificate, watch: wire.WatchFiles, chance: rand.Float64,
-		state: State{Phase: Starting, Since: time.Now()}, changed: make(chan struct{}),
+		state: State{Phase: Starting},
 	}, nil
 }
 
@@ -78,8 +77,8 @@ func (k *Keeper) Prepare() error {
 	return nil
 }
 
-// MakeDirs makes the directories, or says of which option the first is that cannot be
-// written to: an [*OptionError].
+// MakeDirs makes the directories. The error is an [*OptionError] for the first that cannot be
+// written to.
 func (k *Keeper) MakeDirs() error {
 	for _, dir := range []struct{ option, path string }{{"Dir", k.o.Dir}, {"OutputDir", k.o.OutputDir}} {
 		if dir.path == "" {
@@ -184,11 +183,11 @@ func (k *Keeper) step(ctx context.Context) {
 		k.due = time.Now()
 	}
 	if err == nil && time.Now().Before(k.due) {
-		s, _ := k.State()
+		s := k.state
 		if s.Phase == Starting {
 			s = State{Phase: Have} // it was there before
 		}
-		k.publish(State{Phase: s.Phase, Fault: s.Fault, Retry: s.Retry}) // its time may be up
+		k.publish(State{Phase: s.Phase, Fault: s.Fault, Retry: s.Retry}) // the certificate may have expired
 		return
 	}
 	if k.have == nil && k.failures == 0 {
@@ -215,7 +214,7 @@ func asFault(err error) *Fault {
 	if errors.As(err, &f) {
 		return f
 	}
-	return fault(Broken, err, "%v", err)
+	return fault(Broken, "%v", err)
 }
 
 // renewal is when to request the next certificate: at half of the time that was left
@@ -228,7 +227,7 @@ func (k *Keeper) renewal() time.Time {
 	return h.born.Round(0).Add(after)
 }
 
-// newToken says whether the token is another than the last request had.
+// newToken returns whether the token differs from that of the last request.
 func (k *Keeper) newToken() bool {
 	raw, _ := read(k.o.Client.TokenFile) // no file is no token
 	return !bytes.Equal(raw, k.token)
@@ -257,7 +256,7 @@ func (k *Keeper) follow() error {
 		k.due = time.Now()
 	}
 	if err := k.giveRoots(union(roots, k.learned)); err != nil {
-		return fault(Broken, err, "writing the trusted roots: %v", err)
+		return fault(Broken, "writing the trusted roots: %v", err)
 	}
 	return nil
 }
@@ -289,7 +288,7 @@ func (k *Keeper) renew(ctx context.Context) error {
 	return k.accept(chain)
 }
 
-// shown is the certificate that Envoy has, to renew it by; nil if it would not do.
+// shown is the certificate that Envoy has, which authenticates its renewal; nil if it has expired.
 func (k *Keeper) shown() *tls.Certificate {
 	if k.have == nil || !time.Now().Before(k.have.leaf().NotAfter) {
 		return nil
@@ -314,13 +313,13 @@ func (k *Keeper) accept(chain []*x509.Certificate) error {
 		next.chain = append(next.chain, c)
 	}
 	if err := next.fits(k.o.Identity, union(roots, learned), next.born); err != nil {
-		return fault(Broken, err, "the control plane gives a certificate that does not do: %v", err)
+		return fault(Broken, "the control plane sends a certificate that cannot be used: %v", err)
 	}
 	if err := k.giveRoots(union(roots, learned)); err != nil {
-		return fault(Broken, err, "writing the trusted roots: %v", err)
+		return fault(Broken, "writing the trusted roots: %v", err)
 	}
 	if err := k.giveCertificate(next); err != nil {
-		return fault(Broken, err, "writing the certificate: %v", err)
+		return fault(Broken, "writing the certificate: %v", err)
 	}
 	k.have, k.learned, k.key = next, learned, nil
 	return nil

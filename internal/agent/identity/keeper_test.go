@@ -68,17 +68,17 @@ func TestAFirstCertificate(t *testing.T) {
 	}
 }
 
-// given is what Envoy is given, in that order.
-func given(o *Options) chan string {
+// sent is what Envoy gets, in that order.
+func sent(o *Options) chan string {
 	out := make(chan string, 100)
 	o.OnRoots = func(roots []byte) { out <- string(roots) }
 	o.OnCertificate = func(chain, key []byte) { out <- string(key) + string(chain) }
 	return out
 }
 
-func TestEnvoyIsGivenWhatIsStoredRootsFirst(t *testing.T) {
+func TestEnvoyGetsWhatIsStoredRootsFirst(t *testing.T) {
 	o := newPlane(t).options(t)
-	out := given(&o)
+	out := sent(&o)
 	if err := must(NewKeeper(o)).Prepare(); err != nil || len(out) != 0 {
 		t.Errorf("before there is a certificate: %v, %d secrets", err, len(out))
 	}
@@ -93,13 +93,13 @@ func TestEnvoyIsGivenWhatIsStoredRootsFirst(t *testing.T) {
 		return all
 	}
 	if diff := cmp.Diff(want, taken()); diff != "" {
-		t.Errorf("given (-want +got):\n%s", diff)
+		t.Errorf("sent (-want +got):\n%s", diff)
 	}
 	if err := must(NewKeeper(o)).Prepare(); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, taken()); diff != "" {
-		t.Errorf("given by the next agent, before it has asked anybody (-want +got):\n%s", diff)
+		t.Errorf("sent by the next agent, before its first request (-want +got):\n%s", diff)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestCertificatesAreRenewedAtHalfTheirLife(t *testing.T) {
 	w := run(t, o)
 	serials := map[string]bool{}
 	var stored string
-	for len(serials) < 4 || !serials[stored] { // what is on disk may be newer than what was told
+	for len(serials) < 4 || !serials[stored] { // what is on disk may be newer than the state
 		s := w.phase(t, Have)
 		if serials[s.Serial] {
 			t.Fatal("the same certificate twice")
@@ -118,7 +118,7 @@ func TestCertificatesAreRenewedAtHalfTheirLife(t *testing.T) {
 		serials[s.Serial] = true
 		h := w.onDisk(t)
 		if stored = h.leaf().SerialNumber.Text(16); len(serials) > 10 {
-			t.Fatalf("on disk is %s, the state has never said so", stored)
+			t.Fatalf("on disk is %s, which was in no state", stored)
 		}
 		if err := h.fits(shop, p.authority.Roots(), h.leaf().NotBefore); err != nil {
 			t.Errorf("on disk is %s: %v", stored, err)
@@ -126,20 +126,19 @@ func TestCertificatesAreRenewedAtHalfTheirLife(t *testing.T) {
 	}
 }
 
-// An agent that was told nothing asked for 24 hours, whatever the control plane's own
-// setting was.
-func TestACertificateLivesAsLongAsTheControlPlaneSays(t *testing.T) {
+// An agent without a setting requested 24 hours, whatever the control plane's default was.
+func TestTheControlPlaneHasTheDefaultLife(t *testing.T) {
 	p := newPlane(t)
 	p.stop()
 	p.authority = must(ca.NewAuthority(ca.AuthorityOptions{Dir: p.dir, Life: time.Hour}))
 	p.start(t, "127.0.0.1:0")
-	for asked, want := range map[time.Duration]time.Duration{0: time.Hour, 2 * time.Hour: 2 * time.Hour} {
+	for requested, want := range map[time.Duration]time.Duration{0: time.Hour, 2 * time.Hour: 2 * time.Hour} {
 		o := p.options(t)
-		o.Life = asked
+		o.Life = requested
 		w := run(t, o)
 		w.phase(t, Have)
 		if leaf := w.onDisk(t).leaf(); time.Until(leaf.NotAfter) > want || time.Until(leaf.NotAfter) < want-time.Minute {
-			t.Errorf("asked for %s, it ends at %s; want it to live %s", asked, leaf.NotAfter, want)
+			t.Errorf("requested %s, it ends at %s; want a life of %s", requested, leaf.NotAfter, want)
 		}
 	}
 }
@@ -164,7 +163,7 @@ func TestTheOldCertificateStaysUntilTheNewOneIsThere(t *testing.T) {
 	}
 	p.start(t, p.address)
 	if s = w.phase(t, Have); s.Serial == first.Serial {
-		t.Error("have the old one")
+		t.Error("it has the old one")
 	}
 }
 
@@ -178,7 +177,7 @@ func TestWithoutATokenItWaitsForOne(t *testing.T) {
 	}
 	w := run(t, o)
 	s := w.phase(t, Failing)
-	if s.Fault.Kind != NoToken || !strings.Contains(s.String(), "there is no token to ask for a certificate with: open "+o.Client.TokenFile) {
+	if s.Fault.Kind != NoToken || !strings.Contains(s.String(), "there is no token to request a certificate with: open "+o.Client.TokenFile) {
 		t.Errorf("the state is %s", s)
 	}
 	put(t, o.Client.TokenFile, []byte("an-unknown-token"))
@@ -193,8 +192,8 @@ func TestWithoutATokenItWaitsForOne(t *testing.T) {
 	}
 	put(t, o.Client.TokenFile, right)
 	w.phase(t, Have)
-	if n := p.asked.Load(); n != 3 {
-		t.Errorf("asked %d times, want once for each token", n)
+	if n := p.requests.Load(); n != 3 {
+		t.Errorf("%d requests, want one for each token", n)
 	}
 }
 
@@ -223,7 +222,7 @@ func TestRootsAreFollowed(t *testing.T) {
 	put(t, filepath.Join(p.dir, "root-cert.pem"), both)
 	put(t, o.Client.RootFile, both)
 	eventually(t, "both roots", func() bool { return w.rootsOnDisk(t) == string(both) })
-	if s, _ := w.State(); s.Serial != first.Serial {
+	if s := w.State(); s.Serial != first.Serial {
 		t.Error("a new certificate, which was not needed")
 	}
 
@@ -233,7 +232,7 @@ func TestRootsAreFollowed(t *testing.T) {
 	if err := w.onDisk(t).leaf().CheckSignatureFrom(next.Roots()[0]); err != nil {
 		t.Error(err)
 	}
-	// The control plane still tells of the old root; once it does not, it goes.
+	// The control plane still sends the old root; once it does not, it is removed.
 	p.rotate(t, newer, "root-cert.pem")
 	w.stop()
 	w = run(t, o)
@@ -262,12 +261,12 @@ func TestAHostLearnsTheNextRootFromTheControlPlane(t *testing.T) {
 	}
 }
 
-func TestAWrongRootIsSaidAndThenRepaired(t *testing.T) {
+func TestAWrongRootIsReportedAndReplaced(t *testing.T) {
 	p := newPlane(t)
 	o := p.options(t)
 	o.Backoff = Backoff{time.Hour, time.Hour}
 	right := must(os.ReadFile(o.Client.RootFile))
-	put(t, o.Client.RootFile, must(ca.NewAuthority(ca.AuthorityOptions{Dir: t.TempDir()})).RootsPEM())
+	put(t, o.Client.RootFile, newAuthority(t).RootsPEM())
 	w := run(t, o)
 	if s := w.phase(t, Failing); s.Fault.Kind != Untrusted || !strings.Contains(s.Fault.Reason, "unknown root") {
 		t.Errorf("the state is %s", s)
@@ -292,7 +291,7 @@ func TestAControlPlaneThatHangs(t *testing.T) {
 	w.phase(t, Have)
 }
 
-func TestWhatAnEarlierAgentLeftIsUsedAtOnce(t *testing.T) {
+func TestAStoredCertificateIsUsedAtOnce(t *testing.T) {
 	p := newPlane(t)
 	o := p.options(t)
 	w := run(t, o)
@@ -307,11 +306,11 @@ func TestWhatAnEarlierAgentLeftIsUsedAtOnce(t *testing.T) {
 		}
 		o.Dir = dir
 		change(&o)
-		out := given(&o)
+		out := sent(&o)
 		w := run(t, o)
-		s := w.until(t, "the first word", func(s State) bool { return s.Phase != Asking })
+		s := w.until(t, "the first result", func(s State) bool { return s.Phase != Asking })
 		if _, err := os.Stat(filepath.Join(dir, storedCertificate)); (err == nil) != s.Reused || (len(out) > 0) != s.Reused {
-			t.Errorf("reused: %v, %d secrets are given, and the file: %v", s.Reused, len(out), err)
+			t.Errorf("reused: %v, %d secrets sent, and the file: %v", s.Reused, len(out), err)
 		}
 		return s
 	}
@@ -325,7 +324,7 @@ func TestWhatAnEarlierAgentLeftIsUsedAtOnce(t *testing.T) {
 		"of another identity": func(o *Options) { o.Identity.ServiceAccount = "other" },
 		"of a root that is not trusted": func(o *Options) {
 			o.Client.RootFile = filepath.Join(o.Dir, "other.pem")
-			put(t, o.Client.RootFile, must(ca.NewAuthority(ca.AuthorityOptions{Dir: t.TempDir()})).RootsPEM())
+			put(t, o.Client.RootFile, newAuthority(t).RootsPEM())
 			os.Remove(filepath.Join(o.Dir, storedRoots))
 		},
 		"no PEM":    func(o *Options) { put(t, filepath.Join(o.Dir, storedCertificate), []byte("x")) },
@@ -352,8 +351,8 @@ func TestWhatAnEarlierAgentLeftIsUsedAtOnce(t *testing.T) {
 	}
 }
 
-func TestProvidedCertificatesAreTakenAndFollowed(t *testing.T) {
-	authority := must(ca.NewAuthority(ca.AuthorityOptions{Dir: t.TempDir()}))
+func TestProvidedCertificatesAreFollowed(t *testing.T) {
+	authority := newAuthority(t)
 	mount := t.TempDir()
 	provide := func(life time.Duration) string {
 		key := must(newKey(P256))
@@ -387,21 +386,10 @@ func TestProvidedCertificatesAreTakenAndFollowed(t *testing.T) {
 }
 
 func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
-	tests := map[string]func(*Options){
-		"Dir":             func(o *Options) { o.Dir = "" },
-		"OutputDir":       func(o *Options) { o.OutputDir = o.Dir + "/." },
-		"Identity":        func(o *Options) { o.Identity.Namespace = "" },
-		"Client.Address":  func(o *Options) { o.Client.Address = "" },
-		"Client.RootFile": func(o *Options) { o.Client.RootFile = "" },
-		"Key":             func(o *Options) { o.Key = "DSA" },
-		"Life":            func(o *Options) { o.Life = time.Millisecond },
-		"GraceRatio":      func(o *Options) { o.GraceRatio = 1 },
-		"GraceJitter":     func(o *Options) { o.GraceJitter = 0.5 },
-		"Backoff":         func(o *Options) { o.Backoff.Max = time.Millisecond },
-		"Timeout":         func(o *Options) { o.Timeout = -1 },
-		"Provided":        func(o *Options) { o.Provided.Key = "x" },
-	}
-	for want, change := range tests {
+	for want, change := range map[string]func(*Options){
+		"OutputDir": func(o *Options) { o.OutputDir = o.Dir + "/." },
+		"Identity":  func(o *Options) { o.Identity.Namespace = "" },
+	} {
 		o := Options{Identity: shop, Dir: "certs", Client: Client{Address: "a:1", RootFile: "r"}}
 		change(&o)
 		if _, err := NewKeeper(o); err == nil || !strings.HasPrefix(err.Error(), "option "+want+":") {
@@ -426,29 +414,7 @@ func TestADirectoryThatCannotBeWritten(t *testing.T) {
 		t.Error(err)
 	}
 	if left, _ := os.ReadDir(o.OutputDir); len(left) > 0 {
-		t.Errorf("it leaves %v", left)
-	}
-}
-
-// BenchmarkFirstCertificate is from NewKeeper to a certificate that Envoy can read: key,
-// connection, handshake, signature, files. The control plane is in the same process.
-func BenchmarkFirstCertificate(b *testing.B) {
-	p := newPlane(b)
-	for _, kind := range []KeyKind{P256, RSA2048} {
-		b.Run(string(kind), func(b *testing.B) {
-			var all []time.Duration
-			for range b.N {
-				time.Sleep(60 * time.Millisecond) // one address may ask 20 times a second
-				o := p.options(b)
-				o.Key = kind
-				begin := time.Now()
-				w := run(b, o)
-				w.phase(b, Have)
-				all = append(all, time.Since(begin))
-				w.stop()
-			}
-			report(b, all)
-		})
+		t.Errorf("left behind: %v", left)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/wire"
 )
 
-// A KeyKind is what key is made.
+// A KeyKind is a kind of keys.
 type KeyKind string
 
 // The kinds of keys.
@@ -47,10 +47,10 @@ func newCSR(key crypto.Signer, id ID) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: wire.RequestBlock, Bytes: der}), nil
 }
 
-// isRoot says whether a certificate is one that others end at.
+// isRoot returns whether a certificate is self-issued.
 func isRoot(c *x509.Certificate) bool { return c.IsCA && bytes.Equal(c.RawSubject, c.RawIssuer) }
 
-// union is a and what of b is not in it.
+// union is a, then those of b that are not in a.
 func union(a, b []*x509.Certificate) []*x509.Certificate {
 	var out []*x509.Certificate
 	seen := map[string]bool{}

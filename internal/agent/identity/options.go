@@ -20,11 +20,11 @@ type Options struct {
 	OutputDir string
 
 	Key  KeyKind       // default P256
-	Life time.Duration // to request: SECRET_TTL; default: as long as the control plane gives
+	Life time.Duration // to request: SECRET_TTL; default: the control plane's default
 
 	// GraceRatio is how much of its life a certificate has left when the next one is
-	// asked for, and GraceJitter how far that may be off each way: Istio's
-	// SECRET_GRACE_PERIOD_RATIO and its jitter; default 0.5 and 0.01. NoJitter is none.
+	// requested, and GraceJitter the largest difference each way: Istio's
+	// SECRET_GRACE_PERIOD_RATIO and its jitter; default 0.5 and 0.
 	GraceRatio, GraceJitter float64
 
 	Backoff Backoff
@@ -44,15 +44,12 @@ type Options struct {
 	OnRoots       func(roots []byte)
 }
 
-// NoJitter is a GraceJitter of 0.
-const NoJitter = -1
-
 // Provided are files that another program writes: PEM.
 type Provided struct{ Chain, Key, Roots string }
 
 // A Backoff is how long to wait after a request that failed: Base, then twice as long
 // each time until Max, each off by a quarter at most, so that the pods of a node do not
-// come together. Default 100ms and 10s.
+// request at the same time. Default 100ms and 10s.
 type Backoff struct{ Base, Max time.Duration }
 
 // pause is the wait after so many failures in a row; chance is in [0, 1).
@@ -70,14 +67,14 @@ func (b Backoff) pause(failures int, chance float64) time.Duration {
 func (o Options) withDefaults() Options {
 	o.Key = cmp.Or(o.Key, P256)
 	o.GraceRatio = cmp.Or(o.GraceRatio, 0.5)
-	if o.GraceJitter = cmp.Or(o.GraceJitter, 0.01); o.GraceJitter == NoJitter {
-		o.GraceJitter = 0
-	}
 	o.Backoff.Base = cmp.Or(o.Backoff.Base, 100*time.Millisecond)
 	o.Backoff.Max = cmp.Or(o.Backoff.Max, 10*time.Second)
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	if o.OnCertificate == nil {
 		o.OnCertificate = func([]byte, []byte) {}
+	}
+	if o.OnState == nil {
+		o.OnState = func(State) {}
 	}
 	if o.OnRoots == nil {
 		o.OnRoots = func([]byte) {}
@@ -87,7 +84,7 @@ func (o Options) withDefaults() Options {
 
 // An OptionError is an option that cannot work.
 type OptionError struct {
-	Option  string // for example "Life"
+	Option  string // for example "OutputDir"
 	Problem string // and what would be right
 }
 
@@ -97,45 +94,16 @@ func wrong(option, format string, args ...any) error {
 	return &OptionError{option, fmt.Sprintf(format, args...)}
 }
 
+// check finds what package config cannot see.
 func (o Options) check() error {
-	if o.Dir == "" {
-		return wrong("Dir", "name the directory in which certificates are stored")
-	}
 	if o.OutputDir != "" && filepath.Clean(o.OutputDir) == filepath.Clean(o.Dir) {
 		return wrong("OutputDir", "%s is Dir; use another", o.OutputDir)
 	}
-	if p := o.Provided; p != (Provided{}) {
-		if p.Chain == "" || p.Key == "" || p.Roots == "" {
-			return wrong("Provided", "%+v; name all three files", p)
-		}
+	if o.Provided != (Provided{}) {
 		return nil
 	}
 	if err := o.Identity.Check(); err != nil {
 		return wrong("Identity", "%v", err)
-	}
-	if o.Client.Address == "" {
-		return wrong("Client.Address", "name the control plane, as host:port")
-	}
-	if o.Client.RootFile == "" && len(o.Client.Roots) == 0 {
-		return wrong("Client.RootFile", "name the trusted roots; without them any server could be the control plane")
-	}
-	return o.checkTimes()
-}
-
-func (o Options) checkTimes() error {
-	switch {
-	case o.Key != P256 && o.Key != P384 && o.Key != RSA2048:
-		return wrong("Key", "%q; use %s, %s or %s", o.Key, P256, P384, RSA2048)
-	case o.Life != 0 && o.Life < time.Second:
-		return wrong("Life", "%s; use 1s or more", o.Life)
-	case !(o.GraceRatio > 0 && o.GraceRatio < 1):
-		return wrong("GraceRatio", "%v; use more than 0 and less than 1", o.GraceRatio)
-	case !(o.GraceJitter >= 0 && o.GraceJitter < min(o.GraceRatio, 1-o.GraceRatio)):
-		return wrong("GraceJitter", "%v; use 0 or more, and less than GraceRatio is away from 0 and 1", o.GraceJitter)
-	case o.Backoff.Base <= 0 || o.Backoff.Max < o.Backoff.Base:
-		return wrong("Backoff", "%+v; use 0 < Base <= Max", o.Backoff)
-	case o.Timeout <= 0:
-		return wrong("Timeout", "%s; use more than nothing", o.Timeout)
 	}
 	return nil
 }

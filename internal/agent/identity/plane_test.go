@@ -32,8 +32,14 @@ type plane struct {
 	tokens    *server.Tokens
 	address   string
 	server    *grpc.Server
-	asked     atomic.Int32
+	requests  atomic.Int32
 	hang      atomic.Bool
+}
+
+// newAuthority makes an authority with a root of its own.
+func newAuthority(t testing.TB) *server.Authority {
+	t.Helper()
+	return must(server.NewAuthority(server.AuthorityOptions{Dir: t.TempDir()}))
 }
 
 func newPlane(t testing.TB) *plane {
@@ -52,7 +58,7 @@ func (p *plane) start(t testing.TB, address string) {
 		Log: slog.New(slog.DiscardHandler)}
 	p.server = grpc.NewServer(grpc.Creds(credentials.NewTLS(serving.TLS())), grpc.UnaryInterceptor(
 		func(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			p.asked.Add(1)
+			p.requests.Add(1)
 			if p.hang.Load() {
 				<-ctx.Done()
 			}
@@ -74,7 +80,7 @@ func (p *plane) token(t testing.TB, id ID) string {
 	return must(p.tokens.Issue(server.Claim{Namespace: id.Namespace, ServiceAccount: id.ServiceAccount}, time.Now()))
 }
 
-// options are a pod's: token and root in files.
+// options are those of a pod, with token and root in files.
 func (p *plane) options(t testing.TB) Options {
 	t.Helper()
 	mount := t.TempDir()
@@ -82,12 +88,12 @@ func (p *plane) options(t testing.TB) Options {
 	put(t, filepath.Join(mount, "root-cert.pem"), p.authority.RootsPEM())
 	return Options{
 		Identity: shop, Dir: filepath.Join(t.TempDir(), "certs"),
-		Client: Client{Address: p.address, ServerName: planeName, Identity: []string{planeID},
+		Client: Client{Address: p.address, Identity: []string{planeID},
 			TokenFile: filepath.Join(mount, "token"), RootFile: filepath.Join(mount, "root-cert.pem")},
 	}
 }
 
-// rotate gives the plane's directory a new root. What says which files of it: the names.
+// rotate copies files of another authority into the plane's directory.
 func (p *plane) rotate(t testing.TB, from string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -98,7 +104,7 @@ func (p *plane) rotate(t testing.TB, from string, names ...string) {
 	}
 }
 
-// put replaces a file as Kubernetes does, at one moment.
+// put replaces a file by a rename, as Kubernetes does.
 func put(t testing.TB, path string, content []byte) {
 	t.Helper()
 	next := filepath.Join(filepath.Dir(path), ".put")
@@ -153,7 +159,7 @@ func run(t testing.TB, o Options) *watched {
 func (w *watched) until(t testing.TB, what string, right func(State) bool) State {
 	t.Helper()
 	var seen []string
-	for end := time.After(30 * time.Second); ; {
+	for end := time.After(time.Minute); ; {
 		select {
 		case s := <-w.states:
 			if right(s) {
@@ -190,10 +196,10 @@ func (w *watched) rootsOnDisk(t testing.TB) string {
 	return string(wire.MarshalCertificates(readRoots(w.o.Dir)...))
 }
 
-// eventually asks until the answer is right.
-func eventually(t testing.TB, what string, right func() bool) {
+// eventually polls until a condition holds.
+func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !right(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("never seen: %s", what)
 		}

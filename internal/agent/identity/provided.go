@@ -8,13 +8,13 @@ import (
 	"outrider.dev/internal/wire"
 )
 
-// take is step for provided files. The identity in the certificate is not checked. Files that do not fit together are being replaced: what Envoy has
-// stays until they do.
+// take is step for provided files. The identity in the certificate is not checked. Files that
+// do not belong together are being replaced: what Envoy has stays until they do.
 func (k *Keeper) take(context.Context) {
 	now := time.Now()
 	k.due = now.Add(longestWait)
 	if err := k.takeNow(now); err != nil {
-		k.publish(State{Phase: Failing, Fault: fault(Broken, err, "the certificate that is provided: %v", err)})
+		k.publish(State{Phase: Failing, Fault: fault(Broken, "the certificate that is provided: %v", err)})
 		return
 	}
 	k.publish(State{Phase: Have})

@@ -19,7 +19,7 @@ import (
 	server "outrider.dev/internal/controlplane/ca"
 )
 
-// A fake is a keeper's world without a network, for a clock that is not the machine's.
+// A fake is a keeper without a network, for synctest's clock.
 type fake struct {
 	*Keeper
 	authority *server.Authority
@@ -27,15 +27,17 @@ type fake struct {
 
 	mu     sync.Mutex // of what follows
 	answer func(public crypto.PublicKey) ([]*x509.Certificate, error)
-	asked  []time.Duration // since the begin
-	keys   map[string]bool // that asked
+	times  []time.Duration // of the requests, since the begin
+	keys   map[string]bool // of the requests
 	life   time.Duration
 }
 
 func newFake(t *testing.T, change func(*Options)) *fake {
 	t.Helper()
-	f := &fake{authority: must(server.NewAuthority(server.AuthorityOptions{Dir: t.TempDir()})), begin: time.Now(), life: 24 * time.Hour, keys: map[string]bool{}}
-	o := Options{Identity: shop, Dir: filepath.Join(t.TempDir(), "certs"), Client: Client{Address: "a:1", Roots: f.authority.RootsPEM()}}
+	f := &fake{authority: newAuthority(t), begin: time.Now(), life: 24 * time.Hour, keys: map[string]bool{}}
+	roots := filepath.Join(t.TempDir(), "roots.pem")
+	put(t, roots, f.authority.RootsPEM())
+	o := Options{Identity: shop, Dir: filepath.Join(t.TempDir(), "certs"), Client: Client{Address: "a:1", RootFile: roots}}
 	if change != nil {
 		change(&o)
 	}
@@ -45,7 +47,7 @@ func newFake(t *testing.T, change func(*Options)) *fake {
 	f.request = func(_ context.Context, c Call) ([]*x509.Certificate, error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.asked = append(f.asked, time.Since(f.begin))
+		f.times = append(f.times, time.Since(f.begin))
 		block, _ := pem.Decode(c.CSR)
 		csr := must(x509.ParseCertificateRequest(block.Bytes))
 		f.keys[string(csr.RawSubjectPublicKeyInfo)] = true
@@ -55,7 +57,7 @@ func newFake(t *testing.T, change func(*Options)) *fake {
 	return f
 }
 
-// sign is the answer of a good control plane.
+// sign is the answer of a control plane that works.
 func (f *fake) sign(public crypto.PublicKey) ([]*x509.Certificate, error) {
 	return []*x509.Certificate{must(f.authority.Sign(public, shop, f.life)).Leaf, f.authority.Roots()[0]}, nil
 }
@@ -114,52 +116,53 @@ func TestTimesOfRequests(t *testing.T) {
 				f.mu.Lock()
 				defer f.mu.Unlock()
 				// A certificate's end is a whole second.
-				for i := range f.asked {
+				for i := range f.times {
 					if tt.fail == nil {
-						f.asked[i] = f.asked[i].Round(time.Minute)
+						f.times[i] = f.times[i].Round(time.Minute)
 					}
 				}
-				if diff := cmp.Diff(tt.want, f.asked); diff != "" {
-					t.Errorf("asked at (-want +got):\n%s", diff)
+				if diff := cmp.Diff(tt.want, f.times); diff != "" {
+					t.Errorf("requests at (-want +got):\n%s", diff)
 				}
 				if len(f.keys) != tt.keys {
-					t.Errorf("%d keys asked, want %d", len(f.keys), tt.keys)
+					t.Errorf("%d keys, want %d", len(f.keys), tt.keys)
 				}
 			})
 		})
 	}
 }
 
-func TestTheEndOfACertificateIsSaidInTime(t *testing.T) {
+func TestExpiryIsReportedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, nil)
 		f.life = time.Hour
 		f.start(t)
-		first, changed := f.State()
+		first := f.State()
 		if first.Phase != Have {
 			t.Fatal(first)
 		}
-		f.answers(fails(fault(Unreachable, nil, "the control plane a:1 is not reached")))
-		<-changed
-		s, _ := f.State()
+		f.answers(fails(fault(Unreachable, "the control plane a:1 is not reached")))
+		time.Sleep(time.Until(first.NotAfter)/2 + time.Second)
+		synctest.Wait()
+		s := f.State()
 		if s.Phase != Failing || !s.Usable(time.Now()) {
 			t.Errorf("at half its life: %s", s)
 		}
 		time.Sleep(time.Until(first.NotAfter) - time.Millisecond)
 		synctest.Wait()
-		if s, _ := f.State(); s.Phase != Failing {
+		if s := f.State(); s.Phase != Failing {
 			t.Errorf("just before its end: %s", s)
 		}
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		if s, _ := f.State(); s.Phase != Expired || s.Usable(time.Now()) || s.Fault.Kind != Unreachable {
+		if s := f.State(); s.Phase != Expired || s.Usable(time.Now()) || s.Fault.Kind != Unreachable {
 			t.Errorf("at its end: %s", s)
 		}
 		f.answers(f.sign)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if s, _ := f.State(); s.Phase != Have {
-			t.Errorf("when it is answered again: %s", s)
+		if s := f.State(); s.Phase != Have {
+			t.Errorf("when requests succeed again: %s", s)
 		}
 	})
 }
@@ -181,17 +184,17 @@ func TestPausesAreSpread(t *testing.T) {
 	}
 }
 
-func TestAnswersThatDoNotDo(t *testing.T) {
+func TestUnusableCertificatesAreRejected(t *testing.T) {
 	other := shop
 	other.Namespace = "bank"
 	tests := map[string]struct {
-		id      ID
-		strange bool // for another key
-		alone   bool // of another authority, which does not tell its root
-		want    string
+		id       ID
+		otherKey bool // for another key
+		alone    bool // of another authority, without its root
+		want     string
 	}{
 		"another identity":     {id: other, want: "it names [spiffe://cluster.local/ns/bank/sa/app] and not"},
-		"another key":          {id: shop, strange: true, want: "another key than the one that asked"},
+		"another key":          {id: shop, otherKey: true, want: "another key than that of the request"},
 		"an unknown authority": {id: shop, alone: true, want: "unknown authority"},
 	}
 	for name, tt := range tests {
@@ -199,26 +202,26 @@ func TestAnswersThatDoNotDo(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t, nil)
 				f.answers(func(public crypto.PublicKey) ([]*x509.Certificate, error) {
-					if tt.strange {
+					if tt.otherKey {
 						public = must(newKey(P256)).Public()
 					}
 					by := f.authority
 					if tt.alone {
-						by = must(server.NewAuthority(server.AuthorityOptions{Dir: t.TempDir()}))
+						by = newAuthority(t)
 					}
 					return []*x509.Certificate{must(by.Sign(public, tt.id, 0)).Leaf}, nil
 				})
 				f.start(t)
-				if s, _ := f.State(); s.Phase != Failing || s.Fault.Kind != Broken || !strings.Contains(s.Fault.Reason, tt.want) {
+				if s := f.State(); s.Phase != Failing || s.Fault.Kind != Broken || !strings.Contains(s.Fault.Reason, tt.want) {
 					t.Errorf("the state is %s, want %q", s, tt.want)
 				}
-				if s, _ := f.State(); !s.NotAfter.IsZero() {
-					t.Error("it was taken")
+				if s := f.State(); !s.NotAfter.IsZero() {
+					t.Error("it was accepted")
 				}
 				f.answers(f.sign)
 				time.Sleep(time.Second)
 				synctest.Wait()
-				if s, _ := f.State(); s.Phase != Have {
+				if s := f.State(); s.Phase != Have {
 					t.Errorf("after a good answer: %s", s)
 				}
 			})
@@ -227,7 +230,7 @@ func TestAnswersThatDoNotDo(t *testing.T) {
 }
 
 func TestACertificateNamesThisWorkloadAndNothingElse(t *testing.T) {
-	a := must(server.NewAuthority(server.AuthorityOptions{Dir: t.TempDir()}))
+	a := newAuthority(t)
 	key := must(newKey(P256))
 	for name, change := range map[string]func(*x509.Certificate){
 		"no identity":  func(c *x509.Certificate) { c.URIs = nil },

@@ -117,9 +117,6 @@ func (s *SecretServer) Serve(ctx context.Context) error {
 	return nil
 }
 
-// Close removes the socket of a server whose Serve was never called.
-func (s *SecretServer) Close() error { return s.listener.Close() }
-
 // Set sets the secret of a name. Setting the same secret again changes nothing.
 func (s *SecretServer) Set(name string, secret Secret) {
 	s.mu.Lock()

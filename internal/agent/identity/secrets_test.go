@@ -58,16 +58,22 @@ func newSecretRig(t *testing.T) *secretRig {
 		}
 	})
 	t.Cleanup(r.end)
-	conn, err := grpc.NewClient("unix://"+r.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	r.client = dialSecrets(t, r.socket)
+	return r
+}
+
+// dialSecrets makes a client with a connection of its own.
+func dialSecrets(t *testing.T, socket string) service.SecretDiscoveryServiceClient {
+	t.Helper()
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	r.client = service.NewSecretDiscoveryServiceClient(conn)
-	return r
+	return service.NewSecretDiscoveryServiceClient(conn)
 }
 
-// A subscriber is one stream as Envoy's.
+// A subscriber is one stream.
 type subscriber struct {
 	t       *testing.T
 	stream  service.SecretDiscoveryService_StreamSecretsClient
@@ -109,7 +115,7 @@ func (s *subscriber) ack(to *discovery.DiscoveryResponse, names ...string) {
 	s.send(&discovery.DiscoveryRequest{VersionInfo: to.VersionInfo, ResponseNonce: to.Nonce, ResourceNames: names, TypeUrl: secretType})
 }
 
-// next wants secrets in the next response.
+// next checks the secrets of the next response.
 func (s *subscriber) next(want ...*tls.Secret) *discovery.DiscoveryResponse {
 	s.t.Helper()
 	select {
@@ -131,13 +137,13 @@ func (s *subscriber) next(want ...*tls.Secret) *discovery.DiscoveryResponse {
 		return answer
 	case err := <-s.ended:
 		s.t.Fatal(err)
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		s.t.Fatal("no response")
 	}
 	return nil
 }
 
-// code wants the stream to end.
+// code checks how the stream ends.
 func (s *subscriber) code(want codes.Code, words string) {
 	s.t.Helper()
 	select {
@@ -145,7 +151,7 @@ func (s *subscriber) code(want codes.Code, words string) {
 		if status.Code(err) != want || !strings.Contains(err.Error(), words) {
 			s.t.Errorf("the stream ends by %v; want %s, %q", err, want, words)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		s.t.Error("the stream does not end")
 	}
 }
@@ -239,7 +245,7 @@ func TestANACKIsReportedWithoutTheSecret(t *testing.T) {
 	slog.New(slog.NewJSONHandler(r.log, nil)).Info("x", "secret", secret)
 	if text := fmt.Sprintf("%v %+v %#v %s %q %x %d", secret, secret, secret, secret, secret, secret, secret) + r.log.String(); strings.Contains(text, "PRIVATE") ||
 		strings.Contains(text, "50524956") || strings.Contains(text, "80 82 73") {
-		t.Errorf("printed: %s", text)
+		t.Errorf("the secret was printed: %s", text)
 	}
 }
 
@@ -272,12 +278,7 @@ func TestSecretStreamsAreBounded(t *testing.T) {
 		all = append(all, s)
 	}
 	// Of another connection: one has no room for more, and its client waits.
-	conn, err := grpc.NewClient("unix://"+r.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	other := &secretRig{client: service.NewSecretDiscoveryServiceClient(conn)}
+	other := &secretRig{client: dialSecrets(t, r.socket)}
 	other.subscribe(t, "a").code(codes.ResourceExhausted, "64 streams")
 	if err := all[0].stream.CloseSend(); err != nil {
 		t.Fatal(err)
@@ -291,7 +292,7 @@ func TestSecretStreamsAreBounded(t *testing.T) {
 		case <-s.answers:
 			free = true
 		case <-s.ended:
-		case <-time.After(30 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("there is no room for another stream")
 		}
 	}
@@ -320,7 +321,7 @@ func TestTheSecretSocket(t *testing.T) {
 	if err != nil {
 		t.Fatalf("over an old socket: %v", err)
 	}
-	if err := again.Close(); err != nil {
+	if err := again.listener.Close(); err != nil {
 		t.Error(err)
 	}
 	if err := os.WriteFile(r.socket, []byte("x"), 0o600); err != nil {

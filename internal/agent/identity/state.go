@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// A Phase is how far a workload is with its certificate.
+// A Phase of getting and keeping the certificate.
 type Phase string
 
 // The phases. Failing and Expired have a [Fault] that says why.
 const (
 	Starting Phase = "starting"
-	Asking   Phase = "asking"  // the first time
-	Have     Phase = "have"    // and nothing stands in the way of the next
+	Asking   Phase = "asking"  // requesting the first one
+	Have     Phase = "have"    // and the last request did not fail
 	Failing  Phase = "failing" // to get the first one, or to renew
 	Expired  Phase = "expired" // without having been renewed
 )
 
-// A State is what readiness shows.
+// A State is what readiness and the log show of the certificate.
 type State struct {
 	Phase Phase
 	Fault *Fault // while Failing or Expired
@@ -26,11 +26,10 @@ type State struct {
 	Serial   string    // the same one's, hexadecimal
 	Reused   bool      // it was there before the agent was
 
-	Since time.Time // when the phase began
 	Retry time.Time // when it is tried again, while Failing or Expired
 }
 
-// Usable says whether Envoy has a certificate that others take. A failure to renew does
+// Usable returns whether Envoy has a certificate that peers accept. A failure to renew does
 // not change that.
 func (s State) Usable(now time.Time) bool { return now.Before(s.NotAfter) }
 
@@ -39,7 +38,7 @@ func (s State) String() string {
 	at := s.NotAfter.UTC().Format(time.RFC3339)
 	switch s.Phase {
 	case Asking:
-		return "asking the control plane for a certificate"
+		return "requesting a certificate from the control plane"
 	case Have:
 		return "certificate valid until " + at
 	case Failing:
@@ -60,37 +59,26 @@ func (s State) reason() string {
 	return s.Fault.Reason
 }
 
-// State returns the state of this moment, and a channel that is closed when there is a
-// newer one.
-func (k *Keeper) State() (State, <-chan struct{}) {
+// State returns the current state.
+func (k *Keeper) State() State {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.state, k.changed
+	return k.state
 }
 
-// publish makes s the state. Only what a reader would see as new is news.
+// publish makes s the state, and reports it if a reader would see a difference.
 func (k *Keeper) publish(s State) {
-	now := time.Now()
 	if h := k.have; h != nil {
 		s.NotAfter, s.Serial, s.Reused = h.leaf().NotAfter, h.leaf().SerialNumber.Text(16), h.reused
-		if !now.Before(s.NotAfter) {
+		if !time.Now().Before(s.NotAfter) {
 			s.Phase = Expired
 		}
 	}
 	k.mu.Lock()
 	old := k.state
-	s.Since = now
-	if s.Phase == old.Phase {
-		s.Since = old.Since
-	}
 	k.state = s
-	news := s.Phase != old.Phase || s.Serial != old.Serial || s.reason() != old.reason() || s.Retry != old.Retry
-	if news {
-		close(k.changed)
-		k.changed = make(chan struct{})
-	}
 	k.mu.Unlock()
-	if news && k.o.OnState != nil {
+	if s.Phase != old.Phase || s.Serial != old.Serial || s.reason() != old.reason() || s.Retry != old.Retry {
 		k.o.OnState(s)
 	}
 }

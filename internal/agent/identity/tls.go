@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -13,16 +14,10 @@ import (
 // tls requires the control plane's identity. A certificate of the same root is not enough:
 // every workload has one.
 func (c *Client) tls(roots []*x509.Certificate, own *tls.Certificate, shown *bool) *tls.Config {
-	name := c.ServerName
-	if name == "" {
-		name, _, _ = net.SplitHostPort(c.Address)
-	}
-	wanted := c.Identity
-	if len(wanted) == 0 {
-		wanted = []string{name}
-	}
+	host, _, _ := net.SplitHostPort(c.Address)
+	wanted := c.identities()
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12, ServerName: name,
+		MinVersion: tls.VersionTLS12, ServerName: host,
 		// verify does what is left out here, and also knows SPIFFE URIs.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
@@ -32,7 +27,7 @@ func (c *Client) tls(roots []*x509.Certificate, own *tls.Certificate, shown *boo
 			return nil
 		},
 		GetClientCertificate: func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			// To another authority ours is worse than none: it ends the handshake.
+			// Another authority would end the handshake because of ours.
 			if own == nil || r.SupportsCertificate(own) != nil {
 				return &tls.Certificate{}, nil
 			}
@@ -42,10 +37,19 @@ func (c *Client) tls(roots []*x509.Certificate, own *tls.Certificate, shown *boo
 	}
 }
 
+// identities are the names of which the control plane's certificate must have one.
+func (c *Client) identities() []string {
+	if len(c.Identity) > 0 {
+		return c.Identity
+	}
+	host, _, _ := net.SplitHostPort(c.Address)
+	return []string{host}
+}
+
 // verify checks a server's chain: its root, its time and its names.
 func verify(address string, chain, roots []*x509.Certificate, wanted []string) *Fault {
 	if len(chain) == 0 {
-		return fault(Untrusted, nil, "the control plane %s shows no certificate", address)
+		return fault(Untrusted, "the control plane %s shows no certificate", address)
 	}
 	_, err := chain[0].Verify(x509.VerifyOptions{
 		Roots: pool(roots), Intermediates: pool(chain[1:]), CurrentTime: time.Now(),
@@ -54,30 +58,25 @@ func verify(address string, chain, roots []*x509.Certificate, wanted []string) *
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, new(x509.UnknownAuthorityError)):
-		return fault(Untrusted, err, "the control plane %s shows a certificate of an unknown root (issuer %q); is the root certificate here an old one?", address, chain[0].Issuer)
+		return fault(Untrusted, "the control plane %s shows a certificate of an unknown root (issuer %q); is the root certificate here an old one?", address, chain[0].Issuer)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return fault(Untrusted, err, "the control plane %s shows a certificate that is valid from %s to %s; is a clock wrong?", address,
+		return fault(Untrusted, "the control plane %s shows a certificate that is valid from %s to %s; is a clock wrong?", address,
 			chain[0].NotBefore.UTC().Format(time.RFC3339), chain[0].NotAfter.UTC().Format(time.RFC3339))
 	case err != nil:
-		return fault(Untrusted, err, "the control plane %s shows a certificate that does not do: %v", address, err)
+		return fault(Untrusted, "the control plane %s shows an invalid certificate: %v", address, err)
 	}
 	if !slices.ContainsFunc(wanted, func(name string) bool { return names(chain[0], name) }) {
-		return fault(Untrusted, nil, "%s is %s, and not the control plane %s", address, strings.Join(allNames(chain[0]), ", "), strings.Join(wanted, " or "))
+		return fault(Untrusted, "%s is %s, and not the control plane %s", address, strings.Join(allNames(chain[0]), ", "), strings.Join(wanted, " or "))
 	}
 	return nil
 }
 
-// names says whether a certificate is for a name: a URI, a DNS name or an address.
+// names returns whether a certificate is for a name: a URI, a DNS name or an address.
 func names(cert *x509.Certificate, name string) bool {
 	if !strings.Contains(name, "://") {
 		return cert.VerifyHostname(name) == nil
 	}
-	for _, uri := range cert.URIs {
-		if uri.String() == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(cert.URIs, func(uri *url.URL) bool { return uri.String() == name })
 }
 
 func allNames(cert *x509.Certificate) []string {
@@ -102,22 +101,15 @@ func pool(certs []*x509.Certificate) *x509.CertPool {
 	return p
 }
 
-// TLS is how this workload speaks to a control plane at address (host:port) for anything
-// but certificates. Each handshake shows the certificate of that moment and trusts whom
-// Envoy does: both are read from where they are stored. While there is none it fails.
+// TLS configures connections of this workload to a control plane at address (host:port) for
+// anything but certificates. Each handshake presents the current certificate and trusts the
+// roots that Envoy does: both are read from where they are stored. Without them it fails.
 func (k *Keeper) TLS(address string) *tls.Config {
 	client := k.o.Client
-	client.Address, client.ServerName = address, ""
-	if address == k.o.Client.Address {
-		client.ServerName = k.o.Client.ServerName
-	}
+	client.Address = address
 	out := client.tls(nil, nil, new(bool))
-	wanted := client.Identity
-	if len(wanted) == 0 {
-		wanted = []string{out.ServerName}
-	}
 	out.VerifyConnection = func(s tls.ConnectionState) error {
-		if f := verify(address, s.PeerCertificates, readRoots(k.o.Dir), wanted); f != nil {
+		if f := verify(address, s.PeerCertificates, readRoots(k.o.Dir), client.identities()); f != nil {
 			return f
 		}
 		return nil
@@ -125,14 +117,14 @@ func (k *Keeper) TLS(address string) *tls.Config {
 	out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		h, err := readHeld(k.o.Dir)
 		if err != nil {
-			return nil, fault(Broken, err, "there is no certificate to show yet: %v", err)
+			return nil, fault(Broken, "there is no certificate yet: %v", err)
 		}
 		return h.certificate(), nil
 	}
 	return out
 }
 
-// certificate is what is held as TLS shows it.
+// certificate is the form of crypto/tls.
 func (h *held) certificate() *tls.Certificate {
 	out := &tls.Certificate{PrivateKey: h.key, Leaf: h.leaf()}
 	for _, c := range h.chain {

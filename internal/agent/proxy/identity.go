@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -27,7 +26,7 @@ func (a *agent) newKeeper() (err error) {
 		},
 		Dir: certificates(c), OutputDir: c.Certificate.Output,
 		Key: keyKind(c.Certificate.RSA, c.Certificate.Curve), Life: c.Certificate.Lifetime,
-		GraceRatio: c.Certificate.RenewAt, GraceJitter: cmp.Or(c.Certificate.Jitter, identity.NoJitter),
+		GraceRatio: c.Certificate.RenewAt, GraceJitter: c.Certificate.Jitter,
 		OnState:       a.certificate,
 		OnCertificate: func(chain, key []byte) { a.secrets.Set(envoy.SecretName, identity.CertificateSecret(chain, key)) },
 		OnRoots:       func(roots []byte) { a.secrets.Set(envoy.RootsName, identity.RootsSecret(roots)) },

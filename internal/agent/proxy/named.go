@@ -21,16 +21,9 @@ var settings = map[string]string{
 
 // certificateSettings are those that became one of the keeper's.
 var certificateSettings = map[string]string{
-	"Dir":             "--work-dir",
-	"OutputDir":       "variable OUTPUT_CERTS",
-	"Identity":        "variables POD_NAMESPACE, SERVICE_ACCOUNT, TRUST_DOMAIN",
-	"Client.Address":  "variable CA_ADDR",
-	"Client.RootFile": "--roots, variable XDS_ROOT_CA",
-	"Key":             "variables ECC_SIGNATURE_ALGORITHM, ECC_CURVE",
-	"Life":            "variable SECRET_TTL",
-	"GraceRatio":      "variable SECRET_GRACE_PERIOD_RATIO",
-	"GraceJitter":     "variable SECRET_GRACE_PERIOD_RATIO_JITTER",
-	"Provided":        "variable FILE_MOUNTED_CERTS",
+	"Dir":       "--work-dir",
+	"OutputDir": "variable OUTPUT_CERTS",
+	"Identity":  "variables POD_NAMESPACE, SERVICE_ACCOUNT, TRUST_DOMAIN",
 }
 
 // named says it in the user's words: whoever reads that an option is wrong looks for the

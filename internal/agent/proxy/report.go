@@ -50,7 +50,7 @@ func (a *agent) metrics() []status.Metric {
 	out = append(out, a.ends.metrics()...)
 	if a.keeper != nil {
 		out = append(out, gauge("outrider_agent_certificate_expiry_seconds", "Until the certificate expires.", func() float64 {
-			s, _ := a.keeper.State()
+			s := a.keeper.State()
 			if s.NotAfter.IsZero() {
 				return 0
 			}
