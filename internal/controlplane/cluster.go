@@ -44,14 +44,6 @@ func (c *cluster) namespace(name string) (inject.Namespace, bool) {
 	return inject.Namespace{Name: name, Labels: ns.Labels, Annotations: ns.Annotations}, ok
 }
 
-// namespacesOf returns where labels of namespaces come from.
-func (p *plane) namespacesOf() func(string) (inject.Namespace, bool) {
-	if p.cluster != nil {
-		return p.cluster.namespace
-	}
-	return newNamespaces(p.o.Folder).get
-}
-
 // reviewers authenticate tokens that this control plane did not sign.
 func (p *plane) reviewers() []ca.Authenticator {
 	if p.cluster == nil {

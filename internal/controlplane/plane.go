@@ -30,6 +30,7 @@ type plane struct {
 	began     time.Time
 	mesh      source
 	cluster   *cluster // nil without one
+	namespace func(name string) (inject.Namespace, bool)
 	authority *ca.Authority
 
 	byCertificate, byClaim *xds.Server // byClaim: nil without a plaintext port
@@ -58,7 +59,7 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	}
 	p := &plane{o: o, began: time.Now(), cluster: openCluster(ctx, o)}
 	var err error
-	if p.mesh, err = o.openSource(ctx); err != nil {
+	if err := p.openSource(ctx); err != nil {
 		return nil, err
 	}
 	p.authority, err = ca.NewAuthority(ca.AuthorityOptions{

@@ -42,7 +42,7 @@ func (p *plane) openWebhook(serving *ca.Serving) error {
 		return err
 	}
 	p.used = options
-	o := webhook.Options{Inject: options, Namespace: p.o.Namespace, Namespaces: p.namespacesOf(), Log: p.o.Log}
+	o := webhook.Options{Inject: options, Namespace: p.o.Namespace, Namespaces: p.namespace, Log: p.o.Log}
 	if images := p.o.Injection.Images; images != nil {
 		o.Commands = images.Commands
 	}

@@ -23,6 +23,7 @@ import (
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/internal/controlplane/webhook"
+	"outrider.dev/internal/mesh"
 )
 
 // roles are the rules of the ClusterRoles in the cluster that outriderd has, one for each
@@ -176,7 +177,7 @@ func (w world) attempt(t *testing.T, account, token string) *attempt {
 	r := newRoots(pem(t))
 	ctx := t.Context()
 	n := a.cluster.Namespaces(ctx)
-	source := a.cluster.Source(ctx, kube.SourceOptions{})
+	source := a.cluster.Source(ctx, mesh.Config{})
 	running(t, a.cluster.RootKeeper(n, r, "outrider-system").Run)
 	followed := a.cluster.WebhookConfigurations(ctx, "")
 	changed := func() <-chan struct{} { return followed.Changed(name) }

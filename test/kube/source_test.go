@@ -14,7 +14,6 @@ import (
 	api "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/test/cluster"
 )
@@ -105,7 +104,7 @@ func TestTheClusterIsTheMesh(t *testing.T) {
 	var j journal
 	l := newLine(t, w)
 	c := w.connect(t, &j, func(c *api.Cluster, a *api.AuthInfo) { outriderd(c, a); l.through(c, a) })
-	s := c.Source(t.Context(), kube.SourceOptions{})
+	s := c.Source(t.Context(), mesh.Config{})
 	select {
 	case <-s.Synced():
 	case <-time.After(time.Minute):
@@ -178,9 +177,9 @@ func TestTheClusterIsTheMesh(t *testing.T) {
 	apply(t, host("192.168.7.8"))
 	until(t, "the host", func() bool { return current().Host("shop", "vm") != nil }, text)
 	apply(t, host("nowhere"))
-	problems := func() []kube.Problem { p, _ := s.Problems(); return p }
+	problems := func() []string { p, _ := s.Problems(); return p }
 	until(t, "the mistake is reported", func() bool { return len(problems()) == 1 }, text)
-	if got, want := problems()[0].String(), `Host shop/vm: spec.address: "nowhere" is not an IP address such as 10.0.0.1 or 2001:db8::1`; got != want {
+	if got, want := problems()[0], `Host shop/vm: spec.address: "nowhere" is not an IP address such as 10.0.0.1 or 2001:db8::1`; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	if h := current().Host("shop", "vm"); h == nil || h.Addresses[0] != netip.MustParseAddr("192.168.7.8") {

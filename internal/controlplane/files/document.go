@@ -9,8 +9,10 @@ import (
 	"strconv"
 	"strings"
 
+	yamlnode "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
 
+	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/mesh/objects"
 )
 
@@ -28,44 +30,12 @@ var seed = maphash.MakeSeed()
 // split returns the documents of a file, without those that have only comments.
 func split(data []byte) []document {
 	var out []document
-	from, first := 0, 1 // offset and line of the current document
-	keep := func(to int) {
-		if text := data[from:to]; !blank(text) {
-			out = append(out, document{text: text, line: first, sum: maphash.Bytes(seed, text)})
+	for _, s := range manifest.Split(data) {
+		if !s.Empty() {
+			out = append(out, document{text: s.Body, line: s.Line, sum: maphash.Bytes(seed, s.Body)})
 		}
 	}
-	for at, line := 0, 1; at < len(data); line++ {
-		end := at + lineLen(data[at:])
-		if marks(data[at:end], "---") || marks(data[at:end], "...") {
-			keep(at)
-			from, first = at+3, line
-		}
-		at = end
-	}
-	keep(len(data))
 	return out
-}
-
-func lineLen(data []byte) int {
-	if i := bytes.IndexByte(data, '\n'); i >= 0 {
-		return i + 1
-	}
-	return len(data)
-}
-
-// marks returns whether a line begins with a document marker.
-func marks(line []byte, marker string) bool {
-	rest, ok := bytes.CutPrefix(line, []byte(marker))
-	return ok && (len(rest) == 0 || strings.IndexByte(" \t\r\n", rest[0]) >= 0)
-}
-
-func blank(text []byte) bool {
-	for line := range bytes.Lines(text) {
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
-			return false
-		}
-	}
-	return true
 }
 
 // read fills d.objects, or returns the mistakes.
@@ -79,7 +49,11 @@ func (d *document) read() []Problem {
 	var wrongs objects.FieldErrors
 	if !errors.As(err, &wrongs) {
 		if len(d.objects) > 0 && d.objects[0].Item > 0 {
-			d.items = itemLines(d.text)
+			if items := manifest.Field(nodeOf(d.text), "items"); items != nil {
+				for _, item := range items.Content {
+					d.items = append(d.items, item.Line-1)
+				}
+			}
 		}
 		d.text = nil
 		return nil
@@ -87,7 +61,7 @@ func (d *document) read() []Problem {
 	var out []Problem
 	object := d.objects[len(d.objects)-1].String()
 	for _, w := range wrongs {
-		out = append(out, Problem{Line: d.line + lineOf(d.text, w.Field), Object: object, Field: w.Field, Message: w.Message})
+		out = append(out, Problem{Line: d.line + lineOf(nodeOf(d.text), w.Field), Object: object, Field: w.Field, Message: w.Message})
 	}
 	return out
 }
@@ -98,6 +72,51 @@ func (d *document) lineOf(o objects.Object) int {
 		return d.line
 	}
 	return d.line + d.items[o.Item-1]
+}
+
+// nodeOf returns the first value of a text; nil if it is not YAML, as JSON with tabs.
+func nodeOf(text []byte) *yamlnode.Node {
+	var doc yamlnode.Node
+	if yamlnode.Unmarshal(text, &doc) != nil || len(doc.Content) == 0 {
+		return nil
+	}
+	return doc.Content[0]
+}
+
+// lineOf returns the line of a field below n, else that of its innermost parent, from 0.
+// Names of fields may contain dots.
+func lineOf(n *yamlnode.Node, path string) int {
+	line := 1
+	if n != nil {
+		line = n.Line
+	}
+	for path != "" {
+		key, value, rest := step(manifest.Target(n), path)
+		if value == nil {
+			break
+		}
+		n, line, path = value, key.Line, strings.TrimPrefix(rest, ".")
+	}
+	return line - 1
+}
+
+// step goes into the field or item that path begins with; a nil value: there is none.
+func step(n *yamlnode.Node, path string) (key, value *yamlnode.Node, rest string) {
+	switch {
+	case n == nil:
+	case n.Kind == yamlnode.SequenceNode && path[0] == '[':
+		index, rest, _ := strings.Cut(path[1:], "]")
+		if i, err := strconv.Atoi(index); err == nil && i >= 0 && i < len(n.Content) {
+			return n.Content[i], n.Content[i], rest
+		}
+	case n.Kind == yamlnode.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if rest, ok := strings.CutPrefix(path, n.Content[i].Value); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+				return n.Content[i], n.Content[i+1], rest
+			}
+		}
+	}
+	return nil, nil, ""
 }
 
 // toJSON returns JSON unchanged: YAML forbids its tabs, and is slower.

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/mesh"
 )
 
@@ -60,12 +61,13 @@ const tick = 100 * time.Millisecond
 
 // A file is the content of a manifest by its last valid version.
 type file struct {
-	path      string // below the folder
-	stamp     stamp
-	doubtful  bool // it may change with the same stamp: see tick
-	documents []document
-	parts     map[mesh.Key]place
-	problems  []Problem // of the current version; if there are any, the rest is of an earlier one
+	path       string // below the folder
+	stamp      stamp
+	doubtful   bool // it may change with the same stamp: see tick
+	documents  []document
+	parts      map[mesh.Key]place
+	namespaces []manifest.Namespace // also those of a version with problems
+	problems   []Problem            // of the current version; if there are any, documents and parts are of an earlier one
 }
 
 // A place is a part and where it is in the file.
@@ -81,6 +83,9 @@ func read(root, path string, before *file) *file {
 	data, err := next.load(filepath.Join(root, path))
 	if err != nil {
 		next.problems = []Problem{{File: path, Message: err.Error()}}
+		if before != nil {
+			next.namespaces = before.namespaces
+		}
 	} else {
 		next.parse(data, before)
 	}
@@ -136,6 +141,7 @@ func (f *file) parse(data []byte, before *file) {
 		}
 	}
 	f.documents = split(data)
+	f.namespaces = manifest.Namespaces(data)
 	f.parts = make(map[mesh.Key]place, len(f.documents))
 	for i := range f.documents {
 		d := &f.documents[i]

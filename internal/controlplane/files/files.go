@@ -16,52 +16,44 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
-	"time"
+	"sync/atomic"
 
+	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/mesh"
 )
 
 // Options of a watch. The zero value of a field means its default.
 type Options struct {
 	Config mesh.Config
-	Log    *slog.Logger  // default: none
-	Quiet  time.Duration // without a change before files are read (debounce); default 20ms
-	AtMost time.Duration // from the first change until files are read; default 200ms
+	Log    *slog.Logger // default: none
 }
 
-func (o Options) complete() Options {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Quiet == 0 {
-		o.Quiet = 20 * time.Millisecond
-	}
-	if o.AtMost == 0 {
-		o.AtMost = 200 * time.Millisecond
-	}
-	return o
-}
-
-// Load reads a folder once. The error is about the folder itself.
-func Load(dir string, config mesh.Config) (*mesh.Mesh, []Problem, error) {
-	l, err := walk(dir, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	f := newFolder(dir, config)
-	f.apply(l)
-	return f.builder.Mesh(), f.problems(), nil
-}
+// synced is closed: a folder is read before [Watch] returns.
+var synced = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // A Source publishes the mesh of a folder.
 type Source struct {
-	mesh.Feed[Problem]
+	mesh.Feed
 
-	done chan struct{}
+	done       chan struct{}
+	namespaces atomic.Pointer[map[string]manifest.Namespace]
 }
+
+// Synced is closed: the mesh is complete.
+func (s *Source) Synced() <-chan struct{} { return synced }
 
 // Done is closed when the watch has ended, after the end of the context.
 func (s *Source) Done() <-chan struct{} { return s.done }
+
+// Namespace returns a namespace that the folder has; of two with one name the first by path.
+func (s *Source) Namespace(name string) (manifest.Namespace, bool) {
+	ns, ok := (*s.namespaces.Load())[name]
+	return ns, ok
+}
 
 // Watch reads a folder, and then its changes until ctx ends. Problems of manifests are not
 // an error.
@@ -71,7 +63,10 @@ func Watch(ctx context.Context, dir string, o Options) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{done: make(chan struct{})}
-	w, err := newWatch(root, o.complete(), s)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	w, err := newWatch(root, o, s)
 	if err != nil {
 		return nil, err
 	}

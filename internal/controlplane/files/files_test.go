@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata")
 
-// Each scenario is a folder, then what comes of it: the file want.
+// Each scenario is a folder, and its mesh and problems in the file want.
 func TestScenarios(t *testing.T) {
 	scenarios, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(scenarios) == 0 {
@@ -40,12 +40,14 @@ func TestScenarios(t *testing.T) {
 				kept = append(kept, f)
 				write(t, filepath.Join(dir, f.Name), string(f.Data))
 			}
-			m, problems, err := Load(dir, mesh.Config{})
+			l, err := walk(dir, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := asYAML(t, m)
-			for _, p := range problems {
+			f := newFolder(dir, mesh.Config{})
+			f.apply(l)
+			got := asYAML(t, f.builder.Mesh())
+			for _, p := range f.problems() {
 				got += fmt.Sprintf("problem %s\n", p)
 			}
 			if *update {
@@ -120,7 +122,7 @@ func write(t testing.TB, path, text string) {
 	}
 }
 
-func TestLoadOfWhatIsNoFolder(t *testing.T) {
+func TestWatchNeedsAFolder(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a.yaml")
 	write(t, file, "")
@@ -128,9 +130,6 @@ func TestLoadOfWhatIsNoFolder(t *testing.T) {
 		filepath.Join(dir, "none"): "folder " + filepath.Join(dir, "none") + ": cannot be read: no such file or directory",
 		file:                       "folder " + file + ": is not a folder",
 	} {
-		if _, _, err := Load(path, mesh.Config{}); err == nil || err.Error() != want {
-			t.Errorf("Load: %v, want %s", err, want)
-		}
 		if _, err := Watch(t.Context(), path, Options{}); err == nil || err.Error() != want {
 			t.Errorf("Watch: %v, want %s", err, want)
 		}
@@ -176,14 +175,13 @@ spec:
 		"spec.ports[x":    7,
 		"..":              1,
 	} {
-		if got := lineOf([]byte(text), path); got != want {
+		if got := lineOf(nodeOf([]byte(text)), path); got != want {
 			t.Errorf("lineOf(%q) = %d, want %d", path, got, want)
 		}
 	}
 }
 
-// Whatever is in a file: no panic, problems that say where, and either problems or
-// objects.
+// Any file: no panic, problems with a position, and either problems or objects.
 func FuzzManifest(f *testing.F) {
 	scenarios, _ := filepath.Glob("testdata/*.txtar")
 	for _, path := range scenarios {
@@ -208,7 +206,7 @@ func FuzzManifest(f *testing.F) {
 		b := mesh.NewBuilder(mesh.Config{})
 		for key, place := range next.parts {
 			if place.part.Key() != key {
-				t.Errorf("%v was kept as %v", place.part.Key(), key)
+				t.Errorf("%v is stored as %v", place.part.Key(), key)
 			}
 			b.Set(place.part)
 		}
@@ -219,92 +217,4 @@ func FuzzManifest(f *testing.F) {
 			t.Errorf("read again it has problems: %v", again.problems)
 		}
 	})
-}
-
-func BenchmarkLoad10000(b *testing.B) {
-	for _, perFile := range []int{1, 1000} {
-		b.Run(fmt.Sprintf("%d services a file", perFile), func(b *testing.B) {
-			dir := b.TempDir()
-			writeMany(b, dir, perFile)
-			b.ReportAllocs()
-			for b.Loop() {
-				m, problems, err := Load(dir, mesh.Config{})
-				if err != nil || len(problems) > 0 {
-					b.Fatal(err, problems)
-				}
-				if n, _ := m.Len(); n != 10_000 {
-					b.Fatalf("%d services", n)
-				}
-			}
-		})
-	}
-}
-
-func writeMany(b *testing.B, dir string, perFile int) {
-	var text strings.Builder
-	for i := range 10_000 {
-		text.WriteString(oneService(i, 1))
-		if (i+1)%perFile == 0 {
-			write(b, filepath.Join(dir, fmt.Sprintf("%d.yaml", i)), text.String())
-			text.Reset()
-		}
-	}
-}
-
-func oneService(i, generation int) string {
-	return fmt.Sprintf(`---
-apiVersion: v1
-kind: Service
-metadata: {name: svc-%[1]d, namespace: ns-%[2]d}
-spec:
-  clusterIP: 10.200.%[3]d.%[4]d
-  ports:
-  - {name: http, port: 80, targetPort: 8080}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata:
-  name: svc-%[1]d-x
-  namespace: ns-%[2]d
-  labels: {kubernetes.io/service-name: svc-%[1]d}
-addressType: IPv4
-endpoints:
-- addresses: [10.%[5]d.%[3]d.%[4]d]
-  conditions: {ready: true}
-ports:
-- {name: http, port: 8080}
-`, i, i%100, i>>8, i&255, generation)
-}
-
-// One service of 10,000 changes: its file is read, and what depends on it.
-func BenchmarkOneOf10000(b *testing.B) {
-	for _, perFile := range []int{1, 1000} {
-		b.Run(fmt.Sprintf("%d services a file", perFile), func(b *testing.B) {
-			dir := b.TempDir()
-			writeMany(b, dir, perFile)
-			l, err := walk(dir, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			f := newFolder(dir, mesh.Config{})
-			f.apply(l)
-			m := f.builder.Mesh()
-			name := fmt.Sprintf("%d.yaml", perFile-1)
-			data, err := os.ReadFile(filepath.Join(dir, name))
-			if err != nil {
-				b.Fatal(err)
-			}
-			rest := strings.TrimPrefix(string(data), oneService(0, 1))
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				write(b, filepath.Join(dir, name), oneService(0, 2+i%2)+rest)
-				f.update([]string{name}, nil)
-				next := f.builder.Mesh()
-				if services, _ := mesh.Changed(m, next); len(services) != 1 || len(f.problems()) != 0 {
-					b.Fatalf("%d services changed", len(services))
-				}
-				m = next
-			}
-		})
-	}
 }

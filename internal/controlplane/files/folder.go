@@ -8,11 +8,11 @@ import (
 	"strings"
 	"sync"
 
+	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/mesh"
 )
 
-// A folder is the content of its files, and the mesh made from them. It does not watch:
-// its user calls apply and update.
+// A folder is the content of its files, and the mesh made from them. It does not watch.
 type folder struct {
 	root    string
 	builder *mesh.Builder
@@ -37,7 +37,7 @@ func newFolder(root string, config mesh.Config) *folder {
 func (f *folder) apply(l *listing) {
 	f.last = l
 	var read, gone []string
-	// any order: update sorts.
+	// any order: sorted below.
 	for path, s := range l.files {
 		if known := f.files[path]; known == nil || known.stamp != s || known.doubtful {
 			read = append(read, path)
@@ -49,11 +49,6 @@ func (f *folder) apply(l *listing) {
 			gone = append(gone, path)
 		}
 	}
-	f.update(read, gone)
-}
-
-// update reads files, and removes others.
-func (f *folder) update(read, gone []string) {
 	slices.Sort(read)
 	slices.Sort(gone)
 	touched := map[mesh.Key]bool{}
@@ -173,6 +168,19 @@ func (f *folder) problems() []Problem {
 	}
 	slices.SortFunc(out, Problem.compare)
 	return out
+}
+
+// namespaces returns those of all files by name.
+func (f *folder) namespaces() *map[string]manifest.Namespace {
+	out := map[string]manifest.Namespace{}
+	for _, path := range slices.Sorted(maps.Keys(f.files)) {
+		for _, ns := range f.files[path].namespaces {
+			if _, there := out[ns.Name]; !there {
+				out[ns.Name] = ns
+			}
+		}
+	}
+	return &out
 }
 
 // takeIgnored returns the kinds that were ignored and not logged yet.

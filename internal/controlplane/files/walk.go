@@ -13,7 +13,6 @@ import (
 type listing struct {
 	files    map[string]stamp
 	folders  map[string]fs.FileInfo // by path, with the folder itself and the targets of links
-	links    bool                   // there are symbolic links, so events do not name all that changed
 	unread   []string               // folders that could not be read
 	problems []Problem
 }
@@ -86,7 +85,6 @@ func (w *walker) target(path string) {
 
 func (w *walker) entry(path string, e fs.DirEntry, above []fs.FileInfo) {
 	link := e.Type()&fs.ModeSymlink != 0
-	w.links = w.links || link
 	if !link && !e.IsDir() && !isManifest(path) {
 		return
 	}

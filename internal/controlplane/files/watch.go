@@ -7,15 +7,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"outrider.dev/internal/mesh"
 )
 
 // A watch keeps a source up to date.
 type watch struct {
 	o       Options
+	root    string
 	source  *Source
 	folder  *folder
 	inotify *fsnotify.Watcher
@@ -30,7 +34,7 @@ func newWatch(root string, o Options, s *Source) (*watch, error) {
 		return nil, explain(err)
 	}
 	w := &watch{
-		o: o, source: s, folder: newFolder(root, o.Config), inotify: inotify,
+		o: o, root: root, source: s, folder: newFolder(root, o.Config), inotify: inotify,
 		watched: map[identity]string{}, ignored: map[string]bool{}, logged: map[Problem]bool{},
 	}
 	var refused error
@@ -86,7 +90,7 @@ func (w *watch) enter(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// leave stops watching folders that keep does not want.
+// leave stops watching the folders for which keep returns false.
 func (w *watch) leave(keep func(id identity, path string) bool) {
 	for id, path := range w.watched {
 		if !keep(id, path) {
@@ -104,27 +108,49 @@ func unmoved(id identity, path string) bool {
 
 // run follows the folder until ctx ends.
 func (w *watch) run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
 	defer w.inotify.Close()
-	for {
-		var seen changes
-		if !seen.wait(ctx, w) {
-			return
-		}
+	dirty := make(chan struct{}, 1)
+	running.Go(func() { w.events(dirty) })
+	for mesh.Settle(ctx, dirty) {
 		began := time.Now()
-		if seen.everything || !w.few(seen.names) {
-			w.all()
-		}
+		w.all()
 		w.publish(began)
+	}
+}
+
+// events signals events of the folder until inotify is closed.
+func (w *watch) events(dirty chan<- struct{}) {
+	for {
+		select {
+		case e, ok := <-w.inotify.Events:
+			if !ok {
+				return
+			}
+			if parent := filepath.Dir(w.root); parent != w.root && e.Name != w.root && filepath.Dir(e.Name) == parent {
+				continue // a sibling of the folder
+			}
+		case err, ok := <-w.inotify.Errors:
+			if !ok {
+				return
+			}
+			w.o.Log.Warn("watching the folder", "err", err) // the queue of events overflowed
+		}
+		select {
+		case dirty <- struct{}{}:
+		default: // one waits already
+		}
 	}
 }
 
 // all lists the whole folder.
 func (w *watch) all() {
 	w.leave(unmoved) // first: inotify would mistake a path for its former folder
-	l, err := walk(w.folder.root, w.enter)
+	l, err := walk(w.root, w.enter)
 	if err != nil {
 		// The folder is probably being replaced: an empty mesh would be wrong.
-		w.folder.last.problems = []Problem{{File: w.folder.root, Message: err.Error() + "; its former content stays in use"}}
+		w.folder.last.problems = []Problem{{File: w.root, Message: err.Error() + "; its former content stays in use"}}
 		return
 	}
 	listed := map[identity]bool{}
@@ -135,37 +161,6 @@ func (w *watch) all() {
 	w.folder.apply(l)
 }
 
-// few updates single files. It returns false if the whole folder has to be listed.
-func (w *watch) few(names map[string]bool) bool {
-	if w.folder.last.links || len(w.folder.last.problems) > 0 {
-		return false
-	}
-	var read, gone []string
-	// any order: update sorts.
-	for name := range names {
-		path, err := filepath.Rel(w.folder.root, name)
-		if err != nil {
-			return false
-		}
-		info, err := os.Lstat(name)
-		switch {
-		case path != "." && hidden(path):
-		case err == nil && info.Mode().IsRegular():
-			if isManifest(path) {
-				read = append(read, path)
-			}
-		case errors.Is(err, fs.ErrNotExist) && w.folder.last.folders[name] == nil:
-			if w.folder.files[path] != nil {
-				gone = append(gone, path)
-			}
-		default: // a folder or a link
-			return false
-		}
-	}
-	w.folder.update(read, gone)
-	return true
-}
-
 func (w *watch) publish(began time.Time) {
 	m := w.folder.builder.Mesh()
 	problems := w.folder.problems() // of that mesh
@@ -173,8 +168,10 @@ func (w *watch) publish(began time.Time) {
 		w.o.Log.Info("kind without a meaning for the mesh: ignored", "kind", kind)
 	}
 	now := map[Problem]bool{}
+	lines := make([]string, 0, len(problems))
 	for _, p := range problems {
 		now[p] = true
+		lines = append(lines, p.String())
 		if !w.logged[p] {
 			w.o.Log.Warn("manifest not used", "file", p.File, "line", p.Line, "object", p.Object, "field", p.Field, "problem", p.Message)
 		}
@@ -183,69 +180,6 @@ func (w *watch) publish(began time.Time) {
 	services, workloads := m.Len()
 	w.o.Log.Debug("folder read", "files", len(w.folder.files), "services", services, "workloads", workloads,
 		"problems", len(problems), "took", time.Since(began))
-	w.source.Publish(m, problems)
-}
-
-// changes are the events since the folder was read.
-type changes struct {
-	names      map[string]bool
-	everything bool // events are missing: list the whole folder
-}
-
-// wait waits for a change and the debounce after it; false: ctx ended.
-func (c *changes) wait(ctx context.Context, w *watch) bool {
-	return settle(ctx, w.inotify.Events, w.inotify.Errors, w.o.Quiet, w.o.AtMost, func(e fsnotify.Event) bool {
-		return c.note(e, w)
-	}, func(err error) {
-		c.everything = true
-		w.o.Log.Warn("watching the folder", "err", err) // the queue of events overflowed
-	})
-}
-
-// note records an event and returns whether it is about the folder.
-func (c *changes) note(e fsnotify.Event, w *watch) bool {
-	root := w.folder.root
-	if parent := filepath.Dir(root); parent != root && e.Name != root && filepath.Dir(e.Name) == parent {
-		return false // a sibling of the folder
-	}
-	if c.names == nil {
-		c.names = map[string]bool{}
-	}
-	c.names[e.Name] = true
-	return true
-}
-
-// settle waits for an event that counts, then until none came for quiet, or atMost after
-// the first. It returns false when ctx ended.
-func settle[E any](ctx context.Context, events <-chan E, errs <-chan error, quiet, atMost time.Duration, counts func(E) bool, failed func(error)) bool {
-	var calm, deadline <-chan time.Time
-	for {
-		counted := false
-		select {
-		case <-ctx.Done():
-			return false
-		case <-calm:
-			return true
-		case <-deadline:
-			return true
-		case e, ok := <-events:
-			if !ok {
-				return false
-			}
-			counted = counts(e)
-		case err, ok := <-errs:
-			if !ok {
-				return false
-			}
-			failed(err)
-			counted = true
-		}
-		if !counted {
-			continue
-		}
-		calm = time.After(quiet)
-		if deadline == nil {
-			deadline = time.After(atMost)
-		}
-	}
+	w.source.namespaces.Store(w.folder.namespaces())
+	w.source.Publish(m, lines)
 }

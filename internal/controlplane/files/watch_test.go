@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -130,6 +129,34 @@ func TestAFolderIsFollowed(t *testing.T) {
 	w.expect("the second takes over", 0, "a:9", "b:1")
 }
 
+func TestNamespacesAreFollowed(t *testing.T) {
+	dir := t.TempDir()
+	namespace := func(name, value string) string {
+		return fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {a: %s}}\n", name, value)
+	}
+	write(t, filepath.Join(dir, "a.yaml"), namespace("n", "1"))
+	write(t, filepath.Join(dir, "b.yaml"), namespace("n", "2")+"---\n"+namespace("m", "2"))
+	w := watching(t, dir)
+	is := func(name, want string) {
+		t.Helper()
+		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+			ns, _ := w.Namespace(name)
+			if ns.Labels["a"] == want {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("namespace %s has labels %v, want a: %s", name, ns.Labels, want)
+			}
+		}
+	}
+	is("n", "1") // the first by path
+	is("m", "2")
+	w.write("b.yaml", namespace("m", "3")+"---\n"+text("wrong", 0))
+	is("m", "3") // also of a file with a problem
+	w.do(os.Remove(filepath.Join(dir, "a.yaml")))
+	is("n", "")
+}
+
 func TestABadFileStaysOutUntilItIsGoodOnce(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.yaml"), text("a", 0)+"---\n"+text("b", 1))
@@ -244,67 +271,16 @@ func TestWhatDidNotChangeIsNotPublished(t *testing.T) {
 	if before.ByName("default", "a") != after.ByName("default", "a") {
 		t.Error("a service that did not change has another pointer")
 	}
-	w.write("c.yaml", "bad") // a problem, and so known to be seen
+	w.write("c.yaml", "bad") // its problem shows that it was read
 	w.expect("with a problem", 1, "a:1", "b:1")
 	select {
 	case <-newer:
-		t.Error("the mesh is said to have changed")
+		t.Error("a change of the mesh was published")
 	default:
 	}
 	if same, _ := w.Current(); same != after {
 		t.Error("there is another mesh")
 	}
-}
-
-func TestSettle(t *testing.T) {
-	const ms = time.Millisecond
-	tests := map[string]struct {
-		events []time.Duration // since the start; negative: one that does not count
-		want   time.Duration
-	}{
-		"one event, then quiet":                     {[]time.Duration{5 * ms}, 25 * ms},
-		"each event makes it wait again":            {[]time.Duration{5 * ms, 20 * ms, 35 * ms}, 55 * ms},
-		"but not for ever":                          {steady(5*ms, 15*ms, 40), 205 * ms},
-		"events that do not count neither start it": {[]time.Duration{-5 * ms, 100 * ms}, 120 * ms},
-		"nor prolong it":                            {[]time.Duration{5 * ms, -20 * ms}, 25 * ms},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				ctx, cancel := context.WithCancel(t.Context())
-				events, sent := make(chan time.Duration), make(chan struct{})
-				go func() {
-					defer close(sent)
-					for _, at := range tt.events {
-						time.Sleep(at.Abs() - time.Since(start))
-						select {
-						case events <- at:
-						case <-ctx.Done():
-							return
-						}
-					}
-				}()
-				ok := settle(ctx, events, nil, 20*ms, 200*ms, func(at time.Duration) bool { return at > 0 }, nil)
-				if got := time.Since(start); !ok || got != tt.want {
-					t.Errorf("settled %v after %v, want %v", ok, got, tt.want)
-				}
-				cancel()
-				<-sent
-				if settle(ctx, make(chan time.Duration), nil, 20*ms, 200*ms, nil, nil) {
-					t.Error("it settles after the end")
-				}
-			})
-		})
-	}
-}
-
-func steady(from, every time.Duration, n int) []time.Duration {
-	var out []time.Duration
-	for i := range n {
-		out = append(out, from+time.Duration(i)*every)
-	}
-	return out
 }
 
 // Documents whose text is the same keep their parts: of a long file only what changed is
@@ -322,12 +298,12 @@ func TestOnlyChangedDocumentsAreParsed(t *testing.T) {
 			same = append(same, fmt.Sprint(key, " line ", place.line))
 		}
 	}
-	if diff := cmp.Diff([]string{"Service default/b line 7"}, same); diff != "" || len(second.parts) != 2 {
+	if diff := cmp.Diff([]string{"Service default/b line 8"}, same); diff != "" || len(second.parts) != 2 {
 		t.Errorf("parts that were kept (-want +got):\n%s", diff)
 	}
 }
 
-// A file may change twice within what its time stamps tell apart.
+// A file may change twice within the granularity of its time stamps.
 func TestAFreshStampIsNotTrusted(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.yaml")

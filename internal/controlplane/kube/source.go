@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,27 +15,11 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// A Problem says why an object is ignored, in whole or in part.
-type Problem struct {
-	Object  string // kind namespace/name
-	Message string // the field, what is wrong, and what would be right
-}
-
-func (p Problem) String() string { return p.Object + ": " + p.Message }
-
-// SourceOptions of a source. The zero value of a field means its default.
-type SourceOptions struct {
-	Config mesh.Config
-	Quiet  time.Duration // without a change before the mesh is published (debounce); default 20ms
-	AtMost time.Duration // from the first change until it is published; default 200ms
-}
-
-// A Source publishes the mesh of a cluster. An invalid object is a [Problem]; its last valid
+// A Source publishes the mesh of a cluster. An invalid object is a problem; its last valid
 // version stays in use.
 type Source struct {
-	mesh.Feed[Problem]
+	mesh.Feed
 	cluster *Cluster
-	o       SourceOptions
 	synced  chan struct{}
 	done    chan struct{}
 	dirty   chan struct{} // has one if something changed
@@ -47,11 +30,10 @@ type Source struct {
 }
 
 // Source watches the cluster until ctx ends. Until [Source.Synced] the mesh is empty.
-func (c *Cluster) Source(ctx context.Context, o SourceOptions) *Source {
-	o.Quiet, o.AtMost = cmp.Or(o.Quiet, 20*time.Millisecond), cmp.Or(o.AtMost, 200*time.Millisecond)
+func (c *Cluster) Source(ctx context.Context, config mesh.Config) *Source {
 	s := &Source{
-		cluster: c, o: o, synced: make(chan struct{}), done: make(chan struct{}), dirty: make(chan struct{}, 1),
-		builder: mesh.NewBuilder(o.Config), invalid: map[mesh.Key]string{},
+		cluster: c, synced: make(chan struct{}), done: make(chan struct{}), dirty: make(chan struct{}, 1),
+		builder: mesh.NewBuilder(config), invalid: map[mesh.Key]string{},
 	}
 	s.Publish(s.builder.Mesh(), nil)
 	go func() {
@@ -89,7 +71,7 @@ func (s *Source) run(ctx context.Context) {
 	}
 	s.publish()
 	close(s.synced)
-	for s.settle(ctx) {
+	for mesh.Settle(ctx, s.dirty) {
 		s.publish()
 	}
 }
@@ -140,36 +122,16 @@ func (s *Source) put(key mesh.Key, before, now known) {
 	}
 }
 
-// settle waits for a change, and then until there was none for Quiet, or for AtMost. It
-// returns false if ctx ended.
-func (s *Source) settle(ctx context.Context) bool {
-	if !wait(ctx, s.dirty) {
-		return false
-	}
-	deadline := time.After(s.o.AtMost)
-	for {
-		select {
-		case <-s.dirty:
-		case <-time.After(s.o.Quiet):
-			return true
-		case <-deadline:
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	}
-}
-
 func (s *Source) publish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	problems := make([]Problem, 0, len(s.invalid))
+	problems := make([]string, 0, len(s.invalid))
 	for _, key := range slices.SortedFunc(maps.Keys(s.invalid), compareKeys) {
-		problems = append(problems, Problem{key.String(), s.invalid[key]})
+		problems = append(problems, key.String()+": "+s.invalid[key])
 	}
 	m := s.builder.Mesh() // before its conflicts
 	for _, c := range s.builder.Conflicts() {
-		problems = append(problems, Problem{c.Object.String(), strings.TrimPrefix(c.Field+": "+c.Message, ": ")})
+		problems = append(problems, c.Object.String()+": "+strings.TrimPrefix(c.Field+": "+c.Message, ": "))
 	}
 	s.Publish(m, problems)
 }
