@@ -77,7 +77,7 @@ func (p *plane) start(t testing.TB, listen string) {
 // workload returns the client of a workload, with a certificate of its own.
 func (p *plane) workload(t testing.TB, namespace string) *ControlPlane {
 	t.Helper()
-	tokens, err := server.NewTokens(p.state, "cluster.local", "")
+	tokens, err := server.NewTokens(p.state, "cluster.local")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func (p *plane) workload(t testing.TB, namespace string) *ControlPlane {
 	select {
 	case <-have:
 	case <-time.After(30 * time.Second):
-		s, _ := k.State()
+		s := k.State()
 		t.Fatalf("no certificate: %s", s)
 	}
 	c := &ControlPlane{Address: p.at.Discovery, TLS: k.TLS(p.at.Discovery)}
