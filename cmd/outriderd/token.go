@@ -35,7 +35,7 @@ outriderd. Keep the token secret: until it expires, it gives the identity of the
 			if _, err := os.Stat(state); err != nil {
 				return &cli.UsageError{Err: fmt.Errorf("--state: %w", err), Hint: "it must be the directory of outriderd serve --state"}
 			}
-			tokens, err := ca.NewTokens(state, trustDomain, "")
+			tokens, err := ca.NewTokens(state, trustDomain)
 			if err != nil {
 				return err
 			}

@@ -165,7 +165,7 @@ func TestAHostThatIsRemovedIsServedNoMore(t *testing.T) {
 		t.Fatalf("renewing: %v", err)
 	}
 	// A pod of the same identity is another matter.
-	tokens, err := ca.NewTokens(state, "cluster.local", "")
+	tokens, err := ca.NewTokens(state, "cluster.local")
 	if err != nil {
 		t.Fatal(err)
 	}

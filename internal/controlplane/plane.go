@@ -103,7 +103,7 @@ func (p *plane) openSecure() error {
 	if err != nil {
 		return err
 	}
-	tokens, err := ca.NewTokens(o.State, o.Mesh.TrustDomain, "")
+	tokens, err := ca.NewTokens(o.State, o.Mesh.TrustDomain)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (p *plane) openSecure() error {
 		Authority: p.authority,
 		Authenticators: append([]ca.Authenticator{
 			tokens,
-			ca.HostTokens{TrustDomain: o.Mesh.TrustDomain, Hosts: hosts{p.mesh}, Once: used},
+			ca.HostTokens{TrustDomain: o.Mesh.TrustDomain, Hosts: hosts{p.mesh}, Used: used},
 			ca.MutualTLS{Authority: p.authority}, // before the reviewers: renewals need no API server
 		}, p.reviewers()...),
 		Log: o.Log,

@@ -45,7 +45,7 @@ func newAuthority(t testing.TB) *server.Authority {
 func newPlane(t testing.TB) *plane {
 	t.Helper()
 	dir := t.TempDir()
-	p := &plane{dir: dir, authority: must(server.NewAuthority(server.AuthorityOptions{Dir: dir})), tokens: must(server.NewTokens(dir, "cluster.local", ""))}
+	p := &plane{dir: dir, authority: must(server.NewAuthority(server.AuthorityOptions{Dir: dir})), tokens: must(server.NewTokens(dir, "cluster.local"))}
 	p.start(t, "127.0.0.1:0")
 	t.Cleanup(p.stop)
 	return p

@@ -36,7 +36,6 @@ type AuthorityOptions struct {
 	TrustDomain string        // default "cluster.local"
 	Life        time.Duration // of a certificate whose request names none; default 24h
 	MaxLife     time.Duration // the longest that a request gets; default 90 days, Istio's MAX_WORKLOAD_CERT_TTL
-	RootLife    time.Duration // of a root that is made; default ten years
 	Hosts       Hosts         // a host's certificate is valid while the host is one of them; default: no hosts
 	Log         *slog.Logger  // default: none
 }
@@ -45,7 +44,6 @@ func (o AuthorityOptions) withDefaults() AuthorityOptions {
 	o.TrustDomain = cmp.Or(o.TrustDomain, "cluster.local")
 	o.Life = cmp.Or(o.Life, 24*time.Hour)
 	o.MaxLife = cmp.Or(o.MaxLife, 90*24*time.Hour)
-	o.RootLife = cmp.Or(o.RootLife, 10*365*24*time.Hour)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
 }
@@ -54,8 +52,8 @@ func (o AuthorityOptions) check() error {
 	switch {
 	case o.Dir == "":
 		return errors.New("option Dir: name the directory of the authority's files")
-	case o.Life < time.Second || o.MaxLife < time.Second || o.RootLife < time.Second:
-		return fmt.Errorf("options Life %s, MaxLife %s, RootLife %s: use 1s or more", o.Life, o.MaxLife, o.RootLife)
+	case o.Life < time.Second || o.MaxLife < time.Second:
+		return fmt.Errorf("options Life %s, MaxLife %s: use 1s or more", o.Life, o.MaxLife)
 	}
 	if err := (Identity{TrustDomain: o.TrustDomain, Namespace: "x", ServiceAccount: "x"}).Check(); err != nil {
 		return fmt.Errorf("option TrustDomain: %w", err)
@@ -79,7 +77,7 @@ func NewAuthority(o AuthorityOptions) (*Authority, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s, made, err := loadOrMake(o.Dir, o.TrustDomain, o.RootLife)
+	s, made, err := loadOrMake(o.Dir, o.TrustDomain)
 	if err != nil {
 		return nil, err
 	}

@@ -149,23 +149,21 @@ func TestACertificateNamesTheIdentityAlone(t *testing.T) {
 }
 
 func TestHowLongACertificateLives(t *testing.T) {
-	a, err := NewAuthority(AuthorityOptions{Dir: t.TempDir(), Life: 2 * time.Hour, MaxLife: 10 * time.Hour, RootLife: 20 * time.Hour})
-	if err != nil {
+	a := must(NewAuthority(AuthorityOptions{Dir: t.TempDir(), Life: 2 * time.Hour, MaxLife: 10 * time.Hour}))
+	dir := t.TempDir()
+	if err := makeRoot(dir, "cluster.local", time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	short, err := NewAuthority(AuthorityOptions{Dir: t.TempDir(), RootLife: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	short := authority(t, dir)
 	tests := map[string]struct {
 		by              *Authority
 		requested, want time.Duration
 	}{
 		"as requested":                        {a, 3 * time.Hour, 3 * time.Hour},
 		"not requested":                       {a, 0, 2 * time.Hour},
-		"less than nothing":                   {a, -time.Hour, 2 * time.Hour},
-		"more than is given":                  {a, 100 * time.Hour, 10 * time.Hour},
-		"more than a time can hold":           {a, 1<<63 - 1, 10 * time.Hour},
+		"a negative life":                     {a, -time.Hour, 2 * time.Hour},
+		"more than the maximum":               {a, 100 * time.Hour, 10 * time.Hour},
+		"more than a time can represent":      {a, 1<<63 - 1, 10 * time.Hour},
 		"longer than the authority's own one": {short, 24 * time.Hour, time.Hour},
 	}
 	for name, tt := range tests {
@@ -228,7 +226,7 @@ func TestFilesThatDoNotBelongTogetherAreRefused(t *testing.T) {
 			if err := a.Reload(); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Reload = %v, want an error with %q", err, tt.want)
 			}
-			sign(t, a, shop, 0) // goes on with what it has
+			sign(t, a, shop, 0) // with the former files
 		})
 	}
 }
@@ -245,7 +243,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	}
 }
 
-// move copies an authority's files over another's, which is how a person rotates.
+// move copies an authority's files over another's, as in a rotation.
 func move(t testing.TB, from, to string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -278,7 +276,7 @@ func TestRootsAreExchangedWithoutARestart(t *testing.T) {
 			select {
 			case <-changed:
 			case <-end:
-				t.Fatalf("never seen: %s", what)
+				t.Fatalf("not within 20s: %s", what)
 			}
 		}
 	}
@@ -344,7 +342,7 @@ func TestAnIntermediateOfCertManagerSigns(t *testing.T) {
 	}
 }
 
-func TestWhoIsNotOfThisMesh(t *testing.T) {
+func TestCertificatesOfOtherMeshes(t *testing.T) {
 	a := authority(t, t.TempDir())
 	dir := t.TempDir()
 	move(t, a.o.Dir, dir, "ca-cert.pem", "ca-key.pem", "root-cert.pem")

@@ -23,7 +23,7 @@ type Caller struct {
 	// Spend marks a one-time credential as used, for a key (the SHA-256 of its public
 	// half). It is called last, when nothing else refuses the request. Nil: nothing to do.
 	// Its error is as that of an [Authenticator].
-	Spend func(ctx context.Context, key [32]byte) error
+	Spend func(key [32]byte) error
 }
 
 // An Authenticator checks one kind of credential. Its error is [ErrOther] if there is no

@@ -61,11 +61,11 @@ func checkKey(public crypto.PublicKey) error {
 func checkNames(csr *x509.CertificateRequest, id Identity) error {
 	for _, uri := range csr.URIs {
 		if uri.String() != id.String() {
-			return refuse("the request asks for %q; its sender is %s", uri, id)
+			return refuse("the request names %q; its sender is %s", uri, id)
 		}
 	}
 	if n := len(csr.DNSNames) + len(csr.IPAddresses) + len(csr.EmailAddresses); n > 0 {
-		return refuse("the request asks for %d names that are no SPIFFE identity; its sender is %s", n, id)
+		return refuse("the request has %d names that are no SPIFFE identity; its sender is %s", n, id)
 	}
 	return nil
 }

@@ -45,13 +45,6 @@ func hostOf(leaf *x509.Certificate, id Identity) (Host, bool) {
 	return Host{}, false
 }
 
-// Once remembers which tokens were used. Use is called with a token and the key of the
-// request: the first key wins. The same key may use the token again for a while, since the
-// response may have been lost; no other key ever may.
-type Once interface {
-	Use(ctx context.Context, token, key [32]byte, now time.Time) (ok bool, err error)
-}
-
 // retryWindow is how long the first key may use its token again.
 const retryWindow = 10 * time.Minute
 
@@ -59,7 +52,7 @@ const retryWindow = 10 * time.Minute
 type HostTokens struct {
 	TrustDomain string
 	Hosts       Hosts
-	Once        Once
+	Used        *Used
 }
 
 // Authenticate finds the host of a token.
@@ -77,8 +70,8 @@ func (h HostTokens) Authenticate(_ context.Context, c Credentials) (Caller, erro
 		return Caller{}, err
 	}
 	caller.Host = host.Name
-	caller.Spend = func(ctx context.Context, key [32]byte) error {
-		ok, err := h.Once.Use(ctx, sum, key, time.Now())
+	caller.Spend = func(key [32]byte) error {
+		ok, err := h.Used.Use(sum, key, time.Now())
 		if err == nil && !ok {
 			return refuse("the token of host %s was used already; it is good for one certificate, which then renews itself", host)
 		}

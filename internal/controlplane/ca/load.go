@@ -56,7 +56,7 @@ func find(dir string) (layout, bool) {
 }
 
 // loadOrMake reads the authority in dir, and makes one if there is none.
-func loadOrMake(dir, trustDomain string, life time.Duration) (s *signer, made bool, err error) {
+func loadOrMake(dir, trustDomain string) (s *signer, made bool, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, false, fmt.Errorf("the authority's directory: %w", err)
 	}
@@ -67,7 +67,7 @@ func loadOrMake(dir, trustDomain string, life time.Duration) (s *signer, made bo
 				return nil
 			}
 			made = true
-			return makeRoot(dir, trustDomain, life)
+			return makeRoot(dir, trustDomain, rootLife)
 		})
 		if err != nil {
 			return nil, false, fmt.Errorf("making an authority in %s: %w", dir, err)
@@ -76,6 +76,9 @@ func loadOrMake(dir, trustDomain string, life time.Duration) (s *signer, made bo
 	s, err = load(dir)
 	return s, made, err
 }
+
+// rootLife is the life of a root that is made.
+const rootLife = 10 * 365 * 24 * time.Hour
 
 // makeRoot writes a self-signed root. The key is written first: after a crash the next
 // start makes a certificate for it.

@@ -78,7 +78,7 @@ func (s *Service) create(ctx context.Context, in wire.CertificateRequest) (*Cert
 		return nil, caller, status.Error(codes.PermissionDenied, err.Error())
 	}
 	if caller.Spend != nil {
-		if err := caller.Spend(ctx, sha256.Sum256(csr.RawSubjectPublicKeyInfo)); err != nil {
+		if err := caller.Spend(sha256.Sum256(csr.RawSubjectPublicKeyInfo)); err != nil {
 			return nil, caller, s.refusal(err)
 		}
 	}

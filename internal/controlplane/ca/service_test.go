@@ -18,9 +18,9 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +28,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -80,7 +81,7 @@ func newPlane(t testing.TB) *plane {
 		Authority: p.authority,
 		Authenticators: []Authenticator{
 			p.tokens,
-			HostTokens{TrustDomain: "cluster.local", Once: must(NewUsed("")), Hosts: p.hosts},
+			HostTokens{TrustDomain: "cluster.local", Used: must(NewUsed(filepath.Join(dir, "used"))), Hosts: p.hosts},
 			Reviewed{Reviewer: review{}, TrustDomain: "cluster.local"},
 			MutualTLS{p.authority},
 		},
@@ -96,8 +97,8 @@ func newPlane(t testing.TB) *plane {
 	return p
 }
 
-// ask is grpc-go's own client.
-func (p *plane) ask(t testing.TB, in wire.CertificateRequest, token string, own *tls.Certificate) ([]*x509.Certificate, error) {
+// request calls the service by grpc-go's client.
+func (p *plane) request(t testing.TB, in wire.CertificateRequest, token string, own *tls.Certificate) ([]*x509.Certificate, error) {
 	t.Helper()
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(p.authority.RootsPEM())
@@ -136,7 +137,7 @@ func (p *plane) token(c Claim) string {
 
 var shopClaim = Claim{Namespace: "shop", ServiceAccount: "app"}
 
-func TestEachWayToProveWhoOneIs(t *testing.T) {
+func TestEachCredential(t *testing.T) {
 	p := newPlane(t)
 	key := ecKey(t)
 	ownKey := ecKey(t)
@@ -146,18 +147,18 @@ func TestEachWayToProveWhoOneIs(t *testing.T) {
 		token string
 		own   *tls.Certificate
 	}{
-		"a token of ours":                        {p.token(shopClaim), nil},
-		"the scheme in lower case":               {strings.Replace(p.token(shopClaim), "Bearer", "bearer", 1), nil},
-		"a token of Kubernetes":                  {"Bearer kubernetes-shop-app", nil},
-		"a host's token":                         {"Bearer host-secret", nil},
-		"the same once more, with the same key":  {"Bearer host-secret", nil},
-		"a certificate":                          {"", withCert},
-		"a certificate and an expired token":     {"Bearer kubernetes-old", withCert},
-		"a certificate while Kubernetes is down": {"Bearer kubernetes-down", withCert},
+		"a token of ours":                         {p.token(shopClaim), nil},
+		"the scheme in lower case":                {strings.Replace(p.token(shopClaim), "Bearer", "bearer", 1), nil},
+		"a token of Kubernetes":                   {"Bearer kubernetes-shop-app", nil},
+		"a host's token":                          {"Bearer host-secret", nil},
+		"a host's token again, with the same key": {"Bearer host-secret", nil},
+		"a certificate":                           {"", withCert},
+		"a certificate and an expired token":      {"Bearer kubernetes-old", withCert},
+		"a certificate while Kubernetes is down":  {"Bearer kubernetes-down", withCert},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			chain, err := p.ask(t, wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{URIs: []*url.URL{shop.URL()}}), Life: time.Hour}, tt.token, tt.own)
+			chain, err := p.request(t, wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{URIs: []*url.URL{shop.URL()}}), Life: time.Hour}, tt.token, tt.own)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,14 +174,14 @@ func TestEachWayToProveWhoOneIs(t *testing.T) {
 		}
 	}
 	if !strings.Contains(p.log.String(), "identity=spiffe://cluster.local/ns/shop/sa/app method=token") {
-		t.Errorf("the log does not say who got a certificate:\n%s", p.log)
+		t.Errorf("the log lacks the identity:\n%s", p.log)
 	}
 }
 
 func TestEachRefusal(t *testing.T) {
 	p := newPlane(t)
 	key := ecKey(t)
-	if _, err := p.ask(t, wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{})}, "Bearer host-secret", nil); err != nil {
+	if _, err := p.request(t, wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{})}, "Bearer host-secret", nil); err != nil {
 		t.Fatal(err) // now it is used up
 	}
 	other := shop
@@ -193,7 +194,7 @@ func TestEachRefusal(t *testing.T) {
 	}()
 	weakEC := must(ecdsa.GenerateKey(elliptic.P224(), rand.Reader))
 	bigRSA := must(rsa.GenerateKey(rand.Reader, 2048))
-	if _, err := p.ask(t, wire.CertificateRequest{CSR: csr(t, bigRSA, x509.CertificateRequest{})}, p.token(shopClaim), nil); err != nil {
+	if _, err := p.request(t, wire.CertificateRequest{CSR: csr(t, bigRSA, x509.CertificateRequest{})}, p.token(shopClaim), nil); err != nil {
 		t.Errorf("an RSA key of 2048 bits: %v", err)
 	}
 	good := p.token(shopClaim)
@@ -203,17 +204,17 @@ func TestEachRefusal(t *testing.T) {
 		code  codes.Code
 		want  string
 	}{
-		"nothing to prove it":            {wire.CertificateRequest{CSR: plain}, "", codes.Unauthenticated, "neither a token nor a certificate"},
+		"no credential":                  {wire.CertificateRequest{CSR: plain}, "", codes.Unauthenticated, "neither a token nor a certificate"},
 		"a token of an unknown kind":     {wire.CertificateRequest{CSR: plain}, "Bearer x", codes.Unauthenticated, "of a kind that this control plane does not know"},
 		"another scheme":                 {wire.CertificateRequest{CSR: plain}, "Basic eDp5", codes.Unauthenticated, "not of the form: Bearer"},
 		"no scheme":                      {wire.CertificateRequest{CSR: plain}, "abc", codes.Unauthenticated, "not of the form: Bearer"},
 		"a token of another audience":    {wire.CertificateRequest{CSR: plain}, p.token(Claim{Namespace: "shop", ServiceAccount: "app", Audiences: []string{"vault"}}), codes.Unauthenticated, `for audience ["vault"]`},
 		"a token that Kubernetes denies": {wire.CertificateRequest{CSR: plain}, "Bearer kubernetes-old", codes.Unauthenticated, "Kubernetes says"},
-		"a name that cannot be":          {wire.CertificateRequest{CSR: plain}, "Bearer kubernetes-odd", codes.Unauthenticated, `namespace "a/b"`},
+		"an invalid name":                {wire.CertificateRequest{CSR: plain}, "Bearer kubernetes-odd", codes.Unauthenticated, `namespace "a/b"`},
 		"Kubernetes does not answer":     {wire.CertificateRequest{CSR: plain}, "Bearer kubernetes-down", codes.Unavailable, "cannot check identities now"},
 		"a host's token that was used":   {wire.CertificateRequest{CSR: csr(t, ecKey(t), x509.CertificateRequest{})}, "Bearer host-secret", codes.Unauthenticated, "host shop/vm-1 was used already"},
-		"another identity":               {wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{URIs: []*url.URL{other.URL()}})}, good, codes.PermissionDenied, `asks for "spiffe://cluster.local/ns/bank/sa/app"; its sender is spiffe://cluster.local/ns/shop/sa/app`},
-		"its own and another":            {wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{URIs: []*url.URL{shop.URL(), other.URL()}})}, good, codes.PermissionDenied, "asks for"},
+		"another identity":               {wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{URIs: []*url.URL{other.URL()}})}, good, codes.PermissionDenied, `names "spiffe://cluster.local/ns/bank/sa/app"; its sender is spiffe://cluster.local/ns/shop/sa/app`},
+		"its own and another":            {wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{URIs: []*url.URL{shop.URL(), other.URL()}})}, good, codes.PermissionDenied, "names"},
 		"a DNS name":                     {wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{DNSNames: []string{"outriderd"}})}, good, codes.PermissionDenied, "no SPIFFE identity"},
 		"an address":                     {wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{IPAddresses: []net.IP{{1, 2, 3, 4}}})}, good, codes.PermissionDenied, "no SPIFFE identity"},
 		"impersonation":                  {wire.CertificateRequest{CSR: plain, Metadata: map[string]string{wire.Impersonated: other.String()}}, good, codes.PermissionDenied, "metadata ImpersonatedIdentity"},
@@ -228,7 +229,7 @@ func TestEachRefusal(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := p.ask(t, tt.in, tt.token, nil)
+			_, err := p.request(t, tt.in, tt.token, nil)
 			if status.Code(err) != tt.code || !strings.Contains(status.Convert(err).Message(), tt.want) {
 				t.Errorf("%v\nwant %s with %q", err, tt.code, tt.want)
 			}
@@ -237,71 +238,38 @@ func TestEachRefusal(t *testing.T) {
 	if !strings.Contains(p.log.String(), "secret detail") || strings.Contains(p.log.String(), "host-secret") {
 		t.Errorf("want the log to have the cause, and no token:\n%s", p.log)
 	}
-	soon := time.Now().Add(time.Minute) // nothing comes back before
+	soon := time.Now().Add(time.Minute) // no token comes back before
 	for p.service.limits.allow(netip.MustParseAddr("127.0.0.1"), soon) {
 	}
-	if _, err := p.ask(t, wire.CertificateRequest{CSR: plain}, good, nil); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "too many requests from this address") {
+	if _, err := p.request(t, wire.CertificateRequest{CSR: plain}, good, nil); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "too many requests from this address") {
 		t.Errorf("after a burst: %v", err)
 	}
 }
 
-// A host that was removed renewed its certificate for ever.
-func TestAHostsCertificateIsGoodWhileTheHostIsThere(t *testing.T) {
+// Package controlplane tests the renewals and streams of hosts that are removed.
+func TestAHostsCertificate(t *testing.T) {
 	p := newPlane(t)
-	// renew returns the certificate that one which was issued gets next.
-	renew := func(chain []*x509.Certificate, key crypto.Signer) ([]*x509.Certificate, crypto.Signer, error) {
-		own := &tls.Certificate{Certificate: [][]byte{chain[0].Raw}, PrivateKey: key}
-		next := ecKey(t)
-		chain, err := p.ask(t, wire.CertificateRequest{CSR: csr(t, next, x509.CertificateRequest{})}, "", own)
-		return chain, next, err
-	}
 	key := ecKey(t)
-	first := must(p.ask(t, wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{})}, "Bearer host-secret", nil))
-	second, key2, err := renew(first, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	podKey := ecKey(t) // of the same identity
-	pod := must(p.ask(t, wire.CertificateRequest{CSR: csr(t, podKey, x509.CertificateRequest{})}, p.token(shopClaim), nil))
-	if got, ok := hostOf(second[0], shop); !ok || got != (Host{"shop", "vm-1", "app"}) {
+	host := must(p.request(t, wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{})}, "Bearer host-secret", nil))
+	own := &tls.Certificate{Certificate: [][]byte{host[0].Raw}, PrivateKey: key}
+	renewed := must(p.request(t, wire.CertificateRequest{CSR: csr(t, ecKey(t), x509.CertificateRequest{})}, "", own))
+	if got, ok := hostOf(renewed[0], shop); !ok || got != (Host{"shop", "vm-1", "app"}) {
 		t.Errorf("the renewed certificate is of host %v, %v", got, ok)
 	}
+	pod := must(p.request(t, wire.CertificateRequest{CSR: csr(t, ecKey(t), x509.CertificateRequest{})}, p.token(shopClaim), nil))
 	if got := pod[0].Subject.String(); got != "" {
 		t.Errorf("a pod's subject is %s", got)
 	}
-
-	sum := sha256.Sum256([]byte("host-secret"))
-	for what, now := range map[string]Host{"it is gone": {}, "it has another account": {"shop", "vm-1", "admin"}} {
-		p.hosts[sum] = now
-		for _, c := range []struct {
-			chain []*x509.Certificate
-			key   crypto.Signer
-		}{{first, key}, {second, key2}} {
-			if _, _, err := renew(c.chain, c.key); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "host shop/vm-1 of this certificate is not in the mesh") {
-				t.Errorf("%s: %v", what, err)
-			}
-		}
-		if _, err := p.authority.Identify(second); err == nil {
-			t.Errorf("%s, and its certificate is taken", what)
-		}
-		if _, _, err := renew(pod, podKey); err != nil {
-			t.Errorf("%s: a pod of the same identity: %v", what, err)
-		}
+	if _, err := authority(t, p.authority.o.Dir).Identify(renewed); err == nil {
+		t.Error("a control plane without hosts accepts the certificate of one")
 	}
-	p.hosts[sum] = Host{"shop", "vm-1", "app"}
-	if _, _, err := renew(second, key2); err != nil {
-		t.Errorf("it is back: %v", err)
+	clear(p.hosts)
+	if _, err := p.authority.Identify(renewed); err == nil || !strings.Contains(err.Error(), "host shop/vm-1 of this certificate is not in the mesh") {
+		t.Errorf("the certificate of a host that was removed: %v", err)
 	}
-	// A control plane that knows no hosts.
-	if _, err := authority(t, p.authority.o.Dir).Identify(second); err == nil {
-		t.Error("a host's certificate is taken without a look at the hosts")
-	}
-	// With its old certificate a host may bring a new token.
-	delete(p.hosts, sum)
 	p.hosts[sha256.Sum256([]byte("next-secret"))] = Host{"shop", "vm-2", "app"}
-	own := &tls.Certificate{Certificate: [][]byte{second[0].Raw}, PrivateKey: key2}
-	if _, err := p.ask(t, wire.CertificateRequest{CSR: csr(t, ecKey(t), x509.CertificateRequest{})}, "Bearer next-secret", own); err != nil {
-		t.Errorf("with a new token: %v", err)
+	if _, err := p.request(t, wire.CertificateRequest{CSR: csr(t, ecKey(t), x509.CertificateRequest{})}, "Bearer next-secret", own); err != nil {
+		t.Errorf("with its old certificate and a new token: %v", err)
 	}
 }
 
@@ -316,7 +284,7 @@ func TestACertificateOfAnotherMeshEndsTheHandshake(t *testing.T) {
 			id := shop
 			id.TrustDomain = a.TrustDomain()
 			c := must(a.Sign(key.Public(), id, 0))
-			_, err := p.ask(t, wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{})}, p.token(shopClaim), &tls.Certificate{Certificate: c.served, PrivateKey: key})
+			_, err := p.request(t, wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{})}, p.token(shopClaim), &tls.Certificate{Certificate: c.served, PrivateKey: key})
 			if status.Code(err) != codes.Unavailable {
 				t.Errorf("the call ended with %v, want no connection", err)
 			}
@@ -327,7 +295,7 @@ func TestACertificateOfAnotherMeshEndsTheHandshake(t *testing.T) {
 func TestTheControlPlanesOwnCertificateRenewsItself(t *testing.T) {
 	a := authority(t, t.TempDir())
 	id := Identity{TrustDomain: "cluster.local", Namespace: "outrider-system", ServiceAccount: "outriderd"}
-	s := must(a.NewServing(id, ServingNames("outrider-system", "cluster.local"), 2*time.Hour))
+	s := must(a.NewServing(id, ServingNames("outrider-system", "cluster.local"), 0))
 	first := must(s.Certificate())
 	for _, name := range []string{"outriderd", "outriderd.outrider-system.svc", "istiod.outrider-system.svc", "istiod.outrider-system.svc.cluster.local"} {
 		if err := first.Leaf.VerifyHostname(name); err != nil {
@@ -338,7 +306,7 @@ func TestTheControlPlanesOwnCertificateRenewsItself(t *testing.T) {
 		t.Errorf("it names %v", got)
 	}
 	if again := must(s.Certificate()); again != first {
-		t.Error("a new one before its time")
+		t.Error("renewed before half its life")
 	}
 	s.renew = time.Now().Add(-time.Second)
 	second := must(s.Certificate())
@@ -354,76 +322,48 @@ func TestTheControlPlanesOwnCertificateRenewsItself(t *testing.T) {
 		t.Error("not signed by the authority's new key")
 	}
 	broken := *a.current.Load()
-	broken.cert = &x509.Certificate{NotAfter: time.Now().Add(-time.Hour)} // can sign no more
+	broken.cert = &x509.Certificate{NotAfter: time.Now().Add(-time.Hour)} // it has expired
 	a.current.Store(&broken)
 	if _, err := s.Certificate(); err != nil {
-		t.Errorf("the old one is still good, and not shown: %v", err)
+		t.Errorf("the old one is still valid, and not served: %v", err)
 	}
 	s.expiry = time.Now().Add(-time.Second)
 	if _, err := s.Certificate(); err == nil || !strings.Contains(err.Error(), "expired") {
-		t.Errorf("nothing to show: %v", err)
+		t.Errorf("without a valid one: %v", err)
 	}
 }
 
-// who returns the identity that AuthenticatePeer finds for the caller.
-type who struct{ a *Authority }
-
-func (w who) serve(_ any, ctx context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-	if err := dec(&emptypb.Empty{}); err != nil {
-		return nil, err
-	}
-	id, err := w.a.AuthenticatePeer(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return nil, status.Error(codes.AlreadyExists, id.String())
-}
-
-func TestAPeerIsLookedAtAgainOnALongConnection(t *testing.T) {
+// A peer is verified at each call: its connection may be older than a rotation, or than the
+// expiry of its certificate.
+func TestAPeerIsVerifiedAtEachCall(t *testing.T) {
 	a := authority(t, t.TempDir())
-	var late atomic.Int64
-	a.now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) }
-	s := must(a.NewServing(Identity{TrustDomain: "cluster.local", Namespace: "o", ServiceAccount: "d"}, []string{"cp"}, 0))
-	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(s.TLS())))
-	server.RegisterService(&grpc.ServiceDesc{ServiceName: "who", Methods: []grpc.MethodDesc{{MethodName: "AmI", Handler: who{a}.serve}}}, nil)
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))
-	go server.Serve(listener)
-	defer server.Stop()
-	dial := func(own *Certificate, key crypto.Signer) *grpc.ClientConn {
-		pool := x509.NewCertPool()
-		pool.AppendCertsFromPEM(a.RootsPEM())
-		config := &tls.Config{RootCAs: pool, ServerName: "cp"}
-		if own != nil {
-			config.Certificates = []tls.Certificate{{Certificate: own.served, PrivateKey: key}}
-		}
-		conn := must(grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(config))))
-		t.Cleanup(func() { conn.Close() })
-		return conn
-	}
-	call := func(conn *grpc.ClientConn, code codes.Code, want string) {
+	late := time.Duration(0)
+	a.now = func() time.Time { return time.Now().Add(late) }
+	call := func(c *Certificate, want string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		err := conn.Invoke(ctx, "/who/AmI", &emptypb.Empty{}, &emptypb.Empty{})
-		if status.Code(err) != code || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v\nwant %s with %q", err, code, want)
+		state := tls.ConnectionState{}
+		if c != nil {
+			state.PeerCertificates = []*x509.Certificate{c.Leaf}
+		}
+		id, err := a.AuthenticatePeer(peer.NewContext(t.Context(), &peer.Peer{AuthInfo: credentials.TLSInfo{State: state}}))
+		if want == "" && (err != nil || id != shop) || want != "" && (status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), want)) {
+			t.Errorf("AuthenticatePeer = %v, %v; want %q", id, err, want)
 		}
 	}
-	call(dial(nil, nil), codes.Unauthenticated, "the client sent no certificate")
-	key := ecKey(t)
-	conn := dial(must(a.Sign(key.Public(), shop, time.Hour)), key)
-	call(conn, codes.AlreadyExists, shop.String())
+	call(nil, "the client sent no certificate")
+	first := sign(t, a, shop, time.Hour)
+	call(first, "")
 	newer := authority(t, t.TempDir())
 	move(t, newer.o.Dir, a.o.Dir, "ca-cert.pem", "ca-key.pem", "root-cert.pem")
 	if err := a.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	call(conn, codes.Unauthenticated, "not of this mesh") // the same connection
-	conn = dial(must(a.Sign(key.Public(), shop, time.Hour)), key)
-	call(conn, codes.AlreadyExists, shop.String())
-	late.Store(int64(2 * time.Hour))
-	call(conn, codes.Unauthenticated, "expired")
-	if _, err := a.AuthenticatePeer(context.Background()); status.Code(err) != codes.Unauthenticated {
+	call(first, "not of this mesh")
+	second := sign(t, a, shop, time.Hour)
+	call(second, "")
+	late = 2 * time.Hour
+	call(second, "expired")
+	if _, err := a.AuthenticatePeer(t.Context()); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a call without a connection: %v", err)
 	}
 }
@@ -442,7 +382,7 @@ func FuzzCSR(f *testing.F) {
 			return
 		}
 		if err := checkNames(got, shop); err == nil && len(got.URIs) > 0 && got.URIs[0].String() != shop.String() {
-			t.Errorf("it asks for %s", got.URIs)
+			t.Errorf("it names %s", got.URIs)
 		}
 	})
 }

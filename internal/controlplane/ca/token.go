@@ -37,12 +37,10 @@ type Tokens struct {
 	trustDomain string
 	issuer      string
 	keyID       string
-	audience    string // that Authenticate requires
 }
 
 // NewTokens uses the key in a directory (token-key.pem), and makes one if there is none.
-// An empty audience is [DefaultAudience].
-func NewTokens(dir, trustDomain, audience string) (*Tokens, error) {
+func NewTokens(dir, trustDomain string) (*Tokens, error) {
 	path := filepath.Join(dir, "token-key.pem")
 	var tokens *Tokens
 	err := withLock(dir, func() error {
@@ -60,7 +58,7 @@ func NewTokens(dir, trustDomain, audience string) (*Tokens, error) {
 		}
 		sum := sha256.Sum256(der)
 		tokens = &Tokens{key: key, trustDomain: trustDomain, issuer: "https://outriderd." + trustDomain,
-			keyID: base64.RawURLEncoding.EncodeToString(sum[:12]), audience: cmp.Or(audience, DefaultAudience)}
+			keyID: base64.RawURLEncoding.EncodeToString(sum[:12])}
 		return nil
 	})
 	if err != nil {
@@ -175,7 +173,7 @@ func (t *Tokens) Authenticate(_ context.Context, c Credentials) (Caller, error) 
 	if _, err := t.parse(c.Bearer); err != nil {
 		return Caller{}, ErrOther
 	}
-	claim, err := t.Verify(c.Bearer, t.audience, time.Now())
+	claim, err := t.Verify(c.Bearer, DefaultAudience, time.Now())
 	if err != nil {
 		return Caller{}, &Refusal{err.Error()}
 	}

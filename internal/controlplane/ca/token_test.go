@@ -16,7 +16,7 @@ import (
 
 func tokens(t testing.TB, dir string) *Tokens {
 	t.Helper()
-	k, err := NewTokens(dir, "cluster.local", "")
+	k, err := NewTokens(dir, "cluster.local")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package ca
 
 import (
 	"bytes"
-	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -13,8 +12,8 @@ import (
 	"time"
 )
 
-// Used is a [Once] that stores used tokens in a file, one per line: the token's sum, the
-// key's sum, and the time. Replicas may share the file.
+// Used stores which tokens were used in a file, one per line: the token's sum, the key's sum,
+// and the time. Replicas may share the file.
 type Used struct {
 	mu   sync.Mutex
 	path string
@@ -30,15 +29,16 @@ type use struct {
 	at  time.Time
 }
 
-// NewUsed reads the file at path, which it makes if there is none. With an empty path uses
-// are kept in memory only.
+// NewUsed reads the file at path, which it makes if there is none.
 func NewUsed(path string) (*Used, error) {
 	u := &Used{path: path, uses: map[[32]byte]use{}}
 	return u, u.withFile(func(*os.File) error { return nil })
 }
 
-// Use stores a use before it grants it.
-func (u *Used) Use(_ context.Context, token, key [32]byte, now time.Time) (ok bool, err error) {
+// Use grants the use of a token with the key of a request, after it has stored it: the first
+// key wins. The same key may use the token again for a while, since the response may have
+// been lost; no other key ever may.
+func (u *Used) Use(token, key [32]byte, now time.Time) (ok bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	err = u.withFile(func(f *os.File) error {
@@ -46,13 +46,11 @@ func (u *Used) Use(_ context.Context, token, key [32]byte, now time.Time) (ok bo
 			ok = first.key == key && now.Before(first.at.Add(retryWindow))
 			return nil
 		}
-		if f != nil {
-			if _, err := fmt.Fprintf(f, "%x %x %s\n", token, key, now.UTC().Format(time.RFC3339)); err != nil {
-				return err
-			}
-			if err := f.Sync(); err != nil {
-				return err
-			}
+		if _, err := fmt.Fprintf(f, "%x %x %s\n", token, key, now.UTC().Format(time.RFC3339)); err != nil {
+			return err
+		}
+		if err := f.Sync(); err != nil {
+			return err
 		}
 		u.uses[token], ok = use{key, now}, true
 		return nil
@@ -61,11 +59,8 @@ func (u *Used) Use(_ context.Context, token, key [32]byte, now time.Time) (ok bo
 }
 
 // withFile runs do while it holds the file's lock, after it has read what other replicas
-// appended. F is open for appending; nil without a file.
+// appended. F is open for appending.
 func (u *Used) withFile(do func(f *os.File) error) (err error) {
-	if u.path == "" {
-		return do(nil)
-	}
 	f, err := os.OpenFile(u.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("storing used host tokens: %w", err)

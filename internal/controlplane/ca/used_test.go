@@ -1,7 +1,6 @@
 package ca
 
 import (
-	"context"
 	"crypto/sha256"
 	"os"
 	"path/filepath"
@@ -19,7 +18,7 @@ var (
 
 func used(t *testing.T, u *Used, key [32]byte, at time.Time, want bool) {
 	t.Helper()
-	if ok, err := u.Use(context.Background(), onceToken, key, at); ok != want || err != nil {
+	if ok, err := u.Use(onceToken, key, at); ok != want || err != nil {
 		t.Errorf("Use = %v, %v, want %v", ok, err, want)
 	}
 }
@@ -30,7 +29,7 @@ func TestAHostsTokenIsUsedOnce(t *testing.T) {
 	u := must(NewUsed(path))
 	used(t, u, mine, now, true)
 	used(t, u, another, now, false)
-	used(t, u, mine, now.Add(time.Minute), true) // the answer was lost
+	used(t, u, mine, now.Add(time.Minute), true) // the response was lost
 	used(t, u, mine, now.Add(retryWindow), false)
 
 	f := must(os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0))
@@ -42,17 +41,16 @@ func TestAHostsTokenIsUsedOnce(t *testing.T) {
 	if info := must(os.Stat(path)); info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v", info.Mode())
 	}
-	used(t, must(NewUsed("")), another, now, true) // a memory without a file
 }
 
-// A token was good once for each replica: each knew what had been used before it started.
+// A token was good once for each replica: each read the file at its start only.
 func TestAHostsTokenIsUsedOnceAmongReplicas(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "used")
 	now := time.Now()
 	one, two := must(NewUsed(path)), must(NewUsed(path))
 	used(t, one, mine, now, true)
 	used(t, two, another, now, false)
-	used(t, two, mine, now.Add(time.Minute), true) // the answer of the other was lost
+	used(t, two, mine, now.Add(time.Minute), true) // the response of the other was lost
 	if raw := must(os.ReadFile(path)); strings.Count(string(raw), "\n") != 1 {
 		t.Errorf("the file has\n%s", raw)
 	}
@@ -73,7 +71,7 @@ func TestOfManyKeysOneUsesAToken(t *testing.T) {
 		all.Go(func() {
 			<-start
 			for token := range tokens {
-				ok, err := u.Use(context.Background(), [32]byte{byte(token)}, [32]byte{byte(i)}, time.Now())
+				ok, err := u.Use([32]byte{byte(token)}, [32]byte{byte(i)}, time.Now())
 				if err != nil {
 					t.Error(err)
 				}
@@ -92,7 +90,7 @@ func TestOfManyKeysOneUsesAToken(t *testing.T) {
 	}
 }
 
-func TestAMemoryThatCannotBeUsedGrantsNothing(t *testing.T) {
+func TestNothingIsGrantedWithoutTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "used")
 	u := must(NewUsed(path))
 	for text, want := range map[string]string{
@@ -105,11 +103,11 @@ func TestAMemoryThatCannotBeUsedGrantsNothing(t *testing.T) {
 		if _, err := NewUsed(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("a file with %q: %v, want %q", text, err, want)
 		}
-		if ok, err := u.Use(context.Background(), onceToken, mine, time.Now()); ok || err == nil || !strings.Contains(err.Error(), want) {
+		if ok, err := u.Use(onceToken, mine, time.Now()); ok || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("a file with %q: Use = %v, %v, want %q", text, ok, err, want)
 		}
 	}
 	if _, err := NewUsed(filepath.Join(t.TempDir(), "no", "dir")); err == nil {
-		t.Error("a memory that cannot be written down was opened")
+		t.Error("no error for a file that cannot be made")
 	}
 }
