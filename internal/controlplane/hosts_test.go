@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -9,6 +10,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,22 +23,21 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"outrider.dev/internal/agent/identity"
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/wire"
 )
 
-// started runs a control plane until the test ends.
-func started(t *testing.T, folder, state string) Addresses {
+// started runs a control plane on loopback ports until the test ends.
+func started(t testing.TB, o Options) Addresses {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan Addresses, 1), make(chan error, 1)
-	go func() {
-		done <- Run(ctx, Options{Folder: folder, State: state, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Ready: func(a Addresses) { ready <- a }})
-	}()
+	o.Listen, o.HTTP, o.Ready = "127.0.0.1:0", "127.0.0.1:0", func(a Addresses) { ready <- a }
+	go func() { done <- Run(ctx, o) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -53,7 +54,23 @@ func started(t *testing.T, folder, state string) Addresses {
 	}
 }
 
-// A workload is what an agent has.
+const serverName = "outriderd.outrider-system.svc"
+
+func rootFile(state string) string { return filepath.Join(state, "ca", "root-cert.pem") }
+
+// clientTLS trusts the control plane with that state.
+func clientTLS(t testing.TB, state string) *tls.Config {
+	t.Helper()
+	bundle, err := os.ReadFile(rootFile(state))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(bundle)
+	return &tls.Config{RootCAs: pool, ServerName: serverName}
+}
+
+// A workload is the client of a pod or a host.
 type workload struct {
 	t     *testing.T
 	state string // of the control plane
@@ -62,18 +79,10 @@ type workload struct {
 
 func (w *workload) dial(address string) *grpc.ClientConn {
 	w.t.Helper()
-	bundle, err := os.ReadFile(filepath.Join(w.state, "ca", "root-cert.pem"))
-	if err != nil {
-		w.t.Fatal(err)
+	config := clientTLS(w.t, w.state)
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		return cmp.Or(w.own, &tls.Certificate{}), nil
 	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(bundle)
-	config := &tls.Config{RootCAs: pool, ServerName: "outriderd.outrider-system.svc", GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		if w.own == nil {
-			return &tls.Certificate{}, nil
-		}
-		return w.own, nil
-	}}
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(config)))
 	if err != nil {
 		w.t.Fatal(err)
@@ -99,24 +108,16 @@ func (w *workload) certify(address, token string) error {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	request, response := &emptypb.Empty{}, &emptypb.Empty{}
-	request.ProtoReflect().SetUnknown(wire.CertificateRequest{CSR: string(pem.EncodeToMemory(&pem.Block{Type: wire.RequestBlock, Bytes: der}))}.Marshal())
-	ctx := soon(w.t)
+	c := identity.Client{Address: address, Identity: []string{serverName}, RootFile: rootFile(w.state)}
 	if token != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+		c.TokenFile = filepath.Join(w.t.TempDir(), "token")
+		put(w.t, c.TokenFile, token)
 	}
-	if err := w.dial(address).Invoke(ctx, wire.CertificatePath, request, response); err != nil {
+	chain, err := c.CreateCertificate(soon(w.t), identity.Call{CSR: pem.EncodeToMemory(&pem.Block{Type: wire.RequestBlock, Bytes: der}), Certificate: w.own})
+	if err != nil {
 		return err
 	}
-	chain, err := wire.ParseCertificateResponse(response.ProtoReflect().GetUnknown())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	leaf, err := wire.ParseCertificates([]byte(chain.Chain[0]))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.own = &tls.Certificate{Certificate: [][]byte{leaf[0].Raw}, PrivateKey: key, Leaf: leaf[0]}
+	w.own = &tls.Certificate{Certificate: [][]byte{chain[0].Raw}, PrivateKey: key, Leaf: chain[0]}
 	return nil
 }
 
@@ -136,7 +137,7 @@ func (w *workload) stream(address, name string) (stream, error) {
 	return s, err
 }
 
-func put(t *testing.T, path, text string) {
+func put(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -151,12 +152,17 @@ func hostManifest(name, account, token string) string {
 		name, account, sha256.Sum256([]byte(token)))
 }
 
-// A host that was removed renewed its certificate and kept getting configuration for ever.
-func TestAHostThatIsRemovedIsServedNoMore(t *testing.T) {
+func unauthenticated(err error) bool {
+	var f *identity.Fault
+	return status.Code(err) == codes.Unauthenticated || errors.As(err, &f) && f.Kind == identity.Rejected
+}
+
+// A host that was removed renewed its certificate and got configuration for ever.
+func TestAHostThatIsRemovedIsNotServed(t *testing.T) {
 	folder, state := t.TempDir(), t.TempDir()
 	manifest := filepath.Join(folder, "vm.yaml")
 	put(t, manifest, hostManifest("vm-1", "web", "once"))
-	at := started(t, folder, state).Discovery
+	at := started(t, Options{Folder: folder, State: state}).Discovery
 	host := &workload{t: t, state: state}
 	if err := host.certify(at, "once"); err != nil {
 		t.Fatal(err)
@@ -164,7 +170,7 @@ func TestAHostThatIsRemovedIsServedNoMore(t *testing.T) {
 	if err := host.certify(at, ""); err != nil {
 		t.Fatalf("renewing: %v", err)
 	}
-	// A pod of the same identity is another matter.
+	// A pod of the same identity goes on.
 	tokens, err := ca.NewTokens(state, "cluster.local")
 	if err != nil {
 		t.Fatal(err)
@@ -187,11 +193,11 @@ func TestAHostThatIsRemovedIsServedNoMore(t *testing.T) {
 	}
 	refused := func(what string, err error) {
 		t.Helper()
-		if status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "host shop/vm-1 of this certificate is not in the mesh") {
+		if !unauthenticated(err) || !strings.Contains(err.Error(), "host shop/vm-1 of this certificate is not in the mesh") {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
-	// end is why a stream ended: what was on its way goes first.
+	// end returns the error of a stream, after the messages before it.
 	end := func(s stream) (err error) {
 		for err == nil {
 			_, err = s.Recv()
@@ -200,7 +206,7 @@ func TestAHostThatIsRemovedIsServedNoMore(t *testing.T) {
 	}
 	hosts, pods := open(host, "vm-1"), open(pod, "web-1")
 
-	// Another change of the mesh ends nothing.
+	// Another change of the mesh ends no stream.
 	put(t, filepath.Join(folder, "other.yaml"), "{apiVersion: v1, kind: Service, metadata: {name: a, namespace: shop}, spec: {clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}}")
 	for name, s := range map[string]stream{"the host": hosts, "the pod": pods} {
 		if _, err := s.Recv(); err != nil { // the listener has another port
@@ -248,12 +254,12 @@ func TestAHostThatIsRemovedIsServedNoMore(t *testing.T) {
 func TestATokenIsUsedOnceAmongReplicas(t *testing.T) {
 	folder, state := t.TempDir(), t.TempDir()
 	put(t, filepath.Join(folder, "vm.yaml"), hostManifest("vm-1", "web", "once"))
-	one, two := started(t, folder, state).Discovery, started(t, folder, state).Discovery
+	one, two := started(t, Options{Folder: folder, State: state}).Discovery, started(t, Options{Folder: folder, State: state}).Discovery
 	if err := (&workload{t: t, state: state}).certify(one, "once"); err != nil {
 		t.Fatal(err)
 	}
 	for _, at := range []string{two, one} {
-		if err := (&workload{t: t, state: state}).certify(at, "once"); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "used already") {
+		if err := (&workload{t: t, state: state}).certify(at, "once"); !unauthenticated(err) || !strings.Contains(err.Error(), "used already") {
 			t.Errorf("with another key: %v", err)
 		}
 	}

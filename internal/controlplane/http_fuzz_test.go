@@ -1,36 +1,19 @@
-package controlplane_test
+package controlplane
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
-
-	"outrider.dev/internal/controlplane"
 )
 
 // FuzzHTTP sends arbitrary requests to the port of metrics and readiness: each is answered, and
 // the next one too.
 func FuzzHTTP(f *testing.F) {
-	ctx, cancel := context.WithCancel(f.Context())
-	serving, ended := make(chan controlplane.Addresses, 1), make(chan error, 1)
-	go func() {
-		ended <- controlplane.Run(ctx, controlplane.Options{
-			Folder: f.TempDir(), State: f.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0",
-			Ready: func(a controlplane.Addresses) { serving <- a },
-		})
-	}()
-	f.Cleanup(func() { cancel(); <-ended })
-	var at controlplane.Addresses
-	select {
-	case at = <-serving:
-	case err := <-ended:
-		f.Fatal(err)
-	}
+	at := started(f, Options{Folder: f.TempDir(), State: f.TempDir()})
 	for _, seed := range []string{"/metrics", "/ready", "/debug/proxies", "/debug/proxy?id=a", "/debug/proxy?id=%00&id=b", "/debug/problems",
 		"/debug/pprof/", "/debug/pprof/heap?debug=1", "//", "/%00", "/debug/../metrics", "*"} {
 		f.Add("GET", seed, "text/plain")

@@ -9,7 +9,7 @@ import (
 )
 
 // test/kube tests other injectors in a cluster; this is about the flag.
-func TestWhoseLabelsAsk(t *testing.T) {
+func TestWhichLabelsRequestInjection(t *testing.T) {
 	file := func(name, text string) string {
 		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

@@ -2,13 +2,9 @@ package controlplane
 
 import (
 	"bytes"
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,23 +16,14 @@ import (
 	"outrider.dev/test/registry"
 )
 
-// A control plane on a folder: namespaces are those of its manifests, and what is injected
-// follows the files of values, as long as they can be used.
-func TestPodsAreReviewedByTheFilesOfTheMoment(t *testing.T) {
+// Namespaces are those of the folder's manifests, and injection follows the file of values as
+// long as it is valid.
+func TestPodsAreReviewedByTheCurrentFiles(t *testing.T) {
 	folder, state, values := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "values.yaml")
-	write := func(path, text string) {
-		t.Helper()
-		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(path+".new", path); err != nil {
-			t.Fatal(err)
-		}
-	}
 	hub := func(name string) string { return "global: {hub: " + name + ", tag: t1}" }
-	write(values, hub("first.test"))
-	write(filepath.Join(folder, "shop.yaml"), "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {istio-injection: enabled}}}")
-	write(filepath.Join(folder, "quiet.yaml"), "{apiVersion: v1, kind: Namespace, metadata: {name: quiet}}")
+	put(t, values, hub("first.test"))
+	put(t, filepath.Join(folder, "shop.yaml"), "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {istio-injection: enabled}}}")
+	put(t, filepath.Join(folder, "quiet.yaml"), "{apiVersion: v1, kind: Namespace, metadata: {name: quiet}}")
 
 	shop := registry.New(t)
 	shop.Tag("shop", "1", shop.Image("linux/amd64", v1.ImageConfig{Cmd: []string{"/shop"}}).Digest)
@@ -44,32 +31,10 @@ func TestPodsAreReviewedByTheFilesOfTheMoment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ready, done := make(chan Addresses, 1), make(chan error, 1)
-	go func() {
-		done <- Run(ctx, Options{Folder: folder, State: state, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Webhook: "127.0.0.1:0",
-			Injection: Injection{Values: values, Images: images}, Ready: func(a Addresses) { ready <- a }})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	var at Addresses
-	select {
-	case at = <-ready:
-	case err := <-done:
-		done <- nil
-		t.Fatal(err)
-	}
-	bundle, err := os.ReadFile(filepath.Join(state, "ca", "root-cert.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(bundle)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "outriderd.outrider-system.svc", NextProtos: []string{"http/1.1"}}}
+	at := started(t, Options{Folder: folder, State: state, Webhook: "127.0.0.1:0", Injection: Injection{Values: values, Images: images}})
+	config := clientTLS(t, state)
+	config.NextProtos = []string{"http/1.1"}
+	transport := &http.Transport{TLSClientConfig: config}
 	defer transport.CloseIdleConnections()
 	review := func(namespace, container string) string {
 		t.Helper()
@@ -107,15 +72,15 @@ func TestPodsAreReviewedByTheFilesOfTheMoment(t *testing.T) {
 	}
 	for _, namespace := range []string{"quiet", "outrider-system", "kube-system"} {
 		if p := patch(namespace); p != "" {
-			t.Errorf("%s does not ask for it: %s", namespace, p)
+			t.Errorf("%s is not labelled: %s", namespace, p)
 		}
 	}
-	write(values, hub("second.test"))
+	put(t, values, hub("second.test"))
 	until("the second hub", func() bool { return strings.Contains(patch("shop"), "second.test") })
-	write(values, "global: [")
-	write(filepath.Join(folder, "quiet.yaml"), "{apiVersion: v1, kind: Namespace, metadata: {name: quiet, labels: {istio-injection: enabled}}}")
+	put(t, values, "global: [")
+	put(t, filepath.Join(folder, "quiet.yaml"), "{apiVersion: v1, kind: Namespace, metadata: {name: quiet, labels: {istio-injection: enabled}}}")
 	until("the label of quiet, with the values that could be used last", func() bool { return strings.Contains(patch("quiet"), "second.test") })
-	write(values, hub("third.test"))
+	put(t, values, hub("third.test"))
 	until("the third hub", func() bool { return strings.Contains(patch("shop"), "third.test") })
 
 	if p := review("shop", fmt.Sprintf(`{"name":"a","image":"%s/shop:1"}`, shop.Host)); !strings.Contains(p, `"--","/shop"]`) {
