@@ -35,7 +35,7 @@ func TestGRPCClient(t *testing.T) {
 		t.Cleanup(g.Stop)
 		return l.Addr().String()
 	}
-	builder, feed := mesh.NewBuilder(mesh.Config{}), &mesh.Feed[string]{}
+	builder, feed := mesh.NewBuilder(mesh.Config{}), &mesh.Feed{}
 	builder.Set(service("greeter", "", "10.96.0.1", port(81, mesh.GRPC)))
 	moveTo := func(address string) {
 		to := netip.MustParseAddrPort(address)
