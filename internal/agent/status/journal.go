@@ -34,7 +34,6 @@ type JournalOptions struct {
 	Process   time.Time // when this process started; default now
 	Container time.Time // when the container started; default unknown
 	Limit     int       // entries; default 512
-	Now       func() time.Time
 }
 
 // A Journal records how an agent's start went: each phase with its begin, end and reason,
@@ -54,11 +53,8 @@ type Journal struct {
 
 // NewJournal returns an empty journal.
 func NewJournal(o JournalOptions) *Journal {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	if o.Process.IsZero() {
-		o.Process = o.Now()
+		o.Process = time.Now()
 	}
 	o.Limit = max(cmp.Or(o.Limit, 512), 2)
 	return &Journal{o: o}
@@ -104,7 +100,7 @@ func (j *Journal) open(k EntryKind, name, why string) EndEntry {
 	}
 }
 
-func (j *Journal) since() time.Duration { return j.o.Now().Sub(j.o.Process) }
+func (j *Journal) since() time.Duration { return time.Since(j.o.Process) }
 
 func (j *Journal) add(e *Entry) {
 	half := j.o.Limit / 2
@@ -133,7 +129,7 @@ type JournalRecord struct {
 func (j *Journal) Record() JournalRecord {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	r := JournalRecord{Process: j.o.Process, At: j.o.Now(), Lost: j.lost, Entries: []Entry{}}
+	r := JournalRecord{Process: j.o.Process, At: time.Now(), Lost: j.lost, Entries: []Entry{}}
 	if !j.o.Container.IsZero() {
 		c := j.o.Container
 		r.Container = &c

@@ -76,7 +76,7 @@ func TestOneClientCannotUseUpTheConnections(t *testing.T) {
 	if got := status(request(dial(kubelet, "10.9.0.2"), "")); !strings.HasPrefix(got, "503 ") {
 		t.Errorf("the kubelet gets %s", got)
 	}
-	if _, body, _ := getIn(t, pod, r.url+"/metrics"); !strings.Contains(body, "\noutrider_agent_waiters_refused_total 1\n") ||
+	if _, body, _ := callIn(t, pod, "GET", "127.0.0.1"+port+"/metrics"); !strings.Contains(body, "\noutrider_agent_waiters_refused_total 1\n") ||
 		strings.Contains(body, "\noutrider_agent_connections_dropped_total 0\n") {
 		t.Errorf("metrics:\n%s", body)
 	}
@@ -88,14 +88,18 @@ func TestOneClientCannotUseUpTheConnections(t *testing.T) {
 	}
 }
 
-// getIn sends a GET from within a namespace.
-func getIn(t *testing.T, in *ns.Namespace, url string) (int, string, http.Header) {
+// callIn sends a request from within a namespace.
+func callIn(t *testing.T, in *ns.Namespace, method, url string) (int, string, http.Header) {
 	t.Helper()
 	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(_ context.Context, _, to string) (conn net.Conn, err error) {
 		in.Do(func() { conn, err = net.Dial("tcp", to) })
 		return conn, err
 	}}}
-	res, err := c.Get(url)
+	req, err := http.NewRequest(method, "http://"+url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := c.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

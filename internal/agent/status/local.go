@@ -7,11 +7,10 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
-// local keeps others than the pod out.
+// local refuses clients outside of the pod.
 func local(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !peerFrom(r).local {
@@ -22,32 +21,20 @@ func local(h http.Handler) http.Handler {
 	})
 }
 
-// only lets these methods pass.
-func only(h http.HandlerFunc, methods ...string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !slices.Contains(methods, r.Method) {
-			w.Header().Set("Allow", strings.Join(methods, ", "))
-			http.Error(w, "method not allowed: use "+strings.Join(methods, " or "), http.StatusMethodNotAllowed)
-			return
-		}
-		h(w, r)
-	})
-}
-
 // debug is Go's profiles and what the options add.
 func (s *Server) debug() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/{name}", profile)
+	mux.HandleFunc("GET /debug/pprof/{name}", profile)
 	names := slices.Collect(maps.Keys(s.o.Debug))
 	for name, h := range s.o.Debug {
-		mux.Handle("/debug/"+name, h)
+		mux.Handle("GET /debug/"+name, h)
 	}
 	for _, p := range pprof.Profiles() {
 		names = append(names, "pprof/"+p.Name())
 	}
 	names = append(names, "pprof/profile")
 	slices.Sort(names)
-	mux.HandleFunc("/debug/", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /debug/", func(w http.ResponseWriter, r *http.Request) {
 		code := http.StatusOK
 		if r.URL.Path != "/debug/" && r.URL.Path != "/debug/pprof/" {
 			code = http.StatusNotFound
@@ -92,7 +79,7 @@ func processor(w http.ResponseWriter, r *http.Request) {
 		length = min(time.Duration(n)*time.Second, longestProfile)
 	}
 	control := http.NewResponseController(w)
-	control.SetReadDeadline(time.Time{}) // or the request would end with its limit
+	control.SetReadDeadline(time.Time{}) // its limit would end the request
 	control.SetWriteDeadline(time.Now().Add(length + answerLimit))
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if err := pprof.StartCPUProfile(w); err != nil {

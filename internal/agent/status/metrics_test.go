@@ -44,8 +44,8 @@ func TestMetricsAreMergedInOrder(t *testing.T) {
 		o.Metrics = []Metric{{Name: "outrider_agent_envoy_restarts_total", Help: "Envoys started again.", Counter: true, Value: func() float64 { return 3 }}}
 	})
 	r.board.Set(readiness.Envoy, true, "")
-	ask(t, "GET", r.url+"/metrics")
-	code, body, header := ask(t, "GET", r.url+"/stats/prometheus")
+	call(t, "GET", r.url+"/metrics")
+	code, body, header := call(t, "GET", r.url+"/stats/prometheus")
 	if code != 200 || header.Get("Content-Type") != "text/plain; version=0.0.4; charset=utf-8" {
 		t.Errorf("%d %v", code, header)
 	}
@@ -65,7 +65,7 @@ func TestMetricsAreMergedInOrder(t *testing.T) {
 	if strings.Contains(body, "secret") || strings.Contains(body, "EOF") || strings.Count(body, "# TYPE outrider_agent_ready ") != 1 {
 		t.Errorf("%s", body)
 	}
-	if code, body, _ := ask(t, "HEAD", r.url+"/metrics"); code != 200 || body != "" {
+	if code, body, _ := call(t, "HEAD", r.url+"/metrics"); code != 200 || body != "" {
 		t.Errorf("HEAD: %d %s", code, body)
 	}
 }
@@ -80,14 +80,14 @@ func TestAnEnvoyThatHangsDelaysNoScrape(t *testing.T) {
 	_, app := shows(t, 200, "app_a 1\n")
 	r := start(t, func(o *Options) { o.Envoy, o.App = "http://"+silent.Addr().String()+"/stats", []Target{app} })
 	began := time.Now()
-	_, body, _ := ask(t, "GET", r.url+"/metrics")
+	_, body, _ := call(t, "GET", r.url+"/metrics")
 	if !strings.Contains(body, "outrider_agent_ready{") || !strings.Contains(body, "app_a 1\n") {
 		t.Errorf("%s", body)
 	}
 	if d := time.Since(began); d < envoyLimit || d >= scrapeLimit {
 		t.Errorf("it took %s", d)
 	}
-	if _, body, _ := ask(t, "GET", r.url+"/metrics"); !strings.Contains(body, `istio_agent_scrape_failures_total{type="envoy"} 1`) {
+	if _, body, _ := call(t, "GET", r.url+"/metrics"); !strings.Contains(body, `istio_agent_scrape_failures_total{type="envoy"} 1`) {
 		t.Errorf("%s", body)
 	}
 }

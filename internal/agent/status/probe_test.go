@@ -18,12 +18,12 @@ import (
 	"outrider.dev/internal/wire"
 )
 
-// app answers as an application does; what it was asked goes into asked.
-func app(t *testing.T, tls bool, asked *http.Request) (port string) {
+// app is an application; got is set to its last request.
+func app(t *testing.T, tls bool, got *http.Request) (port string) {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ok", func(w http.ResponseWriter, r *http.Request) {
-		*asked = *r
+		*got = *r
 		io.WriteString(w, "fine "+r.Proto)
 	})
 	mux.HandleFunc("/bad", func(w http.ResponseWriter, r *http.Request) { http.Error(w, "not yet", http.StatusTeapot) })
@@ -85,12 +85,12 @@ func health(t *testing.T) (port string) {
 }
 
 func TestProbesAreTheKubelets(t *testing.T) {
-	var asked http.Request
-	plain, secure, grpc := app(t, false, &asked), app(t, true, &asked), health(t)
+	var got http.Request
+	plain, secure, grpc := app(t, false, &got), app(t, true, &got), health(t)
 	get := func(port, scheme, path string) string {
 		return fmt.Sprintf(`{"httpGet": {"path": %q, "port": %s, "scheme": %q, "httpHeaders": [{"name": "Host", "value": "shop.example"}, {"name": "X-Probe", "value": "1"}]}}`, path, port, scheme)
 	}
-	call := func(service string) string {
+	grpcProbe := func(service string) string {
 		return fmt.Sprintf(`{"grpc": {"port": %s, "service": %q}}`, grpc, service)
 	}
 	tests := map[string]struct {
@@ -111,11 +111,11 @@ func TestProbesAreTheKubelets(t *testing.T) {
 		"tcp":                            {`{"tcpSocket": {"port": "` + plain + `"}}`, 200, ""},
 		"tcp, connection refused":        {`{"tcpSocket": {"port": 1}}`, 500, "refused"},
 		"grpc":                           {`{"grpc": {"port": ` + grpc + `}}`, 200, ""},
-		"grpc, a service":                {call("up"), 200, ""},
-		"grpc, one that is down":         {call("down"), 500, "NOT_SERVING"},
-		"grpc, unknown":                  {call("other"), 500, "status 5: unknown service"},
-		"grpc, nothing said":             {call("empty"), 500, "UNKNOWN"},
-		"grpc, no answer of its kind":    {call("odd"), 500, "not a HealthCheckResponse"},
+		"grpc, a service":                {grpcProbe("up"), 200, ""},
+		"grpc, one that is down":         {grpcProbe("down"), 500, "NOT_SERVING"},
+		"grpc, unknown":                  {grpcProbe("other"), 500, "status 5: unknown service"},
+		"grpc, an empty answer":          {grpcProbe("empty"), 500, "UNKNOWN"},
+		"grpc, an invalid answer":        {grpcProbe("odd"), 500, "not a HealthCheckResponse"},
 		"grpc to something else":         {`{"grpc": {"port": ` + plain + `}}`, 500, "grpc"},
 	}
 	for name, tt := range tests {
@@ -125,14 +125,14 @@ func TestProbesAreTheKubelets(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := start(t, func(o *Options) { o.Probes = p })
-			code, body, _ := ask(t, "GET", r.url+"/app-health/app/readyz", "User-Agent", "kube-probe/1.34")
+			code, body, _ := call(t, "GET", r.url+"/app-health/app/readyz", "User-Agent", "kube-probe/1.34")
 			if code != tt.code || !strings.Contains(body, tt.has) || len(body) > probeBody+100 {
 				t.Errorf("%d %.200s (%d bytes); want %d %q", code, body, len(body), tt.code, tt.has)
 			}
 			if name == "http" {
-				if host, _, _ := net.SplitHostPort(asked.RemoteAddr); host != "127.0.0.6" || asked.Host != "shop.example" ||
-					asked.Header.Get("X-Probe") != "1" || asked.Header.Get("User-Agent") != "kube-probe/1.34" {
-					t.Errorf("the app was asked by %s: %s %v", asked.RemoteAddr, asked.Host, asked.Header)
+				if host, _, _ := net.SplitHostPort(got.RemoteAddr); host != "127.0.0.6" || got.Host != "shop.example" ||
+					got.Header.Get("X-Probe") != "1" || got.Header.Get("User-Agent") != "kube-probe/1.34" {
+					t.Errorf("the app got a request from %s: %s %v", got.RemoteAddr, got.Host, got.Header)
 				}
 			}
 		})
@@ -141,27 +141,27 @@ func TestProbesAreTheKubelets(t *testing.T) {
 
 // A probe may have several headers of one name, and may replace the kubelet's own.
 func TestHeadersOfAProbe(t *testing.T) {
-	var asked http.Request
-	p, err := ParseProbes(`{"/app-health/app/readyz": {"httpGet": {"path": "/ok", "port": `+app(t, false, &asked)+`,
+	var got http.Request
+	p, err := ParseProbes(`{"/app-health/app/readyz": {"httpGet": {"path": "/ok", "port": `+app(t, false, &got)+`,
 		"httpHeaders": [{"name": "X-A", "value": "1"}, {"name": "x-a", "value": "2"}]}}}`, "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := start(t, func(o *Options) { o.Probes = p })
-	if code, body, _ := ask(t, "GET", r.url+"/app-health/app/readyz", "X-A", "2", "X-B", "3"); code != 200 {
+	if code, body, _ := call(t, "GET", r.url+"/app-health/app/readyz", "X-A", "2", "X-B", "3"); code != 200 {
 		t.Errorf("%d %s", code, body)
 	}
-	if diff := cmp.Diff([]string{"1", "2"}, asked.Header.Values("X-A")); diff != "" || asked.Header.Get("X-B") != "3" {
-		t.Errorf("the app saw %v (-want +got):\n%s", asked.Header, diff)
+	if diff := cmp.Diff([]string{"1", "2"}, got.Header.Values("X-A")); diff != "" || got.Header.Get("X-B") != "3" {
+		t.Errorf("the app saw %v (-want +got):\n%s", got.Header, diff)
 	}
-	if err := p.Probe(t.Context(), "app"); err != nil || asked.Header.Get("User-Agent") != "kube-probe/outrider" || len(asked.Header.Values("X-A")) != 2 {
-		t.Errorf("asked by the agent: %v, %v", err, asked.Header)
+	if err := p.Probe(t.Context(), "app"); err != nil || got.Header.Get("User-Agent") != "kube-probe/outrider" || len(got.Header.Values("X-A")) != 2 {
+		t.Errorf("by the agent: %v, %v", err, got.Header)
 	}
 }
 
-func TestHowAContainerIs(t *testing.T) {
-	var asked http.Request
-	port := app(t, false, &asked)
+func TestHealthOfAContainer(t *testing.T) {
+	var got http.Request
+	port := app(t, false, &got)
 	at := func(path string) string { return fmt.Sprintf(`{"httpGet": {"path": %q, "port": %s}}`, path, port) }
 	p, err := ParseProbes(`{"/app-health/both/startupz": `+at("/bad")+`, "/app-health/both/readyz": `+at("/here")+`,
 		"/app-health/starts/startupz": `+at("/bad")+`, "/app-health/lives/livez": `+at("/ok")+`, "/app-lifecycle/hook/prestopz": `+at("/ok")+`,
@@ -184,7 +184,7 @@ func TestHowAContainerIs(t *testing.T) {
 	p.Made = func(container string, err error) { made = append(made, fmt.Sprint(container, " ", err)) }
 	r := start(t, func(o *Options) { o.Probes = p })
 	for _, path := range []string{"/app-health/both/readyz", "/app-health/both/startupz", "/app-health/starts/startupz", "/app-health/lives/livez", "/app-lifecycle/hook/prestopz"} {
-		ask(t, "GET", r.url+path)
+		call(t, "GET", r.url+path)
 	}
 	if diff := cmp.Diff([]string{"both <nil>", "starts status 418"}, made); diff != "" {
 		t.Errorf("Made was called with (-want +got):\n%s", diff)
@@ -215,14 +215,14 @@ func TestAnUnknownProbeNamesTheKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := start(t, func(o *Options) { o.Probes = p })
-	if code, body, _ := ask(t, "GET", r.url+"/app-health/c/livez"); code != 404 || !strings.Contains(body, "known: /app-health/a/livez, /app-lifecycle/b/prestopz") {
+	if code, body, _ := call(t, "GET", r.url+"/app-health/c/livez"); code != 404 || !strings.Contains(body, "known: /app-health/a/livez, /app-lifecycle/b/prestopz") {
 		t.Errorf("%d %s", code, body)
 	}
-	if code, body, _ := ask(t, "GET", r.url+"/app-lifecycle/b/prestopz"); code != 500 {
+	if code, body, _ := call(t, "GET", r.url+"/app-lifecycle/b/prestopz"); code != 500 {
 		t.Errorf("%d %s", code, body)
 	}
 	r = start(t, nil)
-	if code, body, _ := ask(t, "GET", r.url+"/app-health/c/livez"); code != 404 || !strings.Contains(body, "known: none") {
+	if code, body, _ := call(t, "GET", r.url+"/app-health/c/livez"); code != 404 || !strings.Contains(body, "known: none") {
 		t.Errorf("%d %s", code, body)
 	}
 }

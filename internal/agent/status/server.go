@@ -1,6 +1,5 @@
-// Package status answers for the agent over HTTP: is the proxy ready and why not, how the
-// start went, metrics, the app's probes in the kubelet's stead, and orders from within
-// the pod.
+// Package status is the agent's HTTP server: whether the proxy is ready and why not, how the
+// start went, metrics, the app's probes for the kubelet, and commands from within the pod.
 //
 // The ports are open before anything else is: a client gets an answer, not a refused connection.
 // A request with ?wait= is held until the proxy is ready, and released by that event. What
@@ -55,7 +54,7 @@ type Options struct {
 	Log *slog.Logger // default: none
 }
 
-// Limits of what others may take of the agent.
+// Limits of one client.
 const (
 	headerLimit = 5 * time.Second  // to send a request's header
 	bodyLimit   = 10 * time.Second // to send all of it
@@ -112,7 +111,7 @@ func Listen(o Options) (*Server, error) {
 	return s, nil
 }
 
-// listenUnix takes the place of a socket that an earlier agent left behind.
+// listenUnix replaces a socket that an earlier agent left behind.
 func listenUnix(path string) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != fs.ModeSocket {
 		return nil, fmt.Errorf("%s exists and is not a socket", path)
@@ -219,20 +218,22 @@ func peerFrom(r *http.Request) peer {
 
 // handler is the list of paths, methods and permitted clients.
 func (s *Server) handler() http.Handler {
-	mux := http.NewServeMux()
-	read := func(h http.HandlerFunc) http.Handler { return only(h, http.MethodGet, http.MethodHead) }
-	mux.Handle(contract.ReadyPath, read(s.ready))
-	mux.Handle("/startup", read(s.startup))
-	mux.Handle("/stats/prometheus", read(s.metrics))
-	mux.Handle("/metrics", read(s.metrics))
-	mux.Handle("/app-health/", http.HandlerFunc(s.o.Probes.serve))
-	mux.Handle("/app-lifecycle/", http.HandlerFunc(s.o.Probes.serve))
-	mux.Handle("/debug/", local(s.debug()))
+	mux, private := http.NewServeMux(), http.NewServeMux()
+	mux.HandleFunc("GET "+contract.ReadyPath, s.ready)
+	mux.HandleFunc("GET /startup", s.startup)
+	mux.HandleFunc("GET /stats/prometheus", s.metrics)
+	mux.HandleFunc("GET /metrics", s.metrics)
+	mux.HandleFunc("/app-health/", s.o.Probes.serve)
+	mux.HandleFunc("/app-lifecycle/", s.o.Probes.serve)
+	private.Handle("/debug/", s.debug())
 	if s.o.Drain != nil {
-		mux.Handle("/drain", local(only(s.drain, http.MethodPost)))
+		private.HandleFunc("POST /drain", s.drain)
 	}
 	if s.o.Quit != nil {
-		mux.Handle("/quitquitquit", local(only(s.quit, http.MethodPost)))
+		private.HandleFunc("POST /quitquitquit", s.quit)
+	}
+	for _, path := range []string{"/debug/", "/drain", "/quitquitquit"} {
+		mux.Handle(path, local(private))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if peerFrom(r).otherUser && r.URL.Path != contract.ReadyPath {
@@ -243,7 +244,7 @@ func (s *Server) handler() http.Handler {
 	})
 }
 
-// keepState writes the state file at each change, and takes it away at the end.
+// keepState writes the state file at each change, and removes it at the end.
 func (s *Server) keepState(ctx context.Context) {
 	if s.o.StateDir == "" {
 		<-ctx.Done()
