@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"hash/maphash"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,21 +17,18 @@ import (
 
 // A document is a part of a file, between lines that begin with ---.
 type document struct {
-	text    []byte // nil after read
-	line    int    // of the file, where it begins
-	sum     uint64 // of the text
+	text    []byte
+	line    int // of the file, where it begins
 	objects []objects.Object
 	items   []int // of a list: their lines, from the document's
 }
-
-var seed = maphash.MakeSeed()
 
 // split returns the documents of a file, without those that have only comments.
 func split(data []byte) []document {
 	var out []document
 	for _, s := range manifest.Split(data) {
 		if !s.Empty() {
-			out = append(out, document{text: s.Body, line: s.Line, sum: maphash.Bytes(seed, s.Body)})
+			out = append(out, document{text: s.Body, line: s.Line})
 		}
 	}
 	return out
@@ -55,7 +51,6 @@ func (d *document) read() []Problem {
 				}
 			}
 		}
-		d.text = nil
 		return nil
 	}
 	var out []Problem

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -64,10 +65,10 @@ type file struct {
 	path       string // below the folder
 	stamp      stamp
 	doubtful   bool // it may change with the same stamp: see tick
-	documents  []document
 	parts      map[mesh.Key]place
+	ignored    map[string]bool      // kinds without a meaning for a mesh
 	namespaces []manifest.Namespace // also those of a version with problems
-	problems   []Problem            // of the current version; if there are any, documents and parts are of an earlier one
+	problems   []Problem            // of the current version; if there are any, the parts are of an earlier one
 }
 
 // A place is a part and where it is in the file.
@@ -76,23 +77,25 @@ type place struct {
 	document, line int
 }
 
-// read reads a file. If it has problems, it keeps the content of before. Documents with the
-// same text are not parsed again.
+// read reads a file. If it has problems, it keeps the parts of before.
 func read(root, path string, before *file) *file {
+	if before == nil {
+		before = &file{}
+	}
 	next := &file{path: path}
 	data, err := next.load(filepath.Join(root, path))
 	if err != nil {
-		next.problems = []Problem{{File: path, Message: err.Error()}}
-		if before != nil {
-			next.namespaces = before.namespaces
-		}
+		next.problems, next.namespaces = []Problem{{File: path, Message: err.Error()}}, before.namespaces
 	} else {
-		next.parse(data, before)
+		next.parse(data)
 	}
 	if len(next.problems) > 0 {
-		next.documents, next.parts = nil, nil
-		if before != nil {
-			next.documents, next.parts = before.documents, before.parts
+		next.parts = before.parts
+	}
+	// What did not change keeps its pointer, by which the mesh knows it.
+	for key, p := range next.parts {
+		if old := before.parts[key].part; reflect.DeepEqual(old, p.part) {
+			next.parts[key] = place{old, p.document, p.line}
 		}
 	}
 	return next
@@ -133,45 +136,35 @@ func withoutPath(err error) error {
 	return err
 }
 
-func (f *file) parse(data []byte, before *file) {
-	known := map[uint64]*document{}
-	if before != nil {
-		for i := range before.documents {
-			known[before.documents[i].sum] = &before.documents[i]
-		}
-	}
-	f.documents = split(data)
+func (f *file) parse(data []byte) {
 	f.namespaces = manifest.Namespaces(data)
-	f.parts = make(map[mesh.Key]place, len(f.documents))
-	for i := range f.documents {
-		d := &f.documents[i]
-		if old := known[d.sum]; old != nil {
-			d.text, d.objects, d.items = nil, old.objects, old.items
-		} else {
-			for _, p := range d.read() {
-				p.File, p.Document = f.path, i+1
-				f.problems = append(f.problems, p)
-			}
+	f.parts, f.ignored = map[mesh.Key]place{}, map[string]bool{}
+	for i, d := range split(data) {
+		for _, p := range d.read() {
+			p.File, p.Document = f.path, i+1
+			f.problems = append(f.problems, p)
 		}
-		f.addParts(i)
+		f.addParts(&d, i+1)
 	}
 }
 
 // addParts adds the parts of a document. The same object twice in a file is a problem.
-func (f *file) addParts(i int) {
-	d := &f.documents[i]
+func (f *file) addParts(d *document, number int) {
 	for _, o := range d.objects {
+		if !o.Known {
+			f.ignored[o.APIVersion+" "+o.Kind] = true
+		}
 		if o.Part == nil {
 			continue
 		}
 		key := o.Part.Key()
 		if first, twice := f.parts[key]; twice {
 			f.problems = append(f.problems, Problem{
-				File: f.path, Document: i + 1, Line: d.lineOf(o), Object: o.String(),
+				File: f.path, Document: number, Line: d.lineOf(o), Object: o.String(),
 				Message: fmt.Sprintf("is in this file twice: also in document %d (line %d)", first.document, first.line),
 			})
 			continue
 		}
-		f.parts[key] = place{o.Part, i + 1, d.lineOf(o)}
+		f.parts[key] = place{o.Part, number, d.lineOf(o)}
 	}
 }

@@ -197,7 +197,7 @@ func FuzzManifest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		lines := strings.Count(string(data), "\n") + 1
 		next := &file{path: "f.yaml"}
-		next.parse(data, nil)
+		next.parse(data)
 		for _, p := range next.problems {
 			if p.Message == "" || p.Document < 1 || p.Line < 1 || p.Line > lines {
 				t.Errorf("of %d lines: %+v", lines, p)
@@ -212,7 +212,7 @@ func FuzzManifest(f *testing.F) {
 		}
 		asYAML(t, b.Mesh())
 		again := &file{path: "f.yaml"}
-		again.parse(data, next)
+		again.parse(data)
 		if len(next.problems) == 0 && len(again.problems) != 0 {
 			t.Errorf("read again it has problems: %v", again.problems)
 		}

@@ -114,13 +114,7 @@ func (f *folder) replace(before, after *file, touched map[mesh.Key]bool) {
 		slices.SortFunc(owners, func(a, b *file) int { return strings.Compare(a.path, b.path) })
 		f.owners[key] = owners
 	}
-	for _, d := range after.documents {
-		for _, o := range d.objects {
-			if !o.Known {
-				f.ignored[o.APIVersion+" "+o.Kind] = true
-			}
-		}
-	}
+	maps.Copy(f.ignored, after.ignored)
 }
 
 // choose gives the builder the part of an object's first owner.

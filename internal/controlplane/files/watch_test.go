@@ -283,9 +283,8 @@ func TestWhatDidNotChangeIsNotPublished(t *testing.T) {
 	}
 }
 
-// Documents whose text is the same keep their parts: of a long file only what changed is
-// parsed.
-func TestOnlyChangedDocumentsAreParsed(t *testing.T) {
+// What did not change keeps its pointer: only a change of it is sent to proxies.
+func TestUnchangedPartsKeepTheirPointers(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.yaml")
 	write(t, path, text("a", 1)+"---\n"+text("b", 1))
@@ -299,7 +298,7 @@ func TestOnlyChangedDocumentsAreParsed(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{"Service default/b line 8"}, same); diff != "" || len(second.parts) != 2 {
-		t.Errorf("parts that were kept (-want +got):\n%s", diff)
+		t.Errorf("unchanged parts (-want +got):\n%s", diff)
 	}
 }
 
