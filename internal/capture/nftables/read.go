@@ -200,42 +200,35 @@ func decodeExpr(ad *netlink.AttributeDecoder) any {
 	return out
 }
 
+// readable are the expressions that the library reads as it writes them.
+var readable = map[string]func() expr.Any{
+	"meta":    func() expr.Any { return &expr.Meta{} },
+	"cmp":     func() expr.Any { return &expr.Cmp{} },
+	"payload": func() expr.Any { return &expr.Payload{} },
+	"bitwise": func() expr.Any { return &expr.Bitwise{} },
+	"lookup":  func() expr.Any { return &expr.Lookup{} },
+	"dynset":  func() expr.Any { return &expr.Dynset{} },
+	"counter": func() expr.Any { return &expr.Counter{} },
+	"redir":   func() expr.Any { return &expr.Redir{} },
+	"reject":  func() expr.Any { return &expr.Reject{} },
+	"socket":  func() expr.Any { return &expr.Socket{} },
+}
+
 func decodeExprData(name string, data []byte) any {
-	var e expr.Any
 	switch name {
-	case "meta":
-		e = &expr.Meta{}
-	case "cmp":
-		e = &expr.Cmp{}
-	case "payload":
-		e = &expr.Payload{}
-	case "bitwise":
-		e = &expr.Bitwise{}
-	case "lookup":
-		e = &expr.Lookup{}
-	case "dynset":
-		e = &expr.Dynset{}
-	case "counter":
-		e = &expr.Counter{}
-	case "redir":
-		e = &expr.Redir{}
-	case "reject":
-		e = &expr.Reject{}
-	case "socket":
-		e = &expr.Socket{}
 	case "ct":
 		return decodeCt(data)
 	case "immediate":
 		return decodeImmediate(data)
 	case "tproxy":
 		return decodeTProxy(data)
-	default:
-		return opaque(name)
 	}
-	if err := unmarshal(data, e); err != nil {
-		return opaque(name)
+	if e, ok := readable[name]; ok {
+		if e := e(); unmarshal(data, e) == nil {
+			return e
+		}
 	}
-	return e
+	return opaque(name)
 }
 
 // unmarshal is the library's, made safe: some of its readers do not check lengths.
