@@ -137,6 +137,7 @@ func TestRunsUnderTrafficLoseNothing(t *testing.T) {
 					serve(t, top.pod, proxyUser, capture.Listener{Proto: capture.TCP, Port: port}, "proxy")
 				}
 				var c crowd
+				t.Cleanup(c.end)
 				c.gather(top, len(ways))
 				for i := range runs {
 					capturing(t, top.pod, v, everything(func(in *capture.Intent) {
@@ -258,12 +259,15 @@ func pass(pod *ns.Namespace, in net.Conn) {
 	}
 	defer out.Close()
 	fmt.Fprintf(in, "relayed for %s\n", caller.Addr().Unmap())
-	go io.Copy(out, in)
+	go func() {
+		io.Copy(out, in)
+		out.Close()
+	}()
 	io.Copy(in, out)
 }
 
 // In transparent mode no connection reaches the app while the proxy is absent.
-func TestTransparentModeWithoutProxyRefuses(t *testing.T) {
+func TestTransparentModeNeedsTheProxy(t *testing.T) {
 	modes := []capture.ParkMode{capture.ParkOn, capture.ParkOff}
 	eachVariant(t, modes, func(t *testing.T, top *topology, v variant, park capture.ParkMode) {
 		capturing(t, top.pod, v, everything(func(in *capture.Intent) {
