@@ -140,7 +140,7 @@ func sortsFirst(m map[string]int) error {
 	return nil
 }
 
-func asks(m map[string]int) bool {
+func decides(m map[string]int) bool {
 	for _, v := range m {
 		if v > 1 {
 			return true

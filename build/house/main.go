@@ -1,6 +1,6 @@
-// Command house measures what the project wants to stay small, and fails where a measure is
+// Command house measures what is to stay small, and fails where a measure is
 // over its limit: "make house" prints the table, CI runs it. A limit is lowered when the
-// measure falls, and raised only with the reason beside it.
+// measure falls, and raised only with a reason in a comment.
 //
 // It is run in the root of the module.
 package main

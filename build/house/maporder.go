@@ -12,7 +12,7 @@ import (
 // mapOrder lists the ranges over a map that let its order, which differs from run to run,
 // reach a reader: they return from the middle, write, or collect into a slice that the
 // function does not sort. A comment "any order: ..." on the line of the range, or above it,
-// says why that is right.
+// is the reason why that is right.
 func mapOrder(t *tree) (result, error) {
 	cfg := &packages.Config{Dir: t.root, Fset: t.fset, Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports | packages.NeedDeps}
 	all, err := packages.Load(cfg, "./...")

@@ -28,7 +28,7 @@ type result struct {
 // startPath is what runs, or decides, while a pod starts.
 var startPath = []string{"startup", "internal/agent", "internal/wire", "internal/capture", "internal/pod", "cmd/outrider-agent"}
 
-// The aims of the first six are the project's; what is over its aim says why.
+// The aims of the first six are the project's; the comment gives the reason where one is over its aim.
 var measures = []measure{
 	{"packages that the agent links, outside the standard library", 40, linked},
 	{"functions over 15 branches in the start path, without a reason", 0, branchy},

@@ -107,7 +107,7 @@ func gather(dir, envoy string) error {
 			return err
 		}
 	}
-	// Only the pinned package of Envoy has its licence beside it.
+	// Only the pinned package of Envoy has its licence in the same folder.
 	found, err := filepath.Glob(filepath.Join(filepath.Dir(envoy), "*.dist-info", "licenses"))
 	if err != nil {
 		return err

@@ -87,7 +87,7 @@ func (m *metrics) webhook(out chan<- prometheus.Metric) {
 	}
 	if images := m.p.o.Injection.Images; images != nil {
 		c := images.Counters()
-		out <- prometheus.MustNewConstMetric(imageLookups, prometheus.CounterValue, float64(c.Asked))
+		out <- prometheus.MustNewConstMetric(imageLookups, prometheus.CounterValue, float64(c.Lookups))
 		out <- prometheus.MustNewConstMetric(imageFailures, prometheus.CounterValue, float64(c.Failed))
 	}
 	out <- histogram(reviewing, webhook.Buckets[:], c.Duration.Counts[:], c.Duration.Sum)

@@ -73,7 +73,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			missing = false
-		case apierrors.IsNotFound(err): // not applied yet, or not wanted
+		case apierrors.IsNotFound(err): // not applied yet, or removed
 			if !missing {
 				k.Log.Info("there is no configuration of the webhook; once there is, it gets its certificates", "configuration", k.Name)
 			}

@@ -21,7 +21,7 @@ type Place struct {
 	Namespace, Service string // without a URL; default outrider-system/outriderd, port 443
 }
 
-// ConfigurationOptions say which pods the API server sends. The zero value of a field means
+// ConfigurationOptions are which pods the API server sends. The zero value of a field means
 // its default.
 type ConfigurationOptions struct {
 	Name      string // default outrider-injector, and -REVISION for another one than the default

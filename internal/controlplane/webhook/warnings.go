@@ -16,7 +16,7 @@ const (
 )
 
 // fitting returns warnings within the limits, each on one line, and as many as fit. If not all
-// do, the last one says so.
+// do, the last one has the number of the others.
 func fitting(warnings []string) []string {
 	var out []string
 	left := allWarnings - oneWarning // room for the last one

@@ -152,7 +152,7 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, began time.Tim
 		if p := recover(); p != nil {
 			w.o.Log.Error("a review made the webhook panic", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			answer, code, err = nil, Failed, fail(http.StatusInternalServerError, metav1.StatusReasonInternalError,
-				"the webhook failed at this pod, which is a mistake in it and not in the pod; outriderd's log says more")
+				"the webhook failed at this pod: a mistake in it and not in the pod; outriderd's log has more")
 		}
 	}()
 	environ, err := w.accept(r)

@@ -44,23 +44,23 @@ func TestWhatIsAnswered(t *testing.T) {
 	}{
 		"a pod is injected":                       {body: pod(plain), status: 200, allowed: true, injection: inject.Injected, patch: "outrider-proxy"},
 		"a dry run is a run":                      {body: edit(pod(plain), `"dryRun":false`, `"dryRun":true`), status: 200, allowed: true, injection: inject.Injected, patch: "outrider-proxy"},
-		"the API server says how long it waits":   {path: "/inject?timeout=10s", body: pod(plain), status: 200, allowed: true, injection: inject.Injected, patch: "outrider-proxy"},
+		"a timeout in the path":                   {path: "/inject?timeout=10s", body: pod(plain), status: 200, allowed: true, injection: inject.Injected, patch: "outrider-proxy"},
 		"cluster and network come by the path":    {path: "/inject/cluster/north--slash--1/net/n1", body: pod(plain), status: 200, allowed: true, injection: inject.Injected, patch: `{"name":"ISTIO_META_CLUSTER_ID","value":"north/1"},{"name":"ISTIO_META_NETWORK","value":"n1"}`},
 		"other variables do too":                  {path: "/inject/:ENV:net=n2:ENV:my_var=x", body: pod(plain), status: 200, allowed: true, injection: inject.Injected, patch: `{"name":"MY_VAR","value":"x"}`},
-		"the charset of JSON may be said":         {media: "application/json; charset=utf-8", body: pod(plain), status: 200, allowed: true, injection: inject.Injected, patch: "outrider-proxy"},
+		"a charset of JSON":                       {media: "application/json; charset=utf-8", body: pod(plain), status: 200, allowed: true, injection: inject.Injected, patch: "outrider-proxy"},
 		"a field of a newer Kubernetes is let be": {body: pod(`{spec: {brandNew: {a: 1}, containers: [{name: app, image: shop, command: [/app], alsoNew: 2}]}}`), status: 200, allowed: true, injection: inject.Injected, patch: "outrider-proxy"},
 		"a pod of the node's network is left":     {body: pod(`{spec: {hostNetwork: true, containers: [{name: app, image: shop}]}}`), status: 200, allowed: true, injection: inject.HostNetwork},
 		"a pod with inject: false is left alone":  {body: pod(`{metadata: {labels: {sidecar.istio.io/inject: "false"}}, spec: {containers: [{name: app, image: shop}]}}`), status: 200, allowed: true, injection: inject.Declined},
 		"kube-system is left, though it is labelled": {
 			body: edit(pod(plain), `"namespace":"shop"`, `"namespace":"kube-system"`), status: 200, allowed: true, injection: inject.IgnoredNamespace},
-		"the control plane's own pods are left, whatever they ask": {
+		"the control plane's own pods are left, whatever their labels": {
 			body:   reviewOf("u1", "outrider-system", podJSON(t, `{metadata: {labels: {sidecar.istio.io/inject: "true"}}, spec: {containers: [{name: app, image: shop}]}}`)),
 			status: 200, allowed: true, injection: inject.IgnoredNamespace},
 		"a pod of the control plane that cannot be read is left": {
 			body: reviewOf("u1", "outrider-system", []byte(`{"spec":7}`)), status: 200, allowed: true, injection: inject.IgnoredNamespace},
 		"what is no pod is left":      {body: edit(pod(plain), `"kind":"Pod"`, `"kind":"Service"`), status: 200, allowed: true, injection: NotAPod},
 		"a pod that is there is left": {body: edit(pod(plain), `"CREATE"`, `"UPDATE"`), status: 200, allowed: true, injection: NotCreated},
-		"a wrong annotation refuses the pod, and says what is right": {
+		"a wrong annotation refuses the pod with what would be valid": {
 			body:   pod(`{metadata: {annotations: {outrider.dev/start: soon}}, spec: {containers: [{name: app, image: shop}]}}`),
 			status: 200, injection: inject.BadAnnotation, code: 400, message: `outrider: annotation outrider.dev/start: "soon" is none of gate, native, hold, off`},
 		"a pod that is none is refused":          {body: reviewOf("u1", "shop", []byte(`{"spec":{"containers":7}}`)), status: 200, injection: BadPod, code: 400, message: "the object is no pod"},

@@ -23,7 +23,7 @@ type credential struct {
 	helper bool   // the file names a credential helper for it
 }
 
-// advice says what to do when a registry denies access.
+// advice is what to do when a registry denies access.
 func (c credential) advice() string {
 	switch {
 	case c.file == "":

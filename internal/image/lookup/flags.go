@@ -23,7 +23,7 @@ func (f *Flags) Add(fs *pflag.FlagSet, timeout time.Duration) {
 	fs.StringSliceVar(&f.o.Insecure, "insecure-registry", nil, "registry that --resolve-images contacts by plain HTTP, as HOST:PORT; may be repeated")
 }
 
-// Resolver returns the resolver that the flags describe; nil if they ask for none. Proxy is
+// Resolver returns the resolver that the flags describe; nil if look-ups are off. Proxy is
 // as that of [Options].
 func (f *Flags) Resolver(proxy func(*http.Request) (*url.URL, error)) (*Resolver, error) {
 	f.o.Proxy = proxy

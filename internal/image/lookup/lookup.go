@@ -65,7 +65,7 @@ type Resolver struct {
 	mu    sync.Mutex
 	cache map[string]*entry
 
-	asked, failed atomic.Uint64
+	lookups, failed atomic.Uint64
 }
 
 // New returns a resolver. The error is about the options.
@@ -90,14 +90,14 @@ func New(o Options) (*Resolver, error) {
 
 // Counters are what happened since the start.
 type Counters struct {
-	Asked  uint64 // look-ups in a registry
-	Failed uint64 // of those, without a command
+	Lookups uint64 // in a registry
+	Failed  uint64 // of those, without a command
 }
 
 // Counters returns the numbers of this moment.
-func (r *Resolver) Counters() Counters { return Counters{r.asked.Load(), r.failed.Load()} }
+func (r *Resolver) Counters() Counters { return Counters{r.lookups.Load(), r.failed.Load()} }
 
-// Commands looks up several images at once. Without a command, Why says the reason.
+// Commands looks up several images at once. Without a command, Why is the reason.
 func (r *Resolver) Commands(ctx context.Context, images []string) map[string]inject.ImageCommand {
 	out := make([]inject.ImageCommand, len(images))
 	var all sync.WaitGroup
@@ -125,7 +125,7 @@ func (r *Resolver) Command(ctx context.Context, image string) (inject.ImageComma
 		return inject.ImageCommand{}, fmt.Errorf("image %q: %w", image, err)
 	}
 	c, err := r.once(ctx, name.String(), func(ctx context.Context) (inject.ImageCommand, time.Duration, error) {
-		r.asked.Add(1)
+		r.lookups.Add(1)
 		c, life, err := r.find(ctx, name)
 		if err != nil {
 			r.failed.Add(1)

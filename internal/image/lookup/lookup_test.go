@@ -80,7 +80,7 @@ func TestNoCommand(t *testing.T) {
 	status := func(code int) func(*registry.Registry) {
 		return func(r *registry.Registry) {
 			r.Before = func(w http.ResponseWriter, _ *http.Request) bool {
-				http.Error(w, "<b>internal: secret-of-somebody</b>", code)
+				http.Error(w, "<b>internal: secret</b>", code)
 				return true
 			}
 		}
@@ -111,7 +111,7 @@ func TestNoCommand(t *testing.T) {
 		"an index of indexes": {set: func(r *registry.Registry) {
 			r.Tag("shop", "1", r.Index(r.Index(r.Image("linux/amd64", shop))).Digest)
 		}, want: "names another index", unfit: true},
-		"an index of indexes that does not say so": {set: func(r *registry.Registry) {
+		"an index of indexes by the wrong type": {set: func(r *registry.Registry) {
 			d := r.Index(r.Image("linux/amd64", shop))
 			d.MediaType = v1.MediaTypeImageManifest
 			r.Tag("shop", "1", r.Index(d).Digest)
@@ -133,7 +133,7 @@ func TestNoCommand(t *testing.T) {
 		"a huge manifest": {set: func(r *registry.Registry) {
 			r.Tag("shop", "1", r.Put(v1.MediaTypeImageManifest, make([]byte, maxBytes+1)).Digest)
 		}, want: "sent more than 4194304 bytes"},
-		"a configuration that is said to be huge": {set: put(v1.MediaTypeImageManifest, `{"config":{"mediaType":"`+v1.MediaTypeImageConfig+`","size":99999999,"digest":"sha256:`+strings.Repeat("a", 64)+`"}}`),
+		"a configuration with a huge size": {set: put(v1.MediaTypeImageManifest, `{"config":{"mediaType":"`+v1.MediaTypeImageConfig+`","size":99999999,"digest":"sha256:`+strings.Repeat("a", 64)+`"}}`),
 			want: "more than the limit of 4194304", unfit: true},
 		"a huge command": {set: func(r *registry.Registry) {
 			r.Tag("shop", "1", r.Image("linux/amd64", v1.ImageConfig{Cmd: []string{strings.Repeat("x", maxCommand+1)}}).Digest)
@@ -154,13 +154,13 @@ func TestNoCommand(t *testing.T) {
 		}, want: "do not trust this registry"},
 		"a redirect into the open": {set: func(r *registry.Registry) {
 			r.Before = func(w http.ResponseWriter, req *http.Request) bool {
-				http.Redirect(w, req, "http://"+r.Host+"/?signature=secret-of-somebody", http.StatusTemporaryRedirect)
+				http.Redirect(w, req, "http://"+r.Host+"/?signature=secret", http.StatusTemporaryRedirect)
 				return true
 			}
 		}, want: "redirects from TLS to http"},
 		"a redirect without end": {set: func(r *registry.Registry) {
 			r.Before = func(w http.ResponseWriter, req *http.Request) bool {
-				http.Redirect(w, req, "/?signature=secret-of-somebody", http.StatusTemporaryRedirect)
+				http.Redirect(w, req, "/?signature=secret", http.StatusTemporaryRedirect)
 				return true
 			}
 		}, want: "redirects more than 5 times"},
@@ -255,17 +255,17 @@ func TestDockersNames(t *testing.T) {
 		"docker.io/nginx:1":        "/v2/library/nginx/manifests/1",
 		"index.docker.io/shop/x:2": "/v2/shop/x/manifests/2",
 	} {
-		asked := ""
+		requested := ""
 		transport := roundTrip(func(req *http.Request) (*http.Response, error) {
 			if req.URL.Path == "/v2/" {
 				return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: req}, nil
 			}
-			asked = req.URL.String()
+			requested = req.URL.String()
 			return nil, fmt.Errorf("not in a test")
 		})
 		_, err := resolver(t, r, Options{Transport: transport}).Command(t.Context(), image)
-		if err == nil || asked != "https://registry-1.docker.io"+path {
-			t.Errorf("%s: asked %s: %v", image, asked, err)
+		if err == nil || requested != "https://registry-1.docker.io"+path {
+			t.Errorf("%s: requested %s: %v", image, requested, err)
 		}
 	}
 }
@@ -310,7 +310,7 @@ func TestAddressesOfThisMachineAreRefused(t *testing.T) {
 func TestARegistryWithoutTLSIsNamed(t *testing.T) {
 	r := registry.NewPlain(t)
 	_, err := resolver(t, r, Options{}).Command(t.Context(), r.Host+"/shop:1")
-	if err == nil || !strings.Contains(err.Error(), r.Host+" speaks plain HTTP: if that is intended, name it by --insecure-registry") {
+	if err == nil || !strings.Contains(err.Error(), r.Host+" uses plain HTTP: if that is intended, name it by --insecure-registry") {
 		t.Error(err)
 	}
 }

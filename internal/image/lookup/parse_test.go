@@ -8,7 +8,7 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// FuzzDocument: what is taken can be asked for, by an address without surprises, and is one
+// FuzzDocument: what is accepted has a valid digest and an address without special characters, and is one
 // thing only.
 func FuzzDocument(f *testing.F) {
 	d := `{"mediaType":"` + v1.MediaTypeImageConfig + `","digest":"sha256:` + strings.Repeat("ab", 32) + `","size":7}`

@@ -151,7 +151,7 @@ func failure(req *http.Request, err error) error {
 	host := req.URL.Host
 	switch {
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		err = fmt.Errorf("%s speaks plain HTTP: if that is intended, name it by --insecure-registry", host)
+		err = fmt.Errorf("%s uses plain HTTP: if that is intended, name it by --insecure-registry", host)
 	case errors.As(err, &network) && network.Op == "dial":
 		err = fmt.Errorf("%s cannot be reached: %w", host, err)
 	default:
@@ -178,10 +178,10 @@ func (g *repository) explain(ctx context.Context, err error) error {
 		}
 		return g.refused(host, answer.StatusCode)
 	}
-	return fmt.Errorf("%s asks for authentication in an unsupported way: it must be Basic, or Bearer with a token and a realm by https", g.host)
+	return fmt.Errorf("%s requires authentication in an unsupported way: it must be Basic, or Bearer with a token and a realm by https", g.host)
 }
 
-// refused says what a status means, and what helps.
+// refused is what a status means, and what helps.
 func (g *repository) refused(host string, status int) error {
 	advice := ""
 	switch status {

@@ -56,7 +56,7 @@ func TestCache(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		x := resolver(t, r, Options{Transport: transport})
-		ask := func(image, want string, requests ...string) {
+		lookUp := func(image, want string, requests ...string) {
 			t.Helper()
 			before := len(r.Requests())
 			c, err := x.Command(t.Context(), r.Host+"/"+image)
@@ -67,31 +67,31 @@ func TestCache(t *testing.T) {
 				t.Errorf("%s: requests (-want +got):\n%s", image, diff)
 			}
 		}
-		ask("shop:1", "/entry.sh", "GET /v2/", "HEAD manifests", "GET manifests", "GET manifests", "GET blobs")
-		ask("shop:1", "/entry.sh")
-		ask("shop@"+one.Digest.String(), "/entry.sh")
-		ask("shop:2", "404", "GET /v2/", "HEAD manifests")
-		ask("shop:2", "404")
+		lookUp("shop:1", "/entry.sh", "GET /v2/", "HEAD manifests", "GET manifests", "GET manifests", "GET blobs")
+		lookUp("shop:1", "/entry.sh")
+		lookUp("shop@"+one.Digest.String(), "/entry.sh")
+		lookUp("shop:2", "404", "GET /v2/", "HEAD manifests")
+		lookUp("shop:2", "404")
 		time.Sleep(29 * time.Second)
 		r.Tag("shop", "2", one.Digest)
-		ask("shop:2", "404")
+		lookUp("shop:2", "404")
 		time.Sleep(time.Second)
-		ask("shop:2", "/entry.sh", "GET /v2/", "HEAD manifests")
+		lookUp("shop:2", "/entry.sh", "GET /v2/", "HEAD manifests")
 		time.Sleep(29 * time.Second)
-		ask("shop:1", "/entry.sh")
+		lookUp("shop:1", "/entry.sh")
 		time.Sleep(time.Second)
-		ask("shop:1", "/entry.sh", "GET /v2/", "HEAD manifests")
+		lookUp("shop:1", "/entry.sh", "GET /v2/", "HEAD manifests")
 		r.Tag("shop", "1", r.Image("linux/amd64", v1.ImageConfig{Entrypoint: []string{"/moved"}}).Digest)
-		ask("shop:1", "/entry.sh")
+		lookUp("shop:1", "/entry.sh")
 		time.Sleep(time.Minute)
-		ask("shop:1", "/moved", "GET /v2/", "HEAD manifests", "GET manifests", "GET blobs")
+		lookUp("shop:1", "/moved", "GET /v2/", "HEAD manifests", "GET manifests", "GET blobs")
 		time.Sleep(1000 * time.Hour)
-		ask("shop@"+one.Digest.String(), "/entry.sh")
+		lookUp("shop@"+one.Digest.String(), "/entry.sh")
 		// A permanent failure is cached forever.
 		bad := r.Put(v1.MediaTypeImageManifest, []byte(`{}`))
-		ask("shop@"+bad.Digest.String(), "neither an index", "GET /v2/", "GET manifests")
+		lookUp("shop@"+bad.Digest.String(), "neither an index", "GET /v2/", "GET manifests")
 		time.Sleep(time.Hour)
-		ask("shop@"+bad.Digest.String(), "neither an index")
+		lookUp("shop@"+bad.Digest.String(), "neither an index")
 	})
 }
 
@@ -139,7 +139,7 @@ func TestConcurrentLookups(t *testing.T) {
 	if got := kinds(r.Requests()); !slices.Equal(got, []string{"GET /v2/", "HEAD manifests", "GET manifests", "GET blobs"}) {
 		t.Errorf("requests: %q", got)
 	}
-	if c := x.Counters(); c.Asked != 1 || c.Failed != 0 {
+	if c := x.Counters(); c.Lookups != 1 || c.Failed != 0 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -153,7 +153,7 @@ func TestCacheIsBounded(t *testing.T) {
 			t.Fatalf("%d answers are cached", len(x.cache))
 		}
 	}
-	if c := x.Counters(); c.Asked != 100 || c.Failed != 100 {
+	if c := x.Counters(); c.Lookups != 100 || c.Failed != 100 {
 		t.Errorf("%+v", c)
 	}
 }

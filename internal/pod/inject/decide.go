@@ -190,7 +190,7 @@ func byPolicy(pod *corev1.Pod, o Options) Reason {
 	case "", "enabled":
 		return because(Injected, "the policy is to inject")
 	case "disabled":
-		return because(PolicyDeclines, "the policy (global.proxy.autoInject) is \"disabled\", and the pod does not ask for injection")
+		return because(PolicyDeclines, "the policy (global.proxy.autoInject) is \"disabled\", and the pod does not request injection")
 	default:
 		return because(PolicyDeclines, "the policy (global.proxy.autoInject) is %q, which is neither \"enabled\" nor \"disabled\": nothing is injected", policy)
 	}
@@ -227,9 +227,9 @@ func decideProxy(pod *corev1.Pod, ns Namespace) (alongside bool, reason Reason) 
 	case mesh == "":
 		return false, Reason{Code: Injected}
 	case !requested:
-		return false, because(OtherMesh, "the container %s is another mesh's; annotate the pod %s: none to have order and parking beside it", mesh, contract.Proxy)
+		return false, because(OtherMesh, "the container %s is another mesh's; annotate the pod %s: none to add order and parking to it", mesh, contract.Proxy)
 	}
-	return true, because(Injected, "the container %s is another mesh's: order and parking beside it, and no proxy of ours", mesh)
+	return true, because(Injected, "the container %s is another mesh's: order and parking are added, and no second proxy", mesh)
 }
 
 // otherMesh returns the name of the other mesh's proxy in the pod; empty if there is none.

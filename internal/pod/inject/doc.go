@@ -5,8 +5,8 @@
 // warnings. The given pod is not changed. It has four steps; each is a function that returns
 // a value and changes nothing that it reads:
 //
-//	decide    is the pod injected, and whose proxy does it have?   decide.go, reason.go
-//	settings  what do annotations, namespace and mesh say?  settings.go
+//	decide    is the pod injected, and which mesh has its proxy?  decide.go, reason.go
+//	settings  annotations, namespace and mesh, checked         settings.go
 //	plan      which mechanism keeps each edge of the start?        plan.go, image.go
 //	write     the pod with settings and plan in it                 write.go
 //

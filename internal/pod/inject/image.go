@@ -19,7 +19,7 @@ type ImageCommand struct {
 }
 
 // An imageCommand is an image's command that was written into a container, and what the
-// container said before.
+// container had before.
 type imageCommand struct {
 	Image   string   `json:"image"`
 	Digest  string   `json:"digest,omitempty"` // the image is pinned to it; empty: it was pinned before
@@ -68,7 +68,7 @@ func commandsOf(in input, names []string, r *report) commands {
 		}
 		found, ok := in.o.Commands[c.Image]
 		if c.ImagePullPolicy == corev1.PullNever {
-			found, ok = ImageCommand{Why: fmt.Sprintf("image %s has imagePullPolicy: Never: it is what the node has, which no registry knows", c.Image)}, true
+			found, ok = ImageCommand{Why: fmt.Sprintf("image %s has imagePullPolicy: Never: the node has the image, and a registry need not have it", c.Image)}, true
 		}
 		if !ok {
 			if !slices.Contains(r.unknown, c.Image) {
@@ -93,7 +93,7 @@ func commandsOf(in input, names []string, r *report) commands {
 }
 
 // argv is what the kubelet and the runtime would run: the container's arguments replace CMD.
-// Or it says why that is unknown, or must not be wrapped.
+// The second result is why that is unknown, or must not be wrapped.
 func (k ImageCommand) argv(c *corev1.Container) ([]string, string) {
 	args := c.Args
 	if len(args) == 0 {

@@ -59,7 +59,7 @@ type Result struct {
 	Captured  bool              // the proxy has the pod's connections
 	NoEffect  map[string]string // annotations without effect in this pod, and why
 	Clashes   []Clash           // ports of the application that the proxy listens on
-	NeverEnds []string          // containers of a Job whose end a plain proxy does not learn of
+	NeverEnds []string          // containers of a Job whose end no gate reports to a plain proxy
 	Unknown   []string          // images whose commands would make gates possible, with [Options.Commands]; also of a refused pod
 
 	given *corev1.Pod
@@ -81,7 +81,7 @@ func (o Options) kubernetes() startup.Kubernetes {
 }
 
 // Pod injects a pod, or returns the reason why not. The error is a [*Refusal] if the pod
-// must not run as it is, because its author asked for something impossible; any other error
+// must not run as it is, because its author requested something impossible; any other error
 // is one of the options.
 func Pod(pod *corev1.Pod, ns Namespace, o Options) (Result, error) {
 	if ns.Name == "" {
@@ -131,7 +131,7 @@ func (in input) inject(result *Result, r *report) error {
 	}
 	result.Warnings = r.warnings
 	if !added {
-		result.Reason = because(NothingToDo, "no proxy, no capture and no order is asked for")
+		result.Reason = because(NothingToDo, "no proxy, no capture and no order is requested")
 		return nil
 	}
 	result.Pod, result.Injected, result.Notes = pod, true, r.notes

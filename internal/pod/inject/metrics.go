@@ -17,7 +17,7 @@ const (
 	metricsEnv   = "ISTIO_PROMETHEUS_ANNOTATIONS"
 )
 
-// A scrape tells the agent where the app's metrics are: at all ports with one path, or at
+// A scrape is where the agent finds the app's metrics: at all ports with one path, or at
 // targets.
 type scrape struct {
 	Scrape  string   `json:"scrape"`
@@ -32,7 +32,7 @@ type target struct {
 	Path string `json:"path"`
 }
 
-// metrics say how Prometheus gets the app's metrics through the agent.
+// metrics are how Prometheus gets the app's metrics through the agent.
 type metrics struct {
 	merged  bool
 	replace []string // the author's annotations for Prometheus

@@ -54,7 +54,7 @@ func TestEveryMutantOfTheDecisionIsNoticed(t *testing.T) {
 	return pod.Labels`, To: ``},
 		"neverInjectSelector is ignored":              {File: "decide.go", From: `o.Values.Injector.NeverInjectSelector`, To: `nil`},
 		"alwaysInjectSelector is ignored":             {File: "decide.go", From: `o.Values.Injector.AlwaysInjectSelector`, To: `nil`},
-		"a disabled policy injects":                   {File: "decide.go", From: `return because(PolicyDeclines, "the policy (global.proxy.autoInject) is \"disabled\", and the pod does not ask for injection")`, To: `return because(Injected, "")`},
+		"a disabled policy injects":                   {File: "decide.go", From: `return because(PolicyDeclines, "the policy (global.proxy.autoInject) is \"disabled\", and the pod does not request injection")`, To: `return because(Injected, "")`},
 		"an invalid policy injects":                   {File: "decide.go", From: `return because(PolicyDeclines, "the policy (global.proxy.autoInject) is %q, which is neither \"enabled\" nor \"disabled\": nothing is injected", policy)`, To: `return because(Injected, "")`},
 		"an empty selector matches":                   {File: "decide.go", From: `!m.Empty()`, To: `true`},
 		"every selector matches":                      {File: "decide.go", From: `m.Matches(labels.Set(pod.Labels))`, To: `true`},

@@ -139,8 +139,8 @@ spec:
 	}
 }
 
-// injectedAlongside injects a pod that has another mesh's proxy. What was said to that mesh,
-// and what it wrote, is as it was.
+// injectedAlongside injects a pod that has another mesh's proxy. That mesh's annotations, of
+// the author and of its injector, stay.
 func injectedAlongside(t *testing.T, p, author *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	r := injected(t, p, Options{})
@@ -157,7 +157,7 @@ func injectedAlongside(t *testing.T, p, author *corev1.Pod) *corev1.Pod {
 	}
 	for _, w := range r.Warnings {
 		if strings.Contains(w, "istio.io/") {
-			t.Errorf("a warning about what is said to the other mesh: %s", w)
+			t.Errorf("a warning about an annotation of the other mesh: %s", w)
 		}
 	}
 	return r.Pod
@@ -201,7 +201,7 @@ func TestOurProxyGivesWayToAnotherMesh(t *testing.T) {
 	}
 }
 
-// Where Istio's labels are another injector's, ours alone ask.
+// Where Istio's labels are another injector's, only ours request injection.
 func TestOwnLabels(t *testing.T) {
 	type labels = map[string]string
 	for name, tt := range map[string]struct {
@@ -209,17 +209,17 @@ func TestOwnLabels(t *testing.T) {
 		ns   labels
 		want Code
 	}{
-		"Istio's namespace label":                   {ns: labels{"istio-injection": "enabled"}, want: OtherInjector},
-		"Istio's pod label":                         {pod: "labels: {sidecar.istio.io/inject: \"true\"}", ns: labels{}, want: OtherInjector},
-		"Istio's revision":                          {pod: "labels: {istio.io/rev: default}", ns: labels{"istio.io/rev": "default"}, want: OtherInjector},
-		"no label at all":                           {ns: labels{}, want: NotRequested},
-		"Istio says no":                             {pod: "labels: {sidecar.istio.io/inject: \"false\"}", ns: labels{"istio-injection": "enabled"}, want: NotRequested},
-		"another revision of Istio":                 {pod: "labels: {istio.io/rev: canary}", ns: labels{}, want: NotRequested},
-		"Istio says no, we say yes":                 {pod: "labels: {sidecar.istio.io/inject: \"false\", outrider.dev/inject: \"true\"}", ns: labels{"istio-injection": "disabled"}, want: Injected},
-		"our namespace label":                       {ns: labels{"outrider.dev/injection": "enabled"}, want: Injected},
-		"our namespace label, Istio: no":            {pod: "annotations: {sidecar.istio.io/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Injected},
-		"our annotation says no, Istio's label yes": {pod: "labels: {sidecar.istio.io/inject: \"true\"}\n  annotations: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Declined},
-		"our pod label says no":                     {pod: "labels: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Declined},
+		"Istio's namespace label":                {ns: labels{"istio-injection": "enabled"}, want: OtherInjector},
+		"Istio's pod label":                      {pod: "labels: {sidecar.istio.io/inject: \"true\"}", ns: labels{}, want: OtherInjector},
+		"Istio's revision":                       {pod: "labels: {istio.io/rev: default}", ns: labels{"istio.io/rev": "default"}, want: OtherInjector},
+		"no label at all":                        {ns: labels{}, want: NotRequested},
+		"Istio: no":                              {pod: "labels: {sidecar.istio.io/inject: \"false\"}", ns: labels{"istio-injection": "enabled"}, want: NotRequested},
+		"another revision of Istio":              {pod: "labels: {istio.io/rev: canary}", ns: labels{}, want: NotRequested},
+		"Istio: no, our label: yes":              {pod: "labels: {sidecar.istio.io/inject: \"false\", outrider.dev/inject: \"true\"}", ns: labels{"istio-injection": "disabled"}, want: Injected},
+		"our namespace label":                    {ns: labels{"outrider.dev/injection": "enabled"}, want: Injected},
+		"our namespace label, Istio: no":         {pod: "annotations: {sidecar.istio.io/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Injected},
+		"our annotation: no, Istio's label: yes": {pod: "labels: {sidecar.istio.io/inject: \"true\"}\n  annotations: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Declined},
+		"our pod label: no":                      {pod: "labels: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Declined},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := podOf(t, "metadata:\n  name: shop\n  "+tt.pod+"\nspec:\n  containers: [{name: app, image: a, command: [/app]}]")
@@ -229,7 +229,7 @@ func TestOwnLabels(t *testing.T) {
 				t.Errorf("%v, %+v, want %s", err, r.Reason, tt.want)
 			}
 			if tt.want == OtherInjector && !strings.Contains(r.Reason.Sentence, "another injector") {
-				t.Errorf("it does not say so: %s", r.Reason.Sentence)
+				t.Errorf("the sentence has no reason: %s", r.Reason.Sentence)
 			}
 			if tt.want == NotRequested && !strings.Contains(r.Reason.Sentence, "label outrider.dev/injection=enabled nor the pod the label outrider.dev/inject=true") {
 				t.Errorf("it does not name our labels: %s", r.Reason.Sentence)

@@ -12,7 +12,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// An orderPolicy is what pod and mesh say about the order of the start. Of several settings
+// An orderPolicy is the settings of pod and mesh for the order of the start. Of several settings
 // the most specific counts:
 //
 //	by: of an edge, outrider.dev/start          a mechanism; the pod is refused if it does not fit
@@ -96,7 +96,7 @@ func (w *orderPolicy) applyNative(in input, old bool, r *report) {
 	}
 }
 
-// nativeOf returns "true", "false" or nothing, and the setting that says so.
+// nativeOf returns "true", "false" or nothing, and the setting that it is from.
 func nativeOf(in input, r *report) (native, at string) {
 	at = "annotation " + contract.NativeSidecar
 	switch v, ok := in.pod.Annotations[contract.NativeSidecar]; {
@@ -117,7 +117,7 @@ func endsOnce(pod *corev1.Pod) bool {
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 }
 
-// A plan says how the pod starts: the place of the proxy, a mechanism for each edge, and the
+// A plan is how the pod starts: the place of the proxy, a mechanism for each edge, and the
 // commands that are taken from images.
 type plan struct {
 	pod      *corev1.Pod // with the proxy in its place and the commands written; not gated yet
@@ -303,7 +303,7 @@ func (p *plan) add(c podspec.Choice, w orderPolicy, requested []startup.Edge) er
 
 func covers(requested, name string) bool { return requested == name || requested == startup.Everything }
 
-// hint says how a gate becomes possible, if a command is missing for it.
+// hint is how a gate becomes possible, if a command is missing for it.
 func (p plan) hint(e startup.Edge) string {
 	for _, name := range []string{e.To, e.From} {
 		if slices.Contains(p.commandless, name) {
@@ -357,7 +357,7 @@ func (p plan) explain(alongside bool, r *report) {
 			h.edge += ", by nothing"
 		}
 		if !written && alongside {
-			h.why += "; a sidecar or a hold would change " + c.Edge.From + ", which is another mesh's: annotation " + contract.Start + ": native or hold asks for that"
+			h.why += "; a sidecar or a hold would change " + c.Edge.From + ", which is another mesh's: annotation " + contract.Start + ": native or hold requests that"
 		}
 		for _, o := range c.Refused {
 			if o.By != startup.InitDone { // which only fits containers that complete

@@ -18,7 +18,7 @@ const (
 	probersEnv = "ISTIO_KUBE_APP_PROBERS"
 )
 
-// A prober tells the agent how to make a probe or a hook.
+// A prober is how the agent makes a probe or a hook.
 type prober struct {
 	HTTPGet        *corev1.HTTPGetAction   `json:"httpGet,omitempty"`
 	TCPSocket      *corev1.TCPSocketAction `json:"tcpSocket,omitempty"`
@@ -123,10 +123,10 @@ func proberOf(c *corev1.Container, h handler, status int32, r *report) (prober, 
 	n := portOf(c, *port)
 	switch n {
 	case 0:
-		r.warn("the probe %s asks port %q, which the container %s does not have: it is left as it is", h.path, port.StrVal, c.Name)
+		r.warn("the probe %s is for port %q, which the container %s does not have: it is not changed", h.path, port.StrVal, c.Name)
 		return p, false
 	case status, contract.ReadinessPort:
-		r.note("the probe %s asks the agent itself: it is left as it is", h.path)
+		r.note("the probe %s is for the agent itself: it is not changed", h.path)
 		return p, false
 	}
 	*port = intstr.FromInt32(n)

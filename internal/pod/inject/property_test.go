@@ -103,7 +103,7 @@ func randomPod(c chooser) string {
 }
 
 // randomOptions: Kubernetes before and after restartable init containers, values that
-// speak of the order.
+// about the order.
 func randomOptions(t testing.TB, c chooser) Options {
 	return Options{
 		Kubernetes: startup.Kubernetes([]int{27, 34, 36}[c(3)]),
@@ -175,7 +175,7 @@ func places(pod *corev1.Pod) (out []string) {
 }
 
 // keepsTheOrder: a reader of the injected pod finds a mechanism for each edge, and every plain
-// container waits for the proxy unless an annotation says otherwise.
+// container waits for the proxy unless an annotation declines.
 func keepsTheOrder(t testing.TB, given *corev1.Pod, r Result) {
 	t.Helper()
 	reading, err := podspec.Read(r.Pod)
@@ -270,7 +270,7 @@ func FuzzPod(f *testing.F) {
 	})
 }
 
-// Nothing that is a pod makes injection panic, whatever its annotations say; and what is
+// Nothing that is a pod makes injection panic, whatever its annotations are; and what is
 // injected is a pod.
 func FuzzAnnotations(f *testing.F) {
 	for _, a := range annotations {

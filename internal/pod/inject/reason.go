@@ -42,7 +42,7 @@ func because(code Code, format string, args ...any) Reason {
 }
 
 // A Refusal is the error for a pod that cannot be injected and must not run without
-// injection: its author asked for something impossible.
+// injection: its author requested something impossible.
 type Refusal struct {
 	Reason
 	Hint string // what would be valid

@@ -13,7 +13,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// whyInit says why the pod needs outrider-init despite the annotation outrider.dev/init: none;
+// whyInit returns why the pod needs outrider-init despite the annotation outrider.dev/init: none;
 // empty if the proxy can do its work. The proxy must be root for a while, nothing may run
 // before it, and every other container must be held by a gate, or must have no program to
 // run yet and be restarted.

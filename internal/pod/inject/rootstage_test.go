@@ -21,7 +21,7 @@ func injectStaged(t *testing.T, annotations, spec string) Result {
 	return injected(t, p, Options{})
 }
 
-// Where the proxy cannot do the work of outrider-init the pod has outrider-init, and says why.
+// Where the proxy cannot do the work of outrider-init the pod has outrider-init, and a warning says why.
 func TestNoInitContainerHasConditions(t *testing.T) {
 	tests := map[string]struct{ annotations, spec, why string }{
 		"a Job":                      {"", "restartPolicy: OnFailure, " + plainApp, "restartPolicy is not Always"},

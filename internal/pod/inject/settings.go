@@ -48,7 +48,7 @@ type settings struct {
 	metrics metrics
 }
 
-// settingsOf is the second step: what the annotations, the namespace and the mesh say,
+// settingsOf is the second step: annotations, namespace and mesh,
 // checked. With an error it returns the settings that are known.
 func settingsOf(in input, r *report) (s settings, err error) {
 	a := in.annotations()

@@ -115,7 +115,7 @@ meshConfig: {trustDomain: example.org, defaultConfig: {concurrency: 2}}
 		"value global.proxy_init.resources has no effect: outrider-init has the resources of the proxy, as in Istio",
 		"value sidecarInjectorWebhook.rewriteAppHTTPProb is not known (did you mean rewriteAppHTTPProbe?); it has no effect",
 		"value sidecarInjectorWebhook.templates has no effect: " + builtIn,
-		"value global.proxy.startupProbe.enabled has no effect: annotation outrider.dev/native-release: probe asks for a startup probe",
+		"value global.proxy.startupProbe.enabled has no effect: annotation outrider.dev/native-release: probe requests a startup probe",
 		"value pilot.cni.enabled has no effect: the capture is written by the pod's own init container",
 	}
 	if diff := cmp.Diff(want, warnings); diff != "" {
@@ -150,7 +150,7 @@ func TestSetValue(t *testing.T) {
 	}
 }
 
-// What one pod could not say by annotation, the values cannot say for all, nor the options.
+// A value that would refuse a pod as an annotation is refused in values and options too.
 func TestOptionsThatNoPodCouldUse(t *testing.T) {
 	for text, want := range map[string]string{
 		"global: {proxy: {logLevel: zz}}":                        `global.proxy.logLevel: "zz": want trace`,

@@ -226,7 +226,7 @@ func (v Values) without(all map[string]any) []string {
 		}
 	}
 	if v.Global.Proxy.StartupProbe.Enabled != nil {
-		out = append(out, "value global.proxy.startupProbe.enabled has no effect: annotation "+contract.NativeRelease+": probe asks for a startup probe")
+		out = append(out, "value global.proxy.startupProbe.enabled has no effect: annotation "+contract.NativeRelease+": probe requests a startup probe")
 	}
 	if v.Pilot.CNI.Enabled {
 		out = append(out, "value pilot.cni.enabled has no effect: the capture is written by the pod's own init container")

@@ -71,7 +71,7 @@ func userMounts(text string) ([]corev1.VolumeMount, error) {
 }
 
 // byName reads JSON objects by the names of volumes. A field that they do not have is a
-// mistake: without it the object says something else.
+// mistake: without it the object means something else.
 func byName[T any](text string) (map[string]T, error) {
 	var out map[string]T
 	d := json.NewDecoder(strings.NewReader(text))

@@ -97,8 +97,8 @@ func statusOf(given, pod *corev1.Pod, revision string) status {
 }
 
 // reportEnd reports how a pod that completes ends. The agent in a plain container ends once
-// the gates of all applications say that their commands have ended for good
-// (internal/agent/proxy/apps.go); a container without a gate does not tell it.
+// the gates of all applications report that their commands have ended for good
+// (internal/agent/proxy/apps.go); nothing reports the end of a container without a gate.
 func reportEnd(pod *corev1.Pod, s settings, r *report) {
 	if s.proxy && endsOnce(pod) && slices.ContainsFunc(pod.Spec.Containers, named(contract.ProxyContainer)) {
 		var free []string
@@ -108,9 +108,9 @@ func reportEnd(pod *corev1.Pod, s settings, r *report) {
 			}
 		}
 		if r.neverEnds = free; len(free) == 0 {
-			r.note("restartPolicy: %s: the proxy is a plain container, and ends when the gates say that all commands have ended for good", pod.Spec.RestartPolicy)
+			r.note("restartPolicy: %s: the proxy is a plain container, and ends when the gates report that all commands have ended for good", pod.Spec.RestartPolicy)
 		} else {
-			r.warn("the pod has restartPolicy: %s, its proxy is a plain container, and no gate tells it when %s has ended: the pod never completes unless the command ends the proxy, by a POST to http://127.0.0.1:%d/quitquitquit",
+			r.warn("the pod has restartPolicy: %s, its proxy is a plain container, and no gate reports to it when %s has ended: the pod never completes unless the command ends the proxy, by a POST to http://127.0.0.1:%d/quitquitquit",
 				pod.Spec.RestartPolicy, strings.Join(free, ", "), s.port)
 		}
 	}
