@@ -126,7 +126,7 @@ func (r router) read() (out capture.Routing, err error) {
 }
 
 // removeRouting removes what applyRouting may have added. Other meshes add ::6 to lo
-// too, so that it is removed only if our rules used it, by had.
+// too, so that it is removed only if our rules used it (had.SixSource).
 func removeRouting(had capture.Routing) error {
 	r, err := openRouter()
 	if err != nil {
