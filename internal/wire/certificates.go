@@ -36,7 +36,7 @@ const (
 	CertSigner = "CertSigner"
 )
 
-// A CertificateRequest asks for a certificate.
+// A CertificateRequest requests a certificate.
 type CertificateRequest struct {
 	CSR      string        // PEM
 	Life     time.Duration // whole seconds; 0: the server's default

@@ -83,7 +83,7 @@ func TestProtobufReadsACertificateRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(sent, back); diff != "" {
-		t.Errorf("the request after protobuf had it (-sent +back):\n%s", diff)
+		t.Errorf("the request read back (-sent +back):\n%s", diff)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestProtobufReadsACertificateResponse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(sent, back); diff != "" {
-		t.Errorf("the response after protobuf had it (-sent +back):\n%s", diff)
+		t.Errorf("the response read back (-sent +back):\n%s", diff)
 	}
 }
 

@@ -26,7 +26,7 @@ type Call struct {
 // A Code is how a call ended (grpc/grpc doc/statuscodes.md).
 type Code uint32
 
-// The codes that callers tell apart.
+// The codes that callers distinguish.
 const (
 	OK                Code = 0
 	InvalidArgument   Code = 3
@@ -51,8 +51,7 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("gRPC status %d: %s", e.Code, e.Message)
 }
 
-// An AnswerError is an answer that is none of gRPC, or not of one plain message. It says
-// what there was instead.
+// An AnswerError describes an answer that is not gRPC, or not one uncompressed message.
 type AnswerError struct{ What string }
 
 func (e *AnswerError) Error() string { return "the server answers with " + e.What }
@@ -98,8 +97,8 @@ func (c Call) Do(ctx context.Context, transport http.RoundTripper) ([]byte, erro
 	return Unframe(body)
 }
 
-// verdict reads how a call ended. Where there is no body the status is in the headers,
-// otherwise in the trailers.
+// verdict returns the error of a call. Without a body the status is in the headers, otherwise
+// in the trailers.
 func verdict(res *http.Response) error {
 	if res.StatusCode != http.StatusOK {
 		return odd("HTTP status %d", res.StatusCode)
@@ -121,23 +120,23 @@ func verdict(res *http.Response) error {
 	return nil
 }
 
-// prefixLen is the length of what is in front of each message: a flag, and its length.
+// prefixLen is the length of each message's prefix: a flag and the message's length.
 const prefixLen = 5
 
-// Frame is a message as it goes over the wire, not compressed.
+// Frame is a message with its prefix, not compressed.
 func Frame(message []byte) []byte {
 	out := make([]byte, prefixLen, prefixLen+len(message))
 	binary.BigEndian.PutUint32(out[1:], uint32(len(message)))
 	return append(out, message...)
 }
 
-// Unframe returns the one message that a body has. An error is an [*AnswerError].
+// Unframe returns the only message of a body. An error is an [*AnswerError].
 func Unframe(body []byte) ([]byte, error) {
 	if len(body) < prefixLen {
 		return nil, odd("%d bytes, which is no message", len(body))
 	}
 	if body[0] != 0 {
-		return nil, odd("a compressed message (flag %d), which was not asked for", body[0])
+		return nil, odd("a compressed message (flag %d), which was not requested", body[0])
 	}
 	message := body[prefixLen:]
 	switch n := uint64(binary.BigEndian.Uint32(body[1:])); {
@@ -157,7 +156,7 @@ func ReadMessage(from io.Reader, limit uint32) ([]byte, error) {
 		return nil, err
 	}
 	if prefix[0] != 0 {
-		return nil, fmt.Errorf("a compressed message (flag %d), which was not asked for", prefix[0])
+		return nil, fmt.Errorf("a compressed message (flag %d), which was not requested", prefix[0])
 	}
 	n := binary.BigEndian.Uint32(prefix[1:])
 	if n > limit {
@@ -170,7 +169,7 @@ func ReadMessage(from io.Reader, limit uint32) ([]byte, error) {
 	return message, nil
 }
 
-// plain is a status message without its percent signs, as [Line].
+// plain is a status message without percent-encoding, as [Line].
 func plain(message string) string {
 	if text, err := url.PathUnescape(message); err == nil {
 		message = text
@@ -178,7 +177,7 @@ func plain(message string) string {
 	return Line(message)
 }
 
-// Line makes foreign text safe to show: on one line, and not too long.
+// Line makes a peer's text safe to print: on one line, and not too long.
 func Line(message string) string {
 	message = strings.ToValidUTF8(message, "?")
 	message = strings.Map(func(r rune) rune {

@@ -48,7 +48,7 @@ func TestHealthOfAnActualServer(t *testing.T) {
 	services.SetServingStatus("up", healthpb.HealthCheckResponse_SERVING)
 	services.SetServingStatus("down", healthpb.HealthCheckResponse_NOT_SERVING)
 	for service, want := range map[string]string{
-		"": "", "up": "", "down": "2 NOT_SERVING", "stranger": "gRPC status 5: unknown service",
+		"": "", "up": "", "down": "2 NOT_SERVING", "unknown": "gRPC status 5: unknown service",
 	} {
 		switch err := Healthy(t.Context(), plaintext(t), address, service, ""); {
 		case want == "" && err != nil:
@@ -83,7 +83,7 @@ func TestHeadersAndDeadlineReachTheServer(t *testing.T) {
 	if left < 30*time.Second || left > time.Minute {
 		t.Errorf("the server has %s left, want nearly a minute", left)
 	}
-	call.URL = "http://" + address + "/a.Stranger/Method"
+	call.URL = "http://" + address + "/an.Unknown/Method"
 	if _, err := call.Do(ctx, plaintext(t)); !errors.As(err, &got) || got.Code != Unimplemented {
 		t.Errorf("no such method: %v", err)
 	}
@@ -188,7 +188,7 @@ func FuzzHealthStatus(f *testing.F) {
 			}
 			return
 		}
-		// What is behind a message wins over what is in it.
+		// A later field wins over an earlier one.
 		if again, err := healthStatus(append(message, 8, 1)); err != nil || again != serving {
 			t.Errorf("%x and SERVING is %d, %v", message, again, err)
 		}

@@ -22,7 +22,7 @@ func (id WorkloadID) URL() *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: id.TrustDomain, Path: "/ns/" + id.Namespace + "/sa/" + id.ServiceAccount}
 }
 
-// Check says which part cannot be in a SPIFFE ID (the standard's sections 2.1 and 2.2). The
+// Check reports which part cannot be in a SPIFFE ID (the standard's sections 2.1 and 2.2). The
 // control plane parses by go-spiffe, whose tests show that the two agree.
 func (id WorkloadID) Check() error {
 	const letters = "abcdefghijklmnopqrstuvwxyz"
@@ -38,5 +38,5 @@ func (id WorkloadID) Check() error {
 	return nil
 }
 
-// made says whether s is not empty and has only characters of a set.
+// made reports whether s is not empty and has only characters of a set.
 func made(s, of string) bool { return s != "" && strings.Trim(s, of) == "" }

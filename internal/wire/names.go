@@ -42,7 +42,7 @@ type NamesRequest struct{ Names []string }
 // A NamesResponse has an Answer for each name, in their order.
 type NamesResponse struct{ Answers []Answer }
 
-// An Answer says what a name stands for.
+// An Answer is what a name resolves to.
 type Answer struct {
 	// Known: it is of the mesh, and the caller may see it. Of another only TTL counts.
 	Known bool

@@ -81,7 +81,7 @@ func MarshalKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: KeyBlock, Bytes: der}), nil
 }
 
-// Fits says whether a certificate is for a key.
+// Fits reports whether a certificate is for a key.
 func Fits(cert *x509.Certificate, key crypto.Signer) bool {
 	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	return ok && public.Equal(cert.PublicKey)

@@ -53,8 +53,8 @@ type watcher struct {
 const mask = unix.IN_CLOSE_WRITE | unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_DELETE |
 	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 
-// add watches all directories, again: one that is watched already is no other watch. It
-// says whether all were there.
+// add watches all directories. A directory that is already watched keeps its watch. It
+// reports whether all exist.
 func (w *watcher) add() bool {
 	if w.events == nil {
 		return false
@@ -104,8 +104,8 @@ func (w *watcher) run(complete bool) {
 		case <-seen:
 		case <-tick:
 		}
-		// A directory that is new has no watch yet, and what is in it may be older than
-		// the watch: so it is added first, and changed looks then.
+		// A new directory has no watch yet, and its files may be older than the watch: so
+		// it is added before changed reads them.
 		complete = w.add()
 		select {
 		case <-w.stop:

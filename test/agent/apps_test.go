@@ -22,7 +22,7 @@ var ports = []string{"http 80", "http2-two 81", "grpc-three 82", "tcp-echo 90", 
 
 const vip = "10.96.0.10"
 
-// app serves all protocols in a pod. It says its own name.
+// app serves all protocols in a pod. Its answers have its name.
 func app(p *harness.Pod) {
 	t := p.World.T
 	t.Helper()
@@ -80,26 +80,46 @@ func socket(w http.ResponseWriter, r *http.Request) {
 	io.Copy(c, buffered)
 }
 
-// firstLine is what comes over a connection.
+// firstLine reads a line from a connection.
 func firstLine(c net.Conn) (string, error) {
 	c.SetDeadline(time.Now().Add(15 * time.Second))
 	line, err := bufio.NewReader(c).ReadString('\n')
 	return line, err
 }
 
-// two are pods with proxies that are ready: one that calls, one that serves at vip.
-func two(t *testing.T, plane ...string) (w *harness.World, client, server *harness.Agent) {
+// lone is a ready proxy in a mesh of its own. env is added to its environment.
+func lone(t *testing.T, env ...string) *harness.Agent {
+	t.Helper()
+	t.Parallel()
+	w := harness.New(t)
+	w.Serve()
+	p := w.Pod("app")
+	p.Env = env
+	a := p.Agent()
+	a.Ready()
+	return a
+}
+
+// two are pods with ready proxies: a client, and a server at vip.
+func two(t *testing.T) (w *harness.World, client, server *harness.Agent) {
 	t.Helper()
 	w = harness.New(t)
-	w.Service("server", vip, "server", ports...)
-	w.Serve(plane...)
-	client, server = agents(w)
+	client, server = pair(w, func(_, _ *harness.Pod) {})
 	return w, client, server
 }
 
-func agents(w *harness.World) (client, server *harness.Agent) {
+// pair starts the control plane of a world, a client, and a server at vip, and at vip6 in a
+// world of both families. change may set up their pods.
+func pair(w *harness.World, change func(client, server *harness.Pod), plane ...string) (client, server *harness.Agent) {
 	w.T.Helper()
+	addresses := vip
+	if w.Family == harness.Dual {
+		addresses += " " + vip6
+	}
+	w.Service("server", addresses, "server", ports...)
+	w.Serve(plane...)
 	c, s := w.Pod("client"), w.Pod("server")
+	change(c, s)
 	app(s)
 	w.Known(1, 2)
 	client, server = c.Agent(), s.Agent()

@@ -15,7 +15,7 @@ import (
 
 var long = flag.Bool("long", false, "two minutes of short certificates instead of one")
 
-// strict refuses whoever comes without a certificate: what is served came over mutual TLS.
+// strict refuses connections without a certificate: a served request came over mutual TLS.
 const strict = `apiVersion: security.istio.io/v1
 kind: PeerAuthentication
 metadata: {name: all, namespace: shop}
@@ -26,19 +26,14 @@ spec: {mtls: {mode: STRICT}}
 func TestShortCertificates(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
-	w.Service("server", vip, "server", ports...)
 	w.Manifest("strict", strict)
-	w.Serve("--certificate-life", "10s")
-	c, s := w.Pod("client"), w.Pod("server")
-	c.Env = []string{"SECRET_TTL=10s"} // the server's agent asks for nothing, and takes what is given
-	app(s)
-	w.Known(1, 2)
-	client, server := c.Agent(), s.Agent()
-	client.Ready()
-	server.Ready()
-	stranger := w.Machine("stranger")
-	if got := fresh(stranger, "http://"+s.Address.String()+"/", "server HTTP/1.1")(); got == nil {
-		t.Error("a stranger without a certificate was served")
+	client, server := pair(w, func(c, _ *harness.Pod) {
+		c.Env = []string{"SECRET_TTL=10s"} // the server's agent requests no lifetime
+	}, "--certificate-life", "10s")
+	c, s := client.Pod, server.Pod
+	outsider := w.Machine("outsider")
+	if got := fresh(outsider, "http://"+s.Address.String()+"/", "server HTTP/1.1")(); got == nil {
+		t.Error("an outsider without a certificate was served")
 	}
 	url := "http://" + vip + "/"
 	loads := map[string]*harness.Load{
@@ -78,7 +73,7 @@ func TestShortCertificates(t *testing.T) {
 	}
 }
 
-// A proxy is who its certificate says, whatever it says of itself.
+// A proxy has the identity of its certificate. Another one in its requests is refused.
 func TestClaimOfAnotherIdentity(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -86,12 +81,12 @@ func TestClaimOfAnotherIdentity(t *testing.T) {
 	tests := map[string]struct{ env, code, words string }{
 		"another namespace in the request for a certificate": {"POD_NAMESPACE=bank", "certificate-missing", "bank"},
 		"another account in the request for a certificate":   {"SERVICE_ACCOUNT=admin", "certificate-missing", "admin"},
-		"another namespace in what Envoy says":               {"ISTIO_META_NAMESPACE=bank", "identity-refused", "bank"},
-		"another account in what Envoy says":                 {"ISTIO_META_SERVICE_ACCOUNT=admin", "identity-refused", "admin"},
+		"another namespace in Envoy's metadata":              {"ISTIO_META_NAMESPACE=bank", "identity-refused", "bank"},
+		"another account in Envoy's metadata":                {"ISTIO_META_SERVICE_ACCOUNT=admin", "identity-refused", "admin"},
 	}
 	for name, tt := range tests {
 		w.Run(name, func(t *testing.T) {
-			p := w.Pod("liar")
+			p := w.Pod("other")
 			p.Env = []string{tt.env}
 			a := p.Agent()
 			defer a.Kill()
@@ -141,11 +136,11 @@ spec: {address: %s, serviceAccount: vm-1, tokenSHA256: %x}
 	a = vm.Agent()
 	a.Ready()
 
-	// Removed, it is told nothing, though its certificate is still good; declared again it is.
+	// A removed machine gets no configuration, although its certificate is valid.
 	connected := func() bool { return strings.Contains(w.Proxies(), "vm-1.shop") }
 	harness.Eventually(t, "its proxy is connected", connected)
 	w.Manifest("vm", "")
-	harness.Eventually(t, "its proxy is connected no more", func() bool { return !connected() })
+	harness.Eventually(t, "its proxy is no longer connected", func() bool { return !connected() })
 	a.Kill()
 	a = vm.Agent()
 	a.Unready("identity-refused", "host shop/vm-1 of this certificate is not in the mesh")
@@ -153,10 +148,10 @@ spec: {address: %s, serviceAccount: vm-1, tokenSHA256: %x}
 	a.Ready()
 	a.Kill()
 
-	// Whoever has read the token has another key.
+	// The token is no longer valid for another key.
 	if err := os.RemoveAll(filepath.Join(vm.Dir, "work", "certs")); err != nil {
 		t.Fatal(err)
 	}
-	thief := vm.Agent()
-	thief.Unready("certificate-missing", "used already")
+	other := vm.Agent()
+	other.Unready("certificate-missing", "used already")
 }

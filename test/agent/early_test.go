@@ -28,7 +28,7 @@ func holdEnvoy(p *harness.Pod) (release func()) {
 	}
 	p.Envoy = program
 	return func() {
-		// For both ways: it does not wait for a reader, and one that comes later reads it.
+		// Opened for both directions: it does not wait for a reader, and a later one gets the line.
 		f, err := os.OpenFile(door, os.O_RDWR, 0)
 		if err == nil {
 			_, err = f.WriteString("go\n")
@@ -40,8 +40,8 @@ func holdEnvoy(p *harness.Pod) (release func()) {
 	}
 }
 
-// early is a mesh whose caller has an agent, and no Envoy until release is called. A line is
-// said to who calls port 91 of vip.
+// early is a mesh whose client has an agent, and no Envoy until release is called. The
+// server sends a line on each connection to port 91 of vip.
 func early(t *testing.T) (client *harness.Agent, called netip.AddrPort, release func()) {
 	t.Helper()
 	w := harness.New(t)
@@ -57,7 +57,7 @@ func early(t *testing.T) (client *harness.Agent, called netip.AddrPort, release 
 	return client, netip.MustParseAddrPort(vip + ":91"), release
 }
 
-// served fails for calls that were not, and returns when the others were, after a moment.
+// served fails for calls that were not served, and returns when the others were, after since.
 func served(t *testing.T, calls []harness.Call, since time.Time) (delays []time.Duration) {
 	t.Helper()
 	lost := 0
@@ -76,8 +76,8 @@ func served(t *testing.T, calls []harness.Call, since time.Time) (delays []time.
 	return delays
 }
 
-// Connections that are older than Envoy are served by it, all of them and soon. How soon is
-// for bench/ to measure: here a machine may be slow.
+// Envoy serves all connections that are older than itself. The limits are wide: bench/agent
+// measures how soon.
 func TestConnectionsBeforeEnvoy(t *testing.T) {
 	for n, limit := range map[int]time.Duration{20: 2 * time.Second, 2000: 10 * time.Second} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -99,11 +99,10 @@ func TestConnectionsBeforeEnvoy(t *testing.T) {
 	}
 }
 
-// Who calls while Envoy takes over loses nothing, at as many calls a second as the machine
-// makes of 5,000.
+// No connection is lost while Envoy takes over, at up to 5,000 new ones a second.
 func TestHandOverUnderLoad(t *testing.T) {
 	client, called, release := early(t)
-	// Fewer at a time than the standby holds: a machine that is slow is not to end in that.
+	// Below the standby's limit, which a slow machine would reach.
 	crowd := client.Pod.Crowd(called, harness.Pace{Rate: 5000, Limit: 1500})
 	const least = 2000
 	harness.Eventually(t, "the first wait", func() bool { return crowd.Connected() >= 100 })

@@ -12,11 +12,7 @@ import (
 // Envoy's end is reported in three ways: by the journal, by the metrics, and by the log with
 // Envoy's last lines.
 func TestEndsOfEnvoyAreReported(t *testing.T) {
-	t.Parallel()
-	w := harness.New(t)
-	w.Serve()
-	a := w.Pod("app").Agent()
-	a.Ready()
+	a := lone(t)
 	const total, restarts = `outrider_agent_envoy_ends_total{how="`, "outrider_agent_envoy_restarts_total "
 	metrics := a.Get(15020, "/metrics").Body
 	for _, want := range []string{total + `SIGKILL"} 0`, total + `exit"} 0`, restarts + "0"} {
@@ -40,7 +36,7 @@ func TestEndsOfEnvoyAreReported(t *testing.T) {
 		}
 	}
 	if n := strings.Count(metrics, "# HELP outrider_agent_envoy_ends_total "); n != 1 {
-		t.Errorf("the help is there %d times", n)
+		t.Errorf("the help is printed %d times", n)
 	}
 	var why []string
 	for _, e := range a.Journal().Entries {
@@ -49,7 +45,7 @@ func TestEndsOfEnvoyAreReported(t *testing.T) {
 		}
 	}
 	if len(why) != 2 || why[0] != "killed by SIGKILL" || strings.Count(why[1], "SIGSEGV") != 1 {
-		t.Errorf("the journal says %q", why)
+		t.Errorf("the journal has %q", why)
 	}
 	var tails [][]string
 	for line := range strings.Lines(a.Log()) {
@@ -66,8 +62,8 @@ func TestEndsOfEnvoyAreReported(t *testing.T) {
 	}
 }
 
-// What operators send to a proxy to have its files opened anew, and what a terminal sends,
-// reaches Envoy and ends no process.
+// SIGUSR1, by which operators have log files reopened, and a terminal's SIGHUP reach Envoy
+// and end no process.
 func TestSignalsForEnvoy(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -77,9 +73,9 @@ func TestSignalsForEnvoy(t *testing.T) {
 	a := p.Agent()
 	a.Ready()
 	envoy := a.Envoy()
-	for s, says := range map[syscall.Signal]string{syscall.SIGUSR1: "caught SIGUSR1", syscall.SIGHUP: "caught and eating SIGHUP"} {
+	for s, line := range map[syscall.Signal]string{syscall.SIGUSR1: "caught SIGUSR1", syscall.SIGHUP: "caught and eating SIGHUP"} {
 		a.Signal(s)
-		harness.Eventually(t, "Envoy says that it "+says, func() bool { return strings.Contains(a.Log(), says) })
+		harness.Eventually(t, "Envoy's log: "+line, func() bool { return strings.Contains(a.Log(), line) })
 	}
 	if now := a.Envoy(); now != envoy {
 		t.Errorf("Envoy is process %d, and was %d", now, envoy)

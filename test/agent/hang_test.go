@@ -3,7 +3,6 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"syscall"
@@ -16,19 +15,12 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-// An Envoy that hangs runs and listens, and serves no request: readiness says so, and what
-// others show is not lost with it.
+// An Envoy that hangs runs and listens, and serves no request: readiness reports it, and the
+// metrics of the agent and the application are still served.
 func TestAnEnvoyThatHangs(t *testing.T) {
-	t.Parallel()
-	w := harness.New(t)
-	w.Serve()
-	p := w.Pod("hangs")
-	p.Env = []string{`ISTIO_PROMETHEUS_ANNOTATIONS={"scrape": "true", "port": "8080", "path": "/metrics"}`}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "app_things 7") })}
-	go server.Serve(harness.Listen(w, p.Namespace, harness.AppUser, ":8080"))
-	t.Cleanup(func() { server.Close() })
-	a := p.Agent()
-	a.Ready()
+	a := lone(t, `ISTIO_PROMETHEUS_ANNOTATIONS={"scrape": "true", "port": "8080", "path": "/metrics"}`)
+	go http.Serve(harness.Listen(a.Pod.World, a.Pod.Namespace, harness.AppUser, ":8080"),
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "app_things 7") }))
 	scrape := func() harness.Answer { return a.Get(15020, "/metrics") }
 	if got := scrape().Body; !strings.Contains(got, "\nenvoy_server_live") || !strings.Contains(got, "\napp_things 7\n") {
 		t.Errorf("merged:\n%s", got)
@@ -52,19 +44,18 @@ func TestAnEnvoyThatHangs(t *testing.T) {
 	}
 	a.Ready()
 	if got := scrape().Body; !strings.Contains(got, "\nenvoy_server_live") {
-		t.Errorf("it goes on, and its metrics are not there:\n%s", got)
+		t.Errorf("after SIGCONT, without its metrics:\n%s", got)
 	}
 }
 
-// A port of names that another process has is the reason, and not a silence; when the port
-// is free, it is answered there.
-func TestThePortOfNamesIsTaken(t *testing.T) {
+// A DNS port that another process has is reported; once it is free, the agent uses it.
+func TestTheDNSPortIsTaken(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
 	w.Serve()
 	p := w.Pod("names")
 	p.Env = []string{"ISTIO_META_DNS_CAPTURE=true"}
-	var taken net.Listener = harness.Listen(w, p.Namespace, harness.AppUser, "127.0.0.1:15053")
+	taken := harness.Listen(w, p.Namespace, harness.AppUser, "127.0.0.1:15053")
 	a := p.Agent()
 	a.Unready("dns-proxy-silent", "listening for DNS: listen tcp 127.0.0.1:15053: bind: address already in use")
 	if n := strings.Count(a.Log(), "answering for names"); n != 1 {
@@ -74,13 +65,9 @@ func TestThePortOfNamesIsTaken(t *testing.T) {
 	a.Ready()
 }
 
-// A condition has a name that fits while it holds, and a code of its own for when it does not.
-func TestWhatIsGoodIsNotCalledMissing(t *testing.T) {
-	t.Parallel()
-	w := harness.New(t)
-	w.Serve()
-	a := w.Pod("good").Agent()
-	a.Ready()
+// A condition's name fits while it holds; only when it does not hold has it a code.
+func TestConditionsThatHold(t *testing.T) {
+	a := lone(t)
 	var s readiness.Status
 	got := a.Get(15020, "/healthz/ready")
 	if err := json.Unmarshal([]byte(got.Body), &s); err != nil {
@@ -101,7 +88,7 @@ func TestWhatIsGoodIsNotCalledMissing(t *testing.T) {
 	}
 	for _, name := range []string{"certificate", "control-plane", "envoy", "configuration", "listeners", "capture"} {
 		if !held[name] {
-			t.Errorf("the journal does not say that %q holds: %v", name, held)
+			t.Errorf("the journal has no entry that %q holds: %v", name, held)
 		}
 	}
 }

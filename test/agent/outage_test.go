@@ -3,6 +3,8 @@ package agent
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,7 +13,7 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-// A window is a time in which a process was ending: what was in its hands may fail.
+// A window is a time in which a process was ending: requests under way may fail.
 type window struct{ begin, end time.Time }
 
 func (w window) touches(f harness.Failure) bool {
@@ -36,11 +38,11 @@ func judge(t *testing.T, what string, l *harness.Load, excuses ...window) {
 	}
 	t.Logf("%s: %d made, %d failed in flight, slowest %s", what, made, excused, slowest.Round(time.Millisecond))
 	if made == 0 {
-		t.Errorf("%s: nothing was asked", what)
+		t.Errorf("%s: no request was made", what)
 	}
 }
 
-// fresh asks with a new connection each time, kept with one that is kept.
+// fresh makes requests with a new connection each, kept with a persistent one.
 func fresh(p *harness.Pod, url, want string) func() error {
 	return func() error {
 		c := harness.NewClient(p.Namespace, harness.AppUser)
@@ -55,10 +57,10 @@ func kept(p *harness.Pod, url, want string) func() error {
 	return func() error { return c.Get(url).Want(want) }
 }
 
-const pause = 5 * time.Millisecond // between two questions of a load
+const pause = 5 * time.Millisecond // between two requests of a load
 
-// Envoy is killed under load, often, at the caller's side and at the server's: what is not
-// in its hands does not fail.
+// Envoy is killed under load, often, at the client's side and at the server's: only requests
+// under way fail.
 func TestEnvoyIsKilled(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -98,23 +100,29 @@ func killOften(t *testing.T, client, victim *harness.Agent, kills int) {
 	t.Log(spread("from its death to ready again", back))
 }
 
-// An Envoy that cannot start any more ends the agent, which says why.
+// An Envoy that cannot start any more ends the agent, with the reason.
 func TestEnvoyCannotStartAgain(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
 	w.Serve()
 	p := w.Pod("lost")
-	p.OwnEnvoy()
+	link := filepath.Join(p.Dir, "envoy")
+	if err := os.Symlink(p.Envoy, link); err != nil {
+		t.Fatal(err)
+	}
+	p.Envoy = link
 	a := p.Agent()
 	a.Ready()
-	p.RemoveEnvoy()
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
 	harness.KillAndWatch(t, a.Envoy())
 	if status := a.Exit(); status != 127 || !strings.Contains(p.Message(), "there is no such file") {
 		t.Errorf("status %d, message %q; want 127 and that Envoy is gone", status, p.Message())
 	}
 }
 
-// The agent's death is Envoy's, so that a next agent finds the ports free.
+// Envoy ends with its agent, so that the next agent finds the ports free.
 func TestAgentIsKilled(t *testing.T) {
 	t.Parallel()
 	_, client, _ := two(t)
@@ -128,7 +136,7 @@ func TestAgentIsKilled(t *testing.T) {
 	}
 }
 
-// Without a control plane what is known goes on, and what is new fails soon and clearly.
+// Without a control plane known services are served, and new ones fail soon, with the reason.
 func TestControlPlaneIsGone(t *testing.T) {
 	t.Parallel()
 	w, client, _ := two(t)
@@ -147,7 +155,7 @@ spec:
 	get := func(url string, host string) harness.Answer {
 		c := harness.NewClient(client.Pod.Namespace, harness.AppUser)
 		defer c.Close()
-		return c.Ask("GET", url, host)
+		return c.Do("GET", url, host)
 	}
 	if err := get(url, "").Want(want); err != nil {
 		t.Fatal(err)
@@ -167,14 +175,14 @@ spec:
 		got := get("http://"+to+"/", "")
 		t.Logf("a new service %s: %d %q, %v after %s", name, got.Status, got.Body, got.Err, got.Took.Round(time.Millisecond))
 		if got.Err != nil || got.Status < 500 {
-			t.Errorf("a new service %s: %d %q, %v; want an answer that says so", name, got.Status, got.Body, got.Err)
+			t.Errorf("a new service %s: %d %q, %v; want an error of the server", name, got.Status, got.Body, got.Err)
 		}
 		if got.Took > 10*time.Second {
 			t.Errorf("a new service %s: the answer took %s", name, got.Took)
 		}
 	}
-	if got := askLate(t, client.Pod, vip+":80", 2*time.Second); !strings.Contains(got, want) {
-		t.Errorf("a known service, by a connection that said nothing for 2 s: %q, want %q in it", got, want)
+	if got := lateRequest(t, client.Pod, vip+":80", 2*time.Second); !strings.Contains(got, want) {
+		t.Errorf("a known service, by a connection that was silent for 2 s: %q, want %q in it", got, want)
 	}
 	fmt.Fprintln(idle, "during")
 	if got, err := firstLine(idle); got != "during\n" {
@@ -192,8 +200,8 @@ spec:
 	}
 }
 
-// askLate makes a connection, asks by it after a while, and returns all that comes.
-func askLate(t *testing.T, p *harness.Pod, address string, after time.Duration) string {
+// lateRequest makes a connection, sends a request after a while, and returns the answer.
+func lateRequest(t *testing.T, p *harness.Pod, address string, after time.Duration) string {
 	t.Helper()
 	conn, err := harness.Dialer(p.Namespace, harness.AppUser)(t.Context(), "tcp", address)
 	if err != nil {
@@ -201,7 +209,7 @@ func askLate(t *testing.T, p *harness.Pod, address string, after time.Duration) 
 	}
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(after + 10*time.Second))
-	time.Sleep(after) // the silence is what is tested
+	time.Sleep(after) // the silence is tested
 	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", address)
 	answer, err := io.ReadAll(conn)
 	if err != nil {

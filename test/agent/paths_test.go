@@ -97,7 +97,7 @@ func meshOfTwo(t *testing.T, w *harness.World, addresses []string, change ...fun
 	}
 	w.Known(2, 2)
 	agents := [2]*harness.Agent{pods[0].Agent(), pods[1].Agent()}
-	stranger := w.Machine("stranger")
+	outsider := w.Machine("outsider")
 	for i, a := range agents {
 		a.Ready()
 		to := agents[1-i]
@@ -108,29 +108,25 @@ func meshOfTwo(t *testing.T, w *harness.World, addresses []string, change ...fun
 			}
 		}
 		for _, address := range to.Pod.Addresses {
-			if err := call(stranger, address, to.Pod.Name); err == nil {
-				t.Errorf("a stranger calls %s at %s, and is served", to.Pod.Name, address)
+			if err := call(outsider, address, to.Pod.Name); err == nil {
+				t.Errorf("an outsider calls %s at %s, and is served", to.Pod.Name, address)
 			}
 		}
 	}
 }
 
-// An app's look-ups go to the agent, whatever name server they are for, and what it calls
-// by the answer is the mesh's.
+// An app's look-ups go to the agent, regardless of their name server, and connections to the
+// resolved addresses are the mesh's.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
 	w.Family = harness.Dual
 	w.Capture = []string{"--redirect-dns", "--capture-all-dns"}
-	w.Service("server", vip+" "+vip6, "server", ports...)
 	w.Manifest("strict", strict)
-	w.Serve()
-	c, s := w.Pod("client"), w.Pod("server")
-	c.Env = []string{"ISTIO_META_DNS_CAPTURE=true"}
-	app(s)
-	w.Known(1, 2)
-	s.Agent().Ready()
-	c.Agent().Ready()
+	client, _ := pair(w, func(c, _ *harness.Pod) {
+		c.Env = []string{"ISTIO_META_DNS_CAPTURE=true"}
+	})
+	c := client.Pod
 	for _, network := range []string{"udp", "tcp"} {
 		for _, nameserver := range []string{"10.96.0.53:53", "[fd96::53]:53"} {
 			resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {

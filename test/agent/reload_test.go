@@ -65,7 +65,7 @@ func await(a *harness.Agent, n *int, want logged) {
 func levelOf(a *harness.Agent, component string) string {
 	c := harness.NewClient(a.Pod.Namespace, harness.AppUser)
 	defer c.Close()
-	_, rest, _ := strings.Cut(c.Do("POST", "http://127.0.0.1:15000/logging", nil).Body, "  "+component+": ")
+	_, rest, _ := strings.Cut(c.Do("POST", "http://127.0.0.1:15000/logging", "").Body, "  "+component+": ")
 	level, _, _ := strings.Cut(rest, "\n")
 	return level
 }
@@ -113,7 +113,7 @@ func TestReloadLogLevels(t *testing.T) {
 	another(t, a)
 	check("the next Envoy")
 
-	// What Envoy does not know would end the next one. It is refused, and the rest stays.
+	// An unknown component would end the next Envoy. It is refused, and the rest stays.
 	annotate(p, levelKey, "warning", componentKey, "unknown:debug")
 	await(a, &n, logged{Msg: "change refused", Setting: "log level", From: "error", To: "warning", Reason: "logging"})
 	await(a, &n, logged{Msg: "change refused", Setting: "component log levels", From: "map[misc:off upstream:info]", To: "map[unknown:debug]", Reason: "logging"})
@@ -137,13 +137,13 @@ func TestReloadLogLevels(t *testing.T) {
 		t.Errorf("the level is %q; want info", got)
 	}
 
-	// The agent's own log: now it logs less, and does the same.
+	// The level of the agent's own log does not change what it does.
 	annotate(p, levelKey, "error", componentKey, "misc:off,upstream:info", "sidecar.istio.io/agentLogLevel", "default:error")
 	harness.Eventually(t, "the level", func() bool { return levelOf(a, "http") == "error" })
 	if got := changes(a)[n:]; len(got) > 0 {
 		t.Errorf("at the level error: %+v", got)
 	}
-	// And an agent that is started again has what the annotations say, not its flags.
+	// A restarted agent uses the annotations, not its flags.
 	a.Kill()
 	a = p.Agent()
 	a.Ready()
@@ -189,7 +189,7 @@ func TestReloadRefuses(t *testing.T) {
 	}
 	n = len(all)
 
-	// Each once, whatever else changes.
+	// Each refusal is reported once, also when other settings change.
 	annotate(p, configKey, config[:len(config)-1]+", terminationDrainDuration: 6s}", probe, "3")
 	await(a, &n, logged{Msg: "changed", Setting: "terminationDrainDuration", From: "5s", To: "6s"})
 	// Changed back: nothing to report.
@@ -242,15 +242,15 @@ func TestReloadDrainTime(t *testing.T) {
 	annotate(p, configKey, "{terminationDrainDuration: 1s, drainDuration: 2s}")
 	await(a, &n, logged{Msg: "changed", Setting: "drainDuration", From: "45s", To: "2s", Later: "control plane"})
 
-	stranger := w.Machine("stranger")
-	ask := fresh(stranger, "http://"+p.Address.String()+"/", "server HTTP/1.1")
-	if err := ask(); err != nil {
+	outsider := w.Machine("outsider")
+	request := fresh(outsider, "http://"+p.Address.String()+"/", "server HTTP/1.1")
+	if err := request(); err != nil {
 		t.Fatal(err)
 	}
 	a.Signal(syscall.SIGTERM)
 	begin := time.Now()
 	refused := harness.Eventually(t, "a refusal", func() bool {
-		err := ask()
+		err := request()
 		if err != nil && !turnedAway(err) {
 			t.Errorf("after %s: %v", time.Since(begin), err)
 		}

@@ -51,8 +51,8 @@ func TestControlPlaneIsKilledOften(t *testing.T) {
 	w.Manifest("news", list.String())
 	w.Known(1+news, 2)
 	want := "server HTTP/1.1"
-	// On kept connections: a new one that says nothing for 200 ms, on a machine that has other
-	// work, is bytes, and these are another cluster.
+	// On kept connections: on a slow machine a new one may be silent for 200 ms; it is then
+	// treated as TCP, which is another cluster.
 	known := harness.NewLoad(2, pause, kept(client.Pod, "http://"+vip+"/", want))
 	var mu sync.Mutex
 	next, refused := 0, []string{}
@@ -64,8 +64,8 @@ func TestControlPlaneIsKilledOften(t *testing.T) {
 		c := harness.NewClient(client.Pod.Namespace, harness.AppUser)
 		defer c.Close()
 		got := c.Get(url)
-		// On a machine that has other work a connection may say nothing for 200 ms: it is taken
-		// for bytes, and these are refused by a reset.
+		// On a slow machine a connection may be silent for 200 ms: it is treated as TCP, which
+		// is refused by a reset.
 		if got.Err != nil || got.Status == 503 && strings.Contains(got.Body, "the control plane sent no cluster for this address in time") {
 			mu.Lock()
 			refused = append(refused, url)

@@ -40,7 +40,7 @@ type stagedPod struct {
 	entries []localpod.Entry
 }
 
-// stagedNode is a node with a control plane on it, and what its pods need.
+// stagedNode is a node with a control plane, and the options of its pods.
 func stagedNode(t *testing.T) (*localpod.Node, localpod.Options) {
 	t.Helper()
 	b := harness.Build(t)
@@ -66,13 +66,13 @@ func stagedNode(t *testing.T) (*localpod.Node, localpod.Options) {
 		t.Fatal(err)
 	}
 	write.Close()
-	said := bufio.NewScanner(read)
-	for said.Scan() && !strings.Contains(said.Text(), `"msg":"serving"`) {
+	lines := bufio.NewScanner(read)
+	for lines.Scan() && !strings.Contains(lines.Text(), `"msg":"serving"`) {
 	}
 	go io.Copy(io.Discard, read)
 	root, err := os.ReadFile(filepath.Join(state, "ca", "root-cert.pem"))
 	if err != nil {
-		t.Fatalf("outriderd did not start: %v, %s", err, said.Text())
+		t.Fatalf("outriderd did not start: %v, %s", err, lines.Text())
 	}
 	roots := corev1.ConfigMap{Data: map[string]string{"root-cert.pem": string(root)}}
 	roots.Name, roots.Namespace = "outrider-ca-root-cert", "shop"
@@ -155,12 +155,12 @@ func (s *stagedPod) until(what string, holds func() bool) {
 		select {
 		case <-changed:
 		case <-late:
-			s.t.Fatalf("never seen: %s\n%s", what, s.said())
+			s.t.Fatalf("never seen: %s\n%s", what, s.log())
 		}
 	}
 }
 
-func (s *stagedPod) said() string {
+func (s *stagedPod) log() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b strings.Builder

@@ -16,25 +16,19 @@ import (
 )
 
 // A node has 128 inotify instances for all processes of one user, and all proxies of a
-// node are one user's. So a pod gets on without: here another process has them all. On a
-// real node each Envoy had two, and the 32nd pod's could not start ("unable to initialize
+// node run as one user. So a pod works without: here another process has them all. On a real
+// node each Envoy had two, and the 32nd pod's could not start ("unable to initialize
 // inotify").
 func TestNoInotifyInstanceIsLeft(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
 	w.ProxyUser = 13371 // used by no other test
-	w.Service("server", vip, "server", ports...)
 	w.Manifest("strict", strict)
-	w.Serve("--certificate-life", "10s")
-	c, s := w.Pod("client"), w.Pod("server")
-	c.Env, s.Env = []string{"SECRET_TTL=10s"}, []string{"SECRET_TTL=10s"}
-	app(s)
-	w.Known(1, 2)
-	t.Logf("%d instances taken", takeInotify(t, w.ProxyUser))
-	client, server := c.Agent(), s.Agent()
-	client.Ready()
-	server.Ready()
-	call := fresh(c, "http://"+vip+"/", "server HTTP/1.1")
+	client, server := pair(w, func(c, s *harness.Pod) {
+		c.Env, s.Env = []string{"SECRET_TTL=10s"}, []string{"SECRET_TTL=10s"}
+		t.Logf("%d instances taken", takeInotify(t, w.ProxyUser))
+	}, "--certificate-life", "10s")
+	call := fresh(client.Pod, "http://"+vip+"/", "server HTTP/1.1")
 	if err := call(); err != nil {
 		t.Error(err)
 	}
@@ -49,13 +43,13 @@ func TestNoInotifyInstanceIsLeft(t *testing.T) {
 		t.Errorf("with later certificates: %v", err)
 	}
 	for _, a := range []*harness.Agent{client, server} {
-		// One for each secret: what outriderd tells of them is what the bootstrap does.
+		// One for each secret: outriderd and the bootstrap configure the same.
 		if clusters := a.Get(15000, "/clusters").Body; !strings.Contains(clusters, "/sds.sock::rq_active::2\n") {
 			t.Errorf("%s: want two streams for secrets:\n%s", a.Pod.Name, clusters)
 		}
 		for _, pid := range []int{a.PID(), a.Envoy()} {
 			if n := inotifyOf(t, pid); n != 0 {
-				t.Errorf("%s: process %d has %d inotify instances, and there is none to have", a.Pod.Name, pid, n)
+				t.Errorf("%s: process %d has %d inotify instances; want 0", a.Pod.Name, pid, n)
 			}
 		}
 	}
@@ -63,11 +57,7 @@ func TestNoInotifyInstanceIsLeft(t *testing.T) {
 
 // A whole pod with inotify at hand takes one instance: the agent's, for its token and roots.
 func TestEnvoyHasNoInotifyInstance(t *testing.T) {
-	t.Parallel()
-	w := harness.New(t)
-	w.Serve()
-	a := w.Pod("app").Agent()
-	a.Ready()
+	a := lone(t)
 	if n := inotifyOf(t, a.Envoy()); n != 0 {
 		t.Errorf("Envoy has %d inotify instances, want none", n)
 	}
@@ -120,9 +110,9 @@ func inotifyOf(t *testing.T, pid int) (n int) {
 
 var serialLine = regexp.MustCompile(`"serial_number": "([0-9a-f]+)"`)
 
-// shownSerial is that of the certificate that Envoy has, by what it says of itself.
+// shownSerial is that of Envoy's certificate, by its admin interface.
 func shownSerial(a *harness.Agent) string {
-	// The first are those of whom it trusts; ours follows under cert_chain.
+	// The first are those of the trusted roots; ours follows under cert_chain.
 	_, chain, _ := strings.Cut(a.Get(15000, "/certs").Body, `"cert_chain"`)
 	if found := serialLine.FindStringSubmatch(chain); found != nil {
 		return found[1]

@@ -13,8 +13,8 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-// What is missing at the start is said by its name on the readiness port, and when it is
-// there the agent becomes ready without being asked to.
+// The readiness port reports by name what is missing at the start, and the agent gets ready
+// by itself once it is there.
 func TestStartSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -96,7 +96,7 @@ func TestStartSaysWhatIsMissing(t *testing.T) {
 		t.Logf("ready %s after the control plane", time.Since(up).Round(time.Millisecond))
 	})
 
-	// The certificate is there: Envoy alone looks for the control plane.
+	// The agent has its certificate: only Envoy connects to the control plane.
 	w.Run("no control plane, at a restart of the agent", func(t *testing.T) {
 		w.Plane().Kill()
 		a := p.Agent()

@@ -31,8 +31,8 @@ func why(a *harness.Agent) string {
 	return reason
 }
 
-// An application that has nothing open when the pod is told to stop makes its first call
-// a second later.
+// An application that has no connection when the pod is stopped makes its first call a second
+// later.
 func TestStopServesALateCall(t *testing.T) {
 	t.Parallel()
 	_, client, _ := two(t)
@@ -110,9 +110,9 @@ func noSockets(t *testing.T, p *harness.Pod) {
 	})
 }
 
-// What waits for a proxy that was never ready is not cut when that is told to stop: it is
-// served if the proxy gets ready after all, and waits for as long as others would.
-func TestStopBeforeReadyWhileSomebodyWaits(t *testing.T) {
+// Connections that wait for a proxy that was never ready are not cut when that is stopped:
+// they are served if the proxy gets ready after all, and keep it for as long as others would.
+func TestStopBeforeReadyWithAHeldConnection(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
 	w.Service("server", vip, "server", ports...)
@@ -155,7 +155,7 @@ func TestStopBeforeReadyWhileSomebodyWaits(t *testing.T) {
 	})
 
 	w.Run("it does not", func(t *testing.T) {
-		// Without a certificate: with one it would know what it knew.
+		// Without a certificate: with one it would use its old configuration.
 		if err := os.RemoveAll(filepath.Join(c.Dir, "work", "certs")); err != nil {
 			t.Fatal(err)
 		}
@@ -184,16 +184,11 @@ func TestStopBeforeReadyWhileSomebodyWaits(t *testing.T) {
 func TestStopWithOpenSockets(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
-	w.Service("server", vip, "server", ports...)
-	w.Serve()
-	c, s := w.Pod("client"), w.Pod("server")
-	s.Env = []string{`PROXY_CONFIG={"drainDuration": "2s", "terminationDrainDuration": "1s"}`}
-	s.Args = []string{"--grace", "8s"}
-	app(s)
-	w.Known(1, 2)
-	client, server := c.Agent(), s.Agent()
-	client.Ready()
-	server.Ready()
+	client, server := pair(w, func(_, s *harness.Pod) {
+		s.Env = []string{`PROXY_CONFIG={"drainDuration": "2s", "terminationDrainDuration": "1s"}`}
+		s.Args = []string{"--grace", "8s"}
+	})
+	c, s := client.Pod, server.Pod
 	answered := make(chan time.Time, 1)
 	go func() { // when the status port answered for the last time
 		var last time.Time
@@ -204,16 +199,16 @@ func TestStopWithOpenSockets(t *testing.T) {
 		answered <- last
 	}()
 	// From outside of the mesh, with a connection each.
-	stranger := w.Machine("stranger")
-	ask := fresh(stranger, "http://"+s.Address.String()+"/", "server HTTP/1.1")
-	if err := ask(); err != nil {
+	outsider := w.Machine("outsider")
+	request := fresh(outsider, "http://"+s.Address.String()+"/", "server HTTP/1.1")
+	if err := request(); err != nil {
 		t.Fatal(err)
 	}
 	server.Signal(syscall.SIGTERM)
 	begin := time.Now()
 	var refused time.Duration
 	for refused == 0 && time.Since(begin) < 7*time.Second {
-		if err := ask(); err != nil {
+		if err := request(); err != nil {
 			refused = time.Since(begin)
 			if !turnedAway(err) {
 				t.Errorf("after %s: %v; want it refused", refused, err)
@@ -247,7 +242,7 @@ func TestStopWithOpenSockets(t *testing.T) {
 	}
 }
 
-// turnedAway says whether a connection was refused, or reset: one that is in the listener's
+// turnedAway reports whether a connection was refused, or reset: one that is in the listener's
 // queue in the moment at which that closes is.
 func turnedAway(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
@@ -264,11 +259,11 @@ func TestStopByProof(t *testing.T) {
 	w.Known(1, 1)
 	s.Agent().Ready()
 
-	w.Run("the gate says that the app has ended", func(t *testing.T) {
+	w.Run("the gate reports the end of the app", func(t *testing.T) {
 		p := w.Pod("gated")
 		p.Env = []string{"ISTIO_META_APP_CONTAINERS=app"}
 		a := p.Agent()
-		// The app ends a second after it was told to, with a socket open until then.
+		// The app ends a second after SIGTERM.
 		gate := p.Gate("--after", "outrider-proxy is healthy", "--", "sh", "-c", `trap 'sleep 1; exit 0' TERM; while :; do sleep 0.05; done`)
 		a.Ready()
 		harness.Eventually(t, "the app runs behind its gate", func() bool { return strings.Contains(p.State("app"), `"phase":"running"`) })
@@ -303,15 +298,10 @@ func TestStopByProof(t *testing.T) {
 func TestStopOnZeroConnections(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
-	w.Service("server", vip, "server", ports...)
-	w.Serve()
-	c, s := w.Pod("client"), w.Pod("server")
-	c.Env = []string{"EXIT_ON_ZERO_ACTIVE_CONNECTIONS=true", "MINIMUM_DRAIN_DURATION=1s"}
-	app(s)
-	w.Known(1, 2)
-	client, server := c.Agent(), s.Agent()
-	client.Ready()
-	server.Ready()
+	client, _ := pair(w, func(c, _ *harness.Pod) {
+		c.Env = []string{"EXIT_ON_ZERO_ACTIVE_CONNECTIONS=true", "MINIMUM_DRAIN_DURATION=1s"}
+	})
+	c := client.Pod
 	l := harness.Listen(w, c.Namespace, harness.AppUser, "0.0.0.0:8080") // is no connection
 	defer l.Close()
 	conn, err := harness.Dialer(c.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":90")
@@ -346,11 +336,11 @@ func TestOrders(t *testing.T) {
 	w.Known(1, 1)
 	a := s.Agent()
 	a.Ready()
-	stranger := w.Machine("stranger")
-	c := harness.NewClient(stranger.Namespace, 0)
+	outsider := w.Machine("outsider")
+	c := harness.NewClient(outsider.Namespace, 0)
 	defer c.Close()
 	for _, order := range []string{"/drain", "/quitquitquit"} {
-		if got := c.Ask("POST", "http://"+s.Address.String()+":15020"+order, ""); got.Err != nil || got.Status != 403 {
+		if got := c.Do("POST", "http://"+s.Address.String()+":15020"+order, ""); got.Err != nil || got.Status != 403 {
 			t.Errorf("%s from outside: %d %q, %v; want 403", order, got.Status, got.Body, got.Err)
 		}
 		if got := a.Get(15020, order); got.Status != 405 {
@@ -360,7 +350,7 @@ func TestOrders(t *testing.T) {
 	if got := a.Post("/drain"); got.Err != nil || got.Status != 200 {
 		t.Errorf("/drain: %d %q, %v", got.Status, got.Body, got.Err)
 	}
-	harness.Eventually(t, "answers that ask to close", func() bool {
+	harness.Eventually(t, "answers with Connection: close", func() bool {
 		got := c.Get("http://" + s.Address.String() + "/")
 		return got.Status == 200 && got.Close
 	})
@@ -369,7 +359,7 @@ func TestOrders(t *testing.T) {
 		t.Errorf("/quitquitquit: %d %q, %v", got.Status, got.Body, got.Err)
 	}
 	status := a.Exit()
-	t.Logf("left %s after it was told to quit", time.Since(begin).Round(time.Millisecond))
+	t.Logf("left %s after /quitquitquit", time.Since(begin).Round(time.Millisecond))
 	if status != 0 {
 		t.Errorf("status %d", status)
 	}

@@ -16,26 +16,26 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-// Each kind of traffic goes from an app through its proxy, over mutual TLS, through the
-// other's proxy to the app there.
+// Each kind of traffic goes from an app through its proxy, over mutual TLS, and through the
+// other app's proxy.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	w, client, server := two(t)
-	stranger := w.Machine("stranger")
+	outsider := w.Machine("outsider")
 	direct := "http://" + server.Pod.Address.String() + "/"
-	if err := fresh(stranger, direct, "server HTTP/1.1")(); err != nil {
-		t.Errorf("a stranger, where mutual TLS is not required: %v", err)
+	if err := fresh(outsider, direct, "server HTTP/1.1")(); err != nil {
+		t.Errorf("an outsider, where mutual TLS is not required: %v", err)
 	}
 	w.Manifest("strict", strict)
-	harness.Eventually(t, "that a stranger is not served any longer", func() bool { return fresh(stranger, direct, "server HTTP/1.1")() != nil })
+	harness.Eventually(t, "an outsider is refused", func() bool { return fresh(outsider, direct, "server HTTP/1.1")() != nil })
 	dial := harness.Dialer(client.Pod.Namespace, harness.AppUser)
-	ask := func(port int, path string) harness.Answer {
+	get := func(port int, path string) harness.Answer {
 		c := harness.NewClient(client.Pod.Namespace, harness.AppUser)
 		defer c.Close()
 		return c.Get(fmt.Sprintf("http://%s:%d%s", vip, port, path))
 	}
 	t.Run("HTTP", func(t *testing.T) {
-		if err := ask(80, "/").Want("server HTTP/1.1"); err != nil {
+		if err := get(80, "/").Want("server HTTP/1.1"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -113,23 +113,18 @@ func TestTraffic(t *testing.T) {
 	})
 }
 
-// A proxy that is told everything serves the same.
+// Traffic is the same with full push.
 func TestTrafficWithFullPush(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
-	w.Service("server", vip, "server", ports...)
 	w.Manifest("strict", strict)
-	w.Serve()
-	c, s := w.Pod("client"), w.Pod("server")
-	c.Env, s.Env = []string{"OUTRIDER_PUSH=full"}, []string{"OUTRIDER_PUSH=full"}
-	app(s)
-	w.Known(1, 2)
-	client, server := c.Agent(), s.Agent()
-	client.Ready()
-	server.Ready()
+	client, _ := pair(w, func(c, s *harness.Pod) {
+		c.Env, s.Env = []string{"OUTRIDER_PUSH=full"}, []string{"OUTRIDER_PUSH=full"}
+	})
+	c := client.Pod
 	web := harness.NewClient(c.Namespace, harness.AppUser)
 	defer web.Close()
-	if err := web.Ask("GET", "http://"+vip+"/", "server.shop").Want("server HTTP/1.1"); err != nil {
+	if err := web.Do("GET", "http://"+vip+"/", "server.shop").Want("server HTTP/1.1"); err != nil {
 		t.Error(err)
 	}
 	conn, err := harness.Dialer(c.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":91")

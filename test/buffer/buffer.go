@@ -1,5 +1,5 @@
-// Package buffer has a buffer that one may write to while another reads: what a process or
-// a log says, for a test.
+// Package buffer has a buffer for concurrent reads and writes: for the output of a process or
+// a log in a test.
 package buffer
 
 import (
@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// A Buffer keeps what is written to it. The zero value is empty.
+// A Buffer keeps all writes. The zero value is empty.
 type Buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -19,7 +19,7 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.b.Write(p)
 }
 
-// String is what was written until now.
+// String returns all writes until now.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

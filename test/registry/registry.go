@@ -21,7 +21,7 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// A Registry serves what was put into it.
+// A Registry serves stored content.
 type Registry struct {
 	Host   string // HOST:PORT
 	Server *httptest.Server

@@ -35,7 +35,7 @@ const maxWeight = 32 << 10
 
 func (e *entry) weight() int { return 8 + len(e.answer.Addresses) + len(e.answer.Aliases) }
 
-// usable says whether an expired entry is still better than none.
+// usable reports whether an expired entry is still better than none.
 func (e *entry) usable(now time.Time) bool {
 	return e != nil && e.answer.Known && now.Before(e.expires.Add(maxStale))
 }

@@ -72,7 +72,7 @@ func (f *forwarder) send(ctx context.Context, q query, tcp bool) ([]byte, error)
 	return nil, errors.Join(append(errs, ctx.Err())...)
 }
 
-// isFailure says whether another server may succeed.
+// isFailure reports whether another server may succeed.
 func isFailure(answer []byte) bool {
 	switch codeOf(answer) {
 	case dnsmessage.RCodeServerFailure, dnsmessage.RCodeRefused, dnsmessage.RCodeNotImplemented:
@@ -219,7 +219,7 @@ func (f *forwarder) track(o origin) (done func()) {
 	}
 }
 
-// isOwn says whether a query comes from the proxy itself: then the rules of capture redirect
+// isOwn reports whether a query comes from the proxy itself: then the rules of capture redirect
 // its queries like the application's, and forwarding would loop.
 func (f *forwarder) isOwn(o origin) bool {
 	f.mu.Lock()

@@ -102,7 +102,7 @@ func questionOf(raw []byte) []byte {
 	return raw[headerSize:at]
 }
 
-// answers says whether raw can be the answer to question, sent with an ID. A server may
+// answers reports whether raw can be the answer to question, sent with an ID. A server may
 // leave the question out of an error.
 func answers(raw []byte, id uint16, question []byte) bool {
 	if len(raw) < headerSize || binary.BigEndian.Uint16(raw) != id || raw[2]&0x80 == 0 {

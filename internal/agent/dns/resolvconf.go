@@ -76,7 +76,7 @@ func (c *conf) options(words []string) {
 type confFile struct {
 	path string
 	port uint16
-	own  func(netip.AddrPort) bool // says whether an address is the proxy's, which is left out
+	own  func(netip.AddrPort) bool // reports whether an address is the proxy's, which is left out
 	// changed is called when the file has changed.
 	changed func()
 

@@ -55,7 +55,7 @@ func unsearched(name string, search []string) (base string, at int) {
 	return name, -1
 }
 
-// isLocal says whether a name always means the loopback address (RFC 6761, section 6.3).
+// isLocal reports whether a name always means the loopback address (RFC 6761, section 6.3).
 func isLocal(name string) bool {
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }

@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// From linux/inet_diag.h: the lengths of a request and an answer, and where in them things
-// are.
+// From linux/inet_diag.h: the lengths of a request and an answer, and offsets in them.
 const (
 	requestLen      = 56 // struct inet_diag_req_v2
 	requestProtocol = 1
@@ -52,7 +51,7 @@ func List(p Protocol, states States) ([]Socket, error) {
 }
 
 // Find returns the TCP socket of the connection between two addresses. An error that is
-// unix.ENOENT says that there is none. Without a connection, a listener on local is
+// unix.ENOENT means that there is none. Without a connection, a listener on local is
 // returned.
 func Find(local, remote netip.AddrPort) (Socket, error) {
 	family := byte(unix.AF_INET6)

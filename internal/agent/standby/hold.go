@@ -15,15 +15,14 @@ import (
 	"outrider.dev/internal/contract"
 )
 
-// A held connection waits for the proxy. Nothing of it is read, and no goroutine
-// belongs to it.
+// A held connection waits for the proxy. It is not read, and has no goroutine.
 type held struct {
 	id   int32 // in order of arrival
 	conn *net.TCPConn
 	to   netip.AddrPort // its original destination
 }
 
-// callerOpen says whether a process has the caller's end of the connection open. A
+// callerOpen reports whether a process has the caller's end of the connection open. A
 // caller that has closed and one that has only finished sending look the same from here;
 // a socket that no process has open has no inode. The answer is not known of a
 // caller in another network namespace.
@@ -41,8 +40,7 @@ func (s *Standby) take(c *net.TCPConn) {
 		reset(c)
 		return
 	}
-	// Passed on, it would come back, and again: one connection to 127.0.0.1:15001 became
-	// 1,024 with Envoy 1.40.
+	// Relayed, it would loop: one connection to 127.0.0.1:15001 became 1,024 with Envoy 1.40.
 	if slices.Contains(s.o.CapturePorts, to.Port()) && here(to.Addr()) {
 		s.count(&s.counts.Looped)
 		c.Close()
@@ -60,7 +58,7 @@ func (s *Standby) take(c *net.TCPConn) {
 	}
 }
 
-// admit keeps h, or passes it on, unless there is no room.
+// admit holds or relays h, unless there is no room.
 func (s *Standby) admit(h *held) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +73,7 @@ func (s *Standby) admit(h *held) bool {
 	return true
 }
 
-// keep makes h wait. It is called with mu locked.
+// keep holds h. It is called with mu locked.
 func (s *Standby) keep(h *held) {
 	if s.closed {
 		reset(h.conn)
@@ -89,13 +87,13 @@ func (s *Standby) keep(h *held) {
 	}
 }
 
-// drop resets a connection that waits. It is called with mu locked.
+// drop resets a held connection. It is called with mu locked.
 func (s *Standby) drop(h *held) {
 	delete(s.held, h.id)
 	reset(h.conn)
 }
 
-// release sends a connection that waits on its way. It is called with mu locked.
+// release relays a held connection. It is called with mu locked.
 func (s *Standby) release(h *held) {
 	if s.held[h.id] != h {
 		return // closed
@@ -106,7 +104,7 @@ func (s *Standby) release(h *held) {
 	s.released <- released{h, s.life} // has room for Max
 }
 
-// inOrder lists what waits, longest first. It is called with mu locked.
+// inOrder lists the held connections, longest first. It is called with mu locked.
 func (s *Standby) inOrder() []*held {
 	list := make([]*held, 0, len(s.held))
 	for _, id := range slices.Sorted(maps.Keys(s.held)) {
@@ -155,14 +153,14 @@ func (s *Standby) leave(h *held) {
 	}
 }
 
-// reset ends a connection so that its caller knows that it failed.
+// reset closes a connection with a RST, so that its caller gets an error.
 func reset(c *net.TCPConn) {
 	c.SetLinger(0)
 	c.Close()
 }
 
-// A watch sees the ends of many connections at the cost of one goroutine. It is an
-// epoll of our own, in which, unlike in the runtime's, nothing is read.
+// A watch notices the ends of many connections with one goroutine. It is an epoll of our
+// own: the runtime's needs a goroutine that reads for each connection.
 type watch struct {
 	file *os.File
 }

@@ -96,8 +96,8 @@ func listen(t testing.TB, change func(*Options)) *Standby {
 }
 
 // A proxy stands for Envoy: workers that listen on the capture port, and a listener
-// for what the standby relays. It answers with where the connection was to go, and
-// then with what it hears.
+// for what the standby relays. It answers with the connection's original destination,
+// and then echoes.
 type proxy struct {
 	t         testing.TB
 	listeners []net.Listener
@@ -227,7 +227,7 @@ func dial(t testing.TB, to string) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// line reads one line, or says why there is none.
+// line reads one line, or returns the error as text.
 func line(c net.Conn) string {
 	var b strings.Builder
 	one := make([]byte, 1)

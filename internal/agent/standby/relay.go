@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inFlight is how many connections may be on their way to the proxy's first answer at
-// once, and patience how long one counts that has none: its client may have said nothing
-// yet. All at once would keep the proxy from answering any before it has taken the last.
+// inFlight is how many relayed connections may wait for the proxy's first answer at once, and
+// answerWait how long one without an answer counts: its client may have sent nothing yet.
+// All at once would keep the proxy from answering any before it has accepted the last.
 const (
-	inFlight = 64
-	patience = 5 * time.Millisecond
+	inFlight   = 64
+	answerWait = 5 * time.Millisecond
 )
 
 // dialers is how many goroutines open connections to the proxy. On loopback that is work
@@ -44,7 +44,7 @@ func (s *Standby) dialAll() {
 			answered()
 			continue
 		}
-		late := time.AfterFunc(patience, answered)
+		late := time.AfterFunc(answerWait, answered)
 		s.work.Go(func() {
 			defer s.ended(nil)
 			s.relay(r.held, up, func() {
@@ -83,7 +83,7 @@ func (s *Standby) dial(r released) (up *net.TCPConn, ok bool) {
 			reset(r.conn)
 			return nil, false
 		}
-		s.warnOnce("the proxy has died, or does not take what waits", "error", err)
+		s.warnOnce("the proxy has died, or does not take held connections", "error", err)
 		var again bool
 		if again, r.life = s.waitAgain(r.held, r.life); !again {
 			return nil, false

@@ -20,13 +20,13 @@ import (
 type Options struct {
 	Port         uint16         // to listen on, by IPv4 and IPv6; required
 	Relay        netip.AddrPort // the proxy's listener for the PROXY protocol; required, loopback
-	CapturePorts []uint16       // what is addressed to one of these on this machine is closed; default: the capture ports
+	CapturePorts []uint16       // connections to these on this machine are closed; default: the contract's
 	Transparent  bool           // connections come by TPROXY; needs CAP_NET_ADMIN
 
 	// Max is how many connections are held or relayed at a time; those past it are
 	// reset. Each costs a descriptor, some hundred bytes here, and what its sender has
-	// sent in the kernel: at most a receive window, 64 KiB unless tcp_rmem says
-	// otherwise. Default 4096, or a sixth of RLIMIT_NOFILE if that is less: a relayed
+	// sent in the kernel: at most a receive window, 64 KiB by the default
+	// tcp_rmem. Default 4096, or a sixth of RLIMIT_NOFILE if that is less: a relayed
 	// one has two sockets and two pipes.
 	Max int
 
@@ -34,21 +34,21 @@ type Options struct {
 }
 
 var (
-	// ErrNotListening says that the proxy has no socket on the port, or none that takes
-	// what is held.
+	// ErrNotListening means that the proxy has no socket on the port, or none that takes
+	// held connections.
 	ErrNotListening = errors.New("the proxy does not listen")
-	// ErrClosed says that the standby was closed.
+	// ErrClosed means that the standby was closed.
 	ErrClosed = errors.New("the standby is closed")
 )
 
-// Counts are what a Standby has and had.
+// Counts are the connections of a Standby.
 type Counts struct {
 	Held     int // connections that wait now
 	Relaying int // connections that go through this process now
 
 	Relayed uint64 // handed to the proxy's listener for the PROXY protocol
-	Refused uint64 // reset because too many were there
-	Left    uint64 // gave up while they waited
+	Refused uint64 // reset because of Max
+	Left    uint64 // closed by the caller while they waited
 	Looped  uint64 // closed: addressed to a capture port itself
 	Failed  uint64 // reset because the proxy could not be reached
 }
@@ -75,12 +75,12 @@ type Standby struct {
 	life   int // of the proxy: counts calls of Ready and Gone
 	held   map[int32]*held
 	nextID int32
-	warned map[string]bool // in this life, of what happens to many connections
+	warned map[string]bool // messages logged in this life
 	counts Counts
 }
 
-// Listen begins to hold connections. When ctx ends, all of them end. The caller
-// must be the proxy's user.
+// Listen begins to hold connections. When ctx ends, all of them end. The process must
+// run as the proxy's user.
 func Listen(ctx context.Context, o Options) (*Standby, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (o *Options) complete() error {
 		return errors.New("standby: no port to listen on")
 	}
 	if !o.Relay.Addr().IsLoopback() || o.Relay.Port() == 0 {
-		// Anywhere else the header would let strangers claim any address.
+		// On another address the header would let any client claim any source.
 		return fmt.Errorf("standby: relay address %s is not a port on loopback", o.Relay)
 	}
 	if len(o.CapturePorts) == 0 {
@@ -151,9 +151,9 @@ func (s *Standby) listen() error {
 	return nil
 }
 
-// Ready says that the proxy listens, for the first time, again, or by other sockets
-// than before: every connection that waits is relayed, every new one is the proxy's.
-// It returns ErrNotListening, and changes nothing, when that is not so.
+// Ready is called when the proxy listens, for the first time, again, or on other sockets
+// than before: every held connection is relayed, every new one is the proxy's.
+// It returns ErrNotListening, and changes nothing, if the proxy does not listen.
 func (s *Standby) Ready() error {
 	s.steering.Lock()
 	defer s.steering.Unlock()
@@ -177,7 +177,7 @@ func (s *Standby) Ready() error {
 	return nil
 }
 
-// Gone says that the proxy has died: accepted connections wait from now on.
+// Gone is called when the proxy has died: accepted connections wait from now on.
 func (s *Standby) Gone() {
 	s.steering.Lock()
 	defer s.steering.Unlock()
@@ -189,7 +189,7 @@ func (s *Standby) Gone() {
 	s.log.Info("proxy gone, connections wait")
 }
 
-// Close leaves the port and resets what waits. Connections that are relayed go on:
+// Close leaves the port and resets held connections. Relayed ones go on:
 // Wait for them, or end the context.
 func (s *Standby) Close() {
 	s.steering.Lock()
@@ -213,7 +213,7 @@ func (s *Standby) Close() {
 // Wait returns when the standby is closed and its last connection has ended.
 func (s *Standby) Wait() { s.work.Wait() }
 
-// Counts returns what s has and had.
+// Counts returns the current counts.
 func (s *Standby) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +239,7 @@ func (s *Standby) accept(sock *socket) {
 			return
 		default:
 			// Out of descriptors, most likely. The connection stays in the kernel's queue;
-			// nothing tells when there is room again.
+			// there is no event for a free descriptor.
 			s.warnOnce("standby cannot accept", "error", err)
 			time.Sleep(10 * time.Millisecond)
 		}

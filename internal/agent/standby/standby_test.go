@@ -41,7 +41,7 @@ func TestEarlyConnectionsAreHandedOver(t *testing.T) {
 				}
 				for i, c := range early {
 					if got := line(c); got != to[i] {
-						t.Errorf("life %d: the proxy was told %q, want %q", life, got, to[i])
+						t.Errorf("life %d: the proxy has the destination %q, want %q", life, got, to[i])
 					}
 					c.Close()
 				}
@@ -54,7 +54,7 @@ func TestEarlyConnectionsAreHandedOver(t *testing.T) {
 					c.Close()
 				}
 				if n := s.Counts().Relayed - before; n != 0 {
-					t.Errorf("life %d: %d of 20 later connections came past the proxy", life, n)
+					t.Errorf("life %d: %d of 20 later connections bypassed the proxy", life, n)
 				}
 				c := dial(t, to[1])
 				if got := line(c); got != to[1] {
@@ -124,7 +124,7 @@ func TestNoConnectionIsRefused(t *testing.T) {
 }
 
 // The index of a socket is its place in the order of listen. The documents of the
-// kernel do not say so: this test watches for the day it changes.
+// kernel do not promise it: this test fails when it changes.
 func TestOrderOfListening(t *testing.T) {
 	s := listen(t, nil)
 	p := startProxy(t, 3, ip4)
@@ -170,7 +170,7 @@ func TestWorkersChangeUnannounced(t *testing.T) {
 	}
 }
 
-// Those to which the proxy says nothing do not hold up the others.
+// Connections without an answer from the proxy do not delay the others.
 func TestSilentConnectionsAreRelayed(t *testing.T) {
 	const n = 4 * inFlight
 	s := listen(t, nil)
@@ -265,7 +265,7 @@ func TestCallersThatLeave(t *testing.T) {
 	c.CloseWrite()
 	time.Sleep(200 * time.Millisecond)
 	if s.Counts().Held != 1 {
-		t.Fatal("one that has only finished sending was dropped")
+		t.Fatal("a connection whose caller only finished sending was dropped")
 	}
 	startProxy(t, 1, ip4, ip6)
 	if err := s.Ready(); err != nil {

@@ -17,27 +17,27 @@ type Agent struct {
 	Pod *Pod
 }
 
-// Get asks a port of the pod, from within as the app.
+// Get makes a request to a port of the pod, from within as the app.
 func (a *Agent) Get(port int, path string) Answer {
 	client := NewClient(a.Pod.Namespace, AppUser)
 	defer client.Close()
 	return client.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
 }
 
-// Post orders something from within the pod.
+// Post sends an order from within the pod.
 func (a *Agent) Post(path string) Answer {
 	client := NewClient(a.Pod.Namespace, AppUser)
 	defer client.Close()
-	return client.Do("POST", "http://127.0.0.1:15020"+path, nil)
+	return client.Do("POST", "http://127.0.0.1:15020"+path, "")
 }
 
-// Status is what the readiness port says; ok is false without an answer.
+// Status is the readiness port's answer; ok is false without one.
 func (a *Agent) Status() (s readiness.Status, ok bool) {
 	got := a.Get(15021, "/healthz/ready")
 	return s, got.Err == nil && json.Unmarshal([]byte(got.Body), &s) == nil
 }
 
-// Ready waits until the agent is, by one request that is held.
+// Ready waits until the agent is ready, by one held request.
 func (a *Agent) Ready() {
 	t := a.Pod.World.T
 	t.Helper()

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net"
@@ -10,14 +11,13 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// A Client asks over HTTP, from a namespace, as a user.
+// A Client makes HTTP requests from a namespace, as a user.
 type Client struct {
 	*http.Client
 	transport *http.Transport
 }
 
-// NewClient makes one that keeps connections; it waits for ten seconds at most, unless
-// asked for a longer hold.
+// NewClient makes a client with persistent connections.
 func NewClient(in *ns.Namespace, user int) *Client {
 	tr := &http.Transport{DialContext: Dialer(in, user), MaxIdleConnsPerHost: 16}
 	return &Client{Client: &http.Client{Transport: tr, Timeout: 40 * time.Second}, transport: tr}
@@ -44,20 +44,18 @@ type Answer struct {
 	Close  bool // the connection is to be closed
 }
 
-// Get asks.
-func (c *Client) Get(url string) Answer { return c.Do("GET", url, nil) }
+// Get is Do with GET.
+func (c *Client) Get(url string) Answer { return c.Do("GET", url, "") }
 
-// Do asks with a method; set may change the request.
-func (c *Client) Do(method, url string, set func(*http.Request)) (a Answer) {
+// Do makes a request; an empty host is the URL's.
+func (c *Client) Do(method, url, host string) (a Answer) {
 	begin := time.Now()
 	defer func() { a.Took = time.Since(begin) }()
 	req, err := http.NewRequest(method, url, nil)
 	if err != nil {
 		return Answer{Err: err}
 	}
-	if set != nil {
-		set(req)
-	}
+	req.Host = cmp.Or(host, req.Host)
 	res, err := c.Client.Do(req)
 	if err != nil {
 		return Answer{Err: err}
@@ -78,9 +76,4 @@ func Listen(w *World, in *ns.Namespace, user int, address string) net.Listener {
 	}
 	w.T.Cleanup(func() { l.Close() })
 	return l
-}
-
-// Ask is Do with a host of its own in the request.
-func (c *Client) Ask(method, url, host string) Answer {
-	return c.Do(method, url, func(r *http.Request) { r.Host = host })
 }

@@ -3,6 +3,8 @@ package harness
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -11,8 +13,8 @@ import (
 )
 
 // A Crowd opens connections of one pod, as the app, and waits on each for the server's
-// first bytes. It is one thread and an epoll, so that a machine is busy with the proxy, and
-// not with who calls it.
+// first bytes. It is one thread with an epoll, so that it takes little processor time from the
+// proxy.
 type Crowd struct {
 	pod  *Pod
 	to   unix.Sockaddr
@@ -27,10 +29,10 @@ type Crowd struct {
 	err       error
 }
 
-// A Pace is how a crowd comes.
+// A Pace is how a crowd connects.
 type Pace struct {
 	Total int     // connections; 0 means until Leave
-	Rate  float64 // begun a second, whatever becomes of those before; 0 means at once
+	Rate  float64 // begun a second, regardless of earlier ones; 0 means at once
 	Limit int     // open at a time; 0 means any number
 }
 
@@ -41,8 +43,8 @@ type Call struct {
 	Err    error
 }
 
-// patience is how long a crowd waits for the last answers.
-const patience = 15 * time.Second
+// maxWait is how long a crowd waits for the last answers.
+const maxWait = 15 * time.Second
 
 // Crowd begins to call an IPv4 address.
 func (p *Pod) Crowd(to netip.AddrPort, pace Pace) *Crowd {
@@ -87,7 +89,7 @@ func (c *Crowd) run() (err error) {
 			last = time.Now()
 		case c.open == 0:
 			return nil
-		case c.leave.Load() && time.Since(last) > patience, time.Since(last) > 4*patience:
+		case c.leave.Load() && time.Since(last) > maxWait, time.Since(last) > 4*maxWait:
 			return fmt.Errorf("%d of %d connections wait for an answer", c.open, len(c.calls))
 		}
 		// In small parts: answers are to be read when they come.
@@ -104,7 +106,7 @@ func (c *Crowd) run() (err error) {
 		if due > 16 {
 			wait = 0
 		}
-		if err := c.hear(wait); err != nil {
+		if err := c.receive(wait); err != nil {
 			return err
 		}
 	}
@@ -132,7 +134,7 @@ func (c *Crowd) call() error {
 	}
 	c.calls = append(c.calls, Call{Begin: time.Now()})
 	c.open++
-	// Closed by a reset, which leaves nothing behind: ports are few.
+	// Closed by a reset, which leaves no TIME-WAIT: ports are few.
 	err = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	if err == nil {
 		if err = unix.Connect(fd, c.to); err == unix.EINPROGRESS {
@@ -153,8 +155,8 @@ func (c *Crowd) end(fd, i int, err error) {
 	unix.Close(fd)
 }
 
-// hear reads what has come, and waits for it for so many milliseconds.
-func (c *Crowd) hear(wait int) error {
+// receive reads the answers of up to a number of milliseconds.
+func (c *Crowd) receive(wait int) error {
 	var events [64]unix.EpollEvent
 	n, err := unix.EpollWait(c.epoll, events[:], wait)
 	if err != nil && err != unix.EINTR {
@@ -169,7 +171,7 @@ func (c *Crowd) hear(wait int) error {
 		}
 		switch n, err := unix.Read(fd, buf[:]); {
 		case err == unix.EAGAIN || err == unix.EINTR:
-			return errors.New("nothing to read where there was")
+			return errors.New("nothing to read after EPOLLIN")
 		case err != nil:
 			c.end(fd, i, err)
 		case n == 0:
@@ -181,65 +183,23 @@ func (c *Crowd) hear(wait int) error {
 	return nil
 }
 
-// Greet serves a port of the pod's IPv4 addresses: it says a line to who connects, and
-// ends when its peer does. Like a Crowd it is one thread.
+// Greet serves a port of the pod's IPv4 addresses: it sends a line on each connection, and
+// closes it when its peer does.
 func (p *Pod) Greet(port uint16) {
-	t := p.World.T
-	t.Helper()
-	listener, epoll := -1, -1
-	var err error
-	p.As(AppUser, AppUser, func() {
-		listener, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	})
-	if err == nil {
-		err = unix.Bind(listener, &unix.SockaddrInet4{Port: int(port)})
-	}
-	if err == nil {
-		err = unix.Listen(listener, 4096)
-	}
-	if err == nil {
-		epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	}
-	if err == nil {
-		err = unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, listener, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(listener)})
-	}
-	if err != nil {
-		t.Fatalf("a server on port %d: %v", port, err)
-	}
-	var stop atomic.Bool
-	done := make(chan struct{})
+	p.World.T.Helper()
+	l := Listen(p.World, p.Namespace, AppUser, fmt.Sprintf("0.0.0.0:%d", port))
 	go func() {
-		defer close(done)
-		for !stop.Load() {
-			greet(epoll, listener)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				c.(*net.TCPConn).SetLinger(0) // closed by a reset, which leaves no TIME-WAIT
+				io.WriteString(c, "hello\n")
+				c.Read(make([]byte, 1))
+			}()
 		}
 	}()
-	t.Cleanup(func() {
-		stop.Store(true)
-		<-done
-		unix.Close(listener)
-		unix.Close(epoll)
-	})
-}
-
-// greet is one round of a server.
-func greet(epoll, listener int) {
-	var events [64]unix.EpollEvent
-	n, _ := unix.EpollWait(epoll, events[:], 50)
-	for _, e := range events[:max(n, 0)] {
-		if int(e.Fd) != listener {
-			unix.Close(int(e.Fd))
-			continue
-		}
-		for range 64 {
-			fd, _, err := unix.Accept4(listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-			if err != nil {
-				break
-			}
-			// A reset, after the other side has ended: it need not remember the port.
-			unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
-			unix.Write(fd, []byte("hello\n"))
-			unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLRDHUP, Fd: int32(fd)})
-		}
-	}
 }

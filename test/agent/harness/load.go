@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Load asks without pause, and remembers what failed and when.
+// A Load makes requests continuously, and records the failures.
 type Load struct {
 	stop    atomic.Bool
 	workers sync.WaitGroup
@@ -18,7 +18,7 @@ type Load struct {
 	slow   time.Duration
 }
 
-// A Failure is a question that was not answered well.
+// A Failure is a failed request.
 type Failure struct {
 	Begin, End time.Time
 	Err        error
@@ -28,13 +28,13 @@ func (f Failure) String() string {
 	return fmt.Sprintf("%s, after %s: %v", f.Begin.Format("05.000"), f.End.Sub(f.Begin).Round(time.Millisecond), f.Err)
 }
 
-// NewLoad begins with n askers, with a pause between two questions of each.
-func NewLoad(n int, pause time.Duration, ask func() error) *Load {
+// NewLoad starts n workers, with a pause between two requests of each.
+func NewLoad(n int, pause time.Duration, request func() error) *Load {
 	l := &Load{}
 	for range n {
 		l.workers.Go(func() {
 			for !l.stop.Load() {
-				l.once(ask)
+				l.once(request)
 				time.Sleep(pause)
 			}
 		})
@@ -42,9 +42,9 @@ func NewLoad(n int, pause time.Duration, ask func() error) *Load {
 	return l
 }
 
-func (l *Load) once(ask func() error) {
+func (l *Load) once(request func() error) {
 	begin := time.Now()
-	err := ask()
+	err := request()
 	end := time.Now()
 	l.made.Add(1)
 	l.mu.Lock()
@@ -55,15 +55,12 @@ func (l *Load) once(ask func() error) {
 	}
 }
 
-// Made is how many questions there were.
-func (l *Load) Made() int { return int(l.made.Load()) }
-
-// Stop ends the load. It returns how many questions were asked, the longest time to an
-// answer, and what failed.
+// Stop ends the load. It returns the number of requests, the longest time to an answer, and
+// the failures.
 func (l *Load) Stop() (made int, slowest time.Duration, failed []Failure) {
 	l.stop.Store(true)
 	l.workers.Wait()
-	return l.Made(), l.slow, l.failed
+	return int(l.made.Load()), l.slow, l.failed
 }
 
 // Want is an error unless the answer is 200 with that body.

@@ -13,8 +13,7 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// A Pod is a network namespace, and who is in it. The zero settings are those of a pod
-// that was made by Pod.
+// A Pod is a network namespace with its processes.
 type Pod struct {
 	*ns.Namespace
 	World     *World
@@ -134,7 +133,7 @@ func (p *Pod) Gate(args ...string) *Process {
 	return start(p.World.T, p.Namespace, AppUser, exec.Command(p.World.Binaries.Agent, args...), filepath.Join(p.Dir, "gate.log"))
 }
 
-// Message is what the kubelet would read of why the agent ended.
+// Message is the termination message for the kubelet.
 func (p *Pod) Message() string {
 	p.World.T.Helper()
 	raw, err := os.ReadFile(p.Termination)
@@ -166,24 +165,7 @@ func (p *Pod) Bound(ports ...uint16) bool {
 	return found
 }
 
-// OwnEnvoy gives the pod a copy of Envoy that RemoveEnvoy takes away.
-func (p *Pod) OwnEnvoy() {
-	p.World.T.Helper()
-	own := filepath.Join(p.Dir, "envoy")
-	if err := place(p.Envoy, own); err != nil {
-		p.World.T.Fatal(err)
-	}
-	p.Envoy = own
-}
-
-// RemoveEnvoy removes it.
-func (p *Pod) RemoveEnvoy() {
-	if err := os.Remove(filepath.Join(p.Dir, "envoy")); err != nil {
-		p.World.T.Error(err)
-	}
-}
-
-// State is what a container of the pod publishes of itself; empty if nothing.
+// State is the state file of a container of the pod; empty if there is none.
 func (p *Pod) State(container string) string {
 	raw, _ := os.ReadFile(filepath.Join(p.own(container), "state"))
 	return string(raw)

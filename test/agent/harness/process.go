@@ -24,7 +24,7 @@ type Process struct {
 	done chan struct{} // closed when it has ended
 }
 
-// start runs a program as a user; what it writes goes to a file of that name. The
+// start runs a program as a user; its output goes to the log file. The
 // directory of the log is the caller's.
 func start(t testing.TB, in *ns.Namespace, user uint32, cmd *exec.Cmd, log string) *Process {
 	t.Helper()
@@ -71,7 +71,7 @@ func start(t testing.TB, in *ns.Namespace, user uint32, cmd *exec.Cmd, log strin
 // PID is its number.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Log is what it wrote.
+// Log is its output.
 func (p *Process) Log() string {
 	raw, err := os.ReadFile(p.log)
 	if err != nil {
@@ -159,12 +159,12 @@ func (p *Process) Child() (pid int, ok bool) {
 	return 0, false
 }
 
-// Eventually asks until the answer is right, for half a minute on a busy machine.
-func Eventually(t testing.TB, what string, ask func() bool) time.Duration {
+// Eventually polls a condition until it holds, half a minute at most.
+func Eventually(t testing.TB, what string, holds func() bool) time.Duration {
 	t.Helper()
 	begin := time.Now()
 	for time.Since(begin) < 30*time.Second {
-		if ask() {
+		if holds() {
 			return time.Since(begin)
 		}
 		time.Sleep(5 * time.Millisecond)

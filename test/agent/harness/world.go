@@ -74,7 +74,7 @@ func New(t testing.TB) *World {
 	return w
 }
 
-// Run is a subtest in which w fails that subtest, and ends what it starts with it.
+// Run is a subtest: w fails it, and the processes that w starts in it end with it.
 func (w *World) Run(name string, f func(*testing.T)) {
 	t, ok := w.T.(*testing.T)
 	if !ok {
@@ -90,7 +90,7 @@ func (w *World) Run(name string, f func(*testing.T)) {
 func (w *World) mesh() string  { return filepath.Join(w.Dir, "mesh") }
 func (w *World) state() string { return filepath.Join(w.Dir, "state") }
 
-// Roots is the file with whom to trust.
+// Roots is the file of the trusted roots.
 func (w *World) Roots() string { return filepath.Join(w.Dir, "roots.pem") }
 
 // Serve starts the control plane and waits until it serves.
@@ -124,7 +124,7 @@ func (w *World) servePlane(args ...string) *Process {
 // Plane is the control plane's process.
 func (w *World) Plane() *Process { return w.plane }
 
-// PlaneGet asks the control plane's port of metrics; empty if it does not answer well.
+// PlaneGet requests a path of the control plane's metrics port; empty without status 200.
 func (w *World) PlaneGet(path string) string {
 	client := NewClient(w.Node, 0)
 	defer client.Close()
@@ -217,7 +217,7 @@ func number(n int) string {
 	return fmt.Sprint(n)
 }
 
-// Token makes a token for a service account, in a file that everybody may read.
+// Token makes a token for a service account, in a file that every user may read.
 func (w *World) Token(namespace, account string) string {
 	w.T.Helper()
 	out, err := exec.Command(w.Binaries.Plane, "token", "--state", w.state(), "--namespace", namespace, "--service-account", account).Output()
@@ -263,10 +263,10 @@ func (w *World) link() (pod *ns.Namespace, addresses []netip.Addr) {
 	return pod, addresses
 }
 
-// Proxies is what the control plane says of the proxies that are connected, as JSON.
+// Proxies is the control plane's list of connected proxies, as JSON.
 func (w *World) Proxies() string { return w.local("/debug/proxies") }
 
-// local asks for what the control plane tells its own machine only.
+// local requests a path that the control plane serves on loopback only.
 func (w *World) local(path string) string {
 	client := NewClient(w.Node, 0)
 	defer client.Close()
