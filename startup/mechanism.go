@@ -46,16 +46,6 @@ var WorkArounds = []Mechanism{HealthLoop, BoundedLoop, PostStartProbe, Sleep}
 // Mechanisms lists all mechanisms, the best first.
 var Mechanisms = slices.Concat(Preferred, []Mechanism{Wrapper}, WorkArounds)
 
-var mechanismWords = func() (ws words[Mechanism]) {
-	for _, m := range Mechanisms {
-		ws = append(ws, struct {
-			value Mechanism
-			word  string
-		}{m, string(m)})
-	}
-	return ws
-}()
-
 // Scope is how far a mechanism keeps an edge.
 type Scope int
 

@@ -14,8 +14,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 			{cannotWaitInside, deadlock},
 			{nothingTells, Limit{Code: "nothing-tells", Fatal: true,
 				Reason: "From has nothing that says it is healthy: no probe, no hook, no report"}},
-			{neverCompletes, Limit{Code: "never-completes", Fatal: true,
-				Reason: "From never completes: the kubelet restarts it whenever it ends"}},
+			{neverCompletes, restartsForEver},
 			{nil, Limit{Code: "needs-command",
 				Reason: "the commands of To, and of From unless it reports by itself, must be known: from the pod spec, else from the image"}},
 			{toIsHeld, Limit{Code: "probed-while-held",
@@ -52,8 +51,8 @@ var mechanismRules = map[Mechanism]mechanismRule{
 			{func(s situation) bool { return s.from.Health == PostStart && s.on < 36 }, Limit{Code: "next-relist",
 				Reason: "To starts up to 1 s after From is healthy (0.1 s on 1.36): the kubelet looks again at its next relist",
 				Source: "measured"}},
-			{func(s situation) bool { return s.edge.Optional }, notOptional},
-			{func(s situation) bool { return s.edge.Timeout > 0 }, noTimeout},
+			{isOptional, notOptional},
+			{hasTimeout, noTimeout},
 			{followsRestarts, noRestarts},
 		},
 	},
@@ -66,8 +65,8 @@ var mechanismRules = map[Mechanism]mechanismRule{
 			{func(s situation) bool { return s.edge.After != Completed }, Limit{Code: "only-completed", Fatal: true,
 				Reason: "a plain init container has ended when To starts: only \"completed\" can be kept"}},
 			{nil, Limit{Code: "slow-init", Reason: "every init container costs 0.3 to 1 s of each pod start", Source: "measured"}},
-			{func(s situation) bool { return s.edge.Optional }, notOptional},
-			{func(s situation) bool { return s.edge.Timeout > 0 }, noTimeout},
+			{isOptional, notOptional},
+			{hasTimeout, noTimeout},
 		},
 	},
 	Hold: {
@@ -87,7 +86,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 			{func(s situation) bool { return s.from.Health == PostStart }, hidesIP},
 			{nil, Limit{Code: "no-stop-order", Reason: "plain containers get SIGTERM at the same time",
 				Source: "kubelet v1.34.4 killContainersWithSyncResult"}},
-			{func(s situation) bool { return s.edge.Timeout > 0 }, Limit{Code: "no-timeout",
+			{hasTimeout, Limit{Code: "no-timeout",
 				Reason: "an exec hook has no timeout in the kubelet: From's hook must bound itself, and then fails open",
 				Source: "kubelet v1.34.4 lifecycle/handlers.go"}},
 			{followsRestarts, noRestarts},
@@ -98,8 +97,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 		stop:  kubeletStops,
 		limits: []limitRule{
 			{cannotWaitInside, deadlock},
-			{neverCompletes, Limit{Code: "never-completes", Fatal: true,
-				Reason: "From never completes: the kubelet restarts it whenever it ends"}},
+			{neverCompletes, restartsForEver},
 			{nil, polls},
 			{kubeletStopsTogether, Limit{Code: "no-stop-order", Reason: "nothing wraps From: plain containers get SIGTERM at the same time",
 				Source: "kubelet v1.34.4 killContainersWithSyncResult"}},
@@ -115,7 +113,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 			{asksPortOnly, portOnly},
 			{nil, polls},
 			{nil, Limit{Code: "deaf-to-sigterm", Reason: "as PID 1 a shell loop ignores SIGTERM: a pod deleted meanwhile takes its whole grace period", Source: "measured"}},
-			{kubeletStopsTogether, Limit{Code: "no-stop-order", Reason: "it does nothing when the pod stops"}},
+			{kubeletStopsTogether, onlyAtStart},
 			{followsRestarts, noRestarts},
 		},
 	},
@@ -127,7 +125,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 			{nil, Limit{Code: "gives-up", Reason: "it asks a number of times, then gives up and goes on: To runs without From on a bad day"}},
 			{asksPortOnly, portOnly},
 			{nil, polls},
-			{kubeletStopsTogether, Limit{Code: "no-stop-order", Reason: "it does nothing when the pod stops"}},
+			{kubeletStopsTogether, onlyAtStart},
 			{followsRestarts, noRestarts},
 		},
 	},
@@ -137,7 +135,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 		limits: []limitRule{
 			{nil, Limit{Code: "runs-beside", Reason: "a container's postStart runs beside its command, not before it: a failure kills To and starts it again, with back-off",
 				Source: "kubelet v1.34.4 startContainer step 4"}},
-			{nil, Limit{Code: "no-stop-order", Reason: "it does nothing when the pod stops"}},
+			{nil, onlyAtStart},
 		},
 	},
 	Sleep: {
@@ -145,7 +143,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 		stop:  stops(false),
 		limits: []limitRule{
 			{nil, Limit{Code: "guesses", Reason: "it waits for a time, not for From: too short on a bad day, too long on all others"}},
-			{nil, Limit{Code: "no-stop-order", Reason: "it does nothing when the pod stops"}},
+			{nil, onlyAtStart},
 		},
 	},
 }
@@ -160,9 +158,11 @@ var (
 	hidesIP       = Limit{Code: "hides-pod-ip",
 		Reason: "the pod has no IP in the API while the hook blocks: what waits for the IP (a CNI, a control plane) deadlocks",
 		Source: "kubernetes#85966; seen on v1.34.4"}
-	notOptional = Limit{Code: "not-optional", Reason: "a From that fails holds To for ever; the kubelet knows no optional container"}
-	noTimeout   = Limit{Code: "no-timeout", Reason: "the kubelet waits without bound"}
-	noRestarts  = Limit{Code: "restarts-unseen", Reason: "the kubelet tells no container that another one restarted",
+	restartsForEver = Limit{Code: "never-completes", Fatal: true, Reason: "From never completes: the kubelet restarts it whenever it ends"}
+	onlyAtStart     = Limit{Code: "no-stop-order", Reason: "it does nothing when the pod stops"}
+	notOptional     = Limit{Code: "not-optional", Reason: "a From that fails holds To for ever; the kubelet knows no optional container"}
+	noTimeout       = Limit{Code: "no-timeout", Reason: "the kubelet waits without bound"}
+	noRestarts      = Limit{Code: "restarts-unseen", Reason: "the kubelet tells no container that another one restarted",
 		Source: "kubernetes#40908, #54648, #70569"}
 )
 
@@ -185,6 +185,10 @@ func (s situation) holdsOthers() bool {
 func nothingTells(s situation) bool { return s.edge.After == Healthy && s.from.Health == NoHealth }
 
 func neverCompletes(s situation) bool { return s.edge.After == Completed && !s.from.completes() }
+
+func isOptional(s situation) bool { return s.edge.Optional }
+
+func hasTimeout(s situation) bool { return s.edge.Timeout > 0 }
 
 func completes(s situation) bool { return s.edge.After == Completed }
 

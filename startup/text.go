@@ -1,6 +1,7 @@
 package startup
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -139,48 +140,42 @@ func (e *Edge) parseTimeout(w []string) (err error) {
 	return err
 }
 
-// Words are what each type is written as. The first is the zero value.
 var (
-	kinds      = words[Kind]{{Plain, "plain"}, {Init, "init"}, {Sidecar, "sidecar"}}
-	restarts   = words[Restart]{{Always, "always"}, {OnFailure, "on-failure"}, {Never, "never"}}
-	onTimeouts = words[OnTimeout]{{Fail, "fail"}, {Continue, "continue"}}
-	onRestarts = words[OnRestart]{{Ignore, "ignore"}, {Notify, "notify"}, {RestartTo, "restart"}}
-	conditions = words[Condition]{{Started, "started"}, {Healthy, "healthy"}, {Completed, "completed"}}
-	healths    = words[Health]{{NoHealth, "nothing"}, {StartupProbe, "startup-probe"}, {ReadinessProbe, "readiness-probe"},
-		{PostStart, "post-start"}, {Report, "report"}}
+	kinds          = words[Kind]{"plain", []Kind{Init, Sidecar}}
+	restarts       = words[Restart]{"always", []Restart{OnFailure, Never}}
+	onTimeouts     = words[OnTimeout]{"fail", []OnTimeout{Continue}}
+	onRestarts     = words[OnRestart]{"ignore", []OnRestart{Notify, RestartTo}}
+	conditions     = words[Condition]{"", []Condition{Started, Healthy, Completed}}
+	healths        = words[Health]{"nothing", []Health{StartupProbe, ReadinessProbe, PostStart, Report}}
+	mechanismWords = words[Mechanism]{"", Mechanisms}
 )
 
-type words[T comparable] []struct {
-	value T
-	word  string
-}
-
-func (ws words[T]) word(value T) (string, bool) {
-	for _, w := range ws {
-		if w.value == value {
-			return w.word, true
-		}
-	}
-	return "", false
+// words are how the values of a type are written.
+type words[T ~string] struct {
+	zero string // for the empty value; empty: that value is not written
+	rest []T    // written as they are
 }
 
 func (ws words[T]) all() []string {
 	var out []string
-	for _, w := range ws {
-		out = append(out, w.word)
+	if ws.zero != "" {
+		out = append(out, ws.zero)
+	}
+	for _, w := range ws.rest {
+		out = append(out, string(w))
 	}
 	return out
 }
 
 // set stores the value of a word, or returns which words there are.
-func set[T comparable](to *T, ws words[T], word string) error {
-	for _, w := range ws {
-		if w.word == word {
-			*to = w.value
-			return nil
-		}
+func set[T ~string](to *T, ws words[T], word string) error {
+	if !slices.Contains(ws.all(), word) {
+		return fmt.Errorf("%q is none of %s%s", word, strings.Join(ws.all(), ", "), didYouMean(word, ws.all()))
 	}
-	return fmt.Errorf("%q is none of %s%s", word, strings.Join(ws.all(), ", "), didYouMean(word, ws.all()))
+	if *to = T(word); word == ws.zero {
+		*to = ""
+	}
+	return nil
 }
 
 // String is the plan as text, which [Parse] reads back.
@@ -197,8 +192,7 @@ func (p Plan) String() string {
 
 // String is the container as one line of a plan's text.
 func (c Container) String() string {
-	kind, _ := kinds.word(c.Kind)
-	s := "container " + c.Name + " is " + kind
+	s := "container " + c.Name + " is " + cmp.Or(string(c.Kind), kinds.zero)
 	if c.Restart != Always {
 		s += ", restart " + string(c.Restart)
 	}

@@ -160,14 +160,13 @@ func (v *validator) words(name string, e *Edge, unknown ...string) {
 
 // unknown says that a value is none of the words, or nothing.
 func unknown[T ~string](ws words[T], value T) string {
-	if _, ok := ws.word(value); ok {
+	if value == "" && ws.zero != "" || slices.Contains(ws.rest, value) {
 		return ""
 	}
-	var zero T
-	if err := set(&zero, ws, string(value)); err != nil {
+	if err := set(&value, ws, string(value)); err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("%q is the default, whose value is the empty string", string(value))
+	return fmt.Sprintf("%q is the default, whose value is the empty string", ws.zero)
 }
 
 func (e Edge) unknownMechanism() string {
