@@ -8,10 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/lint/finding"
+	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
 
@@ -31,25 +31,13 @@ func (m member) checks() []check {
 func (c check) port(m member) (port int, field path, of string) {
 	switch {
 	case c.HTTPGet != nil && c.HTTPGet.Host == "":
-		return m.number(c.HTTPGet.Port), m.field.plus(c.name, "httpGet", "port"), c.HTTPGet.Path
+		return podspec.PortNumber(m.Container, c.HTTPGet.Port), m.field.plus(c.name, "httpGet", "port"), c.HTTPGet.Path
 	case c.TCPSocket != nil && c.TCPSocket.Host == "":
-		return m.number(c.TCPSocket.Port), m.field.plus(c.name, "tcpSocket", "port"), ""
+		return podspec.PortNumber(m.Container, c.TCPSocket.Port), m.field.plus(c.name, "tcpSocket", "port"), ""
 	case c.GRPC != nil:
 		return int(c.GRPC.Port), m.field.plus(c.name, "grpc", "port"), ""
 	}
 	return 0, nil, ""
-}
-
-func (m member) number(p intstr.IntOrString) int {
-	if p.Type == intstr.Int {
-		return p.IntValue()
-	}
-	for _, o := range m.Ports {
-		if o.Name == p.StrVal {
-			return int(o.ContainerPort)
-		}
-	}
-	return 0
 }
 
 func (m member) declares(port int) bool {

@@ -1,7 +1,6 @@
 package podspec
 
 import (
-	"encoding/json"
 	"path"
 	"slices"
 	"strings"
@@ -262,12 +261,12 @@ func (w *writer) wrap(c carrier, after []startup.Edge, probed bool, helps []stri
 			line.At[p.name] = p.url()
 		}
 	}
-	if probe := ownProbe(c.Container); probed && probe != nil {
-		text, err := json.Marshal(numbered(c.Container, probe))
+	if probe := ownProbe(numbered(c.Container)); probed && probe != nil {
+		text, err := marshal(probe)
 		if err != nil {
 			return err
 		}
-		line.Probe = string(text)
+		line.Probe = text
 	}
 	if err := w.takeOver(c, &line); err != nil {
 		return err

@@ -26,14 +26,14 @@ const defaultGrace = 30
 // holds other containers stays: a sidecar's startup probe and hook, and a hook that waits
 // for its own container.
 func (w *writer) takeOver(c carrier, line *contract.Gate) error {
-	plain := c.kind == startup.Plain
+	plain, n := c.kind == startup.Plain, numbered(c.Container)
 	var err error
 	switch {
-	case c.StartupProbe != nil && (!plain || nameless(numbered(c.Container, c.StartupProbe).ProbeHandler)):
+	case c.StartupProbe != nil && (!plain || nameless(n.StartupProbe.ProbeHandler)):
 	case c.StartupProbe != nil:
-		line.StartupProbe, err = marshal(numbered(c.Container, c.StartupProbe))
+		line.StartupProbe, err = marshal(n.StartupProbe)
 		if c.ReadinessProbe == nil {
-			c.ReadinessProbe = asReadiness(numbered(c.Container, c.StartupProbe))
+			c.ReadinessProbe = asReadiness(n.StartupProbe)
 		}
 		c.StartupProbe = nil
 	case c.LivenessProbe != nil && c.LivenessProbe.InitialDelaySeconds > 0:
@@ -43,21 +43,19 @@ func (w *writer) takeOver(c carrier, line *contract.Gate) error {
 	if err != nil {
 		return err
 	}
-	if plain && w.canMoveHook(c) {
-		if line.PostStart, err = marshal(numberedHook(c.Container, c.Lifecycle.PostStart)); err != nil {
+	if plain && w.canMoveHook(c, n) {
+		if line.PostStart, err = marshal(n.Lifecycle.PostStart); err != nil {
 			return err
 		}
 		dropPostStart(c.Container)
 	}
-	if c.LivenessProbe != nil && !nameless(numbered(c.Container, c.LivenessProbe).ProbeHandler) {
-		probe, err := marshal(numbered(c.Container, c.LivenessProbe))
+	if c.LivenessProbe != nil && !nameless(n.LivenessProbe.ProbeHandler) {
+		probe, err := marshal(n.LivenessProbe)
 		if err != nil {
 			return err
 		}
-		held := c.LivenessProbe.DeepCopy()
 		command := append([]string{AgentPath}, contract.Held{Name: c.Name, Probe: probe}.Args()...)
-		held.ProbeHandler = corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: command}}
-		c.LivenessProbe = held
+		c.LivenessProbe.ProbeHandler = corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: command}}
 	}
 	w.describePod(c.Container, line)
 	return nil
@@ -65,13 +63,13 @@ func (w *writer) takeOver(c carrier, line *contract.Gate) error {
 
 // canMoveHook reports whether the gate can run the postStart hook of c: it does not hold
 // other containers, and asks no port by a name that c does not have.
-func (w *writer) canMoveHook(c carrier) bool {
+func (w *writer) canMoveHook(c carrier, numbered *corev1.Container) bool {
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil || c.Lifecycle.PostStart.TCPSocket != nil {
 		return false
 	}
 	r := reader{pod: w.out, all: carriers(w.out)}
 	_, holds := r.asksItself(c)
-	return !holds && !namelessGet(numberedHook(c.Container, c.Lifecycle.PostStart).HTTPGet)
+	return !holds && !namelessGet(numbered.Lifecycle.PostStart.HTTPGet)
 }
 
 func marshal(value any) (string, error) {
@@ -197,24 +195,35 @@ func isDelay(p *corev1.Probe) bool {
 	return p.Exec != nil && slices.Equal(p.Exec.Command, afterDelay(0).Exec.Command)
 }
 
-// numbered is a probe without names of ports, which only the pod's text resolves.
-func numbered(c *corev1.Container, p *corev1.Probe) *corev1.Probe {
-	out := p.DeepCopy()
-	switch {
-	case out.HTTPGet != nil:
-		out.HTTPGet.Port = number(c, out.HTTPGet.Port)
-	case out.TCPSocket != nil:
-		out.TCPSocket.Port = number(c, out.TCPSocket.Port)
+// numbered is c with numbers for the names of ports in its probes and in its postStart hook:
+// only the pod's text resolves names. A name that c does not have stays.
+func numbered(c *corev1.Container) *corev1.Container {
+	out := c.DeepCopy()
+	for _, p := range []*corev1.Probe{out.StartupProbe, out.LivenessProbe, out.ReadinessProbe} {
+		if p != nil {
+			number(c, p.HTTPGet)
+			if t := p.TCPSocket; t != nil {
+				t.Port = numberOf(c, t.Port)
+			}
+		}
+	}
+	if l := out.Lifecycle; l != nil && l.PostStart != nil {
+		number(c, l.PostStart.HTTPGet)
 	}
 	return out
 }
 
-func numberedHook(c *corev1.Container, h *corev1.LifecycleHandler) *corev1.LifecycleHandler {
-	out := h.DeepCopy()
-	if out.HTTPGet != nil {
-		out.HTTPGet.Port = number(c, out.HTTPGet.Port)
+func number(c *corev1.Container, h *corev1.HTTPGetAction) {
+	if h != nil {
+		h.Port = numberOf(c, h.Port)
 	}
-	return out
+}
+
+func numberOf(c *corev1.Container, p intstr.IntOrString) intstr.IntOrString {
+	if n := PortNumber(c, p); n > 0 {
+		return intstr.FromInt32(int32(n))
+	}
+	return p
 }
 
 // nameless says that a probe asks a port by a name that its container does not have. It
@@ -224,11 +233,3 @@ func nameless(h corev1.ProbeHandler) bool {
 }
 
 func namelessGet(h *corev1.HTTPGetAction) bool { return h != nil && h.Port.Type == intstr.String }
-
-// number is the port that a name stands for; a name that c does not have stays.
-func number(c *corev1.Container, p intstr.IntOrString) intstr.IntOrString {
-	if n := (&reader{}).port(carrier{Container: c}, p); n > 0 {
-		return intstr.FromInt32(int32(n))
-	}
-	return p
-}

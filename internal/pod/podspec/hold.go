@@ -92,7 +92,7 @@ func (r *reader) hookWait(c carrier) (hookWait, bool) {
 		w.field, w.text = field+".exec.command", strings.Join(h.Exec.Command, " ")
 		return w, ok
 	case h.HTTPGet != nil:
-		port := r.port(c, h.HTTPGet.Port)
+		port := PortNumber(c.Container, h.HTTPGet.Port)
 		from := r.listens(port)
 		// One request, at once: it cannot wait for the container itself.
 		w := hookWait{from: from, by: "httpGet", field: field + ".httpGet", text: ":" + strconv.Itoa(port) + h.HTTPGet.Path}
@@ -165,7 +165,7 @@ func (r *reader) healthyByPort(name string, port int) bool {
 	for _, c := range r.all {
 		if c.Name == name {
 			p := ownProbe(c.Container)
-			return p != nil && p.TCPSocket != nil && r.port(c, p.TCPSocket.Port) == port
+			return p != nil && p.TCPSocket != nil && PortNumber(c.Container, p.TCPSocket.Port) == port
 		}
 	}
 	return false

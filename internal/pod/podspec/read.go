@@ -237,7 +237,7 @@ func (r *reader) probeNeeds(c carrier, p *corev1.Probe) string {
 	if p == nil || p.HTTPGet == nil {
 		return ""
 	}
-	for _, name := range proxiesAt(r.port(c, p.HTTPGet.Port)) {
+	for _, name := range proxiesAt(PortNumber(c.Container, p.HTTPGet.Port)) {
 		if name != c.Name && r.has(name) {
 			return name
 		}
@@ -245,8 +245,8 @@ func (r *reader) probeNeeds(c carrier, p *corev1.Probe) string {
 	return ""
 }
 
-// port resolves a named port of the container; 0 if it has none of that name.
-func (r *reader) port(c carrier, port intstr.IntOrString) int {
+// PortNumber resolves a named port of a container; 0 if it has none of that name.
+func PortNumber(c *corev1.Container, port intstr.IntOrString) int {
 	if port.Type == intstr.Int {
 		return port.IntValue()
 	}
@@ -301,7 +301,7 @@ func (r *reader) listens(port int) string {
 	}
 	for _, c := range r.all {
 		for _, p := range []*corev1.Probe{c.ReadinessProbe, c.StartupProbe, c.LivenessProbe} {
-			if p != nil && (p.HTTPGet != nil && r.port(c, p.HTTPGet.Port) == port || p.TCPSocket != nil && r.port(c, p.TCPSocket.Port) == port) {
+			if p != nil && (p.HTTPGet != nil && PortNumber(c.Container, p.HTTPGet.Port) == port || p.TCPSocket != nil && PortNumber(c.Container, p.TCPSocket.Port) == port) {
 				return c.Name
 			}
 		}

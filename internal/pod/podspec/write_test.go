@@ -102,14 +102,8 @@ func plainCommands(p *corev1.Pod) *corev1.Pod {
 		if len(c.Command) > 0 {
 			c.Command, c.Args = c.argv(), nil
 		}
-		for _, p := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe} {
-			if p != nil {
-				*p = *numbered(c.Container, p)
-			}
-		}
-		if l := c.Lifecycle; l != nil && l.PostStart != nil {
-			l.PostStart = numberedHook(c.Container, l.PostStart)
-		}
+		n := numbered(c.Container)
+		c.StartupProbe, c.LivenessProbe, c.Lifecycle = n.StartupProbe, n.LivenessProbe, n.Lifecycle
 	}
 	return out
 }
