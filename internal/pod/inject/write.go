@@ -18,7 +18,7 @@ import (
 func write(in input, s settings, p plan, r *report) (pod *corev1.Pod, added bool, err error) {
 	before := overrides{InitContainers: in.own.init, Containers: in.own.plain, Commands: p.commands}
 	before.rememberEdges(p.pod)
-	pod, err = podspec.Write(p.pod, p.edges, podspec.Options{Image: s.initImage})
+	pod, err = podspec.Write(p.pod, p.edges, s.initImage)
 	if err != nil {
 		var impossible *podspec.WriteError
 		if errors.As(err, &impossible) {

@@ -49,7 +49,7 @@ func AsItRuns(pod *corev1.Pod, on startup.Kubernetes) (Run, error) {
 	}
 	edges := run.choose(r, on)
 	if len(run.Written) > 0 {
-		if run.Pod, err = Write(run.Pod, startup.Plan{Edges: run.Written}, Options{}); err != nil {
+		if run.Pod, err = Write(run.Pod, startup.Plan{Edges: run.Written}, ""); err != nil {
 			return Run{}, fmt.Errorf("writing what the pod asks for: %w", err)
 		}
 		if r, err = Read(run.Pod); err != nil {

@@ -127,25 +127,28 @@ func TestChoose(t *testing.T) {
 
 func TestScriptsAndCommands(t *testing.T) {
 	tests := map[string]struct {
-		command string // a YAML flow sequence
+		command string // a YAML flow sequence, and other fields
 		want    string // mechanism: evidence
+		left    string // the command without it
 	}{
-		"a sleep that is the command":          {`[sh, -c, "sleep 3600"]`, ""},
-		"a sleep in a loop is the command":     {`[sh, -c, "while true; do sleep 5; done"]`, ""},
-		"a sleep after the command has begun":  {`[sh, -c, "/app & sleep 5; kill %1"]`, ""},
-		"sleep, then the app":                  {`[sh, -c, "sleep 5; /app"]`, "sleep: sleep 5"},
-		"sleep in minutes":                     {`[bash, -ec, "sleep 1m && /app"]`, "sleep: sleep 1m"},
-		"a loop over wget":                     {`[sh, -c, "until wget -q -O- localhost:15021/healthz/ready; do sleep 1; done; /app"]`, "health-loop: until wget -q -O- localhost:15021/healthz/ready; do sleep 1; done"},
-		"a loop over /dev/tcp":                 {`[bash, -c, "until (echo > /dev/tcp/127.0.0.1/15021) 2>/dev/null; do sleep 1; done; /app"]`, "health-loop: until (echo > /dev/tcp/127.0.0.1/15021) 2>/dev/null; do sleep 1; done"},
-		"a loop with a test":                   {`[sh, -c, "while [ \"$(curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:15020/healthz/ready)\" != 200 ]; do sleep 1; done; exec /app"]`, `health-loop: while [ "$(curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:15020/healthz/ready)" != 200 ]; do sleep 1; done`},
-		"a loop over another host is not ours": {`[sh, -c, "until nc -z postgres 5432; do sleep 1; done; /app"]`, ""},
-		"pilot-agent wait in the script":       {`[sh, -c, "pilot-agent wait && /app"]`, "health-loop: pilot-agent wait"},
-		"linkerd-await as prefix":              {`[linkerd-await, --shutdown, --, /app]`, "wrapper: linkerd-await --shutdown -- /app"},
-		"linkerd-await behind tini":            {`[/sbin/tini, --, linkerd-await, --, /app]`, "wrapper: linkerd-await -- /app"},
-		"a comment is no command":              {`[sh, -c, "# sleep 5; nothing\n/app"]`, ""},
-		"a quoted sleep is text":               {`[sh, -c, "echo 'sleep 5'; /app"]`, ""},
-		"our own gate":                         {`[/outrider/bin/outrider-agent, gate, --name, app, --after, istio-proxy is healthy, --, /app]`, "gate: /outrider/bin/outrider-agent gate --name app --after istio-proxy is healthy -- /app"},
-		"no shell":                             {`[/app, -c, "sleep 5; /app"]`, ""},
+		"a sleep that is the command":          {`[sh, -c, "sleep 3600"]`, "", ""},
+		"a sleep in a loop is the command":     {`[sh, -c, "while true; do sleep 5; done"]`, "", ""},
+		"a sleep after the command has begun":  {`[sh, -c, "/app & sleep 5; kill %1"]`, "", ""},
+		"sleep, then the app":                  {`[sh, -c, "sleep 5; /app"]`, "sleep: sleep 5", "sh -c /app"},
+		"sleep in minutes":                     {`[bash, -ec, "sleep 1m && /app"]`, "sleep: sleep 1m", "bash -ec /app"},
+		"a loop over wget":                     {`[sh, -c, "until wget -q -O- localhost:15021/healthz/ready; do sleep 1; done; /app"]`, "health-loop: until wget -q -O- localhost:15021/healthz/ready; do sleep 1; done", "sh -c /app"},
+		"a loop over /dev/tcp":                 {`[bash, -c, "until (echo > /dev/tcp/127.0.0.1/15021) 2>/dev/null; do sleep 1; done; /app"]`, "health-loop: until (echo > /dev/tcp/127.0.0.1/15021) 2>/dev/null; do sleep 1; done", "bash -c /app"},
+		"a loop with a test":                   {`[sh, -c, "while [ \"$(curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:15020/healthz/ready)\" != 200 ]; do sleep 1; done; exec /app"]`, `health-loop: while [ "$(curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:15020/healthz/ready)" != 200 ]; do sleep 1; done`, "sh -c exec /app"},
+		"a loop over another host is not ours": {`[sh, -c, "until nc -z postgres 5432; do sleep 1; done; /app"]`, "", ""},
+		"pilot-agent wait in the script":       {`[sh, -c, "pilot-agent wait && /app"]`, "health-loop: pilot-agent wait", "sh -c /app"},
+		"linkerd-await as prefix":              {`[linkerd-await, --shutdown, --, /app]`, "wrapper: linkerd-await --shutdown -- /app", "/app"},
+		"linkerd-await behind tini":            {`[/sbin/tini, --, linkerd-await, --, /app]`, "wrapper: linkerd-await -- /app", "/app"},
+		"a comment is no command":              {`[sh, -c, "# sleep 5; nothing\n/app"]`, "", ""},
+		"a quoted sleep is text":               {`[sh, -c, "echo 'sleep 5'; /app"]`, "", ""},
+		"our own gate":                         {`[/outrider/bin/outrider-agent, gate, --name, app, --after, istio-proxy is healthy, --, /app]`, "gate: /outrider/bin/outrider-agent gate --name app --after istio-proxy is healthy -- /app", "/app"},
+		"a sleep behind a setting":             {`[sh, -c, "set -e; sleep 5; exec /app"]`, "sleep: sleep 5", "sh -c set -e; exec /app"},
+		"scuttle":                              {`[scuttle, /app, -v], env: [{name: ENVOY_ADMIN_API, value: "http://localhost:15000"}]`, "wrapper: scuttle /app -v", "/app -v"},
+		"no shell":                             {`[/app, -c, "sleep 5; /app"]`, "", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -160,8 +163,12 @@ func TestScriptsAndCommands(t *testing.T) {
 				if len(f.Edges) != 1 && len(f.Edges[0].From) > 0 {
 					t.Errorf("edges: %v", f.Edges)
 				}
-				if !f.Replaceable {
-					t.Error("not replaceable")
+				out, err := Without(p, f)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if left := strings.Join(out.Spec.Containers[0].Command, " "); left != tt.left {
+					t.Errorf("without it the command is %q, want %q", left, tt.left)
 				}
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -282,28 +289,6 @@ func TestHooksThatHoldUntilHealthy(t *testing.T) {
 			if bad := plan.Validate(34).Err(); bad != nil {
 				t.Errorf("%s, %q: %v", kind, script, bad)
 			}
-		}
-	}
-}
-
-func TestWithoutLeavesTheRealCommand(t *testing.T) {
-	for command, want := range map[string]string{
-		`[sh, -c, "set -e; sleep 5; exec /app"]`:                                               "sh -c set -e; exec /app",
-		`[sh, -c, "until curl localhost:15021; do sleep 1; done && /app"]`:                     "sh -c /app",
-		`[scuttle, /app, -v], env: [{name: ENVOY_ADMIN_API, value: "http://localhost:15000"}]`: "/app -v",
-		`[linkerd-await, --shutdown, --, /app]`:                                                "/app",
-	} {
-		p := pod(t, "spec: {containers: [{name: app, command: "+command+"}, {name: istio-proxy}]}")
-		r, err := Read(p)
-		if err != nil || len(r.Found) != 1 {
-			t.Fatalf("%s: %v, found %v", command, err, r.Found)
-		}
-		out, err := Without(p, r.Found[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Join(out.Spec.Containers[0].Command, " "); got != want {
-			t.Errorf("%s: got %q, want %q", command, got, want)
 		}
 	}
 }

@@ -32,7 +32,7 @@ spec:
 	}
 	p.Spec.Volumes = []corev1.Volume{{Name: BinVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}}}
 	plan := edges(t, "app after outrider-proxy is healthy, by gate")
-	out, err := Write(p, plan, Options{})
+	out, err := Write(p, plan, "")
 	if err != nil {
 		t.Fatal(err)
 	}

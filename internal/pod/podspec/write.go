@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -10,12 +11,6 @@ import (
 	"outrider.dev/internal/contract"
 	"outrider.dev/startup"
 )
-
-// Options of [Write]. The zero value of a field means its default.
-type Options struct {
-	Image   string // of the init container that brings the agent; default: outrider-agent
-	InPlace bool   // the given pod itself is changed, also where Write fails
-}
 
 // A WriteError is an edge that cannot be written into the pod.
 type WriteError struct {
@@ -27,15 +22,13 @@ func (e *WriteError) Error() string { return fmt.Sprintf("%q: %s", e.Edge, e.Rea
 
 // Write returns a copy of pod with the plan in it. Each edge names its mechanism: gate,
 // native and hold are written; an edge by any other one must be in the pod
-// already. The order of the pod's lists changes only where a mechanism needs it.
+// already. The order of the pod's lists changes only where a mechanism needs it. image is
+// that of the init container that brings the agent; default: outrider-agent.
 //
 // The edges written become the annotation outrider.dev/depends-on, in place of
 // those that were there.
-func Write(pod *corev1.Pod, plan startup.Plan, o Options) (*corev1.Pod, error) {
-	w := &writer{out: pod.DeepCopy(), image: o.Image}
-	if w.image == "" {
-		w.image = "outrider-agent"
-	}
+func Write(pod *corev1.Pod, plan startup.Plan, image string) (*corev1.Pod, error) {
+	w := &writer{out: pod.DeepCopy(), image: cmp.Or(image, "outrider-agent")}
 	plan.Containers = containersOf(w.out)
 	full := plan.Expand()
 	for i, e := range full.Edges {

@@ -49,7 +49,7 @@ func TestWrite(t *testing.T) {
 		}
 		plan, before := edges(t, string(a.Files[0].Data)), pod(t, strings.TrimPrefix(string(a.Files[1].Data), "kind: Pod\n"))
 		kept := before.DeepCopy()
-		out, err := Write(before, plan, Options{})
+		out, err := Write(before, plan, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestWrite(t *testing.T) {
 		if diff := cmp.Diff(kept, before); diff != "" {
 			t.Errorf("Write changed its argument:\n%s", diff)
 		}
-		again, err := Write(out, plan, Options{})
+		again, err := Write(out, plan, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +141,7 @@ func TestWriteRefuses(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := Write(pod(t, tt.pod), edges(t, tt.plan), Options{})
+			_, err := Write(pod(t, tt.pod), edges(t, tt.plan), "")
 			if tt.want == "" && err == nil {
 				return
 			}
@@ -175,7 +175,7 @@ func TestWhatIsChosenCanBeWritten(t *testing.T) {
 		if i := slices.IndexFunc(plan.Edges, func(e startup.Edge) bool { return strings.HasPrefix(text, e.To+" after "+e.From+" ") }); plan.Edges[i].By != by {
 			t.Errorf("%s: by %q, want %q", text, plan.Edges[i].By, by)
 		}
-		if _, err := Write(p, plan, Options{}); err != nil {
+		if _, err := Write(p, plan, ""); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -271,7 +271,7 @@ func FuzzRead(f *testing.F) {
 			for _, found := range r.Found {
 				_, _ = Without(&o.Pod, found)
 			}
-			_, _ = Write(&o.Pod, r.Plan(), Options{})
+			_, _ = Write(&o.Pod, r.Plan(), "")
 			life := Lifecycle(&o.Pod)
 			if len(life.Init)+len(life.Containers) != len(r.Containers) {
 				t.Errorf("containers are lost: %+v", life)
@@ -324,7 +324,7 @@ func TestRoundTripOfRandomPods(t *testing.T) {
 		p := edges(t, b.String())
 		in := podOf(p)
 		p.Containers = containersOf(in)
-		if out, err := Write(in, p, Options{}); err == nil {
+		if out, err := Write(in, p, ""); err == nil {
 			written++
 			sameEdges(t, p, out)
 		}
@@ -343,7 +343,7 @@ func TestRoundTripOfRandomPods(t *testing.T) {
 				p.Edges = append(p.Edges, c.Edge)
 			}
 		}
-		if out, err := Write(in, p, Options{}); err != nil {
+		if out, err := Write(in, p, ""); err != nil {
 			t.Errorf("chosen, and not written: %v\n%s", err, p)
 		} else {
 			chosen++

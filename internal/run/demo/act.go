@@ -79,7 +79,7 @@ func (a Act) pod(number int) (*corev1.Pod, startup.Plan, error) {
 	if a.Order == "" {
 		return &pod, plan, nil // nothing enforces the edge; the start is only compared with it
 	}
-	written, err := podspec.Write(&pod, plan, podspec.Options{Image: "outrider-proxy"})
+	written, err := podspec.Write(&pod, plan, "outrider-proxy")
 	if err != nil {
 		return nil, plan, fmt.Errorf("writing the order into the pod: %w", err)
 	}
