@@ -176,7 +176,7 @@ func (c *checker) add(how Breach, at, by time.Duration) {
 	c.found = append(c.found, Violation{Edge: c.edge, How: how, At: at, Incarnation: c.incarnation, By: by})
 }
 
-// mentions says whether the timeline has an event of that container.
+// mentions reports whether the timeline has an event of that container.
 func (t Timeline) mentions(name string) bool {
 	for _, ev := range t {
 		if ev.Container == name {

@@ -55,7 +55,7 @@ func (p Plan) members(e Edge) (in, out []string) {
 	return in, out
 }
 
-// wins says whether p has an edge between the same two containers that names both.
+// wins reports whether p has an edge between the same two containers that names both.
 func (p Plan) wins(e Edge) bool {
 	return slices.ContainsFunc(p.Edges, func(o Edge) bool { return o.From == e.From && o.To == e.To })
 }

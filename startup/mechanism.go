@@ -66,7 +66,7 @@ type Answer struct {
 	Limits []Limit // what it does not keep, and what it costs
 }
 
-// Can says whether the mechanism fits at all.
+// Can reports whether the mechanism fits at all.
 func (a Answer) Can() bool {
 	return !slices.ContainsFunc(a.Limits, func(l Limit) bool { return l.Fatal })
 }
@@ -165,7 +165,7 @@ func (s situation) named(reason string) string {
 func keeps(s Scope) func(situation) Scope { return func(situation) Scope { return s } }
 func stops(b bool) func(situation) bool   { return func(situation) bool { return b } }
 
-// listedBefore says whether From stands before To in the same list of the pod,
+// listedBefore reports whether From stands before To in the same list of the pod,
 // or in the init list with To among the plain containers.
 func (s situation) listedBefore() bool {
 	if s.fromAt < 0 || s.toAt < 0 {
@@ -187,7 +187,7 @@ func (s situation) plainContainers() int {
 	return n
 }
 
-// lastInit says whether From is the last container of the init list.
+// lastInit reports whether From is the last container of the init list.
 func (s situation) lastInit() bool {
 	for _, c := range s.plan.Containers[s.fromAt+1:] {
 		if c.inInitList() {

@@ -12,8 +12,8 @@ var mechanismRules = map[Mechanism]mechanismRule{
 		stop:  stops(true),
 		limits: []limitRule{
 			{cannotWaitInside, deadlock},
-			{nothingTells, Limit{Code: "nothing-tells", Fatal: true,
-				Reason: "From has nothing that says it is healthy: no probe, no hook, no report"}},
+			{nothingReports, Limit{Code: "nothing-tells", Fatal: true,
+				Reason: "nothing reports that From is healthy: it has no probe, no hook, no report"}},
 			{neverCompletes, restartsForEver},
 			{nil, Limit{Code: "needs-command",
 				Reason: "the commands of To, and of From unless it reports by itself, must be known: from the pod spec, else from the image"}},
@@ -110,7 +110,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 		limits: []limitRule{
 			{completes, cannotSeeEnds},
 			{cannotWaitInside, deadlock},
-			{asksPortOnly, portOnly},
+			{checksPortOnly, portOnly},
 			{nil, polls},
 			{nil, Limit{Code: "deaf-to-sigterm", Reason: "as PID 1 a shell loop ignores SIGTERM: a pod deleted meanwhile takes its whole grace period", Source: "measured"}},
 			{kubeletStopsTogether, onlyAtStart},
@@ -122,8 +122,8 @@ var mechanismRules = map[Mechanism]mechanismRule{
 		stop:  kubeletStops,
 		limits: []limitRule{
 			{completes, cannotSeeEnds},
-			{nil, Limit{Code: "gives-up", Reason: "it asks a number of times, then gives up and goes on: To runs without From on a bad day"}},
-			{asksPortOnly, portOnly},
+			{nil, Limit{Code: "gives-up", Reason: "it polls a number of times, then gives up and continues: To runs without From on a bad day"}},
+			{checksPortOnly, portOnly},
 			{nil, polls},
 			{kubeletStopsTogether, onlyAtStart},
 			{followsRestarts, noRestarts},
@@ -162,11 +162,11 @@ var (
 	onlyAtStart     = Limit{Code: "no-stop-order", Reason: "it does nothing when the pod stops"}
 	notOptional     = Limit{Code: "not-optional", Reason: "a From that fails holds To for ever; the kubelet knows no optional container"}
 	noTimeout       = Limit{Code: "no-timeout", Reason: "the kubelet waits without bound"}
-	noRestarts      = Limit{Code: "restarts-unseen", Reason: "the kubelet tells no container that another one restarted",
+	noRestarts      = Limit{Code: "restarts-unseen", Reason: "the kubelet does not notify a container when another one restarts",
 		Source: "kubernetes#40908, #54648, #70569"}
 )
 
-// cannotWaitInside says whether To, started by the kubelet and waiting inside,
+// cannotWaitInside reports whether To, started by the kubelet and waiting inside,
 // keeps the kubelet from ever bringing From to the condition.
 func cannotWaitInside(s situation) bool {
 	if s.from.Name != s.to.Name && !s.holdsOthers() {
@@ -182,7 +182,7 @@ func (s situation) holdsOthers() bool {
 		slices.ContainsFunc(s.plan.Containers, func(c Container) bool { return slices.Contains(c.HealthNeeds, s.edge.To) })
 }
 
-func nothingTells(s situation) bool { return s.edge.After == Healthy && s.from.Health == NoHealth }
+func nothingReports(s situation) bool { return s.edge.After == Healthy && s.from.Health == NoHealth }
 
 func neverCompletes(s situation) bool { return s.edge.After == Completed && !s.from.completes() }
 
@@ -192,10 +192,10 @@ func hasTimeout(s situation) bool { return s.edge.Timeout > 0 }
 
 func completes(s situation) bool { return s.edge.After == Completed }
 
-// asksPortOnly says whether From has a health that To does not wait for.
-func asksPortOnly(s situation) bool { return s.edge.After == Started && s.from.Health != NoHealth }
+// checksPortOnly reports whether From has a health that To does not wait for.
+func checksPortOnly(s situation) bool { return s.edge.After == Started && s.from.Health != NoHealth }
 
-// kubeletStops says whether To ends before From by the kubelet's own order: a sidecar is
+// kubeletStops reports whether To ends before From by the kubelet's own order: a sidecar is
 // stopped when the plain containers have ended, and what completed has.
 func kubeletStops(s situation) bool {
 	return s.from.Kind == Sidecar && s.to.Kind == Plain || s.edge.After == Completed
@@ -205,7 +205,7 @@ func kubeletStopsTogether(s situation) bool { return !kubeletStops(s) }
 
 func followsRestarts(s situation) bool { return s.edge.OnRestart != Ignore }
 
-// toIsHeld says whether the kubelet may probe To while it waits.
+// toIsHeld reports whether the kubelet may probe To while it waits.
 func toIsHeld(s situation) bool {
 	return slices.Contains([]Health{StartupProbe, ReadinessProbe, PostStart}, s.to.Health)
 }

@@ -48,7 +48,7 @@ func nearest(word string, candidates []string) string {
 	return ""
 }
 
-// shareAWord says whether one name has a part between hyphens that the other has
+// shareAWord reports whether one name has a part between hyphens that the other has
 // too: istio-proxy and outrider-proxy.
 func shareAWord(a, b string) bool {
 	return slices.ContainsFunc(parts(a), func(p string) bool { return len(p) > 2 && slices.Contains(parts(b), p) })

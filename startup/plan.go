@@ -128,10 +128,10 @@ func (p Plan) Find(name string) (Container, int) {
 	return p.Containers[i], i
 }
 
-// inInitList says whether the container is one of spec.initContainers.
+// inInitList reports whether the container is one of spec.initContainers.
 func (c Container) inInitList() bool { return c.Kind == Init || c.Kind == Sidecar }
 
-// completes says whether the container ever comes to an end of its own. One that
+// completes reports whether the container ever comes to an end of its own. One that
 // the kubelet always restarts does not: its exit with code 0 begins a crash loop.
 func (c Container) completes() bool {
 	switch c.Kind {
@@ -144,7 +144,7 @@ func (c Container) completes() bool {
 	}
 }
 
-// holdsNext says whether the kubelet keeps the next container of the pod's list
+// holdsNext reports whether the kubelet keeps the next container of the pod's list
 // back until c is healthy. Everywhere else it goes on as soon as c runs.
 func (c Container) holdsNext() bool {
 	return c.Health == PostStart || c.Kind == Sidecar && c.Health == StartupProbe

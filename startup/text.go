@@ -99,7 +99,7 @@ func parseContainer(name, kind string, clauses []string) (Container, error) {
 				err = firstError(err, checkName(n))
 			}
 		default:
-			err = fmt.Errorf("%q says nothing about a container: want restart, healthy by or needs", strings.TrimSpace(clause))
+			err = fmt.Errorf("%q is no option of a container: want restart, healthy by or needs", strings.TrimSpace(clause))
 		}
 	}
 	return c, err
@@ -123,7 +123,7 @@ func parseEdge(to, from, after string, clauses []string) (Edge, error) {
 		case len(w) == 2 && w[0] == "by":
 			err = set(&e.By, mechanismWords, w[1])
 		default:
-			err = fmt.Errorf("%q says nothing about an edge: want optional, within, on restart or by", strings.TrimSpace(clause))
+			err = fmt.Errorf("%q is no option of an edge: want optional, within, on restart or by", strings.TrimSpace(clause))
 		}
 	}
 	return e, err

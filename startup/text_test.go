@@ -37,7 +37,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		"a word of Kubernetes":       {"app after proxy is ready", `line 1: "ready" is none of started, healthy, completed; did you mean healthy?`},
 		"a word of Compose's file":   {"\napp after db is service_healthy", `line 2: "service_healthy" is none of started, healthy, completed; did you mean healthy?`},
 		"no statement":               {"app needs proxy", `line 1: "app needs proxy" is neither "container NAME is KIND" nor "NAME after NAME is CONDITION"`},
-		"a clause of something else": {"app after db is started, healthy by magic", `line 1: "healthy by magic" says nothing about an edge: want optional, within, on restart or by`},
+		"a clause of something else": {"app after db is started, healthy by magic", `line 1: "healthy by magic" is no option of an edge: want optional, within, on restart or by`},
 		"a name that no pod can have": {"App after db is started",
 			`line 1: "App" cannot be the name of a container: small letters, digits and '-', at most 63`},
 		"no time at all":       {"a after b is started, within 0s", `line 1: a timeout of 0s ends before it begins`},

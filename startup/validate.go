@@ -122,7 +122,7 @@ func (v *validator) edges() {
 		}
 		// All but an optional dependency must be there.
 		if e.To != Everything {
-			v.known(e.To, e, "an edge makes wait")
+			v.known(e.To, e, "an edge delays")
 		}
 		if e.From != Everything && !e.Optional {
 			v.known(e.From, e, e.To+" waits for")

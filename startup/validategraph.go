@@ -42,13 +42,13 @@ func (v *validator) leftOut(e *Edge) {
 	}
 }
 
-// condition says whether From can ever fulfil the condition.
+// condition reports whether From can ever fulfil the condition.
 func (v *validator) condition(p Plan, e *Edge) bool {
 	from, _ := p.Find(e.From)
 	switch {
 	case e.After == Healthy && from.Health == NoHealth:
 		v.add(Finding{Code: NeverHealthy, Level: Error, Names: []string{e.To, e.From}, Edge: e,
-			Message: fmt.Sprintf("%s waits until %s is healthy, but nothing ever says that it is", e.To, e.From),
+			Message: fmt.Sprintf("%s waits until %s is healthy, but nothing reports that", e.To, e.From),
 			Remedy:  fmt.Sprintf("give %s a startup or readiness probe, or wait for \"started\"", e.From)})
 		return false
 	case e.After == Completed && !from.completes():
@@ -60,7 +60,7 @@ func (v *validator) condition(p Plan, e *Edge) bool {
 	return true
 }
 
-// keepable says whether any mechanism could keep the edge: the condition of From
+// keepable reports whether any mechanism could keep the edge: the condition of From
 // must not itself wait, by whatever way, for To to run. all are the waits of p.
 func (v *validator) keepable(p Plan, all waits, e *Edge) bool {
 	from, to := point{e.From, reached(e.After)}, point{e.To, running}
@@ -70,7 +70,7 @@ func (v *validator) keepable(p Plan, all waits, e *Edge) bool {
 	if path := p.waits(edges|healthNeeds).path(from, to); path != nil {
 		cycle := append([]string{e.To}, names(path)...)
 		v.add(Finding{Code: SelfWaitingProbe, Level: Error, Names: cycle, Edge: e,
-			Message: fmt.Sprintf("%s waits for the health of %s, which in the end asks for %s itself: %s",
+			Message: fmt.Sprintf("%s waits for the health of %s, which in the end needs %s itself: %s",
 				e.To, e.From, e.To, strings.Join(cycle, " -> ")),
 			Remedy: fmt.Sprintf("let the probe of %s leave %s out, or wait for \"started\"", e.From, e.To)})
 		return false

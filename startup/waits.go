@@ -105,7 +105,7 @@ func (c Container) done() point {
 	}
 }
 
-// reaches says whether from waits for to, directly or not.
+// reaches reports whether from waits for to, directly or not.
 func (w waits) reaches(from, to point) bool { return w.path(from, to) != nil }
 
 // path returns the way from one point to another along the waits, both included;

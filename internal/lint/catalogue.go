@@ -35,7 +35,7 @@ func (f Filter) Check() error {
 	return nil
 }
 
-// Selects says whether a finding is selected.
+// Selects reports whether a finding is selected.
 func (f Filter) Selects(x finding.Finding) bool {
 	code := string(x.Code)
 	return x.Severity.AtLeast(f.Severity) && (len(f.Only) == 0 || slices.Contains(f.Only, code)) && !slices.Contains(f.Skip, code)

@@ -41,7 +41,7 @@ func initNeedsNetwork(s subject, b *builder) {
 	}
 }
 
-// bypasses says whether a container's user is the proxy's: its connections are not captured.
+// bypasses reports whether a container's user is the proxy's: its connections are not captured.
 func (s *subject) bypasses(m member) bool {
 	of, _ := meshOf(s.proxy)
 	uid, _ := s.user(m)
@@ -58,7 +58,7 @@ var (
 	wordsOf  = regexp.MustCompile(`[^\s;&|()"'` + "`" + `]+`)
 )
 
-// needsNetwork says whether a container looks like a client, and by what.
+// needsNetwork reports whether a container looks like a client, and by what.
 func (m member) needsNetwork() (path, string, bool) {
 	for i, word := range m.argv() {
 		field := m.field.plus("command", i)
@@ -85,12 +85,12 @@ func (m member) needsNetwork() (path, string, bool) {
 	return nil, "", false
 }
 
-// onlyLocal says whether a script connects to this pod only.
+// onlyLocal reports whether a script connects to this pod only.
 func onlyLocal(script string) bool {
 	return strings.Contains(script, "localhost") || strings.Contains(script, "127.0.0.1") || strings.Contains(script, "[::1]")
 }
 
-// isAddressOf says whether a variable holds the address of a server.
+// isAddressOf reports whether a variable holds the address of a server.
 func isAddressOf(e corev1.EnvVar) bool {
 	if e.Value == "" && e.ValueFrom == nil || strings.Contains(e.Value, "localhost") || strings.Contains(e.Value, "127.0.0.1") {
 		return false

@@ -88,7 +88,7 @@ func (s *subject) free() []string {
 	return out
 }
 
-// namesProxy says whether an annotation requests an edge from the proxy.
+// namesProxy reports whether an annotation requests an edge from the proxy.
 func (s *subject) namesProxy() bool {
 	return slices.ContainsFunc(s.reading.Requested, func(e startup.Edge) bool { return e.From == s.proxy })
 }
@@ -139,7 +139,7 @@ func (s *subject) requesting(after *corev1.Pod, edges []startup.Edge) *change {
 	return s.to(after)
 }
 
-// keepsAll says whether the plan of pod can work, and each edge gets a mechanism.
+// keepsAll reports whether the plan of pod can work, and each edge gets a mechanism.
 func keepsAll(pod *corev1.Pod, edges []startup.Edge, on startup.Kubernetes) bool {
 	r, err := podspec.Read(pod)
 	if err != nil || r.Start == podspec.StartOff {

@@ -12,7 +12,7 @@ import (
 
 // Protocols in which the server speaks first, by the port that is theirs (IANA) and by
 // names that people give. A port number alone never decides in the mesh; here it is a
-// reason to ask.
+// reason for a finding.
 var (
 	serverFirstPorts = map[int32]string{3306: "mysql", 25: "smtp", 587: "smtp", 21: "ftp", 22: "ssh", 110: "pop3", 143: "imap", 4222: "nats"}
 	serverFirstNames = map[string]string{"mysql": "mysql", "mariadb": "mysql", "smtp": "smtp", "ftp": "ftp", "ssh": "ssh", "sftp": "ssh", "pop3": "pop3", "imap": "imap", "nats": "nats"}
@@ -50,7 +50,7 @@ func serverFirst(s service, b *builder) {
 	}
 }
 
-// looksServerFirst names the protocol, and says what it looks like it by.
+// looksServerFirst names the protocol, and the reason for the guess.
 func looksServerFirst(p corev1.ServicePort) (protocol, because string) {
 	for part := range strings.SplitSeq(strings.ToLower(p.Name), "-") {
 		if is := serverFirstNames[part]; is != "" {

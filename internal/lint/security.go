@@ -44,17 +44,17 @@ func proxyUser(s subject, b *builder) {
 		if isMesh(m.Name) {
 			continue
 		}
-		for _, ask := range []struct {
+		for _, identity := range []struct {
 			what string
 			of   func(member) (*int64, path)
 		}{{"user", s.user}, {"group", s.group}} {
-			id, field := ask.of(m)
+			id, field := identity.of(m)
 			if id == nil || *id != of.uid {
 				continue
 			}
-			c := clue{code: "proxy-uid", title: fmt.Sprintf("%s runs as %s %d, which is the proxy's", m.Name, ask.what, of.uid), field: field, evidence: fmt.Sprint(of.uid),
+			c := clue{code: "proxy-uid", title: fmt.Sprintf("%s runs as %s %d, which is the proxy's", m.Name, identity.what, of.uid), field: field, evidence: fmt.Sprint(of.uid),
 				why:    "its connections count as the proxy's own: none is captured, so it has no mutual TLS, no policy and no routing",
-				do:     fmt.Sprintf("run it as a different %s", ask.what),
+				do:     fmt.Sprintf("run it as a different %s", identity.what),
 				source: "istio IST0144; our own capture leaves a process alone by its user or its group"}
 			if m.kind == startup.Init { // how people give an init container a network
 				c.severity = finding.Note

@@ -85,7 +85,7 @@ func proxyInJob(s subject, b *builder) {
 	b.add(c)
 }
 
-// endsByGates says whether the proxy in the pod is ours, and all others have gates.
+// endsByGates reports whether the proxy in the pod is ours, and all others have gates.
 func (s *subject) endsByGates() bool {
 	return s.proxy == contract.ProxyContainer && !s.injected && !slices.ContainsFunc(s.own(), func(m member) bool { return !podspec.Gated(m.Container) })
 }

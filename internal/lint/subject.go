@@ -70,7 +70,7 @@ func meshOf(name string) (knownMesh, bool) {
 	return meshes[i], true
 }
 
-// isMesh says whether a mesh has added a container.
+// isMesh reports whether a mesh has added a container.
 func isMesh(name string) bool {
 	return slices.ContainsFunc(meshes, func(m knownMesh) bool { return m.name == name || slices.Contains(m.init, name) })
 }
@@ -112,7 +112,7 @@ func (s *subject) asRun() *corev1.Pod {
 	return &s.Pod
 }
 
-// captured says whether the pod's connections go through a proxy.
+// captured reports whether the pod's connections go through a proxy.
 func (s *subject) captured() bool {
 	if s.injected {
 		return s.result.Captured

@@ -79,7 +79,7 @@ func (s *subject) describe(c *clue, f podspec.Found, e startup.Edge) {
 	c.why, c.source = strings.Join(reasons, "; "), strings.Join(sources, "; ")
 }
 
-// blocks says whether the wait of m keeps the kubelet from ever starting the container
+// blocks reports whether the wait of m keeps the kubelet from ever starting the container
 // that it waits for.
 func (s *subject) blocks(m member, f podspec.Found, e startup.Edge) bool {
 	from, listed := s.member(e.From)

@@ -50,7 +50,7 @@ func (c *changer) at(old *yaml.Node, before, after any) (*yaml.Node, error) {
 	return written(old, after)
 }
 
-// list changes a list whose elements correspond to those before, and says whether they do.
+// list changes a list whose elements correspond to those before, and reports whether they do.
 func (c *changer) list(n *yaml.Node, before, after any) (bool, error) {
 	was, isList := before.([]any)
 	is, stays := after.([]any)
@@ -213,7 +213,7 @@ func (c *changer) placeFor(n *yaml.Node) int {
 	return 0
 }
 
-// named says whether each element has a name of its own.
+// named reports whether each element has a name of its own.
 func named(list []any) bool {
 	seen := map[string]bool{}
 	for _, v := range list {

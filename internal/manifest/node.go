@@ -82,7 +82,7 @@ func objects(n *yaml.Node, kind string, depth int) []*yaml.Node {
 	return out
 }
 
-// indirect says whether there is something to [expand] below n: an alias, or a merge key.
+// indirect reports whether there is something to [expand] below n: an alias, or a merge key.
 func indirect(n *yaml.Node) bool {
 	return n.Kind == yaml.AliasNode || isMerge(n) || slices.ContainsFunc(n.Content, indirect)
 }

@@ -1,4 +1,4 @@
-// Package finding is how Outrider says that something is wrong: what, where, how it
+// Package finding is how Outrider reports that something is wrong: what, where, how it
 // shows, why it matters, and the command that puts it right.
 //
 // A [Finding] is a value. The linter makes findings, each of a [Kind] of its table; this package sorts them and writes them as text for
@@ -29,7 +29,7 @@ const (
 // Severities are all of them, the least first.
 var Severities = []Severity{Note, Warning, Error}
 
-// AtLeast says whether s is as bad as other, or worse.
+// AtLeast reports whether s is as bad as other, or worse.
 func (s Severity) AtLeast(other Severity) bool {
 	return slices.Index(Severities, s) >= slices.Index(Severities, other)
 }

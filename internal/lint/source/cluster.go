@@ -66,7 +66,7 @@ func Namespace(ctx context.Context, kubeContext, namespace string) (files []lint
 	return files, note, nil
 }
 
-// isRead says whether objects of a kind are read, and so their templates.
+// isRead reports whether objects of a kind are read, and so their templates.
 func isRead(kind string) bool {
 	return strings.Contains(","+kinds+",", ","+strings.ToLower(kind)+"s,")
 }

@@ -65,7 +65,7 @@ func manifests(folder string) ([]string, error) {
 	return out, err
 }
 
-// isNoObject says whether a file can be read, but its content has no kind.
+// isNoObject reports whether a file can be read, but its content has no kind.
 func isNoObject(name string, data []byte) bool {
 	_, _, err := podspec.Parse(name, data)
 	var input *podspec.InputError

@@ -26,7 +26,7 @@ type File struct {
 type Options struct {
 	Inject    inject.Options
 	Namespace string            // of objects that do not name one
-	Labels    map[string]string // of that namespace, beside those of its document
+	Labels    map[string]string // of that namespace, in addition to those of its document
 
 	// Pod injects one pod; default: [inject.Pod].
 	Pod func(*corev1.Pod, inject.Namespace, inject.Options) (inject.Result, error)
@@ -54,18 +54,18 @@ type Result struct {
 
 type injection struct {
 	options    Options
-	say        func(Message)
+	report     func(Message)
 	namespaces map[string]inject.Namespace
 	result     Result
 }
 
-// Inject injects the pods of all files; say gets the messages as they come up. A refused
+// Inject injects the pods of all files; report gets the messages as they come up. A refused
 // pod is reported there, and the others are looked at nevertheless.
-func Inject(files []File, o Options, say func(Message)) (Result, error) {
+func Inject(files []File, o Options, report func(Message)) (Result, error) {
 	if o.Pod == nil {
 		o.Pod = inject.Pod
 	}
-	in := injection{options: o, say: say, namespaces: namespaces(files, o), result: Result{reasons: map[string][]string{}}}
+	in := injection{options: o, report: report, namespaces: namespaces(files, o), result: Result{reasons: map[string][]string{}}}
 	for _, f := range files {
 		out, changes, err := podspec.Rewrite(f.Name, f.Data, in.pod)
 		if err != nil {
@@ -98,7 +98,7 @@ func namespaces(files []File, o Options) map[string]inject.Namespace {
 
 // pod injects one; nil leaves it as it is.
 func (in *injection) pod(o podspec.Object) (*corev1.Pod, error) {
-	say := func(level, format string, args ...any) { in.say(Message{level, o, fmt.Sprintf(format, args...)}) }
+	say := func(level, format string, args ...any) { in.report(Message{level, o, fmt.Sprintf(format, args...)}) }
 	for _, field := range o.Unknown {
 		say("note", "%s is not a field that this version knows; it stays", field)
 	}

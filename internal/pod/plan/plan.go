@@ -82,13 +82,13 @@ func New(o podspec.Object, on startup.Kubernetes, advise bool) (Report, error) {
 	return p, nil
 }
 
-// Where says which object of which file it is, as errors begin.
+// Where names the object and its file, as errors begin.
 func Where(o podspec.Object) string {
 	return fmt.Sprintf("%s: document %d: %s", o.File, o.Document, o)
 }
 
-// senseless are findings of plans that no mechanism can keep, so that it says nothing why
-// one does not fit.
+// senseless are findings of plans that no mechanism can keep, so that no reason
+// why one does not fit is of use.
 var senseless = []startup.Code{startup.Cycle, startup.UnknownName, startup.DuplicateName}
 
 // invalid says which fields of a pod the API server would refuse.
@@ -203,7 +203,7 @@ func (p Report) Essential() []Edge {
 	return out
 }
 
-// indirect says whether a path of two edges or more leads from one container to the other.
+// indirect reports whether a path of two edges or more leads from one container to the other.
 func (p Report) indirect(from, to string) bool {
 	seen := map[string]bool{}
 	var walk func(at string, first bool) bool

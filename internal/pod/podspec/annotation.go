@@ -15,7 +15,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// The annotations that ask for an order.
+// The annotations that request an order.
 //
 //	outrider.dev/depends-on: |
 //	  app:  {outrider-proxy: healthy, migrate: completed, cache: {condition: healthy, timeout: 20s, on-timeout: continue}}
@@ -44,12 +44,12 @@ func (e *AnnotationError) Error() string {
 	return fmt.Sprintf("annotation %s: container %s: %s", e.Key, e.Container, e.Reason)
 }
 
-// IsEdges says whether an annotation of that name asks for an order.
+// IsEdges reports whether an annotation of that name requests an order.
 func IsEdges(key string) bool {
 	return key == EdgesAnnotation || strings.HasPrefix(key, perContainer)
 }
 
-// Edges reads what a pod's annotations ask for, in the order of the names. It
+// Edges reads what a pod's annotations request, in the order of the names. It
 // checks words; whether the pod has the containers is for [startup.Plan.Validate].
 func Edges(annotations map[string]string) ([]startup.Edge, error) {
 	var edges []startup.Edge
@@ -185,7 +185,7 @@ func oneWord(s string) error {
 	return nil
 }
 
-// shortForm reads "outrider-proxy, migrate=completed": healthy if nothing else is said.
+// shortForm reads "outrider-proxy, migrate=completed": healthy if no condition is given.
 func shortForm(key, to, text string) ([]startup.Edge, error) {
 	var edges []startup.Edge
 	var errs []error

@@ -24,7 +24,7 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Reason + "; want " + e.Want }
 
-// Check says what the API server would refuse of the fields that decide how pod starts and
+// Check returns what the API server would refuse of the fields that decide how pod starts and
 // stops. The error joins a *FieldError for each.
 // Source: pkg/apis/core/validation/validation.go of kubernetes v1.34.4.
 func Check(pod *corev1.Pod) error {

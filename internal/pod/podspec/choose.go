@@ -46,20 +46,20 @@ var because = map[startup.Mechanism]string{
 // Choose picks the mechanism for each edge of what was read, on a kubelet of that
 // version. The mechanism that the edge names wins over that of the pod's annotation, and
 // that over [startup.Preferred]. If it does not fit, the edge gets no mechanism, and the
-// choice says why. An edge that the pod keeps already, and no annotation names, stays as it is.
+// choice has the reason. An edge that the pod keeps already, and no annotation names, stays as it is.
 func Choose(r Reading, on startup.Kubernetes) []Choice {
 	plan := r.Plan().Expand()
-	asked := startup.Plan{Containers: plan.Containers, Edges: r.Requested}.Expand()
+	requested := startup.Plan{Containers: plan.Containers, Edges: r.Requested}.Expand()
 	var out []Choice
 	for _, e := range plan.Edges {
-		i := slices.IndexFunc(asked.Edges, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To })
+		i := slices.IndexFunc(requested.Edges, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To })
 		switch {
 		case i < 0:
 			out = append(out, r.present(plan, e, on))
-		case e.By == startup.Gate && asked.Edges[i].By == "" && r.Start == StartDefault:
+		case e.By == startup.Gate && requested.Edges[i].By == "" && r.Start == StartDefault:
 			out = append(out, r.present(plan, e, on))
 		default:
-			out = append(out, r.choose(plan, asked.Edges[i], on))
+			out = append(out, r.choose(plan, requested.Edges[i], on))
 		}
 	}
 	return out
@@ -103,7 +103,7 @@ func (r Reading) present(plan startup.Plan, e startup.Edge, on startup.Kubernete
 }
 
 func (r Reading) choose(plan startup.Plan, e startup.Edge, on startup.Kubernetes) Choice {
-	requested, source := e.By, "the edge asks for it"
+	requested, source := e.By, "the edge names it"
 	if requested == "" && r.Start != StartDefault {
 		requested, source = startup.Mechanism(r.Start), "annotation "+StartAnnotation+": "+string(r.Start)
 	}
@@ -155,7 +155,7 @@ func (r Reading) warning(e startup.Edge, c Choice) string {
 	return strings.Join(out, "; ")
 }
 
-// released says what lets the kubelet go on after a sidecar, and why that.
+// released is what lets the kubelet go on after a sidecar, with the reason.
 var released = map[startup.Health]string{
 	startup.PostStart:    "released by a blocking postStart, which the kubelet sees about 1 s sooner than a startup probe",
 	startup.StartupProbe: "released by its startup probe, which is there already",
@@ -168,7 +168,7 @@ func relevant(refused []Option) []Option {
 	return slices.DeleteFunc(refused, func(o Option) bool { return o.By == startup.InitDone })
 }
 
-// Option says what m would do for e if the pod were written that way. plan has no stars.
+// Option is what m would do for e if the pod were written that way. plan has no stars.
 func (r Reading) Option(plan startup.Plan, e startup.Edge, m startup.Mechanism, on startup.Kubernetes) Option {
 	written, reason := r.asWritten(plan, e, m)
 	if reason != "" {
@@ -208,7 +208,7 @@ func (r Reading) asWritten(plan startup.Plan, e startup.Edge, m startup.Mechanis
 			return plan, fmt.Sprintf("%s and %s are not both plain containers", e.From, e.To)
 		}
 		if e.After == startup.Started {
-			return plan, "a hook holds until its container is healthy; nothing tells started from it"
+			return plan, "a hook holds until its container is healthy, and not only until it is started"
 		}
 		return movedBefore(plan, at, toAt, startup.Plain, f, startup.Healthy), ""
 	}
@@ -241,7 +241,7 @@ func (r Reading) firstProcess(e startup.Edge) string {
 	return ""
 }
 
-// notLookedUp says why a command is not known from the image either.
+// notLookedUp is the reason why a command is not known from the image either.
 func (r Reading) notLookedUp(name string) string {
 	switch why := r.Unknown[name]; {
 	case why != "":
@@ -253,7 +253,7 @@ func (r Reading) notLookedUp(name string) string {
 }
 
 // movedBefore is plan with the container at place from before the one at place
-// to, as that kind, with a hook if the edge needs one and the container can tell.
+// to, as that kind, with a hook if the edge needs one and the container has a probe.
 func movedBefore(plan startup.Plan, from, to int, kind startup.Kind, f Fact, after startup.Condition) startup.Plan {
 	list := slices.Clone(plan.Containers)
 	c := list[from]

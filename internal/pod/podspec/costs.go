@@ -18,7 +18,7 @@ type Cost struct {
 	Max      float64            `json:"max"`
 }
 
-// CostSource says how the costs were found.
+// CostSource is how the costs were found.
 const CostSource = "measured on real kubelets, n=8 each, alternating, the proxy ready 0.1 s after its start"
 
 // Costs are all that were measured.
@@ -80,7 +80,7 @@ func meshCostOf(what string) (more float64, kubelet string) {
 	return c.Median - find(noMesh).Median, c.Kubelet
 }
 
-// measured is the version whose measurements say most about another one: the
+// measured is the version that was measured and is nearest to another one: the
 // newest that is not newer, else the oldest.
 func measured(on startup.Kubernetes) startup.Kubernetes {
 	if on == 0 || on >= 36 {
@@ -89,7 +89,7 @@ func measured(on startup.Kubernetes) startup.Kubernetes {
 	return 34
 }
 
-// PodCostsOn are the costs of pods that say most about a version.
+// PodCostsOn are the costs of pods on the measured version nearest to another one.
 func PodCostsOn(on startup.Kubernetes) []PodCost {
 	var out []PodCost
 	for _, c := range PodCosts {

@@ -1,14 +1,14 @@
 // Package podspec is the only place that knows both a Kubernetes pod and a
 // [startup.Plan].
 //
-// [Parse] finds the pods in manifests. [Read] says what a pod does about its
-// start-up: what its annotations ask for, and every ordering that is already in
-// it, whoever put it there: Istio, Linkerd, Kuma, Tekton, or a person with a
+// [Parse] finds the pods in manifests. [Read] returns what a pod does about its
+// start-up: what its annotations request, and every ordering that is already in
+// it, from any source: Istio, Linkerd, Kuma, Tekton, or a person with a
 // sleep. [Choose] picks a mechanism for each edge, with the reasons. [Write]
 // puts the chosen plan into the pod, and [Without] takes an ordering out.
 //
 // What is written is read again before it is returned, so that a pod that does
-// not say what was asked for never leaves this package.
+// have the requested order never leaves this package.
 //
 // Where to read:
 //

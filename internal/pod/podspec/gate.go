@@ -40,13 +40,13 @@ func (w wrapper) mechanism() startup.Mechanism {
 	return startup.Wrapper
 }
 
-// First says whether a program refuses to be anything but process 1, or then does something
+// First reports whether a program refuses to be anything but process 1, or then does something
 // else: systemd, and s6-overlay's, which is called /init. Behind a gate it is not.
 func First(program string) bool { return slices.Contains(firsts, path.Base(program)) }
 
 var firsts = []string{"init", "systemd"}
 
-// A gateReading is what a wrapper's command line and environment say.
+// A gateReading is read from a wrapper's command line and environment.
 type gateReading struct {
 	edges []startup.Edge
 	real  int // index in argv of the real command; 0 if it cannot be taken out
@@ -152,7 +152,7 @@ func option(argv []string, name string) string {
 	return ""
 }
 
-// readEnvoyWrapper: it waits only if the variable says where to ask.
+// readEnvoyWrapper: it waits only if the variable has the address.
 func readEnvoyWrapper(variable string) func(*reader, carrier, []string) gateReading {
 	return func(r *reader, c carrier, _ []string) gateReading {
 		if c.env(variable) == "" {
@@ -205,7 +205,7 @@ func readLinkerdAwait(r *reader, c carrier, argv []string) gateReading {
 }
 
 // writeGates wraps the command of each container that waits by a gate, and of
-// each one that is waited for and cannot say so itself.
+// each one that is waited for and cannot report its own state.
 func (w *writer) writeGates(edges []startup.Edge) error {
 	after := map[string][]startup.Edge{}
 	probed := map[string]bool{}
@@ -236,7 +236,7 @@ func (w *writer) writeGates(edges []startup.Edge) error {
 			return err
 		}
 	}
-	// Our proxy reads there when its applications have ended, and says how far it is.
+	// Our proxy reads there when its applications have ended, and publishes its own state.
 	if proxy := w.find(OurProxy); proxy != nil {
 		if err := mountStates(proxy); err != nil {
 			return err

@@ -17,7 +17,7 @@ import (
 // What a gate takes over from the kubelet. While a command waits, the kubelet must not
 // punish it: its startup probe and its postStart hook begin with the command, so the gate
 // runs them, and its liveness probe becomes "outrider-agent held", which succeeds until
-// then. Without a readiness probe the startup probe says what ready means.
+// then. Without a readiness probe the startup probe stands for readiness.
 
 // defaultGrace is Kubernetes' own, and the gate's.
 const defaultGrace = 30
@@ -62,13 +62,13 @@ func (w *writer) takeOver(c carrier, line *contract.Gate) error {
 }
 
 // canMoveHook reports whether the gate can run the postStart hook of c: it does not hold
-// other containers, and asks no port by a name that c does not have.
+// other containers, and names no port that c does not have.
 func (w *writer) canMoveHook(c carrier, numbered *corev1.Container) bool {
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil || c.Lifecycle.PostStart.TCPSocket != nil {
 		return false
 	}
 	r := reader{pod: w.out, all: carriers(w.out)}
-	_, holds := r.asksItself(c)
+	_, holds := r.waitsForItself(c)
 	return !holds && !namelessGet(numbered.Lifecycle.PostStart.HTTPGet)
 }
 
@@ -163,19 +163,19 @@ func Ungated(pod *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// usesAgent says whether c has a hook that runs the copied agent.
+// usesAgent reports whether c has a hook that runs the copied agent.
 func usesAgent(c *corev1.Container) bool {
 	return c.Lifecycle != nil && c.Lifecycle.PostStart != nil && c.Lifecycle.PostStart.Exec != nil &&
 		len(c.Lifecycle.PostStart.Exec.Command) > 0 && c.Lifecycle.PostStart.Exec.Command[0] == AgentPath
 }
 
-// Gated says whether c runs behind our gate.
+// Gated reports whether c runs behind our gate.
 func Gated(c *corev1.Container) bool {
 	argv := slices.Concat(c.Command, c.Args)
 	return len(argv) > 1 && argv[0] == AgentPath && contract.IsGate(argv[1:])
 }
 
-// NeedsAgent says whether c runs the copy of the agent, as its gate or in its hook.
+// NeedsAgent reports whether c runs the copy of the agent, as its gate or in its hook.
 func NeedsAgent(c *corev1.Container) bool { return Gated(c) || usesAgent(c) }
 
 // asReadiness is a startup probe as a readiness probe, which may not have a grace period.
@@ -226,8 +226,8 @@ func numberOf(c *corev1.Container, p intstr.IntOrString) intstr.IntOrString {
 	return p
 }
 
-// nameless says that a probe asks a port by a name that its container does not have. It
-// fails whoever asks, so it stays the kubelet's.
+// nameless reports whether a probe names a port that its container does not have. It always
+// fails, so it stays with the kubelet.
 func nameless(h corev1.ProbeHandler) bool {
 	return namelessGet(h.HTTPGet) || h.TCPSocket != nil && h.TCPSocket.Port.Type == intstr.String
 }

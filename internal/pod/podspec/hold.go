@@ -14,7 +14,7 @@ import (
 
 // hook recognises a postStart that waits. In the container that it waits for it
 // holds the plain containers listed after it; in any other one it is a
-// work-around, which runs beside the command.
+// work-around, which runs at the same time as the command.
 func hook(r *reader, c carrier) {
 	w, ok := r.hookWait(c)
 	if !ok {
@@ -42,7 +42,7 @@ func hook(r *reader, c carrier) {
 			f.Edges = append(f.Edges, e)
 		}
 	default:
-		return // of a sidecar: native says it
+		return // a sidecar's hook is for native
 	}
 	r.add(f)
 	if len(f.Edges) == 0 {
@@ -61,7 +61,7 @@ type hookWait struct {
 	port    bool          // it checks whether the port is open, not for health
 }
 
-// untilHealthy says whether the one that is waited for is healthy when the wait is over.
+// untilHealthy reports whether the container is healthy when the wait for it is over.
 func (w hookWait) untilHealthy() bool { return !w.givesUp && !w.port }
 
 // weakness is what keeps the wait from being one for health.
@@ -93,7 +93,7 @@ func (r *reader) hookWait(c carrier) (hookWait, bool) {
 		return w, ok
 	case h.HTTPGet != nil:
 		port := PortNumber(c.Container, h.HTTPGet.Port)
-		from := r.listens(port)
+		from := r.listener(port)
 		// One request, at once: it cannot wait for the container itself.
 		w := hookWait{from: from, by: "httpGet", field: field + ".httpGet", text: ":" + strconv.Itoa(port) + h.HTTPGet.Path}
 		return w, from != "" && from != c.Name
@@ -101,14 +101,14 @@ func (r *reader) hookWait(c carrier) (hookWait, bool) {
 	return hookWait{}, false
 }
 
-// holdsItself says whether the hook of c blocks until c itself is healthy.
+// holdsItself reports whether the hook of c blocks until c itself is healthy.
 func (r *reader) holdsItself(c carrier) bool {
-	w, ok := r.asksItself(c)
+	w, ok := r.waitsForItself(c)
 	return ok && w.untilHealthy()
 }
 
-// asksItself is the wait of a hook for its own container, for health or for less.
-func (r *reader) asksItself(c carrier) (hookWait, bool) {
+// waitsForItself is the wait of a hook for its own container, for health or for less.
+func (r *reader) waitsForItself(c carrier) (hookWait, bool) {
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil || c.Lifecycle.PostStart.Exec == nil {
 		return hookWait{}, false
 	}
@@ -152,7 +152,7 @@ func (r *reader) statementWaits(c carrier, all []statement, errexit bool) (hookW
 	if !polls || !s.loops() {
 		return hookWait{}, false
 	}
-	w := hookWait{from: r.listens(port), by: "health loop"}
+	w := hookWait{from: r.listener(port), by: "health loop"}
 	w.port = !s.checksHealth() && !r.healthyByPort(w.from, port)
 	if w.givesUp = s.isLoop() && !s.unbounded() && !s.failsAfter(next) || !s.isLoop() && !s.abortsScript(next, errexit); w.givesUp {
 		w.timeout = s.lasts()
@@ -160,7 +160,7 @@ func (r *reader) statementWaits(c carrier, all []statement, errexit bool) (hookW
 	return w, w.from != ""
 }
 
-// healthyByPort says whether a container that listens there is healthy by that alone.
+// healthyByPort reports whether a container that listens there is healthy by that alone.
 func (r *reader) healthyByPort(name string, port int) bool {
 	for _, c := range r.all {
 		if c.Name == name {
@@ -225,7 +225,7 @@ func (w *writer) writeHold(e startup.Edge) error {
 		from = to
 	}
 	if e.After == startup.Started {
-		return w.fail(e, "a hook holds until its container is healthy; nothing tells started from it")
+		return w.fail(e, "a hook holds until its container is healthy, and not only until it is started")
 	}
 	return w.blockUntilHealthy(e, &w.out.Spec.Containers[from])
 }

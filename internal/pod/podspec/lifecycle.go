@@ -47,7 +47,7 @@ func policy(word string) kubelet.RestartPolicy {
 	return ""
 }
 
-// podGrace: 0 asks for SIGKILL at once, where a kubelet.Pod takes it for the default.
+// podGrace: 0 means SIGKILL at once, where a kubelet.Pod takes it for the default.
 func podGrace(given *int64) time.Duration {
 	if given != nil && *given <= 0 {
 		return time.Nanosecond

@@ -18,7 +18,7 @@ func TestLifecycle(t *testing.T) {
 		spec string
 		want kubelet.Pod
 	}{
-		"nothing said is left to the API's defaults": {
+		"what is left out is left to the API's defaults": {
 			spec: `{containers: [{name: app}]}`,
 			want: kubelet.Pod{Containers: []kubelet.Container{{Name: "app"}}},
 		},

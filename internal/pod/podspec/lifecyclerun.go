@@ -50,7 +50,7 @@ func AsItRuns(pod *corev1.Pod, on startup.Kubernetes) (Run, error) {
 	edges := run.choose(r, on)
 	if len(run.Written) > 0 {
 		if run.Pod, err = Write(run.Pod, startup.Plan{Edges: run.Written}, ""); err != nil {
-			return Run{}, fmt.Errorf("writing what the pod asks for: %w", err)
+			return Run{}, fmt.Errorf("writing what the pod requests: %w", err)
 		}
 		if r, err = Read(run.Pod); err != nil {
 			return Run{}, fmt.Errorf("reading what was written: %w", err)

@@ -52,7 +52,7 @@ func mount(c *corev1.Container, m corev1.VolumeMount) error {
 	return nil
 }
 
-// Overlap says whether one of two directories is the other, or is in it.
+// Overlap reports whether one of two directories is the other, or is in it.
 func Overlap(a, b string) bool {
 	below := func(dir string) string { return strings.TrimSuffix(path.Clean("/"+dir), "/") + "/" }
 	return strings.HasPrefix(below(a), below(b)) || strings.HasPrefix(below(b), below(a))

@@ -14,7 +14,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Reading is what a pod says about its start-up.
+// A Reading is what is known about the start-up of a pod.
 type Reading struct {
 	Containers []startup.Container
 	Facts      map[string]Fact // by container
@@ -28,7 +28,7 @@ type Reading struct {
 	// not by the pod.
 	Avoid []startup.Mechanism
 
-	// Unknown says of containers why their command is not known from their image either.
+	// Unknown has for containers the reason why their command is not known from their image either.
 	// Nil: the images were not looked up.
 	Unknown map[string]string
 
@@ -39,8 +39,8 @@ type Reading struct {
 type Fact struct {
 	Command bool // it is in the pod, so that it can be wrapped
 	First   bool // it refuses to be anything but process 1
-	Proxy   bool // a mesh's own: it can be moved, and says itself whether it is ready
-	Probed  bool // it has a probe, which a hook or a gate can ask
+	Proxy   bool // a mesh's own: it can be moved, and reports its own readiness
+	Probed  bool // it has a probe, which a hook or a gate can run
 }
 
 // Found is an ordering that the pod has already, from any source.
@@ -48,7 +48,7 @@ type Found struct {
 	Container   string            `json:"container"` // the one that carries it
 	Mechanism   startup.Mechanism `json:"mechanism"`
 	By          string            `json:"by"`              // the program or mesh: "pilot-agent wait", "Tekton", "sleep"
-	Edges       []startup.Edge    `json:"edges,omitempty"` // none if it does not say what it waits for
+	Edges       []startup.Edge    `json:"edges,omitempty"` // none if it is unknown what it waits for
 	Evidence    Evidence          `json:"evidence"`
 	Replaceable bool              `json:"replaceable"` // [Without] can take it out
 
@@ -65,31 +65,31 @@ type Evidence struct {
 
 func (e Evidence) String() string { return e.Field + ": " + e.Text }
 
-// Read says what pod does about its start-up. The error joins an
+// Read returns what pod does about its start-up. The error joins an
 // *AnnotationError for each annotation that cannot be understood; what else was
 // read is returned all the same. Of a pod with more than [MaxContainers] nothing is.
 func Read(pod *corev1.Pod) (Reading, error) {
 	if err := checkSize(pod); err != nil {
 		return Reading{}, err
 	}
-	asked, err := Edges(pod.Annotations)
-	r, startErr := read(pod, asked)
+	requested, err := Edges(pod.Annotations)
+	r, startErr := read(pod, requested)
 	r.note()
 	return r.Reading, errors.Join(err, startErr)
 }
 
 // read is [Read] without notes, with the edges of the annotations.
-func read(pod *corev1.Pod, asked []startup.Edge) (reader, error) {
+func read(pod *corev1.Pod, requested []startup.Edge) (reader, error) {
 	r := newReader(pod)
 	for _, c := range r.all {
 		for _, recognise := range recognisers {
 			recognise(&r, c)
 		}
 	}
-	r.Requested = asked
+	r.Requested = requested
 	start, err := ParseStart(pod.Annotations)
 	r.Start = start
-	for _, e := range asked {
+	for _, e := range requested {
 		if e.From == OurProxy {
 			r.expect(OurProxy)
 		}
@@ -232,7 +232,7 @@ func ownProbe(c *corev1.Container) *corev1.Probe {
 }
 
 // probeNeeds names the container without which a probe of c fails: Istio sends an
-// app's HTTP probes to the proxy, and some probes ask the proxy by themselves.
+// app's HTTP probes to the proxy, and some probes connect to the proxy themselves.
 func (r *reader) probeNeeds(c carrier, p *corev1.Probe) string {
 	if p == nil || p.HTTPGet == nil {
 		return ""
@@ -285,9 +285,9 @@ func (r *reader) expect(name string) {
 	r.Facts[name] = Fact{Command: true, Proxy: true, Probed: true}
 }
 
-// listens names the container behind a local port: a mesh's proxy, or one that
+// listener names the container behind a local port: a mesh's proxy, or one that
 // declares the port or is probed there; "" if none is known.
-func (r *reader) listens(port int) string {
+func (r *reader) listener(port int) string {
 	known := proxiesAt(port)
 	for _, n := range known {
 		if r.has(n) {
@@ -363,7 +363,7 @@ func (r *reader) note() {
 	}
 }
 
-// Meant is e as the author of a work-around meant it: a command that polls a port waits
+// Meant is e as the author of a work-around intended it: a command that polls a port waits
 // until the container behind it is healthy, where that can be known.
 func (r Reading) Meant(e startup.Edge) startup.Edge {
 	if c, i := r.plan().Find(e.From); slices.Contains(startup.WorkArounds, e.By) && i >= 0 && c.Health != startup.NoHealth {
@@ -372,8 +372,8 @@ func (r Reading) Meant(e startup.Edge) startup.Edge {
 	return e
 }
 
-// Plan is all that the pod keeps or is asked to keep. An asked edge that the pod
-// keeps already says by what; the best one, if by several.
+// Plan is all that the pod keeps or requests. A requested edge that the pod keeps already has
+// its mechanism; the best one, if it has several.
 func (r Reading) Plan() startup.Plan {
 	p := r.plan()
 	p.Edges = slices.Clone(r.Requested)
@@ -397,9 +397,9 @@ func (r Reading) Plan() startup.Plan {
 	return p
 }
 
-// contradicts says whether e, which is only how the pod's lists are ordered now,
-// closes a cycle with what was asked for: then the lists will be ordered anew.
-func contradicts(e startup.Edge, asked []startup.Edge) bool {
+// contradicts reports whether e, which is only how the pod's lists are ordered now,
+// closes a cycle with what was requested: then the lists will be ordered anew.
+func contradicts(e startup.Edge, requested []startup.Edge) bool {
 	if e.By != startup.InitDone && e.By != startup.Native {
 		return false
 	}
@@ -410,7 +410,7 @@ func contradicts(e startup.Edge, asked []startup.Edge) bool {
 			return name == e.To
 		}
 		seen[name] = true
-		return slices.ContainsFunc(asked, func(o startup.Edge) bool { return o.To == name && waits(o.From) })
+		return slices.ContainsFunc(requested, func(o startup.Edge) bool { return o.To == name && waits(o.From) })
 	}
 	return waits(e.From)
 }

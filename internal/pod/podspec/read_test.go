@@ -178,7 +178,7 @@ func TestScriptsAndCommands(t *testing.T) {
 	}
 }
 
-// What a wait keeps depends on how it asks: for ever or not, for health or a port.
+// What a wait keeps depends on how it polls: for ever or not, for health or a port.
 func TestHowAStatementPolls(t *testing.T) {
 	const (
 		keeps  = "healthy, by health-loop"
@@ -241,7 +241,7 @@ func TestHowAStatementPolls(t *testing.T) {
 				lasts = f.lasts
 			}
 			want, wantLasts := tt.want, tt.lasts
-			if heeds := strings.HasPrefix(tt.script, "curl --retry 3") || strings.HasPrefix(tt.script, "pilot-agent"); errexit && heeds && !strings.Contains(tt.script, "||") {
+			if fails := strings.HasPrefix(tt.script, "curl --retry 3") || strings.HasPrefix(tt.script, "pilot-agent"); errexit && fails && !strings.Contains(tt.script, "||") {
 				want, wantLasts = strings.Replace(want, "bounded", "health", 1), 0
 				if strings.HasPrefix(tt.script, "pilot-agent") {
 					want = "healthy, within 1m0s, by health-loop"

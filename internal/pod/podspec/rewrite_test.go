@@ -97,7 +97,7 @@ func manyAliases() string {
 	return text
 }
 
-// What is said about a word of a command stays beside it, behind the gate too, and when
+// A comment about a word of a command stays next to it, behind the gate too, and when
 // the gate is taken out again.
 func TestCommentsOfCommandsStay(t *testing.T) {
 	const text = `kind: Pod

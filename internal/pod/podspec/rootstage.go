@@ -31,7 +31,7 @@ func WriteStage(c *corev1.Container, flags []string) error {
 	return mount(c, corev1.VolumeMount{Name: BinVolume, MountPath: BinDir})
 }
 
-// Staged says whether c begins with a root stage.
+// Staged reports whether c begins with a root stage.
 func Staged(c *corev1.Container) bool {
 	argv := slices.Concat(c.Command, c.Args)
 	if len(argv) > 1 && path.Base(argv[0]) == "outrider-agent" {
@@ -40,7 +40,7 @@ func Staged(c *corev1.Container) bool {
 	return len(argv) > 0 && argv[0] == stageWord
 }
 
-// noteStage says what a root stage costs, and what it does not keep.
+// noteStage notes what a root stage costs, and what it does not keep.
 func (r *reader) noteStage() {
 	for _, c := range r.all {
 		if !Staged(c.Container) {

@@ -21,7 +21,7 @@ spec:
   - {name: app, image: a, command: [/app]}
 `)
 	if Staged(&p.Spec.Containers[0]) {
-		t.Error("a proxy without a root stage is said to have one")
+		t.Error("a proxy without a root stage is reported to have one")
 	}
 	if err := WriteStage(&p.Spec.Containers[0], []string{"-u", "1337"}); err != nil {
 		t.Fatal(err)

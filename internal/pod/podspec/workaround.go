@@ -29,7 +29,7 @@ func workaround(r *reader, c carrier) {
 			if proxy := r.proxy(); proxy != "" && proxy != c.Name {
 				f.Edges = []startup.Edge{r.after(proxy, c.Name, startup.Sleep)}
 			} else {
-				r.Notes = append(r.Notes, c.Name+" sleeps "+d.String()+" before it begins; the pod does not say what it waits for")
+				r.Notes = append(r.Notes, c.Name+" sleeps "+d.String()+" before it begins; it is unknown what it waits for")
 			}
 		case waits && w.from != c.Name:
 			f.Mechanism, f.By = startup.HealthLoop, w.by
@@ -37,7 +37,7 @@ func workaround(r *reader, c carrier) {
 			e.Timeout = w.timeout
 			if w.givesUp {
 				f.Mechanism, f.lasts = startup.BoundedLoop, w.timeout
-				e.By, e.Timeout = startup.BoundedLoop, 0 // it is how long it asks, and no promise
+				e.By, e.Timeout = startup.BoundedLoop, 0 // it polls for that long, and then gives up
 			}
 			f.Edges = []startup.Edge{e}
 		case st.neutral():

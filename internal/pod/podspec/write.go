@@ -161,30 +161,30 @@ func waitCommand(c *corev1.Container) ([]string, error) {
 	}
 	probe := ownProbe(c)
 	if probe == nil {
-		return nil, fmt.Errorf("%s has no probe that says when it is healthy", c.Name)
+		return nil, fmt.Errorf("%s has no probe that reports when it is healthy", c.Name)
 	}
 	text, err := json.Marshal(probe)
 	return append([]string{AgentPath}, contract.WaitArgs(string(text))...), err
 }
 
-// annotate replaces what the pod asks for by the edges that were written.
+// annotate replaces the edges that the pod requests by those that were written.
 func (w *writer) annotate(edges []startup.Edge) {
 	for key := range w.out.Annotations {
 		if IsEdges(key) {
 			delete(w.out.Annotations, key)
 		}
 	}
-	asked := own(edges)
-	if len(asked) == 0 {
+	requested := own(edges)
+	if len(requested) == 0 {
 		return
 	}
 	if w.out.Annotations == nil {
 		w.out.Annotations = map[string]string{}
 	}
-	w.out.Annotations[EdgesAnnotation] = FormatEdges(asked)
+	w.out.Annotations[EdgesAnnotation] = FormatEdges(requested)
 }
 
-// own are the edges that Write writes, as a pod asks for them.
+// own are the edges that Write writes, as a pod requests them.
 func own(edges []startup.Edge) []startup.Edge {
 	var out []startup.Edge
 	for _, e := range edges {

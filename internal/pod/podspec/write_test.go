@@ -126,7 +126,7 @@ func TestWriteRefuses(t *testing.T) {
 		"a gate without a command":     {shop, "istio-proxy after cache is healthy, by gate", `"istio-proxy after cache is healthy, by gate": the command of istio-proxy is not in the pod, so there is nothing to wrap`},
 		"an init container as sidecar": {shop, "app after migrate is started, by native", `"app after migrate is started, by native": migrate is an init container that must complete`},
 		"a hold of an init container":  {shop, "migrate after cache is healthy, by hold", `"migrate after cache is healthy, by hold": hold works between plain containers only`},
-		"a hook without a probe":       {shop, "web after app is healthy, by native", `"web after app is healthy, by native": app has no probe that says when it is healthy`},
+		"a hook without a probe":       {shop, "web after app is healthy, by native", `"web after app is healthy, by native": app has no probe that reports when it is healthy`},
 		"a work-around not in the pod": {shop, "app after cache is healthy, by sleep", `"app after cache is healthy, by sleep": cannot be written into this pod: read back as nothing`},
 
 		// A pod that uses a name or a directory of the gates for something else: the agent would
@@ -219,7 +219,7 @@ func TestMechanismThatTheEdgeNames(t *testing.T) {
 }
 
 // podOf is a pod with the containers of a plan: all have a command, and a probe
-// if the plan says that they have one.
+// if the plan has one.
 func podOf(p startup.Plan) *corev1.Pod {
 	out := &corev1.Pod{}
 	always := corev1.ContainerRestartPolicyAlways
@@ -304,7 +304,7 @@ func FuzzStatements(f *testing.F) {
 }
 
 // Random pods, with random edges by random mechanisms: what is not refused is
-// read back as asked for. Most of what the strategy chooses is not refused.
+// read back as requested. Most of what Choose returns is not refused.
 func TestRoundTripOfRandomPods(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	pick := func(words ...string) string { return words[rng.IntN(len(words))] }
@@ -366,7 +366,7 @@ func sameEdges(t *testing.T, p startup.Plan, out *corev1.Pod) {
 	for _, e := range p.Expand().Edges {
 		i := slices.IndexFunc(got.Edges, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To })
 		if i < 0 || e.By != startup.InitDone && got.Edges[i] != e {
-			t.Fatalf("asked for %s\nread\n%s", e, got)
+			t.Fatalf("requested %s\nread\n%s", e, got)
 		}
 	}
 	for _, c := range p.Containers {
