@@ -123,7 +123,7 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 			Explanation: `Remove one of the two.`},
 		{Code: "bad-timeout", Severity: finding.Error, Title: "a timeout is negative",
 			Explanation: `Leave it out to wait without a limit.`},
-		{Code: "self-waiting-probe", Severity: finding.Error, Title: "a container waits for the health of another, whose probe needs the first",
+		{Code: "self-waiting-probe", Severity: finding.Error, Title: "a container waits for another whose probe needs the first",
 			Explanation: `A sidecar whose readiness covers the app can never be ready before the app runs. Wait for "started", or let the probe leave the app out.`},
 		{Code: "cannot-be-kept", Severity: finding.Error, Title: "no mechanism can keep an edge in this pod",
 			Explanation: `The kubelet starts the dependency only after the container that waits for it.`},
