@@ -81,7 +81,7 @@ func (r *Run) Entry(e localpod.Entry) {
 	what := e.What
 	switch {
 	case e.Kind == localpod.Happened:
-	case e.Kind == localpod.Told && e.Failed && e.What == "probe-answered":
+	case e.Kind == localpod.Received && e.Failed && e.What == "probe-answered":
 		what = string(e.Which) + " probe failed"
 	case e.Kind == localpod.Did && e.What == "run-hook":
 		what = "runs its " + string(e.Which)

@@ -25,7 +25,7 @@ func (p *Pod) do(a kubelet.Action) {
 		p.work.Go(func() { p.start(a) })
 	case kubelet.RunHook, kubelet.RunProbe:
 		of := p.running[a.Container]
-		p.work.Go(func() { p.ask(a, of) })
+		p.work.Go(func() { p.answer(a, of) })
 	case kubelet.Stop:
 		if c := p.running[a.Container]; c != nil {
 			c.signal(c.spec.stopSignal())
@@ -34,11 +34,11 @@ func (p *Pod) do(a kubelet.Action) {
 		if c := p.running[a.Container]; c != nil {
 			c.signal(syscall.SIGKILL)
 		}
-	case kubelet.BackOff, kubelet.Publish, kubelet.End: // to be seen, not to be done
+	case kubelet.BackOff, kubelet.Publish, kubelet.End: // shown only
 	}
 }
 
-// stopSignal is SIGTERM, unless the container asks for another one.
+// stopSignal is SIGTERM, unless the container names another one.
 func (s spec) stopSignal() syscall.Signal {
 	if s.Lifecycle != nil && s.Lifecycle.StopSignal != nil {
 		if sig := unix.SignalNum(string(*s.Lifecycle.StopSignal)); sig != 0 {
@@ -61,8 +61,8 @@ func (p *Pod) start(a kubelet.Action) {
 	p.send(news{event: kubelet.Event{At: p.now(), Kind: kubelet.Exited, Container: a.Container, Code: code}, of: c})
 }
 
-// ask runs a hook or a probe.
-func (p *Pod) ask(a kubelet.Action, of *container) {
+// answer runs a hook or a probe, and sends its result.
+func (p *Pod) answer(a kubelet.Action, of *container) {
 	ctx, timeout := p.life, a.Timeout
 	if a.Kind == kubelet.RunProbe && timeout > 0 {
 		var cancel context.CancelFunc
@@ -106,15 +106,15 @@ func (p *Pod) handle(ctx context.Context, a kubelet.Action, of *container) error
 		}
 		// A hook's HTTP request is done with any answer; a probe looks at its status.
 		// Source: pkg/kubelet/lifecycle/handlers.go runHTTPHandler, pkg/probe/http/http.go.
-		return p.asker().http(ctx, h.http, port, !isHook)
+		return p.prober().http(ctx, h.http, port, !isHook)
 	case h.tcp != nil && !isHook: // a hook of this kind is refused by the kubelet
 		port, err := portOf(place, c, h.tcp.Port)
 		if err != nil {
 			return err
 		}
-		return p.asker().tcp(ctx, h.tcp.Host, port)
+		return p.prober().tcp(ctx, h.tcp.Host, port)
 	case h.grpc != nil:
-		return p.asker().grpc(ctx, int(h.grpc.Port), service(h.grpc))
+		return p.prober().grpc(ctx, int(h.grpc.Port), service(h.grpc))
 	case h.sleep != nil:
 		select {
 		case <-time.After(time.Duration(h.sleep.Seconds) * time.Second):

@@ -70,12 +70,12 @@ func (s *sandbox) start(sp spec, line func(string)) (*container, error) {
 			})
 		})
 	}
-	// A process that ends before it reads says why on the other pipe.
+	// A process that ends before it reads writes why to the other pipe.
 	_ = json.NewEncoder(p.order).Encode(sp.order)
 	p.order.Close()
 	answers := json.NewDecoder(p.answers)
 	var began, failed answer
-	_ = answers.Decode(&began) // nothing: the next one says why
+	_ = answers.Decode(&began) // nothing: the next one has the reason
 	more := answers.Decode(&failed)
 	if err := first.Wait(); err != nil && began.PID == 0 {
 		return nil, fmt.Errorf("starting container %s: %s%w", sp.Name, began.Error, err)
@@ -130,7 +130,7 @@ func (c *container) shut() {
 // get it, except SIGKILL: it is the first of its process namespace.
 func (c *container) signal(s syscall.Signal) { _ = c.process.Signal(s) }
 
-// errNotRunning is what a runtime says of a container that has ended.
+// errNotRunning is the error of a runtime for a container that has ended.
 var errNotRunning = errors.New("the container does not run")
 
 // exec runs a command in the container, as its user, and returns what it wrote.
@@ -238,7 +238,7 @@ func readLines(r io.Reader, line func(string)) {
 	}
 }
 
-// A tail is the end of a log, which is the termination message of a container that asks for it.
+// A tail is the end of a log, which is the termination message under FallbackToLogsOnError.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

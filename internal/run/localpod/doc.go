@@ -2,7 +2,9 @@
 // kubelet's rules: package kubelet decides, and what it decides is done here, with
 // real hooks, probes, signals and restarts.
 //
-//	result, err := localpod.Run(ctx, localpod.Options{Pod: pod})
+//	node, err := localpod.NewNode(localpod.NodeOptions{})
+//	pod, err := node.Start(localpod.Options{Pod: manifest})
+//	result := pod.Wait()
 //
 // There are no images. A container's file system is this machine's, copy on write,
 // so its command must be in the pod spec and on this machine.
@@ -25,7 +27,7 @@
 //	container.go    a container that runs: start, signal, exec
 //	pod.go          the loop: events in, actions out
 //	act.go          how each action is done
-//	probe.go        HTTP, TCP and gRPC, asked from the node
+//	probe.go        HTTP, TCP and gRPC, from the node
 //	health.go       which containers are healthy, as far as the kubelet can see
 //	gates.go        what gates say of the commands behind them
 //	result.go       what comes out

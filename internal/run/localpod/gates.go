@@ -21,7 +21,7 @@ func (p *Pod) watchGates() {
 	}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		return // then its edges are not judged, and the result says so
+		return // then its edges are not judged, which the result reports
 	}
 	if watcher.Add(dir) != nil {
 		watcher.Close()

@@ -31,7 +31,7 @@ func sources(p startup.Plan, pod kubelet.Pod) map[string]startup.Health {
 		if said.Health != startup.Report {
 			continue
 		}
-		// What it says itself shows in its probes, a moment later.
+		// Its own report shows in its probes, a moment later.
 		var shown startup.Health
 		if c.Startup.Handler != kubelet.NoHandler {
 			shown = startup.StartupProbe
@@ -47,10 +47,10 @@ func sources(p startup.Plan, pod kubelet.Pod) map[string]startup.Health {
 	return out
 }
 
-// healthOf is what an event says of its container's health.
+// healthOf is the change of a container's health that an event shows.
 func (p *Pod) healthOf(before kubelet.State, e kubelet.Event) (startup.What, bool) {
 	if p.speaks[e.Container] {
-		return "", false // it speaks for itself
+		return "", false // its journal reports it
 	}
 	was, is := before.View(e.Container), p.state.View(e.Container)
 	switch source := p.sources[e.Container]; {

@@ -42,7 +42,7 @@ func (n *network) next() ([]netip.Addr, error) {
 	var out []netip.Addr
 	for i, p := range n.prefixes {
 		a := n.last[i].Next()
-		if !p.Contains(a) || a.Is4() && !p.Contains(a.Next()) { // the last one is everybody's
+		if !p.Contains(a) || a.Is4() && !p.Contains(a.Next()) { // the last one is for broadcasts
 			return nil, fmt.Errorf("no address is left in %s", p)
 		}
 		out = append(out, a)
@@ -58,27 +58,13 @@ func (n *Node) connect(o NodeOptions) error {
 	if !o.IPv4.IsValid() {
 		o.IPv4 = defaultIPv4
 	}
-	if a := o.IPv4.Addr(); !a.Is4() || a.IsLoopback() || a.IsMulticast() || o.IPv4.Bits() > 30 {
-		return fmt.Errorf("%s: want an IPv4 network with room for a pod, such as %s", o.IPv4, defaultIPv4)
-	}
-	wished := o.IPv6.IsValid()
-	if !wished {
-		o.IPv6 = defaultIPv6
-	}
-	if !o.IPv6.Addr().Is6() || o.IPv6.Bits() > 126 {
-		return fmt.Errorf("%s: want an IPv6 network with room for a pod, such as %s", o.IPv6, defaultIPv6)
-	}
 	return n.Do(func() error {
 		link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridge}}
 		if err := netlink.LinkAdd(link); err != nil {
 			return fmt.Errorf("making a bridge: %w", err)
 		}
-		n.network = newNetwork(o.IPv4, o.IPv6)
-		err := address(link, netip.PrefixFrom(n.network.node[1], o.IPv6.Bits()))
-		if err != nil && wished {
-			return err
-		}
-		if err != nil { // the kernel has no IPv6, or it is switched off
+		n.network = newNetwork(o.IPv4, defaultIPv6)
+		if err := address(link, netip.PrefixFrom(n.network.node[1], defaultIPv6.Bits())); err != nil { // the kernel has no IPv6, or it is switched off
 			n.network = newNetwork(o.IPv4)
 		}
 		if err := address(link, netip.PrefixFrom(n.network.node[0], o.IPv4.Bits())); err != nil {

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotRoot says that this user cannot make a node.
+// ErrNotRoot is the error of a user that cannot make a node.
 var ErrNotRoot = errors.New("running a pod needs root: it makes network namespaces and mounts of its own")
 
 // nodeDir is where a node keeps the files of its pods, on a tmpfs that only it and its
@@ -29,8 +29,7 @@ const nodeDir = "/sys"
 // NodeOptions are about the private machine. The zero value of a field means its default.
 type NodeOptions struct {
 	Name string       // default: "node"
-	IPv4 netip.Prefix // of node and pods; default 10.244.0.0/24
-	IPv6 netip.Prefix // default fd00:10:244::/64, where the kernel has IPv6
+	IPv4 netip.Prefix // of node and pods, from [ParseNetwork]; default 10.244.0.0/24
 }
 
 // A Node is a private machine, within this one, for pods that can reach one another:

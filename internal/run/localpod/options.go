@@ -3,7 +3,6 @@ package localpod
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -47,11 +46,6 @@ type Options struct {
 
 // A Bind shows a file or directory of this machine at another path.
 type Bind struct{ From, To string }
-
-// Lines returns a Line that writes to w, each line after its container's name.
-func Lines(w io.Writer) func(container, line string) {
-	return func(container, line string) { fmt.Fprintf(w, "%s | %s\n", container, line) }
-}
 
 // A SpecError is something in a pod that cannot be run here.
 type SpecError struct {
@@ -122,7 +116,7 @@ var unsupportedFields = []unsupported{
 	{"spec.ephemeralContainers", func(s corev1.PodSpec) bool { return len(s.EphemeralContainers) > 0 }, "leave them out"},
 }
 
-// check says what of the pod cannot be run here, all of it.
+// check returns everything in the pod that cannot be run here.
 func (o *Options) check() error {
 	var all []error
 	for _, u := range unsupportedFields {

@@ -51,7 +51,7 @@ type file struct {
 	Mode uint32
 }
 
-// An answer is what the new process says of itself. Nothing more after the first
+// An answer is the report of a new process. Nothing more after the first
 // one means that the command runs.
 type answer struct {
 	PID   int    // as this process sees it

@@ -27,7 +27,7 @@ type Pod struct {
 	plan  startup.Plan
 	began time.Time
 
-	news   chan news          // what the workers have to say
+	news   chan news          // from the workers
 	over   chan struct{}      // closed when the loop has ended
 	done   chan struct{}      // closed when nothing is left of the pod
 	life   context.Context    // of hooks and probes
@@ -50,8 +50,8 @@ type Pod struct {
 	timeline startup.Timeline
 	sources  map[string]startup.Health
 	hidden   map[string]bool
-	reported map[string]bool // it said something of itself
-	speaks   map[string]bool // of its health
+	reported map[string]bool // containers with entries in their journals
+	speaks   map[string]bool // containers whose journals report their health
 }
 
 // news is what a worker reports.
@@ -104,26 +104,6 @@ func (n *Node) Start(o Options) (*Pod, error) {
 	p.watchGates()
 	go p.loop()
 	return p, nil
-}
-
-// Run runs a pod on a node of its own until it ends. When ctx does, the pod is
-// deleted, with its grace period.
-func Run(ctx context.Context, o Options) (Result, error) {
-	n, err := NewNode(NodeOptions{})
-	if err != nil {
-		return Result{}, err
-	}
-	defer n.Close()
-	p, err := n.Start(o)
-	if err != nil {
-		return Result{}, err
-	}
-	select {
-	case <-ctx.Done():
-		p.Delete(0)
-	case <-p.done:
-	}
-	return p.Wait(), nil
 }
 
 // Delete deletes the pod: its containers are stopped, in their order, within a
@@ -182,16 +162,9 @@ func (p *Pod) Volume(name string) string {
 	return p.node.path(path.Join(p.box.dir, "volumes", name))
 }
 
-// Report adds to the timeline what is seen only inside the container: that the
-// command behind a gate has started, that it is healthy. Once it has spoken of its health
-// its probes do not count for it.
-func (p *Pod) Report(container string, what startup.What, detail string) {
-	p.send(news{event: kubelet.Event{At: p.now(), Container: container}, report: what, detail: detail})
-}
-
 func (p *Pod) now() time.Duration { return time.Since(p.began) }
 
-// send tells the loop something, unless it is over.
+// send gives the loop an event, unless the loop has ended.
 func (p *Pod) send(n news) {
 	select {
 	case p.news <- n:
@@ -199,7 +172,7 @@ func (p *Pod) send(n news) {
 	}
 }
 
-// loop is the kubelet of this pod. It owns the state; workers only tell it news.
+// loop is the kubelet of this pod. It owns the state; workers only send it news.
 func (p *Pod) loop() {
 	defer p.close()
 	p.step(news{event: kubelet.Event{Kind: kubelet.Added}})
@@ -232,14 +205,14 @@ func (p *Pod) loop() {
 	}
 }
 
-// leave keeps the pod's state from before its deletion.
+// leave keeps the failures from before the deletion.
 func (p *Pod) leave() {
 	if !p.deleted {
 		p.deleted, p.failed = true, p.failures()
 	}
 }
 
-// close ends what still asks for the pod, and sums up.
+// close ends hooks and probes, and sums up.
 func (p *Pod) close() {
 	p.end()
 	p.final = p.result()
@@ -316,14 +289,14 @@ func (p *Pod) step(n news) {
 	before, e := p.state, n.event
 	after, actions := before.Step(e)
 	p.state = after
-	p.tellEvent(n)
+	p.recordEvent(n)
 	happened := p.seen(kubelet.Happened(before, e, actions), n.detail)
 	if what, ok := p.healthOf(before, e); ok {
 		happened = append(startup.Timeline{{Container: e.Container, What: what, At: e.At, Incarnation: after.View(e.Container).Incarnation}}, happened...)
 	}
 	p.note(happened)
 	for _, a := range actions {
-		p.tellAction(a)
+		p.recordAction(a)
 	}
 	for _, a := range actions {
 		p.do(a)
@@ -347,34 +320,34 @@ func (p *Pod) seen(t startup.Timeline, detail string) startup.Timeline {
 func (p *Pod) note(t startup.Timeline) {
 	p.timeline = append(p.timeline, t...)
 	for _, e := range t {
-		p.tell(Entry{At: e.At, Kind: Happened, Container: e.Container, What: string(e.What), Detail: e.Detail})
+		p.record(Entry{At: e.At, Kind: Happened, Container: e.Container, What: string(e.What), Detail: e.Detail})
 	}
 }
 
-func (p *Pod) tellEvent(n news) {
+func (p *Pod) recordEvent(n news) {
 	e := n.event
 	if e.Kind == kubelet.Tick {
 		return
 	}
-	entry := Entry{At: e.At, Kind: Told, Container: e.Container, What: string(e.Kind), Which: e.Which, Detail: n.detail}
+	entry := Entry{At: e.At, Kind: Received, Container: e.Container, What: string(e.Kind), Which: e.Which, Detail: n.detail}
 	switch e.Kind {
 	case kubelet.Exited:
 		entry.ExitCode = &e.Code
 	case kubelet.Pulled, kubelet.Started, kubelet.HookReturned, kubelet.ProbeAnswered, kubelet.SandboxReady:
 		entry.Failed = !e.OK
 	}
-	p.tell(entry)
+	p.record(entry)
 }
 
-func (p *Pod) tellAction(a kubelet.Action) {
+func (p *Pod) recordAction(a kubelet.Action) {
 	detail := a.Reason
 	if a.Kind == kubelet.Publish {
 		detail = strings.TrimSuffix(fmt.Sprintf("%s ready=%t", a.Status.Phase, a.Status.Ready), " ")
 	}
-	p.tell(Entry{At: a.At, Kind: Did, Container: a.Container, What: string(a.Kind), Which: a.Which, Detail: detail})
+	p.record(Entry{At: a.At, Kind: Did, Container: a.Container, What: string(a.Kind), Which: a.Which, Detail: detail})
 }
 
-func (p *Pod) tell(e Entry) {
+func (p *Pod) record(e Entry) {
 	p.speak.Lock()
 	defer p.speak.Unlock()
 	p.facts.Journal(e)

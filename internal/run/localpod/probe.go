@@ -18,20 +18,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// An asker asks a pod from its node, as a kubelet does: what captures the pod's
-// traffic sees its probes too.
-type asker struct {
+// A prober connects to a pod from its node, as a kubelet does: capture rules of the pod
+// apply to its probes too.
+type prober struct {
 	node  *Node
 	pod   string // its address
 	agent string
 }
 
-func (p *Pod) asker() asker {
-	return asker{p.node, p.facts.addrs[0].String(), fmt.Sprintf("kube-probe/1.%d", p.facts.Kube.Minor)}
+func (p *Pod) prober() prober {
+	return prober{p.node, p.facts.addrs[0].String(), fmt.Sprintf("kube-probe/1.%d", p.facts.Kube.Minor)}
 }
 
 // dial connects from the node's network.
-func (a asker) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+func (a prober) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	entered := a.node.Do(func() error {
 		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
 		return nil
@@ -39,7 +39,7 @@ func (a asker) dial(ctx context.Context, network, address string) (conn net.Conn
 	return conn, errors.Join(entered, err)
 }
 
-func (a asker) tcp(ctx context.Context, host string, port int) error {
+func (a prober) tcp(ctx context.Context, host string, port int) error {
 	conn, err := a.dial(ctx, "tcp", net.JoinHostPort(cmp.Or(host, a.pod), strconv.Itoa(port)))
 	if err != nil {
 		return err
@@ -47,9 +47,9 @@ func (a asker) tcp(ctx context.Context, host string, port int) error {
 	return conn.Close()
 }
 
-// http asks as the kubelet does: 200 to 399 is well, and so is a redirect to another
-// host, which is not followed. Source: pkg/probe/http/http.go of kubernetes v1.34.4.
-func (a asker) http(ctx context.Context, h *corev1.HTTPGetAction, port int, judge bool) error {
+// http sends the kubelet's request: status 200 to 399 is success, and so is a redirect to
+// another host, which is not followed. Source: pkg/probe/http/http.go of kubernetes v1.34.4.
+func (a prober) http(ctx context.Context, h *corev1.HTTPGetAction, port int, judge bool) error {
 	scheme := strings.ToLower(cmp.Or(string(h.Scheme), "http"))
 	target, err := url.Parse(h.Path)
 	if err != nil { // the kubelet takes it as a path
@@ -98,7 +98,7 @@ func (a asker) http(ctx context.Context, h *corev1.HTTPGetAction, port int, judg
 
 // grpc calls grpc.health.v1.Health/Check, over HTTP/2 without TLS.
 // Source: the gRPC protocol over HTTP/2 (PROTOCOL-HTTP2.md) and health.proto.
-func (a asker) grpc(ctx context.Context, port int, service string) error {
+func (a prober) grpc(ctx context.Context, port int, service string) error {
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{DialContext: a.dial, Protocols: &protocols}

@@ -37,14 +37,14 @@ type Ended struct {
 	Message  string `json:"message,omitempty"`  // that it left in its termination log
 }
 
-// OK says that the pod did not fail and that its start was as planned.
+// OK reports that the pod did not fail and that its start was as planned.
 func (r Result) OK() bool { return len(r.Failures) == 0 && len(r.Violations) == 0 }
 
 // An EntryKind is what an entry of the journal is about.
 type EntryKind string
 
 const (
-	Told     EntryKind = "event"    // an event that reached the kubelet
+	Received EntryKind = "event"    // an event that reached the kubelet
 	Did      EntryKind = "action"   // what it did
 	Happened EntryKind = "timeline" // what that means, in the words of package startup
 )

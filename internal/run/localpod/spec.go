@@ -21,7 +21,7 @@ type spec struct {
 	message string // its termination message, on the node
 }
 
-// check says what of the pod cannot be run, before there is anything of it.
+// check returns what in the pod cannot be run, before anything of it is made.
 func (f facts) check() error {
 	_, err := f.specs("/", nil)
 	_, volumes := f.volumes()
@@ -119,7 +119,7 @@ func (f facts) files() []file {
 	}
 }
 
-// resolvConf is what the pod's dnsConfig says; without one, this machine's.
+// resolvConf is the pod's dnsConfig as a file; without one, this machine's.
 func (f facts) resolvConf() []byte {
 	d := f.Pod.Spec.DNSConfig
 	if d == nil {
@@ -175,8 +175,8 @@ func handlers(c *corev1.Container) map[string]handler {
 	return out
 }
 
-// checkHandlers refuses hooks and probes that ask a port that the container does not name;
-// what is wrong with them in any pod, [podspec.Check] says.
+// checkHandlers refuses hooks and probes of a port that the container does not name. Other
+// mistakes in them are found by [podspec.Check].
 func checkHandlers(c carrier) error {
 	var all []error
 	for _, where := range slices.Sorted(maps.Keys(handlers(c.Container))) {

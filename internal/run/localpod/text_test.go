@@ -61,7 +61,7 @@ func TestServingStatus(t *testing.T) {
 		"unknown is left out":       {[]byte{0, 0, 0, 0, 0}, 0, false},
 		"a field that came later":   {[]byte{0, 0, 0, 0, 4, 8, 1, 18, 0}, 1, false},
 		"compressed":                {[]byte{1, 0, 0, 0, 2, 8, 1}, 0, true},
-		"shorter than it says":      {[]byte{0, 0, 0, 0, 3, 8, 1}, 0, true},
+		"shorter than its length":   {[]byte{0, 0, 0, 0, 3, 8, 1}, 0, true},
 		"a field that does not end": {[]byte{0, 0, 0, 0, 2, 8, 0x80}, 0, true},
 		"nothing":                   {nil, 0, true},
 	}

@@ -17,7 +17,7 @@ var capabilities = []string{"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER"
 	"LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP", "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ",
 	"PERFMON", "BPF", "CHECKPOINT_RESTORE"}
 
-// usual are those of a container that says nothing. Source: containerd pkg/oci/spec.go
+// usual are those of a container without settings. Source: containerd pkg/oci/spec.go
 // defaultUnixCaps.
 const usual uint64 = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FSETID | 1<<unix.CAP_FOWNER | 1<<unix.CAP_MKNOD |
 	1<<unix.CAP_NET_RAW | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETFCAP | 1<<unix.CAP_SETPCAP |
@@ -90,7 +90,7 @@ func bounds(field string, s corev1.SecurityContext) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// With ALL on one side, the other side says the exceptions.
+	// With ALL on one side, the other side has the exceptions.
 	if add == allOfThem {
 		return allOfThem &^ drop, nil
 	}

@@ -53,7 +53,7 @@ func serve() {
 		return len(found)+len(more) > 0
 	}
 	http.HandleFunc("/ready", func(w http.ResponseWriter, r *http.Request) {
-		fmt.Println("asked", r.Host, r.UserAgent(), strings.Split(r.RemoteAddr, ":")[0], r.Header.Get("X-Test"))
+		fmt.Println("request for", r.Host, r.UserAgent(), strings.Split(r.RemoteAddr, ":")[0], r.Header.Get("X-Test"))
 		if !ready() {
 			http.Error(w, "not yet", http.StatusServiceUnavailable)
 		}
@@ -78,7 +78,7 @@ func serve() {
 	go server.Serve(listeners[":9090"])
 	fmt.Println("serving")
 	<-stop
-	fmt.Println("told to stop")
+	fmt.Println("stopping")
 }
 
 // A world is a node for one test, with what its pods say.
