@@ -138,7 +138,7 @@ func (o *lintOptions) run(cmd *cobra.Command) error {
 	return o.verdict(report)
 }
 
-// fromCluster says whether a namespace is read, and not files.
+// fromCluster reports whether a namespace is read, and not files.
 func (o *lintOptions) fromCluster() bool { return len(o.files) == 0 && o.namespace != "" }
 
 // inputs are the files, or the cluster, as a command of a remedy names them.

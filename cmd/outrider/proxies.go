@@ -105,7 +105,7 @@ func (o *proxyOptions) status(cmd *cobra.Command, pod string) error {
 		return err
 	}
 	if slices.ContainsFunc(proxies, debugapi.Proxy.Rejected) {
-		return &cli.ExitError{Status: cli.Failed} // what is printed says it
+		return &cli.ExitError{Status: cli.Failed} // the reason is printed
 	}
 	return nil
 }

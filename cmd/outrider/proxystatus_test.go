@@ -117,7 +117,7 @@ func TestProxyStatusOfARealControlPlane(t *testing.T) {
 	if _, _, errs := command("proxy-status", "app-2", "--control-plane-http", at); !strings.Contains(errs, `no proxy "app-2" is connected to this outriderd; there are app-1.shop`) {
 		t.Errorf("a pod that is not there: %s", errs)
 	}
-	// What was kept reads as what was asked.
+	// A saved answer prints the same as a live one.
 	kept := filepath.Join(t.TempDir(), "kept.json")
 	_, text, _ := command("proxy-config", "app-1", "-o", "json", "--control-plane-http", at)
 	if err := os.WriteFile(kept, []byte(text), 0o644); err != nil {

@@ -43,14 +43,14 @@ func Choice(cmd *cobra.Command, value *string, flag, short, usage string, words 
 	Complete(cmd, flag, words...)
 }
 
-// Complete says which words a shell completes for a flag.
+// Complete sets the words that a shell completes for a flag.
 func Complete(cmd *cobra.Command, flag string, words ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // of the program, not of its input
 	}
 }
 
-// CompleteFiles says with which endings a shell completes files for a flag.
+// CompleteFiles sets the endings of files that a shell completes for a flag.
 func CompleteFiles(cmd *cobra.Command, flag string, endings ...string) {
 	if err := cmd.MarkFlagFilename(flag, endings...); err != nil {
 		panic(err)

@@ -23,7 +23,7 @@ const (
 	Misused = 2 // the input is unusable; nothing was changed
 )
 
-// A UsageError is unusable input. The hint, if any, says what to do instead.
+// A UsageError is unusable input. The hint, if any, is what to do instead.
 type UsageError struct {
 	Err  error
 	Hint string
@@ -113,7 +113,7 @@ func unwrapValue(err error) error {
 // envAnnotation keeps the variables of a flag.
 const envAnnotation = "outrider.dev/env"
 
-// BindEnv says which variables set a flag when the command line does not, first one
+// BindEnv sets the variables that set a flag when the command line does not, first one
 // wins, and adds them to its usage.
 func BindEnv(fs *pflag.FlagSet, flag string, variables ...string) {
 	f := fs.Lookup(flag)

@@ -70,7 +70,7 @@ func (p portsOrOutput) Set(s string) error {
 	return p.Flag.Set(s)
 }
 
-// FinishIntent reads what the environment says and checks the whole.
+// FinishIntent reads the environment and checks the whole.
 func FinishIntent(fs *pflag.FlagSet, in *capture.Intent) error {
 	if err := FromEnv(fs); err != nil {
 		return err

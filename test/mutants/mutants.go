@@ -39,7 +39,7 @@ type Mutant struct {
 
 	// To has the type of From where that is an expression. Both are evaluated, in
 	// whichever order, unless they are recognisable as conditions (a comparison, a logical
-	// operator, true, false): so a value with side effects wants a mutant of its whole
+	// operator, true, false): so a value with side effects needs a mutant of its whole
 	// statement. An empty To deletes a statement.
 	To string
 
@@ -47,7 +47,7 @@ type Mutant struct {
 	// empty: those given to Run.
 	Tests string
 
-	// Survives says why no test can notice the mutant. If one does, Run fails as well:
+	// Survives is why no test can notice the mutant. If one does, Run fails as well:
 	// the reason is then wrong.
 	Survives string
 }
@@ -77,7 +77,7 @@ func Run(t *testing.T, tests string, list map[string]Mutant) {
 	}
 }
 
-// judge says what is wrong with a mutant: empty if its tests notice it, or if they do not
+// judge returns what is wrong with a mutant: empty if its tests notice it, or if they do not
 // and it has a reason to survive.
 func judge(binary, dir, name string, m Mutant) string {
 	out, err := play(binary, dir, name, m.Tests)

@@ -82,7 +82,7 @@ func (s span) choice(original string) string {
 	}
 }
 
-// isCondition says whether the text of an expression is recognisable as a condition.
+// isCondition reports whether the text of an expression is recognisable as a condition.
 func isCondition(text string) bool {
 	e, err := parser.ParseExpr(text)
 	if err != nil {

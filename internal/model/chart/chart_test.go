@@ -98,7 +98,7 @@ web                                            ▒▒▒▒▒▒▒▒▒▒▒
 	}
 }
 
-// Marks that would cover one another become one, which says what both say.
+// Marks that would cover one another become one, with the texts of both.
 func TestMarksOfAPictureDoNotCoverOneAnother(t *testing.T) {
 	at := func(d time.Duration, kinds ...MarkKind) (out []Mark) {
 		for _, k := range kinds {
@@ -126,7 +126,7 @@ func TestMarksOfAPictureDoNotCoverOneAnother(t *testing.T) {
 			}
 			for _, m := range tt.marks {
 				if !strings.Contains(lane, marks[m.Kind].means) {
-					t.Errorf("nothing says %q\n%s", marks[m.Kind].means, lane)
+					t.Errorf("%q is missing\n%s", marks[m.Kind].means, lane)
 				}
 			}
 		})

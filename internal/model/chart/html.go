@@ -137,7 +137,7 @@ func writeList(b *strings.Builder, items []string) {
 	b.WriteString("</ul>\n")
 }
 
-// empty says that nothing happens in the chart.
+// empty reports that nothing happens in the chart.
 func (c Chart) empty() bool { return len(c.used()) == 0 }
 
 func writeTable(b *strings.Builder, t startup.Timeline) {

@@ -192,7 +192,7 @@ func (p picture) lane(b *strings.Builder, l Lane, y float64) {
 }
 
 // marks draws each with a letter in a circle: colour is not the only difference.
-// Where there is no room for one, the mark that is there says it too.
+// Where there is no room for one, the title of the mark that is there has it too.
 func (p picture) marks(b *strings.Builder, all []Mark, y float64) {
 	var drawn []drawnMark
 	for _, kind := range slices.Backward(markOrder) {

@@ -26,7 +26,7 @@ type record struct {
 	status startup.Status
 	fresh  bool // its writer lives, and holds the lock on the file
 	here   bool // it was written in this sandbox
-	ended  bool // it says that the container ended
+	ended  bool // it records the end of the container
 }
 
 // sleeps reports whether To's command begins some time after its container, independently
@@ -99,7 +99,7 @@ func (s State) decide(e edge, at time.Duration) startup.Decision {
 }
 
 // seen is what To can know of From. If the writer of a record is dead and the record does
-// not say that the container ended, it was killed. A record of another sandbox says nothing.
+// not contain the end, the container was killed. A record of another sandbox is ignored.
 // That a container completed stays true after the death of the writer.
 func (s State) seen(e edge) startup.Status {
 	if e.from < 0 {

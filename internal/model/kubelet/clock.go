@@ -35,7 +35,7 @@ func (s *State) passTime(t time.Duration) {
 
 // fire does one thing that is due now. Kills come before probes, and these
 // before a pass, so that a pass sees what happened at the same instant. A relist
-// comes last: whoever waits for it is served before its news are sent.
+// comes last: a pass that waits for it begins before its events are sent.
 func (s *State) fire() {
 	for i := range s.c {
 		if s.due(s.c[i].killing.deadline) {

@@ -27,10 +27,10 @@ func tolerance(key string) time.Duration {
 var known = map[string]struct{ lines, why string }{
 	"readiness-delay": {"readiness ready", "the delay is counted from the start of the container cut to whole seconds of the clock on the wall, " +
 		"which the model does not know: it may end up to a second earlier (status/status_manager.go normalizeStatus)"},
-	"startup-then-others": {"readiness startup", "since 1.35 a container that is restarted counts as started, and its readiness is asked, " +
+	"startup-then-others": {"readiness startup", "since 1.35 a container that is restarted counts as started, and its readiness is probed, " +
 		"until the prober of its startup has found the new one (v1.36.3 prober/prober_manager.go isContainerStarted)"},
 	"readiness-grpc": {"readiness", "a first gRPC probe may find no listener: its client tries again for a second, and " +
-		"the container hears of it late or never (probe/grpc/grpc.go)"},
+		"the request reaches the container late or never (probe/grpc/grpc.go)"},
 }
 
 // Every trace of a real kubelet, replayed: the model does the same things, at the

@@ -89,7 +89,7 @@ func (s *State) decidePlain() (kills, starts []task, kept int) {
 	return kills, starts, kept
 }
 
-// restarts says whether a container that has ended is started again. One that
+// restarts reports whether a container that has ended is started again. One that
 // could not be started (StartError) has ended too, so that with Never it is never
 // tried again.
 // Source: container/helpers.go ShouldContainerBeRestarted.

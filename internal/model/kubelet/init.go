@@ -17,7 +17,7 @@ type initPlan struct {
 // Two things follow that surprise people. Once a plain container runs, the pod is
 // initialized, and no dead sidecar holds anything. And when none runs, a sidecar
 // holds the plain containers only if it is the last of the list: behind it, an
-// init container that completed once says that all is well.
+// init container that completed once counts as the end of initialization.
 // Source: kuberuntime_container.go computeInitContainerActions.
 func (s *State) decideInit() initPlan {
 	if s.spec.inits == 0 {

@@ -26,7 +26,7 @@ type Container struct {
 	Startup, Liveness, Readiness Probe   // without handler: no probe
 }
 
-// RestartPolicy says which ends of a container the kubelet answers with a start.
+// RestartPolicy is the set of ends of a container after which the kubelet starts it again.
 // Empty is Always.
 type RestartPolicy string
 
@@ -115,7 +115,7 @@ const (
 	sidecar
 )
 
-// kind says what container i is. A kubelet without native sidecars takes one for
+// kind is the kind of container i. A kubelet without native sidecars takes one for
 // a plain init container, which then never completes.
 func (s *spec) kind(i int) kind {
 	switch {

@@ -20,7 +20,7 @@ type probe struct {
 	result  result
 	last    result        // of the last answer, below the thresholds too
 	row     int           // how many answers in a row were like that
-	onHold  bool          // it has said all that it has to say of this incarnation
+	onHold  bool          // it does not run again in this incarnation
 	clock   time.Duration // it runs at whole periods since then
 	again   bool          // it is to run once more at once
 	due     time.Duration // its next run; never: none
@@ -28,7 +28,7 @@ type probe struct {
 	expires time.Duration // a run is under way, and must end by then; never: none
 }
 
-// result is what a probe says of its container.
+// result is the result of a probe.
 type result int
 
 const (
@@ -38,7 +38,7 @@ const (
 	failure
 )
 
-// first is what a probe says before its first verdict.
+// first is the result of a probe before its first verdict.
 // Source: prober/worker.go newWorker (initialValue).
 var first = [...]result{startupProbe: unknown, livenessProbe: success, readinessProbe: failure}
 
@@ -53,7 +53,7 @@ func (s *State) probeSpec(i, w int) Probe {
 	return [...]Probe{c.Startup, c.Liveness, c.Readiness}[w]
 }
 
-// hasProbe says whether the kubelet runs that probe: not for plain init containers.
+// hasProbe reports whether the kubelet runs that probe: not for plain init containers.
 // Source: prober/prober_manager.go AddPod.
 func (s *State) hasProbe(i, w int) bool {
 	return s.probeSpec(i, w).Handler != NoHandler && s.spec.kind(i) != initial
@@ -128,7 +128,7 @@ func (s *State) probeNow(i, w int) {
 }
 
 // probeAnswered counts an answer; no answer in time is a failure. A verdict needs
-// as many equal answers in a row as the threshold says.
+// as many equal answers in a row as the threshold.
 func (s *State) probeAnswered(i int, which Which, ok bool) {
 	w := slices.Index(probeKinds[:], which)
 	if w < 0 || s.c[i].probes[w].expires == never {
@@ -144,17 +144,17 @@ func (s *State) probeAnswered(i int, which Which, ok bool) {
 		p.last, p.row = answer, 0
 	}
 	p.row = min(p.row+1, threshold)
-	p.askNext(spec.Period, s.now)
+	p.scheduleNext(spec.Period, s.now)
 	if p.row == threshold && s.c[i].run == running {
 		s.verdict(i, w, answer)
 	}
 	s.scheduleProbes(i, s.now+1) // the others' period that began with this one has passed
 }
 
-// askNext: a period that has begun while the probe ran counts, once; a pass that
-// wanted it asked comes first.
+// scheduleNext: a period that has begun while the probe ran counts, once; a probe that a
+// pass requested comes first.
 // Source: prober/worker.go run; a time.Ticker keeps one tick.
-func (p *probe) askNext(period, now time.Duration) {
+func (p *probe) scheduleNext(period, now time.Duration) {
 	p.due = max(p.nextTick(period, p.sent+1), now)
 	if p.again {
 		p.again, p.due, p.clock = false, now, now

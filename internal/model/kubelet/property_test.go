@@ -91,7 +91,7 @@ func (w *watcher) watch(before State, e Event, after State, actions []Action) er
 	if after.Now() < before.Now() || after.Now() < e.At {
 		return fmt.Errorf("time went from %s to %s", before.Now(), after.Now())
 	}
-	if next, ok := after.Next(); ok && next < after.Now() {
+	if next, ok := after.Next(); ok && next <= after.Now() {
 		return fmt.Errorf("something was due at %s and is not done at %s", next, after.Now())
 	}
 	if !slices.IsSortedFunc(actions, func(a, b Action) int { return int(a.At - b.At) }) {

@@ -140,8 +140,8 @@ func (r *replay) pull(a kubelet.Action) {
 	}
 }
 
-// chance: real kubelets put a retry off by up to a half, at random, and a pass that
-// nobody needed before may have put it off by a relist. The model's is put to when
+// chance: real kubelets put a retry off by up to a half, at random, and a pass without
+// effect before may have put it off by a relist. The model's is put to when
 // the real one began a pass.
 func (r *replay) chance() {
 	at, ok := kubelet.RetryAt(r.state)
@@ -211,7 +211,7 @@ func (r *replay) nearest(l seen) int {
 	return best
 }
 
-// awaited says that a pass waited for a relist when line n came, the deletion: the
+// awaited reports that a pass waited for a relist when line n came, the deletion: the
 // real kubelet then began two before it stopped anything.
 func (r *replay) awaited(n int) bool {
 	passes := 0
@@ -300,7 +300,7 @@ func (r *replay) publishing(f match) time.Duration {
 	return tolerance("publish")
 }
 
-// unseen says of a probe that no witness could see it, as its container was being
+// unseen reports of a probe that it could not be recorded, as its container was being
 // stopped, or that the pass that found its container came a moment too late.
 func (r *replay) unseen(probe kubelet.Action) bool {
 	if probe.Kind != kubelet.RunProbe {

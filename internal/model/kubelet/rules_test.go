@@ -72,7 +72,7 @@ func TestRules(t *testing.T) {
 			"{containers: [{name: slow, livenessProbe: {exec: {command: [check]}, periodSeconds: 1, failureThreshold: 1}}, {name: app}]}",
 			"kubernetes 1.34\nuntil 15s\nslow: unhealthy after 3.5s, stops after 7s\napp: crashes after 4.5s",
 			"0s slow started, 0s app started, 3.5s slow unhealthy, 4s slow stopping, 4.5s app failed, 11s slow completed, 11s slow started, 12s app started"},
-		"a probe runs every 10 s and fails three times, unless it says otherwise": {
+		"a probe runs every 10 s and fails three times by default": {
 			"{containers: [{name: app, livenessProbe: {exec: {command: [check]}}}]}",
 			"kubernetes 1.34\nuntil 40s\napp: unhealthy after 15s",
 			"0s app started, 15s app unhealthy, 40s app stopping, 40s app completed, 40s app started"},

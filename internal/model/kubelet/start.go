@@ -44,7 +44,7 @@ func (s *State) crashRetry(until time.Duration) time.Duration {
 	return s.now + Retry
 }
 
-// pulled: the image is there, or not. An image that cannot be had costs the pod
+// pulled: the image is there, or not. An image that is missing costs the pod
 // this container, and holds back no other plain one.
 // Source: images/image_manager.go EnsureImageExists.
 func (s *State) pulled(i int, ok bool) {
@@ -124,7 +124,7 @@ const (
 	forgetting = 10 * time.Minute // of running well (HasExpiredFunc in kubelet.go)
 )
 
-// holds says until when a container that ended at that time must wait, and
+// holds returns until when a container that ended at that time must wait, and
 // whether that is in the future. The first restart is at once.
 func (b backOff) holds(ended, now time.Duration) (time.Duration, bool) {
 	if ended-b.since > forgetting {

@@ -173,7 +173,7 @@ func (s *State) do(a Action) {
 
 func (s *State) name(i int) string { return s.spec.containers[i].Name }
 
-// plainRuns says whether any plain container runs.
+// plainRuns reports whether any plain container runs.
 func (s *State) plainRuns() bool {
 	return slices.ContainsFunc(s.c[s.spec.inits:], func(c container) bool { return c.run == running })
 }

@@ -125,7 +125,7 @@ func (s *State) killed(i int) {
 	s.giveTurns()
 }
 
-// stopping says whether any container is being stopped.
+// stopping reports whether any container is being stopped.
 func (s *State) stopping() bool {
 	for _, c := range s.c {
 		if c.killing.stage != notKilling {

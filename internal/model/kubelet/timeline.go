@@ -6,8 +6,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// Happened says in the words of package startup what an event and the answer to
-// it were. Before is the state that the event met. It knows what the kubelet
+// Happened returns an event and the kubelet's actions after it as a timeline. Before is the state that the event met. It knows what the kubelet
 // knows: that a container is healthy, or that a gate in it waits, must come from
 // the caller.
 func Happened(before State, e Event, answer []Action) startup.Timeline {

@@ -116,8 +116,8 @@ func (tr *trace) read(text string) error {
 	return nil
 }
 
-// sandboxCall is what lies between the kubelet's wish for a sandbox and containerd's
-// first sign of one.
+// sandboxCall is the time between the kubelet's request for a sandbox and containerd's
+// first event of it.
 const sandboxCall = 30 * time.Millisecond
 
 // begin: for the model a pod is added when its volumes are there, which the kubelet
@@ -129,7 +129,7 @@ func (tr *trace) begin() {
 	}
 }
 
-// ok says whether the world answered well.
+// ok reports whether the answer is a success.
 func (l seen) ok() bool { return !slices.Contains(l.rest, "failed") }
 
 // event is what the kubelet learned by a line.
@@ -144,7 +144,7 @@ func (l seen) event() kubelet.Event {
 	return e
 }
 
-// key says what a line or an action is about, without its time.
+// key identifies the subject of a line or an action, without its time.
 func (l seen) key() string {
 	k := l.what + " " + l.name
 	if l.what == "run-hook" || l.what == "run-probe" {

@@ -16,11 +16,10 @@ type Version struct {
 
 	// FreshAtOnce: after a pass that did something, without a failure, the kubelet
 	// looks again at once. Else the next pass waits for the next relist, whatever
-	// asks for it.
+	// requests it.
 	FreshAtOnce bool
 
-	// KeepsStarted: what the status says of a sidecar's start is looked at again for
-	// the next phase. Else a sidecar counts as not started until an app runs.
+	// KeepsStarted: the phase depends on the sidecar's start in the previous status. Else a sidecar counts as not started until an app runs.
 	KeepsStarted bool
 
 	// StaysInitialized: a pod whose condition Initialized was true once keeps it.

@@ -2,7 +2,7 @@ package kubelet
 
 import "time"
 
-// Done says that nothing runs and nothing will.
+// Done reports that nothing runs and nothing will.
 func (s State) Done() bool { return s.worker.mode == done }
 
 // Now is the time of the last event.
@@ -40,7 +40,7 @@ func (s State) Running() []string {
 }
 
 // Open returns the kubelet's actions without an answer. Together with
-// what needs no asking (time, the exit of a container that runs, deletion, the
+// what no action requests (time, the exit of a container that runs, deletion, the
 // death of the sandbox) it is everything that can happen next.
 func (s State) Open() []Action {
 	var open []Action

@@ -164,7 +164,7 @@ func (s *State) begin(t task) {
 	}
 }
 
-// blocked says whether the pass waits for the task.
+// blocked reports whether the pass waits for the task.
 func (s *State) blocked(t task) bool {
 	switch t.kind {
 	case killPod:

@@ -19,7 +19,7 @@ const (
 	JobTakes   = 10 * time.Second       // the command of a pod that does not always restart
 )
 
-// A Behaviour is what the user says of how containers behave.
+// A Behaviour is the user's description of how containers behave.
 type Behaviour struct {
 	Said simulate.Behaviour
 	text string
@@ -80,7 +80,7 @@ func (b Behaviour) of(s Subject) (out simulate.Behaviour, assumed []string, err 
 	return out, assumed, nil
 }
 
-// assume is what holds of a container unless the user says otherwise, as clauses of a
+// assume is what holds of a container by default, as clauses of a
 // behaviour.
 func (b Behaviour) assume(s Subject, c startup.Container) []string {
 	said := b.Said.Containers[c.Name]

@@ -9,7 +9,7 @@ import (
 func TestEveryFaultIsExplained(t *testing.T) {
 	for _, f := range verify.Faults {
 		if meanings[f] == "" {
-			t.Errorf("nothing says what %q is", f)
+			t.Errorf("%q has no explanation", f)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func (s Subject) Simulate(b Behaviour) (Simulation, error) {
 	return Simulation{Subject: s, Assumed: assumed, Outcome: out, Restarts: out.Restarts(), Refused: out.Refused()}, err
 }
 
-// Kept says that no edge was broken.
+// Kept reports that no edge was broken.
 func (s Simulation) Kept() bool { return len(s.Outcome.Violations) == 0 }
 
 // Verdict is the outcome in one line.

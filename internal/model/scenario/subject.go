@@ -2,7 +2,7 @@
 // the plan and the behaviour that packages simulate and verify start from.
 //
 // A [Subject] is a pod as it will run: with the containers that injection has yet to add,
-// and with the order written into it. A [Behaviour] is what the user says of the
+// and with the order written into it. A [Behaviour] is the user's description of the
 // containers, completed with assumptions, which are printed.
 package scenario
 
@@ -48,7 +48,7 @@ func NewSubject(o podspec.Object, on startup.Kubernetes) (Subject, error) {
 		Supposed: run.Supposed, run: run, pod: podspec.Lifecycle(run.Pod), on: on}, nil
 }
 
-// Where says which object of which file it is, as errors begin.
+// Where names the object and its file, as errors begin.
 func (s Subject) Where() string { return plan.Where(s.Object) }
 
 // Names are the containers, in the order of the pod.

@@ -153,7 +153,7 @@ func (c *Container) parse(w []string) error {
 	return fmt.Errorf("%q says nothing about a container: %s", strings.Join(w, " "), want)
 }
 
-// match says whether the words have that form, and what the capitals stand for.
+// match reports whether the words have that form, and returns the values of its variables.
 func match(form string, w []string) (v values, matches bool, err error) {
 	forms := strings.Fields(form)
 	if len(forms) != len(w) {

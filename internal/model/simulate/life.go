@@ -75,7 +75,7 @@ func (r *run) setHealth(name string, healthy bool, at time.Duration) {
 	r.note(happened)
 }
 
-// makeCall: whoever is not healthy refuses the call.
+// makeCall: a container that is not healthy refuses the call.
 func (r *run) makeCall(name string, c Call, at time.Duration) {
 	if !r.gates.Runs(name) {
 		return

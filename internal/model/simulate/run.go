@@ -28,7 +28,7 @@ const (
 	getsHealthy
 	getsSick
 	calls
-	wakes // a sleep is over, or a gate's patience: look again
+	wakes // a sleep is over, or a gate's timeout: look again
 )
 
 const anyLife = -1
@@ -39,7 +39,7 @@ type run struct {
 	gates   gates.State
 	queue   []happening
 
-	lives   map[string]int           // whose command began
+	lives   map[string]int           // whose commands began
 	asleep  map[string]time.Duration // until then
 	healthy map[string]time.Duration // it will be then, if its health's needs are met
 	hooks   map[string]bool          // a postStart waits for health
@@ -49,7 +49,7 @@ type run struct {
 	outcome Outcome
 }
 
-// tooMany bounds a simulation whose behaviour never rests within no time.
+// tooMany bounds a simulation with endlessly many events at one instant.
 const tooMany = 1_000_000
 
 // Run plays a scenario.
@@ -150,7 +150,7 @@ func (r *run) happen(h happening) {
 	}
 	switch h.kind {
 	case toKubelet:
-		r.tell(h.event)
+		r.step(h.event)
 	case getsHealthy:
 		r.healthy[h.name] = h.at
 	case getsSick:
@@ -160,8 +160,8 @@ func (r *run) happen(h happening) {
 	}
 }
 
-// tell gives an event to the kubelet, and lets the world answer what it does.
-func (r *run) tell(e kubelet.Event) {
+// step gives an event to the kubelet, and answers its actions.
+func (r *run) step(e kubelet.Event) {
 	before := r.kubelet
 	if !possible(before, e) {
 		return
@@ -180,7 +180,7 @@ func (r *run) tell(e kubelet.Event) {
 	}
 }
 
-// possible says whether an event that was planned can still happen: a container
+// possible reports whether an event that was planned can still happen: a container
 // may have ended before, and a hook have returned.
 func possible(k kubelet.State, e kubelet.Event) bool {
 	switch e.Kind {

@@ -14,12 +14,12 @@ import (
 // A Scenario is a pod, its plan, and the world around it.
 type Scenario struct {
 	Pod       kubelet.Pod
-	Plan      startup.Plan // Edge.By says which edges a gate, a loop or a sleep in the container keeps
+	Plan      startup.Plan // an edge by a gate, a loop or a sleep is kept within its container
 	Behaviour Behaviour
 }
 
-// PodOf is a pod as its plan describes it: what the plan says is healthy by a
-// probe or a hook has one, by exec, once a second.
+// PodOf is a pod as its plan describes it: what is healthy by a probe or a
+// hook in the plan has one, by exec, once a second.
 func PodOf(p startup.Plan) kubelet.Pod {
 	var pod kubelet.Pod
 	for _, c := range p.Containers {
@@ -102,7 +102,7 @@ func (o Outcome) Refused() int {
 	return n
 }
 
-// check refuses a scenario whose parts speak of different pods.
+// check refuses a scenario with parts of different pods.
 func (s Scenario) check() error {
 	inPod := map[string]bool{}
 	for _, c := range append(append([]kubelet.Container(nil), s.Pod.Init...), s.Pod.Containers...) {
@@ -122,7 +122,7 @@ func (s Scenario) check() error {
 		c := s.Behaviour.Containers[name]
 		for _, n := range append(c.names(), name) {
 			if !inPod[n] {
-				return fmt.Errorf("simulating a pod: its behaviour speaks of %q, which is not in it", n)
+				return fmt.Errorf("simulating a pod: its behaviour names %q, which is not in it", n)
 			}
 		}
 	}

@@ -33,7 +33,7 @@ func (r *run) settleOne(name string, at time.Duration) bool {
 		r.setHealth(name, true, at)
 	case r.hooks[name] && r.hookReturns(name):
 		delete(r.hooks, name)
-		r.tell(kubelet.Event{At: at, Kind: kubelet.HookReturned, Container: name, Which: kubelet.PostStart, OK: true})
+		r.step(kubelet.Event{At: at, Kind: kubelet.HookReturned, Container: name, Which: kubelet.PostStart, OK: true})
 	case r.stops[name] && !r.gates.HoldsStop(name):
 		delete(r.stops, name)
 		r.stop(name, at)
@@ -68,7 +68,7 @@ func (r *run) stop(name string, at time.Duration) {
 }
 
 func (r *run) exit(name string, at time.Duration, code int) {
-	r.tell(kubelet.Event{At: at, Kind: kubelet.Exited, Container: name, Code: code})
+	r.step(kubelet.Event{At: at, Kind: kubelet.Exited, Container: name, Code: code})
 }
 
 // meetObligations: a gate with a restarted dependency notifies its command, or ends it.

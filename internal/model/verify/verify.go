@@ -27,7 +27,7 @@ type Promise string
 
 const (
 	// Starts: no container runs before those it waits for, at any start, and it
-	// follows their restarts where the plan says so.
+	// follows their restarts where the plan requires it.
 	Starts Promise = ""
 
 	// Stops: deleted at any step, the pod stops in the reverse order. Faults come

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// What the app says, as the story counts it.
+// Lines of the app that the story counts.
 const (
 	lineRefused = "Connection refused"
 	lineReady   = "awesome-app is ready"
@@ -113,7 +113,7 @@ func (a *App) get(client *http.Client, path string) error {
 	return nil
 }
 
-// trace is how such an application says what happened, and its exit status.
+// trace prints an error as such an application does, and returns the exit status.
 func (a *App) trace(doing string, err error) int {
 	what := err.Error()
 	if errors.Is(err, syscall.ECONNREFUSED) {
@@ -124,7 +124,7 @@ func (a *App) trace(doing string, err error) int {
 	return 1
 }
 
-// Centre is the config centre: it answers everything that it is asked.
+// Centre is the config centre: it answers every request.
 func Centre() http.Handler {
 	mux := http.NewServeMux()
 	for _, path := range []string{"/config", "/price", "/deregister"} {

@@ -84,7 +84,7 @@ func (p Performance) titled() chart.Chart {
 	return c
 }
 
-// Good says whether nothing was refused, restarted or failed.
+// Good reports whether nothing was refused, restarted or failed.
 func (p Performance) Good() bool {
 	return p.Refused == 0 && p.Starts <= 1 && p.Failed == 0 && p.Problem == "" && p.Ready > 0
 }

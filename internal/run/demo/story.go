@@ -236,7 +236,7 @@ func (s *scene) play(ctx context.Context, w *world, log *sharedLog) {
 	s.Chart = s.chart(l.refused)
 }
 
-// problem says why the act did not come to its end.
+// problem is why the act did not come to its end.
 func (p Performance) problem(ctx context.Context, tail []string) string {
 	switch {
 	case ctx.Err() == context.DeadlineExceeded:
@@ -249,7 +249,7 @@ func (p Performance) problem(ctx context.Context, tail []string) string {
 	return ""
 }
 
-// chart is the picture of the act: what was refused is marked in it. The app says so just
+// chart is the picture of the act: what was refused is marked in it. The app prints that just
 // before it ends, and its words may come after the news of that.
 func (p Performance) chart(refused []time.Duration) chart.Chart {
 	const late = 500 * time.Millisecond

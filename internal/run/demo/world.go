@@ -35,21 +35,21 @@ func (e *ProgramError) Error() string { return fmt.Sprintf("the demo needs %s: %
 
 func (e *ProgramError) Unwrap() error { return e.Err }
 
-// Check asks each for its version: one that cannot say it would only fail in an act, and
+// Check runs each for its version: one that cannot print it would only fail in an act, and
 // the kubelet would try it again and again. The error is a [*ProgramError].
 func (p Programs) Check() error {
-	for _, one := range []struct{ name, path, ask, says string }{
+	for _, one := range []struct{ name, path, flag, prints string }{
 		{"outrider", p.Outrider, "version", "outrider "},
 		{"outrider-agent", p.Agent, "version", "outrider-agent "},
 		{"outriderd", p.ControlPlane, "version", "outriderd "},
 		{"Envoy", p.Envoy, "--version", "version:"},
 	} {
-		out, err := exec.Command(one.path, one.ask).CombinedOutput()
-		if err == nil && !bytes.Contains(out, []byte(one.says)) {
-			err = fmt.Errorf("it says %.60q", out)
+		out, err := exec.Command(one.path, one.flag).CombinedOutput()
+		if err == nil && !bytes.Contains(out, []byte(one.prints)) {
+			err = fmt.Errorf("it prints %.60q", out)
 		}
 		if err != nil {
-			return &ProgramError{one.name, fmt.Errorf("%s %s: %w", one.path, one.ask, err)}
+			return &ProgramError{one.name, fmt.Errorf("%s %s: %w", one.path, one.flag, err)}
 		}
 	}
 	return nil
