@@ -39,7 +39,7 @@ func Simulations(w io.Writer, t cli.Terminal, output string, all []scenario.Simu
 		_, err := io.WriteString(w, chart.SVG(charts))
 		return err
 	case "html":
-		_, err := io.WriteString(w, chart.HTML("Simulated: "+strings.Join(titles, ", "), sections))
+		_, err := io.WriteString(w, chart.Page{Title: "Simulated: " + strings.Join(titles, ", "), Sections: sections}.HTML())
 		return err
 	}
 	p := printer{Terminal: t}
@@ -74,7 +74,7 @@ func Verifications(w io.Writer, t cli.Terminal, output string, all []scenario.Ve
 			titles = append(titles, v.Object.String())
 			sections = append(sections, verifySections(v)...)
 		}
-		_, err := io.WriteString(w, chart.HTML("Verified: "+strings.Join(titles, ", "), sections))
+		_, err := io.WriteString(w, chart.Page{Title: "Verified: " + strings.Join(titles, ", "), Sections: sections}.HTML())
 		return err
 	}
 	p := printer{Terminal: t}

@@ -183,8 +183,8 @@ func TestSVGIsWellFormedAndSelfContained(t *testing.T) {
 			t.Errorf("the picture does not say %q", want)
 		}
 	}
-	page := HTML("a <title>", []Section{{Chart: everything(t), From: "<file>", Lines: []string{"<line>"}, Verdict: "<verdict>",
-		Timeline: startup.Timeline{{Container: "<app>", What: startup.IsStarted}}}})
+	page := Page{Title: "a <title>", Sections: []Section{{Chart: everything(t), From: "<file>", Lines: []string{"<line>"}, Verdict: "<verdict>",
+		Timeline: startup.Timeline{{Container: "<app>", What: startup.IsStarted}}}}}.HTML()
 	for _, outside := range []string{"<script", "src=", "href=", "<title>a <title>", "<td><app>", "<file>", "<line>", "<verdict>", "@import"} {
 		if strings.Contains(page, outside) {
 			t.Errorf("the page has %q in it", outside)

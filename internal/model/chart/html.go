@@ -56,11 +56,6 @@ type Page struct {
 	Sections []Section
 }
 
-// HTML is a page with a title and sections.
-func HTML(title string, sections []Section) string {
-	return Page{Title: title, Sections: sections}.HTML()
-}
-
 // HTML is the page as text. It is self-contained: no script, nothing fetched.
 func (p Page) HTML() string {
 	var b strings.Builder

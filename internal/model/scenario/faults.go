@@ -8,23 +8,10 @@ import (
 	"outrider.dev/internal/model/verify"
 )
 
-// meanings explain the kinds of faults.
-var meanings = map[verify.Fault]string{
-	verify.NoImage:   "a pull fails",
-	verify.NoStart:   "the runtime cannot start a container",
-	verify.BadHook:   "a postStart or preStop fails",
-	verify.BadProbe:  "a probe fails although its container is healthy",
-	verify.Unhealthy: "a healthy container no longer is",
-	verify.Crash:     "a container ends by itself",
-	verify.Kill:      "a container ends by SIGKILL, and leaves a stale state behind",
-	verify.NoSandbox: "the sandbox dies, or cannot be made",
-}
-
 // FaultNames are the words for the kinds of faults.
-func FaultNames() []string {
-	var out []string
+func FaultNames() (out []string) {
 	for _, f := range verify.Faults {
-		out = append(out, string(f))
+		out = append(out, string(f.Fault))
 	}
 	return out
 }
@@ -33,7 +20,7 @@ func FaultNames() []string {
 func FaultForms() string {
 	var b strings.Builder
 	for _, f := range verify.Faults {
-		fmt.Fprintf(&b, "%-8s %s\n", f, meanings[f])
+		fmt.Fprintf(&b, "%-8s %s\n", f.Fault, f.Means)
 	}
 	return b.String()
 }
@@ -50,7 +37,7 @@ func NewBound(b verify.Bound, only []string) (verify.Bound, error) {
 		return b, fmt.Errorf("--time=%s: must be positive, like 30s", b.Time)
 	}
 	for _, name := range only {
-		if !slices.Contains(verify.Faults, verify.Fault(name)) {
+		if !slices.Contains(FaultNames(), name) {
 			return b, fmt.Errorf("--only=%q: must be one of %s", name, strings.Join(FaultNames(), ", "))
 		}
 		b.Only = append(b.Only, verify.Fault(name))

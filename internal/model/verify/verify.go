@@ -55,18 +55,30 @@ type Bound struct {
 type Fault string
 
 const (
-	NoImage   Fault = "image"   // a pull fails
-	NoStart   Fault = "start"   // the runtime cannot start a container
-	BadHook   Fault = "hook"    // a postStart or preStop fails
-	BadProbe  Fault = "probe"   // a probe fails although its container is well
-	Unhealthy Fault = "health"  // a healthy container no longer is
-	Crash     Fault = "crash"   // a container ends by itself
-	Kill      Fault = "kill"    // by SIGKILL: its gate does not publish the end; where that makes a difference
-	NoSandbox Fault = "sandbox" // the sandbox dies, or cannot be made
+	NoImage   Fault = "image"
+	NoStart   Fault = "start"
+	BadHook   Fault = "hook"
+	BadProbe  Fault = "probe"
+	Unhealthy Fault = "health"
+	Crash     Fault = "crash"
+	Kill      Fault = "kill"
+	NoSandbox Fault = "sandbox"
 )
 
-// Faults lists all kinds.
-var Faults = []Fault{NoImage, NoStart, BadHook, BadProbe, Unhealthy, Crash, Kill, NoSandbox}
+// Faults lists all kinds, each with what happens.
+var Faults = []struct {
+	Fault
+	Means string
+}{
+	{NoImage, "a pull fails"},
+	{NoStart, "the runtime cannot start a container"},
+	{BadHook, "a postStart or preStop fails"},
+	{BadProbe, "a probe fails although its container is healthy"},
+	{Unhealthy, "a healthy container no longer is"},
+	{Crash, "a container ends by itself"},
+	{Kill, "a container ends by SIGKILL, and leaves a stale state behind"}, // only where a gate reads that state
+	{NoSandbox, "the sandbox dies, or cannot be made"},
+}
 
 func (b Bound) withDefaults() Bound {
 	switch {
