@@ -43,9 +43,9 @@ func TestReports(t *testing.T) {
 			title: "Verified: Pod shop-1", charts: 2, // its start and its stop
 		},
 		"a long word among the events": {
-			page: chart.HTML("x", []chart.Section{{
+			page: chart.Page{Title: "x", Sections: []chart.Section{{
 				Chart: chart.New([]string{"app"}, longWord, nil, nil), Timeline: longWord,
-			}}),
+			}}}.HTML(),
 			title: "x", charts: 1,
 		},
 		"the demo": {page: demo.HTML(played(), 3000, "outrider demo --report demo.html"), title: "The start of a pod in a mesh of 3000 services", charts: len(demo.Acts), oneAxis: true},
