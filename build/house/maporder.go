@@ -29,24 +29,13 @@ func mapOrder(t *tree) (result, error) {
 			for _, d := range f.Decls {
 				if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
 					for _, n := range c.check(fn, t) {
-						r.add(t.shortPlace(n) + " in " + fn.Name.Name)
+						r.add(t.place(n) + " in " + fn.Name.Name)
 					}
 				}
 			}
 		}
 	}
 	return r, nil
-}
-
-// shortPlace is place for a file that was loaded by its absolute path.
-func (t *tree) shortPlace(n ast.Node) string {
-	place := t.place(n)
-	for _, root := range []string{"/internal/", "/cmd/", "/startup/", "/test/", "/bench/", "/build/"} {
-		if i := strings.LastIndex(place, root); i >= 0 {
-			return place[i+1:]
-		}
-	}
-	return place
 }
 
 var anyOrder = regexp.MustCompile(`any order: \S`)

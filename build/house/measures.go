@@ -36,12 +36,12 @@ var measures = []measure{
 	{"literals of the ports 15001 and 15021 outside the contract", 0, literals(token.INT, `^150(01|21)$`)},
 	{"literals of /outrider/own outside the contract", 0, literals(token.STRING, `^"/outrider/own`)},
 	{"decisions on a condition outside startup", 0, conditions},
-	{"lists of mechanisms outside startup", 3, preferences},
+	{"lists of mechanisms outside startup", 0, preferences},
 	{"lines of cmd/outrider, without tests", 1446, lines("cmd/outrider")},
-	{"\"nobody\" and \"somebody\"", 44, words(`(?i)\b(nobod(y|ys|y's)|somebod(y|ys|y's))\b`)},
+	{"\"nobody\" and \"somebody\"", 16, words(`(?i)\b(nobod(y|ys|y's)|somebod(y|ys|y's))\b`)},
 	{"references to documents that are not here", 2, words(`(?i)\b(design \d|design\.md|style\.md|reference/|issue \d+)`)},
 	{"ranges over a map whose order can show, without a reason", 0, mapOrder},
-	{"lines of Go, code and tests", 132900, lines("")},
+	{"lines of Go, code and tests", 124800, lines("")},
 }
 
 // linked counts what the binary in every pod links.

@@ -32,6 +32,9 @@ func readTree(root string) (*tree, error) {
 	if err != nil {
 		return nil, err
 	}
+	if root, err = filepath.Abs(root); err != nil {
+		return nil, err
+	}
 	t := &tree{root: root, fset: token.NewFileSet()}
 	for name := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
 		info, err := os.Lstat(filepath.Join(root, name))
@@ -81,7 +84,8 @@ func (t *tree) code() (out []file) {
 	return out
 }
 
+// place is FILE:LINE. Files that were loaded as packages have absolute paths.
 func (t *tree) place(n ast.Node) string {
 	p := t.fset.Position(n.Pos())
-	return p.Filename + ":" + itoa(p.Line)
+	return strings.TrimPrefix(p.Filename, t.root+"/") + ":" + itoa(p.Line)
 }

@@ -1,7 +1,6 @@
 package lookup
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -35,43 +34,6 @@ func FuzzDocument(f *testing.F) {
 			if d.Digest.Validate() != nil || strings.ContainsAny(d.Digest.String(), "/?#%") || d.Size > maxBytes {
 				t.Errorf("%+v is taken", d)
 			}
-		}
-	})
-}
-
-func FuzzConfig(f *testing.F) {
-	for _, s := range []string{`{"os":"linux","config":{"Entrypoint":["/a"],"Cmd":["b"]}}`, `{"config":{"entrypoint":[""],"cmd":null}}`, `{"config":{"Cmd":"sh"}}`, `{}`} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		c, _, err := parseConfig(body)
-		if err != nil {
-			return
-		}
-		size := 0
-		for _, w := range append(append([]string{}, c.Entrypoint...), c.Cmd...) {
-			size += len(w)
-			if strings.ContainsRune(w, 0) {
-				t.Errorf("%q is taken", w)
-			}
-		}
-		if size > maxCommand {
-			t.Errorf("a command of %d bytes is taken", size)
-		}
-		var image v1.Image
-		if json.Unmarshal(body, &image) != nil {
-			t.Errorf("%q is taken", body)
-		}
-	})
-}
-
-func FuzzPlace(f *testing.F) {
-	f.Add("https://index.docker.io/v1/", "library/nginx")
-	f.Add("ghcr.io/team", "team/x")
-	f.Fuzz(func(t *testing.T, key, repo string) {
-		at := place(key)
-		if strings.HasSuffix(at, "/") {
-			t.Errorf("%q is at %q", key, at)
 		}
 	})
 }

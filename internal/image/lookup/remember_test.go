@@ -157,27 +157,3 @@ func TestCacheIsBounded(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
-
-// A look-up that is in the cache, and one that is not.
-func BenchmarkCommand(b *testing.B) {
-	r := registry.New(b)
-	var all []v1.Descriptor
-	for _, arch := range []string{"amd64", "arm64", "arm/v7", "ppc64le", "riscv64", "s390x"} {
-		all = append(all, r.Image("linux/"+arch, shop))
-	}
-	index := r.Index(all...)
-	r.Tag("shop", "1", index.Digest)
-	b.Run("remembered", func(b *testing.B) {
-		x := resolver(b, r, Options{})
-		for b.Loop() {
-			x.Command(b.Context(), r.Host+"/shop:1")
-		}
-	})
-	b.Run("first", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := resolver(b, r, Options{}).Command(b.Context(), r.Host+"/shop:1"); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/startup"
 )
 
@@ -118,7 +119,7 @@ func agentLevel(s string) error {
 func address(s string) error {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil || host == "" || ports(port) != nil || port == "" || strings.ContainsAny(s, " ,/") {
-		return errors.New("host:port, as outriderd.outrider-system.svc:15012")
+		return errors.New("host:port, as " + contract.ControlPlaneAddress)
 	}
 	return nil
 }

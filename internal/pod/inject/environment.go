@@ -17,8 +17,8 @@ func (in input) environment(s settings, sidecar bool) []corev1.EnvVar {
 	e.field("POD_NAME", "metadata.name")
 	e.field("POD_NAMESPACE", "metadata.namespace")
 	e.field("INSTANCE_IP", "status.podIP")
-	e.field("INSTANCE_IPS", "status.podIPs")
-	e.field("SERVICE_ACCOUNT", "spec.serviceAccountName")
+	e.field(contract.MetadataAddresses, "status.podIPs")
+	e.field(contract.MetadataServiceAccount, "spec.serviceAccountName")
 	e.field("HOST_IP", "status.hostIP")
 	e.field("ISTIO_META_NODE_NAME", "spec.nodeName")
 	if _, limited := s.resources.Limits[corev1.ResourceCPU]; limited {
@@ -30,20 +30,20 @@ func (in input) environment(s settings, sidecar bool) []corev1.EnvVar {
 	e.set("PROXY_CONFIG", s.agentConfig)
 	e.set("CA_ADDR", in.o.Values.Global.CAAddress)
 	e.set("TRUST_DOMAIN", s.mesh.TrustDomain)
-	e.set("ISTIO_META_INTERCEPTION_MODE", s.mode)
+	e.set("ISTIO_META_"+contract.MetadataInterception, s.mode)
 	e.set("ISTIO_META_CLUSTER_ID", in.o.Values.Global.MultiCluster.ClusterName)
 	e.set("ISTIO_META_NETWORK", in.o.Values.Global.Network)
 	e.set("ISTIO_META_MESH_ID", in.o.Values.Global.MeshID)
 	e.set("ISTIO_META_POD_PORTS", podPorts(in.pod))
 	e.set("ISTIO_META_APP_CONTAINERS", strings.Join(names(in.pod.Spec.Containers), ","))
-	e.set("ISTIO_META_WORKLOAD_NAME", in.workload().Name)
+	e.set("ISTIO_META_"+contract.MetadataWorkload, in.workload().Name)
 	e.set("ISTIO_META_OWNER", in.owner())
 	e.set("OUTRIDER_GRACE", s.grace)
 	if sidecar {
 		e.set("OUTRIDER_ORDERED_STOP", "true")
 	}
 	e.set("OUTRIDER_PREWARM", in.pod.Annotations[contract.Prewarm])
-	e.set("OUTRIDER_PUSH", in.pod.Annotations[contract.Push])
+	e.set(contract.MetadataPush, in.pod.Annotations[contract.Push])
 	if in.pod.Annotations[bootstrapKey] != "" {
 		e.set("ISTIO_BOOTSTRAP_OVERRIDE", contract.BootstrapDir+"/"+contract.BootstrapFile)
 	}

@@ -70,7 +70,7 @@ func (o Options) revision() string {
 }
 
 func (o Options) controlPlane() string {
-	return cmp.Or(o.ControlPlane, fmt.Sprintf("outriderd.outrider-system.svc:%d", contract.SecureDiscoveryPort))
+	return cmp.Or(o.ControlPlane, contract.ControlPlaneAddress)
 }
 
 func (o Options) kubernetes() startup.Kubernetes {
