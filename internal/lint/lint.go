@@ -172,7 +172,7 @@ func (b *builder) add(c clue) {
 
 // addAt is add for a field of any object of the files.
 func (b *builder) addAt(s *source, root int, c clue) {
-	kind := kindOf(c.code)
+	kind, _ := KindOf(string(c.code)) // a test holds every code to the catalogue
 	f := finding.Finding{Code: c.code, Severity: cmp.Or(c.severity, kind.Severity), Title: c.title, Object: b.object,
 		Field: c.field.String(), Evidence: c.evidence, Why: c.why, Source: c.source, Remedy: finding.Remedy{Sentence: c.do, Command: c.run}}
 	f.Place = finding.Place{File: s.name}

@@ -36,7 +36,7 @@ func planWorks(s subject, b *builder) {
 			continue
 		}
 		field, evidence := s.fieldOf(f)
-		kind := kindOf(finding.Code(f.Code))
+		kind, _ := KindOf(string(f.Code))
 		b.add(clue{code: finding.Code(f.Code), severity: finding.Severity(f.Level), title: f.Message, field: field, evidence: evidence,
 			do: cmp.Or(f.Remedy, kind.Explanation), run: fmt.Sprintf("outrider plan %s", b.input(s.File)), why: kind.Title})
 	}

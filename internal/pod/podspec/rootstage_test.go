@@ -43,9 +43,7 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := r.Plan().Edges; !slices.Equal(got, plan.Edges) {
-		t.Errorf("read back as %v", got)
-	}
+	sameEdges(t, plan, out)
 	if c, _ := r.Plan().Find("outrider-proxy"); c.Health == startup.PostStart {
 		t.Error("the hook that waits for the capture is taken for one that waits for the proxy")
 	}
