@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/contract"
 )
 
-// check finds what no single setting shows.
+// check finds conflicts of several settings, and missing ones.
 func (r *reader) check() {
 	c := r.out
 	for _, need := range []struct{ where, value, want string }{
@@ -43,7 +43,7 @@ var modes = []string{"REDIRECT", "TPROXY", "NONE"}
 
 const wantMode = "REDIRECT, TPROXY or NONE"
 
-// checkRenewal wants a certificate to be renewed within its life.
+// checkRenewal requires that a certificate is renewed within its life.
 func (r *reader) checkRenewal() {
 	at, jitter := r.out.Certificate.RenewAt, r.out.Certificate.Jitter
 	number := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }

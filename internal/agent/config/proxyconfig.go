@@ -2,7 +2,6 @@ package config
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -24,7 +23,8 @@ var proxySettings = map[string]setter{
 	"serviceCluster":           text(func(c *Config) *string { return &c.Envoy.Cluster }),
 	"binaryPath":               text(func(c *Config) *string { return &c.Envoy.Path }),
 	"configPath":               text(func(c *Config) *string { return &c.Work }),
-	"controlPlaneAuthPolicy":   authPolicy,
+	"controlPlaneAuthPolicy": choice(func(c *Config) *bool { return &c.ControlPlane.Plaintext },
+		"MUTUAL_TLS or NONE", map[string]bool{"MUTUAL_TLS": false, "NONE": true}),
 }
 
 // Fields of a ProxyConfig that are objects.
@@ -43,24 +43,12 @@ var elsewhere = map[string]string{
 	"envoyAccessLogService":           "access logs go to standard output",
 	"envoyMetricsService":             "metrics are scraped",
 	"extraStatTags":                   "tags of statistics are Envoy's own",
-	"caCertificatesPem":               "whom to trust is in the mounted root certificate",
+	"caCertificatesPem":               "the trusted roots are in the mounted root certificate",
 	"meshId":                          "",
 	"statNameLength":                  "names of statistics are not cut",
 	"privateKeyProvider":              "the key is made and kept by the agent",
 	"fileFlushInterval":               "log lines are written at once",
 	"fileFlushMinSizeKb":              "log lines are written at once",
-}
-
-func authPolicy(c *Config, s string) error {
-	switch s {
-	case "MUTUAL_TLS":
-		c.ControlPlane.Plaintext = false
-	case "NONE":
-		c.ControlPlane.Plaintext = true
-	default:
-		return errors.New("MUTUAL_TLS or NONE")
-	}
-	return nil
 }
 
 // meshConfig reads the mesh's file: its defaultConfig is a ProxyConfig.

@@ -48,7 +48,7 @@ func TestRead(t *testing.T) {
 		files map[string]string
 		want  Config
 	}{
-		"a pod that says no more than who it is gets the defaults": {
+		"a pod with its identity alone gets the defaults": {
 			want: like(nil),
 		},
 		"the mesh's file, PROXY_CONFIG, the annotation and a flag: a later one wins": {
@@ -71,7 +71,7 @@ func TestRead(t *testing.T) {
 			env:   []string{"ISTIO_CPU_LIMIT=8"},
 			want:  like(func(c *Config) { c.Envoy.Concurrency, c.Envoy.CPUs = 8, 8 }),
 		},
-		"who says a number has it, whatever the limit": {
+		"a number wins over the limit": {
 			env:  []string{"ISTIO_CPU_LIMIT=3", "PROXY_CONFIG={concurrency: 1}"},
 			want: like(func(c *Config) { c.Envoy.Concurrency, c.Envoy.CPUs = 1, 3 }),
 		},
@@ -83,7 +83,7 @@ func TestRead(t *testing.T) {
 			env:  []string{"ECC_SIGNATURE_ALGORITHM=ECDSA", "WORKLOAD_RSA_KEY_SIZE=2048"},
 			want: like(nil),
 		},
-		"no grace is what the kubelet makes of it": {
+		"no grace period is the kubelet's minimum": {
 			env: []string{"OUTRIDER_GRACE=0s"},
 			want: like(func(c *Config) {
 				c.Stop.Grace = 2 * time.Second
@@ -117,23 +117,23 @@ func TestRead(t *testing.T) {
 			files: map[string]string{"/boot.yaml": "admin:\n  profile_path: /tmp/p\n"},
 			want:  like(func(c *Config) { c.Envoy.Extra = []byte(`{"admin":{"profile_path":"/tmp/p"}}`) }),
 		},
-		"what has no effect is told": {
+		"a setting without effect gets a note": {
 			flags: map[string]string{"stsPort": "15463", "templateFile": ""},
 			env:   []string{"PROXY_CONFIG={tracing: {sampling: 1}, colour: red, image: {imageType: debug}}", "CA_PROVIDER=Citadel"},
 			want: like(func(c *Config) {
 				c.Notes = []string{
 					"variable PROXY_CONFIG: colour: no such setting is known; it has no effect",
 					"variable PROXY_CONFIG: tracing has no effect: tracing is not configured by the agent yet",
-					"variable CA_PROVIDER has no effect: there is one way to ask for a certificate: Istio's own service, which others offer too",
+					"variable CA_PROVIDER has no effect: certificates are requested by Istio's own service, which others offer too",
 					"--stsPort has no effect: there is no token exchange",
 				}
 			}),
 		},
-		"a full push is asked for": {
+		"a full push": {
 			env:  []string{"OUTRIDER_PUSH=full"},
 			want: like(func(c *Config) { c.Full = true; c.Pod.Metadata["OUTRIDER_PUSH"] = "full" }),
 		},
-		"a grace period shorter than the drain is told": {
+		"a grace period shorter than the drain gets a note": {
 			flags: map[string]string{"grace": "3s"},
 			want: like(func(c *Config) {
 				c.Stop.Grace = 3 * time.Second
@@ -201,7 +201,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-func TestReadSaysAllThatIsMissing(t *testing.T) {
+func TestReadReportsAllThatIsMissing(t *testing.T) {
 	_, err := Read(Inputs{ReadFile: files(nil)})
 	for _, want := range []string{"POD_NAME", "POD_NAMESPACE", "SERVICE_ACCOUNT"} {
 		if err == nil || !strings.Contains(err.Error(), "variable "+want) {

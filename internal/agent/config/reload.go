@@ -100,8 +100,8 @@ func Changes(runs, read Config, before, now map[string]string) []Change {
 		differences(ofMesh(now), ofMesh(before), "annotation ", func(string) string { return created })...)
 }
 
-// without says why a new value in the annotations has no effect; empty: it has one, or says
-// what is so already.
+// without returns why a new value in the annotations has no effect; empty: it has one, or is
+// the current value.
 func (l live) without(to Config, value string) string {
 	if value == "" {
 		if l.show(to) == l.show(Default()) {

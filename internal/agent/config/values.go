@@ -8,21 +8,13 @@ import (
 	"math"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// The errors of these functions are what would have been right.
-var (
-	errDuration = errors.New("a time that is not negative, for example 5s")
-	errPort     = errors.New("a port from 1 to 65535")
-	errThreads  = errors.New("a number from 1 to 1024")
-	errShare    = errors.New("a number from 0 to 1")
-	errBool     = errors.New("true or false")
-)
-
-// A setter sets a field of a Config from text.
+// A setter sets a field of a Config from text. Its error is what would be valid.
 type setter = func(*Config, string) error
 
 func text(field func(*Config) *string) setter {
@@ -41,33 +33,29 @@ func list(field func(*Config) *[]string) setter {
 	}
 }
 
+// parsed sets a field to what parse returns, if it is valid; else the error is what would be.
+func parsed[T any](field func(*Config) *T, parse func(string) (T, error), valid func(T) bool, want string) setter {
+	return func(c *Config, s string) error {
+		v, err := parse(s)
+		if err != nil || !valid(v) {
+			return errors.New(want)
+		}
+		*field(c) = v
+		return nil
+	}
+}
+
 func duration(field func(*Config) *time.Duration) setter {
-	return func(c *Config, s string) error {
-		d, err := time.ParseDuration(s)
-		if err != nil || d < 0 {
-			return errDuration
-		}
-		*field(c) = d
-		return nil
-	}
+	return parsed(field, time.ParseDuration, func(d time.Duration) bool { return d >= 0 }, "a time that is not negative, for example 5s")
 }
 
-// seconds is a duration of whole seconds, one at least.
-func seconds(field func(*Config) *time.Duration) setter {
-	return func(c *Config, s string) error {
-		d, err := time.ParseDuration(s)
-		if err != nil || d < time.Second || d%time.Second != 0 || d/time.Second > math.MaxUint32 {
-			return errors.New("whole seconds, 1s or more")
-		}
-		*field(c) = d
-		return nil
-	}
-}
+// drainTime is also a flag of Envoy's, in whole seconds; 0 would be its default there.
+var drainTime = parsed(func(c *Config) *time.Duration { return &c.Envoy.DrainTime }, time.ParseDuration,
+	func(d time.Duration) bool {
+		return d >= time.Second && d%time.Second == 0 && d/time.Second <= math.MaxUint32
+	}, "whole seconds, 1s or more")
 
-// drainTime is a flag of Envoy's too, in whole seconds; 0 would be its default there.
-var drainTime = seconds(func(c *Config) *time.Duration { return &c.Envoy.DrainTime })
-
-// leastGrace is what the kubelet gives a pod that asks for less (minimumGracePeriodInSeconds
+// leastGrace is what the kubelet gives a pod with a shorter grace period (minimumGracePeriodInSeconds
 // in pkg/kubelet/kuberuntime).
 const leastGrace = 2 * time.Second
 
@@ -93,14 +81,8 @@ func concurrency(c *Config, s string) error {
 }
 
 // cpus is the container's limit; 0 is none.
-func cpus(c *Config, s string) error {
-	n, err := strconv.ParseUint(s, 10, 16)
-	if err != nil || n > mostThreads {
-		return errThreads
-	}
-	c.Envoy.CPUs = int(n)
-	return nil
-}
+var cpus = parsed(func(c *Config) *int { return &c.Envoy.CPUs }, strconv.Atoi,
+	func(n int) bool { return n >= 0 && n <= mostThreads }, "a number from 1 to 1024")
 
 // agentLogLevel reads "debug", or as Istio's annotation "default:debug".
 func agentLogLevel(c *Config, s string) error {
@@ -110,35 +92,32 @@ func agentLogLevel(c *Config, s string) error {
 	return nil
 }
 
+func parsePort(s string) (uint16, error) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return uint16(n), err
+}
+
 func port(field func(*Config) *uint16) setter {
-	return func(c *Config, s string) error {
-		n, err := strconv.ParseUint(s, 10, 16)
-		if err != nil || n == 0 {
-			return errPort
-		}
-		*field(c) = uint16(n)
-		return nil
-	}
+	return parsed(field, parsePort, func(n uint16) bool { return n > 0 }, "a port from 1 to 65535")
 }
 
 func share(field func(*Config) *float64) setter {
-	return func(c *Config, s string) error {
-		f, err := strconv.ParseFloat(s, 64)
-		if err != nil || !(f >= 0 && f <= 1) {
-			return errShare
-		}
-		*field(c) = f
-		return nil
-	}
+	parse := func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
+	return parsed(field, parse, func(f float64) bool { return f >= 0 && f <= 1 }, "a number from 0 to 1")
 }
 
 func boolean(field func(*Config) *bool) setter {
+	return parsed(field, strconv.ParseBool, func(bool) bool { return true }, "true or false")
+}
+
+// choice sets a field to the value of a word.
+func choice[T any](field func(*Config) *T, want string, values map[string]T) setter {
 	return func(c *Config, s string) error {
-		b, err := strconv.ParseBool(s)
-		if err != nil {
-			return errBool
+		v, ok := values[s]
+		if !ok {
+			return errors.New(want)
 		}
-		*field(c) = b
+		*field(c) = v
 		return nil
 	}
 }
@@ -178,10 +157,9 @@ func level(c *Config, s string) error {
 			}
 			continue
 		}
-		if err := knownLevel(item); err != nil {
+		if err := setLevel(&c.Envoy.Level, item); err != nil {
 			return err
 		}
-		c.Envoy.Level = normalLevel(item)
 	}
 	return nil
 }
@@ -195,31 +173,24 @@ func components(c *Config, s string) error {
 		if !ok || !component.MatchString(name) {
 			return errors.New("component:level, for example misc:error,upstream:debug")
 		}
-		if err := knownLevel(value); err != nil {
+		var l string
+		if err := setLevel(&l, value); err != nil {
 			return err
 		}
-		if c.Envoy.Components == nil {
-			c.Envoy.Components = map[string]string{}
-		}
-		c.Envoy.Components[name] = normalLevel(value)
+		put(&c.Envoy.Components, name, l)
 	}
 	return nil
 }
 
-func knownLevel(s string) error {
-	for _, l := range levels {
-		if s == l {
-			return nil
-		}
+func setLevel(field *string, s string) error {
+	if !slices.Contains(levels, s) {
+		return fmt.Errorf("one of %s", strings.Join(levels, ", "))
 	}
-	return fmt.Errorf("one of %s", strings.Join(levels, ", "))
-}
-
-func normalLevel(s string) string {
 	if s == "warn" {
-		return "warning"
+		s = "warning"
 	}
-	return s
+	*field = s
+	return nil
 }
 
 // Annotations reads the file that the downward API writes for metadata.annotations:

@@ -16,6 +16,8 @@ type known struct {
 	set  setter
 }
 
+func rsa(c *Config) *int { return &c.Certificate.RSA }
+
 // variables is what each variable sets. Ours begin with OUTRIDER_, the others are
 // Istio's.
 var variables = []known{
@@ -32,12 +34,14 @@ var variables = []known{
 	{"ISTIOD_SAN", list(func(c *Config) *[]string { return &c.ControlPlane.Names })},
 	{"OUTRIDER_TOKEN", text(func(c *Config) *string { return &c.ControlPlane.Token })},
 
-	{"SECRET_TTL", lifetime},
+	{"SECRET_TTL", parsed(func(c *Config) *time.Duration { return &c.Certificate.Lifetime }, time.ParseDuration,
+		func(d time.Duration) bool { return d >= time.Second }, "a time of 1s or more, for example 24h")},
 	{"SECRET_GRACE_PERIOD_RATIO", share(func(c *Config) *float64 { return &c.Certificate.RenewAt })},
 	{"SECRET_GRACE_PERIOD_RATIO_JITTER", share(func(c *Config) *float64 { return &c.Certificate.Jitter })},
-	{"WORKLOAD_RSA_KEY_SIZE", keySize},
-	{"ECC_SIGNATURE_ALGORITHM", keyAlgorithm}, // wins, as in Istio
-	{"ECC_CURVE", curve},
+	// Larger keys cost more than those of ECDSA, which are as strong.
+	{"WORKLOAD_RSA_KEY_SIZE", choice(rsa, "2048, the one size of an RSA key that is made here", map[string]int{"2048": 2048})},
+	{"ECC_SIGNATURE_ALGORITHM", choice(rsa, "ECDSA or RSA", map[string]int{"ECDSA": 0, "RSA": 2048})}, // wins, as in Istio
+	{"ECC_CURVE", choice(func(c *Config) *string { return &c.Certificate.Curve }, "P256 or P384", map[string]string{"P256": "P256", "P384": "P384"})},
 	{"OUTPUT_CERTS", text(func(c *Config) *string { return &c.Certificate.Output })},
 	{"FILE_MOUNTED_CERTS", boolean(func(c *Config) *bool { return &c.Certificate.FileMounted })},
 
@@ -59,16 +63,16 @@ var variables = []known{
 	{"OUTRIDER_OWN", text(func(c *Config) *string { return &c.Own })},
 	{"OUTRIDER_ORDERED_STOP", boolean(func(c *Config) *bool { return &c.Stop.Ordered })},
 	{"ISTIO_META_APP_CONTAINERS", list(func(c *Config) *[]string { return &c.Stop.Apps })},
-	{"OUTRIDER_PUSH", push},
-	{"OUTRIDER_STANDBY", standby},
+	{"OUTRIDER_PUSH", choice(func(c *Config) *bool { return &c.Full }, "on-demand or full", map[string]bool{"full": true, "on-demand": false})},
+	{"OUTRIDER_STANDBY", choice(func(c *Config) *bool { return &c.NoStandby }, "on or off", map[string]bool{"on": false, "off": true})},
 	{"OUTRIDER_PREWARM", list(func(c *Config) *[]string { return &c.Prewarm })},
 	{"OUTRIDER_ENVOY", text(func(c *Config) *string { return &c.Envoy.Path })},
 }
 
 // without are variables of Istio's agent that have no effect here, and why.
 var without = map[string]string{
-	"CA_PROVIDER":                      "there is one way to ask for a certificate: Istio's own service, which others offer too",
-	"PILOT_CERT_PROVIDER":              "whom to trust is in the mounted root certificate",
+	"CA_PROVIDER":                      "certificates are requested by Istio's own service, which others offer too",
+	"PILOT_CERT_PROVIDER":              "the trusted roots are in the mounted root certificate",
 	"ENVOY_SECURE_METRICS_PORT":        "metrics over mutual TLS are not served yet",
 	"ENVOY_SECURE_MERGED_METRICS_PORT": "metrics over mutual TLS are not served yet",
 	"CREDENTIAL_FETCHER_TYPE":          "the token is read from a file",
@@ -76,7 +80,7 @@ var without = map[string]string{
 	"PROXY_CONFIG_XDS_AGENT":           "configuration of the proxy comes with the pod",
 	"DISABLE_ENVOY":                    "an agent without a proxy is not supported",
 	"ISTIO_ENVOY_ENABLE_CORE_DUMP":     "core dumps are the container runtime's",
-	"GRPC_XDS_BOOTSTRAP":               "proxyless gRPC asks the control plane itself",
+	"GRPC_XDS_BOOTSTRAP":               "proxyless gRPC subscribes at the control plane itself",
 	"DNS_FORWARD_PARALLEL":             "requests to servers are sent one after another",
 }
 
@@ -124,64 +128,6 @@ func (r *reader) bootstrapOverride() {
 		return
 	}
 	r.out.Envoy.Extra = extra
-}
-
-func keyAlgorithm(c *Config, s string) error {
-	switch s {
-	case "ECDSA":
-		c.Certificate.RSA = 0
-	case "RSA":
-		c.Certificate.RSA = 2048
-	default:
-		return errors.New("ECDSA or RSA")
-	}
-	return nil
-}
-
-// keySize has one: larger keys cost more than ECDSA gives for nothing.
-func keySize(c *Config, s string) error {
-	if s != "2048" {
-		return errors.New("2048, the one size of an RSA key that is made here")
-	}
-	c.Certificate.RSA = 2048
-	return nil
-}
-
-func lifetime(c *Config, s string) error {
-	d, err := time.ParseDuration(s)
-	if err != nil || d < time.Second {
-		return errors.New("a time of 1s or more, for example 24h")
-	}
-	c.Certificate.Lifetime = d
-	return nil
-}
-
-func curve(c *Config, s string) error {
-	if s != "P256" && s != "P384" {
-		return errors.New("P256 or P384")
-	}
-	c.Certificate.Curve = s
-	return nil
-}
-
-func push(c *Config, s string) error {
-	switch s {
-	case "full":
-		c.Full = true
-	case "on-demand":
-		c.Full = false
-	default:
-		return errors.New("on-demand or full")
-	}
-	return nil
-}
-
-func standby(c *Config, s string) error {
-	if s != "on" && s != "off" {
-		return errors.New("on or off")
-	}
-	c.NoStandby = s == "off"
-	return nil
 }
 
 // dnsAddress takes the port of DNS_PROXY_ADDR; we answer on the loopback addresses.
