@@ -32,7 +32,7 @@ import (
 const DefaultFirstUse = resource.DefaultFirstUseTimeout
 
 // Options of a control plane. The zero value of a field means its default, unless it
-// says required.
+// is required.
 type Options struct {
 	Folder  string        // of manifests: the source of the mesh; default: Cluster
 	Cluster *kube.Cluster // see cluster.go; default: none, and Folder is required
@@ -64,7 +64,7 @@ type Options struct {
 	Ready func(Addresses)
 }
 
-// An OptionError says which option cannot be used.
+// An OptionError is an option that cannot be used.
 type OptionError struct {
 	Option string // of [Options], for example "Injection.Values"
 	Err    error

@@ -26,7 +26,7 @@ func (h hosts) HostByToken(sum [32]byte) (ca.Host, bool) {
 	return ca.Host{}, false
 }
 
-// Has says whether a host is still declared, for the same service account.
+// Has returns whether a host is still declared, for the same service account.
 func (h hosts) Has(host ca.Host) bool {
 	current, _ := h.mesh.Current()
 	w := current.Host(host.Namespace, host.Name)

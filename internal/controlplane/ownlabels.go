@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/pod/inject"
 )
 
-// OwnLabels says whether only Outrider's labels request injection, and Istio's do not.
+// OwnLabels is whether only Outrider's labels request injection, and Istio's do not.
 type OwnLabels string
 
 // The values of [OwnLabels].
@@ -31,14 +31,14 @@ func ParseOwnLabels(text, revision string) (OwnLabels, error) {
 	return o, nil
 }
 
-// named says whether a revision is not the default one.
+// named returns whether a revision is not the default one.
 func named(revision string) bool { return revision != "" && revision != inject.DefaultRevision }
 
 func namedError(revision string) error {
 	return fmt.Errorf("revision %q is requested by Istio's label istio.io/rev, not by Outrider's labels", revision)
 }
 
-// listen says whether only Outrider's labels count for a revision. A revision with a name is
+// listen returns whether only Outrider's labels count for a revision. A revision with a name is
 // requested by Istio's label with that name, which no other injector serves.
 func (p *plane) listen(revision string) (own bool, err error) {
 	switch p.o.Injection.OwnLabels {
@@ -53,7 +53,7 @@ func (p *plane) listen(revision string) (own bool, err error) {
 	return false, nil
 }
 
-// watchesOtherInjectors says whether other injectors in the cluster matter.
+// watchesOtherInjectors returns whether other injectors in the cluster matter.
 func (o Options) watchesOtherInjectors() bool {
 	auto := o.Injection.OwnLabels == OwnLabelsAuto || o.Injection.OwnLabels == ""
 	return auto && o.Cluster != nil && o.Webhook != ""

@@ -31,17 +31,13 @@ func TestTokensAreReviewed(t *testing.T) {
 	w := enterWorld(t)
 	deployed(t)
 	w.namespace(t, "tokens", nil)
-	until(t, "the service account", func() bool {
-		_, err := w.CoreV1().ServiceAccounts("tokens").Get(t.Context(), "default", metav1.GetOptions{})
-		return err == nil
-	}, lines(nil))
+	good := w.tokenOf(t, "tokens")
 	pod, err := w.CoreV1().Pods("tokens").Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p"},
 		Spec:       corev1.PodSpec{NodeName: "nowhere", Containers: []corev1.Container{{Name: "a", Image: "none"}}},
 	}, metav1.CreateOptions{})
 	must(t, err)
 	mesh := []string{ca.DefaultAudience}
-	good := w.token(t, "tokens", "default", mesh, nil)
 	bound := w.token(t, "tokens", "default", mesh, &authentication.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: "p", UID: pod.UID})
 	var j journal
 	c := w.connect(t, &j, outriderd)
@@ -70,7 +66,7 @@ func TestTokensAreReviewed(t *testing.T) {
 	must(t, w.CoreV1().Pods("tokens").Delete(t.Context(), "p", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 	until(t, "the token of a pod that is gone is refused", func() bool { _, err := review(c, bound); return err != nil }, j.String)
 
-	// Who cannot be asked has not refused.
+	// An API server that does not answer has not refused.
 	unsure := func(c *kube.Cluster, words string) {
 		t.Helper()
 		_, err := review(c, good)
@@ -183,7 +179,7 @@ func TestTheWebhooksConfigurationIsKept(t *testing.T) {
 	for range 2 { // replicas
 		c := w.connect(t, &j, outriderd)
 		configurations := c.WebhookConfigurations(t.Context(), name)
-		// Not by looking now and then, but by being told.
+		// By notification alone: the poll is too rare to help.
 		changed := func() <-chan struct{} { return configurations.Changed(name) }
 		running(t, (&webhook.Keeper{Configurations: configurations, Name: name, Roots: r, Log: j.log(), Changed: changed, Look: time.Hour}).Run)
 	}

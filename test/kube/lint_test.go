@@ -32,15 +32,15 @@ spec:
 	}, func() string { return kubectl(t, "", "get", "all", "--namespace=linted") })
 	dir := t.TempDir()
 	must(t, commands.Build(t.Context(), dir, commands.CLI))
-	lint := func(status int, args ...string) (stdout, stderr string) {
+	lint := func(status int, args ...string) (string, string) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, commands.CLI), append([]string{"lint", "-n", "linted"}, args...)...)
-		var out, said strings.Builder
-		cmd.Stdout, cmd.Stderr = &out, &said
+		var out, stderr strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &stderr
 		if cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != status {
-			t.Fatalf("outrider %s: %v; want status %d\n%s%s", cmd.Args[1:], cmd.ProcessState, status, &out, &said)
+			t.Fatalf("outrider %s: %v; want status %d\n%s%s", cmd.Args[1:], cmd.ProcessState, status, &out, &stderr)
 		}
-		return out.String(), said.String()
+		return out.String(), stderr.String()
 	}
 	found, _ := lint(1)
 	if !strings.Contains(found, "Deployment linted/web  deployment/web") || !strings.Contains(found, "[sleep]") || !strings.Contains(found, "1 pod\n") {
@@ -51,15 +51,15 @@ spec:
 	if after, _ := lint(0, "--only=sleep"); !strings.Contains(after, "no findings") {
 		t.Errorf("after its own fix:\n%s", after)
 	}
-	// A user who may not read namespaces, nor anything in this one.
+	// A user without permissions.
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	text, err := os.ReadFile(os.Getenv("KUBECONFIG"))
 	must(t, err)
 	must(t, os.WriteFile(kubeconfig, text, 0o600))
-	kubectl(t, "", "config", "--kubeconfig="+kubeconfig, "set-credentials", "nobody", "--token=none")
-	kubectl(t, "", "config", "--kubeconfig="+kubeconfig, "set-context", "--current", "--user=nobody")
+	kubectl(t, "", "config", "--kubeconfig="+kubeconfig, "set-credentials", "unknown", "--token=none")
+	kubectl(t, "", "config", "--kubeconfig="+kubeconfig, "set-context", "--current", "--user=unknown")
 	t.Setenv("KUBECONFIG", kubeconfig)
-	if _, said := lint(2); !strings.Contains(said, "Unauthorized") && !strings.Contains(said, "logged in") {
-		t.Errorf("somebody unknown is told %q", said)
+	if _, stderr := lint(2); !strings.Contains(stderr, "Unauthorized") && !strings.Contains(stderr, "logged in") {
+		t.Errorf("an unknown user gets %q", stderr)
 	}
 }

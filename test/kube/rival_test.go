@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// istio is asked about pods as Istio's injector is. Nobody is there to answer.
+// istio is a webhook configuration like that of Istio's injector, without a server.
 const istio = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingWebhookConfiguration
@@ -30,13 +30,13 @@ func besideAnotherInjector(t *testing.T, w world, log func() string) {
 	injected := func(labels string) (bool, string) {
 		t.Helper()
 		pod := `{apiVersion: v1, kind: Pod, metadata: {generateName: app-, namespace: injected, labels: {` + labels + `}}, spec: {containers: [{name: app, image: "test.outrider.dev/base:1", command: [sleep, 1h]}]}}`
-		said := kubectl(t, pod, "create", "--dry-run=server", "--output=jsonpath={.spec.initContainers[*].name} {.spec.containers[*].name}", "--filename=-")
-		return strings.Contains(said, "outrider-proxy"), said
+		out := kubectl(t, pod, "create", "--dry-run=server", "--output=jsonpath={.spec.initContainers[*].name} {.spec.containers[*].name}", "--filename=-")
+		return strings.Contains(out, "outrider-proxy"), out
 	}
 	is := func(want bool, labels string) {
 		t.Helper()
-		if got, said := injected(labels); got != want {
-			t.Errorf("labels {%s}: injected %v, want %v: %s\n%s", labels, got, want, said, log())
+		if got, out := injected(labels); got != want {
+			t.Errorf("labels {%s}: injected %v, want %v: %s\n%s", labels, got, want, out, log())
 		}
 	}
 	is(true, "")
@@ -46,20 +46,20 @@ func besideAnotherInjector(t *testing.T, w world, log func() string) {
 	}
 	t.Cleanup(remove)
 	const warning = `"Istio's labels select pods for another injector`
-	until(t, "outriderd says that there is another injector", func() bool {
+	until(t, "outriderd logs the other injector", func() bool {
 		return strings.Contains(log(), warning) && strings.Contains(log(), `"webhook_configurations":["istio-sidecar-injector"]`)
 	}, log)
-	_, said := injected("")
-	if want := "Warning: outrider: not injected (other-injector): Istio's labels"; !strings.Contains(said, want) {
-		t.Errorf("the answer to the client lacks %q: %s", want, said)
+	_, out := injected("")
+	if want := "Warning: outrider: not injected (other-injector): Istio's labels"; !strings.Contains(out, want) {
+		t.Errorf("the answer to the client lacks %q: %s", want, out)
 	}
 	is(false, "")
 	is(false, `sidecar.istio.io/inject: "true"`)
 	is(true, `outrider.dev/inject: "true"`)
 	kubectl(t, "", "annotate", "mutatingwebhookconfiguration", "istio-sidecar-injector", "changed=somehow")
 	remove()
-	until(t, "Istio's labels ask again", func() bool { ok, _ := injected(""); return ok }, log)
+	until(t, "Istio's labels request injection again", func() bool { ok, _ := injected(""); return ok }, log)
 	if n := strings.Count(log(), warning); n != 1 {
-		t.Errorf("it was said %d times", n)
+		t.Errorf("it was logged %d times", n)
 	}
 }

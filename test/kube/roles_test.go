@@ -75,20 +75,20 @@ func (w world) may(t *testing.T, account string, rules []rbac.PolicyRule) {
 // allowed waits until the API server knows of a rule.
 func (w world) allowed(t *testing.T, account string, rule rbac.PolicyRule) {
 	t.Helper()
-	ask := &authorization.ResourceAttributes{Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: rule.Verbs[0]}
+	access := &authorization.ResourceAttributes{Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: rule.Verbs[0]}
 	if len(rule.ResourceNames) > 0 {
-		ask.Name = rule.ResourceNames[0]
+		access.Name = rule.ResourceNames[0]
 	}
 	until(t, "the role of "+account, func() bool {
 		r, err := w.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorization.SubjectAccessReview{
-			Spec: authorization.SubjectAccessReviewSpec{User: "system:serviceaccount:roles:" + account, ResourceAttributes: ask},
+			Spec: authorization.SubjectAccessReviewSpec{User: "system:serviceaccount:roles:" + account, ResourceAttributes: access},
 		}, metav1.CreateOptions{})
 		return err == nil && r.Status.Allowed
-	}, lines(nil))
+	}, nothing)
 }
 
 // Every permission of the roles is needed: without it something else does not work, and
-// what is said about that names the permission. With all of them everything works.
+// the error names the permission. With all of them everything works.
 func TestTheRolesAreEnoughAndNotMore(t *testing.T) {
 	w := enterWorld(t)
 	deployed(t)
@@ -114,9 +114,9 @@ func TestTheRolesAreEnoughAndNotMore(t *testing.T) {
 	t.Run("all of them", func(t *testing.T) {
 		w.allowed(t, "all", rules[len(rules)-1])
 		a := w.attempt(t, "all", token)
-		until(t, "all is done", func() bool { return a.done() }, a.said)
-		if said := a.said(); strings.Contains(said, "cannot") {
-			t.Errorf("with every permission:\n%s", said)
+		until(t, "all is done", func() bool { return a.done() }, a.text)
+		if text := a.text(); strings.Contains(text, "cannot") {
+			t.Errorf("with every permission:\n%s", text)
 		}
 	})
 	for i, rule := range rules {
@@ -124,12 +124,12 @@ func TestTheRolesAreEnoughAndNotMore(t *testing.T) {
 		t.Run(fmt.Sprint(rule.Verbs[0], " ", rule.Resources[0], " ", strings.Join(rule.ResourceNames, "")), func(t *testing.T) {
 			w.allowed(t, account(i), rules[(i+1)%len(rules)])
 			a := w.attempt(t, account(i), token)
-			named := func(said string) bool {
-				return strings.Contains(said, want) && (len(rule.ResourceNames) == 0 || strings.Contains(said, rule.ResourceNames[0]))
+			named := func(text string) bool {
+				return strings.Contains(text, want) && (len(rule.ResourceNames) == 0 || strings.Contains(text, rule.ResourceNames[0]))
 			}
-			until(t, want, func() bool { return named(a.said()) }, a.said)
-			if said := strings.ReplaceAll(a.said(), want, ""); strings.Contains(said, "cannot") {
-				t.Errorf("something else is missing too:\n%s", said)
+			until(t, want, func() bool { return named(a.text()) }, a.text)
+			if text := strings.ReplaceAll(a.text(), want, ""); strings.Contains(text, "cannot") {
+				t.Errorf("something else is missing too:\n%s", text)
 			}
 		})
 	}
@@ -140,7 +140,7 @@ func (w world) tokenOf(t *testing.T, namespace string) string {
 	until(t, "the service account", func() bool {
 		_, err := w.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
 		return err == nil
-	}, lines(nil))
+	}, nothing)
 	return w.token(t, namespace, "default", []string{ca.DefaultAudience}, nil)
 }
 
@@ -151,8 +151,8 @@ type attempt struct {
 	done    func() bool
 }
 
-// said is what was logged and is the matter now.
-func (a *attempt) said() string {
+// text returns the log and the current troubles.
+func (a *attempt) text() string {
 	return a.journal.String() + strings.Join(a.cluster.Trouble(), "\n")
 }
 
@@ -210,7 +210,7 @@ func closed(c <-chan struct{}) bool {
 }
 
 // deploy/outriderd.yaml as it is: it becomes ready, and a pod is injected by it; without
-// its permission it says so where the kubelet asks.
+// its permission its readiness has the reason.
 func TestDeployment(t *testing.T) {
 	w := enterWorld(t)
 	file := filepath.Join(root, "deploy", "outriderd.yaml")
@@ -245,7 +245,7 @@ func TestDeployment(t *testing.T) {
 	kubectl(t, "", "rollout", "restart", "--namespace=outrider-system", "deployment/outriderd")
 	const want = `services is forbidden: User "system:serviceaccount:outrider-system:outriderd" cannot list resource "services" in API group "" at the cluster scope; deploy/outriderd.yaml has the roles`
 	var answer string
-	until(t, "it says what is missing", func() bool {
+	until(t, "readiness names what is missing", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		pods, err := w.CoreV1().Pods("outrider-system").List(ctx, metav1.ListOptions{LabelSelector: "app=outriderd"})

@@ -158,7 +158,7 @@ func TestTheClusterIsTheMesh(t *testing.T) {
 		}, text)
 	}
 
-	// A definition of other versions only is no reason to wait, and is said.
+	// A definition without our version delays nothing, and is a trouble.
 	older := strings.ReplaceAll(peerAuthentications, "name: v1\n", "name: v1beta1\n")
 	apply(t, older)
 	const versions = "the CustomResourceDefinition peerauthentications.security.istio.io is there, but serves no version v1"
@@ -168,7 +168,7 @@ func TestTheClusterIsTheMesh(t *testing.T) {
 	kubectl(t, "", "delete", "crd", "peerauthentications.security.istio.io")
 	until(t, "it does not matter any more", func() bool { return len(c.Trouble()) == 0 }, text)
 
-	// A mistake changes nothing but what is said of it.
+	// A mistake only becomes a problem.
 	apply(t, hosts(t))
 	kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", "hosts.outrider.dev")
 	host := func(address string) string {

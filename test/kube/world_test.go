@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -83,7 +82,7 @@ func as(namespace, account string) func(*api.Cluster, *api.AuthInfo) {
 	}
 }
 
-// outriderd is who deploy/outriderd.yaml gives its roles to.
+// outriderd is the service account of deploy/outriderd.yaml.
 var outriderd = as("outrider-system", "outriderd")
 
 func kubectl(t *testing.T, stdin string, args ...string) string {
@@ -124,7 +123,7 @@ func (w world) namespace(t *testing.T, name string, labels map[string]string) {
 	})
 }
 
-// until asks again and again; if it never is true, why says what was there.
+// until polls until a condition holds, for a minute; why describes a failure.
 func until(t *testing.T, what string, ok func() bool, why func() string) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
@@ -231,16 +230,12 @@ func (r *roots) set(pem string) {
 	r.changed = make(chan struct{})
 }
 
-// running runs something until the test, or the context, ends.
-func running(t *testing.T, run func(context.Context) error) (stop func()) {
+// running runs something until the test ends.
+func running(t *testing.T, run func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); run(ctx) }()
-	stop = func() { cancel(); <-done }
-	t.Cleanup(stop)
-	return stop
+	t.Cleanup(func() { cancel(); <-done })
 }
 
-func lines(all []string) func() string {
-	return func() string { return fmt.Sprint(strings.Join(all, "\n")) }
-}
+func nothing() string { return "" }

@@ -17,7 +17,7 @@ type Inputs struct {
 	Flags     map[string]string // by name, those of the command line only
 	Environ   []string          // NAME=value
 	ReadFile  func(string) ([]byte, error)
-	Addresses func() ([]netip.Addr, error) // of this machine, where INSTANCE_IP says none
+	Addresses func() ([]netip.Addr, error) // of this machine, without INSTANCE_IP
 }
 
 // An Error is one setting that cannot be used.

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// pod is the least that an injected pod says.
+// pod are the variables of every injected pod.
 var pod = []string{"POD_NAME=app-1", "POD_NAMESPACE=shop", "SERVICE_ACCOUNT=app", "INSTANCE_IP=10.0.0.7"}
 
 func files(content map[string]string) func(string) ([]byte, error) {

@@ -32,7 +32,7 @@ const (
 	envoyComponents = "component log levels"
 )
 
-// OfEnvoysLog says whether it is a log level of Envoy's.
+// OfEnvoysLog returns whether it is a log level of Envoy's.
 func (c Change) OfEnvoysLog() bool { return c.Setting == envoyLevel || c.Setting == envoyComponents }
 
 // A live setting is one that a running agent takes from the pod's annotations: those that
@@ -117,7 +117,7 @@ func (l live) without(to Config, value string) string {
 	return ""
 }
 
-// fieldRefusal says why a field of proxy.istio.io/config is not taken.
+// fieldRefusal returns why a field of proxy.istio.io/config is not taken.
 func fieldRefusal(name string) string {
 	why, known := elsewhere[name]
 	_, setting := proxySettings[name]

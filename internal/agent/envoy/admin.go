@@ -23,9 +23,9 @@ type Drain string
 // The drains.
 const (
 	// DrainInbound serves new inbound connections until the drain time is over, then
-	// refuses them; answers say "connection: close".
+	// refuses them; responses have "connection: close".
 	DrainInbound Drain = "inboundonly&graceful"
-	// DiscourageInbound says "connection: close", and serves for ever.
+	// DiscourageInbound only adds "connection: close" to responses, without an end.
 	DiscourageInbound Drain = "inboundonly&graceful&skip_exit"
 	// CloseInbound refuses new inbound connections from now on.
 	CloseInbound Drain = "inboundonly"
@@ -88,7 +88,7 @@ func (a *Admin) do(ctx context.Context, method, path string, query string) ([]by
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
-			err = u.Err // the URL says nothing that path does not
+			err = u.Err // path is in the message already
 		}
 		return nil, fmt.Errorf("requesting Envoy's %s: %w", path, err)
 	}
@@ -122,7 +122,7 @@ func (a *Admin) Drain(ctx context.Context, d Drain) error {
 	return err
 }
 
-// SetLevels makes a running Envoy log as l says.
+// SetLevels sets the log levels of a running Envoy.
 func (a *Admin) SetLevels(ctx context.Context, l Log) error {
 	l.Level = cmp.Or(l.Level, "warning")
 	if _, err := a.do(ctx, http.MethodPost, "/logging", "level="+l.Level); err != nil {

@@ -9,13 +9,13 @@ import (
 )
 
 // ReadyMessage is what Envoy's component "config" logs at info the moment before its
-// workers start, some 2 ms before /ready says so. It is no interface: poll
+// workers start, some 2 ms before /ready answers 200. It is no interface: poll
 // [Admin.Ready] slowly as well.
 const ReadyMessage = "all dependencies initialized. starting workers"
 
 // logFormat is one JSON object a line, see [ParseLine]. It is given on the command line
 // and not in the bootstrap's application_log_config, which Envoy refuses beside it: so
-// the first line has it too, which says why a bootstrap was rejected.
+// the first line has it too, with the reason why a bootstrap was rejected.
 const logFormat = `{"time":"%Y-%m-%dT%T.%f%z","level":"%l","component":"%n","source":"%s:%#","message":"%j"}`
 
 // Args returns Envoy's arguments for a bootstrap in a file.

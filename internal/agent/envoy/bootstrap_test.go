@@ -7,7 +7,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -198,17 +197,4 @@ func FuzzBootstrap(f *testing.F) {
 			t.Fatalf("node.id is %q, want %q", got, id)
 		}
 	})
-}
-
-func TestArgsNameEveryFlagOnce(t *testing.T) {
-	args := host().Args("x")
-	var seen []string
-	for _, a := range args {
-		if strings.HasPrefix(a, "-") {
-			if slices.Contains(seen, a) {
-				t.Errorf("%s is there twice", a)
-			}
-			seen = append(seen, a)
-		}
-	}
 }

@@ -99,7 +99,7 @@ type Stats struct {
 	Regexps  []string // RE2
 }
 
-// Log says how much Envoy logs.
+// Log are the levels of Envoy's log.
 type Log struct {
 	Level string // default "warning"
 

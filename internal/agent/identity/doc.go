@@ -4,7 +4,7 @@
 // IstioCertificateService (a [Client], one unary gRPC call over net/http); and hands each new
 // one to Envoy ([Options.OnCertificate]), which gets it from a [SecretServer]. It stores
 // what Envoy has, so that a restarted agent need not wait for the control plane. A [State]
-// says what went wrong.
+// has what went wrong.
 //
 // The old certificate stays in use until the new one is there, whatever happens to the
 // control plane.

@@ -80,7 +80,7 @@ func (s *SecretServer) stream(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// receive reads requests until the second channel says why there are no more: [io.EOF] at
+// receive reads requests until the second channel has the reason for the end: [io.EOF] at
 // the stream's end, a [*wire.StatusError] after a malformed request.
 func receive(ctx context.Context, body io.Reader) (<-chan discoveryRequest, <-chan error) {
 	requests, ended := make(chan discoveryRequest), make(chan error, 1)

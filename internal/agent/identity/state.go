@@ -8,7 +8,7 @@ import (
 // A Phase of getting and keeping the certificate.
 type Phase string
 
-// The phases. Failing and Expired have a [Fault] that says why.
+// The phases. Failing and Expired have a [Fault] with the reason.
 const (
 	Starting Phase = "starting"
 	Asking   Phase = "asking"  // requesting the first one

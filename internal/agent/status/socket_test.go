@@ -43,7 +43,7 @@ func TestOnTheSocketOtherUsersGetReadinessOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copied := filepath.Join(dir, "ask") // where others may run it
+	copied := filepath.Join(dir, "client") // where others may run it
 	if err := os.WriteFile(copied, exe, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -33,10 +33,10 @@ type Authenticator interface {
 	Authenticate(ctx context.Context, c Credentials) (Caller, error)
 }
 
-// ErrOther says that a credential is not of an authenticator's kind.
+// ErrOther means that a credential is not of an authenticator's kind.
 var ErrOther = errors.New("no credential of this kind")
 
-// A Refusal says why a request is denied. The caller reads it: it holds no secret.
+// A Refusal is why a request is denied. The caller reads it: it holds no secret.
 type Refusal struct{ Reason string }
 
 func (r *Refusal) Error() string { return r.Reason }

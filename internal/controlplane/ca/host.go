@@ -27,7 +27,7 @@ func (h Host) Gone() error {
 type Hosts interface {
 	// HostByToken returns the host of a token, by the SHA-256 of the token.
 	HostByToken(sum [32]byte) (Host, bool)
-	// Has says whether there is a host of that name with that service account.
+	// Has returns whether there is a host of that name with that service account.
 	Has(Host) bool
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // Clients call a control plane by names and by addresses; a name that is not in its
-// certificate gives an error that says so.
+// certificate is an error of the handshake.
 func TestServingIsCalledByNamesAndAddresses(t *testing.T) {
 	a := must(NewAuthority(AuthorityOptions{Dir: t.TempDir()}))
 	names := []string{"outriderd.outrider-system.svc", "localhost", "127.0.0.1", "::1", "10.0.0.9"}

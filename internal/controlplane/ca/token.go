@@ -67,7 +67,7 @@ func NewTokens(dir, trustDomain string) (*Tokens, error) {
 	return tokens, nil
 }
 
-// A Claim is what a token says.
+// A Claim is the content of a token.
 type Claim struct {
 	Namespace      string
 	ServiceAccount string

@@ -1,5 +1,5 @@
-// Package debugapi reads what outriderd says under /debug of the proxies that are connected
-// to it: from a running outriderd, or from an answer that was saved.
+// Package debugapi reads what outriderd serves under /debug about the proxies that are
+// connected to it: from a running outriderd, or from an answer that was saved.
 package debugapi
 
 import (
@@ -107,7 +107,7 @@ func fetch(ctx context.Context, at string) ([]byte, error) {
 	if err != nil {
 		var e *url.Error
 		if errors.As(err, &e) {
-			err = e.Err // the address is said once
+			err = e.Err // the address is in the message already
 		}
 		return nil, &InputError{fmt.Errorf("no answer from %s: %w", at, err), portForward + ", or --control-plane-http"}
 	}

@@ -71,7 +71,7 @@ func (p Proxy) is(pod string) bool {
 	return p.ID == pod || p.Name() == pod || p.Workload == pod || strings.TrimSuffix(p.Name(), "."+p.Namespace) == pod
 }
 
-// Rejected says that the proxy rejected a version of some type.
+// Rejected returns whether the proxy rejected a version of some type.
 func (p Proxy) Rejected() bool {
 	return slices.ContainsFunc(p.Types, func(s Subscription) bool { return s.Rejected != nil })
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A Problem says why a manifest is ignored, in whole or in part.
+// A Problem is why a manifest is ignored, in whole or in part.
 type Problem struct {
 	File     string // below the folder
 	Document int    // of the file; 1 is the first; 0: the file as a whole

@@ -115,14 +115,14 @@ func (s *server) feed() feed {
 	}
 }
 
-// What is away is waited for: the store stays as it is, the log says it once, and what
-// changed meanwhile is seen soon after it is back.
+// While an API server is away the store stays as it is and the log has it once; what changed
+// meanwhile is seen soon after it is back.
 func TestAnAPIServerThatIsAway(t *testing.T) {
 	services := schema.GroupResource{Resource: "services"}
 	refused := &errDial{syscall.ECONNREFUSED}
 	for name, away := range map[string]struct {
 		listed, watched error
-		said            string
+		reason          string
 	}{
 		"it refuses connections":       {refused, refused, "connection refused"},
 		"it has too much to do":        {apierrors.NewTooManyRequests("later", 1), apierrors.NewTooManyRequests("later", 1), "later"},
@@ -154,7 +154,7 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 			until("it is known to be away", func() bool { return len(c.Trouble()) == 1 })
 			before := s.calls()
 			until("it is called again and again", func() bool { return s.calls() >= before+3 })
-			if got := c.Trouble(); note() != "first" || len(got) != 1 || !strings.Contains(got[0], away.said) {
+			if got := c.Trouble(); note() != "first" || len(got) != 1 || !strings.Contains(got[0], away.reason) {
 				t.Errorf("away: %q, %v", note(), got)
 			}
 			s.set(nil, nil, *service("a", "second"))

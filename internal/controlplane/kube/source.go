@@ -21,7 +21,6 @@ type Source struct {
 	mesh.Feed
 	cluster *Cluster
 	synced  chan struct{}
-	done    chan struct{}
 	dirty   chan struct{} // has one if something changed
 
 	mu      sync.Mutex
@@ -32,22 +31,16 @@ type Source struct {
 // Source watches the cluster until ctx ends. Until [Source.Synced] the mesh is empty.
 func (c *Cluster) Source(ctx context.Context, config mesh.Config) *Source {
 	s := &Source{
-		cluster: c, synced: make(chan struct{}), done: make(chan struct{}), dirty: make(chan struct{}, 1),
+		cluster: c, synced: make(chan struct{}), dirty: make(chan struct{}, 1),
 		builder: mesh.NewBuilder(config), invalid: map[mesh.Key]string{},
 	}
 	s.Publish(s.builder.Mesh(), nil)
-	go func() {
-		defer close(s.done)
-		s.run(ctx)
-	}()
+	go s.run(ctx)
 	return s
 }
 
 // Synced is closed once the mesh has all objects of the first lists.
 func (s *Source) Synced() <-chan struct{} { return s.synced }
-
-// Done is closed when all watches have ended, after the end of the context.
-func (s *Source) Done() <-chan struct{} { return s.done }
 
 func (s *Source) run(ctx context.Context) {
 	var running sync.WaitGroup

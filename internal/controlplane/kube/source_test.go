@@ -75,9 +75,9 @@ func TestAMistakeTakesNothingAway(t *testing.T) {
 		if web := m.ByName("shop", "web"); web != nil {
 			got = web.Ports[0].Number
 		}
-		said, _ := s.Problems()
-		if got != port || strings.Join(said, "\n") != strings.Join(problems, "\n") {
-			t.Errorf("%s: port %d, problems %q; want %d, %q", when, got, said, port, problems)
+		found, _ := s.Problems()
+		if got != port || strings.Join(found, "\n") != strings.Join(problems, "\n") {
+			t.Errorf("%s: port %d, problems %q; want %d, %q", when, got, found, port, problems)
 		}
 	}
 	to.Add(named("web", 80))
