@@ -35,7 +35,7 @@ func TestFamilies(t *testing.T) {
 	go echo(server.listenBy("tcp4", requests4), "server")
 	go repeat(server.listenBy("tcp6", bytes6), "server")
 	go echo(server.listenBy("tcp6", requests6), "server")
-	bytes := func(p *pod, to string) string { got, _ := p.ask(to, "PING"); return got }
+	bytes := func(p *pod, to string) string { return p.send(to, "PING") }
 	requests := func(p *pod, to string) string { return get(p.client(), "http://"+to+"/") }
 	tests := map[string]struct {
 		from *pod

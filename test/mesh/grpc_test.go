@@ -14,23 +14,6 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// gRPC goes through both proxies as HTTP/2.
-func TestGRPC(t *testing.T) {
-	s := newShop(t)
-	serve := func(p *pod) {
-		server := grpc.NewServer()
-		healthpb.RegisterHealthServer(server, health.NewServer())
-		go server.Serve(p.listen(9000))
-		t.Cleanup(server.Stop)
-	}
-	serve(s.server)
-	serve(s.plain)
-	s.service("rpc", "10.96.0.20", "server", port(9000, mesh.GRPC))
-	s.service("bare", "10.96.0.21", "plain", port(9000, mesh.GRPC))
-	check(t, "passthrough:///10.96.0.20:9000", from(s.client))
-	check(t, "passthrough:///10.96.0.21:9000", from(s.client))
-}
-
 // A stream that is silent outlives the control plane, its return, and changes of the mesh.
 func TestGRPCStream(t *testing.T) {
 	t.Parallel()

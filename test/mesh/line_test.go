@@ -82,7 +82,7 @@ func (d *delayed) deliver() {
 	}
 }
 
-// A control plane whose messages are late, by half of the first-use timeout, fails no
+// A control plane that sends each message half of the first-use timeout late fails no
 // connection: the endpoints of a service come with its cluster, so that a first use waits
 // for one message.
 func TestSlowControlPlane(t *testing.T) {
@@ -112,7 +112,7 @@ func TestSlowControlPlane(t *testing.T) {
 		}
 		for name, to := range bytes {
 			all.Go(func() {
-				if got, _ := p.ask(to, "PING"); !strings.HasPrefix(got, "server") {
+				if got := p.send(to, "PING"); !strings.HasPrefix(got, "server") {
 					t.Errorf("%s, %s: %s", p.name, name, got)
 				}
 			})
@@ -137,7 +137,7 @@ func TestFullPushWaitsForEndpoints(t *testing.T) {
 	if n := client.stat(client.stats[0]); n != 0 {
 		t.Errorf("%d clusters did not wait", n)
 	}
-	if got, _ := client.ask("10.96.0.2:3306", ""); got != "server" {
+	if got := client.send("10.96.0.2:3306", ""); got != "server" {
 		t.Error(got)
 	}
 	// Clusters that come later, or change, have theirs too.
@@ -145,7 +145,7 @@ func TestFullPushWaitsForEndpoints(t *testing.T) {
 	go greet(server.listen(3307), "server")
 	server.proxied()
 	for _, to := range []string{"10.96.0.2:3306", "10.96.0.2:3307"} {
-		eventually(t, to, func() bool { got, _ := client.ask(to, ""); return got == "server" })
+		eventually(t, to, func() bool { return client.send(to, "") == "server" })
 	}
 	if n := client.stat(client.stats[0]); n != 0 {
 		t.Errorf("%d clusters did not wait, later", n)

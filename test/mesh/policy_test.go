@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
@@ -49,10 +50,9 @@ func TestPolicies(t *testing.T) {
 		t.Run(step.name, func(t *testing.T) {
 			set(step.mode, step.ports)
 			for _, c := range step.calls {
-				// The two proxies learn it one after the other.
+				// The two proxies get the change one after the other.
 				eventually(t, fmt.Sprintf("%s to %s: %t", c.from.name, c.to, c.ok), func() bool {
-					got, _ := c.from.ask(c.to, "PING")
-					return strings.HasPrefix(got, "server") == c.ok
+					return strings.HasPrefix(c.from.send(c.to, "PING"), "server") == c.ok
 				})
 			}
 		})
@@ -69,7 +69,7 @@ func TestWrongIdentity(t *testing.T) {
 	w.service("db", "10.96.0.2", "server", port(6379, mesh.TCP))
 	for _, to := range []string{"10.96.0.2:6379", server.v4.String() + ":6379"} {
 		eventually(t, "a refused certificate at "+to, func() bool {
-			got, _ := client.ask(to, "PING")
+			got := client.send(to, "PING")
 			if got == "server PING" {
 				t.Fatalf("%s answers %q", to, got)
 			}
@@ -81,9 +81,11 @@ func TestWrongIdentity(t *testing.T) {
 // TLS of the application's own passes, with and without mutual TLS around it.
 func TestTLSOfTheApplication(t *testing.T) {
 	s := newShop(t)
-	cert := s.ca.server(t)
-	l := tls.NewListener(s.server.listen(8443), &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}})
-	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "inside") }))
+	app := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "inside") }))
+	app.Listener.Close()
+	app.Listener, app.EnableHTTP2 = s.server.listen(8443), true
+	app.StartTLS()
+	t.Cleanup(app.Close)
 	s.service("secure", "10.96.0.7", "server", port(8443, mesh.TLS))
 	s.service("declared-http", "10.96.0.8", "server", mesh.PortSpec{Port: mesh.Port{Name: "x", Number: 8444, Protocol: mesh.HTTP}, Target: 8443})
 	for _, p := range []*pod{s.client, s.plain} {
@@ -138,15 +140,15 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// What came before the proxy did is handed to its other listeners, with the original
-// destination in a header.
+// Connections that came before the proxy are handed to its other listeners, with the
+// original destination in a header.
 func TestEarlyConnections(t *testing.T) {
 	s := newShop(t)
 	tests := map[string]struct {
 		at       *pod
 		listener string
 		to       netip.AddrPort
-		say      string
+		line     string
 		want     string
 	}{
 		"outbound":                        {s.client, "127.0.0.1:15007", netip.MustParseAddrPort("10.96.0.2:6379"), "PING", "server PING"},
@@ -154,7 +156,7 @@ func TestEarlyConnections(t *testing.T) {
 		"outbound, a request":             {s.client, "127.0.0.1:15007", netip.MustParseAddrPort("10.96.0.1:8080"), "GET / HTTP/1.0\r\n\r", "HTTP/1.0 200 OK"},
 		"inbound":                         {s.server, "127.0.0.1:15016", netip.AddrPortFrom(s.server.v4, 6379), "PING", "server PING"},
 		"inbound, the server first, IPv6": {s.server, "127.0.0.1:15016", netip.AddrPortFrom(s.server.v6, 3306), "", "server"},
-		"to a port of the proxy":          {s.client, "127.0.0.1:15007", netip.MustParseAddrPort("10.96.0.1:15001"), "", "EOF"},
+		"to a port of the proxy":          {s.client, "127.0.0.1:15007", netip.MustParseAddrPort("10.96.0.1:15001"), "", closed},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -165,21 +167,8 @@ func TestEarlyConnections(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			c.SetDeadline(time.Now().Add(10 * time.Second))
 			c.Write(proxyHeader(tt.to))
-			if tt.say != "" {
-				fmt.Fprintln(c, tt.say)
-			}
-			got := ""
-			b := make([]byte, 200)
-			n, err := c.Read(b)
-			if got, _, _ = strings.Cut(string(b[:n]), "\n"); n == 0 {
-				got = err.Error()
-			}
-			if strings.Contains(got, "reset") {
-				got = "EOF"
-			}
-			if got = strings.TrimSpace(got); got != tt.want {
+			if got := exchange(c, tt.line); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})
@@ -204,23 +193,13 @@ func proxyHeader(to netip.AddrPort) []byte {
 func TestChangesCutNothing(t *testing.T) {
 	s := newShop(t)
 	var conns []net.Conn
-	say := func(c net.Conn) string {
-		c.SetDeadline(time.Now().Add(10 * time.Second))
-		fmt.Fprintln(c, "PING")
-		b := make([]byte, 100)
-		n, err := c.Read(b)
-		if err != nil {
-			return err.Error()
-		}
-		return strings.TrimSpace(string(b[:n]))
-	}
 	for _, to := range []string{"10.96.0.2:6379", "10.96.0.4:7000", s.server.v4.String() + ":6380"} {
 		c, err := s.client.dial(context.Background(), "", to)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if got := say(c); got != "server PING" {
+		if got := exchange(c, "PING"); got != "server PING" {
 			t.Fatalf("%s: %s", to, got)
 		}
 		conns = append(conns, c)
@@ -231,39 +210,13 @@ func TestChangesCutNothing(t *testing.T) {
 	eventually(t, "listeners for the new port numbers", func() bool { return s.client.stat(`listener_manager\.listener_added`) >= added+2 })
 	more := s.pod("server2", "server").proxied()
 	go repeat(more.listen(6379), "server2")
-	eventually(t, "the new endpoint", func() bool { got, _ := s.client.ask("10.96.0.2:6379", "PING"); return got == "server2 PING" })
+	eventually(t, "the new endpoint", func() bool { return s.client.send("10.96.0.2:6379", "PING") == "server2 PING" })
 	for _, c := range conns {
-		if got := say(c); got != "server PING" {
+		if got := exchange(c, "PING"); got != "server PING" {
 			t.Errorf("%s: %s", c.RemoteAddr(), got)
 		}
 	}
 	if n := s.client.stat(`listener_manager\.total_listeners_draining`); n != 3 {
 		t.Errorf("%d listeners drain, want those of ports 8081 and 8082, and the early one, for 3307", n)
-	}
-}
-
-// With full push, in Istio's shape, a proxy does the same for services.
-func TestFullPush(t *testing.T) {
-	w := newWorld(t)
-	server := w.pod("server", "server")
-	w.service("web", "10.96.0.1", "server", port(8080, mesh.HTTP))
-	w.service("db", "10.96.0.2", "server", port(3306, mesh.ServerFirst))
-	client := w.pod("client", "client")
-	client.metadata = map[string]any{"OUTRIDER_PUSH": "full"}
-	client.proxied()
-	server.proxied()
-	go echo(server.listen(8080), "server")
-	go greet(server.listen(3306), "server")
-	c := client.client()
-	c.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return client.dial(ctx, "", "10.96.0.1:8080")
-	}
-	for _, host := range []string{"web", "web.shop", "web.shop.svc.cluster.local", "10.96.0.1"} {
-		if got := get(c, "http://"+host+":8080/"); !strings.HasPrefix(got, "200 server") {
-			t.Errorf("%s: %s", host, got)
-		}
-	}
-	if got, _ := client.ask("10.96.0.2:3306", ""); got != "server" {
-		t.Errorf("%s", got)
 	}
 }

@@ -3,15 +3,17 @@ package mesh
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
 )
 
-// echo answers requests with what it got, in HTTP/1.1 and HTTP/2 without TLS.
+// echo responds with what the request had, in HTTP/1.1 and HTTP/2 without TLS.
 func echo(l net.Listener, name string) {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -38,8 +40,8 @@ func echo(l net.Listener, name string) {
 	s.Serve(l)
 }
 
-// greet speaks first, and then echoes each line.
-func greet(l net.Listener, name string) {
+// accept serves each connection.
+func accept(l net.Listener, serve func(net.Conn)) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -47,26 +49,26 @@ func greet(l net.Listener, name string) {
 		}
 		go func() {
 			defer c.Close()
-			fmt.Fprintln(c, name)
-			io.Copy(c, c)
+			serve(c)
 		}()
 	}
 }
 
+// greet speaks first, and then echoes each line.
+func greet(l net.Listener, name string) {
+	accept(l, func(c net.Conn) {
+		fmt.Fprintln(c, name)
+		io.Copy(c, c)
+	})
+}
+
 // repeat waits for a line and echoes it with a name.
 func repeat(l net.Listener, name string) {
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return
+	accept(l, func(c net.Conn) {
+		for in := bufio.NewScanner(c); in.Scan(); {
+			fmt.Fprintln(c, name, in.Text())
 		}
-		go func() {
-			defer c.Close()
-			for in := bufio.NewScanner(c); in.Scan(); {
-				fmt.Fprintln(c, name, in.Text())
-			}
-		}()
-	}
+	})
 }
 
 // client makes requests from a pod, each on a connection of its own.
@@ -88,23 +90,37 @@ func get(c *http.Client, url string) string {
 	return fmt.Sprintf("%d %s", r.StatusCode, b)
 }
 
-// ask connects, sends a line unless it is empty, and returns the first line of the response.
-func (p *pod) ask(to, send string) (string, time.Duration) {
-	start := time.Now()
+// send connects and exchanges one line.
+func (p *pod) send(to, line string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	c, err := p.dial(ctx, "tcp", to)
 	if err != nil {
-		return err.Error(), time.Since(start)
+		return failure(err)
 	}
 	defer c.Close()
+	return exchange(c, line)
+}
+
+// exchange sends a line unless it is empty, and returns the first line of the response.
+func exchange(c net.Conn, line string) string {
 	c.SetDeadline(time.Now().Add(20 * time.Second))
-	if send != "" {
-		fmt.Fprintln(c, send)
+	if line != "" {
+		fmt.Fprintln(c, line)
 	}
-	line, err := bufio.NewReader(c).ReadString('\n')
+	got, err := bufio.NewReader(c).ReadString('\n')
 	if err != nil {
-		return err.Error(), time.Since(start)
+		return failure(err)
 	}
-	return strings.TrimSpace(line), time.Since(start)
+	return strings.TrimSpace(got)
+}
+
+// closed is the result of an exchange on a connection that the other end closes or resets.
+const closed = "closed"
+
+func failure(err error) string {
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+		return closed
+	}
+	return err.Error()
 }

@@ -24,6 +24,7 @@ import (
 	"outrider.dev/internal/capture"
 	"outrider.dev/internal/capture/setup"
 	"outrider.dev/internal/contract"
+	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds"
 	"outrider.dev/internal/xds/resource"
@@ -37,7 +38,7 @@ const (
 	namespace    = "shop"
 	controlPlane = "10.0.0.1:15010"
 	outside      = "203.0.113.1" // of no network of the mesh
-	resolver     = "10.0.0.53"   // of proxies; it responds only in the test of it
+	resolver     = "10.0.0.53"   // of proxies; only TestNameThatIsNotResolved listens there
 )
 
 // A world is a network with pods on it and a control plane.
@@ -45,7 +46,7 @@ type world struct {
 	t      testing.TB
 	router *ns.Namespace
 	dir    string // readable by the proxy's user
-	ca     *authority
+	ca     *ca.Authority
 	pods   int
 
 	source  *source
@@ -56,25 +57,16 @@ type world struct {
 
 // source is a mesh that tests change.
 type source struct {
+	mesh.Feed[string]
 	mu      sync.Mutex
 	builder *mesh.Builder
-	now     *mesh.Mesh
-	newer   chan struct{}
-}
-
-func (s *source) Current() (*mesh.Mesh, <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.now, s.newer
 }
 
 func (s *source) change(f func(b *mesh.Builder)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f(s.builder)
-	s.now = s.builder.Mesh()
-	close(s.newer)
-	s.newer = make(chan struct{})
+	s.Publish(s.builder.Mesh(), nil)
 }
 
 func (s *source) set(parts ...mesh.Part) { s.change(func(b *mesh.Builder) { b.Set(parts...) }) }
@@ -82,7 +74,7 @@ func (s *source) set(parts ...mesh.Part) { s.change(func(b *mesh.Builder) { b.Se
 func newWorld(t testing.TB, change ...func(*resource.Source)) *world {
 	t.Helper()
 	envoyBinary(t)
-	w := &world{t: t, router: ns.New(t), ca: newAuthority(t)}
+	w := &world{t: t, router: ns.New(t)}
 	var err error
 	if w.dir, err = os.MkdirTemp("/tmp", "mesh"); err == nil {
 		err = os.Chmod(w.dir, 0o755)
@@ -91,6 +83,9 @@ func newWorld(t testing.TB, change ...func(*resource.Source)) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(w.dir) })
+	if w.ca, err = ca.NewAuthority(ca.AuthorityOptions{Dir: t.TempDir(), TrustDomain: mesh.DefaultTrustDomain}); err != nil {
+		t.Fatal(err)
+	}
 	w.router.IP("addr", "add", "10.0.0.1/32", "dev", "lo")
 	w.router.IP("addr", "add", outside+"/32", "dev", "lo")
 	w.router.IP("addr", "add", resolver+"/32", "dev", "lo")
@@ -102,7 +97,7 @@ func newWorld(t testing.TB, change ...func(*resource.Source)) *world {
 			}
 		}
 	})
-	w.source = &source{builder: mesh.NewBuilder(mesh.Config{}), newer: make(chan struct{})}
+	w.source = &source{builder: mesh.NewBuilder(mesh.Config{})}
 	w.source.set()
 	resources := resource.New(w.source)
 	for _, f := range change {
@@ -143,7 +138,6 @@ type pod struct {
 	certified string   // another account that its certificate is for
 	admin     *envoy.Admin
 	dir       string
-	process   *exec.Cmd
 }
 
 // pod makes one, without a proxy; app is its label.
@@ -155,7 +149,7 @@ func (w *world) pod(name, app string) *pod {
 	p.v6 = netip.MustParseAddr(fmt.Sprintf("fd44:%d::2", w.pods))
 	gateway4, gateway6 := p.v4.Prev(), p.v6.Prev()
 	for _, n := range []*ns.Namespace{p.Namespace, w.router} {
-		n.Do(func() { // a link-local address that is still tried out finds no neighbour
+		n.Do(func() { // while duplicate address detection runs, an address finds no neighbour
 			if err := os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0); err != nil {
 				w.t.Error(err)
 			}
@@ -223,13 +217,13 @@ func (p *pod) start() {
 	t.Helper()
 	p.dir = filepath.Join(p.world.dir, p.name)
 	certificates := filepath.Join(p.dir, "certificates")
-	p.world.ca.issue(t, certificates, namespace, cmp.Or(p.certified, p.spec.ServiceAccount))
+	issue(t, p.world.ca, certificates, cmp.Or(p.certified, p.spec.ServiceAccount))
 	var addresses []string
 	for _, a := range p.spec.Addresses {
 		addresses = append(addresses, a.String())
 	}
 	metadata := map[string]any{
-		"SERVICE_ACCOUNT": p.spec.ServiceAccount, "INSTANCE_IPS": strings.Join(addresses, ","),
+		contract.MetadataServiceAccount: p.spec.ServiceAccount, contract.MetadataAddresses: strings.Join(addresses, ","),
 		contract.MetadataCertificates: certificates,
 	}
 	for k, v := range p.metadata {
@@ -240,7 +234,7 @@ func (p *pod) start() {
 		ControlPlane: envoy.ControlPlane{Address: controlPlane, Plaintext: true},
 		Admin:        envoy.Endpoint{Socket: filepath.Join(p.dir, "admin")},
 		Family:       envoy.Dual,
-		// All of them would make a first use three times as dear.
+		// With all statistics a first use takes three times as long.
 		Stats: envoy.Stats{
 			Prefixes: []string{"cluster_manager.", "listener_manager."},
 			Regexps:  []string{`listener\..*\.(ssl\.handshake|ssl\.no_certificate|downstream_pre_cx_timeout|downstream_cx_total)`, `cluster\..*\.ssl\.fail_verify_san`},
@@ -285,7 +279,6 @@ func (p *pod) start() {
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	p.process = cmd
 	p.admin = envoy.NewAdmin(o, 5*time.Second)
 	t.Cleanup(func() {
 		if t.Failed() {
