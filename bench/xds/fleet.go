@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -114,18 +111,8 @@ func (f *fleet) await(a *arrivals) error {
 	case <-t.C:
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return errors.Join(fmt.Errorf("%d of %d proxies after %s", len(a.after), a.want, timeout), f.first())
+		return fmt.Errorf("%d of %d proxies after %s", len(a.after), a.want, timeout)
 	}
-}
-
-// first returns what the first proxy has, to find out why it is not complete.
-func (f *fleet) first() error {
-	p := f.proxies[0]
-	text := "the first has"
-	for _, typeURL := range slices.Sorted(maps.Keys(p.have)) {
-		text += fmt.Sprintf(" %d of %s,", len(p.have[typeURL]), typeURL)
-	}
-	return errors.New(text)
 }
 
 // Arrivals are when something came to proxies, to each once.

@@ -44,7 +44,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 	fs.IntVar(&b.changes, "changes", 10, "changes of each kind")
 	fs.DurationVar(&b.idle, "idle", 30*time.Second, "how long to measure idle proxies; outriderd pings them every 30s")
 	fs.StringVar(&b.outriderd, "outriderd", "", "binary to measure (default: built from here)")
-	fs.StringVar(&b.profiles, "profiles", "", "directory for profiles of outriderd (default: none)")
 	switch err := fs.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -81,12 +80,7 @@ func (b *bench) all(settings []setting, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
-	if b.profiles != "" {
-		if err := os.MkdirAll(b.profiles, 0o755); err != nil {
-			return err
-		}
-	}
-	fmt.Fprintf(stdout, "control plane with many proxies; load average at the begin: %s\n", figures.Load())
+	fmt.Fprintf(stdout, "control plane with many proxies; load average at the start: %s\n", figures.Load())
 	for _, s := range settings {
 		fmt.Fprintln(stderr, s)
 		if err := b.measure(s); err != nil {

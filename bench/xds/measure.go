@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,14 +30,11 @@ type bench struct {
 	storms    int
 	changes   int
 	idle      time.Duration
-	profiles  string // directory; empty: none
 	table     *figures.Table
 }
 
-const (
-	profiled = 3                      // seconds of a storm, and of changes
-	settle   = 500 * time.Millisecond // after which a change has had its effects
-)
+// settle is the time after which a change has had its effects.
+const settle = 500 * time.Millisecond
 
 // measure does one setting: some storms, each on a new outriderd,
 // and the changes on the last of these.
@@ -83,16 +79,14 @@ func (b *bench) round(s setting, base string, last bool) error {
 	}
 	defer server.end()
 	m := &measurement{bench: b, setting: s, base: base, folder: f, fleet: all, server: server}
-	if err := m.storm(last); err != nil {
+	if err := m.storm(); err != nil {
 		return fmt.Errorf("%w; log of outriderd: %w", err, server.lastLog())
 	}
 	defer all.disconnect()
 	if !last {
 		return nil
 	}
-	if err := m.rest(); err != nil {
-		return err
-	}
+	m.rest()
 	if err := m.change(usedByAll, s.proxies); err != nil {
 		return err
 	}
@@ -123,12 +117,11 @@ const (
 )
 
 // storm connects all proxies at once.
-func (m *measurement) storm(last bool) error {
+func (m *measurement) storm() error {
 	n := float64(m.setting.proxies)
 	m.add("outriderd: exec to ready, ms", float64(m.server.readyTook)/milliseconds)
 	m.add("outriderd: CPU to ready, ms", float64(m.server.spent())/milliseconds)
 	m.add("outriderd: memory before proxies, MiB", m.server.resident()/mebibyte)
-	kept := m.keep(last, "storm", profiled)
 	memory, cpu, own := m.server.resident(), m.server.spent(), spent(os.Getpid())
 	all, err := m.fleet.connect(m.server.address)
 	if err != nil {
@@ -141,40 +134,23 @@ func (m *measurement) storm(last bool) error {
 	m.add("storm: CPU of the simulated proxies, per proxy, ms", float64(spent(os.Getpid())-own)/milliseconds/n)
 	time.Sleep(settle)
 	m.add("storm: memory per proxy, KiB", (m.server.resident()-memory)/kibibyte/n)
-	return kept()
-}
-
-// keep profiles the server in the background, if profiles are enabled: its CPU for some
-// seconds, or with 0 its heap.
-func (m *measurement) keep(enabled bool, name string, seconds int) (wait func() error) {
-	if m.profiles == "" || !enabled {
-		return func() error { return nil }
-	}
-	done := make(chan error, 1)
-	name = fmt.Sprintf("%s-%d-%d", name, m.setting.proxies, m.setting.services)
-	if m.setting.full {
-		name += "-full"
-	}
-	go func() { done <- m.server.profile(context.Background(), m.profiles, name, seconds) }()
-	return func() error { return <-done }
+	return nil
 }
 
 // rest measures idle proxies.
-func (m *measurement) rest() error {
+func (m *measurement) rest() {
 	n := float64(m.setting.proxies)
 	before := m.server.spent()
 	began := time.Now()
 	time.Sleep(m.idle)
 	m.add("idle: CPU per proxy, µs each second", float64(m.server.spent()-before)/float64(time.Microsecond)/n/time.Since(began).Seconds())
 	m.add("idle: memory, MiB", m.server.resident()/mebibyte)
-	return m.keep(true, "heap", 0)()
 }
 
 // change replaces a file in which one endpoint moved, some times. Times are from before
 // the file is written, so its 20 ms of quiet are in them.
 func (m *measurement) change(service, users int) error {
 	title := fmt.Sprintf("change for %d: ", users)
-	kept := m.keep(true, fmt.Sprintf("change-%d", users), profiled)
 	for range m.changes {
 		cpu := m.server.spent()
 		a := m.fleet.expect(service, users)
@@ -192,5 +168,5 @@ func (m *measurement) change(service, users int) error {
 		m.add(title+"CPU per connected proxy, µs", float64(m.server.spent()-cpu)/float64(time.Microsecond)/float64(m.setting.proxies))
 	}
 	m.add(title+"memory after all, MiB", m.server.resident()/mebibyte)
-	return kept()
+	return nil
 }

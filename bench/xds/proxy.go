@@ -51,14 +51,8 @@ func newProxy(number int, authority *ca.Authority) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	chain := tls.Certificate{PrivateKey: key}
-	for _, text := range signed.Chain[:1] { // the root is known there
-		block, _ := pem.Decode([]byte(text))
-		if block == nil {
-			return nil, fmt.Errorf("certificate of proxy %d is no PEM", number)
-		}
-		chain.Certificate = append(chain.Certificate, block.Bytes)
-	}
+	leaf, _ := pem.Decode([]byte(signed.Chain[0])) // outriderd has the root
+	chain := tls.Certificate{PrivateKey: key, Certificate: [][]byte{leaf.Bytes}}
 	roots := x509.NewCertPool()
 	for _, root := range authority.Roots() {
 		roots.AddCert(root)

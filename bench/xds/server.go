@@ -1,15 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -22,7 +19,6 @@ type server struct {
 	process   *exec.Cmd
 	log       string
 	address   string
-	http      string
 	readyTook time.Duration // since its exec
 }
 
@@ -45,7 +41,7 @@ func serve(binary, dir, state, log string, full bool) (*server, error) {
 		return nil, err
 	}
 	defer out.Close()
-	s := &server{log: log, address: address, http: web}
+	s := &server{log: log, address: address}
 	s.process = exec.Command(binary, "serve", "--source", "files:"+dir, "--state", state, "--push", push,
 		"--listen", address, "--http", web, "--name", "localhost", "--log-level", "warn")
 	s.process.Stdout, s.process.Stderr = out, out
@@ -103,8 +99,8 @@ func (s *server) resident() float64 {
 	return pages * float64(os.Getpagesize())
 }
 
-// spent is the processor time of a process, to the nanosecond: /proc knows hundredths of
-// a second, more than a change takes.
+// spent is the processor time of a process, to the nanosecond: /proc counts in hundredths
+// of a second, more than a change takes.
 func spent(pid int) time.Duration {
 	var t unix.Timespec
 	clock := int32(^pid)<<3 | 2 // MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED)
@@ -115,25 +111,3 @@ func spent(pid int) time.Duration {
 }
 
 func (s *server) spent() time.Duration { return spent(s.process.Process.Pid) }
-
-// profile keeps a profile in the folder dir: see measurement.keep.
-func (s *server) profile(ctx context.Context, dir, name string, seconds int) error {
-	address := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", s.http, seconds)
-	if seconds == 0 {
-		address = "http://" + s.http + "/debug/pprof/heap"
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	raw, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, name+".pprof"), raw, 0o644)
-}
