@@ -133,12 +133,6 @@ func (m *Mesh) sort() {
 	})
 }
 
-// InNetworks reports whether an address is in the mesh's networks.
-func (m *Mesh) InNetworks(addr netip.Addr) bool {
-	addr = addr.Unmap()
-	return slices.ContainsFunc(m.Config.Networks, func(p netip.Prefix) bool { return p.Contains(addr) })
-}
-
 // A Change of one object. Old is nil for a new one, New for one that is gone.
 type Change[T any] struct{ Old, New *T }
 

@@ -203,6 +203,20 @@ func randomPart(r *rand.Rand) Part {
 	}
 }
 
+// sized sets n services in 100 namespaces, each with a slice and a pod.
+func sized(b *Builder, n int) {
+	for i := range n {
+		namespace, name := fmt.Sprintf("ns-%d", i%100), fmt.Sprintf("svc-%d", i)
+		ip := address(i, 0)
+		b.Set(svc(namespace, name, netip.AddrFrom4([4]byte{10, 200, byte(i >> 8), byte(i)}).String(), port("http", 80)),
+			slice(namespace, name+"-1", name, SlicePort{"http", 8080}, ip), pod(namespace, name+"-0", ip, "app", name))
+	}
+}
+
+func address(i, generation int) string {
+	return netip.AddrFrom4([4]byte{10, byte(generation % 2), byte(i >> 8), byte(i)}).String()
+}
+
 // One endpoint's change costs the same in a mesh that is fifty times as large.
 func TestAChangeCostsWhatChanges(t *testing.T) {
 	cost := func(n int) float64 {
