@@ -68,7 +68,7 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := xds.Options{Source: p.views(), Authenticate: p.authenticate(), Full: o.Full, Prewarm: xds.NewPrewarmCache(xds.PrewarmLimits{}), Log: o.Log}
+	options := xds.Options{Source: p.views(), Authenticate: p.authenticate(), Full: o.Full, Prewarm: xds.NewPrewarmCache(), Log: o.Log}
 	p.byCertificate = xds.New(options)
 	if err := p.openSecure(); err != nil {
 		return nil, err

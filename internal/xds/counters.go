@@ -1,9 +1,6 @@
 package xds
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "time"
 
 // Counters of a server since its start, except for Streams.
 type Counters struct {
@@ -26,33 +23,25 @@ type Histogram struct {
 	Sum     time.Duration
 }
 
-type counters struct {
-	streams, requests, messages, bytes, rejected, timeouts, nanoseconds atomic.Int64
-
-	buckets [len(SendBuckets) + 1]atomic.Int64
-}
-
-func (c *counters) sent(bytes int, took time.Duration) {
-	c.messages.Add(1)
-	c.bytes.Add(int64(bytes))
-	c.nanoseconds.Add(int64(took))
+func (c *Counters) sent(bytes int, took time.Duration) {
+	c.Messages++
+	c.Bytes += int64(bytes)
+	c.SendDuration.Sum += took
 	i := 0
 	for i < len(SendBuckets) && took > SendBuckets[i] {
 		i++
 	}
-	c.buckets[i].Add(1)
+	c.SendDuration.Buckets[i]++
+}
+
+func (s *Server) count(change func(*Counters)) {
+	s.counting.Lock()
+	defer s.counting.Unlock()
+	change(&s.counters)
 }
 
 // Counters returns the current counts.
-func (s *Server) Counters() Counters {
-	c := &s.counters
-	out := Counters{
-		Streams: c.streams.Load(), Requests: c.requests.Load(), Messages: c.messages.Load(), Bytes: c.bytes.Load(),
-		Rejected: c.rejected.Load(), Timeouts: c.timeouts.Load(),
-	}
-	out.SendDuration.Sum = time.Duration(c.nanoseconds.Load())
-	for i := range c.buckets {
-		out.SendDuration.Buckets[i] = c.buckets[i].Load()
-	}
-	return out
+func (s *Server) Counters() (now Counters) {
+	s.count(func(c *Counters) { now = *c })
+	return now
 }

@@ -75,7 +75,7 @@ func fuzzOne(t *testing.T, data []byte, diffs bool) {
 	}
 	c := &client{
 		proxy: &Proxy{ID: "x", OnDemand: true}, snapshot: snapshots[0], maxNames: 50, unsolicited: true,
-		prewarm: NewPrewarmCache(PrewarmLimits{}), types: map[string]*subscription{}, recorded: map[string]bool{},
+		prewarm: NewPrewarmCache(), types: map[string]*subscription{}, recorded: map[string]bool{},
 	}
 	d := delta{100}
 	for _, step := range steps(data) {

@@ -22,13 +22,11 @@ import (
 // pushFull is the value of [contract.MetadataPush] with which a proxy gets everything.
 const pushFull = "full"
 
-// A NodeID is a proxy's ID in Istio's form: kind~address~name.namespace~domain.
+// A NodeID is from a proxy's ID in Istio's form: kind~address~name.namespace~domain.
 type NodeID struct {
-	Kind      string // "sidecar", "router"
 	Address   netip.Addr
 	Name      string // of the pod
 	Namespace string
-	Domain    string // of names without a dot: "shop.svc.cluster.local"
 }
 
 // ParseNodeID parses an ID. One without "~" is of another form: the zero NodeID.
@@ -52,11 +50,7 @@ func ParseNodeID(id string) (NodeID, error) {
 	if parts[0] == "" {
 		return NodeID{}, fmt.Errorf("node.id: %q has no kind; %s", id, want)
 	}
-	return NodeID{Kind: parts[0], Address: address, Name: parts[2][:dot], Namespace: parts[2][dot+1:], Domain: parts[3]}, nil
-}
-
-func (n NodeID) String() string {
-	return n.Kind + "~" + n.Address.String() + "~" + n.Name + "." + n.Namespace + "~" + n.Domain
+	return NodeID{Address: address, Name: parts[2][:dot], Namespace: parts[2][dot+1:]}, nil
 }
 
 // A Workload identifies the pods of one deployment.

@@ -2,6 +2,7 @@ package xds
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -16,9 +17,9 @@ func TestParseNodeID(t *testing.T) {
 		want NodeID
 		err  string
 	}{
-		"a sidecar":                  {"sidecar~10.0.0.7~app-1.shop~shop.svc.cluster.local", NodeID{"sidecar", address("10.0.0.7"), "app-1", "shop", "shop.svc.cluster.local"}, ""},
-		"a pod's name with dots":     {"sidecar~fd00::7~app.v1.shop~d", NodeID{"sidecar", address("fd00::7"), "app.v1", "shop", "d"}, ""},
-		"no domain":                  {"router~10.0.0.7~gw.shop~", NodeID{"router", address("10.0.0.7"), "gw", "shop", ""}, ""},
+		"a sidecar":                  {"sidecar~10.0.0.7~app-1.shop~shop.svc.cluster.local", NodeID{address("10.0.0.7"), "app-1", "shop"}, ""},
+		"a pod's name with dots":     {"sidecar~fd00::7~app.v1.shop~d", NodeID{address("fd00::7"), "app.v1", "shop"}, ""},
+		"no domain":                  {"router~10.0.0.7~gw.shop~", NodeID{address("10.0.0.7"), "gw", "shop"}, ""},
 		"another form is ignored":    {"grpc-client.1", NodeID{}, ""},
 		"nothing":                    {"", NodeID{}, ""},
 		"two parts":                  {"host~vm-1", NodeID{}, `node.id: "host~vm-1" has 2 parts; must be kind~address~name.namespace~domain`},
@@ -76,12 +77,8 @@ func FuzzParseNodeID(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, id string) {
 		got, err := ParseNodeID(id)
-		if err != nil || got == (NodeID{}) {
-			return
-		}
-		again, err := ParseNodeID(got.String())
-		if err != nil || again != got {
-			t.Errorf("%q is %+v, which is written %q and read as %+v, %v", id, got, got.String(), again, err)
+		if err == nil && strings.Contains(id, "~") && (got.Name == "" || got.Namespace == "" || !got.Address.IsValid()) {
+			t.Errorf("%q is %+v", id, got)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 )
@@ -10,17 +9,12 @@ import (
 // its next pod gets them with the first response. Proxies that reconnect subscribe again
 // and so fill the cache of a control plane that starts.
 type PrewarmCache struct {
-	limits PrewarmLimits
+	maxWorkloads int // the least recently used one is evicted
+	maxNames     int // of one workload; likewise
 
 	mu      sync.Mutex
 	entries map[Workload]*prewarmEntry
 	clock   uint64
-}
-
-// PrewarmLimits bound a cache. The zero value of a field means its default.
-type PrewarmLimits struct {
-	Workloads int // default 5,000; the least recently used one is evicted
-	Names     int // of one workload; default 256; likewise
 }
 
 // A prewarmEntry has the names of one workload, the most recently used last.
@@ -30,9 +24,8 @@ type prewarmEntry struct {
 }
 
 // NewPrewarmCache returns an empty cache.
-func NewPrewarmCache(l PrewarmLimits) *PrewarmCache {
-	l = PrewarmLimits{cmp.Or(l.Workloads, 5000), cmp.Or(l.Names, 256)}
-	return &PrewarmCache{limits: l, entries: map[Workload]*prewarmEntry{}}
+func NewPrewarmCache() *PrewarmCache {
+	return &PrewarmCache{maxWorkloads: 5000, maxNames: 256, entries: map[Workload]*prewarmEntry{}}
 }
 
 // Get returns the clusters of a workload, sorted.
@@ -54,7 +47,7 @@ func (c *PrewarmCache) Add(w Workload, names []string) {
 	defer c.mu.Unlock()
 	e := c.entries[w]
 	if e == nil {
-		if len(c.entries) >= c.limits.Workloads {
+		if len(c.entries) >= c.maxWorkloads {
 			c.evict()
 		}
 		e = &prewarmEntry{}
@@ -68,7 +61,7 @@ func (c *PrewarmCache) Add(w Workload, names []string) {
 		}
 		e.names = append(e.names, name)
 	}
-	if over := len(e.names) - c.limits.Names; over > 0 {
+	if over := len(e.names) - c.maxNames; over > 0 {
 		e.names = slices.Delete(e.names, 0, over)
 	}
 }

@@ -8,7 +8,8 @@ import (
 
 func TestPrewarmCacheEvictsTheLeastRecentlyUsed(t *testing.T) {
 	shop := Workload{"store", "sa", "shop"}
-	c := NewPrewarmCache(PrewarmLimits{Workloads: 2, Names: 3})
+	c := NewPrewarmCache()
+	c.maxWorkloads, c.maxNames = 2, 3
 	c.Add(shop, []string{"a", "b", "c"})
 	c.Add(shop, []string{"a", "d"}) // a is used again; b is evicted
 	if diff := cmp.Diff([]string{"a", "c", "d"}, c.Get(shop)); diff != "" {
@@ -19,7 +20,8 @@ func TestPrewarmCacheEvictsTheLeastRecentlyUsed(t *testing.T) {
 	if diff := cmp.Diff([]string{"a"}, c.Get(Workload{})); diff != "" {
 		t.Errorf("a name that is added again (-want +got):\n%s", diff)
 	}
-	c = NewPrewarmCache(PrewarmLimits{Workloads: 2})
+	c = NewPrewarmCache()
+	c.maxWorkloads = 2
 	c.Add(shop, []string{"a", "c", "d"})
 	second, third := Workload{Name: "2"}, Workload{Name: "3"}
 	c.Add(second, []string{"x"})

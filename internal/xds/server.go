@@ -1,8 +1,8 @@
 package xds
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -36,67 +36,37 @@ type Options struct {
 	MaxMessage int
 }
 
-// Check returns an error that names the field that cannot be used.
-func (o Options) Check() error {
-	switch {
-	case o.Source == nil:
-		return errors.New("Source: missing; it provides the snapshots")
-	case o.Authenticate == nil:
-		return errors.New("Authenticate: missing; must be BySPIFFE, or ByClaim for plaintext")
-	case o.SendTimeout < 0:
-		return fmt.Errorf("SendTimeout: %s is negative; want a time, or 0 for 30s", o.SendTimeout)
-	case o.MaxNames < 0:
-		return fmt.Errorf("MaxNames: %d is negative; want a number of names, or 0 for 20000", o.MaxNames)
-	case o.MaxMessage < 0:
-		return fmt.Errorf("MaxMessage: %d is negative; want bytes, or 0 for 2 MiB", o.MaxMessage)
-	}
-	return nil
-}
-
-func (o Options) withDefaults() Options {
-	if o.Prewarm == nil {
-		o.Prewarm = NewPrewarmCache(PrewarmLimits{})
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.SendTimeout == 0 {
-		o.SendTimeout = 30 * time.Second
-	}
-	if o.MaxNames == 0 {
-		o.MaxNames = 20000
-	}
-	if o.MaxMessage == 0 {
-		o.MaxMessage = 2 << 20
-	}
-	return o
-}
-
 // A Server serves the aggregated discovery service.
 type Server struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
 
-	options  Options
-	log      *slog.Logger
-	counters counters
-	diffs    diffCache
+	options Options
+	log     *slog.Logger
+	diffs   diffCache
 
 	stop    chan struct{} // closed by Shutdown
 	running sync.WaitGroup
 	ids     atomic.Uint64
+
+	counting sync.Mutex // of counters
+	counters Counters
 
 	mu      sync.Mutex // of the fields below; taken when a stream begins or ends
 	stopped bool
 	clients map[uint64]*client
 }
 
-// New returns a server for discovery.RegisterAggregatedDiscoveryServiceServer. It panics
-// on options that Check refuses.
+// New returns a server for discovery.RegisterAggregatedDiscoveryServiceServer.
 func New(o Options) *Server {
-	if err := o.Check(); err != nil {
-		panic("xds.New: " + err.Error())
+	if o.Prewarm == nil {
+		o.Prewarm = NewPrewarmCache()
 	}
-	o = o.withDefaults()
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.SendTimeout = cmp.Or(o.SendTimeout, 30*time.Second)
+	o.MaxNames = cmp.Or(o.MaxNames, 20000)
+	o.MaxMessage = cmp.Or(o.MaxMessage, 2<<20)
 	return &Server{options: o, log: o.Log, stop: make(chan struct{}), clients: map[uint64]*client{}}
 }
 
@@ -166,7 +136,7 @@ func (s *Server) admit(ctx context.Context, node *core.Node, protocol string, sn
 	s.mu.Lock()
 	s.clients[c.id] = c
 	s.mu.Unlock()
-	s.counters.streams.Add(1)
+	s.count(func(c *Counters) { c.Streams++ })
 	s.log.Info("proxy connected", "proxy", proxy.ID, "namespace", proxy.Namespace, "serviceAccount", proxy.ServiceAccount, "protocol", protocol, "onDemand", proxy.OnDemand)
 	return c, nil
 }
@@ -175,7 +145,7 @@ func (s *Server) leave(c *client) {
 	s.mu.Lock()
 	delete(s.clients, c.id)
 	s.mu.Unlock()
-	s.counters.streams.Add(-1)
+	s.count(func(c *Counters) { c.Streams-- })
 	s.log.Info("proxy disconnected", "proxy", c.proxy.ID, "after", time.Since(c.since))
 }
 

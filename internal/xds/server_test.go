@@ -399,25 +399,3 @@ func TestPushFullIsChosenByMetadataOrForAll(t *testing.T) {
 		})
 	}
 }
-
-func TestInvalidOptions(t *testing.T) {
-	tests := map[string]func(*Options){
-		"Source":       func(o *Options) { o.Source = nil },
-		"Authenticate": func(o *Options) { o.Authenticate = nil },
-		"SendTimeout":  func(o *Options) { o.SendTimeout = -1 },
-		"MaxNames":     func(o *Options) { o.MaxNames = -1 },
-		"MaxMessage":   func(o *Options) { o.MaxMessage = -1 },
-	}
-	for field, spoil := range tests {
-		t.Run(field, func(t *testing.T) {
-			o := byClaim(newTestSource(nil))
-			if err := o.Check(); err != nil {
-				t.Fatal(err)
-			}
-			spoil(&o)
-			if err := o.Check(); err == nil || !strings.HasPrefix(err.Error(), field+": ") {
-				t.Errorf("Check: %v; want an error of %s", err, field)
-			}
-		})
-	}
-}

@@ -132,7 +132,7 @@ func (st *stream[Req, Resp]) request(r Req, snapshot Snapshot) error {
 	if err := checkType(r.GetTypeUrl()); err != nil {
 		return err
 	}
-	st.server.counters.requests.Add(1)
+	st.server.count(func(c *Counters) { c.Requests++ })
 	return st.respond(func(c *client) (*response, error) {
 		if sub := c.types[r.GetTypeUrl()]; sub != nil && r.GetResponseNonce() != "" {
 			st.acknowledge(c, sub, r)
@@ -151,7 +151,7 @@ func (st *stream[Req, Resp]) acknowledge(c *client, sub *subscription, r Req) {
 		}
 	}
 	if sub.acks.acknowledge(r.GetResponseNonce(), reason, time.Now()) {
-		st.server.counters.rejected.Add(1)
+		st.server.count(func(c *Counters) { c.Rejected++ })
 		st.server.log.Warn("proxy rejected its configuration", "proxy", c.proxy.ID, "type", shortType(sub.typeURL), "version", sub.acks.rejected.Version, "reason", reason)
 	}
 }
@@ -183,7 +183,7 @@ func (st *stream[Req, Resp]) respond(step func(*client) (*response, error)) erro
 	after := c.overLimit
 	c.mu.Unlock()
 	if before == 0 && after > 0 {
-		st.server.log.Warn("proxy subscribes to too many names; the rest is answered but not followed", "proxy", c.proxy.ID, "bound", c.maxNames)
+		st.server.log.Warn("proxy subscribes to too many names; the rest is answered once, without updates", "proxy", c.proxy.ID, "bound", c.maxNames)
 	}
 	for _, m := range messages {
 		if err := st.send(m); err != nil {
@@ -204,16 +204,17 @@ func (st *stream[Req, Resp]) send(m Resp) error {
 	select {
 	case err := <-sent:
 		if err == nil {
-			st.server.counters.sent(size, time.Since(began))
+			took := time.Since(began)
+			st.server.count(func(c *Counters) { c.sent(size, took) })
 		}
 		return err
 	case <-limit.C:
-		st.server.counters.timeouts.Add(1)
+		st.server.count(func(c *Counters) { c.Timeouts++ })
 		return grpcstatus.Errorf(codes.DeadlineExceeded, "the proxy %q did not take a message of %d bytes within %s", st.client.proxy.ID, size, st.server.options.SendTimeout)
 	}
 }
 
-// peerOf returns the other end of the connection; nil if gRPC does not know it.
+// peerOf returns the other end of the connection; nil if gRPC has none.
 func peerOf(ctx context.Context) *peer.Peer {
 	p, _ := peer.FromContext(ctx)
 	return p
