@@ -106,12 +106,6 @@ func choices[K ~string, V any](table map[K]V) string {
 // at returns the path of an item.
 func at(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
-// value returns zero for a nil pointer.
-func value[T any](p *T) T {
-	var zero T
-	return valueOr(p, zero)
-}
-
 // addresses parses a list of addresses, without empty ones and duplicates.
 func addresses(parse func(field, s string) netip.Addr, all ...fieldValue) []netip.Addr {
 	var out []netip.Addr
@@ -127,10 +121,3 @@ func addresses(parse func(field, s string) netip.Addr, all ...fieldValue) []neti
 }
 
 type fieldValue struct{ field, value string }
-
-func valueOr[T any](p *T, or T) T {
-	if p == nil {
-		return or
-	}
-	return *p
-}

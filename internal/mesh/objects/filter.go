@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"outrider.dev/internal/mesh"
@@ -78,7 +79,7 @@ func (c *check) headers(field string, f *gatewayv1.HTTPHeaderFilter) *mesh.Heade
 var schemes = map[string]bool{"": true, "http": true, "https": true}
 
 func (c *check) redirect(field string, f *gatewayv1.HTTPRequestRedirectFilter) *mesh.Redirect {
-	out := &mesh.Redirect{Scheme: value(f.Scheme), Host: string(value(f.Hostname)), Path: c.pathChange(field+".path", f.Path), Status: valueOr(f.StatusCode, http.StatusFound)}
+	out := &mesh.Redirect{Scheme: ptr.Deref(f.Scheme, ""), Host: string(ptr.Deref(f.Hostname, "")), Path: c.pathChange(field+".path", f.Path), Status: ptr.Deref(f.StatusCode, http.StatusFound)}
 	oneOf(c, field+".scheme", out.Scheme, schemes)
 	if out.Host != "" {
 		c.hostname(field+".hostname", out.Host)
@@ -93,7 +94,7 @@ func (c *check) redirect(field string, f *gatewayv1.HTTPRequestRedirectFilter) *
 }
 
 func (c *check) rewrite(field string, f *gatewayv1.HTTPURLRewriteFilter) *mesh.Rewrite {
-	out := &mesh.Rewrite{Host: string(value(f.Hostname)), Path: c.pathChange(field+".path", f.Path)}
+	out := &mesh.Rewrite{Host: string(ptr.Deref(f.Hostname, "")), Path: c.pathChange(field+".path", f.Path)}
 	if out.Host != "" {
 		c.hostname(field+".hostname", out.Host)
 	}
@@ -123,7 +124,7 @@ func (c *check) mirror(field string, f *gatewayv1.HTTPRequestMirrorFilter, names
 	case f.Percent != nil:
 		out.MirrorPercent = float64(*f.Percent)
 	case f.Fraction != nil:
-		of := valueOr(f.Fraction.Denominator, 100)
+		of := ptr.Deref(f.Fraction.Denominator, 100)
 		if of < 1 {
 			c.invalid(field+".fraction.denominator", "%d: must be at least 1", of)
 			return mesh.Filter{}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"outrider.dev/internal/mesh"
@@ -18,11 +19,11 @@ func HTTPRoute(r *gatewayv1.HTTPRoute) (*mesh.RouteSpec, error) {
 	out := &mesh.RouteSpec{Created: r.CreationTimestamp.Time}
 	out.Namespace, out.Name = c.meta(&r.ObjectMeta)
 	for i, p := range r.Spec.ParentRefs {
-		if value(p.Group) != "" || value(p.Kind) != "Service" { // the group's default is the Gateway API's own
+		if ptr.Deref(p.Group, "") != "" || ptr.Deref(p.Kind, "") != "Service" { // the group's default is the Gateway API's own
 			continue
 		}
 		field := at("spec.parentRefs", i)
-		parent := mesh.Parent{Namespace: string(valueOr(p.Namespace, gatewayv1.Namespace(out.Namespace))), Name: string(p.Name), Section: string(value(p.SectionName))}
+		parent := mesh.Parent{Namespace: string(ptr.Deref(p.Namespace, gatewayv1.Namespace(out.Namespace))), Name: string(p.Name), Section: string(ptr.Deref(p.SectionName, ""))}
 		c.label(field+".name", parent.Name)
 		c.label(field+".namespace", parent.Namespace)
 		if p.Port != nil {
@@ -51,7 +52,7 @@ func (c *check) rule(field string, r *gatewayv1.HTTPRouteRule, namespace string)
 	for i, b := range r.BackendRefs {
 		at := at(field+".backendRefs", i)
 		to := c.backend(at, &b.BackendObjectReference, namespace)
-		weight := valueOr(b.Weight, 1)
+		weight := ptr.Deref(b.Weight, 1)
 		if weight < 0 || weight > 1_000_000 {
 			c.invalid(at+".weight", "%d is not a weight: must be 0 to 1000000", weight)
 		}
@@ -82,7 +83,7 @@ func (c *check) retry(field string, r *gatewayv1.HTTPRouteRetry) *mesh.Retry {
 	if r == nil {
 		return nil
 	}
-	out := &mesh.Retry{Attempts: valueOr(r.Attempts, defaultAttempts), Backoff: c.duration(field+".backoff", r.Backoff)}
+	out := &mesh.Retry{Attempts: ptr.Deref(r.Attempts, defaultAttempts), Backoff: c.duration(field+".backoff", r.Backoff)}
 	if out.Attempts < 0 || out.Attempts > maxAttempts {
 		c.invalid(field+".attempts", "%d is not a number of retries: must be 0 to %d", out.Attempts, maxAttempts)
 	}
@@ -112,9 +113,9 @@ func (c *check) duration(field string, d *gatewayv1.Duration) time.Duration {
 
 // backend converts a reference, with the weight 1.
 func (c *check) backend(field string, r *gatewayv1.BackendObjectReference, namespace string) mesh.Backend {
-	out := mesh.Backend{Namespace: string(valueOr(r.Namespace, gatewayv1.Namespace(namespace))), Name: string(r.Name), Weight: 1}
-	if value(r.Group) != "" || valueOr(r.Kind, "Service") != "Service" {
-		c.invalid(field+".kind", "%s is not supported: must be Service", strings.Trim(string(value(r.Group)+"/")+string(valueOr(r.Kind, "Service")), "/"))
+	out := mesh.Backend{Namespace: string(ptr.Deref(r.Namespace, gatewayv1.Namespace(namespace))), Name: string(r.Name), Weight: 1}
+	if ptr.Deref(r.Group, "") != "" || ptr.Deref(r.Kind, "Service") != "Service" {
+		c.invalid(field+".kind", "%s is not supported: must be Service", strings.Trim(string(ptr.Deref(r.Group, "")+"/")+string(ptr.Deref(r.Kind, "Service")), "/"))
 	}
 	c.label(field+".name", out.Name)
 	c.label(field+".namespace", out.Namespace)
@@ -141,8 +142,8 @@ var methods = map[gatewayv1.HTTPMethod]bool{
 func (c *check) match(field string, m *gatewayv1.HTTPRouteMatch) mesh.Match {
 	var out mesh.Match
 	if m.Path != nil {
-		kind := oneOf(c, field+".path.type", valueOr(m.Path.Type, gatewayv1.PathMatchPathPrefix), pathKinds)
-		text := mesh.Text{Kind: kind, Value: valueOr(m.Path.Value, "/")}
+		kind := oneOf(c, field+".path.type", ptr.Deref(m.Path.Type, gatewayv1.PathMatchPathPrefix), pathKinds)
+		text := mesh.Text{Kind: kind, Value: ptr.Deref(m.Path.Value, "/")}
 		if kind == mesh.RegExp {
 			c.regexp(field+".path.value", text.Value)
 		} else {
@@ -153,12 +154,12 @@ func (c *check) match(field string, m *gatewayv1.HTTPRouteMatch) mesh.Match {
 		}
 	}
 	for i, h := range m.Headers {
-		pair := c.pair(at(field+".headers", i), string(h.Name), h.Value, valueOr(h.Type, gatewayv1.HeaderMatchExact))
+		pair := c.pair(at(field+".headers", i), string(h.Name), h.Value, ptr.Deref(h.Type, gatewayv1.HeaderMatchExact))
 		pair.Name = strings.ToLower(pair.Name)
 		out.Headers = append(out.Headers, pair)
 	}
 	for i, q := range m.QueryParams {
-		out.Query = append(out.Query, c.pair(at(field+".queryParams", i), string(q.Name), q.Value, gatewayv1.HeaderMatchType(valueOr(q.Type, gatewayv1.QueryParamMatchExact))))
+		out.Query = append(out.Query, c.pair(at(field+".queryParams", i), string(q.Name), q.Value, gatewayv1.HeaderMatchType(ptr.Deref(q.Type, gatewayv1.QueryParamMatchExact))))
 	}
 	if m.Method != nil {
 		oneOf(c, field+".method", *m.Method, methods)

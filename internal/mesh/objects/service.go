@@ -12,6 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	"outrider.dev/internal/mesh"
 )
@@ -95,7 +96,7 @@ func (c *check) servicePorts(ports []corev1.ServicePort) []mesh.PortSpec {
 		oneOf(c, field+".protocol", p.Protocol, transports)
 		spec := mesh.PortSpec{Port: mesh.Port{
 			Name: p.Name, Number: c.port(field+".port", int64(p.Port)),
-			Protocol: mesh.ProtocolOf(value(p.AppProtocol), p.Name, string(p.Protocol)),
+			Protocol: mesh.ProtocolOf(ptr.Deref(p.AppProtocol, ""), p.Name, string(p.Protocol)),
 		}}
 		if p.Name == "" && len(ports) > 1 {
 			c.invalid(field+".name", "missing: with more than one port each must have a name")
@@ -142,9 +143,9 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
 	}
 	for i, p := range s.Ports {
 		field := at("ports", i)
-		oneOf(&c, field+".protocol", value(p.Protocol), transports)
+		oneOf(&c, field+".protocol", ptr.Deref(p.Protocol, ""), transports)
 		if p.Port != nil { // nil: every port; there is none to connect to
-			out.Ports = append(out.Ports, mesh.SlicePort{Name: value(p.Name), Number: c.port(field+".port", int64(*p.Port))})
+			out.Ports = append(out.Ports, mesh.SlicePort{Name: ptr.Deref(p.Name, ""), Number: c.port(field+".port", int64(*p.Port))})
 		}
 	}
 	for i := range s.Endpoints {
@@ -158,10 +159,10 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
 
 // endpoint applies the defaults of the API: ready if nil, and serving if ready.
 func (c *check) endpoint(field string, e *discoveryv1.Endpoint, family discoveryv1.AddressType) mesh.SliceEndpoint {
-	ready := valueOr(e.Conditions.Ready, true)
+	ready := ptr.Deref(e.Conditions.Ready, true)
 	out := mesh.SliceEndpoint{
-		Ready: ready, Serving: valueOr(e.Conditions.Serving, ready) && value(e.Conditions.Terminating),
-		Zone: value(e.Zone), Hostname: value(e.Hostname),
+		Ready: ready, Serving: ptr.Deref(e.Conditions.Serving, ready) && ptr.Deref(e.Conditions.Terminating, false),
+		Zone: ptr.Deref(e.Zone, ""), Hostname: ptr.Deref(e.Hostname, ""),
 	}
 	if len(e.Addresses) == 0 {
 		c.invalid(field+".addresses", "missing: must be at least one")

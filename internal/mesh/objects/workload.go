@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/mesh"
@@ -114,7 +115,7 @@ func Host(h *HostObject) (*mesh.WorkloadSpec, error) {
 	var c check
 	out := &mesh.WorkloadSpec{Ready: true}
 	out.Namespace, out.Name = c.meta(&h.ObjectMeta)
-	out.Host, out.Proxied = true, valueOr(h.Spec.Proxied, true)
+	out.Host, out.Proxied = true, ptr.Deref(h.Spec.Proxied, true)
 	out.ServiceAccount, out.Zone = cmp.Or(h.Spec.ServiceAccount, defaultAccount), h.Spec.Zone
 	c.name("spec.serviceAccount", out.ServiceAccount)
 	if len(h.Labels)+len(h.Spec.Labels) > 0 {
