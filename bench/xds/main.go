@@ -19,8 +19,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,9 +35,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	b := &bench{table: &figures.Table{}}
 	fs := flag.NewFlagSet("xds", flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	sizes := fs.String("proxies", "500,2000", "numbers of proxies")
-	services := fs.Int("services", 10000, "services of the mesh")
-	full := fs.String("full", "500,1000", "proxies and services of the baseline; empty: none")
+	divide := fs.Int("divide", 1, "divides the numbers of proxies and services, for a quick run; up to 10")
 	fs.IntVar(&b.storms, "storms", 3, "how often all connect at once")
 	fs.IntVar(&b.changes, "changes", 10, "changes of each kind")
 	fs.DurationVar(&b.idle, "idle", 30*time.Second, "how long to measure idle proxies; outriderd pings them every 30s")
@@ -50,15 +46,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 		return 2
 	}
-	settings, err := settings(*sizes, *services, *full)
-	if err == nil && (b.storms < 1 || b.changes < 1) {
-		err = errors.New("-storms, -changes: must be 1 or more")
-	}
-	if err != nil {
-		fmt.Fprintf(stderr, "bench/xds: error: %v\n", err)
+	if b.storms < 1 || b.changes < 1 || *divide < 1 || *divide > 10 {
+		fmt.Fprintln(stderr, "bench/xds: error: -storms and -changes must be 1 or more, -divide 1 to 10")
 		return 2
 	}
-	if err := b.all(settings, stdout, stderr); err != nil {
+	if err := b.all(settings(*divide), stdout, stderr); err != nil {
 		fmt.Fprintf(stderr, "bench/xds: error: %v\n", err)
 		return 1
 	}
@@ -103,38 +95,12 @@ func files() error {
 	return unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
 }
 
-// settings puts the baseline first, followed by the same without full push.
-func settings(sizes string, services int, full string) ([]setting, error) {
-	var out []setting
-	if full != "" {
-		pair, err := numbers(full)
-		if err != nil || len(pair) != 2 {
-			return nil, fmt.Errorf("-full: %q: must be a number of proxies and one of services, for example 500,1000", full)
-		}
-		out = append(out, setting{pair[0], pair[1], true}, setting{pair[0], pair[1], false})
+// settings are the baseline, the same without full push, and larger ones.
+func settings(divide int) []setting {
+	out := []setting{{500, 1000, true}, {500, 1000, false}, {500, 10000, false}, {2000, 10000, false}}
+	for i := range out {
+		out[i].proxies /= divide
+		out[i].services /= divide
 	}
-	proxies, err := numbers(sizes)
-	if err != nil {
-		return nil, fmt.Errorf("-proxies: %w", err)
-	}
-	for _, n := range proxies {
-		out = append(out, setting{n, services, false})
-	}
-	for _, s := range out {
-		if s.proxies < fewUsers || s.proxies > 20000 || s.services < 2*uses || s.services > 50000 {
-			return nil, fmt.Errorf("%s: must be %d to 20000 proxies and %d to 50000 services", s, fewUsers, 2*uses)
-		}
-	}
-	return out, nil
-}
-
-func numbers(list string) (out []int, err error) {
-	for text := range strings.SplitSeq(list, ",") {
-		n, err := strconv.Atoi(strings.TrimSpace(text))
-		if err != nil {
-			return nil, fmt.Errorf("%q is not a number", text)
-		}
-		out = append(out, n)
-	}
-	return out, nil
+	return out
 }
