@@ -328,15 +328,12 @@ func (p *pod) dial(ctx context.Context, _, to string) (net.Conn, error) {
 }
 
 // listen opens a port of the pod's application, on all addresses.
-func (p *pod) listen(port uint16) net.Listener { return p.listenBy("tcp", port) }
-
-// listenBy does so by tcp, or by one family: tcp4 or tcp6.
-func (p *pod) listenBy(network string, port uint16) net.Listener {
+func (p *pod) listen(port uint16) net.Listener {
 	t := p.world.t
 	t.Helper()
 	var l net.Listener
 	var err error
-	p.As(appUser, appUser, func() { l, err = net.Listen(network, fmt.Sprintf(":%d", port)) })
+	p.As(appUser, appUser, func() { l, err = net.Listen("tcp", fmt.Sprintf(":%d", port)) })
 	if err != nil {
 		t.Fatal(err)
 	}
