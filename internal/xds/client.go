@@ -196,20 +196,6 @@ func (c *client) push(snapshot Snapshot, changes map[string]Change, known bool) 
 	return r
 }
 
-// skip moves to a snapshot that changes nothing for this client, and reports whether it is
-// one: for most clients most snapshots are.
-func (c *client) skip(snapshot Snapshot, changes map[string]Change) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for typeURL, change := range changes {
-		if sub := c.types[typeURL]; sub != nil && !sub.unaffected(change) {
-			return false
-		}
-	}
-	c.snapshot = snapshot
-	return true
-}
-
 // recordUsed adds the clusters that the client began to use to the prewarm cache.
 func (c *client) recordUsed(r *response) {
 	if !c.proxy.OnDemand {

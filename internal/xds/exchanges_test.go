@@ -191,14 +191,9 @@ func converse[Req discoveryRequest, Resp proto.Message](s *script, d protocol[Re
 	p := &pipe[Req, Resp]{ctx: ctx, in: make(chan Req)}
 	ended := make(chan error, 1)
 	go func() { ended <- serve(s.server, p, d) }()
-	first := true
 	return conversation{
 		send: func(words []string) {
 			r := build(words)
-			if first {
-				first = false
-				reflectNode(r, s.node)
-			}
 			select {
 			case p.in <- r:
 			case err := <-ended:
@@ -217,15 +212,6 @@ func converse[Req discoveryRequest, Resp proto.Message](s *script, d protocol[Re
 			return out
 		},
 		close: cancel,
-	}
-}
-
-func reflectNode(r any, node *core.Node) {
-	switch r := r.(type) {
-	case *discovery.DeltaDiscoveryRequest:
-		r.Node = node
-	case *discovery.DiscoveryRequest:
-		r.Node = node
 	}
 }
 
@@ -319,7 +305,7 @@ func detail(words []string) *status.Status {
 }
 
 func (s *script) deltaRequest(words []string) *discovery.DeltaDiscoveryRequest {
-	r := &discovery.DeltaDiscoveryRequest{TypeUrl: typeOf(words[0])}
+	r := &discovery.DeltaDiscoveryRequest{Node: s.node, TypeUrl: typeOf(words[0])}
 	words = words[1:]
 	for i := 0; i < len(words); i++ {
 		switch w := words[i]; {
@@ -349,7 +335,7 @@ func (s *script) deltaRequest(words []string) *discovery.DeltaDiscoveryRequest {
 }
 
 func (s *script) sotwRequest(words []string) *discovery.DiscoveryRequest {
-	r := &discovery.DiscoveryRequest{TypeUrl: typeOf(words[0])}
+	r := &discovery.DiscoveryRequest{Node: s.node, TypeUrl: typeOf(words[0])}
 	words = words[1:]
 	for i := 0; i < len(words); i++ {
 		switch w := words[i]; w {

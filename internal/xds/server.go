@@ -13,6 +13,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
@@ -116,7 +117,8 @@ func (s *Server) admit(ctx context.Context, node *core.Node, protocol string, sn
 	if node == nil {
 		return nil, status.Error(codes.InvalidArgument, "node: missing in the first request of the stream")
 	}
-	identity, err := s.options.Authenticate(ctx, peerOf(ctx), node)
+	from, _ := peer.FromContext(ctx)
+	identity, err := s.options.Authenticate(ctx, from, node)
 	if err != nil {
 		if _, ok := status.FromError(err); ok {
 			return nil, err

@@ -339,7 +339,8 @@ func TestBySPIFFE(t *testing.T) {
 	}
 }
 
-func TestNodeMustAgreeWithTheIdentity(t *testing.T) {
+// A node that contradicts its identity is refused; the others are on demand or get everything.
+func TestAdmission(t *testing.T) {
 	store := func(context.Context, *peer.Peer, *core.Node) (Proxy, error) {
 		return Proxy{Namespace: "store", ServiceAccount: "shop"}, nil
 	}
@@ -347,54 +348,35 @@ func TestNodeMustAgreeWithTheIdentity(t *testing.T) {
 		return Proxy{}, errors.New("no certificate")
 	}
 	tests := map[string]struct {
-		auth Authenticate
-		node []string
-		code codes.Code
-		err  string
-	}{
-		"itself":                  {store, []string{"sidecar~10.0.0.7~x.store~d", "NAMESPACE=store", "SERVICE_ACCOUNT=shop"}, codes.OK, ""},
-		"no claims":               {store, []string{"x"}, codes.OK, ""},
-		"another namespace by ID": {store, []string{"sidecar~10.0.0.7~x.bank~d"}, codes.PermissionDenied, `claims "bank", its identity has "store"`},
-		"another namespace":       {store, []string{"x", "NAMESPACE=bank"}, codes.PermissionDenied, "node.metadata.NAMESPACE"},
-		"another service account": {store, []string{"x", "SERVICE_ACCOUNT=root"}, codes.PermissionDenied, "node.metadata.SERVICE_ACCOUNT"},
-		"cannot be authenticated": {broken, []string{"x"}, codes.Unauthenticated, "no certificate"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			s := New(Options{Source: newTestSource(nil), Authenticate: tt.auth})
-			c, err := s.admit(t.Context(), nodeOf(tt.node), "delta", mustSnapshot(t, "1", ""))
-			if status.Code(err) != tt.code || tt.code != codes.OK && !strings.Contains(err.Error(), tt.err) {
-				t.Fatalf("admit: %v; want %s and %q", err, tt.code, tt.err)
-			}
-			if tt.code == codes.OK && !c.proxy.OnDemand {
-				t.Error("it is not on demand")
-			}
-		})
-	}
-}
-
-func TestPushFullIsChosenByMetadataOrForAll(t *testing.T) {
-	tests := map[string]struct {
+		auth     Authenticate
 		full     bool
 		protocol string
 		node     []string
-		want     bool
+		onDemand bool
+		code     codes.Code
+		err      string
 	}{
-		"by default on demand":              {false, "delta", []string{"x"}, true},
-		"one proxy gets everything":         {false, "delta", []string{"x", "OUTRIDER_PUSH=full"}, false},
-		"all proxies get everything":        {true, "delta", []string{"x"}, false},
-		"an unknown value is the default":   {false, "delta", []string{"x", "OUTRIDER_PUSH=maybe"}, true},
-		"state of the world is always full": {false, "state-of-the-world", []string{"x"}, false},
+		"itself":                  {store, false, "delta", []string{"sidecar~10.0.0.7~x.store~d", "NAMESPACE=store", "SERVICE_ACCOUNT=shop"}, true, codes.OK, ""},
+		"no claims":               {store, false, "delta", []string{"x"}, true, codes.OK, ""},
+		"another namespace by ID": {store, false, "delta", []string{"sidecar~10.0.0.7~x.bank~d"}, false, codes.PermissionDenied, `claims "bank", its identity has "store"`},
+		"another namespace":       {store, false, "delta", []string{"x", "NAMESPACE=bank"}, false, codes.PermissionDenied, "node.metadata.NAMESPACE"},
+		"another service account": {store, false, "delta", []string{"x", "SERVICE_ACCOUNT=root"}, false, codes.PermissionDenied, "node.metadata.SERVICE_ACCOUNT"},
+		"cannot be authenticated": {broken, false, "delta", []string{"x"}, false, codes.Unauthenticated, "no certificate"},
+
+		"full push for one proxy":           {store, false, "delta", []string{"x", "OUTRIDER_PUSH=full"}, false, codes.OK, ""},
+		"full push for all":                 {store, true, "delta", []string{"x"}, false, codes.OK, ""},
+		"an unknown mode is the default":    {store, false, "delta", []string{"x", "OUTRIDER_PUSH=maybe"}, true, codes.OK, ""},
+		"state of the world is always full": {store, false, "state-of-the-world", []string{"x"}, false, codes.OK, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := New(Options{Source: newTestSource(nil), Authenticate: ByClaim, Full: tt.full})
+			s := New(Options{Source: newTestSource(nil), Authenticate: tt.auth, Full: tt.full})
 			c, err := s.admit(t.Context(), nodeOf(tt.node), tt.protocol, mustSnapshot(t, "1", ""))
-			if err != nil {
-				t.Fatal(err)
+			if status.Code(err) != tt.code || tt.code != codes.OK && !strings.Contains(err.Error(), tt.err) {
+				t.Fatalf("admit: %v; want %s and %q", err, tt.code, tt.err)
 			}
-			if c.proxy.OnDemand != tt.want {
-				t.Errorf("on demand: %t; want %t", c.proxy.OnDemand, tt.want)
+			if tt.code == codes.OK && c.proxy.OnDemand != tt.onDemand {
+				t.Errorf("on demand: %t; want %t", c.proxy.OnDemand, tt.onDemand)
 			}
 		})
 	}

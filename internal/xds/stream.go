@@ -9,7 +9,6 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
@@ -162,9 +161,6 @@ func (st *stream[Req, Resp]) push(old, snapshot Snapshot) error {
 		return nil
 	}
 	changes, known := st.server.diffs.between(old, snapshot)
-	if known && st.client.skip(snapshot, changes) {
-		return nil
-	}
 	return st.respond(func(c *client) (*response, error) { return c.push(snapshot, changes, known), nil })
 }
 
@@ -212,10 +208,4 @@ func (st *stream[Req, Resp]) send(m Resp) error {
 		st.server.count(func(c *Counters) { c.Timeouts++ })
 		return grpcstatus.Errorf(codes.DeadlineExceeded, "the proxy %q did not take a message of %d bytes within %s", st.client.proxy.ID, size, st.server.options.SendTimeout)
 	}
-}
-
-// peerOf returns the other end of the connection; nil if gRPC has none.
-func peerOf(ctx context.Context) *peer.Peer {
-	p, _ := peer.FromContext(ctx)
-	return p
 }

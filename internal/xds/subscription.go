@@ -90,15 +90,6 @@ func (s *subscription) unsolicited() []string {
 	return out
 }
 
-// unaffected reports whether a change cannot concern this client.
-func (s *subscription) unaffected(c Change) bool {
-	if c.AllNames || c.Wildcard && s.wildcard {
-		return false
-	}
-	subscribed, unsolicited := s.affected(c)
-	return len(subscribed)+len(unsolicited) == 0
-}
-
 // affected returns the names of a change that this client subscribed to, or has without a
 // subscription. It iterates over the smaller of the two sets.
 func (s *subscription) affected(c Change) (subscribed, unsolicited []string) {
