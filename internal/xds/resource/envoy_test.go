@@ -2,7 +2,6 @@ package resource_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,9 +12,9 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/bootstrap/internal_listener/v3" // these are in a bootstrap
+	internallistener "github.com/envoyproxy/go-control-plane/envoy/extensions/bootstrap/internal_listener/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3" // is in a bootstrap
 	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -63,7 +62,14 @@ func static(t *testing.T, dir string, resources []xds.Dependency) []byte {
 			t.Fatal(err)
 		}
 	}
-	b := &bootstrap.Bootstrap{StaticResources: &bootstrap.Bootstrap_StaticResources{}}
+	extension, err := anypb.New(&internallistener.InternalListener{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bootstrap.Bootstrap{
+		StaticResources:     &bootstrap.Bootstrap_StaticResources{},
+		BootstrapExtensions: []*core.TypedExtensionConfig{{Name: "envoy.bootstrap.internal_listener", TypedConfig: extension}},
+	}
 	hosts := &route.RouteConfiguration{Name: "hosts"}
 	var configs []*route.RouteConfiguration
 	for _, n := range resources {
@@ -90,45 +96,29 @@ func static(t *testing.T, dir string, resources []xds.Dependency) []byte {
 		c.ValidateClusters = wrapperspb.Bool(false)
 		b.StaticResources.Listeners = append(b.StaticResources.Listeners, routeListener(t, c, uint32(20000+i)))
 	}
-	var full map[string]any
-	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(b)
-	if err == nil {
-		err = json.Unmarshal(raw, &full)
-	}
+	extra, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := envoy.Options{
-		Node:         envoy.Node{ID: "test"},
-		ControlPlane: envoy.ControlPlane{Address: "127.0.0.1:1", Identity: []string{"cp"}, Secrets: "sds.sock"},
-		Extra: json.RawMessage(`{"bootstrap_extensions": [{"name": "envoy.bootstrap.internal_listener", "typed_config":
-			{"@type": "type.googleapis.com/envoy.extensions.bootstrap.internal_listener.v3.InternalListener"}}]}`),
-	}.Bootstrap()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var base map[string]any
-	if err := json.Unmarshal(own, &base); err != nil {
-		t.Fatal(err)
-	}
-	merged, err := envoy.Merge(base, full)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := json.Marshal(merged)
+	out, err := options(extra).Bootstrap()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return bytes.ReplaceAll(out, []byte(certificates), []byte(dir))
 }
 
+func options(extra []byte) envoy.Options {
+	return envoy.Options{
+		Node:         envoy.Node{ID: "test"},
+		ControlPlane: envoy.ControlPlane{Address: "127.0.0.1:1", Identity: []string{"cp"}, Secrets: "sds.sock"},
+		Extra:        extra,
+	}
+}
+
 // Envoy has one subscription for all equal configurations of a secret: the bootstrap's and
 // those of the clusters.
 func TestSecretsAreThoseOfTheBootstrap(t *testing.T) {
-	raw, err := envoy.Options{
-		Node:         envoy.Node{ID: "test"},
-		ControlPlane: envoy.ControlPlane{Address: "127.0.0.1:1", Identity: []string{"cp"}, Secrets: "sds.sock"},
-	}.Bootstrap()
+	raw, err := options(nil).Bootstrap()
 	if err != nil {
 		t.Fatal(err)
 	}

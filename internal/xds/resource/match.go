@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"regexp"
 	"strings"
 
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -17,42 +16,6 @@ func substitute(pattern, with string) *matcher.RegexMatchAndSubstitute {
 		Pattern:      &matcher.RegexMatcher{Regex: pattern},
 		Substitution: strings.ReplaceAll(with, `\`, `\\`),
 	}
-}
-
-// matches returns those of a route; none matches everything. One with an invalid regular
-// expression is left out: Envoy would reject all of the service's routes because of it.
-func matches(r mesh.Route) []mesh.Match {
-	if len(r.Matches) == 0 {
-		return []mesh.Match{{}}
-	}
-	var out []mesh.Match
-	for _, m := range r.Matches {
-		if valid(m) {
-			out = append(out, m)
-		}
-	}
-	return out
-}
-
-func valid(m mesh.Match) bool {
-	texts := []mesh.Text{}
-	if m.Path != nil {
-		texts = append(texts, *m.Path)
-	}
-	for _, list := range [][]mesh.Pair{m.Headers, m.Query} {
-		for _, p := range list {
-			texts = append(texts, p.Text)
-		}
-	}
-	for _, t := range texts {
-		if t.Kind != mesh.RegExp {
-			continue
-		}
-		if _, err := regexp.Compile(t.Value); err != nil {
-			return false
-		}
-	}
-	return true
 }
 
 func match(m mesh.Match) *route.RouteMatch {

@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 const certificates = "/certificates"
 
-// holder is a mesh that tests change.
+// testMesh is a mesh that tests change.
 type testMesh struct {
 	builder *mesh.Builder
 	newer   chan struct{}
@@ -97,8 +97,9 @@ func parts() []mesh.Part {
 		&mesh.ServiceSpec{Name: "out", Namespace: "shop", External: "example.com", Ports: []mesh.PortSpec{port(80, mesh.HTTP)}},
 		service("routed", "web", "10.96.0.5 fd96::5", port(80, mesh.HTTP)),
 		hidden,
-		// Another namespace's word about a pod of this one: with the proxy's port as one of
-		// the application Envoy would reject all resources of the pod's proxy.
+		// A service of another namespace with a pod of this one as its endpoint: with the
+		// proxy's port as one of the application Envoy would reject all resources of the
+		// pod's proxy.
 		&mesh.ServiceSpec{Name: "evil", Namespace: "bank", Addresses: addresses("10.96.0.77"), Ports: []mesh.PortSpec{port(80, mesh.HTTP), port(8080, mesh.ServerFirst)}},
 		&mesh.SliceSpec{Name: "evil-1", Namespace: "bank", Service: "evil", Ports: []mesh.SlicePort{{Name: "p80", Number: contract.InboundPort}, {Name: "p8080", Number: 8080}},
 			Endpoints: []mesh.SliceEndpoint{{Addresses: addresses("10.244.0.1"), Ready: true}}},
@@ -111,10 +112,9 @@ func parts() []mesh.Part {
 					{RequestHeaders: &mesh.Headers{Set: [][2]string{{"X-A", "100%"}, {"Host", "no"}}, Add: [][2]string{{"X-B", "b"}}, Remove: []string{"X-C"}}},
 					{ResponseHeaders: &mesh.Headers{Remove: []string{"Server"}}},
 					{Rewrite: &mesh.Rewrite{Path: &mesh.PathChange{Prefix: &prefix}}},
-					{Mirror: &mesh.Backend{Namespace: "shop", Name: "old", Port: 80}}},
+					{Mirror: &mesh.Backend{Namespace: "shop", Name: "old", Port: 80}, MirrorPercent: 2.5}},
 				Backends: []mesh.Backend{backend("web", 90), backend("old", 10)},
 				Timeout:  2 * time.Second, BackendTimeout: time.Second, Retry: &mesh.Retry{Attempts: 3, Codes: []int{503}, Backoff: 10 * time.Millisecond}},
-			{Matches: []mesh.Match{{Path: &mesh.Text{Kind: mesh.RegExp, Value: "(("}}}, Backends: []mesh.Backend{backend("web", 1)}},
 			{Matches: []mesh.Match{{Path: &mesh.Text{Kind: mesh.Exact, Value: "/moved"}}}, Filters: []mesh.Filter{{Redirect: &mesh.Redirect{Scheme: "https", Path: &mesh.PathChange{Full: "/x"}, Status: 301}}}},
 			{Matches: []mesh.Match{{Path: &mesh.Text{Kind: mesh.Exact, Value: "/half"}}}, Backends: []mesh.Backend{backend("web", 1), backend("nowhere", 1)}},
 			{Matches: []mesh.Match{{Path: &mesh.Text{Kind: mesh.Exact, Value: "/none"}}}},

@@ -46,9 +46,11 @@ func (p *policy) virtualHost(name string, domains ...string) *route.VirtualHost 
 		return v
 	}
 	for _, r := range p.routes {
-		for _, m := range matches(r) {
-			v.Routes = append(v.Routes, p.rule(r, m)...)
+		var m mesh.Match // everything
+		if len(r.Matches) > 0 {
+			m = r.Matches[0]
 		}
+		v.Routes = append(v.Routes, p.rule(r, m)...)
 	}
 	return v
 }
@@ -132,11 +134,13 @@ func (p *policy) rule(r mesh.Route, m mesh.Match) []*route.Route {
 		return []*route.Route{out}
 	}
 	missing := &route.Route{Name: r.Name + "/missing", Match: match(m), Action: noBackend()}
-	missing.Match.RuntimeFraction = &core.RuntimeFractionalPercent{DefaultValue: &typev3.FractionalPercent{
-		Numerator:   uint32((all - existing) * 1_000_000 / all),
-		Denominator: typev3.FractionalPercent_MILLION,
-	}}
+	missing.Match.RuntimeFraction = millionths(uint32((all - existing) * 1_000_000 / all))
 	return []*route.Route{missing, out}
+}
+
+// millionths is a share of the requests.
+func millionths(n uint32) *core.RuntimeFractionalPercent {
+	return &core.RuntimeFractionalPercent{DefaultValue: &typev3.FractionalPercent{Numerator: n, Denominator: typev3.FractionalPercent_MILLION}}
 }
 
 func noBackend() *route.Route_DirectResponse {
@@ -185,7 +189,7 @@ func (p *policy) applyFilter(a *route.RouteAction, f mesh.Filter, m mesh.Match) 
 	if f.Mirror != nil {
 		if t, ok := p.target(*f.Mirror); ok {
 			a.RequestMirrorPolicies = append(a.RequestMirrorPolicies, &route.RouteAction_RequestMirrorPolicy{
-				Cluster: t.name(), DisableShadowHostSuffixAppend: true,
+				Cluster: t.name(), DisableShadowHostSuffixAppend: true, RuntimeFraction: millionths(uint32(f.MirrorPercent * 10_000)),
 			})
 		}
 	}

@@ -19,14 +19,14 @@ const (
 	old80v6 = "outbound|80|IPv6|old.shop.svc.cluster.local"
 )
 
-// What was built for an object is kept while the object is the same, and shared by
-// proxies that may be told the same.
+// A resource that was built for an object is kept while the object is the same, and shared
+// by proxies with the same features.
 func TestBuiltOnce(t *testing.T) {
 	h := newTestMesh(parts()...)
 	source := resource.New(h)
 	before, _ := source.Current()
 	if again, _ := source.Current(); again != before {
-		t.Error("another view of the same mesh")
+		t.Error("another snapshot of the same mesh")
 	}
 	other := client(func(p *xds.Proxy) { p.Namespace, p.ServiceAccount = "blog", "x" })
 	names := map[string]string{web80: xds.EndpointType, "http|10.96.0.1:80": xds.ClusterType, "tcp|10.96.0.3:6379": xds.ClusterType,
@@ -95,7 +95,7 @@ func TestVisibility(t *testing.T) {
 }
 
 // A proxy that claims a pod which its certificate is not for gets no listener for plain text;
-// nor does one that the mesh does not know (yet).
+// nor does one that is not in the mesh (yet).
 func TestListenersOfAnother(t *testing.T) {
 	v := snapshot(t, parts()...)
 	plain := func(p *xds.Proxy) bool {
@@ -217,7 +217,7 @@ func TestDiff(t *testing.T) {
 				}
 			}
 			if different == (step.name == "nothing") {
-				t.Errorf("answers differ: %t", different)
+				t.Errorf("resources differ: %t", different)
 			}
 			if step.name == "nothing" && len(changes) > 0 {
 				t.Errorf("%v", changes)
