@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/peer"
 
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/controlplane/webhook"
@@ -68,7 +67,7 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := xds.Options{Source: p.views(), Authenticate: p.authenticate(), Full: o.Full, Prewarm: xds.NewPrewarmCache(), Log: o.Log}
+	options := xds.Options{Source: p.views(), Authenticate: p.authenticate, Full: o.Full, Prewarm: xds.NewPrewarmCache(), Log: o.Log}
 	p.byCertificate = xds.New(options)
 	if err := p.openSecure(); err != nil {
 		return nil, err
@@ -83,15 +82,10 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	return p, nil
 }
 
-// authenticate checks the peer against the current roots first: a connection may be older.
-func (p *plane) authenticate() xds.Authenticate {
-	bySPIFFE := xds.BySPIFFE(p.o.Mesh.TrustDomain)
-	return func(ctx context.Context, at *peer.Peer, node *core.Node) (xds.Proxy, error) {
-		if _, err := p.authority.AuthenticatePeer(ctx); err != nil {
-			return xds.Proxy{}, err
-		}
-		return bySPIFFE(ctx, at, node)
-	}
+// authenticate goes by the certificate of the peer.
+func (p *plane) authenticate(ctx context.Context, _ *core.Node) (xds.Proxy, error) {
+	id, err := p.authority.AuthenticatePeer(ctx)
+	return xds.Proxy{Namespace: id.Namespace, ServiceAccount: id.ServiceAccount}, err
 }
 
 // openSecure makes the server of the port with mutual TLS, configuration and certificates,

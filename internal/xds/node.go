@@ -5,13 +5,10 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"net/url"
 	"strings"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -62,44 +59,10 @@ type Workload struct {
 
 // Authenticate returns the namespace and service account of a stream's client. The node's
 // own claims are checked against them afterwards.
-type Authenticate func(ctx context.Context, peer *peer.Peer, node *core.Node) (Proxy, error)
-
-// BySPIFFE trusts the verified certificate of the peer: its only URI is
-// spiffe://<trust domain>/ns/<namespace>/sa/<service account>.
-func BySPIFFE(trustDomain string) Authenticate {
-	return func(_ context.Context, p *peer.Peer, _ *core.Node) (Proxy, error) {
-		if p == nil {
-			return Proxy{}, status.Error(codes.Unauthenticated, "the connection has no peer")
-		}
-		info, ok := p.AuthInfo.(credentials.TLSInfo)
-		if !ok || len(info.State.VerifiedChains) == 0 || len(info.State.VerifiedChains[0]) == 0 {
-			return Proxy{}, status.Error(codes.Unauthenticated, "the connection has no verified client certificate")
-		}
-		leaf := info.State.VerifiedChains[0][0]
-		if len(leaf.URIs) != 1 {
-			return Proxy{}, status.Errorf(codes.Unauthenticated, "the client certificate has %d URIs; must be one SPIFFE ID", len(leaf.URIs))
-		}
-		proxy, err := bySPIFFE(trustDomain, leaf.URIs[0])
-		if err != nil {
-			return Proxy{}, status.Error(codes.Unauthenticated, err.Error())
-		}
-		return proxy, nil
-	}
-}
-
-func bySPIFFE(trustDomain string, id *url.URL) (Proxy, error) {
-	parts := strings.Split(id.Path, "/")
-	if id.Scheme != "spiffe" || len(parts) != 5 || parts[1] != "ns" || parts[3] != "sa" || parts[2] == "" || parts[4] == "" {
-		return Proxy{}, fmt.Errorf("the client certificate is for %q; must be spiffe://%s/ns/<namespace>/sa/<service account>", id, trustDomain)
-	}
-	if id.Host != trustDomain {
-		return Proxy{}, fmt.Errorf("the client certificate is for %q, not of the trust domain %q", id, trustDomain)
-	}
-	return Proxy{Namespace: parts[2], ServiceAccount: parts[4]}, nil
-}
+type Authenticate func(ctx context.Context, node *core.Node) (Proxy, error)
 
 // ByClaim trusts the node's claims: for plaintext on loopback and for tests.
-func ByClaim(_ context.Context, _ *peer.Peer, node *core.Node) (Proxy, error) {
+func ByClaim(_ context.Context, node *core.Node) (Proxy, error) {
 	id, err := ParseNodeID(node.GetId())
 	if err != nil {
 		return Proxy{}, status.Error(codes.InvalidArgument, err.Error())

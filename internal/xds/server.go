@@ -13,14 +13,13 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
 // Options of a server. The zero value of a field means its default.
 type Options struct {
 	Source       Source       // required
-	Authenticate Authenticate // required; BySPIFFE, except for plaintext
+	Authenticate Authenticate // required; ByClaim for plaintext
 
 	// Full sends every proxy everything that it may see, as --push=full. Otherwise a proxy
 	// can choose so by its metadata OUTRIDER_PUSH=full.
@@ -117,8 +116,7 @@ func (s *Server) admit(ctx context.Context, node *core.Node, protocol string, sn
 	if node == nil {
 		return nil, status.Error(codes.InvalidArgument, "node: missing in the first request of the stream")
 	}
-	from, _ := peer.FromContext(ctx)
-	identity, err := s.options.Authenticate(ctx, from, node)
+	identity, err := s.options.Authenticate(ctx, node)
 	if err != nil {
 		if _, ok := status.FromError(err); ok {
 			return nil, err

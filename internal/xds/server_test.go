@@ -2,12 +2,9 @@ package xds
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -19,9 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
@@ -289,62 +284,12 @@ func TestResourcesOfAProxy(t *testing.T) {
 	}
 }
 
-func TestBySPIFFE(t *testing.T) {
-	const want = "spiffe://cluster.local/ns/store/sa/shop"
-	verified := func(uris ...string) *peer.Peer {
-		leaf := &x509.Certificate{}
-		for _, raw := range uris {
-			u, err := url.Parse(raw)
-			if err != nil {
-				t.Fatal(err)
-			}
-			leaf.URIs = append(leaf.URIs, u)
-		}
-		return &peer.Peer{AuthInfo: credentials.TLSInfo{State: tls.ConnectionState{
-			PeerCertificates: []*x509.Certificate{leaf}, VerifiedChains: [][]*x509.Certificate{{leaf}},
-		}}}
-	}
-	unverified := verified(want)
-	info := unverified.AuthInfo.(credentials.TLSInfo)
-	info.State.VerifiedChains = nil
-	unverified.AuthInfo = info
-	tests := map[string]struct {
-		peer *peer.Peer
-		err  string
-	}{
-		"a workload of ours":        {verified(want), ""},
-		"no peer":                   {nil, "no peer"},
-		"plaintext":                 {&peer.Peer{}, "no verified client certificate"},
-		"an unverified certificate": {unverified, "no verified client certificate"},
-		"no URI":                    {verified(), "has 0 URIs"},
-		"two URIs":                  {verified(want, want), "has 2 URIs"},
-		"another trust domain":      {verified("spiffe://other/ns/store/sa/shop"), "not of the trust domain"},
-		"another scheme":            {verified("https://cluster.local/ns/store/sa/shop"), "must be spiffe://"},
-		"no service account":        {verified("spiffe://cluster.local/ns/store/sa/"), "must be spiffe://"},
-		"another form":              {verified("spiffe://cluster.local/workload"), "must be spiffe://"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, err := BySPIFFE("cluster.local")(t.Context(), tt.peer, nil)
-			if tt.err == "" {
-				if err != nil || got.Namespace != "store" || got.ServiceAccount != "shop" {
-					t.Errorf("got %+v, %v", got, err)
-				}
-				return
-			}
-			if status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), tt.err) {
-				t.Errorf("got %v; want Unauthenticated and %q", err, tt.err)
-			}
-		})
-	}
-}
-
 // A node that contradicts its identity is refused; the others are on demand or get everything.
 func TestAdmission(t *testing.T) {
-	store := func(context.Context, *peer.Peer, *core.Node) (Proxy, error) {
+	store := func(context.Context, *core.Node) (Proxy, error) {
 		return Proxy{Namespace: "store", ServiceAccount: "shop"}, nil
 	}
-	broken := func(context.Context, *peer.Peer, *core.Node) (Proxy, error) {
+	broken := func(context.Context, *core.Node) (Proxy, error) {
 		return Proxy{}, errors.New("no certificate")
 	}
 	tests := map[string]struct {

@@ -357,6 +357,8 @@ func TestCertificatesOfOtherMeshes(t *testing.T) {
 	}
 	noName := must(a.Sign(ecKey(t).Public(), shop, 0))
 	noName.Leaf.URIs = nil
+	twoNames := must(a.Sign(ecKey(t).Public(), shop, 0))
+	twoNames.Leaf.URIs = append(twoNames.Leaf.URIs, twoNames.Leaf.URIs...)
 	tests := map[string]struct {
 		chain []*x509.Certificate
 		want  string
@@ -365,6 +367,7 @@ func TestCertificatesOfOtherMeshes(t *testing.T) {
 		"another root":         {certificates(t, sign(t, authority(t, t.TempDir()), shop, 0).Chain), "not of this mesh"},
 		"another trust domain": {certificates(t, sign(t, elsewhere, other, 0).Chain), "trust domain other.example; this mesh is cluster.local"},
 		"no identity":          {[]*x509.Certificate{noName.Leaf}, "no SPIFFE identity"},
+		"two identities":       {[]*x509.Certificate{twoNames.Leaf}, "2 URIs"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
