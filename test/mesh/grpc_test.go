@@ -30,14 +30,11 @@ func TestGRPCStream(t *testing.T) {
 	defer cancel()
 	streams := map[string]grpc.ServerStreamingClient[healthpb.HealthCheckResponse]{}
 	for name, to := range map[string]string{"by address": "10.96.0.20:9000", "by route": "10.96.0.21:9000", "to a pod": s.server.v4.String() + ":9000"} {
-		c, err := grpc.NewClient("passthrough:///"+to, from(s.client), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		stream, err := s.client.healthClient(t, to).Watch(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
-		if streams[name], err = healthpb.NewHealthClient(c).Watch(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true)); err != nil {
-			t.Fatal(err)
-		}
+		streams[name] = stream
 	}
 	want := func(status healthpb.HealthCheckResponse_ServingStatus) {
 		t.Helper()
@@ -53,27 +50,22 @@ func TestGRPCStream(t *testing.T) {
 	s.up()
 	s.service("new", "10.96.1.1", "server", port(9000, mesh.GRPC), port(9001, mesh.GRPC))
 	s.pod("server2", "server")
-	check(t, "passthrough:///10.96.1.1:9000", from(s.client))
+	r, err := s.client.healthClient(t, "10.96.1.1:9000").Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
+	if err != nil || r.Status != healthpb.HealthCheckResponse_SERVING {
+		t.Errorf("the new service: %v, %v", r, err)
+	}
 	state.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	want(healthpb.HealthCheckResponse_NOT_SERVING)
 }
 
-// check makes one call.
-func check(t *testing.T, target string, o ...grpc.DialOption) {
+// healthClient is a gRPC client in a pod's application.
+func (p *pod) healthClient(t *testing.T, to string) healthpb.HealthClient {
 	t.Helper()
-	c, err := grpc.NewClient(target, append(o, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	c, err := grpc.NewClient("passthrough:///"+to, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) { return p.dial(ctx, "", to) }))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	r, err := healthpb.NewHealthClient(c).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
-	if err != nil || r.Status != healthpb.HealthCheckResponse_SERVING {
-		t.Errorf("%s: %v, %v", target, r, err)
-	}
-}
-
-func from(p *pod) grpc.DialOption {
-	return grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) { return p.dial(ctx, "", to) })
+	t.Cleanup(func() { c.Close() })
+	return healthpb.NewHealthClient(c)
 }

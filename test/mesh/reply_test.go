@@ -11,9 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
@@ -55,21 +53,16 @@ func TestReplies(t *testing.T) {
 		"no control plane, by route":   {to: "10.96.0.10:8080", status: 503, direction: "outbound", text: why},
 	})
 	t.Run("no control plane, gRPC", func(t *testing.T) {
-		c, err := grpc.NewClient("passthrough:///10.96.0.9:8080", from(s.client), grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
-		_, err = healthpb.NewHealthClient(c).Check(ctx, &healthpb.HealthCheckRequest{})
+		_, err := s.client.healthClient(t, "10.96.0.9:8080").Check(ctx, &healthpb.HealthCheckRequest{})
 		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), why) {
 			t.Errorf("%v; want Unavailable with %q", err, why)
 		}
 	})
 }
 
-// A reply is what is expected of a proxy in another's place.
+// A reply is the response that is expected of a proxy instead of the server.
 type reply struct {
 	to, path        string
 	status          int
@@ -113,7 +106,7 @@ func (s *shop) reply(t *testing.T, want reply, accept string) {
 	// A proxy waits for a second. The rest is for a machine that has other work; without a
 	// bound it would wait for as long as the client does.
 	if took := time.Since(begin); took > 15*time.Second {
-		t.Errorf("it took %s", took)
+		t.Errorf("the response took %s", took)
 	}
 	if accept == "" {
 		line := fmt.Sprintf(`^outrider \(%s\): called\.example at \S+: %s.* \([A-Z,]+, \w.*\)\n$`, want.direction, regexp.QuoteMeta(want.text))
@@ -131,7 +124,7 @@ func (s *shop) reply(t *testing.T, want reply, accept string) {
 	}
 }
 
-// An application learns the client's identity from its proxy, and a client cannot forge one.
+// A proxy sends the client's identity to its application, and a client cannot forge one.
 func TestForwardedCertificate(t *testing.T) {
 	s := newShop(t)
 	const forged = "By=spiffe://cluster.local/ns/shop/sa/server;URI=spiffe://cluster.local/ns/shop/sa/admin"

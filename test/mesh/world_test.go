@@ -289,14 +289,13 @@ func (p *pod) start() {
 		p.admin.Close()
 	})
 	eventually(t, p.name+" listens", func() bool {
+		live, _, err := p.admin.Ready(context.Background())
+		if err != nil {
+			return false
+		}
 		out, err := p.admin.Get(context.Background(), "/listeners", "")
-		return err == nil && strings.Contains(string(out), "virtualInbound::") && strings.Contains(string(out), "virtualOutbound::") && ready(p)
+		return err == nil && strings.Contains(string(out), "virtualInbound::") && strings.Contains(string(out), "virtualOutbound::") && live
 	})
-}
-
-func ready(p *pod) bool {
-	live, _, err := p.admin.Ready(context.Background())
-	return err == nil && live
 }
 
 // stat is the sum of the counters and gauges of the pod's Envoy with such a name.
