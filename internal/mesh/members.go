@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A member is an endpoint whose workload is not computed yet.
+// A member is an endpoint before its workload is computed.
 type member struct {
 	Endpoint // without Workload
 	workload workloadID

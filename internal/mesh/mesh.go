@@ -21,7 +21,7 @@ import (
 const (
 	DefaultTrustDomain = "cluster.local"
 	DefaultDomain      = "cluster.local"
-	DefaultRoot        = "outrider-system" // the namespace whose policies hold for the whole mesh
+	DefaultRoot        = "outrider-system" // its policies hold for the whole mesh
 )
 
 // A Config is what is fixed for the life of a control plane.
@@ -47,7 +47,7 @@ type Service struct {
 	ExportTo        []string // namespaces that may see it; none: all; ".": its own
 
 	Endpoints []Endpoint // by port name, then address
-	Routes    []Route    // HTTP routes whose parent is this service; the first match wins
+	Routes    []Route    // HTTP routes with this service as parent; the first match wins
 }
 
 // A Port of a service.
@@ -204,7 +204,7 @@ type PathChange struct {
 //
 // It has the name of its service instead of a pointer: routes are circular (the backend of
 // a service's route is mostly the service itself), and a change of one service's endpoints
-// must not change every service whose routes lead to it.
+// must not change every service with routes that lead to it.
 type Backend struct {
 	Namespace, Name string // as in the route
 	Host            string // [Service.Host]; empty: it does not exist, and its share gets 500

@@ -105,7 +105,7 @@ const (
 	ModeDisable    Mode = "DISABLE"
 )
 
-// A RouteSpec is an HTTPRoute whose parents are services.
+// A RouteSpec is an HTTPRoute with services as parents.
 type RouteSpec struct {
 	Name, Namespace string
 	Created         time.Time

@@ -2,7 +2,7 @@
 // with on-demand clusters, virtual hosts and endpoints, and state-of-the-world xDS for
 // clients that subscribe to everything.
 //
-// It knows the protocol and its clients. The resources come from a [Source].
+// It implements the protocol and authenticates clients. The resources come from a [Source].
 //
 // Both protocols share one engine: a request changes a subscription, the change or a new
 // [Snapshot] becomes a response, and the protocol writes the response as messages. The

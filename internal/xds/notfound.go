@@ -37,9 +37,6 @@ func notFound(p *Proxy, typeURL, name string) *Resource {
 	default:
 		return nil
 	}
-	packed, err := anypb.New(body)
-	if err != nil { // the name is not UTF-8, which protobuf does not let in
-		return nil
-	}
+	packed, _ := anypb.New(body) // fails if the name is not UTF-8, which protobuf does not let in
 	return &Resource{Name: name, Version: notFoundVersion, Body: packed}
 }

@@ -24,7 +24,7 @@ type Resource struct {
 	// maybe to another replica, does not get again what it has in this version.
 	Version string
 	// Body is the serialised resource. Nil means that no resource has this name, for types
-	// whose protocol can express that (virtual hosts).
+	// with a protocol that can express it (virtual hosts).
 	Body *anypb.Any
 }
 
@@ -71,13 +71,13 @@ type Snapshot interface {
 	// expected to subscribe to.
 	Wildcard(p *Proxy, typeURL string, prewarm []string) []Bundle
 
-	// Named returns the resource of one name. The server also calls it to learn what became
-	// of a resource from Wildcard, Before or After: so Named knows every name of a resource
+	// Named returns the resource of one name. The server also calls it for the current state
+	// of a resource from Wildcard, Before or After: so Named accepts every name of a resource
 	// that this snapshot or an earlier one returned.
 	Named(p *Proxy, typeURL, name string) Bundle
 
 	// Diff returns by type how this snapshot differs from an older one. A type that is
-	// missing has not changed. False: not known, and each stream compares all that it sent.
+	// missing has not changed. False: unknown, and each stream compares all that it sent.
 	// The result holds for all proxies, and is computed once for each pair of snapshots.
 	Diff(old Snapshot) (map[string]Change, bool)
 }

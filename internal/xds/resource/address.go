@@ -96,14 +96,14 @@ func (v *snapshot) tcpCluster(p *xds.Proxy, a address, t target) xds.Dependency 
 type (
 	internalKey address
 	directKey   struct {
-		address address
-		shape   features
+		address  address
+		features features
 	}
 	clusterKey struct {
 		name     string
 		port     uint16
 		family   family
-		shape    features
+		features features
 		requests bool
 	}
 	endpointsKey struct {

@@ -11,8 +11,8 @@
 // A service with HTTP routes needs one more step: its cluster leads to an internal listener
 // of the proxy, which subscribes to the virtual host of that service alone (route.go).
 //
-// A proxy that is not on demand gets all that it may see, in Istio's shape and with
-// Istio's names (full.go); a gRPC client subscribes to the listener of its target (grpc.go).
+// A proxy that is not on demand gets all that it may see, as Istio sends it
+// and with Istio's names (full.go); a gRPC client subscribes to the listener of its target (grpc.go).
 //
 // Package xds implements the protocol.
 package resource

@@ -75,8 +75,8 @@ func appPort(w *mesh.Workload, number uint16) (mesh.AppPort, bool) {
 // mutual reports whether proxies connect to a workload's port by mutual TLS. The clients
 // and the server's own proxy go by it.
 //
-//   - A permissive port whose server speaks first is called in plain text: its proxy
-//     cannot distinguish a client that waits for the server from one whose TLS is late.
+//   - A permissive port where the server speaks first is called in plain text: its proxy
+//     cannot distinguish a client that waits for the server from one with late TLS.
 //   - So is a permissive port that no service or policy declares: it may be excluded from
 //     capture, as the proxy's own ports are.
 func mutual(w *mesh.Workload, number uint16) bool {

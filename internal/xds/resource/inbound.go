@@ -73,10 +73,10 @@ func (b *builder) inbound(name string, f features, ports []inboundPort) *listene
 }
 
 // tlsInspector detects TLS in the first bytes, except on ports where it makes no difference.
-func tlsInspector(doors []inboundPort) *listener.ListenerFilter {
+func tlsInspector(ports []inboundPort) *listener.ListenerFilter {
 	f := listenerFilter("envoy.filters.listener.tls_inspector", &inspector.TlsInspector{})
 	var excluded, inspected []*listener.ListenerFilterChainMatchPredicate
-	for _, d := range doors {
+	for _, d := range ports {
 		switch inspect := d.mutualTLS || d.appTLS; {
 		case d.port == 0 && !inspect:
 			// Every port but those that are inspected.
