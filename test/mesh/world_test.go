@@ -57,7 +57,7 @@ type world struct {
 
 // source is a mesh that tests change.
 type source struct {
-	mesh.Feed[string]
+	mesh.Feed
 	mu      sync.Mutex
 	builder *mesh.Builder
 }
