@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -129,18 +130,7 @@ func (o *captureOptions) sharedFlags(fs *pflag.FlagSet, termination *termination
 	fs.StringVar(&termination.path, "termination-log", termination.path, "file that gets the reason of a failure, if it exists [$OUTRIDER_TERMINATION_LOG]")
 }
 
-func envName(flag string) string {
-	b := []byte(flag)
-	for i, c := range b {
-		switch {
-		case c == '-':
-			b[i] = '_'
-		case 'a' <= c && c <= 'z':
-			b[i] = c - 'a' + 'A'
-		}
-	}
-	return string(b)
-}
+func envName(flag string) string { return strings.ToUpper(strings.ReplaceAll(flag, "-", "_")) }
 
 // backends checks the flags, enters the namespace, and opens the backends.
 func (o *captureOptions) backends() ([]setup.Backend, error) {

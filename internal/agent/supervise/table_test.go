@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 )
@@ -205,21 +206,11 @@ func reachable(t *testing.T) map[world]bool {
 func TestNoSequenceOfEventsLeadsAstray(t *testing.T) {
 	seen := reachable(t)
 	for _, s := range states {
-		if !slices.ContainsFunc(slices.Collect(mapKeys(seen)), func(w world) bool { return w.state == s }) {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(seen)), func(w world) bool { return w.state == s }) {
 			t.Errorf("state %s is never reached", s)
 		}
 	}
 	t.Logf("%d worlds", len(seen))
-}
-
-func mapKeys(m map[world]bool) func(func(world) bool) {
-	return func(yield func(world) bool) {
-		for w := range m {
-			if !yield(w) {
-				return
-			}
-		}
-	}
 }
 
 // After SIGTERM the end comes whatever happens: grace ends, and a killed child dies.
