@@ -74,7 +74,7 @@ func replaceBy(source, dest string) error {
 	return os.Rename(out.Name(), dest)
 }
 
-// copyHint says what to do about an error, where that is for whoever wrote the pod.
+// copyHint is what to do about an error that the pod's author can correct.
 func copyHint(err error, dir string) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
@@ -82,7 +82,7 @@ func copyHint(err error, dir string) string {
 	case errors.Is(err, syscall.EROFS):
 		return "mount the volume of " + dir + " writable in this container (in the others, read-only)"
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Sprintf("user %d may not write into %s; an emptyDir volume lets everybody", os.Getuid(), dir)
+		return fmt.Sprintf("user %d may not write into %s; an emptyDir volume lets every user", os.Getuid(), dir)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "the volume of " + dir + " is full: a memory volume is bounded by its sizeLimit and by the memory limits of the pod"
 	}

@@ -101,12 +101,8 @@ func ownAddresses() ([]netip.Addr, error) {
 	}
 	var out []netip.Addr
 	for _, a := range all {
-		network, ok := a.(*net.IPNet)
-		if !ok {
-			continue
-		}
-		if ip, ok := netip.AddrFromSlice(network.IP); ok && ip.Unmap().IsGlobalUnicast() {
-			out = append(out, ip.Unmap())
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap().IsGlobalUnicast() {
+			out = append(out, p.Addr().Unmap())
 		}
 	}
 	return out, nil

@@ -19,8 +19,7 @@ func defaultTerminationLog() string {
 	return "/dev/termination-log"
 }
 
-// write leaves message there. It has been printed already, so an error here has
-// nobody left to go to.
+// write leaves message there. It has been printed already, so an error here is dropped.
 func (t *terminationLog) write(message string) {
 	f, err := os.OpenFile(t.path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {

@@ -106,7 +106,7 @@ The endpoint of another mesh, which does not hold requests, is polled every
 func (o *waitOptions) awaitProbe(ctx context.Context, fs *pflag.FlagSet) error {
 	for _, other := range []string{"url", "level"} {
 		if fs.Changed(other) {
-			return &cli.UsageError{Err: fmt.Errorf("--probe conflicts with --%s: one of them says what to wait for", other)}
+			return &cli.UsageError{Err: fmt.Errorf("--probe conflicts with --%s: give one of them", other)}
 		}
 	}
 	probe, err := gate.ParseProbe(o.probe)

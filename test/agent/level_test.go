@@ -40,7 +40,7 @@ func TestFullWithoutAProbeOrGate(t *testing.T) {
 	named.Env = []string{"ISTIO_META_APP_CONTAINERS=app"}
 	for p, words := range map[*harness.Pod]string{
 		unnamed: "not known: neither ISTIO_META_APP_CONTAINERS nor ISTIO_KUBE_APP_PROBERS names an application",
-		named:   "app: not known: it has no readiness or startup probe that the agent can ask, and no gate",
+		named:   "app: not known: it has no readiness or startup probe that the agent can make, and no gate",
 	} {
 		a := p.Agent()
 		a.Ready()
@@ -111,7 +111,7 @@ func TestFullByGate(t *testing.T) {
 	gate := p.Gate("--after", "outrider-proxy is healthy", "--probe", probe, "--", "sleep", "60")
 	harness.Eventually(t, "the command runs", func() bool { return strings.Contains(p.State("app"), `"phase":"running"`) })
 	harness.Eventually(t, "and is not healthy", func() bool {
-		return strings.Contains(full(a, "").Body, "app: its gate does not say that it is healthy")
+		return strings.Contains(full(a, "").Body, "app: its gate does not report that it is healthy")
 	})
 	held := make(chan harness.Answer, 1)
 	go func() { held <- full(a, "&wait=30s") }()

@@ -127,8 +127,8 @@ func TestTheGateIsTheOneThatIsSimulated(t *testing.T) {
 			t.Fatal(err)
 		}
 		stories := 0
-		var tell func(w world, story string, left int)
-		tell = func(w world, story string, left int) {
+		var extend func(w world, story string, left int)
+		extend = func(w world, story string, left int) {
 			stories++
 			d, _ := decide(p.Edges[0], seen(w), answer{}, 0)
 			if want := w.sim.MayRun("app", 0); d.Open() != want {
@@ -139,11 +139,11 @@ func TestTheGateIsTheOneThatIsSimulated(t *testing.T) {
 			}
 			for name, event := range events {
 				if next, can := event(w); can {
-					tell(next, story+", "+name, left-1)
+					extend(next, story+", "+name, left-1)
 				}
 			}
 		}
-		tell(world{sim: gates.New(p, gates.Gate{})}, "", 6)
+		extend(world{sim: gates.New(p, gates.Gate{})}, "", 6)
 		if stories < 100 {
 			t.Errorf("%s: only %d stories", text, stories)
 		}

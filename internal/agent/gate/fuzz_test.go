@@ -1,12 +1,6 @@
 package gate
 
 import (
-	"bufio"
-	"context"
-	"io"
-	"net"
-	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -124,34 +118,6 @@ func FuzzParseAfter(f *testing.F) {
 		again, err := ParseAfter("app", strings.TrimPrefix(e.String(), "app after "))
 		if err != nil || again != e || e.To != "app" || e.From == startup.Everything {
 			t.Errorf("%q is %+v, and then %+v, %v", text, e, again, err)
-		}
-	})
-}
-
-// Whatever answers at a proxy's address, the gate takes only a whole answer with a status
-// of success for one.
-func FuzzHTTPAnswer(f *testing.F) {
-	f.Add("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-	f.Add("HTTP/1.1 503 Service Unavailable\r\n\r\nnot ready")
-	f.Add("HTTP/1.1 302 Found\r\nLocation: http://[::1\r\n\r\n")
-	f.Add("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		ours, theirs := net.Pipe()
-		go func() {
-			defer theirs.Close()
-			_, _ = http.ReadRequest(bufio.NewReader(theirs))
-			_, _ = io.WriteString(theirs, text)
-		}()
-		p := poller{url: &url.URL{Scheme: "http", Host: "x"}}
-		transport := plainTransport()
-		transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return ours, nil }
-		client := p.client()
-		client.Transport = transport
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		got := p.get(ctx, client)
-		if got.healthy && !strings.HasPrefix(text, "HTTP/") {
-			t.Errorf("%q: %+v", text, got)
 		}
 	})
 }

@@ -108,7 +108,7 @@ func (pl player) crash() {
 	}
 }
 
-// deletePod tells all containers at once, as the kubelet does.
+// deletePod signals all containers at once, as the kubelet does.
 func (pl player) deletePod() {
 	pl.t.Helper()
 	pl.event("%s", startup.PodDeleted)
@@ -123,8 +123,7 @@ func (pl player) deletePod() {
 // enough is how many starts must be judged to say that no edge is ever violated.
 const enough = 500
 
-// Every start, crash, restart and stop of random pods is judged by the one function that
-// says what the promise is.
+// Every start, crash, restart and stop of random pods is judged by startup.Check.
 func TestNoEdgeIsEverViolated(t *testing.T) {
 	var starts atomic.Int64
 	t.Run("pods", func(t *testing.T) {
@@ -143,7 +142,7 @@ func TestNoEdgeIsEverViolated(t *testing.T) {
 	}
 }
 
-// partial says whether a flag leaves pods out.
+// partial reports whether a flag leaves pods out.
 func partial() bool {
 	return strings.Contains(flag.Lookup("test.run").Value.String(), "/") || flag.Lookup("test.skip").Value.String() != ""
 }

@@ -91,7 +91,7 @@ func (p *Probe) Await(ctx context.Context, failed func(error)) bool {
 }
 
 // follow probes until ctx ends, and reports each change of the command's health.
-func (p *Probe) follow(ctx context.Context, tell func(bool)) {
+func (p *Probe) follow(ctx context.Context, changed func(bool)) {
 	if !sleep(ctx, time.Duration(p.InitialDelaySeconds)*time.Second) {
 		return
 	}
@@ -104,7 +104,7 @@ func (p *Probe) follow(ctx context.Context, tell func(bool)) {
 		}
 		if now != healthy {
 			healthy = now
-			tell(now)
+			changed(now)
 		}
 		pause := time.Duration(p.PeriodSeconds) * time.Second
 		if !healthy {

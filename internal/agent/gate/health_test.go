@@ -6,13 +6,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/agent/state"
 	"outrider.dev/internal/wire"
@@ -217,32 +214,6 @@ func TestAContainerWithoutAStateIsProbed(t *testing.T) {
 			t.Errorf("status %d", code)
 		}
 	})
-}
-
-// A proxy that is killed answers webPort: the app that is restarted meanwhile waits.
-func TestAProxyThatIsKilled(t *testing.T) {
-	p := newPod(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	address := l.Addr().String()
-	l.Close()
-	proxy := func() *container {
-		cmd := exec.Command(p.exe, address, "50ms")
-		cmd.Env = append(os.Environ(), role+"=http")
-		return p.launch("proxy", cmd)
-	}
-	s := spec{Name: "app", After: []string{"proxy is healthy"}, At: map[string]string{"proxy": "http://" + address + "/healthz/ready"}}
-	first := proxy()
-	app := p.start(s)
-	p.runs("app")
-	p.signal(first, unix.SIGKILL)
-	p.ended(first)
-	p.signal(app, unix.SIGKILL)
-	p.ended(app)
-	p.start(s)
-	p.waits("app")
-	proxy()
-	p.runs("app")
 }
 
 // While one dependency is missing another one dies: the gate must not go by what it

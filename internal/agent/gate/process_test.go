@@ -161,7 +161,7 @@ func TestADependencyThatCameBack(t *testing.T) {
 		p.eventually(func() bool { return strings.Contains(p.log(), "app notified") })
 		b, err := os.ReadFile(filepath.Join(p.place("app").Own, BackFile))
 		if string(b) != "cache\n" || err != nil {
-			t.Errorf("the file says %q, %v", b, err)
+			t.Errorf("the file holds %q, %v", b, err)
 		}
 	})
 	t.Run("without a chosen signal it is notified by the file", func(t *testing.T) {
@@ -343,36 +343,6 @@ exit 5`)})
 	if code != 5 {
 		t.Errorf("app's status is %d, want its command's\n%s\ncache:\n%s", code, app.stderr, cache.stderr)
 	}
-}
-
-func TestWithoutInotifyLeft(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: takes all inotify instances of another user")
-	}
-	p := newPod(t)
-	user := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 61003, Gid: 61003, NoSetGroups: true}}
-	hog := exec.Command(p.exe)
-	hog.Env, hog.SysProcAttr = append(os.Environ(), role+"=hog"), user
-	in, err := hog.StdinPipe()
-	check(t, err)
-	out, err := hog.StdoutPipe()
-	check(t, err)
-	check(t, hog.Start())
-	defer func() { in.Close(); _ = hog.Wait() }()
-	taken, err := bufio.NewReader(out).ReadString('\n')
-	check(t, err)
-	t.Logf("inotify instances taken: %s", strings.TrimSpace(taken))
-	gate := func(s spec) {
-		s.Dir, s.SecondLook = p.dir, time.Hour
-		p.add(s.Name)
-		cmd := exec.Command(p.exe)
-		cmd.Env, cmd.SysProcAttr = p.environ(s), user
-		p.launch(s.Name, cmd)
-	}
-	gate(spec{Name: "app", After: []string{"cache is healthy"}, Command: shell("exec sleep 100")})
-	p.waits("app")
-	gate(spec{Name: "cache", Notify: "fd", Command: shell("echo >&3; exec sleep 100")})
-	p.runs("app")
 }
 
 func TestTheTerminalIsTheCommands(t *testing.T) {

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 var roles map[string]func([]string) int
 
 func init() { // roles refer to functions that refer to roles
-	roles = map[string]func([]string) int{"gate": playGate, "work": playWork, "http": playHTTP, "hog": playHog}
+	roles = map[string]func([]string) int{"gate": playGate, "work": playWork}
 }
 
 // A spec is a gate on its way into another process.
@@ -245,8 +245,7 @@ func (p *pod) place(name string) state.Place {
 	return state.Place{Container: name, States: filepath.Join(p.dir, "state"), Own: filepath.Join(p.dir, "state", name)}
 }
 
-// add makes a container's directory, as the kubelet does: everybody may write there who
-// sees it writable.
+// add makes a container's directory, as the kubelet does: every user may write there.
 func (p *pod) add(name string) {
 	own := p.place(name).Own
 	if err := os.Mkdir(own, 0o777); err != nil && !os.IsExist(err) {
@@ -389,9 +388,9 @@ func (p *pod) log() string {
 }
 
 // timeline is what happened. Starts and ends are from the journals of the gates; the
-// commands themselves say when they get healthy, just before they tell their gate, and the
-// test says whom it killed. A command can say so before its gate has written that it has
-// begun: it had begun by then, at the latest.
+// commands log when they get healthy, just before they notify their gate, and the test
+// logs what it killed. A command can log before its gate has written that it has begun: it
+// had begun by then, at the latest.
 func (p *pod) timeline() startup.Timeline {
 	p.t.Helper()
 	type run struct {

@@ -79,7 +79,7 @@ func (s *apps) of(container string) state.Seen {
 }
 
 // await returns true once it is so of all applications, and false if ctx ends before. One
-// that never said anything may run without a gate: of that nothing is known.
+// that has published nothing may run without a gate: nothing is known of it.
 func (s *apps) await(ctx context.Context, is func(state.Seen) bool) bool {
 	for {
 		s.mu.Lock()

@@ -27,7 +27,7 @@ func (a *agent) answerNames(ctx context.Context) {
 		defer plane.Close()
 		options.Names = plane.Resolve
 	} else {
-		a.log.Warn("names of the mesh are not asked for: the control plane answers for them with TLS only")
+		a.log.Warn("names of the mesh are not resolved: the control plane serves them with TLS only")
 	}
 	at := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(a.config.Ports.DNS)))
 	reported := ""
@@ -46,19 +46,19 @@ func (a *agent) answerNames(ctx context.Context) {
 	}
 }
 
-// serveNames listens and answers. It is asked whether it does only while it listens: before
-// that another one might answer in its place.
-func (a *agent) serveNames(ctx context.Context, o dns.Options, asked readiness.Check) error {
+// serveNames listens and answers. It is checked only while it listens: before that another
+// process might answer in its place.
+func (a *agent) serveNames(ctx context.Context, o dns.Options, check readiness.Check) error {
 	s, err := dns.Listen(o)
 	if err != nil {
 		return err
 	}
-	asking, stop := context.WithCancel(ctx)
+	checking, stop := context.WithCancel(ctx)
 	var task sync.WaitGroup
 	task.Go(func() {
-		readiness.Keep(asking, a.board, readiness.Names, readiness.Rates{After: 10 * time.Second}, asked)
+		readiness.Keep(checking, a.board, readiness.Names, readiness.Rates{After: 10 * time.Second}, check)
 	})
-	defer task.Wait() // so that the last word is the caller's
+	defer task.Wait() // so that the caller sets the condition last
 	defer stop()
 	a.names.Store(s)
 	a.journal.Note("names", "answering on port "+strconv.Itoa(int(o.Port)))
@@ -82,7 +82,7 @@ func (a *agent) nameMetrics() []status.Metric {
 		{"questions_total", "Questions for names.", false, func(c dns.Counts) uint64 { return c.Questions }},
 		{"mesh_total", "Questions answered as names of the mesh.", false, func(c dns.Counts) uint64 { return c.Mesh }},
 		{"cached_total", "Look-ups that needed no question to the control plane.", false, func(c dns.Counts) uint64 { return c.Cached }},
-		{"stale_total", "Old answers given because the control plane could not be asked.", false, func(c dns.Counts) uint64 { return c.Stale }},
+		{"stale_total", "Old answers given because the control plane could not be reached.", false, func(c dns.Counts) uint64 { return c.Stale }},
 		{"asked_total", "Questions to the control plane.", false, func(c dns.Counts) uint64 { return c.Queries }},
 		{"unanswered_total", "Questions that the control plane did not answer.", false, func(c dns.Counts) uint64 { return c.Unanswered }},
 		{"forwarded_total", "Questions passed on to the pod's name servers.", false, func(c dns.Counts) uint64 { return c.Forwarded }},

@@ -72,7 +72,7 @@ func awaitEvidence(ctx context.Context, e evidence, l drainLimits) drainReason {
 	}
 }
 
-// quiet says whether no connection or socket is left.
+// quiet reports whether no connection or socket is left.
 func quiet(ctx context.Context, e evidence, onZero bool) (drainReason, bool) {
 	if onZero {
 		n, err := e.connections(ctx)

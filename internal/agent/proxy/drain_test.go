@@ -10,7 +10,7 @@ import (
 
 func TestAwaitEvidence(t *testing.T) {
 	type at = time.Duration
-	// open says how many sockets there are, as time goes on.
+	// open counts one socket until a time.
 	open := func(until at) func() (int, error) {
 		start := time.Now()
 		return func() (int, error) {

@@ -11,11 +11,11 @@ import (
 	"outrider.dev/internal/agent/supervise"
 )
 
-// shownTail is how many of Envoy's last lines are said with its end. Each was logged as an
+// shownTail is how many of Envoy's last lines are logged with its end. Each was logged as an
 // event of its own when it was written, so a backtrace need not be whole here.
 const shownTail = 16
 
-// entry keeps what the supervisor says.
+// entry logs and counts what the supervisor reports.
 func (a *agent) entry(e supervise.Entry) {
 	args := []any{"state", string(e.To)}
 	if e.PID != 0 {
@@ -36,7 +36,7 @@ func (a *agent) entry(e supervise.Entry) {
 	case unrequested:
 		tail := e.Exit.Tail[max(0, len(e.Exit.Tail)-shownTail):]
 		a.log.Error("proxy ended", append(args, "how", e.Exit.String(), "pause", e.Pause, "tail", tail)...)
-		a.journal.Fail("proxy ended", e.Reason) // which says how, too
+		a.journal.Fail("proxy ended", e.Reason) // which has how, too
 	default:
 		a.log.Info("proxy", append(args, "event", string(e.Event))...)
 		a.journal.Note("proxy "+string(e.To), string(e.Event))

@@ -15,7 +15,7 @@ import (
 )
 
 // certificates is where they are stored for the next agent of this pod, socket where Envoy
-// is told of them.
+// gets them.
 func certificates(c config.Config) string { return filepath.Join(c.Work, "certs") }
 func socket(c config.Config) string       { return filepath.Join(c.Work, "sds.sock") }
 

@@ -14,8 +14,8 @@ import (
 )
 
 // health is how the pod's applications are, for the level full. A container is healthy if
-// its gate says so, or its readiness probe (else its startup probe) succeeds. One of which
-// neither tells is not known to be healthy, so the level is not reached, and the reason
+// its gate reports it, or its readiness probe (else its startup probe) succeeds. One with
+// neither is not known to be healthy, so the level is not reached, and the reason
 // names it.
 //
 // A gate publishes each change. A probe is made while a client waits; and when the
@@ -28,7 +28,7 @@ type health struct {
 	inquiry *readiness.Inquiry
 
 	mu    sync.Mutex
-	known map[string]bool // by container: what its probe said
+	known map[string]bool // by container: the result of its probe
 }
 
 func newHealth(b *readiness.Board, names []string, probes status.Probes) *health {
@@ -67,7 +67,7 @@ func (h *health) check(ctx context.Context) (note string, err error) {
 	return "", nil
 }
 
-// problem says why a container is not known to be healthy; empty if it is.
+// problem is why a container is not known to be healthy; empty if it is.
 func (h *health) problem(ctx context.Context, name string) string {
 	gate := h.gates.Load().of(name)
 	if gate.Status().Healthy {
@@ -85,9 +85,9 @@ func (h *health) problem(ctx context.Context, name string) string {
 	}
 	switch {
 	case gate.Runs():
-		return name + ": its gate does not say that it is healthy"
+		return name + ": its gate does not report that it is healthy"
 	case gate.Known:
 		return name + ": its command does not run"
 	}
-	return name + ": not known: it has no readiness or startup probe that the agent can ask, and no gate has told of it"
+	return name + ": not known: it has no readiness or startup probe that the agent can make, and no gate reports it"
 }

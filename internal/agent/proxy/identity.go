@@ -43,7 +43,7 @@ func (a *agent) newKeeper() (err error) {
 }
 
 // keepSecrets serves Envoy its secrets, and keeps them fresh. It returns when Envoy may be
-// started: who asks is heard, and what is there already will be told.
+// started: its subscriptions are accepted, and stored secrets are served.
 func (a *agent) keepSecrets(ctx context.Context, tasks *sync.WaitGroup) (err error) {
 	if a.keeper == nil {
 		return nil

@@ -26,8 +26,7 @@ var certificateSettings = map[string]string{
 	"Identity":  "variables POD_NAMESPACE, SERVICE_ACCOUNT, TRUST_DOMAIN",
 }
 
-// named says it in the user's words: whoever reads that an option is wrong looks for the
-// setting.
+// named replaces the names of options by those of the user's settings.
 func named(err error) error {
 	if list, ok := err.(interface{ Unwrap() []error }); ok {
 		var out []error

@@ -8,7 +8,7 @@ import (
 	"outrider.dev/internal/agent/identity"
 )
 
-// What cannot work is told in the words of who wrote it, each part of it.
+// Each problem names the setting that the user wrote.
 func TestOptionsAreNamedAsTheyWereWritten(t *testing.T) {
 	o := envoy.Options{
 		Node: envoy.Node{ID: "a", Cluster: "\n"}, ControlPlane: envoy.ControlPlane{Address: "10.0.0.1:15012", Secrets: "s"},

@@ -3,7 +3,7 @@
 //
 //  1. The whole configuration is checked (Envoy's too) before a port is bound.
 //  2. The status ports open: requests are answered, or held, from now on.
-//  3. The standby listens where Envoy will; Envoy starts; the certificate is asked for.
+//  3. The standby listens where Envoy will; Envoy starts; the certificate is requested.
 //  4. Envoy listens and has its configuration: waiters are released, the standby hands over.
 //  5. SIGTERM: inbound drains, outbound serves until the applications have ended (stop.go).
 package proxy
@@ -55,7 +55,7 @@ type agent struct {
 	secrets   *identity.SecretServer // what the keeper has, for Envoy; nil until it listens
 	status    *status.Server
 	standbys  *standbys
-	apps      *apps // nil: nothing says when the applications have ended
+	apps      *apps // nil: nothing reports when the applications have ended
 	health    *health
 	super     *supervise.Supervisor
 	ends      ends                       // of Envoy
@@ -76,7 +76,7 @@ func (e *ConfigError) Error() string { return e.Err.Error() }
 func (e *ConfigError) Unwrap() error { return e.Err }
 
 // Run is the agent's life. The end of stop is SIGTERM: drain, then leave; the end of quit
-// is to leave at once. It returns the exit status, which is 0 only if it was told to
+// is to leave at once. It returns the exit status, which is 0 only after a requested
 // stop, and why. An error of what it was given is a [*ConfigError].
 func Run(stop, quit context.Context, o Options) (int, error) {
 	a, err := prepare(o)

@@ -13,7 +13,7 @@ import (
 	"outrider.dev/internal/agent/supervise"
 )
 
-// A StageRecord says that the root stage of the container is done: the short time in which its
+// A StageRecord shows that the root stage of the container is done: the short time in which its
 // first process is root. It is valid while the process that wrote it lives, in the same
 // network namespace: not after a restart of the container, and not in another sandbox of
 // the pod.
@@ -52,7 +52,7 @@ func (r StageRecord) Write(path string) error {
 	return os.Rename(f.Name(), path)
 }
 
-// ReadStageRecord returns the record in a file if it is valid here and now. The error says
+// ReadStageRecord returns the record in a file if it is valid here and now. The error is
 // why not.
 func ReadStageRecord(path string) (StageRecord, error) {
 	text, err := os.ReadFile(path)

@@ -13,7 +13,7 @@ import (
 	"outrider.dev/internal/agent/standby"
 )
 
-// standbys are the standby listeners of both directions, as the supervisor wants them:
+// standbys are the standby listeners of both directions, as the supervisor sets them:
 // open while no Envoy serves, closed (that is: behind it) while one does.
 type standbys struct {
 	options []standby.Options
@@ -115,9 +115,6 @@ func (s *standbys) counts() (sum standby.Counts) {
 		sum.Relaying += c.Relaying
 		sum.Relayed += c.Relayed
 		sum.Refused += c.Refused
-		sum.Left += c.Left
-		sum.Looped += c.Looped
-		sum.Failed += c.Failed
 	}
 	return sum
 }

@@ -159,7 +159,7 @@ func (a *agent) place() state.Place {
 	return state.Place{Container: contract.ProxyContainer, States: a.config.States, Own: a.config.Own}
 }
 
-// publish tells the gates how far the proxy is, in the volume that they share.
+// publish keeps the proxy's record in the volume that the gates read.
 func (a *agent) publish(ctx context.Context) {
 	if !directory(a.config.Own) {
 		return
@@ -177,7 +177,7 @@ func (a *agent) publish(ctx context.Context) {
 		}
 		switch {
 		case s.Ready && !was:
-			// Who is released by another way may be faster than this line is written.
+			// A waiter released by another way may be faster than this line is written.
 			w.NoteAt(s.Since, startup.IsHealthy, 0, "")
 		case !s.Ready && was:
 			w.NoteAt(s.Since, startup.IsUnhealthy, 0, s.String())

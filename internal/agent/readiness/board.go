@@ -17,7 +17,7 @@ type Reason struct {
 	Hint    string    `json:"hint,omitempty"`
 }
 
-// A Note is what is to be said about a condition that does hold.
+// A Note is a remark on a condition that does hold.
 type Note struct {
 	Condition string `json:"condition"` // its name: "certificate"
 	Message   string `json:"message"`

@@ -31,7 +31,7 @@ const (
 	Certificate   Condition = iota // the proxy has a certificate
 	Identity                       // proxy and control plane accept one another
 	ControlPlane                   // the proxy is connected to the control plane
-	Envoy                          // Envoy runs, and says LIVE
+	Envoy                          // Envoy runs, and its state is LIVE
 	Configuration                  // clusters and listeners were accepted
 	Listeners                      // Envoy listens on the capture ports
 	CaptureRules                   // connections come to the proxy
@@ -54,7 +54,7 @@ type rule struct {
 var rules = [conditions]rule{
 	Certificate: {
 		name: "certificate", code: "certificate-missing", level: Outbound, begin: "no certificate yet",
-		hint: "the agent's log says what the certificate authority answered; is the service account token mounted?",
+		hint: "the agent's log has the certificate authority's answer; is the service account token mounted?",
 	},
 	Identity: {
 		name: "identity", code: "identity-refused", level: Outbound, assumed: true,
@@ -86,7 +86,7 @@ var rules = [conditions]rule{
 	},
 	App: {
 		name: "app", code: "app-not-healthy", level: Full, begin: "the app's health is not known yet",
-		hint: "an application is known by its readiness (else startup) probe over HTTP, TCP or gRPC, or by its gate; its log says more",
+		hint: "an application is known by its readiness (else startup) probe over HTTP, TCP or gRPC, or by its gate; its log has more",
 	},
 }
 

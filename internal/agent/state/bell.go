@@ -30,7 +30,7 @@ func listenBell(own string) (*net.UnixConn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a bell: %w", err)
 	}
-	// Every container of the pod may write to it, whatever its user: it says only "look".
+	// Every container of the pod may write to it, whatever its user: a datagram only means "read the records".
 	if err := os.Chmod(name, 0o666); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("making a bell: %w", err)

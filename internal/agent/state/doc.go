@@ -6,7 +6,7 @@
 //
 // A record counts only while its writer lives. The writer holds a write lock on the very
 // file that it renames into place (an open file description lock: fcntl(2), F_OFD_SETLK),
-// so the lock says that the writer lives and that this is its latest record, and the kernel
+// so the lock shows that the writer lives and that this is its latest record, and the kernel
 // releases it however the writer ends. A process that may only read the file cannot take such
 // a lock, so it cannot keep the record of a dead writer alive (flock(2) would allow that).
 // Only facts of the past outlive the writer: that it ended, and that it completed. Such a

@@ -15,10 +15,10 @@ import (
 const recordFile = "state"
 
 // Read returns what is known of a container. dir is the volume of all states, sandbox the
-// pod's; one that never said anything, or said it in another sandbox, is not known.
+// pod's; a container that has published nothing in this sandbox is not known.
 //
-// An error is a file that cannot be read or is no record. It says nothing of the
-// container, so it must be taken for one that is not known.
+// After an error, of a file that cannot be read or is no record, the container is not known
+// either.
 func Read(dir, sandbox, container string) (Seen, error) {
 	s, f, err := read(dir, sandbox, container)
 	if f != nil {
@@ -47,8 +47,8 @@ func read(dir, sandbox, container string) (Seen, *os.File, error) {
 	return s, f, nil
 }
 
-// replaced bounds how often a record is read again that was replaced meanwhile; a writer
-// that is faster than its reader for so long does not tell the truth about anything.
+// replaced bounds how often a record is read again that was replaced meanwhile: a container
+// must not keep others reading for ever.
 const replaced = 1000
 
 // readFile reads a record, and finds out whether its writer lives. A writer lets go of
@@ -63,7 +63,7 @@ func readFile(name string) (s Seen, f *os.File, err error) {
 		alive, err := isLocked(f)
 		if err != nil {
 			f.Close()
-			return Seen{}, nil, fmt.Errorf("%s: asking for its lock: %w", name, err)
+			return Seen{}, nil, fmt.Errorf("%s: looking at its lock: %w", name, err)
 		}
 		if !alive && !sameFile(f, name) {
 			f.Close()
@@ -86,7 +86,7 @@ func readFile(name string) (s Seen, f *os.File, err error) {
 	return Seen{}, nil, fmt.Errorf("%s: %w: it was replaced %d times while it was read", name, errRecord, replaced)
 }
 
-// openRegular opens a file that a stranger made: no link is followed, nothing blocks.
+// openRegular opens a file that another container made: no link is followed, nothing blocks.
 func openRegular(name string, limit int64) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -53,7 +53,7 @@ func TestWhatCanBeKnownOfAContainer(t *testing.T) {
 		seen Seen
 		want facts
 	}{
-		"nothing was heard of it":           {Seen{}, facts{Gone: true}},
+		"it published nothing":              {Seen{}, facts{Gone: true}},
 		"it waits":                          {alive(Record{Phase: Waiting}), facts{Held: true}},
 		"it waits again, having completed":  {alive(Record{Phase: Waiting, Completed: true}), facts{Started: true, Completed: true, Held: true}},
 		"it was killed while it waited":     {dead(Record{Phase: Waiting}), facts{Failed: true, Gone: true}},
@@ -64,7 +64,7 @@ func TestWhatCanBeKnownOfAContainer(t *testing.T) {
 		"killed, and never restarted":       {dead(Record{Phase: Running, Restart: startup.Never}), facts{Failed: true, Gone: true, ForGood: true}},
 		"killed, and to be restarted":       {dead(Record{Phase: Running, Restart: startup.OnFailure}), facts{Failed: true, Gone: true}},
 		"it completed":                      {dead(Record{Phase: Ended, Completed: true, Restart: startup.OnFailure}), facts{Started: true, Completed: true, Gone: true, ForGood: true}},
-		"it completed, its last word just said": {alive(Record{Phase: Ended, Completed: true, Restart: startup.OnFailure}),
+		"it completed, and its writer still lives": {alive(Record{Phase: Ended, Completed: true, Restart: startup.OnFailure}),
 			facts{Started: true, Completed: true, Gone: true, ForGood: true}},
 		"it completed, and is restarted always": {dead(Record{Phase: Ended, Completed: true}), facts{Started: true, Completed: true, Gone: true}},
 		"it failed":                             {dead(Record{Phase: Ended, Code: 1, Restart: startup.OnFailure}), facts{Failed: true, Gone: true}},

@@ -74,20 +74,20 @@ func see(t *testing.T, dir, container string) Seen {
 	return s
 }
 
-// told fails the test if the watch does not tell within the time that a bad day needs.
-func told(t *testing.T, w *Watch) {
+// changed waits for an event of the watch.
+func changed(t *testing.T, w *Watch) {
 	t.Helper()
 	select {
 	case <-w.C:
 	case <-time.After(20 * time.Second):
-		t.Fatal("the watch tells nothing")
+		t.Fatal("the watch has no event")
 	}
 }
 
 func TestAStateCountsWhileItsWriterLives(t *testing.T) {
 	dir := volume(t, "app")
 	if s := see(t, dir, "app"); s.Known {
-		t.Errorf("known before it said anything: %+v", s)
+		t.Errorf("known before it published anything: %+v", s)
 	}
 	w := publish(t, at(dir, "app"), Record{Phase: Running, Healthy: true})
 	if s := see(t, dir, "app"); !s.Alive || !s.Healthy {
@@ -123,7 +123,7 @@ func TestTheNextIncarnationKnowsWhatIsTrueOfTheSandbox(t *testing.T) {
 		t.Errorf("in another sandbox: %+v", r)
 	}
 	if s := see(t, dir, "app"); s.Known {
-		t.Errorf("what another sandbox's container said counts here: %+v", s)
+		t.Errorf("the record of another sandbox counts here: %+v", s)
 	}
 }
 
@@ -144,14 +144,14 @@ func TestWhatStandsInThePlaceOfAState(t *testing.T) {
 		wantError bool
 	}{
 		"a file that no process holds": {func(_, file string) error { return os.WriteFile(file, fmt.Appendf(nil, healthy, "evil"), 0o644) }, false},
-		"what another one said": {func(dir, file string) error {
+		"the record of another container": {func(dir, file string) error {
 			return os.Link(filepath.Join(dir, "good", recordFile), file)
 		}, true},
-		"a link to another one's": {func(_, file string) error { return os.Symlink("../good/"+recordFile, file) }, true},
-		"a pipe":                  {func(_, file string) error { return unix.Mkfifo(file, 0o644) }, true},
-		"a directory":             {func(_, file string) error { return os.Mkdir(file, 0o755) }, true},
-		"a file without an end":   {func(_, file string) error { return os.WriteFile(file, make([]byte, recordLimit+1), 0o644) }, true},
-		"rubbish":                 {func(_, file string) error { return os.WriteFile(file, []byte("healthy"), 0o644) }, true},
+		"a link to the record of another": {func(_, file string) error { return os.Symlink("../good/"+recordFile, file) }, true},
+		"a pipe":                          {func(_, file string) error { return unix.Mkfifo(file, 0o644) }, true},
+		"a directory":                     {func(_, file string) error { return os.Mkdir(file, 0o755) }, true},
+		"a file without an end":           {func(_, file string) error { return os.WriteFile(file, make([]byte, recordLimit+1), 0o644) }, true},
+		"rubbish":                         {func(_, file string) error { return os.WriteFile(file, []byte("healthy"), 0o644) }, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -206,14 +206,14 @@ func TestTheDeathOfAProcessIsAnEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cmd.Process.Kill()
-	told(t, watch)
+	changed(t, watch)
 	if s, err := watch.See("app"); !s.Alive || !s.Healthy || err != nil {
 		t.Fatalf("it published, and is %+v, %v", s, err)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	told(t, watch)
+	changed(t, watch)
 	if s, err := watch.See("app"); s.Alive || !s.Status().Failed || err != nil {
 		t.Errorf("it was killed, and is %+v, %v", s, err)
 	}
@@ -268,13 +268,13 @@ func TestEveryBellRings(t *testing.T) {
 	}
 	w := publish(t, at(dir, "app"), Record{Phase: Waiting})
 	for _, watch := range all {
-		told(t, watch)
+		changed(t, watch)
 	}
 	if err := w.Update(func(r *Record) { r.Phase = Running }); err != nil {
 		t.Fatal(err)
 	}
 	for _, watch := range all {
-		told(t, watch)
+		changed(t, watch)
 	}
 }
 

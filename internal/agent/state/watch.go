@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// A Watch says when to look again.
+// A Watch is a source of events: a record was published, or its writer died.
 type Watch struct {
 	// C gets a value after a record was published, or after the death of a writer whose
 	// record See read. Several events may become one.
@@ -20,7 +20,7 @@ type Watch struct {
 	awaited map[string]os.FileInfo // by container: the record whose end is awaited
 }
 
-// NewWatch hears of whatever is published after it returns. Look then, before waiting.
+// NewWatch returns a watch of what is published from then on. Read the records before waiting.
 func NewWatch(p Place) (*Watch, error) {
 	p, err := p.complete()
 	if err != nil {
@@ -42,11 +42,11 @@ func (w *Watch) listen() {
 		if _, err := w.bell.Read(b[:]); err != nil {
 			return // closed
 		}
-		w.tell()
+		w.notify()
 	}
 }
 
-func (w *Watch) tell() {
+func (w *Watch) notify() {
 	select {
 	case w.look <- struct{}{}:
 	default:
@@ -58,8 +58,8 @@ func (w *Watch) Read(container string) (Seen, error) {
 	return Read(w.place.States, w.place.Sandbox, container)
 }
 
-// See is Read, and C will tell when the writer dies, too. That takes a thread, until it
-// dies or publishes again.
+// See is Read, and C gets a value when the writer dies, too. That takes a thread until the
+// writer dies or publishes again.
 func (w *Watch) See(container string) (Seen, error) {
 	s, f, err := read(w.place.States, w.place.Sandbox, container)
 	if f == nil {
@@ -82,7 +82,7 @@ func (w *Watch) See(container string) (Seen, error) {
 }
 
 func (w *Watch) awaitEnd(container string, f *os.File, info os.FileInfo) {
-	_ = awaitUnlocked(f) // an error ends the wait as well: then C tells too early
+	_ = awaitUnlocked(f) // an error ends the wait as well: then C gets a value too early
 	w.mu.Lock()
 	// Before the file is closed: until then no other file has its number.
 	if w.awaited[container] == info {
@@ -90,8 +90,8 @@ func (w *Watch) awaitEnd(container string, f *os.File, info os.FileInfo) {
 	}
 	w.mu.Unlock()
 	f.Close()
-	w.tell()
+	w.notify()
 }
 
-// Close ends the watch: C tells nothing more of what is published.
+// Close ends the watch: C gets no more values for published records.
 func (w *Watch) Close() error { return w.bell.Close() }
