@@ -33,10 +33,9 @@ const (
 	idCookie     = 40
 )
 
-// List lists the sockets of a protocol, of both families, that are in one of states. It
-// takes tenths of a millisecond; a read of /proc/net walks over the connections of the whole
-// machine.
-func List(p Protocol, states States) ([]Socket, error) {
+// diag is List by sock_diag. It takes tenths of a millisecond; a read of /proc/net walks
+// over the connections of the whole machine.
+func diag(p Protocol, states States) ([]Socket, error) {
 	var requests [][]byte
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
 		req := request(family, p)

@@ -1,8 +1,10 @@
 // Package sockets lists the TCP and UDP sockets of the calling thread's network namespace,
-// by sock_diag(7), which needs no privilege.
+// by sock_diag(7), which needs no privilege, or by /proc/net if the kernel or a seccomp
+// profile has no sock_diag.
 package sockets
 
 import (
+	"errors"
 	"net/netip"
 
 	"outrider.dev/internal/contract"
@@ -50,6 +52,18 @@ const (
 	TCP Protocol = 6
 	UDP Protocol = 17
 )
+
+// List lists the sockets of a protocol, of both families, that are in one of states.
+func List(p Protocol, states States) ([]Socket, error) {
+	all, err := diag(p, states)
+	if err != nil {
+		var again error
+		if all, again = proc(p, states); again != nil {
+			return nil, errors.Join(err, again)
+		}
+	}
+	return all, nil
+}
 
 // Others counts the sockets that users other than uid have open: TCP and UDP, listening or
 // not, of both families. A socket that no process has open does not count, nor does the

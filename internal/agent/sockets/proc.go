@@ -1,0 +1,96 @@
+package sockets
+
+import (
+	"bufio"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// tables are the files of a protocol's sockets, for the calling thread's namespace.
+var tables = map[Protocol][]string{
+	TCP: {"/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"},
+	UDP: {"/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"},
+}
+
+// proc is List by the tables of /proc/net.
+func proc(p Protocol, states States) (out []Socket, err error) {
+	missing := 0
+	for _, path := range tables[p] {
+		f, err := os.Open(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			missing++ // the family is switched off
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all, err := readTable(f)
+		f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		out = append(out, slices.DeleteFunc(all, func(s Socket) bool { return Of(s.State)&states == 0 })...)
+	}
+	if missing == len(tables[p]) {
+		return nil, fmt.Errorf("/proc/net: %w", fs.ErrNotExist)
+	}
+	return out, nil
+}
+
+// readTable reads a table of sockets: a title, and a line for each.
+func readTable(r io.Reader) (out []Socket, err error) {
+	lines := bufio.NewScanner(r)
+	lines.Scan()
+	for n := 2; lines.Scan(); n++ {
+		s, err := parseSocket(lines.Text())
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		out = append(out, s)
+	}
+	return out, lines.Err()
+}
+
+// parseSocket reads "sl local remote state queues timer retransmits uid timeout inode ...".
+func parseSocket(line string) (s Socket, err error) {
+	f := strings.Fields(line)
+	if len(f) < 10 {
+		return s, fmt.Errorf("%d fields; a socket has at least 10", len(f))
+	}
+	number := func(text string, base, bits int) uint64 {
+		n, bad := strconv.ParseUint(text, base, bits)
+		err = errors.Join(err, bad)
+		return n
+	}
+	// "0100007F:3A99": the address as 32 bit words in the machine's order (little endian on
+	// every platform that we build for), the port as a number.
+	address := func(text string) netip.AddrPort {
+		words, port, _ := strings.Cut(text, ":")
+		raw, bad := hex.DecodeString(words)
+		if err = errors.Join(err, bad); len(raw)%4 != 0 {
+			return netip.AddrPort{}
+		}
+		for word := range slices.Chunk(raw, 4) {
+			slices.Reverse(word)
+		}
+		addr, ok := netip.AddrFromSlice(raw)
+		if !ok {
+			err = errors.Join(err, fmt.Errorf("address %q: want 8 or 32 hexadecimal digits and a port", text))
+		}
+		return netip.AddrPortFrom(addr, uint16(number(port, 16, 16)))
+	}
+	s.Local, s.Remote = address(f[1]), address(f[2])
+	s.State, s.UID, s.Inode = State(number(f[3], 16, 5)), uint32(number(f[7], 10, 32)), uint32(number(f[9], 10, 32))
+	if !s.Local.IsValid() || !s.Remote.IsValid() {
+		err = errors.Join(err, errors.New("no address"))
+	}
+	return s, err
+}
