@@ -166,8 +166,16 @@ func (f *folder) problems() []Problem {
 
 // namespaces returns those of all files by name.
 func (f *folder) namespaces() *map[string]manifest.Namespace {
+	var paths []string
+	// any order: sorted below.
+	for path, file := range f.files {
+		if len(file.namespaces) > 0 {
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
 	out := map[string]manifest.Namespace{}
-	for _, path := range slices.Sorted(maps.Keys(f.files)) {
+	for _, path := range paths {
 		for _, ns := range f.files[path].namespaces {
 			if _, there := out[ns.Name]; !there {
 				out[ns.Name] = ns

@@ -2,8 +2,7 @@ package kube
 
 import (
 	"context"
-	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,19 +22,15 @@ type Namespaces struct {
 	cluster *Cluster
 	store   *store[Namespace]
 
-	mu        sync.Mutex
-	observers []func(name string)
+	observer atomic.Pointer[func(name string)]
 }
 
 // Namespaces watches the namespaces until ctx ends.
 func (c *Cluster) Namespaces(ctx context.Context) *Namespaces {
 	n := &Namespaces{cluster: c, store: newStore(func(_ Namespace, o metav1.Object) Namespace { return namespaceOf(o) })}
 	n.store.changed = func(name types.NamespacedName, _, _ Namespace, _ bool) {
-		n.mu.Lock()
-		observers := n.observers
-		n.mu.Unlock()
-		for _, f := range observers {
-			f(name.Name)
+		if f := n.observer.Load(); f != nil {
+			(*f)(name.Name)
 		}
 	}
 	go c.follow(ctx, feedOf("namespaces", c.core.CoreV1().Namespaces(), nil), n.store, nil)
@@ -78,11 +73,9 @@ func (n *Namespaces) Get(name string) (Namespace, bool) {
 }
 
 // follow calls f for each namespace, and from then on for each that is added, updated or
-// deleted.
+// deleted. There is one follower.
 func (n *Namespaces) follow(f func(name string)) {
-	n.mu.Lock()
-	n.observers = append(slices.Clip(n.observers), f)
-	n.mu.Unlock()
+	n.observer.Store(&f)
 	for _, name := range n.store.names() {
 		f(name.Name)
 	}
