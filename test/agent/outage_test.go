@@ -42,6 +42,13 @@ func judge(t *testing.T, what string, l *harness.Load, excuses ...window) {
 	}
 }
 
+// used returns when the client has been answered once, so that its proxy has what it needs of
+// the server: what it uses for the first time fails while the control plane is away.
+func used(t *testing.T, client *harness.Agent) {
+	t.Helper()
+	harness.Eventually(t, "the first answer", func() bool { return fresh(client.Pod, "http://"+vip+"/", "server HTTP/1.1")() == nil })
+}
+
 // fresh makes requests with a new connection each, kept with a persistent one.
 func fresh(p *harness.Pod, url, want string) func() error {
 	return func() error {
@@ -79,6 +86,7 @@ func TestEnvoyIsKilled(t *testing.T) {
 }
 
 func killOften(t *testing.T, client, victim *harness.Agent, kills int) {
+	used(t, client)
 	url := "http://" + vip + "/"
 	loads := map[string]*harness.Load{
 		"new connections":  harness.NewLoad(2, pause, fresh(client.Pod, url, "server HTTP/1.1")),
@@ -222,6 +230,7 @@ func lateRequest(t *testing.T, p *harness.Pod, address string, after time.Durati
 func TestControlPlaneRestarts(t *testing.T) {
 	t.Parallel()
 	w, client, server := two(t)
+	used(t, client)
 	url := "http://" + vip + "/"
 	loads := map[string]*harness.Load{
 		"new connections":  harness.NewLoad(2, pause, fresh(client.Pod, url, "server HTTP/1.1")),

@@ -42,6 +42,7 @@ func TestReplicas(t *testing.T) {
 func TestControlPlaneIsKilledOften(t *testing.T) {
 	t.Parallel()
 	w, client, _ := two(t)
+	used(t, client)
 	const news = 200
 	var list strings.Builder
 	for i := range news {
