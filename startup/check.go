@@ -28,7 +28,7 @@ const (
 	OutlivedFrom Breach = "outlived-from" // the pod stopped, and From ended while To still ran
 )
 
-// Forever is how much too early a container runs whose dependency never comes, or ends
+// Forever is how much too early a container runs if its dependency never comes, or ends
 // before one that never does.
 const Forever = time.Duration(math.MaxInt64)
 

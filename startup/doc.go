@@ -1,10 +1,10 @@
 // Package startup models how the containers of one pod come up, and go down.
 //
 // A [Plan] names the containers and the edges between them: "app after proxy is
-// healthy". A [Mechanism] is a way to enforce an edge; it says what it keeps and
+// healthy". A [Mechanism] is a way to enforce an edge; it states what it keeps and
 // what it does not, with the reason. A [Timeline] is what then happened, on a
 // real node or in a simulator. [Check] compares plan and timeline. The injector,
-// the linter, the simulator and the diagnoser all speak in these types, so that
+// the linter, the simulator and the diagnoser all use these types, so that
 // each start-up rule is written down once.
 //
 // The conditions are Compose's: started, healthy, completed. Containers start in

@@ -2,8 +2,8 @@ package startup
 
 import "time"
 
-// A Status is what is known of a container at one instant, in its present sandbox. The
-// zero value says that nothing happened to it yet.
+// A Status is the state of a container at one instant, in its present sandbox. The zero
+// value means that nothing happened to it yet.
 type Status struct {
 	Ran       bool // its command was started, at least once
 	Running   bool

@@ -7,7 +7,7 @@ import "slices"
 //
 // A star leaves out the container at the other end, and whatever cannot be
 // meant: what that container itself waits for, by an edge or because the kubelet
-// starts it only afterwards. Plan.Validate says which ones were left out.
+// starts it only afterwards. Plan.Validate reports which ones were left out.
 func (p Plan) Expand() Plan {
 	out := Plan{Containers: p.Containers}
 	for _, e := range p.Edges {

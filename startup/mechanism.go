@@ -11,8 +11,8 @@ type Mechanism string
 
 const (
 	// Native: From is a restartable init container. The kubelet starts what
-	// follows when From is started, or healthy if a startup probe or a blocking
-	// postStart says so.
+	// follows when From is started, or healthy if it has a startup probe or a blocking
+	// postStart.
 	Native Mechanism = "native"
 
 	// Gate: To's command is wrapped by outrider-agent, and From's too unless it is a
@@ -59,7 +59,7 @@ func (s Scope) String() string {
 	return [...]string{"nowhere", "at the first start", "at every start"}[s]
 }
 
-// An Answer says what a mechanism keeps of an edge and what not.
+// An Answer is what a mechanism keeps of an edge and what not.
 type Answer struct {
 	Start  Scope
 	Stop   bool    // To also stops before From
@@ -79,8 +79,8 @@ type Limit struct {
 	Source string `json:"source,omitempty"` // where that is known from
 }
 
-// Keeps says what m keeps of edge e, which has no star, in the pod of plan p on
-// a kubelet of that version. Where m cannot be used it says only why.
+// Keeps returns what m keeps of edge e, which has no star, in the pod of plan p on
+// a kubelet of that version. Where m cannot be used it returns only the reason.
 func (m Mechanism) Keeps(p Plan, e Edge, on Kubernetes) Answer {
 	rule, ok := mechanismRules[m]
 	if !ok {

@@ -29,7 +29,7 @@ func TestKeeps(t *testing.T) {
 		"hold":                                  {with(plain, "post-start"), Hold, 34, "at the first start: fails-open first-start-only hides-pod-ip no-stop-order"},
 		"hold, without a hook":                  {with(plain, "readiness-probe"), Hold, 34, "nowhere: nothing-holds!"},
 		"gate":                                  {with(plain, "report"), Gate, 28, "at every start, stop: needs-command"},
-		"gate, and nothing tells":               {with(plain, "nothing"), Gate, 34, "nowhere: nothing-tells!"},
+		"gate, and nothing reports":             {with(plain, "nothing"), Gate, 34, "nowhere: nothing-tells!"},
 		"sleep":                                 {with(plain, "report"), Sleep, 34, "nowhere: guesses no-stop-order"},
 		"the app's own postStart":               {with(plain, "report"), PostStartProbe, 34, "nowhere: runs-beside no-stop-order"},
 		"a loop in the command":                 {with(plain, "report"), HealthLoop, 34, "at every start: polls deaf-to-sigterm no-stop-order"},

@@ -133,7 +133,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 		start: keeps(Nowhere),
 		stop:  stops(false),
 		limits: []limitRule{
-			{nil, Limit{Code: "runs-beside", Reason: "a container's postStart runs beside its command, not before it: a failure kills To and starts it again, with back-off",
+			{nil, Limit{Code: "runs-beside", Reason: "a container's postStart runs concurrently with its command, not before it: a failure kills To and starts it again, with back-off",
 				Source: "kubelet v1.34.4 startContainer step 4"}},
 			{nil, onlyAtStart},
 		},
@@ -153,14 +153,14 @@ var (
 	deadlock = Limit{Code: "deadlock", Fatal: true, Reason: "the kubelet starts From only after To is done, and To waits for From",
 		Source: "kubelet v1.34.4 computeInitContainerActions"}
 	cannotSeeEnds = Limit{Code: "only-healthy", Fatal: true, Reason: "a loop over a health port cannot see that a container completed"}
-	polls         = Limit{Code: "polls", Reason: "it asks at intervals, so To starts up to one of them late"}
-	portOnly      = Limit{Code: "asks-a-port", Reason: "it asks for a port, not for health: From may answer long before it is healthy"}
+	polls         = Limit{Code: "polls", Reason: "it polls at intervals, so To starts up to one of them late"}
+	portOnly      = Limit{Code: "asks-a-port", Reason: "it checks a port, not health: From may answer long before it is healthy"}
 	hidesIP       = Limit{Code: "hides-pod-ip",
 		Reason: "the pod has no IP in the API while the hook blocks: what waits for the IP (a CNI, a control plane) deadlocks",
 		Source: "kubernetes#85966; seen on v1.34.4"}
 	restartsForEver = Limit{Code: "never-completes", Fatal: true, Reason: "From never completes: the kubelet restarts it whenever it ends"}
 	onlyAtStart     = Limit{Code: "no-stop-order", Reason: "it does nothing when the pod stops"}
-	notOptional     = Limit{Code: "not-optional", Reason: "a From that fails holds To for ever; the kubelet knows no optional container"}
+	notOptional     = Limit{Code: "not-optional", Reason: "a From that fails holds To for ever; the kubelet has no optional containers"}
 	noTimeout       = Limit{Code: "no-timeout", Reason: "the kubelet waits without bound"}
 	noRestarts      = Limit{Code: "restarts-unseen", Reason: "the kubelet does not notify a container when another one restarts",
 		Source: "kubernetes#40908, #54648, #70569"}

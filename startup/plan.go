@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// A Plan says which containers a pod has and which of them wait for which.
+// A Plan lists the containers of a pod and which of them wait for which.
 type Plan struct {
 	Containers []Container `json:"containers"` // as in the pod: init containers first, each list in its order
 	Edges      []Edge      `json:"edges"`
 }
 
-// A Container is what the plan needs to know of one container of the pod.
+// A Container is what the plan needs of one container of the pod.
 type Container struct {
 	Name    string  `json:"name"`
 	Kind    Kind    `json:"kind,omitempty"`
 	Restart Restart `json:"restart,omitempty"`
-	Health  Health  `json:"health,omitempty"` // how it says that it is healthy
+	Health  Health  `json:"health,omitempty"` // how it reports that it is healthy
 
 	// HealthNeeds are the containers without which this one never gets healthy,
 	// because its probe or hook checks them too. A readiness that covers the
@@ -33,7 +33,7 @@ const (
 	Sidecar Kind = "sidecar" // an init container with restartPolicy: Always (a native sidecar)
 )
 
-// Restart says what follows the end of a container.
+// Restart is what follows the end of a container.
 type Restart string
 
 const (
@@ -58,11 +58,11 @@ type Condition string
 
 const (
 	Started   Condition = "started"   // its process runs
-	Healthy   Condition = "healthy"   // it says so itself; see [Health]
+	Healthy   Condition = "healthy"   // it reports so itself; see [Health]
 	Completed Condition = "completed" // it ended with exit code 0
 )
 
-// An Edge says that container To must not run before From has reached After.
+// An Edge means that container To must not run before From has reached After.
 //
 // It holds at every start of To, not only at the first; and when the pod stops,
 // To stops before From. Either name may be [Everything].
@@ -101,12 +101,12 @@ type OnRestart string
 
 const (
 	Ignore    OnRestart = ""
-	Notify    OnRestart = "notify"  // tell the dependent
+	Notify    OnRestart = "notify"  // notify the dependent
 	RestartTo OnRestart = "restart" // restart the dependent
 )
 
 // Kubernetes is a minor version: 34 is Kubernetes 1.34. The zero value is the
-// newest one that this package knows.
+// newest one that this package supports.
 type Kubernetes int
 
 const newest Kubernetes = 36

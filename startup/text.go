@@ -26,7 +26,7 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line,
 //	app after cache is healthy, optional, within 20s or continue, on restart notify, by gate
 //	* after proxy is healthy
 //
-// Text without any container line speaks of plain containers, in the order in
+// Text without any container line describes plain containers, in the order in
 // which it names them, which report their health themselves.
 //
 // Parse checks the words, not the sense of the plan: that is what

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Finding is something about a plan that a person should know.
+// A Finding is a problem of a plan, or a hint about it.
 type Finding struct {
 	Code    Code     `json:"code"`
 	Level   Level    `json:"level"`
@@ -17,7 +17,7 @@ type Finding struct {
 	Remedy  string   `json:"remedy,omitempty"`
 }
 
-// Level says how bad a finding is.
+// Level is how bad a finding is.
 type Level string
 
 const (
@@ -70,13 +70,13 @@ func (fs Findings) Err() error {
 	return errors.Join(errs...)
 }
 
-// Validate says what in p cannot work or is not what it seems, on a kubelet of
+// Validate reports what in p cannot work or is not what it seems, on a kubelet of
 // that version: containers first, then the edges in their order, then the graph.
 func (p Plan) Validate(on Kubernetes) Findings {
 	v := validator{plan: p, on: on.orNewest()}
 	v.containers()
 	v.edges()
-	if v.found.Err() == nil { // the graph of a plan with unknown names says nothing
+	if v.found.Err() == nil { // the graph of a plan with unknown names is of no use
 		v.graph()
 	}
 	return v.found
@@ -158,7 +158,7 @@ func (v *validator) words(name string, e *Edge, unknown ...string) {
 	}
 }
 
-// unknown says that a value is none of the words, or nothing.
+// unknown is the message for a value that is none of the words; empty for a valid one.
 func unknown[T ~string](ws words[T], value T) string {
 	if value == "" && ws.zero != "" || slices.Contains(ws.rest, value) {
 		return ""

@@ -64,7 +64,7 @@ func TestValidate(t *testing.T) {
 				"app after proxy is healthy\nweb after app is started",
 			want: []string{"self-waiting-probe: app proxy web app", "self-waiting-probe: web app proxy web"},
 		},
-		"healthy without anything that says so": {
+		"healthy without anything that reports it": {
 			plan: "container db is plain\ncontainer app is plain\napp after db is healthy",
 			want: []string{"never-healthy: app db"},
 		},

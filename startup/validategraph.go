@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// graph looks at a plan whose names and words are all known.
+// graph checks a plan in which all names and words are valid.
 func (v *validator) graph() {
 	for _, e := range v.plan.Edges {
 		if e.hasStar() {
@@ -16,7 +16,7 @@ func (v *validator) graph() {
 	if path := full.cycle(); path != nil {
 		v.add(Finding{Code: Cycle, Level: Error, Names: path,
 			Message: (&CycleError{Path: path}).Error(), Remedy: "remove one of these edges"})
-		return // every other answer about the graph would say the same again
+		return // every other finding about the graph would repeat this one
 	}
 	all := full.waits(everyWait) // one graph for all edges: it is as long as the plan
 	for i := range full.Edges {

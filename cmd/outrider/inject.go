@@ -54,7 +54,7 @@ func newInject() *cobra.Command {
 		Short:   "add the proxy, the capture and the start order to the pods of manifests",
 		Long: `Reads manifests and prints them with the proxy in each pod and each pod template. The rest
 is unchanged: documents without a pod byte for byte; in the others comments, the order of
-fields, and fields that this version does not know.
+fields, and unknown fields.
 
 It needs no cluster. Settings of the mesh come from --values, --set and --mesh-config. Labels
 of the namespace come from its document, if a file has it, and from --namespace-labels. With

@@ -82,7 +82,7 @@ func parse(cmd *cobra.Command, name string, data []byte) ([]podspec.Object, erro
 	}
 	for _, object := range objects {
 		for _, field := range object.Unknown {
-			cli.Note(cmd, "%s: %s: %s is not a field that this version knows; it is ignored", name, object, field)
+			cli.Note(cmd, "%s: %s: %s is an unknown field; it is ignored", name, object, field)
 		}
 	}
 	return objects, nil

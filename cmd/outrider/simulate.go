@@ -39,7 +39,7 @@ func newSimulate() *cobra.Command {
 virtual clock: minutes of a pod take milliseconds, and the same input always has the same
 outcome. Prints a chart of it, and each edge of the plan that was broken.
 
-You say how the containers behave, in lines of text, with --with or in a file. A line is
+You describe how the containers behave, in lines of text, with --with or in a file. A line is
 about the pod, or after a name and a colon about a container; commas separate its clauses,
 and # begins a comment:
 
@@ -54,7 +54,7 @@ and # begins a comment:
 The clauses for a container; D is a time, N a number, NAME another container:
 
 ` + indented(simulate.Forms()) + fmt.Sprintf(`
-Unless you say otherwise, these are assumed, and printed: an init container completes after
+Unless you set them, these are assumed, and printed: an init container completes after
 %s, a mesh's proxy is healthy after %s, and the command of a Job completes after %s.
 All else works at once, and runs for ever. What a hook waits for, and how long a command
 sleeps before it begins, is read from the manifest.
@@ -65,7 +65,7 @@ The exit status is 1 if an edge of a plan was broken, 2 if the input is unusable
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.input.flags(cmd, view.SimulateOutputs)
-	cmd.Flags().StringVarP(&o.behaviour, "behaviour", "b", "", "file that says how the containers behave")
+	cmd.Flags().StringVarP(&o.behaviour, "behaviour", "b", "", "file that describes how the containers behave")
 	cmd.Flags().StringArrayVar(&o.with, "with", nil, "one more line of it; may be repeated")
 	return cmd
 }
@@ -79,8 +79,8 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if b.Said.Kubernetes != 0 && !cmd.Flags().Changed("kube") {
-		o.kube = cli.KubeVersion(b.Said.Kubernetes)
+	if b.Given.Kubernetes != 0 && !cmd.Flags().Changed("kube") {
+		o.kube = cli.KubeVersion(b.Given.Kubernetes)
 	}
 	pods, err := o.subjects(cmd)
 	if err != nil {
@@ -120,7 +120,7 @@ func (o *simulateOptions) readBehaviour(cmd *cobra.Command) (scenario.Behaviour,
 	}
 	b, err := scenario.ParseBehaviour(name, string(text), o.with)
 	if err != nil {
-		err = &cli.UsageError{Err: err, Hint: "outrider simulate --help lists what a behaviour can say"}
+		err = &cli.UsageError{Err: err, Hint: "outrider simulate --help lists the statements of a behaviour"}
 	}
 	return b, err
 }

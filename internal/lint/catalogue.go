@@ -62,10 +62,10 @@ A gate (the command is wrapped) and a native sidecar stay closed.`},
 		{Code: "health-loop", Severity: finding.Warning, Title: "a command polls a health port before it begins",
 			Explanation: `A work-around from before meshes could order containers: until curl localhost:15020/healthz/ready; do sleep 1; done. It polls at intervals, ignores SIGTERM as PID 1, has no end, and is in every image. Use outrider.dev/depends-on instead.`},
 		{Code: "post-start-probe", Severity: finding.Warning, Title: "an app's own postStart probes the proxy's port",
-			Explanation: `A work-around from before Istio 1.7: a postStart httpGet on port 15020 of the app. A hook of a container runs beside its command, not before it. When it fails, the kubelet kills the container and starts it again, with back-off: the app is restarted until its proxy is ready. Use outrider.dev/depends-on instead.`},
+			Explanation: `A work-around from before Istio 1.7: a postStart httpGet on port 15020 of the app. A hook of a container runs concurrently with its command, not before it. When it fails, the kubelet kills the container and starts it again, with back-off: the app is restarted until its proxy is ready. Use outrider.dev/depends-on instead.`},
 
 		{Code: "start-deadlock", Severity: finding.Error, Title: "a container waits for one that the kubelet starts only afterwards",
-			Explanation: `Init containers run to their end before any other container starts, and a postStart that does not return keeps the kubelet from starting the next container of the list. One that waits, in its command or its hook, for a container that comes later waits for ever: the pod stays in Init or ContainerCreating, and nothing says why.`},
+			Explanation: `Init containers run to their end before any other container starts, and a postStart that does not return keeps the kubelet from starting the next container of the list. One that waits, in its command or its hook, for a container that comes later waits for ever: the pod stays in Init or ContainerCreating, and nothing shows why.`},
 		{Code: "probe-deadlock", Severity: finding.Error, Title: "a sidecar's startup probe needs a container that starts only after it succeeds",
 			Explanation: `The kubelet starts the containers after a sidecar (an init container with restartPolicy: Always) when its startup probe has succeeded. A probe of a later container never does.`},
 		{Code: "killed-while-waiting", Severity: finding.Error, Title: "a probe kills a container that waits in its command",
@@ -93,7 +93,7 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 			Explanation: `The pod requests something unsupported: an invalid value, a mechanism that does not fit, or a port that the mesh uses. Injection is all or nothing, so the pod is not created.`},
 
 		{Code: "mesh-port", Severity: finding.Warning, Title: "a container declares a port on which the proxy listens",
-			Explanation: `All containers of a pod share its network: of two that listen on one port the second fails with "address already in use". Outrider's proxy has 15000, 15001, 15006, 15007, 15016, 15021 and 15090, and the agent 15020, or what status.sidecar.istio.io/port says. A port that is declared only so that a monitor finds the proxy's metrics does no harm.`},
+			Explanation: `All containers of a pod share its network: of two that listen on one port the second fails with "address already in use". Outrider's proxy has 15000, 15001, 15006, 15007, 15016, 15021 and 15090, and the agent 15020, or the value of status.sidecar.istio.io/port. A port that is declared only so that a monitor finds the proxy's metrics does no harm.`},
 
 		{Code: "annotation-no-effect", Severity: finding.Warning, Title: "an annotation does nothing",
 			Explanation: `The annotation is ignored: its name is not one that injection reads, its value is invalid, or a more specific setting wins.`},
@@ -102,11 +102,11 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 		{Code: "label-no-effect", Severity: finding.Warning, Title: "a label for injection does nothing",
 			Explanation: `The value must be "true" or "false", and a pod with hostNetwork: true is never injected.`},
 
-		{Code: "undeclared-server-first", Severity: finding.Warning, Title: "a port of a protocol in which the server speaks first does not declare it",
+		{Code: "undeclared-server-first", Severity: finding.Warning, Title: "a port of a protocol in which the server sends first does not declare it",
 			Explanation: `The proxy finds out the protocol of an undeclared port from the client's first bytes, and waits up to 200 ms for them. In MySQL, SMTP, FTP, SSH, POP3, IMAP and NATS the client waits too, for the server's greeting. Declare the port: appProtocol: mysql, or a name that begins with mysql.`},
 
 		{Code: "unknown-field", Severity: finding.Warning, Title: "an unknown field of a pod",
-			Explanation: `The field is misspelt, at the wrong level, or newer than the Kubernetes version that this Outrider knows. The API server drops unknown fields.`},
+			Explanation: `The field is misspelt, at the wrong level, or newer than the Kubernetes version that this Outrider supports. The API server drops unknown fields.`},
 		{Code: "bad-annotation", Severity: finding.Error, Title: "an annotation about the order is invalid",
 			Explanation: `outrider.dev/depends-on is YAML: CONTAINER: {DEPENDENCY: CONDITION}; outrider.dev/depends-on.CONTAINER is a list with commas: DEPENDENCY or DEPENDENCY=CONDITION; outrider.dev/start is gate, native, hold or off.`},
 		{Code: "cycle", Severity: finding.Error, Title: "containers wait for one another",

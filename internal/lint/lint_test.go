@@ -155,7 +155,7 @@ func TestEveryCodeIsFound(t *testing.T) {
 // The pods that podspec is tested with: what is in order stays without a warning.
 func TestPodsInOrderHaveNoWarning(t *testing.T) {
 	want := map[string][]finding.Code{
-		"asked":         {"injection-refused", "job-never-ends"}, // true: report has no command to gate; its cache is a server among the plain containers of a CronJob
+		"annotated":     {"injection-refused", "job-never-ends"}, // true: report has no command to gate; its cache is a server among the plain containers of a CronJob
 		"istio-native":  nil,
 		"plain":         nil,
 		"tekton":        nil,

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// Protocols in which the server speaks first, by the port that is theirs (IANA) and by
+// Protocols in which the server sends first, by their ports (IANA) and by
 // names that people give. A port number alone never decides in the mesh; here it is a
 // reason for a finding.
 var (
@@ -34,9 +34,9 @@ func serverFirst(s service, b *builder) {
 			continue
 		}
 		field := path{"spec", "ports", i}
-		c := clue{code: "undeclared-server-first", title: fmt.Sprintf("port %d of %s looks like %s (%s), and does not say so", p.Port, s.Name, shown(is), because),
+		c := clue{code: "undeclared-server-first", title: fmt.Sprintf("port %d of %s looks like %s (%s), and does not declare it", p.Port, s.Name, shown(is), because),
 			field: field.plus("port"), evidence: fmt.Sprint(p.Port),
-			why:    fmt.Sprintf("a port whose protocol is unknown is sniffed: the proxy waits up to 200 ms for the client's first bytes. In %s the server speaks first, so each connection costs that, or hangs", shown(is)),
+			why:    fmt.Sprintf("a port whose protocol is unknown is sniffed: the proxy waits up to 200 ms for the client's first bytes. In %s the server sends first, so each connection costs that, or hangs", shown(is)),
 			do:     fmt.Sprintf("declare it: appProtocol: %s, or a name that begins with %s", is, is),
 			source: "Istio \"Protocol Selection\"; docs/mesh-files.md"}
 		after := s.DeepCopy()

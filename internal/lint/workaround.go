@@ -29,7 +29,7 @@ func workarounds(s subject, b *builder) {
 		switch {
 		case len(edges) == 0 && f.Mechanism == startup.Sleep:
 			c.code, c.severity = "sleep", finding.Note
-			c.title = fmt.Sprintf("%s begins with %s, and the files do not say what it waits for", m.Name, f.By)
+			c.title = fmt.Sprintf("%s begins with %s, and the files do not show what it waits for", m.Name, f.By)
 			c.why = "the time is a guess: sometimes too short, mostly too long"
 			c.do = fmt.Sprintf("name what it waits for: %s.%s: NAME", podspec.EdgesAnnotation, m.Name)
 			b.add(c)

@@ -66,7 +66,7 @@ func TestEveryPodIsDrawn(t *testing.T) {
 }
 
 func TestColoursAreOnlyAdded(t *testing.T) {
-	all := reports(t, pods+"asked.yaml")
+	all := reports(t, pods+"annotated.yaml")
 	var plain, coloured bytes.Buffer
 	for w, terminal := range map[*bytes.Buffer]cli.Terminal{&plain: {}, &coloured: {Colour: true}} {
 		if err := Plans(w, terminal, "text", all); err != nil {

@@ -180,7 +180,7 @@ func TestSVGIsWellFormedAndSelfContained(t *testing.T) {
 	}
 	for _, want := range []string{"everything &amp; more", "by &lt;proxy&gt;", "pulling the image", "stopping", "ran before proxy was healthy"} {
 		if !strings.Contains(svg, want) {
-			t.Errorf("the picture does not say %q", want)
+			t.Errorf("the picture does not contain %q", want)
 		}
 	}
 	page := Page{Title: "a <title>", Sections: []Section{{Chart: everything(t), From: "<file>", Lines: []string{"<line>"}, Verdict: "<verdict>",

@@ -37,7 +37,7 @@ details td:first-child, details th:first-child { text-align: right; font-variant
 <body>
 `
 
-// A Section of a page is a chart with what is to be said about it.
+// A Section of a page is a chart with the text about it.
 type Section struct {
 	Chart    Chart
 	From     string   // where the pod comes from
@@ -51,7 +51,7 @@ type Section struct {
 // A Page has sections, one below the other, on one time axis.
 type Page struct {
 	Title    string
-	Command  string     // that made the page; empty: not said
+	Command  string     // that made the page; empty: not shown
 	Summary  [][]string // a table before the sections; the first row is its head
 	Sections []Section
 }

@@ -203,7 +203,7 @@ func (p picture) marks(b *strings.Builder, all []Mark, y float64) {
 		}
 	}
 	for _, d := range drawn {
-		fmt.Fprintf(b, `<g><title>%s</title>`, markup(strings.Join(d.says, "\n")))
+		fmt.Fprintf(b, `<g><title>%s</title>`, markup(strings.Join(d.labels, "\n")))
 		badge(b, d.x, y, marks[d.kind])
 		b.WriteString("</g>\n")
 	}
@@ -211,16 +211,16 @@ func (p picture) marks(b *strings.Builder, all []Mark, y float64) {
 
 // A drawnMark stands for one mark or for several.
 type drawnMark struct {
-	kind MarkKind
-	x    float64
-	says []string
+	kind   MarkKind
+	x      float64
+	labels []string
 }
 
-// place puts a mark where it belongs, or beside it, or into one that is there.
+// place puts a mark where it belongs, or next to it, or into one that is there.
 func (p picture) place(drawn []drawnMark, m Mark) []drawnMark {
-	says := fmt.Sprintf("%s at %s", marks[m.Kind].means, p.chart.label(m.At))
+	label := fmt.Sprintf("%s at %s", marks[m.Kind].means, p.chart.label(m.At))
 	if m.Detail != "" {
-		says += ": " + m.Detail
+		label += ": " + m.Detail
 	}
 	near := func(x float64, kinds ...MarkKind) int {
 		return slices.IndexFunc(drawn, func(d drawnMark) bool {
@@ -231,13 +231,13 @@ func (p picture) place(drawn []drawnMark, m Mark) []drawnMark {
 	same := near(x, m.Kind)
 	switch {
 	case same >= 0:
-		drawn[same].says = append(drawn[same].says, says)
+		drawn[same].labels = append(drawn[same].labels, label)
 	case near(x) < 0:
-		drawn = append(drawn, drawnMark{m.Kind, x, []string{says}})
+		drawn = append(drawn, drawnMark{m.Kind, x, []string{label}})
 	case near(x+badgeWide+1) < 0:
-		drawn = append(drawn, drawnMark{m.Kind, x + badgeWide + 1, []string{says}})
+		drawn = append(drawn, drawnMark{m.Kind, x + badgeWide + 1, []string{label}})
 	default:
-		drawn[near(x)].says = append(drawn[near(x)].says, says)
+		drawn[near(x)].labels = append(drawn[near(x)].labels, label)
 	}
 	return drawn
 }

@@ -50,8 +50,8 @@ var (
 	markOrder  = []MarkKind{Address, Notified, NoImage, Completed, HookFailed, Crashed, Refused, Sandbox, Deleted, TooEarly}
 )
 
-// isBackOff tells the kubelet's back-off from the wait of a gate: a timeline has one event
-// for both, and package kubelet puts the cause in its detail.
+// isBackOff reports whether the kubelet backs off, and no gate waits: a timeline has one
+// event for both, and package kubelet puts the cause in its detail.
 func isBackOff(detail string) bool { return strings.HasPrefix(detail, "back-off") }
 
 // Text is the chart for a terminal.
@@ -125,7 +125,7 @@ func (d drawing) row(spans []Span, ms []Mark) string {
 	return d.paint(cells)
 }
 
-// free is the cell for a mark, or one beside it where another kind stands; -1 if there
+// free is the cell for a mark, or one next to it where another kind stands; -1 if there
 // is none, or a mark of its own kind is there already.
 func (d drawing) free(taken map[int]MarkKind, at int, kind MarkKind) int {
 	for _, at := range []int{at, at + 1, at + 2, at - 1} {

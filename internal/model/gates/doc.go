@@ -10,7 +10,7 @@
 // Where to read:
 //
 //	state.go  the state, and what changes it
-//	gate.go   what a gate knows, when it opens, what it does afterwards
+//	gate.go   what a gate sees, when it opens, what it does afterwards
 //	key.go    which states are alike
 //
 // The model assumes that a gate reads and acts in one instant, and publishes a change the

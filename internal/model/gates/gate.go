@@ -59,7 +59,7 @@ func (e edge) inside() bool { return e.By == startup.Gate || e.probes() }
 func (e edge) probes() bool { return e.By == startup.HealthLoop || e.By == startup.Wrapper }
 
 // MayRun reports whether the gate of a container opens at that time. For a container that
-// only sleeps it is always true: the caller knows how long it sleeps.
+// only sleeps it is always true: the caller models the sleep.
 func (s State) MayRun(name string, at time.Duration) bool { return s.mayRun(s.find(name), at) }
 
 func (s State) mayRun(i int, at time.Duration) bool {
@@ -89,7 +89,7 @@ func (s State) waitsFor(i int) string {
 	return "asleep"
 }
 
-// decide applies the rule of an edge to what To can know of From.
+// decide applies the rule of an edge to what To can see of From.
 func (s State) decide(e edge, at time.Duration) startup.Decision {
 	waited := time.Duration(0)
 	if c := s.c[e.to]; c.phase == waiting {
@@ -98,7 +98,7 @@ func (s State) decide(e edge, at time.Duration) startup.Decision {
 	return e.Decide(s.seen(e), waited)
 }
 
-// seen is what To can know of From. If the writer of a record is dead and the record does
+// seen is what To can see of From. If the writer of a record is dead and the record does
 // not contain the end, the container was killed. A record of another sandbox is ignored.
 // That a container completed stays true after the death of the writer.
 func (s State) seen(e edge) startup.Status {

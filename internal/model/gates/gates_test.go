@@ -16,7 +16,7 @@ type story struct {
 	State
 }
 
-func tell(t *testing.T, plan string) *story {
+func newStory(t *testing.T, plan string) *story {
 	t.Helper()
 	p, err := startup.Parse(plan)
 	if err != nil {
@@ -39,10 +39,10 @@ func (st *story) ended(name string, code int, at time.Duration) {
 
 func TestAnOptionalProxyIsAbsent(t *testing.T) {
 	const plan = "app after proxy is healthy, by gate, optional"
-	if !tell(t, "container app is plain\n"+plan).MayRun("app", 0) {
+	if !newStory(t, "container app is plain\n"+plan).MayRun("app", 0) {
 		t.Error("app waits for a container that the pod lacks")
 	}
-	st := tell(t, plan+"\nproxy after db is started, by gate")
+	st := newStory(t, plan+"\nproxy after db is started, by gate")
 	st.started("proxy", 0)
 	if st.MayRun("app", 0) {
 		t.Error("app does not wait for a proxy that waits at its own gate")
@@ -53,7 +53,7 @@ func TestAnOptionalProxyIsAbsent(t *testing.T) {
 }
 
 func TestAGateGivesUpAtItsTimeout(t *testing.T) {
-	st := tell(t, "app after proxy is healthy, within 5s, by gate")
+	st := newStory(t, "app after proxy is healthy, within 5s, by gate")
 	if next, ok := st.Next(0); ok {
 		t.Errorf("Next is %s before the gate waits", next)
 	}
@@ -67,7 +67,7 @@ func TestAGateGivesUpAtItsTimeout(t *testing.T) {
 }
 
 func TestStoppingWaitsForTheDependents(t *testing.T) {
-	st := tell(t, "app after proxy is started, by gate")
+	st := newStory(t, "app after proxy is started, by gate")
 	st.started("proxy", 0)
 	st.started("app", sec)
 	if st.HoldsStop("proxy") {

@@ -163,7 +163,7 @@ func (s State) Release(name string, at time.Duration) (State, startup.Timeline) 
 	return s, s.command(i, startup.Event{Container: name, What: startup.IsStarted, At: at, Incarnation: s.c[i].incarnation})
 }
 
-// SetHealth makes a container whose command runs healthy, or unhealthy.
+// SetHealth makes a container with a running command healthy, or unhealthy.
 func (s State) SetHealth(name string, healthy bool, at time.Duration) (State, startup.Timeline) {
 	s = s.clone()
 	c := &s.c[s.find(name)]

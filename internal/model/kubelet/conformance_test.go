@@ -26,7 +26,7 @@ func tolerance(key string) time.Duration {
 // scenario: the words of the lines in which it may differ, and why.
 var known = map[string]struct{ lines, why string }{
 	"readiness-delay": {"readiness ready", "the delay is counted from the start of the container cut to whole seconds of the clock on the wall, " +
-		"which the model does not know: it may end up to a second earlier (status/status_manager.go normalizeStatus)"},
+		"which the model does not have: it may end up to a second earlier (status/status_manager.go normalizeStatus)"},
 	"startup-then-others": {"readiness startup", "since 1.35 a container that is restarted counts as started, and its readiness is probed, " +
 		"until the prober of its startup has found the new one (v1.36.3 prober/prober_manager.go isContainerStarted)"},
 	"readiness-grpc": {"readiness", "a first gRPC probe may find no listener: its client tries again for a second, and " +

@@ -67,7 +67,7 @@ const (
 	RunProbe      ActionKind = "run-probe"
 	Stop          ActionKind = "stop"     // SIGTERM
 	Kill          ActionKind = "kill"     // SIGKILL
-	BackOff       ActionKind = "back-off" // a container is not started yet; Reason says why
+	BackOff       ActionKind = "back-off" // a container is not started yet, because of Reason
 	Publish       ActionKind = "publish"  // the pod's status in the API changed
 	End           ActionKind = "end"      // nothing runs and nothing will
 )

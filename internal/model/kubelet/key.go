@@ -9,8 +9,8 @@ import (
 // happened before, and when, is left out, and all times are relative to now. An
 // explorer keeps the keys that it has seen.
 //
-// Incarnations are left out too. An environment whose behaviour depends on them
-// adds them to its own key.
+// Incarnations are left out too. An environment that depends on them adds them to
+// its own key.
 func (s State) Key() string {
 	k := key{now: s.now}
 	w := s.worker

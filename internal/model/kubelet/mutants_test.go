@@ -64,7 +64,7 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"readiness does not count":                    {File: "status.go", From: `c.probes[readinessProbe].result == success`, To: `true`},
 		"1.34 keeps Initialized":                      {File: "status.go", From: `s.spec.version.StaysInitialized`, To: `true`},
 		"1.36 takes Initialized back":                 {File: "status.go", From: `s.spec.version.StaysInitialized`, To: `false`},
-		"1.34 knows that a sidecar is started":        {File: "status.go", From: `s.spec.version.KeepsStarted`, To: `true`},
+		"1.34 keeps a sidecar as started":             {File: "status.go", From: `s.spec.version.KeepsStarted`, To: `true`},
 		"1.36 does not":                               {File: "status.go", From: `s.spec.version.KeepsStarted`, To: `false`},
 		"the end is published before it":              {File: "status.go", From: `s.final != "" && s.ending == stopped`, To: `s.final != ""`},
 		"a sidecar's exit counts":                     {File: "status.go", From: `c.run != exited && !started`, To: `!started`},

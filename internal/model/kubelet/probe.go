@@ -32,7 +32,7 @@ type probe struct {
 type result int
 
 const (
-	unseen  result = iota // the prober does not know this incarnation yet
+	unseen  result = iota // the prober has not seen this incarnation yet
 	unknown               // it does, and has no verdict
 	success
 	failure

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A State is all that the kubelet knows of a pod. The zero value is of no use.
+// A State is the kubelet's state of a pod. The zero value is of no use.
 type State struct {
 	spec    *spec
 	now     time.Duration
@@ -31,7 +31,7 @@ const (
 	deadSandbox
 )
 
-// A container is what the kubelet knows of one container.
+// A container is the kubelet's state of one container.
 type container struct {
 	run         run
 	code        int
@@ -47,7 +47,7 @@ type container struct {
 	seen        bool // this incarnation is in the published status
 	ready       bool
 	started     bool // as in the API: its startup probe, if any, succeeded
-	shown       bool // the status before said that it, or the one before it, is started
+	shown       bool // the status before had it, or the one before it, as started
 	probes      [3]probe
 }
 
@@ -63,7 +63,7 @@ const (
 // never is a time that does not come.
 const never = time.Duration(-1)
 
-// New is the state of a pod that the kubelet does not know yet: it waits for Added.
+// New is the state of a pod that the kubelet has not seen yet: it waits for Added.
 func New(p Pod, v Version) State {
 	s := State{spec: newSpec(p, v), deleted: never, probing: never, relist: never}
 	s.worker.wake, s.worker.retry = never, never

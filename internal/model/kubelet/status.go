@@ -190,7 +190,7 @@ func (n *tally) addInitial(c container, policy RestartPolicy) {
 	}
 }
 
-// letter tells phases apart; 0 is none.
+// letter identifies a phase; 0 is none.
 func (p Phase) letter() int {
 	if p == "" {
 		return 0

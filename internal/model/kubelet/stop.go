@@ -72,7 +72,7 @@ func (s *State) awaitTurn(i int) {
 	s.term(i)
 }
 
-// giveTurns sends SIGTERM to the sidecars whose turn it is.
+// giveTurns sends SIGTERM to the sidecars that are next.
 func (s *State) giveTurns() {
 	for i := range s.c {
 		if s.c[i].killing.stage == awaitingTurn && s.isTurn(i) {

@@ -6,9 +6,9 @@ import (
 	"outrider.dev/startup"
 )
 
-// Happened returns an event and the kubelet's actions after it as a timeline. Before is the state that the event met. It knows what the kubelet
-// knows: that a container is healthy, or that a gate in it waits, must come from
-// the caller.
+// Happened returns an event and the kubelet's actions after it as a timeline. Before is
+// the state before the event. It has only what the kubelet sees: that a container is
+// healthy, or that a gate in it waits, must come from the caller.
 func Happened(before State, e Event, answer []Action) startup.Timeline {
 	var t startup.Timeline
 	at := max(e.At, before.now)

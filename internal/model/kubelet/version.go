@@ -11,7 +11,7 @@ type Version struct {
 	Sidecars bool
 
 	// Relist is how often the kubelet looks which containers have ended; it looks
-	// at whole multiples of it. 0: it knows at once.
+	// at whole multiples of it. 0: it sees each end at once.
 	Relist time.Duration
 
 	// FreshAtOnce: after a pass that did something, without a failure, the kubelet
@@ -22,7 +22,7 @@ type Version struct {
 	// KeepsStarted: the phase depends on the sidecar's start in the previous status. Else a sidecar counts as not started until an app runs.
 	KeepsStarted bool
 
-	// StaysInitialized: a pod whose condition Initialized was true once keeps it.
+	// StaysInitialized: the condition Initialized of a pod never becomes false again.
 	StaysInitialized bool
 
 	// ContainerRestart: any container may have a restart policy of its own.

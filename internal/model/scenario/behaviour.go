@@ -12,7 +12,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// What is assumed of a container if the behaviour does not say otherwise.
+// What is assumed of a container if the behaviour does not set it.
 const (
 	InitTakes  = 300 * time.Millisecond // an init container
 	ProxyTakes = time.Second            // a mesh's proxy, until it is healthy
@@ -21,8 +21,8 @@ const (
 
 // A Behaviour is the user's description of how containers behave.
 type Behaviour struct {
-	Said simulate.Behaviour
-	text string
+	Given simulate.Behaviour
+	text  string
 }
 
 // ParseBehaviour reads the text of a file and further lines.
@@ -37,7 +37,7 @@ func ParseBehaviour(file, text string, lines []string) (b Behaviour, err error) 
 		text += "\n" + l
 	}
 	b.text = text
-	if b.Said, err = simulate.Parse(text); err != nil {
+	if b.Given, err = simulate.Parse(text); err != nil {
 		return b, fmt.Errorf("--behaviour and --with together: %w", err)
 	}
 	return b, nil
@@ -46,7 +46,7 @@ func ParseBehaviour(file, text string, lines []string) (b Behaviour, err error) 
 // Unknown is the first container that the behaviour names and none of the pods has; empty
 // if there is none.
 func (b Behaviour) Unknown(pods []Subject) string {
-	for _, name := range slices.Sorted(maps.Keys(b.Said.Containers)) {
+	for _, name := range slices.Sorted(maps.Keys(b.Given.Containers)) {
 		if !slices.ContainsFunc(pods, func(s Subject) bool { return slices.Contains(s.Names(), name) }) {
 			return name
 		}
@@ -83,24 +83,24 @@ func (b Behaviour) of(s Subject) (out simulate.Behaviour, assumed []string, err 
 // assume is what holds of a container by default, as clauses of a
 // behaviour.
 func (b Behaviour) assume(s Subject, c startup.Container) []string {
-	said := b.Said.Containers[c.Name]
+	given := b.Given.Containers[c.Name]
 	var out []string
 	switch {
-	case c.Kind == startup.Init && len(said.Ends) == 0:
+	case c.Kind == startup.Init && len(given.Ends) == 0:
 		out = append(out, fmt.Sprintf("completes after %s", InitTakes))
 	case s.run.Facts[c.Name].Proxy:
 		out = append(out, fmt.Sprintf("healthy after %s", ProxyTakes))
-	case c.Kind == startup.Plain && len(said.Ends) == 0 && (s.pod.Restart == kubelet.Never || s.pod.Restart == kubelet.OnFailure):
+	case c.Kind == startup.Plain && len(given.Ends) == 0 && (s.pod.Restart == kubelet.Never || s.pod.Restart == kubelet.OnFailure):
 		out = append(out, fmt.Sprintf("completes after %s", JobTakes))
 	}
 	// A sleep that keeps no edge is part of the command's own start.
 	keeps := slices.ContainsFunc(s.Plan.Edges, func(e startup.Edge) bool {
 		return e.To == c.Name && (e.By == startup.Sleep || e.By == startup.BoundedLoop)
 	})
-	if d, ok := s.run.Sleeps[c.Name]; ok && keeps && said.Sleeps == 0 {
+	if d, ok := s.run.Sleeps[c.Name]; ok && keeps && given.Sleeps == 0 {
 		out = append(out, fmt.Sprintf("sleeps %s", d))
 	}
-	if said.PostStart == (simulate.Hook{}) {
+	if given.PostStart == (simulate.Hook{}) {
 		out = append(out, s.assumeHook(c.Name)...)
 	}
 	return out

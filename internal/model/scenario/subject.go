@@ -85,11 +85,11 @@ func (s Subject) Sentences() []string {
 // NoEdges is the verdict on a plan without edges.
 const NoEdges = "no container waits for another: there is no plan that could be broken"
 
-// remark is what the edge itself does not say.
+// remark is what the edge itself does not contain.
 func (s Subject) remark(e startup.Edge) string {
 	switch {
 	case slices.Contains(s.Supposed, e):
-		return " (assumed: the pod does not say so, and nothing keeps it)"
+		return " (assumed: the pod does not declare it, and nothing keeps it)"
 	case e.By == "":
 		return " (nothing keeps it)"
 	case slices.Contains(s.Written, e):

@@ -12,7 +12,7 @@ import (
 // a time, N a number, NAME a container.
 type clause struct {
 	form  string
-	means string // where the form does not say it
+	means string // where the form does not show it
 	set   func(c *Container, v values) error
 }
 
@@ -23,13 +23,13 @@ type values struct {
 	names []string
 }
 
-// clauses is everything that can be said of a container's behaviour.
+// clauses is every statement about a container's behaviour.
 var clauses = []clause{
 	{"image takes D", "a pull takes that long", func(c *Container, v values) error { c.Image = v.times[0]; return nil }},
 	{"image missing", "every pull fails", func(c *Container, v values) error { c.MissingUntil = Forever; return nil }},
 	{"image missing until D", "pulls fail until then", func(c *Container, v values) error { c.MissingUntil = v.times[0]; return nil }},
 	{"cannot start", "the runtime cannot start it (StartError)", func(c *Container, v values) error { c.CannotStart = true; return nil }},
-	{"sleeps D", "before its command begins; or it asks for so long, and gives up", func(c *Container, v values) error { c.Sleeps = v.times[0]; return nil }},
+	{"sleeps D", "before its command begins; or it polls for so long, and gives up", func(c *Container, v values) error { c.Sleeps = v.times[0]; return nil }},
 
 	{"healthy after D", "of its command's begin", func(c *Container, v values) error { c.Healthy = v.times[0]; return nil }},
 	{"never healthy", "", func(c *Container, v values) error { c.Healthy = Forever; return nil }},
@@ -118,7 +118,7 @@ func (c *Container) call(call Call) error {
 	return nil
 }
 
-// Forms is everything that can be said of a container, one form per line, for a
+// Forms is every statement about a container, one form per line, for a
 // command's help.
 func Forms() string {
 	var b strings.Builder
@@ -128,7 +128,7 @@ func Forms() string {
 	return b.String()
 }
 
-// parse reads what is said of c in one clause.
+// parse reads one clause about c.
 func (c *Container) parse(w []string) error {
 	for _, cl := range clauses {
 		if v, matches, err := match(cl.form, w); matches {
@@ -150,7 +150,7 @@ func (c *Container) parse(w []string) error {
 	if len(like) == 0 {
 		want = "want one of " + strings.Join(slices.Compact(first), ", ")
 	}
-	return fmt.Errorf("%q says nothing about a container: %s", strings.Join(w, " "), want)
+	return fmt.Errorf("%q is no statement about a container: %s", strings.Join(w, " "), want)
 }
 
 // match reports whether the words have that form, and returns the values of its variables.

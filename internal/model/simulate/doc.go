@@ -12,7 +12,7 @@
 //	scenario.go   what is simulated, what comes out
 //	behaviour.go  how the world behaves
 //	text.go       behaviours as text
-//	clauses.go    what the text can say of a container
+//	clauses.go    the statements about a container
 //	run.go        the loop: the next thing, then what follows from it
 //	world.go      how the world answers the kubelet
 //	life.go       what a container does while it runs

@@ -39,7 +39,7 @@ type run struct {
 	gates   gates.State
 	queue   []happening
 
-	lives   map[string]int           // whose commands began
+	lives   map[string]int           // how often each command began
 	asleep  map[string]time.Duration // until then
 	healthy map[string]time.Duration // it will be then, if its health's needs are met
 	hooks   map[string]bool          // a postStart waits for health

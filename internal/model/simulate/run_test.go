@@ -31,7 +31,7 @@ func TestTheSameScenarioHasTheSameOutcome(t *testing.T) {
 // How a container behaves, one clause each, and what must follow.
 func TestClauses(t *testing.T) {
 	tests := map[string]struct {
-		says string
+		text string
 		want startup.What // of app
 		at   time.Duration
 	}{
@@ -57,7 +57,7 @@ func TestClauses(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			b, err := Parse("kubernetes 1.34\n" + tt.says)
+			b, err := Parse("kubernetes 1.34\n" + tt.text)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,9 +9,9 @@ import (
 	"outrider.dev/internal/model/kubelet"
 )
 
-// Parse reads a behaviour from its text. A line speaks of the pod, or after a
-// name and a colon of a container, in clauses with commas between; # begins a
-// comment. Several lines may speak of one container.
+// Parse reads a behaviour from its text. A line is about the pod, or after a
+// name and a colon about a container, in clauses with commas between; # begins a
+// comment. Several lines may be about one container.
 //
 //	kubernetes 1.34
 //	until 90s
@@ -22,7 +22,7 @@ import (
 //	proxy: image takes 2s, healthy after 1.5s
 //	app: calls proxy after 200ms or exits 1, stops after 3s
 //
-// What can be said of a container is in [Forms].
+// [Forms] lists the statements about a container.
 func Parse(text string) (Behaviour, error) {
 	b := Behaviour{Containers: map[string]Container{}}
 	for i, line := range strings.Split(text, "\n") {
@@ -38,7 +38,7 @@ func Parse(text string) (Behaviour, error) {
 }
 
 func (b *Behaviour) parseLine(line string) error {
-	name, said, ofContainer := strings.Cut(line, ":")
+	name, clauses, ofContainer := strings.Cut(line, ":")
 	if !ofContainer {
 		return b.parsePod(strings.Fields(line))
 	}
@@ -47,8 +47,8 @@ func (b *Behaviour) parseLine(line string) error {
 		return fmt.Errorf("%q is not the name of a container", name)
 	}
 	c := b.Containers[name]
-	for said := range strings.SplitSeq(said, ",") {
-		if err := c.parse(strings.Fields(said)); err != nil {
+	for clause := range strings.SplitSeq(clauses, ",") {
+		if err := c.parse(strings.Fields(clause)); err != nil {
 			return err
 		}
 	}
@@ -56,7 +56,7 @@ func (b *Behaviour) parseLine(line string) error {
 	return nil
 }
 
-// parsePod reads a line that speaks of the pod.
+// parsePod reads a line about the pod.
 func (b *Behaviour) parsePod(w []string) (err error) {
 	last := w[len(w)-1]
 	switch strings.Join(w[:len(w)-1], " ") {
@@ -75,7 +75,7 @@ func (b *Behaviour) parsePod(w []string) (err error) {
 	case "deleted at":
 		b.Deleted, err = positive(last)
 	default:
-		err = fmt.Errorf("%q says nothing about the pod: want kubernetes, until, begins at, sandbox takes, sandbox dies at or deleted at, or NAME: and what a container does",
+		err = fmt.Errorf("%q is no statement about the pod: want kubernetes, until, begins at, sandbox takes, sandbox dies at or deleted at, or NAME: and what a container does",
 			strings.Join(w, " "))
 	}
 	return err

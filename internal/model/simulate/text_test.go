@@ -41,15 +41,15 @@ web: image missing, post-start asks proxy for 5s, unhealthy after 4s for 2s
 	}
 }
 
-func TestParseSaysWhatIsWrong(t *testing.T) {
+func TestParseNamesTheMistake(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
-		"not a statement":     {"until 5s\nhello", `line 2: "hello" says nothing about the pod: want kubernetes, until,`},
+		"not a statement":     {"until 5s\nhello", `line 2: "hello" is no statement about the pod: want kubernetes, until,`},
 		"no time":             {"proxy: healthy after soon", `line 1: "soon" is no time: want 300ms, 2s or 5m`},
 		"the past":            {"proxy: healthy after -1s", `line 1: -1s lies in the past`},
 		"an eternity":         {"proxy: healthy after 9000h", `line 1: 9000h is too long`},
-		"a clause like it":    {"proxy: healthy in 5s", `line 1: "healthy in 5s" says nothing about a container: want healthy after D`},
-		"an unknown clause":   {"\n\nproxy: dances", `line 3: "dances" says nothing about a container: want one of calls, cannot,`},
-		"an empty clause":     {"proxy: ", `line 1: "" says nothing about a container: want one of`},
+		"a clause like it":    {"proxy: healthy in 5s", `line 1: "healthy in 5s" is no statement about a container: want healthy after D`},
+		"an unknown clause":   {"\n\nproxy: dances", `line 3: "dances" is no statement about a container: want one of calls, cannot,`},
+		"an empty clause":     {"proxy: ", `line 1: "" is no statement about a container: want one of`},
 		"a wrong name":        {"a b: never healthy", `line 1: "a b" is not the name of a container`},
 		"an old kubernetes":   {"kubernetes 1.20", `line 1: "1.20" is not a version of Kubernetes from 1.28 to 1.36`},
 		"no lives left":       {"a: completes after 1s, crashes after 2s", `line 1: all lives of the container have an end already`},
@@ -116,7 +116,7 @@ spec:
 		b.Until = min(b.Until, time.Minute)
 		o, err := Run(Scenario{Pod: pod, Plan: plan, Behaviour: b})
 		if err != nil {
-			return // it speaks of containers that are not there
+			return // it names containers that are not there
 		}
 		for i, e := range o.Timeline[:max(len(o.Timeline)-1, 0)] {
 			if e.At > o.Timeline[i+1].At {
@@ -134,11 +134,11 @@ spec:
 	})
 }
 
-// Every form can be said, and the help lists it.
-func TestEveryFormCanBeSaid(t *testing.T) {
-	say := strings.NewReplacer("NAME", "app", "D", "2s", "N", "3").Replace
+// Every form can be parsed, and the help lists it.
+func TestEveryFormIsParsed(t *testing.T) {
+	example := strings.NewReplacer("NAME", "app", "D", "2s", "N", "3").Replace
 	for _, cl := range clauses {
-		if _, err := Parse("app: " + say(cl.form)); err != nil {
+		if _, err := Parse("app: " + example(cl.form)); err != nil {
 			t.Errorf("%s: %v", cl.form, err)
 		}
 		if !strings.Contains(Forms(), cl.form) {

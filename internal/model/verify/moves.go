@@ -224,7 +224,7 @@ func (c *collector) gate(name string) {
 	}
 }
 
-// obligations: a gate whose dependency restarted notifies its container, or ends it.
+// obligations: when a dependency restarted, its gates notify their containers, or end them.
 func (c *collector) obligations() {
 	for _, o := range c.node.gates.Obligations() {
 		switch {
@@ -258,7 +258,7 @@ func (c *collector) time() {
 	}
 }
 
-// healthMatters returns the containers whose health an edge, a probe or a hook depends on.
+// healthMatters returns the containers that an edge, a probe or a hook needs healthy.
 func (s *search) healthMatters() map[string]bool {
 	out := map[string]bool{}
 	for _, e := range s.edges {
@@ -291,8 +291,8 @@ func (s *search) mayFinish() map[string]bool {
 	return out
 }
 
-// recordIsRead returns the containers whose published record a gate reads. It does not
-// matter whether another record is stale.
+// recordIsRead returns the containers with a published record that a gate reads. Whether
+// another record is stale does not matter.
 func (s *search) recordIsRead() map[string]bool {
 	out := map[string]bool{}
 	for _, e := range s.edges {

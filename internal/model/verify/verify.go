@@ -181,7 +181,7 @@ func Explore(ctx context.Context, q Question, b Bound, progress func(Progress)) 
 	return r, nil
 }
 
-// deepen searches with that many faults. A counterexample with few faults says more, and
+// deepen searches with that many faults. A counterexample with few faults is clearer, and
 // what was searched with few is proved even if more are too many. The earlier searches
 // cost little compared with the last one.
 func deepen(ctx context.Context, q Question, b Bound, faults int, progress func(Progress)) Result {
@@ -217,7 +217,7 @@ func (q Question) check() error {
 }
 
 // OmitsDeletion is an omission of [Starts] that [Stops] does not have.
-const OmitsDeletion = "deletion: ask for the promise to stop in order"
+const OmitsDeletion = "deletion: use --promise stops"
 
 // omissions are what the model abstracts from, so that the result does not cover it.
 func omissions(q Question) []string {

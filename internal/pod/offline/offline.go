@@ -100,7 +100,7 @@ func namespaces(files []File, o Options) map[string]inject.Namespace {
 func (in *injection) pod(o podspec.Object) (*corev1.Pod, error) {
 	say := func(level, format string, args ...any) { in.report(Message{level, o, fmt.Sprintf(format, args...)}) }
 	for _, field := range o.Unknown {
-		say("note", "%s is not a field that this version knows; it stays", field)
+		say("note", "%s is an unknown field; it stays", field)
 	}
 	name := o.Namespace
 	if name == "" {

@@ -247,7 +247,7 @@ func podOf(p startup.Plan) *corev1.Pod {
 
 // Nothing that looks like a pod makes Read, Choose, Write or the simulation panic.
 func FuzzRead(f *testing.F) {
-	for _, name := range []string{"asked", "health-loop", "istio-native", "job", "kuma", "tekton"} {
+	for _, name := range []string{"annotated", "health-loop", "istio-native", "job", "kuma", "tekton"} {
 		o := object(f, "testdata/pods/"+name+".yaml")
 		text, err := yaml.Marshal(o.Pod)
 		if err != nil {
