@@ -73,7 +73,7 @@ func (c mapChecker) check(fn *ast.FuncDecl, t *tree) (out []ast.Node) {
 	return out
 }
 
-// overMap says whether a range's order is a map's: of the map itself, of maps.Keys, of
+// overMap reports whether a range's order is a map's: of the map itself, of maps.Keys, of
 // maps.Values or of maps.All.
 func (c mapChecker) overMap(r *ast.RangeStmt) bool {
 	if call, ok := r.X.(*ast.CallExpr); ok {
@@ -93,7 +93,7 @@ func (c mapChecker) overMap(r *ast.RangeStmt) bool {
 	return isMap
 }
 
-// shows says whether the body returns more than a constant, breaks after keeping something,
+// shows reports whether the body returns more than a constant, breaks after keeping something,
 // writes, or appends to a slice of outside that is not sorted after it.
 func (c mapChecker) shows(r *ast.RangeStmt, body *ast.BlockStmt) bool {
 	found := false
@@ -134,7 +134,7 @@ func allConstant(e ast.Expr) bool {
 	return ok && len(l.Elts) == 0
 }
 
-// outside says whether what is assigned to was declared before the range. An element that is
+// outside reports whether what is assigned to was declared before the range. An element that is
 // chosen by the key, as m[k], is no sequence of all.
 func (c mapChecker) outside(lhs ast.Expr, r *ast.RangeStmt) bool {
 	switch e := lhs.(type) {
@@ -149,7 +149,7 @@ func (c mapChecker) outside(lhs ast.Expr, r *ast.RangeStmt) bool {
 	return true
 }
 
-// sortedLater says whether the function mentions the slice in a call of a sort after the
+// sortedLater reports whether the function mentions the slice in a call of a sort after the
 // range.
 func sortedLater(lhs ast.Expr, r *ast.RangeStmt, body *ast.BlockStmt) bool {
 	name := types.ExprString(lhs)

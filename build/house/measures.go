@@ -56,7 +56,7 @@ func linked(t *tree) (result, error) {
 	return result{now: len(packages), places: packages}, nil
 }
 
-// branchy lists the functions with more than 15 branches whose comment gives no reason
+// branchy lists the functions with more than 15 branches and no reason in the comment
 // ("complexity: ...").
 func branchy(t *tree) (result, error) {
 	var r result
@@ -167,7 +167,7 @@ func conditions(t *tree) (result, error) {
 	return r, nil
 }
 
-// returnsBool says whether a switch returns something computed from a state, and not a text.
+// returnsBool reports whether a switch returns something computed from a state, and not a text.
 func returnsBool(s *ast.SwitchStmt) bool {
 	for _, c := range s.Body.List {
 		for _, st := range c.(*ast.CaseClause).Body {

@@ -59,12 +59,12 @@ func readTree(root string) (*tree, error) {
 	return t, nil
 }
 
-// isTest says whether only tests use the file.
+// isTest reports whether only tests use the file.
 func (f file) isTest() bool {
 	return strings.HasSuffix(f.path, "_test.go") || strings.HasPrefix(f.path, "test/")
 }
 
-// below says whether the file is in one of the folders, or below it.
+// below reports whether the file is in one of the folders, or below it.
 func (f file) below(folders ...string) bool {
 	for _, d := range folders {
 		if path.Dir(f.path) == d || strings.HasPrefix(f.path, d+"/") {

@@ -23,7 +23,7 @@ func newDemo() *cobra.Command {
 		Use:   "demo",
 		Short: "show the race at a pod's start, and five ways to avoid it",
 		Long: `Runs one pod six times. Its app fetches its configuration when it starts, and exits if the
-connection is refused. Beside it runs a real Envoy, started by outrider-agent and configured
+connection is refused. The pod has a real Envoy, too, started by outrider-agent and configured
 by outriderd with some thousand services. Containers are processes on this machine, started
 and restarted by the kubelet's rules, in network namespaces; nothing is left when it ends. It
 takes less than a minute and needs root.
@@ -97,7 +97,7 @@ The exit status is 1 if an act did not go as described.`,
 	f.IntSliceVar(&o.Acts, "act", nil, "only this act; may be repeated")
 	f.StringVar(&out, "report", "", "file for a web page of the acts; one picture if its name ends in .svg")
 	f.StringVar(&log, "log", "", "file for the output of the containers")
-	f.StringVar(&o.Programs.Agent, "agent", "", "outrider-agent (default: beside this program, or in PATH)")
+	f.StringVar(&o.Programs.Agent, "agent", "", "outrider-agent (default: next to this program, or in PATH)")
 	f.StringVar(&o.Programs.ControlPlane, "control-plane", "", "outriderd (likewise)")
 	f.StringVar(&o.Programs.Envoy, "envoy", "", "Envoy (default: $ENVOY, or likewise)")
 	cmd.AddCommand(newDemoApp())

@@ -58,11 +58,11 @@ func newLint() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lint -f FILE|-n NAMESPACE",
 		Short: "find what makes pods start or stop with a race, or not at all, and fix it",
-		Long: `Reads manifests and says what will go wrong when their pods start and stop: no order while
+		Long: `Reads manifests and reports what will go wrong when their pods start and stop: no order while
 traffic is captured, a hold that fails open, work-arounds from before meshes could order
 containers, deadlocks, Jobs that never end, grace periods that are too short, annotations
 without effect. Each finding has a stable code, its evidence in your file, why it matters,
-and a command that fixes it or says more.
+and a command that fixes or explains it.
 
 Without a file, -n reads a namespace of a cluster by kubectl: with your context, your
 credentials and your permissions. Nothing is changed.
@@ -82,7 +82,7 @@ left), 2 if the input is unusable.`,
 	fs.Lookup("filename").Usage = "file or folder with manifests, YAML or JSON; '-' is standard input; may be repeated"
 	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of objects that do not name one; without a file: the namespace of the cluster to read")
 	fs.StringVar(&o.context, "context", "", "kubectl's context to read a namespace with; default: the current one")
-	fs.BoolVar(&o.injected, "injected", false, "assume that all pods are injected, whatever the labels in the files say")
+	fs.BoolVar(&o.injected, "injected", false, "assume that all pods are injected, whatever the labels in the files")
 	var codes []string
 	for _, k := range lint.Kinds() {
 		codes = append(codes, string(k.Code)+"\t"+k.Title)

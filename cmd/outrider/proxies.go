@@ -45,7 +45,7 @@ func (o *proxyOptions) source(cmd *cobra.Command) (debugapi.Source, error) {
 	return debugapi.Source{Saved: data, Name: name}, nil
 }
 
-// unusable marks errors of the input, whose hint the command prints.
+// unusable marks errors of the input; the command prints their hints.
 func unusable(err error) error {
 	var input *debugapi.InputError
 	if errors.As(err, &input) {
@@ -77,7 +77,7 @@ resource, how many names it subscribed to, how many resources it was sent, and w
 version was sent and which accepted. STATUS is "ok", "STALE" while a message has no answer,
 or "REJECTED" with the proxy's own reason: the proxy then still works by the version before.
 
-Each replica of outriderd knows only the proxies that are connected to it.
+Each replica of outriderd lists only the proxies that are connected to it.
 The exit status is 1 if a proxy rejected something, 2 if outriderd does not answer.`,
 		Example: proxyStatusExamples,
 		Args:    cobra.MaximumNArgs(1),

@@ -13,7 +13,7 @@ import (
 
 // startRegistry is a command of scripts: "registry open FILE..." starts one with a few
 // images, by plain HTTP, at $REGISTRY, and writes its address into the files in the place
-// of REGISTRY. "registry private" has the same images for jo alone, whose password is secret.
+// of REGISTRY. "registry private" has the same images for the user jo only, with the password secret.
 func startRegistry(t *testing.T) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, _ bool, args []string) {
 		r := registry.NewPlain(t)

@@ -52,30 +52,30 @@ if [[ -t 1 && -z ${NO_COLOR-} ]]; then
 	bold=$'\e[1m' red=$'\e[31m' green=$'\e[32m' plain=$'\e[0m'
 fi
 
-# The app and the proxy. Both say what happens, and when: seconds since the step began.
+# The app and the proxy. Both print what happens, and when: seconds since the step began.
 # The app's exit status is 0 if it was served, 3 if it was refused.
 peers='
 import socket, sys, time
 role, start, late, red, green, plain = sys.argv[1:]
 start = float(start)
-def say(text, colour=""):
+def report(text, colour=""):
     print(f"  {time.time() - start:5.2f} s  {role:5}  {colour}{text}{plain}", flush=True)
 
 if role == "proxy":
     time.sleep(max(0, start + float(late) - time.time()))
     with socket.create_server(("127.0.0.1", 15001)) as s:
-        say("listens on 127.0.0.1:15001")
+        report("listens on 127.0.0.1:15001")
         while True:
             c, _ = s.accept()
             c.sendall(b"hello from the proxy\n")
             c.close()
 
-say("connects to 192.0.2.1:80")
+report("connects to 192.0.2.1:80")
 try:
     with socket.create_connection(("192.0.2.1", 80), timeout=5) as c:
-        say("served: " + c.makefile().readline().strip(), green)
+        report("served: " + c.makefile().readline().strip(), green)
 except ConnectionRefusedError:
-    say("Connection refused", red)
+    report("Connection refused", red)
     sys.exit(3)
 except OSError as e:
     sys.exit(f"the app: {e}")
@@ -133,5 +133,5 @@ start=$EPOCHREALTIME
 proxy 1.5
 app 0
 
-step "4. What the rules say of themselves: outrider-agent capture verify"
+step "4. What the rules report about themselves: outrider-agent capture verify"
 agent verify | sed 's/^/           /'

@@ -128,7 +128,7 @@ func BindEnv(fs *pflag.FlagSet, flag string, variables ...string) {
 }
 
 // FromEnv sets flags that are not on the command line from the environment. An empty
-// variable is ignored, except for a list whose default is everything: there the empty
+// variable is ignored, except for a list with the default "everything": there the empty
 // value is the only way to get an empty list.
 func FromEnv(fs *pflag.FlagSet) error {
 	var first error

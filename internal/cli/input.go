@@ -46,7 +46,7 @@ func FirstError[T interface{ Err() error }](results []T) error {
 	return nil
 }
 
-// Note prints what the user should know but need not act on.
+// Note prints what needs no action of the user.
 func Note(cmd *cobra.Command, format string, args ...any) {
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s\n", cmd.Root().Name(), fmt.Sprintf(format, args...))
 }

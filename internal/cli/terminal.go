@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Terminal is what a command knows about where its output goes.
+// A Terminal describes where the output of a command goes.
 type Terminal struct {
 	Colour  bool // it shows colours, and a person looks at it
 	Columns int

@@ -11,7 +11,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// noEffect says why an annotation of a pod does nothing; empty if it does something, or if
+// noEffect returns why an annotation of a pod does nothing; empty if it does something, or if
 // that is not known.
 //
 // complexity: one case for each reason.

@@ -2,8 +2,8 @@
 // at all, and writes the fix.
 //
 // The rules are a table ([Kinds] lists what they find): each is a pure function from a pod, or a
-// service, with what the same files say about it, to findings. What a pod does about its
-// start-up is read by podspec, and whether a plan can work is said by startup, so that
+// service, with what the same files contain about it, to findings. Package podspec reads
+// what a pod does about its start-up, and startup checks whether a plan can work, so that
 // lint and plan never disagree.
 //
 // A fix is the difference between two pods, put into the text of the file as small edits:

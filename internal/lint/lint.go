@@ -25,8 +25,8 @@ type File struct {
 // Options of a look. The zero value of a field means its default.
 type Options struct {
 	Kubernetes startup.Kubernetes // of the nodes; default 1.34
-	Namespace  string             // of objects that do not say theirs; default "default"
-	Injected   bool               // assume that all pods are injected, whatever the labels in the files say
+	Namespace  string             // of objects without one; default "default"
+	Injected   bool               // assume that all pods are injected, whatever the labels in the files
 	Inputs     []string           // files and folders as a command of a remedy should name them; default: the file alone; [Cluster]: a namespace
 }
 

@@ -16,9 +16,9 @@ import (
 	"outrider.dev/startup"
 )
 
-var update = flag.Bool("update", false, "write what lint says into the scenarios")
+var update = flag.Bool("update", false, "write what lint reports into the scenarios")
 
-// A scenario is a txtar file: manifests, what lint says about them, and the difference
+// A scenario is a txtar file: manifests, what lint reports about them, and the difference
 // that its fixes make. Lines of its comment are options: "kube: 1.28", "injected".
 func readScenario(t testing.TB, file string) (a *txtar.Archive, files []File, o Options) {
 	t.Helper()
@@ -55,7 +55,7 @@ func TestScenarios(t *testing.T) {
 	for _, name := range names {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
 			a, files, o := readScenario(t, name)
-			got := map[string]string{"want": said(t, files, o), "fixed": fixedBy(t, files, o)}
+			got := map[string]string{"want": reported(t, files, o), "fixed": fixedBy(t, files, o)}
 			for _, file := range []string{"want", "fixed"} {
 				i := slices.IndexFunc(a.Files, func(f txtar.File) bool { return f.Name == file })
 				if *update {
@@ -82,7 +82,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-func said(t *testing.T, files []File, o Options) string {
+func reported(t *testing.T, files []File, o Options) string {
 	t.Helper()
 	report, err := Lint(files, o)
 	if err != nil {
@@ -91,7 +91,7 @@ func said(t *testing.T, files []File, o Options) string {
 	all := report.Findings
 	for _, f := range all {
 		if f.Line > 0 && (f.Text == "" || f.Column < 1 || f.Width < 1) || f.Title == "" || f.Remedy.Sentence == "" || f.Remedy.Command == "" || f.Why == "" {
-			t.Errorf("%s: a finding that says too little: %+v", f.Code, f)
+			t.Errorf("%s: an incomplete finding: %+v", f.Code, f)
 		}
 	}
 	var b strings.Builder

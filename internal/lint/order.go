@@ -40,7 +40,7 @@ func startOff(s subject, b *builder) {
 	b.add(c)
 }
 
-// leftOut: a pod whose annotations name its proxy must name all containers that wait for it.
+// leftOut: if a pod's annotations name its proxy, they must name all containers that wait for it.
 func leftOut(s subject, b *builder) {
 	if !s.captured() || !s.injected || s.readErr != nil || s.reading.Start == podspec.StartOff || !s.namesProxy() {
 		return
@@ -212,7 +212,7 @@ func holdRequested(s subject, b *builder) {
 	b.held(s, s.proxy, to, annotation(podspec.StartAnnotation), "hold", do, fix)
 }
 
-// held says what a hold does not keep, and what it costs.
+// held adds what a hold does not keep, and what it costs.
 func (b *builder) held(s subject, from string, to []string, field path, evidence, do string, fix *change) {
 	held := words(to)
 	b.add(clue{code: "hold-fails-open", title: fmt.Sprintf("%s starts without %s when the hold fails", held, from), field: field, evidence: evidence,

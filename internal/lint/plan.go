@@ -32,7 +32,7 @@ func planWorks(s subject, b *builder) {
 		return // the plan lacks edges that the annotations name
 	}
 	for _, f := range s.reading.Findings(s.choices, s.on) {
-		if s.saidElsewhere(f) {
+		if ofWorkAround(f) {
 			continue
 		}
 		field, evidence := s.fieldOf(f)
@@ -42,10 +42,10 @@ func planWorks(s subject, b *builder) {
 	}
 }
 
-// injectionRefuses says why injection would refuse the pod, unless that is said already.
+// injectionRefuses adds why injection would refuse the pod, unless another error is found.
 func injectionRefuses(s subject, b *builder) {
-	said := func(f finding.Finding) bool { return f.Severity == finding.Error }
-	if s.refusal == nil || slices.ContainsFunc(b.found, said) {
+	isError := func(f finding.Finding) bool { return f.Severity == finding.Error }
+	if s.refusal == nil || slices.ContainsFunc(b.found, isError) {
 		return
 	}
 	c := clue{code: "injection-refused", title: s.refusal.Sentence, field: path{"spec"},
@@ -79,13 +79,13 @@ func annotationErrors(err error) []*podspec.AnnotationError {
 	return nil
 }
 
-// saidElsewhere: what is wrong with a work-around, the rules about work-arounds say.
-func (s *subject) saidElsewhere(f startup.Finding) bool {
+// ofWorkAround reports whether the rules about work-arounds cover the finding.
+func ofWorkAround(f startup.Finding) bool {
 	return f.Edge != nil && slices.Contains(startup.WorkArounds, f.Edge.By)
 }
 
-// fieldOf is where a finding about the plan comes from: the annotation that asks, what was
-// found in the pod, or the container.
+// fieldOf is where a finding about the plan comes from: the annotation that declares it, what
+// was found in the pod, or the container.
 func (s *subject) fieldOf(f startup.Finding) (path, string) {
 	if f.Edge != nil {
 		if field, text, ok := s.annotationOf(*f.Edge); ok {

@@ -113,7 +113,7 @@ func killedWhileWaiting(s subject, b *builder) {
 	}
 }
 
-// statusPorts are those on which a mesh's proxy says that it is ready (podspec/known.go
+// statusPorts are those on which a mesh's proxy reports that it is ready (podspec/known.go
 // has their sources).
 var statusPorts = map[int]string{
 	contract.StatusPort: "the proxy's agent", contract.ReadinessPort: "the proxy", contract.AdminPort: "the proxy's admin interface",

@@ -12,7 +12,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// user is the one that a container runs as, if the pod says so, and the field.
+// user is the one that a container runs as, if the pod sets it, and the field.
 func (s *subject) user(m member) (*int64, path) {
 	if c := m.SecurityContext; c != nil && c.RunAsUser != nil {
 		return c.RunAsUser, m.field.plus("securityContext", "runAsUser")

@@ -192,7 +192,7 @@ func (s *source) position(offset int) finding.Position {
 // A path leads to a field: names (string) and indexes (int).
 type path []any
 
-// parsePath reads a path as podspec writes it, whose names have no dots.
+// parsePath reads a path as podspec writes it: names have no dots.
 func parsePath(field string) path {
 	var out path
 	for step := range strings.SplitSeq(field, ".") {

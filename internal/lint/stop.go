@@ -77,7 +77,7 @@ func proxyInJob(s subject, b *builder) {
 		c.title = fmt.Sprintf("on Kubernetes 1.%d the proxy will be a plain container of a pod that should complete", s.on)
 		c.field = path{"spec", "restartPolicy"}
 		c.do = "name the command, so that it gets a gate; or let it end the proxy (POST to 127.0.0.1:15020/quitquitquit), or use Kubernetes 1.29 and later"
-	default: // a value of the mesh; the files do not say
+	default: // a value of the mesh, which is not in the files
 		c.title = "the proxy will be a plain container of a pod that should complete"
 		c.field = path{"spec", "restartPolicy"}
 		c.do = "name the command, so that it gets a gate"

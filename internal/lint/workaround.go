@@ -11,7 +11,7 @@ import (
 )
 
 // workarounds finds sleeps, loops and hooks that people write to order containers. Each
-// finding says what the work-around does not keep, and the annotation that replaces it.
+// finding lists what the work-around does not keep, and the annotation that replaces it.
 func workarounds(s subject, b *builder) {
 	for _, f := range s.reading.Found {
 		if !slices.Contains(startup.WorkArounds, f.Mechanism) {

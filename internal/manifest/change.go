@@ -12,7 +12,7 @@ import (
 // ErrCannotEdit is the reason why a small change is left to a person.
 var ErrCannotEdit = errors.New("the YAML is written in a way that this change cannot be put into without rewriting it")
 
-// A changer turns the nodes of an object from what before says into what after says. What
+// A changer turns the nodes of an object from the values before into those after. What
 // is the same in both is not touched: the text may have fields that neither has.
 type changer struct {
 	small      bool // flow mappings stay as they are, and what others share is not changed
@@ -50,7 +50,7 @@ func (c *changer) at(old *yaml.Node, before, after any) (*yaml.Node, error) {
 	return written(old, after)
 }
 
-// list changes a list whose elements correspond to those before, and reports whether they do.
+// list changes a list if its elements correspond to those before, and reports whether they do.
 func (c *changer) list(n *yaml.Node, before, after any) (bool, error) {
 	was, isList := before.([]any)
 	is, stays := after.([]any)

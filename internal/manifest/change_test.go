@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// edited is a text whose objects are changed to the values that they have in another text.
+// edited is a text with its objects changed to the values that they have in another text.
 func edited(text, to string) (string, error) {
 	d, err := Read([]byte(text))
 	if err != nil {

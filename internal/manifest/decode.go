@@ -33,7 +33,7 @@ func SyntaxReason(text []byte, err error) string {
 	return reason
 }
 
-// A Mismatch is a value whose type is not the field's.
+// A Mismatch is a value of another type than the field's.
 type Mismatch struct {
 	Field     string // its path, with the indexes of lists; empty for the whole
 	Want, Got string // in words

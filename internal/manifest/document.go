@@ -71,10 +71,10 @@ func (d *Document) print() ([]byte, error) {
 	return []byte(b.String()), err
 }
 
-// Change makes of an object that is written as before what after says: two results of
+// Change rewrites an object with the values before to those after: two results of
 // [Tree], of the pod at a path of keys in the object. What is the same in both is not
-// touched. Flow mappings in which something changes become block mappings. It says
-// whether anything changed.
+// touched. Flow mappings in which something changes become block mappings. It
+// reports whether anything changed.
 func (d *Document) Change(object *yaml.Node, template []string, before, after any) (bool, error) {
 	c := changer{root: object, containers: map[string]container{}}
 	c.note(Field(object, template...), before)
@@ -103,7 +103,7 @@ func (d *Document) change(c changer, object *yaml.Node, before, after any) (bool
 }
 
 // Text is the document with its changes. The lines that did not change are the author's,
-// where that says the same; exact is false where all lines had to be printed anew.
+// where those mean the same; exact is false where all lines had to be printed anew.
 func (d *Document) Text() (text []byte, exact bool, err error) {
 	if !d.changed {
 		return d.text, true, nil

@@ -46,7 +46,7 @@ type envoyVirtualHost struct {
 	Routes  []json.RawMessage `json:"routes"`
 }
 
-// summaries say in a line what a resource is, by its type.
+// summaries describe a resource in one line, by its type.
 var summaries = map[string]func(json.RawMessage) (string, error){
 	"Cluster":               summaryCluster,
 	"Listener":              summaryListener,

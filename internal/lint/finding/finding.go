@@ -4,7 +4,7 @@
 // A [Finding] is a value. The linter makes findings, each of a [Kind] of its table; this package sorts them and writes them as text for
 // people, as JSON, and as SARIF for the tools that show findings in code.
 //
-// The package knows no rule, does no I/O beyond the writer it is given and imports only
+// The package has no rules, does no I/O beyond the writer it is given and imports only
 // the standard library.
 package finding
 
@@ -16,7 +16,7 @@ import (
 // A Code names a kind of finding. Codes are words, and stable: a user may switch one off.
 type Code string
 
-// Severity says how bad a finding is.
+// Severity is how bad a finding is.
 type Severity string
 
 // From the least to the worst.
@@ -85,7 +85,7 @@ type Place struct {
 	Text   string `json:"-"` // the whole line
 }
 
-// A Remedy says what to do.
+// A Remedy is what to do.
 type Remedy struct {
 	Sentence string `json:"sentence,omitempty"`
 	Command  string `json:"command,omitempty"` // can be pasted into a shell

@@ -19,7 +19,7 @@ import (
 // kinds are what lint reads of a namespace, in kubectl's words.
 const kinds = "pods,deployments,statefulsets,daemonsets,replicasets,jobs,cronjobs,services"
 
-// An AccessError says that a namespace cannot be read. Help may be empty.
+// An AccessError means that a namespace cannot be read. Help may be empty.
 type AccessError struct {
 	Err  error
 	Help string
@@ -34,7 +34,7 @@ func (e *AccessError) Hint() string { return e.Help }
 
 // Namespace returns the objects of a namespace, each as a manifest of its own, and the
 // Namespace itself: its labels decide about injection. Objects that a controller made are
-// left out: the controller's template is read. The note says what could not be read.
+// left out: the controller's template is read. The note lists what could not be read.
 //
 // It runs kubectl, which has the user's contexts, credentials and permissions.
 func Namespace(ctx context.Context, kubeContext, namespace string) (files []lint.File, note string, err error) {

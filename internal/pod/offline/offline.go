@@ -98,9 +98,9 @@ func namespaces(files []File, o Options) map[string]inject.Namespace {
 
 // pod injects one; nil leaves it as it is.
 func (in *injection) pod(o podspec.Object) (*corev1.Pod, error) {
-	say := func(level, format string, args ...any) { in.report(Message{level, o, fmt.Sprintf(format, args...)}) }
+	report := func(level, format string, args ...any) { in.report(Message{level, o, fmt.Sprintf(format, args...)}) }
 	for _, field := range o.Unknown {
-		say("note", "%s is an unknown field; it stays", field)
+		report("note", "%s is an unknown field; it stays", field)
 	}
 	name := o.Namespace
 	if name == "" {
@@ -116,21 +116,21 @@ func (in *injection) pod(o podspec.Object) (*corev1.Pod, error) {
 	}
 	r, err := in.options.Pod(&o.Pod, ns, options)
 	for _, w := range r.Warnings {
-		say("warning", "%s", w)
+		report("warning", "%s", w)
 	}
 	var refusal *inject.Refusal
 	switch {
 	case errors.As(err, &refusal):
 		in.result.Refused++
-		say("error", "%s (%s)", refusal.Sentence, refusal.Code)
+		report("error", "%s (%s)", refusal.Sentence, refusal.Code)
 		if refusal.Hint != "" {
-			say("hint", "%s", refusal.Hint)
+			report("hint", "%s", refusal.Hint)
 		}
 		return nil, nil
 	case err != nil:
 		return nil, err
 	case !r.Injected:
-		say("note", "not injected: %s (%s)", r.Reason.Sentence, r.Reason.Code)
+		report("note", "not injected: %s (%s)", r.Reason.Sentence, r.Reason.Code)
 		if r.Pod == &o.Pod {
 			return nil, nil
 		}

@@ -30,7 +30,7 @@ type Report struct {
 	On startup.Kubernetes `json:"-"`
 }
 
-// An Edge says how an edge is kept.
+// An Edge is an edge and how it is kept.
 type Edge struct {
 	startup.Edge
 	Present  bool            `json:"present"` // in the pod already
@@ -44,7 +44,7 @@ type Edge struct {
 	Replace  string          `json:"replace,omitempty"` // an annotation that orders the same, and is kept better
 }
 
-// A Refusal says why a mechanism was not chosen.
+// A Refusal is why a mechanism was not chosen.
 type Refusal struct {
 	By     startup.Mechanism `json:"by"`
 	Reason string            `json:"reason"`
@@ -91,7 +91,7 @@ func Where(o podspec.Object) string {
 // why one does not fit is of use.
 var senseless = []startup.Code{startup.Cycle, startup.UnknownName, startup.DuplicateName}
 
-// invalid says which fields of a pod the API server would refuse.
+// invalid lists the fields of a pod that the API server would refuse.
 func invalid(o podspec.Object, err error) error {
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -181,7 +181,7 @@ func (e *Error) Error() string { return e.Message }
 // Hint is what a command prints after the error.
 func (e *Error) Hint() string { return e.Remedy }
 
-// Describe says in a few words what a container is.
+// Describe returns in a few words what a container is.
 func (p Report) Describe(c startup.Container) string {
 	s := strings.TrimPrefix(c.String(), "container "+c.Name+" is ")
 	if slices.Contains(p.Expected, c.Name) {

@@ -159,8 +159,8 @@ func mismatch(text []byte, err error) string {
 	return m.Field + " " + m.Error()
 }
 
-// statementEdge lets the parser of plans judge the words, so that there is one
-// place that knows them.
+// statementEdge lets the parser of plans check the words, so that they are listed in
+// one place.
 func statementEdge(to, from, condition, rest string) (startup.Edge, error) {
 	for _, w := range []string{to, from, condition} {
 		if err := oneWord(w); err != nil {

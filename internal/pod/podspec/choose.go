@@ -143,7 +143,7 @@ func (r Reading) choose(plan startup.Plan, e startup.Edge, on startup.Kubernetes
 	return c
 }
 
-// warning is what a user should know about a choice.
+// warning is what a choice does not keep or costs.
 func (r Reading) warning(e startup.Edge, c Choice) string {
 	var out []string
 	if i := slices.IndexFunc(c.Refused, func(o Option) bool { return o.By == startup.Gate }); i >= 0 && r.firstProcess(e) != "" {

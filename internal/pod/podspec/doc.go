@@ -1,4 +1,4 @@
-// Package podspec is the only place that knows both a Kubernetes pod and a
+// Package podspec is the only place that converts between a Kubernetes pod and a
 // [startup.Plan].
 //
 // [Parse] finds the pods in manifests. [Read] returns what a pod does about its

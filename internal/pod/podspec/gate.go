@@ -31,7 +31,7 @@ type wrapper struct {
 	read    func(r *reader, c carrier, argv []string) gateReading
 }
 
-// mechanism is a gate for our own only: the others know nothing of a stop, and nothing
+// mechanism is a gate for our own only: the others do not order a stop, and nothing
 // wraps those that they wait for.
 func (w wrapper) mechanism() startup.Mechanism {
 	if w.program == path.Base(AgentPath) {

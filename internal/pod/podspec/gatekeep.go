@@ -85,7 +85,7 @@ func dropPostStart(c *corev1.Container) {
 	}
 }
 
-// describePod adds what the gate has to know of the pod, where that is not the default.
+// describePod adds what the gate needs of the pod, where that is not the default.
 func (w *writer) describePod(c *corev1.Container, line *contract.Gate) {
 	policy := w.out.Spec.RestartPolicy
 	if own := c.RestartPolicy; own != nil {

@@ -10,12 +10,12 @@ import (
 	"outrider.dev/startup"
 )
 
-// Lifecycle is what the kubelet's rules need to know of pod: which containers it
+// Lifecycle is what the kubelet's rules need of pod: which containers it
 // has, their restart policies, hooks and probes, and the grace period. The
 // containers are those of [Read], in its order. What the pod leaves out stays 0,
 // which means the API's default there as here.
 //
-// It takes any pod. A word that the API does not know counts as left out, and so
+// It takes any pod. A word that the API does not define counts as left out, and so
 // does a number that it would refuse.
 func Lifecycle(pod *corev1.Pod) kubelet.Pod {
 	out := kubelet.Pod{Restart: policy(string(pod.Spec.RestartPolicy)), Grace: podGrace(pod.Spec.TerminationGracePeriodSeconds)}

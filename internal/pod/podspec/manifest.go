@@ -128,7 +128,7 @@ func (p *parser) fail(object, field string, err error) error {
 	return &e
 }
 
-// mismatch is the error of a value whose type does not fit. raw is the object, or its
+// mismatch is the error of a value of a wrong type. raw is the object, or its
 // pod template.
 func (p *parser) mismatch(o Object, raw []byte, err error) error {
 	if m := manifest.FindMismatch(raw, err); m != nil {

@@ -58,8 +58,8 @@ func Overlap(a, b string) bool {
 	return strings.HasPrefix(below(a), below(b)) || strings.HasPrefix(below(b), below(a))
 }
 
-// addGateVolumes adds what gates share. One of that name on a disk, say, would be another
-// pod's too.
+// addGateVolumes adds what gates share. A volume of that name on a disk, for example,
+// could be shared with another pod.
 func (w *writer) addGateVolumes() error {
 	for _, name := range Volumes {
 		memory := &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}

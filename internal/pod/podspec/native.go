@@ -9,7 +9,7 @@ import (
 )
 
 // native recognises a restartable init container: all that is listed after it
-// starts after it, healthy only if a startup probe or its hook says so.
+// starts after it, healthy only if it has a startup probe or a blocking hook.
 func native(r *reader, c carrier) {
 	if c.kind != startup.Sidecar {
 		return

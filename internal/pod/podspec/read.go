@@ -97,7 +97,7 @@ func read(pod *corev1.Pod, requested []startup.Edge) (reader, error) {
 	return r, err
 }
 
-// newReader knows the containers, and has not looked for any order yet.
+// newReader has the containers, and has not looked for any order yet.
 func newReader(pod *corev1.Pod) reader {
 	r := reader{pod: pod, all: carriers(pod), Reading: Reading{Facts: map[string]Fact{}}}
 	for _, c := range r.all {

@@ -283,7 +283,7 @@ func TestHooksThatHoldUntilHealthy(t *testing.T) {
 			if len(plan.Edges) != 1 || string(plan.Edges[0].After) != want || string(plan.Edges[0].By) != kind {
 				t.Errorf("%s, %q: %v, want %s", kind, script, plan.Edges, want)
 			}
-			if said := len(r.Notes) > 0; said != (want == "started") {
+			if noted := len(r.Notes) > 0; noted != (want == "started") {
 				t.Errorf("%s, %q: notes %v", kind, script, r.Notes)
 			}
 			if bad := plan.Validate(34).Err(); bad != nil {

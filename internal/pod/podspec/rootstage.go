@@ -20,8 +20,8 @@ const (
 	flagCopy     = "--copy"
 )
 
-// WriteStage puts a root stage with these flags before the arguments of c, whose image is
-// the agent's, and gives c the hook that waits for the stage, in place of one it has.
+// WriteStage puts a root stage with these flags before the arguments of c, which has the
+// agent's image, and gives c the hook that waits for the stage, in place of one it has.
 func WriteStage(c *corev1.Container, flags []string) error {
 	c.Args = slices.Concat([]string{stageWord, flagCopy, AgentPath}, flags, []string{endFlags}, c.Args)
 	if c.Lifecycle == nil {

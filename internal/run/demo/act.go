@@ -16,7 +16,7 @@ import (
 // An Act is one way to start the same pod.
 type Act struct {
 	Title string
-	Tells string // one sentence before the curtain
+	Lead  string // the sentence below the title
 
 	Order startup.Mechanism // how the app waits for the proxy; empty: not at all
 	Park  bool              // connections that come too early wait
@@ -27,17 +27,17 @@ type Act struct {
 // Acts is the story.
 var Acts = []Act{
 	{Title: "the race", Slow: true,
-		Tells: "No order, no parking. The proxy is ready after five seconds, as one that fetches a large mesh first; the app does not wait."},
+		Lead: "No order, no parking. The proxy is ready after five seconds, as one that fetches a large mesh first; the app does not wait."},
 	{Title: "hold", Order: startup.Hold, Park: true,
-		Tells: "The proxy comes first in the list, and its postStart hook blocks until it is ready."},
+		Lead: "The proxy comes first in the list, and its postStart hook blocks until it is ready."},
 	{Title: "native sidecar", Order: startup.Native, Park: true,
-		Tells: "The proxy is a restartable init container: the kubelet starts the app when it is ready."},
+		Lead: "The proxy is a restartable init container: the kubelet starts the app when it is ready."},
 	{Title: "gate", Order: startup.Gate, Park: true,
-		Tells: "The app's command waits behind a gate, which opens in the moment at which the proxy is ready."},
+		Lead: "The app's command waits behind a gate, which opens in the moment at which the proxy is ready."},
 	{Title: "parking alone", Park: true, Slow: true,
-		Tells: "No order, and a proxy as slow as in the first act. The app's early connection waits in the kernel."},
+		Lead: "No order, and a proxy as slow as in the first act. The app's early connection waits in the kernel."},
 	{Title: "a job", Order: startup.Gate, Park: true, Job: true,
-		Tells: "The app does its work and ends. The proxy ends after it, and the pod has succeeded."},
+		Lead: "The app does its work and ends. The proxy ends after it, and the pod has succeeded."},
 }
 
 //go:embed pod.yaml

@@ -21,7 +21,7 @@ const (
 
 // An App is awesome-app: it fetches its configuration when it starts, once, and ends if
 // it cannot. Then it serves, and each request makes one call of its own. At SIGTERM it
-// serves a second longer, deregisters at the config centre, and ends. It does not know of a
+// serves a second longer, deregisters at the config centre, and ends. It has no code for a
 // proxy.
 type App struct {
 	Config string // URL of the config centre
@@ -54,7 +54,7 @@ func (a *App) Run(ctx context.Context) int {
 	return a.stop(server, client)
 }
 
-// stop is the graceful end of a web application: a while for callers that do not know of
+// stop is the graceful end of a web application: a while for callers that have not seen
 // it, then the requests in flight, then the registration.
 func (a *App) stop(server *http.Server, client *http.Client) int {
 	time.Sleep(time.Second)

@@ -55,16 +55,16 @@ func TestStory(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, out)
 	}
-	var said, log bytes.Buffer
-	all, err := Run(t.Context(), Options{Out: &said, Log: &log, Programs: Programs{
+	var out, log bytes.Buffer
+	all, err := Run(t.Context(), Options{Out: &out, Log: &log, Programs: Programs{
 		Outrider: filepath.Join(bin, "outrider"), Agent: filepath.Join(bin, "outrider-agent"),
 		ControlPlane: filepath.Join(bin, "outriderd"), Envoy: envoy,
 	}})
 	if err != nil {
-		t.Fatalf("Run: %v\n%s", err, &said)
+		t.Fatalf("Run: %v\n%s", err, &out)
 	}
 	if missed := Missed(all); len(missed) > 0 {
-		t.Errorf("%s\n%s\n%s", strings.Join(missed, "\n"), &said, &log)
+		t.Errorf("%s\n%s\n%s", strings.Join(missed, "\n"), &out, &log)
 	}
 	var table bytes.Buffer
 	if err := Table(&table, all); err != nil {
@@ -83,7 +83,7 @@ func TestMissedNamesEachActThatWentWrong(t *testing.T) {
 		change func(race, gate *Performance)
 		want   int
 	}{
-		"the story as told":              {func(_, _ *Performance) {}, 0},
+		"the story as written":           {func(_, _ *Performance) {}, 0},
 		"the app won the race":           {func(race, _ *Performance) { race.Refused, race.Starts = 0, 1 }, 1},
 		"the app lost it once only":      {func(race, _ *Performance) { race.Refused, race.Starts = 1, 2 }, 1},
 		"behind a gate it was refused":   {func(_, gate *Performance) { gate.Refused = 1 }, 1},

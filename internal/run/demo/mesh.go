@@ -49,7 +49,7 @@ endpoints: %[4]s
 `, name, namespace, ip, endpoints, port, target)
 }
 
-// writePod tells the mesh of the pod, as the cluster's API would.
+// writePod adds the pod to the mesh, as the cluster's API would.
 func writePod(dir, name string, ip netip.Addr) error {
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Pod

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// Find completes the paths that are empty: with a program beside own, which is outrider
+// Find completes the paths that are empty: with a program next to own, which is outrider
 // itself, or in PATH. If there is none it returns the flag that names one.
 func (p *Programs) Find(own string) (flag string, err error) {
 	p.Outrider = own
@@ -23,7 +23,7 @@ func (p *Programs) Find(own string) (flag string, err error) {
 	} {
 		if *program.path == "" {
 			if *program.path = find(program.name, program.folders); *program.path == "" {
-				return program.flag, fmt.Errorf("there is no %s beside %s, nor in PATH", program.name, own)
+				return program.flag, fmt.Errorf("there is no %s next to %s, nor in PATH", program.name, own)
 			}
 		}
 		if *program.path, err = filepath.Abs(*program.path); err != nil {

@@ -45,7 +45,7 @@ func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds())
 func HTML(all []Performance, services int, command string) string {
 	var sections []chart.Section
 	for _, p := range all {
-		s := chart.Section{Chart: p.titled(), Lines: []string{p.Act.Tells}, Timeline: p.Result.Timeline, Good: p.Good()}
+		s := chart.Section{Chart: p.titled(), Lines: []string{p.Act.Lead}, Timeline: p.Result.Timeline, Good: p.Good()}
 		s.Verdict = fmt.Sprintf("%d refused, %d restarts, ready after %s, %d of %d requests failed at stop",
 			p.Refused, max(p.Starts-1, 0), seconds(p.Ready), p.Failed, p.Sent)
 		if p.Act.Job {

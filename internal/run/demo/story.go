@@ -27,7 +27,7 @@ type Options struct {
 	Services int   // of the mesh; default 3000
 	Acts     []int // which, from 1; default all
 	Out      io.Writer
-	Log      io.Writer // what the containers say; default: discarded
+	Log      io.Writer // the output of the containers; default: discarded
 	Width    int       // of the terminal; default 100
 	Color    bool
 }
@@ -63,7 +63,7 @@ type Performance struct {
 // patience is how long an act may take: the kubelet's back-off is part of the story.
 const patience = 90 * time.Second
 
-// Run tells the story. The error is about the stage, not about what happens on it.
+// Run plays the acts. The error is about the stage, not about what happens on it.
 func Run(ctx context.Context, o Options) ([]Performance, error) {
 	if o.Services == 0 {
 		o.Services = 3000
@@ -100,7 +100,7 @@ func Run(ctx context.Context, o Options) ([]Performance, error) {
 	}()
 	var all []Performance
 	for s := range scenes {
-		fmt.Fprintf(o.Out, "\nAct %d: %s\n  %s\n", s.Number, s.Act.Title, s.Act.Tells)
+		fmt.Fprintf(o.Out, "\nAct %d: %s\n  %s\n", s.Number, s.Act.Title, s.Act.Lead)
 		<-s.over
 		if s.err != nil {
 			err = errors.Join(err, fmt.Errorf("act %d, %s: %w", s.Number, s.Act.Title, s.err))
@@ -274,7 +274,7 @@ const (
 	callers    = 4
 )
 
-// stopUnderLoad calls the app, deletes the pod, and calls until the callers know.
+// stopUnderLoad calls the app, deletes the pod, and calls until no caller has it any more.
 func (w *world) stopUnderLoad(ctx context.Context, pod *localpod.Pod) (sent, failed int) {
 	client := w.client()
 	client.Timeout = 10 * time.Second

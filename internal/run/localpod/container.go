@@ -33,7 +33,7 @@ type container struct {
 	tail tail
 }
 
-// A StartError is a container whose command could not be started. Its exit code is
+// A StartError means that a container's command could not be started. Its exit code is
 // 128, as on a node.
 type StartError struct{ Reason string }
 
@@ -92,7 +92,7 @@ func (c *container) found(pid int, failed answer, more error) error {
 	if c.process, err = os.FindProcess(pid); err != nil {
 		return fmt.Errorf("finding the first process of container %s: %w", c.spec.Name, err)
 	}
-	if more == nil { // it had something to say: it is no command
+	if more == nil { // the process reported an error: the command was not run
 		_, _ = c.process.Wait()
 		c.logs.Wait()
 		return &StartError{Reason: failed.Error}
@@ -155,9 +155,9 @@ func (c *container) exec(ctx context.Context, s *sandbox, argv []string) ([]byte
 	_ = json.NewEncoder(p.order).Encode(order{Process: process})
 	p.order.Close()
 	var failed answer
-	said := json.NewDecoder(p.answers).Decode(&failed)
+	decodeErr := json.NewDecoder(p.answers).Decode(&failed)
 	err = cmd.Wait()
-	if said == nil {
+	if decodeErr == nil {
 		return nil, errors.New(failed.Error)
 	}
 	if errors.Is(err, exec.ErrWaitDelay) {

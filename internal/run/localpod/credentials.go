@@ -124,7 +124,7 @@ func (u user) narrow() error {
 	return nil
 }
 
-// lastCapability is the highest that this kernel knows.
+// lastCapability is the highest that this kernel has.
 func lastCapability() int {
 	for c := uintptr(63); c > 0; c-- {
 		if v, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0); err == nil && v >= 0 {

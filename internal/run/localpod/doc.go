@@ -18,7 +18,7 @@
 //	options.go      what is run, and what is refused
 //	spec.go         a container of the pod as a process and its mounts
 //	env.go          its environment, and $(NAME)
-//	fields.go       what a pod can say of itself to its containers
+//	fields.go       the downward API: fields of the pod for its containers
 //	user.go         its user, groups and capabilities
 //	volume.go       what is in its volumes
 //	node.go         the private machine
@@ -29,7 +29,7 @@
 //	act.go          how each action is done
 //	probe.go        HTTP, TCP and gRPC, from the node
 //	health.go       which containers are healthy, as far as the kubelet can see
-//	gates.go        what gates say of the commands behind them
+//	gates.go        what gates report about the commands behind them
 //	result.go       what comes out
 //	order.go        what a new process becomes
 //	init.go         and how it becomes that

@@ -18,7 +18,7 @@ func TestFiles(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	tests := map[string]struct{ container, script, says string }{
+	tests := map[string]struct{ container, script, want string }{
 		"the machine's files, as a copy":            {"", "touch " + dir + "/mine /etc/mine && ls " + dir + " /etc/mine | tr '\\n' ' '", "/etc/mine  " + dir + ": mine"},
 		"a read-only root":                          {"securityContext: {readOnlyRootFilesystem: true}", "touch /etc/mine 2>&1 || touch /run/x 2>&1 || touch /e/x && echo volume", "touch: cannot touch '/etc/mine': Read-only file system\ntouch: cannot touch '/run/x': Read-only file system\nvolume"},
 		"a volume shared with another container":    {"", "cat /e/greeting", "hello"},
@@ -72,7 +72,7 @@ spec:
 			o.Secrets = []corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Data: map[string][]byte{"password": []byte("open sesame\n")}}}
 			o.Token = func(audience string) ([]byte, error) { return []byte("token for " + audience), nil }
 			w.wait(w.run(o))
-			if diff := cmp.Diff(tt.says, strings.TrimSpace(w.logOf("app"))); diff != "" {
+			if diff := cmp.Diff(tt.want, strings.TrimSpace(w.logOf("app"))); diff != "" {
 				t.Errorf("it saw (-want +got):\n%s", diff)
 			}
 		})

@@ -12,7 +12,7 @@ import (
 )
 
 // watchGates follows what the containers of the pod note in the volume that gates share,
-// and reports it: when a command behind a gate began, only its gate can say. A pod without
+// and reports it: only a gate can report when the command behind it began. A pod without
 // that volume has none.
 func (p *Pod) watchGates() {
 	dir := p.Volume(podspec.StateVolume)

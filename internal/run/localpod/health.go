@@ -26,9 +26,9 @@ func hiddenIn(p startup.Plan) map[string]bool {
 func sources(p startup.Plan, pod kubelet.Pod) map[string]startup.Health {
 	out := map[string]startup.Health{}
 	for _, c := range append(append([]kubelet.Container{}, pod.Init...), pod.Containers...) {
-		said, _ := p.Find(c.Name)
-		out[c.Name] = said.Health
-		if said.Health != startup.Report {
+		planned, _ := p.Find(c.Name)
+		out[c.Name] = planned.Health
+		if planned.Health != startup.Report {
 			continue
 		}
 		// Its own report shows in its probes, a moment later.
@@ -49,7 +49,7 @@ func sources(p startup.Plan, pod kubelet.Pod) map[string]startup.Health {
 
 // healthOf is the change of a container's health that an event shows.
 func (p *Pod) healthOf(before kubelet.State, e kubelet.Event) (startup.What, bool) {
-	if p.speaks[e.Container] {
+	if p.reportsHealth[e.Container] {
 		return "", false // its journal reports it
 	}
 	was, is := before.View(e.Container), p.state.View(e.Container)

@@ -32,7 +32,7 @@ func init() {
 	}
 	runtime.LockOSThread()
 	if err := role(); err != nil {
-		tell(answer{Error: err.Error()})
+		reply(answer{Error: err.Error()})
 		syscall.Exit(exitSetup)
 	}
 	syscall.Exit(0) // os.Exit would wait a second with the race detector, and the pod for it
@@ -41,8 +41,8 @@ func init() {
 // exitSetup is the status of a process that could not become what it should.
 const exitSetup = 128
 
-// tell answers the parent. An error means that the parent has ended, and needs no answer.
-func tell(a answer) {
+// reply answers the parent. An error means that the parent has ended, and needs no answer.
+func reply(a answer) {
 	text, _ := json.Marshal(a)
 	_, _ = unix.Write(fdAnswer, append(text, '\n'))
 }
@@ -57,7 +57,7 @@ func keep() error {
 	if err := unix.Mount("outrider", nodeDir, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, "mode=0755"); err != nil {
 		return fmt.Errorf("mounting a tmpfs on %s: %w", nodeDir, err)
 	}
-	tell(answer{PID: os.Getpid()})
+	reply(answer{PID: os.Getpid()})
 	unix.Close(fdAnswer)
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	return nil
@@ -89,7 +89,7 @@ func become() error {
 	if err != nil {
 		return fmt.Errorf("/proc/self is %q", self)
 	}
-	tell(answer{PID: pid})
+	reply(answer{PID: pid})
 	o, err := readOrder()
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ type Options struct {
 	ConfigMaps []corev1.ConfigMap // that the pod may refer to
 	Secrets    []corev1.Secret
 
-	// Entrypoints are the commands of images, for containers whose command is not in
+	// Entrypoints are the commands of images, for containers without a command in
 	// the pod spec. There are no images otherwise.
 	Entrypoints map[string][]string
 

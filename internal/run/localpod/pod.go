@@ -33,25 +33,25 @@ type Pod struct {
 	life   context.Context    // of hooks and probes
 	end    context.CancelFunc // of life
 	work   sync.WaitGroup
-	speak  sync.Mutex // Line and Journal, one at a time
+	output sync.Mutex // Line and Journal, one at a time
 	delete chan time.Duration
 	kill   chan struct{}
 	once   sync.Once // kill is closed once
 	final  Result
 
 	// Below is the loop's own.
-	state    kubelet.State
-	running  map[string]*container
-	starting map[string]bool // begun, and not answered yet
-	dying    bool            // killed: nothing is to start any more
-	deleted  bool
-	failed   []string // why it was not well when it was deleted
-	ended    map[string]Ended
-	timeline startup.Timeline
-	sources  map[string]startup.Health
-	hidden   map[string]bool
-	reported map[string]bool // containers with entries in their journals
-	speaks   map[string]bool // containers whose journals report their health
+	state         kubelet.State
+	running       map[string]*container
+	starting      map[string]bool // begun, and not answered yet
+	dying         bool            // killed: nothing is to start any more
+	deleted       bool
+	failed        []string // why it was not well when it was deleted
+	ended         map[string]Ended
+	timeline      startup.Timeline
+	sources       map[string]startup.Health
+	hidden        map[string]bool
+	reported      map[string]bool // containers with entries in their journals
+	reportsHealth map[string]bool // containers with their health in their journals
 }
 
 // news is what a worker reports.
@@ -96,7 +96,7 @@ func (n *Node) Start(o Options) (*Pod, error) {
 	p := &Pod{node: n, box: box, facts: f, specs: map[string]spec{}, plan: o.Plan.Expand(), began: time.Now(),
 		news: make(chan news), over: make(chan struct{}), done: make(chan struct{}), delete: make(chan time.Duration, 1), kill: make(chan struct{}),
 		state: kubelet.New(lifecycle, o.Kube), running: map[string]*container{}, starting: map[string]bool{}, ended: map[string]Ended{},
-		sources: sources(o.Plan, lifecycle), hidden: hiddenIn(o.Plan.Expand()), reported: map[string]bool{}, speaks: map[string]bool{}}
+		sources: sources(o.Plan, lifecycle), hidden: hiddenIn(o.Plan.Expand()), reported: map[string]bool{}, reportsHealth: map[string]bool{}}
 	for _, s := range specs {
 		p.specs[s.Name] = s
 	}
@@ -231,7 +231,7 @@ func (p *Pod) receive(n news) {
 	case n.report != "":
 		p.reported[e.Container] = true
 		if n.report == startup.IsHealthy || n.report == startup.IsUnhealthy {
-			p.speaks[e.Container] = true
+			p.reportsHealth[e.Container] = true
 		}
 		p.note(startup.Timeline{{Container: e.Container, What: n.report, At: e.At, Incarnation: max(p.state.View(e.Container).Incarnation, 0), Detail: n.detail}})
 		return
@@ -274,7 +274,7 @@ func (p *Pod) exited(n news) {
 // longestMessage is what the kubelet keeps of a termination message.
 const longestMessage = 4096
 
-// message is what a container said at its end.
+// message is a container's termination message.
 func (p *Pod) message(c *container, code int) string {
 	data, _ := os.ReadFile(p.node.path(c.spec.message))
 	text := string(data[:min(len(data), longestMessage)])
@@ -348,13 +348,13 @@ func (p *Pod) recordAction(a kubelet.Action) {
 }
 
 func (p *Pod) record(e Entry) {
-	p.speak.Lock()
-	defer p.speak.Unlock()
+	p.output.Lock()
+	defer p.output.Unlock()
 	p.facts.Journal(e)
 }
 
 func (p *Pod) line(container, line string) {
-	p.speak.Lock()
-	defer p.speak.Unlock()
+	p.output.Lock()
+	defer p.output.Unlock()
 	p.facts.Line(container, line)
 }

@@ -142,7 +142,7 @@ func TestFourKindsOfProbes(t *testing.T) {
 	tests := map[string]struct {
 		probe string
 		well  bool
-		says  string // of a failed probe
+		want  string // of a failed probe
 	}{
 		"exec that ends with 0":              {"exec: {command: [/bin/true]}", true, ""},
 		"exec that does not":                 {"exec: {command: [sh, -c, 'echo sorry; exit 3']}", false, "exit status 3: sorry"},
@@ -181,8 +181,8 @@ spec:
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			got := *answered(w.entries)
-			if got.Failed == tt.well || !strings.Contains(got.Detail, tt.says) {
-				t.Errorf("failed=%t, %q; want well=%t, %q", got.Failed, got.Detail, tt.well, tt.says)
+			if got.Failed == tt.well || !strings.Contains(got.Detail, tt.want) {
+				t.Errorf("failed=%t, %q; want well=%t, %q", got.Failed, got.Detail, tt.well, tt.want)
 			}
 			if strings.HasPrefix(name, "http by a named") && !slices.Contains(w.lines, "app | request for shop kube-probe/1.36 10.244.0.1 yes") {
 				t.Errorf("the request is not a kubelet's: %q", w.lines)
@@ -295,7 +295,7 @@ spec:
 
 func TestCannotBeStarted(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct{ command, says string }{
+	tests := map[string]struct{ command, want string }{
 		"no such file":         {`[/no/such/file]`, `exec: "/no/such/file": stat /no/such/file: no such file or directory`},
 		"not in the PATH":      {`[no-such-command]`, `exec: "no-such-command": executable file not found in $PATH`},
 		"not to be executed":   {`[/etc/passwd]`, `exec: "/etc/passwd": permission denied`},
@@ -306,8 +306,8 @@ func TestCannotBeStarted(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			r := w.wait(w.start("metadata: {name: missing}\nspec: {restartPolicy: Never, containers: [{name: app, command: " + tt.command + "}]}"))
-			if r.Containers[0].Reason != tt.says || codes(r)["app"] != 128 || r.OK() {
-				t.Errorf("result: %+v; want reason %q and exit code 128", r.Containers, tt.says)
+			if r.Containers[0].Reason != tt.want || codes(r)["app"] != 128 || r.OK() {
+				t.Errorf("result: %+v; want reason %q and exit code 128", r.Containers, tt.want)
 			}
 		})
 	}
@@ -343,7 +343,7 @@ spec:
 	defer l.Close()
 	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "control plane\n") }))
 	if r := w.wait(w.run(o)); !r.OK() {
-		t.Errorf("result: %+v\n%s", r, w.said())
+		t.Errorf("result: %+v\n%s", r, w.log())
 	}
 	if w.logOf("v4") != "503" || w.logOf("node") != "control plane" {
 		t.Errorf("the clients received %q and %q", w.logOf("v4"), w.logOf("node"))
@@ -388,7 +388,7 @@ func TestNothingOutlivesItsProgram(t *testing.T) {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	namespaces := strings.Fields(line)
 	if err != nil || len(namespaces) != 3 || !strings.HasPrefix(namespaces[0], "net:") {
-		t.Errorf("the program says %q, %v", line, err)
+		t.Errorf("the program prints %q, %v", line, err)
 	}
 	if got := leftBehind(namespaces, []string{name}); len(got) < 6 {
 		t.Errorf("only %q runs: the test looks in the wrong place", got)

@@ -20,10 +20,10 @@ type Result struct {
 	Violations []startup.Violation `json:"violations,omitempty"`
 
 	// Unjudged are edges that something within the container keeps, a gate or a loop,
-	// which did not say when the real command began.
+	// which did not report when the real command began.
 	Unjudged []startup.Edge `json:"unjudged,omitempty"`
 
-	// Failures say why the pod cannot be called well; what a deletion ended is none.
+	// Failures are what went wrong in the pod; what a deletion ended is none.
 	Failures []string `json:"failures,omitempty"`
 }
 

@@ -94,7 +94,7 @@ func realPath(p string) string {
 	return p
 }
 
-// pick takes what the items ask for from what is there; without items, all of it.
+// pick takes what the items name from what is there; without items, all of it.
 func pick(field string, data map[string][]byte, items []corev1.KeyToPath, mode uint32, optional *bool) ([]file, error) {
 	var out []file
 	if len(items) == 0 {

@@ -81,7 +81,7 @@ func serve() {
 	fmt.Println("stopping")
 }
 
-// A world is a node for one test, with what its pods say.
+// A world is a node for one test, with the output of its pods.
 type world struct {
 	t      *testing.T
 	node   *Node
@@ -245,12 +245,12 @@ func (w *world) until(what string, holds func() bool) {
 		select {
 		case <-changed:
 		case <-late:
-			w.t.Fatalf("waited in vain: %s\n%s", what, w.said())
+			w.t.Fatalf("waited in vain: %s\n%s", what, w.log())
 		}
 	}
 }
 
-func (w *world) said() string {
+func (w *world) log() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var b strings.Builder
@@ -283,7 +283,7 @@ func (w *world) wait(p *Pod) Result {
 	case <-p.Done():
 		return p.Wait()
 	case <-time.After(patience):
-		w.t.Fatalf("the pod does not end\n%s", w.said())
+		w.t.Fatalf("the pod does not end\n%s", w.log())
 		return Result{}
 	}
 }
