@@ -136,7 +136,7 @@ func TestProxyStatusOfWhoeverAnswers(t *testing.T) {
 		want   string
 	}{
 		"another server":     {404, "404 page not found\n", "answers 404 Not Found: 404 page not found"},
-		"who may not":        {403, "only from the machine itself; in a cluster use kubectl port-forward\n", "hint: kubectl -n outrider-system port-forward"},
+		"forbidden":          {403, "only from the machine itself; in a cluster use kubectl port-forward\n", "hint: kubectl -n outrider-system port-forward"},
 		"no list of proxies": {200, "<html>", "not outriderd's list of proxies: invalid character"},
 		"a list of another":  {200, `[{"types":1}]`, "not outriderd's list of proxies"},
 	}

@@ -85,7 +85,7 @@ peer() { # ROLE SECONDS, in a subshell
 	exec timeout 10 python3 -c "$peers" "$1" "$start" "$2" "$red" "$green" "$plain"
 }
 
-# app makes one connection, and wants it to end with a status.
+# app makes one connection, which must end with a status.
 app() {
 	local status=0
 	peer app 0 &

@@ -12,7 +12,7 @@ import (
 )
 
 // noEffect returns why an annotation of a pod does nothing; empty if it does something, or if
-// that is not known.
+// that is unknown.
 //
 // complexity: one case for each reason.
 func noEffect(s *subject, key, value string) string {

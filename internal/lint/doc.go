@@ -13,7 +13,7 @@
 // Where to read:
 //
 //	lint.go         files in, findings out
-//	subject.go      a pod with what is known about it
+//	subject.go      a pod with its plan and its place in the file
 //	rules.go        the table; catalogue.go: what each code stands for
 //	source.go       the lines of a file; fix.go: changes to it
 //	plan.go         what cannot work; order.go, workaround.go, probes.go, initcontainers.go,

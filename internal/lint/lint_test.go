@@ -169,7 +169,7 @@ func TestPodsInOrderHaveNoWarning(t *testing.T) {
 	}
 	files, err := filepath.Glob("../pod/podspec/testdata/pods/*.yaml")
 	if err != nil || len(files) != len(want) {
-		t.Fatalf("%v, %d pods, %d known", err, len(files), len(want))
+		t.Fatalf("%v, %d pods, %d expected", err, len(files), len(want))
 	}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")

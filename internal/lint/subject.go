@@ -15,7 +15,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A subject is a pod with what is known about it.
+// A subject is a pod with its plan and its place in the file.
 type subject struct {
 	podspec.Object
 	Ref      finding.Object

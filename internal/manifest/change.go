@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ErrCannotEdit is the reason why a small change is left to a person.
+// ErrCannotEdit means that the user must make a small change by hand.
 var ErrCannotEdit = errors.New("the YAML is written in a way that this change cannot be put into without rewriting it")
 
 // A changer turns the nodes of an object from the values before into those after. What

@@ -44,7 +44,7 @@ func Namespaces(data []byte) []Namespace {
 		}
 		ns := Namespace{head.Metadata.Name, head.Metadata.Labels, head.Metadata.Annotations}
 		if ns.Labels == nil {
-			ns.Labels = map[string]string{} // it is known to have none
+			ns.Labels = map[string]string{} // it has none
 		}
 		out = append(out, ns)
 	}

@@ -26,7 +26,7 @@ func (s *State) decide() []task {
 
 // decideNewSandbox: everything is killed, and the pod begins again from its first
 // init container, unless there is nothing left to run. With Never there is no
-// second sandbox: a pod that had not started its plain containers is stuck.
+// second sandbox: a pod with plain containers not started yet is stuck.
 func (s *State) decideNewSandbox() []task {
 	again := s.sandbox == deadSandbox
 	if again && s.spec.restart == Never && s.hasStatus() {

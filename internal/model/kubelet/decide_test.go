@@ -13,7 +13,7 @@ import (
 //go:embed testdata/computepodactions-v1.34.4.txt
 var realAnswers string
 
-// decide answers as the real function did, state for state.
+// decide returns what the real function returned, state for state.
 func TestDecideAsTheRealKubelet(t *testing.T) {
 	n := 0
 	for line := range strings.Lines(realAnswers) {

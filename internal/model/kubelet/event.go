@@ -83,7 +83,7 @@ func (a Action) String() string {
 	return s
 }
 
-// Answer is the event by which the world answers an action at that time: that it
+// Answer is the event that answers an action at that time: that it
 // worked, or that it did not. A container that gets a stop signal ends, well or by
 // SIGKILL. It is false for an action that has no answer.
 func (a Action) Answer(at time.Duration, ok bool) (Event, bool) {

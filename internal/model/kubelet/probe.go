@@ -14,7 +14,7 @@ const (
 
 var probeKinds = [...]Which{Startup, Liveness, Readiness}
 
-// A probe is what is known of one probe of the running incarnation.
+// A probe is the state of one probe of the running incarnation.
 // Source: prober/worker.go.
 type probe struct {
 	result  result
@@ -59,7 +59,7 @@ func (s *State) hasProbe(i, w int) bool {
 	return s.probeSpec(i, w).Handler != NoHandler && s.spec.kind(i) != initial
 }
 
-// notice: the prober learns of a new incarnation from the published status only.
+// notice: the prober sees a new incarnation in the published status only.
 func (s *State) notice(i int) {
 	c := &s.c[i]
 	c.seen = true

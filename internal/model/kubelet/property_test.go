@@ -97,7 +97,7 @@ func (w *watcher) watch(before State, e Event, after State, actions []Action) er
 	if !slices.IsSortedFunc(actions, func(a, b Action) int { return int(a.At - b.At) }) {
 		return fmt.Errorf("actions out of order: %v", actions)
 	}
-	w.learn(before, e, after)
+	w.record(before, e, after)
 	for _, a := range actions {
 		if err := w.action(before, a); err != nil {
 			return fmt.Errorf("%v: %w", a, err)
@@ -111,7 +111,7 @@ func (w *watcher) sidecarStarted(s State, c Container) bool {
 	return s.c[i].run == running && s.c[i].step == notStarting && (c.Startup.Handler == NoHandler || s.c[i].started)
 }
 
-func (w *watcher) learn(before State, e Event, after State) {
+func (w *watcher) record(before State, e Event, after State) {
 	completed := e.Kind == Exited && e.Code == 0 && before.View(e.Container).Running
 	for _, c := range w.pod.Init {
 		if c.Restart == Always && w.sidecarStarted(after, c) || c.Restart != Always && completed && c.Name == e.Container {

@@ -37,10 +37,10 @@ type match struct {
 	real, model time.Duration
 }
 
-// patience is how much later than the real kubelet the model may be.
-const patience = 300 * time.Millisecond
+// slack is how much later than the real kubelet the model may be.
+const slack = 300 * time.Millisecond
 
-// news is how long an end or a start may take to be known to the runtime, and so to a relist.
+// news is how long an end or a start may take to reach the runtime, and so a relist.
 const news = 150 * time.Millisecond
 
 // run replays a trace and compares. Whether a relist saw what came just
@@ -75,7 +75,7 @@ func once(tr trace) *replay {
 			r.pass(l)
 		}
 	}
-	r.advance(tr.lines[len(tr.lines)-1].at + patience)
+	r.advance(tr.lines[len(tr.lines)-1].at + slack)
 	r.late()
 	r.order()
 	r.extra()
@@ -117,11 +117,11 @@ func (r *replay) step(e kubelet.Event) {
 // What is due next then waits for another relist, in the model too.
 func (r *replay) pass(l seen) {
 	r.advance(l.at)
-	if next, ok := kubelet.PassAt(r.state); ok && next < l.at+patience/2 {
+	if next, ok := kubelet.PassAt(r.state); ok && next < l.at+slack/2 {
 		return // it may be this one
 	}
 	since := l.at - r.passed
-	if since > patience/2 && since < r.trace.version.Relist*3/2 {
+	if since > slack/2 && since < r.trace.version.Relist*3/2 {
 		r.state = kubelet.WithPassAt(r.state, l.at)
 	}
 }
@@ -130,7 +130,7 @@ func (r *replay) pass(l seen) {
 // it is not.
 func (r *replay) pull(a kubelet.Action) {
 	for _, l := range r.trace.lines {
-		if l.at < a.At-patience || l.name != a.Container || l.what != "start" && l.what != "pulled" {
+		if l.at < a.At-slack || l.name != a.Container || l.what != "start" && l.what != "pulled" {
 			continue
 		}
 		if l.what == "start" {
@@ -149,7 +149,7 @@ func (r *replay) chance() {
 		return
 	}
 	for _, l := range r.trace.lines {
-		if l.what == "pass" && l.at >= at && l.at <= at+(at-r.state.Now())/2+r.trace.version.Relist+patience {
+		if l.what == "pass" && l.at >= at && l.at <= at+(at-r.state.Now())/2+r.trace.version.Relist+slack {
 			r.state = kubelet.WithRetryAt(r.state, l.at)
 			return
 		}
@@ -187,7 +187,7 @@ func (r *replay) kubelet(l seen) {
 	}
 	r.advance(l.at)
 	find := func() int { return r.nearest(l) }
-	if !r.advanceUntil(l.at+patience, func() bool { return find() >= 0 }) {
+	if !r.advanceUntil(l.at+slack, func() bool { return find() >= 0 }) {
 		r.differ(l.at, "real only: %s", l.key())
 		return
 	}
@@ -243,7 +243,7 @@ func (r *replay) world(n int, l seen) {
 		r.state = kubelet.WithPassAt(r.state, l.at)
 	}
 	if action, isAnswer := answers[l.what]; isAnswer {
-		called := r.advanceUntil(l.at+patience, func() bool {
+		called := r.advanceUntil(l.at+slack, func() bool {
 			return slices.ContainsFunc(r.state.Open(), func(a kubelet.Action) bool {
 				return a.Kind == action && a.Container == e.Container && a.Which == e.Which
 			})
@@ -278,7 +278,7 @@ func (r *replay) order() {
 
 // extra adds what only the model did.
 func (r *replay) extra() {
-	end := r.trace.lines[len(r.trace.lines)-1].at - patience
+	end := r.trace.lines[len(r.trace.lines)-1].at - slack
 	for _, a := range r.acted {
 		switch a.Kind {
 		case kubelet.Pull, kubelet.Publish, kubelet.BackOff, kubelet.End:
@@ -307,7 +307,7 @@ func (r *replay) unseen(probe kubelet.Action) bool {
 		return false
 	}
 	return slices.ContainsFunc(r.acted, func(a acted) bool {
-		return a.Kind == kubelet.Stop && a.Container == probe.Container && (a.At-probe.At).Abs() < patience
+		return a.Kind == kubelet.Stop && a.Container == probe.Container && (a.At-probe.At).Abs() < slack
 	}) || slices.ContainsFunc(r.trace.lines, func(l seen) bool {
 		return l.what == "pass" && l.at >= probe.At && l.at < probe.At+news
 	})
@@ -347,7 +347,7 @@ func (r *replay) statuses() {
 			mat, mwords = append(mat, a.At), append(mwords, statusWords(a.Status))
 		}
 	}
-	end := r.trace.lines[len(r.trace.lines)-1].at - patience
+	end := r.trace.lines[len(r.trace.lines)-1].at - slack
 	real, model := flips(at, words), flips(mat, mwords)
 	for _, f := range real {
 		i := slices.IndexFunc(model, func(m match) bool { return m.key == f.key })

@@ -27,7 +27,7 @@ func (p Phase) over() bool { return p == Succeeded || p == Failed }
 // Status returns the status as published.
 func (s State) Status() Status { return s.status }
 
-// publish makes the status known, and the prober the containers in it.
+// publish writes the status; the prober then sees the containers in it.
 func (s *State) publish() {
 	for i := range s.c {
 		if s.c[i].run == running && !s.c[i].seen {
@@ -41,7 +41,7 @@ func (s *State) publish() {
 	s.probeUnready()
 }
 
-// publishReadiness makes the verdict of a probe known at once, and nothing else.
+// publishReadiness publishes the verdict of a probe at once, and nothing else.
 // Source: status/status_manager.go SetContainerReadiness, SetContainerStartup.
 func (s *State) publishReadiness() {
 	next := s.status

@@ -176,7 +176,7 @@ func (s *State) blocked(t task) bool {
 	}
 }
 
-// failed notes that the task under way did not do its work. The pass goes on to
+// failed notes that the task under way failed. The pass goes on to
 // the next one: this is why a hold fails open. Only a plain init container that
 // cannot be started ends the pass.
 // Source: kuberuntime_manager.go SyncPod steps 6 and 8.

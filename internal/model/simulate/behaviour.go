@@ -5,7 +5,7 @@ import "time"
 // A Behaviour is how the world behaves. The zero value: everything works at once,
 // commands run for ever and end at once by SIGTERM.
 type Behaviour struct {
-	Kubernetes  int           // minor version; default: the newest known
+	Kubernetes  int           // minor version; default: the newest supported
 	Until       time.Duration // the simulation ends then; default 2 minutes
 	Begins      time.Duration // the kubelet gets the pod then; shifts it against the relists
 	Sandbox     time.Duration // that making one takes

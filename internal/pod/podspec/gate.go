@@ -40,7 +40,7 @@ func (w wrapper) mechanism() startup.Mechanism {
 	return startup.Wrapper
 }
 
-// First reports whether a program refuses to be anything but process 1, or then does something
+// First reports whether a program runs only as process 1, or else does something
 // else: systemd, and s6-overlay's, which is called /init. Behind a gate it is not.
 func First(program string) bool { return slices.Contains(firsts, path.Base(program)) }
 

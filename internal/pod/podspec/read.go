@@ -38,7 +38,7 @@ type Reading struct {
 // A Fact is what a mechanism can build on in a container.
 type Fact struct {
 	Command bool // it is in the pod, so that it can be wrapped
-	First   bool // it refuses to be anything but process 1
+	First   bool // it runs only as process 1
 	Proxy   bool // a mesh's own: it can be moved, and reports its own readiness
 	Probed  bool // it has a probe, which a hook or a gate can run
 }

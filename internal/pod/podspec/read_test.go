@@ -254,7 +254,7 @@ func TestHowAStatementPolls(t *testing.T) {
 	}
 }
 
-// A hook that may go on without an answer is none that health is known from.
+// A hook that may go on without an answer does not show health.
 func TestHooksThatHoldUntilHealthy(t *testing.T) {
 	for script, want := range map[string]string{
 		"until curl -fs localhost:15021/healthz/ready; do sleep 1; done":                             "healthy",

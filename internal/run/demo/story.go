@@ -60,8 +60,8 @@ type Performance struct {
 	Problem string // why the act did not come to its end
 }
 
-// patience is how long an act may take: the kubelet's back-off is part of the story.
-const patience = 90 * time.Second
+// actTimeout is how long an act may take, with the kubelet's back-off.
+const actTimeout = 90 * time.Second
 
 // Run plays the acts. The error is about the stage, not about what happens on it.
 func Run(ctx context.Context, o Options) ([]Performance, error) {
@@ -208,7 +208,7 @@ func (s *scene) play(ctx context.Context, w *world, log *sharedLog) {
 		return
 	}
 	defer os.Remove(filepath.Join(w.mesh(), pod.Name+".yaml"))
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, actTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, running.Kill)
 	defer stop()
@@ -240,7 +240,7 @@ func (s *scene) play(ctx context.Context, w *world, log *sharedLog) {
 func (p Performance) problem(ctx context.Context, tail []string) string {
 	switch {
 	case ctx.Err() == context.DeadlineExceeded:
-		return fmt.Sprintf("not over after %s; last lines:\n    %s", patience, strings.Join(tail, "\n    "))
+		return fmt.Sprintf("not over after %s; last lines:\n    %s", actTimeout, strings.Join(tail, "\n    "))
 	case p.Act.Job && p.Result.Status.Phase != kubelet.Succeeded:
 		return fmt.Sprintf("the job's pod is %s; last lines:\n    %s", p.Result.Status.Phase, strings.Join(tail, "\n    "))
 	case p.Ready == 0:
@@ -267,7 +267,7 @@ func (p Performance) chart(refused []time.Duration) chart.Chart {
 	return c
 }
 
-// How a service's clients see its end: they learn that a pod leaves a moment later.
+// How a service's clients see its end: they get the removal of a pod a moment later.
 const (
 	loadBefore = time.Second
 	loadAfter  = 500 * time.Millisecond

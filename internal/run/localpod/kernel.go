@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a runtime gives a container of the kernel's own file systems.
+// The kernel's file systems that a runtime mounts in a container.
 // Source: the OCI runtime specification, config-linux.md, and containerd's default
 // spec (pkg/oci/spec.go).
 var (
@@ -33,7 +33,7 @@ func (r *root) devices() error {
 		at := filepath.Join("/dev", name)
 		from := filepath.Join(oldRoot, at)
 		if info, err := os.Stat(from); err != nil || info.IsDir() {
-			continue // a machine without it has none to give
+			continue // the machine does not have it
 		}
 		if err := target(at, false); err != nil {
 			return err

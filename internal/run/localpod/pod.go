@@ -142,7 +142,7 @@ func (p *Pod) Await(signals <-chan os.Signal, duration time.Duration) Result {
 	}
 }
 
-// Done is closed when nothing of the pod runs any more.
+// Done is closed when no process of the pod runs any more.
 func (p *Pod) Done() <-chan struct{} { return p.done }
 
 // Wait returns the result, when the pod is over.
@@ -164,7 +164,7 @@ func (p *Pod) Volume(name string) string {
 
 func (p *Pod) now() time.Duration { return time.Since(p.began) }
 
-// send gives the loop an event, unless the loop has ended.
+// send passes an event to the loop, unless the loop has ended.
 func (p *Pod) send(n news) {
 	select {
 	case p.news <- n:
@@ -284,7 +284,7 @@ func (p *Pod) message(c *container, code int) string {
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
-// step gives the machine an event, and does what it answers.
+// step applies an event to the state machine, and performs its actions.
 func (p *Pod) step(n news) {
 	before, e := p.state, n.event
 	after, actions := before.Step(e)

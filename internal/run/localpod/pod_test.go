@@ -160,9 +160,9 @@ func TestFourKindsOfProbes(t *testing.T) {
 		"grpc where there is none":           {"grpc: {port: 8080}", false, ""},
 	}
 	for name, tt := range tests {
-		patience := 20 // seconds: it is not what most are about
+		timeout := 20 // seconds: most cases do not test it
 		if strings.Contains(name, "too long") {
-			patience = 1
+			timeout = 1
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -173,7 +173,7 @@ spec:
   containers:
   - {name: app, SERVER, ports: [{name: web, containerPort: 8080}],
      lifecycle: {postStart: {exec: {command: [sh, -c, "touch /tmp/ready; until grep -q ':2382' /proc/net/tcp6 /proc/net/tcp; do sleep 0.05; done"]}}},
-     readinessProbe: {periodSeconds: 1, failureThreshold: 1, timeoutSeconds: ` + strconv.Itoa(patience) + `, ` + tt.probe + `}}
+     readinessProbe: {periodSeconds: 1, failureThreshold: 1, timeoutSeconds: ` + strconv.Itoa(timeout) + `, ` + tt.probe + `}}
 `)
 			w.until("a probe is answered", func() bool { return answered(w.entries) != nil })
 			p.Delete(0)

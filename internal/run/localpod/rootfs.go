@@ -16,7 +16,7 @@ import (
 const oldRoot = "/.outrider"
 
 // enter makes the file system and goes into it. All happens in a mount namespace of
-// the container's own: nothing of it is seen outside.
+// the container's own, and not visible outside.
 func (r *root) enter() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("parting from the node's mounts: %w", err)

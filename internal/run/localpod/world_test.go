@@ -228,13 +228,13 @@ func (w *world) change(f func()) {
 	w.changed = make(chan struct{})
 }
 
-// patience is far more than anything here takes.
-const patience = 60 * time.Second
+// testTimeout is far more than anything here takes.
+const testTimeout = 60 * time.Second
 
 // until waits until something holds.
 func (w *world) until(what string, holds func() bool) {
 	w.t.Helper()
-	late := time.After(patience)
+	late := time.After(testTimeout)
 	for {
 		w.mu.Lock()
 		ok, changed := holds(), w.changed
@@ -245,7 +245,7 @@ func (w *world) until(what string, holds func() bool) {
 		select {
 		case <-changed:
 		case <-late:
-			w.t.Fatalf("waited in vain: %s\n%s", what, w.log())
+			w.t.Fatalf("timed out: %s\n%s", what, w.log())
 		}
 	}
 }
@@ -282,7 +282,7 @@ func (w *world) wait(p *Pod) Result {
 	select {
 	case <-p.Done():
 		return p.Wait()
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		w.t.Fatalf("the pod does not end\n%s", w.log())
 		return Result{}
 	}
