@@ -32,7 +32,7 @@ app after cache is completed, optional, within 1m30s or continue, on restart not
 	}
 }
 
-func TestParseSaysWhatIsWrong(t *testing.T) {
+func TestParseNamesTheMistake(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"a word of Kubernetes":       {"app after proxy is ready", `line 1: "ready" is none of started, healthy, completed; did you mean healthy?`},
 		"a word of Compose's file":   {"\napp after db is service_healthy", `line 2: "service_healthy" is none of started, healthy, completed; did you mean healthy?`},

@@ -120,7 +120,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestFindingsSayWhatAndWhatToDo(t *testing.T) {
+func TestFindingsHaveAMessageAndARemedy(t *testing.T) {
 	got := plan(t, "container migrate is init\ncontainer db is plain, healthy by report\nmigrate after db is healthy").Validate(34)
 	want := Finding{Code: CannotBeKept, Level: Error, Names: []string{"migrate", "db"},
 		Edge:    &Edge{From: "db", To: "migrate", After: Healthy},

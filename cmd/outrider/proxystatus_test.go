@@ -129,7 +129,7 @@ func TestProxyStatusOfARealControlPlane(t *testing.T) {
 	}
 }
 
-func TestProxyStatusOfWhoeverAnswers(t *testing.T) {
+func TestProxyStatusOfAnyServer(t *testing.T) {
 	tests := map[string]struct {
 		status int
 		body   string

@@ -120,8 +120,8 @@ var statusPorts = map[int]string{
 	4191: "the proxy", 9901: "the proxy",
 }
 
-// livenessAsksProxy: the kubelet restarts the app when the proxy is not healthy.
-func livenessAsksProxy(s subject, b *builder) {
+// livenessProbesProxy: the kubelet restarts the app when the proxy is not healthy.
+func livenessProbesProxy(s subject, b *builder) {
 	for _, m := range s.members() {
 		if isMesh(m.Name) || m.kind == startup.Init {
 			continue

@@ -6,7 +6,7 @@ var podRules = []func(subject, *builder){
 	startOff, leftOut, nothingWaits,
 	heldInPod, holdRequested,
 	workarounds,
-	probeOfLater, killedWhileWaiting, livenessAsksProxy,
+	probeOfLater, killedWhileWaiting, livenessProbesProxy,
 	initNeedsNetwork,
 	proxyInJob, serverInJob,
 	graceTooShort,

@@ -7,7 +7,7 @@ import "time"
 type killing struct {
 	stage    stage
 	left     time.Duration // of the grace period
-	since    time.Duration // the stage began then
+	since    time.Duration // when the stage began
 	deadline time.Duration // and ends then at the latest; never: it does not
 	inTurn   bool          // it waits for its turn
 }

@@ -38,7 +38,7 @@ web:   {cache: {condition: started, required: false, on-restart: restart, by: ga
 	}
 }
 
-func TestEdgesSayWhatIsWrong(t *testing.T) {
+func TestErrorsNameTheMistake(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"a word of Kubernetes": {`app: {proxy: ready}`,
 			`container app: proxy: "ready" is none of started, healthy, completed; did you mean healthy?`},

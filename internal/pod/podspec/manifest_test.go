@@ -54,7 +54,7 @@ spec: {template: {spec: {containers: [{name: app}]}}}
 
 // An error of a manifest names the document and the field, and what would be right in words
 // of the API, without types of Go.
-func TestErrorsSayWhereAndWhatIsRight(t *testing.T) {
+func TestErrorsNameThePlaceAndTheRemedy(t *testing.T) {
 	const at = "f: document 1 (line 1): "
 	pod := func(containers string) string {
 		return "kind: Pod\nmetadata: {name: x}\nspec: {containers: " + containers + "}\n"

@@ -12,7 +12,7 @@ import (
 	"outrider.dev/startup"
 )
 
-func TestActsAreWhatTheySay(t *testing.T) {
+func TestActsMatchTheirTitles(t *testing.T) {
 	for i, act := range Acts {
 		pod, plan, err := act.pod(i + 1)
 		if err != nil {

@@ -166,7 +166,7 @@ func (n *Node) Command(cmd *exec.Cmd) (wait func() error, err error) {
 	return func() error { return <-ended }, nil
 }
 
-// path is where a file of the node is seen from here.
+// path returns the path of a node's file on this machine.
 func (n *Node) path(elem ...string) string {
 	return filepath.Join(append([]string{"/proc", strconv.Itoa(n.keeper.Process.Pid), "root"}, elem...)...)
 }

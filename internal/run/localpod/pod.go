@@ -157,7 +157,7 @@ func (p *Pod) Addresses() []netip.Addr { return p.facts.addrs }
 // Do runs f in the pod's network: sockets that f makes belong to it for ever.
 func (p *Pod) Do(f func() error) error { return inside(f, p.box.net) }
 
-// Volume is where an emptyDir volume of the pod is seen from here, while it runs.
+// Volume returns the path of the pod's emptyDir volume on this machine, while it runs.
 func (p *Pod) Volume(name string) string {
 	return p.node.path(path.Join(p.box.dir, "volumes", name))
 }

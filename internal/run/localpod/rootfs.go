@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// oldRoot is where the node's file system is seen while a container is made, and
-// nothing once it is.
+// oldRoot is where the node's file system is mounted while a container is made, and
+// removed afterwards.
 const oldRoot = "/.outrider"
 
 // enter makes the file system and goes into it. All happens in a mount namespace of

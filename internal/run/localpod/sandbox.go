@@ -126,7 +126,7 @@ func (s *sandbox) fillVolume(v volume, c *corev1.PodSecurityContext) error {
 	return v.write(s.node.path(at), group)
 }
 
-// Close lets go of the namespaces: with the last process in them they are gone.
+// Close releases the namespaces: they end with their last process.
 func (s *sandbox) Close() {
 	for _, space := range []space{s.net, s.ipc, s.uts} {
 		space.Close()

@@ -213,7 +213,7 @@ func (f facts) token(field string, s *corev1.ServiceAccountTokenProjection, mode
 	return []file{{s.Path, data, mode}}, nil
 }
 
-// write makes a volume in a directory of the node, as seen from here. What is in it
+// write makes a volume in a directory of the node, by its path on this machine. What is in it
 // belongs to the pod's fsGroup, if it has one.
 // Source: pkg/volume/volume_linux.go SetVolumeOwnership of kubernetes v1.34.4.
 func (v volume) write(dir string, fsGroup *int64) error {
