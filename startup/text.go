@@ -150,7 +150,7 @@ var (
 	mechanismWords = words[Mechanism]{"", Mechanisms}
 )
 
-// words are how the values of a type are written.
+// words are the written forms of a type's values.
 type words[T ~string] struct {
 	zero string // for the empty value; empty: that value is not written
 	rest []T    // written as they are

@@ -30,7 +30,7 @@ func (o *proxyOptions) flags(cmd *cobra.Command, outputs ...string) {
 	cli.Choice(cmd, &o.output, "output", "o", "how to print", outputs...)
 }
 
-// source is where answers come from.
+// source is the outriderd, or the saved file, with the answers.
 func (o *proxyOptions) source(cmd *cobra.Command) (debugapi.Source, error) {
 	if err := cli.FromEnv(cmd.Flags()); err != nil {
 		return debugapi.Source{}, err

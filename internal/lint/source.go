@@ -94,7 +94,7 @@ func find(root *yaml.Node, p path) (key, value *yaml.Node, all bool) {
 	return key, value, true
 }
 
-// place is where evidence stands, or else the field it was seen in.
+// place returns the place of the evidence, or else of its field.
 func (s *source) place(root *yaml.Node, p path, evidence string) finding.Place {
 	out := finding.Place{File: s.name}
 	if root == nil {

@@ -166,7 +166,7 @@ func graceTooShort(s subject, b *builder) {
 // appStops is what a fix leaves for the app's own stop.
 const appStops = 5 * time.Second
 
-// drain is how long a proxy that comes or is there serves on after SIGTERM.
+// drain is how long the proxy serves on after SIGTERM.
 func (s *subject) drain() time.Duration {
 	if !s.captured() {
 		return 0
@@ -180,7 +180,7 @@ func (s *subject) drain() time.Duration {
 
 var sleeping = regexp.MustCompile(`(?:^|[\s;&|/])sleep\s+(\d{1,7})(s|m)?(?:\s|;|&|$)`)
 
-// preStop is how long a hook certainly takes, and where that stands.
+// preStop returns how long a hook takes at least, and its field.
 func (m member) preStop() (time.Duration, path, string) {
 	if m.Lifecycle == nil || m.Lifecycle.PreStop == nil {
 		return 0, nil, ""

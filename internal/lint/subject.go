@@ -120,7 +120,7 @@ func (s *subject) captured() bool {
 	return s.proxy != "" && s.Pod.Annotations[contract.Capture] != "none" && s.Pod.Annotations[contract.InterceptionMode] != "NONE"
 }
 
-// kind is how the proxy stands in the pod.
+// kind is the proxy's kind of container in the pod.
 func (s *subject) kind() startup.Kind {
 	c, _ := s.plan.Find(s.proxy)
 	return c.Kind

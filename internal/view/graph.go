@@ -60,7 +60,7 @@ type box struct {
 	in                  []plan.Edge // that end here, from top to bottom
 }
 
-// entry is where edge number i ends.
+// entry returns the y coordinate at which edge number i ends.
 func (b box) entry(i int) int { return b.y + b.height*(i+1)/(len(b.in)+1) }
 
 // layout is a staircase: each container in a row of its own, right of and below all

@@ -48,7 +48,7 @@ func (p *printer) print(w io.Writer) error {
 	return err
 }
 
-// width is where lines are wrapped.
+// width is the column at which lines are wrapped.
 const width = 100
 
 // item writes a label and a text, wrapped.

@@ -78,7 +78,7 @@ func (f Finding) sarif() object {
 	return r
 }
 
-// region is where the finding is in its file. Its column is known if its line is.
+// region is the finding's place in its file. A place with a line has a column.
 func (f Finding) region() object {
 	return object{"startLine": f.Line, "startColumn": f.Column, "endLine": f.Line, "endColumn": f.Column + f.Width, "snippet": message(f.Text)}
 }

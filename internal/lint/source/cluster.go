@@ -16,7 +16,7 @@ import (
 	"outrider.dev/internal/lint"
 )
 
-// kinds are what lint reads of a namespace, in kubectl's words.
+// kinds are the resources of a namespace that lint reads, by kubectl's names.
 const kinds = "pods,deployments,statefulsets,daemonsets,replicasets,jobs,cronjobs,services"
 
 // An AccessError means that a namespace cannot be read. Help may be empty.

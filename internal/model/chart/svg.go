@@ -148,10 +148,10 @@ func (c Chart) picture() picture {
 
 func letterCount(s string) float64 { return float64(utf8.RuneCountInString(s)) }
 
-// bottom is where the lanes end.
+// bottom returns the y coordinate of the lanes' end.
 func (p picture) bottom() float64 { return p.top + float64(len(p.lanes)*laneHigh) }
 
-// x is where a time is.
+// x returns the x coordinate of a time.
 func (p picture) x(t time.Duration) float64 {
 	return p.left + lanesWide*min(max(float64(t)/float64(p.end), 0), 1)
 }

@@ -80,7 +80,7 @@ func (b Behaviour) of(s Subject) (out simulate.Behaviour, assumed []string, err 
 	return out, assumed, nil
 }
 
-// assume is what holds of a container by default, as clauses of a
+// assume returns the defaults of a container, as clauses of a
 // behaviour.
 func (b Behaviour) assume(s Subject, c startup.Container) []string {
 	given := b.Given.Containers[c.Name]

@@ -16,7 +16,7 @@ type clause struct {
 	set   func(c *Container, v values) error
 }
 
-// values are what the capitals of a form stood for, in their order.
+// values are the values for the capitals of a form, in their order.
 type values struct {
 	times []time.Duration
 	ints  []int

@@ -7,7 +7,7 @@ import (
 	"outrider.dev/internal/model/kubelet"
 )
 
-// of is how a container behaves.
+// of returns the behaviour of a container.
 func (r *run) of(name string) Container { return r.Behaviour.Containers[name] }
 
 // answer plans what follows from an action of the kubelet.

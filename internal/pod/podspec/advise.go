@@ -27,7 +27,7 @@ type Way struct {
 	Cost   *Cost             `json:"readyToStartSeconds,omitempty"` // nil if it was not measured
 }
 
-// ways are what is compared.
+// ways are the mechanisms that are compared.
 var ways = []struct {
 	by       startup.Mechanism
 	released startup.Health

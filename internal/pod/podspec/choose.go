@@ -155,7 +155,7 @@ func (r Reading) warning(e startup.Edge, c Choice) string {
 	return strings.Join(out, "; ")
 }
 
-// released is what lets the kubelet go on after a sidecar, with the reason.
+// released is what makes the kubelet continue after a sidecar, with the reason.
 var released = map[startup.Health]string{
 	startup.PostStart:    "released by a blocking postStart, which the kubelet sees about 1 s sooner than a startup probe",
 	startup.StartupProbe: "released by its startup probe, which is there already",

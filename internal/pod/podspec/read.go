@@ -127,7 +127,7 @@ type carrier struct {
 	index int    // in that
 }
 
-// field is where it stands, for people.
+// field is its path, for people.
 func (c carrier) field() string { return "spec." + c.list + "[" + strconv.Itoa(c.index) + "]" }
 
 // carriers are the pod's containers, init containers first.
@@ -150,7 +150,7 @@ func carriers(pod *corev1.Pod) []carrier {
 // argv is command and args together.
 func (c carrier) argv() []string { return slices.Concat(c.Command, c.Args) }
 
-// argField is where word i of argv stands.
+// argField returns the field of word i of argv.
 func (c carrier) argField(i int) string {
 	if i < len(c.Command) {
 		return fmt.Sprintf("%s.command[%d]", c.field(), i)
@@ -194,7 +194,7 @@ func restart(pod corev1.RestartPolicy, own *corev1.ContainerRestartPolicy) start
 	return startup.Always
 }
 
-// health is where the word "healthy" comes from. The kubelet waits for a
+// health is what reports the container as healthy. The kubelet waits for a
 // sidecar's startup probe and never for its readiness; others wait best for readiness,
 // which can be withdrawn.
 func (r *reader) health(c carrier) startup.Health {

@@ -222,7 +222,7 @@ func (p *pipes) close() {
 	}
 }
 
-// longest is where a line is cut. Source: containerd's default max_container_log_line_size.
+// longest is the length at which a line is cut. Source: containerd's default max_container_log_line_size.
 const longest = 16 << 10
 
 func readLines(r io.Reader, line func(string)) {

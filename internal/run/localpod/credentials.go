@@ -35,7 +35,7 @@ func (p process) exec() error {
 	return fmt.Errorf("exec: %q: %w", p.Argv[0], err)
 }
 
-// find is where the command is, by PATH if its name has no slash.
+// find returns the path of the command, by PATH if its name has no slash.
 func (p process) find(env []string) (string, error) {
 	name := p.Argv[0]
 	if strings.Contains(name, "/") {

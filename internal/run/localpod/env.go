@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// environment is what a container's command finds in its environment.
+// environment returns the environment of a container's command.
 // Source: pkg/kubelet/kubelet_pods.go makeEnvironmentVariables of kubernetes v1.34.4.
 func (f facts) environment(c carrier) ([]string, map[string]string, error) {
 	vars := map[string]string{}
@@ -98,7 +98,7 @@ func key(field, name string, data map[string]string, optional *bool) (string, bo
 	return value, ok, nil
 }
 
-// texts is what a secret holds; its stringData wins.
+// texts returns the data of a secret; its stringData wins.
 func texts(s corev1.Secret) map[string]string {
 	out := map[string]string{}
 	for k, v := range s.Data {

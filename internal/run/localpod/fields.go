@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// facts are what is known of a pod when its containers are made.
+// facts are the options and addresses of a pod when its containers are made.
 type facts struct {
 	*Options
 	node  string

@@ -22,7 +22,7 @@ func hiddenIn(p startup.Plan) map[string]bool {
 	return out
 }
 
-// sources are where it shows that a container is healthy, by its name.
+// sources are what reports that a container is healthy, by its name.
 func sources(p startup.Plan, pod kubelet.Pod) map[string]startup.Health {
 	out := map[string]startup.Health{}
 	for _, c := range append(append([]kubelet.Container{}, pod.Init...), pod.Containers...) {

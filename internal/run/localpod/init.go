@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roles are what a program is that this package started again.
+// roles are what this package does in a program that it started again.
 var roles = map[string]func() error{
 	roleNode:      keep,
 	roleContainer: begin,

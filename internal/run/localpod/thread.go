@@ -55,7 +55,7 @@ func inside(f func() error, spaces ...space) error {
 var errLeft = errors.New("the function left its goroutine")
 
 // onThread runs f on a thread that ends with it. It is never the process's first
-// thread: that one cannot end, and its namespaces are what others take for ours.
+// thread: that one cannot end, and others take its namespaces for ours.
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
