@@ -76,7 +76,7 @@ spec:
     metadata: {labels: {app: config}}
     spec:
       containers:
-      - {name: config, image: "` + AppImage + `", command: [/app, serve], readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}}
+      - {name: config, image: "` + AppImage + `", command: [/app, serve], readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1, timeoutSeconds: 10}}
 ---
 apiVersion: v1
 kind: Service
@@ -96,7 +96,7 @@ spec:
     spec:
       terminationGracePeriodSeconds: 15
       containers:
-      - {name: server, image: "` + AppImage + `", command: [/app, serve, --stop, 3s], ports: [{containerPort: 8080}], readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}}
+      - {name: server, image: "` + AppImage + `", command: [/app, serve, --stop, 3s], ports: [{containerPort: 8080}], readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1, timeoutSeconds: 10}}
 ---
 apiVersion: v1
 kind: Service
