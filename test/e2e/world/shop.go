@@ -65,7 +65,8 @@ func (w *World) Furnish(ctx context.Context) error {
 }
 
 // services are what the pods call: a configuration centre outside of the mesh, and a
-// server inside of it.
+// server inside of it. Their probes may take 10 s: with the default of one second they leave
+// their Service on an overloaded node.
 const services = `
 apiVersion: apps/v1
 kind: Deployment
