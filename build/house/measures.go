@@ -38,10 +38,10 @@ var measures = []measure{
 	{"decisions on a condition outside startup", 0, conditions},
 	{"lists of mechanisms outside startup", 0, preferences},
 	{"lines of cmd/outrider, without tests", 1446, lines("cmd/outrider")},
-	{"\"nobody\" and \"somebody\"", 16, words(`(?i)\b(nobod(y|ys|y's)|somebod(y|ys|y's))\b`)},
+	{"\"nobody\" and \"somebody\"", 6, words(`(?i)\b(nobod(y|ys|y's)|somebod(y|ys|y's))\b`)},
 	{"references to documents that are not here", 0, words(`(?i)(^|[^\w/])(design \d|design\.md|style\.md|reference/|issue \d+)`)},
 	{"ranges over a map whose order can show, without a reason", 0, mapOrder},
-	{"lines of Go, code and tests", 124800, lines("")},
+	{"lines of Go, code and tests", 122300, lines("")},
 }
 
 // linked counts what the binary in every pod links.

@@ -197,7 +197,7 @@ func strictNetwork(r *run, p *world.Pod) (stop func()) {
 }
 
 // Another mesh's proxy, without any part of Outrider: order and parking beside it.
-func TestBesideAForeignProxy(t *testing.T) {
+func TestWithAnotherMesh(t *testing.T) {
 	istio := func(p *corev1.Pod) {
 		user := int64(1337)
 		p.Annotations["sidecar.istio.io/status"] = `{"initContainers":["istio-init"],"containers":["istio-proxy"]}`

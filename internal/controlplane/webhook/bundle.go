@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Patch puts the bundle into every webhook of a configuration, and says whether that changed
+// Patch puts the bundle into every webhook of a configuration, and reports whether that changed
 // it: of several replicas only the first one writes.
 func Patch(c *admission.MutatingWebhookConfiguration, bundle []byte) (changed bool) {
 	for i := range c.Webhooks {

@@ -122,7 +122,7 @@ func OtherInjectors(all []admission.MutatingWebhookConfiguration) []string {
 	return out
 }
 
-// onPods says whether a webhook gets new pods.
+// onPods reports whether a webhook gets new pods.
 func onPods(w admission.MutatingWebhook) bool {
 	among := func(list []string, word string) bool {
 		return slices.Contains(list, word) || slices.Contains(list, "*")
@@ -137,7 +137,7 @@ func onPods(w admission.MutatingWebhook) bool {
 // revision has its own pods.
 var requests = map[string]string{contract.NamespaceLabel: "enabled", contract.InjectLabel: "true", contract.RevisionLabel: inject.DefaultRevision}
 
-// requires says whether a selector requires one of these labels. A selector that excludes a
+// requires reports whether a selector requires one of these labels. A selector that excludes a
 // value, as many do, does not.
 func requires(s *metav1.LabelSelector) bool {
 	if s == nil {

@@ -30,7 +30,7 @@ type Object struct {
 	Name       string
 	Item       int // its number in a list, from 1; 0: not in a list
 
-	// Known says whether a mesh uses the kind. If not, nothing else was checked.
+	// Known reports whether a mesh uses the kind. If not, nothing else was checked.
 	Known bool
 	// Part is nil for an object without effect: a namespace, a pod that has ended, a route of
 	// a gateway.

@@ -154,7 +154,7 @@ func checkAnnotations(given map[string]string, r *report) error {
 	return nil
 }
 
-// InFamily says whether an annotation of that name is about injection, ours or Istio's.
+// InFamily reports whether an annotation of that name is about injection, ours or Istio's.
 func InFamily(name string) bool {
 	return slices.ContainsFunc(families, func(f string) bool { return strings.HasPrefix(name, f) })
 }

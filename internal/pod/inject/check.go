@@ -124,7 +124,7 @@ func address(s string) error {
 	return nil
 }
 
-// NamespaceName says whether a namespace can have that name.
+// NamespaceName reports whether a namespace can have that name.
 func NamespaceName(s string) error {
 	if err := label(s); err != nil {
 		return fmt.Errorf("%q: want %w", s, err)

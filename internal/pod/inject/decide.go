@@ -23,14 +23,14 @@ var IgnoredNamespaces = []string{"kube-system", "kube-public", "kube-node-lease"
 // is set decides.
 var PodLabels = []string{contract.OwnInjectLabel, contract.InjectLabel}
 
-// NamesDefault says whether a namespace has a label that stands for the default revision.
+// NamesDefault reports whether a namespace has a label that stands for the default revision.
 func NamesDefault(ns Namespace) bool {
 	_, istios := ns.Labels[contract.NamespaceLabel]
 	_, own := ns.Labels[contract.OwnNamespaceLabel]
 	return istios || own
 }
 
-// Decide says whether a pod is injected. It is the first step of [Pod].
+// Decide reports whether a pod is injected. It is the first step of [Pod].
 func Decide(pod *corev1.Pod, ns Namespace, o Options) Reason {
 	reason, _ := decide(pod, ns, o)
 	return reason
@@ -210,7 +210,7 @@ func selected(pod *corev1.Pod, selectors []metav1.LabelSelector) (string, bool) 
 // otherMeshes are the proxies of other meshes' injectors.
 var otherMeshes = []string{"istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane"}
 
-// decideProxy says whether another mesh has the pod's proxy. Ours then adds order, and
+// decideProxy reports whether another mesh has the pod's proxy. Ours then adds order, and
 // parking by outrider-init, which captures nothing; but only if a label of our own, which no
 // other injector reads, or the annotation outrider.dev/proxy: none requests it. The other
 // injector may come after ours: then the API server calls our webhook again

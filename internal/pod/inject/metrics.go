@@ -128,7 +128,7 @@ func scrapeTargets(text string) ([]target, error) {
 	return out, nil
 }
 
-// isPath says whether the agent can request the path; it prepends a missing slash.
+// isPath reports whether the agent can request the path; it prepends a missing slash.
 func isPath(path string) bool {
 	_, err := url.Parse("http://localhost/" + strings.TrimPrefix(path, "/"))
 	return err == nil

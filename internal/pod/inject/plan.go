@@ -112,7 +112,7 @@ func nativeOf(in input, r *report) (native, at string) {
 	return "", ""
 }
 
-// endsOnce says whether the pod completes, as a Job's does: then its proxy has to end too.
+// endsOnce reports whether the pod completes, as a Job's does: then its proxy has to end too.
 func endsOnce(pod *corev1.Pod) bool {
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 }

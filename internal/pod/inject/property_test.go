@@ -112,7 +112,7 @@ func randomOptions(t testing.TB, c chooser) Options {
 	}
 }
 
-// checkRandom injects one pod, and the result by other options too, and says whether it
+// checkRandom injects one pod, and the result by other options too, and reports whether it
 // was injected.
 func checkRandom(t testing.TB, c chooser) bool {
 	t.Helper()

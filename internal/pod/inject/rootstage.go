@@ -49,7 +49,7 @@ func whyInit(pod *corev1.Pod, in input, s settings, edges startup.Plan) string {
 	return ""
 }
 
-// restarts says whether the kubelet starts every container again, whatever its exit code.
+// restarts reports whether the kubelet starts every container again, whatever its exit code.
 func restarts(pod *corev1.Pod) bool {
 	policy := pod.Spec.RestartPolicy
 	return (policy == "" || policy == corev1.RestartPolicyAlways) && !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
@@ -57,7 +57,7 @@ func restarts(pod *corev1.Pod) bool {
 	})
 }
 
-// rootsOnly says whether all containers say that they run as root, as the proxy then does:
+// rootsOnly reports whether all containers say that they run as root, as the proxy then does:
 // for a single user the kubelet makes the files of a token that user's, mode 0600.
 // Source: pkg/volume/util FsUserFrom and pkg/volume/projected of kubernetes v1.34.4; seen there.
 func rootsOnly(pod *corev1.Pod) bool {
@@ -78,7 +78,7 @@ func rootsOnly(pod *corev1.Pod) bool {
 	})
 }
 
-// held says whether a gate keeps a container's command from running before the proxy runs
+// held reports whether a gate keeps a container's command from running before the proxy runs
 // unprivileged, by itself or by those that it waits for.
 func held(edges startup.Plan, name string) bool {
 	return slices.ContainsFunc(edges.Edges, func(e startup.Edge) bool {
