@@ -178,14 +178,11 @@ func (h *holder) holding(n int) {
 }
 
 // envoyConfig has a listener for each direction as capture needs it, and its twin for
-// the standby. addresses is how Envoy listens on every address.
-func envoyConfig(dualStack, transparent bool) string {
+// the standby. Like those of package xds/resource they have an address for each family.
+func envoyConfig(transparent bool) string {
 	listener := func(name string, port, twin int, chains string) string {
 		address := fmt.Sprintf(`"address": {"socket_address": {"address": "0.0.0.0", "port_value": %d}},
 			"additional_addresses": [{"address": {"socket_address": {"address": "::", "port_value": %[1]d}}}]`, port)
-		if dualStack {
-			address = fmt.Sprintf(`"address": {"socket_address": {"address": "::", "port_value": %d, "ipv4_compat": true}}`, port)
-		}
 		const filter = `{"name": "%s", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.listener.%s"}}`
 		return fmt.Sprintf(`{"name": "%s", %s, "transparent": %t, "listener_filters": [%s], "filter_chains": [%s]},
 			{"name": "%[1]s-early", "address": {"socket_address": {"address": "127.0.0.1", "port_value": %[6]d}}, "listener_filters": [%[7]s], "filter_chains": [%[5]s]}`,
@@ -224,7 +221,7 @@ func envoyBinary(t testing.TB) string {
 	return path
 }
 
-func startEnvoy(t testing.TB, pod *ns.Namespace, mode capture.Mode, dualStack bool) *exec.Cmd {
+func startEnvoy(t testing.TB, pod *ns.Namespace, mode capture.Mode) *exec.Cmd {
 	t.Helper()
 	binary, err := os.Open(envoyBinary(t))
 	if err != nil {
@@ -232,7 +229,7 @@ func startEnvoy(t testing.TB, pod *ns.Namespace, mode capture.Mode, dualStack bo
 	}
 	defer binary.Close()
 	// By its descriptor: the path may be root's alone, and Envoy runs as the proxy's user.
-	cmd := exec.Command("/proc/self/fd/3", "--config-yaml", envoyConfig(dualStack, mode == capture.TProxyMode),
+	cmd := exec.Command("/proc/self/fd/3", "--config-yaml", envoyConfig(mode == capture.TProxyMode),
 		"--concurrency", "2", "--disable-hot-restart", "-l", "error")
 	cmd.ExtraFiles = []*os.File{binary}
 	startAsProxy(t, pod, cmd, mode)
@@ -284,22 +281,20 @@ func standbyTopology(t testing.TB, mode capture.Mode) *topology {
 func TestStandbyBeforeEnvoyAndAfter(t *testing.T) {
 	envoyBinary(t)
 	for _, mode := range []capture.Mode{capture.RedirectMode, capture.TProxyMode} {
-		for _, dualStack := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, one socket for both families: %t", mode, dualStack), func(t *testing.T) {
-				top := standbyTopology(t, mode)
-				h := startHolder(t, top.pod, mode, 0)
-				var delays []time.Duration
-				for range 3 {
-					delays = append(delays, oneLife(t, top, h, mode, dualStack)...)
-				}
-				t.Log(spread("handed over to first byte of the server", delays))
-			})
-		}
+		t.Run(string(mode), func(t *testing.T) {
+			top := standbyTopology(t, mode)
+			h := startHolder(t, top.pod, mode, 0)
+			var delays []time.Duration
+			for range 3 {
+				delays = append(delays, oneLife(t, top, h, mode)...)
+			}
+			t.Log(spread("handed over to first byte of the server", delays))
+		})
 	}
 }
 
 // oneLife is one of Envoy's; it returns how long after it each early connection was served.
-func oneLife(t *testing.T, top *topology, h *holder, mode capture.Mode, dualStack bool) []time.Duration {
+func oneLife(t *testing.T, top *topology, h *holder, mode capture.Mode) []time.Duration {
 	var early []net.Conn
 	for _, w := range ways {
 		c, again, err := w.call(top, enough).attempt()
@@ -313,7 +308,7 @@ func oneLife(t *testing.T, top *topology, h *holder, mode capture.Mode, dualStac
 		early = append(early, c)
 	}
 	h.holding(len(early))
-	envoy := startEnvoy(t, top.pod, mode, dualStack)
+	envoy := startEnvoy(t, top.pod, mode)
 	served := make([]time.Time, len(early))
 	var callers sync.WaitGroup
 	for i, c := range early {
@@ -384,7 +379,7 @@ func TestStandbyHoldsTwoThousand(t *testing.T) {
 	if _, err := ways[0].call(top, enough).talk(); !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("one past the bound: %v, want connection reset", err)
 	}
-	startEnvoy(t, top.pod, capture.RedirectMode, false)
+	startEnvoy(t, top.pod, capture.RedirectMode)
 	served := make([]time.Time, n)
 	var failed atomic.Int64
 	var first atomic.Value
@@ -428,35 +423,31 @@ func TestStandbyDoesNotCallItself(t *testing.T) {
 // but what it had.
 func TestStandbyUnderLoad(t *testing.T) {
 	envoyBinary(t)
-	for _, dualStack := range []bool{false, true} {
-		t.Run(fmt.Sprintf("one socket for both families: %t", dualStack), func(t *testing.T) {
-			top := standbyTopology(t, capture.RedirectMode)
-			h := startHolder(t, top.pod, capture.RedirectMode, 0)
-			var c crowd
-			c.gather(top, 16)
-			t.Cleanup(c.end)
-			start := time.Now()
-			envoy := startEnvoy(t, top.pod, capture.RedirectMode, dualStack)
-			h.do("ready")
-			c.passes(t, 2000)
-			t.Logf("hand-over: %s, %.0f a second", &c, float64(c.made.Load())/time.Since(start).Seconds())
-			if c.cut.Load() != 0 || c.refused.Load() != 0 {
-				t.Errorf("hand-over: %s; want all served; %v", &c, c.first.Load())
-			}
-			for range 6 {
-				envoy.Process.Kill()
-				envoy.Wait()
-				h.do("gone")
-				envoy = startEnvoy(t, top.pod, capture.RedirectMode, dualStack)
-				h.do("ready")
-				c.passes(t, 200)
-			}
-			c.end()
-			_, counts := h.do("counts")
-			t.Logf("killed six times: %s; %+v", &c, counts)
-			if c.refused.Load() != 0 {
-				t.Errorf("killed six times: %s; want none refused; %v", &c, c.first.Load())
-			}
-		})
+	top := standbyTopology(t, capture.RedirectMode)
+	h := startHolder(t, top.pod, capture.RedirectMode, 0)
+	var c crowd
+	c.gather(top, 16)
+	t.Cleanup(c.end)
+	start := time.Now()
+	envoy := startEnvoy(t, top.pod, capture.RedirectMode)
+	h.do("ready")
+	c.passes(t, 2000)
+	t.Logf("hand-over: %s, %.0f a second", &c, float64(c.made.Load())/time.Since(start).Seconds())
+	if c.cut.Load() != 0 || c.refused.Load() != 0 {
+		t.Errorf("hand-over: %s; want all served; %v", &c, c.first.Load())
+	}
+	for range 6 {
+		envoy.Process.Kill()
+		envoy.Wait()
+		h.do("gone")
+		envoy = startEnvoy(t, top.pod, capture.RedirectMode)
+		h.do("ready")
+		c.passes(t, 200)
+	}
+	c.end()
+	_, counts := h.do("counts")
+	t.Logf("killed six times: %s; %+v", &c, counts)
+	if c.refused.Load() != 0 {
+		t.Errorf("killed six times: %s; want none refused; %v", &c, c.first.Load())
 	}
 }
