@@ -63,7 +63,7 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 			echo "$$dir $$target" >&2; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$dir || exit 1; done; done
 
 .PHONY: demo demo-parking
-demo: build $(ENVOY) ## the race at a pod's start, and the ways out, with real parts; a minute (root)
+demo: build $(ENVOY) ## the race at a pod's start, and the ways out, with real parts; under a minute (root)
 	@bin/outrider demo --envoy $(ENVOY) --report bin/demo.html
 demo-parking: build ## parking alone, seen on this machine; five seconds (root)
 	OUTRIDER_AGENT=$(CURDIR)/bin/outrider-agent examples/parking/run.sh

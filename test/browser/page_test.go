@@ -27,7 +27,7 @@ func browser(t *testing.T) context.Context {
 	t.Helper()
 	binary, err := exec.LookPath(cmp.Or(os.Getenv("CHROMIUM"), "chromium"))
 	if err != nil {
-		t.Skipf("no Chromium, which make deps installs: %v", err)
+		t.Skipf("no Chromium, which make test-deps installs: %v", err)
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(binary),

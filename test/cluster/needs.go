@@ -14,7 +14,7 @@ import (
 const cniPlugins = "/usr/lib/cni"
 
 // needs maps a package of the distribution to the programs that are used of it. What
-// `make deps` installs must have them all.
+// `make test-deps` installs must have them all.
 var needs = []struct {
 	pkg      string
 	programs []string
@@ -45,7 +45,7 @@ func checkNeeds() error {
 		}
 	}
 	if missing != nil {
-		return fmt.Errorf("missing packages: %s; try: make deps", strings.Join(missing, ", "))
+		return fmt.Errorf("missing packages: %s; try: make test-deps", strings.Join(missing, ", "))
 	}
 	return nil
 }
