@@ -1,6 +1,9 @@
 package contract
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Ports of the proxy's pod. All but the relay's are Istio's.
 const (
@@ -21,14 +24,14 @@ const (
 // CaptureProof reports whether a connection to an address is the agent's proof that capture
 // works. No host has one of these addresses (RFC 5737, RFC 3849); the first two are the
 // proxy's own in the pod.
-func CaptureProof(to netip.AddrPort) bool {
+func CaptureProof(to netip.AddrPort) bool { return slices.Contains(proofs, to) }
+
+var proofs = func() (out []netip.AddrPort) {
 	for _, host := range []string{ProofInbound, ProofInbound6, ProofOutbound, ProofOutbound6} {
-		if to == netip.AddrPortFrom(netip.MustParseAddr(host), ProbePort) {
-			return true
-		}
+		out = append(out, netip.AddrPortFrom(netip.MustParseAddr(host), ProbePort))
 	}
-	return false
-}
+	return out
+}()
 
 // Addresses of the proofs.
 const (

@@ -32,12 +32,12 @@ func proc(p Protocol, states States) (out []Socket, err error) {
 		if err != nil {
 			return nil, err
 		}
-		all, err := readTable(f)
+		some, err := readTable(f, states)
 		f.Close()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		out = append(out, slices.DeleteFunc(all, func(s Socket) bool { return Of(s.State)&states == 0 })...)
+		out = append(out, some...)
 	}
 	if missing == len(tables[p]) {
 		return nil, fmt.Errorf("/proc/net: %w", fs.ErrNotExist)
@@ -45,8 +45,8 @@ func proc(p Protocol, states States) (out []Socket, err error) {
 	return out, nil
 }
 
-// readTable reads a table of sockets: a title, and a line for each.
-func readTable(r io.Reader) (out []Socket, err error) {
+// readTable reads the sockets in one of states from a table: a title, and a line for each.
+func readTable(r io.Reader, states States) (out []Socket, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Scan()
 	for n := 2; lines.Scan(); n++ {
@@ -54,7 +54,12 @@ func readTable(r io.Reader) (out []Socket, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		out = append(out, s)
+		switch {
+		case Of(s.State)&states != 0:
+			out = append(out, s)
+		case states == Of(Listening):
+			return out, nil // the kernel writes them first (net/ipv4/tcp_ipv4.c, tcp_seq_start)
+		}
 	}
 	return out, lines.Err()
 }

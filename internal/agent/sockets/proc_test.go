@@ -22,7 +22,7 @@ const (
 )
 
 func TestReadTable(t *testing.T) {
-	got, err := readTable(strings.NewReader(title + line4 + line6))
+	got, err := readTable(strings.NewReader(title+line4+line6), Any)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestReadTable(t *testing.T) {
 		"inode":           strings.Replace(line4, " 1063 ", " x ", 1),
 		"a line too long": strings.Repeat("x", 100_000),
 	} {
-		if all, err := readTable(strings.NewReader(title + line)); err == nil {
+		if all, err := readTable(strings.NewReader(title+line), Any); err == nil {
 			t.Errorf("%s: read as %v, want an error", name, all)
 		}
 	}
@@ -54,7 +54,7 @@ func FuzzReadTable(f *testing.F) {
 	f.Add([]byte(title + line4))
 	f.Add([]byte(title + line6))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		all, err := readTable(bytes.NewReader(raw))
+		all, err := readTable(bytes.NewReader(raw), Any)
 		for _, s := range all {
 			if err == nil && (!s.Local.IsValid() || !s.Remote.IsValid()) {
 				t.Errorf("%+v without an error", s)

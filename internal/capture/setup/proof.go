@@ -301,9 +301,9 @@ func targets(rs capture.Ruleset, conn capture.Conn) []capture.Conn {
 // outboundConns go to addresses that no host has (RFC 5737, RFC 3849), for rules that
 // capture every address.
 func outboundConns(family capture.Families) []capture.Conn {
-	dst := "192.0.2.1"
+	dst := contract.ProofOutbound
 	if family == capture.IPv6 {
-		dst = "2001:db8::1"
+		dst = contract.ProofOutbound6
 	}
 	return []capture.Conn{tcp(dst, "")}
 }
