@@ -67,7 +67,8 @@ func captureCommand(termination *terminationLog) (*cobra.Command, *captureOption
 Connections that come before the proxy listens wait instead of being refused.
 
 Flags and variables are those of istio-iptables. A second run, with other flags or
-another backend, replaces the rules of the first.`,
+another backend, replaces the rules of the first. It waits for one that is at work in
+the same network namespace.`,
 		Example: captureExamples,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -184,9 +185,9 @@ func (o *captureOptions) run(cmd *cobra.Command) error {
 	case o.dryRun:
 		return o.print(cmd.OutOrStdout())
 	case o.cleanup:
-		return o.clean(ctx)
+		return o.clean(ctx, cmd)
 	case o.skipRules && o.validate:
-		return o.verify(ctx, cmd.OutOrStdout(), nil)
+		return o.verify(ctx, cmd, nil)
 	case o.skipRules:
 		return nil
 	}
@@ -200,10 +201,11 @@ func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // apply writes the rules, proves them, and prints the report that it returns.
 func (o *captureOptions) apply(ctx context.Context, cmd *cobra.Command) (setup.Report, error) {
-	backends, err := o.backends()
+	ctx, unlock, backends, err := o.locked(ctx, cmd)
 	if err != nil {
 		return setup.Report{}, err
 	}
+	defer unlock()
 	report, err := setup.Capture(ctx, setup.Options{Intent: o.intent, Backends: backends, NoProof: !o.proof})
 	if err != nil {
 		return report, err
@@ -212,6 +214,17 @@ func (o *captureOptions) apply(ctx context.Context, cmd *cobra.Command) (setup.R
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s\n", cmd.Root().Name(), n)
 	}
 	return report, writeReport(cmd.OutOrStdout(), o.output, report)
+}
+
+// locked opens the backends and makes this process the only one that works in the network
+// namespace, until unlock.
+func (o *captureOptions) locked(ctx context.Context, cmd *cobra.Command) (_ context.Context, unlock func(), _ []setup.Backend, _ error) {
+	backends, err := o.backends()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	ctx, unlock, err = setup.Lock(ctx, cmd.ErrOrStderr())
+	return ctx, unlock, backends, err
 }
 
 // print prints the rules that would be written, as input for nft or iptables-restore.
@@ -248,24 +261,26 @@ func (o *captureOptions) print(w io.Writer) error {
 	return err
 }
 
-func (o *captureOptions) clean(ctx context.Context) error {
-	backends, err := o.backends()
+func (o *captureOptions) clean(ctx context.Context, cmd *cobra.Command) error {
+	ctx, unlock, backends, err := o.locked(ctx, cmd)
 	if err != nil {
 		return err
 	}
+	defer unlock()
 	return setup.Clean(ctx, backends)
 }
 
-func (o *captureOptions) verify(ctx context.Context, w io.Writer, intent *capture.Intent) error {
-	backends, err := o.backends()
+func (o *captureOptions) verify(ctx context.Context, cmd *cobra.Command, intent *capture.Intent) error {
+	ctx, unlock, backends, err := o.locked(ctx, cmd)
 	if err != nil {
 		return err
 	}
+	defer unlock()
 	report, err := setup.Verify(ctx, backends, intent)
 	if err != nil {
 		return err
 	}
-	return writeReport(w, o.output, report)
+	return writeReport(cmd.OutOrStdout(), o.output, report)
 }
 
 func writeReport(w io.Writer, output cli.Output, r setup.Report) error {
@@ -308,7 +323,7 @@ func newClean(termination *terminationLog) *cobra.Command {
 			if err := cli.FromEnv(cmd.Flags()); err != nil {
 				return err
 			}
-			return o.clean(cmd.Context())
+			return o.clean(cmd.Context(), cmd)
 		},
 	}
 	o.sharedFlags(cmd.Flags(), termination)
@@ -333,7 +348,7 @@ With flags of capture on the command line, the rules must also be those of the f
 			if given {
 				intent = &o.intent
 			}
-			return o.verify(cmd.Context(), cmd.OutOrStdout(), intent)
+			return o.verify(cmd.Context(), cmd, intent)
 		},
 	}
 	cmd.Flags().SortFlags = false

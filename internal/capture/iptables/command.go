@@ -56,12 +56,24 @@ func program(ctx context.Context, v variant, family capture.Families, action str
 	return plain, nil
 }
 
+type openFileKey struct{}
+
+// WithOpenFile returns a context under which every program that is started keeps f open.
+// If f is locked, the lock lasts until the last of them has exited, also when this
+// process is killed first.
+func WithOpenFile(ctx context.Context, f *os.File) context.Context {
+	return context.WithValue(ctx, openFileKey{}, f)
+}
+
 // run is one command, on the thread of the caller and so in its network namespace.
 func run(ctx context.Context, stdin, path string, args ...string) (stdout string, err error) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if f, ok := ctx.Value(openFileKey{}).(*os.File); ok {
+		cmd.ExtraFiles = []*os.File{f}
+	}
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)

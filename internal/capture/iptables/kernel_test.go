@@ -336,3 +336,16 @@ func TestPlainCommandsServeTheirVariant(t *testing.T) {
 	want := apply(t, b, capturing(capture.DualStack))
 	sameRules(t, want, read(t))
 }
+
+// A program that outlives capture still has the lock that capture had.
+func TestProgramsKeepAFileOpen(t *testing.T) {
+	f, err := os.Open("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	got, err := run(WithOpenFile(t.Context(), f), "", "readlink", "/proc/self/fd/3")
+	if err != nil || !strings.HasPrefix(got, "net:[") {
+		t.Errorf("file 3 of a program is %q, %v; want the namespace", got, err)
+	}
+}
