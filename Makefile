@@ -62,6 +62,10 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 		for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$dir/*_test.go | sed 's/^func //'); do \
 			echo "$$dir $$target" >&2; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$dir || exit 1; done; done
 
+.PHONY: attack
+attack: ## hostile callers against the real commands, within their memory limits; prints a table (root)
+	$(GO) test -count=1 -timeout 60m -v ./test/attack -long
+
 .PHONY: demo demo-parking
 demo: build $(ENVOY) ## the race at a pod's start, and the ways out, with real parts; under a minute (root)
 	@bin/outrider demo --envoy $(ENVOY) --report bin/demo.html

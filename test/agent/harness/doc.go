@@ -16,11 +16,11 @@ const Namespace = "shop"
 
 // Where the control plane is reached, and how it is called.
 const (
-	planeAddress  = "10.0.0.1"
+	PlaneAddress  = "10.0.0.1"
 	planeAddress6 = "fd00::1"
 	otherPlane    = "10.0.0.2" // of a second control plane
 	frontAddress  = "10.0.0.3" // of both
 	PlaneName     = "outriderd.test"
-	Discovery     = planeAddress + ":15012"
-	planeHTTP     = planeAddress + ":15014"
+	Discovery     = PlaneAddress + ":15012"
+	planeHTTP     = PlaneAddress + ":15014"
 )

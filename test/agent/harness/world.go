@@ -58,7 +58,7 @@ func New(t testing.TB) *World {
 			t.Fatal(err)
 		}
 	}
-	for _, a := range []string{planeAddress + "/32", planeAddress6 + "/128", otherPlane + "/32"} {
+	for _, a := range []string{PlaneAddress + "/32", planeAddress6 + "/128", otherPlane + "/32"} {
 		w.Node.IP("addr", "add", a, "dev", "lo")
 	}
 	// Unassigned addresses are answered at once, as by a router of a cluster.
@@ -87,8 +87,10 @@ func (w *World) Run(name string, f func(*testing.T)) {
 	})
 }
 
-func (w *World) mesh() string  { return filepath.Join(w.Dir, "mesh") }
-func (w *World) state() string { return filepath.Join(w.Dir, "state") }
+func (w *World) mesh() string { return filepath.Join(w.Dir, "mesh") }
+
+// State is the directory of the control plane's authority and tokens.
+func (w *World) State() string { return filepath.Join(w.Dir, "state") }
 
 // Roots is the file of the trusted roots.
 func (w *World) Roots() string { return filepath.Join(w.Dir, "roots.pem") }
@@ -105,7 +107,7 @@ func (w *World) Serve(args ...string) {
 		}
 		return w.PlaneGet("/ready") != ""
 	})
-	root, err := os.ReadFile(filepath.Join(w.state(), "ca", "root-cert.pem"))
+	root, err := os.ReadFile(filepath.Join(w.State(), "ca", "root-cert.pem"))
 	if err == nil {
 		err = os.WriteFile(w.Roots(), root, 0o644)
 	}
@@ -117,7 +119,7 @@ func (w *World) Serve(args ...string) {
 func (w *World) servePlane(args ...string) *Process {
 	w.T.Helper()
 	w.lives++
-	args = append([]string{"serve", "--source", "files:" + w.mesh(), "--state", w.state(), "--name", PlaneName}, args...)
+	args = append([]string{"serve", "--source", "files:" + w.mesh(), "--state", w.State(), "--name", PlaneName}, args...)
 	return start(w.T, w.Node, 0, exec.Command(w.Binaries.Plane, args...), filepath.Join(w.Dir, fmt.Sprintf("plane-%d.log", w.lives)))
 }
 
@@ -220,7 +222,7 @@ func number(n int) string {
 // Token makes a token for a service account, in a file that every user may read.
 func (w *World) Token(namespace, account string) string {
 	w.T.Helper()
-	out, err := exec.Command(w.Binaries.Plane, "token", "--state", w.state(), "--namespace", namespace, "--service-account", account).Output()
+	out, err := exec.Command(w.Binaries.Plane, "token", "--state", w.State(), "--namespace", namespace, "--service-account", account).Output()
 	if err != nil {
 		w.T.Fatalf("outriderd token: %v", err)
 	}

@@ -1,0 +1,32 @@
+package attack
+
+import (
+	"context"
+	"strings"
+
+	"outrider.dev/internal/wire"
+)
+
+// Certificates: any client that reaches the port, without an identity.
+var certificates = []attacked{
+	{
+		name:     "certificates: 60 requests of 15 MB, unauthenticated",
+		ordinary: certificate,
+		attack: func(ctx context.Context, v victim) (string, error) {
+			config, err := v.tls()
+			if err != nil {
+				return "", err
+			}
+			request := wire.CertificateRequest{CSR: strings.Repeat("A", 15_000_000)}
+			return repeat(ctx, 60, func(ctx context.Context, _ int) error {
+				connection, err := v.grpc(config)
+				if err != nil {
+					return err
+				}
+				defer connection.Close()
+				return v.certificate(ctx, connection, request, "")
+			})
+		},
+		open: "messages of 16 MiB are received before the caller is known",
+	},
+}

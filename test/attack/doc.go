@@ -1,0 +1,35 @@
+// Package attack runs hostile callers against the real commands, with the memory limit that
+// they have in deploy/outriderd.yaml, and measures what an ordinary client notices meanwhile.
+//
+//	make attack                                             every case, the long form (root)
+//	go test ./test/attack                                   the short form, as in make test
+//	go test ./test/attack -v -long -run 'TestAttack/review' some cases, the long form
+//
+// Each case has an outriderd of its own, in a network namespace; the attacker is a process
+// in a second namespace, the ordinary client is in a third one. What does not depend on time is
+// asserted: no request of the ordinary client fails, the process stays within its limit, and
+// nothing of the attack is kept when the attacker has left. Latencies are printed.
+//
+// # To add a case
+//
+// The cases of one part of the surface are a slice in a file of its own: reviews_test.go,
+// certificates_test.go, streams_test.go. A new file adds its slice to all() in suite_test.go.
+// A case is
+//
+//	{
+//		name:     "reviews: 100 containers, a complete graph", // a sentence without a slash
+//		ordinary: review,                                      // who is measured meanwhile
+//		attack: func(ctx context.Context, v victim) (did string, err error) {
+//			return repeat(ctx, 8, func(ctx context.Context, worker int) error { ... })
+//		},
+//		open: "why this is not asserted yet", // remove this line when it is mended
+//	}
+//
+// attack runs in the attacker's process and namespace, so that net.Dial connects from there;
+// its only knowledge of the test is the victim. It keeps its pressure up until ctx ends,
+// which is after 2 seconds in the short form and 20 in the long one, and bounds what it opens:
+// repeat does both. That a request is refused is no error of the attacker; an error means that
+// the attack could not be made, and fails the test. To see one case's effect alone:
+//
+//	go test ./test/attack -v -run 'TestAttack/reviews:_100'
+package attack

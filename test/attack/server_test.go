@@ -1,0 +1,194 @@
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+
+	"outrider.dev/test/agent/harness"
+)
+
+// A world is a mesh with one outriderd, which has the limits of the manifest.
+type world struct {
+	*harness.World
+	attacker, friend *harness.Pod
+	group            string // its control group; empty: the machine gives none
+}
+
+func newWorld(t *testing.T, services int, l limits) *world {
+	w := &world{World: harness.New(t)}
+	w.Manifest("namespace", "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+harness.Namespace+", labels: {istio-injection: enabled}}\n")
+	w.Fill(services)
+	w.Serve("--log-level", "warn")
+	w.Known(services, 0)
+	w.attacker, w.friend = w.Machine("attacker"), w.Machine("friend")
+	w.attacker.User = 0 // it reads outriderd's state directory to make certificates
+	w.limit(l.memory)
+	return w
+}
+
+// limit puts outriderd into a control group with the manifest's limit, where the machine has
+// the controller: beyond it the kernel kills. Elsewhere the peak is compared with it.
+func (w *world) limit(memory int64) {
+	t := w.T
+	for _, v := range []struct{ root, file string }{
+		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
+		{"/sys/fs/cgroup", "memory.max"},
+	} {
+		group := filepath.Join(v.root, fmt.Sprintf("outrider-attack-%d", os.Getpid()))
+		if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		// A group of version 2 goes only with all its processes: cleanups run in reverse order.
+		t.Cleanup(func() {
+			w.Plane().Kill()
+			if err := os.Remove(group); err != nil {
+				t.Error(err)
+			}
+		})
+		err := os.WriteFile(filepath.Join(group, v.file), fmt.Append(nil, memory), 0)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(group, "cgroup.procs"), fmt.Append(nil, w.Plane().PID()), 0)
+		}
+		if err == nil {
+			w.group = group
+			return
+		}
+	}
+	t.Log("no control group with a limit on this machine: the peak is compared with it")
+}
+
+// A glance is what the process has.
+type glance struct {
+	resident   int64
+	live       int64 // memory that the collector cannot free
+	goroutines int64
+}
+
+// look has the collector run, and reads what is left. The profile is part of the product:
+// outriderd serves it to its own machine.
+func (w *world) look() (g glance) {
+	for range 3 { // what a pool or a finalizer holds goes with the second and third
+		client := harness.NewClient(w.Node, 0)
+		client.Get("http://127.0.0.1:15014/debug/pprof/heap?gc=1")
+		client.Close()
+	}
+	metrics := w.PlaneGet("/metrics")
+	return glance{w.resident("VmRSS"), metric(metrics, "go_memstats_heap_alloc_bytes"), metric(metrics, "go_goroutines")}
+}
+
+// metric reads a gauge of Prometheus' text.
+func metric(text, name string) int64 {
+	_, line, _ := strings.Cut(text, "\n"+name+" ")
+	var value float64
+	fmt.Sscan(line, &value)
+	return int64(value)
+}
+
+// kept waits until outriderd has what it had before the attack, within bounds, and returns
+// the difference that is left, and the resident memory then.
+func (w *world) kept(before glance, most int64, patience time.Duration) (diff glance, resident int64) {
+	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		now := w.look()
+		diff = glance{now.resident - before.resident, now.live - before.live, now.goroutines - before.goroutines}
+		if diff.live <= most && diff.goroutines <= keptGoroutines || time.Now().After(end) || isDone(w.Plane()) {
+			return diff, now.resident
+		}
+	}
+}
+
+// resident is a line of the kernel's status of the process.
+func (w *world) resident(line string) int64 {
+	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.Plane().PID()))
+	_, rest, _ := strings.Cut(string(raw), "\n"+line+":")
+	var kibibytes int64
+	fmt.Sscan(rest, &kibibytes)
+	return kibibytes << 10
+}
+
+// resetPeak forgets the peak so far: 5 clears VmHWM (proc(5), clear_refs).
+func (w *world) resetPeak() {
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", w.Plane().PID()), []byte("5"), 0); err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+// peak is the most that was resident since resetPeak. Of a process that has ended only the
+// control group knows.
+func (w *world) peak() int64 {
+	if n := w.resident("VmHWM"); n > 0 {
+		return n
+	}
+	for _, name := range []string{"memory.max_usage_in_bytes", "memory.peak"} {
+		var n int64
+		raw, _ := os.ReadFile(filepath.Join(w.group, name))
+		if _, err := fmt.Sscan(string(raw), &n); err == nil {
+			return n
+		}
+	}
+	return 0
+}
+
+// spent is outriderd's processor time.
+func (w *world) spent() time.Duration { return harness.Spent(w.Plane().PID()) }
+
+// manifestLimits reads the limits of outriderd's container.
+func manifestLimits(t *testing.T) (l limits) {
+	t.Helper()
+	raw, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(string(raw), "\n---\n") {
+		var d appsv1.Deployment
+		if err := yaml.Unmarshal([]byte(document), &d); err != nil {
+			t.Fatal(err)
+		}
+		if d.Kind != "Deployment" {
+			continue
+		}
+		c := d.Spec.Template.Spec.Containers[0]
+		l.memory = c.Resources.Limits.Memory().Value()
+		for _, e := range c.Env {
+			if e.Name == "GOMEMLIMIT" {
+				l.collector = e.Value
+			}
+		}
+	}
+	if l.memory == 0 || l.collector == "" {
+		t.Fatalf("%s: want a limit of memory and GOMEMLIMIT, has %d and %q", manifest, l.memory, l.collector)
+	}
+	return l
+}
+
+// measure repeats an ordinary request for a time, at the client's pace.
+func (w *world) measure(c client, length time.Duration) (l latencies) {
+	for end := time.Now().Add(length); time.Now().Before(end); {
+		ctx, cancel := context.WithTimeout(context.Background(), answered)
+		began := time.Now()
+		err := c.once(ctx)
+		cancel()
+		l.took = append(l.took, time.Since(began))
+		if err != nil {
+			l.failures = append(l.failures, err.Error())
+			if isDone(w.Plane()) {
+				return l // nothing more can come
+			}
+		}
+		time.Sleep(c.pace - min(c.pace, time.Since(began)))
+	}
+	return l
+}
+
+// answered is within what an ordinary request must be: the API server waits that long for a
+// webhook by default.
+const answered = 10 * time.Second

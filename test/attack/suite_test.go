@@ -1,0 +1,215 @@
+package attack
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"outrider.dev/test/agent/harness"
+)
+
+var (
+	long     = flag.Bool("long", false, "attack longer and with more: the form of make attack")
+	attacker = flag.String("attacker", "", "be the attacker of this case; the suite starts itself so")
+	at       = flag.String("victim", "", "what the attacker knows, as JSON")
+)
+
+// An attacked case is a hostile caller, and the ordinary client that is measured meanwhile.
+type attacked struct {
+	name     string
+	ordinary func(*world) client
+	attack   func(context.Context, victim) (did string, err error)
+
+	// services is the size of the mesh; default 100.
+	services int
+	// keeps is how much live memory may remain after the attacker left; default keepable.
+	keeps int64
+	// open is why the results of a case are printed only; empty: they are asserted.
+	open string
+}
+
+// all are the cases, in the order of the table.
+func all() []attacked {
+	return slices.Concat(reviews, certificates, streams)
+}
+
+// keepable is what the collector's own structures, pools and connections that are about to
+// close may have grown by. An attack that leaves more than this leaves it for ever.
+const keepable = 4 << 20
+
+// patience bounds the wait until nothing of an attack is left. It is for the failure of a
+// test, and measures nothing.
+func (a attacked) patience() time.Duration {
+	if a.open != "" {
+		return 3 * time.Second // that something is kept is known
+	}
+	return time.Minute
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *attacker != "" {
+		os.Exit(attackNow())
+	}
+	status := m.Run()
+	harness.Clean()
+	os.Exit(status)
+}
+
+// attackNow is the attacker's process: it ends with SIGTERM, and so do its connections.
+func attackNow() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	var v victim
+	i := slices.IndexFunc(all(), func(a attacked) bool { return a.name == *attacker })
+	if err := json.Unmarshal([]byte(*at), &v); err != nil || i < 0 {
+		fmt.Fprintln(os.Stderr, "no such case, or no victim:", *attacker, err)
+		return 2
+	}
+	unlimited()
+	fmt.Println(begun)
+	did, err := all()[i].attack(ctx, v)
+	fmt.Println(did)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "attacker:", err)
+		return 1
+	}
+	return 0
+}
+
+// begun is the attacker's first line.
+const begun = "begun"
+
+func TestAttack(t *testing.T) {
+	l := manifestLimits(t)
+	t.Setenv("GOMEMLIMIT", l.collector)
+	load, _ := os.ReadFile("/proc/loadavg")
+	t.Logf("limit %d MiB, GOMEMLIMIT %s; load average at the start: %s", l.memory>>20, l.collector, load)
+	var rows []row
+	t.Cleanup(func() { t.Log("\n" + table(rows)) })
+	for _, a := range all() {
+		t.Run(a.name, func(t *testing.T) {
+			r := a.run(t, l)
+			rows = append(rows, r)
+			for _, complaint := range r.complaints(a, l) {
+				if a.open == "" {
+					t.Error(complaint)
+				} else {
+					t.Logf("not asserted (%s): %s", a.open, complaint)
+				}
+			}
+		})
+	}
+}
+
+// run measures one case.
+func (a attacked) run(t *testing.T, l limits) row {
+	w := newWorld(t, cmp.Or(a.services, 100), l)
+	ordinary := a.ordinary(w)
+	r := row{name: a.name, client: ordinary.name, open: a.open}
+
+	r.without = w.measure(ordinary, until(time.Second, 5*time.Second))
+	before := w.look()
+	r.before = before.resident
+	w.resetPeak()
+	spent := w.spent()
+
+	v, err := json.Marshal(victim{Address: harness.PlaneAddress, State: w.State(), Roots: w.Roots(), Namespace: harness.Namespace, Long: *long})
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Nice, since a real attacker does not take outriderd's processors; a little only, or on a
+	// busy machine it would not attack at all.
+	hostile := w.attacker.Program("attacker", "/usr/bin/nice", "-n", "5", self, "-attacker", a.name, "-victim", string(v))
+	harness.Eventually(t, "the attacker has begun", func() bool { return strings.Contains(hostile.Log(), begun) || isDone(hostile) })
+	began := time.Now()
+	r.during = w.measure(ordinary, until(2*time.Second, 20*time.Second))
+	hostile.Signal(syscall.SIGTERM)
+	if status := hostile.Exit(); status != 0 {
+		t.Errorf("the attacker ended with status %d:\n%s", status, hostile.Log())
+	}
+	r.cpu, r.lasted = w.spent()-spent, time.Since(began)
+	_, did, _ := strings.Cut(strings.TrimSpace(hostile.Log()), begun)
+	r.did = strings.TrimSpace(did)
+	r.peak, r.dead, r.enforced = w.peak(), isDone(w.Plane()), w.group != ""
+	if !r.dead {
+		r.kept, r.after = w.kept(before, cmp.Or(a.keeps, keepable), a.patience())
+	}
+	return r
+}
+
+func isDone(p *harness.Process) bool {
+	select {
+	case <-p.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// until is the length of a phase, in the two forms.
+func until(short, inFull time.Duration) time.Duration {
+	if *long {
+		return inFull
+	}
+	return short
+}
+
+// complaints are what an asserted case must not show.
+func (r row) complaints(a attacked, l limits) (out []string) {
+	complain := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if r.dead {
+		complain("outriderd ended: at %d MiB of the limit's %d", r.peak>>20, l.memory>>20)
+	} else if !r.enforced && r.peak > l.memory {
+		complain("outriderd had %d MiB: the limit of the manifest is %d", r.peak>>20, l.memory>>20)
+	}
+	if len(r.without.failures) > 0 {
+		complain("without an attack, %d of %d requests of the %s client failed: %s", len(r.without.failures), r.without.n(), r.client, r.without.failures[0])
+	}
+	if len(r.during.failures) > 0 {
+		complain("%d of %d requests of the %s client failed: %s", len(r.during.failures), r.during.n(), r.client, r.during.failures[0])
+	}
+	if most := cmp.Or(a.keeps, keepable); r.kept.live > most {
+		complain("%.1f MiB of live memory are kept after the attacker left: at most %.1f", mib(r.kept.live), mib(most))
+	}
+	if r.kept.goroutines > keptGoroutines {
+		complain("%d goroutines are kept after the attacker left: at most %d", r.kept.goroutines, keptGoroutines)
+	}
+	return out
+}
+
+// keptGoroutines are those of ordinary connections that have not closed yet.
+const keptGoroutines = 20
+
+// A victim is what an attacker knows.
+type victim struct {
+	Address   string // of outriderd; its ports are those of package contract
+	Roots     string // file with the trusted roots
+	Namespace string // in which pods are injected
+	// State is outriderd's own directory. With it an attacker makes the token or certificate
+	// of a workload that it has taken over: see holder in attackers_test.go.
+	State string
+	Long  bool
+}
+
+// limits are those of the manifest.
+type limits struct {
+	memory    int64  // bytes
+	collector string // GOMEMLIMIT
+}
+
+var manifest = filepath.Join("..", "..", "deploy", "outriderd.yaml")

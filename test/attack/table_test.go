@@ -1,0 +1,76 @@
+package attack
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// A row is what one case measured.
+type row struct {
+	name, client, open, did string
+
+	without, during     latencies
+	before, peak, after int64 // resident memory
+	kept                glance
+	dead                bool // outriderd ended
+	enforced            bool // the kernel kills above the limit
+
+	cpu, lasted time.Duration
+}
+
+// latencies are those of an ordinary client, failed requests included.
+type latencies struct {
+	took     []time.Duration
+	failures []string
+}
+
+func (l latencies) n() int { return len(l.took) }
+
+// quantile is the shortest latency that a part of the requests did not exceed.
+func (l latencies) quantile(q float64) time.Duration {
+	if l.n() == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(l.took))
+	return sorted[min(l.n()-1, int(q*float64(l.n())))]
+}
+
+// aim is what an ordinary client should not exceed in 99 of 100 requests.
+const aim = 100 * time.Millisecond
+
+func mib(n int64) float64 { return float64(n) / (1 << 20) }
+
+func milliseconds(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d)/1e6) }
+
+// table is the closing lines of the suite.
+func table(rows []row) string {
+	var b strings.Builder
+	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "case\tRSS before, peak, after (MiB)\tlive kept (MiB)\tCPU (s of s)\tclient\tp50, p99, max without (ms)\tp50, p99, max under attack (ms)\tfailed\tp99 < "+aim.String())
+	for _, r := range rows {
+		peak, within := fmt.Sprintf("%.0f", mib(r.peak)), "yes"
+		if r.dead {
+			peak = "killed at " + peak
+		}
+		if r.during.quantile(0.99) >= aim {
+			within = "no"
+		}
+		fmt.Fprintf(out, "%s\t%.0f, %s, %.0f\t%.1f\t%.1f of %.1f\t%s\t%s\t%s\t%d of %d\t%s\n", r.name, mib(r.before), peak, mib(r.after), mib(r.kept.live),
+			r.cpu.Seconds(), r.lasted.Seconds(), r.client, r.without, r.during, len(r.during.failures), r.during.n(), within)
+	}
+	out.Flush()
+	for _, r := range rows {
+		fmt.Fprintf(&b, "%s: %s\n", r.name, r.did)
+		if r.open != "" {
+			fmt.Fprintf(&b, "  NOT ASSERTED: %s\n", r.open)
+		}
+	}
+	return b.String()
+}
+
+func (l latencies) String() string {
+	return milliseconds(l.quantile(0.5)) + ", " + milliseconds(l.quantile(0.99)) + ", " + milliseconds(l.quantile(1))
+}
