@@ -33,6 +33,7 @@ type captureOptions struct {
 	variant string
 	netns   string
 	proof   bool
+	host    bool
 
 	dryRun, skipRules, validate, cleanup, nativeNFT bool
 	probePort                                       uint16
@@ -114,6 +115,7 @@ func (o *captureOptions) operationFlags(fs *pflag.FlagSet) {
 	cli.BindEnv(fs, "force-iptables-binary", "FORCE_IPTABLES_BINARY")
 	fs.BoolVar(&o.proof, "proof", true, "read the rules back and try both directions")
 	cli.BindEnv(fs, "proof", "OUTRIDER_PROOF")
+	fs.BoolVar(&o.host, "host", false, "capture also in the network namespace of the machine itself, which is refused otherwise")
 	// Istio's injector writes these into the init container's arguments.
 	for _, name := range []string{"log_output_level", "log_as_json", "log_caller", "log_stacktrace_level", "log_target", "log_rotate", "log_rotate_max_age", "log_rotate_max_backups", "log_rotate_max_size", "vklog"} {
 		fs.String(name, "", "accepted, without effect")
@@ -199,6 +201,13 @@ func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, captureLimit, errors.New("capture took too long"))
 }
 
+// errHost: a command copied from a page to a shell of the machine, or a pod with hostNetwork,
+// which share this namespace with every process of the machine.
+var errHost = &cli.UsageError{
+	Err:  errors.New("this is the network namespace of the machine itself: capture would redirect the connections of every process in it"),
+	Hint: "run it in a pod, in a namespace of its own (unshare --net), or with --network-namespace; --host captures the machine",
+}
+
 // apply writes the rules, proves them, and prints the report that it returns.
 func (o *captureOptions) apply(ctx context.Context, cmd *cobra.Command) (setup.Report, error) {
 	ctx, unlock, backends, err := o.locked(ctx, cmd)
@@ -206,6 +215,9 @@ func (o *captureOptions) apply(ctx context.Context, cmd *cobra.Command) (setup.R
 		return setup.Report{}, err
 	}
 	defer unlock()
+	if !o.host && setup.InHost() {
+		return setup.Report{}, errHost
+	}
 	report, err := setup.Capture(ctx, setup.Options{Intent: o.intent, Backends: backends, NoProof: !o.proof})
 	if err != nil {
 		return report, err

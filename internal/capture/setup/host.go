@@ -1,0 +1,27 @@
+package setup
+
+import "golang.org/x/sys/unix"
+
+// initialUTS is the inode of the initial UTS namespace, the same on every kernel since 3.8
+// (UTS_NS_INIT_INO in linux/nsfs.h). The initial network namespace has such an inode only
+// since Linux 6.18.
+const initialUTS = 0xEFFFFFFE
+
+// InHost reports whether the calling thread is in the network namespace of the machine
+// itself: a shell of the machine, or a pod with hostNetwork. It is never true in a pod that
+// has a network of its own.
+//
+// The kernel shows net.core.netdev_budget in the initial network namespace only. That alone
+// is not enough: where a pod is a virtual machine, its containers are in the initial network
+// namespace of that machine. They have a UTS namespace of their own, which container
+// runtimes leave out together with the network namespace, for hostNetwork. PID 1 says
+// nothing: in a container it is the container's own process.
+func InHost() bool { return inHost("/proc") }
+
+func inHost(proc string) bool {
+	var budget, uts unix.Stat_t
+	if unix.Stat(proc+"/sys/net/core/netdev_budget", &budget) != nil {
+		return false
+	}
+	return unix.Stat(proc+"/thread-self/ns/uts", &uts) == nil && uts.Ino == initialUTS
+}
