@@ -222,10 +222,7 @@ func (o *captureOptions) apply(ctx context.Context, cmd *cobra.Command) (setup.R
 	if err != nil {
 		return report, err
 	}
-	for _, n := range report.Notes {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s\n", cmd.Root().Name(), n)
-	}
-	return report, writeReport(cmd.OutOrStdout(), o.output, report)
+	return report, writeReport(cmd, o.output, report)
 }
 
 // locked opens the backends and makes this process the only one that works in the network
@@ -292,10 +289,14 @@ func (o *captureOptions) verify(ctx context.Context, cmd *cobra.Command, intent 
 	if err != nil {
 		return err
 	}
-	return writeReport(cmd.OutOrStdout(), o.output, report)
+	return writeReport(cmd, o.output, report)
 }
 
-func writeReport(w io.Writer, output cli.Output, r setup.Report) error {
+func writeReport(cmd *cobra.Command, output cli.Output, r setup.Report) error {
+	for _, n := range r.Notes {
+		cli.Note(cmd, "%s", n)
+	}
+	w := cmd.OutOrStdout()
 	if output == cli.JSON {
 		record, _ := r.Ruleset.Recorded()
 		return cli.WriteJSON(w, struct {

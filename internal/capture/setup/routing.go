@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -58,8 +60,12 @@ func applyRouting(want capture.Routing, families capture.Families) (notes []stri
 		return nil, err
 	}
 	defer r.Close()
-	if have, err := r.read(); err == nil && have == want {
-		return nil, nil
+	off := want != (capture.Routing{}) && families.Has(capture.IPv6) && ipv6Off()
+	if off {
+		notes = []string{noteIPv6Off}
+	}
+	if have, err := r.read(families); err == nil && have == want {
+		return notes, nil
 	}
 	if err := r.removePolicy(); err != nil {
 		return nil, err
@@ -69,37 +75,46 @@ func applyRouting(want capture.Routing, families capture.Families) (notes []stri
 			if !families.Has(f.model) {
 				continue
 			}
-			if err := r.addPolicy(f.family, want); err != nil {
-				if f.family == unix.AF_INET6 && noIPv6(err) {
-					notes = append(notes, "IPv6 is switched off here: no routing for it")
-					continue
-				}
+			if err := r.addPolicy(f.family, want, off); err != nil {
 				return notes, errors.Join(err, r.removePolicy())
 			}
 		}
 	}
 	if want.SixSource {
-		if err := r.change(unix.RTM_NEWADDR, create, r.address(sixSource)); err != nil && !errors.Is(err, unix.EEXIST) {
-			if !noIPv6(err) {
-				return notes, fmt.Errorf("adding ::6 to lo: %w", err)
-			}
-			notes = append(notes, "IPv6 is switched off here: the proxy gets no address ::6")
+		err := r.change(unix.RTM_NEWADDR, create, r.address(sixSource))
+		if err != nil && !errors.Is(err, unix.EEXIST) && !(off && noIPv6(err)) {
+			return notes, fmt.Errorf("adding ::6 to lo: %w", err)
 		}
 	}
 	return notes, nil
 }
 
-// readRouting returns the routing that capture has added.
-func readRouting() (capture.Routing, error) {
+// noteIPv6Off is for the user of a namespace where [ipv6Off] holds.
+const noteIPv6Off = "IPv6 is switched off on lo (net.ipv6.conf.lo.disable_ipv6): its rules are in place; " +
+	"run capture again when it is switched on, for the address ::6 and for the route of TPROXY"
+
+// ipv6Off reports whether lo can have no address and no route of IPv6. The rules for the
+// family are written all the same: where IPv6 is switched on later, its connections must
+// not go round the proxy.
+func ipv6Off() bool {
+	value, err := os.ReadFile("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
+	return errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(value)) != "0"
+}
+
+// readRouting returns the routing that capture has added for families. What IPv6 cannot
+// have where it is switched off counts as added.
+func readRouting(families capture.Families) (capture.Routing, error) {
 	r, err := openRouter()
 	if err != nil {
 		return capture.Routing{}, err
 	}
 	defer r.Close()
-	return r.read()
+	return r.read(families)
 }
 
-func (r router) read() (out capture.Routing, err error) {
+func (r router) read(families capture.Families) (out capture.Routing, err error) {
+	off := families.Has(capture.IPv6) && ipv6Off()
+	var policies []capture.Routing // of each family; zero where it is incomplete
 	for _, f := range addressFamilies {
 		rules, err := r.ours(policyRules, f.family)
 		if err != nil {
@@ -109,19 +124,24 @@ func (r router) read() (out capture.Routing, err error) {
 		if err != nil {
 			return out, err
 		}
-		if len(rules) == 1 && len(routes) == 1 && rules[0].table == routes[0].table {
-			out.Mark, out.Table = rules[0].mark, int(rules[0].table)
+		if len(rules)+len(routes) == 0 && !families.Has(f.model) {
+			continue
 		}
+		var policy capture.Routing
+		complete := len(routes) == 1 && len(rules) == 1 && rules[0].table == routes[0].table
+		if families.Has(f.model) && (complete || off && f.family == unix.AF_INET6 && len(rules) == 1) {
+			policy.Mark, policy.Table = rules[0].mark, int(rules[0].table)
+		}
+		policies = append(policies, policy)
+	}
+	if len(slices.Compact(policies)) == 1 {
+		out = policies[0]
 	}
 	addrs, err := r.lo.Addrs()
 	if err != nil {
 		return out, fmt.Errorf("listing addresses of lo: %w", err)
 	}
-	for _, a := range addrs {
-		if a.String() == sixSource.String() {
-			out.SixSource = true
-		}
-	}
+	out.SixSource = off || slices.ContainsFunc(addrs, func(a net.Addr) bool { return a.String() == sixSource.String() })
 	return out, nil
 }
 
@@ -157,12 +177,15 @@ func isAny(err error, numbers ...unix.Errno) bool {
 	return errors.As(err, &number) && slices.Contains(numbers, number)
 }
 
-func (r router) addPolicy(family uint8, want capture.Routing) error {
+// addPolicy adds a local route and a rule that leads to it. Without IPv6 (off) the kernel
+// refuses the route, and perhaps the rule, which shows what was wanted.
+func (r router) addPolicy(family uint8, want capture.Routing, off bool) error {
 	table := number(uint32(want.Table))
 	route := header(family, 0, routeProtocol, unix.RT_SCOPE_HOST, unix.RTN_LOCAL)
 	route = attribute(route, unix.RTA_TABLE, table)
 	route = attribute(route, unix.RTA_OIF, number(uint32(r.lo.Index)))
-	if err := r.change(unix.RTM_NEWROUTE, create, route); err != nil {
+	off = off && family == unix.AF_INET6
+	if err := r.change(unix.RTM_NEWROUTE, create, route); err != nil && !(off && noIPv6(err)) {
 		hint := ""
 		switch {
 		case errors.Is(err, unix.ENETDOWN):
@@ -177,7 +200,7 @@ func (r router) addPolicy(family uint8, want capture.Routing) error {
 	rule = attribute(rule, unix.FRA_TABLE, table)
 	rule = attribute(rule, unix.FRA_FWMARK, number(want.Mark))
 	rule = attribute(rule, unix.FRA_PROTOCOL, []byte{routeProtocol})
-	if err := r.change(unix.RTM_NEWRULE, create, rule); err != nil {
+	if err := r.change(unix.RTM_NEWRULE, create, rule); err != nil && !(off && noIPv6(err)) {
 		return fmt.Errorf("adding the routing rule for mark %#x: %w", want.Mark, err)
 	}
 	return nil

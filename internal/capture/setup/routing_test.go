@@ -41,7 +41,7 @@ func TestRoutingApplyReadRemove(t *testing.T) {
 			if notes, err := applyRouting(want, capture.DualStack); err != nil || notes != nil {
 				t.Fatalf("applyRouting(%+v): %v, %v", want, notes, err)
 			}
-			got, err := readRouting()
+			got, err := readRouting(capture.DualStack)
 			if err != nil || got != want {
 				t.Errorf("readRouting() = %+v, %v; want %+v", got, err, want)
 			}

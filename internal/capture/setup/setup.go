@@ -88,7 +88,7 @@ func find(ctx context.Context, backends []Backend) []found {
 			continue
 		}
 		if f.err == nil {
-			f.state.Routing, f.err = readRouting()
+			f.state.Routing, f.err = readRouting(f.state.Families)
 		}
 		if f.state.Routing.SixSource {
 			f.state.Routing.SixSource = usesSixSource(f.state.Ruleset)
@@ -306,17 +306,24 @@ func Verify(ctx context.Context, backends []Backend, intent *capture.Intent) (Re
 	}
 	state := have[0].state
 	report.Ruleset, report.Unchanged = state.Ruleset, true
+	here := capture.FamiliesOf(localAddresses())
+	switch {
+	case state.Families.Has(capture.IPv6) && state.Routing != (capture.Routing{}) && ipv6Off():
+		report.Notes = append(report.Notes, noteIPv6Off)
+	case here.Has(capture.IPv6) && !state.Families.Has(capture.IPv6):
+		report.Notes = append(report.Notes, "the rules are for IPv4 alone, and there are IPv6 addresses here: their connections are not captured")
+	}
 	if intent != nil {
 		in := *intent
 		if in.Families == 0 {
-			in.Families = capture.FamiliesOf(localAddresses())
+			in.Families = here
 		}
 		in, limits, err := within(ctx, have[0].by, in)
 		if err != nil {
 			return report, err
 		}
 		want, notes := capture.Build(in, state.Backend)
-		report.Notes = append(limits, notes...)
+		report.Notes = slices.Concat(report.Notes, limits, notes)
 		if diff := capture.Diff(want, state.Ruleset); diff != nil {
 			return report, mismatch(diff)
 		}
