@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -38,9 +39,13 @@ type client struct {
 	once func(context.Context) error
 }
 
-// friendly is what an ordinary client of a world knows.
-func (w *world) friendly() victim {
-	return victim{Address: harness.PlaneAddress, State: w.State(), Roots: w.Roots(), Namespace: harness.Namespace}
+// victim is what clients of a world know, hostile and ordinary ones.
+func (w *world) victim() victim {
+	v := victim{Address: harness.PlaneAddress, State: w.State(), Roots: w.Roots(), Namespace: harness.Namespace, Long: *long}
+	if w.pod != nil {
+		v.Pod = w.pod.Address.String()
+	}
+	return v
 }
 
 // dial connects from the ordinary client's namespace.
@@ -54,7 +59,7 @@ func (w *world) dialGRPC() grpc.DialOption {
 
 // review is the API server with an ordinary pod.
 func review(w *world) client {
-	v := w.friendly()
+	v := w.victim()
 	body := reviewOf(`{"metadata":{"name":"app","labels":{"app":"app"}},"spec":{"containers":[{"name":"app","image":"app:1","command":["/app"]}]}}`)
 	return client{"review", 20 * time.Millisecond, func(ctx context.Context) error {
 		config, err := v.tls()
@@ -98,7 +103,7 @@ func (v victim) review(ctx context.Context, c *http.Client, body []byte) error {
 
 // certificate is a new pod's agent, with a token.
 func certificate(w *world) client {
-	v := w.friendly()
+	v := w.victim()
 	token, err := v.token("ordinary")
 	if err != nil {
 		w.T.Fatal(err)
@@ -153,7 +158,7 @@ func (v victim) certificate(ctx context.Context, connection *grpc.ClientConn, re
 // stream is a new proxy: a delta stream until it has its clusters, listeners, and the
 // endpoints of a service that it uses.
 func stream(w *world) client {
-	v := w.friendly()
+	v := w.victim()
 	config, err := v.holder("ordinary")
 	if err != nil {
 		w.T.Fatal(err)
@@ -169,6 +174,28 @@ func stream(w *world) client {
 		}
 		defer connection.Close()
 		return firstConfiguration(ctx, connection, node)
+	}}
+}
+
+// probe is the kubelet, which connects from the node.
+func probe(w *world) client {
+	url := "http://" + net.JoinHostPort(w.victim().Pod, strconv.Itoa(contract.ReadinessPort)) + "/healthz/ready"
+	return client{"probe", 20 * time.Millisecond, func(ctx context.Context) error {
+		transport := &http.Transport{DialContext: harness.Dialer(w.Node, 0)}
+		defer transport.CloseIdleConnections()
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		answer, err := (&http.Client{Transport: transport}).Do(r)
+		if err != nil {
+			return err
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			return errors.New(answer.Status)
+		}
+		return nil
 	}}
 }
 

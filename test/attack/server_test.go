@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,27 +18,39 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-// A world is a mesh with one outriderd, which has the limits of the manifest.
+// A world is a mesh with one outriderd, and perhaps a pod with an agent. One of the two is
+// the subject of the attack, and has a memory limit.
 type world struct {
 	*harness.World
+	subject          *harness.Process
+	pod              *harness.Pod // whose agent is the subject, or nil
 	attacker, friend *harness.Pod
-	group            string // its control group; empty: the machine gives none
+	group            string // control group of the subject; empty: the machine gives none
 }
 
-func newWorld(t *testing.T, services int, l limits) *world {
+func newWorld(t *testing.T, a attacked, l limits) *world {
 	w := &world{World: harness.New(t)}
 	w.Manifest("namespace", "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+harness.Namespace+", labels: {istio-injection: enabled}}\n")
+	services := cmp.Or(a.services, 100)
 	w.Fill(services)
 	w.Serve("--log-level", "warn")
 	w.Known(services, 0)
+	w.subject = w.Plane()
 	w.attacker, w.friend = w.Machine("attacker"), w.Machine("friend")
 	w.attacker.User = 0 // it reads outriderd's state directory to make certificates
-	w.limit(l.memory)
+	if a.agent {
+		w.pod = w.Pod("app")
+		agent := w.pod.Agent()
+		agent.Ready()
+		w.subject = agent.Process
+	}
+	w.limit(a.limit(l))
 	return w
 }
 
-// limit puts outriderd into a control group with the manifest's limit, where the machine has
-// the controller: beyond it the kernel kills. Elsewhere the peak is compared with it.
+// limit puts the subject into a control group, where the machine has the controller: beyond
+// the limit the kernel kills. Elsewhere the peak is compared with it. An agent's Envoy is not
+// in the group.
 func (w *world) limit(memory int64) {
 	t := w.T
 	for _, v := range []struct{ root, file string }{
@@ -48,16 +61,16 @@ func (w *world) limit(memory int64) {
 		if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			continue
 		}
-		// A group of version 2 goes only with all its processes: cleanups run in reverse order.
+		// A group goes only after its processes: cleanups run in reverse order.
 		t.Cleanup(func() {
-			w.Plane().Kill()
+			w.subject.Kill()
 			if err := os.Remove(group); err != nil {
 				t.Error(err)
 			}
 		})
 		err := os.WriteFile(filepath.Join(group, v.file), fmt.Append(nil, memory), 0)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(group, "cgroup.procs"), fmt.Append(nil, w.Plane().PID()), 0)
+			err = os.WriteFile(filepath.Join(group, "cgroup.procs"), fmt.Append(nil, w.subject.PID()), 0)
 		}
 		if err == nil {
 			w.group = group
@@ -67,23 +80,33 @@ func (w *world) limit(memory int64) {
 	t.Log("no control group with a limit on this machine: the peak is compared with it")
 }
 
-// A glance is what the process has.
+// A glance is what the subject has.
 type glance struct {
 	resident   int64
-	live       int64 // memory that the collector cannot free
-	goroutines int64
+	live       int64 // memory that the collector cannot free; of outriderd
+	goroutines int64 // of outriderd
+	files      int64 // open ones, sockets included
 }
 
-// look has the collector run, and reads what is left. The profile is part of the product:
-// outriderd serves it to its own machine.
+// look has outriderd's collector run, and reads what is left. The profile is part of the
+// product: outriderd serves it to its own machine. An agent has none.
 func (w *world) look() (g glance) {
-	for range 3 { // what a pool or a finalizer holds goes with the second and third
-		client := harness.NewClient(w.Node, 0)
-		client.Get("http://127.0.0.1:15014/debug/pprof/heap?gc=1")
-		client.Close()
+	if w.pod == nil {
+		for range 3 { // what a pool or a finalizer holds goes with the second and third
+			client := harness.NewClient(w.Node, 0)
+			client.Get("http://127.0.0.1:15014/debug/pprof/heap?gc=1")
+			client.Close()
+		}
+		metrics := w.PlaneGet("/metrics")
+		g.live, g.goroutines = metric(metrics, "go_memstats_heap_alloc_bytes"), metric(metrics, "go_goroutines")
 	}
-	metrics := w.PlaneGet("/metrics")
-	return glance{w.resident("VmRSS"), metric(metrics, "go_memstats_heap_alloc_bytes"), metric(metrics, "go_goroutines")}
+	files, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", w.subject.PID()))
+	g.resident, g.files = w.resident("VmRSS"), int64(len(files))
+	return g
+}
+
+func (g glance) minus(h glance) glance {
+	return glance{g.resident - h.resident, g.live - h.live, g.goroutines - h.goroutines, g.files - h.files}
 }
 
 // metric reads a gauge of Prometheus' text.
@@ -94,21 +117,21 @@ func metric(text, name string) int64 {
 	return int64(value)
 }
 
-// kept waits until outriderd has what it had before the attack, within bounds, and returns
+// kept waits until the subject has what it had before the attack, within bounds, and returns
 // the difference that is left, and the resident memory then.
-func (w *world) kept(before glance, most int64, patience time.Duration) (diff glance, resident int64) {
-	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+func (w *world) kept(before glance, a attacked) (diff glance, resident int64) {
+	for end := time.Now().Add(a.patience()); ; time.Sleep(100 * time.Millisecond) {
 		now := w.look()
-		diff = glance{now.resident - before.resident, now.live - before.live, now.goroutines - before.goroutines}
-		if diff.live <= most && diff.goroutines <= keptGoroutines || time.Now().After(end) || isDone(w.Plane()) {
+		diff = now.minus(before)
+		if len(a.leftovers(diff)) == 0 || time.Now().After(end) || isDone(w.subject) {
 			return diff, now.resident
 		}
 	}
 }
 
-// resident is a line of the kernel's status of the process.
+// resident is a line of the kernel's status of the subject.
 func (w *world) resident(line string) int64 {
-	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.Plane().PID()))
+	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.subject.PID()))
 	_, rest, _ := strings.Cut(string(raw), "\n"+line+":")
 	var kibibytes int64
 	fmt.Sscan(rest, &kibibytes)
@@ -117,7 +140,7 @@ func (w *world) resident(line string) int64 {
 
 // resetPeak forgets the peak so far: 5 clears VmHWM (proc(5), clear_refs).
 func (w *world) resetPeak() {
-	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", w.Plane().PID()), []byte("5"), 0); err != nil {
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", w.subject.PID()), []byte("5"), 0); err != nil {
 		w.T.Fatal(err)
 	}
 }
@@ -138,8 +161,8 @@ func (w *world) peak() int64 {
 	return 0
 }
 
-// spent is outriderd's processor time.
-func (w *world) spent() time.Duration { return harness.Spent(w.Plane().PID()) }
+// spent is the subject's processor time.
+func (w *world) spent() time.Duration { return harness.Spent(w.subject.PID()) }
 
 // manifestLimits reads the limits of outriderd's container.
 func manifestLimits(t *testing.T) (l limits) {
@@ -180,7 +203,7 @@ func (w *world) measure(c client, length time.Duration) (l latencies) {
 		l.took = append(l.took, time.Since(began))
 		if err != nil {
 			l.failures = append(l.failures, err.Error())
-			if isDone(w.Plane()) {
+			if isDone(w.subject) {
 				return l // nothing more can come
 			}
 		}

@@ -32,7 +32,9 @@ type attacked struct {
 
 	// services is the size of the mesh; default 100.
 	services int
-	// keeps is how much live memory may remain after the attacker left; default keepable.
+	// agent makes the agent of a pod the subject, and not outriderd.
+	agent bool
+	// keeps is how much live memory may remain after the attacker left; default keptLive.
 	keeps int64
 	// open is why the results of a case are printed only; empty: they are asserted.
 	open string
@@ -40,12 +42,28 @@ type attacked struct {
 
 // all are the cases, in the order of the table.
 func all() []attacked {
-	return slices.Concat(reviews, certificates, streams)
+	return slices.Concat(reviews, certificates, streams, statusPorts)
 }
 
-// keepable is what the collector's own structures, pools and connections that are about to
-// close may have grown by. An attack that leaves more than this leaves it for ever.
-const keepable = 4 << 20
+// What may be left of an attack: what the collector's own structures, pools, and ordinary
+// connections that are about to close may have grown by. More than this is left for ever.
+const (
+	keptLive       = 4 << 20
+	keptGoroutines = 20
+	keptFiles      = 10
+)
+
+// agentLimit is for an agent alone, which shares its container's limit with Envoy. It has 13
+// MiB when it is ready.
+const agentLimit = 40 << 20
+
+// limit is the subject's, in bytes.
+func (a attacked) limit(l limits) int64 {
+	if a.agent {
+		return agentLimit
+	}
+	return l.memory
+}
 
 // patience bounds the wait until nothing of an attack is left. It is for the failure of a
 // test, and measures nothing.
@@ -114,7 +132,7 @@ func TestAttack(t *testing.T) {
 
 // run measures one case.
 func (a attacked) run(t *testing.T, l limits) row {
-	w := newWorld(t, cmp.Or(a.services, 100), l)
+	w := newWorld(t, a, l)
 	ordinary := a.ordinary(w)
 	r := row{name: a.name, client: ordinary.name, open: a.open}
 
@@ -124,7 +142,7 @@ func (a attacked) run(t *testing.T, l limits) row {
 	w.resetPeak()
 	spent := w.spent()
 
-	v, err := json.Marshal(victim{Address: harness.PlaneAddress, State: w.State(), Roots: w.Roots(), Namespace: harness.Namespace, Long: *long})
+	v, err := json.Marshal(w.victim())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,9 +163,9 @@ func (a attacked) run(t *testing.T, l limits) row {
 	r.cpu, r.lasted = w.spent()-spent, time.Since(began)
 	_, did, _ := strings.Cut(strings.TrimSpace(hostile.Log()), begun)
 	r.did = strings.TrimSpace(did)
-	r.peak, r.dead, r.enforced = w.peak(), isDone(w.Plane()), w.group != ""
+	r.peak, r.dead, r.enforced = w.peak(), isDone(w.subject), w.group != ""
 	if !r.dead {
-		r.kept, r.after = w.kept(before, cmp.Or(a.keeps, keepable), a.patience())
+		r.kept, r.after = w.kept(before, a)
 	}
 	return r
 }
@@ -173,9 +191,9 @@ func until(short, inFull time.Duration) time.Duration {
 func (r row) complaints(a attacked, l limits) (out []string) {
 	complain := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if r.dead {
-		complain("outriderd ended: at %d MiB of the limit's %d", r.peak>>20, l.memory>>20)
-	} else if !r.enforced && r.peak > l.memory {
-		complain("outriderd had %d MiB: the limit of the manifest is %d", r.peak>>20, l.memory>>20)
+		complain("it ended: at %d MiB of the limit's %d", r.peak>>20, a.limit(l)>>20)
+	} else if !r.enforced && r.peak > a.limit(l) {
+		complain("it had %d MiB: the limit is %d", r.peak>>20, a.limit(l)>>20)
 	}
 	if len(r.without.failures) > 0 {
 		complain("without an attack, %d of %d requests of the %s client failed: %s", len(r.without.failures), r.without.n(), r.client, r.without.failures[0])
@@ -183,23 +201,32 @@ func (r row) complaints(a attacked, l limits) (out []string) {
 	if len(r.during.failures) > 0 {
 		complain("%d of %d requests of the %s client failed: %s", len(r.during.failures), r.during.n(), r.client, r.during.failures[0])
 	}
-	if most := cmp.Or(a.keeps, keepable); r.kept.live > most {
-		complain("%.1f MiB of live memory are kept after the attacker left: at most %.1f", mib(r.kept.live), mib(most))
-	}
-	if r.kept.goroutines > keptGoroutines {
-		complain("%d goroutines are kept after the attacker left: at most %d", r.kept.goroutines, keptGoroutines)
+	return append(out, a.leftovers(r.kept)...)
+}
+
+// leftovers are what an attack left beyond the bounds.
+func (a attacked) leftovers(kept glance) (out []string) {
+	for _, k := range []struct {
+		what      string
+		has, most int64
+	}{
+		{"bytes of live memory", kept.live, cmp.Or(a.keeps, keptLive)},
+		{"goroutines", kept.goroutines, keptGoroutines},
+		{"open files", kept.files, keptFiles},
+	} {
+		if k.has > k.most {
+			out = append(out, fmt.Sprintf("%d %s are kept after the attacker left: at most %d", k.has, k.what, k.most))
+		}
 	}
 	return out
 }
-
-// keptGoroutines are those of ordinary connections that have not closed yet.
-const keptGoroutines = 20
 
 // A victim is what an attacker knows.
 type victim struct {
 	Address   string // of outriderd; its ports are those of package contract
 	Roots     string // file with the trusted roots
 	Namespace string // in which pods are injected
+	Pod       string // address of the pod whose agent is the subject
 	// State is outriderd's own directory. With it an attacker makes the token or certificate
 	// of a workload that it has taken over: see holder in attackers_test.go.
 	State string
