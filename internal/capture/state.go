@@ -14,6 +14,13 @@ type State struct {
 // ErrNone: a network namespace has no rules of ours.
 var ErrNone = errors.New("no rules of outrider here")
 
+// A DamagedError is about rules of ours that were read and are incomplete, or were changed
+// by another program. A new capture replaces them.
+type DamagedError struct{ Err error }
+
+func (e *DamagedError) Error() string { return e.Err.Error() }
+func (e *DamagedError) Unwrap() error { return e.Err }
+
 // Count is the number of packets that rules with this reason have met.
 func (s State) Count(reason string) uint64 {
 	var n uint64

@@ -28,7 +28,7 @@ const (
 var variants = []variant{nft, legacy}
 
 // errNoTool: the commands of a variant are not installed.
-var errNoTool = errors.New("not found in PATH; install iptables, or use the nftables backend, which needs no commands")
+var errNoTool = errors.New("not found in PATH; install iptables")
 
 // program is the command for a family: "save" or "restore". Where there is no command
 // with the name of the variant, the plain command may be of that variant.

@@ -85,7 +85,7 @@ func (b *Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 
 // Read returns the rule set that is in the kernel, without its Routing, or
 // [capture.ErrNone]. Rules of ours that are half there, or changed into something
-// that we do not write, are an error that names them.
+// that we do not write, are a [capture.DamagedError] that names them.
 func (b *Backend) Read(ctx context.Context) (capture.State, error) {
 	m, err := look(ctx)
 	if err != nil {
@@ -97,7 +97,7 @@ func (b *Backend) Read(ctx context.Context) (capture.State, error) {
 		switch {
 		case s.four.empty() && s.six.empty():
 		case found != nil:
-			return capture.State{}, errors.New("rules of outrider are in iptables-nft and in iptables-legacy at once: remove them, then write them again")
+			return capture.State{}, &capture.DamagedError{Err: errors.New("rules of outrider are in iptables-nft and in iptables-legacy at once: run capture again, or capture clean")}
 		default:
 			found = s
 		}
@@ -107,7 +107,7 @@ func (b *Backend) Read(ctx context.Context) (capture.State, error) {
 	}
 	st, err := assemble(found.four, found.six)
 	if err != nil {
-		return capture.State{}, fmt.Errorf("reading the rules of iptables-%s: %w", found.variant, err)
+		return capture.State{}, &capture.DamagedError{Err: fmt.Errorf("reading the rules of iptables-%s: %w", found.variant, err)}
 	}
 	st.Variant = string(found.variant)
 	return st, nil

@@ -70,7 +70,7 @@ func (m machine) choose(name string) (variant, error) {
 			return "", fmt.Errorf("there is no variant %q of iptables; use legacy or nft", name)
 		}
 		if s.err != nil {
-			return "", fmt.Errorf("iptables-%s cannot be used: %w", name, s.err)
+			return "", unusable("iptables-"+name, s.err)
 		}
 		return s.variant, nil
 	}
@@ -81,7 +81,14 @@ func (m machine) choose(name string) (variant, error) {
 		}
 		errs = append(errs, m[v].err)
 	}
-	return "", fmt.Errorf("iptables cannot be used: %w", errors.Join(errs...))
+	return "", unusable("iptables", errors.Join(errs...))
+}
+
+func unusable(name string, err error) error {
+	if errors.Is(err, errNoTool) {
+		err = fmt.Errorf("%w, or use the nftables backend, which needs no commands", err)
+	}
+	return fmt.Errorf("%s cannot be used: %w", name, err)
 }
 
 // filtersSix reports whether a variant can filter IPv6 here. A machine that has IPv6

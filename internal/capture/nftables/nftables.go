@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/google/nftables"
@@ -108,30 +109,24 @@ func (b *Backend) table() (*nftables.Table, error) {
 	return nil, capture.ErrNone
 }
 
-// IptablesTraces reports whether iptables has been used in this namespace: whether
-// its nft variant has made a table, or the legacy variant has one.
-func (b *Backend) IptablesTraces() (bool, error) {
-	for _, family := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6} {
-		tables, err := b.conn.ListTablesOfFamily(family)
-		if err != nil {
-			return false, explain(fmt.Errorf("listing tables: %w", err))
-		}
-		for _, t := range tables {
-			switch t.Name {
-			case "filter", "mangle", "nat", "raw", "security":
-				return true, nil
-			}
-		}
+// HasChains reports whether one of the tables that the nft variant of iptables has for a
+// family has a chain whose name begins with prefix.
+func (b *Backend) HasChains(family capture.Families, prefix string) (bool, error) {
+	kernel := nftables.TableFamilyIPv4
+	if family == capture.IPv6 {
+		kernel = nftables.TableFamilyIPv6
 	}
-	for _, path := range []string{"/proc/net/ip_tables_names", "/proc/net/ip6_tables_names"} {
-		// Per thread: a thread may be in another namespace than its process.
-		names, err := os.ReadFile(strings.Replace(path, "/proc/", "/proc/thread-self/", 1))
-		if err == nil && len(names) > 0 {
-			return true, nil
-		}
+	chains, err := b.conn.ListChainsOfTableFamily(kernel)
+	if err != nil {
+		return false, explain(fmt.Errorf("listing chains: %w", err))
 	}
-	return false, nil
+	return slices.ContainsFunc(chains, func(c *nftables.Chain) bool {
+		return slices.Contains(iptablesTables, c.Table.Name) && strings.HasPrefix(c.Name, prefix)
+	}), nil
 }
+
+// iptablesTables are the names of the tables of iptables.
+var iptablesTables = []string{"filter", "mangle", "nat", "raw", "security"}
 
 // Unsupported reports whether err says that the kernel lacks nf_tables or one of its
 // expressions, so that another backend or a smaller set of rules may work.

@@ -2,7 +2,6 @@ package setup
 
 import (
 	"context"
-	"errors"
 
 	"outrider.dev/internal/capture"
 	"outrider.dev/internal/capture/iptables"
@@ -20,37 +19,61 @@ func Backends(choice, variant string) ([]Backend, error) {
 	ipt := onTraces{&iptables.Backend{Variant: variant}, nft}
 	switch choice {
 	case capture.NFTables:
-		return []Backend{nft, readOnly{ipt}}, nil
+		return []Backend{nft, notChosen{ipt}}, nil
 	case capture.IPTables:
-		return []Backend{ipt, readOnly{nft}}, nil
+		return []Backend{ipt, notChosen{nft}}, nil
 	}
 	return []Backend{nft, ipt}, nil
 }
 
-// A readOnly backend finds and removes, and refuses to write.
-type readOnly struct{ Backend }
+// A notChosen backend finds its rules, removes them, and restores them after a failure. New
+// rules are written by another one.
+type notChosen struct{ Backend }
 
-var errNotChosen = errors.New("another backend is configured")
-
-func (readOnly) Apply(context.Context, capture.Ruleset) error { return errNotChosen }
-
-// onTraces starts the iptables programs only where the kernel shows that iptables
-// has been used: they take longer than all the rest together.
+// onTraces starts the iptables programs only where the kernel has chains of ours: they
+// take longer than all the rest together. Whether there are chains does not depend on the
+// programs, which may not be installed any more.
 type onTraces struct {
 	*iptables.Backend
 	nft *nftables.Backend
 }
 
 func (b onTraces) Read(ctx context.Context) (capture.State, error) {
-	if used, err := b.nft.IptablesTraces(); err == nil && !used {
+	if used, err := b.traces(ctx); err != nil {
+		return capture.State{}, err
+	} else if !used {
 		return capture.State{}, capture.ErrNone
 	}
 	return b.Backend.Read(ctx)
 }
 
 func (b onTraces) Remove(ctx context.Context) error {
-	if used, err := b.nft.IptablesTraces(); err == nil && !used {
-		return nil
+	if used, err := b.traces(ctx); err != nil || !used {
+		return err
 	}
 	return b.Backend.Remove(ctx)
+}
+
+// traces reports whether there are chains of ours in iptables. It is an error if there are
+// and the programs for them are missing.
+func (b onTraces) traces(ctx context.Context) (bool, error) {
+	places, err := iptables.Legacy()
+	if err != nil {
+		return false, err
+	}
+	for _, family := range []capture.Families{capture.IPv4, capture.IPv6} {
+		has, err := b.nft.HasChains(family, iptables.Prefix)
+		if err != nil && !nftables.Unsupported(err) {
+			return false, err
+		}
+		if has {
+			places = append(places, iptables.Place{Variant: "nft", Family: family})
+		}
+	}
+	for _, p := range places {
+		if err := iptables.Installed(ctx, p); err != nil {
+			return false, err
+		}
+	}
+	return len(places) > 0, nil
 }

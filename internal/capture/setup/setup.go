@@ -50,7 +50,10 @@ func Capture(ctx context.Context, o Options) (Report, error) {
 	if o.Intent.Families == 0 {
 		o.Intent.Families = capture.FamiliesOf(localAddresses())
 	}
-	old := find(ctx, o.Backends)
+	old, err := find(ctx, o.Backends)
+	if err != nil {
+		return report, err
+	}
 	if rs, notes := capture.Build(o.Intent, capture.NFTables); rs.Empty() {
 		report.Notes, report.Ruleset = notes, rs
 		return report, Clean(ctx, o.Backends)
@@ -78,16 +81,20 @@ func (f found) intact() bool {
 	return f.err == nil && ok
 }
 
-// find returns the rule sets of ours.
-func find(ctx context.Context, backends []Backend) []found {
+// find returns the rule sets of ours. It is an error if a backend cannot be read: then it is
+// not known whether there are any.
+func find(ctx context.Context, backends []Backend) ([]found, error) {
 	var out []found
 	for _, b := range backends {
 		f := found{by: b}
 		f.state, f.err = b.Read(ctx)
-		if errors.Is(f.err, capture.ErrNone) || nftables.Unsupported(f.err) {
+		var damaged *capture.DamagedError
+		switch {
+		case errors.Is(f.err, capture.ErrNone), nftables.Unsupported(f.err):
 			continue
-		}
-		if f.err == nil {
+		case f.err != nil && !errors.As(f.err, &damaged):
+			return nil, f.err
+		case f.err == nil:
 			f.state.Routing, f.err = readRouting(f.state.Families)
 		}
 		if f.state.Routing.SixSource {
@@ -95,7 +102,7 @@ func find(ctx context.Context, backends []Backend) []found {
 		}
 		out = append(out, f)
 	}
-	return out
+	return out, nil
 }
 
 // usesSixSource reports whether rs uses the address ::6, which other meshes add to lo
@@ -116,11 +123,20 @@ func anyRule(rs capture.Ruleset, f func(capture.Rule) bool) bool {
 // write writes the rules with the first backend that supports them, and returns it.
 func write(ctx context.Context, o Options, old []found, report *Report) (Backend, error) {
 	var reasons []error
+	reason := func(err error) {
+		// Both modes of parking may fail for the same reason.
+		if !slices.ContainsFunc(reasons, func(r error) bool { return r.Error() == err.Error() }) {
+			reasons = append(reasons, err)
+		}
+	}
 	for _, parking := range parkModes(o.Intent.Park) {
 		for _, b := range o.Backends {
+			if _, ok := b.(notChosen); ok {
+				continue
+			}
 			in, limits, err := within(ctx, b, o.Intent)
 			if err != nil {
-				reasons = append(reasons, err)
+				reason(err)
 				continue
 			}
 			in.Park = parking
@@ -135,13 +151,10 @@ func write(ctx context.Context, o Options, old []found, report *Report) (Backend
 				report.Notes = append(report.Notes, notes...)
 				return b, nil
 			}
-			if errors.Is(err, errNotChosen) {
-				continue
-			}
 			if b.Name() == capture.NFTables && !nftables.Unsupported(err) {
 				return nil, err
 			}
-			reasons = append(reasons, err)
+			reason(err)
 		}
 	}
 	if o.Intent.Park == capture.ParkRequire {
@@ -272,18 +285,18 @@ func restore(ctx context.Context, backends []Backend, old []found) error {
 	return nil
 }
 
-// Clean removes everything of ours from the current namespace.
+// Clean removes everything of ours from the current namespace. Where a backend cannot be
+// read, it removes nothing.
 func Clean(ctx context.Context, backends []Backend) error {
+	old, err := find(ctx, backends)
+	if err != nil {
+		return err
+	}
 	var had capture.Routing
 	var errs []error
-	for _, b := range backends {
-		state, err := b.Read(ctx)
-		if errors.Is(err, capture.ErrNone) || nftables.Unsupported(err) {
-			continue
-		}
-		// Remove can remove what Read cannot parse.
-		had.SixSource = had.SixSource || usesSixSource(state.Ruleset)
-		errs = append(errs, b.Remove(ctx))
+	for _, f := range old { // also what is damaged
+		had.SixSource = had.SixSource || f.state.Routing.SixSource
+		errs = append(errs, f.by.Remove(ctx))
 	}
 	errs = append(errs, removeRouting(had))
 	return errors.Join(errs...)
@@ -293,7 +306,10 @@ func Clean(ctx context.Context, backends []Backend) error {
 // intent (if intent is not nil), and that they work.
 func Verify(ctx context.Context, backends []Backend, intent *capture.Intent) (Report, error) {
 	var report Report
-	have := find(ctx, backends)
+	have, err := find(ctx, backends)
+	if err != nil {
+		return report, err
+	}
 	switch len(have) {
 	case 0:
 		return report, capture.ErrNone
@@ -331,7 +347,7 @@ func Verify(ctx context.Context, backends []Backend, intent *capture.Intent) (Re
 	if _, ok := state.Recorded(); !ok {
 		return report, errors.New("the rules, or the routing that belongs to them, are not those that this version wrote; run capture again")
 	}
-	err := try(ctx, have[0].by, state, &report)
+	err = try(ctx, have[0].by, state, &report)
 	return report, err
 }
 
