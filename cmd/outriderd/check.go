@@ -66,6 +66,8 @@ func checkServe(o controlplane.Options) error {
 	switch {
 	case o.FirstUse < shortestFirstUse:
 		return &cli.UsageError{Err: fmt.Errorf("--first-use-timeout=%s: want at least %s", o.FirstUse, shortestFirstUse)}
+	case o.ProxiesPerAddress < 1 || o.ProxiesPerAddress > 100_000:
+		return &cli.UsageError{Err: fmt.Errorf("--proxies-per-address=%d: want 1 to 100000", o.ProxiesPerAddress)}
 	case o.Life < time.Second:
 		return &cli.UsageError{Err: fmt.Errorf("--certificate-life=%s: want 1s or more", o.Life)}
 	case o.MaxLife < o.Life:

@@ -99,6 +99,7 @@ ca/root-cert.pem.`,
 	f.StringVar(&o.Listen, "listen", port(contract.SecureDiscoveryPort), "address for configuration and certificates, with mutual TLS")
 	f.StringVar(&o.HTTP, "http", port(contract.MonitoringPort), "address for metrics, readiness and, on this machine only, /debug")
 	f.StringVar(&o.Plaintext, "plaintext", "", "address for configuration without TLS, for example 127.0.0.1:15010; every client that reaches it can read all of it")
+	f.IntVar(&o.ProxiesPerAddress, "proxies-per-address", controlplane.DefaultProxiesPerAddress, "how many proxies with one service account may connect from one address; more where they share an address (NAT)")
 	f.StringVar(&o.Webhook, "webhook", port(contract.WebhookPort), "address for reviews of pods at admission, HTTPS; off: no webhook")
 	f.StringVar(&o.Injection.Values, "inject-values", "", "file with values for injection, those of Istio's charts; watched")
 	f.StringVar(&o.Injection.MeshConfig, "mesh-config", "", "file with the mesh configuration for injection, in Istio's format; watched")

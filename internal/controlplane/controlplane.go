@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"github.com/oklog/run"
-	"google.golang.org/grpc"
 
 	"outrider.dev/internal/contract"
+	"outrider.dev/internal/controlplane/conns"
 	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds/resource"
@@ -30,6 +30,9 @@ import (
 // DefaultFirstUse is short, since a proxy cannot tell a control plane that is slow from one
 // that is gone.
 const DefaultFirstUse = resource.DefaultFirstUseTimeout
+
+// DefaultProxiesPerAddress is how many proxies of one identity may connect from one address.
+const DefaultProxiesPerAddress = conns.DefaultProxies
 
 // Options of a control plane. The zero value of a field means its default, unless it
 // is required.
@@ -47,6 +50,9 @@ type Options struct {
 	Plaintext string // default: no such port
 	Webhook   string // default: no such port; Istio's is :15017
 	Full      bool   // send every resource to every proxy
+	// ProxiesPerAddress is how many proxies of one identity may connect from one address;
+	// default [DefaultProxiesPerAddress].
+	ProxiesPerAddress int
 	// FirstUse is how long a proxy waits for a resource that it uses for the first time;
 	// default [DefaultFirstUse].
 	FirstUse time.Duration
@@ -115,10 +121,12 @@ func Run(ctx context.Context, o Options) error {
 	p.serveWebhook(ctx, &g, listeners.hook)
 	p.serveCluster(ctx, &g)
 	// Then streams end: a proxy connects to another replica while this one still answers.
-	p.serve(ctx, &g, p.secure, listeners.main)
+	p.secure.listener = p.listenOn(listeners.main, p.tls)
+	p.serve(ctx, &g, p.secure)
 	if listeners.plain != nil {
 		o.Log.Warn("configuration is served without TLS: whoever reaches this port reads all of it", "address", addresses.Plaintext)
-		p.serve(ctx, &g, p.plain, listeners.plain)
+		p.plain.listener = p.listenOn(listeners.plain, nil)
+		p.serve(ctx, &g, p.plain)
 	}
 	web := &http.Server{Handler: p.handler(), ReadHeaderTimeout: 5 * time.Second}
 	g.Add(func() error { return web.Serve(listeners.web) }, func(error) { web.Close() })
@@ -152,26 +160,6 @@ func wait(ctx context.Context, done <-chan struct{}) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// serve adds a gRPC server to the group. It answers once the mesh is complete: before that
-// it would report existing resources as missing.
-func (p *plane) serve(ctx context.Context, g *run.Group, s *grpc.Server, l net.Listener) {
-	g.Add(func() error {
-		if !wait(ctx, p.mesh.Synced()) {
-			return l.Close()
-		}
-		return s.Serve(l)
-	}, func(error) {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		for _, x := range p.discovery() {
-			if err := x.Shutdown(ctx); err != nil {
-				p.o.Log.Warn("ending streams", "error", err)
-			}
-		}
-		s.Stop()
-	})
 }
 
 type listeners struct{ main, web, plain, hook net.Listener }

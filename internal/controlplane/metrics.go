@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"outrider.dev/internal/controlplane/conns"
 	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/xds"
 )
@@ -22,6 +23,9 @@ var (
 	workloads = describe("outriderd_mesh_workloads", "Pods and hosts of the mesh.")
 	problems  = describe("outriderd_mesh_problems", "Manifests or objects with a mistake, which are not used as they are.")
 	troubles  = describe("outriderd_kubernetes_troubles", "Requests that the API server refuses or does not answer now.")
+
+	connections = prometheus.NewDesc("outriderd_connections", "Connections that are open, with and without a certificate of the mesh.", []string{"identity"}, nil)
+	refused     = prometheus.NewDesc("outriderd_connections_refused_total", "Connections that were closed: too many in a short time from one address (rate), too many without a certificate (anonymous), without a valid TLS handshake in time (handshake), too many of one identity at one address (client).", []string{"reason"}, nil)
 
 	reviews       = prometheus.NewDesc("outriderd_webhook_reviews_total", "Reviews of pods, by outcome.", []string{"code"}, nil)
 	imageLookups  = describe("outriderd_image_lookups_total", "Images that were looked up at their registries; answers from the cache are not counted.")
@@ -63,6 +67,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	number(rejected, prometheus.CounterValue, float64(sum.Rejected))
 	number(timeouts, prometheus.CounterValue, float64(sum.Timeouts))
 	out <- histogram(sending, xds.SendBuckets[:], sum.SendDuration.Buckets[:], sum.SendDuration.Sum)
+	m.connections(out)
 	m.webhook(out)
 
 	current, _ := m.p.mesh.Current()
@@ -73,6 +78,27 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	number(problems, prometheus.GaugeValue, float64(len(wrong)))
 	if m.p.cluster != nil {
 		number(troubles, prometheus.GaugeValue, float64(len(m.p.cluster.Trouble())))
+	}
+}
+
+// connections adds the numbers of connections, on all ports of gRPC.
+func (m *metrics) connections(out chan<- prometheus.Metric) {
+	var sum conns.Counters
+	for _, on := range []port{m.p.secure, m.p.plain} {
+		if on.listener == nil {
+			continue
+		}
+		c := on.listener.Counters()
+		sum.Anonymous += c.Anonymous
+		sum.Identified += c.Identified
+		for i, n := range c.Refused {
+			sum.Refused[i] += n
+		}
+	}
+	out <- prometheus.MustNewConstMetric(connections, prometheus.GaugeValue, float64(sum.Anonymous), "no")
+	out <- prometheus.MustNewConstMetric(connections, prometheus.GaugeValue, float64(sum.Identified), "yes")
+	for i, n := range sum.Refused {
+		out <- prometheus.MustNewConstMetric(refused, prometheus.CounterValue, float64(n), conns.Reason(i).String())
 	}
 }
 

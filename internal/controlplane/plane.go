@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net/http"
 	"os"
@@ -10,10 +11,6 @@ import (
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/keepalive"
 
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/controlplane/webhook"
@@ -33,7 +30,8 @@ type plane struct {
 	authority *ca.Authority
 
 	byCertificate, byClaim *xds.Server // byClaim: nil without a plaintext port
-	secure, plain          *grpc.Server
+	secure, plain          port
+	tls                    *tls.Config // of secure
 
 	webhook *webhook.Webhook // nil without its port
 	reviews *http.Server
@@ -69,16 +67,14 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	}
 	options := xds.Options{Source: p.views(), Authenticate: p.authenticate, Full: o.Full, Prewarm: xds.NewPrewarmCache(), Log: o.Log}
 	p.byCertificate = xds.New(options)
+	if o.Plaintext != "" {
+		options.Authenticate = xds.ByClaim
+		p.byClaim = xds.New(options)
+	}
 	if err := p.openSecure(); err != nil {
 		return nil, err
 	}
 	p.openConfigurations(ctx)
-	if o.Plaintext != "" {
-		options.Authenticate = xds.ByClaim
-		p.byClaim = xds.New(options)
-		p.plain = grpc.NewServer(alive()...)
-		discovery.RegisterAggregatedDiscoveryServiceServer(p.plain, p.byClaim)
-	}
 	return p, nil
 }
 
@@ -108,9 +104,8 @@ func (p *plane) openSecure() error {
 	if err := p.openWebhook(serving); err != nil {
 		return err
 	}
-	p.secure = grpc.NewServer(append(alive(), grpc.Creds(credentials.NewTLS(serving.TLS())), grpc.StreamInterceptor(p.whileDeclared))...)
-	discovery.RegisterAggregatedDiscoveryServiceServer(p.secure, p.byCertificate)
-	(&ca.Service{
+	p.tls = serving.TLS()
+	p.openServers(&ca.Service{
 		Authority: p.authority,
 		Authenticators: append([]ca.Authenticator{
 			tokens,
@@ -118,8 +113,7 @@ func (p *plane) openSecure() error {
 			ca.MutualTLS{Authority: p.authority}, // before the reviewers: renewals need no API server
 		}, p.reviewers()...),
 		Log: o.Log,
-	}).Register(p.secure)
-	(&nameService{mesh: p.current, identify: p.authority.AuthenticatePeer}).register(p.secure)
+	})
 	return nil
 }
 
@@ -127,16 +121,6 @@ func (p *plane) openSecure() error {
 func (p *plane) current() *mesh.Mesh {
 	m, _ := p.mesh.Current()
 	return m
-}
-
-// alive permits keepalive pings: Envoy sends one every few seconds, and by default gRPC
-// closes such a connection.
-func alive() []grpc.ServerOption {
-	return []grpc.ServerOption{
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		grpc.MaxRecvMsgSize(16 << 20), // a proxy that reconnects names all resources that it has
-	}
 }
 
 // discovery returns the discovery servers that there are.

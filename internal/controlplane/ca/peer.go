@@ -2,6 +2,7 @@ package ca
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"net"
 	"net/netip"
@@ -21,6 +22,20 @@ func (a *Authority) AuthenticatePeer(ctx context.Context) (Identity, error) {
 		return Identity{}, status.Error(codes.Unauthenticated, err.Error())
 	}
 	return id, nil
+}
+
+// ClientName names the client of a connection whose certificate was verified: its identity,
+// and its host if it is one.
+func ClientName(state tls.ConnectionState) (string, error) {
+	leaf := state.PeerCertificates[0]
+	id, err := IdentityOf(leaf)
+	if err != nil {
+		return "", err
+	}
+	if host, ok := hostOf(leaf, id); ok {
+		return id.String() + " on " + host.Name, nil
+	}
+	return id.String(), nil
 }
 
 // PeerHost returns the host that is the peer of a gRPC call, by its certificate, whether or

@@ -1,0 +1,37 @@
+package conns
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// Credentials are for a server of a [Listener] with TLS, whose handshakes are already done.
+func Credentials() credentials.TransportCredentials { return done{} }
+
+type done struct{}
+
+func (done) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	var secure *tls.Conn
+	if conn, ok := c.(*Conn); ok {
+		secure, _ = conn.Conn.(*tls.Conn)
+	}
+	if secure == nil {
+		return nil, nil, errors.New("the connection is not one of a listener with TLS")
+	}
+	return c, credentials.TLSInfo{
+		State:          secure.ConnectionState(),
+		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
+	}, nil
+}
+
+func (done) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("these credentials are a server's")
+}
+
+func (done) Info() credentials.ProtocolInfo          { return credentials.ProtocolInfo{SecurityProtocol: "tls"} }
+func (done) Clone() credentials.TransportCredentials { return done{} }
+func (done) OverrideServerName(string) error         { return nil }

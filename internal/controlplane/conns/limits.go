@@ -1,0 +1,68 @@
+package conns
+
+import (
+	"net/netip"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Limits of connections without an identity.
+const (
+	// maxAnonymous connections cost some 40 MB. A restart of 10,000 proxies passes through:
+	// each needs a place for the few milliseconds of its handshake.
+	maxAnonymous = 512
+	// handshakeTimeout is for a node with an overloaded CPU; a handshake takes 2 round trips.
+	handshakeTimeout = 10 * time.Second
+	// An address may open so many connections at once, and a second: a handshake costs the
+	// server 0.5 ms, and a node with 250 pods has an address for each.
+	addressBurst, addressRate = 200, 50
+	// maxIdle bounds the addresses, and the clients, whose rate is known.
+	maxIdle = 10_000
+)
+
+// Limits of a client, for each proxy that it may have.
+const (
+	// A proxy has one connection for its configuration, its agent one for names and now and
+	// then one for a certificate; connections that a broken network left are closed after 40 s.
+	connectionsPerProxy = 4
+	// A proxy that uses 10,000 services sends 4 MB when it connects again, mostly names. The
+	// rate is that of a proxy that uses 10,000 services anew in 4 s.
+	bytesBurstPerProxy, bytesRatePerProxy = 1 << 20, 256 << 10
+)
+
+// minBytesBurst is enough for one proxy with 10,000 services, whatever the number of proxies.
+const minBytesBurst, minBytesRate = 8 << 20, 1 << 20
+
+// block is the address by which connections are counted: of IPv6 the /64, within which a
+// machine has any address.
+func block(a netip.Addr) netip.Addr {
+	a = a.Unmap()
+	if a.Is6() {
+		p, _ := a.WithZone("").Prefix(64)
+		return p.Addr()
+	}
+	return a
+}
+
+// An origin is an address with connections that have no identity, or had some recently.
+type origin struct {
+	rate      *rate.Limiter
+	anonymous []*place // oldest first
+}
+
+// A client is an identity at an address.
+type client struct {
+	connections int
+	bytes       *rate.Limiter
+}
+
+type clientKey struct {
+	identity string
+	address  netip.Addr
+}
+
+func newClient(proxies int) *client {
+	return &client{bytes: rate.NewLimiter(
+		rate.Limit(max(proxies*bytesRatePerProxy, minBytesRate)), max(proxies*bytesBurstPerProxy, minBytesBurst))}
+}

@@ -1,0 +1,290 @@
+package conns
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Options of a listener. The zero value of a field means its default.
+type Options struct {
+	// TLS is the server's configuration. Nil: there is no TLS, and a client is an address.
+	TLS *tls.Config
+	// Identify returns the identity of a client that has shown a certificate; required with TLS.
+	Identify func(tls.ConnectionState) (string, error)
+	// Proxies is how many proxies of one identity may connect from one address; default
+	// [DefaultProxies].
+	Proxies int
+	Log     *slog.Logger // default: none
+}
+
+// DefaultProxies suffices where each proxy has an address of its own: streams that a broken
+// network left count for 40 s.
+const DefaultProxies = 8
+
+// Counters of a listener.
+type Counters struct {
+	Anonymous, Identified int64 // open now
+	Refused               [len(reasons)]int64
+}
+
+// A Reason is why a connection was closed.
+type Reason int
+
+// The reasons.
+const (
+	TooFast    Reason = iota // the address opens too many in a short time
+	TooMany                  // without an identity, in total
+	Handshake                // it failed, or took too long
+	ClientFull               // too many of one client
+)
+
+var reasons = [...]string{"rate", "anonymous", "handshake", "client"}
+
+func (r Reason) String() string { return reasons[r] }
+
+// A Listener accepts connections for two servers.
+type Listener struct {
+	o                     Options
+	from                  net.Listener
+	identified, anonymous *queue
+	warn                  rate.Sometimes
+
+	mu       sync.Mutex
+	counters Counters
+	origins  map[netip.Addr]*origin
+	clients  map[clientKey]*client
+}
+
+// New returns a listener that accepts from l once Serve is called.
+func New(l net.Listener, o Options) *Listener {
+	o.Proxies = cmp.Or(o.Proxies, DefaultProxies)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	return &Listener{
+		o: o, from: l, identified: newQueue(l), anonymous: newQueue(l), warn: rate.Sometimes{Interval: time.Second},
+		origins: map[netip.Addr]*origin{}, clients: map[clientKey]*client{},
+	}
+}
+
+// Identified has the connections with a client certificate that Identify accepts, or all
+// connections without TLS.
+func (l *Listener) Identified() net.Listener { return l.identified }
+
+// Anonymous has the connections without a client certificate.
+func (l *Listener) Anonymous() net.Listener { return l.anonymous }
+
+// Close ends Serve. Connections stay open; the servers close them.
+func (l *Listener) Close() error {
+	l.identified.Close()
+	l.anonymous.Close()
+	return l.from.Close()
+}
+
+// Counters returns the current counts.
+func (l *Listener) Counters() Counters {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.counters
+}
+
+// Serve accepts connections until Close. An error that is only temporary, such as too many
+// open files, is tried again.
+func (l *Listener) Serve() error {
+	for wait := time.Duration(0); ; {
+		c, err := l.from.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
+			l.o.Log.Warn("accepting a connection", "error", err)
+			time.Sleep(wait)
+			continue
+		}
+		wait = 0
+		if p := l.admit(c); p != nil {
+			go l.handshake(p)
+		}
+	}
+}
+
+// admit notes a new connection; nil: it is closed.
+func (l *Listener) admit(raw net.Conn) *place {
+	remote := addressOf(raw.RemoteAddr())
+	p := &place{listener: l, raw: raw, from: block(remote), closed: make(chan struct{})}
+	l.mu.Lock()
+	o := l.originOf(p.from)
+	if !o.rate.Allow() {
+		l.counters.Refused[TooFast]++
+		l.mu.Unlock()
+		raw.Close()
+		l.log(TooFast, remote, fmt.Sprintf("%d connections a second are accepted from one address", addressRate))
+		return nil
+	}
+	o.anonymous = append(o.anonymous, p)
+	l.counters.Anonymous++
+	var extra *place
+	if l.counters.Anonymous > maxAnonymous {
+		extra = l.fullest().anonymous[0]
+		l.counters.Refused[TooMany]++
+	}
+	l.mu.Unlock()
+	if extra != nil {
+		extra.leave()
+		l.log(TooMany, extra.from, fmt.Sprintf("%d connections without a certificate are served; this one was the oldest of the address that has most", maxAnonymous))
+	}
+	return p
+}
+
+// originOf returns the origin of an address. Those without connections are removed when
+// there are too many: first those with their full burst, which are as good as new ones.
+func (l *Listener) originOf(a netip.Addr) *origin {
+	o := l.origins[a]
+	if o == nil {
+		burst := max(addressBurst, l.o.Proxies*connectionsPerProxy)
+		for _, least := range []int{burst, 0} {
+			if len(l.origins) >= maxIdle {
+				maps.DeleteFunc(l.origins, func(_ netip.Addr, o *origin) bool {
+					return len(o.anonymous) == 0 && o.rate.Tokens() >= float64(least)
+				})
+			}
+		}
+		o = &origin{rate: rate.NewLimiter(addressRate, burst)}
+		l.origins[a] = o
+	}
+	return o
+}
+
+// fullest returns the origin with most connections without an identity.
+func (l *Listener) fullest() *origin {
+	var most *origin
+	for _, o := range l.origins {
+		if most == nil || len(o.anonymous) > len(most.anonymous) {
+			most = o
+		}
+	}
+	return most
+}
+
+// handshake makes the TLS handshake and hands the connection to its server.
+func (l *Listener) handshake(p *place) {
+	if l.o.TLS == nil {
+		l.identify(&Conn{Conn: p.raw, place: p}, "")
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
+	defer cancel()
+	secure := tls.Server(p.raw, l.o.TLS)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		l.refuse(p, Handshake, err.Error())
+		return
+	}
+	c, state := &Conn{Conn: secure, place: p}, secure.ConnectionState()
+	switch {
+	case state.NegotiatedProtocol != "h2":
+		l.refuse(p, Handshake, "the client does not speak HTTP/2 (ALPN h2)")
+	case len(state.PeerCertificates) == 0:
+		l.anonymous.add(c)
+	default:
+		identity, err := l.o.Identify(state)
+		if err != nil {
+			l.refuse(p, Handshake, err.Error())
+			return
+		}
+		l.identify(c, identity)
+	}
+}
+
+// identify counts a connection for its client instead of its address.
+func (l *Listener) identify(c *Conn, identity string) {
+	most := l.o.Proxies * connectionsPerProxy
+	if l.join(c.place, clientKey{identity, c.from}, most) {
+		l.identified.add(c)
+		return
+	}
+	text := fmt.Sprintf("%d connections of %q from one address are served; see --proxies-per-address", most, identity)
+	c.goAway(text)
+	l.refuse(c.place, ClientFull, text)
+}
+
+// join moves a connection to its client, unless that has the most that it may have.
+func (l *Listener) join(p *place, key clientKey, most int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one := l.clients[key]
+	if one == nil {
+		if len(l.clients) >= maxIdle {
+			maps.DeleteFunc(l.clients, func(_ clientKey, c *client) bool { return c.connections == 0 })
+		}
+		one = newClient(l.o.Proxies)
+		l.clients[key] = one
+	}
+	if one.connections >= most {
+		return false
+	}
+	if l.forget(p) {
+		one.connections++
+		p.client = one
+		l.counters.Identified++
+	}
+	return true
+}
+
+// forget removes a connection from its origin, and reports whether it was there: it is not
+// once it was closed.
+func (l *Listener) forget(p *place) bool {
+	o := l.origins[p.from]
+	if o == nil {
+		return false
+	}
+	i := slices.Index(o.anonymous, p)
+	if i < 0 {
+		return false
+	}
+	o.anonymous = slices.Delete(o.anonymous, i, i+1)
+	l.counters.Anonymous--
+	return true
+}
+
+// release frees the place of a connection that is closed.
+func (l *Listener) release(p *place) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.forget(p) && p.client != nil {
+		p.client.connections--
+		l.counters.Identified--
+	}
+}
+
+func (l *Listener) refuse(p *place, why Reason, text string) {
+	p.leave()
+	l.mu.Lock()
+	l.counters.Refused[why]++
+	l.mu.Unlock()
+	l.log(why, p.from, text)
+}
+
+// log warns at most once a second: the counters have the rest.
+func (l *Listener) log(why Reason, from netip.Addr, text string) {
+	l.warn.Do(func() {
+		l.o.Log.Warn("connection refused", "reason", why.String(), "from", from.String(), "detail", text)
+	})
+}
+
+func addressOf(a net.Addr) netip.Addr {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{} // a Unix socket
+}

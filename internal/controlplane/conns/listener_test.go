@@ -1,0 +1,248 @@
+package conns
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/time/rate"
+)
+
+// patience bounds a wait for what is certain to come.
+const patience = 60 * time.Second
+
+// start serves a listener on loopback, whose clients are named by their serial number.
+func start(t *testing.T, o Options) *Listener {
+	t.Helper()
+	raw, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.TLS == nil {
+		o.TLS = &tls.Config{Certificates: []tls.Certificate{certificate(t, 1)}, NextProtos: []string{"h2"}, ClientAuth: tls.RequestClientCert}
+		o.Identify = func(s tls.ConnectionState) (string, error) { return s.PeerCertificates[0].SerialNumber.String(), nil }
+	}
+	l := New(raw, o)
+	ended := make(chan error, 1)
+	go func() { ended <- l.Serve() }()
+	t.Cleanup(func() {
+		l.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+func certificate(t *testing.T, serial int64) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// dial connects with the certificate of a serial number; 0: without one.
+func dial(t *testing.T, l *Listener, serial int64) *tls.Conn {
+	t.Helper()
+	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}
+	if serial != 0 {
+		config.Certificates = []tls.Certificate{certificate(t, serial)}
+	}
+	c, err := tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", l.from.Addr().String(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func accept(t *testing.T, l net.Listener) net.Conn {
+	t.Helper()
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestCertificateSelectsTheServer(t *testing.T) {
+	l := start(t, Options{})
+	dial(t, l, 0)
+	anonymous := accept(t, l.Anonymous())
+	dial(t, l, 2)
+	identified := accept(t, l.Identified())
+	if c := l.Counters(); c.Anonymous != 1 || c.Identified != 1 {
+		t.Errorf("%+v; want one connection of each kind", c)
+	}
+	for _, c := range []net.Conn{anonymous, identified} {
+		_, info, err := Credentials().ServerHandshake(c)
+		if err != nil || info.AuthType() != "tls" {
+			t.Errorf("%v, %v; want the state of TLS", info, err)
+		}
+		c.Close()
+		c.Close()
+	}
+	if c := l.Counters(); c != (Counters{}) {
+		t.Errorf("%+v; want none after they are closed", c)
+	}
+}
+
+func TestClientIsToldWhyItsConnectionIsRefused(t *testing.T) {
+	l := start(t, Options{Proxies: 1})
+	for range connectionsPerProxy {
+		dial(t, l, 2)
+		accept(t, l.Identified())
+	}
+	c := dial(t, l, 2)
+	f := http2.NewFramer(io.Discard, c)
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			t.Fatalf("%v; want a frame GOAWAY", err)
+		}
+		if away, ok := frame.(*http2.GoAwayFrame); ok {
+			if text := string(away.DebugData()); !strings.Contains(text, `4 connections of "2" from one address`) {
+				t.Errorf("%q; want the limit and the client", text)
+			}
+			break
+		}
+	}
+	dial(t, l, 3) // another identity at the address has its own
+	accept(t, l.Identified())
+}
+
+// connect makes connections that send nothing, up to the limit of their address's rate.
+func connect(t *testing.T, l *Listener, n int) []net.Conn {
+	t.Helper()
+	var all []net.Conn
+	for range n {
+		c, err := net.Dial("tcp", l.from.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		all = append(all, c)
+	}
+	return all
+}
+
+func closed(t *testing.T, c net.Conn) {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(patience))
+	var timeout net.Error
+	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil || errors.As(err, &timeout) && timeout.Timeout() {
+		t.Errorf("%d bytes, %v; want that the server closes the connection", n, err)
+	}
+}
+
+func TestAddressThatConnectsTooFastIsRefused(t *testing.T) {
+	l := start(t, Options{})
+	// Far more than the burst: the rate makes up for the time that the test takes.
+	all := connect(t, l, 4*addressBurst)
+	for range all {
+		if c := l.Counters(); c.Refused[TooFast] > 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Errorf("%+v; want refused connections", l.Counters())
+}
+
+// stub is an accepted connection of an address.
+type stub struct {
+	net.Conn
+	from   netip.Addr
+	closed bool
+}
+
+func (s *stub) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(netip.AddrPortFrom(s.from, 1)) }
+func (s *stub) Close() error         { s.closed = true; return nil }
+
+func TestAddressWithMostConnectionsLosesItsOldest(t *testing.T) {
+	l := New(&net.TCPListener{}, Options{})
+	admit := func(address string) *stub {
+		s := &stub{from: netip.MustParseAddr(address)}
+		l.admit(s)
+		return s
+	}
+	one := admit("10.0.0.1")
+	var many []*stub
+	for i := range maxAnonymous {
+		// The addresses of one machine count as one; no rate is reached.
+		l.originOf(block(netip.MustParseAddr("fd00::1"))).rate.SetLimit(rate.Inf)
+		many = append(many, admit(netip.AddrFrom16([16]byte{0xfd, 15: byte(i)}).String()))
+	}
+	last := admit("10.0.0.2")
+	switch {
+	case one.closed || last.closed:
+		t.Error("connections of other addresses are closed")
+	case !many[0].closed || !many[1].closed || many[2].closed:
+		t.Error("the oldest two of the address with most are not what is closed")
+	}
+	if c := l.Counters(); c.Anonymous != maxAnonymous || c.Refused[TooMany] != 2 {
+		t.Errorf("%+v; want %d open and 2 refused", c, maxAnonymous)
+	}
+}
+
+func TestWhatIsKnownOfAddressesIsBounded(t *testing.T) {
+	l := New(&net.TCPListener{}, Options{})
+	for i := range 3 * maxIdle {
+		s := &stub{from: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})}
+		p := l.admit(s)
+		if !l.join(p, clientKey{"x", p.from}, 1) {
+			t.Fatal("refused")
+		}
+		p.leave()
+	}
+	if len(l.origins) > maxIdle || len(l.clients) > maxIdle || l.Counters() != (Counters{}) {
+		t.Errorf("%d addresses, %d clients, %+v; want at most %d", len(l.origins), len(l.clients), l.Counters(), maxIdle)
+	}
+}
+
+func TestHandshakeThatFailsFreesItsPlace(t *testing.T) {
+	l := start(t, Options{})
+	c := connect(t, l, 1)[0]
+	if _, err := c.Write(bytes.Repeat([]byte("x"), 1000)); err != nil {
+		t.Fatal(err)
+	}
+	c.SetReadDeadline(time.Now().Add(patience))
+	io.Copy(io.Discard, c) // ends after the alert
+	closed(t, c)
+	for l.Counters().Refused[Handshake] == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if n := l.Counters().Anonymous; n != 0 {
+		t.Errorf("%d connections are counted; want none", n)
+	}
+}
+
+func TestClientThatSendsTooMuchIsSlowedDown(t *testing.T) {
+	c := newClient(1)
+	now := time.Now()
+	if d := c.bytes.ReserveN(now, minBytesBurst).DelayFrom(now); d > 0 {
+		t.Errorf("waits %s for what one proxy sends; want none", d)
+	}
+	if d := c.bytes.ReserveN(now, minBytesRate).DelayFrom(now); d < 900*time.Millisecond {
+		t.Errorf("waits %s for a second's bytes more; want a second", d)
+	}
+}

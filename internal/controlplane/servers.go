@@ -1,0 +1,133 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/oklog/run"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/controlplane/conns"
+)
+
+// Limits of gRPC, for each connection. What a listener accepts is limited in [conns].
+const (
+	// maxRequest is that of a proxy that uses 10,000 services and connects again: it sends
+	// each name twice, once with a version: 350 bytes with the longest names that Kubernetes
+	// has, so 3.5 MB for the endpoints.
+	maxRequest = 4 << 20
+	// A request for a certificate has a key and a token.
+	maxAnonymousRequest = 64 << 10
+
+	// An agent resolves the names of its pod's DNS queries, each with a call.
+	maxCalls = 64
+	// Without an identity there is one call at a time.
+	maxAnonymousCalls = 4
+
+	maxHeaders = 32 << 10 // a token has 16 KiB at most
+
+	// window is how much of a request a client may send before it is read.
+	window = 64 << 10
+	// readBuffer is small: a connection with TLS has a buffer already.
+	readBuffer = 2 << 10
+
+	// anonymousLife suffices for one certificate, with an answer of the API server.
+	anonymousLife = 10 * time.Second
+	// prefaceTimeout is how long a client may take to begin with HTTP/2.
+	prefaceTimeout = 10 * time.Second
+)
+
+// A port is a listener with its servers of gRPC.
+type port struct {
+	listener   *conns.Listener
+	identified *grpc.Server
+	anonymous  *grpc.Server // nil without TLS
+}
+
+// serverOptions are those of every server.
+func serverOptions(more ...grpc.ServerOption) []grpc.ServerOption {
+	return append([]grpc.ServerOption{
+		// Envoy sends a ping every few seconds; by default gRPC closes such a connection.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
+		grpc.ReadBufferSize(readBuffer),
+		grpc.ConnectionTimeout(prefaceTimeout),
+	}, more...)
+}
+
+// identifiedServer is for clients with an identity.
+func identifiedServer(more ...grpc.ServerOption) *grpc.Server {
+	return grpc.NewServer(serverOptions(append([]grpc.ServerOption{
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(maxCalls),
+	}, more...)...)...)
+}
+
+// anonymousServer is for clients without a certificate: they get one, or nothing.
+func anonymousServer() *grpc.Server {
+	return grpc.NewServer(serverOptions(
+		grpc.Creds(conns.Credentials()),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: anonymousLife, MaxConnectionAgeGrace: anonymousLife}),
+		grpc.MaxRecvMsgSize(maxAnonymousRequest), grpc.MaxConcurrentStreams(maxAnonymousCalls),
+		grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
+			return status.Error(codes.Unauthenticated, "the client sent no certificate; without one only a certificate can be requested")
+		}),
+	)...)
+}
+
+// openServers makes the servers of the port with mutual TLS, and of the one without TLS.
+func (p *plane) openServers(certificates *ca.Service) {
+	p.secure = port{
+		identified: identifiedServer(grpc.Creds(conns.Credentials()), grpc.StreamInterceptor(p.whileDeclared)),
+		anonymous:  anonymousServer(),
+	}
+	discovery.RegisterAggregatedDiscoveryServiceServer(p.secure.identified, p.byCertificate)
+	(&nameService{mesh: p.current, identify: p.authority.AuthenticatePeer}).register(p.secure.identified)
+	certificates.Register(p.secure.identified)
+	certificates.Register(p.secure.anonymous)
+	if p.byClaim != nil {
+		p.plain = port{identified: identifiedServer()}
+		discovery.RegisterAggregatedDiscoveryServiceServer(p.plain.identified, p.byClaim)
+	}
+}
+
+// listenOn makes a port's listener; without TLS if secure is nil.
+func (p *plane) listenOn(l net.Listener, secure *tls.Config) *conns.Listener {
+	return conns.New(l, conns.Options{TLS: secure, Identify: ca.ClientName, Proxies: p.o.ProxiesPerAddress, Log: p.o.Log})
+}
+
+// serve adds a port to the group. It answers once the mesh is complete: before that it
+// would report existing resources as missing.
+func (p *plane) serve(ctx context.Context, g *run.Group, on port) {
+	g.Add(func() error {
+		if !wait(ctx, p.mesh.Synced()) {
+			return on.listener.Close()
+		}
+		go on.identified.Serve(on.listener.Identified()) // ends with the listener
+		if on.anonymous != nil {
+			go on.anonymous.Serve(on.listener.Anonymous())
+		}
+		return on.listener.Serve()
+	}, func(error) {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		for _, x := range p.discovery() {
+			if err := x.Shutdown(ctx); err != nil {
+				p.o.Log.Warn("ending streams", "error", err)
+			}
+		}
+		on.listener.Close()
+		on.identified.Stop()
+		if on.anonymous != nil {
+			on.anonymous.Stop()
+		}
+	})
+}
