@@ -124,12 +124,12 @@ func (in Intent) withDefaults() Intent {
 }
 
 // FamiliesOf is what to capture in a pod with these addresses: IPv4, and IPv6 if one
-// of them is neither loopback nor link-local. Istio captures IPv6 only if configured
+// of them is neither loopback nor link-local, nor ::6, which capture adds. Istio captures IPv6 only if configured
 // to, and otherwise a pod's IPv6 traffic bypasses the proxy.
 func FamiliesOf(addrs []netip.Addr) Families {
 	var f Families
 	for _, a := range addrs {
-		if a = a.Unmap(); !a.IsLoopback() && !a.IsLinkLocalUnicast() {
+		if a = a.Unmap(); !a.IsLoopback() && !a.IsLinkLocalUnicast() && !passthrough6.Contains(a) {
 			f |= familyOf(a)
 		}
 	}

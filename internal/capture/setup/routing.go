@@ -52,9 +52,9 @@ func openRouter() (router, error) {
 	return router{conn, lo}, nil
 }
 
-// applyRouting replaces the routing of the current namespace. The notes are about
-// what the machine does not support.
-func applyRouting(want capture.Routing, families capture.Families) (notes []string, err error) {
+// applyRouting replaces the routing of the current namespace, had (see removeRouting). The
+// notes are about what the machine does not support.
+func applyRouting(had, want capture.Routing, families capture.Families) (notes []string, err error) {
 	r, err := openRouter()
 	if err != nil {
 		return nil, err
@@ -66,6 +66,11 @@ func applyRouting(want capture.Routing, families capture.Families) (notes []stri
 	}
 	if have, err := r.read(families); err == nil && have == want {
 		return notes, nil
+	}
+	if had.SixSource && !want.SixSource {
+		if err := r.removeSixSource(); err != nil {
+			return nil, err
+		}
 	}
 	if err := r.removePolicy(); err != nil {
 		return nil, err
@@ -114,28 +119,22 @@ func readRouting(families capture.Families) (capture.Routing, error) {
 
 func (r router) read(families capture.Families) (out capture.Routing, err error) {
 	off := families.Has(capture.IPv6) && ipv6Off()
-	var policies []capture.Routing // of each family; zero where it is incomplete
+	var policies []capture.Routing // of the families, and of others that have one
 	for _, f := range addressFamilies {
-		rules, err := r.ours(policyRules, f.family)
-		if err != nil {
+		policy, err := r.policy(f.family, off)
+		switch {
+		case err != nil:
 			return out, err
+		case families.Has(f.model):
+			policies = append(policies, policy)
+		case policy != capture.Routing{}:
+			policies = append(policies, incomplete)
 		}
-		routes, err := r.ours(localRoutes, f.family)
-		if err != nil {
-			return out, err
-		}
-		if len(rules)+len(routes) == 0 && !families.Has(f.model) {
-			continue
-		}
-		var policy capture.Routing
-		complete := len(routes) == 1 && len(rules) == 1 && rules[0].table == routes[0].table
-		if families.Has(f.model) && (complete || off && f.family == unix.AF_INET6 && len(rules) == 1) {
-			policy.Mark, policy.Table = rules[0].mark, int(rules[0].table)
-		}
-		policies = append(policies, policy)
 	}
-	if len(slices.Compact(policies)) == 1 {
+	if policies = slices.Compact(policies); len(policies) == 1 {
 		out = policies[0]
+	} else {
+		out = incomplete
 	}
 	addrs, err := r.lo.Addrs()
 	if err != nil {
@@ -143,6 +142,28 @@ func (r router) read(families capture.Families) (out capture.Routing, err error)
 	}
 	out.SixSource = off || slices.ContainsFunc(addrs, func(a net.Addr) bool { return a.String() == sixSource.String() })
 	return out, nil
+}
+
+// incomplete is routing that no rule set wants: a rule without its route, or other routing
+// for one family than for the other.
+var incomplete = capture.Routing{Table: -1}
+
+// policy is the rule of a family and the route that it leads to.
+func (r router) policy(family uint8, off bool) (capture.Routing, error) {
+	rules, err := r.ours(policyRules, family)
+	if err != nil {
+		return capture.Routing{}, err
+	}
+	routes, err := r.ours(localRoutes, family)
+	switch {
+	case err != nil, len(rules)+len(routes) == 0:
+		return capture.Routing{}, err
+	case len(rules) != 1, len(routes) > 1:
+		return incomplete, nil
+	case len(routes) == 1 && routes[0].table == rules[0].table, len(routes) == 0 && off && family == unix.AF_INET6:
+		return capture.Routing{Mark: rules[0].mark, Table: int(rules[0].table)}, nil
+	}
+	return incomplete, nil
 }
 
 // removeRouting removes what applyRouting may have added. Other meshes add ::6 to lo
@@ -153,12 +174,13 @@ func removeRouting(had capture.Routing) error {
 		return err
 	}
 	defer r.Close()
-	if err := r.removePolicy(); err != nil {
+	if err := r.removePolicy(); err != nil || !had.SixSource {
 		return err
 	}
-	if !had.SixSource {
-		return nil
-	}
+	return r.removeSixSource()
+}
+
+func (r router) removeSixSource() error {
 	if err := r.change(unix.RTM_DELADDR, remove, r.address(sixSource)); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) && !noIPv6(err) {
 		return fmt.Errorf("removing ::6 from lo: %w", err)
 	}

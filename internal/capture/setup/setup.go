@@ -87,22 +87,28 @@ func find(ctx context.Context, backends []Backend) ([]found, error) {
 	var out []found
 	for _, b := range backends {
 		f := found{by: b}
-		f.state, f.err = b.Read(ctx)
+		f.state, f.err = readState(ctx, b)
 		var damaged *capture.DamagedError
 		switch {
 		case errors.Is(f.err, capture.ErrNone), nftables.Unsupported(f.err):
 			continue
 		case f.err != nil && !errors.As(f.err, &damaged):
 			return nil, f.err
-		case f.err == nil:
-			f.state.Routing, f.err = readRouting(f.state.Families)
-		}
-		if f.state.Routing.SixSource {
-			f.state.Routing.SixSource = usesSixSource(f.state.Ruleset)
 		}
 		out = append(out, f)
 	}
 	return out, nil
+}
+
+// readState reads the rules of a backend and the routing that belongs to them.
+func readState(ctx context.Context, b Backend) (capture.State, error) {
+	state, err := b.Read(ctx)
+	if err != nil {
+		return state, err
+	}
+	state.Routing, err = readRouting(state.Families)
+	state.Routing.SixSource = state.Routing.SixSource && usesSixSource(state.Ruleset)
+	return state, err
 }
 
 // usesSixSource reports whether rs uses the address ::6, which other meshes add to lo
@@ -217,17 +223,14 @@ func finish(ctx context.Context, o Options, b Backend, old []found, report *Repo
 			return fmt.Errorf("removing the rules of the %s backend: %w", f.by.Name(), err)
 		}
 	}
-	notes, err := applyRouting(rs.Routing, rs.Families)
+	var had capture.Routing
+	for _, f := range old {
+		had.SixSource = had.SixSource || f.state.Routing.SixSource
+	}
+	notes, err := applyRouting(had, rs.Routing, rs.Families)
 	report.Notes = append(report.Notes, notes...)
 	if err != nil {
 		return err
-	}
-	for _, f := range old { // a rule set that needed ::6, before one that does not
-		if f.state.Routing.SixSource && !rs.Routing.SixSource {
-			if err := removeRouting(capture.Routing{SixSource: true}); err != nil {
-				return err
-			}
-		}
 	}
 	if o.NoProof {
 		return nil
@@ -237,11 +240,10 @@ func finish(ctx context.Context, o Options, b Backend, old []found, report *Repo
 
 // check reads rs back, compares, and tries both directions.
 func check(ctx context.Context, b Backend, rs capture.Ruleset, report *Report) error {
-	state, err := b.Read(ctx)
+	state, err := readState(ctx, b)
 	if err != nil {
 		return fmt.Errorf("reading the rules back: %w", err)
 	}
-	state.Routing = rs.Routing // Apply compared it
 	if diff := capture.Diff(rs, state.Ruleset); diff != nil {
 		return mismatch(diff)
 	}
@@ -272,7 +274,7 @@ func restore(ctx context.Context, backends []Backend, old []found) error {
 	}
 	f := old[0]
 	errs := []error{f.by.Apply(ctx, f.state.Ruleset)}
-	_, err := applyRouting(f.state.Routing, f.state.Families)
+	_, err := applyRouting(capture.Routing{}, f.state.Routing, f.state.Families)
 	errs = append(errs, err)
 	for _, b := range backends {
 		if b != f.by {
@@ -349,6 +351,18 @@ func Verify(ctx context.Context, backends []Backend, intent *capture.Intent) (Re
 	}
 	err = try(ctx, have[0].by, state, &report)
 	return report, err
+}
+
+// Network is the network of the current namespace: its addresses and its routes.
+func Network() capture.Network {
+	var n capture.Network
+	for _, a := range localAddresses() {
+		if !a.IsLoopback() {
+			n.Addrs = append(n.Addrs, a)
+		}
+	}
+	n.Out = interfaceTo
+	return n
 }
 
 // localAddresses are the addresses of this namespace, or none if they cannot be listed.
