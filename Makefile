@@ -62,6 +62,11 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 		for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$dir/*_test.go | sed 's/^func //'); do \
 			echo "$$dir $$target" >&2; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$dir || exit 1; done; done
 
+.PHONY: explain
+PAIRS ?= 2000
+explain: ## random flags and connections: does the kernel do what "rules --explain" prints (root)
+	OUTRIDER_PAIRS=$(PAIRS) $(GO) test ./test/netns -run 'TestExplain$$' -count=1 -v -timeout 30m
+
 .PHONY: attack
 attack: ## hostile callers against the real commands, within their memory limits; prints a table (root)
 	$(GO) test -count=1 -timeout 60m -v ./test/attack -long

@@ -13,5 +13,6 @@ func TestMain(m *testing.M) {
 
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata", UpdateScripts: os.Getenv("UPDATE") != "",
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"registry": startRegistry(t)}})
+		Condition: func(cond string) (bool, error) { return cond == "root" && os.Geteuid() == 0, nil },
+		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"registry": startRegistry(t)}})
 }

@@ -9,6 +9,7 @@ import (
 	"outrider.dev/internal/capture"
 	"outrider.dev/internal/capture/iptables"
 	"outrider.dev/internal/capture/nftables"
+	"outrider.dev/internal/capture/setup"
 	"outrider.dev/internal/cli"
 )
 
@@ -29,6 +30,9 @@ const rulesExamples = `  # the rules for these flags, as input for nft
   # where a connection from uid 1000 ends, and which rules it matches
   outrider rules -i '*' -b '*' --explain --to 10.96.0.10:443 --as 1000
 
+  # a call of the pod to itself, in a pod with this address
+  outrider rules -i '*' -b '*' --explain --to 10.244.0.7:8080 --local 10.244.0.7
+
   # an inbound connection, before the proxy listens
   outrider rules -i '*' -b '*' --explain --in eth0 --to 10.244.0.7:8080
 
@@ -42,7 +46,11 @@ func newRules() *cobra.Command {
 		Short: "print and explain the rules that capture would write",
 		Long: `Prints the packet filter rules that "outrider-agent capture" writes for the same flags. It
 changes nothing and needs no root. --explain prints the reason for each rule; with --to it
-follows one connection through the rules and prints where it ends.`,
+follows one connection through the rules and prints where it ends.
+
+Where a connection ends also depends on the pod's addresses and routes. They are those of the
+network namespace in which the command runs, unless that is the machine's own, or --local gives the
+addresses. What is supposed instead is printed.`,
 		Example: rulesExamples,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -58,6 +66,9 @@ follows one connection through the rules and prints where it ends.`,
 	fs.StringVar(&o.query.To, "to", "", "with --explain: follow a connection to ADDRESS:PORT")
 	fs.StringVar(&o.query.As, "as", "1000", "UID or UID:GID of the process that makes it")
 	fs.StringVar(&o.query.In, "in", "", "interface on which it enters the pod; empty: a process of the pod makes it")
+	fs.StringVar(&o.query.Out, "out", "", "interface by which it leaves the pod; empty: by the route")
+	fs.StringVar(&o.query.From, "from", "", "address that it comes from; empty: the one that the kernel chooses")
+	fs.StringSliceVar(&o.query.Local, "local", nil, "addresses of the pod; empty: those of this network namespace")
 	fs.BoolVar(&o.query.UDP, "udp", false, "it is UDP, not TCP")
 	fs.StringSliceVar(&o.query.Listening, "listening", nil, "local ports that have a listener")
 	cli.Choice(cmd, &o.backend, "backend", "", "rules for", capture.NFTables, capture.IPTables)
@@ -69,14 +80,22 @@ func (o *rulesOptions) run(cmd *cobra.Command) error {
 	if err := cli.FinishIntent(cmd.Flags(), &o.intent); err != nil {
 		return err
 	}
-	if o.intent.Families == 0 {
+	network, err := o.network()
+	if err != nil {
+		return &cli.UsageError{Err: err}
+	}
+	switch {
+	case o.intent.Families != 0:
+	case o.query.To != "" && network.Addrs != nil:
+		o.intent.Families = capture.FamiliesOf(network.Addrs)
+	default:
 		o.intent.Families = capture.DualStack
 	}
 	rs, notes := capture.Build(o.intent, o.backend)
 	for _, n := range notes {
 		cli.Note(cmd, "%s", n)
 	}
-	text, err := o.text(rs)
+	text, err := o.text(rs, network)
 	if err != nil {
 		return err
 	}
@@ -84,16 +103,33 @@ func (o *rulesOptions) run(cmd *cobra.Command) error {
 	return err
 }
 
-func (o *rulesOptions) text(rs capture.Ruleset) (string, error) {
+// network is the pod's: of the flags, or the one of this namespace. The machine's own is no
+// pod's.
+func (o *rulesOptions) network() (capture.Network, error) {
+	var here capture.Network
+	if o.query.To != "" && !setup.InHost() {
+		here = setup.Network()
+	}
+	return o.query.Network(here)
+}
+
+func (o *rulesOptions) text(rs capture.Ruleset, network capture.Network) (string, error) {
 	switch {
 	case o.query.To != "" && !o.explain:
 		return "", &cli.UsageError{Err: fmt.Errorf("--to needs --explain"), Hint: "add --explain"}
 	case o.query.To != "":
-		conn, pod, err := o.query.Parse()
+		conn, pod, supposed, err := o.query.Parse(network)
 		if err != nil {
 			return "", &cli.UsageError{Err: err}
 		}
-		return rs.Trace(conn, pod).String(), nil
+		if len(network.Addrs) > 0 && len(o.query.Local) == 0 {
+			supposed = append([]string{fmt.Sprintf("the pod's addresses are those of this network namespace, %s (--local)", strings.Trim(fmt.Sprint(network.Addrs), "[]"))}, supposed...)
+		}
+		var b strings.Builder
+		for _, s := range supposed {
+			fmt.Fprintf(&b, "supposed: %s\n", s)
+		}
+		return b.String() + rs.Trace(conn, pod).String(), nil
 	case o.output == cli.JSON:
 		var b strings.Builder
 		err := cli.WriteJSON(&b, rs)

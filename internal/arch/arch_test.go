@@ -106,7 +106,7 @@ var arrows = map[string][]string{
 	"internal/controlplane/debugapi": {},
 	"internal/view":                  {"internal/cli", "internal/controlplane/debugapi", "internal/lint", "internal/lint/finding", "internal/model/chart", "internal/model/scenario", "internal/model/verify", "internal/pod/plan", "internal/pod/podspec", "internal/run/localpod", "internal/cli/visible", "sigs.k8s.io/yaml", "startup"},
 
-	"cmd/outrider": {"internal/cli", "internal/view", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/controlplane/debugapi", "internal/image/lookup", "internal/lint", "internal/lint/finding", "internal/lint/source", "internal/model/kubelet", "internal/model/scenario", "internal/model/simulate", "internal/model/verify",
+	"cmd/outrider": {"internal/cli", "internal/view", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/setup", "internal/controlplane/debugapi", "internal/image/lookup", "internal/lint", "internal/lint/finding", "internal/lint/source", "internal/model/kubelet", "internal/model/scenario", "internal/model/simulate", "internal/model/verify",
 		"internal/pod/inject", "internal/pod/offline", "internal/pod/plan", "internal/pod/podspec", "internal/run/demo", "internal/run/localpod", "startup", "k8s.io/api", cobra},
 	"cmd/outrider-agent": {"startup", "internal/wire", "internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables",
 		"internal/capture/setup", "internal/cli", cobra, pflag, sys},

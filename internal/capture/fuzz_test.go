@@ -120,3 +120,41 @@ func FuzzFlags(f *testing.F) {
 		}
 	})
 }
+
+// FuzzQuery: a connection of any words is an error that names a flag, or one that can be
+// followed.
+func FuzzQuery(f *testing.F) {
+	f.Add("10.96.0.10:80", "", "1000", "", "", "10.9.0.2,fd09::2", "15001")
+	f.Add("[fd09::2]:80", "::6", "0:1337", "", "lo", "", "")
+	f.Add("[fe80::1%eth0]:80", "", "1000", "", "", "", "")
+	f.Add("[::ffff:10.9.0.2]:53", "127.0.0.6", "1000", "virt0", "eth0", "10.9.0.2", "53")
+	in := everything()
+	rs, _ := capture.Build(in, capture.NFTables)
+	f.Fuzz(func(t *testing.T, to, from, as, iif, oif, local, listening string) {
+		words := func(s string) []string {
+			return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
+		}
+		q := capture.Query{To: to, From: from, As: as, In: iif, Out: oif, Local: words(local), Listening: words(listening)}
+		network, err := q.Network(capture.Network{})
+		if err == nil {
+			var c capture.Conn
+			var pod capture.Pod
+			if c, pod, _, err = q.Parse(network); err == nil {
+				if c.Src.Addr().Is4() != c.Dst.Addr().Is4() {
+					t.Errorf("%v: of two families", c)
+				}
+				_ = rs.Trace(c, pod).String()
+				return
+			}
+		}
+		if !strings.HasPrefix(err.Error(), "--") {
+			t.Errorf("error %q does not name the flag", err)
+		}
+	})
+}
+
+func everything() capture.Intent {
+	in := capture.Defaults()
+	in.OutboundRanges.All, in.InboundPorts.All, in.Families = true, true, capture.DualStack
+	return in
+}

@@ -1,62 +1,163 @@
 package capture
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
-	"strconv"
+	"slices"
 	"strings"
 )
 
 // A Query describes one connection as a command line does.
 type Query struct {
-	To        string // ADDRESS:PORT
-	As        string // UID or UID:GID of the process that makes it
-	In        string // interface on which it enters the pod; empty: a process of the pod makes it
-	UDP       bool
+	To        string   // ADDRESS:PORT
+	From      string   // address of its sender; empty: the one that the kernel chooses
+	As        string   // UID or UID:GID of the process that makes it
+	In        string   // interface on which it enters the pod; empty: a process of the pod makes it
+	Out       string   // interface by which it leaves the pod; empty: by the route
+	UDP       bool     // it is UDP, not TCP
+	Local     []string // addresses of the pod; empty: those of the network
 	Listening []string // local ports that have a listener
 }
 
-// Parse returns the connection and the pod around it. An error names the flag of
-// "outrider rules" with the wrong value.
-func (q Query) Parse() (Conn, Pod, error) {
-	dst, err := netip.ParseAddrPort(q.To)
-	if err != nil {
-		return Conn{}, Pod{}, fmt.Errorf("--to=%q: write it like 10.96.0.10:80 or [fd00::1]:80", q.To)
+// A Network is what the way of a connection depends on besides the rules. The zero value
+// is an unknown one.
+type Network struct {
+	Addrs []netip.Addr // of the pod, without loopback
+	// Out is the interface by which packets to an address leave.
+	Out func(netip.Addr) (string, error)
+}
+
+// Network returns n, or the network with the addresses of q, of which no route is known.
+func (q Query) Network(n Network) (Network, error) {
+	if len(q.Local) == 0 {
+		return n, nil
 	}
-	c := Conn{Proto: TCP, Dst: dst, In: q.In, Out: "eth0"}
+	n = Network{}
+	for _, s := range q.Local {
+		a, err := parseAddr("local", s)
+		if err != nil {
+			return n, err
+		}
+		n.Addrs = append(n.Addrs, a)
+	}
+	return n, nil
+}
+
+// Parse returns the connection, the pod around it in network n, and what it supposed
+// about both. An error names the flag of "outrider rules" with the wrong value.
+func (q Query) Parse(n Network) (c Conn, pod Pod, supposed []string, err error) {
+	to, err := netip.ParseAddrPort(q.To)
+	if err != nil || to.Port() == 0 || to.Addr().IsUnspecified() {
+		return c, pod, nil, fmt.Errorf("--to=%q: write it like 10.96.0.10:80 or [fd00::1]:80", q.To)
+	}
+	if q.Out == "" {
+		q.Out = to.Addr().Zone()
+	}
+	c = Conn{Proto: TCP, Dst: netip.AddrPortFrom(to.Addr().Unmap().WithZone(""), to.Port())}
 	if q.UDP {
 		c.Proto = UDP
 	}
-	src := netip.IPv4Unspecified()
-	if dst.Addr().Is6() {
-		src = netip.IPv6Unspecified()
+	if c.UID, c.GID, err = q.owner(); err != nil {
+		return c, pod, nil, err
 	}
-	switch {
-	case dst.Addr().IsLoopback():
-		src, c.Out = dst.Addr(), "lo"
-	case q.In != "":
-		c.Out = ""
+	if c.In, c.Out, supposed, err = q.interfaces(n, c.Dst.Addr()); err != nil {
+		return c, pod, nil, err
+	}
+	src, err := q.source(c)
+	if err != nil {
+		return c, pod, nil, err
 	}
 	c.Src = netip.AddrPortFrom(src, 40000)
-	uid, gid, both := strings.Cut(q.As, ":")
-	if !both {
-		gid = uid
+	if len(q.Listening) == 0 {
+		supposed = append(supposed, "no port of the pod has a listener (--listening)")
 	}
-	u, errU := strconv.ParseUint(uid, 10, 32)
-	g, errG := strconv.ParseUint(gid, 10, 32)
-	if errU != nil || errG != nil {
-		return Conn{}, Pod{}, fmt.Errorf("--as=%q: write it like 1000 or 1000:1000", q.As)
-	}
-	c.UID, c.GID = uint32(u), uint32(g)
-	var pod Pod
 	for _, s := range q.Listening {
 		port, err := ParsePort(s)
 		if err != nil {
-			return Conn{}, Pod{}, fmt.Errorf("--listening: %w", err)
+			return c, pod, nil, fmt.Errorf("--listening: %w", err)
 		}
 		for _, proto := range []uint32{TCP, UDP} {
 			pod.Listeners = append(pod.Listeners, Listener{Proto: proto, Port: port, Transparent: true})
 		}
 	}
-	return c, pod, nil
+	return c, pod, supposed, nil
+}
+
+func (q Query) owner() (uid, gid uint32, err error) {
+	user, group, both := strings.Cut(q.As, ":")
+	if !both {
+		group = user
+	}
+	number := id(nil, "")
+	uid, errU := number(user)
+	gid, errG := number(group)
+	if errU != nil || errG != nil {
+		return 0, 0, fmt.Errorf("--as=%q: write it like 1000 or 1000:1000", q.As)
+	}
+	return uid, gid, nil
+}
+
+// interfaces are those by which the connection comes in and leaves. It comes in by none if
+// a process of the pod opens it, and leaves by none if it comes in for the pod itself.
+func (q Query) interfaces(n Network, dst netip.Addr) (in, out string, supposed []string, err error) {
+	for flag, name := range map[string]string{"in": q.In, "out": q.Out} {
+		if _, err := parseInterface(name); err != nil {
+			return "", "", nil, fmt.Errorf("--%s=%q: %w", flag, name, err)
+		}
+	}
+	own := dst.IsLoopback() || slices.Contains(n.Addrs, dst)
+	switch {
+	case q.In == "lo":
+		return "", "", nil, errors.New(`--in="lo": a process of the pod makes such a connection; leave --in out`)
+	case own && q.Out != "" && q.Out != "lo":
+		return "", "", nil, fmt.Errorf("--out=%q: %s is an address of the pod, and is reached by lo", q.Out, dst)
+	case q.In != "" && (own || q.Out == "lo"):
+		return q.In, "", nil, nil
+	case own || q.Out != "":
+		return q.In, cmp.Or(q.Out, "lo"), nil, nil
+	}
+	if n.Addrs == nil {
+		if q.In != "" {
+			return q.In, "", []string{fmt.Sprintf("%s is an address of the pod (--local)", dst)}, nil
+		}
+		supposed = append(supposed, fmt.Sprintf("%s is not an address of the pod (--local)", dst))
+	}
+	if n.Out != nil {
+		if out, err = n.Out(dst); err == nil {
+			return q.In, out, supposed, nil
+		}
+		supposed = append(supposed, fmt.Sprintf("there is a route to %s, which there is not here (%v)", dst, err))
+	}
+	return q.In, "eth0", append(supposed, "it leaves by eth0 (--out)"), nil
+}
+
+// source is the address that the connection comes from. For a destination of the pod the
+// kernel chooses the same address, and 127.0.0.1 for the others of 127.0.0.0/8.
+func (q Query) source(c Conn) (netip.Addr, error) {
+	dst := c.Dst.Addr()
+	switch {
+	case q.From != "":
+		src, err := parseAddr("from", q.From)
+		if err == nil && src.Is4() != dst.Is4() {
+			err = fmt.Errorf("--from=%q: --to=%q is of the other family", q.From, q.To)
+		}
+		return src, err
+	case c.Out == "lo" && dst.Is4() && dst.IsLoopback():
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil
+	case c.Out == "lo":
+		return dst, nil
+	case dst.Is4():
+		return netip.IPv4Unspecified(), nil
+	}
+	return netip.IPv6Unspecified(), nil
+}
+
+func parseAddr(flag, s string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(strings.TrimSpace(s))
+	if err != nil {
+		return a, fmt.Errorf("--%s=%q: not an address; write it like 10.9.0.2 or fd00::2", flag, s)
+	}
+	return a.Unmap().WithZone(""), nil
 }

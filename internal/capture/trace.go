@@ -187,15 +187,23 @@ func (w *walk) deliver() {
 	switch {
 	case w.taken:
 		w.t.Fate = Taken
-	case !w.socket() && w.t.Zone != 0:
-		// The kernel's ICMP error quotes the translated packet. As the error is in no zone,
-		// it is not translated back, and the caller's kernel does not recognise it.
+	case !w.socket() && w.t.Zone != 0 && (w.moved || w.dropsInvalid()):
+		// The kernel's ICMP error is in no zone, so that connection tracking does not know the
+		// packet that it quotes: the error is not translated back, and it is invalid.
 		w.t.Fate = Dropped
 	case !w.socket():
 		w.t.Fate = Refused
 	case w.moved:
 		w.t.Fate = Redirected
 	}
+}
+
+func (w *walk) dropsInvalid() bool {
+	return slices.ContainsFunc(w.rs.Chains, func(c Chain) bool {
+		return slices.ContainsFunc(c.Rules, func(r Rule) bool {
+			return r.Action.Verb == Drop && slices.Contains(r.Match, Match{Key: Invalid})
+		})
+	})
 }
 
 // socket reports whether there is a socket for the packet. A connection in progress

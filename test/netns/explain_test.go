@@ -1,0 +1,242 @@
+package netns
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"outrider.dev/internal/capture"
+	"outrider.dev/internal/capture/setup"
+	"outrider.dev/test/ns"
+	"outrider.dev/test/scenario"
+)
+
+// Random connections under random flags end where "outrider rules --explain" says.
+//
+// OUTRIDER_PAIRS is the number of pairs of flags and connection for each backend;
+// OUTRIDER_SEED repeats a run.
+func TestExplain(t *testing.T) {
+	ns.RequireRoot(t)
+	pairs := number(t, "OUTRIDER_PAIRS", 96)
+	seed := number(t, "OUTRIDER_SEED", uint64(time.Now().UnixNano()))
+	t.Logf("OUTRIDER_SEED=%d OUTRIDER_PAIRS=%d", seed, pairs)
+	for i, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			top := newTopology(t)
+			answerOutside(t, top)
+			random := rand.New(rand.NewPCG(seed, uint64(i)))
+			ends := map[string]int{}
+			for range pairs / connsOfARound {
+				for _, end := range explainRound(t, top, v, random) {
+					ends[end]++
+				}
+			}
+			t.Log(ends)
+		})
+	}
+}
+
+// connsOfARound is how many connections are tried at once under the same flags.
+const connsOfARound = 8
+
+func number(t *testing.T, variable string, otherwise uint64) uint64 {
+	t.Helper()
+	n, err := strconv.ParseUint(cmp.Or(os.Getenv(variable), fmt.Sprint(otherwise)), 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", variable, err)
+	}
+	return n
+}
+
+// The ports that a connection can go to: of name servers, of apps, and all that have a
+// meaning for capture.
+var (
+	appPorts   = []string{"80", "443", "8080", "8085", "9090"}
+	proxyPorts = []string{"15001", "15006", "15008", "15020", "15021", "15053", "15090"}
+	udpPorts   = []string{"53", "8080", "15053"}
+)
+
+// answerOutside lets every address outside the pod answer on every port.
+func answerOutside(t *testing.T, top *topology) {
+	for name, n := range map[string]*ns.Namespace{"peer": top.peer, "guest": top.guest} {
+		for _, p := range slices.Concat(appPorts, proxyPorts, []string{"53"}) {
+			serve(t, n, 0, capture.Listener{Proto: capture.TCP, Port: portOf(p)}, name+":"+p)
+		}
+		for _, p := range udpPorts {
+			serve(t, n, 0, capture.Listener{Proto: capture.UDP, Port: portOf(p)}, name+":"+p)
+		}
+	}
+}
+
+func portOf(s string) uint16 {
+	p, err := capture.ParsePort(s)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// explainRound captures with random flags, tries random connections, and returns how each
+// ended.
+func explainRound(t *testing.T, top *topology, v variant, random *rand.Rand) []string {
+	s := scenario.Scenario{Flags: randomFlags(random), Nameservers: addrs("10.96.0.10", "fd96::10")}
+	intent, err := s.Intent()
+	if err != nil {
+		t.Fatal(s.Flags, err)
+	}
+	rs := capturing(t, top.pod, v, intent).Ruleset
+	listening := some(random, slices.Concat(appPorts, proxyPorts, []string{"53"}))
+	for _, p := range listening {
+		l := capture.Listener{Proto: capture.TCP, Port: portOf(p), Transparent: true}
+		defer serve(t, top.pod, podUser(l.Port), l, "pod:"+p)()
+		if l.Proto = capture.UDP; slices.Contains(udpPorts, p) {
+			defer serve(t, top.pod, podUser(l.Port), l, "pod:"+p)()
+		}
+	}
+	var tries sync.WaitGroup
+	ends := make([]string, connsOfARound)
+	for i := range ends {
+		q := randomQuery(random)
+		q.Listening = listening
+		tries.Go(func() { ends[i] = explained(t, top, rs, s.Flags, q) })
+	}
+	tries.Wait()
+	return ends
+}
+
+// explained makes the connection of q, compares its end with that by the rules, and
+// returns it.
+func explained(t *testing.T, top *topology, rs capture.Ruleset, flags []string, q capture.Query) string {
+	var c capture.Conn
+	var pod capture.Pod
+	var err error
+	top.pod.Do(func() { c, pod, _, err = q.Parse(setup.Network()) })
+	if err != nil {
+		t.Errorf("%+v: %v", q, err)
+		return ""
+	}
+	trace := rs.Trace(c, pod)
+	want := endingOf(c, scenario.Want{Fate: trace.Fate, Port: trace.Port})
+	try := callOf(top, c)
+	try.dst = netip.MustParseAddrPort(q.To)
+	try.src = netip.Addr{}
+	if q.From != "" {
+		try.src = netip.MustParseAddr(q.From)
+	}
+	if want != waits {
+		try.limit = enough
+	}
+	got := ending(try)
+	if got != want {
+		t.Errorf("flags %q\nconnection %+v\nended as %q, want %q\n%s", flags, q, got, want, trace)
+	}
+	return got
+}
+
+func addrs(list ...string) []netip.Addr {
+	var out []netip.Addr
+	for _, s := range list {
+		out = append(out, netip.MustParseAddr(s))
+	}
+	return out
+}
+
+// some is a random part of a list.
+func some(random *rand.Rand, list []string) []string {
+	var out []string
+	share := random.IntN(4) // of four
+	for _, s := range list {
+		if random.IntN(4) <= share {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func one(random *rand.Rand, list ...string) string { return list[random.IntN(len(list))] }
+
+// randomFlags is a command line of capture: most flags are absent from most.
+func randomFlags(random *rand.Rand) []string {
+	var flags []string
+	add := func(chance int, flag string, values ...string) {
+		if random.IntN(100) < chance {
+			flags = append(flags, flag+"="+strings.Join(some(random, values), ","))
+		}
+	}
+	all := func(chance int, flag string) {
+		if random.IntN(100) < chance {
+			flags = append(flags, flag+"=*")
+		}
+	}
+	single := func(chance int, flag string, values ...string) {
+		if random.IntN(100) < chance {
+			flags = append(flags, flag+"="+one(random, values...))
+		}
+	}
+	single(50, "-m", "TPROXY", "TPROXY", "TPROXY", "NONE")
+	ranges := []string{"10.96.0.0/16", "10.9.0.0/24", "10.96.0.10", "172.16.0.10/32", "fd96::/112", "fd09::1", "10.10.0.1", "127.0.0.0/8", "0.0.0.0/0"}
+	add(20, "-b", appPorts...)
+	all(80, "-b")
+	add(20, "-d", appPorts...)
+	add(20, "-i", ranges...)
+	all(80, "-i")
+	add(25, "-x", ranges[:7]...)
+	add(20, "-q", appPorts...)
+	all(5, "-q")
+	add(20, "-o", slices.Concat(appPorts, []string{"53"})...)
+	add(25, "-c", "eth0", "virt0", "eth1", "lo")
+	add(25, "-k", "virt0", "virt1")
+	single(20, "-u", "1337", "0", "1000,1337")
+	single(20, "-g", "1337", "0", "2000")
+	single(10, "--outbound-owner-groups", "1000", "1000,2000", "")
+	single(10, "--outbound-owner-groups-exclude", "1000", "2000")
+	single(15, "--outbound-ipv4-loopback-cidr", "127.0.0.0/8", "127.0.0.2/32")
+	single(40, "--redirect-dns", "true")
+	single(20, "--capture-all-dns", "true")
+	single(10, "--drop-invalid", "true")
+	single(30, "--families", "ipv4", "ipv6", "auto")
+	single(20, "--park", "off", "on", "require")
+	single(20, "--park-limit", "0", "30s")
+	add(20, "--park-ports", slices.Concat(appPorts, []string{"15053", "15008"})...)
+	all(10, "--park-ports")
+	single(10, "-t", "9", "0x1000")
+	single(10, "-e", "8080")
+	return flags
+}
+
+// randomQuery is a connection of a process of the pod, from outside, or from a guest.
+func randomQuery(random *rand.Rand) capture.Query {
+	port, udp := one(random, slices.Concat(appPorts, proxyPorts, []string{"53"})...), random.IntN(5) == 0
+	if udp {
+		port = one(random, udpPorts...)
+	}
+	q := capture.Query{UDP: udp, As: fmt.Sprintf("%s:%s", one(random, "0", "1000", "1337", "2000"), one(random, "0", "1000", "1337", "2000"))}
+	var to string
+	switch random.IntN(6) {
+	case 0:
+		q.In, to = "eth0", one(random, "10.9.0.2", "fd09::2", "10.10.0.2", "10.10.0.1", "fd10::1")
+	case 1:
+		q.In, to = "virt0", one(random, "10.10.0.2", "fd10::2", "10.9.0.2", "10.96.0.10", "172.16.0.10", "10.9.0.1", "fd96::10", "fd09::1")
+	case 2, 3:
+		to = one(random, "10.9.0.2", "fd09::2", "10.10.0.2", "fd10::2", "127.0.0.1", "::1", "127.0.0.2", "127.0.0.6")
+		if udp && (to == "127.0.0.2" || to == "127.0.0.6") {
+			to = "127.0.0.53" // has a socket of its own, as name servers do
+		}
+		if random.IntN(4) == 0 && strings.Contains(to, ".") {
+			q.From = one(random, "127.0.0.6", "10.9.0.2", "127.0.0.1")
+		}
+	default:
+		to = one(random, "10.9.0.1", "10.96.0.10", "172.16.0.10", "10.10.0.1", "fd09::1", "fd96::10", "fd10::1")
+	}
+	q.To = netip.AddrPortFrom(netip.MustParseAddr(to), portOf(port)).String()
+	return q
+}
