@@ -6,9 +6,9 @@
 // ours can be recognised, replaced and removed whatever flags or version wrote it, and
 // the rules of other programs stay as they are.
 //
-// iptables commits table by table, and IPv4 and IPv6 apart. Parking is written
-// first and removed last, so that no connection is redirected to a port that has no
-// listener and is not parked; what fails halfway is undone.
+// iptables commits table by table, and IPv4 and IPv6 apart. While rules change, new
+// connections wait behind a guard, in each family that is not done; what fails halfway is
+// undone.
 //
 // There are two variants of iptables, with separate rules: "legacy" with tables of its own in the kernel, and "nft" on top of nf_tables. The
 // package looks for its rules in both and leaves them in one.
@@ -105,7 +105,7 @@ func (b *Backend) Read(ctx context.Context) (capture.State, error) {
 	if found == nil {
 		return capture.State{}, capture.ErrNone
 	}
-	st, err := assemble(found.four, found.six)
+	st, err := found.state()
 	if err != nil {
 		return capture.State{}, &capture.DamagedError{Err: fmt.Errorf("reading the rules of iptables-%s: %w", found.variant, err)}
 	}
@@ -142,7 +142,7 @@ type step struct {
 }
 
 func (s step) run(ctx context.Context) error {
-	text := change(s.from, s.to)
+	text := transition(s.from, s.to)
 	if text == "" {
 		return nil
 	}

@@ -337,6 +337,136 @@ func TestPlainCommandsServeTheirVariant(t *testing.T) {
 	sameRules(t, want, read(t))
 }
 
+// However far a run comes before it is killed: each family is as before, as wanted, or
+// waits; and no family is as wanted while the other is as before. The next run completes
+// it, or clean removes it.
+func TestEveryCommitIsSafe(t *testing.T) {
+	eachVariant(t, func(t *testing.T, b *Backend) {
+		transparent := capturing(capture.DualStack)
+		transparent.Mode = capture.TProxyMode
+		changes := map[string][2]func() capture.Ruleset{
+			"the first":        {nothing, built(capturing(capture.DualStack))},
+			"transparent":      {built(withDNS(capture.DualStack)), built(transparent)},
+			"one family fewer": {built(withDNS(capture.DualStack)), built(capturing(capture.IPv4))},
+			"clean":            {built(transparent), nothing},
+		}
+		for name, change := range changes {
+			t.Run(name, func(t *testing.T) {
+				newNamespace(t)
+				everyCommit(t, b, change[0](), change[1]())
+			})
+		}
+	})
+}
+
+func nothing() capture.Ruleset { return capture.Ruleset{} }
+
+func built(in capture.Intent) func() capture.Ruleset {
+	return func() capture.Ruleset {
+		rs, _ := capture.Build(in, capture.IPTables)
+		return rs
+	}
+}
+
+// everyCommit goes from one rule set to another, and stops after each commit.
+func everyCommit(t *testing.T, b *Backend, from, to capture.Ruleset) {
+	var before, wanted [2]string
+	families := func() [2]string {
+		m, err := look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := m[variant(b.Variant)]
+		return [2]string{summary(s.four), summary(s.six)}
+	}
+	if err := b.Apply(t.Context(), to); err != nil {
+		t.Fatal(err)
+	}
+	wanted = families()
+	commits := 1
+	for done := 1; done <= commits; done++ {
+		if err := b.Apply(t.Context(), from); err != nil {
+			t.Fatal(err)
+		}
+		if done == 1 {
+			before = families()
+		}
+		m, err := look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps := m.removal()
+		if len(to.Chains) > 0 {
+			if steps, err = m.replace(variant(b.Variant), to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		commits = 0
+		for _, s := range steps {
+			for part := range strings.SplitAfterSeq(transition(s.from, s.to), "COMMIT\n") {
+				if part == "" {
+					continue
+				}
+				if commits++; commits <= done {
+					if err := restore(t.Context(), s.variant, s.family, part); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		var words [2]string
+		for i, now := range families() {
+			switch now {
+			case before[i]:
+				words[i] = "before"
+			case wanted[i]:
+				words[i] = "wanted"
+			case "guarded":
+				words[i] = "waits"
+			default:
+				t.Errorf("after commit %d of %d family %d is neither as before, nor as wanted, nor guarded:\n%s", done, commits, i, now)
+			}
+		}
+		if words == [2]string{"before", "wanted"} || words == [2]string{"wanted", "before"} {
+			t.Errorf("after commit %d of %d the families are as %s", done, commits, words)
+		}
+		if _, err := b.Read(t.Context()); slices.Contains(words[:], "waits") && (err == nil || !strings.Contains(err.Error(), "interrupted")) {
+			t.Errorf("after commit %d of %d, %s: Read says %v", done, commits, words, err)
+		}
+	}
+	t.Logf("%d commits", commits)
+}
+
+// summary is the rules of a family, or "guarded".
+func summary(o owned) string {
+	rest, g, whole := o.split()
+	if whole && g >= rest.needs() {
+		return "guarded"
+	}
+	return change(owned{}, o)
+}
+
+// A guard of which another program has taken a part is replaced and removed.
+func TestWhatIsLeftOfAGuardIsRemoved(t *testing.T) {
+	eachVariant(t, func(t *testing.T, b *Backend) {
+		for _, damage := range []string{"-D INPUT 1", "-F OUTRIDER_GUARD", "-D OUTRIDER_GUARD 1", "-I OUTPUT -p tcp -j OUTRIDER_GUARD", "-A OUTRIDER_GUARD -j ACCEPT"} {
+			if err := restore(t.Context(), variant(b.Variant), capture.IPv4, dnsGuard.raise(owned{})); err != nil {
+				t.Fatal(err)
+			}
+			command(t, "", "iptables-"+b.Variant, strings.Fields(damage)...)
+			if _, err := b.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "interrupted") {
+				t.Errorf("%s: Read says %v", damage, err)
+			}
+			if err := b.Remove(t.Context()); err != nil {
+				t.Errorf("%s: %v", damage, err)
+			}
+			if text := saved(t, b.Variant); strings.Contains(text, "OUTRIDER") {
+				t.Fatalf("%s: rules remain:\n%s", damage, text)
+			}
+		}
+	})
+}
+
 // A program that outlives capture still has the lock that capture had.
 func TestProgramsKeepAFileOpen(t *testing.T) {
 	f, err := os.Open("/proc/self/ns/net")

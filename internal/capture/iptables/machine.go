@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"outrider.dev/internal/capture"
 )
@@ -127,25 +128,42 @@ func (m machine) replace(v variant, rs capture.Ruleset) ([]step, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps := []step{
-		{v, capture.IPv4, m[v].four, four},
-		{v, capture.IPv6, m[v].six, six},
-	}
-	for _, s := range m.removal() {
-		if s.variant != v {
-			steps = append(steps, s)
+	steps := m[v].steps(four, six)
+	for _, other := range variants {
+		if other != v {
+			steps = append(steps, m[other].steps(owned{}, owned{})...)
 		}
 	}
 	return steps, nil
+}
+
+// steps are those from what is there to other rules. Where both families change, IPv4
+// waits from before the first change of IPv6 until it has its own rules.
+func (s *site) steps(four, six owned) []step {
+	now := s.four
+	var steps []step
+	if transition(s.four, four) != "" && transition(s.six, six) != "" {
+		now = s.four.with(max(s.four.needs(), four.needs()))
+		steps = append(steps, step{s.variant, capture.IPv4, s.four, now})
+	}
+	return append(steps, step{s.variant, capture.IPv6, s.six, six}, step{s.variant, capture.IPv4, now, four})
+}
+
+// state is the rules of both families, or a reason why they are not those of one run.
+func (s *site) state() (capture.State, error) {
+	for _, o := range []owned{s.four, s.six} {
+		if slices.Contains(o.at(capture.Filter).chains, guardChain) {
+			return capture.State{}, errors.New("a capture was interrupted, and new connections wait until another one is run, or capture clean")
+		}
+	}
+	return assemble(s.four, s.six)
 }
 
 // removal is the steps to nothing.
 func (m machine) removal() []step {
 	var steps []step
 	for _, v := range variants {
-		steps = append(steps,
-			step{v, capture.IPv4, m[v].four, owned{}},
-			step{v, capture.IPv6, m[v].six, owned{}})
+		steps = append(steps, m[v].steps(owned{}, owned{})...)
 	}
 	return steps
 }

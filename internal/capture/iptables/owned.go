@@ -129,9 +129,8 @@ func targetOurs(spec string) bool {
 	return false
 }
 
-// change is the input of iptables-restore --noflush that turns what is ours from
-// one state into another. It names only chains of ours and jumps to them. When
-// everything is removed, capture goes first and parking last.
+// change is the part of a transition that has no guard. It names only chains of ours and
+// jumps to them. When everything is removed, capture goes first and parking last.
 func change(from, to owned) string {
 	order := slices.Clone(tables)
 	if to.empty() {
