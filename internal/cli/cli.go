@@ -51,7 +51,18 @@ func (e *ExitError) Unwrap() error { return e.Err }
 
 // Run executes root with args and returns the exit status. An error is printed once,
 // here, and given to onError if that is not nil.
+//
+// All that goes to standard error, and to a standard output that is a terminal, goes through
+// a [visible.Writer]. Other output is as the command writes it: manifests keep their bytes.
 func Run(root *cobra.Command, args []string, stdout, stderr io.Writer, onError func(string)) int {
+	shown := &visible.Writer{W: stderr}
+	defer shown.Flush() // an error means that the terminal has gone
+	stderr = shown
+	if isTerminal(stdout) {
+		shown := &visible.Writer{W: stdout}
+		defer shown.Flush()
+		stdout = shown
+	}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -75,7 +86,7 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer, onError f
 	if hint := hintOf(err, usage); hint != "" {
 		message += fmt.Sprintf("%s: hint: %s\n", root.Name(), hint)
 	}
-	fmt.Fprint(stderr, visible.Text(message))
+	fmt.Fprint(stderr, message)
 	if onError != nil {
 		onError(message)
 	}

@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/cli/visible"
 )
 
 // A Terminal describes where the output of a command goes.
@@ -19,14 +21,22 @@ const defaultColumns = 100
 // TerminalOf looks at w, and at NO_COLOR and TERM.
 func TerminalOf(w io.Writer) Terminal {
 	t := Terminal{Columns: defaultColumns}
-	f, ok := w.(*os.File)
+	f, ok := visible.Unwrap(w).(*os.File)
 	if !ok {
 		return t
 	}
-	info, err := f.Stat()
-	t.Colour = err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	t.Colour = isTerminal(f) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
 		t.Columns = int(size.Col)
 	}
 	return t
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

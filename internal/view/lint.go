@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/cli/visible"
 	"outrider.dev/internal/lint"
 	"outrider.dev/internal/lint/finding"
 )
@@ -23,10 +22,10 @@ func Findings(w io.Writer, t cli.Terminal, output string, r lint.Report, fixComm
 		tool := finding.Tool{Name: "outrider lint", Version: cli.Version(), Pages: "https://outrider.dev/docs/", Kinds: lint.Kinds()}
 		return finding.WriteSARIF(w, tool, r.Findings)
 	}
-	if err := finding.WriteText(visible.Writer{W: w}, r.Findings, t.Colour); err != nil {
+	var p printer
+	if err := finding.WriteText(&p, r.Findings, t.Colour); err != nil {
 		return err
 	}
-	var p printer
 	if len(r.Findings) > 0 {
 		p.line("")
 	}

@@ -8,11 +8,13 @@ import (
 	"strings"
 
 	"outrider.dev/internal/cli"
+	"outrider.dev/internal/cli/visible"
 	"outrider.dev/internal/run/localpod"
 )
 
 // A Run prints a pod that runs: the lines of its containers, and between them what happens
-// to it.
+// to it. Lines of containers are written as they are: in a file they are exact, and [cli.Run]
+// makes them harmless where they go to a terminal.
 type Run struct {
 	w          io.Writer
 	json       bool
@@ -31,10 +33,14 @@ func NewRun(w io.Writer, t cli.Terminal, json bool, containers []string) *Run {
 	return r
 }
 
-func (r *Run) printf(format string, args ...any) {
-	if _, err := fmt.Fprintf(r.w, format, args...); err != nil && r.err == nil {
+func (r *Run) write(text string) {
+	if _, err := io.WriteString(r.w, text); err != nil && r.err == nil {
 		r.err = err
 	}
+}
+
+func (r *Run) printf(format string, args ...any) {
+	r.write(visible.Text(fmt.Sprintf(format, args...)))
 }
 
 func (r *Run) object(v any) {
@@ -43,7 +49,7 @@ func (r *Run) object(v any) {
 		r.err = err
 		return
 	}
-	r.printf("%s\n", text)
+	r.write(string(text) + "\n")
 }
 
 // Line prints a line of a container.
@@ -56,7 +62,7 @@ func (r *Run) Line(container, line string) {
 		}{"log", container, line})
 		return
 	}
-	r.printf("%s | %s\n", r.name(container), line)
+	r.write(visible.Text(r.name(container)) + " | " + line + "\n")
 }
 
 // containerColours are used in turn: cyan, yellow, green, magenta, blue.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/cli"
+	"outrider.dev/internal/cli/visible"
 	"outrider.dev/internal/model/chart"
 	"outrider.dev/internal/model/scenario"
 	"outrider.dev/internal/model/verify"
@@ -165,7 +166,7 @@ type Meter struct {
 
 // NewMeter shows nothing if the output does not go to a terminal.
 func NewMeter(w io.Writer, t cli.Terminal) *Meter {
-	return &Meter{w: w, show: t.Colour, began: time.Now()}
+	return &Meter{w: visible.Unwrap(w), show: t.Colour, began: time.Now()}
 }
 
 // Show replaces the line with a later one.
@@ -174,7 +175,7 @@ func (m *Meter) Show(what string, p verify.Progress) {
 		return
 	}
 	m.shown = true
-	fmt.Fprintf(m.w, "\r\x1b[K%s: %d states, %s, %d events deep, %d open", what, p.States, scenario.Plural(p.Faults, "fault"), p.Depth, p.Open)
+	fmt.Fprintf(m.w, "\r\x1b[K%s: %d states, %s, %d events deep, %d open", visible.Plain(what), p.States, scenario.Plural(p.Faults, "fault"), p.Depth, p.Open)
 }
 
 // Clear removes the line.

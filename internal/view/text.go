@@ -84,11 +84,13 @@ func wrap(text string, columns int) []string {
 
 // table writes rows in columns; the first row is the head.
 func table(w io.Writer, rows [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var p printer
+	t := tabwriter.NewWriter(&p, 0, 0, 2, ' ', 0)
 	for _, r := range rows {
 		fmt.Fprintln(t, strings.Join(r, "\t"))
 	}
-	return t.Flush()
+	_ = t.Flush() // a printer takes everything
+	return p.print(w)
 }
 
 func verdictColour(good bool) string {

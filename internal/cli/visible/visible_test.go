@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"html"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -13,9 +14,10 @@ import (
 func TestText(t *testing.T) {
 	for in, want := range map[string]string{
 		"Größe ✓\tof\nlines":         "Größe ✓\tof\nlines",
-		"\x1b[1;31mred\x1b[0m":       "\x1b[1;31mred\x1b[0m",
+		"\x1b[31;1mred\x1b[0m":       "\x1b[31;1mred\x1b[0m",
+		"\x1b[1;8mhidden\x1b[0m":     "\\x1b[1;8mhidden\x1b[0m",
 		"\x1b[2J\x1b]0;title\x07":    `\x1b[2J\x1b]0;title\x07`,
-		"back\rand\x7f, \u009b2J":    `back\x0dand\x7f, \x9b2J`,
+		"back\rand\x7f, \u009b2J":    `back\x0dand\u007f, \u009b2J`,
 		"gpj.\u202eexe\u2066x\u200f": `gpj.\u202eexe\u2066x\u200f`,
 		"not \xff UTF-8":             `not \xff UTF-8`,
 		"\ufffd stays":               "\ufffd stays",
@@ -29,11 +31,20 @@ func TestText(t *testing.T) {
 	}
 }
 
+// In parts of any length a text is what it is as a whole.
 func TestWriter(t *testing.T) {
-	var b bytes.Buffer
-	n, err := Writer{&b}.Write([]byte("a\x1b[2Jb"))
-	if n != 6 || err != nil || b.String() != `a\x1b[2Jb` {
-		t.Errorf("%d, %v, %q", n, err, &b)
+	const in = "a\x1b[2Jb\x1b[31;1mGröße ✓\x1b[0m\u202e\xffc\x1b[3"
+	for n := 1; n <= len(in); n++ {
+		var b bytes.Buffer
+		w := &Writer{W: &b}
+		for part := range slices.Chunk([]byte(in), n) {
+			if written, err := w.Write(part); written != len(part) || err != nil {
+				t.Fatal(written, err)
+			}
+		}
+		if err := w.Flush(); err != nil || b.String() != Text(in) {
+			t.Errorf("in parts of %d: %v, %q, want %q", n, err, b.String(), Text(in))
+		}
 	}
 }
 
