@@ -59,7 +59,7 @@ func newProxy(number int, authority *ca.Authority) (*proxy, error) {
 	}
 	metadata, err := structpb.NewStruct(map[string]any{
 		contract.MetadataServiceAccount: account(number), contract.MetadataWorkload: account(number),
-		contract.MetadataAddresses: podIP(number), contract.MetadataCertificates: "/etc/outrider/certs",
+		contract.MetadataAddresses: podIP(number), contract.MetadataSecrets: contract.SecretsCluster,
 	})
 	if err != nil {
 		return nil, err

@@ -10,9 +10,13 @@ const (
 	MetadataInterception   = "INTERCEPTION_MODE" // Istio's; REDIRECT or TPROXY
 	MetadataPush           = "OUTRIDER_PUSH"     // full: everything is pushed; otherwise on demand
 	MetadataPrewarm        = "PREWARM"           // host or host:port, separated by commas: sent before the first use
-	MetadataSecrets        = "SECRETS"           // the cluster that serves the proxy's secrets
+	MetadataSecrets        = "SECRETS"           // SecretsCluster, if the agent serves the proxy's secrets
 	MetadataCertificates   = "CERTIFICATES"      // or the directory of their files; neither: no mutual TLS
 )
+
+// SecretsCluster is the cluster of the bootstrap by which the agent serves the proxy's
+// secrets. Istio's name.
+const SecretsCluster = "sds-grpc"
 
 // PassthroughCluster is the cluster of the bootstrap that connects to a connection's
 // original destination. Istio's name.

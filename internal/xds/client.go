@@ -128,8 +128,8 @@ func (c *client) subscribe(change subscriptionChange) (*response, error) {
 func (c *client) adopt(sub *subscription, versions map[string]string) bool {
 	room := c.maxNames - c.count(countSent)
 	for _, name := range slices.Sorted(maps.Keys(versions)) {
-		if sub.sent[name] == nil && room > 0 {
-			sub.sent[name] = &Resource{Name: name, Version: versions[name]}
+		if !sub.has(name) && room > 0 {
+			sub.sent[name] = versions[name]
 			room--
 		}
 	}
@@ -161,7 +161,7 @@ func (c *client) unsubscribe(r *response, sub *subscription, names []string) {
 		}
 		unused, ok := sub.unsubscribe(name)
 		switch {
-		case !ok || sub.sent[unused] == nil:
+		case !ok || !sub.has(unused):
 		case sub.wildcard:
 			r.refresh(sub, unused, true)
 		default:

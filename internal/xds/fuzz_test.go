@@ -168,11 +168,11 @@ func checkUpToDate(t *testing.T, c *client) {
 			if want == nil {
 				want = notFound(c.proxy, typeURL, name)
 			}
-			got := sub.sent[resource]
-			if want == nil && got == nil {
+			got, has := sub.sent[resource]
+			if want == nil && !has {
 				continue
 			}
-			if want == nil || got == nil || got.Name != want.Name || got.Version != want.Version {
+			if want == nil || !has || resource != want.Name || got != want.Version {
 				t.Errorf("%s %q: sent %+v; want %+v", shortType(typeURL), name, got, want)
 			}
 		}

@@ -69,9 +69,10 @@ func (t *typeResponse) removedNames() []string {
 // add sends a resource, once in a response. Unless forced it skips a version that the
 // client has. It reports whether the resource is sent.
 func (r *response) add(sub *subscription, res *Resource, forced bool) bool {
-	t, had := r.of(sub), sub.sent[res.Name]
-	sub.sent[res.Name] = res
-	if t.included[res.Name] || had != nil && had.Version == res.Version && !forced {
+	t := r.of(sub)
+	had, ok := sub.sent[res.Name]
+	sub.sent[res.Name] = res.Version
+	if t.included[res.Name] || ok && had == res.Version && !forced {
 		return false
 	}
 	t.included[res.Name] = true
@@ -87,7 +88,7 @@ func (r *response) remove(sub *subscription, name string) {
 	}
 	had := sub.sent[name]
 	delete(sub.sent, name)
-	if sub.typeURL == VirtualHostType && had != nil && had.Version == notFoundVersion {
+	if sub.typeURL == VirtualHostType && had == notFoundVersion {
 		return // there was none
 	}
 	t.removed = append(t.removed, name)
@@ -154,17 +155,20 @@ func (r *response) addName(sub *subscription, name string, forced bool) {
 	}
 	if b.Resource == nil {
 		sub.resolve(name, name)
-		if forced || sub.sent[name] != nil {
+		if forced || sub.has(name) {
 			r.remove(sub, name)
 		}
 		return
 	}
-	if sub.typeURL == ClusterType && b.Resource.Version != notFoundVersion {
-		r.used = append(r.used, name)
+	if b.Service && sub.typeURL == ClusterType {
+		r.used = append(r.used, b.Resource.Name)
+	}
+	if b.Resource.Name == name {
+		name = b.Resource.Name // the one that all clients share
 	}
 	unused, ok := sub.resolve(name, b.Resource.Name)
 	r.addBundle(sub, b, forced)
-	if ok && sub.sent[unused] != nil {
+	if ok && sub.has(unused) {
 		r.refresh(sub, unused, false)
 	}
 }

@@ -49,6 +49,10 @@ type Bundle struct {
 	// Before is sent before Resource, unless the client has it: the clusters of a virtual
 	// host. What follows such a cluster is found by looking up its name.
 	//
+	// Service: the cluster belongs to a service, and the workload's next pod gets it with its
+	// first response.
+	Service bool
+
 	// After is sent right after Resource, each time and without a subscription: the
 	// endpoints of a cluster, the first virtual host of a route configuration.
 	Before, After []Dependency
@@ -93,6 +97,8 @@ type Change struct {
 	// Names of resources, and aliases, that may differ. A virtual host stands for all
 	// aliases that clients subscribed to.
 	Names map[string]struct{}
+	// Match reports whether a name may differ that is not in Names; nil: none.
+	Match func(name string) bool
 }
 
 // A Source has snapshots, one after another.

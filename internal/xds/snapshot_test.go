@@ -165,7 +165,7 @@ func (v *textSnapshot) bundle(e *entry) Bundle {
 		}
 		return out
 	}
-	return Bundle{Resource: e.resource, Before: need(e.before), After: need(e.after)}
+	return Bundle{Resource: e.resource, Service: true, Before: need(e.before), After: need(e.after)}
 }
 
 func (v *textSnapshot) Diff(old Snapshot) (map[string]Change, bool) {

@@ -66,7 +66,9 @@ func (sotw) write(c *client, r *response) []*discovery.DiscoveryResponse {
 			}
 			resources = nil
 			for _, name := range slices.Sorted(maps.Keys(t.sub.sent)) {
-				resources = append(resources, t.sub.sent[name])
+				if r := c.named(t.sub.typeURL, name).Resource; r != nil {
+					resources = append(resources, r)
+				}
 			}
 		} else if len(resources) == 0 {
 			continue

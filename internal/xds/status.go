@@ -108,8 +108,14 @@ func (c *client) resources() []SentResource {
 	for _, typeURL := range slices.SortedFunc(maps.Keys(c.types), compareTypes) {
 		sub := c.types[typeURL]
 		for _, name := range slices.Sorted(maps.Keys(sub.sent)) {
-			r := sub.sent[name]
-			out = append(out, SentResource{Type: shortType(typeURL), Name: name, Aliases: sub.aliases(r), Version: r.Version})
+			r := c.named(typeURL, name).Resource
+			if r == nil || r.Name != name {
+				r = cmp.Or(notFound(c.proxy, typeURL, name), &Resource{Name: name})
+			}
+			out = append(out, SentResource{Type: shortType(typeURL), Name: name, Aliases: sub.aliases(r), Version: sub.sent[name]})
+			if r.Version != sub.sent[name] {
+				r = &Resource{}
+			}
 			bodies = append(bodies, r.Body)
 		}
 	}

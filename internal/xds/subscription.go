@@ -17,15 +17,22 @@ type subscription struct {
 	resources map[string]string
 	// aliasNames is the reverse of resources, where the two names differ.
 	aliasNames map[string][]string
-	// sent is what the client has, by name. After a reconnect it starts with the client's
-	// initial versions.
-	sent map[string]*Resource
+	// sent has the versions of what the client has, by name, and not the resources: those
+	// that no other client has would be kept for this one. After a reconnect it starts with
+	// the client's initial versions.
+	sent map[string]string
 
 	acks ackState
 }
 
 func newSubscription(typeURL string) *subscription {
-	return &subscription{typeURL: typeURL, resources: map[string]string{}, sent: map[string]*Resource{}}
+	return &subscription{typeURL: typeURL, resources: map[string]string{}, sent: map[string]string{}}
+}
+
+// has reports whether the client has a resource.
+func (s *subscription) has(name string) bool {
+	_, ok := s.sent[name]
+	return ok
 }
 
 // subscribed reports whether the client subscribed to a resource by its name or an alias.
@@ -96,18 +103,18 @@ func (s *subscription) affected(c Change) (subscribed, unsolicited []string) {
 	if c.AllNames {
 		return slices.Sorted(maps.Keys(s.resources)), s.unsolicited()
 	}
-	if len(c.Names) <= len(s.resources)+len(s.sent) {
+	if c.Match == nil && len(c.Names) <= len(s.resources)+len(s.sent) {
 		for name := range c.Names {
 			if _, ok := s.resources[name]; ok {
 				subscribed = append(subscribed, name)
 			}
 			subscribed = append(subscribed, s.aliasNames[name]...)
-			if s.sent[name] != nil && !s.subscribed(name) {
+			if s.has(name) && !s.subscribed(name) {
 				unsolicited = append(unsolicited, name)
 			}
 		}
 	} else {
-		in := func(name string) bool { _, ok := c.Names[name]; return ok }
+		in := func(name string) bool { _, ok := c.Names[name]; return ok || c.Match != nil && c.Match(name) }
 		for name, resource := range s.resources {
 			if in(name) || in(resource) {
 				subscribed = append(subscribed, name)

@@ -203,7 +203,7 @@ func probe(w *world) client {
 func node(account, address, namespace string, more map[string]any) (*core.Node, error) {
 	all := map[string]any{
 		contract.MetadataServiceAccount: account, contract.MetadataWorkload: account,
-		contract.MetadataAddresses: address, contract.MetadataCertificates: "/etc/outrider/certs",
+		contract.MetadataAddresses: address, contract.MetadataSecrets: contract.SecretsCluster,
 	}
 	for k, v := range more {
 		all[k] = v

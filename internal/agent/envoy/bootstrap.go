@@ -27,7 +27,7 @@ const (
 const (
 	SecretName     = contract.WorkloadSecret // the certificate and its key
 	RootsName      = contract.RootsSecret    // the trusted roots
-	SecretsCluster = "sds-grpc"              // Istio's name
+	SecretsCluster = contract.SecretsCluster
 )
 
 // An object is a message of Envoy's API as JSON. Maps instead of go-control-plane's types,

@@ -45,6 +45,7 @@ func (v *snapshot) addressCluster(p *xds.Proxy, a address) xds.Bundle {
 		var out xds.Bundle
 		if a.http && len(t.service.RoutesFor(p.Namespace, t.port.Number)) > 0 {
 			out = v.internalCluster(p, a, t)
+			out.Service = true
 		} else {
 			out = v.withEndpoints(v.serviceCluster(a.String(), t, featuresOf(p), a.http), t)
 		}
@@ -53,21 +54,22 @@ func (v *snapshot) addressCluster(p *xds.Proxy, a address) xds.Bundle {
 		}
 		return out
 	}
-	v.addresses.add(a.to.Addr(), a.String())
 	w := v.mesh.Workload(a.to.Addr())
 	if w == nil || !v.mayIdentify(w, p.Namespace) {
 		// Not cached: an application that scans addresses would fill the control plane's
 		// memory too.
 		return xds.Bundle{Resource: serialize(a.String(), directCluster(a, mesh.HTTP, "", features{}))}
 	}
+	port, declared := appPort(w, a.to.Port())
 	sh, id := featuresOf(p).forClusters(), ""
 	if sh.secrets.configured() && mutual(w, a.to.Port()) {
 		id = identity(v.config.TrustDomain, w)
 	}
-	return xds.Bundle{Resource: v.cache.of(w).get(directKey{a, sh}, func() *xds.Resource {
-		port, _ := appPort(w, a.to.Port())
-		return serialize(a.String(), directCluster(a, port.Protocol, id, sh))
-	})}
+	build := func() *xds.Resource { return serialize(a.String(), directCluster(a, port.Protocol, id, sh)) }
+	if !declared {
+		return xds.Bundle{Resource: build()} // one of 65,535: not cached either
+	}
+	return xds.Bundle{Resource: v.cache.of(w).getFor(sh, directKey{a, sh}, build)}
 }
 
 // internalCluster returns a cluster that leads to the internal listener. The virtual host
@@ -136,7 +138,7 @@ func (v *snapshot) mayIdentify(w *mesh.Workload, namespace string) bool {
 
 func (v *snapshot) serviceCluster(name string, t target, sh features, requests bool) *xds.Resource {
 	sh = sh.forClusters()
-	return v.cache.of(t.service).get(clusterKey{name, t.port.Number, t.family, sh, requests}, func() *xds.Resource {
+	return v.cache.of(t.service).getFor(sh, clusterKey{name, t.port.Number, t.family, sh, requests}, func() *xds.Resource {
 		return serialize(name, v.serviceEDS(name, t, requests, sh))
 	})
 }
@@ -144,7 +146,7 @@ func (v *snapshot) serviceCluster(name string, t target, sh features, requests b
 // withEndpoints returns a cluster, followed by its endpoints: Envoy does not subscribe to
 // those that it has for another cluster.
 func (v *snapshot) withEndpoints(c *xds.Resource, t target) xds.Bundle {
-	b := xds.Bundle{Resource: c}
+	b := xds.Bundle{Resource: c, Service: true}
 	if t.service.External == "" {
 		b.After = []xds.Dependency{{Type: xds.EndpointType, Resource: v.endpointsOf(t)}}
 	}

@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"sync"
+	"strings"
 
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds"
@@ -19,7 +19,7 @@ func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 	}
 	services, workloads := mesh.Changed(o.mesh, v.mesh)
 	frontend := slices.ContainsFunc(services, func(c mesh.Change[mesh.Service]) bool { return !sameFrontend(c.Old, c.New) })
-	d := &diff{addresses: v.addresses, types: map[string]*xds.Change{}}
+	d := &diff{addresses: addresses{}, types: map[string]*xds.Change{}}
 	for _, t := range []string{xds.ListenerType, xds.ClusterType, xds.EndpointType, xds.RouteType, xds.VirtualHostType} {
 		d.types[t] = &xds.Change{Wildcard: frontend, Names: map[string]struct{}{}}
 	}
@@ -42,10 +42,13 @@ func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 	if len(workloads) > 0 { // a proxy's listeners depend on its workload
 		d.types[xds.ListenerType].Wildcard, d.types[xds.ListenerType].AllNames = true, true
 	}
+	if len(d.addresses) > 0 {
+		d.types[xds.ClusterType].Match = d.addresses.match
+	}
 	d.types[xds.ListenerType].AllNames = d.types[xds.ListenerType].AllNames || frontend
 	out := map[string]xds.Change{}
 	for t, c := range d.types {
-		if c.Wildcard || c.AllNames || len(c.Names) > 0 {
+		if c.Wildcard || c.AllNames || len(c.Names) > 0 || c.Match != nil {
 			out[t] = *c
 		}
 	}
@@ -54,7 +57,7 @@ func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 
 // A diff collects the resources that may differ.
 type diff struct {
-	addresses *addressNames
+	addresses addresses
 	types     map[string]*xds.Change
 }
 
@@ -77,7 +80,7 @@ func (d *diff) service(s *mesh.Service) {
 		}
 	}
 	for _, e := range s.Endpoints { // see mayIdentify
-		d.address(e.Addr)
+		d.addresses.add(e.Addr)
 	}
 }
 
@@ -101,17 +104,7 @@ func (d *diff) workload(w *mesh.Workload) {
 		return
 	}
 	for _, a := range w.Addresses {
-		d.address(a)
-	}
-}
-
-func (d *diff) address(a netip.Addr) {
-	names, all := d.addresses.at(a.Unmap())
-	if !all {
-		d.types[xds.ClusterType].AllNames = true
-	}
-	for _, name := range names {
-		d.name(xds.ClusterType, name)
+		d.addresses.add(a)
 	}
 }
 
@@ -130,45 +123,23 @@ func sameFrontend(a, b *mesh.Service) bool {
 
 func sameRoutes(a, b *mesh.Service) bool { return reflect.DeepEqual(a.Routes, b.Routes) }
 
-// addressNames has the subscribed names of addresses that belong to no service. A change of
-// a pod affects them, and they may have any port.
-type addressNames struct {
-	mu    sync.Mutex
-	names map[netip.Addr]map[string]struct{}
-	n     int
+// addresses are those of pods that changed, as they are in names. The clusters of an address
+// that belongs to no service depend on its pod, and may have any port.
+type addresses map[string]struct{}
+
+func (a addresses) add(addr netip.Addr) {
+	name := netip.AddrPortFrom(addr.Unmap(), 0).String()
+	a[strings.TrimSuffix(name, ":0")] = struct{}{}
 }
 
-// maxAddressNames bounds them. Beyond it any name may be subscribed.
-const maxAddressNames = 100_000
-
-func (a *addressNames) add(addr netip.Addr, name string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.n > maxAddressNames {
-		return
+// match reports whether a name is that of the cluster of one of the addresses. It is called
+// for each name of each proxy, and so does not parse them.
+func (a addresses) match(name string) bool {
+	_, to, _ := strings.Cut(name, "|")
+	end := strings.LastIndexByte(to, ':')
+	if end < 0 {
+		return false
 	}
-	if a.names == nil {
-		a.names = map[netip.Addr]map[string]struct{}{}
-	}
-	at := a.names[addr]
-	if at == nil {
-		at = map[string]struct{}{}
-		a.names[addr] = at
-	}
-	if _, ok := at[name]; !ok {
-		at[name] = struct{}{}
-		a.n++
-	}
-}
-
-// at returns the names of an address, and whether they are complete.
-func (a *addressNames) at(addr netip.Addr) ([]string, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var out []string
-	// any order: the names become a set.
-	for name := range a.names[addr] {
-		out = append(out, name)
-	}
-	return out, a.n <= maxAddressNames
+	_, ok := a[to[:end]]
+	return ok
 }

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"net/netip"
+	"strings"
 
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds"
@@ -24,6 +25,16 @@ const (
 // allFamilies may occur in a name. The primary one occurs by its own name too, if the name
 // was made while the other family was the primary one.
 var allFamilies = []family{primary, ipv4, ipv6}
+
+// familyNamed returns the family of a name in any case; the primary one if it has none.
+func familyNamed(name string) family {
+	for _, f := range allFamilies {
+		if strings.EqualFold(name, string(f)) {
+			return f
+		}
+	}
+	return primary
+}
 
 func familyOf(a netip.Addr) family {
 	if a.Unmap().Is4() {

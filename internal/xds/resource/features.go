@@ -18,6 +18,10 @@ type features struct {
 	full        bool // it gets everything, not on demand
 }
 
+// shared reports whether other proxies are likely to have the same features: a directory is
+// chosen by the proxy alone.
+func (f features) shared() bool { return f.secrets.dir == "" }
+
 func featuresOf(p *xds.Proxy) features {
 	s := features{
 		secrets:     secretsOf(p),

@@ -112,11 +112,11 @@ func (v *snapshot) routeConfiguration(p *xds.Proxy, name string) *xds.Resource {
 		}
 		return nil
 	}
-	port, err := strconv.ParseUint(name, 10, 16)
-	if err != nil {
+	port, ok := parsePort(name)
+	if !ok {
 		return nil
 	}
-	return v.hostsOf(p, uint16(port))
+	return v.hostsOf(p, port)
 }
 
 // hostsOf contains every service, so it is cached for one snapshot only. It is the same for

@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"strconv"
 	"strings"
 
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -19,25 +18,22 @@ func (v *snapshot) grpcListener(p *xds.Proxy, name string) *xds.Resource {
 	if !ok {
 		return nil
 	}
-	return v.cache.of(t.service).get(clientKey(name), func() *xds.Resource {
-		return serialize(name, &listener.Listener{Name: name, ApiListener: &listener.ApiListener{ApiListener: typed(&hcm.HttpConnectionManager{
-			StatPrefix:     "grpc",
-			RouteSpecifier: &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: t.name(), ConfigSource: ads(0)}},
-			HttpFilters:    []*hcm.HttpFilter{toRouter(&router.Router{})},
-		})}})
-	})
+	// Not cached: a target has many spellings, "Reviews.shop.:80" is one.
+	return serialize(name, &listener.Listener{Name: name, ApiListener: &listener.ApiListener{ApiListener: typed(&hcm.HttpConnectionManager{
+		StatPrefix:     "grpc",
+		RouteSpecifier: &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: t.name(), ConfigSource: ads(0)}},
+		HttpFilters:    []*hcm.HttpFilter{toRouter(&router.Router{})},
+	})}})
 }
-
-type clientKey string // the target
 
 func (v *snapshot) grpcTarget(p *xds.Proxy, name string) (target, bool) {
 	host, number, ok := strings.Cut(name, ":")
-	port, err := strconv.ParseUint(number, 10, 16)
+	port, known := parsePort(number)
 	s := v.mesh.Resolve(host, p.Namespace)
-	if !ok || err != nil || s == nil {
+	if !ok || !known || s == nil {
 		return target{}, false
 	}
-	return v.target(reference{host: s.Host, port: uint16(port)}, p.Namespace)
+	return v.target(reference{host: s.Host, port: port}, p.Namespace)
 }
 
 // routesOf is the route configuration of one service's port.

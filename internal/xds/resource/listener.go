@@ -2,7 +2,7 @@ package resource
 
 import (
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -55,8 +55,8 @@ func (v *snapshot) inboundListeners(p *xds.Proxy, f features) []*xds.Resource {
 	ports := inboundPorts(workload(v.mesh, p), f.secrets.configured())
 	var out []*xds.Resource
 	for _, name := range []string{inboundName, earlyInboundName} {
-		out = append(out, v.shared(name, inboundKey{name, f, inboundPortsKey(ports)}, func() proto.Message {
-			return v.inbound(name, f, ports)
+		out = append(out, v.cache.shared.getFor(f, inboundKey{name, f, inboundPortsKey(ports)}, func() *xds.Resource {
+			return serialize(name, v.inbound(name, f, ports))
 		}))
 	}
 	return out
@@ -70,13 +70,11 @@ func (v *snapshot) internalResource() *xds.Resource {
 // the name.
 func (v *snapshot) listener(p *xds.Proxy, name string) *xds.Resource {
 	if rest, ok := strings.CutPrefix(name, sniffedPrefix); ok {
-		port, err := strconv.ParseUint(rest, 10, 16)
-		for _, n := range v.ports.sniffed() {
-			if err == nil && uint64(n) == port {
-				return v.sniffedListener(n, featuresOf(p))
-			}
+		port, ok := parsePort(rest)
+		if !ok || !slices.Contains(v.ports.sniffed(), port) {
+			return nil
 		}
-		return nil
+		return v.sniffedListener(port, featuresOf(p))
 	}
 	for _, r := range append(v.listeners(p), v.internalResource()) {
 		if r != nil && r.Name == name {

@@ -33,7 +33,9 @@ type address struct {
 	to   netip.AddrPort // unmapped
 }
 
-// parseAddress parses the names that Envoy makes out of %DOWNSTREAM_LOCAL_ADDRESS%.
+// parseAddress parses the names that Envoy makes out of %DOWNSTREAM_LOCAL_ADDRESS%. As the
+// other functions here it accepts one spelling only: names are keys of caches, and a caller
+// can make up any number of spellings.
 func parseAddress(name string) (address, bool) {
 	rest, http := strings.CutPrefix(name, httpPrefix)
 	if !http {
@@ -46,7 +48,8 @@ func parseAddress(name string) (address, bool) {
 	if err != nil {
 		return address{}, false
 	}
-	return address{http, netip.AddrPortFrom(to.Addr().Unmap(), to.Port())}, true
+	a := address{http, netip.AddrPortFrom(to.Addr().Unmap(), to.Port())}
+	return a, to.Addr().Zone() == "" && a.String() == name
 }
 
 func (a address) String() string {
@@ -79,18 +82,15 @@ func parseServiceName(name string) (reference, bool) {
 	rest, ok := strings.CutPrefix(name, "outbound|")
 	number, rest, _ := strings.Cut(rest, "|")
 	family, host, complete := strings.Cut(rest, "|")
-	r, known := parseReference(host, number, family)
-	return r, ok && complete && known
+	n, known := parsePort(number)
+	f := familyNamed(family)
+	return reference{host, n, f}, ok && complete && known && string(f) == family
 }
 
-func parseReference(host, port, name string) (reference, bool) {
-	n, err := strconv.ParseUint(port, 10, 16)
-	for _, f := range allFamilies {
-		if strings.EqualFold(name, string(f)) {
-			return reference{host, uint16(n), f}, err == nil
-		}
-	}
-	return reference{}, false
+// parsePort parses a decimal number without leading zeros.
+func parsePort(text string) (uint16, bool) {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return uint16(n), err == nil && strconv.Itoa(int(n)) == text
 }
 
 // routedHost is the authority by which the internal listener subscribes to a service's
@@ -111,7 +111,8 @@ func (t target) virtualHost() string { return internalName + "/" + t.routedHost(
 // parseRoutedHost is the inverse of routedHost.
 func parseRoutedHost(authority string) (reference, bool) {
 	label, host, ok := strings.Cut(authority, ".")
-	number, family, _ := strings.Cut(label, "-")
-	r, known := parseReference(host, number, family)
-	return r, ok && known
+	number, family, other := strings.Cut(label, "-")
+	n, known := parsePort(number)
+	f := familyNamed(family)
+	return reference{host, n, f}, ok && known && strings.ToLower(string(f)) == family && other == (f != primary)
 }

@@ -133,6 +133,11 @@ func client(change ...func(*xds.Proxy)) *xds.Proxy {
 	return p
 }
 
+// withAgent is a proxy whose agent serves its secrets.
+func withAgent(p *xds.Proxy) {
+	p.Metadata[contract.MetadataSecrets] = contract.SecretsCluster
+}
+
 // flatten returns the resources of bundles, in the order in which they are sent.
 func flatten(a []xds.Bundle, typeURL string) (out []xds.Dependency) {
 	for _, a := range a {

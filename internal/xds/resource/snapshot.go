@@ -24,12 +24,11 @@ type builder struct {
 // A snapshot is one state of the mesh. It implements xds.Snapshot.
 type snapshot struct {
 	builder
-	mesh      *mesh.Mesh
-	number    uint64
-	ports     *ports
-	cache     *cache
-	hosts     resourceCache // route configurations of a port number, by namespace
-	addresses *addressNames // of all snapshots of a source
+	mesh   *mesh.Mesh
+	number uint64
+	ports  *ports
+	cache  *cache
+	hosts  resourceCache // route configurations of a port number, by namespace
 }
 
 var snapshots atomic.Uint64
@@ -37,10 +36,10 @@ var snapshots atomic.Uint64
 func newSnapshot(m *mesh.Mesh, firstUseTimeout time.Duration, last *snapshot) *snapshot {
 	v := &snapshot{builder: builder{m.Config, firstUseTimeout}, mesh: m, number: snapshots.Add(1)}
 	if last == nil {
-		v.cache, v.ports, v.addresses = newCache(), countPorts(m.Services()), &addressNames{}
+		v.cache, v.ports = newCache(), countPorts(m.Services())
 		return v
 	}
-	v.cache, v.addresses = last.cache.carryOver(m), last.addresses
+	v.cache = last.cache.carryOver(m)
 	changed, _ := mesh.Changed(last.mesh, m)
 	v.ports = last.ports.after(changed)
 	return v

@@ -28,12 +28,13 @@ func TestBuiltOnce(t *testing.T) {
 	if again, _ := source.Current(); again != before {
 		t.Error("another snapshot of the same mesh")
 	}
-	other := client(func(p *xds.Proxy) { p.Namespace, p.ServiceAccount = "blog", "x" })
+	one := client(withAgent)
+	other := client(withAgent, func(p *xds.Proxy) { p.Namespace, p.ServiceAccount = "blog", "x" })
 	names := map[string]string{web80: xds.EndpointType, "http|10.96.0.1:80": xds.ClusterType, "tcp|10.96.0.3:6379": xds.ClusterType,
 		"routed/80.routed.shop.svc.cluster.local": xds.VirtualHostType, "virtualOutbound": xds.ListenerType, "tcp|10.244.0.4:6379": xds.ClusterType}
 	first := map[string]*xds.Resource{}
 	for name, typeURL := range names {
-		first[name] = before.Named(client(), typeURL, name).Resource
+		first[name] = before.Named(one, typeURL, name).Resource
 		if got := before.Named(other, typeURL, name).Resource; got != first[name] {
 			t.Errorf("%s is built for each proxy", name)
 		}
@@ -42,7 +43,7 @@ func TestBuiltOnce(t *testing.T) {
 	after, _ := source.Current()
 	changed := []string{web80} // the cluster is the same: its endpoints come apart from it
 	for name, typeURL := range names {
-		got := after.Named(client(), typeURL, name).Resource
+		got := after.Named(one, typeURL, name).Resource
 		switch {
 		case slices.Contains(changed, name):
 			if got.Version == first[name].Version {
@@ -208,6 +209,7 @@ func TestDiff(t *testing.T) {
 				for _, name := range names {
 					key := [2]string{typeURL, name}
 					_, named := changes[typeURL].Names[name]
+					named = named || changes[typeURL].Match != nil && changes[typeURL].Match(name)
 					if before[key] != after[key] {
 						different = true
 						if !named && !changes[typeURL].AllNames {

@@ -20,13 +20,16 @@ import (
 // as without TLS.
 const alpn = "outrider"
 
-// secrets is the source of a proxy's secrets: a cluster, or a directory of files. With the
-// zero value the proxy has no mutual TLS.
-type secrets struct{ cluster, dir string }
+// secrets is the source of a proxy's secrets: the agent's cluster, or a directory of files.
+// With the zero value the proxy has no mutual TLS.
+type secrets struct {
+	agent bool
+	dir   string
+}
 
 func secretsOf(p *xds.Proxy) secrets {
-	if name := p.Metadata[contract.MetadataSecrets]; name != "" {
-		return secrets{cluster: name}
+	if p.Metadata[contract.MetadataSecrets] == contract.SecretsCluster {
+		return secrets{agent: true}
 	}
 	return secrets{dir: strings.TrimSuffix(p.Metadata[contract.MetadataCertificates], "/")}
 }
@@ -83,7 +86,7 @@ func commonTLS(from secrets, uri *matcher.StringMatcher, protocols ...string) *t
 // if their configurations are the same; the bootstrap's must be the same, too.
 func (s secrets) secret(name, file string) *tls.SdsSecretConfig {
 	source := &core.ConfigSource{ResourceApiVersion: core.ApiVersion_V3}
-	if s.cluster == "" {
+	if !s.agent {
 		source.ConfigSourceSpecifier = &core.ConfigSource_PathConfigSource{PathConfigSource: &core.PathConfigSource{
 			Path: path.Join(s.dir, file), WatchedDirectory: &core.WatchedDirectory{Path: s.dir},
 		}}
@@ -93,7 +96,7 @@ func (s secrets) secret(name, file string) *tls.SdsSecretConfig {
 	source.ConfigSourceSpecifier = &core.ConfigSource_ApiConfigSource{ApiConfigSource: &core.ApiConfigSource{
 		ApiType: core.ApiConfigSource_GRPC, TransportApiVersion: core.ApiVersion_V3, SetNodeOnFirstMessageOnly: true,
 		GrpcServices: []*core.GrpcService{{TargetSpecifier: &core.GrpcService_EnvoyGrpc_{EnvoyGrpc: &core.GrpcService_EnvoyGrpc{
-			ClusterName: s.cluster,
+			ClusterName: contract.SecretsCluster,
 			RetryPolicy: &core.RetryPolicy{RetryBackOff: &core.BackoffStrategy{
 				BaseInterval: durationpb.New(10 * time.Millisecond), MaxInterval: durationpb.New(time.Second),
 			}},
