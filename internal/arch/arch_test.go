@@ -79,7 +79,7 @@ var arrows = map[string][]string{
 		"internal/agent/readiness", "internal/agent/sockets", "internal/agent/standby", "internal/agent/state", "internal/agent/status", "internal/agent/supervise", "startup"},
 	"internal/agent/state":     {"startup", sys},
 	"internal/agent/gate":      {"startup", "internal/wire", "internal/agent/state", "internal/agent/supervise", sys},
-	"internal/agent/envoy":     {},
+	"internal/agent/envoy":     {sys},
 	"internal/agent/standby":   {"internal/agent/sockets", sys},
 	"internal/agent/supervise": {sys},
 

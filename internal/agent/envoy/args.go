@@ -25,10 +25,8 @@ func (o Options) Args(bootstrap string) []string {
 	if o.Family == IPv6 {
 		family = "v6"
 	}
-	return []string{
+	return append(o.HotRestart.args(),
 		"-c", bootstrap,
-		// No shared memory and abstract socket for a second Envoy, which is never started so.
-		"--disable-hot-restart",
 		"--concurrency", strconv.Itoa(o.Concurrency),
 		"--drain-time-s", strconv.FormatInt(int64(o.DrainTime/time.Second), 10),
 		// Every response of a drain has "connection: close"; with gradual a random share, which
@@ -40,7 +38,7 @@ func (o Options) Args(bootstrap string) []string {
 		"--log-level", o.Log.Level,
 		"--component-log-level", componentLevels(o.Log),
 		"--log-format", logFormat,
-	}
+	)
 }
 
 // componentLevels is "component:level,..." with config at info at least.

@@ -33,6 +33,8 @@ type Options struct {
 	Concurrency int           // worker threads; default 2
 	DrainTime   time.Duration // how long a drained listener still serves; whole seconds, default 45s
 
+	HotRestart HotRestart // default: none
+
 	// Extra is a JSON object that is merged into the bootstrap; see [Merge].
 	Extra json.RawMessage
 }

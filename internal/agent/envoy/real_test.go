@@ -22,8 +22,8 @@ import (
 // patience is how long a test waits for Envoy on a busy machine.
 const patience = 3 * time.Minute
 
-// binary is the real Envoy that "make deps" fetches.
-func binary(t testing.TB) string {
+// program is the real Envoy that "make deps" fetches.
+func program(t testing.TB) string {
 	t.Helper()
 	path := os.Getenv("ENVOY")
 	if path == "" {
@@ -55,7 +55,7 @@ func start(t testing.TB, o Options) *running {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "envoy.json"), raw)
-	cmd := exec.Command(binary(t), o.Args("envoy.json")...)
+	cmd := exec.Command(program(t), o.Args("envoy.json")...)
 	cmd.Dir = dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stderr, err := cmd.StderrPipe()
@@ -122,7 +122,7 @@ func alone() Options {
 }
 
 func TestEnvoyAcceptsEveryCombination(t *testing.T) {
-	bin := binary(t)
+	bin := program(t)
 	changes := map[string]func(*Options){
 		"as it is":   func(*Options) {},
 		"IPv6":       func(o *Options) { o.Family = IPv6 },
@@ -275,7 +275,7 @@ func TestARejectedStartIsExplained(t *testing.T) {
 			}
 			dir := t.TempDir()
 			write(t, filepath.Join(dir, "envoy.json"), raw)
-			cmd := exec.Command(binary(t), o.Args("envoy.json")...)
+			cmd := exec.Command(program(t), o.Args("envoy.json")...)
 			cmd.Dir = dir
 			out, _ := cmd.CombinedOutput()
 			if got := Explain(strings.Split(string(out), "\n")); !strings.HasPrefix(got.Reason, tt.want) || got.Final != tt.final {

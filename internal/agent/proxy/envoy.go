@@ -10,6 +10,7 @@ import (
 
 	"outrider.dev/internal/agent/config"
 	"outrider.dev/internal/agent/envoy"
+	"outrider.dev/internal/agent/standby"
 	"outrider.dev/internal/agent/supervise"
 	"outrider.dev/internal/contract"
 )
@@ -58,6 +59,25 @@ func envoyOptions(c config.Config) envoy.Options {
 		DrainTime:    c.Envoy.DrainTime,
 		Extra:        c.Envoy.Extra,
 	}
+}
+
+// copies arranges that the Envoys to come give copies of their listening sockets until ctx
+// ends. Nil: they do not.
+func (a *agent) copies(ctx context.Context) standby.Copies {
+	if len(a.standbys.options) == 0 {
+		return nil
+	}
+	hot, err := envoy.NewHotRestart(a.config.Work)
+	if err == nil {
+		var s *envoy.Sockets
+		if s, err = hot.Listen(); err == nil {
+			a.envoy.HotRestart = hot
+			context.AfterFunc(ctx, func() { s.Close() })
+			return s.Copy
+		}
+	}
+	a.log.Warn("connections that Envoy has not accepted when it ends will be reset: there are no copies of its sockets", "error", err)
+	return nil
 }
 
 // family is what the pod has addresses of.

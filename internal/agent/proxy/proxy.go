@@ -117,7 +117,7 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 	if o.Inputs.ReadFile != nil {
 		tasks.Go(func() { a.follow(ctx, o.Inputs) })
 	}
-	if err := a.standbys.listen(ctx); err != nil {
+	if err := a.standbys.listen(ctx, a.copies(ctx)); err != nil {
 		return 1, err
 	}
 
@@ -169,10 +169,10 @@ func prepare(o Options) (*agent, error) {
 	a.journal = status.NewJournal(status.JournalOptions{Process: process, Container: container})
 	a.board = readiness.New(readiness.Options{Conditions: a.conditions(), Changed: a.changed})
 	a.admin = envoy.NewAdmin(a.envoy, 0)
-	a.proxy = readiness.NewProxy(readiness.ProxyOptions{
-		Board: a.board, Admin: a.admin, ControlPlane: c.ControlPlane.Address, Ports: capturePorts(c),
-	})
 	a.standbys = newStandbys(c, a.log, a.captured)
+	a.proxy = readiness.NewProxy(readiness.ProxyOptions{
+		Board: a.board, Admin: a.admin, ControlPlane: c.ControlPlane.Address, Ports: capturePorts(c), Answered: a.standbys.check,
+	})
 	a.super = supervise.New(supervise.Options{
 		Command:            supervise.Command{Path: c.Envoy.Path, Args: a.envoy.Args(a.bootstrap), Line: a.line},
 		Renew:              a.next,

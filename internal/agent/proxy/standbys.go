@@ -50,11 +50,13 @@ func newStandbys(c config.Config, log *slog.Logger, opened func(context.Context)
 }
 
 // listen opens them for the first time. Where it cannot, Envoy could not either: another
-// process has the port, and Envoy tries to bind it only once.
-func (s *standbys) listen(ctx context.Context) error {
+// process has the port, and Envoy tries to bind it only once. copies is
+// their option of that sense.
+func (s *standbys) listen(ctx context.Context, copies standby.Copies) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.options {
+		o.Sockets = copies
 		b, err := standby.Listen(ctx, o)
 		if err != nil {
 			return fmt.Errorf("standing by on port %d: %w", o.Port, err)
@@ -80,15 +82,26 @@ func (s *standbys) Open() error {
 	return nil
 }
 
-// leave gives a port up for good.
+// leave gives a port up for good. Envoy must close it next.
 func (s *standbys) leave(port uint16) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, b := range s.all {
+	for i, b := range s.list() {
 		if s.options[i].Port == port {
-			b.Close()
+			b.Leave()
 		}
 	}
+}
+
+// check is called while Envoy answers.
+func (s *standbys) check() {
+	for _, b := range s.list() {
+		b.Check()
+	}
+}
+
+func (s *standbys) list() []*standby.Standby {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all
 }
 
 // Close hands over to Envoy. Where there is none, because all comes to an end, what is
@@ -107,9 +120,7 @@ func (s *standbys) Close() error {
 
 // counts sums up both directions.
 func (s *standbys) counts() (sum standby.Counts) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, b := range s.all {
+	for _, b := range s.list() {
 		c := b.Counts()
 		sum.Held += c.Held
 		sum.Relaying += c.Relaying

@@ -31,6 +31,8 @@ type ProxyOptions struct {
 
 	ControlPlane string // its name in reasons
 
+	Answered func() // called each time that a ready Envoy has answered a poll; default: nothing
+
 	slow time.Duration // how often Envoy is polled until it is ready; default 100ms
 }
 
@@ -65,6 +67,9 @@ func NewProxy(o ProxyOptions) *Proxy {
 	}
 	o.ControlPlane = cmp.Or(o.ControlPlane, "the control plane")
 	o.slow = cmp.Or(o.slow, 100*time.Millisecond)
+	if o.Answered == nil {
+		o.Answered = func() {}
+	}
 	return &Proxy{o: o, wake: make(chan struct{}, 1),
 		listening: func() ([]uint16, error) { return Listening("/proc", uint32(os.Getuid()), o.Ports...) }}
 }

@@ -35,6 +35,7 @@ func (p *Proxy) watch(ctx context.Context) {
 				problem = "Envoy says " + short(state)
 			}
 			p.set(ctx, problem)
+			p.o.Answered()
 			continue
 		}
 		if since.IsZero() {

@@ -26,6 +26,7 @@ type State uint8
 const (
 	Established State = 1
 	SynSent     State = 2
+	SynReceived State = 3
 	TimeWait    State = 6
 	Listening   State = 10
 )

@@ -19,7 +19,7 @@ import (
 type held struct {
 	id   int32 // in order of arrival
 	conn *net.TCPConn
-	to   netip.AddrPort // its original destination
+	to   netip.AddrPort // its original destination; the relay's own address if it has its header
 }
 
 // callerOpen reports whether a process has the caller's end of the connection open. A

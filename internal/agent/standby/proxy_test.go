@@ -111,6 +111,14 @@ type proxy struct {
 // startProxy makes a proxy with that many workers for each family.
 func startProxy(t testing.TB, workers int, families ...family) *proxy {
 	t.Helper()
+	p := frozenProxy(t, workers, families...)
+	p.accept()
+	return p
+}
+
+// frozenProxy makes one that accepts nothing yet.
+func frozenProxy(t testing.TB, workers int, families ...family) *proxy {
+	t.Helper()
 	for range 50 { // its predecessor's may not be closed yet
 		p := &proxy{t: t, accepted: make([]atomic.Int64, workers)}
 		if err := p.listen(workers, families); err == nil {
@@ -124,32 +132,44 @@ func startProxy(t testing.TB, workers int, families ...family) *proxy {
 	return nil
 }
 
+// listen makes the listener of what is relayed, and then the workers' by family.
 func (p *proxy) listen(workers int, families []family) error {
-	second, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", twin))
+	shared := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		return control(raw, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
+	}}
+	second, err := shared.Listen(context.Background(), "tcp4", fmt.Sprintf("127.0.0.1:%d", twin))
 	if err != nil {
 		return err
 	}
 	p.listeners = append(p.listeners, second)
-	go p.serve(second, func(c net.Conn) (netip.AddrPort, io.Reader) {
-		p.relayed.Add(1)
-		r := bufio.NewReader(c)
-		return readHeader(r), r
-	})
 	for _, f := range families {
-		for i := range workers {
+		for range workers {
 			sock, err := open(context.Background(), f, port, false)
 			if err != nil {
 				return err
 			}
 			p.listeners = append(p.listeners, sock.listener)
-			go p.serve(sock.listener, func(c net.Conn) (netip.AddrPort, io.Reader) {
-				p.accepted[i].Add(1)
-				to, _ := originalDestination(c.(*net.TCPConn))
-				return to, c
-			})
 		}
 	}
 	return nil
+}
+
+func (p *proxy) accept() {
+	for i, l := range p.listeners {
+		if i == 0 {
+			go p.serve(l, func(c net.Conn) (netip.AddrPort, io.Reader) {
+				p.relayed.Add(1)
+				r := bufio.NewReader(c)
+				return readHeader(r), r
+			})
+			continue
+		}
+		go p.serve(l, func(c net.Conn) (netip.AddrPort, io.Reader) {
+			p.accepted[(i-1)%len(p.accepted)].Add(1)
+			to, _ := originalDestination(c.(*net.TCPConn))
+			return to, c
+		})
+	}
 }
 
 func (p *proxy) serve(l net.Listener, destination func(net.Conn) (netip.AddrPort, io.Reader)) {

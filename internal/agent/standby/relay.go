@@ -59,10 +59,13 @@ func (s *Standby) dialAll() {
 func (s *Standby) relay(h *held, up *net.TCPConn, answered func()) {
 	stop := context.AfterFunc(s.ctx, func() { reset(h.conn); reset(up) })
 	defer stop()
-	if _, err := up.Write(header(addrPort(h.conn.RemoteAddr()), h.to)); err != nil {
-		reset(h.conn)
-		reset(up)
-		return
+	// A connection to the relay is one that we made to a proxy that did not accept it.
+	if h.to != s.o.Relay {
+		if _, err := up.Write(header(addrPort(h.conn.RemoteAddr()), h.to)); err != nil {
+			reset(h.conn)
+			reset(up)
+			return
+		}
 	}
 	join(h.conn, up, answered)
 }

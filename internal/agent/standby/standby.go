@@ -30,8 +30,17 @@ type Options struct {
 	// one has two sockets and two pipes.
 	Max int
 
+	// Sockets is asked for copies of the proxy's listening sockets. Default: there are none;
+	// connections that a proxy has not accepted when it ends are then reset by the kernel.
+	Sockets Copies
+
 	Log *slog.Logger // default: none
 }
+
+// Copies returns descriptors of the proxy's listening sockets: those of its workers 0 to n-1
+// on each of the addresses, as far as it has them. It waits for the proxy until ctx ends, and
+// then returns what it has.
+type Copies func(ctx context.Context, n int, addresses ...netip.AddrPort) (fds []int, err error)
 
 var (
 	// ErrNotListening means that the proxy has no socket on the port, or none that takes
@@ -68,6 +77,10 @@ type Standby struct {
 	sockets  []*socket
 	steered  time.Time
 	attach   func(*socket, uint32, uint32) error
+	orphans  []*socket // of proxies that have ended, or closed them
+	sharing  sharing
+
+	lastQueue time.Duration // for a test: how long Leave waits
 
 	mu     sync.Mutex
 	ready  bool
@@ -92,7 +105,8 @@ func Listen(ctx context.Context, o Options) (*Standby, error) {
 	s := &Standby{
 		o: o, log: o.Log.With("port", o.Port), ctx: ctx, watch: w,
 		released: make(chan released, o.Max), slots: make(chan struct{}, inFlight), attach: (*socket).steer,
-		held: map[int32]*held{}, warned: map[string]bool{},
+		lastQueue: lastQueue,
+		held:      map[int32]*held{}, warned: map[string]bool{},
 	}
 	if err := s.listen(); err != nil {
 		s.Close()
@@ -153,13 +167,14 @@ func (s *Standby) listen() error {
 
 // Ready is called when the proxy listens, for the first time, again, or on other sockets
 // than before: every held connection is relayed, every new one is the proxy's.
-// It returns ErrNotListening, and changes nothing, if the proxy does not listen.
+// It returns ErrNotListening if the proxy does not listen.
 func (s *Standby) Ready() error {
 	s.steering.Lock()
 	defer s.steering.Unlock()
 	if s.isClosed() {
 		return ErrClosed
 	}
+	s.retire()
 	workers, err := s.steerAll()
 	if err != nil {
 		return err
@@ -174,13 +189,16 @@ func (s *Standby) Ready() error {
 	}
 	s.mu.Unlock()
 	s.log.Info("handed over to the proxy", "held", n, "sockets", workers)
+	s.share()
 	return nil
 }
 
-// Gone is called when the proxy has died: accepted connections wait from now on.
+// Gone is called when the proxy has died: accepted connections wait from now on, and so do
+// those that it has not accepted.
 func (s *Standby) Gone() {
 	s.steering.Lock()
 	defer s.steering.Unlock()
+	defer func() { s.adopt(s.sharing.end()) }() // once ready is false
 	s.mu.Lock()
 	s.ready = false
 	clear(s.warned)
@@ -203,10 +221,13 @@ func (s *Standby) Close() {
 		s.drop(h)
 	}
 	s.mu.Unlock()
-	for _, sock := range s.sockets {
+	for _, fd := range s.sharing.end() {
+		unix.Close(fd)
+	}
+	for _, sock := range append(s.sockets, s.orphans...) {
 		sock.Close()
 	}
-	s.sockets = nil
+	s.sockets, s.orphans = nil, nil
 	s.watch.Close()
 }
 

@@ -115,10 +115,21 @@ func Resident(pid int) (bytes int64) {
 	return bytes * int64(os.Getpagesize())
 }
 
+// Stopped reports whether a process was stopped by a signal: then none of its threads runs.
+func Stopped(pid int) bool {
+	f := stat(pid)
+	return len(f) > 0 && f[0] == "T"
+}
+
+// stat is what /proc/PID/stat has from the state on; nothing without such a process.
+func stat(pid int) []string {
+	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
+}
+
 // Spent is the processor time of a process, to a hundredth of a second.
 func Spent(pid int) time.Duration {
-	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	f := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
+	f := stat(pid)
 	if len(f) < 13 {
 		return 0
 	}

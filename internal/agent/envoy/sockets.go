@@ -1,0 +1,209 @@
+package envoy
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A HotRestart lets a process besides Envoy get copies of its listening sockets, by the
+// protocol with which an Envoy of the next epoch does (source/server/hot_restart.proto). The
+// zero value switches it off.
+type HotRestart struct {
+	path string // of Envoy's sockets, without what Envoy appends
+	base uint32 // Envoy's base-id
+}
+
+const (
+	// scale is what Envoy multiplies its base-id by in the names that it makes of it, so that
+	// epochs fit between two of them.
+	scale = 10
+	// bases is how many base-ids there are to choose from. A name of shared memory must be
+	// free in the whole pod.
+	bases = 100_000_000
+
+	sharedMemory = "/dev/shm"
+	maxPath      = 107 // of a Unix socket: sun_path less its NUL
+)
+
+// NewHotRestart uses sockets in a directory that other users cannot reach: Envoy does what it
+// receives there. It fails where Envoy would end because of it.
+func NewHotRestart(dir string) (HotRestart, error) {
+	h := HotRestart{path: filepath.Join(dir, "hot"), base: rand.Uint32N(bases)}
+	if longest := h.name("udp_parent", scale*bases); len(longest) > maxPath {
+		return HotRestart{}, fmt.Errorf("%s is longer than the path of a socket, %d bytes", longest, maxPath)
+	}
+	if strings.ContainsAny(dir, "{}") {
+		return HotRestart{}, fmt.Errorf("%s has a brace, which Envoy takes for a place to fill in", dir)
+	}
+	probe, err := os.CreateTemp(sharedMemory, "outrider-")
+	if err != nil {
+		return HotRestart{}, fmt.Errorf("no shared memory: %w", err)
+	}
+	return h, errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+func (h HotRestart) name(role string, id uint32) string {
+	return fmt.Sprintf("%s_%s_%d", h.path, role, id)
+}
+
+func (h HotRestart) args() []string {
+	if h == (HotRestart{}) {
+		// No shared memory and abstract socket for a second Envoy, which is never started so.
+		return []string{"--disable-hot-restart"}
+	}
+	return []string{"--base-id", strconv.FormatUint(uint64(h.base), 10), "--socket-path", h.path, "--socket-mode", "600"}
+}
+
+// Sockets gets copies of Envoy's listening sockets.
+type Sockets struct {
+	h    HotRestart
+	conn *net.UnixConn // where Envoy answers
+	mu   sync.Mutex    // of one exchange
+}
+
+// Listen makes the socket on which Envoy answers. It must stay open for as long as Envoy
+// runs: an Envoy that cannot send its answer aborts.
+func (h HotRestart) Listen() (*Sockets, error) {
+	name := h.name("child", h.base*scale+1)
+	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		return nil, err
+	}
+	return &Sockets{h: h, conn: conn}, nil
+}
+
+// Close ends it, and removes what Envoy would leave.
+func (s *Sockets) Close() error {
+	s.forget()
+	return s.conn.Close()
+}
+
+// forget removes the name of Envoy's shared memory, which holds two locks of its log: no
+// other process of the pod opens it then.
+func (s *Sockets) forget() {
+	_ = os.Remove(filepath.Join(sharedMemory, fmt.Sprintf("envoy_shared_memory_%d", s.h.base*scale)))
+}
+
+// Copy returns copies of the sockets on which Envoy's workers 0 to n-1 listen on each of the
+// addresses, and leaves out those that it does not have. It waits for Envoy until ctx ends,
+// and then returns what it has. The caller closes the descriptors.
+func (s *Sockets) Copy(ctx context.Context, n int, addresses ...netip.AddrPort) (fds []int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.conn.SetReadDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { s.conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := s.discard(); err != nil {
+		return nil, err
+	}
+	parent := &net.UnixAddr{Name: s.h.name("parent", s.h.base*scale), Net: "unixgram"}
+	for _, address := range addresses {
+		for worker := range n {
+			if _, err := s.conn.WriteToUnix(passListenSocket(address, worker), parent); err != nil {
+				return fds, err
+			}
+			fd, err := s.receive(0)
+			if err != nil {
+				return fds, err
+			}
+			if fd >= 0 {
+				fds = append(fds, fd)
+			}
+		}
+	}
+	s.forget()
+	return fds, nil
+}
+
+// discard takes answers of an Envoy that has ended, to requests that were given up.
+func (s *Sockets) discard() error {
+	for {
+		fd, err := s.receive(unix.MSG_DONTWAIT)
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return nil
+		case err != nil:
+			return err
+		case fd >= 0:
+			unix.Close(fd)
+		}
+	}
+}
+
+// receive returns the descriptor of one answer; -1 if it has none.
+func (s *Sockets) receive(flags int) (fd int, err error) {
+	raw, err := s.conn.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	fd = -1
+	waited := raw.Read(func(own uintptr) bool {
+		var body [256]byte // an answer is 23 bytes at most; the descriptor is all that counts
+		var rights [64]byte
+		var n int
+		if _, n, _, _, err = unix.Recvmsg(int(own), body[:], rights[:], flags|unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC); err != nil {
+			return flags != 0 || !errors.Is(err, unix.EAGAIN)
+		}
+		fd, err = passed(rights[:n])
+		return true
+	})
+	if waited != nil {
+		return -1, waited
+	}
+	return fd, err
+}
+
+// passed returns the only descriptor of control data; -1 without one.
+func passed(control []byte) (int, error) {
+	if len(control) == 0 {
+		return -1, nil
+	}
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return -1, err
+	}
+	first := -1
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			return first, err
+		}
+		for _, fd := range fds {
+			if first >= 0 {
+				unix.Close(fd)
+				continue
+			}
+			first = fd
+		}
+	}
+	return first, nil
+}
+
+// passListenSocket is a HotRestartMessage with the request of that name, behind its length.
+func passListenSocket(address netip.AddrPort, worker int) []byte {
+	const message, request, url, workerIndex = 1<<3 | 2, 1<<3 | 2, 1<<3 | 2, 2 << 3 // tags of protocol buffers
+	field := func(tag byte, value []byte) []byte {
+		return append(binary.AppendUvarint([]byte{tag}, uint64(len(value))), value...)
+	}
+	body := append(field(url, []byte("tcp://"+address.String())), workerIndex)
+	body = field(message, field(request, binary.AppendUvarint(body, uint64(worker))))
+	return append(binary.BigEndian.AppendUint64(nil, uint64(len(body))), body...)
+}

@@ -1,0 +1,265 @@
+package standby
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/agent/sockets"
+)
+
+// The kernel resets what waits in the queue of a listening socket when its last descriptor is
+// closed. So the standby has a copy of each of the proxy's: the queue outlives the
+// proxy, and the standby takes what is in it.
+//
+// A copy also keeps a socket listening that a living proxy has closed. Check finds those.
+
+// sharing are the copies of the present proxy's listening sockets. Its fields belong to
+// steering, but copies, which belongs to the goroutine that is not done.
+type sharing struct {
+	cancel context.CancelFunc
+	done   chan struct{}  // nil: nothing is shared
+	copies map[uint32]int // descriptors, by the socket's inode
+}
+
+// end waits for what is under way, and returns the copies.
+func (s *sharing) end() map[uint32]int {
+	if s.done == nil {
+		return nil
+	}
+	s.cancel()
+	<-s.done
+	copies := s.copies
+	*s = sharing{}
+	return copies
+}
+
+// under reports whether copies are being made.
+func (s *sharing) under() bool {
+	select {
+	case <-s.done:
+		return false
+	default:
+		return s.done != nil
+	}
+}
+
+// share makes copies of the proxy's sockets, and lets go of those that the proxy no longer has. It
+// is called with steering locked, and does not wait for the proxy.
+func (s *Standby) share() {
+	if s.o.Sockets == nil || s.sharing.under() {
+		return
+	}
+	had := s.sharing.copies
+	ctx, cancel := context.WithCancel(s.ctx)
+	s.sharing = sharing{cancel: cancel, done: make(chan struct{}), copies: maps.Clone(had)}
+	if had == nil {
+		s.sharing.copies = map[uint32]int{}
+	}
+	sharing := s.sharing
+	s.work.Go(func() {
+		defer cancel()
+		seen, err := s.copy(ctx, sharing.copies)
+		if err == nil && len(had) == 0 {
+			s.log.Info("keeps the proxy's listening sockets", "sockets", len(seen))
+		}
+		if err != nil && ctx.Err() == nil {
+			s.warnOnce("connections that the proxy has not accepted will be lost with it", "error", err)
+		}
+		changed := err == nil && slices.ContainsFunc(slices.Collect(maps.Keys(had)), func(inode uint32) bool { return !seen[inode] })
+		close(sharing.done)
+		if changed {
+			s.replaced(sharing, seen)
+		}
+	})
+}
+
+// copy adds copies of the proxy's sockets, and returns which ones it has.
+func (s *Standby) copy(ctx context.Context, to map[uint32]int) (seen map[uint32]bool, err error) {
+	all, err := sockets.List(sockets.TCP, sockets.Of(sockets.Listening))
+	if err != nil {
+		return nil, err
+	}
+	workers := map[netip.AddrPort]int{}
+	for _, l := range all {
+		if port := l.Local.Port(); port == s.o.Port || port == s.o.Relay.Port() {
+			workers[l.Local]++
+		}
+	}
+	most := slices.Max(append(slices.Collect(maps.Values(workers)), 0))
+	fds, err := s.o.Sockets(ctx, most, slices.Collect(maps.Keys(workers))...)
+	seen = map[uint32]bool{}
+	for _, fd := range fds {
+		var stat unix.Stat_t
+		if unix.Fstat(fd, &stat) != nil {
+			unix.Close(fd)
+			continue
+		}
+		inode := uint32(stat.Ino)
+		seen[inode] = true
+		if _, has := to[inode]; has {
+			unix.Close(fd)
+			continue
+		}
+		to[inode] = fd
+	}
+	return seen, err
+}
+
+// Check is to be called from time to time while the proxy is ready. A proxy that closes one
+// of its sockets gives no sign of it; until the next call connections wait there.
+func (s *Standby) Check() {
+	s.steering.Lock()
+	defer s.steering.Unlock()
+	if s.sharing.done != nil {
+		s.share()
+	}
+}
+
+// replaced is called when the proxy of these copies lives and has closed its sockets but seen.
+func (s *Standby) replaced(of sharing, seen map[uint32]bool) {
+	s.steering.Lock()
+	defer s.steering.Unlock()
+	if s.sharing.done != of.done {
+		return // it has died since, or the next check finds it
+	}
+	closed := map[uint32]int{}
+	maps.DeleteFunc(s.sharing.copies, func(inode uint32, fd int) bool {
+		if !seen[inode] {
+			closed[inode] = fd
+		}
+		return !seen[inode]
+	})
+	s.log.Info("the proxy has closed listening sockets", "sockets", len(closed))
+	s.adopt(closed)
+	s.retire()
+	if _, err := s.steerAll(); err != nil {
+		s.warnOnce("connections go past the proxy's sockets", "error", err)
+	}
+}
+
+// adopt accepts from sockets that the proxy has no more. It is called with steering locked.
+func (s *Standby) adopt(copies map[uint32]int) {
+	if len(copies) == 0 {
+		return
+	}
+	for _, sock := range s.sockets {
+		// No new connection goes to them, so that they can be closed later.
+		if err := s.attach(sock, 0, 1); err != nil {
+			s.warnOnce("this kernel does not steer: connections are lost when the proxy is back", "error", err)
+		}
+	}
+	for inode, fd := range copies {
+		file := os.NewFile(uintptr(fd), "socket")
+		l, err := net.FileListener(file)
+		file.Close()
+		if err != nil {
+			s.warnOnce("a socket of the proxy cannot be used", "error", err)
+			continue
+		}
+		sock := &socket{listener: l.(*net.TCPListener), inode: inode}
+		s.orphans = append(s.orphans, sock)
+		s.work.Go(func() { s.accept(sock) })
+	}
+}
+
+// retire closes the sockets of proxies before, which would be taken for the present one's.
+// It is called with steering locked.
+func (s *Standby) retire() {
+	for _, sock := range s.orphans {
+		if err := sock.drain(s.take); err != nil {
+			s.warnOnce("connections are lost with a socket of the proxy before", "error", err)
+		}
+		sock.Close()
+	}
+	s.orphans = nil
+}
+
+// drain takes what is in the queue of a listening socket, without waiting.
+func (s *socket) drain(take func(*net.TCPConn)) error {
+	raw, err := s.listener.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return control(raw, func(fd int) error {
+		for {
+			got, _, err := unix.Accept4(fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+			switch {
+			case errors.Is(err, unix.EAGAIN):
+				return nil
+			case errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNABORTED):
+				continue
+			case err != nil:
+				return err
+			}
+			file := os.NewFile(uintptr(got), "connection")
+			c, err := net.FileConn(file)
+			file.Close()
+			if err != nil {
+				return err
+			}
+			take(c.(*net.TCPConn))
+		}
+	})
+}
+
+// Leave gives up the port for good, while the proxy still has it: what comes from now on is
+// refused, and what has come is the proxy's. The proxy must close its sockets next. Where
+// there are no copies of them, what they have then is reset.
+func (s *Standby) Leave() {
+	s.steering.Lock()
+	copies := s.sharing.end()
+	for _, fd := range copies {
+		if err := shut(fd); err != nil {
+			s.warnOnce("connections may be reset when the proxy closes its sockets", "error", err)
+		}
+	}
+	for until := time.Now().Add(s.lastQueue); len(copies) > 0 && s.waiting(copies) && time.Now().Before(until); {
+		time.Sleep(time.Millisecond) // there is no event for an empty queue
+	}
+	for _, fd := range copies {
+		unix.Close(fd)
+	}
+	s.steering.Unlock()
+	s.Close()
+}
+
+// lastQueue is how long Leave waits for the proxy to accept what its sockets have. That
+// takes less than a millisecond; one that hangs accepts nothing.
+const lastQueue = time.Second
+
+// shut makes a listening socket, whoever else has it, ignore new connections: they are tried
+// again, after a second, and refused when the socket is closed.
+func shut(fd int) error {
+	const flags, syn, ack = 13, 2, 16 // of a TCP header
+	program := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: flags},
+		{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: syn | ack},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: syn, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+		{Code: unix.BPF_RET | unix.BPF_K, K: ^uint32(0)}, // all of the packet
+	}
+	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &prog)
+}
+
+// waiting reports whether a connection waits to be accepted, or has not completed its
+// handshake.
+func (s *Standby) waiting(copies map[uint32]int) bool {
+	var list []unix.PollFd
+	for _, fd := range copies {
+		list = append(list, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	if n, err := unix.Poll(list, 0); n > 0 || err != nil {
+		return true
+	}
+	half, err := sockets.List(sockets.TCP, sockets.Of(sockets.SynReceived))
+	return err == nil && slices.ContainsFunc(half, func(h sockets.Socket) bool { return h.Local.Port() == s.o.Port })
+}

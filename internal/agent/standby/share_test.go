@@ -1,0 +1,167 @@
+package standby
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// copies are those of the listening sockets of a proxy that runs in this process.
+func (p *proxy) copies(_ context.Context, _ int, addresses ...netip.AddrPort) (fds []int, err error) {
+	for _, l := range p.listeners {
+		if !slices.Contains(addresses, addrPort(l.Addr())) {
+			continue
+		}
+		raw, err := l.(*net.TCPListener).SyscallConn()
+		if err != nil {
+			return fds, err
+		}
+		err = control(raw, func(fd int) error {
+			dup, err := unix.Dup(fd)
+			fds = append(fds, dup)
+			return err
+		})
+		if err != nil {
+			return fds, err
+		}
+	}
+	return fds, nil
+}
+
+// shared begins to hold connections for a test, with copies of the sockets of what *p is then.
+func shared(t *testing.T, p **proxy) *Standby {
+	return listen(t, func(o *Options) {
+		o.Sockets = func(ctx context.Context, n int, addresses ...netip.AddrPort) ([]int, error) {
+			return (*p).copies(ctx, n, addresses...)
+		}
+	})
+}
+
+// ready hands over to the proxy and waits for the copies.
+func ready(t *testing.T, s *Standby) {
+	t.Helper()
+	if err := s.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.sharing.done
+}
+
+// What a proxy has not accepted when it ends is served by the next one: by both families, and
+// what the standby had relayed.
+func TestQueueOutlivesTheProxy(t *testing.T) {
+	var p *proxy
+	s := shared(t, &p)
+	targets := []string{"10.96.0.10:80", "[fd96::10]:443"}
+	for life := range 3 {
+		before := s.Counts().Relayed
+		relayed := dial(t, targets[0])
+		eventually(t, "it is held", func() bool { return s.Counts().Held == 1 })
+		p = frozenProxy(t, 2, ip4, ip6)
+		ready(t, s)
+		eventually(t, "it is relayed", func() bool { return s.Counts().Relayed == before+1 })
+		want := []string{targets[0]}
+		queued := []net.Conn{relayed}
+		for i := range 20 {
+			queued = append(queued, dial(t, targets[i%2]))
+			want = append(want, targets[i%2])
+		}
+		p.kill()
+		s.Gone()
+		p = startProxy(t, 1+life, ip4, ip6)
+		ready(t, s)
+		for i, c := range queued {
+			if got := line(c); got != want[i] {
+				t.Errorf("life %d, connection %d: %q, want %q", life, i, got, want[i])
+			}
+			c.Close()
+		}
+		before = s.Counts().Relayed
+		late := dial(t, targets[0])
+		if got, n := line(late), s.Counts().Relayed-before; got != targets[0] || n != 0 {
+			t.Errorf("life %d, late: %q, %d relayed; want %q by the proxy itself", life, got, n, targets[0])
+		}
+		late.Close()
+		p.kill()
+		s.Gone()
+	}
+}
+
+// A living proxy that listens on other sockets than before has closed the old ones, and their
+// copies still take connections.
+func TestProxyReplacesItsSockets(t *testing.T) {
+	var p *proxy
+	s := shared(t, &p)
+	p = startProxy(t, 2, ip4, ip6)
+	ready(t, s)
+	old := p
+	p = startProxy(t, 1, ip4, ip6)
+	old.kill()
+	var waiting []net.Conn
+	for range 20 {
+		waiting = append(waiting, dial(t, target))
+	}
+	s.Check()
+	for i, c := range waiting {
+		if got := line(c); got != target {
+			t.Errorf("connection %d: %q, want %q", i, got, target)
+		}
+	}
+	s.Check()
+	before := s.Counts().Relayed
+	for range 10 {
+		if got := line(dial(t, target)); got != target {
+			t.Errorf("later: %q, want %q", got, target)
+		}
+	}
+	if n := s.Counts().Relayed - before; n != 0 {
+		t.Errorf("%d of 10 later connections bypassed the proxy", n)
+	}
+}
+
+// A port is left without a reset: what the proxy has not accepted yet it accepts first, and
+// what comes later is not in its queue.
+func TestLeave(t *testing.T) {
+	var p *proxy
+	s := shared(t, &p)
+	s.lastQueue = time.Minute
+	p = frozenProxy(t, 2, ip4, ip6)
+	ready(t, s)
+	queued := []net.Conn{dial(t, target), dial(t, target)}
+	left := make(chan struct{})
+	go func() {
+		s.Leave()
+		close(left)
+	}()
+	eventually(t, "a new connection has no answer", func() bool {
+		c, err := net.DialTimeout("tcp", target, 100*time.Millisecond)
+		if err == nil {
+			queued = append(queued, c)
+		}
+		return err != nil
+	})
+	select {
+	case <-left:
+		t.Error("the port was left with connections in the queue")
+	default:
+	}
+	p.accept()
+	<-left
+	for _, l := range p.listeners {
+		l.Close()
+	}
+	for i, c := range queued {
+		c.SetDeadline(time.Now().Add(time.Minute))
+		if got := line(c); got != target {
+			t.Errorf("connection %d of %d: %q, want %q", i, len(queued), got, target)
+		}
+	}
+	if _, err := net.DialTimeout("tcp", target, time.Minute); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("once the port is left: %v, want that it is refused", err)
+	}
+}
