@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ type object struct {
 func newSource(name, text string) *source {
 	s := &source{name: name, text: text, lines: lineStarts(text)}
 	document, end := 0, 0
-	for _, segment := range manifest.Split([]byte(text)) {
+	for segment := range manifest.Split([]byte(text)) {
 		from := end + len(segment.Lead)
 		end = from + len(segment.Body)
 		if segment.Empty() {
@@ -68,7 +69,13 @@ func shift(n *yaml.Node, lines, columns int) {
 
 // root is the index of a pod's object; -1 if it has no place.
 func (s *source) root(o podspec.Object) int {
-	return slices.IndexFunc(s.objects, func(at object) bool { return at.document == o.Document && at.index == o.Index })
+	at, found := slices.BinarySearchFunc(s.objects, o, func(at object, o podspec.Object) int {
+		return cmp.Or(at.document-o.Document, at.index-o.Index)
+	})
+	if !found {
+		return -1
+	}
+	return at
 }
 
 // find returns the key (nil for an item of a list) and the value at a path, or what is
@@ -182,9 +189,9 @@ func (s *source) offset(line, column int) int {
 
 // position is the other way round.
 func (s *source) position(offset int) finding.Position {
-	line := 0
-	for line+1 < len(s.lines) && s.lines[line+1] <= offset {
-		line++
+	line, begins := slices.BinarySearch(s.lines, offset)
+	if !begins {
+		line--
 	}
 	return finding.Position{Line: line + 1, Column: utf8.RuneCountInString(s.text[s.lines[line]:min(offset, len(s.text))]) + 1}
 }

@@ -30,7 +30,7 @@ type Namespace struct {
 // those that are not YAML, are ignored.
 func Namespaces(data []byte) []Namespace {
 	var out []Namespace
-	for _, s := range Split(data) {
+	for s := range Split(data) {
 		var head struct {
 			Kind     string `yaml:"kind"`
 			Metadata struct {

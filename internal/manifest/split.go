@@ -1,6 +1,9 @@
 package manifest
 
-import "bytes"
+import (
+	"bytes"
+	"iter"
+)
 
 // A Segment is a document with the lines before it. All segments' raw text together is
 // the file.
@@ -28,38 +31,61 @@ func hasContent(line []byte) bool {
 	return len(line) > 0 && line[0] != '#' && string(line) != "..."
 }
 
-// Split finds the documents of a file: they begin at lines with ---, and with what comes
-// after a line with "...".
-func Split(data []byte) []Segment {
-	var out []Segment
-	cur := Segment{Line: 1}
-	if rest, ok := bytes.CutPrefix(data, []byte("\xef\xbb\xbf")); ok {
-		cur.Lead, data = data[:3:3], rest
-	}
-	n, ended := 0, false
-	for line := range bytes.Lines(data) {
-		n++
-		rest, separates := bytes.CutPrefix(line, []byte("---"))
-		switch {
-		case separates && (len(bytes.TrimSpace(rest)) == 0 || rest[0] == ' ' || rest[0] == '\t'):
-			out = append(out, cur)
-			cur, ended = Segment{Line: n + 1}, false
-			if after := bytes.TrimSpace(rest); len(after) == 0 || after[0] == '#' {
-				cur.Lead = line
-				continue
-			}
-			cur.Lead, cur.Body, cur.Line = line[:4:4], bytes.Clone(line[4:]), n
-		case len(line) > 0 && line[0] == '%' && len(cur.Body) == 0:
-			cur.Lead = append(bytes.Clone(cur.Lead), line...)
-			cur.Line = n + 1
-		default:
-			if ended && hasContent(line) {
-				out = append(out, cur)
-				cur, ended = Segment{Line: n}, false
-			}
-			cur.Body = append(cur.Body, line...)
-			ended = ended || string(bytes.TrimRight(line, " \t\r\n")) == "..."
+// Split yields the documents of a file: they begin at lines with ---, and with what comes
+// after a line with "...". A segment is a part of data, not a copy: a file may have a
+// document in every four bytes.
+func Split(data []byte) iter.Seq[Segment] {
+	return func(yield func(Segment) bool) {
+		var cur cut
+		if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
+			cur.body = 3
 		}
+		cur.line = 1
+		at, n, ended := cur.body, 0, false
+		for line := range bytes.Lines(data[at:]) {
+			n++
+			body, separates := afterDashes(line)
+			switch {
+			case separates:
+				if !yield(cur.segment(data, at)) {
+					return
+				}
+				cur, ended = cut{from: at, body: at + body, line: n}, false
+				if body == len(line) {
+					cur.line++
+				}
+			case line[0] == '%' && cur.body == at:
+				cur.body, cur.line = at+len(line), n+1
+			default:
+				if ended && hasContent(line) {
+					if !yield(cur.segment(data, at)) {
+						return
+					}
+					cur, ended = cut{from: at, body: at, line: n}, false
+				}
+				ended = ended || string(bytes.TrimRight(line, " \t\r\n")) == "..."
+			}
+			at += len(line)
+		}
+		yield(cur.segment(data, at))
 	}
-	return append(out, cur)
+}
+
+// A cut is where in a file a segment and its body begin.
+type cut struct{ from, body, line int }
+
+func (c cut) segment(data []byte, end int) Segment {
+	return Segment{Lead: data[c.from:c.body:c.body], Body: data[c.body:end:end], Line: c.line}
+}
+
+// afterDashes returns where in a line the document begins, if the line separates two.
+func afterDashes(line []byte) (body int, separates bool) {
+	rest, ok := bytes.CutPrefix(line, []byte("---"))
+	switch after := bytes.TrimSpace(rest); {
+	case !ok || len(after) > 0 && rest[0] != ' ' && rest[0] != '\t':
+		return 0, false
+	case len(after) == 0 || after[0] == '#':
+		return len(line), true
+	}
+	return 4, true
 }

@@ -26,7 +26,7 @@ type document struct {
 // split returns the documents of a file, without those that have only comments.
 func split(data []byte) []document {
 	var out []document
-	for _, s := range manifest.Split(data) {
+	for s := range manifest.Split(data) {
 		if !s.Empty() {
 			out = append(out, document{text: s.Body, line: s.Line})
 		}

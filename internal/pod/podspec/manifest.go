@@ -82,7 +82,7 @@ const usualTemplate = "spec.template"
 // have none. The error is an *InputError.
 func Parse(file string, data []byte) (objects []Object, others []string, err error) {
 	number := 0
-	for _, s := range manifest.Split(data) {
+	for s := range manifest.Split(data) {
 		if s.Empty() {
 			continue
 		}

@@ -27,7 +27,7 @@ func Rewrite(file string, data []byte, change func(Object) (*corev1.Pod, error))
 	var out bytes.Buffer
 	var changes []Change
 	number := 0
-	for _, s := range manifest.Split(data) {
+	for s := range manifest.Split(data) {
 		if s.Empty() {
 			out.Write(s.Raw())
 			continue
