@@ -9,13 +9,16 @@ import "slices"
 // meant: what that container itself waits for, by an edge or because the kubelet
 // starts it only afterwards. Plan.Validate reports which ones were left out.
 func (p Plan) Expand() Plan {
-	out := Plan{Containers: p.Containers}
+	if !slices.ContainsFunc(p.Edges, Edge.hasStar) {
+		return Plan{Containers: p.Containers, Edges: slices.Clip(p.Edges)}
+	}
+	out, x := Plan{Containers: p.Containers}, p.expander()
 	for _, e := range p.Edges {
 		if !e.hasStar() {
 			out.Edges = append(out.Edges, e)
 			continue
 		}
-		in, _ := p.members(e)
+		in, _ := x.members(e)
 		for _, name := range in {
 			out.Edges = append(out.Edges, e.with(name))
 		}
@@ -35,18 +38,40 @@ func (e Edge) with(name string) Edge {
 	return e
 }
 
+// An expander finds what the stars of a plan stand for.
+type expander struct {
+	containers []Container
+	named      map[ends]bool // the edges without a star
+	waits      *waits        // of these
+	reversed   graph         // of that; nil: not needed yet
+}
+
+type ends struct{ from, to string }
+
+func (p Plan) expander() *expander {
+	q := Plan{Containers: p.Containers}
+	x := &expander{containers: p.Containers, named: map[ends]bool{}}
+	for _, e := range p.Edges {
+		x.named[ends{e.From, e.To}] = true
+		if !e.hasStar() {
+			q.Edges = append(q.Edges, e)
+		}
+	}
+	x.waits = q.waits(everyWait)
+	return x
+}
+
 // members returns the containers that the star of e stands for, and those that
 // it leaves out because they come first by necessity. Two stars stand for nothing.
-func (p Plan) members(e Edge) (in, out []string) {
+func (x *expander) members(e Edge) (in, out []string) {
 	if e.From == Everything && e.To == Everything {
 		return nil, nil
 	}
-	named := p.named()
-	for _, c := range p.Containers {
-		one := e.with(c.Name)
-		switch {
-		case one.From == one.To, p.wins(one):
-		case named.reaches(point{one.From, reached(one.After)}, point{one.To, running}):
+	first := x.firstByNecessity(e)
+	for _, c := range x.containers {
+		switch one := e.with(c.Name); {
+		case one.From == one.To, x.named[ends{one.From, one.To}]:
+		case first(c.Name):
 			out = append(out, c.Name)
 		default:
 			in = append(in, c.Name)
@@ -55,18 +80,17 @@ func (p Plan) members(e Edge) (in, out []string) {
 	return in, out
 }
 
-// wins reports whether p has an edge between the same two containers that names both.
-func (p Plan) wins(e Edge) bool {
-	return slices.ContainsFunc(p.Edges, func(o Edge) bool { return o.From == e.From && o.To == e.To })
-}
-
-// named is the waits of the edges that have no star.
-func (p Plan) named() waits {
-	q := Plan{Containers: p.Containers}
-	for _, e := range p.Edges {
-		if !e.hasStar() {
-			q.Edges = append(q.Edges, e)
-		}
+// firstByNecessity returns for which containers From would wait for To, if they took the
+// place of the star of e.
+func (x *expander) firstByNecessity(e Edge) func(name string) bool {
+	if e.To == Everything {
+		waitsFor := x.waits.graph.reached(x.waits.node(point{e.From, reached(e.After)}))
+		return func(name string) bool { return waitsFor[x.waits.node(point{name, running})] }
 	}
-	return q.waits(everyWait)
+	to := x.waits.node(point{e.To, running})
+	if len(x.reversed) < len(x.waits.graph) {
+		x.reversed = x.waits.graph.reversed()
+	}
+	waiting := x.reversed.reached(to)
+	return func(name string) bool { return waiting[x.waits.node(point{name, reached(e.After)})] }
 }

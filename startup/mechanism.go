@@ -82,32 +82,132 @@ type Limit struct {
 // Keeps returns what m keeps of edge e, which has no star, in the pod of plan p on
 // a kubelet of that version. Where m cannot be used it returns only the reason.
 func (m Mechanism) Keeps(p Plan, e Edge, on Kubernetes) Answer {
+	return (&Judge{plan: p, on: on.orNewest()}).Keeps(m, e)
+}
+
+// A Judge answers for the edges of one plan what mechanisms keep of them. The answers are those
+// of [Mechanism.Keeps], which takes a time that grows with the plan for each.
+type Judge struct {
+	// Commands says that the commands of all containers are known: a gate then has no limit
+	// "needs-command".
+	Commands bool
+
+	plan   Plan
+	on     Kubernetes
+	at     map[string]int   // place of each container; nil: it is looked for
+	needed map[string]bool  // containers without which another one never gets healthy; nil: not looked for yet
+	listed *waits           // without the plan's edges; nil: not needed yet
+	before map[int32][]bool // by node of listed: the nodes that wait for it
+}
+
+// Judge returns one for p, whose containers must not change while it is used.
+func (p Plan) Judge(on Kubernetes) *Judge {
+	j := &Judge{plan: p, on: on.orNewest(), at: make(map[string]int, len(p.Containers))}
+	for i, c := range p.Containers {
+		if _, first := j.at[c.Name]; !first {
+			j.at[c.Name] = i
+		}
+	}
+	return j
+}
+
+// Find is [Plan.Find].
+func (j *Judge) Find(name string) (Container, int) {
+	if j.at == nil {
+		return j.plan.Find(name)
+	}
+	if i, known := j.at[name]; known {
+		return j.plan.Containers[i], i
+	}
+	return Container{}, -1
+}
+
+// Keeps returns what m keeps of e.
+func (j *Judge) Keeps(m Mechanism, e Edge) Answer {
 	rule, ok := mechanismRules[m]
 	if !ok {
 		return Answer{Limits: []Limit{{Code: "unknown-mechanism", Fatal: true, Reason: "there is no mechanism " + string(m)}}}
 	}
-	s := situation{plan: p, edge: e, on: on.orNewest()}
-	s.from, s.fromAt = p.Find(e.From)
-	s.to, s.toAt = p.Find(e.To)
+	s := j.situation(e)
 	a := Answer{Start: rule.start(s), Stop: rule.stop(s)}
+	fatal := !rule.fits(s) // then its prices are of no interest
+	if fatal {
+		a.Start, a.Stop = Nowhere, false
+	}
 	for _, l := range rule.limits {
-		if l.when == nil || l.when(s) {
+		if l.Fatal == fatal && (l.when == nil || l.when(s)) && !(j.Commands && l.Code == needsCommand) {
 			l.Reason = s.named(l.Reason)
 			a.Limits = append(a.Limits, l.Limit)
 		}
 	}
-	if !a.Can() { // then its prices are of no interest
-		a.Limits = slices.DeleteFunc(a.Limits, func(l Limit) bool { return !l.Fatal })
-		a.Start, a.Stop = Nowhere, false
-	}
 	return a
+}
+
+const needsCommand = "needs-command"
+
+// fits reports whether no limit of the mechanism is fatal.
+func (r mechanismRule) fits(s situation) bool {
+	return !slices.ContainsFunc(r.limits, func(l limitRule) bool { return l.Fatal && (l.when == nil || l.when(s)) })
+}
+
+func (j *Judge) situation(e Edge) situation {
+	s := situation{judge: j, edge: e}
+	s.from, s.fromAt = j.Find(e.From)
+	s.to, s.toAt = j.Find(e.To)
+	return s
+}
+
+// better returns the first mechanism that keeps e at more starts than the one that e names;
+// empty if there is none.
+func (j *Judge) better(e Edge) Mechanism {
+	s := j.situation(e)
+	now := Nowhere
+	if rule := mechanismRules[e.By]; rule.start != nil && rule.fits(s) {
+		now = rule.start(s)
+	}
+	for _, m := range Mechanisms {
+		if rule := mechanismRules[m]; m != e.By && rule.start(s) > now && rule.fits(s) {
+			return m
+		}
+	}
+	return ""
+}
+
+// needsToRun reports whether another container never gets healthy without this one.
+func (j *Judge) needsToRun(name string) bool {
+	if j.needed == nil {
+		j.needed = map[string]bool{}
+		for _, c := range j.plan.Containers {
+			for _, n := range c.HealthNeeds {
+				j.needed[n] = true
+			}
+		}
+	}
+	return j.needed[name]
+}
+
+// waitsFor reports whether the kubelet brings one container to a moment only after another
+// one has come to one.
+func (j *Judge) waitsFor(from, to point) bool {
+	if j.listed == nil {
+		q := Plan{Containers: j.plan.Containers}
+		j.listed, j.before = q.waits(listOrder|healthNeeds), map[int32][]bool{}
+	}
+	start, end := j.listed.node(from), j.listed.node(to)
+	waiting := j.before[end]
+	if len(waiting) < len(j.listed.graph) {
+		waiting = j.listed.graph.reversed().reached(end)
+		j.before[end] = waiting
+	}
+	return waiting[start]
 }
 
 // Fitting returns the mechanisms that can be used for e, the one to prefer first.
 func Fitting(p Plan, e Edge, on Kubernetes) []Mechanism {
+	s := p.Judge(on).situation(e)
 	var out []Mechanism
 	for _, m := range Mechanisms {
-		if m.Keeps(p, e, on).Can() {
+		if mechanismRules[m].fits(s) {
 			out = append(out, m)
 		}
 	}
@@ -116,11 +216,10 @@ func Fitting(p Plan, e Edge, on Kubernetes) []Mechanism {
 
 // A situation is all that the answer of a mechanism can depend on.
 type situation struct {
-	plan         Plan
+	judge        *Judge
 	edge         Edge
 	from, to     Container
 	fromAt, toAt int // -1: the pod has no such container
-	on           Kubernetes
 }
 
 // A mechanismRule is what is known of one mechanism.
@@ -138,6 +237,9 @@ type limitRule struct {
 // named is a reason with the names of the containers for the words From and To. Every
 // answer has several, so it is no regular expression.
 func (s situation) named(reason string) string {
+	if !strings.Contains(reason, "From") && !strings.Contains(reason, "To") {
+		return reason
+	}
 	var b strings.Builder
 	for len(reason) > 0 {
 		end := strings.IndexFunc(reason, func(r rune) bool { return !unicode.IsLetter(r) })
@@ -179,7 +281,7 @@ func (s situation) listedBefore() bool {
 
 func (s situation) plainContainers() int {
 	n := 0
-	for _, c := range s.plan.Containers {
+	for _, c := range s.judge.plan.Containers {
 		if c.Kind == Plain {
 			n++
 		}
@@ -189,7 +291,7 @@ func (s situation) plainContainers() int {
 
 // lastInit reports whether From is the last container of the init list.
 func (s situation) lastInit() bool {
-	for _, c := range s.plan.Containers[s.fromAt+1:] {
+	for _, c := range s.judge.plan.Containers[s.fromAt+1:] {
 		if c.inInitList() {
 			return false
 		}

@@ -15,7 +15,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 			{nothingReports, Limit{Code: "nothing-tells", Fatal: true,
 				Reason: "nothing reports that From is healthy: it has no probe, no hook, no report"}},
 			{neverCompletes, restartsForEver},
-			{nil, Limit{Code: "needs-command",
+			{nil, Limit{Code: needsCommand,
 				Reason: "the commands of To, and of From unless it reports by itself, must be known: from the pod spec, else from the image"}},
 			{toIsHeld, Limit{Code: "probed-while-held",
 				Reason: "the kubelet probes To while it waits: a liveness probe needs a startup probe that allows for the wait",
@@ -28,7 +28,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 		limits: []limitRule{
 			{func(s situation) bool { return s.from.Kind != Sidecar || !s.listedBefore() }, Limit{Code: "not-listed-before", Fatal: true,
 				Reason: "From must be a restartable init container that is listed before To"}},
-			{func(s situation) bool { return s.on < 29 }, Limit{Code: "needs-1.29", Fatal: true,
+			{func(s situation) bool { return s.judge.on < 29 }, Limit{Code: "needs-1.29", Fatal: true,
 				Reason: "restartable init containers are off by default before Kubernetes 1.29: the pod would hang in its init container",
 				Source: "kubernetes v1.34.4 pkg/features/kube_features.go SidecarContainers"}},
 			{neverCompletes, Limit{Code: "never-completes", Fatal: true, Reason: "a sidecar never completes"}},
@@ -48,7 +48,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 				Reason: "To starts 1.9 s after From is healthy (0.9 s on 1.36): probes run at whole seconds, and the sync loop adds its own",
 				Source: "measured"}},
 			{func(s situation) bool { return s.from.Health == PostStart }, hidesIP},
-			{func(s situation) bool { return s.from.Health == PostStart && s.on < 36 }, Limit{Code: "next-relist",
+			{func(s situation) bool { return s.from.Health == PostStart && s.judge.on < 36 }, Limit{Code: "next-relist",
 				Reason: "To starts up to 1 s after From is healthy (0.1 s on 1.36): the kubelet looks again at its next relist",
 				Source: "measured"}},
 			{isOptional, notOptional},
@@ -172,14 +172,12 @@ func cannotWaitInside(s situation) bool {
 	if s.from.Name != s.to.Name && !s.holdsOthers() {
 		return false // as nearly always, and then it needs no graph
 	}
-	q := Plan{Containers: s.plan.Containers}
-	return q.waits(listOrder|healthNeeds).reaches(point{s.edge.From, reached(s.edge.After)}, point{s.edge.To, running})
+	return s.judge.waitsFor(point{s.edge.From, reached(s.edge.After)}, point{s.edge.To, running})
 }
 
 // holdsOthers reports whether the kubelet, or the health of a container, waits for To to run.
 func (s situation) holdsOthers() bool {
-	return s.to.Kind == Init || s.to.holdsNext() ||
-		slices.ContainsFunc(s.plan.Containers, func(c Container) bool { return slices.Contains(c.HealthNeeds, s.edge.To) })
+	return s.to.Kind == Init || s.to.holdsNext() || s.judge.needsToRun(s.edge.To)
 }
 
 func nothingReports(s situation) bool { return s.edge.After == Healthy && s.from.Health == NoHealth }

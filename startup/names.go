@@ -33,6 +33,9 @@ func nearest(word string, candidates []string) string {
 	}
 	best, bestAt := "", 1+max(1, len(word)/3)
 	for _, c := range candidates {
+		if tooFar := max(len(word)-len(c), len(c)-len(word)) >= bestAt; tooFar {
+			continue
+		}
 		if d := Distance(word, c); d < bestAt {
 			best, bestAt = c, d
 		}

@@ -1,6 +1,7 @@
 package startup
 
 import (
+	"container/heap"
 	"slices"
 	"strings"
 )
@@ -17,25 +18,58 @@ func (e *CycleError) Error() string { return "start-up cycle: " + strings.Join(e
 // It returns a *CycleError if containers wait for one another.
 func (p Plan) StartOrder() ([]string, error) {
 	q := p.Expand()
-	waitsFor := map[string][]string{}
+	var n numbers
+	of := map[int32][]int{} // the containers of a name
+	for i, c := range q.Containers {
+		of[n.number(c.Name)] = append(of[n.number(c.Name)], i)
+	}
+	waiting := make([]int, len(q.Containers)) // for so many names that are not in the order yet
+	waitFor := make([][]int, len(n.names))
 	for _, e := range q.Edges {
-		if _, i := q.Find(e.From); i >= 0 {
-			waitsFor[e.To] = append(waitsFor[e.To], e.From)
+		from, known := n.of[e.From]
+		to, both := n.of[e.To]
+		if !known || !both {
+			continue
+		}
+		for _, i := range of[to] {
+			waiting[i]++
+			waitFor[from] = append(waitFor[from], i)
 		}
 	}
-	var order []string
-	left := slices.Clone(q.Containers)
-	for len(left) > 0 {
-		next := slices.IndexFunc(left, func(c Container) bool {
-			return !slices.ContainsFunc(waitsFor[c.Name], func(n string) bool { return !slices.Contains(order, n) })
-		})
-		if next < 0 {
-			return nil, &CycleError{Path: q.cycle()}
+	var ready minHeap
+	for i := range q.Containers {
+		if waiting[i] == 0 {
+			heap.Push(&ready, i)
 		}
-		order = append(order, left[next].Name)
-		left = slices.Delete(left, next, next+1)
+	}
+	order := make([]string, 0, len(q.Containers))
+	for len(ready) > 0 {
+		name := q.Containers[heap.Pop(&ready).(int)].Name
+		order = append(order, name)
+		for _, i := range waitFor[n.of[name]] {
+			if waiting[i]--; waiting[i] == 0 {
+				heap.Push(&ready, i)
+			}
+		}
+		waitFor[n.of[name]] = nil // a second container of the name changes nothing
+	}
+	if len(order) < len(q.Containers) {
+		return nil, &CycleError{Path: q.cycle()}
 	}
 	return order, nil
+}
+
+// minHeap has the smallest number first.
+type minHeap []int
+
+func (h minHeap) Len() int           { return len(h) }
+func (h minHeap) Less(i, j int) bool { return h[i] < h[j] }
+func (h minHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *minHeap) Push(x any)        { *h = append(*h, x.(int)) }
+func (h *minHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
 }
 
 // StopOrder is the reverse of StartOrder: a container stops before those it
@@ -49,18 +83,30 @@ func (p Plan) StopOrder() ([]string, error) {
 // cycle returns one cycle of the edges alone, each container waiting for the
 // next, the first name again at the end; nil if there is none.
 func (p Plan) cycle() []string {
-	w := waits{}
-	for _, e := range p.Edges {
-		w.add(point{name: e.To}, point{name: e.From})
+	var n numbers
+	var g graph
+	node := func(name string) int32 {
+		i := n.number(name)
+		for len(g) <= int(i) {
+			g = append(g, nil)
+		}
+		return i
 	}
 	for _, e := range p.Edges {
-		if back := w.path(point{name: e.From}, point{name: e.To}); back != nil {
-			path := []string{e.To}
-			for _, b := range back {
-				path = append(path, b.name)
-			}
-			return path
+		to, from := node(e.To), node(e.From)
+		g[to] = append(g[to], from)
+	}
+	component := g.components()
+	for _, e := range p.Edges {
+		from, to := n.of[e.From], n.of[e.To]
+		if component[from] != component[to] {
+			continue
 		}
+		path := []string{e.To}
+		for _, i := range g.path(from, to) {
+			path = append(path, n.names[i])
+		}
+		return path
 	}
 	return nil
 }

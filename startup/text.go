@@ -3,7 +3,6 @@ package startup
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -105,6 +104,9 @@ func parseContainer(name, kind string, clauses []string) (Container, error) {
 	return c, err
 }
 
+// ParseEdge reads an edge without options, by the words of its statement.
+func ParseEdge(to, from, after string) (Edge, error) { return parseEdge(to, from, after, nil) }
+
 func parseEdge(to, from, after string, clauses []string) (Edge, error) {
 	e := Edge{From: from, To: to}
 	err := firstError(checkEnd(to), checkEnd(from), set(&e.After, conditions, after))
@@ -169,7 +171,7 @@ func (ws words[T]) all() []string {
 
 // set stores the value of a word, or returns which words there are.
 func set[T ~string](to *T, ws words[T], word string) error {
-	if !slices.Contains(ws.all(), word) {
+	if (word == "" || word != ws.zero) && !slices.Contains(ws.rest, T(word)) {
 		return fmt.Errorf("%q is none of %s%s", word, strings.Join(ws.all(), ", "), didYouMean(word, ws.all()))
 	}
 	if *to = T(word); word == ws.zero {
@@ -207,7 +209,7 @@ func (c Container) String() string {
 
 // String is the edge as one line of a plan's text.
 func (e Edge) String() string {
-	s := fmt.Sprintf("%s after %s is %s", e.To, e.From, e.After)
+	s := e.To + " after " + e.From + " is " + string(e.After)
 	if e.Optional {
 		s += ", optional"
 	}
@@ -226,14 +228,23 @@ func (e Edge) String() string {
 	return s
 }
 
-var containerName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
-
 // checkName holds a name to the API server's rule (a DNS label, RFC 1123).
 func checkName(name string) error {
-	if len(name) > 63 || !containerName.MatchString(name) {
+	if !isLabel(name) {
 		return fmt.Errorf("%q cannot be the name of a container: small letters, digits and '-', at most 63", name)
 	}
 	return nil
+}
+
+func isLabel(name string) bool {
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-' && i > 0 && i < len(name)-1:
+		default:
+			return false
+		}
+	}
+	return len(name) > 0 && len(name) <= 63
 }
 
 // checkEnd is checkName for the end of an edge.

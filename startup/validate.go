@@ -73,7 +73,7 @@ func (fs Findings) Err() error {
 // Validate reports what in p cannot work or is not what it seems, on a kubelet of
 // that version: containers first, then the edges in their order, then the graph.
 func (p Plan) Validate(on Kubernetes) Findings {
-	v := validator{plan: p, on: on.orNewest()}
+	v := validator{plan: p, on: on.orNewest(), places: p.Judge(on)}
 	v.containers()
 	v.edges()
 	if v.found.Err() == nil { // the graph of a plan with unknown names is of no use
@@ -83,9 +83,12 @@ func (p Plan) Validate(on Kubernetes) Findings {
 }
 
 type validator struct {
-	plan  Plan
-	on    Kubernetes
-	found Findings
+	plan    Plan
+	on      Kubernetes
+	places  *Judge
+	names   []string // of all containers; nil: not needed yet
+	guesses int      // at what an unknown name means
+	found   Findings
 }
 
 func (v *validator) add(f Finding) { v.found = append(v.found, f) }
@@ -95,7 +98,7 @@ func (v *validator) containers() {
 		if err := checkName(c.Name); err != nil {
 			v.add(Finding{Code: BadName, Level: Error, Names: []string{c.Name}, Message: err.Error()})
 		}
-		if _, first := v.plan.Find(c.Name); first != i {
+		if _, first := v.places.Find(c.Name); first != i {
 			v.add(Finding{Code: DuplicateName, Level: Error, Names: []string{c.Name},
 				Message: "two containers have the name " + quote(c.Name), Remedy: "rename one of them"})
 		}
@@ -107,8 +110,9 @@ func (v *validator) containers() {
 }
 
 func (v *validator) edges() {
-	for i, edge := range v.plan.Edges {
-		e := &edge
+	seen := map[ends]bool{}
+	for i := range v.plan.Edges {
+		e := &v.plan.Edges[i]
 		v.words(e.To, e, unknown(conditions, e.After), unknown(onTimeouts, e.OnTimeout),
 			unknown(onRestarts, e.OnRestart), e.unknownMechanism())
 		if e.Timeout < 0 {
@@ -127,26 +131,34 @@ func (v *validator) edges() {
 		if e.From != Everything && !e.Optional {
 			v.known(e.From, e, e.To+" waits for")
 		}
-		same := func(o Edge) bool { return o.From == e.From && o.To == e.To }
-		if slices.ContainsFunc(v.plan.Edges[:i], same) {
+		if seen[ends{e.From, e.To}] {
 			v.add(Finding{Code: DuplicateEdge, Level: Warning, Names: []string{e.To, e.From}, Edge: e,
 				Message: fmt.Sprintf("%s waits for %s twice", e.To, e.From), Remedy: "keep the stricter one"})
 		}
+		seen[ends{e.From, e.To}] = true
 	}
 }
 
+// maxGuesses bounds the searches for what an unknown name means, each of which compares it with
+// all containers. A person mends the first few.
+const maxGuesses = 20
+
 // known adds a finding if the pod has no such container.
 func (v *validator) known(name string, e *Edge, subject string) {
-	if _, i := v.plan.Find(name); i >= 0 {
+	if _, i := v.places.Find(name); i >= 0 {
 		return
 	}
-	var have []string
-	for _, c := range v.plan.Containers {
-		have = append(have, c.Name)
+	f := Finding{Code: UnknownName, Level: Error, Names: []string{name}, Edge: e,
+		Message: fmt.Sprintf("%s a container that the pod does not have: %s", subject, quote(name))}
+	if v.guesses++; v.guesses <= maxGuesses {
+		if v.names == nil {
+			for _, c := range v.plan.Containers {
+				v.names = append(v.names, c.Name)
+			}
+		}
+		f.Remedy = "containers here are " + strings.Join(v.names, ", ") + didYouMean(name, v.names)
 	}
-	v.add(Finding{Code: UnknownName, Level: Error, Names: []string{name}, Edge: e,
-		Message: fmt.Sprintf("%s a container that the pod does not have: %s", subject, quote(name)),
-		Remedy:  "containers here are " + strings.Join(have, ", ") + didYouMean(name, have)})
+	v.add(f)
 }
 
 // words adds a finding for each word that is not empty: it is unknown.

@@ -181,14 +181,14 @@ func TestTheGraphIsAsLongAsThePlan(t *testing.T) {
 			p.Containers = append(p.Containers, Container{Name: fmt.Sprintf("c%d", i), Kind: kind})
 		}
 		arcs := 0
-		for _, on := range p.waits(everyWait) {
+		for _, on := range p.waits(everyWait).graph {
 			arcs += len(on)
 		}
 		if arcs > 10*n {
 			t.Errorf("%d arcs for %d containers of kind %q", arcs, n, kind)
 		}
 		last := point{fmt.Sprintf("c%d", n-1), running}
-		if !p.waits(listOrder).reaches(last, point{"c0", spawned}) {
+		if p.waits(listOrder).path(last, point{"c0", spawned}) == nil {
 			t.Errorf("%q: the last one does not wait for the first", kind)
 		}
 	}

@@ -2,14 +2,18 @@ package startup
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // graph checks a plan in which all names and words are valid.
 func (v *validator) graph() {
-	for _, e := range v.plan.Edges {
-		if e.hasStar() {
-			v.leftOut(&e)
+	if slices.ContainsFunc(v.plan.Edges, Edge.hasStar) {
+		x := v.plan.expander()
+		for _, e := range v.plan.Edges {
+			if e.hasStar() {
+				v.leftOut(x, &e)
+			}
 		}
 	}
 	full := v.plan.Expand()
@@ -18,20 +22,46 @@ func (v *validator) graph() {
 			Message: (&CycleError{Path: path}).Error(), Remedy: "remove one of these edges"})
 		return // every other finding about the graph would repeat this one
 	}
-	all := full.waits(everyWait) // one graph for all edges: it is as long as the plan
+	g := validatedGraph{plan: full, judge: full.Judge(v.on), all: full.cyclicWaits(everyWait)}
 	for i := range full.Edges {
 		e := &full.Edges[i]
-		if _, at := full.Find(e.From); at < 0 {
+		from, at := g.judge.Find(e.From)
+		if at < 0 {
 			continue // optional and absent
 		}
-		if v.condition(full, e) && v.keepable(full, all, e) {
-			v.mechanism(full, e)
+		if v.condition(from, e) && v.keepable(&g, e) {
+			v.mechanism(&g, e)
 		}
 	}
 }
 
-func (v *validator) leftOut(e *Edge) {
-	if _, out := v.plan.members(*e); len(out) > 0 {
+// A validatedGraph is what the checks of all edges share.
+type validatedGraph struct {
+	plan   Plan
+	judge  *Judge
+	all    cyclicWaits
+	probes *cyclicWaits // along edges and probes; nil: not needed yet
+	paths  int          // that were searched
+}
+
+// cyclicWaits are waits, with the number of its component for each node.
+type cyclicWaits struct {
+	*waits
+	component []int32
+}
+
+func (p Plan) cyclicWaits(from source) cyclicWaits {
+	w := p.waits(from)
+	return cyclicWaits{w, w.graph.components()}
+}
+
+// closes reports whether an edge, which the waits include, is part of a cycle.
+func (w cyclicWaits) closes(e *Edge) bool {
+	return w.component[w.node(point{e.From, reached(e.After)})] == w.component[w.node(point{e.To, running})]
+}
+
+func (v *validator) leftOut(x *expander, e *Edge) {
+	if _, out := x.members(*e); len(out) > 0 {
 		other := e.From
 		if other == Everything {
 			other = e.To
@@ -43,8 +73,7 @@ func (v *validator) leftOut(e *Edge) {
 }
 
 // condition reports whether From can ever fulfil the condition.
-func (v *validator) condition(p Plan, e *Edge) bool {
-	from, _ := p.Find(e.From)
+func (v *validator) condition(from Container, e *Edge) bool {
 	switch {
 	case e.After == Healthy && from.Health == NoHealth:
 		v.add(Finding{Code: NeverHealthy, Level: Error, Names: []string{e.To, e.From}, Edge: e,
@@ -60,15 +89,25 @@ func (v *validator) condition(p Plan, e *Edge) bool {
 	return true
 }
 
+// maxPaths bounds the searches for a path, each of which takes a time that grows with the
+// plan. A person mends the first few.
+const maxPaths = 20
+
 // keepable reports whether any mechanism could keep the edge: the condition of From
-// must not itself wait, by whatever way, for To to run. all are the waits of p.
-func (v *validator) keepable(p Plan, all waits, e *Edge) bool {
-	from, to := point{e.From, reached(e.After)}, point{e.To, running}
-	if !all.reaches(from, to) {
+// must not itself wait, by whatever way, for To to run.
+func (v *validator) keepable(g *validatedGraph, e *Edge) bool {
+	if !g.all.closes(e) {
 		return true // nor is there a way along some of the waits
 	}
-	if path := p.waits(edges|healthNeeds).path(from, to); path != nil {
-		cycle := append([]string{e.To}, names(path)...)
+	if g.probes == nil {
+		probes := g.plan.cyclicWaits(edges | healthNeeds)
+		g.probes = &probes
+	}
+	if g.probes.closes(e) {
+		cycle := []string{e.To, e.From, "...", e.To}
+		if g.paths++; g.paths <= maxPaths {
+			cycle = append([]string{e.To}, g.probes.path(point{e.From, reached(e.After)}, point{e.To, running})...)
+		}
 		v.add(Finding{Code: SelfWaitingProbe, Level: Error, Names: cycle, Edge: e,
 			Message: fmt.Sprintf("%s waits for the health of %s, which in the end needs %s itself: %s",
 				e.To, e.From, e.To, strings.Join(cycle, " -> ")),
@@ -78,12 +117,12 @@ func (v *validator) keepable(p Plan, all waits, e *Edge) bool {
 	v.add(Finding{Code: CannotBeKept, Level: Error, Names: []string{e.To, e.From}, Edge: e,
 		Message: fmt.Sprintf("%s waits for %s, but the kubelet comes to %s only after %s: no mechanism can keep this",
 			e.To, e.From, e.From, e.To),
-		Remedy: v.remedyForOrder(p, e)})
+		Remedy: remedyForOrder(g.judge, e)})
 	return false
 }
 
-func (v *validator) remedyForOrder(p Plan, e *Edge) string {
-	to, _ := p.Find(e.To)
+func remedyForOrder(j *Judge, e *Edge) string {
+	to, _ := j.Find(e.To)
 	if to.Kind == Plain {
 		return fmt.Sprintf("list %s before %s, or give %s no hook that blocks", e.From, e.To, e.To)
 	}
@@ -91,30 +130,24 @@ func (v *validator) remedyForOrder(p Plan, e *Edge) string {
 }
 
 // mechanism judges the chosen mechanism, if one is.
-func (v *validator) mechanism(p Plan, e *Edge) {
+func (v *validator) mechanism(g *validatedGraph, e *Edge) {
 	if e.By == "" {
 		return
 	}
-	answer := e.By.Keeps(p, *e, v.on)
-	names := []string{e.To, e.From}
-	for _, l := range answer.Limits {
-		if l.Fatal {
-			v.add(Finding{Code: MechanismUnfit, Level: Error, Names: names, Edge: e,
-				Message: fmt.Sprintf("%s cannot keep %q: %s", e.By, e, l.Reason), Remedy: v.other(p, e)})
-			return
-		}
+	answer := g.judge.Keeps(e.By, *e)
+	f := Finding{Names: []string{e.To, e.From}, Edge: e}
+	switch {
+	case !answer.Can():
+		f.Code, f.Level = MechanismUnfit, Error
+		f.Message = fmt.Sprintf("%s cannot keep %q: %s", e.By, e, answer.Limits[0].Reason)
+	case answer.Start != EveryStart:
+		f.Code, f.Level = NotEveryStart, Warning
+		f.Message = fmt.Sprintf("%s keeps %q %s: %s", e.By, e, answer.Start, answer.Limits[0].Reason)
+	default:
+		return
 	}
-	if answer.Start != EveryStart {
-		v.add(Finding{Code: NotEveryStart, Level: Warning, Names: names, Edge: e,
-			Message: fmt.Sprintf("%s keeps %q %s: %s", e.By, e, answer.Start, answer.Limits[0].Reason), Remedy: v.other(p, e)})
+	if m := g.judge.better(*e); m != "" {
+		f.Remedy = "use " + string(m)
 	}
-}
-
-func (v *validator) other(p Plan, e *Edge) string {
-	for _, m := range Fitting(p, *e, v.on) {
-		if m != e.By && m.Keeps(p, *e, v.on).Start > e.By.Keeps(p, *e, v.on).Start {
-			return "use " + string(m)
-		}
-	}
-	return ""
+	v.add(f)
 }

@@ -4,14 +4,15 @@ import "slices"
 
 // A moment in the life of a container. The kubelet has started a container
 // before its real command runs when something in the container waits.
-type moment string
+type moment int32
 
 const (
-	spawned moment = "spawned" // by the kubelet
-	running moment = "running" // its real command
-	passed  moment = "passed"  // the kubelet goes on to the next container of its list
-	healthy moment = "healthy"
-	ended   moment = "ended"
+	spawned moment = iota // by the kubelet
+	running               // its real command
+	passed                // the kubelet goes on to the next container of its list
+	healthy
+	ended
+	moments // their number
 )
 
 // reached is the moment that fulfils a condition.
@@ -32,10 +33,28 @@ type point struct {
 	at   moment
 }
 
-// waits is a graph: each point with the points that it waits for.
-type waits map[point][]point
+// waits is a graph of points. The nodes of a container follow one another.
+type waits struct {
+	numbers numbers
+	graph   graph
+}
 
-func (w waits) add(p point, on ...point) { w[p] = append(w[p], on...) }
+// node is that of a point.
+func (w *waits) node(p point) int32 {
+	n := w.numbers.number(p.name)*int32(moments) + int32(p.at)
+	for len(w.graph) <= int(n) {
+		w.graph = append(w.graph, make(graph, moments)...)
+	}
+	return n
+}
+
+func (w *waits) add(p point, on ...point) {
+	at := w.node(p)
+	for _, o := range on {
+		next := w.node(o)
+		w.graph[at] = append(w.graph[at], next)
+	}
+}
 
 // What a graph of waits takes into account.
 type source int
@@ -50,8 +69,8 @@ const (
 // waits returns which container waits for which in p, which has no stars. An edge is taken to
 // be kept inside the dependent, as a gate does: no mechanism waits later, so
 // that a deadlock in this graph is one for all of them.
-func (p Plan) waits(from source) waits {
-	w := waits{}
+func (p Plan) waits(from source) *waits {
+	w := &waits{}
 	for _, c := range p.Containers {
 		w.add(point{c.Name, running}, point{c.Name, spawned})
 		w.add(point{c.Name, healthy}, point{c.Name, running})
@@ -79,7 +98,7 @@ func (p Plan) waits(from source) waits {
 // a postStart hook holds the next one.
 // Source: kubernetes v1.34.4 pkg/kubelet/kuberuntime, computeInitContainerActions
 // (kuberuntime_container.go) and SyncPod step 8 (kuberuntime_manager.go).
-func (p Plan) addListOrder(w waits) {
+func (p Plan) addListOrder(w *waits) {
 	var before []point // the container before, if there is one: it waits for all others
 	for _, inits := range []bool{true, false} {
 		for _, c := range p.Containers {
@@ -105,37 +124,13 @@ func (c Container) done() point {
 	}
 }
 
-// reaches reports whether from waits for to, directly or not.
-func (w waits) reaches(from, to point) bool { return w.path(from, to) != nil }
-
-// path returns the way from one point to another along the waits, both included;
-// nil if there is none.
-func (w waits) path(from, to point) []point {
-	seen := map[point]bool{}
-	var walk func(at point) []point
-	walk = func(at point) []point {
-		if at == to {
-			return []point{at}
-		}
-		if seen[at] {
-			return nil
-		}
-		seen[at] = true
-		for _, next := range w[at] {
-			if rest := walk(next); rest != nil {
-				return append([]point{at}, rest...)
-			}
-		}
-		return nil
-	}
-	return walk(from)
-}
-
-// names is the path without the moments, and without a name twice in a row.
-func names(path []point) []string {
+// path returns the containers on the way from one point to another along the waits, both
+// included, without a name twice in a row; nil if there is none.
+func (w *waits) path(from, to point) []string {
 	var out []string
-	for _, p := range path {
-		out = append(out, p.name)
+	start, end := w.node(from), w.node(to)
+	for _, n := range w.graph.path(start, end) {
+		out = append(out, w.numbers.names[n/int32(moments)])
 	}
 	return slices.Compact(out)
 }

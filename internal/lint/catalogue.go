@@ -109,6 +109,8 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 			Explanation: `The field is misspelt, at the wrong level, or newer than the Kubernetes version that this Outrider supports. The API server drops unknown fields.`},
 		{Code: "bad-annotation", Severity: finding.Error, Title: "an annotation about the order is invalid",
 			Explanation: `outrider.dev/depends-on is YAML: CONTAINER: {DEPENDENCY: CONDITION}; outrider.dev/depends-on.CONTAINER is a list with commas: DEPENDENCY or DEPENDENCY=CONDITION; outrider.dev/start is gate, native, hold or off.`},
+		{Code: "pod-too-large", Severity: finding.Error, Title: "a pod has more containers, edges or annotations than one can have",
+			Explanation: `A pod is read with 300 containers and 256 KiB of annotations, which is the API server's limit for them. The order that injection writes takes annotations too: about 16 bytes for each edge, besides those of init containers that complete.`},
 		{Code: "cycle", Severity: finding.Error, Title: "containers wait for one another",
 			Explanation: `None of them ever starts. Remove one of the edges.`},
 		{Code: "unknown-name", Severity: finding.Error, Title: "an edge names a container that the pod does not have",

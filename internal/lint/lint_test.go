@@ -2,6 +2,7 @@ package lint
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -129,6 +130,7 @@ func TestEveryCodeIsFound(t *testing.T) {
 		"unknown-word":   "podspec refuses the word before",
 		"bad-timeout":    "podspec refuses the time before",
 		"duplicate-edge": "podspec refuses the second one before",
+		"pod-too-large":  "such a pod is too long for a scenario: TestPodTooLarge",
 	}
 	seen := map[finding.Code]bool{}
 	names, _ := filepath.Glob("testdata/*.txtar")
@@ -148,6 +150,23 @@ func TestEveryCodeIsFound(t *testing.T) {
 	for _, k := range Kinds() {
 		if reason := unreachable[k.Code]; seen[k.Code] == (reason != "") {
 			t.Errorf("%s: found: %v, reason why it is not: %q", k.Code, seen[k.Code], reason)
+		}
+	}
+}
+
+// A pod that cannot be read has a finding; it would have none otherwise.
+func TestPodTooLarge(t *testing.T) {
+	pod := func(annotation string, containers int) File {
+		text := "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  annotations: {a: \"" + annotation + "\"}\nspec:\n  containers:\n"
+		for i := range containers {
+			text += fmt.Sprintf("  - {name: c%d, image: i}\n", i)
+		}
+		return File{"pod.yaml", []byte(text)}
+	}
+	for at, f := range map[string]File{"spec.containers": pod("", 301), "metadata.annotations": pod(strings.Repeat("a", 1<<18), 1)} {
+		report, err := Lint([]File{f}, Options{Kubernetes: 34})
+		if err != nil || len(report.Findings) == 0 || report.Findings[0].Code != "pod-too-large" || report.Findings[0].Field != at {
+			t.Errorf("%s: %v, %v", at, report.Findings, err)
 		}
 	}
 }

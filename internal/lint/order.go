@@ -150,13 +150,8 @@ func keepsAll(pod *corev1.Pod, edges []startup.Edge, on startup.Kubernetes) bool
 			return false
 		}
 	}
-	choices := podspec.Choose(r, on)
-	for _, e := range edges {
-		if !podspec.Kept(choices, e) {
-			return false
-		}
-	}
-	return true
+	kept := podspec.KeptBy(podspec.Choose(r, on))
+	return !slices.ContainsFunc(edges, func(e startup.Edge) bool { return !kept(e) })
 }
 
 // heldInPod: a postStart that holds the containers after it.

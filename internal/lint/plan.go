@@ -28,6 +28,16 @@ func planWorks(s subject, b *builder) {
 		b.add(clue{code: "bad-annotation", title: strings.TrimPrefix(err.Error(), "annotation "), field: annotation(err.Key), evidence: s.Pod.Annotations[err.Key],
 			why: "an injection refuses the pod", do: "write it as docs/plan.md shows", source: "docs/plan.md"})
 	}
+	var large *podspec.SizeError
+	var field *podspec.FieldError
+	switch at := (path{"spec"}); {
+	case errors.As(s.readErr, &field):
+		at = parsePath(field.Field)
+		fallthrough
+	case errors.As(s.readErr, &large):
+		b.add(clue{code: "pod-too-large", title: s.readErr.Error(), field: at, why: "its order cannot be read, and injection refuses the pod",
+			do: "split the pod, request fewer edges, or order init containers by their list alone", source: "docs/inject.md"})
+	}
 	if s.readErr != nil {
 		return // the plan lacks edges that the annotations name
 	}

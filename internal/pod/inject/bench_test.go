@@ -2,8 +2,24 @@ package inject
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 )
+
+// What injection of the largest pods costs, or their refusal: 300 containers, each of which
+// waits for all before it. The plan has 44,850 edges.
+func BenchmarkPodOf300Containers(b *testing.B) {
+	for name, pod := range largePods(300) {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				var refusal *Refusal
+				if _, err := Pod(pod, Namespace{Name: "shop"}, Options{Manual: true}); err != nil && !errors.As(err, &refusal) {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
 
 // What injection costs at admission, for one pod. Run it with -benchmem.
 func BenchmarkPod(b *testing.B) {

@@ -37,12 +37,14 @@ func (c imageCommand) pinned() string {
 // commandless are the containers with an unknown command, for which an edge has no gate.
 func commandless(r podspec.Reading, choices []podspec.Choice) []string {
 	var out []string
+	seen := map[string]bool{}
 	for _, c := range choices {
 		if !slices.ContainsFunc(c.Refused, func(o podspec.Option) bool { return o.By == startup.Gate }) {
 			continue
 		}
 		for _, name := range []string{c.Edge.To, c.Edge.From} {
-			if f := r.Facts[name]; !f.Command && !f.Proxy && !slices.Contains(out, name) {
+			if f := r.Facts[name]; !f.Command && !f.Proxy && !seen[name] {
+				seen[name] = true
 				out = append(out, name)
 			}
 		}
@@ -124,11 +126,15 @@ func escaped(words []string) []string {
 // keepCommands keeps the commands that a gate wraps, and reports them. Any other container
 // stays as it was.
 func (p *plan) keepCommands(written map[string]imageCommand, r *report) {
+	gated := map[string]bool{}
+	for _, e := range p.edges.Edges {
+		if e.By == startup.Gate {
+			gated[e.To], gated[e.From] = true, true
+		}
+	}
 	for _, name := range sortedKeys(written) {
 		w := written[name]
-		if !slices.ContainsFunc(p.edges.Edges, func(e startup.Edge) bool {
-			return e.By == startup.Gate && (e.To == name || e.From == name)
-		}) {
+		if !gated[name] {
 			c := find(p.pod, name)
 			c.Image, c.Command, c.Args = w.Image, nil, w.Args
 			continue

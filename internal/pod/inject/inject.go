@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/contract"
+	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
 
@@ -92,6 +93,9 @@ func Pod(pod *corev1.Pod, ns Namespace, o Options) (Result, error) {
 	if result.Reason.Code != Injected {
 		return result, nil
 	}
+	if err := podspec.CheckSize(pod); err != nil {
+		return result, refuse(TooLarge, "", "%v", err)
+	}
 	in, err := readInput(pod, ns, o)
 	if err != nil {
 		return result, err
@@ -152,6 +156,7 @@ type input struct {
 // A report collects what the steps find, besides their values.
 type report struct {
 	warnings  []string
+	warned    map[string]bool
 	notes     []string
 	noEffect  map[string]string
 	clashes   []Clash
@@ -161,8 +166,14 @@ type report struct {
 
 // warn adds a warning, once.
 func (r *report) warn(format string, args ...any) {
-	if w := fmt.Sprintf(format, args...); !slices.Contains(r.warnings, w) {
-		r.warnings = append(r.warnings, w)
+	if r.warned == nil {
+		r.warned = map[string]bool{}
+		for _, w := range r.warnings {
+			r.warned[w] = true
+		}
+	}
+	if w := fmt.Sprintf(format, args...); !r.warned[w] {
+		r.warned[w], r.warnings = true, append(r.warnings, w)
 	}
 }
 

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -192,8 +193,12 @@ func arrange(in input, s settings, w orderPolicy, known commands, r *report) (pl
 			p.pod.Spec.Containers = slices.Insert(p.pod.Spec.Containers, 0, c)
 		}
 	}
-	reading, err := podspec.Read(p.pod)
-	if err != nil {
+	reading, err := podspec.ReadOrder(p.pod)
+	var large *podspec.SizeError
+	switch {
+	case errors.As(err, &large):
+		return p, tooLarge(err)
+	case err != nil:
 		return p, refuse(BadAnnotation, "", "%v", err)
 	}
 	reading.Avoid, reading.Unknown = w.avoid, known.unknown
@@ -202,10 +207,14 @@ func arrange(in input, s settings, w orderPolicy, known commands, r *report) (pl
 	}
 	requested := presentEdges(in, reading.Requested, r)
 	reading.Requested = withDefault(reading.Containers, requested, w, proxy)
+	all := startup.Plan{Containers: reading.Containers, Edges: reading.Requested}.Expand()
+	if err := podspec.CheckEdges(all.Edges); err != nil {
+		return p, tooLarge(err)
+	}
 	if err := validate(reading, in.o.kubernetes()); err != nil {
 		return p, err
 	}
-	p.choices = podspec.Choose(reading, in.o.kubernetes())
+	p.choices = podspec.ChooseRequested(reading, in.o.kubernetes())
 	p.commandless = commandless(reading, p.choices)
 	for _, c := range p.choices {
 		if err := p.add(c, w, requested); err != nil {
@@ -254,7 +263,11 @@ func mechanismsThatChange(r podspec.Reading, proxy string) []startup.Mechanism {
 func withDefault(containers []startup.Container, requested []startup.Edge, w orderPolicy, proxy string) []startup.Edge {
 	out := slices.Clone(requested)
 	explicit := false
+	before := map[string]bool{} // what the proxy waits for
 	for i, e := range out {
+		if e.To == proxy {
+			before[e.From] = true
+		}
 		if e.From == proxy && proxy != "" {
 			explicit = true
 			if e.By == "" {
@@ -266,8 +279,7 @@ func withDefault(containers []startup.Container, requested []startup.Edge, w ord
 		return out
 	}
 	for _, c := range containers {
-		before := slices.ContainsFunc(out, func(e startup.Edge) bool { return e.From == c.Name && e.To == proxy })
-		if c.Kind == startup.Plain && c.Name != proxy && !before {
+		if c.Kind == startup.Plain && c.Name != proxy && !before[c.Name] {
 			out = append(out, startup.Edge{From: proxy, To: c.Name, After: startup.Healthy, By: w.by})
 		}
 	}
@@ -278,12 +290,37 @@ func withDefault(containers []startup.Container, requested []startup.Edge, w ord
 var ofChoice = []startup.Code{startup.MechanismUnfit, startup.CannotBeKept}
 
 func validate(r podspec.Reading, on startup.Kubernetes) error {
-	for _, f := range r.Plan().Validate(on) {
+	if !initWaits(r) {
+		// Then the order of the init list, which may be the square of its length, closes no cycle.
+		r.Found = slices.DeleteFunc(slices.Clone(r.Found), func(f podspec.Found) bool {
+			return f.Mechanism == startup.InitDone || f.Mechanism == startup.Native
+		})
+	}
+	plan := r.Plan()
+	for i := range plan.Edges {
+		plan.Edges[i].By = "" // [plan.add] judges the mechanisms
+	}
+	for _, f := range plan.Validate(on) {
 		if f.Level == startup.Error && !slices.Contains(ofChoice, f.Code) {
 			return refuse(BadGraph, f.Remedy, "annotation %s: %s", contract.DependsOn, f.Message)
 		}
 	}
 	return nil
+}
+
+// initWaits reports whether an init container waits for more than those listed before it.
+func initWaits(r podspec.Reading) bool {
+	init := map[string]bool{startup.Everything: true}
+	for _, c := range r.Containers {
+		if c.Kind == startup.Plain {
+			continue
+		}
+		if len(c.HealthNeeds) > 0 {
+			return true
+		}
+		init[c.Name] = true
+	}
+	return slices.ContainsFunc(r.Requested, func(e startup.Edge) bool { return init[e.To] })
 }
 
 // add adds a chosen edge. A requested edge or mechanism that is impossible refuses the pod.
@@ -345,8 +382,12 @@ func (p plan) explain(alongside bool, r *report) {
 	type how struct{ edge, why string }
 	var order []how
 	waiting := map[how][]string{}
+	edges := map[startup.Edge]bool{}
+	for _, e := range p.edges.Edges {
+		edges[e] = true
+	}
 	for _, c := range p.choices {
-		written := slices.Contains(p.edges.Edges, c.Edge)
+		written := edges[c.Edge]
 		if !written && c.Edge.By != "" {
 			continue // it was in the pod
 		}

@@ -26,6 +26,8 @@ const (
 	NoMechanism   Code = "no-mechanism"   // refused: no mechanism can keep a requested edge
 	BadGraph      Code = "bad-graph"      // refused: the requested edges contradict one another
 	BadOverride   Code = "bad-override"   // refused: the author's own container of our name is invalid
+	TooLarge      Code = "too-large"      // refused: more containers, edges or annotations than a pod can have
+	ImageRefused  Code = "image-refused"  // refused: an image that the mesh does not allow for its containers
 	PortTaken     Code = "port-taken"     // refused: a port of the mesh is used for something else
 	VolumeTaken   Code = "volume-taken"   // refused: likewise the name of a volume
 	MountTaken    Code = "mount-taken"    // refused: likewise a directory

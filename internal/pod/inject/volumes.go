@@ -164,13 +164,20 @@ func checkMounts(mounts []corev1.VolumeMount, has map[string]corev1.Volume) erro
 // already, else an impossible order.
 func taken(err error) error {
 	var t *podspec.TakenError
+	var large *podspec.SizeError
 	switch {
+	case errors.As(err, &large):
+		return tooLarge(err)
 	case !errors.As(err, &t):
 		return refuse(BadGraph, "", "%v", err)
 	case t.Container == "":
 		return refuse(VolumeTaken, "give it another name", "%v", t)
 	}
 	return refuse(MountTaken, "mount it somewhere else", "%v", t)
+}
+
+func tooLarge(err error) error {
+	return refuse(TooLarge, "request fewer edges, or order init containers by their list alone", "%v", err)
 }
 
 func (in input) proxyMounts(s settings) []corev1.VolumeMount {

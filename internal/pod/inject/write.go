@@ -3,6 +3,7 @@ package inject
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -59,6 +60,9 @@ func write(in input, s settings, p plan, r *report) (pod *corev1.Pod, added bool
 	}
 	setIn(&pod.Annotations, contract.Status, statusText)
 	setIn(&pod.Annotations, contract.Overrides, overridesText)
+	if err := podspec.CheckSize(pod); err != nil {
+		return nil, false, tooLarge(fmt.Errorf("the injected pod: %w", err))
+	}
 	return pod, len(what.Containers)+len(what.InitContainers) > 0, nil
 }
 

@@ -193,33 +193,22 @@ func (p Report) Describe(c startup.Container) string {
 // Essential are the edges that a picture needs: without those of the pod's own lists that
 // follow from others.
 func (p Report) Essential() []Edge {
+	plan := startup.Plan{Containers: p.Containers}
+	waiting := map[string][]string{}
+	for _, e := range p.Edges {
+		plan.Edges = append(plan.Edges, e.Edge)
+		waiting[e.From] = append(waiting[e.From], e.To)
+	}
+	d := plan.Dependency()
 	var out []Edge
 	for _, e := range p.Edges {
 		implied := e.Present && (e.By == startup.InitDone || e.By == startup.Native)
-		if !implied || !p.indirect(e.From, e.To) {
+		indirect := func(over string) bool { return over != e.To && d.Needs(e.To, over) }
+		if !implied || !slices.ContainsFunc(waiting[e.From], indirect) {
 			out = append(out, e)
 		}
 	}
 	return out
-}
-
-// indirect reports whether a path of two edges or more leads from one container to the other.
-func (p Report) indirect(from, to string) bool {
-	seen := map[string]bool{}
-	var walk func(at string, first bool) bool
-	walk = func(at string, first bool) bool {
-		if seen[at] {
-			return false
-		}
-		seen[at] = true
-		for _, e := range p.Edges {
-			if e.From == at && (e.To == to && !first || e.To != to && walk(e.To, false)) {
-				return true
-			}
-		}
-		return false
-	}
-	return walk(from, true)
 }
 
 // Order is the containers in the order of their start; in that of the pod if the plan has

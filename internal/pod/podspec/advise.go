@@ -63,7 +63,7 @@ func Advise(r Reading, on startup.Kubernetes) []Advice {
 	for _, c := range r.Containers {
 		if c.Kind == startup.Plain && c.Name != proxy {
 			e := startup.Edge{From: proxy, To: c.Name, After: startup.Healthy}
-			a := r.advice(r.choose(r.plan(), e, on).Edge, on)
+			a := r.advice(newChooser(r, r.plan(), on).choose(e).Edge, on)
 			a.Supposed = true
 			out = append(out, a)
 		}
@@ -98,7 +98,7 @@ func (r Reading) advice(e startup.Edge, on startup.Kubernetes) Advice {
 		}
 		plain := e
 		plain.By = ""
-		add(r.Option(one, plain, w.by, on), w.released, costOf(w.by, w.released, on))
+		add(newChooser(r, one, on).option(plain, w.by), w.released, costOf(w.by, w.released, on))
 	}
 	if _, i := plan.Find(e.From); i >= 0 && !slices.Contains(startup.Preferred, e.By) && e.By != "" {
 		add(Option{By: e.By, Answer: e.By.Keeps(plan, e, on)}, "", nil)

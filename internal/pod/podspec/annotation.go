@@ -54,6 +54,7 @@ func IsEdges(key string) bool {
 func Edges(annotations map[string]string) ([]startup.Edge, error) {
 	var edges []startup.Edge
 	var errs []error
+	seen := map[ends]bool{}
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		var found []startup.Edge
 		var err error
@@ -67,10 +68,11 @@ func Edges(annotations map[string]string) ([]startup.Edge, error) {
 		}
 		errs = append(errs, err)
 		for _, e := range found {
-			if slices.ContainsFunc(edges, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To }) {
+			if seen[endsOf(e)] {
 				errs = append(errs, &AnnotationError{key, e.To, fmt.Sprintf("waits for %s twice; keep one of the two", e.From)})
 				continue
 			}
+			seen[endsOf(e)] = true
 			edges = append(edges, e)
 		}
 	}
@@ -162,6 +164,11 @@ func mismatch(text []byte, err error) string {
 // statementEdge lets the parser of plans check the words, so that they are listed in
 // one place.
 func statementEdge(to, from, condition, rest string) (startup.Edge, error) {
+	if rest == "" { // as most are: the words are those of one statement if each is valid
+		if e, err := startup.ParseEdge(to, from, condition); err == nil {
+			return e, nil
+		}
+	}
 	for _, w := range []string{to, from, condition} {
 		if err := oneWord(w); err != nil {
 			return startup.Edge{}, err

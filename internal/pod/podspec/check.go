@@ -9,11 +9,22 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"outrider.dev/internal/contract"
+	"outrider.dev/startup"
 )
 
-// MaxContainers limits the containers of a pod that is read: computing the edges takes
-// time that grows with their square, and an admission webhook must answer.
-const MaxContainers = 300
+// What a pod may have at most to be read: an admission webhook must answer whatever pod it is.
+const (
+	// MaxContainers limits the containers, without those that injection adds: a plan has up to
+	// their square in edges. The largest pods that are known have some 50.
+	MaxContainers = 300
+
+	// MaxAnnotations limits names and values of all annotations, in bytes. It is the API
+	// server's own limit, which it applies only after admission.
+	// Source: TotalAnnotationSizeLimitB of apimachinery v0.34 pkg/api/validation/objectmeta.go.
+	MaxAnnotations = 256 << 10
+)
 
 // A FieldError is a value that the API server would refuse.
 type FieldError struct {
@@ -28,7 +39,7 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Reason + "; want
 // stops. The error joins a *FieldError for each.
 // Source: pkg/apis/core/validation/validation.go of kubernetes v1.34.4.
 func Check(pod *corev1.Pod) error {
-	if err := checkSize(pod); err != nil {
+	if err := CheckSize(pod); err != nil {
 		return err
 	}
 	var c checks
@@ -40,11 +51,52 @@ func Check(pod *corev1.Pod) error {
 	return errors.Join(c...)
 }
 
-func checkSize(pod *corev1.Pod) error {
-	if n := len(pod.Spec.InitContainers) + len(pod.Spec.Containers); n > MaxContainers {
+// CheckSize returns a [*FieldError] for a pod that is larger than one may be.
+func CheckSize(pod *corev1.Pod) error {
+	n := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
+	if n > MaxContainers { // which is rare
+		n = len(slices.DeleteFunc(carriers(pod), func(c carrier) bool { return c.Name == OurProxy || c.Name == contract.InitContainer }))
+	}
+	if n > MaxContainers {
 		return &FieldError{"spec.containers", strconv.Itoa(n) + " containers are more than are read", "at most " + strconv.Itoa(MaxContainers)}
 	}
+	if n := annotationsSize(pod.Annotations); n > MaxAnnotations {
+		return &FieldError{"metadata.annotations", strconv.Itoa(n) + " bytes are more than the API server takes", "at most " + strconv.Itoa(MaxAnnotations)}
+	}
 	return nil
+}
+
+// A SizeError is a plan that no pod can hold.
+type SizeError struct {
+	Edges int
+	Bytes int // of the annotations that they take, at least
+}
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("an order of %d edges takes %d bytes of annotations or more, and a pod may have %d", e.Edges, e.Bytes, MaxAnnotations)
+}
+
+// CheckEdges returns a [*SizeError] for requested edges that cannot all be written into
+// one pod. An edge from an init container that completes need not be written. edges have no stars.
+func CheckEdges(edges []startup.Edge) error {
+	bytes := 0
+	for _, e := range edges {
+		if e.After != startup.Completed {
+			bytes += len(e.From) + len(e.After) + len(`"":"",`)
+		}
+	}
+	if bytes > MaxAnnotations {
+		return &SizeError{len(edges), bytes}
+	}
+	return nil
+}
+
+func annotationsSize(annotations map[string]string) int {
+	n := 0
+	for key, value := range annotations {
+		n += len(key) + len(value)
+	}
+	return n
 }
 
 type checks []error

@@ -36,11 +36,11 @@ func (o Option) WhyNot() string {
 }
 
 // because is the reason to choose each of [startup.Preferred].
-var because = map[startup.Mechanism]string{
-	startup.InitDone: "the kubelet completes init containers first; nothing is to be written",
-	startup.Gate:     "the command is in the pod spec, and a gate keeps the edge at every start and when the pod stops",
-	startup.Native:   "the best that is left: closed at the first start, without touching a command",
-	startup.Hold:     "all that is left; it fails open",
+var because = map[startup.Mechanism][]string{
+	startup.InitDone: {"the kubelet completes init containers first; nothing is to be written"},
+	startup.Gate:     {"the command is in the pod spec, and a gate keeps the edge at every start and when the pod stops"},
+	startup.Native:   {"the best that is left: closed at the first start, without touching a command"},
+	startup.Hold:     {"all that is left; it fails open"},
 }
 
 // Choose picks the mechanism for each edge of what was read, on a kubelet of that
@@ -48,21 +48,73 @@ var because = map[startup.Mechanism]string{
 // that over [startup.Preferred]. If it does not fit, the edge gets no mechanism, and the
 // choice has the reason. An edge that the pod keeps already, and no annotation names, stays as it is.
 func Choose(r Reading, on startup.Kubernetes) []Choice {
-	plan := r.Plan().Expand()
-	requested := startup.Plan{Containers: plan.Containers, Edges: r.Requested}.Expand()
-	var out []Choice
-	for _, e := range plan.Edges {
-		i := slices.IndexFunc(requested.Edges, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To })
+	return newChooser(r, r.Plan().Expand(), on).all(false)
+}
+
+// ChooseRequested is [Choose] without the edges that the pod keeps already, and that no
+// annotation requests.
+func ChooseRequested(r Reading, on startup.Kubernetes) []Choice {
+	plan := r.plan()
+	plan.Edges = r.requested()
+	return newChooser(r, plan.Expand(), on).all(true)
+}
+
+func newChooser(r Reading, plan startup.Plan, on startup.Kubernetes) *chooser {
+	c := &chooser{Reading: r, plan: plan, on: on, judge: plan.Judge(on)}
+	c.judge.Commands = true
+	for _, m := range startup.Preferred {
+		if !slices.Contains(r.Avoid, m) {
+			c.order = append(c.order, m)
+		}
+	}
+	return c
+}
+
+// all are the choices for the edges of the plan; without those that the pod keeps already, if
+// these are of no interest.
+func (c *chooser) all(requestedOnly bool) []Choice {
+	r := c.Reading
+	requested := startup.Plan{Containers: c.plan.Containers, Edges: r.Requested}.Expand().Edges
+	at := byEnds(requested)
+	out := make([]Choice, 0, len(c.plan.Edges))
+	for _, e := range c.plan.Edges {
+		i, isRequested := at[endsOf(e)]
 		switch {
-		case i < 0:
-			out = append(out, r.present(plan, e, on))
-		case e.By == startup.Gate && requested.Edges[i].By == "" && r.Start == StartDefault:
-			out = append(out, r.present(plan, e, on))
+		case !isRequested && requestedOnly:
+		case !isRequested:
+			out = append(out, c.present(e))
+		case e.By == startup.Gate && requested[i].By == "" && r.Start == StartDefault:
+			out = append(out, c.present(e))
 		default:
-			out = append(out, r.choose(plan, requested.Edges[i], on))
+			out = append(out, c.choose(requested[i]))
 		}
 	}
 	return out
+}
+
+// A chooser chooses the mechanisms of the edges of one plan.
+type chooser struct {
+	Reading
+	plan  startup.Plan // without stars
+	on    startup.Kubernetes
+	judge *startup.Judge      // of plan
+	order []startup.Mechanism // the best first
+	found map[startup.Edge]*presence
+	moved map[moved]*startup.Judge // of plans with a container that becomes a sidecar
+
+	edgeBy startup.Mechanism // the mechanism that the edge in hand names; empty: none
+}
+
+// A moved container is listed before the one at place to, as a sidecar.
+type moved struct {
+	from, to int
+	holds    bool // until it is healthy
+}
+
+// A presence is what keeps edges in the pod already.
+type presence struct {
+	*Found
+	why []string
 }
 
 // Findings are what is wrong with the plan of what was read. How well an edge is kept, and
@@ -72,37 +124,51 @@ func (r Reading) Findings(choices []Choice, on startup.Kubernetes) startup.Findi
 	for i := range r.Requested {
 		plan.Edges[i].By = r.Requested[i].By // not the mechanism that keeps it today
 	}
+	kept := KeptBy(choices)
 	return slices.DeleteFunc(plan.Validate(on), func(f startup.Finding) bool {
 		switch f.Code {
 		case startup.NotEveryStart:
 			return true
 		case startup.CannotBeKept, startup.MechanismUnfit:
-			return Kept(choices, *f.Edge)
+			return kept(*f.Edge)
 		}
 		return false
 	})
 }
 
-// Kept reports whether one of the choices keeps the edge.
-func Kept(choices []Choice, e startup.Edge) bool {
-	return slices.ContainsFunc(choices, func(c Choice) bool {
-		return c.Edge.From == e.From && c.Edge.To == e.To && c.Edge.By != "" && c.Answer.Can()
-	})
+// KeptBy reports of an edge whether one of the choices keeps it.
+func KeptBy(choices []Choice) func(startup.Edge) bool {
+	kept := map[ends]bool{}
+	for _, c := range choices {
+		if c.Edge.By != "" && c.Answer.Can() {
+			kept[endsOf(c.Edge)] = true
+		}
+	}
+	return func(e startup.Edge) bool { return kept[endsOf(e)] }
 }
 
 // present is the mechanism that the pod has already.
-func (r Reading) present(plan startup.Plan, e startup.Edge, on startup.Kubernetes) Choice {
-	c := Choice{Edge: e, Answer: keeps(plan, e, on)}
-	for _, f := range r.Found {
-		if f.Mechanism == e.By && slices.ContainsFunc(f.Edges, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To }) {
-			c.Why, c.Present = []string{"in the pod already (" + f.By + ")"}, &f
-			break
+func (r *chooser) present(e startup.Edge) Choice {
+	if r.found == nil {
+		r.found = map[startup.Edge]*presence{}
+		for i := range r.Found {
+			f := &r.Found[i]
+			p := &presence{f, []string{"in the pod already (" + f.By + ")"}}
+			for _, o := range f.Edges {
+				if key := (startup.Edge{From: o.From, To: o.To, By: f.Mechanism}); r.found[key] == nil {
+					r.found[key] = p
+				}
+			}
 		}
+	}
+	c := Choice{Edge: e, Answer: r.judge.Keeps(e.By, e)}
+	if p := r.found[startup.Edge{From: e.From, To: e.To, By: e.By}]; p != nil {
+		c.Why, c.Present = p.why, p.Found
 	}
 	return c
 }
 
-func (r Reading) choose(plan startup.Plan, e startup.Edge, on startup.Kubernetes) Choice {
+func (r *chooser) choose(e startup.Edge) Choice {
 	requested, source := e.By, "the edge names it"
 	if requested == "" && r.Start != StartDefault {
 		requested, source = startup.Mechanism(r.Start), "annotation "+StartAnnotation+": "+string(r.Start)
@@ -111,30 +177,38 @@ func (r Reading) choose(plan startup.Plan, e startup.Edge, on startup.Kubernetes
 	if r.Start == StartOff && requested == startup.Mechanism(StartOff) {
 		return Choice{Edge: e, Why: []string{source + ": no order"}, Warning: e.To + " may run before " + e.From}
 	}
-	order := slices.DeleteFunc(slices.Clone(startup.Preferred), func(m startup.Mechanism) bool { return slices.Contains(r.Avoid, m) })
+	order := r.order
 	if requested != "" {
 		order = []startup.Mechanism{requested}
-		if slices.Contains(startup.Preferred, requested) && r.Option(plan, e, startup.InitDone, on).Answer.Can() {
+		if slices.Contains(startup.Preferred, requested) && r.option(e, startup.InitDone).Answer.Can() {
 			order = []startup.Mechanism{startup.InitDone}
 		}
 	}
 	var refused []Option
+	from, _ := r.judge.Find(e.From)
+	notInit := len(order) > 1 && order[0] == startup.InitDone && from.Kind != startup.Init
+	if notInit {
+		order = order[1:] // as nearly always; why it does not fit is of interest only if nothing does
+	}
 	for _, m := range order {
-		o := r.Option(plan, e, m, on)
+		o := r.option(e, m)
 		if !o.Answer.Can() {
 			refused = append(refused, o)
 			continue
 		}
 		e.By = m
-		c := Choice{Edge: e, Answer: o.Answer, Refused: relevant(refused), Why: []string{because[m]}}
+		c := Choice{Edge: e, Answer: o.Answer, Refused: relevant(refused), Why: because[m]}
 		if requested == m {
 			c.Why = []string{source}
 		}
 		if m == startup.Native {
-			c.Why = append(c.Why, released[o.Health])
+			c.Why = append(slices.Clip(c.Why), released[o.Health])
 		}
 		c.Warning = r.warning(e, c)
 		return c
+	}
+	if notInit {
+		refused = slices.Insert(refused, 0, r.option(e, startup.InitDone))
 	}
 	c := Choice{Edge: e, Refused: refused, Warning: fmt.Sprintf("nothing makes %s wait for %s", e.To, e.From)}
 	if requested != "" {
@@ -144,7 +218,7 @@ func (r Reading) choose(plan startup.Plan, e startup.Edge, on startup.Kubernetes
 }
 
 // warning is what a choice does not keep or costs.
-func (r Reading) warning(e startup.Edge, c Choice) string {
+func (r *chooser) warning(e startup.Edge, c Choice) string {
 	var out []string
 	if i := slices.IndexFunc(c.Refused, func(o Option) bool { return o.By == startup.Gate }); i >= 0 && r.firstProcess(e) != "" {
 		out = append(out, c.Refused[i].WhyNot())
@@ -168,55 +242,64 @@ func relevant(refused []Option) []Option {
 	return slices.DeleteFunc(refused, func(o Option) bool { return o.By == startup.InitDone })
 }
 
-// Option is what m would do for e if the pod were written that way. plan has no stars.
-func (r Reading) Option(plan startup.Plan, e startup.Edge, m startup.Mechanism, on startup.Kubernetes) Option {
-	written, reason := r.asWritten(plan, e, m)
-	if reason != "" {
-		return Option{By: m, Answer: startup.Answer{Limits: []startup.Limit{{Code: "not-in-this-pod", Fatal: true, Reason: reason}}}}
-	}
-	from, _ := written.Find(e.From)
+// option is what m would do for e if the pod were written that way.
+func (r *chooser) option(e startup.Edge, m startup.Mechanism) Option {
 	e.By = m
-	return Option{By: m, Answer: keeps(written, e, on), Health: from.Health}
+	from, answer, reason := r.asWritten(e)
+	if reason != "" {
+		answer = startup.Answer{Limits: []startup.Limit{{Code: "not-in-this-pod", Fatal: true, Reason: reason}}}
+	}
+	return Option{By: m, Answer: answer, Health: from.Health}
 }
 
-// keeps is what the mechanism of e keeps in a pod that has the commands.
-func keeps(plan startup.Plan, e startup.Edge, on startup.Kubernetes) startup.Answer {
-	answer := e.By.Keeps(plan, e, on)
-	answer.Limits = slices.DeleteFunc(answer.Limits, func(l startup.Limit) bool { return l.Code == "needs-command" })
-	return answer
-}
-
-// asWritten is the plan of the pod that [Write] would make for this edge, or the
-// reason why it would not.
-func (r Reading) asWritten(plan startup.Plan, e startup.Edge, m startup.Mechanism) (startup.Plan, string) {
-	from, at := plan.Find(e.From)
-	to, toAt := plan.Find(e.To)
+// asWritten returns From and the answer of e's mechanism in the pod that [Write] would make for
+// this edge, or the reason why it would not.
+func (r *chooser) asWritten(e startup.Edge) (startup.Container, startup.Answer, string) {
+	from, at := r.judge.Find(e.From)
+	to, toAt := r.judge.Find(e.To)
 	if at < 0 || toAt < 0 {
-		return plan, fmt.Sprintf("the pod does not have both %s and %s", e.From, e.To)
+		return startup.Container{}, startup.Answer{}, fmt.Sprintf("the pod does not have both %s and %s", e.From, e.To)
 	}
 	f := r.Facts[e.From]
-	switch m {
+	judge := r.judge
+	switch e.By {
 	case startup.Gate:
-		return plan, r.noGate(e)
+		if reason := r.noGate(e); reason != "" {
+			return startup.Container{}, startup.Answer{}, reason
+		}
 	case startup.Native:
 		if from.Kind == startup.Plain && !f.Proxy && r.Start != Start(startup.Native) && r.edgeBy != startup.Native {
-			return plan, fmt.Sprintf("%s is a container of the application: it becomes a sidecar only if you ask for it (%s: native)", e.From, StartAnnotation)
+			return startup.Container{}, startup.Answer{}, fmt.Sprintf("%s is a container of the application: it becomes a sidecar only if you ask for it (%s: native)", e.From, StartAnnotation)
 		}
-		return movedBefore(plan, at, toAt, startup.Sidecar, f, e.After), ""
+		place := moved{at, toAt, e.After == startup.Healthy}
+		if to.Kind == startup.Plain && from.Kind == startup.Plain {
+			place.to = -1 // to the end of the init list, before all plain ones
+		}
+		if r.moved == nil {
+			r.moved = map[moved]*startup.Judge{}
+		}
+		if r.moved[place] == nil {
+			written := movedBefore(r.plan, at, toAt, startup.Sidecar, f, e.After)
+			r.moved[place] = written.Judge(r.on)
+		}
+		judge = r.moved[place]
 	case startup.Hold:
 		if from.Kind != startup.Plain || to.Kind != startup.Plain {
-			return plan, fmt.Sprintf("%s and %s are not both plain containers", e.From, e.To)
+			return startup.Container{}, startup.Answer{}, fmt.Sprintf("%s and %s are not both plain containers", e.From, e.To)
 		}
 		if e.After == startup.Started {
-			return plan, "a hook holds until its container is healthy, and not only until it is started"
+			return startup.Container{}, startup.Answer{}, "a hook holds until its container is healthy, and not only until it is started"
 		}
-		return movedBefore(plan, at, toAt, startup.Plain, f, startup.Healthy), ""
+		// The other containers make no difference.
+		two := startup.Plan{Containers: []startup.Container{to, from}}
+		judge = movedBefore(two, 1, 0, startup.Plain, f, startup.Healthy).Judge(r.on)
 	}
-	return plan, ""
+	from, _ = judge.Find(e.From)
+	return from, judge.Keeps(e.By, e), ""
 }
 
 // noGate is the reason why [Write] would make no gate for the edge; empty if it would.
-func (r Reading) noGate(e startup.Edge) string {
+func (r *chooser) noGate(e startup.Edge) string {
 	from := r.Facts[e.From]
 	switch {
 	case !r.Facts[e.To].Command:
@@ -229,7 +312,7 @@ func (r Reading) noGate(e startup.Edge) string {
 
 // firstProcess is the reason why a gate, which would be process 1 itself, does not fit the
 // command of one of the two; empty if it does, or if a gate is requested all the same.
-func (r Reading) firstProcess(e startup.Edge) string {
+func (r *chooser) firstProcess(e startup.Edge) string {
 	if r.edgeBy == startup.Gate || r.Start == Start(startup.Gate) {
 		return ""
 	}

@@ -100,6 +100,12 @@ func readOurs(_ *reader, c carrier, argv []string) gateReading {
 		g.real = len(argv) - len(line.Command)
 	}
 	for _, text := range line.After {
+		if w := strings.Fields(text); len(w) == 3 && w[1] == "is" { // as most are
+			if e, err := startup.ParseEdge(c.Name, w[0], w[2]); err == nil {
+				g.edges = append(g.edges, e)
+				continue
+			}
+		}
 		if p, err := startup.Parse(c.Name + " after " + text); err == nil {
 			g.edges = append(g.edges, p.Edges...)
 		}
@@ -207,6 +213,10 @@ func readLinkerdAwait(r *reader, c carrier, argv []string) gateReading {
 // writeGates wraps the command of each container that waits by a gate, and of
 // each one that is waited for and cannot report its own state.
 func (w *writer) writeGates(edges []startup.Edge) error {
+	commands := map[string]bool{}
+	for _, c := range carriers(w.out) {
+		commands[c.Name] = len(c.Command) > 0
+	}
 	after := map[string][]startup.Edge{}
 	probed := map[string]bool{}
 	for _, e := range edges {
@@ -214,11 +224,10 @@ func (w *writer) writeGates(edges []startup.Edge) error {
 			continue
 		}
 		after[e.To] = append(after[e.To], e)
-		from := w.find(e.From)
 		_, isProxy := knownProxy(e.From)
 		switch {
 		case isProxy && e.After != startup.Completed:
-		case from == nil || len(from.Command) == 0:
+		case !commands[e.From]:
 			return w.fail(e, "the command of "+e.From+" is not in the pod, so nothing can publish its state")
 		default:
 			probed[e.From] = probed[e.From] || e.After == startup.Healthy
@@ -227,12 +236,13 @@ func (w *writer) writeGates(edges []startup.Edge) error {
 	if len(after) == 0 {
 		return nil
 	}
+	helping := helpingIn(w.out, edges)
 	for _, c := range carriers(w.out) {
 		_, publishes := probed[c.Name]
 		if len(after[c.Name]) == 0 && !publishes {
 			continue
 		}
-		if err := w.wrap(c, after[c.Name], probed[c.Name], mains(w.out, c.Name, edges)); err != nil {
+		if err := w.wrap(c, after[c.Name], probed[c.Name], helping.mains(w.out, c.Name)); err != nil {
 			return err
 		}
 	}

@@ -47,7 +47,10 @@ func TestHelpersOfAJob(t *testing.T) {
 		{"app", corev1.RestartPolicyNever, nil},
 	} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: c.policy}}
-		if got := mains(pod, c.name, edges); !slices.Equal(got, c.want) {
+		for _, name := range []string{"db", "cache", "app", "report", "migrate", "first"} {
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name})
+		}
+		if got := helpingIn(pod, edges).mains(pod, c.name); !slices.Equal(got, c.want) {
 			t.Errorf("%s with %s helps %v, want %v", c.name, c.policy, got, c.want)
 		}
 	}

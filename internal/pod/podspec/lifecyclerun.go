@@ -96,8 +96,9 @@ func (run *Run) choose(r Reading, on startup.Kubernetes) []startup.Edge {
 // container goes first.
 func brought(r Reading, have []startup.Edge) []startup.Edge {
 	var out []startup.Edge
+	had := byEnds(have)
 	for _, e := range r.Plan().Expand().Edges {
-		if !slices.ContainsFunc(have, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To }) {
+		if _, known := had[endsOf(e)]; !known {
 			out = append(out, e)
 		}
 	}

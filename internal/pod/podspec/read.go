@@ -31,8 +31,6 @@ type Reading struct {
 	// Unknown has for containers the reason why their command is not known from their image either.
 	// Nil: the images were not looked up.
 	Unknown map[string]string
-
-	edgeBy startup.Mechanism // the mechanism that the edge in hand names; empty: none
 }
 
 // A Fact is what a mechanism can build on in a container.
@@ -69,13 +67,27 @@ func (e Evidence) String() string { return e.Field + ": " + e.Text }
 // *AnnotationError for each annotation that cannot be understood; what else was
 // read is returned all the same. Of a pod with more than [MaxContainers] nothing is.
 func Read(pod *corev1.Pod) (Reading, error) {
-	if err := checkSize(pod); err != nil {
-		return Reading{}, err
+	r, err := readAll(pod)
+	r.note()
+	return r.Reading, err
+}
+
+// ReadOrder is [Read] without notes.
+func ReadOrder(pod *corev1.Pod) (Reading, error) {
+	r, err := readAll(pod)
+	return r.Reading, err
+}
+
+func readAll(pod *corev1.Pod) (reader, error) {
+	if err := CheckSize(pod); err != nil {
+		return reader{}, err
 	}
 	requested, err := Edges(pod.Annotations)
+	if err := CheckEdges(requested); err != nil {
+		return reader{}, err
+	}
 	r, startErr := read(pod, requested)
-	r.note()
-	return r.Reading, errors.Join(err, startErr)
+	return r, errors.Join(err, startErr)
 }
 
 // read is [Read] without notes, with the edges of the annotations.
@@ -323,7 +335,7 @@ func (r *reader) proxy() string {
 // reports it.
 func (r *reader) after(from, to string, by startup.Mechanism) startup.Edge {
 	e := startup.Edge{From: from, To: to, After: startup.Healthy, By: by}
-	if c, i := r.Reading.plan().Find(from); i >= 0 && c.Health == startup.NoHealth {
+	if c, known := r.find(from); known && c.Health == startup.NoHealth {
 		e.After = startup.Started
 	}
 	return e
@@ -350,11 +362,24 @@ func (r *reader) note() {
 	if proxy == "" {
 		return
 	}
-	p := r.Reading.Plan().Expand()
+	waits := map[string]bool{}
+	count := func(edges []startup.Edge) {
+		for _, e := range edges {
+			if e.From == proxy {
+				waits[e.To] = true
+			}
+		}
+	}
+	if len(r.Requested) > 0 { // there may be stars, and contradictions
+		count(r.Reading.Plan().Expand().Edges)
+	} else {
+		for _, f := range r.Found {
+			count(f.Edges)
+		}
+	}
 	var free []string
 	for _, c := range r.all {
-		waits := slices.ContainsFunc(p.Edges, func(e startup.Edge) bool { return e.To == c.Name && e.From == proxy })
-		if c.kind == startup.Plain && c.Name != proxy && !waits {
+		if c.kind == startup.Plain && c.Name != proxy && !waits[c.Name] {
 			free = append(free, c.Name)
 		}
 	}
@@ -366,7 +391,7 @@ func (r *reader) note() {
 // Meant is e as the author of a work-around intended it: a command that polls a port waits
 // until the container behind it is healthy, where that can be known.
 func (r Reading) Meant(e startup.Edge) startup.Edge {
-	if c, i := r.plan().Find(e.From); slices.Contains(startup.WorkArounds, e.By) && i >= 0 && c.Health != startup.NoHealth {
+	if c, known := r.find(e.From); slices.Contains(startup.WorkArounds, e.By) && known && c.Health != startup.NoHealth {
 		e.After = startup.Healthy
 	}
 	return e
@@ -376,18 +401,20 @@ func (r Reading) Meant(e startup.Edge) startup.Edge {
 // its mechanism; the best one, if it has several.
 func (r Reading) Plan() startup.Plan {
 	p := r.plan()
-	p.Edges = slices.Clone(r.Requested)
-	for i, e := range p.Edges {
-		if e.By == "" {
-			p.Edges[i].By = r.keptBy(e)
-		}
+	n := len(r.Requested)
+	for _, f := range r.Found {
+		n += len(f.Edges)
 	}
+	p.Edges = append(make([]startup.Edge, 0, n), r.requested()...)
+	at := byEnds(p.Edges)
+	needs := startup.Plan{Containers: p.Containers, Edges: r.Requested}.Dependency()
 	for _, f := range r.Found {
 		for _, e := range f.Edges {
-			same := func(o startup.Edge) bool { return o.From == e.From && o.To == e.To }
-			switch i := slices.IndexFunc(p.Edges, same); {
-			case i < 0 && contradicts(e, p.Edges[:len(r.Requested)]):
-			case i < 0:
+			i, known := at[endsOf(e)]
+			switch {
+			case !known && contradicts(e, needs):
+			case !known:
+				at[endsOf(e)] = len(p.Edges)
 				p.Edges = append(p.Edges, e)
 			case i >= len(r.Requested) && better(e.By, p.Edges[i].By):
 				p.Edges[i] = e
@@ -397,22 +424,42 @@ func (r Reading) Plan() startup.Plan {
 	return p
 }
 
+// requested are the requested edges, each with the best mechanism by which the pod keeps it
+// already.
+func (r Reading) requested() []startup.Edge {
+	out := slices.Clone(r.Requested)
+	if len(out) == 0 {
+		return nil
+	}
+	at := byEnds(out)
+	kept := map[int][]startup.Edge{} // by requested edge: those that the pod has
+	for _, f := range r.Found {
+		for _, e := range f.Edges {
+			if i, requested := at[endsOf(e)]; requested {
+				kept[i] = append(kept[i], e)
+			}
+		}
+	}
+	for i, e := range out {
+		if e.By == "" {
+			out[i].By = keptBy(e, kept[at[endsOf(e)]])
+		}
+	}
+	return out
+}
+
 // contradicts reports whether e, which is only how the pod's lists are ordered now,
 // closes a cycle with what was requested: then the lists will be ordered anew.
-func contradicts(e startup.Edge, requested []startup.Edge) bool {
-	if e.By != startup.InitDone && e.By != startup.Native {
-		return false
+func contradicts(e startup.Edge, requested startup.Dependency) bool {
+	return (e.By == startup.InitDone || e.By == startup.Native) && requested.Needs(e.From, e.To)
+}
+
+// find returns a container of the pod, or one that is expected.
+func (r Reading) find(name string) (startup.Container, bool) {
+	if c, i := (startup.Plan{Containers: r.Containers}).Find(name); i >= 0 {
+		return c, true
 	}
-	seen := map[string]bool{}
-	var waits func(name string) bool
-	waits = func(name string) bool {
-		if name == e.To || seen[name] {
-			return name == e.To
-		}
-		seen[name] = true
-		return slices.ContainsFunc(requested, func(o startup.Edge) bool { return o.To == name && waits(o.From) })
-	}
-	return waits(e.From)
+	return startup.Container{Name: name, Health: startup.Report}, slices.Contains(r.Expected, name)
 }
 
 // plan is the containers alone, those that are expected included: they come
@@ -429,16 +476,13 @@ func (r Reading) plan() startup.Plan {
 	return p
 }
 
-// keptBy is the best mechanism by which the pod keeps e already.
-func (r Reading) keptBy(e startup.Edge) startup.Mechanism {
+// keptBy is the best mechanism of those by which the pod keeps e already.
+func keptBy(e startup.Edge, kept []startup.Edge) startup.Mechanism {
 	var best startup.Mechanism
-	for _, f := range r.Found {
-		for _, o := range f.Edges {
-			enough := o.After == e.After || o.After == startup.Healthy && e.After == startup.Started
-			enough = enough && o.By != startup.BoundedLoop
-			if o.From == e.From && o.To == e.To && enough && (best == "" || better(o.By, best)) {
-				best = o.By
-			}
+	for _, o := range kept {
+		enough := o.After == e.After || o.After == startup.Healthy && e.After == startup.Started
+		if enough && o.By != startup.BoundedLoop && (best == "" || better(o.By, best)) {
+			best = o.By
 		}
 	}
 	return best

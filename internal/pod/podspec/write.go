@@ -28,15 +28,23 @@ func (e *WriteError) Error() string { return fmt.Sprintf("%q: %s", e.Edge, e.Rea
 // The edges written become the annotation outrider.dev/depends-on, in place of
 // those that were there.
 func Write(pod *corev1.Pod, plan startup.Plan, image string) (*corev1.Pod, error) {
-	w := &writer{out: pod.DeepCopy(), image: cmp.Or(image, "outrider-agent")}
+	w := &writer{out: pod.DeepCopy(), image: cmp.Or(image, "outrider-agent"), block: map[string]bool{}}
 	plan.Containers = containersOf(w.out)
 	full := plan.Expand()
-	for i, e := range full.Edges {
-		if slices.ContainsFunc(full.Edges[:i], func(o startup.Edge) bool { return o.From == e.From && o.To == e.To }) {
+	if err := CheckEdges(full.Edges); err != nil {
+		return nil, err
+	}
+	judge := plan.Judge(0)
+	seen := map[ends]bool{}
+	from := map[string][]startup.Edge{}
+	for _, e := range full.Edges {
+		if seen[endsOf(e)] {
 			return nil, w.fail(e, e.To+" waits for "+e.From+" twice")
 		}
+		seen[endsOf(e)] = true
+		from[e.From] = append(from[e.From], e)
 		for _, name := range []string{e.From, e.To} {
-			if w.find(name) == nil {
+			if _, at := judge.Find(name); at < 0 {
 				return nil, w.fail(e, "the pod has no container "+name)
 			}
 		}
@@ -45,12 +53,9 @@ func Write(pod *corev1.Pod, plan startup.Plan, image string) (*corev1.Pod, error
 	if err != nil {
 		return nil, err
 	}
-	w.dependents = dependents(full)
+	w.needs = full.Dependency()
 	for _, name := range order {
-		for _, e := range full.Edges {
-			if e.From != name {
-				continue
-			}
+		for _, e := range from[name] {
 			if err := w.write(e); err != nil {
 				return nil, err
 			}
@@ -60,13 +65,17 @@ func Write(pod *corev1.Pod, plan startup.Plan, image string) (*corev1.Pod, error
 		return nil, err
 	}
 	w.annotate(full.Edges)
+	if n := annotationsSize(w.out.Annotations); n > MaxAnnotations {
+		return nil, &SizeError{len(full.Edges), n}
+	}
 	return w.out, w.check(full.Edges)
 }
 
 type writer struct {
-	out        *corev1.Pod
-	image      string
-	dependents map[string][]string // by container: those that wait for it, directly or not
+	out   *corev1.Pod
+	image string
+	needs startup.Dependency // of what is written
+	block map[string]bool    // containers whose hook waits for their health already
 }
 
 func (w *writer) fail(e startup.Edge, reason string) error {
@@ -105,7 +114,7 @@ func (w *writer) writeNative(e startup.Edge) error {
 		c := w.out.Spec.Containers[plain]
 		c.RestartPolicy = &always
 		at := slices.IndexFunc(w.out.Spec.InitContainers, func(c corev1.Container) bool {
-			return slices.Contains(w.dependents[e.From], c.Name)
+			return w.needs.Needs(c.Name, e.From)
 		})
 		if at < 0 {
 			at = len(w.out.Spec.InitContainers)
@@ -126,6 +135,10 @@ func (w *writer) writeNative(e startup.Edge) error {
 
 // blockUntilHealthy gives c a postStart that returns when it is healthy.
 func (w *writer) blockUntilHealthy(e startup.Edge, c *corev1.Container) error {
+	if w.block[c.Name] { // since its first edge
+		return nil
+	}
+	w.block[c.Name] = true
 	r := reader{pod: w.out, all: carriers(w.out)}
 	for _, other := range r.all {
 		if other.Name == c.Name && r.holdsItself(other) {
@@ -203,40 +216,23 @@ func (w *writer) check(edges []startup.Edge) error {
 	if err != nil {
 		return fmt.Errorf("reading back what was written: %w", err)
 	}
-	plan := r.Plan()
+	have := r.requested()
+	if slices.ContainsFunc(edges, func(e startup.Edge) bool { return e.By == startup.InitDone }) {
+		have = r.Plan().Edges
+	}
+	at := byEnds(have)
 	for _, e := range edges {
-		kept := slices.ContainsFunc(plan.Edges, func(o startup.Edge) bool {
-			implied := e.By == startup.InitDone || o == e
-			return o.From == e.From && o.To == e.To && implied
-		})
-		if kept {
+		i, found := at[endsOf(e)]
+		if found && (e.By == startup.InitDone || have[i] == e) {
 			continue
 		}
 		got := "nothing"
-		if i := slices.IndexFunc(plan.Edges, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To }); i >= 0 {
-			got = fmt.Sprintf("%q", plan.Edges[i])
+		if found {
+			got = fmt.Sprintf("%q", have[i])
 		}
 		return w.fail(e, "cannot be written into this pod: read back as "+got)
 	}
 	return nil
-}
-
-// dependents returns for each container those that wait for it, directly or not.
-func dependents(p startup.Plan) map[string][]string {
-	out := map[string][]string{}
-	var visit func(from, name string)
-	visit = func(from, name string) {
-		for _, e := range p.Edges {
-			if e.From == name && !slices.Contains(out[from], e.To) {
-				out[from] = append(out[from], e.To)
-				visit(from, e.To)
-			}
-		}
-	}
-	for _, c := range p.Containers {
-		visit(c.Name, c.Name)
-	}
-	return out
 }
 
 func containersOf(pod *corev1.Pod) []startup.Container {
