@@ -55,3 +55,22 @@ const (
 
 // ReadyPath is where the agent says on StatusPort and ReadinessPort whether it is ready.
 const ReadyPath = "/healthz/ready"
+
+// Where the agent makes the app's probes and hooks, on StatusPort: Istio's paths.
+// ProbePath + CONTAINER + "/readyz", and then "/" + the value of ProbeKey if there is one.
+const (
+	ProbePath = "/app-health/"
+	HookPath  = "/app-lifecycle/"
+	ProbeKey  = "OUTRIDER_PROBE_KEY" // variable of the agent
+)
+
+// ValidProbeKey reports whether a key can be the last part of a path and cannot be guessed:
+// 16 to 128 letters, digits, '-' and '_'.
+func ValidProbeKey(key string) bool {
+	for _, r := range key {
+		if (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && r != '-' && r != '_' {
+			return false
+		}
+	}
+	return len(key) >= 16 && len(key) <= 128
+}

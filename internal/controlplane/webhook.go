@@ -54,7 +54,7 @@ func (p *plane) openWebhook(serving *ca.Serving) error {
 // injection reads the files as they are now.
 func (p *plane) injection() (inject.Options, error) {
 	i := p.o.Injection
-	out := inject.Options{Revision: i.Revision, ControlPlane: "outriderd." + p.o.Namespace + ".svc:" + strconv.Itoa(contract.SecureDiscoveryPort)}
+	out := inject.Options{Revision: i.Revision, ProbeKey: inject.RandomProbeKey, ControlPlane: "outriderd." + p.o.Namespace + ".svc:" + strconv.Itoa(contract.SecureDiscoveryPort)}
 	if i.Values != "" {
 		data, err := os.ReadFile(i.Values)
 		if err != nil {

@@ -37,8 +37,9 @@ type Config struct {
 	Prewarm     []string
 	AppProbes   json.RawMessage // ISTIO_KUBE_APP_PROBERS
 	AppMetrics  json.RawMessage // ISTIO_PROMETHEUS_ANNOTATIONS
-	Annotations string          // file of the pod's annotations, by the downward API
-	LogLevel    slog.Level      // of the agent's own log
+	Callers     Callers
+	Annotations string     // file of the pod's annotations, by the downward API
+	LogLevel    slog.Level // of the agent's own log
 
 	Notes []string // what was set and has no effect, one sentence each
 }
@@ -62,6 +63,14 @@ func (p Pod) ID() string {
 		address = p.Addresses[0].String()
 	}
 	return p.Role + "~" + address + "~" + p.Name + "." + p.Namespace + "~" + p.Domain
+}
+
+// Callers are who may call the agent on its status port, besides the pod itself.
+type Callers struct {
+	Node    []netip.Addr   // HOST_IP
+	Probe   []netip.Prefix // where the kubelet's probes come from, besides Node and the default gateways
+	Key     string         // at the end of the paths of the kubelet's probes; empty: they are known by their address
+	Metrics []netip.Prefix // who may get the metrics, besides Node; nil: all
 }
 
 // A ControlPlane is the server of the agent and its Envoy.

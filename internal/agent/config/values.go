@@ -107,7 +107,7 @@ func share(field func(*Config) *float64) setter {
 }
 
 func boolean(field func(*Config) *bool) setter {
-	return parsed(field, strconv.ParseBool, func(bool) bool { return true }, "true or false")
+	return parsed(field, strconv.ParseBool, valid, "true or false")
 }
 
 // choice sets a field to the value of a word.
@@ -132,16 +132,50 @@ func object(field func(*Config) *json.RawMessage) setter {
 	}
 }
 
-func addresses(c *Config, s string) error {
-	var out []netip.Addr
+var addresses = parsed(func(c *Config) *[]netip.Addr { return &c.Pod.Addresses }, parseAddresses, valid, "IP addresses, separated by commas")
+
+// valid is for parsed where parse checks everything.
+func valid[T any](T) bool { return true }
+
+func verbatim(s string) (string, error) { return s, nil }
+
+func parseAddresses(s string) (out []netip.Addr, err error) {
 	for item := range strings.SplitSeq(s, ",") {
 		a, err := netip.ParseAddr(strings.TrimSpace(item))
 		if err != nil {
-			return errors.New("IP addresses, separated by commas")
+			return nil, err
 		}
 		out = append(out, a)
 	}
-	c.Pod.Addresses = out
+	return out, nil
+}
+
+const networksForm = "networks, separated by commas, for example 10.0.0.0/8,fd00::/8"
+
+func parseNetworks(s string) (out []netip.Prefix, err error) {
+	for item := range strings.SplitSeq(s, ",") {
+		n, err := netip.ParsePrefix(strings.TrimSpace(item))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, n.Masked())
+	}
+	return out, nil
+}
+
+// metricsFrom reads any, node, or networks.
+func metricsFrom(c *Config, s string) (err error) {
+	switch s {
+	case "any":
+		c.Callers.Metrics = nil
+		return nil
+	case "node":
+		c.Callers.Metrics = []netip.Prefix{}
+		return nil
+	}
+	if c.Callers.Metrics, err = parseNetworks(s); err != nil {
+		return errors.New("any, node, or " + networksForm)
+	}
 	return nil
 }
 

@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"outrider.dev/internal/contract"
 )
 
 // A known variable.
@@ -56,6 +59,11 @@ var variables = []known{
 	{"MINIMUM_DRAIN_DURATION", duration(func(c *Config) *time.Duration { return &c.Stop.Minimum })},
 	{"EXIT_ON_ZERO_ACTIVE_CONNECTIONS", boolean(func(c *Config) *bool { return &c.Stop.OnZero })},
 	{"OUTRIDER_GRACE", grace},
+
+	{"HOST_IP", parsed(func(c *Config) *[]netip.Addr { return &c.Callers.Node }, parseAddresses, valid, "IP addresses, separated by commas")},
+	{contract.ProbeKey, parsed(func(c *Config) *string { return &c.Callers.Key }, verbatim, contract.ValidProbeKey, "16 to 128 letters, digits, '-' and '_'")},
+	{"OUTRIDER_PROBE_FROM", parsed(func(c *Config) *[]netip.Prefix { return &c.Callers.Probe }, parseNetworks, valid, networksForm)},
+	{"OUTRIDER_METRICS_FROM", metricsFrom},
 
 	{"ISTIO_KUBE_APP_PROBERS", object(func(c *Config) *json.RawMessage { return &c.AppProbes })},
 	{"ISTIO_PROMETHEUS_ANNOTATIONS", object(func(c *Config) *json.RawMessage { return &c.AppMetrics })},

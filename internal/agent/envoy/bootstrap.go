@@ -217,7 +217,7 @@ func secret(name string) object {
 	}}
 }
 
-// prometheus is a listener for the network that shows one path of the admin interface.
+// prometheus is a listener that shows one path of the admin interface.
 func (o Options) prometheus() object {
 	address := object{"address": "0.0.0.0", "port_value": o.Prometheus}
 	if o.Family != IPv4 {
@@ -225,6 +225,9 @@ func (o Options) prometheus() object {
 	}
 	if o.Family == Dual {
 		address["ipv4_compat"] = true
+	}
+	if o.PrometheusLocal {
+		address = object{"address": o.Family.loopback().String(), "port_value": o.Prometheus}
 	}
 	route := object{"match": object{"prefix": "/stats/prometheus"}, "route": object{"cluster": metrics}}
 	hcm := extension("envoy.filters.network.http_connection_manager", "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager", object{

@@ -24,9 +24,10 @@ type Options struct {
 	Family       Family   // default: IPv4
 
 	// Prometheus is the port of Envoy's own metrics, for the whole network, as in
-	// Istio; default 15090. NoPrometheus leaves the listener out.
-	Prometheus   uint16
-	NoPrometheus bool
+	// Istio; default 15090. PrometheusLocal binds it to the loopback address, NoPrometheus
+	// leaves the listener out.
+	Prometheus                    uint16
+	PrometheusLocal, NoPrometheus bool
 
 	Stats       Stats
 	Log         Log

@@ -52,12 +52,12 @@ func envoyOptions(c config.Config) envoy.Options {
 		ControlPlane: plane,
 		Admin:        envoy.Endpoint{Port: c.Ports.Admin},
 		Family:       family(c.Pod.Addresses),
-		Prometheus:   c.Ports.Prometheus,
-		Stats:        envoy.Stats{Prefixes: c.Envoy.Stats.Prefixes, Suffixes: c.Envoy.Stats.Suffixes, Regexps: c.Envoy.Stats.Regexps},
-		Log:          envoy.Log{Level: c.Envoy.Level, Components: c.Envoy.Components},
-		Concurrency:  c.Envoy.Concurrency,
-		DrainTime:    c.Envoy.DrainTime,
-		Extra:        c.Envoy.Extra,
+		Prometheus:   c.Ports.Prometheus, PrometheusLocal: c.Callers.Metrics != nil,
+		Stats:       envoy.Stats{Prefixes: c.Envoy.Stats.Prefixes, Suffixes: c.Envoy.Stats.Suffixes, Regexps: c.Envoy.Stats.Regexps},
+		Log:         envoy.Log{Level: c.Envoy.Level, Components: c.Envoy.Components},
+		Concurrency: c.Envoy.Concurrency,
+		DrainTime:   c.Envoy.DrainTime,
+		Extra:       c.Envoy.Extra,
 	}
 }
 

@@ -13,8 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -218,6 +220,7 @@ func (a *agent) listen() (err error) {
 	if err != nil {
 		return &ConfigError{fmt.Errorf("variable ISTIO_KUBE_APP_PROBERS: %w", err)}
 	}
+	probes.Key = c.Callers.Key
 	targets, err := status.ParseTargets(string(c.AppMetrics), c.Ports.Status, c.Ports.Readiness)
 	if err != nil {
 		return &ConfigError{fmt.Errorf("variable ISTIO_PROMETHEUS_ANNOTATIONS: %w", err)}
@@ -232,7 +235,8 @@ func (a *agent) listen() (err error) {
 	a.health = newHealth(a.board, c.Stop.Apps, probes)
 	a.status, err = status.Listen(status.Options{
 		Board: a.board, Journal: a.journal, Log: a.log, Probes: a.health.probes, Full: a.health.inquiry, App: targets,
-		Ports:    []uint16{c.Ports.Status, c.Ports.Readiness},
+		Ports: []uint16{c.Ports.Status, c.Ports.Readiness},
+		Node:  nodeOf(c.Callers), MetricsFrom: c.Callers.Metrics,
 		StateDir: own, Socket: waiters,
 		Drain:   func(ctx context.Context) error { return a.admin.Drain(ctx, envoy.DiscourageInbound) },
 		Quit:    func() { a.quit() },
@@ -240,6 +244,15 @@ func (a *agent) listen() (err error) {
 		Metrics: a.metrics(),
 	})
 	return err
+}
+
+// nodeOf are the addresses of the pod's node, as networks.
+func nodeOf(c config.Callers) []netip.Prefix {
+	out := slices.Concat(c.Probe, status.Gateways())
+	for _, a := range c.Node {
+		out = append(out, netip.PrefixFrom(a, a.BitLen()))
+	}
+	return out
 }
 
 func address(c config.Config) string {

@@ -5,17 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
+
+	"outrider.dev/internal/contract"
 )
 
 // healthPath is the path of the container's readiness probe, else of its startup probe. A
 // liveness probe is no measure of health.
 func (p Probes) healthPath(container string) (path string, ok bool) {
 	for _, kind := range []string{"readyz", "startupz"} {
-		path = "/app-health/" + container + "/" + kind
+		path = contract.ProbePath + container + "/" + kind
 		if _, ok = p.byPath[path]; ok {
 			return path, true
 		}
@@ -37,12 +38,12 @@ func (p Probes) Containers() []string {
 }
 
 func container(path string) string {
-	name, _, _ := strings.Cut(strings.TrimPrefix(path, "/app-health/"), "/")
+	name, _, _ := strings.Cut(strings.TrimPrefix(path, contract.ProbePath), "/")
 	return name
 }
 
-// asAgent are the headers of a probe that the agent makes by itself.
-var asAgent = http.Header{"User-Agent": {"kube-probe/outrider"}, "Accept": {"*/*"}}
+// asAgent is the User-Agent of a probe that the agent makes by itself.
+const asAgent = kubeProbe + "outrider"
 
 // Probe makes a container's readiness probe, else its startup probe, once and within the
 // probe's own time. Nil is success.

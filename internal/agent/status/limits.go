@@ -8,18 +8,24 @@ import (
 	"sync/atomic"
 )
 
-// Limits of held requests and of open connections: a connection costs some 25 KiB while its
-// request is held. Clients within the pod have their own, higher limits.
-const (
-	heldOutside, heldInside = 64, 1024
-	openOutside, openInside = 256, 2048
+// Limits of held requests, of open connections, and of scrapes at once, by the place of the
+// client: so other pods use up neither the kubelet's nor the pod's own. A connection costs some
+// 25 KiB while its request is held.
+var (
+	heldLimit   = [places]int{outside: 64, onNode: 64, inside: 1024}
+	openLimit   = [places]int{outside: 256, onNode: 256, inside: 2048}
+	scrapeSlots = [places]int{outside: 8, onNode: 8, inside: 64}
 )
 
+// scrapesEach is how many scrapes one client may have at once: each makes Envoy write all of its
+// statistics.
+const scrapesEach = 2
+
 // connLimiter bounds the open connections. Over the limit, the oldest connection of the
-// client that has most of them is closed: so one client cannot lock out the kubelet.
+// client that has most of them is closed: so one client cannot lock out the others.
 type connLimiter struct {
-	outside, inside connSet
-	dropped         atomic.Uint64
+	at      [places]connSet
+	dropped atomic.Uint64
 }
 
 // A connSet is the open connections by client, with one limit.
@@ -31,28 +37,26 @@ type connSet struct {
 }
 
 func newConnLimiter() *connLimiter {
-	return &connLimiter{
-		outside: connSet{limit: openOutside, by: map[string][]net.Conn{}},
-		inside:  connSet{limit: openInside, by: map[string][]net.Conn{}},
+	l := &connLimiter{}
+	for i := range l.at {
+		l.at[i] = connSet{limit: openLimit[i], by: map[string][]net.Conn{}}
 	}
+	return l
 }
 
-// changed follows the connections of an http.Server.
-func (l *connLimiter) changed(conn net.Conn, state http.ConnState) {
+// follow follows the connections of the http.Server.
+func (s *Server) follow(conn net.Conn, state http.ConnState) {
 	if state != http.StateNew && state != http.StateClosed {
 		return
 	}
-	p := peerOf(conn)
-	set := &l.outside
-	if p.inside {
-		set = &l.inside
-	}
+	p := s.peerOf(conn)
+	set := &s.conns.at[p.place]
 	if state == http.StateClosed {
 		set.remove(p.name, conn)
 		return
 	}
 	if victim := set.add(p.name, conn); victim != nil {
-		l.dropped.Add(1)
+		s.conns.dropped.Add(1)
 		victim.Close()
 	}
 }
@@ -92,27 +96,38 @@ func (s *connSet) removeAt(client string, i int) {
 	s.open--
 }
 
-// waitLimiter bounds the requests that are held.
-type waitLimiter struct {
-	outside, inside chan struct{}
-	refused         atomic.Uint64
+// A slotLimiter bounds the requests of one kind that are served at once, in all and for each
+// client.
+type slotLimiter struct {
+	limit   [places]int
+	each    int // 0: no limit
+	refused atomic.Uint64
+
+	mu   sync.Mutex
+	used [places]int
+	by   map[string]int // by peer.name
 }
 
-func newWaitLimiter() *waitLimiter {
-	return &waitLimiter{outside: make(chan struct{}, heldOutside), inside: make(chan struct{}, heldInside)}
+func newSlotLimiter(limit [places]int, each int) *slotLimiter {
+	return &slotLimiter{limit: limit, each: each, by: map[string]int{}}
 }
 
-// acquire takes a slot for a held request, if one is free.
-func (l *waitLimiter) acquire(p peer) (release func(), ok bool) {
-	slots := l.outside
-	if p.inside {
-		slots = l.inside
-	}
-	select {
-	case slots <- struct{}{}:
-		return func() { <-slots }, true
-	default:
+// acquire takes a slot, if one is free.
+func (l *slotLimiter) acquire(p peer) (release func(), ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.used[p.place] >= l.limit[p.place] || l.each > 0 && p.place != inside && l.by[p.name] >= l.each {
 		l.refused.Add(1)
 		return nil, false
 	}
+	l.used[p.place]++
+	l.by[p.name]++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.used[p.place]--
+		if l.by[p.name]--; l.by[p.name] == 0 {
+			delete(l.by, p.name)
+		}
+	}, true
 }

@@ -56,20 +56,20 @@ func TestOneClientCannotUseUpTheConnections(t *testing.T) {
 
 	mine := request(dial("", "127.0.0.1"), "?wait=5m")
 	eventually(t, "the pod's own waiter", func() bool { return r.board.Waiting() == 1 })
-	for range heldOutside {
+	for range heldLimit[outside] {
 		request(dial(client, "10.9.0.2"), "?wait=5m")
 	}
-	eventually(t, "the client's requests are held", func() bool { return r.board.Waiting() == 1+heldOutside })
+	eventually(t, "the client's requests are held", func() bool { return r.board.Waiting() == 1+heldLimit[outside] })
 	began := time.Now()
 	if got := status(request(dial(client, "10.9.0.2"), "?wait=5m")); !strings.HasPrefix(got, "503 ") || !strings.Contains(got, "Retry-After: 1") ||
 		!strings.Contains(got, "envoy-not-live") || time.Since(began) > time.Minute {
 		t.Errorf("one too many: %s after %s", got, time.Since(began))
 	}
 	second := request(dial("", "127.0.0.1"), "?wait=5m")
-	eventually(t, "a slot for the pod", func() bool { return r.board.Waiting() == 2+heldOutside })
+	eventually(t, "a slot for the pod", func() bool { return r.board.Waiting() == 2+heldLimit[outside] })
 
 	// Connections without a request, many more than the limit.
-	for range openOutside + 50 {
+	for range openLimit[outside] + 50 {
 		dial(client, "10.9.0.2")
 	}
 	eventually(t, "the client's oldest are closed", func() bool { return r.board.Waiting() == 2 })

@@ -10,17 +10,6 @@ import (
 	"time"
 )
 
-// local refuses clients outside of the pod.
-func local(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !peerFrom(r).local {
-			http.Error(w, "only from within the pod, by the loopback interface", http.StatusForbidden)
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
-}
-
 // debug is Go's profiles and what the options add.
 func (s *Server) debug() http.Handler {
 	mux := http.NewServeMux()

@@ -123,6 +123,7 @@ func (s *Server) own() []Metric {
 		{Name: `outrider_agent_ready{level="full"}`, Value: ready(readiness.Full)},
 		{Name: "outrider_agent_waiters", Help: "Requests that are held until the proxy is ready.", Value: func() float64 { return float64(board.Waiting()) }},
 		{Name: "outrider_agent_waiters_refused_total", Help: "Requests that were answered at once because too many were held.", Counter: true, Value: count(&s.waits.refused)},
+		{Name: "outrider_agent_scrapes_refused_total", Help: "Scrapes that were refused because too many were made at once.", Counter: true, Value: count(&s.scraping.refused)},
 		{Name: "outrider_agent_connections_dropped_total", Help: "Connections that were closed because too many were open.", Counter: true, Value: count(&s.conns.dropped)},
 		{Name: "istio_agent_scrapes_total", Help: "Scrapes of the merged metrics.", Counter: true, Value: count(&s.scrapes.total)},
 		{Name: `istio_agent_scrape_failures_total{type="envoy"}`, Help: "Targets that did not answer, or not fully, by type.", Counter: true, Value: count(&s.scrapes.envoyFailed)},
@@ -161,6 +162,13 @@ var scraper = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, D
 // metrics is the agent's own, then Envoy's, then the app's: one that fails is left out, or
 // cut at a line, and hides none of the others.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
+	release, ok := s.scraping.acquire(peerFrom(r))
+	if !ok {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, fmt.Sprintf("too many scrapes at once; a client may have %d", scrapesEach), http.StatusServiceUnavailable)
+		return
+	}
+	defer release()
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	if r.Method == http.MethodHead {
 		return

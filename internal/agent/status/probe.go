@@ -29,6 +29,10 @@ type Probes struct {
 	// kubelet; default: none.
 	Made func(container string, err error)
 
+	// Key is the last part of the path in the kubelet's requests, by which they are known:
+	// /app-health/CONTAINER/readyz/KEY. Default: none; then they are known by their address.
+	Key string
+
 	byPath map[string]probe
 }
 
@@ -119,22 +123,32 @@ func (p probe) ports() (out []uint16) {
 // Paths are what is probed, sorted.
 func (p Probes) Paths() []string { return slices.Sorted(maps.Keys(p.byPath)) }
 
+// split separates a path of ours from the key at its end.
+func (p Probes) split(path string) (fixed, key string) {
+	if strings.Count(path, "/") < 4 {
+		return path, ""
+	}
+	i := strings.LastIndexByte(path, '/')
+	return path[:i], path[i+1:]
+}
+
 // serve makes the app's probe in the kubelet's place, and answers as the app did.
 func (p Probes) serve(w http.ResponseWriter, r *http.Request) {
-	probe, ok := p.byPath[r.URL.Path]
+	path, _ := p.split(r.URL.Path)
+	probe, ok := p.byPath[path]
 	if !ok {
-		http.Error(w, fmt.Sprintf("no such probe: %.100q; known: %s", r.URL.Path, cmp.Or(strings.Join(p.Paths(), ", "), "none")), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("no such probe: %.100q; known: %s", path, cmp.Or(strings.Join(p.Paths(), ", "), "none")), http.StatusNotFound)
 		return
 	}
 	ctx, cancel := probe.limited(r.Context())
 	defer cancel()
 	end, _ := ctx.Deadline()
 	http.NewResponseController(w).SetWriteDeadline(end.Add(answerLimit))
-	code, body, err := p.try(ctx, probe, r.Header)
+	code, body, err := p.try(ctx, probe, r.UserAgent())
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	p.made(r.URL.Path, result(code, err))
+	p.made(path, result(code, err))
 	if err != nil {
 		http.Error(w, "probe failed: "+err.Error(), http.StatusInternalServerError)
 		return
@@ -145,11 +159,11 @@ func (p Probes) serve(w http.ResponseWriter, r *http.Request) {
 	w.Write(body)
 }
 
-func (p Probes) try(ctx context.Context, probe probe, headers http.Header) (code int, body []byte, err error) {
+func (p Probes) try(ctx context.Context, probe probe, userAgent string) (code int, body []byte, err error) {
 	at := func(n port) string { return net.JoinHostPort(cmp.Or(p.Host, "localhost"), strconv.Itoa(int(n))) }
 	switch {
 	case probe.HTTPGet != nil:
-		return tryHTTP(ctx, *probe.HTTPGet, at(probe.HTTPGet.Port), headers)
+		return tryHTTP(ctx, *probe.HTTPGet, at(probe.HTTPGet.Port), userAgent)
 	case probe.TCPSocket != nil:
 		conn, err := dialApp(ctx, "tcp", at(probe.TCPSocket.Port))
 		if err != nil {
@@ -190,22 +204,25 @@ const (
 	probeBody     = 10 << 10
 )
 
-// hop are headers of one connection, not of the request.
-var hop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", WaiterHeader}
+// kubeProbe begins the User-Agent of the kubelet's probes, and its version ends it.
+const kubeProbe = "kube-probe/"
 
-func tryHTTP(ctx context.Context, p httpGet, address string, headers http.Header) (code int, body []byte, err error) {
+var kubeVersion = regexp.MustCompile(`^[0-9A-Za-z.+-]{1,32}$`)
+
+// tryHTTP sends the headers that the kubelet would, and those that the probe declares. Of the
+// caller's it passes on the kubelet's version alone: with others the caller could be to the app
+// what it is not (X-Forwarded-Client-Cert, Authorization).
+func tryHTTP(ctx context.Context, p httpGet, address, userAgent string) (code int, body []byte, err error) {
 	path := "/" + strings.TrimPrefix(p.Path, "/")
 	url := strings.ToLower(cmp.Or(p.Scheme, "http")) + "://" + address + path
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return 0, nil, fmt.Errorf("httpGet: %w", err)
 	}
-	if req.Header = headers.Clone(); req.Header == nil {
-		req.Header = http.Header{}
+	if version, ok := strings.CutPrefix(userAgent, kubeProbe); !ok || !kubeVersion.MatchString(version) {
+		userAgent = asAgent
 	}
-	for _, h := range hop {
-		req.Header.Del(h)
-	}
+	req.Header = http.Header{"User-Agent": {userAgent}, "Accept": {"*/*"}}
 	// The kubelet sends these as they are in the pod, several of one name too; they replace its own.
 	for _, h := range p.HTTPHeaders {
 		req.Header.Del(h.Name)

@@ -47,7 +47,8 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set(AgentHeader, "1")
 	w.Header().Set("Cache-Control", "no-store")
-	if level == readiness.Full && s.o.Full != nil {
+	// Other pods get what is known: they do not have the apps probed.
+	if level == readiness.Full && s.o.Full != nil && peerFrom(r).place != outside {
 		defer s.o.Full.Want()()
 		if wait > 0 {
 			processing(w, r) // the app may take its time

@@ -2,9 +2,10 @@
 // start went, metrics, the app's probes for the kubelet, and commands from within the pod.
 //
 // The ports are open before anything else is: a client gets an answer, not a refused connection.
-// A request with ?wait= is held until the proxy is ready, and released by that event. What
-// changes anything, and what shows the inside, is for the pod alone (the loopback
-// interface); on the unix socket other users may only get the readiness of the proxy.
+// A request with ?wait= is held until the proxy is ready, and released by that event. Who may
+// call what is one table, in access.go: what changes anything, and what shows the inside, is
+// for the pod alone (the loopback interface); on the unix socket other users may only get the
+// readiness of the proxy.
 package status
 
 import (
@@ -50,6 +51,9 @@ type Options struct {
 	App     []Target // the app's metrics
 
 	Probes Probes
+	// Node are the addresses of the pod's node: the kubelet's. MetricsFrom are networks that may
+	// get the metrics; nil: all.
+	Node, MetricsFrom []netip.Prefix
 
 	Log *slog.Logger // default: none
 }
@@ -70,7 +74,9 @@ type Server struct {
 	listeners []net.Listener
 	scrapes   scrapes
 	conns     *connLimiter
-	waits     *waitLimiter
+	waits     *slotLimiter // held requests
+	scraping  *slotLimiter
+	strangers firsts // clients whose probes were refused
 }
 
 // Listen opens the ports and the socket, all or none.
@@ -82,14 +88,14 @@ func Listen(o Options) (*Server, error) {
 		o.Ports = []uint16{contract.StatusPort, contract.ReadinessPort}
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	s := &Server{o: o, conns: newConnLimiter(), waits: newWaitLimiter()}
+	s := &Server{o: o, conns: newConnLimiter(), waits: newSlotLimiter(heldLimit, 0), scraping: newSlotLimiter(scrapeSlots, scrapesEach)}
 	s.http = &http.Server{
 		Handler:           s.handler(),
 		ReadHeaderTimeout: headerLimit, ReadTimeout: bodyLimit, WriteTimeout: answerLimit, IdleTimeout: idleLimit,
-		MaxHeaderBytes: headerSize, ConnState: s.conns.changed,
+		MaxHeaderBytes: headerSize, ConnState: s.follow,
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // as a scanner's TLS hello
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, peerKey{}, peerOf(c))
+			return context.WithValue(ctx, peerKey{}, s.peerOf(c))
 		},
 	}
 	for _, p := range o.Ports {
@@ -174,32 +180,6 @@ func (s *Server) Serve(ctx context.Context) error {
 
 type peerKey struct{}
 
-// A peer is the client of a connection.
-type peer struct {
-	local     bool   // from within the pod, and allowed everything
-	otherUser bool   // on the unix socket, with another uid than the agent's
-	inside    bool   // in the pod, as any user
-	name      string // for the journal
-}
-
-// peerOf looks at the connection: headers of a request prove nothing.
-func peerOf(c net.Conn) peer {
-	if u, ok := c.(*net.UnixConn); ok {
-		cred, err := credentials(u)
-		if err != nil {
-			return peer{otherUser: true, inside: true, name: "unix socket"}
-		}
-		own := cred.Uid == 0 || int(cred.Uid) == os.Getuid()
-		return peer{local: own, otherUser: !own, inside: true, name: fmt.Sprintf("uid %d pid %d", cred.Uid, cred.Pid)}
-	}
-	a, err := netip.ParseAddrPort(c.RemoteAddr().String())
-	if err != nil {
-		return peer{name: c.RemoteAddr().String()}
-	}
-	loopback := a.Addr().Unmap().IsLoopback()
-	return peer{local: loopback, inside: loopback, name: a.Addr().Unmap().String()}
-}
-
 func credentials(c *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -214,34 +194,6 @@ func credentials(c *net.UnixConn) (*unix.Ucred, error) {
 func peerFrom(r *http.Request) peer {
 	p, _ := r.Context().Value(peerKey{}).(peer)
 	return p
-}
-
-// handler is the list of paths, methods and permitted clients.
-func (s *Server) handler() http.Handler {
-	mux, private := http.NewServeMux(), http.NewServeMux()
-	mux.HandleFunc("GET "+contract.ReadyPath, s.ready)
-	mux.HandleFunc("GET /startup", s.startup)
-	mux.HandleFunc("GET /stats/prometheus", s.metrics)
-	mux.HandleFunc("GET /metrics", s.metrics)
-	mux.HandleFunc("/app-health/", s.o.Probes.serve)
-	mux.HandleFunc("/app-lifecycle/", s.o.Probes.serve)
-	private.Handle("/debug/", s.debug())
-	if s.o.Drain != nil {
-		private.HandleFunc("POST /drain", s.drain)
-	}
-	if s.o.Quit != nil {
-		private.HandleFunc("POST /quitquitquit", s.quit)
-	}
-	for _, path := range []string{"/debug/", "/drain", "/quitquitquit"} {
-		mux.Handle(path, local(private))
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if peerFrom(r).otherUser && r.URL.Path != contract.ReadyPath {
-			http.Error(w, "on this socket other users may only get "+contract.ReadyPath, http.StatusForbidden)
-			return
-		}
-		mux.ServeHTTP(w, r)
-	})
 }
 
 // keepState writes the state file at each change, and removes it at the end.

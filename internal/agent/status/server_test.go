@@ -209,7 +209,8 @@ func TestCommandsAreForThePodAlone(t *testing.T) {
 		has          string
 	}{
 		{outside, "GET", "/healthz/ready", 503, "envoy-not-live"},
-		{outside, "GET", "/startup", 200, "process_started"},
+		{outside, "GET", "/startup", 403, "only from the pod and its node"},
+		{inside, "GET", "/startup", 200, "process_started"},
 		{outside, "GET", "/metrics", 200, "outrider_agent_ready"},
 		{outside, "POST", "/drain", 403, "loopback"},
 		{outside, "POST", "/quitquitquit", 403, "loopback"},
@@ -334,7 +335,7 @@ func FuzzEndpoints(f *testing.F) {
 		f.Fatal(err)
 	}
 	board := readiness.New(readiness.Options{})
-	s := &Server{conns: newConnLimiter(), waits: newWaitLimiter(), o: Options{Board: board, Journal: NewJournal(JournalOptions{}), Probes: probes,
+	s := &Server{conns: newConnLimiter(), waits: newSlotLimiter(heldLimit, 0), scraping: newSlotLimiter(scrapeSlots, 0), o: Options{Board: board, Journal: NewJournal(JournalOptions{}), Probes: probes,
 		Drain: func(context.Context) error { return io.ErrUnexpectedEOF }, Quit: func() {}, Debug: map[string]http.Handler{"x": http.NotFoundHandler()}}}
 	h := s.handler()
 	for _, seed := range []string{"/healthz/ready?wait=1ns&level=full&format=text", "/startup", "/metrics", "/stats/prometheus", "/app-health/a/livez",
@@ -351,7 +352,11 @@ func FuzzEndpoints(f *testing.F) {
 		if err != nil {
 			t.Skip()
 		}
-		r = r.WithContext(context.WithValue(r.Context(), peerKey{}, peer{local: isLocal, otherUser: !isLocal && len(target)%2 == 0}))
+		where := place(len(target) % 2) // outside, or the node
+		if isLocal {
+			where = inside
+		}
+		r = r.WithContext(context.WithValue(r.Context(), peerKey{}, peer{place: where, otherUser: !isLocal && len(target)%2 == 0}))
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if !allowed[w.Code] {

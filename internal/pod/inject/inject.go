@@ -36,6 +36,10 @@ type Options struct {
 	Environ      map[string]string  // more variables of the proxy
 	OwnLabels    bool               // Istio's labels belong to another injector: only ours count
 
+	// ProbeKey returns a secret for the paths of a workload's probes and hooks, by which the
+	// agent knows the kubelet. Default: there is none, and the agent knows it by its address.
+	ProbeKey func(workload string) string
+
 	// Commands are the commands of images, by the image as a container names it. If it is
 	// not nil, commands can be looked up: [Result.Unknown] then has the images that need it.
 	// Default: a command that is not in the pod is unknown.
@@ -150,6 +154,7 @@ type input struct {
 	pod       *corev1.Pod // likewise, without own
 	own       ownContainers
 	mesh      string // the container of another mesh's proxy; empty: there is none
+	key       string // of the probes, by an earlier injection
 	alongside bool   // another mesh has the proxy: injection adds order and parking alone
 }
 
@@ -195,7 +200,7 @@ func readInput(pod *corev1.Pod, ns Namespace, o Options) (input, error) {
 	if err != nil {
 		return input{}, err
 	}
-	in := input{o: o, ns: ns, stripped: stripped, mesh: otherMesh(stripped)}
+	in := input{o: o, ns: ns, stripped: stripped, mesh: otherMesh(stripped), key: keyOf(pod)}
 	in.pod, in.own = withoutOwn(stripped)
 	return in, nil
 }

@@ -1,9 +1,14 @@
 package inject
 
 import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -11,12 +16,7 @@ import (
 	"outrider.dev/internal/contract"
 )
 
-// Where the agent answers for the app: Istio's paths.
-const (
-	probePath  = "/app-health/"
-	hookPath   = "/app-lifecycle/"
-	probersEnv = "ISTIO_KUBE_APP_PROBERS"
-)
+const probersEnv = "ISTIO_KUBE_APP_PROBERS"
 
 // A prober is how the agent makes a probe or a hook.
 type prober struct {
@@ -26,7 +26,8 @@ type prober struct {
 	TimeoutSeconds int32                   `json:"timeoutSeconds,omitempty"`
 }
 
-// A handler is a probe or a hook of a container. The agent answers it at path.
+// A handler is a probe or a hook of a container. The agent answers it at path: Istio's. The
+// kubelet's requests have the key of the pod's probes after it.
 type handler struct {
 	path  string
 	probe *corev1.Probe
@@ -35,12 +36,12 @@ type handler struct {
 
 func handlersOf(c *corev1.Container) []handler {
 	all := []handler{
-		{path: probePath + c.Name + "/readyz", probe: c.ReadinessProbe},
-		{path: probePath + c.Name + "/livez", probe: c.LivenessProbe},
-		{path: probePath + c.Name + "/startupz", probe: c.StartupProbe},
+		{path: contract.ProbePath + c.Name + "/readyz", probe: c.ReadinessProbe},
+		{path: contract.ProbePath + c.Name + "/livez", probe: c.LivenessProbe},
+		{path: contract.ProbePath + c.Name + "/startupz", probe: c.StartupProbe},
 	}
 	if l := c.Lifecycle; l != nil {
-		all = append(all, handler{path: hookPath + c.Name + "/prestopz", hook: l.PreStop}, handler{path: hookPath + c.Name + "/poststartz", hook: l.PostStart})
+		all = append(all, handler{path: contract.HookPath + c.Name + "/prestopz", hook: l.PreStop}, handler{path: contract.HookPath + c.Name + "/poststartz", hook: l.PostStart})
 	}
 	var out []handler
 	for _, h := range all {
@@ -72,12 +73,12 @@ func writeProbes(pod *corev1.Pod, in input, s settings, r *report) error {
 	if !s.proxy || s.mode == noMode || !s.probes || !rewrites(in, r) {
 		return nil
 	}
-	all := map[string]prober{}
+	all, key := map[string]prober{}, in.probeKey(pod)
 	for _, c := range authors(pod) {
 		for _, h := range handlersOf(c) {
 			if p, ok := proberOf(c, h, s.port, r); ok {
 				all[h.path] = p
-				h.set(prober{HTTPGet: &corev1.HTTPGetAction{Path: h.path, Port: intstr.FromInt32(s.port)}})
+				h.set(prober{HTTPGet: &corev1.HTTPGetAction{Path: keyed(h.path, key), Port: intstr.FromInt32(s.port)}})
 			}
 		}
 	}
@@ -86,7 +87,65 @@ func writeProbes(pod *corev1.Pod, in input, s settings, r *report) error {
 	}
 	text, err := asJSON(all)
 	setProxyEnv(pod, probersEnv, text)
+	if key != "" {
+		setProxyEnv(pod, contract.ProbeKey, key)
+	}
 	return err
+}
+
+func keyed(path, key string) string {
+	if key == "" {
+		return path
+	}
+	return path + "/" + key
+}
+
+// probeKey is the key that the pod's author set as a variable, else that of an earlier
+// injection, so that one more changes nothing, else a new one.
+func (in input) probeKey(pod *corev1.Pod) string {
+	switch set := valueOf(pod, contract.ProbeKey); {
+	case set != "":
+		return set
+	case in.key != "":
+		return in.key
+	case in.o.ProbeKey == nil:
+		return ""
+	}
+	w := in.workload()
+	return in.o.ProbeKey(strings.Join([]string{in.ns.Name, w.APIVersion, w.Kind, w.Name}, "/"))
+}
+
+// keyOf is the key that an earlier injection gave the pod; empty: none.
+func keyOf(pod *corev1.Pod) string {
+	if _, was := pod.Annotations[contract.Status]; was {
+		return valueOf(pod, contract.ProbeKey)
+	}
+	return ""
+}
+
+// valueOf returns a variable of the proxy; empty: it is not set.
+func valueOf(pod *corev1.Pod, name string) string {
+	if c := find(pod, contract.ProxyContainer); c != nil {
+		for _, e := range c.Env {
+			if e.Name == name {
+				return e.Value
+			}
+		}
+	}
+	return ""
+}
+
+// RandomProbeKey makes a key for [Options.ProbeKey], of 128 bits.
+func RandomProbeKey(string) string { return rand.Text() }
+
+// DerivedProbeKey returns a function for [Options.ProbeKey] that returns the same key for the
+// same workload.
+func DerivedProbeKey(secret []byte) func(workload string) string {
+	return func(workload string) string {
+		mac := hmac.New(sha256.New, secret)
+		mac.Write([]byte(workload))
+		return hex.EncodeToString(mac.Sum(nil)[:16])
+	}
 }
 
 func rewrites(in input, r *report) bool {
@@ -157,20 +216,18 @@ func setProxyEnv(pod *corev1.Pod, name, value string) {
 }
 
 // restoreProbes undoes [writeProbes].
-func restoreProbes(pod *corev1.Pod, proxy *corev1.Container) error {
+func restoreProbes(pod *corev1.Pod) error {
 	var all map[string]prober
-	for _, e := range proxy.Env {
-		if e.Name != probersEnv {
-			continue
-		}
-		if err := json.Unmarshal([]byte(e.Value), &all); err != nil {
+	if text := valueOf(pod, probersEnv); text != "" {
+		if err := json.Unmarshal([]byte(text), &all); err != nil {
 			return refuse(BadAnnotation, "", "variable %s of %s: %v", probersEnv, contract.ProxyContainer, err)
 		}
 	}
+	key := keyOf(pod)
 	for _, c := range authors(pod) {
 		for _, h := range handlersOf(c) {
 			p, written := all[h.path]
-			if now := h.get().HTTPGet; written && now != nil && now.Path == h.path {
+			if now := h.get().HTTPGet; written && now != nil && now.Path == keyed(h.path, key) {
 				h.set(p)
 			}
 		}

@@ -105,8 +105,10 @@ func randomPod(c chooser) string {
 // randomOptions: Kubernetes before and after restartable init containers, values that
 // about the order.
 func randomOptions(t testing.TB, c chooser) Options {
+	version := c(3)
 	return Options{
-		Kubernetes: startup.Kubernetes([]int{27, 34, 36}[c(3)]),
+		ProbeKey:   []func(string) string{nil, DerivedProbeKey([]byte("secret")), nil}[version],
+		Kubernetes: startup.Kubernetes([]int{27, 34, 36}[version]),
 		Values: valuesOf(t, c.of("{}", "global: {proxy: {holdApplicationUntilProxyStarts: true}}", "global: {proxy: {lifecycle: {postStart: {exec: {command: [v]}}}}}",
 			"pilot: {env: {ENABLE_NATIVE_SIDECARS: true}}", "global: {imagePullSecrets: [s]}")),
 	}
@@ -141,6 +143,7 @@ func checkRandom(t testing.TB, c chooser) bool {
 	keepsTheOrder(t, p, r)
 	notReadyWhileHeld(t, r)
 	other := randomOptions(t, c)
+	other.ProbeKey = o.ProbeKey // a key stays: TestKeyOfTheProbes
 	if second, err := Pod(r.Pod, Namespace{Name: "shop"}, other); err == nil && second.Injected {
 		checkInjected(t, p, second, other)
 		keepsTheOrder(t, p, second)

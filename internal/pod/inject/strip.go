@@ -28,10 +28,8 @@ func Stripped(pod *corev1.Pod) (*corev1.Pod, error) {
 		}
 	}
 	out := pod.DeepCopy()
-	if proxy := find(out, contract.ProxyContainer); proxy != nil {
-		if err := restoreProbes(out, proxy); err != nil {
-			return nil, err
-		}
+	if err := restoreProbes(out); err != nil {
+		return nil, err
 	}
 	added := func(c corev1.Container) bool {
 		return slices.Contains(append(s.InitContainers, s.Containers...), c.Name)
