@@ -1,0 +1,434 @@
+package netns
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/capture"
+	"outrider.dev/test/ns"
+)
+
+// The campaigns run with small numbers. "make campaign" runs the long form:
+// OUTRIDER_KILLS is how many captures are killed for each backend, OUTRIDER_ROUNDS how often
+// 20 are started at once, OUTRIDER_SEED repeats a run.
+func campaign(t *testing.T, name string, small int) (n int, r *rand.Rand) {
+	t.Helper()
+	number := func(name string, otherwise uint64) uint64 {
+		if os.Getenv(name) == "" {
+			return otherwise
+		}
+		v, err := strconv.ParseUint(os.Getenv(name), 10, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return v
+	}
+	n = int(number(name, uint64(small)))
+	seed := number("OUTRIDER_SEED", rand.Uint64())
+	t.Logf("%s=%d OUTRIDER_SEED=%d", name, n, seed)
+	return n, rand.New(rand.NewPCG(seed, 0))
+}
+
+var agentBinary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "outrider-netns-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "outrider-agent")
+	if out, err := exec.Command("go", "build", "-o", path, "outrider.dev/cmd/outrider-agent").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := agentBinary(); err == nil {
+		os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// A run is the real command in a pod.
+type run struct {
+	*exec.Cmd
+	out, err bytes.Buffer
+}
+
+func start(t *testing.T, pod *ns.Namespace, args ...string) *run {
+	t.Helper()
+	path, err := agentBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &run{Cmd: exec.Command(path, append([]string{"capture"}, args...)...)}
+	r.Stdout, r.Stderr = &r.out, &r.err
+	pod.Do(func() { err = r.Start() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// end waits for the exit status.
+func (r *run) end() int {
+	r.Wait()
+	return r.ProcessState.ExitCode()
+}
+
+func agent(t *testing.T, pod *ns.Namespace, args ...string) string {
+	t.Helper()
+	r := start(t, pod, args...)
+	if r.end() != 0 {
+		t.Fatalf("capture %s: %s%s", strings.Join(args, " "), &r.out, &r.err)
+	}
+	return r.out.String()
+}
+
+// kernelState is everything of ours in a pod, as nft, iptables-save and ip list it.
+func kernelState(t *testing.T, pod *ns.Namespace) (rules, routing string) {
+	t.Helper()
+	rules = saved(t, pod, "iptables-nft") + "\n--\n" + saved(t, pod, "iptables-legacy") + "\n--\n"
+	pod.Do(func() {
+		if strings.Contains(command(t, "nft", "list", "tables"), "inet outrider") {
+			rules += command(t, "nft", "-s", "-t", "list", "table", "inet", "outrider")
+		}
+		for _, args := range []string{"-4 rule", "-6 rule", "-4 route show table 133", "-6 route show table 133", "-br addr show lo"} {
+			out, _ := exec.Command("ip", strings.Fields(args)...).Output() // there may be no such table
+			routing += string(out)
+		}
+	})
+	return rules, routing
+}
+
+// unlocked waits until no program of a killed capture has the lock of the pod.
+func unlocked(t *testing.T, pod *ns.Namespace) {
+	t.Helper()
+	f, err := os.Open(pod.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for {
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err == nil {
+			return
+		} else if err != unix.EINTR {
+			t.Fatal(err)
+		}
+	}
+}
+
+// probes are connections whose end shows by which flags they are captured.
+var probes = append(slices.Clone(ways),
+	way{name: "outbound 9999 ipv4", from: fromPod, uid: 1000, dst: "10.96.0.10:9999"},
+	way{name: "outbound 9999 ipv6", from: fromPod, uid: 1000, dst: "[fd96::10]:9999"})
+
+// ends is how each probe ends, given so much time.
+func ends(top *topology, limit time.Duration) []string {
+	out := make([]string, len(probes))
+	var wg sync.WaitGroup
+	for i, w := range probes {
+		wg.Go(func() { out[i] = ending(w.call(top, limit)) })
+	}
+	wg.Wait()
+	return out
+}
+
+// probed is a topology with listeners for the probes.
+func probed(t *testing.T) *topology {
+	top := newTopology(t)
+	settled(t, top.pod, "eth0", "virt0")
+	serve(t, top.pod, 1000, capture.Listener{Proto: capture.TCP, Port: 8080}, "app")
+	serve(t, top.pod, proxyUser, capture.Listener{Proto: capture.TCP, Port: 15001}, "proxy")
+	serve(t, top.pod, proxyUser, capture.Listener{Proto: capture.TCP, Port: 15006, Transparent: true}, "proxy")
+	for _, port := range []uint16{80, 9999} {
+		serve(t, top.peer, 0, capture.Listener{Proto: capture.TCP, Port: port}, "peer")
+	}
+	return top
+}
+
+func (v variant) flags() []string {
+	out := []string{"--backend=" + v.backend}
+	if v.variant != "" {
+		out = append(out, "--force-iptables-binary="+v.variant)
+	}
+	return out
+}
+
+// An outcome is what a finished run makes.
+type outcome struct {
+	rules, routing string
+	ends           []string
+}
+
+func observe(t *testing.T, top *topology) outcome {
+	t.Helper()
+	var o outcome
+	o.rules, o.routing = kernelState(t, top.pod)
+	o.ends = ends(top, enough)
+	return o
+}
+
+// A change is what a run that is killed was to do.
+type change struct {
+	name          string
+	before, after []string // flags; none for no rules
+}
+
+func changesOf(v variant) []change {
+	plain := []string{"-i", "*", "-b", "*", "--dual-stack", "-o", "9999"}
+	other := []string{"-i", "*", "-b", "*", "--dual-stack", "-m", "TPROXY", "--redirect-dns", "-x", "172.16.0.10"}
+	next := variants[(slices.Index(variants, v)+1)%len(variants)]
+	return []change{
+		{"the first", nil, slices.Concat(plain, v.flags())},
+		{"other flags", slices.Concat(plain, v.flags()), slices.Concat(other, v.flags())},
+		{"another backend", slices.Concat(other, next.flags()), slices.Concat(plain, v.flags())},
+		{"clean", slices.Concat(plain, v.flags()), nil},
+	}
+}
+
+func (c change) args() []string {
+	if c.after == nil {
+		return []string{"clean"}
+	}
+	return c.after
+}
+
+// Whenever a capture is killed, what stands is as before, or as wanted, or connections wait:
+// none is captured in one family and passes in the other. verify says which, and the next run
+// completes it.
+func TestKilledCaptures(t *testing.T) {
+	ns.RequireRoot(t)
+	n, r := campaign(t, "OUTRIDER_KILLS", 4)
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			top := probed(t)
+			found := map[string]int{}
+			for _, c := range changesOf(v) {
+				k := newKiller(t, top, c, r)
+				for range max(1, n/4) {
+					found[c.name+": "+k.once()]++
+				}
+			}
+			for _, name := range slices.Sorted(maps.Keys(found)) {
+				t.Logf("%4d  %s", found[name], name)
+			}
+		})
+	}
+}
+
+// A killer kills one kind of run, and knows its ends.
+type killer struct {
+	*testing.T
+	top            *topology
+	change         change
+	rand           *rand.Rand
+	takes          time.Duration
+	before, wanted outcome
+}
+
+func newKiller(t *testing.T, top *topology, c change, r *rand.Rand) *killer {
+	t.Helper()
+	k := &killer{T: t, top: top, change: c, rand: r}
+	k.prepare()
+	k.before = observe(t, top)
+	begin := time.Now()
+	agent(t, top.pod, c.args()...)
+	k.takes = time.Since(begin)
+	k.wanted = observe(t, top)
+	return k
+}
+
+// prepare makes the state before.
+func (k *killer) prepare() {
+	k.Helper()
+	agent(k.T, k.top.pod, "clean")
+	if k.change.before != nil {
+		agent(k.T, k.top.pod, k.change.before...)
+	}
+}
+
+// once kills one run, and returns in a few words what is left.
+func (k *killer) once() string {
+	k.Helper()
+	k.prepare()
+	delay := time.Duration(k.rand.Int64N(int64(k.takes) * 5 / 4))
+	r := start(k.T, k.top.pod, k.change.args()...)
+	time.Sleep(delay)
+	r.Process.Kill()
+	ended := r.end()
+	unlocked(k.T, k.top.pod)
+	rules, routing := kernelState(k.T, k.top.pod)
+	verify := start(k.T, k.top.pod, "verify")
+	status := verify.end()
+	says := verify.err.String()
+	left, want := k.classify(rules, routing, says)
+	switch {
+	case left == "":
+		k.Errorf("%s, killed after %s: verify: %d, %s\nrules:\n%s\nrouting:\n%s", k.change.name, delay, status, says, rules, routing)
+		left = "something else"
+	case (status == 0) != (want != ""):
+		k.Errorf("%s, killed after %s: %s; verify: %d, %s%s", k.change.name, delay, left, status, &verify.out, says)
+	}
+	k.probe(left)
+	if ended == 0 {
+		left += " (it had ended)"
+	}
+	// Either way out works.
+	if k.rand.IntN(2) == 0 {
+		agent(k.T, k.top.pod, k.change.args()...)
+		if got, _ := kernelState(k.T, k.top.pod); got != k.wanted.rules {
+			k.Errorf("%s, killed after %s, run again: rules:\n%s\nwant:\n%s", k.change.name, delay, got, k.wanted.rules)
+		}
+	} else {
+		agent(k.T, k.top.pod, "clean")
+		if got := ours(k.T, k.top.pod); len(got) > 0 {
+			k.Errorf("%s, killed after %s, cleaned: rules in %s", k.change.name, delay, got)
+		}
+	}
+	return left
+}
+
+// classify names what is left. intact is not empty if verify must be content with it.
+func (k *killer) classify(rules, routing, says string) (left, intact string) {
+	for _, o := range []struct {
+		name  string
+		state outcome
+		flags []string
+	}{{"as wanted", k.wanted, k.change.after}, {"as before", k.before, k.change.before}} {
+		if rules != o.state.rules {
+			continue
+		}
+		switch {
+		case o.flags == nil && strings.Contains(says, "no rules of outrider"):
+			return o.name, ""
+		case o.flags != nil && routing == o.state.routing:
+			return o.name, o.name
+		case o.flags != nil && strings.Contains(says, "or the routing that belongs to them"):
+			return o.name + ", routing to be completed", ""
+		}
+	}
+	switch {
+	case strings.Contains(says, "a capture was interrupted"):
+		return "waits", ""
+	case strings.Contains(says, "two backends have rules") || strings.Contains(says, "at once"):
+		return "rules of two backends", ""
+	}
+	return "", ""
+}
+
+// probe makes connections: each ends as before, or as wanted, or waits; and if one family
+// waits for nothing, the other is like it.
+func (k *killer) probe(left string) {
+	k.Helper()
+	limit := enough
+	if left == "waits" {
+		limit = short
+	}
+	got := ends(k.top, limit)
+	for i, end := range got {
+		if end != waits && end != k.before.ends[i] && end != k.wanted.ends[i] {
+			k.Errorf("%s, left %s: %s ends as %q; before %q, wanted %q", k.change.name, left, probes[i], end, k.before.ends[i], k.wanted.ends[i])
+		}
+	}
+	for i := 0; i < len(got); i += 2 { // IPv4 and IPv6 of the same way
+		if got[i] != got[i+1] && !slices.Contains(got[i:i+2], waits) {
+			k.Errorf("%s, left %s: %s ends as %q, %s as %q", k.change.name, left, probes[i], got[i], probes[i+1], got[i+1])
+		}
+	}
+	if want := map[string][]string{"as before": k.before.ends, "as wanted": k.wanted.ends}[left]; want != nil && !slices.Equal(got, want) {
+		k.Errorf("%s, left %s: connections end as %q, want %q", k.change.name, left, got, want)
+	}
+}
+
+// Of captures at once with different flags, each one that fails says why, and what stands is
+// what one of the others wanted.
+func TestCapturesAtOnce(t *testing.T) {
+	ns.RequireRoot(t)
+	const crowd = 20
+	rounds, r := campaign(t, "OUTRIDER_ROUNDS", 1)
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			top := probed(t)
+			failed, waited := 0, 0
+			for range rounds {
+				f, w := atOnce(t, top, v, crowd, r)
+				failed, waited = failed+f, waited+w
+			}
+			t.Logf("%d rounds of %d captures at once: %d waited, %d failed and said why", rounds, crowd, waited, failed)
+		})
+	}
+}
+
+func atOnce(t *testing.T, top *topology, v variant, crowd int, r *rand.Rand) (failed, waited int) {
+	t.Helper()
+	agent(t, top.pod, "clean")
+	var runs []*run
+	for i := range crowd {
+		flags := []string{"-i", "*", "-b", "*", "--dual-stack", "-o", fmt.Sprint(9990 + i), "--output=json"}
+		if r.IntN(2) == 0 {
+			flags = append(flags, "-m", "TPROXY")
+		}
+		by := v
+		if r.IntN(4) == 0 { // another backend
+			by = variants[r.IntN(len(variants))]
+		}
+		runs = append(runs, start(t, top.pod, append(flags, by.flags()...)...))
+	}
+	type report struct {
+		Record string `json:"record"`
+	}
+	good := map[string]int{}
+	for i, run := range runs {
+		status := run.end()
+		if strings.Contains(run.err.String(), "waiting for") {
+			waited++
+		}
+		var out report
+		switch err := json.Unmarshal(run.out.Bytes(), &out); {
+		case status == 0 && err == nil:
+			good[out.Record] = i
+		case status == 1 && strings.Contains(run.err.String(), "outrider-agent: error: "):
+			failed++
+			t.Logf("failed: %s", &run.err)
+		default:
+			t.Errorf("exit status %d, %q, %q", status, &run.out, &run.err)
+		}
+	}
+	var now report
+	if err := json.Unmarshal([]byte(agent(t, top.pod, "verify", "--output=json")), &now); err != nil {
+		t.Fatal(err)
+	}
+	last, ok := good[now.Record]
+	if !ok {
+		t.Fatalf("what stands is %q, which is that of none that succeeded: %v", now.Record, good)
+	}
+	rules, _ := kernelState(t, top.pod)
+	for i := range crowd {
+		if has := strings.Contains(rules, fmt.Sprintf("port %d is excluded", 9990+i)); has != (i == last) {
+			t.Errorf("run %d stands; rules of run %d are there: %t", last, i, has)
+		}
+	}
+	want := []string{"proxy", "proxy", "proxy", "proxy", "proxy", "proxy"}
+	if 9990+last == 9999 {
+		want[4], want[5] = "peer", "peer"
+	}
+	if got := ends(top, enough); !slices.Equal(got, want) {
+		t.Errorf("connections end as %q, want %q", got, want)
+	}
+	return failed, waited
+}
