@@ -83,12 +83,12 @@ func Merge(families Families, four, six []Rule) []Rule {
 	return out
 }
 
-// singleFamily gives rules with an address the family. The others need none, because
+// singleFamily gives rules about an address the family. The others need none, because
 // the rule set has it.
 func singleFamily(family Families, rules []Rule) []Rule {
 	rules = slices.Clone(rules)
 	for i := range rules {
-		if slices.ContainsFunc(rules[i].Match, func(m Match) bool { return m.Prefix.IsValid() }) {
+		if slices.ContainsFunc(rules[i].Match, func(m Match) bool { return m.family() != 0 }) {
 			rules[i].Family = family
 		}
 	}

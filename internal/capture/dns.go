@@ -18,17 +18,17 @@ const (
 // dnsPort is the port of name servers.
 const dnsPort = 53
 
-// nameservers are the destinations of captured queries: each server, or one entry
-// without a condition for all.
-func (b *builder) nameservers() [][]netip.Prefix {
+// nameserver appends a rule about packets to a captured name server, or from one.
+func (b *builder) nameserver(l *ruleList, set, reason string, do Action, key func(netip.Prefix) Match, match ...Match) {
 	if b.in.DNS == DNSAll {
-		return [][]netip.Prefix{nil}
+		l.add(reason, do, match...)
+		return
 	}
-	var out [][]netip.Prefix
+	var list []netip.Prefix
 	for _, a := range b.in.Nameservers {
-		out = append(out, []netip.Prefix{netip.PrefixFrom(a, a.BitLen())})
+		list = append(list, netip.PrefixFrom(a, a.BitLen()))
 	}
-	return out
+	l.addresses(set, reason, do, list, key, match...)
 }
 
 // dns puts the packets of the agent's resolver into the two zones.
@@ -50,10 +50,8 @@ func (b *builder) dns() {
 		out.add("the agent answers the app, "+words[i], zone(zoneApp), udp, sport(contract.DNSPort), owner)
 	}
 	pre := b.chain("raw-prerouting", Raw, Prerouting)
-	for _, server := range b.nameservers() {
-		out.add("the app queries a name server", zone(zoneApp), with(to, server, udp, dport(dnsPort))...)
-		pre.add("a name server answers the agent", zone(zoneUpstream), with(from, server, udp, sport(dnsPort))...)
-	}
+	b.nameserver(out, "nameservers", "the app queries a name server", zone(zoneApp), to, udp, dport(dnsPort))
+	b.nameserver(pre, "answering-nameservers", "a name server answers the agent", zone(zoneUpstream), from, udp, sport(dnsPort))
 }
 
 // dnsRedirects sends the app's queries to the agent's resolver.
@@ -61,17 +59,7 @@ func (b *builder) dnsRedirects(out *ruleList) {
 	if b.in.DNS == DNSOff {
 		return
 	}
-	for _, server := range b.nameservers() {
-		for _, p := range []Match{tcp, udp} {
-			out.add("a DNS query: the agent's resolver answers", redirect(contract.DNSPort), with(to, server, p, dport(dnsPort))...)
-		}
+	for _, p := range []Match{tcp, udp} {
+		b.nameserver(out, "nameservers", "a DNS query: the agent's resolver answers", redirect(contract.DNSPort), to, p, dport(dnsPort))
 	}
-}
-
-// with is match and a condition for each address.
-func with(cond func(netip.Prefix) Match, addrs []netip.Prefix, match ...Match) []Match {
-	for _, a := range addrs {
-		match = append(match, cond(a))
-	}
-	return match
 }

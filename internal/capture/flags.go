@@ -180,6 +180,7 @@ func one[T any](to *T, parse func(string) (T, error)) func(string) error {
 // does.
 func list[T comparable](to *[]T, parse func(string) (T, error)) func(string) error {
 	return one(to, func(s string) (out []T, err error) {
+		seen := map[T]bool{}
 		for part := range strings.SplitSeq(s, ",") {
 			if part = strings.TrimSpace(part); part == "" {
 				continue
@@ -188,7 +189,8 @@ func list[T comparable](to *[]T, parse func(string) (T, error)) func(string) err
 			if err != nil {
 				return nil, err
 			}
-			if !slices.Contains(out, v) {
+			if !seen[v] {
+				seen[v] = true
 				out = append(out, v)
 			}
 		}

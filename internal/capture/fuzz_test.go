@@ -42,8 +42,8 @@ func faults(rs capture.Ruleset) (out []string) {
 		}
 	}
 	for _, s := range rs.Sets {
-		if s.Timeout <= 0 || !printable(s.Name) {
-			report("set %q for %s", s.Name, s.Timeout)
+		if s.Timeout < 0 || s.Constant() != (s.Len() > 0) || !printable(s.Name) || rs.Set(s.Name).Len() != s.Len() {
+			report("set %q for %s, elements %s", s.Name, s.Timeout, s.Elements())
 		}
 	}
 	if rs.Backend == capture.IPTables {

@@ -28,10 +28,16 @@ func TestParkingMutants(t *testing.T) {
 const (
 	nothingToPark = `in.Park == ParkOff || len(ports) == 0 && !in.ParkPorts.All`
 	transparent   = `in.captures() && in.Mode == TProxyMode && b.limited()`
-	parkPort      = `input.add(reason, jump(parkChain(p)), syn, dport(p))`
-	parkUDP       = `p == contract.DNSPort && in.captures()`
-	parkOthers    = `input.add("any other port: is there a listener?", jump("park-any"), syn)`
+	parkListed    = `input.ports("parked-ports", "port %s: is there a listener?", jump(g.chain), g.ports, syn)`
+	parkUDP       = `slices.Contains(g.ports, contract.DNSPort) && b.in.captures()`
+	parkOthers    = `input.add("any other port: is there a listener?", jump(g.chain), syn)`
+	apart         = `!b.hasSets() || b.remembersTProxy() && p == b.in.InboundPort`
+	single        = `len(rest.ports) == 1 && !rest.all`
+	keyed         = `b.hasSets() && (rest.all || len(rest.ports) > 0)`
+	others        = `rest.sets = b.sets("", ByFamilyPort, rest.size())`
 	maySend       = `out.add("may release ports: "+words[i], jump("release"), oif("lo"), to(addr), udp, owner)`
+	refuseFrom    = `l.ports("parked-ports", "port %s is released: refuse from now on", onSet(Update, g.sets.gone), g.ports, udp)`
+	parkingEnds   = `l.ports("parked-ports", "port %s is released: parking ends", onSet(Delete, g.sets.parking), g.ports, udp)`
 )
 
 var parkingMutants = map[string]mutants.Mutant{
@@ -44,32 +50,34 @@ var parkingMutants = map[string]mutants.Mutant{
 	"TPROXY: parking alone clears":               {From: transparent, To: `in.Mode == TProxyMode && b.limited()`, Tests: "TestParkOnlyHasNoProof"},
 	"REDIRECT clears by the mark":                {From: transparent, To: `in.captures() && b.limited()`, Tests: "TestExplainIsAsWrittenDown"},
 	"TPROXY: clearing without a limit":           {From: transparent, To: `in.captures() && in.Mode == TProxyMode`, Tests: "TestRulesetsAreWellFormed"},
-	"connections in progress are parked":         {From: parkPort, To: `input.add(reason, jump(parkChain(p)), tcp, dport(p))`},
-	"all ports are parked as the first":          {From: parkPort, To: `input.add(reason, jump(parkChain(ports[0])), syn, dport(p))`},
+	"connections in progress are parked":         {From: parkListed, To: `input.ports("parked-ports", "port %s: is there a listener?", jump(g.chain), g.ports, tcp)`},
+	"all ports are parked as the first":          {From: parkListed, To: `input.ports("parked-ports", "port %s: is there a listener?", jump("park"), g.ports, syn)`, Tests: "TestRulesetsAreWellFormed"},
 	"DNS by UDP is not parked":                   {From: parkUDP, To: `false`},
-	"UDP is parked on every port":                {From: parkUDP, To: `in.captures()`},
-	"UDP is parked without capture":              {From: parkUDP, To: `p == contract.DNSPort`, Tests: "TestParkOnlyHasNoProof"},
-	"'*' parks status ports":                     {From: `input.ports("status port %d is never parked", leave, statusPorts, tcp)`, To: ``},
+	"UDP is parked on every port":                {From: parkUDP, To: `b.in.captures()`, Tests: "TestExplainIsAsWrittenDown"},
+	"UDP is parked without capture":              {From: parkUDP, To: `slices.Contains(g.ports, contract.DNSPort)`, Tests: "TestParkOnlyHasNoProof"},
+	"'*' parks status ports":                     {From: `input.ports("status-ports", "status port %s is never parked", leave, statusPorts, tcp)`, To: ``},
 	"'*' parks no other port":                    {From: parkOthers, To: ``},
-	"'*' parks connections in progress":          {From: parkOthers, To: `input.add("any other port: is there a listener?", jump("park-any"), tcp)`},
-	"ports share one memory":                     {From: `b.park(parkChain(p), b.sets(fmt.Sprint(p), ByFamily))`, To: `b.park(parkChain(p), b.sets("all", ByFamily))`},
-	"one port's memory is by port":               {From: `b.park(parkChain(p), b.sets(fmt.Sprint(p), ByFamily))`, To: `b.park(parkChain(p), b.sets(fmt.Sprint(p), ByPort))`},
-	"'*' of iptables has a memory":               {In: "if b.rs.Backend == NFTables {\n\t\t\tsets", From: `b.rs.Backend == NFTables`, To: `true`},
-	"'*' of nftables has none":                   {In: "if b.rs.Backend == NFTables {\n\t\t\tsets", From: `b.rs.Backend == NFTables`, To: `false`},
-	"'*' has one memory for all":                 {From: `sets = b.sets("any", ByPort)`, To: `sets = b.sets("any", ByFamily)`},
-	"a note about no limit":                      {From: `in.ParkLimit > 0`, In: `else if in.ParkLimit > 0`, To: `true`},
-	"no note about a limit":                      {From: `in.ParkLimit > 0`, In: `else if in.ParkLimit > 0`, To: `false`},
+	"'*' parks connections in progress":          {From: parkOthers, To: `input.add("any other port: is there a listener?", jump(g.chain), tcp)`},
+	"ports share one memory":                     {From: others, To: `rest.sets = b.sets("", ByFamily, 0)`},
+	"one port's memory is by port":               {From: `b.sets(fmt.Sprintf("-%d", p), ByFamily, 0)`, To: `b.sets(fmt.Sprintf("-%d", p), ByFamilyPort, 0)`},
+	"'*' of iptables has a memory":               {From: keyed, To: `rest.all || len(rest.ports) > 0`},
+	"'*' of nftables has none":                   {From: keyed, To: `b.hasSets() && len(rest.ports) > 2`},
+	"no port is apart":                           {From: apart, To: `!b.hasSets()`, Tests: "TestParkingRemembers|TestTraceLeavesBehind"},
+	"with TPROXY every port is apart":            {From: apart, To: `!b.hasSets() || b.remembersTProxy()`},
+	"iptables has a group":                       {From: apart, To: `b.remembersTProxy() && p == b.in.InboundPort`, Tests: "TestRulesetsAreWellFormed"},
+	"a single port has a group":                  {From: single, To: `false`},
+	"'*' is parked as a single port":             {From: single, To: `len(rest.ports) == 1`},
+	"a note about no limit":                      {From: `rest.all && b.limited()`, To: `rest.all`},
+	"no note about a limit":                      {From: `rest.all && b.limited()`, To: `false`},
 	"no release":                                 {In: "if b.limited() {\n\t\tb.release", From: `b.limited()`, To: `false`},
 	"a release without a limit":                  {In: "if b.limited() {\n\t\tb.release", From: `b.limited()`, To: `true`, Tests: "TestRulesetsAreWellFormed"},
 	"never a limit":                              {In: `bool { return b.in.ParkLimit > 0 }`, From: `b.in.ParkLimit > 0`, To: `false`},
 	"always a limit":                             {In: `bool { return b.in.ParkLimit > 0 }`, From: `b.in.ParkLimit > 0`, To: `true`},
 	"a memory without a limit":                   {In: "if !b.limited() {\n\t\treturn absence{}", From: `!b.limited()`, To: `false`},
-	"the limit is another time":                  {In: `Timeout: b.in.ParkLimit}`, From: `b.in.ParkLimit`, To: `2 * b.in.ParkLimit`},
+	"the limit is another time":                  {In: `Timeout: b.in.ParkLimit,`, From: `b.in.ParkLimit`, To: `2 * b.in.ParkLimit`},
 	"the memory is as long as the limit":         {From: `max(forgetAbsence, 2*b.in.ParkLimit)`, To: `b.in.ParkLimit`},
 	"the memory is shorter than a long limit":    {From: `max(forgetAbsence, 2*b.in.ParkLimit)`, To: `forgetAbsence`},
 	"the memory of a short limit is short":       {From: `max(forgetAbsence, 2*b.in.ParkLimit)`, To: `2 * b.in.ParkLimit`},
-	"sets are there twice":                       {From: `b.rs.Set(a.gone.Name) == nil`, To: `true`},
-	"there are no sets":                          {From: `b.rs.Set(a.gone.Name) == nil`, To: `false`},
 	"without a memory a listener is refused":     {From: `l.add("there is a listener", leave, socket)`, To: ``},
 	"without a memory nothing is parked":         {In: "l.add(ReasonParked, drop)\n\t\treturn", From: `l.add(ReasonParked, drop)`, To: ``},
 	"a listener clears at every connection":      {From: `l.add("there is a listener", leave, socket, not(in(sets.gone)))`, To: ``, Survives: "the rules after it clear what is not there: it saves their time"},
@@ -93,7 +101,7 @@ var parkingMutants = map[string]mutants.Mutant{
 	"TPROXY: a limit without end":                {From: `b.limited() && b.rs.Backend == NFTables`, To: `false`},
 	"TPROXY: iptables counts a limit":            {From: `b.limited() && b.rs.Backend == NFTables`, To: `b.limited()`, Tests: "TestScenarios|TestNotes"},
 	"TPROXY: a limit that is not set":            {From: `b.limited() && b.rs.Backend == NFTables`, To: `b.rs.Backend == NFTables`, Tests: "TestRulesetsAreWellFormed"},
-	"TPROXY: the memory of another port":         {From: `b.absent(l, b.sets(fmt.Sprint(port), ByFamily), jump("gone-for-good"))`, To: `b.absent(l, b.sets("tproxy", ByFamily), jump("gone-for-good"))`},
+	"TPROXY: the memory of another port":         {From: `b.absent(l, b.sets(fmt.Sprintf("-%d", port), ByFamily, 0), jump("gone-for-good"))`, To: `b.absent(l, b.sets("-tproxy", ByFamily, 0), jump("gone-for-good"))`},
 	"TPROXY: after the limit it reaches the app": {From: `refuse.add("the proxy is gone: to be refused", setMark(refuseMark))`, To: ``},
 	"TPROXY: a note about no limit":              {In: "if b.limited() {\n\t\t\tb.note", From: `b.limited()`, To: `true`},
 	"TPROXY: no note about a limit":              {In: "if b.limited() {\n\t\t\tb.note", From: `b.limited()`, To: `false`},
@@ -108,24 +116,28 @@ var parkingMutants = map[string]mutants.Mutant{
 	"other pods are sent a release":              {From: maySend, To: `out.add("may release ports: "+words[i], jump("release"), to(addr), udp, owner)`, Survives: "both addresses are always on lo"},
 	"any address releases":                       {From: maySend, To: `out.add("may release ports: "+words[i], jump("release"), oif("lo"), udp, owner)`},
 	"a release by TCP":                           {From: maySend, To: `out.add("may release ports: "+words[i], jump("release"), oif("lo"), to(addr), owner)`, Survives: "the rules of the chain release are for UDP alone"},
-	"a release refuses nothing":                  {From: `l.add(fmt.Sprintf("port %d is released: refuse from now on", p), onSet(Update, sets.gone), udp, dport(p))`, To: ``},
-	"a release refuses every port":               {From: `l.add(fmt.Sprintf("port %d is released: refuse from now on", p), onSet(Update, sets.gone), udp, dport(p))`, To: `l.add(fmt.Sprintf("port %d is released: refuse from now on", p), onSet(Update, sets.gone), udp)`},
-	"a release leaves the limit":                 {From: `l.add(fmt.Sprintf("port %d is released: parking ends", p), onSet(Delete, sets.parking), udp, dport(p))`, To: ``},
-	"a release ends every limit":                 {From: `l.add(fmt.Sprintf("port %d is released: parking ends", p), onSet(Delete, sets.parking), udp, dport(p))`, To: `l.add(fmt.Sprintf("port %d is released: parking ends", p), onSet(Delete, sets.parking), udp)`},
+	"a release refuses nothing":                  {From: refuseFrom, To: ``},
+	"a release refuses every port":               {From: refuseFrom, To: `l.add("port is released: refuse from now on", onSet(Update, g.sets.gone), udp)`},
+	"a release leaves the limit":                 {From: parkingEnds, To: ``},
+	"a release ends every limit":                 {From: parkingEnds, To: `l.add("port is released: parking ends", onSet(Delete, g.sets.parking), udp)`},
 }
 
 func TestParkingRemembers(t *testing.T) {
 	const (
 		outbound = "parking-15001 meta nfproto 1m0s, gone-15001 meta nfproto 5m0s"
-		both     = outbound + ", parking-15006 meta nfproto 1m0s, gone-15006 meta nfproto 5m0s"
+		inbound  = "parking-15006 meta nfproto 1m0s, gone-15006 meta nfproto 5m0s"
+		both     = outbound + ", " + inbound
+		byPort   = "parking meta nfproto . th dport 1m0s, gone meta nfproto . th dport 5m0s"
 	)
+	hour := strings.NewReplacer("1m0s", "1h0m0s", "5m0s", "2h0m0s").Replace
 	tests := map[string]struct{ nft, ipt string }{
-		"":                {both, both},
-		"-m TPROXY -b *":  {strings.Replace(both, outbound, "", 1)[2:] + ", " + outbound, both},
-		"--park-ports *":  {both + ", parking-any th dport 1m0s, gone-any th dport 5m0s", both},
-		"--park-limit 0":  {"", ""},
-		"--park-limit 1h": {strings.NewReplacer("1m0s", "1h0m0s", "5m0s", "2h0m0s").Replace(both), strings.NewReplacer("1m0s", "1h0m0s", "5m0s", "2h0m0s").Replace(both)},
-		"--park=off":      {"", ""},
+		"":                               {byPort, both},
+		"-m TPROXY -b *":                 {inbound + ", " + outbound, both},
+		"-m TPROXY -b * --park-ports 80": {inbound + ", " + byPort, "parking-80 meta nfproto 1m0s, gone-80 meta nfproto 5m0s, " + both},
+		"--park-ports *":                 {byPort, both},
+		"--park-limit 0":                 {"", ""},
+		"--park-limit 1h":                {hour(byPort), hour(both)},
+		"--park=off":                     {"", ""},
 		"--park-only -p 15001 -z 15001 -m TPROXY": {outbound, outbound},
 	}
 	for flags, want := range tests {
@@ -133,6 +145,9 @@ func TestParkingRemembers(t *testing.T) {
 			for backend, want := range map[string]string{capture.NFTables: want.nft, capture.IPTables: want.ipt} {
 				var got []string
 				for _, s := range build(t, scenario.Scenario{Flags: strings.Fields(flags)}, backend).Sets {
+					if s.Constant() {
+						continue
+					}
 					got = append(got, fmt.Sprint(s.Name, " ", s.Key, " ", s.Timeout))
 				}
 				if diff := cmp.Diff(want, strings.Join(got, ", ")); diff != "" {

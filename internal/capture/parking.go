@@ -2,6 +2,7 @@ package capture
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"outrider.dev/internal/contract"
@@ -29,7 +30,7 @@ const (
 )
 
 // parking lets connections wait for ports that have no listener. For each port and
-// family the kernel has an entry in up to two sets, with a timeout:
+// family the kernel has a key in up to two sets, with a timeout:
 //
 //	parking  the listener has been absent for less than ParkLimit
 //	gone     the listener is absent, and a connection found that out less than forgetAbsence ago
@@ -49,42 +50,82 @@ func (b *builder) parking() {
 	if in.captures() && in.Mode == TProxyMode && b.limited() {
 		b.tproxyInput(input)
 	}
-	b.parkInput(input, ports)
-	for _, p := range ports {
-		b.park(parkChain(p), b.sets(fmt.Sprint(p), ByFamily))
+	groups := b.parkGroups(ports)
+	for _, g := range groups {
+		b.parkInput(input, g)
 	}
-	if in.ParkPorts.All {
-		// The iptables match recent, which remembers, has addresses as keys, not ports.
-		var sets absence
-		if b.rs.Backend == NFTables {
-			sets = b.sets("any", ByPort)
-		} else if in.ParkLimit > 0 {
-			b.note("--park-ports '*' has no time limit with the iptables backend: callers wait for as long as they choose to")
-		}
-		b.park("park-any", sets)
+	for _, g := range groups {
+		b.park(g)
 	}
 	if b.limited() {
-		b.release(ports)
+		b.release(groups)
 	}
 }
 
-// parkInput sends new connections to the chains that park.
-func (b *builder) parkInput(input *ruleList, ports []uint16) {
-	in := b.in
+// A parkGroup is ports that share a chain, and sets that remember the absence of each.
+type parkGroup struct {
+	chain string
+	ports []uint16
+	all   bool // and every port that is in no other group, but the status ports
+	sets  absence
+}
+
+// parkGroups divides the ports into groups. A group of several ports takes sets with
+// ports as keys, which iptables does not have: its match recent remembers addresses.
+func (b *builder) parkGroups(ports []uint16) (groups []parkGroup) {
+	rest := parkGroup{chain: "park", all: b.in.ParkPorts.All}
+	alone := func(p uint16) {
+		groups = append(groups, parkGroup{chain: fmt.Sprintf("park-%d", p), ports: []uint16{p}, sets: b.sets(fmt.Sprintf("-%d", p), ByFamily, 0)})
+	}
 	for _, p := range ports {
-		reason := fmt.Sprintf("port %d: is there a listener?", p)
-		input.add(reason, jump(parkChain(p)), syn, dport(p))
-		if p == contract.DNSPort && in.captures() {
-			input.add(reason, jump(parkChain(p)), udp, dport(p))
+		if !b.hasSets() || b.remembersTProxy() && p == b.in.InboundPort {
+			alone(p)
+		} else {
+			rest.ports = append(rest.ports, p)
 		}
 	}
-	if in.ParkPorts.All {
-		input.ports("status port %d is never parked", leave, statusPorts, tcp)
-		input.add("any other port: is there a listener?", jump("park-any"), syn)
+	if len(rest.ports) == 1 && !rest.all {
+		alone(rest.ports[0])
+		return groups
 	}
+	switch {
+	case b.hasSets() && (rest.all || len(rest.ports) > 0):
+		rest.sets = b.sets("", ByFamilyPort, rest.size())
+	case rest.all && b.limited():
+		b.note("--park-ports '*' has no time limit with the iptables backend: callers wait for as long as they choose to")
+	}
+	if rest.all || len(rest.ports) > 0 {
+		groups = append(groups, rest)
+	}
+	return groups
 }
 
-func parkChain(port uint16) string { return fmt.Sprintf("park-%d", port) }
+// size is how many keys the sets of a group may have: one for each family and port. For all
+// ports it is half of that: the kernel allocates for as many keys at once.
+func (g parkGroup) size() uint32 {
+	const ports = 1<<16 - 1
+	if g.all {
+		return ports
+	}
+	return min(ports, 2*uint32(len(g.ports)))
+}
+
+// remembersTProxy reports whether the absence of the inbound port is remembered before
+// addresses are translated. Packets are for another port there, so the key cannot be it.
+func (b *builder) remembersTProxy() bool { return b.in.captures() && b.in.Mode == TProxyMode }
+
+// parkInput sends new connections to the chain of their group.
+func (b *builder) parkInput(input *ruleList, g parkGroup) {
+	if g.all {
+		input.ports("status-ports", "status port %s is never parked", leave, statusPorts, tcp)
+		input.add("any other port: is there a listener?", jump(g.chain), syn)
+	} else {
+		input.ports("parked-ports", "port %s: is there a listener?", jump(g.chain), g.ports, syn)
+	}
+	if slices.Contains(g.ports, contract.DNSPort) && b.in.captures() {
+		input.add(fmt.Sprintf("port %d: is there a listener?", contract.DNSPort), jump(g.chain), udp, dport(contract.DNSPort))
+	}
+}
 
 // limited reports whether parking has a time limit.
 func (b *builder) limited() bool { return b.in.ParkLimit > 0 }
@@ -92,24 +133,21 @@ func (b *builder) limited() bool { return b.in.ParkLimit > 0 }
 // absence is the two sets that remember an absence. The zero value remembers nothing.
 type absence struct{ parking, gone Set }
 
-func (b *builder) sets(suffix string, key SetKey) absence {
+func (b *builder) sets(suffix string, key SetKey, size uint32) absence {
 	if !b.limited() {
 		return absence{}
 	}
-	a := absence{
-		parking: Set{Name: "parking-" + suffix, Key: key, Timeout: b.in.ParkLimit},
-		gone:    Set{Name: "gone-" + suffix, Key: key, Timeout: max(forgetAbsence, 2*b.in.ParkLimit)},
+	return absence{
+		parking: b.set(Set{Name: "parking" + suffix, Key: key, Timeout: b.in.ParkLimit, Size: size}),
+		gone:    b.set(Set{Name: "gone" + suffix, Key: key, Timeout: max(forgetAbsence, 2*b.in.ParkLimit), Size: size}),
 	}
-	if b.rs.Set(a.gone.Name) == nil {
-		b.rs.Sets = append(b.rs.Sets, a.parking, a.gone)
-	}
-	return a
 }
 
 // park adds the chain that decides about a connection to a parked port.
-func (b *builder) park(name string, sets absence) {
-	l := b.chain(name, Filter, NoHook)
-	if sets == (absence{}) {
+func (b *builder) park(g parkGroup) {
+	l := b.chain(g.chain, Filter, NoHook)
+	sets := g.sets
+	if sets.gone.Constant() {
 		l.add("there is a listener", leave, socket)
 		l.add(ReasonParked, drop)
 		return
@@ -143,7 +181,7 @@ func (b *builder) tproxyAbsent(l *ruleList) {
 		l.add("no listener: to be refused", setMark(refuseMark))
 		l.add("refused at input: it must not reach the app past the proxy", leave)
 	case b.limited() && b.rs.Backend == NFTables:
-		b.absent(l, b.sets(fmt.Sprint(port), ByFamily), jump("gone-for-good"))
+		b.absent(l, b.sets(fmt.Sprintf("-%d", port), ByFamily, 0), jump("gone-for-good"))
 		refuse := b.chain("gone-for-good", Mangle, NoHook)
 		refuse.add("the proxy is gone: to be refused", setMark(refuseMark))
 		refuse.add("refused at input: it must not reach the app past the proxy", leave)
@@ -161,7 +199,7 @@ func (b *builder) tproxyInput(input *ruleList) {
 	if b.rs.Backend != NFTables {
 		return
 	}
-	sets := b.sets(fmt.Sprint(b.in.InboundPort), ByFamily)
+	sets := b.sets(fmt.Sprintf("-%d", b.in.InboundPort), ByFamily, 0)
 	taken := []Match{syn, mark(b.in.TProxyMark)}
 	input.add("the proxy has taken a connection", onSet(Delete, sets.parking), append(taken, in(sets.parking))...)
 	input.add("the proxy has taken a connection", onSet(Delete, sets.gone), append(taken, in(sets.gone))...)
@@ -170,7 +208,7 @@ func (b *builder) tproxyInput(input *ruleList) {
 // release appends the rules that [Release] needs: a UDP packet to a parked port, from
 // one of the proxy's users or from root, ends the parking of that port. The packet
 // itself needs no receiver.
-func (b *builder) release(ports []uint16) {
+func (b *builder) release(groups []parkGroup) {
 	out := b.chain("filter-output", Filter, Output)
 	owners, words := b.owners()
 	owners, words = append(owners, Match{Key: UID, Num: 0}), append(words, "root")
@@ -180,9 +218,8 @@ func (b *builder) release(ports []uint16) {
 		}
 	}
 	l := b.chain("release", Filter, NoHook)
-	for _, p := range ports {
-		sets := b.sets(fmt.Sprint(p), ByFamily)
-		l.add(fmt.Sprintf("port %d is released: refuse from now on", p), onSet(Update, sets.gone), udp, dport(p))
-		l.add(fmt.Sprintf("port %d is released: parking ends", p), onSet(Delete, sets.parking), udp, dport(p))
+	for _, g := range groups {
+		l.ports("parked-ports", "port %s is released: refuse from now on", onSet(Update, g.sets.gone), g.ports, udp)
+		l.ports("parked-ports", "port %s is released: parking ends", onSet(Delete, g.sets.parking), g.ports, udp)
 	}
 }

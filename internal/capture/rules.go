@@ -86,9 +86,7 @@ type ruleList struct {
 func (l *ruleList) add(reason string, do Action, match ...Match) {
 	r := Rule{Match: Canonical(match), Action: do, Reason: reason}
 	for _, m := range match {
-		if m.Prefix.IsValid() {
-			r.Family = familyOf(m.Prefix.Addr())
-		}
+		r.Family |= m.family()
 	}
 	if !l.b.rs.Families.Has(r.Family) {
 		return
@@ -97,18 +95,60 @@ func (l *ruleList) add(reason string, do Action, match ...Match) {
 	c.Rules = append(c.Rules, r)
 }
 
-// ports and addresses append a rule for each element of a list. The reason of a port has a
-// place for its number.
-func (l *ruleList) ports(reason string, do Action, list []uint16, match ...Match) {
-	for _, p := range list {
-		l.add(fmt.Sprintf(reason, p), do, append(slices.Clip(match), dport(p))...)
+// ports appends a rule for a list of ports: by a set of that name, or without one if it is a
+// single port. The reason has a place for the port or the set.
+func (l *ruleList) ports(set, reason string, do Action, list []uint16, match ...Match) {
+	switch {
+	case len(list) > 1 && l.b.hasSets():
+		s := l.b.set(Set{Name: set, Key: ByPort, Numbers: portsOf(list)})
+		l.add(fmt.Sprintf(reason, "@"+set), do, append(slices.Clip(match), in(s))...)
+	default:
+		for _, p := range list {
+			l.add(fmt.Sprintf(reason, fmt.Sprint(p)), do, append(slices.Clip(match), dport(p))...)
+		}
 	}
 }
 
-func (l *ruleList) addresses(reason string, do Action, list []netip.Prefix, key func(netip.Prefix) Match, match ...Match) {
-	for _, p := range list {
-		l.add(reason, do, append(slices.Clip(match), key(p))...)
+// addresses appends a rule for each family in a list of ranges: by a set of that name, or
+// without one if the ranges are the same as a single prefix.
+func (l *ruleList) addresses(set, reason string, do Action, list []netip.Prefix, key func(netip.Prefix) Match, match ...Match) {
+	if !l.b.hasSets() {
+		for _, p := range list {
+			l.add(reason, do, append(slices.Clip(match), key(p))...)
+		}
+		return
 	}
+	for _, f := range []Families{IPv4, IPv6} {
+		ranges := rangesOf(list, f)
+		if len(ranges) == 0 || !l.b.rs.Families.Has(f) {
+			continue
+		}
+		var cond Match
+		if p, ok := prefixOf(ranges[0].First, ranges[0].Last); ok && len(ranges) == 1 {
+			cond = key(p)
+		} else {
+			by := addressKeys[key(netip.Prefix{}).Key][f]
+			cond = in(l.b.set(Set{Name: fmt.Sprintf("%s-%s", set, f), Key: by, Addresses: ranges}))
+		}
+		l.add(reason, do, append(slices.Clip(match), cond)...)
+	}
+}
+
+// addressKeys are the keys of sets in place of a condition with a prefix.
+var addressKeys = map[Key]map[Families]SetKey{
+	Source:      {IPv4: BySource4, IPv6: BySource6},
+	Destination: {IPv4: ByDestination4, IPv6: ByDestination6},
+}
+
+// hasSets reports whether the backend has constant sets.
+func (b *builder) hasSets() bool { return b.rs.Backend == NFTables }
+
+// set adds a set, unless it is there, and returns it.
+func (b *builder) set(s Set) Set {
+	if b.rs.Set(s.Name) == nil {
+		b.rs.Sets = append(b.rs.Sets, s)
+	}
+	return s
 }
 
 func (l *ruleList) excludedInterfaces(key func(string) Match, flags string, names ...string) {
@@ -163,13 +203,21 @@ var (
 // owners are the conditions that make a packet the proxy's own, each with its
 // description.
 func (b *builder) owners() (matches []Match, words []string) {
-	for _, id := range b.in.ProxyUIDs {
-		matches = append(matches, Match{Key: UID, Num: id})
-		words = append(words, fmt.Sprintf("uid %d (-u)", id))
+	uids, uidWords := b.ids("proxy-uids", ByUID, UID, b.in.ProxyUIDs, "uid %s (-u)")
+	gids, gidWords := b.ids("proxy-gids", ByGID, GID, b.in.ProxyGIDs, "gid %s (-g)")
+	return append(uids, gids...), append(uidWords, gidWords...)
+}
+
+// ids are the conditions of a list of users or groups, each with its description: one set,
+// or a condition for each.
+func (b *builder) ids(set string, by SetKey, key Key, list []uint32, format string) (matches []Match, words []string) {
+	if len(list) > 1 && b.hasSets() {
+		s := b.set(Set{Name: set, Key: by, Numbers: idsOf(list)})
+		return []Match{in(s)}, []string{fmt.Sprintf(format, "@"+set)}
 	}
-	for _, id := range b.in.ProxyGIDs {
-		matches = append(matches, Match{Key: GID, Num: id})
-		words = append(words, fmt.Sprintf("gid %d (-g)", id))
+	for _, id := range list {
+		matches = append(matches, Match{Key: key, Num: id})
+		words = append(words, fmt.Sprintf(format, fmt.Sprint(id)))
 	}
 	return matches, words
 }
@@ -216,7 +264,7 @@ func (b *builder) inboundPorts(l *ruleList, take Action, reason string) {
 	in := b.in
 	b.neverCaptured(l)
 	excluded, _ := withoutStatus(in.ExcludeInboundPorts.List)
-	l.ports("port %d is excluded (-d)", leave, excluded, tcp)
+	l.ports("excluded-in-ports", "port %s is excluded (-d)", leave, excluded, tcp)
 	switch {
 	case in.ExcludeInboundPorts.All:
 		l.add("every port is excluded (-d *)", leave)
@@ -228,7 +276,7 @@ func (b *builder) inboundPorts(l *ruleList, take Action, reason string) {
 		b.note("-b lists port %d, which is never captured: the kubelet and Prometheus use it also while the proxy is down", p)
 	}
 	if !in.ExcludeInboundPorts.All {
-		l.ports(reason+" (-b %d)", take, captured, tcp)
+		l.ports("in-ports", reason+" (-b %s)", take, captured, tcp)
 	}
 }
 
@@ -247,7 +295,7 @@ func withoutStatus(list []uint16) (others, status []uint16) {
 // neverCaptured appends the ports that no flag can capture.
 func (b *builder) neverCaptured(l *ruleList) {
 	l.add("the tunnel port (-e): the proxy listens there itself", leave, tcp, dport(b.in.TunnelPort))
-	l.ports("status port %d is never captured", leave, statusPorts, tcp)
+	l.ports("status-ports", "status port %s is never captured", leave, statusPorts, tcp)
 }
 
 // outbound is for what the pod's processes send.
@@ -259,11 +307,11 @@ func (b *builder) outbound() {
 	}
 	out.established()
 	out.excludedInterfaces(oif, "-c", in.ExcludeInterfaces...)
-	out.ports("port %d is excluded (-o)", leave, in.ExcludeOutboundPorts, tcp)
+	out.ports("excluded-out-ports", "port %s is excluded (-o)", leave, in.ExcludeOutboundPorts, tcp)
 	if in.DNS != DNSOff {
-		out.ports("port %d is excluded (-o)", leave, in.ExcludeOutboundPorts, udp)
+		out.ports("excluded-out-ports", "port %s is excluded (-o)", leave, in.ExcludeOutboundPorts, udp)
 	}
-	out.addresses("the proxy passes an inbound connection on to the app", leave, passthrough, from, oif("lo"))
+	out.addresses("", "the proxy passes an inbound connection on to the app", leave, passthrough, from, oif("lo"))
 	owners, words := b.owners()
 	for i, owner := range owners {
 		out.add("sent by the proxy: "+words[i], jump(proxyChain), owner)
@@ -277,7 +325,7 @@ func (b *builder) outbound() {
 	}
 	b.ownerGroups(out)
 	b.dnsRedirects(out)
-	out.addresses("to loopback: stays in the pod", leave, in.loopbacks(), to)
+	out.addresses("", "to loopback: stays in the pod", leave, in.loopbacks(), to)
 	b.outboundRanges(out)
 }
 
@@ -290,7 +338,7 @@ func (b *builder) proxy() {
 		if in.DNS != DNSOff {
 			l.add("the agent queries a name server in the pod", leave, tcp, dport(dnsPort))
 		}
-		l.addresses("the pod calls itself by a service address: in through the inbound side", redirect(in.InboundPort),
+		l.addresses("", "the pod calls itself by a service address: in through the inbound side", redirect(in.InboundPort),
 			in.loopbacks(), notTo, oif("lo"), tcp)
 	}
 	l.add("the proxy's own traffic is not captured: it would loop", leave)
@@ -299,14 +347,15 @@ func (b *builder) proxy() {
 // ownerGroups leaves processes alone because of their group.
 func (b *builder) ownerGroups(out *ruleList) {
 	if b.in.OwnerGroups.All {
-		for _, g := range b.in.ExcludeOwnerGroups {
-			out.add(fmt.Sprintf("group %d is excluded (ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE)", g), leave, Match{Key: GID, Num: g})
+		groups, words := b.ids("excluded-groups", ByGID, GID, b.in.ExcludeOwnerGroups, "group %s is excluded (ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE)")
+		for i, group := range groups {
+			out.add(words[i], leave, group)
 		}
 		return
 	}
-	var others []Match
-	for _, g := range b.in.OwnerGroups.List {
-		others = append(others, not(Match{Key: GID, Num: g}))
+	others, _ := b.ids("groups", ByGID, GID, b.in.OwnerGroups.List, "%s")
+	for i := range others {
+		others[i].Not = true
 	}
 	out.add("of none of the captured groups (ISTIO_OUTBOUND_OWNER_GROUPS)", leave, others...)
 }
@@ -316,15 +365,15 @@ func (b *builder) outboundRanges(l *ruleList) {
 	in := b.in
 	take := redirect(in.OutboundPort)
 	if l.name == virtualChain {
-		l.ports("port %d is excluded (-o)", leave, in.ExcludeOutboundPorts, tcp)
+		l.ports("excluded-out-ports", "port %s is excluded (-o)", leave, in.ExcludeOutboundPorts, tcp)
 	}
-	l.addresses("to an excluded range (-x)", leave, in.ExcludeOutboundRanges, to)
-	l.ports("outbound connection to the proxy (-q %d)", take, in.OutboundPorts.List, tcp)
+	l.addresses("excluded-ranges", "to an excluded range (-x)", leave, in.ExcludeOutboundRanges, to)
+	l.ports("out-ports", "outbound connection to the proxy (-q %s)", take, in.OutboundPorts.List, tcp)
 	if in.OutboundRanges.All || in.OutboundPorts.All {
 		l.add("outbound connection to the proxy (-i *)", take, tcp)
 		return
 	}
-	l.addresses("outbound connection to the proxy (-i)", take, in.OutboundRanges.List, to, tcp)
+	l.addresses("ranges", "outbound connection to the proxy (-i)", take, in.OutboundRanges.List, to, tcp)
 }
 
 // mangle is what happens before addresses are translated: packets that connection
@@ -350,10 +399,10 @@ func (b *builder) tproxy(pre *ruleList) {
 	own := in.TProxyMark
 	pre.add("the proxy calls the app as the caller: remember it, for the answers", setConnMark(own), tcp, mark(own))
 	pre.add("the proxy calls the app as the caller", leave, tcp, mark(own))
-	pre.addresses("the proxy passes an inbound connection on to the app", leave, passthrough, from, iif("lo"))
+	pre.addresses("", "the proxy passes an inbound connection on to the app", leave, passthrough, from, iif("lo"))
 	pre.add("within the pod: containers call one another directly", leave, iif("lo"), not(mark(selfCallMark)), not(mark(ProofIn)))
 	pre.excludedInterfaces(iif, "-c, -k", slices.Concat(in.ExcludeInterfaces, in.VirtualInterfaces)...)
-	pre.addresses("to loopback: stays in the pod", leave, in.loopbacks(), to)
+	pre.addresses("", "to loopback: stays in the pod", leave, in.loopbacks(), to)
 	// A connection already taken is recognised by its mark, not by its socket: the last
 	// packet of a handshake by SYN cookie belongs to no socket yet.
 	tp := Action{Verb: TProxy, Num: uint32(in.InboundPort), Mark: own}
@@ -374,7 +423,7 @@ func (b *builder) tproxy(pre *ruleList) {
 	out.add("the proxy calls the app as the caller", leave, tcp, oif("lo"), mark(own))
 	owners, words := b.owners()
 	for i, owner := range owners {
-		out.addresses("the pod calls itself by a service address, "+words[i]+": in through the inbound side", setMark(selfCallMark),
+		out.addresses("", "the pod calls itself by a service address, "+words[i]+": in through the inbound side", setMark(selfCallMark),
 			in.loopbacks(), notTo, tcp, oif("lo"), owner)
 	}
 	out.add("the app answers the proxy, which called as the caller", setMark(own), tcp, connMark(own))

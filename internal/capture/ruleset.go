@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/netip"
-	"time"
 )
 
 // A Ruleset is everything that Outrider has in the packet filter of one network
@@ -41,23 +40,6 @@ func (f Families) String() string {
 	}
 	return "none"
 }
-
-// A Set remembers keys until their timeout. Rules add keys and look them up, so that
-// the kernel keeps state without a process in user space.
-type Set struct {
-	Name    string
-	Key     SetKey
-	Timeout time.Duration // of a key, from when it was added or last updated
-}
-
-// SetKey is what the members of a Set are.
-type SetKey uint8
-
-// A set is keyed by the packet's family (one state for each) or by its destination port.
-const (
-	ByFamily SetKey = iota
-	ByPort
-)
 
 // Table is the stage of packet processing a chain belongs to, in iptables' words.
 // nftables has the same stages as priorities (man 8 nft, "priority").
@@ -109,8 +91,8 @@ type Key string
 const (
 	Protocol     Key = "proto"    // Num: 6 TCP, 17 UDP
 	SYN          Key = "syn"      // TCP, and SYN without ACK, FIN, RST: a connection starts. Not: TCP, and no start
-	InInterface  Key = "iif"      // Name
-	OutInterface Key = "oif"      // Name
+	InInterface  Key = "iif"      // Name; with + at its end, every name that begins so
+	OutInterface Key = "oif"      // Name, likewise
 	Source       Key = "saddr"    // Prefix
 	Destination  Key = "daddr"    // Prefix
 	SourcePort   Key = "sport"    // Num; goes with Protocol
@@ -122,7 +104,7 @@ const (
 	Original     Key = "original" // sent by the side that opened the connection
 	Invalid      Key = "invalid"  // connection tracking cannot place the packet
 	Socket       Key = "socket"   // there is a socket for the packet
-	InSet        Key = "in"       // Name: the set that holds the packet's key, Num: which SetKey that is
+	InSet        Key = "in"       // Name: the set that holds the packet's key, Num: the set's SetKey
 )
 
 // TCP and UDP are the values of Protocol in use.
@@ -138,6 +120,17 @@ type Match struct {
 	Num    uint32
 	Prefix netip.Prefix
 	Name   string
+}
+
+// family is the family of packets that can meet m; 0 is both.
+func (m Match) family() Families {
+	switch {
+	case m.Prefix.IsValid():
+		return familyOf(m.Prefix.Addr())
+	case m.Key == InSet:
+		return SetKey(m.Num).Family()
+	}
+	return 0
 }
 
 // Verb is the kind of an action.

@@ -116,7 +116,17 @@ func TestDiffFindsWhatElseDiffers(t *testing.T) {
 		},
 		"a set is gone": {
 			func(rs *capture.Ruleset) { rs.Sets = rs.Sets[1:] },
-			[]string{"- set parking-15006 by meta nfproto for 1m0s"},
+			[]string{"- set status-ports by th dport", "- set status-ports by th dport: 15020-15021", "- set status-ports by th dport: 15090"},
+		},
+		"a set has another timeout": {
+			func(rs *capture.Ruleset) { rs.Sets[1].Timeout++ },
+			[]string{"- set parking-15006 by meta nfproto for 1m0s", "+ set parking-15006 by meta nfproto for 1m0.000000001s"},
+		},
+		"a set has other elements": {
+			func(rs *capture.Ruleset) {
+				rs.Sets[0].Numbers = []capture.Interval[uint32]{{First: 15020, Last: 15021}, {First: 15090, Last: 15091}}
+			},
+			[]string{"- set status-ports by th dport: 15090", "+ set status-ports by th dport: 15090-15091"},
 		},
 		"another route": {
 			func(rs *capture.Ruleset) { rs.Routing.Table = 134 },
@@ -173,7 +183,7 @@ func TestNothingToDoIsAnEmptyRuleset(t *testing.T) {
 }
 
 func TestCount(t *testing.T) {
-	rs := build(t, scenario.Scenario{Flags: injected}, capture.NFTables)
+	rs := build(t, scenario.Scenario{Flags: []string{"-m", "TPROXY", "-b", "*"}}, capture.NFTables)
 	s := capture.State{Ruleset: rs, Packets: map[string][]uint64{}}
 	for _, c := range rs.Chains {
 		for i := range c.Rules {
@@ -181,8 +191,9 @@ func TestCount(t *testing.T) {
 		}
 	}
 	s.Packets["park-15006"] = s.Packets["park-15006"][:5] // a kernel that gave back less
-	// Rule 5 of both chains parks; rule 10 of park-15001 parks the first.
-	if s.Count(capture.ReasonParked) != 5+5 || s.Parked() != 5+5+10 || s.Count("no such reason") != 0 {
+	// Rule 5 of both chains parks; rule 10 of park-15001 parks the first, and rules 4 and 9
+	// of take do for TPROXY.
+	if s.Count(capture.ReasonParked) != 5+5+4 || s.Parked() != 5+5+10+4+9 || s.Count("no such reason") != 0 {
 		t.Errorf("parked %d, of them not first %d", s.Parked(), s.Count(capture.ReasonParked))
 	}
 }

@@ -25,9 +25,9 @@ func (m Match) String() string {
 		}
 		return "tcp flags & (fin|syn|rst|ack) == syn"
 	case InInterface:
-		return fmt.Sprintf("iifname %s%q", op, m.Name)
+		return fmt.Sprintf("iifname %s%q", op, wildcard(m.Name))
 	case OutInterface:
-		return fmt.Sprintf("oifname %s%q", op, m.Name)
+		return fmt.Sprintf("oifname %s%q", op, wildcard(m.Name))
 	case Source, Destination:
 		network := "ip "
 		if m.Prefix.Addr().Is6() {
@@ -58,6 +58,14 @@ func (m Match) String() string {
 	return fmt.Sprintf("unknown match %q", m.Key)
 }
 
+// wildcard is the name of an interface with nft's mark of a prefix in place of iptables'.
+func wildcard(name string) string {
+	if prefix, ok := strings.CutSuffix(name, "+"); ok {
+		return prefix + "*"
+	}
+	return name
+}
+
 func protocolName(n uint32) string {
 	switch n {
 	case TCP:
@@ -66,14 +74,6 @@ func protocolName(n uint32) string {
 		return "udp"
 	}
 	return fmt.Sprint(n)
-}
-
-// String is the key in the syntax of nft.
-func (k SetKey) String() string {
-	if k == ByPort {
-		return "th dport"
-	}
-	return "meta nfproto"
 }
 
 // String is the action in the words of nft.
@@ -131,17 +131,26 @@ func (rs Ruleset) String() string {
 	}
 	var sets, chains []string // each begins with its name
 	for _, s := range rs.Sets {
-		sets = append(sets, fmt.Sprintf("set %s by %s for %s\n", s.Name, s.Key, s.Timeout))
+		if !s.Constant() {
+			text := fmt.Sprintf("set %s by %s for %s", s.Name, s.Key, s.Timeout)
+			if s.Size > 0 {
+				text += fmt.Sprintf(", at most %d", s.Size)
+			}
+			sets = append(sets, text+"\n")
+			continue
+		}
+		sets = append(sets, fmt.Sprintf("set %s by %s\n  %s\n", s.Name, s.Key, strings.Join(s.elements(), "\n  ")))
 	}
 	for _, c := range rs.Chains {
 		if c.Name == recordChain {
 			continue
 		}
-		text := c.heading() + "\n"
+		var text strings.Builder
+		text.WriteString(c.heading() + "\n")
 		for _, r := range c.Rules {
-			text += fmt.Sprintf("  %s # %s\n", r, r.Reason)
+			text.WriteString("  " + r.String() + " # " + r.Reason + "\n")
 		}
-		chains = append(chains, text)
+		chains = append(chains, text.String())
 	}
 	slices.Sort(sets)
 	slices.Sort(chains)
@@ -164,6 +173,10 @@ func (rs Ruleset) Explain() string {
 		fmt.Fprintln(&b)
 	}
 	for _, s := range rs.Sets {
+		if s.Constant() {
+			fmt.Fprintf(&b, "set %s: %s in %s\n", s.Name, s.Key, s.Elements())
+			continue
+		}
 		fmt.Fprintf(&b, "set %s: keys live %s\n", s.Name, s.Timeout)
 	}
 	if r := rs.Routing; r.Mark != 0 {
@@ -188,8 +201,10 @@ type chainJSON struct {
 }
 
 type setJSON struct {
-	Name    string `json:"name"`
-	Seconds int    `json:"seconds"`
+	Name     string   `json:"name"`
+	Key      string   `json:"key"`
+	Seconds  int      `json:"seconds,omitempty"`
+	Elements []string `json:"elements,omitempty"`
 }
 
 // MarshalJSON writes the families, the sets, the chains with every rule as text,
@@ -205,7 +220,7 @@ func (rs Ruleset) MarshalJSON() ([]byte, error) {
 		Routing  *Routing    `json:"routing,omitempty"`
 	}{Backend: rs.Backend, Families: rs.Families.String(), Record: record, Sets: []setJSON{}, Chains: []chainJSON{}}
 	for _, s := range rs.Sets {
-		out.Sets = append(out.Sets, setJSON{s.Name, int(s.Timeout.Seconds())})
+		out.Sets = append(out.Sets, setJSON{s.Name, s.Key.String(), int(s.Timeout.Seconds()), s.elements()})
 	}
 	for _, c := range rs.Chains {
 		cj := chainJSON{Name: c.Name, Table: c.Table, Hook: c.Hook, Rules: []ruleJSON{}}
@@ -226,42 +241,56 @@ func (rs Ruleset) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// maxDiff bounds the lines of a Diff: more would hide the others from a person, and fill a
+// termination message of 4 KiB.
+const maxDiff = 30
+
 // Diff lists what is in want and not in got, and the reverse, a line each, "-"
 // for what is missing and "+" for what should not be there. Empty means equal.
 func Diff(want, got Ruleset) []string {
-	if want.String() == got.String() {
+	wanted, have := want.String(), got.String()
+	if wanted == have {
 		return nil
 	}
-	w, g := want.lines(), got.lines()
-	var out []string
-	for _, line := range w {
-		if !slices.Contains(g, line) {
-			out = append(out, "- "+line)
-		}
-	}
-	for _, line := range g {
-		if !slices.Contains(w, line) {
-			out = append(out, "+ "+line)
-		}
-	}
-	if len(out) == 0 {
+	w, g := lines(wanted), lines(have)
+	out := append(missing("- ", w, g), missing("+ ", g, w)...)
+	switch {
+	case len(out) == 0:
 		out = append(out, "the same rules in another order or number")
+	case len(out) > maxDiff:
+		out = append(out[:maxDiff], fmt.Sprintf("... and %d more", len(out)-maxDiff))
 	}
 	return out
 }
 
-// lines is rs as a list of lines, in which each rule names its chain.
-func (rs Ruleset) lines() []string {
+// missing are the lines of a list that are not in another, each after a sign.
+func missing(sign string, list, other []string) (out []string) {
+	there := make(map[string]bool, len(other))
+	for _, line := range other {
+		there[line] = true
+	}
+	for _, line := range list {
+		if !there[line] {
+			out = append(out, sign+line)
+		}
+	}
+	return out
+}
+
+// lines is the text of a rule set as a list of lines, in which each rule names its chain,
+// and each element its set.
+func lines(text string) []string {
 	var out []string
-	chain := ""
-	for line := range strings.Lines(rs.String()) {
+	within := ""
+	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		if rule, ok := strings.CutPrefix(line, "  "); ok {
-			out = append(out, chain+": "+rule)
+			out = append(out, within+": "+rule)
 			continue
 		}
+		within = line
 		if name, ok := strings.CutPrefix(line, "chain "); ok {
-			chain, _, _ = strings.Cut(name, " ")
+			within, _, _ = strings.Cut(name, " ")
 		}
 		out = append(out, line)
 	}

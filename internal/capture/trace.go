@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -45,7 +46,7 @@ type Listener struct {
 // A Pod is what rules depend on besides the packet.
 type Pod struct {
 	Listeners  []Listener
-	Remembered []string // names of the sets that hold the packet's key
+	Remembered []string // names of the dynamic sets that hold the packet's key; by port: NAME-PORT
 }
 
 func (p Pod) listens(proto uint32, port uint16, transparent bool) bool {
@@ -84,7 +85,7 @@ type Trace struct {
 	Mark       uint32   // of the packet where it ended
 	ConnMark   uint32   // of its connection from now on
 	Zone       uint32   // of connection tracking
-	Remembered []string // the sets that hold its key afterwards, sorted
+	Remembered []string // as Pod.Remembered, afterwards and sorted
 }
 
 // Trace follows c through the rules as the kernel would. It leaves out the rules of
@@ -292,9 +293,10 @@ func (w *walk) do(r Rule) effect {
 	case SetConnMark:
 		w.c.ConnMark = a.Mark
 	case Add, Update:
-		w.memory = append(w.memory, a.Name)
+		w.memory = append(w.memory, w.remembered(a.Name, SetKey(a.Num)))
 	case Delete:
-		w.memory = slices.DeleteFunc(w.memory, func(s string) bool { return s == a.Name })
+		key := w.remembered(a.Name, SetKey(a.Num))
+		w.memory = slices.DeleteFunc(w.memory, func(s string) bool { return s == key })
 	}
 	return goOn
 }
@@ -351,9 +353,9 @@ func (w *walk) met(m Match) bool {
 		}
 		yes = !c.Established && !c.Reply && !c.Invalid
 	case InInterface:
-		yes = c.In == m.Name
+		yes = sameInterface(c.In, m.Name)
 	case OutInterface:
-		yes = c.Out == m.Name
+		yes = sameInterface(c.Out, m.Name)
 	case Source, Destination:
 		addr := c.Src.Addr()
 		if m.Key == Destination {
@@ -383,9 +385,59 @@ func (w *walk) met(m Match) bool {
 	case Socket:
 		yes = w.socket()
 	case InSet:
-		yes = slices.Contains(w.memory, m.Name)
+		var there bool
+		if yes, there = w.inSet(m); !there {
+			return false
+		}
 	default:
 		return false
 	}
 	return yes != m.Not
+}
+
+// sameInterface reports whether an interface has a name, or the prefix before a +.
+func sameInterface(name, want string) bool {
+	if prefix, ok := strings.CutSuffix(want, "+"); ok {
+		return strings.HasPrefix(name, prefix)
+	}
+	return name == want
+}
+
+// remembered is what Pod.Remembered has for the packet in a dynamic set.
+func (w *walk) remembered(set string, key SetKey) string {
+	if key == ByFamilyPort {
+		return fmt.Sprintf("%s-%d", set, w.c.Dst.Port())
+	}
+	return set
+}
+
+// inSet looks the packet up in a set. It reports also whether the packet has a key for it.
+func (w *walk) inSet(m Match) (yes, there bool) {
+	key := SetKey(m.Num)
+	s := w.rs.Set(m.Name)
+	if s == nil || !s.Constant() {
+		return slices.Contains(w.memory, w.remembered(m.Name, key)), true
+	}
+	addr := w.c.Src.Addr().Unmap()
+	var number uint32
+	switch key {
+	case ByPort:
+		number = uint32(w.c.Dst.Port())
+	case ByUID, ByGID:
+		if w.hook != Output {
+			return false, false
+		}
+		if number = w.c.UID; key == ByGID {
+			number = w.c.GID
+		}
+	case ByDestination4, ByDestination6:
+		addr = w.c.Dst.Addr().Unmap()
+		fallthrough
+	case BySource4, BySource6:
+		if !addr.IsValid() || familyOf(addr) != key.Family() {
+			return false, false
+		}
+		return contains(s.Addresses, addr, netip.Addr.Compare), true
+	}
+	return contains(s.Numbers, number, cmp.Compare), true
 }

@@ -92,7 +92,7 @@ var traces = map[string]struct {
 	"'*' parks without capture": {
 		flags: "-m NONE --park-ports *",
 		conn:  sent(capture.TCP, 1000, 1000, "lo", "127.0.0.1:40000", "127.0.0.1:8083"),
-		want:  capture.Trace{Fate: capture.Parked, Port: 8083, Remembered: []string{"gone-any", "parking-any"}},
+		want:  capture.Trace{Fate: capture.Parked, Port: 8083, Remembered: []string{"gone-8083", "parking-8083"}},
 	},
 	"the proxy's group ends the parking before a connection has waited": {
 		conn: sent(capture.UDP, 1, 1337, "lo", "[::1]:40000", "[::1]:15006"),
@@ -105,6 +105,31 @@ var traces = map[string]struct {
 	"the app cannot end the parking": {
 		conn: sent(capture.UDP, 1000, 1000, "lo", "127.0.0.1:40000", "127.0.0.6:15001"),
 		want: capture.Trace{Fate: capture.Refused, Port: 15001},
+	},
+	"one of several users may end the parking": {
+		flags: "-u 1337,2000",
+		conn:  sent(capture.UDP, 2000, 1, "lo", "127.0.0.1:40000", "127.0.0.6:15001"),
+		want:  capture.Trace{Fate: capture.Refused, Port: 15001, Remembered: []string{"gone-15001"}},
+	},
+	"one of several groups may end the parking": {
+		flags: "-g 1337,2000",
+		conn:  sent(capture.UDP, 1, 2000, "lo", "127.0.0.1:40000", "127.0.0.6:15001"),
+		want:  capture.Trace{Fate: capture.Refused, Port: 15001, Remembered: []string{"gone-15001"}},
+	},
+	"one of several users is the proxy's": {
+		flags: "-i * -u 1337,2000",
+		conn:  sent(capture.TCP, 2000, 1, "eth0", "10.9.0.2:40000", "10.96.0.10:80"),
+		want:  capture.Trace{Fate: capture.Passes, Port: 80},
+	},
+	"a user between several is not the proxy's": {
+		flags: "-i * -u 1337,2000",
+		conn:  sent(capture.TCP, 1500, 1500, "eth0", "10.9.0.2:40000", "10.96.0.10:80"),
+		want:  capture.Trace{Fate: capture.Parked, Port: 15001, Remembered: []string{"gone-15001", "parking-15001"}},
+	},
+	"a port that is not parked cannot be released": {
+		conn: sent(capture.UDP, 0, 0, "lo", "127.0.0.1:40000", "127.0.0.6:9999"),
+		pod:  capture.Pod{Remembered: []string{"parking-9999"}},
+		want: capture.Trace{Fate: capture.Refused, Port: 9999, Remembered: []string{"parking-9999"}},
 	},
 	"a release by TCP has no effect": {
 		conn: sent(capture.TCP, 0, 0, "lo", "127.0.0.1:40000", "127.0.0.6:15001"),

@@ -172,6 +172,10 @@ func TestRulesAsIptablesWritesThem(t *testing.T) {
 			}, Action: reject, Reason: "a"},
 			`! -d 127.0.0.1/32 -o lo -p tcp -m comment --comment a -j REJECT --reject-with tcp-reset`,
 		},
+		"an interface may be a prefix": {
+			capture.Rule{Match: []capture.Match{{Key: capture.InInterface, Name: "eth+"}}, Action: leave, Reason: "a"},
+			"-i eth+ -m comment --comment a -j RETURN",
+		},
 		"a key is added where there is none": {
 			capture.Rule{Action: capture.Action{Verb: capture.Add, Name: "gone-1"}, Reason: "a"},
 			"-m recent ! --rcheck --seconds 60 --name gone-1 --mask 0.0.0.0 --rdest -m recent --set --name gone-1 --mask 0.0.0.0 --rdest -m comment --comment a",
@@ -215,7 +219,7 @@ func TestWhatIptablesCannotExpress(t *testing.T) {
 		"a reset for UDP":                       {Match: []capture.Match{{Key: capture.Protocol, Num: 17}}, Action: capture.Action{Verb: capture.Reject}},
 		"no socket":                             {Match: []capture.Match{{Key: capture.Socket, Not: true}}, Action: leave},
 		"two ports at once":                     {Match: []capture.Match{tcp, {Key: capture.DestPort, Num: 1}, {Key: capture.DestPort, Num: 2}}, Action: leave},
-		"an interface that is a wildcard":       {Match: []capture.Match{{Key: capture.InInterface, Name: "eth+"}}, Action: leave},
+		"an interface with a wildcard within":   {Match: []capture.Match{{Key: capture.InInterface, Name: "e+h"}}, Action: leave},
 		"an address of the other family":        {Match: []capture.Match{{Key: capture.Source, Prefix: netip.MustParsePrefix("fd00::/8")}}, Action: leave},
 		"a range of all addresses":              {Match: []capture.Match{{Key: capture.Source, Prefix: netip.MustParsePrefix("0.0.0.0/0")}}, Action: leave},
 		"a comment that is too long":            {Action: leave, Reason: strings.Repeat("x", 256)},

@@ -198,7 +198,8 @@ func (v values) checkRange() error {
 }
 
 func (v values) checkInterface() error {
-	if v.name == "" || len(v.name) > 15 || strings.ContainsAny(v.name, "\"\\+ \t\n/") || strings.ContainsAny(v.name[:1], "-!") {
+	name := strings.TrimSuffix(v.name, "+") // a prefix, to iptables as in the model
+	if name == "" || len(v.name) > 15 || strings.ContainsAny(name, "\"\\+ \t\n/") || strings.ContainsAny(v.name[:1], "-!") {
 		return fmt.Errorf("interface %q: iptables would read it otherwise", v.name)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -14,8 +15,12 @@ import (
 	"outrider.dev/internal/capture"
 )
 
-// reg is the register of every expression: no rule needs two values at once.
-const reg = 1
+// reg is the register of every expression. A key of two parts has the second in the four
+// bytes after the first.
+const (
+	reg     = unix.NFT_REG_1
+	regNext = unix.NFT_REG32_01
+)
 
 // Where things are in a packet.
 const (
@@ -51,34 +56,17 @@ func chainType(c capture.Chain) nftables.ChainType {
 	return nftables.ChainTypeFilter
 }
 
-func kernelChain(table *nftables.Table, c capture.Chain) *nftables.Chain {
-	kc := &nftables.Chain{Name: c.Name, Table: table}
-	if c.Hook == capture.NoHook {
-		return kc
-	}
-	accept := nftables.ChainPolicyAccept
-	kc.Type, kc.Hooknum, kc.Priority, kc.Policy = chainType(c), hooks[c.Hook], priorities[c.Table], &accept
-	return kc
-}
-
-func kernelSet(table *nftables.Table, s capture.Set) *nftables.Set {
-	ks := &nftables.Set{
-		Table: table, Name: s.Name, KeyType: nftables.TypeNFProto, Size: 2,
-		Dynamic: true, HasTimeout: true, Timeout: s.Timeout,
-	}
-	if s.Key == capture.ByPort {
-		ks.KeyType, ks.Size = nftables.TypeInetService, 1<<16-1
-	}
-	return ks
-}
-
 // comment is a rule's reason in the form that nft shows.
 func comment(reason string) []byte {
 	return userdata.AppendString(nil, userdata.TypeComment, reason)
 }
 
+// setIDs are numbers of sets by their names. The kernel knows a set that is made in the same
+// transaction by its number. In a rule that is read back it is 0.
+type setIDs map[string]uint32
+
 // compile turns a rule into nf_tables' expressions: conditions, counter, action.
-func compile(r capture.Rule, sets map[string]*nftables.Set) ([]expr.Any, error) {
+func compile(r capture.Rule, sets setIDs) ([]expr.Any, error) {
 	var out []expr.Any
 	if r.Family != 0 {
 		out = append(out, family(r.Family)...)
@@ -125,8 +113,11 @@ func host32(n uint32) []byte { return binaryutil.NativeEndian.PutUint32(n) }
 
 func port(n uint32) []byte { return binary.BigEndian.AppendUint16(nil, uint16(n)) }
 
-// ifname is a name as the kernel compares it: all 16 bytes, so that no prefix matches.
+// ifname is a name as the kernel compares it: all 16 bytes, or only those of a prefix.
 func ifname(name string) []byte {
+	if prefix, ok := strings.CutSuffix(name, "+"); ok {
+		return []byte(prefix)
+	}
 	b := make([]byte, unix.IFNAMSIZ)
 	copy(b, name)
 	return b
@@ -137,17 +128,43 @@ func mask(bytes, value []byte) *expr.Bitwise {
 }
 
 // key loads the key of a set.
-func key(k capture.SetKey) expr.Any {
-	if k == capture.ByPort {
-		return transport(2, 2)
+func key(k capture.SetKey) []expr.Any {
+	switch k {
+	case capture.ByFamilyPort:
+		port := transport(2, 2)
+		port.DestRegister = regNext
+		return []expr.Any{meta(expr.MetaKeyNFPROTO), port}
+	case capture.ByPort:
+		return []expr.Any{transport(2, 2)}
+	case capture.ByUID:
+		return []expr.Any{meta(expr.MetaKeySKUID)}
+	case capture.ByGID:
+		return []expr.Any{meta(expr.MetaKeySKGID)}
+	case capture.BySource4:
+		return []expr.Any{network(capture.Source, net.IPv4len)}
+	case capture.BySource6:
+		return []expr.Any{network(capture.Source, net.IPv6len)}
+	case capture.ByDestination4:
+		return []expr.Any{network(capture.Destination, net.IPv4len)}
+	case capture.ByDestination6:
+		return []expr.Any{network(capture.Destination, net.IPv6len)}
 	}
-	return meta(expr.MetaKeyNFPROTO)
+	return []expr.Any{meta(expr.MetaKeyNFPROTO)}
+}
+
+// network loads an address of this many bytes.
+func network(side capture.Key, length uint32) *expr.Payload {
+	offset := sourceOffset(length)
+	if side == capture.Destination {
+		offset += length
+	}
+	return &expr.Payload{DestRegister: reg, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: length}
 }
 
 // compileMatch turns a condition into expressions.
 //
 // complexity: one case for each key.
-func compileMatch(m capture.Match, sets map[string]*nftables.Set) ([]expr.Any, error) {
+func compileMatch(m capture.Match, sets setIDs) ([]expr.Any, error) {
 	switch m.Key {
 	case capture.Protocol:
 		return []expr.Any{meta(expr.MetaKeyL4PROTO), compare(m.Not, []byte{byte(m.Num)})}, nil
@@ -184,11 +201,11 @@ func compileMatch(m capture.Match, sets map[string]*nftables.Set) ([]expr.Any, e
 		return []expr.Any{&expr.Socket{Key: expr.SocketKeyTransparent, Register: reg},
 			&expr.Cmp{Op: expr.CmpOpLte, Register: reg, Data: []byte{1}}}, nil
 	case capture.InSet:
-		s, ok := sets[m.Name]
+		id, ok := sets[m.Name]
 		if !ok {
 			return nil, fmt.Errorf("there is no set %q", m.Name)
 		}
-		return []expr.Any{key(capture.SetKey(m.Num)), &expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID, Invert: m.Not}}, nil
+		return append(key(capture.SetKey(m.Num)), &expr.Lookup{SourceRegister: reg, SetName: m.Name, SetID: id, Invert: m.Not}), nil
 	}
 	return nil, fmt.Errorf("nftables cannot match %q", m.Key)
 }
@@ -205,11 +222,7 @@ func sourceOffset(length uint32) uint32 {
 // address compares a source or destination with a prefix.
 func address(m capture.Match) []expr.Any {
 	length := uint32(m.Prefix.Addr().BitLen() / 8)
-	offset := sourceOffset(length)
-	if m.Key == capture.Destination {
-		offset += length
-	}
-	out := []expr.Any{&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: length}}
+	out := []expr.Any{network(m.Key, length)}
 	if bits := m.Prefix.Bits(); bits < m.Prefix.Addr().BitLen() {
 		out = append(out, mask(net.CIDRMask(bits, int(length)*8), make([]byte, length)))
 	}
@@ -225,7 +238,7 @@ func immediate(data []byte) *expr.Immediate { return &expr.Immediate{Register: r
 // dynset operations (linux/netfilter/nf_tables.h, enum nft_dynset_ops).
 var setOps = map[capture.Verb]uint32{capture.Add: 0, capture.Update: 1, capture.Delete: 2}
 
-func compileAction(a capture.Action, sets map[string]*nftables.Set) ([]expr.Any, error) {
+func compileAction(a capture.Action, sets setIDs) ([]expr.Any, error) {
 	switch a.Verb {
 	case capture.Return:
 		return []expr.Any{verdict(expr.VerdictReturn, "")}, nil
@@ -253,11 +266,11 @@ func compileAction(a capture.Action, sets map[string]*nftables.Set) ([]expr.Any,
 	case capture.SetConnMark:
 		return []expr.Any{immediate(host32(a.Mark)), &expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: reg}}, nil
 	case capture.Add, capture.Update, capture.Delete:
-		s, ok := sets[a.Name]
+		id, ok := sets[a.Name]
 		if !ok {
 			return nil, fmt.Errorf("there is no set %q", a.Name)
 		}
-		return []expr.Any{key(capture.SetKey(a.Num)), &expr.Dynset{SrcRegKey: reg, SetName: s.Name, SetID: s.ID, Operation: setOps[a.Verb]}}, nil
+		return append(key(capture.SetKey(a.Num)), &expr.Dynset{SrcRegKey: reg, SetName: a.Name, SetID: id, Operation: setOps[a.Verb]}), nil
 	}
 	return nil, fmt.Errorf("nftables cannot do %q", a.Verb)
 }

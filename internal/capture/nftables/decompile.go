@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -105,9 +104,7 @@ func find[T any](exprs []any) (T, bool) {
 }
 
 // setsNamed is what compile needs to refer to a set that is in the kernel.
-func setsNamed(name string) map[string]*nftables.Set {
-	return map[string]*nftables.Set{name: {Name: name}}
-}
+func setsNamed(name string) setIDs { return setIDs{name: 0} }
 
 // match takes one condition.
 func (d *decompiler) match(f capture.Families) (capture.Match, bool) {
@@ -130,7 +127,7 @@ func (d *decompiler) guesses() []capture.Match {
 	for _, e := range d.rest {
 		switch e := e.(type) {
 		case *expr.Lookup:
-			for _, key := range []capture.SetKey{capture.ByFamily, capture.ByPort} {
+			for _, key := range capture.SetKeys() {
 				out = append(out, capture.Match{Key: capture.InSet, Not: e.Invert, Name: e.SetName, Num: uint32(key)})
 			}
 			return out
@@ -161,6 +158,12 @@ func compared(c *expr.Cmp) (out []capture.Match) {
 	}
 	for _, m.Key = range keys {
 		out = append(out, m)
+	}
+	if len(c.Data) < unix.IFNAMSIZ {
+		m.Name, m.Num = string(c.Data)+"+", 0
+		for _, m.Key = range []capture.Key{capture.InInterface, capture.OutInterface} {
+			out = append(out, m)
+		}
 	}
 	return out
 }
@@ -218,7 +221,7 @@ func (d *decompiler) actionGuesses() []capture.Action {
 		case *expr.Dynset:
 			for _, verb := range slices.Sorted(maps.Keys(setOps)) {
 				op := setOps[verb]
-				for _, key := range []capture.SetKey{capture.ByFamily, capture.ByPort} {
+				for _, key := range capture.SetKeys() {
 					if op == e.Operation {
 						out = append(out, capture.Action{Verb: verb, Name: e.SetName, Num: uint32(key)})
 					}

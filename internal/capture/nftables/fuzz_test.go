@@ -1,84 +1,163 @@
 package nftables
 
 import (
-	"bytes"
+	"net/netip"
+	"strings"
 	"testing"
 
-	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
-	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
+	"github.com/google/go-cmp/cmp"
 
 	"outrider.dev/internal/capture"
 )
 
-// message is a rule as the kernel would send it.
-func message(t testing.TB, chain string, r capture.Rule, sets map[string]*nftables.Set) []byte {
+// payload is what one message of a batch has after its netlink header.
+func payload(t testing.TB, fill func(*batch)) []byte {
 	t.Helper()
-	exprs, err := compile(r, sets)
+	var b batch
+	fill(&b)
+	if b.err != nil {
+		t.Fatal(b.err)
+	}
+	m, _, err := split(b.buf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list []netlink.Attribute
-	for _, e := range exprs {
-		data, err := expr.Marshal(unix.NFPROTO_INET, e)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, netlink.Attribute{Type: unix.NLA_F_NESTED | unix.NFTA_LIST_ELEM, Data: data})
+	return m.data
+}
+
+func ruleMessage(t testing.TB, chain string, r capture.Rule, ids setIDs) []byte {
+	t.Helper()
+	return payload(t, func(b *batch) { b.rule(chain, r, ids) })
+}
+
+// variety is a rule set with every kind of rule and set.
+func variety() capture.Ruleset {
+	in := capture.Defaults()
+	in.Families = capture.DualStack
+	in.InboundPorts.All, in.Mode, in.DNS = true, capture.TProxyMode, capture.DNSServers
+	in.Nameservers = []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.9"), netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::9")}
+	in.ParkPorts.All = true
+	in.ProxyUIDs, in.OwnerGroups = []uint32{0, 1, 1337}, capture.Groups{List: []uint32{1, 2}}
+	in.ExcludeOutboundPorts = []uint16{1, 2, 3, 25, 65535}
+	in.ExcludeInterfaces = []string{"eth+", "lo"}
+	for _, p := range []string{"0.0.0.0/8", "10.0.0.0/24", "10.0.1.0/24", "10.0.4.1/32", "255.0.0.0/8", "::/16", "fd00::/64", "ff00::/8"} {
+		in.OutboundRanges.List = append(in.OutboundRanges.List, netip.MustParsePrefix(p))
 	}
-	nested, err := netlink.MarshalAttributes(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	attrs, err := netlink.MarshalAttributes([]netlink.Attribute{
-		{Type: unix.NFTA_RULE_CHAIN, Data: append([]byte(chain), 0)},
-		{Type: unix.NLA_F_NESTED | unix.NFTA_RULE_EXPRESSIONS, Data: nested},
-		{Type: unix.NFTA_RULE_USERDATA, Data: comment(r.Reason)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append([]byte{unix.NFPROTO_INET, 0, 0, 0}, attrs...)
+	rs, _ := capture.Build(in, capture.NFTables)
+	return rs
 }
 
 // FuzzDecodeRule: whatever the kernel, or a process with NET_ADMIN, puts into our
 // table is read without a panic, and what is read as one of our rules means just
 // that: written again it reads the same.
 func FuzzDecodeRule(f *testing.F) {
-	in := capture.Defaults()
-	in.Families = capture.DualStack
-	in.OutboundRanges.All, in.InboundPorts.All, in.Mode, in.DNS = true, true, capture.TProxyMode, capture.DNSAll
-	in.ParkPorts.All = true
-	rs, _ := capture.Build(in, capture.NFTables)
-	sets := map[string]*nftables.Set{}
+	rs := variety()
+	ids := setIDs{}
 	for _, s := range rs.Sets {
-		sets[s.Name] = kernelSet(nil, s)
+		ids[s.Name] = 0
 	}
 	for _, c := range rs.Chains {
 		for _, r := range c.Rules {
-			f.Add(message(f, c.Name, r, sets))
+			f.Add(ruleMessage(f, c.Name, r, ids))
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		entry, err := decodeRule(data)
+		a, _ := attributesOf(data)
+		entry, err := decodeRule(a)
 		if err != nil || entry.rule.Action.Verb == unknown {
 			return
 		}
+		ids := setIDs{entry.rule.Action.Name: 0}
 		for _, m := range entry.rule.Match {
-			if m.Key == capture.InSet {
-				sets[m.Name] = &nftables.Set{Name: m.Name}
-			}
+			ids[m.Name] = 0
 		}
-		if a := entry.rule.Action; a.Verb == capture.Add || a.Verb == capture.Update || a.Verb == capture.Delete {
-			sets[a.Name] = &nftables.Set{Name: a.Name}
-		}
-		if bytes.ContainsRune([]byte(entry.chain+entry.rule.Reason), 0) || len(entry.rule.Reason) > 250 {
+		if strings.ContainsRune(entry.chain+entry.rule.Reason, 0) || len(entry.rule.Reason) > 250 {
 			return
 		}
-		again, err := decodeRule(message(t, entry.chain, entry.rule, sets))
+		a, _ = attributesOf(ruleMessage(t, entry.chain, entry.rule, ids))
+		again, err := decodeRule(a)
 		if err != nil || again.rule.String() != entry.rule.String() || again.rule.Reason != entry.rule.Reason {
 			t.Errorf("read %q (%s), wrote it, read %q (%s), %v", entry.rule, entry.rule.Reason, again.rule, again.rule.Reason, err)
+		}
+	})
+}
+
+// FuzzDecodeSet: a set and its elements are read without a panic, and a constant set of a
+// kind that we write reads the same after it is written again.
+func FuzzDecodeSet(f *testing.F) {
+	for _, s := range variety().Sets {
+		var b batch
+		b.set(s, 1)
+		if b.err != nil {
+			f.Fatal(b.err)
+		}
+		set, rest, err := split(b.buf)
+		if err != nil {
+			f.Fatal(err)
+		}
+		var elements message
+		if len(rest) > 0 {
+			if elements, _, err = split(rest); err != nil {
+				f.Fatal(err)
+			}
+		}
+		f.Add(set.data, elements.data)
+	}
+	decode := func(set, elements []byte) (capture.Set, error) {
+		a, _ := attributesOf(set)
+		_, s, err := decodeSet(a)
+		if err != nil || !s.Constant() || s.Key == capture.UnknownKey {
+			return s, err
+		}
+		a, _ = attributesOf(elements)
+		bounds, err := decodeElements(a, int(typeOf(s.Key).size))
+		if err == nil {
+			fill(&s, bounds)
+		}
+		return s, err
+	}
+	f.Fuzz(func(t *testing.T, set, elements []byte) {
+		s, err := decode(set, elements)
+		if err != nil || !s.Constant() || s.Key == capture.UnknownKey || s.Len() == 0 || s.Len() > maxElements || strings.ContainsRune(s.Name, 0) {
+			return
+		}
+		var b batch
+		b.set(s, 1)
+		if b.err != nil {
+			return // a name that does not fit
+		}
+		first, rest, _ := split(b.buf)
+		second, _, err := split(rest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := decode(first.data, second.data)
+		if diff := cmp.Diff(s, again, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" || err != nil {
+			t.Errorf("%v (-read first +read again):\n%s", err, diff)
+		}
+	})
+}
+
+// FuzzAnswer: whatever comes from the socket is split into messages and attributes without
+// a panic.
+func FuzzAnswer(f *testing.F) {
+	var b batch
+	b.message(getTable, create, "", (*batch).ours)
+	f.Add(b.buf)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for len(data) > 0 {
+			m, rest, err := split(data)
+			if err != nil {
+				return
+			}
+			if len(rest) >= len(data) {
+				t.Fatal("no progress")
+			}
+			_ = m.errno()
+			a, _ := attributesOf(m.data)
+			r := reader{}
+			_ = r.chain(a)
+			data = rest
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/capture"
@@ -24,105 +25,155 @@ import (
 const Table = "outrider"
 
 // A Backend talks to nf_tables in the network namespace of the thread that opened it.
-type Backend struct {
-	conn *nftables.Conn
-}
+type Backend struct{ *socket }
 
 // Open connects to the kernel.
 func Open() (*Backend, error) {
-	conn, err := nftables.New(nftables.AsLasting())
+	s, err := openSocket()
 	if err != nil {
 		return nil, fmt.Errorf("opening netlink to nf_tables: %w", err)
 	}
-	return &Backend{conn: conn}, nil
+	return &Backend{s}, nil
 }
 
 // Close ends the connection.
-func (b *Backend) Close() error { return b.conn.CloseLasting() }
+func (b *Backend) Close() error { return b.close() }
 
 // Name is "nftables".
 func (b *Backend) Name() string { return capture.NFTables }
 
+// The messages of nf_tables in use, and their flags.
+const (
+	subsystem   = unix.NFNL_SUBSYS_NFTABLES << 8
+	newTable    = subsystem | unix.NFT_MSG_NEWTABLE
+	getTable    = subsystem | unix.NFT_MSG_GETTABLE
+	delTable    = subsystem | unix.NFT_MSG_DELTABLE
+	newChain    = subsystem | unix.NFT_MSG_NEWCHAIN
+	getChain    = subsystem | unix.NFT_MSG_GETCHAIN
+	newRule     = subsystem | unix.NFT_MSG_NEWRULE
+	getRule     = subsystem | unix.NFT_MSG_GETRULE
+	newSet      = subsystem | unix.NFT_MSG_NEWSET
+	getSet      = subsystem | unix.NFT_MSG_GETSET
+	newElements = subsystem | unix.NFT_MSG_NEWSETELEM
+	getElements = subsystem | unix.NFT_MSG_GETSETELEM
+
+	create = unix.NLM_F_REQUEST | unix.NLM_F_CREATE
+)
+
 // Apply makes rs the only rule set of ours, in one transaction. On an error the
-// kernel is as it was.
+// kernel is as it was, unless the error is that its answer was lost.
 func (b *Backend) Apply(_ context.Context, rs capture.Ruleset) error {
-	table := &nftables.Table{Family: nftables.TableFamilyINet, Name: Table}
-	// Deleting a table that does not exist is an error; adding one that exists is not.
-	b.conn.AddTable(table)
-	b.conn.DelTable(table)
-	b.conn.AddTable(table)
-	for _, c := range rs.Chains {
-		b.conn.AddChain(kernelChain(table, c))
-	}
-	sets := map[string]*nftables.Set{}
-	for _, s := range rs.Sets {
-		ks := kernelSet(table, s)
-		if err := b.conn.AddSet(ks, nil); err != nil {
-			return fmt.Errorf("describing set %s: %w", s.Name, err)
+	err := b.commit(func(b *batch) {
+		// Deleting a table that does not exist is an error; adding one that exists is not.
+		b.table(newTable, create)
+		b.table(delTable, unix.NLM_F_REQUEST)
+		b.table(newTable, create)
+		ids := setIDs{}
+		for _, s := range rs.Sets {
+			ids[s.Name] = uint32(len(ids) + 1)
+			b.set(s, ids[s.Name])
 		}
-		sets[s.Name] = ks
-	}
-	for _, c := range rs.Chains {
-		for _, r := range c.Rules {
-			exprs, err := compile(r, sets)
-			if err != nil {
-				return fmt.Errorf("chain %s, rule %q: %w", c.Name, r, err)
+		for _, c := range rs.Chains {
+			b.chain(c)
+		}
+		for _, c := range rs.Chains {
+			for _, r := range c.Rules {
+				b.rule(c.Name, r, ids)
 			}
-			b.conn.AddRule(&nftables.Rule{
-				Table: table, Chain: &nftables.Chain{Name: c.Name}, Exprs: exprs, UserData: comment(r.Reason),
-			})
 		}
-	}
-	if err := b.conn.Flush(); err != nil {
+	})
+	if err != nil {
 		return explain(fmt.Errorf("writing table inet %s: %w", Table, err))
 	}
 	return nil
 }
 
+// ours appends the header of a message about our table, or about what is in it.
+func (b *batch) ours() {
+	b.generic(unix.NFPROTO_INET, 0)
+	b.text(unix.NFTA_TABLE_NAME, Table) // all kinds of objects have their table's name as attribute 1
+}
+
+func (b *batch) table(kind, flags uint16) {
+	b.message(kind, flags, "", func(b *batch) { b.ours() })
+}
+
+func (b *batch) chain(c capture.Chain) {
+	b.message(newChain, create, "chain "+c.Name, func(b *batch) {
+		b.ours()
+		b.text(unix.NFTA_CHAIN_NAME, c.Name)
+		if c.Hook == capture.NoHook {
+			return
+		}
+		b.nest(unix.NLA_F_NESTED|unix.NFTA_CHAIN_HOOK, func() {
+			b.number(unix.NFTA_HOOK_HOOKNUM, uint32(*hooks[c.Hook]))
+			b.number(unix.NFTA_HOOK_PRIORITY, uint32(*priorities[c.Table]))
+		})
+		b.number(unix.NFTA_CHAIN_POLICY, uint32(nftables.ChainPolicyAccept))
+		b.text(unix.NFTA_CHAIN_TYPE, string(chainType(c)))
+	})
+}
+
+func (b *batch) rule(chain string, r capture.Rule, ids setIDs) {
+	failed := func(err error) { b.err = errors.Join(b.err, fmt.Errorf("chain %s, rule %q: %w", chain, r, err)) }
+	exprs, err := compile(r, ids)
+	if err != nil {
+		failed(err)
+		return
+	}
+	b.message(newRule, create|unix.NLM_F_APPEND, "a rule of chain "+chain, func(b *batch) {
+		b.ours()
+		b.text(unix.NFTA_RULE_CHAIN, chain)
+		b.nest(unix.NLA_F_NESTED|unix.NFTA_RULE_EXPRESSIONS, func() {
+			for _, e := range exprs {
+				data, err := expr.Marshal(unix.NFPROTO_INET, e)
+				if err != nil {
+					failed(err)
+				}
+				b.attribute(unix.NLA_F_NESTED|unix.NFTA_LIST_ELEM, data)
+			}
+		})
+		b.attribute(unix.NFTA_RULE_USERDATA, comment(r.Reason))
+	})
+}
+
 // Remove deletes our table, if it is there.
 func (b *Backend) Remove(context.Context) error {
-	table, err := b.table()
-	if errors.Is(err, capture.ErrNone) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	b.conn.DelTable(table)
-	if err := b.conn.Flush(); err != nil {
+	err := b.commit(func(b *batch) {
+		b.table(newTable, create)
+		b.table(delTable, unix.NLM_F_REQUEST)
+	})
+	if err != nil && !Unsupported(err) {
 		return explain(fmt.Errorf("deleting table inet %s: %w", Table, err))
 	}
 	return nil
 }
 
-// table returns our table as the kernel has it, or capture.ErrNone.
-func (b *Backend) table() (*nftables.Table, error) {
-	tables, err := b.conn.ListTablesOfFamily(nftables.TableFamilyINet)
-	if err != nil {
-		return nil, explain(fmt.Errorf("listing tables: %w", err))
-	}
-	for _, t := range tables {
-		if t.Name == Table {
-			return t, nil
-		}
-	}
-	return nil, capture.ErrNone
-}
-
 // HasChains reports whether one of the tables that the nft variant of iptables has for a
 // family has a chain whose name begins with prefix.
-func (b *Backend) HasChains(family capture.Families, prefix string) (bool, error) {
-	kernel := nftables.TableFamilyIPv4
+func (b *Backend) HasChains(family capture.Families, prefix string) (found bool, err error) {
+	kernel := byte(unix.NFPROTO_IPV4)
 	if family == capture.IPv6 {
-		kernel = nftables.TableFamilyIPv6
+		kernel = unix.NFPROTO_IPV6
 	}
-	chains, err := b.conn.ListChainsOfTableFamily(kernel)
+	err = b.dump(getChain, func(b *batch) { b.generic(kernel, 0) }, func(data []byte) error {
+		var table, chain string
+		a, _ := attributesOf(data)
+		for a.next() {
+			switch a.kind {
+			case unix.NFTA_CHAIN_TABLE:
+				table = a.text()
+			case unix.NFTA_CHAIN_NAME:
+				chain = a.text()
+			}
+		}
+		found = found || slices.Contains(iptablesTables, table) && strings.HasPrefix(chain, prefix)
+		return a.err
+	})
 	if err != nil {
 		return false, explain(fmt.Errorf("listing chains: %w", err))
 	}
-	return slices.ContainsFunc(chains, func(c *nftables.Chain) bool {
-		return slices.Contains(iptablesTables, c.Table.Name) && strings.HasPrefix(c.Name, prefix)
-	}), nil
+	return found, nil
 }
 
 // iptablesTables are the names of the tables of iptables.
@@ -140,7 +191,7 @@ func Unsupported(err error) bool {
 }
 
 func explain(err error) error {
-	if errors.Is(err, os.ErrPermission) {
+	if err != nil && errors.Is(err, os.ErrPermission) {
 		return fmt.Errorf("%w (it takes the capability NET_ADMIN)", err)
 	}
 	return err

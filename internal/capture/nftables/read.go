@@ -2,84 +2,178 @@ package nftables
 
 import (
 	"context"
-	"encoding/binary"
+	"errors"
 	"fmt"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/capture"
 )
 
+// maxReads bounds how often a read begins anew because another program changed tables
+// meanwhile. Each takes a millisecond, so that only a program that does nothing else
+// exhausts it.
+const maxReads = 50
+
 // Read returns our rule set as the kernel has it, with its counters, or
 // capture.ErrNone. A rule of another program in our table is returned as one that no
 // intent makes, so that a comparison shows it. The routing is not read.
 func (b *Backend) Read(context.Context) (capture.State, error) {
-	table, err := b.table()
-	if err != nil {
-		return capture.State{}, err
-	}
-	st := capture.State{Ruleset: capture.Ruleset{Backend: capture.NFTables}, Packets: map[string][]uint64{}}
-	chains, err := b.conn.ListChainsOfTableFamily(nftables.TableFamilyINet)
-	if err != nil {
-		return capture.State{}, fmt.Errorf("listing chains of table inet %s: %w", Table, err)
-	}
-	for _, c := range chains {
-		if c.Table.Name == Table {
-			st.Chains = append(st.Chains, modelChain(c))
+	for i := 1; ; i++ {
+		r := reader{socket: b.socket}
+		r.state.Backend, r.state.Packets = capture.NFTables, map[string][]uint64{}
+		err := r.read()
+		if errors.Is(err, errChanged) && i < maxReads {
+			continue
 		}
-	}
-	sets, err := b.conn.GetSets(table)
-	if err != nil {
-		return capture.State{}, fmt.Errorf("listing sets of table inet %s: %w", Table, err)
-	}
-	for _, s := range sets {
-		st.Sets = append(st.Sets, modelSet(s))
-	}
-	rules, err := dumpRules()
-	if err != nil {
-		return capture.State{}, fmt.Errorf("listing rules of table inet %s: %w", Table, err)
-	}
-	for _, r := range rules {
-		if c := st.Chain(r.chain); c != nil {
-			c.Rules = append(c.Rules, r.rule)
-			st.Packets[r.chain] = append(st.Packets[r.chain], r.packets)
+		if errors.Is(err, capture.ErrNone) {
+			return capture.State{}, err
 		}
+		if err != nil {
+			return capture.State{}, explain(fmt.Errorf("reading table inet %s: %w", Table, err))
+		}
+		r.state.Restore()
+		return r.state, nil
 	}
-	st.Restore()
-	return st, nil
 }
 
-func modelChain(c *nftables.Chain) capture.Chain {
-	out := capture.Chain{Name: c.Name}
-	if c.Hooknum == nil || c.Priority == nil {
-		return out
-	}
-	for hook, num := range hooks {
-		if *num == *c.Hooknum {
-			out.Hook = hook
-		}
-	}
-	for table, priority := range priorities {
-		if *priority == *c.Priority {
-			out.Table = table
-		}
-	}
-	if out.Hook == capture.NoHook || out.Table == "" || chainType(out) != c.Type {
-		out.Table = capture.Table(fmt.Sprintf("%s, hook %d, priority %d", c.Type, *c.Hooknum, *c.Priority))
-	}
-	return out
+// A reader reads the table once.
+type reader struct {
+	*socket
+	state      capture.State
+	generation uint16 // of the tables, in every message
+	begun      bool
 }
 
-func modelSet(s *nftables.Set) capture.Set {
-	out := capture.Set{Name: s.Name, Timeout: s.Timeout}
-	if s.KeyType.Bytes == nftables.TypeInetService.Bytes {
-		out.Key = capture.ByPort
+func (r *reader) read() error {
+	err := r.get(getTable, (*batch).ours, r.same(func(attributes) error { return nil }))
+	if errors.Is(err, unix.ENOENT) {
+		return capture.ErrNone
 	}
-	return out
+	if err != nil {
+		return err
+	}
+	if err := r.dump(getChain, (*batch).ours, r.same(r.chain)); err != nil {
+		return err
+	}
+	if err := r.dump(getSet, (*batch).ours, r.same(r.set)); err != nil {
+		return err
+	}
+	for i := range r.state.Sets {
+		if err := r.elements(&r.state.Sets[i]); err != nil {
+			return err
+		}
+	}
+	return r.dump(getRule, (*batch).ours, r.same(r.rule))
+}
+
+// same reads a message, after a check that the tables are still those of the first.
+func (r *reader) same(each func(attributes) error) func([]byte) error {
+	return func(data []byte) error {
+		a, generation := attributesOf(data)
+		if r.begun && generation != r.generation {
+			return errChanged
+		}
+		r.begun, r.generation = true, generation
+		return each(a)
+	}
+}
+
+func (r *reader) set(a attributes) error {
+	table, s, err := decodeSet(a)
+	if table == Table {
+		r.state.Sets = append(r.state.Sets, s)
+	}
+	return err
+}
+
+// elements reads the elements of a constant set.
+func (r *reader) elements(s *capture.Set) error {
+	if !s.Constant() || s.Key == capture.UnknownKey {
+		return nil
+	}
+	var bounds []bound
+	err := r.dump(getElements, func(b *batch) {
+		b.ours()
+		b.text(unix.NFTA_SET_ELEM_LIST_SET, s.Name)
+	}, r.same(func(a attributes) error {
+		list, err := decodeElements(a, int(typeOf(s.Key).size))
+		bounds = append(bounds, list...)
+		return err
+	}))
+	fill(s, bounds)
+	return err
+}
+
+func (r *reader) rule(a attributes) error {
+	entry, err := decodeRule(a)
+	if err != nil {
+		return err
+	}
+	if c := r.state.Chain(entry.chain); c != nil {
+		c.Rules = append(c.Rules, entry.rule)
+		r.state.Packets[entry.chain] = append(r.state.Packets[entry.chain], entry.packets)
+	}
+	for _, m := range entry.rule.Match {
+		// Only the rules show whether a set is about sources or about destinations.
+		if s := r.state.Set(m.Name); m.Key == capture.InSet && s != nil && typeOf(s.Key) == typeOf(capture.SetKey(m.Num)) {
+			s.Key = capture.SetKey(m.Num)
+		}
+	}
+	return nil
+}
+
+// chain reads a chain of our table.
+func (r *reader) chain(a attributes) error {
+	var table, kind string
+	var c capture.Chain
+	hook, priority := -1, int32(0)
+	for a.next() {
+		switch a.kind {
+		case unix.NFTA_CHAIN_TABLE:
+			table = a.text()
+		case unix.NFTA_CHAIN_NAME:
+			c.Name = a.text()
+		case unix.NFTA_CHAIN_TYPE:
+			kind = a.text()
+		case unix.NFTA_CHAIN_HOOK:
+			for h := (attributes{rest: a.value}); h.next(); {
+				switch h.kind {
+				case unix.NFTA_HOOK_HOOKNUM:
+					hook = int(h.number())
+				case unix.NFTA_HOOK_PRIORITY:
+					priority = int32(h.number())
+				}
+			}
+		}
+	}
+	if table != Table || a.err != nil {
+		return a.err
+	}
+	if hook >= 0 {
+		place(&c, kind, hook, priority)
+	}
+	r.state.Chains = append(r.state.Chains, c)
+	return nil
+}
+
+// place sets the table and the hook of a chain.
+func place(c *capture.Chain, kind string, hook int, priority int32) {
+	for name, num := range hooks {
+		if int(*num) == hook {
+			c.Hook = name
+		}
+	}
+	for name, num := range priorities {
+		if int32(*num) == priority {
+			c.Table = name
+		}
+	}
+	if c.Hook == capture.NoHook || c.Table == "" || string(chainType(*c)) != kind {
+		c.Table = capture.Table(fmt.Sprintf("%s, hook %d, priority %d", kind, hook, priority))
+	}
 }
 
 // A ruleEntry is one rule of a dump.
@@ -89,76 +183,30 @@ type ruleEntry struct {
 	packets uint64
 }
 
-// dumpRules lists all rules of our table at once. The library's own dump is a request
-// for each chain, and leaves out expressions that parking needs.
-func dumpRules() ([]ruleEntry, error) {
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	attrs, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.NFTA_RULE_TABLE, Data: append([]byte(Table), 0)}})
-	if err != nil {
-		return nil, err
-	}
-	replies, err := conn.Execute(netlink.Message{
-		Header: netlink.Header{
-			Type:  unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETRULE,
-			Flags: netlink.Request | netlink.Dump,
-		},
-		Data: append([]byte{unix.NFPROTO_INET, unix.NFNETLINK_V0, 0, 0}, attrs...),
-	})
-	if err != nil {
-		return nil, err
-	}
-	var out []ruleEntry
-	for _, msg := range replies {
-		entry, err := decodeRule(msg.Data)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, entry)
-	}
-	return out, nil
-}
-
-// nfgenmsgLen is the header before the attributes of every nf_tables message.
-const nfgenmsgLen = 4
-
 // decodeRule reads one rule message. Attributes that do not parse are an error;
 // expressions that no rule of ours has make an unknown rule.
-func decodeRule(data []byte) (ruleEntry, error) {
+func decodeRule(a attributes) (ruleEntry, error) {
 	var out ruleEntry
-	if len(data) < nfgenmsgLen {
-		return out, fmt.Errorf("rule message of %d bytes", len(data))
-	}
-	ad, err := netlink.NewAttributeDecoder(data[nfgenmsgLen:])
-	if err != nil {
-		return out, err
-	}
-	ad.ByteOrder = binary.BigEndian
 	var exprs []any
 	var reason string
-	for ad.Next() {
-		switch ad.Type() {
+	for a.next() {
+		switch a.kind {
 		case unix.NFTA_RULE_CHAIN:
-			out.chain = ad.String()
+			out.chain = a.text()
 		case unix.NFTA_RULE_USERDATA:
-			reason = commentOf(ad.Bytes())
+			reason = commentOf(a.value)
 		case unix.NFTA_RULE_EXPRESSIONS:
-			ad.Nested(func(list *netlink.AttributeDecoder) error {
-				for list.Next() {
-					list.Nested(func(one *netlink.AttributeDecoder) error {
-						exprs = append(exprs, decodeExpr(one))
-						return nil
-					})
-				}
-				return nil
-			})
+			list := attributes{rest: a.value}
+			for list.next() {
+				exprs = append(exprs, decodeExpr(attributes{rest: list.value}))
+			}
+			if list.err != nil {
+				return out, list.err
+			}
 		}
 	}
-	if err := ad.Err(); err != nil {
-		return out, err
+	if a.err != nil {
+		return out, a.err
 	}
 	out.rule, out.packets = model(exprs)
 	out.rule.Reason = reason
@@ -185,16 +233,15 @@ func commentOf(udata []byte) string {
 type opaque string
 
 // decodeExpr reads one expression; what it cannot read is opaque.
-func decodeExpr(ad *netlink.AttributeDecoder) any {
+func decodeExpr(a attributes) any {
 	name, out := "", any(opaque("?"))
-	ad.ByteOrder = binary.BigEndian
-	for ad.Next() {
-		switch ad.Type() {
+	for a.next() {
+		switch a.kind {
 		case unix.NFTA_EXPR_NAME:
-			name = ad.String()
+			name = a.text()
 			out = opaque(name)
 		case unix.NFTA_EXPR_DATA:
-			out = decodeExprData(name, ad.Bytes())
+			out = decodeExprData(name, a.value)
 		}
 	}
 	return out
@@ -255,22 +302,18 @@ func decodeImmediate(data []byte) any {
 // decodeTProxy reads a tproxy expression for both families, with a port and no address.
 // The library cannot.
 func decodeTProxy(data []byte) any {
-	ad, err := netlink.NewAttributeDecoder(data)
-	if err != nil {
-		return opaque("tproxy")
-	}
-	ad.ByteOrder = binary.BigEndian
 	t := &expr.TProxy{Family: unix.NFPROTO_UNSPEC}
-	for ad.Next() {
+	a := attributes{rest: data}
+	for a.next() {
 		switch {
-		case ad.Type() == expr.NFTA_TPROXY_FAMILY && ad.Uint32() == unix.NFPROTO_UNSPEC:
-		case ad.Type() == expr.NFTA_TPROXY_REG_PORT:
-			t.RegPort = ad.Uint32()
+		case a.kind == expr.NFTA_TPROXY_FAMILY && a.number() == unix.NFPROTO_UNSPEC:
+		case a.kind == expr.NFTA_TPROXY_REG_PORT:
+			t.RegPort = a.number()
 		default:
 			return opaque("tproxy")
 		}
 	}
-	if ad.Err() != nil {
+	if a.err != nil {
 		return opaque("tproxy")
 	}
 	return t
@@ -279,22 +322,18 @@ func decodeTProxy(data []byte) any {
 // decodeCt reads a ct expression; the library does not tell a read from a write.
 func decodeCt(data []byte) any {
 	ct := &expr.Ct{}
-	ad, err := netlink.NewAttributeDecoder(data)
-	if err != nil {
-		return opaque("ct")
-	}
-	ad.ByteOrder = binary.BigEndian
-	for ad.Next() {
-		switch ad.Type() {
+	a := attributes{rest: data}
+	for a.next() {
+		switch a.kind {
 		case unix.NFTA_CT_KEY:
-			ct.Key = expr.CtKey(ad.Uint32())
+			ct.Key = expr.CtKey(a.number())
 		case unix.NFTA_CT_DREG:
-			ct.Register = ad.Uint32()
+			ct.Register = a.number()
 		case unix.NFTA_CT_SREG:
-			ct.Register, ct.SourceRegister = ad.Uint32(), true
+			ct.Register, ct.SourceRegister = a.number(), true
 		}
 	}
-	if ad.Err() != nil || ct.Register != reg {
+	if a.err != nil || ct.Register != reg {
 		return opaque("ct")
 	}
 	return ct

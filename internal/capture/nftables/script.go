@@ -13,12 +13,16 @@ func Script(rs capture.Ruleset) string {
 	fmt.Fprintf(&b, "table inet %s\ndelete table inet %s\n", Table, Table)
 	fmt.Fprintf(&b, "table inet %s {\n", Table)
 	for _, s := range rs.Sets {
-		kind := "nf_proto"
-		if s.Key == capture.ByPort {
-			kind = "inet_service"
+		t := typeOf(s.Key)
+		fmt.Fprintf(&b, "\tset %s { type %s; ", s.Name, t.name)
+		switch {
+		case !s.Constant():
+			fmt.Fprintf(&b, "size %d; flags dynamic,timeout; timeout %s; }\n", max(sizeByFamily, s.Size), s.Timeout)
+			continue
+		case t.interval:
+			fmt.Fprint(&b, "flags interval; ")
 		}
-		fmt.Fprintf(&b, "\tset %s { type %s; size %d; flags dynamic,timeout; timeout %s; }\n",
-			s.Name, kind, kernelSet(nil, s).Size, s.Timeout)
+		fmt.Fprintf(&b, "elements = { %s } }\n", s.Elements())
 	}
 	for _, c := range rs.Chains {
 		fmt.Fprintf(&b, "\tchain %s {\n", c.Name)

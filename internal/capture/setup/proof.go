@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"net/netip"
 	"os"
@@ -201,27 +202,47 @@ func choose(rs capture.Ruleset, d direction, family capture.Families) (capture.C
 	why := errors.New("nothing that is captured can be tried here")
 	ids := []identity{own(), {65534, 65534}, {own().uid, 65534}, {own().uid, 0}, {65534, own().gid}, {0, 0}}
 	ids = append(ids, ownersNamed(rs)...)
+	find := func(target capture.Conn) (identity, bool) {
+		for _, id := range ids {
+			c := target
+			c.UID, c.GID, c.Mark = uint32(id.uid), uint32(id.gid), d.mark
+			if proves(rs.Trace(c, capture.Pod{}), d) {
+				return id, true
+			}
+		}
+		return identity{}, false
+	}
+	routes := 0
 	for _, conn := range d.conns(family) {
 		for _, target := range targets(rs, conn) {
-			if target.Out != "lo" {
-				out, err := interfaceTo(target.Dst.Addr())
-				if err != nil {
-					why = fmt.Errorf("no route to %s: %w", target.Dst.Addr(), err)
-					continue
-				}
-				target.Out = out
+			id, ok := find(target)
+			if !ok {
+				continue
 			}
-			for _, id := range ids {
-				c := target
-				c.UID, c.GID, c.Mark = uint32(id.uid), uint32(id.gid), d.mark
-				if proves(rs.Trace(c, capture.Pod{}), d) {
-					return target, id, nil
-				}
+			if target.Out == "lo" {
+				return target, id, nil
+			}
+			// The rules may leave an interface alone; looking for the route is what takes time.
+			if routes++; routes > maxRoutes {
+				return capture.Conn{}, identity{}, why
+			}
+			out, err := interfaceTo(target.Dst.Addr())
+			if err != nil {
+				why = fmt.Errorf("no route to %s: %w", target.Dst.Addr(), err)
+				continue
+			}
+			target.Out = out
+			if id, ok := find(target); ok {
+				return target, id, nil
 			}
 		}
 	}
 	return capture.Conn{}, identity{}, why
 }
+
+// maxRoutes bounds for how many destinations a route is looked up. Most pods have one route
+// for all of them.
+const maxRoutes = 64
 
 // proves reports whether a connection ends where the proof is counted because the
 // rules led it there, not because it was sent there.
@@ -261,19 +282,41 @@ func interfaceTo(addr netip.Addr) (string, error) {
 // groups are captured, others prove nothing.
 func ownersNamed(rs capture.Ruleset) []identity {
 	var out []identity
-	for _, c := range rs.Chains {
-		for _, r := range c.Rules {
-			for _, m := range r.Match {
-				if m.Key == capture.GID && m.Not {
-					out = append(out, identity{own().uid, int(m.Num)}, identity{65534, int(m.Num)})
-				}
+	add := func(group uint32) { out = append(out, identity{own().uid, int(group)}, identity{65534, int(group)}) }
+	for m := range conditions(rs) {
+		switch {
+		case m.Not && m.Key == capture.GID:
+			add(m.Num)
+		case m.Not && m.Key == capture.InSet && capture.SetKey(m.Num) == capture.ByGID && rs.Set(m.Name) != nil:
+			for _, groups := range rs.Set(m.Name).Numbers {
+				add(groups.First)
 			}
 		}
 	}
 	return out
 }
 
-// targets are conn with destinations that the rules name.
+// conditions yields every condition of the rules, with its rule.
+func conditions(rs capture.Ruleset) iter.Seq2[capture.Match, capture.Rule] {
+	return func(yield func(capture.Match, capture.Rule) bool) {
+		for _, c := range rs.Chains {
+			for _, r := range c.Rules {
+				for _, m := range r.Match {
+					if !yield(m, r) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// maxSample bounds how many elements of one list are tried. All are captured alike unless
+// another list has them too.
+const maxSample = 16
+
+// targets are conn, and then conn with destinations at the ends of lists in the rules: the
+// first of what is captured, and the one after what is left alone.
 func targets(rs capture.Ruleset, conn capture.Conn) []capture.Conn {
 	out := []capture.Conn{conn}
 	add := func(dst netip.AddrPort) {
@@ -281,19 +324,65 @@ func targets(rs capture.Ruleset, conn capture.Conn) []capture.Conn {
 		c.Dst = dst
 		out = append(out, c)
 	}
-	for _, c := range rs.Chains {
-		for _, r := range c.Rules {
-			for _, m := range r.Match {
-				switch {
-				case m.Not:
-				case m.Key == capture.DestPort:
-					add(netip.AddrPortFrom(conn.Dst.Addr(), uint16(m.Num)))
-				case m.Key == capture.Destination && conn.Out != "lo" && m.Prefix.Addr().Is4() == conn.Dst.Addr().Is4() && !m.Prefix.Addr().IsLoopback():
-					add(netip.AddrPortFrom(m.Prefix.Addr(), conn.Dst.Port()))
-					add(netip.AddrPortFrom(m.Prefix.Addr().Next(), conn.Dst.Port()))
+	addr, port := conn.Dst.Addr(), conn.Dst.Port()
+	seen := map[capture.Match]bool{}
+	for m, r := range conditions(rs) {
+		if m.Not || seen[m] {
+			continue
+		}
+		seen[m] = true
+		numbers, addresses := destinations(rs, m)
+		leave := r.Action.Verb == capture.Return
+		for _, i := range sample(numbers) {
+			n := i.First
+			if leave {
+				n = i.Last + 1
+			}
+			if n > 0 && n < 1<<16 {
+				add(netip.AddrPortFrom(addr, uint16(n)))
+			}
+		}
+		for _, i := range sample(addresses) {
+			ends := []netip.Addr{i.First, i.First.Next()}
+			if leave {
+				ends = []netip.Addr{i.Last.Next()}
+			}
+			for _, a := range ends {
+				if conn.Out != "lo" && a.IsValid() && a.Is4() == addr.Is4() && !a.IsLoopback() {
+					add(netip.AddrPortFrom(a, port))
 				}
 			}
 		}
+	}
+	return out
+}
+
+// destinations are the ports or the addresses that meet a condition.
+func destinations(rs capture.Ruleset, m capture.Match) ([]capture.Interval[uint32], []capture.Interval[netip.Addr]) {
+	switch m.Key {
+	case capture.DestPort:
+		return []capture.Interval[uint32]{{First: m.Num, Last: m.Num}}, nil
+	case capture.Destination:
+		return nil, []capture.Interval[netip.Addr]{capture.Range(m.Prefix)}
+	case capture.InSet:
+		s := rs.Set(m.Name)
+		switch k := capture.SetKey(m.Num); {
+		case s == nil || !s.Constant():
+		case k == capture.ByPort || k == capture.ByDestination4 || k == capture.ByDestination6:
+			return s.Numbers, s.Addresses
+		}
+	}
+	return nil, nil
+}
+
+// sample is a list, or some of it if it is long.
+func sample[T any](list []T) []T {
+	if len(list) <= maxSample {
+		return list
+	}
+	var out []T
+	for i := range maxSample {
+		out = append(out, list[i*len(list)/maxSample])
 	}
 	return out
 }

@@ -1,0 +1,283 @@
+package nftables
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/capture"
+)
+
+// A setType is how nf_tables has the sets of a key.
+type setType struct {
+	name     string // in nft's syntax
+	magic    uint32 // nft's number of the type
+	size     uint32 // of a key, in bytes
+	interval bool   // elements are intervals: a pair of bounds each
+}
+
+// typeOf is the type of the sets of a key. Numbers of users and groups are in the byte order
+// of the machine, in which the kernel cannot sort them: they are no intervals.
+func typeOf(k capture.SetKey) setType {
+	of := func(interval bool, types ...nftables.SetDatatype) setType {
+		t := setType{interval: interval}
+		for _, d := range types {
+			if t.name != "" {
+				t.name += " . "
+			}
+			t.name += d.Name
+			t.magic = t.magic<<nftables.SetConcatTypeBits | d.GetNFTMagic()
+			t.size += d.Bytes
+			if len(types) > 1 {
+				t.size = uint32(align(int(t.size)))
+			}
+		}
+		return t
+	}
+	switch k {
+	case capture.ByFamily:
+		return of(false, nftables.TypeNFProto)
+	case capture.ByFamilyPort:
+		return of(false, nftables.TypeNFProto, nftables.TypeInetService)
+	case capture.ByPort:
+		return of(true, nftables.TypeInetService)
+	case capture.ByUID:
+		return of(false, nftables.TypeUID)
+	case capture.ByGID:
+		return of(false, nftables.TypeGID)
+	case capture.BySource4, capture.ByDestination4:
+		return of(true, nftables.TypeIPAddr)
+	default:
+		return of(true, nftables.TypeIP6Addr)
+	}
+}
+
+// sizeByFamily is the size of a set with a key for each family.
+const sizeByFamily = 2
+
+// set appends a set with its elements.
+func (b *batch) set(s capture.Set, id uint32) {
+	t := typeOf(s.Key)
+	var flags uint32
+	switch {
+	case !s.Constant():
+		flags = unix.NFT_SET_EVAL | unix.NFT_SET_TIMEOUT
+	case t.interval:
+		flags = unix.NFT_SET_INTERVAL
+	}
+	b.message(newSet, create, "set "+s.Name, func(b *batch) {
+		b.ours()
+		b.text(unix.NFTA_SET_NAME, s.Name)
+		b.number(unix.NFTA_SET_FLAGS, flags)
+		b.number(unix.NFTA_SET_KEY_TYPE, t.magic)
+		b.number(unix.NFTA_SET_KEY_LEN, t.size)
+		b.number(unix.NFTA_SET_ID, id)
+		if !s.Constant() {
+			b.attribute(unix.NFTA_SET_TIMEOUT, binary.BigEndian.AppendUint64(nil, uint64(s.Timeout.Milliseconds())))
+			b.nest(unix.NLA_F_NESTED|unix.NFTA_SET_DESC, func() { b.number(unix.NFTA_SET_DESC_SIZE, max(sizeByFamily, s.Size)) })
+		}
+	})
+	b.elements(s, t, id)
+}
+
+// maxElements bounds the list of elements in one message: an attribute has at most 64 KiB,
+// and an element of the largest kind (two bounds of IPv6) takes 64 bytes.
+const maxElements = 512
+
+// elements appends the elements of a constant set, in as many messages as it takes.
+func (b *batch) elements(s capture.Set, t setType, id uint32) {
+	chunk(b, s, id, s.Numbers, func(i capture.Interval[uint32]) {
+		if !t.interval {
+			b.element(binaryutil.NativeEndian.PutUint32(i.First), false)
+			return
+		}
+		b.element(port(i.First), false)
+		if i.Last < 1<<16-1 {
+			b.element(port(i.Last+1), true)
+		}
+	})
+	chunk(b, s, id, s.Addresses, func(i capture.Interval[netip.Addr]) {
+		b.element(i.First.AsSlice(), false)
+		if after := i.Last.Next(); after.IsValid() {
+			b.element(after.AsSlice(), true)
+		}
+	})
+}
+
+// chunk appends messages with the elements of a list.
+func chunk[T any](b *batch, s capture.Set, id uint32, list []T, element func(T)) {
+	for part := range slices.Chunk(list, maxElements) {
+		b.message(newElements, create, "elements of set "+s.Name, func(b *batch) {
+			b.generic(unix.NFPROTO_INET, 0)
+			b.text(unix.NFTA_SET_ELEM_LIST_TABLE, Table)
+			b.text(unix.NFTA_SET_ELEM_LIST_SET, s.Name)
+			b.number(unix.NFTA_SET_ELEM_LIST_SET_ID, id)
+			b.nest(unix.NLA_F_NESTED|unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
+				for _, e := range part {
+					element(e)
+				}
+			})
+		})
+	}
+}
+
+// element appends one key: an element, the first of an interval, or the one after its last.
+func (b *batch) element(key []byte, after bool) {
+	b.nest(unix.NLA_F_NESTED|unix.NFTA_LIST_ELEM, func() {
+		b.nest(unix.NLA_F_NESTED|unix.NFTA_SET_ELEM_KEY, func() { b.attribute(unix.NFTA_DATA_VALUE, key) })
+		if after {
+			b.number(unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
+		}
+	})
+}
+
+// decodeSet reads a set without its elements, and its table.
+func decodeSet(a attributes) (table string, s capture.Set, err error) {
+	var magic, flags uint32
+	for a.next() {
+		switch a.kind {
+		case unix.NFTA_SET_TABLE:
+			table = a.text()
+		case unix.NFTA_SET_NAME:
+			s.Name = a.text()
+		case unix.NFTA_SET_FLAGS:
+			flags = a.number()
+		case unix.NFTA_SET_KEY_TYPE:
+			magic = a.number()
+		case unix.NFTA_SET_DESC:
+			desc := attributes{rest: a.value}
+			for desc.next() {
+				if desc.kind == unix.NFTA_SET_DESC_SIZE {
+					s.Size = desc.number()
+				}
+			}
+		case unix.NFTA_SET_TIMEOUT:
+			if len(a.value) == 8 {
+				s.Timeout = time.Duration(binary.BigEndian.Uint64(a.value)) * time.Millisecond
+			}
+		}
+	}
+	s.Key = keyOf(magic, flags)
+	if s.Key == capture.ByFamily && s.Size == sizeByFamily || s.Constant() {
+		s.Size = 0
+	}
+	return table, s, a.err
+}
+
+// keyOf finds the key of a set of ours. Whether it is about sources or destinations is in
+// the rules that look the set up.
+func keyOf(magic, flags uint32) capture.SetKey {
+	for _, k := range capture.SetKeys() {
+		if t := typeOf(k); t.magic == magic && (flags&unix.NFT_SET_INTERVAL != 0) == t.interval && flags&(unix.NFT_SET_ANONYMOUS|unix.NFT_SET_MAP) == 0 {
+			return k
+		}
+	}
+	return capture.UnknownKey
+}
+
+// A bound is a key of a set as the kernel lists it.
+type bound struct {
+	key   []byte
+	after bool // the one after the last of an interval
+}
+
+// decodeElements reads a list of elements.
+func decodeElements(a attributes, size int) (out []bound, err error) {
+	for a.next() {
+		if a.kind != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
+			continue
+		}
+		list := attributes{rest: a.value}
+		for list.next() {
+			b, err := decodeBound(attributes{rest: list.value})
+			if err != nil {
+				return nil, err
+			}
+			if len(b.key) != size {
+				return nil, fmt.Errorf("an element of %d bytes, want %d", len(b.key), size)
+			}
+			out = append(out, b)
+		}
+		if list.err != nil {
+			return nil, list.err
+		}
+	}
+	return out, a.err
+}
+
+func decodeBound(a attributes) (b bound, err error) {
+	for a.next() {
+		switch a.kind {
+		case unix.NFTA_SET_ELEM_KEY:
+			key := attributes{rest: a.value}
+			for key.next() {
+				if key.kind == unix.NFTA_DATA_VALUE {
+					b.key = bytes.Clone(key.value)
+				}
+			}
+			if key.err != nil {
+				return b, key.err
+			}
+		case unix.NFTA_SET_ELEM_FLAGS:
+			b.after = a.number()&unix.NFT_SET_ELEM_INTERVAL_END != 0
+		}
+	}
+	return b, a.err
+}
+
+// fill sets the elements of s from what the kernel lists.
+func fill(s *capture.Set, bounds []bound) {
+	t := typeOf(s.Key)
+	if !t.interval {
+		for _, b := range bounds {
+			n := binaryutil.NativeEndian.Uint32(b.key)
+			s.Numbers = append(s.Numbers, capture.Interval[uint32]{First: n, Last: n})
+		}
+		s.Numbers = capture.Join(s.Key, s.Numbers)
+		return
+	}
+	slices.SortFunc(bounds, func(x, y bound) int {
+		if c := bytes.Compare(x.key, y.key); c != 0 || x.after == y.after {
+			return c
+		} else if x.after {
+			return -1
+		}
+		return 1
+	})
+	for i, b := range bounds {
+		if b.after {
+			continue // without a first: nft marks the beginning so
+		}
+		last := bytes.Repeat([]byte{0xff}, int(t.size))
+		if i+1 < len(bounds) {
+			last = before(bounds[i+1].key)
+		}
+		if t.size == 2 {
+			s.Numbers = append(s.Numbers, capture.Interval[uint32]{First: uint32(binary.BigEndian.Uint16(b.key)), Last: uint32(binary.BigEndian.Uint16(last))})
+			continue
+		}
+		first, _ := netip.AddrFromSlice(b.key)
+		end, _ := netip.AddrFromSlice(last)
+		s.Addresses = append(s.Addresses, capture.Interval[netip.Addr]{First: first, Last: end})
+	}
+	s.Numbers, s.Addresses = capture.Join(s.Key, s.Numbers), capture.JoinAddresses(s.Addresses)
+}
+
+// before is the key before one that is not the lowest.
+func before(key []byte) []byte {
+	out := bytes.Clone(key)
+	for i := len(out) - 1; i >= 0; i-- {
+		out[i]--
+		if out[i] != 0xff {
+			break
+		}
+	}
+	return out
+}

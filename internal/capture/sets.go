@@ -1,0 +1,217 @@
+package capture
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Set is a collection of keys that rules look up. There are two kinds. A set with a
+// timeout is dynamic: it begins empty, and rules add keys and delete them, so that the
+// kernel keeps state without a process in user space. A set without one is constant: it
+// holds a list of the intent, so that the number of rules does not grow with lists.
+type Set struct {
+	Name    string
+	Key     SetKey
+	Timeout time.Duration // of a key, from when it was added or last updated; 0: the set is constant
+	Size    uint32        // the most keys of a dynamic set by family and port
+	// The elements of a constant set as [Join] returns them. Addresses are for keys that
+	// are addresses, Numbers for all others.
+	Numbers   []Interval[uint32]
+	Addresses []Interval[netip.Addr]
+}
+
+// Constant reports whether s has fixed elements.
+func (s Set) Constant() bool { return s.Timeout == 0 }
+
+// Len is the number of elements of a constant set. An interval is one.
+func (s Set) Len() int { return len(s.Numbers) + len(s.Addresses) }
+
+// SetKey is the property of a packet by which it is looked up in a Set.
+type SetKey uint8
+
+// The keys. The first two are of dynamic sets, the others of constant sets.
+const (
+	ByFamily     SetKey = iota // one state for each family
+	ByFamilyPort               // one state for each family and destination port
+	ByPort                     // destination port
+	ByUID                      // user of the sending process; local output only
+	ByGID                      // its primary group
+	BySource4
+	BySource6
+	ByDestination4
+	ByDestination6
+	// UnknownKey is that of a set that another program wrote.
+	UnknownKey
+)
+
+// SetKeys lists all keys.
+func SetKeys() []SetKey {
+	out := make([]SetKey, UnknownKey)
+	for i := range out {
+		out[i] = SetKey(i)
+	}
+	return out
+}
+
+// Family is the family of packets that have the key; 0 is both.
+func (k SetKey) Family() Families {
+	switch k {
+	case BySource4, ByDestination4:
+		return IPv4
+	case BySource6, ByDestination6:
+		return IPv6
+	}
+	return 0
+}
+
+// String is the key in the syntax of nft.
+func (k SetKey) String() string {
+	if k >= UnknownKey {
+		return "unknown"
+	}
+	return [...]string{
+		ByFamily: "meta nfproto", ByFamilyPort: "meta nfproto . th dport", ByPort: "th dport",
+		ByUID: "meta skuid", ByGID: "meta skgid",
+		BySource4: "ip saddr", BySource6: "ip6 saddr", ByDestination4: "ip daddr", ByDestination6: "ip6 daddr",
+	}[k]
+}
+
+// An Interval is the keys from First to Last, both included.
+type Interval[T any] struct{ First, Last T }
+
+// String is the interval as nft writes it: a number, an address, a range of addresses with
+// its prefix length, or two ends.
+func (i Interval[T]) String() string {
+	first, last := any(i.First), any(i.Last)
+	if a, ok := first.(netip.Addr); ok {
+		if p, ok := prefixOf(a, last.(netip.Addr)); ok && p.IsSingleIP() {
+			return a.String()
+		} else if ok {
+			return p.String()
+		}
+	}
+	if first == last {
+		return fmt.Sprint(first)
+	}
+	return fmt.Sprintf("%v-%v", first, last)
+}
+
+// elements are the elements of a constant set as text.
+func (s Set) elements() []string {
+	out := make([]string, 0, s.Len())
+	for _, i := range s.Numbers {
+		out = append(out, i.String())
+	}
+	for _, i := range s.Addresses {
+		out = append(out, i.String())
+	}
+	return out
+}
+
+// Elements is the elements of a constant set as nft writes them.
+func (s Set) Elements() string { return strings.Join(s.elements(), ", ") }
+
+func portsOf(list []uint16) (out []Interval[uint32]) {
+	for _, p := range list {
+		out = append(out, Interval[uint32]{uint32(p), uint32(p)})
+	}
+	return Join(ByPort, out)
+}
+
+func idsOf(list []uint32) (out []Interval[uint32]) {
+	for _, n := range list {
+		out = append(out, Interval[uint32]{n, n})
+	}
+	return Join(ByUID, out)
+}
+
+// Join sorts the numbers of a set, and makes one interval of those that overlap or touch.
+// Numbers of users and groups stay single: nf_tables has no intervals of them.
+func Join(k SetKey, list []Interval[uint32]) []Interval[uint32] {
+	if k == ByUID || k == ByGID {
+		list = slices.Clone(list)
+		slices.SortFunc(list, func(a, b Interval[uint32]) int { return cmp.Compare(a.First, b.First) })
+		return slices.Compact(list)
+	}
+	return join(list, cmp.Compare, func(n uint32) (uint32, bool) { return n + 1, n+1 != 0 })
+}
+
+// JoinAddresses is Join for intervals of addresses of one family.
+func JoinAddresses(list []Interval[netip.Addr]) []Interval[netip.Addr] {
+	return join(list, netip.Addr.Compare, func(a netip.Addr) (netip.Addr, bool) { a = a.Next(); return a, a.IsValid() })
+}
+
+func join[T any](list []Interval[T], compare func(a, b T) int, next func(T) (T, bool)) []Interval[T] {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b Interval[T]) int { return compare(a.First, b.First) })
+	out := list[:0]
+	for _, i := range list {
+		if n := len(out); n > 0 {
+			before := &out[n-1]
+			after, more := next(before.Last)
+			if !more || compare(i.First, after) <= 0 {
+				if compare(i.Last, before.Last) > 0 {
+					before.Last = i.Last
+				}
+				continue
+			}
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+// contains reports whether an interval of a sorted list holds v.
+func contains[T any](list []Interval[T], v T, compare func(a, b T) int) bool {
+	_, found := slices.BinarySearchFunc(list, v, func(i Interval[T], v T) int {
+		switch {
+		case compare(i.Last, v) < 0:
+			return -1
+		case compare(i.First, v) > 0:
+			return 1
+		}
+		return 0
+	})
+	return found
+}
+
+// rangesOf are the addresses of prefixes that are of a family.
+func rangesOf(list []netip.Prefix, f Families) (out []Interval[netip.Addr]) {
+	for _, p := range list {
+		if familyOf(p.Addr()) == f {
+			out = append(out, Range(p))
+		}
+	}
+	return JoinAddresses(out)
+}
+
+// Range is the addresses of a prefix.
+func Range(p netip.Prefix) Interval[netip.Addr] {
+	p = p.Masked()
+	return Interval[netip.Addr]{p.Addr(), lastOf(p)}
+}
+
+// lastOf is the highest address of a prefix.
+func lastOf(p netip.Prefix) netip.Addr {
+	b := p.Addr().AsSlice()
+	for i := range b {
+		b[i] |= byte(0xff >> min(8, max(0, p.Bits()-8*i)))
+	}
+	last, _ := netip.AddrFromSlice(b)
+	return last
+}
+
+// prefixOf is the prefix with exactly the addresses from first to last, if there is one.
+func prefixOf(first, last netip.Addr) (netip.Prefix, bool) {
+	a, b := first.AsSlice(), last.AsSlice()
+	bits := 0
+	for bits < 8*len(a) && (a[bits/8]^b[bits/8])&(0x80>>(bits%8)) == 0 {
+		bits++
+	}
+	p := netip.PrefixFrom(first, bits)
+	return p, p.Masked().Addr() == first && lastOf(p) == last
+}
