@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -97,11 +96,9 @@ func play(t *testing.T, top *topology, s scenario.Scenario, v variant) {
 	}
 	defer apply(t, top.pod, v, setup.Clean)
 	capturing(t, top.pod, v, intent)
-	for _, set := range s.Pod.Remembered {
-		if v.backend == capture.IPTables && strings.HasSuffix(set, "-any") {
-			continue // it has no such set
-		}
-		remember(t, top.pod, v.backend, set, s.Conn.Dst)
+	rs, _ := capture.Build(intent, v.backend)
+	for _, key := range s.Pod.Remembered {
+		remember(t, top.pod, rs, key, s.Conn.Dst)
 	}
 	want := s.For(v.backend)
 	w := endingOf(s.Conn, want)
@@ -285,30 +282,27 @@ func alive(conn net.Conn) error {
 	return nil
 }
 
-// remember puts the key of a packet into a set of the kernel, as an absence would.
-func remember(t *testing.T, pod *ns.Namespace, backend, set string, dst netip.AddrPort) {
+// remember puts the key of a packet into a set of the kernel, as an absence would. The
+// name is that of the set, or of a set by port with the port. Without such a set it does
+// nothing: iptables has none for --park-ports '*'.
+func remember(t *testing.T, pod *ns.Namespace, rs capture.Ruleset, name string, dst netip.AddrPort) {
 	t.Helper()
+	family, zero := "ipv4", "+0.0.0.0"
+	if dst.Addr().Is6() {
+		family, zero = "ipv6", "+::"
+	}
+	prefix, port, _ := strings.Cut(name, "-")
+	byFamily, byPort := rs.Set(name), rs.Set(prefix)
 	pod.Do(func() {
-		if backend == capture.NFTables {
-			key := "ipv4"
-			switch {
-			case strings.HasSuffix(set, "-any"):
-				key = fmt.Sprint(dst.Port())
-			case dst.Addr().Is6():
-				key = "ipv6"
+		switch {
+		case rs.Backend == capture.IPTables && byFamily != nil:
+			if err := os.WriteFile("/proc/thread-self/net/xt_recent/"+name, []byte(zero), 0); err != nil {
+				t.Error(err)
 			}
-			out, err := exec.Command("nft", "add", "element", "inet", "outrider", set, "{", key, "}").CombinedOutput()
-			if err != nil {
-				t.Errorf("%v: %s", err, out)
-			}
-			return
-		}
-		zero := "+0.0.0.0"
-		if dst.Addr().Is6() {
-			zero = "+::"
-		}
-		if err := os.WriteFile("/proc/thread-self/net/xt_recent/"+set, []byte(zero), 0); err != nil {
-			t.Error(err)
+		case byFamily != nil:
+			command(t, "nft", "add", "element", "inet", "outrider", name, "{", family, "}")
+		case byPort != nil:
+			command(t, "nft", "add", "element", "inet", "outrider", prefix, "{", family, ".", port, "}")
 		}
 	})
 }
