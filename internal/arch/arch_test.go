@@ -52,7 +52,7 @@ var arrows = map[string][]string{
 	"internal/model/verify": {"internal/model/kubelet", "internal/model/gates", "startup"},
 
 	"internal/agent/config":         {yaml},
-	"internal/xds":                  {"internal/contract", grpc, protobuf, xds, "google.golang.org/genproto/googleapis/rpc"},
+	"internal/xds":                  {"golang.org/x/time/rate", "internal/contract", grpc, protobuf, xds, "google.golang.org/genproto/googleapis/rpc"},
 	"internal/xds/resource":         {"internal/contract", "internal/mesh", "internal/xds", xds, protobuf},
 	"internal/wire":                 {sys},
 	"internal/agent/dns":            {"internal/wire", "golang.org/x/net/dns/dnsmessage"},

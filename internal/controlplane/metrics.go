@@ -18,6 +18,8 @@ var (
 	bytesSent = describe("outriderd_xds_bytes_total", "Bytes of messages to proxies, before the transport.")
 	rejected  = describe("outriderd_xds_rejected_total", "Messages that a proxy rejected.")
 	timeouts  = describe("outriderd_xds_timeouts_total", "Streams ended because a message was not taken in time.")
+	refusals  = describe("outriderd_xds_refused_total", "Streams that ended because of what their proxy did: a limit, a claim that its certificate contradicts, no request in time.")
+	slowed    = describe("outriderd_xds_slowed_total", "Requests of proxies that subscribe to more than their rate: the next one had to wait.")
 	sending   = describe("outriderd_xds_send_seconds", "How long it took to hand over a message.")
 	services  = describe("outriderd_mesh_services", "Services of the mesh.")
 	workloads = describe("outriderd_mesh_workloads", "Pods and hosts of the mesh.")
@@ -55,6 +57,8 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		sum.Bytes += c.Bytes
 		sum.Rejected += c.Rejected
 		sum.Timeouts += c.Timeouts
+		sum.Refused += c.Refused
+		sum.Slowed += c.Slowed
 		sum.SendDuration.Sum += c.SendDuration.Sum
 		for i, n := range c.SendDuration.Buckets {
 			sum.SendDuration.Buckets[i] += n
@@ -66,6 +70,8 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	number(bytesSent, prometheus.CounterValue, float64(sum.Bytes))
 	number(rejected, prometheus.CounterValue, float64(sum.Rejected))
 	number(timeouts, prometheus.CounterValue, float64(sum.Timeouts))
+	number(refusals, prometheus.CounterValue, float64(sum.Refused))
+	number(slowed, prometheus.CounterValue, float64(sum.Slowed))
 	out <- histogram(sending, xds.SendBuckets[:], sum.SendDuration.Buckets[:], sum.SendDuration.Sum)
 	m.connections(out)
 	m.webhook(out)

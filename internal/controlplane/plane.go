@@ -13,6 +13,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/controlplane/conns"
 	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/pod/inject"
@@ -65,7 +66,11 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := xds.Options{Source: p.views(), Authenticate: p.authenticate, Full: o.Full, Prewarm: xds.NewPrewarmCache(), Log: o.Log}
+	options := xds.Options{
+		Source: p.views(), Authenticate: p.authenticate, Full: o.Full, Prewarm: xds.NewPrewarmCache(), Log: o.Log,
+		Client:  func(ctx context.Context) string { return conns.ClientOf(ctx, ca.ClientName) },
+		Streams: o.ProxiesPerAddress,
+	}
 	p.byCertificate = xds.New(options)
 	if o.Plaintext != "" {
 		options.Authenticate = xds.ByClaim

@@ -19,9 +19,12 @@ type client struct {
 	workload Workload
 	since    time.Time
 
-	prewarm     *PrewarmCache
-	maxNames    int
-	unsolicited bool // resources may be sent without a subscription
+	prewarm      *PrewarmCache
+	peer         *peer
+	counted      int // names of this stream in the peer's number
+	maxNames     int
+	maxPeerNames int
+	unsolicited  bool // resources may be sent without a subscription
 
 	mu        sync.Mutex
 	snapshot  Snapshot
@@ -29,11 +32,9 @@ type client struct {
 	expected  []string        // clusters, from prewarm; nil before it was read
 	recorded  map[string]bool // added to prewarm by this stream
 	overLimit int             // names beyond maxNames: answered, and not followed
+	adopted   int             // names that came with the versions of an earlier stream
 	nonces    uint64
 }
-
-// maxTypes bounds how many types one stream may open. Envoy uses about a dozen.
-const maxTypes = 32
 
 // A subscriptionChange is what a request changes in the subscription to a type.
 type subscriptionChange struct {
@@ -71,7 +72,10 @@ func (c *client) count(of func(*subscription) int) int {
 }
 
 func countSubscribed(s *subscription) int { return len(s.resources) }
-func countSent(s *subscription) int       { return len(s.sent) }
+func countBytes(s *subscription) int      { return s.bytes }
+
+// names is how many are kept for this stream.
+func (c *client) names() int { return c.count(countSubscribed) + c.adopted }
 
 // expectedClusters returns the clusters that earlier pods of the workload subscribed to.
 // They do not change while the stream lasts.
@@ -87,7 +91,11 @@ func (c *client) subscribe(change subscriptionChange) (*response, error) {
 	if c.types[change.typeURL] == nil && len(c.types) >= maxTypes {
 		return nil, status.Errorf(codes.ResourceExhausted, "type_url: %q is one type too many: a stream may have %d", change.typeURL, maxTypes)
 	}
+	if err := checkNames(change); err != nil {
+		return nil, err
+	}
 	sub, r := c.subscription(change.typeURL), c.newResponse()
+	r.names = len(change.subscribe) + len(change.unsubscribe) + len(change.initialVersions)
 	wildcard, reconnected := change.resend, false
 	if !sub.started {
 		sub.started = true
@@ -126,10 +134,14 @@ func (c *client) subscribe(change subscriptionChange) (*response, error) {
 // adopt takes over what the client has from an earlier stream, and reports whether that
 // is anything.
 func (c *client) adopt(sub *subscription, versions map[string]string) bool {
-	room := c.maxNames - c.count(countSent)
+	room, bytes := c.peer.room(c)-c.adopted, c.count(countBytes)
 	for _, name := range slices.Sorted(maps.Keys(versions)) {
-		if !sub.has(name) && room > 0 {
+		if bytes += len(name); room <= 0 || bytes > c.maxNames*bytesPerName {
+			break
+		}
+		if !sub.has(name) {
 			sub.sent[name] = versions[name]
+			c.adopted++
 			room--
 		}
 	}
@@ -141,11 +153,12 @@ func (c *client) addName(r *response, sub *subscription, name string) {
 	if _, ok := sub.resources[name]; ok {
 		return
 	}
-	if c.count(countSubscribed) >= c.maxNames {
+	if c.count(countSubscribed) >= c.peer.room(c) || c.count(countBytes)+len(name) > c.maxNames*bytesPerName {
 		c.overLimit++
 		r.overLimit = append(r.overLimit, subscribedName{sub, name})
 	}
 	sub.resources[name] = ""
+	sub.bytes += len(name)
 }
 
 // unsubscribe removes names. A resource that still belongs to the wildcard is sent again,

@@ -10,6 +10,8 @@ type Counters struct {
 	Bytes        int64 // of messages, before the transport
 	Rejected     int64 // NACKs
 	Timeouts     int64 // streams that ended because the client did not take a message
+	Refused      int64 // streams that ended because of what their client did
+	Slowed       int64 // requests whose successor had to wait
 	SendDuration Histogram
 }
 

@@ -74,7 +74,7 @@ func fuzzOne(t *testing.T, data []byte, diffs bool) {
 		snapshots = append(snapshots, v)
 	}
 	c := &client{
-		proxy: &Proxy{ID: "x", OnDemand: true}, snapshot: snapshots[0], maxNames: 50, unsolicited: true,
+		proxy: &Proxy{ID: "x", OnDemand: true}, snapshot: snapshots[0], maxNames: 50, maxPeerNames: 60, peer: &peer{}, unsolicited: true,
 		prewarm: NewPrewarmCache(), types: map[string]*subscription{}, recorded: map[string]bool{},
 	}
 	d := delta{100}

@@ -10,7 +10,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"outrider.dev/internal/contract"
@@ -71,6 +71,25 @@ func ByClaim(_ context.Context, node *core.Node) (Proxy, error) {
 	return Proxy{Namespace: cmp.Or(id.Namespace, meta[contract.MetadataNamespace]), ServiceAccount: meta[contract.MetadataServiceAccount]}, nil
 }
 
+// checkNode refuses a node that is too large to be read or kept.
+func checkNode(node *core.Node) error {
+	if node == nil {
+		return status.Error(codes.InvalidArgument, "node: missing in the first request of the stream")
+	}
+	if n := proto.Size(node); n > maxNode {
+		return status.Errorf(codes.InvalidArgument, "node: %d bytes with its metadata; at most %d are accepted", n, maxNode)
+	}
+	if len(node.GetId()) > maxNodeID {
+		return tooLong("node.id", node.GetId(), maxNodeID)
+	}
+	for _, key := range []string{contract.MetadataWorkload, contract.MetadataCertificates} {
+		if value := node.GetMetadata().GetFields()[key].GetStringValue(); len(value) > maxValue {
+			return tooLong("node.metadata."+key, value, maxValue)
+		}
+	}
+	return nil
+}
+
 // describe fills in the node's ID and metadata, and refuses claims that contradict the
 // proxy's identity.
 func describe(p Proxy, node *core.Node, onDemand bool) (*Proxy, Workload, error) {
@@ -94,13 +113,17 @@ func describe(p Proxy, node *core.Node, onDemand bool) (*Proxy, Workload, error)
 	return &p, Workload{p.Namespace, p.ServiceAccount, p.Metadata[contract.MetadataWorkload]}, nil
 }
 
+// maxAddresses is of a machine with many networks; a pod has two.
+const maxAddresses = 64
+
 // addresses returns those of the proxy, that of its ID first, without duplicates. An
-// invalid one is skipped: addresses only help to find the workload.
+// invalid one is skipped, as are those beyond maxAddresses: addresses only help to find the
+// workload.
 func addresses(id NodeID, list string) []netip.Addr {
 	var out []netip.Addr
 	seen := map[netip.Addr]bool{}
 	add := func(a netip.Addr) {
-		if a = a.Unmap(); a.IsValid() && !seen[a] {
+		if a = a.Unmap(); a.IsValid() && !seen[a] && len(out) < maxAddresses {
 			seen[a] = true
 			out = append(out, a)
 		}
@@ -114,16 +137,18 @@ func addresses(id NodeID, list string) []netip.Addr {
 	return out
 }
 
-// metadata returns strings as they are, and other values as JSON.
+// metadataKeys are those that are read. The others are not kept: a pod's labels and
+// annotations among them may be long.
+var metadataKeys = []string{
+	contract.MetadataNamespace, contract.MetadataServiceAccount, contract.MetadataWorkload, contract.MetadataAddresses,
+	contract.MetadataInterception, contract.MetadataPush, contract.MetadataPrewarm, contract.MetadataSecrets, contract.MetadataCertificates,
+}
+
 func metadata(s *structpb.Struct) map[string]string {
-	out := make(map[string]string, len(s.GetFields()))
-	for key, value := range s.GetFields() {
-		if text, ok := value.GetKind().(*structpb.Value_StringValue); ok {
-			out[key] = text.StringValue
-			continue
-		}
-		if raw, err := protojson.Marshal(value); err == nil {
-			out[key] = string(raw)
+	out := map[string]string{}
+	for _, key := range metadataKeys {
+		if value := s.GetFields()[key].GetStringValue(); value != "" {
+			out[key] = value
 		}
 	}
 	return out

@@ -47,7 +47,7 @@ func TestParseNodeID(t *testing.T) {
 
 func TestProxyIsDescribedByItsNode(t *testing.T) {
 	meta, err := structpb.NewStruct(map[string]any{
-		"INSTANCE_IPS": "10.0.0.7, fd00::7,nonsense,::ffff:10.0.0.8", "PORTS": []any{8080}, "ZONE": "eu-1", "ROOT": true, "WORKLOAD_NAME": "app",
+		"INSTANCE_IPS": "10.0.0.7, fd00::7,nonsense,::ffff:10.0.0.8", "LABELS": map[string]any{"app": "x"}, "ZONE": "eu-1", "PREWARM": true, "WORKLOAD_NAME": "app",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestProxyIsDescribedByItsNode(t *testing.T) {
 		ID: "sidecar~10.0.0.7~app-1.shop~d", Namespace: "shop", ServiceAccount: "sa", OnDemand: true,
 		Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("fd00::7"), netip.MustParseAddr("10.0.0.8")},
 		Metadata: map[string]string{
-			"INSTANCE_IPS": "10.0.0.7, fd00::7,nonsense,::ffff:10.0.0.8", "PORTS": "[8080]", "ZONE": "eu-1", "ROOT": "true", "WORKLOAD_NAME": "app",
+			"INSTANCE_IPS": "10.0.0.7, fd00::7,nonsense,::ffff:10.0.0.8", "WORKLOAD_NAME": "app",
 		},
 	}
 	if diff := cmp.Diff(want, p, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {

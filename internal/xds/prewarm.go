@@ -10,6 +10,7 @@ import (
 // and so fill the cache of a control plane that starts.
 type PrewarmCache struct {
 	maxWorkloads int // the least recently used one is evicted
+	maxOfAccount int // workloads of one service account, which names them itself; likewise
 	maxNames     int // of one workload; likewise
 
 	mu      sync.Mutex
@@ -25,7 +26,7 @@ type prewarmEntry struct {
 
 // NewPrewarmCache returns an empty cache.
 func NewPrewarmCache() *PrewarmCache {
-	return &PrewarmCache{maxWorkloads: 5000, maxNames: 256, entries: map[Workload]*prewarmEntry{}}
+	return &PrewarmCache{maxWorkloads: 5000, maxOfAccount: 256, maxNames: 256, entries: map[Workload]*prewarmEntry{}}
 }
 
 // Get returns the clusters of a workload, sorted.
@@ -47,9 +48,9 @@ func (c *PrewarmCache) Add(w Workload, names []string) {
 	defer c.mu.Unlock()
 	e := c.entries[w]
 	if e == nil {
-		if len(c.entries) >= c.maxWorkloads {
-			c.evict()
-		}
+		sameAccount := func(x Workload) bool { return x.Namespace == w.Namespace && x.ServiceAccount == w.ServiceAccount }
+		c.evict(c.maxOfAccount, sameAccount)
+		c.evict(c.maxWorkloads, func(Workload) bool { return true })
 		e = &prewarmEntry{}
 		c.entries[w] = e
 	}
@@ -66,13 +67,20 @@ func (c *PrewarmCache) Add(w Workload, names []string) {
 	}
 }
 
-func (c *PrewarmCache) evict() {
+// evict makes room for one workload of some, of which there may be most.
+func (c *PrewarmCache) evict(most int, of func(Workload) bool) {
 	var oldest Workload
-	least := uint64(0)
+	n, least := 0, uint64(0)
 	for w, e := range c.entries {
+		if !of(w) {
+			continue
+		}
+		n++
 		if least == 0 || e.used < least {
 			oldest, least = w, e.used
 		}
 	}
-	delete(c.entries, oldest)
+	if n >= most {
+		delete(c.entries, oldest)
+	}
 }

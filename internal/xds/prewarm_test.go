@@ -33,4 +33,13 @@ func TestPrewarmCacheEvictsTheLeastRecentlyUsed(t *testing.T) {
 	if len(c.Get(shop)) != 3 || len(c.Get(third)) != 1 {
 		t.Error("another workload was evicted")
 	}
+	c = NewPrewarmCache()
+	c.maxOfAccount = 2
+	c.Add(shop, []string{"a"})
+	for _, name := range []string{"1", "2", "3"} { // a service account names its workloads itself
+		c.Add(Workload{Name: name}, []string{"a"})
+	}
+	if c.Get(Workload{Name: "1"}) != nil || c.Get(Workload{Name: "3"}) == nil || c.Get(shop) == nil {
+		t.Error("another workload than the least recently used one of the account was evicted")
+	}
 }

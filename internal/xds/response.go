@@ -23,6 +23,16 @@ type response struct {
 	types     map[string]*typeResponse
 	used      []string         // clusters that the client began to use
 	overLimit []subscribedName // to be dropped after the response
+	names     int              // in the request
+}
+
+// work is about how many resources were looked up.
+func (r *response) work() int {
+	n := r.names
+	for _, t := range r.types {
+		n += len(t.resources) + len(t.removed)
+	}
+	return n
 }
 
 // A typeResponse is the part of a response of one type.

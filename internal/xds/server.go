@@ -28,6 +28,12 @@ type Options struct {
 	Prewarm *PrewarmCache // default: a new one
 	Log     *slog.Logger  // default: nothing is logged
 
+	// Client names the client of a stream: streams with the same name share limits. Default:
+	// each stream is a client of its own.
+	Client func(context.Context) string
+	// Streams is how many streams a client may have; default [DefaultStreams].
+	Streams int
+
 	SendTimeout time.Duration // of one message; default 30s
 	// MaxNames bounds the subscriptions of one stream. A name beyond it gets its resource,
 	// but no updates. Default 20,000, on which Envoy itself spends 360 MiB or more.
@@ -43,6 +49,7 @@ type Server struct {
 	options Options
 	log     *slog.Logger
 	diffs   diffCache
+	peers   peers
 
 	stop    chan struct{} // closed by Shutdown
 	running sync.WaitGroup
@@ -64,10 +71,11 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.Streams = cmp.Or(o.Streams, DefaultStreams)
 	o.SendTimeout = cmp.Or(o.SendTimeout, 30*time.Second)
 	o.MaxNames = cmp.Or(o.MaxNames, 20000)
 	o.MaxMessage = cmp.Or(o.MaxMessage, 2<<20)
-	return &Server{options: o, log: o.Log, stop: make(chan struct{}), clients: map[uint64]*client{}}
+	return &Server{options: o, log: o.Log, stop: make(chan struct{}), clients: map[uint64]*client{}, peers: peers{all: map[string]*peer{}}}
 }
 
 // DeltaAggregatedResources serves one delta stream.
@@ -112,9 +120,9 @@ func (s *Server) enter() bool {
 }
 
 // admit authenticates the client of a stream.
-func (s *Server) admit(ctx context.Context, node *core.Node, protocol string, snapshot Snapshot) (*client, error) {
-	if node == nil {
-		return nil, status.Error(codes.InvalidArgument, "node: missing in the first request of the stream")
+func (s *Server) admit(ctx context.Context, from *peer, node *core.Node, protocol string, snapshot Snapshot) (*client, error) {
+	if err := checkNode(node); err != nil {
+		return nil, err
 	}
 	identity, err := s.options.Authenticate(ctx, node)
 	if err != nil {
@@ -130,14 +138,15 @@ func (s *Server) admit(ctx context.Context, node *core.Node, protocol string, sn
 	}
 	c := &client{
 		id: s.ids.Add(1), protocol: protocol, proxy: proxy, workload: workload, since: time.Now(),
-		prewarm: s.options.Prewarm, maxNames: s.options.MaxNames,
+		prewarm: s.options.Prewarm, peer: from,
+		maxNames: s.options.MaxNames, maxPeerNames: s.options.MaxNames * max(2, s.options.Streams/4),
 		snapshot: snapshot, types: map[string]*subscription{}, recorded: map[string]bool{},
 	}
 	s.mu.Lock()
 	s.clients[c.id] = c
 	s.mu.Unlock()
 	s.count(func(c *Counters) { c.Streams++ })
-	s.log.Info("proxy connected", "proxy", proxy.ID, "namespace", proxy.Namespace, "serviceAccount", proxy.ServiceAccount, "protocol", protocol, "onDemand", proxy.OnDemand)
+	from.log(s.log, slog.LevelInfo, "proxy connected", "proxy", proxy.ID, "namespace", proxy.Namespace, "serviceAccount", proxy.ServiceAccount, "protocol", protocol, "onDemand", proxy.OnDemand)
 	return c, nil
 }
 
@@ -146,7 +155,7 @@ func (s *Server) leave(c *client) {
 	delete(s.clients, c.id)
 	s.mu.Unlock()
 	s.count(func(c *Counters) { c.Streams-- })
-	s.log.Info("proxy disconnected", "proxy", c.proxy.ID, "after", time.Since(c.since))
+	c.peer.log(s.log, slog.LevelInfo, "proxy disconnected", "proxy", c.proxy.ID, "after", time.Since(c.since))
 }
 
 // checkType refuses a malformed type URL. A type that no snapshot has is fine: the

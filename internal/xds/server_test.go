@@ -316,7 +316,11 @@ func TestAdmission(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := New(Options{Source: newTestSource(nil), Authenticate: tt.auth, Full: tt.full})
-			c, err := s.admit(t.Context(), nodeOf(tt.node), tt.protocol, mustSnapshot(t, "1", ""))
+			from, err := s.join(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := s.admit(t.Context(), from, nodeOf(tt.node), tt.protocol, mustSnapshot(t, "1", ""))
 			if status.Code(err) != tt.code || tt.code != codes.OK && !strings.Contains(err.Error(), tt.err) {
 				t.Fatalf("admit: %v; want %s and %q", err, tt.code, tt.err)
 			}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
+	"strings"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -45,7 +47,9 @@ type stream[Req discoveryRequest, Resp proto.Message] struct {
 	protocol  protocol[Req, Resp]
 	requests  chan Req
 	received  chan error // one value: why there are no more requests
+	peer      *peer
 	client    *client
+	paused    <-chan time.Time // until the next request is served; nil: at once
 }
 
 // serve runs a stream to its end.
@@ -54,16 +58,36 @@ func serve[Req discoveryRequest, Resp proto.Message](s *Server, t transport[Req,
 		return errStopping
 	}
 	defer s.running.Done()
-	st := &stream[Req, Resp]{server: s, transport: t, protocol: p, requests: make(chan Req), received: make(chan error, 1)}
+	from, err := s.join(t.Context())
+	if err != nil {
+		s.refused(from, nil, err)
+		return err
+	}
+	st := &stream[Req, Resp]{server: s, transport: t, protocol: p, peer: from, requests: make(chan Req), received: make(chan error, 1)}
 	go st.receive()
-	err := st.run()
+	err = st.run()
+	from.leave(st.client)
 	if st.client != nil {
 		s.leave(st.client)
 	}
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
+	s.refused(from, st.client, err)
 	return err
+}
+
+// refused logs and counts a stream that ended because of what its client did.
+func (s *Server) refused(from *peer, c *client, err error) {
+	switch code := grpcstatus.Code(err); code {
+	case codes.InvalidArgument, codes.ResourceExhausted, codes.PermissionDenied, codes.Unauthenticated, codes.DeadlineExceeded:
+		s.count(func(c *Counters) { c.Refused++ })
+		id := ""
+		if c != nil {
+			id = c.proxy.ID
+		}
+		from.log(s.log, slog.LevelWarn, "stream refused", "proxy", id, "code", code.String(), "reason", grpcstatus.Convert(err).Message())
+	}
 }
 
 // receive hands requests over until the stream ends, which it does when run returns.
@@ -87,12 +111,22 @@ func (st *stream[Req, Resp]) receive() {
 func (st *stream[Req, Resp]) run() error {
 	s := st.server
 	snapshot, newer := s.options.Source.Current()
-	var requests chan Req
+	first := time.NewTimer(firstRequest)
+	defer first.Stop()
 	for {
-		if snapshot != nil {
+		var requests chan Req
+		if snapshot != nil && st.paused == nil {
 			requests = st.requests
 		}
 		select {
+		case <-st.paused:
+			st.paused = nil
+		case <-first.C:
+			if snapshot == nil {
+				first.Reset(firstRequest)
+			} else if st.client == nil {
+				return grpcstatus.Errorf(codes.DeadlineExceeded, "no request within %s", firstRequest)
+			}
 		case r := <-requests:
 			if err := st.request(r, snapshot); err != nil {
 				return err
@@ -121,7 +155,7 @@ func (st *stream[Req, Resp]) run() error {
 // request serves one request. The first one identifies the client.
 func (st *stream[Req, Resp]) request(r Req, snapshot Snapshot) error {
 	if st.client == nil {
-		c, err := st.server.admit(st.transport.Context(), r.GetNode(), st.protocol.name(), snapshot)
+		c, err := st.server.admit(st.transport.Context(), st.peer, r.GetNode(), st.protocol.name(), snapshot)
 		if err != nil {
 			return err
 		}
@@ -132,12 +166,22 @@ func (st *stream[Req, Resp]) request(r Req, snapshot Snapshot) error {
 		return err
 	}
 	st.server.count(func(c *Counters) { c.Requests++ })
-	return st.respond(func(c *client) (*response, error) {
+	work := 1
+	err := st.respond(func(c *client) (*response, error) {
 		if sub := c.types[r.GetTypeUrl()]; sub != nil && r.GetResponseNonce() != "" {
 			st.acknowledge(c, sub, r)
 		}
-		return st.protocol.read(c, r)
+		answer, err := st.protocol.read(c, r)
+		if err == nil {
+			work += answer.work()
+		}
+		return answer, err
 	})
+	if wait := st.peer.slow(work); wait > 0 {
+		st.server.count(func(c *Counters) { c.Slowed++ })
+		st.paused = time.After(wait)
+	}
+	return err
 }
 
 // acknowledge notes an ACK or NACK.
@@ -148,10 +192,11 @@ func (st *stream[Req, Resp]) acknowledge(c *client, sub *subscription, r Req) {
 		if reason == "" {
 			reason = codes.Code(e.GetCode()).String()
 		}
+		reason = strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
 	}
 	if sub.acks.acknowledge(r.GetResponseNonce(), reason, time.Now()) {
 		st.server.count(func(c *Counters) { c.Rejected++ })
-		st.server.log.Warn("proxy rejected its configuration", "proxy", c.proxy.ID, "type", shortType(sub.typeURL), "version", sub.acks.rejected.Version, "reason", reason)
+		st.peer.log(st.server.log, slog.LevelWarn, "proxy rejected its configuration", "proxy", c.proxy.ID, "type", shortType(sub.typeURL), "version", sub.acks.rejected.Version, "reason", reason)
 	}
 }
 
@@ -176,10 +221,11 @@ func (st *stream[Req, Resp]) respond(step func(*client) (*response, error)) erro
 	}
 	messages := st.protocol.write(c, r)
 	c.dropOverLimit(r)
+	st.peer.count(c, c.names())
 	after := c.overLimit
 	c.mu.Unlock()
 	if before == 0 && after > 0 {
-		st.server.log.Warn("proxy subscribes to too many names; the rest is answered once, without updates", "proxy", c.proxy.ID, "bound", c.maxNames)
+		st.peer.log(st.server.log, slog.LevelWarn, "proxy subscribes to too many names; the rest is answered once, without updates", "proxy", c.proxy.ID, "bound", c.maxNames)
 	}
 	for _, m := range messages {
 		if err := st.send(m); err != nil {

@@ -15,6 +15,7 @@ type subscription struct {
 	// resources maps each subscribed name to the name of the resource that serves it. They
 	// differ when the subscribed name is an alias. Empty before the first response.
 	resources map[string]string
+	bytes     int // of the subscribed names
 	// aliasNames is the reverse of resources, where the two names differ.
 	aliasNames map[string][]string
 	// sent has the versions of what the client has, by name, and not the resources: those
@@ -68,19 +69,24 @@ func (s *subscription) removeAlias(name, resource string) {
 	s.aliasNames[resource] = left
 }
 
+func (s *subscription) forget(name string) {
+	delete(s.resources, name)
+	s.bytes -= len(name)
+}
+
 // unsubscribe removes a name: a subscribed one, an alias, or the resource's own name,
 // which stands for all its aliases. It returns the resource, if no subscription to it is
 // left.
 func (s *subscription) unsubscribe(name string) (unused string, ok bool) {
 	for _, alias := range s.aliasNames[name] {
-		delete(s.resources, alias)
+		s.forget(alias)
 	}
 	delete(s.aliasNames, name)
 	resource, ok := s.resources[name]
 	if !ok {
 		return name, true
 	}
-	delete(s.resources, name)
+	s.forget(name)
 	s.removeAlias(name, resource)
 	return resource, !s.subscribed(resource)
 }

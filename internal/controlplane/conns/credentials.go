@@ -7,6 +7,7 @@ import (
 	"net"
 
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 )
 
 // Credentials are for a server of a [Listener] with TLS, whose handshakes are already done.
@@ -26,6 +27,20 @@ func (done) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) 
 		State:          secure.ConnectionState(),
 		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
 	}, nil
+}
+
+// ClientOf names the client of a call as connections are counted: an identity, which is
+// empty without TLS, at an address.
+func ClientOf(ctx context.Context, identify func(tls.ConnectionState) (string, error)) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ""
+	}
+	identity := ""
+	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.PeerCertificates) > 0 {
+		identity, _ = identify(info.State)
+	}
+	return identity + " at " + block(addressOf(p.Addr)).String()
 }
 
 func (done) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {

@@ -175,6 +175,9 @@ func (v *snapshot) namedEndpoints(p *xds.Proxy, name string) *xds.Resource {
 	return v.endpointsOf(t)
 }
 
+// maxPrewarm bounds the clusters of declared dependencies: those of some 250 services.
+const maxPrewarm = 1000
+
 // prewarmNames returns the clusters of the services that p declares as dependencies.
 func (v *snapshot) prewarmNames(p *xds.Proxy) []string {
 	var out []string
@@ -190,6 +193,9 @@ func (v *snapshot) prewarmNames(p *xds.Proxy) []string {
 		s := v.mesh.Resolve(host, p.Namespace)
 		if s == nil {
 			continue
+		}
+		if len(out) >= maxPrewarm {
+			break
 		}
 		for _, port := range s.Ports {
 			if number == 0 || number == uint64(port.Number) {

@@ -76,10 +76,20 @@ func (v *snapshot) listener(p *xds.Proxy, name string) *xds.Resource {
 		}
 		return v.sniffedListener(port, featuresOf(p))
 	}
-	for _, r := range append(v.listeners(p), v.internalResource()) {
-		if r != nil && r.Name == name {
-			return r
+	switch name {
+	case inboundName, earlyInboundName:
+		for _, r := range v.inboundListeners(p, featuresOf(p)) {
+			if r != nil && r.Name == name {
+				return r
+			}
 		}
+		return nil
+	case outboundName:
+		return v.outboundListener(featuresOf(p))
+	case earlyName:
+		return v.earlyListener()
+	case internalName:
+		return v.internalResource()
 	}
 	return v.grpcListener(p, name)
 }
