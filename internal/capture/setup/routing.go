@@ -53,11 +53,12 @@ func openRouter() (router, error) {
 }
 
 // applyRouting replaces the routing of the current namespace, had (see removeRouting). The
-// notes are about what the machine does not support.
-func applyRouting(had, want capture.Routing, families capture.Families) (notes []string, err error) {
+// notes are about what the machine does not support. addedSix reports whether ::6 is on lo
+// since this call.
+func applyRouting(had, want capture.Routing, families capture.Families) (notes []string, addedSix bool, err error) {
 	r, err := openRouter()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer r.Close()
 	off := want != (capture.Routing{}) && families.Has(capture.IPv6) && ipv6Off()
@@ -65,15 +66,15 @@ func applyRouting(had, want capture.Routing, families capture.Families) (notes [
 		notes = []string{noteIPv6Off}
 	}
 	if have, err := r.read(families); err == nil && have == want {
-		return notes, nil
+		return notes, false, nil
 	}
 	if had.SixSource && !want.SixSource {
 		if err := r.removeSixSource(); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	if err := r.removePolicy(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if want.Mark != 0 {
 		for _, f := range addressFamilies {
@@ -81,17 +82,18 @@ func applyRouting(had, want capture.Routing, families capture.Families) (notes [
 				continue
 			}
 			if err := r.addPolicy(f.family, want, off); err != nil {
-				return notes, errors.Join(err, r.removePolicy())
+				return notes, false, errors.Join(err, r.removePolicy())
 			}
 		}
 	}
 	if want.SixSource {
 		err := r.change(unix.RTM_NEWADDR, create, r.address(sixSource))
 		if err != nil && !errors.Is(err, unix.EEXIST) && !(off && noIPv6(err)) {
-			return notes, fmt.Errorf("adding ::6 to lo: %w", err)
+			return notes, false, fmt.Errorf("adding ::6 to lo: %w", err)
 		}
+		addedSix = err == nil
 	}
-	return notes, nil
+	return notes, addedSix, nil
 }
 
 // noteIPv6Off is for the user of a namespace where [ipv6Off] holds.

@@ -38,7 +38,7 @@ func TestRoutingApplyReadRemove(t *testing.T) {
 			{Mark: 9, Table: 1000, SixSource: true},
 			{SixSource: true},
 		} {
-			if notes, err := applyRouting(capture.Routing{SixSource: true}, want, capture.DualStack); err != nil || notes != nil {
+			if notes, _, err := applyRouting(capture.Routing{SixSource: true}, want, capture.DualStack); err != nil || notes != nil {
 				t.Fatalf("applyRouting(%+v): %v, %v", want, notes, err)
 			}
 			got, err := readRouting(capture.DualStack)
@@ -58,7 +58,7 @@ func TestRoutingApplyReadRemove(t *testing.T) {
 func TestRoutingSaysThatLoopbackIsDown(t *testing.T) {
 	ns.Empty(t).Do(func() {
 		before := show(t)
-		_, err := applyRouting(capture.Routing{SixSource: true}, capture.Routing{Mark: 1337, Table: 133}, capture.DualStack)
+		_, _, err := applyRouting(capture.Routing{SixSource: true}, capture.Routing{Mark: 1337, Table: 133}, capture.DualStack)
 		if err == nil || !strings.Contains(err.Error(), "bring lo up") {
 			t.Errorf("error %v; want a hint to bring lo up", err)
 		}
@@ -75,7 +75,7 @@ func TestRoutingWithoutIPv6(t *testing.T) {
 				t.Fatalf("sysctl: %v: %s", err, out)
 			}
 		}
-		notes, err := applyRouting(capture.Routing{SixSource: true}, capture.Routing{Mark: 1337, Table: 133, SixSource: true}, capture.DualStack)
+		notes, _, err := applyRouting(capture.Routing{SixSource: true}, capture.Routing{Mark: 1337, Table: 133, SixSource: true}, capture.DualStack)
 		if err != nil {
 			t.Fatal(err)
 		}

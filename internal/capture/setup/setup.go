@@ -42,6 +42,8 @@ type Report struct {
 	Notes     []string // settings without effect, and what this machine does not support
 	Proofs    []Proof  // empty without proof
 	Parked    uint64   // connection attempts made to wait so far
+
+	addedSix bool // the address ::6 was not on lo before
 }
 
 // Capture makes the rules of the current namespace those of the intent.
@@ -56,16 +58,17 @@ func Capture(ctx context.Context, o Options) (Report, error) {
 	}
 	if rs, notes := capture.Build(o.Intent, capture.NFTables); rs.Empty() {
 		report.Notes, report.Ruleset = notes, rs
-		return report, Clean(ctx, o.Backends)
+		err = removeFound(ctx, old)
+	} else {
+		var b Backend
+		if b, err = write(ctx, o, old, &report); err == nil {
+			err = finish(ctx, o, b, old, &report)
+		}
 	}
-	b, err := write(ctx, o, old, &report)
 	if err != nil {
-		return report, err
+		err = errors.Join(err, restore(ctx, o.Backends, old, report.addedSix))
 	}
-	if err := finish(ctx, o, b, old, &report); err != nil {
-		return report, errors.Join(err, restore(ctx, o.Backends, old))
-	}
-	return report, nil
+	return report, err
 }
 
 // A found is a rule set of ours and the backend that holds it.
@@ -227,7 +230,8 @@ func finish(ctx context.Context, o Options, b Backend, old []found, report *Repo
 	for _, f := range old {
 		had.SixSource = had.SixSource || f.state.Routing.SixSource
 	}
-	notes, err := applyRouting(had, rs.Routing, rs.Families)
+	notes, added, err := applyRouting(had, rs.Routing, rs.Families)
+	report.addedSix = added
 	report.Notes = append(report.Notes, notes...)
 	if err != nil {
 		return err
@@ -262,19 +266,33 @@ func mismatch(diff []string) error {
 	return errors.New("the kernel's rules differ (- missing, + unexpected):\n  " + strings.Join(diff, "\n  "))
 }
 
-// restore writes what was there before, and removes the rest.
-func restore(ctx context.Context, backends []Backend, old []found) error {
+// restore makes the kernel what it was before a run that failed: it reads back what is
+// there, because also a step that failed may have changed it. Where it differs, it writes the
+// old rules and their routing, or removes all of it if there were none. addedSix says
+// that the run added ::6.
+func restore(ctx context.Context, backends []Backend, old []found, addedSix bool) error {
 	// The context may have ended.
 	ctx = context.WithoutCancel(ctx)
+	if now, err := find(ctx, backends); err == nil && !addedSix && slices.EqualFunc(now, old, found.equal) {
+		return nil
+	}
+	had := capture.Routing{SixSource: addedSix}
 	if len(old) != 1 || !old[0].intact() {
-		if err := Clean(ctx, backends); err != nil {
+		var errs []error
+		for _, b := range backends {
+			errs = append(errs, b.Remove(ctx))
+		}
+		for _, f := range old {
+			had.SixSource = had.SixSource || f.state.Routing.SixSource
+		}
+		if err := errors.Join(append(errs, removeRouting(had))...); err != nil {
 			return fmt.Errorf("and cleaning up: %w", err)
 		}
 		return nil
 	}
 	f := old[0]
 	errs := []error{f.by.Apply(ctx, f.state.Ruleset)}
-	_, err := applyRouting(capture.Routing{}, f.state.Routing, f.state.Families)
+	_, _, err := applyRouting(had, f.state.Routing, f.state.Families)
 	errs = append(errs, err)
 	for _, b := range backends {
 		if b != f.by {
@@ -287,6 +305,11 @@ func restore(ctx context.Context, backends []Backend, old []found) error {
 	return nil
 }
 
+// equal reports whether two reads of the kernel found the same.
+func (f found) equal(g found) bool {
+	return f.by == g.by && fmt.Sprint(f.err) == fmt.Sprint(g.err) && capture.Diff(f.state.Ruleset, g.state.Ruleset) == nil
+}
+
 // Clean removes everything of ours from the current namespace. Where a backend cannot be
 // read, it removes nothing.
 func Clean(ctx context.Context, backends []Backend) error {
@@ -294,6 +317,11 @@ func Clean(ctx context.Context, backends []Backend) error {
 	if err != nil {
 		return err
 	}
+	return removeFound(ctx, old)
+}
+
+// removeFound removes what was found, and the routing.
+func removeFound(ctx context.Context, old []found) error {
 	var had capture.Routing
 	var errs []error
 	for _, f := range old { // also what is damaged
