@@ -70,7 +70,11 @@ func checkServe(o controlplane.Options) error {
 		return &cli.UsageError{Err: fmt.Errorf("--proxies-per-address=%d: want 1 to 100000", o.ProxiesPerAddress)}
 	case o.Life < time.Second:
 		return &cli.UsageError{Err: fmt.Errorf("--certificate-life=%s: want 1s or more", o.Life)}
-	case o.MaxLife < o.Life:
+	case o.ConnectionAge < time.Second:
+		return &cli.UsageError{Err: fmt.Errorf("--max-connection-age=%s: want 1s or more", o.ConnectionAge)}
+	case o.MaxLife < 0:
+		return &cli.UsageError{Err: fmt.Errorf("--max-certificate-life=%s: want 1s or more", o.MaxLife)}
+	case o.MaxLife != 0 && o.MaxLife < o.Life:
 		return &cli.UsageError{Err: fmt.Errorf("--certificate-life=%s: more than --max-certificate-life, which is %s", o.Life, o.MaxLife)}
 	}
 	return names(o.Names)

@@ -34,6 +34,10 @@ const DefaultFirstUse = resource.DefaultFirstUseTimeout
 // DefaultProxiesPerAddress is how many proxies of one identity may connect from one address.
 const DefaultProxiesPerAddress = conns.DefaultProxies
 
+// DefaultConnectionAge is Istio's (keepaliveMaxServerConnectionAge). 10,000 proxies then make
+// 6 connections a second.
+const DefaultConnectionAge = 30 * time.Minute
+
 // Options of a control plane. The zero value of a field means its default, unless it
 // is required.
 type Options struct {
@@ -57,13 +61,17 @@ type Options struct {
 	// default [DefaultFirstUse].
 	FirstUse time.Duration
 
+	// ConnectionAge is after which time, more or less a tenth, a proxy connects again; default
+	// [DefaultConnectionAge].
+	ConnectionAge time.Duration
+
 	Injection Injection // at the webhook
 	// WebhookConfiguration of Cluster whose certificates are kept current; default: that
 	// of the injection's revision; "off": none.
 	WebhookConfiguration string
 
 	Life    time.Duration // of a certificate whose request names no lifetime; default 24h
-	MaxLife time.Duration // the longest that a request may name; default 90 days
+	MaxLife time.Duration // the longest that a request may name; default 24h, or Life if that is longer
 	Log     *slog.Logger  // default: none
 
 	// Ready is called with the addresses that are served, once they are.
@@ -96,6 +104,7 @@ func (o Options) withDefaults() Options {
 	fill(&o.Mesh.Domain, mesh.DefaultDomain)
 	fill(&o.Mesh.RootNamespace, o.Namespace)
 	o.FirstUse = cmp.Or(o.FirstUse, DefaultFirstUse)
+	o.ConnectionAge = cmp.Or(o.ConnectionAge, DefaultConnectionAge)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

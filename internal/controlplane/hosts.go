@@ -75,3 +75,18 @@ type bounded struct {
 }
 
 func (b bounded) Context() context.Context { return b.ctx }
+
+// mayRenew is why a workload may not renew its certificate by that alone. In a cluster a token
+// proves, each time, that the pod and its service account still are. Without one tokens are
+// made by hand, and the declared pods say who is in the mesh.
+func (p *plane) mayRenew(id ca.Identity) error {
+	if p.cluster != nil {
+		return ca.ErrTokenNeeded
+	}
+	for _, w := range p.current().Workloads() {
+		if !w.Host && w.Namespace == id.Namespace && w.ServiceAccount == id.ServiceAccount {
+			return nil
+		}
+	}
+	return &ca.Refusal{Reason: fmt.Sprintf("no pod of the mesh has the service account %s/%s: its certificate is not renewed without a new token", id.Namespace, id.ServiceAccount)}
+}

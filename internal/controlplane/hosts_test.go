@@ -162,6 +162,8 @@ func TestAHostThatIsRemovedIsNotServed(t *testing.T) {
 	folder, state := t.TempDir(), t.TempDir()
 	manifest := filepath.Join(folder, "vm.yaml")
 	put(t, manifest, hostManifest("vm-1", "web", "once"))
+	declared := filepath.Join(folder, "web-1.yaml")
+	put(t, declared, "{apiVersion: v1, kind: Pod, metadata: {name: web-1, namespace: shop}, spec: {serviceAccountName: web}, status: {podIP: 192.0.2.7}}")
 	at := started(t, Options{Folder: folder, State: state}).Discovery
 	host := &workload{t: t, state: state}
 	if err := host.certify(at, "once"); err != nil {
@@ -247,6 +249,21 @@ func TestAHostThatIsRemovedIsNotServed(t *testing.T) {
 	put(t, filepath.Join(folder, "other.yaml"), "{apiVersion: v1, kind: Service, metadata: {name: a, namespace: shop}, spec: {clusterIP: 10.96.0.1, ports: [{name: http, port: 81}]}}")
 	if _, err := pods.Recv(); err != nil {
 		t.Errorf("the pod's stream: %v", err)
+	}
+
+	// Where no cluster says that a pod is gone, the folder does.
+	if err := os.Remove(declared); err != nil {
+		t.Fatal(err)
+	}
+	err = nil
+	for end := time.Now().Add(30 * time.Second); err == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		err = pod.certify(at, "")
+	}
+	if !unauthenticated(err) || !strings.Contains(err.Error(), "no pod of the mesh has the service account shop/web") {
+		t.Errorf("the renewal of a pod that is gone: %v", err)
+	}
+	if err := pod.certify(at, token); err != nil {
+		t.Errorf("with a token: %v", err)
 	}
 }
 

@@ -115,7 +115,7 @@ func (p *plane) openSecure() error {
 		Authenticators: append([]ca.Authenticator{
 			tokens,
 			ca.HostTokens{TrustDomain: o.Mesh.TrustDomain, Hosts: hosts{p.mesh}, Used: used},
-			ca.MutualTLS{Authority: p.authority}, // before the reviewers: renewals need no API server
+			ca.MutualTLS{Authority: p.authority, MayRenew: p.mayRenew},
 		}, p.reviewers()...),
 		Log: o.Log,
 	})

@@ -38,6 +38,10 @@ const (
 	// readBuffer is small: a connection with TLS has a buffer already.
 	readBuffer = 2 << 10
 
+	// ageGrace is how long streams go on after the client was sent GOAWAY for its connection's
+	// age; then it is closed. Istio's value.
+	ageGrace = 10 * time.Second
+
 	// anonymousLife suffices for one certificate, with an answer of the API server.
 	anonymousLife = 10 * time.Second
 	// prefaceTimeout is how long a client may take to begin with HTTP/2.
@@ -63,10 +67,12 @@ func serverOptions(more ...grpc.ServerOption) []grpc.ServerOption {
 	}, more...)
 }
 
-// identifiedServer is for clients with an identity.
-func identifiedServer(more ...grpc.ServerOption) *grpc.Server {
+// identifiedServer is for clients with an identity. A connection has an end, so that proxies
+// spread over replicas, and show the certificates that they have now; gRPC adds a tenth of age
+// or subtracts it, by chance, so that the proxies of a start do not connect again together.
+func identifiedServer(age time.Duration, more ...grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(serverOptions(append([]grpc.ServerOption{
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionAge: age, MaxConnectionAgeGrace: ageGrace}),
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(maxCalls),
 	}, more...)...)...)
 }
@@ -86,7 +92,7 @@ func anonymousServer() *grpc.Server {
 // openServers makes the servers of the port with mutual TLS, and of the one without TLS.
 func (p *plane) openServers(certificates *ca.Service) {
 	p.secure = port{
-		identified: identifiedServer(grpc.Creds(conns.Credentials()), grpc.StreamInterceptor(p.whileDeclared)),
+		identified: identifiedServer(p.o.ConnectionAge, grpc.Creds(conns.Credentials()), grpc.StreamInterceptor(p.whileDeclared)),
 		anonymous:  anonymousServer(),
 	}
 	discovery.RegisterAggregatedDiscoveryServiceServer(p.secure.identified, p.byCertificate)
@@ -94,7 +100,7 @@ func (p *plane) openServers(certificates *ca.Service) {
 	certificates.Register(p.secure.identified)
 	certificates.Register(p.secure.anonymous)
 	if p.byClaim != nil {
-		p.plain = port{identified: identifiedServer()}
+		p.plain = port{identified: identifiedServer(p.o.ConnectionAge)}
 		discovery.RegisterAggregatedDiscoveryServiceServer(p.plain.identified, p.byClaim)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	authentication "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	api "k8s.io/client-go/tools/clientcmd/api"
 
@@ -32,13 +31,8 @@ func TestTokensAreReviewed(t *testing.T) {
 	deployed(t)
 	w.namespace(t, "tokens", nil)
 	good := w.tokenOf(t, "tokens")
-	pod, err := w.CoreV1().Pods("tokens").Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "p"},
-		Spec:       corev1.PodSpec{NodeName: "nowhere", Containers: []corev1.Container{{Name: "a", Image: "none"}}},
-	}, metav1.CreateOptions{})
-	must(t, err)
 	mesh := []string{ca.DefaultAudience}
-	bound := w.token(t, "tokens", "default", mesh, &authentication.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: "p", UID: pod.UID})
+	bound, _ := w.podToken(t, "tokens", "p")
 	var j journal
 	c := w.connect(t, &j, outriderd)
 	review := func(c *kube.Cluster, token string) (ca.Identity, error) {
@@ -52,13 +46,14 @@ func TestTokensAreReviewed(t *testing.T) {
 			t.Errorf("%s: %v, want a refusal with %q", what, err, reason)
 		}
 	}
-	for what, token := range map[string]string{"a token": good, "one of a pod": bound} {
+	for what, token := range map[string]string{"a pod's": good, "another's": bound} {
 		if id, err := review(c, token); err != nil || id.String() != "spiffe://cluster.local/ns/tokens/sa/default" {
 			t.Errorf("%s: %v, %v", what, id, err)
 		}
 	}
 	refused("the API server's own", w.token(t, "tokens", "default", nil, nil), "the API server rejects the token: ")
 	refused("that of another audience", w.token(t, "tokens", "default", []string{"vault"}, nil), "the API server rejects the token: ")
+	refused("that of no pod", w.token(t, "tokens", "default", mesh, nil), "the token is bound to no pod")
 	refused("a forged one", good[:len(good)-8]+"AAAAAAAA", "the API server rejects the token: ")
 	if _, err := review(c, "a-host's-token"); !errors.Is(err, ca.ErrOther) {
 		t.Errorf("what is no token of Kubernetes: %v, want %v", err, ca.ErrOther)

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	admission "k8s.io/api/admissionregistration/v1"
+	authentication "k8s.io/api/authentication/v1"
 	authorization "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -135,13 +137,27 @@ func TestTheRolesAreEnoughAndNotMore(t *testing.T) {
 	}
 }
 
+// tokenOf returns the token of a pod that is scheduled to no node.
 func (w world) tokenOf(t *testing.T, namespace string) string {
+	t.Helper()
+	token, _ := w.podToken(t, namespace, "holder")
+	return token
+}
+
+// podToken makes a pod, with a token that is bound to it.
+func (w world) podToken(t *testing.T, namespace, name string) (token string, pod *corev1.Pod) {
 	t.Helper()
 	until(t, "the service account", func() bool {
 		_, err := w.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
 		return err == nil
 	}, nothing)
-	return w.token(t, namespace, "default", []string{ca.DefaultAudience}, nil)
+	pod, err := w.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.PodSpec{NodeName: "nowhere", Containers: []corev1.Container{{Name: "a", Image: "none"}}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	bound := &authentication.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: name, UID: pod.UID}
+	return w.token(t, namespace, "default", []string{ca.DefaultAudience}, bound), pod
 }
 
 // An attempt is all that outriderd does in a cluster, by one account.
@@ -183,7 +199,7 @@ func (w world) attempt(t *testing.T, account, token string) *attempt {
 	changed := func() <-chan struct{} { return followed.Changed(name) }
 	running(t, (&webhook.Keeper{Configurations: followed, Name: name, Roots: r, Log: a.journal.log(), Changed: changed}).Run)
 	n.Get("none-of-this-name")
-	if _, _, err := a.cluster.Review(ctx, token, []string{ca.DefaultAudience}); err != nil {
+	if _, err := a.cluster.Review(ctx, token, []string{ca.DefaultAudience}); err != nil {
 		a.journal.log().Warn("review", "error", err)
 	}
 	a.done = func() bool {

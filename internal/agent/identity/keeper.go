@@ -205,8 +205,22 @@ func (k *Keeper) step(ctx context.Context) {
 		return
 	}
 	k.failures++
-	k.due = time.Now().Round(0).Add(k.o.Backoff.pause(k.failures, k.chance()))
+	k.due = time.Now().Round(0).Add(k.backoff().pause(k.failures, k.chance()))
 	k.publish(State{Phase: Failing, Fault: asFault(err), Retry: k.due})
+}
+
+// renewalPauses is how many pauses fit into what is left of a certificate's life.
+const renewalPauses = 20
+
+// backoff has longer pauses while Envoy has a certificate: the control plane, or the API server
+// behind it, may be away because it has too much to do, and all pods of a mesh renew.
+func (k *Keeper) backoff() Backoff {
+	b := k.o.Backoff
+	if k.have != nil {
+		left := time.Until(k.have.leaf().NotAfter)
+		b.Max = max(b.Max, min(left/renewalPauses, longestWait))
+	}
+	return b
 }
 
 func asFault(err error) *Fault {

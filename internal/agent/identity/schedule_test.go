@@ -132,6 +132,29 @@ func TestTimesOfRequests(t *testing.T) {
 	}
 }
 
+// While the API server is away no renewal succeeds. The pods of a mesh do not all try every ten
+// seconds, and the closer the end, the sooner they try; a first certificate is more urgent.
+func TestPausesOfARenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, nil)
+		f.life = 24 * time.Hour
+		f.start(t)
+		f.answers(fails(errors.New("the API server is away")))
+		time.Sleep(24*time.Hour - time.Second)
+		synctest.Wait()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		longest, last := time.Duration(0), 24*time.Hour-f.times[len(f.times)-1]
+		for i := 2; i < len(f.times); i++ {
+			longest = max(longest, f.times[i]-f.times[i-1])
+		}
+		if n := len(f.times); n > 250 || longest > longestWait || last > time.Minute {
+			t.Errorf("%d requests in 12 hours, at most %s apart, the last one %s before the end", n, longest, last)
+		}
+		t.Logf("%d requests in 12 hours, at most %s apart, the last one %s before the end", len(f.times), longest, last)
+	})
+}
+
 func TestExpiryIsReportedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, nil)

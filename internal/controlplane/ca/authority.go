@@ -24,6 +24,10 @@ import (
 // clock. Istio's value (ClockSkewGracePeriod).
 const clockSkew = 2 * time.Minute
 
+// defaultMaxLife is how long a certificate is good at most when its pod or host is gone: peers
+// look at nothing but its time. Istio's is 90 days (MAX_WORKLOAD_CERT_TTL).
+const defaultMaxLife = 24 * time.Hour
+
 // watchPoll is how often files are read where they cannot be watched.
 const watchPoll = 10 * time.Second
 
@@ -35,7 +39,7 @@ type AuthorityOptions struct {
 	Dir         string
 	TrustDomain string        // default "cluster.local"
 	Life        time.Duration // of a certificate whose request names none; default 24h
-	MaxLife     time.Duration // the longest that a request gets; default 90 days, Istio's MAX_WORKLOAD_CERT_TTL
+	MaxLife     time.Duration // the longest that a request gets; default 24h, or Life if that is longer
 	Hosts       Hosts         // a host's certificate is valid while the host is one of them; default: no hosts
 	Log         *slog.Logger  // default: none
 }
@@ -43,7 +47,7 @@ type AuthorityOptions struct {
 func (o AuthorityOptions) withDefaults() AuthorityOptions {
 	o.TrustDomain = cmp.Or(o.TrustDomain, "cluster.local")
 	o.Life = cmp.Or(o.Life, 24*time.Hour)
-	o.MaxLife = cmp.Or(o.MaxLife, 90*24*time.Hour)
+	o.MaxLife = cmp.Or(o.MaxLife, max(o.Life, defaultMaxLife))
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
 }

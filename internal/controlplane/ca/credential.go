@@ -18,6 +18,7 @@ type Credentials struct {
 type Caller struct {
 	Identity Identity
 	Host     string // the host outside of Kubernetes; empty: it is none
+	Pod      string // that the token is bound to, for the log; empty: none
 	Method   string // of authentication, for the log
 
 	// Spend marks a one-time credential as used, for a key (the SHA-256 of its public
@@ -42,6 +43,9 @@ type Refusal struct{ Reason string }
 func (r *Refusal) Error() string { return r.Reason }
 
 func refuse(format string, a ...any) error { return &Refusal{fmt.Sprintf(format, a...)} }
+
+// ErrTokenNeeded is the refusal of a renewal in a cluster.
+var ErrTokenNeeded = &Refusal{"in a cluster a certificate is not renewed by itself: send the pod's token, which shows that the pod still exists"}
 
 // authenticate tries all in their order and returns the first success. One refusal does
 // not end it: an agent may have an expired token and a valid certificate. An error is a
@@ -74,7 +78,12 @@ func authenticate(ctx context.Context, all []Authenticator, c Credentials) (Call
 }
 
 // MutualTLS lets a workload renew the certificate that it has.
-type MutualTLS struct{ Authority *Authority }
+type MutualTLS struct {
+	Authority *Authority
+	// MayRenew returns why a workload may not renew its certificate by that alone, as a
+	// [*Refusal]; nil: it may. A host may while it is declared.
+	MayRenew func(Identity) error
+}
 
 // Authenticate checks the connection's certificate.
 func (m MutualTLS) Authenticate(_ context.Context, c Credentials) (Caller, error) {
@@ -85,14 +94,22 @@ func (m MutualTLS) Authenticate(_ context.Context, c Credentials) (Caller, error
 	if err != nil {
 		return Caller{}, &Refusal{err.Error()}
 	}
-	host, _ := hostOf(c.Chain[0], id)
+	host, ok := hostOf(c.Chain[0], id)
+	if !ok {
+		if err := m.MayRenew(id); err != nil {
+			return Caller{}, err
+		}
+	}
 	return Caller{Identity: id, Host: host.Name, Method: "certificate"}, nil
 }
 
-// A Reviewer returns the service account of a token, as Kubernetes' TokenReview does. Its
-// error is as that of an [Authenticator].
+// A Subject is what a token was issued for.
+type Subject struct{ Namespace, ServiceAccount, Pod string }
+
+// A Reviewer returns the subject of a token, as Kubernetes' TokenReview does. Its error is as
+// that of an [Authenticator].
 type Reviewer interface {
-	Review(ctx context.Context, token string, audiences []string) (namespace, serviceAccount string, err error)
+	Review(ctx context.Context, token string, audiences []string) (Subject, error)
 }
 
 // Reviewed are tokens that a [Reviewer] verifies.
@@ -107,11 +124,13 @@ func (r Reviewed) Authenticate(ctx context.Context, c Credentials) (Caller, erro
 	if c.Bearer == "" {
 		return Caller{}, ErrOther
 	}
-	namespace, account, err := r.Reviewer.Review(ctx, c.Bearer, r.Audiences)
+	of, err := r.Reviewer.Review(ctx, c.Bearer, r.Audiences)
 	if err != nil {
 		return Caller{}, err
 	}
-	return newCaller(Identity{TrustDomain: r.TrustDomain, Namespace: namespace, ServiceAccount: account}, "token review")
+	caller, err := newCaller(Identity{TrustDomain: r.TrustDomain, Namespace: of.Namespace, ServiceAccount: of.ServiceAccount}, "token review")
+	caller.Pod = of.Pod
+	return caller, err
 }
 
 // newCaller checks the identity that a token names.

@@ -44,7 +44,7 @@ func (s *Service) CreateCertificate(ctx context.Context, in wire.CertificateRequ
 		log.Warn("certificate refused", "identity", name(caller), "method", caller.Method, "code", status.Code(err).String(), "reason", status.Convert(err).Message())
 		return wire.CertificateResponse{}, err
 	}
-	log.Info("certificate signed", "identity", name(caller), "method", caller.Method,
+	log.Info("certificate signed", "identity", name(caller), "method", caller.Method, "pod", caller.Pod,
 		"serial", cert.Leaf.SerialNumber.Text(16), "key", cert.Leaf.PublicKeyAlgorithm.String(), "not_after", cert.Leaf.NotAfter)
 	return wire.CertificateResponse{Chain: cert.Chain}, nil
 }

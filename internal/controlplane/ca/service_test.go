@@ -13,6 +13,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -47,18 +48,18 @@ func (h hosts) Has(host Host) bool {
 // review answers as a TokenReview might.
 type review struct{}
 
-func (review) Review(_ context.Context, token string, _ []string) (string, string, error) {
+func (review) Review(_ context.Context, token string, _ []string) (Subject, error) {
 	switch token {
 	case "kubernetes-shop-app":
-		return "shop", "app", nil
+		return Subject{"shop", "app", "app-7d9"}, nil
 	case "kubernetes-odd":
-		return "a/b", "", nil
+		return Subject{"a/b", "", "app-7d9"}, nil
 	case "kubernetes-old":
-		return "", "", &Refusal{"Kubernetes says that the token has expired"}
+		return Subject{}, &Refusal{"Kubernetes says that the token has expired"}
 	case "kubernetes-down":
-		return "", "", errors.New("dial tcp: secret detail")
+		return Subject{}, errors.New("dial tcp: secret detail")
 	}
-	return "", "", ErrOther
+	return Subject{}, ErrOther
 }
 
 // A plane is a control plane of a test.
@@ -70,6 +71,7 @@ type plane struct {
 	address   string
 	log       *bytes.Buffer
 	hosts     hosts
+	mayRenew  error // of pods
 }
 
 func newPlane(t testing.TB) *plane {
@@ -83,7 +85,7 @@ func newPlane(t testing.TB) *plane {
 			p.tokens,
 			HostTokens{TrustDomain: "cluster.local", Used: must(NewUsed(filepath.Join(dir, "used"))), Hosts: p.hosts},
 			Reviewed{Reviewer: review{}, TrustDomain: "cluster.local"},
-			MutualTLS{p.authority},
+			MutualTLS{p.authority, func(Identity) error { return p.mayRenew }},
 		},
 		Log: slog.New(slog.NewTextHandler(p.log, nil)),
 	}
@@ -243,6 +245,38 @@ func TestEachRefusal(t *testing.T) {
 	}
 	if _, err := p.request(t, wire.CertificateRequest{CSR: plain}, good, nil); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "too many requests from this address") {
 		t.Errorf("after a burst: %v", err)
+	}
+}
+
+// In a cluster each certificate needs a token: the pod of a certificate may be gone. A token
+// that cannot be checked now is not a wrong one, and the agent tries again.
+func TestAPodsCertificateDoesNotRenewItselfInACluster(t *testing.T) {
+	p := newPlane(t)
+	p.mayRenew = ErrTokenNeeded
+	key := ecKey(t)
+	own := must(p.authority.Sign(key.Public(), shop, time.Hour))
+	withCert := &tls.Certificate{Certificate: own.served, PrivateKey: key}
+	for token, want := range map[string]struct {
+		code  codes.Code
+		words string
+	}{
+		"":                           {codes.Unauthenticated, "send the pod's token"},
+		"Bearer kubernetes-old":      {codes.Unauthenticated, "the token has expired; in a cluster"},
+		"Bearer kubernetes-down":     {codes.Unavailable, "try again"},
+		"Bearer kubernetes-shop-app": {codes.OK, ""},
+		p.token(shopClaim):           {codes.OK, ""},
+	} {
+		_, err := p.request(t, wire.CertificateRequest{CSR: csr(t, ecKey(t), x509.CertificateRequest{})}, token, withCert)
+		if status.Code(err) != want.code || !strings.Contains(fmt.Sprint(err), want.words) {
+			t.Errorf("certificate and token %q: %v; want %s %q", token, err, want.code, want.words)
+		}
+	}
+	host := must(p.request(t, wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{})}, "Bearer host-secret", nil))
+	if _, err := p.request(t, wire.CertificateRequest{CSR: csr(t, ecKey(t), x509.CertificateRequest{})}, "", &tls.Certificate{Certificate: [][]byte{host[0].Raw}, PrivateKey: key}); err != nil {
+		t.Errorf("a host, which has no other token: %v", err)
+	}
+	if !strings.Contains(p.log.String(), `method="token review" pod=app-7d9`) {
+		t.Errorf("the log lacks the pod:\n%s", p.log)
 	}
 }
 

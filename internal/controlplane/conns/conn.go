@@ -14,8 +14,9 @@ import (
 type place struct {
 	listener *Listener
 	raw      net.Conn
-	from     netip.Addr // [block] of the client's address
-	client   *client    // nil without an identity; set once, before a server has the connection
+	from     netip.Addr  // [block] of the client's address
+	client   *client     // nil without an identity; set once, before a server has the connection
+	expiry   *time.Timer // of the client's certificate; nil without one; likewise
 
 	once   sync.Once
 	closed chan struct{}

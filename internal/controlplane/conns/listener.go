@@ -180,7 +180,7 @@ func (l *Listener) fullest() *origin {
 // handshake makes the TLS handshake and hands the connection to its server.
 func (l *Listener) handshake(p *place) {
 	if l.o.TLS == nil {
-		l.identify(&Conn{Conn: p.raw, place: p}, "")
+		l.identify(&Conn{Conn: p.raw, place: p}, "", time.Time{})
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
@@ -202,14 +202,16 @@ func (l *Listener) handshake(p *place) {
 			l.refuse(p, Handshake, err.Error())
 			return
 		}
-		l.identify(c, identity)
+		l.identify(c, identity, state.PeerCertificates[0].NotAfter)
 	}
 }
 
-// identify counts a connection for its client instead of its address.
-func (l *Listener) identify(c *Conn, identity string) {
+// identify counts a connection for its client instead of its address, and closes it when the
+// client's certificate expires: a server looks at it when a call begins, a stream has no end,
+// and a client makes its next call on the connection that it has. A zero time is no expiry.
+func (l *Listener) identify(c *Conn, identity string, notAfter time.Time) {
 	most := l.o.Proxies * connectionsPerProxy
-	if l.join(c.place, clientKey{identity, c.from}, most) {
+	if l.join(c.place, clientKey{identity, c.from}, most, notAfter) {
 		l.identified.add(c)
 		return
 	}
@@ -219,7 +221,7 @@ func (l *Listener) identify(c *Conn, identity string) {
 }
 
 // join moves a connection to its client, unless that has the most that it may have.
-func (l *Listener) join(p *place, key clientKey, most int) bool {
+func (l *Listener) join(p *place, key clientKey, most int, notAfter time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one := l.clients[key]
@@ -236,6 +238,9 @@ func (l *Listener) join(p *place, key clientKey, most int) bool {
 	if l.forget(p) {
 		one.connections++
 		p.client = one
+		if !notAfter.IsZero() {
+			p.expiry = time.AfterFunc(time.Until(notAfter), p.leave)
+		}
 		l.counters.Identified++
 	}
 	return true
@@ -263,6 +268,9 @@ func (l *Listener) release(p *place) {
 	defer l.mu.Unlock()
 	if !l.forget(p) && p.client != nil {
 		p.client.connections--
+		if p.expiry != nil {
+			p.expiry.Stop()
+		}
 		l.counters.Identified--
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -48,11 +49,16 @@ func start(t *testing.T, o Options) *Listener {
 
 func certificate(t *testing.T, serial int64) tls.Certificate {
 	t.Helper()
+	return certificateUntil(t, serial, time.Now().Add(time.Hour))
+}
+
+func certificateUntil(t *testing.T, serial int64, notAfter time.Time) tls.Certificate {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: notAfter}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +215,7 @@ func TestWhatIsKnownOfAddressesIsBounded(t *testing.T) {
 	for i := range 3 * maxIdle {
 		s := &stub{from: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})}
 		p := l.admit(s)
-		if !l.join(p, clientKey{"x", p.from}, 1) {
+		if !l.join(p, clientKey{"x", p.from}, 1, time.Now().Add(time.Hour)) {
 			t.Fatal("refused")
 		}
 		p.leave()
@@ -244,5 +250,39 @@ func TestClientThatSendsTooMuchIsSlowedDown(t *testing.T) {
 	}
 	if d := c.bytes.ReserveN(now, minBytesRate).DelayFrom(now); d < 900*time.Millisecond {
 		t.Errorf("waits %s for a second's bytes more; want a second", d)
+	}
+}
+
+// A connection does not outlive the certificate that it was opened with, whatever its server
+// does. A client that left has no timer any more.
+func TestConnectionEndsWithItsCertificate(t *testing.T) {
+	l := start(t, Options{})
+	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}
+	config.Certificates = []tls.Certificate{certificateUntil(t, 7, time.Now().Add(2*time.Second))}
+	short, err := tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", l.from.Addr().String(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer short.Close()
+	served := accept(t, l.Identified()).(*Conn)
+	long := dial(t, l, 8)
+	left := accept(t, l.Identified()).(*Conn)
+	short.SetReadDeadline(time.Now().Add(patience))
+	if _, err := short.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("after the certificate's expiry: %v; want the end of the connection", err)
+	}
+	<-served.closed
+	select {
+	case <-left.closed:
+		t.Error("the connection with the longer certificate is closed too")
+	default:
+	}
+	long.Close()
+	left.Close()
+	if left.expiry.Stop() {
+		t.Error("a timer is kept for a connection that was closed")
+	}
+	if c := l.Counters(); c.Identified != 0 {
+		t.Errorf("%+v; want none", c)
 	}
 }
