@@ -95,7 +95,10 @@ func (v victim) tls() (*tls.Config, error) {
 }
 
 // holder is the configuration of a client that has the certificate of a workload.
-func (v victim) holder(account string) (*tls.Config, error) {
+func (v victim) holder(account string) (*tls.Config, error) { return v.holderFor(account, 0) }
+
+// holderFor is holder with a lifetime of the certificate; 0: a day.
+func (v victim) holderFor(account string, life time.Duration) (*tls.Config, error) {
 	config, err := v.tls()
 	if err != nil {
 		return nil, err
@@ -108,7 +111,7 @@ func (v victim) holder(account string) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	signed, err := authority.Sign(&key.PublicKey, ca.Identity{TrustDomain: authority.TrustDomain(), Namespace: v.Namespace, ServiceAccount: account}, 0)
+	signed, err := authority.Sign(&key.PublicKey, ca.Identity{TrustDomain: authority.TrustDomain(), Namespace: v.Namespace, ServiceAccount: account}, life)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,151 @@
+package attack
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/wire"
+	"outrider.dev/internal/xds"
+)
+
+// What an identity lasts for, and what is done without one: the holder of a certificate whose
+// workload is in the mesh no more, and a pod that is not in it.
+var identities = []attacked{
+	{
+		name:     "identities: a certificate that renews itself for ever",
+		ordinary: certificate,
+		attack: func(ctx context.Context, v victim) (string, error) {
+			config, err := v.holder("gone")
+			if err != nil {
+				return "", err
+			}
+			key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+			if err != nil {
+				return "", err
+			}
+			der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+			if err != nil {
+				return "", err
+			}
+			request := wire.CertificateRequest{CSR: string(pem.EncodeToMemory(&pem.Block{Type: wire.RequestBlock, Bytes: der})), Life: 90 * 24 * time.Hour}
+			connection, err := v.grpc(config)
+			if err != nil {
+				return "", err
+			}
+			defer connection.Close()
+			var renewed atomic.Int64
+			did, err := repeat(ctx, 20, func(ctx context.Context, _ int) error {
+				err := v.certificate(ctx, connection, request, "")
+				if err == nil {
+					renewed.Add(1)
+				}
+				return err
+			})
+			if n := renewed.Load(); err == nil && n > 0 {
+				err = fmt.Errorf("%d certificates for a workload that is not in the mesh", n)
+			}
+			return did, err
+		},
+	},
+	{
+		name:     "identities: streams of certificates that expire",
+		ordinary: stream,
+		attack: func(ctx context.Context, v victim) (string, error) {
+			const life = time.Second
+			var outlived atomic.Int64
+			did, err := repeat(ctx, v.n(20, 100), func(ctx context.Context, worker int) error {
+				account := "short-" + strconv.Itoa(worker)
+				config, err := v.holderFor(account, life)
+				if err != nil {
+					return err
+				}
+				connection, err := v.grpc(config)
+				if err != nil {
+					return err
+				}
+				defer connection.Close()
+				node, err := node(account, "10.244.1.2", v.Namespace, nil)
+				if err != nil {
+					return err
+				}
+				s, err := discovery.NewAggregatedDiscoveryServiceClient(connection).DeltaAggregatedResources(ctx)
+				if err != nil {
+					return err
+				}
+				// The certificate's end is a whole second, so that it has at most its life. What a
+				// busy machine adds to the end of the stream is not the server's.
+				late := time.AfterFunc(life+30*time.Second, func() { outlived.Add(1) })
+				defer late.Stop()
+				if err := s.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: xds.ClusterType}); err != nil {
+					return err
+				}
+				for {
+					if _, err := s.Recv(); err != nil {
+						return nil // as it must be
+					}
+				}
+			})
+			if n := outlived.Load(); err == nil && n > 0 {
+				err = fmt.Errorf("%d streams outlived their certificate by 30 s", n)
+			}
+			return did, err
+		},
+	},
+	{
+		name:     "identities: hooks, probes and metrics of a pod without one",
+		agent:    true,
+		ordinary: probe,
+		attack: func(ctx context.Context, v victim) (string, error) {
+			paths := []string{
+				contract.HookPath + "app/prestopz", contract.ProbePath + "app/readyz", contract.HookPath + "app/prestopz/0123456789abcdef",
+				"/startup", "/quitquitquit", "/debug/pprof/heap", "/metrics", contract.ReadyPath + "?level=full&wait=1m",
+			}
+			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
+			defer client.CloseIdleConnections()
+			var answered atomic.Int64
+			did, err := repeat(ctx, v.n(50, 200), func(ctx context.Context, worker int) error {
+				path := paths[worker%len(paths)]
+				port := contract.StatusPort
+				if worker%2 == 1 {
+					port = contract.ReadinessPort
+				}
+				r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(v.Pod, strconv.Itoa(port))+path, nil)
+				if err != nil {
+					return err
+				}
+				r.Header.Set("X-Forwarded-Client-Cert", "URI=spiffe://cluster.local/ns/shop/sa/admin")
+				answer, err := client.Do(r)
+				if err != nil {
+					return err
+				}
+				defer answer.Body.Close()
+				io.Copy(io.Discard, answer.Body)
+				if answer.StatusCode == http.StatusOK && path != "/metrics" && r.URL.Path != contract.ReadyPath {
+					answered.Add(1)
+				}
+				if answer.StatusCode != http.StatusOK {
+					return fmt.Errorf("%s: %s", path, answer.Status)
+				}
+				return nil
+			})
+			if n := answered.Load(); err == nil && n > 0 {
+				err = fmt.Errorf("%d requests were answered that are for the pod and its node", n)
+			}
+			return did, err
+		},
+	},
+}
