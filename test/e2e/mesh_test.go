@@ -88,7 +88,7 @@ func TestProbesThroughTheProxy(t *testing.T) {
 			if n := p.Restarts("app"); n > 0 || !p.Ready() {
 				t.Errorf("ready %t, %d restarts\n%s", p.Ready(), n, p.Describe())
 			}
-			if out, err := plainCall(r, p); err == nil {
+			if out, err := plainCall(r, p, ":8080/"); err == nil {
 				t.Errorf("a call without TLS was answered: %s", out)
 			}
 			r.deleted(p)
@@ -97,10 +97,48 @@ func TestProbesThroughTheProxy(t *testing.T) {
 	}
 }
 
-// plainCall calls a pod's application from outside the mesh.
-func plainCall(r *run, p *world.Pod) (string, error) {
+// The kubelet's hooks and probes are made through the agent, by the key of the webhook's pods and
+// by the node's address for those of the command line. Another pod cannot have them made.
+func TestHooksThroughTheProxy(t *testing.T) {
+	for name, tt := range map[string]struct {
+		namespace string
+		inject    func(*run, *corev1.Pod) *world.Pod
+	}{
+		"by the webhook":      {"strict", (*run).webhook},
+		"by the command line": {"plain", func(r *run, p *corev1.Pod) *world.Pod { return r.cli(p) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRun(t)
+			p := tt.inject(r, awesome(tt.namespace, "hooks", command("serve", "--call=http://server.shop/"), func(p *corev1.Pod) {
+				p.Spec.Containers[0].ReadinessProbe = httpProbe("/ready", 8080)
+				p.Spec.Containers[0].LivenessProbe = httpProbe("/ready", 8080)
+				p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: httpProbe("/stop", 8080).HTTPGet}}
+			}))
+			r.ready(p)
+			for _, path := range []string{":15020/app-lifecycle/app/prestopz", ":15021/app-lifecycle/app/prestopz", ":15020/app-health/app/readyz", ":15020/startup"} {
+				if out, err := plainCall(r, p, path); err == nil {
+					t.Errorf("another pod's call of %s was answered: %s", path, out)
+				}
+			}
+			if _, called := p.Has("app", "asked-to-stop", 1); called {
+				t.Error("another pod had the hook made")
+			}
+			time.Sleep(5 * time.Second) // more than three periods of liveness
+			if n := p.Restarts("app"); n > 0 || !p.Ready() {
+				t.Errorf("ready %t, %d restarts\n%s", p.Ready(), n, p.Describe())
+			}
+			r.must(p.StartDelete(r.Context()))
+			r.emitted(p, "app", "asked-to-stop", 1)
+			r.deleted(p)
+			r.kept(p)
+		})
+	}
+}
+
+// plainCall calls a port and path of a pod from outside the mesh.
+func plainCall(r *run, p *world.Pod, at string) (string, error) {
 	status, _ := p.Status()
-	return w.Kubectl(r.Context(), "", "exec", "--namespace=centre", "deployment/config", "--", "/app", "work", "--call=http://"+status.PodIP+":8080/")
+	return w.Kubectl(r.Context(), "", "exec", "--namespace=centre", "deployment/config", "--", "/app", "work", "--call=http://"+status.PodIP+at)
 }
 
 // A namespace that enforces restricted takes no capture: the pod is refused with the

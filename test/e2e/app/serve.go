@@ -154,6 +154,9 @@ func listen(o optionSet, healthy *atomic.Bool) (stop func()) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
+	mux.HandleFunc("/stop", func(_ http.ResponseWriter, r *http.Request) {
+		emit("asked-to-stop", "user-agent", r.UserAgent(), "from-elsewhere", r.Header.Get("X-Forwarded-Client-Cert") != "")
+	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "hello %s from %s\n", r.Header.Get("X-Forwarded-Client-Cert"), os.Getenv("HOSTNAME"))
 	})
