@@ -81,7 +81,7 @@ func authenticate(ctx context.Context, all []Authenticator, c Credentials) (Call
 type MutualTLS struct {
 	Authority *Authority
 	// MayRenew returns why a workload may not renew its certificate by that alone, as a
-	// [*Refusal]; nil: it may. A host may while it is declared.
+	// [*Refusal], or nil: it may. A host may while it is declared. Default: only hosts may.
 	MayRenew func(Identity) error
 }
 
@@ -96,6 +96,9 @@ func (m MutualTLS) Authenticate(_ context.Context, c Credentials) (Caller, error
 	}
 	host, ok := hostOf(c.Chain[0], id)
 	if !ok {
+		if m.MayRenew == nil {
+			return Caller{}, ErrTokenNeeded
+		}
 		if err := m.MayRenew(id); err != nil {
 			return Caller{}, err
 		}
