@@ -85,12 +85,12 @@ bench: ## measure; prints tables, asserts nothing (root)
 	$(GO) run ./bench/xds
 	$(GO) test -run '^$$' -bench 'Explore|Run|Pod|Review' -benchmem -cpu 1 ./internal/model/verify ./internal/model/simulate ./internal/pod/inject ./internal/controlplane/webhook
 
-# One at a time: each brings up a cluster of its own. A cold start builds it first.
-E2E := OUTRIDER_E2E=1 $(GO) test -count=1 -timeout 60m -p 1 -parallel 4
 .PHONY: campaign
 campaign: ## kill 200 captures, start 20 at once 100 times, on each backend; 30 minutes (root)
 	OUTRIDER_KILLS=200 OUTRIDER_ROUNDS=100 $(GO) test -count=1 -timeout 90m -v -run 'TestKilledCaptures|TestCapturesAtOnce' ./test/netns
 
+# One at a time: each brings up a cluster of its own. A cold start builds it first.
+E2E := OUTRIDER_E2E=1 $(GO) test -count=1 -timeout 60m -p 1 -parallel 4
 .PHONY: e2e e2e-all bench-cluster
 e2e: ## the promise on a real kubelet, case by case; 15 minutes, the first time 30 (root)
 	$(E2E) ./test/cluster ./test/kube
