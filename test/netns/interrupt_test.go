@@ -323,10 +323,8 @@ func (k *killer) classify(rules, routing, says string) (left, intact string) {
 		}
 	}
 	switch {
-	case strings.Contains(says, "a capture was interrupted"):
+	case strings.Contains(says, "a capture was interrupted"), strings.Contains(says, "two backends have rules"), strings.Contains(says, "at once"):
 		return "waits", ""
-	case strings.Contains(says, "two backends have rules") || strings.Contains(says, "at once"):
-		return "rules of two backends", ""
 	}
 	return "", ""
 }
@@ -336,7 +334,7 @@ func (k *killer) classify(rules, routing, says string) (left, intact string) {
 func (k *killer) probe(left string) {
 	k.Helper()
 	limit := enough
-	if left == "waits" {
+	if left == "waits" { // perhaps in one family only
 		limit = short
 	}
 	got := ends(k.top, limit)

@@ -83,6 +83,32 @@ func (b *Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 	return perform(ctx, steps)
 }
 
+// Guard makes new connections wait, until Apply or Remove: in each place where rules of
+// ours are, or else where Apply would write them.
+func (b *Backend) Guard(ctx context.Context) error {
+	m, err := look(ctx)
+	if err != nil {
+		return err
+	}
+	var steps []step
+	for _, v := range variants {
+		steps = append(steps, m[v].guardSteps()...)
+	}
+	if len(steps) == 0 {
+		v, err := m.choose(b.Variant)
+		if err != nil {
+			return err
+		}
+		steps = append(steps, step{v, capture.IPv4, owned{}, owned{}.with(dnsGuard)})
+		if six, err := m.filtersSix(ctx, v); err != nil {
+			return err
+		} else if six {
+			steps = append(steps, step{v, capture.IPv6, owned{}, owned{}.with(dnsGuard)})
+		}
+	}
+	return perform(ctx, steps)
+}
+
 // Read returns the rule set that is in the kernel, without its Routing, or
 // [capture.ErrNone]. Rules of ours that are half there, or changed into something
 // that we do not write, are a [capture.DamagedError] that names them.

@@ -128,13 +128,31 @@ func (m machine) replace(v variant, rs capture.Ruleset) ([]step, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps := m[v].steps(four, six)
+	// The rules of two variants at once refuse connections. The guard of the other one
+	// stands until its rules are gone.
+	var steps, removal []step
 	for _, other := range variants {
 		if other != v {
-			steps = append(steps, m[other].steps(owned{}, owned{})...)
+			steps = append(steps, m[other].guardSteps()...)
+			removal = append(removal, m[other].steps(owned{}, owned{})...)
 		}
 	}
-	return steps, nil
+	return slices.Concat(steps, m[v].steps(four, six), removal), nil
+}
+
+// guardSteps puts the rules that are there under a guard.
+func (s *site) guardSteps() []step {
+	var steps []step
+	for _, f := range []struct {
+		family capture.Families
+		now    *owned
+	}{{capture.IPv4, &s.four}, {capture.IPv6, &s.six}} {
+		if !f.now.empty() {
+			steps = append(steps, step{s.variant, f.family, *f.now, f.now.with(dnsGuard)})
+			*f.now = f.now.with(dnsGuard)
+		}
+	}
+	return steps
 }
 
 // steps are those from what is there to other rules. Where both families change, IPv4

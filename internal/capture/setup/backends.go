@@ -30,6 +30,15 @@ func Backends(choice, variant string) ([]Backend, error) {
 // rules are written by another one.
 type notChosen struct{ Backend }
 
+// chosenOrNot is b as a T, if it is one.
+func chosenOrNot[T any](b Backend) (T, bool) {
+	if n, ok := b.(notChosen); ok {
+		b = n.Backend
+	}
+	t, ok := b.(T)
+	return t, ok
+}
+
 // onTraces starts the iptables programs only where the kernel has chains of ours: they
 // take longer than all the rest together. Whether there are chains does not depend on the
 // programs, which may not be installed any more.

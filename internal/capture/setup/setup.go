@@ -174,9 +174,9 @@ func write(ctx context.Context, o Options, old []found, report *Report) (Backend
 
 // within narrows an intent to the families that a backend can filter here.
 func within(ctx context.Context, b Backend, in capture.Intent) (capture.Intent, []string, error) {
-	limited, ok := b.(interface {
+	limited, ok := chosenOrNot[interface {
 		Available(context.Context) (capture.Families, error)
-	})
+	}](b)
 	if !ok {
 		return in, nil, nil
 	}
@@ -204,18 +204,42 @@ func writeBy(ctx context.Context, b Backend, rs capture.Ruleset, old []found, re
 	if k, ok := b.(interface{ Keeps(capture.State) bool }); ok && same {
 		same = k.Keeps(old[0].state)
 	}
-	if !same {
-		if err := b.Apply(ctx, rs); err != nil {
-			return err
+	report.Unchanged = same
+	if same {
+		return nil
+	}
+	if err := guardSwitch(ctx, b, old); err != nil {
+		return err
+	}
+	return b.Apply(ctx, rs)
+}
+
+// guardSwitch makes new connections wait before rules of another backend are replaced by
+// those of b: the rules of two backends at once would refuse some. The guard is one of
+// iptables; nftables removes its rules at once.
+func guardSwitch(ctx context.Context, b Backend, old []found) error {
+	for _, f := range old {
+		if f.by.Name() == b.Name() {
+			continue
+		}
+		for _, by := range []Backend{b, f.by} {
+			if g, ok := chosenOrNot[interface{ Guard(context.Context) error }](by); ok {
+				if err := g.Guard(ctx); err != nil {
+					return err
+				}
+			}
+		}
+		if f.by.Name() == capture.NFTables {
+			if err := f.by.Remove(ctx); err != nil {
+				return err
+			}
 		}
 	}
-	report.Unchanged = same
 	return nil
 }
 
 // finish does what comes after writing the rules: it removes those of other backends,
-// sets the routing, reads back and tries. For a moment there are two rule sets, which
-// capture the same traffic and lose none.
+// sets the routing, reads back and tries.
 func finish(ctx context.Context, o Options, b Backend, old []found, report *Report) error {
 	rs := report.Ruleset
 	for _, f := range old {
