@@ -30,6 +30,7 @@ type runOptions struct {
 	network    string
 	token      string
 	hostPath   bool
+	privileged bool
 	entrypoint []string
 }
 
@@ -70,6 +71,7 @@ if the pod cannot run here.`,
 	fs.StringArrayVar(&o.entrypoint, "entrypoint", nil, "IMAGE=COMMAND: command of an image, words separated by spaces; may be repeated")
 	fs.StringVar(&o.token, "token", "", "file with the service account token")
 	fs.BoolVar(&o.hostPath, "allow-host-path", false, "let hostPath volumes change this machine's files")
+	fs.BoolVar(&o.privileged, "allow-privileged", false, "let privileged containers and capabilities like SYS_ADMIN change this machine")
 	return cmd
 }
 
@@ -143,7 +145,7 @@ func (o *runOptions) options(cmd *cobra.Command) (localpod.Options, error) {
 	if err != nil {
 		return none, err
 	}
-	out := localpod.Options{Pod: object.Pod, Plan: reading.Plan(), Kube: kubelet.Minor(int(o.kube)), AllowHostPath: o.hostPath}
+	out := localpod.Options{Pod: object.Pod, Plan: reading.Plan(), Kube: kubelet.Minor(int(o.kube)), AllowHostPath: o.hostPath, AllowPrivileged: o.privileged}
 	if out.Pod.Name == "" {
 		out.Pod.Name = object.Name
 	}

@@ -53,7 +53,7 @@ func (s *sandbox) start(sp spec, line func(string)) (*container, error) {
 		return nil, err
 	}
 	defer p.close()
-	first := again(roleContainer, nil, p.reply)
+	first := s.node.again(roleContainer, nil, p.reply)
 	first.ExtraFiles[0] = p.stdin
 	first.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	first.Stdout, first.Stderr = p.out[1], p.err[1]
@@ -143,7 +143,7 @@ func (c *container) exec(ctx context.Context, s *sandbox, argv []string) ([]byte
 	process := c.spec.order.Process
 	process.Argv = argv
 	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd := exec.CommandContext(ctx, fmt.Sprintf("/proc/self/fd/%d", s.node.program.Fd()))
 	cmd.Args, cmd.Env = []string{roleExec}, []string{}
 	written := &limited{w: &out, left: 10 << 10} // one for both: they are not written at a time
 	cmd.Stdout, cmd.Stderr = written, written

@@ -26,10 +26,12 @@ var (
 // devices makes /dev: the devices that do no harm, a terminal file system, and the
 // memory that the pod shares.
 func (r *root) devices() error {
-	if err := unix.Mount("dev", "/dev", "tmpfs", unix.MS_NOSUID, "mode=0755"); err != nil {
+	// Without devices of its own: each one that is shown is a mount, and one that a container
+	// makes by mknod is of no use.
+	if err := unix.Mount("dev", "/dev", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
 		return fmt.Errorf("mounting /dev: %w", err)
 	}
-	for _, name := range append(devices, r.Links...) {
+	for _, name := range devices {
 		at := filepath.Join("/dev", name)
 		from := filepath.Join(oldRoot, at)
 		if info, err := os.Stat(from); err != nil || info.IsDir() {

@@ -7,10 +7,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 )
 
 const bridge = "pods"
@@ -143,6 +145,26 @@ func (n *Node) plug(number int, pod space, addrs []netip.Addr) error {
 var podSysctls = map[string]string{
 	"net.ipv4.ip_unprivileged_port_start": "0",
 	"net.ipv4.ping_group_range":           "0 2147483647",
+}
+
+// sysctlOf matches the parameters that a pod has for itself: those of its network and its
+// inter-process communication. All others are the machine's.
+// Source: pkg/kubelet/sysctl/allowlist.go and namespace.go of kubernetes v1.34.4.
+var sysctlOf = regexp.MustCompile(`^(net|fs\.mqueue|kernel\.(sem|shm[a-z_]*|msg[a-z_]*))(\.[A-Za-z0-9_-]+)*$`)
+
+// checkSysctls refuses parameters of the machine.
+func checkSysctls(pod *corev1.Pod) error {
+	if pod.Spec.SecurityContext == nil {
+		return nil
+	}
+	var all []error
+	for i, s := range pod.Spec.SecurityContext.Sysctls {
+		if !sysctlOf.MatchString(s.Name) {
+			all = append(all, refuse(fmt.Sprintf("spec.securityContext.sysctls[%d].name", i), "%q is not the pod's own", s.Name).
+				but("those that are: net.*, kernel.sem, kernel.shm*, kernel.msg*, fs.mqueue.*"))
+		}
+	}
+	return errors.Join(all...)
 }
 
 // setSysctl is for a thread inside the pod: which network /proc/sys/net shows goes by

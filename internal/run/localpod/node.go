@@ -38,11 +38,12 @@ type NodeOptions struct {
 type Node struct {
 	Name string
 
-	keeper *exec.Cmd
-	life   *os.File // the node ends when the last copy is closed
-	net    space
-	pid    space
-	mnt    space
+	program *os.File // this one
+	keeper  *exec.Cmd
+	life    *os.File // the node ends when the last copy is closed
+	net     space
+	pid     space
+	mnt     space
 
 	network  network
 	mu       sync.Mutex
@@ -82,7 +83,10 @@ func (n *Node) start() error {
 		return err
 	}
 	defer answers.Close()
-	n.keeper = again(roleNode, in, reply)
+	if n.program, err = program(); err != nil {
+		return err
+	}
+	n.keeper = n.again(roleNode, in, reply)
 	n.keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC}
 	err = n.keeper.Start()
 	reply.Close()
@@ -107,10 +111,29 @@ func (n *Node) start() error {
 	return nil
 }
 
+// program is this program by a read-only mount of its own. A container has it as a process
+// before its command, and again for each of its hooks: through /proc/PID/exe of that process it
+// could write what our user runs next (runc had that as CVE-2019-5736).
+func program() (*os.File, error) {
+	tree, err := unix.OpenTree(unix.AT_FDCWD, "/proc/self/exe", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err == nil {
+		err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	}
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return nil, fmt.Errorf("%w; this root may not: %w", ErrNotRoot, err)
+	case errors.Is(err, unix.ENOSYS):
+		return nil, errors.New("the kernel cannot make a mount read-only on its own: it needs Linux 5.12")
+	case err != nil:
+		return nil, fmt.Errorf("mounting this program read-only: %w", err)
+	}
+	return os.NewFile(uintptr(tree), "program"), nil
+}
+
 // again is this program, to be started in another role. The order is read from file 3,
 // if there is one, and the answer goes to file 4.
-func again(role string, in, answers *os.File) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe")
+func (n *Node) again(role string, in, answers *os.File) *exec.Cmd {
+	cmd := exec.Command(fmt.Sprintf("/proc/self/fd/%d", n.program.Fd()))
 	cmd.Args = []string{role}
 	cmd.Env = []string{}
 	cmd.Stdin = in
@@ -130,6 +153,9 @@ func (n *Node) Close() error {
 	}
 	for _, s := range []space{n.net, n.pid, n.mnt} {
 		s.Close()
+	}
+	if n.program != nil {
+		n.program.Close()
 	}
 	return err
 }

@@ -34,8 +34,12 @@ type Options struct {
 	// Without it a volume with a token is refused.
 	Token func(audience string) ([]byte, error)
 
-	AllowHostPath bool              // volumes of this machine's own directories, not copies
-	Hosts         map[string]string // name: address, for /etc/hosts
+	// AllowHostPath allows volumes of this machine's own directories, not copies.
+	// AllowPrivileged allows what acts on the whole machine: privileged containers, and
+	// capabilities beyond those of [podOnly].
+	AllowHostPath, AllowPrivileged bool
+
+	Hosts map[string]string // name: address, for /etc/hosts
 
 	// Line gets each line that a container writes, without its end; Journal gets
 	// each of its entries. Neither is called twice at a time, and what they do
@@ -124,7 +128,7 @@ func (o *Options) check() error {
 			all = append(all, refuse(u.field, "not done here").but("%s", u.hint))
 		}
 	}
-	all = append(all, podspec.Check(&o.Pod))
+	all = append(all, podspec.Check(&o.Pod), checkSysctls(&o.Pod))
 	seen := map[string]bool{}
 	for _, c := range containersOf(&o.Pod) {
 		if seen[c.Name] {

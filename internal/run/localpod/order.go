@@ -30,7 +30,6 @@ type root struct {
 	Overlay bool     // false: they are only shown, and only their directories are
 	Mounts  []mount
 	Files   []file
-	Links   []string // of a privileged container: devices to show, besides the usual ones
 
 	ReadOnly   bool
 	Privileged bool

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -35,7 +34,8 @@ func (r *root) enter() error {
 		return err
 	}
 	shown := []string{"/"}
-	steps := []func() error{r.devices, r.kernel, func() error { return r.machine(&shown) }, r.files, r.volumes}
+	var volumes []int
+	steps := []func() error{r.devices, r.kernel, func() error { return r.machine(&shown) }, r.files, func() error { return r.open(&volumes) }}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
@@ -45,6 +45,11 @@ func (r *root) enter() error {
 		return fmt.Errorf("leaving the node's file system: %w", err)
 	}
 	if err := os.Remove(oldRoot); err != nil {
+		return err
+	}
+	// Only now: a mount point may be a link that another container has made, and everything that
+	// it can lead to is this container's own.
+	if err := r.attach(volumes); err != nil {
 		return err
 	}
 	if r.ReadOnly {
@@ -209,51 +214,75 @@ func (r *root) files() error {
 	return nil
 }
 
-func (r *root) volumes() error {
+// open opens what is mounted, without the node's path to it.
+func (r *root) open(volumes *[]int) error {
 	for _, m := range r.Mounts {
-		if err := m.mount(); err != nil {
+		tree, err := m.tree()
+		if err != nil {
+			return fmt.Errorf("mounting %s: %w", m.To, err)
+		}
+		*volumes = append(*volumes, tree)
+	}
+	return nil
+}
+
+// attach makes the mount points, and closes the volumes.
+func (r *root) attach(volumes []int) error {
+	for i, m := range r.Mounts {
+		if err := m.attach(volumes[i]); err != nil {
 			return fmt.Errorf("mounting %s: %w", m.To, err)
 		}
 	}
 	return nil
 }
 
-func (m mount) mount() error {
-	from, info, err := m.open()
+// tree is a mount of its own, not yet anywhere. It goes without devices.
+func (m mount) tree() (int, error) {
+	from, err := m.open()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer from.Close()
-	if err := target(m.To, info.IsDir()); err != nil {
-		return err
+	tree, err := unix.OpenTree(int(from.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	if err != nil {
+		return 0, err
 	}
-	// By its descriptor, so that nothing can be put in the way between look and use.
-	if err := unix.Mount("/proc/self/fd/"+strconv.Itoa(int(from.Fd())), m.To, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return err
-	}
+	attributes := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NODEV}
 	if m.ReadOnly {
-		return readOnly(m.To, unix.MS_NODEV|unix.MS_NOSUID)
+		attributes.Attr_set |= unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID
 	}
-	return nil
+	return tree, unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attributes)
+}
+
+func (m mount) attach(tree int) error {
+	defer unix.Close(tree)
+	var s unix.Stat_t
+	if err := unix.Fstat(tree, &s); err != nil {
+		return err
+	}
+	if err := target(m.To, s.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
+		return err
+	}
+	return unix.MoveMount(tree, "", unix.AT_FDCWD, m.To, unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS)
 }
 
 // open opens what is mounted. A subPath cannot lead out of its volume.
-func (m mount) open() (*os.File, os.FileInfo, error) {
+func (m mount) open() (*os.File, error) {
 	from := filepath.Join(oldRoot, m.From)
 	if m.Sub == "" {
-		return opened(os.Open(from))
+		return os.Open(from)
 	}
 	dir, err := os.OpenRoot(from)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer dir.Close()
 	if _, err := dir.Stat(m.Sub); errors.Is(err, os.ErrNotExist) {
 		if err := makeSubPath(dir, m.Sub); err != nil {
-			return nil, nil, fmt.Errorf("subPath %s: %w", m.Sub, err)
+			return nil, fmt.Errorf("subPath %s: %w", m.Sub, err)
 		}
 	}
-	return opened(dir.Open(m.Sub))
+	return dir.Open(m.Sub)
 }
 
 // makeSubPath makes the directories of a subPath with the mode of the volume, whatever the
@@ -278,14 +307,6 @@ func makeSubPath(dir *os.Root, sub string) error {
 		}
 	}
 	return nil
-}
-
-func opened(f *os.File, err error) (*os.File, os.FileInfo, error) {
-	if err != nil {
-		return nil, nil, err
-	}
-	info, err := f.Stat()
-	return f, info, err
 }
 
 // target makes a mount point.

@@ -42,7 +42,7 @@ func (f facts) specs(dir string, host []string) ([]spec, error) {
 
 func (f facts) spec(c carrier, dir, volumes string) (spec, error) {
 	env, vars, envErr := f.environment(c)
-	user, userErr := userOf(&f.Pod, c)
+	user, userErr := f.userOf(c)
 	argv, argvErr := f.argv(c, vars)
 	mounts, mountErr := f.mounts(c, volumes, vars)
 	s := spec{Container: c.Container, message: path.Join(dir, "message")}

@@ -23,11 +23,19 @@ const usual uint64 = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_
 	1<<unix.CAP_NET_RAW | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETFCAP | 1<<unix.CAP_SETPCAP |
 	1<<unix.CAP_NET_BIND_SERVICE | 1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_KILL | 1<<unix.CAP_AUDIT_WRITE
 
+// podOnly are capabilities that a container can have besides: they act on the pod's own
+// namespaces. The others act on the machine: without a user namespace SYS_ADMIN mounts its
+// disks, SYS_PTRACE stops our own process on its way into a container, DAC_READ_SEARCH opens
+// files by their handle.
+const podOnly uint64 = usual | 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_NET_BROADCAST | 1<<unix.CAP_IPC_OWNER | 1<<unix.CAP_IPC_LOCK |
+	1<<unix.CAP_SYS_NICE | 1<<unix.CAP_LEASE
+
 const allOfThem = ^uint64(0)
 
 // userOf is the user that a container runs as: its own, else the pod's,
 // else root, which is what an image without a user means.
-func userOf(pod *corev1.Pod, c carrier) (user, error) {
+func (f facts) userOf(c carrier) (user, error) {
+	pod := &f.Pod
 	var own corev1.SecurityContext
 	if c.SecurityContext != nil {
 		own = *c.SecurityContext
@@ -60,7 +68,29 @@ func userOf(pod *corev1.Pod, c carrier) (user, error) {
 	u.NoNewOnes = own.AllowPrivilegeEscalation != nil && !*own.AllowPrivilegeEscalation
 	var err error
 	u.Bounds, err = bounds(c.field+".securityContext.capabilities", own)
+	switch {
+	case err != nil || f.AllowPrivileged:
+	case privileged(c):
+		err = refuse(c.field+".securityContext.privileged", "it can change this machine").but("allow it with --allow-privileged, or leave it out")
+	case u.Bounds&^podOnly != 0:
+		err = refuse(c.field+".securityContext.capabilities.add", "%s can change this machine", names(u.Bounds&^podOnly)).
+			but("allow it with --allow-privileged, or leave it out")
+	}
 	return u, err
+}
+
+// names are those of capabilities; ALL if there are many.
+func names(of uint64) string {
+	var out []string
+	for i, name := range capabilities {
+		if of&(1<<i) != 0 {
+			out = append(out, name)
+		}
+	}
+	if len(out) > 5 {
+		return "ALL"
+	}
+	return strings.Join(out, ", ")
 }
 
 func either[T any](own, shared *T) *T {

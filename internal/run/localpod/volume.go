@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // A volume is what is in one when the pod starts.
@@ -34,8 +35,8 @@ func (f facts) volumes() ([]volume, error) {
 }
 
 func (f facts) volume(field string, v corev1.Volume) (volume, error) {
-	if v.Name == "" || strings.Contains(v.Name, "/") {
-		return volume{}, refuse(field+".name", "%q is no name", v.Name)
+	if wrong := validation.IsDNS1123Label(v.Name); wrong != nil {
+		return volume{}, refuse(field+".name", "%q cannot be the name of a volume", v.Name).but("want small letters, digits and '-', at most 63")
 	}
 	const mode = 0o644 // of files in a volume without a mode
 	switch {
@@ -99,6 +100,9 @@ func pick(field string, data map[string][]byte, items []corev1.KeyToPath, mode u
 	var out []file
 	if len(items) == 0 {
 		for _, name := range slices.Sorted(maps.Keys(data)) {
+			if wrong := validation.IsConfigMapKey(name); wrong != nil {
+				return nil, refuse(field, "%q cannot be a key", name).but("want letters, digits, '-', '_' and '.'")
+			}
 			out = append(out, file{name, data[name], mode})
 		}
 		return out, nil
@@ -217,33 +221,37 @@ func (f facts) token(field string, s *corev1.ServiceAccountTokenProjection, mode
 // belongs to the pod's fsGroup, if it has one.
 // Source: pkg/volume/volume_linux.go SetVolumeOwnership of kubernetes v1.34.4.
 func (v volume) write(dir string, fsGroup *int64) error {
+	root, err := os.OpenRoot(dir) // no name of a file leads out of it
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	mode := os.FileMode(0o777)
 	if fsGroup != nil {
 		mode |= os.ModeSetgid
 	}
 	for _, f := range v.files {
-		at := path.Join(dir, f.Path)
-		if err := os.MkdirAll(path.Dir(at), 0o755); err != nil {
+		if err := root.MkdirAll(path.Dir(f.Path), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(at, f.Data, 0o600); err != nil {
+		if err := root.WriteFile(f.Path, f.Data, 0o600); err != nil {
 			return err
 		}
 		own := os.FileMode(f.Mode)
 		if fsGroup != nil {
 			own |= 0o440
-			if err := os.Chown(at, -1, int(*fsGroup)); err != nil {
+			if err := root.Chown(f.Path, -1, int(*fsGroup)); err != nil {
 				return err
 			}
 		}
-		if err := os.Chmod(at, own); err != nil {
+		if err := root.Chmod(f.Path, own); err != nil {
 			return err
 		}
 	}
 	if fsGroup != nil {
-		if err := os.Chown(dir, -1, int(*fsGroup)); err != nil {
+		if err := root.Chown(".", -1, int(*fsGroup)); err != nil {
 			return err
 		}
 	}
-	return os.Chmod(dir, mode)
+	return root.Chmod(".", mode)
 }
