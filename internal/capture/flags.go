@@ -1,8 +1,10 @@
 package capture
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -82,40 +84,40 @@ func Flags(in *Intent, users, groups Lookup) []*Flag {
 		{Name: "inbound-tunnel-port", Short: "e", def: fmt.Sprint(contract.TunnelPort), set: one(&in.TunnelPort, ParsePort),
 			Usage: "port on which the proxy ends tunnels; never captured"},
 
-		{Name: "proxy-uid", Short: "u", def: fmt.Sprint(contract.ProxyUser), set: list(&in.ProxyUIDs, user), Env: []string{"PROXY_UID", "ENVOY_USER"},
+		{Name: "proxy-uid", Short: "u", def: fmt.Sprint(contract.ProxyUser), set: one(&in.ProxyUIDs, list(user)), Env: []string{"PROXY_UID", "ENVOY_USER"},
 			Usage: "users (names or numbers, comma separated) whose traffic is not captured: the proxy's"},
-		{Name: "proxy-gid", Short: "g", def: "as --proxy-uid", set: list(&in.ProxyGIDs, group),
+		{Name: "proxy-gid", Short: "g", def: "as --proxy-uid", set: one(&in.ProxyGIDs, list(group)),
 			Usage: "groups whose traffic is not captured: the proxy's"},
 		{Name: "outbound-owner-groups", def: "*", set: in.ownerGroups(group), Env: []string{"ISTIO_OUTBOUND_OWNER_GROUPS"},
 			Usage: "capture outbound traffic of these groups alone; '*' is all"},
-		{Name: "outbound-owner-groups-exclude", set: list(&in.ExcludeOwnerGroups, group), Env: []string{"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE"},
+		{Name: "outbound-owner-groups-exclude", set: one(&in.ExcludeOwnerGroups, list(group)), Env: []string{"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE"},
 			Usage: "do not capture outbound traffic of these groups"},
 
 		{Name: "istio-inbound-interception-mode", Short: "m", def: "REDIRECT", set: one(&in.Mode, parseMode),
 			Usage: "how inbound connections reach the proxy: REDIRECT, TPROXY, or NONE to capture nothing"},
-		{Name: "istio-inbound-ports", Short: "b", set: selection(&in.InboundPorts, listedPort),
-			Usage: "capture these inbound ports; '*' is all, empty is none"},
-		{Name: "istio-local-exclude-ports", Short: "d", set: selection(&in.ExcludeInboundPorts, listedPort),
+		{Name: "istio-inbound-ports", Short: "b", set: selection(&in.InboundPorts, portList(nil)),
+			Usage: "capture these inbound ports (8080,9000:9010); '*' is all, empty is none"},
+		{Name: "istio-local-exclude-ports", Short: "d", set: selection(&in.ExcludeInboundPorts, portList(nil)),
 			Usage: "do not capture these inbound ports; 15020, 15021 and 15090 never are"},
 		{Name: "istio-inbound-tproxy-mark", Short: "t", def: "1337", set: one(&in.TProxyMark, parseMark),
 			Usage: "mark of packets that are the proxy's (TPROXY)"},
 		{Name: "istio-inbound-tproxy-route-table", Short: "r", def: "133", set: one(&in.TProxyTable, parseTable),
 			Usage: "routing table that makes those packets local (TPROXY)"},
 
-		{Name: "istio-service-cidr", Short: "i", set: selection(&in.OutboundRanges, parsePrefix),
+		{Name: "istio-service-cidr", Short: "i", set: selection(&in.OutboundRanges, list(parsePrefix)),
 			Usage: "capture outbound connections to these address ranges; '*' is all, empty is none"},
-		{Name: "istio-service-exclude-cidr", Short: "x", set: notAll("address", "-i", list(&in.ExcludeOutboundRanges, parsePrefix)),
+		{Name: "istio-service-exclude-cidr", Short: "x", set: notAll("address", "-i", one(&in.ExcludeOutboundRanges, list(parsePrefix))),
 			Usage: "do not capture outbound connections to these address ranges"},
-		{Name: "istio-outbound-ports", Short: "q", set: selection(&in.OutboundPorts, listedPort),
+		{Name: "istio-outbound-ports", Short: "q", set: selection(&in.OutboundPorts, portList(nil)),
 			Usage: "capture outbound connections to these ports, whatever the address"},
-		{Name: "istio-local-outbound-ports-exclude", Short: "o", set: notAll("port", "-i and -q", list(&in.ExcludeOutboundPorts, listedPort)),
+		{Name: "istio-local-outbound-ports-exclude", Short: "o", set: notAll("port", "-i and -q", one(&in.ExcludeOutboundPorts, portList(nil))),
 			Usage: "do not capture outbound connections to these ports"},
 		{Name: "outbound-ipv4-loopback-cidr", def: "127.0.0.1/32", set: one(&in.Loopback, parseLoopback), Env: []string{"ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR"},
 			Usage: "IPv4 loopback range that outbound capture leaves alone"},
 
-		{Name: "istio-exclude-interfaces", Short: "c", set: list(&in.ExcludeInterfaces, parseInterface),
-			Usage: "capture nothing on these interfaces"},
-		{Name: "kube-virt-interfaces", Short: "k", set: list(&in.VirtualInterfaces, parseInterface),
+		{Name: "istio-exclude-interfaces", Short: "c", set: one(&in.ExcludeInterfaces, list(interfacePattern)),
+			Usage: "capture nothing on these interfaces; with + at its end a name is a prefix (eth+)"},
+		{Name: "kube-virt-interfaces", Short: "k", set: one(&in.VirtualInterfaces, list(interfacePattern)),
 			Usage: "inbound traffic on these interfaces is a guest's outbound traffic"},
 
 		{Name: "redirect-dns", bool: true, set: boolean(setDNS(&dns)), Env: []string{"REDIRECT_DNS", "ISTIO_META_DNS_CAPTURE"},
@@ -131,7 +133,7 @@ func Flags(in *Intent, users, groups Lookup) []*Flag {
 
 		{Name: "park", def: "on", set: one(&in.Park, parsePark), Env: []string{"OUTRIDER_PARK"},
 			Usage: "early connections wait until the proxy listens: off, on, or require to fail where the kernel does not support it"},
-		{Name: "park-ports", set: selection(&in.ParkPorts, parkedPort), Env: []string{"OUTRIDER_PARK_PORTS"},
+		{Name: "park-ports", set: selection(&in.ParkPorts, portList(statusPorts)), Env: []string{"OUTRIDER_PARK_PORTS"},
 			Usage: "local ports parked besides the proxy's; '*' is all but the status ports"},
 		{Name: "park-limit", def: "1m", set: one(&in.ParkLimit, parseLimit), Env: []string{"OUTRIDER_PARK_LIMIT"},
 			Usage: "how long connections wait for an absent listener before they are refused; 0 is as long as the callers do"},
@@ -178,13 +180,10 @@ func one[T any](to *T, parse func(string) (T, error)) func(string) error {
 
 // list reads values separated by commas, each once. Empty entries are left out, as Istio
 // does.
-func list[T comparable](to *[]T, parse func(string) (T, error)) func(string) error {
-	return one(to, func(s string) (out []T, err error) {
+func list[T comparable](parse func(string) (T, error)) func(string) ([]T, error) {
+	return func(s string) (out []T, err error) {
 		seen := map[T]bool{}
-		for part := range strings.SplitSeq(s, ",") {
-			if part = strings.TrimSpace(part); part == "" {
-				continue
-			}
+		for part := range entries(s) {
 			v, err := parse(part)
 			if err != nil {
 				return nil, err
@@ -195,18 +194,29 @@ func list[T comparable](to *[]T, parse func(string) (T, error)) func(string) err
 			}
 		}
 		return out, nil
-	})
+	}
+}
+
+func entries(s string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for part := range strings.SplitSeq(s, ",") {
+			if part = strings.TrimSpace(part); part != "" && !yield(part) {
+				return
+			}
+		}
+	}
 }
 
 func isAll(s string) bool { return strings.Trim(s, ", ") == "*" }
 
 // selection reads a list, or "*".
-func selection[T comparable](to *Selection[T], parse func(string) (T, error)) func(string) error {
+func selection[T any](to *Selection[T], list func(string) ([]T, error)) func(string) error {
 	return one(to, func(s string) (v Selection[T], err error) {
 		if isAll(s) {
 			return Selection[T]{All: true}, nil
 		}
-		return v, list(&v.List, parse)(s)
+		v.List, err = list(s)
+		return v, err
 	})
 }
 
@@ -249,7 +259,7 @@ const maxOwnerGroups = 64
 
 func (in *Intent) ownerGroups(group func(string) (uint32, error)) func(string) error {
 	return one(&in.OwnerGroups, func(s string) (g Groups, err error) {
-		if err := selection(&g, group)(s); err != nil {
+		if err := selection(&g, list(group))(s); err != nil {
 			return g, err
 		}
 		if len(g.List) > maxOwnerGroups {
@@ -312,29 +322,81 @@ func parseLimit(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// ParsePort reads a port number, 1 to 65535.
+// ParsePort reads a port number, 1 to 65535, as iptables does: after 0x it is hexadecimal,
+// after another 0 octal.
 func ParsePort(s string) (uint16, error) {
-	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 16)
-	if err != nil || n == 0 {
-		return 0, fmt.Errorf("%q is not a port; 1 to 65535", s)
+	digits, base := strings.TrimSpace(s), 10
+	hexadecimal, isHex := strings.CutPrefix(strings.ToLower(digits), "0x")
+	switch {
+	case isHex:
+		digits, base = hexadecimal, 16
+	case strings.HasPrefix(digits, "0"):
+		base = 8
 	}
-	return uint16(n), nil
+	n, err := strconv.ParseUint(digits, base, 16)
+	switch {
+	case err == nil && n > 0:
+		return uint16(n), nil
+	case base == 8 && digits != "0":
+		return 0, fmt.Errorf("%q is not a port: after a leading 0 the digits are octal; write it without", s)
+	}
+	return 0, fmt.Errorf("%q is not a port; 1 to 65535", s)
 }
 
-// listedPort is one of several ports.
-func listedPort(s string) (uint16, error) {
-	if s == "*" {
-		return 0, errors.New("'*' is every port; list no others with it")
+// portRange reads a port, or a range of ports in the syntax of iptables: 8080:8090. An end
+// that is left out is the lowest or the highest port.
+func portRange(s string) (r [2]uint16, err error) {
+	first, last, isRange := strings.Cut(s, ":")
+	switch {
+	case s == "*" || s == ":":
+		return r, errors.New("'*' is every port; list no others with it")
+	case strings.Contains(s, "-"):
+		return r, fmt.Errorf("%q is not a port; write a range like 8080:8090", s)
 	}
-	return ParsePort(s)
+	r = [2]uint16{1, 1<<16 - 1}
+	if first != "" && !(isRange && first == "0") {
+		if r[0], err = ParsePort(first); err != nil {
+			return r, err
+		}
+	}
+	switch {
+	case !isRange:
+		r[1] = r[0]
+	case last != "":
+		r[1], err = ParsePort(last)
+	}
+	if err == nil && r[0] > r[1] {
+		err = fmt.Errorf("%q is not a range of ports: it ends before it begins", s)
+	}
+	return r, err
 }
 
-func parkedPort(s string) (uint16, error) {
-	port, err := listedPort(s)
-	if slices.Contains(statusPorts, port) {
-		return 0, fmt.Errorf("status port %d is never parked: a probe must be refused at once", port)
+// portList reads ports and ranges of ports and returns each port once, sorted. A single
+// port of never is an error; a range leaves these out.
+func portList(never []uint16) func(string) ([]uint16, error) {
+	return func(s string) (out []uint16, err error) {
+		var ranges [][2]uint16
+		for part := range entries(s) {
+			r, err := portRange(part)
+			if err != nil {
+				return nil, err
+			}
+			if r[0] == r[1] && slices.Contains(never, r[0]) {
+				return nil, fmt.Errorf("status port %d is never parked: a probe must be refused at once", r[0])
+			}
+			ranges = append(ranges, r)
+		}
+		slices.SortFunc(ranges, func(a, b [2]uint16) int { return cmp.Compare(a[0], b[0]) })
+		next := 1 // ranges may overlap, and there may be many
+		for _, r := range ranges {
+			for next = max(next, int(r[0])); next <= int(r[1]); next++ {
+				if !slices.Contains(never, uint16(next)) {
+					out = append(out, uint16(next))
+				}
+			}
+		}
+		return out, nil
 	}
-	return port, err
 }
 
 // parsePrefix reads an address range; a single address is a range of one. Host bits are cleared.
@@ -377,12 +439,25 @@ func id(lookup Lookup, kind string) func(string) (uint32, error) {
 }
 
 // parseInterface reads the name of a network interface. The kernel accepts 1 to 15 bytes,
-// without white space and slash (dev_valid_name); to iptables a trailing + is a
-// wildcard, so that the rule would match other interfaces.
+// without white space and slash (dev_valid_name).
 func parseInterface(s string) (string, error) {
 	bad := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`/:"\+*`, r) }
 	if len(s) > 15 || s == "." || s == ".." || strings.ContainsFunc(s, bad) {
 		return "", fmt.Errorf("%q is not the name of a network interface", s)
 	}
 	return s, nil
+}
+
+// interfacePattern reads a name, or with a + at its end the beginning of names, as iptables
+// does.
+func interfacePattern(s string) (string, error) {
+	prefix, _ := strings.CutSuffix(s, "+")
+	switch {
+	case prefix == "":
+		return "", fmt.Errorf("%q is every network interface; name some, or capture nothing with -m NONE", s)
+	case len(s) > 15:
+		return "", fmt.Errorf("%q is not the name of a network interface", s)
+	}
+	_, err := parseInterface(prefix)
+	return s, err
 }

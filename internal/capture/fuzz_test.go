@@ -121,6 +121,34 @@ func FuzzFlags(f *testing.F) {
 	})
 }
 
+// FuzzPorts: a list of ports is an error, or ports that are the same when written one by one.
+func FuzzPorts(f *testing.F) {
+	for _, seed := range []string{"80,443", "8080:8090", ":1023,1024:", "0x1f90", "017", "80:79", "1:65535,1:65535", "0:0", ","} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		read := func(s string) ([]uint16, error) {
+			in := capture.Defaults()
+			err := set(&in, "istio-inbound-ports="+s)
+			return in.InboundPorts.List, err
+		}
+		ports, err := read(s)
+		if err != nil {
+			return
+		}
+		var words []string
+		for _, p := range ports {
+			words = append(words, fmt.Sprint(p))
+		}
+		if !slices.IsSorted(ports) || slices.Contains(ports, 0) {
+			t.Errorf("%q is %v", s, ports)
+		}
+		if again, err := read(strings.Join(words, ",")); err != nil || !slices.Equal(ports, again) {
+			t.Errorf("%q is %v, and that is %v, %v", s, ports, again, err)
+		}
+	})
+}
+
 // FuzzQuery: a connection of any words is an error that names a flag, or one that can be
 // followed.
 func FuzzQuery(f *testing.F) {
