@@ -58,7 +58,7 @@ var arrows = map[string][]string{
 	"internal/agent/dns":            {"internal/wire", "golang.org/x/net/dns/dnsmessage"},
 	"internal/lint/finding":         {},
 	"internal/lint":                 {"internal/lint/finding", "internal/manifest", "internal/pod/inject", "internal/mesh", "internal/pod/podspec", "startup", "github.com/rogpeppe/go-internal/diff", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml", yaml},
-	"internal/pod/inject":           {"startup", "internal/contract", "internal/pod/podspec", "internal/agent/config", "github.com/distribution/reference", "helm.sh/helm/v3/pkg/strvals", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
+	"internal/pod/inject":           {"startup", "internal/capture", "internal/contract", "internal/pod/podspec", "internal/agent/config", "github.com/distribution/reference", "helm.sh/helm/v3/pkg/strvals", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	"internal/manifest":             {"github.com/rogpeppe/go-internal/diff", yaml},
 	"internal/controlplane/webhook": {"internal/contract", "internal/pod/inject", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json"},
 	"internal/controlplane/kube":    {"internal/controlplane/ca", "internal/mesh", "internal/mesh/objects", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/utils/clock", "sigs.k8s.io/gateway-api"},

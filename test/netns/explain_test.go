@@ -195,7 +195,7 @@ func randomFlags(random *rand.Rand) []string {
 	add(20, "-o", slices.Concat(appPorts, []string{"53"})...)
 	add(25, "-c", "eth0", "virt0", "eth1", "lo")
 	add(25, "-k", "virt0", "virt1")
-	single(20, "-u", "1337", "0", "1000,1337")
+	single(20, "-u", "1337", "0,1337", "1000,1337") // the agent answers DNS as the proxy's user
 	single(20, "-g", "1337", "0", "2000")
 	single(10, "--outbound-owner-groups", "1000", "1000,2000", "")
 	single(10, "--outbound-owner-groups-exclude", "1000", "2000")

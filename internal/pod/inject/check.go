@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"path"
 	"regexp"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"outrider.dev/internal/capture"
 	"outrider.dev/internal/contract"
 	"outrider.dev/startup"
 )
@@ -118,7 +118,7 @@ func agentLevel(s string) error {
 
 func address(s string) error {
 	host, port, err := net.SplitHostPort(s)
-	if err != nil || host == "" || ports(port) != nil || port == "" || strings.ContainsAny(s, " ,/") {
+	if err != nil || host == "" || !isPort(port) || strings.ContainsAny(s, " ,/") {
 		return errors.New("host:port, as " + contract.ControlPlaneAddress)
 	}
 	return nil
@@ -143,17 +143,6 @@ func valid(want string, is func(string) bool) func(string) error {
 	}
 }
 
-// list checks each of the items between commas; there may be none.
-func list(want string, is func(string) bool) func(string) error {
-	return valid(want, func(s string) bool {
-		return !slices.ContainsFunc(items(s), func(item string) bool { return !is(item) })
-	})
-}
-
-func orAll(want string, list func(string) error) func(string) error {
-	return valid(want, func(s string) bool { return s == "*" || list(s) == nil })
-}
-
 func oneOf(words ...string) func(string) error {
 	last := len(words) - 1
 	return valid(strings.Join(words[:last], ", ")+" or "+words[last], func(s string) bool { return slices.Contains(words, s) })
@@ -172,13 +161,27 @@ var (
 	boolean    = valid("true or false", func(s string) bool { _, err := strconv.ParseBool(s); return err == nil })
 	quantity   = valid("an amount, for example 100m or 128Mi", func(s string) bool { q, err := resource.ParseQuantity(s); return err == nil && q.Sign() >= 0 })
 	portOrZero = valid("a port, or 0", func(s string) bool { _, err := strconv.ParseUint(s, 10, 16); return err == nil })
-	ports      = list("ports from 1 to 65535, with commas between", isPort)
-	portsOrAll = orAll("*, or ports from 1 to 65535 with commas between", ports)
+	ports      = valid(wantPorts, captureFlag("o"))
+	portsOrAll = valid("*, or "+wantPorts, captureFlag("b"))
 
-	ranges      = list("address ranges like 10.0.0.0/8, with commas between", isRange)
-	rangesOrAll = orAll("*, or address ranges like 10.0.0.0/8 with commas between", ranges)
-	interfaces  = list("names of network interfaces, with commas between", func(s string) bool { return len(s) <= 15 && !strings.ContainsAny(s, " /:+*") })
+	ranges      = valid(wantRanges, captureFlag("x"))
+	rangesOrAll = valid("*, or "+wantRanges, captureFlag("i"))
+	interfaces  = valid("names of network interfaces like eth1, or their beginning like eth+, with commas between", captureFlag("c"))
 )
+
+const (
+	wantPorts  = "ports from 1 to 65535 or ranges like 8080:8090, with commas between"
+	wantRanges = "address ranges like 10.0.0.0/8, with commas between"
+)
+
+// captureFlag reports whether capture takes a value for that flag: the value is given to it as it is.
+func captureFlag(short string) func(string) bool {
+	return func(s string) bool {
+		return slices.ContainsFunc(capture.Flags(new(capture.Intent), nil, nil), func(f *capture.Flag) bool {
+			return f.Short == short && f.Set(s) == nil
+		})
+	}
+}
 
 func isReference(s string) bool {
 	r, err := reference.Parse(s)
@@ -189,12 +192,6 @@ func isReference(s string) bool {
 func isPort(s string) bool {
 	n, err := strconv.ParseUint(s, 10, 16)
 	return err == nil && n > 0
-}
-
-func isRange(s string) bool {
-	_, err := netip.ParsePrefix(s)
-	_, bare := netip.ParseAddr(s)
-	return err == nil || bare == nil
 }
 
 func items(s string) []string {

@@ -287,6 +287,8 @@ func FuzzAnnotations(f *testing.F) {
 	f.Add(scrapeKey, "80:/a,81:/%zz")
 	f.Add(scrapeKey, "80:/a,81:/b")
 	f.Add(scrapePrefix+"path", "/%zz")
+	f.Add(contract.IstioTraffic+"includeInboundPorts", "8080:8090,0x1f9b")
+	f.Add(contract.IstioTraffic+"excludeInterfaces", "eth+")
 	f.Fuzz(func(t *testing.T, key, value string) {
 		p := podOf(t, "metadata: {name: shop}\nspec: {volumes: [{name: data, emptyDir: {}}], containers: [{name: app, image: a, command: [/app], ports: [{containerPort: 80}], readinessProbe: {httpGet: {port: 80}}}]}")
 		p.Annotations = map[string]string{key: value}
