@@ -205,21 +205,36 @@ func (b *builder) tproxyInput(input *ruleList) {
 	input.add("the proxy has taken a connection", onSet(Delete, sets.gone), append(taken, in(sets.gone))...)
 }
 
-// release appends the rules that [Release] needs: a UDP packet to a parked port, from
-// one of the proxy's users or from root, ends the parking of that port. The packet
-// itself needs no receiver.
+// release appends the rules that [Release] needs: a UDP packet from releasePort to a parked
+// port, from one of the proxy's users or from root, ends the parking of that port, and itself.
 func (b *builder) release(groups []parkGroup) {
 	out := b.chain("filter-output", Filter, Output)
 	owners, words := b.owners()
 	owners, words = append(owners, Match{Key: UID, Num: 0}), append(words, "root")
 	for i, owner := range owners {
 		for _, addr := range releaseAddrs {
-			out.add("may release ports: "+words[i], jump("release"), oif("lo"), to(addr), udp, owner)
+			out.add("may release ports: "+words[i], jump("release"), oif("lo"), to(addr), udp, sport(releasePort), owner)
 		}
 	}
 	l := b.chain("release", Filter, NoHook)
 	for _, g := range groups {
-		l.ports("parked-ports", "port %s is released: refuse from now on", onSet(Update, g.sets.gone), g.ports, udp)
-		l.ports("parked-ports", "port %s is released: parking ends", onSet(Delete, g.sets.parking), g.ports, udp)
+		if g.all && !b.hasSets() {
+			continue // no absence is remembered
+		}
+		if g.all {
+			l.ports("status-ports", "status port %s is never parked", leave, statusPorts, udp)
+		}
+		releasable(l, g, "%s is released: refuse from now on", onSet(Update, g.sets.gone))
+		releasable(l, g, "%s is released: parking ends", onSet(Delete, g.sets.parking))
+		releasable(l, g, "%s is released: the drop tells the sender", drop)
 	}
+}
+
+// releasable appends a rule for the ports of a group. The reason has a place for them.
+func releasable(l *ruleList, g parkGroup, reason string, do Action) {
+	if g.all {
+		l.add(fmt.Sprintf(reason, "any other port"), do, udp)
+		return
+	}
+	l.ports("parked-ports", fmt.Sprintf(reason, "port %s"), do, g.ports, udp)
 }

@@ -5,37 +5,82 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"syscall"
+
+	"outrider.dev/internal/contract"
 )
+
+// releasePort is where the packets of [Release] come from. No process has it, so that no
+// other packet to a port of the pod is taken for one.
+const releasePort = contract.ProbePort
 
 // releaseAddrs are where [Release] sends its packets, to the port that is released.
 var releaseAddrs = []netip.Prefix{passthrough4, loopback6}
 
+// A NotReleasedError reports a port whose release no rule has accepted: it is not parked
+// with a time limit, or the sender is neither root nor a user of the proxy.
+type NotReleasedError struct{ Port uint16 }
+
+func (e *NotReleasedError) Error() string {
+	return fmt.Sprintf("port %d is not released: no rule accepted it", e.Port)
+}
+
+// Hint is for the user.
+func (e *NotReleasedError) Hint() string {
+	return "the rules accept it from root and from the users of -u and -g, for ports that are parked with a time limit; capture verify reads the rules"
+}
+
 // Release ends the parking of ports from inside the pod: from now on connections to
 // them are refused at once, until a listener is seen there again. The rules accept
-// this from the proxy's users and from root. From others, and where there are no
-// rules, it has no effect, which the sender cannot see.
+// this from the proxy's users and from root, and drop the packet that they have
+// accepted, which the kernel reports to its sender at once.
 func Release(ports ...uint16) error {
 	var errs []error
 	for _, p := range ports {
 		var reasons []error
-		for _, a := range releaseAddrs {
-			if err := sendRelease(netip.AddrPortFrom(a.Addr(), p)); err != nil {
+		released := false
+		for _, a := range releaseAddrs { // one family may be switched off, or not captured
+			ok, err := release(a.Addr(), p)
+			released = released || ok
+			if err != nil {
 				reasons = append(reasons, err)
 			}
 		}
-		if len(reasons) == len(releaseAddrs) { // one family may be switched off
+		switch {
+		case released:
+		case len(reasons) == len(releaseAddrs):
 			errs = append(errs, fmt.Errorf("releasing port %d: %w", p, errors.Join(reasons...)))
+		default:
+			errs = append(errs, &NotReleasedError{p})
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func sendRelease(to netip.AddrPort) error {
-	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
+// release reports whether a rule has accepted the release of a port. A packet to a port
+// that is never parked tells a rule of ours from one that drops everything.
+func release(to netip.Addr, port uint16) (bool, error) {
+	dropped, err := send(netip.AddrPortFrom(to, port))
+	if !dropped {
+		return false, err
+	}
+	others, err := send(netip.AddrPortFrom(to, contract.StatusPort))
+	if others {
+		return false, errors.New("a rule of another program drops every such packet")
+	}
+	return err == nil, err
+}
+
+// send sends a packet and reports whether a rule has dropped it.
+func send(to netip.AddrPort) (dropped bool, err error) {
+	conn, err := net.DialUDP("udp", &net.UDPAddr{Port: releasePort}, net.UDPAddrFromAddrPort(to))
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer conn.Close()
 	_, err = conn.Write([]byte("released"))
-	return err
+	if errors.Is(err, syscall.EPERM) {
+		return true, nil
+	}
+	return false, err
 }

@@ -72,12 +72,12 @@ var traces = map[string]struct {
 		want:  capture.Trace{Fate: capture.Redirected, Port: 15001, Remembered: []string{"gone-15006"}},
 	},
 	"the proxy's user ends the parking": {
-		conn: sent(capture.UDP, 1337, 1, "lo", "127.0.0.1:40000", "127.0.0.6:15001"),
+		conn: sent(capture.UDP, 1337, 1, "lo", "127.0.0.1:15002", "127.0.0.6:15001"),
 		pod:  capture.Pod{Remembered: []string{"gone-15001", "gone-15006", "parking-15001", "parking-15006"}},
-		want: capture.Trace{Fate: capture.Refused, Port: 15001, Remembered: []string{"gone-15001", "gone-15006", "parking-15006"}},
+		want: capture.Trace{Fate: capture.Dropped, Port: 15001, Remembered: []string{"gone-15001", "gone-15006", "parking-15006"}},
 	},
 	"a release to another address has no effect": {
-		conn: sent(capture.UDP, 1337, 1, "lo", "127.0.0.1:40000", "127.0.0.1:15001"),
+		conn: sent(capture.UDP, 1337, 1, "lo", "127.0.0.1:15002", "127.0.0.1:15001"),
 		want: capture.Trace{Fate: capture.Refused, Port: 15001},
 	},
 	"a stray packet is not parked": {
@@ -95,26 +95,26 @@ var traces = map[string]struct {
 		want:  capture.Trace{Fate: capture.Parked, Port: 8083, Remembered: []string{"gone-8083", "parking-8083"}},
 	},
 	"the proxy's group ends the parking before a connection has waited": {
-		conn: sent(capture.UDP, 1, 1337, "lo", "[::1]:40000", "[::1]:15006"),
-		want: capture.Trace{Fate: capture.Refused, Port: 15006, Remembered: []string{"gone-15006"}},
+		conn: sent(capture.UDP, 1, 1337, "lo", "[::1]:15002", "[::1]:15006"),
+		want: capture.Trace{Fate: capture.Dropped, Port: 15006, Remembered: []string{"gone-15006"}},
 	},
 	"root ends the parking": {
-		conn: sent(capture.UDP, 0, 0, "lo", "127.0.0.1:40000", "127.0.0.6:15001"),
-		want: capture.Trace{Fate: capture.Refused, Port: 15001, Remembered: []string{"gone-15001"}},
+		conn: sent(capture.UDP, 0, 0, "lo", "127.0.0.1:15002", "127.0.0.6:15001"),
+		want: capture.Trace{Fate: capture.Dropped, Port: 15001, Remembered: []string{"gone-15001"}},
 	},
 	"the app cannot end the parking": {
-		conn: sent(capture.UDP, 1000, 1000, "lo", "127.0.0.1:40000", "127.0.0.6:15001"),
+		conn: sent(capture.UDP, 1000, 1000, "lo", "127.0.0.1:15002", "127.0.0.6:15001"),
 		want: capture.Trace{Fate: capture.Refused, Port: 15001},
 	},
 	"one of several users may end the parking": {
 		flags: "-u 1337,2000",
-		conn:  sent(capture.UDP, 2000, 1, "lo", "127.0.0.1:40000", "127.0.0.6:15001"),
-		want:  capture.Trace{Fate: capture.Refused, Port: 15001, Remembered: []string{"gone-15001"}},
+		conn:  sent(capture.UDP, 2000, 1, "lo", "127.0.0.1:15002", "127.0.0.6:15001"),
+		want:  capture.Trace{Fate: capture.Dropped, Port: 15001, Remembered: []string{"gone-15001"}},
 	},
 	"one of several groups may end the parking": {
 		flags: "-g 1337,2000",
-		conn:  sent(capture.UDP, 1, 2000, "lo", "127.0.0.1:40000", "127.0.0.6:15001"),
-		want:  capture.Trace{Fate: capture.Refused, Port: 15001, Remembered: []string{"gone-15001"}},
+		conn:  sent(capture.UDP, 1, 2000, "lo", "127.0.0.1:15002", "127.0.0.6:15001"),
+		want:  capture.Trace{Fate: capture.Dropped, Port: 15001, Remembered: []string{"gone-15001"}},
 	},
 	"one of several users is the proxy's": {
 		flags: "-i * -u 1337,2000",
@@ -127,12 +127,27 @@ var traces = map[string]struct {
 		want:  capture.Trace{Fate: capture.Parked, Port: 15001, Remembered: []string{"gone-15001", "parking-15001"}},
 	},
 	"a port that is not parked cannot be released": {
-		conn: sent(capture.UDP, 0, 0, "lo", "127.0.0.1:40000", "127.0.0.6:9999"),
+		conn: sent(capture.UDP, 0, 0, "lo", "127.0.0.1:15002", "127.0.0.6:9999"),
 		pod:  capture.Pod{Remembered: []string{"parking-9999"}},
 		want: capture.Trace{Fate: capture.Refused, Port: 9999, Remembered: []string{"parking-9999"}},
 	},
+	"a packet from another port is not a release": {
+		conn: sent(capture.UDP, 0, 0, "lo", "127.0.0.1:40000", "127.0.0.6:15001"),
+		want: capture.Trace{Fate: capture.Refused, Port: 15001},
+	},
+	"with '*' any port can be released": {
+		flags: "--park-ports *",
+		conn:  sent(capture.UDP, 0, 0, "lo", "127.0.0.1:15002", "127.0.0.6:8083"),
+		pod:   capture.Pod{Remembered: []string{"parking-8083", "parking-8084"}},
+		want:  capture.Trace{Fate: capture.Dropped, Port: 8083, Remembered: []string{"gone-8083", "parking-8084"}},
+	},
+	"with '*' a status port has no release": {
+		flags: "--park-ports *",
+		conn:  sent(capture.UDP, 0, 0, "lo", "127.0.0.1:15002", "127.0.0.6:15020"),
+		want:  capture.Trace{Fate: capture.Refused, Port: 15020},
+	},
 	"a release by TCP has no effect": {
-		conn: sent(capture.TCP, 0, 0, "lo", "127.0.0.1:40000", "127.0.0.6:15001"),
+		conn: sent(capture.TCP, 0, 0, "lo", "127.0.0.1:15002", "127.0.0.6:15001"),
 		pod:  capture.Pod{Listeners: []capture.Listener{{Proto: capture.TCP, Port: 15001}}},
 		want: capture.Trace{Fate: capture.Passes, Port: 15001},
 	},

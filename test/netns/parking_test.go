@@ -114,9 +114,14 @@ func TestReleaseEndsParking(t *testing.T) {
 			}
 		}
 		want("before", waits, short)
-		release(t, top.pod, 1000, w.port)
+		var refused *capture.NotReleasedError
+		if err := release(top.pod, 1000, w.port); !errors.As(err, &refused) || refused.Port != w.port {
+			t.Errorf("a release by the app: %v", err)
+		}
 		want("after a release by the app", waits, short)
-		release(t, top.pod, proxyUser, w.port)
+		if err := release(top.pod, proxyUser, w.port); err != nil {
+			t.Error(err)
+		}
 		want("after a release by the proxy", "refused", enough)
 		stop := serve(t, top.pod, proxyUser, capture.Listener{Proto: capture.TCP, Port: w.port}, "back")
 		want("with a listener", "back", enough)
@@ -125,13 +130,9 @@ func TestReleaseEndsParking(t *testing.T) {
 	})
 }
 
-func release(t *testing.T, pod *ns.Namespace, user int, port uint16) {
-	t.Helper()
-	pod.As(user, user, func() {
-		if err := capture.Release(port); err != nil {
-			t.Error(err)
-		}
-	})
+func release(pod *ns.Namespace, user int, port uint16) (err error) {
+	pod.As(user, user, func() { err = capture.Release(port) })
+	return err
 }
 
 // A client that uses its port again, while the server's end of the last connection is

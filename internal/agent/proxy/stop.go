@@ -38,7 +38,11 @@ func (a *agent) drainInbound(ctx context.Context) error {
 	}
 	err := a.admin.Drain(ctx, envoy.CloseInbound)
 	if captured {
-		err = errors.Join(err, capture.Release(inbound))
+		// Rules that park nothing accept no release: without parking, connections are refused.
+		var refused *capture.NotReleasedError
+		if e := capture.Release(inbound); !errors.As(e, &refused) {
+			err = errors.Join(err, e)
+		}
 	}
 	return err
 }
