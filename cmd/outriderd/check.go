@@ -11,6 +11,7 @@ import (
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/controlplane"
 	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/controlplane/webhook"
 )
 
 // A rule says what the value of a flag must be.
@@ -68,6 +69,8 @@ func checkServe(o controlplane.Options) error {
 		return &cli.UsageError{Err: fmt.Errorf("--first-use-timeout=%s: want at least %s", o.FirstUse, shortestFirstUse)}
 	case o.ProxiesPerAddress < 1 || o.ProxiesPerAddress > 100_000:
 		return &cli.UsageError{Err: fmt.Errorf("--proxies-per-address=%d: want 1 to 100000", o.ProxiesPerAddress)}
+	case len(o.Injection.ClientNames) > 0 && o.Injection.ClientCA == "":
+		return &cli.UsageError{Err: errors.New("--webhook-client-name without --webhook-client-ca: no certificate would be checked")}
 	case o.Life < time.Second:
 		return &cli.UsageError{Err: fmt.Errorf("--certificate-life=%s: want 1s or more", o.Life)}
 	case o.ConnectionAge < time.Second:
@@ -76,6 +79,11 @@ func checkServe(o controlplane.Options) error {
 		return &cli.UsageError{Err: fmt.Errorf("--max-certificate-life=%s: want 1s or more", o.MaxLife)}
 	case o.MaxLife != 0 && o.MaxLife < o.Life:
 		return &cli.UsageError{Err: fmt.Errorf("--certificate-life=%s: more than --max-certificate-life, which is %s", o.Life, o.MaxLife)}
+	}
+	if file := o.Injection.ClientCA; file != "" {
+		if _, err := webhook.NewClients(file, nil); err != nil {
+			return &cli.UsageError{Err: fmt.Errorf("--webhook-client-ca: %w", err)}
+		}
 	}
 	return names(o.Names)
 }
@@ -86,7 +94,7 @@ func byFlag(err error) error {
 	if !errors.As(err, &wrong) {
 		return err
 	}
-	flags := map[string]string{"State": "state", "Injection.Values": "inject-values", "Injection.MeshConfig": "mesh-config"}
+	flags := map[string]string{"State": "state", "Injection.Values": "inject-values", "Injection.MeshConfig": "mesh-config", "Injection.ClientCA": "webhook-client-ca"}
 	return &cli.UsageError{Err: fmt.Errorf("--%s: %w", flags[wrong.Option], wrong.Err)}
 }
 

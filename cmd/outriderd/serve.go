@@ -101,6 +101,8 @@ ca/root-cert.pem.`,
 	f.StringVar(&o.Plaintext, "plaintext", "", "address for configuration without TLS, for example 127.0.0.1:15010; every client that reaches it can read all of it")
 	f.IntVar(&o.ProxiesPerAddress, "proxies-per-address", controlplane.DefaultProxiesPerAddress, "how many proxies with one service account may connect from one address; more where they share an address (NAT)")
 	f.StringVar(&o.Webhook, "webhook", port(contract.WebhookPort), "address for reviews of pods at admission, HTTPS; off: no webhook")
+	f.StringVar(&o.Injection.ClientCA, "webhook-client-ca", "", "file with the roots of the API server's client certificates (PEM): other clients of the webhook are refused in the TLS handshake; watched (default: every client is answered)")
+	f.StringSliceVar(&o.Injection.ClientNames, "webhook-client-name", nil, "common name that a client certificate may have, with --webhook-client-ca; may be repeated (default: any)")
 	f.StringVar(&o.Injection.Values, "inject-values", "", "file with values for injection, those of Istio's charts; watched")
 	f.StringVar(&o.Injection.MeshConfig, "mesh-config", "", "file with the mesh configuration for injection, in Istio's format; watched")
 	f.StringVar(&o.Injection.Revision, "revision", "", "revision that pods and namespaces request (default: that of the values, else default)")

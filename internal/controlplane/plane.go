@@ -36,6 +36,7 @@ type plane struct {
 
 	webhook *webhook.Webhook // nil without its port
 	reviews *http.Server
+	clients *webhook.Clients // of the webhook; nil: all
 	using   sync.Mutex
 	used    inject.Options // the current options of webhook
 }

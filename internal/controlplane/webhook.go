@@ -15,6 +15,7 @@ import (
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/controlplane/conns"
 	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/image/lookup"
 	"outrider.dev/internal/pod/inject"
@@ -30,7 +31,18 @@ type Injection struct {
 
 	// Images finds commands that are not in the pod spec; default: they are not looked up.
 	Images *lookup.Resolver
+
+	// ClientCA is a file with the roots of the API server's client certificates, and
+	// ClientNames the common names that those may have, default any. Default: the webhook
+	// answers every client.
+	ClientCA    string
+	ClientNames []string
 }
+
+// apiServers is as many clients with one name at one address as [conns.Options.Proxies] counts:
+// an API server sends at most 200 reviews at a time (--max-mutating-requests-inflight), each on
+// a connection, and four times this number is served.
+const apiServers = 64
 
 // openWebhook makes the webhook and its certificate.
 func (p *plane) openWebhook(serving *ca.Serving) error {
@@ -47,7 +59,12 @@ func (p *plane) openWebhook(serving *ca.Serving) error {
 		o.Commands = images.Commands
 	}
 	p.webhook = webhook.New(o)
-	p.reviews = p.webhook.Server(serving.Certificate)
+	if file := p.o.Injection.ClientCA; file != "" {
+		if p.clients, err = webhook.NewClients(file, p.o.Injection.ClientNames); err != nil {
+			return &OptionError{"Injection.ClientCA", err}
+		}
+	}
+	p.reviews = p.webhook.Server(serving.Certificate, p.clients)
 	return nil
 }
 
@@ -100,7 +117,7 @@ const pollFiles = 2 * time.Second
 // followInjection reads the files again when they change. A file with a mistake changes
 // nothing.
 func (p *plane) followInjection(ctx context.Context) {
-	stop := wire.WatchFiles(pollFiles, func() { p.useInjection() }, p.o.Injection.Values, p.o.Injection.MeshConfig)
+	stop := wire.WatchFiles(pollFiles, func() { p.useInjection() }, p.o.Injection.Values, p.o.Injection.MeshConfig, p.o.Injection.ClientCA)
 	defer stop()
 	p.useInjection() // they may have changed before they were watched
 	<-ctx.Done()
@@ -121,6 +138,11 @@ func (p *plane) useInjection() inject.Options {
 	}
 	p.used = options
 	p.webhook.Use(options)
+	if p.clients != nil {
+		if err := p.clients.Reload(); err != nil {
+			p.o.Log.Error("the former roots of the webhook's clients stay in use", "error", err)
+		}
+	}
 	return options
 }
 
@@ -131,12 +153,16 @@ func (p *plane) serveWebhook(ctx context.Context, g *run.Group, l net.Listener) 
 		return
 	}
 	ready := make(chan struct{}) // closed when the other injectors are known
+	limited := conns.New(l, conns.Options{TLS: p.reviews.TLSConfig, Identify: webhook.Name, Proxies: apiServers, Log: p.o.Log})
 	g.Add(func() error {
 		if p.cluster != nil && !wait(ctx, p.cluster.namespaces.Synced()) || !wait(ctx, ready) {
-			return l.Close()
+			return limited.Close()
 		}
-		return p.reviews.ServeTLS(l, "", "")
+		go p.reviews.Serve(limited.Identified()) // both end with the listener
+		go p.reviews.Serve(limited.Anonymous())
+		return limited.Serve()
 	}, func(error) {
+		limited.Close()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		if err := p.reviews.Shutdown(ctx); err != nil && !errors.Is(err, http.ErrServerClosed) {

@@ -19,7 +19,6 @@ var reviews = []attacked{
 			body := reviewOf(complete(100))
 			return repeat(ctx, v.n(8, 12), func(ctx context.Context, _ int) error { return v.review(ctx, c, body) })
 		},
-		open: "planning costs n³ in the containers",
 	},
 }
 

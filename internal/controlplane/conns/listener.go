@@ -192,7 +192,7 @@ func (l *Listener) handshake(p *place) {
 	}
 	c, state := &Conn{Conn: secure, place: p}, secure.ConnectionState()
 	switch {
-	case state.NegotiatedProtocol != "h2":
+	case !slices.Contains(l.o.TLS.NextProtos, "http/1.1") && state.NegotiatedProtocol != "h2":
 		l.refuse(p, Handshake, "the client does not speak HTTP/2 (ALPN h2)")
 	case len(state.PeerCertificates) == 0:
 		l.anonymous.add(c)

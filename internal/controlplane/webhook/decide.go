@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -15,7 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/inject"
+	"outrider.dev/internal/pod/podspec"
 )
 
 // Codes of reviews besides those of [inject.Code].
@@ -30,7 +33,7 @@ const (
 var reviewType = metav1.TypeMeta{APIVersion: admission.SchemeGroupVersion.String(), Kind: "AdmissionReview"}
 
 // review answers the review in body. Environ are more variables of the proxy.
-func (w *Webhook) review(ctx context.Context, body []byte, environ map[string]string) ([]byte, inject.Code, error) {
+func (w *Webhook) review(ctx context.Context, p *place, body []byte, environ map[string]string) ([]byte, inject.Code, error) {
 	var in admission.AdmissionReview
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &in); err != nil {
 		return nil, Failed, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is no AdmissionReview: %v", err)
@@ -44,14 +47,17 @@ func (w *Webhook) review(ctx context.Context, body []byte, environ map[string]st
 	case in.Request == nil || in.Request.UID == "":
 		return nil, Failed, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "request.uid is missing: there is nothing to answer")
 	}
-	out, code := w.decide(ctx, in.Request, environ)
+	out, code := w.decide(ctx, p, in.Request, environ)
+	if err := ctx.Err(); err != nil { // no one reads the answer
+		return nil, Failed, fail(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "the client has left, or its time is over: %v", err)
+	}
 	out.UID = in.Request.UID
 	text, err := json.Marshal(admission.AdmissionReview{TypeMeta: reviewType, Response: out})
 	return text, code, err
 }
 
 // decide returns the answer to a request, without its UID.
-func (w *Webhook) decide(ctx context.Context, r *admission.AdmissionRequest, environ map[string]string) (*admission.AdmissionResponse, inject.Code) {
+func (w *Webhook) decide(ctx context.Context, p *place, r *admission.AdmissionRequest, environ map[string]string) (*admission.AdmissionResponse, inject.Code) {
 	switch {
 	case r.Kind.Group != "" || r.Kind.Kind != "Pod" || r.SubResource != "":
 		return allowed(NotAPod)
@@ -61,6 +67,9 @@ func (w *Webhook) decide(ctx context.Context, r *admission.AdmissionRequest, env
 		return allowed(inject.IgnoredNamespace)
 	}
 	var pod corev1.Pod
+	if err := checkLists(r.Object.Raw); err != nil {
+		return refused(inject.TooLarge, err.Error(), "")
+	}
 	if err := decode(r.Object.Raw, &pod); err != nil {
 		return refused(BadPod, fmt.Sprintf("the object is no pod: %v", err), "")
 	}
@@ -79,16 +88,45 @@ func (w *Webhook) decide(ctx context.Context, r *admission.AdmissionRequest, env
 		maps.Copy(all, environ)
 		o.Environ = all
 	}
-	result, err := w.inject(ctx, &pod, ns, o)
+	o.Interrupted = ctx.Err
+	result, err := w.inject(ctx, p, &pod, ns, o)
 	var refusal *inject.Refusal
 	switch {
 	case errors.As(err, &refusal):
 		return refused(refusal.Code, refusal.Sentence, refusal.Hint)
+	case ctx.Err() != nil:
+		return allowed(Failed) // not sent: see review
 	case err != nil:
 		w.o.Log.Error("pods cannot be injected as the mesh is configured", "error", err)
 		return refused(BadSettings, fmt.Sprintf("the mesh's configuration cannot be used: %v", err), "the administrator of outriderd has to change it")
 	}
 	return patched(result)
+}
+
+// maxObjects limits what is decoded: an empty object in a list takes 3 bytes, and a volume 250
+// in memory. A pod with 300 containers has some 20,000 objects with its managedFields.
+const maxObjects = 30_000
+
+// checkLists refuses a pod with more containers or objects than are read, before it is
+// decoded.
+func checkLists(raw []byte) error {
+	if n := bytes.Count(raw, []byte("{")); n > maxObjects {
+		return fmt.Errorf("the pod has up to %d objects in its lists: %d are read", n, maxObjects)
+	}
+	if len(raw) < 3*podspec.MaxContainers { // as nearly always: it cannot have too many
+		return nil
+	}
+	var pod struct {
+		Spec struct{ Containers, InitContainers, EphemeralContainers []struct{} } `json:"spec"`
+	}
+	if json.Unmarshal(raw, &pod) != nil {
+		return nil // decoding says why
+	}
+	n := len(pod.Spec.Containers) + len(pod.Spec.InitContainers) + len(pod.Spec.EphemeralContainers)
+	if most := podspec.MaxContainers + len([]string{contract.ProxyContainer, contract.InitContainer}); n > most {
+		return fmt.Errorf("the pod has %d containers: %d are read", n, most)
+	}
+	return nil
 }
 
 // decode reads JSON with the API server's own decoder. A duplicate field is an error; an
@@ -99,21 +137,24 @@ func decode(data []byte, into any) error {
 }
 
 // inject injects a pod, and looks up the commands of its images if a gate needs them.
-func (w *Webhook) inject(ctx context.Context, pod *corev1.Pod, ns inject.Namespace, o inject.Options) (inject.Result, error) {
+func (w *Webhook) inject(ctx context.Context, p *place, pod *corev1.Pod, ns inject.Namespace, o inject.Options) (inject.Result, error) {
 	if w.o.Commands == nil {
 		return w.injectPod(pod, ns, o)
 	}
-	return inject.Resolving(pod, ns, o, func(images []string) map[string]inject.ImageCommand {
+	return inject.Resolving(pod, ns, o, func(images []string) (found map[string]inject.ImageCommand) {
+		whole := ctx
 		if end, ok := ctx.Deadline(); ok { // leave time for an answer without a gate
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
 			defer cancel()
 		}
-		<-w.slots // waiting for a registry takes no processor
-		defer func() { w.slots <- struct{}{} }()
-		return w.o.Commands(ctx, images)
+		p.without(whole, func() { found = w.o.Commands(ctx, images) }) // the deadline is checked afterwards
+		return found
 	})
 }
+
+// maxPatch is what etcd stores of one object, its --max-request-bytes.
+const maxPatch = 3 << 19
 
 func allowed(code inject.Code) (*admission.AdmissionResponse, inject.Code) {
 	return &admission.AdmissionResponse{Allowed: true, AuditAnnotations: audit(code)}, code
@@ -137,6 +178,9 @@ func patched(result inject.Result) (*admission.AdmissionResponse, inject.Code) {
 	}
 	if err != nil {
 		return refused(BadPod, fmt.Sprintf("the pod cannot be written as JSON: %v", err), "")
+	}
+	if len(out.Patch) > maxPatch {
+		return refused(inject.TooLarge, fmt.Sprintf("injection adds %d bytes to the pod, which then cannot be stored: %d are written", len(out.Patch), maxPatch), "request fewer edges")
 	}
 	return out, code
 }

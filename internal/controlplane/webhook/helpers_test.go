@@ -47,7 +47,7 @@ func serve(t testing.TB, w *Webhook, a *ca.Authority) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := w.Server(serving.Certificate)
+	s := w.Server(serving.Certificate, nil)
 	done := make(chan struct{})
 	go func() { defer close(done); s.ServeTLS(l, "", "") }()
 	t.Cleanup(func() { s.Close(); <-done })

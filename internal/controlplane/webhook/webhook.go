@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"net/netip"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -46,9 +47,25 @@ type Options struct {
 // Limits bound what a client can cost. The zero value of a field means its default.
 type Limits struct {
 	MaxBody     int64         // default 3 MiB, the API server's own limit for a request
-	Concurrency int           // reviews at a time; default four for each processor
+	Concurrency int           // reviews at a time; default one for each processor, and two or more
 	Timeout     time.Duration // of a review, including the reading of its body; default 30s, the API's maximum
 }
+
+// Limits of all clients together. A review takes some 20 times its bytes while it is
+// answered, and outriderd has 256 MiB in deploy/outriderd.yaml.
+const (
+	// A review of an ordinary pod has 5 to 50 kB. Longer ones have a gate of their own, so that
+	// they delay one another alone.
+	ordinaryBody = 256 << 10
+	// 16 MiB are the reviews of 300 to 3,000 pods at once; an API server sends at most 200 at a
+	// time, --max-mutating-requests-inflight.
+	ordinaryBytes = 16 << 20
+	// longBytes are two of the longest reviews: one is answered while the next is read.
+	longBytes = 2
+	// A body must arrive at this rate, after a moment for the first packets. The API server
+	// sends it at once.
+	bodyMoment, bodyRate = 2 * time.Second, 1 << 20 // bytes a second
+)
 
 const ownNamespace = "outrider-system"
 
@@ -66,7 +83,7 @@ func (o Options) complete() Options {
 		o.Limits.MaxBody = 3 << 20
 	}
 	if o.Limits.Concurrency <= 0 {
-		o.Limits.Concurrency = 4 * runtime.GOMAXPROCS(0)
+		o.Limits.Concurrency = max(2, runtime.GOMAXPROCS(0)) // more would only share the processors
 	}
 	if o.Limits.Timeout <= 0 {
 		o.Limits.Timeout = 30 * time.Second
@@ -79,7 +96,8 @@ func (o Options) complete() Options {
 type Webhook struct {
 	o        Options
 	options  atomic.Pointer[inject.Options]
-	slots    chan struct{}
+	ordinary lane
+	long     lane
 	counters counters
 
 	injectPod func(*corev1.Pod, inject.Namespace, inject.Options) (inject.Result, error) // replaced in tests
@@ -88,9 +106,25 @@ type Webhook struct {
 // New returns a webhook.
 func New(o Options) *Webhook {
 	o = o.complete()
-	w := &Webhook{o: o, slots: make(chan struct{}, o.Limits.Concurrency), injectPod: inject.Pod}
+	most, n := o.Limits.MaxBody, int64(o.Limits.Concurrency)
+	w := &Webhook{o: o, injectPod: inject.Pod,
+		// One address leaves room for others: a quarter of the bytes can be waited for by two more.
+		ordinary: lane{newGate(ordinaryBytes, ordinaryBytes/4), newGate(n, max(1, n/2))},
+		long:     lane{newGate(longBytes*most, most), newGate(1, 1)},
+	}
 	w.Use(o.Inject)
 	return w
+}
+
+// A lane is for reviews of about one size: bytes are counted before they are read, and then
+// one of some places is taken.
+type lane struct{ bytes, places *gate }
+
+func (w *Webhook) laneOf(length int64) lane {
+	if length > ordinaryBody {
+		return w.long
+	}
+	return w.ordinary
 }
 
 // Use sets the options of injection, from the next review on.
@@ -100,24 +134,32 @@ func (w *Webhook) Use(o inject.Options) { w.options.Store(&o) }
 // clients are disconnected.
 //
 // Each handshake takes the current certificate, and there are no session tickets, since a
-// resumed connection does not see a new one. No client certificate is requested: that of an
-// API server need not be of this mesh. The API server speaks HTTP/1.1 to webhooks
-// (kubernetes apiserver, pkg/util/webhook/client.go), other clients may speak HTTP/2.
-func (w *Webhook) Server(certificate func() (*tls.Certificate, error)) *http.Server {
-	return &http.Server{
-		Handler: w,
+// resumed connection does not see a new one. Only HTTP/1.1 is spoken, as by the API server
+// (kubernetes apiserver, pkg/util/webhook/client.go): it has one request at a time.
+//
+// Without clients no client certificate is requested. With them a client without a certificate
+// that they accept is refused in the handshake.
+func (w *Webhook) Server(certificate func() (*tls.Certificate, error), clients *Clients) *http.Server {
+	s := &http.Server{
+		Handler:   w,
+		Protocols: new(http.Protocols),
 		TLSConfig: &tls.Config{
 			MinVersion:             tls.VersionTLS12,
-			NextProtos:             []string{"h2", "http/1.1"},
+			NextProtos:             []string{"http/1.1"},
 			SessionTicketsDisabled: true,
 			GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate() },
 		},
-		ReadHeaderTimeout: 10 * time.Second,
+		ReadHeaderTimeout: 5 * time.Second,
 		WriteTimeout:      w.o.Limits.Timeout + 10*time.Second,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
+		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(w.o.Log.Handler(), slog.LevelDebug),
 	}
+	s.Protocols.SetHTTP1(true)
+	if clients != nil {
+		clients.require(s.TLSConfig)
+	}
+	return s
 }
 
 // A failure is a request that is answered without an AdmissionReview. The API server then
@@ -163,25 +205,58 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, began time.Tim
 	if err != nil {
 		return nil, Failed, err
 	}
+	ctx, cancel := context.WithDeadline(r.Context(), began.Add(timeout))
+	defer cancel()
+	lane, address := w.laneOf(r.ContentLength), addressOf(r)
+	leave, err := lane.bytes.enter(ctx, address, r.ContentLength)
+	if err != nil {
+		return nil, Failed, busy(timeout)
+	}
+	defer leave()
 	body, err := w.read(rw, r, began.Add(timeout))
 	if err != nil {
 		return nil, Failed, err
 	}
-	ctx, cancel := context.WithDeadline(r.Context(), began.Add(timeout))
-	defer cancel()
-	select {
-	case w.slots <- struct{}{}:
-		defer func() { <-w.slots }()
-	case <-ctx.Done():
-		return nil, Failed, fail(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
-			"%d reviews are under way and none ended within %s: give outriderd more processors or replicas", cap(w.slots), timeout)
+	if leave, err = lane.places.enter(ctx, address, 1); err != nil {
+		return nil, Failed, busy(timeout)
 	}
-	return w.review(ctx, body, environ)
+	p := &place{gate: lane.places, address: address, leave: leave}
+	defer p.free()
+	return w.review(ctx, p, body, environ)
+}
+
+func busy(timeout time.Duration) error {
+	return fail(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
+		"other reviews are under way and none ended within %s: give outriderd more processors or replicas, or let only the API server in (--webhook-client-ca)", timeout)
+}
+
+// A place is what a review has while it takes a processor.
+type place struct {
+	gate    *gate
+	address netip.Addr
+	leave   func()
+}
+
+func (p *place) free() {
+	if p.leave != nil {
+		p.leave()
+	}
+}
+
+// without calls wait, which takes no processor. It returns false if ctx ended meanwhile.
+func (p *place) without(ctx context.Context, wait func()) bool {
+	p.free()
+	p.leave = nil
+	wait()
+	leave, err := p.gate.enter(ctx, p.address, 1)
+	p.leave = leave
+	return err == nil
 }
 
 // accept checks everything but the body, and returns the variables in the path.
 func (w *Webhook) accept(r *http.Request) (map[string]string, error) {
 	environ, err := environOf(r.URL.EscapedPath())
+	most := w.o.Limits.MaxBody
 	switch media, _, bad := mime.ParseMediaType(r.Header.Get("Content-Type")); {
 	case err != nil:
 		return nil, fail(http.StatusNotFound, metav1.StatusReasonNotFound, "%v", err)
@@ -190,6 +265,12 @@ func (w *Webhook) accept(r *http.Request) (map[string]string, error) {
 	case bad != nil || media != "application/json":
 		return nil, fail(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 			"Content-Type %q: want application/json", r.Header.Get("Content-Type"))
+	case r.ContentLength < 0:
+		return nil, fail(http.StatusLengthRequired, metav1.StatusReasonBadRequest, "the request has no Content-Length, which the API server sends")
+	case r.ContentLength > most:
+		return nil, fail(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, "the review has %d bytes: want at most %d", r.ContentLength, most)
+	case r.ContentLength == 0:
+		return nil, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is empty: want an AdmissionReview")
 	}
 	return environ, nil
 }
@@ -207,22 +288,23 @@ func timeoutOf(r *http.Request, most time.Duration) (time.Duration, error) {
 	return min(d, most), nil
 }
 
-// read reads the body. A slow client takes no slot meanwhile.
+// read reads the body, whose length is known. A client that sends it too slowly is
+// disconnected: its bytes are counted.
 func (w *Webhook) read(rw http.ResponseWriter, r *http.Request, until time.Time) ([]byte, error) {
 	control := http.NewResponseController(rw)
 	// A connection of a test may not support deadlines.
+	due := time.Now().Add(bodyMoment + time.Duration(r.ContentLength)*time.Second/bodyRate)
+	if due.Before(until) {
+		until = due
+	}
 	_ = control.SetReadDeadline(until)
-	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, w.o.Limits.MaxBody))
-	var long *http.MaxBytesError
+	body := make([]byte, r.ContentLength)
+	n, err := io.ReadFull(r.Body, body)
 	switch {
-	case errors.As(err, &long):
-		return nil, fail(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, "the review is longer than %d bytes", long.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, fail(http.StatusRequestTimeout, metav1.StatusReasonTimeout, "the review did not arrive in time: %d bytes did", len(body))
+		return nil, fail(http.StatusRequestTimeout, metav1.StatusReasonTimeout, "the review did not arrive in time: %d of %d bytes did", n, len(body))
 	case err != nil:
 		return nil, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "reading the review: %v", err)
-	case len(body) == 0:
-		return nil, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is empty: want an AdmissionReview")
 	}
 	_ = control.SetReadDeadline(time.Time{})
 	return body, nil
@@ -239,8 +321,11 @@ func (w *Webhook) refuse(rw http.ResponseWriter, err error) {
 	if err != nil {
 		text = []byte("{}") // strings and numbers
 	}
-	if f.code == http.StatusMethodNotAllowed {
+	switch f.code {
+	case http.StatusMethodNotAllowed:
 		rw.Header().Set("Allow", http.MethodPost)
+	case http.StatusServiceUnavailable:
+		rw.Header().Set("Retry-After", "1")
 	}
 	send(rw, f.code, text)
 }

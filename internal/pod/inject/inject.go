@@ -40,6 +40,10 @@ type Options struct {
 	// agent knows the kubelet. Default: there is none, and the agent knows it by its address.
 	ProbeKey func(workload string) string
 
+	// Interrupted returns an error once the result is of no use, as [context.Context.Err]. It is
+	// called between steps. Default: never.
+	Interrupted func() error
+
 	// Commands are the commands of images, by the image as a container names it. If it is
 	// not nil, commands can be looked up: [Result.Unknown] then has the images that need it.
 	// Default: a command that is not in the pod is unknown.
@@ -68,6 +72,13 @@ type Result struct {
 	Unknown   []string          // images whose commands would make gates possible, with [Options.Commands]; also of a refused pod
 
 	given *corev1.Pod
+}
+
+func (o Options) interrupted() error {
+	if o.Interrupted == nil {
+		return nil
+	}
+	return o.Interrupted()
 }
 
 func (o Options) revision() string {
@@ -130,6 +141,9 @@ func (in input) inject(result *Result, r *report) error {
 		return err
 	}
 	p, err := planOf(in, s, r)
+	if err == nil {
+		err = in.o.interrupted()
+	}
 	if err != nil {
 		return err
 	}

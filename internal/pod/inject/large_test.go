@@ -126,3 +126,24 @@ func TestLargestPods(t *testing.T) {
 		}
 	}
 }
+
+// Lists that are not containers take a time that grows with them, too: their elements are
+// counted by the comparisons of injection and patch, through their names' hashes.
+func TestLongListsArePatched(t *testing.T) {
+	const n = 20_000
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "i", Command: []string{"/app"}}}}}
+	c := &pod.Spec.Containers[0]
+	for i := range n {
+		name := fmt.Sprintf("v%d", i)
+		c.Env = append(c.Env, corev1.EnvVar{Name: name})
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name})
+		pod.Spec.ImagePullSecrets = append(pod.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
+	}
+	r, err := Pod(pod, Namespace{Name: "shop"}, Options{Manual: true})
+	if err != nil || !r.Injected {
+		t.Fatal(err)
+	}
+	if ops, err := r.Patch(); err != nil || len(ops) > 40 {
+		t.Errorf("%d operations, %v", len(ops), err)
+	}
+}

@@ -109,9 +109,12 @@ func with(id string, like any) func(any) bool {
 // list first removes elements, from the end, then puts each one into its place, from the
 // beginning, so that each index is right at its time.
 func (p *patch) list(path, id string, old, new []any) {
-	now := slices.Clone(old)
+	now, stay := slices.Clone(old), map[any]bool{}
+	for _, e := range new {
+		stay[e.(map[string]any)[id]] = true
+	}
 	for i := len(now) - 1; i >= 0; i-- {
-		if !slices.ContainsFunc(new, with(id, now[i])) {
+		if !stay[now[i].(map[string]any)[id]] {
 			p.remove(at(path, i))
 			now = slices.Delete(now, i, i+1)
 		}

@@ -206,12 +206,18 @@ func arrange(in input, s settings, w orderPolicy, known commands, r *report) (pl
 		reading.Avoid = append(slices.Clip(reading.Avoid), mechanismsThatChange(reading, proxy)...)
 	}
 	requested := presentEdges(in, reading.Requested, r)
+	if err := in.o.interrupted(); err != nil {
+		return p, err
+	}
 	reading.Requested = withDefault(reading.Containers, requested, w, proxy)
 	all := startup.Plan{Containers: reading.Containers, Edges: reading.Requested}.Expand()
 	if err := podspec.CheckEdges(all.Edges); err != nil {
 		return p, tooLarge(err)
 	}
 	if err := validate(reading, in.o.kubernetes()); err != nil {
+		return p, err
+	}
+	if err := in.o.interrupted(); err != nil {
 		return p, err
 	}
 	p.choices = podspec.ChooseRequested(reading, in.o.kubernetes())

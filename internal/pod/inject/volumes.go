@@ -145,17 +145,27 @@ func proxyVolumesOf(in input, s settings) ([]corev1.Volume, []corev1.VolumeMount
 	return volumes, mounts, checkMounts(mounts, has)
 }
 
+// volumesOf are the names of a pod's volumes.
+func volumesOf(pod *corev1.Pod) map[string]bool {
+	out := map[string]bool{}
+	for _, v := range pod.Spec.Volumes {
+		out[v.Name] = true
+	}
+	return out
+}
+
 // checkMounts refuses mounts of volumes that are not in has, over ours, or over one another.
 func checkMounts(mounts []corev1.VolumeMount, has map[string]corev1.Volume) error {
-	for i, m := range mounts {
+	mounted := map[string]bool{}
+	for _, m := range mounts {
 		if _, there := has[m.Name]; !there {
 			return refuse(BadAnnotation, "add it to annotation "+volumeKey, "annotation %s: there is no volume %s", mountKey, m.Name)
 		}
-		same := func(o corev1.VolumeMount) bool { return o.MountPath == m.MountPath }
 		over := func(dir string) bool { return podspec.Overlap(dir, m.MountPath) }
-		if slices.ContainsFunc(ourDirs, over) || slices.ContainsFunc(mounts[:i], same) {
+		if slices.ContainsFunc(ourDirs, over) || mounted[m.MountPath] {
 			return refuse(MountTaken, "mount it somewhere else", "annotation %s: something else is mounted at %s already", mountKey, m.MountPath)
 		}
+		mounted[m.MountPath] = true
 	}
 	return nil
 }
@@ -212,8 +222,9 @@ func (in input) proxyVolumes(s settings) []corev1.Volume {
 	if name := in.pod.Annotations[bootstrapKey]; name != "" {
 		out = append(out, corev1.Volume{Name: contract.BootstrapVolume, VolumeSource: corev1.VolumeSource{ConfigMap: configMap(name)}})
 	}
+	had := volumesOf(in.pod)
 	for _, v := range s.volumes {
-		if !slices.ContainsFunc(in.pod.Spec.Volumes, func(had corev1.Volume) bool { return had.Name == v.Name }) {
+		if !had[v.Name] {
 			out = append(out, v)
 		}
 	}

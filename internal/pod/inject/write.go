@@ -87,13 +87,18 @@ func statusOf(given, pod *corev1.Pod, revision string) status {
 			out.Containers = append(out.Containers, c.Name)
 		}
 	}
+	had := volumesOf(given)
 	for _, v := range pod.Spec.Volumes {
-		if !slices.ContainsFunc(given.Spec.Volumes, func(had corev1.Volume) bool { return had.Name == v.Name }) {
+		if !had[v.Name] {
 			out.Volumes = append(out.Volumes, v.Name)
 		}
 	}
+	secrets := map[corev1.LocalObjectReference]bool{}
+	for _, secret := range given.Spec.ImagePullSecrets {
+		secrets[secret] = true
+	}
 	for _, secret := range pod.Spec.ImagePullSecrets {
-		if !slices.Contains(given.Spec.ImagePullSecrets, secret) {
+		if !secrets[secret] {
 			out.ImagePullSecrets = append(out.ImagePullSecrets, secret.Name)
 		}
 	}

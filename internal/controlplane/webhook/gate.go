@@ -1,0 +1,118 @@
+package webhook
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+)
+
+// A gate shares a resource among clients by turns: of those that wait, each address is served
+// once before any is served twice. An address that sends many requests delays its own.
+type gate struct {
+	mu      sync.Mutex
+	free    int64
+	share   int64 // the most that one address may have
+	has     map[netip.Addr]int64
+	waiting map[netip.Addr][]*turn // of each address, the oldest first
+	turns   []netip.Addr           // with a turn that waits; the next one first
+}
+
+// A turn is what one request has of a gate, or waits for.
+type turn struct {
+	address netip.Addr
+	n       int64
+	granted chan struct{} // closed
+}
+
+// newGate returns a gate that one address may have a part of.
+func newGate(all, share int64) *gate {
+	return &gate{free: all, share: share, has: map[netip.Addr]int64{}, waiting: map[netip.Addr][]*turn{}}
+}
+
+// enter waits for n of the resource, which is no more than a share. Unless it returns an error,
+// the caller must call leave.
+func (g *gate) enter(ctx context.Context, address netip.Addr, n int64) (leave func(), err error) {
+	t := &turn{address, n, make(chan struct{})}
+	g.mu.Lock()
+	if len(g.waiting[address]) == 0 {
+		g.turns = append(g.turns, address)
+	}
+	g.waiting[address] = append(g.waiting[address], t)
+	g.grant()
+	g.mu.Unlock()
+	select {
+	case <-t.granted:
+		return sync.OnceFunc(func() { g.leave(t) }), nil
+	case <-ctx.Done():
+		g.leave(t)
+		return nil, ctx.Err()
+	}
+}
+
+// leave gives back what t has, or ends its waiting.
+func (g *gate) leave(t *turn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-t.granted:
+		g.free += t.n
+		if g.has[t.address] -= t.n; g.has[t.address] == 0 {
+			delete(g.has, t.address)
+		}
+	default:
+		g.remove(slices.Index(g.turns, t.address), slices.Index(g.waiting[t.address], t))
+	}
+	g.grant()
+}
+
+// remove takes a waiting turn out; its address goes to the end of those that wait, or leaves
+// them.
+func (g *gate) remove(at, i int) {
+	address := g.turns[at]
+	g.waiting[address] = slices.Delete(g.waiting[address], i, i+1)
+	g.turns = slices.Delete(g.turns, at, at+1)
+	if len(g.waiting[address]) > 0 {
+		g.turns = append(g.turns, address)
+	} else {
+		delete(g.waiting, address)
+	}
+}
+
+// grant gives what is free to those whose turn it is. An address that has its share is passed
+// over; one that wants more than is free is waited for, or it might wait for ever.
+func (g *gate) grant() {
+	for at := 0; at < len(g.turns); {
+		address := g.turns[at]
+		t := g.waiting[address][0]
+		switch {
+		case g.has[address] > 0 && g.has[address]+t.n > g.share:
+			at++
+		case t.n > g.free:
+			return
+		default:
+			g.free -= t.n
+			g.has[address] += t.n
+			g.remove(at, 0)
+			close(t.granted)
+			at = 0
+		}
+	}
+}
+
+// addressOf is the address by which a client is known: of IPv6 the /64, within which a machine
+// has any address.
+func addressOf(r *http.Request) netip.Addr {
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	a, err := netip.ParseAddr(host)
+	if err != nil {
+		return netip.Addr{}
+	}
+	if a = a.Unmap().WithZone(""); a.Is6() {
+		p, _ := a.Prefix(64)
+		return p.Addr()
+	}
+	return a
+}

@@ -1,0 +1,127 @@
+package webhook
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+)
+
+func address(last byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, last}) }
+
+// While one address has many requests waiting, another one is next: it waits for one turn, and
+// not for all of them.
+func TestTurnsAreByAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(1, 1)
+		first, err := g.enter(t.Context(), address(1), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		order := make(chan byte, 40)
+		wait := func(from byte) {
+			go func() {
+				leave, err := g.enter(t.Context(), address(from), 1)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order <- from
+				leave()
+			}()
+			synctest.Wait()
+		}
+		for range 30 {
+			wait(1)
+		}
+		wait(2)
+		wait(2)
+		wait(3)
+		first()
+		synctest.Wait()
+		var got []byte
+		for range 5 {
+			got = append(got, <-order)
+		}
+		if want := string([]byte{1, 2, 3, 1, 2}); string(got) != want {
+			t.Errorf("the first turns are of %v, want %v", got, []byte(want))
+		}
+	})
+}
+
+// An address that has its share waits for itself, and delays no other.
+func TestAnAddressHasItsShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(10, 5)
+		granted := 0
+		enter := func(ctx context.Context, from byte, n int64) (leave func()) {
+			go func() {
+				l, err := g.enter(ctx, address(from), n)
+				if err == nil {
+					granted, leave = granted+1, l
+				}
+			}()
+			synctest.Wait()
+			return leave
+		}
+		four := enter(t.Context(), 1, 4)
+		ctx, cancel := context.WithCancel(t.Context())
+		enter(ctx, 1, 4) // beyond the share
+		enter(t.Context(), 2, 5)
+		if granted != 2 {
+			t.Fatalf("%d are granted, want the first of each address", granted)
+		}
+		cancel() // it stops waiting
+		synctest.Wait()
+		four()
+		if enter(t.Context(), 1, 5); granted != 3 || g.free != 0 || len(g.waiting) != 0 || len(g.turns) != 0 {
+			t.Errorf("%d are granted, %+v", granted, g)
+		}
+	})
+}
+
+// FuzzGate: whatever comes and goes, no more is granted than there is, and nothing is left.
+func FuzzGate(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 200, 5, 6, 255, 1, 1, 1})
+	f.Fuzz(func(t *testing.T, steps []byte) {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate(8, 4)
+			var ends []func()
+			for _, step := range steps[:min(len(steps), 100)] {
+				if step >= 128 && len(ends) > 0 {
+					i := int(step) % len(ends)
+					ends[i]()
+					ends = append(ends[:i], ends[i+1:]...)
+				} else {
+					ctx, cancel := context.WithCancel(context.Background())
+					ends = append(ends, cancel)
+					go func() {
+						if leave, err := g.enter(ctx, address(step%3), int64(1+step%4)); err == nil {
+							<-ctx.Done()
+							leave()
+						}
+					}()
+				}
+				synctest.Wait()
+				g.mu.Lock()
+				sum := g.free
+				for _, n := range g.has {
+					if sum += n; n > g.share {
+						t.Errorf("an address has %d", n)
+					}
+				}
+				if sum != 8 || g.free < 0 {
+					t.Errorf("%d of 8 are there, %d free", sum, g.free)
+				}
+				g.mu.Unlock()
+			}
+			for _, end := range ends {
+				end()
+			}
+			synctest.Wait()
+			if g.free != 8 || len(g.has)+len(g.waiting)+len(g.turns) != 0 {
+				t.Errorf("left: %+v", g)
+			}
+		})
+	})
+}
