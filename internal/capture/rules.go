@@ -95,16 +95,20 @@ func (l *ruleList) add(reason string, do Action, match ...Match) {
 	c.Rules = append(c.Rules, r)
 }
 
-// ports appends a rule for a list of ports: by a set of that name, or without one if it is a
-// single port. The reason has a place for the port or the set.
+// ports appends a rule for a list of ports: by a set of that name, or for each range without
+// one. The reason has a place for the port, the range or the set.
 func (l *ruleList) ports(set, reason string, do Action, list []uint16, match ...Match) {
 	switch {
 	case len(list) > 1 && l.b.hasSets():
 		s := l.b.set(Set{Name: set, Key: ByPort, Numbers: portsOf(list)})
 		l.add(fmt.Sprintf(reason, "@"+set), do, append(slices.Clip(match), in(s))...)
 	default:
-		for _, p := range list {
-			l.add(fmt.Sprintf(reason, fmt.Sprint(p)), do, append(slices.Clip(match), dport(p))...)
+		for _, r := range portsOf(list) {
+			m := dport(uint16(r.First))
+			if r.Last != r.First {
+				m.Last = r.Last
+			}
+			l.add(fmt.Sprintf(reason, r), do, append(slices.Clip(match), m)...)
 		}
 	}
 }

@@ -96,7 +96,7 @@ const (
 	Source       Key = "saddr"    // Prefix
 	Destination  Key = "daddr"    // Prefix
 	SourcePort   Key = "sport"    // Num; goes with Protocol
-	DestPort     Key = "dport"    // Num; goes with Protocol
+	DestPort     Key = "dport"    // Num, or Num to Last (iptables; nftables has sets); goes with Protocol
 	UID          Key = "uid"      // Num: user of the sending process; local output only
 	GID          Key = "gid"      // Num: its primary group
 	Mark         Key = "mark"     // Num: packet mark
@@ -118,9 +118,13 @@ type Match struct {
 	Key    Key
 	Not    bool
 	Num    uint32
+	Last   uint32 // of a range that begins with Num; 0: Num alone
 	Prefix netip.Prefix
 	Name   string
 }
+
+// Range is the numbers of m.
+func (m Match) Range() Interval[uint32] { return Interval[uint32]{m.Num, max(m.Num, m.Last)} }
 
 // family is the family of packets that can meet m; 0 is both.
 func (m Match) family() Families {

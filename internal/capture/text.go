@@ -35,7 +35,7 @@ func (m Match) String() string {
 		}
 		return network + string(m.Key) + " " + op + m.Prefix.String()
 	case SourcePort, DestPort:
-		return fmt.Sprintf("th %s %s%d", m.Key, op, m.Num)
+		return fmt.Sprintf("th %s %s%s", m.Key, op, m.Range())
 	case UID:
 		return fmt.Sprintf("meta skuid %s%d", op, m.Num)
 	case GID:

@@ -368,7 +368,8 @@ func (w *walk) met(m Match) bool {
 	case SourcePort:
 		yes = uint32(c.Src.Port()) == m.Num
 	case DestPort:
-		yes = uint32(c.Dst.Port()) == m.Num
+		r := m.Range()
+		yes = r.First <= uint32(c.Dst.Port()) && uint32(c.Dst.Port()) <= r.Last
 	case UID, GID:
 		if w.hook != Output {
 			return false

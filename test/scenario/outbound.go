@@ -49,6 +49,9 @@ var outbound = []Scenario{
 
 	when("nothing leaves by the proxy through an excluded interface", everything+"-c eth0", tcp(app, service), ready, passes),
 	when("nothing leaves by the proxy through an excluded interface with IPv6", everything+"-c eth0", tcp(app, service6), ready, passes),
+	when("a prefix excludes every interface that begins so", everything+"-c et+", tcp(app, service), ready, passes),
+	when("a prefix excludes no other interface", everything+"-c vir+", tcp(app, service), ready, lands(15001)),
+	when("a prefix excludes a guest's interface", everything+"-c vir+", tcp(app, guestWeb), ready, passes),
 	when("the second of two excluded interfaces is excluded", everything+"-c eth7,virt0", tcp(app, guestWeb), ready, passes),
 	when("an excluded interface leaves the others captured", everything+"-c virt0", tcp(app, service), ready, lands(15001)),
 	when("excluded loopback ends the pod's calls to itself through the proxy", everything+"-c lo", tcp(proxy, own), ready, passes),

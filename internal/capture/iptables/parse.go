@@ -102,7 +102,7 @@ func (p *parser) condition() error {
 			}
 		}
 		p.words = rest
-		p.rule.Match = append(p.rule.Match, capture.Match{Key: t.key, Not: not, Num: v.num, Prefix: v.prefix, Name: v.name})
+		p.rule.Match = append(p.rule.Match, capture.Match{Key: t.key, Not: not, Num: v.num, Last: v.last, Prefix: v.prefix, Name: v.name})
 		return nil
 	}
 	return fmt.Errorf("module %q, %q: not a condition or a target that we write", p.module, strings.Join(p.words, " "))

@@ -195,7 +195,7 @@ func checkCondition(a capture.Action, m capture.Match) error {
 
 // condition is one condition, without its module.
 func (w *writer) condition(t term, m capture.Match) (string, error) {
-	v := values{family: w.family, num: m.Num, prefix: m.Prefix, name: m.Name}
+	v := values{family: w.family, num: m.Num, last: m.Last, prefix: m.Prefix, name: m.Name}
 	if m.Key == capture.InSet {
 		s, err := w.set(m.Name)
 		if err != nil {

@@ -31,7 +31,7 @@ var terms = []term{
 	{capture.OutInterface, "", "-o {interface}"},
 	{capture.Protocol, "", "-p {protocol}"},
 	{capture.SourcePort, transport, "--sport {port}"},
-	{capture.DestPort, transport, "--dport {port}"},
+	{capture.DestPort, transport, "--dport {ports}"},
 	{capture.SYN, transport, "--tcp-flags FIN,SYN,RST,ACK SYN"},
 	{capture.Mark, "mark", "--mark {number}"},
 	{capture.ConnMark, "connmark", "--mark {number}"},
@@ -75,6 +75,7 @@ var effects = []effect{
 type values struct {
 	family  capture.Families // of the table
 	num     uint32
+	last    uint32 // of a range that begins with num, or 0
 	mark    uint32
 	prefix  netip.Prefix
 	name    string
@@ -114,7 +115,24 @@ var slots = map[string]slot{
 			return nil
 		},
 	},
-	"{port}":   numberSlot(10, 16, "%d"),
+	"{port}": numberSlot(10, 16, "%d"),
+	"{ports}": {
+		func(v values) (string, error) {
+			first, err := numberSlot(10, 16, "%d").write(v)
+			if err != nil || v.last == 0 {
+				return first, err
+			}
+			last, err := numberSlot(10, 16, "%d").write(values{num: v.last})
+			return first + ":" + last, err
+		},
+		func(v *values, word string) (err error) {
+			first, last, isRange := strings.Cut(word, ":")
+			if v.num, err = parseNumber(first, 10, 16); err == nil && isRange {
+				v.last, err = parseNumber(last, 10, 16)
+			}
+			return err
+		},
+	},
 	"{zone}":   numberSlot(10, 16, "%d"),
 	"{id}":     numberSlot(10, 32, "%d"),
 	"{number}": numberSlot(0, 32, "%#x"),

@@ -180,6 +180,9 @@ func compileMatch(m capture.Match, sets setIDs) ([]expr.Any, error) {
 	case capture.SourcePort:
 		return []expr.Any{transport(0, 2), compare(m.Not, port(m.Num))}, nil
 	case capture.DestPort:
+		if m.Last != 0 {
+			return nil, fmt.Errorf("a range of ports, %s, is a set here", m)
+		}
 		return []expr.Any{transport(2, 2), compare(m.Not, port(m.Num))}, nil
 	case capture.UID:
 		return []expr.Any{meta(expr.MetaKeySKUID), compare(m.Not, host32(m.Num))}, nil

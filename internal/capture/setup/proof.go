@@ -361,7 +361,7 @@ func targets(rs capture.Ruleset, conn capture.Conn) []capture.Conn {
 func destinations(rs capture.Ruleset, m capture.Match) ([]capture.Interval[uint32], []capture.Interval[netip.Addr]) {
 	switch m.Key {
 	case capture.DestPort:
-		return []capture.Interval[uint32]{{First: m.Num, Last: m.Num}}, nil
+		return []capture.Interval[uint32]{m.Range()}, nil
 	case capture.Destination:
 		return nil, []capture.Interval[netip.Addr]{capture.Range(m.Prefix)}
 	case capture.InSet:
