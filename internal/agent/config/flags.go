@@ -24,7 +24,7 @@ var Flags = []Flag{
 	{Name: "concurrency", Usage: "Envoy's worker threads (default: the CPU limit, else 2)", set: concurrencyFlag},
 	{Name: "envoy", Usage: "path of the Envoy binary (default envoy from PATH)", set: text(func(c *Config) *string { return &c.Envoy.Path })},
 	{Name: "control-plane", Usage: "address of the control plane, host:port", set: text(func(c *Config) *string { return &c.ControlPlane.Address })},
-	{Name: "token", Usage: "file with the token for the first certificate", set: text(func(c *Config) *string { return &c.ControlPlane.Token })},
+	{Name: "token", Usage: "file with the token for certificates, read for each", set: text(func(c *Config) *string { return &c.ControlPlane.Token })},
 	{Name: "roots", Usage: "file with the certificates to trust", set: text(func(c *Config) *string { return &c.ControlPlane.Roots })},
 	{Name: "work-dir", Usage: "directory for Envoy's bootstrap and certificates", set: text(func(c *Config) *string { return &c.Work })},
 	{Name: "grace", Usage: "the pod's termination grace period (default 30s)", set: grace},

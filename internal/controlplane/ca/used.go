@@ -24,6 +24,10 @@ type Used struct {
 	lines int
 }
 
+// maxUsed bounds the tokens that are remembered, of 250 bytes each in memory: none may be
+// forgotten by itself, since it would be good once more if its host is declared again.
+const maxUsed = 250_000
+
 type use struct {
 	key [32]byte
 	at  time.Time
@@ -45,6 +49,9 @@ func (u *Used) Use(token, key [32]byte, now time.Time) (ok bool, err error) {
 		if first, used := u.uses[token]; used {
 			ok = first.key == key && now.Before(first.at.Add(retryWindow))
 			return nil
+		}
+		if len(u.uses) >= maxUsed {
+			return fmt.Errorf("%s has %d tokens, the most that are remembered: remove the lines of hosts that will not be declared again, and start outriderd again", u.path, len(u.uses))
 		}
 		if _, err := fmt.Fprintf(f, "%x %x %s\n", token, key, now.UTC().Format(time.RFC3339)); err != nil {
 			return err
@@ -129,6 +136,9 @@ func (u *Used) line(text string) error {
 		return err
 	}
 	if _, seen := u.uses[token]; !seen { // the first key wins
+		if len(u.uses) >= maxUsed {
+			return fmt.Errorf("more than %d tokens: remove the lines of hosts that will not be declared again", maxUsed)
+		}
 		u.uses[token] = one
 	}
 	return nil

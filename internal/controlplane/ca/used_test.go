@@ -111,3 +111,49 @@ func TestNothingIsGrantedWithoutTheFile(t *testing.T) {
 		t.Error("no error for a file that cannot be made")
 	}
 }
+
+func TestUsedTokensAreBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "used")
+	u := must(NewUsed(path))
+	for i := range maxUsed {
+		u.uses[sha256.Sum256([]byte{byte(i), byte(i >> 8), byte(i >> 16)})] = use{}
+	}
+	if ok, err := u.Use(onceToken, mine, time.Now()); ok || err == nil || !strings.Contains(err.Error(), "remove the lines") {
+		t.Errorf("Use = %v, %v; want an error", ok, err)
+	}
+	if info := must(os.Stat(path)); info.Size() != 0 {
+		t.Errorf("%d bytes were written", info.Size())
+	}
+}
+
+// Whatever the file has, a token that is in it is good for its first key only.
+func FuzzUsedTokens(f *testing.F) {
+	const sum = "0000000000000000000000000000000000000000000000000000000000000000"
+	f.Add([]byte(sum + " " + sum + " 2026-01-02T03:04:05Z\n"))
+	f.Add([]byte(sum + " " + sum + " 2026-01-02T03:04:05Z\n" + sum + " x 2026\n"))
+	f.Add([]byte("0123"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		path := filepath.Join(t.TempDir(), "used")
+		if err := os.WriteFile(path, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		u, err := NewUsed(path)
+		if err != nil {
+			return
+		}
+		for token, first := range u.uses {
+			other := first.key
+			other[0]++
+			if ok, err := u.Use(token, other, first.at); ok || err != nil {
+				t.Errorf("another key uses the token: %v, %v", ok, err)
+			}
+		}
+		if ok, err := u.Use(onceToken, mine, time.Now()); u.uses[onceToken].key == mine != ok || err != nil {
+			t.Errorf("Use = %v, %v", ok, err)
+		}
+		again, err := NewUsed(path)
+		if err != nil || len(again.uses) != len(u.uses) {
+			t.Errorf("read again: %v, %d tokens; want %d", err, len(again.uses), len(u.uses))
+		}
+	})
+}
