@@ -281,3 +281,10 @@ func TestATokenIsUsedOnceAmongReplicas(t *testing.T) {
 		}
 	}
 }
+
+// With a cluster a declared pod is not enough: test/kube has the token's part.
+func TestInAClusterNoCertificateRenewsItself(t *testing.T) {
+	if err := (&plane{cluster: &cluster{}}).mayRenew(ca.Identity{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}); !errors.Is(err, ca.ErrTokenNeeded) {
+		t.Errorf("%v; want %v", err, ca.ErrTokenNeeded)
+	}
+}

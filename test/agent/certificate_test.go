@@ -29,7 +29,7 @@ func TestShortCertificates(t *testing.T) {
 	w.Manifest("strict", strict)
 	client, server := pair(w, func(c, _ *harness.Pod) {
 		c.Env = []string{"SECRET_TTL=10s"} // the server's agent requests no lifetime
-	}, "--certificate-life", "10s")
+	}, "--certificate-life", "10s", "--max-connection-age", "5s")
 	c, s := client.Pod, server.Pod
 	outsider := w.Machine("outsider")
 	if got := fresh(outsider, "http://"+s.Address.String()+"/", "server HTTP/1.1")(); got == nil {

@@ -129,7 +129,7 @@ func (s *Server) forbidden(who access, p peer, r *http.Request) string {
 
 // notAProber is why a client may not have a probe or a hook made; empty if it may.
 func (s *Server) notAProber(p peer, path string) string {
-	_, key := s.o.Probes.split(path)
+	path, key := s.o.Probes.split(path)
 	switch {
 	case s.o.Probes.Key == "" && p.place == onNode,
 		s.o.Probes.Key != "" && subtle.ConstantTimeCompare([]byte(key), []byte(s.o.Probes.Key)) == 1:

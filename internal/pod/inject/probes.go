@@ -74,6 +74,9 @@ func writeProbes(pod *corev1.Pod, in input, s settings, r *report) error {
 		return nil
 	}
 	all, key := map[string]prober{}, in.probeKey(pod)
+	if key != "" && !contract.ValidProbeKey(key) {
+		return refuse(BadAnnotation, "leave it out: injection writes one", "variable %s of the proxy: want 16 to 128 letters, digits, '-' and '_'", contract.ProbeKey)
+	}
 	for _, c := range authors(pod) {
 		for _, h := range handlersOf(c) {
 			if p, ok := proberOf(c, h, s.port, r); ok {

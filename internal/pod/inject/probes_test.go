@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -64,5 +65,9 @@ func TestKeyOfTheProbes(t *testing.T) {
 	own := strings.Replace(text, `annotations: {`, `annotations: {proxy.istio.io/config: "{proxyMetadata: {OUTRIDER_PROBE_KEY: the-key-of-the-author}}", `, 1)
 	if ready, _, key, _ := paths(random, own); key != "the-key-of-the-author" || ready != "/app-health/app/readyz/"+key {
 		t.Errorf("the author's key: %q, %s", key, ready)
+	}
+	var refusal *Refusal
+	if _, err := Pod(podOf(t, strings.Replace(own, "the-key-of-the-author", "../../drain?xxxxxxxx", 1)), ns, random); !errors.As(err, &refusal) || strings.Contains(err.Error(), "drain") {
+		t.Errorf("a key that is no part of a path: %v", err)
 	}
 }
