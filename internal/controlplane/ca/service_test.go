@@ -271,6 +271,9 @@ func TestAPodsCertificateDoesNotRenewItselfInACluster(t *testing.T) {
 			t.Errorf("certificate and token %q: %v; want %s %q", token, err, want.code, want.words)
 		}
 	}
+	if _, err := (MutualTLS{Authority: p.authority}).Authenticate(t.Context(), Credentials{Chain: []*x509.Certificate{own.Leaf}}); !errors.Is(err, ErrTokenNeeded) {
+		t.Errorf("without a rule: %v; want %v", err, ErrTokenNeeded)
+	}
 	host := must(p.request(t, wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{})}, "Bearer host-secret", nil))
 	if _, err := p.request(t, wire.CertificateRequest{CSR: csr(t, ecKey(t), x509.CertificateRequest{})}, "", &tls.Certificate{Certificate: [][]byte{host[0].Raw}, PrivateKey: key}); err != nil {
 		t.Errorf("a host, which has no other token: %v", err)

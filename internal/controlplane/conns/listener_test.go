@@ -269,7 +269,7 @@ func TestConnectionEndsWithItsCertificate(t *testing.T) {
 	left := accept(t, l.Identified()).(*Conn)
 	short.SetReadDeadline(time.Now().Add(patience))
 	if _, err := short.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("after the certificate's expiry: %v; want the end of the connection", err)
+		t.Fatalf("after the certificate's expiry: %v; want the end of the connection", err)
 	}
 	<-served.closed
 	select {
