@@ -61,6 +61,9 @@ func (v Values) check() error {
 	for _, secret := range v.Global.ImagePullSecrets {
 		all = append(all, setting{"global.imagePullSecrets", secret, objectName})
 	}
+	for _, image := range v.Injector.AllowedProxyImages {
+		all = append(all, setting{"sidecarInjectorWebhook.allowedProxyImages", image, imagePrefix})
+	}
 	return checkAll(all)
 }
 
@@ -149,9 +152,12 @@ func oneOf(words ...string) func(string) error {
 }
 
 var (
-	imageName = valid("an image, as registry.example/outrider/outrider-proxy:1", isReference)
-	hub       = valid("where images are, as registry.example/outrider", func(s string) bool { return isReference(s + "/x") })
-	tag       = valid("an image's tag", func(s string) bool { return isReference("x:" + s) })
+	imageName   = valid("an image, as registry.example/outrider/outrider-proxy:1", isReference)
+	imagePrefix = valid("an image, a repository or a registry, as registry.example/outrider", func(s string) bool {
+		return isReference(s) || isReference(strings.TrimSuffix(s, "/")+"/x")
+	})
+	hub = valid("where images are, as registry.example/outrider", func(s string) bool { return isReference(s + "/x") })
+	tag = valid("an image's tag", func(s string) bool { return isReference("x:" + s) })
 
 	objectName = valid("a name of lower-case letters, digits, dashes and dots", func(s string) bool { return len(validation.IsDNS1123Subdomain(s)) == 0 })
 	label      = valid("a name of lower-case letters, digits and dashes, of 63 at most", func(s string) bool { return len(validation.IsDNS1123Label(s)) == 0 })

@@ -83,6 +83,10 @@ func settingsOf(in input, r *report) (s settings, err error) {
 	if s.volumes, s.mounts, err = proxyVolumesOf(in, s); err != nil {
 		return s, err
 	}
+	if err = checkPrograms(in, s); err != nil {
+		return s, err
+	}
+	warnOfProxyUser(in, s, r)
 	if s.proxy {
 		r.clashes = clashesOf(in.pod, s.port)
 		for _, clash := range r.clashes {

@@ -43,6 +43,10 @@ type Values struct {
 		AlwaysInjectSelector      []metav1.LabelSelector `json:"alwaysInjectSelector"`
 		EnableNamespacesByDefault bool                   `json:"enableNamespacesByDefault"`
 		InjectedAnnotations       map[string]string      `json:"injectedAnnotations"`
+
+		// AllowedProxyImages are the images, repositories and registries that a pod's author
+		// may choose for the containers of injection. It is ours; default: any, as in Istio.
+		AllowedProxyImages []string `json:"allowedProxyImages"`
 	} `json:"sidecarInjectorWebhook"`
 	Pilot struct {
 		Env map[string]any `json:"env"`

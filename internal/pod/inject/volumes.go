@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"outrider.dev/internal/contract"
@@ -23,6 +24,10 @@ const (
 	tokenAudience = "istio-ca"
 	tokenSeconds  = 43200
 )
+
+// workLimit is for Envoy's bootstrap, twice while it is written anew, with a ConfigMap's part of
+// 1 MiB in it; certificates have 20 kB. The rest is room for files that an author's bootstrap names.
+var workLimit = resource.MustParse("32Mi")
 
 // ourVolumes are the names of all volumes that injection adds.
 var ourVolumes = append([]string{contract.WorkVolume, contract.PodInfoVolume, contract.TokenVolume, contract.RootVolume, contract.BootstrapVolume}, podspec.Volumes...)
@@ -212,7 +217,7 @@ func (in input) proxyVolumes(s settings) []corev1.Volume {
 		return &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}
 	}
 	out := []corev1.Volume{
-		{Name: contract.WorkVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
+		{Name: contract.WorkVolume, VolumeSource: podspec.Memory(workLimit)},
 		{Name: contract.PodInfoVolume, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
 			field("labels", "metadata.labels"), field("annotations", "metadata.annotations")}}}},
 		{Name: contract.TokenVolume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outrider.dev/internal/contract"
 )
@@ -15,6 +16,22 @@ const OwnDir = "/outrider"
 
 // Volumes are the names of those that [Write] adds.
 var Volumes = []string{BinVolume, StateVolume}
+
+// What the volumes in memory may hold. Without a limit a process that writes there takes the
+// memory of its container, or of the node; at the limit a write fails, and the kubelet evicts
+// a pod that is above it.
+var (
+	// binLimit is for the agent, which has 11 MB, and its next version beside it while that is
+	// copied.
+	binLimit = resource.MustParse("64Mi")
+	// A container has two files of some kB there: 300 containers need 5 MB.
+	stateLimit = resource.MustParse("16Mi")
+)
+
+// Memory is a volume in memory that may hold so much.
+func Memory(limit resource.Quantity) corev1.VolumeSource {
+	return corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &limit}}
+}
 
 // A TakenError is a name, or a place, of the gates' that the pod uses for something else.
 type TakenError struct {
@@ -61,14 +78,14 @@ func Overlap(a, b string) bool {
 // addGateVolumes adds what gates share. A volume of that name on a disk, for example,
 // could be shared with another pod.
 func (w *writer) addGateVolumes() error {
+	limits := map[string]resource.Quantity{BinVolume: binLimit, StateVolume: stateLimit}
 	for _, name := range Volumes {
-		memory := &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}
 		i := slices.IndexFunc(w.out.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
 		if i < 0 {
-			w.out.Spec.Volumes = append(w.out.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: memory}})
+			w.out.Spec.Volumes = append(w.out.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: Memory(limits[name])})
 			continue
 		}
-		if e := w.out.Spec.Volumes[i].EmptyDir; e == nil || e.Medium != memory.Medium {
+		if e := w.out.Spec.Volumes[i].EmptyDir; e == nil || e.Medium != corev1.StorageMediumMemory {
 			return &TakenError{Volume: name}
 		}
 	}
