@@ -3,6 +3,7 @@ package image
 import (
 	"archive/tar"
 	_ "crypto/sha256" // go-digest takes what the program links
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -95,6 +96,9 @@ func newTarball(w io.Writer) *tarball {
 
 func (t *tarball) header(h tar.Header) {
 	h.Name = strings.TrimPrefix(h.Name, "/")
+	if t.err == nil && !filepath.IsLocal(h.Name) {
+		t.err = fmt.Errorf("%q: the path in an image must not lead out of it", h.Name)
+	}
 	if t.err == nil {
 		t.err = t.tar.WriteHeader(&h)
 	}

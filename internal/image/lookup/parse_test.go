@@ -1,6 +1,8 @@
 package lookup
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -35,5 +37,52 @@ func FuzzDocument(f *testing.F) {
 				t.Errorf("%+v is taken", d)
 			}
 		}
+	})
+}
+
+// FuzzConfiguration: a command that is accepted can be written into a pod, and run.
+func FuzzConfiguration(f *testing.F) {
+	f.Add([]byte(`{"os":"linux","config":{"Entrypoint":["/app"],"Cmd":["-v"]}}`))
+	f.Add([]byte(`{"os":"windows","config":{"Entrypoint":[""],"Cmd":["a\u0000b"]}}`))
+	f.Add([]byte(`{"config":null}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		c, _, err := parseConfig(body)
+		if err != nil {
+			if !isUnfit(err) {
+				t.Errorf("%v is no fault of the image", err)
+			}
+			return
+		}
+		words := strings.Join(append(c.Entrypoint, c.Cmd...), "")
+		if strings.Contains(words, "\x00") || len(words) > maxCommand {
+			t.Errorf("%q is taken", words)
+		}
+	})
+}
+
+// FuzzCredentials: a file of credentials is read or refused, without being quoted, and no
+// repository gets those of another host.
+func FuzzCredentials(f *testing.F) {
+	f.Add(`{"auths":{"https://index.docker.io/v1/":{"auth":"dXNlcjpzZWNyZXQ="},"r.example/team":{"identitytoken":"secret"}},"credHelpers":{"r.example":"x"}}`, "r.example", "team/app")
+	f.Add(`{"auths":{"":{"username":"user","password":"secret"},"/":{"auth":"Og=="}},"credsStore":"x"}`, "", "")
+	f.Fuzz(func(t *testing.T, text, host, repo string) {
+		file := filepath.Join(t.TempDir(), "config.json")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := readConfig(file)
+		if err != nil {
+			return
+		}
+		got := c.of(host, repo)
+		if got.user+got.password+got.refresh+got.bearer == "" {
+			return
+		}
+		for key := range c.Auths {
+			if at := place(key); at == host || strings.HasPrefix(at, host+"/") {
+				return
+			}
+		}
+		t.Errorf("%q gives credentials to %q, which it does not name", text, host)
 	})
 }

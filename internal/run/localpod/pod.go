@@ -3,6 +3,7 @@ package localpod
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"path"
@@ -276,8 +277,12 @@ const longestMessage = 4096
 
 // message is a container's termination message.
 func (p *Pod) message(c *container, code int) string {
-	data, _ := os.ReadFile(p.node.path(c.spec.message))
-	text := string(data[:min(len(data), longestMessage)])
+	var data []byte
+	if f, err := os.Open(p.node.path(c.spec.message)); err == nil { // else there is none
+		data, _ = io.ReadAll(io.LimitReader(f, longestMessage))
+		f.Close()
+	}
+	text := string(data)
 	if text == "" && code != 0 && c.spec.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError {
 		text = c.tail.String()
 	}
