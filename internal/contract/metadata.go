@@ -9,6 +9,7 @@ const (
 	MetadataAddresses      = "INSTANCE_IPS"      // Istio's; separated by commas
 	MetadataInterception   = "INTERCEPTION_MODE" // Istio's; REDIRECT or TPROXY
 	MetadataPush           = "OUTRIDER_PUSH"     // full: everything is pushed; otherwise on demand
+	MetadataRenewed        = "RENEWED"           // "true": in place of one with too much: no clusters that earlier proxies of the workload used
 	MetadataPrewarm        = "PREWARM"           // host or host:port, separated by commas: sent before the first use
 	MetadataSecrets        = "SECRETS"           // SecretsCluster, if the agent serves the proxy's secrets
 	MetadataCertificates   = "CERTIFICATES"      // or the directory of their files; neither: no mutual TLS

@@ -8,6 +8,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"outrider.dev/internal/contract"
 )
 
 // A client is the state of one stream. The stream's goroutine changes it, others read it
@@ -81,7 +83,10 @@ func (c *client) names() int { return c.count(countSubscribed) + c.adopted }
 // They do not change while the stream lasts.
 func (c *client) expectedClusters() []string {
 	if c.expected == nil && c.proxy.OnDemand {
-		c.expected = append([]string{}, c.prewarm.Get(c.workload)...)
+		c.expected = []string{}
+		if c.proxy.Metadata[contract.MetadataRenewed] == "" {
+			c.expected = append(c.expected, c.prewarm.Get(c.workload)...)
+		}
 	}
 	return c.expected
 }

@@ -44,13 +44,7 @@ func TestControlPlaneIsKilledOften(t *testing.T) {
 	w, client, _ := two(t)
 	used(t, client)
 	const news = 200
-	var list strings.Builder
-	for i := range news {
-		fmt.Fprintf(&list, "---\napiVersion: v1\nkind: Service\nmetadata: {name: new-%d, namespace: shop}\n"+
-			"spec: {clusterIP: %s, selector: {app: server}, ports: [{name: http, port: 80}]}\n", i, newAddress(i))
-	}
-	w.Manifest("news", list.String())
-	w.Known(1+news, 2)
+	addServices(w, news)
 	want := "server HTTP/1.1"
 	// On kept connections: on a slow machine a new one may be silent for 200 ms; it is then
 	// treated as TCP, which is another cluster.
@@ -87,6 +81,18 @@ func TestControlPlaneIsKilledOften(t *testing.T) {
 	for _, url := range refused {
 		harness.Eventually(t, url, func() bool { return fresh(client.Pod, url, want)() == nil })
 	}
+}
+
+// addServices adds n services of the server to a world with one, at newAddress.
+func addServices(w *harness.World, n int) {
+	w.T.Helper()
+	var list strings.Builder
+	for i := range n {
+		fmt.Fprintf(&list, "---\napiVersion: v1\nkind: Service\nmetadata: {name: new-%d, namespace: shop}\n"+
+			"spec: {clusterIP: %s, selector: {app: server}, ports: [{name: http, port: 80}]}\n", i, newAddress(i))
+	}
+	w.Manifest("news", list.String())
+	w.Known(1+n, 2)
 }
 
 func newAddress(i int) string { return fmt.Sprintf("10.97.%d.%d", i/250, i%250+1) }

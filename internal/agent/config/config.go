@@ -105,6 +105,7 @@ type Envoy struct {
 	DrainTime   time.Duration // whole seconds
 	Stats       Stats
 	Extra       json.RawMessage // merged into the bootstrap
+	RenewAfter  time.Duration   // replace it if it has served so long, has grown and is idle; 0: never
 }
 
 // Stats are statistics to keep besides those that the agent needs.
@@ -140,7 +141,7 @@ func Default() Config {
 		Pod:          Pod{Role: "sidecar", TrustDomain: "cluster.local"},
 		ControlPlane: ControlPlane{Address: contract.ControlPlaneAddress, Roots: contract.RootFile, Token: contract.TokenFile},
 		Certificate:  Certificate{RenewAt: 0.5, Jitter: 0.01, Curve: "P256"},
-		Envoy:        Envoy{Path: "envoy", Cluster: contract.ProxyContainer, Level: "warning", DrainTime: 45 * time.Second},
+		Envoy:        Envoy{Path: "envoy", Cluster: contract.ProxyContainer, Level: "warning", DrainTime: 45 * time.Second, RenewAfter: time.Hour},
 		Ports: Ports{
 			Admin: contract.AdminPort, Outbound: contract.OutboundPort, Inbound: contract.InboundPort, Status: contract.StatusPort,
 			Readiness: contract.ReadinessPort, DNS: contract.DNSPort, Prometheus: contract.PrometheusPort,

@@ -251,7 +251,7 @@ var required = Stats{
 		"reporter=", "component", "istio", // the statistics of Istio's filters, where Envoy has them
 	},
 	Suffixes: []string{
-		"downstream_cx_active", // how many connections a drain still waits for
+		"downstream_cx_active", "downstream_pre_cx_active", // how many connections Envoy has
 		"rbac.allowed", "rbac.denied", "shadow_allowed", "shadow_denied",
 	},
 }

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -71,7 +70,7 @@ func (h HotRestart) args() []string {
 type Sockets struct {
 	h    HotRestart
 	conn *net.UnixConn // where Envoy answers
-	mu   sync.Mutex    // of one exchange
+	turn chan struct{} // holds one: of an exchange
 }
 
 // Listen makes the socket on which Envoy answers. It must stay open for as long as Envoy
@@ -85,7 +84,7 @@ func (h HotRestart) Listen() (*Sockets, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sockets{h: h, conn: conn}, nil
+	return &Sockets{h: h, conn: conn, turn: make(chan struct{}, 1)}, nil
 }
 
 // Close ends it, and removes what Envoy would leave.
@@ -104,13 +103,25 @@ func (s *Sockets) forget() {
 // addresses, and leaves out those that it does not have. It waits for Envoy until ctx ends,
 // and then returns what it has. The caller closes the descriptors.
 func (s *Sockets) Copy(ctx context.Context, n int, addresses ...netip.AddrPort) (fds []int, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	if err := s.conn.SetReadDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { s.conn.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		s.conn.SetReadDeadline(time.Unix(1, 0))
+		close(ended)
+	})
+	defer func() {
+		if !stop() {
+			<-ended // else it would end the next exchange
+		}
+	}()
 	if err := s.discard(); err != nil {
 		return nil, err
 	}

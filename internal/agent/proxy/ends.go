@@ -27,7 +27,7 @@ func (a *agent) entry(e supervise.Entry) {
 	if e.Event == supervise.ChildReady {
 		a.leaving.served.Store(true)
 	}
-	unrequested := e.Exit != nil && e.From != supervise.Stopping
+	unrequested := e.Exit != nil && e.From != supervise.Stopping && !a.renewal.replacing.CompareAndSwap(true, false)
 	a.ends.take(e, unrequested)
 	switch {
 	case e.Err != nil:

@@ -60,7 +60,8 @@ type agent struct {
 	apps      *apps // nil: nothing reports when the applications have ended
 	health    *health
 	super     *supervise.Supervisor
-	ends      ends                       // of Envoy
+	ends      ends // of Envoy
+	renewal   renewal
 	leaving   leaving                    // what is known of the stop
 	names     atomic.Pointer[dns.Server] // nil: there is no DNS server (yet)
 	quit      context.CancelFunc
@@ -173,13 +174,13 @@ func prepare(o Options) (*agent, error) {
 	a.admin = envoy.NewAdmin(a.envoy, 0)
 	a.standbys = newStandbys(c, a.log, a.captured)
 	a.proxy = readiness.NewProxy(readiness.ProxyOptions{
-		Board: a.board, Admin: a.admin, ControlPlane: c.ControlPlane.Address, Ports: capturePorts(c), Answered: a.standbys.check,
+		Board: a.board, Admin: a.admin, ControlPlane: c.ControlPlane.Address, Ports: capturePorts(c), Answered: a.answered,
 	})
 	a.super = supervise.New(supervise.Options{
 		Command:            supervise.Command{Path: c.Envoy.Path, Args: a.envoy.Args(a.bootstrap), Line: a.line},
 		Renew:              a.next,
 		Grace:              c.Stop.Grace - margin(c.Stop.Grace),
-		Ready:              a.proxy.Ready,
+		Ready:              a.ready,
 		Standby:            a.standbys,
 		Drain:              a.drainInbound,
 		AwaitDrained:       a.awaitDrained,

@@ -11,6 +11,7 @@ import (
 	"outrider.dev/internal/agent/config"
 	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/agent/supervise"
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/wire"
 )
 
@@ -28,6 +29,9 @@ func (a *agent) stopOptions() config.Stop { return a.now().Stop }
 func (a *agent) next(c supervise.Command) supervise.Command {
 	o := envoyOptions(a.now())
 	o.HotRestart = a.envoy.HotRestart
+	if a.renewal.renewed.Swap(false) {
+		o.Node.Metadata[contract.MetadataRenewed] = "true"
+	}
 	c.Args = o.Args(a.bootstrap)
 	text, err := o.Bootstrap()
 	if err == nil {

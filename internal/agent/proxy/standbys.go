@@ -98,6 +98,18 @@ func (s *standbys) check() {
 	}
 }
 
+// hold makes all new connections wait, though Envoy serves, until Close or Envoy's end. It
+// reports whether Envoy has accepted all that came before.
+func (s *standbys) hold() bool {
+	all := s.list()
+	for _, b := range all {
+		if !b.Hold() {
+			return false
+		}
+	}
+	return len(all) > 0
+}
+
 func (s *standbys) list() []*standby.Standby {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -35,6 +37,7 @@ func (a *agent) drainInbound(ctx context.Context) error {
 	inbound, captured := a.config.Ports.Inbound, interception(a.config) != none
 	if captured {
 		a.standbys.leave(inbound) // before Envoy does: it takes nothing that Envoy would not
+		a.awaitDetected(ctx, inbound)
 	}
 	err := a.admin.Drain(ctx, envoy.CloseInbound)
 	if captured {
@@ -46,6 +49,25 @@ func (a *agent) drainInbound(ctx context.Context) error {
 	}
 	return err
 }
+
+// awaitDetected returns when Envoy has detected the protocol of each connection on a port. With
+// its listener it resets those of which it has not.
+func (a *agent) awaitDetected(ctx context.Context, port uint16) {
+	limit, cancel := context.WithTimeout(ctx, detectTime)
+	defer cancel()
+	filter := fmt.Sprintf(`^listener\..*_%d\.downstream_pre_cx_active$`, port)
+	for limit.Err() == nil {
+		stats, err := a.admin.Stats(limit, filter)
+		if err != nil || !slices.ContainsFunc(slices.Collect(maps.Values(stats)), func(n uint64) bool { return n > 0 }) {
+			return
+		}
+		time.Sleep(settle) // there is no event for it
+	}
+}
+
+// detectTime is how long awaitDetected waits. A caller may be silent for longer: Envoy waits for
+// its first bytes.
+const detectTime = time.Second
 
 // leaving is what is known of the agent's stop.
 type leaving struct {
@@ -142,14 +164,20 @@ func (a *agent) ended(ctx context.Context) <-chan struct{} {
 	return done
 }
 
-// connections counts Envoy's own from and to others, all listeners but the agent's, and those
-// that wait for an Envoy. The rule is Istio's.
+// connections counts Envoy's own from and to others, and those that wait for an Envoy. The
+// rule is Istio's.
 func (a *agent) connections(ctx context.Context) (int, error) {
-	stats, err := a.admin.Stats(ctx, `^listener\..*\.downstream_cx_active$`)
+	n, err := a.active(ctx)
+	return n + a.standbys.counts().Held, err
+}
+
+// active counts Envoy's connections on all listeners but the agent's, also those whose protocol
+// it detects still.
+func (a *agent) active(ctx context.Context) (sum int, err error) {
+	stats, err := a.admin.Stats(ctx, `^listener\..*\.downstream_(pre_)?cx_active$`)
 	if err != nil {
 		return 0, err
 	}
-	sum := a.standbys.counts().Held
 	for name, n := range stats {
 		if !strings.Contains(name, "worker_") && !strings.HasPrefix(name, "listener.admin.") && !strings.Contains(name, "_15090.") {
 			sum += int(n)

@@ -31,7 +31,7 @@ type ProxyOptions struct {
 
 	ControlPlane string // its name in reasons
 
-	Answered func() // called each time that a ready Envoy has answered a poll; default: nothing
+	Answered func(context.Context) // called each time that a ready Envoy has answered a poll; default: nothing
 
 	slow time.Duration // how often Envoy is polled until it is ready; default 100ms
 }
@@ -68,7 +68,7 @@ func NewProxy(o ProxyOptions) *Proxy {
 	o.ControlPlane = cmp.Or(o.ControlPlane, "the control plane")
 	o.slow = cmp.Or(o.slow, 100*time.Millisecond)
 	if o.Answered == nil {
-		o.Answered = func() {}
+		o.Answered = func(context.Context) {}
 	}
 	return &Proxy{o: o, wake: make(chan struct{}, 1),
 		listening: func() ([]uint16, error) { return Listening("/proc", uint32(os.Getuid()), o.Ports...) }}

@@ -35,7 +35,7 @@ func (p *Proxy) watch(ctx context.Context) {
 				problem = "Envoy says " + short(state)
 			}
 			p.set(ctx, problem)
-			p.o.Answered()
+			p.o.Answered(ctx)
 			continue
 		}
 		if since.IsZero() {

@@ -210,6 +210,26 @@ func (s *socket) drain(take func(*net.TCPConn)) error {
 	})
 }
 
+// Hold makes new connections wait, though the proxy lives, until Ready or Gone is called. It
+// reports whether the proxy has accepted all that came before; not where that is not known.
+func (s *Standby) Hold() bool {
+	s.steering.Lock()
+	defer s.steering.Unlock()
+	if s.isClosed() || s.sharing.done == nil || s.sharing.under() || len(s.sharing.copies) == 0 {
+		return false
+	}
+	for _, sock := range s.sockets {
+		if err := s.attach(sock, 0, 1); err != nil {
+			return false
+		}
+	}
+	s.mu.Lock()
+	s.ready = false
+	s.life++
+	s.mu.Unlock()
+	return s.emptied(s.sharing.copies)
+}
+
 // Leave gives up the port for good, while the proxy still has it: what comes from now on is
 // refused, and what has come is the proxy's. The proxy must close its sockets next. Where
 // there are no copies of them, what they have then is reset.
@@ -221,9 +241,7 @@ func (s *Standby) Leave() {
 			s.warnOnce("connections may be reset when the proxy closes its sockets", "error", err)
 		}
 	}
-	for until := time.Now().Add(s.lastQueue); len(copies) > 0 && s.waiting(copies) && time.Now().Before(until); {
-		time.Sleep(time.Millisecond) // there is no event for an empty queue
-	}
+	s.emptied(copies)
 	for _, fd := range copies {
 		unix.Close(fd)
 	}
@@ -231,9 +249,21 @@ func (s *Standby) Leave() {
 	s.Close()
 }
 
-// lastQueue is how long Leave waits for the proxy to accept what its sockets have. That
+// lastQueue is how long emptied waits for the proxy to accept what its sockets have. That
 // takes less than a millisecond; one that hangs accepts nothing.
 const lastQueue = time.Second
+
+// emptied returns when no connection waits in the sockets that no new one goes to, and
+// reports whether that is so.
+func (s *Standby) emptied(copies map[uint32]int) bool {
+	for until := time.Now().Add(s.lastQueue); len(copies) > 0 && s.waiting(copies); {
+		if time.Now().After(until) {
+			return false
+		}
+		time.Sleep(time.Millisecond) // there is no event for an empty queue
+	}
+	return true
+}
 
 // shut makes a listening socket, whoever else has it, ignore new connections: they are tried
 // again, after a second, and refused when the socket is closed.
@@ -253,13 +283,15 @@ func shut(fd int) error {
 // waiting reports whether a connection waits to be accepted, or has not completed its
 // handshake.
 func (s *Standby) waiting(copies map[uint32]int) bool {
+	// Those first: one that completes its handshake is in a queue then.
+	half, err := sockets.List(sockets.TCP, sockets.Of(sockets.SynReceived))
+	if err == nil && slices.ContainsFunc(half, func(h sockets.Socket) bool { return h.Local.Port() == s.o.Port }) {
+		return true
+	}
 	var list []unix.PollFd
 	for _, fd := range copies {
 		list = append(list, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
-	if n, err := unix.Poll(list, 0); n > 0 || err != nil {
-		return true
-	}
-	half, err := sockets.List(sockets.TCP, sockets.Of(sockets.SynReceived))
-	return err == nil && slices.ContainsFunc(half, func(h sockets.Socket) bool { return h.Local.Port() == s.o.Port })
+	n, err := unix.Poll(list, 0)
+	return n > 0 || err != nil
 }

@@ -80,7 +80,7 @@ type Standby struct {
 	orphans  []*socket // of proxies that have ended, or closed them
 	sharing  sharing
 
-	lastQueue time.Duration // for a test: how long Leave waits
+	lastQueue time.Duration // the constant; longer in a test
 
 	mu     sync.Mutex
 	ready  bool

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/signal"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // do carries out one action. It does not wait for anything but the standby.
@@ -112,6 +114,19 @@ func (s *Supervisor) awaitDrained() {
 		s.o.AwaitDrained(s.ctx)
 		s.send(happening{event: Drained})
 	})
+}
+
+// replaceTime is how long a child that is replaced has to end by itself.
+const replaceTime = 2 * time.Second
+
+// Replace ends the child. The next one is started in its place, as after any other end.
+func (s *Supervisor) Replace() {
+	if c := s.running(); c != nil {
+		if err := c.Signal(unix.SIGTERM); err != nil {
+			s.wrong(err)
+		}
+		time.AfterFunc(replaceTime, c.Kill)
+	}
 }
 
 // Forward passes signals on to the child until ctx ends: SIGUSR1, on which Envoy opens its

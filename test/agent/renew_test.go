@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"outrider.dev/test/agent/harness"
+)
+
+// touched is how many addresses, or services, a test of Envoy's memory uses. By default it is
+// fewer than in a measurement (OUTRIDER_TOUCHED=3395).
+func touched() int {
+	n, err := strconv.Atoi(os.Getenv("OUTRIDER_TOUCHED"))
+	if err != nil {
+		n = 600
+	}
+	return n
+}
+
+// An Envoy that has grown by what its application has tried, addresses or services, is replaced
+// when it has no connection; no connection is cut, and none fails.
+func TestEnvoyIsRenewed(t *testing.T) {
+	t.Parallel()
+	n := touched()
+	for what, prepare := range map[string]func(*harness.World) (touch func(in *harness.Pod, i int) error){
+		"addresses": func(w *harness.World) func(*harness.Pod, int) error {
+			to := w.Machine("outsider").Address.String()
+			return func(p *harness.Pod, i int) error {
+				c, err := harness.Dialer(p.Namespace, harness.AppUser)(t.Context(), "tcp", net.JoinHostPort(to, strconv.Itoa(20000+i)))
+				if err == nil {
+					io.Copy(io.Discard, c) // until Envoy was refused
+					c.Close()
+				}
+				return err
+			}
+		},
+		"services": func(w *harness.World) func(*harness.Pod, int) error {
+			addServices(w, n)
+			return func(p *harness.Pod, i int) error { return fresh(p, "http://"+newAddress(i)+"/", "server HTTP/1.1")() }
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := harness.New(t)
+			client, _ := pair(w, func(c, _ *harness.Pod) { c.Env = []string{"OUTRIDER_RENEW_AFTER=1s"} })
+			used(t, client)
+			touch := prepare(w)
+			renewed(t, client, n, func(i int) error { return touch(client.Pod, i) })
+		})
+	}
+}
+
+func renewed(t *testing.T, client *harness.Agent, n int, touch func(i int) error) {
+	kept, err := harness.Dialer(client.Pod.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":90")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	echo := func(word string) {
+		t.Helper()
+		kept.SetDeadline(time.Time{})
+		fmt.Fprintln(kept, word)
+		if got, err := firstLine(kept); got != word+"\n" {
+			t.Errorf("on a connection that is kept: %q, %v", got, err)
+		}
+	}
+	echo("before")
+	envoy, plane := client.Envoy(), client.Pod.World.Plane().PID()
+	memory := func(pid int) string { return fmt.Sprintf("%d MiB", harness.Resident(pid)>>20) }
+	begin := memory(envoy)
+	var next atomic.Int64
+	var touching sync.WaitGroup
+	for range 4 {
+		touching.Go(func() {
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				if err := touch(int(i)); err != nil {
+					t.Errorf("%d: %v", i, err)
+				}
+			}
+		})
+	}
+	touching.Wait()
+	grown, text, planeGrown := harness.Resident(envoy), memory(envoy), memory(plane)
+	load := harness.NewLoad(1, 100*time.Millisecond, fresh(client.Pod, "http://"+vip+"/", "server HTTP/1.1"))
+	time.Sleep(6 * time.Second) // enough polls for it to be replaced, if it had no connection
+	echo("meanwhile")
+	if now := client.Envoy(); now != envoy {
+		t.Errorf("Envoy was replaced, by process %d, with a connection open", now)
+	}
+	kept.Close()
+	closed := time.Now()
+	harness.Eventually(t, "another Envoy", func() bool {
+		now, ok := client.Child()
+		return ok && now != envoy
+	})
+	after := time.Since(closed)
+	client.Ready()
+	end := harness.Resident(client.Envoy())
+	judge(t, "new connections", load)
+	t.Logf("%d: Envoy had %s, %s after them, %s %s after the last connection; the control plane %s and %s",
+		n, begin, text, memory(client.Envoy()), after.Round(time.Second), planeGrown, memory(plane))
+	if end >= grown {
+		t.Errorf("the memory has not fallen")
+	}
+}
