@@ -6,7 +6,7 @@ ENVOY   ?= $(CACHE)/envoy/envoy
 # What the commands and the demo call, and what the tests need besides, by the names of
 # Debian's packages.
 PACKAGES      := nftables iptables iproute2 util-linux procps
-TEST_PACKAGES := busybox-static containerd containernetworking-plugins runc \
+TEST_PACKAGES := busybox-static containerd containernetworking-plugins ipset runc \
 	chromium fonts-dejavu-core
 # KUBE=v1.36 is the other version of the test cluster.
 KUBE     ?= v1.34

@@ -51,7 +51,7 @@ func (b *builder) dns() {
 	}
 	pre := b.chain("raw-prerouting", Raw, Prerouting)
 	b.nameserver(out, "nameservers", "the app queries a name server", zone(zoneApp), to, udp, dport(dnsPort))
-	b.nameserver(pre, "answering-nameservers", "a name server answers the agent", zone(zoneUpstream), from, udp, sport(dnsPort))
+	b.nameserver(pre, "answers", "a name server answers the agent", zone(zoneUpstream), from, udp, sport(dnsPort))
 }
 
 // dnsRedirects sends the app's queries to the agent's resolver.

@@ -57,9 +57,12 @@ type Intent struct {
 	Mode         Mode
 	OutboundPort uint16 // the proxy's port for what the pod sends
 	InboundPort  uint16 // the proxy's port for what the pod receives
-	TunnelPort   uint16 // the proxy listens there itself: not captured
-	ProxyUIDs    []uint32
-	ProxyGIDs    []uint32
+	// SingleRules is for iptables where it cannot look up sets: long lists are a rule for
+	// each element.
+	SingleRules bool
+	TunnelPort  uint16 // the proxy listens there itself: not captured
+	ProxyUIDs   []uint32
+	ProxyGIDs   []uint32
 
 	InboundPorts        Ports
 	ExcludeInboundPorts Ports

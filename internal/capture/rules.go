@@ -98,12 +98,13 @@ func (l *ruleList) add(reason string, do Action, match ...Match) {
 // ports appends a rule for a list of ports: by a set of that name, or for each range without
 // one. The reason has a place for the port, the range or the set.
 func (l *ruleList) ports(set, reason string, do Action, list []uint16, match ...Match) {
+	ranges := portsOf(list)
 	switch {
-	case len(list) > 1 && l.b.hasSets():
-		s := l.b.set(Set{Name: set, Key: ByPort, Numbers: portsOf(list)})
+	case len(list) > 1 && l.b.isSet(len(ranges)):
+		s := l.b.set(Set{Name: set, Key: ByPort, Numbers: ranges})
 		l.add(fmt.Sprintf(reason, "@"+set), do, append(slices.Clip(match), in(s))...)
 	default:
-		for _, r := range portsOf(list) {
+		for _, r := range ranges {
 			m := dport(uint16(r.First))
 			if r.Last != r.First {
 				m.Last = r.Last
@@ -116,15 +117,17 @@ func (l *ruleList) ports(set, reason string, do Action, list []uint16, match ...
 // addresses appends a rule for each family in a list of ranges: by a set of that name, or
 // without one if the ranges are the same as a single prefix.
 func (l *ruleList) addresses(set, reason string, do Action, list []netip.Prefix, key func(netip.Prefix) Match, match ...Match) {
-	if !l.b.hasSets() {
-		for _, p := range list {
-			l.add(reason, do, append(slices.Clip(match), key(p))...)
-		}
-		return
-	}
 	for _, f := range []Families{IPv4, IPv6} {
 		ranges := rangesOf(list, f)
 		if len(ranges) == 0 || !l.b.rs.Families.Has(f) {
+			continue
+		}
+		if !l.b.isSet(len(ranges)) {
+			for _, p := range list {
+				if familyOf(p.Addr()) == f {
+					l.add(reason, do, append(slices.Clip(match), key(p))...)
+				}
+			}
 			continue
 		}
 		var cond Match
@@ -144,8 +147,17 @@ var addressKeys = map[Key]map[Families]SetKey{
 	Destination: {IPv4: ByDestination4, IPv6: ByDestination6},
 }
 
-// hasSets reports whether the backend has constant sets.
+// hasSets reports whether the backend has sets with every key.
 func (b *builder) hasSets() bool { return b.rs.Backend == NFTables }
+
+// maxSingleRules is the longest list of ports or ranges for which iptables has a rule for
+// each element. A set takes the capability NET_RAW, and a kernel with ipset.
+const maxSingleRules = 15
+
+// isSet reports whether a list of n ports or ranges is a set.
+func (b *builder) isSet(n int) bool {
+	return b.hasSets() || n > maxSingleRules && !b.in.SingleRules
+}
 
 // set adds a set, unless it is there, and returns it.
 func (b *builder) set(s Set) Set {

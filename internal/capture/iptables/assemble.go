@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"outrider.dev/internal/capture"
 )
@@ -20,9 +19,9 @@ type chain struct {
 // not the packet filter's. Without rules of ours the error is [capture.ErrNone]; what is
 // ours and not as we write it, or in one family only when it is for both, is an error that
 // names it.
-func assemble(four, six owned) (capture.State, error) {
+func assemble(four, six owned, kernel map[string]kernelSet) (capture.State, error) {
 	st := capture.State{}
-	timeouts := map[string]time.Duration{}
+	sets := newSetReader(kernel)
 	var chains [2][]chain
 	for i, o := range []owned{four, six} {
 		if o.empty() {
@@ -31,7 +30,7 @@ func assemble(four, six owned) (capture.State, error) {
 		family := []capture.Families{capture.IPv4, capture.IPv6}[i]
 		st.Families |= family
 		var err error
-		if chains[i], err = parseChains(o, family, timeouts); err != nil {
+		if chains[i], err = parseChains(o, family, sets); err != nil {
 			return capture.State{}, fmt.Errorf("%s: %w", family, err)
 		}
 	}
@@ -42,8 +41,8 @@ func assemble(four, six owned) (capture.State, error) {
 	if st.Chains, st.Packets, err = merge(st.Families, chains[0], chains[1]); err != nil {
 		return capture.State{}, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(timeouts)) {
-		st.Sets = append(st.Sets, capture.Set{Name: name, Timeout: timeouts[name]})
+	for _, name := range slices.Sorted(maps.Keys(sets.byName)) {
+		st.Sets = append(st.Sets, sets.byName[name])
 	}
 	record, _ := st.Recorded()
 	fields := strings.Fields(record)
@@ -55,7 +54,7 @@ func assemble(four, six owned) (capture.State, error) {
 }
 
 // parseChains reads the chains of one family, in the order of their names.
-func parseChains(o owned, family capture.Families, timeouts map[string]time.Duration) ([]chain, error) {
+func parseChains(o owned, family capture.Families, sets *setReader) ([]chain, error) {
 	var out []chain
 	for _, table := range tables {
 		t := o.at(table)
@@ -72,7 +71,7 @@ func parseChains(o owned, family capture.Families, timeouts map[string]time.Dura
 				return nil, fmt.Errorf("chain %s is in two tables", c.Name)
 			}
 			for _, e := range t.rules[kernel] {
-				r, err := parseRule(e.spec, family, timeouts)
+				r, err := parseRule(e.spec, family, sets)
 				if err != nil {
 					return nil, fmt.Errorf("chain %s, rule %q: %w", c.Name, e.spec, err)
 				}

@@ -56,10 +56,16 @@ func (g guard) raise(from owned) string {
 	return b.String()
 }
 
-// lowerGuard removes a guard that is whole.
-func lowerGuard() string {
+// lowerGuard removes a guard that is whole. After a change of rules that look up sets it
+// first writes a rule with a module of iptables: nf_tables destroys old rules later, but
+// before it makes such a rule (nft_compat_wait_for_destructors, since Linux 5.11), and until
+// then the sets cannot be removed.
+func lowerGuard(sets bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*filter\n:%s - [0:0]\n", guardChain)
+	if sets {
+		fmt.Fprintf(&b, "-A %s -m conntrack --ctdir ORIGINAL -j RETURN\nCOMMIT\n*filter\n:%s - [0:0]\n", guardChain, guardChain)
+	}
 	for _, chain := range guarded {
 		fmt.Fprintf(&b, "-D %s %s\n", chain, jumpTo(guardChain))
 	}
@@ -121,6 +127,18 @@ func (o owned) with(g guard) owned {
 	return out
 }
 
+// hasSet reports whether a rule looks up a constant set whose name begins so.
+func (o owned) hasSet(prefix string) bool {
+	for _, t := range o {
+		for _, c := range t.chains {
+			if slices.ContainsFunc(t.rules[c], func(e entry) bool { return strings.Contains(e.spec, "--match-set "+prefix) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // needs is the guard under which o is written or removed.
 func (o owned) needs() guard {
 	t := o.at(capture.NAT)
@@ -166,7 +184,7 @@ func transition(from, to owned) string {
 	case keep != noGuard:
 		body = joinCommits(body, keep.raise(owned{}.with(during)))
 	default:
-		body = joinCommits(body, lowerGuard())
+		body = joinCommits(body, lowerGuard(before.hasSet("")))
 	}
 	return body
 }

@@ -76,11 +76,15 @@ func (b *Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 			return errors.New("IPv6 cannot be filtered on this machine")
 		}
 	}
-	steps, err := m.replace(v, rs)
+	generation, finish, err := makeSets(rs)
 	if err != nil {
 		return err
 	}
-	return perform(ctx, steps)
+	steps, err := m.replace(v, rs, generation)
+	if err == nil {
+		err = perform(ctx, steps)
+	}
+	return errors.Join(err, finish(err == nil))
 }
 
 // Guard makes new connections wait, until Apply or Remove: in each place where rules of
@@ -128,10 +132,17 @@ func (b *Backend) Read(ctx context.Context) (capture.State, error) {
 			found = s
 		}
 	}
-	if found == nil {
+	sets, err := readSets()
+	if err != nil {
+		return capture.State{}, err
+	}
+	if found == nil && len(sets) == 0 {
 		return capture.State{}, capture.ErrNone
 	}
-	st, err := found.state()
+	if found == nil {
+		return capture.State{}, &capture.DamagedError{Err: errors.New("there are sets of a capture that was interrupted, and no rules: run it again, or capture clean")}
+	}
+	st, err := found.state(sets)
 	if err != nil {
 		return capture.State{}, &capture.DamagedError{Err: fmt.Errorf("reading the rules of iptables-%s: %w", found.variant, err)}
 	}
@@ -157,7 +168,7 @@ func (b *Backend) Remove(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("removing rules: %w", err))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, removeSets())...)
 }
 
 // A step takes the rules of one family in one variant from one state to another.

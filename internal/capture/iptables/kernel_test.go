@@ -397,7 +397,7 @@ func everyCommit(t *testing.T, b *Backend, from, to capture.Ruleset) {
 		}
 		steps := m.removal()
 		if len(to.Chains) > 0 {
-			if steps, err = m.replace(variant(b.Variant), to); err != nil {
+			if steps, err = m.replace(variant(b.Variant), to, 'a'); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -119,12 +119,12 @@ func (m machine) filtersSix(ctx context.Context, v variant) (bool, error) {
 
 // replace is the steps to rs in one variant: first the new rules are written, then those
 // of the other variant removed.
-func (m machine) replace(v variant, rs capture.Ruleset) ([]step, error) {
-	four, err := express(rs, capture.IPv4)
+func (m machine) replace(v variant, rs capture.Ruleset, generation byte) ([]step, error) {
+	four, err := express(rs, capture.IPv4, generation)
 	if err != nil {
 		return nil, err
 	}
-	six, err := express(rs, capture.IPv6)
+	six, err := express(rs, capture.IPv6, generation)
 	if err != nil {
 		return nil, err
 	}
@@ -168,13 +168,18 @@ func (s *site) steps(four, six owned) []step {
 }
 
 // state is the rules of both families, or a reason why they are not those of one run.
-func (s *site) state() (capture.State, error) {
+func (s *site) state(sets map[string]kernelSet) (capture.State, error) {
 	for _, o := range []owned{s.four, s.six} {
 		if slices.Contains(o.at(capture.Filter).chains, guardChain) {
 			return capture.State{}, errors.New("a capture was interrupted, and new connections wait until another one is run, or capture clean")
 		}
 	}
-	return assemble(s.four, s.six)
+	for name := range sets {
+		if !s.four.hasSet(name+" ") && !s.six.hasSet(name+" ") {
+			return capture.State{}, fmt.Errorf("no rule refers to set %s: a capture was interrupted, run it again, or capture clean", name)
+		}
+	}
+	return assemble(s.four, s.six, sets)
 }
 
 // removal is the steps to nothing.

@@ -4,28 +4,73 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"outrider.dev/internal/capture"
 )
 
 // parser reads the words of one rule.
 type parser struct {
-	words    []string
-	family   capture.Families
-	module   string
-	rule     capture.Rule
-	timeouts map[string]time.Duration // of sets, filled in
+	words  []string
+	family capture.Families
+	module string
+	rule   capture.Rule
+	sets   *setReader
+}
+
+// A setReader collects the sets that rules look up.
+type setReader struct {
+	kernel map[string]kernelSet   // constant sets, by the kernel's names
+	used   map[string]bool        // those of them that a rule looks up
+	byName map[string]capture.Set // what was found, by the model's names
+}
+
+func newSetReader(kernel map[string]kernelSet) *setReader {
+	return &setReader{kernel, map[string]bool{}, map[string]capture.Set{}}
+}
+
+// constant is the condition for a list.
+func (s *setReader) constant(kernel string, source bool, family capture.Families) (capture.Match, error) {
+	k, ok := s.kernel[kernel]
+	if !ok {
+		return capture.Match{}, fmt.Errorf("there is no set %s", kernel)
+	}
+	set, err := k.model(source)
+	if err != nil {
+		return capture.Match{}, err
+	}
+	if f := set.Key.Family(); f != 0 && f != family {
+		return capture.Match{}, fmt.Errorf("set %s is for the other family", kernel)
+	}
+	if before, ok := s.byName[set.Name]; ok && before.Key != set.Key {
+		return capture.Match{}, fmt.Errorf("set %s is looked up in two ways", kernel)
+	}
+	for other := range s.used {
+		if _, name, _ := splitSetName(other); name == set.Name && other != kernel {
+			return capture.Match{}, fmt.Errorf("rules refer to %s and to %s", kernel, other)
+		}
+	}
+	s.used[kernel], s.byName[set.Name] = true, set
+	return capture.Match{Key: capture.InSet, Name: set.Name, Num: uint32(set.Key)}, nil
+}
+
+// timed notes the timeout of a dynamic set.
+func (s *setReader) timed(v values) error {
+	before, ok := s.byName[v.name]
+	if v.timeout == 0 || ok && (before.Constant() || before.Timeout != v.timeout) {
+		return fmt.Errorf("set %s has the timeout %s here and %s elsewhere", v.name, v.timeout, before.Timeout)
+	}
+	s.byName[v.name] = capture.Set{Name: v.name, Timeout: v.timeout}
+	return nil
 }
 
 // parseRule is the inverse of writer.rule, but for the family: it reads a rule as one
-// family has it. Timeouts of sets go to timeouts.
-func parseRule(spec string, family capture.Families, timeouts map[string]time.Duration) (capture.Rule, error) {
+// family has it. The sets that it looks up go to sets.
+func parseRule(spec string, family capture.Families, sets *setReader) (capture.Rule, error) {
 	words, err := split(spec)
 	if err != nil {
 		return capture.Rule{}, err
 	}
-	p := parser{words: words, family: family, timeouts: timeouts}
+	p := parser{words: words, family: family, sets: sets}
 	for len(p.words) > 0 {
 		if err := p.next(); err != nil {
 			return capture.Rule{}, err
@@ -96,22 +141,16 @@ func (p *parser) condition() error {
 		if err != nil {
 			return err
 		}
-		if t.key == capture.InSet {
-			if err := p.timeout(v); err != nil {
-				return err
-			}
+		m := capture.Match{Key: t.key, Num: v.num, Last: v.last, Prefix: v.prefix, Name: v.name}
+		switch t.module {
+		case "recent":
+			err = p.sets.timed(v)
+		case "set":
+			m, err = p.sets.constant(v.list, strings.HasSuffix(t.words, " src"), p.family)
 		}
-		p.words = rest
-		p.rule.Match = append(p.rule.Match, capture.Match{Key: t.key, Not: not, Num: v.num, Last: v.last, Prefix: v.prefix, Name: v.name})
-		return nil
+		m.Not = not
+		p.words, p.rule.Match = rest, append(p.rule.Match, m)
+		return err
 	}
 	return fmt.Errorf("module %q, %q: not a condition or a target that we write", p.module, strings.Join(p.words, " "))
-}
-
-func (p *parser) timeout(v values) error {
-	if before, ok := p.timeouts[v.name]; v.timeout == 0 || ok && before != v.timeout {
-		return fmt.Errorf("set %s has the timeout %s here and %s elsewhere", v.name, v.timeout, before)
-	}
-	p.timeouts[v.name] = v.timeout
-	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"outrider.dev/internal/capture"
 )
 
@@ -75,7 +77,7 @@ func anyIntent(r *rand.Rand) capture.Intent {
 func render(t testing.TB, rs capture.Ruleset) (four, six string) {
 	t.Helper()
 	text := func(family capture.Families) string {
-		o, err := express(rs, family)
+		o, err := express(rs, family, 'a')
 		if err != nil {
 			t.Fatalf("express for %s: %v", family, err)
 		}
@@ -91,7 +93,21 @@ func parse(v4, v6 string) (capture.State, error) {
 	if err := errors.Join(err4, err6); err != nil {
 		return capture.State{}, err
 	}
-	return assemble(four, six)
+	return assemble(four, six, someSets)
+}
+
+// someSets are in the kernel, for rules that are parsed.
+var someSets = map[string]kernelSet{
+	"outrider-a-ports": {name: "outrider-a-ports", kind: bitmapPort, ports: []capture.Interval[uint32]{{First: 1, Last: 9}}},
+	"outrider-a-four":  {name: "outrider-a-four", kind: hashNet, family: unix.AF_INET, addresses: ranges("10.0.0.0/8")},
+	"outrider-a-six":   {name: "outrider-a-six", kind: hashNet, family: unix.AF_INET6, addresses: ranges("fd00::/8", "fe80::/10")},
+}
+
+func ranges(list ...string) (out []capture.Interval[netip.Addr]) {
+	for _, p := range prefixes(list...) {
+		out = append(out, capture.Range(p))
+	}
+	return out
 }
 
 // sameRules fails unless got, given want's routing, is want with a true record.
@@ -141,7 +157,7 @@ func line(t *testing.T, r capture.Rule) (string, error) {
 	if r.Action.Name == "" || r.Action.Verb == capture.Goto {
 		rs.Sets = nil
 	}
-	o, err := express(rs, capture.IPv4)
+	o, err := express(rs, capture.IPv4, 'a')
 	if err != nil {
 		return "", err
 	}
@@ -198,7 +214,7 @@ func TestRulesAsIptablesWritesThem(t *testing.T) {
 			if got != tt.want {
 				t.Errorf("rendered\n%s, want\n%s", got, tt.want)
 			}
-			r, err := parseRule(got, capture.IPv4, map[string]time.Duration{})
+			r, err := parseRule(got, capture.IPv4, newSetReader(nil))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -322,6 +338,8 @@ func FuzzParse(f *testing.F) {
 		four, six := render(f, rs)
 		f.Add(four, six)
 	}
+	f.Add("*nat\n:OUTRIDER_X - [0:0]\n-A OUTRIDER_X -p tcp -m set --match-set outrider-a-ports dst -m set ! --match-set outrider-a-four src -m comment --comment a -j RETURN\n",
+		"*nat\n:OUTRIDER_X - [0:0]\n-A OUTRIDER_X -m set --match-set outrider-a-six dst -m comment --comment a -j RETURN\n")
 	f.Add("*nat\n:OUTRIDER_X - [0:0]\n[1:2] -A OUTRIDER_X -m comment --comment \"a [#99999999 order=5]\" -j RETURN\n", "")
 	f.Fuzz(func(t *testing.T, v4, v6 string) {
 		st, err := parse(v4, v6)
@@ -329,8 +347,8 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		// What is parsed can be rendered again, but for sets that no rule looks up.
-		four, err4 := express(st.Ruleset, capture.IPv4)
-		six, err6 := express(st.Ruleset, capture.IPv6)
+		four, err4 := express(st.Ruleset, capture.IPv4, 'a')
+		six, err6 := express(st.Ruleset, capture.IPv6, 'a')
 		if err4 != nil || err6 != nil {
 			return
 		}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"outrider.dev/internal/capture"
 )
 
@@ -13,6 +15,7 @@ import (
 // a part for each family.
 func Script(rs capture.Ruleset) (string, error) {
 	var b strings.Builder
+	writeSets(&b, rs)
 	for _, f := range []struct {
 		family  capture.Families
 		program string
@@ -20,7 +23,7 @@ func Script(rs capture.Ruleset) (string, error) {
 		if !rs.Families.Has(f.family) {
 			continue
 		}
-		o, err := express(rs, f.family)
+		o, err := express(rs, f.family, 'a')
 		if err != nil {
 			return "", err
 		}
@@ -29,9 +32,35 @@ func Script(rs capture.Ruleset) (string, error) {
 	return b.String(), nil
 }
 
-// express writes rs for one family as iptables-save would. A rule that iptables cannot
+// writeSets writes the constant sets of rs as input for ipset restore.
+func writeSets(b *strings.Builder, rs capture.Ruleset) {
+	title := "# for ipset restore\n"
+	for _, s := range rs.Sets {
+		kind, family, ok := kindOf(s.Key)
+		if !ok || !s.Constant() {
+			continue
+		}
+		name := setName('a', s.Name)
+		b.WriteString(title)
+		title = ""
+		if kind == bitmapPort {
+			fmt.Fprintf(b, "create %s %s range 0-65535\n", name, kind)
+		} else {
+			fmt.Fprintf(b, "create %s %s family %s maxelem %d\n", name, kind, map[uint8]string{unix.AF_INET: "inet", unix.AF_INET6: "inet6"}[family], len(prefixesOf(s.Addresses)))
+		}
+		for _, i := range s.Numbers {
+			fmt.Fprintf(b, "add %s %s\n", name, i)
+		}
+		for _, p := range prefixesOf(s.Addresses) {
+			fmt.Fprintf(b, "add %s %s\n", name, p)
+		}
+	}
+}
+
+// express writes rs for one family as iptables-save would, with constant sets of a
+// generation. A rule that iptables cannot
 // express is an error that names it.
-func express(rs capture.Ruleset, family capture.Families) (owned, error) {
+func express(rs capture.Ruleset, family capture.Families, generation byte) (owned, error) {
 	if rs.Backend != capture.IPTables {
 		return nil, fmt.Errorf("the rules are built for %q, not for %s", rs.Backend, capture.IPTables)
 	}
@@ -39,14 +68,14 @@ func express(rs capture.Ruleset, family capture.Families) (owned, error) {
 	if !rs.Families.Has(family) {
 		return out, nil
 	}
-	w := writer{rs: rs, family: family, timed: map[string]bool{}}
+	w := writer{rs: rs, family: family, generation: generation, timed: map[string]bool{}}
 	for _, c := range rs.Chains {
 		if err := w.chain(out, c); err != nil {
 			return nil, err
 		}
 	}
 	for _, s := range rs.Sets {
-		if !w.timed[s.Name] {
+		if !s.Constant() && !w.timed[s.Name] {
 			return nil, fmt.Errorf("set %s: no rule looks it up, so iptables has no place for its timeout", s.Name)
 		}
 	}
@@ -54,9 +83,10 @@ func express(rs capture.Ruleset, family capture.Families) (owned, error) {
 }
 
 type writer struct {
-	rs     capture.Ruleset
-	family capture.Families
-	timed  map[string]bool // sets with their timeout in a rule
+	rs         capture.Ruleset
+	family     capture.Families
+	generation byte            // of the constant sets
+	timed      map[string]bool // sets with their timeout in a rule
 }
 
 func (w *writer) chain(out owned, c capture.Chain) error {
@@ -122,7 +152,7 @@ func (w *writer) conditions(r capture.Rule) ([]string, error) {
 	module := ""
 	for _, t := range terms {
 		for i, m := range list {
-			if m.Key != t.key {
+			if !t.isFor(m) {
 				continue
 			}
 			if t.once() && slices.ContainsFunc(list[:i], func(n capture.Match) bool { return n.Key == m.Key }) {
@@ -196,7 +226,13 @@ func checkCondition(a capture.Action, m capture.Match) error {
 // condition is one condition, without its module.
 func (w *writer) condition(t term, m capture.Match) (string, error) {
 	v := values{family: w.family, num: m.Num, last: m.Last, prefix: m.Prefix, name: m.Name}
-	if m.Key == capture.InSet {
+	if m.Key == capture.InSet && t.module == "set" {
+		s := w.rs.Set(m.Name)
+		if s == nil || s.Key != capture.SetKey(m.Num) {
+			return "", fmt.Errorf("there is no set %q by %s", m.Name, capture.SetKey(m.Num))
+		}
+		v.list = setName(w.generation, m.Name)
+	} else if m.Key == capture.InSet {
 		s, err := w.set(m.Name)
 		if err != nil {
 			return "", err

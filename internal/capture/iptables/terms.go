@@ -42,12 +42,28 @@ var terms = []term{
 	{capture.GID, "owner", "--gid-owner {id}"},
 	// The module recent remembers addresses. The mask makes them all the same, so that a
 	// list holds one key for each family.
+	{capture.InSet, "set", "--match-set {list} src"},
+	{capture.InSet, "set", "--match-set {list} dst"},
 	{capture.InSet, "recent", "--rcheck --seconds {seconds} --name {set} --mask {any} --rdest"},
 }
 
 // once reports whether a rule can have the condition once: there is one option for it,
 // or one module. Other modules may be there several times.
 func (t term) once() bool { return t.module == "" || t.module == transport }
+
+// isFor reports whether t is how m is written. Sets are looked up by two modules.
+func (t term) isFor(m capture.Match) bool {
+	if m.Key != t.key || m.Key != capture.InSet {
+		return m.Key == t.key
+	}
+	switch capture.SetKey(m.Num) {
+	case capture.BySource4, capture.BySource6:
+		return strings.HasSuffix(t.words, " src")
+	case capture.ByPort, capture.ByDestination4, capture.ByDestination6:
+		return strings.HasSuffix(t.words, " dst")
+	}
+	return t.module == "recent"
+}
 
 // An effect is how iptables-save writes an action.
 type effect struct {
@@ -79,7 +95,8 @@ type values struct {
 	mark    uint32
 	prefix  netip.Prefix
 	name    string
-	timeout time.Duration // of the set called name
+	timeout time.Duration // of the dynamic set called name
+	list    string        // the kernel's name of a constant set
 }
 
 // A slot writes and reads one value.
@@ -159,6 +176,10 @@ var slots = map[string]slot{
 	"{set}": {
 		func(v values) (string, error) { return v.name, checkSetName(v.name) },
 		func(v *values, word string) error { v.name = word; return checkSetName(word) },
+	},
+	"{list}": {
+		func(v values) (string, error) { return v.list, nil },
+		func(v *values, word string) error { v.list = word; return nil },
 	},
 	"{seconds}": {
 		func(v values) (string, error) {

@@ -63,7 +63,7 @@ func (b onTraces) Remove(ctx context.Context) error {
 	return b.Backend.Remove(ctx)
 }
 
-// traces reports whether there are chains of ours in iptables. It is an error if there are
+// traces reports whether there are chains or sets of ours in iptables. It is an error if there are
 // and the programs for them are missing.
 func (b onTraces) traces(ctx context.Context) (bool, error) {
 	places, err := iptables.Legacy()
@@ -79,10 +79,14 @@ func (b onTraces) traces(ctx context.Context) (bool, error) {
 			places = append(places, iptables.Place{Variant: "nft", Family: family})
 		}
 	}
+	sets, err := iptables.HasSets()
+	if err != nil {
+		return false, err
+	}
 	for _, p := range places {
 		if err := iptables.Installed(ctx, p); err != nil {
 			return false, err
 		}
 	}
-	return len(places) > 0, nil
+	return sets || len(places) > 0, nil
 }

@@ -172,22 +172,34 @@ func write(ctx context.Context, o Options, old []found, report *Report) (Backend
 	return nil, errors.Join(reasons...)
 }
 
-// within narrows an intent to the families that a backend can filter here.
+// within narrows an intent to what a backend can do here: which families it filters, and
+// whether it has sets.
 func within(ctx context.Context, b Backend, in capture.Intent) (capture.Intent, []string, error) {
 	limited, ok := chosenOrNot[interface {
 		Available(context.Context) (capture.Families, error)
+		Sets() error
 	}](b)
 	if !ok {
 		return in, nil, nil
 	}
 	can, err := limited.Available(ctx)
-	if err != nil || can.Has(in.Families) {
+	if err != nil {
 		return in, nil, err
 	}
-	if in.Families &= can; in.Families == 0 {
-		return in, nil, fmt.Errorf("the %s backend can only filter %s here", b.Name(), can)
+	var notes []string
+	if !can.Has(in.Families) {
+		if in.Families &= can; in.Families == 0 {
+			return in, nil, fmt.Errorf("the %s backend can only filter %s here", b.Name(), can)
+		}
+		notes = append(notes, fmt.Sprintf("the %s backend can only filter %s here", b.Name(), can))
 	}
-	return in, []string{fmt.Sprintf("the %s backend can only filter %s here", b.Name(), can)}, nil
+	if rs, _ := capture.Build(in, b.Name()); slices.ContainsFunc(rs.Sets, capture.Set.Constant) {
+		if err := limited.Sets(); err != nil {
+			in.SingleRules = true
+			notes = append(notes, fmt.Sprintf("long lists are a rule for each element, which is slow: %v", err))
+		}
+	}
+	return in, notes, nil
 }
 
 // parkModes are the modes of parking to try, best first.

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -79,4 +80,30 @@ func TestLists(t *testing.T) {
 			})
 		}
 	}
+}
+
+// plain iptables cannot look up sets.
+type plain struct{ onTraces }
+
+func (plain) Sets() error { return errors.New("no sets here") }
+
+// Where iptables has no sets, long lists are a rule for each element, and a note says so.
+func TestListsWithoutSets(t *testing.T) {
+	in := everything(capture.ParkRequire)
+	in.ExcludeOutboundPorts, in.ExcludeOutboundRanges = ports(100), ranges(100)
+	ns.Pod(t).Do(func() {
+		_, ipt := backends(t)
+		b := []Backend{plain{ipt.(onTraces)}}
+		report, err := Capture(t.Context(), Options{Intent: in, Backends: b})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if report.Ruleset.Len() < 150 || !strings.Contains(strings.Join(report.Notes, "\n"), "no sets here") {
+			t.Errorf("%d rules, notes %q", report.Ruleset.Len(), report.Notes)
+		}
+		if report, err := Verify(t.Context(), b, &in); err != nil || !strings.Contains(strings.Join(report.Notes, "\n"), "no sets here") {
+			t.Errorf("Verify: notes %q, %v", report.Notes, err)
+		}
+	})
 }
