@@ -20,6 +20,7 @@ type socket struct {
 	seq    uint32
 	buf    []byte // of one answer
 	window int    // size of the largest message that fits in the send buffer
+	force  bool   // try to exceed the machine's limit for it
 }
 
 // answerSize is more than the kernel puts into one answer (32 KiB, see netlink_recvmsg).
@@ -34,7 +35,7 @@ func openSocket() (*socket, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
-	return &socket{fd: fd, buf: make([]byte, answerSize)}, nil
+	return &socket{fd: fd, buf: make([]byte, answerSize), force: true}, nil
 }
 
 func (s *socket) close() error { return unix.Close(s.fd) }
@@ -45,7 +46,7 @@ func (s *socket) fit(size int) error {
 	if size <= s.window {
 		return nil
 	}
-	if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, size); err != nil {
+	if !s.force || unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, size) != nil {
 		if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, size); err != nil {
 			return err
 		}
@@ -248,12 +249,25 @@ func (s *socket) commit(fill func(*batch)) error {
 	if err := s.send(b.buf); err != nil {
 		return err
 	}
-	return s.verdict(func(seq uint32) string {
+	err := s.verdict(func(seq uint32) string {
 		if i := int(seq - first); i >= 0 && i < len(b.what) {
 			return b.what[i]
 		}
 		return ""
 	}, acknowledged)
+	if err != nil {
+		s.drain()
+	}
+	return err
+}
+
+// drain takes what is left of the answers, which would leave no room for the next ones.
+func (s *socket) drain() {
+	for {
+		if _, err := s.receive(); err != nil && err != unix.ENOBUFS {
+			return
+		}
+	}
 }
 
 // errUnknown: the kernel's answer to a transaction is lost.
