@@ -142,6 +142,14 @@ func FamiliesOf(addrs []netip.Addr) Families {
 // captures reports whether in redirects anything at all.
 func (in Intent) captures() bool { return in.Mode != NoneMode && !in.ParkOnly }
 
+// parks reports whether connections to any port wait.
+func (in Intent) parks() bool {
+	return in.Park != ParkOff && (in.ParkPorts.All || len(in.parkedPorts()) > 0)
+}
+
+// Nothing reports whether in has no effect: no rule is needed for it.
+func (in Intent) Nothing() bool { return !in.captures() && !in.parks() }
+
 // loopbacks are the destinations that stay in the pod.
 func (in Intent) loopbacks() []netip.Prefix { return []netip.Prefix{in.Loopback, loopback6} }
 

@@ -19,31 +19,33 @@ import (
 func TestParkingMutants(t *testing.T) {
 	list := maps.Clone(parkingMutants)
 	for name, m := range list {
-		m.File = "parking.go"
+		if m.File == "" {
+			m.File = "parking.go"
+		}
 		list[name] = m
 	}
 	mutants.Run(t, "TestScenarios|TestTraceLeavesBehind|TestNotes|TestParkingRemembers", list)
 }
 
 const (
-	nothingToPark = `in.Park == ParkOff || len(ports) == 0 && !in.ParkPorts.All`
-	transparent   = `in.captures() && in.Mode == TProxyMode && b.limited()`
-	parkListed    = `input.ports("parked-ports", "port %s: is there a listener?", jump(g.chain), g.ports, syn)`
-	parkUDP       = `slices.Contains(g.ports, contract.DNSPort) && b.in.captures()`
-	parkOthers    = `input.add("any other port: is there a listener?", jump(g.chain), syn)`
-	apart         = `!b.hasSets() || b.remembersTProxy() && p == b.in.InboundPort`
-	single        = `len(rest.ports) == 1 && !rest.all`
-	keyed         = `b.hasSets() && (rest.all || len(rest.ports) > 0)`
-	others        = `rest.sets = b.sets("", ByFamilyPort, rest.size())`
-	maySend       = `out.add("may release ports: "+words[i], jump("release"), oif("lo"), to(addr), udp, sport(releasePort), owner)`
-	refuseFrom    = `releasable(l, g, "%s is released: refuse from now on", onSet(Update, g.sets.gone))`
-	parkingEnds   = `releasable(l, g, "%s is released: parking ends", onSet(Delete, g.sets.parking))`
+	parks       = `in.Park != ParkOff && (in.ParkPorts.All || len(in.parkedPorts()) > 0)`
+	transparent = `in.captures() && in.Mode == TProxyMode && b.limited()`
+	parkListed  = `input.ports("parked-ports", "port %s: is there a listener?", jump(g.chain), g.ports, syn)`
+	parkUDP     = `slices.Contains(g.ports, contract.DNSPort) && b.in.captures()`
+	parkOthers  = `input.add("any other port: is there a listener?", jump(g.chain), syn)`
+	apart       = `!b.hasSets() || b.remembersTProxy() && p == b.in.InboundPort`
+	single      = `len(rest.ports) == 1 && !rest.all`
+	keyed       = `b.hasSets() && (rest.all || len(rest.ports) > 0)`
+	others      = `rest.sets = b.sets("", ByFamilyPort, rest.size())`
+	maySend     = `out.add("may release ports: "+words[i], jump("release"), oif("lo"), to(addr), udp, sport(releasePort), owner)`
+	refuseFrom  = `releasable(l, g, "%s is released: refuse from now on", onSet(Update, g.sets.gone))`
+	parkingEnds = `releasable(l, g, "%s is released: parking ends", onSet(Delete, g.sets.parking))`
 )
 
 var parkingMutants = map[string]mutants.Mutant{
-	"parking cannot be switched off":               {From: nothingToPark, To: `len(ports) == 0 && !in.ParkPorts.All`},
-	"'*' alone parks nothing":                      {From: nothingToPark, To: `in.Park == ParkOff || len(ports) == 0`},
-	"rules without ports":                          {From: nothingToPark, To: `in.Park == ParkOff`, Tests: "TestNothingToDoIsAnEmptyRuleset"},
+	"parking cannot be switched off":               {File: "intent.go", From: parks, To: `in.ParkPorts.All || len(in.parkedPorts()) > 0`},
+	"'*' alone parks nothing":                      {File: "intent.go", From: parks, To: `in.Park != ParkOff && len(in.parkedPorts()) > 0`},
+	"rules without ports":                          {File: "intent.go", From: parks, To: `in.Park != ParkOff`, Tests: "TestNothingToDoIsAnEmptyRuleset"},
 	"no proof with parking":                        {In: "if in.captures() {\n\t\tb.proofArrivals", From: `in.captures()`, To: `false`},
 	"a proof without capture":                      {In: "if in.captures() {\n\t\tb.proofArrivals", From: `in.captures()`, To: `true`, Tests: "TestParkOnlyHasNoProof"},
 	"TPROXY: a listener clears nothing":            {From: transparent, To: `false`},

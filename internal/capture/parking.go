@@ -39,10 +39,10 @@ const (
 // the absence has lasted for longer than ParkLimit: connections are refused at once.
 func (b *builder) parking() {
 	in := b.in
-	ports := in.parkedPorts()
-	if in.Park == ParkOff || len(ports) == 0 && !in.ParkPorts.All {
+	if !in.parks() {
 		return
 	}
+	ports := in.parkedPorts()
 	input := b.chain("input", Filter, Input)
 	if in.captures() {
 		b.proofArrivals(input)

@@ -180,7 +180,7 @@ const recordChain = "record"
 
 // recordVersion changes with the reasons and the order of rules, by which the counters
 // of rules are found.
-const recordVersion = "outrider/2"
+const recordVersion = "outrider/3"
 
 // Record identifies a rule set in the kernel: its version, backend and digest.
 func (rs Ruleset) Record() string {

@@ -3,8 +3,10 @@ package capture
 import (
 	"cmp"
 	"fmt"
+	"math/bits"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -86,18 +88,20 @@ type Interval[T any] struct{ First, Last T }
 // String is the interval as nft writes it: a number, an address, a range of addresses with
 // its prefix length, or two ends.
 func (i Interval[T]) String() string {
-	first, last := any(i.First), any(i.Last)
-	if a, ok := first.(netip.Addr); ok {
-		if p, ok := prefixOf(a, last.(netip.Addr)); ok && p.IsSingleIP() {
-			return a.String()
-		} else if ok {
+	switch i := any(i).(type) {
+	case Interval[uint32]:
+		if i.First == i.Last {
+			return strconv.FormatUint(uint64(i.First), 10)
+		}
+	case Interval[netip.Addr]:
+		if i.First == i.Last {
+			return i.First.String()
+		}
+		if p, ok := prefixOf(i.First, i.Last); ok {
 			return p.String()
 		}
 	}
-	if first == last {
-		return fmt.Sprint(first)
-	}
-	return fmt.Sprintf("%v-%v", first, last)
+	return fmt.Sprintf("%v-%v", i.First, i.Last)
 }
 
 // elements are the elements of a constant set as text.
@@ -197,21 +201,32 @@ func Range(p netip.Prefix) Interval[netip.Addr] {
 
 // lastOf is the highest address of a prefix.
 func lastOf(p netip.Prefix) netip.Addr {
-	b := p.Addr().AsSlice()
-	for i := range b {
-		b[i] |= byte(0xff >> min(8, max(0, p.Bits()-8*i)))
+	b := p.Addr().As16()
+	bits := p.Bits()
+	if p.Addr().Is4() {
+		bits += 96
 	}
-	last, _ := netip.AddrFromSlice(b)
+	for i := range b {
+		b[i] |= byte(0xff >> min(8, max(0, bits-8*i)))
+	}
+	last := netip.AddrFrom16(b)
+	if p.Addr().Is4() {
+		return last.Unmap()
+	}
 	return last
 }
 
 // prefixOf is the prefix with exactly the addresses from first to last, if there is one.
 func prefixOf(first, last netip.Addr) (netip.Prefix, bool) {
-	a, b := first.AsSlice(), last.AsSlice()
-	bits := 0
-	for bits < 8*len(a) && (a[bits/8]^b[bits/8])&(0x80>>(bits%8)) == 0 {
-		bits++
+	a, b := first.As16(), last.As16()
+	common := 0
+	for common < 16 && a[common] == b[common] {
+		common++
 	}
-	p := netip.PrefixFrom(first, bits)
+	length := 8 * common
+	if common < 16 {
+		length += bits.LeadingZeros8(a[common] ^ b[common])
+	}
+	p := netip.PrefixFrom(first, length-128+first.BitLen())
 	return p, p.Masked().Addr() == first && lastOf(p) == last
 }

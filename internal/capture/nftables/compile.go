@@ -6,7 +6,6 @@ import (
 	"net"
 	"strings"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
@@ -31,29 +30,24 @@ const (
 
 // hooks and priorities are nft's names for iptables' tables (man 8 nft).
 var (
-	hooks = map[capture.Hook]*nftables.ChainHook{
-		capture.Prerouting: nftables.ChainHookPrerouting,
-		capture.Input:      nftables.ChainHookInput,
-		capture.Output:     nftables.ChainHookOutput,
+	hooks = map[capture.Hook]uint32{
+		capture.Prerouting: unix.NF_INET_PRE_ROUTING,
+		capture.Input:      unix.NF_INET_LOCAL_IN,
+		capture.Output:     unix.NF_INET_LOCAL_OUT,
 	}
-	priorities = map[capture.Table]*nftables.ChainPriority{
-		capture.Raw:    nftables.ChainPriorityRaw,
-		capture.Mangle: nftables.ChainPriorityMangle,
-		capture.NAT:    nftables.ChainPriorityNATDest,
-		capture.Filter: nftables.ChainPriorityFilter,
-	}
+	priorities = map[capture.Table]int32{capture.Raw: -300, capture.Mangle: -150, capture.NAT: -100, capture.Filter: 0}
 )
 
 // chainType is nf_tables' type of a hooked chain. Marks set on output must lead to a
 // new routing decision, which only type route makes.
-func chainType(c capture.Chain) nftables.ChainType {
+func chainType(c capture.Chain) string {
 	switch {
 	case c.Table == capture.NAT:
-		return nftables.ChainTypeNAT
+		return "nat"
 	case c.Table == capture.Mangle && c.Hook == capture.Output:
-		return nftables.ChainTypeRoute
+		return "route"
 	}
-	return nftables.ChainTypeFilter
+	return "filter"
 }
 
 // comment is a rule's reason in the form that nft shows.

@@ -63,7 +63,11 @@ func FuzzDecodeRule(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a, _ := attributesOf(data)
+		_, packets, _ := decodeCount(a)
 		entry, err := decodeRule(a)
+		if err == nil && packets != entry.packets && entry.rule.Action.Verb != unknown {
+			t.Errorf("%d packets, counted alone %d", entry.packets, packets)
+		}
 		if err != nil || entry.rule.Action.Verb == unknown {
 			return
 		}
@@ -110,7 +114,7 @@ func FuzzDecodeSet(f *testing.F) {
 			return s, err
 		}
 		a, _ = attributesOf(elements)
-		bounds, err := decodeElements(a, int(typeOf(s.Key).size))
+		bounds, err := decodeElements(nil, a, setTypes[s.Key].size)
 		if err == nil {
 			fill(&s, bounds)
 		}

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
@@ -56,6 +55,8 @@ const (
 	getSet      = subsystem | unix.NFT_MSG_GETSET
 	newElements = subsystem | unix.NFT_MSG_NEWSETELEM
 	getElements = subsystem | unix.NFT_MSG_GETSETELEM
+
+	policyAccept = 1 // NF_ACCEPT, linux/netfilter.h
 
 	create = unix.NLM_F_REQUEST | unix.NLM_F_CREATE
 )
@@ -106,11 +107,11 @@ func (b *batch) chain(c capture.Chain) {
 			return
 		}
 		b.nest(unix.NLA_F_NESTED|unix.NFTA_CHAIN_HOOK, func() {
-			b.number(unix.NFTA_HOOK_HOOKNUM, uint32(*hooks[c.Hook]))
-			b.number(unix.NFTA_HOOK_PRIORITY, uint32(*priorities[c.Table]))
+			b.number(unix.NFTA_HOOK_HOOKNUM, hooks[c.Hook])
+			b.number(unix.NFTA_HOOK_PRIORITY, uint32(priorities[c.Table]))
 		})
-		b.number(unix.NFTA_CHAIN_POLICY, uint32(nftables.ChainPolicyAccept))
-		b.text(unix.NFTA_CHAIN_TYPE, string(chainType(c)))
+		b.number(unix.NFTA_CHAIN_POLICY, policyAccept)
+		b.text(unix.NFTA_CHAIN_TYPE, chainType(c))
 	})
 }
 

@@ -39,6 +39,45 @@ func (b *Backend) Read(context.Context) (capture.State, error) {
 	}
 }
 
+// Recount is st with fresh counters. It reads no sets: with long lists they are what takes
+// time.
+func (b *Backend) Recount(ctx context.Context, st capture.State) (capture.State, error) {
+	packets := map[string][]uint64{}
+	err := b.dump(getRule, (*batch).ours, func(data []byte) error {
+		a, _ := attributesOf(data)
+		chain, n, err := decodeCount(a)
+		packets[chain] = append(packets[chain], n)
+		return err
+	})
+	if err != nil {
+		return st, explain(fmt.Errorf("reading the counters of table inet %s: %w", Table, err))
+	}
+	for _, c := range st.Chains {
+		if len(packets[c.Name]) != len(c.Rules) { // another program changed the rules
+			return b.Read(ctx)
+		}
+	}
+	st.Packets = packets
+	return st, nil
+}
+
+// decodeCount reads the chain of a rule, and the packets of its first counter.
+func decodeCount(a attributes) (chain string, packets uint64, err error) {
+	for a.next() {
+		switch a.kind {
+		case unix.NFTA_RULE_CHAIN:
+			chain = a.text()
+		case unix.NFTA_RULE_EXPRESSIONS:
+			for list := (attributes{rest: a.value}); list.next(); {
+				if c, ok := decodeExprNamed(attributes{rest: list.value}, "counter").(*expr.Counter); ok && packets == 0 {
+					packets = c.Packets
+				}
+			}
+		}
+	}
+	return chain, packets, a.err
+}
+
 // A reader reads the table once.
 type reader struct {
 	*socket
@@ -90,21 +129,20 @@ func (r *reader) set(a attributes) error {
 }
 
 // elements reads the elements of a constant set.
-func (r *reader) elements(s *capture.Set) error {
+func (r *reader) elements(s *capture.Set) (err error) {
 	if !s.Constant() || s.Key == capture.UnknownKey {
 		return nil
 	}
 	var bounds []bound
-	err := r.dump(getElements, func(b *batch) {
+	dumped := r.dump(getElements, func(b *batch) {
 		b.ours()
 		b.text(unix.NFTA_SET_ELEM_LIST_SET, s.Name)
 	}, r.same(func(a attributes) error {
-		list, err := decodeElements(a, int(typeOf(s.Key).size))
-		bounds = append(bounds, list...)
+		bounds, err = decodeElements(bounds, a, setTypes[s.Key].size)
 		return err
 	}))
 	fill(s, bounds)
-	return err
+	return dumped
 }
 
 func (r *reader) rule(a attributes) error {
@@ -118,7 +156,7 @@ func (r *reader) rule(a attributes) error {
 	}
 	for _, m := range entry.rule.Match {
 		// Only the rules show whether a set is about sources or about destinations.
-		if s := r.state.Set(m.Name); m.Key == capture.InSet && s != nil && typeOf(s.Key) == typeOf(capture.SetKey(m.Num)) {
+		if s := r.state.Set(m.Name); m.Key == capture.InSet && s != nil && s.Key != capture.UnknownKey && setTypes[s.Key] == setTypes[m.Num] {
 			s.Key = capture.SetKey(m.Num)
 		}
 	}
@@ -162,16 +200,16 @@ func (r *reader) chain(a attributes) error {
 // place sets the table and the hook of a chain.
 func place(c *capture.Chain, kind string, hook int, priority int32) {
 	for name, num := range hooks {
-		if int(*num) == hook {
+		if int(num) == hook {
 			c.Hook = name
 		}
 	}
 	for name, num := range priorities {
-		if int32(*num) == priority {
+		if num == priority {
 			c.Table = name
 		}
 	}
-	if c.Hook == capture.NoHook || c.Table == "" || string(chainType(*c)) != kind {
+	if c.Hook == capture.NoHook || c.Table == "" || chainType(*c) != kind {
 		c.Table = capture.Table(fmt.Sprintf("%s, hook %d, priority %d", kind, hook, priority))
 	}
 }
@@ -233,7 +271,10 @@ func commentOf(udata []byte) string {
 type opaque string
 
 // decodeExpr reads one expression; what it cannot read is opaque.
-func decodeExpr(a attributes) any {
+func decodeExpr(a attributes) any { return decodeExprNamed(a, "") }
+
+// decodeExprNamed reads an expression of that name; any other is opaque. No name is any.
+func decodeExprNamed(a attributes, want string) any {
 	name, out := "", any(opaque("?"))
 	for a.next() {
 		switch a.kind {
@@ -241,7 +282,9 @@ func decodeExpr(a attributes) any {
 			name = a.text()
 			out = opaque(name)
 		case unix.NFTA_EXPR_DATA:
-			out = decodeExprData(name, a.value)
+			if want == "" || name == want {
+				out = decodeExprData(name, a.value)
+			}
 		}
 	}
 	return out

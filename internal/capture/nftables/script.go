@@ -13,7 +13,7 @@ func Script(rs capture.Ruleset) string {
 	fmt.Fprintf(&b, "table inet %s\ndelete table inet %s\n", Table, Table)
 	fmt.Fprintf(&b, "table inet %s {\n", Table)
 	for _, s := range rs.Sets {
-		t := typeOf(s.Key)
+		t := setTypes[s.Key]
 		fmt.Fprintf(&b, "\tset %s { type %s; ", s.Name, t.name)
 		switch {
 		case !s.Constant():
@@ -27,7 +27,7 @@ func Script(rs capture.Ruleset) string {
 	for _, c := range rs.Chains {
 		fmt.Fprintf(&b, "\tchain %s {\n", c.Name)
 		if c.Hook != capture.NoHook {
-			fmt.Fprintf(&b, "\t\ttype %s hook %s priority %d; policy accept;\n", chainType(c), c.Hook, *priorities[c.Table])
+			fmt.Fprintf(&b, "\t\ttype %s hook %s priority %d; policy accept;\n", chainType(c), c.Hook, priorities[c.Table])
 		}
 		for _, r := range c.Rules {
 			fmt.Fprintf(&b, "\t\t%s\n", line(r))

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"golang.org/x/sys/unix"
 
@@ -18,45 +17,24 @@ import (
 // A setType is how nf_tables has the sets of a key.
 type setType struct {
 	name     string // in nft's syntax
-	magic    uint32 // nft's number of the type
-	size     uint32 // of a key, in bytes
+	magic    uint32 // nft's number of the type; the kernel only stores it
+	size     int    // of a key, in bytes
 	interval bool   // elements are intervals: a pair of bounds each
 }
 
-// typeOf is the type of the sets of a key. Numbers of users and groups are in the byte order
-// of the machine, in which the kernel cannot sort them: they are no intervals.
-func typeOf(k capture.SetKey) setType {
-	of := func(interval bool, types ...nftables.SetDatatype) setType {
-		t := setType{interval: interval}
-		for _, d := range types {
-			if t.name != "" {
-				t.name += " . "
-			}
-			t.name += d.Name
-			t.magic = t.magic<<nftables.SetConcatTypeBits | d.GetNFTMagic()
-			t.size += d.Bytes
-			if len(types) > 1 {
-				t.size = uint32(align(int(t.size)))
-			}
-		}
-		return t
-	}
-	switch k {
-	case capture.ByFamily:
-		return of(false, nftables.TypeNFProto)
-	case capture.ByFamilyPort:
-		return of(false, nftables.TypeNFProto, nftables.TypeInetService)
-	case capture.ByPort:
-		return of(true, nftables.TypeInetService)
-	case capture.ByUID:
-		return of(false, nftables.TypeUID)
-	case capture.ByGID:
-		return of(false, nftables.TypeGID)
-	case capture.BySource4, capture.ByDestination4:
-		return of(true, nftables.TypeIPAddr)
-	default:
-		return of(true, nftables.TypeIP6Addr)
-	}
+// setTypes are the types of sets by their keys (nft's enum datatypes; in the number of a key
+// of two parts each takes 6 bits). Numbers of users and groups are in the byte order of the
+// machine, in which the kernel cannot sort them: they are no intervals.
+var setTypes = [capture.UnknownKey]setType{
+	capture.ByFamily:       {"nf_proto", 2, 1, false},
+	capture.ByFamilyPort:   {"nf_proto . inet_service", 2<<6 | 13, 8, false},
+	capture.ByPort:         {"inet_service", 13, 2, true},
+	capture.ByUID:          {"uid", 24, 4, false},
+	capture.ByGID:          {"gid", 25, 4, false},
+	capture.BySource4:      {"ipv4_addr", 7, 4, true},
+	capture.ByDestination4: {"ipv4_addr", 7, 4, true},
+	capture.BySource6:      {"ipv6_addr", 8, 16, true},
+	capture.ByDestination6: {"ipv6_addr", 8, 16, true},
 }
 
 // sizeByFamily is the size of a set with a key for each family.
@@ -64,7 +42,7 @@ const sizeByFamily = 2
 
 // set appends a set with its elements.
 func (b *batch) set(s capture.Set, id uint32) {
-	t := typeOf(s.Key)
+	t := setTypes[s.Key]
 	var flags uint32
 	switch {
 	case !s.Constant():
@@ -77,7 +55,7 @@ func (b *batch) set(s capture.Set, id uint32) {
 		b.text(unix.NFTA_SET_NAME, s.Name)
 		b.number(unix.NFTA_SET_FLAGS, flags)
 		b.number(unix.NFTA_SET_KEY_TYPE, t.magic)
-		b.number(unix.NFTA_SET_KEY_LEN, t.size)
+		b.number(unix.NFTA_SET_KEY_LEN, uint32(t.size))
 		b.number(unix.NFTA_SET_ID, id)
 		if !s.Constant() {
 			b.attribute(unix.NFTA_SET_TIMEOUT, binary.BigEndian.AppendUint64(nil, uint64(s.Timeout.Milliseconds())))
@@ -175,7 +153,7 @@ func decodeSet(a attributes) (table string, s capture.Set, err error) {
 // the rules that look the set up.
 func keyOf(magic, flags uint32) capture.SetKey {
 	for _, k := range capture.SetKeys() {
-		if t := typeOf(k); t.magic == magic && (flags&unix.NFT_SET_INTERVAL != 0) == t.interval && flags&(unix.NFT_SET_ANONYMOUS|unix.NFT_SET_MAP) == 0 {
+		if t := setTypes[k]; t.magic == magic && (flags&unix.NFT_SET_INTERVAL != 0) == t.interval && flags&(unix.NFT_SET_ANONYMOUS|unix.NFT_SET_MAP) == 0 {
 			return k
 		}
 	}
@@ -184,24 +162,21 @@ func keyOf(magic, flags uint32) capture.SetKey {
 
 // A bound is a key of a set as the kernel lists it.
 type bound struct {
-	key   []byte
-	after bool // the one after the last of an interval
+	key   [16]byte // of which the first bytes are in use
+	after bool     // the one after the last of an interval
 }
 
-// decodeElements reads a list of elements.
-func decodeElements(a attributes, size int) (out []bound, err error) {
+// decodeElements appends the elements in a message to a list. Their keys have this size.
+func decodeElements(out []bound, a attributes, size int) ([]bound, error) {
 	for a.next() {
 		if a.kind != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
 			continue
 		}
 		list := attributes{rest: a.value}
 		for list.next() {
-			b, err := decodeBound(attributes{rest: list.value})
+			b, err := decodeBound(attributes{rest: list.value}, size)
 			if err != nil {
 				return nil, err
-			}
-			if len(b.key) != size {
-				return nil, fmt.Errorf("an element of %d bytes, want %d", len(b.key), size)
 			}
 			out = append(out, b)
 		}
@@ -212,14 +187,16 @@ func decodeElements(a attributes, size int) (out []bound, err error) {
 	return out, a.err
 }
 
-func decodeBound(a attributes) (b bound, err error) {
+func decodeBound(a attributes, size int) (b bound, err error) {
+	found := false
 	for a.next() {
 		switch a.kind {
 		case unix.NFTA_SET_ELEM_KEY:
 			key := attributes{rest: a.value}
 			for key.next() {
-				if key.kind == unix.NFTA_DATA_VALUE {
-					b.key = bytes.Clone(key.value)
+				if key.kind == unix.NFTA_DATA_VALUE && len(key.value) == size {
+					found = true
+					copy(b.key[:], key.value)
 				}
 			}
 			if key.err != nil {
@@ -229,22 +206,25 @@ func decodeBound(a attributes) (b bound, err error) {
 			b.after = a.number()&unix.NFT_SET_ELEM_INTERVAL_END != 0
 		}
 	}
+	if !found && a.err == nil {
+		return b, fmt.Errorf("an element without a key of %d bytes", size)
+	}
 	return b, a.err
 }
 
 // fill sets the elements of s from what the kernel lists.
 func fill(s *capture.Set, bounds []bound) {
-	t := typeOf(s.Key)
+	t := setTypes[s.Key]
 	if !t.interval {
 		for _, b := range bounds {
-			n := binaryutil.NativeEndian.Uint32(b.key)
+			n := binary.NativeEndian.Uint32(b.key[:])
 			s.Numbers = append(s.Numbers, capture.Interval[uint32]{First: n, Last: n})
 		}
 		s.Numbers = capture.Join(s.Key, s.Numbers)
 		return
 	}
 	slices.SortFunc(bounds, func(x, y bound) int {
-		if c := bytes.Compare(x.key, y.key); c != 0 || x.after == y.after {
+		if c := bytes.Compare(x.key[:], y.key[:]); c != 0 || x.after == y.after {
 			return c
 		} else if x.after {
 			return -1
@@ -255,29 +235,31 @@ func fill(s *capture.Set, bounds []bound) {
 		if b.after {
 			continue // without a first: nft marks the beginning so
 		}
-		last := bytes.Repeat([]byte{0xff}, int(t.size))
+		last := [16]byte(bytes.Repeat([]byte{0xff}, 16))
 		if i+1 < len(bounds) {
-			last = before(bounds[i+1].key)
+			last = before(bounds[i+1].key, t.size)
 		}
-		if t.size == 2 {
-			s.Numbers = append(s.Numbers, capture.Interval[uint32]{First: uint32(binary.BigEndian.Uint16(b.key)), Last: uint32(binary.BigEndian.Uint16(last))})
+		if s.Key == capture.ByPort {
+			s.Numbers = append(s.Numbers, capture.Interval[uint32]{First: uint32(binary.BigEndian.Uint16(b.key[:])), Last: uint32(binary.BigEndian.Uint16(last[:]))})
 			continue
 		}
-		first, _ := netip.AddrFromSlice(b.key)
-		end, _ := netip.AddrFromSlice(last)
-		s.Addresses = append(s.Addresses, capture.Interval[netip.Addr]{First: first, Last: end})
+		s.Addresses = append(s.Addresses, capture.Interval[netip.Addr]{First: addressOf(b.key, t.size), Last: addressOf(last, t.size)})
 	}
 	s.Numbers, s.Addresses = capture.Join(s.Key, s.Numbers), capture.JoinAddresses(s.Addresses)
 }
 
+func addressOf(key [16]byte, size int) netip.Addr {
+	a, _ := netip.AddrFromSlice(key[:size])
+	return a
+}
+
 // before is the key before one that is not the lowest.
-func before(key []byte) []byte {
-	out := bytes.Clone(key)
-	for i := len(out) - 1; i >= 0; i-- {
-		out[i]--
-		if out[i] != 0xff {
+func before(key [16]byte, size int) [16]byte {
+	for i := size - 1; i >= 0; i-- {
+		key[i]--
+		if key[i] != 0xff {
 			break
 		}
 	}
-	return out
+	return key
 }

@@ -56,8 +56,8 @@ func Capture(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return report, err
 	}
-	if rs, notes := capture.Build(o.Intent, capture.NFTables); rs.Empty() {
-		report.Notes, report.Ruleset = notes, rs
+	if o.Intent.Nothing() {
+		report.Ruleset, report.Notes = capture.Build(o.Intent, capture.NFTables)
 		err = removeFound(ctx, old)
 	} else {
 		var b Backend
@@ -293,7 +293,13 @@ func check(ctx context.Context, b Backend, rs capture.Ruleset, report *Report) e
 // try proves both directions of state, which is what b has written.
 func try(ctx context.Context, b Backend, state capture.State, report *Report) (err error) {
 	report.Parked = state.Parked()
-	report.Proofs, err = prove(ctx, state, func() (capture.State, error) { return b.Read(ctx) })
+	again := func() (capture.State, error) { return b.Read(ctx) }
+	if counter, ok := b.(interface {
+		Recount(context.Context, capture.State) (capture.State, error)
+	}); ok {
+		again = func() (capture.State, error) { return counter.Recount(ctx, state) }
+	}
+	report.Proofs, err = prove(ctx, state, again)
 	return err
 }
 
