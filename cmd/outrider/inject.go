@@ -30,7 +30,6 @@ type injectOptions struct {
 	kube      cli.KubeVersion
 	images    lookup.Flags
 	inject    inject.Options
-	probeKey  string // file
 
 	resolver *lookup.Resolver // nil: images are not looked up
 }
@@ -84,7 +83,7 @@ input is unusable.`,
 	fs.StringVar(&o.inject.Revision, "revision", "", "revision of the control plane (default of the values)")
 	fs.StringVar(&o.inject.ControlPlane, "control-plane", "", "address of the control plane (default outriderd.outrider-system.svc:15012)")
 	fs.StringVar(&o.inject.Images.Proxy, "proxy-image", "", "image of the proxy (default of the values)")
-	fs.StringVar(&o.probeKey, "probe-key", "", "file with a secret of 16 bytes or more, from which the keys of the probes' paths are derived: the agent then knows the kubelet by them, and not by its address")
+	fs.StringVar(&o.settings.ProbeKey, "probe-key", "", "file with a secret of 16 bytes or more, from which the keys of the probes' paths are derived: the agent then knows the kubelet by them, and not by its address")
 	o.images.Add(fs, 10*time.Second)
 	istioFlags(cmd, o)
 	for _, flag := range []string{"filename", "values", "mesh-config"} {
@@ -177,9 +176,6 @@ func (o *injectOptions) write(stdout io.Writer, r offline.Result) error {
 	return nil
 }
 
-// leastSecret is the length of a secret that cannot be guessed.
-const leastSecret = 16
-
 // configure checks the flags, and reads the values and the mesh's configuration.
 func (o *injectOptions) configure(cmd *cobra.Command) error {
 	for _, name := range slices.Sorted(maps.Keys(withoutEffect)) {
@@ -192,16 +188,6 @@ func (o *injectOptions) configure(cmd *cobra.Command) error {
 	}
 	if err := o.inject.Check(); err != nil {
 		return err
-	}
-	if o.probeKey != "" {
-		secret, err := os.ReadFile(o.probeKey)
-		if err != nil {
-			return fmt.Errorf("--probe-key: %w", err)
-		}
-		if len(secret) < leastSecret {
-			return fmt.Errorf("--probe-key: %s has %d bytes; use %d or more, for example of: head -c 32 /dev/urandom", o.probeKey, len(secret), leastSecret)
-		}
-		o.inject.ProbeKey = inject.DerivedProbeKey(secret)
 	}
 	notes, err := o.settings.Read(&o.inject)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // forged headers, gets nothing made, and does not keep the kubelet's probes from being answered.
 func TestOtherPodsCannotUseTheStatusPorts(t *testing.T) {
 	t.Parallel()
-	const key = "a-key-that-nobody-guesses"
+	const key = "not-to-be-guessed-0123456789"
 	w := harness.New(t)
 	w.Serve()
 	keyed, plain, stranger := w.Pod("keyed"), w.Pod("plain"), w.Machine("stranger")

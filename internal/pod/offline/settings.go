@@ -15,7 +15,12 @@ type Settings struct {
 	Values []string // files with values; later ones win
 	Set    []string // single values in Helm's form; they win over the files
 	Mesh   string   // file with the mesh configuration; may be empty
+
+	ProbeKey string // file with the secret of [inject.DerivedProbeKey]; may be empty
 }
+
+// leastSecret is the length of a secret that cannot be guessed.
+const leastSecret = 16
 
 // Read reads the settings into o. The notes are about settings without effect.
 func (s Settings) Read(o *inject.Options) (notes []string, err error) {
@@ -42,6 +47,16 @@ func (s Settings) Read(o *inject.Options) (notes []string, err error) {
 	}
 	if o.Values, notes, err = inject.ParseValues(text); err != nil {
 		return nil, fmt.Errorf("values: %w", err)
+	}
+	if s.ProbeKey != "" {
+		secret, err := os.ReadFile(s.ProbeKey)
+		if err != nil {
+			return nil, fmt.Errorf("--probe-key: %w", err)
+		}
+		if len(secret) < leastSecret {
+			return nil, fmt.Errorf("--probe-key: %s has %d bytes; use %d or more, for example of: head -c 32 /dev/urandom", s.ProbeKey, len(secret), leastSecret)
+		}
+		o.ProbeKey = inject.DerivedProbeKey(secret)
 	}
 	if s.Mesh == "" {
 		return notes, nil
