@@ -141,7 +141,7 @@ func addresses(id NodeID, list string) []netip.Addr {
 // annotations among them may be long.
 var metadataKeys = []string{
 	contract.MetadataNamespace, contract.MetadataServiceAccount, contract.MetadataWorkload, contract.MetadataAddresses,
-	contract.MetadataInterception, contract.MetadataPush, contract.MetadataPrewarm, contract.MetadataSecrets, contract.MetadataCertificates,
+	contract.MetadataInterception, contract.MetadataPush, contract.MetadataPrewarm, contract.MetadataRenewed, contract.MetadataSecrets, contract.MetadataCertificates,
 }
 
 func metadata(s *structpb.Struct) map[string]string {

@@ -4,6 +4,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"outrider.dev/internal/contract"
 )
 
 func TestPrewarmCacheEvictsTheLeastRecentlyUsed(t *testing.T) {
@@ -41,5 +44,22 @@ func TestPrewarmCacheEvictsTheLeastRecentlyUsed(t *testing.T) {
 	}
 	if c.Get(Workload{Name: "1"}) != nil || c.Get(Workload{Name: "3"}) == nil || c.Get(shop) == nil {
 		t.Error("another workload than the least recently used one of the account was evicted")
+	}
+}
+
+// A proxy in place of one that had too many clusters does not get them again.
+func TestRenewedProxyIsNotPrewarmed(t *testing.T) {
+	w := Workload{Namespace: "store", Name: "shop"}
+	cache := NewPrewarmCache()
+	cache.Add(w, []string{"a"})
+	for renewed, want := range map[string]int{"": 1, "true": 0} {
+		meta, err := structpb.NewStruct(map[string]any{contract.MetadataRenewed: renewed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &client{proxy: &Proxy{OnDemand: true, Metadata: metadata(meta)}, prewarm: cache, workload: w}
+		if got := c.expectedClusters(); len(got) != want {
+			t.Errorf("renewed %q: %q, want %d", renewed, got, want)
+		}
 	}
 }

@@ -165,3 +165,49 @@ func TestLeave(t *testing.T) {
 		t.Errorf("once the port is left: %v, want that it is refused", err)
 	}
 }
+
+// While a proxy lives new connections can be made to wait, and what it has not accepted is known.
+func TestHold(t *testing.T) {
+	var p *proxy
+	s := shared(t, &p)
+	p = startProxy(t, 2, ip4, ip6)
+	if s.Hold() {
+		t.Error("before Ready there is nothing to hold back")
+	}
+	ready(t, s)
+	kept := dial(t, target)
+	if got := line(kept); got != target {
+		t.Fatalf("%q, want %q", got, target)
+	}
+	for range 3 {
+		if !s.Hold() {
+			t.Error("the proxy has accepted all, and Hold does not report it")
+		}
+		waiting := dial(t, target)
+		eventually(t, "it is held", func() bool { return s.Counts().Held == 1 })
+		ready(t, s)
+		if got := line(waiting); got != target {
+			t.Errorf("a held connection: %q, want %q", got, target)
+		}
+	}
+	if _, err := kept.Write([]byte("x")); err != nil {
+		t.Error(err)
+	}
+	kept.CloseWrite()
+	if got := line(kept); got != "x1 bytes" {
+		t.Errorf("a connection from before: %q", got)
+	}
+	p.kill()
+	s.Gone()
+	p = frozenProxy(t, 1, ip4, ip6)
+	ready(t, s)
+	queued := dial(t, target)
+	s.lastQueue = 0
+	if s.Hold() {
+		t.Error("a connection is in the proxy's queue, and Hold does not report it")
+	}
+	p.accept()
+	if got := line(queued); got != target {
+		t.Errorf("%q, want %q", got, target)
+	}
+}
