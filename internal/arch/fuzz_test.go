@@ -79,6 +79,7 @@ var targets = map[string]string{
 	"internal/capture/nftables FuzzAnswer":         "netlink's answers",
 	"internal/capture/nftables FuzzDecodeRule":     "rules of nftables",
 	"internal/capture/nftables FuzzDecodeSet":      "sets of nftables",
+	"internal/capture/iptables FuzzDecodeSet":      "sets of ipset",
 	"internal/capture/iptables FuzzParse":          "rules of iptables-save",
 	"internal/capture/setup FuzzParseEntry":        "routing rules",
 	"internal/capture/setup FuzzHolder":            "the list of locks",
