@@ -137,8 +137,7 @@ func Run(ctx context.Context, o Options) error {
 		p.plain.listener = p.listenOn(listeners.plain, nil)
 		p.serve(ctx, &g, p.plain)
 	}
-	web := &http.Server{Handler: p.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
-	g.Add(func() error { return web.Serve(listeners.web) }, func(error) { web.Close() })
+	p.serveWeb(&g, listeners.web)
 	g.Add(func() error { return p.authority.Run(ctx) }, func(error) { cancel() })
 	g.Add(func() error { p.report(ctx); return nil }, func(error) { cancel() })
 	o.Log.Info("serving", "discovery", addresses.Discovery, "http", addresses.HTTP, "webhook", addresses.Webhook, "push", pushMode(o.Full))

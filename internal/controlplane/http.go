@@ -9,7 +9,9 @@ import (
 	"net/http/pprof"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/oklog/run"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -17,13 +19,34 @@ import (
 	"outrider.dev/internal/xds"
 )
 
+// Limits of the port for metrics. Connections are limited as those of gRPC.
+const (
+	webHeaders     = 16 << 10
+	webHeaderTime  = 5 * time.Second
+	webRequestTime = 10 * time.Second
+	webAnswerTime  = 2 * time.Minute // a profile takes as long as its client says, 30 s by default
+	webIdle        = time.Minute     // Prometheus scrapes every 15 or 30 s
+	scrapesAtOnce  = 4
+)
+
+// serveWeb adds the port for metrics to the group.
+func (p *plane) serveWeb(g *run.Group, l net.Listener) {
+	limited := p.listenOn(l, nil)
+	web := &http.Server{
+		Handler: p.handler(), MaxHeaderBytes: webHeaders,
+		ReadHeaderTimeout: webHeaderTime, ReadTimeout: webRequestTime, WriteTimeout: webAnswerTime, IdleTimeout: webIdle,
+	}
+	g.Add(limited.Serve, func(error) { limited.Close() })
+	g.Add(func() error { return web.Serve(limited.Identified()) }, func(error) { web.Close() })
+}
+
 // handler serves metrics and readiness. Paths that show more are for clients on this
 // machine, and for those that may forward a port to it.
 func (p *plane) handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &metrics{p})
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: scrapesAtOnce}))
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
 		if missing := p.missing(); missing != nil {
 			http.Error(w, strings.Join(missing, "\n"), http.StatusServiceUnavailable)

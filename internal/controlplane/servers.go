@@ -64,6 +64,7 @@ func serverOptions(more ...grpc.ServerOption) []grpc.ServerOption {
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
 		grpc.ReadBufferSize(readBuffer),
 		grpc.ConnectionTimeout(prefaceTimeout),
+		grpc.Creds(conns.Credentials()), grpc.InTapHandle(conns.Tap),
 	}, more...)
 }
 
@@ -80,7 +81,6 @@ func identifiedServer(age time.Duration, more ...grpc.ServerOption) *grpc.Server
 // anonymousServer is for clients without a certificate: they get one, or nothing.
 func anonymousServer() *grpc.Server {
 	return grpc.NewServer(serverOptions(
-		grpc.Creds(conns.Credentials()),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: anonymousLife, MaxConnectionAgeGrace: anonymousLife}),
 		grpc.MaxRecvMsgSize(maxAnonymousRequest), grpc.MaxConcurrentStreams(maxAnonymousCalls),
 		grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
@@ -92,7 +92,7 @@ func anonymousServer() *grpc.Server {
 // openServers makes the servers of the port with mutual TLS, and of the one without TLS.
 func (p *plane) openServers(certificates *ca.Service) {
 	p.secure = port{
-		identified: identifiedServer(p.o.ConnectionAge, grpc.Creds(conns.Credentials()), grpc.StreamInterceptor(p.whileDeclared)),
+		identified: identifiedServer(p.o.ConnectionAge, grpc.StreamInterceptor(p.whileDeclared)),
 		anonymous:  anonymousServer(),
 	}
 	discovery.RegisterAggregatedDiscoveryServiceServer(p.secure.identified, p.byCertificate)

@@ -11,6 +11,10 @@ type delta struct{ maxMessage int }
 func (delta) name() string      { return "delta" }
 func (delta) unsolicited() bool { return true }
 
+func (delta) names(r *discovery.DeltaDiscoveryRequest) int {
+	return len(r.GetResourceNamesSubscribe()) + len(r.GetResourceNamesUnsubscribe()) + len(r.GetInitialResourceVersions())
+}
+
 // read turns a request into a change of a subscription. One without names and without a
 // nonce gets all resources of the wildcard: so Envoy opens a wildcard, and the virtual
 // hosts of each route configuration.

@@ -73,10 +73,7 @@ func fuzzOne(t *testing.T, data []byte, diffs bool) {
 		v.diffs = diffs
 		snapshots = append(snapshots, v)
 	}
-	c := &client{
-		proxy: &Proxy{ID: "x", OnDemand: true}, snapshot: snapshots[0], maxNames: 50, maxPeerNames: 60, peer: &peer{}, unsolicited: true,
-		prewarm: NewPrewarmCache(), types: map[string]*subscription{}, recorded: map[string]bool{},
-	}
+	c := fuzzClient(snapshots[0])
 	d := delta{100}
 	for _, step := range steps(data) {
 		switch step := step.(type) {
@@ -95,6 +92,121 @@ func fuzzOne(t *testing.T, data []byte, diffs bool) {
 		}
 	}
 	checkUpToDate(t, c)
+	checkKept(t, c)
+}
+
+// FuzzStateOfTheWorld: whatever a client requests, a message has each resource once, and in
+// the end the client has what it subscribed to.
+func FuzzStateOfTheWorld(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 4, 0, 0, 4, 3, 0, 0xf0, 1, 0, 0xf0, 2, 0, 0xf0, 3, 0})
+	f.Add([]byte{0, 1, 0, 1, 1, 0, 0xf0, 1, 0, 0, 0x21, 1, 0xf0, 0, 0, 0, 0x20, 1})
+	f.Add([]byte{1, 3, 1, 1, 2, 2, 1, 0, 1, 3, 0xff, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var snapshots []Snapshot
+		for i, text := range fuzzSnapshots {
+			snapshots = append(snapshots, mustSnapshot(t, fmt.Sprint(i), text))
+		}
+		c := fuzzClient(snapshots[0])
+		c.proxy.OnDemand, c.unsolicited = false, false
+		for ; len(data) >= 3; data = data[3:] {
+			what, bits, nonce := data[0], data[1], data[2]
+			if what >= 0xf0 {
+				changes, known := new(diffCache).between(c.snapshot, snapshots[int(bits)%len(snapshots)])
+				checkOnce(t, sotw{}.write(c, c.push(snapshots[int(bits)%len(snapshots)], changes, known)))
+				continue
+			}
+			r := &discovery.DiscoveryRequest{TypeUrl: fuzzTypes[int(what)%len(fuzzTypes)]}
+			for i, name := range fuzzNames {
+				if bits>>i&1 == 1 {
+					r.ResourceNames = append(r.ResourceNames, name)
+				}
+			}
+			switch sub := c.types[r.GetTypeUrl()]; nonce % 3 {
+			case 1: // the last message's
+				if sub != nil {
+					r.ResponseNonce = sub.acks.nonce
+				}
+			case 2:
+				r.ResponseNonce = fmt.Sprint(nonce) // an older message's, or of none
+			}
+			answer, err := sotw{}.read(c, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkOnce(t, sotw{}.write(c, answer))
+			c.dropOverLimit(answer)
+		}
+		checkUpToDate(t, c)
+		checkKept(t, c)
+	})
+}
+
+func fuzzClient(v Snapshot) *client {
+	return &client{
+		proxy: &Proxy{ID: "x", OnDemand: true}, snapshot: v, maxNames: 50, maxPeerNames: 60, peer: &peer{}, unsolicited: true,
+		prewarm: NewPrewarmCache(), types: map[string]*subscription{}, recorded: map[string]bool{},
+	}
+}
+
+// checkOnce: no resource comes twice in a message.
+func checkOnce(t *testing.T, messages []*discovery.DiscoveryResponse) {
+	t.Helper()
+	for _, m := range messages {
+		seen := map[string]bool{}
+		for _, body := range m.GetResources() {
+			if seen[string(body.GetValue())] {
+				t.Errorf("a resource of %s comes twice", shortType(m.GetTypeUrl()))
+			}
+			seen[string(body.GetValue())] = true
+		}
+	}
+}
+
+// checkKept: what is counted for the limits is what there is.
+func checkKept(t *testing.T, c *client) {
+	t.Helper()
+	for typeURL, sub := range c.types {
+		bytes := 0
+		for name := range sub.resources {
+			bytes += len(name)
+		}
+		if bytes != sub.bytes {
+			t.Errorf("%s: %d bytes of names are counted as %d", shortType(typeURL), bytes, sub.bytes)
+		}
+	}
+	if n := c.count(countSubscribed); n > c.maxNames {
+		t.Errorf("%d names are kept; want at most %d", n, c.maxNames)
+	}
+}
+
+// FuzzPrewarmCache: whatever workloads use, the cache is bounded, and has each name once.
+func FuzzPrewarmCache(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 3, 16, 1, 32, 2, 0, 1, 64, 5})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c := NewPrewarmCache()
+		c.maxWorkloads, c.maxOfAccount, c.maxNames = 6, 3, 4
+		for ; len(data) >= 2; data = data[2:] {
+			w := Workload{Namespace: fmt.Sprint(data[0] & 3), Name: fmt.Sprint(data[0] >> 2 & 15)}
+			if data[0]&0x80 == 0 {
+				c.Add(w, []string{fmt.Sprint(data[1] & 7), fmt.Sprint(data[1] >> 3 & 7)})
+			}
+			if got := c.Get(w); len(got) > c.maxNames || len(slices.Compact(got)) != len(got) {
+				t.Fatalf("%q: want at most %d, each once", got, c.maxNames)
+			}
+			of := map[string]int{}
+			for w := range c.entries {
+				of[w.Namespace]++
+			}
+			for namespace, n := range of {
+				if n > c.maxOfAccount {
+					t.Fatalf("account %s has %d workloads; want at most %d", namespace, n, c.maxOfAccount)
+				}
+			}
+			if len(c.entries) > c.maxWorkloads {
+				t.Fatalf("%d workloads; want at most %d", len(c.entries), c.maxWorkloads)
+			}
+		}
+	})
 }
 
 // checkMessages: no resource comes twice, no cluster is removed, endpoints follow clusters.

@@ -3,6 +3,7 @@ package xds
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
@@ -49,6 +50,12 @@ const (
 	// A proxy logs when it connects, and once for a mistake.
 	logBurst, logRate = 20, 0.2
 )
+
+// A request of more than largeRequest resources is large. Of these only so many are served
+// at a time that some processors are left for the others.
+const largeRequest = 500
+
+func largeAtOnce() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
 // DefaultStreams is how many streams a client may have: one, and those that a broken network
 // has left.

@@ -50,6 +50,7 @@ type Server struct {
 	log     *slog.Logger
 	diffs   diffCache
 	peers   peers
+	large   chan struct{} // a place for each large request that is served
 
 	stop    chan struct{} // closed by Shutdown
 	running sync.WaitGroup
@@ -75,7 +76,7 @@ func New(o Options) *Server {
 	o.SendTimeout = cmp.Or(o.SendTimeout, 30*time.Second)
 	o.MaxNames = cmp.Or(o.MaxNames, 20000)
 	o.MaxMessage = cmp.Or(o.MaxMessage, 2<<20)
-	return &Server{options: o, log: o.Log, stop: make(chan struct{}), clients: map[uint64]*client{}, peers: peers{all: map[string]*peer{}}}
+	return &Server{options: o, log: o.Log, stop: make(chan struct{}), clients: map[uint64]*client{}, peers: peers{all: map[string]*peer{}}, large: make(chan struct{}, largeAtOnce())}
 }
 
 // DeltaAggregatedResources serves one delta stream.

@@ -34,6 +34,7 @@ type transport[Req, Resp any] interface {
 type protocol[Req, Resp any] interface {
 	name() string
 	unsolicited() bool // resources may be sent without a subscription
+	names(Req) int     // in a request
 	read(*client, Req) (*response, error)
 	write(*client, *response) []Resp
 }
@@ -170,6 +171,10 @@ func (st *stream[Req, Resp]) request(r Req, snapshot Snapshot) error {
 	err := st.respond(func(c *client) (*response, error) {
 		if sub := c.types[r.GetTypeUrl()]; sub != nil && r.GetResponseNonce() != "" {
 			st.acknowledge(c, sub, r)
+		}
+		if st.protocol.names(r) > largeRequest {
+			st.server.large <- struct{}{} // others hold it while they compute, and not while they send
+			defer func() { <-st.server.large }()
 		}
 		answer, err := st.protocol.read(c, r)
 		if err == nil {

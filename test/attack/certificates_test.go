@@ -27,6 +27,5 @@ var certificates = []attacked{
 				return v.certificate(ctx, connection, request, "")
 			})
 		},
-		open: "messages of 16 MiB are received before the caller is known",
 	},
 }

@@ -13,7 +13,8 @@
 // # To add a case
 //
 // The cases of one part of the surface are a slice in a file of its own: reviews_test.go,
-// certificates_test.go, streams_test.go, statusports_test.go, identities_test.go. A new file adds its slice to all() in suite_test.go.
+// certificates_test.go, connections_test.go, streams_test.go, statusports_test.go, identities_test.go. A new file
+// adds its slice to all() in suite_test.go.
 // A case is
 //
 //	{

@@ -42,7 +42,7 @@ type attacked struct {
 
 // all are the cases, in the order of the table.
 func all() []attacked {
-	return slices.Concat(reviews, webhookCases, certificates, streams, statusPorts, identities)
+	return slices.Concat(reviews, webhookCases, certificates, connections, streams, statusPorts, identities)
 }
 
 // What may be left of an attack: what the collector's own structures, pools, and ordinary

@@ -58,11 +58,13 @@ func peerCertificates(ctx context.Context) []*x509.Certificate {
 	if !ok {
 		return nil
 	}
-	info, ok := p.AuthInfo.(credentials.TLSInfo)
-	if !ok {
-		return nil
+	switch info := p.AuthInfo.(type) {
+	case credentials.TLSInfo:
+		return info.State.PeerCertificates
+	case interface{ ConnectionState() tls.ConnectionState }: // of package conns
+		return info.ConnectionState().PeerCertificates
 	}
-	return info.State.PeerCertificates
+	return nil
 }
 
 // peerAddress is the client's address, without its port.

@@ -14,7 +14,8 @@ import (
 type place struct {
 	listener *Listener
 	raw      net.Conn
-	from     netip.Addr  // [block] of the client's address
+	from     netip.Addr // [block] of the client's address
+	origin   *origin
 	client   *client     // nil without an identity; set once, before a server has the connection
 	expiry   *time.Timer // of the client's certificate; nil without one; likewise
 
@@ -29,6 +30,14 @@ func (p *place) leave() {
 		p.raw.Close()
 		p.listener.release(p)
 	})
+}
+
+// mayCall reports whether another call of the client is within its rate.
+func (p *place) mayCall() bool {
+	if p.client == nil {
+		return p.origin.calls.Allow()
+	}
+	return p.client.calls.Allow()
 }
 
 // A Conn is an accepted connection, after its TLS handshake if there is one.

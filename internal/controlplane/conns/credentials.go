@@ -6,27 +6,60 @@ import (
 	"errors"
 	"net"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 )
 
-// Credentials are for a server of a [Listener] with TLS, whose handshakes are already done.
+// Credentials are for a server of a [Listener], whose handshakes are already done.
 func Credentials() credentials.TransportCredentials { return done{} }
 
 type done struct{}
 
 func (done) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	var secure *tls.Conn
-	if conn, ok := c.(*Conn); ok {
-		secure, _ = conn.Conn.(*tls.Conn)
+	conn, ok := c.(*Conn)
+	if !ok {
+		return nil, nil, errors.New("the connection is not one of a listener")
 	}
-	if secure == nil {
-		return nil, nil, errors.New("the connection is not one of a listener with TLS")
+	info := Info{conn: conn, CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}}
+	if _, ok := conn.Conn.(*tls.Conn); ok {
+		info.SecurityLevel = credentials.PrivacyAndIntegrity
 	}
-	return c, credentials.TLSInfo{
-		State:          secure.ConnectionState(),
-		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
-	}, nil
+	return c, info, nil
+}
+
+// Info is what a server knows of the peer of a call.
+type Info struct {
+	credentials.CommonAuthInfo
+	conn *Conn
+}
+
+// AuthType is required by gRPC.
+func (Info) AuthType() string { return "tls" }
+
+// ConnectionState is the zero value without TLS.
+func (i Info) ConnectionState() tls.ConnectionState {
+	if secure, ok := i.conn.Conn.(*tls.Conn); ok {
+		return secure.ConnectionState()
+	}
+	return tls.ConnectionState{}
+}
+
+// Tap refuses a call of a client that makes too many, before a server spends anything on
+// it, and closes the connection: a client that opens and resets streams reads no status.
+func Tap(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ctx, nil
+	}
+	info, ok := p.AuthInfo.(Info)
+	if !ok || info.conn.mayCall() {
+		return ctx, nil
+	}
+	info.conn.listener.refuse(info.conn.place, CallsTooFast, "the client makes more calls than its rate")
+	return ctx, status.Error(codes.ResourceExhausted, "too many calls from this client")
 }
 
 // ClientOf names the client of a call as connections are counted: an identity, which is
@@ -37,8 +70,10 @@ func ClientOf(ctx context.Context, identify func(tls.ConnectionState) (string, e
 		return ""
 	}
 	identity := ""
-	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.PeerCertificates) > 0 {
-		identity, _ = identify(info.State)
+	if info, ok := p.AuthInfo.(Info); ok {
+		if state := info.ConnectionState(); len(state.PeerCertificates) > 0 {
+			identity, _ = identify(state)
+		}
 	}
 	return identity + " at " + block(addressOf(p.Addr)).String()
 }

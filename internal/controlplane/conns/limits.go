@@ -17,6 +17,9 @@ const (
 	// An address may open so many connections at once, and a second: a handshake costs the
 	// server 0.5 ms, and a node with 250 pods has an address for each.
 	addressBurst, addressRate = 200, 50
+	// An address may make so many calls without an identity: a request for a certificate, and
+	// then for the next one.
+	anonymousCallBurst, anonymousCallRate = 200, 50
 	// maxIdle bounds the addresses, and the clients, whose rate is known.
 	maxIdle = 10_000
 )
@@ -29,6 +32,9 @@ const (
 	// A proxy that uses 10,000 services sends 4 MB when it connects again, mostly names. The
 	// rate is that of a proxy that uses 10,000 services anew in 4 s.
 	bytesBurstPerProxy, bytesRatePerProxy = 1 << 20, 256 << 10
+	// Most calls are an agent's for the names of its pod's DNS queries, answers to which it
+	// keeps for 5 or 30 s.
+	callBurstPerProxy, callRatePerProxy = 250, 60
 )
 
 // minBytesBurst is enough for one proxy with 10,000 services, whatever the number of proxies.
@@ -47,14 +53,14 @@ func block(a netip.Addr) netip.Addr {
 
 // An origin is an address with connections that have no identity, or had some recently.
 type origin struct {
-	rate      *rate.Limiter
-	anonymous []*place // oldest first
+	rate, calls *rate.Limiter
+	anonymous   []*place // oldest first
 }
 
 // A client is an identity at an address.
 type client struct {
-	connections int
-	bytes       *rate.Limiter
+	connections  int
+	bytes, calls *rate.Limiter
 }
 
 type clientKey struct {
@@ -63,6 +69,8 @@ type clientKey struct {
 }
 
 func newClient(proxies int) *client {
-	return &client{bytes: rate.NewLimiter(
-		rate.Limit(max(proxies*bytesRatePerProxy, minBytesRate)), max(proxies*bytesBurstPerProxy, minBytesBurst))}
+	return &client{
+		bytes: rate.NewLimiter(rate.Limit(max(proxies*bytesRatePerProxy, minBytesRate)), max(proxies*bytesBurstPerProxy, minBytesBurst)),
+		calls: rate.NewLimiter(rate.Limit(proxies*callRatePerProxy), proxies*callBurstPerProxy),
+	}
 }

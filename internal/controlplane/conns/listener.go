@@ -44,13 +44,14 @@ type Reason int
 
 // The reasons.
 const (
-	TooFast    Reason = iota // the address opens too many in a short time
-	TooMany                  // without an identity, in total
-	Handshake                // it failed, or took too long
-	ClientFull               // too many of one client
+	TooFast      Reason = iota // the address opens too many in a short time
+	TooMany                    // without an identity, in total
+	Handshake                  // it failed, or took too long
+	ClientFull                 // too many of one client
+	CallsTooFast               // the client makes too many calls in a short time
 )
 
-var reasons = [...]string{"rate", "anonymous", "handshake", "client"}
+var reasons = [...]string{"rate", "anonymous", "handshake", "client", "calls"}
 
 func (r Reason) String() string { return reasons[r] }
 
@@ -132,6 +133,7 @@ func (l *Listener) admit(raw net.Conn) *place {
 		l.log(TooFast, remote, fmt.Sprintf("%d connections a second are accepted from one address", addressRate))
 		return nil
 	}
+	p.origin = o
 	o.anonymous = append(o.anonymous, p)
 	l.counters.Anonymous++
 	var extra *place
@@ -160,7 +162,7 @@ func (l *Listener) originOf(a netip.Addr) *origin {
 				})
 			}
 		}
-		o = &origin{rate: rate.NewLimiter(addressRate, burst)}
+		o = &origin{rate: rate.NewLimiter(addressRate, burst), calls: rate.NewLimiter(anonymousCallRate, max(anonymousCallBurst, burst))}
 		l.origins[a] = o
 	}
 	return o
@@ -216,7 +218,9 @@ func (l *Listener) identify(c *Conn, identity string, notAfter time.Time) {
 		return
 	}
 	text := fmt.Sprintf("%d connections of %q from one address are served; see --proxies-per-address", most, identity)
-	c.goAway(text)
+	if l.o.TLS != nil { // without, the port may speak another protocol
+		c.goAway(text)
+	}
 	l.refuse(c.place, ClientFull, text)
 }
 

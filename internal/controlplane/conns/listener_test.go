@@ -19,6 +19,9 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/time/rate"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 )
 
 // patience bounds a wait for what is certain to come.
@@ -102,7 +105,7 @@ func TestCertificateSelectsTheServer(t *testing.T) {
 	}
 	for _, c := range []net.Conn{anonymous, identified} {
 		_, info, err := Credentials().ServerHandshake(c)
-		if err != nil || info.AuthType() != "tls" {
+		if err != nil || info.(Info).ConnectionState().NegotiatedProtocol != "h2" {
 			t.Errorf("%v, %v; want the state of TLS", info, err)
 		}
 		c.Close()
@@ -239,6 +242,33 @@ func TestHandshakeThatFailsFreesItsPlace(t *testing.T) {
 	}
 	if n := l.Counters().Anonymous; n != 0 {
 		t.Errorf("%d connections are counted; want none", n)
+	}
+}
+
+func TestClientThatCallsTooOftenLosesItsConnection(t *testing.T) {
+	l := start(t, Options{Proxies: 1})
+	for name, serial := range map[string]int64{"identified": 2, "anonymous": 0} {
+		t.Run(name, func(t *testing.T) {
+			client := dial(t, l, serial)
+			from := l.Anonymous()
+			if serial != 0 {
+				from = l.Identified()
+			}
+			_, info, err := Credentials().ServerHandshake(accept(t, from))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: info})
+			for range 100 * callBurstPerProxy { // far more than the burst: time adds to it
+				if _, err = Tap(ctx, nil); err != nil {
+					break
+				}
+			}
+			if status.Code(err) != codes.ResourceExhausted {
+				t.Errorf("%v; want ResourceExhausted", err)
+			}
+			closed(t, client)
+		})
 	}
 }
 
