@@ -33,6 +33,8 @@ var targets = map[string]string{
 	"internal/wire FuzzVerdict":                                    "gRPC's status",
 	"internal/wire FuzzHealthStatus":                               "answers of gRPC's health service",
 	"internal/xds FuzzDelta":                                       "requests of proxies, delta",
+	"internal/xds FuzzStateOfTheWorld":                             "requests of proxies, state of the world",
+	"internal/xds FuzzPrewarmCache":                                "what workloads used",
 	"internal/xds FuzzParseNodeID":                                 "identifiers of proxies",
 	"internal/xds/resource FuzzNames":                              "names of resources",
 	"internal/agent/status FuzzEndpoints":                          "requests to a pod's status ports",
