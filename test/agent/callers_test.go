@@ -20,7 +20,7 @@ func TestOtherPodsCannotUseTheStatusPorts(t *testing.T) {
 	const key = "not-to-be-guessed-0123456789"
 	w := harness.New(t)
 	w.Serve()
-	keyed, plain, stranger := w.Pod("keyed"), w.Pod("plain"), w.Machine("stranger")
+	keyed, plain, outsider := w.Pod("keyed"), w.Pod("plain"), w.Machine("outsider")
 	probers := `ISTIO_KUBE_APP_PROBERS={"/app-health/app/readyz": {"httpGet": {"path": "/ready", "port": 8080}}, "/app-lifecycle/app/prestopz": {"httpGet": {"path": "/stop", "port": 8080}}}`
 	keyed.Env = []string{probers, "OUTRIDER_PROBE_KEY=" + key, "OUTRIDER_METRICS_FROM=node"}
 	plain.Env = []string{probers}
@@ -35,7 +35,7 @@ func TestOtherPodsCannotUseTheStatusPorts(t *testing.T) {
 		t.Cleanup(func() { server.Close() })
 	}
 	const probe, hook = "/app-health/app/readyz", "/app-lifecycle/app/prestopz"
-	node, other := harness.NewClient(w.Node, 0), harness.NewClient(stranger.Namespace, 0)
+	node, other := harness.NewClient(w.Node, 0), harness.NewClient(outsider.Namespace, 0)
 	defer node.Close()
 	defer other.Close()
 	get := func(c *harness.Client, p *harness.Pod, port int, path string) (int, string) {
@@ -100,7 +100,7 @@ func TestOtherPodsCannotUseTheStatusPorts(t *testing.T) {
 
 	// Connections without a request, more than there may be; then the kubelet's probes.
 	for range 1000 {
-		c, err := harness.Dialer(stranger.Namespace, 0)(t.Context(), "tcp", fmt.Sprintf("%s:15021", keyed.Address))
+		c, err := harness.Dialer(outsider.Namespace, 0)(t.Context(), "tcp", fmt.Sprintf("%s:15021", keyed.Address))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -137,7 +137,7 @@ func (s *Server) notAProber(p peer, path string) string {
 	case s.o.Probes.Key != "":
 		return "only for the kubelet: the path must end with the key of this pod's probes"
 	}
-	if s.strangers.first(p.name) {
+	if s.refused.first(p.name) {
 		s.o.Log.Warn("probe refused: it is not from the node", "client", p.name, "path", path,
 			"node", fmt.Sprint(s.o.Node), "hint", "if this is the kubelet: inject with --probe-key, or name its network in OUTRIDER_PROBE_FROM")
 	}

@@ -47,9 +47,9 @@ func callFrom(t *testing.T, in *ns.Namespace, from, url string, header http.Head
 func TestWhoMayCallWhat(t *testing.T) {
 	const key = "0123456789abcdefKEY"
 	pod, network := ns.New(t), ns.New(t)
-	const self, gateway, host, stranger, prometheus = "10.9.0.2", "10.9.0.1", "10.9.0.9", "10.9.0.3", "10.9.0.4"
+	const self, gateway, host, elsewhere, prometheus = "10.9.0.2", "10.9.0.1", "10.9.0.9", "10.9.0.3", "10.9.0.4"
 	addresses := []netip.Prefix{}
-	for _, a := range []string{gateway, host, stranger, prometheus} {
+	for _, a := range []string{gateway, host, elsewhere, prometheus} {
 		addresses = append(addresses, netip.MustParsePrefix(a+"/24"))
 	}
 	ns.Connect(pod, "eth0", mustPrefix(self+"/24"), network, "eth1", addresses)
@@ -69,7 +69,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 				o.Node = append(Gateways(), netip.MustParsePrefix(host+"/32"))
 				o.MetricsFrom = mustPrefix(prometheus + "/32")
 				o.Drain = func(context.Context) error { return nil }
-				o.Quit = func() { t.Error("quit by a stranger") }
+				o.Quit = func() { t.Error("quit from elsewhere") }
 			})
 		})
 	}
@@ -91,28 +91,28 @@ func TestWhoMayCallWhat(t *testing.T) {
 		{gateway, 15020, probe, 200, "fine"},
 		{gateway, 15020, hook, 200, "fine"},
 		{"", 15020, hook, 200, "fine"},
-		{stranger, 15020, probe, 403, "10.9.0.1/32 10.9.0.9/32"},
-		{stranger, 15020, hook, 403, "only from the pod and its node"},
-		{stranger, 15020, hook + "/", 403, ""},
-		{stranger, 15020, hook + "/" + key, 403, ""},
-		{stranger, 15020, "/app-health/none/readyz", 403, ""}, // no list of what there is
+		{elsewhere, 15020, probe, 403, "10.9.0.1/32 10.9.0.9/32"},
+		{elsewhere, 15020, hook, 403, "only from the pod and its node"},
+		{elsewhere, 15020, hook + "/", 403, ""},
+		{elsewhere, 15020, hook + "/" + key, 403, ""},
+		{elsewhere, 15020, "/app-health/none/readyz", 403, ""}, // no list of what there is
 		{gateway, 15020, "/app-health/none/readyz", 404, "known: /app-health/app/readyz"},
 
 		// With a key: who knows it, from everywhere; an address no longer counts.
-		{stranger, 15030, probe + "/" + key, 200, "fine"}, // the kubelet on an unusual network
-		{stranger, 15030, hook + "/" + key, 200, "fine"},
+		{elsewhere, 15030, probe + "/" + key, 200, "fine"}, // the kubelet on an unusual network
+		{elsewhere, 15030, hook + "/" + key, 200, "fine"},
 		{host, 15030, hook, 403, "key of this pod's probes"}, // a pod with the node's network
 		{gateway, 15030, probe, 403, "key"},
-		{stranger, 15030, probe, 403, "key"},
-		{stranger, 15030, probe + "/" + key[1:], 403, "key"},
-		{stranger, 15030, probe + "/" + key + "/" + key, 404, "no such probe"},
+		{elsewhere, 15030, probe, 403, "key"},
+		{elsewhere, 15030, probe + "/" + key[1:], 403, "key"},
+		{elsewhere, 15030, probe + "/" + key + "/" + key, 404, "no such probe"},
 		{"", 15030, probe, 200, "fine"},
 
-		{stranger, 15020, contract.ReadyPath, 503, "envoy-not-live"},
-		{stranger, 15020, "/startup", 403, "kubectl port-forward"},
+		{elsewhere, 15020, contract.ReadyPath, 503, "envoy-not-live"},
+		{elsewhere, 15020, "/startup", 403, "kubectl port-forward"},
 		{host, 15020, "/startup", 200, "process_started"},
-		{stranger, 15020, "/metrics", 403, "OUTRIDER_METRICS_FROM"},
-		{stranger, 15020, "/stats/prometheus", 403, ""},
+		{elsewhere, 15020, "/metrics", 403, "OUTRIDER_METRICS_FROM"},
+		{elsewhere, 15020, "/stats/prometheus", 403, ""},
 		{prometheus, 15020, "/stats/prometheus", 200, "outrider_agent_ready"},
 		{prometheus, 15020, "/startup", 403, ""},
 		{host, 15020, "/metrics", 200, "outrider_agent_ready"},
@@ -121,10 +121,10 @@ func TestWhoMayCallWhat(t *testing.T) {
 		{host, 15020, "/debug/pprof/heap", 403, "loopback"},
 
 		// The readiness port is what a load balancer may show to everyone.
-		{stranger, 15021, contract.ReadyPath, 503, "envoy-not-live"},
+		{elsewhere, 15021, contract.ReadyPath, 503, "envoy-not-live"},
 		{host, 15021, hook, 403, "on this port only"},
 		{host, 15021, "/metrics", 403, "on this port only"},
-		{stranger, 15031, hook + "/" + key, 403, "on this port only"},
+		{elsewhere, 15031, hook + "/" + key, 403, "on this port only"},
 		{"", 15021, "/startup", 200, "process_started"},
 	} {
 		in, to := network, self

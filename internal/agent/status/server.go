@@ -76,7 +76,7 @@ type Server struct {
 	conns     *connLimiter
 	waits     *slotLimiter // held requests
 	scraping  *slotLimiter
-	strangers firsts // clients whose probes were refused
+	refused   firsts // clients whose probes were refused
 }
 
 // Listen opens the ports and the socket, all or none.
