@@ -65,26 +65,15 @@ func applyRouting(had, want capture.Routing, families capture.Families) (notes [
 	if off {
 		notes = []string{noteIPv6Off}
 	}
-	if have, err := r.read(families); err == nil && have == want {
+	if have, err := r.read(families); err != nil || have != want {
+		if err := r.replacePolicy(want, families, off); err != nil {
+			return notes, false, err
+		}
+	} else if !off {
 		return notes, false, nil
 	}
 	if had.SixSource && !want.SixSource {
-		if err := r.removeSixSource(); err != nil {
-			return nil, false, err
-		}
-	}
-	if err := r.removePolicy(); err != nil {
-		return nil, false, err
-	}
-	if want.Mark != 0 {
-		for _, f := range addressFamilies {
-			if !families.Has(f.model) {
-				continue
-			}
-			if err := r.addPolicy(f.family, want, off); err != nil {
-				return notes, false, errors.Join(err, r.removePolicy())
-			}
-		}
+		return notes, false, r.removeSixSource()
 	}
 	if want.SixSource {
 		err := r.change(unix.RTM_NEWADDR, create, r.address(sixSource))
@@ -94,6 +83,23 @@ func applyRouting(had, want capture.Routing, families capture.Families) (notes [
 		addedSix = err == nil
 	}
 	return notes, addedSix, nil
+}
+
+// replacePolicy removes the routing rules and routes that are there, and adds those that
+// are wanted.
+func (r router) replacePolicy(want capture.Routing, families capture.Families, off bool) error {
+	if err := r.removePolicy(); err != nil || want.Mark == 0 {
+		return err
+	}
+	for _, f := range addressFamilies {
+		if !families.Has(f.model) {
+			continue
+		}
+		if err := r.addPolicy(f.family, want, off); err != nil {
+			return errors.Join(err, r.removePolicy())
+		}
+	}
+	return nil
 }
 
 // noteIPv6Off is for the user of a namespace where [ipv6Off] holds.
