@@ -80,7 +80,11 @@ func (o *rulesOptions) run(cmd *cobra.Command) error {
 	if err := cli.FinishIntent(cmd.Flags(), &o.intent); err != nil {
 		return err
 	}
-	network, err := o.network()
+	var here capture.Network // the machine's own network is no pod's
+	if o.query.To != "" && !setup.InHost() {
+		here = setup.Network()
+	}
+	network, err := o.query.Network(here)
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
@@ -103,33 +107,16 @@ func (o *rulesOptions) run(cmd *cobra.Command) error {
 	return err
 }
 
-// network is the pod's: of the flags, or the one of this namespace. The machine's own is no
-// pod's.
-func (o *rulesOptions) network() (capture.Network, error) {
-	var here capture.Network
-	if o.query.To != "" && !setup.InHost() {
-		here = setup.Network()
-	}
-	return o.query.Network(here)
-}
-
 func (o *rulesOptions) text(rs capture.Ruleset, network capture.Network) (string, error) {
 	switch {
 	case o.query.To != "" && !o.explain:
 		return "", &cli.UsageError{Err: fmt.Errorf("--to needs --explain"), Hint: "add --explain"}
 	case o.query.To != "":
-		conn, pod, supposed, err := o.query.Parse(network)
+		text, err := o.query.Explain(rs, network)
 		if err != nil {
 			return "", &cli.UsageError{Err: err}
 		}
-		if len(network.Addrs) > 0 && len(o.query.Local) == 0 {
-			supposed = append([]string{fmt.Sprintf("the pod's addresses are those of this network namespace, %s (--local)", strings.Trim(fmt.Sprint(network.Addrs), "[]"))}, supposed...)
-		}
-		var b strings.Builder
-		for _, s := range supposed {
-			fmt.Fprintf(&b, "supposed: %s\n", s)
-		}
-		return b.String() + rs.Trace(conn, pod).String(), nil
+		return text, nil
 	case o.output == cli.JSON:
 		var b strings.Builder
 		err := cli.WriteJSON(&b, rs)

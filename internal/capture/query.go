@@ -1,7 +1,6 @@
 package capture
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -45,6 +44,19 @@ func (q Query) Network(n Network) (Network, error) {
 	return n, nil
 }
 
+// Explain follows the connection through rules, and prints before that what it supposed.
+func (q Query) Explain(rs Ruleset, n Network) (string, error) {
+	c, pod, supposed, err := q.Parse(n)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, s := range supposed {
+		fmt.Fprintf(&b, "supposed: %s\n", s)
+	}
+	return b.String() + rs.Trace(c, pod).String(), nil
+}
+
 // Parse returns the connection, the pod around it in network n, and what it supposed
 // about both. An error names the flag of "outrider rules" with the wrong value.
 func (q Query) Parse(n Network) (c Conn, pod Pod, supposed []string, err error) {
@@ -64,6 +76,10 @@ func (q Query) Parse(n Network) (c Conn, pod Pod, supposed []string, err error) 
 	}
 	if c.In, c.Out, supposed, err = q.interfaces(n, c.Dst.Addr()); err != nil {
 		return c, pod, nil, err
+	}
+	if len(n.Addrs) > 0 && len(q.Local) == 0 {
+		here := fmt.Sprintf("the pod's addresses are those of this network namespace, %s (--local)", strings.Trim(fmt.Sprint(n.Addrs), "[]"))
+		supposed = slices.Insert(supposed, 0, here)
 	}
 	src, err := q.source(c)
 	if err != nil {
@@ -102,26 +118,20 @@ func (q Query) owner() (uid, gid uint32, err error) {
 // interfaces are those by which the connection comes in and leaves. It comes in by none if
 // a process of the pod opens it, and leaves by none if it comes in for the pod itself.
 func (q Query) interfaces(n Network, dst netip.Addr) (in, out string, supposed []string, err error) {
-	for flag, name := range map[string]string{"in": q.In, "out": q.Out} {
-		if _, err := parseInterface(name); err != nil {
-			return "", "", nil, fmt.Errorf("--%s=%q: %w", flag, name, err)
-		}
+	own := dst.IsLoopback() || q.Out == "lo" || slices.Contains(n.Addrs, dst)
+	if err := q.checkInterfaces(own, dst); err != nil {
+		return "", "", nil, err
 	}
-	own := dst.IsLoopback() || slices.Contains(n.Addrs, dst)
 	switch {
-	case q.In == "lo":
-		return "", "", nil, errors.New(`--in="lo": a process of the pod makes such a connection; leave --in out`)
-	case own && q.Out != "" && q.Out != "lo":
-		return "", "", nil, fmt.Errorf("--out=%q: %s is an address of the pod, and is reached by lo", q.Out, dst)
-	case q.In != "" && (own || q.Out == "lo"):
+	case own && q.In != "":
 		return q.In, "", nil, nil
-	case own || q.Out != "":
-		return q.In, cmp.Or(q.Out, "lo"), nil, nil
-	}
-	if n.Addrs == nil {
-		if q.In != "" {
-			return q.In, "", []string{fmt.Sprintf("%s is an address of the pod (--local)", dst)}, nil
-		}
+	case own:
+		return "", "lo", nil, nil
+	case q.Out != "":
+		return q.In, q.Out, nil, nil
+	case n.Addrs == nil && q.In != "":
+		return q.In, "", []string{fmt.Sprintf("%s is an address of the pod (--local)", dst)}, nil
+	case n.Addrs == nil:
 		supposed = append(supposed, fmt.Sprintf("%s is not an address of the pod (--local)", dst))
 	}
 	if n.Out != nil {
@@ -131,6 +141,21 @@ func (q Query) interfaces(n Network, dst netip.Addr) (in, out string, supposed [
 		supposed = append(supposed, fmt.Sprintf("there is a route to %s, which there is not here (%v)", dst, err))
 	}
 	return q.In, "eth0", append(supposed, "it leaves by eth0 (--out)"), nil
+}
+
+func (q Query) checkInterfaces(own bool, dst netip.Addr) error {
+	for _, f := range []struct{ flag, name string }{{"in", q.In}, {"out", q.Out}} {
+		if _, err := parseInterface(f.name); err != nil {
+			return fmt.Errorf("--%s=%q: %w", f.flag, f.name, err)
+		}
+	}
+	switch {
+	case q.In == "lo":
+		return errors.New(`--in="lo": a process of the pod makes such a connection; leave --in out`)
+	case own && q.Out != "" && q.Out != "lo":
+		return fmt.Errorf("--out=%q: %s is an address of the pod, and is reached by lo", q.Out, dst)
+	}
+	return nil
 }
 
 // source is the address that the connection comes from. For a destination of the pod the

@@ -76,13 +76,18 @@ func applyRouting(had, want capture.Routing, families capture.Families) (notes [
 		return notes, false, r.removeSixSource()
 	}
 	if want.SixSource {
-		err := r.change(unix.RTM_NEWADDR, create, r.address(sixSource))
-		if err != nil && !errors.Is(err, unix.EEXIST) && !(off && noIPv6(err)) {
-			return notes, false, fmt.Errorf("adding ::6 to lo: %w", err)
-		}
-		addedSix = err == nil
+		addedSix, err = r.addSixSource(off)
 	}
-	return notes, addedSix, nil
+	return notes, addedSix, err
+}
+
+// addSixSource reports whether the address was not there.
+func (r router) addSixSource(off bool) (added bool, err error) {
+	err = r.change(unix.RTM_NEWADDR, create, r.address(sixSource))
+	if err == nil || errors.Is(err, unix.EEXIST) || off && noIPv6(err) {
+		return err == nil, nil
+	}
+	return false, fmt.Errorf("adding ::6 to lo: %w", err)
 }
 
 // replacePolicy removes the routing rules and routes that are there, and adds those that
