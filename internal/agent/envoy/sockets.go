@@ -47,11 +47,21 @@ func NewHotRestart(dir string) (HotRestart, error) {
 	if strings.ContainsAny(dir, "{}") {
 		return HotRestart{}, fmt.Errorf("%s has a brace, which Envoy takes for a place to fill in", dir)
 	}
-	probe, err := os.CreateTemp(sharedMemory, "outrider-")
+	return h, nil
+}
+
+// Check is to be called before each start. An Envoy that finds no room for its page of shared
+// memory, which the pod's containers share, ends with SIGBUS.
+func (h HotRestart) Check() error { return room(sharedMemory) }
+
+// room returns an error unless a file system has a page left.
+func room(dir string) error {
+	probe, err := os.CreateTemp(dir, "outrider-")
 	if err != nil {
-		return HotRestart{}, fmt.Errorf("no shared memory: %w", err)
+		return fmt.Errorf("no shared memory: %w", err)
 	}
-	return h, errors.Join(probe.Close(), os.Remove(probe.Name()))
+	_, err = probe.Write(make([]byte, os.Getpagesize()))
+	return errors.Join(err, probe.Close(), os.Remove(probe.Name()))
 }
 
 func (h HotRestart) name(role string, id uint32) string {

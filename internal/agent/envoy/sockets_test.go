@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -121,4 +122,25 @@ func TestCopyGivesUpItsTurn(t *testing.T) {
 	}
 	endFirst()
 	<-ended
+}
+
+// A file system without room for a page is noticed before Envoy writes to it.
+func TestNoRoom(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: mounts a file system")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4k"); err != nil {
+		t.Skip("mounting: ", err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	if err := room(dir); err != nil {
+		t.Errorf("with a page: %v", err)
+	}
+	if err := os.WriteFile(dir+"/app", make([]byte, os.Getpagesize()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := room(dir); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("without one: %v, want that there is no space", err)
+	}
 }

@@ -76,8 +76,23 @@ func (a *agent) copies(ctx context.Context) standby.Copies {
 			return s.Copy
 		}
 	}
-	a.log.Warn("connections that Envoy has not accepted when it ends will be reset: there are no copies of its sockets", "error", err)
+	a.log.Warn(noCopies, "error", err)
 	return nil
+}
+
+const noCopies = "connections that Envoy has not accepted when it ends will be reset: there are no copies of its sockets"
+
+// hotRestart is that of the Envoy that is started now.
+func (a *agent) hotRestart() envoy.HotRestart {
+	hot := a.envoy.HotRestart
+	if hot == (envoy.HotRestart{}) {
+		return hot
+	}
+	if err := hot.Check(); err != nil {
+		a.log.Warn(noCopies, "error", err)
+		return envoy.HotRestart{}
+	}
+	return hot
 }
 
 // family is what the pod has addresses of.

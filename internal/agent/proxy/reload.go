@@ -28,7 +28,7 @@ func (a *agent) stopOptions() config.Stop { return a.now().Stop }
 // next returns the command of the next Envoy, with what has changed since the last one.
 func (a *agent) next(c supervise.Command) supervise.Command {
 	o := envoyOptions(a.now())
-	o.HotRestart = a.envoy.HotRestart
+	o.HotRestart = a.hotRestart()
 	if a.renewal.renewed.Swap(false) {
 		o.Node.Metadata[contract.MetadataRenewed] = "true"
 	}
