@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -112,8 +113,11 @@ func kernelState(t *testing.T, pod *ns.Namespace) (rules, routing string) {
 			routing += string(out)
 		}
 	})
-	return rules, routing
+	return generation.ReplaceAllString(rules, "outrider-"), routing
 }
+
+// generation is a letter in the names of sets of ipset that changes with each run.
+var generation = regexp.MustCompile(`outrider-[a-z]-`)
 
 // unlocked waits until no program of a killed capture has the lock of the pod.
 func unlocked(t *testing.T, pod *ns.Namespace) {
@@ -191,7 +195,7 @@ type change struct {
 
 func changesOf(v variant) []change {
 	plain := []string{"-i", "*", "-b", "*", "--dual-stack", "-o", "9999"}
-	other := []string{"-i", "*", "-b", "*", "--dual-stack", "-m", "TPROXY", "--redirect-dns", "-x", "172.16.0.10"}
+	other := []string{"-i", "*", "-b", "*", "--dual-stack", "-m", "TPROXY", "--redirect-dns", "-x", longList()}
 	next := variants[(slices.Index(variants, v)+1)%len(variants)]
 	return []change{
 		{"the first", nil, slices.Concat(plain, v.flags())},
@@ -199,6 +203,15 @@ func changesOf(v variant) []change {
 		{"another backend", slices.Concat(other, next.flags()), slices.Concat(plain, v.flags())},
 		{"clean", slices.Concat(plain, v.flags()), nil},
 	}
+}
+
+// longList is of ranges that iptables puts into a set.
+func longList() string {
+	list := []string{"172.16.0.10"}
+	for i := range 40 {
+		list = append(list, fmt.Sprintf("192.0.%d.0/24", 2*i), fmt.Sprintf("fd77:%x::/32", 2*i))
+	}
+	return strings.Join(list, ",")
 }
 
 func (c change) args() []string {
@@ -299,6 +312,11 @@ func (k *killer) once() string {
 		if got := ours(k.T, k.top.pod); len(got) > 0 {
 			k.Errorf("%s, killed after %s, cleaned: rules in %s", k.change.name, delay, got)
 		}
+		k.top.pod.Do(func() {
+			if sets := command(k.T, "ipset", "list", "-n"); sets != "" {
+				k.Errorf("%s, killed after %s, cleaned: sets %s", k.change.name, delay, sets)
+			}
+		})
 	}
 	return left
 }
@@ -316,6 +334,8 @@ func (k *killer) classify(rules, routing, says string) (left, intact string) {
 		switch {
 		case o.flags == nil && strings.Contains(says, "no rules of outrider"):
 			return o.name, ""
+		case strings.Contains(says, "no rule refers to set"), strings.Contains(says, "and no rules:"):
+			return o.name + ", sets to be removed", ""
 		case o.flags != nil && routing == o.state.routing:
 			return o.name, o.name
 		case o.flags != nil && strings.Contains(says, "or the routing that belongs to them"):
