@@ -14,4 +14,6 @@
 //   - endpoints are sent with their clusters: Envoy does not subscribe to endpoints that
 //     another cluster has, and warms for 15 s;
 //   - a dependency is sent before the resource that refers to it.
+//
+// What one request, one stream and one client may cost is in limits.go.
 package xds
