@@ -47,6 +47,13 @@ func NewHotRestart(dir string) (HotRestart, error) {
 	if strings.ContainsAny(dir, "{}") {
 		return HotRestart{}, fmt.Errorf("%s has a brace, which Envoy takes for a place to fill in", dir)
 	}
+	// The names of an agent before are used again, so that nothing of it is left.
+	if before, _ := filepath.Glob(h.path + "_parent_*"); len(before) > 0 {
+		_, id, _ := strings.Cut(filepath.Base(before[0]), "_parent_")
+		if n, err := strconv.ParseUint(id, 10, 32); err == nil && n < scale*bases && n%scale == 0 {
+			h.base = uint32(n / scale)
+		}
+	}
 	return h, nil
 }
 

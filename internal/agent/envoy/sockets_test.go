@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -142,5 +143,14 @@ func TestNoRoom(t *testing.T) {
 	}
 	if err := room(dir); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("without one: %v, want that there is no space", err)
+	}
+}
+
+// An agent that begins again in the same directory leaves nothing of the one before.
+func TestNamesAreUsedAgain(t *testing.T) {
+	s, _ := shares(t)
+	again, err := NewHotRestart(filepath.Dir(s.h.path))
+	if err != nil || again != s.h {
+		t.Errorf("%+v, %v; want %+v", again, err, s.h)
 	}
 }
