@@ -26,7 +26,9 @@ type Options struct {
 	// Proxies is how many proxies of one identity may connect from one address; default
 	// [DefaultProxies].
 	Proxies int
-	Log     *slog.Logger // default: none
+	// Rate is how many connections an address may open in a second; default 50.
+	Rate int
+	Log  *slog.Logger // default: none
 }
 
 // DefaultProxies suffices where each proxy has an address of its own: streams that a broken
@@ -71,6 +73,7 @@ type Listener struct {
 // New returns a listener that accepts from l once Serve is called.
 func New(l net.Listener, o Options) *Listener {
 	o.Proxies = cmp.Or(o.Proxies, DefaultProxies)
+	o.Rate = cmp.Or(o.Rate, addressRate)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return &Listener{
 		o: o, from: l, identified: newQueue(l), anonymous: newQueue(l), warn: rate.Sometimes{Interval: time.Second},
@@ -130,7 +133,7 @@ func (l *Listener) admit(raw net.Conn) *place {
 		l.counters.Refused[TooFast]++
 		l.mu.Unlock()
 		raw.Close()
-		l.log(TooFast, remote, fmt.Sprintf("%d connections a second are accepted from one address", addressRate))
+		l.log(TooFast, remote, fmt.Sprintf("%d connections a second are accepted from one address", l.o.Rate))
 		return nil
 	}
 	p.origin = o
@@ -162,7 +165,7 @@ func (l *Listener) originOf(a netip.Addr) *origin {
 				})
 			}
 		}
-		o = &origin{rate: rate.NewLimiter(addressRate, burst), calls: rate.NewLimiter(anonymousCallRate, max(anonymousCallBurst, burst))}
+		o = &origin{rate: rate.NewLimiter(rate.Limit(l.o.Rate), burst), calls: rate.NewLimiter(anonymousCallRate, max(anonymousCallBurst, burst))}
 		l.origins[a] = o
 	}
 	return o

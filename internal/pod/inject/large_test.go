@@ -147,3 +147,25 @@ func TestLongListsArePatched(t *testing.T) {
 		t.Errorf("%d operations, %v", len(ops), err)
 	}
 }
+
+// An injection whose result is of no use ends at the next step.
+func TestInjectionIsInterrupted(t *testing.T) {
+	gone := errors.New("gone")
+	pod, steps := largePods(20)["complete"], 0
+	o := Options{Manual: true, Interrupted: func() error { steps++; return nil }}
+	if _, err := Pod(pod, Namespace{Name: "shop"}, o); err != nil || steps < 3 {
+		t.Fatalf("%v after %d steps", err, steps)
+	}
+	for last := range steps {
+		n := 0
+		o.Interrupted = func() error {
+			if n++; n > last {
+				return gone
+			}
+			return nil
+		}
+		if _, err := Pod(pod, Namespace{Name: "shop"}, o); !errors.Is(err, gone) || n != last+1 {
+			t.Errorf("interrupted at step %d: %v after %d", last+1, err, n)
+		}
+	}
+}
