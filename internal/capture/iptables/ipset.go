@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 
@@ -151,8 +153,14 @@ func (b *Backend) Sets() error {
 	return unix.Close(fd)
 }
 
-// names lists our sets. Where the kernel has no ipset there are none.
+// names lists our sets. Where the kernel has no ipset, or has not loaded it, there are none:
+// a request would load it.
 func (c setConn) names() ([]string, error) {
+	if _, err := os.Stat("/sys/module"); err == nil {
+		if _, err := os.Stat("/sys/module/ip_set"); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+	}
 	answers, err := c.request(setList, netlink.Dump, func(ae *netlink.AttributeEncoder) { ae.Uint32(attrFlags, onlyNames) })
 	switch {
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPROTONOSUPPORT):
