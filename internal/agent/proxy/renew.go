@@ -43,7 +43,7 @@ func (a *agent) ready(ctx context.Context) error {
 
 // answered is called each time that the ready Envoy has answered a poll.
 func (a *agent) answered(ctx context.Context) {
-	a.standbys.check()
+	defer a.standbys.check() // later: nothing can be held back while copies are made
 	r := &a.renewal
 	after, now := a.config.Envoy.RenewAfter, resident(a.super.PID())
 	due := after > 0 && !a.config.Full && time.Since(r.ready) >= after && r.resident > 0 && now-r.resident >= growth
