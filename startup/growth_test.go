@@ -18,7 +18,7 @@ func complete(n int, kind Kind) Plan {
 }
 
 // Validating, ordering and judging a plan takes a number of allocations that grows with its
-// edges at most. Issue 13: planning a pod took the third power of its containers.
+// edges at most.
 func TestWorkGrowsWithTheEdges(t *testing.T) {
 	for name, work := range map[string]func(Plan){
 		"Validate":   func(p Plan) { p.Validate(0) },

@@ -37,11 +37,12 @@ var measures = []measure{
 	{"literals of /outrider/own outside the contract", 0, literals(token.STRING, `^"/outrider/own`)},
 	{"decisions on a condition outside startup", 0, conditions},
 	{"lists of mechanisms outside startup", 0, preferences},
-	{"lines of cmd/outrider, without tests", 1446, lines("cmd/outrider")},
+	{"lines of cmd/outrider, without tests", 1473, lines("cmd/outrider")},
 	{"\"nobody\" and \"somebody\"", 6, words(`(?i)\b(nobod(y|ys|y's)|somebod(y|ys|y's))\b`)},
 	{"references to documents that are not here", 0, words(`(?i)(^|[^\w/])(design \d|design\.md|style\.md|reference/|issue \d+)`)},
 	{"ranges over a map whose order can show, without a reason", 0, mapOrder},
-	{"lines of Go, code and tests", 122300, lines("")},
+	// 14,400 came with sets of any size, limits for every caller, and the suites that attack both.
+	{"lines of Go, code and tests", 137000, lines("")},
 }
 
 // linked counts what the binary in every pod links.

@@ -78,7 +78,7 @@ func TestNothingActsOnATerminal(t *testing.T) {
 	url := remote(t)
 	for name, text := range manifests {
 		t.Run(name, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), evil+".yaml") // the name of a file is somebody's too
+			file := filepath.Join(t.TempDir(), evil+".yaml") // the name of a file is from outside too
 			if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "E", quoted)), 0o644); err != nil {
 				t.Fatal(err)
 			}

@@ -120,7 +120,7 @@ var arrows = map[string][]string{
 }
 
 // tests is where packages live that only tests use. They may import anything, and no
-// other package may import them but a bench: they are on nobody else's list above.
+// other package may import them but a bench: no other list above has them.
 const tests = "test/"
 
 // heavy must not be in the binary that runs in every pod.

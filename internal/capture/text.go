@@ -274,18 +274,26 @@ func (rs Ruleset) equal(other Ruleset) bool {
 		return false
 	}
 	for _, s := range rs.Sets {
-		t := other.Set(s.Name)
-		if t == nil || s.Key != t.Key || s.Timeout != t.Timeout || s.Size != t.Size || !slices.Equal(s.Numbers, t.Numbers) || !slices.Equal(s.Addresses, t.Addresses) {
+		if t := other.Set(s.Name); t == nil || !s.equal(*t) {
 			return false
 		}
 	}
 	for _, c := range rs.Chains {
-		d := other.Chain(c.Name)
-		if d == nil || c.Table != d.Table || c.Hook != d.Hook || c.Name != recordChain && !slices.EqualFunc(c.Rules, d.Rules, Rule.equal) {
+		if d := other.Chain(c.Name); d == nil || !c.equal(*d) {
 			return false
 		}
 	}
 	return true
+}
+
+func (s Set) equal(t Set) bool {
+	return s.Key == t.Key && s.Timeout == t.Timeout && s.Size == t.Size &&
+		slices.Equal(s.Numbers, t.Numbers) && slices.Equal(s.Addresses, t.Addresses)
+}
+
+// equal leaves the record aside, which follows from the rules.
+func (c Chain) equal(d Chain) bool {
+	return c.Table == d.Table && c.Hook == d.Hook && (c.Name == recordChain || slices.EqualFunc(c.Rules, d.Rules, Rule.equal))
 }
 
 // missing are the lines of a list that are not in another, each after a sign.

@@ -39,7 +39,7 @@ func TestSplit(t *testing.T) {
 }
 
 // A file can have a document in every four bytes: a segment costs no memory of its own.
-// Issue 13: the plan of 3 million lines with --- took 570 MB.
+// With copies the plan of 3 million lines with --- took 570 MB.
 func TestSplitDoesNotCopy(t *testing.T) {
 	count := func(documents int) (segments int, allocations float64) {
 		text := bytes.Repeat([]byte("---\n"), documents)

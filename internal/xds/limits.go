@@ -177,7 +177,7 @@ func checkNames(change subscriptionChange) error {
 			}
 		}
 	}
-	for name, version := range change.initialVersions {
+	for name, version := range change.initialVersions { // any order: one error is enough
 		switch {
 		case len(name) > maxName:
 			return tooLong("initial_resource_versions: resource name", name, maxName)

@@ -156,7 +156,7 @@ func (s *Standby) adopt(copies map[uint32]int) {
 			s.warnOnce("this kernel does not steer: connections are lost when the proxy is back", "error", err)
 		}
 	}
-	for inode, fd := range copies {
+	for inode, fd := range copies { // any order: the sockets are alike
 		file := os.NewFile(uintptr(fd), "socket")
 		l, err := net.FileListener(file)
 		file.Close()
@@ -289,7 +289,7 @@ func (s *Standby) waiting(copies map[uint32]int) bool {
 		return true
 	}
 	var list []unix.PollFd
-	for _, fd := range copies {
+	for _, fd := range copies { // any order: the poll is about all of them
 		list = append(list, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
 	n, err := unix.Poll(list, 0)

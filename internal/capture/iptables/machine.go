@@ -174,7 +174,7 @@ func (s *site) state(sets map[string]kernelSet) (capture.State, error) {
 			return capture.State{}, errors.New("a capture was interrupted, and new connections wait until another one is run, or capture clean")
 		}
 	}
-	for name := range sets {
+	for name := range sets { // any order: one error is enough
 		if !s.four.hasSet(name+" ") && !s.six.hasSet(name+" ") {
 			return capture.State{}, fmt.Errorf("no rule refers to set %s: a capture was interrupted, run it again, or capture clean", name)
 		}

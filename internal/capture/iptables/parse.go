@@ -44,7 +44,7 @@ func (s *setReader) constant(kernel string, source bool, family capture.Families
 	if before, ok := s.byName[set.Name]; ok && before.Key != set.Key {
 		return capture.Match{}, fmt.Errorf("set %s is looked up in two ways", kernel)
 	}
-	for other := range s.used {
+	for other := range s.used { // any order: at most one has the name
 		if _, name, _ := splitSetName(other); name == set.Name && other != kernel {
 			return capture.Match{}, fmt.Errorf("rules refer to %s and to %s", kernel, other)
 		}

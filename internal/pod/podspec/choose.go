@@ -177,13 +177,7 @@ func (r *chooser) choose(e startup.Edge) Choice {
 	if r.Start == StartOff && requested == startup.Mechanism(StartOff) {
 		return Choice{Edge: e, Why: []string{source + ": no order"}, Warning: e.To + " may run before " + e.From}
 	}
-	order := r.order
-	if requested != "" {
-		order = []startup.Mechanism{requested}
-		if slices.Contains(startup.Preferred, requested) && r.option(e, startup.InitDone).Answer.Can() {
-			order = []startup.Mechanism{startup.InitDone}
-		}
-	}
+	order := r.candidates(e, requested)
 	var refused []Option
 	from, _ := r.judge.Find(e.From)
 	notInit := len(order) > 1 && order[0] == startup.InitDone && from.Kind != startup.Init
@@ -196,16 +190,11 @@ func (r *chooser) choose(e startup.Edge) Choice {
 			refused = append(refused, o)
 			continue
 		}
-		e.By = m
-		c := Choice{Edge: e, Answer: o.Answer, Refused: relevant(refused), Why: because[m]}
+		why := because[m]
 		if requested == m {
-			c.Why = []string{source}
+			why = []string{source}
 		}
-		if m == startup.Native {
-			c.Why = append(slices.Clip(c.Why), released[o.Health])
-		}
-		c.Warning = r.warning(e, c)
-		return c
+		return r.chosen(e, o, why, refused)
 	}
 	if notInit {
 		refused = slices.Insert(refused, 0, r.option(e, startup.InitDone))
@@ -214,6 +203,29 @@ func (r *chooser) choose(e startup.Edge) Choice {
 	if requested != "" {
 		c.Why = []string{source + ", but it does not fit"}
 	}
+	return c
+}
+
+// candidates are the mechanisms to try for an edge, best first: the requested one alone, unless
+// the order of init containers keeps the edge anyway.
+func (r *chooser) candidates(e startup.Edge, requested startup.Mechanism) []startup.Mechanism {
+	switch {
+	case requested == "":
+		return r.order
+	case slices.Contains(startup.Preferred, requested) && r.option(e, startup.InitDone).Answer.Can():
+		return []startup.Mechanism{startup.InitDone}
+	}
+	return []startup.Mechanism{requested}
+}
+
+// chosen is the choice of an option that fits.
+func (r *chooser) chosen(e startup.Edge, o Option, why []string, refused []Option) Choice {
+	e.By = o.By
+	if o.By == startup.Native {
+		why = append(slices.Clip(why), released[o.Health])
+	}
+	c := Choice{Edge: e, Answer: o.Answer, Refused: relevant(refused), Why: why}
+	c.Warning = r.warning(e, c)
 	return c
 }
 
@@ -271,18 +283,7 @@ func (r *chooser) asWritten(e startup.Edge) (startup.Container, startup.Answer, 
 		if from.Kind == startup.Plain && !f.Proxy && r.Start != Start(startup.Native) && r.edgeBy != startup.Native {
 			return startup.Container{}, startup.Answer{}, fmt.Sprintf("%s is a container of the application: it becomes a sidecar only if you ask for it (%s: native)", e.From, StartAnnotation)
 		}
-		place := moved{at, toAt, e.After == startup.Healthy}
-		if to.Kind == startup.Plain && from.Kind == startup.Plain {
-			place.to = -1 // to the end of the init list, before all plain ones
-		}
-		if r.moved == nil {
-			r.moved = map[moved]*startup.Judge{}
-		}
-		if r.moved[place] == nil {
-			written := movedBefore(r.plan, at, toAt, startup.Sidecar, f, e.After)
-			r.moved[place] = written.Judge(r.on)
-		}
-		judge = r.moved[place]
+		judge = r.asSidecar(e, at, toAt)
 	case startup.Hold:
 		if from.Kind != startup.Plain || to.Kind != startup.Plain {
 			return startup.Container{}, startup.Answer{}, fmt.Sprintf("%s and %s are not both plain containers", e.From, e.To)
@@ -296,6 +297,22 @@ func (r *chooser) asWritten(e startup.Edge) (startup.Container, startup.Answer, 
 	}
 	from, _ = judge.Find(e.From)
 	return from, judge.Keeps(e.By, e), ""
+}
+
+// asSidecar judges the plan that Write would make where From, at place from, becomes a sidecar.
+func (r *chooser) asSidecar(e startup.Edge, from, to int) *startup.Judge {
+	place := moved{from, to, e.After == startup.Healthy}
+	if list := r.plan.Containers; list[from].Kind == startup.Plain && list[to].Kind == startup.Plain {
+		place.to = -1 // to the end of the init list, before all plain ones
+	}
+	if r.moved == nil {
+		r.moved = map[moved]*startup.Judge{}
+	}
+	if r.moved[place] == nil {
+		written := movedBefore(r.plan, from, to, startup.Sidecar, r.Facts[e.From], e.After)
+		r.moved[place] = written.Judge(r.on)
+	}
+	return r.moved[place]
 }
 
 // noGate is the reason why [Write] would make no gate for the edge; empty if it would.

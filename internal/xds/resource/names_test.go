@@ -31,7 +31,7 @@ func TestNameHasOneSpelling(t *testing.T) {
 	}
 	found := func(name string) bool {
 		for _, typeURL := range types {
-			// Endpoints that nobody may see are an empty list.
+			// Endpoints that no proxy may see are an empty list.
 			if r := v.Named(client(), typeURL, name).Resource; r != nil && (typeURL != xds.EndpointType || name == web80) {
 				return true
 			}
