@@ -101,7 +101,14 @@ const outTwin, inTwin = 15007, 15016
 func startHolder(t testing.TB, pod *ns.Namespace, mode capture.Mode, most int) *holder {
 	t.Helper()
 	relay := func(port uint16) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port) }
-	options, err := json.Marshal([]standby.Options{
+	// The options as far as they can be sent to a process.
+	type plain struct {
+		Port        uint16
+		Relay       netip.AddrPort
+		Max         int
+		Transparent bool
+	}
+	options, err := json.Marshal([]plain{
 		{Port: 15001, Relay: relay(outTwin), Max: most},
 		{Port: 15006, Relay: relay(inTwin), Max: most, Transparent: mode == capture.TProxyMode},
 	})
