@@ -131,7 +131,7 @@ func (s *Sockets) Copy(ctx context.Context, n int, addresses ...netip.AddrPort) 
 	}
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		s.conn.SetReadDeadline(time.Unix(1, 0))
+		s.conn.SetReadDeadline(time.Now().Add(lastAnswer))
 		close(ended)
 	})
 	defer func() {
@@ -145,6 +145,9 @@ func (s *Sockets) Copy(ctx context.Context, n int, addresses ...netip.AddrPort) 
 	parent := &net.UnixAddr{Name: s.h.name("parent", s.h.base*scale), Net: "unixgram"}
 	for _, address := range addresses {
 		for worker := range n {
+			if ctx.Err() != nil {
+				return fds, ctx.Err()
+			}
 			if _, err := s.conn.WriteToUnix(passListenSocket(address, worker), parent); err != nil {
 				return fds, err
 			}
@@ -160,6 +163,11 @@ func (s *Sockets) Copy(ctx context.Context, n int, addresses ...netip.AddrPort) 
 	s.forget()
 	return fds, nil
 }
+
+// lastAnswer is how long an exchange that is given up waits for the answer that is due: the next
+// one, perhaps about another port, would take it for its own. A living Envoy answers in 50 us,
+// one that has ended never does.
+const lastAnswer = 200 * time.Millisecond
 
 // discard takes answers of an Envoy that has ended, to requests that were given up.
 func (s *Sockets) discard() error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -236,10 +237,20 @@ func (s *Standby) Hold() bool {
 func (s *Standby) Leave() {
 	s.steering.Lock()
 	copies := s.sharing.end()
-	for _, fd := range copies {
-		if err := shut(fd); err != nil {
-			s.warnOnce("connections may be reset when the proxy closes its sockets", "error", err)
+	var errs []error
+	for _, fd := range copies { // any order: all are shut
+		errs = append(errs, shut(fd))
+	}
+	// One of the group that is open would have the kernel choose among all.
+	for _, sock := range s.sockets {
+		raw, err := sock.listener.SyscallConn()
+		if err == nil {
+			err = control(raw, shut)
 		}
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		s.warnOnce("connections may be reset when the proxy closes its sockets", "error", err)
 	}
 	s.emptied(copies)
 	for _, fd := range copies {
@@ -265,19 +276,15 @@ func (s *Standby) emptied(copies map[uint32]int) bool {
 	return true
 }
 
-// shut makes a listening socket, whoever else has it, ignore new connections: they are tried
-// again, after a second, and refused when the socket is closed.
+// nowhere is the index of no interface.
+const nowhere = math.MaxInt32
+
+// shut makes a listening socket, whoever else has it, refuse new connections: it is bound to an
+// interface that does not exist. Its queue, and handshakes under way, stay. A socket that is
+// bound to no interface may be bound by any user since Linux 5.7; a packet filter (SO_ATTACH_FILTER)
+// is refused to other users than root on TCP sockets of newer kernels.
 func shut(fd int) error {
-	const flags, syn, ack = 13, 2, 16 // of a TCP header
-	program := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: flags},
-		{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: syn | ack},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: syn, Jf: 1},
-		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
-		{Code: unix.BPF_RET | unix.BPF_K, K: ^uint32(0)}, // all of the packet
-	}
-	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &prog)
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX, nowhere)
 }
 
 // waiting reports whether a connection waits to be accepted, or has not completed its

@@ -138,12 +138,12 @@ func TestLeave(t *testing.T) {
 		s.Leave()
 		close(left)
 	}()
-	eventually(t, "a new connection has no answer", func() bool {
+	eventually(t, "a new connection is refused", func() bool {
 		c, err := net.DialTimeout("tcp", target, 100*time.Millisecond)
 		if err == nil {
 			queued = append(queued, c)
 		}
-		return err != nil
+		return errors.Is(err, unix.ECONNREFUSED)
 	})
 	select {
 	case <-left:
