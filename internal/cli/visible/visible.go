@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -80,14 +81,17 @@ func hidden(r rune) bool {
 }
 
 // A Writer writes [Text] to W. A character or colour that comes in parts waits for the rest,
-// so it is to be flushed at the end.
+// so it is to be flushed at the end. Several goroutines may write: a log and the command.
 type Writer struct {
 	W    io.Writer
+	mu   sync.Mutex
 	part []byte // the beginning of a character or of a colour
 }
 
 // Write never fails because of what p is.
 func (w *Writer) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	all := append(w.part, p...)
 	whole := len(all) - partial(all)
 	w.part = bytes.Clone(all[whole:])
@@ -99,6 +103,8 @@ func (w *Writer) Write(p []byte) (int, error) {
 
 // Flush writes the rest as it is.
 func (w *Writer) Flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	rest := w.part
 	w.part = nil
 	_, err := io.WriteString(w.W, Text(string(rest)))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 )
@@ -63,4 +64,22 @@ func FuzzPlain(f *testing.F) {
 			t.Errorf("%q is not well-formed: %v", got, err)
 		}
 	})
+}
+
+// A log and the command write at the same time; the race detector sees it.
+func TestWriterOfSeveralGoroutines(t *testing.T) {
+	var out strings.Builder
+	w := &Writer{W: &out}
+	var writers sync.WaitGroup
+	for range 4 {
+		writers.Go(func() {
+			for range 100 {
+				io.WriteString(w, "line\n")
+			}
+		})
+	}
+	writers.Wait()
+	if err := w.Flush(); err != nil || out.String() != strings.Repeat("line\n", 400) {
+		t.Errorf("%v, %d bytes", err, out.Len())
+	}
 }
