@@ -185,11 +185,7 @@ func (s *Standby) retire() {
 
 // drain takes what is in the queue of a listening socket, without waiting.
 func (s *socket) drain(take func(*net.TCPConn)) error {
-	raw, err := s.listener.SyscallConn()
-	if err != nil {
-		return err
-	}
-	return control(raw, func(fd int) error {
+	return s.control(func(fd int) error {
 		for {
 			got, _, err := unix.Accept4(fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 			switch {
@@ -243,11 +239,7 @@ func (s *Standby) Leave() {
 	}
 	// One of the group that is open would have the kernel choose among all.
 	for _, sock := range s.sockets {
-		raw, err := sock.listener.SyscallConn()
-		if err == nil {
-			err = control(raw, shut)
-		}
-		errs = append(errs, err)
+		errs = append(errs, sock.control(shut))
 	}
 	if err := errors.Join(errs...); err != nil {
 		s.warnOnce("connections may be reset when the proxy closes its sockets", "error", err)

@@ -88,6 +88,15 @@ func setTransparent(fd int, f family) error {
 
 func (s *socket) Close() error { return s.listener.Close() }
 
+// control calls f with the descriptor.
+func (s *socket) control(f func(fd int) error) error {
+	raw, err := s.listener.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return control(raw, f)
+}
+
 func control(raw syscall.RawConn, f func(fd int) error) error {
 	var err error
 	return errors.Join(raw.Control(func(fd uintptr) { err = f(int(fd)) }), err)
@@ -99,11 +108,7 @@ const random = 0xfffff000 + 56 // SKF_AD_OFF + SKF_AD_RANDOM
 // steer sends every new connection to one of the n sockets whose indices begin with
 // first. An index that no socket has makes the kernel choose by hash among all.
 func (s *socket) steer(first, n uint32) error {
-	raw, err := s.listener.SyscallConn()
-	if err != nil {
-		return err
-	}
-	return control(raw, func(fd int) error {
+	return s.control(func(fd int) error {
 		program := []unix.SockFilter{
 			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: random},
 			{Code: unix.BPF_ALU | unix.BPF_MOD | unix.BPF_K, K: n},
