@@ -114,7 +114,10 @@ func (c *client) resources() []SentResource {
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(sub.sent)) {
-			r := cmp.Or(unnamed[name], c.named(typeURL, name).Resource)
+			r := unnamed[name]
+			if r == nil {
+				r = c.named(typeURL, name).Resource
+			}
 			if r == nil || r.Name != name {
 				r = cmp.Or(notFound(c.proxy, typeURL, name), &Resource{Name: name})
 			}
