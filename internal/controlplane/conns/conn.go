@@ -20,15 +20,15 @@ type place struct {
 	expiry   *time.Timer // of the client's certificate; nil without one; likewise
 
 	once   sync.Once
-	closed chan struct{}
+	closed chan struct{} // is closed once the place is free
 }
 
 // leave closes the connection and frees its place.
 func (p *place) leave() {
 	p.once.Do(func() {
-		close(p.closed)
 		p.raw.Close()
 		p.listener.release(p)
+		close(p.closed)
 	})
 }
 

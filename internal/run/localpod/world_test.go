@@ -119,6 +119,9 @@ func ownMounts(t *testing.T) string {
 // close ends the node, and looks whether anything is left.
 func (w *world) close() {
 	namespaces := w.namespaces()
+	for _, l := range w.links() {
+		hold(w.t, l)
+	}
 	if err := w.node.Close(); err != nil {
 		w.t.Errorf("closing the node: %v", err)
 	}
@@ -131,14 +134,34 @@ func (w *world) close() {
 // namespaces are the node's, as /proc shows them.
 func (w *world) namespaces() []string {
 	var out []string
-	for _, s := range []space{w.node.net, w.node.pid, w.node.mnt} {
-		name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", s.file.Fd()))
+	for _, path := range w.links() {
+		name, err := os.Readlink(path)
 		if err != nil {
 			w.t.Error(err)
 		}
 		out = append(out, name)
 	}
 	return out
+}
+
+// links lead to the node's namespaces while it is open.
+func (w *world) links() []string {
+	var out []string
+	for _, s := range []space{w.node.net, w.node.pid, w.node.mnt} {
+		out = append(out, fmt.Sprintf("/proc/self/fd/%d", s.file.Fd()))
+	}
+	return out
+}
+
+// hold opens a namespace until the test has ended: the kernel gives the number of one that
+// is gone to the next, which may be another test's.
+func hold(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
 }
 
 // nothingLeft waits, for the time that the kernel needs, until no process is in these
