@@ -42,7 +42,7 @@ var measures = []measure{
 	{"references to documents that are not here", 0, words(`(?i)(^|[^\w/])(design \d|design\.md|style\.md|reference/|issue \d+)`)},
 	{"ranges over a map whose order can show, without a reason", 0, mapOrder},
 	// 14,400 came with sets of any size, limits for every caller, and the suites that attack both.
-	{"lines of Go, code and tests", 137000, lines("")},
+	{"lines of Go, code and tests", 138000, lines("")},
 }
 
 // linked counts what the binary in every pod links.
