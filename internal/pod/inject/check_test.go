@@ -25,6 +25,7 @@ import (
 	"outrider.dev/internal/capture"
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/startup"
 )
 
 // injected returns the result for a pod that must be injected, checked.
@@ -250,9 +251,19 @@ func agentReads(t testing.TB, pod *corev1.Pod) {
 			if podspec.Gated(&list[i]) {
 				readGate(t, pod, list[i])
 			}
-			if p := list[i].LivenessProbe; p != nil && p.Exec != nil && p.Exec.Command[0] == contract.AgentPath {
-				if _, err := gate.ParseProbe(p.Exec.Command[len(p.Exec.Command)-1]); err != nil {
-					t.Errorf("liveness of %s: %v", list[i].Name, err)
+			var ours []*corev1.ExecAction
+			if p := list[i].LivenessProbe; p != nil {
+				ours = append(ours, p.Exec)
+			}
+			if l := list[i].Lifecycle; l != nil && l.PostStart != nil {
+				ours = append(ours, l.PostStart.Exec)
+			}
+			for _, e := range ours {
+				if e == nil || e.Command[0] != contract.AgentPath {
+					continue
+				}
+				if _, err := gate.ParseProbe(e.Command[len(e.Command)-1]); err != nil {
+					t.Errorf("probe that the agent makes for %s: %v", list[i].Name, err)
 				}
 			}
 		}
@@ -380,5 +391,43 @@ func readGate(t testing.TB, pod *corev1.Pod, c corev1.Container) {
 	}
 	if err := errors.Join(errs...); err != nil {
 		t.Errorf("the gate of %s: %v", c.Name, err)
+	}
+}
+
+// What a container gets for its own edges and what it gets for those that wait for it are both
+// taken off again: the hook once stayed, without the volume of the program that it runs.
+func TestAGatedSidecarIsInjectedAgain(t *testing.T) {
+	p := podOf(t, `metadata: {name: shop, annotations: {outrider.dev/capture: none, outrider.dev/depends-on: "{app: {cache: {condition: healthy, by: native}}}"}}
+spec: {containers: [{name: app, image: i}, {name: cache, image: i, command: [/c], ports: [{name: http, containerPort: 8080}], readinessProbe: {httpGet: {port: http}}}]}`)
+	first := injected(t, p, Options{})
+	if c := find(first.Pod, "cache"); !podspec.Gated(c) || c.Lifecycle == nil {
+		t.Fatalf("cache has no gate, or no hook: %+v", c)
+	}
+	back, err := Stripped(first.Pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := podDiff(p, back); diff != "" {
+		t.Errorf("without the injection (-want +got):\n%s", diff)
+	}
+	for _, minor := range []startup.Kubernetes{27, 34, 36} {
+		var refusal *Refusal
+		if second, err := Pod(first.Pod, Namespace{Name: "shop"}, Options{Kubernetes: minor}); err == nil {
+			checkInjected(t, p, second, Options{Kubernetes: minor})
+		} else if !errors.As(err, &refusal) {
+			t.Error(err)
+		}
+	}
+}
+
+// A probe of a port that its container does not have never succeeds, and the agent refuses it.
+func TestNoEdgeWaitsForAProbeWithoutItsPort(t *testing.T) {
+	for _, by := range []string{"gate", "native", "hold"} {
+		_, err := Pod(podOf(t, `metadata: {name: shop, annotations: {outrider.dev/depends-on: "{app: {cache: {condition: healthy, by: `+by+`}}}"}}
+spec: {containers: [{name: cache, image: i, command: [/c], readinessProbe: {tcpSocket: {port: http}}}, {name: app, image: i, command: [/a]}]}`), Namespace{Name: "shop"}, Options{Manual: true})
+		var refusal *Refusal
+		if !errors.As(err, &refusal) || refusal.Code != BadGraph {
+			t.Errorf("%s: %v, want a refusal with %s", by, err, BadGraph)
+		}
 	}
 }

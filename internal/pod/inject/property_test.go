@@ -3,6 +3,7 @@ package inject
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -86,7 +87,7 @@ func randomPod(c chooser) string {
 			c.often(c.of("command: [/c]", "command: [/c]", "command: [/c, x]\n    args: [y]", "args: [z]", ""), "command: [/sbin/init]"),
 			c.of("", mounts),
 			c.of("", "ports: [{name: http, containerPort: 8080}]"),
-			c.of("", "readinessProbe: {tcpSocket: {port: 6379}}", "readinessProbe: {httpGet: {port: 8080, path: /r}}", "readinessProbe: {httpGet: {port: 15021, path: /healthz/ready}}"),
+			c.of("", "readinessProbe: {tcpSocket: {port: 6379}}", "readinessProbe: {httpGet: {port: 8080, path: /r}}", "readinessProbe: {httpGet: {port: http, path: /r}}", "readinessProbe: {httpGet: {port: 15021, path: /healthz/ready}}"),
 			c.of("", "", "livenessProbe: {httpGet: {port: 8080}, initialDelaySeconds: 3}", "livenessProbe: {exec: {command: [l]}}"),
 			c.of("", "", "startupProbe: {grpc: {port: 99}}", "startupProbe: {tcpSocket: {port: http}}"),
 			c.of("", "", "lifecycle: {postStart: {exec: {command: [warm]}}}", "lifecycle: {preStop: {httpGet: {port: 8080}}}"),
@@ -242,19 +243,25 @@ func requestedEdges(t testing.TB, pod *corev1.Pod) []startup.Edge {
 	return edges
 }
 
+var seeds = flag.Uint64("seeds", 1, "sequences of 500 random pods to inject")
+
 func TestRandomPods(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	injected := 0
-	for range 500 {
-		if checkRandom(t, rng.IntN) {
-			injected++
-		}
-		if t.Failed() {
-			t.FailNow()
-		}
-	}
-	if injected < 200 {
-		t.Errorf("only %d of 500 were injected: the test shows little", injected)
+	for seed := range *seeds {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1+seed, 2))
+			injected := 0
+			for range 500 {
+				if checkRandom(t, rng.IntN) {
+					injected++
+				}
+				if t.Failed() {
+					t.FailNow()
+				}
+			}
+			if injected < 200 {
+				t.Errorf("only %d of 500 were injected: the test shows little", injected)
+			}
+		})
 	}
 }
 

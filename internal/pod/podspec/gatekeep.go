@@ -29,7 +29,7 @@ func (w *writer) takeOver(c carrier, line *contract.Gate) error {
 	plain, n := c.kind == startup.Plain, numbered(c.Container)
 	var err error
 	switch {
-	case c.StartupProbe != nil && (!plain || nameless(n.StartupProbe.ProbeHandler)):
+	case c.StartupProbe != nil && (!plain || !answers(c.Container, c.StartupProbe)):
 	case c.StartupProbe != nil:
 		line.StartupProbe, err = marshal(n.StartupProbe)
 		if c.ReadinessProbe == nil {
@@ -43,13 +43,13 @@ func (w *writer) takeOver(c carrier, line *contract.Gate) error {
 	if err != nil {
 		return err
 	}
-	if plain && w.canMoveHook(c, n) {
+	if plain && w.canMoveHook(c) {
 		if line.PostStart, err = marshal(n.Lifecycle.PostStart); err != nil {
 			return err
 		}
 		dropPostStart(c.Container)
 	}
-	if c.LivenessProbe != nil && !nameless(n.LivenessProbe.ProbeHandler) {
+	if answers(c.Container, c.LivenessProbe) {
 		probe, err := marshal(n.LivenessProbe)
 		if err != nil {
 			return err
@@ -63,13 +63,13 @@ func (w *writer) takeOver(c carrier, line *contract.Gate) error {
 
 // canMoveHook reports whether the gate can run the postStart hook of c: it does not hold
 // other containers, and names no port that c does not have.
-func (w *writer) canMoveHook(c carrier, numbered *corev1.Container) bool {
+func (w *writer) canMoveHook(c carrier) bool {
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil || c.Lifecycle.PostStart.TCPSocket != nil {
 		return false
 	}
 	r := reader{pod: w.out, all: carriers(w.out)}
 	_, holds := r.waitsForItself(c)
-	return !holds && !namelessGet(numbered.Lifecycle.PostStart.HTTPGet)
+	return !holds && hasPort(c.Container, c.Lifecycle.PostStart.HTTPGet)
 }
 
 func marshal(value any) (string, error) {
@@ -154,7 +154,8 @@ func isGateMount(m corev1.VolumeMount) bool { return m.Name == BinVolume || m.Na
 func Ungated(pod *corev1.Pod) *corev1.Pod {
 	out := pod.DeepCopy()
 	for _, c := range carriers(out) {
-		if !unwrap(c.Container) && usesAgent(c.Container) {
+		unwrap(c.Container)
+		if usesAgent(c.Container) { // which may hold others besides being gated
 			dropPostStart(c.Container)
 		}
 		c.Container.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
@@ -226,10 +227,12 @@ func numberOf(c *corev1.Container, p intstr.IntOrString) intstr.IntOrString {
 	return p
 }
 
-// nameless reports whether a probe names a port that its container does not have. It always
-// fails, so it stays with the kubelet.
-func nameless(h corev1.ProbeHandler) bool {
-	return namelessGet(h.HTTPGet) || h.TCPSocket != nil && h.TCPSocket.Port.Type == intstr.String
+// answers reports whether c has a probe, and the port that it names. A probe without its port
+// never succeeds: nothing can wait for it, and it stays with the kubelet.
+func answers(c *corev1.Container, p *corev1.Probe) bool {
+	return p != nil && hasPort(c, p.HTTPGet) && (p.TCPSocket == nil || PortNumber(c, p.TCPSocket.Port) > 0)
 }
 
-func namelessGet(h *corev1.HTTPGetAction) bool { return h != nil && h.Port.Type == intstr.String }
+func hasPort(c *corev1.Container, h *corev1.HTTPGetAction) bool {
+	return h == nil || PortNumber(c, h.Port) > 0
+}

@@ -212,7 +212,7 @@ func restart(pod corev1.RestartPolicy, own *corev1.ContainerRestartPolicy) start
 func (r *reader) health(c carrier) startup.Health {
 	_, isProxy := knownProxy(c.Name)
 	first, second := startup.ReadinessProbe, startup.StartupProbe
-	isFirst, isSecond := c.ReadinessProbe != nil, c.StartupProbe != nil
+	isFirst, isSecond := answers(c.Container, c.ReadinessProbe), answers(c.Container, c.StartupProbe)
 	if c.kind == startup.Sidecar {
 		first, second, isFirst, isSecond = second, first, isSecond, isFirst
 	}
@@ -233,9 +233,9 @@ func (r *reader) health(c carrier) startup.Health {
 // startup probe, else what is known of a mesh's proxy; nil if there is none.
 func ownProbe(c *corev1.Container) *corev1.Probe {
 	switch p, isProxy := knownProxy(c.Name); {
-	case c.ReadinessProbe != nil:
+	case answers(c, c.ReadinessProbe):
 		return c.ReadinessProbe
-	case c.StartupProbe != nil:
+	case answers(c, c.StartupProbe):
 		return c.StartupProbe
 	case isProxy:
 		return p.probe()

@@ -172,7 +172,7 @@ func waitCommand(c *corev1.Container) ([]string, error) {
 	if p, ok := knownProxy(c.Name); ok && p.waits != nil {
 		return slices.Clone(p.waits), nil
 	}
-	probe := ownProbe(c)
+	probe := ownProbe(numbered(c))
 	if probe == nil {
 		return nil, fmt.Errorf("%s has no probe that reports when it is healthy", c.Name)
 	}
