@@ -107,17 +107,8 @@ func (c *client) resources() []SentResource {
 	var bodies []*anypb.Any // never changed: decoded without the lock
 	for _, typeURL := range slices.SortedFunc(maps.Keys(c.types), compareTypes) {
 		sub := c.types[typeURL]
-		unnamed := map[string]*Resource{} // with full push another one may have the name
-		if sub.wildcard {
-			for _, b := range c.snapshot.Wildcard(c.proxy, typeURL, c.expectedClusters()) {
-				unnamed[b.Resource.Name] = b.Resource
-			}
-		}
 		for _, name := range slices.Sorted(maps.Keys(sub.sent)) {
-			r := unnamed[name]
-			if r == nil {
-				r = c.named(typeURL, name).Resource
-			}
+			r := c.named(typeURL, name).Resource
 			if r == nil || r.Name != name {
 				r = cmp.Or(notFound(c.proxy, typeURL, name), &Resource{Name: name})
 			}

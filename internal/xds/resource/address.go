@@ -217,7 +217,7 @@ func (v *snapshot) clusterNames(s *mesh.Service, p mesh.Port, sh features) []str
 			continue
 		}
 		to := netip.AddrPortFrom(a, p.Number)
-		if mayBeHTTP(p.Protocol) && slices.Contains(v.ports.sniffed(), p.Number) {
+		if mayBeHTTP(p.Protocol) && slices.Contains(v.ports.sniffed, p.Number) {
 			out = append(out, address{true, to}.String())
 		}
 		if !p.Protocol.IsHTTP() {

@@ -44,7 +44,7 @@ func featuresOf(p *xds.Proxy) features {
 // forClusters returns the part of f on which clusters depend, forListeners the one on which
 // outbound listeners do.
 func (f features) forClusters() features  { return features{secrets: f.secrets, full: f.full} }
-func (f features) forListeners() features { return features{v4: f.v4, v6: f.v6} }
+func (f features) forListeners() features { return features{v4: f.v4, v6: f.v6, full: f.full} }
 
 // workload returns the workload of a proxy, or nil. The proxy claims its name and its
 // addresses; the identity of its certificate must agree.

@@ -44,7 +44,7 @@ func (v *snapshot) fullPush(p *xds.Proxy, typeURL string) []xds.Bundle {
 		}
 		return out
 	case xds.ListenerType:
-		return bundles(v.fullListeners(p, sh))
+		return bundles(v.listeners(p))
 	}
 	return nil
 }
@@ -68,13 +68,12 @@ func (v *snapshot) targets(p *xds.Proxy) func(yield func(target) bool) {
 // targetsByFamily yields the same for each family of the service's addresses. Ports of
 // requests come once: requests are routed by host.
 func (v *snapshot) targetsByFamily(p *xds.Proxy) func(yield func(target) bool) {
-	sniffed := v.ports.sniffed()
 	return func(yield func(target) bool) {
 		for t := range v.targets(p) {
 			if !yield(t) {
 				return
 			}
-			if v.routedByHost(t, sniffed) {
+			if v.routedByHost(t) {
 				continue
 			}
 			for _, f := range families(t.service)[1:] {
@@ -87,15 +86,14 @@ func (v *snapshot) targetsByFamily(p *xds.Proxy) func(yield func(target) bool) {
 }
 
 // routedByHost reports whether a port's number has a listener that routes by host.
-func (v *snapshot) routedByHost(t target, sniffed []uint16) bool {
-	return mayBeHTTP(t.port.Protocol) && slices.Contains(sniffed, t.port.Number)
+func (v *snapshot) routedByHost(t target) bool {
+	return mayBeHTTP(t.port.Protocol) && slices.Contains(v.ports.sniffed, t.port.Number)
 }
 
 func (v *snapshot) httpPorts(p *xds.Proxy) []uint16 {
 	var out []uint16
-	sniffed := v.ports.sniffed()
 	for t := range v.targets(p) {
-		if v.routedByHost(t, sniffed) {
+		if v.routedByHost(t) {
 			out = append(out, t.port.Number)
 		}
 	}
@@ -122,7 +120,7 @@ func (v *snapshot) routeConfiguration(p *xds.Proxy, name string) *xds.Resource {
 // hostsOf contains every service, so it is cached for one snapshot only. It is the same for
 // all proxies of a namespace.
 func (v *snapshot) hostsOf(p *xds.Proxy, port uint16) *xds.Resource {
-	if !slices.Contains(v.ports.sniffed(), port) {
+	if !slices.Contains(v.ports.sniffed, port) {
 		return v.buildHosts(p, port) // any number may be subscribed: not cached
 	}
 	return v.hosts.get(hostsKey{port, p.Namespace}, func() *xds.Resource { return v.buildHosts(p, port) })
@@ -173,51 +171,76 @@ func (v *snapshot) domains(p *xds.Proxy, t target) []string {
 	return names
 }
 
-func (v *snapshot) fullListeners(p *xds.Proxy, sh features) []*xds.Resource {
-	out := v.inboundListeners(p, sh)
-	main := v.outbound(sh)
-	main.FilterChains = rejectOwnPorts()
-	// Early connections cannot be handed to the listeners below; they go by address.
-	list := []*listener.Listener{main, v.early(v.ports.unsniffed())}
-	http := v.httpPorts(p)
-	for _, port := range http {
-		list = append(list, v.hostListener(sh, port))
+// fullListeners adds those for each port number with HTTP, and for each other virtual address
+// and port. Early connections cannot be handed to them; they go by address.
+func (v *snapshot) fullListeners(out []*xds.Resource, p *xds.Proxy) []*xds.Resource {
+	for _, port := range v.httpPorts(p) {
+		out = append(out, v.sniffedListener(port, featuresOf(p)))
 	}
 	for t := range v.targets(p) {
-		if v.routedByHost(t, http) || slices.Contains(mesh.ProxyPorts, t.port.Number) {
-			continue
-		}
 		for _, a := range t.service.Addresses {
-			list = append(list, serviceListener(t.withFamily(familyOf(a)), a))
+			if v.mesh.ByAddress(a) == t.service {
+				out = append(out, v.serviceListener(t, socket{a.Unmap(), t.port.Number}))
+			}
 		}
-	}
-	for _, l := range list {
-		out = append(out, serialize(l.Name, l))
 	}
 	return out
 }
 
-// hostListener routes the requests to a port number by host.
-func (v *snapshot) hostListener(sh features, port uint16) *listener.Listener {
+// sniffs reports whether p has a listener for a port number that has HTTP, or may have it:
+// with full push, if a service that is visible to p has.
+func (v *snapshot) sniffs(p *xds.Proxy, port uint16) bool {
+	if p.OnDemand {
+		return slices.Contains(v.ports.sniffed, port)
+	}
+	for t := range v.targets(p) {
+		if t.port.Number == port && v.routedByHost(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// httpByHost routes the requests to a port number by host.
+func httpByHost(port uint16) *listener.FilterChain {
 	m := connectionManager("outbound", noCluster, noRoute, timedOut, noEndpoint, refused)
 	m.RouteSpecifier = &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: strconv.Itoa(int(port)), ConfigSource: ads(0)}}
 	m.HttpFilters = []*hcm.HttpFilter{toRouter(&router.Router{})}
-	l := v.sniffed(sh, port)
-	l.FilterChains = l.FilterChains[:1]
-	l.FilterChains[0].FilterChainMatch.PrefixRanges = nil
-	l.FilterChains[0].Filters = []*listener.Filter{httpManager(m)}
-	return l
+	return httpChain(httpManager(m))
 }
 
-// serviceListener is the listener of a virtual address and port.
-func serviceListener(t target, a netip.Addr) *listener.Listener {
-	to := socket{a.Unmap(), t.port.Number}
-	name := strings.ReplaceAll(netip.AddrPortFrom(to.host, to.port).String(), ":", "_")
-	l := listen("outbound_"+name, to)
-	l.BindToPort = off()
-	l.TrafficDirection = core.TrafficDirection_OUTBOUND
-	l.FilterChains = []*listener.FilterChain{{
-		Name: "tcp", Filters: []*listener.Filter{tcpProxy(toCluster(t.name()))},
-	}}
-	return l
+// The name of a virtual address and port has no colons, as in Istio: "outbound_10.96.0.1_80",
+// "outbound_[fd96__1]_80".
+var withoutColons, withColons = strings.NewReplacer(":", "_"), strings.NewReplacer("_", ":")
+
+// listenerAt returns the listener of a virtual address and port, as in its name; nil if p has none.
+func (v *snapshot) listenerAt(p *xds.Proxy, name string) *xds.Resource {
+	a, ok := parseAddress(tcpPrefix + withColons.Replace(name))
+	if !ok || strings.Contains(name, ":") {
+		return nil
+	}
+	t, ok := v.serviceAt(p, a.to)
+	if !ok {
+		return nil
+	}
+	return v.serviceListener(t, socket{a.to.Addr(), a.to.Port()})
+}
+
+// serviceListener is the listener of a virtual address and port; nil for requests, and for a
+// port of the proxy itself.
+func (v *snapshot) serviceListener(t target, at socket) *xds.Resource {
+	if v.routedByHost(t) || slices.Contains(mesh.ProxyPorts, t.port.Number) {
+		return nil
+	}
+	t = t.withFamily(familyOf(at.host))
+	return v.cache.of(t.service).get(serviceKey(at), func() *xds.Resource {
+		name := sniffedPrefix + withoutColons.Replace(netip.AddrPortFrom(at.host, at.port).String())
+		l := listen(name, at)
+		l.BindToPort = off()
+		l.TrafficDirection = core.TrafficDirection_OUTBOUND
+		l.FilterChains = []*listener.FilterChain{{
+			Name: "tcp", Filters: []*listener.Filter{tcpProxy(toCluster(t.name()))},
+		}}
+		return serialize(name, l)
+	})
 }

@@ -2,7 +2,6 @@ package resource
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -16,6 +15,7 @@ type (
 		features features
 	}
 	earlyKey   string
+	serviceKey socket
 	inboundKey struct {
 		name     string
 		features features
@@ -23,16 +23,19 @@ type (
 	}
 )
 
-// listeners returns those with which p starts, for both directions. Their number goes with
-// the port numbers of the mesh.
+// listeners returns those with which p starts, for both directions. On demand their number
+// goes with the port numbers of the mesh.
 func (v *snapshot) listeners(p *xds.Proxy) []*xds.Resource {
 	f := featuresOf(p)
 	out := v.inboundListeners(p, f)
 	out = append(out, v.outboundListener(f), v.earlyListener())
-	for _, port := range v.ports.sniffed() {
+	if f.full {
+		return v.fullListeners(out, p)
+	}
+	for _, port := range v.ports.sniffed {
 		out = append(out, v.sniffedListener(port, f))
 	}
-	return out
+	return append(out, v.internalResource())
 }
 
 func (v *snapshot) outboundListener(f features) *xds.Resource {
@@ -41,7 +44,7 @@ func (v *snapshot) outboundListener(f features) *xds.Resource {
 }
 
 func (v *snapshot) earlyListener() *xds.Resource {
-	serverFirst := v.ports.unsniffed()
+	serverFirst := v.ports.unsniffed
 	return v.shared(earlyName, earlyKey(fmt.Sprint(serverFirst)), func() proto.Message { return v.early(serverFirst) })
 }
 
@@ -69,23 +72,27 @@ func (v *snapshot) internalResource() *xds.Resource {
 // listener returns one listener, or that of the target of a gRPC client; nil if none has
 // the name.
 func (v *snapshot) listener(p *xds.Proxy, name string) *xds.Resource {
+	f := featuresOf(p)
 	if rest, ok := strings.CutPrefix(name, sniffedPrefix); ok {
-		port, ok := parsePort(rest)
-		if !ok || !slices.Contains(v.ports.sniffed(), port) {
-			return nil
+		port, isPort := parsePort(rest)
+		switch {
+		case isPort && v.sniffs(p, port):
+			return v.sniffedListener(port, f)
+		case f.full:
+			return v.listenerAt(p, rest)
 		}
-		return v.sniffedListener(port, featuresOf(p))
+		return nil
 	}
 	switch name {
 	case inboundName, earlyInboundName:
-		for _, r := range v.inboundListeners(p, featuresOf(p)) {
+		for _, r := range v.inboundListeners(p, f) {
 			if r != nil && r.Name == name {
 				return r
 			}
 		}
 		return nil
 	case outboundName:
-		return v.outboundListener(featuresOf(p))
+		return v.outboundListener(f)
 	case earlyName:
 		return v.earlyListener()
 	case internalName:

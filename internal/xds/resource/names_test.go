@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds"
 )
 
@@ -15,7 +16,7 @@ var types = []string{xds.ClusterType, xds.EndpointType, xds.VirtualHostType, xds
 // A resource has one name: a caller can make up any number of spellings, and each would be
 // kept for the next proxy.
 func TestNameHasOneSpelling(t *testing.T) {
-	v := snapshot(t, parts()...)
+	v := snapshot(t, append(parts(), service("six", "db", "fd96::6", port(6379, mesh.TCP)))...)
 	spellings := map[string][]string{
 		"http|10.96.0.1:80": {"http|10.96.0.1:080", "http|10.96.0.1:+80", "http|010.96.0.1:80", "HTTP|10.96.0.1:80", "http|10.96.0.1:80 ", "http|[::ffff:10.96.0.1]:80", "http|[::ffff:10.96.0.1%a]:80"},
 		"tcp|10.9.9.9:99":   {"tcp|10.9.9.9:099", "tcp|[::ffff:10.9.9.9]:99"},
@@ -26,10 +27,17 @@ func TestNameHasOneSpelling(t *testing.T) {
 		"80":                {"080", "+80", "0x50"},
 		"outbound_80":       {"outbound_080", "outbound_+80"},
 		"web:81":            {"web:081"},
+
+		"outbound_[fd96__6]_6379":                      {"outbound_[FD96__6]_6379", "outbound_[fd96::6]_6379", "outbound_[fd96__6%a]_6379"},
+		"outbound_10.96.0.3_6379":                      {"outbound_10.96.0.3:6379", "outbound_10.96.0.3_06379", "outbound_[__ffff_10.96.0.3]_6379", "outbound_[__ffff_10.96.0.3%a]_6379"},
 		"routed/80.routed.shop.svc.cluster.local":      {"routed/080.routed.shop.svc.cluster.local", "routed/80-.routed.shop.svc.cluster.local", "routed/80-IPv4.routed.shop.svc.cluster.local"},
 		"routed/80-ipv6.routed.shop.svc.cluster.local": {"routed/80-IPv6.routed.shop.svc.cluster.local", "routed/80-ipv6-.routed.shop.svc.cluster.local"},
 	}
+	full := client(func(p *xds.Proxy) { p.OnDemand = false })
 	found := func(name string) bool {
+		if v.Named(full, xds.ListenerType, name).Resource != nil {
+			return true
+		}
 		for _, typeURL := range types {
 			// Endpoints that no proxy may see are an empty list.
 			if r := v.Named(client(), typeURL, name).Resource; r != nil && (typeURL != xds.EndpointType || name == web80) {

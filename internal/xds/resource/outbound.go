@@ -34,7 +34,10 @@ func (b *builder) outbound(sh features) *listener.Listener {
 	l := listen(outboundName, sh.wildcards(contract.OutboundPort)...)
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
 	l.UseOriginalDst = on()
-	l.FilterChains = append(rejectOwnPorts(), b.tcpByAddress(b.firstUseTimeout))
+	l.FilterChains = rejectOwnPorts()
+	if !sh.full { // else each address has its listener
+		l.FilterChains = append(l.FilterChains, b.tcpByAddress(b.firstUseTimeout))
+	}
 	l.DefaultFilterChain = passthroughChain()
 	return l
 }
@@ -65,7 +68,10 @@ func (b *builder) sniffed(sh features, port uint16) *listener.Listener {
 	l.BindToPort = off()
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
 	detect(l, httpInspector())
-	l.FilterChains = []*listener.FilterChain{b.httpByAddress(b.firstUseTimeout), b.tcpByAddress(b.firstUseTimeout)}
+	l.FilterChains = []*listener.FilterChain{httpByHost(port)}
+	if !sh.full {
+		l.FilterChains = []*listener.FilterChain{b.httpByAddress(b.firstUseTimeout), b.tcpByAddress(b.firstUseTimeout)}
+	}
 	l.DefaultFilterChain = passthroughChain()
 	return l
 }
@@ -128,10 +134,17 @@ func rejectOwnPorts() []*listener.FilterChain {
 
 // httpByAddress is tcpByAddress for connections in which HTTP was detected.
 func (b *builder) httpByAddress(timeout time.Duration) *listener.FilterChain {
+	c := httpChain(httpRouteByAddress(timeout))
+	c.FilterChainMatch.PrefixRanges = b.networks()
+	return c
+}
+
+// httpChain is for connections in which HTTP was detected.
+func httpChain(filter *listener.Filter) *listener.FilterChain {
 	return &listener.FilterChain{
 		Name:             "http",
-		FilterChainMatch: &listener.FilterChainMatch{PrefixRanges: b.networks(), ApplicationProtocols: []string{"http/1.0", "http/1.1", "h2c"}},
-		Filters:          []*listener.Filter{httpRouteByAddress(timeout)},
+		FilterChainMatch: &listener.FilterChainMatch{ApplicationProtocols: []string{"http/1.0", "http/1.1", "h2c"}},
+		Filters:          []*listener.Filter{filter},
 	}
 }
 

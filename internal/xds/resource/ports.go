@@ -9,14 +9,19 @@ import (
 
 // ports counts, by number, the services' ports whose protocol is detected from the first
 // bytes, and those where the server speaks first.
-type ports struct{ sniff, never map[uint16]int }
+type ports struct {
+	sniff, never map[uint16]int
+
+	sniffed   []uint16 // numbers with a listener that detects the protocol, in order
+	unsniffed []uint16 // on which the server of a service speaks first, in order
+}
 
 func countPorts(services []*mesh.Service) *ports {
-	out := &ports{map[uint16]int{}, map[uint16]int{}}
+	out := &ports{sniff: map[uint16]int{}, never: map[uint16]int{}}
 	for _, s := range services {
 		out.add(s, 1)
 	}
-	return out
+	return out.listed()
 }
 
 // after returns the ports after a change of services.
@@ -24,12 +29,12 @@ func (p *ports) after(changed []mesh.Change[mesh.Service]) *ports {
 	if len(changed) == 0 {
 		return p
 	}
-	out := &ports{maps.Clone(p.sniff), maps.Clone(p.never)}
+	out := &ports{sniff: maps.Clone(p.sniff), never: maps.Clone(p.never)}
 	for _, c := range changed {
 		out.add(c.Old, -1)
 		out.add(c.New, 1)
 	}
-	return out
+	return out.listed()
 }
 
 func (p *ports) add(s *mesh.Service, n int) {
@@ -46,27 +51,20 @@ func (p *ports) add(s *mesh.Service, n int) {
 	}
 }
 
-// sniffed returns the numbers that have a listener of their own. One on which the server of
-// any service speaks first has none: nothing may wait for the first bytes there.
-func (p *ports) sniffed() []uint16 {
-	var out []uint16
+// listed sets the two lists. A number on which the server of any service speaks first is not
+// sniffed: nothing may wait for the first bytes there.
+func (p *ports) listed() *ports {
 	for port, n := range p.sniff {
 		if n > 0 && p.never[port] == 0 && !slices.Contains(mesh.ProxyPorts, port) {
-			out = append(out, port)
+			p.sniffed = append(p.sniffed, port)
 		}
 	}
-	slices.Sort(out)
-	return out
-}
-
-// unsniffed returns the numbers on which the server of a service speaks first.
-func (p *ports) unsniffed() []uint16 {
-	var out []uint16
 	for port, n := range p.never {
 		if n > 0 {
-			out = append(out, port)
+			p.unsniffed = append(p.unsniffed, port)
 		}
 	}
-	slices.Sort(out)
-	return out
+	slices.Sort(p.sniffed)
+	slices.Sort(p.unsniffed)
+	return p
 }

@@ -55,7 +55,7 @@ func (v *snapshot) Wildcard(p *xds.Proxy, typeURL string, prewarm []string) []xd
 	}
 	switch typeURL {
 	case xds.ListenerType:
-		return bundles(append(v.listeners(p), v.internalResource()))
+		return bundles(v.listeners(p))
 	case xds.ClusterType:
 		out := bundles([]*xds.Resource{v.app()})
 		for _, name := range append(v.prewarmNames(p), prewarm...) {

@@ -256,6 +256,29 @@ func setsDiffer(old, now xds.Snapshot) map[string][]string {
 	return out
 }
 
+// A resource that Wildcard returned is found by its name: so a stream looks up what became of
+// it, and writes a complete list of the state of the world.
+func TestNamedReturnsWhatWildcardReturns(t *testing.T) {
+	shared := service("z-shares-an-address", "db", "10.96.0.3", port(7000, mesh.TCP))
+	six := service("six", "db", "fd96::6 10.96.0.6", port(6379, mesh.TCP), port(contract.ReadinessPort, mesh.TCP))
+	v := snapshot(t, append(parts(), shared, six)...)
+	for name, change := range map[string]func(*xds.Proxy){
+		"on demand":                func(*xds.Proxy) {},
+		"full push":                func(p *xds.Proxy) { p.OnDemand = false },
+		"full push, two families":  func(p *xds.Proxy) { p.OnDemand, p.Addresses = false, addresses("10.244.0.1 fd44::1") },
+		"full push, no HTTP there": func(p *xds.Proxy) { p.OnDemand, p.Namespace, p.ID = false, "bank", "x" },
+	} {
+		for _, typeURL := range types {
+			p := client(withAgent, change)
+			for _, b := range v.Wildcard(p, typeURL, nil) {
+				if got := v.Named(p, typeURL, b.Resource.Name).Resource; got == nil || got.Version != b.Resource.Version {
+					t.Errorf("%s: %s of %s is not the resource of that name: %v", name, b.Resource.Name, typeURL, got)
+				}
+			}
+		}
+	}
+}
+
 // The change of an endpoint affects its clusters, and no listeners: those would be compared
 // for every proxy of the mesh.
 func TestDiffOfAnEndpoint(t *testing.T) {
