@@ -31,7 +31,7 @@ func run(argv []string, stdout, stderr io.Writer) int {
 		root.Use = name
 	}
 	termination := &terminationLog{path: defaultTerminationLog()}
-	root.AddCommand(newCapture(termination), newInit(termination), newRootStage(termination), newCaptured(), newProxy(termination, args), newGate(termination), newHeld(), newCopy(), newWait(), newRequest(), cli.VersionCommand())
+	root.AddCommand(commands(termination, args)...)
 	if name == "pilot-agent" {
 		for _, cmd := range root.Commands() {
 			if slices.Contains([]string{"wait", "request"}, cmd.Name()) { // others' hooks give log flags
@@ -44,4 +44,34 @@ func run(argv []string, stdout, stderr io.Writer) int {
 		return 255 // Istio's, for any error
 	}
 	return code
+}
+
+// commands are the one that args name, or all of them: to make the flags of all takes longer
+// than a gate runs.
+func commands(termination *terminationLog, args []string) (out []*cobra.Command) {
+	all := []struct {
+		names []string
+		make  func() *cobra.Command
+	}{
+		{[]string{"capture", "istio-iptables"}, func() *cobra.Command { return newCapture(termination) }},
+		{[]string{"init"}, func() *cobra.Command { return newInit(termination) }},
+		{[]string{"root-stage"}, func() *cobra.Command { return newRootStage(termination) }},
+		{[]string{"captured"}, newCaptured},
+		{[]string{"proxy"}, func() *cobra.Command { return newProxy(termination, args) }},
+		{[]string{"gate"}, func() *cobra.Command { return newGate(termination) }},
+		{[]string{"held"}, newHeld},
+		{[]string{"copy"}, newCopy},
+		{[]string{"wait"}, newWait},
+		{[]string{"request"}, newRequest},
+		{[]string{"version"}, cli.VersionCommand},
+	}
+	for _, c := range all {
+		if len(args) > 0 && slices.Contains(c.names, args[0]) {
+			return []*cobra.Command{c.make()}
+		}
+	}
+	for _, c := range all {
+		out = append(out, c.make())
+	}
+	return out
 }

@@ -13,6 +13,21 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"outrider-agent": main, "istio-iptables": main, "pilot-agent": main})
 }
 
+// A command that is made alone is one of those that are made together, by each of its names.
+func TestCommands(t *testing.T) {
+	all := commands(&terminationLog{}, nil)
+	if len(all) < 11 {
+		t.Fatalf("%d commands", len(all))
+	}
+	for _, want := range all {
+		for _, name := range append([]string{want.Name()}, want.Aliases...) {
+			if got := commands(&terminationLog{}, []string{name}); len(got) != 1 || got[0].Use != want.Use {
+				t.Errorf("commands(%q): %d, want %q alone", name, len(got), want.Use)
+			}
+		}
+	}
+}
+
 func TestScripts(t *testing.T) {
 	ns.RequireRoot(t)
 	testscript.Run(t, testscript.Params{

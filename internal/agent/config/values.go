@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -198,13 +197,13 @@ func level(c *Config, s string) error {
 	return nil
 }
 
-// component is a name of Envoy's loggers.
-var component = regexp.MustCompile(`^[a-z0-9_]+$`)
+// lettersOfComponent are those of the names of Envoy's loggers.
+const lettersOfComponent = "abcdefghijklmnopqrstuvwxyz0123456789_"
 
 func components(c *Config, s string) error {
 	for item := range strings.SplitSeq(s, ",") {
 		name, value, ok := strings.Cut(strings.TrimSpace(item), ":")
-		if !ok || !component.MatchString(name) {
+		if !ok || name == "" || strings.Trim(name, lettersOfComponent) != "" {
 			return errors.New("component:level, for example misc:error,upstream:debug")
 		}
 		var l string

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,7 +69,16 @@ func (p *port) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-var probePath = regexp.MustCompile(`^/(app-health/[^/]+/(livez|readyz|startupz)|app-lifecycle/[^/]+/(prestopz|poststartz))$`)
+// isProbePath reports whether a path is /KIND/CONTAINER/PROBE, as Istio's injector writes it.
+func isProbePath(path string) bool {
+	parts := strings.Split(path, "/")
+	return len(parts) == 4 && parts[0] == "" && parts[2] != "" && slices.Contains(probesOf[parts[1]], parts[3])
+}
+
+var probesOf = map[string][]string{
+	"app-health":    {"livez", "readyz", "startupz"},
+	"app-lifecycle": {"prestopz", "poststartz"},
+}
 
 // ParseProbes reads ISTIO_KUBE_APP_PROBERS. own are the agent's ports: a probe of one of
 // those would go round.
@@ -89,7 +97,7 @@ func ParseProbes(raw, host string, own ...uint16) (Probes, error) {
 		p := out.byPath[path]
 		ports := p.ports()
 		switch {
-		case !probePath.MatchString(path):
+		case !isProbePath(path):
 			return Probes{}, wrong(path, "want /app-health/CONTAINER/{livez,readyz,startupz} or /app-lifecycle/CONTAINER/{prestopz,poststartz}")
 		case len(ports) != 1:
 			return Probes{}, wrong(path, "want one of httpGet, tcpSocket, grpc; got %d", len(ports))
@@ -207,7 +215,10 @@ const (
 // kubeProbe begins the User-Agent of the kubelet's probes, and its version ends it.
 const kubeProbe = "kube-probe/"
 
-var kubeVersion = regexp.MustCompile(`^[0-9A-Za-z.+-]{1,32}$`)
+func isKubeVersion(s string) bool {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.+-"
+	return s != "" && len(s) <= 32 && strings.Trim(s, letters) == ""
+}
 
 // tryHTTP sends the headers that the kubelet would, and those that the probe declares. Of the
 // caller's it passes on the kubelet's version alone: with others the caller could be to the app
@@ -219,7 +230,7 @@ func tryHTTP(ctx context.Context, p httpGet, address, userAgent string) (code in
 	if err != nil {
 		return 0, nil, fmt.Errorf("httpGet: %w", err)
 	}
-	if version, ok := strings.CutPrefix(userAgent, kubeProbe); !ok || !kubeVersion.MatchString(version) {
+	if version, ok := strings.CutPrefix(userAgent, kubeProbe); !ok || !isKubeVersion(version) {
 		userAgent = asAgent
 	}
 	req.Header = http.Header{"User-Agent": {userAgent}, "Accept": {"*/*"}}
