@@ -84,9 +84,10 @@ var arrows = map[string][]string{
 	"internal/agent/supervise": {sys},
 
 	"internal/capture":          {"internal/contract"},
-	"internal/capture/nftables": {"internal/capture", nftables, netlink, sys},
+	"internal/capture/netlink":  {sys},
+	"internal/capture/nftables": {"internal/capture", "internal/capture/netlink", nftables, sys},
 	"internal/capture/iptables": {"internal/capture", netlink, sys},
-	"internal/capture/setup":    {"internal/capture", "internal/capture/iptables", "internal/capture/nftables", netlink, sys},
+	"internal/capture/setup":    {"internal/capture", "internal/capture/iptables", "internal/capture/netlink", "internal/capture/nftables", sys},
 
 	"internal/image/lookup": {"internal/pod/inject", "github.com/distribution/reference", "github.com/google/go-containerregistry/pkg", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/specs-go/v1", pflag},
 

@@ -56,8 +56,19 @@ func comment(reason string) []byte {
 }
 
 // setIDs are numbers of sets by their names. The kernel knows a set that is made in the same
-// transaction by its number. In a rule that is read back it is 0.
+// transaction by its number.
 type setIDs map[string]uint32
+
+// inKernel are the sets of rules that are read back: any name, and 0 as the number.
+var inKernel setIDs
+
+func (s setIDs) number(name string) (uint32, error) {
+	id, ok := s[name]
+	if !ok && s != nil {
+		return 0, fmt.Errorf("there is no set %q", name)
+	}
+	return id, nil
+}
 
 // compile turns a rule into nf_tables' expressions: conditions, counter, action.
 func compile(r capture.Rule, sets setIDs) ([]expr.Any, error) {
@@ -198,9 +209,9 @@ func compileMatch(m capture.Match, sets setIDs) ([]expr.Any, error) {
 		return []expr.Any{&expr.Socket{Key: expr.SocketKeyTransparent, Register: reg},
 			&expr.Cmp{Op: expr.CmpOpLte, Register: reg, Data: []byte{1}}}, nil
 	case capture.InSet:
-		id, ok := sets[m.Name]
-		if !ok {
-			return nil, fmt.Errorf("there is no set %q", m.Name)
+		id, err := sets.number(m.Name)
+		if err != nil {
+			return nil, err
 		}
 		return append(key(capture.SetKey(m.Num)), &expr.Lookup{SourceRegister: reg, SetName: m.Name, SetID: id, Invert: m.Not}), nil
 	}
@@ -263,9 +274,9 @@ func compileAction(a capture.Action, sets setIDs) ([]expr.Any, error) {
 	case capture.SetConnMark:
 		return []expr.Any{immediate(host32(a.Mark)), &expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: reg}}, nil
 	case capture.Add, capture.Update, capture.Delete:
-		id, ok := sets[a.Name]
-		if !ok {
-			return nil, fmt.Errorf("there is no set %q", a.Name)
+		id, err := sets.number(a.Name)
+		if err != nil {
+			return nil, err
 		}
 		return append(key(capture.SetKey(a.Num)), &expr.Dynset{SrcRegKey: reg, SetName: a.Name, SetID: id, Operation: setOps[a.Verb]}), nil
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"maps"
 	"net"
 	"net/netip"
@@ -103,27 +104,37 @@ func find[T any](exprs []any) (T, bool) {
 	return none, false
 }
 
-// setsNamed is what compile needs to refer to a set that is in the kernel.
-func setsNamed(name string) setIDs { return setIDs{name: 0} }
-
 // match takes one condition.
 func (d *decompiler) match(f capture.Families) (capture.Match, bool) {
-	for _, m := range d.guesses() {
-		if d.accept(compileMatch(m, setsNamed(m.Name))) {
+	for m := range d.guesses() {
+		if d.accept(compileMatch(m, inKernel)) {
 			return m, true
 		}
 	}
 	return d.address(f)
 }
 
-// guesses are the conditions that the next comparison or look-up in a set may be.
-func (d *decompiler) guesses() []capture.Match {
-	var out []capture.Match
-	for _, not := range []bool{false, true} {
-		for _, key := range []capture.Key{capture.SYN, capture.Original, capture.Invalid, capture.Socket} {
-			out = append(out, capture.Match{Key: key, Not: not})
+// guesses yields the conditions that the next expressions may be. SYN begins like a
+// condition on the protocol.
+func (d *decompiler) guesses() iter.Seq[capture.Match] {
+	return func(yield func(capture.Match) bool) {
+		either := func(key capture.Key) bool {
+			return yield(capture.Match{Key: key}) && yield(capture.Match{Key: key, Not: true})
 		}
+		if len(d.rest) > 2 && !either(capture.SYN) {
+			return
+		}
+		for _, m := range d.looked() {
+			if !yield(m) {
+				return
+			}
+		}
+		_ = either(capture.Original) && either(capture.Invalid) && either(capture.Socket)
 	}
+}
+
+// looked are the guesses that the values of the next comparison or look-up allow.
+func (d *decompiler) looked() (out []capture.Match) {
 	for _, e := range d.rest {
 		switch e := e.(type) {
 		case *expr.Lookup:
@@ -132,10 +143,10 @@ func (d *decompiler) guesses() []capture.Match {
 			}
 			return out
 		case *expr.Cmp:
-			return append(out, compared(e)...)
+			return compared(e)
 		}
 	}
-	return out
+	return nil
 }
 
 // compared are the conditions that a comparison may be, by the length of its value.
@@ -203,7 +214,7 @@ func (d *decompiler) address(f capture.Families) (capture.Match, bool) {
 // action takes what follows the counter.
 func (d *decompiler) action() (capture.Action, bool) {
 	for _, a := range d.actionGuesses() {
-		if d.accept(compileAction(a, setsNamed(a.Name))) {
+		if d.accept(compileAction(a, inKernel)) {
 			return a, len(d.rest) == 0
 		}
 	}

@@ -8,26 +8,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outrider.dev/internal/capture"
+	"outrider.dev/internal/capture/netlink"
 )
 
 // payload is what one message of a batch has after its netlink header.
-func payload(t testing.TB, fill func(*batch)) []byte {
+func payload(t testing.TB, fill func(batch)) []byte {
 	t.Helper()
-	var b batch
-	fill(&b)
-	if b.err != nil {
-		t.Fatal(b.err)
+	b := batch{&netlink.Batch{}}
+	fill(b)
+	if b.Err != nil {
+		t.Fatal(b.Err)
 	}
-	m, _, err := split(b.buf)
+	m, _, err := netlink.Split(b.Buf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m.data
+	return m.Data
 }
 
 func ruleMessage(t testing.TB, chain string, r capture.Rule, ids setIDs) []byte {
 	t.Helper()
-	return payload(t, func(b *batch) { b.rule(chain, r, ids) })
+	return payload(t, func(b batch) { b.rule(chain, r, ids) })
 }
 
 // variety is a rule set with every kind of rule and set.
@@ -62,7 +63,7 @@ func FuzzDecodeRule(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		a, _ := attributesOf(data)
+		a, _ := netlink.AttributesOf(data)
 		_, packets, _ := decodeCount(a)
 		entry, err := decodeRule(a)
 		if err == nil && packets != entry.packets && entry.rule.Action.Verb != unknown {
@@ -78,7 +79,7 @@ func FuzzDecodeRule(f *testing.F) {
 		if strings.ContainsRune(entry.chain+entry.rule.Reason, 0) || len(entry.rule.Reason) > 250 {
 			return
 		}
-		a, _ = attributesOf(ruleMessage(t, entry.chain, entry.rule, ids))
+		a, _ = netlink.AttributesOf(ruleMessage(t, entry.chain, entry.rule, ids))
 		again, err := decodeRule(a)
 		if err != nil || again.rule.String() != entry.rule.String() || again.rule.Reason != entry.rule.Reason {
 			t.Errorf("read %q (%s), wrote it, read %q (%s), %v", entry.rule, entry.rule.Reason, again.rule, again.rule.Reason, err)
@@ -90,30 +91,30 @@ func FuzzDecodeRule(f *testing.F) {
 // kind that we write reads the same after it is written again.
 func FuzzDecodeSet(f *testing.F) {
 	for _, s := range variety().Sets {
-		var b batch
+		b := batch{&netlink.Batch{}}
 		b.set(s, 1)
-		if b.err != nil {
-			f.Fatal(b.err)
+		if b.Err != nil {
+			f.Fatal(b.Err)
 		}
-		set, rest, err := split(b.buf)
+		set, rest, err := netlink.Split(b.Buf)
 		if err != nil {
 			f.Fatal(err)
 		}
-		var elements message
+		var elements netlink.Message
 		if len(rest) > 0 {
-			if elements, _, err = split(rest); err != nil {
+			if elements, _, err = netlink.Split(rest); err != nil {
 				f.Fatal(err)
 			}
 		}
-		f.Add(set.data, elements.data)
+		f.Add(set.Data, elements.Data)
 	}
 	decode := func(set, elements []byte) (capture.Set, error) {
-		a, _ := attributesOf(set)
+		a, _ := netlink.AttributesOf(set)
 		_, s, err := decodeSet(a)
 		if err != nil || !s.Constant() || s.Key == capture.UnknownKey {
 			return s, err
 		}
-		a, _ = attributesOf(elements)
+		a, _ = netlink.AttributesOf(elements)
 		bounds, err := decodeElements(nil, a, setTypes[s.Key].size)
 		if err == nil {
 			fill(&s, bounds)
@@ -125,17 +126,17 @@ func FuzzDecodeSet(f *testing.F) {
 		if err != nil || !s.Constant() || s.Key == capture.UnknownKey || s.Len() == 0 || s.Len() > maxElements || strings.ContainsRune(s.Name, 0) {
 			return
 		}
-		var b batch
+		b := batch{&netlink.Batch{}}
 		b.set(s, 1)
-		if b.err != nil {
+		if b.Err != nil {
 			return // a name that does not fit
 		}
-		first, rest, _ := split(b.buf)
-		second, _, err := split(rest)
+		first, rest, _ := netlink.Split(b.Buf)
+		second, _, err := netlink.Split(rest)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := decode(first.data, second.data)
+		again, err := decode(first.Data, second.Data)
 		if diff := cmp.Diff(s, again, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" || err != nil {
 			t.Errorf("%v (-read first +read again):\n%s", err, diff)
 		}
@@ -145,20 +146,20 @@ func FuzzDecodeSet(f *testing.F) {
 // FuzzAnswer: whatever comes from the socket is split into messages and attributes without
 // a panic.
 func FuzzAnswer(f *testing.F) {
-	var b batch
-	b.message(getTable, create, "", (*batch).ours)
-	f.Add(b.buf)
+	b := batch{&netlink.Batch{}}
+	b.table(getTable, create)
+	f.Add(b.Buf)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for len(data) > 0 {
-			m, rest, err := split(data)
+			m, rest, err := netlink.Split(data)
 			if err != nil {
 				return
 			}
 			if len(rest) >= len(data) {
 				t.Fatal("no progress")
 			}
-			_ = m.errno()
-			a, _ := attributesOf(m.data)
+			_ = m.Errno()
+			a, _ := netlink.AttributesOf(m.Data)
 			r := reader{}
 			_ = r.chain(a)
 			data = rest

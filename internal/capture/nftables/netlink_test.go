@@ -30,11 +30,10 @@ func long(n int) capture.Ruleset {
 func tiny(t *testing.T, b *Backend) {
 	t.Helper()
 	for _, option := range []int{unix.SO_RCVBUF, unix.SO_SNDBUF} {
-		if err := unix.SetsockoptInt(b.fd, unix.SOL_SOCKET, option, 1); err != nil {
+		if err := unix.SetsockoptInt(b.FD, unix.SOL_SOCKET, option, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b.window = 0
 }
 
 func TestSmallBuffers(t *testing.T) {
@@ -87,9 +86,9 @@ func TestTransactionThatDoesNotFit(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer b.Close()
-		b.force = false
+		b.Force = false
 		const size = 1 << 30
-		if err := b.fit(size); !errors.Is(err, unix.EMSGSIZE) || !strings.Contains(err.Error(), "net.core.wmem_max") {
+		if err := b.Fit(size); !errors.Is(err, unix.EMSGSIZE) || !strings.Contains(err.Error(), "net.core.wmem_max") {
 			t.Errorf("a transaction of 1 GiB: %v", err)
 		}
 		if err := b.Apply(t.Context(), long(1000)); err != nil {

@@ -18,25 +18,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/capture"
+	"outrider.dev/internal/capture/netlink"
 )
 
 // Table is the name of our table, of family inet.
 const Table = "outrider"
 
 // A Backend talks to nf_tables in the network namespace of the thread that opened it.
-type Backend struct{ *socket }
+type Backend struct{ *netlink.Conn }
 
 // Open connects to the kernel.
 func Open() (*Backend, error) {
-	s, err := openSocket()
+	c, err := netlink.Open(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, fmt.Errorf("opening netlink to nf_tables: %w", err)
 	}
-	return &Backend{s}, nil
+	return &Backend{c}, nil
 }
-
-// Close ends the connection.
-func (b *Backend) Close() error { return b.close() }
 
 // Name is "nftables".
 func (b *Backend) Name() string { return capture.NFTables }
@@ -66,8 +64,9 @@ const (
 func (b *Backend) Apply(_ context.Context, rs capture.Ruleset) error {
 	// A transaction that deletes makes the end of the process wait until the kernel has freed
 	// what it deleted, which is half the time of a run. So a first table only is added.
-	absent := b.get(getTable, (*batch).ours, func([]byte) error { return nil })
-	err := b.commit(func(b *batch) {
+	absent := b.Get(getTable, ours, func([]byte) error { return nil })
+	err := b.Commit(unix.NFNL_SUBSYS_NFTABLES, func(to *netlink.Batch) {
+		b := batch{to}
 		if errors.Is(absent, unix.ENOENT) {
 			b.table(newTable, create|unix.NLM_F_EXCL)
 		} else {
@@ -96,58 +95,62 @@ func (b *Backend) Apply(_ context.Context, rs capture.Ruleset) error {
 	return nil
 }
 
+// A batch has our objects in messages.
+type batch struct{ *netlink.Batch }
+
 // ours appends the header of a message about our table, or about what is in it.
-func (b *batch) ours() {
-	b.generic(unix.NFPROTO_INET, 0)
-	b.text(unix.NFTA_TABLE_NAME, Table) // all kinds of objects have their table's name as attribute 1
+func ours(b *netlink.Batch) {
+	b.Generic(unix.NFPROTO_INET, 0)
+	b.Text(unix.NFTA_TABLE_NAME, Table) // all kinds of objects have their table's name as attribute 1
 }
 
-func (b *batch) table(kind, flags uint16) {
-	b.message(kind, flags, "", func(b *batch) { b.ours() })
+func (b batch) table(kind, flags uint16) {
+	b.Message(kind, flags, "", func() { ours(b.Batch) })
 }
 
-func (b *batch) chain(c capture.Chain) {
-	b.message(newChain, create, "chain "+c.Name, func(b *batch) {
-		b.ours()
-		b.text(unix.NFTA_CHAIN_NAME, c.Name)
+func (b batch) chain(c capture.Chain) {
+	b.Message(newChain, create, "chain "+c.Name, func() {
+		ours(b.Batch)
+		b.Text(unix.NFTA_CHAIN_NAME, c.Name)
 		if c.Hook == capture.NoHook {
 			return
 		}
-		b.nest(unix.NLA_F_NESTED|unix.NFTA_CHAIN_HOOK, func() {
-			b.number(unix.NFTA_HOOK_HOOKNUM, hooks[c.Hook])
-			b.number(unix.NFTA_HOOK_PRIORITY, uint32(priorities[c.Table]))
+		b.Nest(unix.NLA_F_NESTED|unix.NFTA_CHAIN_HOOK, func() {
+			b.Number(unix.NFTA_HOOK_HOOKNUM, hooks[c.Hook])
+			b.Number(unix.NFTA_HOOK_PRIORITY, uint32(priorities[c.Table]))
 		})
-		b.number(unix.NFTA_CHAIN_POLICY, policyAccept)
-		b.text(unix.NFTA_CHAIN_TYPE, chainType(c))
+		b.Number(unix.NFTA_CHAIN_POLICY, policyAccept)
+		b.Text(unix.NFTA_CHAIN_TYPE, chainType(c))
 	})
 }
 
-func (b *batch) rule(chain string, r capture.Rule, ids setIDs) {
-	failed := func(err error) { b.err = errors.Join(b.err, fmt.Errorf("chain %s, rule %q: %w", chain, r, err)) }
+func (b batch) rule(chain string, r capture.Rule, ids setIDs) {
+	failed := func(err error) { b.Err = errors.Join(b.Err, fmt.Errorf("chain %s, rule %q: %w", chain, r, err)) }
 	exprs, err := compile(r, ids)
 	if err != nil {
 		failed(err)
 		return
 	}
-	b.message(newRule, create|unix.NLM_F_APPEND, "a rule of chain "+chain, func(b *batch) {
-		b.ours()
-		b.text(unix.NFTA_RULE_CHAIN, chain)
-		b.nest(unix.NLA_F_NESTED|unix.NFTA_RULE_EXPRESSIONS, func() {
+	b.Message(newRule, create|unix.NLM_F_APPEND, "a rule of chain "+chain, func() {
+		ours(b.Batch)
+		b.Text(unix.NFTA_RULE_CHAIN, chain)
+		b.Nest(unix.NLA_F_NESTED|unix.NFTA_RULE_EXPRESSIONS, func() {
 			for _, e := range exprs {
 				data, err := expr.Marshal(unix.NFPROTO_INET, e)
 				if err != nil {
 					failed(err)
 				}
-				b.attribute(unix.NLA_F_NESTED|unix.NFTA_LIST_ELEM, data)
+				b.Attribute(unix.NLA_F_NESTED|unix.NFTA_LIST_ELEM, data)
 			}
 		})
-		b.attribute(unix.NFTA_RULE_USERDATA, comment(r.Reason))
+		b.Attribute(unix.NFTA_RULE_USERDATA, comment(r.Reason))
 	})
 }
 
 // Remove deletes our table, if it is there.
 func (b *Backend) Remove(context.Context) error {
-	err := b.commit(func(b *batch) {
+	err := b.Commit(unix.NFNL_SUBSYS_NFTABLES, func(to *netlink.Batch) {
+		b := batch{to}
 		b.table(newTable, create)
 		b.table(delTable, unix.NLM_F_REQUEST)
 	})
@@ -164,19 +167,19 @@ func (b *Backend) HasChains(family capture.Families, prefix string) (found bool,
 	if family == capture.IPv6 {
 		kernel = unix.NFPROTO_IPV6
 	}
-	err = b.dump(getChain, func(b *batch) { b.generic(kernel, 0) }, func(data []byte) error {
+	err = b.Dump(getChain, func(b *netlink.Batch) { b.Generic(kernel, 0) }, func(data []byte) error {
 		var table, chain string
-		a, _ := attributesOf(data)
-		for a.next() {
-			switch a.kind {
+		a, _ := netlink.AttributesOf(data)
+		for a.Next() {
+			switch a.Kind {
 			case unix.NFTA_CHAIN_TABLE:
-				table = a.text()
+				table = a.Text()
 			case unix.NFTA_CHAIN_NAME:
-				chain = a.text()
+				chain = a.Text()
 			}
 		}
 		found = found || slices.Contains(iptablesTables, table) && strings.HasPrefix(chain, prefix)
-		return a.err
+		return a.Err
 	})
 	if err != nil {
 		return false, explain(fmt.Errorf("listing chains: %w", err))

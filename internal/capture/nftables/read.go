@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/capture"
+	"outrider.dev/internal/capture/netlink"
 )
 
 // maxReads bounds how often a read begins anew because another program changed tables
@@ -22,10 +23,10 @@ const maxReads = 50
 // intent makes, so that a comparison shows it. The routing is not read.
 func (b *Backend) Read(context.Context) (capture.State, error) {
 	for i := 1; ; i++ {
-		r := reader{socket: b.socket}
+		r := reader{Conn: b.Conn}
 		r.state.Backend, r.state.Packets = capture.NFTables, map[string][]uint64{}
 		err := r.read()
-		if errors.Is(err, errChanged) && i < maxReads {
+		if errors.Is(err, netlink.ErrChanged) && i < maxReads {
 			continue
 		}
 		if errors.Is(err, capture.ErrNone) {
@@ -43,8 +44,8 @@ func (b *Backend) Read(context.Context) (capture.State, error) {
 // time.
 func (b *Backend) Recount(ctx context.Context, st capture.State) (capture.State, error) {
 	packets := map[string][]uint64{}
-	err := b.dump(getRule, (*batch).ours, func(data []byte) error {
-		a, _ := attributesOf(data)
+	err := b.Dump(getRule, ours, func(data []byte) error {
+		a, _ := netlink.AttributesOf(data)
 		chain, n, err := decodeCount(a)
 		packets[chain] = append(packets[chain], n)
 		return err
@@ -62,42 +63,42 @@ func (b *Backend) Recount(ctx context.Context, st capture.State) (capture.State,
 }
 
 // decodeCount reads the chain of a rule, and the packets of its first counter.
-func decodeCount(a attributes) (chain string, packets uint64, err error) {
-	for a.next() {
-		switch a.kind {
+func decodeCount(a netlink.Attributes) (chain string, packets uint64, err error) {
+	for a.Next() {
+		switch a.Kind {
 		case unix.NFTA_RULE_CHAIN:
-			chain = a.text()
+			chain = a.Text()
 		case unix.NFTA_RULE_EXPRESSIONS:
-			for list := (attributes{rest: a.value}); list.next(); {
-				if c, ok := decodeExprNamed(attributes{rest: list.value}, "counter").(*expr.Counter); ok && packets == 0 {
+			for list := (netlink.Attributes{Rest: a.Value}); list.Next(); {
+				if c, ok := decodeExprNamed(netlink.Attributes{Rest: list.Value}, "counter").(*expr.Counter); ok && packets == 0 {
 					packets = c.Packets
 				}
 			}
 		}
 	}
-	return chain, packets, a.err
+	return chain, packets, a.Err
 }
 
 // A reader reads the table once.
 type reader struct {
-	*socket
+	*netlink.Conn
 	state      capture.State
 	generation uint16 // of the tables, in every message
 	begun      bool
 }
 
 func (r *reader) read() error {
-	err := r.get(getTable, (*batch).ours, r.same(func(attributes) error { return nil }))
+	err := r.Get(getTable, ours, r.same(func(netlink.Attributes) error { return nil }))
 	if errors.Is(err, unix.ENOENT) {
 		return capture.ErrNone
 	}
 	if err != nil {
 		return err
 	}
-	if err := r.dump(getChain, (*batch).ours, r.same(r.chain)); err != nil {
+	if err := r.Dump(getChain, ours, r.same(r.chain)); err != nil {
 		return err
 	}
-	if err := r.dump(getSet, (*batch).ours, r.same(r.set)); err != nil {
+	if err := r.Dump(getSet, ours, r.same(r.set)); err != nil {
 		return err
 	}
 	for i := range r.state.Sets {
@@ -105,22 +106,22 @@ func (r *reader) read() error {
 			return err
 		}
 	}
-	return r.dump(getRule, (*batch).ours, r.same(r.rule))
+	return r.Dump(getRule, ours, r.same(r.rule))
 }
 
 // same reads a message, after a check that the tables are still those of the first.
-func (r *reader) same(each func(attributes) error) func([]byte) error {
+func (r *reader) same(each func(netlink.Attributes) error) func([]byte) error {
 	return func(data []byte) error {
-		a, generation := attributesOf(data)
+		a, generation := netlink.AttributesOf(data)
 		if r.begun && generation != r.generation {
-			return errChanged
+			return netlink.ErrChanged
 		}
 		r.begun, r.generation = true, generation
 		return each(a)
 	}
 }
 
-func (r *reader) set(a attributes) error {
+func (r *reader) set(a netlink.Attributes) error {
 	table, s, err := decodeSet(a)
 	if table == Table {
 		r.state.Sets = append(r.state.Sets, s)
@@ -134,10 +135,10 @@ func (r *reader) elements(s *capture.Set) (err error) {
 		return nil
 	}
 	var bounds []bound
-	dumped := r.dump(getElements, func(b *batch) {
-		b.ours()
-		b.text(unix.NFTA_SET_ELEM_LIST_SET, s.Name)
-	}, r.same(func(a attributes) error {
+	dumped := r.Dump(getElements, func(b *netlink.Batch) {
+		ours(b)
+		b.Text(unix.NFTA_SET_ELEM_LIST_SET, s.Name)
+	}, r.same(func(a netlink.Attributes) error {
 		bounds, err = decodeElements(bounds, a, setTypes[s.Key].size)
 		return err
 	}))
@@ -145,7 +146,7 @@ func (r *reader) elements(s *capture.Set) (err error) {
 	return dumped
 }
 
-func (r *reader) rule(a attributes) error {
+func (r *reader) rule(a netlink.Attributes) error {
 	entry, err := decodeRule(a)
 	if err != nil {
 		return err
@@ -164,31 +165,31 @@ func (r *reader) rule(a attributes) error {
 }
 
 // chain reads a chain of our table.
-func (r *reader) chain(a attributes) error {
+func (r *reader) chain(a netlink.Attributes) error {
 	var table, kind string
 	var c capture.Chain
 	hook, priority := -1, int32(0)
-	for a.next() {
-		switch a.kind {
+	for a.Next() {
+		switch a.Kind {
 		case unix.NFTA_CHAIN_TABLE:
-			table = a.text()
+			table = a.Text()
 		case unix.NFTA_CHAIN_NAME:
-			c.Name = a.text()
+			c.Name = a.Text()
 		case unix.NFTA_CHAIN_TYPE:
-			kind = a.text()
+			kind = a.Text()
 		case unix.NFTA_CHAIN_HOOK:
-			for h := (attributes{rest: a.value}); h.next(); {
-				switch h.kind {
+			for h := (netlink.Attributes{Rest: a.Value}); h.Next(); {
+				switch h.Kind {
 				case unix.NFTA_HOOK_HOOKNUM:
-					hook = int(h.number())
+					hook = int(h.Number())
 				case unix.NFTA_HOOK_PRIORITY:
-					priority = int32(h.number())
+					priority = int32(h.Number())
 				}
 			}
 		}
 	}
-	if table != Table || a.err != nil {
-		return a.err
+	if table != Table || a.Err != nil {
+		return a.Err
 	}
 	if hook >= 0 {
 		place(&c, kind, hook, priority)
@@ -223,28 +224,28 @@ type ruleEntry struct {
 
 // decodeRule reads one rule message. Attributes that do not parse are an error;
 // expressions that no rule of ours has make an unknown rule.
-func decodeRule(a attributes) (ruleEntry, error) {
+func decodeRule(a netlink.Attributes) (ruleEntry, error) {
 	var out ruleEntry
 	var exprs []any
 	var reason string
-	for a.next() {
-		switch a.kind {
+	for a.Next() {
+		switch a.Kind {
 		case unix.NFTA_RULE_CHAIN:
-			out.chain = a.text()
+			out.chain = a.Text()
 		case unix.NFTA_RULE_USERDATA:
-			reason = commentOf(a.value)
+			reason = commentOf(a.Value)
 		case unix.NFTA_RULE_EXPRESSIONS:
-			list := attributes{rest: a.value}
-			for list.next() {
-				exprs = append(exprs, decodeExpr(attributes{rest: list.value}))
+			list := netlink.Attributes{Rest: a.Value}
+			for list.Next() {
+				exprs = append(exprs, decodeExpr(netlink.Attributes{Rest: list.Value}))
 			}
-			if list.err != nil {
-				return out, list.err
+			if list.Err != nil {
+				return out, list.Err
 			}
 		}
 	}
-	if a.err != nil {
-		return out, a.err
+	if a.Err != nil {
+		return out, a.Err
 	}
 	out.rule, out.packets = model(exprs)
 	out.rule.Reason = reason
@@ -271,19 +272,19 @@ func commentOf(udata []byte) string {
 type opaque string
 
 // decodeExpr reads one expression; what it cannot read is opaque.
-func decodeExpr(a attributes) any { return decodeExprNamed(a, "") }
+func decodeExpr(a netlink.Attributes) any { return decodeExprNamed(a, "") }
 
 // decodeExprNamed reads an expression of that name; any other is opaque. No name is any.
-func decodeExprNamed(a attributes, want string) any {
+func decodeExprNamed(a netlink.Attributes, want string) any {
 	name, out := "", any(opaque("?"))
-	for a.next() {
-		switch a.kind {
+	for a.Next() {
+		switch a.Kind {
 		case unix.NFTA_EXPR_NAME:
-			name = a.text()
+			name = a.Text()
 			out = opaque(name)
 		case unix.NFTA_EXPR_DATA:
 			if want == "" || name == want {
-				out = decodeExprData(name, a.value)
+				out = decodeExprData(name, a.Value)
 			}
 		}
 	}
@@ -346,17 +347,17 @@ func decodeImmediate(data []byte) any {
 // The library cannot.
 func decodeTProxy(data []byte) any {
 	t := &expr.TProxy{Family: unix.NFPROTO_UNSPEC}
-	a := attributes{rest: data}
-	for a.next() {
+	a := netlink.Attributes{Rest: data}
+	for a.Next() {
 		switch {
-		case a.kind == expr.NFTA_TPROXY_FAMILY && a.number() == unix.NFPROTO_UNSPEC:
-		case a.kind == expr.NFTA_TPROXY_REG_PORT:
-			t.RegPort = a.number()
+		case a.Kind == expr.NFTA_TPROXY_FAMILY && a.Number() == unix.NFPROTO_UNSPEC:
+		case a.Kind == expr.NFTA_TPROXY_REG_PORT:
+			t.RegPort = a.Number()
 		default:
 			return opaque("tproxy")
 		}
 	}
-	if a.err != nil {
+	if a.Err != nil {
 		return opaque("tproxy")
 	}
 	return t
@@ -365,18 +366,18 @@ func decodeTProxy(data []byte) any {
 // decodeCt reads a ct expression; the library does not tell a read from a write.
 func decodeCt(data []byte) any {
 	ct := &expr.Ct{}
-	a := attributes{rest: data}
-	for a.next() {
-		switch a.kind {
+	a := netlink.Attributes{Rest: data}
+	for a.Next() {
+		switch a.Kind {
 		case unix.NFTA_CT_KEY:
-			ct.Key = expr.CtKey(a.number())
+			ct.Key = expr.CtKey(a.Number())
 		case unix.NFTA_CT_DREG:
-			ct.Register = a.number()
+			ct.Register = a.Number()
 		case unix.NFTA_CT_SREG:
-			ct.Register, ct.SourceRegister = a.number(), true
+			ct.Register, ct.SourceRegister = a.Number(), true
 		}
 	}
-	if a.err != nil || ct.Register != reg {
+	if a.Err != nil || ct.Register != reg {
 		return opaque("ct")
 	}
 	return ct

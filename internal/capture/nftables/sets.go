@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/capture"
+	"outrider.dev/internal/capture/netlink"
 )
 
 // A setType is how nf_tables has the sets of a key.
@@ -41,7 +42,7 @@ var setTypes = [capture.UnknownKey]setType{
 const sizeByFamily = 2
 
 // set appends a set with its elements.
-func (b *batch) set(s capture.Set, id uint32) {
+func (b batch) set(s capture.Set, id uint32) {
 	t := setTypes[s.Key]
 	var flags uint32
 	switch {
@@ -50,16 +51,16 @@ func (b *batch) set(s capture.Set, id uint32) {
 	case t.interval:
 		flags = unix.NFT_SET_INTERVAL
 	}
-	b.message(newSet, create, "set "+s.Name, func(b *batch) {
-		b.ours()
-		b.text(unix.NFTA_SET_NAME, s.Name)
-		b.number(unix.NFTA_SET_FLAGS, flags)
-		b.number(unix.NFTA_SET_KEY_TYPE, t.magic)
-		b.number(unix.NFTA_SET_KEY_LEN, uint32(t.size))
-		b.number(unix.NFTA_SET_ID, id)
+	b.Message(newSet, create, "set "+s.Name, func() {
+		ours(b.Batch)
+		b.Text(unix.NFTA_SET_NAME, s.Name)
+		b.Number(unix.NFTA_SET_FLAGS, flags)
+		b.Number(unix.NFTA_SET_KEY_TYPE, t.magic)
+		b.Number(unix.NFTA_SET_KEY_LEN, uint32(t.size))
+		b.Number(unix.NFTA_SET_ID, id)
 		if !s.Constant() {
-			b.attribute(unix.NFTA_SET_TIMEOUT, binary.BigEndian.AppendUint64(nil, uint64(s.Timeout.Milliseconds())))
-			b.nest(unix.NLA_F_NESTED|unix.NFTA_SET_DESC, func() { b.number(unix.NFTA_SET_DESC_SIZE, max(sizeByFamily, s.Size)) })
+			b.Attribute(unix.NFTA_SET_TIMEOUT, binary.BigEndian.AppendUint64(nil, uint64(s.Timeout.Milliseconds())))
+			b.Nest(unix.NLA_F_NESTED|unix.NFTA_SET_DESC, func() { b.Number(unix.NFTA_SET_DESC_SIZE, max(sizeByFamily, s.Size)) })
 		}
 	})
 	b.elements(s, t, id)
@@ -70,7 +71,7 @@ func (b *batch) set(s capture.Set, id uint32) {
 const maxElements = 512
 
 // elements appends the elements of a constant set, in as many messages as it takes.
-func (b *batch) elements(s capture.Set, t setType, id uint32) {
+func (b batch) elements(s capture.Set, t setType, id uint32) {
 	chunk(b, s, id, s.Numbers, func(i capture.Interval[uint32]) {
 		if !t.interval {
 			b.element(binaryutil.NativeEndian.PutUint32(i.First), false)
@@ -90,14 +91,14 @@ func (b *batch) elements(s capture.Set, t setType, id uint32) {
 }
 
 // chunk appends messages with the elements of a list.
-func chunk[T any](b *batch, s capture.Set, id uint32, list []T, element func(T)) {
+func chunk[T any](b batch, s capture.Set, id uint32, list []T, element func(T)) {
 	for part := range slices.Chunk(list, maxElements) {
-		b.message(newElements, create, "elements of set "+s.Name, func(b *batch) {
-			b.generic(unix.NFPROTO_INET, 0)
-			b.text(unix.NFTA_SET_ELEM_LIST_TABLE, Table)
-			b.text(unix.NFTA_SET_ELEM_LIST_SET, s.Name)
-			b.number(unix.NFTA_SET_ELEM_LIST_SET_ID, id)
-			b.nest(unix.NLA_F_NESTED|unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
+		b.Message(newElements, create, "elements of set "+s.Name, func() {
+			b.Generic(unix.NFPROTO_INET, 0)
+			b.Text(unix.NFTA_SET_ELEM_LIST_TABLE, Table)
+			b.Text(unix.NFTA_SET_ELEM_LIST_SET, s.Name)
+			b.Number(unix.NFTA_SET_ELEM_LIST_SET_ID, id)
+			b.Nest(unix.NLA_F_NESTED|unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
 				for _, e := range part {
 					element(e)
 				}
@@ -107,38 +108,38 @@ func chunk[T any](b *batch, s capture.Set, id uint32, list []T, element func(T))
 }
 
 // element appends one key: an element, the first of an interval, or the one after its last.
-func (b *batch) element(key []byte, after bool) {
-	b.nest(unix.NLA_F_NESTED|unix.NFTA_LIST_ELEM, func() {
-		b.nest(unix.NLA_F_NESTED|unix.NFTA_SET_ELEM_KEY, func() { b.attribute(unix.NFTA_DATA_VALUE, key) })
+func (b batch) element(key []byte, after bool) {
+	b.Nest(unix.NLA_F_NESTED|unix.NFTA_LIST_ELEM, func() {
+		b.Nest(unix.NLA_F_NESTED|unix.NFTA_SET_ELEM_KEY, func() { b.Attribute(unix.NFTA_DATA_VALUE, key) })
 		if after {
-			b.number(unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
+			b.Number(unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
 		}
 	})
 }
 
 // decodeSet reads a set without its elements, and its table.
-func decodeSet(a attributes) (table string, s capture.Set, err error) {
+func decodeSet(a netlink.Attributes) (table string, s capture.Set, err error) {
 	var magic, flags uint32
-	for a.next() {
-		switch a.kind {
+	for a.Next() {
+		switch a.Kind {
 		case unix.NFTA_SET_TABLE:
-			table = a.text()
+			table = a.Text()
 		case unix.NFTA_SET_NAME:
-			s.Name = a.text()
+			s.Name = a.Text()
 		case unix.NFTA_SET_FLAGS:
-			flags = a.number()
+			flags = a.Number()
 		case unix.NFTA_SET_KEY_TYPE:
-			magic = a.number()
+			magic = a.Number()
 		case unix.NFTA_SET_DESC:
-			desc := attributes{rest: a.value}
-			for desc.next() {
-				if desc.kind == unix.NFTA_SET_DESC_SIZE {
-					s.Size = desc.number()
+			desc := netlink.Attributes{Rest: a.Value}
+			for desc.Next() {
+				if desc.Kind == unix.NFTA_SET_DESC_SIZE {
+					s.Size = desc.Number()
 				}
 			}
 		case unix.NFTA_SET_TIMEOUT:
-			if len(a.value) == 8 {
-				s.Timeout = time.Duration(binary.BigEndian.Uint64(a.value)) * time.Millisecond
+			if len(a.Value) == 8 {
+				s.Timeout = time.Duration(binary.BigEndian.Uint64(a.Value)) * time.Millisecond
 			}
 		}
 	}
@@ -146,7 +147,7 @@ func decodeSet(a attributes) (table string, s capture.Set, err error) {
 	if s.Key == capture.ByFamily && s.Size == sizeByFamily || s.Constant() {
 		s.Size = 0
 	}
-	return table, s, a.err
+	return table, s, a.Err
 }
 
 // keyOf finds the key of a set of ours. Whether it is about sources or destinations is in
@@ -167,49 +168,49 @@ type bound struct {
 }
 
 // decodeElements appends the elements in a message to a list. Their keys have this size.
-func decodeElements(out []bound, a attributes, size int) ([]bound, error) {
-	for a.next() {
-		if a.kind != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
+func decodeElements(out []bound, a netlink.Attributes, size int) ([]bound, error) {
+	for a.Next() {
+		if a.Kind != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
 			continue
 		}
-		list := attributes{rest: a.value}
-		for list.next() {
-			b, err := decodeBound(attributes{rest: list.value}, size)
+		list := netlink.Attributes{Rest: a.Value}
+		for list.Next() {
+			b, err := decodeBound(netlink.Attributes{Rest: list.Value}, size)
 			if err != nil {
 				return nil, err
 			}
 			out = append(out, b)
 		}
-		if list.err != nil {
-			return nil, list.err
+		if list.Err != nil {
+			return nil, list.Err
 		}
 	}
-	return out, a.err
+	return out, a.Err
 }
 
-func decodeBound(a attributes, size int) (b bound, err error) {
+func decodeBound(a netlink.Attributes, size int) (b bound, err error) {
 	found := false
-	for a.next() {
-		switch a.kind {
+	for a.Next() {
+		switch a.Kind {
 		case unix.NFTA_SET_ELEM_KEY:
-			key := attributes{rest: a.value}
-			for key.next() {
-				if key.kind == unix.NFTA_DATA_VALUE && len(key.value) == size {
+			key := netlink.Attributes{Rest: a.Value}
+			for key.Next() {
+				if key.Kind == unix.NFTA_DATA_VALUE && len(key.Value) == size {
 					found = true
-					copy(b.key[:], key.value)
+					copy(b.key[:], key.Value)
 				}
 			}
-			if key.err != nil {
-				return b, key.err
+			if key.Err != nil {
+				return b, key.Err
 			}
 		case unix.NFTA_SET_ELEM_FLAGS:
-			b.after = a.number()&unix.NFT_SET_ELEM_INTERVAL_END != 0
+			b.after = a.Number()&unix.NFT_SET_ELEM_INTERVAL_END != 0
 		}
 	}
-	if !found && a.err == nil {
+	if !found && a.Err == nil {
 		return b, fmt.Errorf("an element without a key of %d bytes", size)
 	}
-	return b, a.err
+	return b, a.Err
 }
 
 // fill sets the elements of s from what the kernel lists.

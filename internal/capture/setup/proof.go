@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net"
 	"net/netip"
 	"os"
 	"runtime"
@@ -267,15 +266,7 @@ func interfaceTo(addr netip.Addr) (string, error) {
 		return "", err
 	}
 	defer r.Close()
-	index, err := r.outInterface(addr)
-	if err != nil {
-		return "", err
-	}
-	out, err := net.InterfaceByIndex(index)
-	if err != nil {
-		return "", err
-	}
-	return out.Name, nil
+	return r.interfaceTo(addr)
 }
 
 // ownersNamed are identities of the groups that the rules name: where only those
@@ -407,11 +398,9 @@ func inboundConns(family capture.Families) []capture.Conn {
 	for _, dst := range dsts {
 		out = append(out, tcp(dst, "lo"))
 	}
-	addrs, _ := net.InterfaceAddrs()
-	for _, a := range addrs {
-		p, err := netip.ParsePrefix(a.String())
-		if err == nil && p.Addr().Is4() == (family == capture.IPv4) && !p.Addr().IsLoopback() && !p.Addr().IsLinkLocalUnicast() {
-			out = append(out, tcp(p.Addr().String(), "lo"))
+	for _, a := range localAddresses() {
+		if a.Is4() == (family == capture.IPv4) && !a.IsLoopback() && !a.IsLinkLocalUnicast() {
+			out = append(out, tcp(a.String(), "lo"))
 		}
 	}
 	return out

@@ -4,16 +4,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"slices"
 	"strings"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/capture"
+	"outrider.dev/internal/capture/netlink"
 )
 
 // routeProtocol marks the routing rules and routes that capture adds, so that they
@@ -30,26 +29,23 @@ var addressFamilies = []struct {
 // sixSource is the address from which the proxy passes inbound connections on over IPv6.
 var sixSource = netip.MustParsePrefix("::6/128")
 
-// A router is a socket for rtnetlink(7), in the network namespace of the thread that opened
-// it. It changes what transparent proxying needs outside the packet filter: a
+// A router is a connection to rtnetlink(7), in the network namespace of the thread that
+// opened it. It changes what transparent proxying needs outside the packet filter: a
 // routing policy by packet mark, a table that makes every address local, and the
 // address ::6. All of it is about the interface lo. An error of the kernel is a [unix.Errno].
-type router struct {
-	*netlink.Conn
-	lo *net.Interface
-}
+type router struct{ *netlink.Conn }
+
+// loopback is the index of lo in every network namespace (LOOPBACK_IFINDEX, net/flow.h of
+// the kernel).
+const loopback = 1
 
 // openRouter takes no privilege; changes take NET_ADMIN.
 func openRouter() (router, error) {
-	lo, err := net.InterfaceByName("lo")
-	if err != nil {
-		return router{}, fmt.Errorf("finding interface lo: %w", err)
-	}
-	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	c, err := netlink.Open(unix.NETLINK_ROUTE)
 	if err != nil {
 		return router{}, fmt.Errorf("opening a netlink socket: %w", err)
 	}
-	return router{conn, lo}, nil
+	return router{c}, nil
 }
 
 // applyRouting replaces the routing of the current namespace, had (see removeRouting). The
@@ -83,7 +79,7 @@ func applyRouting(had, want capture.Routing, families capture.Families) (notes [
 
 // addSixSource reports whether the address was not there.
 func (r router) addSixSource(off bool) (added bool, err error) {
-	err = r.change(unix.RTM_NEWADDR, create, r.address(sixSource))
+	err = r.change(unix.RTM_NEWADDR, create, addressOfLo(sixSource))
 	if err == nil || errors.Is(err, unix.EEXIST) || off && noIPv6(err) {
 		return err == nil, nil
 	}
@@ -131,17 +127,16 @@ func readRouting(families capture.Families) (capture.Routing, error) {
 }
 
 func (r router) read(families capture.Families) (out capture.Routing, err error) {
+	entries, err := r.ours()
+	if err != nil {
+		return out, err
+	}
 	off := families.Has(capture.IPv6) && ipv6Off()
 	var policies []capture.Routing // of the families, and of others that have one
 	for _, f := range addressFamilies {
-		policy, err := r.policy(f.family, off)
-		switch {
-		case err != nil:
-			return out, err
-		case families.Has(f.model):
+		policy := policyOf(entries, f.family, off)
+		if families.Has(f.model) || policy != (capture.Routing{}) {
 			policies = append(policies, policy)
-		case policy != capture.Routing{}:
-			policies = append(policies, incomplete)
 		}
 	}
 	if policies = slices.Compact(policies); len(policies) == 1 {
@@ -149,11 +144,11 @@ func (r router) read(families capture.Families) (out capture.Routing, err error)
 	} else {
 		out = incomplete
 	}
-	addrs, err := r.lo.Addrs()
+	addrs, err := r.addresses()
 	if err != nil {
-		return out, fmt.Errorf("listing addresses of lo: %w", err)
+		return out, err
 	}
-	out.SixSource = off || slices.ContainsFunc(addrs, func(a net.Addr) bool { return a.String() == sixSource.String() })
+	out.SixSource = off || slices.Contains(addrs, address{loopback, sixSource})
 	return out, nil
 }
 
@@ -161,22 +156,27 @@ func (r router) read(families capture.Families) (out capture.Routing, err error)
 // for one family than for the other.
 var incomplete = capture.Routing{Table: -1}
 
-// policy is the rule of a family and the route that it leads to.
-func (r router) policy(family uint8, off bool) (capture.Routing, error) {
-	rules, err := r.ours(policyRules, family)
-	if err != nil {
-		return capture.Routing{}, err
+// policyOf is the rule of a family and the route that it leads to.
+func policyOf(entries []entry, family uint8, off bool) capture.Routing {
+	var rules, routes []entry
+	for _, e := range entries {
+		switch {
+		case e.family != family:
+		case e.kind == policyRules:
+			rules = append(rules, e)
+		default:
+			routes = append(routes, e)
+		}
 	}
-	routes, err := r.ours(localRoutes, family)
 	switch {
-	case err != nil, len(rules)+len(routes) == 0:
-		return capture.Routing{}, err
+	case len(rules)+len(routes) == 0:
+		return capture.Routing{}
 	case len(rules) != 1, len(routes) > 1:
-		return incomplete, nil
+		return incomplete
 	case len(routes) == 1 && routes[0].table == rules[0].table, len(routes) == 0 && off && family == unix.AF_INET6:
-		return capture.Routing{Mark: rules[0].mark, Table: int(rules[0].table)}, nil
+		return capture.Routing{Mark: rules[0].mark, Table: int(rules[0].table)}
 	}
-	return incomplete, nil
+	return incomplete
 }
 
 // removeRouting removes what applyRouting may have added. Other meshes add ::6 to lo
@@ -194,7 +194,7 @@ func removeRouting(had capture.Routing) error {
 }
 
 func (r router) removeSixSource() error {
-	if err := r.change(unix.RTM_DELADDR, remove, r.address(sixSource)); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) && !noIPv6(err) {
+	if err := r.change(unix.RTM_DELADDR, remove, addressOfLo(sixSource)); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) && !noIPv6(err) {
 		return fmt.Errorf("removing ::6 from lo: %w", err)
 	}
 	return nil
@@ -218,7 +218,7 @@ func (r router) addPolicy(family uint8, want capture.Routing, off bool) error {
 	table := number(uint32(want.Table))
 	route := header(family, 0, routeProtocol, unix.RT_SCOPE_HOST, unix.RTN_LOCAL)
 	route = attribute(route, unix.RTA_TABLE, table)
-	route = attribute(route, unix.RTA_OIF, number(uint32(r.lo.Index)))
+	route = attribute(route, unix.RTA_OIF, number(loopback))
 	off = off && family == unix.AF_INET6
 	if err := r.change(unix.RTM_NEWROUTE, create, route); err != nil && !(off && noIPv6(err)) {
 		hint := ""
@@ -242,17 +242,13 @@ func (r router) addPolicy(family uint8, want capture.Routing, off bool) error {
 }
 
 func (r router) removePolicy() error {
-	for _, f := range addressFamilies {
-		for _, kind := range []entryKind{policyRules, localRoutes} {
-			entries, err := r.ours(kind, f.family)
-			if err != nil {
-				return err
-			}
-			for _, e := range entries {
-				if err := r.change(kind.del, remove, e.message); err != nil {
-					return fmt.Errorf("removing a %s of table %d: %w", kind.name, e.table, err)
-				}
-			}
+	entries, err := r.ours()
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := r.change(e.kind.del, remove, e.message); err != nil {
+			return fmt.Errorf("removing a %s of table %d: %w", e.kind.name, e.table, err)
 		}
 	}
 	return nil
@@ -261,84 +257,128 @@ func (r router) removePolicy() error {
 // An entryKind is a kind of object that the kernel lists.
 type entryKind struct {
 	name     string
-	get, del netlink.HeaderType
+	get, del uint16
 }
 
 var (
-	policyRules = entryKind{"routing rule", unix.RTM_GETRULE, unix.RTM_DELRULE}
-	localRoutes = entryKind{"local route", unix.RTM_GETROUTE, unix.RTM_DELROUTE}
+	policyRules = &entryKind{"routing rule", unix.RTM_GETRULE, unix.RTM_DELRULE}
+	localRoutes = &entryKind{"local route", unix.RTM_GETROUTE, unix.RTM_DELROUTE}
 )
 
 // An entry is a routing rule or a route.
 type entry struct {
+	kind               *entryKind
 	family, protocol   uint8
 	table, mark, index uint32
 	message            []byte // as listed; a request to delete it has the same form
 }
 
-// ours lists what capture has added for a family. Where IPv6 is switched off, it is nothing.
-func (r router) ours(kind entryKind, family uint8) ([]entry, error) {
-	answers, err := r.request(kind.get, netlink.Request|netlink.Dump, header(family, 0, 0, 0, 0))
-	if family == unix.AF_INET6 && noIPv6(err) {
-		return nil, nil
-	}
-	var out []entry
-	for _, m := range answers {
-		var e entry
-		if e, err = parseEntry(kind, m.Data); err != nil {
-			break
+// ours lists the rules, and then the routes, that capture has added.
+func (r router) ours() (out []entry, err error) {
+	for _, kind := range []*entryKind{policyRules, localRoutes} {
+		err := r.Dump(kind.get, raw(header(unix.AF_UNSPEC, 0, 0, 0, 0)), func(data []byte) error {
+			e, err := parseEntry(kind, slices.Clone(data))
+			// The kernel lists what multicast routing and others have, too.
+			known := e.family == unix.AF_INET || e.family == unix.AF_INET6
+			if known && e.protocol == routeProtocol {
+				out = append(out, e)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("listing each %s: %w", kind.name, err)
 		}
-		// Where the kernel does not know a family, it lists the objects of all families.
-		if e.family == family && e.protocol == routeProtocol {
-			out = append(out, e)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listing each %s: %w", kind.name, err)
 	}
 	return out, nil
 }
 
-// outInterface is the index of the interface by which packets to an address leave.
-func (r router) outInterface(to netip.Addr) (int, error) {
+// An address is one of an interface, with the interface's index.
+type address struct {
+	index  uint32
+	prefix netip.Prefix
+}
+
+// addresses lists those of all interfaces.
+func (r router) addresses() (out []address, err error) {
+	err = r.Dump(unix.RTM_GETADDR, raw(make([]byte, unix.SizeofIfAddrmsg)), func(data []byte) error {
+		a, err := parseAddress(data)
+		if a.prefix.IsValid() {
+			out = append(out, a)
+		}
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("listing addresses: %w", err)
+	}
+	return out, err
+}
+
+// parseAddress reads struct ifaddrmsg (linux/if_addr.h) and its attributes. The prefix is the
+// zero value for other families than IPv4 and IPv6.
+func parseAddress(m []byte) (a address, err error) {
+	if len(m) < unix.SizeofIfAddrmsg {
+		return a, fmt.Errorf("%d bytes, want at least %d", len(m), unix.SizeofIfAddrmsg)
+	}
+	a.index = binary.NativeEndian.Uint32(m[4:])
+	list := netlink.Attributes{Rest: m[unix.SizeofIfAddrmsg:]}
+	for list.Next() {
+		// IFA_ADDRESS is the other end of a point-to-point link where there is IFA_LOCAL.
+		if list.Kind == unix.IFA_LOCAL || list.Kind == unix.IFA_ADDRESS && !a.prefix.IsValid() {
+			if addr, ok := netip.AddrFromSlice(list.Value); ok {
+				a.prefix = netip.PrefixFrom(addr, int(m[1]))
+			}
+		}
+	}
+	return a, list.Err
+}
+
+// interfaceTo is the interface by which packets to an address leave.
+func (r router) interfaceTo(to netip.Addr) (name string, err error) {
 	to = to.Unmap()
 	family := uint8(unix.AF_INET6)
 	if to.Is4() {
 		family = unix.AF_INET
 	}
 	data := header(family, uint8(to.BitLen()), 0, 0, 0)
-	answers, err := r.request(unix.RTM_GETROUTE, netlink.Request, attribute(data, unix.RTA_DST, to.AsSlice()))
+	var index uint32
+	err = r.Get(unix.RTM_GETROUTE, raw(attribute(data, unix.RTA_DST, to.AsSlice())), func(data []byte) error {
+		e, err := parseEntry(localRoutes, data)
+		index = e.index
+		return err
+	})
+	if err == nil && index == 0 {
+		err = unix.ENETUNREACH
+	}
 	if err != nil {
-		return 0, err
+		return "", err
 	}
-	for _, m := range answers {
-		if e, err := parseEntry(localRoutes, m.Data); err != nil || e.index != 0 {
-			return int(e.index), err
+	link := make([]byte, unix.SizeofIfInfomsg)
+	binary.NativeEndian.PutUint32(link[4:], index)
+	err = r.Get(unix.RTM_GETLINK, raw(link), func(data []byte) error {
+		list := netlink.Attributes{Rest: data[min(len(data), unix.SizeofIfInfomsg):]}
+		for list.Next() {
+			if list.Kind == unix.IFLA_IFNAME {
+				name = list.Text()
+			}
 		}
-	}
-	return 0, unix.ENETUNREACH
+		return list.Err
+	})
+	return name, err
 }
 
 // create fails with EEXIST if the same is there, remove with ENOENT or ESRCH if it is not.
 const (
-	create = netlink.Request | netlink.Acknowledge | netlink.Create | netlink.Excl
-	remove = netlink.Request | netlink.Acknowledge
+	remove = unix.NLM_F_REQUEST | unix.NLM_F_ACK
+	create = remove | unix.NLM_F_CREATE | unix.NLM_F_EXCL
 )
 
-// request sends a request. An error of the kernel is its number alone: what netlink adds to
-// it helps no user.
-func (r router) request(kind netlink.HeaderType, flags netlink.HeaderFlags, data []byte) ([]netlink.Message, error) {
-	answers, err := r.Execute(netlink.Message{Header: netlink.Header{Type: kind, Flags: flags}, Data: data})
-	var number unix.Errno
-	if errors.As(err, &number) {
-		err = number
-	}
-	return answers, err
+func (r router) change(kind, flags uint16, data []byte) error {
+	return r.Ask(kind, flags, raw(data), func([]byte) error { return nil })
 }
 
-func (r router) change(kind netlink.HeaderType, flags netlink.HeaderFlags, data []byte) error {
-	_, err := r.request(kind, flags, data)
-	return err
+// raw is a message that is there already.
+func raw(data []byte) func(*netlink.Batch) {
+	return func(b *netlink.Batch) { b.Buf = append(b.Buf, data...) }
 }
 
 // headerLen is the length of struct rtmsg (linux/rtnetlink.h) and of struct fib_rule_hdr
@@ -352,37 +392,40 @@ func header(family, bits, protocol, scope, action uint8) []byte {
 	return out
 }
 
-// address is struct ifaddrmsg (linux/if_addr.h) and an address of lo that is usable at
+// addressOfLo is struct ifaddrmsg (linux/if_addr.h) and an address of lo that is usable at
 // once: without duplicate address detection.
-func (r router) address(p netip.Prefix) []byte {
+func addressOfLo(p netip.Prefix) []byte {
 	data := []byte{unix.AF_INET6, uint8(p.Bits()), unix.IFA_F_NODAD, unix.RT_SCOPE_UNIVERSE}
-	data = append(data, number(uint32(r.lo.Index))...)
+	data = append(data, number(loopback)...)
 	return attribute(data, unix.IFA_LOCAL, p.Addr().AsSlice())
 }
 
-func parseEntry(kind entryKind, m []byte) (entry, error) {
+func parseEntry(kind *entryKind, m []byte) (entry, error) {
 	if len(m) < headerLen {
 		return entry{}, fmt.Errorf("%d bytes, want at least %d", len(m), headerLen)
 	}
-	attributes, err := netlink.NewAttributeDecoder(m[headerLen:])
-	if err != nil {
-		return entry{}, err
-	}
-	e := entry{family: m[0], protocol: m[5], message: m}
+	e := entry{kind: kind, family: m[0], protocol: m[5], message: m}
 	isRule := kind == policyRules
-	for attributes.Next() {
-		switch t := attributes.Type(); {
+	list := netlink.Attributes{Rest: m[headerLen:]}
+	number := func() (n uint32) {
+		if len(list.Value) == 4 {
+			n = binary.NativeEndian.Uint32(list.Value)
+		}
+		return n
+	}
+	for list.Next() {
+		switch t := list.Kind; {
 		case t == unix.RTA_TABLE: // as FRA_TABLE
-			e.table = attributes.Uint32()
+			e.table = number()
 		case isRule && t == unix.FRA_FWMARK:
-			e.mark = attributes.Uint32()
-		case isRule && t == unix.FRA_PROTOCOL:
-			e.protocol = attributes.Uint8()
+			e.mark = number()
+		case isRule && t == unix.FRA_PROTOCOL && len(list.Value) == 1:
+			e.protocol = list.Value[0]
 		case !isRule && t == unix.RTA_OIF:
-			e.index = attributes.Uint32()
+			e.index = number()
 		}
 	}
-	return e, attributes.Err()
+	return e, list.Err
 }
 
 // attribute appends an attribute, padded to a multiple of 4 bytes.

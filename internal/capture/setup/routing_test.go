@@ -88,15 +88,17 @@ func TestRoutingWithoutIPv6(t *testing.T) {
 	})
 }
 
-// FuzzParseEntry: whatever the kernel sends is an error or an entry.
+// FuzzParseEntry: whatever the kernel sends is an error, an entry, or an address.
 func FuzzParseEntry(f *testing.F) {
 	f.Add(attribute(header(unix.AF_INET, 0, 0, 0, unix.FR_ACT_TO_TBL), unix.FRA_TABLE, number(133)))
 	f.Add([]byte{unix.AF_INET, 0, 0, 0})
+	f.Add(addressOfLo(sixSource))
 	f.Fuzz(func(t *testing.T, m []byte) {
-		for _, kind := range []entryKind{policyRules, localRoutes} {
+		for _, kind := range []*entryKind{policyRules, localRoutes} {
 			if e, err := parseEntry(kind, m); err == nil && e.family != m[0] {
 				t.Errorf("%+v, want the family of %v", e, m)
 			}
 		}
+		_, _ = parseAddress(m)
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -437,12 +436,15 @@ func Network() capture.Network {
 
 // localAddresses are the addresses of this namespace, or none if they cannot be listed.
 func localAddresses() []netip.Addr {
-	addrs, _ := net.InterfaceAddrs()
+	r, err := openRouter()
+	if err != nil {
+		return nil
+	}
+	defer r.Close()
+	addrs, _ := r.addresses()
 	var out []netip.Addr
 	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			out = append(out, p.Addr())
-		}
+		out = append(out, a.prefix.Addr())
 	}
 	return out
 }

@@ -1,0 +1,374 @@
+// Package netlink talks to the kernel by netlink(7): it asks for objects and lists, and
+// sends batches of nfnetlink that the kernel applies in one transaction.
+package netlink
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Conn is a connection to the kernel, in the network namespace of the thread that opened
+// it. The libraries' own ask for an acknowledgement of every message of a batch, which
+// overflow the receive buffer above some 120 rules after the kernel has committed, and never
+// enlarge the send buffer, which every transaction must fit in. They also wait by the
+// runtime's poller, which takes most of the time of a short request.
+//
+// The kernel answers within the system call that asks. So a Conn never waits: what is
+// not in its queue then does not come.
+type Conn struct {
+	FD    int
+	Force bool // exceed the machine's limit of the send buffer, where the caller may
+
+	seq uint32
+	buf []byte // of one answer
+}
+
+// answerSize is more than the kernel puts into one answer (32 KiB, see netlink_recvmsg).
+const answerSize = 64 << 10
+
+// Open opens a connection of a protocol: NETLINK_ROUTE, NETLINK_NETFILTER.
+func Open(protocol int) (*Conn, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
+	if err != nil {
+		return nil, err
+	}
+	// An error then has the head of the message that it is about, not all of it.
+	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1); err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	return &Conn{FD: fd, Force: true, buf: make([]byte, answerSize)}, nil
+}
+
+// Close closes the connection.
+func (c *Conn) Close() error { return unix.Close(c.FD) }
+
+// Fit makes the send buffer large enough for one message of that size. The kernel's limit
+// for unprivileged processes (net.core.wmem_max) holds in a user namespace.
+func (c *Conn) Fit(size int) error {
+	if got, err := c.window(); err != nil || size <= got {
+		return err
+	}
+	if !c.Force || unix.SetsockoptInt(c.FD, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, size) != nil {
+		if err := unix.SetsockoptInt(c.FD, unix.SOL_SOCKET, unix.SO_SNDBUF, size); err != nil {
+			return err
+		}
+	}
+	got, err := c.window()
+	if err == nil && size > got {
+		err = fmt.Errorf("one transaction of %d bytes, of which the kernel takes %d (raise net.core.wmem_max to %d): %w", size, got, size, unix.EMSGSIZE)
+	}
+	return err
+}
+
+// window is the size of the largest message that fits in the send buffer.
+func (c *Conn) window() (int, error) {
+	const overhead = 32 // netlink_sendmsg
+	got, err := unix.GetsockoptInt(c.FD, unix.SOL_SOCKET, unix.SO_SNDBUF)
+	return got - overhead, err
+}
+
+func (c *Conn) send(message []byte) error {
+	if err := c.Fit(len(message)); err != nil {
+		return err
+	}
+	for {
+		err := unix.Sendto(c.FD, message, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+		if err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// receive returns the messages of one datagram of the kernel.
+func (c *Conn) receive() ([]byte, error) {
+	for {
+		n, from, err := unix.Recvfrom(c.FD, c.buf, unix.MSG_DONTWAIT|unix.MSG_TRUNC)
+		switch sender, _ := from.(*unix.SockaddrNetlink); {
+		case err == unix.EINTR:
+		case err != nil:
+			return nil, err
+		case n > len(c.buf):
+			return nil, fmt.Errorf("an answer of %d bytes", n)
+		case sender != nil && sender.Pid == 0: // the kernel
+			return c.buf[:n], nil
+		}
+	}
+}
+
+// A Message of the kernel. The data is without its header.
+type Message struct {
+	Kind, Flags uint16
+	Seq         uint32
+	Data        []byte
+}
+
+const headerSize = unix.SizeofNlMsghdr
+
+// Split takes the first message off a datagram.
+func Split(b []byte) (m Message, rest []byte, err error) {
+	if len(b) < headerSize {
+		return m, nil, fmt.Errorf("an answer that ends within a message")
+	}
+	size := int(binary.NativeEndian.Uint32(b))
+	if size < headerSize || size > len(b) {
+		return m, nil, fmt.Errorf("a message of %d bytes in an answer of %d", size, len(b))
+	}
+	m = Message{binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint16(b[6:]), binary.NativeEndian.Uint32(b[8:]), b[headerSize:size]}
+	return m, b[min(len(b), align(size)):], nil
+}
+
+func align(n int) int { return (n + 3) &^ 3 }
+
+// Errno is the error in a message of type NLMSG_ERROR; nil acknowledges.
+func (m Message) Errno() error {
+	if len(m.Data) < 4 {
+		return errors.New("an error without a number")
+	}
+	if n := int32(binary.NativeEndian.Uint32(m.Data)); n != 0 {
+		return unix.Errno(-n)
+	}
+	return nil
+}
+
+// ErrChanged: the kernel's tables changed while they were listed.
+var ErrChanged = errors.New("the tables change while they are read")
+
+// Dump asks for a list and calls each with every entry, which is valid until each
+// returns.
+func (c *Conn) Dump(kind uint16, fill func(*Batch), each func(data []byte) error) error {
+	return c.Ask(kind, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, fill, each)
+}
+
+// Get asks for one object.
+func (c *Conn) Get(kind uint16, fill func(*Batch), each func(data []byte) error) error {
+	return c.Ask(kind, unix.NLM_F_REQUEST|unix.NLM_F_ACK, fill, each)
+}
+
+func (c *Conn) Ask(kind, flags uint16, fill func(*Batch), each func(data []byte) error) error {
+	var request Batch
+	c.seq++
+	request.seq = c.seq
+	request.Message(kind, flags, "", func() { fill(&request) })
+	if err := c.send(request.Buf); err != nil {
+		return err
+	}
+	for {
+		rest, err := c.receive()
+		if err != nil {
+			return err
+		}
+		for len(rest) > 0 {
+			var m Message
+			if m, rest, err = Split(rest); err != nil {
+				return err
+			}
+			switch {
+			case m.Seq != c.seq: // of an earlier request that ended with an error
+			case m.Flags&unix.NLM_F_DUMP_INTR != 0:
+				return ErrChanged
+			case m.Kind == unix.NLMSG_DONE || m.Kind == unix.NLMSG_ERROR:
+				return m.Errno()
+			default:
+				if err := each(m.Data); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// A Batch is a list of messages that the kernel applies in one transaction.
+type Batch struct {
+	Buf []byte
+	Err error // of a message that cannot be
+
+	seq  uint32 // of the next message
+	what []string
+}
+
+// Message appends a message. what is for errors.
+func (b *Batch) Message(kind, flags uint16, what string, fill func()) {
+	start := len(b.Buf)
+	b.Buf = append(b.Buf, make([]byte, headerSize)...)
+	fill()
+	head := b.Buf[start:]
+	binary.NativeEndian.PutUint32(head, uint32(len(head)))
+	binary.NativeEndian.PutUint16(head[4:], kind)
+	binary.NativeEndian.PutUint16(head[6:], flags)
+	binary.NativeEndian.PutUint32(head[8:], b.seq)
+	b.seq++
+	b.what = append(b.what, what)
+}
+
+// Generic appends the header that all messages of nfnetlink have.
+func (b *Batch) Generic(family byte, resource uint16) {
+	b.Buf = append(b.Buf, family, unix.NFNETLINK_V0, byte(resource>>8), byte(resource))
+}
+
+// Attribute appends an attribute, padded as the kernel wants it.
+func (b *Batch) Attribute(kind uint16, value []byte) {
+	b.Nest(kind, func() { b.Buf = append(b.Buf, value...) })
+}
+
+// Text appends an attribute that ends with a zero.
+func (b *Batch) Text(kind uint16, value string) {
+	b.Nest(kind, func() { b.Buf = append(append(b.Buf, value...), 0) })
+}
+
+// Number appends an attribute in the byte order of nfnetlink.
+func (b *Batch) Number(kind uint16, n uint32) {
+	b.Nest(kind, func() { b.Buf = binary.BigEndian.AppendUint32(b.Buf, n) })
+}
+
+// Nest appends an attribute with what fill appends.
+func (b *Batch) Nest(kind uint16, fill func()) {
+	start := len(b.Buf)
+	b.Buf = append(b.Buf, 0, 0, 0, 0)
+	fill()
+	size := len(b.Buf) - start
+	if size > math.MaxUint16 {
+		b.Err = errors.Join(b.Err, fmt.Errorf("an attribute of %d bytes", size))
+	}
+	binary.NativeEndian.PutUint16(b.Buf[start:], uint16(size))
+	binary.NativeEndian.PutUint16(b.Buf[start+2:], kind)
+	b.Buf = append(b.Buf, make([]byte, align(size)-size)...)
+}
+
+// Commit sends the messages that fill makes to a subsystem of nfnetlink as one transaction. After an error that wraps
+// ErrUnknown the transaction may have been committed; after others it was not.
+func (c *Conn) Commit(subsystem uint16, fill func(*Batch)) error {
+	b := Batch{seq: c.seq + 1}
+	resource := func() { b.Generic(unix.AF_UNSPEC, subsystem) }
+	b.Message(unix.NFNL_MSG_BATCH_BEGIN, unix.NLM_F_REQUEST, "", resource)
+	start, last := 0, 0
+	for fill(&b); start < len(b.Buf); start += int(binary.NativeEndian.Uint32(b.Buf[start:])) {
+		last = start
+	}
+	if b.Err != nil {
+		return b.Err
+	}
+	// One acknowledgement, of the last message, shows that there was no error before it.
+	b.Buf[last+6] |= unix.NLM_F_ACK
+	acknowledged := b.seq - 1
+	b.Message(unix.NFNL_MSG_BATCH_END, unix.NLM_F_REQUEST, "", resource)
+	first := c.seq + 1
+	c.seq = b.seq
+	if err := c.send(b.Buf); err != nil {
+		return err
+	}
+	err := c.verdict(func(seq uint32) string {
+		if i := int(seq - first); i >= 0 && i < len(b.what) {
+			return b.what[i]
+		}
+		return ""
+	}, acknowledged)
+	if err != nil {
+		c.drain()
+	}
+	return err
+}
+
+// drain takes what is left of the answers, which would leave no room for the next ones.
+func (c *Conn) drain() {
+	for {
+		if _, err := c.receive(); err != nil && err != unix.ENOBUFS {
+			return
+		}
+	}
+}
+
+// ErrUnknown: the kernel's answer to a transaction is lost.
+var ErrUnknown = errors.New("the kernel's answer is lost; the transaction may have been applied")
+
+// verdict reads the answers to a transaction: the first error, or the acknowledgement.
+func (c *Conn) verdict(what func(seq uint32) string, acknowledged uint32) error {
+	lost := error(nil)
+	for {
+		rest, err := c.receive()
+		if err == unix.ENOBUFS { // the receive buffer overflowed; what came before is in it
+			lost = err
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%w (%w)", ErrUnknown, errors.Join(lost, err))
+		}
+		for len(rest) > 0 {
+			var m Message
+			if m, rest, err = Split(rest); err != nil {
+				return fmt.Errorf("%w (%w)", ErrUnknown, err)
+			}
+			if m.Kind != unix.NLMSG_ERROR {
+				continue
+			}
+			if err := m.Errno(); err != nil {
+				if about := what(m.Seq); about != "" {
+					return fmt.Errorf("%s: %w", about, err)
+				}
+				return err
+			}
+			if m.Seq == acknowledged {
+				return nil
+			}
+		}
+	}
+}
+
+// Attributes reads a list of attributes.
+type Attributes struct {
+	Rest  []byte // what is not read yet
+	Kind  uint16 // of the attribute, without flags
+	Value []byte
+	Err   error
+}
+
+// Next goes to the next attribute, if there is one.
+func (a *Attributes) Next() bool {
+	if a.Err != nil || len(a.Rest) == 0 {
+		return false
+	}
+	if len(a.Rest) < 4 {
+		a.Err = errors.New("a list that ends within an attribute")
+		return false
+	}
+	size := int(binary.NativeEndian.Uint16(a.Rest))
+	if size < 4 || size > len(a.Rest) {
+		a.Err = fmt.Errorf("an attribute of %d bytes in a list of %d", size, len(a.Rest))
+		return false
+	}
+	a.Kind = binary.NativeEndian.Uint16(a.Rest[2:]) &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER)
+	a.Value = a.Rest[4:size]
+	a.Rest = a.Rest[min(len(a.Rest), align(size)):]
+	return true
+}
+
+// Text is the value without the zero at its end.
+func (a *Attributes) Text() string {
+	v := a.Value
+	if n := len(v); n > 0 && v[n-1] == 0 {
+		v = v[:n-1]
+	}
+	return string(v)
+}
+
+// Number is the value, in the kernel's byte order for all of nf_tables.
+func (a *Attributes) Number() uint32 {
+	if len(a.Value) != 4 {
+		a.Err = fmt.Errorf("a number of %d bytes", len(a.Value))
+		return 0
+	}
+	return binary.BigEndian.Uint32(a.Value)
+}
+
+// AttributesOf reads the attributes of a message after its generic header, and returns the
+// generation of the tables that the header has.
+func AttributesOf(data []byte) (Attributes, uint16) {
+	const size = 4
+	if len(data) < size {
+		return Attributes{Err: fmt.Errorf("a message of %d bytes", len(data))}, 0
+	}
+	return Attributes{Rest: data[size:]}, binary.BigEndian.Uint16(data[2:])
+}
