@@ -86,7 +86,7 @@ var arrows = map[string][]string{
 	"internal/capture":          {"internal/contract"},
 	"internal/capture/netlink":  {sys},
 	"internal/capture/nftables": {"internal/capture", "internal/capture/netlink", nftables, sys},
-	"internal/capture/iptables": {"internal/capture", netlink, sys},
+	"internal/capture/iptables": {"internal/capture", "internal/capture/nftables", netlink, sys},
 	"internal/capture/setup":    {"internal/capture", "internal/capture/iptables", "internal/capture/netlink", "internal/capture/nftables", sys},
 
 	"internal/image/lookup": {"internal/pod/inject", "github.com/distribution/reference", "github.com/google/go-containerregistry/pkg", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/specs-go/v1", pflag},

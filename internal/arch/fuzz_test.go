@@ -81,6 +81,7 @@ var targets = map[string]string{
 	"internal/capture/nftables FuzzAnswer":         "netlink's answers",
 	"internal/capture/nftables FuzzDecodeRule":     "rules of nftables",
 	"internal/capture/nftables FuzzDecodeSet":      "sets of nftables",
+	"internal/capture/iptables FuzzDecodeEntries":  "legacy tables",
 	"internal/capture/iptables FuzzDecodeSet":      "sets of ipset",
 	"internal/capture/iptables FuzzParse":          "rules of iptables-save",
 	"internal/capture/setup FuzzParseEntry":        "routing rules",

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"regexp"
@@ -65,8 +64,14 @@ func WithOpenFile(ctx context.Context, f *os.File) context.Context {
 	return context.WithValue(ctx, openFileKey{}, f)
 }
 
-// run is one command, on the thread of the caller and so in its network namespace.
+// run is one command.
 func run(ctx context.Context, stdin, path string, args ...string) (stdout string, err error) {
+	return start(ctx, stdin, path, args...)()
+}
+
+// start starts a command, on the thread of the caller and so in its network namespace. wait
+// returns what it has written.
+func start(ctx context.Context, stdin, path string, args ...string) (wait func() (stdout string, err error)) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, errOut bytes.Buffer
@@ -74,13 +79,19 @@ func run(ctx context.Context, stdin, path string, args ...string) (stdout string
 	if f, ok := ctx.Value(openFileKey{}).(*os.File); ok {
 		cmd.ExtraFiles = []*os.File{f}
 	}
-	if err := cmd.Run(); err != nil {
+	err := cmd.Start()
+	return func() (string, error) {
+		if err == nil {
+			err = cmd.Wait()
+		}
+		if err == nil {
+			return out.String(), nil
+		}
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
 		return "", &commandError{strings.Join(cmd.Args, " "), strings.TrimSpace(errOut.String()), err}
 	}
-	return out.String(), nil
 }
 
 // commandError is a command that failed.
@@ -98,16 +109,6 @@ func (e *commandError) Error() string {
 }
 
 func (e *commandError) Unwrap() error { return e.err }
-
-// forbidden reports whether the kernel refused for want of a permission. Then nothing
-// is known about the rules.
-func forbidden(err error) bool {
-	var c *commandError
-	if errors.As(err, &c) {
-		return strings.Contains(c.stderr, "ermission denied") || strings.Contains(c.stderr, "not permitted")
-	}
-	return false
-}
 
 // restore writes, without touching what the text does not name.
 func restore(ctx context.Context, v variant, family capture.Families, text string) error {
@@ -156,44 +157,32 @@ var legacyNames = map[capture.Families]string{
 // has rules of nft which iptables cannot express.
 var unlistable = regexp.MustCompile("(?m)^# Table `(.*)' is incompatible")
 
-// save reads what is ours in one family of one variant, and changes nothing: the
-// legacy command creates the tables that it is to list, so it lists only those that
-// exist.
+// save reads what is ours in one family of one variant. It lists the tables that exist,
+// which takes as long as to list one.
 func save(ctx context.Context, v variant, family capture.Families) (owned, error) {
-	args := [][]string{{"-c"}}
-	if v == legacy {
-		names, err := os.ReadFile(legacyNames[family])
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("listing legacy tables: %w", err)
-		}
-		args = nil
-		for name := range strings.FieldsSeq(string(names)) {
-			if slices.Contains(tables, capture.Table(name)) {
-				args = append(args, []string{"-c", "-t", name})
-			}
-		}
-		if len(args) == 0 {
-			return owned{}, nil
-		}
-	}
+	return startSave(ctx, v, family)()
+}
+
+// startSave begins to read. It changes nothing: without the name of a table the legacy
+// command makes none.
+func startSave(ctx context.Context, v variant, family capture.Families) (wait func() (owned, error)) {
 	path, err := program(ctx, v, family, "save")
 	if err != nil {
-		return nil, err
+		return func() (owned, error) { return nil, err }
 	}
-	var text strings.Builder
-	for _, a := range args {
-		out, err := run(ctx, "", path, a...)
+	output := start(ctx, "", path, "-c")
+	return func() (owned, error) {
+		text, err := output()
 		if err != nil {
 			return nil, err
 		}
-		text.WriteString(out)
+		if m := unlistable.FindStringSubmatch(text); m != nil && slices.Contains(tables, capture.Table(m[1])) {
+			return nil, fmt.Errorf("running %s: table %s has rules that only nft can list, so that ours are not listed either; use the nftables backend", path, m[1])
+		}
+		o, err := scan(text)
+		if err != nil {
+			return nil, fmt.Errorf("reading the output of %s: %w", path, err)
+		}
+		return o, nil
 	}
-	if m := unlistable.FindStringSubmatch(text.String()); m != nil && slices.Contains(tables, capture.Table(m[1])) {
-		return nil, fmt.Errorf("running %s: table %s has rules that only nft can list, so that ours are not listed either; use the nftables backend", path, m[1])
-	}
-	o, err := scan(text.String())
-	if err != nil {
-		return nil, fmt.Errorf("reading the output of %s: %w", path, err)
-	}
-	return o, nil
 }

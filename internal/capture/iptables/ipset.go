@@ -181,18 +181,6 @@ func (c setConn) names() ([]string, error) {
 	return out, nil
 }
 
-// HasSets reports whether there are sets of ours in the network namespace of the calling
-// thread.
-func HasSets() (bool, error) {
-	c, err := openSets()
-	if err != nil {
-		return false, err
-	}
-	defer c.Close()
-	names, err := c.names()
-	return len(names) > 0, err
-}
-
 // readSets reads our sets with their elements, by the kernel's names.
 func readSets() (map[string]kernelSet, error) {
 	c, err := openSets()

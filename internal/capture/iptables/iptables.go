@@ -27,6 +27,23 @@ import (
 // of the calling thread. The zero value is ready.
 type Backend struct {
 	Variant string // what to write with: "legacy", "nft", or "" for nft where the kernel has it
+
+	seen machine // what was read last, until the next change
+	// What the last Read returned, for Recount.
+	found *site
+	sets  map[string]kernelSet
+}
+
+// look is what was read last, if nothing was written since: capture has locked the namespace.
+func (b *Backend) look(ctx context.Context) (m machine, err error) {
+	if b.seen != nil {
+		return b.seen, nil
+	}
+	if m, err = look(ctx); err != nil {
+		return nil, err
+	}
+	b.seen = m
+	return m, nil
 }
 
 // Name is "iptables".
@@ -35,15 +52,15 @@ func (b *Backend) Name() string { return capture.IPTables }
 // Available returns the families that can be filtered here: IPv4, and IPv6 unless
 // the machine has none or cannot filter it. [Backend.Apply] refuses others.
 func (b *Backend) Available(ctx context.Context) (capture.Families, error) {
-	m, err := look(ctx)
+	m, err := b.look(ctx)
 	if err != nil {
 		return 0, err
 	}
-	v, err := m.choose(b.Variant)
+	v, err := m.choose(ctx, b.Variant)
 	if err != nil {
 		return 0, err
 	}
-	six, err := m.filtersSix(ctx, v)
+	six, err := filtersSix(ctx, v)
 	if err != nil || !six {
 		return capture.IPv4, err
 	}
@@ -59,16 +76,16 @@ func (b *Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 	if len(rs.Chains) == 0 {
 		return b.Remove(ctx)
 	}
-	m, err := look(ctx)
+	m, err := b.look(ctx)
 	if err != nil {
 		return err
 	}
-	v, err := m.choose(b.Variant)
+	v, err := m.choose(ctx, b.Variant)
 	if err != nil {
 		return err
 	}
 	if rs.Families.Has(capture.IPv6) {
-		six, err := m.filtersSix(ctx, v)
+		six, err := filtersSix(ctx, v)
 		if err != nil {
 			return err
 		}
@@ -82,6 +99,7 @@ func (b *Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 	}
 	steps, err := m.replace(v, rs, generation)
 	if err == nil {
+		b.seen = nil
 		err = perform(ctx, steps)
 	}
 	return errors.Join(err, finish(err == nil))
@@ -90,21 +108,22 @@ func (b *Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 // Guard makes new connections wait, until Apply or Remove: in each place where rules of
 // ours are, or else where Apply would write them.
 func (b *Backend) Guard(ctx context.Context) error {
-	m, err := look(ctx)
+	m, err := b.look(ctx)
 	if err != nil {
 		return err
 	}
+	b.seen = nil
 	var steps []step
 	for _, v := range variants {
 		steps = append(steps, m[v].guardSteps()...)
 	}
 	if len(steps) == 0 {
-		v, err := m.choose(b.Variant)
+		v, err := m.choose(ctx, b.Variant)
 		if err != nil {
 			return err
 		}
 		steps = append(steps, step{v, capture.IPv4, owned{}, owned{}.with(dnsGuard)})
-		if six, err := m.filtersSix(ctx, v); err != nil {
+		if six, err := filtersSix(ctx, v); err != nil {
 			return err
 		} else if six {
 			steps = append(steps, step{v, capture.IPv6, owned{}, owned{}.with(dnsGuard)})
@@ -117,7 +136,8 @@ func (b *Backend) Guard(ctx context.Context) error {
 // [capture.ErrNone]. Rules of ours that are half there, or changed into something
 // that we do not write, are a [capture.DamagedError] that names them.
 func (b *Backend) Read(ctx context.Context) (capture.State, error) {
-	m, err := look(ctx)
+	b.seen = nil
+	m, err := b.look(ctx)
 	if err != nil {
 		return capture.State{}, err
 	}
@@ -146,8 +166,25 @@ func (b *Backend) Read(ctx context.Context) (capture.State, error) {
 	if err != nil {
 		return capture.State{}, &capture.DamagedError{Err: fmt.Errorf("reading the rules of iptables-%s: %w", found.variant, err)}
 	}
-	st.Variant = string(found.variant)
+	b.found, b.sets = found, sets
 	return st, nil
+}
+
+// Recount is st, which Read has returned, with fresh counters. It takes no programs.
+func (b *Backend) Recount(ctx context.Context, st capture.State) (capture.State, error) {
+	if b.found == nil {
+		return b.Read(ctx)
+	}
+	for _, family := range families {
+		same, err := b.found.at(family).count(place{b.found.variant, family})
+		if err != nil {
+			return st, fmt.Errorf("reading the counters of iptables-%s: %w", b.found.variant, err)
+		}
+		if !same { // another program changed the rules
+			return b.Read(ctx)
+		}
+	}
+	return b.found.state(b.sets)
 }
 
 // Keeps reports whether the rules in st may stay where they are: whether b writes the
@@ -158,10 +195,11 @@ func (b *Backend) Keeps(st capture.State) bool { return b.Variant == "" || b.Var
 // left are the kernel's own tables and chains, empty if no other program uses them:
 // iptables makes them, and has no way to delete them.
 func (b *Backend) Remove(ctx context.Context) error {
-	m, err := look(ctx)
+	m, err := b.look(ctx)
 	if err != nil {
 		return err
 	}
+	b.seen = nil
 	var errs []error
 	for _, s := range m.removal() {
 		if err := s.run(ctx); err != nil {

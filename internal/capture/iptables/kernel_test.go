@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -268,8 +270,9 @@ func TestContextEndsACommand(t *testing.T) {
 }
 
 func TestWhereIPv6CannotBeFilteredIPv4Is(t *testing.T) {
-	script(t, "ip6tables-nft-save", "echo 'Could not fetch rule set generation id: Protocol not supported' >&2; exit 1")
 	newNamespace(t)
+	defer func(file string) { hasSix = file }(hasSix)
+	hasSix = filepath.Join(t.TempDir(), "if_inet6")
 	b := &Backend{Variant: "nft"}
 	if got, err := b.Available(t.Context()); got != capture.IPv4 || err != nil {
 		t.Fatalf("Available: %s, %v", got, err)
@@ -285,8 +288,9 @@ func TestWhereIPv6CannotBeFilteredIPv4Is(t *testing.T) {
 }
 
 func TestReadWithoutPermissionIsAnError(t *testing.T) {
-	script(t, "iptables-nft-save", "echo 'Could not fetch rule set generation id: Permission denied (you must be root)' >&2; exit 4")
 	newNamespace(t)
+	apply(t, &Backend{Variant: "nft"}, capturing(capture.IPv4))
+	script(t, "iptables-nft-save", "echo 'Could not fetch rule set generation id: Permission denied (you must be root)' >&2; exit 4")
 	if _, err := new(Backend).Read(t.Context()); err == nil || !strings.Contains(err.Error(), "you must be root") {
 		t.Errorf("Read: %v", err)
 	}
@@ -353,7 +357,7 @@ func TestEveryCommitIsSafe(t *testing.T) {
 		for name, change := range changes {
 			t.Run(name, func(t *testing.T) {
 				newNamespace(t)
-				everyCommit(t, b, change[0](), change[1]())
+				everyCommit(t, &Backend{Variant: b.Variant}, change[0](), change[1]())
 			})
 		}
 	})
@@ -478,4 +482,130 @@ func TestProgramsKeepAFileOpen(t *testing.T) {
 	if err != nil || !strings.HasPrefix(got, "net:[") {
 		t.Errorf("file 3 of a program is %q, %v; want the namespace", got, err)
 	}
+}
+
+// logPrograms makes every program of iptables write its name into a file, which is returned.
+func logPrograms(t *testing.T) (read func() []string) {
+	t.Helper()
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log")
+	for _, family := range []string{"iptables", "ip6tables"} {
+		for _, v := range variants {
+			for _, action := range []string{"save", "restore"} {
+				name := fmt.Sprintf("%s-%s-%s", family, v, action)
+				real, err := exec.LookPath(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body := fmt.Sprintf("#!/bin/sh\necho %s >>%s\nexec %s \"$@\"\n", name, log, real)
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(body), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return func() []string {
+		text, err := os.ReadFile(log)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		os.Remove(log)
+		return slices.Sorted(strings.FieldsSeq(string(text)))
+	}
+}
+
+// Programs take longer than all the rest: they run where there are rules, and rules are read
+// once between two changes.
+func TestFewPrograms(t *testing.T) {
+	programs := logPrograms(t)
+	eachVariant(t, func(t *testing.T, b *Backend) {
+		want := func(what string, names ...string) {
+			t.Helper()
+			for i, n := range names {
+				program, action, _ := strings.Cut(n, "-")
+				names[i] = program + "-" + b.Variant + "-" + action
+			}
+			if got := programs(); !slices.Equal(got, names) {
+				t.Errorf("%s ran %q, want %q", what, got, names)
+			}
+		}
+		begin := func(wantErr error) {
+			t.Helper()
+			if _, err := b.Read(t.Context()); !errors.Is(err, wantErr) {
+				t.Errorf("Read: %v", err)
+			}
+			if _, err := b.Available(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		// What another program has in both families and both variants is not read.
+		for _, v := range variants {
+			command(t, otherRules, "iptables-"+string(v)+"-restore")
+			command(t, otherRules, "ip6tables-"+string(v)+"-restore")
+		}
+		programs()
+		begin(capture.ErrNone)
+		apply(t, b, capturing(capture.IPv4))
+		want("a first capture", "iptables-restore")
+		begin(nil)
+		want("a reading", "iptables-save")
+		apply(t, b, withDNS(capture.IPv4))
+		want("other rules", "iptables-restore")
+		begin(nil)
+		want("a reading", "iptables-save")
+		if err := b.Remove(t.Context()); err != nil {
+			t.Error(err)
+		}
+		want("removal", "iptables-restore")
+		begin(capture.ErrNone)
+		if err := b.Remove(t.Context()); err != nil {
+			t.Error(err)
+		}
+		want("removal of nothing")
+	})
+}
+
+// Counters that are read without programs are those that the programs list.
+func TestRecountIsARead(t *testing.T) {
+	programs := logPrograms(t)
+	eachVariant(t, func(t *testing.T, b *Backend) {
+		command(t, otherRules, "iptables-"+b.Variant+"-restore")
+		command(t, otherRules, "ip6tables-"+b.Variant+"-restore")
+		in := withDNS(capture.DualStack)
+		in.Mode = capture.TProxyMode
+		apply(t, b, in)
+		st, err := b.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, dst := range []string{"127.0.0.1:9", "127.0.0.2:15001", "[::1]:9", "[::1]:15006"} {
+			conn, err := new(net.Dialer).DialContext(t.Context(), "udp", dst)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.Write([]byte("x"))
+			conn.Close()
+			if conn, err := net.DialTimeout("tcp", dst, time.Millisecond); err == nil {
+				conn.Close()
+			}
+		}
+		programs()
+		got, err := b.Recount(t.Context(), st)
+		if ran := programs(); err != nil || len(ran) > 0 {
+			t.Errorf("Recount ran %q, %v", ran, err)
+		}
+		want := read(t)
+		if diff := cmp.Diff(want.Packets, got.Packets); diff != "" {
+			t.Errorf("counters (-iptables-save +Recount):\n%s", diff)
+		}
+		if cmp.Equal(st.Packets, got.Packets) {
+			t.Error("no rule has counted anything")
+		}
+		// A rule more than was read.
+		command(t, "", "ip6tables-"+b.Variant, "-A", "OUTRIDER_INPUT", "-j", "RETURN")
+		if got, err := b.Recount(t.Context(), st); err == nil && capture.Diff(st.Ruleset, got.Ruleset) == nil {
+			t.Error("rules that were changed are counted")
+		}
+	})
 }

@@ -4,85 +4,122 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 
 	"outrider.dev/internal/capture"
+	"outrider.dev/internal/capture/nftables"
 )
 
-// A site is one variant of iptables on this machine, and what is ours there.
+// A site is what is ours in one variant of iptables.
 type site struct {
 	variant   variant
 	four, six owned
-	err       error // why it cannot be used
-	sixErr    error // why IPv6 cannot be used
+	err       error // why the kernel does not support the variant
 }
 
 // A machine is both variants.
 type machine map[variant]*site
 
 // hasSix is a file that only a kernel with IPv6 has.
-const hasSix = "/proc/thread-self/net/if_inet6"
+var hasSix = "/proc/thread-self/net/if_inet6"
 
-// look finds what is ours. A variant that is not installed, or that the kernel does
-// not support, has no rules: its error is kept for an attempt to write there. A variant
-// that cannot be read for want of a permission is an error, because it may have rules.
-func look(ctx context.Context) (machine, error) {
-	_, noSix := os.Stat(hasSix)
-	m := machine{}
-	for _, v := range variants {
-		s := &site{variant: v}
-		m[v] = s
-		if s.four, s.err = save(ctx, v, capture.IPv4); s.err == nil {
-			_, s.err = program(ctx, v, capture.IPv4, "restore")
-		}
-		s.sixErr = noSix
-		if s.sixErr == nil {
-			s.six, s.sixErr = save(ctx, v, capture.IPv6)
-		}
-		for _, err := range []error{s.err, s.sixErr} {
-			if ctx.Err() != nil || err != nil && !absent(v, err) {
-				return nil, fmt.Errorf("looking for rules of ours in iptables-%s: %w", v, err)
-			}
-		}
-	}
-	return m, nil
+// A place is where rules of ours can be: a variant of iptables, and a family.
+type place struct {
+	variant variant
+	family  capture.Families
 }
 
-// absent reports whether err means that there can be no rules: no command for
-// them, no such family, or no nf_tables in the kernel.
-func absent(v variant, err error) bool {
-	var c *commandError
-	switch {
-	case errors.Is(err, errNoTool), errors.Is(err, fs.ErrNotExist):
-		return true
-	case errors.As(err, &c):
-		return v == nft && !forbidden(err)
+// installed returns an error if the programs that read and write a place are not installed.
+func (p place) installed(ctx context.Context) error {
+	for _, action := range []string{"save", "restore"} {
+		if _, err := program(ctx, p.variant, p.family, action); err != nil {
+			return err
+		}
 	}
-	return false
+	return nil
+}
+
+// look finds what is ours. The kernel says in which places there are chains of ours, which
+// takes no program and makes no table; only there the programs, which take longer than all
+// the rest together, read the rules.
+func look(ctx context.Context) (machine, error) {
+	m := machine{}
+	for _, v := range variants {
+		m[v] = &site{variant: v, four: owned{}, six: owned{}}
+	}
+	places, err := legacyPlaces()
+	if err != nil {
+		return nil, err
+	}
+	here, err := nftPlaces()
+	if nftables.Unsupported(err) {
+		m[nft].err = err
+	} else if err != nil {
+		return nil, err
+	}
+	places = append(places, here...)
+	for _, p := range places {
+		if err := p.installed(ctx); err != nil {
+			return nil, fmt.Errorf("rules of outrider are in iptables-%s (%s), and cannot be changed: %w", p.variant, p.family, err)
+		}
+	}
+	return m, m.read(ctx, places)
+}
+
+// read reads all places at once.
+func (m machine) read(ctx context.Context, places []place) error {
+	var waits []func() (owned, error)
+	for _, p := range places {
+		waits = append(waits, startSave(ctx, p.variant, p.family))
+	}
+	var errs []error
+	for i, p := range places {
+		o, err := waits[i]()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("looking for rules of ours in iptables-%s: %w", p.variant, err))
+		}
+		*m[p.variant].at(p.family) = o
+	}
+	return errors.Join(errs...)
+}
+
+func (s *site) at(family capture.Families) *owned {
+	if family == capture.IPv6 {
+		return &s.six
+	}
+	return &s.four
 }
 
 // choose is the variant to write with.
-func (m machine) choose(name string) (variant, error) {
+func (m machine) choose(ctx context.Context, name string) (variant, error) {
 	if name != "" {
-		s, ok := m[variant(name)]
-		if !ok {
+		v := variant(name)
+		if m[v] == nil {
 			return "", fmt.Errorf("there is no variant %q of iptables; use legacy or nft", name)
 		}
-		if s.err != nil {
-			return "", unusable("iptables-"+name, s.err)
+		if err := m.usable(ctx, v); err != nil {
+			return "", unusable("iptables-"+name, err)
 		}
-		return s.variant, nil
+		return v, nil
 	}
 	var errs []error
 	for _, v := range variants {
-		if m[v].err == nil {
+		err := m.usable(ctx, v)
+		if err == nil {
 			return v, nil
 		}
-		errs = append(errs, m[v].err)
+		errs = append(errs, err)
 	}
 	return "", unusable("iptables", errors.Join(errs...))
+}
+
+// usable returns why a variant cannot be used.
+func (m machine) usable(ctx context.Context, v variant) error {
+	if m[v].err != nil {
+		return m[v].err
+	}
+	return place{v, capture.IPv4}.installed(ctx)
 }
 
 func unusable(name string, err error) error {
@@ -94,23 +131,24 @@ func unusable(name string, err error) error {
 
 // filtersSix reports whether a variant can filter IPv6 here. A machine that has IPv6
 // but lacks the command is an error: its traffic would go past the proxy.
-func (m machine) filtersSix(ctx context.Context, v variant) (bool, error) {
-	s := m[v]
-	if errors.Is(s.sixErr, errNoTool) {
-		return false, fmt.Errorf("IPv6 is to be captured: %w", s.sixErr)
+func filtersSix(ctx context.Context, v variant) (bool, error) {
+	if _, err := os.Stat(hasSix); err != nil {
+		return false, nil
 	}
-	if s.sixErr != nil || v == nft {
-		return s.sixErr == nil, nil
+	if err := (place{v, capture.IPv6}).installed(ctx); err != nil {
+		return false, fmt.Errorf("IPv6 is to be captured: %w", err)
+	}
+	if v == nft {
+		return true, nil
 	}
 	if _, err := os.Stat(legacyNames[capture.IPv6]); err == nil {
 		return true, nil
 	}
 	// The module is not loaded; the command loads it, if there is one.
 	path, err := program(ctx, v, capture.IPv6, "save")
-	if err != nil {
-		return false, fmt.Errorf("IPv6 is to be captured: %w", err)
+	if err == nil {
+		_, err = run(ctx, "", path, "-t", string(capture.Filter))
 	}
-	_, err = run(ctx, "", path, "-t", string(capture.Filter))
 	if ctx.Err() != nil {
 		return false, err
 	}
@@ -143,13 +181,10 @@ func (m machine) replace(v variant, rs capture.Ruleset, generation byte) ([]step
 // guardSteps puts the rules that are there under a guard.
 func (s *site) guardSteps() []step {
 	var steps []step
-	for _, f := range []struct {
-		family capture.Families
-		now    *owned
-	}{{capture.IPv4, &s.four}, {capture.IPv6, &s.six}} {
-		if !f.now.empty() {
-			steps = append(steps, step{s.variant, f.family, *f.now, f.now.with(dnsGuard)})
-			*f.now = f.now.with(dnsGuard)
+	for _, family := range families {
+		if now := s.at(family); !now.empty() {
+			steps = append(steps, step{s.variant, family, *now, now.with(dnsGuard)})
+			*now = now.with(dnsGuard)
 		}
 	}
 	return steps
@@ -179,7 +214,9 @@ func (s *site) state(sets map[string]kernelSet) (capture.State, error) {
 			return capture.State{}, fmt.Errorf("no rule refers to set %s: a capture was interrupted, run it again, or capture clean", name)
 		}
 	}
-	return assemble(s.four, s.six, sets)
+	st, err := assemble(s.four, s.six, sets)
+	st.Variant = string(s.variant)
+	return st, err
 }
 
 // removal is the steps to nothing.

@@ -361,3 +361,35 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// legacyTable is a table with one of our chains, which has one rule that counted 7 packets.
+func legacyTable(address int) []byte {
+	counters := (address + entryCounters + 7) &^ 7
+	entry := func(packets byte, target string) []byte {
+		e := make([]byte, counters+16, 256)
+		e[address+entryTarget], e[address+entryNext] = byte(len(e)), byte(len(e)+2+len(target))
+		e[counters] = packets
+		return append(e, "\x00\x00"+target...)
+	}
+	return slices.Concat(entry(1, ""), entry(2, string(chainMark)+"X"), entry(7, ""), entry(3, ""), entry(0, "ERROR"+strings.Repeat("\x00", 25)+"ERROR"))
+}
+
+func FuzzDecodeEntries(f *testing.F) {
+	f.Add(legacyTable(84), false)
+	f.Add(legacyTable(136), true)
+	f.Fuzz(func(t *testing.T, entries []byte, six bool) {
+		family := capture.IPv4
+		if six {
+			family = capture.IPv6
+		}
+		packets := map[string][]uint64{}
+		if decodeEntries(entries, family, packets) != nil {
+			return
+		}
+		for chain, list := range packets { // any order: each is checked alone
+			if !isOurs(chain) || len(list) > len(entries)/112 {
+				t.Errorf("chain %q with %d rules in %d bytes", chain, len(list), len(entries))
+			}
+		}
+	})
+}

@@ -2,7 +2,6 @@ package iptables
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,34 +15,35 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/capture"
+	"outrider.dev/internal/capture/nftables"
 )
 
-// Prefix is how the kernel's names of our chains begin, in both variants.
-const Prefix = prefix
+// families are in the order in which they are read.
+var families = []capture.Families{capture.IPv4, capture.IPv6}
 
-// A Place is where rules of ours can be: a variant of iptables, and a family.
-type Place struct {
-	Variant string // "legacy" or "nft"
-	Family  capture.Families
-}
-
-// Installed returns an error if the programs that read and write a place are not
-// installed.
-func Installed(ctx context.Context, p Place) error {
-	for _, action := range []string{"save", "restore"} {
-		if _, err := program(ctx, variant(p.Variant), p.Family, action); err != nil {
-			return fmt.Errorf("rules of outrider are in iptables-%s (%s), and cannot be changed: %w", p.Variant, p.Family, err)
+// nftPlaces returns the places of the nft variant that have chains of ours in the network
+// namespace of the calling thread.
+func nftPlaces() (out []place, err error) {
+	b, err := nftables.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	for _, family := range families {
+		has, err := b.HasChains(family, prefix)
+		if err != nil {
+			return nil, err
+		}
+		if has {
+			out = append(out, place{nft, family})
 		}
 	}
-	return nil
+	return out, nil
 }
 
-// Legacy returns the places of the legacy variant that have chains of ours in the network
-// namespace of the calling thread. It asks the kernel, starts no program, and makes no
-// table.
-func Legacy() ([]Place, error) {
-	var out []Place
-	for _, family := range []capture.Families{capture.IPv4, capture.IPv6} {
+// legacyPlaces is nftPlaces for the legacy variant.
+func legacyPlaces() (out []place, err error) {
+	for _, family := range families {
 		names, err := legacyTables(family)
 		if err != nil {
 			return nil, err
@@ -54,7 +54,7 @@ func Legacy() ([]Place, error) {
 				return nil, fmt.Errorf("reading the legacy table %s of %s: %w", name, family, err)
 			}
 			if hasChains(entries) {
-				out = append(out, Place{string(legacy), family})
+				out = append(out, place{legacy, family})
 				break
 			}
 		}

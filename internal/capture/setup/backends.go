@@ -1,8 +1,6 @@
 package setup
 
 import (
-	"context"
-
 	"outrider.dev/internal/capture"
 	"outrider.dev/internal/capture/iptables"
 	"outrider.dev/internal/capture/nftables"
@@ -16,7 +14,7 @@ func Backends(choice, variant string) ([]Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	ipt := onTraces{&iptables.Backend{Variant: variant}, nft}
+	ipt := &iptables.Backend{Variant: variant}
 	switch choice {
 	case capture.NFTables:
 		return []Backend{nft, notChosen{ipt}}, nil
@@ -37,56 +35,4 @@ func chosenOrNot[T any](b Backend) (T, bool) {
 	}
 	t, ok := b.(T)
 	return t, ok
-}
-
-// onTraces starts the iptables programs only where the kernel has chains of ours: they
-// take longer than all the rest together. Whether there are chains does not depend on the
-// programs, which may not be installed any more.
-type onTraces struct {
-	*iptables.Backend
-	nft *nftables.Backend
-}
-
-func (b onTraces) Read(ctx context.Context) (capture.State, error) {
-	if used, err := b.traces(ctx); err != nil {
-		return capture.State{}, err
-	} else if !used {
-		return capture.State{}, capture.ErrNone
-	}
-	return b.Backend.Read(ctx)
-}
-
-func (b onTraces) Remove(ctx context.Context) error {
-	if used, err := b.traces(ctx); err != nil || !used {
-		return err
-	}
-	return b.Backend.Remove(ctx)
-}
-
-// traces reports whether there are chains or sets of ours in iptables. It is an error if there are
-// and the programs for them are missing.
-func (b onTraces) traces(ctx context.Context) (bool, error) {
-	places, err := iptables.Legacy()
-	if err != nil {
-		return false, err
-	}
-	for _, family := range []capture.Families{capture.IPv4, capture.IPv6} {
-		has, err := b.nft.HasChains(family, iptables.Prefix)
-		if err != nil && !nftables.Unsupported(err) {
-			return false, err
-		}
-		if has {
-			places = append(places, iptables.Place{Variant: "nft", Family: family})
-		}
-	}
-	sets, err := iptables.HasSets()
-	if err != nil {
-		return false, err
-	}
-	for _, p := range places {
-		if err := iptables.Installed(ctx, p); err != nil {
-			return false, err
-		}
-	}
-	return sets || len(places) > 0, nil
 }

@@ -271,8 +271,11 @@ func finish(ctx context.Context, o Options, b Backend, old []found, report *Repo
 	if err != nil {
 		return err
 	}
-	if o.NoProof {
+	switch {
+	case o.NoProof:
 		return nil
+	case report.Unchanged: // nothing was written since it was read
+		return try(ctx, b, old[0].state, report)
 	}
 	return check(ctx, b, rs, report)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"outrider.dev/internal/capture"
+	"outrider.dev/internal/capture/iptables"
 	"outrider.dev/test/ns"
 )
 
@@ -83,7 +84,7 @@ func TestLists(t *testing.T) {
 }
 
 // plain iptables cannot look up sets.
-type plain struct{ onTraces }
+type plain struct{ *iptables.Backend }
 
 func (plain) Sets() error { return errors.New("no sets here") }
 
@@ -93,7 +94,7 @@ func TestListsWithoutSets(t *testing.T) {
 	in.ExcludeOutboundPorts, in.ExcludeOutboundRanges = ports(100), ranges(100)
 	ns.Pod(t).Do(func() {
 		_, ipt := backends(t)
-		b := []Backend{plain{ipt.(onTraces)}}
+		b := []Backend{plain{ipt.(*iptables.Backend)}}
 		report, err := Capture(t.Context(), Options{Intent: in, Backends: b})
 		if err != nil {
 			t.Error(err)
