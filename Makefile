@@ -79,7 +79,7 @@ demo-parking: build ## parking alone, seen on this machine; five seconds (root)
 
 .PHONY: bench
 bench: ## measure; prints tables, asserts nothing (root)
-	$(GO) test ./test/netns -run '^$$' -bench . -benchtime 25x -timeout 30m
+	$(GO) run ./bench/capture
 	$(GO) run ./bench/agent
 	$(GO) run ./bench/wait
 	$(GO) run ./bench/xds

@@ -14,11 +14,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
+	"testing"
 	"time"
 
 	"outrider.dev/bench/internal/figures"
+	"outrider.dev/bench/internal/tb"
 	"outrider.dev/test/agent/harness"
 )
 
@@ -43,12 +43,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case err != nil || *n < 1 || *full < 0 || *looks < 1 || *waves < 0 || *rate < 1:
 		return 2
 	}
-	services, err := numbers(*sizes, 0, 50_000)
+	services, err := figures.Numbers(*sizes, 0, 50_000)
 	if err != nil {
 		fmt.Fprintf(stderr, "bench/agent: error: -services: %v\n", err)
 		return 2
 	}
-	connections, err := numbers(*earlies, 1, 3000)
+	connections, err := figures.Numbers(*earlies, 1, 3000)
 	if err != nil {
 		fmt.Fprintf(stderr, "bench/agent: error: -early: %v\n", err)
 		return 2
@@ -81,16 +81,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// numbers parses a comma-separated list.
-func numbers(list string, least, most int) (out []int, err error) {
-	for text := range strings.SplitSeq(list, ",") {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < least || n > most {
-			return nil, fmt.Errorf("%q is not a number from %d to %d", text, least, most)
-		}
-		out = append(out, n)
-	}
-	return out, nil
+// inWorld calls f with a new world, and cleans it up.
+func inWorld(f func(*harness.World)) error {
+	return tb.Run(func(t testing.TB) { f(harness.New(t)) })
 }
 
 // standby measures the hand-over from the agent to Envoy.

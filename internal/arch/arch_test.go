@@ -114,7 +114,9 @@ var arrows = map[string][]string{
 	"cmd/outriderd": {"internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "sigs.k8s.io/yaml", "internal/cli", "internal/controlplane", "internal/controlplane/ca", "internal/mesh", cobra},
 
 	"bench/internal/figures": {},
-	"bench/agent":            {"bench/internal/figures", "test/agent/harness"}, // the same world as the tests'
+	"bench/internal/tb":      {},
+	"bench/agent":            {"bench/internal/figures", "bench/internal/tb", "test/agent/harness"}, // the same world as the tests'
+	"bench/capture":          {"bench/internal/figures", "bench/internal/tb", "build/commands", "internal/contract", "test/ns", nftables, sys},
 	"bench/xds":              {"bench/internal/figures", "build/commands", "internal/contract", "internal/controlplane/ca", "internal/xds", "github.com/envoyproxy/go-control-plane", grpc, protobuf, sys},
 	"bench/wait":             {"bench/internal/figures", "build/commands", "internal/agent/readiness", "internal/agent/state", "internal/agent/status"},
 	"bench/cluster":          {"test/e2e/world"}, // the same world as the suite's

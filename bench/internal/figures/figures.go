@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 )
@@ -92,4 +93,16 @@ func Load() string {
 		return "unknown"
 	}
 	return strings.Join(f[:3], " ")
+}
+
+// Numbers parses a comma-separated list.
+func Numbers(list string, least, most int) (out []int, err error) {
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < least || n > most {
+			return nil, fmt.Errorf("%q is not a number from %d to %d", text, least, most)
+		}
+		out = append(out, n)
+	}
+	return out, nil
 }

@@ -1,0 +1,161 @@
+// Command capture measures "outrider-agent capture", with lists of several lengths, beside
+// rules by hand and the programs that load them: time, processor time, and what the kernel
+// has afterwards. It measures captured connections beside these lists, and parked ones. In
+// each round every way runs once, in random order, in a network namespace of its own. No
+// time makes it fail.
+//
+//	go run ./bench/capture -n 25
+//	go run ./bench/capture -entries 0,10000 -agent ./outrider-agent
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"outrider.dev/bench/internal/figures"
+	"outrider.dev/build/commands"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// maxEntries is as many ranges as one argument of a command can hold (128 KiB).
+const maxEntries = 10_000
+
+// run is main without the process. It returns the exit status: 0 measured, 1 something
+// failed, 2 usage.
+func run(args []string, stdout, stderr io.Writer) int {
+	fs := flag.NewFlagSet("capture", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	n := fs.Int("n", 25, "runs of each way")
+	sizes := fs.String("entries", "0,100,1000,10000", "numbers of ports and of ranges in the lists (-o and -x)")
+	agent := fs.String("agent", "", "outrider-agent to measure (default: built from ./cmd/outrider-agent)")
+	switch err := fs.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	case *n < 1 || fs.NArg() > 0:
+		fmt.Fprintln(stderr, "bench/capture: error: usage: capture [-n N] [-entries LIST] [-agent FILE], with N of 1 or more")
+		return 2
+	}
+	entries, err := figures.Numbers(*sizes, 0, maxEntries)
+	if err != nil {
+		fmt.Fprintf(stderr, "bench/capture: error: -entries: %v\n", err)
+		return 2
+	}
+	if err := measure(*n, entries, *agent, stdout); err != nil {
+		fmt.Fprintf(stderr, "bench/capture: error: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func measure(n int, entries []int, agent string, stdout io.Writer) error {
+	dir, err := os.MkdirTemp("", "bench-capture")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if agent == "" {
+		agent = filepath.Join(dir, commands.Agent)
+		if err := commands.Build(context.Background(), dir, commands.Agent); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(stdout, "Load average at the begin:", figures.Load())
+	ipset := exec.Command("ipset", "list", "-n").Run()
+	if ipset != nil {
+		fmt.Fprintln(stdout, "ipset cannot be used: its sets are not counted, and rules by hand have multiport instead:", ipset)
+	}
+	ways, err := waysOf(dir, agent, ipset == nil, entries)
+	if err != nil {
+		return err
+	}
+	for i := range n + 1 { // the first warms up, and finds what cannot run
+		for _, k := range rand.Perm(len(ways)) {
+			if err := ways[k].run(i == 0); err != nil {
+				return err
+			}
+		}
+	}
+	if err := table(stdout, n, ways); err != nil {
+		return err
+	}
+	t, err := connections(ways, agent, n)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout)
+	if err := t.Print(stdout, "of the first list"); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(stdout, "Load average at the end:", figures.Load())
+	return err
+}
+
+// note explains the table.
+const note = `
+Each of %d runs is in a fresh network namespace with IPv4 and IPv6. Times are milliseconds from fork to exit; CPU
+includes the processes that a command starts. Rules and elements of sets are what the kernel lists afterwards.
+"rules alone" is the shortest file that captures and parks: no counters, nothing replaced, without the address ::6 on lo
+and the routes of TPROXY. "same result" has these too; it has no comments, and no rules of a proof. "dry run" is the
+file that "capture --dry-run" prints, with both. Ratios are of medians: /alone and /same over rules by hand of the same
+backend, /nft over "nft -f, rules alone" of REDIRECT with the same lists.
+"nft -f" of a file that replaces ("delete table") takes some 10 ms longer, without CPU, also if there was no table: the close
+of its socket waits until the kernel has freed what was deleted (RCU). Comments and counters take less than can be
+measured. capture looks first, and deletes only what is there.
+`
+
+// table prints the ways.
+func table(stdout io.Writer, n int, ways []*way) error {
+	out := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for i, w := range ways {
+		first := i == 0 || ways[i-1].backend != w.backend
+		if first {
+			fmt.Fprintf(out, "\n%s\nentries\tway\trules\telements\twall min\tmedian\tmax\tCPU min\tmedian\tmax\t", w.backend)
+			for _, what := range []string{"wall", "CPU"} {
+				for _, b := range w.bases {
+					fmt.Fprintf(out, "%s/%s\t", what, b.name)
+				}
+			}
+			fmt.Fprintln(out)
+		}
+		if first || ways[i-1].entries != w.entries {
+			fmt.Fprint(out, w.entries)
+		}
+		fmt.Fprintf(out, "\t%s\t", w.name)
+		if w.cannot != nil {
+			fmt.Fprintf(out, "  cannot run: %s\n", strings.SplitN(w.cannot.Error(), "\n", 2)[0])
+			continue
+		}
+		fmt.Fprintf(out, "%d\t%d\t", w.rules, w.elements)
+		for i := range w.times {
+			middle := w.times[i].Median() // Median sorts
+			values := w.times[i].Values
+			fmt.Fprintf(out, "%.1f\t%.1f\t%.1f\t", values[0], middle, values[len(values)-1])
+		}
+		for i := range w.times {
+			for _, b := range w.bases {
+				if b.cannot == nil {
+					fmt.Fprintf(out, "%.2f", w.times[i].Median()/b.times[i].Median())
+				}
+				fmt.Fprint(out, "\t")
+			}
+		}
+		fmt.Fprintln(out)
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(stdout, note, n)
+	return err
+}

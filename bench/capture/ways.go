@@ -1,0 +1,201 @@
+package main
+
+import (
+	"embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"text/template"
+
+	"outrider.dev/bench/internal/figures"
+	"outrider.dev/internal/contract"
+)
+
+// A way writes the rules of one backend, with lists of so many entries.
+type way struct {
+	*group
+	entries  int
+	name     string
+	before   []string   // a command that is not measured
+	commands [][]string // one after another
+	connects string     // its name where connections are measured too
+
+	cannot          error
+	times           [2]figures.Row // wall and CPU, in milliseconds
+	rules, elements int
+}
+
+// A group is the ways of one backend with one length of lists, and those that they are
+// compared with.
+type group struct {
+	backend string
+	bases   []base
+}
+
+type base struct {
+	name string
+	*way
+}
+
+// rules has the rules by hand: what capture writes, without its comments and the rules of
+// its proof, as short as each program allows.
+//
+//go:embed rules
+var rules embed.FS
+
+var files = template.Must(template.ParseFS(rules, "rules/*"))
+
+// A kit makes the ways for lists of one length.
+type kit struct {
+	dir, agent    string
+	ports, ranges []string
+	ipset         bool // the program and the kernel have it
+	group         *group
+	ways          []*way
+	err           error
+}
+
+// waysOf returns all ways, those of one backend together.
+func waysOf(dir, agent string, ipset bool, entries []int) ([]*way, error) {
+	k := &kit{dir: dir, agent: agent, group: &group{backend: "no rules"}, ipset: ipset}
+	k.add("an empty process", []string{"true"})
+	k.add("outrider-agent version", []string{agent, "version"})
+	for _, n := range entries {
+		k.ports, k.ranges = nil, nil
+		for i := range n { // none next to another: they cannot be joined
+			k.ports = append(k.ports, fmt.Sprint(30000+2*i))
+			k.ranges = append(k.ranges, fmt.Sprintf("1.%d.%d.1", i>>8, i&255))
+		}
+		nft := k.nftables("REDIRECT")
+		if first := k.capture(); n == entries[0] || n == entries[len(entries)-1] {
+			k.add("capture again", first).before = first
+			k.add("capture verify", []string{agent, "capture", "verify"}).before = first
+			k.add("capture clean", []string{agent, "capture", "clean"}).before = first
+		}
+		k.nftables("TPROXY")
+		k.iptables("nft", nft)
+		k.iptables("legacy", nft)
+	}
+	var backends []string
+	for _, w := range k.ways {
+		backends = append(backends, w.backend)
+	}
+	slices.SortStableFunc(k.ways, func(a, b *way) int {
+		return slices.Index(backends, a.backend) - slices.Index(backends, b.backend)
+	})
+	return k.ways, k.err
+}
+
+func (k *kit) add(name string, commands ...[]string) *way {
+	w := &way{group: k.group, entries: len(k.ports), name: name, commands: commands}
+	k.ways = append(k.ways, w)
+	return w
+}
+
+// capture is the command line, with the lists.
+func (k *kit) capture(flags ...string) []string {
+	return append([]string{k.agent, "capture", "-i", "*", "-b", "*", "-o", strings.Join(k.ports, ","), "-x", strings.Join(k.ranges, ",")}, flags...)
+}
+
+// captures adds capture, without and with its proof.
+func (k *kit) captures(flags ...string) {
+	k.add("capture --proof=false", k.capture(append(flags, "--proof=false")...))
+	k.add("capture", k.capture(flags...)).connects = "capture"
+}
+
+// file writes a file and returns its path.
+func (k *kit) file(write func(*os.File) error) string {
+	f, err := os.CreateTemp(k.dir, "")
+	if err == nil {
+		defer f.Close()
+		err = write(f)
+	}
+	if err != nil {
+		k.err = err
+		return ""
+	}
+	return f.Name()
+}
+
+func (k *kit) lines(lines ...string) string {
+	return k.file(func(f *os.File) error { _, err := f.WriteString(strings.Join(lines, "\n") + "\n"); return err })
+}
+
+// byHand executes a template of the folder rules.
+func (k *kit) byHand(name string, data any) string {
+	return k.file(func(f *os.File) error { return files.ExecuteTemplate(f, name, data) })
+}
+
+var (
+	proxyPorts = []int{contract.OutboundPort, contract.InboundPort}
+	// The proxy calls the app by IPv6 from this address.
+	addSixSource = []string{"ip", "addr", "add", "::6/128", "dev", "lo"}
+)
+
+// nftables adds the ways of a mode, and returns the first.
+func (k *kit) nftables(mode string) *way {
+	k.group = &group{backend: "nftables, " + mode}
+	nft := func(replace bool, counter string) []string {
+		return []string{"nft", "-f", k.byHand(strings.ToLower(mode)+".nft", struct {
+			Replace                bool
+			Counter, Ports, Ranges string
+			Proxy                  []int
+		}{replace, counter, strings.Join(k.ports, ", "), strings.Join(k.ranges, ", "), proxyPorts})}
+	}
+	alone := k.add("nft -f, rules alone", nft(false, ""))
+	same := k.add("nft -f, same result", nft(true, "counter"), addSixSource)
+	same.connects = "by hand"
+	if mode == "TPROXY" {
+		policy := "rule add fwmark 1337 lookup 133"
+		same.commands = append(same.commands,
+			[]string{"ip", "-4", "-batch", k.lines(policy, "route add local 0.0.0.0/0 dev lo table 133")},
+			[]string{"ip", "-6", "-batch", k.lines(policy, "route add local ::/0 dev lo table 133")})
+	}
+	k.group.bases = []base{{"alone", alone}, {"same", same}}
+	k.add("nft -f, dry run", []string{"nft", "-f", k.file(func(f *os.File) error {
+		argv := k.capture("-m", mode, "--dual-stack", "--dry-run")
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.Stdout, cmd.Stderr = f, os.Stderr
+		return cmd.Run()
+	})})
+	k.captures("-m", mode)
+	return alone
+}
+
+// iptables adds the ways of a variant. A long list is a set of ipset, where it can be: else
+// 15 ports are a rule (multiport), and each range is one.
+func (k *kit) iptables(variant string, nft *way) {
+	k.group = &group{backend: "iptables-" + variant}
+	same := k.add("restore, same result")
+	same.connects = "by hand"
+	var ports, ranges []string // matches
+	if len(k.ports) > 0 && k.ipset {
+		same.name = "ipset, " + same.name
+		ports, ranges = []string{"-m set --match-set ports dst"}, []string{"-m set --match-set ranges dst"}
+		lines := []string{"create ports bitmap:port range 0-65535", fmt.Sprintf("create ranges hash:net hashsize %d maxelem %[1]d", max(1024, len(k.ranges)))}
+		for i := range k.ports {
+			lines = append(lines, "add ports "+k.ports[i], "add ranges "+k.ranges[i])
+		}
+		same.commands = append(same.commands, []string{"ipset", "restore", "-file", k.lines(lines...)})
+	} else {
+		for chunk := range slices.Chunk(k.ports, 15) {
+			ports = append(ports, "-m multiport --dports "+strings.Join(chunk, ","))
+		}
+		for _, r := range k.ranges {
+			ranges = append(ranges, "-d "+r)
+		}
+	}
+	type fields struct {
+		Any, Loopback, Inbound, Release string
+		Ports, Ranges                   []string
+		Proxy                           []int
+	}
+	four := k.byHand("redirect.iptables", fields{"0.0.0.0", "127.0.0.1", "127.0.0.6", "127.0.0.6", ports, ranges, proxyPorts})
+	six := k.byHand("redirect.iptables", fields{"::", "::1", "::6", "::1", ports, nil, proxyPorts})
+	same.commands = append(same.commands, []string{"iptables-" + variant + "-restore", "--wait=10", four},
+		[]string{"ip6tables-" + variant + "-restore", "--wait=10", six}, addSixSource)
+	k.group.bases = []base{{"nft", nft}, {"same", same}}
+	k.captures("--force-iptables-binary=" + variant)
+}
