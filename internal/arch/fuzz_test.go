@@ -19,7 +19,7 @@ var targets = map[string]string{
 	// From the network, of callers that are not known.
 	"internal/controlplane FuzzHTTP":                               "requests to outriderd's metrics and debug port",
 	"internal/controlplane/webhook FuzzBody":                       "reviews of pods",
-	"internal/controlplane/webhook FuzzGate":                       "who may send a review, and how much at a time",
+	"internal/controlplane/conns FuzzGate":                         "turns of addresses at the processors and the memory for requests",
 	"internal/controlplane/ca FuzzCSR":                             "requests for certificates",
 	"internal/controlplane/ca FuzzVerify":                          "tokens",
 	"internal/controlplane/ca FuzzParseIdentity":                   "identities in certificates",

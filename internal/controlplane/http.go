@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"outrider.dev/internal/controlplane/conns"
 	"outrider.dev/internal/xds"
 )
 
@@ -26,7 +27,7 @@ const (
 	webRequestTime = 10 * time.Second
 	webAnswerTime  = 2 * time.Minute // a profile takes as long as its client says, 30 s by default
 	webIdle        = time.Minute     // Prometheus scrapes every 15 or 30 s
-	scrapesAtOnce  = 4
+	scrapesAtOnce  = 2               // one of an address: the others wait, by turns of their addresses
 )
 
 // serveWeb adds the port for metrics to the group.
@@ -46,7 +47,7 @@ func (p *plane) handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &metrics{p})
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: scrapesAtOnce}))
+	mux.HandleFunc("GET /metrics", byTurns(conns.NewGate(scrapesAtOnce, 1), promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
 		if missing := p.missing(); missing != nil {
 			http.Error(w, strings.Join(missing, "\n"), http.StatusServiceUnavailable)
@@ -61,6 +62,16 @@ func (p *plane) handler() http.Handler {
 	local("GET /debug/pprof/", pprof.Index)
 	local("GET /debug/pprof/profile", pprof.Profile)
 	return mux
+}
+
+// byTurns serves a request when it is the turn of its client's address.
+func byTurns(g *conns.Gate, next http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if leave, err := g.Enter(r.Context(), conns.AddressOf(r), 1); err == nil { // else the client is gone
+			defer leave()
+			next.ServeHTTP(w, r)
+		}
+	}
 }
 
 // loopback refuses clients that are not on this machine.

@@ -1,13 +1,18 @@
 package controlplane
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
 
+	"outrider.dev/internal/controlplane/conns"
 	"outrider.dev/internal/xds"
 )
 
@@ -22,5 +27,27 @@ func TestLargestOrdinaryRequestFits(t *testing.T) {
 	}
 	if n := proto.Size(r); n > maxRequest {
 		t.Errorf("%d bytes; at most %d are received", n, maxRequest)
+	}
+}
+
+// A scrape waits for its turn, and ends if its client leaves.
+func TestScrapesWaitForTheirTurn(t *testing.T) {
+	g := conns.NewGate(1, 1)
+	served := make(chan string, 2)
+	h := byTurns(g, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { served <- r.URL.Path }))
+	leave, err := g.Enter(t.Context(), netip.MustParseAddr("192.0.2.1"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, end := context.WithCancel(t.Context())
+	end()
+	h(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, "GET", "/gone", nil))
+	go h(httptest.NewRecorder(), httptest.NewRequest("GET", "/waits", nil))
+	if len(served) > 0 {
+		t.Errorf("%s is served; want that it waits", <-served)
+	}
+	leave()
+	if got := <-served; got != "/waits" {
+		t.Errorf("%s is served; want the one whose client waits", got)
 	}
 }

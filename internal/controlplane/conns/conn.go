@@ -1,9 +1,11 @@
 package conns
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"net/netip"
+	"runtime"
 	"sync"
 	"time"
 
@@ -19,8 +21,9 @@ type place struct {
 	client   *client     // nil without an identity; set once, before a server has the connection
 	expiry   *time.Timer // of the client's certificate; nil without one; likewise
 
-	once   sync.Once
-	closed chan struct{} // is closed once the place is free
+	once sync.Once
+	open context.Context // ends once the place is free
+	free context.CancelFunc
 }
 
 // leave closes the connection and frees its place.
@@ -28,40 +31,98 @@ func (p *place) leave() {
 	p.once.Do(func() {
 		p.raw.Close()
 		p.listener.release(p)
-		close(p.closed)
+		p.free()
 	})
 }
 
 // mayCall reports whether another call of the client is within its rate.
 func (p *place) mayCall() bool {
+	return p.allowance().calls.Allow()
+}
+
+func (p *place) allowance() allowance {
 	if p.client == nil {
-		return p.origin.calls.Allow()
+		return p.origin.allowance
 	}
-	return p.client.calls.Allow()
+	return p.client.allowance
+}
+
+// A transport is the connection beneath TLS. What a client sends is limited here, since what a
+// server computes between two reads is for what it has read.
+type transport struct {
+	net.Conn
+	*place
+	shaken bool   // the handshake is over
+	turn   func() // ends the handshake's turn at a processor, if it has one
+}
+
+// hello waits for a turn at a processor. It lasts until the handshake reads again, so that a
+// client that does not go on has none. Addresses with an identity have turns of their own.
+func (t *transport) hello() (err error) {
+	l, known := t.listener, 0
+	l.mu.Lock()
+	if t.origin.known {
+		known = 1
+	}
+	l.mu.Unlock()
+	t.turn, err = l.handshakes[known].Enter(t.open, t.from, 1)
+	return err
+}
+
+// Read returns at the client's rate and, after the handshake and without an identity, by turns
+// of the addresses.
+func (t *transport) Read(p []byte) (int, error) {
+	t.done()
+	n, err := t.Conn.Read(p)
+	if n == 0 {
+		return n, err
+	}
+	if wait := t.allowance().bytes.ReserveN(time.Now(), n).Delay(); wait > 0 {
+		pause(t.open, wait)
+	}
+	switch {
+	case !t.shaken:
+	case t.client == nil:
+		leave, closed := t.listener.reads.Enter(t.open, t.from, min(int64(n), t.listener.reads.share))
+		if closed != nil {
+			return 0, net.ErrClosed
+		}
+		time.AfterFunc(readTime, leave)
+	default:
+		// A client that sends without a pause would have a processor for 10 ms at a time.
+		runtime.Gosched()
+	}
+	return n, err
+}
+
+// done ends the turn at a processor.
+func (t *transport) done() {
+	if t.turn != nil {
+		t.turn()
+		t.turn = nil
+	}
+}
+
+// Close ends what Read waits for, too.
+func (t *transport) Close() error {
+	t.leave()
+	return nil
+}
+
+// pause waits, or less if ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // A Conn is an accepted connection, after its TLS handshake if there is one.
 type Conn struct {
 	net.Conn
 	*place
-}
-
-// Read slows a client down that sends more bytes than its limit: what a server has
-// received and not yet used is in memory.
-func (c *Conn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if n == 0 || c.client == nil {
-		return n, err
-	}
-	if wait := c.client.bytes.ReserveN(time.Now(), n).Delay(); wait > 0 {
-		t := time.NewTimer(wait)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-c.closed:
-		}
-	}
-	return n, err
 }
 
 // Close closes the connection and frees its place.

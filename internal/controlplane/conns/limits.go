@@ -20,6 +20,13 @@ const (
 	// An address may make so many calls without an identity: a request for a certificate, and
 	// then for the next one.
 	anonymousCallBurst, anonymousCallRate = 200, 50
+	// What connections without an identity send is read by turns of their addresses: so many bytes
+	// for each processor and proxy in any readTime, 8 MiB a second with two processors. Small
+	// frames of HTTP/2, which take 0.1 us a byte, then take one of the two.
+	readBytes, readTime = 5 << 10, 10 * time.Millisecond
+	// socketBuffer is what the kernel keeps of what a client has sent and the server not read:
+	// without it 6 MiB of each connection, which count for the memory of the container.
+	socketBuffer = 64 << 10
 	// maxIdle bounds the addresses, and the clients, whose rate is known.
 	maxIdle = 10_000
 )
@@ -53,24 +60,34 @@ func block(a netip.Addr) netip.Addr {
 
 // An origin is an address with connections that have no identity, or had some recently.
 type origin struct {
-	rate, calls *rate.Limiter
-	anonymous   []*place // oldest first
+	allowance
+	rate      *rate.Limiter
+	anonymous []*place // oldest first
+	known     bool     // a client with an identity was there
 }
 
 // A client is an identity at an address.
 type client struct {
-	connections  int
-	bytes, calls *rate.Limiter
+	allowance
+	connections int
 }
+
+// An allowance is what the connections of an address without an identity, or of a client, may
+// send together.
+type allowance struct{ bytes, calls *rate.Limiter }
 
 type clientKey struct {
 	identity string
 	address  netip.Addr
 }
 
-func newClient(proxies int) *client {
-	return &client{
+func newAllowance(proxies int, calls *rate.Limiter) allowance {
+	return allowance{
 		bytes: rate.NewLimiter(rate.Limit(max(proxies*bytesRatePerProxy, minBytesRate)), max(proxies*bytesBurstPerProxy, minBytesBurst)),
-		calls: rate.NewLimiter(rate.Limit(proxies*callRatePerProxy), proxies*callBurstPerProxy),
+		calls: calls,
 	}
+}
+
+func newClient(proxies int) *client {
+	return &client{allowance: newAllowance(proxies, rate.NewLimiter(rate.Limit(proxies*callRatePerProxy), proxies*callBurstPerProxy))}
 }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -29,6 +30,8 @@ type Options struct {
 	// Rate is how many connections an address may open in a second; default 50.
 	Rate int
 	Log  *slog.Logger // default: none
+
+	handshake time.Duration // default handshakeTimeout
 }
 
 // DefaultProxies suffices where each proxy has an address of its own: streams that a broken
@@ -63,10 +66,13 @@ type Listener struct {
 	from                  net.Listener
 	identified, anonymous *queue
 	warn                  rate.Sometimes
+	handshakes            [2]*Gate // processors for handshakes; the second for known addresses
+	reads                 *Gate    // bytes of connections without an identity
 
 	mu       sync.Mutex
 	counters Counters
 	origins  map[netip.Addr]*origin
+	busy     map[*origin]struct{} // with connections without an identity
 	clients  map[clientKey]*client
 }
 
@@ -74,11 +80,32 @@ type Listener struct {
 func New(l net.Listener, o Options) *Listener {
 	o.Proxies = cmp.Or(o.Proxies, DefaultProxies)
 	o.Rate = cmp.Or(o.Rate, addressRate)
+	o.handshake = cmp.Or(o.handshake, handshakeTimeout)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	processors := int64(runtime.GOMAXPROCS(0))
+	processor := func() *Gate { return NewGate(processors, max(1, processors/2)) }
+	bytes := processors * int64(o.Proxies) * readBytes
+	if o.TLS != nil {
+		o.TLS = byTurns(o.TLS)
+	}
 	return &Listener{
+		handshakes: [2]*Gate{processor(), processor()}, reads: NewGate(bytes, bytes/2), busy: map[*origin]struct{}{},
 		o: o, from: l, identified: newQueue(l), anonymous: newQueue(l), warn: rate.Sometimes{Interval: time.Second},
 		origins: map[netip.Addr]*origin{}, clients: map[clientKey]*client{},
 	}
+}
+
+// byTurns has a handshake wait for its turn before anything is computed for it: when the first
+// message is there.
+func byTurns(from *tls.Config) *tls.Config {
+	out := from.Clone()
+	out.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+		if err := h.Conn.(*transport).hello(); err != nil || from.GetConfigForClient == nil {
+			return nil, err
+		}
+		return from.GetConfigForClient(h)
+	}
+	return out
 }
 
 // Identified has the connections with a client certificate that Identify accepts, or all
@@ -126,7 +153,11 @@ func (l *Listener) Serve() error {
 // admit notes a new connection; nil: it is closed.
 func (l *Listener) admit(raw net.Conn) *place {
 	remote := addressOf(raw.RemoteAddr())
-	p := &place{listener: l, raw: raw, from: block(remote), closed: make(chan struct{})}
+	if tcp, ok := raw.(*net.TCPConn); ok {
+		tcp.SetReadBuffer(socketBuffer) // an error leaves the kernel's own size
+	}
+	p := &place{listener: l, raw: raw, from: block(remote)}
+	p.open, p.free = context.WithCancel(context.Background())
 	l.mu.Lock()
 	o := l.originOf(p.from)
 	if !o.rate.Allow() {
@@ -138,6 +169,7 @@ func (l *Listener) admit(raw net.Conn) *place {
 	}
 	p.origin = o
 	o.anonymous = append(o.anonymous, p)
+	l.busy[o] = struct{}{}
 	l.counters.Anonymous++
 	var extra *place
 	if l.counters.Anonymous > maxAnonymous {
@@ -153,29 +185,36 @@ func (l *Listener) admit(raw net.Conn) *place {
 }
 
 // originOf returns the origin of an address. Those without connections are removed when
-// there are too many: first those with their full burst, which are as good as new ones.
+// there are too many: first those with their full burst, which are as good as new ones; those
+// with an identity last.
 func (l *Listener) originOf(a netip.Addr) *origin {
 	o := l.origins[a]
 	if o == nil {
 		burst := max(addressBurst, l.o.Proxies*connectionsPerProxy)
-		for _, least := range []int{burst, 0} {
+		for _, removable := range []func(*origin) bool{
+			func(o *origin) bool { return !o.known && o.rate.Tokens() >= float64(burst) },
+			func(o *origin) bool { return !o.known },
+			func(*origin) bool { return true },
+		} {
 			if len(l.origins) >= maxIdle {
-				maps.DeleteFunc(l.origins, func(_ netip.Addr, o *origin) bool {
-					return len(o.anonymous) == 0 && o.rate.Tokens() >= float64(least)
-				})
+				maps.DeleteFunc(l.origins, func(_ netip.Addr, o *origin) bool { return len(o.anonymous) == 0 && removable(o) })
 			}
 		}
-		o = &origin{rate: rate.NewLimiter(rate.Limit(l.o.Rate), burst), calls: rate.NewLimiter(anonymousCallRate, max(anonymousCallBurst, burst))}
+		o = &origin{
+			allowance: newAllowance(l.o.Proxies, rate.NewLimiter(anonymousCallRate, max(anonymousCallBurst, burst))),
+			rate:      rate.NewLimiter(rate.Limit(l.o.Rate), burst),
+		}
 		l.origins[a] = o
 	}
 	return o
 }
 
-// fullest returns the origin with most connections without an identity.
+// fullest returns the origin with most connections without an identity; of several rather one
+// that is not known.
 func (l *Listener) fullest() *origin {
 	var most *origin
-	for _, o := range l.origins {
-		if most == nil || len(o.anonymous) > len(most.anonymous) {
+	for o := range l.busy { // any order: those with as many are equal
+		if most == nil || len(o.anonymous) > len(most.anonymous) || len(o.anonymous) == len(most.anonymous) && !o.known {
 			most = o
 		}
 	}
@@ -184,14 +223,18 @@ func (l *Listener) fullest() *origin {
 
 // handshake makes the TLS handshake and hands the connection to its server.
 func (l *Listener) handshake(p *place) {
+	t := &transport{Conn: p.raw, place: p, shaken: l.o.TLS == nil}
 	if l.o.TLS == nil {
-		l.identify(&Conn{Conn: p.raw, place: p}, "", time.Time{})
+		l.identify(&Conn{Conn: t, place: p}, "", time.Time{})
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
+	ctx, cancel := context.WithTimeout(p.open, l.o.handshake)
 	defer cancel()
-	secure := tls.Server(p.raw, l.o.TLS)
-	if err := secure.HandshakeContext(ctx); err != nil {
+	secure := tls.Server(t, l.o.TLS)
+	err := secure.HandshakeContext(ctx)
+	t.done()
+	t.shaken = true
+	if err != nil {
 		l.refuse(p, Handshake, err.Error())
 		return
 	}
@@ -233,7 +276,7 @@ func (l *Listener) join(p *place, key clientKey, most int, notAfter time.Time) b
 	defer l.mu.Unlock()
 	one := l.clients[key]
 	if one == nil {
-		if len(l.clients) >= maxIdle {
+		if len(l.clients) >= maxIdle+int(l.counters.Identified) { // so that many are removed at once
 			maps.DeleteFunc(l.clients, func(_ clientKey, c *client) bool { return c.connections == 0 })
 		}
 		one = newClient(l.o.Proxies)
@@ -243,6 +286,7 @@ func (l *Listener) join(p *place, key clientKey, most int, notAfter time.Time) b
 		return false
 	}
 	if l.forget(p) {
+		p.origin.known = true
 		one.connections++
 		p.client = one
 		if !notAfter.IsZero() {
@@ -256,15 +300,15 @@ func (l *Listener) join(p *place, key clientKey, most int, notAfter time.Time) b
 // forget removes a connection from its origin, and reports whether it was there: it is not
 // once it was closed.
 func (l *Listener) forget(p *place) bool {
-	o := l.origins[p.from]
-	if o == nil {
-		return false
-	}
+	o := p.origin
 	i := slices.Index(o.anonymous, p)
 	if i < 0 {
 		return false
 	}
 	o.anonymous = slices.Delete(o.anonymous, i, i+1)
+	if len(o.anonymous) == 0 {
+		delete(l.busy, o)
+	}
 	l.counters.Anonymous--
 	return true
 }

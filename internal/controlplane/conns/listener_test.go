@@ -301,9 +301,9 @@ func TestConnectionEndsWithItsCertificate(t *testing.T) {
 	if _, err := short.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("after the certificate's expiry: %v; want the end of the connection", err)
 	}
-	<-served.closed
+	<-served.open.Done()
 	select {
-	case <-left.closed:
+	case <-left.open.Done():
 		t.Error("the connection with the longer certificate is closed too")
 	default:
 	}

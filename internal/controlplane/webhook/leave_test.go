@@ -37,7 +37,7 @@ func TestAClientLeaves(t *testing.T) {
 		if out.Code != 504 {
 			t.Errorf("%s: status %d, want 504: no review is sent", name, out.Code)
 		}
-		if w := tt.w; w.ordinary.bytes.free != ordinaryBytes || w.ordinary.places.free != int64(w.o.Limits.Concurrency) {
+		if w := tt.w; w.ordinary.bytes.Free() != ordinaryBytes || w.ordinary.places.Free() != int64(w.o.Limits.Concurrency) {
 			t.Errorf("%s: bytes or places are still taken: %+v, %+v", name, w.ordinary.bytes, w.ordinary.places)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"outrider.dev/internal/controlplane/conns"
 	"outrider.dev/internal/pod/inject"
 )
 
@@ -109,8 +110,8 @@ func New(o Options) *Webhook {
 	most, n := o.Limits.MaxBody, int64(o.Limits.Concurrency)
 	w := &Webhook{o: o, injectPod: inject.Pod,
 		// One address leaves room for others: a quarter of the bytes can be waited for by two more.
-		ordinary: lane{newGate(ordinaryBytes, ordinaryBytes/4), newGate(n, max(1, n/2))},
-		long:     lane{newGate(longBytes*most, most), newGate(1, 1)},
+		ordinary: lane{conns.NewGate(ordinaryBytes, ordinaryBytes/4), conns.NewGate(n, max(1, n/2))},
+		long:     lane{conns.NewGate(longBytes*most, most), conns.NewGate(1, 1)},
 	}
 	w.Use(o.Inject)
 	return w
@@ -118,7 +119,7 @@ func New(o Options) *Webhook {
 
 // A lane is for reviews of about one size: bytes are counted before they are read, and then
 // one of some places is taken.
-type lane struct{ bytes, places *gate }
+type lane struct{ bytes, places *conns.Gate }
 
 func (w *Webhook) laneOf(length int64) lane {
 	if length > ordinaryBody {
@@ -207,8 +208,8 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, began time.Tim
 	}
 	ctx, cancel := context.WithDeadline(r.Context(), began.Add(timeout))
 	defer cancel()
-	lane, address := w.laneOf(r.ContentLength), addressOf(r)
-	leave, err := lane.bytes.enter(ctx, address, r.ContentLength)
+	lane, address := w.laneOf(r.ContentLength), conns.AddressOf(r)
+	leave, err := lane.bytes.Enter(ctx, address, r.ContentLength)
 	if err != nil {
 		return nil, Failed, busy(timeout)
 	}
@@ -217,7 +218,7 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, began time.Tim
 	if err != nil {
 		return nil, Failed, err
 	}
-	if leave, err = lane.places.enter(ctx, address, 1); err != nil {
+	if leave, err = lane.places.Enter(ctx, address, 1); err != nil {
 		return nil, Failed, busy(timeout)
 	}
 	p := &place{gate: lane.places, address: address, leave: leave}
@@ -232,7 +233,7 @@ func busy(timeout time.Duration) error {
 
 // A place is what a review has while it takes a processor.
 type place struct {
-	gate    *gate
+	gate    *conns.Gate
 	address netip.Addr
 	leave   func()
 }
@@ -248,7 +249,7 @@ func (p *place) without(ctx context.Context, wait func()) bool {
 	p.free()
 	p.leave = nil
 	wait()
-	leave, err := p.gate.enter(ctx, p.address, 1)
+	leave, err := p.gate.Enter(ctx, p.address, 1)
 	p.leave = leave
 	return err == nil
 }
@@ -326,6 +327,11 @@ func (w *Webhook) refuse(rw http.ResponseWriter, err error) {
 		rw.Header().Set("Allow", http.MethodPost)
 	case http.StatusServiceUnavailable:
 		rw.Header().Set("Retry-After", "1")
+	}
+	if f.code >= 400 && f.code < 500 {
+		// It is none of an API server. A new connection costs a client more than the next request,
+		// and is counted.
+		rw.Header().Set("Connection", "close")
 	}
 	send(rw, f.code, text)
 }

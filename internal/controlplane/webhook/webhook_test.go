@@ -97,6 +97,9 @@ func TestWhatIsAnswered(t *testing.T) {
 				if got.code != tt.status || got.header.Get("Content-Type") != "application/json" {
 					t.Fatalf("status %d %s, want %d; %s", got.code, got.header.Get("Content-Type"), tt.status, got.body)
 				}
+				if want := got.code >= 400 && got.code < 500; answer.Close != want {
+					t.Errorf("status %d: the connection ends: %v, want %v", got.code, answer.Close, want)
+				}
 				if got.code != 200 {
 					if !strings.Contains(got.message, tt.message) || got.kind != "Status" {
 						t.Errorf("%s %q: want a Status with %q", got.kind, got.message, tt.message)
@@ -142,7 +145,7 @@ func TestAPanicIsOneAnswerAndNotTheEnd(t *testing.T) {
 	if got := review(); !got.response.Allowed || len(got.response.Patch) == 0 {
 		t.Errorf("%+v: want the next pod to be injected", got)
 	}
-	if w.ordinary.places.free != int64(w.o.Limits.Concurrency) || w.ordinary.bytes.free != ordinaryBytes {
+	if w.ordinary.places.Free() != int64(w.o.Limits.Concurrency) || w.ordinary.bytes.Free() != ordinaryBytes {
 		t.Errorf("places or bytes are still taken: %+v", w.ordinary)
 	}
 }

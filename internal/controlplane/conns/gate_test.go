@@ -1,4 +1,4 @@
-package webhook
+package conns
 
 import (
 	"context"
@@ -13,15 +13,15 @@ func address(last byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, l
 // not for all of them.
 func TestTurnsAreByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(1, 1)
-		first, err := g.enter(t.Context(), address(1), 1)
+		g := NewGate(1, 1)
+		first, err := g.Enter(t.Context(), address(1), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		order := make(chan byte, 40)
 		wait := func(from byte) {
 			go func() {
-				leave, err := g.enter(t.Context(), address(from), 1)
+				leave, err := g.Enter(t.Context(), address(from), 1)
 				if err != nil {
 					t.Error(err)
 					return
@@ -52,11 +52,11 @@ func TestTurnsAreByAddress(t *testing.T) {
 // An address that has its share waits for itself, and delays no other.
 func TestAnAddressHasItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(10, 5)
+		g := NewGate(10, 5)
 		granted := 0
 		enter := func(ctx context.Context, from byte, n int64) (leave func()) {
 			go func() {
-				l, err := g.enter(ctx, address(from), n)
+				l, err := g.Enter(ctx, address(from), n)
 				if err == nil {
 					granted, leave = granted+1, l
 				}
@@ -85,7 +85,7 @@ func FuzzGate(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 200, 5, 6, 255, 1, 1, 1})
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		synctest.Test(t, func(t *testing.T) {
-			g := newGate(8, 4)
+			g := NewGate(8, 4)
 			var ends []func()
 			for _, step := range steps[:min(len(steps), 100)] {
 				if step >= 128 && len(ends) > 0 {
@@ -96,7 +96,7 @@ func FuzzGate(f *testing.F) {
 					ctx, cancel := context.WithCancel(context.Background())
 					ends = append(ends, cancel)
 					go func() {
-						if leave, err := g.enter(ctx, address(step%3), int64(1+step%4)); err == nil {
+						if leave, err := g.Enter(ctx, address(step%3), int64(1+step%4)); err == nil {
 							<-ctx.Done()
 							leave()
 						}

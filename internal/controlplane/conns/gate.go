@@ -1,17 +1,16 @@
-package webhook
+package conns
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
 )
 
-// A gate shares a resource among clients by turns: of those that wait, each address is served
+// A Gate shares a resource among clients by turns: of those that wait, each address is served
 // once before any is served twice. An address that sends many requests delays its own.
-type gate struct {
+type Gate struct {
 	mu      sync.Mutex
 	free    int64
 	share   int64 // the most that one address may have
@@ -27,14 +26,14 @@ type turn struct {
 	granted chan struct{} // closed
 }
 
-// newGate returns a gate that one address may have a part of.
-func newGate(all, share int64) *gate {
-	return &gate{free: all, share: share, has: map[netip.Addr]int64{}, waiting: map[netip.Addr][]*turn{}}
+// NewGate returns a gate that one address may have a part of.
+func NewGate(all, share int64) *Gate {
+	return &Gate{free: all, share: share, has: map[netip.Addr]int64{}, waiting: map[netip.Addr][]*turn{}}
 }
 
-// enter waits for n of the resource, which is no more than a share. Unless it returns an error,
+// Enter waits for n of the resource, which is no more than a share. Unless it returns an error,
 // the caller must call leave.
-func (g *gate) enter(ctx context.Context, address netip.Addr, n int64) (leave func(), err error) {
+func (g *Gate) Enter(ctx context.Context, address netip.Addr, n int64) (leave func(), err error) {
 	t := &turn{address, n, make(chan struct{})}
 	g.mu.Lock()
 	if len(g.waiting[address]) == 0 {
@@ -53,7 +52,7 @@ func (g *gate) enter(ctx context.Context, address netip.Addr, n int64) (leave fu
 }
 
 // leave gives back what t has, or ends its waiting.
-func (g *gate) leave(t *turn) {
+func (g *Gate) leave(t *turn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	select {
@@ -70,7 +69,7 @@ func (g *gate) leave(t *turn) {
 
 // remove takes a waiting turn out; its address goes to the end of those that wait, or leaves
 // them.
-func (g *gate) remove(at, i int) {
+func (g *Gate) remove(at, i int) {
 	address := g.turns[at]
 	g.waiting[address] = slices.Delete(g.waiting[address], i, i+1)
 	g.turns = slices.Delete(g.turns, at, at+1)
@@ -81,9 +80,16 @@ func (g *gate) remove(at, i int) {
 	}
 }
 
+// Free is what none has now.
+func (g *Gate) Free() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.free
+}
+
 // grant gives what is free to those whose turn it is. An address that has its share is passed
 // over; one that wants more than is free is waited for, or it might wait for ever.
-func (g *gate) grant() {
+func (g *Gate) grant() {
 	for at := 0; at < len(g.turns); {
 		address := g.turns[at]
 		t := g.waiting[address][0]
@@ -102,17 +108,8 @@ func (g *gate) grant() {
 	}
 }
 
-// addressOf is the address by which a client is known: of IPv6 the /64, within which a machine
-// has any address.
-func addressOf(r *http.Request) netip.Addr {
-	host, _, _ := net.SplitHostPort(r.RemoteAddr)
-	a, err := netip.ParseAddr(host)
-	if err != nil {
-		return netip.Addr{}
-	}
-	if a = a.Unmap().WithZone(""); a.Is6() {
-		p, _ := a.Prefix(64)
-		return p.Addr()
-	}
-	return a
+// AddressOf is the address by which the client of a request is counted.
+func AddressOf(r *http.Request) netip.Addr {
+	a, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return block(a.Addr())
 }
