@@ -80,6 +80,11 @@ func (s *Server) handler() http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := peerFrom(r)
+		if p.place != inside {
+			// Without a limit of its own: a client that sends requests and waits for no answer has to
+			// connect for each. The kubelet connects for each probe anyway.
+			w.Header().Set("Connection", "close")
+		}
 		switch {
 		case r.URL.Path == contract.ReadyPath:
 		case p.otherUser:

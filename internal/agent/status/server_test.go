@@ -362,6 +362,9 @@ func FuzzEndpoints(f *testing.F) {
 		if !allowed[w.Code] {
 			t.Errorf("%s %q: %d", method, target, w.Code)
 		}
+		if closes := w.Header().Get("Connection") == "close"; closes == isLocal {
+			t.Errorf("%s %q, from the pod %v: the connection ends: %v; want that only those of others do", method, target, isLocal, closes)
+		}
 	})
 }
 
