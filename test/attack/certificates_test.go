@@ -18,7 +18,7 @@ var certificates = []attacked{
 				return "", err
 			}
 			request := wire.CertificateRequest{CSR: strings.Repeat("A", 15_000_000)}
-			return repeat(ctx, 60, func(ctx context.Context, _ int) error {
+			return repeat(ctx, v.n(10, 60), func(ctx context.Context, _ int) error {
 				connection, err := v.grpc(config)
 				if err != nil {
 					return err

@@ -113,7 +113,7 @@ func certificate(w *world) client {
 		w.T.Fatal(err)
 	}
 	// An address may make 20 requests a second.
-	return client{"certificate", 100 * time.Millisecond, func(ctx context.Context) error {
+	return client{"certificate", 50 * time.Millisecond, func(ctx context.Context) error {
 		config, err := v.tls()
 		if err != nil {
 			return err
@@ -167,13 +167,26 @@ func stream(w *world) client {
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	return client{"stream", 50 * time.Millisecond, func(ctx context.Context) error {
+	return client{"stream", 40 * time.Millisecond, func(ctx context.Context) error {
 		connection, err := v.grpc(config, w.dialGRPC())
 		if err != nil {
 			return err
 		}
 		defer connection.Close()
 		return firstConfiguration(ctx, connection, node)
+	}}
+}
+
+// scrape is Prometheus.
+func scrape(w *world) client {
+	return client{"scrape", 20 * time.Millisecond, func(ctx context.Context) error {
+		transport := &http.Transport{DialContext: w.dial}
+		defer transport.CloseIdleConnections()
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.victim().at(contract.MonitoringPort)+"/metrics", nil)
+		if err != nil {
+			return err
+		}
+		return discard((&http.Client{Transport: transport}).Do(r))
 	}}
 }
 

@@ -121,7 +121,7 @@ func silentStreams(ctx context.Context, v victim, config func() (*tls.Config, er
 	if err != nil {
 		return "", err
 	}
-	return repeat(ctx, 60, func(ctx context.Context, _ int) error {
+	return repeat(ctx, v.n(20, 60), func(ctx context.Context, _ int) error {
 		c, err := v.grpc(with)
 		if err != nil {
 			return err

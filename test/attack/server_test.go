@@ -37,6 +37,9 @@ func newWorld(t *testing.T, a attacked, l limits) *world {
 	w.Known(services, 0)
 	w.subject = w.Plane()
 	w.attacker, w.friend = w.Machine("attacker"), w.Machine("friend")
+	// It has an address for each caller that it plays: any of this network.
+	w.attacker.Namespace.IP("route", "add", "local", "10.250.0.0/16", "dev", "lo")
+	w.Node.IP("route", "add", "10.250.0.0/16", "via", w.attacker.Address.String())
 	w.attacker.User = 0 // it reads outriderd's state directory to make certificates
 	if a.agent {
 		w.pod = w.Pod("app")
@@ -193,9 +196,9 @@ func manifestLimits(t *testing.T) (l limits) {
 	return l
 }
 
-// measure repeats an ordinary request for a time, at the client's pace.
-func (w *world) measure(c client, length time.Duration) (l latencies) {
-	for end := time.Now().Add(length); time.Now().Before(end); {
+// measure makes n ordinary requests at the client's pace, and more until a time is over.
+func (w *world) measure(c client, n int, length time.Duration) (l latencies) {
+	for end := time.Now().Add(length); l.n() < n || time.Now().Before(end); {
 		ctx, cancel := context.WithTimeout(context.Background(), answered)
 		began := time.Now()
 		err := c.once(ctx)

@@ -42,7 +42,7 @@ type attacked struct {
 
 // all are the cases, in the order of the table.
 func all() []attacked {
-	return slices.Concat(reviews, webhookCases, certificates, connections, streams, statusPorts, identities)
+	return slices.Concat(reviews, webhookCases, certificates, connections, streams, statusPorts, identities, floods)
 }
 
 // What may be left of an attack: what the collector's own structures, pools, and ordinary
@@ -105,6 +105,11 @@ func attackNow() int {
 	return 0
 }
 
+// A real attacker computes on another machine. Here it has one processor at most, and what the
+// others leave of it: with this value a tenth beside one busy process, so that it attacks on a
+// busy machine too.
+const attackerNice = "10"
+
 // begun is the attacker's first line.
 const begun = "begun"
 
@@ -136,7 +141,7 @@ func (a attacked) run(t *testing.T, l limits) row {
 	ordinary := a.ordinary(w)
 	r := row{name: a.name, client: ordinary.name, open: a.open}
 
-	r.without = w.measure(ordinary, until(time.Second, 5*time.Second))
+	r.without = w.measure(ordinary, inForm(10, 100), 0)
 	before := w.look()
 	r.before = before.resident
 	w.resetPeak()
@@ -150,12 +155,11 @@ func (a attacked) run(t *testing.T, l limits) row {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nice, since a real attacker does not take outriderd's processors; a little only, or on a
-	// busy machine it would not attack at all.
-	hostile := w.attacker.Program("attacker", "/usr/bin/nice", "-n", "5", self, "-attacker", a.name, "-victim", string(v))
+	hostile := w.attacker.Program("attacker", "/usr/bin/nice", "-n", attackerNice, "/usr/bin/env", "GOMAXPROCS=1", self, "-attacker", a.name, "-victim", string(v))
 	harness.Eventually(t, "the attacker has begun", func() bool { return strings.Contains(hostile.Log(), begun) || isDone(hostile) })
 	began := time.Now()
-	r.during = w.measure(ordinary, until(2*time.Second, 20*time.Second))
+	r.during = w.measure(ordinary, inForm(20, 500), inForm(time.Second, 20*time.Second))
+	r.attacker = harness.Spent(hostile.PID())
 	hostile.Signal(syscall.SIGTERM)
 	if status := hostile.Exit(); status != 0 {
 		t.Errorf("the attacker ended with status %d:\n%s", status, hostile.Log())
@@ -179,8 +183,8 @@ func isDone(p *harness.Process) bool {
 	}
 }
 
-// until is the length of a phase, in the two forms.
-func until(short, inFull time.Duration) time.Duration {
+// inForm is a number in the two forms.
+func inForm[T any](short, inFull T) T {
 	if *long {
 		return inFull
 	}

@@ -18,7 +18,7 @@ type row struct {
 	dead                bool // outriderd ended
 	enforced            bool // the kernel kills above the limit
 
-	cpu, lasted time.Duration
+	cpu, attacker, lasted time.Duration // processor time of the subject and of the attacker; wall time
 }
 
 // latencies are those of an ordinary client, failed requests included.
@@ -49,7 +49,7 @@ func milliseconds(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d
 func table(rows []row) string {
 	var b strings.Builder
 	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "case\tRSS before, peak, after (MiB)\tlive kept (MiB)\tCPU (s of s)\tclient\tp50, p99, max without (ms)\tp50, p99, max under attack (ms)\tfailed\tp99 < "+aim.String())
+	fmt.Fprintln(out, "case\tRSS before, peak, after (MiB)\tlive kept (MiB)\tCPU of it, of the attacker (s of s)\tclient\twithout: n\tp50, p99, max (ms)\tunder attack: n\tfailed\tp50, p99, max (ms)\tp99 < "+aim.String())
 	for _, r := range rows {
 		peak, within := fmt.Sprintf("%.0f", mib(r.peak)), "yes"
 		if r.dead {
@@ -58,8 +58,8 @@ func table(rows []row) string {
 		if r.during.quantile(0.99) >= aim {
 			within = "no"
 		}
-		fmt.Fprintf(out, "%s\t%.0f, %s, %.0f\t%.1f\t%.1f of %.1f\t%s\t%s\t%s\t%d of %d\t%s\n", r.name, mib(r.before), peak, mib(r.after), mib(r.kept.live),
-			r.cpu.Seconds(), r.lasted.Seconds(), r.client, r.without, r.during, len(r.during.failures), r.during.n(), within)
+		fmt.Fprintf(out, "%s\t%.0f, %s, %.0f\t%.1f\t%.1f, %.1f of %.1f\t%s\t%d\t%s\t%d\t%d\t%s\t%s\n", r.name, mib(r.before), peak, mib(r.after), mib(r.kept.live),
+			r.cpu.Seconds(), r.attacker.Seconds(), r.lasted.Seconds(), r.client, r.without.n(), r.without, r.during.n(), len(r.during.failures), r.during, within)
 	}
 	out.Flush()
 	for _, r := range rows {

@@ -1,0 +1,256 @@
+package attack
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync/atomic"
+
+	"golang.org/x/net/http2"
+
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/controlplane/webhook"
+)
+
+// What costs the server more than the client: begun handshakes, frames and requests that are
+// small, many, and never wait for an answer. The callers have no identity, unless a case says so.
+var floods = []attacked{
+	begunHandshakes("floods: handshakes begun, from one address", stream, contract.SecureDiscoveryPort, 1),
+	begunHandshakes("floods: handshakes begun, from 2,000 addresses", stream, contract.SecureDiscoveryPort, 2000),
+	begunHandshakes("floods: handshakes begun at the webhook, from 2,000 addresses", review, contract.WebhookPort, 2000),
+	frames("floods: frames of HTTP/2, from one address", 1, victim.tls),
+	frames("floods: frames of HTTP/2, from 100 addresses", 100, victim.tls),
+	frames("floods: frames of HTTP/2, of one workload", 1, func(v victim) (*tls.Config, error) { return v.holder("hostile") }),
+	{
+		name: "floods: streams opened and reset, from 100 addresses", ordinary: stream,
+		attack: func(ctx context.Context, v victim) (string, error) {
+			config, err := v.tls()
+			if err != nil {
+				return "", err
+			}
+			return v.pour(ctx, 100, config, 100, contract.SecureDiscoveryPort, openedAndReset())
+		},
+	},
+	{
+		name: "floods: requests at the webhook that do not wait for answers", ordinary: review,
+		attack: func(ctx context.Context, v victim) (string, error) {
+			config, err := v.tls()
+			if err != nil {
+				return "", err
+			}
+			return v.pour(ctx, 200, config, 10, contract.WebhookPort, bytes.Repeat([]byte("GET /x HTTP/1.1\r\nHost: h\r\n\r\n"), 500))
+		},
+	},
+	{
+		name: "floods: reviews that do not wait for answers", ordinary: review,
+		attack: func(ctx context.Context, v victim) (string, error) {
+			config, err := v.tls()
+			if err != nil {
+				return "", err
+			}
+			return v.pour(ctx, 200, config, 10, contract.WebhookPort, bytes.Repeat([]byte("POST "+webhook.Path+" HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"), 500))
+		},
+	},
+	{
+		name: "floods: a body that unpacks to 100 MiB", ordinary: review,
+		attack: func(ctx context.Context, v victim) (string, error) {
+			var bomb bytes.Buffer
+			w := gzip.NewWriter(&bomb)
+			if _, err := io.CopyN(w, zeros{}, 100<<20); err != nil {
+				return "", err
+			}
+			w.Close()
+			c, err := v.web()
+			if err != nil {
+				return "", err
+			}
+			return repeat(ctx, v.n(4, 20), func(ctx context.Context, _ int) error {
+				r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+v.at(contract.WebhookPort)+webhook.Path, bytes.NewReader(bomb.Bytes()))
+				if err != nil {
+					return err
+				}
+				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Content-Encoding", "gzip")
+				return discard(c.Do(r))
+			})
+		},
+	},
+	{
+		name: "floods: scrapes, from 10 addresses", ordinary: scrape,
+		attack: func(ctx context.Context, v victim) (string, error) {
+			return v.pour(ctx, 100, nil, 10, contract.MonitoringPort, bytes.Repeat([]byte("GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n"), 10))
+		},
+	},
+	{
+		name: "floods: headers without an end at the port for metrics", ordinary: scrape,
+		attack: func(ctx context.Context, v victim) (string, error) {
+			return v.pour(ctx, 100, nil, 10, contract.MonitoringPort, append([]byte("GET /metrics HTTP/1.1\r\n"), bytes.Repeat([]byte("X: x\r\n"), 10_000)...))
+		},
+	},
+	{
+		name: "floods: probes that do not wait for answers", agent: true, ordinary: probe,
+		attack: func(ctx context.Context, v victim) (string, error) {
+			v.Address = v.Pod
+			return v.pour(ctx, 200, nil, 10, contract.ReadinessPort, bytes.Repeat([]byte("GET "+contract.ReadyPath+" HTTP/1.1\r\nHost: h\r\n\r\n"), 500))
+		},
+	},
+	{
+		name: "floods: metrics of a pod that nobody reads", agent: true, ordinary: probe,
+		attack: func(ctx context.Context, v victim) (string, error) {
+			v.Address = v.Pod
+			return v.pour(ctx, 200, nil, 10, contract.StatusPort, bytes.Repeat([]byte("GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n"), 500))
+		},
+	},
+	{
+		name: "floods: headers without an end at a pod", agent: true, ordinary: probe,
+		attack: func(ctx context.Context, v victim) (string, error) {
+			v.Address = v.Pod
+			return v.pour(ctx, 200, nil, 10, contract.StatusPort, append([]byte("GET / HTTP/1.1\r\n"), bytes.Repeat([]byte("X: x\r\n"), 10_000)...))
+		},
+	},
+}
+
+// zeros never end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+func discard(answer *http.Response, err error) error {
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	io.Copy(io.Discard, answer.Body)
+	if answer.StatusCode != http.StatusOK {
+		return errors.New(answer.Status)
+	}
+	return nil
+}
+
+// from connects from one of so many addresses, each the next time.
+func (v victim) from(ctx context.Context, addresses, port int) (net.Conn, error) {
+	n := connected.Add(1) % int64(addresses)
+	local := netip.AddrFrom4([4]byte{10, 250, byte(n >> 8), byte(n)})
+	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: local.AsSlice()}}).DialContext(ctx, "tcp", v.at(port))
+	if err == nil {
+		c.(*net.TCPConn).SetLinger(0) // with a reset: no port is kept in TIME_WAIT
+	}
+	return c, err
+}
+
+var connected atomic.Int64
+
+// begunHandshakes sends the first message of TLS, which the client has made once: the server
+// answers it with a new key and a signature.
+func begunHandshakes(name string, ordinary func(*world) client, port, addresses int) attacked {
+	return attacked{name: name, ordinary: ordinary, attack: func(ctx context.Context, v victim) (string, error) {
+		config, err := v.tls()
+		if err != nil {
+			return "", err
+		}
+		config.NextProtos = []string{"h2", "http/1.1"}
+		near, far := net.Pipe()
+		go tls.Client(near, config).Handshake()
+		hello := make([]byte, 16<<10)
+		n, err := far.Read(hello)
+		if err != nil {
+			return "", err
+		}
+		var answered atomic.Int64
+		did, err := repeat(ctx, 400, func(ctx context.Context, _ int) error {
+			c, err := v.from(ctx, addresses, port)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			defer context.AfterFunc(ctx, func() { c.Close() })()
+			if _, err := c.Write(hello[:n]); err != nil {
+				return err
+			}
+			if _, err = c.Read(make([]byte, 1)); err == nil {
+				answered.Add(1)
+			}
+			return err
+		})
+		return fmt.Sprintf("%s; %d handshakes were answered", did, answered.Load()), err
+	}}
+}
+
+// frames writes what HTTP/2 allows without a stream, and reads no acknowledgement.
+func frames(name string, addresses int, config func(victim) (*tls.Config, error)) attacked {
+	return attacked{name: name, ordinary: stream, attack: func(ctx context.Context, v victim) (string, error) {
+		with, err := config(v)
+		if err != nil {
+			return "", err
+		}
+		var b bytes.Buffer
+		f := http2.NewFramer(&b, nil)
+		for range 500 {
+			f.WriteWindowUpdate(0, 1)
+			f.WritePriority(1, http2.PriorityParam{StreamDep: 3})
+			f.WriteRawFrame(0xbe, 0, 0, nil)
+		}
+		return v.pour(ctx, max(v.n(8, 32), addresses), with, addresses, contract.SecureDiscoveryPort, b.Bytes())
+	}}
+}
+
+func openedAndReset() []byte {
+	var b bytes.Buffer
+	f := http2.NewFramer(&b, nil)
+	for id := uint32(1); id < 2000; id += 2 {
+		f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headers(0), EndHeaders: true})
+		f.WriteRSTStream(id, http2.ErrCodeCancel)
+	}
+	return b.Bytes()
+}
+
+// pour writes the same bytes again and again over some connections, and reads as long as the
+// other end does; without a configuration of TLS as they are, with one of it after the first
+// bytes of HTTP/2, where the other end speaks that.
+func (v victim) pour(ctx context.Context, connections int, config *tls.Config, addresses, port int, text []byte) (string, error) {
+	if config != nil {
+		config = config.Clone()
+		config.NextProtos = []string{"h2", "http/1.1"}
+	}
+	var sent atomic.Int64
+	did, err := repeat(ctx, connections, func(ctx context.Context, _ int) error {
+		c, err := v.from(ctx, addresses, port)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		defer context.AfterFunc(ctx, func() { c.Close() })()
+		if config != nil {
+			secure := tls.Client(c, config)
+			if err := secure.HandshakeContext(ctx); err != nil {
+				return err
+			}
+			c = secure
+			if secure.ConnectionState().NegotiatedProtocol == "h2" {
+				if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
+					return err
+				}
+				if err := http2.NewFramer(c, nil).WriteSettings(); err != nil {
+					return err
+				}
+			}
+		}
+		go io.Copy(io.Discard, c)
+		for {
+			n, err := c.Write(text)
+			sent.Add(int64(n))
+			if err != nil {
+				return err
+			}
+		}
+	})
+	return did + "; " + strconv.FormatInt(sent.Load()>>20, 10) + " MiB sent", err
+}
