@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
 
@@ -21,12 +22,12 @@ func initNeedsNetwork(s subject, b *builder) {
 	captured := s.injected // ours comes first of all
 	p := s.plan.Expand()
 	for _, m := range s.members() {
-		if isMesh(m.Name) {
+		if podspec.OfMesh(m.Name) {
 			captured = captured || m.Name != s.proxy
 			continue
 		}
 		field, evidence, needs := m.needsNetwork()
-		if m.kind == startup.Plain || !captured || !needs || s.bypasses(m) ||
+		if m.kind == startup.Plain || !captured || !needs || slices.ContainsFunc(s.bypasses(), func(b podspec.Bypass) bool { return b.Container == m.Name }) ||
 			slices.ContainsFunc(p.Edges, func(e startup.Edge) bool { return e.From == s.proxy && e.To == m.Name }) {
 			continue
 		}
@@ -41,11 +42,14 @@ func initNeedsNetwork(s subject, b *builder) {
 	}
 }
 
-// bypasses reports whether a container's user is the proxy's: its connections are not captured.
-func (s *subject) bypasses(m member) bool {
-	of, _ := meshOf(s.proxy)
-	uid, _ := s.user(m)
-	return uid != nil && *uid == of.uid
+// bypasses are the containers whose connections are not captured, because of their user or group.
+func (s *subject) bypasses() []podspec.Bypass {
+	i := slices.IndexFunc(podspec.Meshes, func(m podspec.Mesh) bool { return m.Proxy == s.proxy })
+	if i < 0 {
+		return nil
+	}
+	user := podspec.Meshes[i].User
+	return podspec.Bypasses(&s.Pod, user, user)
 }
 
 // clients are programs that need a network.

@@ -172,7 +172,7 @@ func heldInPod(s subject, b *builder) {
 			to = append(to, e.To)
 		}
 		var fix *change
-		if without, err := podspec.Without(&s.Pod, f); err == nil && !isMesh(f.Container) {
+		if without, err := podspec.Without(&s.Pod, f); err == nil && !podspec.OfMesh(f.Container) {
 			fix = s.requesting(without, f.Edges)
 		}
 		do := "request the order by annotation: injection chooses a mechanism that fails closed"

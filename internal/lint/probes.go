@@ -123,7 +123,7 @@ var statusPorts = map[int]string{
 // livenessProbesProxy: the kubelet restarts the app when the proxy is not healthy.
 func livenessProbesProxy(s subject, b *builder) {
 	for _, m := range s.members() {
-		if isMesh(m.Name) || m.kind == startup.Init {
+		if podspec.OfMesh(m.Name) || m.kind == startup.Init {
 			continue
 		}
 		for _, c := range m.checks() {

@@ -12,57 +12,22 @@ import (
 	"outrider.dev/startup"
 )
 
-// user is the one that a container runs as, if the pod sets it, and the field.
-func (s *subject) user(m member) (*int64, path) {
-	if c := m.SecurityContext; c != nil && c.RunAsUser != nil {
-		return c.RunAsUser, m.field.plus("securityContext", "runAsUser")
-	}
-	if c := s.Pod.Spec.SecurityContext; c != nil && c.RunAsUser != nil {
-		return c.RunAsUser, path{"spec", "securityContext", "runAsUser"}
-	}
-	return nil, nil
-}
-
-// group is the same for its group.
-func (s *subject) group(m member) (*int64, path) {
-	if c := m.SecurityContext; c != nil && c.RunAsGroup != nil {
-		return c.RunAsGroup, m.field.plus("securityContext", "runAsGroup")
-	}
-	if c := s.Pod.Spec.SecurityContext; c != nil && c.RunAsGroup != nil {
-		return c.RunAsGroup, path{"spec", "securityContext", "runAsGroup"}
-	}
-	return nil, nil
-}
-
 // proxyUser: the connections of a process with the proxy's user are not captured.
 func proxyUser(s subject, b *builder) {
 	if !s.captured() {
 		return
 	}
-	of, _ := meshOf(s.proxy)
-	for _, m := range s.members() {
-		if isMesh(m.Name) {
-			continue
+	for _, same := range s.bypasses() {
+		what := map[string]string{"runAsUser": "user", "runAsGroup": "group"}[same.Setting]
+		c := clue{code: "proxy-uid", title: fmt.Sprintf("%s runs as %s %d, which is the proxy's", same.Container, what, same.ID), field: parsePath(same.Field), evidence: fmt.Sprint(same.ID),
+			why:    "its connections count as the proxy's own: none is captured, so it has no mutual TLS, no policy and no routing",
+			do:     fmt.Sprintf("run it as a different %s", what),
+			source: "istio IST0144; our own capture leaves a process alone by its user or its group"}
+		if same.Kind == startup.Init { // how people give an init container a network
+			c.severity = finding.Note
+			c.do = "this gives it a network before the proxy runs; it is better to let it wait for the proxy"
 		}
-		for _, identity := range []struct {
-			what string
-			of   func(member) (*int64, path)
-		}{{"user", s.user}, {"group", s.group}} {
-			id, field := identity.of(m)
-			if id == nil || *id != of.uid {
-				continue
-			}
-			c := clue{code: "proxy-uid", title: fmt.Sprintf("%s runs as %s %d, which is the proxy's", m.Name, identity.what, of.uid), field: field, evidence: fmt.Sprint(of.uid),
-				why:    "its connections count as the proxy's own: none is captured, so it has no mutual TLS, no policy and no routing",
-				do:     fmt.Sprintf("run it as a different %s", identity.what),
-				source: "istio IST0144; our own capture leaves a process alone by its user or its group"}
-			if m.kind == startup.Init { // how people give an init container a network
-				c.severity = finding.Note
-				c.do = "this gives it a network before the proxy runs; it is better to let it wait for the proxy"
-			}
-			b.add(c)
-			break
-		}
+		b.add(c)
 	}
 }
 

@@ -46,42 +46,13 @@ func (w *world) subject(o podspec.Object, s *source) subject {
 	return out
 }
 
-// A knownMesh is recognised by the proxy to which it redirects connections.
-type knownMesh struct {
-	name string
-	uid  int64    // of the proxy: its connections are not captured
-	init []string // the containers that write the capture
-}
-
-// Sources: istio manifests/charts/istio-control/istio-discovery/files/injection-template.yaml;
-// linkerd2 charts/partials/templates/_proxy.tpl and _proxy-init.tpl.
-var meshes = []knownMesh{
-	{contract.ProxyContainer, contract.ProxyUser, []string{contract.InitContainer}},
-	{"istio-proxy", contract.ProxyUser, []string{"istio-init", "istio-validation"}},
-	{"linkerd-proxy", 2102, []string{"linkerd-init", "linkerd-network-validator"}},
-	{"kuma-sidecar", 5678, []string{"kuma-init"}},
-}
-
-func meshOf(name string) (knownMesh, bool) {
-	i := slices.IndexFunc(meshes, func(m knownMesh) bool { return m.name == name })
-	if i < 0 {
-		return knownMesh{}, false
-	}
-	return meshes[i], true
-}
-
-// isMesh reports whether a mesh has added a container.
-func isMesh(name string) bool {
-	return slices.ContainsFunc(meshes, func(m knownMesh) bool { return m.name == name || slices.Contains(m.init, name) })
-}
-
 // findProxy finds the proxy: in the pod, or the one that injection will add. A revision
 // that the files name is the one that injects.
 func (s *subject) findProxy(w *world) {
 	s.ns = w.namespaces[cmp.Or(s.Ref.Namespace, w.Namespace)]
-	for _, m := range meshes {
-		if _, i := (startup.Plan{Containers: s.reading.Containers}).Find(m.name); i >= 0 {
-			s.proxy = m.name
+	for _, m := range podspec.Meshes {
+		if _, i := (startup.Plan{Containers: s.reading.Containers}).Find(m.Proxy); i >= 0 {
+			s.proxy = m.Proxy
 			return
 		}
 	}
@@ -163,7 +134,7 @@ func (s *subject) member(name string) (member, bool) {
 
 // own are the plain containers that no mesh has added.
 func (s *subject) own() []member {
-	return slices.DeleteFunc(s.members(), func(m member) bool { return m.kind != startup.Plain || isMesh(m.Name) })
+	return slices.DeleteFunc(s.members(), func(m member) bool { return m.kind != startup.Plain || podspec.OfMesh(m.Name) })
 }
 
 // argv is command and args together.

@@ -2,10 +2,14 @@ package inject
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"outrider.dev/internal/contract"
+	"outrider.dev/internal/pod/podspec"
 )
 
 // Where the mesh limits images, a pod's author cannot choose what runs as root with
@@ -70,7 +74,8 @@ func TestProgramsOfTheMesh(t *testing.T) {
 }
 
 // The capture leaves the proxy's user and group alone, so a container that has one of them goes
-// round the mesh. lint has the same rule, proxy-uid.
+// round the mesh. "outrider plan" reports the same of the pod before and after; lint has the
+// rule proxy-uid.
 func TestContainersOfTheProxysUserAreWarnedOf(t *testing.T) {
 	for name, tt := range map[string]struct {
 		pod  string
@@ -93,5 +98,21 @@ func TestContainersOfTheProxysUserAreWarnedOf(t *testing.T) {
 		if got := strings.Contains(all, "which is the proxy's"); got != (tt.want != "") || !strings.Contains(all, tt.want) {
 			t.Errorf("%s: warnings %q, want %q", name, r.Warnings, tt.want)
 		}
+		for when, p := range map[string]*corev1.Pod{"before": requesting(podOf(t, tt.pod)), "after": r.Pod} {
+			reading, err := podspec.Read(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			notes := slices.DeleteFunc(reading.Notes, func(n string) bool { return !strings.Contains(n, "which is the proxy's") })
+			if warned := slices.DeleteFunc(r.Warnings, func(w string) bool { return !strings.Contains(w, "which is the proxy's") }); !slices.Equal(notes, warned) {
+				t.Errorf("%s, plan %s injection: %q, want %q", name, when, notes, warned)
+			}
+		}
 	}
+}
+
+// requesting adds an edge from the proxy, by which a plan knows that there will be one.
+func requesting(pod *corev1.Pod) *corev1.Pod {
+	setIn(&pod.Annotations, contract.DependsOn+".app", contract.ProxyContainer)
+	return pod
 }

@@ -1,7 +1,6 @@
 package inject
 
 import (
-	"cmp"
 	"strconv"
 	"strings"
 
@@ -75,35 +74,6 @@ func (in input) security(uid, gid int64) *corev1.SecurityContext {
 		Privileged: new(false), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 		Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		SeccompProfile: seccomp,
-	}
-}
-
-// warnOfProxyUser warns of containers with the user or group of the proxy, whose connections
-// are not captured. A container's own setting goes before the pod's; fsGroup is only a
-// supplementary group of its processes, which the capture does not compare.
-func warnOfProxyUser(in input, s settings, r *report) {
-	if !s.capture || !s.proxy {
-		return
-	}
-	shared := in.pod.Spec.SecurityContext
-	if shared == nil {
-		shared = &corev1.PodSecurityContext{}
-	}
-	for _, c := range authors(in.pod) {
-		own := c.SecurityContext
-		if own == nil {
-			own = &corev1.SecurityContext{}
-		}
-		for _, id := range []struct {
-			field      string
-			own, ofPod *int64
-			ofProxy    int64
-		}{{"runAsUser", own.RunAsUser, shared.RunAsUser, s.uid}, {"runAsGroup", own.RunAsGroup, shared.RunAsGroup, s.gid}} {
-			if n := cmp.Or(id.own, id.ofPod); n != nil && *n == id.ofProxy {
-				r.warn("%s has %s: %d, which is the proxy's: its connections are not captured, so they have no mutual TLS and no policy", c.Name, id.field, *n)
-				break
-			}
-		}
 	}
 }
 

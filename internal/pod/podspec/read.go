@@ -80,11 +80,11 @@ func ReadOrder(pod *corev1.Pod) (Reading, error) {
 
 func readAll(pod *corev1.Pod) (reader, error) {
 	if err := CheckSize(pod); err != nil {
-		return reader{}, err
+		return reader{pod: pod}, err
 	}
 	requested, err := Edges(pod.Annotations)
 	if err := CheckEdges(requested); err != nil {
-		return reader{}, err
+		return reader{pod: pod}, err
 	}
 	r, startErr := read(pod, requested)
 	return r, errors.Join(err, startErr)
@@ -358,6 +358,7 @@ func oneLine(s string) string {
 // note adds what is worth a sentence.
 func (r *reader) note() {
 	r.noteStage()
+	r.noteBypasses()
 	proxy := r.proxy()
 	if proxy == "" {
 		return
