@@ -50,7 +50,7 @@ func remote(t *testing.T) string {
 			fmt.Fprint(w, strings.ReplaceAll(`[{"id": "E", "protocol": "E", "types": [{"type": "E", "sent": "E", "acked": "E", "subscribed": ["E"], "rejected": {"version": "E", "reason": "E"}}]}]`, "E", quoted))
 			return
 		}
-		fmt.Fprint(w, strings.ReplaceAll(`[{"type": "E", "name": "E", "version": "E", "aliases": ["E"], "body": {"name": "E", "E": "E"}}]`, "E", quoted))
+		fmt.Fprint(w, strings.ReplaceAll(`[{"type": "E", "name": "E", "version": "E", "body": {"name": "E", "E": "E"}}]`, "E", quoted))
 	}))
 	t.Cleanup(server.Close)
 	return server.URL

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"outrider.dev/internal/cli"
@@ -74,9 +73,6 @@ func Resources(w io.Writer, output string, all []debugapi.Resource) error {
 		what := "no such name"
 		if len(r.Body) > 0 && string(r.Body) != "null" {
 			what = summary(r.Type, r.Body)
-		}
-		if len(r.Aliases) > 0 {
-			what = strings.TrimPrefix(what+"; aliases: "+strings.Join(r.Aliases, ", "), "; ")
 		}
 		rows = append(rows, []string{debugapi.OneLine(r.Type), debugapi.OneLine(r.Name), dash(r.Version), debugapi.OneLine(what)})
 	}

@@ -73,7 +73,7 @@ func (c *client) count(of func(*subscription) int) int {
 	return n
 }
 
-func countSubscribed(s *subscription) int { return len(s.resources) }
+func countSubscribed(s *subscription) int { return len(s.names) }
 func countBytes(s *subscription) int      { return s.bytes }
 
 // names is how many are kept for this stream.
@@ -155,15 +155,14 @@ func (c *client) adopt(sub *subscription, versions map[string]string) bool {
 
 // addName subscribes to a name. One beyond the limit is dropped after the response.
 func (c *client) addName(r *response, sub *subscription, name string) {
-	if _, ok := sub.resources[name]; ok {
+	if sub.subscribed(name) {
 		return
 	}
 	if c.count(countSubscribed) >= c.peer.room(c) || c.count(countBytes)+len(name) > c.maxNames*bytesPerName {
 		c.overLimit++
 		r.overLimit = append(r.overLimit, subscribedName{sub, name})
 	}
-	sub.resources[name] = ""
-	sub.bytes += len(name)
+	sub.add(name)
 }
 
 // unsubscribe removes names. A resource that still belongs to the wildcard is sent again,
@@ -177,13 +176,13 @@ func (c *client) unsubscribe(r *response, sub *subscription, names []string) {
 			}
 			continue
 		}
-		unused, ok := sub.unsubscribe(name)
+		sub.remove(name)
 		switch {
-		case !ok || !sub.has(unused):
+		case !sub.has(name):
 		case sub.wildcard:
-			r.refresh(sub, unused, true)
+			r.refresh(sub, name, true)
 		default:
-			delete(sub.sent, unused)
+			delete(sub.sent, name)
 		}
 	}
 }
@@ -234,8 +233,7 @@ func (c *client) recordUsed(r *response) {
 // dropOverLimit ends the subscriptions beyond the limit, once they are answered.
 func (c *client) dropOverLimit(r *response) {
 	for _, n := range r.overLimit {
-		if unused, ok := n.sub.unsubscribe(n.name); ok {
-			delete(n.sub.sent, unused)
-		}
+		n.sub.remove(n.name)
+		delete(n.sub.sent, n.name)
 	}
 }

@@ -84,7 +84,10 @@ func (d delta) messages(sub *subscription, resources []*Resource, removed []stri
 	out := []*discovery.DeltaDiscoveryResponse{m}
 	size := 0
 	for _, one := range resources {
-		res := &discovery.Resource{Name: one.Name, Version: one.Version, Aliases: sub.aliases(one), Resource: one.Body}
+		res := &discovery.Resource{Name: one.Name, Version: one.Version, Resource: one.Body}
+		if one.Body == nil {
+			res.Aliases = []string{one.Name} // Envoy finds the waiting request by the aliases alone
+		}
 		n := proto.Size(res)
 		if size > 0 && size+n > d.maxMessage {
 			m, size = &discovery.DeltaDiscoveryResponse{TypeUrl: sub.typeURL}, 0

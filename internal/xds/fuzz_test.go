@@ -11,10 +11,10 @@ import (
 // fuzzSnapshots are pushed to a fuzzed client: with everything, with nothing, with other
 // versions, and with hosts that moved.
 var fuzzSnapshots = []string{
-	"cds base@1 *\ncds a@1 after=eds/a\ncds b@1 prewarm after=eds/a\neds a@1\nlds a@1 *\nrds a@1 after=vhds/dummy\nvhds dummy@1 *\nvhds svc@1 aliases=a,b before=cds/a",
+	"cds base@1 *\ncds a@1 after=eds/a\ncds b@1 prewarm after=eds/a\neds a@1\nlds a@1 *\nrds a@1 after=vhds/dummy\nvhds dummy@1 *\nvhds svc@1 before=cds/a",
 	"",
-	"cds base@2 *\ncds a@2 after=eds/b\neds b@2\nlds b@2 *\nvhds dummy@1 *\nvhds svc@2 aliases=a\nvhds b@2 before=cds/a",
-	"cds base@1 *\ncds b@1 *\neds a@3\nvhds other@1 aliases=a,b before=cds/b\nvhds svc@4",
+	"cds base@2 *\ncds a@2 after=eds/b\neds b@2\nlds b@2 *\nvhds dummy@1 *\nvhds svc@2\nvhds b@2 before=cds/a",
+	"cds base@1 *\ncds b@1 *\neds a@3\nvhds other@1 before=cds/b\nvhds svc@4",
 }
 
 var (
@@ -167,7 +167,7 @@ func checkKept(t *testing.T, c *client) {
 	t.Helper()
 	for typeURL, sub := range c.types {
 		bytes := 0
-		for name := range sub.resources {
+		for name := range sub.names {
 			bytes += len(name)
 		}
 		if bytes != sub.bytes {
@@ -245,7 +245,7 @@ func checkMessages(t *testing.T, c *client, messages []*discovery.DeltaDiscovery
 	}
 }
 
-// checkAnswered: each subscribed name is in the messages, as a resource, an alias or removed.
+// checkAnswered: each subscribed name is in the messages, as a resource or removed.
 func checkAnswered(t *testing.T, r *discovery.DeltaDiscoveryRequest, messages []*discovery.DeltaDiscoveryResponse) {
 	t.Helper()
 	answered := map[string]bool{}
@@ -255,9 +255,6 @@ func checkAnswered(t *testing.T, r *discovery.DeltaDiscoveryRequest, messages []
 		}
 		for _, one := range m.GetResources() {
 			answered[one.GetName()] = true
-			for _, alias := range one.GetAliases() {
-				answered[alias] = true
-			}
 		}
 		for _, name := range m.GetRemovedResources() {
 			answered[name] = true
@@ -275,24 +272,17 @@ func checkAnswered(t *testing.T, r *discovery.DeltaDiscoveryRequest, messages []
 func checkUpToDate(t *testing.T, c *client) {
 	t.Helper()
 	for typeURL, sub := range c.types {
-		for name, resource := range sub.resources {
+		for name := range sub.names {
 			want := c.named(typeURL, name).Resource
 			if want == nil {
 				want = notFound(c.proxy, typeURL, name)
 			}
-			got, has := sub.sent[resource]
+			got, has := sub.sent[name]
 			if want == nil && !has {
 				continue
 			}
-			if want == nil || !has || resource != want.Name || got != want.Version {
+			if want == nil || !has || got != want.Version {
 				t.Errorf("%s %q: sent %+v; want %+v", shortType(typeURL), name, got, want)
-			}
-		}
-		for resource, names := range sub.aliasNames {
-			for _, name := range names {
-				if sub.resources[name] != resource {
-					t.Errorf("%q is noted as an alias of %q, and served by %q", name, resource, sub.resources[name])
-				}
 			}
 		}
 	}

@@ -164,7 +164,6 @@ func (r *response) addName(sub *subscription, name string, forced bool) {
 		b = Bundle{Resource: notFound(r.client.proxy, sub.typeURL, name)}
 	}
 	if b.Resource == nil {
-		sub.resolve(name, name)
 		if forced || sub.has(name) {
 			r.remove(sub, name)
 		}
@@ -173,21 +172,15 @@ func (r *response) addName(sub *subscription, name string, forced bool) {
 	if b.Service && sub.typeURL == ClusterType {
 		r.used = append(r.used, b.Resource.Name)
 	}
-	if b.Resource.Name == name {
-		name = b.Resource.Name // the one that all clients share
-	}
-	unused, ok := sub.resolve(name, b.Resource.Name)
+	sub.names[b.Resource.Name] = struct{}{} // the string that all clients share
 	r.addBundle(sub, b, forced)
-	if ok && sub.has(unused) {
-		r.refresh(sub, unused, false)
-	}
 }
 
 // refresh sends what became of a resource that the client has without a subscription by
 // name: it came by a wildcard, or as a dependency.
 func (r *response) refresh(sub *subscription, name string, forced bool) {
 	b := r.client.named(sub.typeURL, name)
-	found := b.Resource != nil && b.Resource.Name == name && (b.Resource.Body != nil || sub.typeURL != VirtualHostType)
+	found := b.Resource != nil && (b.Resource.Body != nil || sub.typeURL != VirtualHostType)
 	if !found && sub.typeURL != VirtualHostType {
 		b = Bundle{Resource: notFound(r.client.proxy, sub.typeURL, name)}
 		found = b.Resource != nil

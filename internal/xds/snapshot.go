@@ -18,8 +18,7 @@ const (
 
 // A Resource is shared by all proxies that may have it, and is never changed.
 type Resource struct {
-	Name    string
-	Aliases []string // other names by which clients may subscribe to it (virtual hosts)
+	Name string
 	// Version identifies the content, for example by a digest: a proxy that reconnects,
 	// maybe to another replica, does not get again what it has in this version.
 	Version string
@@ -41,18 +40,17 @@ type Proxy struct {
 
 // A Bundle is the resource of one name, with the resources that belong to it.
 type Bundle struct {
-	// Resource has another name than the subscribed one where that is an alias (virtual
-	// hosts); the server then adds it to the resource's aliases. Nil: no resource has the
-	// name. The server then sends what makes the client fail at once: see notfound.go.
+	// Resource has the name that was looked up. Nil: no resource has the name. The server then
+	// sends what makes the client fail at once: see notfound.go.
 	Resource *Resource
 
-	// Before is sent before Resource, unless the client has it: the clusters of a virtual
-	// host. What follows such a cluster is found by looking up its name.
-	//
 	// Service: the cluster belongs to a service, and the workload's next pod gets it with its
 	// first response.
 	Service bool
 
+	// Before is sent before Resource, unless the client has it: the clusters of a virtual
+	// host. What follows such a cluster is found by looking up its name.
+	//
 	// After is sent right after Resource, each time and without a subscription: the
 	// endpoints of a cluster, the first virtual host of a route configuration.
 	Before, After []Dependency
@@ -94,8 +92,7 @@ type Change struct {
 	Wildcard bool
 	// AllNames: the resource of any name may differ.
 	AllNames bool
-	// Names of resources, and aliases, that may differ. A virtual host stands for all
-	// aliases that clients subscribed to.
+	// Names of resources that may differ.
 	Names map[string]struct{}
 	// Match reports whether a name may differ that is not in Names; nil: none.
 	Match func(name string) bool

@@ -36,13 +36,12 @@ func abbreviation(typeURL string) string {
 //	cds  base@1 *                       in the wildcard
 //	cds  od|a@1 after=eds/a             by name, with its endpoints
 //	cds  od|b@1 prewarm                 in the wildcard of clients that are expected to subscribe
-//	vhds rc/svc@1 aliases=rc/x,rc/y before=cds/od|a
+//	vhds rc/svc@1 before=cds/od|a
 //	vhds rc/none none                   without a body
 type textSnapshot struct {
 	version string
 	diffs   bool // it knows the changes since another one that does
 	entries map[key]*entry
-	aliases map[key]*entry
 	order   []*entry
 }
 
@@ -57,7 +56,7 @@ type entry struct {
 }
 
 func parseSnapshot(version, text string) (*textSnapshot, error) {
-	v := &textSnapshot{version: version, entries: map[key]*entry{}, aliases: map[key]*entry{}}
+	v := &textSnapshot{version: version, entries: map[key]*entry{}}
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) == 0 || f[0][0] == '#' {
@@ -91,10 +90,6 @@ func parseEntry(v *textSnapshot, typeURL, named string, rest []string) (*entry, 
 			e.prewarm = true
 		case "none":
 			e.resource.Body = nil
-		case "aliases":
-			for a := range strings.SplitSeq(value, ",") {
-				v.aliases[key{typeURL, a}] = e
-			}
 		case "before":
 			e.before = keysOf(value)
 		case "after":
@@ -152,9 +147,6 @@ func (v *textSnapshot) Named(_ *Proxy, typeURL, name string) Bundle {
 	if e := v.entries[k]; e != nil {
 		return v.bundle(e)
 	}
-	if e := v.aliases[k]; e != nil {
-		return v.bundle(e)
-	}
 	return Bundle{}
 }
 
@@ -191,11 +183,6 @@ func (v *textSnapshot) Diff(old Snapshot) (map[string]Change, bool) {
 			other := pair[1].entries[k]
 			if other == nil || other.text != e.text {
 				add(k, e.all || e.prewarm, other == nil)
-			}
-		}
-		for k, e := range pair[0].aliases {
-			if other := pair[1].aliases[k]; other == nil || other.name != e.name {
-				add(k, false, false)
 			}
 		}
 	}

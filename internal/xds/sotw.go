@@ -43,11 +43,11 @@ func (s *subscription) changeTo(names []string) subscriptionChange {
 	listed := map[string]bool{}
 	for _, name := range names {
 		listed[name] = true
-		if _, ok := s.resources[name]; !ok && (name != "*" || !s.wildcard) {
+		if !s.subscribed(name) && (name != "*" || !s.wildcard) {
 			change.subscribe = append(change.subscribe, name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.resources)) {
+	for _, name := range slices.Sorted(maps.Keys(s.names)) {
 		if !listed[name] {
 			change.unsubscribe = append(change.unsubscribe, name)
 		}

@@ -50,7 +50,6 @@ type Rejection struct {
 type SentResource struct {
 	Type    string          `json:"type"` // short: "Cluster"
 	Name    string          `json:"name"`
-	Aliases []string        `json:"aliases,omitempty"`
 	Version string          `json:"version"`
 	Body    json.RawMessage `json:"body,omitempty"` // as Envoy's JSON; none if no resource has the name
 }
@@ -84,7 +83,7 @@ func (c *client) status() ProxyStatus {
 		a := &sub.acks
 		out.Types = append(out.Types, TypeStatus{
 			Type: shortType(typeURL), Sent: a.sent, Acked: a.acked, Rejected: a.rejected, Pending: len(a.pending), Messages: a.count,
-			Wildcard: sub.wildcard, Subscribed: slices.Sorted(maps.Keys(sub.resources)), Resources: len(sub.sent),
+			Wildcard: sub.wildcard, Subscribed: slices.Sorted(maps.Keys(sub.names)), Resources: len(sub.sent),
 		})
 	}
 	return out
@@ -109,10 +108,10 @@ func (c *client) resources() []SentResource {
 		sub := c.types[typeURL]
 		for _, name := range slices.Sorted(maps.Keys(sub.sent)) {
 			r := c.named(typeURL, name).Resource
-			if r == nil || r.Name != name {
+			if r == nil {
 				r = cmp.Or(notFound(c.proxy, typeURL, name), &Resource{Name: name})
 			}
-			out = append(out, SentResource{Type: shortType(typeURL), Name: name, Aliases: sub.aliases(r), Version: sub.sent[name]})
+			out = append(out, SentResource{Type: shortType(typeURL), Name: name, Version: sub.sent[name]})
 			if r.Version != sub.sent[name] {
 				r = &Resource{}
 			}

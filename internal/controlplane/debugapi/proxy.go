@@ -42,7 +42,6 @@ type Subscription struct {
 type Resource struct {
 	Type    string          `json:"type"`
 	Name    string          `json:"name"`
-	Aliases []string        `json:"aliases,omitempty"`
 	Version string          `json:"version"`
 	Body    json.RawMessage `json:"body,omitempty"`
 }

@@ -105,7 +105,7 @@ func (v *snapshot) httpPorts(p *xds.Proxy) []uint16 {
 // that of a service, for a gRPC client.
 func (v *snapshot) routeConfiguration(p *xds.Proxy, name string) *xds.Resource {
 	if r, ok := parseServiceName(name); ok {
-		if t, ok := v.target(r, p.Namespace); ok {
+		if t, ok := v.target(r, p.Namespace); ok && t.name() == name {
 			return v.routesOf(p, t)
 		}
 		return nil

@@ -35,16 +35,17 @@ func TestNameHasOneSpelling(t *testing.T) {
 	}
 	full := client(func(p *xds.Proxy) { p.OnDemand = false })
 	found := func(name string) bool {
-		if v.Named(full, xds.ListenerType, name).Resource != nil {
-			return true
-		}
+		r := v.Named(full, xds.ListenerType, name).Resource
 		for _, typeURL := range types {
 			// Endpoints that no proxy may see are an empty list.
-			if r := v.Named(client(), typeURL, name).Resource; r != nil && (typeURL != xds.EndpointType || name == web80) {
-				return true
+			if one := v.Named(client(), typeURL, name).Resource; one != nil && (typeURL != xds.EndpointType || name == web80) {
+				r = one
 			}
 		}
-		return false
+		if r != nil && r.Name != name {
+			t.Errorf("%s is the name of %s", name, r.Name)
+		}
+		return r != nil
 	}
 	for name, others := range spellings {
 		if !found(name) {
