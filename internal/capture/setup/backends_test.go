@@ -137,7 +137,7 @@ func TestTheChosenBackendOrNone(t *testing.T) {
 			t.Errorf("%v: %s", err, out)
 		}
 		_, err := Capture(t.Context(), Options{Intent: in, Backends: chosen(t, capture.IPTables, "")})
-		if err == nil || strings.Contains(err.Error(), "putting the old rules back") {
+		if err == nil || strings.Contains(err.Error(), "putting back") {
 			t.Errorf("a routing table in use: %v", err)
 		}
 		if after := listing(t); after != before {

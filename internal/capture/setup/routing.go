@@ -48,59 +48,112 @@ func openRouter() (router, error) {
 	return router{c}, nil
 }
 
-// applyRouting replaces the routing of the current namespace, had (see removeRouting). The
-// notes are about what the machine does not support. addedSix reports whether ::6 is on lo
-// since this call.
-func applyRouting(had, want capture.Routing, families capture.Families) (notes []string, addedSix bool, err error) {
+// A routingChange takes the routing of the current namespace to that of another rule set. What
+// is wanted is added before the rules are written, and what is not is removed after them:
+// without rules it does nothing, because no packet has the mark, and rules without it do not
+// work. A run that is killed leaves what the next one removes.
+type routingChange struct {
+	added, stale []entry
+	notes        []string // about what the machine does not support
+}
+
+// add adds what is wanted and not there. usesSix says that there are rules that use ::6.
+func (c *routingChange) add(usesSix bool, want capture.Routing, families capture.Families) error {
 	r, err := openRouter()
 	if err != nil {
-		return nil, false, err
-	}
-	defer r.Close()
-	off := want != (capture.Routing{}) && families.Has(capture.IPv6) && ipv6Off()
-	if off {
-		notes = []string{noteIPv6Off}
-	}
-	if have, err := r.read(families); err != nil || have != want {
-		if err := r.replacePolicy(want, families, off); err != nil {
-			return notes, false, err
-		}
-	} else if !off {
-		return notes, false, nil
-	}
-	if had.SixSource && !want.SixSource {
-		return notes, false, r.removeSixSource()
-	}
-	if want.SixSource {
-		addedSix, err = r.addSixSource(off)
-	}
-	return notes, addedSix, err
-}
-
-// addSixSource reports whether the address was not there.
-func (r router) addSixSource(off bool) (added bool, err error) {
-	err = r.change(unix.RTM_NEWADDR, create, addressOfLo(sixSource))
-	if err == nil || errors.Is(err, unix.EEXIST) || off && noIPv6(err) {
-		return err == nil, nil
-	}
-	return false, fmt.Errorf("adding ::6 to lo: %w", err)
-}
-
-// replacePolicy removes the routing rules and routes that are there, and adds those that
-// are wanted.
-func (r router) replacePolicy(want capture.Routing, families capture.Families, off bool) error {
-	if err := r.removePolicy(); err != nil || want.Mark == 0 {
 		return err
 	}
+	defer r.Close()
+	have, err := r.ours()
+	if err != nil {
+		return err
+	}
+	var wanted []entry
 	for _, f := range addressFamilies {
-		if !families.Has(f.model) {
+		if want.Mark != 0 && families.Has(f.model) {
+			wanted = append(wanted, localRoute(f.family, want), policyRule(f.family, want))
+		}
+	}
+	if want.SixSource {
+		wanted = append(wanted, sixAddress)
+	} else if six, err := r.six(); err != nil {
+		return err
+	} else if six != nil && (usesSix || six.protocol == routeProtocol) {
+		have = append(have, sixAddress)
+	}
+	off := want != (capture.Routing{}) && families.Has(capture.IPv6) && ipv6Off()
+	c.notes = nil
+	if off {
+		c.notes = []string{noteIPv6Off}
+	}
+	c.stale = slices.DeleteFunc(slices.Clone(have), func(e entry) bool { return slices.ContainsFunc(wanted, e.same) })
+	for _, e := range wanted {
+		if slices.ContainsFunc(have, e.same) {
 			continue
 		}
-		if err := r.addPolicy(f.family, want, off); err != nil {
-			return errors.Join(err, r.removePolicy())
+		added, err := r.add(e, off)
+		if err != nil {
+			return err
+		}
+		if added {
+			c.added = append(c.added, e)
 		}
 	}
 	return nil
+}
+
+// finish removes what is not wanted any more.
+func (c *routingChange) finish() error { return removeEntries(c.stale) }
+
+// undo removes what was added.
+func (c *routingChange) undo() error { return removeEntries(c.added) }
+
+// removeRouting removes what capture has added. Other meshes add ::6 to lo too. It is
+// capture's where the kernel stores so (since Linux 5.18), or where rules use it.
+func removeRouting(usesSix bool) error {
+	var c routingChange
+	if err := c.add(usesSix, capture.Routing{}, 0); err != nil {
+		return err
+	}
+	return c.finish()
+}
+
+func removeEntries(list []entry) error {
+	if len(list) == 0 {
+		return nil
+	}
+	r, err := openRouter()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	var errs []error
+	for _, e := range list {
+		// Another program may have removed it, and IPv6 may be switched off by now.
+		err := r.change(e.kind.del, remove, e.message)
+		if err != nil && !isAny(err, unix.ENOENT, unix.ESRCH, unix.EADDRNOTAVAIL) && !(e.kind == addresses && noIPv6(err)) {
+			errs = append(errs, fmt.Errorf("removing %s: %w", e, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// add reports whether an entry was not there. Where IPv6 is switched off (off) the kernel refuses
+// the address and the route, and perhaps the rule, which shows what was wanted.
+func (r router) add(e entry, off bool) (added bool, err error) {
+	err = r.change(e.kind.add, create, e.message)
+	hint := ""
+	switch {
+	case err == nil:
+		return true, nil
+	case e.kind == addresses && errors.Is(err, unix.EEXIST), off && e.family == unix.AF_INET6 && noIPv6(err):
+		return false, nil
+	case errors.Is(err, unix.ENETDOWN):
+		hint = "; bring lo up first"
+	case e.kind == localRoutes && errors.Is(err, unix.EEXIST):
+		hint = "; the table is in use, choose another with -r"
+	}
+	return false, fmt.Errorf("adding %s: %w%s", e, err, hint)
 }
 
 // noteIPv6Off is for the user of a namespace where [ipv6Off] holds.
@@ -115,89 +168,70 @@ func ipv6Off() bool {
 	return errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(value)) != "0"
 }
 
-// readRouting returns the routing that capture has added for families. What IPv6 cannot
-// have where it is switched off counts as added.
-func readRouting(families capture.Families) (capture.Routing, error) {
+// readRouting returns the routing that capture has added for rs. Other routing of a run that was
+// killed does not matter. What IPv6 cannot have where it is switched off counts as added.
+func readRouting(rs capture.Ruleset) (capture.Routing, error) {
 	r, err := openRouter()
 	if err != nil {
 		return capture.Routing{}, err
 	}
 	defer r.Close()
-	return r.read(families)
-}
-
-func (r router) read(families capture.Families) (out capture.Routing, err error) {
+	rs.Routing = capture.Routing{}
+	off := rs.Families.Has(capture.IPv6) && ipv6Off()
+	if usesSixSource(rs) {
+		six, err := r.six()
+		if err != nil {
+			return capture.Routing{}, err
+		}
+		rs.Routing.SixSource = off || six != nil
+	}
+	mark := tproxyMark(rs)
+	if mark == 0 {
+		return rs.Routing, nil
+	}
 	entries, err := r.ours()
 	if err != nil {
-		return out, err
+		return capture.Routing{}, err
 	}
-	off := families.Has(capture.IPv6) && ipv6Off()
-	var policies []capture.Routing // of the families, and of others that have one
-	for _, f := range addressFamilies {
-		policy := policyOf(entries, f.family, off)
-		if families.Has(f.model) || policy != (capture.Routing{}) {
-			policies = append(policies, policy)
+	tables := tablesOf(entries, mark, rs.Families, off)
+	for _, table := range tables {
+		rs.Routing.Mark, rs.Routing.Table = mark, table
+		if len(tables) > 1 { // a run with another -r was killed
+			if _, ok := rs.Recorded(); ok {
+				break
+			}
 		}
 	}
-	if policies = slices.Compact(policies); len(policies) == 1 {
-		out = policies[0]
-	} else {
-		out = incomplete
-	}
-	addrs, err := r.addresses()
-	if err != nil {
-		return out, err
-	}
-	out.SixSource = off || slices.Contains(addrs, address{loopback, sixSource})
-	return out, nil
+	return rs.Routing, nil
 }
 
-// incomplete is routing that no rule set wants: a rule without its route, or other routing
-// for one family than for the other.
-var incomplete = capture.Routing{Table: -1}
+// tproxyMark is the mark of packets to the proxy that TPROXY sets, or 0.
+func tproxyMark(rs capture.Ruleset) (mark uint32) {
+	anyRule(rs, func(r capture.Rule) bool {
+		if r.Action.Verb == capture.TProxy {
+			mark = r.Action.Mark
+		}
+		return mark != 0
+	})
+	return mark
+}
 
-// policyOf is the rule of a family and the route that it leads to.
-func policyOf(entries []entry, family uint8, off bool) capture.Routing {
-	var rules, routes []entry
-	for _, e := range entries {
-		switch {
-		case e.family != family:
-		case e.kind == policyRules:
-			rules = append(rules, e)
-		default:
-			routes = append(routes, e)
+// tablesOf are those to which packets with a mark are led in each of the families.
+func tablesOf(entries []entry, mark uint32, families capture.Families, off bool) (tables []int) {
+	for _, rule := range entries {
+		want := capture.Routing{Mark: mark, Table: int(rule.table)}
+		complete := rule.kind == policyRules && !slices.Contains(tables, want.Table)
+		for _, f := range addressFamilies {
+			if families.Has(f.model) {
+				complete = complete && slices.ContainsFunc(entries, policyRule(f.family, want).same) &&
+					(off && f.model == capture.IPv6 || slices.ContainsFunc(entries, localRoute(f.family, want).same))
+			}
+		}
+		if complete {
+			tables = append(tables, want.Table)
 		}
 	}
-	switch {
-	case len(rules)+len(routes) == 0:
-		return capture.Routing{}
-	case len(rules) != 1, len(routes) > 1:
-		return incomplete
-	case len(routes) == 1 && routes[0].table == rules[0].table, len(routes) == 0 && off && family == unix.AF_INET6:
-		return capture.Routing{Mark: rules[0].mark, Table: int(rules[0].table)}
-	}
-	return incomplete
-}
-
-// removeRouting removes what applyRouting may have added. Other meshes add ::6 to lo
-// too, so that it is removed only if our rules used it (had.SixSource).
-func removeRouting(had capture.Routing) error {
-	r, err := openRouter()
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	if err := r.removePolicy(); err != nil || !had.SixSource {
-		return err
-	}
-	return r.removeSixSource()
-}
-
-func (r router) removeSixSource() error {
-	if err := r.change(unix.RTM_DELADDR, remove, addressOfLo(sixSource)); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) && !noIPv6(err) {
-		return fmt.Errorf("removing ::6 from lo: %w", err)
-	}
-	return nil
+	return tables
 }
 
 // noIPv6 reports whether err is how the kernel refuses IPv6 where it is switched off:
@@ -212,65 +246,70 @@ func isAny(err error, numbers ...unix.Errno) bool {
 	return errors.As(err, &number) && slices.Contains(numbers, number)
 }
 
-// addPolicy adds a local route and a rule that leads to it. Without IPv6 (off) the kernel
-// refuses the route, and perhaps the rule, which shows what was wanted.
-func (r router) addPolicy(family uint8, want capture.Routing, off bool) error {
-	table := number(uint32(want.Table))
-	route := header(family, 0, routeProtocol, unix.RT_SCOPE_HOST, unix.RTN_LOCAL)
-	route = attribute(route, unix.RTA_TABLE, table)
-	route = attribute(route, unix.RTA_OIF, number(loopback))
-	off = off && family == unix.AF_INET6
-	if err := r.change(unix.RTM_NEWROUTE, create, route); err != nil && !(off && noIPv6(err)) {
-		hint := ""
-		switch {
-		case errors.Is(err, unix.ENETDOWN):
-			hint = "; bring lo up first"
-		case errors.Is(err, unix.EEXIST):
-			hint = "; the table is in use, choose another with -r"
-		}
-		return fmt.Errorf("adding the local route to table %d: %w%s", want.Table, err, hint)
-	}
-	// Without a priority the kernel puts the rule before all others.
-	rule := header(family, 0, 0, 0, unix.FR_ACT_TO_TBL)
-	rule = attribute(rule, unix.FRA_TABLE, table)
-	rule = attribute(rule, unix.FRA_FWMARK, number(want.Mark))
-	rule = attribute(rule, unix.FRA_PROTOCOL, []byte{routeProtocol})
-	if err := r.change(unix.RTM_NEWRULE, create, rule); err != nil && !(off && noIPv6(err)) {
-		return fmt.Errorf("adding the routing rule for mark %#x: %w", want.Mark, err)
-	}
-	return nil
-}
-
-func (r router) removePolicy() error {
-	entries, err := r.ours()
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if err := r.change(e.kind.del, remove, e.message); err != nil {
-			return fmt.Errorf("removing a %s of table %d: %w", e.kind.name, e.table, err)
-		}
-	}
-	return nil
-}
-
 // An entryKind is a kind of object that the kernel lists.
 type entryKind struct {
-	name     string
-	get, del uint16
+	name          string
+	add, del, get uint16
 }
 
 var (
-	policyRules = &entryKind{"routing rule", unix.RTM_GETRULE, unix.RTM_DELRULE}
-	localRoutes = &entryKind{"local route", unix.RTM_GETROUTE, unix.RTM_DELROUTE}
+	policyRules = &entryKind{"routing rule", unix.RTM_NEWRULE, unix.RTM_DELRULE, unix.RTM_GETRULE}
+	localRoutes = &entryKind{"local route", unix.RTM_NEWROUTE, unix.RTM_DELROUTE, unix.RTM_GETROUTE}
+	addresses   = &entryKind{"address of lo", unix.RTM_NEWADDR, unix.RTM_DELADDR, unix.RTM_GETADDR}
 )
 
-// An entry is a routing rule or a route.
+// An entry is a routing rule, a route, or an address.
 type entry struct {
 	kind               *entryKind
 	family, protocol   uint8
 	table, mark, index uint32
-	message            []byte // as listed; a request to delete it has the same form
+	message            []byte // as listed; a request to add or delete it has the same form
+}
+
+func (e entry) String() string {
+	switch e.kind {
+	case policyRules:
+		return fmt.Sprintf("the routing rule for mark %#x, to table %d", e.mark, e.table)
+	case localRoutes:
+		return fmt.Sprintf("the local route of table %d", e.table)
+	}
+	return "::6 on lo"
+}
+
+// same reports whether two entries of ours are the same, also if one has what the kernel adds.
+func (e entry) same(f entry) bool {
+	return e.kind == f.kind && e.family == f.family && e.table == f.table && e.mark == f.mark
+}
+
+// localRoute makes every address local, in a table of its own.
+func localRoute(family uint8, want capture.Routing) entry {
+	m := header(family, 0, routeProtocol, unix.RT_SCOPE_HOST, unix.RTN_LOCAL)
+	m = attribute(m, unix.RTA_TABLE, number(uint32(want.Table)))
+	m = attribute(m, unix.RTA_OIF, number(loopback))
+	return entry{kind: localRoutes, family: family, table: uint32(want.Table), message: m}
+}
+
+// policyRule leads to that table. Without a priority the kernel puts it before all others.
+func policyRule(family uint8, want capture.Routing) entry {
+	m := header(family, 0, 0, 0, unix.FR_ACT_TO_TBL)
+	m = attribute(m, unix.FRA_TABLE, number(uint32(want.Table)))
+	m = attribute(m, unix.FRA_FWMARK, number(want.Mark))
+	m = attribute(m, unix.FRA_PROTOCOL, []byte{routeProtocol})
+	return entry{kind: policyRules, family: family, table: uint32(want.Table), mark: want.Mark, message: m}
+}
+
+// sixAddress is [sixSource].
+var sixAddress = entry{kind: addresses, family: unix.AF_INET6, message: addressOfLo(sixSource)}
+
+// six is ::6 of lo, or nil.
+func (r router) six() (*address, error) {
+	list, err := r.addresses()
+	for _, a := range list {
+		if a.index == loopback && a.prefix == sixSource {
+			return &a, err
+		}
+	}
+	return nil, err
 }
 
 // ours lists the rules, and then the routes, that capture has added.
@@ -296,6 +335,8 @@ func (r router) ours() (out []entry, err error) {
 type address struct {
 	index  uint32
 	prefix netip.Prefix
+
+	protocol uint8 // of what has added it
 }
 
 // addresses lists those of all interfaces.
@@ -322,6 +363,9 @@ func parseAddress(m []byte) (a address, err error) {
 	a.index = binary.NativeEndian.Uint32(m[4:])
 	list := netlink.Attributes{Rest: m[unix.SizeofIfAddrmsg:]}
 	for list.Next() {
+		if list.Kind == ifaProto && len(list.Value) == 1 {
+			a.protocol = list.Value[0]
+		}
 		// IFA_ADDRESS is the other end of a point-to-point link where there is IFA_LOCAL.
 		if list.Kind == unix.IFA_LOCAL || list.Kind == unix.IFA_ADDRESS && !a.prefix.IsValid() {
 			if addr, ok := netip.AddrFromSlice(list.Value); ok {
@@ -397,8 +441,12 @@ func header(family, bits, protocol, scope, action uint8) []byte {
 func addressOfLo(p netip.Prefix) []byte {
 	data := []byte{unix.AF_INET6, uint8(p.Bits()), unix.IFA_F_NODAD, unix.RT_SCOPE_UNIVERSE}
 	data = append(data, number(loopback)...)
-	return attribute(data, unix.IFA_LOCAL, p.Addr().AsSlice())
+	data = attribute(data, unix.IFA_LOCAL, p.Addr().AsSlice())
+	return attribute(data, ifaProto, []byte{routeProtocol})
 }
+
+// ifaProto is IFA_PROTO, since Linux 5.18. Older kernels ignore it.
+const ifaProto = 11
 
 func parseEntry(kind *entryKind, m []byte) (entry, error) {
 	if len(m) < headerLen {

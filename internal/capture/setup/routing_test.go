@@ -1,6 +1,8 @@
 package setup
 
 import (
+	"context"
+	"errors"
 	"os/exec"
 	"strings"
 	"testing"
@@ -24,6 +26,25 @@ func show(t *testing.T) string {
 	return out
 }
 
+func changeTo(t *testing.T, want capture.Routing) (c routingChange) {
+	t.Helper()
+	if err := c.add(true, want, capture.DualStack); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// rulesWith are rules that use a routing.
+func rulesWith(r capture.Routing) capture.Ruleset {
+	in := capture.Defaults()
+	in.InboundPorts.All, in.Families = true, capture.DualStack
+	if r.Mark != 0 {
+		in.Mode, in.TProxyMark, in.TProxyTable = capture.TProxyMode, r.Mark, r.Table
+	}
+	rs, _ := capture.Build(in, capture.NFTables)
+	return rs
+}
+
 func TestRoutingApplyReadRemove(t *testing.T) {
 	ns.New(t).Do(func() {
 		for _, other := range []string{"rule add fwmark 7 lookup 77", "route add local 0.0.0.0/0 dev lo table 77"} {
@@ -38,15 +59,19 @@ func TestRoutingApplyReadRemove(t *testing.T) {
 			{Mark: 9, Table: 1000, SixSource: true},
 			{SixSource: true},
 		} {
-			if notes, _, err := applyRouting(capture.Routing{SixSource: true}, want, capture.DualStack); err != nil || notes != nil {
-				t.Fatalf("applyRouting(%+v): %v, %v", want, notes, err)
+			c := changeTo(t, want)
+			if got, err := readRouting(rulesWith(want)); err != nil || got != want {
+				t.Errorf("before what was there is removed: readRouting() = %+v, %v; want %+v", got, err, want)
 			}
-			got, err := readRouting(capture.DualStack)
+			if err := c.finish(); err != nil || c.notes != nil {
+				t.Fatalf("routing %+v: %v, %v", want, c.notes, err)
+			}
+			got, err := readRouting(rulesWith(want))
 			if err != nil || got != want {
 				t.Errorf("readRouting() = %+v, %v; want %+v", got, err, want)
 			}
 		}
-		if err := removeRouting(capture.Routing{SixSource: true}); err != nil {
+		if err := removeRouting(true); err != nil {
 			t.Fatal(err)
 		}
 		if after := show(t); after != before {
@@ -58,9 +83,13 @@ func TestRoutingApplyReadRemove(t *testing.T) {
 func TestRoutingSaysThatLoopbackIsDown(t *testing.T) {
 	ns.Empty(t).Do(func() {
 		before := show(t)
-		_, _, err := applyRouting(capture.Routing{SixSource: true}, capture.Routing{Mark: 1337, Table: 133}, capture.DualStack)
+		var c routingChange
+		err := c.add(true, capture.Routing{Mark: 1337, Table: 133}, capture.DualStack)
 		if err == nil || !strings.Contains(err.Error(), "bring lo up") {
 			t.Errorf("error %v; want a hint to bring lo up", err)
+		}
+		if err := c.undo(); err != nil {
+			t.Error(err)
 		}
 		if after := show(t); after != before {
 			t.Errorf("something is left behind:\n%s", after)
@@ -75,15 +104,111 @@ func TestRoutingWithoutIPv6(t *testing.T) {
 				t.Fatalf("sysctl: %v: %s", err, out)
 			}
 		}
-		notes, _, err := applyRouting(capture.Routing{SixSource: true}, capture.Routing{Mark: 1337, Table: 133, SixSource: true}, capture.DualStack)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(notes) == 0 {
+		if c := changeTo(t, capture.Routing{Mark: 1337, Table: 133, SixSource: true}); len(c.notes) == 0 {
 			t.Error("no note that IPv6 is off")
 		}
-		if err := removeRouting(capture.Routing{SixSource: true}); err != nil {
+		if err := removeRouting(true); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// watched reports the routing that is missing when a backend changes its rules.
+type watched struct {
+	Backend
+	missing func(rs capture.Ruleset)
+}
+
+func (b *watched) Apply(ctx context.Context, rs capture.Ruleset) error {
+	b.missing(rs)
+	err := b.Backend.Apply(ctx, rs)
+	b.missing(rs)
+	return err
+}
+
+func (b *watched) Remove(ctx context.Context) error {
+	b.missing(capture.Ruleset{})
+	return b.Backend.Remove(ctx)
+}
+
+// A run that is killed at any time leaves no rules without the routing that they use: it is
+// added before the rules and removed after them.
+func TestRoutingIsThereAsLongAsRules(t *testing.T) {
+	plain := everything(capture.ParkOn)
+	plain.Families = capture.DualStack
+	transparent, other := plain, plain
+	transparent.Mode, other.Mode = capture.TProxyMode, capture.TProxyMode
+	other.TProxyMark, other.TProxyTable = 99, 199
+	for _, name := range []string{capture.NFTables, capture.IPTables} {
+		ns.Pod(t).Do(func() {
+			before := show(t)
+			real := chosen(t, name, "")
+			wanted := capture.Ruleset{} // with its routing, which no rules in the kernel have
+			b := []Backend{&watched{real[0], func(rs capture.Ruleset) {
+				for _, rs := range []capture.Ruleset{rs, wanted} {
+					if got, err := readRouting(rs); err != nil || got != rs.Routing {
+						t.Errorf("%s: routing %+v, %v, while rules are written that use %+v", name, got, err, rs.Routing)
+					}
+				}
+			}}, real[1]}
+			for _, in := range []capture.Intent{plain, transparent, other, transparent, plain} {
+				report, err := Capture(t.Context(), Options{Intent: in, Backends: b})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if wanted = report.Ruleset; wanted.Routing.Mark == 0 && strings.Contains(show(t), "fwmark") {
+					t.Errorf("routing that is not used is there: %s", show(t))
+				}
+			}
+			st, err := readState(t.Context(), real[0])
+			if err != nil || st.Routing != wanted.Routing {
+				t.Errorf("routing %+v, %v, want %+v", st.Routing, err, wanted.Routing)
+			}
+			if err := Clean(t.Context(), b); err != nil {
+				t.Error(err)
+			}
+			if after := show(t); after != before {
+				t.Errorf("before:\n%s\nafter clean:\n%s", before, after)
+			}
+		})
+	}
+}
+
+// What a run that was killed has added besides is harmless, and the next one removes it, or
+// clean.
+func TestRoutingOfAKilledRunIsRemoved(t *testing.T) {
+	plain := everything(capture.ParkOn)
+	plain.Families = capture.DualStack
+	killed := capture.Routing{Mark: 99, Table: 199, SixSource: true}
+	ns.Pod(t).Do(func() {
+		before := show(t)
+		b := chosen(t, "auto", "")
+		changeTo(t, killed)
+		if _, err := Verify(t.Context(), b, nil); !errors.Is(err, capture.ErrNone) {
+			t.Errorf("Verify without rules: %v", err)
+		}
+		if err := Clean(t.Context(), b); err != nil {
+			t.Error(err)
+		}
+		if after := show(t); after != before {
+			t.Errorf("before:\n%s\nafter clean:\n%s", before, after)
+		}
+		plain.Families = capture.IPv4
+		if _, err := Capture(t.Context(), Options{Intent: plain, Backends: b}); err != nil {
+			t.Error(err)
+		}
+		before = show(t)
+		changeTo(t, killed)
+		if _, err := Verify(t.Context(), b, &plain); err != nil {
+			t.Errorf("Verify with more routing than rules use: %v", err)
+		}
+		report, err := Capture(t.Context(), Options{Intent: plain, Backends: b})
+		if err != nil || !report.Unchanged {
+			t.Errorf("the same again: unchanged %t, %v", report.Unchanged, err)
+		}
+		if after := show(t); after != before {
+			t.Errorf("before:\n%s\nafter the next capture:\n%s", before, after)
 		}
 	})
 }

@@ -42,7 +42,7 @@ type Report struct {
 	Proofs    []Proof  // empty without proof
 	Parked    uint64   // connection attempts made to wait so far
 
-	addedSix bool // the address ::6 was not on lo before
+	routing routingChange
 }
 
 // Capture makes the rules of the current namespace those of the intent.
@@ -65,7 +65,7 @@ func Capture(ctx context.Context, o Options) (Report, error) {
 		}
 	}
 	if err != nil {
-		err = errors.Join(err, restore(ctx, o.Backends, old, report.addedSix))
+		err = errors.Join(err, restore(ctx, o.Backends, old, report.routing))
 	}
 	return report, err
 }
@@ -108,8 +108,7 @@ func readState(ctx context.Context, b Backend) (capture.State, error) {
 	if err != nil {
 		return state, err
 	}
-	state.Routing, err = readRouting(state.Families)
-	state.Routing.SixSource = state.Routing.SixSource && usesSixSource(state.Ruleset)
+	state.Routing, err = readRouting(state.Ruleset)
 	return state, err
 }
 
@@ -209,15 +208,15 @@ func parkModes(mode capture.ParkMode) []capture.ParkMode {
 	return []capture.ParkMode{mode}
 }
 
-// writeBy writes rs, unless it is there already.
+// writeBy writes rs, unless it is there already, with the routing that it uses.
 func writeBy(ctx context.Context, b Backend, rs capture.Ruleset, old []found, report *Report) error {
 	same := len(old) == 1 && old[0].by == b && old[0].intact() && capture.Diff(rs, old[0].state.Ruleset) == nil
 	if k, ok := b.(interface{ Keeps(capture.State) bool }); ok && same {
 		same = k.Keeps(old[0].state)
 	}
 	report.Unchanged = same
-	if same {
-		return nil
+	if err := report.routing.add(usesSix(old), rs.Routing, rs.Families); err != nil || same {
+		return err
 	}
 	if err := guardSwitch(ctx, b, old); err != nil {
 		return err
@@ -249,10 +248,9 @@ func guardSwitch(ctx context.Context, b Backend, old []found) error {
 	return nil
 }
 
-// finish does what comes after writing the rules: it removes those of other backends,
-// sets the routing, reads back and tries.
+// finish does what comes after writing the rules: it removes those of other backends, reads
+// back and tries, and removes the routing that is not used any more.
 func finish(ctx context.Context, o Options, b Backend, old []found, report *Report) error {
-	rs := report.Ruleset
 	for _, f := range old {
 		if f.by.Name() == b.Name() {
 			continue
@@ -261,23 +259,19 @@ func finish(ctx context.Context, o Options, b Backend, old []found, report *Repo
 			return fmt.Errorf("removing the rules of the %s backend: %w", f.by.Name(), err)
 		}
 	}
-	var had capture.Routing
-	for _, f := range old {
-		had.SixSource = had.SixSource || f.state.Routing.SixSource
+	report.Notes = append(report.Notes, report.routing.notes...)
+	var err error
+	switch {
+	case o.NoProof:
+	case report.Unchanged: // nothing was written since it was read
+		err = try(ctx, b, old[0].state, report)
+	default:
+		err = check(ctx, b, report.Ruleset, report)
 	}
-	notes, added, err := applyRouting(had, rs.Routing, rs.Families)
-	report.addedSix = added
-	report.Notes = append(report.Notes, notes...)
 	if err != nil {
 		return err
 	}
-	switch {
-	case o.NoProof:
-		return nil
-	case report.Unchanged: // nothing was written since it was read
-		return try(ctx, b, old[0].state, report)
-	}
-	return check(ctx, b, rs, report)
+	return report.routing.finish()
 }
 
 // check reads rs back, compares, and tries both directions.
@@ -312,39 +306,33 @@ func mismatch(diff []string) error {
 
 // restore makes the kernel what it was before a run that failed: it reads back what is
 // there, because also a step that failed may have changed it. Where it differs, it writes the
-// old rules and their routing, or removes all of it if there were none. addedSix says
-// that the run added ::6.
-func restore(ctx context.Context, backends []Backend, old []found, addedSix bool) error {
+// old rules and their routing, or removes all of it if there were none. routing is the change
+// of the run.
+func restore(ctx context.Context, backends []Backend, old []found, routing routingChange) error {
 	// The context may have ended.
 	ctx = context.WithoutCancel(ctx)
-	if now, err := find(ctx, backends); err == nil && !addedSix && slices.EqualFunc(now, old, found.equal) {
-		return nil
-	}
-	had := capture.Routing{SixSource: addedSix}
-	if len(old) != 1 || !old[0].intact() {
-		var errs []error
+	var errs []error
+	now, err := find(ctx, backends)
+	switch {
+	case err == nil && slices.EqualFunc(now, old, found.equal):
+		errs = append(errs, routing.undo())
+	case len(old) == 1 && old[0].intact():
+		f := old[0]
+		errs = append(errs, new(routingChange).add(false, f.state.Routing, f.state.Families), f.by.Apply(ctx, f.state.Ruleset))
+		for _, b := range backends {
+			if b != f.by {
+				errs = append(errs, b.Remove(ctx))
+			}
+		}
+		errs = append(errs, routing.undo())
+	default:
 		for _, b := range backends {
 			errs = append(errs, b.Remove(ctx))
 		}
-		for _, f := range old {
-			had.SixSource = had.SixSource || f.state.Routing.SixSource
-		}
-		if err := errors.Join(append(errs, removeRouting(had))...); err != nil {
-			return fmt.Errorf("and cleaning up: %w", err)
-		}
-		return nil
-	}
-	f := old[0]
-	errs := []error{f.by.Apply(ctx, f.state.Ruleset)}
-	_, _, err := applyRouting(had, f.state.Routing, f.state.Families)
-	errs = append(errs, err)
-	for _, b := range backends {
-		if b != f.by {
-			errs = append(errs, b.Remove(ctx))
-		}
+		errs = append(errs, routing.undo(), removeRouting(usesSix(old)))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("and putting the old rules back: %w", err)
+		return fmt.Errorf("and putting back what was there: %w", err)
 	}
 	return nil
 }
@@ -366,14 +354,16 @@ func Clean(ctx context.Context, backends []Backend) error {
 
 // removeFound removes what was found, and the routing.
 func removeFound(ctx context.Context, old []found) error {
-	var had capture.Routing
 	var errs []error
 	for _, f := range old { // also what is damaged
-		had.SixSource = had.SixSource || f.state.Routing.SixSource
 		errs = append(errs, f.by.Remove(ctx))
 	}
-	errs = append(errs, removeRouting(had))
-	return errors.Join(errs...)
+	return errors.Join(append(errs, removeRouting(usesSix(old)))...)
+}
+
+// usesSix reports whether rules that were found use the address ::6.
+func usesSix(old []found) bool {
+	return slices.ContainsFunc(old, func(f found) bool { return f.state.Routing.SixSource })
 }
 
 // Verify checks that the rules are complete and unchanged, that they are those of the
