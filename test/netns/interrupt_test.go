@@ -340,7 +340,7 @@ func (k *killer) classify(rules, routing, says string) (left, intact string) {
 		switch {
 		case o.flags == nil && strings.Contains(says, "no rules of outrider"):
 			return o.name, ""
-		case strings.Contains(says, "no rule refers to set"), strings.Contains(says, "and no rules:"):
+		case strings.Contains(says, "no rule refers to set"), strings.Contains(says, "and no rules:"), strings.Contains(says, "two backends have rules"):
 			return o.name + ", sets to be removed", ""
 		case o.flags != nil && routing == o.state.routing:
 			return o.name, o.name
