@@ -140,7 +140,7 @@ func TestRoutingIsThereAsLongAsRules(t *testing.T) {
 	transparent.Mode, other.Mode = capture.TProxyMode, capture.TProxyMode
 	other.TProxyMark, other.TProxyTable = 99, 199
 	for _, name := range []string{capture.NFTables, capture.IPTables} {
-		ns.Pod(t).Do(func() {
+		ns.New(t).Do(func() {
 			before := show(t)
 			real := chosen(t, name, "")
 			wanted := capture.Ruleset{} // with its routing, which no rules in the kernel have
@@ -181,7 +181,7 @@ func TestRoutingOfAKilledRunIsRemoved(t *testing.T) {
 	plain := everything(capture.ParkOn)
 	plain.Families = capture.DualStack
 	killed := capture.Routing{Mark: 99, Table: 199, SixSource: true}
-	ns.Pod(t).Do(func() {
+	ns.New(t).Do(func() {
 		before := show(t)
 		b := chosen(t, "auto", "")
 		changeTo(t, killed)
