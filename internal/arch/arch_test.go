@@ -62,14 +62,14 @@ var arrows = map[string][]string{
 	"internal/manifest":             {"github.com/rogpeppe/go-internal/diff", yaml},
 	"internal/controlplane/webhook": {"internal/contract", "internal/controlplane/conns", "internal/pod/inject", "internal/pod/podspec", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json"},
 	"internal/controlplane/kube":    {"internal/controlplane/ca", "internal/mesh", "internal/mesh/objects", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/utils/clock", "sigs.k8s.io/gateway-api"},
-	"internal/controlplane/conns":   {grpc, "golang.org/x/net/http2", "golang.org/x/time/rate"},
+	"internal/controlplane/conns":   {"internal/wire", grpc, "golang.org/x/net/http2", "golang.org/x/time/rate"},
 	"internal/controlplane": {"internal/controlplane/conns", "internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "internal/pod/inject", "internal/wire", "internal/controlplane/files", "internal/controlplane/ca", "internal/mesh", "internal/xds", "internal/xds/resource",
 		grpc, "github.com/oklog/run", prom, xds},
 	"internal/mesh":               {"internal/contract"},
 	"internal/mesh/objects":       {"internal/contract", "internal/mesh", "internal/manifest", "startup", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/ptr", "sigs.k8s.io/json", "sigs.k8s.io/gateway-api"},
 	"internal/controlplane/files": {"internal/manifest", "internal/mesh", "internal/mesh/objects", "github.com/fsnotify/fsnotify", "sigs.k8s.io/yaml", yaml},
 
-	"internal/controlplane/ca": {"internal/wire", sys, grpc, protobuf, "github.com/spiffe/go-spiffe/v2/spiffeid", "github.com/go-jose/go-jose/v4", "golang.org/x/time/rate"},
+	"internal/controlplane/ca": {"internal/wire", sys, grpc, protobuf, "github.com/spiffe/go-spiffe/v2/spiffeid", "github.com/go-jose/go-jose/v4"},
 	"internal/agent/identity":  {"internal/wire"},
 
 	"internal/agent/readiness": {"internal/agent/envoy", "internal/agent/sockets", sys},

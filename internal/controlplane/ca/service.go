@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -22,8 +21,6 @@ type Service struct {
 	Authority      *Authority
 	Authenticators []Authenticator // in the order they are tried
 	Log            *slog.Logger    // the audit log, without secrets; default: none
-
-	limits limiters
 }
 
 // Register adds the service to a gRPC server.
@@ -58,9 +55,6 @@ func name(c Caller) string {
 }
 
 func (s *Service) create(ctx context.Context, in wire.CertificateRequest) (*Certificate, Caller, error) {
-	if !s.limits.allow(peerAddress(ctx), time.Now()) {
-		return nil, Caller{}, status.Errorf(codes.ResourceExhausted, "too many requests from this address: %d a second are answered", perSecond)
-	}
 	caller, err := s.authenticate(ctx)
 	if err != nil {
 		return nil, Caller{}, err

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -112,31 +111,6 @@ func TestATokenOfAnotherKeyIsNotOurs(t *testing.T) {
 		if _, err := ours.Authenticate(context.Background(), Credentials{Bearer: token}); !errors.Is(err, ErrOther) {
 			t.Errorf("Authenticate(%q) = %v, want ErrOther", token, err)
 		}
-	}
-}
-
-func TestRequestsOfOneAddressAreLimited(t *testing.T) {
-	var l limiters
-	now := time.Now()
-	a, b := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")
-	for i := range burst {
-		if !l.allow(a, now) {
-			t.Fatalf("request %d of a burst was refused", i+1)
-		}
-	}
-	if l.allow(a, now) || !l.allow(b, now) {
-		t.Error("want the burst's end for one, and nothing of it for the other")
-	}
-	if now = now.Add(time.Second / perSecond); !l.allow(a, now) || l.allow(a, now) {
-		t.Error("want one more after its time")
-	}
-	from := netip.MustParseAddr("10.0.0.0")
-	for range 3 * maxLimited {
-		from = from.Next()
-		l.allow(from, now)
-	}
-	if len(l.byAddr) > maxLimited {
-		t.Errorf("%d addresses are remembered", len(l.byAddr))
 	}
 }
 

@@ -35,11 +35,6 @@ func (p *place) leave() {
 	})
 }
 
-// mayCall reports whether another call of the client is within its rate.
-func (p *place) mayCall() bool {
-	return p.allowance().calls.Allow()
-}
-
 func (p *place) allowance() allowance {
 	if p.client == nil {
 		return p.origin.allowance

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 
 	"google.golang.org/grpc/codes"
@@ -11,6 +12,8 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
+
+	"outrider.dev/internal/wire"
 )
 
 // Credentials are for a server of a [Listener], whose handshakes are already done.
@@ -48,18 +51,28 @@ func (i Info) ConnectionState() tls.ConnectionState {
 }
 
 // Tap refuses a call of a client that makes too many, before a server spends anything on
-// it, and closes the connection: a client that opens and resets streams reads no status.
-func Tap(ctx context.Context, _ *tap.Info) (context.Context, error) {
+// it. Beyond the rate of all calls it closes the connection too: a client that opens and resets
+// streams reads no status.
+func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return ctx, nil
 	}
 	info, ok := p.AuthInfo.(Info)
-	if !ok || info.conn.mayCall() {
+	if !ok {
 		return ctx, nil
 	}
-	info.conn.listener.refuse(info.conn.place, CallsTooFast, "the client makes more calls than its rate")
-	return ctx, status.Error(codes.ResourceExhausted, "too many calls from this client")
+	from := info.conn.place
+	switch may := from.allowance(); {
+	case !may.calls.Allow():
+		from.listener.refuse(from, CallsTooFast, "the client makes more calls than its rate")
+		return ctx, status.Error(codes.ResourceExhausted, "too many calls from this client")
+	case call.FullMethodName == wire.CertificatePath && !may.certificates.Allow():
+		text := fmt.Sprintf("%d requests for certificates a second are answered", certificateRate)
+		from.listener.note(CallsTooFast, from.from, text)
+		return ctx, status.Error(codes.ResourceExhausted, "too many from this client: "+text)
+	}
+	return ctx, nil
 }
 
 // ClientOf names the client of a call as connections are counted: an identity, which is

@@ -44,6 +44,12 @@ const (
 	callBurstPerProxy, callRatePerProxy = 250, 60
 )
 
+// A client, or an address without an identity, may request so many certificates at once, and a
+// second: each costs a signature, and a token a review by the API server. A node that restarts
+// requests one for each of its pods, and each pod has its own address; hosts behind one address
+// share the limit only before they have a certificate.
+const certificateBurst, certificateRate = 100, 20
+
 // minBytesBurst is enough for one proxy with 10,000 services, whatever the number of proxies.
 const minBytesBurst, minBytesRate = 8 << 20, 1 << 20
 
@@ -74,7 +80,7 @@ type client struct {
 
 // An allowance is what the connections of an address without an identity, or of a client, may
 // send together.
-type allowance struct{ bytes, calls *rate.Limiter }
+type allowance struct{ bytes, calls, certificates *rate.Limiter }
 
 type clientKey struct {
 	identity string
@@ -84,7 +90,7 @@ type clientKey struct {
 func newAllowance(proxies int, calls *rate.Limiter) allowance {
 	return allowance{
 		bytes: rate.NewLimiter(rate.Limit(max(proxies*bytesRatePerProxy, minBytesRate)), max(proxies*bytesBurstPerProxy, minBytesBurst)),
-		calls: calls,
+		calls: calls, certificates: rate.NewLimiter(certificateRate, certificateBurst),
 	}
 }
 

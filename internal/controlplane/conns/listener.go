@@ -328,10 +328,15 @@ func (l *Listener) release(p *place) {
 
 func (l *Listener) refuse(p *place, why Reason, text string) {
 	p.leave()
+	l.note(why, p.from, text)
+}
+
+// note counts a refusal, and logs it.
+func (l *Listener) note(why Reason, from netip.Addr, text string) {
 	l.mu.Lock()
 	l.counters.Refused[why]++
 	l.mu.Unlock()
-	l.log(why, p.from, text)
+	l.log(why, from, text)
 }
 
 // log warns at most once a second: the counters have the rest.

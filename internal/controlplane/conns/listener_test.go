@@ -22,6 +22,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+
+	"outrider.dev/internal/wire"
 )
 
 // patience bounds a wait for what is certain to come.
@@ -260,7 +263,7 @@ func TestClientThatCallsTooOftenLosesItsConnection(t *testing.T) {
 			}
 			ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: info})
 			for range 100 * callBurstPerProxy { // far more than the burst: time adds to it
-				if _, err = Tap(ctx, nil); err != nil {
+				if _, err = Tap(ctx, &tap.Info{FullMethodName: "/any"}); err != nil {
 					break
 				}
 			}
@@ -269,6 +272,51 @@ func TestClientThatCallsTooOftenLosesItsConnection(t *testing.T) {
 			}
 			closed(t, client)
 		})
+	}
+}
+
+// A certificate costs more than other calls: beyond its own rate a client reads why, and goes on.
+func TestRequestsForCertificatesHaveTheirOwnRate(t *testing.T) {
+	l := start(t, Options{Proxies: 1})
+	tapped := func(serial int64) func(method string) error {
+		from := l.Anonymous()
+		dial(t, l, serial)
+		if serial != 0 {
+			from = l.Identified()
+		}
+		c := accept(t, from)
+		_, info, err := Credentials().ServerHandshake(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: info})
+		return func(method string) error {
+			may := c.(*Conn).allowance()
+			may.calls.SetLimit(rate.Inf)
+			may.certificates.SetLimit(0) // none comes back while the test runs
+			_, err := Tap(ctx, &tap.Info{FullMethodName: method})
+			return err
+		}
+	}
+	for name, serial := range map[string]int64{"identified": 2, "anonymous": 0} {
+		call := tapped(serial)
+		for i := range certificateBurst {
+			if err := call(wire.CertificatePath); err != nil {
+				t.Fatalf("%s: request %d of a burst: %v", name, i+1, err)
+			}
+		}
+		if err := call(wire.CertificatePath); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "20 requests for certificates a second") {
+			t.Errorf("%s: %v; want ResourceExhausted with the limit", name, err)
+		}
+		if err := call("/any"); err != nil {
+			t.Errorf("%s: another call: %v", name, err)
+		}
+	}
+	if err := tapped(3)(wire.CertificatePath); err != nil {
+		t.Errorf("another client: %v", err)
+	}
+	if n := l.Counters().Refused[CallsTooFast]; n != 2 {
+		t.Errorf("%d refusals are counted; want 2", n)
 	}
 }
 
