@@ -51,6 +51,13 @@ const (
 	logBurst, logRate = 20, 0.2
 )
 
+// atOnce is how many streams of a client may have the most at a time: that of the proxy, and one
+// that a broken network has left. At 10,000 services a stream with full push that is not read
+// holds 10 to 20 MiB: a message in the connection, the next one, the rest of the response in
+// parts, and for a proxy with a directory of its own its clusters. A stream that is not among
+// these has at most the one message in its connection.
+func (o Options) atOnce() int { return max(2, o.Streams/4) }
+
 // A request of more than largeRequest resources is large. Of these only so many are served
 // at a time that some processors are left for the others.
 const largeRequest = 500
@@ -64,6 +71,7 @@ const DefaultStreams = 8
 // A peer is a client by [Options.Client]: its streams share limits.
 type peer struct {
 	work, logs *rate.Limiter
+	large      chan struct{} // a place for each large response that is made or not yet taken
 
 	mu      sync.Mutex
 	streams int
@@ -83,7 +91,7 @@ const maxPeers = 10_000
 // join returns the peer of a new stream.
 func (s *Server) join(ctx context.Context) (*peer, error) {
 	factor := max(1, s.options.Streams/DefaultStreams)
-	fresh := &peer{work: rate.NewLimiter(rate.Limit(factor*workRate), factor*workBurst), logs: rate.NewLimiter(logRate, logBurst)}
+	fresh := &peer{work: rate.NewLimiter(rate.Limit(factor*workRate), factor*workBurst), logs: rate.NewLimiter(logRate, logBurst), large: make(chan struct{}, s.options.atOnce())}
 	if s.options.Client == nil {
 		return fresh, nil
 	}

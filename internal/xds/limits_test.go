@@ -209,6 +209,54 @@ func TestClientThatAsksTooMuchWaits(t *testing.T) {
 	}
 }
 
+// What a client has requested and does not read is in memory: with full push, everything.
+func TestStreamsThatAreNotReadHoldTwoLargeResponses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{Source: newTestSource(mustSnapshot(t, "1", "cds base@1 *")), Authenticate: ByClaim, Client: anyone, Full: true})
+		ended := make(chan error, 5)
+		stream := func() (slowPipe, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(t.Context())
+			p := slowPipe{&pipe[*discovery.DeltaDiscoveryRequest, *discovery.DeltaDiscoveryResponse]{ctx: ctx, in: make(chan *discovery.DeltaDiscoveryRequest)}, make(chan struct{})}
+			go func() { ended <- serve(s, p, delta{1 << 20}) }()
+			p.in <- &discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "x"}, TypeUrl: ClusterType}
+			synctest.Wait()
+			return p, cancel
+		}
+		made := func() (n int) {
+			for _, p := range s.Proxies() {
+				n += len(p.Types)
+			}
+			return n
+		}
+		first, leave := stream()
+		_, leaveSecond := stream()
+		_, leaveThird := stream()
+		_, _ = stream()
+		if n := made(); n != 2 {
+			t.Fatalf("%d responses are made that no client takes; want 2", n)
+		}
+		leaveThird() // while it waits
+		if err := <-ended; status.Code(err) != codes.Canceled {
+			t.Errorf("%v; want Canceled", err)
+		}
+		first.take <- struct{}{}
+		synctest.Wait()
+		if n := made(); n != 3 {
+			t.Errorf("%d responses are made after one was taken; want 3", n)
+		}
+		_, _ = stream()
+		leave()
+		leaveSecond()
+		synctest.Wait()
+		if n := made(); n != 2 {
+			t.Errorf("%d responses after two streams left; want those of the two others", n)
+		}
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestLinesOfAClientAreLimited(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))

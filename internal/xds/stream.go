@@ -167,12 +167,12 @@ func (st *stream[Req, Resp]) request(r Req, snapshot Snapshot) error {
 		return err
 	}
 	st.server.count(func(c *Counters) { c.Requests++ })
-	work := 1
-	err := st.respond(func(c *client) (*response, error) {
+	work, large := 1, st.protocol.names(r) > largeRequest
+	err := st.respond(large, func(c *client) (*response, error) {
 		if sub := c.types[r.GetTypeUrl()]; sub != nil && r.GetResponseNonce() != "" {
 			st.acknowledge(c, sub, r)
 		}
-		if st.protocol.names(r) > largeRequest {
+		if large {
 			st.server.large <- struct{}{} // others hold it while they compute, and not while they send
 			defer func() { <-st.server.large }()
 		}
@@ -211,12 +211,23 @@ func (st *stream[Req, Resp]) push(old, snapshot Snapshot) error {
 		return nil
 	}
 	changes, known := st.server.diffs.between(old, snapshot)
-	return st.respond(func(c *client) (*response, error) { return c.push(snapshot, changes, known), nil })
+	return st.respond(false, func(c *client) (*response, error) { return c.push(snapshot, changes, known), nil })
 }
 
-// respond sends the response that a step of the engine returns.
-func (st *stream[Req, Resp]) respond(step func(*client) (*response, error)) error {
+// respond sends the response that a step of the engine returns. A large one, and any with full
+// push, waits for its place among those of the peer, which it has until the client took it.
+func (st *stream[Req, Resp]) respond(large bool, step func(*client) (*response, error)) error {
 	c := st.client
+	if large || !c.proxy.OnDemand {
+		select {
+		case st.peer.large <- struct{}{}:
+			defer func() { <-st.peer.large }()
+		case <-st.transport.Context().Done():
+			return grpcstatus.FromContextError(st.transport.Context().Err()).Err()
+		case <-st.server.stop:
+			return errStopping
+		}
+	}
 	c.mu.Lock()
 	before := c.overLimit
 	r, err := step(c)
