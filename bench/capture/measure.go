@@ -54,11 +54,9 @@ func (w *way) run(first bool) error {
 	}
 	return tb.Run(func(t testing.TB) {
 		pod(t).Do(func() {
-			if w.before != nil {
-				if _, _, err := execute(w.before); err != nil {
-					t.Error(err)
-					return
-				}
+			if _, _, err := execute(w.before...); err != nil {
+				t.Error(err)
+				return
 			}
 			wall, cpu, err := execute(w.commands...)
 			switch {
@@ -115,7 +113,7 @@ func count() (rules, elements int, err error) {
 			}
 		}
 	}
-	// nf_tables does not list what these write. One that is not installed has written nothing here.
+	// nf_tables does not list these. A program that is not installed has written nothing.
 	for _, program := range []string{"iptables-legacy-save", "ip6tables-legacy-save"} {
 		rules += lines(program, "-A ")
 	}

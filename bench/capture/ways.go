@@ -18,9 +18,9 @@ type way struct {
 	*group
 	entries  int
 	name     string
-	before   []string   // a command that is not measured
-	commands [][]string // one after another
-	connects string     // its name where connections are measured too
+	before   [][]string // not measured
+	commands [][]string
+	connects string // its name where connections are measured too
 
 	cannot          error
 	times           [2]figures.Row // wall and CPU, in milliseconds
@@ -69,8 +69,8 @@ func waysOf(dir, agent string, ipset bool, entries []int) ([]*way, error) {
 			k.ranges = append(k.ranges, fmt.Sprintf("1.%d.%d.1", i>>8, i&255))
 		}
 		nft := k.nftables("REDIRECT")
-		if first := k.capture(); n == entries[0] || n == entries[len(entries)-1] {
-			k.add("capture again", first).before = first
+		if first := [][]string{k.capture()}; n == entries[0] || n == entries[len(entries)-1] {
+			k.add("capture again", first...).before = first
 			k.add("capture verify", []string{agent, "capture", "verify"}).before = first
 			k.add("capture clean", []string{agent, "capture", "clean"}).before = first
 		}
