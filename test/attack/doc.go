@@ -10,10 +10,17 @@
 // asserted: no request of the ordinary client fails, the process stays within its limit, and
 // nothing of the attack is kept when the attacker has left. Latencies are printed.
 //
+// A real attacker computes on a machine of its own. Here it has one processor at most, with a
+// weight of a tenth (nice 10) beside outriderd and the ordinary client, so that what the ordinary
+// client waits for is outriderd's work for the attacker and not the attacker's own. The processor
+// time of both is printed: an attacker with almost none had no processor, and the row says little.
+// It has an address for each caller that it plays, any of 10.250.0.0/16.
+//
 // # To add a case
 //
 // The cases of one part of the surface are a slice in a file of its own: reviews_test.go,
-// certificates_test.go, connections_test.go, streams_test.go, statusports_test.go, identities_test.go. A new file
+// certificates_test.go, connections_test.go, streams_test.go, statusports_test.go, identities_test.go,
+// floods_test.go. A new file
 // adds its slice to all() in suite_test.go.
 // A case is
 //
@@ -28,8 +35,8 @@
 //
 // attack runs in the attacker's process and namespace, so that net.Dial connects from there;
 // its only knowledge of the test is the victim. It keeps its pressure up until ctx ends,
-// which is after 2 seconds in the short form and 20 in the long one, and bounds what it opens:
-// repeat does both. That a request is refused is no error of the attacker; an error means that
+// which is after 20 ordinary requests and a second in the short form, 500 and 20 seconds in the
+// long one, and bounds what it opens: repeat does both. That a request is refused is no error of the attacker; an error means that
 // the attack could not be made, and fails the test. To see one case's effect alone:
 //
 //	go test ./test/attack -v -run 'TestAttack/reviews:_100'

@@ -18,6 +18,7 @@ type place struct {
 	raw      net.Conn
 	from     netip.Addr // [block] of the client's address
 	origin   *origin
+	number   uint64      // in the order of their coming
 	client   *client     // nil without an identity; set once, before a server has the connection
 	expiry   *time.Timer // of the client's certificate; nil without one; likewise
 

@@ -73,6 +73,7 @@ type Listener struct {
 	counters Counters
 	origins  map[netip.Addr]*origin
 	busy     map[*origin]struct{} // with connections without an identity
+	admitted uint64               // connections
 	clients  map[clientKey]*client
 }
 
@@ -83,13 +84,13 @@ func New(l net.Listener, o Options) *Listener {
 	o.handshake = cmp.Or(o.handshake, handshakeTimeout)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	processors := int64(runtime.GOMAXPROCS(0))
-	processor := func() *Gate { return NewGate(processors, max(1, processors/2)) }
+	half := max(1, processors/2) // with all at work, the runtime looks for network events every 10 ms only
 	bytes := processors * int64(o.Proxies) * readBytes
 	if o.TLS != nil {
 		o.TLS = byTurns(o.TLS)
 	}
 	return &Listener{
-		handshakes: [2]*Gate{processor(), processor()}, reads: NewGate(bytes, bytes/2), busy: map[*origin]struct{}{},
+		handshakes: [2]*Gate{NewGate(half, max(1, half/2)), NewGate(processors, half)}, reads: NewGate(bytes, bytes/2), busy: map[*origin]struct{}{},
 		o: o, from: l, identified: newQueue(l), anonymous: newQueue(l), warn: rate.Sometimes{Interval: time.Second},
 		origins: map[netip.Addr]*origin{}, clients: map[clientKey]*client{},
 	}
@@ -168,6 +169,8 @@ func (l *Listener) admit(raw net.Conn) *place {
 		return nil
 	}
 	p.origin = o
+	l.admitted++
+	p.number = l.admitted
 	o.anonymous = append(o.anonymous, p)
 	l.busy[o] = struct{}{}
 	l.counters.Anonymous++
@@ -209,16 +212,19 @@ func (l *Listener) originOf(a netip.Addr) *origin {
 	return o
 }
 
-// fullest returns the origin with most connections without an identity; of several rather one
-// that is not known.
+// fullest returns the origin with most connections without an identity. Of several it is one
+// that is not known, and whose oldest connection is the oldest: a new one has time to identify
+// itself, also where each address has one.
 func (l *Listener) fullest() *origin {
-	var most *origin
-	for o := range l.busy { // any order: those with as many are equal
-		if most == nil || len(o.anonymous) > len(most.anonymous) || len(o.anonymous) == len(most.anonymous) && !o.known {
-			most = o
+	known := func(o *origin) int {
+		if o.known {
+			return 1
 		}
+		return 0
 	}
-	return most
+	return slices.MinFunc(slices.Collect(maps.Keys(l.busy)), func(a, b *origin) int { // any order: no two are equal
+		return cmp.Or(len(b.anonymous)-len(a.anonymous), known(a)-known(b), cmp.Compare(a.anonymous[0].number, b.anonymous[0].number))
+	})
 }
 
 // handshake makes the TLS handshake and hands the connection to its server.
