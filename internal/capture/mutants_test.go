@@ -33,7 +33,7 @@ const (
 	parkListed  = `input.ports("parked-ports", "port %s: is there a listener?", jump(g.chain), g.ports, syn)`
 	parkUDP     = `slices.Contains(g.ports, contract.DNSPort) && b.in.captures()`
 	parkOthers  = `input.add("any other port: is there a listener?", jump(g.chain), syn)`
-	apart       = `!b.hasSets() || b.remembersTProxy() && p == b.in.InboundPort`
+	apart       = `!byPort || b.remembersTProxy() && p == b.in.InboundPort`
 	single      = `len(rest.ports) == 1 && !rest.all`
 	keyed       = `b.hasSets() && (rest.all || len(rest.ports) > 0)`
 	others      = `rest.sets = b.sets("", ByFamilyPort, rest.size())`
@@ -64,9 +64,9 @@ var parkingMutants = map[string]mutants.Mutant{
 	"one port's memory is by port":                 {From: `b.sets(fmt.Sprintf("-%d", p), ByFamily, 0)`, To: `b.sets(fmt.Sprintf("-%d", p), ByFamilyPort, 0)`},
 	"'*' of iptables has a memory":                 {From: keyed, To: `rest.all || len(rest.ports) > 0`},
 	"'*' of nftables has none":                     {From: keyed, To: `b.hasSets() && len(rest.ports) > 2`},
-	"no port is apart":                             {From: apart, To: `!b.hasSets()`, Tests: "TestParkingRemembers|TestTraceLeavesBehind"},
-	"with TPROXY every port is apart":              {From: apart, To: `!b.hasSets() || b.remembersTProxy()`},
-	"iptables has a group":                         {From: apart, To: `b.remembersTProxy() && p == b.in.InboundPort`, Tests: "TestRulesetsAreWellFormed"},
+	"no port is apart":                             {From: apart, To: `!byPort`, Tests: "TestParkingRemembers|TestTraceLeavesBehind"},
+	"with TPROXY every port is apart":              {From: apart, To: `!byPort || b.remembersTProxy()`},
+	"iptables has a group":                         {From: apart, To: `b.remembersTProxy() && p == b.in.InboundPort`, Tests: "TestParkedPortsTakeIPSet"},
 	"a single port has a group":                    {From: single, To: `false`},
 	"'*' is parked as a single port":               {From: single, To: `len(rest.ports) == 1`},
 	"a note about no limit":                        {From: `rest.all && b.limited()`, To: `rest.all`},

@@ -71,14 +71,16 @@ type parkGroup struct {
 }
 
 // parkGroups divides the ports into groups. A group of several ports takes sets with
-// ports as keys, which iptables does not have: its match recent remembers addresses.
+// ports as keys. iptables has them in ipset alone: its match recent remembers addresses, and
+// takes a chain for each port.
 func (b *builder) parkGroups(ports []uint16) (groups []parkGroup) {
 	rest := parkGroup{chain: "park", all: b.in.ParkPorts.All}
+	byPort := b.hasSets() || !rest.all && b.isSet(len(ports))
 	alone := func(p uint16) {
 		groups = append(groups, parkGroup{chain: fmt.Sprintf("park-%d", p), ports: []uint16{p}, sets: b.sets(fmt.Sprintf("-%d", p), ByFamily, 0)})
 	}
 	for _, p := range ports {
-		if !b.hasSets() || b.remembersTProxy() && p == b.in.InboundPort {
+		if !byPort || b.remembersTProxy() && p == b.in.InboundPort {
 			alone(p)
 		} else {
 			rest.ports = append(rest.ports, p)
@@ -91,6 +93,8 @@ func (b *builder) parkGroups(ports []uint16) (groups []parkGroup) {
 	switch {
 	case b.hasSets() && (rest.all || len(rest.ports) > 0):
 		rest.sets = b.sets("", ByFamilyPort, rest.size())
+	case len(rest.ports) > 0: // the sets of ipset have room for every port
+		rest.sets = b.sets("", ByFamilyPort, 0)
 	case rest.all && b.limited():
 		b.note("--park-ports '*' has no time limit with the iptables backend: callers wait for as long as they choose to")
 	}

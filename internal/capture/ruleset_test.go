@@ -199,3 +199,22 @@ func TestCount(t *testing.T) {
 }
 
 var testServers = []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd96::10")}
+
+// Few parked ports work without ipset; many do not take rules for each.
+func TestParkedPortsTakeIPSet(t *testing.T) {
+	in := capture.Defaults()
+	in.InboundPorts.All, in.Families = true, capture.DualStack
+	for i := range 14 { // besides those of the proxy
+		if rs, _ := capture.Build(in, capture.IPTables); slices.ContainsFunc(rs.Sets, capture.Set.IPSet) {
+			t.Errorf("%d parked ports take ipset: %v", 2+i, rs.Sets)
+		}
+		in.ParkPorts.List = append(in.ParkPorts.List, uint16(20000+i))
+	}
+	if rs, _ := capture.Build(in, capture.IPTables); len(rs.Sets) != 2 || rs.Chain("park") == nil {
+		t.Errorf("16 parked ports have the sets %v, want two", rs.Sets)
+	}
+	in.SingleRules = true
+	if rs, _ := capture.Build(in, capture.IPTables); slices.ContainsFunc(rs.Sets, capture.Set.IPSet) {
+		t.Errorf("without ipset: %v", rs.Sets)
+	}
+}

@@ -19,7 +19,7 @@ type Set struct {
 	Name    string
 	Key     SetKey
 	Timeout time.Duration // of a key, from when it was added or last updated; 0: the set is constant
-	Size    uint32        // the most keys of a dynamic set by family and port
+	Size    uint32        // the most keys of a dynamic set by family and port; iptables has no limit
 	// The elements of a constant set as [Join] returns them. Addresses are for keys that
 	// are addresses, Numbers for all others.
 	Numbers   []Interval[uint32]
@@ -28,6 +28,9 @@ type Set struct {
 
 // Constant reports whether s has fixed elements.
 func (s Set) Constant() bool { return s.Timeout == 0 }
+
+// IPSet reports whether iptables takes ipset for s.
+func (s Set) IPSet() bool { return s.Constant() || s.Key == ByFamilyPort }
 
 // Len is the number of elements of a constant set. An interval is one.
 func (s Set) Len() int { return len(s.Numbers) + len(s.Addresses) }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -18,7 +19,8 @@ import (
 
 // Long lists are sets of the kernel's ipset, which the module "set" of iptables looks up:
 // bitmap:port for ports, hash:net for addresses. They are made by netlink, without the
-// program ipset.
+// program ipset. The memory of parking for many ports is bitmap:port with a timeout, one for
+// each family, which the target SET changes. It takes 512 KiB.
 //
 // A set cannot be replaced together with the rules that refer to it. So each rule set
 // refers to sets of its own, by a letter in their names, its generation. They are made
@@ -31,9 +33,16 @@ const setPrefix = "outrider-"
 // maxSetName is IPSET_MAXNAMELEN without the closing zero.
 const maxSetName = 31
 
-func setName(generation byte, name string) string {
-	return setPrefix + string(generation) + "-" + name
+// setName is the kernel's name of a set for a family.
+func setName(generation byte, s capture.Set, family capture.Families) string {
+	name := setPrefix + string(generation) + "-" + s.Name
+	if s.Key == capture.ByFamilyPort && family == capture.IPv6 {
+		name += sixSuffix
+	}
+	return name
 }
+
+const sixSuffix = "-6"
 
 // splitSetName is the inverse of setName.
 func splitSetName(kernel string) (generation byte, name string, ok bool) {
@@ -68,6 +77,7 @@ const (
 	dataPrefix   = 3
 	dataPort     = 4
 	dataPortTo   = 5
+	dataTimeout  = 6
 	dataHashSize = 18
 	dataMax      = 19
 
@@ -215,7 +225,8 @@ type kernelSet struct {
 	family     uint8
 	ports      []capture.Interval[uint32]
 	addresses  []capture.Interval[netip.Addr]
-	other      bool // it has something that we do not write
+	timeout    uint32 // of keys, in seconds
+	other      bool   // it has something that we do not write
 }
 
 // decode adds one message of a list.
@@ -237,6 +248,15 @@ func (s *kernelSet) decode(data []byte) error {
 			s.kind = ad.String()
 		case attrFamily:
 			s.family = ad.Uint8()
+		case attrData:
+			ad.Nested(func(head *netlink.AttributeDecoder) error {
+				for head.Next() {
+					if head.Type() == dataTimeout {
+						s.timeout = head.Uint32()
+					}
+				}
+				return nil
+			})
 		case attrEntries:
 			ad.Nested(func(list *netlink.AttributeDecoder) error {
 				for list.Next() {
@@ -267,6 +287,7 @@ func (s *kernelSet) decodeEntry(ad *netlink.AttributeDecoder) error {
 			})
 		case dataPrefix:
 			bits = int(ad.Uint8())
+		case dataTimeout:
 		default:
 			s.other = true
 		}
@@ -289,6 +310,9 @@ func (s *kernelSet) decodeEntry(ad *netlink.AttributeDecoder) error {
 func (s kernelSet) model(source bool) (capture.Set, error) {
 	_, name, ok := splitSetName(s.name)
 	out := capture.Set{Name: name, Numbers: capture.Join(capture.ByPort, s.ports), Addresses: capture.JoinAddresses(s.addresses)}
+	if s.kind == bitmapPort && !source && s.timeout > 0 && ok {
+		return capture.Set{Name: strings.TrimSuffix(name, sixSuffix), Key: capture.ByFamilyPort, Timeout: time.Duration(s.timeout) * time.Second}, nil
+	}
 	keys := map[bool]capture.SetKey{}
 	switch {
 	case s.kind == bitmapPort && !source:
@@ -298,16 +322,16 @@ func (s kernelSet) model(source bool) (capture.Set, error) {
 	case s.kind == hashNet && s.family == unix.AF_INET6:
 		keys = map[bool]capture.SetKey{true: capture.BySource6, false: capture.ByDestination6}
 	}
-	if out.Key, ok = keys[source], ok && len(keys) > 0 && !s.other && out.Len() > 0; !ok {
+	if out.Key, ok = keys[source], ok && len(keys) > 0 && s.timeout == 0 && !s.other && out.Len() > 0; !ok {
 		return out, fmt.Errorf("set %s of type %s is not as we write it", s.name, s.kind)
 	}
 	return out, nil
 }
 
-// kind is the type of a constant set in the kernel, and its family.
+// kindOf is the type of a set of ipset, and its family.
 func kindOf(k capture.SetKey) (kind string, family uint8, ok bool) {
 	switch k {
-	case capture.ByPort:
+	case capture.ByPort, capture.ByFamilyPort:
 		return bitmapPort, unix.AF_UNSPEC, true
 	case capture.BySource4, capture.ByDestination4:
 		return hashNet, unix.AF_INET, true
@@ -324,7 +348,7 @@ const entriesAtOnce = 1000
 // create makes a set with its elements.
 func (c setConn) create(name string, s capture.Set) error {
 	kind, family, ok := kindOf(s.Key)
-	if !ok || len(name) > maxSetName {
+	if !ok || len(name) > maxSetName || s.Timeout%time.Second != 0 || s.Timeout > maxTimeout {
 		return fmt.Errorf("set %s by %s: iptables cannot have it", name, s.Key)
 	}
 	const order = netlink.NetByteOrder
@@ -338,6 +362,9 @@ func (c setConn) create(name string, s capture.Set) error {
 			if kind == bitmapPort {
 				data.Uint16(order|dataPort, 0)
 				data.Uint16(order|dataPortTo, 1<<16-1)
+				if !s.Constant() {
+					data.Uint32(order|dataTimeout, uint32(s.Timeout/time.Second))
+				}
 			} else {
 				data.Uint32(order|dataHashSize, uint32(max(1024, len(prefixes))))
 				data.Uint32(order|dataMax, uint32(len(prefixes)))
@@ -430,7 +457,7 @@ func freeGeneration(names []string) byte {
 	return generation
 }
 
-// makeSets makes the constant sets of rs. With finish, those of other rules are removed
+// makeSets makes the sets of rs. With finish, those of other rules are removed
 // if done, and else those of rs.
 func makeSets(rs capture.Ruleset) (generation byte, finish func(done bool) error, err error) {
 	c, err := openSets()
@@ -455,13 +482,17 @@ func makeSets(rs capture.Ruleset) (generation byte, finish func(done bool) error
 		return 0, nil, errors.Join(errors.New("sets of too many rule sets are left: run capture clean"), finish(false))
 	}
 	for _, s := range rs.Sets {
-		if !s.Constant() {
-			continue
+		var names []string
+		for _, family := range families {
+			if name := setName(generation, s, family); s.IPSet() && (s.Constant() || rs.Families.Has(family)) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
 		}
-		name := setName(generation, s.Name)
-		made = append(made, name)
-		if err := c.create(name, s); err != nil {
-			return 0, nil, errors.Join(err, finish(false))
+		for _, name := range names {
+			made = append(made, name)
+			if err := c.create(name, s); err != nil {
+				return 0, nil, errors.Join(err, finish(false))
+			}
 		}
 	}
 	return generation, finish, nil

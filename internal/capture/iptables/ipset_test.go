@@ -122,6 +122,44 @@ func TestChangedSets(t *testing.T) {
 	})
 }
 
+// The memory of parking is a set for each family however many ports are parked, and rules of
+// 16 ports and of 2,000 are as many.
+func TestManyParkedPortsShareSets(t *testing.T) {
+	eachVariant(t, func(t *testing.T, b *Backend) {
+		rules := 0
+		for _, n := range []int{16, 2000, 17} {
+			in := capturing(capture.DualStack)
+			in.ParkPorts.List = long(n).ExcludeOutboundPorts
+			want := apply(t, b, in)
+			sameRules(t, want, read(t))
+			if rules == 0 {
+				rules = want.Len()
+			}
+			if want.Len() != rules {
+				t.Errorf("%d rules for %d ports, %d for 16", want.Len(), n, rules)
+			}
+			if got := strings.Fields(sets(t)); len(got) != 5 {
+				t.Errorf("sets %s", got)
+			}
+		}
+		// A set with another timeout is not that of the rules.
+		command(t, "", "ipset", "create", "outrider-t", "bitmap:port", "range", "0-65535", "timeout", "9")
+		command(t, "", "ipset", "swap", "outrider-t", "outrider-a-parking-6")
+		command(t, "", "ipset", "destroy", "outrider-t")
+		if st, err := b.Read(t.Context()); err == nil {
+			if _, ok := st.Recorded(); ok {
+				t.Error("a set with another timeout is not seen")
+			}
+		}
+		if err := b.Remove(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := sets(t); got != "" {
+			t.Errorf("sets remain: %s", got)
+		}
+	})
+}
+
 // A failure removes the new sets and keeps the old ones.
 func TestFailureKeepsTheOldSets(t *testing.T) {
 	eachVariant(t, func(t *testing.T, b *Backend) {
@@ -202,7 +240,7 @@ func FuzzDecodeSet(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if g, _, _ := splitSetName(s.name); setName(g, set.Name) != s.name {
+		if g, _, _ := splitSetName(s.name); setName(g, set, capture.IPv4) != s.name && setName(g, set, capture.IPv6) != s.name {
 			t.Errorf("set %q is called %q", s.name, set.Name)
 		}
 		for _, p := range prefixesOf(set.Addresses) {
@@ -216,7 +254,9 @@ func FuzzDecodeSet(f *testing.F) {
 // What a dry run prints makes the same rules.
 func TestScriptMakesTheSameRules(t *testing.T) {
 	newNamespace(t)
-	rs, _ := capture.Build(long(16), capture.IPTables)
+	in := long(16)
+	in.ParkPorts.List = in.ExcludeOutboundPorts
+	rs, _ := capture.Build(in, capture.IPTables)
 	text, err := Script(rs)
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ type parser struct {
 
 // A setReader collects the sets that rules look up.
 type setReader struct {
-	kernel map[string]kernelSet   // constant sets, by the kernel's names
+	kernel map[string]kernelSet   // sets of ipset, by the kernel's names
 	used   map[string]bool        // those of them that a rule looks up
 	byName map[string]capture.Set // what was found, by the model's names
 }
@@ -28,8 +28,8 @@ func newSetReader(kernel map[string]kernelSet) *setReader {
 	return &setReader{kernel, map[string]bool{}, map[string]capture.Set{}}
 }
 
-// constant is the condition for a list.
-func (s *setReader) constant(kernel string, source bool, family capture.Families) (capture.Match, error) {
+// lookup is the condition for a set of ipset.
+func (s *setReader) lookup(kernel string, source bool, family capture.Families) (capture.Match, error) {
 	k, ok := s.kernel[kernel]
 	if !ok {
 		return capture.Match{}, fmt.Errorf("there is no set %s", kernel)
@@ -38,14 +38,15 @@ func (s *setReader) constant(kernel string, source bool, family capture.Families
 	if err != nil {
 		return capture.Match{}, err
 	}
-	if f := set.Key.Family(); f != 0 && f != family {
+	generation, _, _ := splitSetName(kernel)
+	if f := set.Key.Family(); f != 0 && f != family || kernel != setName(generation, set, family) {
 		return capture.Match{}, fmt.Errorf("set %s is for the other family", kernel)
 	}
-	if before, ok := s.byName[set.Name]; ok && before.Key != set.Key {
+	if before, ok := s.byName[set.Name]; ok && (before.Key != set.Key || before.Timeout != set.Timeout) {
 		return capture.Match{}, fmt.Errorf("set %s is looked up in two ways", kernel)
 	}
-	for other := range s.used { // any order: at most one has the name
-		if _, name, _ := splitSetName(other); name == set.Name && other != kernel {
+	for other := range s.used { // any order: all are of one generation
+		if g, _, _ := splitSetName(other); g != generation {
 			return capture.Match{}, fmt.Errorf("rules refer to %s and to %s", kernel, other)
 		}
 	}
@@ -110,6 +111,11 @@ func (p *parser) action() (done bool, err error) {
 			continue
 		}
 		p.words = rest
+		if err == nil && v.list != "" {
+			var set capture.Match
+			set, err = p.sets.lookup(v.list, false, p.family)
+			v.name, v.num = set.Name, set.Num
+		}
 		p.rule.Action = capture.Action{Verb: e.verb, Num: v.num, Mark: v.mark, Name: v.name}
 		// Adding is an update that comes after the condition that the key is absent.
 		list := p.rule.Match
@@ -146,7 +152,7 @@ func (p *parser) condition() error {
 		case "recent":
 			err = p.sets.timed(v)
 		case "set":
-			m, err = p.sets.constant(v.list, strings.HasSuffix(t.words, " src"), p.family)
+			m, err = p.sets.lookup(v.list, strings.HasSuffix(t.words, " src"), p.family)
 		}
 		m.Not = not
 		p.words, p.rule.Match = rest, append(p.rule.Match, m)

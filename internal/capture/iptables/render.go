@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,17 +33,26 @@ func Script(rs capture.Ruleset) (string, error) {
 	return b.String(), nil
 }
 
-// writeSets writes the constant sets of rs as input for ipset restore.
+// writeSets writes the sets of rs as input for ipset restore.
 func writeSets(b *strings.Builder, rs capture.Ruleset) {
 	title := "# for ipset restore\n"
 	for _, s := range rs.Sets {
 		kind, family, ok := kindOf(s.Key)
-		if !ok || !s.Constant() {
+		if !ok {
 			continue
 		}
-		name := setName('a', s.Name)
 		b.WriteString(title)
 		title = ""
+		if !s.Constant() {
+			for _, f := range families {
+				if !rs.Families.Has(f) {
+					continue
+				}
+				fmt.Fprintf(b, "create %s %s range 0-65535 timeout %d\n", setName('a', s, f), kind, s.Timeout/time.Second)
+			}
+			continue
+		}
+		name := setName('a', s, 0)
 		if kind == bitmapPort {
 			fmt.Fprintf(b, "create %s %s range 0-65535\n", name, kind)
 		} else {
@@ -57,8 +67,7 @@ func writeSets(b *strings.Builder, rs capture.Ruleset) {
 	}
 }
 
-// express writes rs for one family as iptables-save would, with constant sets of a
-// generation. A rule that iptables cannot
+// express writes rs for one family as iptables-save would, with sets of a generation. A rule that iptables cannot
 // express is an error that names it.
 func express(rs capture.Ruleset, family capture.Families, generation byte) (owned, error) {
 	if rs.Backend != capture.IPTables {
@@ -75,7 +84,7 @@ func express(rs capture.Ruleset, family capture.Families, generation byte) (owne
 		}
 	}
 	for _, s := range rs.Sets {
-		if !s.Constant() && !w.timed[s.Name] {
+		if !s.IPSet() && !w.timed[s.Name] {
 			return nil, fmt.Errorf("set %s: no rule looks it up, so iptables has no place for its timeout", s.Name)
 		}
 	}
@@ -85,7 +94,7 @@ func express(rs capture.Ruleset, family capture.Families, generation byte) (owne
 type writer struct {
 	rs         capture.Ruleset
 	family     capture.Families
-	generation byte            // of the constant sets
+	generation byte            // of the sets of ipset
 	timed      map[string]bool // sets with their timeout in a rule
 }
 
@@ -231,7 +240,7 @@ func (w *writer) condition(t term, m capture.Match) (string, error) {
 		if s == nil || s.Key != capture.SetKey(m.Num) {
 			return "", fmt.Errorf("there is no set %q by %s", m.Name, capture.SetKey(m.Num))
 		}
-		v.list = setName(w.generation, m.Name)
+		v.list = setName(w.generation, *s, w.family)
 	} else if m.Key == capture.InSet {
 		s, err := w.set(m.Name)
 		if err != nil {
@@ -261,23 +270,27 @@ func (w *writer) set(name string) (*capture.Set, error) {
 // action is what a rule does: a target, or for a set a module with a condition that is
 // always met.
 func (w *writer) action(a capture.Action) (string, error) {
-	verb, before := a.Verb, ""
-	switch verb {
-	case capture.Add:
+	verb, before, list := a.Verb, "", ""
+	s := w.rs.Set(a.Name)
+	isSet := verb == capture.Add || verb == capture.Update || verb == capture.Delete
+	switch {
+	case isSet && s != nil && s.Key == capture.ByFamilyPort:
+		list = setName(w.generation, *s, w.family)
+	case verb == capture.Add:
 		// A bare --set would start the timeout anew for a key that is in the set.
 		absent, err := w.conditions(capture.Rule{Match: []capture.Match{{Key: capture.InSet, Not: true, Name: a.Name}}})
 		if err != nil {
 			return "", err
 		}
 		verb, before = capture.Update, strings.Join(absent, " ")+" "
-	case capture.Update, capture.Delete:
+	case isSet:
 		if _, err := w.set(a.Name); err != nil {
 			return "", err
 		}
 	}
 	for _, e := range effects {
-		if e.verb == verb {
-			text, err := fill(e.words, values{family: w.family, num: a.Num, mark: a.Mark, name: a.Name})
+		if e.verb == verb && strings.Contains(e.words, "{list}") == (list != "") {
+			text, err := fill(e.words, values{family: w.family, num: a.Num, mark: a.Mark, name: a.Name, list: list})
 			return before + text, err
 		}
 	}

@@ -59,7 +59,7 @@ func (t term) isFor(m capture.Match) bool {
 	switch capture.SetKey(m.Num) {
 	case capture.BySource4, capture.BySource6:
 		return strings.HasSuffix(t.words, " src")
-	case capture.ByPort, capture.ByDestination4, capture.ByDestination6:
+	case capture.ByPort, capture.ByFamilyPort, capture.ByDestination4, capture.ByDestination6:
 		return strings.HasSuffix(t.words, " dst")
 	}
 	return t.module == "recent"
@@ -72,8 +72,12 @@ type effect struct {
 }
 
 // effects are the actions. Those of module recent are written as the last condition,
-// because all others must be met by then; the others are targets.
+// because all others must be met by then; the others are targets. A target that has the
+// beginning of another one comes after it.
 var effects = []effect{
+	{capture.Update, "-j SET --add-set {list} dst --exist"},
+	{capture.Add, "-j SET --add-set {list} dst"},
+	{capture.Delete, "-j SET --del-set {list} dst"},
 	{capture.Update, "-m recent --set --name {set} --mask {any} --rdest"},
 	{capture.Delete, "-m recent --remove --name {set} --mask {any} --rdest"},
 	{capture.Goto, "-g {chain}"},
@@ -95,8 +99,8 @@ type values struct {
 	mark    uint32
 	prefix  netip.Prefix
 	name    string
-	timeout time.Duration // of the dynamic set called name
-	list    string        // the kernel's name of a constant set
+	timeout time.Duration // of the set of module recent called name
+	list    string        // the kernel's name of a set of ipset
 }
 
 // A slot writes and reads one value.

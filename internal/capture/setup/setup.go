@@ -191,7 +191,7 @@ func within(ctx context.Context, b Backend, in capture.Intent) (capture.Intent, 
 		}
 		notes = append(notes, fmt.Sprintf("the %s backend can only filter %s here", b.Name(), can))
 	}
-	if rs, _ := capture.Build(in, b.Name()); slices.ContainsFunc(rs.Sets, capture.Set.Constant) {
+	if rs, _ := capture.Build(in, b.Name()); slices.ContainsFunc(rs.Sets, capture.Set.IPSet) {
 		if err := limited.Sets(); err != nil {
 			in.SingleRules = true
 			notes = append(notes, fmt.Sprintf("long lists are a rule for each element, which is slow: %v", err))
