@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"embed"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/template"
@@ -45,7 +48,7 @@ type base struct {
 //go:embed rules
 var rules embed.FS
 
-var files = template.Must(template.ParseFS(rules, "rules/*"))
+var templates = template.Must(template.ParseFS(rules, "rules/*"))
 
 // A kit makes the ways for lists of one length.
 type kit struct {
@@ -54,6 +57,7 @@ type kit struct {
 	ipset         bool // the program and the kernel have it
 	group         *group
 	ways          []*way
+	files         int
 	err           error
 }
 
@@ -106,26 +110,22 @@ func (k *kit) captures(flags ...string) {
 }
 
 // file writes a file and returns its path.
-func (k *kit) file(write func(*os.File) error) string {
-	f, err := os.CreateTemp(k.dir, "")
-	if err == nil {
-		defer f.Close()
-		err = write(f)
-	}
-	if err != nil {
-		k.err = err
-		return ""
-	}
-	return f.Name()
+func (k *kit) file(text []byte, err error) string {
+	k.files++
+	path := filepath.Join(k.dir, fmt.Sprint(k.files))
+	k.err = errors.Join(k.err, err, os.WriteFile(path, text, 0o600))
+	return path
 }
 
 func (k *kit) lines(lines ...string) string {
-	return k.file(func(f *os.File) error { _, err := f.WriteString(strings.Join(lines, "\n") + "\n"); return err })
+	return k.file([]byte(strings.Join(lines, "\n")+"\n"), nil)
 }
 
 // byHand executes a template of the folder rules.
 func (k *kit) byHand(name string, data any) string {
-	return k.file(func(f *os.File) error { return files.ExecuteTemplate(f, name, data) })
+	var out bytes.Buffer
+	err := templates.ExecuteTemplate(&out, name, data)
+	return k.file(out.Bytes(), err)
 }
 
 var (
@@ -154,12 +154,12 @@ func (k *kit) nftables(mode string) *way {
 			[]string{"ip", "-6", "-batch", k.lines(policy, "route add local ::/0 dev lo table 133")})
 	}
 	k.group.bases = []base{{"alone", alone}, {"same", same}}
-	k.add("nft -f, dry run", []string{"nft", "-f", k.file(func(f *os.File) error {
-		argv := k.capture("-m", mode, "--dual-stack", "--dry-run")
-		cmd := exec.Command(argv[0], argv[1:]...)
-		cmd.Stdout, cmd.Stderr = f, os.Stderr
-		return cmd.Run()
-	})})
+	dry := k.capture("-m", mode, "--dual-stack", "--dry-run")
+	text, err := exec.Command(dry[0], dry[1:]...).Output()
+	if err != nil {
+		err = fmt.Errorf("%s capture --dry-run: %w", k.agent, err)
+	}
+	k.add("nft -f, dry run", []string{"nft", "-f", k.file(text, err)})
 	k.captures("-m", mode)
 	return alone
 }
