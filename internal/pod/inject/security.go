@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/contract"
+	"outrider.dev/internal/pod/podspec"
 )
 
 // checkSecurity refuses a pod that the namespace's pod security level would refuse after
@@ -74,6 +75,15 @@ func (in input) security(uid, gid int64) *corev1.SecurityContext {
 		Privileged: new(false), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 		Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		SeccompProfile: seccomp,
+	}
+}
+
+func warnOfBypasses(in input, s settings, r *report) {
+	if !s.capture || !s.proxy {
+		return
+	}
+	for _, b := range podspec.Bypasses(in.pod, s.uid, s.gid) {
+		r.warn("%s", b)
 	}
 }
 

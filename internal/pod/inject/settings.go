@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outrider.dev/internal/contract"
-	"outrider.dev/internal/pod/podspec"
 )
 
 // How connections reach the proxy.
@@ -87,11 +86,7 @@ func settingsOf(in input, r *report) (s settings, err error) {
 	if err = checkPrograms(in, s); err != nil {
 		return s, err
 	}
-	if s.capture && s.proxy {
-		for _, b := range podspec.Bypasses(in.pod, s.uid, s.gid) {
-			r.warn("%s", b)
-		}
-	}
+	warnOfBypasses(in, s, r)
 	if s.proxy {
 		r.clashes = clashesOf(in.pod, s.port)
 		for _, clash := range r.clashes {
