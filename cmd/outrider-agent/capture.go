@@ -251,7 +251,9 @@ func (o *captureOptions) print(w io.Writer) error {
 	if in.Families == 0 {
 		in.Families = capture.DualStack
 	}
-	if backend != capture.IPTables && o.variant == "" {
+	if o.variant != "" {
+		backend = capture.IPTables
+	} else if backend != capture.IPTables {
 		backend = capture.NFTables
 	}
 	rs, _ := capture.Build(in, backend)

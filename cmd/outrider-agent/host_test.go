@@ -21,11 +21,12 @@ func TestCaptureRefusesTheMachine(t *testing.T) {
 		status int
 		stderr string
 	}{
-		"capture":       {[]string{"capture", "-i", "*", "-b", "*"}, 2, "the network namespace of the machine itself"},
-		"parking alone": {[]string{"capture", "--park-only"}, 2, "the network namespace of the machine itself"},
-		"init":          {[]string{"init", "-i", "*", "-b", "*"}, 2, "the network namespace of the machine itself"},
-		"--host":        {[]string{"capture", "-i", "*", "-b", "*", "--host"}, 1, "NET_ADMIN"},
-		"a dry run":     {[]string{"capture", "-i", "*", "-b", "*", "--dry-run"}, 0, ""},
+		"capture":               {[]string{"capture", "-i", "*", "-b", "*"}, 2, "the network namespace of the machine itself"},
+		"parking alone":         {[]string{"capture", "--park-only"}, 2, "the network namespace of the machine itself"},
+		"init":                  {[]string{"init", "-i", "*", "-b", "*"}, 2, "the network namespace of the machine itself"},
+		"--host":                {[]string{"capture", "-i", "*", "-b", "*", "--host"}, 1, "NET_ADMIN"},
+		"a dry run":             {[]string{"capture", "-i", "*", "-b", "*", "--dry-run"}, 0, ""},
+		"a dry run by iptables": {[]string{"capture", "-i", "*", "-b", "*", "--dry-run", "--force-iptables-binary=legacy"}, 0, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
