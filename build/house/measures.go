@@ -41,8 +41,9 @@ var measures = []measure{
 	{"\"nobody\" and \"somebody\"", 6, words(`(?i)\b(nobod(y|ys|y's)|somebod(y|ys|y's))\b`)},
 	{"references to documents that are not here", 0, words(`(?i)(^|[^\w/])(design \d|design\.md|style\.md|reference/|issue \d+)`)},
 	{"ranges over a map whose order can show, without a reason", 0, mapOrder},
-	// 14,400 came with sets of any size, limits for every caller, and the suites that attack both.
-	{"lines of Go, code and tests", 138000, lines("")},
+	// 17,000 came with sets of any size, limits for every caller, and the suites that attack both
+	// and measure them.
+	{"lines of Go, code and tests", 140000, lines("")},
 }
 
 // linked counts what the binary in every pod links.

@@ -457,6 +457,8 @@ func interfacePattern(s string) (string, error) {
 		return "", fmt.Errorf("%q is every network interface; name some, or capture nothing with -m NONE", s)
 	case len(s) > 15:
 		return "", fmt.Errorf("%q is not the name of a network interface", s)
+	case strings.ContainsAny(s[:1], "-!"):
+		return "", fmt.Errorf("%q begins with a sign that iptables does not take for a part of the name", s)
 	}
 	_, err := parseInterface(prefix)
 	return s, err

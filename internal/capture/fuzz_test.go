@@ -77,6 +77,7 @@ func FuzzFlags(f *testing.F) {
 		"istio-inbound-interception-mode=TPROXY\nistio-inbound-ports=*\nfamilies=ipv6\npark=off\ndrop-invalid=1\nistio-exclude-interfaces=lo,x",
 		"proxy-uid=0,4294967294\nproxy-gid=4294967294,istio-proxy\nistio-service-cidr=*\noutbound-owner-groups=1,2,3\nredirect-dns=true",
 		"park-only=true\nenvoy-port=15053\npark-ports=15053,1\nfamilies=ipv4\npark-limit=1h",
+		"kube-virt-interfaces=-",
 		"envoy-port=15006\ninbound-capture-port=15006\ninbound-tunnel-port=15006\nistio-inbound-ports=*\nistio-service-cidr=*\npark-ports=15006",
 	} {
 		f.Add(seed)

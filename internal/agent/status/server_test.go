@@ -349,7 +349,7 @@ func FuzzEndpoints(f *testing.F) {
 			t.Skip() // their length is in the request
 		}
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target + " HTTP/1.1\r\nHost: a\r\nAccept: " + accept + "\r\n\r\n")))
-		if err != nil {
+		if err != nil || r.RequestURI == "*" { // net/http answers that itself, and closes
 			t.Skip()
 		}
 		where := place(len(target) % 2) // outside, or the node
