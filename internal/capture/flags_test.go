@@ -218,7 +218,7 @@ func TestFlagsRefuse(t *testing.T) {
 		"istio-exclude-interfaces=e+h0":             `"e+h0" ` + noLink,
 		"istio-exclude-interfaces=eth++":            `"eth+" ` + noLink,
 		"istio-exclude-interfaces=a23456789012345+": `"a23456789012345+" ` + noLink,
-		"kube-virt-interfaces=-":                    `"-" begins with a sign`,
+		"kube-virt-interfaces=-":                    `"-" begins with a sign that iptables does not take for a part of the name`,
 		"istio-exclude-interfaces=+":                `"+" is every network interface; name some, or capture nothing with -m NONE`,
 		"istio-inbound-ports=90:80":                 `"90:80" is not a range of ports: it ends before it begins`,
 		"istio-inbound-ports=80:90:100":             `"90:100" is not a port; 1 to 65535`,

@@ -35,8 +35,8 @@ const (
 	parkOthers  = `input.add("any other port: is there a listener?", jump(g.chain), syn)`
 	apart       = `!byPort || b.remembersTProxy() && p == b.in.InboundPort`
 	single      = `len(rest.ports) == 1 && !rest.all`
-	keyed       = `b.hasSets() && (rest.all || len(rest.ports) > 0)`
-	others      = `rest.sets = b.sets("", ByFamilyPort, rest.size())`
+	keyed       = "func (b *builder) setsOf(g parkGroup) absence {\n\tswitch {\n\tcase b.hasSets()"
+	others      = `return b.sets("", ByFamilyPort, g.size())`
 	maySend     = `out.add("may release ports: "+words[i], jump("release"), oif("lo"), to(addr), udp, sport(releasePort), owner)`
 	refuseFrom  = `releasable(l, g, "%s is released: refuse from now on", onSet(Update, g.sets.gone))`
 	parkingEnds = `releasable(l, g, "%s is released: parking ends", onSet(Delete, g.sets.parking))`
@@ -60,17 +60,17 @@ var parkingMutants = map[string]mutants.Mutant{
 	"'*' parks status ports":                       {From: `input.ports("status-ports", "status port %s is never parked", leave, statusPorts, tcp)`, To: ``},
 	"'*' parks no other port":                      {From: parkOthers, To: ``},
 	"'*' parks connections in progress":            {From: parkOthers, To: `input.add("any other port: is there a listener?", jump(g.chain), tcp)`},
-	"ports share one memory":                       {From: others, To: `rest.sets = b.sets("", ByFamily, 0)`},
+	"ports share one memory":                       {From: others, To: `return b.sets("", ByFamily, 0)`},
 	"one port's memory is by port":                 {From: `b.sets(fmt.Sprintf("-%d", p), ByFamily, 0)`, To: `b.sets(fmt.Sprintf("-%d", p), ByFamilyPort, 0)`},
-	"'*' of iptables has a memory":                 {From: keyed, To: `rest.all || len(rest.ports) > 0`},
-	"'*' of nftables has none":                     {From: keyed, To: `b.hasSets() && len(rest.ports) > 2`},
+	"'*' of iptables has a memory":                 {In: keyed, From: `b.hasSets()`, To: `true`},
+	"'*' of nftables has none":                     {In: keyed, From: `b.hasSets()`, To: `b.hasSets() && len(g.ports) > 2`},
 	"no port is apart":                             {From: apart, To: `!byPort`, Tests: "TestParkingRemembers|TestTraceLeavesBehind"},
 	"with TPROXY every port is apart":              {From: apart, To: `!byPort || b.remembersTProxy()`},
 	"iptables has a group":                         {From: apart, To: `b.remembersTProxy() && p == b.in.InboundPort`, Tests: "TestParkedPortsTakeIPSet"},
 	"a single port has a group":                    {From: single, To: `false`},
 	"'*' is parked as a single port":               {From: single, To: `len(rest.ports) == 1`},
-	"a note about no limit":                        {From: `rest.all && b.limited()`, To: `rest.all`},
-	"no note about a limit":                        {From: `rest.all && b.limited()`, To: `false`},
+	"a note about no limit":                        {In: "case b.limited():\n\t\tb.note", From: `b.limited()`, To: `true`},
+	"no note about a limit":                        {In: "case b.limited():\n\t\tb.note", From: `b.limited()`, To: `false`},
 	"no release":                                   {In: "if b.limited() {\n\t\tb.release", From: `b.limited()`, To: `false`},
 	"a release without a limit":                    {In: "if b.limited() {\n\t\tb.release", From: `b.limited()`, To: `true`, Tests: "TestRulesetsAreWellFormed"},
 	"never a limit":                                {In: `bool { return b.in.ParkLimit > 0 }`, From: `b.in.ParkLimit > 0`, To: `false`},

@@ -90,18 +90,24 @@ func (b *builder) parkGroups(ports []uint16) (groups []parkGroup) {
 		alone(rest.ports[0])
 		return groups
 	}
-	switch {
-	case b.hasSets() && (rest.all || len(rest.ports) > 0):
-		rest.sets = b.sets("", ByFamilyPort, rest.size())
-	case len(rest.ports) > 0: // the sets of ipset have room for every port
-		rest.sets = b.sets("", ByFamilyPort, 0)
-	case rest.all && b.limited():
-		b.note("--park-ports '*' has no time limit with the iptables backend: callers wait for as long as they choose to")
-	}
 	if rest.all || len(rest.ports) > 0 {
+		rest.sets = b.setsOf(rest)
 		groups = append(groups, rest)
 	}
 	return groups
+}
+
+// setsOf are the sets of a group of several ports.
+func (b *builder) setsOf(g parkGroup) absence {
+	switch {
+	case b.hasSets():
+		return b.sets("", ByFamilyPort, g.size())
+	case len(g.ports) > 0: // the sets of ipset have room for every port
+		return b.sets("", ByFamilyPort, 0)
+	case b.limited():
+		b.note("--park-ports '*' has no time limit with the iptables backend: callers wait for as long as they choose to")
+	}
+	return absence{}
 }
 
 // size is how many keys the sets of a group may have: one for each family and port. For all

@@ -313,19 +313,22 @@ func (s kernelSet) model(source bool) (capture.Set, error) {
 	if s.kind == bitmapPort && !source && s.timeout > 0 && ok {
 		return capture.Set{Name: strings.TrimSuffix(name, sixSuffix), Key: capture.ByFamilyPort, Timeout: time.Duration(s.timeout) * time.Second}, nil
 	}
-	keys := map[bool]capture.SetKey{}
-	switch {
-	case s.kind == bitmapPort && !source:
-		keys[false] = capture.ByPort
-	case s.kind == hashNet && s.family == unix.AF_INET:
-		keys = map[bool]capture.SetKey{true: capture.BySource4, false: capture.ByDestination4}
-	case s.kind == hashNet && s.family == unix.AF_INET6:
-		keys = map[bool]capture.SetKey{true: capture.BySource6, false: capture.ByDestination6}
-	}
-	if out.Key, ok = keys[source], ok && len(keys) > 0 && s.timeout == 0 && !s.other && out.Len() > 0; !ok {
+	if out.Key, ok = s.key(source), ok && s.timeout == 0 && !s.other && out.Len() > 0; !ok || out.Key == capture.UnknownKey {
 		return out, fmt.Errorf("set %s of type %s is not as we write it", s.name, s.kind)
 	}
 	return out, nil
+}
+
+// key is what a constant set is looked up by.
+func (s kernelSet) key(source bool) capture.SetKey {
+	for _, k := range []capture.SetKey{capture.ByPort, capture.BySource4, capture.BySource6, capture.ByDestination4, capture.ByDestination6} {
+		kind, family, _ := kindOf(k)
+		bySource := k == capture.BySource4 || k == capture.BySource6
+		if kind == s.kind && (kind == bitmapPort || family == s.family) && bySource == source {
+			return k
+		}
+	}
+	return capture.UnknownKey
 }
 
 // kindOf is the type of a set of ipset, and its family.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/capture"
+	"outrider.dev/internal/capture/netlink"
 	"outrider.dev/test/ns"
 )
 
@@ -93,6 +94,30 @@ func TestTransactionThatDoesNotFit(t *testing.T) {
 		}
 		if err := b.Apply(t.Context(), long(1000)); err != nil {
 			t.Errorf("a transaction that fits: %v", err)
+		}
+	})
+}
+
+// A kernel without nf_tables answers as it does for a subsystem that no kernel has: then other
+// backends are tried.
+func TestKernelWithoutTables(t *testing.T) {
+	ns.New(t).Do(func() {
+		b, err := Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		const none = unix.NFNL_SUBSYS_COUNT + 1
+		generic := func(b *netlink.Batch) { b.Generic(unix.NFPROTO_INET, 0) }
+		nothing := func([]byte) error { return nil }
+		for what, err := range map[string]error{ // any order: independent cases
+			"a list":    b.Dump(none<<8, generic, nothing),
+			"a request": b.Get(none<<8, generic, nothing),
+			"a batch":   b.Commit(none, func(b *netlink.Batch) { b.Message(none<<8, create, "", func() {}) }),
+		} {
+			if err == nil || !Unsupported(lacking(err)) {
+				t.Errorf("%s of a subsystem that the kernel lacks: %v", what, err)
+			}
 		}
 	})
 }

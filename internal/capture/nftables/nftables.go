@@ -182,9 +182,18 @@ func (b *Backend) HasChains(family capture.Families, prefix string) (found bool,
 		return a.Err
 	})
 	if err != nil {
-		return false, explain(fmt.Errorf("listing chains: %w", err))
+		return false, explain(fmt.Errorf("listing chains: %w", lacking(err)))
 	}
 	return found, nil
+}
+
+// lacking makes the kernel's answer to a list or a request of a subsystem that it does not have
+// (nfnetlink_rcv_msg) the one to a batch, which is [Unsupported].
+func lacking(err error) error {
+	if errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("the kernel has no nf_tables: %w", unix.EOPNOTSUPP)
+	}
+	return err
 }
 
 // iptablesTables are the names of the tables of iptables.

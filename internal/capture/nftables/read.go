@@ -93,7 +93,7 @@ func (r *reader) read() error {
 		return capture.ErrNone
 	}
 	if err != nil {
-		return err
+		return lacking(err)
 	}
 	if err := r.Dump(getChain, ours, r.same(r.chain)); err != nil {
 		return err

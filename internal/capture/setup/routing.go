@@ -64,23 +64,11 @@ func (c *routingChange) add(usesSix bool, want capture.Routing, families capture
 		return err
 	}
 	defer r.Close()
-	have, err := r.ours()
+	have, err := r.replaced(usesSix, want.SixSource)
 	if err != nil {
 		return err
 	}
-	var wanted []entry
-	for _, f := range addressFamilies {
-		if want.Mark != 0 && families.Has(f.model) {
-			wanted = append(wanted, localRoute(f.family, want), policyRule(f.family, want))
-		}
-	}
-	if want.SixSource {
-		wanted = append(wanted, sixAddress)
-	} else if six, err := r.six(); err != nil {
-		return err
-	} else if six != nil && (usesSix || six.protocol == routeProtocol) {
-		have = append(have, sixAddress)
-	}
+	wanted := entriesOf(want, families)
 	off := want != (capture.Routing{}) && families.Has(capture.IPv6) && ipv6Off()
 	c.notes = nil
 	if off {
@@ -100,6 +88,33 @@ func (c *routingChange) add(usesSix bool, want capture.Routing, families capture
 		}
 	}
 	return nil
+}
+
+// entriesOf are the entries of a routing.
+func entriesOf(want capture.Routing, families capture.Families) (out []entry) {
+	for _, f := range addressFamilies {
+		if want.Mark != 0 && families.Has(f.model) {
+			out = append(out, localRoute(f.family, want), policyRule(f.family, want))
+		}
+	}
+	if want.SixSource {
+		out = append(out, sixAddress)
+	}
+	return out
+}
+
+// replaced are the entries that a change replaces: those of capture, and ::6 if it is not wanted
+// and there are rules of ours that use it, or capture has added it.
+func (r router) replaced(usesSix, wantsSix bool) ([]entry, error) {
+	have, err := r.ours()
+	if err != nil || wantsSix {
+		return have, err
+	}
+	six, err := r.six()
+	if six != nil && (usesSix || six.protocol == routeProtocol) {
+		have = append(have, sixAddress)
+	}
+	return have, err
 }
 
 // finish removes what is not wanted any more.
