@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -64,15 +65,33 @@ func (p *plane) handler() http.Handler {
 	return mux
 }
 
-// byTurns serves a request when it is the turn of its client's address.
+// byTurns serves a request when it is the turn of its client's address. The turn ends before
+// the answer is written: a client that does not read keeps it from no other.
 func byTurns(g *conns.Gate, next http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if leave, err := g.Enter(r.Context(), conns.AddressOf(r), 1); err == nil { // else the client is gone
-			defer leave()
-			next.ServeHTTP(w, r)
+		leave, err := g.Enter(r.Context(), conns.AddressOf(r), 1)
+		if err != nil {
+			return // the client is gone
 		}
+		defer leave()
+		out := page{header: w.Header()}
+		next.ServeHTTP(&out, r)
+		leave()
+		w.WriteHeader(cmp.Or(out.code, http.StatusOK))
+		w.Write(out.body.Bytes()) // an error means that the client has disconnected
 	}
 }
+
+// A page is an answer in memory.
+type page struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+func (p *page) Header() http.Header         { return p.header }
+func (p *page) WriteHeader(code int)        { p.code = code }
+func (p *page) Write(b []byte) (int, error) { return p.body.Write(b) }
 
 // loopback refuses clients that are not on this machine.
 func loopback(next http.HandlerFunc) http.Handler {

@@ -51,3 +51,32 @@ func TestScrapesWaitForTheirTurn(t *testing.T) {
 		t.Errorf("%s is served; want the one whose client waits", got)
 	}
 }
+
+// A client that does not read its answer has no turn any more.
+func TestScrapeThatIsNotRead(t *testing.T) {
+	served := make(chan struct{}, 2)
+	h := byTurns(conns.NewGate(1, 1), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "text", http.StatusTeapot)
+		served <- struct{}{}
+	}))
+	w := unread{httptest.NewRecorder(), make(chan struct{})}
+	defer close(w.read)
+	go h(w, httptest.NewRequest("GET", "/unread", nil))
+	<-served
+	other := httptest.NewRecorder()
+	h(other, httptest.NewRequest("GET", "/", nil))
+	if other.Code != http.StatusTeapot || other.Body.String() != "text\n" || other.Header().Get("Content-Type") == "" {
+		t.Errorf("%d %q %v; want what the handler wrote", other.Code, other.Body, other.Header())
+	}
+}
+
+// unread is a response to a client that does not read it.
+type unread struct {
+	*httptest.ResponseRecorder
+	read chan struct{}
+}
+
+func (u unread) Write(p []byte) (int, error) {
+	<-u.read
+	return len(p), nil
+}
