@@ -105,6 +105,25 @@ func (t *transport) Close() error {
 	return nil
 }
 
+type connKey struct{}
+
+// InContext puts a connection into the context of its requests, for [Known]. It is made for
+// the field ConnContext of [http.Server].
+func InContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// Known notes that the client of a request has asked for what the server is there for. Its
+// address then has the turns of those where an identity was seen: connections that only
+// begin, from however many addresses, do not delay its next handshake.
+func Known(request context.Context) {
+	if c, ok := request.Value(connKey{}).(*Conn); ok {
+		c.listener.mu.Lock()
+		c.origin.known = true
+		c.listener.mu.Unlock()
+	}
+}
+
 // pause waits, or less if ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)

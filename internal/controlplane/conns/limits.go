@@ -69,7 +69,7 @@ type origin struct {
 	allowance
 	rate      *rate.Limiter
 	anonymous []*place // oldest first
-	known     bool     // a client with an identity was there
+	known     bool     // a client with an identity was there, or see [Known]
 }
 
 // A client is an identity at an address.

@@ -105,6 +105,18 @@ func TestHandshakesWaitForTheirTurn(t *testing.T) {
 	waiting(t, l.handshakes[1], 0)
 }
 
+// Where a request without an identity was answered, the next handshake has a turn with those
+// that are known.
+func TestKnownByARequest(t *testing.T) {
+	l := start(t, Options{})
+	dial(t, l, 0)
+	Known(t.Context()) // of another server
+	Known(InContext(t.Context(), accept(t, l.Anonymous())))
+	defer occupy(t, l.handshakes[0])()
+	dial(t, l, 0)
+	accept(t, l.Anonymous())
+}
+
 // What a client without an identity sends is read at its turn, what others send at once.
 func TestReadsWithoutAnIdentityWaitForTheirTurn(t *testing.T) {
 	l := start(t, Options{})

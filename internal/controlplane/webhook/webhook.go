@@ -153,6 +153,7 @@ func (w *Webhook) Server(certificate func() (*tls.Certificate, error), clients *
 		ReadHeaderTimeout: 5 * time.Second,
 		WriteTimeout:      w.o.Limits.Timeout + 10*time.Second,
 		IdleTimeout:       2 * time.Minute,
+		ConnContext:       conns.InContext,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(w.o.Log.Handler(), slog.LevelDebug),
 	}
@@ -186,6 +187,7 @@ func (w *Webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		w.refuse(rw, err)
 		return
 	}
+	conns.Known(r.Context())
 	send(rw, http.StatusOK, answer)
 }
 
