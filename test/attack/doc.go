@@ -35,7 +35,7 @@
 //
 // attack runs in the attacker's process and namespace, so that net.Dial connects from there;
 // its only knowledge of the test is the victim. It keeps its pressure up until ctx ends,
-// which is after 20 ordinary requests and a second in the short form, 500 and 20 seconds in the
+// which is after 15 ordinary requests and 0.7 s in the short form, 500 and 20 s in the
 // long one, and bounds what it opens: repeat does both. That a request is refused is no error of the attacker; an error means that
 // the attack could not be made, and fails the test. To see one case's effect alone:
 //

@@ -141,7 +141,7 @@ func (a attacked) run(t *testing.T, l limits) row {
 	ordinary := a.ordinary(w)
 	r := row{name: a.name, client: ordinary.name, open: a.open}
 
-	r.without = w.measure(ordinary, inForm(10, 100), 0)
+	r.without = w.measure(ordinary, inForm(5, 100), 0)
 	before := w.look()
 	r.before = before.resident
 	w.resetPeak()
@@ -158,7 +158,7 @@ func (a attacked) run(t *testing.T, l limits) row {
 	hostile := w.attacker.Program("attacker", "/usr/bin/nice", "-n", attackerNice, "/usr/bin/env", "GOMAXPROCS=1", self, "-attacker", a.name, "-victim", string(v))
 	harness.Eventually(t, "the attacker has begun", func() bool { return strings.Contains(hostile.Log(), begun) || isDone(hostile) })
 	began := time.Now()
-	r.during = w.measure(ordinary, inForm(20, 500), inForm(time.Second, 20*time.Second))
+	r.during = w.measure(ordinary, inForm(15, 500), inForm(700*time.Millisecond, 20*time.Second))
 	r.attacker = harness.Spent(hostile.PID())
 	hostile.Signal(syscall.SIGTERM)
 	if status := hostile.Exit(); status != 0 {
