@@ -22,6 +22,7 @@ func printed(doc *yaml.Node, like []byte) ([]byte, error) {
 	if compact {
 		e.CompactSeqIndent()
 	}
+	writeNulls(doc, false)
 	if err := e.Encode(doc); err != nil {
 		return nil, err
 	}
@@ -33,6 +34,17 @@ func printed(doc *yaml.Node, like []byte) ([]byte, error) {
 		text = indented(text, root.Column-1)
 	}
 	return lineEnds(text, like), nil
+}
+
+// writeNulls gives a null without a text one where it stands in braces or brackets: the encoder
+// would print an empty string there.
+func writeNulls(n *yaml.Node, inFlow bool) {
+	if inFlow && n.Kind == yaml.ScalarNode && n.Value == "" && n.ShortTag() == "!!null" {
+		n.Value = "null"
+	}
+	for _, c := range n.Content {
+		writeNulls(c, inFlow || n.Style&yaml.FlowStyle != 0)
+	}
 }
 
 func isJSON(text []byte) bool {
@@ -143,6 +155,10 @@ func writeJSON(b *strings.Builder, n *yaml.Node, space string) error {
 }
 
 func writeScalar(b *strings.Builder, n *yaml.Node) error {
+	if n.Tag == "!!null" && n.Value == "" {
+		b.WriteString("null")
+		return nil
+	}
 	if n.Tag == "!!int" || n.Tag == "!!float" || n.Tag == "!!bool" || n.Tag == "!!null" {
 		if json.Valid([]byte(n.Value)) {
 			b.WriteString(n.Value) // as it was written: 1.10 stays 1.10

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -195,7 +196,7 @@ func FuzzManifest(f *testing.F) {
 	}
 	f.Add([]byte("---\n--- {}\n...\n{\"kind\":\"List\",\"items\":[{\"kind\":\"Service\",\"apiVersion\":\"v1\"}]}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		lines := strings.Count(string(data), "\n") + 1
+		lines := len(regexp.MustCompile("\r\n|[\r\n]").FindAll(data, -1)) + 1 // as YAML counts them
 		next := &file{path: "f.yaml"}
 		next.parse(data)
 		for _, p := range next.problems {
