@@ -196,7 +196,7 @@ func FuzzManifest(f *testing.F) {
 	}
 	f.Add([]byte("---\n--- {}\n...\n{\"kind\":\"List\",\"items\":[{\"kind\":\"Service\",\"apiVersion\":\"v1\"}]}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		lines := len(regexp.MustCompile("\r\n|[\r\n]").FindAll(data, -1)) + 1 // as YAML counts them
+		lines := len(regexp.MustCompile("\r\n|[\r\n\u0085\u2028\u2029]").FindAll(data, -1)) + 1 // as YAML counts them
 		next := &file{path: "f.yaml"}
 		next.parse(data)
 		for _, p := range next.problems {
