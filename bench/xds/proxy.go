@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
@@ -73,7 +74,10 @@ func newProxy(number int, authority *ca.Authority) (*proxy, error) {
 
 // run connects and follows, until ctx ends.
 func (p *proxy) run(ctx context.Context, address string) error {
+	// Limits are for each address, and a proxy has one of its own.
+	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(p.number>>8), byte(p.number))}}
 	connection, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(p.tls)),
+		grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) { return from.DialContext(ctx, "tcp", to) }),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
 		grpc.WithReadBufferSize(4<<10), grpc.WithWriteBufferSize(4<<10)) // two thousand share this process
 	if err != nil {
