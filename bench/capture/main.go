@@ -17,7 +17,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
@@ -65,11 +64,8 @@ func measure(n int, entries []int, agent string, stdout io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if agent == "" {
-		agent = filepath.Join(dir, commands.Agent)
-		if err := commands.Build(context.Background(), dir, commands.Agent); err != nil {
-			return err
-		}
+	if agent, err = commands.Given(context.Background(), agent, dir, commands.Agent); err != nil {
+		return err
 	}
 	fmt.Fprintln(stdout, "Load average at the begin:", figures.Load())
 	ipset := exec.Command("ipset", "list", "-n").Run()

@@ -56,11 +56,8 @@ func measure(n, polled int, agent string, stdout io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(root)
-	if agent == "" {
-		agent = filepath.Join(root, commands.Agent)
-		if err := commands.Build(context.Background(), root, commands.Agent); err != nil {
-			return err
-		}
+	if agent, err = commands.Given(context.Background(), agent, root, commands.Agent); err != nil {
+		return err
 	}
 	board := readiness.New(readiness.Options{Conditions: []readiness.Condition{readiness.Envoy}})
 	s, err := status.Listen(status.Options{Board: board, Journal: status.NewJournal(status.JournalOptions{}), Ports: []uint16{0}})

@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -62,16 +61,13 @@ func (b *bench) all(settings []setting, stdout, stderr io.Writer) error {
 	if err := files(); err != nil {
 		return err
 	}
-	if b.outriderd == "" {
-		dir, err := os.MkdirTemp("", "bench-xds")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(dir)
-		b.outriderd = filepath.Join(dir, commands.ControlPlane)
-		if err := commands.Build(context.Background(), dir, commands.ControlPlane); err != nil {
-			return err
-		}
+	dir, err := os.MkdirTemp("", "bench-xds")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if b.outriderd, err = commands.Given(context.Background(), b.outriderd, dir, commands.ControlPlane); err != nil {
+		return err
 	}
 	fmt.Fprintf(stdout, "control plane with many proxies; load average at the start: %s\n", figures.Load())
 	for _, s := range settings {

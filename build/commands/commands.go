@@ -57,6 +57,15 @@ func version(ctx context.Context) string {
 	return fmt.Sprintf(" -X %s.build=%s -X %s.buildTime=%s", pkg, name, pkg, when)
 }
 
+// Given returns the path of a command: given, or if that is empty the command that it builds
+// in dir.
+func Given(ctx context.Context, given, dir, name string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	return filepath.Join(dir, name), Build(ctx, dir, name)
+}
+
 // Build builds commands into a folder, which must exist. It is to be called within the
 // module.
 func Build(ctx context.Context, dir string, names ...string) error {
