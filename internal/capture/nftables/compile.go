@@ -93,11 +93,15 @@ func compile(r capture.Rule, sets setIDs) ([]expr.Any, error) {
 
 // family is the condition that a packet is of a family.
 func family(f capture.Families) []expr.Any {
-	number := byte(unix.NFPROTO_IPV4)
+	return []expr.Any{meta(expr.MetaKeyNFPROTO), compare(false, []byte{protocolOf(f)})}
+}
+
+// protocolOf is the kernel's number of a family.
+func protocolOf(f capture.Families) byte {
 	if f == capture.IPv6 {
-		number = unix.NFPROTO_IPV6
+		return unix.NFPROTO_IPV6
 	}
-	return []expr.Any{meta(expr.MetaKeyNFPROTO), compare(false, []byte{number})}
+	return unix.NFPROTO_IPV4
 }
 
 func meta(key expr.MetaKey) *expr.Meta { return &expr.Meta{Key: key, Register: reg} }

@@ -11,8 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -159,45 +157,6 @@ func (b *Backend) Remove(context.Context) error {
 	}
 	return nil
 }
-
-// HasChains reports whether one of the tables that the nft variant of iptables has for a
-// family has a chain whose name begins with prefix.
-func (b *Backend) HasChains(family capture.Families, prefix string) (found bool, err error) {
-	kernel := byte(unix.NFPROTO_IPV4)
-	if family == capture.IPv6 {
-		kernel = unix.NFPROTO_IPV6
-	}
-	err = b.Dump(getChain, func(b *netlink.Batch) { b.Generic(kernel, 0) }, func(data []byte) error {
-		var table, chain string
-		a, _ := netlink.AttributesOf(data)
-		for a.Next() {
-			switch a.Kind {
-			case unix.NFTA_CHAIN_TABLE:
-				table = a.Text()
-			case unix.NFTA_CHAIN_NAME:
-				chain = a.Text()
-			}
-		}
-		found = found || slices.Contains(iptablesTables, table) && strings.HasPrefix(chain, prefix)
-		return a.Err
-	})
-	if err != nil {
-		return false, explain(fmt.Errorf("listing chains: %w", lacking(err)))
-	}
-	return found, nil
-}
-
-// lacking makes the kernel's answer to a list or a request of a subsystem that it does not have
-// (nfnetlink_rcv_msg) the one to a batch, which is [Unsupported].
-func lacking(err error) error {
-	if errors.Is(err, unix.EINVAL) {
-		return fmt.Errorf("the kernel has no nf_tables: %w", unix.EOPNOTSUPP)
-	}
-	return err
-}
-
-// iptablesTables are the names of the tables of iptables.
-var iptablesTables = []string{"filter", "mangle", "nat", "raw", "security"}
 
 // Unsupported reports whether err says that the kernel lacks nf_tables or one of its
 // expressions, so that another backend or a smaller set of rules may work.
