@@ -103,7 +103,7 @@ var floods = []attacked{
 		},
 	},
 	{
-		name: "floods: metrics of a pod that nobody reads", agent: true, ordinary: probe,
+		name: "floods: metrics of a pod that are not read", agent: true, ordinary: probe,
 		attack: func(ctx context.Context, v victim) (string, error) {
 			v.Address = v.Pod
 			return v.pour(ctx, 200, nil, 10, contract.StatusPort, bytes.Repeat([]byte("GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n"), 500))

@@ -213,8 +213,8 @@ func (l *Listener) originOf(a netip.Addr) *origin {
 }
 
 // fullest returns the origin with most connections without an identity. Of several it is one
-// that is not known, and whose oldest connection is the oldest: a new one has time to identify
-// itself, also where each address has one.
+// that is not known, and of those the one with the oldest connection: a new one has time to
+// identify itself, also where each address has one.
 func (l *Listener) fullest() *origin {
 	known := func(o *origin) int {
 		if o.known {
