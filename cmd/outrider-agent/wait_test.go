@@ -77,10 +77,10 @@ func TestWaitIsHeldAndReleased(t *testing.T) {
 	a, addr := startAgent(t, status.Options{Ports: []uint16{0}, Socket: socket})
 	url := fmt.Sprintf("--url=http://localhost:%d/healthz/ready", addr.(*net.TCPAddr).Port)
 	// A request that is held is not one that has no answer.
-	outbound := begin(url, "--requestTimeoutMillis=50", "--as=app")
-	full := begin("--url=unix://"+socket, "--level=full", "--requestTimeoutMillis=50")
+	outbound := begin(url, "--requestTimeoutMillis=1000", "--as=app")
+	full := begin("--url=unix://"+socket, "--level=full", "--requestTimeoutMillis=1000")
 	a.held(t, 2)
-	time.Sleep(100 * time.Millisecond) // longer than a request may take unheld
+	time.Sleep(1500 * time.Millisecond) // longer than a request may take unheld
 	a.held(t, 2)
 	a.board.Set(readiness.ControlPlane, true, "")
 	if got := <-outbound; got != "0 " {

@@ -104,6 +104,7 @@ func TestEnvoyGetsWhatIsStoredRootsFirst(t *testing.T) {
 }
 
 func TestCertificatesAreRenewedAtHalfTheirLife(t *testing.T) {
+	t.Parallel()
 	p := newPlane(t)
 	o := p.options(t)
 	o.Life = 2 * time.Second
@@ -144,9 +145,10 @@ func TestTheControlPlaneHasTheDefaultLife(t *testing.T) {
 }
 
 func TestTheOldCertificateStaysUntilTheNewOneIsThere(t *testing.T) {
+	t.Parallel()
 	p := newPlane(t)
 	o := p.options(t)
-	o.Life, o.Backoff.Max = 4*time.Second, 200*time.Millisecond
+	o.Life, o.Backoff.Max = 10*time.Second, 200*time.Millisecond
 	w := run(t, o)
 	first := w.phase(t, Have)
 	p.stop()
@@ -198,9 +200,10 @@ func TestWithoutATokenItWaitsForOne(t *testing.T) {
 }
 
 func TestACertificateRenewsItselfWithoutAToken(t *testing.T) {
+	t.Parallel()
 	p := newPlane(t)
 	o := p.options(t)
-	o.Life = 2 * time.Second
+	o.Life = 10 * time.Second // renewed after 5 s, which leaves 5 s to get it
 	w := run(t, o)
 	first := w.phase(t, Have)
 	if err := os.Remove(o.Client.TokenFile); err != nil {
@@ -243,6 +246,7 @@ func TestRootsAreFollowed(t *testing.T) {
 }
 
 func TestAHostLearnsTheNextRootFromTheControlPlane(t *testing.T) {
+	t.Parallel()
 	p := newPlane(t)
 	newer := t.TempDir()
 	next := must(ca.NewAuthority(ca.AuthorityOptions{Dir: newer}))
@@ -251,7 +255,7 @@ func TestAHostLearnsTheNextRootFromTheControlPlane(t *testing.T) {
 	if err := p.authority.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	o.Life = 2 * time.Second
+	o.Life = 10 * time.Second // renewed after 5 s, which leaves 5 s to get it
 	w := run(t, o)
 	first := w.phase(t, Have)
 	p.rotate(t, newer, "ca-key.pem", "ca-cert.pem", "root-cert.pem") // the host's file stays as it was
@@ -282,7 +286,7 @@ func TestAControlPlaneThatHangs(t *testing.T) {
 	p := newPlane(t)
 	p.hang.Store(true)
 	o := p.options(t)
-	o.Timeout = 100 * time.Millisecond
+	o.Timeout = time.Second
 	w := run(t, o)
 	if s := w.phase(t, Failing); s.Fault.Kind != Unreachable {
 		t.Errorf("the state is %s", s)

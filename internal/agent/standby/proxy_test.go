@@ -119,7 +119,7 @@ func startProxy(t testing.TB, workers int, families ...family) *proxy {
 // frozenProxy makes one that accepts nothing yet.
 func frozenProxy(t testing.TB, workers int, families ...family) *proxy {
 	t.Helper()
-	for range 50 { // its predecessor's may not be closed yet
+	for range 3000 { // its predecessor's may not be closed yet
 		p := &proxy{t: t, accepted: make([]atomic.Int64, workers)}
 		if err := p.listen(workers, families); err == nil {
 			t.Cleanup(p.kill)
@@ -238,12 +238,12 @@ func TestHeader(t *testing.T) {
 // dial makes a connection, or ends the test.
 func dial(t testing.TB, to string) *net.TCPConn {
 	t.Helper()
-	c, err := net.DialTimeout("tcp", to, 5*time.Second)
+	c, err := net.DialTimeout("tcp", to, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(5 * time.Second))
+	c.SetDeadline(time.Now().Add(time.Minute))
 	return c.(*net.TCPConn)
 }
 
@@ -297,7 +297,7 @@ func (c *callers) leave() {
 }
 
 func (c *callers) call() {
-	conn, err := net.DialTimeout("tcp", target, 10*time.Second)
+	conn, err := net.DialTimeout("tcp", target, time.Minute)
 	c.made.Add(1)
 	switch {
 	case errors.Is(err, unix.ECONNRESET):
@@ -308,7 +308,7 @@ func (c *callers) call() {
 		c.first.CompareAndSwap(nil, err.Error())
 		return
 	}
-	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	conn.SetDeadline(time.Now().Add(time.Minute))
 	if line(conn) != target {
 		c.lost.Add(1)
 	}

@@ -374,14 +374,14 @@ func TestAHeldRequestOutlivesTheLimitOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.http.ReadTimeout, s.http.WriteTimeout = 20*time.Millisecond, 20*time.Millisecond
+	s.http.ReadTimeout, s.http.WriteTimeout = time.Second, time.Second
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx) }()
 	defer func() { cancel(); <-served }()
 	go func() {
 		eventually(t, "a waiter", func() bool { return b.Waiting() == 1 })
-		time.Sleep(100 * time.Millisecond) // past both limits
+		time.Sleep(1500 * time.Millisecond) // past both limits
 		b.Set(readiness.Envoy, true, "")
 	}()
 	url := fmt.Sprintf("http://127.0.0.1:%d/healthz/ready?wait=1m", s.Addresses()[0].(*net.TCPAddr).Port)
