@@ -12,7 +12,9 @@ import (
 // printed prints a document as its author writes: JSON or YAML, with the same indentation
 // and line ends.
 func printed(doc *yaml.Node, like []byte) ([]byte, error) {
-	if isJSON(like) {
+	asJSON := isJSON(like)
+	writeNulls(doc, asJSON)
+	if asJSON {
 		return printJSON(doc.Content[0], like)
 	}
 	var out bytes.Buffer
@@ -22,7 +24,6 @@ func printed(doc *yaml.Node, like []byte) ([]byte, error) {
 	if compact {
 		e.CompactSeqIndent()
 	}
-	writeNulls(doc, false)
 	if err := e.Encode(doc); err != nil {
 		return nil, err
 	}
@@ -36,8 +37,8 @@ func printed(doc *yaml.Node, like []byte) ([]byte, error) {
 	return lineEnds(text, like), nil
 }
 
-// writeNulls gives a null without a text one where it stands in braces or brackets: the encoder
-// would print an empty string there.
+// writeNulls gives a null without a text one where it stands in braces or brackets, as in JSON:
+// it would be printed as an empty string there.
 func writeNulls(n *yaml.Node, inFlow bool) {
 	if inFlow && n.Kind == yaml.ScalarNode && n.Value == "" && n.ShortTag() == "!!null" {
 		n.Value = "null"
@@ -155,10 +156,6 @@ func writeJSON(b *strings.Builder, n *yaml.Node, space string) error {
 }
 
 func writeScalar(b *strings.Builder, n *yaml.Node) error {
-	if n.Tag == "!!null" && n.Value == "" {
-		b.WriteString("null")
-		return nil
-	}
 	if n.Tag == "!!int" || n.Tag == "!!float" || n.Tag == "!!bool" || n.Tag == "!!null" {
 		if json.Valid([]byte(n.Value)) {
 			b.WriteString(n.Value) // as it was written: 1.10 stays 1.10

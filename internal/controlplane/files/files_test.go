@@ -182,6 +182,9 @@ spec:
 	}
 }
 
+// lineBreaks are those of YAML.
+var lineBreaks = regexp.MustCompile("\r\n|[\r\n\u0085\u2028\u2029]")
+
 // Any file: no panic, problems with a position, and either problems or objects.
 func FuzzManifest(f *testing.F) {
 	scenarios, _ := filepath.Glob("testdata/*.txtar")
@@ -196,7 +199,7 @@ func FuzzManifest(f *testing.F) {
 	}
 	f.Add([]byte("---\n--- {}\n...\n{\"kind\":\"List\",\"items\":[{\"kind\":\"Service\",\"apiVersion\":\"v1\"}]}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		lines := len(regexp.MustCompile("\r\n|[\r\n\u0085\u2028\u2029]").FindAll(data, -1)) + 1 // as YAML counts them
+		lines := len(lineBreaks.FindAll(data, -1)) + 1
 		next := &file{path: "f.yaml"}
 		next.parse(data)
 		for _, p := range next.problems {
