@@ -139,7 +139,7 @@ func (s *Standby) replaced(of sharing, seen map[uint32]bool) {
 		return !seen[inode]
 	})
 	s.log.Info("the proxy has closed listening sockets", "sockets", len(closed))
-	s.adopt(closed)
+	s.orphan(closed)
 	s.retire()
 	if _, err := s.steerAll(); err != nil {
 		s.warnOnce("connections go past the proxy's sockets", "error", err)
@@ -148,8 +148,16 @@ func (s *Standby) replaced(of sharing, seen map[uint32]bool) {
 
 // adopt accepts from sockets that the proxy has no more. It is called with steering locked.
 func (s *Standby) adopt(copies map[uint32]int) {
+	for _, sock := range s.orphan(copies) {
+		s.work.Go(func() { s.accept(sock) })
+	}
+}
+
+// orphan keeps sockets that the proxy has no more, until [Standby.retire]. It is called with
+// steering locked.
+func (s *Standby) orphan(copies map[uint32]int) (all []*socket) {
 	if len(copies) == 0 {
-		return
+		return nil
 	}
 	for _, sock := range s.sockets {
 		// No new connection goes to them, so that they can be closed later.
@@ -167,20 +175,26 @@ func (s *Standby) adopt(copies map[uint32]int) {
 		}
 		sock := &socket{listener: l.(*net.TCPListener), inode: inode}
 		s.orphans = append(s.orphans, sock)
-		s.work.Go(func() { s.accept(sock) })
+		all = append(all, sock)
 	}
+	return all
 }
 
 // retire closes the sockets of proxies before, which would be taken for the present one's.
 // It is called with steering locked.
 func (s *Standby) retire() {
+	var queued []*net.TCPConn
 	for _, sock := range s.orphans {
-		if err := sock.drain(s.take); err != nil {
+		if err := sock.drain(func(c *net.TCPConn) { queued = append(queued, c) }); err != nil {
 			s.warnOnce("connections are lost with a socket of the proxy before", "error", err)
 		}
 		sock.Close()
 	}
 	s.orphans = nil
+	// Relayed before, one could come to a socket of the relay's port that is closed next.
+	for _, c := range queued {
+		s.take(c)
+	}
 }
 
 // drain takes what is in the queue of a listening socket, without waiting.
