@@ -127,7 +127,15 @@ func program() (*os.File, error) {
 	case err != nil:
 		return nil, fmt.Errorf("mounting this program read-only: %w", err)
 	}
-	return os.NewFile(uintptr(tree), "program"), nil
+	defer unix.Close(tree)
+	// A started process has its files moved to low numbers, and for that while os/exec puts others
+	// on the next numbers above them: the program must not be there, since it is named by number.
+	const high = 1000 // of at least 1024
+	fd, err := unix.FcntlInt(uintptr(tree), unix.F_DUPFD_CLOEXEC, high)
+	if err != nil {
+		return nil, fmt.Errorf("keeping this program open: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "program"), nil
 }
 
 // again is this program, to be started in another role. The order is read from file 3,
