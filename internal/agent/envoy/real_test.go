@@ -69,7 +69,7 @@ func start(t testing.TB, o Options) *running {
 	if o.Admin.Socket != "" {
 		inDir.Admin.Socket = filepath.Join(dir, o.Admin.Socket)
 	}
-	r := &running{socket: inDir.Admin.Socket, admin: NewAdmin(inDir, 5*time.Second), lines: make(chan Line, 10000)}
+	r := &running{socket: inDir.Admin.Socket, admin: NewAdmin(inDir, patience), lines: make(chan Line, 10000)}
 	exit := make(chan error, 1)
 	go func() {
 		s := bufio.NewScanner(stderr)
@@ -226,10 +226,12 @@ func TestOnlyMetricsAreShownToTheNetwork(t *testing.T) {
 	r := start(t, o)
 	eventually(t, "LIVE", r.live)
 	for path, want := range map[string]int{"/stats/prometheus": 200, "/stats/prometheus?usedonly": 200, "/config_dump": 404, "/": 404, "/quitquitquit": 404, "/stats": 404} {
-		res, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", o.Prometheus, path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		var res *http.Response
+		eventually(t, "an answer of "+path, func() (ok bool) {
+			var err error
+			res, err = http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", o.Prometheus, path))
+			return err == nil
+		})
 		res.Body.Close()
 		if res.StatusCode != want {
 			t.Errorf("%s: %d, want %d", path, res.StatusCode, want)
@@ -237,14 +239,27 @@ func TestOnlyMetricsAreShownToTheNetwork(t *testing.T) {
 	}
 }
 
+// freePort is a port that the kernel gives to no other process until the test has ended: it is
+// bound, and left to a listener with SO_REUSEADDR, as Envoy's are.
 func freePort(t testing.TB) uint16 {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
-	return uint16(ln.Addr().(*net.TCPAddr).Port)
+	t.Cleanup(func() { syscall.Close(fd) })
+	err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
+	if err == nil {
+		err = syscall.Bind(fd, &syscall.SockaddrInet4{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint16(name.(*syscall.SockaddrInet4).Port)
 }
 
 func TestARejectedStartIsExplained(t *testing.T) {
@@ -316,12 +331,13 @@ func TestADrainOfAnyLength(t *testing.T) {
 	r := start(t, o)
 	eventually(t, "LIVE", r.live)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	dial := func() net.Conn {
+	dial := func() (c net.Conn) {
 		t.Helper()
-		c, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		eventually(t, "a connection", func() (ok bool) {
+			var err error
+			c, err = net.Dial("tcp", address)
+			return err == nil
+		})
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
@@ -330,6 +346,11 @@ func TestADrainOfAnyLength(t *testing.T) {
 		t.Fatalf("before the drain: closing %t, %v", closing, err)
 	}
 	idle := dial()
+	// What no worker has accepted yet would end with the listener.
+	eventually(t, "both are accepted", func() bool {
+		stats, err := r.admin.Stats(t.Context(), `^http\.in\.downstream_cx_active$`)
+		return err == nil && stats["http.in.downstream_cx_active"] == 2
+	})
 	if err := r.admin.Drain(t.Context(), DiscourageInbound); err != nil {
 		t.Fatal(err)
 	}
