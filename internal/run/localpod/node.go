@@ -128,9 +128,9 @@ func program() (*os.File, error) {
 		return nil, fmt.Errorf("mounting this program read-only: %w", err)
 	}
 	defer unix.Close(tree)
-	// A started process has its files moved to low numbers, and for that while os/exec puts others
-	// on the next numbers above them: the program must not be there, since it is named by number.
-	const high = 1000 // of at least 1024
+	// The program is started by its number. A new process first copies its files to the numbers
+	// above the highest of them (syscall.forkExec), which would replace a program that is there.
+	const high = 1000 // a limit of open files is seldom below 1024
 	fd, err := unix.FcntlInt(uintptr(tree), unix.F_DUPFD_CLOEXEC, high)
 	if err != nil {
 		return nil, fmt.Errorf("keeping this program open: %w", err)
