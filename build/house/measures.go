@@ -43,7 +43,7 @@ var measures = []measure{
 	{"ranges over a map whose order can show, without a reason", 0, mapOrder},
 	// 17,000 came with sets of any size, limits for every caller, and the suites that attack both
 	// and measure them.
-	{"lines of Go, code and tests", 140000, lines("")},
+	{"lines of Go, code and tests", 150000, lines("")},
 }
 
 // linked counts what the binary in every pod links.
