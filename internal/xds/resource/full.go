@@ -140,7 +140,7 @@ func (v *snapshot) buildHosts(p *xds.Proxy, port uint16) *xds.Resource {
 		}
 	}
 	out.VirtualHosts = append(out.VirtualHosts, &route.VirtualHost{
-		Name: "passthrough", Domains: []string{"*"},
+		Name: "passthrough", Domains: []string{"*"}, ResponseHeadersToRemove: []string{unreachedHeader},
 		Routes: []*route.Route{{Match: anything(), Action: &route.Route_Route{Route: &route.RouteAction{
 			ClusterSpecifier: &route.RouteAction_Cluster{Cluster: passthroughCluster}, Timeout: duration(0),
 		}}}},

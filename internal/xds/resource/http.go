@@ -29,6 +29,12 @@ const (
 	originalHost = "outrider.host"
 	hostHeader   = "x-envoy-original-host"
 
+	// unreachedHeader is in the response of an inbound proxy that had no connection to its
+	// application: no byte of the request reached it, so the request may go to another
+	// endpoint, whatever its method. Both proxies remove it from the responses of
+	// applications, and the client does not get it.
+	unreachedHeader = "x-outrider-unreached"
+
 	// earlyFirstUseTimeout is for connections that came before the proxy started: they may
 	// be thousands at the same moment, and the control plane was reachable just before. On a
 	// busy machine 2,000 took 13 s.
@@ -86,7 +92,7 @@ func (b *builder) httpRouteByService() *listener.Filter {
 
 // httpToApplication sends requests to the proxy's own application.
 func httpToApplication() *listener.Filter {
-	m := connectionManager("inbound", refused)
+	m := connectionManager("inbound", unreached)
 	m.RouteSpecifier = singleRoute("inbound", &route.VirtualHost{Name: "app"}, &route.RouteAction{
 		ClusterSpecifier: &route.RouteAction_Cluster{Cluster: applicationCluster},
 		Timeout:          duration(0),
@@ -105,6 +111,7 @@ func httpToApplication() *listener.Filter {
 // for all requests.
 func singleRoute(name string, host *route.VirtualHost, action *route.RouteAction) *hcm.HttpConnectionManager_RouteConfig {
 	host.Domains = []string{"*"}
+	host.ResponseHeadersToRemove = []string{unreachedHeader}
 	host.Routes = []*route.Route{{Match: anything(), Action: &route.Route_Route{Route: action}}}
 	return &hcm.HttpConnectionManager_RouteConfig{RouteConfig: &route.RouteConfiguration{
 		Name: name, ValidateClusters: off(), VirtualHosts: []*route.VirtualHost{host},
@@ -119,17 +126,21 @@ func anything() *route.RouteMatch {
 	return &route.RouteMatch{PathSpecifier: &route.RouteMatch_Prefix{Prefix: "/"}}
 }
 
-// defaultRetries retries requests that no server has begun to read, on another endpoint if
-// there is one.
+// defaultRetries retries requests that no application has begun to read, on another endpoint
+// if there is one. With two endpoints the load balancer selects the failed one again as
+// often as not: with ten selections in one of a thousand retries.
 func defaultRetries() *route.RetryPolicy {
 	return &route.RetryPolicy{
-		RetryOn:    "connect-failure,refused-stream,reset-before-request",
+		RetryOn:    "connect-failure,refused-stream,reset-before-request,retriable-headers",
 		NumRetries: uint32Value(2),
+		RetriableHeaders: []*route.HeaderMatcher{{
+			Name: unreachedHeader, HeaderMatchSpecifier: &route.HeaderMatcher_PresentMatch{PresentMatch: true},
+		}},
 		RetryHostPredicate: []*route.RetryPolicy_RetryHostPredicate{{
 			Name:       "envoy.retry_host_predicates.previous_hosts",
 			ConfigType: &route.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: typed(&previous.PreviousHostsPredicate{})},
 		}},
-		HostSelectionRetryMaxAttempts: 3,
+		HostSelectionRetryMaxAttempts: 10,
 	}
 }
 

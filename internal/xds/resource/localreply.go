@@ -20,15 +20,17 @@ const (
 type localReply struct {
 	flag, message string
 	replaceBody   bool // Envoy has no text for the flag, or too short a one
+	unreached     bool // no byte of the request reached the application
 }
 
 var (
-	noCluster     = localReply{"NC", "the control plane sent no cluster for this address in time; services used before are not affected", true}
-	noVirtualHost = localReply{"SI", "the control plane sent no routes of this service in time", true} // only in httpRouteByService
-	noRoute       = localReply{"NR", "no route of this service matches", true}
-	timedOut      = localReply{"UT", "no response within the timeout of the route", false}
-	noEndpoint    = localReply{"UH", "no endpoint is ready", false}
-	refused       = localReply{"UF", "no connection to %UPSTREAM_HOST%: " + envoyMessage, false}
+	noCluster     = localReply{flag: "NC", message: "the control plane sent no cluster for this address in time; services used before are not affected", replaceBody: true}
+	noVirtualHost = localReply{flag: "SI", message: "the control plane sent no routes of this service in time", replaceBody: true} // only in httpRouteByService
+	noRoute       = localReply{flag: "NR", message: "no route of this service matches", replaceBody: true}
+	timedOut      = localReply{flag: "UT", message: "no response within the timeout of the route"}
+	noEndpoint    = localReply{flag: "UH", message: "no endpoint is ready"}
+	refused       = localReply{flag: "UF", message: "no connection to %UPSTREAM_HOST%: " + envoyMessage}
+	unreached     = localReply{flag: refused.flag, message: refused.message, unreached: true} // of the application itself
 )
 
 // localReplies sets the body of the responses that Envoy creates itself: a line of text, or
@@ -47,16 +49,27 @@ func localReplies(direction string, replies []localReply) *hcm.LocalReplyConfig 
 	out := &hcm.LocalReplyConfig{}
 	add := func(m *hcm.ResponseMapper) { out.Mappers = append(out.Mappers, m) } // the first match counts
 	for _, c := range replies {
+		m := &hcm.ResponseMapper{Filter: both(wantsJSON(), flagged(c.flag)), HeadersToAdd: c.headers(), BodyFormatOverride: object}
 		if c.replaceBody {
-			add(&hcm.ResponseMapper{Filter: both(wantsJSON(), flagged(c.flag)), Body: inline(c.message), BodyFormatOverride: object})
+			m.Body = inline(c.message)
+		}
+		if c.replaceBody || c.unreached {
+			add(m)
 		}
 	}
 	add(&hcm.ResponseMapper{Filter: both(wantsJSON(), flagged()), BodyFormatOverride: object})
 	for _, c := range replies {
-		add(&hcm.ResponseMapper{Filter: flagged(c.flag), BodyFormatOverride: line(c.message)})
+		add(&hcm.ResponseMapper{Filter: flagged(c.flag), HeadersToAdd: c.headers(), BodyFormatOverride: line(c.message)})
 	}
 	add(&hcm.ResponseMapper{Filter: flagged(), BodyFormatOverride: line(envoyMessage)})
 	return out
+}
+
+func (r localReply) headers() []*core.HeaderValueOption {
+	if !r.unreached {
+		return nil
+	}
+	return []*core.HeaderValueOption{header(unreachedHeader, "1", core.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD)}
 }
 
 // flagged matches responses with one of these flags, or with any. A redirect has none.

@@ -35,7 +35,7 @@ func (p *policy) targetOf(s *mesh.Service, port *mesh.Port) target {
 // virtualHost applies the service's routes: the first match counts. Without routes all
 // requests go to the service; with routes, a request without a match gets 404.
 func (p *policy) virtualHost(name string, domains ...string) *route.VirtualHost {
-	v := &route.VirtualHost{Name: name, Domains: domains}
+	v := &route.VirtualHost{Name: name, Domains: domains, ResponseHeadersToRemove: []string{unreachedHeader}}
 	if p.internal {
 		v.RequestHeadersToRemove = []string{hostHeader}
 	}

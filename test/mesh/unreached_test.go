@@ -1,0 +1,100 @@
+package mesh
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"outrider.dev/internal/mesh"
+)
+
+// A request that a proxy could not hand to its application goes to another endpoint,
+// whatever its method; one that an application has seen does not.
+func TestUnreachedIsTriedElsewhere(t *testing.T) {
+	w := newWorld(t)
+	client, full := w.pod("client", "client").proxied(), w.pod("full", "client")
+	full.metadata = map[string]any{"OUTRIDER_PUSH": "full"}
+	full.proxied()
+	good := w.pod("good", "server").proxied()
+	w.pod("dead", "server").proxied() // nothing listens in it
+	alone := w.pod("alone", "alone").proxied()
+	w.service("web", "10.96.0.1", "server", port(8080, mesh.HTTP), port(9000, mesh.GRPC))
+	w.service("routed", "10.96.0.2", "server", port(8080, mesh.HTTP))
+	w.service("alone", "10.96.0.3", "alone", port(8080, mesh.HTTP), port(8081, mesh.HTTP))
+	w.route("routed", "routed", 8080)
+
+	var served atomic.Int64
+	serve := func(p *pod, header string) {
+		go http.Serve(p.listen(8080), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			served.Add(1)
+			n, _ := io.Copy(io.Discard, r.Body)
+			if header != "" {
+				w.Header().Set(header, "1")
+				w.WriteHeader(503)
+			}
+			fmt.Fprint(w, n)
+		}))
+	}
+	serve(good, "")
+	serve(alone, "x-outrider-unreached")
+	calls := func(from *pod, method, url string, n, size int, want string) {
+		t.Helper()
+		served.Store(0)
+		for range n {
+			r, err := http.NewRequest(method, url, bytes.NewReader(make([]byte, size)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := from.client().Do(r)
+			if err != nil {
+				t.Fatalf("%s %s: %v", method, url, err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if got := fmt.Sprintf("%d %s", resp.StatusCode, body); !strings.HasPrefix(got, want) || err != nil || resp.Header.Get("x-outrider-unreached") != "" {
+				t.Errorf("%s %s: %s, %v, %v; want %s", method, url, got, err, resp.Header, want)
+			}
+		}
+		if got := served.Load(); got != int64(n) && strings.HasPrefix(want, "200") {
+			t.Errorf("%s %s: the applications got %d requests of %d", method, url, got, n)
+		}
+	}
+	const n = 40
+	for _, from := range []*pod{client, full} {
+		calls(from, "GET", "http://10.96.0.1:8080/", n, 0, "200 0")
+		calls(from, "POST", "http://10.96.0.1:8080/", n, 100_000, "200 100000")
+		calls(from, "GET", "http://10.96.0.2:8080/", n, 0, "200 0")
+		// One endpoint, without an application: its proxy's response.
+		calls(from, "GET", "http://10.96.0.3:8081/", 2, 0, "503 outrider (inbound): ")
+		// An application's own header counts for nothing.
+		calls(from, "GET", "http://10.96.0.3:8080/", 2, 0, "503 0")
+		if got := served.Load(); got != 2 {
+			t.Errorf("an application that forges the header got %d requests of 2", got)
+		}
+	}
+
+	server := grpc.NewServer()
+	healthpb.RegisterHealthServer(server, health.NewServer())
+	go server.Serve(good.listen(9000))
+	t.Cleanup(server.Stop)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, from := range []*pod{client, full} {
+		c := from.healthClient(t, "10.96.0.1:9000")
+		for range n {
+			if _, err := c.Check(ctx, &healthpb.HealthCheckRequest{}); err != nil {
+				t.Errorf("gRPC from %s: %v", from.name, err)
+			}
+		}
+	}
+}
