@@ -19,8 +19,8 @@ const (
 // secrets. Istio's name.
 const SecretsCluster = "sds-grpc"
 
-// PassthroughCluster is the cluster of the bootstrap that connects to a connection's
-// original destination. Istio's name.
+// PassthroughCluster is the cluster that connects to a connection's original destination:
+// in the agent's bootstrap, and for other bootstraps from the control plane. Istio's name.
 const PassthroughCluster = "PassthroughCluster"
 
 // Names of the proxy's secrets, and of their files in the directory of MetadataCertificates.

@@ -1,12 +1,53 @@
 package mesh
 
 import (
+	"encoding/json"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
+	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/mesh"
 )
+
+// An Envoy whose bootstrap the agent has not written reaches what is outside of the mesh.
+func TestPlainEnvoyReachesOutside(t *testing.T) {
+	for name, push := range map[string]string{"on demand": "", "full push": "full"} {
+		t.Run(name, func(t *testing.T) {
+			s := newShop(t)
+			p := s.pod("foreign", "client")
+			p.foreign, p.metadata = true, map[string]any{"OUTRIDER_PUSH": push}
+			p.proxied()
+			for _, to := range []string{outside + ":8080", s.plain.v4.String() + ":8080", "10.96.0.1:8080"} {
+				if got := get(p.client(), "http://"+to+"/"); !strings.HasPrefix(got, "200 ") {
+					t.Errorf("%s: %s", to, got)
+				}
+			}
+		})
+	}
+}
+
+// withoutPassthrough removes the cluster that the control plane sends as well.
+func withoutPassthrough(t testing.TB, bootstrap []byte) []byte {
+	t.Helper()
+	var all map[string]any
+	if err := json.Unmarshal(bootstrap, &all); err != nil {
+		t.Fatal(err)
+	}
+	static := all["static_resources"].(map[string]any)
+	clusters := static["clusters"].([]any)
+	left := slices.DeleteFunc(slices.Clone(clusters), func(c any) bool { return c.(map[string]any)["name"] == envoy.PassthroughCluster })
+	if len(left) != len(clusters)-1 {
+		t.Fatalf("the bootstrap has no %s", envoy.PassthroughCluster)
+	}
+	static["clusters"] = left
+	out, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
 
 // An external name that the resolver does not resolve blocks nothing else: neither the first
 // use of other services, nor the next pod of a workload that used it, nor a proxy with full

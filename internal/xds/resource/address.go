@@ -15,8 +15,8 @@ import (
 
 // cluster returns a cluster, with its endpoints if they are a resource of their own.
 func (v *snapshot) cluster(p *xds.Proxy, name string) xds.Bundle {
-	if name == applicationCluster {
-		return xds.Bundle{Resource: v.app()}
+	if r := v.fixedCluster(name); r != nil {
+		return xds.Bundle{Resource: r}
 	}
 	if a, ok := parseAddress(name); ok {
 		return v.addressCluster(p, a)

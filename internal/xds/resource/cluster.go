@@ -49,13 +49,22 @@ func newCluster(name string) *cluster.Cluster {
 	}
 }
 
-// appCluster sends a connection to the proxy's own application, from an address that is
-// excluded from capture: connections of the proxy from any other address are outbound.
-func appCluster() *cluster.Cluster {
-	c := newCluster(applicationCluster)
+// originalCluster sends a connection or request to its original destination. The agent's
+// bootstrap has a cluster of this name, and Envoy keeps that one: this one is for an Envoy
+// with another bootstrap.
+func originalCluster() *cluster.Cluster {
+	c := newCluster(passthroughCluster)
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_ORIGINAL_DST}
 	c.LbPolicy = cluster.Cluster_CLUSTER_PROVIDED
 	c.TypedExtensionProtocolOptions = protocolOptions(mesh.HTTP)
+	return c
+}
+
+// appCluster sends a connection to the proxy's own application, from an address that is
+// excluded from capture: connections of the proxy from any other address are outbound.
+func appCluster() *cluster.Cluster {
+	c := originalCluster()
+	c.Name = applicationCluster
 	c.UpstreamBindConfig = &core.BindConfig{
 		SourceAddress:        &core.SocketAddress{Address: "127.0.0.6", PortSpecifier: &core.SocketAddress_PortValue{}},
 		ExtraSourceAddresses: []*core.ExtraSourceAddress{{Address: &core.SocketAddress{Address: "::6", PortSpecifier: &core.SocketAddress_PortValue{}}}},

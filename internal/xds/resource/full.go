@@ -23,7 +23,7 @@ func (v *snapshot) fullPush(p *xds.Proxy, typeURL string) []xds.Bundle {
 	sh := featuresOf(p)
 	switch typeURL {
 	case xds.ClusterType:
-		out := bundles([]*xds.Resource{v.app()})
+		out := bundles(v.fixedClusters())
 		for t := range v.targetsByFamily(p) {
 			reached := t.forProxy(p)
 			out = append(out, v.withEndpoints(v.serviceCluster(t.name(), reached, sh, true), reached))

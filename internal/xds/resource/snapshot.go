@@ -57,7 +57,7 @@ func (v *snapshot) Wildcard(p *xds.Proxy, typeURL string, prewarm []string) []xd
 	case xds.ListenerType:
 		return bundles(v.listeners(p))
 	case xds.ClusterType:
-		out := bundles([]*xds.Resource{v.app()})
+		out := bundles(v.fixedClusters())
 		for _, name := range append(v.prewarmNames(p), prewarm...) {
 			if b := v.cluster(p, name); b.Resource != nil {
 				out = append(out, b)
@@ -103,9 +103,20 @@ func (v *snapshot) shared(name string, key any, build func() proto.Message) *xds
 	return v.cache.shared.get(key, func() *xds.Resource { return serialize(name, build()) })
 }
 
-// app returns the cluster of the proxy's own application.
-func (v *snapshot) app() *xds.Resource {
-	return v.shared(applicationCluster, "app", func() proto.Message { return appCluster() })
+// fixedClusters returns those that every proxy gets, because listeners and routes name them.
+func (v *snapshot) fixedClusters() []*xds.Resource {
+	return []*xds.Resource{v.fixedCluster(applicationCluster), v.fixedCluster(passthroughCluster)}
+}
+
+// fixedCluster returns one of them; nil if none has the name.
+func (v *snapshot) fixedCluster(name string) *xds.Resource {
+	switch name {
+	case applicationCluster:
+		return v.shared(name, name, func() proto.Message { return appCluster() })
+	case passthroughCluster:
+		return v.shared(name, name, func() proto.Message { return originalCluster() })
+	}
+	return nil
 }
 
 // placeholderHost returns a virtual host without traffic: Envoy waits for one before its

@@ -128,7 +128,7 @@ func TestListenersOfManyServices(t *testing.T) {
 		for _, n := range flatten(v.Wildcard(client(), xds.ListenerType, nil), xds.ListenerType) {
 			size += len(n.Resource.Body.Value)
 		}
-		if got := flatten(v.Wildcard(client(), xds.ClusterType, nil), xds.ClusterType); len(got) != 1 {
+		if got := flatten(v.Wildcard(client(), xds.ClusterType, nil), xds.ClusterType); len(got) != 2 {
 			t.Errorf("%d services: %d clusters", n, len(got))
 		}
 		return size
