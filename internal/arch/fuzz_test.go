@@ -67,6 +67,7 @@ var targets = map[string]string{
 	"internal/model/kubelet FuzzStep":          "events of the model of a kubelet",
 	"internal/run/localpod FuzzReaders":        "ConfigMaps, mounts, $(NAME) and answers of probes",
 	"internal/cli/visible FuzzPlain":           "text for a terminal",
+	"startup FuzzDistance":                     "misspelt words",
 	"startup FuzzParse":                        "plans",
 	"internal/contract FuzzGate":               "the gate's command line",
 	"internal/agent/gate FuzzParseProbe":       "the gate's probes",

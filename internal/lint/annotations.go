@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/pod/inject"
 	"outrider.dev/startup"
@@ -50,19 +52,44 @@ func annotationsOfPod(s subject, b *builder) {
 			if !s.injected {
 				c.source = "istio/istio#59690: in native mode the setting is a no-op, without notice"
 			}
-		} else {
-			after := s.Pod.DeepCopy()
-			delete(after.Annotations, key)
-			if slices.Contains(inject.PodLabels, key) && value == "true" && !s.Pod.Spec.HostNetwork {
-				if after.Labels == nil {
-					after.Labels = map[string]string{}
-				}
-				after.Labels[key] = value
-			}
-			c.fix = s.to(after)
+		} else if after := s.corrected(key); after != nil {
+			c.fix, c.do = s.to(after.pod), after.how
 		}
 		b.add(c)
 	}
+}
+
+// A correction gives an annotation the effect that its author probably meant.
+type correction struct {
+	pod *corev1.Pod
+	how string
+}
+
+// corrected renames an annotation that is misspelt, or makes a label of it; nil where neither
+// helps. No fix deletes an annotation: what its author wanted would be lost.
+func (s *subject) corrected(key string) *correction {
+	out, value := s.Pod.DeepCopy(), s.Pod.Annotations[key]
+	delete(out.Annotations, key)
+	if slices.Contains(inject.PodLabels, key) {
+		if _, there := out.Labels[key]; value != "true" || s.Pod.Spec.HostNetwork || there {
+			return nil
+		}
+		out.Labels = maps.Clone(out.Labels)
+		if out.Labels == nil {
+			out.Labels = map[string]string{}
+		}
+		out.Labels[key] = value
+		return &correction{out, "make it a label"}
+	}
+	meant := inject.Meant(key)
+	if _, there := out.Annotations[meant]; meant == "" || there || s.inject == nil {
+		return nil
+	}
+	out.Annotations[meant] = value
+	if r, err := s.inject(out); err != nil || r.NoEffect[meant] != "" {
+		return nil // not with this value
+	}
+	return &correction{out, "rename it to " + meant}
 }
 
 // annotationsElsewhere: injection reads the annotations of the pod, not those of its owner.

@@ -32,9 +32,10 @@ type subject struct {
 	proxy    string // the container that takes the pod's connections; empty if none does
 	injected bool   // it comes by injection
 
-	reason  inject.Reason   // whether it would be injected, if no proxy is in it
-	result  inject.Result   // what injection would make of it
-	refusal *inject.Refusal // why it would be refused
+	inject  func(*corev1.Pod) (inject.Result, error) // nil if a proxy is in the pod
+	reason  inject.Reason                            // whether it would be injected, if no proxy is in it
+	result  inject.Result                            // what injection would make of it
+	refusal *inject.Refusal                          // why it would be refused
 }
 
 func (w *world) subject(o podspec.Object, s *source) subject {
@@ -67,8 +68,9 @@ func (s *subject) findProxy(w *world) {
 	}
 	s.reason = inject.Decide(&s.Pod, ns, o)
 	o.Manual = true // an annotation without effect has none in any mode
+	s.inject = func(pod *corev1.Pod) (inject.Result, error) { return inject.Pod(pod, ns, o) }
 	var err error
-	if s.result, err = inject.Pod(&s.Pod, ns, o); s.reason.Code != inject.Injected || !s.result.Proxy {
+	if s.result, err = s.inject(&s.Pod); s.reason.Code != inject.Injected || !s.result.Proxy {
 		return
 	}
 	errors.As(err, &s.refusal)

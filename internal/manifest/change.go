@@ -68,6 +68,8 @@ func (c *changer) list(n *yaml.Node, before, after any) (bool, error) {
 func (c *changer) mapping(n *yaml.Node, before, after fields) error {
 	if !c.small {
 		n.Style &^= yaml.FlowStyle
+	} else if renamed(n, before, after) {
+		return nil
 	}
 	if err := c.removeFields(n, before, after); err != nil {
 		return err
@@ -95,6 +97,27 @@ func (c *changer) mapping(n *yaml.Node, before, after fields) error {
 		}
 	}
 	return nil
+}
+
+// renamed writes a change that gives one field of a mapping another key: the field keeps its
+// place and its comments. It is false for any other change.
+func renamed(n *yaml.Node, before, after fields) bool {
+	gone := slices.DeleteFunc(slices.Clone(before), func(f field) bool { _, stays := after.get(f.key); return stays })
+	came := slices.DeleteFunc(slices.Clone(after), func(f field) bool { _, was := before.get(f.key); return was })
+	if len(gone) != 1 || len(came) != 1 || !reflect.DeepEqual(gone[0].value, came[0].value) {
+		return false
+	}
+	i := Entry(n, gone[0].key)
+	if i < 0 || n.Content[i].Kind != yaml.ScalarNode || n.Content[i].Anchor != "" || Entry(n, came[0].key) >= 0 {
+		return false
+	}
+	for _, f := range after {
+		if was, had := before.get(f.key); had && !reflect.DeepEqual(was, f.value) {
+			return false
+		}
+	}
+	n.Content[i].Value = came[0].key
+	return true
 }
 
 // field is [changer.at] for a field with a key: lists of containers share their elements.

@@ -2,6 +2,7 @@ package inject
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -135,7 +136,7 @@ func checkAnnotations(given map[string]string, r *report) error {
 			r.ignored(name, "there is no ambient mode here")
 			r.warn("annotation %s has no effect: there is no ambient mode here", name)
 		case !known && InFamily(name):
-			meant := didYouMean(name, annotationNames())
+			meant := didYouMean(name, alike(name))
 			r.ignored(name, "the name is not known"+meant)
 			r.warn("annotation %s is not known%s; it has no effect", name, meant)
 		case !known:
@@ -168,10 +169,26 @@ func ReadByNoMesh(name string) string {
 	return ""
 }
 
-func annotationNames() []string {
+// Meant returns the annotation of which an unknown one of injection is probably a misspelling;
+// empty if there is none, or if the name is not one of injection.
+func Meant(name string) string {
+	if _, known := annotationIndex[name]; known || !InFamily(name) || strings.HasPrefix(name, contract.DependsOn+".") {
+		return ""
+	}
+	return nearest(name, alike(name))
+}
+
+// alike returns the names that a user can have meant by an unknown one: those that have an
+// effect, without those that only injection writes.
+func alike(name string) []string {
 	var out []string
 	for _, a := range annotations {
-		out = append(out, a.name)
+		if a.without == "" && a.name != contract.Status && a.name != contract.Overrides {
+			out = append(out, a.name)
+		}
+	}
+	if _, container, ok := strings.Cut(path.Base(name), "."); ok {
+		out = append(out, contract.DependsOn+"."+container)
 	}
 	return out
 }

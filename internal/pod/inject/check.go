@@ -230,8 +230,16 @@ func of[T any](parse func(string) (T, error)) func(string) error {
 
 // didYouMean is " (did you mean X?)" for the name nearest to word, or nothing.
 func didYouMean(word string, names []string) string {
+	if best := nearest(word, names); best != "" {
+		return " (did you mean " + best + "?)"
+	}
+	return ""
+}
+
+// nearest returns the name that word is probably a misspelling of; empty if there is none.
+func nearest(word string, names []string) (best string) {
 	prefix, last := path.Split(word)
-	best, least := "", 1+len(last)/3
+	least := 1 + len(last)/3
 	for _, n := range names {
 		p, l := path.Split(n)
 		d := startup.Distance(last, l)
@@ -242,8 +250,5 @@ func didYouMean(word string, names []string) string {
 			best, least = n, d
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return " (did you mean " + best + "?)"
+	return best
 }

@@ -82,6 +82,9 @@ func TestMisspelledAnnotationsAreFound(t *testing.T) {
 		"sidecar.istio.io/proxyCpu":                "(did you mean sidecar.istio.io/proxyCPU?)",
 		"sidecar.istio.io/native-sidecar":          "(did you mean sidecar.istio.io/nativeSidecar?)",
 		"outrider.dev/dependson":                   "(did you mean outrider.dev/depends-on?)",
+		"outrider.dev/dependson.app":               "(did you mean outrider.dev/depends-on.app?)",
+		"outrider.dev/strat":                       "(did you mean outrider.dev/start?)",
+		"outrider.dev/pakr":                        "(did you mean outrider.dev/park?)",
 		"sidecar.istio.io/excludeOutboundIPRanges": "",
 		"outrider.dev/zzz":                         "; it has no effect",
 	} {
