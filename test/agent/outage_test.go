@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -85,25 +86,44 @@ const (
 )
 
 // Envoy is killed under load, often, at the client's side and at the server's: only requests
-// under way fail.
+// under way fail. After each Envoy that served for a second the next one starts at once.
 func TestEnvoyIsKilled(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		kills int
-		which func(client, server *harness.Agent) *harness.Agent
+		kills  int
+		serves time.Duration // before each kill
+		which  func(client, server *harness.Agent) *harness.Agent
 	}{
-		"the caller's": {20, func(c, _ *harness.Agent) *harness.Agent { return c }},
-		"the server's": {8, func(_, s *harness.Agent) *harness.Agent { return s }},
+		"the caller's": {20, 100 * time.Millisecond, func(c, _ *harness.Agent) *harness.Agent { return c }},
+		"the server's": {6, 1200 * time.Millisecond, func(_, s *harness.Agent) *harness.Agent { return s }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, client, server := two(t)
-			killOften(t, client, tt.which(client, server), tt.kills)
+			victim := tt.which(client, server)
+			killOften(t, client, victim, tt.kills, tt.serves)
+			if pauses := restartPauses(victim.Log()); tt.serves > time.Second && !slices.Equal(pauses, make([]time.Duration, tt.kills)) {
+				t.Errorf("pauses before a restart: %v, must be %d times 0", pauses, tt.kills)
+			}
 		})
 	}
 }
 
-func killOften(t *testing.T, client, victim *harness.Agent, kills int) {
+// restartPauses are those that an agent's log has, one for each end of its Envoy.
+func restartPauses(log string) (all []time.Duration) {
+	for line := range strings.Lines(log) {
+		var e struct {
+			Msg   string
+			Pause time.Duration
+		}
+		if json.Unmarshal([]byte(line), &e) == nil && e.Msg == "proxy ended" {
+			all = append(all, e.Pause)
+		}
+	}
+	return all
+}
+
+func killOften(t *testing.T, client, victim *harness.Agent, kills int, serves time.Duration) {
 	used(t, client)
 	url := "http://" + vip + "/"
 	loads := map[string]*harness.Load{
@@ -113,7 +133,7 @@ func killOften(t *testing.T, client, victim *harness.Agent, kills int) {
 	var dead []window
 	var back []time.Duration
 	for range kills {
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(serves)
 		begin, end := harness.KillAndWatch(t, victim.Envoy())
 		victim.Unready("envoy-not-live", "")
 		victim.Ready()

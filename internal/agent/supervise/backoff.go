@@ -7,20 +7,23 @@ import (
 
 // A backoff says when a child that ended is started again.
 //
-// The first restart is at once: most crashes are one. Then each pause is twice the last,
-// until a child has served for a while.
+// A child that served for a while is followed by the next one at once, however often that
+// happens. After one that was never ready, or only for a moment, each pause is twice the
+// last: what kills a child when it starts, or with its first request, must not start eight
+// of them a second.
 type backoff struct {
 	base  time.Duration // the second pause
 	max   time.Duration
-	reset time.Duration // serving this long makes the next restart a first one
+	reset time.Duration // serving this long makes the next restart a first one, and forgets all ends before
 
 	unready int // how many children in a row may end without having been ready
 	ends    int // how many children may end within window
 	window  time.Duration
 }
 
-// standard has short pauses: while there is no child the application's connections wait.
-var standard = backoff{base: 50 * time.Millisecond, max: time.Second, reset: time.Minute, unready: 8, ends: 30, window: 5 * time.Minute}
+// standard has short pauses: while there is no child the application's connections wait. A
+// start costs a tenth of a second of a processor: ten times as long makes a restart worth it.
+var standard = backoff{base: 50 * time.Millisecond, max: time.Second, reset: time.Second, unready: 8, ends: 30, window: 5 * time.Minute}
 
 // A history is what is remembered of children that ended.
 type history struct {

@@ -24,11 +24,12 @@ func TestPausesDoubleUntilOneServesLongEnough(t *testing.T) {
 	for range 8 {
 		end(0)
 	}
-	end(59 * time.Second)
-	end(time.Minute)
+	end(999 * time.Millisecond)
+	end(time.Second)
+	end(3 * time.Second)
 	end(0)
 	ms := time.Millisecond
-	want := []time.Duration{0, 50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1000 * ms, 1000 * ms, 1000 * ms, 0, 50 * ms}
+	want := []time.Duration{0, 50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1000 * ms, 1000 * ms, 1000 * ms, 0, 0, 50 * ms}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pauses (-want +got):\n%s", diff)
 	}
@@ -48,10 +49,10 @@ func TestGivingUp(t *testing.T) {
 		every, served time.Duration
 		want          int // ends until it is given up; 0: never, in a thousand
 	}{
-		"never ready":                         {time.Second, 0, 8},
-		"ready each time, ends quickly":       {time.Second, time.Millisecond, 30},
-		"ready each time, ends now and then":  {11 * time.Second, 10 * time.Second, 0},
-		"serves for a minute between its end": {time.Second, time.Minute, 0},
+		"never ready":                        {time.Second, 0, 8},
+		"ready each time, ends quickly":      {time.Second, time.Millisecond, 30},
+		"ready for 3 s each time":            {3100 * time.Millisecond, 3 * time.Second, 0},
+		"ready each time, ends now and then": {11 * time.Second, 10 * time.Second, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

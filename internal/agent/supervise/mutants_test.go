@@ -50,6 +50,8 @@ func TestMutants(t *testing.T) {
 		"a drain without a child fails":                 {File: table, In: downDrained, From: "ExitOK", To: "ExitFailed"},
 		"a killed child is a failure":                   {File: table, In: stopEnded, From: "ExitOK", To: "ExitFailed"},
 
+		"a child that served for seconds is followed by a pause": {File: "backoff.go", Tests: "TestPausesDouble|TestGivingUp",
+			In: "reset: time.Second", From: "time.Second", To: "time.Minute"},
 		"a ready event of a dead child counts": {File: "supervisor.go", Tests: "TestAReadyEventOfADeadChildIsIgnored",
 			From: "h.event == ChildReady && h.child != s.running()", To: "false"},
 	})
