@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
+	"time"
 
 	"outrider.dev/internal/contract"
 )
@@ -89,9 +91,8 @@ func (o Options) base() object {
 		"admin":            object{"address": admin, "ignore_global_conn_limit": true},
 		"static_resources": static,
 		"dynamic_resources": object{
-			// On-demand discovery needs the delta variant. By the back-off a proxy follows a control
-			// plane that comes back within 50 ms instead of up to 25 s.
-			"ads_config": apiSource("DELTA_GRPC", ControlPlaneCluster, "0.1s"),
+			// On-demand discovery needs the delta variant.
+			"ads_config": apiSource("DELTA_GRPC", ControlPlaneCluster, contract.ControlPlaneRetryBase),
 			"lds_config": fromADS,
 			"cds_config": fromADS,
 		},
@@ -141,21 +142,31 @@ func assignment(cluster string, address object) object {
 
 // apiSource is a gRPC stream of discovery to a cluster; base is the first wait of its
 // back-off.
-func apiSource(kind, cluster, base string) object {
+func apiSource(kind, cluster string, base time.Duration) object {
 	return object{
 		"api_type": kind, "transport_api_version": "V3", "set_node_on_first_message_only": true,
 		"grpc_services": []any{object{"envoy_grpc": object{
 			"cluster_name": cluster,
-			"retry_policy": object{"retry_back_off": object{"base_interval": base, "max_interval": "1s"}},
+			"retry_policy": object{"retry_back_off": object{"base_interval": duration(base), "max_interval": duration(contract.ControlPlaneRetryMax)}},
 		}}},
 	}
 }
+
+// duration is d as Envoy's JSON has it.
+func duration(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
+}
+
+// The TCP_SYNCNT of connections to the control plane: one SYN more. An address that answers none
+// (a node that was lost) is given up after 3 s instead of after the connect timeout.
+var synRetries = object{"level": 6, "name": 7, "int_value": 1, "state": "STATE_PREBIND"}
 
 func (o Options) controlPlane() object {
 	cp := o.ControlPlane
 	host, port, _ := splitAddress(cp.Address) // Check has seen it
 	out := object{
-		"name": ControlPlaneCluster, "type": "STATIC", "connect_timeout": "1s",
+		"name": ControlPlaneCluster, "type": "STATIC", "connect_timeout": duration(contract.ControlPlaneConnectTimeout),
+		"upstream_bind_config":             object{"socket_options": []any{synRetries}},
 		"typed_extension_protocol_options": http2(object{"connection_keepalive": object{"interval": "5s", "timeout": "5s"}}),
 		"upstream_connection_options":      object{"tcp_keepalive": object{"keepalive_time": 300}},
 		"load_assignment":                  assignment(ControlPlaneCluster, socketAddress(host, port)),
@@ -213,7 +224,7 @@ func mutualTLS(cp ControlPlane, host string) object {
 // nothing of Envoy is ready without its secrets.
 func secret(name string) object {
 	return object{"name": name, "sds_config": object{
-		"resource_api_version": "V3", "initial_fetch_timeout": "0s", "api_config_source": apiSource("GRPC", SecretsCluster, "0.01s"),
+		"resource_api_version": "V3", "initial_fetch_timeout": "0s", "api_config_source": apiSource("GRPC", SecretsCluster, 10*time.Millisecond),
 	}}
 }
 

@@ -42,8 +42,9 @@ type mesh struct {
 // A request is one that the control plane got; it holds it until the client ends it.
 type request struct{ text, serial string }
 
-// newMesh makes one whose control plane has the certificate of id.
-func newMesh(t testing.TB, id ca.Identity) *mesh {
+// newMesh makes one whose control plane has the certificate of id, and reads what a client sends
+// late.
+func newMesh(t testing.TB, id ca.Identity, late time.Duration) *mesh {
 	t.Helper()
 	authority, err := ca.NewAuthority(ca.AuthorityOptions{Dir: t.TempDir()})
 	if err != nil {
@@ -64,6 +65,7 @@ func newMesh(t testing.TB, id ca.Identity) *mesh {
 	roots.AppendCertsFromPEM(authority.RootsPEM())
 	m.server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots, NextProtos: []string{"h2"}}
 	m.server.EnableHTTP2 = true
+	m.server.Listener = lateListener{m.server.Listener, late}
 	m.server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	m.server.StartTLS()
 	t.Cleanup(func() { m.server.CloseClientConnections(); m.server.Close() })
@@ -114,7 +116,7 @@ func receive[T any](t testing.TB, from <-chan T, what string) (v T) {
 
 func TestEnvoyAndTheControlPlaneAuthenticateEachOther(t *testing.T) {
 	t.Run("the right one gets a request, with its name and our certificate", func(t *testing.T) {
-		m := newMesh(t, planeID)
+		m := newMesh(t, planeID, 0)
 		m.provide()
 		start(t, m.options)
 		want := appID.String() + " localhost /envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
@@ -123,7 +125,7 @@ func TestEnvoyAndTheControlPlaneAuthenticateEachOther(t *testing.T) {
 		}
 	})
 	t.Run("another workload of the same root is refused", func(t *testing.T) {
-		m := newMesh(t, appID)
+		m := newMesh(t, appID, 0)
 		m.provide()
 		r := start(t, m.options)
 		eventually(t, "a refused name", func() bool {
@@ -136,10 +138,41 @@ func TestEnvoyAndTheControlPlaneAuthenticateEachOther(t *testing.T) {
 	})
 }
 
+// A lateListener accepts connections on which what the client sends arrives late.
+type lateListener struct {
+	net.Listener
+	by time.Duration
+}
+
+func (l lateListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return lateConn{c, l.by}, err
+}
+
+type lateConn struct {
+	net.Conn
+	by time.Duration
+}
+
+func (c lateConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	time.Sleep(c.by)
+	return n, err
+}
+
+// A control plane on a slow network, or one with a queue, does not answer within a second. Envoy
+// waits instead of beginning anew.
+func TestEnvoyWaitsForASlowControlPlane(t *testing.T) {
+	m := newMesh(t, planeID, 1200*time.Millisecond)
+	m.provide()
+	start(t, m.options)
+	receive(t, m.requests, "a request")
+}
+
 // Envoy starts without secrets; the first ones, and each new certificate, are used without a
 // restart.
 func TestEnvoyTakesSecretsWhenTheyCome(t *testing.T) {
-	m := newMesh(t, planeID)
+	m := newMesh(t, planeID, 0)
 	r := start(t, m.options)
 	eventually(t, "an answer of /ready", func() bool {
 		ready, _, err := r.admin.Ready(context.Background())
@@ -163,7 +196,7 @@ func TestEnvoyTakesSecretsWhenTheyCome(t *testing.T) {
 
 // A secret that Envoy cannot use is reported with the reason, and the next one is used.
 func TestEnvoyReportsARejectedSecret(t *testing.T) {
-	m := newMesh(t, planeID)
+	m := newMesh(t, planeID, 0)
 	start(t, m.options)
 	chain, _, _ := m.issue(appID)
 	_, other, _ := m.issue(appID)
