@@ -7,6 +7,7 @@ import (
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/controlplane/conns"
 	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/pod/inject"
@@ -50,7 +51,8 @@ func (p *plane) reviewers() []ca.Authenticator {
 		return nil
 	}
 	return []ca.Authenticator{ca.Reviewed{
-		Reviewer: p.cluster, TrustDomain: p.o.Mesh.TrustDomain, Audiences: []string{ca.DefaultAudience},
+		Reviewer:    boundedReviews{p.cluster, conns.NewGate(maxReviews, maxReviewsOfOne)},
+		TrustDomain: p.o.Mesh.TrustDomain, Audiences: []string{ca.DefaultAudience},
 	}}
 }
 

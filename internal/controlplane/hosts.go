@@ -53,17 +53,21 @@ func (p *plane) whileDeclared(service any, s grpc.ServerStream, _ *grpc.StreamSe
 	if !ok {
 		return serve(service, s)
 	}
-	ctx, cancel := context.WithCancelCause(s.Context())
-	defer cancel(nil)
-	gone := status.Error(codes.Unauthenticated, host.Gone().Error())
-	go func() {
+	return endedBy(s, s.Context(), func(ctx context.Context, end context.CancelCauseFunc) {
 		if (hosts{p.mesh}).gone(ctx, host) {
-			cancel(gone)
+			end(status.Error(codes.Unauthenticated, host.Gone().Error()))
 		}
-	}()
-	err := serve(service, bounded{s, ctx})
-	if context.Cause(ctx) == gone {
-		return gone
+	}, func(s grpc.ServerStream) error { return serve(service, s) })
+}
+
+// endedBy serves a stream in a context, which watch may end with the status of the stream.
+func endedBy(s grpc.ServerStream, ctx context.Context, watch func(context.Context, context.CancelCauseFunc), serve func(grpc.ServerStream) error) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go watch(ctx, end)
+	err := serve(bounded{s, ctx})
+	if cause := context.Cause(ctx); cause != ctx.Err() { // the client's end has no status
+		return cause
 	}
 	return err
 }

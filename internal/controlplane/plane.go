@@ -30,9 +30,9 @@ type plane struct {
 	namespace func(name string) (inject.Namespace, bool)
 	authority *ca.Authority
 
-	byCertificate, byClaim *xds.Server // byClaim: nil without a plaintext port
-	secure, plain          port
-	tls                    *tls.Config // of secure
+	byIdentity, byClaim *xds.Server // byClaim: nil without a plaintext port
+	secure, plain       port
+	tls                 *tls.Config // of secure
 
 	webhook *webhook.Webhook // nil without its port
 	reviews *http.Server
@@ -69,10 +69,9 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	}
 	options := xds.Options{
 		Source: p.views(), Authenticate: p.authenticate, Full: o.Full, Prewarm: xds.NewPrewarmCache(), Log: o.Log,
-		Client:  func(ctx context.Context) string { return conns.ClientOf(ctx, ca.ClientName) },
-		Streams: o.ProxiesPerAddress,
+		Client: conns.ClientOf, Streams: o.ProxiesPerAddress,
 	}
-	p.byCertificate = xds.New(options)
+	p.byIdentity = xds.New(options)
 	if o.Plaintext != "" {
 		options.Authenticate = xds.ByClaim
 		p.byClaim = xds.New(options)
@@ -84,9 +83,13 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	return p, nil
 }
 
-// authenticate goes by the certificate of the peer.
+// authenticate goes by the token of the stream, or the certificate of the peer.
 func (p *plane) authenticate(ctx context.Context, _ *core.Node) (xds.Proxy, error) {
-	id, err := p.authority.AuthenticatePeer(ctx)
+	id, ok := tokenOf(ctx)
+	var err error
+	if !ok {
+		id, err = p.authority.AuthenticatePeer(ctx)
+	}
 	return xds.Proxy{Namespace: id.Namespace, ServiceAccount: id.ServiceAccount}, err
 }
 
@@ -111,15 +114,16 @@ func (p *plane) openSecure() error {
 		return err
 	}
 	p.tls = serving.TLS()
+	reviewers := p.reviewers()
 	p.openServers(&ca.Service{
 		Authority: p.authority,
 		Authenticators: append([]ca.Authenticator{
 			tokens,
 			ca.HostTokens{TrustDomain: o.Mesh.TrustDomain, Hosts: hosts{p.mesh}, Used: used},
 			ca.MutualTLS{Authority: p.authority, MayRenew: p.mayRenew},
-		}, p.reviewers()...),
+		}, reviewers...),
 		Log: o.Log,
-	})
+	}, &ca.Service{Authenticators: append([]ca.Authenticator{tokens}, reviewers...), Log: o.Log})
 	return nil
 }
 
@@ -131,7 +135,7 @@ func (p *plane) current() *mesh.Mesh {
 
 // discovery returns the discovery servers that there are.
 func (p *plane) discovery() []*xds.Server {
-	out := []*xds.Server{p.byCertificate}
+	out := []*xds.Server{p.byIdentity}
 	if p.byClaim != nil {
 		out = append(out, p.byClaim)
 	}

@@ -23,9 +23,6 @@ const (
 	// each name twice, once with a version: 350 bytes with the longest names that Kubernetes
 	// has, so 3.5 MB for the endpoints.
 	maxRequest = 4 << 20
-	// A request for a certificate has a key and a token.
-	maxAnonymousRequest = 64 << 10
-
 	// An agent resolves the names of its pod's DNS queries, each with a call.
 	maxCalls = 64
 	// Without an identity there is one call at a time.
@@ -42,8 +39,6 @@ const (
 	// age; then it is closed. Istio's value.
 	ageGrace = 10 * time.Second
 
-	// anonymousLife suffices for one certificate, with an answer of the API server.
-	anonymousLife = 10 * time.Second
 	// prefaceTimeout is how long a client may take to begin with HTTP/2.
 	prefaceTimeout = 10 * time.Second
 )
@@ -78,24 +73,27 @@ func identifiedServer(age time.Duration, more ...grpc.ServerOption) *grpc.Server
 	}, more...)...)...)
 }
 
-// anonymousServer is for clients without a certificate: they get one, or nothing.
-func anonymousServer() *grpc.Server {
-	return grpc.NewServer(serverOptions(
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: anonymousLife, MaxConnectionAgeGrace: anonymousLife}),
-		grpc.MaxRecvMsgSize(maxAnonymousRequest), grpc.MaxConcurrentStreams(maxAnonymousCalls),
+// anonymousServer is for clients without a certificate: they get one, or prove an identity by
+// a token, or get nothing. The listener bounds what they send before, and their time, since
+// a stream that has an identity needs more of both.
+func anonymousServer(more ...grpc.ServerOption) *grpc.Server {
+	return grpc.NewServer(serverOptions(append([]grpc.ServerOption{
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(maxAnonymousCalls),
 		grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
-			return status.Error(codes.Unauthenticated, "the client sent no certificate; without one only a certificate can be requested")
+			return status.Error(codes.Unauthenticated, "the client sent no certificate; without one only a certificate can be requested, or configuration with a token")
 		}),
-	)...)
+	}, more...)...)...)
 }
 
 // openServers makes the servers of the port with mutual TLS, and of the one without TLS.
-func (p *plane) openServers(certificates *ca.Service) {
+func (p *plane) openServers(certificates, tokens *ca.Service) {
 	p.secure = port{
 		identified: identifiedServer(p.o.ConnectionAge, grpc.StreamInterceptor(p.whileDeclared)),
-		anonymous:  anonymousServer(),
+		anonymous:  anonymousServer(grpc.StreamInterceptor(byToken{tokens, p.o.ConnectionAge}.serve)),
 	}
-	discovery.RegisterAggregatedDiscoveryServiceServer(p.secure.identified, p.byCertificate)
+	discovery.RegisterAggregatedDiscoveryServiceServer(p.secure.identified, p.byIdentity)
+	discovery.RegisterAggregatedDiscoveryServiceServer(p.secure.anonymous, p.byIdentity)
 	(&nameService{mesh: p.current, identify: p.authority.AuthenticatePeer}).register(p.secure.identified)
 	certificates.Register(p.secure.identified)
 	certificates.Register(p.secure.anonymous)

@@ -3,9 +3,14 @@ package ca
 import (
 	"context"
 	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4/jwt"
 )
 
 // Credentials are what a caller presents.
@@ -17,9 +22,10 @@ type Credentials struct {
 // A Caller is an authenticated client.
 type Caller struct {
 	Identity Identity
-	Host     string // the host outside of Kubernetes; empty: it is none
-	Pod      string // that the token is bound to, for the log; empty: none
-	Method   string // of authentication, for the log
+	Host     string    // the host outside of Kubernetes; empty: it is none
+	Pod      string    // that the token is bound to, for the log; empty: none
+	Method   string    // of authentication, for the log
+	Expiry   time.Time // of a token; zero: it has none
 
 	// Spend marks a one-time credential as used, for a key (the SHA-256 of its public
 	// half). It is called last, when nothing else refuses the request. Nil: nothing to do.
@@ -132,8 +138,20 @@ func (r Reviewed) Authenticate(ctx context.Context, c Credentials) (Caller, erro
 		return Caller{}, err
 	}
 	caller, err := newCaller(Identity{TrustDomain: r.TrustDomain, Namespace: of.Namespace, ServiceAccount: of.ServiceAccount}, "token review")
-	caller.Pod = of.Pod
+	caller.Pod, caller.Expiry = of.Pod, expiryOf(c.Bearer)
 	return caller, err
+}
+
+// expiryOf reads the expiry of a token that was verified; zero: it has none.
+func expiryOf(token string) time.Time {
+	_, rest, _ := strings.Cut(token, ".")
+	body, _, _ := strings.Cut(rest, ".")
+	text, err := base64.RawURLEncoding.DecodeString(body)
+	var claims jwt.Claims
+	if err != nil || json.Unmarshal(text, &claims) != nil || claims.Expiry == nil {
+		return time.Time{}
+	}
+	return claims.Expiry.Time()
 }
 
 // newCaller checks the identity that a token names.

@@ -55,7 +55,7 @@ func name(c Caller) string {
 }
 
 func (s *Service) create(ctx context.Context, in wire.CertificateRequest) (*Certificate, Caller, error) {
-	caller, err := s.authenticate(ctx)
+	caller, err := s.Authenticate(ctx)
 	if err != nil {
 		return nil, Caller{}, err
 	}
@@ -83,7 +83,9 @@ func (s *Service) create(ctx context.Context, in wire.CertificateRequest) (*Cert
 	return cert, caller, nil
 }
 
-func (s *Service) authenticate(ctx context.Context) (Caller, error) {
+// Authenticate returns the caller of a gRPC call. Its credential is not spent. An error is a
+// status.
+func (s *Service) Authenticate(ctx context.Context) (Caller, error) {
 	token, err := bearer(ctx)
 	if err != nil {
 		return Caller{}, s.refusal(err)

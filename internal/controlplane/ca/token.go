@@ -173,9 +173,12 @@ func (t *Tokens) Authenticate(_ context.Context, c Credentials) (Caller, error) 
 	if _, err := t.parse(c.Bearer); err != nil {
 		return Caller{}, ErrOther
 	}
-	claim, err := t.Verify(c.Bearer, DefaultAudience, time.Now())
+	now := time.Now()
+	claim, err := t.Verify(c.Bearer, DefaultAudience, now)
 	if err != nil {
 		return Caller{}, &Refusal{err.Error()}
 	}
-	return newCaller(Identity{TrustDomain: t.trustDomain, Namespace: claim.Namespace, ServiceAccount: claim.ServiceAccount}, "token")
+	caller, err := newCaller(Identity{TrustDomain: t.trustDomain, Namespace: claim.Namespace, ServiceAccount: claim.ServiceAccount}, "token")
+	caller.Expiry = now.Add(claim.TTL)
+	return caller, err
 }

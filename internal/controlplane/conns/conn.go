@@ -3,10 +3,12 @@ package conns
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/netip"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -18,9 +20,9 @@ type place struct {
 	raw      net.Conn
 	from     netip.Addr // [block] of the client's address
 	origin   *origin
-	number   uint64      // in the order of their coming
-	client   *client     // nil without an identity; set once, before a server has the connection
-	expiry   *time.Timer // of the client's certificate; nil without one; likewise
+	number   uint64                 // in the order of their coming
+	client   atomic.Pointer[client] // nil without an identity; set once
+	expiry   *time.Timer            // of the identity, or of the time without one; guarded by listener.mu
 
 	once sync.Once
 	open context.Context // ends once the place is free
@@ -37,10 +39,10 @@ func (p *place) leave() {
 }
 
 func (p *place) allowance() allowance {
-	if p.client == nil {
-		return p.origin.allowance
+	if c := p.client.Load(); c != nil {
+		return c.allowance
 	}
-	return p.client.allowance
+	return p.origin.allowance
 }
 
 // A transport is the connection beneath TLS. What a client sends is limited here, since what a
@@ -49,6 +51,7 @@ type transport struct {
 	net.Conn
 	*place
 	shaken bool   // the handshake is over
+	read   int    // bytes after it without an identity
 	turn   func() // ends the handshake's turn at a processor, if it has one
 }
 
@@ -78,7 +81,11 @@ func (t *transport) Read(p []byte) (int, error) {
 	}
 	switch {
 	case !t.shaken:
-	case t.client == nil:
+	case t.client.Load() == nil:
+		if t.read += n; t.read > maxAnonymousBytes {
+			t.listener.refuse(t.place, TooMuch, fmt.Sprintf("%d bytes are read from a client without an identity", maxAnonymousBytes))
+			return 0, net.ErrClosed
+		}
 		leave, closed := t.listener.reads.Enter(t.open, t.from, min(int64(n), t.listener.reads.share))
 		if closed != nil {
 			return 0, net.ErrClosed

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -54,41 +56,70 @@ func (i Info) ConnectionState() tls.ConnectionState {
 // it. Beyond the rate of all calls it closes the connection too: a client that opens and resets
 // streams reads no status.
 func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
+	from := placeOf(ctx)
+	if from == nil {
 		return ctx, nil
 	}
-	info, ok := p.AuthInfo.(Info)
-	if !ok {
-		return ctx, nil
-	}
-	from := info.conn.place
 	switch may := from.allowance(); {
 	case !may.calls.Allow():
 		from.listener.refuse(from, CallsTooFast, "the client makes more calls than its rate")
 		return ctx, status.Error(codes.ResourceExhausted, "too many calls from this client")
-	case call.FullMethodName == wire.CertificatePath && !may.certificates.Allow():
-		text := fmt.Sprintf("%d requests for certificates a second are answered", certificateRate)
+	case (call.FullMethodName == wire.CertificatePath || from.client.Load() == nil) && !may.certificates.Allow():
+		text := fmt.Sprintf("%d requests for certificates, or with tokens, a second are answered", certificateRate)
 		from.listener.note(CallsTooFast, from.from, text)
 		return ctx, status.Error(codes.ResourceExhausted, "too many from this client: "+text)
 	}
 	return ctx, nil
 }
 
-// ClientOf names the client of a call as connections are counted: an identity, which is
-// empty without TLS, at an address.
-func ClientOf(ctx context.Context, identify func(tls.ConnectionState) (string, error)) string {
+// placeOf is that of the connection of a call; nil: it is of no listener of this package.
+func placeOf(ctx context.Context) *place {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
+		return nil
+	}
+	info, ok := p.AuthInfo.(Info)
+	if !ok {
+		return nil
+	}
+	return info.conn.place
+}
+
+// Identify gives the connection of a call an identity that the call has proved, until a time
+// at which it is closed. A connection that has one keeps it, with its time; another identity
+// is an error, as are too many connections of the client.
+func Identify(ctx context.Context, identity string, until time.Time) error {
+	p := placeOf(ctx)
+	if p == nil {
+		return errors.New("the connection is not one of a listener")
+	}
+	err := p.listener.join(p, identity, until)
+	if err != nil {
+		p.listener.note(ClientFull, p.from, err.Error())
+	}
+	return err
+}
+
+// ClientOf names the client of a call as connections are counted: an identity, which is
+// empty without TLS, at an address.
+func ClientOf(ctx context.Context) string {
+	p := placeOf(ctx)
+	if p == nil {
 		return ""
 	}
 	identity := ""
-	if info, ok := p.AuthInfo.(Info); ok {
-		if state := info.ConnectionState(); len(state.PeerCertificates) > 0 {
-			identity, _ = identify(state)
-		}
+	if c := p.client.Load(); c != nil {
+		identity = c.identity
 	}
-	return identity + " at " + block(addressOf(p.Addr)).String()
+	return identity + " at " + p.from.String()
+}
+
+// From is the address by which the client of a call is counted.
+func From(ctx context.Context) netip.Addr {
+	if p := placeOf(ctx); p != nil {
+		return p.from
+	}
+	return netip.Addr{}
 }
 
 func (done) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {

@@ -12,6 +12,10 @@ const (
 	// maxAnonymous connections cost some 40 MB. A restart of 10,000 proxies passes through:
 	// each needs a place for the few milliseconds of its handshake.
 	maxAnonymous = 512
+	// anonymousLife suffices for a certificate, or for the token of a stream, with an answer of
+	// the API server each; maxAnonymousBytes for a few of them: a token has 16 KiB at most.
+	anonymousLife     = 20 * time.Second
+	maxAnonymousBytes = 192 << 10
 	// handshakeTimeout is for a node with an overloaded CPU; a handshake takes 2 round trips.
 	handshakeTimeout = 10 * time.Second
 	// An address may open so many connections at once, and a second: a handshake costs the
@@ -45,7 +49,8 @@ const (
 )
 
 // A client, or an address without an identity, may request so many certificates at once, and a
-// second: each costs a signature, and a token a review by the API server. A node that restarts
+// second: each costs a signature, and a token a review by the API server. A stream that begins
+// with a token counts as one. A node that restarts
 // requests one for each of its pods, and each pod has its own address; hosts behind one address
 // share the limit only before they have a certificate.
 const certificateBurst, certificateRate = 100, 20
@@ -75,6 +80,7 @@ type origin struct {
 // A client is an identity at an address.
 type client struct {
 	allowance
+	identity    string
 	connections int
 }
 
@@ -94,6 +100,6 @@ func newAllowance(proxies int, calls *rate.Limiter) allowance {
 	}
 }
 
-func newClient(proxies int) *client {
-	return &client{allowance: newAllowance(proxies, rate.NewLimiter(rate.Limit(proxies*callRatePerProxy), proxies*callBurstPerProxy))}
+func newClient(identity string, proxies int) *client {
+	return &client{identity: identity, allowance: newAllowance(proxies, rate.NewLimiter(rate.Limit(proxies*callRatePerProxy), proxies*callBurstPerProxy))}
 }

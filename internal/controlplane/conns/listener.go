@@ -32,6 +32,7 @@ type Options struct {
 	Log  *slog.Logger // default: none
 
 	handshake time.Duration // default handshakeTimeout
+	anonymous time.Duration // default anonymousLife
 }
 
 // DefaultProxies suffices where each proxy has an address of its own: streams that a broken
@@ -54,9 +55,10 @@ const (
 	Handshake                  // it failed, or took too long
 	ClientFull                 // too many of one client
 	CallsTooFast               // the client makes too many calls in a short time
+	TooMuch                    // the client sends too many bytes without an identity
 )
 
-var reasons = [...]string{"rate", "anonymous", "handshake", "client", "calls"}
+var reasons = [...]string{"rate", "anonymous", "handshake", "client", "calls", "bytes"}
 
 func (r Reason) String() string { return reasons[r] }
 
@@ -82,6 +84,7 @@ func New(l net.Listener, o Options) *Listener {
 	o.Proxies = cmp.Or(o.Proxies, DefaultProxies)
 	o.Rate = cmp.Or(o.Rate, addressRate)
 	o.handshake = cmp.Or(o.handshake, handshakeTimeout)
+	o.anonymous = cmp.Or(o.anonymous, anonymousLife)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	processors := int64(runtime.GOMAXPROCS(0))
 	half := max(1, processors/2) // with all at work, the runtime looks for network events every 10 ms only
@@ -249,6 +252,9 @@ func (l *Listener) handshake(p *place) {
 	case !slices.Contains(l.o.TLS.NextProtos, "http/1.1") && state.NegotiatedProtocol != "h2":
 		l.refuse(p, Handshake, "the client does not speak HTTP/2 (ALPN h2)")
 	case len(state.PeerCertificates) == 0:
+		l.mu.Lock()
+		p.expiry = time.AfterFunc(l.o.anonymous, p.leave)
+		l.mu.Unlock()
 		l.anonymous.add(c)
 	default:
 		identity, err := l.o.Identify(state)
@@ -264,43 +270,53 @@ func (l *Listener) handshake(p *place) {
 // client's certificate expires: a server looks at it when a call begins, a stream has no end,
 // and a client makes its next call on the connection that it has. A zero time is no expiry.
 func (l *Listener) identify(c *Conn, identity string, notAfter time.Time) {
-	most := l.o.Proxies * connectionsPerProxy
-	if l.join(c.place, clientKey{identity, c.from}, most, notAfter) {
+	err := l.join(c.place, identity, notAfter)
+	if err == nil {
 		l.identified.add(c)
 		return
 	}
-	text := fmt.Sprintf("%d connections of %q from one address are served; see --proxies-per-address", most, identity)
 	if l.o.TLS != nil { // without, the port may speak another protocol
-		c.goAway(text)
+		c.goAway(err.Error())
 	}
-	l.refuse(c.place, ClientFull, text)
+	l.refuse(c.place, ClientFull, err.Error())
 }
 
-// join moves a connection to its client, unless that has the most that it may have.
-func (l *Listener) join(p *place, key clientKey, most int, notAfter time.Time) bool {
+// join moves a connection to its client, unless that has the most that it may have. The
+// connection then ends at notAfter.
+func (l *Listener) join(p *place, identity string, notAfter time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if has := p.client.Load(); has != nil {
+		if has.identity != identity {
+			return fmt.Errorf("the connection is of %q; for %q open another one", has.identity, identity)
+		}
+		return nil
+	}
+	key := clientKey{identity, p.from}
 	one := l.clients[key]
 	if one == nil {
 		if len(l.clients) >= maxIdle+int(l.counters.Identified) { // so that many are removed at once
 			maps.DeleteFunc(l.clients, func(_ clientKey, c *client) bool { return c.connections == 0 })
 		}
-		one = newClient(l.o.Proxies)
+		one = newClient(identity, l.o.Proxies)
 		l.clients[key] = one
 	}
-	if one.connections >= most {
-		return false
+	if most := l.o.Proxies * connectionsPerProxy; one.connections >= most {
+		return fmt.Errorf("%d connections of %q from one address are served; see --proxies-per-address", most, identity)
 	}
 	if l.forget(p) {
 		p.origin.known = true
 		one.connections++
-		p.client = one
+		p.client.Store(one)
+		if p.expiry != nil {
+			p.expiry.Stop()
+		}
 		if !notAfter.IsZero() {
 			p.expiry = time.AfterFunc(time.Until(notAfter), p.leave)
 		}
 		l.counters.Identified++
 	}
-	return true
+	return nil
 }
 
 // forget removes a connection from its origin, and reports whether it was there: it is not
@@ -323,11 +339,11 @@ func (l *Listener) forget(p *place) bool {
 func (l *Listener) release(p *place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.forget(p) && p.client != nil {
-		p.client.connections--
-		if p.expiry != nil {
-			p.expiry.Stop()
-		}
+	if p.expiry != nil {
+		p.expiry.Stop()
+	}
+	if c := p.client.Load(); !l.forget(p) && c != nil {
+		c.connections--
 		l.counters.Identified--
 	}
 }

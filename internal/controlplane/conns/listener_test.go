@@ -221,8 +221,8 @@ func TestWhatIsKnownOfAddressesIsBounded(t *testing.T) {
 	for i := range 3 * maxIdle {
 		s := &stub{from: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})}
 		p := l.admit(s)
-		if !l.join(p, clientKey{"x", p.from}, 1, time.Now().Add(time.Hour)) {
-			t.Fatal("refused")
+		if err := l.join(p, "x", time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
 		}
 		p.leave()
 	}
@@ -257,10 +257,12 @@ func TestClientThatCallsTooOftenLosesItsConnection(t *testing.T) {
 			if serial != 0 {
 				from = l.Identified()
 			}
-			_, info, err := Credentials().ServerHandshake(accept(t, from))
+			server := accept(t, from)
+			_, info, err := Credentials().ServerHandshake(server)
 			if err != nil {
 				t.Fatal(err)
 			}
+			server.(*Conn).allowance().certificates.SetLimit(rate.Inf) // all calls' rate is what ends it
 			ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: info})
 			for range 100 * callBurstPerProxy { // far more than the burst: time adds to it
 				if _, err = Tap(ctx, &tap.Info{FullMethodName: "/any"}); err != nil {
@@ -305,23 +307,23 @@ func TestRequestsForCertificatesHaveTheirOwnRate(t *testing.T) {
 				t.Fatalf("%s: request %d of a burst: %v", name, i+1, err)
 			}
 		}
-		if err := call(wire.CertificatePath); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "20 requests for certificates a second") {
+		if err := call(wire.CertificatePath); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "20 requests for certificates, or with tokens, a second") {
 			t.Errorf("%s: %v; want ResourceExhausted with the limit", name, err)
 		}
-		if err := call("/any"); err != nil {
-			t.Errorf("%s: another call: %v", name, err)
+		if err := call("/any"); (err == nil) != (serial != 0) {
+			t.Errorf("%s: another call: %v; want that it is refused without an identity: it may have a token", name, err)
 		}
 	}
 	if err := tapped(3)(wire.CertificatePath); err != nil {
 		t.Errorf("another client: %v", err)
 	}
-	if n := l.Counters().Refused[CallsTooFast]; n != 2 {
-		t.Errorf("%d refusals are counted; want 2", n)
+	if n := l.Counters().Refused[CallsTooFast]; n != 3 {
+		t.Errorf("%d refusals are counted; want 3", n)
 	}
 }
 
 func TestClientThatSendsTooMuchIsSlowedDown(t *testing.T) {
-	c := newClient(1)
+	c := newClient("", 1)
 	now := time.Now()
 	if d := c.bytes.ReserveN(now, minBytesBurst).DelayFrom(now); d > 0 {
 		t.Errorf("waits %s for what one proxy sends; want none", d)

@@ -29,8 +29,8 @@ const (
 // a [ca.Refusal] if the API server rejects the token, and another if the API server does not
 // answer. The token of a pod that is gone is rejected, as of a service account that is gone.
 //
-// Reviews are not cached: a token is reviewed when a pod starts, and at half of a certificate's
-// life.
+// Reviews are not cached: a token is reviewed when a pod starts, at half of a certificate's
+// life, and when a stream begins with it.
 func (c *Cluster) Review(ctx context.Context, token string, audiences []string) (ca.Subject, error) {
 	if strings.Count(token, ".") != 2 {
 		return ca.Subject{}, ca.ErrOther // service accounts have JWTs

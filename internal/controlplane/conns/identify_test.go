@@ -1,0 +1,118 @@
+package conns
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/peer"
+)
+
+// call returns the context of a call on a connection without a certificate, with both ends.
+func call(t *testing.T, l *Listener) (ctx context.Context, client, server net.Conn) {
+	t.Helper()
+	client = dial(t, l, 0)
+	server = accept(t, l.Anonymous())
+	_, info, err := Credentials().ServerHandshake(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return peer.NewContext(t.Context(), &peer.Peer{Addr: server.RemoteAddr(), AuthInfo: info}), client, server
+}
+
+func TestIdentityFromAToken(t *testing.T) {
+	l := start(t, Options{Proxies: 1, anonymous: time.Hour})
+	ctx, client, server := call(t, l)
+	if name := ClientOf(ctx); !strings.HasPrefix(name, " at ") {
+		t.Errorf("%q; want no identity before it is proved", name)
+	}
+	before := server.(*Conn).expiry
+	if err := Identify(ctx, "2", time.Now().Add(2*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if before.Stop() {
+		t.Error("the time without an identity still ends the connection")
+	}
+	if c := l.Counters(); c.Anonymous != 0 || c.Identified != 1 {
+		t.Errorf("%+v; want one connection, with an identity", c)
+	}
+	dial(t, l, 2) // the same identity by a certificate: one client
+	byCertificate := accept(t, l.Identified()).(*Conn)
+	if a, b := byCertificate.client.Load(), server.(*Conn).client.Load(); a != b {
+		t.Errorf("%+v and %+v; want one client", a, b)
+	}
+	// More than is read without an identity.
+	go client.Write(make([]byte, 2*maxAnonymousBytes))
+	if n, err := io.CopyN(io.Discard, server, 2*maxAnonymousBytes); err != nil {
+		t.Errorf("after %d bytes: %v; want them all", n, err)
+	}
+	client.SetReadDeadline(time.Now().Add(patience))
+	if _, err := client.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("after its expiry: %v; want the end of the connection", err)
+	}
+	<-server.(*Conn).open.Done()
+	if c := l.Counters(); c.Identified != 1 {
+		t.Errorf("%+v; want that the connection is not counted any more", c)
+	}
+}
+
+func TestSecondIdentityIsRefused(t *testing.T) {
+	l := start(t, Options{})
+	ctx, _, _ := call(t, l)
+	for _, identity := range []string{"2", "2"} {
+		if err := Identify(ctx, identity, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Identify(ctx, "3", time.Time{}); err == nil || !strings.Contains(err.Error(), `the connection is of "2"; for "3" open another one`) {
+		t.Errorf("%v; want that the connection keeps its identity", err)
+	}
+	if c := l.Counters(); c.Identified != 1 || c.Refused[ClientFull] != 1 {
+		t.Errorf("%+v; want one connection and one refusal", c)
+	}
+	if err := Identify(t.Context(), "2", time.Time{}); err == nil {
+		t.Error("a call on no connection gets an identity")
+	}
+}
+
+// Tokens give no more connections than certificates.
+func TestConnectionsByTokenCountForTheirClient(t *testing.T) {
+	l := start(t, Options{Proxies: 1})
+	for i := range connectionsPerProxy {
+		if ctx, _, _ := call(t, l); Identify(ctx, "2", time.Time{}) != nil {
+			t.Fatalf("connection %d is refused", i+1)
+		}
+	}
+	ctx, _, _ := call(t, l)
+	if err := Identify(ctx, "2", time.Time{}); err == nil || !strings.Contains(err.Error(), `4 connections of "2" from one address`) {
+		t.Errorf("%v; want the limit and the client", err)
+	}
+}
+
+func TestBytesWithoutAnIdentityEndAConnection(t *testing.T) {
+	l := start(t, Options{anonymous: time.Hour})
+	_, client, server := call(t, l)
+	go client.Write(make([]byte, 2*maxAnonymousBytes))
+	n, err := io.Copy(io.Discard, server)
+	if !errors.Is(err, net.ErrClosed) || n > maxAnonymousBytes {
+		t.Errorf("%d bytes, %v; want the end of the connection after %d", n, err, maxAnonymousBytes)
+	}
+	if c := l.Counters(); c.Anonymous != 0 || c.Refused[TooMuch] != 1 {
+		t.Errorf("%+v; want no connection and one refusal", c)
+	}
+}
+
+func TestTimeWithoutAnIdentityEndsAConnection(t *testing.T) {
+	l := start(t, Options{anonymous: time.Millisecond})
+	_, client, server := call(t, l)
+	closed(t, client)
+	<-server.(*Conn).open.Done()
+	if c := l.Counters(); c != (Counters{}) {
+		t.Errorf("%+v; want none", c)
+	}
+}
