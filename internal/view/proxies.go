@@ -40,6 +40,9 @@ func Proxies(w io.Writer, output string, all []debugapi.Proxy) error {
 		if p.Excess > 0 {
 			rows = append(rows, []string{"", "", "", "", "-", fmt.Sprint(p.Excess), "-", "-", "-", "over the limit: answered once, not kept up to date"})
 		}
+		for _, note := range p.Notes {
+			rows = append(rows, []string{"", "", "", "", "-", "-", "-", "-", "-", "NOTE: " + debugapi.OneLine(note)})
+		}
 	}
 	return table(w, rows)
 }

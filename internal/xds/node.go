@@ -19,6 +19,9 @@ import (
 // pushFull is the value of [contract.MetadataPush] with which a proxy gets everything.
 const pushFull = "full"
 
+// grpcAgents begins the user agent of gRPC's clients: "gRPC Go", "gRPC C-core linux".
+const grpcAgents = "gRPC "
+
 // A NodeID is from a proxy's ID in Istio's form: kind~address~name.namespace~domain.
 type NodeID struct {
 	Address   netip.Addr
@@ -109,7 +112,8 @@ func describe(p Proxy, node *core.Node, onDemand bool) (*Proxy, Workload, error)
 		}
 	}
 	p.Addresses = addresses(id, p.Metadata[contract.MetadataAddresses])
-	p.OnDemand = onDemand && p.Metadata[contract.MetadataPush] != pushFull
+	p.GRPC = strings.HasPrefix(node.GetUserAgentName(), grpcAgents)
+	p.OnDemand = onDemand && !p.GRPC && p.Metadata[contract.MetadataPush] != pushFull
 	return &p, Workload{p.Namespace, p.ServiceAccount, p.Metadata[contract.MetadataWorkload]}, nil
 }
 

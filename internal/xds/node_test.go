@@ -71,6 +71,18 @@ func TestProxyIsDescribedByItsNode(t *testing.T) {
 	}
 }
 
+// A gRPC client gets everything by name, even with the delta protocol.
+func TestGRPCClientIsFoundByItsAgent(t *testing.T) {
+	for agent, want := range map[string]Proxy{
+		"gRPC Go": {GRPC: true}, "gRPC C-core Linux": {GRPC: true}, "gRPC Java": {GRPC: true}, "envoy": {OnDemand: true}, "": {OnDemand: true},
+	} {
+		p, _, err := describe(Proxy{}, &core.Node{UserAgentName: agent}, true)
+		if err != nil || p.GRPC != want.GRPC || p.OnDemand != want.OnDemand {
+			t.Errorf("%q: %+v, %v", agent, p, err)
+		}
+	}
+}
+
 func FuzzParseNodeID(f *testing.F) {
 	for _, seed := range []string{"", "~", "~~~", "sidecar~10.0.0.7~app-1.shop~d", "sidecar~fe80::1%eth0~a.b.c~", "host~vm-1"} {
 		f.Add(seed)

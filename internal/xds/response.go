@@ -71,6 +71,15 @@ func (r *response) sorted() []*typeResponse {
 	return all
 }
 
+// names are those of the resources that are sent.
+func (t *typeResponse) names() []string {
+	var out []string
+	for _, r := range t.resources {
+		out = append(out, r.Name)
+	}
+	return out
+}
+
 // removedNames returns the removed resources that did not come back in the same response.
 func (t *typeResponse) removedNames() []string {
 	return slices.DeleteFunc(t.removed, func(name string) bool { return t.included[name] })

@@ -36,6 +36,9 @@ type Proxy struct {
 	Metadata       map[string]string
 	// OnDemand: it subscribes to what it needs. Otherwise it gets everything that it may see.
 	OnDemand bool
+	// GRPC: it is a gRPC client without a proxy, which supports less of each resource than an
+	// Envoy does, and rejects what it does not support.
+	GRPC bool
 }
 
 // A Bundle is the resource of one name, with the resources that belong to it.
@@ -77,6 +80,10 @@ type Snapshot interface {
 	// of a resource from Wildcard, Before or After: so Named accepts every name of a resource
 	// that this snapshot or an earlier one returned.
 	Named(p *Proxy, typeURL, name string) Bundle
+
+	// Notes returns what is not as the proxy's owner may expect, a sentence each: for the
+	// status, and for the log. Listeners are the names that p subscribed to.
+	Notes(p *Proxy, listeners []string) []string
 
 	// Diff returns by type how this snapshot differs from an older one. A type that is
 	// missing has not changed. False: unknown, and each stream compares all that it sent.

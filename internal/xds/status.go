@@ -3,6 +3,7 @@ package xds
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -24,6 +25,8 @@ type ProxyStatus struct {
 	Types          []TypeStatus `json:"types"`
 	// Excess counts names beyond the limit: they were answered, and are not followed.
 	Excess int `json:"excess,omitempty"`
+	// Notes say what is not as the proxy's owner may expect.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // A TypeStatus is the part of a ProxyStatus of one type.
@@ -86,7 +89,27 @@ func (c *client) status() ProxyStatus {
 			Wildcard: sub.wildcard, Subscribed: slices.Sorted(maps.Keys(sub.names)), Resources: len(sub.sent),
 		})
 	}
+	var targets []string
+	if sub := c.types[ListenerType]; sub != nil {
+		targets = slices.Sorted(maps.Keys(sub.names))
+	}
+	out.Notes = c.notes(targets)
 	return out
+}
+
+// maxNotes bounds the notes of one proxy: a client can subscribe to any number of names.
+const maxNotes = 20
+
+// notes returns those on the proxy and, of a gRPC client, on some of its targets.
+func (c *client) notes(targets []string) []string {
+	if !c.proxy.GRPC {
+		targets = nil
+	}
+	all := c.snapshot.Notes(c.proxy, targets[:min(len(targets), maxNotes)])
+	if more := len(all) - maxNotes; more > 0 {
+		all = append(all[:maxNotes:maxNotes], fmt.Sprintf("and %d more", more))
+	}
+	return all
 }
 
 // Resources returns those that the proxy of an ID was sent, by type and name. Of two streams with

@@ -168,6 +168,7 @@ func (st *stream[Req, Resp]) request(r Req, snapshot Snapshot) error {
 	}
 	st.server.count(func(c *Counters) { c.Requests++ })
 	work, large := 1, st.protocol.names(r) > largeRequest
+	var notes []string
 	err := st.respond(large, func(c *client) (*response, error) {
 		if sub := c.types[r.GetTypeUrl()]; sub != nil && r.GetResponseNonce() != "" {
 			st.acknowledge(c, sub, r)
@@ -179,9 +180,15 @@ func (st *stream[Req, Resp]) request(r Req, snapshot Snapshot) error {
 		answer, err := st.protocol.read(c, r)
 		if err == nil {
 			work += answer.work()
+			if t := answer.types[ListenerType]; t != nil && c.proxy.GRPC {
+				notes = c.notes(t.names())
+			}
 		}
 		return answer, err
 	})
+	for _, note := range notes {
+		st.peer.log(st.server.log, slog.LevelInfo, "note on a gRPC client", "proxy", st.client.proxy.ID, "note", note)
+	}
 	if wait := st.peer.slow(work); wait > 0 {
 		st.server.count(func(c *Counters) { c.Slowed++ })
 		st.paused = time.After(wait)

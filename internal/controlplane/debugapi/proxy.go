@@ -18,6 +18,7 @@ type Proxy struct {
 	Since     time.Time      `json:"since"`
 	Types     []Subscription `json:"types"`
 	Excess    int            `json:"excess"`
+	Notes     []string       `json:"notes"`
 
 	Raw json.RawMessage `json:"-"` // all of it
 }

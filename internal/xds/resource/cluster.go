@@ -111,6 +111,10 @@ func (b *builder) serviceEDS(name string, t target, requests bool, sh features) 
 		ServiceName: t.name(),
 		EdsConfig:   ads(b.endpointsTimeout(sh)),
 	}
+	if sh.grpc {
+		c.LbPolicy = cluster.Cluster_ROUND_ROBIN // C-core rejects any other but RING_HASH
+		return c
+	}
 	c.LbPolicy = cluster.Cluster_LEAST_REQUEST
 	ids := map[string]bool{}
 	for _, e := range s.Endpoints {

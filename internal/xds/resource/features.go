@@ -16,6 +16,7 @@ type features struct {
 	v4, v6      bool // families of its listeners
 	transparent bool
 	full        bool // it gets everything, not on demand
+	grpc        bool // it is a gRPC client without a proxy
 }
 
 // shared reports whether other proxies are likely to have the same features: a directory is
@@ -27,6 +28,10 @@ func featuresOf(p *xds.Proxy) features {
 		secrets:     secretsOf(p),
 		transparent: p.Metadata[contract.MetadataInterception] == "TPROXY",
 		full:        !p.OnDemand,
+		grpc:        p.GRPC,
+	}
+	if s.grpc {
+		s.secrets = secrets{} // endpoints that differ in their transport sockets are unsupported
 	}
 	for _, a := range p.Addresses {
 		if a.Unmap().Is4() {
@@ -43,7 +48,9 @@ func featuresOf(p *xds.Proxy) features {
 
 // forClusters returns the part of f on which clusters depend, forListeners the one on which
 // outbound listeners do.
-func (f features) forClusters() features  { return features{secrets: f.secrets, full: f.full} }
+func (f features) forClusters() features {
+	return features{secrets: f.secrets, full: f.full, grpc: f.grpc}
+}
 func (f features) forListeners() features { return features{v4: f.v4, v6: f.v6, full: f.full} }
 
 // workload returns the workload of a proxy, or nil. The proxy claims its name and its

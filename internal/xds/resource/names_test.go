@@ -102,9 +102,10 @@ func FuzzNames(f *testing.F) {
 		f.Add(name)
 	}
 	v := snapshot(f, parts()...)
-	clients := []*xds.Proxy{client(withAgent), client(), client(func(p *xds.Proxy) { p.OnDemand = false })}
+	clients := []*xds.Proxy{client(withAgent), client(), client(func(p *xds.Proxy) { p.OnDemand = false }), client(func(p *xds.Proxy) { p.OnDemand, p.GRPC = false, true })}
 	f.Fuzz(func(t *testing.T, name string) {
 		for _, p := range clients {
+			v.Notes(p, []string{name})
 			for _, typeURL := range types {
 				if r := v.Named(p, typeURL, name).Resource; r != nil && r.Name != name {
 					t.Errorf("%s %q: found as %q", typeURL, name, r.Name)

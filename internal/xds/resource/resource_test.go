@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,6 +165,7 @@ func goldenCases(t *testing.T) map[string][]xds.Dependency {
 	warm := client(func(p *xds.Proxy) { p.Metadata[contract.MetadataPrewarm] = "db, old:80, nowhere, web:x" })
 	full := client(func(p *xds.Proxy) { p.OnDemand = false })
 	bare := client(func(p *xds.Proxy) { delete(p.Metadata, contract.MetadataCertificates) })
+	rpc := client(func(p *xds.Proxy) { p.OnDemand, p.GRPC = false, true })
 	sds := client(func(p *xds.Proxy) { p.Metadata[contract.MetadataSecrets] = "sds-grpc" })
 	return map[string][]xds.Dependency{
 		"listeners":                       flatten(v.Wildcard(p, xds.ListenerType, nil), xds.ListenerType),
@@ -192,7 +194,8 @@ func goldenCases(t *testing.T) map[string][]xds.Dependency {
 		"everything, listeners":           flatten(v.Wildcard(full, xds.ListenerType, nil), xds.ListenerType)[2:],
 		"everything, routes":              flatten(v.Wildcard(full, xds.RouteType, nil), xds.RouteType),
 		"everything, clusters":            flatten(v.Wildcard(full, xds.ClusterType, nil), xds.ClusterType),
-		"client of gRPC":                  append(named(bare, xds.ListenerType, "web:81"), named(bare, xds.RouteType, "outbound|81||web.shop.svc.cluster.local")...),
+		"client of gRPC": slices.Concat(named(rpc, xds.ListenerType, "web:81"), named(rpc, xds.RouteType, "outbound|81||web.shop.svc.cluster.local"),
+			named(rpc, xds.ClusterType, "outbound|81||web.shop.svc.cluster.local"), named(rpc, xds.ListenerType, "web:99")),
 	}
 }
 
