@@ -45,24 +45,33 @@ type Log struct {
 }
 
 // Follow reads events until ctx ends. It is for inside of a cluster, where "ctr" finds
-// its socket.
+// its socket. What happens while containerd itself is restarted is missed.
 func Follow(ctx context.Context, socket string) (*Log, error) {
 	r, err := dial(socket)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "ctr", "events")
-	out, err := cmd.StdoutPipe()
+	l := &Log{labels: map[string]label{}, Changed: make(chan struct{}, 1)}
+	follow := func() (wait func() error, err error) {
+		cmd := exec.CommandContext(ctx, "ctr", "events")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return nil, err
+		}
+		return func() error { l.read(ctx, r, out); return cmd.Wait() }, cmd.Start()
+	}
+	wait, err := follow()
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	l := &Log{labels: map[string]label{}, Changed: make(chan struct{}, 1)}
 	go func() {
-		l.read(ctx, r, out)
-		cmd.Wait()
+		for ctx.Err() == nil {
+			if err == nil {
+				_ = wait() // containerd is gone, or ctx is over
+			}
+			time.Sleep(100 * time.Millisecond)
+			wait, err = follow()
+		}
 	}()
 	return l, nil
 }

@@ -7,6 +7,9 @@
 //	app work [flags]     does some calls and ends
 //	app sleep DURATION   for hooks
 //	app proxy [flags]    another mesh's proxy: a TCP relay without any part of Outrider
+//	app tier [flags]     a service that calls the next one for each call; SIGUSR1 ends it with
+//	                     status 1, SIGUSR2 makes it use up memory
+//	app load [flags]     calls at a fixed rate until SIGTERM, see package load
 package main
 
 import (
@@ -19,7 +22,7 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: app serve|work|sleep|proxy [flags]")
+		fmt.Fprintln(os.Stderr, "usage: app serve|work|sleep|proxy|tier|load [flags]")
 		os.Exit(2)
 	}
 	switch os.Args[1] {
@@ -33,6 +36,10 @@ func main() {
 		time.Sleep(d)
 	case "proxy":
 		relay(options(os.Args[2:]))
+	case "tier":
+		tier(options(os.Args[2:]))
+	case "load":
+		generate(options(os.Args[2:]))
 	default:
 		must(fmt.Errorf("no role %q", os.Args[1]))
 	}
@@ -56,6 +63,10 @@ type optionSet struct {
 	failures int           // how many runs of work end with code; 0: all
 	eat      int           // MiB of memory, after the first call
 	after    time.Duration // before eat, and before a proxy listens
+	name     string        // of a tier
+	timeout  time.Duration // of a tier's call
+	rate     int           // of load
+	want     string        // of load
 }
 
 func options(args []string) optionSet {
@@ -77,6 +88,10 @@ func options(args []string) optionSet {
 	f.StringVar(&o.say, "say", "", "file that counts the runs")
 	f.IntVar(&o.eat, "eat", 0, "MiB of memory to use up")
 	f.DurationVar(&o.after, "after", 0, "before that; of a proxy: before it listens")
+	f.StringVar(&o.name, "name", "", "of a tier")
+	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "of a tier's --call")
+	f.IntVar(&o.rate, "rate", 30, "calls a second of each client of a load")
+	f.StringVar(&o.want, "want", "", "the answer that a load wants")
 	must(f.Parse(args))
 	return o
 }
@@ -86,7 +101,7 @@ func emit(word string, pairs ...any) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "e2e %d %s", time.Now().UnixNano(), word)
 	for i := 0; i+1 < len(pairs); i += 2 {
-		fmt.Fprintf(&b, " %v=%s", pairs[i], strings.ReplaceAll(fmt.Sprint(pairs[i+1]), " ", "_"))
+		fmt.Fprintf(&b, " %v=%s", pairs[i], strings.Join(strings.Fields(fmt.Sprint(pairs[i+1])), "_"))
 	}
 	fmt.Println(b.String())
 }

@@ -181,10 +181,19 @@ func (p *Pod) Kill(container string) error {
 
 // KillBelow sends SIGKILL to the process of a name below a container's first.
 func (p *Pod) KillBelow(container, name string) error {
+	pid, err := p.Below(container, name)
+	if err != nil {
+		return err
+	}
+	return syscall.Kill(pid, syscall.SIGKILL)
+}
+
+// Below is the process of a name below a container's first.
+func (p *Pod) Below(container, name string) (pid int, err error) {
 	// The kernel lists children by the thread that forked them.
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.PID(container)))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var children []byte
 	for _, task := range tasks {
@@ -198,10 +207,10 @@ func (p *Pod) KillBelow(container, name string) error {
 		}
 		comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 		if strings.HasPrefix(strings.TrimSpace(string(comm)), name) {
-			return syscall.Kill(pid, syscall.SIGKILL)
+			return pid, nil
 		}
 	}
-	return fmt.Errorf("%s: no process %q below container %s", p.Name, name, container)
+	return 0, fmt.Errorf("%s: no process %q below container %s", p.Name, name, container)
 }
 
 // Describe is what is known of a pod, for failures.

@@ -39,11 +39,12 @@ func HTTPProbe(path string, port int) *corev1.Probe {
 func (w *World) Furnish(ctx context.Context) error {
 	// any order: the namespaces are independent.
 	for name, labels := range map[string]map[string]string{
-		"shop":   {"istio-injection": "enabled"},
-		"plain":  nil, // pods come injected
-		"strict": {"istio-injection": "enabled"},
-		"locked": {"istio-injection": "enabled", "pod-security.kubernetes.io/enforce": "restricted"},
-		"centre": nil, // no mesh
+		"shop":        {"istio-injection": "enabled"},
+		"plain":       nil, // pods come injected
+		"strict":      {"istio-injection": "enabled"},
+		TierNamespace: {"istio-injection": "enabled"},
+		"locked":      {"istio-injection": "enabled", "pod-security.kubernetes.io/enforce": "restricted"},
+		"centre":      nil, // no mesh
 	} {
 		if err := w.Namespace(ctx, name, labels); err != nil {
 			return err

@@ -1,0 +1,183 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+)
+
+const (
+	// excerpt is how much a failure keeps of an answer.
+	excerpt = 300
+	// longest is the longest answer; those of a hundred tiers are shorter.
+	longest = 64 << 10
+)
+
+// A Failure is a call that was not answered as it should be.
+type Failure struct {
+	Client      string   `json:",omitempty"` // one of Clients; empty: the call of a tier
+	From        string   // the pod that called
+	To          string   // the host that it called
+	Sent, Ended int64    // nanoseconds since 1970
+	Connection  string   `json:",omitempty"` // new, or how long it was idle; two: the client tried again
+	Local       string   `json:",omitempty"` // its address
+	TimedOut    bool     `json:",omitempty"`
+	Status      int      `json:",omitempty"`
+	Server      string   `json:",omitempty"` // header of the answer
+	Text        string   `json:",omitempty"` // the error, or how the answer begins
+	Cause       *Failure `json:",omitempty"` // what the tier that was called says
+}
+
+// Root is the failure in which a chain of tiers ends.
+func (f Failure) Root() Failure {
+	for f.Cause != nil {
+		f = *f.Cause
+	}
+	return f
+}
+
+// digits differ between failures of the same kind.
+var digits = regexp.MustCompile(`[0-9]+`)
+
+// Kind is what f has in common with others that failed in the same way.
+func (f Failure) Kind() string {
+	root := f.Root()
+	service, _, _ := strings.Cut(root.From, "-")
+	text := digits.ReplaceAllString(root.Text[:min(len(root.Text), 100)], "#")
+	return fmt.Sprintf("%s: %s -> %s: %d %s", f.Client, service, root.To, root.Status, text)
+}
+
+// String is one line, and one for each cause.
+func (f Failure) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s -> %s (%s %s) sent %s, after %s: ", f.Client, f.From, f.To, f.Connection, f.Local,
+		time.Unix(0, f.Sent).UTC().Format("15:04:05.000"), time.Duration(f.Ended-f.Sent).Round(time.Millisecond))
+	if f.Status != 0 {
+		fmt.Fprintf(&b, "status %d of %q ", f.Status, f.Server)
+	}
+	b.WriteString(f.Text)
+	if f.Cause != nil {
+		fmt.Fprintf(&b, "\n    because %s", f.Cause)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// A sender sends a request and returns the answer. It notes in f what it sees of its connection.
+type sender func(ctx context.Context, to *url.URL, f *Failure) (*http.Response, error)
+
+// call makes one call and returns the answer. Any answer but want is a failure; an empty want
+// takes all with status 200.
+func call(ctx context.Context, send sender, from, to, want string) (answer string, failure *Failure) {
+	f := &Failure{From: from, To: to, Sent: time.Now().UnixNano()}
+	body, err := exchange(ctx, send, f)
+	f.Ended = time.Now().UnixNano()
+	switch {
+	case err != nil:
+		f.Text = err.Error()
+		if len(body) > 0 {
+			f.Text += fmt.Sprintf(" after %q", body[:min(len(body), excerpt)])
+		}
+		f.TimedOut = ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded)
+	case f.Status == Passed && json.Unmarshal(body, &f.Cause) == nil && f.Cause != nil:
+	case f.Status != http.StatusOK || want != "" && string(body) != want:
+		f.Text = string(body[:min(len(body), excerpt)])
+	default:
+		return string(body), nil
+	}
+	return "", f
+}
+
+func exchange(ctx context.Context, send sender, f *Failure) (body []byte, err error) {
+	to, err := url.Parse(f.To)
+	if err != nil {
+		return nil, err
+	}
+	f.To = to.Host
+	resp, err := send(ctx, to, f)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	f.Status, f.Server = resp.StatusCode, resp.Header.Get("Server")
+	return io.ReadAll(io.LimitReader(resp.Body, longest))
+}
+
+// transport is that of most programs in Go, with a few connections for each host. It tries again
+// by itself where a connection that it had used before is closed unanswered, mesh or not.
+func transport() *http.Transport {
+	return &http.Transport{MaxIdleConnsPerHost: 8, IdleConnTimeout: 90 * time.Second, DisableCompression: true}
+}
+
+// kept sends over connections that stay.
+func kept() sender { return through(transport()) }
+
+func through(t *http.Transport) sender {
+	return func(ctx context.Context, to *url.URL, f *Failure) (*http.Response, error) {
+		trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+			how := "new"
+			if info.Reused {
+				how = fmt.Sprintf("idle %s", info.IdleTime.Round(time.Millisecond))
+			}
+			f.Connection = strings.TrimPrefix(f.Connection+", "+how, ", ")
+			f.Local = info.Conn.LocalAddr().String()
+		}}
+		req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), http.MethodGet, to.String(), nil)
+		if err != nil {
+			return nil, err
+		}
+		return t.RoundTrip(req)
+	}
+}
+
+// slowly sends over a connection of its own, on which it writes nothing at first.
+func slowly(ctx context.Context, to *url.URL, f *Failure) (*http.Response, error) {
+	address := to.Host
+	if to.Port() == "" {
+		address = net.JoinHostPort(to.Hostname(), "80")
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	f.Connection, f.Local = "new", conn.LocalAddr().String()
+	resp, err := afterSilence(ctx, conn, to, f)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	resp.Body = bodyOf{resp.Body, conn}
+	return resp, nil
+}
+
+func afterSilence(ctx context.Context, conn net.Conn, to *url.URL, f *Failure) (*http.Response, error) {
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return nil, err
+		}
+	}
+	time.Sleep(silence)
+	f.Sent = time.Now().UnixNano() // before it no proxy had a request in flight
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", to.RequestURI(), to.Host); err != nil {
+		return nil, err
+	}
+	return http.ReadResponse(bufio.NewReader(conn), nil)
+}
+
+// A bodyOf closes its connection.
+type bodyOf struct {
+	io.ReadCloser
+	conn net.Conn
+}
+
+func (b bodyOf) Close() error { return errors.Join(b.ReadCloser.Close(), b.conn.Close()) }

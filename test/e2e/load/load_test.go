@@ -1,0 +1,189 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Whatever a server does other than answer is a failure, by each client, and says what it was.
+func TestEveryFailureIsSeen(t *testing.T) {
+	raw := func(do func(net.Conn)) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				panic(err)
+			}
+			do(conn)
+			conn.Close()
+		}
+	}
+	for name, tt := range map[string]struct {
+		serve    http.HandlerFunc
+		text     string // of the failure; empty: none
+		timedOut bool
+	}{
+		"answered":     {serve: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }},
+		"closed":       {serve: raw(func(net.Conn) {}), text: "EOF"},
+		"reset":        {serve: raw(func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) }), text: "reset by peer"},
+		"cut short":    {serve: raw(func(c net.Conn) { fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel") }), text: `after "hel"`},
+		"not HTTP":     {serve: raw(func(c net.Conn) { fmt.Fprint(c, "hello\r\n\r\n") }), text: "malformed"},
+		"another's":    {serve: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "good bye") }, text: "good bye"},
+		"not there":    {serve: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no healthy upstream", 503) }, text: "no healthy upstream"},
+		"never":        {serve: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, text: "i/o timeout or deadline", timedOut: true},
+		"never to end": {serve: func(w http.ResponseWriter, r *http.Request) { w.(http.Flusher).Flush(); <-r.Context().Done() }, text: "i/o timeout or deadline", timedOut: true},
+	} {
+		for _, by := range Clients {
+			t.Run(name+"/"+by, func(t *testing.T) {
+				t.Parallel()
+				server := httptest.NewServer(tt.serve)
+				defer server.Close()
+				ctx := t.Context()
+				if tt.timedOut {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, silence+100*time.Millisecond)
+					defer cancel()
+				}
+				answer, f := call(ctx, client(by), "here", server.URL, "hello")
+				if tt.text == "" {
+					if f != nil || answer != "hello" {
+						t.Errorf("answer %q, failure %+v, want none", answer, f)
+					}
+					return
+				}
+				if f == nil {
+					t.Fatalf("no failure, answer %q", answer)
+				}
+				if f.TimedOut != tt.timedOut || !tt.timedOut && !strings.Contains(f.Text, tt.text) {
+					t.Errorf("failure %+v, want one that says %q", f, tt.text)
+				}
+				if f.From != "here" || "http://"+f.To != server.URL || f.Connection != "new" || f.Local == "" || f.Sent == 0 || f.Ended < f.Sent {
+					t.Errorf("failure %+v does not say which call it was", f)
+				}
+			})
+		}
+	}
+}
+
+func TestRefusedIsSeen(t *testing.T) {
+	for _, by := range Clients {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		if _, f := call(t.Context(), client(by), "here", "http://"+l.Addr().String(), ""); f == nil || !strings.Contains(f.Text, "refused") {
+			t.Errorf("%s: failure %+v, want one that says refused", by, f)
+		}
+	}
+}
+
+// A failure three tiers away is found where it was.
+func TestTiersPassFailuresOn(t *testing.T) {
+	broken := false
+	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if broken {
+			http.Error(w, strings.Repeat("upstream connect error ", 1000), 503)
+			return
+		}
+		NewTier("back", "back-1", "", 0).ServeHTTP(w, nil)
+	}))
+	defer back.Close()
+	middle := httptest.NewServer(NewTier("middle", "middle-1", back.URL, time.Minute))
+	defer middle.Close()
+	front := httptest.NewServer(NewTier("front", "front-1", middle.URL, time.Minute))
+	defer front.Close()
+	if answer, f := call(t.Context(), kept(), "load-1", front.URL, "front<-middle<-back"); f != nil {
+		t.Fatalf("answer %q, failure %+v", answer, f)
+	}
+	broken = true
+	_, f := call(t.Context(), kept(), "load-1", front.URL, "front<-middle<-back")
+	if f == nil {
+		t.Fatal("no failure")
+	}
+	at, _ := url.Parse(back.URL)
+	if root := f.Root(); f.From != "load-1" || root.From != "middle-1" || root.To != at.Host || root.Status != 503 || len(root.Text) > excerpt {
+		t.Errorf("%s", f)
+	}
+	if kind, want := f.Kind(), ": middle -> "+at.Host+": 503 upstream connect error"; !strings.HasPrefix(kind, want) {
+		t.Errorf("its kind is %q, want %q", kind, want)
+	}
+	if line := f.String(); !strings.Contains(line, "status 503") || strings.Count(line, "because") != 2 {
+		t.Errorf("it reads: %s", line)
+	}
+}
+
+// Calls have their times, whatever becomes of those before them, and all that were sent are counted.
+func TestTheRateIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second-time.Millisecond)
+		defer cancel()
+		silent := func(ctx context.Context, _ *url.URL, _ *Failure) (*http.Response, error) {
+			<-ctx.Done() // until the call times out
+			return nil, ctx.Err()
+		}
+		reports, looks := 0, 0
+		got := run(ctx, Options{URL: "http://front", Rate: 30, Report: func(Failure) { reports++ }, Every: func(map[string]Tally) { looks++ }},
+			func(string) sender { return silent })
+		for name, n := range got {
+			if n.Sent != 300 || n.Answered != 0 || n.Failed != 300 || n.TimedOut != 300 || n.Late > 0 {
+				t.Errorf("%s: %+v, want 300 sent on time, and timed out", name, n)
+			}
+		}
+		if len(got) != len(Clients) || reports != len(Clients)*reported || looks < 20 {
+			t.Errorf("%d clients, %d reports, %d looks", len(got), reports, looks)
+		}
+	})
+}
+
+// A generator that was held up makes the calls of that time, and says how late.
+func TestLateCallsAreMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const name = "keep-alive"
+		l := &tallies{o: Options{URL: "http://front", Rate: 10, Report: func(Failure) {}}, of: map[string]*tally{name: {}}}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		l.calls(ctx, name, func(context.Context, *url.URL, *Failure) (*http.Response, error) { return nil, net.ErrClosed }, time.Now().Add(-3*time.Second))
+		if n := l.of[name]; n.Sent != 31 || n.Failed != 31 || n.Late != 3*time.Second {
+			t.Errorf("%+v, want 31 calls, the first 3 s late", n.Tally)
+		}
+	})
+}
+
+// Only what was in flight in a process may fail with it.
+func TestExcuses(t *testing.T) {
+	at := func(ms int) time.Time { return time.Unix(1000, 0).Add(time.Duration(ms) * time.Millisecond) }
+	kill := Kill{What: "envoy", Pod: "middle-1", Service: "middle", Before: at(100), After: at(110)}
+	failed := func(from, to string, sent, ended int) Failure {
+		return Failure{From: from, To: to, Sent: at(sent).UnixNano(), Ended: at(ended).UnixNano()}
+	}
+	for name, tt := range map[string]struct {
+		failure Failure
+		excused bool
+	}{
+		"a call of the pod":          {failed("middle-1", "back", 50, 101), true},
+		"a call to its service":      {failed("front-1", "middle", 99, 150), true},
+		"sent while it went":         {failed("front-1", "middle", 109, 150), true},
+		"passed on":                  {Failure{From: "load", To: "front", Cause: &Failure{From: "front-1", To: "middle", Sent: at(50).UnixNano(), Ended: at(101).UnixNano()}}, true},
+		"sent after it":              {failed("front-1", "middle", 111, 150), false},
+		"ended before it":            {failed("front-1", "middle", 10, 99), false},
+		"of another tier's":          {failed("load", "front", 50, 150), false},
+		"of another pod":             {failed("middle-2", "back", 50, 150), false},
+		"its first tier, not so far": {Failure{From: "front-1", To: "middle", Sent: at(50).UnixNano(), Ended: at(150).UnixNano(), Cause: &Failure{From: "middle-2", To: "back", Sent: at(60).UnixNano(), Ended: at(140).UnixNano()}}, false},
+		"it never ended":             {Failure{From: "front-1", To: "middle", Sent: at(50).UnixNano(), Ended: at(15050).UnixNano(), TimedOut: true}, false},
+	} {
+		if got := kill.Excuses(tt.failure); got != tt.excused {
+			t.Errorf("%s: excused %t, want %t", name, got, tt.excused)
+		}
+		if got := len(Unexcused([]Failure{tt.failure}, []Kill{kill})) == 0; got != tt.excused {
+			t.Errorf("%s: left out %t, want %t", name, got, tt.excused)
+		}
+	}
+}

@@ -1,0 +1,300 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outrider.dev/test/e2e/load"
+	"outrider.dev/test/e2e/world"
+)
+
+// A form is how long the suites under load are. Their verdict is a number of failed calls, never
+// how long calls took.
+type form struct {
+	rate       int // calls a second of each of three clients
+	answered   int // calls, at least, of a roll-out
+	rollouts   int // at least
+	strategies []string
+	kills      map[string]int
+	restarts   []string
+}
+
+// short is part of "make e2e", long is "make load".
+var (
+	short = form{
+		rate: 30, answered: 500, rollouts: 1, strategies: []string{"gate"},
+		kills:    map[string]int{"envoy": 2, "agent": 1, "exit": 1, "memory": 1},
+		restarts: []string{"kubelet", "outriderd"},
+	}
+	long = form{
+		rate: 100, answered: 50_000, rollouts: 3, strategies: slices.Sorted(maps.Keys(strategies)),
+		kills:    map[string]int{"envoy": 20, "agent": 10, "exit": 5, "memory": 3},
+		restarts: []string{"kubelet", "containerd", "kube-apiserver", "outriderd", "kubelet", "containerd", "kube-apiserver", "outriderd"},
+	}
+)
+
+func underLoad() form {
+	if os.Getenv("OUTRIDER_LOAD") == "long" {
+		return long
+	}
+	return short
+}
+
+// strategies are the ways to order a tier's pods, by their annotations.
+var strategies = map[string]map[string]string{
+	"gate":          nil,
+	"native":        {"outrider.dev/start": "native"},
+	"hold":          {"outrider.dev/start": "hold"},
+	"init none":     {"outrider.dev/init": "none"},
+	"parking alone": {"outrider.dev/start": "off"},
+}
+
+// Three services that call one another are replaced while they are called: no call is lost.
+func TestRollouts(t *testing.T) {
+	form := underLoad()
+	for _, name := range form.strategies {
+		t.Run(name, func(t *testing.T) {
+			r := alone(t)
+			r.must(w.Tiers(r.Context(), strategies[name]))
+			l := r.load(form.rate)
+			for n := 0; n < form.rollouts || l.answered() < form.answered; n++ {
+				began := time.Now()
+				r.must(w.RollOut(r.Context()))
+				l.note("roll-out %d took %.1f s", n+1, time.Since(began).Seconds())
+				l.settle(5)
+			}
+			l.end()
+			if n := l.answered(); n < form.answered {
+				t.Errorf("not judged: %d calls were answered, want %d", n, form.answered)
+			}
+		})
+	}
+}
+
+// Processes of the services are killed while they are called: calls that are in flight in the
+// process may be lost, and no others.
+func TestKillsUnderLoad(t *testing.T) {
+	r, form := alone(t), underLoad()
+	r.must(w.Tiers(r.Context(), nil))
+	l := r.load(form.rate)
+	i := 0
+	for _, what := range slices.Sorted(maps.Keys(form.kills)) {
+		for range form.kills[what] {
+			pods := r.allReady()
+			r.kill(l, what, pods[i%len(pods)])
+			i++
+			l.settle(2)
+		}
+	}
+	r.allReady()
+	l.end()
+}
+
+// The programs of the node and the control plane are restarted while the services are called: no
+// call is lost.
+func TestRestartsUnderLoad(t *testing.T) {
+	r, form := alone(t), underLoad()
+	r.must(w.Tiers(r.Context(), nil))
+	l := r.load(form.rate)
+	for _, what := range form.restarts {
+		began := time.Now()
+		if what == "outriderd" {
+			r.restartOutriderd()
+		} else {
+			r.must(w.Restart(r.Context(), what))
+		}
+		l.note("%s is back after %.1f s", what, time.Since(began).Seconds())
+		l.settle(5)
+		r.allReady()
+	}
+	l.end()
+}
+
+// A loading is load while it runs.
+type loading struct {
+	*run
+	pod   *world.Pod
+	rate  int
+	notes []string
+	kills []load.Kill
+}
+
+// load begins, and waits until calls are answered.
+func (r *run) load(rate int) *loading {
+	r.Helper()
+	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", "Test", "").Replace(r.Name()))
+	l := &loading{run: r, rate: rate, pod: r.webhook(world.LoadPod(name, rate))}
+	r.until(l.pod, "calls are answered", func() bool { return l.answered() > rate })
+	return l
+}
+
+// note keeps a line for the report.
+func (l *loading) note(format string, args ...any) {
+	l.notes = append(l.notes, time.Now().UTC().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+// settle waits until the calls of some more seconds have come back.
+func (l *loading) settle(seconds int) {
+	l.Helper()
+	n := l.back()
+	l.until(l.pod, "more calls", func() bool { return l.back() >= n+seconds*l.rate*len(load.Clients) })
+}
+
+// tallies are the newest that the load has printed, or at its end the last.
+func (l *loading) tallies() (now map[string]load.Tally) {
+	for _, word := range l.pod.Records("app") {
+		if word.Event == "load" || word.Event == "loaded" {
+			now = nil
+			l.must(json.Unmarshal([]byte(word.Values["json"]), &now))
+		}
+	}
+	return now
+}
+
+func (l *loading) answered() (n int) {
+	for _, t := range l.tallies() {
+		n += t.Answered
+	}
+	return n
+}
+
+// back are the calls that have come back, one way or another.
+func (l *loading) back() (n int) {
+	for _, t := range l.tallies() {
+		n += t.Answered + t.Failed
+	}
+	return n
+}
+
+// end stops the load, prints what became of it, and fails the case if calls were lost.
+func (l *loading) end() {
+	l.Helper()
+	l.must(l.pod.StartDelete(l.Context()))
+	l.emitted(l.pod, "app", "loaded", 1)
+	l.deleted(l.pod)
+	var lost []load.Failure
+	for _, word := range l.pod.Records("app") {
+		if word.Event == "lost" {
+			var f load.Failure
+			l.must(json.Unmarshal([]byte(word.Values["json"]), &f))
+			lost = append(lost, f)
+		}
+	}
+	for _, line := range l.notes {
+		l.Log(line)
+	}
+	tallies, failed := l.tallies(), 0
+	for _, name := range load.Clients {
+		t := tallies[name]
+		l.Logf("%-16s %6d calls, %d failed, %d of them timed out; p50 %s, p99 %s, slowest %s; sent %s late at most (no time is judged but this one)",
+			name, t.Sent, t.Failed, t.TimedOut, t.P50.Round(100*time.Microsecond), t.P99.Round(100*time.Microsecond), t.Slowest.Round(time.Millisecond), t.Late.Round(time.Millisecond))
+		report.count(l.entry, func(e *entry) { e.calls += t.Sent; e.failed += t.Failed })
+		failed += t.Failed
+		if t.Late > load.Starved {
+			l.Errorf("not judged: the load was starved, a call of %s was sent %s late", name, t.Late)
+		}
+		if n := t.Answered + t.Failed; n != t.Sent || n == 0 {
+			l.Errorf("not judged: %d of %d calls of %s came back", n, t.Sent, name)
+		}
+	}
+	l.judge(lost, failed)
+}
+
+// judge fails the case for calls that nothing explains. It shows one of each kind, and what
+// happened around it to the pods at its ends.
+func (l *loading) judge(lost []load.Failure, failed int) {
+	l.Helper()
+	unexcused := load.Unexcused(lost, l.kills)
+	if len(l.kills) > 0 {
+		l.Logf("%d calls failed, %d of them in flight in a process that was killed", len(lost), len(lost)-len(unexcused))
+	}
+	kinds := map[string][]load.Failure{}
+	for _, f := range unexcused {
+		kinds[f.Kind()] = append(kinds[f.Kind()], f)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		all := kinds[kind]
+		l.Errorf("%d calls were lost from %s to %s: %s\nthe first: %s\n%s", len(all),
+			clock(all[0].Ended), clock(all[len(all)-1].Ended), kind, all[0], l.around(all[0].Root()))
+	}
+	if n := failed - len(lost); n > 0 {
+		l.Errorf("%d more calls were lost, of which the load has said no more", n)
+	}
+}
+
+func clock(ns int64) string { return time.Unix(0, ns).UTC().Format("15:04:05.000") }
+
+// around is what happened to the pods at both ends of a call.
+func (l *loading) around(f load.Failure) string {
+	pods := slices.DeleteFunc(w.In(world.TierNamespace), func(p *world.Pod) bool {
+		return p.Name != f.From && world.TierHost(p.Spec().Labels["app"]) != f.To || p.UID == l.pod.UID
+	})
+	return w.Around(pods, time.Unix(0, f.Ended), 2*time.Second)
+}
+
+// allReady waits until every pod of the tiers is, and returns them.
+func (r *run) allReady() (pods []*world.Pod) {
+	r.Helper()
+	r.must(w.Until(r.Context(), patience, "the tiers are ready", func() bool {
+		pods = w.RunningTiers()
+		return len(pods) > 0 && !slices.ContainsFunc(pods, func(p *world.Pod) bool { return !p.Ready() })
+	}))
+	return pods
+}
+
+// kill ends a process of a pod, and waits until it is back.
+func (r *run) kill(l *loading, what string, p *world.Pod) {
+	r.Helper()
+	container, pid, signal := proxy, p.PID(proxy), syscall.SIGKILL
+	var err error
+	switch what {
+	case "envoy":
+		pid, err = p.Below(proxy, "envoy")
+	case "exit", "memory":
+		container, signal = "app", syscall.SIGUSR1
+		if what == "memory" {
+			signal = syscall.SIGUSR2
+		}
+		pid, err = p.Below("app", "app")
+	}
+	r.must(err)
+	ready, restarts := healthy(p), p.Restarts(container)
+	kill := load.Kill{What: what, Pod: p.Name, Service: world.TierHost(p.Spec().Labels["app"]), Before: time.Now()}
+	r.must(syscall.Kill(pid, signal))
+	for !world.Gone(pid) {
+		if time.Since(kill.Before) > patience {
+			r.Fatalf("%s of %s does not end\n%s", what, p.Name, p.Describe())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	kill.After = time.Now()
+	l.kills = append(l.kills, kill)
+	l.note("%s of %s was killed", what, p.Name)
+	r.until(p, what+" is back", func() bool {
+		if what == "envoy" {
+			return healthy(p) > ready
+		}
+		return p.Restarts(container) > restarts && p.Ready()
+	})
+	l.note("%s of %s is back", what, p.Name)
+}
+
+// restartOutriderd kills the control plane's pod and waits until there is another.
+func (r *run) restartOutriderd() {
+	r.Helper()
+	old, none := r.outriderd(), int64(0)
+	r.must(w.Client.CoreV1().Pods(old.Namespace).Delete(r.Context(), old.Name, metav1.DeleteOptions{GracePeriodSeconds: &none}))
+	r.must(w.Until(r.Context(), patience, "another outriderd that is ready", func() bool {
+		now := r.outriderd()
+		return now != nil && now.UID != old.UID && now.Ready()
+	}))
+}

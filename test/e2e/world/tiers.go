@@ -1,0 +1,127 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/test/e2e/load"
+)
+
+// The services of the suites under load call one another in this order.
+var tiers = []string{"front", "middle", "back"}
+
+// TierNamespace has them, and the load.
+const TierNamespace = "tiers"
+
+// TierHost is how a tier is called.
+func TierHost(name string) string { return name + "." + TierNamespace }
+
+const (
+	// tierReplicas leaves one that serves where a pod is killed.
+	tierReplicas = 2
+	// tierMemory is the limit of a tier, that it goes over when it is told to.
+	tierMemory = "64Mi"
+	tierEats   = "100"
+)
+
+// Tiers makes the services anew, with annotations in their pods, and waits until they are rolled out.
+func (w *World) Tiers(ctx context.Context, annotations map[string]string) error {
+	var manifest strings.Builder
+	for i, name := range tiers {
+		command := []string{"/app", "tier", "--name=" + name, "--stop=3s", "--eat=" + tierEats}
+		if i+1 < len(tiers) {
+			// Shorter than its caller's, so that the caller learns of what failed.
+			timeout := load.Timeout - time.Duration(i+1)*2*time.Second
+			command = append(command, "--call=http://"+TierHost(tiers[i+1])+"/", "--timeout="+timeout.String())
+		}
+		notes := ""
+		for key, value := range annotations { // any order: the keys of a map
+			notes += fmt.Sprintf(", %q: %q", key, value)
+		}
+		fmt.Fprintf(&manifest, tierManifest, name, TierNamespace, tierReplicas, notes, AppImage, strings.Join(command, ", "), tierMemory)
+	}
+	if err := w.Apply(ctx, manifest.String()); err != nil {
+		return err
+	}
+	return w.RolledOut(ctx)
+}
+
+const tierManifest = `
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s, namespace: %[2]s}
+spec:
+  replicas: %[3]d
+  strategy: {rollingUpdate: {maxUnavailable: 0, maxSurge: 1}}
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata:
+      labels: {app: %[1]s, part: tier}
+      annotations: {sidecar.istio.io/proxyCPU: 10m, sidecar.istio.io/proxyMemory: 32Mi%[4]s}
+    spec:
+      terminationGracePeriodSeconds: 15
+      containers:
+      - name: app
+        image: "%[5]s"
+        command: [%[6]s]
+        ports: [{containerPort: 8080}]
+        readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1, timeoutSeconds: 10}
+        resources: {limits: {memory: %[7]s}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: %[1]s, namespace: %[2]s}
+spec: {selector: {app: %[1]s}, ports: [{name: http, port: 80, targetPort: 8080}]}
+`
+
+// RollOut replaces all pods of the tiers, all tiers at the same time.
+func (w *World) RollOut(ctx context.Context) error {
+	if _, err := w.Kubectl(ctx, "", append([]string{"rollout", "restart", "--namespace=" + TierNamespace}, deployments()...)...); err != nil {
+		return err
+	}
+	return w.RolledOut(ctx)
+}
+
+// RolledOut waits until the newest pods of the tiers are ready and those before are gone.
+func (w *World) RolledOut(ctx context.Context) error {
+	for _, of := range deployments() {
+		if _, err := w.Kubectl(ctx, "", "rollout", "status", of, "--namespace="+TierNamespace, "--timeout=180s"); err != nil {
+			pods, _ := w.Kubectl(ctx, "", "describe", "pods", "--namespace="+TierNamespace)
+			return fmt.Errorf("%w\n%s", err, pods)
+		}
+	}
+	return w.Until(ctx, 3*time.Minute, "the pods before are gone", func() bool { return len(w.RunningTiers()) == tierReplicas*len(tiers) })
+}
+
+func deployments() (all []string) {
+	for _, name := range tiers {
+		all = append(all, "deployment/"+name)
+	}
+	return all
+}
+
+// RunningTiers are the pods of the tiers that are there, by name.
+func (w *World) RunningTiers() (out []*Pod) {
+	for _, p := range w.In(TierNamespace) {
+		if _, there := p.Status(); there && p.asMade.Labels["part"] == "tier" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// LoadPod calls the first tier, by each client at a rate, until it is deleted.
+func LoadPod(name string, rate int) *corev1.Pod {
+	p := Awesome(TierNamespace, name)
+	c := &p.Spec.Containers[0]
+	c.Command = []string{"/app", "load", "--call=http://" + TierHost(tiers[0]) + "/", "--want=" + strings.Join(tiers, "<-"), fmt.Sprintf("--rate=%d", rate)}
+	c.Ports, c.ReadinessProbe = nil, nil
+	grace := int64(load.Timeout/time.Second) + 15 // the last calls come back
+	p.Spec.TerminationGracePeriodSeconds = &grace
+	return p
+}
