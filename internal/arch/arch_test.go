@@ -78,7 +78,7 @@ var arrows = map[string][]string{
 	"internal/agent/proxy": {"internal/capture", "internal/agent/config", "internal/agent/dns", "internal/wire", "internal/agent/envoy", "internal/agent/identity", sys,
 		"internal/agent/readiness", "internal/agent/sockets", "internal/agent/standby", "internal/agent/state", "internal/agent/status", "internal/agent/supervise", "startup"},
 	"internal/agent/state":     {"startup", sys},
-	"internal/agent/gate":      {"startup", "internal/wire", "internal/agent/state", "internal/agent/supervise", sys},
+	"internal/agent/gate":      {"startup", "internal/wire", "internal/cli/visible", "internal/agent/state", "internal/agent/supervise", sys},
 	"internal/agent/envoy":     {sys},
 	"internal/agent/standby":   {"internal/agent/sockets", sys},
 	"internal/agent/supervise": {sys},

@@ -30,6 +30,7 @@ const (
 
 	StatesDir = "/outrider/state" // the states of all containers, read-only
 	OwnDir    = "/outrider/own"   // the container's own directory in it
+	ReadyFile = "ready.json"      // of the proxy's, in its directory: whether it is ready, and why not
 
 	WorkDir         = "/etc/outrider/proxy"
 	PodInfoDir      = "/etc/outrider/pod"

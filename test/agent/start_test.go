@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,12 @@ func TestStartSaysWhatIsMissing(t *testing.T) {
 		if err := json.Unmarshal([]byte(got.Body), &s); got.Status != 503 || err != nil || s.Ready || len(s.Reasons) == 0 {
 			t.Errorf("%d %s; want 503 and reasons as JSON", got.Status, got.Body)
 		}
+		gate := p.Gate("--after", "outrider-proxy is healthy", "--", "sleep", "60")
+		defer gate.Kill()
+		harness.Eventually(t, "the gate's log has the proxy's reason", func() bool {
+			raw, err := os.ReadFile(filepath.Join(p.Dir, "gate.log"))
+			return err == nil && regexp.MustCompile("not ready: certificate-missing: .*the control plane .* is not reached: .*; see kubectl logs").Match(raw)
+		})
 		w.Serve()
 		up := time.Now()
 		a.Ready()

@@ -11,9 +11,11 @@ import (
 type answer struct {
 	responded bool // with any status
 	healthy   bool
+	problem   string // why it is not healthy; not cleaned for a log
 }
 
-// decide applies the rule of an edge to what is known of its dependency, and returns the reason.
+// decide applies the rule of an edge to what is known of its dependency, and returns the reason
+// if that opens the edge: [gate.missing] describes what blocks it.
 func decide(e startup.Edge, seen state.Seen, got answer, waited time.Duration) (startup.Decision, string) {
 	status, source := seen.Status(), "answer"
 	if status.Reached(e.After) {
@@ -30,23 +32,7 @@ func decide(e startup.Edge, seen state.Seen, got answer, waited time.Duration) (
 	case startup.Expired, startup.GivenUp:
 		return d, "timeout"
 	default:
-		return d, missing(seen)
-	}
-}
-
-// missing describes the state of a dependency that blocks an edge.
-func missing(s state.Seen) string {
-	switch {
-	case !s.Known:
-		return "it has published no state"
-	case s.Status().Failed:
-		return "it failed"
-	case s.Phase == state.Waiting:
-		return "it waits itself"
-	case s.Phase == state.Ended:
-		return "it ended"
-	default:
-		return "it runs"
+		return d, ""
 	}
 }
 

@@ -32,10 +32,10 @@ func TestWhenAnEdgeOpens(t *testing.T) {
 		"it runs":                                  {edge: healthy, seen: runs, want: startup.Blocked},
 		"it is healthy":                            {edge: healthy, seen: well, want: startup.Satisfied},
 		"its last word was healthy":                {edge: healthy, seen: killed, want: startup.Blocked},
-		"it answers that it is healthy":            {edge: healthy, got: answer{true, true}, want: startup.Satisfied},
-		"it answers that it is not":                {edge: healthy, got: answer{true, false}, want: startup.Blocked},
-		"it answers, and is only to be started":    {edge: with(func(e *startup.Edge) { e.After = startup.Started }), got: answer{true, false}, want: startup.Satisfied},
-		"it answers, and is to be completed":       {edge: with(func(e *startup.Edge) { e.After = startup.Completed }), got: answer{true, true}, want: startup.Blocked},
+		"it answers that it is healthy":            {edge: healthy, got: answer{responded: true, healthy: true}, want: startup.Satisfied},
+		"it answers that it is not":                {edge: healthy, got: answer{responded: true}, want: startup.Blocked},
+		"it answers, and is only to be started":    {edge: with(func(e *startup.Edge) { e.After = startup.Started }), got: answer{responded: true}, want: startup.Satisfied},
+		"it answers, and is to be completed":       {edge: with(func(e *startup.Edge) { e.After = startup.Completed }), got: answer{responded: true, healthy: true}, want: startup.Blocked},
 		"optional, and it has no record":           {edge: optional, want: startup.Blocked},
 		"optional, and it was killed":              {edge: optional, seen: killed, want: startup.Waived},
 		"before the timeout":                       {edge: with(func(e *startup.Edge) { e.Timeout = time.Second }), waited: time.Second - 1, want: startup.Blocked},
@@ -45,7 +45,7 @@ func TestWhenAnEdgeOpens(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got, why := decide(tt.edge, tt.seen, tt.got, tt.waited); got != tt.want || why == "" {
+			if got, why := decide(tt.edge, tt.seen, tt.got, tt.waited); got != tt.want || (why == "") != (got == startup.Blocked) {
 				t.Errorf("decide is %v (%s), want %v", got, why, tt.want)
 			}
 		})

@@ -110,14 +110,19 @@ func (p *poller) get(ctx context.Context, client *http.Client) answer {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return answer{}
+		return answer{problem: err.Error()}
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return answer{}
+		return answer{problem: cause(err)}
 	}
-	resp.Body.Close()
-	return answer{responded: true, healthy: isSuccess(resp.StatusCode)}
+	defer resp.Body.Close()
+	if isSuccess(resp.StatusCode) {
+		return answer{responded: true, healthy: true}
+	}
+	late := time.AfterFunc(longestPause, cancel) // a body that comes slowly must not delay the next request
+	defer late.Stop()
+	return answer{responded: true, problem: problemOf(resp)}
 }
 
 // isSuccess is the kubelet's rule (kubelet v1.34.4 pkg/probe/http).

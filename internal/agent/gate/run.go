@@ -30,6 +30,8 @@ type gate struct {
 	pollers     map[string]*poller
 	stopPolling context.CancelFunc
 	printedAt   time.Time // when the last line about the wait was printed
+	said        string    // what it said of the dependencies
+	changes     int       // lines that a new reason caused
 
 	child *child
 	base  map[string]int // by dependency: how often it had started

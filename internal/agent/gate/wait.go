@@ -11,10 +11,12 @@ import (
 )
 
 // A line is printed about what the command waits for after sayAfter, and again each time the wait has
-// become longer by half, at most every sayAtMost.
+// become longer by half, at most every sayAtMost. A new reason is printed earlier, at most every
+// sayAfter, for the first sayChanges of them: reasons that alternate do not fill a node's disk.
 const (
-	sayAfter  = time.Second
-	sayAtMost = time.Minute
+	sayAfter   = time.Second
+	sayAtMost  = time.Minute
+	sayChanges = 20
 )
 
 // fresh is how old an answer may be when the gate opens: healthy means now.
@@ -27,7 +29,7 @@ func (g *gate) lookWaiting() {
 		return
 	}
 	waited := time.Since(g.since)
-	var holding []string
+	var holding []blocked
 	waits := make([]state.Wait, 0, len(g.o.After))
 	for _, e := range g.o.After {
 		seen := g.see(e)
@@ -37,9 +39,9 @@ func (g *gate) lookWaiting() {
 		case d.Open():
 			w.Took, w.By = waited, why
 		case d == startup.Blocked:
-			holding = append(holding, fmt.Sprintf("%s (%s)", condition(e), why))
+			holding = append(holding, blocked{e, seen})
 		default:
-			g.end(GaveUp, "%s waited %s for %s and gave up: %s", g.o.Place.Container, e.Timeout, condition(e), missing(seen))
+			g.end(GaveUp, "%s waited %s for %s and gave up: %s", g.o.Place.Container, e.Timeout, condition(e), g.missing(e, seen))
 			return
 		}
 		waits = append(waits, w)
@@ -87,12 +89,32 @@ func (g *gate) firstEnds(waits []state.Wait) []state.Wait {
 	return waits
 }
 
-func (g *gate) sayWaiting(waited time.Duration, holding []string) {
-	if waited < sayAfter || !g.printedAt.IsZero() && time.Since(g.printedAt) < min(max(waited/2, sayAfter), sayAtMost) {
+// blocked is an edge that holds the command.
+type blocked struct {
+	startup.Edge
+	seen state.Seen
+}
+
+// sayWaiting prints what holds the command, and why that is not there.
+func (g *gate) sayWaiting(waited time.Duration, holding []blocked) {
+	silent := time.Since(g.printedAt)
+	if waited < sayAfter || !g.printedAt.IsZero() && silent < sayAfter {
 		return
 	}
-	g.printedAt = time.Now()
-	g.o.Say(fmt.Sprintf("%s waits since %s until %s", g.o.Place.Container, waited.Round(time.Second), strings.Join(holding, ", ")))
+	var words []string
+	for _, b := range holding {
+		words = append(words, fmt.Sprintf("%s (%s)", condition(b.Edge), g.missing(b.Edge, b.seen)))
+	}
+	text := strings.Join(words, ", ")
+	switch due := silent >= min(max(waited/2, sayAfter), sayAtMost); {
+	case due:
+	case text != g.said && g.changes < sayChanges:
+		g.changes++
+	default:
+		return
+	}
+	g.printedAt, g.said = time.Now(), text
+	g.o.Say(fmt.Sprintf("%s waits since %s until %s", g.o.Place.Container, waited.Round(time.Second), text))
 }
 
 // nextLook is the time until the gate reads the records without an event.

@@ -86,6 +86,17 @@ func readFile(name string) (s Seen, f *os.File, err error) {
 	return Seen{}, nil, fmt.Errorf("%s: %w: it was replaced %d times while it was read", name, errRecord, replaced)
 }
 
+// ReadOther reads another file that a container keeps beside its record. As for a record, no link
+// is followed, nothing blocks, and it has a limit.
+func ReadOther(dir, container, name string) ([]byte, error) {
+	f, err := openRegular(filepath.Join(dir, container, name), recordLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, recordLimit))
+}
+
 // openRegular opens a file that another container made: no link is followed, nothing blocks.
 func openRegular(name string, limit int64) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)

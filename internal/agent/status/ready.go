@@ -14,12 +14,13 @@ import (
 	"time"
 
 	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/internal/contract"
 )
 
 const (
 	// StateFile holds the status at level outbound. It is replaced by rename, so that a
 	// watch of the directory fires and no reader sees a part; without an agent it does not exist.
-	StateFile = "ready.json"
+	StateFile = contract.ReadyFile
 
 	// WaiterHeader names the client, for the journal. A request that has it and is held gets
 	// status 102 at once: so the client knows that it need not send another.
