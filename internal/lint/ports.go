@@ -36,7 +36,7 @@ func serverFirst(s service, b *builder) {
 		field := path{"spec", "ports", i}
 		c := clue{code: "undeclared-server-first", title: fmt.Sprintf("port %d of %s looks like %s (%s), and does not declare it", p.Port, s.Name, shown(is), because),
 			field: field.plus("port"), evidence: fmt.Sprint(p.Port),
-			why:    fmt.Sprintf("a port whose protocol is unknown is sniffed: the proxy waits up to 200 ms for the client's first bytes. In %s the server sends first, so each connection costs that, or hangs", shown(is)),
+			why:    fmt.Sprintf("a port whose protocol is unknown is sniffed: the proxy waits up to 200 ms for the client's first bytes. In %s the server sends first, so each connection costs that", shown(is)),
 			do:     fmt.Sprintf("declare it: appProtocol: %s, or a name that begins with %s", is, is),
 			source: "Istio \"Protocol Selection\"; docs/mesh-files.md"}
 		after := s.DeepCopy()

@@ -15,8 +15,8 @@ import (
 	"outrider.dev/internal/controlplane/ca"
 )
 
-// issue writes a workload's certificate and the roots as Envoy's secrets.
-func issue(t testing.TB, authority *ca.Authority, dir, account string) {
+// certificate returns a workload's certificate and key.
+func certificate(t testing.TB, authority *ca.Authority, account string) (chain, private string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -30,10 +30,16 @@ func issue(t testing.TB, authority *ca.Authority, dir, account string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return leaf.Chain[0], string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
+}
+
+// issue writes a workload's certificate and the roots as Envoy's secrets.
+func issue(t testing.TB, authority *ca.Authority, dir, account string) {
+	t.Helper()
+	chain, private := certificate(t, authority, account)
 	inline := func(pem string) any { return map[string]any{"inline_string": pem} }
-	private := string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
 	secrets := map[string]map[string]any{
-		contract.WorkloadSecret: {"tls_certificate": map[string]any{"certificate_chain": inline(leaf.Chain[0]), "private_key": inline(private)}},
+		contract.WorkloadSecret: {"tls_certificate": map[string]any{"certificate_chain": inline(chain), "private_key": inline(private)}},
 		contract.RootsSecret:    {"validation_context": map[string]any{"trusted_ca": inline(string(authority.RootsPEM()))}},
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -98,9 +98,14 @@ func (o Options) base() object {
 		},
 		"stats_config": o.Stats.config(),
 		"layered_runtime": object{"layers": []any{
-			// The largest regular expression of a route. Envoy's default of 100 rejects common ones;
-			// this is Istio's value.
-			object{"name": "outrider", "static_layer": object{"re2.max_program_size.error_level": 32768}},
+			object{"name": "outrider", "static_layer": object{
+				// The largest regular expression of a route. Envoy's default of 100 rejects common
+				// ones; this is Istio's value.
+				"re2.max_program_size.error_level": 32768,
+				// An internal listener that closes a connection ends it with a FIN. Otherwise a
+				// response that is complete at its end (HTTP/1.0) would seem cut.
+				"envoy.reloadable_features.enable_send_rst_on_user_space_socket": false,
+			}},
 			object{"name": "admin", "admin_layer": object{}},
 		}},
 		"overload_manager": object{"refresh_interval": "0.25s", "resource_monitors": []any{

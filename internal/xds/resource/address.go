@@ -38,18 +38,23 @@ func (v *snapshot) cluster(p *xds.Proxy, name string) xds.Bundle {
 //  1. The virtual address of a service that is visible to the proxy: the service, or the
 //     internal listener, if the service has routes for this client.
 //  2. The address of a workload: that workload, by mutual TLS if it supports that.
+//     In both cases a port that declares HTTP has the internal listener for silent
+//     connections in place of the cluster for bytes.
 //  3. Any other: that address. A port that no service has is refused at the address, as
 //     without a proxy.
 func (v *snapshot) addressCluster(p *xds.Proxy, a address) xds.Bundle {
 	if t, ok := v.serviceAt(p, a.to); ok {
 		var out xds.Bundle
-		if a.http && len(t.service.RoutesFor(p.Namespace, t.port.Number)) > 0 {
+		switch {
+		case a.late(t.port.Protocol):
+			return xds.Bundle{Resource: v.lateCluster(a, t), Service: true}
+		case a.http() && len(t.service.RoutesFor(p.Namespace, t.port.Number)) > 0:
 			out = v.internalCluster(p, a, t)
 			out.Service = true
-		} else {
-			out = v.withEndpoints(v.serviceCluster(a.String(), t, featuresOf(p), a.http), t)
+		default:
+			out = v.withEndpoints(v.serviceCluster(a.String(), t, featuresOf(p), a.http()), t)
 		}
-		if a.http {
+		if a.http() {
 			out.Before = append(out.Before, v.tcpCluster(p, a, t))
 		}
 		return out
@@ -65,7 +70,12 @@ func (v *snapshot) addressCluster(p *xds.Proxy, a address) xds.Bundle {
 	if sh.secrets.configured() && mutual(w, a.to.Port()) {
 		id = identity(v.config.TrustDomain, w)
 	}
-	build := func() *xds.Resource { return serialize(a.String(), directCluster(a, port.Protocol, id, sh)) }
+	build := func() *xds.Resource {
+		if a.late(port.Protocol) {
+			return serialize(a.String(), lateTo(a))
+		}
+		return serialize(a.String(), directCluster(a, port.Protocol, id, sh))
+	}
 	if !declared {
 		return xds.Bundle{Resource: build()} // one of 65,535: not cached either
 	}
@@ -87,11 +97,14 @@ func (v *snapshot) internalCluster(p *xds.Proxy, a address, t target) xds.Bundle
 	return out
 }
 
-// tcpCluster returns the cluster of the same address for a connection without early bytes,
-// which is taken for TCP: pools connect before they have a request. It is sent along, so
-// that a service in use stays reachable both ways when the control plane is gone.
+// tcpCluster returns the cluster of the same address for a connection without early bytes:
+// pools connect before they have a request. It is sent along, so that a service in use stays
+// reachable both ways when the control plane is gone.
 func (v *snapshot) tcpCluster(p *xds.Proxy, a address, t target) xds.Dependency {
-	a.http = false
+	a.prefix = tcpPrefix
+	if a.late(t.port.Protocol) {
+		return xds.Dependency{Type: xds.ClusterType, Resource: v.lateCluster(a, t)}
+	}
 	return xds.Dependency{Type: xds.ClusterType, Resource: v.serviceCluster(a.String(), t, featuresOf(p), false)}
 }
 
@@ -218,10 +231,10 @@ func (v *snapshot) clusterNames(s *mesh.Service, p mesh.Port, sh features) []str
 		}
 		to := netip.AddrPortFrom(a, p.Number)
 		if mayBeHTTP(p.Protocol) && slices.Contains(v.ports.sniffed, p.Number) {
-			out = append(out, address{true, to}.String())
+			out = append(out, address{httpPrefix, to}.String())
 		}
-		if !p.Protocol.IsHTTP() {
-			out = append(out, address{false, to}.String())
+		if !p.Protocol.IsHTTP() { // else it comes with the one for requests
+			out = append(out, address{tcpPrefix, to}.String())
 		}
 	}
 	return out

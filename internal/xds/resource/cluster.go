@@ -144,7 +144,7 @@ func directCluster(a address, p mesh.Protocol, id string, sh features) *cluster.
 	name := a.String()
 	c := newCluster(name)
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_STATIC}
-	if a.http {
+	if a.http() {
 		c.TypedExtensionProtocolOptions = protocolOptions(p)
 	}
 	c.LoadAssignment = singleEndpoint(name, a.to.Addr().String(), a.to.Port(), id)
@@ -159,21 +159,28 @@ func directCluster(a address, p mesh.Protocol, id string, sh features) *cluster.
 // internalTo is a cluster that leads to the internal listener, with the authority of the
 // virtual host of a target.
 func internalTo(name string, t target) *cluster.Cluster {
+	c, e := toInternalListener(name, internalName, t.routedHost())
+	c.AltStatName = internalName + "|" + t.routedHost()
+	c.TypedExtensionProtocolOptions = protocolOptions(mesh.HTTP)
+	e.GetEndpoint().Hostname = t.routedHost()
+	return c
+}
+
+// toInternalListener returns a cluster that leads to an internal listener, and its endpoint.
+func toInternalListener(name, listener, id string) (*cluster.Cluster, *endpoint.LbEndpoint) {
 	c := newCluster(name)
 	c.UpstreamConnectionOptions = nil // no socket
-	c.AltStatName = internalName + "|" + t.routedHost()
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_STATIC}
-	c.TypedExtensionProtocolOptions = protocolOptions(mesh.HTTP)
-	c.LoadAssignment = &endpoint.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpoint.LocalityLbEndpoints{{
-		LbEndpoints: []*endpoint.LbEndpoint{{HostIdentifier: &endpoint.LbEndpoint_Endpoint{Endpoint: &endpoint.Endpoint{
-			Hostname: t.routedHost(),
-			Address: &core.Address{Address: &core.Address_EnvoyInternalAddress{EnvoyInternalAddress: &core.EnvoyInternalAddress{
-				AddressNameSpecifier: &core.EnvoyInternalAddress_ServerListenerName{ServerListenerName: internalName},
-				EndpointId:           t.routedHost(),
-			}}},
-		}}}},
+	e := &endpoint.LbEndpoint{HostIdentifier: &endpoint.LbEndpoint_Endpoint{Endpoint: &endpoint.Endpoint{
+		Address: &core.Address{Address: &core.Address_EnvoyInternalAddress{EnvoyInternalAddress: &core.EnvoyInternalAddress{
+			AddressNameSpecifier: &core.EnvoyInternalAddress_ServerListenerName{ServerListenerName: listener},
+			EndpointId:           id,
+		}}},
 	}}}
-	return c
+	c.LoadAssignment = &endpoint.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpoint.LocalityLbEndpoints{{
+		LbEndpoints: []*endpoint.LbEndpoint{e},
+	}}}
+	return c, e
 }
 
 // identityKey is the metadata of an endpoint that selects its transport socket.

@@ -75,8 +75,9 @@ func (d *diff) service(s *mesh.Service) {
 		}
 		for _, a := range s.Addresses {
 			to := netip.AddrPortFrom(a.Unmap(), p.Number)
-			d.name(xds.ClusterType, address{true, to}.String())
-			d.name(xds.ClusterType, address{false, to}.String())
+			for _, prefix := range []string{httpPrefix, tcpPrefix, rawPrefix} {
+				d.name(xds.ClusterType, address{prefix, to}.String())
+			}
 		}
 	}
 	for _, e := range s.Endpoints { // see mayIdentify

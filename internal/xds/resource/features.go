@@ -46,6 +46,10 @@ func featuresOf(p *xds.Proxy) features {
 	return s
 }
 
+// late reports whether the proxy has internal listeners. One with full push may be of another
+// mesh, whose bootstrap does not enable them.
+func (f features) late() bool { return !f.full }
+
 // forClusters returns the part of f on which clusters depend, forListeners the one on which
 // outbound listeners do.
 func (f features) forClusters() features {

@@ -23,7 +23,7 @@ func (v *snapshot) fullPush(p *xds.Proxy, typeURL string) []xds.Bundle {
 	sh := featuresOf(p)
 	switch typeURL {
 	case xds.ClusterType:
-		out := bundles(v.fixedClusters())
+		out := bundles(v.fixedClusters(sh))
 		for t := range v.targetsByFamily(p) {
 			reached := t.forProxy(p)
 			out = append(out, v.withEndpoints(v.serviceCluster(t.name(), reached, sh, true), reached))
@@ -180,7 +180,7 @@ func (v *snapshot) fullListeners(out []*xds.Resource, p *xds.Proxy) []*xds.Resou
 	for t := range v.targets(p) {
 		for _, a := range t.service.Addresses {
 			if v.mesh.ByAddress(a) == t.service {
-				out = append(out, v.serviceListener(t, socket{a.Unmap(), t.port.Number}))
+				out = append(out, v.serviceListener(p, t, socket{a.Unmap(), t.port.Number}))
 			}
 		}
 	}
@@ -220,27 +220,31 @@ func (v *snapshot) listenerAt(p *xds.Proxy, name string) *xds.Resource {
 		return nil
 	}
 	t, ok := v.serviceAt(p, a.to)
-	if !ok {
+	if !ok || p.OnDemand && !v.hasOwnListener(t) {
 		return nil
 	}
-	return v.serviceListener(t, socket{a.to.Addr(), a.to.Port()})
+	return v.serviceListener(p, t, socket{a.to.Addr(), a.to.Port()})
 }
 
 // serviceListener is the listener of a virtual address and port; nil for requests, and for a
 // port of the proxy itself.
-func (v *snapshot) serviceListener(t target, at socket) *xds.Resource {
+func (v *snapshot) serviceListener(p *xds.Proxy, t target, at socket) *xds.Resource {
 	if v.routedByHost(t) || slices.Contains(mesh.ProxyPorts, t.port.Number) {
 		return nil
 	}
 	t = t.withFamily(familyOf(at.host))
-	return v.cache.of(t.service).get(serviceKey(at), func() *xds.Resource {
+	return v.cache.of(t.service).get(serviceKey{at, p.OnDemand}, func() *xds.Resource {
 		name := sniffedPrefix + withoutColons.Replace(netip.AddrPortFrom(at.host, at.port).String())
 		l := listen(name, at)
 		l.BindToPort = off()
 		l.TrafficDirection = core.TrafficDirection_OUTBOUND
-		l.FilterChains = []*listener.FilterChain{{
-			Name: "tcp", Filters: []*listener.Filter{tcpProxy(toCluster(t.name()))},
-		}}
+		if p.OnDemand {
+			l.FilterChains, l.DefaultFilterChain = []*listener.FilterChain{v.tcpByAddress(v.firstUseTimeout)}, passthroughChain()
+		} else {
+			l.FilterChains = []*listener.FilterChain{{
+				Name: "tcp", Filters: []*listener.Filter{tcpProxy(toCluster(t.name()))},
+			}}
+		}
 		return serialize(name, l)
 	})
 }

@@ -3,10 +3,12 @@ package resource
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	inspector "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
+	tcp "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"outrider.dev/internal/contract"
@@ -15,81 +17,102 @@ import (
 
 // An inboundPort is how connections to a port of the application are accepted.
 type inboundPort struct {
-	port      uint16 // 0: every other
-	http      bool
-	mutualTLS bool
-	plaintext bool
-	appTLS    bool // plain text may be TLS of the application, and is detected
+	port        uint16 // 0: every other
+	http        bool
+	mutualTLS   bool
+	plaintext   bool
+	appTLS      bool // plain text may be TLS of the application, and is detected
+	clientFirst bool // the client sends first: what it sends can be waited for, see firstChains
 }
 
 // inboundPorts returns those of a workload; the last is for every other port. A workload
 // that is not known (yet) accepts mutual TLS only, because a policy may require it.
-func inboundPorts(w *mesh.Workload, canTLS bool) []inboundPort {
+func inboundPorts(w *mesh.Workload, f features) []inboundPort {
 	if w == nil {
-		return []inboundPort{{mutualTLS: canTLS}}
+		return []inboundPort{{mutualTLS: f.secrets.configured()}}
 	}
 	var out []inboundPort
 	for _, p := range w.Ports {
-		d := inboundPortOf(p, canTLS)
+		d := inboundPortOf(p, f)
 		if p.Protocol == mesh.ServerFirst && p.TLS == mesh.Permissive {
 			d = inboundPort{port: p.Number, plaintext: true} // no inspector may wait for the client: see mutual
 		}
 		out = append(out, d)
 	}
-	return append(out, inboundPortOf(mesh.AppPort{Protocol: mesh.TCP, TLS: w.TLS}, canTLS))
+	return append(out, inboundPortOf(mesh.AppPort{Protocol: mesh.TCP, TLS: w.TLS}, f))
 }
 
-func inboundPortOf(p mesh.AppPort, canTLS bool) inboundPort {
+func inboundPortOf(p mesh.AppPort, f features) inboundPort {
 	d := inboundPort{port: p.Number, http: p.Protocol.IsHTTP()}
-	d.mutualTLS = p.TLS != mesh.Disable && canTLS
+	d.mutualTLS = p.TLS != mesh.Disable && f.secrets.configured()
 	d.plaintext = p.TLS != mesh.Strict
 	d.appTLS = d.plaintext && (d.mutualTLS || d.http)
+	d.clientFirst = d.appTLS && f.late() && (d.http || p.Protocol == mesh.TLS)
 	return d
 }
+
+// handshakeTimeout bounds the TLS handshake of a client. It has time for a lost segment or
+// ten: a proxy as client gives up after connectTimeout, with its handshake.
+const handshakeTimeout = 30 * time.Second
 
 // inboundPortsKey identifies a list of ports.
 func inboundPortsKey(ports []inboundPort) string { return fmt.Sprint(ports) }
 
 // inbound returns a listener for connections to the application: the one for captured
-// connections, or the one for those that came before the proxy started.
+// connections, or the one for those that came before the proxy started. Its listener filters
+// depend on the ports as little as possible: a change of them would close the connections to
+// all ports.
 func (b *builder) inbound(name string, f features, ports []inboundPort) *listener.Listener {
 	var l *listener.Listener
+	var destination *listener.ListenerFilter
 	if name == earlyInboundName {
 		l = deferAccept(listen(name, socket{loopback, contract.RelayInbound}))
-		detect(l, proxyProtocol(), tlsInspector(ports))
+		destination = proxyProtocol()
 	} else {
 		l = listen(name, f.wildcards(contract.InboundPort)...)
-		detect(l, originalDestination(), tlsInspector(ports))
+		destination = originalDestination()
 		if f.transparent {
 			l.Transparent = on()
 		}
 	}
+	inspectors := []*listener.ListenerFilter{listenerFilter("envoy.filters.listener.tls_inspector", &inspector.TlsInspector{})}
+	if f.late() {
+		inspectors = append(inspectors, httpInspector()) // see firstChains
+	}
+	for _, i := range inspectors {
+		i.FilterDisabled = notInspected(ports)
+	}
+	detect(l, append([]*listener.ListenerFilter{destination}, inspectors...)...)
 	l.TrafficDirection = core.TrafficDirection_INBOUND
 	l.FilterChains = rejectOwnPorts()
 	for _, p := range ports {
-		l.FilterChains = append(l.FilterChains, b.chains(f, p)...)
+		l.FilterChains = append(l.FilterChains, b.firstChains(f, p)...)
 	}
 	return l
 }
 
-// tlsInspector detects TLS in the first bytes, except on ports where it makes no difference.
-func tlsInspector(ports []inboundPort) *listener.ListenerFilter {
-	f := listenerFilter("envoy.filters.listener.tls_inspector", &inspector.TlsInspector{})
-	var excluded, inspected []*listener.ListenerFilterChainMatchPredicate
+// toApplication forwards bytes to the proxy's own application.
+func toApplication() *tcp.TcpProxy {
+	proxy := toCluster(applicationCluster)
+	proxy.StatPrefix = "inbound"
+	return proxy
+}
+
+// notInspected matches the ports where the first bytes make no difference. On a port for mutual
+// TLS only they make none either, but then it would matter to the listener which ports these are.
+func notInspected(ports []inboundPort) *predicate {
+	var excluded, inspected []*predicate
 	for _, d := range ports {
 		switch inspect := d.mutualTLS || d.appTLS; {
 		case d.port == 0 && !inspect:
-			// Every port but those that are inspected.
-			f.FilterDisabled = not(anyOf(inspected))
-			return f
+			return not(anyOf(inspected)) // every port but those that are inspected
 		case inspect:
 			inspected = append(inspected, onPort(d.port))
 		default:
 			excluded = append(excluded, onPort(d.port))
 		}
 	}
-	f.FilterDisabled = anyOf(excluded)
-	return f
+	return anyOf(excluded)
 }
 
 type predicate = listener.ListenerFilterChainMatchPredicate
@@ -124,12 +147,16 @@ func not(p *predicate) *predicate {
 // does not fall back to a less specific one: so where the mesh's TLS is matched by its
 // ALPN, other TLS needs a chain too.
 func (b *builder) chains(sh features, d inboundPort) []*listener.FilterChain {
-	proxy := toCluster(applicationCluster)
-	proxy.StatPrefix = "inbound"
-	bytes := tcpProxy(proxy)
-	app := bytes
+	bytes := tcpProxy(toApplication())
+	app, authenticated := bytes, bytes
 	if d.http {
 		app = httpToApplication()
+		authenticated = app
+	} else {
+		// The application gets no connection from a client that is not authenticated.
+		after := toApplication()
+		after.UpstreamConnectMode, after.MaxEarlyDataBytes = tcp.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE, uint32Value(0)
+		authenticated = tcpProxy(after)
 	}
 	name := "app"
 	match := func() *listener.FilterChainMatch { return &listener.FilterChainMatch{} }
@@ -145,8 +172,11 @@ func (b *builder) chains(sh features, d inboundPort) []*listener.FilterChain {
 	}
 	if d.mutualTLS {
 		m := match()
-		m.TransportProtocol, m.ApplicationProtocols = "tls", []string{alpn}
-		add("-mesh", m, app, downstreamTLS(sh.secrets, b.config.TrustDomain))
+		if d.plaintext { // else it is mutual TLS or nothing, however late
+			m.TransportProtocol, m.ApplicationProtocols = "tls", []string{alpn}
+		}
+		add("-mesh", m, authenticated, downstreamTLS(sh.secrets, b.config.TrustDomain))
+		out[0].TransportSocketConnectTimeout = duration(handshakeTimeout)
 	}
 	if d.appTLS {
 		m := match()
@@ -157,4 +187,23 @@ func (b *builder) chains(sh features, d inboundPort) []*listener.FilterChain {
 		add("", match(), app, nil)
 	}
 	return out
+}
+
+// firstChains are those of a listener that waits sniffTimeout. On a port where the client
+// sends first, only plain text in which HTTP was detected is plain text: silent connections,
+// and all others in which neither HTTP nor TLS was detected, go to the internal listener.
+func (b *builder) firstChains(f features, d inboundPort) []*listener.FilterChain {
+	out := b.chains(f, d)
+	if !d.clientFirst {
+		return out
+	}
+	plain := out[len(out)-1]
+	late := &listener.FilterChain{Name: plain.Name, FilterChainMatch: plain.FilterChainMatch, Filters: toLateInbound()}
+	if !d.http {
+		out[len(out)-1] = late
+		return out
+	}
+	plain.Name += "-http"
+	plain.FilterChainMatch = &listener.FilterChainMatch{DestinationPort: late.FilterChainMatch.DestinationPort, ApplicationProtocols: detectedHTTP}
+	return append(out, late)
 }

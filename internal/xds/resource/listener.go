@@ -2,8 +2,10 @@ package resource
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/proto"
 
 	"outrider.dev/internal/xds"
@@ -15,7 +17,10 @@ type (
 		features features
 	}
 	earlyKey   string
-	serviceKey socket
+	serviceKey struct {
+		at       socket
+		onDemand bool
+	}
 	inboundKey struct {
 		name     string
 		features features
@@ -35,7 +40,42 @@ func (v *snapshot) listeners(p *xds.Proxy) []*xds.Resource {
 	for _, port := range v.ports.sniffed {
 		out = append(out, v.sniffedListener(port, f))
 	}
-	return append(out, v.internalResource())
+	out = append(out, v.internalResource(), v.lateResource())
+	return v.ownListeners(out, p)
+}
+
+// ownListeners adds those of virtual addresses at which the server speaks first, see
+// hasOwnListener.
+func (v *snapshot) ownListeners(out []*xds.Resource, p *xds.Proxy) []*xds.Resource {
+	count := map[uint16]int{}
+	for _, t := range v.serverFirst() {
+		if count[t.port.Number] == maxOwnListeners || !v.mesh.Visible(t.service, p.Namespace) {
+			continue
+		}
+		count[t.port.Number]++
+		for _, a := range t.service.Addresses {
+			if v.mesh.ByAddress(a) == t.service {
+				out = append(out, v.serviceListener(p, t, socket{a.Unmap(), t.port.Number}))
+			}
+		}
+	}
+	return out
+}
+
+// listServerFirst returns the services' ports that may have listeners of their own.
+func (v *snapshot) listServerFirst() []target {
+	if !slices.ContainsFunc(v.ports.sniffed, func(n uint16) bool { return v.ports.own[n] > 0 }) {
+		return nil
+	}
+	var out []target
+	for _, s := range v.mesh.Services() {
+		for i := range s.Ports {
+			if t := (target{service: s, port: &s.Ports[i]}); v.hasOwnListener(t) && len(s.Addresses) > 0 {
+				out = append(out, t)
+			}
+		}
+	}
+	return out
 }
 
 func (v *snapshot) outboundListener(f features) *xds.Resource {
@@ -55,12 +95,18 @@ func (v *snapshot) sniffedListener(port uint16, f features) *xds.Resource {
 }
 
 func (v *snapshot) inboundListeners(p *xds.Proxy, f features) []*xds.Resource {
-	ports := inboundPorts(workload(v.mesh, p), f.secrets.configured())
+	ports := inboundPorts(workload(v.mesh, p), f)
 	var out []*xds.Resource
-	for _, name := range []string{inboundName, earlyInboundName} {
+	add := func(name string, build func() *listener.Listener) {
 		out = append(out, v.cache.shared.getFor(f, inboundKey{name, f, inboundPortsKey(ports)}, func() *xds.Resource {
-			return serialize(name, v.inbound(name, f, ports))
+			return serialize(name, build())
 		}))
+	}
+	if f.late() { // first: the others send connections there
+		add(lateInboundName, func() *listener.Listener { return v.lateInbound(f, ports) })
+	}
+	for _, name := range []string{inboundName, earlyInboundName} {
+		add(name, func() *listener.Listener { return v.inbound(name, f, ports) })
 	}
 	return out
 }
@@ -78,13 +124,13 @@ func (v *snapshot) listener(p *xds.Proxy, name string) *xds.Resource {
 		switch {
 		case isPort && v.sniffs(p, port):
 			return v.sniffedListener(port, f)
-		case f.full:
-			return v.listenerAt(p, rest)
+		case isPort:
+			return nil
 		}
-		return nil
+		return v.listenerAt(p, rest)
 	}
 	switch name {
-	case inboundName, earlyInboundName:
+	case inboundName, earlyInboundName, lateInboundName:
 		for _, r := range v.inboundListeners(p, f) {
 			if r != nil && r.Name == name {
 				return r
@@ -97,6 +143,8 @@ func (v *snapshot) listener(p *xds.Proxy, name string) *xds.Resource {
 		return v.earlyListener()
 	case internalName:
 		return v.internalResource()
+	case lateName:
+		return v.lateResource()
 	}
 	return v.grpcListener(p, name)
 }

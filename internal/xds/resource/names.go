@@ -24,40 +24,45 @@ const (
 	sniffedPrefix = "outbound_" // before a port number
 
 	httpPrefix = "http|" // before an address and port: a cluster for requests
-	tcpPrefix  = "tcp|"  // likewise for bytes
+	tcpPrefix  = "tcp|"  // likewise for connections in which no HTTP was detected in time
+	rawPrefix  = "raw|"  // likewise for bytes that are not HTTP, to a port that declares it
+
+	lateName        = "late" // internal listener for the silent connections to such a port
+	lateInboundName = "virtualInbound-late"
 )
 
 // An address is the name of the cluster for an original destination.
 type address struct {
-	http bool
-	to   netip.AddrPort // unmapped
+	prefix string
+	to     netip.AddrPort // unmapped
 }
 
 // parseAddress parses the names that Envoy makes out of %DOWNSTREAM_LOCAL_ADDRESS%. As the
 // other functions here it accepts one spelling only: names are keys of caches, and a caller
 // can make up any number of spellings.
 func parseAddress(name string) (address, bool) {
-	rest, http := strings.CutPrefix(name, httpPrefix)
-	if !http {
-		var tcp bool
-		if rest, tcp = strings.CutPrefix(name, tcpPrefix); !tcp {
+	for _, prefix := range []string{httpPrefix, tcpPrefix, rawPrefix} {
+		rest, ok := strings.CutPrefix(name, prefix)
+		if !ok {
+			continue
+		}
+		to, err := netip.ParseAddrPort(rest)
+		if err != nil {
 			return address{}, false
 		}
+		a := address{prefix, netip.AddrPortFrom(to.Addr().Unmap(), to.Port())}
+		return a, to.Addr().Zone() == "" && a.String() == name
 	}
-	to, err := netip.ParseAddrPort(rest)
-	if err != nil {
-		return address{}, false
-	}
-	a := address{http, netip.AddrPortFrom(to.Addr().Unmap(), to.Port())}
-	return a, to.Addr().Zone() == "" && a.String() == name
+	return address{}, false
 }
 
-func (a address) String() string {
-	if a.http {
-		return httpPrefix + a.to.String()
-	}
-	return tcpPrefix + a.to.String()
-}
+func (a address) String() string { return a.prefix + a.to.String() }
+
+// http reports whether the cluster is for requests.
+func (a address) http() bool { return a.prefix == httpPrefix }
+
+// late reports whether the cluster leads to the internal listener for silent connections.
+func (a address) late(p mesh.Protocol) bool { return a.prefix == tcpPrefix && p.IsHTTP() }
 
 // serviceName is Istio's name of a service's port, for its cluster and its endpoints. In
 // place of the name of a subset it has the family, if that is not the primary one.

@@ -19,6 +19,7 @@ func TestNameHasOneSpelling(t *testing.T) {
 	v := snapshot(t, append(parts(), service("six", "db", "fd96::6", port(6379, mesh.TCP)))...)
 	spellings := map[string][]string{
 		"http|10.96.0.1:80": {"http|10.96.0.1:080", "http|10.96.0.1:+80", "http|010.96.0.1:80", "HTTP|10.96.0.1:80", "http|10.96.0.1:80 ", "http|[::ffff:10.96.0.1]:80", "http|[::ffff:10.96.0.1%a]:80"},
+		"raw|10.9.9.9:99":   {"raw|10.9.9.9:099", "raw|10.9.9.9"},
 		"tcp|10.9.9.9:99":   {"tcp|10.9.9.9:099", "tcp|[::ffff:10.9.9.9]:99"},
 		"http|[fd96::5]:80": {"http|[FD96::5]:80", "http|[fd96:0::5]:80", "http|[fd96::5%zone]:80", "http|[fd96::5]:080"},
 		"tcp|[fd00::9]:1":   {"tcp|[fd00::9%eth0]:1", "tcp|[fd00::09]:1"},
@@ -98,7 +99,7 @@ func live() int64 {
 
 // FuzzNames: no name panics, and what is found for a name has that name.
 func FuzzNames(f *testing.F) {
-	for _, name := range []string{"http|10.96.0.1:80", "tcp|[fd96::5%x]:080", web80, old80v6, "routed/80-ipv6.routed.shop.svc.cluster.local", "80", "outbound_080", "web.shop:81", "routed", "virtualInbound", "", "|:", "outbound|||"} {
+	for _, name := range []string{"http|10.96.0.1:80", "tcp|[fd96::5%x]:080", "raw|10.96.0.1:80", "late", web80, old80v6, "routed/80-ipv6.routed.shop.svc.cluster.local", "80", "outbound_080", "web.shop:81", "routed", "virtualInbound", "", "|:", "outbound|||"} {
 		f.Add(name)
 	}
 	v := snapshot(f, parts()...)

@@ -87,11 +87,17 @@ func detect(l *listener.Listener, filters ...*listener.ListenerFilter) {
 
 // internalListener serves the requests to services with routes.
 func (b *builder) internalListener() *listener.Listener {
+	l := internal(internalName, core.TrafficDirection_OUTBOUND)
+	l.FilterChains = []*listener.FilterChain{{Name: "http", Filters: []*listener.Filter{b.httpRouteByService()}}}
+	return l
+}
+
+// internal returns a listener inside of Envoy.
+func internal(name string, d core.TrafficDirection) *listener.Listener {
 	return &listener.Listener{
-		Name:              internalName,
-		TrafficDirection:  core.TrafficDirection_OUTBOUND,
+		Name:              name,
+		TrafficDirection:  d,
 		ListenerSpecifier: &listener.Listener_InternalListener{InternalListener: &listener.Listener_InternalListenerConfig{}},
-		FilterChains:      []*listener.FilterChain{{Name: "http", Filters: []*listener.Filter{b.httpRouteByService()}}},
 	}
 }
 
@@ -139,11 +145,14 @@ func (b *builder) httpByAddress(timeout time.Duration) *listener.FilterChain {
 	return c
 }
 
+// detectedHTTP are the application protocols by which the HTTP inspector names what it detects.
+var detectedHTTP = []string{"http/1.0", "http/1.1", "h2c"}
+
 // httpChain is for connections in which HTTP was detected.
 func httpChain(filter *listener.Filter) *listener.FilterChain {
 	return &listener.FilterChain{
 		Name:             "http",
-		FilterChainMatch: &listener.FilterChainMatch{ApplicationProtocols: []string{"http/1.0", "http/1.1", "h2c"}},
+		FilterChainMatch: &listener.FilterChainMatch{ApplicationProtocols: detectedHTTP},
 		Filters:          []*listener.Filter{filter},
 	}
 }
@@ -151,8 +160,13 @@ func httpChain(filter *listener.Filter) *listener.FilterChain {
 // tcpByAddress sends connections inside the mesh's networks to the cluster of their
 // address.
 func (b *builder) tcpByAddress(timeout time.Duration) *listener.FilterChain {
+	return b.bytesByAddress(tcpPrefix, timeout)
+}
+
+// bytesByAddress is tcpByAddress for the clusters with a prefix.
+func (b *builder) bytesByAddress(prefix string, timeout time.Duration) *listener.FilterChain {
 	choose := network("envoy.filters.network.set_filter_state", &state.Config{
-		OnNewConnection: []*values.FilterStateValue{setState("envoy.tcp_proxy.cluster", tcpPrefix+"%DOWNSTREAM_LOCAL_ADDRESS%")},
+		OnNewConnection: []*values.FilterStateValue{setState("envoy.tcp_proxy.cluster", prefix+"%DOWNSTREAM_LOCAL_ADDRESS%")},
 	})
 	bytes := toCluster(passthroughCluster) // the API requires one; the filter state overrides it
 	bytes.StatPrefix = "outbound"

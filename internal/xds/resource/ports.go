@@ -7,17 +7,23 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// ports counts, by number, the services' ports whose protocol is detected from the first
-// bytes, and those where the server speaks first.
+// maxOwnListeners bounds, by port number, the listeners for the virtual addresses of services
+// whose server speaks first. Beyond it a connection costs the wait for the client's first
+// bytes. The bound is far above what meshes have, and keeps their listeners from growing with
+// their services.
+const maxOwnListeners = 64
+
+// ports counts the services' ports by number.
 type ports struct {
-	sniff, never map[uint16]int
+	http, unknown map[uint16]int // the protocol is detected from the first bytes
+	own, never    map[uint16]int // the server speaks first: at a virtual address, or at pods only
 
 	sniffed   []uint16 // numbers with a listener that detects the protocol, in order
-	unsniffed []uint16 // on which the server of a service speaks first, in order
+	unsniffed []uint16 // on which the server of a service speaks first, and no service declares HTTP, in order
 }
 
 func countPorts(services []*mesh.Service) *ports {
-	out := &ports{sniff: map[uint16]int{}, never: map[uint16]int{}}
+	out := &ports{http: map[uint16]int{}, unknown: map[uint16]int{}, own: map[uint16]int{}, never: map[uint16]int{}}
 	for _, s := range services {
 		out.add(s, 1)
 	}
@@ -29,7 +35,7 @@ func (p *ports) after(changed []mesh.Change[mesh.Service]) *ports {
 	if len(changed) == 0 {
 		return p
 	}
-	out := &ports{sniff: maps.Clone(p.sniff), never: maps.Clone(p.never)}
+	out := &ports{http: maps.Clone(p.http), unknown: maps.Clone(p.unknown), own: maps.Clone(p.own), never: maps.Clone(p.never)}
 	for _, c := range changed {
 		out.add(c.Old, -1)
 		out.add(c.New, 1)
@@ -43,28 +49,53 @@ func (p *ports) add(s *mesh.Service, n int) {
 	}
 	for _, port := range s.Ports {
 		switch {
+		case port.Protocol == mesh.ServerFirst && len(s.Addresses) > 0:
+			p.own[port.Number] += n
 		case port.Protocol == mesh.ServerFirst:
 			p.never[port.Number] += n
+		case port.Protocol.IsHTTP():
+			p.http[port.Number] += n
 		case mayBeHTTP(port.Protocol):
-			p.sniff[port.Number] += n
+			p.unknown[port.Number] += n
 		}
 	}
 }
 
-// listed sets the two lists. A number on which the server of any service speaks first is not
-// sniffed: nothing may wait for the first bytes there.
+// listed sets the two lists. A number is sniffed if a service declares HTTP on it. It is also
+// sniffed for the services that declare nothing, if it costs those where the server speaks
+// first no wait: each of them has a listener for its own address, see ownListeners.
 func (p *ports) listed() *ports {
-	for port, n := range p.sniff {
-		if n > 0 && p.never[port] == 0 && !slices.Contains(mesh.ProxyPorts, port) {
+	for port := range union(p.http, p.unknown) {
+		if (p.http[port] > 0 || p.never[port] == 0 && p.own[port] <= maxOwnListeners) && !slices.Contains(mesh.ProxyPorts, port) {
 			p.sniffed = append(p.sniffed, port)
 		}
 	}
-	for port, n := range p.never {
-		if n > 0 {
+	for port := range union(p.own, p.never) {
+		if p.http[port] <= 0 {
 			p.unsniffed = append(p.unsniffed, port)
 		}
 	}
 	slices.Sort(p.sniffed)
 	slices.Sort(p.unsniffed)
 	return p
+}
+
+// union has the numbers that one of two counts has.
+func union(a, b map[uint16]int) map[uint16]bool {
+	out := map[uint16]bool{}
+	for _, m := range []map[uint16]int{a, b} {
+		for port, n := range m {
+			if n > 0 {
+				out[port] = true
+			}
+		}
+	}
+	return out
+}
+
+// hasOwnListener reports whether a virtual address and port has a listener in a proxy on
+// demand: the one for its number waits for the client's first bytes, and the server speaks
+// first. Envoy prefers a listener for an address to one for all addresses.
+func (v *snapshot) hasOwnListener(t target) bool {
+	return t.port.Protocol == mesh.ServerFirst && slices.Contains(v.ports.sniffed, t.port.Number)
 }

@@ -4,6 +4,7 @@ import (
 	"hash/fnv"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,12 +30,15 @@ type snapshot struct {
 	ports  *ports
 	cache  *cache
 	hosts  resourceCache // route configurations of a port number, by namespace
+
+	serverFirst func() []target // see listServerFirst
 }
 
 var snapshots atomic.Uint64
 
 func newSnapshot(m *mesh.Mesh, firstUseTimeout time.Duration, last *snapshot) *snapshot {
 	v := &snapshot{builder: builder{m.Config, firstUseTimeout}, mesh: m, number: snapshots.Add(1)}
+	v.serverFirst = sync.OnceValue(v.listServerFirst)
 	if last == nil {
 		v.cache, v.ports = newCache(), countPorts(m.Services())
 		return v
@@ -57,7 +61,7 @@ func (v *snapshot) Wildcard(p *xds.Proxy, typeURL string, prewarm []string) []xd
 	case xds.ListenerType:
 		return bundles(v.listeners(p))
 	case xds.ClusterType:
-		out := bundles(v.fixedClusters())
+		out := bundles(v.fixedClusters(featuresOf(p)))
 		for _, name := range append(v.prewarmNames(p), prewarm...) {
 			if b := v.cluster(p, name); b.Resource != nil {
 				out = append(out, b)
@@ -104,8 +108,12 @@ func (v *snapshot) shared(name string, key any, build func() proto.Message) *xds
 }
 
 // fixedClusters returns those that every proxy gets, because listeners and routes name them.
-func (v *snapshot) fixedClusters() []*xds.Resource {
-	return []*xds.Resource{v.fixedCluster(applicationCluster), v.fixedCluster(passthroughCluster)}
+func (v *snapshot) fixedClusters(f features) []*xds.Resource {
+	out := []*xds.Resource{v.fixedCluster(applicationCluster), v.fixedCluster(passthroughCluster)}
+	if f.late() {
+		out = append(out, v.fixedCluster(lateInboundName))
+	}
+	return out
 }
 
 // fixedCluster returns one of them; nil if none has the name.
@@ -115,6 +123,8 @@ func (v *snapshot) fixedCluster(name string) *xds.Resource {
 		return v.shared(name, name, func() proto.Message { return appCluster() })
 	case passthroughCluster:
 		return v.shared(name, name, func() proto.Message { return originalCluster() })
+	case lateInboundName:
+		return v.shared(name, name, func() proto.Message { return lateInboundCluster() })
 	}
 	return nil
 }

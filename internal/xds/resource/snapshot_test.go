@@ -75,7 +75,7 @@ func TestVisibility(t *testing.T) {
 	v := snapshot(t, parts()...)
 	p := client()
 	inside := client(func(p *xds.Proxy) { p.Namespace, p.ServiceAccount = "vault", "x" })
-	for _, name := range []string{"http|10.96.0.66:80", "tcp|10.96.0.66:80", "tcp|10.244.0.66:80", "outbound|80||hidden.vault.svc.cluster.local"} {
+	for _, name := range []string{"http|10.96.0.66:80", "raw|10.96.0.66:80", "raw|10.244.0.66:80", "outbound|80||hidden.vault.svc.cluster.local"} {
 		if got := text(t, flatten([]xds.Bundle{v.Named(p, xds.ClusterType, name)}, xds.ClusterType)); strings.Contains(got, "hidden") || strings.Contains(got, "spiffe") {
 			t.Errorf("%s: %s", name, got)
 		}
@@ -128,7 +128,7 @@ func TestListenersOfManyServices(t *testing.T) {
 		for _, n := range flatten(v.Wildcard(client(), xds.ListenerType, nil), xds.ListenerType) {
 			size += len(n.Resource.Body.Value)
 		}
-		if got := flatten(v.Wildcard(client(), xds.ClusterType, nil), xds.ClusterType); len(got) != 2 {
+		if got := flatten(v.Wildcard(client(), xds.ClusterType, nil), xds.ClusterType); len(got) != 3 { // see fixedClusters
 			t.Errorf("%d services: %d clusters", n, len(got))
 		}
 		return size
@@ -169,13 +169,13 @@ func TestDiff(t *testing.T) {
 		{"nothing", func() {}},
 	}
 	universe := map[string][]string{
-		xds.ClusterType: {"http|10.96.0.1:80", "tcp|10.96.0.1:82", "http|10.96.0.2:80", "tcp|10.96.0.3:6379", "http|10.96.0.5:80", "http|10.96.0.66:80",
+		xds.ClusterType: {"http|10.96.0.1:80", "raw|10.96.0.1:80", "tcp|10.96.0.1:80", "raw|10.244.0.9:8080", "tcp|10.244.0.9:8080", "tcp|10.96.0.1:82", "http|10.96.0.2:80", "tcp|10.96.0.3:6379", "http|10.96.0.5:80", "http|10.96.0.66:80",
 			"tcp|10.244.0.66:80", "tcp|10.244.0.4:6379", "tcp|10.244.0.4:1", "tcp|10.9.9.9:99", "http|10.9.9.9:80", "tcp|10.9.9.8:99", web80, "http|10.244.0.9:8080",
 			"http|[fd96::9]:80", "http|10.96.0.9:80", "http|10.96.0.9:79", old80, old80v4, old80v6, "http|[fd96::5]:80"},
 		xds.EndpointType:    {web80, old80, old80v4, old80v6, "outbound|6379||db.shop.svc.cluster.local", "outbound|80||hidden.vault.svc.cluster.local"},
 		xds.VirtualHostType: {"routed/80.routed.shop.svc.cluster.local", "routed/80.web.shop.svc.cluster.local", "routed/80-ipv6.routed.shop.svc.cluster.local"},
 		xds.RouteType:       {"80", "81", web80, "outbound|80||routed.shop.svc.cluster.local"},
-		xds.ListenerType:    {"virtualInbound", "virtualOutbound", "virtualOutbound-early", "outbound_80", "web:81"},
+		xds.ListenerType:    {"virtualInbound", "virtualOutbound", "virtualInbound-late", "late", "virtualOutbound-early", "outbound_80", "outbound_10.96.0.2_80", "web:81"},
 	}
 	versions := func(v xds.Snapshot) map[[2]string]string {
 		out := map[[2]string]string{}
