@@ -27,7 +27,7 @@ var (
 	troubles  = describe("outriderd_kubernetes_troubles", "Requests that the API server refuses or does not answer now.")
 
 	connections = prometheus.NewDesc("outriderd_connections", "Connections that are open, with and without a certificate of the mesh.", []string{"identity"}, nil)
-	refused     = prometheus.NewDesc("outriderd_connections_refused_total", "Connections that were closed: too many in a short time from one address (rate), too many without a certificate (anonymous), without a valid TLS handshake in time (handshake), too many of one identity at one address (client), too many calls of one (calls).", []string{"reason"}, nil)
+	refused     = prometheus.NewDesc("outriderd_connections_refused_total", "Connections that were closed: too many in a short time from one address (rate), too many without a certificate, before the handshake or after it (anonymous), without a valid TLS handshake in time (handshake), too many of one identity at one address (client), too many calls of one (calls), by the client before its turn (gone).", []string{"reason"}, nil)
 
 	reviews       = prometheus.NewDesc("outriderd_webhook_reviews_total", "Reviews of pods, by outcome.", []string{"code"}, nil)
 	imageLookups  = describe("outriderd_image_lookups_total", "Images that were looked up at their registries; answers from the cache are not counted.")

@@ -69,7 +69,7 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	}
 	options := xds.Options{
 		Source: p.views(), Authenticate: p.authenticate, Full: o.Full, Prewarm: xds.NewPrewarmCache(), Log: o.Log,
-		Client: conns.ClientOf, Streams: o.ProxiesPerAddress,
+		Client: conns.ClientOf, Streams: o.ProxiesPerAddress, Settled: conns.Settled,
 	}
 	p.byIdentity = xds.New(options)
 	if o.Plaintext != "" {

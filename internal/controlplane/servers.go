@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"strings"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -42,6 +43,9 @@ const (
 	// prefaceTimeout is how long a client may take to begin with HTTP/2.
 	prefaceTimeout = 10 * time.Second
 )
+
+// discoveryService begins the names of the methods by which proxies get their configuration.
+const discoveryService = "/envoy.service.discovery.v3.AggregatedDiscoveryService/"
 
 // A port is a listener with its servers of gRPC.
 type port struct {
@@ -105,7 +109,10 @@ func (p *plane) openServers(certificates, tokens *ca.Service) {
 
 // listenOn makes a port's listener; without TLS if secure is nil.
 func (p *plane) listenOn(l net.Listener, secure *tls.Config) *conns.Listener {
-	return conns.New(l, conns.Options{TLS: secure, Identify: ca.ClientName, Proxies: p.o.ProxiesPerAddress, Log: p.o.Log})
+	return conns.New(l, conns.Options{
+		TLS: secure, Identify: ca.ClientName, Proxies: p.o.ProxiesPerAddress, Log: p.o.Log,
+		Opening: func(method string) bool { return strings.HasPrefix(method, discoveryService) },
+	})
 }
 
 // serve adds a port to the group. It answers once the mesh is complete: before that it

@@ -33,6 +33,8 @@ type Options struct {
 	Client func(context.Context) string
 	// Streams is how many streams a client may have; default [DefaultStreams].
 	Streams int
+	// Settled is called once for a stream whose client has its first configuration. Default: not.
+	Settled func(context.Context)
 
 	SendTimeout time.Duration // of one message; default 30s
 	// MaxNames bounds the subscriptions of one stream. A name beyond it gets its resource,
@@ -71,6 +73,9 @@ func New(o Options) *Server {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Settled == nil {
+		o.Settled = func(context.Context) {}
 	}
 	o.Streams = cmp.Or(o.Streams, DefaultStreams)
 	o.SendTimeout = cmp.Or(o.SendTimeout, 30*time.Second)

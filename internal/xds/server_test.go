@@ -330,3 +330,64 @@ func TestAdmission(t *testing.T) {
 		})
 	}
 }
+
+// A client has what it needs to begin with its third request: Envoy's first two are for clusters
+// and listeners.
+func TestSettledAtTheThirdRequest(t *testing.T) {
+	snapshot := mustSnapshot(t, "1", "cds base@1 *")
+	clients := map[string]func(discovery.AggregatedDiscoveryServiceClient, <-chan struct{}) error{
+		"delta": func(c discovery.AggregatedDiscoveryServiceClient, settled <-chan struct{}) error {
+			stream, err := c.DeltaAggregatedResources(t.Context())
+			if err != nil {
+				return err
+			}
+			return sendUntilSettled(settled, func(node *core.Node) error {
+				if err := stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: ClusterType, ResourceNamesSubscribe: []string{node.GetId()}}); err != nil {
+					return err
+				}
+				_, err := stream.Recv()
+				return err
+			})
+		},
+		"sotw": func(c discovery.AggregatedDiscoveryServiceClient, settled <-chan struct{}) error {
+			stream, err := c.StreamAggregatedResources(t.Context())
+			if err != nil {
+				return err
+			}
+			return sendUntilSettled(settled, func(node *core.Node) error {
+				if err := stream.Send(&discovery.DiscoveryRequest{Node: node, TypeUrl: ClusterType, ResourceNames: []string{node.GetId()}}); err != nil {
+					return err
+				}
+				_, err := stream.Recv()
+				return err
+			})
+		},
+	}
+	for name, client := range clients {
+		t.Run(name, func(t *testing.T) {
+			settled := make(chan struct{}, 10)
+			o := byClaim(newTestSource(snapshot))
+			o.Settled = func(context.Context) { settled <- struct{}{} }
+			if err := client(dial(t, listen(t, New(o))), settled); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// sendUntilSettled sends requests, each for another name and answered, and expects one call of
+// Settled: at the third.
+func sendUntilSettled(settled <-chan struct{}, request func(*core.Node) error) error {
+	for i := range 6 {
+		if i == 2 && len(settled) != 0 {
+			return errors.New("settled before the third request")
+		}
+		if err := request(&core.Node{Id: fmt.Sprint(i)}); err != nil {
+			return err
+		}
+	}
+	if n := len(settled); n != 1 {
+		return fmt.Errorf("settled %d times, want once", n)
+	}
+	return nil
+}

@@ -50,8 +50,13 @@ type stream[Req discoveryRequest, Resp proto.Message] struct {
 	received  chan error // one value: why there are no more requests
 	peer      *peer
 	client    *client
+	served    int              // requests, up to firstRequests
 	paused    <-chan time.Time // until the next request is served; nil: at once
 }
+
+// firstRequests are what a client sends before it has its first configuration: for clusters and
+// for listeners, and then for what these refer to or to accept them.
+const firstRequests = 3
 
 // serve runs a stream to its end.
 func serve[Req discoveryRequest, Resp proto.Message](s *Server, t transport[Req, Resp], p protocol[Req, Resp]) error {
@@ -131,6 +136,11 @@ func (st *stream[Req, Resp]) run() error {
 		case r := <-requests:
 			if err := st.request(r, snapshot); err != nil {
 				return err
+			}
+			if st.served < firstRequests {
+				if st.served++; st.served == firstRequests {
+					s.options.Settled(st.transport.Context())
+				}
 			}
 		case <-newer:
 			old := snapshot

@@ -20,6 +20,8 @@ type place struct {
 	raw      net.Conn
 	from     netip.Addr // [block] of the client's address
 	origin   *origin
+	crowd    *crowd                 // that counts it; nil with an identity, or once it is closed
+	settle   func()                 // ends the opening; set before the handshake
 	number   uint64                 // in the order of their coming
 	client   atomic.Pointer[client] // nil without an identity; set once
 	expiry   *time.Timer            // of the identity, or of the time without one; guarded by listener.mu
@@ -58,13 +60,10 @@ type transport struct {
 // hello waits for a turn at a processor. It lasts until the handshake reads again, so that a
 // client that does not go on has none. Addresses with an identity have turns of their own.
 func (t *transport) hello() (err error) {
-	l, known := t.listener, 0
-	l.mu.Lock()
-	if t.origin.known {
-		known = 1
+	t.turn, err = t.listener.handshakes[t.listener.lane(t.place)].Enter(t.open, t.from, 1)
+	if err == nil && gone(t.raw) {
+		err = errGone
 	}
-	l.mu.Unlock()
-	t.turn, err = l.handshakes[known].Enter(t.open, t.from, 1)
 	return err
 }
 
@@ -126,7 +125,7 @@ func InContext(ctx context.Context, c net.Conn) context.Context {
 func Known(request context.Context) {
 	if c, ok := request.Value(connKey{}).(*Conn); ok {
 		c.listener.mu.Lock()
-		c.origin.known = true
+		c.listener.know(c.origin)
 		c.listener.mu.Unlock()
 	}
 }

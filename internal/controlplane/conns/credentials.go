@@ -60,6 +60,9 @@ func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	if from == nil {
 		return ctx, nil
 	}
+	if opens := from.listener.o.Opening; from.client.Load() != nil && (opens == nil || !opens(call.FullMethodName)) {
+		from.settle()
+	}
 	switch may := from.allowance(); {
 	case !may.calls.Allow():
 		from.listener.refuse(from, CallsTooFast, "the client makes more calls than its rate")
@@ -70,6 +73,13 @@ func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 		return ctx, status.Error(codes.ResourceExhausted, "too many from this client: "+text)
 	}
 	return ctx, nil
+}
+
+// Settled ends the opening of a call's connection: its client has what it needs to begin.
+func Settled(ctx context.Context) {
+	if p := placeOf(ctx); p != nil {
+		p.settle()
+	}
 }
 
 // placeOf is that of the connection of a call; nil: it is of no listener of this package.

@@ -1,6 +1,7 @@
 package conns
 
 import (
+	"container/list"
 	"context"
 	"net/http"
 	"net/netip"
@@ -15,8 +16,8 @@ type Gate struct {
 	free    int64
 	share   int64 // the most that one address may have
 	has     map[netip.Addr]int64
-	waiting map[netip.Addr][]*turn // of each address, the oldest first
-	turns   []netip.Addr           // with a turn that waits; the next one first
+	waiting map[netip.Addr]*list.Element // in turns
+	turns   *list.List                   // the turns of each address that wait; the next address first
 }
 
 // A turn is what one request has of a gate, or waits for.
@@ -28,7 +29,7 @@ type turn struct {
 
 // NewGate returns a gate that one address may have a part of.
 func NewGate(all, share int64) *Gate {
-	return &Gate{free: all, share: share, has: map[netip.Addr]int64{}, waiting: map[netip.Addr][]*turn{}}
+	return &Gate{free: all, share: share, has: map[netip.Addr]int64{}, waiting: map[netip.Addr]*list.Element{}, turns: list.New()}
 }
 
 // Enter waits for n of the resource, which is no more than a share. Unless it returns an error,
@@ -36,10 +37,11 @@ func NewGate(all, share int64) *Gate {
 func (g *Gate) Enter(ctx context.Context, address netip.Addr, n int64) (leave func(), err error) {
 	t := &turn{address, n, make(chan struct{})}
 	g.mu.Lock()
-	if len(g.waiting[address]) == 0 {
-		g.turns = append(g.turns, address)
+	if e := g.waiting[address]; e != nil {
+		e.Value = append(e.Value.([]*turn), t)
+	} else {
+		g.waiting[address] = g.turns.PushBack([]*turn{t})
 	}
-	g.waiting[address] = append(g.waiting[address], t)
 	g.grant()
 	g.mu.Unlock()
 	select {
@@ -62,22 +64,24 @@ func (g *Gate) leave(t *turn) {
 			delete(g.has, t.address)
 		}
 	default:
-		g.remove(slices.Index(g.turns, t.address), slices.Index(g.waiting[t.address], t))
+		e := g.waiting[t.address]
+		g.remove(e, slices.Index(e.Value.([]*turn), t))
 	}
 	g.grant()
 }
 
 // remove takes a waiting turn out; its address goes to the end of those that wait, or leaves
 // them.
-func (g *Gate) remove(at, i int) {
-	address := g.turns[at]
-	g.waiting[address] = slices.Delete(g.waiting[address], i, i+1)
-	g.turns = slices.Delete(g.turns, at, at+1)
-	if len(g.waiting[address]) > 0 {
-		g.turns = append(g.turns, address)
-	} else {
+func (g *Gate) remove(e *list.Element, i int) {
+	turns := e.Value.([]*turn)
+	address := turns[i].address
+	if len(turns) == 1 {
+		g.turns.Remove(e)
 		delete(g.waiting, address)
+		return
 	}
+	e.Value = slices.Delete(turns, i, i+1)
+	g.turns.MoveToBack(e)
 }
 
 // Free is what none has now.
@@ -90,20 +94,19 @@ func (g *Gate) Free() int64 {
 // grant gives what is free to those whose turn it is. An address that has its share is passed
 // over; one that wants more than is free is waited for, or it might wait for ever.
 func (g *Gate) grant() {
-	for at := 0; at < len(g.turns); {
-		address := g.turns[at]
-		t := g.waiting[address][0]
-		switch {
-		case g.has[address] > 0 && g.has[address]+t.n > g.share:
-			at++
+	for e := g.turns.Front(); e != nil; {
+		t := e.Value.([]*turn)[0]
+		switch has := g.has[t.address]; {
+		case has > 0 && has+t.n > g.share:
+			e = e.Next()
 		case t.n > g.free:
 			return
 		default:
 			g.free -= t.n
-			g.has[address] += t.n
-			g.remove(at, 0)
+			g.has[t.address] = has + t.n
+			g.remove(e, 0)
 			close(t.granted)
-			at = 0
+			e = g.turns.Front()
 		}
 	}
 }

@@ -74,7 +74,7 @@ func TestAnAddressHasItsShare(t *testing.T) {
 		cancel() // it stops waiting
 		synctest.Wait()
 		four()
-		if enter(t.Context(), 1, 5); granted != 3 || g.free != 0 || len(g.waiting) != 0 || len(g.turns) != 0 {
+		if enter(t.Context(), 1, 5); granted != 3 || g.free != 0 || len(g.waiting) != 0 || g.turns.Len() != 0 {
 			t.Errorf("%d are granted, %+v", granted, g)
 		}
 	})
@@ -119,7 +119,7 @@ func FuzzGate(f *testing.F) {
 				end()
 			}
 			synctest.Wait()
-			if g.free != 8 || len(g.has)+len(g.waiting)+len(g.turns) != 0 {
+			if g.free != 8 || len(g.has)+len(g.waiting)+g.turns.Len() != 0 {
 				t.Errorf("left: %+v", g)
 			}
 		})

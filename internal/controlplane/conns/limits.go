@@ -9,14 +9,26 @@ import (
 
 // Limits of connections without an identity.
 const (
-	// maxAnonymous connections cost some 40 MB. A restart of 10,000 proxies passes through:
-	// each needs a place for the few milliseconds of its handshake.
+	// maxWaiting connections wait for their handshake: all proxies of a large mesh, after a restart.
+	// Each costs 4 KiB, and 8 KiB of the kernel if its client sends as much as it can.
+	maxWaiting = 10_000
+	// Of them so many for each processor are opening: from before the handshake until the client
+	// has its first configuration, which takes 2 ms of a processor. More would not be faster, and
+	// have their clients wait for answers that they expect within seconds.
+	openingPerProcessor = 64
+	// slowOpening is when an opening ends in any case: a client that is slow goes on without a
+	// place, and its handshake keeps its own time. With 128 places, 128 connections a second are
+	// opened even while clients that stop in the middle have all of them.
+	slowOpening = time.Second
+	// maxAnonymous connections have made their handshake without a certificate; they cost some
+	// 40 MB.
 	maxAnonymous = 512
 	// anonymousLife suffices for a certificate, or for the token of a stream, with an answer of
 	// the API server each; maxAnonymousBytes for a few of them: a token has 16 KiB at most.
 	anonymousLife     = 20 * time.Second
 	maxAnonymousBytes = 192 << 10
-	// handshakeTimeout is for a node with an overloaded CPU; a handshake takes 2 round trips.
+	// handshakeTimeout is for a node with an overloaded CPU; a handshake takes 2 round trips. A
+	// client may take as long before it sends anything; the wait for a place counts for neither.
 	handshakeTimeout = 10 * time.Second
 	// An address may open so many connections at once, and a second: a handshake costs the
 	// server 0.5 ms, and a node with 250 pods has an address for each.
@@ -30,7 +42,8 @@ const (
 	readBytes, readTime = 5 << 10, 10 * time.Millisecond
 	// socketBuffer is what the kernel keeps of what a client has sent and the server not read:
 	// without it 6 MiB of each connection, which count for the memory of the container.
-	socketBuffer = 64 << 10
+	// helloBuffer is that before the handshake is over, whose messages have 2 KiB.
+	socketBuffer, helloBuffer = 64 << 10, 4 << 10
 	// maxIdle bounds the addresses, and the clients, whose rate is known.
 	maxIdle = 10_000
 )
@@ -72,9 +85,9 @@ func block(a netip.Addr) netip.Addr {
 // An origin is an address with connections that have no identity, or had some recently.
 type origin struct {
 	allowance
-	rate      *rate.Limiter
-	anonymous []*place // oldest first
-	known     bool     // a client with an identity was there, or see [Known]
+	rate          *rate.Limiter
+	before, after group // connections without an identity, before the handshake and after it
+	known         bool  // a client with an identity was there, or see [Known]
 }
 
 // A client is an identity at an address.

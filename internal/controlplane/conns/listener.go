@@ -29,10 +29,14 @@ type Options struct {
 	Proxies int
 	// Rate is how many connections an address may open in a second; default 50.
 	Rate int
-	Log  *slog.Logger // default: none
+	// Opening reports whether a call of this method belongs to the opening of its connection,
+	// which then lasts until [Settled]. Nil: a connection is open after its handshake.
+	Opening func(method string) bool
+	Log     *slog.Logger // default: none
 
 	handshake time.Duration // default handshakeTimeout
 	anonymous time.Duration // default anonymousLife
+	slow      time.Duration // default slowOpening
 }
 
 // DefaultProxies suffices where each proxy has an address of its own: streams that a broken
@@ -56,9 +60,10 @@ const (
 	ClientFull                 // too many of one client
 	CallsTooFast               // the client makes too many calls in a short time
 	TooMuch                    // the client sends too many bytes without an identity
+	Gone                       // the client closed it before its turn
 )
 
-var reasons = [...]string{"rate", "anonymous", "handshake", "client", "calls", "bytes"}
+var reasons = [...]string{"rate", "anonymous", "handshake", "client", "calls", "bytes", "gone"}
 
 func (r Reason) String() string { return reasons[r] }
 
@@ -68,15 +73,16 @@ type Listener struct {
 	from                  net.Listener
 	identified, anonymous *queue
 	warn                  rate.Sometimes
-	handshakes            [2]*Gate // processors for handshakes; the second for known addresses
+	places                [2]*Gate // of connections that are opening; the second for known addresses
+	handshakes            [2]*Gate // processors for handshakes; likewise
 	reads                 *Gate    // bytes of connections without an identity
 
-	mu       sync.Mutex
-	counters Counters
-	origins  map[netip.Addr]*origin
-	busy     map[*origin]struct{} // with connections without an identity
-	admitted uint64               // connections
-	clients  map[clientKey]*client
+	mu            sync.Mutex
+	counters      Counters
+	origins       map[netip.Addr]*origin
+	before, after *crowd // connections without an identity, before the handshake and after it
+	admitted      uint64 // connections
+	clients       map[clientKey]*client
 }
 
 // New returns a listener that accepts from l once Serve is called.
@@ -85,6 +91,7 @@ func New(l net.Listener, o Options) *Listener {
 	o.Rate = cmp.Or(o.Rate, addressRate)
 	o.handshake = cmp.Or(o.handshake, handshakeTimeout)
 	o.anonymous = cmp.Or(o.anonymous, anonymousLife)
+	o.slow = cmp.Or(o.slow, slowOpening)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	processors := int64(runtime.GOMAXPROCS(0))
 	half := max(1, processors/2) // with all at work, the runtime looks for network events every 10 ms only
@@ -92,8 +99,12 @@ func New(l net.Listener, o Options) *Listener {
 	if o.TLS != nil {
 		o.TLS = byTurns(o.TLS)
 	}
+	receiveBuffer(l, helloBuffer)
+	opening := processors * openingPerProcessor
 	return &Listener{
-		handshakes: [2]*Gate{NewGate(half, max(1, half/2)), NewGate(processors, half)}, reads: NewGate(bytes, bytes/2), busy: map[*origin]struct{}{},
+		places:     [2]*Gate{NewGate(opening, opening/4), NewGate(opening, opening/4)},
+		handshakes: [2]*Gate{NewGate(half, max(1, half/2)), NewGate(processors, half)}, reads: NewGate(bytes, bytes/2),
+		before: &crowd{most: maxWaiting}, after: &crowd{most: maxAnonymous, after: true},
 		o: o, from: l, identified: newQueue(l), anonymous: newQueue(l), warn: rate.Sometimes{Interval: time.Second},
 		origins: map[netip.Addr]*origin{}, clients: map[clientKey]*client{},
 	}
@@ -157,9 +168,6 @@ func (l *Listener) Serve() error {
 // admit notes a new connection; nil: it is closed.
 func (l *Listener) admit(raw net.Conn) *place {
 	remote := addressOf(raw.RemoteAddr())
-	if tcp, ok := raw.(*net.TCPConn); ok {
-		tcp.SetReadBuffer(socketBuffer) // an error leaves the kernel's own size
-	}
 	p := &place{listener: l, raw: raw, from: block(remote)}
 	p.open, p.free = context.WithCancel(context.Background())
 	l.mu.Lock()
@@ -174,20 +182,64 @@ func (l *Listener) admit(raw net.Conn) *place {
 	p.origin = o
 	l.admitted++
 	p.number = l.admitted
-	o.anonymous = append(o.anonymous, p)
-	l.busy[o] = struct{}{}
+	extra := l.count(l.before, p)
+	l.mu.Unlock()
+	l.evict(extra, l.before)
+	return p
+}
+
+// count adds a connection to a crowd, and returns the one that has to be closed for it.
+func (l *Listener) count(c *crowd, p *place) (extra *place) {
 	l.counters.Anonymous++
-	var extra *place
-	if l.counters.Anonymous > maxAnonymous {
-		extra = l.fullest().anonymous[0]
+	if extra = c.add(p); extra != nil {
 		l.counters.Refused[TooMany]++
 	}
-	l.mu.Unlock()
-	if extra != nil {
-		extra.leave()
-		l.log(TooMany, extra.from, fmt.Sprintf("%d connections without a certificate are served; this one was the oldest of the address that has most", maxAnonymous))
+	return extra
+}
+
+// evict closes a connection of a crowd that has too many.
+func (l *Listener) evict(extra *place, of *crowd) {
+	if extra == nil {
+		return
 	}
-	return p
+	extra.leave()
+	what := "wait for their handshake"
+	if of.after {
+		what = "without a certificate are served"
+	}
+	l.log(TooMany, extra.from, fmt.Sprintf("%d connections %s; this one was the oldest of the address that has most", of.most, what))
+}
+
+// shaken notes that the handshake of a connection without an identity is over. It has so long to
+// get one.
+func (l *Listener) shaken(p *place) {
+	l.mu.Lock()
+	var extra *place
+	if l.forget(p) {
+		extra = l.count(l.after, p)
+		p.expiry = time.AfterFunc(l.o.anonymous, p.leave)
+	}
+	l.mu.Unlock()
+	l.evict(extra, l.after)
+}
+
+// know notes that an address is one at which an identity was seen.
+func (l *Listener) know(o *origin) {
+	if !o.known {
+		o.known = true
+		l.before.changed(o)
+		l.after.changed(o)
+	}
+}
+
+// lane is which of two gates a connection waits at: the second one is for known addresses.
+func (l *Listener) lane(p *place) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.origin.known {
+		return 1
+	}
+	return 0
 }
 
 // originOf returns the origin of an address. Those without connections are removed when
@@ -202,8 +254,10 @@ func (l *Listener) originOf(a netip.Addr) *origin {
 			func(o *origin) bool { return !o.known },
 			func(*origin) bool { return true },
 		} {
-			if len(l.origins) >= maxIdle {
-				maps.DeleteFunc(l.origins, func(_ netip.Addr, o *origin) bool { return len(o.anonymous) == 0 && removable(o) })
+			if len(l.origins) >= maxIdle+l.before.Len()+l.after.Len() { // so that many are removed at once
+				maps.DeleteFunc(l.origins, func(_ netip.Addr, o *origin) bool {
+					return len(o.before.places)+len(o.after.places) == 0 && removable(o)
+				})
 			}
 		}
 		o = &origin{
@@ -215,23 +269,33 @@ func (l *Listener) originOf(a netip.Addr) *origin {
 	return o
 }
 
-// fullest returns the origin with most connections without an identity. Of several it is one
-// that is not known, and of those the one with the oldest connection: a new one has time to
-// identify itself, also where each address has one.
-func (l *Listener) fullest() *origin {
-	known := func(o *origin) int {
-		if o.known {
-			return 1
-		}
-		return 0
+// begin waits until the client has sent something, and then for a place among the connections
+// that are opening. A client that is silent has none, and for one that has gone nothing is done.
+func (l *Listener) begin(p *place) error {
+	p.raw.SetReadDeadline(time.Now().Add(l.o.handshake))
+	if err := awaitBytes(p.raw); err != nil {
+		return fmt.Errorf("waiting for the client's first bytes: %w", err)
 	}
-	return slices.MinFunc(slices.Collect(maps.Keys(l.busy)), func(a, b *origin) int { // any order: no two are equal
-		return cmp.Or(len(b.anonymous)-len(a.anonymous), known(a)-known(b), cmp.Compare(a.anonymous[0].number, b.anonymous[0].number))
-	})
+	p.raw.SetReadDeadline(time.Time{})
+	leave, err := l.places[l.lane(p)].Enter(p.open, p.from, 1)
+	if err != nil {
+		return err
+	}
+	opening, settle := context.WithTimeout(p.open, l.o.slow)
+	context.AfterFunc(opening, leave)
+	p.settle = settle
+	if gone(p.raw) {
+		return errGone
+	}
+	return nil
 }
 
 // handshake makes the TLS handshake and hands the connection to its server.
 func (l *Listener) handshake(p *place) {
+	if err := l.begin(p); err != nil {
+		l.fail(p, err)
+		return
+	}
 	t := &transport{Conn: p.raw, place: p, shaken: l.o.TLS == nil}
 	if l.o.TLS == nil {
 		l.identify(&Conn{Conn: t, place: p}, "", time.Time{})
@@ -244,7 +308,7 @@ func (l *Listener) handshake(p *place) {
 	t.done()
 	t.shaken = true
 	if err != nil {
-		l.refuse(p, Handshake, err.Error())
+		l.fail(p, err)
 		return
 	}
 	c, state := &Conn{Conn: secure, place: p}, secure.ConnectionState()
@@ -252,9 +316,8 @@ func (l *Listener) handshake(p *place) {
 	case !slices.Contains(l.o.TLS.NextProtos, "http/1.1") && state.NegotiatedProtocol != "h2":
 		l.refuse(p, Handshake, "the client does not speak HTTP/2 (ALPN h2)")
 	case len(state.PeerCertificates) == 0:
-		l.mu.Lock()
-		p.expiry = time.AfterFunc(l.o.anonymous, p.leave)
-		l.mu.Unlock()
+		l.shaken(p)
+		l.opened(p)
 		l.anonymous.add(c)
 	default:
 		identity, err := l.o.Identify(state)
@@ -266,15 +329,25 @@ func (l *Listener) handshake(p *place) {
 	}
 }
 
+// opened prepares a connection for its server.
+func (l *Listener) opened(p *place) {
+	if l.o.Opening == nil {
+		p.settle()
+	}
+	receiveBuffer(p.raw, socketBuffer)
+}
+
 // identify counts a connection for its client instead of its address, and closes it when the
 // client's certificate expires: a server looks at it when a call begins, a stream has no end,
 // and a client makes its next call on the connection that it has. A zero time is no expiry.
 func (l *Listener) identify(c *Conn, identity string, notAfter time.Time) {
 	err := l.join(c.place, identity, notAfter)
 	if err == nil {
+		l.opened(c.place)
 		l.identified.add(c)
 		return
 	}
+	c.settle()
 	if l.o.TLS != nil { // without, the port may speak another protocol
 		c.goAway(err.Error())
 	}
@@ -305,7 +378,7 @@ func (l *Listener) join(p *place, identity string, notAfter time.Time) error {
 		return fmt.Errorf("%d connections of %q from one address are served; see --proxies-per-address", most, identity)
 	}
 	if l.forget(p) {
-		p.origin.known = true
+		l.know(p.origin)
 		one.connections++
 		p.client.Store(one)
 		if p.expiry != nil {
@@ -319,18 +392,13 @@ func (l *Listener) join(p *place, identity string, notAfter time.Time) error {
 	return nil
 }
 
-// forget removes a connection from its origin, and reports whether it was there: it is not
-// once it was closed.
+// forget no longer counts a connection as one without an identity, and reports whether it was
+// counted: it is not once it was closed.
 func (l *Listener) forget(p *place) bool {
-	o := p.origin
-	i := slices.Index(o.anonymous, p)
-	if i < 0 {
+	if p.crowd == nil {
 		return false
 	}
-	o.anonymous = slices.Delete(o.anonymous, i, i+1)
-	if len(o.anonymous) == 0 {
-		delete(l.busy, o)
-	}
+	p.crowd.remove(p)
 	l.counters.Anonymous--
 	return true
 }
@@ -348,6 +416,18 @@ func (l *Listener) release(p *place) {
 	}
 }
 
+// fail closes a connection that did not get through its handshake. One that was closed
+// meanwhile has been counted.
+func (l *Listener) fail(p *place, err error) {
+	switch {
+	case p.open.Err() != nil:
+	case errors.Is(err, errGone):
+		l.refuse(p, Gone, err.Error())
+	default:
+		l.refuse(p, Handshake, err.Error())
+	}
+}
+
 func (l *Listener) refuse(p *place, why Reason, text string) {
 	p.leave()
 	l.note(why, p.from, text)
@@ -361,8 +441,12 @@ func (l *Listener) note(why Reason, from netip.Addr, text string) {
 	l.log(why, from, text)
 }
 
-// log warns at most once a second: the counters have the rest.
+// log warns at most once a second: the counters have the rest. That a client has gone is no
+// refusal of the server's.
 func (l *Listener) log(why Reason, from netip.Addr, text string) {
+	if why == Gone {
+		return
+	}
 	l.warn.Do(func() {
 		l.o.Log.Warn("connection refused", "reason", why.String(), "from", from.String(), "detail", text)
 	})

@@ -199,7 +199,7 @@ func TestAddressWithMostConnectionsLosesItsOldest(t *testing.T) {
 	}
 	one := admit("10.0.0.1")
 	var many []*stub
-	for i := range maxAnonymous {
+	for i := range maxWaiting {
 		// The addresses of one machine count as one; no rate is reached.
 		l.originOf(block(netip.MustParseAddr("fd00::1"))).rate.SetLimit(rate.Inf)
 		many = append(many, admit(netip.AddrFrom16([16]byte{0xfd, 15: byte(i)}).String()))
@@ -211,8 +211,8 @@ func TestAddressWithMostConnectionsLosesItsOldest(t *testing.T) {
 	case !many[0].closed || !many[1].closed || many[2].closed:
 		t.Error("the oldest two of the address with most are not what is closed")
 	}
-	if c := l.Counters(); c.Anonymous != maxAnonymous || c.Refused[TooMany] != 2 {
-		t.Errorf("%+v; want %d open and 2 refused", c, maxAnonymous)
+	if c := l.Counters(); c.Anonymous != maxWaiting || c.Refused[TooMany] != 2 {
+		t.Errorf("%+v; want %d open and 2 refused", c, maxWaiting)
 	}
 }
 

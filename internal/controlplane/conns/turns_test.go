@@ -1,11 +1,20 @@
 package conns
 
 import (
+	"cmp"
+	"context"
 	"crypto/tls"
+	"errors"
+	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/tap"
 )
 
 // occupy takes all that a gate has, by two addresses, until end is called.
@@ -32,8 +41,8 @@ func waiting(t *testing.T, g *Gate, n int) {
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		g.mu.Lock()
 		has := 0
-		for _, turns := range g.waiting { // any order: a sum
-			has += len(turns)
+		for e := g.turns.Front(); e != nil; e = e.Next() {
+			has += len(e.Value.([]*turn))
 		}
 		g.mu.Unlock()
 		if has == n {
@@ -73,9 +82,7 @@ func TestHandshakesWaitForTheirTurn(t *testing.T) {
 	}
 	waiting(t, l.handshakes[0], 2)
 	l.mu.Lock()
-	for o := range l.busy { // any order: there is one
-		o.known = true
-	}
+	l.know(l.before.origins[0])
 	l.mu.Unlock()
 	dial(t, l, 2)
 	accept(t, l.Identified())
@@ -98,7 +105,7 @@ func TestHandshakesWaitForTheirTurn(t *testing.T) {
 	gone.Write(message)
 	waiting(t, l.handshakes[1], 1)
 	l.mu.Lock()
-	all := l.fullest().anonymous
+	all := l.before.origins[0].before.places
 	last := all[len(all)-1]
 	l.mu.Unlock()
 	last.leave()
@@ -162,18 +169,190 @@ func TestKnownAddressesAreKept(t *testing.T) {
 }
 
 // Among addresses with as many connections one that is not known loses its oldest: that which
-// was there first.
+// was there first. Before their handshake there is room for all proxies of a mesh.
 func TestKnownAddressKeepsItsConnection(t *testing.T) {
 	l := New(&net.TCPListener{}, Options{})
-	var all []*place
-	for i := range maxAnonymous + 20 {
-		from := netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})
-		l.originOf(from).known = i < 10
-		all = append(all, l.admit(&stub{from: from}))
-	}
-	for i, p := range all {
-		if closed, want := p.open.Err() != nil, i >= 10 && i < 30; closed != want {
-			t.Errorf("connection %d is closed: %v, want %v; the first 10 are of known addresses", i, closed, want)
+	for name, tt := range map[string]struct {
+		crowd *crowd
+		most  int
+	}{"before the handshake": {l.before, maxWaiting}, "after it": {l.after, maxAnonymous}} {
+		var all []*place
+		for i := range tt.most + 20 {
+			from := netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})
+			l.originOf(from).known = i < 10
+			p := l.admit(&stub{from: from})
+			if tt.crowd.after {
+				l.shaken(p)
+			}
+			all = append(all, p)
+		}
+		for i, p := range all {
+			if closed, want := p.open.Err() != nil, i >= 10 && i < 30; closed != want {
+				t.Errorf("%s: connection %d is closed: %v, want %v; the first 10 are of known addresses", name, i, closed, want)
+			}
+			p.leave()
 		}
 	}
+	if c := l.Counters(); c.Anonymous != 0 || c.Refused[TooMany] != 40 || l.before.Len()+l.after.Len() != 0 {
+		t.Errorf("%+v, of %d and %d addresses; want none open, 40 closed", c, l.before.Len(), l.after.Len())
+	}
+}
+
+// A heap and a scan of all agree on which connection has to be closed.
+func TestAddressThatLosesAConnection(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	l := New(&net.TCPListener{}, Options{Rate: 1 << 30})
+	var open []*place
+	for range 5000 {
+		switch from := netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(40))}); random.IntN(8) {
+		case 0:
+			l.know(l.originOf(from))
+		case 1, 2, 3:
+			if len(open) > 0 {
+				i := random.IntN(len(open))
+				open[i].leave()
+				open = slices.Delete(open, i, i+1)
+			}
+		default:
+			open = append(open, l.admit(&stub{from: from}))
+		}
+		if len(open) == 0 {
+			continue
+		}
+		want := slices.MinFunc(l.before.origins, func(a, b *origin) int {
+			if n := len(b.before.places) - len(a.before.places); n != 0 {
+				return n
+			}
+			if a.known != b.known {
+				return map[bool]int{false: -1, true: 1}[a.known]
+			}
+			return cmp.Compare(a.before.places[0].number, b.before.places[0].number)
+		})
+		if got := l.before.origins[0]; got != want {
+			t.Fatalf("the address is %s, want %s", got.before.places[0].from, want.before.places[0].from)
+		}
+	}
+}
+
+// eventually waits for what is certain to come.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+// A client that closes its connection while it waits, for a place or for a processor, costs
+// nothing when its turn comes.
+func TestClientThatHasGoneIsNotServed(t *testing.T) {
+	for name, waits := range map[string]func(*Listener) *Gate{
+		"for a place":     func(l *Listener) *Gate { return l.places[0] },
+		"for a processor": func(l *Listener) *Gate { return l.handshakes[0] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := start(t, Options{TLS: &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+				t.Error("the handshake goes on")
+				return nil, errors.New("never")
+			}}})
+			end := occupy(t, waits(l))
+			c := connect(t, l, 1)[0]
+			if _, err := c.Write(hello(t)); err != nil {
+				t.Fatal(err)
+			}
+			waiting(t, waits(l), 1)
+			c.Close()
+			end()
+			eventually(t, "the connection is counted as gone", func() bool { return l.Counters().Refused[Gone] == 1 })
+			if c := l.Counters(); c.Anonymous != 0 || c.Refused[Handshake] != 0 {
+				t.Errorf("%+v; want no connection, and no failed handshake", c)
+			}
+		})
+	}
+}
+
+// A client that has sent nothing has no place among those that are opening. One that stops in
+// the middle loses it, and is served all the same when it goes on.
+func TestSlowClientHasNoPlace(t *testing.T) {
+	l := start(t, Options{slow: time.Millisecond})
+	all := l.places[0].Free()
+	near, err := net.Dial("tcp", l.from.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the connection is there", func() bool { return l.Counters().Anonymous == 1 })
+	occupy(t, l.places[0])()
+
+	goOn := make(chan struct{})
+	client := tls.Client(&stopping{Conn: near, until: goOn}, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	defer client.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- client.Handshake() }()
+	eventually(t, "the place is free", func() bool {
+		return client.NetConn().(*stopping).stopped.Load() && l.places[0].Free() == all
+	})
+	close(goOn)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	accept(t, l.Anonymous())
+}
+
+// A stopping connection of a client writes its second message only when it may.
+type stopping struct {
+	net.Conn
+	writes  int
+	stopped atomic.Bool
+	until   chan struct{}
+}
+
+func (s *stopping) Write(p []byte) (int, error) {
+	if s.writes++; s.writes == 2 {
+		s.stopped.Store(true)
+		<-s.until
+	}
+	return s.Conn.Write(p)
+}
+
+// A connection is opening until it is settled, makes another call, or is closed. One without an
+// identity is, too, while it gets one.
+func TestOpening(t *testing.T) {
+	l := start(t, Options{slow: time.Hour, Opening: func(method string) bool { return method == "/first" }})
+	all := l.places[0].Free() + l.places[1].Free()
+	taken := func() int64 { return all - l.places[0].Free() - l.places[1].Free() }
+	opened := func(serial int64, from net.Listener) (*Conn, context.Context) {
+		dial(t, l, serial)
+		c := accept(t, from).(*Conn)
+		_, info, err := Credentials().ServerHandshake(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: info})
+		if Tap(ctx, &tap.Info{FullMethodName: "/first"}); taken() != 1 {
+			t.Fatalf("%d places are taken, want 1", taken())
+		}
+		return c, ctx
+	}
+	for name, end := range map[string]func(*Conn, context.Context){
+		"settled":      func(_ *Conn, ctx context.Context) { Settled(ctx); Settled(ctx) },
+		"another call": func(_ *Conn, ctx context.Context) { Tap(ctx, &tap.Info{FullMethodName: "/second"}) },
+		"closed":       func(c *Conn, ctx context.Context) { c.Close(); Settled(ctx) },
+	} {
+		for serial, from := range map[int64]net.Listener{2: l.Identified(), 0: l.Anonymous()} {
+			c, ctx := opened(serial, from)
+			if serial == 0 {
+				if Tap(ctx, &tap.Info{FullMethodName: "/second"}); taken() != 1 {
+					t.Fatalf("%d places are taken without an identity, want 1", taken())
+				}
+				if err := Identify(ctx, "x", time.Now().Add(time.Hour)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			end(c, ctx)
+			eventually(t, name+": the place is free", func() bool { return taken() == 0 })
+			c.Close()
+		}
+	}
+	Settled(t.Context()) // of a server without a listener
 }
