@@ -75,6 +75,10 @@ explain: ## random flags and connections: does the kernel do what "rules --expla
 attack: ## hostile callers against the real commands, within their memory limits; prints a table (root)
 	$(GO) test -count=1 -timeout 60m -v ./test/attack -long
 
+.PHONY: storm
+storm: ## 5,000 simulated proxies connect again after each of three kills of outriderd; prints times and memory
+	$(GO) test -count=1 -timeout 30m -v ./test/storm -proxies 5000 -kills 3
+
 .PHONY: demo demo-parking
 demo: build $(ENVOY) ## the race at a pod's start, and the ways out, with real parts; under a minute (root)
 	@bin/outrider demo --envoy $(ENVOY) --report bin/demo.html

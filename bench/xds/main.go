@@ -1,7 +1,5 @@
 // Command xds measures the control plane with many proxies: a real outriderd in a process
-// of its own, and simulated proxies in this one. Each of these has a certificate, a TCP
-// connection with mutual TLS over loopback and a delta stream of its own, subscribes as
-// Envoy does, and accepts each message without decoding the resources.
+// of its own, and simulated proxies in this one (package fleet).
 //
 // It measures how long it takes until all have their first configuration when they
 // connect at once, what an idle proxy costs, and how long one endpoint's
@@ -20,8 +18,6 @@ import (
 	"os"
 	"text/tabwriter"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"outrider.dev/bench/internal/figures"
 	"outrider.dev/build/commands"
@@ -58,9 +54,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 func (b *bench) all(settings []setting, stdout, stderr io.Writer) error {
-	if err := files(); err != nil {
-		return err
-	}
 	dir, err := os.MkdirTemp("", "bench-xds")
 	if err != nil {
 		return err
@@ -79,17 +72,6 @@ func (b *bench) all(settings []setting, stdout, stderr io.Writer) error {
 	fmt.Fprintf(stdout, "load average at the end: %s; one connection for each proxy, both ends on this machine\n\n", figures.Load())
 	print(stdout, b.table)
 	return nil
-}
-
-// files raises the bound on open files: a connection takes one at each end, and a child
-// inherits the bound.
-func files() error {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return err
-	}
-	limit.Cur = limit.Max
-	return unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
 }
 
 // settings are the baseline, the same without full push, and larger ones.

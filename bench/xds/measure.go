@@ -8,6 +8,7 @@ import (
 
 	"outrider.dev/bench/internal/figures"
 	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/test/fleet"
 )
 
 // A setting is the size of a mesh and its push mode.
@@ -32,6 +33,9 @@ type bench struct {
 	idle      time.Duration
 	table     *figures.Table
 }
+
+// uses is how many services a proxy uses.
+const uses = 50
 
 // settle is the time after which a change has had its effects.
 const settle = 500 * time.Millisecond
@@ -61,37 +65,41 @@ func (b *bench) round(s setting, base string, last bool) error {
 	if err := os.Mkdir(mesh, 0o755); err != nil {
 		return err
 	}
-	f, err := newFolder(mesh, s.services, s.proxies)
+	f, err := fleet.NewFolder(mesh, s.services, s.proxies)
 	if err != nil {
 		return err
 	}
-	authority, err := ca.NewAuthority(ca.AuthorityOptions{Dir: filepath.Join(state, "ca"), TrustDomain: trustDomain})
+	authority, err := ca.NewAuthority(ca.AuthorityOptions{Dir: filepath.Join(state, "ca"), TrustDomain: fleet.TrustDomain})
 	if err != nil {
 		return err
 	}
-	all, err := newFleet(s.proxies, s.services, s.full, authority)
+	o := fleet.Options{Proxies: s.proxies, Services: s.services, Uses: uses, Authority: authority}
+	if s.full {
+		o.Uses = 0
+	}
+	all, err := fleet.New(o)
 	if err != nil {
 		return err
 	}
-	server, err := serve(b.outriderd, mesh, state, filepath.Join(dir, "log"), s.full)
-	if err != nil {
+	server := &fleet.Server{Binary: b.outriderd, Mesh: mesh, State: state, Log: filepath.Join(dir, "log"), Full: s.full}
+	if err := server.Start(); err != nil {
 		return err
 	}
-	defer server.end()
+	defer server.Kill()
 	m := &measurement{bench: b, setting: s, base: base, folder: f, fleet: all, server: server}
 	if err := m.storm(); err != nil {
-		return fmt.Errorf("%w; log of outriderd: %w", err, server.lastLog())
+		return fmt.Errorf("%w; log of outriderd: %w", err, server.LastLog())
 	}
-	defer all.disconnect()
+	defer all.Disconnect()
 	if !last {
 		return nil
 	}
 	m.rest()
-	if err := m.change(usedByAll, s.proxies); err != nil {
+	if err := m.change(fleet.UsedByAll, s.proxies); err != nil {
 		return err
 	}
 	if !s.full {
-		return m.change(usedByFew, fewUsers)
+		return m.change(fleet.UsedByFew, fleet.FewUsers)
 	}
 	return nil
 }
@@ -101,9 +109,9 @@ type measurement struct {
 	*bench
 	setting setting
 	base    string
-	folder  *folder
-	fleet   *fleet
-	server  *server
+	folder  *fleet.Folder
+	fleet   *fleet.Fleet
+	server  *fleet.Server
 }
 
 func (m *measurement) add(what string, value float64) {
@@ -119,32 +127,32 @@ const (
 // storm connects all proxies at once.
 func (m *measurement) storm() error {
 	n := float64(m.setting.proxies)
-	m.add("outriderd: exec to ready, ms", float64(m.server.readyTook)/milliseconds)
-	m.add("outriderd: CPU to ready, ms", float64(m.server.spent())/milliseconds)
-	m.add("outriderd: memory before proxies, MiB", m.server.resident()/mebibyte)
-	memory, cpu, own := m.server.resident(), m.server.spent(), spent(os.Getpid())
-	all, err := m.fleet.connect(m.server.address)
+	m.add("outriderd: exec to ready, ms", float64(m.server.ReadyTook)/milliseconds)
+	m.add("outriderd: CPU to ready, ms", float64(m.server.Spent())/milliseconds)
+	m.add("outriderd: memory before proxies, MiB", m.server.Resident()/mebibyte)
+	memory, cpu, own := m.server.Resident(), m.server.Spent(), fleet.Spent(os.Getpid())
+	all, err := m.fleet.Connect(m.server.Address)
 	if err != nil {
 		return err
 	}
-	m.add("storm: first proxy configured, ms", float64(all.first())/milliseconds)
-	m.add("storm: half of them, ms", float64(all.median())/milliseconds)
-	m.add("storm: all, ms", float64(all.last())/milliseconds)
-	m.add("storm: CPU of outriderd per proxy, ms", float64(m.server.spent()-cpu)/milliseconds/n)
-	m.add("storm: CPU of the simulated proxies, per proxy, ms", float64(spent(os.Getpid())-own)/milliseconds/n)
+	m.add("storm: first proxy configured, ms", float64(all.First())/milliseconds)
+	m.add("storm: half of them, ms", float64(all.Median())/milliseconds)
+	m.add("storm: all, ms", float64(all.Last())/milliseconds)
+	m.add("storm: CPU of outriderd per proxy, ms", float64(m.server.Spent()-cpu)/milliseconds/n)
+	m.add("storm: CPU of the simulated proxies, per proxy, ms", float64(fleet.Spent(os.Getpid())-own)/milliseconds/n)
 	time.Sleep(settle)
-	m.add("storm: memory per proxy, KiB", (m.server.resident()-memory)/kibibyte/n)
+	m.add("storm: memory per proxy, KiB", (m.server.Resident()-memory)/kibibyte/n)
 	return nil
 }
 
 // rest measures idle proxies.
 func (m *measurement) rest() {
 	n := float64(m.setting.proxies)
-	before := m.server.spent()
+	before := m.server.Spent()
 	began := time.Now()
 	time.Sleep(m.idle)
-	m.add("idle: CPU per proxy, µs each second", float64(m.server.spent()-before)/float64(time.Microsecond)/n/time.Since(began).Seconds())
-	m.add("idle: memory, MiB", m.server.resident()/mebibyte)
+	m.add("idle: CPU per proxy, µs each second", float64(m.server.Spent()-before)/float64(time.Microsecond)/n/time.Since(began).Seconds())
+	m.add("idle: memory, MiB", m.server.Resident()/mebibyte)
 }
 
 // change replaces a file in which one endpoint moved, some times. Times are from before
@@ -152,21 +160,21 @@ func (m *measurement) rest() {
 func (m *measurement) change(service, users int) error {
 	title := fmt.Sprintf("change for %d: ", users)
 	for range m.changes {
-		cpu := m.server.spent()
-		a := m.fleet.expect(service, users)
-		if err := m.folder.move(service); err != nil {
+		cpu := m.server.Spent()
+		a := m.fleet.Expect(service, users)
+		if err := m.folder.Move(service); err != nil {
 			return err
 		}
-		if err := m.fleet.await(a); err != nil {
+		if err := m.fleet.Await(a); err != nil {
 			return fmt.Errorf("%s%w", title, err)
 		}
-		m.add(title+"first, ms", float64(a.first())/milliseconds)
-		m.add(title+"half of them, ms", float64(a.median())/milliseconds)
-		m.add(title+"last, ms", float64(a.last())/milliseconds)
+		m.add(title+"first, ms", float64(a.First())/milliseconds)
+		m.add(title+"half of them, ms", float64(a.Median())/milliseconds)
+		m.add(title+"last, ms", float64(a.Last())/milliseconds)
 		time.Sleep(settle)
-		m.add(title+"CPU of outriderd, ms", float64(m.server.spent()-cpu)/milliseconds)
-		m.add(title+"CPU per connected proxy, µs", float64(m.server.spent()-cpu)/float64(time.Microsecond)/float64(m.setting.proxies))
+		m.add(title+"CPU of outriderd, ms", float64(m.server.Spent()-cpu)/milliseconds)
+		m.add(title+"CPU per connected proxy, µs", float64(m.server.Spent()-cpu)/float64(time.Microsecond)/float64(m.setting.proxies))
 	}
-	m.add(title+"memory after all, MiB", m.server.resident()/mebibyte)
+	m.add(title+"memory after all, MiB", m.server.Resident()/mebibyte)
 	return nil
 }

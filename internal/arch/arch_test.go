@@ -117,7 +117,7 @@ var arrows = map[string][]string{
 	"bench/internal/tb":      {},
 	"bench/agent":            {"bench/internal/figures", "bench/internal/tb", "test/agent/harness"}, // the same world as the tests'
 	"bench/capture":          {"bench/internal/figures", "bench/internal/tb", "build/commands", "internal/contract", "test/ns", nftables, sys},
-	"bench/xds":              {"bench/internal/figures", "build/commands", "internal/contract", "internal/controlplane/ca", "internal/xds", "github.com/envoyproxy/go-control-plane", grpc, protobuf, sys},
+	"bench/xds":              {"bench/internal/figures", "build/commands", "internal/controlplane/ca", "test/fleet"}, // the same proxies as the suite's
 	"bench/wait":             {"bench/internal/figures", "build/commands", "internal/agent/readiness", "internal/agent/state", "internal/agent/status"},
 	"bench/cluster":          {"test/e2e/world"}, // the same world as the suite's
 }

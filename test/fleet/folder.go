@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"fmt"
@@ -11,15 +11,16 @@ import (
 // perFile is how many services a file has: as many as a team keeps together.
 const perFile = 100
 
-// A folder is the mesh: services with two endpoints each, and a pod for each proxy.
-type folder struct {
+// A Folder is the mesh: services with two endpoints each, and a pod for each proxy.
+type Folder struct {
 	dir      string
 	services int
 	moved    int // endpoints so far: each change has an address of its own
 }
 
-func newFolder(dir string, services, pods int) (*folder, error) {
-	f := &folder{dir: dir, services: services}
+// NewFolder writes the files of a mesh.
+func NewFolder(dir string, services, pods int) (*Folder, error) {
+	f := &Folder{dir: dir, services: services}
 	for first := 0; first < services; first += perFile {
 		if err := f.write(first, -1); err != nil {
 			return nil, err
@@ -40,14 +41,14 @@ status: {phase: Running, podIP: %[5]s, podIPs: [{ip: %[5]s}]}
 	return f, os.WriteFile(filepath.Join(dir, "pods.yaml"), []byte(b.String()), 0o644)
 }
 
-// move gives a service another endpoint: its file is written aside and renamed. It
+// Move gives a service another endpoint: its file is written aside and renamed. It
 // returns when the rename is done.
-func (f *folder) move(service int) error {
+func (f *Folder) Move(service int) error {
 	f.moved++
 	return f.write(service/perFile*perFile, service)
 }
 
-func (f *folder) write(first, moved int) error {
+func (f *Folder) write(first, moved int) error {
 	var b strings.Builder
 	for i := first; i < min(first+perFile, f.services); i++ {
 		one := offset("10.128.0.1", 2*i)
@@ -80,8 +81,9 @@ endpoints: [{addresses: [%[4]q], conditions: {ready: true}}, {addresses: [%[5]q]
 
 // What the mesh calls things.
 const (
-	namespace   = "demo"
-	trustDomain = "cluster.local"
+	namespace = "demo"
+	// TrustDomain is that of the proxies' certificates.
+	TrustDomain = "cluster.local"
 )
 
 // podsOf a deployment share an account and a workload's prewarmed clusters.

@@ -1,0 +1,200 @@
+// Package fleet simulates the proxies of a mesh: each has a certificate, an address and a TCP
+// connection with mutual TLS of its own, and one delta stream on which it subscribes as Envoy
+// does. It accepts each message without decoding the resources. When its connection ends it
+// connects again as Envoy does with the agent's bootstrap, and says what it has.
+//
+// The control plane is a real outriderd ([Server]) that serves a [Folder].
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/xds"
+)
+
+// Every proxy uses the first service, FewUsers use the second, and each uses others.
+const (
+	UsedByAll = 0
+	UsedByFew = 1
+	FewUsers  = 10
+)
+
+// timeout ends a wait that would never end.
+const timeout = 3 * time.Minute
+
+// A Fleet is all proxies.
+type Fleet struct {
+	Proxies []*Proxy
+
+	failed     chan error // nil: they connect again
+	configured atomic.Pointer[Arrivals]
+	watched    atomic.Pointer[Arrivals]
+	stop       context.CancelFunc
+	running    sync.WaitGroup
+}
+
+// Options of a fleet.
+type Options struct {
+	Proxies, Services int
+	Uses              int           // services of a proxy; 0: full push
+	Authority         *ca.Authority // of their certificates
+	Reconnect         bool          // a connection that ends is no error
+}
+
+// New makes the proxies; none is connected yet. It raises the bound on open files: a connection
+// takes one at each end, and a child inherits the bound.
+func New(o Options) (*Fleet, error) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return nil, err
+	}
+	limit.Cur = limit.Max
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return nil, err
+	}
+	f := &Fleet{}
+	if !o.Reconnect {
+		f.failed = make(chan error, o.Proxies)
+	}
+	for i := range o.Proxies {
+		p, err := newProxy(f, i, o.Authority)
+		if err != nil {
+			return nil, err
+		}
+		if o.Uses == 0 {
+			// The application's cluster; for both directions a listener and the one for early
+			// connections, and one for the port number that all services have.
+			p.want = want{xds.ClusterType: o.Services + 1, xds.EndpointType: o.Services, xds.ListenerType: 5, xds.RouteType: 1}
+		} else {
+			p.services = used(i, o.Services, o.Uses)
+			p.want = want{xds.ClusterType: o.Uses + 1, xds.EndpointType: o.Uses, xds.ListenerType: 6}
+		}
+		f.Proxies = append(f.Proxies, p)
+	}
+	return f, nil
+}
+
+// used are the services that a proxy uses: pods of one deployment the same, apart from
+// the one that few use, and neighbours partly the same.
+func used(proxy, services, uses int) []int {
+	out := []int{UsedByAll}
+	if proxy < FewUsers {
+		out = append(out, UsedByFew)
+	}
+	for s := 2 + deployment(proxy)*7%(services-2); len(out) < uses; s++ {
+		out = append(out, 2+(s-2)%(services-2))
+	}
+	return out
+}
+
+// Connect starts all at once, and returns when each has its first configuration. A fleet
+// connects once; Disconnect ends it.
+func (f *Fleet) Connect(address string) (*Arrivals, error) {
+	ctx, stop := context.WithCancel(context.Background())
+	f.stop = stop
+	all := f.Expected()
+	for _, p := range f.Proxies {
+		f.running.Go(func() {
+			if f.failed == nil {
+				p.follow(ctx, address)
+			} else if err := p.run(ctx, address); ctx.Err() == nil {
+				f.failed <- fmt.Errorf("proxy %d: %w", p.number, err)
+			}
+		})
+	}
+	return all, f.Await(all)
+}
+
+// Disconnect ends all connections.
+func (f *Fleet) Disconnect() {
+	f.stop()
+	f.running.Wait()
+}
+
+// Expected begins to watch which proxies have their configuration by a new connection, and to
+// count their attempts.
+func (f *Fleet) Expected() *Arrivals {
+	all := newArrivals("", len(f.Proxies))
+	for _, p := range f.Proxies {
+		p.attempts.Store(0)
+	}
+	f.configured.Store(all)
+	return all
+}
+
+// Expect begins to watch for the endpoints of a service, at so many proxies.
+func (f *Fleet) Expect(service, users int) *Arrivals {
+	a := newArrivals(endpointsOf(service), users)
+	f.watched.Store(a)
+	return a
+}
+
+func (f *Fleet) received(endpoints string, proxy int) {
+	if a := f.watched.Load(); a != nil && a.name == endpoints {
+		a.note(proxy)
+	}
+}
+
+// Await waits until all of them have come.
+func (f *Fleet) Await(a *Arrivals) error {
+	t := time.NewTimer(timeout)
+	defer t.Stop()
+	select {
+	case <-a.done:
+		return nil
+	case err := <-f.failed:
+		return err
+	case <-t.C:
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return fmt.Errorf("%d of %d proxies after %s", len(a.after), a.want, timeout)
+	}
+}
+
+// Arrivals are when something came to proxies, to each once.
+type Arrivals struct {
+	name  string
+	want  int
+	began time.Time
+	done  chan struct{}
+
+	mu    sync.Mutex
+	seen  map[int]bool
+	after []time.Duration // in order
+}
+
+func newArrivals(name string, n int) *Arrivals {
+	return &Arrivals{name: name, want: n, began: time.Now(), done: make(chan struct{}), seen: make(map[int]bool, n)}
+}
+
+func (a *Arrivals) has(proxy int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.seen[proxy]
+}
+
+func (a *Arrivals) note(proxy int) {
+	now := time.Since(a.began)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.seen[proxy] {
+		return
+	}
+	a.seen[proxy] = true
+	a.after = append(a.after, now)
+	if len(a.after) == a.want {
+		close(a.done)
+	}
+}
+
+// First, Median and Last are after how long the first one had it, half of them and all.
+func (a *Arrivals) First() time.Duration  { return a.after[0] }
+func (a *Arrivals) Median() time.Duration { return a.after[len(a.after)/2] } // likewise
+func (a *Arrivals) Last() time.Duration   { return a.after[len(a.after)-1] } // likewise

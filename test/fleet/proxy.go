@@ -1,0 +1,248 @@
+package fleet
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/xds"
+)
+
+// A Proxy is what Envoy is to the control plane. It goes on as it was when it connects again.
+type Proxy struct {
+	fleet    *Fleet
+	number   int
+	node     *core.Node
+	tls      *tls.Config
+	services []int // that it uses, on demand; none: full push
+	want     want  // its first configuration
+
+	have     map[string]map[string]string // versions by type and name
+	attempts atomic.Int64                 // connections that a server has accepted
+}
+
+// Attempts is how often it has connected since [Fleet.Expected].
+func (p *Proxy) Attempts() int64 { return p.attempts.Load() }
+
+// want is the number of resources that a first configuration has at least, by type.
+type want map[string]int
+
+// newProxy makes one, with the certificate that its agent would have got.
+func newProxy(f *Fleet, number int, authority *ca.Authority) (*Proxy, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	signed, err := authority.Sign(&key.PublicKey, ca.Identity{TrustDomain: TrustDomain, Namespace: namespace, ServiceAccount: account(number)}, 0)
+	if err != nil {
+		return nil, err
+	}
+	leaf, _ := pem.Decode([]byte(signed.Chain[0])) // outriderd has the root
+	chain := tls.Certificate{PrivateKey: key, Certificate: [][]byte{leaf.Bytes}}
+	roots := x509.NewCertPool()
+	for _, root := range authority.Roots() {
+		roots.AddCert(root)
+	}
+	metadata, err := structpb.NewStruct(map[string]any{
+		contract.MetadataServiceAccount: account(number), contract.MetadataWorkload: account(number),
+		contract.MetadataAddresses: podIP(number), contract.MetadataSecrets: contract.SecretsCluster,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Proxy{
+		fleet: f, number: number, have: map[string]map[string]string{},
+		node: &core.Node{Id: fmt.Sprintf("sidecar~%s~app-%d.%s~%[3]s.svc.cluster.local", podIP(number), number, namespace), Metadata: metadata},
+		tls: &tls.Config{
+			Certificates: []tls.Certificate{chain}, RootCAs: roots, ServerName: "localhost", NextProtos: []string{"h2"},
+			CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256}, ClientSessionCache: tls.NewLRUClientSessionCache(1), // as Envoy
+		},
+	}, nil
+}
+
+// follow connects again and again, with Envoy's back-off, until ctx ends.
+func (p *Proxy) follow(ctx context.Context, address string) {
+	pause := contract.ControlPlaneRetryBase
+	for ctx.Err() == nil {
+		before := p.fleet.configured.Load()
+		p.run(ctx, address) // an error ends the connection; attempts count
+		if before.has(p.number) {
+			pause = contract.ControlPlaneRetryBase
+		}
+		select {
+		case <-time.After(mathrand.N(pause)):
+		case <-ctx.Done():
+		}
+		pause = min(2*pause, contract.ControlPlaneRetryMax)
+	}
+}
+
+// dial makes a connection with TLS from the proxy's own address: limits are for each address.
+func (p *Proxy) dial(ctx context.Context, address string) (*tls.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, contract.ControlPlaneConnectTimeout)
+	defer cancel()
+	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(p.number>>8), byte(p.number))}}
+	raw, err := from.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	p.attempts.Add(1)
+	secure := tls.Client(raw, p.tls)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return nil, err
+	}
+	return secure, nil
+}
+
+// run connects and follows, until the connection or ctx ends.
+func (p *Proxy) run(ctx context.Context, address string) error {
+	secure, err := p.dial(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer secure.Close()
+	once := make(chan net.Conn, 1)
+	once <- secure
+	connection, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			select {
+			case c := <-once:
+				return c, nil
+			default:
+				return nil, net.ErrClosed
+			}
+		}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
+		grpc.WithReadBufferSize(2<<10), grpc.WithWriteBufferSize(4<<10)) // thousands share this process
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(connection).DeltaAggregatedResources(ctx)
+	if err != nil {
+		return err
+	}
+	answered := map[string]bool{} // types
+	for requests := p.first(); ; {
+		for _, r := range requests {
+			if err := stream.Send(r); err != nil {
+				return err
+			}
+		}
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		requests = p.take(m)
+		if answered[m.GetTypeUrl()] = true; answered[xds.ClusterType] && answered[xds.ListenerType] && p.complete() {
+			p.fleet.configured.Load().note(p.number)
+		}
+	}
+}
+
+// first are the requests at the beginning of a stream.
+func (p *Proxy) first() []*discovery.DeltaDiscoveryRequest {
+	var clusters, endpoints []string
+	for _, s := range p.services {
+		clusters = append(clusters, clusterOf(s))
+	}
+	for cluster := range p.have[xds.ClusterType] { // any order: of names in a request
+		if name, ok := p.endpointsFor(xds.ClusterType, cluster); ok {
+			endpoints = append(endpoints, name)
+		}
+	}
+	request := func(typeURL string, names ...string) *discovery.DeltaDiscoveryRequest {
+		return &discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, InitialResourceVersions: p.have[typeURL], ResourceNamesSubscribe: names}
+	}
+	var out []*discovery.DeltaDiscoveryRequest
+	switch again := len(p.have[xds.ClusterType]) > 0; {
+	case again && len(clusters) > 0:
+		out = append(out, request(xds.ClusterType, append(clusters, "*")...), request(xds.ListenerType), request(xds.EndpointType, endpoints...))
+	case len(clusters) > 0: // as by the first connections of the application
+		out = append(out, request(xds.ClusterType), request(xds.ListenerType), request(xds.ClusterType, clusters...))
+	default:
+		out = append(out, request(xds.ClusterType), request(xds.ListenerType), request(xds.RouteType, "80"))
+		if again {
+			out = append(out, request(xds.EndpointType, endpoints...))
+		}
+	}
+	out[0].Node = p.node
+	return out
+}
+
+// take returns the requests after a message: the ACK, and for new clusters the subscription
+// to their endpoints, as Envoy does.
+func (p *Proxy) take(m *discovery.DeltaDiscoveryResponse) []*discovery.DeltaDiscoveryRequest {
+	out := []*discovery.DeltaDiscoveryRequest{{TypeUrl: m.GetTypeUrl(), ResponseNonce: m.GetNonce()}}
+	have := p.have[m.GetTypeUrl()]
+	if have == nil {
+		have = map[string]string{}
+		p.have[m.GetTypeUrl()] = have
+	}
+	var subscribe []string
+	for _, r := range m.GetResources() {
+		name := r.GetName()
+		if m.GetTypeUrl() == xds.EndpointType {
+			p.fleet.received(name, p.number)
+		}
+		_, had := have[name]
+		have[name] = r.GetVersion()
+		if had {
+			continue
+		}
+		if endpoints, ok := p.endpointsFor(m.GetTypeUrl(), name); ok {
+			subscribe = append(subscribe, endpoints)
+		}
+	}
+	if len(subscribe) > 0 {
+		out = append(out, &discovery.DeltaDiscoveryRequest{TypeUrl: xds.EndpointType, ResourceNamesSubscribe: subscribe})
+	}
+	return out
+}
+
+// endpointsFor is the name of a cluster's endpoints, which a real proxy reads in the
+// cluster itself.
+func (p *Proxy) endpointsFor(typeURL, cluster string) (string, bool) {
+	if typeURL != xds.ClusterType {
+		return "", false
+	}
+	if strings.HasPrefix(cluster, "outbound|") {
+		return cluster, true
+	}
+	i := slices.IndexFunc(p.services, func(s int) bool { return clusterOf(s) == cluster })
+	if i < 0 {
+		return "", false
+	}
+	return endpointsOf(p.services[i]), true
+}
+
+func (p *Proxy) complete() bool {
+	for typeURL, n := range p.want {
+		if len(p.have[typeURL]) < n {
+			return false
+		}
+	}
+	return true
+}

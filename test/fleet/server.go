@@ -1,0 +1,149 @@
+package fleet
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Server is an outriderd, in a process of its own.
+type Server struct {
+	Binary     string
+	Mesh       string // the folder that it serves
+	State, Log string // its folder, and the file of its log
+	Full       bool   // push
+
+	Address, Web string        // of configuration and of HTTP
+	ReadyTook    time.Duration // since its exec
+
+	process *exec.Cmd
+}
+
+// Start starts one, and returns when it is ready; after [Server.Kill] again, at the same
+// addresses.
+func (s *Server) Start() error {
+	for _, address := range []*string{&s.Address, &s.Web} {
+		if *address == "" {
+			free, err := unused()
+			if err != nil {
+				return err
+			}
+			*address = free
+		}
+	}
+	push := "on-demand"
+	if s.Full {
+		push = "full"
+	}
+	out, err := os.Create(s.Log)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	s.process = exec.Command(s.Binary, "serve", "--source", "files:"+s.Mesh, "--state", s.State, "--push", push,
+		"--listen", s.Address, "--http", s.Web, "--name", "localhost", "--log-level", "warn")
+	s.process.Stdout, s.process.Stderr = out, out
+	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	began := time.Now()
+	if err := s.process.Start(); err != nil {
+		return err
+	}
+	for end := began.Add(timeout); ; time.Sleep(time.Millisecond) {
+		response, err := http.Get("http://" + s.Web + "/ready")
+		if err == nil {
+			response.Body.Close()
+			s.ReadyTook = time.Since(began)
+			return nil
+		}
+		if time.Now().After(end) || s.gone() {
+			s.Kill()
+			return errors.Join(fmt.Errorf("outriderd is not ready: %w", err), s.LastLog())
+		}
+	}
+}
+
+// unused returns an address.
+func unused() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+func (s *Server) gone() bool {
+	var status unix.WaitStatus
+	pid, err := unix.Wait4(s.process.Process.Pid, &status, unix.WNOHANG, nil)
+	return err != nil || pid != 0
+}
+
+// LastLog returns the end of the log as an error.
+func (s *Server) LastLog() error {
+	raw, _ := os.ReadFile(s.Log)
+	return errors.New(strings.TrimSpace(string(raw[max(0, len(raw)-2000):])))
+}
+
+// Kill ends it without a warning.
+func (s *Server) Kill() {
+	s.process.Process.Kill()
+	s.process.Wait()
+}
+
+// Resident is the memory that it has.
+func (s *Server) Resident() float64 {
+	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.process.Process.Pid))
+	var size, pages float64
+	fmt.Sscan(string(raw), &size, &pages)
+	return pages * float64(os.Getpagesize())
+}
+
+// Spent is the processor time of a process, to the nanosecond: /proc counts in hundredths
+// of a second, more than a change takes.
+func Spent(pid int) time.Duration {
+	var t unix.Timespec
+	clock := int32(^pid)<<3 | 2 // MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED)
+	if err := unix.ClockGettime(clock, &t); err != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
+
+// Spent is its processor time.
+func (s *Server) Spent() time.Duration { return Spent(s.process.Process.Pid) }
+
+// Metrics returns what it counts, by name and labels.
+func (s *Server) Metrics() (map[string]float64, error) {
+	response, err := http.Get("http://" + s.Web + "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	out := map[string]float64{}
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if n, err := strconv.ParseFloat(value, 64); err == nil {
+			out[name] = n
+		}
+	}
+	return out, nil
+}
+
+// Peak is the most memory that it had.
+func (s *Server) Peak() float64 {
+	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.Process.Pid))
+	_, rest, _ := strings.Cut(string(raw), "VmHWM:")
+	var kib float64
+	fmt.Sscan(rest, &kib)
+	return kib * 1024
+}

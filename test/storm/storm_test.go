@@ -1,0 +1,120 @@
+package storm
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"outrider.dev/build/commands"
+	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/test/fleet"
+)
+
+var (
+	proxies = flag.Int("proxies", 600, "how many proxies connect")
+	kills   = flag.Int("kills", 2, "how often the control plane is killed")
+)
+
+const (
+	services, uses = 1000, 10
+	// mostAttempts of a proxy, each of ten seconds: on machines so slow that all take longer than
+	// that it gets its turn by the second.
+	mostAttempts = 3
+	// mostMemory of outriderd for each proxy, in KiB; a few hundred proxies share what it needs
+	// for the mesh.
+	mostMemory = 150
+)
+
+// All proxies come back after each start of the control plane. None is starved, and no connection
+// is closed for want of room.
+func TestStorm(t *testing.T) {
+	dir := t.TempDir()
+	mesh, state := filepath.Join(dir, "mesh"), filepath.Join(dir, "state")
+	if err := os.Mkdir(mesh, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fleet.NewFolder(mesh, services, *proxies); err != nil {
+		t.Fatal(err)
+	}
+	authority, err := ca.NewAuthority(ca.AuthorityOptions{Dir: filepath.Join(state, "ca"), TrustDomain: fleet.TrustDomain})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := fleet.New(fleet.Options{Proxies: *proxies, Services: services, Uses: uses, Authority: authority, Reconnect: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := commands.Given(context.Background(), "", dir, commands.ControlPlane)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &fleet.Server{Binary: binary, Mesh: mesh, State: state, Log: filepath.Join(dir, "log")}
+	start := func() (before float64) {
+		t.Helper()
+		if err := server.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return server.Resident()
+	}
+	before, spent := start(), server.Spent()
+	t.Cleanup(func() { server.Kill() })
+	came, err := all.Connect(server.Address)
+	t.Cleanup(all.Disconnect)
+	if err != nil {
+		t.Fatal(err, server.LastLog())
+	}
+	check(t, "all connect", server, all, came, before, spent)
+	for range *kills {
+		server.Kill()
+		time.Sleep(2 * time.Second) // all of them are in their back-off, by different pauses
+		came := all.Expected()
+		before, spent := start(), server.Spent()
+		if err := all.Await(came); err != nil {
+			t.Fatal(err, server.LastLog())
+		}
+		check(t, "after a kill", server, all, came, before, spent)
+	}
+}
+
+const kib = 1 << 10
+
+func check(t *testing.T, what string, server *fleet.Server, all *fleet.Fleet, came *fleet.Arrivals, before float64, spent time.Duration) {
+	t.Helper()
+	n := float64(*proxies)
+	cpu := server.Spent() - spent
+	time.Sleep(settle)
+	most, sum := int64(0), int64(0)
+	for _, p := range all.Proxies {
+		most, sum = max(most, p.Attempts()), sum+p.Attempts()
+	}
+	m, err := server.Metrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(reason string) float64 { return m[`outriderd_connections_refused_total{reason="`+reason+`"}`] }
+	memory := (server.Resident() - before) / kib / n
+	t.Logf("%s: %d proxies have their configuration, the first after %s, half of them after %s, all after %s; %d attempts, at most %d of one; outriderd spent %.2f ms of a processor for each",
+		what, *proxies, came.First().Round(time.Millisecond), came.Median().Round(time.Millisecond), came.Last().Round(time.Millisecond), sum, most, float64(cpu)/float64(time.Millisecond)/n)
+	t.Logf("  KiB a proxy: %.0f resident, %.0f live heap, %.0f stacks; peak %.0f MiB, before the proxies %.0f MiB; closed by their client before their turn: %.0f",
+		memory, m["go_memstats_alloc_bytes"]/kib/n, m["go_memstats_stack_inuse_bytes"]/kib/n, server.Peak()/kib/kib, before/kib/kib, refused("gone"))
+	if streams := m["outriderd_xds_streams"]; streams != n {
+		t.Errorf("%s: %v streams, want %v", what, streams, n)
+	}
+	for _, reason := range []string{"anonymous", "client", "rate", "calls", "bytes"} {
+		if refused(reason) > 0 {
+			t.Errorf("%s: %v connections refused, reason %q", what, refused(reason), reason)
+		}
+	}
+	if most > mostAttempts {
+		t.Errorf("%s: a proxy needed %d attempts, want at most %d", what, most, mostAttempts)
+	}
+	if memory > mostMemory {
+		t.Errorf("%s: %.0f KiB a proxy, want at most %d", what, memory, mostMemory)
+	}
+}
+
+// settle is until outriderd has given back what it needed for the storm alone.
+const settle = 3 * time.Second
