@@ -51,7 +51,7 @@ func (s *Server) Start() error {
 	}
 	defer out.Close()
 	s.process = exec.Command(s.Binary, "serve", "--source", "files:"+s.Mesh, "--state", s.State, "--push", push,
-		"--listen", s.Address, "--http", s.Web, "--name", "localhost", "--log-level", "warn")
+		"--listen", s.Address, "--http", s.Web, "--name", "localhost", "--webhook", "off", "--log-level", "warn")
 	s.process.Stdout, s.process.Stderr = out, out
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	began := time.Now()
