@@ -12,7 +12,9 @@ const (
 	MetadataRenewed        = "RENEWED"           // "true": in place of one with too much: no clusters that earlier proxies of the workload used
 	MetadataPrewarm        = "PREWARM"           // host or host:port, separated by commas: sent before the first use
 	MetadataSecrets        = "SECRETS"           // SecretsCluster, if the agent serves the proxy's secrets
-	MetadataCertificates   = "CERTIFICATES"      // or the directory of their files; neither: no mutual TLS
+	MetadataCertificates   = "CERTIFICATES"      // or the directory of their files
+	MetadataIstioVersion   = "ISTIO_VERSION"     // Istio's: its agent serves secrets by Istio's names; none of the three: no mutual TLS
+	MetadataDNSCapture     = "DNS_CAPTURE"       // Istio's: its agent wants a table of names
 )
 
 // SecretsCluster is the cluster of the bootstrap by which the agent serves the proxy's
@@ -28,3 +30,6 @@ const (
 	WorkloadSecret, WorkloadSecretFile = "workload", "workload.json"
 	RootsSecret, RootsSecretFile       = "roots", "roots.json"
 )
+
+// Names of the same secrets at Istio's agent.
+const IstioWorkloadSecret, IstioRootsSecret = "default", "ROOTCA"

@@ -16,8 +16,8 @@ import (
 	"outrider.dev/internal/contract"
 )
 
-// pushFull is the value of [contract.MetadataPush] with which a proxy gets everything.
-const pushFull = "full"
+// Values of [contract.MetadataPush]: a proxy gets everything, or what it uses.
+const pushFull, pushOnDemand = "full", "on-demand"
 
 // grpcAgents begins the user agent of gRPC's clients: "gRPC Go", "gRPC C-core linux".
 const grpcAgents = "gRPC "
@@ -113,8 +113,17 @@ func describe(p Proxy, node *core.Node, onDemand bool) (*Proxy, Workload, error)
 	}
 	p.Addresses = addresses(id, p.Metadata[contract.MetadataAddresses])
 	p.GRPC = strings.HasPrefix(node.GetUserAgentName(), grpcAgents)
-	p.OnDemand = onDemand && !p.GRPC && p.Metadata[contract.MetadataPush] != pushFull
+	push := p.Metadata[contract.MetadataPush]
+	p.OnDemand = onDemand && !p.GRPC && push != pushFull && (push == pushOnDemand || !p.IstioAgent())
 	return &p, Workload{p.Namespace, p.ServiceAccount, p.Metadata[contract.MetadataWorkload]}, nil
+}
+
+// IstioAgent reports whether the proxy says that Istio's agent started it. By default it then
+// gets everything, as from istiod. The pods of other agents may have Istio's metadata as well,
+// by ISTIO_META_ISTIO_VERSION; these agents say where the secrets are.
+func (p *Proxy) IstioAgent() bool {
+	m := p.Metadata
+	return m[contract.MetadataIstioVersion] != "" && m[contract.MetadataSecrets] == "" && m[contract.MetadataCertificates] == ""
 }
 
 // maxAddresses is of a machine with many networks; a pod has two.
@@ -146,6 +155,7 @@ func addresses(id NodeID, list string) []netip.Addr {
 var metadataKeys = []string{
 	contract.MetadataNamespace, contract.MetadataServiceAccount, contract.MetadataWorkload, contract.MetadataAddresses,
 	contract.MetadataInterception, contract.MetadataPush, contract.MetadataPrewarm, contract.MetadataRenewed, contract.MetadataSecrets, contract.MetadataCertificates,
+	contract.MetadataIstioVersion, contract.MetadataDNSCapture,
 }
 
 func metadata(s *structpb.Struct) map[string]string {

@@ -310,6 +310,9 @@ func TestAdmission(t *testing.T) {
 
 		"full push for one proxy":           {store, false, "delta", []string{"x", "OUTRIDER_PUSH=full"}, false, codes.OK, ""},
 		"full push for all":                 {store, true, "delta", []string{"x"}, false, codes.OK, ""},
+		"full push by Istio's agent":        {store, false, "delta", []string{"x", "ISTIO_VERSION=1.32"}, false, codes.OK, ""},
+		"Istio's agent may choose":          {store, false, "delta", []string{"x", "ISTIO_VERSION=1.32", "OUTRIDER_PUSH=on-demand"}, true, codes.OK, ""},
+		"Istio's metadata, another agent":   {store, false, "delta", []string{"x", "ISTIO_VERSION=1.32", "SECRETS=sds-grpc"}, true, codes.OK, ""},
 		"an unknown mode is the default":    {store, false, "delta", []string{"x", "OUTRIDER_PUSH=maybe"}, true, codes.OK, ""},
 		"state of the world is always full": {store, false, "state-of-the-world", []string{"x"}, false, codes.OK, ""},
 	}

@@ -28,9 +28,11 @@ var references = map[protoreflect.FullName]string{
 	"envoy.config.route.v3.RouteAction.cluster_header":                                  "", // named by the request, on demand
 }
 
-// ofTheBootstrap are the names that only an Envoy's bootstrap has. Whoever writes one by
-// hand needs them, if it has the metadata SECRETS.
-var ofTheBootstrap = []string{contract.SecretsCluster, contract.WorkloadSecret, contract.RootsSecret}
+// ofTheBootstrap are the names that only an Envoy's bootstrap has, ours or that of Istio's
+// agent. Whoever writes one by hand needs them, if it has the metadata SECRETS.
+var ofTheBootstrap = []string{
+	contract.SecretsCluster, contract.WorkloadSecret, contract.RootsSecret, contract.IstioWorkloadSecret, contract.IstioRootsSecret,
+}
 
 // Each name in a resource is that of another resource of the control plane: so an Envoy
 // needs nothing in its bootstrap but what ofTheBootstrap lists.
@@ -39,6 +41,9 @@ func TestResourcesAreClosed(t *testing.T) {
 	proxies := map[string]*xds.Proxy{
 		"on demand": client(withAgent), "with files": client(),
 		"full push": client(withAgent, func(p *xds.Proxy) { p.OnDemand = false }),
+		"full push by Istio's agent": client(func(p *xds.Proxy) {
+			p.OnDemand, p.Metadata = false, map[string]string{contract.MetadataIstioVersion: "1.32"}
+		}),
 	}
 	for name, p := range proxies {
 		given := map[string][]string{}

@@ -167,6 +167,7 @@ func goldenCases(t *testing.T) map[string][]xds.Dependency {
 	bare := client(func(p *xds.Proxy) { delete(p.Metadata, contract.MetadataCertificates) })
 	rpc := client(func(p *xds.Proxy) { p.OnDemand, p.GRPC = false, true })
 	sds := client(func(p *xds.Proxy) { p.Metadata[contract.MetadataSecrets] = "sds-grpc" })
+	istio := client(func(p *xds.Proxy) { p.Metadata = map[string]string{contract.MetadataIstioVersion: "1.32"} })
 	return map[string][]xds.Dependency{
 		"listeners":                       flatten(v.Wildcard(p, xds.ListenerType, nil), xds.ListenerType),
 		"listeners, two families":         flatten(v.Wildcard(dual, xds.ListenerType, nil), xds.ListenerType)[:3],
@@ -177,6 +178,7 @@ func goldenCases(t *testing.T) map[string][]xds.Dependency {
 		"http to a service by IPv6":       named(p, xds.ClusterType, "http|[fd96::1]:80"),
 		"http to a gRPC port":             named(p, xds.ClusterType, "http|10.96.0.1:81"),
 		"http, secrets by a cluster":      named(sds, xds.ClusterType, "http|10.96.0.1:80"),
+		"http, secrets by Istio":          named(istio, xds.ClusterType, "http|10.96.0.1:80"),
 		"http without a certificate":      named(bare, xds.ClusterType, "http|10.96.0.1:80"),
 		"http to a service with routes":   named(p, xds.ClusterType, "http|10.96.0.5:80"),
 		"tcp to a service":                named(p, xds.ClusterType, "tcp|10.96.0.3:6379"),

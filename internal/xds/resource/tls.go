@@ -20,16 +20,19 @@ import (
 // as without TLS.
 const alpn = "outrider"
 
-// secrets is the source of a proxy's secrets: the agent's cluster, or a directory of files.
-// With the zero value the proxy has no mutual TLS.
+// secrets is the source of a proxy's secrets: our agent's cluster, or Istio's agent's, or a
+// directory of files. With the zero value the proxy has no mutual TLS.
 type secrets struct {
-	agent bool
-	dir   string
+	agent, istio bool
+	dir          string
 }
 
 func secretsOf(p *xds.Proxy) secrets {
-	if p.Metadata[contract.MetadataSecrets] == contract.SecretsCluster {
+	switch {
+	case p.Metadata[contract.MetadataSecrets] == contract.SecretsCluster:
 		return secrets{agent: true}
+	case p.IstioAgent():
+		return secrets{istio: true}
 	}
 	return secrets{dir: strings.TrimSuffix(p.Metadata[contract.MetadataCertificates], "/")}
 }
@@ -68,7 +71,7 @@ func commonTLS(from secrets, uri *matcher.StringMatcher, protocols ...string) *t
 	return &tls.CommonTlsContext{
 		AlpnProtocols:                  protocols,
 		TlsParams:                      &tls.TlsParameters{TlsMinimumProtocolVersion: tls.TlsParameters_TLSv1_2},
-		TlsCertificateSdsSecretConfigs: []*tls.SdsSecretConfig{from.secret(contract.WorkloadSecret, contract.WorkloadSecretFile)},
+		TlsCertificateSdsSecretConfigs: []*tls.SdsSecretConfig{from.workload()},
 		ValidationContextType: &tls.CommonTlsContext_CombinedValidationContext{
 			CombinedValidationContext: &tls.CommonTlsContext_CombinedCertificateValidationContext{
 				DefaultValidationContext: &tls.CertificateValidationContext{
@@ -76,31 +79,43 @@ func commonTLS(from secrets, uri *matcher.StringMatcher, protocols ...string) *t
 						SanType: tls.SubjectAltNameMatcher_URI, Matcher: uri,
 					}},
 				},
-				ValidationContextSdsSecretConfig: from.secret(contract.RootsSecret, contract.RootsSecretFile),
+				ValidationContextSdsSecretConfig: from.roots(),
 			},
 		},
 	}
 }
 
+func (s secrets) workload() *tls.SdsSecretConfig {
+	return s.secret(contract.WorkloadSecret, contract.WorkloadSecretFile, contract.IstioWorkloadSecret)
+}
+
+func (s secrets) roots() *tls.SdsSecretConfig {
+	return s.secret(contract.RootsSecret, contract.RootsSecretFile, contract.IstioRootsSecret)
+}
+
 // secret is the configuration of one secret. All users of a secret share one subscription
-// if their configurations are the same; the bootstrap's must be the same, too.
-func (s secrets) secret(name, file string) *tls.SdsSecretConfig {
+// if their configurations are the same; the bootstrap's must be the same, too. That of Istio's
+// agent is what istiod sends.
+func (s secrets) secret(name, file, istioName string) *tls.SdsSecretConfig {
 	source := &core.ConfigSource{ResourceApiVersion: core.ApiVersion_V3}
-	if !s.agent {
+	if !s.agent && !s.istio {
 		source.ConfigSourceSpecifier = &core.ConfigSource_PathConfigSource{PathConfigSource: &core.PathConfigSource{
 			Path: path.Join(s.dir, file), WatchedDirectory: &core.WatchedDirectory{Path: s.dir},
 		}}
 		return &tls.SdsSecretConfig{Name: name, SdsConfig: source}
 	}
+	served := &core.GrpcService_EnvoyGrpc{ClusterName: contract.SecretsCluster}
+	if s.istio {
+		name = istioName
+	} else {
+		served.RetryPolicy = &core.RetryPolicy{RetryBackOff: &core.BackoffStrategy{
+			BaseInterval: durationpb.New(10 * time.Millisecond), MaxInterval: durationpb.New(time.Second),
+		}}
+	}
 	source.InitialFetchTimeout = durationpb.New(0)
 	source.ConfigSourceSpecifier = &core.ConfigSource_ApiConfigSource{ApiConfigSource: &core.ApiConfigSource{
 		ApiType: core.ApiConfigSource_GRPC, TransportApiVersion: core.ApiVersion_V3, SetNodeOnFirstMessageOnly: true,
-		GrpcServices: []*core.GrpcService{{TargetSpecifier: &core.GrpcService_EnvoyGrpc_{EnvoyGrpc: &core.GrpcService_EnvoyGrpc{
-			ClusterName: contract.SecretsCluster,
-			RetryPolicy: &core.RetryPolicy{RetryBackOff: &core.BackoffStrategy{
-				BaseInterval: durationpb.New(10 * time.Millisecond), MaxInterval: durationpb.New(time.Second),
-			}},
-		}}}},
+		GrpcServices: []*core.GrpcService{{TargetSpecifier: &core.GrpcService_EnvoyGrpc_{EnvoyGrpc: served}}},
 	}}
 	return &tls.SdsSecretConfig{Name: name, SdsConfig: source}
 }
