@@ -69,8 +69,8 @@ var arrows = map[string][]string{
 	"internal/mesh/objects":       {"internal/contract", "internal/mesh", "internal/manifest", "startup", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/ptr", "sigs.k8s.io/json", "sigs.k8s.io/gateway-api"},
 	"internal/controlplane/files": {"internal/manifest", "internal/mesh", "internal/mesh/objects", "github.com/fsnotify/fsnotify", "sigs.k8s.io/yaml", yaml},
 
-	"internal/controlplane/ca": {"internal/wire", sys, grpc, protobuf, "github.com/spiffe/go-spiffe/v2/spiffeid", "github.com/go-jose/go-jose/v4"},
-	"internal/agent/identity":  {"internal/wire"},
+	"internal/controlplane/ca": {"internal/contract", "internal/wire", sys, grpc, protobuf, "github.com/spiffe/go-spiffe/v2/spiffeid", "github.com/go-jose/go-jose/v4"},
+	"internal/agent/identity":  {"internal/contract", "internal/wire"},
 
 	"internal/agent/readiness": {"internal/agent/envoy", "internal/agent/sockets", sys},
 	"internal/agent/sockets":   {netlink, sys},

@@ -74,3 +74,7 @@ func ValidProbeKey(key string) bool {
 	}
 	return len(key) >= 16 && len(key) <= 128
 }
+
+// ControlPlaneName is a DNS name of each outriderd's certificate, whatever its other names are.
+// Other control planes do not have it.
+const ControlPlaneName = "outriderd"

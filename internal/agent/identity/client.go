@@ -24,6 +24,9 @@ type Client struct {
 	// Identity is what the control plane's certificate must name: one of these, each a
 	// SPIFFE URI or a DNS name. Default: the host of Address.
 	Identity []string
+	// Outriderd: the server gives configuration too, so it must be outriderd. Another server may
+	// be a certificate authority alone, such as istio-csr.
+	Outriderd bool
 
 	RootFile  string // PEM of the trusted roots
 	TokenFile string // the token of the request; empty: none is needed

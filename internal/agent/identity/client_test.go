@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/wire"
 )
 
@@ -53,7 +54,7 @@ func TestTheControlPlaneMustBeTheRightOne(t *testing.T) {
 		"by its SPIFFE identity":    {change: func(*Client) {}},
 		"by its DNS name":           {change: func(c *Client) { c.Identity = []string{planeName} }},
 		"by one of several":         {change: func(c *Client) { c.Identity = []string{"spiffe://x/ns/a/sa/b", planeName} }},
-		"another name":              {func(c *Client) { c.Identity = []string{"other.svc"} }, Untrusted, "is " + planeName + ", " + planeID + ", and not the control plane other.svc"},
+		"another name":              {func(c *Client) { c.Identity = []string{"other.svc"} }, Untrusted, "is " + planeName + ", " + contract.ControlPlaneName + ", " + planeID + ", and not the control plane other.svc"},
 		"another identity":          {func(c *Client) { c.Identity = []string{planeID + "2"} }, Untrusted, "and not the control plane " + planeID + "2"},
 		"an address without a name": {func(c *Client) { c.Identity = nil }, Untrusted, "and not the control plane 127.0.0.1"},
 		"another root":              {func(c *Client) { c.RootFile = other }, Untrusted, "unknown root"},
@@ -113,7 +114,7 @@ func TestTheTokenAndTheRootAreReadForEachCall(t *testing.T) {
 // speaker serves h, over HTTP/2 with the plane's certificate.
 func speaker(t testing.TB, p *plane, h http.HandlerFunc) string {
 	t.Helper()
-	serving := must(p.authority.NewServing(must(parse(planeID)), []string{planeName}, 0))
+	serving := must(p.authority.NewServing(must(parse(planeID)), []string{planeName, contract.ControlPlaneName}, 0))
 	s := httptest.NewUnstartedServer(h)
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{*must(serving.Certificate())}, NextProtos: []string{"h2"}}
 	s.EnableHTTP2 = true
@@ -352,8 +353,8 @@ func TestTLSPresentsTheCurrentCertificate(t *testing.T) {
 	s := w.phase(t, Have)
 	// handshake connects to a server that requests a certificate, and returns the serial that
 	// it got.
-	handshake := func(serverName, identity string) (string, error) {
-		serving := must(p.authority.NewServing(must(parse(identity)), []string{serverName}, 0))
+	handshake := func(identity string, serverNames ...string) (string, error) {
+		serving := must(p.authority.NewServing(must(parse(identity)), serverNames, 0))
 		l, err := tls.Listen("tcp", "127.0.0.1:0", serving.TLS())
 		if err != nil {
 			t.Fatal(err)
@@ -386,16 +387,19 @@ func TestTLSPresentsTheCurrentCertificate(t *testing.T) {
 		defer conn.Close()
 		return <-seen, nil
 	}
-	if serial, err := handshake(planeName, planeID); err != nil || serial != s.Serial {
+	if serial, err := handshake(planeID, planeName, contract.ControlPlaneName); err != nil || serial != s.Serial {
 		t.Errorf("the control plane got %s, %v; want %s", serial, err, s.Serial)
 	}
-	if _, err := handshake("app.shop.svc", shop.String()); err == nil || !strings.Contains(err.Error(), "not the control plane") {
+	if _, err := handshake(shop.String(), "app.shop.svc"); err == nil || !strings.Contains(err.Error(), "not the control plane") {
 		t.Errorf("a workload in the control plane's place: %v, want it refused", err)
+	}
+	if _, err := handshake(planeID, planeName); err == nil || !strings.Contains(err.Error(), "no outriderd") {
+		t.Errorf("another control plane: %v, want it refused", err)
 	}
 	if err := os.Remove(filepath.Join(o.Dir, storedCertificate)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := handshake(planeName, planeID); err == nil || !strings.Contains(err.Error(), "there is no certificate yet") {
+	if _, err := handshake(planeID, planeName, contract.ControlPlaneName); err == nil || !strings.Contains(err.Error(), "there is no certificate yet") {
 		t.Errorf("without a certificate: %v, want an error", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"outrider.dev/internal/contract"
 	server "outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/wire"
 )
@@ -53,7 +54,7 @@ func newPlane(t testing.TB) *plane {
 
 func (p *plane) start(t testing.TB, address string) {
 	t.Helper()
-	serving := must(p.authority.NewServing(must(parse(planeID)), []string{planeName}, 0))
+	serving := must(p.authority.NewServing(must(parse(planeID)), []string{planeName, contract.ControlPlaneName}, 0))
 	service := &server.Service{Authority: p.authority, Authenticators: []server.Authenticator{p.tokens, server.MutualTLS{Authority: p.authority, MayRenew: func(ID) error { return nil }}},
 		Log: slog.New(slog.DiscardHandler)}
 	p.server = grpc.NewServer(grpc.Creds(credentials.NewTLS(serving.TLS())), grpc.UnaryInterceptor(

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"outrider.dev/internal/contract"
 )
 
 // tls requires the control plane's identity. A certificate of the same root is not enough:
@@ -21,7 +23,11 @@ func (c *Client) tls(roots []*x509.Certificate, own *tls.Certificate, shown *boo
 		// verify does what is left out here, and also knows SPIFFE URIs.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
-			if f := verify(c.Address, s.PeerCertificates, roots, wanted); f != nil {
+			f := verify(c.Address, s.PeerCertificates, roots, wanted)
+			if f == nil && c.Outriderd {
+				f = verifyOutriderd(c.Address, s.PeerCertificates[0])
+			}
+			if f != nil {
 				return f
 			}
 			return nil
@@ -71,6 +77,16 @@ func verify(address string, chain, roots []*x509.Certificate, wanted []string) *
 	return nil
 }
 
+// verifyOutriderd refuses another control plane of the same API, such as istiod, with which a
+// pod would get a certificate and never configuration that its Envoy accepts.
+func verifyOutriderd(address string, cert *x509.Certificate) *Fault {
+	if names(cert, contract.ControlPlaneName) {
+		return nil
+	}
+	return fault(Untrusted, "%s is %s, and no outriderd: outrider-agent takes its configuration from outriderd only; with istiod use Istio's proxy (docs/interop.md)",
+		address, strings.Join(allNames(cert), ", "))
+}
+
 // names returns whether a certificate is for a name: a URI, a DNS name or an address.
 func names(cert *x509.Certificate, name string) bool {
 	if !strings.Contains(name, "://") {
@@ -106,13 +122,10 @@ func pool(certs []*x509.Certificate) *x509.CertPool {
 // roots that Envoy does: both are read from where they are stored. Without them it fails.
 func (k *Keeper) TLS(address string) *tls.Config {
 	client := k.o.Client
-	client.Address = address
+	client.Address, client.Outriderd = address, true
 	out := client.tls(nil, nil, new(bool))
 	out.VerifyConnection = func(s tls.ConnectionState) error {
-		if f := verify(address, s.PeerCertificates, readRoots(k.o.Dir), client.identities()); f != nil {
-			return f
-		}
-		return nil
+		return client.tls(readRoots(k.o.Dir), nil, new(bool)).VerifyConnection(s)
 	}
 	out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		h, err := readHeld(k.o.Dir)

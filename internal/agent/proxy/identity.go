@@ -21,7 +21,7 @@ func (a *agent) newKeeper() (err error) {
 	o := identity.Options{
 		Identity: identity.ID{TrustDomain: c.Pod.TrustDomain, Namespace: c.Pod.Namespace, ServiceAccount: c.Pod.ServiceAccount},
 		Client: identity.Client{
-			Address: c.ControlPlane.CA, Identity: c.ControlPlane.Names,
+			Address: c.ControlPlane.CA, Identity: c.ControlPlane.Names, Outriderd: c.ControlPlane.CA == c.ControlPlane.Address,
 			RootFile: c.ControlPlane.Roots, TokenFile: c.ControlPlane.Token,
 		},
 		Dir: certificates(c), OutputDir: c.Certificate.Output,

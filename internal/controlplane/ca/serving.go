@@ -12,13 +12,15 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"outrider.dev/internal/contract"
 )
 
 // ServingNames are the DNS names of a control plane in a cluster: ours, and Istio's, which
 // Istio's agents expect.
 func ServingNames(namespace, domain string) []string {
-	out := []string{"outriderd"}
-	for _, name := range []string{"outriderd", "istiod"} {
+	out := []string{contract.ControlPlaneName}
+	for _, name := range []string{contract.ControlPlaneName, "istiod"} {
 		out = append(out, name+"."+namespace, name+"."+namespace+".svc", name+"."+namespace+".svc."+domain)
 	}
 	return out
