@@ -165,7 +165,8 @@ func (st *stream[Req, Resp]) run() error {
 
 // request serves one request. The first one identifies the client.
 func (st *stream[Req, Resp]) request(r Req, snapshot Snapshot) error {
-	if st.client == nil {
+	first := st.client == nil
+	if first {
 		c, err := st.server.admit(st.transport.Context(), st.peer, r.GetNode(), st.protocol.name(), snapshot)
 		if err != nil {
 			return err
@@ -190,14 +191,17 @@ func (st *stream[Req, Resp]) request(r Req, snapshot Snapshot) error {
 		answer, err := st.protocol.read(c, r)
 		if err == nil {
 			work += answer.work()
-			if t := answer.types[ListenerType]; t != nil && c.proxy.GRPC {
+			switch t := answer.types[ListenerType]; {
+			case c.proxy.GRPC && t != nil:
 				notes = c.notes(t.names())
+			case first && !c.proxy.GRPC:
+				notes = c.notes(nil)
 			}
 		}
 		return answer, err
 	})
 	for _, note := range notes {
-		st.peer.log(st.server.log, slog.LevelInfo, "note on a gRPC client", "proxy", st.client.proxy.ID, "note", note)
+		st.peer.log(st.server.log, slog.LevelInfo, "note on a proxy", "proxy", st.client.proxy.ID, "note", note)
 	}
 	if wait := st.peer.slow(work); wait > 0 {
 		st.server.count(func(c *Counters) { c.Slowed++ })

@@ -11,6 +11,7 @@ import (
 	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds"
 )
@@ -38,9 +39,17 @@ func (v *snapshot) grpcListener(p *xds.Proxy, name string) *xds.Resource {
 	return serialize(name, &listener.Listener{Name: name, ApiListener: &listener.ApiListener{ApiListener: typed(m)}})
 }
 
-// Notes returns why the targets of a gRPC client are not found.
+// Notes returns why the targets of a gRPC client are not found, and what an Envoy with the
+// node's metadata does not have.
 func (v *snapshot) Notes(p *xds.Proxy, listeners []string) []string {
 	var out []string
+	if !p.GRPC && !secretsOf(p).configured() {
+		out = append(out, fmt.Sprintf("it calls and is called in plain text, and its ports that require mutual TLS refuse everything: its node has no metadata %s or %s (docs/interop.md)",
+			contract.MetadataSecrets, contract.MetadataCertificates))
+	}
+	if p.IstioAgent() && p.Metadata[contract.MetadataDNSCapture] == "true" {
+		out = append(out, "it captures DNS, and gets no table of names: they are resolved for outrider-agent only; unset ISTIO_META_DNS_CAPTURE in this pod (docs/interop.md)")
+	}
 	for _, name := range listeners {
 		if _, unknown := v.grpcTarget(p, name); unknown != "" {
 			out = append(out, fmt.Sprintf("xds:///%s: %s", name, unknown))
