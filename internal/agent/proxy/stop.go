@@ -102,6 +102,11 @@ func (a *agent) awaitDrained(ctx context.Context) {
 		}, drainLimits{least: s.Drain, onZero: s.OnZero, minimum: s.Minimum})
 	}
 	outcome, cut := string(reason), reason == interrupted
+	if !cut && reason != unneeded {
+		if left := a.awaitFlushed(ctx); left > 0 {
+			outcome += fmt.Sprintf("; not passed on, since the receivers do not read: %d bytes", left)
+		}
+	}
 	if cut {
 		outcome += "; left: " + a.need().String()
 	}

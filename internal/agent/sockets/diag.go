@@ -17,11 +17,13 @@ const (
 	requestStates   = 4
 	requestID       = 8 // struct inet_diag_sockid
 
-	answerLen   = 72 // struct inet_diag_msg
-	answerState = 1
-	answerID    = 4 // struct inet_diag_sockid
-	answerUID   = 64
-	answerInode = 68
+	answerLen    = 72 // struct inet_diag_msg
+	answerState  = 1
+	answerID     = 4 // struct inet_diag_sockid
+	answerUnread = 56
+	answerUnsent = 60
+	answerUID    = 64
+	answerInode  = 68
 )
 
 // In a struct inet_diag_sockid.
@@ -116,6 +118,8 @@ func parseAnswer(m []byte) (Socket, error) {
 		State:  State(m[answerState]),
 		UID:    binary.NativeEndian.Uint32(m[answerUID:]),
 		Inode:  binary.NativeEndian.Uint32(m[answerInode:]),
+		Unread: binary.NativeEndian.Uint32(m[answerUnread:]),
+		Unsent: binary.NativeEndian.Uint32(m[answerUnsent:]),
 	}, nil
 }
 

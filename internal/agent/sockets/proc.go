@@ -94,6 +94,8 @@ func parseSocket(line string) (s Socket, err error) {
 	}
 	s.Local, s.Remote = address(f[1]), address(f[2])
 	s.State, s.UID, s.Inode = State(number(f[3], 16, 5)), uint32(number(f[7], 10, 32)), uint32(number(f[9], 10, 32))
+	unsent, unread, _ := strings.Cut(f[4], ":")
+	s.Unsent, s.Unread = uint32(number(unsent, 16, 32)), uint32(number(unread, 16, 32))
 	if !s.Local.IsValid() || !s.Remote.IsValid() {
 		err = errors.Join(err, errors.New("no address"))
 	}

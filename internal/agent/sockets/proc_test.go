@@ -18,7 +18,7 @@ import (
 const (
 	title = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 	line4 = "   0: 0100007F:3A99 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1337        0 1063 1 00000000149b973f 100 0 0 10 0\n"
-	line6 = "   1: B80D0120000000000000000001000000:3AAE 00000000000000000000000000000000:0000 02 00000000:00000000 00:00000000 00000000  1000        0 77 1 x\n"
+	line6 = "   1: B80D0120000000000000000001000000:3AAE 00000000000000000000000000000000:0000 02 0000000A:00000010 00:00000000 00000000  1000        0 77 1 x\n"
 )
 
 func TestReadTable(t *testing.T) {
@@ -28,7 +28,7 @@ func TestReadTable(t *testing.T) {
 	}
 	want := []Socket{
 		{Local: netip.MustParseAddrPort("127.0.0.1:15001"), Remote: netip.MustParseAddrPort("0.0.0.0:0"), State: Listening, UID: 1337, Inode: 1063},
-		{Local: netip.MustParseAddrPort("[2001:db8::1]:15022"), Remote: netip.MustParseAddrPort("[::]:0"), State: SynSent, UID: 1000, Inode: 77},
+		{Local: netip.MustParseAddrPort("[2001:db8::1]:15022"), Remote: netip.MustParseAddrPort("[::]:0"), State: SynSent, UID: 1000, Inode: 77, Unsent: 10, Unread: 16},
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -40,6 +40,7 @@ func TestReadTable(t *testing.T) {
 		"port":            strings.Replace(line4, ":3A99", ":XX", 1),
 		"no port":         strings.Replace(line4, ":3A99", "", 1),
 		"state":           strings.Replace(line4, " 0A ", " 0G ", 1),
+		"queues":          strings.Replace(line6, "0000000A:", "0000000A", 1),
 		"user":            strings.Replace(line4, " 1337 ", " -1 ", 1),
 		"inode":           strings.Replace(line4, " 1063 ", " x ", 1),
 		"a line too long": strings.Repeat("x", 100_000),

@@ -3,6 +3,7 @@ package sockets
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
@@ -182,4 +183,61 @@ func FuzzAnswer(f *testing.F) {
 			t.Errorf("%+v from %d bytes", s, len(raw))
 		}
 	})
+}
+
+// What a user's connections have still to pass on, within a machine.
+func TestPending(t *testing.T) {
+	n := ns.New(t)
+	none := func(Socket) bool { return false }
+	pending := func(user uint32, apart func(Socket) bool) (bytes uint64) {
+		var err error
+		n.Do(func() { bytes, err = Pending(user, apart) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes
+	}
+	var l net.Listener
+	n.As(1337, 1337, func() { l, _ = net.Listen("tcp4", "127.0.0.1:15001") })
+	if l == nil {
+		t.Fatal("no listener")
+	}
+	t.Cleanup(func() { l.Close() })
+	if got := pending(1337, none); got != 0 {
+		t.Errorf("a listener: %d; want 0", got)
+	}
+	c := connect(t, n, 1000, "127.0.0.1:15001")
+	if got := pending(1337, none); got != 1 {
+		t.Errorf("a connection that is not accepted: %d; want 1", got)
+	}
+	var s net.Conn
+	var err error
+	n.As(1337, 1337, func() { s, err = l.Accept() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	if _, err := c.Write(make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	if got := pending(1337, none); got != 1000 {
+		t.Errorf("1000 bytes that are not read: %d", got)
+	}
+	if got := pending(1000, none); got != 0 {
+		t.Errorf("their sender's: %d; want 0, since they are delivered", got)
+	}
+	if got := pending(1337, func(s Socket) bool { return s.Local.Port() == 15001 }); got != 0 {
+		t.Errorf("without the port: %d; want 0", got)
+	}
+	c.Close() // what was written stays
+	if got := pending(1337, none); got < 1000 {
+		t.Errorf("after the sender has closed: %d; want 1000 and the end", got)
+	}
+	if _, err := io.ReadFull(s, make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if got := pending(1337, none); got != 0 {
+		t.Errorf("all read: %d; want 0", got)
+	}
 }

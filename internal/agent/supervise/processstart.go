@@ -1,7 +1,9 @@
 package supervise
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -55,6 +57,50 @@ func parseStartTicks(stat string) (uint64, error) {
 		return 0, fmt.Errorf("start time %q is no number of ticks", fields[19])
 	}
 	return n, nil
+}
+
+// A Thread is what /proc shows of one.
+type Thread struct {
+	Name  string // at most 15 bytes
+	State byte   // 'R': it runs, or waits for a processor; 'S': it sleeps; 'D': it waits for a disk; 'T': it is stopped
+}
+
+// Awake reports whether it has something to do and is not stopped.
+func (t Thread) Awake() bool { return t.State == 'R' || t.State == 'D' }
+
+// Threads are those of a process.
+func Threads(pid int) (all []Thread, err error) {
+	dir := fmt.Sprintf("/proc/%d/task", pid)
+	tasks, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, task := range tasks {
+		raw, err := os.ReadFile(filepath.Join(dir, task.Name(), "stat"))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // it has ended
+		}
+		if err != nil {
+			return nil, err
+		}
+		t, err := parseThread(string(raw))
+		if err != nil {
+			return nil, fmt.Errorf("%s/%s/stat: %w", dir, task.Name(), err)
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+// parseThread reads "TID (name) state ...".
+func parseThread(stat string) (Thread, error) {
+	fields := statFields(stat)
+	_, name, ok := strings.Cut(stat, "(")
+	end := strings.LastIndexByte(name, ')')
+	if !ok || end < 0 || len(fields) == 0 || len(fields[0]) != 1 {
+		return Thread{}, errors.New("want a number, a name in parentheses and a state")
+	}
+	return Thread{Name: name[:end], State: fields[0][0]}, nil
 }
 
 // statFields are those of /proc/PID/stat from the third on: the state, the parent and so on. The

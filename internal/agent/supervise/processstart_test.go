@@ -3,8 +3,11 @@ package supervise
 import (
 	"os/exec"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestStartTime(t *testing.T) {
@@ -35,6 +38,12 @@ func FuzzParseStartTicks(f *testing.F) {
 		if n, err := parseStartTicks(s); n > 1<<53 || err != nil && n != 0 {
 			t.Errorf("%d, %v", n, err)
 		}
+		if thread, err := parseThread(s); err != nil && thread != (Thread{}) {
+			t.Errorf("%+v, %v", thread, err)
+		}
+		if thread, err := parseThread(s); err != nil && thread != (Thread{}) {
+			t.Errorf("%v, %v", thread, err)
+		}
 	})
 }
 
@@ -42,5 +51,41 @@ func TestAProcessNameMayContainAnything(t *testing.T) {
 	n, err := parseStartTicks("1 (a) b) S 0 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 0")
 	if n != 4242 || err != nil {
 		t.Errorf("%d, %v", n, err)
+	}
+	thread, err := parseThread("1 (a) b) S 0")
+	if want := (Thread{Name: "a) b", State: 'S'}); thread != want || err != nil {
+		t.Errorf("%+v, %v", thread, err)
+	}
+	for _, wrong := range []string{"", "1 a S", "1 (a)", "1 (a) SR"} {
+		if thread, err := parseThread(wrong); err == nil {
+			t.Errorf("%q: %+v; want an error", wrong, thread)
+		}
+	}
+}
+
+func TestThreads(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "while :; do :; done")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	running, err := Threads(cmd.Process.Pid)
+	if err != nil || len(running) != 1 || !running[0].Awake() {
+		t.Errorf("%+v, %v; want one that runs", running, err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WSTOPPED, nil); err != nil {
+		t.Fatal(err)
+	}
+	stopped, err := Threads(cmd.Process.Pid)
+	if err != nil || len(stopped) != 1 || stopped[0].State != 'T' || stopped[0].Awake() || stopped[0].Name != "sh" {
+		t.Errorf("%+v, %v; want one that is stopped", stopped, err)
+	}
+	if _, err := Threads(1 << 30); err == nil {
+		t.Error("no such process, and no error")
 	}
 }
