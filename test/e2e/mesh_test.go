@@ -282,13 +282,7 @@ func TestTheControlPlaneRestarts(t *testing.T) {
 	r := alone(t)
 	before := r.webhook(awesome("shop", "control-before"))
 	r.ready(before)
-	old := r.outriderd()
-	none := int64(0)
-	r.must(w.Client.CoreV1().Pods(old.Namespace).Delete(r.Context(), old.Name, metav1.DeleteOptions{GracePeriodSeconds: &none}))
-	r.must(w.Until(r.Context(), patience, "another outriderd that is ready", func() bool {
-		now := r.outriderd()
-		return now != nil && now.UID != old.UID && now.Ready()
-	}))
+	r.restartOutriderd()
 	var after *world.Pod
 	r.must(w.Until(r.Context(), patience, "the API server finds the new outriderd", func() bool {
 		made, err := w.Create(r.Context(), awesome("shop", "control-after")) // as a controller would, again and again
@@ -302,6 +296,17 @@ func TestTheControlPlaneRestarts(t *testing.T) {
 		r.deleted(p)
 		r.kept(p)
 	}
+}
+
+// restartOutriderd kills the control plane's pod and waits until there is another.
+func (r *run) restartOutriderd() {
+	r.Helper()
+	old, none := r.outriderd(), int64(0)
+	r.must(w.Client.CoreV1().Pods(old.Namespace).Delete(r.Context(), old.Name, metav1.DeleteOptions{GracePeriodSeconds: &none}))
+	r.must(w.Until(r.Context(), patience, "another outriderd that is ready", func() bool {
+		now := r.outriderd()
+		return now != nil && now.UID != old.UID && now.Ready()
+	}))
 }
 
 // outriderd is the pod of the control plane; nil: there is none now.

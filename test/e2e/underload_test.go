@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"outrider.dev/test/e2e/load"
 	"outrider.dev/test/e2e/world"
 )
@@ -286,15 +284,4 @@ func (r *run) kill(l *loading, what string, p *world.Pod) {
 		return p.Restarts(container) > restarts && p.Ready()
 	})
 	l.note("%s of %s is back", what, p.Name)
-}
-
-// restartOutriderd kills the control plane's pod and waits until there is another.
-func (r *run) restartOutriderd() {
-	r.Helper()
-	old, none := r.outriderd(), int64(0)
-	r.must(w.Client.CoreV1().Pods(old.Namespace).Delete(r.Context(), old.Name, metav1.DeleteOptions{GracePeriodSeconds: &none}))
-	r.must(w.Until(r.Context(), patience, "another outriderd that is ready", func() bool {
-		now := r.outriderd()
-		return now != nil && now.UID != old.UID && now.Ready()
-	}))
 }

@@ -19,7 +19,7 @@ import (
 
 const (
 	// excerpt is how much a failure keeps of an answer.
-	excerpt = 300
+	excerpt = 500
 	// longest is the longest answer; those of a hundred tiers are shorter.
 	longest = 64 << 10
 )

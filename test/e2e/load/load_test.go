@@ -30,13 +30,15 @@ func TestEveryFailureIsSeen(t *testing.T) {
 		text     string // of the failure; empty: none
 		timedOut bool
 	}{
-		"answered":     {serve: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }},
-		"closed":       {serve: raw(func(net.Conn) {}), text: "EOF"},
-		"reset":        {serve: raw(func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) }), text: "reset by peer"},
-		"cut short":    {serve: raw(func(c net.Conn) { fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel") }), text: `after "hel"`},
-		"not HTTP":     {serve: raw(func(c net.Conn) { fmt.Fprint(c, "hello\r\n\r\n") }), text: "malformed"},
-		"another's":    {serve: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "good bye") }, text: "good bye"},
-		"not there":    {serve: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no healthy upstream", 503) }, text: "no healthy upstream"},
+		"answered":  {serve: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }},
+		"closed":    {serve: raw(func(net.Conn) {}), text: "EOF"},
+		"reset":     {serve: raw(func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) }), text: "reset by peer"},
+		"cut short": {serve: raw(func(c net.Conn) { fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel") }), text: `after "hel"`},
+		"not HTTP":  {serve: raw(func(c net.Conn) { fmt.Fprint(c, "hello\r\n\r\n") }), text: "malformed"},
+		"another's": {serve: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "good bye") }, text: "good bye"},
+		"not there": {serve: func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "no healthy upstream", http.StatusServiceUnavailable)
+		}, text: "no healthy upstream"},
 		"never":        {serve: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, text: "i/o timeout or deadline", timedOut: true},
 		"never to end": {serve: func(w http.ResponseWriter, r *http.Request) { w.(http.Flusher).Flush(); <-r.Context().Done() }, text: "i/o timeout or deadline", timedOut: true},
 	} {
@@ -90,7 +92,7 @@ func TestTiersPassFailuresOn(t *testing.T) {
 	broken := false
 	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if broken {
-			http.Error(w, strings.Repeat("upstream connect error ", 1000), 503)
+			http.Error(w, strings.Repeat("upstream connect error ", 1000), http.StatusServiceUnavailable)
 			return
 		}
 		NewTier("back", "back-1", "", 0).ServeHTTP(w, nil)
