@@ -94,7 +94,7 @@ func (b *Builder) members(n name, s *service) (out, rejected []member) {
 func compareMembers(a, b member) int {
 	return cmp.Or(
 		cmp.Compare(a.PortName, b.PortName), a.Addr.Compare(b.Addr), cmp.Compare(a.Port, b.Port),
-		compareBool(b.Ready, a.Ready), compareBool(b.Serving, a.Serving),
+		compareBool(b.Ready, a.Ready), compareBool(b.Serving, a.Serving), compareBool(b.Kept, a.Kept),
 		cmp.Compare(a.Hostname, b.Hostname), cmp.Compare(a.Zone, b.Zone), a.workload.compare(b.workload),
 	)
 }
@@ -105,9 +105,11 @@ func (b *Builder) fromSlices(n name, s *service) []member {
 		for _, e := range slice.Endpoints {
 			for _, addr := range e.Addresses {
 				id := b.owner(n.namespace, e.Pod, addr)
+				// A slice follows its pods a little later.
+				kept := !e.Ready && !e.Serving && b.keeps(id)
 				for _, p := range slice.Ports {
 					out = append(out, member{
-						Endpoint: Endpoint{PortName: p.Name, Addr: addr, Port: p.Number, Ready: e.Ready, Serving: e.Serving, Zone: e.Zone, Hostname: e.Hostname},
+						Endpoint: Endpoint{PortName: p.Name, Addr: addr, Port: p.Number, Ready: e.Ready, Serving: e.Serving, Kept: kept, Zone: e.Zone, Hostname: e.Hostname},
 						workload: id,
 					})
 				}
@@ -115,6 +117,12 @@ func (b *Builder) fromSlices(n name, s *service) []member {
 		}
 	}
 	return out
+}
+
+// keeps reports whether a workload that an EndpointSlice calls unready may be called all the same.
+func (b *Builder) keeps(id workloadID) bool {
+	w := b.workloads[id]
+	return w != nil && w.spec != nil && !w.spec.Host && !w.spec.Terminating && w.spec.Proxied && (w.spec.Ready || w.spec.Kept)
 }
 
 // owner returns the workload at an address: the pod that the slice names, if it still has
@@ -149,7 +157,7 @@ func (b *Builder) fromSelector(n name, spec *ServiceSpec) []member {
 		if !selects(spec.Selector, w.Labels) {
 			continue
 		}
-		e := Endpoint{Ready: (w.Ready || spec.PublishNotReady) && !w.Terminating, Serving: w.Ready && w.Terminating, Zone: w.Zone}
+		e := Endpoint{Ready: (w.Ready || spec.PublishNotReady) && !w.Terminating, Serving: w.Ready && w.Terminating, Kept: w.Kept && !w.Terminating, Zone: w.Zone}
 		if w.Subdomain == n.name {
 			e.Hostname = w.Hostname
 		}

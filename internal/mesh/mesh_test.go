@@ -345,3 +345,41 @@ func TestWorkloadOfAnEndpoint(t *testing.T) {
 		})
 	}
 }
+
+// An endpoint that is not ready is kept if its pod is ready or kept, in slices, which follow pods
+// later, and by selectors.
+func TestKeptEndpoints(t *testing.T) {
+	tests := map[string]struct {
+		change              func(*WorkloadSpec)
+		bySlice, bySelector bool
+	}{
+		"kept":            {func(w *WorkloadSpec) { w.Ready, w.Kept = false, true }, true, true},
+		"ready":           {func(*WorkloadSpec) {}, true, false},
+		"not ready":       {func(w *WorkloadSpec) { w.Ready = false }, false, false},
+		"terminating":     {func(w *WorkloadSpec) { w.Ready, w.Kept, w.Terminating = false, true, true }, false, false},
+		"ready, no proxy": {func(w *WorkloadSpec) { w.Proxied = false }, false, false},
+		"it has not come": {nil, false, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			unready := slice("shop", "s", "sliced", SlicePort{"http", 80}, "10.1.0.1")
+			unready.Endpoints[0].Ready = false
+			parts := []Part{svc("shop", "sliced", "10.0.0.1", port("http", 80)), unready, selecting(svc("shop", "selected", "10.0.0.2", port("http", 80)), "app", "a")}
+			if tt.change != nil {
+				w := pod("shop", "a", "10.1.0.1", "app", "a")
+				w.Proxied = true
+				tt.change(w)
+				parts = append(parts, w)
+			}
+			m := New(Config{}, parts...)
+			if got := m.ByName("shop", "sliced").Endpoints[0].Kept; got != tt.bySlice {
+				t.Errorf("by a slice: kept %t, want %t", got, tt.bySlice)
+			}
+			for _, e := range m.ByName("shop", "selected").Endpoints {
+				if e.Kept != tt.bySelector {
+					t.Errorf("by a selector: kept %t, want %t", e.Kept, tt.bySelector)
+				}
+			}
+		})
+	}
+}

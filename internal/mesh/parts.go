@@ -82,6 +82,7 @@ type WorkloadSpec struct {
 
 	Hostname, Subdomain string
 	Ready               bool
+	Kept                bool // not ready, but it was, and has not said that it no longer is
 	Terminating         bool
 	NamedPorts          map[string]uint16
 }

@@ -35,7 +35,7 @@ func Pod(p *corev1.Pod) (*mesh.WorkloadSpec, error) {
 			Proxied: proxied(p), HostNetwork: p.Spec.HostNetwork,
 		},
 		Hostname: p.Spec.Hostname, Subdomain: p.Spec.Subdomain,
-		Ready: podReady(&p.Status), Terminating: p.DeletionTimestamp != nil,
+		Ready: podReady(&p.Status), Kept: kept(&p.Status), Terminating: p.DeletionTimestamp != nil,
 	}
 	c.name("spec.serviceAccountName", out.ServiceAccount)
 	for i := range p.Spec.Containers {
@@ -73,6 +73,33 @@ func podReady(s *corev1.PodStatus) bool {
 		}
 	}
 	return len(s.Conditions) == 0 && s.Phase == ""
+}
+
+// kept reports whether a pod that was ready is so no longer only since the kubelet does not know
+// it: after its own restart the kubelet calls every container unready until it has probed it, on
+// all of a node at the same time. A pod was ready before if that condition changed after its
+// containers began. Where its proxy is ready the application's own word counts.
+func kept(s *corev1.PodStatus) bool {
+	at := slices.IndexFunc(s.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+	if at < 0 || s.Conditions[at].Status == corev1.ConditionTrue {
+		return false
+	}
+	since, proxy := &s.Conditions[at].LastTransitionTime, false
+	for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
+		if t := c.State.Terminated; t != nil && t.ExitCode == 0 && c.Ready {
+			continue // an init container that is done
+		}
+		if c.State.Running == nil || !c.State.Running.StartedAt.Before(since) {
+			return false
+		}
+		if slices.Contains(proxies, c.Name) {
+			if c.Ready {
+				return false
+			}
+			proxy = true
+		}
+	}
+	return proxy
 }
 
 // namedPorts uses the first port of a name, as the EndpointSlice controller does.

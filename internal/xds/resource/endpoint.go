@@ -13,7 +13,8 @@ import (
 )
 
 // endpoints returns those of a service's port and a family, by zone: the ready ones or, if
-// there are none, the terminating ones that still serve, as kube-proxy does.
+// there are none, the terminating ones that still serve, as kube-proxy does, and then those that
+// were ready before the kubelet restarted.
 func (b *builder) endpoints(name string, t target) *endpoint.ClusterLoadAssignment {
 	zones := map[string][]*endpoint.LbEndpoint{}
 	for _, e := range serving(t.service.Endpoints, t.port.Name, t.effectiveFamily()) {
@@ -42,7 +43,7 @@ func (b *builder) endpoints(name string, t target) *endpoint.ClusterLoadAssignme
 // serving returns the endpoints of a port that accept connections, sorted by address: those
 // of a family or, where kube-proxy would have none, those of the other.
 func serving(all []mesh.Endpoint, portName string, f family) []mesh.Endpoint {
-	var ready, terminating, others, othersTerminating []mesh.Endpoint
+	var ready, terminating, kept, others, othersTerminating []mesh.Endpoint
 	for _, e := range all {
 		own := familyOf(e.Addr) == f
 		switch {
@@ -51,13 +52,15 @@ func serving(all []mesh.Endpoint, portName string, f family) []mesh.Endpoint {
 			ready = append(ready, e)
 		case own && e.Serving:
 			terminating = append(terminating, e)
+		case own && e.Kept:
+			kept = append(kept, e)
 		case e.Ready:
 			others = append(others, e)
 		case e.Serving:
 			othersTerminating = append(othersTerminating, e)
 		}
 	}
-	for _, next := range [][]mesh.Endpoint{terminating, others, othersTerminating} {
+	for _, next := range [][]mesh.Endpoint{terminating, others, othersTerminating, kept} {
 		if ready == nil {
 			ready = next
 		}
