@@ -96,6 +96,8 @@ func Gone(pid int) bool {
 	if err != nil {
 		return true
 	}
-	_, rest, _ := bytes.Cut(text[bytes.LastIndexByte(text, ')'):], []byte(" "))
-	return bytes.HasPrefix(rest, []byte("Z")) || bytes.HasPrefix(rest, []byte("X"))
+	// The name in parentheses may hold anything; the rest counts from the third field. A process
+	// whose first thread has ended still has the files of the others.
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	return len(fields) < 18 || fields[0] == "X" || fields[0] == "Z" && fields[17] == "1"
 }
