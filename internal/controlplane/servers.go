@@ -64,6 +64,7 @@ func serverOptions(more ...grpc.ServerOption) []grpc.ServerOption {
 		grpc.ReadBufferSize(readBuffer),
 		grpc.ConnectionTimeout(prefaceTimeout),
 		grpc.Creds(conns.Credentials()), grpc.InTapHandle(conns.Tap),
+		grpc.ForceServerCodecV2(exactCodec()),
 	}, more...)
 }
 
