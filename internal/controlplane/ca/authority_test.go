@@ -377,3 +377,32 @@ func TestCertificatesOfOtherMeshes(t *testing.T) {
 		})
 	}
 }
+
+// The signatures that a handshake has checked are not checked again; what can change since is:
+// the time, the roots, and of which certificate the chain is.
+func TestVerifiedChainsAreTrusted(t *testing.T) {
+	a, b := authority(t, t.TempDir()), authority(t, t.TempDir())
+	signed := sign(t, a, shop, 0)
+	leaf, other := *signed.Leaf, sign(t, a, shop, 0).Leaf
+	leaf.Signature = nil // a check would fail
+	chain := []*x509.Certificate{&leaf}
+	to := func(first, root *x509.Certificate) [][]*x509.Certificate { return [][]*x509.Certificate{{first, root}} }
+	if id, err := a.identify(chain, to(&leaf, a.Roots()[0])); err != nil || id != shop {
+		t.Errorf("identify = %v, %v, want the identity", id, err)
+	}
+	for name, verified := range map[string][][]*x509.Certificate{
+		"none":                   nil,
+		"of another root":        to(&leaf, b.Roots()[0]),
+		"of another certificate": to(other, a.Roots()[0]),
+	} {
+		if _, err := a.identify(chain, verified); err == nil || !strings.Contains(err.Error(), "not of this mesh") {
+			t.Errorf("a verified chain, %s: %v, want an error", name, err)
+		}
+	}
+	for name, now := range map[string]time.Time{"expired": leaf.NotAfter.Add(time.Second), "not valid yet": leaf.NotBefore.Add(-time.Second)} {
+		a.now = func() time.Time { return now }
+		if _, err := a.identify(chain, to(&leaf, a.Roots()[0])); err == nil || !strings.Contains(err.Error(), "expired or is not yet valid") {
+			t.Errorf("%s: %v, want an error", name, err)
+		}
+	}
+}

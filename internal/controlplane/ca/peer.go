@@ -17,7 +17,8 @@ import (
 // verifies the certificate again with the current time and roots: a connection may be
 // older. The error is a status Unauthenticated.
 func (a *Authority) AuthenticatePeer(ctx context.Context) (Identity, error) {
-	id, err := a.Identify(peerCertificates(ctx))
+	state := peerState(ctx)
+	id, err := a.identify(state.PeerCertificates, state.VerifiedChains)
 	if err != nil {
 		return Identity{}, status.Error(codes.Unauthenticated, err.Error())
 	}
@@ -54,17 +55,20 @@ func PeerHost(ctx context.Context) (Host, bool) {
 
 // peerCertificates are those of the client, the leaf first.
 func peerCertificates(ctx context.Context) []*x509.Certificate {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return nil
+	return peerState(ctx).PeerCertificates
+}
+
+// peerState is that of the connection; the zero value without TLS.
+func peerState(ctx context.Context) tls.ConnectionState {
+	if p, ok := peer.FromContext(ctx); ok {
+		switch info := p.AuthInfo.(type) {
+		case credentials.TLSInfo:
+			return info.State
+		case interface{ ConnectionState() tls.ConnectionState }: // of package conns
+			return info.ConnectionState()
+		}
 	}
-	switch info := p.AuthInfo.(type) {
-	case credentials.TLSInfo:
-		return info.State.PeerCertificates
-	case interface{ ConnectionState() tls.ConnectionState }: // of package conns
-		return info.ConnectionState().PeerCertificates
-	}
-	return nil
+	return tls.ConnectionState{}
 }
 
 // peerAddress is the client's address, without its port.

@@ -39,6 +39,7 @@ type Serving struct {
 	by     *signer
 	renew  time.Time
 	expiry time.Time
+	config *tls.Config // for all connections, with cert and the roots of by
 }
 
 // CheckName returns an error unless name is a DNS name or an IP address that a certificate
@@ -123,23 +124,31 @@ func (s *Serving) next() (*tls.Certificate, error) {
 // Session tickets are off: a resumed connection would outlive the removal of a root.
 func (s *Serving) TLS() *tls.Config {
 	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, SessionTicketsDisabled: true}
-	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		cert, err := s.Certificate()
-		if err != nil {
-			return nil, err
-		}
-		c := &tls.Config{
-			MinVersion: base.MinVersion, NextProtos: base.NextProtos, SessionTicketsDisabled: true,
-			Certificates: []tls.Certificate{*cert},
-			ClientAuth:   tls.VerifyClientCertIfGiven,
-			ClientCAs:    s.authority.current.Load().pool,
-		}
-		c.VerifyConnection = s.verify
-		return c, nil
-	}
+	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current(base) }
 	// Some servers check for a certificate before they serve.
 	base.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.Certificate() }
 	return base
+}
+
+// current returns the configuration of a new connection: one for all of them, until the
+// certificate or the roots change.
+func (s *Serving) current(base *tls.Config) (*tls.Config, error) {
+	cert, err := s.Certificate()
+	if err != nil {
+		return nil, err
+	}
+	roots := s.authority.current.Load().pool
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.config; c == nil || c.ClientCAs != roots || c.Certificates[0].Leaf != cert.Leaf {
+		s.config = &tls.Config{
+			MinVersion: base.MinVersion, NextProtos: base.NextProtos, SessionTicketsDisabled: true,
+			Certificates: []tls.Certificate{*cert},
+			ClientAuth:   tls.VerifyClientCertIfGiven, ClientCAs: roots, Time: s.authority.now,
+			VerifyConnection: s.verify,
+		}
+	}
+	return s.config, nil
 }
 
 // verify refuses a certificate of another trust domain, or without an identity. A host that
@@ -148,6 +157,6 @@ func (s *Serving) verify(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return nil
 	}
-	_, err := s.authority.verify(state.PeerCertificates)
+	_, err := s.authority.verify(state.PeerCertificates, state.VerifiedChains)
 	return err
 }

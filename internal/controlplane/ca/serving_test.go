@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -52,5 +53,28 @@ func TestNamesThatAreNone(t *testing.T) {
 		if err := CheckName(name); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Connections share a configuration until the certificate or the roots change.
+func TestConnectionsShareAConfiguration(t *testing.T) {
+	a := authority(t, t.TempDir())
+	base := must(a.NewServing(shop, []string{"localhost"}, 0)).TLS()
+	current := func() *tls.Config {
+		return must(base.GetConfigForClient(nil))
+	}
+	first := current()
+	if current() != first {
+		t.Error("a second connection has another configuration")
+	}
+	if err := replace(filepath.Join(a.o.Dir, "root-cert.pem"), append(a.RootsPEM(), authority(t, t.TempDir()).RootsPEM()...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	second := current()
+	if second == first || second.ClientCAs != a.current.Load().pool {
+		t.Error("after a new root a connection has the configuration without it")
 	}
 }
