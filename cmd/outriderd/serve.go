@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
@@ -61,6 +62,7 @@ ca/root-cert.pem.`,
 				return err
 			}
 			o.Log = log
+			limitMemory(log, memlimit.FromCgroup)
 			if o.Webhook == "off" {
 				o.Webhook = ""
 			}

@@ -111,7 +111,7 @@ var arrows = map[string][]string{
 		"internal/pod/inject", "internal/pod/offline", "internal/pod/plan", "internal/pod/podspec", "internal/run/demo", "internal/run/localpod", "startup", "k8s.io/api", cobra},
 	"cmd/outrider-agent": {"startup", "internal/wire", "internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables",
 		"internal/capture/setup", "internal/cli", cobra, pflag, sys},
-	"cmd/outriderd": {"internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "sigs.k8s.io/yaml", "internal/cli", "internal/controlplane", "internal/controlplane/ca", "internal/mesh", cobra},
+	"cmd/outriderd": {"github.com/KimMachineGun/automemlimit/memlimit", "internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "sigs.k8s.io/yaml", "internal/cli", "internal/controlplane", "internal/controlplane/ca", "internal/mesh", cobra},
 
 	"bench/internal/figures": {},
 	"bench/internal/tb":      {},

@@ -34,6 +34,8 @@ type plane struct {
 	secure, plain       port
 	tls                 *tls.Config // of secure
 
+	calm *calm
+
 	webhook *webhook.Webhook // nil without its port
 	reviews *http.Server
 	clients *webhook.Clients // of the webhook; nil: all
@@ -56,7 +58,7 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	if err := os.MkdirAll(o.State, 0o700); err != nil {
 		return nil, &OptionError{"State", err}
 	}
-	p := &plane{o: o, began: time.Now(), cluster: openCluster(ctx, o)}
+	p := &plane{o: o, began: time.Now(), cluster: openCluster(ctx, o), calm: newCalm()}
 	var err error
 	if err := p.openSource(ctx); err != nil {
 		return nil, err
@@ -69,7 +71,7 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	}
 	options := xds.Options{
 		Source: p.views(), Authenticate: p.authenticate, Full: o.Full, Prewarm: xds.NewPrewarmCache(), Log: o.Log,
-		Client: conns.ClientOf, Streams: o.ProxiesPerAddress, Settled: conns.Settled,
+		Client: conns.ClientOf, Streams: o.ProxiesPerAddress, Settled: p.settled,
 	}
 	p.byIdentity = xds.New(options)
 	if o.Plaintext != "" {
@@ -91,6 +93,12 @@ func (p *plane) authenticate(ctx context.Context, _ *core.Node) (xds.Proxy, erro
 		id, err = p.authority.AuthenticatePeer(ctx)
 	}
 	return xds.Proxy{Namespace: id.Namespace, ServiceAccount: id.ServiceAccount}, err
+}
+
+// settled is called when a proxy has its first configuration.
+func (p *plane) settled(ctx context.Context) {
+	conns.Settled(ctx)
+	p.calm.connected()
 }
 
 // openSecure makes the server of the port with mutual TLS, configuration and certificates,

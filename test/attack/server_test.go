@@ -12,9 +12,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	"sigs.k8s.io/yaml"
-
 	"outrider.dev/test/agent/harness"
 )
 
@@ -28,7 +25,7 @@ type world struct {
 	group            string // control group of the subject; empty: the machine gives none
 }
 
-func newWorld(t *testing.T, a attacked, l limits) *world {
+func newWorld(t *testing.T, a attacked) *world {
 	w := &world{World: harness.New(t)}
 	w.Manifest("namespace", "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+harness.Namespace+", labels: {istio-injection: enabled}}\n")
 	services := cmp.Or(a.services, 100)
@@ -47,7 +44,7 @@ func newWorld(t *testing.T, a attacked, l limits) *world {
 		agent.Ready()
 		w.subject = agent.Process
 	}
-	w.limit(a.limit(l))
+	w.limit(a.limit())
 	return w
 }
 
@@ -166,35 +163,6 @@ func (w *world) peak() int64 {
 
 // spent is the subject's processor time.
 func (w *world) spent() time.Duration { return harness.Spent(w.subject.PID()) }
-
-// manifestLimits reads the limits of outriderd's container.
-func manifestLimits(t *testing.T) (l limits) {
-	t.Helper()
-	raw, err := os.ReadFile(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for document := range strings.SplitSeq(string(raw), "\n---\n") {
-		var d appsv1.Deployment
-		if err := yaml.Unmarshal([]byte(document), &d); err != nil {
-			t.Fatal(err)
-		}
-		if d.Kind != "Deployment" {
-			continue
-		}
-		c := d.Spec.Template.Spec.Containers[0]
-		l.memory = c.Resources.Limits.Memory().Value()
-		for _, e := range c.Env {
-			if e.Name == "GOMEMLIMIT" {
-				l.collector = e.Value
-			}
-		}
-	}
-	if l.memory == 0 || l.collector == "" {
-		t.Fatalf("%s: want a limit of memory and GOMEMLIMIT, has %d and %q", manifest, l.memory, l.collector)
-	}
-	return l
-}
 
 // measure makes n ordinary requests at the client's pace, and more until a time is over.
 func (w *world) measure(c client, n int, length time.Duration) (l latencies) {

@@ -53,7 +53,7 @@ type Limits struct {
 }
 
 // Limits of all clients together. A review takes some 20 times its bytes while it is
-// answered, and outriderd has 256 MiB in deploy/outriderd.yaml.
+// answered, and outriderd keeps to 256 MiB with few proxies.
 const (
 	// A review of an ordinary pod has 5 to 50 kB. Longer ones have a gate of their own, so that
 	// they delay one another alone.

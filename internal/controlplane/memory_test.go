@@ -1,0 +1,39 @@
+package controlplane
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Memory is given back once, after the last of many has connected, and not for a few.
+func TestMemoryIsGivenBackOnceItIsCalm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		freed := 0
+		c := newCalm()
+		c.free = func() { freed++ }
+		connect := func(n int) {
+			for range n {
+				c.connected()
+				time.Sleep(c.after / 2)
+			}
+			synctest.Wait()
+		}
+		if connect(c.least - 1); freed != 0 {
+			t.Error("it is given back for a few")
+		}
+		if connect(3 * c.least); freed != 0 {
+			t.Error("it is given back while proxies connect")
+		}
+		for range 2 {
+			if time.Sleep(10 * c.after); freed != 1 {
+				t.Errorf("it is given back %d times, want once", freed)
+			}
+			connect(1)
+		}
+		connect(c.least)
+		if time.Sleep(c.after); freed != 2 {
+			t.Errorf("it is given back %d times, want once for each storm", freed)
+		}
+	})
+}
