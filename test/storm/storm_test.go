@@ -15,7 +15,7 @@ import (
 
 var (
 	proxies = flag.Int("proxies", 600, "how many proxies connect")
-	kills   = flag.Int("kills", 2, "how often the control plane is killed")
+	kills   = flag.Int("kills", 1, "how often the control plane is killed")
 )
 
 const (
