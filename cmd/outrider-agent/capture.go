@@ -386,8 +386,8 @@ func newRelease() *cobra.Command {
 		Use:   "release [PORT...]",
 		Short: "end parking for a proxy that will not come back: connections are refused at once",
 		Long: `Ends the parking on ports (default: 15001 and 15006) until there is a listener again.
-It needs no capability: the rules accept it from the proxy's users and from root. The exit status
-is 1 if they did not.`,
+It needs no capability: the rules accept it from the proxy's users and from root, those of
+--park-only from every user. The exit status is 1 if they did not.`,
 		Example: "  outrider-agent capture release\n  outrider-agent capture release 8080",
 		RunE: func(_ *cobra.Command, args []string) error {
 			ports, err := releasePorts(args)

@@ -19,6 +19,7 @@ import (
 
 	"outrider.dev/internal/agent/gate"
 	"outrider.dev/internal/agent/state"
+	"outrider.dev/internal/capture"
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/contract"
 	"outrider.dev/startup"
@@ -74,6 +75,7 @@ func gateOptions(line contract.Gate) (gate.Options, error) {
 	o := gate.Options{
 		Place: state.Place{Container: line.Name, States: line.States, Own: line.Own}, Command: line.Command,
 		At: map[string]*url.URL{}, Environ: os.Environ(), HelperOf: line.HelperOf, StopGrace: line.StopGrace, PreStop: line.PreStop,
+		Release: capture.ReleaseMesh,
 	}
 	if line.Name == "" {
 		return o, errors.New("--name is missing: which container runs the command?")

@@ -37,7 +37,7 @@ const (
 	single      = `len(rest.ports) == 1 && !rest.all`
 	keyed       = "func (b *builder) setsOf(g parkGroup) absence {\n\tswitch {\n\tcase b.hasSets()"
 	others      = `return b.sets("", ByFamilyPort, g.size())`
-	maySend     = `out.add("may release ports: "+words[i], jump("release"), oif("lo"), to(addr), udp, sport(releasePort), owner)`
+	maySend     = `out.add("may release ports: "+who, jump("release"), append([]Match{oif("lo"), to(addr), udp, sport(releasePort)}, owner...)...)`
 	refuseFrom  = `releasable(l, g, "%s is released: refuse from now on", onSet(Update, g.sets.gone))`
 	parkingEnds = `releasable(l, g, "%s is released: parking ends", onSet(Delete, g.sets.parking))`
 )
@@ -114,13 +114,14 @@ var parkingMutants = map[string]mutants.Mutant{
 	"TPROXY: a listener leaves the limit":          {From: `input.add("the proxy has taken a connection", onSet(Delete, sets.parking), append(taken, in(sets.parking))...)`, To: ``},
 	"TPROXY: a listener leaves the absence":        {From: `input.add("the proxy has taken a connection", onSet(Delete, sets.gone), append(taken, in(sets.gone))...)`, To: ``},
 	"root may not release":                         {From: `owners, words = append(owners, Match{Key: UID, Num: 0}), append(words, "root")`, To: ``},
-	"the app may release":                          {From: maySend, To: `out.add("may release ports: "+words[i], jump("release"), oif("lo"), to(addr), udp, sport(releasePort))`},
-	"other pods are sent a release":                {From: maySend, To: `out.add("may release ports: "+words[i], jump("release"), to(addr), udp, sport(releasePort), owner)`, Survives: "both addresses are always on lo"},
-	"any address releases":                         {From: maySend, To: `out.add("may release ports: "+words[i], jump("release"), oif("lo"), udp, sport(releasePort), owner)`},
-	"a release by TCP":                             {From: maySend, To: `out.add("may release ports: "+words[i], jump("release"), oif("lo"), to(addr), sport(releasePort), owner)`, Survives: "the rules of the chain release are for UDP alone"},
+	"with --park-only the app may not release":     {From: `b.in.ParkOnly`, In: "if b.in.ParkOnly {\n\t\tmay", To: `false`},
+	"the app may release":                          {From: maySend, To: `out.add("may release ports: "+who, jump("release"), oif("lo"), to(addr), udp, sport(releasePort))`},
+	"other pods are sent a release":                {From: maySend, To: `out.add("may release ports: "+who, jump("release"), append([]Match{to(addr), udp, sport(releasePort)}, owner...)...)`, Survives: "both addresses are always on lo"},
+	"any address releases":                         {From: maySend, To: `out.add("may release ports: "+who, jump("release"), append([]Match{oif("lo"), udp, sport(releasePort)}, owner...)...)`},
+	"a release by TCP":                             {From: maySend, To: `out.add("may release ports: "+who, jump("release"), append([]Match{oif("lo"), to(addr), sport(releasePort)}, owner...)...)`, Survives: "the rules of the chain release are for UDP alone"},
 	"a release refuses nothing":                    {From: refuseFrom, To: ``},
 	"a release refuses every port":                 {From: refuseFrom, To: `l.add("port is released: refuse from now on", onSet(Update, g.sets.gone), udp)`},
-	"any port releases":                            {From: maySend, To: `out.add("may release ports: "+words[i], jump("release"), oif("lo"), to(addr), udp, owner)`},
+	"any port releases":                            {From: maySend, To: `out.add("may release ports: "+who, jump("release"), append([]Match{oif("lo"), to(addr), udp}, owner...)...)`},
 	"a release is not confirmed":                   {From: `releasable(l, g, "%s is released: the drop tells the sender", drop)`, To: ``},
 	"with '*' a status port is released":           {From: `l.ports("status-ports", "status port %s is never parked", leave, statusPorts, udp)`, To: ``},
 	"with '*' the listed ports alone are released": {In: "if g.all {\n\t\tl.add(fmt", From: `g.all`, To: `false`},

@@ -216,14 +216,23 @@ func (b *builder) tproxyInput(input *ruleList) {
 }
 
 // release appends the rules that [Release] needs: a UDP packet from releasePort to a parked
-// port, from one of the proxy's users or from root, ends the parking of that port, and itself.
+// port ends the parking of that port, and itself. It must be from one of the proxy's users or from
+// root. With parking alone every user may: no process of ours runs as the other mesh's user,
+// and a release lets nothing past its proxy.
 func (b *builder) release(groups []parkGroup) {
 	out := b.chain("filter-output", Filter, Output)
 	owners, words := b.owners()
 	owners, words = append(owners, Match{Key: UID, Num: 0}), append(words, "root")
-	for i, owner := range owners {
+	may := func(who string, owner ...Match) {
 		for _, addr := range releaseAddrs {
-			out.add("may release ports: "+words[i], jump("release"), oif("lo"), to(addr), udp, sport(releasePort), owner)
+			out.add("may release ports: "+who, jump("release"), append([]Match{oif("lo"), to(addr), udp, sport(releasePort)}, owner...)...)
+		}
+	}
+	if b.in.ParkOnly {
+		may("every user")
+	} else {
+		for i, owner := range owners {
+			may(words[i], owner)
 		}
 	}
 	l := b.chain("release", Filter, NoHook)

@@ -27,13 +27,13 @@ func (e *NotReleasedError) Error() string {
 
 // Hint is for the user.
 func (e *NotReleasedError) Hint() string {
-	return "the rules accept it from root and from the users of -u and -g, for ports that are parked with a time limit; capture verify reads the rules"
+	return "the rules accept it from root and from the users of -u and -g, with --park-only from every user, for ports that are parked with a time limit; capture verify reads the rules"
 }
 
 // Release ends the parking of ports from inside the pod: from now on connections to
 // them are refused at once, until a listener is seen there again. The rules accept
-// this from the proxy's users and from root, and drop the packet that they have
-// accepted, which the kernel reports to its sender at once.
+// this from the proxy's users and from root, with --park-only from every user, and drop the packet
+// that they have accepted, which the kernel reports to its sender at once.
 func Release(ports ...uint16) error {
 	var errs []error
 	for _, p := range ports {
@@ -55,6 +55,19 @@ func Release(ports ...uint16) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// ReleaseMesh releases the ports on which --park-only parks connections to another mesh's proxy.
+// It reports whether it is of use to release them again: not where no rule accepts it from this
+// user.
+func ReleaseMesh() (again bool) {
+	for _, p := range meshPorts {
+		var refused *NotReleasedError
+		if err := Release(p); !errors.As(err, &refused) {
+			again = true
+		}
+	}
+	return again
 }
 
 // release reports whether a rule has accepted the release of a port. A packet to a port

@@ -106,6 +106,12 @@ var traces = map[string]struct {
 		conn: sent(capture.UDP, 1000, 1000, "lo", "127.0.0.1:15002", "127.0.0.6:15001"),
 		want: capture.Trace{Fate: capture.Refused, Port: 15001},
 	},
+	"with --park-only the app ends the parking": {
+		flags: "--park-only",
+		conn:  sent(capture.UDP, 1000, 1000, "lo", "127.0.0.1:15002", "127.0.0.6:4140"),
+		pod:   capture.Pod{Remembered: []string{"parking-4140"}},
+		want:  capture.Trace{Fate: capture.Dropped, Port: 4140, Remembered: []string{"gone-4140"}},
+	},
 	"one of several users may end the parking": {
 		flags: "-u 1337,2000",
 		conn:  sent(capture.UDP, 2000, 1, "lo", "127.0.0.1:15002", "127.0.0.6:15001"),

@@ -248,16 +248,32 @@ func TestParkOnlyWithAnotherMesh(t *testing.T) {
 		})
 		before := saved(t, top.pod, mesh)
 		capturing(t, top.pod, v, everything(func(in *capture.Intent) { in.ParkOnly = true }))
-		for _, w := range []struct {
+		both := []struct {
 			way  way
 			port uint16
-		}{{ways[0], 4140}, {ways[2], 4143}} {
+		}{{ways[0], 4140}, {ways[2], 4143}}
+		for _, w := range both {
 			if got := ending(w.way.call(top, short)); got != waits {
 				t.Errorf("before the proxy listens on %d: %q, want to wait", w.port, got)
 			}
-			serve(t, top.pod, 2102, capture.Listener{Proto: capture.TCP, Port: w.port}, "linkerd")
+			stop := serve(t, top.pod, 2102, capture.Listener{Proto: capture.TCP, Port: w.port}, "linkerd")
 			if got := ending(w.way.call(top, enough)); got != "linkerd" {
 				t.Errorf("with the proxy on %d: %q, want linkerd", w.port, got)
+			}
+			stop()
+			if got := ending(w.way.call(top, short)); got != waits {
+				t.Errorf("without the proxy on %d: %q, want to wait", w.port, got)
+			}
+		}
+		// The app's gate has the app's user, and no process of ours has the other proxy's.
+		top.pod.As(1000, 1000, func() {
+			if !capture.ReleaseMesh() {
+				t.Error("no rule accepts the release by the app")
+			}
+		})
+		for _, w := range both {
+			if got := ending(w.way.call(top, enough)); got != "refused" {
+				t.Errorf("released, %d: %q; want refused", w.port, got)
 			}
 		}
 		apply(t, top.pod, v, setup.Clean)

@@ -41,6 +41,10 @@ type Options struct {
 	// Default: none, because every signal can end some program.
 	NotifySignal syscall.Signal
 
+	// Release ends the parking of connections to another mesh's proxy, which leaves with the pod. It
+	// reports whether a listener that was still there may have undone that. Default: nothing.
+	Release func() (again bool)
+
 	Say     func(string) // prints one line, rarely
 	Explain func(string) // why the gate ended by itself, for the termination message
 
@@ -69,6 +73,9 @@ const (
 func (o Options) complete() (Options, error) {
 	if o.StopGrace == 0 {
 		o.StopGrace = defaultGrace
+	}
+	if o.Release == nil {
+		o.Release = func() bool { return false }
 	}
 	if o.SecondLook <= 0 {
 		o.SecondLook = defaultSecondLook

@@ -2,8 +2,10 @@ package gate
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -260,6 +262,32 @@ func TestStopOrder(t *testing.T) {
 		p.ended(cache)
 		p.runs("app")
 	})
+}
+
+// Parking for another mesh's proxy ends with the stop, again and again until the command has
+// ended: a proxy that still drains undoes it.
+func TestParkingEndsWithTheStop(t *testing.T) {
+	p := newPod(t)
+	file := filepath.Join(p.dir, "released")
+	released := func() int {
+		raw, err := os.ReadFile(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return len(raw)
+	}
+	app := p.start(spec{Name: "app", Notify: "fd", Released: file}, "healthy=0s", "stops=1h")
+	p.healthy("app") // so that it has its handler of SIGTERM
+	if n := released(); n != 0 {
+		t.Errorf("released %d times while it runs", n)
+	}
+	p.signal(app, unix.SIGTERM)
+	for end := time.Now().Add(5 * time.Second); released() < 3; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("released %d times since the stop began; want again and again", released())
+
+		}
+	}
 }
 
 func ends(p *pod, name string) time.Time {

@@ -64,6 +64,7 @@ type spec struct {
 	StopGrace      time.Duration
 	PreStop        bool
 	SecondLook     time.Duration
+	Released       string // a file: it grows with each release of what is parked
 	Command        []string
 	NotifySignal   syscall.Signal
 }
@@ -97,6 +98,16 @@ func playGate([]string) int {
 	read(s.Startup, func(text string) { o.StartupProbe, err = ParseProbe(text) })
 	read(s.PostStart, func(text string) { o.PostStart, err = ParseHook(text) })
 	read(s.Notify, func(text string) { o.Notify, err = ParseNotify(text) })
+	if s.Released != "" {
+		o.Release = func() bool {
+			f, err := os.OpenFile(s.Released, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o666)
+			must(err)
+			defer f.Close()
+			_, err = f.Write([]byte("."))
+			must(err)
+			return true
+		}
+	}
 	os.Unsetenv(gateSpec)
 	os.Setenv(role, "work")
 	o.Environ = os.Environ()

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,6 +42,7 @@ func (g *gate) stopRequested(s syscall.Signal) {
 		g.stop.since = time.Now()
 		g.note(startup.IsStopping, unix.SignalName(s))
 		g.publish(func(r *state.Record) { r.Stopping = true })
+		g.background(g.release)
 	}
 	if !first || g.o.StopGrace < 0 {
 		g.passStop(s)
@@ -48,6 +50,23 @@ func (g *gate) stopRequested(s syscall.Signal) {
 	}
 	g.stop.held, g.stop.alone = s, g.stop.own == nil
 	g.lookStopping()
+}
+
+// releaseEvery is how often parking is ended: a proxy that still drains takes a connection, which
+// undoes it, and there is no event when it leaves. A call waits for that long, and for the next
+// try of its kernel a second later.
+const releaseEvery = 200 * time.Millisecond
+
+// release ends the parking of connections until the gate is over: another mesh's proxy gets the
+// same signal, leaves in its own time, and will not come back.
+func (g *gate) release(ctx context.Context) {
+	for g.o.Release() {
+		select {
+		case <-time.After(releaseEvery):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (g *gate) passStop(s syscall.Signal) {
