@@ -14,6 +14,7 @@ const (
 	EndpointType    = TypePrefix + "envoy.config.endpoint.v3.ClusterLoadAssignment"
 	RouteType       = TypePrefix + "envoy.config.route.v3.RouteConfiguration"
 	VirtualHostType = TypePrefix + "envoy.config.route.v3.VirtualHost"
+	NameTableType   = TypePrefix + "istio.networking.nds.v1.NameTable" // for Istio's agent
 )
 
 // A Resource is shared by all proxies that may have it, and is never changed.

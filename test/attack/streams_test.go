@@ -8,6 +8,7 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/metadata"
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/xds"
@@ -69,6 +70,34 @@ var streams = []attacked{
 			}
 			return r
 		}),
+	},
+	{
+		name: "streams: rubbish tokens, with 3.9 MB each", ordinary: stream,
+		attack: func(ctx context.Context, v victim) (string, error) {
+			config, err := v.tls()
+			if err != nil {
+				return "", err
+			}
+			names := make([]string, 7500)
+			for i := range names {
+				names[i] = fmt.Sprintf("%0500d", i)
+			}
+			return repeat(ctx, v.n(30, 200), func(ctx context.Context, worker int) error {
+				connection, err := v.grpc(config)
+				if err != nil {
+					return err
+				}
+				defer connection.Close()
+				ctx = metadata.AppendToOutgoingContext(ctx, "authorization", fmt.Sprintf("Bearer rubbish.%d.rubbish", worker))
+				s, err := discovery.NewAggregatedDiscoveryServiceClient(connection).DeltaAggregatedResources(ctx)
+				if err != nil {
+					return err
+				}
+				_ = s.Send(subscribe(names...)) // Recv returns the error
+				_, err = s.Recv()
+				return err
+			})
+		},
 	},
 	{
 		name: "streams: everything, again and again", ordinary: stream, services: 2000,

@@ -47,8 +47,8 @@ func (v *snapshot) Notes(p *xds.Proxy, listeners []string) []string {
 		out = append(out, fmt.Sprintf("it calls and is called in plain text, and its ports that require mutual TLS refuse everything: its node has no metadata %s or %s (docs/interop.md)",
 			contract.MetadataSecrets, contract.MetadataCertificates))
 	}
-	if p.IstioAgent() && p.Metadata[contract.MetadataDNSCapture] == "true" {
-		out = append(out, "it captures DNS, and gets no table of names: they are resolved for outrider-agent only; unset ISTIO_META_DNS_CAPTURE in this pod (docs/interop.md)")
+	if istioDNS(p) {
+		out = append(out, "its agent captures DNS, and knows no name of the mesh: all queries go on to the pod's resolver; names of the mesh are resolved by outrider-agent only (docs/interop.md)")
 	}
 	for _, name := range listeners {
 		if _, unknown := v.grpcTarget(p, name); unknown != "" {

@@ -21,7 +21,7 @@ func TestNotesOnAProxy(t *testing.T) {
 		"our agent":            {client(withAgent), nil},
 		"files":                {client(), nil},
 		"Istio's agent":        {with(map[string]string{contract.MetadataIstioVersion: "1.32"}), nil},
-		"Istio's, DNS capture": {with(map[string]string{contract.MetadataIstioVersion: "1.32", contract.MetadataDNSCapture: "true"}), []string{"unset ISTIO_META_DNS_CAPTURE"}},
+		"Istio's, DNS capture": {with(map[string]string{contract.MetadataIstioVersion: "1.32", contract.MetadataDNSCapture: "true"}), []string{"knows no name of the mesh"}},
 		"our agent, the same":  {client(withAgent, func(p *xds.Proxy) { p.Metadata[contract.MetadataDNSCapture] = "true" }), nil},
 		"no secrets":           {with(nil), []string{"calls and is called in plain text"}},
 		"a gRPC client":        {client(func(p *xds.Proxy) { p.Metadata, p.GRPC = nil, true }), nil},
@@ -30,5 +30,25 @@ func TestNotesOnAProxy(t *testing.T) {
 		if len(got) != len(tt.want) || len(got) > 0 && !strings.Contains(got[0], tt.want[0]) {
 			t.Errorf("%s: %q; want %q", name, got, tt.want)
 		}
+	}
+}
+
+// Istio's agent is not ready before it has a table of names, if it captures DNS.
+func TestIstioDNS(t *testing.T) {
+	v := snapshot(t, parts()...)
+	for _, onDemand := range []bool{false, true} {
+		p := client(func(p *xds.Proxy) {
+			p.OnDemand, p.Metadata = onDemand, map[string]string{contract.MetadataIstioVersion: "1.32", contract.MetadataDNSCapture: "true"}
+		})
+		all := v.Wildcard(p, xds.NameTableType, nil)
+		if len(all) != 1 || all[0].Resource.Body.TypeUrl != xds.NameTableType || v.Named(p, xds.NameTableType, all[0].Resource.Name).Resource != all[0].Resource {
+			t.Errorf("on demand %t: %v; want one table, also by its name", onDemand, all)
+		}
+		if got := v.Named(p, xds.NameTableType, "other").Resource; got != nil {
+			t.Errorf("on demand %t: %v has another name", onDemand, got)
+		}
+	}
+	if got := v.Wildcard(client(), xds.NameTableType, nil); got != nil {
+		t.Errorf("%v; want no table for our agent", got)
 	}
 }

@@ -54,7 +54,10 @@ func (v *snapshot) Version() string { return strconv.FormatUint(v.number, 10) }
 
 // Wildcard returns the resources that p gets without naming them.
 func (v *snapshot) Wildcard(p *xds.Proxy, typeURL string, prewarm []string) []xds.Bundle {
-	if !p.OnDemand {
+	switch {
+	case typeURL == xds.NameTableType:
+		return bundles([]*xds.Resource{nameTable(p)})
+	case !p.OnDemand:
 		return v.fullPush(p, typeURL)
 	}
 	switch typeURL {
@@ -87,6 +90,10 @@ func (v *snapshot) Named(p *xds.Proxy, typeURL, name string) xds.Bundle {
 		return v.routes(p, name)
 	case xds.ListenerType:
 		return xds.Bundle{Resource: v.listener(p, name)}
+	case xds.NameTableType:
+		if name == noNames.Name {
+			return xds.Bundle{Resource: nameTable(p)}
+		}
 	}
 	return xds.Bundle{}
 }

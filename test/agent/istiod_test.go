@@ -1,0 +1,164 @@
+package agent
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/test/agent/harness"
+)
+
+const istiodName = "istiod.istio-system.svc"
+
+// At istiod an agent got a certificate, and was never ready: its Envoy has no filters of Istio.
+// Now it says so at once, and sends no token. The twin of istiod is a server with a
+// certificate of the same root for istiod's names.
+func TestAgentAtIstiod(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(*testing.T, *harness.Pod) (tokens func() int64){"twin": istiodTwin, "istiod": istiod} {
+		t.Run(name, func(t *testing.T) {
+			w := harness.New(t)
+			authority, err := ca.NewAuthority(ca.AuthorityOptions{Dir: filepath.Join(w.State(), "ca")})
+			if err == nil {
+				err = os.WriteFile(w.Roots(), authority.RootsPEM(), 0o644)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := w.Machine("istiod")
+			server.User = 0 // it reads the authority's key
+			tokens := start(t, server)
+			p := w.Pod("app")
+			p.Plane, p.Env = server.Address.String()+":15012", []string{"ISTIOD_SAN=" + istiodName}
+			got := p.Agent().Unready("identity-refused", "and no outriderd: outrider-agent takes its configuration from outriderd only; with istiod use Istio's proxy")
+			if !strings.Contains(got.Message, istiodName) {
+				t.Errorf("%s; want the name of what answers", got.Message)
+			}
+			if n := tokens(); n != 0 {
+				t.Errorf("%d tokens are sent; want none", n)
+			}
+		})
+	}
+}
+
+func istiodTwin(t *testing.T, p *harness.Pod) (tokens func() int64) {
+	authority, err := ca.NewAuthority(ca.AuthorityOptions{Dir: filepath.Join(p.World.State(), "ca")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving, err := authority.NewServing(ca.Identity{TrustDomain: "cluster.local", Namespace: "istio-system", ServiceAccount: "istiod"}, []string{istiodName}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent atomic.Int64
+	l := tls.NewListener(harness.Listen(p.World, p.Namespace, 0, ":15012"), serving.TLS())
+	s := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			sent.Add(1)
+		}
+	})}
+	go s.Serve(l)
+	t.Cleanup(func() { s.Close() })
+	return sent.Load
+}
+
+// istiod runs Istio's control plane, with a cluster that has nothing.
+func istiod(t *testing.T, p *harness.Pod) (tokens func() int64) {
+	binary := istioBin(t, "pilot-discovery")
+	api := &emptyCluster{}
+	l := harness.Listen(p.World, p.Namespace, 0, "127.0.0.1:8443")
+	s := &http.Server{Handler: api}
+	go s.Serve(l)
+	t.Cleanup(func() { s.Close() })
+
+	authority := filepath.Join(p.World.State(), "ca")
+	cacerts := filepath.Join(p.Dir, "cacerts")
+	for file, from := range map[string]string{"root-cert.pem": "root-cert.pem", "ca-cert.pem": "ca-cert.pem", "ca-key.pem": "ca-key.pem", "cert-chain.pem": "ca-cert.pem"} {
+		copyFile(t, filepath.Join(authority, from), filepath.Join(cacerts, file), 0o600)
+	}
+	config, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Config", "current-context": "x",
+		"clusters": []any{map[string]any{"name": "x", "cluster": map[string]any{"server": "http://127.0.0.1:8443"}}},
+		"contexts": []any{map[string]any{"name": "x", "context": map[string]any{"cluster": "x", "user": "x"}}},
+		"users":    []any{map[string]any{"name": "x", "user": map[string]any{}}},
+	})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(p.Dir, "kubeconfig"), config, 0o600)
+	}
+	// A folder of configuration, in place of the cluster's objects.
+	folder := filepath.Join(p.Dir, "mesh")
+	if err == nil {
+		err = os.Mkdir(folder, 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, "server.yaml"), []byte(`apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: server, namespace: shop}
+spec: {hosts: [server.shop.svc.cluster.local], addresses: [10.96.0.10], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.244.9.9}]}
+`), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Program("istiod", "env", "-i", "-C", p.Dir, "POD_NAMESPACE=istio-system", "POD_NAME=istiod", "ROOT_CA_DIR="+cacerts,
+		binary, "discovery", "--configDir", folder, "--kubeconfig", filepath.Join(p.Dir, "kubeconfig"))
+	harness.Eventually(t, "istiod is ready", func() bool {
+		c := harness.NewClient(p.Namespace, 0)
+		defer c.Close()
+		return c.Get("http://127.0.0.1:8080/ready").Status == 200
+	})
+	return api.reviews.Load
+}
+
+// An emptyCluster is as much of an API server as istiod needs to start.
+type emptyCluster struct{ reviews atomic.Int64 }
+
+// kinds of the lists that istiod decodes by their kind.
+var kinds = map[string]string{
+	"endpointslices": "EndpointSlice", "ingresses": "Ingress", "ingressclasses": "IngressClass", "leases": "Lease", "customresourcedefinitions": "CustomResourceDefinition",
+	"mutatingwebhookconfigurations": "MutatingWebhookConfiguration", "validatingwebhookconfigurations": "ValidatingWebhookConfiguration",
+}
+
+func (e *emptyCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	version := "v1"
+	if path[0] == "apis" && len(path) > 2 {
+		version = path[1] + "/" + path[2]
+	}
+	answer := func(status int, body any) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		json.NewEncoder(w).Encode(body)
+	}
+	resource := path[len(path)-1]
+	switch {
+	case resource == "tokenreviews":
+		e.reviews.Add(1)
+		answer(http.StatusCreated, map[string]any{"kind": "TokenReview", "apiVersion": version, "status": map[string]any{}})
+	case r.Method != http.MethodGet: // what was to be written is the answer
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		io.Copy(w, r.Body)
+	case r.URL.Path == "/version":
+		answer(http.StatusOK, map[string]any{"major": "1", "minor": "34", "gitVersion": "v1.34.4"})
+	case r.URL.Query().Get("sendInitialEvents") == "true": // the client then lists
+		answer(http.StatusUnprocessableEntity, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422})
+	case r.URL.Query().Has("watch"):
+		w.Header().Set("Content-Type", "application/json")
+		http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	case kinds[resource] != "" || path[0] == "api" && (len(path) == 3 || len(path) == 5):
+		answer(http.StatusOK, map[string]any{"kind": kinds[resource] + "List", "apiVersion": version, "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{}})
+	case len(path) < 4:
+		answer(http.StatusOK, map[string]any{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": strings.Join(path[1:], "/"), "resources": []any{}})
+	default:
+		answer(http.StatusNotFound, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404})
+	}
+}

@@ -1,0 +1,89 @@
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const interop = "../../docs/interop.md"
+
+// claims are words that a cell may have in place of a test: what is not there needs none.
+var claims = []string{"no", "none", "none is used", "not tested", "not its task", "as without", "of the pod's resolver", "files or SDS of yours", "files in `/etc/certs`"}
+
+var testName = regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
+
+// Each test that docs/interop.md names is there, and each cell of its table of peers names one
+// or says that there is nothing to hold.
+func TestInteropNamesTests(t *testing.T) {
+	raw, err := os.ReadFile(interop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, all := string(raw), testsOfTheTree(t)
+	named := testName.FindAllStringSubmatch(page, -1)
+	if len(named) < 30 {
+		t.Errorf("%d names of tests: the test looks in the wrong place", len(named))
+	}
+	for _, m := range named {
+		if !all[m[1]] {
+			t.Errorf("%s names %s, which is no test", interop, m[1])
+		}
+	}
+	_, table, found := strings.Cut(page, "<!-- peers -->\n")
+	table, _, end := strings.Cut(table, "\n\n")
+	lines := strings.Split(table, "\n")
+	if !found || !end || len(lines) < 10 {
+		t.Fatalf("%s: no table of peers", interop)
+	}
+	columns := strings.Count(lines[0], "|")
+	for _, line := range lines[2:] {
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		if len(cells)+1 != columns {
+			t.Errorf("%d cells: %s", len(cells), line)
+		}
+		for _, cell := range cells[1:] {
+			first, _, _ := strings.Cut(strings.TrimSpace(cell), ":")
+			if !testName.MatchString(cell) && !slices.Contains(claims, first) {
+				t.Errorf("%s: the cell %q names no test", strings.TrimSpace(cells[0]), cell)
+			}
+		}
+	}
+}
+
+// testsOfTheTree are the functions Test... of all packages.
+func testsOfTheTree(t *testing.T) map[string]bool {
+	t.Helper()
+	out := map[string]bool{}
+	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && entry.Name() != ".." && path != "../..":
+			return filepath.SkipDir
+		case !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
+				out[f.Name.Name] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
