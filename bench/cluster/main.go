@@ -62,7 +62,7 @@ func measure(ctx context.Context, root string, n int) error {
 	if err != nil {
 		return err
 	}
-	if err := w.Install(ctx); err != nil {
+	if err := w.Install(ctx, world.Overloaded); err != nil {
 		return err
 	}
 	if err := w.Furnish(ctx); err != nil {

@@ -24,6 +24,7 @@ type form struct {
 	strategies []string
 	kills      map[string]int
 	restarts   []string
+	firstUse   time.Duration // that outriderd is installed with; 0: its own
 }
 
 // short is part of "make e2e", long is "make load".
@@ -32,6 +33,7 @@ var (
 		rate: 30, answered: 500, rollouts: 1, strategies: []string{"gate"},
 		kills:    map[string]int{"envoy": 2, "agent": 1, "exit": 1, "memory": 1},
 		restarts: []string{"kubelet", "outriderd"},
+		firstUse: world.Overloaded, // by the other cases
 	}
 	long = form{
 		rate: 100, answered: 50_000, rollouts: 3, strategies: slices.Sorted(maps.Keys(strategies)),

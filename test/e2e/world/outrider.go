@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -30,10 +31,17 @@ func (w *World) Apply(ctx context.Context, manifest string) error {
 	return err
 }
 
+// Overloaded is the time that a first call may take where fifty pods at once overload the node.
+const Overloaded = 10 * time.Second
+
 // Install puts outriderd into the cluster, as deploy/ has it but for its state, which is to
-// outlive its pod, and for the time that a first call may take, since fifty pods at once
-// overload the node. It waits until it serves and its webhook takes part in admission.
-func (w *World) Install(ctx context.Context) error {
+// outlive its pod, and for the time that a first call may take, unless that is 0. It waits until
+// it serves and its webhook takes part in admission.
+func (w *World) Install(ctx context.Context, firstUse time.Duration) error {
+	env := ""
+	if firstUse > 0 {
+		env = `{"name":"OUTRIDER_FIRST_USE_TIMEOUT","value":"` + firstUse.String() + `"}`
+	}
 	state := filepath.Join(w.Dir, "outriderd-state")
 	if err := errors.Join(os.MkdirAll(state, 0o700), os.Chown(state, 65532, 65532)); err != nil {
 		return err
@@ -43,7 +51,7 @@ func (w *World) Install(ctx context.Context) error {
 		{"apply", "--filename=" + filepath.Join(w.Root, "deploy", "outriderd.yaml")},
 		{"patch", "deployment/outriderd", "--namespace=outrider-system", "--patch",
 			`{"spec":{"template":{"spec":{"volumes":[{"name":"state","emptyDir":null,"hostPath":{"path":"` + state + `"}}],` +
-				`"containers":[{"name":"outriderd","env":[{"name":"OUTRIDER_FIRST_USE_TIMEOUT","value":"10s"}]}]}}}}`},
+				`"containers":[{"name":"outriderd","env":[` + env + `]}]}}}}`},
 		{"rollout", "status", "deployment/outriderd", "--namespace=outrider-system", "--timeout=120s"},
 	} {
 		if out, err := w.Kubectl(ctx, "", args...); err != nil {
