@@ -105,7 +105,6 @@ func (b *Builder) fromSlices(n name, s *service) []member {
 		for _, e := range slice.Endpoints {
 			for _, addr := range e.Addresses {
 				id := b.owner(n.namespace, e.Pod, addr)
-				// A slice follows its pods a little later.
 				kept := !e.Ready && !e.Serving && b.keeps(id)
 				for _, p := range slice.Ports {
 					out = append(out, member{
@@ -119,10 +118,10 @@ func (b *Builder) fromSlices(n name, s *service) []member {
 	return out
 }
 
-// keeps reports whether a workload that an EndpointSlice calls unready may be called all the same.
+// keeps reports whether a workload that an EndpointSlice calls unready was ready a moment ago.
 func (b *Builder) keeps(id workloadID) bool {
 	w := b.workloads[id]
-	return w != nil && w.spec != nil && !w.spec.Host && !w.spec.Terminating && w.spec.Proxied && (w.spec.Ready || w.spec.Kept)
+	return w != nil && w.spec != nil && w.spec.Kept && !w.spec.Terminating
 }
 
 // owner returns the workload at an address: the pod that the slice names, if it still has
@@ -157,7 +156,7 @@ func (b *Builder) fromSelector(n name, spec *ServiceSpec) []member {
 		if !selects(spec.Selector, w.Labels) {
 			continue
 		}
-		e := Endpoint{Ready: (w.Ready || spec.PublishNotReady) && !w.Terminating, Serving: w.Ready && w.Terminating, Kept: w.Kept && !w.Terminating, Zone: w.Zone}
+		e := Endpoint{Ready: (w.Ready || spec.PublishNotReady) && !w.Terminating, Serving: w.Ready && w.Terminating, Kept: w.Kept && !w.Ready && !w.Terminating, Zone: w.Zone}
 		if w.Subdomain == n.name {
 			e.Hostname = w.Hostname
 		}

@@ -64,7 +64,7 @@ type Endpoint struct {
 	Port     uint16
 	Ready    bool
 	Serving  bool // terminating, but still answers
-	Kept     bool // neither, but it was ready and has not said that it no longer is
+	Kept     bool // neither, but it was ready until a moment ago
 	Zone     string
 	Hostname string    // of a pod with a name of its own below a headless service
 	Workload *Workload // nil if it is not known

@@ -346,19 +346,19 @@ func TestWorkloadOfAnEndpoint(t *testing.T) {
 	}
 }
 
-// An endpoint that is not ready is kept if its pod is ready or kept, in slices, which follow pods
-// later, and by selectors.
+// An endpoint that is not ready is kept if its pod is, in slices, which follow pods later, and by
+// selectors.
 func TestKeptEndpoints(t *testing.T) {
 	tests := map[string]struct {
 		change              func(*WorkloadSpec)
 		bySlice, bySelector bool
 	}{
-		"kept":            {func(w *WorkloadSpec) { w.Ready, w.Kept = false, true }, true, true},
-		"ready":           {func(*WorkloadSpec) {}, true, false},
+		"no longer ready": {func(w *WorkloadSpec) { w.Ready, w.Kept = false, true }, true, true},
+		"ready again":     {func(w *WorkloadSpec) { w.Kept = true }, true, false},
+		"ready":           {func(*WorkloadSpec) {}, false, false},
 		"not ready":       {func(w *WorkloadSpec) { w.Ready = false }, false, false},
 		"terminating":     {func(w *WorkloadSpec) { w.Ready, w.Kept, w.Terminating = false, true, true }, false, false},
-		"ready, no proxy": {func(w *WorkloadSpec) { w.Proxied = false }, false, false},
-		"it has not come": {nil, false, false},
+		"not there yet":   {nil, false, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -367,7 +367,6 @@ func TestKeptEndpoints(t *testing.T) {
 			parts := []Part{svc("shop", "sliced", "10.0.0.1", port("http", 80)), unready, selecting(svc("shop", "selected", "10.0.0.2", port("http", 80)), "app", "a")}
 			if tt.change != nil {
 				w := pod("shop", "a", "10.1.0.1", "app", "a")
-				w.Proxied = true
 				tt.change(w)
 				parts = append(parts, w)
 			}

@@ -82,7 +82,7 @@ type WorkloadSpec struct {
 
 	Hostname, Subdomain string
 	Ready               bool
-	Kept                bool // not ready, but it was, and has not said that it no longer is
+	Kept                bool // it stopped being ready, or is again, a moment ago; its containers run on
 	Terminating         bool
 	NamedPorts          map[string]uint16
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,13 +27,20 @@ type Source struct {
 	mu      sync.Mutex
 	builder *mesh.Builder
 	invalid map[mesh.Key]string
+	kept    map[mesh.Key]*mesh.WorkloadSpec // pods whose readiness changed a moment ago
 }
+
+// keptFor is how long a pod that is no longer ready may have traffic where no other endpoint has.
+// A restarted kubelet takes less to probe a container and to write the result; and a readiness
+// probe takes longer, by its default, to find that an application no longer is ready.
+const keptFor = 5 * time.Second
 
 // Source watches the cluster until ctx ends. Until [Source.Synced] the mesh is empty.
 func (c *Cluster) Source(ctx context.Context, config mesh.Config) *Source {
 	s := &Source{
 		cluster: c, synced: make(chan struct{}), dirty: make(chan struct{}, 1),
 		builder: mesh.NewBuilder(config), invalid: map[mesh.Key]string{},
+		kept: map[mesh.Key]*mesh.WorkloadSpec{},
 	}
 	s.Publish(s.builder.Mesh(), nil)
 	go s.run(ctx)
@@ -79,6 +87,11 @@ type known struct {
 func (s *Source) storeOf(k kind) *store[known] {
 	to := newStore(func(old known, o metav1.Object) known {
 		part, err := k.part(o)
+		if pod, ok := part.(*mesh.WorkloadSpec); ok && pod.Ready {
+			// Its EndpointSlices follow a little later.
+			was, _ := old.part.(*mesh.WorkloadSpec)
+			pod.Kept = was != nil && was.Kept
+		}
 		switch {
 		case err != nil:
 			return known{old.part, err.Error()}
@@ -97,6 +110,11 @@ func (s *Source) storeOf(k kind) *store[known] {
 
 func (s *Source) put(key mesh.Key, before, now known) {
 	s.mu.Lock()
+	delete(s.kept, key)
+	if pod, ok := now.part.(*mesh.WorkloadSpec); ok && pod.Kept {
+		s.kept[key] = pod
+		time.AfterFunc(keptFor, func() { s.keepNoLonger(key, pod) })
+	}
 	switch {
 	case before.part == now.part:
 	case now.part == nil:
@@ -109,6 +127,26 @@ func (s *Source) put(key mesh.Key, before, now known) {
 		s.invalid[key] = now.invalid
 	}
 	s.mu.Unlock()
+	s.changed()
+}
+
+// keepNoLonger ends the traffic of a pod that has not changed since.
+func (s *Source) keepNoLonger(key mesh.Key, pod *mesh.WorkloadSpec) {
+	s.mu.Lock()
+	same := s.kept[key] == pod
+	if same {
+		delete(s.kept, key)
+		ended := *pod
+		ended.Kept = false
+		s.builder.Set(&ended)
+	}
+	s.mu.Unlock()
+	if same {
+		s.changed()
+	}
+}
+
+func (s *Source) changed() {
 	select {
 	case s.dirty <- struct{}{}:
 	default:

@@ -1,10 +1,14 @@
 package kube
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -59,7 +63,7 @@ func named(name string, port int32) *corev1.Service {
 func fed() (*Source, *store[known]) {
 	s := &Source{
 		dirty:   make(chan struct{}, 1),
-		builder: mesh.NewBuilder(mesh.Config{}), invalid: map[mesh.Key]string{},
+		builder: mesh.NewBuilder(mesh.Config{}), invalid: map[mesh.Key]string{}, kept: map[mesh.Key]*mesh.WorkloadSpec{},
 	}
 	s.Publish(s.builder.Mesh(), nil)
 	return s, s.storeOf(kindOf(mesh.KindService))
@@ -99,4 +103,63 @@ func TestAMistakeTakesNothingAway(t *testing.T) {
 	want("gone", 0)
 	to.Add(named("web", -1))
 	want("wrong from the start", 0, "Service shop/web: spec.ports[0].port: -1 is not a port: must be 1 to 65535")
+}
+
+// A pod that stops being ready is kept for a while, also when it is ready again before its
+// EndpointSlices are, and not for longer, whatever else of it changes.
+func TestKeptForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := fed()
+		pods, slices := s.storeOf(kindOf(mesh.KindPod)), s.storeOf(kindOf(mesh.KindSlice))
+		s.storeOf(kindOf(mesh.KindService)).Add(named("web", 80))
+		no, number := false, int32(80)
+		slices.Add(&discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Port: &number}},
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.1.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: &no}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "web-1"}}},
+		})
+		version := 0
+		change := func(ready corev1.ConditionStatus) {
+			version++
+			_ = pods.Update(&corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Annotations: map[string]string{"version": fmt.Sprint(version)}},
+				Status: corev1.PodStatus{PodIP: "10.1.0.1", Phase: corev1.PodRunning,
+					Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.Unix(1060, 0)}},
+					ContainerStatuses: []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Unix(1000, 0)}}}}},
+			})
+		}
+		want := func(when string, kept bool) {
+			t.Helper()
+			synctest.Wait()
+			s.publish()
+			m, _ := s.Current()
+			if got := m.ByName("shop", "web").Endpoints[0].Kept; got != kept {
+				t.Errorf("%s: kept %t, want %t", when, got, kept)
+			}
+		}
+		change(corev1.ConditionTrue)
+		want("ready", false)
+		change(corev1.ConditionFalse)
+		want("no longer ready", true)
+		time.Sleep(keptFor / 2)
+		change(corev1.ConditionFalse)
+		want("likewise, after a change of something else", true)
+		time.Sleep(keptFor / 2)
+		want("after the time", false)
+		change(corev1.ConditionFalse)
+		want("after another change of something else", false)
+		change(corev1.ConditionTrue)
+		want("ready again", true)
+		time.Sleep(keptFor)
+		want("ready for the time", false)
+		change(corev1.ConditionFalse)
+		want("no longer ready again", true)
+		_ = pods.Delete(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1"}})
+		want("gone", false)
+		time.Sleep(2 * keptFor)
+		want("gone for long", false)
+		if len(s.kept) > 0 {
+			t.Errorf("%d pods are remembered", len(s.kept))
+		}
+	})
 }

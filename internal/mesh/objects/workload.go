@@ -75,31 +75,20 @@ func podReady(s *corev1.PodStatus) bool {
 	return len(s.Conditions) == 0 && s.Phase == ""
 }
 
-// kept reports whether a pod that was ready is so no longer only since the kubelet does not know
-// it: after its own restart the kubelet calls every container unready until it has probed it, on
-// all of a node at the same time. A pod was ready before if that condition changed after its
-// containers began. Where its proxy is ready the application's own word counts.
+// kept reports whether a pod stopped being ready while all its containers ran on: the condition
+// changed after they began. Whether that was a moment ago is for the source of the pod.
 func kept(s *corev1.PodStatus) bool {
 	at := slices.IndexFunc(s.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
 	if at < 0 || s.Conditions[at].Status == corev1.ConditionTrue {
 		return false
 	}
-	since, proxy := &s.Conditions[at].LastTransitionTime, false
-	for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
-		if t := c.State.Terminated; t != nil && t.ExitCode == 0 && c.Ready {
-			continue // an init container that is done
-		}
-		if c.State.Running == nil || !c.State.Running.StartedAt.Before(since) {
-			return false
-		}
-		if slices.Contains(proxies, c.Name) {
-			if c.Ready {
-				return false
-			}
-			proxy = true
-		}
-	}
-	return proxy
+	stopped := &s.Conditions[at].LastTransitionTime
+	all := slices.Concat(s.InitContainerStatuses, s.ContainerStatuses)
+	return len(all) > 0 && !slices.ContainsFunc(all, func(c corev1.ContainerStatus) bool {
+		t := c.State.Terminated
+		done := t != nil && t.ExitCode == 0 && c.Ready // an init container
+		return !done && (c.State.Running == nil || !c.State.Running.StartedAt.Before(stopped))
+	})
 }
 
 // namedPorts uses the first port of a name, as the EndpointSlice controller does.

@@ -5,51 +5,43 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"outrider.dev/internal/contract"
 )
 
-// A pod is kept if it was ready, its containers run on, and nothing in it has said that it is no
-// longer ready.
+// A pod is kept if it was ready and its containers run on.
 func TestKept(t *testing.T) {
 	at := func(second int) metav1.Time { return metav1.Unix(1_000_000+int64(second), 0) }
-	status := func(name string, ready bool, began int) corev1.ContainerStatus {
-		return corev1.ContainerStatus{Name: name, Ready: ready, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(began)}}}
+	runs := func(name string, began int) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(began)}}}
 	}
-	unready := func(since int) []corev1.PodCondition {
-		return []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionFalse, LastTransitionTime: at(since)},
-			{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: at(since)}}
+	ended := func(name string, ready bool, status int32) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, Ready: ready, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: status}}}
 	}
-	done := corev1.ContainerStatus{Name: "outrider-init", Ready: true, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}
 	waits := corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}
-	proxy := contract.ProxyContainer
+	status := func(ready corev1.ConditionStatus, since int, init []corev1.ContainerStatus, containers ...corev1.ContainerStatus) *corev1.PodStatus {
+		return &corev1.PodStatus{InitContainerStatuses: init, ContainerStatuses: containers, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodInitialized, Status: corev1.ConditionTrue, LastTransitionTime: at(0)},
+			{Type: corev1.PodReady, Status: ready, LastTransitionTime: at(since)}}}
+	}
+	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
+	init := []corev1.ContainerStatus{ended("outrider-init", true, 0), runs("sidecar", 1)}
 	for name, tt := range map[string]struct {
-		status corev1.PodStatus
+		status *corev1.PodStatus
 		want   bool
 	}{
-		"the kubelet was restarted": {corev1.PodStatus{Conditions: unready(60), InitContainerStatuses: []corev1.ContainerStatus{done},
-			ContainerStatuses: []corev1.ContainerStatus{status("app", false, 1), status(proxy, false, 1)}}, true},
-		"a native sidecar": {corev1.PodStatus{Conditions: unready(60), InitContainerStatuses: []corev1.ContainerStatus{done, status(proxy, false, 1)},
-			ContainerStatuses: []corev1.ContainerStatus{status("app", false, 1)}}, true},
-		"Istio's proxy": {corev1.PodStatus{Conditions: unready(60),
-			ContainerStatuses: []corev1.ContainerStatus{status("app", true, 1), status(contract.IstioProxyContainer, false, 1)}}, true},
-		"the application says that it is not ready": {corev1.PodStatus{Conditions: unready(60),
-			ContainerStatuses: []corev1.ContainerStatus{status("app", false, 1), status(proxy, true, 1)}}, false},
-		"it was never ready": {corev1.PodStatus{Conditions: unready(1),
-			ContainerStatuses: []corev1.ContainerStatus{status("app", false, 2), status(proxy, false, 1)}}, false},
-		"the application began again": {corev1.PodStatus{Conditions: unready(60),
-			ContainerStatuses: []corev1.ContainerStatus{status("app", false, 61), status(proxy, false, 1)}}, false},
-		"the application waits to be started again": {corev1.PodStatus{Conditions: unready(60),
-			ContainerStatuses: []corev1.ContainerStatus{waits, status(proxy, false, 1)}}, false},
-		"the proxy began again": {corev1.PodStatus{Conditions: unready(60),
-			ContainerStatuses: []corev1.ContainerStatus{status("app", true, 1), status(proxy, false, 60)}}, false},
-		"without a proxy": {corev1.PodStatus{Conditions: unready(60), ContainerStatuses: []corev1.ContainerStatus{status("app", false, 1)}}, false},
-		"ready": {corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at(60)}},
-			ContainerStatuses: []corev1.ContainerStatus{status("app", true, 1), status(proxy, true, 1)}}, false},
-		"without a status": {corev1.PodStatus{}, false},
-		"a manifest's":     {corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}}, false},
+		"it is no longer ready":    {status(no, 60, init, runs("app", 2)), true},
+		"ready":                    {status(yes, 60, init, runs("app", 2)), false},
+		"it was never ready":       {status(no, 1, init, runs("app", 2)), false},
+		"in its first second":      {status(no, 2, init, runs("app", 2)), false},
+		"one began again":          {status(no, 60, init, runs("a", 2), runs("b", 60)), false},
+		"one waits":                {status(no, 60, init, runs("a", 2), waits), false},
+		"one failed":               {status(no, 60, init, ended("app", false, 1)), false},
+		"one has completed":        {status(no, 60, init, ended("app", false, 0)), false},
+		"its sidecar began again":  {status(no, 60, []corev1.ContainerStatus{runs("sidecar", 60)}, runs("app", 2)), false},
+		"no container is known":    {status(no, 60, nil), false},
+		"without a status":         {&corev1.PodStatus{}, false},
+		"a manifest with no times": {&corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: no}}, ContainerStatuses: []corev1.ContainerStatus{runs("app", 2)}}, false},
 	} {
-		if got := kept(&tt.status); got != tt.want {
+		if got := kept(tt.status); got != tt.want {
 			t.Errorf("%s: kept %t, want %t", name, got, tt.want)
 		}
 	}
