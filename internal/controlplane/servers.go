@@ -33,9 +33,6 @@ const (
 
 	// window is how much of a request a client may send before it is read.
 	window = 64 << 10
-	// readBuffer is small: a connection with TLS has a buffer already.
-	readBuffer = 2 << 10
-
 	// ageGrace is how long streams go on after the client was sent GOAWAY for its connection's
 	// age; then it is closed. Istio's value.
 	ageGrace = 10 * time.Second
@@ -61,7 +58,7 @@ func serverOptions(more ...grpc.ServerOption) []grpc.ServerOption {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
-		grpc.ReadBufferSize(readBuffer),
+		grpc.ReadBufferSize(0), // a connection with TLS has a buffer already
 		grpc.ConnectionTimeout(prefaceTimeout),
 		grpc.Creds(conns.Credentials()), grpc.InTapHandle(conns.Tap),
 		grpc.ForceServerCodecV2(exactCodec()),

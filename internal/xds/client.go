@@ -31,10 +31,9 @@ type client struct {
 	mu        sync.Mutex
 	snapshot  Snapshot
 	types     map[string]*subscription
-	expected  []string        // clusters, from prewarm; nil before it was read
-	recorded  map[string]bool // added to prewarm by this stream
-	overLimit int             // names beyond maxNames: answered, and not followed
-	adopted   int             // names that came with the versions of an earlier stream
+	expected  []string // clusters, from prewarm; nil before it was read
+	overLimit int      // names beyond maxNames: answered, and not followed
+	adopted   int      // names that came with the versions of an earlier stream
 	nonces    uint64
 }
 
@@ -83,9 +82,11 @@ func (c *client) names() int { return c.count(countSubscribed) + c.adopted }
 // They do not change while the stream lasts.
 func (c *client) expectedClusters() []string {
 	if c.expected == nil && c.proxy.OnDemand {
-		c.expected = []string{}
 		if c.proxy.Metadata[contract.MetadataRenewed] == "" {
-			c.expected = append(c.expected, c.prewarm.Get(c.workload)...)
+			c.expected = c.prewarm.Get(c.workload)
+		}
+		if c.expected == nil {
+			c.expected = []string{}
 		}
 	}
 	return c.expected
@@ -215,18 +216,8 @@ func (c *client) push(snapshot Snapshot, changes map[string]Change, known bool) 
 
 // recordUsed adds the clusters that the client began to use to the prewarm cache.
 func (c *client) recordUsed(r *response) {
-	if !c.proxy.OnDemand {
-		return
-	}
-	var used []string
-	for _, name := range r.used {
-		if !c.recorded[name] && len(c.recorded) < c.maxNames {
-			c.recorded[name] = true
-			used = append(used, name)
-		}
-	}
-	if len(used) > 0 {
-		c.prewarm.Add(c.workload, used)
+	if c.proxy.OnDemand && len(r.used) > 0 {
+		c.prewarm.Add(c.workload, r.used)
 	}
 }
 

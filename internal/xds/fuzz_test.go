@@ -144,7 +144,7 @@ func FuzzStateOfTheWorld(f *testing.F) {
 func fuzzClient(v Snapshot) *client {
 	return &client{
 		proxy: &Proxy{ID: "x", OnDemand: true}, snapshot: v, maxNames: 50, maxPeerNames: 60, peer: &peer{}, unsolicited: true,
-		prewarm: NewPrewarmCache(), types: map[string]*subscription{}, recorded: map[string]bool{},
+		prewarm: NewPrewarmCache(), types: map[string]*subscription{},
 	}
 }
 

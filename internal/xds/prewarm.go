@@ -1,6 +1,8 @@
 package xds
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -18,10 +20,11 @@ type PrewarmCache struct {
 	clock   uint64
 }
 
-// A prewarmEntry has the names of one workload, the most recently used last.
+// A prewarmEntry has the names of one workload, and when each was used.
 type prewarmEntry struct {
-	names []string
-	used  uint64
+	names  map[string]uint64
+	sorted []string // names; nil: not sorted since one was added
+	used   uint64
 }
 
 // NewPrewarmCache returns an empty cache.
@@ -29,7 +32,7 @@ func NewPrewarmCache() *PrewarmCache {
 	return &PrewarmCache{maxWorkloads: 5000, maxOfAccount: 256, maxNames: 256, entries: map[Workload]*prewarmEntry{}}
 }
 
-// Get returns the clusters of a workload, sorted.
+// Get returns the clusters of a workload, sorted. All callers share them: they must not be changed.
 func (c *PrewarmCache) Get(w Workload) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,7 +42,10 @@ func (c *PrewarmCache) Get(w Workload) []string {
 	}
 	c.clock++
 	e.used = c.clock
-	return slices.Sorted(slices.Values(e.names))
+	if e.sorted == nil {
+		e.sorted = slices.Sorted(maps.Keys(e.names))
+	}
+	return e.sorted
 }
 
 // Add notes that a workload uses clusters.
@@ -51,19 +57,23 @@ func (c *PrewarmCache) Add(w Workload, names []string) {
 		sameAccount := func(x Workload) bool { return x.Namespace == w.Namespace && x.ServiceAccount == w.ServiceAccount }
 		c.evict(c.maxOfAccount, sameAccount)
 		c.evict(c.maxWorkloads, func(Workload) bool { return true })
-		e = &prewarmEntry{}
+		e = &prewarmEntry{names: map[string]uint64{}}
 		c.entries[w] = e
+	}
+	for _, name := range names {
+		if _, ok := e.names[name]; !ok {
+			e.sorted = nil
+		}
+		c.clock++
+		e.names[name] = c.clock
 	}
 	c.clock++
 	e.used = c.clock
-	for _, name := range names {
-		if i := slices.Index(e.names, name); i >= 0 {
-			e.names = slices.Delete(e.names, i, i+1)
-		}
-		e.names = append(e.names, name)
-	}
 	if over := len(e.names) - c.maxNames; over > 0 {
-		e.names = slices.Delete(e.names, 0, over)
+		oldest := slices.SortedFunc(maps.Keys(e.names), func(a, b string) int { return cmp.Compare(e.names[a], e.names[b]) })
+		for _, name := range oldest[:over] {
+			delete(e.names, name)
+		}
 	}
 }
 

@@ -129,10 +129,11 @@ func (r *response) addBefore(d Dependency) {
 	if !r.client.unsolicited {
 		return
 	}
-	if d.Type == ClusterType {
+	sub := r.client.subscription(d.Type)
+	if d.Type == ClusterType && !sub.exists(d.Resource.Name) {
 		r.used = append(r.used, d.Resource.Name)
 	}
-	if r.add(r.client.subscription(d.Type), d.Resource, false) && d.Type == ClusterType {
+	if r.add(sub, d.Resource, false) && d.Type == ClusterType {
 		r.addAfter(r.client.named(d.Type, d.Resource.Name).After)
 	}
 }
@@ -178,7 +179,7 @@ func (r *response) addName(sub *subscription, name string, forced bool) {
 		}
 		return
 	}
-	if b.Service && sub.typeURL == ClusterType {
+	if b.Service && sub.typeURL == ClusterType && (forced || !sub.exists(b.Resource.Name)) {
 		r.used = append(r.used, b.Resource.Name)
 	}
 	sub.names[b.Resource.Name] = struct{}{} // the string that all clients share

@@ -146,7 +146,7 @@ func (s *Server) admit(ctx context.Context, from *peer, node *core.Node, protoco
 		id: s.ids.Add(1), protocol: protocol, proxy: proxy, workload: workload, since: time.Now(),
 		prewarm: s.options.Prewarm, peer: from,
 		maxNames: s.options.MaxNames, maxPeerNames: s.options.MaxNames * s.options.atOnce(),
-		snapshot: snapshot, types: map[string]*subscription{}, recorded: map[string]bool{},
+		snapshot: snapshot, types: map[string]*subscription{},
 	}
 	s.mu.Lock()
 	s.clients[c.id] = c

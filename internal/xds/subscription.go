@@ -32,6 +32,12 @@ func (s *subscription) has(name string) bool {
 	return ok
 }
 
+// exists reports whether the client has a resource that is more than the answer that there is none.
+func (s *subscription) exists(name string) bool {
+	version, ok := s.sent[name]
+	return ok && version != notFoundVersion
+}
+
 // subscribed reports whether the client subscribed to a resource by its name.
 func (s *subscription) subscribed(name string) bool {
 	_, ok := s.names[name]

@@ -26,6 +26,30 @@ var floods = []attacked{
 	begunHandshakes("floods: handshakes begun, from one address", stream, contract.SecureDiscoveryPort, 1),
 	begunHandshakes("floods: handshakes begun, from 2,000 addresses", stream, contract.SecureDiscoveryPort, 2000),
 	begunHandshakes("floods: handshakes begun at the webhook, from 2,000 addresses", review, contract.WebhookPort, 2000),
+	{
+		name: "floods: connections that send nothing, from 10,000 addresses", ordinary: stream,
+		attack: func(ctx context.Context, v victim) (string, error) { return v.crowd(ctx, nil, true) },
+	},
+	{
+		name: "floods: handshakes begun and not continued, from 10,000 addresses", ordinary: stream,
+		attack: func(ctx context.Context, v victim) (string, error) {
+			hello, err := v.hello()
+			if err != nil {
+				return "", err
+			}
+			return v.crowd(ctx, hello, true)
+		},
+	},
+	{
+		name: "floods: handshakes begun by clients that go, from 10,000 addresses", ordinary: stream,
+		attack: func(ctx context.Context, v victim) (string, error) {
+			hello, err := v.hello()
+			if err != nil {
+				return "", err
+			}
+			return v.crowd(ctx, hello, false)
+		},
+	},
 	frames("floods: frames of HTTP/2, from one address", 1, victim.tls),
 	frames("floods: frames of HTTP/2, from 100 addresses", 100, victim.tls),
 	frames("floods: frames of HTTP/2, of one workload", 1, func(v victim) (*tls.Config, error) { return v.holder("hostile") }),
@@ -152,15 +176,7 @@ var connected atomic.Int64
 // answers it with a new key and a signature.
 func begunHandshakes(name string, ordinary func(*world) client, port, addresses int) attacked {
 	return attacked{name: name, ordinary: ordinary, attack: func(ctx context.Context, v victim) (string, error) {
-		config, err := v.tls()
-		if err != nil {
-			return "", err
-		}
-		config.NextProtos = []string{"h2", "http/1.1"}
-		near, far := net.Pipe()
-		go tls.Client(near, config).Handshake()
-		hello := make([]byte, 16<<10)
-		n, err := far.Read(hello)
+		hello, err := v.hello()
 		if err != nil {
 			return "", err
 		}
@@ -172,7 +188,7 @@ func begunHandshakes(name string, ordinary func(*world) client, port, addresses 
 			}
 			defer c.Close()
 			defer context.AfterFunc(ctx, func() { c.Close() })()
-			if _, err := c.Write(hello[:n]); err != nil {
+			if _, err := c.Write(hello); err != nil {
 				return err
 			}
 			if _, err = c.Read(make([]byte, 1)); err == nil {
@@ -182,6 +198,36 @@ func begunHandshakes(name string, ordinary func(*world) client, port, addresses 
 		})
 		return fmt.Sprintf("%s; %d handshakes were answered", did, answered.Load()), err
 	}}
+}
+
+// hello is the first message of a client.
+func (v victim) hello() ([]byte, error) {
+	config, err := v.tls()
+	if err != nil {
+		return nil, err
+	}
+	config.NextProtos = []string{"h2", "http/1.1"}
+	near, far := net.Pipe()
+	go tls.Client(near, config).Handshake()
+	hello := make([]byte, 16<<10)
+	n, err := far.Read(hello)
+	return hello[:n], err
+}
+
+// crowd connects from as many addresses as connections may wait for their handshake. Each sends
+// the same bytes, and stays until the server closes it, or goes at once.
+func (v victim) crowd(ctx context.Context, message []byte, stay bool) (string, error) {
+	return repeat(ctx, v.n(1000, 10_000), func(ctx context.Context, _ int) error {
+		c, err := v.from(ctx, 10_000, contract.SecureDiscoveryPort)
+		if err != nil {
+			return err
+		}
+		if _, err := c.Write(message); err != nil || !stay {
+			c.Close()
+			return err
+		}
+		return untilClosed(ctx, c)
+	})
 }
 
 // frames writes what HTTP/2 allows without a stream, and reads no acknowledgement.
