@@ -64,7 +64,7 @@ var arrows = map[string][]string{
 	"internal/controlplane/kube":    {"internal/controlplane/ca", "internal/mesh", "internal/mesh/objects", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/utils/clock", "sigs.k8s.io/gateway-api"},
 	"internal/controlplane/conns":   {"internal/wire", grpc, "golang.org/x/net/http2", "golang.org/x/sys/unix", "golang.org/x/time/rate"},
 	"internal/controlplane": {"internal/controlplane/conns", "internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "internal/pod/inject", "internal/wire", "internal/controlplane/files", "internal/controlplane/ca", "internal/mesh", "internal/xds", "internal/xds/resource",
-		grpc, protobuf, "github.com/oklog/run", prom, xds},
+		grpc, "github.com/oklog/run", prom, xds},
 	"internal/mesh":               {"internal/contract"},
 	"internal/mesh/objects":       {"internal/contract", "internal/mesh", "internal/manifest", "startup", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/ptr", "sigs.k8s.io/json", "sigs.k8s.io/gateway-api"},
 	"internal/controlplane/files": {"internal/manifest", "internal/mesh", "internal/mesh/objects", "github.com/fsnotify/fsnotify", "sigs.k8s.io/yaml", yaml},

@@ -16,6 +16,7 @@ import (
 
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/controlplane/conns"
+	"outrider.dev/internal/xds"
 )
 
 // Limits of gRPC, for each connection. What a listener accepts is limited in [conns].
@@ -61,7 +62,7 @@ func serverOptions(more ...grpc.ServerOption) []grpc.ServerOption {
 		grpc.ReadBufferSize(0), // a connection with TLS has a buffer already
 		grpc.ConnectionTimeout(prefaceTimeout),
 		grpc.Creds(conns.Credentials()), grpc.InTapHandle(conns.Tap),
-		grpc.ForceServerCodecV2(exactCodec()),
+		grpc.ForceServerCodecV2(xds.Codec()),
 	}, more...)
 }
 

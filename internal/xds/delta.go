@@ -11,6 +11,8 @@ type delta struct{ maxMessage int }
 func (delta) name() string      { return "delta" }
 func (delta) unsolicited() bool { return true }
 
+func (delta) request() *discovery.DeltaDiscoveryRequest { return &discovery.DeltaDiscoveryRequest{} }
+
 func (delta) names(r *discovery.DeltaDiscoveryRequest) int {
 	return len(r.GetResourceNamesSubscribe()) + len(r.GetResourceNamesUnsubscribe()) + len(r.GetInitialResourceVersions())
 }

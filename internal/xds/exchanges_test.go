@@ -33,7 +33,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the responses in testdata")
 
 // A pipe is a stream without a network.
-type pipe[Req, Resp any] struct {
+type pipe[Req proto.Message, Resp any] struct {
 	ctx context.Context
 	in  chan Req
 	mu  sync.Mutex
@@ -42,16 +42,16 @@ type pipe[Req, Resp any] struct {
 
 func (p *pipe[Req, Resp]) Context() context.Context { return p.ctx }
 
-func (p *pipe[Req, Resp]) Recv() (Req, error) {
-	var none Req
+func (p *pipe[Req, Resp]) RecvMsg(v any) (err error) {
 	select {
 	case r, ok := <-p.in:
 		if !ok {
-			return none, io.EOF
+			return io.EOF
 		}
-		return r, nil
+		*v.(*frame), err = proto.Marshal(r)
+		return err
 	case <-p.ctx.Done():
-		return none, p.ctx.Err()
+		return p.ctx.Err()
 	}
 }
 

@@ -129,9 +129,9 @@ type silent struct{ ctx context.Context }
 
 func (s silent) Context() context.Context { return s.ctx }
 
-func (s silent) Recv() (*discovery.DeltaDiscoveryRequest, error) {
+func (s silent) RecvMsg(any) error {
 	<-s.ctx.Done()
-	return nil, s.ctx.Err()
+	return s.ctx.Err()
 }
 
 func (s silent) Send(*discovery.DeltaDiscoveryResponse) error { return nil }

@@ -27,7 +27,7 @@ func listen(t testing.TB, s *Server) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := grpc.NewServer()
+	g := grpc.NewServer(grpc.ForceServerCodecV2(Codec()))
 	discovery.RegisterAggregatedDiscoveryServiceServer(g, s)
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(l) }()

@@ -15,6 +15,8 @@ type sotw struct{}
 func (sotw) name() string      { return "state-of-the-world" }
 func (sotw) unsolicited() bool { return false }
 
+func (sotw) request() *discovery.DiscoveryRequest { return &discovery.DiscoveryRequest{} }
+
 func (sotw) names(r *discovery.DiscoveryRequest) int { return len(r.GetResourceNames()) }
 
 // completeTypes are the types whose messages are complete lists: what is missing is removed.

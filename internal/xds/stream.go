@@ -17,6 +17,7 @@ import (
 
 // A discoveryRequest is what the requests of both protocols have in common.
 type discoveryRequest interface {
+	proto.Message
 	GetNode() *core.Node
 	GetTypeUrl() string
 	GetResponseNonce() string
@@ -24,9 +25,9 @@ type discoveryRequest interface {
 }
 
 // A transport is a stream of gRPC.
-type transport[Req, Resp any] interface {
+type transport[Resp any] interface {
 	Context() context.Context
-	Recv() (Req, error)
+	RecvMsg(any) error
 	Send(Resp) error
 }
 
@@ -34,6 +35,7 @@ type transport[Req, Resp any] interface {
 type protocol[Req, Resp any] interface {
 	name() string
 	unsolicited() bool // resources may be sent without a subscription
+	request() Req      // an empty one
 	names(Req) int     // in a request
 	read(*client, Req) (*response, error)
 	write(*client, *response) []Resp
@@ -44,9 +46,9 @@ type protocol[Req, Resp any] interface {
 // stay in the connection.
 type stream[Req discoveryRequest, Resp proto.Message] struct {
 	server    *Server
-	transport transport[Req, Resp]
+	transport transport[Resp]
 	protocol  protocol[Req, Resp]
-	requests  chan Req
+	requests  chan frame
 	received  chan error // one value: why there are no more requests
 	peer      *peer
 	client    *client
@@ -59,7 +61,7 @@ type stream[Req discoveryRequest, Resp proto.Message] struct {
 const firstRequests = 3
 
 // serve runs a stream to its end.
-func serve[Req discoveryRequest, Resp proto.Message](s *Server, t transport[Req, Resp], p protocol[Req, Resp]) error {
+func serve[Req discoveryRequest, Resp proto.Message](s *Server, t transport[Resp], p protocol[Req, Resp]) error {
 	if !s.enter() {
 		return errStopping
 	}
@@ -69,7 +71,7 @@ func serve[Req discoveryRequest, Resp proto.Message](s *Server, t transport[Req,
 		s.refused(from, nil, err)
 		return err
 	}
-	st := &stream[Req, Resp]{server: s, transport: t, protocol: p, peer: from, requests: make(chan Req), received: make(chan error, 1)}
+	st := &stream[Req, Resp]{server: s, transport: t, protocol: p, peer: from, requests: make(chan frame), received: make(chan error, 1)}
 	go st.receive()
 	err = st.run()
 	from.leave(st.client)
@@ -99,13 +101,13 @@ func (s *Server) refused(from *peer, c *client, err error) {
 // receive hands requests over until the stream ends, which it does when run returns.
 func (st *stream[Req, Resp]) receive() {
 	for {
-		r, err := st.transport.Recv()
-		if err != nil {
+		var f frame
+		if err := st.transport.RecvMsg(&f); err != nil {
 			st.received <- err
 			return
 		}
 		select {
-		case st.requests <- r:
+		case st.requests <- f:
 		case <-st.transport.Context().Done():
 			return
 		}
@@ -120,7 +122,7 @@ func (st *stream[Req, Resp]) run() error {
 	first := time.NewTimer(firstRequest)
 	defer first.Stop()
 	for {
-		var requests chan Req
+		var requests chan frame
 		if snapshot != nil && st.paused == nil {
 			requests = st.requests
 		}
@@ -133,7 +135,11 @@ func (st *stream[Req, Resp]) run() error {
 			} else if st.client == nil {
 				return grpcstatus.Errorf(codes.DeadlineExceeded, "no request within %s", firstRequest)
 			}
-		case r := <-requests:
+		case f := <-requests:
+			r := st.protocol.request()
+			if err := proto.Unmarshal(f, r); err != nil {
+				return grpcstatus.Errorf(codes.InvalidArgument, "the request cannot be decoded: %v", err)
+			}
 			if err := st.request(r, snapshot); err != nil {
 				return err
 			}

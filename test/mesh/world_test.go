@@ -118,7 +118,7 @@ func (w *world) up() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.server = grpc.NewServer(grpc.StreamInterceptor(w.line.between))
+	w.server = grpc.NewServer(grpc.StreamInterceptor(w.line.between), grpc.ForceServerCodecV2(xds.Codec()))
 	discovery.RegisterAggregatedDiscoveryServiceServer(w.server, w.toServe)
 	go w.server.Serve(l)
 }

@@ -60,7 +60,7 @@ func (w *grpcMesh) serve(register func(*grpc.Server)) string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	g := grpc.NewServer()
+	g := grpc.NewServer(grpc.ForceServerCodecV2(xds.Codec()))
 	register(g)
 	go g.Serve(l)
 	w.t.Cleanup(g.Stop)
