@@ -175,6 +175,7 @@ func prepare(o Options) (*agent, error) {
 	a.standbys = newStandbys(c, a.log, a.captured)
 	a.proxy = readiness.NewProxy(readiness.ProxyOptions{
 		Board: a.board, Admin: a.admin, ControlPlane: c.ControlPlane.Address, Ports: capturePorts(c), Answered: a.answered,
+		Progress: func() (time.Duration, bool) { return supervise.Progress(a.super.PID()) },
 	})
 	a.super = supervise.New(supervise.Options{
 		Command:            supervise.Command{Path: c.Envoy.Path, Args: a.envoy.Args(a.bootstrap), Line: a.line},

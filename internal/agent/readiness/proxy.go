@@ -33,6 +33,10 @@ type ProxyOptions struct {
 
 	Answered func(context.Context) // called each time that a ready Envoy has answered a poll; default: nothing
 
+	// Progress is how long Envoy's main thread has run on a processor, and whether it wants to or
+	// waits for a disk. Default: not known, so that each long silence is a hang.
+	Progress func() (ran time.Duration, awake bool)
+
 	slow time.Duration // how often Envoy is polled until it is ready; default 100ms
 }
 
@@ -69,6 +73,9 @@ func NewProxy(o ProxyOptions) *Proxy {
 	o.slow = cmp.Or(o.slow, 100*time.Millisecond)
 	if o.Answered == nil {
 		o.Answered = func(context.Context) {}
+	}
+	if o.Progress == nil {
+		o.Progress = func() (time.Duration, bool) { return 0, false }
 	}
 	return &Proxy{o: o, wake: make(chan struct{}, 1),
 		listening: func() ([]uint16, error) { return Listening("/proc", uint32(os.Getuid()), o.Ports...) }}

@@ -266,6 +266,41 @@ func TestAnEnvoyThatHangsIsNotReady(t *testing.T) {
 	})
 }
 
+// An Envoy that gets too little processor time to answer serves still, and is no hung one.
+func TestAnEnvoyThatIsStarvedIsReady(t *testing.T) {
+	for name, tt := range map[string]struct {
+		progress func(time.Duration) (time.Duration, bool) // after a time
+		after    time.Duration                             // it is not ready
+	}{
+		"stopped":                   {func(time.Duration) (time.Duration, bool) { return time.Second, false }, silence},
+		"it waits for a processor":  {func(time.Duration) (time.Duration, bool) { return time.Second, true }, starvation},
+		"it runs now and then":      {func(d time.Duration) (time.Duration, bool) { return d / 100, false }, starvation},
+		"it ran, and hangs then":    {func(d time.Duration) (time.Duration, bool) { return min(d, 10*time.Second), false }, 10 * time.Second},
+		"what it does is not known": {func(time.Duration) (time.Duration, bool) { return 0, false }, silence},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fake{state: "LIVE", stats: accepted}
+				b := New(Options{Conditions: []Condition{Envoy}})
+				begin := time.Now()
+				p := proxyOf(ProxyOptions{Board: b, Admin: f, Progress: func() (time.Duration, bool) { return tt.progress(time.Since(begin)) }}, 15001, 15006)
+				if err := p.Ready(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				f.set(func(f *fake) { f.err, f.delay = errNoAnswer, time.Second })
+				time.Sleep(tt.after)
+				if s := b.Status(Outbound); !s.Ready {
+					t.Errorf("before %s: %v", tt.after, s)
+				}
+				time.Sleep(every + silence)
+				if s := b.Status(Outbound); s.Ready {
+					t.Errorf("%s later it is ready", every+silence)
+				}
+			})
+		})
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add("DeltaAggregatedResources gRPC config stream to xds-grpc closed: 14, a")
 	f.Add("gRPC config for type.googleapis.com/x rejected: y")

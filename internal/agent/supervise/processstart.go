@@ -92,6 +92,22 @@ func Threads(pid int) (all []Thread, err error) {
 	return all, nil
 }
 
+// Progress is how long the first thread of a process has run on a processor, and whether it
+// is awake. What /proc does not show is 0 and false.
+func Progress(pid int) (ran time.Duration, awake bool) {
+	dir := fmt.Sprintf("/proc/%d/task/%[1]d", pid)
+	if raw, err := os.ReadFile(filepath.Join(dir, "stat")); err == nil {
+		t, err := parseThread(string(raw))
+		awake = err == nil && t.Awake()
+	}
+	if raw, err := os.ReadFile(filepath.Join(dir, "schedstat")); err == nil {
+		spent, _, _ := strings.Cut(string(raw), " ") // nanoseconds; then of waiting, and how often
+		n, _ := strconv.ParseInt(spent, 10, 64)
+		ran = time.Duration(n)
+	}
+	return ran, awake
+}
+
 // parseThread reads "TID (name) state ...".
 func parseThread(stat string) (Thread, error) {
 	fields := statFields(stat)

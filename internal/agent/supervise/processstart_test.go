@@ -81,6 +81,10 @@ func TestThreads(t *testing.T) {
 	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WSTOPPED, nil); err != nil {
 		t.Fatal(err)
 	}
+	ran, awake := Progress(cmd.Process.Pid)
+	if again, _ := Progress(cmd.Process.Pid); ran <= 0 || awake || again != ran {
+		t.Errorf("stopped after %s, %t, and then after %s", ran, awake, again)
+	}
 	stopped, err := Threads(cmd.Process.Pid)
 	if err != nil || len(stopped) != 1 || stopped[0].State != 'T' || stopped[0].Awake() || stopped[0].Name != "sh" {
 		t.Errorf("%+v, %v; want one that is stopped", stopped, err)

@@ -160,6 +160,7 @@ func planOf(in input, s settings, r *report) (plan, error) {
 	}
 	p.keepCommands(known.written, r)
 	p.clearHook(r)
+	p.noteReadiness(r)
 	return p, nil
 }
 
@@ -380,6 +381,17 @@ func (p plan) clearHook(r *report) {
 	if needed {
 		r.warn("the postStart hook that is set for %s is left out: the app waits by that hook, and a container can have one only", contract.ProxyContainer)
 		c.Lifecycle.PostStart = nil
+	}
+}
+
+// noteReadiness reports what a period that the mesh or the author set costs.
+func (p plan) noteReadiness(r *report) {
+	c := find(p.pod, contract.ProxyContainer)
+	if c == nil || c.ReadinessProbe == nil {
+		return
+	}
+	if n := c.ReadinessProbe.PeriodSeconds; n > 2*readyPeriod {
+		r.note("%s is probed for readiness every %d s: a restart of the kubelet takes the pod out of its Services for up to %[2]d s", contract.ProxyContainer, n)
 	}
 }
 

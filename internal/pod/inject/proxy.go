@@ -62,7 +62,12 @@ func healthy() corev1.ProbeHandler {
 	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: contract.ReadyPath, Port: intstr.FromInt32(contract.ReadinessPort)}}
 }
 
-// readiness has the times of the annotations, else of the values, else Istio's.
+// readyPeriod is from one readiness probe of the proxy to the next, in seconds. After a restart
+// the kubelet takes every pod for not ready until a probe has succeeded, and it spreads the first
+// ones over their period. Istio's is 15.
+const readyPeriod = 1
+
+// readiness has the times of the annotations, else of the values, else ours.
 func (in input) readiness() *corev1.Probe {
 	v := in.o.Values.Global.Proxy
 	set := func(name string, mesh *int32, usual int32) int32 {
@@ -79,7 +84,7 @@ func (in input) readiness() *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:        healthy(),
 		InitialDelaySeconds: set("initialDelaySeconds", v.ReadinessInitialDelaySeconds, 0),
-		PeriodSeconds:       max(set("periodSeconds", v.ReadinessPeriodSeconds, 15), 1),
+		PeriodSeconds:       max(set("periodSeconds", v.ReadinessPeriodSeconds, readyPeriod), 1),
 		FailureThreshold:    max(set("failureThreshold", v.ReadinessFailureThreshold, 4), 1),
 		TimeoutSeconds:      3,
 	}
