@@ -242,7 +242,7 @@ func (v *snapshot) serviceListener(p *xds.Proxy, t target, at socket) *xds.Resou
 			l.FilterChains, l.DefaultFilterChain = []*listener.FilterChain{v.tcpByAddress(v.firstUseTimeout)}, passthroughChain()
 		} else {
 			l.FilterChains = []*listener.FilterChain{{
-				Name: "tcp", Filters: []*listener.Filter{tcpProxy(toCluster(t.name()))},
+				Name: "tcp", Filters: []*listener.Filter{tcpProxy(toService(t.name()))},
 			}}
 		}
 		return serialize(name, l)

@@ -14,6 +14,7 @@ import (
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	early "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 	previous "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
+	priorities "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
 	"google.golang.org/protobuf/proto"
 
 	"outrider.dev/internal/mesh"
@@ -132,7 +133,7 @@ func anything() *route.RouteMatch {
 func defaultRetries() *route.RetryPolicy {
 	return &route.RetryPolicy{
 		RetryOn:    "connect-failure,refused-stream,reset-before-request,retriable-headers",
-		NumRetries: uint32Value(2),
+		NumRetries: uint32Value(connectTries - 1),
 		RetriableHeaders: []*route.HeaderMatcher{{
 			Name: unreachedHeader, HeaderMatchSpecifier: &route.HeaderMatcher_PresentMatch{PresentMatch: true},
 		}},
@@ -141,6 +142,12 @@ func defaultRetries() *route.RetryPolicy {
 			ConfigType: &route.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: typed(&previous.PreviousHostsPredicate{})},
 		}},
 		HostSelectionRetryMaxAttempts: 10,
+		// The endpoints that are near have a priority of their own, which is left when a try
+		// there failed: see endpoints.
+		RetryPriority: &route.RetryPolicy_RetryPriority{
+			Name:       "envoy.retry_priorities.previous_priorities",
+			ConfigType: &route.RetryPolicy_RetryPriority_TypedConfig{TypedConfig: typed(&priorities.PreviousPrioritiesConfig{UpdateFrequency: 1})},
+		},
 	}
 }
 

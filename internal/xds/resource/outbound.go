@@ -168,7 +168,7 @@ func (b *builder) bytesByAddress(prefix string, timeout time.Duration) *listener
 	choose := network("envoy.filters.network.set_filter_state", &state.Config{
 		OnNewConnection: []*values.FilterStateValue{setState("envoy.tcp_proxy.cluster", prefix+"%DOWNSTREAM_LOCAL_ADDRESS%")},
 	})
-	bytes := toCluster(passthroughCluster) // the API requires one; the filter state overrides it
+	bytes := toService(passthroughCluster) // the API requires one; the filter state overrides it
 	bytes.StatPrefix = "outbound"
 	bytes.OnDemand = &tcp.TcpProxy_OnDemand{OdcdsConfig: ads(0), Timeout: duration(timeout)}
 	return &listener.FilterChain{
@@ -194,6 +194,15 @@ func toCluster(name string) *tcp.TcpProxy {
 		ClusterSpecifier: &tcp.TcpProxy_Cluster{Cluster: name},
 		IdleTimeout:      duration(0),
 	}
+}
+
+// toService forwards bytes to a cluster with tryTimeout. Without a wait between two tries both
+// may select the same endpoint, before its failure is counted.
+func toService(cluster string) *tcp.TcpProxy {
+	p := toCluster(cluster)
+	p.MaxConnectAttempts = uint32Value(connectTries)
+	p.BackoffOptions = &core.BackoffStrategy{BaseInterval: duration(50 * time.Millisecond), MaxInterval: duration(100 * time.Millisecond)}
+	return p
 }
 
 func (b *builder) networks() []*core.CidrRange {

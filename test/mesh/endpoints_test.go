@@ -1,0 +1,158 @@
+package mesh
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"outrider.dev/internal/mesh"
+)
+
+// endpointStats are the expressions of what the tests below count.
+const endpointStats = `cluster\..*\.(upstream_cx_connect_timeout|outlier_detection\.ejections_.*)`
+
+// Counters of all clusters.
+const (
+	connectTimeouts = `cluster\..*\.upstream_cx_connect_timeout`
+	ejections       = `cluster\..*\.outlier_detection\.ejections_enforced_total`
+	ejected         = `cluster\..*\.outlier_detection\.ejections_active`
+)
+
+// A pair is a client with a proxy and two servers without, behind one service.
+type pair struct {
+	*world
+	client, a, b *pod
+}
+
+func newPair(t testing.TB) *pair {
+	w := newWorld(t)
+	s := &pair{world: w, client: w.pod("client", "client"), a: w.pod("a", "web"), b: w.pod("b", "web")}
+	s.client.stats = []string{endpointStats}
+	s.client.proxied()
+	w.service("web", "10.96.0.1", "web", port(8080, mesh.HTTP), port(6379, mesh.TCP))
+	return s
+}
+
+func (p *pod) web() []net.Listener {
+	requests, bytes := p.listen(8080), p.listen(6379)
+	go echo(requests, p.name)
+	go repeat(bytes, p.name)
+	return []net.Listener{requests, bytes}
+}
+
+// call makes one call on a connection of its own, and returns the name of the server; empty:
+// it failed.
+func (s *pair) call(t testing.TB, protocol mesh.Protocol) string {
+	t.Helper()
+	got := ""
+	if protocol == mesh.HTTP {
+		if got = get(s.client.client(), "http://10.96.0.1:8080/"); strings.HasPrefix(got, "200 ") {
+			got = got[len("200 "):]
+		} else {
+			t.Log(got)
+			got = ""
+		}
+	} else if got = s.client.send("10.96.0.1:6379", "PING"); !strings.HasSuffix(got, " PING") {
+		t.Log(got)
+		got = ""
+	}
+	name, _, _ := strings.Cut(got, " ")
+	return name
+}
+
+// calls counts the answers of each server.
+func (s *pair) calls(t testing.TB, protocol mesh.Protocol, n int) map[string]int {
+	t.Helper()
+	out := map[string]int{}
+	for range n {
+		out[s.call(t, protocol)]++
+	}
+	return out
+}
+
+// silence drops what is sent to a pod, without an answer.
+func (p *pod) silence() { p.world.router.IP("route", "add", "blackhole", p.v4.String()+"/32") }
+func (p *pod) recover() { p.world.router.IP("route", "del", "blackhole", p.v4.String()+"/32") }
+
+// An endpoint whose packets are lost costs no call, and few calls wait for it.
+func TestSilentEndpoint(t *testing.T) {
+	for _, protocol := range []mesh.Protocol{mesh.HTTP, mesh.TCP} {
+		t.Run(string(protocol), func(t *testing.T) {
+			t.Parallel()
+			s := newPair(t)
+			s.a.web()
+			s.b.web()
+			// Before the first call: a request on a connection that is open waits for its answer, as
+			// without a proxy, because the application may have begun to serve it.
+			s.b.silence()
+			got := s.calls(t, protocol, 60)
+			if got[""] > 0 || got["a"] != 60 {
+				t.Errorf("calls by server: %v; want all at a", got)
+			}
+			waits, ejections := s.client.stat(connectTimeouts), s.client.stat(ejections)
+			if ejections == 0 || waits > 3*(ejections+1) {
+				t.Errorf("%d waits for a connection, %d ejections; want an ejection after each third", waits, ejections)
+			}
+			s.b.recover()
+			eventually(t, "the endpoint is used again", func() bool { return s.call(t, protocol) == "b" })
+		})
+	}
+}
+
+// A call is served by the other endpoint while one has no listener.
+func TestRefusingEndpoint(t *testing.T) {
+	for _, protocol := range []mesh.Protocol{mesh.HTTP, mesh.TCP} {
+		t.Run(string(protocol), func(t *testing.T) {
+			t.Parallel()
+			s := newPair(t)
+			s.a.web()
+			if got := s.calls(t, protocol, 60); got[""] > 0 || got["a"] != 60 {
+				t.Errorf("calls by server: %v; want all at a", got)
+			}
+		})
+	}
+}
+
+// Requests that run into the timeout of their route say nothing about the endpoint: it
+// accepts connections.
+func TestSlowApplicationIsNotEjected(t *testing.T) {
+	s := newPair(t)
+	s.a.web()
+	s.b.web()
+	s.route("slow", "web", 8080, mesh.Route{
+		Timeout: 100 * time.Millisecond, Backends: []mesh.Backend{{Namespace: namespace, Name: "web", Port: 8080, Weight: 1}},
+	})
+	slow := func() string { return get(s.client.client(), "http://10.96.0.1:8080/slow") }
+	eventually(t, "the route", func() bool { return strings.HasPrefix(slow(), "504 ") })
+	for range 12 {
+		if got := slow(); !strings.HasPrefix(got, "504 ") {
+			t.Errorf("%s; want a time-out", got)
+		}
+	}
+	if n := s.client.stat(ejections); n != 0 {
+		t.Errorf("%d ejections", n)
+	}
+}
+
+// The only endpoint of a service stays in use whatever happened: nothing is gained without
+// it.
+func TestOnlyEndpointIsNotEjected(t *testing.T) {
+	s := newPair(t)
+	s.service("web", "10.96.0.1", "alone", port(8080, mesh.HTTP), port(6379, mesh.TCP))
+	only := s.pod("only", "alone")
+	for _, protocol := range []mesh.Protocol{mesh.HTTP, mesh.TCP} {
+		if got := s.calls(t, protocol, 6); got[""] != 6 {
+			t.Errorf("calls by server: %v; want none served", got)
+		}
+	}
+	only.web()
+	for _, protocol := range []mesh.Protocol{mesh.HTTP, mesh.TCP} {
+		if got := s.calls(t, protocol, 3); got["only"] != 3 {
+			t.Errorf("calls by server: %v; want all served", got)
+		}
+	}
+	if n := s.client.stat(ejected); n != 0 {
+		t.Errorf("%d endpoints are ejected", n)
+	}
+}
