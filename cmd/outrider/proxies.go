@@ -76,9 +76,12 @@ func newProxyStatus() *cobra.Command {
 resource, how many names it subscribed to, how many resources it was sent, and which
 version was sent and which accepted. STATUS is "ok", "STALE" while a message has no answer,
 or "REJECTED" with the proxy's own reason: the proxy then still works by the version before.
+"NOT ENFORCED" names an object that forbids something for the proxy's pod, and is of a kind
+that Outrider does not support; "NOTE" is what else may not be as expected.
 
 Each replica of outriderd lists only the proxies that are connected to it.
-The exit status is 1 if a proxy rejected something, 2 if outriderd does not answer.`,
+The exit status is 1 if a proxy rejected something or an object is not enforced for it, 2 if
+outriderd does not answer.`,
 		Example: proxyStatusExamples,
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.status(cmd, strings.Join(args, "")) },
@@ -104,7 +107,7 @@ func (o *proxyOptions) status(cmd *cobra.Command, pod string) error {
 	if err := view.Proxies(cmd.OutOrStdout(), o.output, proxies); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(proxies, debugapi.Proxy.Rejected) {
+	if slices.ContainsFunc(proxies, debugapi.Proxy.Rejected) || slices.ContainsFunc(proxies, debugapi.Proxy.Unenforced) {
 		return &cli.ExitError{Status: cli.Failed} // the reason is printed
 	}
 	return nil

@@ -61,7 +61,7 @@ var arrows = map[string][]string{
 	"internal/pod/inject":           {"startup", "internal/capture", "internal/contract", "internal/pod/podspec", "internal/agent/config", "github.com/distribution/reference", "helm.sh/helm/v3/pkg/strvals", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	"internal/manifest":             {"github.com/rogpeppe/go-internal/diff", yaml},
 	"internal/controlplane/webhook": {"internal/contract", "internal/controlplane/conns", "internal/pod/inject", "internal/pod/podspec", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json"},
-	"internal/controlplane/kube":    {"internal/controlplane/ca", "internal/mesh", "internal/mesh/objects", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/utils/clock", "sigs.k8s.io/gateway-api"},
+	"internal/controlplane/kube":    {"internal/contract", "internal/controlplane/ca", "internal/mesh", "internal/mesh/objects", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/utils/clock", "sigs.k8s.io/gateway-api"},
 	"internal/controlplane/conns":   {"internal/wire", grpc, "golang.org/x/net/http2", "golang.org/x/sys/unix", "golang.org/x/time/rate"},
 	"internal/controlplane": {"internal/controlplane/conns", "internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "internal/pod/inject", "internal/wire", "internal/controlplane/files", "internal/controlplane/ca", "internal/mesh", "internal/xds", "internal/xds/resource",
 		grpc, "github.com/oklog/run", prom, xds},
@@ -104,7 +104,7 @@ var arrows = map[string][]string{
 	"internal/pod/offline":           {"internal/manifest", "internal/pod/inject", "internal/pod/podspec", "github.com/rogpeppe/go-internal/diff", "k8s.io/api", "sigs.k8s.io/yaml"},
 	"internal/model/scenario":        {"internal/model/chart", "internal/model/kubelet", "internal/model/simulate", "internal/model/verify", "internal/pod/plan", "internal/pod/podspec", "startup"},
 	"internal/lint/source":           {"internal/lint", "internal/pod/podspec", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
-	"internal/controlplane/debugapi": {},
+	"internal/controlplane/debugapi": {"internal/contract"},
 	"internal/view":                  {"internal/cli", "internal/controlplane/debugapi", "internal/lint", "internal/lint/finding", "internal/model/chart", "internal/model/scenario", "internal/model/verify", "internal/pod/plan", "internal/pod/podspec", "internal/run/localpod", "internal/cli/visible", "sigs.k8s.io/yaml", "startup"},
 
 	"cmd/outrider": {"internal/cli", "internal/view", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/setup", "internal/controlplane/debugapi", "internal/image/lookup", "internal/lint", "internal/lint/finding", "internal/lint/source", "internal/model/kubelet", "internal/model/scenario", "internal/model/simulate", "internal/model/verify",

@@ -9,6 +9,13 @@ const (
 	IstioProxyContainer = "istio-proxy" // added by Istio's injection
 )
 
+// How the sentences about ignored objects begin, in /debug/problems and in the status of a
+// proxy: an object that forbids something and does not, or any other.
+const (
+	ErrorPrefix   = "error: "
+	WarningPrefix = "warning: "
+)
+
 // ProxyUser is the uid and gid of the proxy, whose own traffic is not captured. Istio's.
 const ProxyUser = 1337
 

@@ -26,6 +26,8 @@ var (
 	problems  = describe("outriderd_mesh_problems", "Manifests or objects with a mistake, which are not used as they are.")
 	troubles  = describe("outriderd_kubernetes_troubles", "Requests that the API server refuses or does not answer now.")
 
+	unenforced = prometheus.NewDesc("outriderd_mesh_unenforced", "Objects that forbid something and are of a kind that is not supported, by kind.", []string{"kind"}, nil)
+
 	connections = prometheus.NewDesc("outriderd_connections", "Connections that are open, with and without a certificate of the mesh.", []string{"identity"}, nil)
 	refused     = prometheus.NewDesc("outriderd_connections_refused_total", "Connections that were closed: too many in a short time from one address (rate), too many without a certificate, before the handshake or after it (anonymous), without a valid TLS handshake in time (handshake), too many of one identity at one address (client), too many calls of one (calls), by the client before its turn (gone).", []string{"reason"}, nil)
 
@@ -82,6 +84,17 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	number(services, prometheus.GaugeValue, float64(s))
 	number(workloads, prometheus.GaugeValue, float64(w))
 	number(problems, prometheus.GaugeValue, float64(len(wrong)))
+	guards := map[string]int{}
+	for _, list := range current.Ignored() { // any order: a sum
+		for _, o := range list {
+			if o.Guards {
+				guards[o.Kind]++
+			}
+		}
+	}
+	for kind, n := range guards { // any order: metrics are sorted
+		out <- prometheus.MustNewConstMetric(unenforced, prometheus.GaugeValue, float64(n), kind)
+	}
 	if m.p.cluster != nil {
 		number(troubles, prometheus.GaugeValue, float64(len(m.p.cluster.Trouble())))
 	}

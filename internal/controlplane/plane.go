@@ -4,14 +4,17 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/controlplane/conns"
 	"outrider.dev/internal/controlplane/webhook"
@@ -156,7 +159,11 @@ func (p *plane) report(ctx context.Context) {
 	for {
 		problems, changed := p.mesh.Problems()
 		for _, problem := range problems {
-			p.o.Log.Error("object is not used as it is", "problem", problem)
+			level := slog.LevelError
+			if strings.HasPrefix(problem, contract.WarningPrefix) {
+				level = slog.LevelWarn
+			}
+			p.o.Log.Log(ctx, level, "object is not used as it is", "problem", problem)
 		}
 		current, _ := p.mesh.Current()
 		services, workloads := current.Len()

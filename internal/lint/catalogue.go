@@ -102,6 +102,11 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 		{Code: "label-no-effect", Severity: finding.Warning, Title: "a label for injection does nothing",
 			Explanation: `The value must be "true" or "false", and a pod with hostNetwork: true is never injected.`},
 
+		{Code: "not-enforced", Severity: finding.Error, Title: "an object that forbids something is not enforced",
+			Explanation: `The object is of a kind that another mesh enforces, and Outrider does not: AuthorizationPolicy, RequestAuthentication, EnvoyFilter, WasmPlugin, BackendTLSPolicy, or a Sidecar with outboundTrafficPolicy REGISTRY_ONLY. What it forbids is possible at the pods with Outrider's proxy. It is reported if such a pod is in its namespace and has the labels of its selector.`},
+		{Code: "kind-without-effect", Severity: finding.Warning, Title: "an object has no effect, because its kind is not supported",
+			Explanation: `The object is of a kind that another mesh supports, and Outrider does not: ServiceEntry, Sidecar, DestinationRule, VirtualService, Gateway, WorkloadEntry, WorkloadGroup, ProxyConfig and Telemetry of Istio, and the GRPCRoute, TCPRoute or TLSRoute of a Service. It is reported if a pod with Outrider's proxy is in its namespace.`},
+
 		{Code: "undeclared-server-first", Severity: finding.Warning, Title: "a port of a protocol in which the server sends first does not declare it",
 			Explanation: `The proxy finds out the protocol of an undeclared port from the client's first bytes, and waits up to 200 ms for them. In MySQL, SMTP, FTP, SSH, POP3, IMAP and NATS the client waits too, for the server's greeting. Declare the port: appProtocol: mysql, or a name that begins with mysql.`},
 

@@ -68,6 +68,11 @@ func Lint(files []File, o Options) (Report, error) {
 			out = append(out, b.found...)
 		}
 	}
+	for _, o := range w.ignored {
+		b := builder{world: &w, source: o.source, root: o.root, object: o.Ref}
+		withoutEffect(o, &b)
+		out = append(out, b.found...)
+	}
 	finding.Sort(out)
 	return Report{Findings: out, Pods: len(w.subjects), Services: len(w.services)}, nil
 }
@@ -79,6 +84,7 @@ type world struct {
 	Options
 	subjects   []subject
 	services   []service
+	ignored    []ignored
 	namespaces map[string]namespace
 }
 
@@ -111,6 +117,8 @@ func (w *world) read(f File) error {
 			w.namespace(s, i, ref.Name)
 		case "Service":
 			w.service(s, i, ref)
+		default:
+			w.addIgnored(s, i, ref)
 		}
 	}
 	for _, o := range pods {

@@ -15,6 +15,11 @@ import (
 // workloads, because their ports depend on their services, then the services, because
 // their endpoints point to workloads. An object that did not change keeps its pointer.
 type Builder struct {
+	// OnlyMesh: the source has objects for this mesh alone. Otherwise they may be for another
+	// mesh of the cluster, and those that are ignored are reported if they are for a workload
+	// with Outrider's proxy.
+	OnlyMesh bool
+
 	config Config
 	parts  map[Key]Part
 
@@ -30,13 +35,15 @@ type Builder struct {
 	bySliceAddress multimap[netip.Addr, name]       // services with the address in a slice
 	bySlicePod     multimap[name, name]             // services with the pod in a slice
 	byVIP          multimap[netip.Addr, name]
-	routesOf       multimap[name, *RouteSpec] // by parent
-	routesTo       multimap[name, *RouteSpec] // by backend
+	routesOf       multimap[name, *RouteSpec]     // by parent
+	routesTo       multimap[name, *RouteSpec]     // by backend
+	ignored        multimap[string, *IgnoredSpec] // by namespace
 
 	staleServices  set[name]
 	staleWorkloads set[workloadID]
 	staleVIPs      set[netip.Addr]
 	staleAddresses set[netip.Addr]
+	staleIgnored   set[string] // namespaces
 
 	conflicts map[name][]Conflict // by service
 	current   *Mesh
@@ -68,6 +75,7 @@ func NewBuilder(config Config) *Builder {
 		bySelector: multimap[label, name]{}, byLabel: multimap[label, workloadID]{}, byNamespace: multimap[string, workloadID]{},
 		byAddress: multimap[netip.Addr, workloadID]{}, bySliceAddress: multimap[netip.Addr, name]{}, bySlicePod: multimap[name, name]{},
 		byVIP: multimap[netip.Addr, name]{}, routesOf: multimap[name, *RouteSpec]{}, routesTo: multimap[name, *RouteSpec]{},
+		ignored: multimap[string, *IgnoredSpec]{}, staleIgnored: set[string]{},
 		staleServices: set[name]{}, staleWorkloads: set[workloadID]{}, staleVIPs: set[netip.Addr]{}, staleAddresses: set[netip.Addr]{},
 		conflicts: map[name][]Conflict{},
 		current:   &Mesh{Config: config},
@@ -110,6 +118,8 @@ func (b *Builder) index(p Part, present bool) {
 		b.markPolicy(p)
 	case *RouteSpec:
 		b.indexRoute(p, present)
+	case *IgnoredSpec:
+		b.indexIgnored(p, present)
 	}
 }
 
@@ -122,6 +132,7 @@ func (b *Builder) Mesh() *Mesh {
 		servicesOf = edit[workloadID, *[]string]{old: old.servicesOf}
 		vips       = edit[netip.Addr, string]{old: old.vips}
 		addresses  = edit[netip.Addr, workloadID]{old: old.addresses}
+		ignored    = edit[string, *[]*IgnoredSpec]{old: old.ignored}
 	)
 	b.markVIPs()
 	staleServicesOf := set[workloadID]{}
@@ -143,14 +154,18 @@ func (b *Builder) Mesh() *Mesh {
 	for addr := range b.staleAddresses {
 		updateAddress(&addresses, addr, smallest(b.byAddress[addr], workloadID.compare), func(id workloadID) workloadID { return id })
 	}
+	for namespace := range b.staleIgnored {
+		b.updateIgnored(namespace, &ignored)
+	}
 	b.clearStale()
 
 	next := &Mesh{
 		Config: b.config, services: services.done(), workloads: workloads.done(),
 		servicesOf: servicesOf.done(), vips: vips.done(), addresses: addresses.done(),
+		ignored: ignored.done(),
 	}
 	if next.services == old.services && next.workloads == old.workloads && next.servicesOf == old.servicesOf &&
-		next.vips == old.vips && next.addresses == old.addresses {
+		next.vips == old.vips && next.addresses == old.addresses && next.ignored == old.ignored {
 		return old
 	}
 	b.current = next
@@ -161,6 +176,7 @@ func (b *Builder) clearStale() {
 	// Maps do not shrink: after the first load these are large.
 	b.staleServices, b.staleWorkloads = set[name]{}, set[workloadID]{}
 	b.staleVIPs, b.staleAddresses = set[netip.Addr]{}, set[netip.Addr]{}
+	b.staleIgnored = set[string]{}
 }
 
 // updateAddress writes the owner of an address, if it changed.
@@ -277,6 +293,7 @@ func (b *Builder) indexWorkload(p *WorkloadSpec, present bool) {
 		}
 	}
 	b.markWorkload(p)
+	b.markIgnored(p)
 }
 
 // markWorkload marks the services that have p as a member, or may have it now.

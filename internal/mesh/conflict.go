@@ -14,12 +14,13 @@ import (
 // application, whatever a service declares.
 var ProxyPorts = []uint16{contract.OutboundPort, contract.InboundPort, contract.RelayOutbound, contract.RelayInbound}
 
-// A Conflict is a part of an object that is ignored because of another object. Each of the
-// two is valid.
+// A Conflict is a valid object that is ignored, in part because of another object, or because
+// of its kind.
 type Conflict struct {
-	Object  Key
-	Field   string // its path in the object; empty: the object as a whole
-	Message string
+	Severity string // begins the sentence about it; empty: an error, as every problem without one
+	Object   Key
+	Field    string // its path in the object; empty: the object as a whole
+	Message  string
 }
 
 // Conflicts returns those of the last snapshot, by object.
@@ -28,7 +29,7 @@ func (b *Builder) Conflicts() []Conflict {
 	for _, n := range slices.SortedFunc(maps.Keys(b.conflicts), compareNames) {
 		out = append(out, b.conflicts[n]...)
 	}
-	return out
+	return append(out, b.conflictsOfIgnored()...)
 }
 
 // vipOwner returns the service of a virtual address: the first by namespace and name that
@@ -72,7 +73,7 @@ func (b *Builder) updateConflicts(n name, s *service) {
 	}
 	var out []Conflict
 	add := func(field, format string, args ...any) {
-		out = append(out, Conflict{s.spec.Key(), field, fmt.Sprintf(format, args...)})
+		out = append(out, Conflict{"", s.spec.Key(), field, fmt.Sprintf(format, args...)})
 	}
 	for _, a := range s.spec.Addresses {
 		if to := b.vipOwner(a); to == nil {

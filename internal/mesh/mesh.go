@@ -79,6 +79,7 @@ type Workload struct {
 	Node            string
 	Zone            string
 	Proxied         bool      // it has a proxy, which supports mutual TLS
+	Own             bool      // the proxy is Outrider's
 	Host            bool      // a host outside of Kubernetes
 	HostNetwork     bool      // its addresses are its node's: [Mesh.Workload] does not find it
 	TokenSHA256     string    // of a host: lower-case hex of its one-time token's hash

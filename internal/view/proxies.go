@@ -41,10 +41,17 @@ func Proxies(w io.Writer, output string, all []debugapi.Proxy) error {
 			rows = append(rows, []string{"", "", "", "", "-", fmt.Sprint(p.Excess), "-", "-", "-", "over the limit: answered once, not kept up to date"})
 		}
 		for _, note := range p.Notes {
-			rows = append(rows, []string{"", "", "", "", "-", "-", "-", "-", "-", "NOTE: " + debugapi.OneLine(note)})
+			rows = append(rows, []string{"", "", "", "", "-", "-", "-", "-", "-", noteStatus(note)})
 		}
 	}
 	return table(w, rows)
+}
+
+func noteStatus(note string) string {
+	if text, ok := debugapi.Unenforced(note); ok {
+		return "NOT ENFORCED: " + debugapi.OneLine(text)
+	}
+	return "NOTE: " + debugapi.OneLine(note)
 }
 
 // subscriptionStatus is the fate of the last message.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"outrider.dev/internal/contract"
 )
 
 // A Proxy is one that is connected. Package xds has the whole; here is what is shown.
@@ -63,6 +65,15 @@ func (p Proxy) Name() string {
 		return parts[2]
 	}
 	return p.ID
+}
+
+// Unenforced reports whether a note is about an object that forbids something for the proxy,
+// and does not, and returns the note without its severity.
+func Unenforced(note string) (string, bool) { return strings.CutPrefix(note, contract.ErrorPrefix) }
+
+// Unenforced reports whether such an object is for the proxy.
+func (p Proxy) Unenforced() bool {
+	return slices.ContainsFunc(p.Notes, func(note string) bool { _, ok := Unenforced(note); return ok })
 }
 
 func isID(pod string) bool { return strings.Contains(pod, "~") }

@@ -151,7 +151,7 @@ func (f *file) parse(data []byte) {
 // addParts adds the parts of a document. The same object twice in a file is a problem.
 func (f *file) addParts(d *document, number int) {
 	for _, o := range d.objects {
-		if !o.Known {
+		if !o.Known && o.Part == nil {
 			f.ignored[o.APIVersion+" "+o.Kind] = true
 		}
 		if o.Part == nil {

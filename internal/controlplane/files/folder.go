@@ -26,8 +26,10 @@ type folder struct {
 }
 
 func newFolder(root string, config mesh.Config) *folder {
+	builder := mesh.NewBuilder(config)
+	builder.OnlyMesh = true
 	return &folder{
-		root: root, builder: mesh.NewBuilder(config), files: map[string]*file{},
+		root: root, builder: builder, files: map[string]*file{},
 		owners: map[mesh.Key][]*file{}, set: map[mesh.Key]mesh.Part{}, twice: map[mesh.Key]bool{}, bad: map[string]*file{}, ignored: map[string]bool{},
 		last: &listing{},
 	}
@@ -157,7 +159,9 @@ func (f *folder) problems() []Problem {
 	for _, c := range f.builder.Conflicts() {
 		if of := f.owners[c.Object]; len(of) > 0 {
 			at := of[0].parts[c.Object]
-			out = append(out, Problem{File: of[0].path, Document: at.document, Line: at.line, Object: c.Object.String(), Field: c.Field, Message: c.Message})
+			out = append(out, Problem{Severity: c.Severity, File: of[0].path, Document: at.document, Line: at.line, Object: c.Object.String(), Field: c.Field, Message: c.Message})
+		} else if c.Severity != "" { // the rest of a namespace
+			out = append(out, Problem{Severity: c.Severity, Object: c.Object.String(), Message: c.Message})
 		}
 	}
 	slices.SortFunc(out, Problem.compare)

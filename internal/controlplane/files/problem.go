@@ -8,6 +8,7 @@ import (
 
 // A Problem is why a manifest is ignored, in whole or in part.
 type Problem struct {
+	Severity string // begins its sentence; empty: an error
 	File     string // below the folder
 	Document int    // of the file; 1 is the first; 0: the file as a whole
 	Line     int    // of the file; 0: no line of it
@@ -18,7 +19,7 @@ type Problem struct {
 
 func (p Problem) String() string {
 	var b strings.Builder
-	b.WriteString(p.File)
+	b.WriteString(p.Severity + p.File)
 	if p.Line > 0 {
 		fmt.Fprintf(&b, ":%d", p.Line)
 	}

@@ -49,7 +49,7 @@ var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Ver
 // followCustom watches a custom kind while its definition exists. Without a definition the
 // store is empty and synced.
 func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
-	definition := c.presence(ctx, feedOf("the CustomResourceDefinition "+k.definition, c.metadata.Resource(definitions), one(k.definition)))
+	definition := c.presence(ctx, k.read(feedOf("the CustomResourceDefinition "+k.definition, c.metadata.Resource(definitions), one(k.definition))))
 	if !wait(ctx, definition.synced) {
 		return
 	}
@@ -71,7 +71,7 @@ func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 			}
 			cancel()
 		}()
-		err := c.follow(with, c.clearing(k.feed(c), tried), to, apierrors.IsNotFound)
+		err := c.follow(with, c.clearing(k.read(k.feed(c)), tried), to, apierrors.IsNotFound)
 		deleted := with.Err() != nil
 		cancel()
 		if deleted || !apierrors.IsNotFound(err) {

@@ -22,6 +22,16 @@ type kind struct {
 	// definition is the name of its CustomResourceDefinition, which may be created and
 	// deleted at any time; empty: the kind is built in.
 	definition string
+	// patient, if set, changes each feed of the kind so that it waits while it is forbidden.
+	patient func(feed) feed
+}
+
+// read is a feed of the kind.
+func (k kind) read(f feed) feed {
+	if k.patient == nil {
+		return f
+	}
+	return k.patient(f)
 }
 
 // alive leaves out the pods that have ended: they have no traffic, and Jobs leave many.

@@ -28,6 +28,7 @@ type Source struct {
 	builder *mesh.Builder
 	invalid map[mesh.Key]string
 	kept    map[mesh.Key]*mesh.WorkloadSpec // pods whose readiness changed a moment ago
+	unread  map[string]bool                 // definitions of ignored kinds that may not be read
 }
 
 // keptFor is how long a pod that is no longer ready may have traffic where no other endpoint has.
@@ -40,7 +41,7 @@ func (c *Cluster) Source(ctx context.Context, config mesh.Config) *Source {
 	s := &Source{
 		cluster: c, synced: make(chan struct{}), dirty: make(chan struct{}, 1),
 		builder: mesh.NewBuilder(config), invalid: map[mesh.Key]string{},
-		kept: map[mesh.Key]*mesh.WorkloadSpec{},
+		kept: map[mesh.Key]*mesh.WorkloadSpec{}, unread: map[string]bool{},
 	}
 	s.Publish(s.builder.Mesh(), nil)
 	go s.run(ctx)
@@ -53,6 +54,9 @@ func (s *Source) Synced() <-chan struct{} { return s.synced }
 func (s *Source) run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
+	for _, k := range s.ignoredKinds() { // the mesh does not wait for these
+		running.Go(func() { s.cluster.followCustom(ctx, k, s.storeOf(k)) })
+	}
 	var stores []*store[known]
 	for _, k := range kinds {
 		to := s.storeOf(k)
@@ -162,7 +166,10 @@ func (s *Source) publish() {
 	}
 	m := s.builder.Mesh() // before its conflicts
 	for _, c := range s.builder.Conflicts() {
-		problems = append(problems, c.Object.String()+": "+strings.TrimPrefix(c.Field+": "+c.Message, ": "))
+		problems = append(problems, c.Severity+c.Object.String()+": "+strings.TrimPrefix(c.Field+": "+c.Message, ": "))
+	}
+	if len(s.unread) > 0 {
+		problems = append(problems, s.unreadProblem())
 	}
 	s.Publish(m, problems)
 }

@@ -30,7 +30,8 @@ type Object struct {
 	Name       string
 	Item       int // its number in a list, from 1; 0: not in a list
 
-	// Known reports whether a mesh uses the kind. If not, nothing else was checked.
+	// Known reports whether a mesh uses the kind. If not, nothing else was checked, and Part is
+	// nil or a [mesh.IgnoredSpec].
 	Known bool
 	// Part is nil for an object without effect: a namespace, a pod that has ended, a route of
 	// a gateway.
@@ -119,6 +120,7 @@ func read(out []Object, raw []byte, apiVersion, kind string) ([]Object, error) {
 	}
 	r, known := readers[[2]string{group, o.Kind}]
 	if !known {
+		o.Part = ignored(raw)
 		return append(out, o), nil
 	}
 	o.Known = true
@@ -150,6 +152,18 @@ func readItems(out []Object, items []json.RawMessage, apiVersion, kind string) (
 		}
 	}
 	return out, nil
+}
+
+// ignored returns the part of an object that is only reported, or nil.
+func ignored(raw []byte) mesh.Part {
+	var object map[string]any
+	if kjson.UnmarshalCaseSensitivePreserveInts(raw, &object) != nil {
+		return nil
+	}
+	if s := mesh.Ignored(object); s != nil && s.Name != "" {
+		return s
+	}
+	return nil
 }
 
 // decoded returns a reader of T's JSON. A nil pointer becomes no part.

@@ -32,7 +32,7 @@ func Pod(p *corev1.Pod) (*mesh.WorkloadSpec, error) {
 		Workload: mesh.Workload{
 			Name: name, Namespace: namespace, ServiceAccount: cmp.Or(p.Spec.ServiceAccountName, p.Spec.DeprecatedServiceAccount, defaultAccount),
 			Labels: p.Labels, Addresses: c.podIPs(&p.Status), Node: p.Spec.NodeName, Zone: p.Labels[corev1.LabelTopologyZone],
-			Proxied: proxied(p), HostNetwork: p.Spec.HostNetwork,
+			Proxied: proxied(p), Own: hasContainer(p, contract.ProxyContainer), HostNetwork: p.Spec.HostNetwork,
 		},
 		Hostname: p.Spec.Hostname, Subdomain: p.Spec.Subdomain,
 		Ready: podReady(&p.Status), Kept: kept(&p.Status), Terminating: p.DeletionTimestamp != nil,
@@ -61,7 +61,11 @@ func proxied(p *corev1.Pod) bool {
 	if mode, ok := p.Labels[contract.TLSModeLabel]; ok {
 		return mode == "istio"
 	}
-	is := func(c corev1.Container) bool { return slices.Contains(proxies, c.Name) }
+	return hasContainer(p, proxies...)
+}
+
+func hasContainer(p *corev1.Pod, names ...string) bool {
+	is := func(c corev1.Container) bool { return slices.Contains(names, c.Name) }
 	return slices.ContainsFunc(p.Spec.Containers, is) || slices.ContainsFunc(p.Spec.InitContainers, is)
 }
 
@@ -132,6 +136,7 @@ func Host(h *HostObject) (*mesh.WorkloadSpec, error) {
 	out := &mesh.WorkloadSpec{Ready: true}
 	out.Namespace, out.Name = c.meta(&h.ObjectMeta)
 	out.Host, out.Proxied = true, ptr.Deref(h.Spec.Proxied, true)
+	out.Own = out.Proxied
 	out.ServiceAccount, out.Zone = cmp.Or(h.Spec.ServiceAccount, defaultAccount), h.Spec.Zone
 	c.name("spec.serviceAccount", out.ServiceAccount)
 	if len(h.Labels)+len(h.Spec.Labels) > 0 {

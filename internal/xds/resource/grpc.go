@@ -11,7 +11,6 @@ import (
 	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
-	"outrider.dev/internal/contract"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds"
 )
@@ -37,25 +36,6 @@ func (v *snapshot) grpcListener(p *xds.Proxy, name string) *xds.Resource {
 		return nil
 	}
 	return serialize(name, &listener.Listener{Name: name, ApiListener: &listener.ApiListener{ApiListener: typed(m)}})
-}
-
-// Notes returns why the targets of a gRPC client are not found, and what an Envoy with the
-// node's metadata does not have.
-func (v *snapshot) Notes(p *xds.Proxy, listeners []string) []string {
-	var out []string
-	if !p.GRPC && !secretsOf(p).configured() {
-		out = append(out, fmt.Sprintf("it calls and is called in plain text, and its ports that require mutual TLS refuse everything: its node has no metadata %s or %s (docs/interop.md)",
-			contract.MetadataSecrets, contract.MetadataCertificates))
-	}
-	if istioDNS(p) {
-		out = append(out, "its agent captures DNS, and knows no name of the mesh: all queries go on to the pod's resolver; names of the mesh are resolved by outrider-agent only (docs/interop.md)")
-	}
-	for _, name := range listeners {
-		if _, unknown := v.grpcTarget(p, name); unknown != "" {
-			out = append(out, fmt.Sprintf("xds:///%s: %s", name, unknown))
-		}
-	}
-	return out
 }
 
 // grpcTarget returns the service's port of a target, or why there is none.

@@ -5,12 +5,16 @@ import (
 	"testing"
 
 	"outrider.dev/internal/contract"
+	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds"
 )
 
 // What a proxy silently does without is in its status.
 func TestNotesOnAProxy(t *testing.T) {
-	v := snapshot(t, parts()...)
+	ours := pod("db-1", "db", "10.244.0.4", func(w *mesh.WorkloadSpec) { w.Own = true })
+	v := snapshot(t, append(parts(), ours,
+		&mesh.IgnoredSpec{Kind: "AuthorizationPolicy", Namespace: "shop", Name: "deny", Guards: true, Selector: map[string]string{"app": "db"}},
+		&mesh.IgnoredSpec{Kind: "VirtualService", Namespace: "shop", Name: "db"})...)
 	with := func(metadata map[string]string) *xds.Proxy {
 		return client(func(p *xds.Proxy) { p.Metadata = metadata })
 	}
@@ -24,7 +28,8 @@ func TestNotesOnAProxy(t *testing.T) {
 		"Istio's, DNS capture": {with(map[string]string{contract.MetadataIstioVersion: "1.32", contract.MetadataDNSCapture: "true"}), []string{"knows no name of the mesh"}},
 		"our agent, the same":  {client(withAgent, func(p *xds.Proxy) { p.Metadata[contract.MetadataDNSCapture] = "true" }), nil},
 		"no secrets":           {with(nil), []string{"calls and is called in plain text"}},
-		"a gRPC client":        {client(func(p *xds.Proxy) { p.Metadata, p.GRPC = nil, true }), nil},
+		"a gRPC client":        {client(func(p *xds.Proxy) { p.Metadata, p.GRPC = nil, true }), []string{"calls in plain text"}},
+		"a policy in vain":     {client(withAgent, func(p *xds.Proxy) { p.ID, p.ServiceAccount, p.Addresses = "sidecar~10.244.0.4~db-1.shop~x", "db", nil }), []string{"error: AuthorizationPolicy shop/deny: is not enforced"}},
 	} {
 		got := v.Notes(tt.proxy, nil)
 		if len(got) != len(tt.want) || len(got) > 0 && !strings.Contains(got[0], tt.want[0]) {

@@ -1,0 +1,166 @@
+package kube
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/mesh"
+)
+
+var policies = schema.GroupVersionResource{Group: "security.istio.io", Version: "v1", Resource: "authorizationpolicies"}
+
+func policy(name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "security.istio.io/v1", "kind": "AuthorizationPolicy", "metadata": map[string]any{"namespace": "shop", "name": name},
+		"spec": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"app": "web"}}},
+	}}
+}
+
+func podOf(proxy string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web"}, {Name: proxy}}},
+	}
+}
+
+// A cluster with some definitions; its fakes forbid nothing.
+func fakeCluster(t *testing.T, pod *corev1.Pod, crds []string, objects ...runtime.Object) (*Cluster, *dynamicfake.FakeDynamicClient, *metadatafake.FakeMetadataClient) {
+	t.Helper()
+	lists := map[schema.GroupVersionResource]string{
+		{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}:  "HTTPRouteList",
+		{Group: "security.istio.io", Version: "v1", Resource: "peerauthentications"}: "PeerAuthenticationList",
+		{Group: "outrider.dev", Version: "v1", Resource: "hosts"}:                    "HostList",
+		policies: "AuthorizationPolicyList",
+	}
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	var defined []runtime.Object
+	for _, name := range crds {
+		defined = append(defined, &metav1.PartialObjectMetadata{
+			TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}, ObjectMeta: metav1.ObjectMeta{Name: name},
+		})
+	}
+	d := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...)
+	m := metadatafake.NewSimpleMetadataClient(scheme, defined...)
+	// The fake does not select by name.
+	m.PrependReactor("list", "customresourcedefinitions", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		name, _ := a.(clienttesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch("metadata.name")
+		out := &metav1.List{}
+		if slices.Contains(crds, name) {
+			out.Items = append(out.Items, runtime.RawExtension{Object: defined[slices.Index(crds, name)]})
+		}
+		return true, out, nil
+	})
+	c := &Cluster{core: fake.NewClientset(pod), dynamic: d, metadata: m, log: slog.New(slog.DiscardHandler)}
+	c.trouble.log = c.log
+	return c, d, m
+}
+
+func problemsOf(t *testing.T, s *Source, want func([]string) bool) {
+	t.Helper()
+	end := time.After(time.Minute)
+	for {
+		problems, changed := s.Problems()
+		if want(problems) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-end:
+			t.Fatalf("problems: %q", problems)
+		}
+	}
+}
+
+// A policy that is not enforced is a problem while a pod with Outrider's proxy has its labels.
+func TestPolicyThatIsNotEnforced(t *testing.T) {
+	c, d, _ := fakeCluster(t, podOf(contract.ProxyContainer), []string{"authorizationpolicies.security.istio.io"}, policy("deny"))
+	s := c.Source(t.Context(), mesh.Config{})
+	problemsOf(t, s, func(all []string) bool {
+		return len(all) == 1 && strings.HasPrefix(all[0], "error: AuthorizationPolicy shop/deny: is not enforced by Outrider: ")
+	})
+	if err := d.Resource(policies).Namespace("shop").Delete(t.Context(), "deny", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	problemsOf(t, s, func(all []string) bool { return len(all) == 0 })
+}
+
+// It is none of ours where the pods have another mesh's proxy.
+func TestPolicyOfAnotherMesh(t *testing.T) {
+	c, d, _ := fakeCluster(t, podOf(contract.IstioProxyContainer), []string{"authorizationpolicies.security.istio.io"}, policy("deny"))
+	read := make(chan struct{}, 1)
+	d.PrependWatchReactor("authorizationpolicies", func(clienttesting.Action) (bool, watch.Interface, error) {
+		select {
+		case read <- struct{}{}:
+		default:
+		}
+		return false, nil, nil
+	})
+	s := c.Source(t.Context(), mesh.Config{})
+	<-s.Synced()
+	<-read // watched: the list was applied
+	s.publish()
+	if all, _ := s.Problems(); len(all) > 0 {
+		t.Errorf("problems: %q", all)
+	}
+}
+
+// A role without the permission does not hold the mesh up, and says what is not known.
+func TestIgnoredKindsThatMayNotBeRead(t *testing.T) {
+	c, _, m := fakeCluster(t, podOf(contract.ProxyContainer), nil)
+	var tries atomic.Int64
+	m.PrependReactor("list", "customresourcedefinitions", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		name, _ := a.(clienttesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch("metadata.name")
+		if !strings.HasPrefix(name, "wasmplugins.") {
+			return false, nil, nil
+		}
+		tries.Add(1)
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, name, nil)
+	})
+	s := c.Source(t.Context(), mesh.Config{})
+	<-s.Synced()
+	problemsOf(t, s, func(all []string) bool {
+		return len(all) == 1 && strings.HasPrefix(all[0], "warning: not known whether") && strings.Contains(all[0], "may not read wasmplugins.extensions.istio.io;")
+	})
+	if n := tries.Load(); n != 1 {
+		t.Errorf("%d tries; want one a minute", n)
+	}
+}
+
+// Each ignored kind may be read by the role.
+func TestRoleHasIgnoredKinds(t *testing.T) {
+	raw, err := os.ReadFile("../../../deploy/outriderd.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, role, _ := strings.Cut(string(raw), "name: outriderd-ignored\nrules:")
+	role, _, _ = strings.Cut(role, "---")
+	for definition := range mesh.IgnoredResources() {
+		resource, group, _ := strings.Cut(definition, ".")
+		i := strings.Index(role, "apiGroups: ["+group+"]\n")
+		if i < 0 || !strings.Contains(strings.SplitN(role[i:], "\n", 3)[1], resource) || !strings.Contains(role, fmt.Sprintf("  - %s\n", definition)) {
+			t.Errorf("no permission for %s in\n%s", definition, role)
+		}
+	}
+}
