@@ -73,6 +73,7 @@ var targets = map[string]string{
 	"internal/contract FuzzGate":               "the gate's command line",
 	"internal/agent/gate FuzzParseProbe":       "the gate's probes",
 	"internal/agent/gate FuzzParseAfter":       "the gate's edges",
+	"internal/agent/standby FuzzReadHeader":    "headers of the PROXY protocol",
 	"internal/agent/envoy FuzzBootstrap":       "extra configuration of Envoy",
 	"internal/agent/status FuzzParseProbes":    "probes of the app",
 	"internal/agent/status FuzzParseTargets":   "the app's ports for metrics",

@@ -12,6 +12,7 @@ const (
 	MetadataRenewed        = "RENEWED"           // "true": in place of one with too much: no clusters that earlier proxies of the workload used
 	MetadataPrewarm        = "PREWARM"           // host or host:port, separated by commas: sent before the first use
 	MetadataSecrets        = "SECRETS"           // SecretsCluster, if the agent serves the proxy's secrets
+	MetadataSilent         = "SILENT"            // SilentCluster, if the agent takes connections whose client is silent
 	MetadataCertificates   = "CERTIFICATES"      // or the directory of their files
 	MetadataIstioVersion   = "ISTIO_VERSION"     // Istio's: its agent serves secrets by Istio's names; none of the three: no mutual TLS
 	MetadataDNSCapture     = "DNS_CAPTURE"       // Istio's: its agent wants a table of names
@@ -20,6 +21,10 @@ const (
 // SecretsCluster is the cluster of the bootstrap by which the agent serves the proxy's
 // secrets. Istio's name.
 const SecretsCluster = "sds-grpc"
+
+// SilentCluster is the cluster of the bootstrap that leads to RelaySilent, with a header of the
+// PROXY protocol.
+const SilentCluster = "silent"
 
 // PassthroughCluster is the cluster that connects to a connection's original destination:
 // in the agent's bootstrap, and for other bootstraps from the control plane. Istio's name.

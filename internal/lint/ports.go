@@ -19,30 +19,37 @@ var (
 )
 
 // serverFirst: on a port with an undeclared protocol the proxy waits for the client's first
-// bytes, and in these protocols the client sends none.
+// bytes, and in these protocols the client sends none. If the port declares HTTP it waits for
+// ever; there only the number is a reason, since names such as http-mysql-exporter are right.
 func serverFirst(s service, b *builder) {
 	for i, p := range s.Spec.Ports {
 		protocol := ""
 		if p.AppProtocol != nil {
 			protocol = *p.AppProtocol
 		}
-		if mesh.ProtocolOf(protocol, p.Name, string(p.Protocol)) != mesh.Unknown {
-			continue
-		}
+		declared := mesh.ProtocolOf(protocol, p.Name, string(p.Protocol))
 		is, because := looksServerFirst(p)
-		if is == "" {
+		why := fmt.Sprintf("a port whose protocol is unknown is sniffed: the proxy waits up to 200 ms for the client's first bytes. In %s the server sends first, so each connection costs that", shown(is))
+		if declared.IsHTTP() {
+			is, because = serverFirstNumber(p)
+			why = fmt.Sprintf("on a port that declares HTTP the proxy waits for a request before it connects. In %s the server sends first, so nothing is ever sent", shown(is))
+		}
+		if is == "" || declared != mesh.Unknown && !declared.IsHTTP() {
 			continue
 		}
 		field := path{"spec", "ports", i}
 		c := clue{code: "undeclared-server-first", title: fmt.Sprintf("port %d of %s looks like %s (%s), and does not declare it", p.Port, s.Name, shown(is), because),
 			field: field.plus("port"), evidence: fmt.Sprint(p.Port),
-			why:    fmt.Sprintf("a port whose protocol is unknown is sniffed: the proxy waits up to 200 ms for the client's first bytes. In %s the server sends first, so each connection costs that", shown(is)),
+			why:    why,
 			do:     fmt.Sprintf("declare it: appProtocol: %s, or a name that begins with %s", is, is),
 			source: "Istio \"Protocol Selection\"; docs/mesh-files.md"}
 		after := s.DeepCopy()
 		after.Spec.Ports[i].AppProtocol = &is
 		c.fix = changeOf(nil, s.Service, after)
-		if p.AppProtocol != nil {
+		switch {
+		case declared.IsHTTP():
+			c.title = fmt.Sprintf("port %d of %s looks like %s (%s), and declares HTTP", p.Port, s.Name, shown(is), because)
+		case p.AppProtocol != nil:
 			c.field, c.evidence = field.plus("appProtocol"), protocol
 			c.title = fmt.Sprintf("port %d of %s looks like %s (%s), and its appProtocol %q is unknown", p.Port, s.Name, shown(is), because, protocol)
 		}
@@ -57,13 +64,20 @@ func looksServerFirst(p corev1.ServicePort) (protocol, because string) {
 			return is, "its name is " + p.Name
 		}
 	}
+	if is, because := serverFirstNumber(p); is != "" {
+		return is, because
+	}
+	if is := serverFirstNames[strings.ToLower(p.TargetPort.StrVal)]; is != "" {
+		return is, "its targetPort is " + p.TargetPort.StrVal
+	}
+	return "", ""
+}
+
+func serverFirstNumber(p corev1.ServicePort) (protocol, because string) {
 	for _, n := range []int32{p.Port, p.TargetPort.IntVal} {
 		if is := serverFirstPorts[n]; is != "" {
 			return is, fmt.Sprintf("%d is its number", n)
 		}
-	}
-	if is := serverFirstNames[strings.ToLower(p.TargetPort.StrVal)]; is != "" {
-		return is, "its targetPort is " + p.TargetPort.StrVal
 	}
 	return "", ""
 }

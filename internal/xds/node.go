@@ -155,7 +155,7 @@ func addresses(id NodeID, list string) []netip.Addr {
 var metadataKeys = []string{
 	contract.MetadataNamespace, contract.MetadataServiceAccount, contract.MetadataWorkload, contract.MetadataAddresses,
 	contract.MetadataInterception, contract.MetadataPush, contract.MetadataPrewarm, contract.MetadataRenewed, contract.MetadataSecrets, contract.MetadataCertificates,
-	contract.MetadataIstioVersion, contract.MetadataDNSCapture,
+	contract.MetadataSilent, contract.MetadataIstioVersion, contract.MetadataDNSCapture,
 }
 
 func metadata(s *structpb.Struct) map[string]string {

@@ -18,48 +18,8 @@ import (
 
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/mesh"
+	"outrider.dev/test/late"
 )
-
-// lateness is how long after the connect the first bytes come: at once, within the time in
-// which the proxy waits for them, and after it.
-var lateness = []time.Duration{0, 150 * time.Millisecond, 250 * time.Millisecond, 600 * time.Millisecond, 1200 * time.Millisecond, 5 * time.Second}
-
-// A lateCall is what a client does on a connection once it has been silent.
-type lateCall struct {
-	name, to string
-	talk     func(net.Conn) error
-}
-
-// lateCalls opens connections for each lateness, in turn those of the calls, all at once.
-func lateCalls(t *testing.T, from *pod, calls []lateCall) {
-	t.Helper()
-	const each = 100
-	var all sync.WaitGroup
-	failed := make([]atomic.Int64, len(lateness))
-	for i := range each {
-		call := calls[i%len(calls)]
-		for j, wait := range lateness {
-			c, err := from.dial(context.Background(), "tcp", call.to)
-			if err != nil {
-				t.Fatalf("%s: %v", call.name, err)
-			}
-			all.Go(func() {
-				defer c.Close()
-				time.Sleep(wait)
-				c.SetDeadline(time.Now().Add(time.Minute))
-				if err := call.talk(c); err != nil {
-					if failed[j].Add(1) <= 3 {
-						t.Errorf("%s, first byte after %s: %v", call.name, wait, err)
-					}
-				}
-			})
-		}
-	}
-	all.Wait()
-	for i, wait := range lateness {
-		t.Logf("first byte after %s: %d of %d failed", wait, failed[i].Load(), each)
-	}
-}
 
 // request makes one, in pieces with a pause between them, and checks that the response has
 // the route's header and ends as it should.
@@ -67,7 +27,7 @@ func request(pieces ...string) func(net.Conn) error {
 	return func(c net.Conn) error {
 		for i, p := range pieces {
 			if i > 0 {
-				time.Sleep(250 * time.Millisecond)
+				time.Sleep(late.Pause)
 			}
 			if _, err := io.WriteString(c, p); err != nil {
 				return err
@@ -114,16 +74,16 @@ func TestLateRequests(t *testing.T) {
 		}
 		return nil
 	}
-	lateCalls(t, s.client, []lateCall{
-		{"read to the end", vip, request("GET / HTTP/1.0\r\n\r\n")},
-		{"HTTP/1.1", vip, request("GET / HTTP/1.1\r\nHost: web\r\n\r\n")},
-		{"IPv6", "[fd96::1]:8080", request("GET / HTTP/1.0\r\n\r\n")},
-		{"in pieces", vip, request("G", "ET / HTTP/1.0\r\n", "\r\n")},
-		{"HTTP/2", vip, preface},
-		{"to a pod", s.server.v4.String() + ":8083", pod},
-		{"to a pod, IPv6", "[" + s.server.v6.String() + "]:8083", pod},
-		{"TLS though HTTP is declared", "10.96.0.7:8084", func(c net.Conn) error { return tls.Client(c, &tls.Config{InsecureSkipVerify: true}).Handshake() }},
-		{"bytes though HTTP is declared", "10.96.0.7:8085", func(c net.Conn) error {
+	late.Run(t, s.client.dial, []late.Call{
+		{Name: "read to the end", To: vip, Talk: request("GET / HTTP/1.0\r\n\r\n")},
+		{Name: "HTTP/1.1", To: vip, Talk: request("GET / HTTP/1.1\r\nHost: web\r\n\r\n")},
+		{Name: "IPv6", To: "[fd96::1]:8080", Talk: request("GET / HTTP/1.0\r\n\r\n")},
+		{Name: "in pieces", To: vip, Talk: request("G", "ET / HTTP/1.0\r\n", "\r\n")},
+		{Name: "HTTP/2", To: vip, Talk: preface},
+		{Name: "to a pod", To: s.server.v4.String() + ":8083", Talk: pod},
+		{Name: "to a pod, IPv6", To: "[" + s.server.v6.String() + "]:8083", Talk: pod},
+		{Name: "TLS though HTTP is declared", To: "10.96.0.7:8084", Talk: func(c net.Conn) error { return tls.Client(c, &tls.Config{InsecureSkipVerify: true}).Handshake() }},
+		{Name: "bytes though HTTP is declared", To: "10.96.0.7:8085", Talk: func(c net.Conn) error {
 			if got := exchange(c, "PING"); got != "plain PING" {
 				return errors.New(got)
 			}
@@ -194,46 +154,15 @@ func TestSilentConnectionHasNoServer(t *testing.T) {
 	eventually(t, "no silent connections", func() bool { return s.client.stat(waiting) == 0 })
 }
 
-// hello is mutual TLS as a proxy's, with its first record in pieces that end at these numbers
-// of bytes, and a pause between them.
-func hello(config *tls.Config, talk func(net.Conn) error, ends ...int) func(net.Conn) error {
-	return func(c net.Conn) error {
-		secure := tls.Client(&inPieces{c, ends}, config)
-		if err := secure.Handshake(); err != nil {
-			return err
-		}
-		return talk(secure)
-	}
-}
-
-type inPieces struct {
-	net.Conn
-	ends []int
-}
-
-func (p *inPieces) Write(b []byte) (int, error) {
-	ends, begin := p.ends, 0
-	p.ends = nil
-	for _, end := range ends {
-		if _, err := p.Conn.Write(b[begin:end]); err != nil {
-			return begin, err
-		}
-		begin = end
-		time.Sleep(250 * time.Millisecond)
-	}
-	n, err := p.Conn.Write(b[begin:])
-	return begin + n, err
-}
-
 // meshTLS is a client's configuration as the proxies', with the certificate of an account.
 func meshTLS(t *testing.T, authority *ca.Authority, account string) *tls.Config {
 	t.Helper()
 	chain, key := certificate(t, authority, account)
-	c, err := tls.X509KeyPair([]byte(chain), []byte(key))
+	config, err := late.Config([]byte(chain), []byte(key))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"outrider"}, Certificates: []tls.Certificate{c}}
+	return config
 }
 
 // strictPod is a server that takes mutual TLS only.
@@ -280,22 +209,22 @@ func TestLateHellos(t *testing.T) {
 		return nil
 	}
 	at := func(p *pod, port int) string { return fmt.Sprintf("%s:%d", p.v4, port) }
-	calls := []lateCall{
-		{"plain HTTP", at(s.server, 8083), peer("")},
-		{"plain HTTP, IPv6", "[" + s.server.v6.String() + "]:8083", peer("")},
-		{"HTTP, IPv6", "[" + s.server.v6.String() + "]:8083", hello(config, peer(identity))},
-		{"STRICT, undeclared", at(strict, 6381), hello(config, ping)},
-		{"STRICT, the server first", at(strict, 6382), hello(config, ping)},
+	calls := []late.Call{
+		{Name: "plain HTTP", To: at(s.server, 8083), Talk: peer("")},
+		{Name: "plain HTTP, IPv6", To: "[" + s.server.v6.String() + "]:8083", Talk: peer("")},
+		{Name: "HTTP, IPv6", To: "[" + s.server.v6.String() + "]:8083", Talk: late.Hello(config, peer(identity))},
+		{Name: "STRICT, undeclared", To: at(strict, 6381), Talk: late.Hello(config, ping)},
+		{Name: "STRICT, the server first", To: at(strict, 6382), Talk: late.Hello(config, ping)},
 	}
 	for _, ends := range [][]int{nil, {1}, {5}, {300}} {
 		calls = append(calls,
-			lateCall{fmt.Sprint("HTTP ", ends), at(s.server, 8083), hello(config, peer(identity), ends...)},
-			lateCall{fmt.Sprint("TLS ", ends), at(s.server, 8443), hello(config, ping, ends...)},
-			lateCall{fmt.Sprint("STRICT HTTP ", ends), at(strict, 8083), hello(config, peer(identity), ends...)},
-			lateCall{fmt.Sprint("STRICT bytes ", ends), at(strict, 6380), hello(config, ping, ends...)},
+			late.Call{Name: fmt.Sprint("HTTP ", ends), To: at(s.server, 8083), Talk: late.Hello(config, peer(identity), ends...)},
+			late.Call{Name: fmt.Sprint("TLS ", ends), To: at(s.server, 8443), Talk: late.Hello(config, ping, ends...)},
+			late.Call{Name: fmt.Sprint("STRICT HTTP ", ends), To: at(strict, 8083), Talk: late.Hello(config, peer(identity), ends...)},
+			late.Call{Name: fmt.Sprint("STRICT bytes ", ends), To: at(strict, 6380), Talk: late.Hello(config, ping, ends...)},
 		)
 	}
-	lateCalls(t, s.plain, calls)
+	late.Run(t, s.plain.dial, calls)
 }
 
 // An application behind STRICT gets no connection of a client that is not authenticated,
@@ -315,11 +244,11 @@ func TestStrictStaysStrict(t *testing.T) {
 	}
 	anonymous, wrong, right := meshTLS(t, s.ca, "client"), meshTLS(t, elsewhere, "client"), meshTLS(t, s.ca, "client")
 	anonymous.Certificates = nil
-	late := func(pieces ...string) func(net.Conn) {
+	pieces := func(pieces ...string) func(net.Conn) {
 		return func(c net.Conn) {
 			for _, p := range pieces {
 				io.WriteString(c, p)
-				time.Sleep(250 * time.Millisecond)
+				time.Sleep(late.Pause)
 			}
 		}
 	}
@@ -333,8 +262,8 @@ func TestStrictStaysStrict(t *testing.T) {
 	}
 	const request = "GET / HTTP/1.0\r\n\r\n"
 	clients := map[string]func(net.Conn){
-		"plain text": late(request), "plain text, late": late("", request), "one byte": late("G"), "silent": late("", ""),
-		"another protocol": late("", "PING 12345678\n"), "no certificate": handshake(anonymous), "a certificate of another authority": handshake(wrong),
+		"plain text": pieces(request), "plain text, late": pieces("", request), "one byte": pieces("G"), "silent": pieces("", ""),
+		"another protocol": pieces("", "PING 12345678\n"), "no certificate": handshake(anonymous), "a certificate of another authority": handshake(wrong),
 	}
 	var all sync.WaitGroup
 	for name, client := range clients { // any order: they run at once

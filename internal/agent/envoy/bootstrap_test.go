@@ -25,6 +25,7 @@ func pod() Options {
 			Identity: []string{"spiffe://cluster.local/ns/outrider-system/sa/outriderd"},
 			Secrets:  "sds.sock",
 		},
+		Silent: 15018,
 	}
 }
 

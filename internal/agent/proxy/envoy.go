@@ -34,6 +34,9 @@ func interception(c config.Config) string {
 	return redirect
 }
 
+// hasStandby reports whether the agent listens beside Envoy.
+func hasStandby(c config.Config) bool { return interception(c) != none && !c.NoStandby }
+
 // capturePorts are those that Envoy must listen on.
 func capturePorts(c config.Config) []uint16 { return []uint16{c.Ports.Outbound, c.Ports.Inbound} }
 
@@ -47,6 +50,11 @@ func envoyOptions(c config.Config) envoy.Options {
 	if len(c.Prewarm) > 0 {
 		metadata[contract.MetadataPrewarm] = strings.Join(c.Prewarm, ",")
 	}
+	var silent uint16
+	if hasStandby(c) {
+		silent = c.Ports.RelaySilent
+		metadata[contract.MetadataSilent] = contract.SilentCluster
+	}
 	return envoy.Options{
 		Node:         envoy.Node{ID: c.Pod.ID(), Cluster: c.Envoy.Cluster, Metadata: metadata},
 		ControlPlane: plane,
@@ -55,6 +63,7 @@ func envoyOptions(c config.Config) envoy.Options {
 		Prometheus:   c.Ports.Prometheus, PrometheusLocal: c.Callers.Metrics != nil,
 		Stats:       envoy.Stats{Prefixes: c.Envoy.Stats.Prefixes, Suffixes: c.Envoy.Stats.Suffixes, Regexps: c.Envoy.Stats.Regexps},
 		Log:         envoy.Log{Level: c.Envoy.Level, Components: c.Envoy.Components},
+		Silent:      silent,
 		Concurrency: c.Envoy.Concurrency,
 		DrainTime:   c.Envoy.DrainTime,
 		Extra:       c.Envoy.Extra,

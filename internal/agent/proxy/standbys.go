@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"outrider.dev/internal/agent/config"
-	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/agent/standby"
 )
 
@@ -17,34 +16,37 @@ import (
 // open while no Envoy serves, closed (that is: behind it) while one does.
 type standbys struct {
 	options []standby.Options
+	silent  standby.SilentOptions
 	opened  func(context.Context) // called when they first listen
 
 	mu    sync.Mutex
 	all   []*standby.Standby
-	fresh bool // listen was called, and Open was not
+	relay *standby.Silent // nil: none
+	fresh bool            // listen was called, and Open was not
 }
 
 func newStandbys(c config.Config, log *slog.Logger, opened func(context.Context)) *standbys {
 	s := &standbys{opened: opened}
-	mode := interception(c)
-	if mode == none || c.NoStandby {
+	if !hasStandby(c) {
 		return s
 	}
+	// Envoy's listeners for them are there, in a pod without IPv4 too.
 	loopback := netip.MustParseAddr("127.0.0.1")
-	if family(c.Pod.Addresses) == envoy.IPv6 {
-		loopback = netip.IPv6Loopback()
-	}
 	for _, d := range []struct {
 		port, relay uint16
 		transparent bool
 	}{
 		{c.Ports.Outbound, c.Ports.RelayOutbound, false},
-		{c.Ports.Inbound, c.Ports.RelayInbound, mode == tproxy},
+		{c.Ports.Inbound, c.Ports.RelayInbound, interception(c) == tproxy},
 	} {
 		s.options = append(s.options, standby.Options{
 			Port: d.port, Relay: netip.AddrPortFrom(loopback, d.relay), Transparent: d.transparent,
 			CapturePorts: capturePorts(c), Log: log,
 		})
+	}
+	s.silent = standby.SilentOptions{
+		Port: c.Ports.RelaySilent, Inspect: netip.AddrPortFrom(loopback, c.Ports.RelayInbound),
+		Reject: []uint16{c.Ports.Outbound, c.Ports.Inbound, c.Ports.RelayOutbound, c.Ports.RelayInbound, c.Ports.RelaySilent}, Log: log,
 	}
 	return s
 }
@@ -62,6 +64,12 @@ func (s *standbys) listen(ctx context.Context, copies standby.Copies) error {
 			return fmt.Errorf("standing by on port %d: %w", o.Port, err)
 		}
 		s.all = append(s.all, b)
+	}
+	if len(s.options) > 0 {
+		var err error
+		if s.relay, err = standby.ListenSilent(ctx, s.silent); err != nil {
+			return err
+		}
 	}
 	s.fresh = true
 	s.opened(ctx)
@@ -128,6 +136,16 @@ func (s *standbys) Close() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// silentCounts are those of the relay of silent connections.
+func (s *standbys) silentCounts() standby.SilentCounts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.relay == nil {
+		return standby.SilentCounts{}
+	}
+	return s.relay.Counts()
 }
 
 // counts sums up both directions.

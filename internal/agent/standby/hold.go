@@ -82,7 +82,7 @@ func (s *Standby) keep(h *held) {
 	s.nextID++
 	h.id = s.nextID
 	s.held[h.id] = h
-	if err := s.watch.add(h); err != nil {
+	if err := s.watch.add(h.conn, h.id, 0); err != nil {
 		s.log.Debug("a connection that waits cannot be watched", "error", err)
 	}
 }
@@ -99,7 +99,7 @@ func (s *Standby) release(h *held) {
 		return // closed
 	}
 	delete(s.held, h.id)
-	s.watch.remove(h)
+	s.watch.remove(h.conn)
 	s.counts.Relaying++
 	s.released <- released{h, s.life} // has room for Max
 }
@@ -179,18 +179,19 @@ func newWatch() (*watch, error) {
 
 func (w *watch) Close() error { return w.file.Close() }
 
-func (w *watch) add(h *held) error {
-	return w.change(unix.EPOLL_CTL_ADD, h, &unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLET, Fd: h.id})
+// add watches a connection for its end, and for more events.
+func (w *watch) add(c *net.TCPConn, id int32, more uint32) error {
+	return w.change(unix.EPOLL_CTL_ADD, c, &unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLET | more, Fd: id})
 }
 
-func (w *watch) remove(h *held) error { return w.change(unix.EPOLL_CTL_DEL, h, nil) }
+func (w *watch) remove(c *net.TCPConn) error { return w.change(unix.EPOLL_CTL_DEL, c, nil) }
 
-func (w *watch) change(op int, h *held, e *unix.EpollEvent) error {
+func (w *watch) change(op int, c *net.TCPConn, e *unix.EpollEvent) error {
 	own, err := w.file.SyscallConn()
 	if err != nil {
 		return err
 	}
-	raw, err := h.conn.SyscallConn()
+	raw, err := c.SyscallConn()
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -160,7 +159,8 @@ func (p *proxy) accept() {
 			go p.serve(l, func(c net.Conn) (netip.AddrPort, io.Reader) {
 				p.relayed.Add(1)
 				r := bufio.NewReader(c)
-				return readHeader(r), r
+				_, to, _ := readHeader(r)
+				return to, r
 			})
 			continue
 		}
@@ -207,21 +207,6 @@ func (p *proxy) kill() {
 	p.listeners, p.conns, p.killed = nil, nil, true
 }
 
-// readHeader is a second opinion on what header writes.
-func readHeader(r io.Reader) netip.AddrPort {
-	b := make([]byte, 16)
-	if _, err := io.ReadFull(r, b); err != nil || string(b[:12]) != signature {
-		return netip.AddrPort{}
-	}
-	rest := make([]byte, binary.BigEndian.Uint16(b[14:]))
-	if _, err := io.ReadFull(r, rest); err != nil {
-		return netip.AddrPort{}
-	}
-	half := (len(rest) - 4) / 2
-	addr, _ := netip.AddrFromSlice(rest[half : 2*half])
-	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(rest[len(rest)-2:]))
-}
-
 func TestHeader(t *testing.T) {
 	got := header(netip.MustParseAddrPort("10.0.0.1:258"), netip.MustParseAddrPort("10.0.0.2:80"))
 	want := "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c\x0a\x00\x00\x01\x0a\x00\x00\x02\x01\x02\x00\x50"
@@ -230,7 +215,7 @@ func TestHeader(t *testing.T) {
 	}
 	to := netip.MustParseAddrPort("[fd00::1]:443")
 	got = header(netip.MustParseAddrPort("[fd00::2]:1"), to)
-	if len(got) != 52 || got[13] != 0x21 || readHeader(bytes.NewReader(got)) != to {
+	if _, back, err := readHeader(bytes.NewReader(got)); len(got) != 52 || got[13] != 0x21 || back != to || err != nil {
 		t.Errorf("header %q of IPv6", got)
 	}
 }

@@ -204,9 +204,11 @@ func read(raw syscall.RawConn) (buf *[16 << 10]byte, n int, err error) {
 // (haproxy.org/download/2.9/doc/proxy-protocol.txt, section 2.2).
 const signature = "\r\n\r\n\x00\r\nQUIT\n"
 
+// What follows it: version 2 and the command PROXY, and the family with TCP.
+const versionAndProxy, tcp4, tcp6 = 0x21, 0x11, 0x21
+
 // header has the source and the destination. Both are of one family.
 func header(from, to netip.AddrPort) []byte {
-	const versionAndProxy, tcp4, tcp6 = 0x21, 0x11, 0x21
 	addrs := append(from.Addr().AsSlice(), to.Addr().AsSlice()...)
 	b := append([]byte(signature), versionAndProxy, tcp6)
 	if from.Addr().Is4() {

@@ -131,15 +131,18 @@ func (o *Options) complete() error {
 	if len(o.CapturePorts) == 0 {
 		o.CapturePorts = []uint16{contract.OutboundPort, contract.InboundPort}
 	}
-	if o.Max == 0 {
-		o.Max = 4096
-		var limit unix.Rlimit
-		if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
-			o.Max = int(min(uint64(o.Max), max(1, limit.Cur/6)))
-		}
-	}
+	o.Max = cmp.Or(o.Max, defaultMax())
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return nil
+}
+
+func defaultMax() int {
+	const most = 4096
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return most
+	}
+	return int(min(most, max(1, limit.Cur/6)))
 }
 
 // listen opens a socket for each family that the machine has.

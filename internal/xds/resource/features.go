@@ -16,6 +16,7 @@ type features struct {
 	v4, v6      bool // families of its listeners
 	transparent bool
 	full        bool // it gets everything, not on demand
+	silent      bool // its agent takes connections whose client is silent
 	grpc        bool // it is a gRPC client without a proxy
 }
 
@@ -28,6 +29,7 @@ func featuresOf(p *xds.Proxy) features {
 		secrets:     secretsOf(p),
 		transparent: p.Metadata[contract.MetadataInterception] == "TPROXY",
 		full:        !p.OnDemand,
+		silent:      p.Metadata[contract.MetadataSilent] == contract.SilentCluster,
 		grpc:        p.GRPC,
 	}
 	if s.grpc {
@@ -47,8 +49,8 @@ func featuresOf(p *xds.Proxy) features {
 }
 
 // late reports whether the proxy has internal listeners. One with full push may be of another
-// mesh, whose bootstrap does not enable them.
-func (f features) late() bool { return !f.full }
+// mesh, whose bootstrap does not enable them: it has our agent if that takes silent connections.
+func (f features) late() bool { return !f.full || f.silent }
 
 // forClusters returns the part of f on which clusters depend, forListeners the one on which
 // outbound listeners do.

@@ -7,6 +7,8 @@ import (
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	values "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/set_filter_state/v3"
+	firststate "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/set_filter_state/v3"
 	inspector "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	tcp "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
@@ -82,7 +84,11 @@ func (b *builder) inbound(name string, f features, ports []inboundPort) *listene
 	for _, i := range inspectors {
 		i.FilterDisabled = notInspected(ports)
 	}
-	detect(l, append([]*listener.ListenerFilter{destination}, inspectors...)...)
+	filters := append([]*listener.ListenerFilter{destination}, inspectors...)
+	if f.silent {
+		filters = append(filters, notSilent())
+	}
+	detect(l, filters...)
 	l.TrafficDirection = core.TrafficDirection_INBOUND
 	l.FilterChains = rejectOwnPorts()
 	for _, p := range ports {
@@ -96,6 +102,15 @@ func toApplication() *tcp.TcpProxy {
 	proxy := toCluster(applicationCluster)
 	proxy.StatPrefix = "inbound"
 	return proxy
+}
+
+// notSilent is a listener filter that runs when the inspectors have seen the first bytes: not
+// when they have waited in vain. So it tells the two apart for the filter chain of plain text,
+// whose own cluster is that of silent connections.
+func notSilent() *listener.ListenerFilter {
+	return listenerFilter("envoy.filters.listener.set_filter_state", &firststate.Config{
+		OnAccept: []*values.FilterStateValue{setState(tcpClusterState, applicationCluster)},
+	})
 }
 
 // notInspected matches the ports where the first bytes make no difference. On a port for mutual
@@ -191,14 +206,21 @@ func (b *builder) chains(sh features, d inboundPort) []*listener.FilterChain {
 
 // firstChains are those of a listener that waits sniffTimeout. On a port where the client
 // sends first, only plain text in which HTTP was detected is plain text: silent connections,
-// and all others in which neither HTTP nor TLS was detected, go to the internal listener.
+// and all others in which neither HTTP nor TLS was detected, go to the internal listener. On
+// other ports either side may send first: silent connections go to the agent, if that takes them.
 func (b *builder) firstChains(f features, d inboundPort) []*listener.FilterChain {
 	out := b.chains(f, d)
-	if !d.clientFirst {
+	var filters []*listener.Filter
+	switch {
+	case d.clientFirst:
+		filters = toLateInbound()
+	case d.appTLS && f.silent:
+		filters = []*listener.Filter{tcpProxy(toCluster(contract.SilentCluster))}
+	default:
 		return out
 	}
 	plain := out[len(out)-1]
-	late := &listener.FilterChain{Name: plain.Name, FilterChainMatch: plain.FilterChainMatch, Filters: toLateInbound()}
+	late := &listener.FilterChain{Name: plain.Name, FilterChainMatch: plain.FilterChainMatch, Filters: filters}
 	if !d.http {
 		out[len(out)-1] = late
 		return out

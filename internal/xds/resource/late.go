@@ -100,7 +100,9 @@ func toLateInbound() []*listener.Filter {
 	remote := setState(originalDst+".remote_ip", "%DOWNSTREAM_REMOTE_ADDRESS%")
 	local.SharedWithUpstream, remote.SharedWithUpstream = values.FilterStateValue_ONCE, values.FilterStateValue_ONCE
 	return []*listener.Filter{
-		network("envoy.filters.network.set_filter_state", &state.Config{OnNewConnection: []*values.FilterStateValue{local, remote}}),
+		network("envoy.filters.network.set_filter_state", &state.Config{OnNewConnection: []*values.FilterStateValue{
+			local, remote, setState(tcpClusterState, lateInboundName), // see notSilent
+		}}),
 		tcpProxy(toCluster(lateInboundName)),
 	}
 }

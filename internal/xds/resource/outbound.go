@@ -163,10 +163,13 @@ func (b *builder) tcpByAddress(timeout time.Duration) *listener.FilterChain {
 	return b.bytesByAddress(tcpPrefix, timeout)
 }
 
+// tcpClusterState is filter state that overrides the cluster of a TCP proxy.
+const tcpClusterState = "envoy.tcp_proxy.cluster"
+
 // bytesByAddress is tcpByAddress for the clusters with a prefix.
 func (b *builder) bytesByAddress(prefix string, timeout time.Duration) *listener.FilterChain {
 	choose := network("envoy.filters.network.set_filter_state", &state.Config{
-		OnNewConnection: []*values.FilterStateValue{setState("envoy.tcp_proxy.cluster", prefix+"%DOWNSTREAM_LOCAL_ADDRESS%")},
+		OnNewConnection: []*values.FilterStateValue{setState(tcpClusterState, prefix+"%DOWNSTREAM_LOCAL_ADDRESS%")},
 	})
 	bytes := toService(passthroughCluster) // the API requires one; the filter state overrides it
 	bytes.StatPrefix = "outbound"
