@@ -163,3 +163,22 @@ func TestForwardedCertificate(t *testing.T) {
 		})
 	}
 }
+
+// A request whose backend is missing is answered with the backend's name.
+func TestMissingBackends(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	hidden := s.service("hidden", "10.96.0.20", "server", port(8080, mesh.HTTP))
+	hidden.Namespace, hidden.ExportTo = "vault", []string{"."}
+	s.source.set(hidden)
+	for i, b := range []mesh.Backend{{Namespace: namespace, Name: "nowhere", Port: 8080}, {Namespace: "vault", Name: "hidden", Port: 8080}, {Namespace: namespace, Name: "web", Port: 81}} {
+		b.Weight = 1
+		name, vip := fmt.Sprint("front", i), fmt.Sprint("10.96.1.", i+1)
+		s.service(name, vip, "server", port(8080, mesh.HTTP))
+		s.route(name, name, 8080, mesh.Route{Backends: []mesh.Backend{b}})
+		want := fmt.Sprintf("500 outrider (routed): the backend %s/%s:%d of the route %s/%s/0 does not exist, or is not visible to this client's namespace\n", b.Namespace, b.Name, b.Port, namespace, name)
+		if got := get(s.client.client(), "http://"+vip+":8080/"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

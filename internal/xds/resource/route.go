@@ -2,6 +2,7 @@ package resource
 
 import (
 	"cmp"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -116,7 +117,7 @@ func (p *policy) rule(r mesh.Route, m mesh.Match) []*route.Route {
 	}
 	clusters, existing, all := p.weighted(r.Backends)
 	if existing == 0 {
-		out.Action = noBackend()
+		out.Action = p.noBackend(r)
 		return []*route.Route{out}
 	}
 	action := &route.RouteAction{Timeout: duration(r.Timeout), RetryPolicy: retries(r)}
@@ -133,7 +134,7 @@ func (p *policy) rule(r mesh.Route, m mesh.Match) []*route.Route {
 	if existing == all {
 		return []*route.Route{out}
 	}
-	missing := &route.Route{Name: r.Name + "/missing", Match: match(m), Action: noBackend()}
+	missing := &route.Route{Name: r.Name + "/missing", Match: match(m), Action: p.noBackend(r)}
 	missing.Match.RuntimeFraction = millionths(uint32((all - existing) * 1_000_000 / all))
 	return []*route.Route{missing, out}
 }
@@ -143,8 +144,27 @@ func millionths(n uint32) *core.RuntimeFractionalPercent {
 	return &core.RuntimeFractionalPercent{DefaultValue: &typev3.FractionalPercent{Numerator: n, Denominator: typev3.FractionalPercent_MILLION}}
 }
 
-func noBackend() *route.Route_DirectResponse {
-	return &route.Route_DirectResponse{DirectResponse: &route.DirectResponseAction{Status: 500}}
+// noBackend answers the requests of missing backends, with the status that the Gateway API
+// requires.
+func (p *policy) noBackend(r mesh.Route) *route.Route_DirectResponse {
+	direction := "outbound"
+	if p.internal {
+		direction = internalName
+	}
+	return &route.Route_DirectResponse{DirectResponse: &route.DirectResponseAction{
+		Status: 500, Body: inline("outrider (" + direction + "): " + p.missing(r) + "\n"),
+	}}
+}
+
+// missing describes the first backend of a route that does not exist for the client, as the
+// route names it.
+func (p *policy) missing(r mesh.Route) string {
+	for _, b := range r.Backends {
+		if _, ok := p.target(b); !ok && b.Weight > 0 {
+			return fmt.Sprintf("the backend %s/%s:%d of the route %s does not exist, or is not visible to this client's namespace", b.Namespace, b.Name, b.Port, r.Name)
+		}
+	}
+	return "the route " + r.Name + " has no backend with a weight"
 }
 
 // forward sets the action of r, without an idle timeout. In the internal listener it
