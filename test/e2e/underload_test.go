@@ -126,13 +126,30 @@ type loading struct {
 	rate  int
 	notes []string
 	kills []load.Kill
+	began time.Time
+	short time.Duration // in which a process of the machine had waited for a processor, until began
+}
+
+// starved is the share of the time in which processes may wait for a processor without being a
+// reason for time-outs. A machine that does nothing but the long form is far below.
+const starved = 0.8
+
+// waited is how long any process of the machine has waited for a processor so far; 0: the kernel
+// does not count it (CONFIG_PSI).
+func waited() time.Duration {
+	text, _ := os.ReadFile("/proc/pressure/cpu")
+	var us int64
+	if _, total, ok := strings.Cut(string(text), "total="); ok {
+		fmt.Sscan(total, &us)
+	}
+	return time.Duration(us) * time.Microsecond
 }
 
 // load begins, and waits until calls are answered.
 func (r *run) load(rate int) *loading {
 	r.Helper()
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", "Test", "").Replace(r.Name()))
-	l := &loading{run: r, rate: rate, pod: r.webhook(world.LoadPod(name, rate))}
+	l := &loading{run: r, rate: rate, pod: r.webhook(world.LoadPod(name, rate)), began: time.Now(), short: waited()}
 	r.until(l.pod, "calls are answered", func() bool { return l.answered() > rate })
 	return l
 }
@@ -181,6 +198,8 @@ func (l *loading) end() {
 	l.must(l.pod.StartDelete(l.Context()))
 	l.emitted(l.pod, "app", "loaded", 1)
 	l.deleted(l.pod)
+	share := float64(waited()-l.short) / float64(time.Since(l.began))
+	l.note("processes waited for a processor in %.0f%% of the time", 100*share)
 	var lost []load.Failure
 	for _, word := range l.pod.Records("app") {
 		if word.Event == "lost" {
@@ -201,6 +220,9 @@ func (l *loading) end() {
 		failed += t.Failed
 		if t.Late > load.Starved {
 			l.Errorf("not judged: the load was starved, a call of %s was sent %s late", name, t.Late)
+		}
+		if t.TimedOut > 0 && share > starved {
+			l.Errorf("not judged: the machine was starved while %d calls of %s timed out", t.TimedOut, name)
 		}
 		if n := t.Answered + t.Failed; n != t.Sent || n == 0 {
 			l.Errorf("not judged: %d of %d calls of %s came back", n, t.Sent, name)
