@@ -19,7 +19,7 @@ func (s State) Key() string {
 		k.num(int(t.kind), t.i)
 		k.bits(t.begun)
 	}
-	k.time(w.wake, w.retry, max(w.fresh, s.now), s.relist)
+	k.time(s.notBeforeNow(w.wake), s.notBeforeNow(w.retry), max(w.fresh, s.now), s.relist)
 	k.bits(w.acted, w.bound, s.address, s.status.HasIP, s.status.Initialized, s.status.Ready, s.probing == never)
 	k.num(s.status.Phase.letter(), s.final.letter(), int(s.ending), int(s.deleted))
 	if s.spec.version.Relist > 0 {
@@ -40,6 +40,15 @@ func (s State) Key() string {
 		}
 	}
 	return string(k.b)
+}
+
+// notBeforeNow is when a pass is due: one that has been for long, while another pass is under
+// way, is due now.
+func (s State) notBeforeNow(t time.Duration) time.Duration {
+	if t == never {
+		return never
+	}
+	return max(t, s.now)
 }
 
 type key struct {
