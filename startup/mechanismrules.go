@@ -1,7 +1,5 @@
 package startup
 
-import "slices"
-
 // mechanismRules is what each mechanism keeps, and its limits. Every limit is
 // measured or read from source; the figures are of kubelets v1.34.4 and v1.36.3,
 // n=8 each, From healthy 0.1 s after its start. "kubelet v1.34.4 F" is function F
@@ -17,9 +15,6 @@ var mechanismRules = map[Mechanism]mechanismRule{
 			{neverCompletes, restartsForEver},
 			{nil, Limit{Code: needsCommand,
 				Reason: "the commands of To, and of From unless it reports by itself, must be known: from the pod spec, else from the image"}},
-			{toIsHeld, Limit{Code: "probed-while-held",
-				Reason: "the kubelet probes To while it waits: a liveness probe needs a startup probe that allows for the wait",
-				Source: "kubelet v1.34.4 prober/worker.go"}},
 		},
 	},
 	Native: {
@@ -202,8 +197,3 @@ func kubeletStops(s situation) bool {
 func kubeletStopsTogether(s situation) bool { return !kubeletStops(s) }
 
 func followsRestarts(s situation) bool { return s.edge.OnRestart != Ignore }
-
-// toIsHeld reports whether the kubelet may probe To while it waits.
-func toIsHeld(s situation) bool {
-	return slices.Contains([]Health{StartupProbe, ReadinessProbe, PostStart}, s.to.Health)
-}

@@ -75,7 +75,7 @@ func gateOptions(line contract.Gate) (gate.Options, error) {
 	o := gate.Options{
 		Place: state.Place{Container: line.Name, States: line.States, Own: line.Own}, Command: line.Command,
 		At: map[string]*url.URL{}, Environ: os.Environ(), HelperOf: line.HelperOf, StopGrace: line.StopGrace, PreStop: line.PreStop,
-		Release: capture.ReleaseMesh,
+		LivenessDelay: line.LivenessDelay, Release: capture.ReleaseMesh,
 	}
 	if line.Name == "" {
 		return o, errors.New("--name is missing: which container runs the command?")
@@ -156,14 +156,46 @@ func parseSignal(text string) (syscall.Signal, error) {
 	return 0, fmt.Errorf("%q is no signal: want SIGTERM, TERM, 15 or SIGRTMIN+3", text)
 }
 
+// newStarted is what the startup probe of a container with a gate runs.
+func newStarted() *cobra.Command {
+	var line contract.Started
+	cmd := &cobra.Command{
+		Use:   "started --name NAME",
+		Short: "succeed once the command behind the container's gate has started up",
+		Long: `Waits until the command behind the container's gate runs, and its startup probe has succeeded
+if it has one. Fails at once where no gate has published a state, or its process has died. As a
+startup probe it keeps the kubelet from other probes until then; the kubelet ends it by the
+probe's timeout.`,
+		Example: "  outrider-agent started --name app",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if line.Name == "" {
+				return &cli.UsageError{Err: errors.New("--name is missing: which container is it?")}
+			}
+			sandbox, err := state.Sandbox()
+			if err != nil {
+				return err
+			}
+			started, err := state.Await(cmp.Or(line.States, contract.StatesDir), sandbox, line.Name, state.Seen.Started)
+			if err == nil && !started {
+				err = fmt.Errorf("the gate of %s does not run", line.Name)
+			}
+			return err
+		},
+	}
+	addFlags(cmd, line.Flags())
+	return cmd
+}
+
 // newHeld is what a liveness probe of a container with a gate runs.
 func newHeld() *cobra.Command {
 	var line contract.Held
 	cmd := &cobra.Command{
 		Use:   "held --name NAME (--probe JSON | -- COMMAND [ARG]...)",
 		Short: "succeed while the container's gate holds its command, then probe",
-		Long: `Succeeds while the container waits at its gate, or has not started up yet. From then on
-the status is that of the probe, or of the command.`,
+		Long: `Succeeds while the container waits at its gate, or has not started up yet, or the delay of its
+liveness probe is not over (--liveness-delay of the gate). From then on the status is that of the
+probe, or of the command.`,
 		Example: `  outrider-agent held --name app --probe '{"httpGet":{"path":"/live","port":8080}}'
   outrider-agent held --name app -- /bin/grpc_health_probe -addr=:5000`,
 		RunE: func(cmd *cobra.Command, args []string) error {

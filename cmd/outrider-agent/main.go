@@ -59,6 +59,7 @@ func commands(termination *terminationLog, args []string) (out []*cobra.Command)
 		{[]string{"captured"}, newCaptured},
 		{[]string{"proxy"}, func() *cobra.Command { return newProxy(termination, args) }},
 		{[]string{"gate"}, func() *cobra.Command { return newGate(termination) }},
+		{[]string{"started"}, newStarted},
 		{[]string{"held"}, newHeld},
 		{[]string{"copy"}, newCopy},
 		{[]string{"wait"}, newWait},

@@ -13,9 +13,10 @@ import (
 
 // The subcommands of the agent that a pod's containers and probes run.
 const (
-	gateCommand = "gate"
-	heldCommand = "held"
-	waitCommand = "wait"
+	gateCommand    = "gate"
+	startedCommand = "started"
+	heldCommand    = "held"
+	waitCommand    = "wait"
 )
 
 // A Gate is the command line of "outrider-agent gate", which is written into a pod in front
@@ -40,6 +41,8 @@ type Gate struct {
 	StartupProbe string
 	PostStart    string
 	Notify       string
+
+	LivenessDelay time.Duration // of the liveness probe, which counts from the command's start
 
 	RestartPolicy string
 	StopGrace     time.Duration // negative: 0s
@@ -71,7 +74,8 @@ func (g *Gate) Flags() *flag.FlagSet {
 		return nil
 	})
 	fs.StringVar(&g.Probe, "probe", "", "JSON of a pod's `probe`: succeeds when the command is healthy")
-	fs.StringVar(&g.StartupProbe, "startup-probe", "", "JSON of a pod's startup `probe`: until it succeeds, \"held\" does too")
+	fs.StringVar(&g.StartupProbe, "startup-probe", "", "JSON of a pod's startup `probe`: until it succeeds, \"started\" fails and \"held\" succeeds")
+	fs.DurationVar(&g.LivenessDelay, "liveness-delay", 0, "for so long after the command began \"held\" succeeds")
 	fs.StringVar(&g.PostStart, "post-start", "", "JSON of a pod's postStart `hook`: runs beside the command")
 	fs.StringVar(&g.Notify, "notify", "", "`how` the command says that it is ready: socket (sd_notify), fd or fd=N (a newline)")
 	fs.StringVar(&g.RestartPolicy, "restart-policy", "", "the pod's: Always, OnFailure, Never")
@@ -107,6 +111,9 @@ func (g Gate) Args() []string {
 	}
 	a.given("probe", g.Probe)
 	a.given("startup-probe", g.StartupProbe)
+	if g.LivenessDelay != 0 {
+		a.add("liveness-delay", g.LivenessDelay.String())
+	}
 	a.given("post-start", g.PostStart)
 	a.given("notify", g.Notify)
 	a.given("restart-policy", g.RestartPolicy)
@@ -139,9 +146,39 @@ func ParseGate(arguments []string) (Gate, bool) {
 // IsGate reports whether the arguments of the agent run a gate, whatever its flags.
 func IsGate(arguments []string) bool { return len(arguments) > 0 && arguments[0] == gateCommand }
 
+// Started is the command line of "outrider-agent started", which is the startup probe of a
+// container with a gate: until it succeeds the kubelet runs no other probe of the container.
+// It succeeds once the command has started up.
+type Started struct {
+	Name        string
+	States, Own string // directories
+}
+
+// Flags returns the flags, whose values go into s.
+func (s *Started) Flags() *flag.FlagSet {
+	fs := newFlags(startedCommand)
+	placeFlags(fs, &s.Name, &s.States, &s.Own)
+	return fs
+}
+
+// Args are the arguments of the agent. [ParseStarted] reads them back.
+func (s Started) Args() []string {
+	a := args{startedCommand}
+	a.place(s.Name, s.States, s.Own)
+	return a
+}
+
+// ParseStarted reads the arguments of the agent, as [ParseGate] does.
+func ParseStarted(arguments []string) (Started, bool) {
+	var s Started
+	rest, ok := parse(startedCommand, s.Flags(), arguments)
+	return s, ok && len(rest) == 0
+}
+
 // Held is the command line of "outrider-agent held", which is the liveness probe of a
-// container with a gate. It succeeds while the gate holds the command, and then runs a
-// probe or a command.
+// container with a gate where no startup probe can stand for the gate: of a sidecar, and of
+// one whose delay counts from the command's start. It succeeds while the gate holds the
+// command, and then runs a probe or a command.
 type Held struct {
 	Name        string
 	States, Own string // directories

@@ -10,10 +10,10 @@ import (
 
 func TestTheGatesCommandLine(t *testing.T) {
 	g := Gate{Name: "app", After: []string{"cache is healthy, within 20s", "proxy is started"}, At: map[string]string{"proxy": "http://127.0.0.1:1/", "b": "http://x/?a=b"},
-		Probe: `{"tcpSocket":{"port":1}}`, StartupProbe: `{"exec":{}}`, PostStart: "{}", Notify: "fd=4", RestartPolicy: "Never", StopGrace: 90 * time.Second, PreStop: true,
+		Probe: `{"tcpSocket":{"port":1}}`, StartupProbe: `{"exec":{}}`, LivenessDelay: 20 * time.Second, PostStart: "{}", Notify: "fd=4", RestartPolicy: "Never", StopGrace: 90 * time.Second, PreStop: true,
 		HelperOf: []string{"a", "b"}, StopSignal: "SIGUSR1", NotifySignal: "HUP", Command: []string{"java", "--after", "--", "x"}}
 	want := []string{"gate", "--name", "app", "--after", "cache is healthy, within 20s", "--after", "proxy is started", "--at", "b=http://x/?a=b", "--at", "proxy=http://127.0.0.1:1/",
-		"--probe", `{"tcpSocket":{"port":1}}`, "--startup-probe", `{"exec":{}}`, "--post-start", "{}", "--notify", "fd=4", "--restart-policy", "Never", "--stop-grace", "90s", "--pre-stop",
+		"--probe", `{"tcpSocket":{"port":1}}`, "--startup-probe", `{"exec":{}}`, "--liveness-delay", "20s", "--post-start", "{}", "--notify", "fd=4", "--restart-policy", "Never", "--stop-grace", "90s", "--pre-stop",
 		"--helper-of", "a,b", "--stop-signal", "SIGUSR1", "--notify-signal", "HUP", "--", "java", "--after", "--", "x"}
 	if got := g.Args(); !slices.Equal(got, want) {
 		t.Errorf("Args is\n%q, want\n%q", got, want)
@@ -24,6 +24,10 @@ func TestTheGatesCommandLine(t *testing.T) {
 	h := Held{Name: "app", Probe: "{}", Command: []string{"x"}}
 	if back, ok := ParseHeld(h.Args()); !ok || !reflect.DeepEqual(back, h) {
 		t.Errorf("%q is read back as %+v, %v", h.Args(), back, ok)
+	}
+	s := Started{Name: "app", States: "/s", Own: "/o"}
+	if back, ok := ParseStarted(s.Args()); !ok || back != s {
+		t.Errorf("%q is read back as %+v, %v", s.Args(), back, ok)
 	}
 	for _, no := range []string{"", "held --name x", "gate --no-such-flag", "gate --at x", "gate --stop-grace soon", "gate --name"} {
 		if got, ok := ParseGate(strings.Fields(no)); ok {

@@ -59,10 +59,14 @@ const ReadyPath = "/healthz/ready"
 
 // Where the agent makes the app's probes and hooks, on StatusPort: Istio's paths.
 // ProbePath + CONTAINER + "/readyz", and then "/" + the value of ProbeKey if there is one.
+// Instead of "readyz" there is also StartedProbe, which is no probe of the app: it succeeds
+// once the command behind the container's gate has started up.
 const (
 	ProbePath = "/app-health/"
 	HookPath  = "/app-lifecycle/"
 	ProbeKey  = "OUTRIDER_PROBE_KEY" // variable of the agent
+
+	StartedProbe = "startedz"
 )
 
 // ValidProbeKey reports whether a key can be the last part of a path and cannot be guessed:

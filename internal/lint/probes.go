@@ -93,7 +93,7 @@ func killedWhileWaiting(s subject, b *builder) {
 			continue
 		}
 		what := clue{code: "killed-while-waiting", field: m.field.plus(c.name),
-			do: "let a gate wait instead of the command: it answers the probes meanwhile", source: "kubelet v1.34.4 prober/worker.go"}
+			do: "let a gate wait instead of the command: the kubelet makes no other probe until it has opened", source: "kubelet v1.34.4 prober/worker.go"}
 		switch f.Mechanism {
 		case startup.Sleep:
 			d, err := time.ParseDuration(strings.TrimPrefix(f.By, "sleep "))

@@ -128,3 +128,40 @@ func TestFullByGate(t *testing.T) {
 	gate.Kill()
 	harness.Eventually(t, "it is gone", func() bool { return strings.Contains(full(a, "").Body, "app: its command does not run") })
 }
+
+// The probes that stand for a gate: the startup probe is answered when the command begins, and
+// until then the liveness probe does not reach the application. The startup probe that the gate
+// makes is the measure of the application's health where there is no readiness probe.
+func TestProbesOfAGate(t *testing.T) {
+	a := lone(t, "ISTIO_META_APP_CONTAINERS=app",
+		`ISTIO_KUBE_APP_PROBERS={"/app-health/app/startedz": {"timeoutSeconds": 60}, "/app-health/app/livez": {"tcpSocket": {"port": 8080}}}`)
+	p := a.Pod
+	probe := func(name string) harness.Answer { return a.Get(15020, "/app-health/app/"+name) }
+	began := make(chan harness.Answer, 1)
+	go func() { began <- probe("startedz") }()
+	up := filepath.Join(p.World.Dir, "up")
+	startup := `{"exec": {"command": ["test", "-e", "` + up + `"]}, "periodSeconds": 1, "failureThreshold": 600}`
+	gate := p.Gate("--after", "cache is started", "--startup-probe", startup, "--", "sleep", "60")
+	harness.Eventually(t, "the gate waits", func() bool { return strings.Contains(p.State("app"), `"phase":"waiting"`) })
+	harness.Eventually(t, "liveness is held", func() bool { return probe("livez").Status == 200 })
+	cache := p.GateOf("cache", "--", "sleep", "60")
+	harness.Eventually(t, "the command runs", func() bool { return strings.Contains(p.State("app"), `"startingUp":true`) })
+	select {
+	case got := <-began:
+		t.Errorf("answered before the startup probe succeeded: %d %s %v", got.Status, got.Body, got.Err)
+	default:
+	}
+	wantUnready(t, full(a, ""), "app: its gate does not report that it is healthy")
+	if err := os.WriteFile(up, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-began; got.Status != 200 {
+		t.Errorf("the command has started up: %d %s %v", got.Status, got.Body, got.Err)
+	}
+	harness.Eventually(t, "liveness counts, and nothing listens", func() bool { return probe("livez").Status == 500 })
+	if got := full(a, ""); got.Status != 200 {
+		t.Errorf("level full: %d %s", got.Status, got.Body)
+	}
+	gate.Kill()
+	cache.Kill()
+}

@@ -18,6 +18,9 @@ func (g *gate) watchHealth() {
 			}
 		})
 	}
+	if g.o.LivenessDelay > 0 {
+		g.after(g.o.LivenessDelay, func() { g.update(func(r *state.Record) { r.Early = false }) })
+	}
 	if g.o.StartupProbe == nil && g.o.Probe == nil {
 		return
 	}
@@ -29,6 +32,13 @@ func (g *gate) watchHealth() {
 			g.o.Probe.follow(ctx, func(healthy bool) { g.post(func() { g.setHealth(healthy) }) })
 		}
 	})
+}
+
+// update publishes what a background task has found, unless the gate has ended.
+func (g *gate) update(change func(*state.Record)) {
+	if !g.over {
+		g.publish(change)
+	}
 }
 
 func (g *gate) setHealth(healthy bool) {
@@ -54,11 +64,7 @@ func (g *gate) startUp(ctx context.Context, p *Probe) bool {
 	defer cancel()
 	var last error
 	if p.Await(ctx, func(err error) { last = err }) {
-		g.post(func() {
-			if !g.over {
-				g.publish(func(r *state.Record) { r.StartingUp = false })
-			}
-		})
+		g.post(func() { g.update(func(r *state.Record) { r.StartingUp, r.StartedUp = false, true }) })
 		return true
 	}
 	if g.ctx.Err() == nil {

@@ -21,9 +21,13 @@ type Options struct {
 	At    map[string]*url.URL // by container that publishes no record: see [ParseAddress]
 
 	Probe        *Probe // succeeds when the command is healthy
-	StartupProbe *Probe // until it succeeds the kubelet's liveness probe must not count
+	StartupProbe *Probe // until it succeeds the container has not started
 	PostStart    *Hook
 	Notify       Notify // how the command itself reports that it is ready
+
+	// LivenessDelay is for how long after the command's start the kubelet's liveness probe must
+	// not count.
+	LivenessDelay time.Duration
 
 	Restart  startup.Restart // what the kubelet does when the container ends
 	HelperOf []string        // ends when all of these have ended for good

@@ -432,3 +432,26 @@ test -t 0 && test $(ps -o tpgid= -p $$) = $$ && echo foreground; read line; echo
 		t.Errorf("status %d, want the command's", code)
 	}
 }
+
+// A state that cannot be published, as in a volume that is full, is published later: the
+// startup probe and the dependents rely on it.
+func TestAStateIsPublishedLater(t *testing.T) {
+	p := newPod(t)
+	app := p.start(spec{Name: "app", After: []string{"cache is started"}}, "stops=0s")
+	p.waits("app")
+	own := p.place("app").Own
+	check(t, os.Rename(own, own+"-away"))
+	p.publish("cache")
+	for deadline := time.Now().Add(bad); !strings.Contains(p.log(), "app pid 0"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the command does not begin\n%s", p.log())
+		}
+	}
+	if seen, err := p.watch.Read("app"); seen.Runs() {
+		t.Errorf("its state is %+v, %v", seen, err)
+	}
+	check(t, os.Rename(own+"-away", own))
+	p.runs("app")
+	p.signal(app, unix.SIGTERM)
+	p.ended(app)
+}

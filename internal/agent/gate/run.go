@@ -32,6 +32,7 @@ type gate struct {
 	printedAt   time.Time // when the last line about the wait was printed
 	said        string    // what it said of the dependencies
 	changes     int       // lines that a new reason caused
+	stale       bool      // the record could not be published; it is tried again
 
 	child *child
 	base  map[string]int // by dependency: how often it had started
@@ -136,11 +137,30 @@ func (g *gate) after(d time.Duration, f func()) {
 }
 
 // publish changes this container's record. A command that runs is not ended when that
-// fails: the last record then counts as stale.
+// fails: the published record then counts as stale, until a later try succeeds.
 func (g *gate) publish(change func(*state.Record)) {
-	if err := g.writer.Update(change); err != nil {
-		g.o.Say(err.Error())
+	err := g.writer.Update(change)
+	if err == nil {
+		g.stale = false
+		return
 	}
+	if g.stale {
+		return // the next try is due
+	}
+	g.stale = true
+	g.o.Say(err.Error())
+	g.publishAgain()
+}
+
+// publishPause is between two tries: a volume that is full stays so for a while.
+const publishPause = time.Second
+
+func (g *gate) publishAgain() {
+	g.after(publishPause, func() {
+		if g.publish(func(*state.Record) {}); g.stale {
+			g.publishAgain()
+		}
+	})
 }
 
 // note adds to the journal. A command that has not begun is the incarnation to come.
@@ -183,7 +203,7 @@ func (g *gate) finish(code int) {
 	}
 	g.publish(func(r *state.Record) {
 		r.Phase, r.Code = state.Ended, code
-		r.Healthy, r.StartingUp = false, false
+		r.Healthy, r.StartingUp, r.StartedUp, r.Early = false, false, false, false
 		r.Completed = r.Completed || code == 0
 	})
 }

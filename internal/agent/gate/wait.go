@@ -145,7 +145,7 @@ func (g *gate) begin(waits []state.Wait) {
 	}
 	g.note(startup.IsStarted, waitedText(waits))
 	g.publish(func(r *state.Record) {
-		r.Phase, r.StartingUp, r.Waited = state.Running, g.o.StartupProbe != nil, waits
+		r.Phase, r.StartingUp, r.Early, r.Waited = state.Running, g.o.StartupProbe != nil, g.o.LivenessDelay > 0, waits
 		r.Starts++
 	})
 	if !g.printedAt.IsZero() {

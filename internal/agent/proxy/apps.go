@@ -22,7 +22,13 @@ type apps struct {
 // newApps returns nil where no gate can publish anything: there is no shared volume, or the
 // applications are not known.
 func (a *agent) newApps() *apps {
-	names := a.config.Stop.Apps
+	defer close(a.health.looked)
+	names := slices.Clone(a.config.Stop.Apps)
+	for _, name := range a.health.probes.Gated() { // with a gate, whatever the settings name
+		if len(names) > 0 && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
 	if len(names) == 0 || !directory(a.config.Own) {
 		return nil
 	}
@@ -81,12 +87,18 @@ func (s *apps) of(container string) state.Seen {
 // await returns true once it is so of all applications, and false if ctx ends before. One
 // that has published nothing may run without a gate: nothing is known of it.
 func (s *apps) await(ctx context.Context, is func(state.Seen) bool) bool {
+	return s.until(ctx, func(seen []state.Seen) bool {
+		return !slices.ContainsFunc(seen, func(one state.Seen) bool { return !one.Known || !is(one) })
+	})
+}
+
+// until returns true once the states are as wanted, and false if ctx ends before.
+func (s *apps) until(ctx context.Context, wanted func([]state.Seen) bool) bool {
 	for {
 		s.mu.Lock()
-		all := !slices.ContainsFunc(s.seen, func(one state.Seen) bool { return !one.Known || !is(one) })
-		changed := s.changed
+		seen, changed := s.seen, s.changed
 		s.mu.Unlock()
-		if all {
+		if wanted(seen) {
 			return true
 		}
 		select {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/internal/agent/state"
 	"outrider.dev/internal/agent/status"
 )
 
@@ -18,6 +19,8 @@ import (
 // neither is not known to be healthy, so the level is not reached, and the reason
 // names it.
 //
+// A startup probe that a gate makes is as good, where there is no readiness probe.
+//
 // A gate publishes each change. A probe is made while a client waits; and when the
 // kubelet, whose probes pass through here, got another answer than was known. So what the
 // metrics say is never older than the probe's own period.
@@ -25,6 +28,7 @@ type health struct {
 	names   []string // the applications' containers
 	probes  status.Probes
 	gates   atomic.Pointer[apps]
+	looked  chan struct{} // closed when gates is final
 	inquiry *readiness.Inquiry
 
 	mu    sync.Mutex
@@ -32,7 +36,8 @@ type health struct {
 }
 
 func newHealth(b *readiness.Board, names []string, probes status.Probes) *health {
-	h := &health{probes: probes, known: map[string]bool{}}
+	h := &health{probes: probes, looked: make(chan struct{}), known: map[string]bool{}}
+	h.probes.Started, h.probes.Held = h.started, func(name string) bool { return h.gates.Load().of(name).Held() }
 	h.names = append(slices.Clone(names), probes.Containers()...)
 	slices.Sort(h.names)
 	h.names = slices.Compact(h.names)
@@ -47,6 +52,25 @@ func newHealth(b *readiness.Board, names []string, probes status.Probes) *health
 		}
 	}
 	return h
+}
+
+// started waits until the command behind a container's gate has started up. Where no gate can
+// be seen it returns at once: nothing that is awaited would ever come.
+func (h *health) started(ctx context.Context, name string) error {
+	select {
+	case <-h.looked:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	s := h.gates.Load()
+	if s == nil {
+		return nil
+	}
+	i := slices.Index(s.names, name)
+	if i >= 0 && !s.until(ctx, func(seen []state.Seen) bool { return seen[i].Started() }) {
+		return errors.New("the command behind its gate has not started up")
+	}
+	return nil
 }
 
 // check is a readiness.Check of App. Each probe ends with its own time.
@@ -84,6 +108,8 @@ func (h *health) problem(ctx context.Context, name string) string {
 		return ""
 	}
 	switch {
+	case gate.Runs() && gate.StartedUp:
+		return ""
 	case gate.Runs():
 		return name + ": its gate does not report that it is healthy"
 	case gate.Known:

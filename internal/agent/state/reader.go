@@ -86,6 +86,26 @@ func readFile(name string) (s Seen, f *os.File, err error) {
 	return Seen{}, nil, fmt.Errorf("%s: %w: it was replaced %d times while it was read", name, errRecord, replaced)
 }
 
+// Await waits until the record of a container is as wanted. It returns false where the container
+// has published nothing, or its writer has died: a new one is no event for this function. Each
+// record takes a thread until it is replaced.
+func Await(dir, sandbox, container string, is func(Seen) bool) (bool, error) {
+	for {
+		s, f, err := read(dir, sandbox, container)
+		if f == nil || is(s) {
+			if f != nil {
+				f.Close()
+			}
+			return err == nil && is(s), err
+		}
+		err = awaitUnlocked(f)
+		f.Close()
+		if err != nil {
+			return false, fmt.Errorf("waiting for the next state of %s: %w", container, err)
+		}
+	}
+}
+
 // ReadOther reads another file that a container keeps beside its record. As for a record, no link
 // is followed, nothing blocks, and it has a limit.
 func ReadOther(dir, container, name string) ([]byte, error) {

@@ -32,6 +32,10 @@ type Record struct {
 
 	// StartingUp: its command runs, and its startup probe has not succeeded yet.
 	StartingUp bool `json:"startingUp,omitempty"`
+	// StartedUp: its startup probe has succeeded.
+	StartedUp bool `json:"startedUp,omitempty"`
+	// Early: its command runs, and the delay of its liveness probe is not over.
+	Early bool `json:"early,omitempty"`
 
 	// Stopping: it got its stop signal; its command may still run, for its dependents.
 	Stopping bool `json:"stopping,omitempty"`
@@ -141,8 +145,11 @@ func (s Seen) EndedForGood() bool {
 	}
 }
 
-// Held reports whether a probe of the container must not count: its command has not begun,
-// or has not had the time to start up.
+// Started reports whether the command runs, and its startup probe has succeeded if it has one.
+func (s Seen) Started() bool { return s.Runs() && !s.StartingUp }
+
+// Held reports whether a liveness probe of the container must not count: its command has not
+// begun, or has not had the time to start up.
 func (s Seen) Held() bool {
-	return s.Known && s.Alive && (s.Phase == Waiting || s.Phase == Running && s.StartingUp)
+	return s.Known && s.Alive && (s.Phase == Waiting || s.Phase == Running && (s.StartingUp || s.Early))
 }

@@ -47,7 +47,7 @@ type Writer struct {
 	place Place
 	mu    sync.Mutex
 	last  Record
-	file  *os.File // of last; holds its lock
+	file  *os.File // of last, once that is published; holds its lock
 }
 
 // ErrAlive: another process publishes the state of that container.
@@ -80,7 +80,7 @@ func Open(p Place, first Record) (*Writer, error) {
 // Place is where the writer writes.
 func (w *Writer) Place() Place { return w.place }
 
-// Record is what was published last.
+// Record is what was last to be published.
 func (w *Writer) Record() Record {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +88,7 @@ func (w *Writer) Record() Record {
 }
 
 // Update publishes the record as change leaves it, if that is another one, and rings all
-// bells. If it cannot, the last one counts as stale.
+// bells. If it cannot, the published one counts as stale, until the next call succeeds.
 func (w *Writer) Update(change func(*Record)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,11 +106,10 @@ func (w *Writer) Update(change func(*Record)) error {
 	if w.file != nil {
 		w.file.Close() // after the new one is in its place: see readFile
 	}
-	w.file = f
+	w.file, w.last = f, r
 	if err != nil {
 		return fmt.Errorf("publishing the state of %s: %w", w.place.Container, err)
 	}
-	w.last = r
 	ring(w.place.States)
 	return nil
 }

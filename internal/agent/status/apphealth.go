@@ -55,7 +55,7 @@ func (p Probes) Probe(ctx context.Context, container string) error {
 	probe := p.byPath[path]
 	ctx, cancel := probe.limited(ctx)
 	defer cancel()
-	code, _, err := p.try(ctx, probe, asAgent)
+	code, _, err := p.try(ctx, path, probe, asAgent)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/contract"
 )
 
 // Probes are the app's own probes and hooks, which the injector has turned to the agent.
@@ -27,6 +29,14 @@ type Probes struct {
 	// Made is called after each probe of an application's health that was made for the
 	// kubelet; default: none.
 	Made func(container string, err error)
+
+	// Started waits until the command behind a container's gate has started up; an error: it had
+	// not when ctx ended. Default: it has.
+	Started func(ctx context.Context, container string) error
+
+	// Held reports whether the liveness probe of a container must not count yet, because of its
+	// gate. Default: no.
+	Held func(container string) bool
 
 	// Key is the last part of the path in the kubelet's requests, by which they are known:
 	// /app-health/CONTAINER/readyz/KEY. Default: none; then they are known by their address.
@@ -76,7 +86,7 @@ func isProbePath(path string) bool {
 }
 
 var probesOf = map[string][]string{
-	"app-health":    {"livez", "readyz", "startupz"},
+	"app-health":    {"livez", "readyz", "startupz", contract.StartedProbe},
 	"app-lifecycle": {"prestopz", "poststartz"},
 }
 
@@ -98,7 +108,10 @@ func ParseProbes(raw, host string, own ...uint16) (Probes, error) {
 		ports := p.ports()
 		switch {
 		case !isProbePath(path):
-			return Probes{}, wrong(path, "want /app-health/CONTAINER/{livez,readyz,startupz} or /app-lifecycle/CONTAINER/{prestopz,poststartz}")
+			return Probes{}, wrong(path, "want /app-health/CONTAINER/{livez,readyz,startupz,startedz} or /app-lifecycle/CONTAINER/{prestopz,poststartz}")
+		case isStarted(path) && len(ports) != 0:
+			return Probes{}, wrong(path, "want no httpGet, tcpSocket or grpc: the gate's state is the answer")
+		case isStarted(path):
 		case len(ports) != 1:
 			return Probes{}, wrong(path, "want one of httpGet, tcpSocket, grpc; got %d", len(ports))
 		case ports[0] == 0:
@@ -107,7 +120,8 @@ func ParseProbes(raw, host string, own ...uint16) (Probes, error) {
 			return Probes{}, wrong(path, "port %d is the agent's own", ports[0])
 		case p.HTTPGet != nil && !slices.Contains([]string{"", "HTTP", "HTTPS"}, strings.ToUpper(p.HTTPGet.Scheme)):
 			return Probes{}, wrong(path, "httpGet.scheme %q: one of HTTP, HTTPS", p.HTTPGet.Scheme)
-		case p.TimeoutSeconds < 0:
+		}
+		if p.TimeoutSeconds < 0 {
 			return Probes{}, wrong(path, "timeoutSeconds %d is negative", p.TimeoutSeconds)
 		}
 	}
@@ -124,6 +138,20 @@ func (p probe) ports() (out []uint16) {
 	}
 	if p.GRPC != nil {
 		out = append(out, uint16(p.GRPC.Port))
+	}
+	return out
+}
+
+// isStarted reports whether a path is that of the startup probe that stands for a gate.
+func isStarted(path string) bool { return strings.HasSuffix(path, "/"+contract.StartedProbe) }
+
+// Gated are the containers whose startup probe stands for a gate, sorted.
+func (p Probes) Gated() []string {
+	var out []string
+	for _, path := range p.Paths() {
+		if isStarted(path) {
+			out = append(out, container(path))
+		}
 	}
 	return out
 }
@@ -151,8 +179,10 @@ func (p Probes) serve(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := probe.limited(r.Context())
 	defer cancel()
 	end, _ := ctx.Deadline()
-	http.NewResponseController(w).SetWriteDeadline(end.Add(answerLimit))
-	code, body, err := p.try(ctx, probe, r.UserAgent())
+	control := http.NewResponseController(w)
+	control.SetReadDeadline(end.Add(answerLimit)) // that of an ordinary request would end this one
+	control.SetWriteDeadline(end.Add(answerLimit))
+	code, body, err := p.try(ctx, path, probe, r.UserAgent())
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -167,9 +197,16 @@ func (p Probes) serve(w http.ResponseWriter, r *http.Request) {
 	w.Write(body)
 }
 
-func (p Probes) try(ctx context.Context, probe probe, userAgent string) (code int, body []byte, err error) {
+func (p Probes) try(ctx context.Context, path string, probe probe, userAgent string) (code int, body []byte, err error) {
 	at := func(n port) string { return net.JoinHostPort(cmp.Or(p.Host, "localhost"), strconv.Itoa(int(n))) }
-	switch {
+	switch name := container(path); {
+	case isStarted(path):
+		if p.Started != nil {
+			err = p.Started(ctx, name)
+		}
+		return http.StatusOK, nil, err
+	case p.Held != nil && path == contract.ProbePath+name+"/livez" && p.Held(name):
+		return http.StatusOK, []byte("held by its gate\n"), nil
 	case probe.HTTPGet != nil:
 		return tryHTTP(ctx, *probe.HTTPGet, at(probe.HTTPGet.Port), userAgent)
 	case probe.TCPSocket != nil:

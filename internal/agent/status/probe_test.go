@@ -3,12 +3,14 @@ package status
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -204,8 +206,60 @@ func TestAProbeOverIPv6(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if code, _, err := p.try(ctx, p.byPath["/app-health/app/livez"], ""); code != 200 || err != nil {
+	if code, _, err := p.try(ctx, "/app-health/app/livez", p.byPath["/app-health/app/livez"], ""); code != 200 || err != nil {
 		t.Errorf("%d, %v", code, err)
+	}
+}
+
+// The startup probe that stands for a gate is answered when the command has started up, or in
+// the probe's time; the liveness probe does not reach the app while the gate holds.
+func TestProbesOfAGate(t *testing.T) {
+	var got http.Request
+	at := `{"httpGet": {"path": "/ok", "port": ` + app(t, false, &got) + `}}`
+	p, err := ParseProbes(`{"/app-health/a/startedz": {"timeoutSeconds": 60}, "/app-health/late/startedz": {}, "/app-health/a/livez": `+at+`, "/app-health/a/readyz": `+at+`}`, "127.0.0.1", 15020)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, gated := []string{"a", "late"}, p.Gated(); !slices.Equal(gated, want) {
+		t.Errorf("Gated is %q, want %q", gated, want)
+	}
+	if health := p.Containers(); !slices.Equal(health, []string{"a"}) {
+		t.Errorf("%q have a probe of their health", health)
+	}
+	asked, opened := make(chan string, 2), make(chan struct{})
+	p.Started = func(ctx context.Context, container string) error {
+		asked <- container
+		select {
+		case <-opened:
+			return nil
+		case <-ctx.Done():
+			return errors.New("its command has not begun")
+		}
+	}
+	held := true
+	p.Held = func(container string) bool { return held && container == "a" }
+	r := start(t, func(o *Options) { o.Probes = p })
+	if code, body, _ := call(t, "GET", r.url+"/app-health/late/startedz"); code != 500 || !strings.Contains(body, "within 1s") || <-asked != "late" {
+		t.Errorf("in its time: %d %s", code, body)
+	}
+	answered := make(chan int)
+	go func() {
+		code, _, _ := call(t, "GET", r.url+"/app-health/a/startedz")
+		answered <- code
+	}()
+	if name := <-asked; name != "a" {
+		t.Errorf("Started is called for %q", name)
+	}
+	if code, body, _ := call(t, "GET", r.url+"/app-health/a/livez"); code != 200 || body != "held by its gate\n" || got.URL != nil {
+		t.Errorf("held: %d %q, and the app got %v", code, body, got.URL)
+	}
+	close(opened)
+	if code := <-answered; code != 200 {
+		t.Errorf("the gate has opened: %d", code)
+	}
+	held = false
+	if code, body, _ := call(t, "GET", r.url+"/app-health/a/livez"); code != 200 || got.URL == nil {
+		t.Errorf("not held: %d %q, and the app got %v", code, body, got.URL)
 	}
 }
 
@@ -240,6 +294,9 @@ func TestProbesThatCannotWork(t *testing.T) {
 		`{"/app-health/a/livez": {"tcpSocket": {"port": 15020}}}`:                  "the agent's own",
 		`{"/app-health/a/livez": {"httpGet": {"port": 1, "scheme": "FTP"}}}`:       "scheme",
 		`{"/app-health/a/livez": {"httpGet": {"port": 1}, "timeoutSeconds": -1}}`:  "timeoutSeconds",
+		`{"/app-health/a/startedz": {"tcpSocket": {"port": 1}}}`:                   "the gate's state is the answer",
+		`{"/app-health/a/startedz": {"timeoutSeconds": -1}}`:                       "timeoutSeconds",
+		`{"/app-lifecycle/a/startedz": {}}`:                                        "want /app-health/",
 	} {
 		if _, err := ParseProbes(in, "", 15020, 15021); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", in, err, want)
@@ -253,10 +310,11 @@ func TestProbesThatCannotWork(t *testing.T) {
 func FuzzParseProbes(f *testing.F) {
 	f.Add(`{"/app-health/a/livez": {"httpGet": {"path": "x", "port": 80, "httpHeaders": [{"name": "a", "value": "b"}]}, "timeoutSeconds": 3}}`)
 	f.Add(`{"/app-health/a/livez": null}`)
+	f.Add(`{"/app-health/a/startedz": {"timeoutSeconds": 10}}`)
 	f.Fuzz(func(t *testing.T, raw string) {
 		p, err := ParseProbes(raw, "", 15020)
 		for path, probe := range p.byPath {
-			if err != nil || len(probe.ports()) != 1 || !isProbePath(path) {
+			if err != nil || (len(probe.ports()) != 1) != isStarted(path) || !isProbePath(path) {
 				t.Errorf("%s: %+v, %v", path, probe, err)
 			}
 		}

@@ -187,6 +187,24 @@ func (s State) Runs(name string) bool { i := s.find(name); return i >= 0 && s.c[
 // Waits reports whether a container runs, and its command does not.
 func (s State) Waits(name string) bool { i := s.find(name); return i >= 0 && s.c[i].phase == waiting }
 
+// Probe is the answer to a probe of the kubelet; false while the gate has none.
+func (s State) Probe(a kubelet.Action) (ok, answered bool) {
+	switch {
+	case a.Which == kubelet.Startup && a.Handler == kubelet.Gate:
+		up := s.StartedUp(a.Container)
+		return up, up
+	case a.Which == kubelet.Liveness:
+		return s.Alive(a.Container) || a.Handler == kubelet.Gate && s.Waits(a.Container), true
+	}
+	return s.Healthy(a.Container), true
+}
+
+// StartedUp is the result of the startup probe that stands for a container's gate: its command
+// runs, and its own startup probe has succeeded if that is its health.
+func (s State) StartedUp(name string) bool {
+	return s.Runs(name) && (s.rules.containers[s.find(name)].Health != startup.StartupProbe || s.Healthy(name))
+}
+
 // Healthy reports whether a container is healthy.
 func (s State) Healthy(name string) bool { i := s.find(name); return i >= 0 && s.c[i].status.Healthy }
 

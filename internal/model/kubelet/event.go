@@ -51,6 +51,7 @@ type Action struct {
 	Kind      ActionKind
 	Container string
 	Which     Which         // of RunHook and RunProbe
+	Handler   Handler       // of RunProbe
 	Timeout   time.Duration // of RunProbe; of Stop: when Kill will follow
 	Status    Status        // of Publish
 	Reason    string        // for people

@@ -46,6 +46,11 @@ const (
 	TCPSocket Handler = "tcpSocket"
 	GRPC      Handler = "grpc"  // probes only
 	Sleep     Handler = "sleep" // hooks only
+
+	// Gate is the gate's answer, whatever carries it. A startup probe succeeds once the command
+	// behind the gate has started up, and its run is under way until then. A liveness probe
+	// succeeds while the gate waits, and is the command's afterwards.
+	Gate Handler = "gate"
 )
 
 // A Probe checks a container periodically. Fields left 0 have the

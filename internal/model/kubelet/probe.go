@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -124,8 +125,12 @@ func (p *probe) nextTick(period, t time.Duration) time.Duration {
 func (s *State) probeNow(i, w int) {
 	p, spec := &s.c[i].probes[w], s.probeSpec(i, w)
 	p.due, p.expires, p.sent = never, s.now+spec.Timeout, s.now
-	s.do(Action{Kind: RunProbe, Container: s.name(i), Which: probeKinds[w], Timeout: spec.Timeout})
+	s.do(Action{Kind: RunProbe, Container: s.name(i), Which: probeKinds[w], Handler: spec.Handler, Timeout: spec.Timeout})
 }
+
+// neverFails is the largest failureThreshold of the API: that many failures in a row take 68
+// years at a second each, and so they are not counted.
+const neverFails = math.MaxInt32
 
 // probeAnswered counts an answer; no answer in time is a failure. A verdict needs
 // as many equal answers in a row as the threshold.
@@ -144,6 +149,9 @@ func (s *State) probeAnswered(i int, which Which, ok bool) {
 		p.last, p.row = answer, 0
 	}
 	p.row = min(p.row+1, threshold)
+	if threshold == neverFails {
+		p.row = 0
+	}
 	p.scheduleNext(spec.Period, s.now)
 	if p.row == threshold && s.c[i].run == running {
 		s.verdict(i, w, answer)

@@ -73,7 +73,7 @@ func (s State) openOf(i int) (open []Action) {
 	}
 	for w, p := range c.probes {
 		if p.expires != never {
-			open = append(open, Action{Kind: RunProbe, Container: name, Which: probeKinds[w]})
+			open = append(open, Action{Kind: RunProbe, Container: name, Which: probeKinds[w], Handler: s.probeSpec(i, w).Handler})
 		}
 	}
 	return open

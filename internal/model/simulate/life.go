@@ -55,6 +55,7 @@ func (r *run) forget(name string, at time.Duration) {
 	}
 	delete(r.healthy, name)
 	delete(r.hooks, name)
+	delete(r.probed, name)
 	delete(r.stops, name)
 	delete(r.asleep, name)
 }

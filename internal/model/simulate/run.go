@@ -43,6 +43,7 @@ type run struct {
 	asleep  map[string]time.Duration // until then
 	healthy map[string]time.Duration // it will be then, if its health's needs are met
 	hooks   map[string]bool          // a postStart waits for health
+	probed  map[string]bool          // a startup probe waits for the gate
 	stops   map[string]bool          // a stop signal that its gate has not passed on yet
 	pulling map[string]time.Duration // since
 
@@ -67,7 +68,7 @@ func Run(s Scenario) (Outcome, error) {
 	s.Plan = s.Plan.Expand()
 	r := &run{Scenario: s, kubelet: kubelet.New(s.Pod, kubelet.Minor(b.Kubernetes)), gates: gates.New(s.Plan, gates.Gate{}),
 		lives: map[string]int{}, asleep: map[string]time.Duration{}, healthy: map[string]time.Duration{},
-		hooks: map[string]bool{}, stops: map[string]bool{}, pulling: map[string]time.Duration{}}
+		hooks: map[string]bool{}, probed: map[string]bool{}, stops: map[string]bool{}, pulling: map[string]time.Duration{}}
 	r.script(b)
 	for steps := 0; ; steps++ {
 		h, ok := r.next()

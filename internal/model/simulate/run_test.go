@@ -2,11 +2,13 @@ package simulate
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"outrider.dev/internal/model/kubelet"
 	"outrider.dev/startup"
 )
 
@@ -108,5 +110,57 @@ func BenchmarkRun(b *testing.B) {
 		if _, err := Run(s); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// The liveness probe of a container does not count while its gate waits, and counts afterwards.
+func TestAWaitingGateIsNotKilledForItsLiveness(t *testing.T) {
+	liveness := kubelet.Probe{Handler: kubelet.HTTPGet, Period: time.Second, Failures: 2}
+	gate := kubelet.Probe{Handler: kubelet.Gate, Period: time.Second, Timeout: 3 * time.Second, Failures: math.MaxInt32}
+	const plain, sidecar = "plain", "sidecar"
+	held := liveness
+	held.Handler = kubelet.Gate
+	tests := map[string]struct {
+		app  kubelet.Container
+		kind string
+		text string
+		want int // ends of app
+	}{
+		"behind a startup probe":                  {app: kubelet.Container{Startup: gate, Liveness: liveness}, kind: plain},
+		"behind one, and it hangs later":          {app: kubelet.Container{Startup: gate, Liveness: liveness}, kind: plain, text: "app: unhealthy after 5s for 5s", want: 1},
+		"behind one, and its gate is killed":      {app: kubelet.Container{Startup: gate, Liveness: liveness}, kind: plain, text: "app: killed at 10s", want: 1},
+		"a sidecar that is held":                  {app: kubelet.Container{Restart: kubelet.Always, Liveness: held}, kind: sidecar},
+		"a sidecar that is held, and hangs later": {app: kubelet.Container{Restart: kubelet.Always, Liveness: held}, kind: sidecar, text: "app: unhealthy after 5s for 5s", want: 1},
+		"neither": {app: kubelet.Container{Liveness: liveness}, kind: plain, want: 4},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			plan, err := startup.Parse("container proxy is plain\ncontainer app is " + tt.kind + "\napp after proxy is healthy, by gate")
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := Parse("until 40s\nproxy: healthy after 20s\n" + tt.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tt.app.Name = "app"
+			pod := kubelet.Pod{Containers: []kubelet.Container{{Name: "proxy"}, tt.app}}
+			if tt.kind == sidecar {
+				pod = kubelet.Pod{Init: pod.Containers[1:], Containers: pod.Containers[:1]}
+			}
+			o, err := Run(Scenario{Pod: pod, Plan: plan, Behaviour: b})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ends := 0
+			for _, e := range o.Timeline {
+				if e.Container == "app" && (e.What == startup.HasFailed || e.What == startup.IsCompleted) {
+					ends++
+				}
+			}
+			if ends != tt.want {
+				t.Errorf("app ended %d times, want %d\n%s", ends, tt.want, o.Timeline)
+			}
+		})
 	}
 }

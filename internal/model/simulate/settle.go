@@ -34,6 +34,9 @@ func (r *run) settleOne(name string, at time.Duration) bool {
 	case r.hooks[name] && r.hookReturns(name):
 		delete(r.hooks, name)
 		r.step(kubelet.Event{At: at, Kind: kubelet.HookReturned, Container: name, Which: kubelet.PostStart, OK: true})
+	case r.probed[name] && r.gates.StartedUp(name):
+		delete(r.probed, name)
+		r.step(kubelet.Event{At: at, Kind: kubelet.ProbeAnswered, Container: name, Which: kubelet.Startup, OK: true})
 	case r.stops[name] && !r.gates.HoldsStop(name):
 		delete(r.stops, name)
 		r.stop(name, at)

@@ -29,9 +29,8 @@ func (r *run) answer(a kubelet.Action) {
 		r.hook(a, e)
 		return
 	case kubelet.RunProbe:
-		e.OK = r.gates.Healthy(a.Container)
-		if a.Which == kubelet.Liveness {
-			e.OK = r.gates.Alive(a.Container)
+		if e.OK, answered = r.gates.Probe(a); !answered {
+			r.probed[a.Container] = true // settle answers it
 		}
 	case kubelet.Stop:
 		r.stops[a.Container] = true // settle passes it on

@@ -128,7 +128,10 @@ func (c *collector) atOnce(open []kubelet.Action) bool {
 			c.add(e)
 			return true
 		case kubelet.RunProbe:
-			e.OK = c.probeFinds(a)
+			var answered bool
+			if e.OK, answered = c.node.gates.Probe(a); !answered {
+				continue // until the gate opens, or the probe's time is over
+			}
 			c.add(e)
 			if e.OK {
 				e.OK = false
@@ -140,18 +143,13 @@ func (c *collector) atOnce(open []kubelet.Action) bool {
 	return false
 }
 
-func (c *collector) probeFinds(a kubelet.Action) bool {
-	if a.Which == kubelet.Liveness {
-		return c.node.gates.Alive(a.Container)
-	}
-	return c.node.gates.Healthy(a.Container)
-}
-
 // answers: an action of the kubelet succeeds, or fails.
 func (c *collector) answers(a kubelet.Action) {
 	well, _ := a.Answer(c.now, true)
 	badly, _ := a.Answer(c.now, false)
 	switch {
+	case a.Kind == kubelet.RunProbe:
+		return // atOnce answers all that have an answer
 	case a.Kind == kubelet.Stop:
 		c.stops(well)
 		return

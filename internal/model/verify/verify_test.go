@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -310,5 +311,42 @@ func BenchmarkExplore(b *testing.B) {
 			b.ReportMetric(float64(states)/float64(b.N), "states")
 			b.ReportMetric(float64(deep), "depth")
 		})
+	}
+}
+
+// No probe of the kubelet stops a container whose gate waits, whatever happens. The number of
+// states is bounded although the wait is not, and neither are the failures of the startup probe.
+func TestNoProbeStopsAGateThatWaits(t *testing.T) {
+	gated := kubelet.Probe{Handler: kubelet.Gate, Period: time.Second, Timeout: 10 * time.Second, Failures: math.MaxInt32}
+	explored := func(first kubelet.Probe) (stopped bool, states int) {
+		q := Question{Pod: kubelet.Pod{Containers: []kubelet.Container{{Name: "app", Startup: first, Liveness: everySecond}, {Name: "proxy"}}}, Version: kubelet.Minor(34)}
+		q.Plan = plan(t, gatePlan)
+		s := newSearch(q, Bound{Faults: 1}, nil)
+		root := s.root()
+		s.visit(&root)
+		for open := []node{root}; len(open) > 0; open = open[1:] {
+			for _, a := range open[0].kubelet.Open() {
+				if a.Kind == kubelet.Stop && open[0].gates.Waits(a.Container) {
+					return true, len(s.seen)
+				}
+			}
+			for _, m := range s.moves(open[0]) {
+				if to, _ := s.make(open[0], m); s.visit(&to) {
+					open = append(open, to)
+				}
+			}
+			if len(s.seen) > 100_000 {
+				t.Fatal("more than 100,000 states")
+			}
+		}
+		return stopped, len(s.seen)
+	}
+	if stops, states := explored(gated); stops {
+		t.Error("a container is stopped while its gate waits")
+	} else {
+		t.Logf("%d states", states)
+	}
+	if stops, _ := explored(kubelet.Probe{}); !stops {
+		t.Error("without a startup probe no container is stopped: this test sees nothing")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"outrider.dev/internal/contract"
+	"outrider.dev/internal/pod/podspec"
 )
 
 const probersEnv = "ISTIO_KUBE_APP_PROBERS"
@@ -24,24 +25,32 @@ type prober struct {
 	TCPSocket      *corev1.TCPSocketAction `json:"tcpSocket,omitempty"`
 	GRPC           *corev1.GRPCAction      `json:"grpc,omitempty"`
 	TimeoutSeconds int32                   `json:"timeoutSeconds,omitempty"`
+
+	// Held: the probe was made by "outrider-agent held". The agent answers for the gate by itself.
+	Held bool `json:"held,omitempty"`
 }
 
 // A handler is a probe or a hook of a container. The agent answers it at path: Istio's. The
 // kubelet's requests have the key of the pod's probes after it.
 type handler struct {
+	of    *corev1.Container
 	path  string
 	probe *corev1.Probe
 	hook  *corev1.LifecycleHandler
 }
 
 func handlersOf(c *corev1.Container) []handler {
+	first := contract.ProbePath + c.Name + "/startupz"
+	if podspec.IsStarted(c) {
+		first = contract.ProbePath + c.Name + "/" + contract.StartedProbe
+	}
 	all := []handler{
-		{path: contract.ProbePath + c.Name + "/readyz", probe: c.ReadinessProbe},
-		{path: contract.ProbePath + c.Name + "/livez", probe: c.LivenessProbe},
-		{path: contract.ProbePath + c.Name + "/startupz", probe: c.StartupProbe},
+		{c, contract.ProbePath + c.Name + "/readyz", c.ReadinessProbe, nil},
+		{c, contract.ProbePath + c.Name + "/livez", c.LivenessProbe, nil},
+		{c, first, c.StartupProbe, nil},
 	}
 	if l := c.Lifecycle; l != nil {
-		all = append(all, handler{path: contract.HookPath + c.Name + "/prestopz", hook: l.PreStop}, handler{path: contract.HookPath + c.Name + "/poststartz", hook: l.PostStart})
+		all = append(all, handler{c, contract.HookPath + c.Name + "/prestopz", nil, l.PreStop}, handler{c, contract.HookPath + c.Name + "/poststartz", nil, l.PostStart})
 	}
 	var out []handler
 	for _, h := range all {
@@ -52,7 +61,15 @@ func handlersOf(c *corev1.Container) []handler {
 	return out
 }
 
+// forGate reports whether the handler is the startup probe that stands for a gate.
+func (h handler) forGate() bool { return strings.HasSuffix(h.path, "/"+contract.StartedProbe) }
+
 func (h handler) get() prober {
+	if h.probe == h.of.LivenessProbe && h.probe != nil && podspec.IsStarted(h.of) {
+		if live := podspec.HeldProbe(h.of); live != nil {
+			return prober{HTTPGet: live.HTTPGet, TCPSocket: live.TCPSocket, GRPC: live.GRPC, TimeoutSeconds: h.probe.TimeoutSeconds, Held: true}
+		}
+	}
 	if h.probe != nil {
 		return prober{HTTPGet: h.probe.HTTPGet, TCPSocket: h.probe.TCPSocket, GRPC: h.probe.GRPC, TimeoutSeconds: h.probe.TimeoutSeconds}
 	}
@@ -67,18 +84,36 @@ func (h handler) set(p prober) {
 	}
 }
 
+// restore is set with what was there before the agent made it.
+func (h handler) restore(p prober) error {
+	h.set(p)
+	switch {
+	case h.forGate():
+		h.probe.ProbeHandler = podspec.Started(h.of.Name)
+	case p.Held:
+		return podspec.Hold(h.of, h.probe)
+	}
+	return nil
+}
+
 // writeProbes lets the agent make the app's probes: the kubelet has no certificate of the
-// mesh, and its connections would be captured.
+// mesh, and its connections would be captured. Those that stand for a gate are injection's
+// own: the agent makes them whatever the pod's author wants of the app's, for it starts no
+// process in the container.
 func writeProbes(pod *corev1.Pod, in input, s settings, r *report) error {
-	if !s.proxy || s.mode == noMode || !s.probes || !rewrites(in, r) {
+	if !s.proxy || !s.probes {
 		return nil
 	}
+	apps := s.mode != noMode && rewrites(in, r)
 	all, key := map[string]prober{}, in.probeKey(pod)
 	if key != "" && !contract.ValidProbeKey(key) {
 		return refuse(BadAnnotation, "leave it out: injection writes one", "variable %s of the proxy: want 16 to 128 letters, digits, '-' and '_'", contract.ProbeKey)
 	}
 	for _, c := range authors(pod) {
 		for _, h := range handlersOf(c) {
+			if !apps && !h.forGate() && !h.get().Held {
+				continue
+			}
 			if p, ok := proberOf(c, h, s.port, r); ok {
 				all[h.path] = p
 				h.set(prober{HTTPGet: &corev1.HTTPGetAction{Path: keyed(h.path, key), Port: intstr.FromInt32(s.port)}})
@@ -179,6 +214,8 @@ func proberOf(c *corev1.Container, h handler, status int32, r *report) (prober, 
 		port = &p.TCPSocket.Port
 	case p.GRPC != nil:
 		port = new(intstr.FromInt32(p.GRPC.Port))
+	case h.forGate():
+		return p, true
 	default:
 		return p, false
 	}
@@ -231,7 +268,9 @@ func restoreProbes(pod *corev1.Pod) error {
 		for _, h := range handlersOf(c) {
 			p, written := all[h.path]
 			if now := h.get().HTTPGet; written && now != nil && now.Path == keyed(h.path, key) {
-				h.set(p)
+				if err := h.restore(p); err != nil {
+					return err
+				}
 			}
 		}
 	}

@@ -3,11 +3,12 @@ package podspec
 import (
 	"cmp"
 	"encoding/json"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"outrider.dev/internal/contract"
@@ -16,8 +17,13 @@ import (
 
 // What a gate takes over from the kubelet. While a command waits, the kubelet must not
 // punish it: its startup probe and its postStart hook begin with the command, so the gate
-// runs them, and its liveness probe becomes "outrider-agent held", which succeeds until
-// then. Without a readiness probe the startup probe stands for readiness.
+// runs them. In the startup probe's place stands "outrider-agent started", which succeeds
+// when the command has started up: until then the kubelet runs no other probe of the
+// container, and afterwards those that the container has.
+//
+// The liveness probe becomes "outrider-agent held" where that does not do: a startup probe of
+// a sidecar would hold the containers after it, and the delay of a liveness probe counts from
+// the command's start, for which the readiness probe must not wait.
 
 // defaultGrace is Kubernetes' own, and the gate's.
 const defaultGrace = 30
@@ -25,23 +31,21 @@ const defaultGrace = 30
 // takeOver moves into the gate's command line what the kubelet would do too early. What
 // holds other containers stays: a sidecar's startup probe and hook, and a hook that waits
 // for its own container.
-func (w *writer) takeOver(c carrier, line *contract.Gate) error {
+func (w *writer) takeOver(c carrier, line *contract.Gate) (err error) {
 	plain, n := c.kind == startup.Plain, numbered(c.Container)
-	var err error
+	held := !plain
 	switch {
-	case c.StartupProbe != nil && (!plain || !answers(c.Container, c.StartupProbe)):
-	case c.StartupProbe != nil:
-		line.StartupProbe, err = marshal(n.StartupProbe)
-		if c.ReadinessProbe == nil {
-			c.ReadinessProbe = asReadiness(n.StartupProbe)
+	case !plain:
+	case answers(c.Container, c.StartupProbe):
+		if line.StartupProbe, err = marshal(n.StartupProbe); err != nil {
+			return err
 		}
-		c.StartupProbe = nil
-	case c.LivenessProbe != nil && c.LivenessProbe.InitialDelaySeconds > 0:
-		// The delay is meant from the command's start.
-		line.StartupProbe, err = marshal(afterDelay(c.LivenessProbe.InitialDelaySeconds))
-	}
-	if err != nil {
-		return err
+		c.StartupProbe = startedProbe(c.Name)
+	case c.StartupProbe == nil && c.LivenessProbe != nil:
+		if delay := c.LivenessProbe.InitialDelaySeconds; delay > 0 {
+			line.LivenessDelay, held = time.Duration(delay)*time.Second, true
+		}
+		c.StartupProbe = startedProbe(c.Name)
 	}
 	if plain && w.canMoveHook(c) {
 		if line.PostStart, err = marshal(n.Lifecycle.PostStart); err != nil {
@@ -49,16 +53,102 @@ func (w *writer) takeOver(c carrier, line *contract.Gate) error {
 		}
 		dropPostStart(c.Container)
 	}
-	if answers(c.Container, c.LivenessProbe) {
-		probe, err := marshal(n.LivenessProbe)
-		if err != nil {
+	if held && answers(c.Container, c.LivenessProbe) {
+		if err := Hold(c.Container, n.LivenessProbe); err != nil {
 			return err
 		}
-		command := append([]string{AgentPath}, contract.Held{Name: c.Name, Probe: probe}.Args()...)
-		c.LivenessProbe.ProbeHandler = corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: command}}
 	}
 	w.describePod(c.Container, line)
 	return nil
+}
+
+// startedProbe is the startup probe that stands for a gate. It never fails for good: what ends
+// a wait is the timeout of its edge. The run under way succeeds when the gate opens, so a
+// timeout costs a process for as long, and delays nothing.
+func startedProbe(container string) *corev1.Probe {
+	return &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 10, FailureThreshold: math.MaxInt32, ProbeHandler: Started(container)}
+}
+
+// Started is the handler of the startup probe that stands for a container's gate.
+func Started(container string) corev1.ProbeHandler {
+	return agentProbe(contract.Started{Name: container}.Args())
+}
+
+func agentProbe(args []string) corev1.ProbeHandler {
+	return corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: append([]string{AgentPath}, args...)}}
+}
+
+// IsStarted reports whether a startup probe of a container stands for its gate, made by the
+// copied agent or by the proxy's.
+func IsStarted(c *corev1.Container) bool {
+	switch p := c.StartupProbe; {
+	case p == nil:
+		return false
+	case p.HTTPGet != nil:
+		return strings.HasPrefix(p.HTTPGet.Path, contract.ProbePath+c.Name+"/"+contract.StartedProbe)
+	default:
+		args, ok := agentArgs(p)
+		if ok {
+			_, ok = contract.ParseStarted(args)
+		}
+		return ok
+	}
+}
+
+// agentArgs are the arguments of a probe that runs the copied agent.
+func agentArgs(p *corev1.Probe) ([]string, bool) {
+	if p.Exec == nil || len(p.Exec.Command) == 0 || p.Exec.Command[0] != AgentPath {
+		return nil, false
+	}
+	return p.Exec.Command[1:], true
+}
+
+// Hold makes a liveness probe, whose ports are numbers, succeed while the gate of c holds.
+func Hold(c *corev1.Container, probe *corev1.Probe) error {
+	text, err := marshal(probe)
+	c.LivenessProbe.ProbeHandler = agentProbe(contract.Held{Name: c.Name, Probe: text}.Args())
+	return err
+}
+
+// HeldProbe is the liveness probe of c before [Hold]; nil if it is not held.
+func HeldProbe(c *corev1.Container) *corev1.Probe {
+	if c.LivenessProbe == nil {
+		return nil
+	}
+	args, ok := agentArgs(c.LivenessProbe)
+	if !ok {
+		return nil
+	}
+	held, _ := contract.ParseHeld(args)
+	return decoded(held.Probe)
+}
+
+// decoded is a probe of a command line; nil if there is none.
+func decoded(text string) *corev1.Probe {
+	var p corev1.Probe
+	if json.Unmarshal([]byte(text), &p) != nil {
+		return nil
+	}
+	return &p
+}
+
+// startupProbe is the startup probe that c has without its gate.
+func startupProbe(c *corev1.Container) *corev1.Probe {
+	if !IsStarted(c) {
+		return c.StartupProbe
+	}
+	line, _ := gateLine(c)
+	return decoded(line.StartupProbe)
+}
+
+// gateLine is the command line of our gate before the command of c.
+func gateLine(c *corev1.Container) (contract.Gate, bool) {
+	argv := slices.Concat(c.Command, c.Args)
+	if len(argv) == 0 || argv[0] != AgentPath {
+		return contract.Gate{}, false
+	}
+	line, ok := contract.ParseGate(argv[1:])
+	return line, ok && len(line.Command) > 0
 }
 
 // canMoveHook reports whether the gate can run the postStart hook of c: it does not hold
@@ -103,22 +193,17 @@ func (w *writer) describePod(c *corev1.Container, line *contract.Gate) {
 // unwrap takes our gate off c, and gives back to the kubelet what the gate had taken
 // over. It is false if c has none.
 func unwrap(c *corev1.Container) bool {
-	argv := slices.Concat(c.Command, c.Args)
-	if len(argv) == 0 || argv[0] != AgentPath {
+	line, ok := gateLine(c)
+	if !ok {
 		return false
 	}
-	line, ok := contract.ParseGate(argv[1:])
-	if !ok || len(line.Command) == 0 {
-		return false
+	// Earlier versions left no startup probe, and had a command that always succeeds for the
+	// delay of a liveness probe. They gave a container without a readiness probe one like the
+	// startup probe: that stays, for an author may have written it too.
+	if first := decoded(line.StartupProbe); IsStarted(c) || first != nil && !isDelay(first) {
+		c.StartupProbe = first
 	}
 	c.Command, c.Args = line.Command, nil
-	var first corev1.Probe
-	if json.Unmarshal([]byte(line.StartupProbe), &first) == nil && !isDelay(&first) {
-		c.StartupProbe = &first
-		if equality.Semantic.DeepEqual(c.ReadinessProbe, asReadiness(&first)) {
-			c.ReadinessProbe = nil
-		}
-	}
 	var hook corev1.LifecycleHandler
 	if json.Unmarshal([]byte(line.PostStart), &hook) == nil {
 		if c.Lifecycle == nil {
@@ -126,7 +211,9 @@ func unwrap(c *corev1.Container) bool {
 		}
 		c.Lifecycle.PostStart = &hook
 	}
-	unwrapLiveness(c)
+	if live := HeldProbe(c); live != nil {
+		c.LivenessProbe = live
+	}
 	c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
 	if len(c.VolumeMounts) == 0 {
 		c.VolumeMounts = nil
@@ -134,17 +221,9 @@ func unwrap(c *corev1.Container) bool {
 	return true
 }
 
-// unwrapLiveness gives the liveness probe that a gate runs back to the kubelet.
-func unwrapLiveness(c *corev1.Container) {
-	p := c.LivenessProbe
-	if p == nil || p.Exec == nil || len(p.Exec.Command) == 0 || p.Exec.Command[0] != AgentPath {
-		return
-	}
-	held, _ := contract.ParseHeld(p.Exec.Command[1:])
-	var live corev1.Probe
-	if json.Unmarshal([]byte(held.Probe), &live) == nil {
-		c.LivenessProbe = &live
-	}
+func isDelay(p *corev1.Probe) bool {
+	args, ok := agentArgs(p)
+	return ok && slices.Equal(args, []string{"version"})
 }
 
 func isGateMount(m corev1.VolumeMount) bool { return m.Name == BinVolume || m.Name == StateVolume }
@@ -178,23 +257,6 @@ func Gated(c *corev1.Container) bool {
 
 // NeedsAgent reports whether c runs the copy of the agent, as its gate or in its hook.
 func NeedsAgent(c *corev1.Container) bool { return Gated(c) || usesAgent(c) }
-
-// asReadiness is a startup probe as a readiness probe, which may not have a grace period.
-func asReadiness(p *corev1.Probe) *corev1.Probe {
-	out := p.DeepCopy()
-	out.TerminationGracePeriodSeconds = nil
-	return out
-}
-
-// afterDelay is a startup probe that succeeds after a delay.
-func afterDelay(seconds int32) *corev1.Probe {
-	return &corev1.Probe{InitialDelaySeconds: seconds, ProbeHandler: corev1.ProbeHandler{
-		Exec: &corev1.ExecAction{Command: []string{AgentPath, "version"}}}}
-}
-
-func isDelay(p *corev1.Probe) bool {
-	return p.Exec != nil && slices.Equal(p.Exec.Command, afterDelay(0).Exec.Command)
-}
 
 // numbered is c with numbers for the names of ports in its probes and in its postStart hook:
 // only the pod's text resolves names. A name that c does not have stays.

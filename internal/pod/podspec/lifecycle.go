@@ -22,6 +22,12 @@ func Lifecycle(pod *corev1.Pod) kubelet.Pod {
 	for _, c := range carriers(pod) {
 		one := kubelet.Container{Name: c.Name, NeverPull: c.ImagePullPolicy == corev1.PullNever,
 			Startup: probe(c.StartupProbe), Liveness: probe(c.LivenessProbe), Readiness: probe(c.ReadinessProbe)}
+		if IsStarted(c.Container) {
+			one.Startup.Handler = kubelet.Gate
+		}
+		if HeldProbe(c.Container) != nil {
+			one.Liveness.Handler = kubelet.Gate
+		}
 		if own := c.Container.RestartPolicy; own != nil {
 			one.Restart = policy(string(*own))
 		}

@@ -51,6 +51,18 @@ func TestLifecycle(t *testing.T) {
 					Readiness: kubelet.Probe{Handler: kubelet.TCPSocket, Successes: 5}},
 				{Name: "b", Liveness: kubelet.Probe{Handler: kubelet.GRPC}}}},
 		},
+		"probes that a gate answers": {
+			spec: `{initContainers: [{name: logs, restartPolicy: Always, livenessProbe: {exec: {command: [/outrider/bin/outrider-agent, held, --name, logs, --probe, '{"tcpSocket":{"port":1}}']}}}],
+  containers: [
+  {name: a, startupProbe: {exec: {command: [/outrider/bin/outrider-agent, started, --name, a]}, failureThreshold: 2147483647}, livenessProbe: {httpGet: {port: 1}}},
+  {name: b, startupProbe: {httpGet: {path: /app-health/b/startedz/key, port: 15020}}},
+  {name: c, startupProbe: {httpGet: {path: /app-health/b/startedz/key, port: 15020}}, livenessProbe: {exec: {command: [/outrider/bin/outrider-agent, version]}}}]}`,
+			want: kubelet.Pod{Init: []kubelet.Container{{Name: "logs", Restart: kubelet.Always, Liveness: kubelet.Probe{Handler: kubelet.Gate}}},
+				Containers: []kubelet.Container{
+					{Name: "a", Startup: kubelet.Probe{Handler: kubelet.Gate, Failures: 2147483647}, Liveness: kubelet.Probe{Handler: kubelet.HTTPGet}},
+					{Name: "b", Startup: kubelet.Probe{Handler: kubelet.Gate}},
+					{Name: "c", Startup: kubelet.Probe{Handler: kubelet.HTTPGet}, Liveness: kubelet.Probe{Handler: kubelet.Exec}}}},
+		},
 		"a grace period of 0 is not the default": {
 			spec: `{terminationGracePeriodSeconds: 0, containers: [{name: app}]}`,
 			want: kubelet.Pod{Grace: time.Nanosecond, Containers: []kubelet.Container{{Name: "app"}}},

@@ -184,7 +184,7 @@ func (r *reader) container(c carrier) startup.Container {
 	if c.kind != startup.Sidecar {
 		out.Restart = restart(r.pod.Spec.RestartPolicy, c.Container.RestartPolicy)
 	}
-	for _, p := range []*corev1.Probe{c.StartupProbe, c.ReadinessProbe} {
+	for _, p := range []*corev1.Probe{startupProbe(c.Container), c.ReadinessProbe} {
 		if n := r.probeNeeds(c, p); n != "" && !slices.Contains(out.HealthNeeds, n) {
 			out.HealthNeeds = append(out.HealthNeeds, n)
 		}
@@ -212,7 +212,7 @@ func restart(pod corev1.RestartPolicy, own *corev1.ContainerRestartPolicy) start
 func (r *reader) health(c carrier) startup.Health {
 	_, isProxy := knownProxy(c.Name)
 	first, second := startup.ReadinessProbe, startup.StartupProbe
-	isFirst, isSecond := answers(c.Container, c.ReadinessProbe), answers(c.Container, c.StartupProbe)
+	isFirst, isSecond := answers(c.Container, c.ReadinessProbe), answers(c.Container, startupProbe(c.Container))
 	if c.kind == startup.Sidecar {
 		first, second, isFirst, isSecond = second, first, isSecond, isFirst
 	}
@@ -232,11 +232,12 @@ func (r *reader) health(c carrier) startup.Health {
 // ownProbe is what "healthy" means for a container: its readiness probe, else its
 // startup probe, else what is known of a mesh's proxy; nil if there is none.
 func ownProbe(c *corev1.Container) *corev1.Probe {
+	first := startupProbe(c)
 	switch p, isProxy := knownProxy(c.Name); {
 	case answers(c, c.ReadinessProbe):
 		return c.ReadinessProbe
-	case answers(c, c.StartupProbe):
-		return c.StartupProbe
+	case answers(c, first):
+		return first
 	case isProxy:
 		return p.probe()
 	}
@@ -312,7 +313,7 @@ func (r *reader) listener(port int) string {
 		}
 	}
 	for _, c := range r.all {
-		for _, p := range []*corev1.Probe{c.ReadinessProbe, c.StartupProbe, c.LivenessProbe} {
+		for _, p := range []*corev1.Probe{c.ReadinessProbe, startupProbe(c.Container), c.LivenessProbe} {
 			if p != nil && (p.HTTPGet != nil && PortNumber(c.Container, p.HTTPGet.Port) == port || p.TCPSocket != nil && PortNumber(c.Container, p.TCPSocket.Port) == port) {
 				return c.Name
 			}

@@ -108,6 +108,37 @@ func plainCommands(p *corev1.Pod) *corev1.Pod {
 	return out
 }
 
+// What earlier versions wrote is taken off as well: the gate's command line alone had what the
+// startup probe and the delay were, and the liveness probe ran the agent.
+func TestUngatedReadsWhatEarlierVersionsWrote(t *testing.T) {
+	const agent = "command: [/outrider/bin/outrider-agent], args: [gate, --name, app, --after, istio-proxy is healthy, "
+	tests := map[string]struct{ written, want string }{
+		"a startup probe": {
+			agent + `--startup-probe, '{"httpGet":{"path":"/s","port":8080},"terminationGracePeriodSeconds":3}', --, /app], readinessProbe: {httpGet: {path: /s, port: 8080}}`,
+			`command: [/app], startupProbe: {httpGet: {path: /s, port: 8080}, terminationGracePeriodSeconds: 3}, readinessProbe: {httpGet: {path: /s, port: 8080}}`},
+		"a startup and a readiness probe": {
+			agent + `--startup-probe, '{"tcpSocket":{"port":1}}', --, /app], readinessProbe: {tcpSocket: {port: 2}}`,
+			`command: [/app], startupProbe: {tcpSocket: {port: 1}}, readinessProbe: {tcpSocket: {port: 2}}`},
+		"a liveness probe with a delay": {
+			agent + `--startup-probe, '{"exec":{"command":["/outrider/bin/outrider-agent","version"]},"initialDelaySeconds":30}', --, /app],` +
+				`livenessProbe: {initialDelaySeconds: 30, exec: {command: [/outrider/bin/outrider-agent, held, --name, app, --probe, '{"tcpSocket":{"port":5},"initialDelaySeconds":30}']}}`,
+			`command: [/app], livenessProbe: {tcpSocket: {port: 5}, initialDelaySeconds: 30}`},
+		"readiness like startup, as it is written now": {
+			agent + `--startup-probe, '{"tcpSocket":{"port":1}}', --, /app], readinessProbe: {tcpSocket: {port: 1}}, startupProbe: {exec: {command: [/outrider/bin/outrider-agent, started, --name, app]}}`,
+			`command: [/app], startupProbe: {tcpSocket: {port: 1}}, readinessProbe: {tcpSocket: {port: 1}}`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := func(container string) *corev1.Pod {
+				return pod(t, "spec: {containers: [{name: app, image: a, "+container+"}, {name: istio-proxy, image: p}]}")
+			}
+			if diff := cmp.Diff(in(tt.want).Spec, Ungated(in(tt.written)).Spec, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestWriteRefuses(t *testing.T) {
 	const (
 		gated = "app after outrider-proxy is healthy, by gate"

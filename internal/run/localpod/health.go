@@ -33,7 +33,7 @@ func sources(p startup.Plan, pod kubelet.Pod) map[string]startup.Health {
 		}
 		// Its own report shows in its probes, a moment later.
 		var shown startup.Health
-		if c.Startup.Handler != kubelet.NoHandler {
+		if c.Startup.Handler != kubelet.NoHandler && c.Startup.Handler != kubelet.Gate {
 			shown = startup.StartupProbe
 		}
 		if c.PostStart != kubelet.NoHandler {

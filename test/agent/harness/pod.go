@@ -129,8 +129,25 @@ func (p *Pod) Agent() *Agent {
 // Gate runs a command of the app behind a gate, as the app's user.
 func (p *Pod) Gate(args ...string) *Process {
 	p.World.T.Helper()
-	args = append([]string{"gate", "--name", "app", "--states", p.states(), "--own", p.own("app")}, args...)
-	return start(p.World.T, p.Namespace, AppUser, exec.Command(p.World.Binaries.Agent, args...), filepath.Join(p.Dir, "gate.log"))
+	return p.gate("app", "gate.log", args)
+}
+
+// GateOf is Gate for another container.
+func (p *Pod) GateOf(name string, args ...string) *Process {
+	t := p.World.T
+	t.Helper()
+	if err := os.MkdirAll(p.own(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(p.own(name), AppUser, AppUser); err != nil {
+		t.Fatal(err)
+	}
+	return p.gate(name, name+"-gate.log", args)
+}
+
+func (p *Pod) gate(name, log string, args []string) *Process {
+	args = append([]string{"gate", "--name", name, "--states", p.states(), "--own", p.own(name)}, args...)
+	return start(p.World.T, p.Namespace, AppUser, exec.Command(p.World.Binaries.Agent, args...), filepath.Join(p.Dir, log))
 }
 
 // Message is the termination message for the kubelet.
