@@ -182,7 +182,7 @@ func TestIstioProxy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := harness.New(t)
 			w.Service("server", vip, "server", ports...)
-			w.Serve()
+			w.Serve("--max-connection-age", "2s") // of a stream by token; by certificate 10 s more
 			outsider, ours := w.Machine("outsider"), w.Pod("server")
 			app(outsider)
 			app(ours)
@@ -225,9 +225,21 @@ func TestIstioProxy(t *testing.T) {
 			harness.Eventually(t, "an outsider is refused", func() bool { return fresh(outsider, direct, "foreign HTTP/1.1")() != nil })
 			both("STRICT")
 			is("an outside address", foreign, "http://"+outsider.Address.String()+"/", "outsider HTTP/1.1")
-			proxies := w.Proxies()
-			if !strings.Contains(proxies, "~foreign.shop~") || strings.Contains(proxies, `"reason"`) {
-				t.Errorf("%s; want the foreign proxy, and no rejection", proxies)
+
+			// Streams of configuration end, and begin again, while connections are made.
+			out := harness.NewLoad(1, pause, fresh(foreign, "http://"+vip+"/", "server HTTP/1.1"))
+			in := harness.NewLoad(1, pause, fresh(ours, "http://"+foreignVIP+"/", "foreign HTTP/1.1"))
+			const connected = `"msg":"proxy connected","proxy":"sidecar~`
+			from := connected + foreign.Address.String() + "~foreign.shop~"
+			before := strings.Count(w.Plane().Log(), from)
+			harness.Eventually(t, "the next stream of the foreign proxy", func() bool { return strings.Count(w.Plane().Log(), from) > before })
+			for what, load := range map[string]*harness.Load{"out": out, "in": in} { // any order: each is checked
+				if made, _, failed := load.Stop(); made == 0 || len(failed) > 0 {
+					t.Errorf("%s: %d calls, failed %v", what, made, failed)
+				}
+			}
+			if proxies := w.Proxies(); strings.Contains(proxies, `"reason"`) || strings.Contains(w.Plane().Log(), "rejected its configuration") {
+				t.Errorf("%s; want no rejection", proxies)
 			}
 		})
 	}

@@ -97,7 +97,10 @@ func TestConnectionsByTokenCountForTheirClient(t *testing.T) {
 func TestBytesWithoutAnIdentityEndAConnection(t *testing.T) {
 	l := start(t, Options{anonymous: time.Hour})
 	_, client, server := call(t, l)
-	go client.Write(make([]byte, 2*maxAnonymousBytes))
+	go func() {
+		client.Write(make([]byte, 2*maxAnonymousBytes))
+		client.Close()
+	}()
 	n, err := io.Copy(io.Discard, server)
 	if !errors.Is(err, net.ErrClosed) || n > maxAnonymousBytes {
 		t.Errorf("%d bytes, %v; want the end of the connection after %d", n, err, maxAnonymousBytes)
