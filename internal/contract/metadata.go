@@ -11,6 +11,7 @@ const (
 	MetadataPush           = "OUTRIDER_PUSH"     // full: everything is pushed; otherwise on demand
 	MetadataRenewed        = "RENEWED"           // "true": in place of one with too much: no clusters that earlier proxies of the workload used
 	MetadataPrewarm        = "PREWARM"           // host or host:port, separated by commas: sent before the first use
+	MetadataRelay          = "OUTRIDER_RELAY"    // "true": the agent relays the stream, and responds while the control plane is away
 	MetadataSecrets        = "SECRETS"           // SecretsCluster, if the agent serves the proxy's secrets
 	MetadataSilent         = "SILENT"            // SilentCluster, if the agent takes connections whose client is silent
 	MetadataCertificates   = "CERTIFICATES"      // or the directory of their files

@@ -59,7 +59,7 @@ const (
 func (r CertificateRequest) Marshal() []byte {
 	b := AppendField(nil, fieldCSR, r.CSR)
 	if s := int64(r.Life / time.Second); s != 0 {
-		b = appendVarint(b, fieldLife, uint64(s))
+		b = AppendVarint(b, fieldLife, uint64(s))
 	}
 	if len(r.Metadata) == 0 {
 		return b

@@ -101,7 +101,7 @@ func (r NamesResponse) Marshal() []byte {
 func (a Answer) marshal() []byte {
 	var b []byte
 	if a.Known {
-		b = appendVarint(b, fieldKnown, 1)
+		b = AppendVarint(b, fieldKnown, 1)
 	}
 	for _, alias := range a.Aliases {
 		b = AppendField(b, fieldAlias, alias)
@@ -112,7 +112,7 @@ func (a Answer) marshal() []byte {
 	if a.Outside != "" {
 		b = AppendField(b, fieldOutside, a.Outside)
 	}
-	return appendVarint(b, fieldTTL, uint64(a.TTL/time.Second))
+	return AppendVarint(b, fieldTTL, uint64(a.TTL/time.Second))
 }
 
 // ParseNamesResponse reads a message.

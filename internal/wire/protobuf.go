@@ -74,6 +74,7 @@ func AppendField[T string | []byte](message []byte, number uint64, value T) []by
 	return append(message, value...)
 }
 
-func appendVarint(message []byte, number, value uint64) []byte {
+// AppendVarint appends a field of a number to a message.
+func AppendVarint(message []byte, number, value uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(message, number<<3|uint64(VarintField)), value)
 }

@@ -35,6 +35,7 @@ type client struct {
 	overLimit int      // names beyond maxNames: answered, and not followed
 	adopted   int      // names that came with the versions of an earlier stream
 	nonces    uint64
+	away      []byte // as sent: see [Snapshot.Away]
 }
 
 // A subscriptionChange is what a request changes in the subscription to a type.

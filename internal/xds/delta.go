@@ -1,8 +1,12 @@
 package xds
 
 import (
+	"bytes"
+
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
+
+	"outrider.dev/internal/wire"
 )
 
 // delta is the incremental protocol: each message has what is new, changed and removed.
@@ -56,11 +60,28 @@ func (d delta) write(c *client, r *response) []*discovery.DeltaDiscoveryResponse
 		}
 		out = append(out, d.messages(t.sub, resources, removed, t.required)...)
 	}
-	out = append(out, last...)
+	out = d.withAway(c, append(out, last...))
 	for _, m := range out {
 		m.SystemVersionInfo = c.snapshot.Version()
 		m.Nonce = c.nextNonce(c.subscription(m.GetTypeUrl()))
 	}
+	return out
+}
+
+// withAway adds what the agent of a relayed proxy responds with while the control plane is away,
+// if that has changed: to a message, as a field that Envoy does not know and skips. If there is
+// none, to a response about clusters without any, which changes nothing in Envoy.
+func (d delta) withAway(c *client, out []*discovery.DeltaDiscoveryResponse) []*discovery.DeltaDiscoveryResponse {
+	away := c.snapshot.Away()
+	clusters := c.types[ClusterType]
+	if !c.proxy.Relayed || bytes.Equal(away, c.away) || clusters == nil || !clusters.started {
+		return out
+	}
+	c.away = away
+	if len(out) == 0 {
+		out = d.messages(clusters, nil, nil, true)
+	}
+	out[0].ProtoReflect().SetUnknown(wire.AppendField(nil, wire.AwayField, away))
 	return out
 }
 

@@ -28,6 +28,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"outrider.dev/internal/contract"
+	"outrider.dev/internal/wire"
 )
 
 var update = flag.Bool("update", false, "rewrite the responses in testdata")
@@ -367,6 +368,10 @@ func renderDelta(r *discovery.DeltaDiscoveryResponse) string {
 	for _, name := range r.GetRemovedResources() {
 		words = append(words, "-"+name)
 	}
+	wire.Fields(r.ProtoReflect().GetUnknown(), func(f wire.Field) error {
+		words = append(words, fmt.Sprintf("field %d: %s", f.Number, f.Bytes))
+		return nil
+	})
 	return strings.Join(words, " ")
 }
 

@@ -112,6 +112,7 @@ func describe(p Proxy, node *core.Node, onDemand bool) (*Proxy, Workload, error)
 		}
 	}
 	p.Addresses = addresses(id, p.Metadata[contract.MetadataAddresses])
+	p.Relayed = p.Metadata[contract.MetadataRelay] == "true"
 	p.GRPC = strings.HasPrefix(node.GetUserAgentName(), grpcAgents)
 	push := p.Metadata[contract.MetadataPush]
 	p.OnDemand = onDemand && !p.GRPC && push != pushFull && (push == pushOnDemand || !p.IstioAgent())
@@ -156,6 +157,7 @@ var metadataKeys = []string{
 	contract.MetadataNamespace, contract.MetadataServiceAccount, contract.MetadataWorkload, contract.MetadataAddresses,
 	contract.MetadataInterception, contract.MetadataPush, contract.MetadataPrewarm, contract.MetadataRenewed, contract.MetadataSecrets, contract.MetadataCertificates,
 	contract.MetadataSilent, contract.MetadataIstioVersion, contract.MetadataDNSCapture,
+	contract.MetadataRelay,
 }
 
 func metadata(s *structpb.Struct) map[string]string {

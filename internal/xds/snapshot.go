@@ -40,6 +40,8 @@ type Proxy struct {
 	// GRPC: it is a gRPC client without a proxy, which supports less of each resource than an
 	// Envoy does, and rejects what it does not support.
 	GRPC bool
+	// Relayed: its agent relays the stream, and responds while the control plane is away.
+	Relayed bool
 }
 
 // A Bundle is the resource of one name, with the resources that belong to it.
@@ -85,6 +87,10 @@ type Snapshot interface {
 	// Notes returns what is not as the proxy's owner may expect, a sentence each: for the
 	// status, and for the log. Listeners are the names that p subscribed to.
 	Notes(p *Proxy, listeners []string) []string
+
+	// Away returns what the agents of relayed proxies respond with while the control plane is
+	// away, as wire.Away; nil: nothing. It is the same for all proxies.
+	Away() []byte
 
 	// Diff returns by type how this snapshot differs from an older one. A type that is
 	// missing has not changed. False: unknown, and each stream compares all that it sent.

@@ -38,12 +38,16 @@ func abbreviation(typeURL string) string {
 //	cds  od|b@1 prewarm                 in the wildcard of clients that are expected to subscribe
 //	vhds rc/svc@1 before=cds/od|a
 //	vhds rc/none none                   without a body
+//	away a                              what Away returns
 type textSnapshot struct {
 	version string
 	diffs   bool // it knows the changes since another one that does
 	entries map[key]*entry
 	order   []*entry
+	away    []byte
 }
+
+func (v *textSnapshot) Away() []byte { return v.away }
 
 type key struct{ typeURL, name string }
 
@@ -60,6 +64,10 @@ func parseSnapshot(version, text string) (*textSnapshot, error) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) == 0 || f[0][0] == '#' {
+			continue
+		}
+		if f[0] == "away" {
+			v.away = []byte(f[1])
 			continue
 		}
 		typeURL, ok := typeNames[f[0]]

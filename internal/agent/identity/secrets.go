@@ -5,13 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"sync"
-	"syscall"
+
+	"outrider.dev/internal/wire"
 )
 
 const (
@@ -73,33 +72,11 @@ func ListenSecrets(o SecretOptions) (*SecretServer, error) {
 	if len(o.Socket) == 0 || len(o.Socket) > MaxSocketPath {
 		return nil, fmt.Errorf("SDS socket: a path of %d bytes (%q); use 1 to %d", len(o.Socket), o.Socket, MaxSocketPath)
 	}
-	l, err := listenUnix(o.Socket)
+	l, err := wire.ListenUnix(o.Socket, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("SDS socket: %w", err)
 	}
 	return &SecretServer{o: o, listener: l, streams: make(chan struct{}, maxStreams), secrets: map[string]versioned{}, changed: make(chan struct{})}, nil
-}
-
-func listenUnix(path string) (net.Listener, error) {
-	switch info, err := os.Lstat(path); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, err
-	case info.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("%s exists and is not a socket; remove it", path)
-	default:
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-	}
-	// bind makes the file with the socket's own mode (Linux), so other users can never
-	// connect.
-	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var failed error
-		err := c.Control(func(fd uintptr) { failed = syscall.Fchmod(int(fd), 0o600) })
-		return errors.Join(err, failed)
-	}}
-	return config.Listen(context.Background(), "unix", path)
 }
 
 // Serve serves until ctx ends. Then it ends all streams and removes the socket.

@@ -39,6 +39,9 @@ func (b *builder) endpointsTimeout(sh features) time.Duration {
 	if sh.full {
 		return 0
 	}
+	if sh.relayed {
+		return relayedEndpointsTimeout
+	}
 	return b.firstUseTimeout
 }
 

@@ -18,6 +18,7 @@ type features struct {
 	full        bool // it gets everything, not on demand
 	silent      bool // its agent takes connections whose client is silent
 	grpc        bool // it is a gRPC client without a proxy
+	relayed     bool // its agent responds while the control plane is away
 }
 
 // shared reports whether other proxies are likely to have the same features: a directory is
@@ -31,6 +32,7 @@ func featuresOf(p *xds.Proxy) features {
 		full:        !p.OnDemand,
 		silent:      p.Metadata[contract.MetadataSilent] == contract.SilentCluster,
 		grpc:        p.GRPC,
+		relayed:     p.Relayed,
 	}
 	if s.grpc {
 		s.secrets = secrets{} // endpoints that differ in their transport sockets are unsupported
@@ -55,9 +57,11 @@ func (f features) late() bool { return !f.full || f.silent }
 // forClusters returns the part of f on which clusters depend, forListeners the one on which
 // outbound listeners do.
 func (f features) forClusters() features {
-	return features{secrets: f.secrets, full: f.full, grpc: f.grpc}
+	return features{secrets: f.secrets, full: f.full, grpc: f.grpc, relayed: f.relayed}
 }
-func (f features) forListeners() features { return features{v4: f.v4, v6: f.v6, full: f.full} }
+func (f features) forListeners() features {
+	return features{v4: f.v4, v6: f.v6, full: f.full, relayed: f.relayed}
+}
 
 // workload returns the workload of a proxy, or nil. The proxy claims its name and its
 // addresses; the identity of its certificate must agree.

@@ -233,13 +233,13 @@ func (v *snapshot) serviceListener(p *xds.Proxy, t target, at socket) *xds.Resou
 		return nil
 	}
 	t = t.withFamily(familyOf(at.host))
-	return v.cache.of(t.service).get(serviceKey{at, p.OnDemand}, func() *xds.Resource {
+	return v.cache.of(t.service).get(serviceKey{at, p.OnDemand, p.Relayed}, func() *xds.Resource {
 		name := sniffedPrefix + withoutColons.Replace(netip.AddrPortFrom(at.host, at.port).String())
 		l := listen(name, at)
 		l.BindToPort = off()
 		l.TrafficDirection = core.TrafficDirection_OUTBOUND
 		if p.OnDemand {
-			l.FilterChains, l.DefaultFilterChain = []*listener.FilterChain{v.tcpByAddress(v.firstUseTimeout)}, passthroughChain()
+			l.FilterChains, l.DefaultFilterChain = []*listener.FilterChain{v.tcpByAddress(v.firstUse(featuresOf(p)))}, passthroughChain()
 		} else {
 			l.FilterChains = []*listener.FilterChain{{
 				Name: "tcp", Filters: []*listener.Filter{tcpProxy(toService(t.name()))},

@@ -36,11 +36,26 @@ const (
 	// applications, and the client does not get it.
 	unreachedHeader = "x-outrider-unreached"
 
+	// relayedFirstUseTimeout is no more than a safety net: the agent responds when the control
+	// plane is away. While that is slow, a first use waits for as long as its client or its route.
+	relayedFirstUseTimeout = 5 * time.Minute
+	// relayedEndpointsTimeout is shorter: Envoy subscribes to no other cluster meanwhile.
+	relayedEndpointsTimeout = 15 * time.Second
+
 	// earlyFirstUseTimeout is for connections that came before the proxy started: they may
 	// be thousands at the same moment, and the control plane was reachable just before. On a
 	// busy machine 2,000 took 13 s.
 	earlyFirstUseTimeout = 30 * time.Second
 )
+
+// firstUse is how long a proxy waits for the control plane when it uses a service for the first
+// time.
+func (b *builder) firstUse(sh features) time.Duration {
+	if sh.relayed {
+		return relayedFirstUseTimeout
+	}
+	return b.firstUseTimeout
+}
 
 // connectionManager is the part of HTTP that is the same everywhere: requests and responses
 // are changed as little as Envoy can. It has the texts of Envoy's own responses.
@@ -60,7 +75,7 @@ func connectionManager(name string, replies ...localReply) *hcm.HttpConnectionMa
 // httpRouteByAddress sends requests to the cluster of their address. There is one virtual
 // host and one route, and neither depends on the mesh.
 func httpRouteByAddress(timeout time.Duration) *listener.Filter {
-	m := connectionManager("outbound", noCluster, noEndpoint, refused)
+	m := connectionManager("outbound", noCluster, noControlPlane, noEndpoint, refused)
 	m.EarlyHeaderMutationExtensions = setHeader(clusterHeader, httpPrefix+"%DOWNSTREAM_LOCAL_ADDRESS%")
 	m.RouteSpecifier = singleRoute("by-address", &route.VirtualHost{Name: "any", RequestHeadersToRemove: []string{clusterHeader}}, &route.RouteAction{
 		ClusterSpecifier: &route.RouteAction_ClusterHeader{ClusterHeader: clusterHeader},
@@ -78,15 +93,15 @@ func httpRouteByAddress(timeout time.Duration) *listener.Filter {
 // has no timeout for that: so the idle timeout ends a stream without a route, and each
 // route disables it for its own streams. Mostly the virtual host is there before: it is
 // sent with the cluster that leads here.
-func (b *builder) httpRouteByService() *listener.Filter {
-	m := connectionManager(internalName, noCluster, noVirtualHost, noRoute, timedOut, noEndpoint, refused)
-	m.StreamIdleTimeout = duration(b.firstUseTimeout)
+func (b *builder) httpRouteByService(sh features) *listener.Filter {
+	m := connectionManager(internalName, noCluster, noControlPlane, noVirtualHost, noRoute, timedOut, noEndpoint, refused)
+	m.StreamIdleTimeout = duration(b.firstUse(sh))
 	m.RouteSpecifier = &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: internalName, ConfigSource: ads(0)}}
 	m.HttpFilters = []*hcm.HttpFilter{
 		httpFilter("envoy.filters.http.set_filter_state", &filterstate.Config{
 			OnRequestHeaders: []*values.FilterStateValue{setState(originalHost, "%REQ("+hostHeader+")%")},
 		}),
-		onDemand(b.firstUseTimeout), toRouter(&router.Router{SuppressEnvoyHeaders: true}),
+		onDemand(b.firstUse(sh)), toRouter(&router.Router{SuppressEnvoyHeaders: true}),
 	}
 	return httpManager(m)
 }

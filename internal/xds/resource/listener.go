@@ -16,10 +16,16 @@ type (
 		name     string
 		features features
 	}
-	earlyKey   string
-	serviceKey struct {
-		at       socket
-		onDemand bool
+	earlyKey struct {
+		relayed     bool
+		serverFirst string
+	}
+	// with whether the proxy is relayed
+	internalListenerKey bool
+	lateListenerKey     bool
+	serviceKey          struct {
+		at                socket
+		onDemand, relayed bool
 	}
 	inboundKey struct {
 		name     string
@@ -33,14 +39,14 @@ type (
 func (v *snapshot) listeners(p *xds.Proxy) []*xds.Resource {
 	f := featuresOf(p)
 	out := v.inboundListeners(p, f)
-	out = append(out, v.outboundListener(f), v.earlyListener())
+	out = append(out, v.outboundListener(f), v.earlyListener(f))
 	if f.full {
 		return v.fullListeners(out, p)
 	}
 	for _, port := range v.ports.sniffed {
 		out = append(out, v.sniffedListener(port, f))
 	}
-	out = append(out, v.internalResource(), v.lateResource())
+	out = append(out, v.internalResource(f), v.lateResource(f))
 	return v.ownListeners(out, p)
 }
 
@@ -83,9 +89,9 @@ func (v *snapshot) outboundListener(f features) *xds.Resource {
 	return v.shared(outboundName, outboundKey{outboundName, f}, func() proto.Message { return v.outbound(f) })
 }
 
-func (v *snapshot) earlyListener() *xds.Resource {
+func (v *snapshot) earlyListener(f features) *xds.Resource {
 	serverFirst := v.ports.unsniffed
-	return v.shared(earlyName, earlyKey(fmt.Sprint(serverFirst)), func() proto.Message { return v.early(serverFirst) })
+	return v.shared(earlyName, earlyKey{f.relayed, fmt.Sprint(serverFirst)}, func() proto.Message { return v.early(f, serverFirst) })
 }
 
 func (v *snapshot) sniffedListener(port uint16, f features) *xds.Resource {
@@ -111,8 +117,8 @@ func (v *snapshot) inboundListeners(p *xds.Proxy, f features) []*xds.Resource {
 	return out
 }
 
-func (v *snapshot) internalResource() *xds.Resource {
-	return v.shared(internalName, "listener", func() proto.Message { return v.internalListener() })
+func (v *snapshot) internalResource(f features) *xds.Resource {
+	return v.shared(internalName, internalListenerKey(f.relayed), func() proto.Message { return v.internalListener(f) })
 }
 
 // listener returns one listener, or that of the target of a gRPC client; nil if none has
@@ -140,11 +146,11 @@ func (v *snapshot) listener(p *xds.Proxy, name string) *xds.Resource {
 	case outboundName:
 		return v.outboundListener(f)
 	case earlyName:
-		return v.earlyListener()
+		return v.earlyListener(f)
 	case internalName:
-		return v.internalResource()
+		return v.internalResource(f)
 	case lateName:
-		return v.lateResource()
+		return v.lateResource(f)
 	}
 	return v.grpcListener(p, name)
 }

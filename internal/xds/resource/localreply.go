@@ -24,13 +24,15 @@ type localReply struct {
 }
 
 var (
-	noCluster     = localReply{flag: "NC", message: "the control plane sent no cluster for this address in time; services used before are not affected", replaceBody: true}
-	noVirtualHost = localReply{flag: "SI", message: "the control plane sent no routes of this service in time", replaceBody: true} // only in httpRouteByService
-	noRoute       = localReply{flag: "NR", message: "no route of this service matches", replaceBody: true}
-	timedOut      = localReply{flag: "UT", message: "no response within the timeout of the route"}
-	noEndpoint    = localReply{flag: "UH", message: "no endpoint is ready"}
-	refused       = localReply{flag: "UF", message: "no connection to %UPSTREAM_HOST%: " + envoyMessage}
-	unreached     = localReply{flag: refused.flag, message: refused.message, unreached: true} // of the application itself
+	noCluster = localReply{flag: "NC", message: "the control plane sent no cluster for this address in time; services used before are not affected", replaceBody: true}
+	// The stand-in of an agent, see [snapshot.Away].
+	noControlPlane = localReply{flag: "UDO", message: "the control plane is away, and this proxy has not used this service before", replaceBody: true}
+	noVirtualHost  = localReply{flag: "SI", message: "the control plane sent no routes of this service in time", replaceBody: true} // only in httpRouteByService
+	noRoute        = localReply{flag: "NR", message: "no route of this service matches", replaceBody: true}
+	timedOut       = localReply{flag: "UT", message: "no response within the timeout of the route"}
+	noEndpoint     = localReply{flag: "UH", message: "no endpoint is ready"}
+	refused        = localReply{flag: "UF", message: "no connection to %UPSTREAM_HOST%: " + envoyMessage}
+	unreached      = localReply{flag: refused.flag, message: refused.message, unreached: true} // of the application itself
 )
 
 // localReplies sets the body of the responses that Envoy creates itself: a line of text, or

@@ -36,7 +36,7 @@ func (b *builder) outbound(sh features) *listener.Listener {
 	l.UseOriginalDst = on()
 	l.FilterChains = rejectOwnPorts()
 	if !sh.full { // else each address has its listener
-		l.FilterChains = append(l.FilterChains, b.tcpByAddress(b.firstUseTimeout))
+		l.FilterChains = append(l.FilterChains, b.tcpByAddress(b.firstUse(sh)))
 	}
 	l.DefaultFilterChain = passthroughChain()
 	return l
@@ -46,7 +46,7 @@ func (b *builder) outbound(sh features) *listener.Listener {
 // destination is in a header. It cannot hand them to other listeners, because Envoy would
 // look the destination up in the kernel again. So it detects HTTP itself, except on port
 // numbers where a server speaks first: they rarely change.
-func (b *builder) early(serverFirst []uint16) *listener.Listener {
+func (b *builder) early(sh features, serverFirst []uint16) *listener.Listener {
 	l := deferAccept(listen(earlyName, socket{loopback, contract.RelayOutbound}))
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
 	var excluded []*predicate
@@ -56,7 +56,7 @@ func (b *builder) early(serverFirst []uint16) *listener.Listener {
 	inspect := httpInspector()
 	inspect.FilterDisabled = anyOf(excluded)
 	detect(l, proxyProtocol(), inspect)
-	timeout := max(b.firstUseTimeout, earlyFirstUseTimeout)
+	timeout := max(b.firstUse(sh), earlyFirstUseTimeout)
 	l.FilterChains = append(rejectOwnPorts(), b.httpByAddress(timeout), b.tcpByAddress(timeout))
 	l.DefaultFilterChain = passthroughChain()
 	return l
@@ -70,7 +70,7 @@ func (b *builder) sniffed(sh features, port uint16) *listener.Listener {
 	detect(l, httpInspector())
 	l.FilterChains = []*listener.FilterChain{httpByHost(port)}
 	if !sh.full {
-		l.FilterChains = []*listener.FilterChain{b.httpByAddress(b.firstUseTimeout), b.tcpByAddress(b.firstUseTimeout)}
+		l.FilterChains = []*listener.FilterChain{b.httpByAddress(b.firstUse(sh)), b.tcpByAddress(b.firstUse(sh))}
 	}
 	l.DefaultFilterChain = passthroughChain()
 	return l
@@ -86,9 +86,9 @@ func detect(l *listener.Listener, filters ...*listener.ListenerFilter) {
 }
 
 // internalListener serves the requests to services with routes.
-func (b *builder) internalListener() *listener.Listener {
+func (b *builder) internalListener(sh features) *listener.Listener {
 	l := internal(internalName, core.TrafficDirection_OUTBOUND)
-	l.FilterChains = []*listener.FilterChain{{Name: "http", Filters: []*listener.Filter{b.httpRouteByService()}}}
+	l.FilterChains = []*listener.FilterChain{{Name: "http", Filters: []*listener.Filter{b.httpRouteByService(sh)}}}
 	return l
 }
 

@@ -28,6 +28,7 @@ type snapshot struct {
 	mesh   *mesh.Mesh
 	number uint64
 	ports  *ports
+	away   *away
 	cache  *cache
 	hosts  resourceCache // route configurations of a port number, by namespace
 
@@ -41,11 +42,13 @@ func newSnapshot(m *mesh.Mesh, firstUseTimeout time.Duration, last *snapshot) *s
 	v.serverFirst = sync.OnceValue(v.listServerFirst)
 	if last == nil {
 		v.cache, v.ports = newCache(), countPorts(m.Services())
+		v.away = v.newAway(networks{}.after(mesh.Changed(mesh.NewBuilder(m.Config).Mesh(), m)), m, nil)
 		return v
 	}
 	v.cache = last.cache.carryOver(m)
-	changed, _ := mesh.Changed(last.mesh, m)
-	v.ports = last.ports.after(changed)
+	services, workloads := mesh.Changed(last.mesh, m)
+	v.ports = last.ports.after(services)
+	v.away = v.newAway(last.away.networks.after(services, workloads), m, last.away)
 	return v
 }
 

@@ -29,7 +29,7 @@ type Source struct {
 }
 
 // DefaultFirstUseTimeout is short: a proxy cannot tell a slow control plane from one that
-// is gone.
+// is gone. For a proxy with an agent, which can, it is how long the control plane may be gone.
 const DefaultFirstUseTimeout = time.Second
 
 // New returns a source of snapshots of m, with the default timeout.
