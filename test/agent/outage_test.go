@@ -182,10 +182,11 @@ func TestAgentIsKilled(t *testing.T) {
 	}
 }
 
-// Without a control plane known services are served, and new ones fail soon, with the reason.
+// Without a control plane known services are served, what is no service is passed through, and
+// services that were never used fail soon, with the reason.
 func TestControlPlaneIsGone(t *testing.T) {
 	t.Parallel()
-	w, client, _ := two(t)
+	w, client, server := two(t)
 	w.Service("other", "10.96.0.11", "server", ports...)
 	w.Service("third", "10.96.0.12", "server", ports...)
 	w.Manifest("route", `apiVersion: gateway.networking.k8s.io/v1
@@ -196,6 +197,8 @@ spec:
   rules: [{backendRefs: [{name: other, port: 80}]}]
 `)
 	w.Known(3, 2)
+	host := w.Machine("host") // of which the mesh knows nothing
+	app(host)
 	url := "http://" + vip + "/"
 	want := "server HTTP/1.1"
 	get := func(url string, host string) harness.Answer {
@@ -220,11 +223,28 @@ spec:
 	for name, to := range map[string]string{"by a route": "10.96.0.11", "by its address": "10.96.0.12"} {
 		got := get("http://"+to+"/", "")
 		t.Logf("a new service %s: %d %q, %v after %s", name, got.Status, got.Body, got.Err, got.Took.Round(time.Millisecond))
-		if got.Err != nil || got.Status < 500 {
-			t.Errorf("a new service %s: %d %q, %v; want an error of the server", name, got.Status, got.Body, got.Err)
+		if got.Err != nil || got.Status != 503 || !strings.Contains(got.Body, "the control plane is away, and this proxy has not used this service before") {
+			t.Errorf("a new service %s: %d %q, %v; want 503 with the reason", name, got.Status, got.Body, got.Err)
 		}
-		if got.Took > 10*time.Second {
-			t.Errorf("a new service %s: the answer took %s", name, got.Took)
+	}
+	send := func(to string) (string, error) {
+		c, err := harness.Dialer(client.Pod.Namespace, harness.AppUser)(t.Context(), "tcp", to)
+		if err != nil {
+			return "", err
+		}
+		defer c.Close()
+		fmt.Fprintln(c, "new")
+		return firstLine(c)
+	}
+	if got, err := send("10.96.0.12:90"); err == nil {
+		t.Errorf("bytes to a new service: %q; want a reset", got)
+	}
+	for name, p := range map[string]*harness.Pod{"host": host, "server": server.Pod} {
+		if err := get("http://"+p.Address.String()+"/", "").Want(name + " HTTP/1.1"); err != nil {
+			t.Errorf("the %s's own address: %v", name, err)
+		}
+		if got, err := send(p.Address.String() + ":90"); got != "new\n" {
+			t.Errorf("bytes to the %s's own address: %q, %v", name, got, err)
 		}
 	}
 	if got := lateRequest(t, client.Pod, vip+":80", 2*time.Second); !strings.Contains(got, want) {
@@ -243,6 +263,129 @@ spec:
 	for _, to := range []string{"10.96.0.11", "10.96.0.12"} {
 		harness.Eventually(t, "the new service", func() bool { return get("http://"+to+"/", "").Want(want) == nil })
 		t.Logf("%s is served %s after the control plane", to, time.Since(up).Round(time.Millisecond))
+	}
+	harness.Eventually(t, "bytes to the new service", func() bool { got, _ := send("10.96.0.12:90"); return got == "new\n" })
+}
+
+// An Envoy, and an agent, that starts while the control plane is away serves what the one before
+// it used.
+func TestEnvoyStartsWithoutControlPlane(t *testing.T) {
+	t.Parallel()
+	w, client, server := two(t)
+	w.Service("other", "10.96.0.11", "server", ports...)
+	w.Service("gone", "10.96.0.12", "server", ports...)
+	w.Manifest("route", `apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: other, namespace: shop}
+spec:
+  parentRefs: [{kind: Service, group: "", name: other, port: 80}]
+  rules: [{backendRefs: [{name: other, port: 80}]}]
+`)
+	w.Known(3, 2)
+	const want = "server HTTP/1.1"
+	served := func(url string) bool { return fresh(client.Pod, url, want)() == nil }
+	bytes := func() bool {
+		c, err := harness.Dialer(client.Pod.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":90")
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		fmt.Fprintln(c, "a")
+		got, _ := firstLine(c)
+		return got == "a\n"
+	}
+	check := func(when string) {
+		t.Helper()
+		for _, url := range []string{"http://" + vip + "/", "http://10.96.0.11/"} {
+			if err := fresh(client.Pod, url, want)(); err != nil {
+				t.Errorf("%s: %v", when, err)
+			}
+		}
+		if !bytes() {
+			t.Errorf("%s: bytes do not pass", when)
+		}
+	}
+	harness.Eventually(t, "the route", func() bool { return served("http://10.96.0.11/") })
+	harness.Eventually(t, "the service that will be deleted", func() bool { return served("http://10.96.0.12/") })
+	check("before")
+	w.Manifest("service-gone", "")
+	harness.Eventually(t, "the service is deleted", func() bool { return !served("http://10.96.0.12/") })
+	w.Plane().Kill()
+	for _, a := range []*harness.Agent{client, server} {
+		harness.KillAndWatch(t, a.Envoy())
+		a.Unready("envoy-not-live", "")
+	}
+	begin := time.Now()
+	client.Ready()
+	t.Logf("an Envoy is ready after %s", time.Since(begin).Round(time.Millisecond))
+	server.Ready()
+	check("with a new Envoy")
+	if served("http://10.96.0.12/") {
+		t.Error("a service is served that was deleted before")
+	}
+	old := client.Envoy()
+	client.Kill()
+	harness.AwaitEnd(t, old)
+	client = client.Pod.Agent()
+	client.Ready()
+	check("with a new agent")
+	w.Serve()
+	harness.Eventually(t, "both proxies are connected", func() bool {
+		list := w.Proxies()
+		return strings.Contains(list, "client.shop") && strings.Contains(list, "server.shop")
+	})
+	check("afterwards")
+	w.Service("other", "10.96.0.99", "server", ports...)
+	harness.Eventually(t, "a change", func() bool { return served("http://10.96.0.99/") })
+}
+
+// A control plane that is slow is not one that is gone: first calls wait for it.
+func TestControlPlaneIsSlow(t *testing.T) {
+	t.Parallel()
+	w, client, _ := two(t)
+	used(t, client)
+	const n = 8
+	for i := range n {
+		w.Service(fmt.Sprint("s", i), fmt.Sprint("10.96.1.", i), "server", ports...)
+	}
+	w.Known(1+n, 2)
+	w.Plane().Signal(syscall.SIGSTOP)
+	failed := make(chan error, n)
+	for i := range n {
+		go func() { failed <- fresh(client.Pod, fmt.Sprintf("http://10.96.1.%d/", i), "server HTTP/1.1")() }()
+	}
+	time.Sleep(2500 * time.Millisecond) // longer than a control plane may be away: the wait is what is tested
+	if len(failed) > 0 {
+		t.Errorf("a first call ended while the control plane was stopped: %v", <-failed)
+	}
+	w.Plane().Signal(syscall.SIGCONT)
+	for range n {
+		select {
+		case err := <-failed:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("a first call is not answered")
+		}
+	}
+}
+
+// First calls that wait when the control plane is killed are served by the next one.
+func TestFirstUseDuringRestart(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	client, _ := pair(w, func(_, _ *harness.Pod) {}, "--first-use-timeout", "60s")
+	used(t, client)
+	w.Service("other", "10.96.0.11", "server", ports...)
+	w.Known(2, 2)
+	w.Plane().Signal(syscall.SIGSTOP)
+	failed := make(chan error, 1)
+	go func() { failed <- fresh(client.Pod, "http://10.96.0.11/", "server HTTP/1.1")() }()
+	w.Plane().Kill()
+	w.Serve("--first-use-timeout", "60s")
+	if err := <-failed; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -32,6 +32,10 @@ const (
 	SecretsCluster = contract.SecretsCluster
 )
 
+// localRetry is the first pause of Envoy's back-off towards the agent, which has just closed a
+// connection or starts.
+const localRetry = 10 * time.Millisecond
+
 // An object is a message of Envoy's API as JSON. Maps instead of go-control-plane's types,
 // which would be more than half of the agent's binary; `envoy --mode validate` in the tests
 // checks them.
@@ -83,6 +87,10 @@ func (o Options) base() object {
 	if o.Admin.Socket != "" {
 		admin = object{"pipe": object{"path": o.Admin.Socket, "mode": 0o600}}
 	}
+	retry := contract.ControlPlaneRetryBase
+	if o.ControlPlane.Relay != "" {
+		retry = localRetry // the relay has the pauses
+	}
 	node := object{"id": o.Node.ID, "cluster": o.Node.Cluster}
 	if len(o.Node.Metadata) > 0 {
 		node["metadata"] = o.Node.Metadata
@@ -95,7 +103,7 @@ func (o Options) base() object {
 		"static_resources": static,
 		"dynamic_resources": object{
 			// On-demand discovery needs the delta variant.
-			"ads_config": apiSource("DELTA_GRPC", ControlPlaneCluster, contract.ControlPlaneRetryBase),
+			"ads_config": apiSource("DELTA_GRPC", ControlPlaneCluster, retry),
 			"lds_config": fromADS,
 			"cds_config": fromADS,
 		},
@@ -171,11 +179,19 @@ var synRetries = object{"level": 6, "name": 7, "int_value": 1, "state": "STATE_P
 
 func (o Options) controlPlane() object {
 	cp := o.ControlPlane
+	// The stream of the control plane is alive or not, also behind the relay.
+	options := http2(object{"connection_keepalive": object{"interval": "5s", "timeout": "5s"}})
+	if cp.Relay != "" {
+		return object{
+			"name": ControlPlaneCluster, "type": "STATIC", "connect_timeout": "1s", "typed_extension_protocol_options": options,
+			"load_assignment": assignment(ControlPlaneCluster, object{"pipe": object{"path": cp.Relay}}),
+		}
+	}
 	host, port, _ := splitAddress(cp.Address) // Check has seen it
 	out := object{
 		"name": ControlPlaneCluster, "type": "STATIC", "connect_timeout": duration(contract.ControlPlaneConnectTimeout),
 		"upstream_bind_config":             object{"socket_options": []any{synRetries}},
-		"typed_extension_protocol_options": http2(object{"connection_keepalive": object{"interval": "5s", "timeout": "5s"}}),
+		"typed_extension_protocol_options": options,
 		"upstream_connection_options":      object{"tcp_keepalive": object{"keepalive_time": 300}},
 		"load_assignment":                  assignment(ControlPlaneCluster, socketAddress(host, port)),
 	}
@@ -247,7 +263,7 @@ func mutualTLS(cp ControlPlane, host string) object {
 // nothing of Envoy is ready without its secrets.
 func secret(name string) object {
 	return object{"name": name, "sds_config": object{
-		"resource_api_version": "V3", "initial_fetch_timeout": "0s", "api_config_source": apiSource("GRPC", SecretsCluster, 10*time.Millisecond),
+		"resource_api_version": "V3", "initial_fetch_timeout": "0s", "api_config_source": apiSource("GRPC", SecretsCluster, localRetry),
 	}}
 }
 

@@ -24,6 +24,7 @@ func pod() Options {
 			Address:  "outriderd.outrider-system.svc:15012",
 			Identity: []string{"spiffe://cluster.local/ns/outrider-system/sa/outriderd"},
 			Secrets:  "sds.sock",
+			Relay:    "ads.sock",
 		},
 		Silent: 15018,
 	}

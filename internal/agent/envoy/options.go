@@ -55,6 +55,10 @@ type Node struct {
 type ControlPlane struct {
 	Address string // host:port; Envoy resolves a name again and again, and sends it as SNI
 
+	// Relay is the path of the Unix socket on which the agent relays to Address. It must listen
+	// before Envoy starts. Empty: Envoy connects by itself.
+	Relay string
+
 	// Identity is what the control plane's certificate must name: one of these, each a
 	// SPIFFE URI or a DNS name. Default: the host of Address, if it is a name.
 	Identity []string

@@ -212,20 +212,27 @@ func (c *Client) refused(status *wire.StatusError) *Fault {
 
 // unanswered is why there was no answer.
 func (c *Client) unanswered(ctx context.Context, err error) *Fault {
+	if ctx.Err() != nil && !errors.As(err, new(*Fault)) {
+		return fault(Unreachable, "the control plane %s does not answer in time", c.Address)
+	}
+	return Unconnected(c.Address, err)
+}
+
+// Unconnected is why there is no connection to the control plane at an address, by the error of
+// one that was tried with [Keeper.TLS] or [Client].
+func Unconnected(address string, err error) *Fault {
 	var f *Fault
 	var alert tls.AlertError
 	var op *net.OpError
 	switch {
 	case errors.As(err, &f): // from verify
 		return f
-	case ctx.Err() != nil:
-		return fault(Unreachable, "the control plane %s does not answer in time", c.Address)
 	case errors.As(err, &alert):
-		return fault(Untrusted, "the control plane %s ends the handshake: %v", c.Address, alert)
+		return fault(Untrusted, "the control plane %s ends the handshake: %v", address, alert)
 	case errors.As(err, &op) && op.Op == "remote error":
-		return fault(Untrusted, "the control plane %s ends the handshake: %v", c.Address, op.Err)
+		return fault(Untrusted, "the control plane %s ends the handshake: %v", address, op.Err)
 	case errors.As(err, new(tls.RecordHeaderError)):
-		return fault(Untrusted, "%s does not speak TLS; is it a control plane's port?", c.Address)
+		return fault(Untrusted, "%s does not speak TLS; is it a control plane's port?", address)
 	}
-	return fault(Unreachable, "the control plane %s is not reached: %v", c.Address, err)
+	return fault(Unreachable, "the control plane %s is not reached: %v", address, err)
 }

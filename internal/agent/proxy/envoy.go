@@ -20,6 +20,10 @@ import (
 func certificates(c config.Config) string { return filepath.Join(c.Work, "certs") }
 func socket(c config.Config) string       { return filepath.Join(c.Work, "sds.sock") }
 
+// relaySocket is where Envoy gets its configuration, kept the file of what it has accepted.
+func relaySocket(c config.Config) string { return filepath.Join(c.Work, "ads.sock") }
+func kept(c config.Config) string        { return filepath.Join(c.Work, "accepted") }
+
 // How connections come to the proxy: Istio's words.
 const (
 	redirect = "REDIRECT"
@@ -43,6 +47,8 @@ func capturePorts(c config.Config) []uint16 { return []uint16{c.Ports.Outbound, 
 func envoyOptions(c config.Config) envoy.Options {
 	metadata := maps.Clone(c.Pod.Metadata)
 	plane := envoy.ControlPlane{Address: c.ControlPlane.Address, Identity: c.ControlPlane.Names, Plaintext: c.ControlPlane.Plaintext}
+	plane.Relay = relaySocket(c)
+	metadata[contract.MetadataRelay] = "true"
 	if !c.ControlPlane.Plaintext {
 		plane.Secrets = socket(c)
 		metadata[contract.MetadataSecrets] = envoy.SecretsCluster

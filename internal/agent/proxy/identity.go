@@ -27,9 +27,12 @@ func (a *agent) newKeeper() (err error) {
 		Dir: certificates(c), OutputDir: c.Certificate.Output,
 		Key: keyKind(c.Certificate.RSA, c.Certificate.Curve), Life: c.Certificate.Lifetime,
 		GraceRatio: c.Certificate.RenewAt, GraceJitter: c.Certificate.Jitter,
-		OnState:       a.certificate,
-		OnCertificate: func(chain, key []byte) { a.secrets.Set(envoy.SecretName, identity.CertificateSecret(chain, key)) },
-		OnRoots:       func(roots []byte) { a.secrets.Set(envoy.RootsName, identity.RootsSecret(roots)) },
+		OnState: a.certificate,
+		OnCertificate: func(chain, key []byte) {
+			a.secrets.Set(envoy.SecretName, identity.CertificateSecret(chain, key))
+			a.relay.Usable()
+		},
+		OnRoots: func(roots []byte) { a.secrets.Set(envoy.RootsName, identity.RootsSecret(roots)) },
 	}
 	if c.Certificate.FileMounted {
 		at := "/etc/certs/" // Istio's place for them

@@ -27,6 +27,7 @@ import (
 	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/agent/identity"
 	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/internal/agent/relay"
 	"outrider.dev/internal/agent/state"
 	"outrider.dev/internal/agent/status"
 	"outrider.dev/internal/agent/supervise"
@@ -55,6 +56,7 @@ type agent struct {
 	proxy     *readiness.Proxy
 	keeper    *identity.Keeper       // nil: Envoy speaks without TLS
 	secrets   *identity.SecretServer // what the keeper has, for Envoy; nil until it listens
+	relay     *relay.Relay           // between Envoy and the control plane
 	status    *status.Server
 	standbys  *standbys
 	apps      *apps // nil: nothing reports when the applications have ended
@@ -106,9 +108,13 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 	if err := a.write(); err != nil {
 		return 1, err
 	}
+	if err := a.listenRelay(); err != nil {
+		return 1, err
+	}
 	if err := a.keepSecrets(ctx, &tasks); err != nil {
 		return 1, err
 	}
+	tasks.Go(func() { a.problem("relaying to the control plane", a.relay.Serve(ctx)) })
 	tasks.Go(func() { a.problem("collecting orphans", supervise.Reap(ctx)) })
 	// Envoy opens its files anew on the one and ignores the other; neither ends the agent.
 	tasks.Go(func() { a.super.Forward(ctx, syscall.SIGUSR1, syscall.SIGHUP) })
@@ -152,7 +158,7 @@ func prepare(o Options) (*agent, error) {
 	for _, note := range c.Notes {
 		a.log.Warn(note)
 	}
-	if path := socket(c); !c.ControlPlane.Plaintext && len(path) > identity.MaxSocketPath {
+	if path := socket(c); len(path) > identity.MaxSocketPath {
 		return nil, fmt.Errorf("--work-dir %q: it is too long for a socket in it; use at most %d bytes", c.Work, identity.MaxSocketPath-len(path)+len(c.Work))
 	}
 	if err := a.envoy.Check(); err != nil {
@@ -174,7 +180,7 @@ func prepare(o Options) (*agent, error) {
 	a.admin = envoy.NewAdmin(a.envoy, 0)
 	a.standbys = newStandbys(c, a.log, a.captured)
 	a.proxy = readiness.NewProxy(readiness.ProxyOptions{
-		Board: a.board, Admin: a.admin, ControlPlane: c.ControlPlane.Address, Ports: capturePorts(c), Answered: a.answered,
+		Board: a.board, Admin: a.admin, ControlPlane: c.ControlPlane.Address, Ports: capturePorts(c), Answered: a.answered, Stream: a.stream,
 		Progress: func() (time.Duration, bool) { return supervise.Progress(a.super.PID()) },
 	})
 	a.super = supervise.New(supervise.Options{

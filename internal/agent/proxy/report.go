@@ -50,6 +50,7 @@ func (a *agent) metrics() []status.Metric {
 		}),
 	}
 	out = append(out, a.ends.metrics()...)
+	out = append(out, a.relayMetrics()...)
 	if a.keeper != nil {
 		out = append(out, gauge("outrider_agent_certificate_expiry_seconds", "Until the certificate expires.", func() float64 {
 			s := a.keeper.State()

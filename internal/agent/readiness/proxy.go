@@ -30,6 +30,9 @@ type ProxyOptions struct {
 	Ports []uint16 // that Envoy must listen on; default: the capture ports
 
 	ControlPlane string // its name in reasons
+	// Stream is the agent's connection to the control plane; default: Envoy has its own, and
+	// its statistics are used.
+	Stream func() Stream
 
 	Answered func(context.Context) // called each time that a ready Envoy has answered a poll; default: nothing
 
@@ -38,6 +41,13 @@ type ProxyOptions struct {
 	Progress func() (ran time.Duration, awake bool)
 
 	slow time.Duration // how often Envoy is polled until it is ready; default 100ms
+}
+
+// A Stream is the state of the connection to the control plane.
+type Stream struct {
+	Connected bool
+	Refused   bool   // the two do not accept one another
+	Reason    string // that it is not connected; empty: not tried yet
 }
 
 // quick is the first pause after Envoy has logged that it is ready; each one doubles it.
@@ -193,8 +203,7 @@ func (p *Proxy) live(ctx context.Context) (problem string) {
 }
 
 // statistics are what configuration reads.
-const statistics = `^(control_plane\.connected_state|(cluster_manager\.cds|listener_manager\.lds)\.update_(success|rejected)` +
-	`|cluster\.` + envoy.ControlPlaneCluster + `\.(upstream_cx_connect_fail|ssl\.(fail_verify_error|fail_verify_san|connection_error)))$`
+const statistics = `^(control_plane\.connected_state|(cluster_manager\.cds|listener_manager\.lds)\.update_(success|rejected))$`
 
 // configuration reads what came from the control plane, sets the conditions of it, and reports
 // whether all was accepted.
@@ -216,32 +225,31 @@ func (p *Proxy) configuration(ctx context.Context) (accepted bool) {
 // accepted there was one: that it broke since does not stop a proxy from serving.
 func (p *Proxy) connection(stats map[string]uint64, l logged, accepted bool) {
 	b, cp := p.o.Board, p.o.ControlPlane
-	if accepted || stats["control_plane.connected_state"] > 0 {
+	s := Stream{Connected: stats["control_plane.connected_state"] > 0}
+	if p.o.Stream != nil {
+		s = p.o.Stream()
+	}
+	if accepted || s.Connected {
 		b.Set(Identity, true, "")
 		b.Set(ControlPlane, true, "")
 		return
 	}
-	of := func(s string) uint64 { return stats["cluster."+envoy.ControlPlaneCluster+"."+s] }
+	reason := rules[ControlPlane].begin
 	switch {
-	case l.stream == refused:
-		b.Set(Identity, false, fmt.Sprintf("%s and this proxy do not accept one another: %s", cp, l.why))
-	case of("ssl.fail_verify_san") > 0:
-		b.Set(Identity, false, fmt.Sprintf("the certificate of %s is not the control plane's", cp))
-	case of("ssl.fail_verify_error") > 0:
-		b.Set(Identity, false, fmt.Sprintf("the certificate of %s is not trusted here", cp))
-	default:
+	case l.stream == refused: // Envoy has the status of a stream that was refused
+		s.Refused, s.Reason = true, fmt.Sprintf("%s and this proxy do not accept one another: %s", cp, l.why)
+	case s.Reason != "":
+		reason = s.Reason
+	case l.why != "":
+		reason = fmt.Sprintf("no stream to %s: %s", cp, l.why)
+	}
+	if s.Refused {
+		reason = fmt.Sprintf("no stream to %s: see identity-refused", cp)
+		b.Set(Identity, false, s.Reason)
+	} else {
 		b.Set(Identity, true, "")
 	}
-	switch {
-	case l.stream == refused:
-		b.Set(ControlPlane, false, fmt.Sprintf("no stream to %s: see identity-refused", cp))
-	case l.why != "":
-		b.Set(ControlPlane, false, fmt.Sprintf("no stream to %s: %s", cp, l.why))
-	case of("upstream_cx_connect_fail") > 0:
-		b.Set(ControlPlane, false, fmt.Sprintf("%s cannot be reached: %d connections failed", cp, of("upstream_cx_connect_fail")))
-	default:
-		b.Set(ControlPlane, false, rules[ControlPlane].begin)
-	}
+	b.Set(ControlPlane, false, reason)
 }
 
 // kinds of configuration that must have come, and where Envoy shows why not.

@@ -76,11 +76,12 @@ func proxyOf(o ProxyOptions, ports ...uint16) *Proxy {
 func TestReasonsOfAProxy(t *testing.T) {
 	line := func(s string) []string { return []string{s} }
 	tests := map[string]struct {
-		envoy *fake
-		ports []uint16
-		lines []string
-		want  []string
-		ready bool
+		envoy  *fake
+		stream *Stream // of the agent
+		ports  []uint16
+		lines  []string
+		want   []string
+		ready  bool
 	}{
 		"all is there": {envoy: &fake{state: "LIVE", stats: accepted}, ports: []uint16{15001, 15006}, ready: true},
 		"accepted, and the stream is broken since": {envoy: &fake{state: "LIVE", stats: map[string]uint64{cds: 1, lds: 1}},
@@ -90,8 +91,8 @@ func TestReasonsOfAProxy(t *testing.T) {
 			"envoy-not-live: Envoy does not answer yet: connection refused",
 			"configuration-not-accepted: no configuration yet",
 			"listener-not-bound: Envoy does not listen on 15001, 15006"}},
-		"the control plane is not there": {envoy: &fake{state: "PRE_INITIALIZING", stats: map[string]uint64{xds + "upstream_cx_connect_fail": 3}}, want: []string{
-			"no-control-plane: cp:15012 cannot be reached: 3 connections failed",
+		"the control plane is not there": {envoy: &fake{state: "PRE_INITIALIZING", stats: map[string]uint64{connected: 1}}, stream: &Stream{Reason: "cp:15012 is not reached"}, want: []string{
+			"no-control-plane: cp:15012 is not reached",
 			"envoy-not-live: Envoy says PRE_INITIALIZING",
 			"configuration-not-accepted: no clusters yet; no listeners yet",
 			"listener-not-bound: Envoy does not listen on 15001, 15006"}},
@@ -104,13 +105,11 @@ func TestReasonsOfAProxy(t *testing.T) {
 				"identity-refused: cp:15012 and this proxy do not accept one another: no such token",
 				"no-control-plane: no stream to cp:15012: see identity-refused",
 				"configuration-not-accepted: no clusters yet; no listeners yet"}},
-		"another server in the control plane's place": {envoy: &fake{state: "LIVE", stats: map[string]uint64{xds + "ssl.fail_verify_san": 2}}, ports: []uint16{15001, 15006}, want: []string{
-			"identity-refused: the certificate of cp:15012 is not the control plane's",
-			"no-control-plane: not connected to the control plane yet",
+		"another server in the control plane's place": {envoy: &fake{state: "LIVE"}, stream: &Stream{Refused: true, Reason: "its certificate is another's"}, ports: []uint16{15001, 15006}, want: []string{
+			"identity-refused: its certificate is another's",
+			"no-control-plane: no stream to cp:15012: see identity-refused",
 			"configuration-not-accepted: no clusters yet; no listeners yet"}},
-		"another root": {envoy: &fake{state: "LIVE", stats: map[string]uint64{xds + "ssl.fail_verify_error": 2}}, ports: []uint16{15001, 15006}, want: []string{
-			"identity-refused: the certificate of cp:15012 is not trusted here",
-			"no-control-plane: not connected to the control plane yet",
+		"the relay is connected": {envoy: &fake{state: "LIVE"}, stream: &Stream{Connected: true}, ports: []uint16{15001, 15006}, want: []string{
 			"configuration-not-accepted: no clusters yet; no listeners yet"}},
 		"connected, and nothing came": {envoy: &fake{state: "INITIALIZING", stats: map[string]uint64{connected: 1, cds: 1}}, want: []string{
 			"envoy-not-live: Envoy says INITIALIZING",
@@ -131,7 +130,11 @@ func TestReasonsOfAProxy(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := New(Options{Conditions: []Condition{Identity, ControlPlane, Envoy, Configuration, Listeners}})
-			p := proxyOf(ProxyOptions{Board: b, Admin: tt.envoy, ControlPlane: "cp:15012"}, tt.ports...)
+			o := ProxyOptions{Board: b, Admin: tt.envoy, ControlPlane: "cp:15012"}
+			if tt.stream != nil {
+				o.Stream = func() Stream { return *tt.stream }
+			}
+			p := proxyOf(o, tt.ports...)
 			for _, l := range tt.lines {
 				p.LogLine(envoy.Line{Message: l})
 			}

@@ -1,0 +1,130 @@
+package relay
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Frames of HTTP/2 (RFC 9113, section 6).
+const (
+	dataFrame, headersFrame, resetFrame = 0, 1, 3
+	endStream, padded                   = 1, 8 // flags
+
+	frameHead   = 9  // bytes
+	prefaceSize = 24 // bytes that a client sends first
+	messageHead = 5  // of gRPC: a flag and the length
+
+	// maxStreams bounds the streams with an incomplete message. Envoy has one.
+	maxStreams = 64
+)
+
+// frames reads the messages of gRPC out of one direction of an HTTP/2 connection whose bytes
+// are copied unchanged. The payloads of DATA frames are enough for that: headers are not
+// decoded.
+type frames struct {
+	skip    int // bytes before the first frame
+	limit   int // of a message
+	message func(stream uint32, m []byte)
+	ended   func(stream uint32) // by this side; the frame's bytes are not all read yet
+
+	head    []byte            // of the current frame
+	left    int               // of its payload
+	padding int               // at the end of the payload; -1: its length is the next byte
+	partial map[uint32][]byte // messages, by stream
+	err     error             // after which nothing is read
+}
+
+// read takes the next bytes. What it cannot read it reports once, in err.
+func (f *frames) read(p []byte) {
+	for len(p) > 0 && f.err == nil {
+		var n int
+		switch {
+		case f.skip > 0:
+			n = min(f.skip, len(p))
+			f.skip -= n
+		case len(f.head) < frameHead:
+			n = min(frameHead-len(f.head), len(p))
+			if f.head = append(f.head, p[:n]...); len(f.head) == frameHead {
+				f.begin()
+			}
+		default:
+			n = min(f.left, len(p))
+			f.payload(p[:n])
+		}
+		p = p[n:]
+	}
+}
+
+func (f *frames) kind() byte        { return f.head[3] }
+func (f *frames) flag(is byte) bool { return f.head[4]&is != 0 }
+func (f *frames) stream() uint32    { return binary.BigEndian.Uint32(f.head[5:]) &^ (1 << 31) }
+
+// begin reads a frame's head.
+func (f *frames) begin() {
+	f.left = int(f.head[0])<<16 | int(f.head[1])<<8 | int(f.head[2])
+	f.padding = 0
+	if f.kind() == dataFrame && f.flag(padded) {
+		f.padding = -1
+	}
+	if f.left == 0 {
+		f.end()
+	}
+}
+
+// payload takes a part of a frame's payload, of at most f.left bytes.
+func (f *frames) payload(p []byte) {
+	f.left -= len(p)
+	if f.kind() == dataFrame {
+		if f.padding < 0 {
+			f.padding, p = int(p[0]), p[1:]
+			if f.padding > f.left+len(p) {
+				f.err = errors.New("a frame with more padding than payload")
+				return
+			}
+		}
+		f.data(p[:max(0, len(p)-max(0, f.padding-f.left))])
+	}
+	if f.left == 0 && f.err == nil {
+		f.end()
+	}
+}
+
+// data takes bytes of the messages of the current frame's stream.
+func (f *frames) data(p []byte) {
+	id := f.stream()
+	buffer, known := f.partial[id]
+	if !known && len(f.partial) >= maxStreams {
+		f.err = fmt.Errorf("more than %d streams", maxStreams)
+		return
+	}
+	buffer = append(buffer, p...)
+	for len(buffer) >= messageHead {
+		n := binary.BigEndian.Uint32(buffer[1:])
+		switch {
+		case buffer[0] != 0:
+			f.err = errors.New("a compressed message")
+			return
+		case uint64(n) > uint64(f.limit):
+			f.err = fmt.Errorf("a message of %d bytes; %d is the limit", n, f.limit)
+			return
+		}
+		if len(buffer)-messageHead < int(n) {
+			break
+		}
+		f.message(id, buffer[messageHead:messageHead+n:messageHead+n])
+		buffer = buffer[messageHead+n:]
+	}
+	if len(buffer) == 0 {
+		buffer = nil // a message that is kept keeps its array
+	}
+	f.partial[id] = buffer
+}
+
+func (f *frames) end() {
+	if f.kind() == resetFrame || f.flag(endStream) && (f.kind() == dataFrame || f.kind() == headersFrame) {
+		delete(f.partial, f.stream())
+		f.ended(f.stream())
+	}
+	f.head = f.head[:0]
+}

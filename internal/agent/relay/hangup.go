@@ -1,0 +1,37 @@
+package relay
+
+import (
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// awaitHangup closes gone when the other end of c closes it, without reading what is in it. The
+// returned function ends the watch; then c may be read.
+func awaitHangup(c *net.UnixConn, gone chan<- struct{}) (stop func()) {
+	raw, err := c.SyscallConn()
+	if err != nil { // c is closed
+		close(gone)
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// The function is called after each event of the connection.
+		if raw.Read(hungUp) == nil {
+			close(gone)
+		}
+	}()
+	return func() {
+		c.SetReadDeadline(time.Unix(1, 0)) // ends Read
+		<-done
+		c.SetReadDeadline(time.Time{})
+	}
+}
+
+func hungUp(fd uintptr) bool {
+	list := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+	n, err := unix.Poll(list, 0)
+	return err == nil && n > 0
+}

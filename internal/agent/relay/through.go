@@ -1,0 +1,206 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"sync"
+
+	"outrider.dev/internal/wire"
+)
+
+const (
+	// copyBuffer is the most that is read at a time: a record of TLS.
+	copyBuffer = 16 << 10
+	// Bounds of a message that is read. Envoy's first one has its node, and the names of all its
+	// resources after a reconnect; the control plane's have about 2 MiB.
+	maxRequest  = 4 << 20
+	maxResponse = 64 << 20
+)
+
+// through copies Envoy's connection to the control plane's and back, until one of them ends.
+func (r *Relay) through(ctx context.Context, envoy, server net.Conn) {
+	t := newTee(r)
+	end := sync.OnceFunc(func() {
+		envoy.Close()
+		server.Close()
+	})
+	defer context.AfterFunc(ctx, end)()
+	var cause error // why the control plane's side ended; nil: Envoy's did
+	var once sync.Once
+	ended := func(err error) {
+		once.Do(func() { cause = err })
+		end()
+	}
+	var directions sync.WaitGroup
+	directions.Go(func() { pump(envoy, server, t.requests.read, ended, false) })
+	directions.Go(func() { pump(server, envoy, t.responses.read, ended, true) })
+	directions.Wait()
+	if cause != nil && ctx.Err() == nil {
+		r.lost(cause)
+	}
+}
+
+// pump copies one direction. The reader takes the bytes before they go on: an ACK must not be
+// read before what it is for.
+func pump(from io.Reader, to io.Writer, read func([]byte) error, ended func(error), fromServer bool) {
+	buffer := make([]byte, copyBuffer)
+	for {
+		n, err := from.Read(buffer)
+		server := fromServer
+		stop := read(buffer[:n])
+		if n > 0 {
+			if _, failed := to.Write(buffer[:n]); failed != nil {
+				err, server = failed, !fromServer
+			}
+		}
+		switch {
+		case stop != nil:
+			ended(stop)
+		case err != nil && server:
+			ended(err)
+		case err != nil:
+			ended(nil)
+		default:
+			continue
+		}
+		return
+	}
+}
+
+// A tee reads both directions of a connection, and keeps what Envoy accepts.
+type tee struct {
+	relay               *Relay
+	requests, responses *direction
+
+	mu      sync.Mutex
+	stream  uint32              // of Envoy: of its newest request
+	types   map[string]*typeUse // of the stream
+	pending map[string]response // by nonce: sent to Envoy, and not accepted yet
+	waiting int                 // bytes of pending
+	began   bool                // the control plane has sent something
+	closed  error               // the control plane has ended the stream
+}
+
+// A typeUse is what is known of a type on a stream.
+type typeUse struct {
+	initial  map[string]string // versions that Envoy had before
+	accepted bool              // Envoy has accepted something
+}
+
+// A direction reads until it fails once, which ends the keeping and not the copying.
+type direction struct {
+	frames
+	tee *tee
+}
+
+func newTee(r *Relay) *tee {
+	t := &tee{relay: r, pending: map[string]response{}, types: map[string]*typeUse{}}
+	t.requests = &direction{tee: t, frames: frames{skip: prefaceSize, limit: maxRequest, message: t.request, ended: func(uint32) {}, partial: map[uint32][]byte{}}}
+	t.responses = &direction{tee: t, frames: frames{limit: maxResponse, message: t.response, ended: t.end, partial: map[uint32][]byte{}}}
+	return t
+}
+
+// read returns an error when the connection is to be closed.
+func (d *direction) read(p []byte) error {
+	d.tee.mu.Lock()
+	defer d.tee.mu.Unlock()
+	failed := d.err
+	d.frames.read(p)
+	if d.err != nil && failed == nil {
+		d.tee.relay.o.Log.Warn("Envoy's configuration cannot be read, and is not kept until its next connection", "error", d.err)
+	}
+	return d.tee.closed
+}
+
+// errRefused is a stream that the control plane ends before it has sent anything. Envoy logs its
+// status.
+var errRefused = errors.New("it refused the stream")
+
+// end is called when the control plane ends a stream: Envoy would open the next one on the same
+// connection.
+func (t *tee) end(stream uint32) {
+	switch {
+	case stream != t.stream:
+	case t.began:
+		t.closed = errors.New("it ended the stream")
+	default:
+		t.closed = errRefused
+	}
+}
+
+// request takes a message of Envoy.
+func (t *tee) request(stream uint32, m []byte) {
+	q, err := parseRequest(m)
+	if err != nil || q.typeURL == "" {
+		return // of another service
+	}
+	if stream != t.stream {
+		t.stream, t.waiting = stream, 0
+		clear(t.types)
+		clear(t.pending)
+	}
+	use := t.types[q.typeURL]
+	if use == nil {
+		use = &typeUse{initial: q.initial}
+		t.types[q.typeURL] = use
+	}
+	if p, ok := t.pending[q.nonce]; ok {
+		delete(t.pending, q.nonce)
+		t.waiting -= p.size()
+		if !q.rejected {
+			t.relay.store.accept(p, !use.accepted, use.initial)
+			use.accepted, use.initial = true, nil
+		}
+	}
+	t.relay.store.forget(q.typeURL, q.unsubscribe)
+}
+
+// response takes a message of the control plane.
+func (t *tee) response(stream uint32, m []byte) {
+	if stream != t.stream {
+		return
+	}
+	if !t.began {
+		t.began = true
+		t.relay.connected()
+	}
+	p, err := parseResponse(m)
+	if err != nil {
+		t.responses.err = err
+		return
+	}
+	if p.away != nil {
+		t.relay.setAway(p.away)
+	}
+	if t.waiting += p.size(); t.waiting > maxResponse {
+		t.responses.err = errors.New("too much that Envoy has not accepted")
+		return
+	}
+	t.pending[p.nonce] = p
+}
+
+// size is about how much memory a response has.
+func (p response) size() int {
+	n := 0
+	for _, r := range p.resources {
+		n += len(r.raw)
+	}
+	return n
+}
+
+// setAway takes what the control plane sends for the time in which it is away.
+func (r *Relay) setAway(raw []byte) {
+	raw = slices.Clone(raw) // of a large message
+	away, err := wire.ParseAway(raw)
+	if err != nil {
+		r.o.Log.Warn("the control plane's stand-ins cannot be read", "error", err)
+		return
+	}
+	r.mu.Lock()
+	r.away = away
+	r.mu.Unlock()
+	r.store.setAway(raw)
+}

@@ -1,0 +1,61 @@
+package agent
+
+import (
+	"flag"
+	"slices"
+	"testing"
+	"time"
+
+	"outrider.dev/test/agent/harness"
+)
+
+var allDelays = flag.Bool("delays", false, "try round trips of 0, 250 and 500 ms to the control plane too")
+
+// maxRoundTrips is how many a proxy needs from its connection to the control plane on: TCP, TLS,
+// and its configuration.
+const maxRoundTrips = 5
+
+// A control plane that is far away makes the start longer by a fixed number of round trips, and
+// a first call by one.
+func TestDelayToControlPlane(t *testing.T) {
+	t.Parallel()
+	delays := []time.Duration{time.Second}
+	if *allDelays {
+		delays = []time.Duration{0, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}
+	}
+	for _, delay := range delays {
+		t.Run(delay.String(), func(t *testing.T) {
+			w := harness.New(t)
+			w.Service("server", vip, "server", ports...)
+			w.Service("other", "10.96.0.11", "server", ports...)
+			w.Serve()
+			line := w.Line(delay)
+			c, s := w.Pod("client"), w.Pod("server")
+			c.Plane = line.Address
+			app(s)
+			w.Known(2, 2)
+			s.Agent().Ready()
+			for _, what := range []string{"a new pod", "a new agent, with its certificate"} {
+				before := len(line.RoundTrips())
+				begin := time.Now()
+				a := c.Agent()
+				a.Ready()
+				trips := line.RoundTrips()[before:]
+				t.Logf("%s: ready after %s, round trips of its connections: %v", what, time.Since(begin).Round(time.Millisecond), trips)
+				if delay > 0 && slices.Max(trips) > maxRoundTrips {
+					t.Errorf("%s: %v round trips, want at most %d", what, trips, maxRoundTrips)
+				}
+				for _, url := range []string{"http://" + vip + "/", "http://10.96.0.11/"} {
+					begin := time.Now()
+					if err := fresh(c, url, "server HTTP/1.1")(); err != nil {
+						t.Errorf("%s: the first call: %v", what, err)
+					}
+					t.Logf("%s: a first call took %s", what, time.Since(begin).Round(time.Millisecond))
+				}
+				envoy := a.Envoy()
+				a.Kill()
+				harness.AwaitEnd(t, envoy)
+			}
+		})
+	}
+}
