@@ -67,6 +67,9 @@ const (
 	ProbeKey  = "OUTRIDER_PROBE_KEY" // variable of the agent
 
 	StartedProbe = "startedz"
+
+	// StopPath is the hook that lets the proxy drain inbound when the pod begins to stop.
+	StopPath = HookPath + ProxyContainer + "/prestopz"
 )
 
 // ValidProbeKey reports whether a key can be the last part of a path and cannot be guessed:

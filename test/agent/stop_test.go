@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/agent/sockets"
+	"outrider.dev/internal/contract"
 	"outrider.dev/test/agent/harness"
 )
 
@@ -334,6 +335,8 @@ func TestOrders(t *testing.T) {
 	s := w.Pod("server")
 	app(s)
 	w.Known(1, 1)
+	const key = "0123456789abcdef"
+	s.Env = []string{contract.ProbeKey + "=" + key}
 	a := s.Agent()
 	a.Ready()
 	outsider := w.Machine("outsider")
@@ -347,13 +350,24 @@ func TestOrders(t *testing.T) {
 			t.Errorf("GET %s: %d; want 405", order, got.Status)
 		}
 	}
-	if got := a.Post("/drain"); got.Err != nil || got.Status != 200 {
-		t.Errorf("/drain: %d %q, %v", got.Status, got.Body, got.Err)
+	if got := c.Get("http://" + s.Address.String() + "/"); got.Status != 200 || got.Close {
+		t.Errorf("before the stop: %d, Connection: close: %t", got.Status, got.Close)
+	}
+	// The kubelet's hook at the beginning of the pod's stop.
+	hook := ":15020" + contract.StopPath
+	if got := c.Get("http://" + s.Address.String() + hook + "/wrong"); got.Status != 403 {
+		t.Errorf("the hook with a wrong key: %d %q; want 403", got.Status, got.Body)
+	}
+	if got := c.Get("http://" + s.Address.String() + hook + "/" + key); got.Err != nil || got.Status != 200 || got.Body != "ok\n" {
+		t.Errorf("the hook: %d %q, %v", got.Status, got.Body, got.Err)
 	}
 	harness.Eventually(t, "answers with Connection: close", func() bool {
 		got := c.Get("http://" + s.Address.String() + "/")
 		return got.Status == 200 && got.Close
 	})
+	if got := a.Post("/drain"); got.Err != nil || got.Status != 200 {
+		t.Errorf("/drain: %d %q, %v", got.Status, got.Body, got.Err)
+	}
 	begin := time.Now()
 	if got := a.Post("/quitquitquit"); got.Err != nil || got.Status != 200 {
 		t.Errorf("/quitquitquit: %d %q, %v", got.Status, got.Body, got.Err)

@@ -57,7 +57,8 @@ func (s *Server) endpoints() []endpoint {
 		{"GET", "/debug/", pod, s.debug().ServeHTTP},
 	}
 	if s.o.Drain != nil {
-		out = append(out, endpoint{"POST", "/drain", pod, s.drain})
+		out = append(out, endpoint{"POST", "/drain", pod, s.drain},
+			endpoint{"GET", contract.StopPath, probers, s.stops}, endpoint{"GET", contract.StopPath + "/", probers, s.stops}) // with the key
 	}
 	if s.o.Quit != nil {
 		out = append(out, endpoint{"POST", "/quitquitquit", pod, s.quit})

@@ -214,6 +214,17 @@ func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, "ok\n")
 }
 
+// stops is the kubelet's hook at the beginning of the pod's stop. An Envoy that is not there has
+// nothing to drain, and the kubelet would report a hook that failed.
+func (s *Server) stops(w http.ResponseWriter, r *http.Request) {
+	s.o.Journal.Note("drain", "the pod stops")
+	if err := s.o.Drain(r.Context()); err != nil {
+		fmt.Fprintf(w, "not drained: %v\n", err)
+		return
+	}
+	io.WriteString(w, "ok\n")
+}
+
 // statusOf is for a drain that took longer than the client's time limit.
 func statusOf(err error) int {
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -131,6 +131,25 @@ func writeProbes(pod *corev1.Pod, in input, s settings, r *report) error {
 	return err
 }
 
+// writeStopHook lets a native sidecar drain inbound from the beginning of the pod's stop: the
+// kubelet sends it SIGTERM only when the apps have ended, and until then clients that keep their
+// connections would send more requests to an app that stops. The hook returns at once. One that
+// the mesh or the author set is left.
+func writeStopHook(pod *corev1.Pod, in input, s settings) {
+	c := find(pod, contract.ProxyContainer)
+	if c == nil || !s.proxy || !s.probes || c.RestartPolicy == nil || c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
+		return
+	}
+	key := in.probeKey(pod)
+	if key != "" {
+		setProxyEnv(pod, contract.ProbeKey, key)
+	}
+	if c.Lifecycle == nil {
+		c.Lifecycle = &corev1.Lifecycle{}
+	}
+	c.Lifecycle.PreStop = &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: keyed(contract.StopPath, key), Port: intstr.FromInt32(s.port)}}
+}
+
 func keyed(path, key string) string {
 	if key == "" {
 		return path

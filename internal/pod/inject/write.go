@@ -38,6 +38,7 @@ func write(in input, s settings, p plan, r *report) (pod *corev1.Pod, added bool
 	if err := writeProbes(pod, in, s, r); err != nil {
 		return nil, false, err
 	}
+	writeStopHook(pod, in, s)
 	s.metrics.annotate(pod, &before, s.port)
 	writeMetadata(pod, in, s, &before)
 	if s.proxy {
