@@ -105,8 +105,9 @@ e2e: ## the promise on a real kubelet, case by case; 15 minutes, the first time 
 	$(E2E) -v ./test/e2e
 e2e-all: ## the order of pods on both versions of Kubernetes (root)
 	for v in v1.34 v1.36; do KUBE=$$v $(E2E) -v -run 'TestOrder|TestGraph|TestEnds|TestTheProxyIsLate|TestFaults' ./test/e2e || exit 1; done
-load: ## roll-outs, kills and restarts on a real kubelet, 300 calls a second; 40 minutes (root)
-	OUTRIDER_LOAD=long $(E2E) -v -run 'TestRollouts|UnderLoad' ./test/e2e
+CALLS ?= 50000
+load: ## roll-outs (CALLS for each way to order), kills and restarts on a real kubelet; 55 minutes (root)
+	OUTRIDER_CALLS=$(CALLS) $(subst 60m,90m,$(E2E)) -v -run 'TestRollouts|UnderLoad' ./test/e2e
 bench-cluster: ## what each way to start a pod costs on a real kubelet; 15 minutes (root)
 	$(GO) run ./bench/cluster -kube $(KUBE)
 
