@@ -75,13 +75,11 @@ func newProxyStatus() *cobra.Command {
 		Long: `Gets the proxies that are connected to outriderd, and prints for each, by type of
 resource, how many names it subscribed to, how many resources it was sent, and which
 version was sent and which accepted. STATUS is "ok", "STALE" while a message has no answer,
-or "REJECTED" with the proxy's own reason: the proxy then still works by the version before.
-"NOT ENFORCED" names an object that forbids something for the proxy's pod, and is of a kind
-that Outrider does not support; "NOTE" is what else may not be as expected.
+"REJECTED" with the proxy's own reason (it still works by the version before), "NOT ENFORCED"
+with an object that forbids something for the pod by a kind that is not supported, or "NOTE".
 
-Each replica of outriderd lists only the proxies that are connected to it.
-The exit status is 1 if a proxy rejected something or an object is not enforced for it, 2 if
-outriderd does not answer.`,
+Each replica lists the proxies that are connected to it. Exit status: 1 if something was
+rejected or is not enforced, 2 without an answer.`,
 		Example: proxyStatusExamples,
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.status(cmd, strings.Join(args, "")) },
@@ -107,7 +105,7 @@ func (o *proxyOptions) status(cmd *cobra.Command, pod string) error {
 	if err := view.Proxies(cmd.OutOrStdout(), o.output, proxies); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(proxies, debugapi.Proxy.Rejected) || slices.ContainsFunc(proxies, debugapi.Proxy.Unenforced) {
+	if slices.ContainsFunc(proxies, debugapi.Proxy.Failed) {
 		return &cli.ExitError{Status: cli.Failed} // the reason is printed
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 	"outrider.dev/internal/controlplane/conns"
 	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/image/lookup"
+	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/pod/inject"
 	"outrider.dev/internal/wire"
 )
@@ -59,6 +60,13 @@ func (p *plane) openWebhook(serving *ca.Serving) error {
 	}
 	p.used = options
 	o := webhook.Options{Inject: options, Namespace: p.o.Namespace, Namespaces: p.namespace, Log: p.o.Log}
+	o.Unenforced = func(namespace string, labels map[string]string) []string {
+		var out []string
+		for _, s := range p.current().Unenforced(&mesh.Workload{Namespace: namespace, Labels: labels}) {
+			out = append(out, fmt.Sprintf("%s %s", s.Key(), s.Message()))
+		}
+		return out
+	}
 	if images := p.o.Injection.Images; images != nil {
 		o.Commands = images.Commands
 	}

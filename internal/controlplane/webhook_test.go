@@ -36,6 +36,7 @@ func TestPodsAreReviewedByTheCurrentFiles(t *testing.T) {
 	config.NextProtos = []string{"http/1.1"}
 	transport := &http.Transport{TLSClientConfig: config}
 	defer transport.CloseIdleConnections()
+	var warnings string // of the last review
 	review := func(namespace, container string) string {
 		t.Helper()
 		body := fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","kind":{"version":"v1","kind":"Pod"},"namespace":%q,"operation":"CREATE","object":{"spec":{"containers":[%s]}}}}`, namespace, container)
@@ -48,11 +49,14 @@ func TestPodsAreReviewedByTheCurrentFiles(t *testing.T) {
 			Response struct {
 				Allowed bool   `json:"allowed"`
 				Patch   []byte `json:"patch"`
+
+				Warnings []string `json:"warnings"`
 			} `json:"response"`
 		}
 		if err := json.NewDecoder(r.Body).Decode(&got); err != nil || !got.Response.Allowed {
 			t.Fatalf("%s: %d, %v, %+v", namespace, r.StatusCode, err, got)
 		}
+		warnings = strings.Join(got.Response.Warnings, "\n")
 		return string(got.Response.Patch)
 	}
 	patch := func(namespace string) string {
@@ -87,7 +91,30 @@ func TestPodsAreReviewedByTheCurrentFiles(t *testing.T) {
 		t.Errorf("the command of an image is not looked up: %s", p)
 	}
 
-	r, err := http.Get("http://" + at.HTTP + "/metrics")
+	put(t, filepath.Join(folder, "deny.yaml"), "{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: deny-all, namespace: shop}}")
+	until("the policy", func() bool {
+		patch("shop")
+		return strings.Contains(warnings, "outrider: AuthorizationPolicy shop/deny-all is not enforced by Outrider: ")
+	})
+	if patch("quiet"); warnings != "" {
+		t.Errorf("another namespace: %s", warnings)
+	}
+	if problems := fetched(t, "http://"+at.HTTP+"/debug/problems"); !strings.Contains(problems, `"error: deny.yaml:1: AuthorizationPolicy shop/deny-all: is not enforced`) {
+		t.Errorf("problems: %s", problems)
+	}
+
+	text := fetched(t, "http://"+at.HTTP+"/metrics")
+	for _, want := range []string{`outriderd_webhook_reviews_total{code="injected"}`, `outriderd_webhook_reviews_total{code="ignored-namespace"} 2`, "outriderd_webhook_review_seconds_count",
+		`outriderd_mesh_unenforced{kind="AuthorizationPolicy"} 1`, "outriderd_image_lookups_total 1", "outriderd_image_lookup_failures_total 0"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in the metrics", want)
+		}
+	}
+}
+
+func fetched(t *testing.T, url string) string {
+	t.Helper()
+	r, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,10 +123,5 @@ func TestPodsAreReviewedByTheCurrentFiles(t *testing.T) {
 	if _, err := text.ReadFrom(r.Body); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`outriderd_webhook_reviews_total{code="injected"}`, `outriderd_webhook_reviews_total{code="ignored-namespace"} 2`, "outriderd_webhook_review_seconds_count",
-		"outriderd_image_lookups_total 1", "outriderd_image_lookup_failures_total 0"} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("no %s in the metrics", want)
-		}
-	}
+	return text.String()
 }

@@ -132,7 +132,7 @@ func (b *Builder) Mesh() *Mesh {
 		servicesOf = edit[workloadID, *[]string]{old: old.servicesOf}
 		vips       = edit[netip.Addr, string]{old: old.vips}
 		addresses  = edit[netip.Addr, workloadID]{old: old.addresses}
-		ignored    = edit[string, *[]*IgnoredSpec]{old: old.ignored}
+		ignored    = edit[string, *ignoredList]{old: old.ignored}
 	)
 	b.markVIPs()
 	staleServicesOf := set[workloadID]{}

@@ -167,23 +167,21 @@ func (b *Builder) markIgnored(w *WorkloadSpec) {
 	}
 }
 
-// updateIgnored computes which objects of a namespace are reported: all if no other mesh can
-// use them, else those that select a workload of Outrider's own.
-func (b *Builder) updateIgnored(namespace string, e *edit[string, *[]*IgnoredSpec]) {
-	var out []*IgnoredSpec
-	for s := range b.ignored[namespace] { // any order: sorted below
-		if b.OnlyMesh || b.selectsOwn(s) {
-			out = append(out, s)
-		}
-	}
-	slices.SortFunc(out, func(a, b *IgnoredSpec) int {
+// An ignoredList has the ignored objects of a namespace, and those of them that are reported:
+// all if no other mesh can use them, else those that select a workload of Outrider's own.
+type ignoredList struct{ all, reported []*IgnoredSpec }
+
+// updateIgnored computes the list of a namespace.
+func (b *Builder) updateIgnored(namespace string, e *edit[string, *ignoredList]) {
+	all := slices.SortedFunc(maps.Keys(b.ignored[namespace]), func(a, b *IgnoredSpec) int {
 		return cmp.Or(compareBool(b.Guards, a.Guards), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
+	out := &ignoredList{all, slices.DeleteFunc(slices.Clone(all), func(s *IgnoredSpec) bool { return !b.OnlyMesh && !b.selectsOwn(s) })}
 	switch was := e.old.get(namespace); {
-	case len(out) == 0 && was != nil:
+	case len(all) == 0 && was != nil:
 		e.delete(namespace)
-	case len(out) > 0 && (was == nil || !slices.Equal(*was, out)):
-		e.set(namespace, &out)
+	case len(all) > 0 && (was == nil || !slices.Equal(was.all, out.all) || !slices.Equal(was.reported, out.reported)):
+		e.set(namespace, out)
 	}
 }
 
@@ -218,19 +216,20 @@ func (s *IgnoredSpec) IsFor(labels map[string]string) bool {
 func (m *Mesh) Ignored() map[string][]*IgnoredSpec {
 	out := map[string][]*IgnoredSpec{}
 	for namespace, list := range m.ignored.all() { // any order: a map
-		out[namespace] = *list
+		out[namespace] = list.reported
 	}
 	return out
 }
 
-// Unenforced returns the objects that forbid something for a workload, and do not.
+// Unenforced returns the objects that forbid something for a workload with Outrider's proxy, and
+// do not. The workload need not be in the mesh.
 func (m *Mesh) Unenforced(w *Workload) []*IgnoredSpec {
 	var out []*IgnoredSpec
 	namespaces := []string{m.Config.RootNamespace, istioRoot, w.Namespace}
 	slices.Sort(namespaces)
 	for _, namespace := range slices.Compact(namespaces) {
 		if list := m.ignored.get(namespace); list != nil {
-			for _, s := range *list {
+			for _, s := range list.all {
 				if s.Guards && s.IsFor(w.Labels) {
 					out = append(out, s)
 				}

@@ -13,12 +13,12 @@ import (
 type Mesh struct {
 	Config Config // complete: no field is empty
 
-	services   *index[string, *Service]        // by host
-	vips       *index[netip.Addr, string]      // hosts
-	workloads  *index[workloadID, *Workload]   //
-	addresses  *index[netip.Addr, workloadID]  //
-	servicesOf *index[workloadID, *[]string]   // hosts of the services of a workload
-	ignored    *index[string, *[]*IgnoredSpec] // those that are reported, by namespace
+	services   *index[string, *Service]       // by host
+	vips       *index[netip.Addr, string]     // hosts
+	workloads  *index[workloadID, *Workload]  //
+	addresses  *index[netip.Addr, workloadID] //
+	servicesOf *index[workloadID, *[]string]  // hosts of the services of a workload
+	ignored    *index[string, *ignoredList]   // by namespace
 
 	sorted sync.Once
 	byHost []*Service

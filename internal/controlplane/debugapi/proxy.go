@@ -71,20 +71,17 @@ func (p Proxy) Name() string {
 // and does not, and returns the note without its severity.
 func Unenforced(note string) (string, bool) { return strings.CutPrefix(note, contract.ErrorPrefix) }
 
-// Unenforced reports whether such an object is for the proxy.
-func (p Proxy) Unenforced() bool {
-	return slices.ContainsFunc(p.Notes, func(note string) bool { _, ok := Unenforced(note); return ok })
-}
-
 func isID(pod string) bool { return strings.Contains(pod, "~") }
 
 func (p Proxy) is(pod string) bool {
 	return p.ID == pod || p.Name() == pod || p.Workload == pod || strings.TrimSuffix(p.Name(), "."+p.Namespace) == pod
 }
 
-// Rejected returns whether the proxy rejected a version of some type.
-func (p Proxy) Rejected() bool {
-	return slices.ContainsFunc(p.Types, func(s Subscription) bool { return s.Rejected != nil })
+// Failed reports whether the proxy rejected something, or an object that forbids something for it
+// is not enforced.
+func (p Proxy) Failed() bool {
+	return slices.ContainsFunc(p.Types, func(s Subscription) bool { return s.Rejected != nil }) ||
+		slices.ContainsFunc(p.Notes, func(note string) bool { _, ok := Unenforced(note); return ok })
 }
 
 // Find returns the proxies of a pod.

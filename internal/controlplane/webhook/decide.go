@@ -100,6 +100,9 @@ func (w *Webhook) decide(ctx context.Context, p *place, r *admission.AdmissionRe
 		w.o.Log.Error("pods cannot be injected as the mesh is configured", "error", err)
 		return refused(BadSettings, fmt.Sprintf("the mesh's configuration cannot be used: %v", err), "the administrator of outriderd has to change it")
 	}
+	if result.Injected && w.o.Unenforced != nil {
+		result.Warnings = append(w.o.Unenforced(ns.Name, pod.Labels), result.Warnings...)
+	}
 	return patched(result)
 }
 

@@ -41,6 +41,10 @@ type Options struct {
 	// need a gate. It may take half of the time that is left. Default: no look-ups.
 	Commands func(ctx context.Context, images []string) map[string]inject.ImageCommand
 
+	// Unenforced returns a warning for each object that forbids something for a pod of a
+	// namespace, and does not. Default: none.
+	Unenforced func(namespace string, labels map[string]string) []string
+
 	Limits Limits
 	Log    *slog.Logger // default: none
 }

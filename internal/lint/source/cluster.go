@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/lint"
+	"outrider.dev/internal/mesh"
 )
 
 // kinds are the resources of a namespace that lint reads, by kubectl's names.
@@ -52,7 +54,11 @@ func Namespace(ctx context.Context, kubeContext, namespace string) (files []lint
 	if err != nil {
 		return nil, "", err
 	}
-	for _, u := range append(objects, more...) {
+	ignored, err := ignoredObjects(ctx, kubeContext, namespace)
+	if err != nil {
+		note = strings.TrimPrefix(note+"; objects of other meshes are not looked at: "+err.Error(), "; ")
+	}
+	for _, u := range slices.Concat(objects, more, ignored) {
 		if owner := metav1.GetControllerOf(&u); owner != nil && isRead(owner.Kind) {
 			continue
 		}
@@ -64,6 +70,20 @@ func Namespace(ctx context.Context, kubeContext, namespace string) (files []lint
 		files = append(files, lint.File{Name: strings.ToLower(u.GetKind()) + "/" + u.GetName(), Data: text})
 	}
 	return files, note, nil
+}
+
+// ignoredObjects returns those of kinds that lint reports, and that the cluster has.
+func ignoredObjects(ctx context.Context, kubeContext, namespace string) ([]unstructured.Unstructured, error) {
+	names, err := kubectl(ctx, kubeContext, "api-resources", "--output=name", "--namespaced", "--request-timeout=30s")
+	if err != nil {
+		return nil, err
+	}
+	reported := mesh.IgnoredResources()
+	there := slices.DeleteFunc(strings.Fields(string(names)), func(name string) bool { return reported[name] == "" })
+	if len(there) == 0 {
+		return nil, nil
+	}
+	return get(ctx, kubeContext, strings.Join(there, ","), "--namespace="+namespace)
 }
 
 // isRead reports whether objects of a kind are read, and so their templates.
@@ -84,6 +104,26 @@ var errForbidden = errors.New("forbidden")
 // get returns the objects that "kubectl get" finds.
 func get(ctx context.Context, kubeContext string, args ...string) ([]unstructured.Unstructured, error) {
 	args = append([]string{"get", "--output=json", "--request-timeout=30s"}, args...)
+	out, err := kubectl(ctx, kubeContext, args...)
+	if err != nil {
+		return nil, err
+	}
+	u := unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(out); err != nil {
+		return nil, fmt.Errorf("output of kubectl %s: %w", strings.Join(args, " "), err)
+	}
+	if !u.IsList() {
+		return []unstructured.Unstructured{u}, nil
+	}
+	list, err := u.ToList()
+	if err != nil {
+		return nil, fmt.Errorf("output of kubectl %s: %w", strings.Join(args, " "), err)
+	}
+	return list.Items, nil
+}
+
+// kubectl returns what it prints.
+func kubectl(ctx context.Context, kubeContext string, args ...string) ([]byte, error) {
 	if kubeContext != "" {
 		args = append(args, "--context="+kubeContext)
 	}
@@ -99,18 +139,7 @@ func get(ctx context.Context, kubeContext string, args ...string) ([]unstructure
 	case err != nil:
 		return nil, &AccessError{Err: fmt.Errorf("kubectl %s: %s", strings.Join(args, " "), cmp.Or(lastLine(stderr.String()), err.Error()))}
 	}
-	u := unstructured.Unstructured{}
-	if err := u.UnmarshalJSON(out); err != nil {
-		return nil, fmt.Errorf("output of kubectl %s: %w", strings.Join(args, " "), err)
-	}
-	if !u.IsList() {
-		return []unstructured.Unstructured{u}, nil
-	}
-	list, err := u.ToList()
-	if err != nil {
-		return nil, fmt.Errorf("output of kubectl %s: %w", strings.Join(args, " "), err)
-	}
-	return list.Items, nil
+	return out, nil
 }
 
 // lastLine leaves out what kubectl's library logs before the error.
