@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -19,7 +20,7 @@ type calm struct {
 	timer *time.Timer
 }
 
-func newCalm() *calm { return &calm{after: time.Second, least: 100, free: debug.FreeOSMemory} }
+func newCalm() *calm { return &calm{after: time.Second, least: 100, free: free} }
 
 // connected notes a proxy that has its first configuration.
 func (c *calm) connected() {
@@ -39,4 +40,12 @@ func (c *calm) come() {
 	c.n = 0
 	c.mu.Unlock()
 	c.free()
+}
+
+// free collects more than once: a collection halves a stack that has become too large, and what a
+// pool holds goes with the second one.
+func free() {
+	runtime.GC()
+	runtime.GC()
+	debug.FreeOSMemory()
 }

@@ -27,11 +27,11 @@ var floods = []attacked{
 	begunHandshakes("floods: handshakes begun, from 2,000 addresses", stream, contract.SecureDiscoveryPort, 2000),
 	begunHandshakes("floods: handshakes begun at the webhook, from 2,000 addresses", review, contract.WebhookPort, 2000),
 	{
-		name: "floods: connections that send nothing, from 10,000 addresses", ordinary: stream,
+		name: "floods: connections that send nothing, from 10,000 addresses", ordinary: stream, keeps: crowdKeeps,
 		attack: func(ctx context.Context, v victim) (string, error) { return v.crowd(ctx, nil, true) },
 	},
 	{
-		name: "floods: handshakes begun and not continued, from 10,000 addresses", ordinary: stream,
+		name: "floods: handshakes begun and not continued, from 10,000 addresses", ordinary: stream, keeps: crowdKeeps,
 		attack: func(ctx context.Context, v victim) (string, error) {
 			hello, err := v.hello()
 			if err != nil {
@@ -41,7 +41,7 @@ var floods = []attacked{
 		},
 	},
 	{
-		name: "floods: handshakes begun by clients that go, from 10,000 addresses", ordinary: stream,
+		name: "floods: handshakes begun by clients that go, from 10,000 addresses", ordinary: stream, keeps: crowdKeeps,
 		attack: func(ctx context.Context, v victim) (string, error) {
 			hello, err := v.hello()
 			if err != nil {
@@ -213,6 +213,10 @@ func (v victim) hello() ([]byte, error) {
 	n, err := far.Read(hello)
 	return hello[:n], err
 }
+
+// crowdKeeps is for 10,000 addresses whose rates are known, and as many goroutines: the runtime
+// keeps half a KiB of each one that has ended.
+const crowdKeeps = 16 << 20
 
 // crowd connects from as many addresses as connections may wait for their handshake. Each sends
 // the same bytes, and stays until the server closes it, or goes at once.

@@ -3,8 +3,11 @@ package ca
 import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/hkdf"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/netip"
@@ -39,7 +42,8 @@ type Serving struct {
 	by     *signer
 	renew  time.Time
 	expiry time.Time
-	config *tls.Config // for all connections, with cert and the roots of by
+	config *tls.Config // for all connections of a day, with cert and the roots of by
+	day    string      // of its tickets' keys
 }
 
 // CheckName returns an error unless name is a DNS name or an IP address that a certificate
@@ -121,7 +125,9 @@ func (s *Serving) next() (*tls.Certificate, error) {
 // TLS returns the configuration of port 15012. A client's certificate is optional, since
 // clients request their first one here; if there is one it must be of this mesh.
 //
-// Session tickets are off: a resumed connection would outlive the removal of a root.
+// A client may resume the session of an earlier connection, also with another replica or after a
+// restart: that takes half of the work of a handshake. It is refused what a full handshake would
+// refuse: its certificate is in the ticket, and must be valid and of a current root.
 func (s *Serving) TLS() *tls.Config {
 	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, SessionTicketsDisabled: true}
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current(base) }
@@ -137,18 +143,44 @@ func (s *Serving) current(base *tls.Config) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	roots := s.authority.current.Load().pool
+	by, today := s.authority.current.Load(), s.authority.now().UTC()
+	day := today.Format(time.DateOnly)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := s.config; c == nil || c.ClientCAs != roots || c.Certificates[0].Leaf != cert.Leaf {
+	if c := s.config; c == nil || c.ClientCAs != by.pool || c.Certificates[0].Leaf != cert.Leaf || s.day != day {
+		keys, err := by.ticketKeys(today)
+		if err != nil {
+			return nil, err
+		}
+		s.day = day
 		s.config = &tls.Config{
-			MinVersion: base.MinVersion, NextProtos: base.NextProtos, SessionTicketsDisabled: true,
+			MinVersion: base.MinVersion, NextProtos: base.NextProtos,
 			Certificates: []tls.Certificate{*cert},
-			ClientAuth:   tls.VerifyClientCertIfGiven, ClientCAs: roots, Time: s.authority.now,
+			ClientAuth:   tls.VerifyClientCertIfGiven, ClientCAs: by.pool, Time: s.authority.now,
 			VerifyConnection: s.verify,
 		}
+		s.config.SetSessionTicketKeys(keys)
 	}
 	return s.config, nil
+}
+
+// ticketKeys encrypt the tickets of a day, and decrypt those of the day before. They follow from
+// the authority's key, which all replicas have: it can sign any identity, so that a ticket's key
+// is worth less.
+func (s *signer) ticketKeys(day time.Time) ([][32]byte, error) {
+	secret, err := x509.MarshalPKCS8PrivateKey(s.key)
+	if err != nil {
+		return nil, fmt.Errorf("the keys of session tickets: %w", err)
+	}
+	keys := make([][32]byte, 2)
+	for i := range keys {
+		key, err := hkdf.Key(sha256.New, secret, nil, "outrider session ticket "+day.AddDate(0, 0, -i).Format(time.DateOnly), len(keys[i]))
+		if err != nil {
+			return nil, fmt.Errorf("the keys of session tickets: %w", err)
+		}
+		copy(keys[i][:], key)
+	}
+	return keys, nil
 }
 
 // verify refuses a certificate of another trust domain, or without an identity. A host that

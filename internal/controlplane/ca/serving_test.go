@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Clients call a control plane by names and by addresses; a name that is not in its
@@ -76,5 +77,70 @@ func TestConnectionsShareAConfiguration(t *testing.T) {
 	second := current()
 	if second == first || second.ClientCAs != a.current.Load().pool {
 		t.Error("after a new root a connection has the configuration without it")
+	}
+}
+
+// A session is resumed by another replica, and by one that has been restarted, with the client's
+// certificate; not once its root is gone.
+func TestSessionsAreResumed(t *testing.T) {
+	dir := t.TempDir()
+	key := ecKey(t)
+	signed := must(authority(t, dir).Sign(key.Public(), shop, 0))
+	client := &tls.Config{
+		ServerName: "localhost", RootCAs: authority(t, dir).current.Load().pool, ClientSessionCache: tls.NewLRUClientSessionCache(1),
+		Certificates: []tls.Certificate{{Certificate: signed.served, PrivateKey: key}},
+	}
+	serving := func(a *Authority) *Serving { return must(a.NewServing(shop, []string{"localhost"}, 0)) }
+	connect := func(s *Serving) (state tls.ConnectionState, err error) {
+		l := must(tls.Listen("tcp", "127.0.0.1:0", s.TLS()))
+		defer l.Close()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			server := must(l.Accept()).(*tls.Conn)
+			defer server.Close()
+			err = server.HandshakeContext(t.Context())
+			state = server.ConnectionState()
+		}()
+		c, failed := tls.Dial("tcp", l.Addr().String(), client)
+		if failed == nil {
+			c.Read(make([]byte, 1)) // the ticket, until the end
+			c.Close()
+		}
+		<-ended
+		return state, err
+	}
+	for i := range 3 {
+		a := authority(t, dir)
+		state, err := connect(serving(a))
+		if err != nil || state.DidResume != (i > 0) {
+			t.Fatalf("connection %d: resumed %v, %v", i, state.DidResume, err)
+		}
+		if id, err := a.identify(state.PeerCertificates, state.VerifiedChains); err != nil || id != shop {
+			t.Errorf("connection %d: %v, %v; want the client's identity", i, id, err)
+		}
+	}
+	a := authority(t, t.TempDir())
+	client.RootCAs.AddCert(a.Roots()[0])
+	control := serving(a)
+	a.current.Load().key = authority(t, dir).current.Load().key // and so its tickets can be read
+	if state, _ := connect(control); state.DidResume || len(state.PeerCertificates) > 0 {
+		t.Errorf("a client of a root that is gone has its identity; resumed %v", state.DidResume)
+	}
+}
+
+// A ticket can be read on the day when it was written and on the next.
+func TestKeysOfTicketsChangeEachDay(t *testing.T) {
+	s := authority(t, t.TempDir()).current.Load()
+	day := time.Date(2026, 2, 28, 23, 59, 0, 0, time.UTC)
+	var keys [3][][32]byte
+	for i := range keys {
+		keys[i] = must(s.ticketKeys(day.AddDate(0, 0, i)))
+	}
+	if keys[0][0] != keys[1][1] || keys[1][0] != keys[2][1] || slices.Contains(keys[2], keys[0][0]) {
+		t.Errorf("keys of three days: %x", keys)
+	}
+	if other := must(authority(t, t.TempDir()).current.Load().ticketKeys(day)); slices.Contains(other, keys[0][0]) {
+		t.Error("another authority has the same keys")
 	}
 }
