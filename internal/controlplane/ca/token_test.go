@@ -123,5 +123,37 @@ func FuzzVerify(f *testing.F) {
 		if c, err := t.Verify(token, DefaultAudience, time.Now()); err == nil && token != good {
 			tt.Errorf("%q was accepted: %+v", token, c)
 		}
+		expiryOf(token)
 	})
+}
+
+// A stream that begins with a token ends with it.
+func TestExpiryOfACaller(t *testing.T) {
+	ours := tokens(t, t.TempDir())
+	expiry := time.Now().Add(20 * time.Minute).Truncate(time.Second)
+	token := must(ours.Issue(Claim{Namespace: "a", ServiceAccount: "b", TTL: time.Until(expiry)}, time.Now()))
+	caller := must(ours.Authenticate(t.Context(), Credentials{Bearer: token}))
+	if d := caller.Expiry.Sub(expiry).Abs(); d > time.Second {
+		t.Errorf("our token: %s; want %s", caller.Expiry, expiry)
+	}
+	claims := func(text string) string { return "e30." + base64.RawURLEncoding.EncodeToString([]byte(text)) + ".e30" }
+	for token, want := range map[string]time.Time{
+		claims(fmt.Sprintf(`{"exp": %d, "aud": "istio-ca"}`, expiry.Unix())): expiry,
+		claims(`{"aud": ["istio-ca"]}`):                                      {},
+		claims(`{"exp": "tomorrow"}`):                                        {},
+		claims(`{`):                                                          {},
+		"no token":                                                           {},
+	} {
+		caller, err := Reviewed{Reviewer: anyone{}, TrustDomain: "cluster.local"}.Authenticate(t.Context(), Credentials{Bearer: token})
+		if err != nil || !caller.Expiry.Equal(want) {
+			t.Errorf("%s: %s, %v; want %s", token, caller.Expiry, err, want)
+		}
+	}
+}
+
+// anyone is a reviewer that accepts everything.
+type anyone struct{}
+
+func (anyone) Review(context.Context, string, []string) (Subject, error) {
+	return Subject{"shop", "app", "app-7d9"}, nil
 }

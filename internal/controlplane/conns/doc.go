@@ -9,7 +9,8 @@
 //
 // By its handshake it belongs to one of two servers: connections with a client certificate to
 // [Listener.Identified], the others to [Listener.Anonymous]. So the two have different limits:
-// without an identity only a certificate can be requested.
+// without an identity a certificate can be requested, or a call may prove one ([Identify]), and
+// the connection then counts for that client.
 //
 // Connections that wait, and those without an identity, are limited in total. If there are too
 // many, the oldest one of the address that has most is closed: an address that opens many
