@@ -19,6 +19,12 @@ const (
 	MetadataDNSCapture     = "DNS_CAPTURE"       // Istio's: its agent wants a table of names
 )
 
+// Files of the proxy's own certificates, in the metadata of Istio's.
+const (
+	MetadataServerCert = "TLS_SERVER_CERT_CHAIN"
+	MetadataClientCert = "TLS_CLIENT_CERT_CHAIN"
+)
+
 // SecretsCluster is the cluster of the bootstrap by which the agent serves the proxy's
 // secrets. Istio's name.
 const SecretsCluster = "sds-grpc"

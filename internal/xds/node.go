@@ -157,7 +157,7 @@ var metadataKeys = []string{
 	contract.MetadataNamespace, contract.MetadataServiceAccount, contract.MetadataWorkload, contract.MetadataAddresses,
 	contract.MetadataInterception, contract.MetadataPush, contract.MetadataPrewarm, contract.MetadataRenewed, contract.MetadataSecrets, contract.MetadataCertificates,
 	contract.MetadataSilent, contract.MetadataIstioVersion, contract.MetadataDNSCapture,
-	contract.MetadataRelay,
+	contract.MetadataRelay, contract.MetadataServerCert, contract.MetadataClientCert,
 }
 
 func metadata(s *structpb.Struct) map[string]string {

@@ -7,6 +7,10 @@ import (
 	"outrider.dev/internal/xds"
 )
 
+// istioCertificates is where Istio's agent finds the files of the secrets that it serves as
+// default and ROOTCA, if there are any.
+const istioCertificates = "/etc/certs"
+
 // noNames is an empty table of names. Its version never changes.
 var noNames = &xds.Resource{Name: "names", Version: "empty", Body: &anypb.Any{TypeUrl: xds.NameTableType}}
 

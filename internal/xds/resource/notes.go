@@ -2,6 +2,7 @@ package resource
 
 import (
 	"fmt"
+	"path"
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/xds"
@@ -22,6 +23,11 @@ func (v *snapshot) Notes(p *xds.Proxy, listeners []string) []string {
 	case !secretsOf(p).configured():
 		out = append(out, fmt.Sprintf("it calls and is called in plain text, and its ports that require mutual TLS refuse everything: its node has no metadata %s or %s (docs/interop.md)",
 			contract.MetadataSecrets, contract.MetadataCertificates))
+	}
+	for _, key := range []string{contract.MetadataServerCert, contract.MetadataClientCert} {
+		if file := p.Metadata[key]; p.IstioAgent() && file != "" && path.Join("/", path.Dir(file)) != istioCertificates {
+			out = append(out, fmt.Sprintf("its node has %s=%q, which is not followed: its listeners and clusters wait for certificates in %s (docs/interop.md)", key, file, istioCertificates))
+		}
 	}
 	if istioDNS(p) {
 		out = append(out, "its agent captures DNS, and knows no name of the mesh: all queries go on to the pod's resolver; names of the mesh are resolved by outrider-agent only (docs/interop.md)")

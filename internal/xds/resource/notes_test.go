@@ -26,6 +26,8 @@ func TestNotesOnAProxy(t *testing.T) {
 		"files":                {client(), nil},
 		"Istio's agent":        {with(map[string]string{contract.MetadataIstioVersion: "1.32"}), nil},
 		"Istio's, DNS capture": {with(map[string]string{contract.MetadataIstioVersion: "1.32", contract.MetadataDNSCapture: "true"}), []string{"knows no name of the mesh"}},
+		"Istio's, files":       {with(map[string]string{contract.MetadataIstioVersion: "1.32", contract.MetadataClientCert: "./etc/certs/cert-chain.pem"}), nil},
+		"Istio's, other files": {with(map[string]string{contract.MetadataIstioVersion: "1.32", contract.MetadataServerCert: "/vault/cert.pem"}), []string{"wait for certificates in /etc/certs"}},
 		"our agent, the same":  {client(withAgent, func(p *xds.Proxy) { p.Metadata[contract.MetadataDNSCapture] = "true" }), nil},
 		"no secrets":           {with(nil), []string{"calls and is called in plain text"}},
 		"a gRPC client":        {client(func(p *xds.Proxy) { p.Metadata, p.GRPC = nil, true }), []string{"calls in plain text"}},
