@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -165,6 +166,54 @@ func TestFiftyAtOnce(t *testing.T) {
 					return
 				}
 			}
+		})
+	}
+}
+
+// A liveness probe counts from the start of the command, and stays the kubelet's: it does not
+// fail while the gate waits, no process is started in the container for it, and it restarts an
+// application that hangs.
+func TestLivenessWhileWaiting(t *testing.T) {
+	for name, c := range map[string]struct {
+		delay   int32
+		changes []change
+		execs   bool // of "outrider-agent started", until the gate opens
+	}{
+		"by the agent":               {},
+		"by the agent, with a delay": {delay: 5},
+		"by the copied agent":        {changes: []change{annotated("status.sidecar.istio.io/port", "0")}, execs: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRun(t)
+			id := dashed("live", name)
+			late := "test.outrider.dev/" + id + ":1"
+			pod := awesome("plain", id, append(c.changes, start(startup.Gate), annotated("sidecar.istio.io/proxyImage", late))...)
+			live := httpProbe("/ready", 8080)
+			live.FailureThreshold, live.InitialDelaySeconds = 2, c.delay
+			pod.Spec.Containers[0].LivenessProbe = live
+			p := r.cli(pod, "--set", "values.global.proxy_init.image="+world.ProxyImage)
+			r.until(p, "the image is missed", func() bool { return missing(p) })
+			time.Sleep(4 * time.Second) // what would go wrong has time to
+			r.must(w.Tag(r.Context(), world.ProxyImage, late))
+			r.ready(p)
+			before := p.Execs("app")
+			time.Sleep(4 * time.Second) // for some more probes
+			if n := p.Execs("app"); n != before || (n > 0) != c.execs {
+				t.Errorf("%d processes were started in the application's container until it was ready, and %d by now\n%s", before, n, p.Describe())
+			}
+			if n := p.Restarts("app"); n > 0 {
+				t.Errorf("%d restarts\n%s", n, p.Describe())
+			}
+			pid, err := p.Below("app", "app")
+			r.must(err)
+			r.must(syscall.Kill(pid, syscall.SIGSTOP))
+			r.until(p, "started again, since it hangs", func() bool { return p.Restarts("app") == 1 })
+			r.ready(p)
+			if n := p.Restarts("app"); n != 1 {
+				t.Errorf("%d restarts, want 1\n%s", n, p.Describe())
+			}
+			r.deleted(p)
+			r.judge(p)
 		})
 	}
 }

@@ -21,6 +21,7 @@ const (
 	Created = "/containers/create"
 	Started = "/tasks/start"
 	Exited  = "/tasks/exit"
+	Execed  = "/tasks/exec-started" // a probe or a hook, or by hand
 )
 
 // An Event is one of a container or sandbox.
@@ -137,7 +138,7 @@ func parse(line string) (Event, bool) {
 	switch e.Topic {
 	case Created:
 		e.id = body.ID
-	case Started:
+	case Started, Execed:
 	case Exited:
 		if body.ID != body.Container {
 			return e, false // of an exec
@@ -180,9 +181,14 @@ func (l *Log) Running(uid string) map[string]int {
 }
 
 // Starts is how often a container of a pod was started.
-func (l *Log) Starts(uid, name string) (n int) {
+func (l *Log) Starts(uid, name string) int { return l.count(uid, name, Started) }
+
+// Execs is how often a process was started in a container of a pod that runs.
+func (l *Log) Execs(uid, name string) int { return l.count(uid, name, Execed) }
+
+func (l *Log) count(uid, name, topic string) (n int) {
 	for _, e := range l.Of(uid) {
-		if e.Topic == Started && e.Container == name {
+		if e.Topic == topic && e.Container == name {
 			n++
 		}
 	}

@@ -170,6 +170,9 @@ func (p *Pod) Remove(ctx context.Context) {
 // is empty. 0: it does not run.
 func (p *Pod) PID(container string) int { return p.w.runtime.Running(p.UID)[container] }
 
+// Execs is how often the kubelet has started a process in a container, for a probe or a hook.
+func (p *Pod) Execs(container string) int { return p.w.runtime.Execs(p.UID, container) }
+
 // Kill sends SIGKILL to the first process of a container, or of the sandbox.
 func (p *Pod) Kill(container string) error {
 	pid := p.PID(container)
