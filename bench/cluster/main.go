@@ -4,6 +4,8 @@
 // pod at a time, and the pod without a mesh is among them.
 //
 //	go run ./bench/cluster [-n 20] [-kube v1.34]
+//
+// or, with -probes 300, what a liveness probe costs.
 package main
 
 import (
@@ -37,6 +39,7 @@ var ways = []way{
 
 func main() {
 	n := flag.Int("n", 20, "pods of each way")
+	probes := flag.Int("probes", 0, "measure the processor time of so many liveness probes instead")
 	kube := flag.String("kube", "", "version of Kubernetes (default the test cluster's)")
 	flag.Parse()
 	root, err := os.Getwd()
@@ -44,7 +47,7 @@ func main() {
 		os.Exit(world.Enter(world.Options{Root: root, Version: *kube, Name: "bench", Progress: os.Stderr}))
 	}
 	if err == nil {
-		err = measure(context.Background(), root, *n)
+		err = measure(context.Background(), root, *n, *probes)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "cluster: error:", err)
@@ -55,7 +58,7 @@ func main() {
 // times are what was measured of one way.
 type times struct{ container, first, called []time.Duration }
 
-func measure(ctx context.Context, root string, n int) error {
+func measure(ctx context.Context, root string, n, probes int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w, err := world.Open(ctx, root)
@@ -67,6 +70,9 @@ func measure(ctx context.Context, root string, n int) error {
 	}
 	if err := w.Furnish(ctx); err != nil {
 		return err
+	}
+	if probes > 0 {
+		return measureProbes(ctx, w, probes)
 	}
 	took := make([]times, len(ways))
 	for round := range n {
