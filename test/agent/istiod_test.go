@@ -22,21 +22,22 @@ const istiodName = "istiod.istio-system.svc"
 // certificate of the same root for istiod's names.
 func TestAgentAtIstiod(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(*testing.T, *harness.Pod) (tokens func() int64){"twin": istiodTwin, "istiod": istiod} {
+	for name, tt := range map[string]struct {
+		start func(*testing.T, *harness.Pod) (tokens func() int64)
+		env   []string
+	}{
+		"twin":                        {istiodTwin, nil},
+		"istiod":                      {istiod, nil},
+		"certificates from elsewhere": {istiodTwin, []string{"CA_ADDR=" + harness.Discovery}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := harness.New(t)
-			authority, err := ca.NewAuthority(ca.AuthorityOptions{Dir: filepath.Join(w.State(), "ca")})
-			if err == nil {
-				err = os.WriteFile(w.Roots(), authority.RootsPEM(), 0o644)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			w.Serve("--name", istiodName) // it makes the authority, and gives the certificate in the last case
 			server := w.Machine("istiod")
 			server.User = 0 // it reads the authority's key
-			tokens := start(t, server)
+			tokens := tt.start(t, server)
 			p := w.Pod("app")
-			p.Plane, p.Env = server.Address.String()+":15012", []string{"ISTIOD_SAN=" + istiodName}
+			p.Plane, p.Env = server.Address.String()+":15012", append(tt.env, "ISTIOD_SAN="+istiodName)
 			got := p.Agent().Unready("identity-refused", "and no outriderd: outrider-agent takes its configuration from outriderd only; with istiod use Istio's proxy")
 			if !strings.Contains(got.Message, istiodName) {
 				t.Errorf("%s; want the name of what answers", got.Message)
