@@ -35,7 +35,8 @@ type client struct {
 	overLimit int      // names beyond maxNames: answered, and not followed
 	adopted   int      // names that came with the versions of an earlier stream
 	nonces    uint64
-	away      []byte // as sent: see [Snapshot.Away]
+	away      []byte                 // as sent: see [Snapshot.Away]
+	held      map[heldName]time.Time // when the response is due
 }
 
 // A subscriptionChange is what a request changes in the subscription to a type.

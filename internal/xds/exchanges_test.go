@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -78,6 +79,7 @@ func (p *pipe[Req, Resp]) taken() []Resp {
 //	> cds have a@1             the client has a in version 1 from before
 //	> cds ack 3                an ACK of message 3; "nack 3 reason" is a NACK
 //	snapshot 2                 the file "2" is now the snapshot
+//	wait 1s                    this time passes
 //	reconnect                  a new stream
 //	restart                    a new server, and a new stream
 //	status                     the content of proxy-status
@@ -236,6 +238,12 @@ func (s *script) do(words []string) {
 			s.t.Fatalf("no snapshot %q", words[1])
 		}
 		s.source.set(v)
+	case "wait":
+		d, err := time.ParseDuration(words[1])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		time.Sleep(d) // of the bubble
 	case "reconnect":
 		s.reconnect()
 	case "restart":

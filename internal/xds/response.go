@@ -179,6 +179,9 @@ func (r *response) addName(sub *subscription, name string, forced bool) {
 		}
 		return
 	}
+	if r.client.hold(sub, name, b.Hold) {
+		return
+	}
 	if b.Service && sub.typeURL == ClusterType && (forced || !sub.exists(b.Resource.Name)) {
 		r.used = append(r.used, b.Resource.Name)
 	}

@@ -2,6 +2,7 @@ package xds
 
 import (
 	"net/netip"
+	"time"
 
 	"google.golang.org/protobuf/types/known/anypb"
 )
@@ -53,6 +54,10 @@ type Bundle struct {
 	// Service: the cluster belongs to a service, and the workload's next pod gets it with its
 	// first response.
 	Service bool
+
+	// Hold: the resource is likely to be another one in a moment, as that of an address which is
+	// given to a service now. The first response with it waits so long for a change.
+	Hold time.Duration
 
 	// Before is sent before Resource, unless the client has it: the clusters of a virtual
 	// host. What follows such a cluster is found by looking up its name.

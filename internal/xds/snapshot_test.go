@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -39,6 +40,7 @@ func abbreviation(typeURL string) string {
 //	vhds rc/svc@1 before=cds/od|a
 //	vhds rc/none none                   without a body
 //	away a                              what Away returns
+//	cds  od|c@1 hold=500ms              its first response waits for a change
 type textSnapshot struct {
 	version string
 	diffs   bool // it knows the changes since another one that does
@@ -56,6 +58,7 @@ type entry struct {
 	resource      *Resource
 	all, prewarm  bool
 	before, after []key
+	hold          time.Duration
 	text          string
 }
 
@@ -100,6 +103,11 @@ func parseEntry(v *textSnapshot, typeURL, named string, rest []string) (*entry, 
 			e.resource.Body = nil
 		case "before":
 			e.before = keysOf(value)
+		case "hold":
+			var err error
+			if e.hold, err = time.ParseDuration(value); err != nil {
+				return nil, err
+			}
 		case "after":
 			e.after = keysOf(value)
 		default:
@@ -167,7 +175,7 @@ func (v *textSnapshot) bundle(e *entry) Bundle {
 		}
 		return out
 	}
-	return Bundle{Resource: e.resource, Service: true, Before: need(e.before), After: need(e.after)}
+	return Bundle{Resource: e.resource, Service: true, Hold: e.hold, Before: need(e.before), After: need(e.after)}
 }
 
 func (v *textSnapshot) Diff(old Snapshot) (map[string]Change, bool) {

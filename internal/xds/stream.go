@@ -54,6 +54,7 @@ type stream[Req discoveryRequest, Resp proto.Message] struct {
 	client    *client
 	served    int              // requests, up to firstRequests
 	paused    <-chan time.Time // until the next request is served; nil: at once
+	due       <-chan time.Time // when a response that was held back is due; nil: none is
 }
 
 // firstRequests are what a client sends before it has its first configuration: for clusters and
@@ -134,6 +135,10 @@ func (st *stream[Req, Resp]) run() error {
 				first.Reset(firstRequest)
 			} else if st.client == nil {
 				return grpcstatus.Errorf(codes.DeadlineExceeded, "no request within %s", firstRequest)
+			}
+		case <-st.due:
+			if err := st.respond(false, func(c *client) (*response, error) { return c.due(), nil }); err != nil {
+				return err
 			}
 		case f := <-requests:
 			r := st.protocol.request()
@@ -274,6 +279,10 @@ func (st *stream[Req, Resp]) respond(large bool, step func(*client) (*response, 
 		if err := st.send(m); err != nil {
 			return err
 		}
+	}
+	st.due = nil
+	if at, held := c.nextDue(); held {
+		st.due = time.After(time.Until(at))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,8 @@ import (
 
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/xds"
+	"outrider.dev/internal/xds/resource"
 	"outrider.dev/test/late"
 )
 
@@ -324,6 +327,32 @@ func TestOneServerFirstService(t *testing.T) {
 		}
 		if n := s.client.stalls() - before; n != 0 {
 			t.Errorf("%s: %d waits for first bytes", to, n)
+		}
+	}
+}
+
+// A call to a service that appears a moment later gets it, though connections to its address are
+// lost before.
+func TestNewService(t *testing.T) {
+	t.Parallel()
+	const longTimeout = time.Minute // half of it is for the service to appear
+	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = longTimeout })
+	s.router.IP("route", "add", "blackhole", "10.96.0.12/30")
+	results := make(chan string, 2)
+	go func() { results <- get(s.client.client(), "http://10.96.0.12:8080/") }()
+	go func() { results <- s.client.send("10.96.0.13:6379", "PING") }()
+	for _, name := range []string{"http|10.96.0.12:8080", "tcp|10.96.0.13:6379"} {
+		eventually(t, "a subscription to "+name, func() bool {
+			return slices.ContainsFunc(s.toServe.Proxies(), func(p xds.ProxyStatus) bool {
+				return slices.ContainsFunc(p.Types, func(ty xds.TypeStatus) bool { return slices.Contains(ty.Subscribed, name) })
+			})
+		})
+	}
+	s.service("fresh", "10.96.0.12", "server", port(8080, mesh.HTTP))
+	s.service("fresh-bytes", "10.96.0.13", "server", port(6379, mesh.TCP))
+	for range 2 {
+		if got := <-results; !strings.HasPrefix(got, "200 server") && got != "server PING" {
+			t.Error(got)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 
@@ -61,9 +62,7 @@ func (v *snapshot) addressCluster(p *xds.Proxy, a address) xds.Bundle {
 	}
 	w := v.mesh.Workload(a.to.Addr())
 	if w == nil || !v.mayIdentify(w, p.Namespace) {
-		// Not cached: an application that scans addresses would fill the control plane's
-		// memory too.
-		return xds.Bundle{Resource: serialize(a.String(), directCluster(a, mesh.HTTP, "", features{}))}
+		return v.unknownCluster(a, w == nil)
 	}
 	port, declared := appPort(w, a.to.Port())
 	sh, id := featuresOf(p).forClusters(), ""
@@ -80,6 +79,58 @@ func (v *snapshot) addressCluster(p *xds.Proxy, a address) xds.Bundle {
 		return xds.Bundle{Resource: build()} // one of 65,535: not cached either
 	}
 	return xds.Bundle{Resource: v.cache.of(w).getFor(sh, directKey{a, sh}, build)}
+}
+
+// unknownCluster is that of an address of which the proxy may know nothing. It is not cached: an
+// application that scans addresses would fill the control plane's memory too.
+func (v *snapshot) unknownCluster(a address, free bool) xds.Bundle {
+	c, out := directCluster(a, mesh.HTTP, "", features{}), xds.Bundle{}
+	s := v.mesh.ByAddress(a.to.Addr())
+	if free && (s == nil || s.Port(a.to.Port()) == nil) && v.inServiceNetwork(a.to.Addr()) {
+		// Perhaps the control plane sees the service, or its port, a moment after the client.
+		out.Hold = v.firstUseTimeout / 2
+		c.ConnectTimeout = duration(unknownConnectTimeout)
+	}
+	out.Resource = serialize(a.String(), c)
+	return out
+}
+
+// unknownConnectTimeout is that of an address at which a service may appear. As long as it has
+// none a connection there is lost, and its next try finds the service. No pod is behind the
+// address that may have parked the connection.
+const unknownConnectTimeout = time.Second
+
+// inServiceNetwork reports whether an address is among those of the services: in the smallest
+// network that has all blocks of them, within a /12 or, for IPv6, a /108, the largest that
+// Kubernetes takes for services.
+func (v *snapshot) inServiceNetwork(a netip.Addr) bool {
+	within, _ := a.Prefix(serviceNetworkBits(a))
+	n, ok := v.serviceNetworks()[within]
+	return ok && n.Contains(a)
+}
+
+func serviceNetworkBits(a netip.Addr) int {
+	if a.Is4() {
+		return 12
+	}
+	return 108
+}
+
+// listServiceNetworks returns those networks, by the largest one that each is in.
+func (v *snapshot) listServiceNetworks() map[netip.Prefix]netip.Prefix {
+	out := map[netip.Prefix]netip.Prefix{}
+	for block := range v.away.networks.virtual { // any order: the smallest network is one
+		within, _ := block.Addr().Prefix(serviceNetworkBits(block.Addr()))
+		n, ok := out[within]
+		if !ok {
+			n = block
+		}
+		for !n.Contains(block.Addr()) {
+			n = parent(n)
+		}
+		out[within] = n
+	}
+	return out
 }
 
 // internalCluster returns a cluster that leads to the internal listener. The virtual host

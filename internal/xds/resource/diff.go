@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -44,6 +45,9 @@ func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 	}
 	if len(d.addresses) > 0 {
 		d.types[xds.ClusterType].Match = d.addresses.match
+	}
+	if frontend && !maps.Equal(o.serviceNetworks(), v.serviceNetworks()) { // rarely: a network only grows
+		d.types[xds.ClusterType].AllNames = true // of the addresses without a service
 	}
 	d.types[xds.ListenerType].AllNames = d.types[xds.ListenerType].AllNames || frontend
 	out := map[string]xds.Change{}

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"hash/fnv"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,7 +33,8 @@ type snapshot struct {
 	cache  *cache
 	hosts  resourceCache // route configurations of a port number, by namespace
 
-	serverFirst func() []target // see listServerFirst
+	serverFirst     func() []target                      // see listServerFirst
+	serviceNetworks func() map[netip.Prefix]netip.Prefix // see listServiceNetworks
 }
 
 var snapshots atomic.Uint64
@@ -40,6 +42,7 @@ var snapshots atomic.Uint64
 func newSnapshot(m *mesh.Mesh, firstUseTimeout time.Duration, last *snapshot) *snapshot {
 	v := &snapshot{builder: builder{m.Config, firstUseTimeout}, mesh: m, number: snapshots.Add(1)}
 	v.serverFirst = sync.OnceValue(v.listServerFirst)
+	v.serviceNetworks = sync.OnceValue(v.listServiceNetworks)
 	if last == nil {
 		v.cache, v.ports = newCache(), countPorts(m.Services())
 		v.away = v.newAway(networks{}.after(mesh.Changed(mesh.NewBuilder(m.Config).Mesh(), m)), m, nil)

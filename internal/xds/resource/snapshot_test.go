@@ -327,3 +327,20 @@ func slice(service, at string) *mesh.SliceSpec {
 	return &mesh.SliceSpec{Name: service + "-1", Namespace: "shop", Service: service,
 		Ports: []mesh.SlicePort{{Name: "p80", Number: 80}}, Endpoints: []mesh.SliceEndpoint{{Addresses: addresses(at), Ready: true}}}
 }
+
+// The first answer for an address of the services' network may wait for its service, or its
+// port; no other does.
+func TestAddressesThatMayGetAService(t *testing.T) {
+	v := snapshot(t, append(parts(), service("six", "db", "fd96::6", port(6379, mesh.TCP)))...)
+	for name, held := range map[string]bool{
+		"http|10.96.0.12:80": true, "tcp|10.96.0.12:6379": true, "raw|10.96.0.12:80": true, "tcp|[fd96::7]:1": true,
+		"http|10.96.0.1:79":  true,  // a service, not a port
+		"http|10.96.0.66:80": false, // a service that the proxy may not see
+		"http|10.96.0.1:80":  false, "tcp|10.244.0.4:1": false, "tcp|10.9.9.9:99": false, "tcp|10.97.0.1:80": false, "tcp|[fd97::7]:1": false,
+	} {
+		b := v.Named(client(), xds.ClusterType, name)
+		if b.Resource == nil || b.Hold > 0 != held {
+			t.Errorf("%s: held for %s", name, b.Hold)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package xds
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// maxHeld bounds the names of a client whose first response is held back: an application that
+// scans addresses gets its answers at once beyond that.
+const maxHeld = 100
+
+// A heldName is a subscribed name without a response yet.
+type heldName struct {
+	typeURL, name string
+}
+
+// hold reports whether the first response for a name is to wait: for a change, or until the
+// time is over. It has begun to wait if it does.
+func (c *client) hold(sub *subscription, name string, wait time.Duration) bool {
+	key := heldName{sub.typeURL, name}
+	switch until, held := c.held[key]; {
+	case wait > 0 && held:
+		return time.Now().Before(until)
+	case wait <= 0 || !c.unsolicited || sub.has(name) || len(c.held) >= maxHeld:
+		delete(c.held, key)
+		return false
+	}
+	if c.held == nil {
+		c.held = map[heldName]time.Time{}
+	}
+	c.held[key] = time.Now().Add(wait)
+	return true
+}
+
+// nextDue returns when the first of the held names is due; false if there is none.
+func (c *client) nextDue() (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var first time.Time
+	for _, until := range c.held {
+		if first.IsZero() || until.Before(first) {
+			first = until
+		}
+	}
+	return first, !first.IsZero()
+}
+
+// due returns the response to the held names whose time is over.
+func (c *client) due() *response {
+	r, now := c.newResponse(), time.Now()
+	for _, key := range slices.SortedFunc(maps.Keys(c.held), func(a, b heldName) int { return compareTypes(a.typeURL+a.name, b.typeURL+b.name) }) {
+		if c.held[key].After(now) {
+			continue
+		}
+		if sub := c.subscription(key.typeURL); sub.subscribed(key.name) {
+			r.addName(sub, key.name, true)
+		}
+		delete(c.held, key)
+	}
+	c.recordUsed(r)
+	return r
+}
