@@ -260,25 +260,31 @@ func TestStopByProof(t *testing.T) {
 	w.Known(1, 1)
 	s.Agent().Ready()
 
-	w.Run("the gate reports the end of the app", func(t *testing.T) {
-		p := w.Pod("gated")
-		p.Env = []string{"ISTIO_META_APP_CONTAINERS=app"}
-		a := p.Agent()
-		// The app ends a second after SIGTERM.
-		gate := p.Gate("--after", "outrider-proxy is healthy", "--", "sh", "-c", `trap 'sleep 1; exit 0' TERM; while :; do sleep 0.05; done`)
-		a.Ready()
-		harness.Eventually(t, "the app runs behind its gate", func() bool { return strings.Contains(p.State("app"), `"phase":"running"`) })
-		a.Signal(syscall.SIGTERM)
-		gate.Signal(syscall.SIGTERM)
-		gate.Exit()
-		ended := time.Now()
-		status := a.Exit()
-		took := time.Since(ended)
-		t.Logf("the proxy left %s after the app: %s", took.Round(time.Millisecond), why(a))
-		if status != 0 || why(a) != "all applications have ended" {
-			t.Errorf("status %d, %q\n%s", status, why(a), a.Log())
-		}
-	})
+	gates := map[string][]string{
+		"the gate reports the end of the app":               {"--after", "outrider-proxy is healthy"},
+		"a gate that waits for nothing reports it likewise": nil,
+	}
+	for name, flags := range gates { // any order: each has its own pod
+		w.Run(name, func(t *testing.T) {
+			p := w.Pod(fmt.Sprintf("gated-%d", len(flags)))
+			p.Env = []string{"ISTIO_META_APP_CONTAINERS=app"}
+			a := p.Agent()
+			// The app ends a second after SIGTERM.
+			gate := p.Gate(append(flags, "--", "sh", "-c", `trap 'sleep 1; exit 0' TERM; while :; do sleep 0.05; done`)...)
+			a.Ready()
+			harness.Eventually(t, "the app runs behind its gate", func() bool { return strings.Contains(p.State("app"), `"phase":"running"`) })
+			a.Signal(syscall.SIGTERM)
+			gate.Signal(syscall.SIGTERM)
+			gate.Exit()
+			ended := time.Now()
+			status := a.Exit()
+			took := time.Since(ended)
+			t.Logf("the proxy left %s after the app: %s", took.Round(time.Millisecond), why(a))
+			if status != 0 || why(a) != "all applications have ended" {
+				t.Errorf("status %d, %q\n%s", status, why(a), a.Log())
+			}
+		})
+	}
 
 	w.Run("the kubelet ends applications first", func(t *testing.T) {
 		p := w.Pod("ordered")

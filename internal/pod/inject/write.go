@@ -12,6 +12,7 @@ import (
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/startup"
 )
 
 // write is the last step: the pod with settings and plan in it. It returns whether anything
@@ -19,7 +20,7 @@ import (
 func write(in input, s settings, p plan, r *report) (pod *corev1.Pod, added bool, err error) {
 	before := overrides{InitContainers: in.own.init, Containers: in.own.plain, Commands: p.commands}
 	before.rememberEdges(p.pod)
-	pod, err = podspec.Write(p.pod, p.edges, s.initImage)
+	pod, err = podspec.Write(p.pod, p.edges, s.initImage, p.reporting(in, s, r)...)
 	if err != nil {
 		var impossible *podspec.WriteError
 		if errors.As(err, &impossible) {
@@ -102,6 +103,36 @@ func statusOf(given, pod *corev1.Pod, revision string) status {
 		if !secrets[secret] {
 			out.ImagePullSecrets = append(out.ImagePullSecrets, secret.Name)
 		}
+	}
+	return out
+}
+
+// reporting returns the containers without another gate whose gates are to report their ends,
+// so that a proxy that is a plain container leaves when the last has ended, and not after the drain
+// time. It is all or none: one end that is not reported leaves the proxy without proof. They are
+// none where the agent would need an init container of its own.
+func (p plan) reporting(in input, s settings, r *report) (out []string) {
+	if !s.proxy || !s.capture || in.pod.Annotations[contract.Init] == "none" ||
+		!slices.ContainsFunc(p.pod.Spec.Containers, named(contract.ProxyContainer)) {
+		return nil
+	}
+	gated := map[string]bool{contract.ProxyContainer: true}
+	for _, e := range p.edges.Edges {
+		if e.By == startup.Gate {
+			gated[e.To], gated[e.From] = true, true
+		}
+	}
+	for _, c := range p.pod.Spec.Containers {
+		switch {
+		case gated[c.Name]:
+		case len(c.Command) == 0, podspec.First(c.Command[0]):
+			return nil
+		default:
+			out = append(out, c.Name)
+		}
+	}
+	if len(out) > 0 {
+		r.note("%s: a gate that waits for nothing reports the end of the command, so that the proxy leaves with it", strings.Join(out, ", "))
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -211,35 +212,16 @@ func readLinkerdAwait(r *reader, c carrier, argv []string) gateReading {
 }
 
 // writeGates wraps the command of each container that waits by a gate, and of
-// each one that is waited for and cannot report its own state.
+// each one that is waited for and cannot report its own state, or is to report its end.
 func (w *writer) writeGates(edges []startup.Edge) error {
-	commands := map[string]bool{}
-	for _, c := range carriers(w.out) {
-		commands[c.Name] = len(c.Command) > 0
-	}
-	after := map[string][]startup.Edge{}
-	probed := map[string]bool{}
-	for _, e := range edges {
-		if e.By != startup.Gate {
-			continue
-		}
-		after[e.To] = append(after[e.To], e)
-		_, isProxy := knownProxy(e.From)
-		switch {
-		case isProxy && e.After != startup.Completed:
-		case !commands[e.From]:
-			return w.fail(e, "the command of "+e.From+" is not in the pod, so nothing can publish its state")
-		default:
-			probed[e.From] = probed[e.From] || e.After == startup.Healthy
-		}
-	}
-	if len(after) == 0 {
-		return nil
+	after, probed, err := w.gates(edges)
+	if err != nil || len(after) == 0 && len(w.reports) == 0 {
+		return err
 	}
 	helping := helpingIn(w.out, edges)
 	for _, c := range carriers(w.out) {
 		_, publishes := probed[c.Name]
-		if len(after[c.Name]) == 0 && !publishes {
+		if len(after[c.Name]) == 0 && !publishes && !slices.Contains(w.reports, c.Name) {
 			continue
 		}
 		if err := w.wrap(c, after[c.Name], probed[c.Name], helping.mains(w.out, c.Name)); err != nil {
@@ -255,9 +237,37 @@ func (w *writer) writeGates(edges []startup.Edge) error {
 	return w.addGateVolumes()
 }
 
+// gates returns what each gate waits for, and the containers that publish a state for them: true if
+// it is their health.
+func (w *writer) gates(edges []startup.Edge) (after map[string][]startup.Edge, probed map[string]bool, err error) {
+	commands := map[string]bool{}
+	for _, c := range carriers(w.out) {
+		commands[c.Name] = len(c.Command) > 0
+	}
+	after, probed = map[string][]startup.Edge{}, map[string]bool{}
+	for _, e := range edges {
+		if e.By != startup.Gate {
+			continue
+		}
+		after[e.To] = append(after[e.To], e)
+		_, isProxy := knownProxy(e.From)
+		switch {
+		case isProxy && e.After != startup.Completed:
+		case !commands[e.From]:
+			return nil, nil, w.fail(e, "the command of "+e.From+" is not in the pod, so nothing can publish its state")
+		default:
+			probed[e.From] = probed[e.From] || e.After == startup.Healthy
+		}
+	}
+	return after, probed, nil
+}
+
 // wrap puts the gate before the command of c, in place of an earlier one.
 func (w *writer) wrap(c carrier, after []startup.Edge, probed bool, helps []string) error {
 	unwrap(c.Container)
+	if len(c.Command) == 0 && len(after) == 0 {
+		return fmt.Errorf("the command of %s is not in the pod, so nothing can report its end", c.Name)
+	}
 	if len(c.Command) == 0 {
 		return w.fail(after[0], "the command of "+c.Name+" is not in the pod, so there is nothing to wrap")
 	}
@@ -278,7 +288,10 @@ func (w *writer) wrap(c carrier, after []startup.Edge, probed bool, helps []stri
 		}
 		line.Probe = text
 	}
-	if err := w.takeOver(c, &line); err != nil {
+	// A gate that waits for nothing runs the command when the kubelet starts the container.
+	if len(after) == 0 && slices.Contains(w.reports, c.Name) {
+		w.describePod(c.Container, &line)
+	} else if err := w.takeOver(c, &line); err != nil {
 		return err
 	}
 	c.Args = line.Args()

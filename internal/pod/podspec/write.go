@@ -26,9 +26,10 @@ func (e *WriteError) Error() string { return fmt.Sprintf("%q: %s", e.Edge, e.Rea
 // that of the init container that brings the agent; default: outrider-agent.
 //
 // The edges written become the annotation outrider.dev/depends-on, in place of
-// those that were there.
-func Write(pod *corev1.Pod, plan startup.Plan, image string) (*corev1.Pod, error) {
-	w := &writer{out: pod.DeepCopy(), image: cmp.Or(image, "outrider-agent"), block: map[string]bool{}}
+// those that were there. The containers in reports get a gate also where they wait for nothing:
+// it publishes when their command has ended. Their commands must be in the pod.
+func Write(pod *corev1.Pod, plan startup.Plan, image string, reports ...string) (*corev1.Pod, error) {
+	w := &writer{out: pod.DeepCopy(), image: cmp.Or(image, "outrider-agent"), block: map[string]bool{}, reports: reports}
 	plan.Containers = containersOf(w.out)
 	full := plan.Expand()
 	if err := CheckEdges(full.Edges); err != nil {
@@ -76,6 +77,8 @@ type writer struct {
 	image string
 	needs startup.Dependency // of what is written
 	block map[string]bool    // containers whose hook waits for their health already
+
+	reports []string // containers with a gate, whether they wait or not
 }
 
 func (w *writer) fail(e startup.Edge, reason string) error {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -404,5 +405,37 @@ func sameEdges(t *testing.T, p startup.Plan, out *corev1.Pod) {
 		if _, i := got.Find(c.Name); i < 0 {
 			t.Fatalf("container %s is lost", c.Name)
 		}
+	}
+}
+
+// A gate that only reports the end of its command leaves the kubelet its probes and hooks, and is
+// removed without a trace.
+func TestWriteReports(t *testing.T) {
+	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/ok"}}}}
+	app := corev1.Container{
+		Name: "app", Command: []string{"/app", "-v"}, LivenessProbe: probe, StartupProbe: probe,
+		Lifecycle: &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/hook"}}}},
+	}
+	given := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: OurProxy}, app}}}
+	pod, err := Write(given, startup.Plan{}, "", "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := pod.Spec.Containers[1]
+	if want := []string{"gate", "--name", "app", "--", "/app", "-v"}; !slices.Equal(got.Args, want) || !Gated(&got) {
+		t.Errorf("%q %q; want %q", got.Command, got.Args, want)
+	}
+	if !reflect.DeepEqual(got.LivenessProbe, probe) || !reflect.DeepEqual(got.StartupProbe, probe) || !reflect.DeepEqual(got.Lifecycle, app.Lifecycle) {
+		t.Errorf("probes and hooks: %v, %v, %v; want them as they were", got.LivenessProbe, got.StartupProbe, got.Lifecycle)
+	}
+	reading, err := ReadOrder(pod)
+	if err != nil || len(reading.Requested) > 0 {
+		t.Errorf("read back: %v, %v; want no edges", reading.Requested, err)
+	}
+	if back := Ungated(pod).Spec.Containers[1]; !reflect.DeepEqual(back, app) {
+		t.Errorf("without the gate: %+v; want %+v", back, app)
+	}
+	if _, err := Write(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}, startup.Plan{}, "", "app"); err == nil {
+		t.Error("no command, and no error")
 	}
 }
