@@ -18,7 +18,7 @@ const (
 	// silence is how long the slow client writes nothing on its new connection: longer than a
 	// proxy that looks at the first bytes waits for them.
 	silence = 500 * time.Millisecond
-	// reported is how many failures of a client are printed one by one.
+	// reported is how many failures of a client are printed one by one, and how many time-outs.
 	reported = 200
 	// Starved is how late a call may be sent. A generator that got no processor has not called
 	// at its rate, and what it says about the mesh is not to be believed.
@@ -131,10 +131,12 @@ func (l *tallies) add(name string, took time.Duration, failure *Failure) {
 		return
 	}
 	t.Failed++
+	like := t.Failed - t.TimedOut
 	if failure.TimedOut {
 		t.TimedOut++
+		like = t.TimedOut
 	}
-	if t.Failed <= reported {
+	if like <= reported {
 		failure.Client = name
 		l.o.Report(*failure)
 	}
