@@ -38,12 +38,14 @@ type Builder struct {
 	routesOf       multimap[name, *RouteSpec]     // by parent
 	routesTo       multimap[name, *RouteSpec]     // by backend
 	ignored        multimap[string, *IgnoredSpec] // by namespace
+	zonesOf        map[string]map[string]int      // by node, with the number of endpoints of slices that say so
 
 	staleServices  set[name]
 	staleWorkloads set[workloadID]
 	staleVIPs      set[netip.Addr]
 	staleAddresses set[netip.Addr]
 	staleIgnored   set[string] // namespaces
+	staleNodes     set[string]
 
 	conflicts map[name][]Conflict // by service
 	current   *Mesh
@@ -76,6 +78,7 @@ func NewBuilder(config Config) *Builder {
 		byAddress: multimap[netip.Addr, workloadID]{}, bySliceAddress: multimap[netip.Addr, name]{}, bySlicePod: multimap[name, name]{},
 		byVIP: multimap[netip.Addr, name]{}, routesOf: multimap[name, *RouteSpec]{}, routesTo: multimap[name, *RouteSpec]{},
 		ignored: multimap[string, *IgnoredSpec]{}, staleIgnored: set[string]{},
+		zonesOf: map[string]map[string]int{}, staleNodes: set[string]{},
 		staleServices: set[name]{}, staleWorkloads: set[workloadID]{}, staleVIPs: set[netip.Addr]{}, staleAddresses: set[netip.Addr]{},
 		conflicts: map[name][]Conflict{},
 		current:   &Mesh{Config: config},
@@ -110,6 +113,7 @@ func (b *Builder) index(p Part, present bool) {
 	case *ServiceSpec:
 		b.indexService(p, present)
 	case *SliceSpec:
+		b.indexNodes(p, present)
 		b.indexSlice(p, present)
 	case *WorkloadSpec:
 		b.indexWorkload(p, present)
@@ -133,6 +137,7 @@ func (b *Builder) Mesh() *Mesh {
 		vips       = edit[netip.Addr, string]{old: old.vips}
 		addresses  = edit[netip.Addr, workloadID]{old: old.addresses}
 		ignored    = edit[string, *ignoredList]{old: old.ignored}
+		nodes      = edit[string, string]{old: old.nodes}
 	)
 	b.markVIPs()
 	staleServicesOf := set[workloadID]{}
@@ -157,15 +162,18 @@ func (b *Builder) Mesh() *Mesh {
 	for namespace := range b.staleIgnored {
 		b.updateIgnored(namespace, &ignored)
 	}
+	for node := range b.staleNodes {
+		b.updateNode(node, &nodes)
+	}
 	b.clearStale()
 
 	next := &Mesh{
 		Config: b.config, services: services.done(), workloads: workloads.done(),
 		servicesOf: servicesOf.done(), vips: vips.done(), addresses: addresses.done(),
-		ignored: ignored.done(),
+		ignored: ignored.done(), nodes: nodes.done(),
 	}
 	if next.services == old.services && next.workloads == old.workloads && next.servicesOf == old.servicesOf &&
-		next.vips == old.vips && next.addresses == old.addresses && next.ignored == old.ignored {
+		next.vips == old.vips && next.addresses == old.addresses && next.ignored == old.ignored && next.nodes == old.nodes {
 		return old
 	}
 	b.current = next
@@ -176,7 +184,7 @@ func (b *Builder) clearStale() {
 	// Maps do not shrink: after the first load these are large.
 	b.staleServices, b.staleWorkloads = set[name]{}, set[workloadID]{}
 	b.staleVIPs, b.staleAddresses = set[netip.Addr]{}, set[netip.Addr]{}
-	b.staleIgnored = set[string]{}
+	b.staleIgnored, b.staleNodes = set[string]{}, set[string]{}
 }
 
 // updateAddress writes the owner of an address, if it changed.

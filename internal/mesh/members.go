@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // A member is an endpoint before its workload is computed.
@@ -108,7 +109,7 @@ func (b *Builder) fromSlices(n name, s *service) []member {
 				kept := !e.Ready && !e.Serving && b.keeps(id)
 				for _, p := range slice.Ports {
 					out = append(out, member{
-						Endpoint: Endpoint{PortName: p.Name, Addr: addr, Port: p.Number, Ready: e.Ready, Serving: e.Serving, Kept: kept, Zone: e.Zone, Hostname: e.Hostname},
+						Endpoint: Endpoint{PortName: p.Name, Addr: addr, Port: p.Number, Ready: e.Ready, Serving: e.Serving, Kept: kept, Node: e.Node, Zone: e.Zone, ForZones: hint(e.ForZones), ForNodes: hint(e.ForNodes), Hostname: e.Hostname},
 						workload: id,
 					})
 				}
@@ -122,6 +123,14 @@ func (b *Builder) fromSlices(n name, s *service) []member {
 func (b *Builder) keeps(id workloadID) bool {
 	w := b.workloads[id]
 	return w != nil && w.spec != nil && w.spec.Kept && !w.spec.Terminating
+}
+
+// hint returns names in the form of [Endpoint.ForZones].
+func hint(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return strings.Join(names, ",") + ","
 }
 
 // owner returns the workload at an address: the pod that the slice names, if it still has
@@ -156,7 +165,7 @@ func (b *Builder) fromSelector(n name, spec *ServiceSpec) []member {
 		if !selects(spec.Selector, w.Labels) {
 			continue
 		}
-		e := Endpoint{Ready: (w.Ready || spec.PublishNotReady) && !w.Terminating, Serving: w.Ready && w.Terminating, Kept: w.Kept && !w.Ready && !w.Terminating, Zone: w.Zone}
+		e := Endpoint{Ready: (w.Ready || spec.PublishNotReady) && !w.Terminating, Serving: w.Ready && w.Terminating, Kept: w.Kept && !w.Ready && !w.Terminating, Node: w.Node, Zone: w.Zone}
 		if w.Subdomain == n.name {
 			e.Hostname = w.Hostname
 		}

@@ -46,9 +46,22 @@ type Service struct {
 	Ports           []Port   // by number
 	ExportTo        []string // namespaces that may see it; none: all; ".": its own
 
+	Traffic Traffic // which endpoints a client prefers, if these have no hints
+
+	Topological bool // the order of the endpoints depends on where a client is
+
 	Endpoints []Endpoint // by port name, then address
 	Routes    []Route    // HTTP routes with this service as parent; the first match wins
 }
+
+// Traffic is which endpoints of a service a client prefers: its trafficDistribution.
+type Traffic string
+
+const (
+	AnyTraffic Traffic = ""
+	SameZone   Traffic = "PreferSameZone" // or PreferClose
+	SameNode   Traffic = "PreferSameNode" // then those of the same zone
+)
 
 // A Port of a service.
 type Port struct {
@@ -65,7 +78,10 @@ type Endpoint struct {
 	Ready    bool
 	Serving  bool // terminating, but still answers
 	Kept     bool // neither, but it was ready until a moment ago
+	Node     string
 	Zone     string
+	ForZones string    // hints, each followed by a comma: the zones whose clients are to use it
+	ForNodes string    // likewise nodes
 	Hostname string    // of a pod with a name of its own below a headless service
 	Workload *Workload // nil if it is not known
 }

@@ -37,6 +37,7 @@ type ServiceSpec struct {
 	Headless        bool
 	Ports           []PortSpec
 	ExportTo        []string
+	Traffic         Traffic
 
 	// Selector of the workloads that are its endpoints, if it has no [SliceSpec].
 	Selector        map[string]string
@@ -70,7 +71,10 @@ type SliceEndpoint struct {
 	Addresses []netip.Addr
 	Ready     bool
 	Serving   bool // terminating, but still answers
+	Node      string
 	Zone      string
+	ForZones  []string // hints: the zones, and the nodes, whose clients are to use it
+	ForNodes  []string
 	Hostname  string
 	Pod       string // its name; empty if it is not a pod
 }

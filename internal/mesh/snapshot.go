@@ -20,6 +20,8 @@ type Mesh struct {
 	servicesOf *index[workloadID, *[]string]  // hosts of the services of a workload
 	ignored    *index[string, *ignoredList]   // by namespace
 
+	nodes *index[string, string] // zones, by node
+
 	sorted sync.Once
 	byHost []*Service
 	byName []*Workload

@@ -50,9 +50,10 @@ func (b *Builder) updateService(n name, e *edit[string, *Service]) {
 	}
 	next := &Service{
 		Name: n.name, Namespace: n.namespace, Host: b.config.host(n.namespace, n.name),
-		Addresses: b.addresses(n, s.spec), External: s.spec.External, Headless: s.spec.Headless, ExportTo: s.spec.ExportTo,
+		Addresses: b.addresses(n, s.spec), External: s.spec.External, Headless: s.spec.Headless, ExportTo: s.spec.ExportTo, Traffic: s.spec.Traffic,
 		Ports: s.spec.ports(), Endpoints: b.endpoints(s), Routes: b.routes(n, s.spec),
 	}
+	next.Topological = next.Traffic != AnyTraffic || slices.ContainsFunc(next.Endpoints, func(e Endpoint) bool { return e.ForZones != "" || e.ForNodes != "" })
 	if s.current != nil && same(s.current, next) {
 		return
 	}

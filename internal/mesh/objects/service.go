@@ -23,6 +23,13 @@ const exportTo = "networking.istio.io/exportTo"
 // transports are the protocols of a Kubernetes port.
 var transports = map[corev1.Protocol]bool{"": true, corev1.ProtocolTCP: true, corev1.ProtocolUDP: true, corev1.ProtocolSCTP: true}
 
+var distributions = map[string]mesh.Traffic{
+	"": mesh.AnyTraffic,
+	corev1.ServiceTrafficDistributionPreferClose:    mesh.SameZone,
+	corev1.ServiceTrafficDistributionPreferSameZone: mesh.SameZone,
+	corev1.ServiceTrafficDistributionPreferSameNode: mesh.SameNode,
+}
+
 var serviceTypes = map[corev1.ServiceType]bool{
 	"": true, corev1.ServiceTypeClusterIP: true, corev1.ServiceTypeNodePort: true,
 	corev1.ServiceTypeLoadBalancer: true, corev1.ServiceTypeExternalName: true,
@@ -53,6 +60,7 @@ func Service(s *corev1.Service) (*mesh.ServiceSpec, error) {
 		out.Addresses = c.clusterIPs(&s.Spec)
 	}
 	out.Ports = c.servicePorts(s.Spec.Ports)
+	out.Traffic = oneOf(&c, "spec.trafficDistribution", ptr.Deref(s.Spec.TrafficDistribution, ""), distributions)
 	return out, c.result()
 }
 
@@ -162,7 +170,15 @@ func (c *check) endpoint(field string, e *discoveryv1.Endpoint, family discovery
 	ready := ptr.Deref(e.Conditions.Ready, true)
 	out := mesh.SliceEndpoint{
 		Ready: ready, Serving: ptr.Deref(e.Conditions.Serving, ready) && ptr.Deref(e.Conditions.Terminating, false),
-		Zone: ptr.Deref(e.Zone, ""), Hostname: ptr.Deref(e.Hostname, ""),
+		Node: ptr.Deref(e.NodeName, ""), Zone: ptr.Deref(e.Zone, ""), Hostname: ptr.Deref(e.Hostname, ""),
+	}
+	if e.Hints != nil {
+		for _, z := range e.Hints.ForZones {
+			out.ForZones = append(out.ForZones, z.Name)
+		}
+		for _, n := range e.Hints.ForNodes {
+			out.ForNodes = append(out.ForNodes, n.Name)
+		}
 	}
 	if len(e.Addresses) == 0 {
 		c.invalid(field+".addresses", "missing: must be at least one")

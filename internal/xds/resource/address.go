@@ -31,7 +31,7 @@ func (v *snapshot) cluster(p *xds.Proxy, name string) xds.Bundle {
 		return xds.Bundle{}
 	}
 	t = t.forProxy(p)
-	return v.withEndpoints(v.serviceCluster(name, t, featuresOf(p), true), t)
+	return v.withEndpoints(p, v.serviceCluster(name, t, featuresOf(p), true), t)
 }
 
 // addressCluster returns the cluster of an address, by the first rule that matches:
@@ -53,7 +53,7 @@ func (v *snapshot) addressCluster(p *xds.Proxy, a address) xds.Bundle {
 			out = v.internalCluster(p, a, t)
 			out.Service = true
 		default:
-			out = v.withEndpoints(v.serviceCluster(a.String(), t, featuresOf(p), a.http()), t)
+			out = v.withEndpoints(p, v.serviceCluster(a.String(), t, featuresOf(p), a.http()), t)
 		}
 		if a.http() {
 			out.Before = append(out.Before, v.tcpCluster(p, a, t))
@@ -175,6 +175,7 @@ type (
 	endpointsKey struct {
 		port   uint16
 		family family
+		at     mesh.Place
 	}
 )
 
@@ -209,18 +210,29 @@ func (v *snapshot) serviceCluster(name string, t target, sh features, requests b
 
 // withEndpoints returns a cluster, followed by its endpoints: Envoy does not subscribe to
 // those that it has for another cluster.
-func (v *snapshot) withEndpoints(c *xds.Resource, t target) xds.Bundle {
+func (v *snapshot) withEndpoints(p *xds.Proxy, c *xds.Resource, t target) xds.Bundle {
 	b := xds.Bundle{Resource: c, Service: true}
 	if t.service.External == "" {
-		b.After = []xds.Dependency{{Type: xds.EndpointType, Resource: v.endpointsOf(t)}}
+		b.After = []xds.Dependency{{Type: xds.EndpointType, Resource: v.endpointsOf(p, t)}}
 	}
 	return b
 }
 
-func (v *snapshot) endpointsOf(t target) *xds.Resource {
-	return v.cache.of(t.service).get(endpointsKey{t.port.Number, t.family}, func() *xds.Resource {
-		return serialize(t.name(), v.endpoints(t.name(), t))
+// endpointsOf depends on where p is, if the service prefers endpoints that are near.
+func (v *snapshot) endpointsOf(p *xds.Proxy, t target) *xds.Resource {
+	at := v.place(p, t.service)
+	return v.cache.of(t.service).get(endpointsKey{t.port.Number, t.family, at}, func() *xds.Resource {
+		return serialize(t.name(), v.endpoints(t.name(), t, at))
 	})
+}
+
+// place is where p is, as far as the endpoints of a service depend on it. Both are objects of
+// the mesh, not claims: so their number is bounded.
+func (v *snapshot) place(p *xds.Proxy, s *mesh.Service) mesh.Place {
+	if !s.Topological {
+		return mesh.Place{}
+	}
+	return s.Relevant(v.mesh.PlaceOf(workload(v.mesh, p)))
 }
 
 // namedEndpoints returns endpoints; an empty list for a service that is not visible to p.
@@ -234,9 +246,9 @@ func (v *snapshot) namedEndpoints(p *xds.Proxy, name string) *xds.Resource {
 	case !ok:
 		return serialize(name, &endpoint.ClusterLoadAssignment{ClusterName: name})
 	case t.name() != name: // the primary family was another when the name was made
-		return serialize(name, v.endpoints(name, t))
+		return serialize(name, v.endpoints(name, t, v.place(p, t.service)))
 	}
-	return v.endpointsOf(t)
+	return v.endpointsOf(p, t)
 }
 
 // maxPrewarm bounds the clusters of declared dependencies: those of some 250 services.

@@ -40,6 +40,9 @@ func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 		d.workload(c.Old)
 		d.workload(c.New)
 	}
+	if !v.mesh.SameNodes(o.mesh) || slices.ContainsFunc(workloads, moved) {
+		d.types[xds.EndpointType].AllNames = true // which are near
+	}
 	if len(workloads) > 0 { // a proxy's listeners depend on its workload
 		d.types[xds.ListenerType].Wildcard, d.types[xds.ListenerType].AllNames = true, true
 	}
@@ -57,6 +60,12 @@ func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 		}
 	}
 	return out, true
+}
+
+// moved reports whether a workload that may have a proxy is at another place. A pod has no
+// address before it is on its node.
+func moved(c mesh.Change[mesh.Workload]) bool {
+	return c.Old != nil && c.New != nil && len(c.Old.Addresses) > 0 && (c.Old.Node != c.New.Node || c.Old.Zone != c.New.Zone)
 }
 
 // A diff collects the resources that may differ.

@@ -15,29 +15,48 @@ import (
 // endpoints returns those of a service's port and a family, by zone: the ready ones or, if
 // there are none, the terminating ones that still serve, as kube-proxy does, and then those that
 // were ready before the kubelet restarted.
-func (b *builder) endpoints(name string, t target) *endpoint.ClusterLoadAssignment {
-	zones := map[string][]*endpoint.LbEndpoint{}
-	for _, e := range serving(t.service.Endpoints, t.port.Name, t.effectiveFamily()) {
+//
+// Those that are near a client have a higher priority. Unlike kube-proxy, Envoy goes to the others
+// when these are not there or are ejected.
+func (b *builder) endpoints(name string, t target, at mesh.Place) *endpoint.ClusterLoadAssignment {
+	all := serving(t.service.Endpoints, t.port.Name, t.effectiveFamily())
+	near := t.service.Near(all, at)
+	groups := map[group][]*endpoint.LbEndpoint{}
+	for _, e := range all {
 		id := ""
 		if mutual(e.Workload, e.Port) {
 			id = identity(b.config.TrustDomain, e.Workload)
 		}
-		zone := e.Zone
-		if zone == "" && e.Workload != nil {
-			zone = e.Workload.Zone
+		g := group{zone: e.Zone}
+		if g.zone == "" && e.Workload != nil {
+			g.zone = e.Workload.Zone
 		}
-		zones[zone] = append(zones[zone], lbEndpoint(e.Addr.String(), e.Port, id))
+		if near != nil && !near(e) {
+			g.priority = 1
+		}
+		groups[g] = append(groups[g], lbEndpoint(e.Addr.String(), e.Port, id))
 	}
 	out := &endpoint.ClusterLoadAssignment{ClusterName: name}
-	for _, zone := range slices.Sorted(maps.Keys(zones)) {
+	for _, g := range slices.SortedFunc(maps.Keys(groups), group.compare) {
 		out.Endpoints = append(out.Endpoints, &endpoint.LocalityLbEndpoints{
-			Locality: &core.Locality{Zone: zone}, // a gRPC client requires a locality with a weight
+			Locality: &core.Locality{Zone: g.zone}, // a gRPC client requires a locality with a weight
+			Priority: g.priority,
 			// The number of endpoints, so that all of them have the same weight.
-			LoadBalancingWeight: uint32Value(uint32(len(zones[zone]))),
-			LbEndpoints:         zones[zone],
+			LoadBalancingWeight: uint32Value(uint32(len(groups[g]))),
+			LbEndpoints:         groups[g],
 		})
 	}
 	return out
+}
+
+// A group of endpoints in a load assignment.
+type group struct {
+	priority uint32 // 0 is used first
+	zone     string
+}
+
+func (g group) compare(h group) int {
+	return cmp.Or(cmp.Compare(g.priority, h.priority), cmp.Compare(g.zone, h.zone))
 }
 
 // serving returns the endpoints of a port that accept connections, sorted by address: those

@@ -26,14 +26,14 @@ func (v *snapshot) fullPush(p *xds.Proxy, typeURL string) []xds.Bundle {
 		out := bundles(v.fixedClusters(sh))
 		for t := range v.targetsByFamily(p) {
 			reached := t.forProxy(p)
-			out = append(out, v.withEndpoints(v.serviceCluster(t.name(), reached, sh, true), reached))
+			out = append(out, v.withEndpoints(p, v.serviceCluster(t.name(), reached, sh, true), reached))
 		}
 		return out
 	case xds.EndpointType:
 		var out []xds.Bundle
 		for t := range v.targetsByFamily(p) {
 			if t.service.External == "" {
-				out = append(out, xds.Bundle{Resource: v.endpointsOf(t.forProxy(p))})
+				out = append(out, xds.Bundle{Resource: v.endpointsOf(p, t.forProxy(p))})
 			}
 		}
 		return out

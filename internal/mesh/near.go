@@ -1,0 +1,121 @@
+package mesh
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// A Place is where a client is. Empty: not known.
+type Place struct{ Node, Zone string }
+
+// PlaceOf returns the place of w. The zone of its node is what an EndpointSlice says of any pod
+// there: so outriderd need not read nodes.
+func (m *Mesh) PlaceOf(w *Workload) Place {
+	if w == nil {
+		return Place{}
+	}
+	return Place{w.Node, cmp.Or(w.Zone, m.nodes.get(w.Node))}
+}
+
+// SameNodes reports whether the zones of nodes are as in another snapshot.
+func (m *Mesh) SameNodes(other *Mesh) bool { return m.nodes == other.nodes }
+
+// zone is that of e, as far as its slice or its workload has it.
+func (e *Endpoint) zone() string {
+	if e.Zone == "" && e.Workload != nil {
+		return e.Workload.Zone
+	}
+	return e.Zone
+}
+
+// Relevant returns the part of a place on which the order of s's endpoints depends.
+func (s *Service) Relevant(at Place) Place {
+	byNode := func(e Endpoint) bool {
+		return at.Node != "" && (has(e.ForNodes, at.Node) || s.Traffic == SameNode && e.Node == at.Node)
+	}
+	byZone := func(e Endpoint) bool {
+		return at.Zone != "" && (has(e.ForZones, at.Zone) || s.Traffic != AnyTraffic && e.zone() == at.Zone)
+	}
+	if !slices.ContainsFunc(s.Endpoints, byNode) {
+		at.Node = ""
+	}
+	if !slices.ContainsFunc(s.Endpoints, byZone) {
+		at.Zone = ""
+	}
+	return at
+}
+
+// Near returns which of some endpoints of s are for a client at a place, as kube-proxy selects
+// them: by the hints of slices, which have no effect unless every endpoint has one. Without
+// hints the zone or node of the endpoint stands for its hint. Nil: all of them.
+func (s *Service) Near(endpoints []Endpoint, at Place) func(Endpoint) bool {
+	hinted := func(of func(Endpoint) string) bool {
+		return !slices.ContainsFunc(endpoints, func(e Endpoint) bool { return of(e) == "" })
+	}
+	var ways []func(Endpoint) bool
+	if at.Node != "" && hinted(func(e Endpoint) string { return e.ForNodes }) {
+		ways = append(ways, func(e Endpoint) bool { return has(e.ForNodes, at.Node) })
+	}
+	if at.Zone != "" && hinted(func(e Endpoint) string { return e.ForZones }) {
+		ways = append(ways, func(e Endpoint) bool { return has(e.ForZones, at.Zone) })
+	}
+	if !slices.ContainsFunc(endpoints, func(e Endpoint) bool { return e.ForZones != "" || e.ForNodes != "" }) {
+		if s.Traffic == SameNode && at.Node != "" {
+			ways = append(ways, func(e Endpoint) bool { return e.Node == at.Node })
+		}
+		if s.Traffic != AnyTraffic && at.Zone != "" {
+			ways = append(ways, func(e Endpoint) bool { return e.zone() == at.Zone })
+		}
+	}
+	for _, near := range ways {
+		if slices.ContainsFunc(endpoints, near) {
+			return near
+		}
+	}
+	return nil
+}
+
+// has reports whether a hint has a name, which has no comma.
+func has(hint, name string) bool {
+	return strings.HasPrefix(hint, name+",") || strings.Contains(hint, ","+name+",")
+}
+
+// indexNodes counts what a slice says about the zones of nodes.
+func (b *Builder) indexNodes(p *SliceSpec, present bool) {
+	change := 1
+	if !present {
+		change = -1
+	}
+	for _, e := range p.Endpoints {
+		if e.Node == "" || e.Zone == "" {
+			continue
+		}
+		zones := b.zonesOf[e.Node]
+		if zones == nil {
+			zones = map[string]int{}
+			b.zonesOf[e.Node] = zones
+		}
+		if zones[e.Zone] += change; zones[e.Zone] == 0 {
+			delete(zones, e.Zone)
+		}
+		if len(zones) == 0 {
+			delete(b.zonesOf, e.Node)
+		}
+		b.staleNodes.add(e.Node)
+	}
+}
+
+func (b *Builder) updateNode(node string, e *edit[string, string]) {
+	zone := ""
+	if zones := slices.Sorted(maps.Keys(b.zonesOf[node])); len(zones) > 0 {
+		zone = zones[0] // slices agree, unless a folder is wrong
+	}
+	switch was := e.old.get(node); {
+	case zone == "" && was != "":
+		e.delete(node)
+	case zone != was:
+		e.set(node, zone)
+	}
+}
