@@ -83,7 +83,14 @@ func (k *Keeper) giveCertificate(h *held) error {
 	if k.o.OutputDir == "" {
 		return nil
 	}
-	return errors.Join(write(filepath.Join(k.o.OutputDir, KeyFile), key), write(filepath.Join(k.o.OutputDir, ChainFile), chain))
+	if err := errors.Join(write(filepath.Join(k.o.OutputDir, KeyFile), key), write(filepath.Join(k.o.OutputDir, ChainFile), chain)); err != nil || k.o.GRPC == (GRPCNode{}) {
+		return err
+	}
+	bootstrap, err := k.o.GRPC.bootstrap(k.o.OutputDir) // last: what it names is there
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(k.o.OutputDir, BootstrapFile), bootstrap)
 }
 
 // readHeld reads back the certificate that is stored.

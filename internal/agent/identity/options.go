@@ -18,6 +18,7 @@ type Options struct {
 	// OutputDir, if set, gets the same as PEM, by Istio's names, for others to read:
 	// OUTPUT_CERTS. The three files are not replaced at one moment.
 	OutputDir string
+	GRPC      GRPCNode // of the bootstrap in OutputDir
 
 	Key  KeyKind       // default P256
 	Life time.Duration // to request: SECRET_TTL; default: the control plane's default

@@ -18,6 +18,8 @@ func (a *agent) newKeeper() (err error) {
 	if c.ControlPlane.Plaintext {
 		return nil
 	}
+	application := c.Pod
+	application.Role = "grpc" // Envoy has the pod's own ID
 	o := identity.Options{
 		Identity: identity.ID{TrustDomain: c.Pod.TrustDomain, Namespace: c.Pod.Namespace, ServiceAccount: c.Pod.ServiceAccount},
 		Client: identity.Client{
@@ -25,6 +27,7 @@ func (a *agent) newKeeper() (err error) {
 			RootFile: c.ControlPlane.Roots, TokenFile: c.ControlPlane.Token,
 		},
 		Dir: certificates(c), OutputDir: c.Certificate.Output,
+		GRPC: identity.GRPCNode{ID: application.ID(), Server: c.ControlPlane.Address},
 		Key: keyKind(c.Certificate.RSA, c.Certificate.Curve), Life: c.Certificate.Lifetime,
 		GraceRatio: c.Certificate.RenewAt, GraceJitter: c.Certificate.Jitter,
 		OnState: a.certificate,
