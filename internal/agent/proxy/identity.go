@@ -28,7 +28,7 @@ func (a *agent) newKeeper() (err error) {
 		},
 		Dir: certificates(c), OutputDir: c.Certificate.Output,
 		GRPC: identity.GRPCNode{ID: application.ID(), Server: c.ControlPlane.Address},
-		Key: keyKind(c.Certificate.RSA, c.Certificate.Curve), Life: c.Certificate.Lifetime,
+		Key:  keyKind(c.Certificate.RSA, c.Certificate.Curve), Life: c.Certificate.Lifetime,
 		GraceRatio: c.Certificate.RenewAt, GraceJitter: c.Certificate.Jitter,
 		OnState: a.certificate,
 		OnCertificate: func(chain, key []byte) {

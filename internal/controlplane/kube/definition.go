@@ -80,7 +80,7 @@ func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 		// The definition is new and not served yet, or does not have our version.
 		to.Replace(nil, "")
 		d := delay()
-		if d > time.Second { // not the first time
+		if d > time.Second && k.patient == nil { // not the first time
 			c.trouble.note(tried, fmt.Errorf("the CustomResourceDefinition %s is there, but serves no version %s", k.definition, customVersion))
 		}
 		sleep(ctx, d)

@@ -26,6 +26,7 @@ type feed struct {
 	what  string // resource, for messages
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	quiet bool // its failures are not noted: other feeds have the same ones
 }
 
 // feedOf returns the feed of a client's resource, for the objects that the selector
@@ -195,6 +196,10 @@ func wait(ctx context.Context, c <-chan struct{}) bool {
 func (c *Cluster) follow(ctx context.Context, f feed, to cache.ReflectorStore, stop func(error) bool) error {
 	tried := "reading " + f.what
 	defer c.trouble.forget(tried)
+	note := c.trouble.note
+	if f.quiet {
+		note = func(string, error) {}
+	}
 	delay := retryDelay()
 	r := cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: f.list,
@@ -203,12 +208,12 @@ func (c *Cluster) follow(ctx context.Context, f feed, to cache.ReflectorStore, s
 			for {
 				w, err := f.watch(ctx, o)
 				if err == nil {
-					c.trouble.note(tried, nil)
+					note(tried, nil)
 				}
 				if err == nil || !utilnet.IsConnectionRefused(err) && !apierrors.IsTooManyRequests(err) {
 					return w, err
 				}
-				c.trouble.note(tried, explain(tried, err))
+				note(tried, explain(tried, err))
 				if !sleep(ctx, delay()) {
 					return nil, ctx.Err()
 				}
@@ -227,7 +232,7 @@ func (c *Cluster) follow(ctx context.Context, f feed, to cache.ReflectorStore, s
 			err = s // the reflector's text around it repeats what was tried
 		}
 		if err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-			c.trouble.note(tried, explain(tried, err))
+			note(tried, explain(tried, err))
 		}
 		sleep(ctx, delay())
 	}

@@ -79,6 +79,7 @@ const forbiddenWait = time.Minute
 
 // patient returns a feed that waits while it is forbidden, which is a problem of its own.
 func (s *Source) patient(definition string, f feed) feed {
+	f.quiet = true
 	list := f.list
 	f.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		for {
