@@ -194,6 +194,9 @@ func (a *Arrivals) note(proxy int) {
 	}
 }
 
+// End is when the last one had it, in seconds since 1970.
+func (a *Arrivals) End() float64 { return float64(a.began.Add(a.Last()).UnixMicro()) / 1e6 }
+
 // First, Median and Last are after how long the first one had it, half of them and all.
 func (a *Arrivals) First() time.Duration  { return a.after[0] }
 func (a *Arrivals) Median() time.Duration { return a.after[len(a.after)/2] } // likewise

@@ -20,12 +20,9 @@ var (
 
 const (
 	services, uses = 1000, 10
-	// mostAttempts of a proxy, each of ten seconds: on machines so slow that all take longer than
-	// that it gets its turn by the second.
-	mostAttempts = 3
 	// mostMemory of outriderd for each proxy, in KiB; a few hundred proxies share what it needs
 	// for the mesh.
-	mostMemory = 150
+	mostMemory = 100
 )
 
 // All proxies come back after each start of the control plane. None is starved, and no connection
@@ -85,7 +82,13 @@ func check(t *testing.T, what string, server *fleet.Server, all *fleet.Fleet, ca
 	t.Helper()
 	n := float64(*proxies)
 	cpu := server.Spent() - spent
-	time.Sleep(settle)
+	memory := func() float64 { return (server.Resident() - before) / kib / n }
+	// A second after the last one outriderd gives back what it needed for the storm alone.
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if m, err := server.Metrics(); err == nil && m["go_memstats_last_gc_time_seconds"] > came.End()+1 && memory() <= mostMemory {
+			break
+		}
+	}
 	most, sum := int64(0), int64(0)
 	for _, p := range all.Proxies {
 		most, sum = max(most, p.Attempts()), sum+p.Attempts()
@@ -95,11 +98,10 @@ func check(t *testing.T, what string, server *fleet.Server, all *fleet.Fleet, ca
 		t.Fatal(err)
 	}
 	refused := func(reason string) float64 { return m[`outriderd_connections_refused_total{reason="`+reason+`"}`] }
-	memory := (server.Resident() - before) / kib / n
 	t.Logf("%s: %d proxies have their configuration, the first after %s, half of them after %s, all after %s; %d attempts, at most %d of one; outriderd spent %.2f ms of a processor for each",
 		what, *proxies, came.First().Round(time.Millisecond), came.Median().Round(time.Millisecond), came.Last().Round(time.Millisecond), sum, most, float64(cpu)/float64(time.Millisecond)/n)
 	t.Logf("  KiB a proxy: %.0f resident, %.0f live heap, %.0f stacks; peak %.0f MiB, before the proxies %.0f MiB; closed by their client before their turn: %.0f",
-		memory, m["go_memstats_alloc_bytes"]/kib/n, m["go_memstats_stack_inuse_bytes"]/kib/n, server.Peak()/kib/kib, before/kib/kib, refused("gone"))
+		memory(), m["go_memstats_alloc_bytes"]/kib/n, m["go_memstats_stack_inuse_bytes"]/kib/n, server.Peak()/kib/kib, before/kib/kib, refused("gone"))
 	if streams := m["outriderd_xds_streams"]; streams != n {
 		t.Errorf("%s: %v streams, want %v", what, streams, n)
 	}
@@ -108,13 +110,14 @@ func check(t *testing.T, what string, server *fleet.Server, all *fleet.Fleet, ca
 			t.Errorf("%s: %v connections refused, reason %q", what, refused(reason), reason)
 		}
 	}
-	if most > mostAttempts {
-		t.Errorf("%s: a proxy needed %d attempts, want at most %d", what, most, mostAttempts)
+	// On a slow machine all need longer than an attempt lasts, and so more of them.
+	if mean := float64(sum) / n; float64(most) > 2*mean+1 {
+		t.Errorf("%s: a proxy needed %d attempts, and all %.1f on the average: it was starved", what, most, mean)
 	}
-	if memory > mostMemory {
-		t.Errorf("%s: %.0f KiB a proxy, want at most %d", what, memory, mostMemory)
+	if memory() > mostMemory {
+		t.Errorf("%s: %.0f KiB a proxy, want at most %d", what, memory(), mostMemory)
 	}
 }
 
-// settle is until outriderd has given back what it needed for the storm alone.
-const settle = 3 * time.Second
+// patience bounds a wait for what is certain to come.
+const patience = 60 * time.Second

@@ -21,6 +21,7 @@ type place struct {
 	from     netip.Addr // [block] of the client's address
 	origin   *origin
 	crowd    *crowd                 // that counts it; nil with an identity, or once it is closed
+	evicted  bool                   // closed for another one; guarded by listener.mu
 	settle   func()                 // ends the opening; set before the handshake
 	number   uint64                 // in the order of their coming
 	client   atomic.Pointer[client] // nil without an identity; set once

@@ -192,6 +192,7 @@ func (l *Listener) admit(raw net.Conn) *place {
 func (l *Listener) count(c *crowd, p *place) (extra *place) {
 	l.counters.Anonymous++
 	if extra = c.add(p); extra != nil {
+		extra.evicted = true
 		l.counters.Refused[TooMany]++
 	}
 	return extra
@@ -416,11 +417,14 @@ func (l *Listener) release(p *place) {
 	}
 }
 
-// fail closes a connection that did not get through its handshake. One that was closed
+// fail closes a connection that did not get through its handshake. One that was evicted
 // meanwhile has been counted.
 func (l *Listener) fail(p *place, err error) {
+	l.mu.Lock()
+	evicted := p.evicted
+	l.mu.Unlock()
 	switch {
-	case p.open.Err() != nil:
+	case evicted:
 	case errors.Is(err, errGone):
 		l.refuse(p, Gone, err.Error())
 	default:

@@ -299,6 +299,22 @@ func TestSlowClientHasNoPlace(t *testing.T) {
 	accept(t, l.Anonymous())
 }
 
+// A client that is silent, or stops in the middle of its handshake, is closed in the end, and
+// counted.
+func TestHandshakeThatTakesTooLongIsCounted(t *testing.T) {
+	l := start(t, Options{handshake: 10 * time.Millisecond})
+	for i, message := range [][]byte{nil, hello(t)} {
+		c := connect(t, l, 1)[0]
+		if _, err := c.Write(message); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the handshake is counted", func() bool { return l.Counters().Refused[Handshake] == int64(i+1) })
+	}
+	if c := l.Counters(); c.Anonymous != 0 {
+		t.Errorf("%+v; want no connection", c)
+	}
+}
+
 // A stopping connection of a client writes its second message only when it may.
 type stopping struct {
 	net.Conn
