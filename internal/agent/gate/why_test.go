@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -157,7 +158,9 @@ func TestTheAnswerIsPartOfTheReason(t *testing.T) {
 	check(t, err)
 	p := &poller{url: u}
 	want := answer{responded: true, problem: "status 503: server is not live"}
-	if got := p.get(t.Context(), p.client()); got != want {
-		t.Errorf("answer %+v, want %+v", got, want)
+	ctx, cancel := context.WithTimeout(t.Context(), holdFor)
+	defer cancel()
+	if got := p.get(ctx, p.client()); got != want || ctx.Err() != nil {
+		t.Errorf("answer %+v, want %+v; %v", got, want, ctx.Err())
 	}
 }

@@ -113,10 +113,11 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// The liveness probe of a container does not count while its gate waits, and counts afterwards.
+// The liveness probe of a container does not count while its gate waits, and counts as soon as
+// it has opened, not at the next run of the startup probe.
 func TestAWaitingGateIsNotKilledForItsLiveness(t *testing.T) {
 	liveness := kubelet.Probe{Handler: kubelet.HTTPGet, Period: time.Second, Failures: 2}
-	gate := kubelet.Probe{Handler: kubelet.Gate, Period: time.Second, Timeout: 3 * time.Second, Failures: math.MaxInt32}
+	gate := kubelet.Probe{Handler: kubelet.Gate, Period: time.Second, Timeout: 10 * time.Second, Failures: math.MaxInt32}
 	const plain, sidecar = "plain", "sidecar"
 	held := liveness
 	held.Handler = kubelet.Gate
@@ -127,10 +128,10 @@ func TestAWaitingGateIsNotKilledForItsLiveness(t *testing.T) {
 		want int // ends of app
 	}{
 		"behind a startup probe":                  {app: kubelet.Container{Startup: gate, Liveness: liveness}, kind: plain},
-		"behind one, and it hangs later":          {app: kubelet.Container{Startup: gate, Liveness: liveness}, kind: plain, text: "app: unhealthy after 5s for 5s", want: 1},
+		"behind one, and it hangs later":          {app: kubelet.Container{Startup: gate, Liveness: liveness}, kind: plain, text: "app: unhealthy after 1s for 5s", want: 1},
 		"behind one, and its gate is killed":      {app: kubelet.Container{Startup: gate, Liveness: liveness}, kind: plain, text: "app: killed at 10s", want: 1},
 		"a sidecar that is held":                  {app: kubelet.Container{Restart: kubelet.Always, Liveness: held}, kind: sidecar},
-		"a sidecar that is held, and hangs later": {app: kubelet.Container{Restart: kubelet.Always, Liveness: held}, kind: sidecar, text: "app: unhealthy after 5s for 5s", want: 1},
+		"a sidecar that is held, and hangs later": {app: kubelet.Container{Restart: kubelet.Always, Liveness: held}, kind: sidecar, text: "app: unhealthy after 1s for 5s", want: 1},
 		"neither": {app: kubelet.Container{Liveness: liveness}, kind: plain, want: 4},
 	}
 	for name, tt := range tests {
@@ -139,7 +140,7 @@ func TestAWaitingGateIsNotKilledForItsLiveness(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b, err := Parse("until 40s\nproxy: healthy after 20s\n" + tt.text)
+			b, err := Parse("until 40s\nproxy: healthy after 22s\n" + tt.text)
 			if err != nil {
 				t.Fatal(err)
 			}
