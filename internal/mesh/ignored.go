@@ -176,6 +176,7 @@ func (b *Builder) updateIgnored(namespace string, e *edit[string, *ignoredList])
 	all := slices.SortedFunc(maps.Keys(b.ignored[namespace]), func(a, b *IgnoredSpec) int {
 		return cmp.Or(compareBool(b.Guards, a.Guards), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
+	all = all[:min(len(all), maxConsidered)]
 	out := &ignoredList{all, slices.DeleteFunc(slices.Clone(all), func(s *IgnoredSpec) bool { return !b.OnlyMesh && !b.selectsOwn(s) })}
 	switch was := e.old.get(namespace); {
 	case len(all) == 0 && was != nil:
@@ -239,9 +240,11 @@ func (m *Mesh) Unenforced(w *Workload) []*IgnoredSpec {
 	return out
 }
 
-// maxIgnored bounds the reported objects of one namespace: anyone who may create objects in
-// it can make any number.
-const maxIgnored = 100
+// Limits for one namespace, in which its tenants can make any number of objects.
+const (
+	maxIgnored    = 100  // that are reported one by one
+	maxConsidered = 1000 // that are compared with its workloads, those that guard first
+)
 
 // conflictsOfIgnored returns the reported objects as conflicts, those that guard first.
 func (b *Builder) conflictsOfIgnored() []Conflict {
@@ -251,7 +254,7 @@ func (b *Builder) conflictsOfIgnored() []Conflict {
 		for i, s := range all[namespace] {
 			if i == maxIgnored {
 				out = append(out, Conflict{Severity: contract.WarningPrefix, Object: Key{"Namespace", "", namespace},
-					Message: fmt.Sprintf("%d more of its objects are ignored", len(all[namespace])-i)})
+					Message: fmt.Sprintf("%d or more other objects of it are ignored", len(all[namespace])-i)})
 				break
 			}
 			out = append(out, Conflict{Severity: s.Severity(), Object: s.Key(), Message: s.Message()})

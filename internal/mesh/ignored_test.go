@@ -60,7 +60,7 @@ func TestIgnoredObjectsAreBounded(t *testing.T) {
 	b.Set(&mesh.IgnoredSpec{Kind: "WasmPlugin", Namespace: "shop", Name: "x", Guards: true})
 	b.Mesh()
 	all := b.Conflicts()
-	if n := len(all); n != 101 || all[0].Severity != "error: " || all[n-1].Message != "101 more of its objects are ignored" {
+	if n := len(all); n != 101 || all[0].Severity != "error: " || all[n-1].Message != "101 or more other objects of it are ignored" {
 		t.Errorf("%d problems, %+v ... %+v", n, all[0], all[n-1])
 	}
 }

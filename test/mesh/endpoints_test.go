@@ -156,3 +156,47 @@ func TestOnlyEndpointIsNotEjected(t *testing.T) {
 		t.Errorf("%d endpoints are ejected", n)
 	}
 }
+
+// Calls stay in the client's zone while an endpoint is there, and leave it when that is not
+// ready, or silent.
+func TestPreferClose(t *testing.T) {
+	w := newWorld(t)
+	s := &pair{world: w, client: w.pod("client", "client"), a: w.pod("a", "web"), b: w.pod("b", "web")}
+	place := func(p *pod, zone string, ready bool) {
+		spec := p.spec
+		spec.Zone, spec.Ready = zone, ready
+		p.spec = spec
+		w.source.set(&spec)
+	}
+	place(s.client, "here", true)
+	place(s.a, "here", true)
+	place(s.b, "there", true)
+	web := w.service("web", "10.96.0.1", "web", port(8080, mesh.HTTP), port(6379, mesh.TCP))
+	near := *web
+	near.Traffic = mesh.SameZone
+	w.source.set(&near)
+	s.client.stats = []string{endpointStats}
+	s.client.proxied()
+	s.a.web()
+	s.b.web()
+	for _, protocol := range []mesh.Protocol{mesh.TCP, mesh.HTTP} {
+		if got := s.calls(t, protocol, 30); got["a"] != 30 {
+			t.Errorf("%s: calls by server: %v; want all in the zone", protocol, got)
+		}
+	}
+	place(s.a, "here", false)
+	for _, protocol := range []mesh.Protocol{mesh.TCP, mesh.HTTP} {
+		eventually(t, "the other zone", func() bool { return s.call(t, protocol) == "b" })
+		if got := s.calls(t, protocol, 10); got["b"] != 10 {
+			t.Errorf("%s: calls by server: %v; want all in the other zone", protocol, got)
+		}
+	}
+	s.a.silence()
+	place(s.a, "here", true)
+	eventually(t, "the silent endpoint was tried", func() bool { s.call(t, mesh.TCP); return s.client.stat(connectTimeouts) > 0 })
+	for _, protocol := range []mesh.Protocol{mesh.TCP, mesh.HTTP} {
+		if got := s.calls(t, protocol, 10); got["b"] != 10 {
+			t.Errorf("%s, a silent endpoint in the zone: calls by server: %v; want all in the other one", protocol, got)
+		}
+	}
+}
