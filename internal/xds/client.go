@@ -104,8 +104,8 @@ func (c *client) subscribe(change subscriptionChange) (*response, error) {
 	}
 	sub, r := c.subscription(change.typeURL), c.newResponse()
 	r.names = len(change.subscribe) + len(change.unsubscribe) + len(change.initialVersions)
-	wildcard, reconnected := change.resend, false
-	if !sub.started {
+	wildcard, reconnected, first := change.resend, false, !sub.started
+	if first {
 		sub.started = true
 		clear(sub.sent) // Envoy drops what comes before it subscribes to the type
 		wildcard = wildcard || len(change.subscribe) == 0
@@ -135,8 +135,23 @@ func (c *client) subscribe(change subscriptionChange) (*response, error) {
 	for _, name := range names {
 		r.addName(sub, name, true)
 	}
+	if first && wildcard && !reconnected && sub.typeURL == ClusterType {
+		c.addAhead(r)
+	}
 	c.recordUsed(r)
 	return r, nil
+}
+
+// addAhead sends a proxy that starts what it subscribes to next, which saves two round trips:
+// Envoy subscribes to a type while it takes the message before. It gets the same once more as
+// the response to its subscription, because it would drop what came too early.
+func (c *client) addAhead(r *response) {
+	if !c.proxy.OnDemand || !c.proxy.Relayed {
+		return
+	}
+	for _, typeURL := range []string{ListenerType, RouteType} {
+		r.addWildcard(c.subscription(typeURL), false)
+	}
 }
 
 // adopt takes over what the client has from an earlier stream, and reports whether that

@@ -46,7 +46,8 @@ func (a *agent) answered(ctx context.Context) {
 	defer a.standbys.check() // later: nothing can be held back while copies are made
 	r := &a.renewal
 	after, now := a.config.Envoy.RenewAfter, resident(a.super.PID())
-	due := after > 0 && !a.config.Full && time.Since(r.ready) >= after && r.resident > 0 && now-r.resident >= growth
+	// While the control plane is away a new Envoy would get all again that this one has.
+	due := after > 0 && !a.config.Full && a.relay.State().Connected && time.Since(r.ready) >= after && r.resident > 0 && now-r.resident >= growth
 	if !due || a.super.State() != supervise.Serving || !a.unused(ctx) {
 		return
 	}

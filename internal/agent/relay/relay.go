@@ -78,6 +78,7 @@ type Relay struct {
 	places   chan struct{} // a semaphore of connections
 	dialing  chan struct{} // a semaphore of one: so all have one pause
 	usable   chan struct{} // closed when there is a certificate
+	far      time.Duration // default farAway
 
 	mu       sync.Mutex
 	state    State
@@ -96,7 +97,7 @@ func Listen(o Options) (*Relay, error) {
 	}
 	r := &Relay{
 		o: o, listener: l,
-		places: make(chan struct{}, maxConnections), dialing: make(chan struct{}, 1), usable: make(chan struct{}),
+		places: make(chan struct{}, maxConnections), dialing: make(chan struct{}, 1), usable: make(chan struct{}), far: farAway,
 		state: State{Since: time.Now()}, away: wire.Away{Grace: DefaultGrace},
 	}
 	r.store = openStore(o.Store, o.Key, func(err error) {
@@ -309,7 +310,7 @@ func (r *Relay) dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if time.Since(began) < farAway {
+	if time.Since(began) < r.far {
 		if err := r.awaitUsable(ctx); err != nil {
 			c.Close()
 			return nil, err

@@ -2,13 +2,17 @@ package relay
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -449,4 +453,69 @@ func TestHangup(t *testing.T) {
 	envoy := r.envoy()
 	envoy.send(requestOf(clusterType, "", nil, nil))
 	r.stream()
+}
+
+// The handshake begins before there is a certificate if the control plane is far away, and only
+// then. With the certificate it is completed.
+func TestHandshakeAhead(t *testing.T) {
+	for name, far := range map[string]time.Duration{"far away": 0, "near": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewUnstartedServer(http.NotFoundHandler())
+			server.EnableHTTP2 = true
+			begun, usable := make(chan struct{}, 10), make(chan struct{})
+			server.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+				select {
+				case <-usable:
+				default:
+					begun <- struct{}{}
+				}
+				return nil, nil
+			}}
+			server.StartTLS()
+			defer server.Close()
+			relay, err := Listen(Options{
+				Socket: filepath.Join(t.TempDir(), "ads"), Address: server.Listener.Addr().String(), Changed: func(State) {}, Log: slog.New(slog.DiscardHandler),
+				TLS: &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(tls.ConnectionState) error {
+					select {
+					case <-usable:
+						return nil
+					default:
+						return errors.New("verified before there is a certificate")
+					}
+				}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer relay.listener.Close()
+			relay.far = far
+			made := make(chan error, 1)
+			go func() {
+				c, err := relay.dial(t.Context())
+				if err == nil {
+					c.Close()
+				}
+				made <- err
+			}()
+			if far == 0 {
+				<-begun
+			}
+			close(usable)
+			relay.Usable()
+			if err := <-made; err != nil {
+				t.Error(err)
+			}
+			if len(begun) > 0 {
+				t.Error("the handshake begins before there is a certificate")
+			}
+		})
+	}
+}
+
+// Only the proxy's user can connect.
+func TestMode(t *testing.T) {
+	r := newRig(t)
+	if info, err := os.Stat(r.relay.o.Socket); err != nil || info.Mode() != fs.ModeSocket|0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
 }

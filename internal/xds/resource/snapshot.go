@@ -77,6 +77,8 @@ func (v *snapshot) Wildcard(p *xds.Proxy, typeURL string, prewarm []string) []xd
 			}
 		}
 		return out
+	case xds.RouteType:
+		return []xds.Bundle{v.routes(p, internalName)} // sent ahead, see xds
 	case xds.VirtualHostType:
 		return bundles([]*xds.Resource{v.placeholderHost()})
 	}
