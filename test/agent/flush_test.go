@@ -147,6 +147,44 @@ func TestStopFlushes(t *testing.T) {
 	})
 }
 
+// Callers that go on, with new connections and with old ones, do not keep a proxy whose app has ended.
+func TestStopFlushesBesideCallers(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Service("h1", "10.96.0.11", "h1", "http 8080")
+	w.Serve()
+	p := w.Pod("h1")
+	p.Env = []string{"OUTRIDER_ORDERED_STOP=true"}
+	w.Known(1, 1)
+	a := p.Agent()
+	a.Ready()
+	outsider := w.Machine("outsider")
+	url := "http://" + p.Address.String() + ":8080/"
+	client := func(keep bool) func() error {
+		c := slowClient(outsider, false)
+		c.Timeout = 2 * time.Second // one that comes after the proxy has left may be parked
+		c.Transport.(*http.Transport).DisableKeepAlives = !keep
+		return func() error {
+			if res, err := c.Get(url); err == nil {
+				io.Copy(io.Discard, res.Body)
+				res.Body.Close()
+			}
+			return nil
+		}
+	}
+	first, second := harness.NewLoad(16, 0, client(false)), harness.NewLoad(16, 0, client(true))
+	begun := time.Now()
+	a.Signal(syscall.SIGTERM)
+	status := a.Exit()
+	took := time.Since(begun)
+	made, _, _ := first.Stop()
+	more, _, _ := second.Stop()
+	if status != 0 || why(a) != "all applications have ended" || strings.Contains(p.Message(), "interrupted") {
+		t.Errorf("status %d, %q, %q", status, why(a), p.Message())
+	}
+	t.Logf("left after %s, with %d and %d calls meanwhile", took.Round(time.Millisecond), made, more)
+}
+
 // slowly reads size bytes in a hundred pieces, with a pause after each.
 func slowly(r io.Reader, size int) (n int, err error) {
 	piece := make([]byte, size/100)

@@ -21,8 +21,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// drainInbound lets Envoy serve new inbound connections for the drain time, and sees to it
-// that they are refused after that: not held by the standby, nor parked by the kernel, since
+// drainInbound lets Envoy serve new inbound connections for the drain time, or until only what
+// the apps had written is passed on still, and sees to it that they are refused after that: not held by the standby, nor parked by the kernel, since
 // nothing will serve them. The end of the drain is ours, since Envoy's own drain time is
 // fixed at its start, and drainDuration is not.
 func (a *agent) drainInbound(ctx context.Context) error {
@@ -31,6 +31,7 @@ func (a *agent) drainInbound(ctx context.Context) error {
 	}
 	select {
 	case <-time.After(a.now().Envoy.DrainTime):
+	case <-a.leaving.flushing:
 	case <-ctx.Done():
 		return nil
 	}
@@ -73,6 +74,8 @@ const detectTime = time.Second
 type leaving struct {
 	served  atomic.Bool            // an Envoy was ready once
 	message atomic.Pointer[string] // for the kubelet: what was still in use
+
+	flushing chan struct{} // closed when the apps have ended, and what they wrote is passed on still
 }
 
 // write gives the kubelet the message, if there is one.
