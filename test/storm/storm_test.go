@@ -86,6 +86,7 @@ func check(t *testing.T, what string, server *fleet.Server, all *fleet.Fleet, ca
 	// A second after the last one outriderd gives back what it needed for the storm alone.
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if m, err := server.Metrics(); err == nil && m["go_memstats_last_gc_time_seconds"] > came.End()+1 && memory() <= mostMemory {
+			time.Sleep(settle)
 			break
 		}
 	}
@@ -121,3 +122,6 @@ func check(t *testing.T, what string, server *fleet.Server, all *fleet.Fleet, ca
 
 // patience bounds a wait for what is certain to come.
 const patience = 60 * time.Second
+
+// settle is for the collections after the first.
+const settle = 2 * time.Second
