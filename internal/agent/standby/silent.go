@@ -84,11 +84,12 @@ type pair struct {
 
 // headerTimeout bounds the wait for a header, which the proxy sends at once, and helloTimeout
 // the one for the rest of a ClientHello, with lost segments. dialTimeout is for a connection
-// within the pod.
+// within the pod, as long as the proxy's own: an application whose queue is full may accept it
+// at the kernel's next try, after 1, 3 or 7 s.
 const (
 	headerTimeout = 10 * time.Second
 	helloTimeout  = 30 * time.Second
-	dialTimeout   = 2 * time.Second
+	dialTimeout   = 10 * time.Second
 )
 
 // ListenSilent begins to take silent connections. When ctx ends, all of them end. The process

@@ -252,7 +252,7 @@ func TestConnectionsThatTheRelayRefuses(t *testing.T) {
 	w := newSilentWorld(t, nil)
 	app := addrPort(w.app.Addr())
 	for name, to := range map[string]netip.AddrPort{ // any order: independent
-		"another machine": netip.MustParseAddrPort("192.0.2.1:80"), "a port of the proxy": netip.AddrPortFrom(app.Addr(), 1),
+		"another machine": netip.MustParseAddrPort("10.96.0.10:80"), "a port of the proxy": netip.AddrPortFrom(app.Addr(), 1),
 	} {
 		if err := endOf(w.open(from(1), to)); !isReset(err) {
 			t.Errorf("%s: %v", name, err)
@@ -276,26 +276,29 @@ func TestConnectionsThatTheRelayRefuses(t *testing.T) {
 
 // Beyond Max the longest silent connection is reset, and one source has half of the room.
 func TestTooManySilentConnections(t *testing.T) {
-	w := newSilentWorld(t, func(o *SilentOptions) { o.Max = 4 })
+	const room = 8
+	w := newSilentWorld(t, func(o *SilentOptions) { o.Max = room })
 	oldest, _ := w.silent()
 	second, app := w.silent()
-	w.silent()
-	w.silent()
-	w.clients++
-	w.open(from(w.clients), addrPort(w.app.Addr()))
-	if err := endOf(oldest); !isReset(err) {
-		t.Errorf("the longest silent: %v", err)
-	}
-	exchange(t, second, app, "PING")
 	var same []*net.TCPConn
-	for range 3 {
-		same = append(same, w.open(from(w.clients), addrPort(w.app.Addr())))
+	for i := range room/2 + 1 {
+		same = append(same, w.open(from(1000), addrPort(w.app.Addr())))
+		acceptOne(t, w.app)
+		eventually(t, "it waits", func() bool { return w.Counts().Waiting == 2+min(i+1, room/2) })
 	}
 	if err := endOf(same[0]); !isReset(err) {
 		t.Errorf("the first of too many of one source: %v", err)
 	}
-	exchange(t, app, second, "PONG")
-	eventually(t, "not more than Max", func() bool { c := w.Counts(); return c.Waiting+c.Relaying <= 4 && c.Refused >= 2 })
+	w.silent()
+	w.silent()
+	w.open(from(2000), addrPort(w.app.Addr()))
+	if err := endOf(oldest); !isReset(err) {
+		t.Errorf("the longest silent: %v", err)
+	}
+	exchange(t, second, app, "PING")
+	if c := w.Counts(); c.Waiting+c.Relaying != room || c.Refused != 2 {
+		t.Errorf("%+v", c)
+	}
 }
 
 func FuzzReadHeader(f *testing.F) {
