@@ -78,8 +78,7 @@ version was sent and which accepted. STATUS is "ok", "STALE" while a message has
 "REJECTED" with the proxy's own reason (it still works by the version before), "NOT ENFORCED"
 with an object that forbids something for the pod by a kind that is not supported, or "NOTE".
 
-Each replica lists the proxies that are connected to it. Exit status: 1 if something was
-rejected or is not enforced, 2 without an answer.`,
+Exit status: 1 for REJECTED or NOT ENFORCED, 2 without an answer. A replica lists its own.`,
 		Example: proxyStatusExamples,
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.status(cmd, strings.Join(args, "")) },
