@@ -57,7 +57,8 @@ type Gate struct {
 // Flags returns the flags, whose values go into g.
 func (g *Gate) Flags() *flag.FlagSet {
 	fs := newFlags(gateCommand)
-	placeFlags(fs, &g.Name, &g.States, &g.Own)
+	placeFlags(fs, &g.Name, &g.States)
+	fs.StringVar(&g.Own, "own", "", "where this container's state is (default "+OwnDir+")")
 	fs.Func("after", "what to wait for, as in \"cache is healthy, within 20s or continue\"; may be repeated", func(edge string) error {
 		g.After = append(g.After, edge)
 		return nil
@@ -102,7 +103,8 @@ func (g *Gate) Flags() *flag.FlagSet {
 // Args are the arguments of the agent. [ParseGate] reads them back.
 func (g Gate) Args() []string {
 	a := args{gateCommand}
-	a.place(g.Name, g.States, g.Own)
+	a.place(g.Name, g.States)
+	a.given("own", g.Own)
 	for _, edge := range g.After {
 		a.add("after", edge)
 	}
@@ -149,22 +151,19 @@ func IsGate(arguments []string) bool { return len(arguments) > 0 && arguments[0]
 // Started is the command line of "outrider-agent started", which is the startup probe of a
 // container with a gate: until it succeeds the kubelet runs no other probe of the container.
 // It succeeds once the command has started up.
-type Started struct {
-	Name        string
-	States, Own string // directories
-}
+type Started struct{ Name, States string }
 
 // Flags returns the flags, whose values go into s.
 func (s *Started) Flags() *flag.FlagSet {
 	fs := newFlags(startedCommand)
-	placeFlags(fs, &s.Name, &s.States, &s.Own)
+	placeFlags(fs, &s.Name, &s.States)
 	return fs
 }
 
 // Args are the arguments of the agent. [ParseStarted] reads them back.
 func (s Started) Args() []string {
 	a := args{startedCommand}
-	a.place(s.Name, s.States, s.Own)
+	a.place(s.Name, s.States)
 	return a
 }
 
@@ -180,16 +179,15 @@ func ParseStarted(arguments []string) (Started, bool) {
 // one whose delay counts from the command's start. It succeeds while the gate holds the
 // command, and then runs a probe or a command.
 type Held struct {
-	Name        string
-	States, Own string // directories
-	Probe       string // JSON
-	Command     []string
+	Name, States string
+	Probe        string // JSON
+	Command      []string
 }
 
 // Flags returns the flags, whose values go into h.
 func (h *Held) Flags() *flag.FlagSet {
 	fs := newFlags(heldCommand)
-	placeFlags(fs, &h.Name, &h.States, &h.Own)
+	placeFlags(fs, &h.Name, &h.States)
 	fs.StringVar(&h.Probe, "probe", "", "JSON of a pod's `probe`")
 	return fs
 }
@@ -197,7 +195,7 @@ func (h *Held) Flags() *flag.FlagSet {
 // Args are the arguments of the agent. [ParseHeld] reads them back.
 func (h Held) Args() []string {
 	a := args{heldCommand}
-	a.place(h.Name, h.States, h.Own)
+	a.place(h.Name, h.States)
 	a.given("probe", h.Probe)
 	if len(h.Command) > 0 {
 		a = append(append(a, "--"), h.Command...)
@@ -222,10 +220,9 @@ func newFlags(command string) *flag.FlagSet {
 	return fs
 }
 
-func placeFlags(fs *flag.FlagSet, name, states, own *string) {
+func placeFlags(fs *flag.FlagSet, name, states *string) {
 	fs.StringVar(name, "name", "", "of this container")
 	fs.StringVar(states, "states", "", "where the states of all containers are (default "+StatesDir+")")
-	fs.StringVar(own, "own", "", "where this container's is (default "+OwnDir+")")
 }
 
 func parse(command string, fs *flag.FlagSet, arguments []string) (rest []string, ok bool) {
@@ -246,8 +243,7 @@ func (a *args) given(name, value string) {
 	}
 }
 
-func (a *args) place(name, states, own string) {
+func (a *args) place(name, states string) {
 	a.given("name", name)
 	a.given("states", states)
-	a.given("own", own)
 }

@@ -25,7 +25,7 @@ func TestTheGatesCommandLine(t *testing.T) {
 	if back, ok := ParseHeld(h.Args()); !ok || !reflect.DeepEqual(back, h) {
 		t.Errorf("%q is read back as %+v, %v", h.Args(), back, ok)
 	}
-	s := Started{Name: "app", States: "/s", Own: "/o"}
+	s := Started{Name: "app", States: "/s"}
 	if back, ok := ParseStarted(s.Args()); !ok || back != s {
 		t.Errorf("%q is read back as %+v, %v", s.Args(), back, ok)
 	}
