@@ -202,18 +202,6 @@ func (j *Judge) waitsFor(from, to point) bool {
 	return waiting[start]
 }
 
-// Fitting returns the mechanisms that can be used for e, the one to prefer first.
-func Fitting(p Plan, e Edge, on Kubernetes) []Mechanism {
-	s := p.Judge(on).situation(e)
-	var out []Mechanism
-	for _, m := range Mechanisms {
-		if mechanismRules[m].fits(s) {
-			out = append(out, m)
-		}
-	}
-	return out
-}
-
 // A situation is all that the answer of a mechanism can depend on.
 type situation struct {
 	judge        *Judge

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A calm gives memory back to the system after many proxies have connected: each first
+// A trimmer gives memory back to the system after many proxies have connected: each first
 // configuration takes several times what is kept of it, and the collector on its own would keep
 // that for the next time.
-type calm struct {
+type trimmer struct {
 	after time.Duration // since the last one connected
 	least int           // proxies; fewer are not worth a collection
 	free  func()        // 0.1 s of a processor for 300 MB
@@ -20,26 +20,26 @@ type calm struct {
 	timer *time.Timer
 }
 
-func newCalm() *calm { return &calm{after: time.Second, least: 100, free: free} }
+func newTrimmer() *trimmer { return &trimmer{after: time.Second, least: 100, free: free} }
 
 // connected notes a proxy that has its first configuration.
-func (c *calm) connected() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch c.n++; {
-	case c.n < c.least:
-	case c.timer == nil:
-		c.timer = time.AfterFunc(c.after, c.come)
+func (t *trimmer) connected() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch t.n++; {
+	case t.n < t.least:
+	case t.timer == nil:
+		t.timer = time.AfterFunc(t.after, t.trim)
 	default:
-		c.timer.Reset(c.after)
+		t.timer.Reset(t.after)
 	}
 }
 
-func (c *calm) come() {
-	c.mu.Lock()
-	c.n = 0
-	c.mu.Unlock()
-	c.free()
+func (t *trimmer) trim() {
+	t.mu.Lock()
+	t.n = 0
+	t.mu.Unlock()
+	t.free()
 }
 
 // free collects more than once: a collection halves a stack that has become too large, and what a

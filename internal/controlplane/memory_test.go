@@ -7,10 +7,10 @@ import (
 )
 
 // Memory is given back once, after the last of many has connected, and not for a few.
-func TestMemoryIsGivenBackOnceItIsCalm(t *testing.T) {
+func TestMemoryIsGivenBackAfterManyConnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		freed := 0
-		c := newCalm()
+		c := newTrimmer()
 		c.free = func() { freed++ }
 		connect := func(n int) {
 			for range n {

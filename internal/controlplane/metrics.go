@@ -29,7 +29,7 @@ var (
 	unenforced = prometheus.NewDesc("outriderd_mesh_unenforced", "Objects that forbid something and are of a kind that is not supported, by kind.", []string{"kind"}, nil)
 
 	connections = prometheus.NewDesc("outriderd_connections", "Connections that are open, with and without a certificate of the mesh.", []string{"identity"}, nil)
-	refused     = prometheus.NewDesc("outriderd_connections_refused_total", "Connections that were closed: too many in a short time from one address (rate), too many without a certificate, before the handshake or after it (anonymous), without a valid TLS handshake in time (handshake), too many of one identity at one address (client), too many calls of one (calls), by the client before its turn (gone).", []string{"reason"}, nil)
+	refused     = prometheus.NewDesc("outriderd_connections_refused_total", "Connections that were closed: too many in a short time from one address (rate), too many without a certificate, before the handshake or after it (anonymous), without a valid TLS handshake in time (handshake), too many of one identity at one address (client), too many calls of one (calls), too many bytes without an identity (bytes), by the client before its turn (gone).", []string{"reason"}, nil)
 
 	reviews       = prometheus.NewDesc("outriderd_webhook_reviews_total", "Reviews of pods, by outcome.", []string{"code"}, nil)
 	imageLookups  = describe("outriderd_image_lookups_total", "Images that were looked up at their registries; answers from the cache are not counted.")

@@ -37,7 +37,7 @@ type plane struct {
 	secure, plain       port
 	tls                 *tls.Config // of secure
 
-	calm *calm
+	trimmer *trimmer
 
 	webhook *webhook.Webhook // nil without its port
 	reviews *http.Server
@@ -61,7 +61,7 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	if err := os.MkdirAll(o.State, 0o700); err != nil {
 		return nil, &OptionError{"State", err}
 	}
-	p := &plane{o: o, began: time.Now(), cluster: openCluster(ctx, o), calm: newCalm()}
+	p := &plane{o: o, began: time.Now(), cluster: openCluster(ctx, o), trimmer: newTrimmer()}
 	var err error
 	if err := p.openSource(ctx); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (p *plane) authenticate(ctx context.Context, _ *core.Node) (xds.Proxy, erro
 // settled is called when a proxy has its first configuration.
 func (p *plane) settled(ctx context.Context) {
 	conns.Settled(ctx)
-	p.calm.connected()
+	p.trimmer.connected()
 }
 
 // openSecure makes the server of the port with mutual TLS, configuration and certificates,

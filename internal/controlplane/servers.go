@@ -42,8 +42,10 @@ const (
 	prefaceTimeout = 10 * time.Second
 )
 
-// discoveryService begins the names of the methods by which proxies get their configuration.
-const discoveryService = "/envoy.service.discovery.v3.AggregatedDiscoveryService/"
+// isDiscovery reports whether a method is one by which proxies get their configuration.
+func isDiscovery(method string) bool {
+	return strings.HasPrefix(method, "/"+discovery.AggregatedDiscoveryService_ServiceDesc.ServiceName+"/")
+}
 
 // A port is a listener with its servers of gRPC.
 type port struct {
@@ -110,7 +112,7 @@ func (p *plane) openServers(certificates, tokens *ca.Service) {
 func (p *plane) listenOn(l net.Listener, secure *tls.Config) *conns.Listener {
 	return conns.New(l, conns.Options{
 		TLS: secure, Identify: ca.ClientName, Proxies: p.o.ProxiesPerAddress, Log: p.o.Log,
-		Opening: func(method string) bool { return strings.HasPrefix(method, discoveryService) },
+		Opening: isDiscovery,
 	})
 }
 

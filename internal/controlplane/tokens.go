@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -28,7 +26,7 @@ type byToken struct {
 var errAged = status.Error(codes.Unavailable, "the stream has reached its age, or its token the expiry: connect again")
 
 func (b byToken) serve(service any, s grpc.ServerStream, info *grpc.StreamServerInfo, serve grpc.StreamHandler) error {
-	if !strings.HasPrefix(info.FullMethod, "/"+discovery.AggregatedDiscoveryService_ServiceDesc.ServiceName+"/") {
+	if !isDiscovery(info.FullMethod) {
 		return serve(service, s)
 	}
 	caller, err := b.tokens.Authenticate(s.Context())

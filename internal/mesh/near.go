@@ -22,8 +22,8 @@ func (m *Mesh) PlaceOf(w *Workload) Place {
 // SameNodes reports whether the zones of nodes are as in another snapshot.
 func (m *Mesh) SameNodes(other *Mesh) bool { return m.nodes == other.nodes }
 
-// zone is that of e, as far as its slice or its workload has it.
-func (e *Endpoint) zone() string {
+// EffectiveZone is the zone that the slice of e has, else the one that its workload has.
+func (e *Endpoint) EffectiveZone() string {
 	if e.Zone == "" && e.Workload != nil {
 		return e.Workload.Zone
 	}
@@ -36,7 +36,7 @@ func (s *Service) Relevant(at Place) Place {
 		return at.Node != "" && (has(e.ForNodes, at.Node) || s.Traffic == SameNode && e.Node == at.Node)
 	}
 	byZone := func(e Endpoint) bool {
-		return at.Zone != "" && (has(e.ForZones, at.Zone) || s.Traffic != AnyTraffic && e.zone() == at.Zone)
+		return at.Zone != "" && (has(e.ForZones, at.Zone) || s.Traffic != AnyTraffic && e.EffectiveZone() == at.Zone)
 	}
 	if !slices.ContainsFunc(s.Endpoints, byNode) {
 		at.Node = ""
@@ -66,7 +66,7 @@ func (s *Service) Near(endpoints []Endpoint, at Place) func(Endpoint) bool {
 			ways = append(ways, func(e Endpoint) bool { return e.Node == at.Node })
 		}
 		if s.Traffic != AnyTraffic && at.Zone != "" {
-			ways = append(ways, func(e Endpoint) bool { return e.zone() == at.Zone })
+			ways = append(ways, func(e Endpoint) bool { return e.EffectiveZone() == at.Zone })
 		}
 	}
 	for _, near := range ways {

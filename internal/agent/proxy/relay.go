@@ -31,15 +31,13 @@ func (a *agent) relayed(s relay.State) {
 		a.log.Info("the control plane is connected")
 		a.journal.Note("control plane", "connected")
 	case s.Err != nil:
-		why := a.unconnected(s.Err)
+		why := a.fault(s.Err).Reason
 		a.log.Warn("the control plane is away", "since", s.Since, "reason", why)
 		a.journal.Fail("control plane", why)
 	}
 }
 
-// unconnected is why there is no connection to the control plane.
-func (a *agent) unconnected(err error) string { return a.fault(err).Reason }
-
+// fault is why there is no connection to the control plane.
 func (a *agent) fault(err error) *identity.Fault {
 	return identity.Unconnected(a.config.ControlPlane.Address, err)
 }
@@ -57,26 +55,19 @@ func (a *agent) stream() readiness.Stream {
 // relayMetrics are of the connection to the control plane.
 func (a *agent) relayMetrics() []status.Metric {
 	return []status.Metric{
-		{Name: "outrider_agent_control_plane_connected", Help: "1 while the control plane serves this proxy.", Value: func() float64 {
+		gauge("outrider_agent_control_plane_connected", "1 while the control plane serves this proxy.", func() float64 {
 			if a.relay.State().Connected {
 				return 1
 			}
 			return 0
-		}},
-		{Name: "outrider_agent_away_seconds", Help: "Since when the control plane does not serve this proxy.", Value: func() float64 {
-			s := a.relay.State()
-			if s.Connected {
-				return 0
+		}),
+		gauge("outrider_agent_away_seconds", "For how long the control plane has not served this proxy.", func() float64 {
+			if s := a.relay.State(); !s.Connected {
+				return time.Since(s.Since).Seconds()
 			}
-			return time.Since(s.Since).Seconds()
-		}},
-		{Name: "outrider_agent_kept_resources", Help: "Resources that a new Envoy gets while the control plane is away.", Value: func() float64 {
-			n, _ := a.relay.Kept()
-			return float64(n)
-		}},
-		{Name: "outrider_agent_kept_bytes", Help: "Size of their file.", Value: func() float64 {
-			_, n := a.relay.Kept()
-			return float64(n)
-		}},
+			return 0
+		}),
+		gauge("outrider_agent_kept_resources", "Resources that a new Envoy gets while the control plane is away.", func() float64 { n, _ := a.relay.Kept(); return float64(n) }),
+		gauge("outrider_agent_kept_bytes", "Size of their file.", func() float64 { _, n := a.relay.Kept(); return float64(n) }),
 	}
 }

@@ -27,11 +27,12 @@ func (a *agent) changed(c readiness.Change) {
 	a.journal.Fail(name, c.Message)
 }
 
+func gauge(name, help string, value func() float64) status.Metric {
+	return status.Metric{Name: name, Help: help, Value: value}
+}
+
 // metrics are the agent's own.
 func (a *agent) metrics() []status.Metric {
-	gauge := func(name, help string, value func() float64) status.Metric {
-		return status.Metric{Name: name, Help: help, Value: value}
-	}
 	counter := func(name, help string, value func() float64) status.Metric {
 		return status.Metric{Name: name, Help: help, Counter: true, Value: value}
 	}

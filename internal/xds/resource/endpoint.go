@@ -27,10 +27,7 @@ func (b *builder) endpoints(name string, t target, at mesh.Place) *endpoint.Clus
 		if mutual(e.Workload, e.Port) {
 			id = identity(b.config.TrustDomain, e.Workload)
 		}
-		g := group{zone: e.Zone}
-		if g.zone == "" && e.Workload != nil {
-			g.zone = e.Workload.Zone
-		}
+		g := group{zone: e.EffectiveZone()}
 		if near != nil && !near(e) {
 			g.priority = 1
 		}
