@@ -182,6 +182,26 @@ func TestAgentIsKilled(t *testing.T) {
 	}
 }
 
+// routeOfOther is a route of the service other, which leads to that service.
+const routeOfOther = `apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: other, namespace: shop}
+spec:
+  parentRefs: [{kind: Service, group: "", name: other, port: 80}]
+  rules: [{backendRefs: [{name: other, port: 80}]}]
+`
+
+// echoed sends "line" from a pod to a port that repeats lines, and returns the answer.
+func echoed(p *harness.Pod, to string) (string, error) {
+	c, err := harness.Dialer(p.Namespace, harness.AppUser)(p.World.T.Context(), "tcp", to)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	fmt.Fprintln(c, "line")
+	return firstLine(c)
+}
+
 // Without a control plane known services are served, what is no service is passed through, and
 // services that were never used fail soon, with the reason.
 func TestControlPlaneIsGone(t *testing.T) {
@@ -189,13 +209,7 @@ func TestControlPlaneIsGone(t *testing.T) {
 	w, client, server := two(t)
 	w.Service("other", "10.96.0.11", "server", ports...)
 	w.Service("third", "10.96.0.12", "server", ports...)
-	w.Manifest("route", `apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {name: other, namespace: shop}
-spec:
-  parentRefs: [{kind: Service, group: "", name: other, port: 80}]
-  rules: [{backendRefs: [{name: other, port: 80}]}]
-`)
+	w.Manifest("route", routeOfOther)
 	w.Known(3, 2)
 	host := w.Machine("host") // of which the mesh knows nothing
 	app(host)
@@ -227,23 +241,14 @@ spec:
 			t.Errorf("a new service %s: %d %q, %v; want 503 with the reason", name, got.Status, got.Body, got.Err)
 		}
 	}
-	send := func(to string) (string, error) {
-		c, err := harness.Dialer(client.Pod.Namespace, harness.AppUser)(t.Context(), "tcp", to)
-		if err != nil {
-			return "", err
-		}
-		defer c.Close()
-		fmt.Fprintln(c, "new")
-		return firstLine(c)
-	}
-	if got, err := send("10.96.0.12:90"); err == nil {
+	if got, err := echoed(client.Pod, "10.96.0.12:90"); err == nil {
 		t.Errorf("bytes to a new service: %q; want a reset", got)
 	}
 	for name, p := range map[string]*harness.Pod{"host": host, "server": server.Pod} {
 		if err := get("http://"+p.Address.String()+"/", "").Want(name + " HTTP/1.1"); err != nil {
 			t.Errorf("the %s's own address: %v", name, err)
 		}
-		if got, err := send(p.Address.String() + ":90"); got != "new\n" {
+		if got, err := echoed(client.Pod, p.Address.String()+":90"); got != "line\n" {
 			t.Errorf("bytes to the %s's own address: %q, %v", name, got, err)
 		}
 	}
@@ -264,7 +269,7 @@ spec:
 		harness.Eventually(t, "the new service", func() bool { return get("http://"+to+"/", "").Want(want) == nil })
 		t.Logf("%s is served %s after the control plane", to, time.Since(up).Round(time.Millisecond))
 	}
-	harness.Eventually(t, "bytes to the new service", func() bool { got, _ := send("10.96.0.12:90"); return got == "new\n" })
+	harness.Eventually(t, "bytes to the new service", func() bool { got, _ := echoed(client.Pod, "10.96.0.12:90"); return got == "line\n" })
 }
 
 // An Envoy, and an agent, that starts while the control plane is away serves what the one before
@@ -274,26 +279,10 @@ func TestEnvoyStartsWithoutControlPlane(t *testing.T) {
 	w, client, server := two(t)
 	w.Service("other", "10.96.0.11", "server", ports...)
 	w.Service("gone", "10.96.0.12", "server", ports...)
-	w.Manifest("route", `apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {name: other, namespace: shop}
-spec:
-  parentRefs: [{kind: Service, group: "", name: other, port: 80}]
-  rules: [{backendRefs: [{name: other, port: 80}]}]
-`)
+	w.Manifest("route", routeOfOther)
 	w.Known(3, 2)
 	const want = "server HTTP/1.1"
 	served := func(url string) bool { return fresh(client.Pod, url, want)() == nil }
-	bytes := func() bool {
-		c, err := harness.Dialer(client.Pod.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":90")
-		if err != nil {
-			return false
-		}
-		defer c.Close()
-		fmt.Fprintln(c, "a")
-		got, _ := firstLine(c)
-		return got == "a\n"
-	}
 	check := func(when string) {
 		t.Helper()
 		for _, url := range []string{"http://" + vip + "/", "http://10.96.0.11/"} {
@@ -301,8 +290,8 @@ spec:
 				t.Errorf("%s: %v", when, err)
 			}
 		}
-		if !bytes() {
-			t.Errorf("%s: bytes do not pass", when)
+		if got, err := echoed(client.Pod, vip+":90"); got != "line\n" {
+			t.Errorf("%s: bytes: %q, %v", when, got, err)
 		}
 	}
 	harness.Eventually(t, "the route", func() bool { return served("http://10.96.0.11/") })

@@ -2,6 +2,7 @@ package attack
 
 import (
 	"context"
+	"crypto/tls"
 	"strings"
 
 	"outrider.dev/internal/wire"
@@ -12,11 +13,7 @@ var certificates = []attacked{
 	{
 		name:     "certificates: 60 requests of 15 MB, unauthenticated",
 		ordinary: certificate,
-		attack: func(ctx context.Context, v victim) (string, error) {
-			config, err := v.tls()
-			if err != nil {
-				return "", err
-			}
+		attack: byTLS(func(ctx context.Context, v victim, config *tls.Config) (string, error) {
 			request := wire.CertificateRequest{CSR: strings.Repeat("A", 15_000_000)}
 			return repeat(ctx, v.n(10, 60), func(ctx context.Context, _ int) error {
 				connection, err := v.grpc(config)
@@ -26,6 +23,6 @@ var certificates = []attacked{
 				defer connection.Close()
 				return v.certificate(ctx, connection, request, "")
 			})
-		},
+		}),
 	},
 }

@@ -30,58 +30,28 @@ var floods = []attacked{
 		name: "floods: connections that send nothing, from 10,000 addresses", ordinary: stream, keeps: crowdKeeps,
 		attack: func(ctx context.Context, v victim) (string, error) { return v.crowd(ctx, nil, true) },
 	},
-	{
-		name: "floods: handshakes begun and not continued, from 10,000 addresses", ordinary: stream, keeps: crowdKeeps,
-		attack: func(ctx context.Context, v victim) (string, error) {
-			hello, err := v.hello()
-			if err != nil {
-				return "", err
-			}
-			return v.crowd(ctx, hello, true)
-		},
-	},
-	{
-		name: "floods: handshakes begun by clients that go, from 10,000 addresses", ordinary: stream, keeps: crowdKeeps,
-		attack: func(ctx context.Context, v victim) (string, error) {
-			hello, err := v.hello()
-			if err != nil {
-				return "", err
-			}
-			return v.crowd(ctx, hello, false)
-		},
-	},
+	abandonedHandshakes("floods: handshakes begun and not continued, from 10,000 addresses", true),
+	abandonedHandshakes("floods: handshakes begun by clients that go, from 10,000 addresses", false),
 	frames("floods: frames of HTTP/2, from one address", 1, victim.tls),
 	frames("floods: frames of HTTP/2, from 100 addresses", 100, victim.tls),
 	frames("floods: frames of HTTP/2, of one workload", 1, func(v victim) (*tls.Config, error) { return v.holder("hostile") }),
 	{
 		name: "floods: streams opened and reset, from 100 addresses", ordinary: stream,
-		attack: func(ctx context.Context, v victim) (string, error) {
-			config, err := v.tls()
-			if err != nil {
-				return "", err
-			}
+		attack: byTLS(func(ctx context.Context, v victim, config *tls.Config) (string, error) {
 			return v.pour(ctx, 100, config, 100, contract.SecureDiscoveryPort, openedAndReset())
-		},
+		}),
 	},
 	{
 		name: "floods: requests at the webhook that do not wait for answers", ordinary: review,
-		attack: func(ctx context.Context, v victim) (string, error) {
-			config, err := v.tls()
-			if err != nil {
-				return "", err
-			}
+		attack: byTLS(func(ctx context.Context, v victim, config *tls.Config) (string, error) {
 			return v.pour(ctx, 200, config, 10, contract.WebhookPort, bytes.Repeat([]byte("GET /x HTTP/1.1\r\nHost: h\r\n\r\n"), 500))
-		},
+		}),
 	},
 	{
 		name: "floods: reviews that do not wait for answers", ordinary: review,
-		attack: func(ctx context.Context, v victim) (string, error) {
-			config, err := v.tls()
-			if err != nil {
-				return "", err
-			}
+		attack: byTLS(func(ctx context.Context, v victim, config *tls.Config) (string, error) {
 			return v.pour(ctx, 200, config, 10, contract.WebhookPort, bytes.Repeat([]byte("POST "+webhook.Path+" HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"), 500))
-		},
+		}),
 	},
 	{
 		name: "floods: a body that unpacks to 100 MiB", ordinary: review,
@@ -232,6 +202,28 @@ func (v victim) crowd(ctx context.Context, message []byte, stay bool) (string, e
 		}
 		return untilClosed(ctx, c)
 	})
+}
+
+// abandonedHandshakes begins handshakes and does not continue them.
+func abandonedHandshakes(name string, stay bool) attacked {
+	return attacked{name: name, ordinary: stream, keeps: crowdKeeps, attack: func(ctx context.Context, v victim) (string, error) {
+		hello, err := v.hello()
+		if err != nil {
+			return "", err
+		}
+		return v.crowd(ctx, hello, stay)
+	}}
+}
+
+// byTLS is an attack by TLS without a certificate.
+func byTLS(attack func(context.Context, victim, *tls.Config) (string, error)) func(context.Context, victim) (string, error) {
+	return func(ctx context.Context, v victim) (string, error) {
+		config, err := v.tls()
+		if err != nil {
+			return "", err
+		}
+		return attack(ctx, v, config)
+	}
 }
 
 // frames writes what HTTP/2 allows without a stream, and reads no acknowledgement.

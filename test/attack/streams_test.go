@@ -2,6 +2,7 @@ package attack
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -73,11 +74,7 @@ var streams = []attacked{
 	},
 	{
 		name: "streams: rubbish tokens, with 3.9 MB each", ordinary: stream,
-		attack: func(ctx context.Context, v victim) (string, error) {
-			config, err := v.tls()
-			if err != nil {
-				return "", err
-			}
+		attack: byTLS(func(ctx context.Context, v victim, config *tls.Config) (string, error) {
 			names := make([]string, 7500)
 			for i := range names {
 				names[i] = fmt.Sprintf("%0500d", i)
@@ -97,7 +94,7 @@ var streams = []attacked{
 				_, err = s.Recv()
 				return err
 			})
-		},
+		}),
 	},
 	{
 		name: "streams: everything, again and again", ordinary: stream, services: 2000,
