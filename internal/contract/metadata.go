@@ -16,7 +16,7 @@ const (
 	MetadataSilent         = "SILENT"            // SilentCluster, if the agent takes connections whose client is silent
 	MetadataCertificates   = "CERTIFICATES"      // or the directory of their files
 	MetadataIstioVersion   = "ISTIO_VERSION"     // Istio's: its agent serves secrets by Istio's names; none of the three: no mutual TLS
-	MetadataDNSCapture     = "DNS_CAPTURE"       // Istio's: its agent wants a table of names
+	MetadataDNSCapture     = "DNS_CAPTURE"       // Istio's: its agent needs a table of names
 )
 
 // Files of the proxy's own certificates, in the metadata of Istio's.

@@ -24,7 +24,7 @@ var streams = []attacked{
 		}),
 	},
 	{
-		name: "streams: 20,000 spellings of names with 500 bytes", ordinary: stream,
+		name: "streams: 20,000 aliases of names with 500 bytes", ordinary: stream,
 		attack: byStreams(8, nil, func(worker, n int) *discovery.DeltaDiscoveryRequest {
 			var names []string
 			for i := range 5000 {

@@ -1,7 +1,7 @@
 // Package fleet simulates the proxies of a mesh: each has a certificate, an address and a TCP
 // connection with mutual TLS of its own, and one delta stream on which it subscribes as Envoy
 // does. It accepts each message without decoding the resources. When its connection ends it
-// connects again as Envoy does with the agent's bootstrap, and says what it has.
+// connects again as Envoy does with the agent's bootstrap, with the versions that it has.
 //
 // The control plane is a real outriderd ([Server]) that serves a [Folder].
 package fleet

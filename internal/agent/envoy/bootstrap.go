@@ -206,7 +206,8 @@ func (o Options) controlPlane() object {
 	return out
 }
 
-// silent is the cluster of the agent's relay. A header tells it the client and the destination.
+// silent is the cluster of the agent's relay of silent connections. A header of the PROXY protocol
+// has the addresses of the client and of the destination.
 // There is no limit of connections, as in the control plane's clusters.
 func (o Options) silent() object {
 	const all = 1<<32 - 1

@@ -21,12 +21,12 @@ type Inquiry struct {
 	again    chan struct{} // holds one: run the check at once
 }
 
-// Pauses between two checks while a client waits; patience is how long Fresh waits, and an
+// Pauses between two checks while a client waits; freshWait is how long Fresh waits, and an
 // answer is fresh for recent.
 const (
 	firstPause   = 50 * time.Millisecond
 	longestPause = 500 * time.Millisecond
-	patience     = 2 * time.Second
+	freshWait    = 2 * time.Second
 	recent       = time.Second
 )
 
@@ -66,7 +66,7 @@ func (q *Inquiry) Again() {
 // after Want.
 func (q *Inquiry) Fresh(ctx context.Context) {
 	oldest := time.Now().Add(-recent)
-	late := time.After(patience)
+	late := time.After(freshWait)
 	for {
 		q.mu.Lock()
 		begun, next := q.begun, q.answered

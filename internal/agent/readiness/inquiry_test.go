@@ -84,13 +84,13 @@ func TestFreshIsBounded(t *testing.T) {
 		release := q.Want()
 		began := time.Now()
 		q.Fresh(t.Context())
-		if d := time.Since(began); d != patience {
+		if d := time.Since(began); d != freshWait {
 			t.Errorf("no answer, and it took %s", d)
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		q.Fresh(gone)
-		if d := time.Since(began); d != patience {
+		if d := time.Since(began); d != freshWait {
 			t.Errorf("the client is gone, and it took %s", d)
 		}
 		close(hang)

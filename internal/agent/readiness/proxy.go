@@ -36,7 +36,7 @@ type ProxyOptions struct {
 
 	Answered func(context.Context) // called each time that a ready Envoy has answered a poll; default: nothing
 
-	// Progress is how long Envoy's main thread has run on a processor, and whether it wants to or
+	// Progress is how long Envoy's main thread has run on a processor, and whether it is runnable or
 	// waits for a disk. Default: not known, so that each long silence is a hang.
 	Progress func() (ran time.Duration, awake bool)
 

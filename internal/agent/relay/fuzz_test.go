@@ -19,8 +19,8 @@ func frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(head, stream), payload...)
 }
 
-// heard are the messages in bytes, which come in pieces of a size.
-func heard(raw []byte, limit, size int) (messages []string, ended []uint32, err error) {
+// decoded are the messages in bytes, which come in pieces of a size.
+func decoded(raw []byte, limit, size int) (messages []string, ended []uint32, err error) {
 	f := frames{
 		limit: limit, partial: map[uint32][]byte{},
 		message: func(_ uint32, m []byte) { messages = append(messages, string(m)) },
@@ -40,8 +40,8 @@ func FuzzFrames(f *testing.F) {
 	f.Add(frame(resetFrame, 0, 5, make([]byte, 4)), uint8(3))
 	f.Fuzz(func(t *testing.T, raw []byte, size uint8) {
 		const limit = 1 << 10
-		all, endedAll, errAll := heard(raw, limit, max(1, len(raw)))
-		pieces, endedPieces, errPieces := heard(raw, limit, max(1, int(size)))
+		all, endedAll, errAll := decoded(raw, limit, max(1, len(raw)))
+		pieces, endedPieces, errPieces := decoded(raw, limit, max(1, int(size)))
 		if errAll == nil && !(slices.Equal(all, pieces) && slices.Equal(endedAll, endedPieces)) || (errAll == nil) != (errPieces == nil) {
 			t.Errorf("%q %v %v at once, %q %v %v in pieces of %d", all, endedAll, errAll, pieces, endedPieces, errPieces, size)
 		}

@@ -116,7 +116,7 @@ func Listen(o Options) (*Relay, error) {
 	return r, nil
 }
 
-// Usable says that the TLS configuration has a certificate.
+// Usable is called when the TLS configuration has a certificate.
 func (r *Relay) Usable() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,7 +196,7 @@ func (r *Relay) serve(ctx context.Context, envoy *net.UnixConn) {
 	case server := <-reached:
 		watched()
 		r.through(ctx, envoy, server)
-	case <-time.After(time.Until(r.patience())):
+	case <-time.After(time.Until(r.respondAt())):
 		watched()
 		r.lost(errNoAnswer)
 		local(ctx, r, envoy, reached)
@@ -210,8 +210,9 @@ var (
 	errNoCertificate = errors.New("there is no certificate yet")
 )
 
-// patience is until when a new connection of Envoy waits for the control plane.
-func (r *Relay) patience() time.Time {
+// respondAt is when the agent responds to a new connection of Envoy, which waits for the control
+// plane until then.
+func (r *Relay) respondAt() time.Time {
 	complete := r.store.complete()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -237,7 +238,7 @@ func (r *Relay) lost(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == errNoAnswer && r.state.Err != nil {
-		return // the last try says more
+		return // the error of the last try has more detail
 	}
 	select {
 	case <-r.usable:

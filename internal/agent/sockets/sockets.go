@@ -70,8 +70,8 @@ func List(p Protocol, states States) ([]Socket, error) {
 
 // Pending sums what a user's TCP connections have still to pass on: the bytes that it has not
 // read, and those that the peer has not acknowledged. Within the machine bytes are delivered
-// before they are acknowledged, which takes up to 40 ms. Not counted are sockets that belong to
-// the user alone, as apart says.
+// before they are acknowledged, which takes up to 40 ms. Sockets for which apart is
+// true are not counted.
 func Pending(uid uint32, apart func(Socket) bool) (bytes uint64, err error) {
 	all, err := List(TCP, Any&^Of(TimeWait))
 	if err != nil {

@@ -120,8 +120,8 @@ func InContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// Known notes that the client of a request has asked for what the server is there for. Its
-// address then has the turns of those where an identity was seen: connections that only
+// Known is called when a request is one that the server is for. The address of its client then
+// has the turns of those where an identity was seen: connections that only
 // begin, from however many addresses, do not delay its next handshake.
 func Known(request context.Context) {
 	if c, ok := request.Value(connKey{}).(*Conn); ok {

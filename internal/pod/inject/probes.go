@@ -98,7 +98,7 @@ func (h handler) restore(p prober) error {
 
 // writeProbes lets the agent make the app's probes: the kubelet has no certificate of the
 // mesh, and its connections would be captured. Those that stand for a gate are injection's
-// own: the agent makes them whatever the pod's author wants of the app's, for it starts no
+// own: the agent makes them whatever is set for the app's, for it starts no
 // process in the container.
 func writeProbes(pod *corev1.Pod, in input, s settings, r *report) error {
 	if !s.proxy || !s.probes {

@@ -16,7 +16,7 @@ import (
 )
 
 // What a gate takes over from the kubelet. While a command waits, the kubelet must not
-// punish it: its startup probe and its postStart hook begin with the command, so the gate
+// restart it: its startup probe and its postStart hook begin with the command, so the gate
 // runs them. In the startup probe's place stands "outrider-agent started", which succeeds
 // when the command has started up: until then the kubelet runs no other probe of the
 // container, and afterwards those that the container has.

@@ -22,7 +22,7 @@ import (
 // name without a listener costs it 15 s, because the state of the world cannot express
 // that there is none.
 func (v *snapshot) grpcListener(p *xds.Proxy, name string) *xds.Resource {
-	// Not cached: a target has many spellings, "Reviews.shop.:80" is one.
+	// Not cached: a target has many aliases, "Reviews.shop.:80" is one.
 	m := &hcm.HttpConnectionManager{StatPrefix: "grpc", HttpFilters: []*hcm.HttpFilter{toRouter(&router.Router{})}}
 	t, unknown := v.grpcTarget(p, name)
 	switch {

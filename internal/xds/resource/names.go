@@ -38,8 +38,8 @@ type address struct {
 }
 
 // parseAddress parses the names that Envoy makes out of %DOWNSTREAM_LOCAL_ADDRESS%. As the
-// other functions here it accepts one spelling only: names are keys of caches, and a caller
-// can make up any number of spellings.
+// other functions here it accepts the canonical form only: names are keys of caches, and a caller
+// can make up any number of aliases.
 func parseAddress(name string) (address, bool) {
 	for _, prefix := range []string{httpPrefix, tcpPrefix, rawPrefix} {
 		rest, ok := strings.CutPrefix(name, prefix)

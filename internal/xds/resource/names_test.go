@@ -13,11 +13,11 @@ import (
 // types have resources by name.
 var types = []string{xds.ClusterType, xds.EndpointType, xds.VirtualHostType, xds.RouteType, xds.ListenerType}
 
-// A resource has one name: a caller can make up any number of spellings, and each would be
+// A resource has one name: a caller can make up any number of aliases, and each would be
 // kept for the next proxy.
 func TestNameHasOneSpelling(t *testing.T) {
 	v := snapshot(t, append(parts(), service("six", "db", "fd96::6", port(6379, mesh.TCP)))...)
-	spellings := map[string][]string{
+	aliases := map[string][]string{
 		"http|10.96.0.1:80": {"http|10.96.0.1:080", "http|10.96.0.1:+80", "http|010.96.0.1:80", "HTTP|10.96.0.1:80", "http|10.96.0.1:80 ", "http|[::ffff:10.96.0.1]:80", "http|[::ffff:10.96.0.1%a]:80"},
 		"raw|10.9.9.9:99":   {"raw|10.9.9.9:099", "raw|10.9.9.9"},
 		"tcp|10.9.9.9:99":   {"tcp|10.9.9.9:099", "tcp|[::ffff:10.9.9.9]:99"},
@@ -48,13 +48,13 @@ func TestNameHasOneSpelling(t *testing.T) {
 		}
 		return r != nil
 	}
-	for name, others := range spellings {
+	for name, others := range aliases {
 		if !found(name) {
 			t.Errorf("%s is not found", name)
 		}
 		for _, other := range others {
 			if found(other) {
-				t.Errorf("%s is found, as another spelling of %s", other, name)
+				t.Errorf("%s is found, as an alias of %s", other, name)
 			}
 		}
 	}

@@ -36,7 +36,7 @@ type Failure struct {
 	Status      int      `json:",omitempty"`
 	Server      string   `json:",omitempty"` // header of the answer
 	Text        string   `json:",omitempty"` // the error, or how the answer begins
-	Cause       *Failure `json:",omitempty"` // what the tier that was called says
+	Cause       *Failure `json:",omitempty"` // the failure in the answer of the tier that was called
 }
 
 // Root is the failure in which a chain of tiers ends.

@@ -21,7 +21,7 @@ const (
 	// reported is how many failures of a client are printed one by one, and how many time-outs.
 	reported = 200
 	// Starved is how late a call may be sent. A generator that got no processor has not called
-	// at its rate, and what it says about the mesh is not to be believed.
+	// at its rate, and its result does not count.
 	Starved = 5 * time.Second
 )
 
@@ -43,7 +43,7 @@ type Tally struct {
 }
 
 // Clients are the ways to call: over connections that stay, a connection for each call, and one
-// on which nothing is said at first.
+// that writes nothing at first.
 var Clients = []string{"keep-alive", "short", "slow-first-byte"}
 
 // Run calls at the rate of o by each client, until ctx ends and the last call has come back.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Passed is the status by which a tier says that its own call failed. No proxy answers with it or
+// Passed is the status of a tier whose own call failed. No proxy answers with it or
 // takes it for a reason to try again.
 const Passed = 599
 

@@ -90,7 +90,7 @@ func sameAs(pid int) (*exec.Cmd, error) {
 }
 
 // Gone reports whether a process has ended, and its files and connections are closed. Its parent
-// may not have asked for its status yet.
+// may not have reaped it yet.
 func Gone(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

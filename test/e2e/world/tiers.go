@@ -23,7 +23,7 @@ func TierHost(name string) string { return name + "." + TierNamespace }
 const (
 	// tierReplicas leaves one that serves where a pod is killed.
 	tierReplicas = 2
-	// tierMemory is the limit of a tier, that it goes over when it is told to.
+	// tierMemory is the limit of a tier, which exceeds it at SIGUSR2.
 	tierMemory = "64Mi"
 	tierEats   = "100"
 )
@@ -34,7 +34,7 @@ func (w *World) Tiers(ctx context.Context, annotations map[string]string) error 
 	for i, name := range tiers {
 		command := []string{"/app", "tier", "--name=" + name, "--stop=3s", "--eat=" + tierEats}
 		if i+1 < len(tiers) {
-			// Shorter than its caller's, so that the caller learns of what failed.
+			// Shorter than its caller's, so that the caller gets the failure as its answer.
 			timeout := load.Timeout - time.Duration(i+1)*2*time.Second
 			command = append(command, "--call=http://"+TierHost(tiers[i+1])+"/", "--timeout="+timeout.String())
 		}

@@ -25,7 +25,7 @@ func (w *World) In(namespace string) (out []*Pod) {
 	return out
 }
 
-// Around tells what happened to pods near a time, a line each: what the applications and proxies
+// Around returns what happened to pods near a time, a line each: what the applications and proxies
 // wrote, what containerd did, and each change of what the API has.
 func (w *World) Around(pods []*Pod, at time.Time, within time.Duration) string {
 	type line struct {
