@@ -82,7 +82,7 @@ func socket(w http.ResponseWriter, r *http.Request) {
 
 // firstLine reads a line from a connection.
 func firstLine(c net.Conn) (string, error) {
-	c.SetDeadline(time.Now().Add(15 * time.Second))
+	c.SetDeadline(time.Now().Add(harness.Patience))
 	line, err := bufio.NewReader(c).ReadString('\n')
 	return line, err
 }

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -76,10 +75,9 @@ func served(t *testing.T, calls []harness.Call, since time.Time) (delays []time.
 	return delays
 }
 
-// Envoy serves all connections that are older than itself. The limits are wide: bench/agent
-// measures how soon.
+// Envoy serves all connections that are older than itself. How soon is measured by bench/agent.
 func TestConnectionsBeforeEnvoy(t *testing.T) {
-	for n, limit := range map[int]time.Duration{20: 2 * time.Second, 2000: 10 * time.Second} {
+	for _, n := range []int{20, 2000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			client, called, release := early(t)
 			crowd := client.Pod.Crowd(called, harness.Pace{Total: n})
@@ -90,11 +88,7 @@ func TestConnectionsBeforeEnvoy(t *testing.T) {
 			release()
 			client.Ready()
 			status, _ := client.Status()
-			delays := served(t, crowd.Wait(), status.Since)
-			t.Log(spread("from ready to served", delays))
-			if len(delays) > 0 && slices.Max(delays) > limit {
-				t.Errorf("the last was served %s after ready, want %s at most", slices.Max(delays), limit)
-			}
+			t.Log(spread("from ready to served", served(t, crowd.Wait(), status.Since)))
 		})
 	}
 }

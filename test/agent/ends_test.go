@@ -20,14 +20,12 @@ func TestEndsOfEnvoyAreReported(t *testing.T) {
 			t.Errorf("before anything happened: no line %s", want)
 		}
 	}
-	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSEGV} {
+	for i, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSEGV} {
 		pid := a.Envoy()
 		if err := syscall.Kill(pid, s); err != nil {
 			t.Fatal(err)
 		}
-		harness.AwaitEnd(t, pid)
-		a.Unready("envoy-not-live", "")
-		a.Ready()
+		next(t, a, i)
 	}
 	metrics = a.Get(15020, "/metrics").Body
 	for _, want := range []string{total + `SIGKILL"} 1`, total + `SIGSEGV"} 1`, total + `exit"} 0`, restarts + "2"} {

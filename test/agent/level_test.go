@@ -82,7 +82,7 @@ func TestFullByProbe(t *testing.T) {
 		t.Error("the metrics do not report the level full")
 	}
 	harness.Eventually(t, "no waiter", waiting("0"))
-	time.Sleep(time.Second) // for probes under way
+	time.Sleep(3 * time.Second) // for probes under way
 	before := probes.Load()
 	time.Sleep(2 * time.Second) // no probe is expected
 	if n := probes.Load() - before; n != 0 {

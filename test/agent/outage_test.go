@@ -134,9 +134,7 @@ func killOften(t *testing.T, client, victim *harness.Agent, kills int, serves ti
 	var back []time.Duration
 	for range kills {
 		time.Sleep(serves)
-		begin, end := harness.KillAndWatch(t, victim.Envoy())
-		victim.Unready("envoy-not-live", "")
-		victim.Ready()
+		begin, end := another(t, victim)
 		dead = append(dead, window{begin, end, time.Now(), len(loads) * workers})
 		back = append(back, time.Since(end))
 	}
@@ -300,14 +298,8 @@ func TestEnvoyStartsWithoutControlPlane(t *testing.T) {
 	w.Manifest("service-gone", "")
 	harness.Eventually(t, "the service is deleted", func() bool { return !served("http://10.96.0.12/") })
 	w.Plane().Kill()
-	for _, a := range []*harness.Agent{client, server} {
-		harness.KillAndWatch(t, a.Envoy())
-		a.Unready("envoy-not-live", "")
-	}
-	begin := time.Now()
-	client.Ready()
-	t.Logf("an Envoy is ready after %s", time.Since(begin).Round(time.Millisecond))
-	server.Ready()
+	another(t, client)
+	another(t, server)
 	check("with a new Envoy")
 	if served("http://10.96.0.12/") {
 		t.Error("a service is served that was deleted before")
@@ -386,7 +378,7 @@ func lateRequest(t *testing.T, p *harness.Pod, address string, after time.Durati
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(after + 10*time.Second))
+	conn.SetDeadline(time.Now().Add(harness.Patience))
 	time.Sleep(after) // the silence is tested
 	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", address)
 	answer, err := io.ReadAll(conn)

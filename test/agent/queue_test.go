@@ -116,9 +116,8 @@ func TestNewConnectionsAtRestarts(t *testing.T) {
 		if d.end = time.Now(); d.deaf.IsZero() {
 			d.deaf = d.end
 		}
+		next(t, client, len(deaths))
 		deaths = append(deaths, d)
-		client.Unready("envoy-not-live", "")
-		client.Ready()
 	}
 	total, slowest, failed := load.Stop()
 	accepted, late := 0, time.Duration(0)

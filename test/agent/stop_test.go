@@ -36,9 +36,10 @@ func why(a *harness.Agent) string {
 // later.
 func TestStopServesALateCall(t *testing.T) {
 	t.Parallel()
-	_, client, _ := two(t)
-	client.Signal(syscall.SIGTERM)
+	w := harness.New(t)
+	client, _ := pair(w, func(c, _ *harness.Pod) { c.Env = []string{`PROXY_CONFIG={"terminationDrainDuration": "15s"}`} })
 	begin := time.Now()
+	client.Signal(syscall.SIGTERM)
 	// Not even the death of Envoy changes that.
 	harness.Eventually(t, "the agent drains", func() bool { return strings.Contains(client.Log(), `"state":"draining"`) })
 	harness.KillAndWatch(t, client.Envoy())
@@ -54,8 +55,8 @@ func TestStopServesALateCall(t *testing.T) {
 	}
 	took := time.Since(begin)
 	t.Logf("left after %s: %s", took.Round(time.Millisecond), why(client))
-	if took < 5*time.Second {
-		t.Errorf("left after %s, before the drain time of 5s", took)
+	if took < 15*time.Second {
+		t.Errorf("left after %s, before the drain time of 15s", took)
 	}
 }
 
@@ -79,8 +80,8 @@ func TestStopBeforeReady(t *testing.T) {
 		took, status := stopped(a)
 		harness.AwaitEnd(t, envoy)
 		t.Logf("left after %s: %s", took.Round(time.Millisecond), why(a))
-		if status != 0 || took > 4*time.Second || why(a) != "it was never ready, and no client waits for it" {
-			t.Errorf("status %d after %s, %q; want 0, without the drain time", status, took, why(a))
+		if status != 0 || why(a) != "it was never ready, and no client waits for it" {
+			t.Errorf("status %d, %q; want 0, and no drain time", status, why(a))
 		}
 	})
 
@@ -94,8 +95,8 @@ func TestStopBeforeReady(t *testing.T) {
 		a.Unready("certificate-missing", "is not reached")
 		took, status := stopped(a)
 		t.Logf("left after %s: %s", took.Round(time.Millisecond), why(a))
-		if status != 0 || took > 4*time.Second || why(a) != "all applications have ended" {
-			t.Errorf("status %d after %s, %q; want 0, without the drain time", status, took, why(a))
+		if status != 0 || why(a) != "all applications have ended" {
+			t.Errorf("status %d, %q; want 0, and no drain time", status, why(a))
 		}
 		gate.Kill()
 	})
@@ -164,7 +165,7 @@ func TestStopBeforeReadyWithAHeldConnection(t *testing.T) {
 		c.Args = []string{"--grace", "5s"}
 		begin := time.Now()
 		a, conn := early(t)
-		conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		conn.SetReadDeadline(time.Now().Add(harness.Patience))
 		_, err := conn.Read(make([]byte, 1))
 		cut := time.Since(begin)
 		status := a.Exit()
@@ -187,7 +188,7 @@ func TestStopWithOpenSockets(t *testing.T) {
 	w := harness.New(t)
 	client, server := pair(w, func(_, s *harness.Pod) {
 		s.Env = []string{`PROXY_CONFIG={"drainDuration": "2s", "terminationDrainDuration": "1s"}`}
-		s.Args = []string{"--grace", "8s"}
+		s.Args = []string{"--grace", "20s"}
 	})
 	c, s := client.Pod, server.Pod
 	answered := make(chan time.Time, 1)
@@ -210,10 +211,10 @@ func TestStopWithOpenSockets(t *testing.T) {
 		}
 		return nil
 	})
-	server.Signal(syscall.SIGTERM)
 	begin := time.Now()
+	server.Signal(syscall.SIGTERM)
 	var refused time.Duration
-	for refused == 0 && time.Since(begin) < 7*time.Second {
+	for refused == 0 && time.Since(begin) < 18*time.Second {
 		if err := request(); err != nil {
 			refused = time.Since(begin)
 			if !errors.Is(err, syscall.ECONNREFUSED) {
@@ -224,7 +225,7 @@ func TestStopWithOpenSockets(t *testing.T) {
 	}
 	judge(t, "new connections, until they are refused", crowd)
 	t.Logf("new inbound connections are refused after %s", refused.Round(time.Millisecond))
-	if refused < 1900*time.Millisecond {
+	if refused < 2*time.Second {
 		t.Errorf("refused after %s; want the drain time of 2s first", refused)
 	}
 	// The app's own calls go on.
@@ -241,10 +242,10 @@ func TestStopWithOpenSockets(t *testing.T) {
 	status := server.Exit()
 	took := time.Since(begin)
 	t.Logf("left after %s: %s", took.Round(time.Millisecond), why(server))
-	if status != 0 || took < 7*time.Second {
-		t.Errorf("status %d after %s; want 0 and most of the grace of 8s", status, took)
+	if status != 0 || took < 18*time.Second {
+		t.Errorf("status %d after %s; want 0 and most of the grace of 20s", status, took)
 	}
-	if last := (<-answered).Sub(begin); last < took-time.Second {
+	if last := (<-answered).Sub(begin); last < 18*time.Second {
 		t.Errorf("the status port answered until %s only; the agent ended after %s", last, took)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -44,7 +43,7 @@ func TestTraffic(t *testing.T) {
 		p.SetUnencryptedHTTP2(true)
 		tr := &http.Transport{DialContext: dial, Protocols: &p}
 		defer tr.CloseIdleConnections()
-		c := harness.Client{Client: &http.Client{Transport: tr, Timeout: 15 * time.Second}}
+		c := harness.Client{Client: &http.Client{Transport: tr, Timeout: harness.Patience}}
 		if err := c.Get("http://" + vip + ":81/").Want("server HTTP/2.0"); err != nil {
 			t.Error(err)
 		}
@@ -56,7 +55,7 @@ func TestTraffic(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 		defer cancel()
 		got, err := health1.NewHealthClient(conn).Check(ctx, &health1.HealthCheckRequest{})
 		if got.GetStatus() != health1.HealthCheckResponse_SERVING {

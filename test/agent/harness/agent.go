@@ -37,23 +37,22 @@ func (a *Agent) Status() (s readiness.Status, ok bool) {
 	return s, got.Err == nil && json.Unmarshal([]byte(got.Body), &s) == nil
 }
 
-// Ready waits until the agent is ready, by one held request.
+// Ready waits until the agent is ready, by held requests.
 func (a *Agent) Ready() {
 	t := a.Pod.World.T
 	t.Helper()
-	var got Answer
-	Eventually(t, "the agent answers", func() bool {
+	Eventually(t, "the agent is ready", func() bool {
 		select {
 		case <-a.Done():
 			t.Fatalf("the agent ended:\n%s", a.Log())
 		default:
 		}
-		got = a.Get(15021, "/healthz/ready?wait=30s")
-		return got.Err == nil
+		got := a.Get(15021, "/healthz/ready?wait=30s")
+		if got.Err == nil && got.Status != 200 {
+			t.Logf("the agent is not ready: %s", got.Body)
+		}
+		return got.Status == 200
 	})
-	if got.Status != 200 {
-		t.Fatalf("the agent is not ready: %s", got.Body)
-	}
 }
 
 // Unready waits until the agent gives a reason that has this code and these words.

@@ -20,7 +20,7 @@ type Client struct {
 // NewClient makes a client with persistent connections.
 func NewClient(in *ns.Namespace, user int) *Client {
 	tr := &http.Transport{DialContext: Dialer(in, user), MaxIdleConnsPerHost: 16}
-	return &Client{Client: &http.Client{Transport: tr, Timeout: 40 * time.Second}, transport: tr}
+	return &Client{Client: &http.Client{Transport: tr, Timeout: Patience}, transport: tr}
 }
 
 // Dialer connects from a namespace, as a user.

@@ -43,9 +43,6 @@ type Call struct {
 	Err    error
 }
 
-// maxWait is how long a crowd waits for the last answers.
-const maxWait = 15 * time.Second
-
 // Crowd begins to call an IPv4 address.
 func (p *Pod) Crowd(to netip.AddrPort, pace Pace) *Crowd {
 	p.World.T.Helper()
@@ -89,7 +86,7 @@ func (c *Crowd) run() (err error) {
 			last = time.Now()
 		case c.open == 0:
 			return nil
-		case c.leave.Load() && time.Since(last) > maxWait, time.Since(last) > 4*maxWait:
+		case time.Since(last) > Patience:
 			return fmt.Errorf("%d of %d connections wait for an answer", c.open, len(c.calls))
 		}
 		// In small parts: answers are to be read when they come.

@@ -96,12 +96,12 @@ func (p *Process) Kill() {
 // Done is closed when it has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Exit waits for its end, a minute at most, and returns the status.
+// Exit waits for its end, and returns the status.
 func (p *Process) Exit() int {
 	p.t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(time.Minute):
+	case <-time.After(Patience):
 		p.t.Fatalf("%s still runs", p.cmd.Path)
 	}
 	return p.cmd.ProcessState.ExitCode()
@@ -133,7 +133,7 @@ func AwaitEnd(t testing.TB, pid int) time.Duration {
 	}
 	defer unix.Close(fd)
 	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(Patience.Milliseconds()))
 		if err == unix.EINTR {
 			continue
 		}
@@ -159,11 +159,14 @@ func (p *Process) Child() (pid int, ok bool) {
 	return 0, false
 }
 
-// Eventually polls a condition until it holds, half a minute at most.
+// Patience is when what has not happened on a busy machine will not.
+const Patience = 2 * time.Minute
+
+// Eventually polls a condition until it holds.
 func Eventually(t testing.TB, what string, holds func() bool) time.Duration {
 	t.Helper()
 	begin := time.Now()
-	for time.Since(begin) < 30*time.Second {
+	for time.Since(begin) < Patience {
 		if holds() {
 			return time.Since(begin)
 		}
