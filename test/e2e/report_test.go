@@ -51,6 +51,8 @@ func (l *ledger) begin(t *testing.T) *entry {
 		e.took, e.result = time.Since(began), "ok"
 		if t.Failed() {
 			e.result = "FAILED"
+		} else if t.Skipped() {
+			e.result = "skipped"
 		}
 	})
 	return e

@@ -141,10 +141,6 @@ type loading struct {
 	short time.Duration // in which a process of the machine had waited for a processor, until began
 }
 
-// starved is the share of the time in which processes may wait for a processor without being a
-// reason for time-outs. A machine that does nothing but the long form is far below.
-const starved = 0.8
-
 // waited is how long any process of the machine has waited for a processor so far; 0: the kernel
 // does not count it (CONFIG_PSI).
 func waited() time.Duration {
@@ -203,7 +199,8 @@ func (l *loading) back() (n int) {
 	return n
 }
 
-// end stops the load, prints what became of it, and fails the case if calls were lost.
+// end stops the load, prints what became of it, and fails the case if calls were lost. Where the
+// machine was too busy to say so, the case is skipped.
 func (l *loading) end() {
 	l.Helper()
 	l.must(l.pod.StartDelete(l.Context()))
@@ -222,36 +219,32 @@ func (l *loading) end() {
 	for _, line := range l.notes {
 		l.Log(line)
 	}
-	tallies, failed := l.tallies(), 0
+	tallies := l.tallies()
 	for _, name := range load.Clients {
 		t := tallies[name]
 		l.Logf("%-16s %6d calls, %d failed, %d of them timed out; p50 %s, p99 %s, slowest %s; sent %s late at most (no time is judged but this one)",
 			name, t.Sent, t.Failed, t.TimedOut, t.P50.Round(100*time.Microsecond), t.P99.Round(100*time.Microsecond), t.Slowest.Round(time.Millisecond), t.Late.Round(time.Millisecond))
 		report.count(l.entry, func(e *entry) { e.calls += t.Sent; e.failed += t.Failed })
-		failed += t.Failed
-		if t.Late > load.Starved {
-			l.Errorf("not judged: the load was starved, a call of %s was sent %s late", name, t.Late)
-		}
-		if t.TimedOut > 0 && share > starved {
-			l.Errorf("not judged: the machine was starved while %d calls of %s timed out", t.TimedOut, name)
-		}
 		if n := t.Answered + t.Failed; n != t.Sent || n == 0 {
 			l.Errorf("not judged: %d of %d calls of %s came back", n, t.Sent, name)
 		}
 	}
-	l.judge(lost, failed)
+	if len(l.kills) > 0 {
+		l.Logf("%d calls failed, %d of them with a process that was killed", len(lost), len(lost)-len(load.Unexcused(lost, l.kills)))
+	}
+	verdict := load.Judge(lost, l.kills, tallies, share)
+	l.fail(verdict)
+	if verdict.Starved != "" && !l.Failed() {
+		l.Skipf("not judged: %s", verdict.Starved)
+	}
 }
 
-// judge fails the case for calls that nothing explains. It shows one of each kind, and what
+// fail fails the case for calls that nothing explains. It shows one of each kind, and what
 // happened around it to the pods at its ends.
-func (l *loading) judge(lost []load.Failure, failed int) {
+func (l *loading) fail(v load.Verdict) {
 	l.Helper()
-	unexcused := load.Unexcused(lost, l.kills)
-	if len(l.kills) > 0 {
-		l.Logf("%d calls failed, %d of them in flight in a process that was killed", len(lost), len(lost)-len(unexcused))
-	}
 	kinds := map[string][]load.Failure{}
-	for _, f := range unexcused {
+	for _, f := range v.Lost {
 		kinds[f.Kind()] = append(kinds[f.Kind()], f)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
@@ -259,8 +252,8 @@ func (l *loading) judge(lost []load.Failure, failed int) {
 		l.Errorf("%d calls were lost from %s to %s: %s\nthe first: %s\n%s", len(all),
 			clock(all[0].Ended), clock(all[len(all)-1].Ended), kind, all[0], l.around(all[0].Root()))
 	}
-	if n := failed - len(lost); n > 0 {
-		l.Errorf("%d more calls were lost, of which the load has said no more", n)
+	if v.Untold > 0 {
+		l.Errorf("%d more calls were lost, of which the load has said no more", v.Untold)
 	}
 }
 
@@ -310,7 +303,6 @@ func (r *run) kill(l *loading, what string, p *world.Pod) {
 		time.Sleep(time.Millisecond)
 	}
 	kill.After = time.Now()
-	l.kills = append(l.kills, kill)
 	l.note("%s of %s was killed", what, p.Name)
 	r.until(p, what+" is back", func() bool {
 		if what == "envoy" {
@@ -318,5 +310,7 @@ func (r *run) kill(l *loading, what string, p *world.Pod) {
 		}
 		return p.Restarts(container) > restarts && p.Ready()
 	})
+	kill.Back = time.Now()
+	l.kills = append(l.kills, kill)
 	l.note("%s of %s is back", what, p.Name)
 }

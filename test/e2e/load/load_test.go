@@ -50,7 +50,7 @@ func TestEveryFailureIsSeen(t *testing.T) {
 				ctx := t.Context()
 				if tt.timedOut {
 					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, silence+100*time.Millisecond)
+					ctx, cancel = context.WithTimeout(ctx, silence+time.Second)
 					defer cancel()
 				}
 				answer, f := call(ctx, client(by), "here", server.URL, "hello")
@@ -162,7 +162,7 @@ func TestLateCallsAreMade(t *testing.T) {
 // Only what was in flight in a process may fail with it.
 func TestExcuses(t *testing.T) {
 	at := func(ms int) time.Time { return time.Unix(1000, 0).Add(time.Duration(ms) * time.Millisecond) }
-	kill := Kill{What: "envoy", Pod: "middle-1", Service: "middle", Before: at(100), After: at(110)}
+	kill := Kill{What: "envoy", Pod: "middle-1", Service: "middle", Before: at(100), After: at(110), Back: at(130)}
 	failed := func(from, to string, sent, ended int) Failure {
 		return Failure{From: from, To: to, Sent: at(sent).UnixNano(), Ended: at(ended).UnixNano()}
 	}
@@ -174,7 +174,7 @@ func TestExcuses(t *testing.T) {
 		"a call to its service":      {failed("front-1", "middle", 99, 150), true},
 		"sent while it went":         {failed("front-1", "middle", 109, 150), true},
 		"passed on":                  {Failure{From: "load", To: "front", Cause: &Failure{From: "front-1", To: "middle", Sent: at(50).UnixNano(), Ended: at(101).UnixNano()}}, true},
-		"sent after it":              {failed("front-1", "middle", 111, 150), false},
+		"sent when the next serves":  {failed("front-1", "middle", 131, 150), false},
 		"ended before it":            {failed("front-1", "middle", 10, 99), false},
 		"of another tier's":          {failed("load", "front", 50, 150), false},
 		"of another pod":             {failed("middle-2", "back", 50, 150), false},
@@ -186,6 +186,61 @@ func TestExcuses(t *testing.T) {
 		}
 		if got := len(Unexcused([]Failure{tt.failure}, []Kill{kill})) == 0; got != tt.excused {
 			t.Errorf("%s: left out %t, want %t", name, got, tt.excused)
+		}
+	}
+}
+
+// Until the next process serves, as many calls may meet a connection that has ended as there are.
+func TestEndedConnectionsAreMetOnce(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	kill := Kill{Pod: "middle-1", Service: "middle", Before: begin, After: begin.Add(time.Second), Back: begin.Add(3 * time.Second)}
+	next := kill
+	next.Before, next.After, next.Back = begin.Add(4*time.Second), begin.Add(5*time.Second), begin.Add(7*time.Second)
+	var all []Failure
+	meets := func(n int, after time.Duration) {
+		for range n {
+			all = append(all, Failure{From: "front-1", To: "middle", Sent: begin.Add(after).UnixNano(), Ended: begin.Add(after + time.Millisecond).UnixNano()})
+		}
+	}
+	meets(100, 500*time.Millisecond) // in flight: any number
+	meets(pooled, 2*time.Second)
+	meets(pooled, 6*time.Second)
+	if left := Unexcused(all, []Kill{kill, next}); len(left) > 0 {
+		t.Errorf("%d are left of one for each connection", len(left))
+	}
+	meets(2, 2*time.Second)
+	all = append(all, Failure{From: "front-2", To: "back", Sent: begin.Add(2 * time.Second).UnixNano()})
+	if left := Unexcused(all, []Kill{kill, next}); len(left) != 3 {
+		t.Errorf("%d are left of two more, and one of another pod", len(left))
+	}
+}
+
+// A machine that was starved is a reason for time-outs, and for nothing else.
+func TestStarvedMachinesAreNotJudged(t *testing.T) {
+	slow, broken := Failure{From: "load", To: "front", TimedOut: true}, Failure{From: "load", To: "front", Status: 503}
+	behind := Failure{From: "load", To: "front", Status: Passed, Cause: &Failure{From: "front-1", To: "middle", TimedOut: true}}
+	for name, tt := range map[string]struct {
+		told    []Failure
+		tally   Tally
+		share   float64
+		lost    int
+		untold  int
+		notSaid bool
+	}{
+		"all answered":                         {nil, Tally{}, 0.2, 0, 0, false},
+		"all answered by a starved machine":    {nil, Tally{}, 0.9, 0, 0, false},
+		"time-outs":                            {[]Failure{slow, behind}, Tally{Failed: 2, TimedOut: 1}, 0.2, 2, 0, false},
+		"of a starved machine":                 {[]Failure{slow, behind}, Tally{Failed: 2, TimedOut: 1}, 0.9, 0, 0, true},
+		"more than were told":                  {[]Failure{slow}, Tally{Failed: 5, TimedOut: 5}, 0.9, 0, 0, true},
+		"more than were told, not starved":     {[]Failure{slow}, Tally{Failed: 5, TimedOut: 5}, 0.2, 1, 4, false},
+		"a late load":                          {nil, Tally{Late: Starved + 1}, 0.2, 0, 0, true},
+		"time-outs of a late load":             {[]Failure{slow}, Tally{Failed: 1, TimedOut: 1, Late: Starved + 1}, 0.2, 0, 0, true},
+		"another failure of a late load":       {[]Failure{slow, broken}, Tally{Failed: 2, TimedOut: 1, Late: Starved + 1}, 0.2, 1, 0, true},
+		"another failure of a starved machine": {[]Failure{slow, broken}, Tally{Failed: 4, TimedOut: 2}, 0.9, 1, 1, true},
+	} {
+		v := Judge(tt.told, nil, map[string]Tally{Clients[0]: tt.tally}, tt.share)
+		if len(v.Lost) != tt.lost || v.Untold != tt.untold || (v.Starved != "") != tt.notSaid {
+			t.Errorf("%s: %+v; want %d lost, %d untold, starved %t", name, v, tt.lost, tt.untold, tt.notSaid)
 		}
 	}
 }
