@@ -196,11 +196,11 @@ func (p *proxy) serve(l net.Listener, destination func(net.Conn) (netip.AddrPort
 
 // kill ends the proxy as SIGKILL would.
 func (p *proxy) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, l := range p.listeners {
 		l.Close()
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for _, c := range p.conns {
 		c.Close()
 	}

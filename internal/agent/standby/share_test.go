@@ -14,6 +14,8 @@ import (
 
 // copies are those of the listening sockets of a proxy that runs in this process.
 func (p *proxy) copies(_ context.Context, _ int, addresses ...netip.AddrPort) (fds []int, err error) {
+	p.mu.Lock() // the test may end meanwhile
+	defer p.mu.Unlock()
 	for _, l := range p.listeners {
 		if !slices.Contains(addresses, addrPort(l.Addr())) {
 			continue

@@ -184,7 +184,7 @@ func TestSilentConnectionsAreRelayed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer relayed.Close()
-	relayed.SetDeadline(time.Now().Add(30 * time.Second))
+	relayed.SetDeadline(time.Now().Add(time.Minute))
 	worker, err := open(t.Context(), ip4, port, false)
 	if err != nil {
 		t.Fatal(err)
