@@ -65,7 +65,7 @@ func begin(args ...string) <-chan string {
 
 func (a *agent) held(t *testing.T, n int) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); a.board.Waiting() != n; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); a.board.Waiting() != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d are held; want %d", a.board.Waiting(), n)
 		}

@@ -111,7 +111,7 @@ func callNames(t *testing.T, s *nameService, message []byte) ([]byte, error) {
 	defer conn.Close()
 	in, out := &emptypb.Empty{}, &emptypb.Empty{}
 	in.ProtoReflect().SetUnknown(message)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	err = conn.Invoke(ctx, wire.NamesPath, in, out)
 	return out.ProtoReflect().GetUnknown(), err

@@ -37,7 +37,7 @@ func watched(t *testing.T, path string) chan string {
 
 func await(t *testing.T, from chan string, want string) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		select {
 		case got := <-from:

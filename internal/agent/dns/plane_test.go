@@ -110,7 +110,7 @@ func (p *plane) workload(t testing.TB, namespace string) *ControlPlane {
 	})
 	select {
 	case <-have:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		s := k.State()
 		t.Fatalf("no certificate: %s", s)
 	}
@@ -175,7 +175,7 @@ func TestControlPlaneRestarts(t *testing.T) {
 	}
 	put(t, filepath.Join(p.folder, "shop.yaml"), strings.Replace(manifests, "10.96.0.1,", "10.96.0.77,", 1))
 	p.start(t, p.at.Discovery)
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		got := r.address(t, reviews+".")
 		if got == "Success; "+reviews+". A 10.96.0.77" {
 			return
@@ -193,7 +193,7 @@ func TestAWorkloadWithoutACertificateIsRefused(t *testing.T) {
 	anonymous.GetClientCertificate = nil
 	client := &ControlPlane{Address: c.Address, TLS: anonymous}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if got, err := client.Resolve(ctx, []string{reviews}); err == nil || !strings.Contains(err.Error(), "gRPC status 16") {
 		t.Errorf("without a certificate: %+v, %v; want it refused", got, err)

@@ -3,6 +3,7 @@ package dns
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -161,6 +163,9 @@ func newRig(t testing.TB, names Resolver, servers int) *rig {
 	}
 	put(t, r.conf, text)
 	s, err := Listen(Options{Port: freePort(t), Names: names, ResolvConf: r.conf, upstream: upstream})
+	for errors.Is(err, syscall.EADDRINUSE) { // another process was faster
+		s, err = Listen(Options{Port: freePort(t), Names: names, ResolvConf: r.conf, upstream: upstream})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +218,7 @@ func (r *rig) send(t testing.TB, network string, message []byte) []byte {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.SetDeadline(time.Now().Add(time.Minute))
 	if network == "tcp" {
 		message = framed(message)
 	}

@@ -301,6 +301,10 @@ func (p *pod) launch(name string, cmd *exec.Cmd) *container {
 		cmd.Stderr = c.stderr
 	}
 	cmd.WaitDelay = 5 * time.Second
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL // no thread of this process ends before it
 	check(p.t, cmd.Start())
 	p.mu.Lock()
 	p.all[name] = c

@@ -299,7 +299,7 @@ func TestTheTokenIsUsedWhereTheCertificateIsRefused(t *testing.T) {
 			leaf := &x509.Certificate{SerialNumber: big.NewInt(8), URIs: []*url.URL{shop.URL()}, NotAfter: time.Now().Add(time.Hour)}
 			der := must(x509.CreateCertificate(rand.Reader, leaf, root, key.Public(), key))
 			own := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			c := p.options(t).Client
 			if _, err := c.CreateCertificate(ctx, Call{CSR: must(newCSR(key, shop)), Certificate: own}); err != nil {

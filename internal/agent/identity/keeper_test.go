@@ -422,9 +422,10 @@ func TestADirectoryThatCannotBeWritten(t *testing.T) {
 	}
 }
 
+// freeAddress has no listener, and is none that connections come from: no other process gets it.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	l := must(net.Listen("tcp", "127.0.0.1:0"))
+	l := must(net.Listen("tcp", "127.0.0.8:0"))
 	defer l.Close()
 	return fmt.Sprint(l.Addr())
 }

@@ -196,7 +196,7 @@ func TestOneEnvoyAfterAnother(t *testing.T) {
 // await waits for a reason.
 func await(t *testing.T, b *Board, reason string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var last Status
 	for last = range b.Subscribe(ctx, Outbound) {

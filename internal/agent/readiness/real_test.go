@@ -157,7 +157,7 @@ func TestReasonsOfARealEnvoy(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			board := realEnvoy(t, tt.o, tt.ports, tt.files)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			var last Status
 			for last = range board.Subscribe(ctx, Outbound) {

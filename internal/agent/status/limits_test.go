@@ -26,7 +26,7 @@ func TestOneClientCannotUseUpTheConnections(t *testing.T) {
 	port := r.url[strings.LastIndexByte(r.url, ':'):]
 	dial := func(from, to string) net.Conn {
 		t.Helper()
-		where, d := other, net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 20 * time.Second}
+		where, d := other, net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: time.Minute}
 		if from == "" {
 			where, d.LocalAddr = pod, nil
 		}
@@ -45,7 +45,7 @@ func TestOneClientCannotUseUpTheConnections(t *testing.T) {
 		return c
 	}
 	status := func(c net.Conn) string {
-		c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		c.SetReadDeadline(time.Now().Add(time.Minute))
 		b := make([]byte, 4096)
 		n, err := io.ReadAtLeast(c, b, 12)
 		if err != nil {
@@ -60,10 +60,9 @@ func TestOneClientCannotUseUpTheConnections(t *testing.T) {
 		request(dial(client, "10.9.0.2"), "?wait=5m")
 	}
 	eventually(t, "the client's requests are held", func() bool { return r.board.Waiting() == 1+heldLimit[outside] })
-	began := time.Now()
 	if got := status(request(dial(client, "10.9.0.2"), "?wait=5m")); !strings.HasPrefix(got, "503 ") || !strings.Contains(got, "Retry-After: 1") ||
-		!strings.Contains(got, "envoy-not-live") || time.Since(began) > time.Minute {
-		t.Errorf("one too many: %s after %s", got, time.Since(began))
+		!strings.Contains(got, "envoy-not-live") {
+		t.Errorf("one too many: %s", got)
 	}
 	second := request(dial("", "127.0.0.1"), "?wait=5m")
 	eventually(t, "a slot for the pod", func() bool { return r.board.Waiting() == 2+heldLimit[outside] })

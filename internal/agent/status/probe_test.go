@@ -204,7 +204,7 @@ func TestAProbeOverIPv6(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if code, _, err := p.try(ctx, "/app-health/app/livez", p.byPath["/app-health/app/livez"], ""); code != 200 || err != nil {
 		t.Errorf("%d, %v", code, err)

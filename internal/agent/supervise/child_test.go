@@ -162,7 +162,7 @@ func actReaper(args []string) {
 		})
 	}
 	wg.Wait()
-	for end := time.Now().Add(20 * time.Second); len(children()) > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); len(children()) > 0 && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)
 	}
 	orphans := len(children()) // Reap goes on, and may be first at the child below
@@ -393,7 +393,7 @@ func gone(pid int) bool {
 
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if gone(pid) {
 			return
 		}

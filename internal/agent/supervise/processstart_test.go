@@ -65,14 +65,20 @@ func TestAProcessNameMayContainAnything(t *testing.T) {
 
 func TestThreads(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "while :; do :; done")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it would take a processor for ever
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
-	running, err := Threads(cmd.Process.Pid)
-	if err != nil || len(running) != 1 || !running[0].Awake() {
-		t.Errorf("%+v, %v; want one that runs", running, err)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // until the shell is loaded
+		running, err := Threads(cmd.Process.Pid)
+		if err != nil || len(running) != 1 || time.Now().After(end) {
+			t.Fatalf("%+v, %v; want one that runs", running, err)
+		}
+		if running[0].Awake() {
+			break
+		}
 	}
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

@@ -268,7 +268,7 @@ func TestRootsAreExchangedWithoutARestart(t *testing.T) {
 	wg.Go(func() { a.Run(ctx) })
 	until := func(what string, right func() bool) {
 		t.Helper()
-		for end := time.After(20 * time.Second); !right(); {
+		for end := time.After(time.Minute); !right(); {
 			changed := a.Changed()
 			if right() {
 				return

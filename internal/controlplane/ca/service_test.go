@@ -109,7 +109,7 @@ func (p *plane) request(t testing.TB, in wire.CertificateRequest, token string, 
 	}
 	conn := must(grpc.NewClient(p.address, grpc.WithTransportCredentials(credentials.NewTLS(config))))
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", token)

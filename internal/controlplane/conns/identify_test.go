@@ -32,7 +32,7 @@ func TestIdentityFromAToken(t *testing.T) {
 		t.Errorf("%q; want no identity before it is proved", name)
 	}
 	before := server.(*Conn).expiry
-	if err := Identify(ctx, "2", time.Now().Add(2*time.Second)); err != nil {
+	if err := Identify(ctx, "2", time.Now().Add(5*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	if before.Stop() {

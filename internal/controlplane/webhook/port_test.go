@@ -68,7 +68,7 @@ func TestTheRootIsExchanged(t *testing.T) {
 // Clients that send half of a review, or nothing, delay no other client.
 func TestSlowClientsDelayNoOthers(t *testing.T) {
 	a := authority(t, t.TempDir())
-	w := New(Options{Namespaces: enabled, Limits: Limits{Concurrency: 1, Timeout: 3 * time.Second}})
+	w := New(Options{Namespaces: enabled, Limits: Limits{Concurrency: 1, Timeout: 10 * time.Second}})
 	address := serve(t, w, a)
 	var hanging []net.Conn
 	for i := range 30 {

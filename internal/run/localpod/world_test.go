@@ -168,7 +168,7 @@ func hold(t *testing.T, path string) {
 // namespaces or has one of these host names.
 func nothingLeft(t *testing.T, namespaces, hostnames []string) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		left := leftBehind(namespaces, hostnames)
 		if len(left) == 0 {
