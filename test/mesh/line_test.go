@@ -87,7 +87,7 @@ func (d *delayed) deliver() {
 // for one message.
 func TestSlowControlPlane(t *testing.T) {
 	t.Parallel()
-	const wait = 4 * time.Second // a second is not enough for a machine that has other work
+	const wait = 10 * time.Second // a second is not enough for a machine that has other work
 	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = wait })
 	s.route("web", "web", 8080)
 	s.line.slow(wait/8, "")

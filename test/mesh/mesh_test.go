@@ -161,8 +161,7 @@ func (s *shop) mutualTLS(t *testing.T) {
 
 // Many first requests at once, to as many services: each is answered.
 func TestManyAtOnce(t *testing.T) {
-	const longTimeout = 20 * time.Second // more than any machine needs
-	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = longTimeout })
+	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = patience })
 	const n = 100
 	for i := range n {
 		s.service(fmt.Sprintf("many%d", i), fmt.Sprintf("10.97.0.%d", i+1), "server", port(8080, mesh.HTTP))
@@ -170,7 +169,7 @@ func TestManyAtOnce(t *testing.T) {
 	body := bytes.Repeat([]byte("x"), 100_000)
 	var wg sync.WaitGroup
 	c := s.client.client()
-	c.Timeout = 2 * longTimeout
+	c.Timeout = 2 * patience
 	start := time.Now()
 	for i := range n {
 		wg.Go(func() {

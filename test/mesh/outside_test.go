@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/xds/resource"
 )
 
 // An Envoy whose bootstrap the agent has not written reaches what is outside of the mesh.
@@ -53,7 +55,7 @@ func withoutPassthrough(t testing.TB, bootstrap []byte) []byte {
 // use of other services, nor the next pod of a workload that used it, nor a proxy with full
 // push.
 func TestNameThatIsNotResolved(t *testing.T) {
-	s := newShop(t)
+	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = 4 * time.Second }) // and is waited for
 	var silent net.PacketConn
 	var err error
 	s.router.Do(func() { silent, err = net.ListenPacket("udp", resolver+":53") })

@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"outrider.dev/internal/mesh"
 )
@@ -93,7 +92,7 @@ func TestTLSOfTheApplication(t *testing.T) {
 			if p == s.plain && strings.HasPrefix(to, "10.96") {
 				continue // the address belongs to no service
 			}
-			c := &http.Client{Transport: &http.Transport{DialContext: p.dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: 10 * time.Second}
+			c := &http.Client{Transport: &http.Transport{DialContext: p.dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: patience}
 			if got := get(c, "https://"+to); got != "200 inside\n" {
 				t.Errorf("%s to %s: %s", p.name, to, got)
 			}
@@ -108,7 +107,7 @@ func TestHTTP2AndLargeBodies(t *testing.T) {
 	s.route("web", "web", 8080)
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
-	h2 := &http.Client{Transport: &http.Transport{DialContext: s.client.dial, Protocols: protocols}, Timeout: 10 * time.Second}
+	h2 := &http.Client{Transport: &http.Transport{DialContext: s.client.dial, Protocols: protocols}, Timeout: patience}
 	for name, tt := range map[string]struct {
 		c    *http.Client
 		url  string

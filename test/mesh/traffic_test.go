@@ -73,7 +73,7 @@ func repeat(l net.Listener, name string) {
 
 // client makes requests from a pod, each on a connection of its own.
 func (p *pod) client() *http.Client {
-	return &http.Client{Transport: &http.Transport{DialContext: p.dial, DisableKeepAlives: true}, Timeout: 20 * time.Second}
+	return &http.Client{Transport: &http.Transport{DialContext: p.dial, DisableKeepAlives: true}, Timeout: patience}
 }
 
 // get returns status and body, or the error.
@@ -92,7 +92,7 @@ func get(c *http.Client, url string) string {
 
 // send connects and exchanges one line.
 func (p *pod) send(to, line string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c, err := p.dial(ctx, "tcp", to)
 	if err != nil {
@@ -104,7 +104,7 @@ func (p *pod) send(to, line string) string {
 
 // exchange sends a line unless it is empty, and returns the first line of the response.
 func exchange(c net.Conn, line string) string {
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	if line != "" {
 		fmt.Fprintln(c, line)
 	}

@@ -100,6 +100,7 @@ func newWorld(t testing.TB, change ...func(*resource.Source)) *world {
 	w.source = &source{builder: mesh.NewBuilder(mesh.Config{})}
 	w.source.set()
 	resources := resource.New(w.source)
+	resources.FirstUseTimeout = 10 * time.Second // a second is not enough for a machine that has other work
 	for _, f := range change {
 		f(resources)
 	}
@@ -283,7 +284,7 @@ func (p *pod) start() {
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	p.admin = envoy.NewAdmin(o, 5*time.Second)
+	p.admin = envoy.NewAdmin(o, patience)
 	t.Cleanup(func() {
 		if t.Failed() {
 			raw, _ := os.ReadFile(log.Name())
@@ -374,10 +375,13 @@ func envoyBinary(t testing.TB) string {
 	return path
 }
 
-// eventually polls until ok returns true, for half a minute on a busy machine.
+// patience is when what has not happened on a busy machine will not.
+const patience = 2 * time.Minute
+
+// eventually polls until ok returns true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if ok() {
 			return
 		}
