@@ -21,7 +21,7 @@ func TestOtherPodsCannotUseTheStatusPorts(t *testing.T) {
 	w := harness.New(t)
 	w.Serve()
 	keyed, plain, outsider := w.Pod("keyed"), w.Pod("plain"), w.Machine("outsider")
-	probers := `ISTIO_KUBE_APP_PROBERS={"/app-health/app/readyz": {"httpGet": {"path": "/ready", "port": 8080}}, "/app-lifecycle/app/prestopz": {"httpGet": {"path": "/stop", "port": 8080}}}`
+	probers := `ISTIO_KUBE_APP_PROBERS={"/app-health/app/readyz": {"timeoutSeconds": 60, "httpGet": {"path": "/ready", "port": 8080}}, "/app-lifecycle/app/prestopz": {"httpGet": {"path": "/stop", "port": 8080}}}`
 	keyed.Env = []string{probers, "OUTRIDER_PROBE_KEY=" + key, "OUTRIDER_METRICS_FROM=node"}
 	plain.Env = []string{probers}
 	const fromKubelet = "kube-probe/1.34"

@@ -56,7 +56,7 @@ func TestFullWithoutAProbeOrGate(t *testing.T) {
 // results come from the kubelet's probes.
 func TestFullByProbe(t *testing.T) {
 	a := lone(t, "ISTIO_META_APP_CONTAINERS=app",
-		`ISTIO_KUBE_APP_PROBERS={"/app-health/app/readyz": {"httpGet": {"path": "/ready", "port": 8080}}, "/app-health/app/livez": {"tcpSocket": {"port": 1}}}`)
+		`ISTIO_KUBE_APP_PROBERS={"/app-health/app/readyz": {"timeoutSeconds": 60, "httpGet": {"path": "/ready", "port": 8080}}, "/app-health/app/livez": {"tcpSocket": {"port": 1}}}`)
 	wantUnready(t, full(a, ""), "app: its probe failed: connect: connection refused")
 	held := make(chan harness.Answer, 1)
 	go func() { held <- full(a, "&wait=30s") }()
@@ -134,7 +134,7 @@ func TestFullByGate(t *testing.T) {
 // makes is the measure of the application's health where there is no readiness probe.
 func TestProbesOfAGate(t *testing.T) {
 	a := lone(t, "ISTIO_META_APP_CONTAINERS=app",
-		`ISTIO_KUBE_APP_PROBERS={"/app-health/app/startedz": {"timeoutSeconds": 60}, "/app-health/app/livez": {"tcpSocket": {"port": 8080}}}`)
+		`ISTIO_KUBE_APP_PROBERS={"/app-health/app/startedz": {"timeoutSeconds": 60}, "/app-health/app/livez": {"timeoutSeconds": 60, "tcpSocket": {"port": 8080}}}`)
 	p := a.Pod
 	probe := func(name string) harness.Answer { return a.Get(15020, "/app-health/app/"+name) }
 	began := make(chan harness.Answer, 1)

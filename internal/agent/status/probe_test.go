@@ -86,6 +86,9 @@ func health(t *testing.T) (port string) {
 	return port
 }
 
+// patient is a probe with more time than the second that is its default.
+func patient(probe string) string { return `{"timeoutSeconds": 60, ` + probe[1:] }
+
 func TestProbesAreTheKubelets(t *testing.T) {
 	var got http.Request
 	plain, secure, grpc := app(t, false, &got), app(t, true, &got), health(t)
@@ -122,6 +125,9 @@ func TestProbesAreTheKubelets(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
+			if name != "an app that hangs" {
+				tt.probe = patient(tt.probe)
+			}
 			p, err := ParseProbes(`{"/app-health/app/readyz": `+tt.probe+`}`, "127.0.0.1", 15020)
 			if err != nil {
 				t.Fatal(err)
@@ -144,7 +150,7 @@ func TestProbesAreTheKubelets(t *testing.T) {
 // A probe may have several headers of one name, and may replace the kubelet's own.
 func TestHeadersOfAProbe(t *testing.T) {
 	var got http.Request
-	p, err := ParseProbes(`{"/app-health/app/readyz": {"httpGet": {"path": "/ok", "port": `+app(t, false, &got)+`,
+	p, err := ParseProbes(`{"/app-health/app/readyz": {"timeoutSeconds": 60, "httpGet": {"path": "/ok", "port": `+app(t, false, &got)+`,
 		"httpHeaders": [{"name": "X-A", "value": "1"}, {"name": "x-a", "value": "2"}]}}}`, "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
@@ -164,10 +170,11 @@ func TestHeadersOfAProbe(t *testing.T) {
 func TestHealthOfAContainer(t *testing.T) {
 	var got http.Request
 	port := app(t, false, &got)
-	at := func(path string) string { return fmt.Sprintf(`{"httpGet": {"path": %q, "port": %s}}`, path, port) }
+	hangs := fmt.Sprintf(`{"httpGet": {"path": "/hangs", "port": %s}}`, port)
+	at := func(path string) string { return patient(strings.Replace(hangs, "/hangs", path, 1)) }
 	p, err := ParseProbes(`{"/app-health/both/startupz": `+at("/bad")+`, "/app-health/both/readyz": `+at("/here")+`,
 		"/app-health/starts/startupz": `+at("/bad")+`, "/app-health/lives/livez": `+at("/ok")+`, "/app-lifecycle/hook/prestopz": `+at("/ok")+`,
-		"/app-health/slow/readyz": `+at("/hangs")+`, "/app-health/absent/readyz": {"tcpSocket": {"port": 1}}}`, "127.0.0.1")
+		"/app-health/slow/readyz": `+hangs+`, "/app-health/absent/readyz": {"tcpSocket": {"port": 1}}}`, "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +222,7 @@ func TestAProbeOverIPv6(t *testing.T) {
 // the probe's time; the liveness probe does not reach the app while the gate holds.
 func TestProbesOfAGate(t *testing.T) {
 	var got http.Request
-	at := `{"httpGet": {"path": "/ok", "port": ` + app(t, false, &got) + `}}`
+	at := patient(`{"httpGet": {"path": "/ok", "port": ` + app(t, false, &got) + `}}`)
 	p, err := ParseProbes(`{"/app-health/a/startedz": {"timeoutSeconds": 60}, "/app-health/late/startedz": {}, "/app-health/a/livez": `+at+`, "/app-health/a/readyz": `+at+`}`, "127.0.0.1", 15020)
 	if err != nil {
 		t.Fatal(err)
