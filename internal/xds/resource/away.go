@@ -84,31 +84,28 @@ func (n networks) after(services []mesh.Change[mesh.Service], workloads []mesh.C
 	if n.virtual == nil {
 		out = networks{map[netip.Prefix]int{}, map[netip.Prefix]int{}}
 	}
-	count := func(in map[netip.Prefix]int, addresses []netip.Addr, by int) {
-		for _, a := range addresses {
+	count(out.virtual, services, func(s *mesh.Service) []netip.Addr { return s.Addresses })
+	count(out.workloads, workloads, func(w *mesh.Workload) []netip.Addr { return w.Addresses })
+	return out
+}
+
+// count changes how many addresses each block has.
+func count[T any](in map[netip.Prefix]int, changes []mesh.Change[T], addresses func(*T) []netip.Addr) {
+	add := func(object *T, by int) {
+		if object == nil {
+			return
+		}
+		for _, a := range addresses(object) {
 			block := blockOf(a.Unmap())
 			if in[block] += by; in[block] == 0 {
 				delete(in, block)
 			}
 		}
 	}
-	for _, c := range services {
-		if c.Old != nil {
-			count(out.virtual, c.Old.Addresses, -1)
-		}
-		if c.New != nil {
-			count(out.virtual, c.New.Addresses, 1)
-		}
+	for _, c := range changes {
+		add(c.Old, -1)
+		add(c.New, 1)
 	}
-	for _, c := range workloads {
-		if c.Old != nil {
-			count(out.workloads, c.Old.Addresses, -1)
-		}
-		if c.New != nil {
-			count(out.workloads, c.New.Addresses, 1)
-		}
-	}
-	return out
 }
 
 // services returns networks that contain the virtual addresses of all services: whole blocks,
