@@ -96,7 +96,7 @@ ca/root-cert.pem.`,
 	f.StringVar(&kubernetes.kubeconfig, "kubeconfig", "", "file that says how to connect to the cluster (default: the pod's service account, else kubectl's file)")
 	f.StringVar(&o.WebhookConfiguration, "webhook-configuration", "", "name of the MutatingWebhookConfiguration in which certificates are kept current; off: none (default outrider-injector, with the revision)")
 	f.StringVar(&o.State, "state", defaultState, "directory of the certificate authority and of used tokens")
-	f.StringVar(&push, "push", "on-demand", "which resources proxies get: on-demand, those that they use; full, all")
+	f.StringVar(&push, "push", contract.PushOnDemand, "which resources proxies get: on-demand, those that they use; full, all")
 	f.DurationVar(&o.FirstUse, "first-use-timeout", controlplane.DefaultFirstUse, "how long the control plane may be gone before a proxy's agent responds to the first use of a service; a proxy without an agent waits so long for its configuration, before it answers 503 or resets")
 	f.StringVar(&o.Listen, "listen", port(contract.SecureDiscoveryPort), "address for configuration and certificates, with mutual TLS")
 	f.StringVar(&o.HTTP, "http", port(contract.MonitoringPort), "address for metrics, readiness and, on this machine only, /debug")
@@ -153,9 +153,9 @@ func folder(source string) (string, error) {
 
 func full(push string) (bool, error) {
 	switch push {
-	case "on-demand":
+	case contract.PushOnDemand:
 		return false, nil
-	case "full":
+	case contract.PushFull:
 		return true, nil
 	}
 	return false, &cli.UsageError{Err: fmt.Errorf("--push=%q: one of on-demand, full", push)}

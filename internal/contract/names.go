@@ -16,6 +16,16 @@ const (
 	WarningPrefix = "warning: "
 )
 
+// How the names of clusters begin that lead to an address and port, which follows.
+const (
+	HTTPCluster = "http|" // for requests
+	TCPCluster  = "tcp|"  // for connections in which no HTTP was detected in time
+	RawCluster  = "raw|"  // for bytes that are not HTTP, to a port that declares it
+)
+
+// How much of the mesh a proxy gets: what it uses, or everything.
+const PushOnDemand, PushFull = "on-demand", "full"
+
 // ProxyUser is the uid and gid of the proxy, whose own traffic is not captured. Istio's.
 const ProxyUser = 1337
 

@@ -155,9 +155,9 @@ func Run(ctx context.Context, o Options) error {
 
 func pushMode(full bool) string {
 	if full {
-		return "full"
+		return contract.PushFull
 	}
-	return "on-demand"
+	return contract.PushOnDemand
 }
 
 // wait returns false if ctx ended before done was closed.

@@ -16,9 +16,6 @@ import (
 	"outrider.dev/internal/contract"
 )
 
-// Values of [contract.MetadataPush]: a proxy gets everything, or what it uses.
-const pushFull, pushOnDemand = "full", "on-demand"
-
 // grpcAgents begins the user agent of gRPC's clients: "gRPC Go", "gRPC C-core linux".
 const grpcAgents = "gRPC "
 
@@ -115,7 +112,7 @@ func describe(p Proxy, node *core.Node, onDemand bool) (*Proxy, Workload, error)
 	p.Relayed = p.Metadata[contract.MetadataRelay] == "true"
 	p.GRPC = strings.HasPrefix(node.GetUserAgentName(), grpcAgents)
 	push := p.Metadata[contract.MetadataPush]
-	p.OnDemand = onDemand && !p.GRPC && push != pushFull && (push == pushOnDemand || !p.IstioAgent())
+	p.OnDemand = onDemand && !p.GRPC && push != contract.PushFull && (push == contract.PushOnDemand || !p.IstioAgent())
 	return &p, Workload{p.Namespace, p.ServiceAccount, p.Metadata[contract.MetadataWorkload]}, nil
 }
 

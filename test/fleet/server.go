@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/contract"
 )
 
 // A Server is an outriderd, in a process of its own.
@@ -41,9 +43,9 @@ func (s *Server) Start() error {
 			*address = free
 		}
 	}
-	push := "on-demand"
+	push := contract.PushOnDemand
 	if s.Full {
-		push = "full"
+		push = contract.PushFull
 	}
 	out, err := os.Create(s.Log)
 	if err != nil {

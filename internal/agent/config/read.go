@@ -160,6 +160,6 @@ func (r *reader) complete() {
 		}
 	}
 	if c.Full {
-		c.Pod.Metadata[contract.MetadataPush] = "full"
+		c.Pod.Metadata[contract.MetadataPush] = contract.PushFull
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/wire"
 )
 
@@ -55,10 +56,13 @@ func standInCluster(a wire.Away, name string) []byte {
 	return wire.AppendField(wire.AppendField(slices.Clone(body), 1, name), 33, assignment)
 }
 
-// addressOf returns the address of a cluster's name: "http|10.0.0.7:80" for requests, and
-// "tcp|[fd00::7]:80" or "raw|10.0.0.7:80" for bytes.
+// addressOf returns the address of a cluster's name, "http|10.0.0.7:80" or "tcp|[fd00::7]:80".
 func addressOf(name string) (to netip.AddrPort, http, ok bool) {
-	kind, address, _ := strings.Cut(name, "|")
-	to, err := netip.ParseAddrPort(address)
-	return netip.AddrPortFrom(to.Addr().Unmap(), to.Port()), kind == "http", err == nil && (kind == "http" || kind == "tcp" || kind == "raw")
+	for _, prefix := range []string{contract.HTTPCluster, contract.TCPCluster, contract.RawCluster} {
+		if address, is := strings.CutPrefix(name, prefix); is {
+			to, err := netip.ParseAddrPort(address)
+			return netip.AddrPortFrom(to.Addr().Unmap(), to.Port()), prefix == contract.HTTPCluster, err == nil
+		}
+	}
+	return netip.AddrPort{}, false, false
 }

@@ -109,7 +109,7 @@ var annotations = []annotation{
 	{name: contract.Init, means: "none: no init container of ours", check: oneOf("container", "none")},
 	{name: contract.Park, means: "on, off or require: whether early connections wait", check: oneOf("on", "off", "require")},
 	{name: contract.Prewarm, means: "hosts whose configuration is fetched before the first request"},
-	{name: contract.Push, means: "full or on-demand: how much of the mesh the proxy gets", check: oneOf("full", "on-demand")},
+	{name: contract.Push, means: "full or on-demand: how much of the mesh the proxy gets", check: oneOf(contract.PushFull, contract.PushOnDemand)},
 	{name: contract.Status, means: "written: what was injected"},
 	{name: contract.Overrides, means: "written: what of the pod was changed"},
 }

@@ -23,9 +23,7 @@ const (
 
 	sniffedPrefix = "outbound_" // before a port number
 
-	httpPrefix = "http|" // before an address and port: a cluster for requests
-	tcpPrefix  = "tcp|"  // likewise for connections in which no HTTP was detected in time
-	rawPrefix  = "raw|"  // likewise for bytes that are not HTTP, to a port that declares it
+	httpPrefix, tcpPrefix, rawPrefix = contract.HTTPCluster, contract.TCPCluster, contract.RawCluster
 
 	lateName        = "late" // internal listener for the silent connections to such a port
 	lateInboundName = "virtualInbound-late"
