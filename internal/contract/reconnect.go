@@ -16,4 +16,7 @@ const (
 	// what a proxy loses at most when the control plane is back.
 	ControlPlaneRetryBase = 100 * time.Millisecond
 	ControlPlaneRetryMax  = time.Second
+	// LocalRetryBase is the first pause of Envoy's back-off towards the agent, which has just closed a
+	// connection or starts.
+	LocalRetryBase = 10 * time.Millisecond
 )

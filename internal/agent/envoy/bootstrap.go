@@ -32,10 +32,6 @@ const (
 	SecretsCluster = contract.SecretsCluster
 )
 
-// localRetry is the first pause of Envoy's back-off towards the agent, which has just closed a
-// connection or starts.
-const localRetry = 10 * time.Millisecond
-
 // An object is a message of Envoy's API as JSON. Maps instead of go-control-plane's types,
 // which would be more than half of the agent's binary; `envoy --mode validate` in the tests
 // checks them.
@@ -89,7 +85,7 @@ func (o Options) base() object {
 	}
 	retry := contract.ControlPlaneRetryBase
 	if o.ControlPlane.Relay != "" {
-		retry = localRetry // the relay has the pauses
+		retry = contract.LocalRetryBase // the relay has the pauses
 	}
 	node := object{"id": o.Node.ID, "cluster": o.Node.Cluster}
 	if len(o.Node.Metadata) > 0 {
@@ -264,7 +260,7 @@ func mutualTLS(cp ControlPlane, host string) object {
 // nothing of Envoy is ready without its secrets.
 func secret(name string) object {
 	return object{"name": name, "sds_config": object{
-		"resource_api_version": "V3", "initial_fetch_timeout": "0s", "api_config_source": apiSource("GRPC", SecretsCluster, localRetry),
+		"resource_api_version": "V3", "initial_fetch_timeout": "0s", "api_config_source": apiSource("GRPC", SecretsCluster, contract.LocalRetryBase),
 	}}
 }
 

@@ -3,13 +3,11 @@ package resource
 import (
 	"path"
 	"strings"
-	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/xds"
@@ -109,10 +107,10 @@ func (s secrets) secret(name, file, istioName string) *tls.SdsSecretConfig {
 		name = istioName
 	} else {
 		served.RetryPolicy = &core.RetryPolicy{RetryBackOff: &core.BackoffStrategy{
-			BaseInterval: durationpb.New(10 * time.Millisecond), MaxInterval: durationpb.New(time.Second),
+			BaseInterval: duration(contract.LocalRetryBase), MaxInterval: duration(contract.ControlPlaneRetryMax),
 		}}
 	}
-	source.InitialFetchTimeout = durationpb.New(0)
+	source.InitialFetchTimeout = duration(0)
 	source.ConfigSourceSpecifier = &core.ConfigSource_ApiConfigSource{ApiConfigSource: &core.ApiConfigSource{
 		ApiType: core.ApiConfigSource_GRPC, TransportApiVersion: core.ApiVersion_V3, SetNodeOnFirstMessageOnly: true,
 		GrpcServices: []*core.GrpcService{{TargetSpecifier: &core.GrpcService_EnvoyGrpc_{EnvoyGrpc: served}}},
