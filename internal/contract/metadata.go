@@ -1,5 +1,7 @@
 package contract
 
+import "time"
+
 // Keys of the metadata of a proxy's node: the agent writes them into the bootstrap, the
 // control plane reads them.
 const (
@@ -36,6 +38,10 @@ const SilentCluster = "silent"
 // PassthroughCluster is the cluster that connects to a connection's original destination:
 // in the agent's bootstrap, and for other bootstraps from the control plane. Istio's name.
 const PassthroughCluster = "PassthroughCluster"
+
+// DirectConnectTimeout is that of a connection to an address that the application chose. It is
+// longer than Linux repeats a SYN, 127 s, so that the application's timeout or the kernel decides.
+const DirectConnectTimeout = 130 * time.Second
 
 // Names of the proxy's secrets, and of their files in the directory of MetadataCertificates.
 const (

@@ -15,6 +15,9 @@ import (
 	"outrider.dev/internal/xds/resource"
 )
 
+// failedToPassThrough counts failed connections to addresses without a service.
+const failedToPassThrough = `cluster\.PassthroughCluster\.upstream_cx_connect_fail`
+
 // A shop is the world of most tests: a client and a server with proxies, and one server
 // without.
 type shop struct {
@@ -42,7 +45,9 @@ func newShop(t testing.TB, change ...func(*resource.Source)) *shop {
 	}
 	t.Cleanup(func() { l.Close() })
 	go echo(l, "outside")
-	s.client = w.pod("client", "client").proxied()
+	s.client = w.pod("client", "client")
+	s.client.stats = []string{failedToPassThrough}
+	s.client.proxied()
 	s.server.proxied()
 	for _, p := range []*pod{s.server, s.plain} {
 		for _, n := range []uint16{7000, 8080, 8081, 8083} {
@@ -95,12 +100,17 @@ func (s *shop) requests(t *testing.T) {
 			}
 		})
 	}
+	before := s.client.stat(failedToPassThrough)
+	if got := get(s.client.client(), "http://"+plain4+":8082/"); !strings.HasPrefix(got, "503 ") || s.client.stat(failedToPassThrough) != before+1 {
+		t.Errorf("no listener at a pod: %q after %d tries, want one", got, s.client.stat(failedToPassThrough)-before)
+	}
 }
 
 func (s *shop) bytes(t *testing.T) {
 	tests := map[string]struct {
 		to, line, want string
 		stalls         uint64 // of both proxies: waits for first bytes that did not come
+		fails          uint64 // tries at an address without a service
 	}{
 		"the server is declared to speak first": {to: "10.96.0.2:3306", want: "server"},
 		"the same by IPv6":                      {to: "[fd96::2]:3306", want: "server"},
@@ -110,19 +120,22 @@ func (s *shop) bytes(t *testing.T) {
 		"the client speaks first":               {to: "10.96.0.2:6379", line: "PING", want: "server PING"},
 		"a port with bytes here and HTTP there": {to: "10.96.0.4:7000", line: "PING", want: "server PING"},
 		"a pod of a headless service":           {to: s.server.v4.String() + ":6380", line: "PING", want: "server PING"},
-		"no listener":                           {to: s.plain.v4.String() + ":1", line: "PING", want: closed},
-		"an unused address inside the networks": {to: "10.244.255.1:6379", line: "PING", want: closed},
-		"a service has no such port":            {to: "10.96.0.2:1", line: "PING", want: closed},
+		"no listener":                           {to: s.plain.v4.String() + ":1", line: "PING", want: closed, fails: 1},
+		"an unused address inside the networks": {to: "10.244.255.1:6379", line: "PING", want: closed, fails: 1},
+		"a service has no such port":            {to: "10.96.0.2:1", line: "PING", want: closed, fails: 5},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
-				before := s.client.stalls() + s.server.stalls()
+				before, fails := s.client.stalls()+s.server.stalls(), s.client.stat(failedToPassThrough)
 				if got := s.client.send(tt.to, tt.line); got != tt.want {
 					t.Errorf("%q, want %q", got, tt.want)
 				}
 				if n := s.client.stalls() + s.server.stalls() - before; n != tt.stalls {
 					t.Errorf("%d waits for first bytes, want %d", n, tt.stalls)
+				}
+				if n := s.client.stat(failedToPassThrough) - fails; n != tt.fails {
+					t.Errorf("%d failed tries, want %d", n, tt.fails)
 				}
 			}
 		})

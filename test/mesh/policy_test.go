@@ -204,7 +204,7 @@ func TestChangesCutNothing(t *testing.T) {
 		conns = append(conns, c)
 	}
 	added := s.client.stat(`listener_manager\.listener_added`)
-	s.service("new", "10.96.1.1", "server", port(8888, mesh.HTTP), port(3307, mesh.ServerFirst), port(6381, mesh.TCP))
+	s.service("new", "10.97.1.1", "server", port(8888, mesh.HTTP), port(3307, mesh.ServerFirst), port(6381, mesh.TCP))
 	s.service("web", "10.96.0.1 fd96::1", "server", port(8080, mesh.HTTP), port(8090, mesh.Unknown))
 	eventually(t, "listeners for the new port numbers", func() bool { return s.client.stat(`listener_manager\.listener_added`) >= added+2 })
 	more := s.pod("server2", "server").proxied()

@@ -91,8 +91,11 @@ func newWorld(t testing.TB, change ...func(*resource.Source)) *world {
 	w.router.IP("addr", "add", resolver+"/32", "dev", "lo")
 	w.router.IP("route", "add", "unreachable", "10.244.255.0/24")
 	w.router.Do(func() {
-		for _, key := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
-			if err := os.WriteFile("/proc/sys/net/"+key, []byte("1"), 0); err != nil {
+		for key, value := range map[string]string{
+			"ipv4/ip_forward": "1", "ipv6/conf/all/forwarding": "1",
+			"ipv4/icmp_ratelimit": "0", // each connection to an unreachable address gets the answer at once
+		} { // any order: independent settings
+			if err := os.WriteFile("/proc/sys/net/"+key, []byte(value), 0); err != nil {
 				t.Error(err)
 			}
 		}

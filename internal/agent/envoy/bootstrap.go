@@ -58,7 +58,7 @@ func (o Options) Bootstrap() ([]byte, error) {
 func (o Options) base() object {
 	o = o.withDefaults()
 	static := object{"clusters": []any{
-		object{"name": PassthroughCluster, "type": "ORIGINAL_DST", "lb_policy": "CLUSTER_PROVIDED", "connect_timeout": "2s"},
+		object{"name": PassthroughCluster, "type": "ORIGINAL_DST", "lb_policy": "CLUSTER_PROVIDED", "connect_timeout": duration(contract.DirectConnectTimeout)},
 		o.controlPlane(),
 	}}
 	add := func(list string, v object) {

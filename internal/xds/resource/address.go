@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -69,22 +70,23 @@ func (v *snapshot) addressCluster(p *xds.Proxy, a address) xds.Bundle {
 	if sh.secrets.configured() && mutual(w, a.to.Port()) {
 		id = identity(v.config.TrustDomain, w)
 	}
+	retried := v.inServiceRange(a.to.Addr())
 	build := func() *xds.Resource {
 		if a.late(port.Protocol) {
 			return serialize(a.String(), lateTo(a))
 		}
-		return serialize(a.String(), directCluster(a, port.Protocol, id, sh))
+		return serialize(a.String(), directCluster(a, port.Protocol, id, sh, retried))
 	}
 	if !declared {
 		return xds.Bundle{Resource: build()} // one of 65,535: not cached either
 	}
-	return xds.Bundle{Resource: v.cache.of(w).getFor(sh, directKey{a, sh}, build)}
+	return xds.Bundle{Resource: v.cache.of(w).getFor(sh, directKey{a, sh, retried}, build)}
 }
 
 // unknownCluster is that of an address of which the proxy may know nothing. It is not cached: an
 // application that scans addresses would fill the control plane's memory too.
 func (v *snapshot) unknownCluster(a address, free bool) xds.Bundle {
-	c, out := directCluster(a, mesh.HTTP, "", features{}), xds.Bundle{}
+	c, out := directCluster(a, mesh.HTTP, "", features{}, v.inServiceRange(a.to.Addr())), xds.Bundle{}
 	s := v.mesh.ByAddress(a.to.Addr())
 	if free && (s == nil || s.Port(a.to.Port()) == nil) && v.inServiceNetwork(a.to.Addr()) {
 		// Perhaps the control plane sees the service, or its port, a moment after the client.
@@ -105,9 +107,17 @@ const unknownConnectTimeout = time.Second
 // Kubernetes takes for services.
 func (v *snapshot) inServiceNetwork(a netip.Addr) bool {
 	within, _ := a.Prefix(serviceNetworkBits(a))
-	n, ok := v.serviceNetworks()[within]
-	return ok && n.Contains(a)
+	n, ok := v.serviceNetworks().within[within]
+	return ok && n.smallest.Contains(a)
 }
+
+// inServiceRange reports whether a failed connection to an address is tried again.
+func (v *snapshot) inServiceRange(a netip.Addr) bool {
+	return slices.ContainsFunc(v.serviceRanges(), func(r netip.Prefix) bool { return r.Contains(a) })
+}
+
+func (v *snapshot) serviceRanges() []netip.Prefix { return v.serviceNetworks().ranges }
+func (v *snapshot) rangesKey() string             { return fmt.Sprint(v.serviceRanges()) }
 
 func serviceNetworkBits(a netip.Addr) int {
 	if a.Is4() {
@@ -116,21 +126,63 @@ func serviceNetworkBits(a netip.Addr) int {
 	return 108
 }
 
-// listServiceNetworks returns those networks, by the largest one that each is in.
-func (v *snapshot) listServiceNetworks() map[netip.Prefix]netip.Prefix {
-	out := map[netip.Prefix]netip.Prefix{}
-	for block := range v.away.networks.virtual { // any order: the smallest network is one
+// serviceNetworks are those of the services' virtual addresses.
+type serviceNetworks struct {
+	within map[netip.Prefix]serviceNetwork // by the largest network that each is in
+	ranges []netip.Prefix                  // as listeners have them
+}
+
+type serviceNetwork struct {
+	smallest netip.Prefix // that has all blocks
+	first    netip.Prefix // the /16 or, for IPv6, /112 of the lowest block
+}
+
+// listServiceNetworks goes through the blocks of virtual addresses.
+func (v *snapshot) listServiceNetworks() serviceNetworks {
+	out := serviceNetworks{within: map[netip.Prefix]serviceNetwork{}}
+	for block := range v.away.networks.virtual { // any order: the smallest network is one, and so is the lowest block
 		within, _ := block.Addr().Prefix(serviceNetworkBits(block.Addr()))
-		n, ok := out[within]
+		first, _ := block.Addr().Prefix(serviceNetworkBits(block.Addr()) + 4)
+		n, ok := out.within[within]
 		if !ok {
-			n = block
+			n = serviceNetwork{block, first}
 		}
-		for !n.Contains(block.Addr()) {
-			n = parent(n)
+		for !n.smallest.Contains(block.Addr()) {
+			n.smallest = parent(n.smallest)
 		}
-		out[within] = n
+		if first.Addr().Less(n.first.Addr()) {
+			n.first = first
+		}
+		out.within[within] = n
 	}
+	for within, n := range out.within { // any order: the ranges are sorted
+		out.ranges = append(out.ranges, v.inside(n.first)...)
+		if n.smallest.Bits() < n.first.Bits() {
+			out.ranges = append(out.ranges, v.inside(within)...)
+		}
+	}
+	slices.SortFunc(out.ranges, netip.Prefix.Compare)
+	out.ranges = slices.Compact(out.ranges)
+	out.ranges = out.ranges[:min(len(out.ranges), maxServiceRanges)]
 	return out
+}
+
+// maxServiceRanges bounds the filter chains of a listener. A cluster has one range or two for each
+// family; Hosts may have virtual addresses elsewhere. Beyond it a connection is tried once.
+const maxServiceRanges = 16
+
+// inside returns a range or the first of the mesh's networks that overlaps it, whichever is
+// smaller; nothing if none does.
+func (v *snapshot) inside(r netip.Prefix) []netip.Prefix {
+	for _, n := range v.config.Networks {
+		if r.Overlaps(n) {
+			if n.Bits() > r.Bits() {
+				r = n.Masked()
+			}
+			return []netip.Prefix{r}
+		}
+	}
+	return nil
 }
 
 // internalCluster returns a cluster that leads to the internal listener. The virtual host
@@ -164,6 +216,7 @@ type (
 	directKey   struct {
 		address  address
 		features features
+		retried  bool
 	}
 	clusterKey struct {
 		name     string

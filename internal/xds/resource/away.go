@@ -34,7 +34,7 @@ func (b *builder) newAway(n networks, m *mesh.Mesh, last *away) *away {
 		return out
 	}
 	template := func(prefix string) []byte {
-		c := directCluster(address{prefix: prefix}, mesh.HTTP, "", features{})
+		c := directCluster(address{prefix: prefix}, mesh.HTTP, "", features{}, false)
 		c.Name, c.LoadAssignment = "", nil
 		return marshal(c)
 	}

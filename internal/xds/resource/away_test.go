@@ -2,16 +2,21 @@ package resource_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	tcp "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
 
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/wire"
+	"outrider.dev/internal/xds"
 	"outrider.dev/internal/xds/resource"
 )
 
@@ -94,5 +99,68 @@ func TestTemplates(t *testing.T) {
 	}
 	if a, b := v.Away(), v.Away(); &a[0] != &b[0] || away.Grace != resource.DefaultFirstUseTimeout {
 		t.Errorf("made twice, or a grace of %s", away.Grace)
+	}
+}
+
+// Connections to addresses of services are tried again, by chains of their own: those that there
+// are stay the same when a range is added, and no prefix is in two of them.
+func TestRangesOfServices(t *testing.T) {
+	at := func(vip string) *mesh.ServiceSpec { return service("s"+vip, "web", vip, port(80, mesh.TCP)) }
+	chains := func(s *resource.Source) map[string]*listener.FilterChain {
+		t.Helper()
+		v, _ := s.Current()
+		out, seen := map[string]*listener.FilterChain{}, map[string]bool{}
+		for _, c := range message(t, v.Named(client(withAgent), xds.ListenerType, "virtualOutbound").Resource).(*listener.Listener).FilterChains {
+			if !strings.HasPrefix(c.Name, "tcp") {
+				continue
+			}
+			out[c.Name] = c
+			for _, r := range c.FilterChainMatch.PrefixRanges {
+				if seen[r.String()] {
+					t.Errorf("%s is in two chains", r)
+				}
+				seen[r.String()] = true
+			}
+			if len(c.FilterChainMatch.PrefixRanges) == 0 {
+				t.Errorf("chain %q is for all addresses", c.Name)
+			}
+		}
+		return out
+	}
+	for _, tt := range []struct {
+		networks, vips, want string
+	}{
+		{"10.0.0.0/8 fd00::/8", "10.96.0.1", "tcp, tcp 10.96.0.0/16"},
+		{"10.0.0.0/8 fd00::/8", "10.96.0.1 10.43.0.9 fd96::1", "tcp, tcp 10.43.0.0/16, tcp 10.96.0.0/16, tcp fd96::/112"},
+		{"10.0.0.0/8 fd00::/8", "10.96.0.1 10.111.7.1 10.98.0.1", "tcp, tcp 10.96.0.0/12, tcp 10.96.0.0/16"},
+		{"10.96.0.0/16", "10.96.0.1", "tcp 10.96.0.0/16"},
+		{"10.96.0.0/20 10.244.0.0/16", "10.96.0.1", "tcp, tcp 10.96.0.0/20"},
+		{"10.244.0.0/16", "10.96.0.1", "tcp"},
+	} {
+		var config mesh.Config
+		for n := range strings.FieldsSeq(tt.networks) {
+			config.Networks = append(config.Networks, netip.MustParsePrefix(n))
+		}
+		h := &testMesh{mesh.NewBuilder(config), make(chan struct{})}
+		source, before := resource.New(h), map[string]*listener.FilterChain{}
+		for vip := range strings.FieldsSeq(tt.vips) {
+			h.builder.Set(at(vip))
+			now := chains(source)
+			for name, c := range before { // any order: each is compared
+				if name != "tcp" && !proto.Equal(c, now[name]) {
+					t.Errorf("%s of %s: %s changed the chain %q", tt.vips, tt.networks, vip, name)
+				}
+			}
+			before = now
+		}
+		if got := strings.Join(slices.Sorted(maps.Keys(before)), ", "); got != tt.want {
+			t.Errorf("%s of %s: %s; want %s", tt.vips, tt.networks, got, tt.want)
+		}
+		for name, c := range before { // any order: each is judged alone
+			var p tcp.TcpProxy
+			if err := c.Filters[1].GetTypedConfig().UnmarshalTo(&p); err != nil || (p.MaxConnectAttempts.GetValue() > 1) != (name != "tcp") {
+				t.Errorf("chain %q: %d tries, %v", name, p.MaxConnectAttempts.GetValue(), err)
+			}
+		}
 	}
 }

@@ -11,10 +11,12 @@ import (
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	upstream "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/mesh"
 )
 
@@ -68,8 +70,9 @@ func newCluster(name string) *cluster.Cluster {
 func originalCluster() *cluster.Cluster {
 	c := newCluster(passthroughCluster)
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_ORIGINAL_DST}
+	c.ConnectTimeout = duration(contract.DirectConnectTimeout)
 	c.LbPolicy = cluster.Cluster_CLUSTER_PROVIDED
-	c.TypedExtensionProtocolOptions = protocolOptions(mesh.HTTP)
+	c.TypedExtensionProtocolOptions = protocolOptions(mesh.HTTP, nil)
 	return c
 }
 
@@ -77,7 +80,7 @@ func originalCluster() *cluster.Cluster {
 // excluded from capture: connections of the proxy from any other address are outbound.
 func appCluster() *cluster.Cluster {
 	c := originalCluster()
-	c.Name = applicationCluster
+	c.Name, c.ConnectTimeout = applicationCluster, duration(connectTimeout)
 	c.UpstreamBindConfig = &core.BindConfig{
 		SourceAddress:        &core.SocketAddress{Address: "127.0.0.6", PortSpecifier: &core.SocketAddress_PortValue{}},
 		ExtraSourceAddresses: []*core.ExtraSourceAddress{{Address: &core.SocketAddress{Address: "::6", PortSpecifier: &core.SocketAddress_PortValue{}}}},
@@ -86,9 +89,9 @@ func appCluster() *cluster.Cluster {
 }
 
 // protocolOptions selects HTTP/2 for a port that declares it, otherwise the protocol of the
-// client.
-func protocolOptions(p mesh.Protocol) map[string]*anypb.Any {
-	options := &upstream.HttpProtocolOptions{}
+// client. Retries that are not nil replace those of routes.
+func protocolOptions(p mesh.Protocol, retries *route.RetryPolicy) map[string]*anypb.Any {
+	options := &upstream.HttpProtocolOptions{RetryPolicy: retries}
 	if p == mesh.HTTP2 || p == mesh.GRPC {
 		options.UpstreamProtocolOptions = &upstream.HttpProtocolOptions_ExplicitHttpConfig_{
 			ExplicitHttpConfig: &upstream.HttpProtocolOptions_ExplicitHttpConfig{
@@ -115,7 +118,7 @@ func (b *builder) serviceEDS(name string, t target, requests bool, sh features) 
 	c.ConnectTimeout = duration(tryTimeout)
 	c.AltStatName = serviceName(s, p.Number, primary)
 	if requests {
-		c.TypedExtensionProtocolOptions = protocolOptions(p.Protocol)
+		c.TypedExtensionProtocolOptions = protocolOptions(p.Protocol, nil)
 	}
 	if s.External != "" {
 		return externalCluster(c, s.External, p.Number)
@@ -183,13 +186,21 @@ func externalCluster(c *cluster.Cluster, host string, port uint16) *cluster.Clus
 // directCluster is for one address: of a workload, by mutual TLS if it has an identity, or
 // an unknown one. Its type is not ORIGINAL_DST, because that gives its endpoints host
 // names, see httpRouteByAddress.
-func directCluster(a address, p mesh.Protocol, id string, sh features) *cluster.Cluster {
+//
+// It behaves as the network does without a proxy: a refused or unreachable connection is not tried
+// again, and the application's timeout decides, unless the address is in a range of services.
+func directCluster(a address, p mesh.Protocol, id string, sh features, retried bool) *cluster.Cluster {
 	name := a.String()
 	c := newCluster(name)
 	c.ConnectTimeout = duration(tryTimeout)
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_STATIC}
+	var retries *route.RetryPolicy // nil: those of the route
+	if !retried {
+		c.ConnectTimeout = duration(contract.DirectConnectTimeout)
+		retries = retriesOf("refused-stream,retriable-headers")
+	}
 	if a.http() {
-		c.TypedExtensionProtocolOptions = protocolOptions(p)
+		c.TypedExtensionProtocolOptions = protocolOptions(p, retries)
 	}
 	c.LoadAssignment = singleEndpoint(name, a.to.Addr().String(), a.to.Port(), id)
 	c.AltStatName = passthroughCluster
@@ -205,7 +216,7 @@ func directCluster(a address, p mesh.Protocol, id string, sh features) *cluster.
 func internalTo(name string, t target) *cluster.Cluster {
 	c, e := toInternalListener(name, internalName, t.routedHost())
 	c.AltStatName = internalName + "|" + t.routedHost()
-	c.TypedExtensionProtocolOptions = protocolOptions(mesh.HTTP)
+	c.TypedExtensionProtocolOptions = protocolOptions(mesh.HTTP, nil)
 	e.GetEndpoint().Hostname = t.routedHost()
 	return c
 }

@@ -49,7 +49,7 @@ func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 	if len(d.addresses) > 0 {
 		d.types[xds.ClusterType].Match = d.addresses.match
 	}
-	if frontend && !maps.Equal(o.serviceNetworks(), v.serviceNetworks()) { // rarely: a network only grows
+	if frontend && !maps.Equal(o.serviceNetworks().within, v.serviceNetworks().within) { // rarely: a network only grows
 		d.types[xds.ClusterType].AllNames = true // of the addresses without a service
 	}
 	d.types[xds.ListenerType].AllNames = d.types[xds.ListenerType].AllNames || frontend

@@ -239,7 +239,7 @@ func (v *snapshot) serviceListener(p *xds.Proxy, t target, at socket) *xds.Resou
 		l.BindToPort = off()
 		l.TrafficDirection = core.TrafficDirection_OUTBOUND
 		if p.OnDemand {
-			l.FilterChains, l.DefaultFilterChain = []*listener.FilterChain{v.tcpByAddress(v.firstUse(featuresOf(p)))}, passthroughChain()
+			l.FilterChains, l.DefaultFilterChain = []*listener.FilterChain{byAddress("tcp", tcpPrefix, toService(passthroughCluster), v.firstUse(featuresOf(p)), v.config.Networks)}, passthroughChain()
 		} else {
 			l.FilterChains = []*listener.FilterChain{{
 				Name: "tcp", Filters: []*listener.Filter{tcpProxy(toService(t.name()))},

@@ -146,23 +146,29 @@ func anything() *route.RouteMatch {
 // if there is one. With two endpoints the load balancer selects the failed one again as
 // often as not: with ten selections in one of a thousand retries.
 func defaultRetries() *route.RetryPolicy {
+	p := retriesOf("connect-failure,refused-stream,reset-before-request,retriable-headers")
+	p.RetryHostPredicate = []*route.RetryPolicy_RetryHostPredicate{{
+		Name:       "envoy.retry_host_predicates.previous_hosts",
+		ConfigType: &route.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: typed(&previous.PreviousHostsPredicate{})},
+	}}
+	p.HostSelectionRetryMaxAttempts = 10
+	// The endpoints that are near have a priority of their own, which is left when a try
+	// there failed: see endpoints.
+	p.RetryPriority = &route.RetryPolicy_RetryPriority{
+		Name:       "envoy.retry_priorities.previous_priorities",
+		ConfigType: &route.RetryPolicy_RetryPriority_TypedConfig{TypedConfig: typed(&priorities.PreviousPrioritiesConfig{UpdateFrequency: 1})},
+	}
+	return p
+}
+
+// retriesOf retries after these conditions, at any endpoint.
+func retriesOf(on string) *route.RetryPolicy {
 	return &route.RetryPolicy{
-		RetryOn:    "connect-failure,refused-stream,reset-before-request,retriable-headers",
+		RetryOn:    on,
 		NumRetries: uint32Value(connectTries - 1),
 		RetriableHeaders: []*route.HeaderMatcher{{
 			Name: unreachedHeader, HeaderMatchSpecifier: &route.HeaderMatcher_PresentMatch{PresentMatch: true},
 		}},
-		RetryHostPredicate: []*route.RetryPolicy_RetryHostPredicate{{
-			Name:       "envoy.retry_host_predicates.previous_hosts",
-			ConfigType: &route.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: typed(&previous.PreviousHostsPredicate{})},
-		}},
-		HostSelectionRetryMaxAttempts: 10,
-		// The endpoints that are near have a priority of their own, which is left when a try
-		// there failed: see endpoints.
-		RetryPriority: &route.RetryPolicy_RetryPriority{
-			Name:       "envoy.retry_priorities.previous_priorities",
-			ConfigType: &route.RetryPolicy_RetryPriority_TypedConfig{TypedConfig: typed(&priorities.PreviousPrioritiesConfig{UpdateFrequency: 1})},
-		},
 	}
 }
 

@@ -54,7 +54,7 @@ func inboundPortOf(p mesh.AppPort, f features) inboundPort {
 }
 
 // handshakeTimeout bounds the TLS handshake of a client. It has time for a lost segment or
-// ten: a proxy as client gives up after connectTimeout, with its handshake.
+// ten: a proxy as client of a service gives up after tryTimeout, with its handshake.
 const handshakeTimeout = 30 * time.Second
 
 // inboundPortsKey identifies a list of ports.

@@ -33,16 +33,16 @@ const originalDst = "envoy.filters.listener.original_dst"
 
 // lateListener serves the silent connections of the application to ports that declare HTTP.
 // Its wait has no limit: when the application ends, its connections do.
-func (b *builder) lateListener(sh features) *listener.Listener {
+func (v *snapshot) lateListener(sh features) *listener.Listener {
 	l := internal(lateName, core.TrafficDirection_OUTBOUND)
 	l.ListenerFilters = []*listener.ListenerFilter{originalDestination(), httpInspector()}
 	l.ListenerFiltersTimeout = duration(0)
-	l.FilterChains = []*listener.FilterChain{b.httpByAddress(b.firstUse(sh)), b.bytesByAddress(rawPrefix, b.firstUse(sh))}
+	l.FilterChains = append([]*listener.FilterChain{v.httpByAddress(v.firstUse(sh))}, v.bytesByAddress(rawPrefix, v.firstUse(sh))...)
 	return l
 }
 
 func (v *snapshot) lateResource(f features) *xds.Resource {
-	return v.shared(lateName, lateListenerKey(f.relayed), func() proto.Message { return v.lateListener(f) })
+	return v.shared(lateName, outboundKey{lateName, features{relayed: f.relayed}, v.rangesKey()}, func() proto.Message { return v.lateListener(f) })
 }
 
 // lateTo is the cluster of an address that leads to that listener. The endpoint's metadata

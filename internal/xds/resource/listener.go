@@ -15,14 +15,10 @@ type (
 	outboundKey struct {
 		name     string
 		features features
-	}
-	earlyKey struct {
-		relayed     bool
-		serverFirst string
+		ports    string // and ranges, of services
 	}
 	// with whether the proxy is relayed
 	internalListenerKey bool
-	lateListenerKey     bool
 	serviceKey          struct {
 		at                socket
 		onDemand, relayed bool
@@ -86,18 +82,18 @@ func (v *snapshot) listServerFirst() []target {
 
 func (v *snapshot) outboundListener(f features) *xds.Resource {
 	f = f.forListeners()
-	return v.shared(outboundName, outboundKey{outboundName, f}, func() proto.Message { return v.outbound(f) })
+	return v.shared(outboundName, outboundKey{outboundName, f, v.rangesKey()}, func() proto.Message { return v.outbound(f) })
 }
 
 func (v *snapshot) earlyListener(f features) *xds.Resource {
 	serverFirst := v.ports.unsniffed
-	return v.shared(earlyName, earlyKey{f.relayed, fmt.Sprint(serverFirst)}, func() proto.Message { return v.early(f, serverFirst) })
+	return v.shared(earlyName, outboundKey{earlyName, features{relayed: f.relayed}, fmt.Sprint(serverFirst, v.rangesKey())}, func() proto.Message { return v.early(f, serverFirst) })
 }
 
 func (v *snapshot) sniffedListener(port uint16, f features) *xds.Resource {
 	f = f.forListeners()
 	name := sniffedName(port)
-	return v.shared(name, outboundKey{name, f}, func() proto.Message { return v.sniffed(f, port) })
+	return v.shared(name, outboundKey{name, f, v.rangesKey()}, func() proto.Message { return v.sniffed(f, port) })
 }
 
 func (v *snapshot) inboundListeners(p *xds.Proxy, f features) []*xds.Resource {

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"time"
 
@@ -30,13 +31,13 @@ const sniffTimeout = 200 * time.Millisecond
 // first bytes. So a number that is added to the mesh or removed is a listener that is
 // added or removed, and the connections on all others stay open: a change of a listener's
 // filters would close them.
-func (b *builder) outbound(sh features) *listener.Listener {
+func (v *snapshot) outbound(sh features) *listener.Listener {
 	l := listen(outboundName, sh.wildcards(contract.OutboundPort)...)
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
 	l.UseOriginalDst = on()
 	l.FilterChains = rejectOwnPorts()
 	if !sh.full { // else each address has its listener
-		l.FilterChains = append(l.FilterChains, b.tcpByAddress(b.firstUse(sh)))
+		l.FilterChains = append(l.FilterChains, v.bytesByAddress(tcpPrefix, v.firstUse(sh))...)
 	}
 	l.DefaultFilterChain = passthroughChain()
 	return l
@@ -46,7 +47,7 @@ func (b *builder) outbound(sh features) *listener.Listener {
 // destination is in a header. It cannot hand them to other listeners, because Envoy would
 // look the destination up in the kernel again. So it detects HTTP itself, except on port
 // numbers where a server speaks first: they rarely change.
-func (b *builder) early(sh features, serverFirst []uint16) *listener.Listener {
+func (v *snapshot) early(sh features, serverFirst []uint16) *listener.Listener {
 	l := deferAccept(listen(earlyName, socket{loopback, contract.RelayOutbound}))
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
 	var excluded []*predicate
@@ -56,21 +57,21 @@ func (b *builder) early(sh features, serverFirst []uint16) *listener.Listener {
 	inspect := httpInspector()
 	inspect.FilterDisabled = anyOf(excluded)
 	detect(l, proxyProtocol(), inspect)
-	timeout := max(b.firstUse(sh), earlyFirstUseTimeout)
-	l.FilterChains = append(rejectOwnPorts(), b.httpByAddress(timeout), b.tcpByAddress(timeout))
+	timeout := max(v.firstUse(sh), earlyFirstUseTimeout)
+	l.FilterChains = append(append(rejectOwnPorts(), v.httpByAddress(timeout)), v.bytesByAddress(tcpPrefix, timeout)...)
 	l.DefaultFilterChain = passthroughChain()
 	return l
 }
 
 // sniffed is the listener for a port number that has HTTP, or may have it.
-func (b *builder) sniffed(sh features, port uint16) *listener.Listener {
+func (v *snapshot) sniffed(sh features, port uint16) *listener.Listener {
 	l := listen(sniffedName(port), sh.wildcards(port)...)
 	l.BindToPort = off()
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
 	detect(l, httpInspector())
 	l.FilterChains = []*listener.FilterChain{httpByHost(port)}
 	if !sh.full {
-		l.FilterChains = []*listener.FilterChain{b.httpByAddress(b.firstUse(sh)), b.tcpByAddress(b.firstUse(sh))}
+		l.FilterChains = append([]*listener.FilterChain{v.httpByAddress(v.firstUse(sh))}, v.bytesByAddress(tcpPrefix, v.firstUse(sh))...)
 	}
 	l.DefaultFilterChain = passthroughChain()
 	return l
@@ -138,10 +139,12 @@ func rejectOwnPorts() []*listener.FilterChain {
 	return out
 }
 
-// httpByAddress is tcpByAddress for connections in which HTTP was detected.
-func (b *builder) httpByAddress(timeout time.Duration) *listener.FilterChain {
+// httpByAddress is bytesByAddress for connections in which HTTP was detected. It has the networks
+// of services too, because Envoy compares the application protocol only of the chains with the
+// longest prefix.
+func (v *snapshot) httpByAddress(timeout time.Duration) *listener.FilterChain {
 	c := httpChain(httpRouteByAddress(timeout))
-	c.FilterChainMatch.PrefixRanges = b.networks()
+	c.FilterChainMatch.PrefixRanges = append(cidrs(v.networksWithoutServices()), cidrs(v.serviceRanges())...)
 	return c
 }
 
@@ -157,26 +160,39 @@ func httpChain(filter *listener.Filter) *listener.FilterChain {
 	}
 }
 
-// tcpByAddress sends connections inside the mesh's networks to the cluster of their
-// address.
-func (b *builder) tcpByAddress(timeout time.Duration) *listener.FilterChain {
-	return b.bytesByAddress(tcpPrefix, timeout)
-}
-
 // tcpClusterState is filter state that overrides the cluster of a TCP proxy.
 const tcpClusterState = "envoy.tcp_proxy.cluster"
 
-// bytesByAddress is tcpByAddress for the clusters with a prefix.
-func (b *builder) bytesByAddress(prefix string, timeout time.Duration) *listener.FilterChain {
+// bytesByAddress returns the chains that send connections inside the mesh's networks to the cluster
+// of their address. Only where services are is a failed connection tried again; elsewhere the
+// network's first answer goes to the application. Each range of services has a chain of its own:
+// connections on the other chains stay open when a range is added.
+func (v *snapshot) bytesByAddress(prefix string, timeout time.Duration) []*listener.FilterChain {
+	var out []*listener.FilterChain
+	if others := v.networksWithoutServices(); len(others) > 0 { // a chain without prefixes is for all addresses
+		out = append(out, byAddress("tcp", prefix, toCluster(passthroughCluster), timeout, others))
+	}
+	for _, r := range v.serviceRanges() {
+		out = append(out, byAddress("tcp "+r.String(), prefix, toService(passthroughCluster), timeout, []netip.Prefix{r}))
+	}
+	return out
+}
+
+// networksWithoutServices returns the mesh's networks; Envoy rejects a prefix in two chains.
+func (v *snapshot) networksWithoutServices() []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(v.config.Networks), func(n netip.Prefix) bool { return slices.Contains(v.serviceRanges(), n.Masked()) })
+}
+
+// byAddress is a chain of bytes. The API requires a cluster in it, which the filter state overrides.
+func byAddress(name, prefix string, bytes *tcp.TcpProxy, timeout time.Duration, to []netip.Prefix) *listener.FilterChain {
 	choose := network("envoy.filters.network.set_filter_state", &state.Config{
 		OnNewConnection: []*values.FilterStateValue{setState(tcpClusterState, prefix+"%DOWNSTREAM_LOCAL_ADDRESS%")},
 	})
-	bytes := toService(passthroughCluster) // the API requires one; the filter state overrides it
 	bytes.StatPrefix = "outbound"
 	bytes.OnDemand = &tcp.TcpProxy_OnDemand{OdcdsConfig: ads(0), Timeout: duration(timeout)}
 	return &listener.FilterChain{
-		Name:             "tcp",
-		FilterChainMatch: &listener.FilterChainMatch{PrefixRanges: b.networks()},
+		Name:             name,
+		FilterChainMatch: &listener.FilterChainMatch{PrefixRanges: cidrs(to)},
 		Filters:          []*listener.Filter{choose, tcpProxy(bytes)},
 	}
 }
@@ -208,9 +224,9 @@ func toService(cluster string) *tcp.TcpProxy {
 	return p
 }
 
-func (b *builder) networks() []*core.CidrRange {
+func cidrs(list []netip.Prefix) []*core.CidrRange {
 	var out []*core.CidrRange
-	for _, p := range b.config.Networks {
+	for _, p := range list {
 		out = append(out, cidr(p))
 	}
 	return out

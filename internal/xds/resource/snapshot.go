@@ -2,7 +2,6 @@ package resource
 
 import (
 	"hash/fnv"
-	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,8 +32,8 @@ type snapshot struct {
 	cache  *cache
 	hosts  resourceCache // route configurations of a port number, by namespace
 
-	serverFirst     func() []target                      // see listServerFirst
-	serviceNetworks func() map[netip.Prefix]netip.Prefix // see listServiceNetworks
+	serverFirst     func() []target        // see listServerFirst
+	serviceNetworks func() serviceNetworks // see listServiceNetworks
 }
 
 var snapshots atomic.Uint64
