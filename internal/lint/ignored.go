@@ -33,7 +33,7 @@ func (w *world) addIgnored(s *source, root int, ref finding.Object) {
 // does not.
 func withoutEffect(o ignored, b *builder) {
 	own := func(s subject) bool {
-		inside := mesh.IsRoot(o.Namespace) || cmp.Or(o.Ref.Namespace, b.world.Namespace) == cmp.Or(s.Ref.Namespace, b.world.Namespace)
+		inside := slices.Contains(mesh.RootNamespaces(), o.Namespace) || cmp.Or(o.Ref.Namespace, b.world.Namespace) == cmp.Or(s.Ref.Namespace, b.world.Namespace)
 		return inside && (s.injected || s.proxy == contract.ProxyContainer) && o.IsFor(s.Pod.Labels)
 	}
 	i := slices.IndexFunc(b.subjects, own)

@@ -22,9 +22,8 @@ type IgnoredSpec struct {
 // that have Outrider's proxy now.
 const istioRoot = "istio-system"
 
-// IsRoot reports whether the objects of a namespace are for all, by the defaults of Outrider
-// and of Istio.
-func IsRoot(namespace string) bool { return namespace == DefaultRoot || namespace == istioRoot }
+// RootNamespaces are those whose objects are for all, by the defaults of Outrider and of Istio.
+func RootNamespaces() []string { return []string{DefaultRoot, istioRoot} }
 
 // Key returns the key, of which the kind is that of the object.
 func (s *IgnoredSpec) Key() Key { return Key{Kind(s.Kind), s.Namespace, s.Name} }

@@ -46,6 +46,15 @@ spec:
 	if !strings.Contains(found, "Deployment linted/web  deployment/web") || !strings.Contains(found, "[sleep]") || !strings.Contains(found, "1 pod\n") {
 		t.Errorf("found:\n%s\nwant the Deployment's sleep, once", found)
 	}
+	// What guards a door in a root namespace is for this one too.
+	deployed(t)
+	apply(t, definition("security.istio.io", "AuthorizationPolicy", "authorizationpolicies"))
+	kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", "authorizationpolicies.security.istio.io")
+	t.Cleanup(w.undefine("authorizationpolicies.security.istio.io"))
+	apply(t, "{apiVersion: security.istio.io/v1beta1, kind: AuthorizationPolicy, metadata: {name: deny, namespace: outrider-system}, spec: {}}")
+	if found, _ := lint(1, "--only=not-enforced"); !strings.Contains(found, "AuthorizationPolicy outrider-system/deny") {
+		t.Errorf("found:\n%s\nwant the policy of the root namespace", found)
+	}
 	fixed, _ := lint(0, "--only=sleep", "--fix")
 	apply(t, fixed)
 	if after, _ := lint(0, "--only=sleep"); !strings.Contains(after, "no findings") {

@@ -97,11 +97,7 @@ func TestTheRolesAreEnoughAndNotMore(t *testing.T) {
 	apply(t, hosts(t)+"---\n"+peerAuthentications+"---\n"+httpRoutes(t))
 	definitions := []string{"hosts.outrider.dev", "peerauthentications.security.istio.io", "httproutes.gateway.networking.k8s.io"}
 	kubectl(t, "", append([]string{"wait", "--for=condition=Established", "--timeout=60s", "crd"}, definitions...)...)
-	t.Cleanup(func() { // not by kubectl(t): its context has ended by now
-		for _, name := range definitions {
-			w.RESTClient().Delete().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + name).Do(context.Background())
-		}
-	})
+	t.Cleanup(w.undefine(definitions...))
 	rules := w.roles(t, "outriderd", "outriderd-mesh")
 	ignored := w.roles(t, "outriderd-ignored") // without it nothing is missing: see package kube
 	if len(rules) < 25 {

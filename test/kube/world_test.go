@@ -96,6 +96,21 @@ func kubectl(t *testing.T, stdin string, args ...string) string {
 	return string(out)
 }
 
+// undefine deletes CustomResourceDefinitions: not by kubectl(t), whose context has ended at cleanup.
+func (w world) undefine(names ...string) func() {
+	return func() {
+		for _, name := range names {
+			w.RESTClient().Delete().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + name).Do(context.Background())
+		}
+	}
+}
+
+// definition is one of another mesh, in an older version.
+func definition(group, kind, plural string) string {
+	return strings.NewReplacer("peerauthentications", plural, "peerauthentication", strings.ToLower(kind), "PeerAuthentication", kind,
+		"security.istio.io", group, "name: v1\n", "name: v1beta1\n").Replace(peerAuthentications)
+}
+
 func apply(t *testing.T, manifest string) {
 	t.Helper()
 	kubectl(t, manifest, "apply", "--filename=-")

@@ -56,7 +56,7 @@ func Namespace(ctx context.Context, kubeContext, namespace string) (files []lint
 	}
 	ignored, err := ignoredObjects(ctx, kubeContext, namespace)
 	if err != nil {
-		note = strings.TrimPrefix(note+"; objects of other meshes are not looked at: "+err.Error(), "; ")
+		note = strings.TrimPrefix(note+"; some objects of other meshes are not looked at: "+strings.ReplaceAll(err.Error(), "\n", "; "), "; ")
 	}
 	for _, u := range slices.Concat(objects, more, ignored) {
 		if owner := metav1.GetControllerOf(&u); owner != nil && isRead(owner.Kind) {
@@ -72,7 +72,8 @@ func Namespace(ctx context.Context, kubeContext, namespace string) (files []lint
 	return files, note, nil
 }
 
-// ignoredObjects returns those of kinds that lint reports, and that the cluster has.
+// ignoredObjects returns those of kinds that lint reports, and that the cluster has: of the
+// namespace, and of those whose objects are for all.
 func ignoredObjects(ctx context.Context, kubeContext, namespace string) ([]unstructured.Unstructured, error) {
 	names, err := kubectl(ctx, kubeContext, "api-resources", "--output=name", "--namespaced", "--request-timeout=30s")
 	if err != nil {
@@ -83,7 +84,13 @@ func ignoredObjects(ctx context.Context, kubeContext, namespace string) ([]unstr
 	if len(there) == 0 {
 		return nil, nil
 	}
-	return get(ctx, kubeContext, strings.Join(there, ","), "--namespace="+namespace)
+	var out []unstructured.Unstructured
+	var failed error
+	for _, n := range append(slices.DeleteFunc(mesh.RootNamespaces(), func(n string) bool { return n == namespace }), namespace) {
+		list, err := get(ctx, kubeContext, strings.Join(there, ","), "--namespace="+n)
+		out, failed = append(out, list...), errors.Join(failed, err)
+	}
+	return out, failed
 }
 
 // isRead reports whether objects of a kind are read, and so their templates.

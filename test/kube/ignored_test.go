@@ -1,0 +1,85 @@
+package kube
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	api "k8s.io/client-go/tools/clientcmd/api"
+
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/xds"
+	"outrider.dev/internal/xds/resource"
+)
+
+// Objects of other meshes are problems, and those that guard a workload are notes on its proxy,
+// from the moment in which the cluster has their definition; changes and deletions take them away.
+func TestObjectsThatAreIgnored(t *testing.T) {
+	w := enterWorld(t)
+	deployed(t)
+	w.namespace(t, "guarded", nil)
+	const policies, routes = "authorizationpolicies.security.istio.io", "virtualservices.networking.istio.io"
+	t.Cleanup(w.undefine(policies, routes))
+	apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: guarded, labels: {app: web}}, spec: {nodeName: nowhere, serviceAccountName: default,
+		containers: [{name: web, image: none}, {name: `+contract.ProxyContainer+`, image: none}]}}`)
+	var j journal
+	c := w.connect(t, &j, func(c *api.Cluster, a *api.AuthInfo) { outriderd(c, a) })
+	s := c.Source(t.Context(), mesh.Config{})
+	until(t, "synced without the definitions", func() bool { return closed(s.Synced()) }, j.String)
+	configurations := resource.New(s)
+	want := func(what string, problems, notes []string) {
+		t.Helper()
+		matches := func(all, prefixes []string) bool {
+			return len(all) == len(prefixes) && !slices.ContainsFunc(prefixes, func(p string) bool {
+				return !slices.ContainsFunc(all, func(s string) bool { return strings.HasPrefix(s, p) })
+			})
+		}
+		var p, n []string
+		until(t, what, func() bool {
+			p, _ = s.Problems()
+			v, _ := configurations.Current()
+			n = v.(interface {
+				Notes(*xds.Proxy, []string) []string
+			}).Notes(&xds.Proxy{ID: "sidecar~10.9.9.9~web.guarded~x", Namespace: "guarded", ServiceAccount: "default",
+				Metadata: map[string]string{contract.MetadataCertificates: "/c"}}, nil)
+			return matches(p, problems) && matches(n, notes)
+		}, func() string { return strings.Join(append(p, n...), "\n") + "\n" + j.String() })
+	}
+	policy := func(app string) string {
+		return "{apiVersion: security.istio.io/v1beta1, kind: AuthorizationPolicy, metadata: {name: deny, namespace: guarded}, spec: {selector: {matchLabels: {app: " + app + "}}}}"
+	}
+	const (
+		route   = "{apiVersion: networking.istio.io/v1beta1, kind: VirtualService, metadata: {name: web, namespace: guarded}, spec: {hosts: [web]}}"
+		denied  = "error: AuthorizationPolicy guarded/deny: is not enforced by Outrider: "
+		without = "warning: VirtualService guarded/web: has no effect on pods of Outrider: "
+	)
+	want("nothing is ignored", nil, nil)
+	for range 2 {
+		apply(t, definition("security.istio.io", "AuthorizationPolicy", "authorizationpolicies")+"---"+definition("networking.istio.io", "VirtualService", "virtualservices"))
+		kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", policies, routes)
+		apply(t, policy("web")+"\n---\n"+route)
+		want("both are reported", []string{denied, without}, []string{denied})
+		apply(t, policy("other"))
+		want("the policy is for no pod of ours", []string{without}, nil)
+		apply(t, policy("web"))
+		want("it is again", []string{denied, without}, []string{denied})
+		kubectl(t, "", "delete", "authorizationpolicies.security.istio.io", "deny", "--namespace=guarded")
+		want("it is deleted", []string{without}, nil)
+		apply(t, policy("web"))
+		want("it is there once more", []string{denied, without}, []string{denied})
+		kubectl(t, "", "delete", "crd", policies, routes)
+		want("their definitions are gone", nil, nil)
+	}
+	if text := j.String(); strings.Contains(text, "level=WARN") || strings.Contains(text, "level=ERROR") {
+		t.Errorf("the log:\n%s", text)
+	}
+
+	// A role from before these kinds were read.
+	w.may(t, "old", w.roles(t, "outriderd", "outriderd-mesh"))
+	w.allowed(t, "old", w.roles(t, "outriderd-mesh")[0])
+	s = w.connect(t, &j, as("roles", "old")).Source(t.Context(), mesh.Config{})
+	until(t, "synced by the old role", func() bool { return closed(s.Synced()) }, j.String)
+	configurations = resource.New(s)
+	want("it is said what is not known", []string{"warning: not known whether objects of other meshes are ignored, because outriderd may not read "}, nil)
+}
