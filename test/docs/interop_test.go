@@ -18,7 +18,10 @@ const interop = "../../docs/interop.md"
 // claims are words that a cell may have in place of a test: what is not there needs none.
 var claims = []string{"no", "none", "none is used", "not tested", "not its task", "as without", "of the pod's resolver", "files or SDS of yours", "files in `/etc/certs`"}
 
-var testName = regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
+var testName = regexp.MustCompile("`(Test[A-Za-z0-9]+)`( \\([A-Z]\\))?")
+
+// peers are what the file of a test with a mark has: the programs that it runs.
+var peers = map[string]string{" (I)": "istioBin(t, ", " (C)": "python3"}
 
 // Each test that docs/interop.md names is there, and each cell of its table of peers names one
 // or says that there is nothing to hold.
@@ -33,8 +36,12 @@ func TestInteropNamesTests(t *testing.T) {
 		t.Errorf("%d names of tests: the test looks in the wrong place", len(named))
 	}
 	for _, m := range named {
-		if !all[m[1]] {
+		sources := strings.Join(all[m[1]], "\n")
+		if sources == "" {
 			t.Errorf("%s names %s, which is no test", interop, m[1])
+		}
+		if peer := peers[m[2]]; !strings.Contains(sources, peer) {
+			t.Errorf("%s: %s is marked%s, but its file has no %s", interop, m[1], m[2], peer)
 		}
 	}
 	_, table, found := strings.Cut(page, "<!-- peers -->\n")
@@ -58,10 +65,10 @@ func TestInteropNamesTests(t *testing.T) {
 	}
 }
 
-// testsOfTheTree are the functions Test... of all packages.
-func testsOfTheTree(t *testing.T) map[string]bool {
+// testsOfTheTree are the functions Test... of all packages, with the text of their files.
+func testsOfTheTree(t *testing.T) map[string][]string {
 	t.Helper()
-	out := map[string]bool{}
+	out := map[string][]string{}
 	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -71,13 +78,17 @@ func testsOfTheTree(t *testing.T) map[string]bool {
 		case !strings.HasSuffix(path, "_test.go"):
 			return nil
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
 		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
-				out[f.Name.Name] = true
+				out[f.Name.Name] = append(out[f.Name.Name], string(text))
 			}
 		}
 		return nil

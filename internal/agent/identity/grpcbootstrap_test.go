@@ -2,6 +2,7 @@ package identity
 
 import (
 	"net"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -59,5 +60,10 @@ func TestBootstrapOfGRPCClients(t *testing.T) {
 	client.Connect()
 	if got, want := <-d.first, [3]string{"spiffe://cluster.local/ns/shop/sa/app", o.GRPC.ID, "reviews:80"}; got != want {
 		t.Errorf("subscribed: %q; want %q", got, want)
+	}
+	for _, name := range []string{BootstrapFile, KeyFile, ChainFile, RootFile} {
+		if info := must(os.Stat(filepath.Join(o.OutputDir, name))); info.Mode() != 0o600 {
+			t.Errorf("%s has mode %s; want no other user to read it", name, info.Mode())
+		}
 	}
 }
