@@ -36,6 +36,7 @@ type Away struct {
 const (
 	MaxServiceNetworks = 4096
 	maxTemplate        = 4 << 10
+	maxAway            = 128 << 10 // all of these
 	maxGrace           = time.Hour
 )
 
@@ -55,6 +56,9 @@ func (a Away) Marshal() []byte {
 
 // ParseAway reads a message. The templates share its memory.
 func ParseAway(raw []byte) (Away, error) {
+	if len(raw) > maxAway {
+		return Away{}, fmt.Errorf("away: %d bytes; at most %d", len(raw), maxAway)
+	}
 	var a Away
 	err := Fields(raw, func(f Field) error {
 		switch {

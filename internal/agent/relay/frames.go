@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Frames of HTTP/2 (RFC 9113, section 6).
@@ -14,25 +15,23 @@ const (
 	frameHead   = 9  // bytes
 	prefaceSize = 24 // bytes that a client sends first
 	messageHead = 5  // of gRPC: a flag and the length
-
-	// maxStreams bounds the streams with an incomplete message. Envoy has one.
-	maxStreams = 64
 )
 
 // frames reads the messages of gRPC out of one direction of an HTTP/2 connection whose bytes
 // are copied unchanged. The payloads of DATA frames are enough for that: headers are not
-// decoded.
+// decoded. Envoy has one stream at a time: only the newest is read, and one message is held.
 type frames struct {
-	skip    int // bytes before the first frame
-	limit   int // of a message
-	message func(stream uint32, m []byte)
-	ended   func(stream uint32) // by this side; the frame's bytes are not all read yet
+	skip    int                           // bytes before the first frame
+	limit   int                           // of a message
+	message func(stream uint32, m []byte) // which may keep m
+	ended   func(stream uint32)           // by this side; the frame's bytes are not all read yet
 
-	head    []byte            // of the current frame
-	left    int               // of its payload
-	padding int               // at the end of the payload; -1: its length is the next byte
-	partial map[uint32][]byte // messages, by stream
-	err     error             // after which nothing is read
+	head    []byte // of the current frame
+	left    int    // of its payload
+	padding int    // at the end of the payload; -1: its length is the next byte
+	newest  uint32 // stream
+	partial []byte // its message, with the head
+	err     error  // after which nothing is read
 }
 
 // read takes the next bytes. What it cannot read it reports once, in err.
@@ -92,38 +91,47 @@ func (f *frames) payload(p []byte) {
 
 // data takes bytes of the messages of the current frame's stream.
 func (f *frames) data(p []byte) {
-	id := f.stream()
-	buffer, known := f.partial[id]
-	if !known && len(f.partial) >= maxStreams {
-		f.err = fmt.Errorf("more than %d streams", maxStreams)
+	switch id := f.stream(); {
+	case id < f.newest:
 		return
+	case id > f.newest:
+		f.newest, f.partial = id, nil
 	}
-	buffer = append(buffer, p...)
-	for len(buffer) >= messageHead {
-		n := binary.BigEndian.Uint32(buffer[1:])
+	for len(p) > 0 && f.err == nil {
+		n := min(f.missing(), len(p))
+		f.partial, p = append(f.partial, p[:n]...), p[n:]
+		missing := f.missing()
 		switch {
-		case buffer[0] != 0:
-			f.err = errors.New("a compressed message")
+		case f.err != nil:
 			return
-		case uint64(n) > uint64(f.limit):
-			f.err = fmt.Errorf("a message of %d bytes; %d is the limit", n, f.limit)
-			return
+		case missing == 0:
+			f.message(f.newest, f.partial[messageHead:])
+			f.partial = nil
+		case len(f.partial) == messageHead:
+			f.partial = slices.Grow(f.partial, missing)
 		}
-		if len(buffer)-messageHead < int(n) {
-			break
-		}
-		f.message(id, buffer[messageHead:messageHead+n:messageHead+n])
-		buffer = buffer[messageHead+n:]
 	}
-	if len(buffer) == 0 {
-		buffer = nil // a message that is kept keeps its array
+}
+
+// missing is how many bytes of the message's head have not come yet, and then of the message.
+func (f *frames) missing() int {
+	if len(f.partial) < messageHead {
+		return messageHead - len(f.partial)
 	}
-	f.partial[id] = buffer
+	n := binary.BigEndian.Uint32(f.partial[1:])
+	switch {
+	case f.partial[0] != 0:
+		f.err = errors.New("a compressed message")
+	case uint64(n) > uint64(f.limit):
+		f.err = fmt.Errorf("a message of %d bytes; %d is the limit", n, f.limit)
+	default:
+		return messageHead + int(n) - len(f.partial)
+	}
+	return 0
 }
 
 func (f *frames) end() {
 	if f.kind() == resetFrame || f.flag(endStream) && (f.kind() == dataFrame || f.kind() == headersFrame) {
-		delete(f.partial, f.stream())
 		f.ended(f.stream())
 	}
 	f.head = f.head[:0]

@@ -22,7 +22,7 @@ func frame(kind, flags byte, stream uint32, payload []byte) []byte {
 // decoded are the messages in bytes, which come in pieces of a size.
 func decoded(raw []byte, limit, size int) (messages []string, ended []uint32, err error) {
 	f := frames{
-		limit: limit, partial: map[uint32][]byte{},
+		limit:   limit,
 		message: func(_ uint32, m []byte) { messages = append(messages, string(m)) },
 		ended:   func(stream uint32) { ended = append(ended, stream) },
 	}

@@ -131,6 +131,7 @@ func (s *session) note(q request) map[string]string {
 	has, known := s.has[q.typeURL]
 	if !known {
 		has = q.initial
+		s.relay.settle(q)
 		s.has[q.typeURL] = has
 		if q.typeURL == clusterType && len(has) == 0 {
 			s.bare = !s.relay.store.complete()

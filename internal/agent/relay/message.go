@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"fmt"
+
 	"outrider.dev/internal/wire"
 )
 
@@ -24,6 +26,9 @@ type request struct {
 
 func parseRequest(raw []byte) (q request, err error) {
 	err = wire.Fields(raw, func(f wire.Field) error {
+		if len(q.subscribe)+len(q.unsubscribe)+len(q.initial) > maxNames {
+			return errNames
+		}
 		switch f.Number {
 		case 2:
 			q.typeURL = string(f.Bytes)
@@ -64,7 +69,14 @@ type response struct {
 	resources      []resource
 	removed        []string
 	away           []byte // wire.Away; nil: it has none
+	size           int    // about how much memory it takes
 }
+
+// maxNames bounds the names of a message: one takes three bytes of it and a hundred of memory.
+// Ten services of 10,000 resources each have fewer.
+const maxNames = 1 << 17
+
+var errNames = fmt.Errorf("a message with more than %d names", maxNames)
 
 // A resource is envoy.service.discovery.v3.Resource.
 type resource struct {
@@ -74,7 +86,12 @@ type resource struct {
 
 // parseResponse reads a message. The resources share its memory.
 func parseResponse(raw []byte) (p response, err error) {
+	const overhead = 128 // of a response, and of a name
+	p.size = len(raw) + overhead
 	err = wire.Fields(raw, func(f wire.Field) error {
+		if len(p.resources)+len(p.removed) > maxNames {
+			return errNames
+		}
 		switch f.Number {
 		case 2:
 			r, err := parseResource(f.Bytes)
@@ -91,6 +108,7 @@ func parseResponse(raw []byte) (p response, err error) {
 		}
 		return nil
 	})
+	p.size += overhead * (len(p.resources) + len(p.removed))
 	return p, err
 }
 

@@ -87,6 +87,7 @@ type Relay struct {
 	failures int      // tries since the control plane last sent something
 	spare    net.Conn // made while the agent responded, for Envoy's next connection
 	away     wire.Away
+	left     map[string]response // of the last stream: Envoy may have accepted it
 }
 
 // Listen makes the socket. An Envoy that connects before [Relay.Serve] waits.

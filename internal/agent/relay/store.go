@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"outrider.dev/internal/wire"
 )
 
@@ -30,8 +32,9 @@ const (
 // control plane is away gets them back. In memory it has an index only.
 //
 // The file is a format, and records: length and CRC-32C of a message, and the message (see
-// record). A record that an agent did not finish is cut off by the next one. What the file
-// system refuses ends the store, and nothing else: it then keeps nothing.
+// record). A record is all that changed at once; one that an agent did not finish is cut off by
+// the next one. What the file system refuses ends the store, and nothing else: it then keeps
+// nothing.
 type store struct {
 	path, key string
 	failed    func(error) // called when the store ends
@@ -51,9 +54,9 @@ type place struct {
 	size    int32
 }
 
-// A record is a message of the file, with one of the fields but the first.
+// A record is a message of the file. Its fields apply in their order.
 //
-//	message Record { string type = 1; Resource put = 2; string remove = 3; Away away = 4; string key = 5; }
+//	message Record { string type = 1; repeated Resource put = 2; repeated string remove = 3; Away away = 4; string key = 5; }
 const fieldType, fieldPut, fieldRemove, fieldAway, fieldKey = 1, 2, 3, 4, 5
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -71,13 +74,28 @@ func openStore(path, key string, failed func(error)) *store {
 // begin starts an empty file. What is known of a control plane that is away stays.
 func (s *store) begin() {
 	s.drop()
-	if s.path == "" {
-		return
+	if s.path != "" {
+		s.replace(nil)
 	}
-	file, err := os.OpenFile(s.path+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+}
+
+// replace makes a file of what is in the index and in the current file, and of one record more.
+// The current one is complete until the new one is.
+func (s *store) replace(message []byte) (end int64, ok bool) {
+	old, types := s.file, s.types
+	if old != nil {
+		defer old.Close()
+	}
+	os.Remove(s.path + ".new") // of an agent that was killed
+	file, err := os.OpenFile(s.path+".new", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	s.file = nil
+	s.drop()
 	if err == nil {
 		s.file = file
-		err = s.head()
+		err = s.copy(old, types)
+	}
+	if err == nil && message != nil {
+		end, err = s.append(message)
 	}
 	if err == nil {
 		err = os.Rename(s.path+".new", s.path)
@@ -85,19 +103,38 @@ func (s *store) begin() {
 	if err != nil {
 		s.end(err)
 	}
+	return end, err == nil
 }
 
-// head writes what is at the beginning of each file.
-func (s *store) head() error {
+// copy writes what is at the beginning of each file, and resources of the old one.
+func (s *store) copy(old *os.File, types map[string]map[string]place) error {
 	n, err := s.file.Write([]byte(storeFormat))
 	if s.size, s.live = int64(n), int64(n); err != nil {
 		return err
 	}
-	if _, err := s.append(wire.AppendField(nil, fieldKey, s.key)); err != nil || s.away == nil {
+	if _, err := s.append(wire.AppendField(nil, fieldKey, s.key)); err != nil {
 		return err
 	}
-	_, err = s.append(wire.AppendField(nil, fieldAway, s.away))
-	return err
+	if s.away != nil {
+		if _, err := s.append(wire.AppendField(nil, fieldAway, s.away)); err != nil {
+			return err
+		}
+	}
+	for _, typeURL := range slices.Sorted(maps.Keys(types)) {
+		for _, name := range slices.Sorted(maps.Keys(types[typeURL])) {
+			r, err := types[typeURL][name].read(old)
+			if err != nil {
+				return err
+			}
+			message := wire.AppendField(wire.AppendField(nil, fieldType, typeURL), fieldPut, r.raw)
+			end, err := s.append(message)
+			if err != nil {
+				return err
+			}
+			s.index(typeURL, r, end-int64(len(r.raw)))
+		}
+	}
+	return nil
 }
 
 func (s *store) drop() {
@@ -105,6 +142,15 @@ func (s *store) drop() {
 		s.file.Close()
 	}
 	s.file, s.size, s.live, s.types = nil, 0, 0, map[string]map[string]place{}
+}
+
+// giveUp ends the store.
+func (s *store) giveUp(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file != nil {
+		s.end(err)
+	}
 }
 
 // end gives the file up.
@@ -118,16 +164,24 @@ func (s *store) end(err error) {
 // load reads the file.
 func (s *store) load() error {
 	s.drop()
-	file, err := os.OpenFile(s.path, os.O_RDWR, 0)
+	// Neither through a link, nor a pipe that nothing is written to.
+	file, err := os.OpenFile(s.path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
 	s.file = file
-	raw, err := io.ReadAll(io.LimitReader(file, maxStore+maxGarbage+1))
+	info, err := file.Stat()
 	if err != nil {
 		return err
 	}
-	if len(raw) < len(storeFormat) || string(raw[:len(storeFormat)]) != storeFormat || len(raw) > maxStore+maxGarbage {
+	if !info.Mode().IsRegular() || info.Size() < int64(len(storeFormat)) || info.Size() > maxStore+maxGarbage {
+		return errors.New("not a file of this format")
+	}
+	raw := make([]byte, info.Size())
+	if _, err := io.ReadFull(file, raw); err != nil {
+		return err
+	}
+	if string(raw[:len(storeFormat)]) != storeFormat {
 		return errors.New("not a file of this format")
 	}
 	s.size = int64(len(storeFormat))
@@ -166,7 +220,7 @@ func (s *store) replay(message []byte, at int64, first bool) error {
 			typeURL = string(f.Bytes)
 		case fieldPut:
 			r, err := parseResource(f.Bytes)
-			s.index(typeURL, r, at+int64(len(message)-len(f.Bytes)))
+			s.index(typeURL, r, at+int64(cap(message)-cap(f.Bytes))) // one is a part of the other
 			return err
 		case fieldRemove:
 			s.unindex(typeURL, string(f.Bytes))
@@ -194,11 +248,13 @@ func (s *store) index(typeURL string, r resource, at int64) {
 	s.live += s.cost(typeURL, len(r.raw))
 }
 
-func (s *store) unindex(typeURL, name string) {
-	if p, ok := s.types[typeURL][name]; ok {
+func (s *store) unindex(typeURL, name string) (was bool) {
+	p, was := s.types[typeURL][name]
+	if was {
 		delete(s.types[typeURL], name)
 		s.live -= s.cost(typeURL, int(p.size))
 	}
+	return was
 }
 
 // cost is about how many bytes of the file a resource takes.
@@ -208,24 +264,28 @@ func (s *store) cost(typeURL string, size int) int64 {
 
 // append writes a record, and returns where its last byte is.
 func (s *store) append(message []byte) (end int64, err error) {
-	record := binary.LittleEndian.AppendUint32(nil, uint32(len(message)))
-	record = binary.LittleEndian.AppendUint32(record, crc32.Checksum(message, castagnoli))
-	n, err := s.file.Write(append(record, message...))
-	s.size += int64(n)
-	return s.size, err
+	head := binary.LittleEndian.AppendUint32(nil, uint32(len(message)))
+	head = binary.LittleEndian.AppendUint32(head, crc32.Checksum(message, castagnoli))
+	for _, part := range [][]byte{head, message} {
+		n, err := s.file.Write(part)
+		if s.size += int64(n); err != nil {
+			return s.size, err
+		}
+	}
+	return s.size, nil
 }
 
-// write appends a record, or ends the store.
+// write appends a record to what the index has, or ends the store.
 func (s *store) write(message []byte) (end int64, ok bool) {
 	if s.file == nil {
-		return 0, false
-	}
-	if s.size > s.live+maxGarbage && !s.rewrite() {
 		return 0, false
 	}
 	if s.live+int64(len(message)) > maxStore {
 		s.end(fmt.Errorf("%s: more than %d bytes", s.path, maxStore))
 		return 0, false
+	}
+	if s.size > s.live+maxGarbage {
+		return s.replace(message)
 	}
 	end, err := s.append(message)
 	if err != nil {
@@ -234,48 +294,12 @@ func (s *store) write(message []byte) (end int64, ok bool) {
 	return end, err == nil
 }
 
-// rewrite makes a new file of what counts.
-func (s *store) rewrite() bool {
-	old, types := s.file, s.types
-	s.file = nil
-	s.begin()
-	defer old.Close()
-	for _, typeURL := range slices.Sorted(maps.Keys(types)) {
-		for _, name := range slices.Sorted(maps.Keys(types[typeURL])) {
-			r, err := types[typeURL][name].read(old)
-			if err != nil {
-				s.end(err)
-			}
-			if s.file == nil {
-				return false
-			}
-			s.put(typeURL, r)
-		}
-	}
-	return s.file != nil
-}
-
 func (p place) read(file *os.File) (resource, error) {
 	raw := make([]byte, p.size)
 	if _, err := file.ReadAt(raw, p.at); err != nil {
 		return resource{}, err
 	}
 	return parseResource(raw)
-}
-
-func (s *store) put(typeURL string, r resource) {
-	message := wire.AppendField(wire.AppendField(nil, fieldType, typeURL), fieldPut, r.raw)
-	if end, ok := s.write(message); ok {
-		s.index(typeURL, r, end-int64(len(r.raw)))
-	}
-}
-
-func (s *store) remove(typeURL, name string) {
-	if _, ok := s.types[typeURL][name]; !ok {
-		return
-	}
-	s.unindex(typeURL, name)
-	s.write(wire.AppendField(wire.AppendField(nil, fieldType, typeURL), fieldRemove, name))
 }
 
 // accept keeps what Envoy has accepted. With fresh it is the first of its type on a stream:
@@ -289,26 +313,51 @@ func (s *store) accept(p response, fresh bool, initial map[string]string) {
 	if fresh {
 		for name, have := range s.types[p.typeURL] { // any order: all are removed
 			if initial[name] != have.version {
-				s.remove(p.typeURL, name)
+				p.removed = append(p.removed, name)
 			}
 		}
 	}
-	for _, r := range p.resources {
-		if s.types[p.typeURL][r.name].version != r.version || r.version == "" {
-			s.put(p.typeURL, r)
-		}
-	}
-	for _, name := range p.removed {
-		s.remove(p.typeURL, name)
-	}
+	s.change(p)
 }
 
 // forget removes a name that Envoy does not subscribe to any more.
 func (s *store) forget(typeURL string, names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, name := range names {
-		s.remove(typeURL, name)
+	s.change(response{typeURL: typeURL, removed: names})
+}
+
+// change applies a response, in one record.
+func (s *store) change(p response) {
+	if s.file == nil {
+		return
+	}
+	message := wire.AppendField(make([]byte, 0, p.size), fieldType, p.typeURL)
+	empty := len(message)
+	for _, name := range p.removed {
+		if s.unindex(p.typeURL, name) {
+			message = wire.AppendField(message, fieldRemove, name)
+		}
+	}
+	var ends []int // of p.resources that are new
+	p.resources = slices.DeleteFunc(p.resources, func(r resource) bool {
+		if r.version != "" && r.version == s.types[p.typeURL][r.name].version {
+			return true
+		}
+		s.unindex(p.typeURL, r.name)
+		message = wire.AppendField(message, fieldPut, r.raw)
+		ends = append(ends, len(message))
+		return false
+	})
+	if len(message) == empty {
+		return
+	}
+	end, ok := s.write(message)
+	if !ok {
+		return
+	}
+	for i, r := range p.resources {
+		s.index(p.typeURL, r, end-int64(len(message)-ends[i]+len(r.raw)))
 	}
 }
 

@@ -15,9 +15,11 @@ const (
 	// copyBuffer is the most that is read at a time: a record of TLS.
 	copyBuffer = 16 << 10
 	// Bounds of a message that is read. Envoy's first one has its node, and the names of all its
-	// resources after a reconnect; the control plane's have about 2 MiB.
+	// resources after a reconnect; the control plane's have about 2 MiB, and one with more than
+	// maxStore could not be kept.
 	maxRequest  = 4 << 20
-	maxResponse = 64 << 20
+	maxResponse = maxStore
+	maxPending  = 2 * maxStore // what Envoy has not accepted yet, in memory
 )
 
 // through copies Envoy's connection to the control plane's and back, until one of them ends.
@@ -31,7 +33,12 @@ func (r *Relay) through(ctx context.Context, envoy, server net.Conn) {
 	var cause error // why the control plane's side ended; nil: Envoy's did
 	var once sync.Once
 	ended := func(err error) {
-		once.Do(func() { cause = err })
+		once.Do(func() {
+			cause = err
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.leave()
+		})
 		end()
 	}
 	var directions sync.WaitGroup
@@ -79,8 +86,9 @@ type tee struct {
 	stream  uint32              // of Envoy: of its newest request
 	types   map[string]*typeUse // of the stream
 	pending map[string]response // by nonce: sent to Envoy, and not accepted yet
-	waiting int                 // bytes of pending
+	waiting int                 // sizes of pending
 	began   bool                // the control plane has sent something
+	unread  bool                // a message was missed: nothing more is kept
 	closed  error               // the control plane has ended the stream
 }
 
@@ -98,21 +106,27 @@ type direction struct {
 
 func newTee(r *Relay) *tee {
 	t := &tee{relay: r, pending: map[string]response{}, types: map[string]*typeUse{}}
-	t.requests = &direction{tee: t, frames: frames{skip: prefaceSize, limit: maxRequest, message: t.request, ended: func(uint32) {}, partial: map[uint32][]byte{}}}
-	t.responses = &direction{tee: t, frames: frames{limit: maxResponse, message: t.response, ended: t.end, partial: map[uint32][]byte{}}}
+	t.requests = &direction{tee: t, frames: frames{skip: prefaceSize, limit: maxRequest, message: t.request, ended: func(uint32) {}}}
+	t.responses = &direction{tee: t, frames: frames{limit: maxResponse, message: t.response, ended: t.end}}
 	return t
 }
 
 // read returns an error when the connection is to be closed.
 func (d *direction) read(p []byte) error {
-	d.tee.mu.Lock()
-	defer d.tee.mu.Unlock()
-	failed := d.err
+	t := d.tee
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	failed := d.err != nil
 	d.frames.read(p)
-	if d.err != nil && failed == nil {
-		d.tee.relay.o.Log.Warn("Envoy's configuration cannot be read, and is not kept until its next connection", "error", d.err)
+	if d.err != nil && !failed {
+		if d == t.responses {
+			t.begin()
+		}
+		t.unread = true
+		clear(t.pending)
+		t.relay.store.giveUp(d.err)
 	}
-	return d.tee.closed
+	return t.closed
 }
 
 // errRefused is a stream that the control plane ends before it has sent anything. Envoy logs its
@@ -122,34 +136,36 @@ var errRefused = errors.New("it refused the stream")
 // end is called when the control plane ends a stream: Envoy would open the next one on the same
 // connection.
 func (t *tee) end(stream uint32) {
-	switch {
-	case stream != t.stream:
-	case t.began:
+	if stream != t.stream {
+		return
+	}
+	t.leave() // before Envoy begins anew
+	if t.closed = errRefused; t.began {
 		t.closed = errors.New("it ended the stream")
-	default:
-		t.closed = errRefused
 	}
 }
 
 // request takes a message of Envoy.
 func (t *tee) request(stream uint32, m []byte) {
 	q, err := parseRequest(m)
-	if err != nil || q.typeURL == "" {
-		return // of another service
+	if err != nil || q.typeURL == "" { // the second is of another service
+		t.requests.err = err
+		return
 	}
 	if stream != t.stream {
-		t.stream, t.waiting = stream, 0
+		t.leave()
+		t.stream = stream
 		clear(t.types)
-		clear(t.pending)
 	}
 	use := t.types[q.typeURL]
 	if use == nil {
 		use = &typeUse{initial: q.initial}
 		t.types[q.typeURL] = use
+		t.relay.settle(q)
 	}
 	if p, ok := t.pending[q.nonce]; ok {
 		delete(t.pending, q.nonce)
-		t.waiting -= p.size()
+		t.waiting -= p.size
 		if !q.rejected {
 			t.relay.store.accept(p, !use.accepted, use.initial)
 			use.accepted, use.initial = true, nil
@@ -163,10 +179,7 @@ func (t *tee) response(stream uint32, m []byte) {
 	if stream != t.stream {
 		return
 	}
-	if !t.began {
-		t.began = true
-		t.relay.connected()
-	}
+	t.begin()
 	p, err := parseResponse(m)
 	if err != nil {
 		t.responses.err = err
@@ -175,20 +188,46 @@ func (t *tee) response(stream uint32, m []byte) {
 	if p.away != nil {
 		t.relay.setAway(p.away)
 	}
-	if t.waiting += p.size(); t.waiting > maxResponse {
-		t.responses.err = errors.New("too much that Envoy has not accepted")
+	if t.unread {
 		return
 	}
+	t.waiting += p.size - t.pending[p.nonce].size
 	t.pending[p.nonce] = p
+	if t.waiting > maxPending {
+		t.responses.err = errors.New("too much that Envoy has not accepted")
+	}
 }
 
-// size is about how much memory a response has.
-func (p response) size() int {
-	n := 0
-	for _, r := range p.resources {
-		n += len(r.raw)
+func (t *tee) begin() {
+	if !t.began {
+		t.began = true
+		t.relay.connected()
 	}
-	return n
+}
+
+// leave ends the stream. What Envoy has not accepted yet it may have all the same.
+func (t *tee) leave() {
+	if len(t.pending) > 0 {
+		t.relay.mu.Lock()
+		t.relay.left = t.pending
+		t.relay.mu.Unlock()
+		t.pending, t.waiting = map[string]response{}, 0
+	}
+}
+
+// settle keeps what Envoy has of the last stream though its ACK was lost: by its first request
+// of a type on the next stream.
+func (r *Relay) settle(q request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for nonce, p := range r.left { // any order: of a name one version is kept
+		if p.typeURL == q.typeURL {
+			delete(r.left, nonce)
+			r.store.accept(response{typeURL: p.typeURL, resources: slices.DeleteFunc(p.resources, func(x resource) bool {
+				return x.version == "" || q.initial[x.name] != x.version
+			})}, false, nil)
+		}
+	}
 }
 
 // setAway takes what the control plane sends for the time in which it is away.
