@@ -26,12 +26,16 @@ func TestUnreachedIsTriedElsewhere(t *testing.T) {
 	full.metadata = map[string]any{"OUTRIDER_PUSH": "full"}
 	full.proxied()
 	good := w.pod("good", "server").proxied()
-	w.pod("dead", "server").proxied() // nothing listens in it
+	dead := w.pod("dead", "server").proxied() // nothing listens in it
+	foreign := []*pod{w.pod("foreign1", "foreign"), w.pod("foreign2", "foreign")}
 	alone := w.pod("alone", "alone").proxied()
 	w.service("web", "10.96.0.1", "server", port(8080, mesh.HTTP), port(9000, mesh.GRPC))
 	w.service("routed", "10.96.0.2", "server", port(8080, mesh.HTTP))
 	w.service("alone", "10.96.0.3", "alone", port(8080, mesh.HTTP), port(8081, mesh.HTTP))
+	w.service("foreign", "10.96.0.4", "foreign", port(8080, mesh.HTTP))
+	w.service("foreign-routed", "10.96.0.5", "foreign", port(8080, mesh.HTTP))
 	w.route("routed", "routed", 8080)
+	w.route("foreign-routed", "foreign-routed", 8080)
 
 	var served atomic.Int64
 	serve := func(p *pod, header string) {
@@ -46,7 +50,18 @@ func TestUnreachedIsTriedElsewhere(t *testing.T) {
 		}))
 	}
 	serve(good, "")
-	serve(alone, "x-outrider-unreached")
+	for _, p := range append(foreign, alone) {
+		serve(p, "x-outrider-unreached")
+	}
+	for _, port := range []string{dead.v4.String() + ":8080", dead.v4.String() + ":9000", alone.v4.String() + ":8081"} {
+		eventually(t, "the proxy has its ports", func() bool {
+			resp, err := foreign[0].client().Get("http://" + port)
+			if err == nil {
+				resp.Body.Close()
+			}
+			return err == nil // bytes to a port without an application are reset
+		})
+	}
 	calls := func(from *pod, method, url string, n, size int, want string) {
 		t.Helper()
 		served.Store(0)
@@ -55,6 +70,7 @@ func TestUnreachedIsTriedElsewhere(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			r.Header.Set("x-outrider-unreached", "1") // in a request it is without a meaning
 			resp, err := from.client().Do(r)
 			if err != nil {
 				t.Fatalf("%s %s: %v", method, url, err)
@@ -81,7 +97,16 @@ func TestUnreachedIsTriedElsewhere(t *testing.T) {
 		if got := served.Load(); got != 2 {
 			t.Errorf("an application that forges the header got %d requests of 2", got)
 		}
+		// Nor does that of a server without a proxy: it may have passed it on from another one.
+		for _, url := range []string{"http://10.96.0.4:8080/", "http://10.96.0.5:8080/", "http://" + foreign[0].v4.String() + ":8080/"} {
+			calls(from, "POST", url, n, 10, "503 10")
+			if got := served.Load(); got != n {
+				t.Errorf("%s: servers that forge the header got %d requests of %d", url, got, n)
+			}
+		}
 	}
+	// Who is not of the mesh does not get it.
+	calls(foreign[0], "GET", "http://"+dead.v4.String()+":8080/", 2, 0, "503 outrider (inbound): ")
 
 	server := grpc.NewServer()
 	healthpb.RegisterHealthServer(server, health.NewServer())

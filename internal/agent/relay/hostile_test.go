@@ -32,7 +32,7 @@ func TestHostileControlPlane(t *testing.T) {
 	message := func(m []byte) []byte { return frame(dataFrame, 0, 1, wire.Frame(m)) }
 	nonce := func(i int) string { return fmt.Sprintf("%09d", i) }
 	zeros := make([]byte, piece)
-	claim := append([]byte{0}, binary.BigEndian.AppendUint32(nil, maxResponse)...)
+	claim := append([]byte{0}, binary.BigEndian.AppendUint32(nil, 2*piece)...)
 	for name, tt := range map[string]struct {
 		send func(i int) []byte
 		ack  bool

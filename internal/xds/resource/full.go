@@ -9,7 +9,6 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
 	"outrider.dev/internal/mesh"
@@ -205,7 +204,7 @@ func (v *snapshot) sniffs(p *xds.Proxy, port uint16) bool {
 func httpByHost(port uint16) *listener.FilterChain {
 	m := connectionManager("outbound", noCluster, noRoute, timedOut, noEndpoint, refused)
 	m.RouteSpecifier = &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: strconv.Itoa(int(port)), ConfigSource: ads(0)}}
-	m.HttpFilters = []*hcm.HttpFilter{toRouter(&router.Router{})}
+	m.HttpFilters = []*hcm.HttpFilter{toRouter(outboundRouter())}
 	return httpChain(httpManager(m))
 }
 

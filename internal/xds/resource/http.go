@@ -8,13 +8,16 @@ import (
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	values "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/set_filter_state/v3"
+	mutate "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
 	demand "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/on_demand/v3"
 	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	filterstate "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/set_filter_state/v3"
+	codec "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/upstream_codec/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	early "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 	previous "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
 	priorities "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
+	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 
 	"outrider.dev/internal/mesh"
@@ -33,7 +36,8 @@ const (
 	// unreachedHeader is in the response of an inbound proxy that had no connection to its
 	// application: no byte of the request reached it, so the request may go to another
 	// endpoint, whatever its method. Both proxies remove it from the responses of
-	// applications, and the client does not get it.
+	// applications, and the client does not get it. It counts with mutual TLS only, and is sent
+	// with it only: a server without a proxy may pass on the header of one that it has called.
 	unreachedHeader = "x-outrider-unreached"
 
 	// relayedFirstUseTimeout is no more than a safety net: the agent responds when the control
@@ -84,7 +88,7 @@ func httpRouteByAddress(timeout time.Duration) *listener.Filter {
 		Timeout:              duration(0),
 		RetryPolicy:          defaultRetries(),
 	})
-	m.HttpFilters = []*hcm.HttpFilter{onDemand(timeout), toRouter(&router.Router{})}
+	m.HttpFilters = []*hcm.HttpFilter{onDemand(timeout), toRouter(outboundRouter())}
 	return httpManager(m)
 }
 
@@ -96,12 +100,14 @@ func httpRouteByAddress(timeout time.Duration) *listener.Filter {
 func (b *builder) httpRouteByService(sh features) *listener.Filter {
 	m := connectionManager(internalName, noCluster, noControlPlane, noVirtualHost, noRoute, timedOut, noEndpoint, refused)
 	m.StreamIdleTimeout = duration(b.firstUse(sh))
+	r := outboundRouter()
+	r.SuppressEnvoyHeaders = true
 	m.RouteSpecifier = &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: internalName, ConfigSource: ads(0)}}
 	m.HttpFilters = []*hcm.HttpFilter{
 		httpFilter("envoy.filters.http.set_filter_state", &filterstate.Config{
 			OnRequestHeaders: []*values.FilterStateValue{setState(originalHost, "%REQ("+hostHeader+")%")},
 		}),
-		onDemand(b.firstUse(sh)), toRouter(&router.Router{SuppressEnvoyHeaders: true}),
+		onDemand(b.firstUse(sh)), toRouter(r),
 	}
 	return httpManager(m)
 }
@@ -167,7 +173,9 @@ func retriesOf(on string) *route.RetryPolicy {
 		RetryOn:    on,
 		NumRetries: uint32Value(connectTries - 1),
 		RetriableHeaders: []*route.HeaderMatcher{{
-			Name: unreachedHeader, HeaderMatchSpecifier: &route.HeaderMatcher_PresentMatch{PresentMatch: true},
+			Name: unreachedHeader, HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{StringMatch: &matcher.StringMatcher{
+				MatchPattern: &matcher.StringMatcher_Prefix{Prefix: "TLS"},
+			}},
 		}},
 	}
 }
@@ -177,6 +185,19 @@ func onDemand(timeout time.Duration) *hcm.HttpFilter {
 	return httpFilter("envoy.filters.http.on_demand", &demand.OnDemand{
 		Odcds: &demand.OnDemandCds{Source: ads(0), Timeout: duration(timeout)},
 	})
+}
+
+// outboundRouter is a router that replaces the value of unreachedHeader in a response by the
+// version of TLS with the endpoint. Without TLS that is none.
+func outboundRouter() *router.Router {
+	return &router.Router{UpstreamHttpFilters: []*hcm.HttpFilter{
+		httpFilter("envoy.filters.http.header_mutation", &mutate.HeaderMutation{Mutations: &mutate.Mutations{
+			ResponseMutations: []*mutation.HeaderMutation{{Action: &mutation.HeaderMutation_Append{
+				Append: header(unreachedHeader, "%UPSTREAM_TLS_VERSION%", core.HeaderValueOption_OVERWRITE_IF_EXISTS),
+			}}},
+		}}),
+		httpFilter("envoy.filters.http.upstream_codec", &codec.UpstreamCodec{}),
+	}}
 }
 
 func toRouter(r *router.Router) *hcm.HttpFilter { return httpFilter("envoy.filters.http.router", r) }

@@ -71,7 +71,7 @@ func (r localReply) headers() []*core.HeaderValueOption {
 	if !r.unreached {
 		return nil
 	}
-	return []*core.HeaderValueOption{header(unreachedHeader, "1", core.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD)}
+	return []*core.HeaderValueOption{header(unreachedHeader, "%DOWNSTREAM_TLS_VERSION%", core.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD)}
 }
 
 // flagged matches responses with one of these flags, or with any. A redirect has none.
