@@ -17,8 +17,8 @@ import (
 
 const istiodName = "istiod.istio-system.svc"
 
-// At istiod an agent got a certificate, and was never ready: its Envoy has no filters of Istio.
-// Now it says so at once, and sends no token. The twin of istiod is a server with a
+// An agent at istiod is refused with the reason, before its token is sent: its Envoy has no filters of
+// Istio, and would never be ready. The twin of istiod is a server with a
 // certificate of the same root for istiod's names.
 func TestAgentAtIstiod(t *testing.T) {
 	t.Parallel()

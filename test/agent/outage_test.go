@@ -209,7 +209,7 @@ func TestControlPlaneIsGone(t *testing.T) {
 	w.Service("third", "10.96.0.12", "server", ports...)
 	w.Manifest("route", routeOfOther)
 	w.Known(3, 2)
-	host := w.Machine("host") // of which the mesh knows nothing
+	host := w.Machine("host") // not in the mesh
 	app(host)
 	url := "http://" + vip + "/"
 	want := "server HTTP/1.1"

@@ -127,7 +127,7 @@ func TestPolicyOfAnotherMesh(t *testing.T) {
 	}
 }
 
-// A role without the permission does not hold the mesh up, and says what is not known.
+// A role without the permission does not delay the mesh: what is not known is a problem.
 func TestIgnoredKindsThatMayNotBeRead(t *testing.T) {
 	c, _, m := fakeCluster(t, podOf(contract.ProxyContainer), nil)
 	m.PrependReactor("list", "customresourcedefinitions", func(a clienttesting.Action) (bool, runtime.Object, error) {

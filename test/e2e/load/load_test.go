@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Whatever a server does other than answer is a failure, by each client, and says what it was.
+// Whatever a server does other than answer is a failure, by each client, with what it was.
 func TestEveryFailureIsSeen(t *testing.T) {
 	raw := func(do func(net.Conn)) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -145,7 +145,7 @@ func TestTheRateIsKept(t *testing.T) {
 	})
 }
 
-// A generator that was held up makes the calls of that time, and says how late.
+// A generator that was delayed makes the calls of that time, and reports how late.
 func TestLateCallsAreMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const name = "keep-alive"
