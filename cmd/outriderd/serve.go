@@ -97,7 +97,7 @@ ca/root-cert.pem.`,
 	f.StringVar(&o.WebhookConfiguration, "webhook-configuration", "", "name of the MutatingWebhookConfiguration in which certificates are kept current; off: none (default outrider-injector, with the revision)")
 	f.StringVar(&o.State, "state", defaultState, "directory of the certificate authority and of used tokens")
 	f.StringVar(&push, "push", contract.PushOnDemand, "which resources proxies get: on-demand, those that they use; full, all")
-	f.DurationVar(&o.FirstUse, "first-use-timeout", controlplane.DefaultFirstUse, "how long the control plane may be gone before a proxy's agent responds to the first use of a service; a proxy without an agent waits so long for its configuration, before it answers 503 or resets")
+	f.DurationVar(&o.FirstUse, "first-use-timeout", contract.DefaultFirstUse, "how long the control plane may be gone before a proxy's agent responds to the first use of a service; a proxy without an agent waits so long for its configuration, before it answers 503 or resets")
 	f.StringVar(&o.Listen, "listen", port(contract.SecureDiscoveryPort), "address for configuration and certificates, with mutual TLS")
 	f.StringVar(&o.HTTP, "http", port(contract.MonitoringPort), "address for metrics, readiness and, on this machine only, /debug")
 	f.StringVar(&o.Plaintext, "plaintext", "", "address for configuration without TLS, for example 127.0.0.1:15010; every client that reaches it can read all of it")

@@ -16,6 +16,11 @@ const (
 	// what a proxy loses at most when the control plane is back.
 	ControlPlaneRetryBase = 100 * time.Millisecond
 	ControlPlaneRetryMax  = time.Second
+	// DefaultFirstUse is how long the control plane may be away before the agent responds to the
+	// first use of a service: it restarts in less, and an application rarely waits for longer. A
+	// proxy without an agent, which cannot tell a slow control plane from one that is gone, waits
+	// so long for its configuration.
+	DefaultFirstUse = time.Second
 	// LocalRetryBase is the first pause of Envoy's back-off towards the agent, which has just closed a
 	// connection or starts.
 	LocalRetryBase = 10 * time.Millisecond

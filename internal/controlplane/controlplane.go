@@ -24,12 +24,7 @@ import (
 	"outrider.dev/internal/controlplane/conns"
 	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/internal/mesh"
-	"outrider.dev/internal/xds/resource"
 )
-
-// DefaultFirstUse is short, since a proxy cannot tell a control plane that is slow from one
-// that is gone.
-const DefaultFirstUse = resource.DefaultFirstUseTimeout
 
 // DefaultProxiesPerAddress is how many proxies of one identity may connect from one address.
 const DefaultProxiesPerAddress = conns.DefaultProxies
@@ -58,7 +53,7 @@ type Options struct {
 	// default [DefaultProxiesPerAddress].
 	ProxiesPerAddress int
 	// FirstUse is how long a proxy waits for a resource that it uses for the first time;
-	// default [DefaultFirstUse].
+	// default [contract.DefaultFirstUse].
 	FirstUse time.Duration
 
 	// ConnectionAge is after which time, more or less a tenth, a proxy connects again; default
@@ -103,7 +98,7 @@ func (o Options) withDefaults() Options {
 	fill(&o.Mesh.TrustDomain, mesh.DefaultTrustDomain)
 	fill(&o.Mesh.Domain, mesh.DefaultDomain)
 	fill(&o.Mesh.RootNamespace, o.Namespace)
-	o.FirstUse = cmp.Or(o.FirstUse, DefaultFirstUse)
+	o.FirstUse = cmp.Or(o.FirstUse, contract.DefaultFirstUse)
 	o.ConnectionAge = cmp.Or(o.ConnectionAge, DefaultConnectionAge)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -10,6 +10,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds"
 	"outrider.dev/internal/xds/resource"
@@ -129,7 +130,7 @@ func TestFullPushWaitsForEndpoints(t *testing.T) {
 	server := w.pod("server", "server")
 	w.service("db", "10.96.0.2", "server", port(3306, mesh.ServerFirst))
 	go greet(server.listen(3306), "server")
-	w.line.slow(2*resource.DefaultFirstUseTimeout, xds.EndpointType)
+	w.line.slow(2*contract.DefaultFirstUse, xds.EndpointType)
 	client := w.pod("client", "client")
 	client.metadata = map[string]any{"OUTRIDER_PUSH": "full"}
 	client.stats = []string{`cluster\.outbound.*\.init_fetch_timeout`}

@@ -34,10 +34,8 @@ import (
 )
 
 const (
-	// DefaultGrace is how long the control plane may be away before the agent responds, until it
-	// has said otherwise: it restarts in less, and an application rarely waits for longer.
-	DefaultGrace = time.Second
-	// firstGrace is the same before the first contact, if there is nothing to respond with. It is
+	// firstGrace is how long the control plane may be away before the first contact, if there is
+	// nothing to respond with. It is
 	// shorter than the 10 s after which Envoy gives up a connection that does not respond to its
 	// pings.
 	firstGrace = 8 * time.Second
@@ -99,7 +97,7 @@ func Listen(o Options) (*Relay, error) {
 	r := &Relay{
 		o: o, listener: l,
 		places: make(chan struct{}, maxConnections), dialing: make(chan struct{}, 1), usable: make(chan struct{}), far: farAway,
-		state: State{Since: time.Now()}, away: wire.Away{Grace: DefaultGrace},
+		state: State{Since: time.Now()}, away: wire.Away{Grace: contract.DefaultFirstUse},
 	}
 	r.store = openStore(o.Store, o.Key, func(err error) {
 		o.Log.Warn("Envoy's configuration is not kept: without a control plane a new Envoy waits for it", "error", err)

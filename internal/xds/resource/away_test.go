@@ -14,6 +14,7 @@ import (
 	tcp "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/wire"
 	"outrider.dev/internal/xds"
@@ -97,7 +98,7 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
-	if a, b := v.Away(), v.Away(); &a[0] != &b[0] || away.Grace != resource.DefaultFirstUseTimeout {
+	if a, b := v.Away(), v.Away(); &a[0] != &b[0] || away.Grace != contract.DefaultFirstUse {
 		t.Errorf("made twice, or a grace of %s", away.Grace)
 	}
 }

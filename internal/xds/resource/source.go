@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds"
 )
@@ -28,12 +29,8 @@ type Source struct {
 	last *snapshot
 }
 
-// DefaultFirstUseTimeout is short: a proxy cannot tell a slow control plane from one that
-// is gone. For a proxy with an agent, which can, it is how long the control plane may be gone.
-const DefaultFirstUseTimeout = time.Second
-
 // New returns a source of snapshots of m, with the default timeout.
-func New(m Mesh) *Source { return &Source{mesh: m, FirstUseTimeout: DefaultFirstUseTimeout} }
+func New(m Mesh) *Source { return &Source{mesh: m, FirstUseTimeout: contract.DefaultFirstUse} }
 
 // Current returns a snapshot of the newest state, and the channel that came with it.
 func (s *Source) Current() (xds.Snapshot, <-chan struct{}) {
