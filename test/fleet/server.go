@@ -74,9 +74,10 @@ func (s *Server) Start() error {
 	}
 }
 
-// unused returns an address.
+// unused returns an address, of which no connection begins: none gets its port while no server
+// has it.
 func unused() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.2.0.1:0")
 	if err != nil {
 		return "", err
 	}

@@ -341,7 +341,7 @@ func (p *pod) over(c *container) bool {
 }
 
 // bad is how long a bad day of a busy machine may make a test wait.
-const bad = 30 * time.Second
+const bad = time.Minute
 
 // ended waits for the end of the gate and returns its status; 128+n for signal n.
 func (p *pod) ended(c *container) int {

@@ -170,14 +170,8 @@ func closed(t *testing.T, c net.Conn) {
 func TestAddressThatConnectsTooFastIsRefused(t *testing.T) {
 	l := start(t, Options{})
 	// Far more than the burst: the rate makes up for the time that the test takes.
-	all := connect(t, l, 4*addressBurst)
-	for range all {
-		if c := l.Counters(); c.Refused[TooFast] > 0 {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Errorf("%+v; want refused connections", l.Counters())
+	connect(t, l, 4*addressBurst)
+	eventually(t, "refused connections", func() bool { return l.Counters().Refused[TooFast] > 0 })
 }
 
 // stub is an accepted connection of an address.

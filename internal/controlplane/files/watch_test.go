@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // watched is a folder that is watched for the length of a test.
 type watched struct {
