@@ -263,7 +263,8 @@ func TestCallersThatLeave(t *testing.T) {
 	c := dial(t, target)
 	io.WriteString(c, "hello")
 	c.CloseWrite()
-	time.Sleep(200 * time.Millisecond)
+	eventually(t, "held", func() bool { return s.Counts().Held == 1 })
+	time.Sleep(200 * time.Millisecond) // for it to be dropped
 	if s.Counts().Held != 1 {
 		t.Fatal("a connection whose caller only finished sending was dropped")
 	}
