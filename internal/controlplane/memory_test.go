@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,9 +10,9 @@ import (
 // Memory is given back once, after the last of many has connected, and not for a few.
 func TestMemoryIsGivenBackAfterManyConnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		freed := 0
+		var freed atomic.Int32
 		c := newTrimmer()
-		c.free = func() { freed++ }
+		c.free = func() { freed.Add(1) }
 		connect := func(n int) {
 			for range n {
 				c.connected()
@@ -19,21 +20,21 @@ func TestMemoryIsGivenBackAfterManyConnected(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if connect(c.least - 1); freed != 0 {
+		if connect(c.least - 1); freed.Load() != 0 {
 			t.Error("it is given back for a few")
 		}
-		if connect(3 * c.least); freed != 0 {
+		if connect(3 * c.least); freed.Load() != 0 {
 			t.Error("it is given back while proxies connect")
 		}
 		for range 2 {
-			if time.Sleep(10 * c.after); freed != 1 {
-				t.Errorf("it is given back %d times, want once", freed)
+			if time.Sleep(10 * c.after); freed.Load() != 1 {
+				t.Errorf("it is given back %d times, want once", freed.Load())
 			}
 			connect(1)
 		}
 		connect(c.least)
-		if time.Sleep(c.after); freed != 2 {
-			t.Errorf("it is given back %d times, want once for each storm", freed)
+		if time.Sleep(c.after); freed.Load() != 2 {
+			t.Errorf("it is given back %d times, want once for each storm", freed.Load())
 		}
 	})
 }
