@@ -41,9 +41,9 @@ var measures = []measure{
 	{"\"nobody\" and \"somebody\"", 6, words(`(?i)\b(nobod(y|ys|y's)|somebod(y|ys|y's))\b`)},
 	{"references to documents that are not here", 0, words(`(?i)(^|[^\w/])(design \d|design\.md|style\.md|reference/|issue \d+)`)},
 	{"ranges over a map whose order can show, without a reason", 0, mapOrder},
-	// 14,000 came with what holds under trouble: the agent's relay, admission by turns, identities
+	// 15,000 came with what holds under trouble: the agent's relay, admission by turns, identities
 	// by token, and the suites that storm, delay, kill and roll out.
-	{"lines of Go, code and tests", 153500, lines("")},
+	{"lines of Go, code and tests", 154500, lines("")},
 }
 
 // linked counts what the binary in every pod links.
