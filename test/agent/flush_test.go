@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -29,11 +30,11 @@ func TestStopFlushes(t *testing.T) {
 
 	// begin starts a pod whose app has ended when its proxy gets SIGTERM.
 	pods := 0
-	begin := func(name string) *harness.Agent {
+	begin := func(name string, env ...string) *harness.Agent {
 		p := w.Pod(name)
 		pods++
 		w.Known(2, pods)
-		p.Env = []string{"OUTRIDER_ORDERED_STOP=true"}
+		p.Env = append(env, "OUTRIDER_ORDERED_STOP=true")
 		a := p.Agent()
 		a.Ready()
 		return a
@@ -145,44 +146,62 @@ func TestStopFlushes(t *testing.T) {
 			t.Errorf("it is not said in\n%s", a.Log())
 		}
 	})
-}
 
-// Callers that go on, with new connections and with old ones, do not keep a proxy whose app has ended.
-func TestStopFlushesBesideCallers(t *testing.T) {
-	t.Parallel()
-	w := harness.New(t)
-	w.Service("h1", "10.96.0.11", "h1", "http 8080")
-	w.Serve()
-	p := w.Pod("h1")
-	p.Env = []string{"OUTRIDER_ORDERED_STOP=true"}
-	w.Known(1, 1)
-	a := p.Agent()
-	a.Ready()
-	outsider := w.Machine("outsider")
-	url := "http://" + p.Address.String() + ":8080/"
-	client := func(keep bool) func() error {
-		c := slowClient(outsider, false)
-		c.Timeout = 2 * time.Second // one that comes after the proxy has left may be parked
-		c.Transport.(*http.Transport).DisableKeepAlives = !keep
-		return func() error {
-			if res, err := c.Get(url); err == nil {
-				io.Copy(io.Discard, res.Body)
-				res.Body.Close()
-			}
-			return nil
+	// Else callers that go on would be answered for as long as the drain takes, and their bytes
+	// count as well.
+	w.Run("new connections are refused meanwhile", func(t *testing.T) {
+		a := begin("refuses", `PROXY_CONFIG={"drainDuration": "1h"}`)
+		app, wrote := serve(a, flushed)
+		address := a.Pod.Address.String() + ":8080"
+		res, err := slowClient(outsider, false).Get("http://" + address + "/")
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	first, second := harness.NewLoad(16, 0, client(false)), harness.NewLoad(16, 0, client(true))
-	begun := time.Now()
-	a.Signal(syscall.SIGTERM)
-	status := a.Exit()
-	took := time.Since(begun)
-	made, _, _ := first.Stop()
-	more, _, _ := second.Stop()
-	if status != 0 || why(a) != "all applications have ended" || strings.Contains(p.Message(), "interrupted") {
-		t.Errorf("status %d, %q, %q", status, why(a), p.Message())
-	}
-	t.Logf("left after %s, with %d and %d calls meanwhile", took.Round(time.Millisecond), made, more)
+		defer res.Body.Close()
+		if err := <-wrote; err != nil {
+			t.Fatal(err)
+		}
+		app.Close()
+		end(t, a)
+		refused := func() bool {
+			c, err := harness.Dialer(outsider.Namespace, 0)(t.Context(), "tcp", address)
+			if err == nil {
+				c.Close()
+			}
+			return errors.Is(err, syscall.ECONNREFUSED)
+		}
+		// Until one is refused, the receiver reads slowly, and no more than half: the rest is more
+		// than its own buffers have, so the proxy is there still.
+		half, closed := make(chan error, 1), make(chan struct{})
+		go func() {
+			for range 200 {
+				if _, err := io.CopyN(io.Discard, res.Body, flushed/400); err != nil {
+					half <- err
+					return
+				}
+				select {
+				case <-closed:
+				case <-time.After(50 * time.Millisecond):
+				}
+			}
+			half <- nil
+		}()
+		for !refused() {
+			select {
+			case err := <-half:
+				t.Fatalf("none was refused until half was read, %v", err)
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+		close(closed)
+		if err := <-half; err != nil {
+			t.Fatal(err)
+		}
+		if rest, err := io.Copy(io.Discard, res.Body); rest != flushed/2 || err != nil {
+			t.Errorf("%d of %d bytes, %v; want all, after a new connection was refused", flushed/2+rest, flushed, err)
+		}
+		left(t, a)
+	})
 }
 
 // slowly reads size bytes in a hundred pieces, with a pause after each.

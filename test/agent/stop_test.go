@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -300,6 +301,56 @@ func TestStopByProof(t *testing.T) {
 			t.Errorf("status %d, %q", status, why(a))
 		}
 	})
+}
+
+// Callers of a pod that has stopped are refused at once: parked, they would wait for a proxy that
+// does not come. Those of an application that lives wait, since only its proxy is started anew.
+func TestStopRefusesCallers(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Capture = []string{"--park-limit", "1h"} // so that what is parked stays so
+	w.Serve()
+	outsider := w.Machine("outsider")
+	p := w.Pod("ordered")
+	p.Env = []string{"OUTRIDER_ORDERED_STOP=true"}
+	call := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		c, err := harness.Dialer(outsider.Namespace, 0)(ctx, "tcp", p.Address.String()+":8080")
+		if err == nil {
+			defer c.Close()
+			if _, err = fmt.Fprintln(c, "hello"); err == nil {
+				_, err = firstLine(c)
+			}
+		}
+		return err
+	}
+	a := p.Agent()
+	a.Ready()
+	stopped(a)
+	if err := call(); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("the pod has stopped: %v; want it refused", err)
+	}
+	l := harness.Listen(w, p.Namespace, harness.AppUser, "0.0.0.0:8080")
+	defer l.Close()
+	go each(l, func(c net.Conn) { io.Copy(c, c) })
+	a = p.Agent()
+	a.Ready()
+	if err := call(); err != nil {
+		t.Errorf("a next proxy: %v", err)
+	}
+	stopped(a)
+	waits := make(chan error, 1)
+	go func() { waits <- call() }()
+	harness.Eventually(t, "the call waits", func() bool {
+		var waiting []sockets.Socket
+		outsider.Do(func() { waiting, _ = sockets.List(sockets.TCP, sockets.Of(sockets.SynSent)) })
+		return len(waiting) > 0
+	})
+	p.Agent().Ready()
+	if err := <-waits; err != nil {
+		t.Errorf("a call while the proxy alone was started anew: %v; want it served", err)
+	}
 }
 
 // Istio's way: leave when no connection is left.

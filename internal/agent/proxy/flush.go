@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"outrider.dev/internal/agent/sockets"
@@ -26,15 +25,11 @@ const (
 // awaitFlushed returns when Envoy has passed on what it has received, or when nothing of it has
 // moved for flushStill. It returns how many bytes are left.
 func (a *agent) awaitFlushed(ctx context.Context) (left uint64) {
-	flushes := sync.OnceFunc(func() { close(a.leaving.flushing) })
 	for moved := time.Now(); ctx.Err() == nil && a.super.PID() != 0 && time.Since(moved) < flushStill; {
 		begin := time.Now()
 		n, err := a.pending(ctx)
 		if err == nil && n == 0 {
 			return 0
-		}
-		if left == 0 {
-			flushes() // callers that go on would be answered for ever
 		}
 		if n != left {
 			left, moved = n, begin

@@ -183,7 +183,6 @@ func prepare(o Options) (*agent, error) {
 		Board: a.board, Admin: a.admin, ControlPlane: c.ControlPlane.Address, Ports: capturePorts(c), Answered: a.answered, Stream: a.stream,
 		Progress: func() (time.Duration, bool) { return supervise.Progress(a.super.PID()) },
 	})
-	a.leaving.flushing = make(chan struct{})
 	a.super = supervise.New(supervise.Options{
 		Command:            supervise.Command{Path: c.Envoy.Path, Args: a.envoy.Args(a.bootstrap), Line: a.line},
 		Renew:              a.next,

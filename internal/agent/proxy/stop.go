@@ -21,27 +21,34 @@ import (
 	"outrider.dev/startup"
 )
 
-// drainInbound lets Envoy serve new inbound connections for the drain time, or until only what
-// the apps had written is passed on still, and sees to it that they are refused after that: not held by the standby, nor parked by the kernel, since
-// nothing will serve them. The end of the drain is ours, since Envoy's own drain time is
-// fixed at its start, and drainDuration is not.
+// drainInbound lets Envoy serve new inbound connections for the drain time, and has them refused
+// after that. The end of the drain is ours, since Envoy's own drain time is fixed at its start, and
+// drainDuration is not.
 func (a *agent) drainInbound(ctx context.Context) error {
 	if err := a.admin.Drain(ctx, envoy.DiscourageInbound); err != nil {
 		return err
 	}
 	select {
 	case <-time.After(a.now().Envoy.DrainTime):
-	case <-a.leaving.flushing:
 	case <-ctx.Done():
 		return nil
 	}
+	if inbound := a.config.Ports.Inbound; interception(a.config) != none {
+		a.standbys.leave(inbound)
+		a.awaitDetected(ctx, inbound)
+	}
+	return a.closeInbound(ctx, true)
+}
+
+// closeInbound ends the taking of inbound connections. New ones are to be refused where nothing will
+// serve them: not held by the standby, nor parked by the kernel. Else they are parked.
+func (a *agent) closeInbound(ctx context.Context, refuse bool) error {
 	inbound, captured := a.config.Ports.Inbound, interception(a.config) != none
 	if captured {
 		a.standbys.leave(inbound) // before Envoy does: it takes nothing that Envoy would not
-		a.awaitDetected(ctx, inbound)
 	}
 	err := a.admin.Drain(ctx, envoy.CloseInbound)
-	if captured {
+	if captured && refuse {
 		// Rules that park nothing accept no release: without parking, connections are refused.
 		var refused *capture.NotReleasedError
 		if e := capture.Release(inbound); !errors.As(e, &refused) {
@@ -74,8 +81,6 @@ const detectTime = time.Second
 type leaving struct {
 	served  atomic.Bool            // an Envoy was ready once
 	message atomic.Pointer[string] // for the kubelet: what was still in use
-
-	flushing chan struct{} // closed when the apps have ended, and what they wrote is passed on still
 }
 
 // write gives the kubelet the message, if there is one.
@@ -106,6 +111,10 @@ func (a *agent) awaitDrained(ctx context.Context) {
 	}
 	outcome, cut := string(reason), reason == interrupted
 	if !cut && reason != unneeded {
+		// Callers that go on would be answered for as long as bytes are passed on. Those of an
+		// application that has a socket wait: it lives, and only the proxy is started anew.
+		n, err := othersSockets()
+		_ = a.closeInbound(ctx, err == nil && n == 0) // Envoy may be dead, and is killed next
 		if left := a.awaitFlushed(ctx); left > 0 {
 			outcome += fmt.Sprintf("; not passed on, since the receivers do not read: %d bytes", left)
 		}
