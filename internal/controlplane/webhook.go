@@ -165,7 +165,9 @@ func (p *plane) serveWebhook(ctx context.Context, g *run.Group, l net.Listener) 
 		return
 	}
 	ready := make(chan struct{}) // closed when the other injectors are known
-	limited := conns.New(l, conns.Options{TLS: p.reviews.TLSConfig, Identify: webhook.Name, Proxies: apiServers, Rate: apiServerRate, Log: p.o.Log})
+	limited := conns.New(l, conns.Options{
+		TLS: p.reviews.TLSConfig, Identify: webhook.Name, Unidentified: true, Proxies: apiServers, Rate: apiServerRate, Log: p.o.Log,
+	})
 	g.Add(func() error {
 		if p.cluster != nil && !wait(ctx, p.cluster.namespaces.Synced()) || !wait(ctx, ready) {
 			return limited.Close()

@@ -87,6 +87,10 @@ func TestPodsAreReviewedByTheCurrentFiles(t *testing.T) {
 	put(t, values, hub("third.test"))
 	until("the third hub", func() bool { return strings.Contains(patch("shop"), "third.test") })
 
+	// More than is read from a client that has to get an identity.
+	if p := review("shop", fmt.Sprintf(`{"name":"a","image":"a","command":["/a"],"args":[%q]}`, strings.Repeat("x", 500<<10))); p == "" {
+		t.Error("a large pod is not injected")
+	}
 	if p := review("shop", fmt.Sprintf(`{"name":"a","image":"%s/shop:1"}`, shop.Host)); !strings.Contains(p, `"--","/shop"]`) {
 		t.Errorf("the command of an image is not looked up: %s", p)
 	}

@@ -82,7 +82,7 @@ func (t *transport) Read(p []byte) (int, error) {
 	switch {
 	case !t.shaken:
 	case t.client.Load() == nil:
-		if t.read += n; t.read > maxAnonymousBytes {
+		if t.read += n; t.read > maxAnonymousBytes && !t.listener.o.Unidentified {
 			t.listener.refuse(t.place, TooMuch, fmt.Sprintf("%d bytes are read from a client without an identity", maxAnonymousBytes))
 			return 0, net.ErrClosed
 		}

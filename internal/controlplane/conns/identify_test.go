@@ -110,6 +110,20 @@ func TestBytesWithoutAnIdentityEndAConnection(t *testing.T) {
 	}
 }
 
+// The API server shows the webhook no certificate unless it is configured to, and keeps its
+// connection.
+func TestClientsThatNeedNoIdentityKeepTheirConnections(t *testing.T) {
+	l := start(t, Options{Unidentified: true, anonymous: time.Nanosecond})
+	_, client, server := call(t, l)
+	go client.Write(make([]byte, 2*maxAnonymousBytes))
+	if n, err := io.CopyN(io.Discard, server, 2*maxAnonymousBytes); err != nil {
+		t.Errorf("after %d bytes: %v; want them all", n, err)
+	}
+	if c := l.Counters(); c != (Counters{Anonymous: 1}) {
+		t.Errorf("%+v; want one connection and no refusal", c)
+	}
+}
+
 func TestTimeWithoutAnIdentityEndsAConnection(t *testing.T) {
 	l := start(t, Options{anonymous: time.Millisecond})
 	_, client, server := call(t, l)

@@ -32,7 +32,10 @@ type Options struct {
 	// Opening reports whether a call of this method belongs to the opening of its connection,
 	// which then lasts until [Settled]. Nil: a connection is open after its handshake.
 	Opening func(method string) bool
-	Log     *slog.Logger // default: none
+	// Unidentified is for a server whose clients need no identity. Connections without one are
+	// limited in number, and last as long, and carry as much, as the server lets them.
+	Unidentified bool
+	Log          *slog.Logger // default: none
 
 	handshake time.Duration // default handshakeTimeout
 	anonymous time.Duration // default anonymousLife
@@ -211,14 +214,16 @@ func (l *Listener) evict(extra *place, of *crowd) {
 	l.log(TooMany, extra.from, fmt.Sprintf("%d connections %s; this one was the oldest of the address that has most", of.most, what))
 }
 
-// shaken notes that the handshake of a connection without an identity is over. It has so long to
-// get one.
+// shaken notes that the handshake of a connection without an identity is over. Unless it needs
+// none, it is closed after a time without one.
 func (l *Listener) shaken(p *place) {
 	l.mu.Lock()
 	var extra *place
 	if l.forget(p) {
 		extra = l.count(l.after, p)
-		p.expiry = time.AfterFunc(l.o.anonymous, p.leave)
+		if !l.o.Unidentified {
+			p.expiry = time.AfterFunc(l.o.anonymous, p.leave)
+		}
 	}
 	l.mu.Unlock()
 	l.evict(extra, l.after)
