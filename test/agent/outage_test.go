@@ -166,6 +166,39 @@ func TestEnvoyCannotStartAgain(t *testing.T) {
 	}
 }
 
+// While a pod's proxy takes long to come back, its callers' connections are parked longer than
+// one try may take. Each that fails ends a try of all requests that wait: many requests, begun
+// one after another, have tries enough.
+func TestManyCallersOfAProxyThatRestartsSlowly(t *testing.T) {
+	w := harness.New(t)
+	slow := filepath.Join(w.Dir, "slow")
+	script := filepath.Join(w.Dir, "envoy.sh")
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(script, fmt.Sprintf("#!/bin/sh\n[ -e %s ] && sleep 4\nexec %s \"$@\"\n", slow, w.Binaries.Envoy))
+	client, server := pair(w, func(_, server *harness.Pod) { server.Envoy = script })
+	call := fresh(client.Pod, "http://"+vip+"/", "server HTTP/1.1")
+	if err := call(); err != nil {
+		t.Fatal(err)
+	}
+	write(slow, "")
+	harness.KillAndWatch(t, server.Envoy())
+	failed := make(chan error, 100)
+	for range cap(failed) {
+		go func() { failed <- call() }()
+		time.Sleep(20 * time.Millisecond) // so that the connections fail one after another
+	}
+	for range cap(failed) {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Envoy ends with its agent, so that the next agent finds the ports free.
 func TestAgentIsKilled(t *testing.T) {
 	t.Parallel()

@@ -32,6 +32,10 @@ const (
 	// parked is waited for as long as before.
 	tryTimeout   = connectTimeout / connectTries
 	connectTries = 5
+
+	// requestTries is how often a request is tried, see defaultRetries. With a single endpoint
+	// that does not answer it fails after half a minute, as with Istio: 3 tries of 10 s.
+	requestTries = 13
 )
 
 // endpointsTimeout bounds how long a cluster waits for its endpoints: while one waits,

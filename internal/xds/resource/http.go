@@ -151,6 +151,10 @@ func anything() *route.RouteMatch {
 // defaultRetries retries requests that no application has begun to read, on another endpoint
 // if there is one. With two endpoints the load balancer selects the failed one again as
 // often as not: with ten selections in one of a thousand retries.
+//
+// A connection that fails ends a try of each request that waits for one to that endpoint, also
+// of those that came later. So many requests use up a few tries within milliseconds: the pauses
+// between [requestTries] last 4 s on average, in which a proxy or an application restarts.
 func defaultRetries() *route.RetryPolicy {
 	p := retriesOf("connect-failure,refused-stream,reset-before-request,retriable-headers")
 	p.RetryHostPredicate = []*route.RetryPolicy_RetryHostPredicate{{
@@ -158,6 +162,8 @@ func defaultRetries() *route.RetryPolicy {
 		ConfigType: &route.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: typed(&previous.PreviousHostsPredicate{})},
 	}}
 	p.HostSelectionRetryMaxAttempts = 10
+	p.NumRetries = uint32Value(requestTries - 1)
+	p.RetryBackOff = &route.RetryPolicy_RetryBackOff{BaseInterval: duration(25 * time.Millisecond), MaxInterval: duration(time.Second)}
 	// The endpoints that are near have a priority of their own, which is left when a try
 	// there failed: see endpoints.
 	p.RetryPriority = &route.RetryPolicy_RetryPriority{
