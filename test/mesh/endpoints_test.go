@@ -28,9 +28,10 @@ type pair struct {
 func newPair(t testing.TB) *pair {
 	w := newWorld(t)
 	s := &pair{world: w, client: w.pod("client", "client"), a: w.pod("a", "web"), b: w.pod("b", "web")}
+	// First, so that its address is in the range of services of the client's listener.
+	w.service("web", "10.96.0.1", "web", port(8080, mesh.HTTP), port(6379, mesh.TCP))
 	s.client.stats = []string{endpointStats}
 	s.client.proxied()
-	w.service("web", "10.96.0.1", "web", port(8080, mesh.HTTP), port(6379, mesh.TCP))
 	return s
 }
 

@@ -100,7 +100,7 @@ func (v *snapshot) unknownCluster(a address, free bool) xds.Bundle {
 // unknownConnectTimeout is that of an address at which a service may appear. As long as it has
 // none a connection there is lost, and its next try finds the service. No pod is behind the
 // address that may have parked the connection.
-const unknownConnectTimeout = time.Second
+const unknownConnectTimeout = 500 * time.Millisecond
 
 // inServiceNetwork reports whether an address is among those of the services: in the smallest
 // network that has all blocks of them, within a /12 or, for IPv6, a /108, the largest that

@@ -28,14 +28,14 @@ const (
 
 	// tryTimeout is for a cluster to which a connection is tried connectTries times, each time
 	// at another endpoint if there is one. A single lost SYN is repeated within it, after 1 s.
-	// All tries together take connectTimeout, so that a single endpoint whose connections are
-	// parked is waited for as long as before.
-	tryTimeout   = connectTimeout / connectTries
-	connectTries = 5
+	tryTimeout = 2 * time.Second
 
-	// requestTries is how often a request is tried, see defaultRetries. With a single endpoint
-	// that does not answer it fails after half a minute, as with Istio: 3 tries of 10 s.
-	requestTries = 13
+	// connectTries is how often a connection, or a request, is tried. The pauses between them
+	// last 4 s in all, on average: in that time a proxy or an application restarts, and an
+	// endpoint that fails is taken out of use. A single one that does not answer is given up
+	// after half a minute, as with Istio: 3 tries of 10 s.
+	connectTries             = 13
+	firstPause, longestPause = 25 * time.Millisecond, time.Second
 )
 
 // endpointsTimeout bounds how long a cluster waits for its endpoints: while one waits,

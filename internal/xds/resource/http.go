@@ -153,8 +153,7 @@ func anything() *route.RouteMatch {
 // often as not: with ten selections in one of a thousand retries.
 //
 // A connection that fails ends a try of each request that waits for one to that endpoint, also
-// of those that came later. So many requests use up a few tries within milliseconds: the pauses
-// between [requestTries] last 4 s on average, in which a proxy or an application restarts.
+// of those that came later: without pauses, many requests use up their tries within milliseconds.
 func defaultRetries() *route.RetryPolicy {
 	p := retriesOf("connect-failure,refused-stream,reset-before-request,retriable-headers")
 	p.RetryHostPredicate = []*route.RetryPolicy_RetryHostPredicate{{
@@ -162,8 +161,6 @@ func defaultRetries() *route.RetryPolicy {
 		ConfigType: &route.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: typed(&previous.PreviousHostsPredicate{})},
 	}}
 	p.HostSelectionRetryMaxAttempts = 10
-	p.NumRetries = uint32Value(requestTries - 1)
-	p.RetryBackOff = &route.RetryPolicy_RetryBackOff{BaseInterval: duration(25 * time.Millisecond), MaxInterval: duration(time.Second)}
 	// The endpoints that are near have a priority of their own, which is left when a try
 	// there failed: see endpoints.
 	p.RetryPriority = &route.RetryPolicy_RetryPriority{
@@ -176,8 +173,9 @@ func defaultRetries() *route.RetryPolicy {
 // retriesOf retries after these conditions, at any endpoint.
 func retriesOf(on string) *route.RetryPolicy {
 	return &route.RetryPolicy{
-		RetryOn:    on,
-		NumRetries: uint32Value(connectTries - 1),
+		RetryOn:      on,
+		NumRetries:   uint32Value(connectTries - 1),
+		RetryBackOff: &route.RetryPolicy_RetryBackOff{BaseInterval: duration(firstPause), MaxInterval: duration(longestPause)},
 		RetriableHeaders: []*route.HeaderMatcher{{
 			Name: unreachedHeader, HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{StringMatch: &matcher.StringMatcher{
 				MatchPattern: &matcher.StringMatcher_Prefix{Prefix: "TLS"},

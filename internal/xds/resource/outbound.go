@@ -220,7 +220,7 @@ func toCluster(name string) *tcp.TcpProxy {
 func toService(cluster string) *tcp.TcpProxy {
 	p := toCluster(cluster)
 	p.MaxConnectAttempts = uint32Value(connectTries)
-	p.BackoffOptions = &core.BackoffStrategy{BaseInterval: duration(50 * time.Millisecond), MaxInterval: duration(100 * time.Millisecond)}
+	p.BackoffOptions = &core.BackoffStrategy{BaseInterval: duration(firstPause), MaxInterval: duration(longestPause)}
 	return p
 }
 
