@@ -101,8 +101,8 @@ func check(t *testing.T, what string, server *fleet.Server, all *fleet.Fleet, ca
 	refused := func(reason string) float64 { return m[`outriderd_connections_refused_total{reason="`+reason+`"}`] }
 	t.Logf("%s: %d proxies have their configuration, the first after %s, half of them after %s, all after %s; %d attempts, at most %d of one; outriderd spent %.2f ms of a processor for each",
 		what, *proxies, came.First().Round(time.Millisecond), came.Median().Round(time.Millisecond), came.Last().Round(time.Millisecond), sum, most, float64(cpu)/float64(time.Millisecond)/n)
-	t.Logf("  KiB a proxy: %.0f resident, %.0f live heap, %.0f stacks; peak %.0f MiB, before the proxies %.0f MiB; closed by their client before their turn: %.0f",
-		memory(), m["go_memstats_alloc_bytes"]/kib/n, m["go_memstats_stack_inuse_bytes"]/kib/n, server.Peak()/kib/kib, before/kib/kib, refused("gone"))
+	t.Logf("  KiB a proxy: %.0f resident, %.0f live heap, %.0f more that its spans have, %.0f stacks; peak %.0f MiB, before the proxies %.0f MiB; closed by their client before their turn: %.0f",
+		memory(), m["go_memstats_alloc_bytes"]/kib/n, (m["go_memstats_heap_inuse_bytes"]-m["go_memstats_alloc_bytes"])/kib/n, m["go_memstats_stack_inuse_bytes"]/kib/n, server.Peak()/kib/kib, before/kib/kib, refused("gone"))
 	if streams := m["outriderd_xds_streams"]; streams != n {
 		t.Errorf("%s: %v streams, want %v", what, streams, n)
 	}
