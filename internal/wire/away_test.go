@@ -33,6 +33,7 @@ func TestAway(t *testing.T) {
 		"field service: ; want":             AppendField(nil, 1, ""),
 		"field 3: 4097 bytes; at most 4096": AppendField(nil, 3, bytes.Repeat([]byte{1}, maxTemplate+1)),
 		"not a protobuf message":            {0xff},
+		"131076 bytes; at most 131072":      AppendField(nil, 9, make([]byte, maxAway)),
 	} {
 		if _, err := ParseAway(raw); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -32,6 +32,19 @@ func decoded(raw []byte, limit, size int) (messages []string, ended []uint32, er
 	return messages, ended, f.err
 }
 
+// A message takes no more memory than it has bytes, though it comes in pieces.
+func TestMessageBuffer(t *testing.T) {
+	const size = 1 << 20
+	f := frames{limit: size, message: func(_ uint32, m []byte) {
+		if len(m) != size || cap(m) > size+size/8 {
+			t.Errorf("%d bytes, with room for %d", len(m), cap(m))
+		}
+	}}
+	for piece := range slices.Chunk(frame(dataFrame, 0, 1, wire.Frame(make([]byte, size))), copyBuffer) {
+		f.read(piece)
+	}
+}
+
 // How the bytes come in pieces makes no difference.
 func FuzzFrames(f *testing.F) {
 	two := append(wire.Frame([]byte("one")), wire.Frame([]byte("two"))...)

@@ -164,8 +164,8 @@ func (s *store) end(err error) {
 // load reads the file.
 func (s *store) load() error {
 	s.drop()
-	// Neither through a link, nor a pipe that nothing is written to.
-	file, err := os.OpenFile(s.path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	// Not through a link. With O_RDWR a pipe is opened at once.
+	file, err := os.OpenFile(s.path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}

@@ -166,7 +166,7 @@ func (t *tee) request(stream uint32, m []byte) {
 	if p, ok := t.pending[q.nonce]; ok {
 		delete(t.pending, q.nonce)
 		t.waiting -= p.size
-		if !q.rejected {
+		if !q.rejected && p.typeURL == q.typeURL {
 			t.relay.store.accept(p, !use.accepted, use.initial)
 			use.accepted, use.initial = true, nil
 		}
