@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/test/agent/harness"
 )
 
@@ -307,11 +308,24 @@ func TestControlPlaneIsGone(t *testing.T) {
 // it used.
 func TestEnvoyStartsWithoutControlPlane(t *testing.T) {
 	t.Parallel()
-	w, client, server := two(t)
+	for push, notUsed := range map[string]bool{contract.PushOnDemand: false, contract.PushFull: true} {
+		t.Run(push, func(t *testing.T) {
+			t.Parallel()
+			envoyStartsWithoutControlPlane(t, push, notUsed)
+		})
+	}
+}
+
+// envoyStartsWithoutControlPlane tests it with a push, by which a service that was not used
+// before is served or not.
+func envoyStartsWithoutControlPlane(t *testing.T, push string, notUsed bool) {
+	w := harness.New(t)
+	client, server := pair(w, func(_, _ *harness.Pod) {}, "--push", push)
+	w.Service("not-used", "10.96.0.13", "server", ports...)
 	w.Service("other", "10.96.0.11", "server", ports...)
 	w.Service("gone", "10.96.0.12", "server", ports...)
 	w.Manifest("route", routeOfOther)
-	w.Known(3, 2)
+	w.Known(4, 2)
 	const want = "server HTTP/1.1"
 	served := func(url string) bool { return fresh(client.Pod, url, want)() == nil }
 	check := func(when string) {
@@ -337,13 +351,16 @@ func TestEnvoyStartsWithoutControlPlane(t *testing.T) {
 	if served("http://10.96.0.12/") {
 		t.Error("a service is served that was deleted before")
 	}
+	if served("http://10.96.0.13/") != notUsed {
+		t.Errorf("a service that was not used before is served: %t, want %t", !notUsed, notUsed)
+	}
 	old := client.Envoy()
 	client.Kill()
 	harness.AwaitEnd(t, old)
 	client = client.Pod.Agent()
 	client.Ready()
 	check("with a new agent")
-	w.Serve()
+	w.Serve("--push", push)
 	harness.Eventually(t, "both proxies are connected", func() bool {
 		list := w.Proxies()
 		return strings.Contains(list, "client.shop") && strings.Contains(list, "server.shop")
