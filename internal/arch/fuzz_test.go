@@ -30,6 +30,7 @@ var targets = map[string]string{
 	"internal/wire FuzzAway":                                       "what agents respond with without a control plane",
 	"internal/agent/relay FuzzFrames":                              "HTTP/2 between Envoy and the control plane",
 	"internal/agent/relay FuzzMessages":                            "discovery requests and responses",
+	"internal/agent/relay FuzzOpening":                             "Envoy's first request",
 	"internal/agent/relay FuzzStore":                               "the file of what Envoy accepted",
 	"internal/wire FuzzNames":                                      "messages of the name service",
 	"internal/wire FuzzUnframe":                                    "gRPC's frames",

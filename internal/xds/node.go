@@ -76,6 +76,7 @@ func checkNode(node *core.Node) error {
 	if node == nil {
 		return status.Error(codes.InvalidArgument, "node: missing in the first request of the stream")
 	}
+	node.Extensions = nil // Envoy's own list of 60 kB, or more
 	if n := proto.Size(node); n > maxNode {
 		return status.Errorf(codes.InvalidArgument, "node: %d bytes with its metadata; at most %d are accepted", n, maxNode)
 	}

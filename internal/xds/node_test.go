@@ -71,6 +71,13 @@ func TestProxyIsDescribedByItsNode(t *testing.T) {
 	}
 }
 
+// Envoy's list of its extensions has 60 kB, and leaves no room for the labels of a pod.
+func TestExtensionsOfANodeDoNotCount(t *testing.T) {
+	if err := checkNode(&core.Node{Id: "x", Extensions: []*core.Extension{{Name: strings.Repeat("x", maxNode)}}}); err != nil {
+		t.Error(err)
+	}
+}
+
 // A gRPC client gets everything by name, even with the delta protocol.
 func TestGRPCClientIsFoundByItsAgent(t *testing.T) {
 	for agent, want := range map[string]Proxy{

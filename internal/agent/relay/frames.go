@@ -9,8 +9,8 @@ import (
 
 // Frames of HTTP/2 (RFC 9113, section 6).
 const (
-	dataFrame, headersFrame, resetFrame = 0, 1, 3
-	endStream, padded                   = 1, 8 // flags
+	dataFrame, headersFrame, resetFrame, windowFrame = 0, 1, 3, 8
+	endStream, padded                                = 1, 8 // flags
 
 	frameHead   = 9  // bytes
 	prefaceSize = 24 // bytes that a client sends first
@@ -55,13 +55,14 @@ func (f *frames) read(p []byte) {
 	}
 }
 
+func (f *frames) size() int         { return int(f.head[0])<<16 | int(f.head[1])<<8 | int(f.head[2]) }
 func (f *frames) kind() byte        { return f.head[3] }
 func (f *frames) flag(is byte) bool { return f.head[4]&is != 0 }
 func (f *frames) stream() uint32    { return binary.BigEndian.Uint32(f.head[5:]) &^ (1 << 31) }
 
 // begin reads a frame's head.
 func (f *frames) begin() {
-	f.left = int(f.head[0])<<16 | int(f.head[1])<<8 | int(f.head[2])
+	f.left = f.size()
 	f.padding = 0
 	if f.kind() == dataFrame && f.flag(padded) {
 		f.padding = -1

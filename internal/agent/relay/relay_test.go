@@ -299,16 +299,17 @@ func TestEarlierStream(t *testing.T) {
 	r := newRig(t)
 	tee := newTee(r.relay)
 	tee.requests.read(make([]byte, prefaceSize))
+	read := func(d *direction, p []byte) error { _, err := d.read(p); return err }
 	request := func(stream uint32, m []byte) error {
-		return tee.requests.read(frame(dataFrame, 0, stream, wire.Frame(m)))
+		return read(tee.requests, frame(dataFrame, 0, stream, wire.Frame(m)))
 	}
 	response := func(stream uint32, nonce, name string) error {
 		m := response{typeURL: clusterType, nonce: nonce, resources: []resource{resourceOf(name, "1")}}.marshal()
-		return tee.responses.read(frame(dataFrame, 0, stream, wire.Frame(m)))
+		return read(tee.responses, frame(dataFrame, 0, stream, wire.Frame(m)))
 	}
 	err := errors.Join(
 		request(1, requestOf(clusterType, "", nil, nil)), request(3, requestOf(clusterType, "", nil, nil)),
-		response(1, "1", "before"), response(3, "2", "b"), response(1, "3", "after"), tee.responses.read(frame(resetFrame, 0, 1, make([]byte, 4))),
+		response(1, "1", "before"), response(3, "2", "b"), response(1, "3", "after"), read(tee.responses, frame(resetFrame, 0, 1, make([]byte, 4))),
 		request(3, requestOf(clusterType, "1", nil, nil)), request(3, requestOf(clusterType, "2", nil, nil)), request(3, requestOf(clusterType, "3", nil, nil)),
 		response(3, "4", "c"), request(3, requestOf(listenerType, "4", nil, nil)))
 	if got := has(t, r.relay.store, clusterType); got != "b@1" || err != nil || tee.responses.err != nil {

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -22,7 +23,8 @@ const (
 	maxPending  = 2 * maxStore // what Envoy has not accepted yet, in memory
 )
 
-// through copies Envoy's connection to the control plane's and back, until one of them ends.
+// through copies Envoy's connection to the control plane's and back, until one of them ends. All
+// but the opening goes on unchanged.
 func (r *Relay) through(ctx context.Context, envoy, server net.Conn) {
 	t := newTee(r)
 	end := sync.OnceFunc(func() {
@@ -52,14 +54,14 @@ func (r *Relay) through(ctx context.Context, envoy, server net.Conn) {
 
 // pump copies one direction. The reader takes the bytes before they go on: an ACK must not be
 // read before what it is for.
-func pump(from io.Reader, to io.Writer, read func([]byte) error, ended func(error), fromServer bool) {
+func pump(from io.Reader, to io.Writer, read func([]byte) ([]byte, error), ended func(error), fromServer bool) {
 	buffer := make([]byte, copyBuffer)
 	for {
 		n, err := from.Read(buffer)
 		server := fromServer
-		stop := read(buffer[:n])
-		if n > 0 {
-			if _, failed := to.Write(buffer[:n]); failed != nil {
+		out, stop := read(buffer[:n])
+		if len(out) > 0 {
+			if _, failed := to.Write(out); failed != nil {
 				err, server = failed, !fromServer
 			}
 		}
@@ -83,6 +85,7 @@ type tee struct {
 	requests, responses *direction
 
 	mu      sync.Mutex
+	opening opening             // of Envoy
 	stream  uint32              // of Envoy: of its newest request
 	types   map[string]*typeUse // of the stream
 	pending map[string]response // by nonce: sent to Envoy, and not accepted yet
@@ -101,23 +104,28 @@ type typeUse struct {
 // A direction reads until it fails once, which ends the keeping and not the copying.
 type direction struct {
 	frames
-	tee *tee
+	tee   *tee
+	begun bool // something was read
 }
 
 func newTee(r *Relay) *tee {
-	t := &tee{relay: r, pending: map[string]response{}, types: map[string]*typeUse{}}
+	t := &tee{relay: r, pending: map[string]response{}, types: map[string]*typeUse{}, opening: opening{preface: prefaceSize}}
 	t.requests = &direction{tee: t, frames: frames{skip: prefaceSize, limit: maxRequest, message: t.request, ended: func(uint32) {}}}
 	t.responses = &direction{tee: t, frames: frames{limit: maxResponse, message: t.response, ended: t.end}}
 	return t
 }
 
-// read returns an error when the connection is to be closed.
-func (d *direction) read(p []byte) error {
+// read returns what goes on in place of p, and an error when the connection is to be closed.
+func (d *direction) read(p []byte) ([]byte, error) {
 	t := d.tee
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	failed := d.err != nil
+	if d == t.requests {
+		p = t.opening.take(p)
+	}
+	failed, between := d.err != nil, d.begun && len(d.head) == 0
 	d.frames.read(p)
+	d.begun = d.begun || len(p) > 0
 	if d.err != nil && !failed {
 		if d == t.responses {
 			t.begin()
@@ -126,7 +134,17 @@ func (d *direction) read(p []byte) error {
 		clear(t.pending)
 		t.relay.store.giveUp(d.err)
 	}
-	return t.closed
+	if d == t.responses && t.opening.spared > 0 {
+		switch {
+		case between:
+			p = append(t.opening.credit(), p...)
+		case d.err != nil: // where the next frame begins is not known
+			t.closed = cmp.Or(t.closed, d.err)
+		case d.begun && len(d.head) == 0:
+			p = append(slices.Clone(p), t.opening.credit()...)
+		}
+	}
+	return p, t.closed
 }
 
 // errRefused is a stream that the control plane ends before it has sent anything. Envoy logs its
