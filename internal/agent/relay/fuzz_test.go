@@ -3,7 +3,6 @@ package relay
 import (
 	"bytes"
 	"encoding/binary"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"slices"
@@ -105,8 +104,7 @@ func FuzzStore(f *testing.F) {
 		path := filepath.Join(t.TempDir(), "kept")
 		// With its own checksum a record is read.
 		if n := len(storeFormat) + recordHead; len(raw) > n && len(raw)%2 == 0 {
-			binary.LittleEndian.PutUint32(raw[len(storeFormat):], uint32(len(raw)-n))
-			binary.LittleEndian.PutUint32(raw[len(storeFormat)+4:], crc32.Checksum(raw[n:], castagnoli))
+			raw = append(raw[:len(storeFormat):len(storeFormat)], pack(raw[n:])...)
 		}
 		if err := os.WriteFile(path, raw, 0o600); err != nil {
 			t.Fatal(err)

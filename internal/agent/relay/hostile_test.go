@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,7 +32,8 @@ func TestHostileControlPlane(t *testing.T) {
 	filled := func(pattern string) []byte { return bytes.Repeat([]byte(pattern), piece/len(pattern)) }
 	message := func(m []byte) []byte { return frame(dataFrame, 0, 1, wire.Frame(m)) }
 	nonce := func(i int) string { return fmt.Sprintf("%09d", i) }
-	zeros := make([]byte, piece)
+	zeros, random := make([]byte, piece), noise(piece)
+	ofType := slices.Clip(wire.AppendField(nil, 4, clusterType))
 	claim := append([]byte{0}, binary.BigEndian.AppendUint32(nil, 2*piece)...)
 	for name, tt := range map[string]struct {
 		send func(i int) []byte
@@ -44,16 +46,16 @@ func TestHostileControlPlane(t *testing.T) {
 		"a message on each stream":  {send: func(i int) []byte { return frame(dataFrame, 0, uint32(2*i+1), append(claim, zeros...)) }},
 		"resources without a name":  {send: func(int) []byte { return message(filled("\x12\x00")) }},
 		"removed names":             {send: func(int) []byte { return message(filled("\x32\x01a")) }},
-		"messages that are ignored": {send: func(i int) []byte { return message(wire.AppendField(nil, 5, nonce(i))) }},
-		"nonces":                    {send: func(i int) []byte { return message(wire.AppendField(nil, 5, nonce(i)+string(zeros))) }},
+		"messages that are ignored": {send: func(i int) []byte { return message(wire.AppendField(ofType, 5, nonce(i))) }},
+		"nonces":                    {send: func(i int) []byte { return message(wire.AppendField(ofType, 5, nonce(i)+string(zeros))) }},
 		"stand-ins":                 {send: func(i int) []byte { return message(wire.AppendField(nil, wire.AwayField, zeros)) }},
 		"large ones that are accepted, each with one that is not": {ack: true, send: func(i int) []byte {
-			p := response{typeURL: clusterType, nonce: nonce(i), resources: []resource{{raw: zeros}}}
-			return frame(dataFrame, 0, 1, append(wire.Frame(p.marshal()), wire.Frame(wire.AppendField(nil, 5, "not"+nonce(i)))...))
+			p := response{typeURL: clusterType, nonce: nonce(i), resources: []resource{{raw: wire.AppendField(nil, 3, random)}}}
+			return frame(dataFrame, 0, 1, append(wire.Frame(p.marshal()), wire.Frame(wire.AppendField(ofType, 5, "not"+nonce(i)))...))
 		}},
 		"resources that are accepted": {ack: true, send: func(i int) []byte {
 			r := resourceOf(nonce(i), "1")
-			r.raw = wire.AppendField(r.raw, 9, zeros)
+			r.raw = wire.AppendField(r.raw, 9, random)
 			return message(response{typeURL: clusterType, nonce: nonce(i), resources: []resource{r}}.marshal())
 		}},
 		"small resources that are accepted": {ack: true, send: func(i int) []byte {
@@ -123,7 +125,7 @@ func TestKilledWhileWriting(t *testing.T) {
 		s := openStore(path, "proxy", func(err error) { fmt.Println(err) })
 		for n := 0; ; n++ {
 			r := resourceOf("changes", fmt.Sprint(n))
-			r.raw = wire.AppendField(r.raw, 9, make([]byte, 300<<10))
+			r.raw = wire.AppendField(r.raw, 9, noise(300<<10))
 			s.accepted(endpointType, false, nil, r)
 			fmt.Print(".")
 		}
@@ -131,7 +133,7 @@ func TestKilledWhileWriting(t *testing.T) {
 	s, path := storeOf(t)
 	p := response{typeURL: clusterType}
 	for n := range resources {
-		p.resources = append(p.resources, resource{raw: wire.AppendField(resourceOf(fmt.Sprint(n), "1").raw, 9, make([]byte, 100<<10)), name: fmt.Sprint(n), version: "1"})
+		p.resources = append(p.resources, resource{raw: wire.AppendField(resourceOf(fmt.Sprint(n), "1").raw, 9, noise(100<<10)), name: fmt.Sprint(n), version: "1"})
 	}
 	s.accept(p, true, nil)
 	s.close()
@@ -167,9 +169,9 @@ func TestFilesInThePlace(t *testing.T) {
 		"a link for the new file":   func(path string) error { return os.Symlink("victim", path+".new") },
 		"a pipe":                    func(path string) error { return unix.Mkfifo(path, 0o600) },
 		"a pipe for the new file":   func(path string) error { return unix.Mkfifo(path+".new", 0o600) },
-		"a file of another version": func(path string) error { return os.WriteFile(path, []byte("outrider relay 2\n"), 0o600) },
+		"a file of another version": func(path string) error { return os.WriteFile(path, []byte("outrider relay 1\n"), 0o600) },
 		"a large file": func(path string) error {
-			return os.WriteFile(path, bytes.Repeat([]byte("x"), maxStore+maxGarbage+1), 0o600)
+			return os.WriteFile(path, bytes.Repeat([]byte("x"), maxFile+1), 0o600)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -205,6 +207,13 @@ func TestFilesInThePlace(t *testing.T) {
 	if len(why) != 1 {
 		t.Errorf("a directory: %v, want one error", why)
 	}
+}
+
+// noise is bytes that cannot be compressed.
+func noise(n int) []byte {
+	raw := make([]byte, n)
+	rand.NewChaCha8([32]byte{}).Read(raw)
+	return raw
 }
 
 // goodFile is a store with a cluster a.

@@ -90,40 +90,54 @@ func (r *Relay) respond(w http.ResponseWriter, in *http.Request) {
 		if err != nil || q.typeURL == "" {
 			return
 		}
-		for _, m := range s.take(q) {
-			if _, err := w.Write(wire.Frame(m.marshal())); err != nil {
-				return
-			}
-		}
-		if flush() != nil {
+		if s.take(q, func(p response) error {
+			_, err := w.Write(wire.Frame(p.marshal()))
+			return err
+		}) != nil || flush() != nil {
 			return
 		}
 	}
 }
 
-// take returns the messages for a request: what Envoy does not have and subscribes to; an empty
+// take sends the messages for a request: what Envoy does not have and subscribes to; an empty
 // one to a wildcard without news.
-func (s *session) take(q request) []response {
+func (s *session) take(q request, send func(response) error) error {
 	has := s.note(q)
 	if s.bare {
 		return nil
 	}
-	m := messages{typeURL: q.typeURL}
+	m := messages{session: s, send: send, next: response{typeURL: q.typeURL}}
 	// Without names and nonce it is the wildcard, or the virtual hosts of a route configuration.
-	if q.nonce == "" && len(q.unsubscribe)+len(q.subscribe) == 0 || slices.Contains(q.subscribe, "*") {
-		m.addAll(s.relay.store, has)
-	}
+	all := q.nonce == "" && len(q.unsubscribe)+len(q.subscribe) == 0 || slices.Contains(q.subscribe, "*")
+	missing := map[string]bool{}
 	for _, name := range q.subscribe {
-		if name != "*" {
-			_, ok := has[name]
-			m.addName(s.relay, name, ok)
+		missing[name] = name != "*"
+	}
+	store := s.relay.store
+	for _, name := range store.names(q.typeURL) {
+		// What Envoy has it has, except endpoints, for which a cluster that was updated waits.
+		_, had := has[name]
+		if wanted := missing[name]; wanted && (!had || q.typeURL == endpointType) || all && !had {
+			if r, ok := store.get(q.typeURL, name); ok {
+				m.add(r)
+				delete(missing, name)
+			}
 		}
 	}
-	for i := range m.all {
-		s.nonce++
-		m.all[i].nonce = "local-" + strconv.Itoa(s.nonce)
+	s.relay.mu.Lock()
+	away := s.relay.away
+	s.relay.mu.Unlock()
+	for _, name := range q.subscribe {
+		if _, had := has[name]; missing[name] && !had {
+			if r, ok := standIn(away, q.typeURL, name); ok {
+				m.add(r)
+			}
+		}
 	}
-	return m.all
+	if len(m.next.resources) > 0 || all && !m.sent {
+		m.flush()
+	}
+	return m.err
 }
 
 // note returns what Envoy has of the request's type.
@@ -144,53 +158,29 @@ func (s *session) note(q request) map[string]string {
 	return has
 }
 
-// messages collects resources in messages of a limited size.
+// messages sends resources in messages of a limited size.
 type messages struct {
-	typeURL string
-	all     []response
-	size    int // of the last
+	session *session
+	send    func(response) error
+	next    response
+	sent    bool
+	err     error // of send
+}
+
+func (m *messages) flush() {
+	if m.err != nil {
+		return
+	}
+	m.session.nonce++
+	m.next.nonce = "local-" + strconv.Itoa(m.session.nonce)
+	m.err, m.sent = m.send(m.next), true
+	m.next.resources, m.next.size = nil, 0
 }
 
 func (m *messages) add(r resource) {
-	if m.size += len(r.raw); m.size > maxLocal || len(m.all) == 0 {
-		m.size = len(r.raw)
-		m.all = append(m.all, response{typeURL: m.typeURL})
+	if m.next.size+len(r.raw) > maxLocal && len(m.next.resources) > 0 {
+		m.flush()
 	}
-	last := &m.all[len(m.all)-1]
-	last.resources = append(last.resources, r)
-}
-
-// addAll adds all that is kept and that Envoy does not have.
-func (m *messages) addAll(s *store, has map[string]string) {
-	for _, name := range s.names(m.typeURL) {
-		if _, ok := has[name]; !ok {
-			m.addKept(s, name)
-		}
-	}
-	if len(m.all) == 0 {
-		m.all = append(m.all, response{typeURL: m.typeURL})
-	}
-}
-
-// addName adds what is kept, or a stand-in, but nothing that Envoy has: except endpoints, for
-// which a cluster that was updated waits.
-func (m *messages) addName(r *Relay, name string, has bool) {
-	if has && m.typeURL != endpointType || m.addKept(r.store, name) || has {
-		return
-	}
-	r.mu.Lock()
-	away := r.away
-	r.mu.Unlock()
-	if stand, ok := standIn(away, m.typeURL, name); ok {
-		m.add(stand)
-	}
-}
-
-// addKept reports whether the name is kept.
-func (m *messages) addKept(s *store, name string) bool {
-	r, ok := s.get(m.typeURL, name)
-	if ok {
-		m.add(r)
-	}
-	return ok
+	m.next.size += len(r.raw)
+	m.next.resources = append(m.next.resources, r)
 }

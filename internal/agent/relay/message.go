@@ -2,6 +2,8 @@ package relay
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 
 	"outrider.dev/internal/wire"
 )
@@ -67,6 +69,7 @@ func parseRequest(raw []byte) (q request, err error) {
 type response struct {
 	typeURL, nonce string
 	resources      []resource
+	packed         []part // in place of resources
 	removed        []string
 	away           []byte // wire.Away; nil: it has none
 	size           int    // about how much memory it takes
@@ -112,6 +115,26 @@ func parseResponse(raw []byte) (p response, err error) {
 	return p, err
 }
 
+// parts are the resources as the store takes them.
+func (p response) parts() iter.Seq[part] {
+	if p.packed != nil {
+		return slices.Values(p.packed)
+	}
+	return partsOf(p.typeURL, slices.Values(p.resources))
+}
+
+// pack makes the response smaller in memory.
+func (p *response) pack() {
+	for _, r := range p.resources {
+		p.size += len(r.name) + len(r.version) - len(r.raw)
+	}
+	p.packed = slices.Collect(p.parts())
+	for _, part := range p.packed {
+		p.size += len(part.record)
+	}
+	p.resources, p.away = nil, nil // which hold the whole message
+}
+
 func parseResource(raw []byte) (r resource, err error) {
 	r.raw = raw
 	err = wire.Fields(raw, func(f wire.Field) error {
@@ -128,7 +151,7 @@ func parseResource(raw []byte) (r resource, err error) {
 
 // marshal returns the message.
 func (p response) marshal() []byte {
-	var m []byte
+	m := make([]byte, 0, p.size)
 	for _, r := range p.resources {
 		m = wire.AppendField(m, 2, r.raw)
 	}

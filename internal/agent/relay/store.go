@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,24 +18,31 @@ import (
 )
 
 const (
-	// maxStore bounds what is kept, in bytes. A service in use takes about 5 kB, 10,000 services
-	// with full push 13 MB. The pod's volume in memory has 32 MiB, and two files while one is
-	// rewritten.
-	maxStore = 14 << 20
+	// maxStore bounds what is kept, in bytes of the file, which is compressed. The pod's volume in
+	// memory has 32 MiB, and two files while one is rewritten.
+	maxStore = 12 << 20
+	// maxIndex bounds the index in memory: 80,000 resources with names of 60 bytes.
+	maxIndex   = 16 << 20
+	indexEntry = 128 // bytes, besides its strings
 	// maxGarbage is how much a file may have besides that before it is rewritten.
 	maxGarbage = 1 << 20
+	// recordSize is about how large a message is before compression. A larger one compresses
+	// little better, and a read of one resource decompresses it all.
+	recordSize = 64 << 10
+	maxFile    = maxStore + maxGarbage
 
-	storeFormat = "outrider relay 1\n"
+	storeFormat = "outrider relay 2\n"
 	recordHead  = 8 // length and checksum
 )
+
+var errFull = fmt.Errorf("it takes more than %d bytes of a file, or %d of memory", maxStore, maxIndex)
 
 // A store keeps the resources that Envoy has accepted, in a file: an Envoy that starts while the
 // control plane is away gets them back. In memory it has an index only.
 //
-// The file is a format, and records: length and CRC-32C of a message, and the message (see
-// record). A record is all that changed at once; one that an agent did not finish is cut off by
-// the next one. What the file system refuses ends the store, and nothing else: it then keeps
-// nothing.
+// The file is a format, and records: length and CRC-32C of a message, and the message, compressed
+// by DEFLATE (RFC 1951). A record that an agent did not finish is cut off by the next one. What
+// the file system refuses ends the store, and nothing else: it then keeps nothing.
 type store struct {
 	path, key string
 	failed    func(error) // called when the store ends
@@ -43,29 +51,36 @@ type store struct {
 	file  *os.File // nil: nothing is kept
 	size  int64    // of the file
 	live  int64    // bytes of the records that count
+	used  int64    // memory of the index
 	types map[string]map[string]place
 	away  []byte // wire.Away
+
+	last struct { // the record that was read last
+		file    *os.File
+		at      int64
+		message []byte
+	}
 }
 
 // A place is where a resource is in the file.
 type place struct {
-	version string
-	at      int64 // of the message Resource
-	size    int32
+	version      string
+	at           int64 // of the compressed message
+	packed       int32 // its length
+	offset, size int32 // of the message Resource in the decompressed one
+	cost         int32 // about how many bytes of the file it takes
 }
 
-// A record is a message of the file. Its fields apply in their order.
+// The message of a record. Its fields apply in their order.
 //
 //	message Record { string type = 1; repeated Resource put = 2; repeated string remove = 3; Away away = 4; string key = 5; }
 const fieldType, fieldPut, fieldRemove, fieldAway, fieldKey = 1, 2, 3, 4, 5
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // openStore opens the file at path, or begins a new one: also if the file is of another key.
 // Without a path, or a file system that takes the file, nothing is kept.
 func openStore(path, key string, failed func(error)) *store {
 	s := &store{path: path, key: key, failed: failed}
-	if s.load() != nil {
+	if s.open() != nil {
 		s.begin()
 	}
 	return s
@@ -74,14 +89,17 @@ func openStore(path, key string, failed func(error)) *store {
 // begin starts an empty file. What is known of a control plane that is away stays.
 func (s *store) begin() {
 	s.drop()
-	if s.path != "" {
-		s.replace(nil)
+	if s.path == "" {
+		return
+	}
+	if err := s.replace(nil); err != nil {
+		s.end(err)
 	}
 }
 
-// replace makes a file of what is in the index and in the current file, and of one record more.
+// replace makes a file of what is in the index and in the current file, and of records more.
 // The current one is complete until the new one is.
-func (s *store) replace(message []byte) (end int64, ok bool) {
+func (s *store) replace(records []byte) error {
 	old, types := s.file, s.types
 	if old != nil {
 		defer old.Close()
@@ -94,44 +112,43 @@ func (s *store) replace(message []byte) (end int64, ok bool) {
 		s.file = file
 		err = s.copy(old, types)
 	}
-	if err == nil && message != nil {
-		end, err = s.append(message)
+	if err == nil {
+		err = s.append(records)
 	}
 	if err == nil {
 		err = os.Rename(s.path+".new", s.path)
 	}
-	if err != nil {
-		s.end(err)
-	}
-	return end, err == nil
+	return err
 }
 
 // copy writes what is at the beginning of each file, and resources of the old one.
 func (s *store) copy(old *os.File, types map[string]map[string]place) error {
-	n, err := s.file.Write([]byte(storeFormat))
-	if s.size, s.live = int64(n), int64(n); err != nil {
-		return err
-	}
-	if _, err := s.append(wire.AppendField(nil, fieldKey, s.key)); err != nil {
-		return err
-	}
+	start := append([]byte(storeFormat), pack(wire.AppendField(nil, fieldKey, s.key))...)
 	if s.away != nil {
-		if _, err := s.append(wire.AppendField(nil, fieldAway, s.away)); err != nil {
-			return err
-		}
+		start = append(start, pack(wire.AppendField(nil, fieldAway, s.away))...)
 	}
+	if err := s.append(start); err != nil {
+		return err
+	}
+	s.live = s.size
 	for _, typeURL := range slices.Sorted(maps.Keys(types)) {
-		for _, name := range slices.Sorted(maps.Keys(types[typeURL])) {
-			r, err := types[typeURL][name].read(old)
-			if err != nil {
+		names := types[typeURL]
+		var failed error
+		for p := range partsOf(typeURL, func(yield func(resource) bool) {
+			for _, name := range sorted(names) {
+				r, err := s.load(old, names[name])
+				if failed = err; err != nil || !yield(r) {
+					return
+				}
+			}
+		}) {
+			if err := s.append(p.record); err != nil {
 				return err
 			}
-			message := wire.AppendField(wire.AppendField(nil, fieldType, typeURL), fieldPut, r.raw)
-			end, err := s.append(message)
-			if err != nil {
-				return err
-			}
-			s.index(typeURL, r, end-int64(len(r.raw)))
+			s.index(typeURL, p, s.size)
+		}
+		if failed != nil {
+			return failed
 		}
 	}
 	return nil
@@ -141,7 +158,8 @@ func (s *store) drop() {
 	if s.file != nil {
 		s.file.Close()
 	}
-	s.file, s.size, s.live, s.types = nil, 0, 0, map[string]map[string]place{}
+	s.file, s.size, s.live, s.used, s.types = nil, 0, 0, 0, map[string]map[string]place{}
+	s.last.file, s.last.message = nil, nil
 }
 
 // giveUp ends the store.
@@ -161,8 +179,8 @@ func (s *store) end(err error) {
 	s.failed(err)
 }
 
-// load reads the file.
-func (s *store) load() error {
+// open reads the file.
+func (s *store) open() error {
 	s.drop()
 	// Not through a link. With O_RDWR a pipe is opened at once.
 	file, err := os.OpenFile(s.path, os.O_RDWR|unix.O_NOFOLLOW, 0)
@@ -174,7 +192,7 @@ func (s *store) load() error {
 	if err != nil {
 		return err
 	}
-	if !info.Mode().IsRegular() || info.Size() < int64(len(storeFormat)) || info.Size() > maxStore+maxGarbage {
+	if !info.Mode().IsRegular() || info.Size() < int64(len(storeFormat)) || info.Size() > maxFile {
 		return errors.New("not a file of this format")
 	}
 	raw := make([]byte, info.Size())
@@ -191,15 +209,15 @@ func (s *store) load() error {
 		if n > int64(len(rest)-recordHead) {
 			break
 		}
-		message := rest[recordHead : recordHead+n]
-		if crc32.Checksum(message, castagnoli) != binary.LittleEndian.Uint32(rest[4:]) {
+		record := rest[:recordHead+n]
+		if crc32.Checksum(record[recordHead:], castagnoli) != binary.LittleEndian.Uint32(rest[4:]) {
 			break
 		}
 		first := s.size == int64(len(storeFormat))
-		if err := s.replay(message, s.size+recordHead, first); err != nil {
+		s.size += recordHead + n
+		if err := s.replay(record, first); err != nil {
 			return err
 		}
-		s.size += recordHead + n
 	}
 	if s.size == int64(len(storeFormat)) {
 		return errors.New("a file without a key")
@@ -211,16 +229,21 @@ func (s *store) load() error {
 	return err
 }
 
-// replay applies a record that begins at an offset of the file.
-func (s *store) replay(message []byte, at int64, first bool) error {
+// replay applies a record that ends at s.size.
+func (s *store) replay(record []byte, first bool) error {
+	message, err := unpack(record[recordHead:])
+	if err != nil {
+		return err
+	}
 	typeURL, keyed := "", false
-	err := wire.Fields(message, func(f wire.Field) error {
+	var p part
+	err = wire.Fields(message, func(f wire.Field) error {
 		switch f.Number {
 		case fieldType:
 			typeURL = string(f.Bytes)
 		case fieldPut:
 			r, err := parseResource(f.Bytes)
-			s.index(typeURL, r, at+int64(cap(message)-cap(f.Bytes))) // one is a part of the other
+			p.add(r, cap(message)-cap(f.Bytes)) // one is a part of the other
 			return err
 		case fieldRemove:
 			s.unindex(typeURL, string(f.Bytes))
@@ -231,73 +254,85 @@ func (s *store) replay(message []byte, at int64, first bool) error {
 		}
 		return nil
 	})
-	if err == nil && first && !keyed {
+	s.index(typeURL, p.with(record, message), s.size)
+	switch {
+	case err == nil && first && !keyed:
 		err = errors.New("a file of another proxy")
+	case err == nil && s.used > maxIndex:
+		err = errFull
 	}
 	return err
 }
 
-func (s *store) index(typeURL string, r resource, at int64) {
-	s.unindex(typeURL, r.name)
-	names := s.types[typeURL]
-	if names == nil {
-		names = map[string]place{}
-		s.types[typeURL] = names
+// index notes where the resources of a part are, whose record ends at an offset of the file.
+func (s *store) index(typeURL string, p part, end int64) {
+	for i, r := range p.resources {
+		s.unindex(typeURL, r.name)
+		names := s.types[typeURL]
+		if names == nil {
+			names = map[string]place{}
+			s.types[typeURL] = names
+		}
+		at := p.places[i]
+		at.packed = int32(len(p.record) - recordHead)
+		at.at = end - int64(at.packed)
+		names[r.name] = at
+		s.live += int64(at.cost)
+		s.used += r.memory()
 	}
-	names[r.name] = place{r.version, at, int32(len(r.raw))}
-	s.live += s.cost(typeURL, len(r.raw))
 }
 
 func (s *store) unindex(typeURL, name string) (was bool) {
 	p, was := s.types[typeURL][name]
 	if was {
-		delete(s.types[typeURL], name)
-		s.live -= s.cost(typeURL, int(p.size))
+		if delete(s.types[typeURL], name); len(s.types[typeURL]) == 0 {
+			delete(s.types, typeURL)
+		}
+		s.live -= int64(p.cost)
+		s.used -= resource{name: name, version: p.version}.memory()
 	}
 	return was
 }
 
-// cost is about how many bytes of the file a resource takes.
-func (s *store) cost(typeURL string, size int) int64 {
-	return int64(recordHead + 8 + len(typeURL) + size)
+// memory is about how many bytes the index has of a resource.
+func (r resource) memory() int64 { return int64(indexEntry + len(r.name) + len(r.version)) }
+
+// append writes records.
+func (s *store) append(records []byte) error {
+	n, err := s.file.Write(records)
+	s.size += int64(n)
+	return err
 }
 
-// append writes a record, and returns where its last byte is.
-func (s *store) append(message []byte) (end int64, err error) {
-	head := binary.LittleEndian.AppendUint32(nil, uint32(len(message)))
-	head = binary.LittleEndian.AppendUint32(head, crc32.Checksum(message, castagnoli))
-	for _, part := range [][]byte{head, message} {
-		n, err := s.file.Write(part)
-		if s.size += int64(n); err != nil {
-			return s.size, err
+// write writes records of which a number of bytes will count.
+func (s *store) write(records []byte, live int) error {
+	if s.size+int64(len(records)) <= min(2*(s.live+int64(live)), maxStore)+maxGarbage {
+		return s.append(records)
+	}
+	if live == 0 {
+		records = nil // the new file needs no removals, and has s.away
+	}
+	return s.replace(records)
+}
+
+// load returns a resource of a file.
+func (s *store) load(file *os.File, p place) (resource, error) {
+	if s.last.file != file || s.last.at != p.at {
+		packed := make([]byte, p.packed)
+		if _, err := file.ReadAt(packed, p.at); err != nil {
+			return resource{}, err
 		}
+		message, err := unpack(packed)
+		if err != nil {
+			return resource{}, err
+		}
+		s.last.file, s.last.at, s.last.message = file, p.at, message
 	}
-	return s.size, nil
-}
-
-// write appends a record to what the index has, or ends the store.
-func (s *store) write(message []byte) (end int64, ok bool) {
-	if s.file == nil {
-		return 0, false
-	}
-	if s.live+int64(len(message)) > maxStore {
-		s.end(fmt.Errorf("%s: more than %d bytes", s.path, maxStore))
-		return 0, false
-	}
-	if s.size > s.live+maxGarbage {
-		return s.replace(message)
-	}
-	end, err := s.append(message)
-	if err != nil {
-		s.end(err)
-	}
-	return end, err == nil
-}
-
-func (p place) read(file *os.File) (resource, error) {
-	raw := make([]byte, p.size)
-	if _, err := file.ReadAt(raw, p.at); err != nil {
-		return resource{}, err
+	raw := s.last.message[p.offset:][:p.size]
+	if p.size >= recordSize { // it has the record for itself
+		s.last.file, s.last.message = nil, nil
+	} else {
+		raw = slices.Clone(raw) // which does not hold the other ones
 	}
 	return parseResource(raw)
 }
@@ -327,37 +362,37 @@ func (s *store) forget(typeURL string, names []string) {
 	s.change(response{typeURL: typeURL, removed: names})
 }
 
-// change applies a response, in one record.
+// change applies a response: the removals and the first part at once.
 func (s *store) change(p response) {
 	if s.file == nil {
 		return
 	}
-	message := wire.AppendField(make([]byte, 0, p.size), fieldType, p.typeURL)
-	empty := len(message)
-	for _, name := range p.removed {
-		if s.unindex(p.typeURL, name) {
-			message = wire.AppendField(message, fieldRemove, name)
+	p.removed = slices.DeleteFunc(p.removed, func(name string) bool { return !s.unindex(p.typeURL, name) })
+	removed := removal(p.typeURL, p.removed)
+	for part := range p.parts() {
+		for _, r := range part.resources {
+			s.unindex(p.typeURL, r.name)
 		}
+		err := errFull
+		if s.live+int64(len(part.record)) <= maxStore {
+			err = s.write(append(removed, part.record...), len(part.record))
+		}
+		if err == nil {
+			if s.index(p.typeURL, part, s.size); s.used > maxIndex {
+				err = errFull
+			}
+		}
+		if err != nil {
+			s.end(err)
+			return
+		}
+		removed = nil
 	}
-	var ends []int // of p.resources that are new
-	p.resources = slices.DeleteFunc(p.resources, func(r resource) bool {
-		if r.version != "" && r.version == s.types[p.typeURL][r.name].version {
-			return true
-		}
-		s.unindex(p.typeURL, r.name)
-		message = wire.AppendField(message, fieldPut, r.raw)
-		ends = append(ends, len(message))
-		return false
-	})
-	if len(message) == empty {
+	if removed == nil {
 		return
 	}
-	end, ok := s.write(message)
-	if !ok {
-		return
-	}
-	for i, r := range p.resources {
-		s.index(p.typeURL, r, end-int64(len(message)-ends[i]+len(r.raw)))
+	if err := s.write(removed, 0); err != nil {
+		s.end(err)
 	}
 }
 
@@ -366,7 +401,12 @@ func (s *store) setAway(raw []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.away = raw
-	s.write(wire.AppendField(nil, fieldAway, s.away))
+	if s.file == nil {
+		return
+	}
+	if err := s.write(pack(wire.AppendField(nil, fieldAway, raw)), 0); err != nil {
+		s.end(err)
+	}
 }
 
 // complete reports whether an Envoy can start with what is kept.
@@ -376,11 +416,17 @@ func (s *store) complete() bool {
 	return len(s.types[clusterType]) > 0 && len(s.types[listenerType]) > 0
 }
 
-// names returns those that are kept of a type, sorted.
+// names returns those that are kept of a type, in the order in which get is fast.
 func (s *store) names(typeURL string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Sorted(maps.Keys(s.types[typeURL]))
+	return sorted(s.types[typeURL])
+}
+
+func sorted(places map[string]place) []string {
+	return slices.SortedFunc(maps.Keys(places), func(a, b string) int {
+		return cmp.Or(cmp.Compare(places[a].at, places[b].at), cmp.Compare(places[a].offset, places[b].offset))
+	})
 }
 
 // get returns a resource.
@@ -391,7 +437,7 @@ func (s *store) get(typeURL, name string) (resource, bool) {
 	if !ok || s.file == nil {
 		return resource{}, false
 	}
-	r, err := p.read(s.file)
+	r, err := s.load(s.file, p)
 	if err != nil {
 		s.end(err)
 	}

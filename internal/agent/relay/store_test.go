@@ -33,6 +33,7 @@ func has(t *testing.T, s *store, typeURL string) string {
 		}
 		out = append(out, name+"@"+r.version)
 	}
+	slices.Sort(out)
 	return strings.Join(out, " ")
 }
 
@@ -116,7 +117,7 @@ func TestStoreIsRewritten(t *testing.T) {
 	s, path := storeOf(t)
 	big := func(name string, n int) resource {
 		raw := wire.AppendField(wire.AppendField(nil, 1, fmt.Sprint(n)), 3, name)
-		return resource{name, fmt.Sprint(n), wire.AppendField(raw, 2, make([]byte, 100<<10))}
+		return resource{name, fmt.Sprint(n), wire.AppendField(raw, 2, noise(100<<10))}
 	}
 	s.setAway([]byte("away"))
 	for n := range 50 {
@@ -144,7 +145,7 @@ func TestStoreEnds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "accepted")
 	s := openStore(path, "proxy", func(err error) { why = append(why, err) })
 	defer s.close()
-	huge := resource{"huge", "1", wire.AppendField(wire.AppendField(nil, 3, "huge"), 2, make([]byte, maxStore))}
+	huge := resource{"huge", "1", wire.AppendField(wire.AppendField(nil, 3, "huge"), 2, noise(maxStore))}
 	s.accepted(clusterType, true, nil, resourceOf("a", "1"), huge, resourceOf("b", "1"))
 	if _, err := os.Stat(path); err == nil || len(why) != 1 || !strings.Contains(why[0].Error(), "more than") || has(t, s, clusterType) != "" {
 		t.Errorf("%v, %v, %s", err, why, has(t, s, clusterType))
