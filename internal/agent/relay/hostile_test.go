@@ -3,6 +3,7 @@ package relay
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -173,6 +174,8 @@ func TestFilesInThePlace(t *testing.T) {
 		"a large file": func(path string) error {
 			return os.WriteFile(path, bytes.Repeat([]byte("x"), maxFile+1), 0o600)
 		},
+		"a record of a large message":    func(path string) error { return bomb(t, path, 1, maxMessage+1) },
+		"many records of large messages": func(path string) error { return bomb(t, path, maxMessages/maxResponse+1, maxResponse) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "accepted")
@@ -206,6 +209,37 @@ func TestFilesInThePlace(t *testing.T) {
 	openStore(path, "proxy", func(err error) { why = append(why, err) })
 	if len(why) != 1 {
 		t.Errorf("a directory: %v, want one error", why)
+	}
+}
+
+// bomb writes a good file, and records that decompress to a size.
+func bomb(t *testing.T, path string, records, size int) error {
+	raw, _ := os.ReadFile(goodFile(t))
+	record := pack(wire.AppendField(nil, 9, make([]byte, size-5)))
+	return os.WriteFile(path, append(raw, bytes.Repeat(record, records)...), 0o600)
+}
+
+// Costs divide a record by size, not by how well each resource compresses: what is left of it may
+// be more than was counted. The file is bounded all the same.
+func TestFileIsBoundedThoughCountedLow(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "accepted")
+	var why []error
+	s := openStore(path, "proxy", func(err error) { why = append(why, err) })
+	defer s.close()
+	const records, each = 300, 40 << 10
+	random := noise(records * each)
+	for n := range records {
+		zeros, kept := resourceOf("zeros", "1"), resourceOf(fmt.Sprint(n), "1")
+		zeros.raw = wire.AppendField(zeros.raw, 9, make([]byte, recordSize-each-1000))
+		kept.raw = wire.AppendField(kept.raw, 9, random[n*each:][:each])
+		s.accepted(clusterType, false, nil, zeros, kept)
+	}
+	counted := s.live
+	large := resourceOf("large", "1")
+	large.raw = wire.AppendField(large.raw, 9, noise(3<<20))
+	s.accepted(clusterType, false, nil, large)
+	if counted+int64(len(large.raw)) > maxStore || len(why) != 1 || !errors.Is(why[0], errFull) {
+		t.Errorf("%d bytes are counted, %d in the file, %v, want %v", counted, s.size, why, errFull)
 	}
 }
 
@@ -249,6 +283,31 @@ func TestFullDisk(t *testing.T) {
 	}
 	if n, _ := r.relay.Kept(); n != 0 {
 		t.Errorf("%d resources are kept", n)
+	}
+}
+
+// Of a large message, which is compressed, the resources are kept that Envoy has, though a newer
+// message replaced one beside them.
+func TestACKOfALargeMessageIsLost(t *testing.T) {
+	r := newRig(t)
+	tee := newTee(r.relay)
+	tee.requests.read(make([]byte, prefaceSize))
+	request := func(stream uint32, m []byte) { tee.requests.read(frame(dataFrame, 0, stream, wire.Frame(m))) }
+	send := func(nonce string, resources ...resource) {
+		p := response{typeURL: clusterType, nonce: nonce, resources: resources}
+		tee.responses.read(frame(dataFrame, 0, 1, wire.Frame(p.marshal())))
+	}
+	request(1, requestOf(clusterType, "", nil, nil))
+	large := resourceOf("large", "1")
+	large.raw = wire.AppendField(large.raw, 9, noise(recordSize))
+	send("1", resourceOf("a", "1"), resourceOf("b", "1"), large)
+	if len(tee.pending["1"].packed) != 2 {
+		t.Errorf("%d parts, want 2", len(tee.pending["1"].packed))
+	}
+	send("2", resourceOf("a", "2"))
+	request(3, requestOf(clusterType, "", nil, map[string]string{"a": "2", "b": "1"}))
+	if got := has(t, r.relay.store, clusterType); got != "a@2 b@1" {
+		t.Errorf("%s is kept, want what Envoy has", got)
 	}
 }
 

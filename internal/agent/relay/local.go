@@ -109,21 +109,7 @@ func (s *session) take(q request, send func(response) error) error {
 	m := messages{session: s, send: send, next: response{typeURL: q.typeURL}}
 	// Without names and nonce it is the wildcard, or the virtual hosts of a route configuration.
 	all := q.nonce == "" && len(q.unsubscribe)+len(q.subscribe) == 0 || slices.Contains(q.subscribe, "*")
-	missing := map[string]bool{}
-	for _, name := range q.subscribe {
-		missing[name] = name != "*"
-	}
-	store := s.relay.store
-	for _, name := range store.names(q.typeURL) {
-		// What Envoy has it has, except endpoints, for which a cluster that was updated waits.
-		_, had := has[name]
-		if wanted := missing[name]; wanted && (!had || q.typeURL == endpointType) || all && !had {
-			if r, ok := store.get(q.typeURL, name); ok {
-				m.add(r)
-				delete(missing, name)
-			}
-		}
-	}
+	missing := m.addKept(q, has, all)
 	s.relay.mu.Lock()
 	away := s.relay.away
 	s.relay.mu.Unlock()
@@ -177,10 +163,30 @@ func (m *messages) flush() {
 	m.next.resources, m.next.size = nil, 0
 }
 
+// addKept adds what is kept of all names, or of those of a request, and returns those without.
+func (m *messages) addKept(q request, has map[string]string, all bool) (missing map[string]bool) {
+	missing = map[string]bool{}
+	for _, name := range q.subscribe {
+		missing[name] = name != "*"
+	}
+	store := m.session.relay.store
+	for _, name := range store.names(q.typeURL, all, q.subscribe) {
+		// What Envoy has it has, except endpoints, for which a cluster that was updated waits.
+		_, had := has[name]
+		if wanted := missing[name]; wanted && (!had || q.typeURL == endpointType) || all && !had {
+			if r, ok := store.get(q.typeURL, name); ok {
+				m.add(r)
+				delete(missing, name)
+			}
+		}
+	}
+	return missing
+}
+
 func (m *messages) add(r resource) {
 	if m.next.size+len(r.raw) > maxLocal && len(m.next.resources) > 0 {
 		m.flush()
 	}
-	m.next.size += len(r.raw)
+	m.next.size += len(r.raw) + 8 // tag and length
 	m.next.resources = append(m.next.resources, r)
 }

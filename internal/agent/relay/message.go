@@ -135,6 +135,19 @@ func (p *response) pack() {
 	p.resources, p.away = nil, nil // which hold the whole message
 }
 
+// unpack undoes pack.
+func (p *response) unpack() {
+	for _, part := range p.packed {
+		message, _ := unpack(part.record[recordHead:], maxMessage) // of pack: without an error
+		for i, r := range part.resources {
+			at := part.places[i]
+			r.raw = message[at.offset:][:at.size]
+			p.resources = append(p.resources, r)
+		}
+	}
+	p.packed = nil
+}
+
 func parseResource(raw []byte) (r resource, err error) {
 	r.raw = raw
 	err = wire.Fields(raw, func(f wire.Field) error {

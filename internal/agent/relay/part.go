@@ -92,7 +92,11 @@ func pack(message []byte) []byte {
 	return record
 }
 
-// unpack returns the message of a record, which may have a single large resource.
-func unpack(packed []byte) ([]byte, error) {
-	return io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(packed)), 3*maxResponse))
+// unpack returns the message of a record, of at most a size.
+func unpack(packed []byte, limit int) ([]byte, error) {
+	message, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(packed)), int64(limit)+1))
+	if len(message) > limit {
+		err = errFull
+	}
+	return message, err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"iter"
 	"maps"
 	"os"
 	"slices"
@@ -30,6 +31,12 @@ const (
 	// little better, and a read of one resource decompresses it all.
 	recordSize = 64 << 10
 	maxFile    = maxStore + maxGarbage
+	// maxMessage bounds the message of a record: a large resource, or the names of all that are
+	// removed.
+	maxMessage = maxResponse + recordSize
+	// maxMessages bounds those of a file that is opened: 12 bytes of configuration take one of the
+	// file, and DEFLATE makes up to a thousand of one.
+	maxMessages = 256 << 20
 
 	storeFormat = "outrider relay 2\n"
 	recordHead  = 8 // length and checksum
@@ -71,7 +78,7 @@ type place struct {
 	cost         int32 // about how many bytes of the file it takes
 }
 
-// The message of a record. Its fields apply in their order.
+// The message of a record. It has resources that are put, or names that are removed, or neither.
 //
 //	message Record { string type = 1; repeated Resource put = 2; repeated string remove = 3; Away away = 4; string key = 5; }
 const fieldType, fieldPut, fieldRemove, fieldAway, fieldKey = 1, 2, 3, 4, 5
@@ -135,7 +142,7 @@ func (s *store) copy(old *os.File, types map[string]map[string]place) error {
 		names := types[typeURL]
 		var failed error
 		for p := range partsOf(typeURL, func(yield func(resource) bool) {
-			for _, name := range sorted(names) {
+			for _, name := range sorted(names, maps.Keys(names)) {
 				r, err := s.load(old, names[name])
 				if failed = err; err != nil || !yield(r) {
 					return
@@ -204,6 +211,7 @@ func (s *store) open() error {
 	}
 	s.size = int64(len(storeFormat))
 	s.live = s.size
+	room := maxMessages
 	for rest := raw[s.size:]; len(rest) >= recordHead; rest = raw[s.size:] {
 		n := int64(binary.LittleEndian.Uint32(rest))
 		if n > int64(len(rest)-recordHead) {
@@ -215,7 +223,11 @@ func (s *store) open() error {
 		}
 		first := s.size == int64(len(storeFormat))
 		s.size += recordHead + n
-		if err := s.replay(record, first); err != nil {
+		message, err := unpack(record[recordHead:], min(room, maxMessage))
+		if err == nil {
+			err = s.replay(record, message, first)
+		}
+		if room -= len(message); err != nil {
 			return err
 		}
 	}
@@ -230,14 +242,10 @@ func (s *store) open() error {
 }
 
 // replay applies a record that ends at s.size.
-func (s *store) replay(record []byte, first bool) error {
-	message, err := unpack(record[recordHead:])
-	if err != nil {
-		return err
-	}
+func (s *store) replay(record, message []byte, first bool) error {
 	typeURL, keyed := "", false
 	var p part
-	err = wire.Fields(message, func(f wire.Field) error {
+	err := wire.Fields(message, func(f wire.Field) error {
 		switch f.Number {
 		case fieldType:
 			typeURL = string(f.Bytes)
@@ -297,8 +305,12 @@ func (s *store) unindex(typeURL, name string) (was bool) {
 // memory is about how many bytes the index has of a resource.
 func (r resource) memory() int64 { return int64(indexEntry + len(r.name) + len(r.version)) }
 
-// append writes records.
+// append writes records. The costs do not bound the file: they divide a record by size, of which
+// one resource may take all.
 func (s *store) append(records []byte) error {
+	if s.size+int64(len(records)) > maxFile {
+		return errFull
+	}
 	n, err := s.file.Write(records)
 	s.size += int64(n)
 	return err
@@ -322,7 +334,7 @@ func (s *store) load(file *os.File, p place) (resource, error) {
 		if _, err := file.ReadAt(packed, p.at); err != nil {
 			return resource{}, err
 		}
-		message, err := unpack(packed)
+		message, err := unpack(packed, maxMessage)
 		if err != nil {
 			return resource{}, err
 		}
@@ -416,15 +428,19 @@ func (s *store) complete() bool {
 	return len(s.types[clusterType]) > 0 && len(s.types[listenerType]) > 0
 }
 
-// names returns those that are kept of a type, in the order in which get is fast.
-func (s *store) names(typeURL string) []string {
+// names returns all that are kept of a type, or else some names, in the order in which get is fast.
+func (s *store) names(typeURL string, all bool, some []string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return sorted(s.types[typeURL])
+	names := slices.Values(some)
+	if all {
+		names = maps.Keys(s.types[typeURL])
+	}
+	return sorted(s.types[typeURL], names)
 }
 
-func sorted(places map[string]place) []string {
-	return slices.SortedFunc(maps.Keys(places), func(a, b string) int {
+func sorted(places map[string]place, names iter.Seq[string]) []string {
+	return slices.SortedFunc(names, func(a, b string) int {
 		return cmp.Or(cmp.Compare(places[a].at, places[b].at), cmp.Compare(places[a].offset, places[b].offset))
 	})
 }

@@ -26,7 +26,7 @@ func storeOf(t testing.TB) (*store, string) {
 func has(t *testing.T, s *store, typeURL string) string {
 	t.Helper()
 	var out []string
-	for _, name := range s.names(typeURL) {
+	for _, name := range s.names(typeURL, true, nil) {
 		r, ok := s.get(typeURL, name)
 		if !ok || r.name != name || string(r.raw) != string(resourceOf(name, r.version).raw) {
 			t.Errorf("%s: %+v, %t", name, r, ok)

@@ -209,7 +209,9 @@ func (t *tee) response(stream uint32, m []byte) {
 	if t.unread {
 		return
 	}
-	if p.size > recordSize && t.types[p.typeURL] != nil { // small ones would delay Envoy's start
+	// The control plane does not wait for ACKs. Small messages, as at Envoy's start, are compressed
+	// when they are accepted.
+	if p.size > recordSize && t.types[p.typeURL] != nil {
 		p.pack()
 	}
 	t.waiting += p.size - t.pending[p.nonce].size
@@ -244,10 +246,10 @@ func (r *Relay) settle(q request) {
 	for nonce, p := range r.left { // any order: of a name one version is kept
 		if p.typeURL == q.typeURL {
 			delete(r.left, nonce)
-			stale := func(x resource) bool { return x.version == "" || q.initial[x.name] != x.version }
-			p.resources, p.removed = slices.DeleteFunc(p.resources, stale), nil
-			p.packed = slices.DeleteFunc(p.packed, func(x part) bool { return slices.ContainsFunc(x.resources, stale) })
-			r.store.accept(p, false, nil)
+			p.unpack()
+			r.store.accept(response{typeURL: p.typeURL, resources: slices.DeleteFunc(p.resources, func(x resource) bool {
+				return x.version == "" || q.initial[x.name] != x.version
+			})}, false, nil)
 		}
 	}
 }
