@@ -43,7 +43,7 @@ var measures = []measure{
 	{"ranges over a map whose order can show, without a reason", 0, mapOrder},
 	// 15,000 came with what holds under trouble: the agent's relay, admission by turns, identities
 	// by token, and the suites that storm, delay, kill and roll out.
-	{"lines of Go, code and tests", 155000, lines("")},
+	{"lines of Go, code and tests", 155100, lines("")},
 }
 
 // linked counts what the binary in every pod links.
