@@ -234,6 +234,9 @@ func echoed(p *harness.Pod, to string) (string, error) {
 	return firstLine(c)
 }
 
+// planeIsAway is why a service is not served that was not used before.
+const planeIsAway = "the control plane is away, and this proxy has not used this service before"
+
 // Without a control plane known services are served, what is no service is passed through, and
 // services that were never used fail soon, with the reason.
 func TestControlPlaneIsGone(t *testing.T) {
@@ -269,7 +272,7 @@ func TestControlPlaneIsGone(t *testing.T) {
 	for name, to := range map[string]string{"by a route": "10.96.0.11", "by its address": "10.96.0.12"} {
 		got := get("http://"+to+"/", "")
 		t.Logf("a new service %s: %d %q, %v after %s", name, got.Status, got.Body, got.Err, got.Took.Round(time.Millisecond))
-		if got.Err != nil || got.Status != 503 || !strings.Contains(got.Body, "the control plane is away, and this proxy has not used this service before") {
+		if got.Err != nil || got.Status != 503 || !strings.Contains(got.Body, planeIsAway) {
 			t.Errorf("a new service %s: %d %q, %v; want 503 with the reason", name, got.Status, got.Body, got.Err)
 		}
 	}
