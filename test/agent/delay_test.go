@@ -54,6 +54,7 @@ func TestDelayToControlPlane(t *testing.T) {
 					}
 					t.Logf("%s: a first call took %s", what, time.Since(begin).Round(time.Millisecond))
 				}
+				time.Sleep(time.Second) // what Envoy has accepted is kept when the agent has its ACK
 				envoy := a.Envoy()
 				a.Kill()
 				harness.AwaitEnd(t, envoy)
