@@ -2,7 +2,6 @@ package relay
 
 import (
 	"bytes"
-	"encoding/binary"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,9 +12,9 @@ import (
 
 // frame is one of HTTP/2.
 func frame(kind, flags byte, stream uint32, payload []byte) []byte {
-	n := len(payload)
-	head := []byte{byte(n >> 16), byte(n >> 8), byte(n), kind, flags}
-	return append(binary.BigEndian.AppendUint32(head, stream), payload...)
+	out := appendFrame(nil, kind, stream, payload)
+	out[4] = flags
+	return out
 }
 
 // decoded are the messages in bytes, which come in pieces of a size.

@@ -77,8 +77,7 @@ func (o *opening) shorten(out []byte) ([]byte, bool) {
 		return out, false
 	}
 	for piece := range slices.Chunk(short, maxFrame) {
-		out = append(out, byte(len(piece)>>16), byte(len(piece)>>8), byte(len(piece)), dataFrame, 0)
-		out = append(binary.BigEndian.AppendUint32(out, o.stream), piece...)
+		out = appendFrame(out, dataFrame, o.stream, piece)
 	}
 	o.spared = len(o.data) - len(short)
 	return append(out, o.held[o.next:]...), true
@@ -86,13 +85,17 @@ func (o *opening) shorten(out []byte) ([]byte, bool) {
 
 // credit are the frames by which Envoy may send as many bytes more as were spared, on the stream
 // and on the connection: the control plane gives back only what it has received.
-func (o *opening) credit() (out []byte) {
-	for _, stream := range []uint32{0, o.stream} {
-		out = binary.BigEndian.AppendUint32(append(out, 0, 0, 4, windowFrame, 0), stream)
-		out = binary.BigEndian.AppendUint32(out, uint32(o.spared))
-	}
+func (o *opening) credit() []byte {
+	spared := binary.BigEndian.AppendUint32(nil, uint32(o.spared))
 	o.spared = 0
-	return out
+	return appendFrame(appendFrame(nil, windowFrame, 0, spared), windowFrame, o.stream, spared)
+}
+
+// appendFrame appends a frame without flags.
+func appendFrame(out []byte, kind byte, stream uint32, payload []byte) []byte {
+	n := len(payload)
+	out = append(out, byte(n>>16), byte(n>>8), byte(n), kind, 0)
+	return append(binary.BigEndian.AppendUint32(out, stream), payload...)
 }
 
 var errNotANode = errors.New("a field of another kind")
