@@ -128,19 +128,25 @@ func TestStopFlushes(t *testing.T) {
 		left(t, a)
 	})
 
-	w.Run("a client that does not read", func(t *testing.T) {
-		a := begin("still")
+	// endUnread ends a pod while a client does not read its answer, which is returned.
+	endUnread := func(t *testing.T, a *harness.Agent) io.Reader {
+		t.Helper()
 		app, wrote := serve(a, flushed)
 		res, err := slowClient(outsider, false).Get("http://" + a.Pod.Address.String() + ":8080/")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer res.Body.Close()
+		t.Cleanup(func() { res.Body.Close() })
 		if err := <-wrote; err != nil {
 			t.Fatal(err)
 		}
 		app.Close()
 		end(t, a)
+		return res.Body
+	}
+	w.Run("a client that does not read", func(t *testing.T) {
+		a := begin("still")
+		endUnread(t, a)
 		left(t, a)
 		if !strings.Contains(a.Log(), "not passed on, since the receivers do not read: ") {
 			t.Errorf("it is not said in\n%s", a.Log())
@@ -151,18 +157,8 @@ func TestStopFlushes(t *testing.T) {
 	// count as well.
 	w.Run("new connections are refused meanwhile", func(t *testing.T) {
 		a := begin("refuses", `PROXY_CONFIG={"drainDuration": "1h"}`)
-		app, wrote := serve(a, flushed)
+		answer := endUnread(t, a)
 		address := a.Pod.Address.String() + ":8080"
-		res, err := slowClient(outsider, false).Get("http://" + address + "/")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer res.Body.Close()
-		if err := <-wrote; err != nil {
-			t.Fatal(err)
-		}
-		app.Close()
-		end(t, a)
 		refused := func() bool {
 			c, err := harness.Dialer(outsider.Namespace, 0)(t.Context(), "tcp", address)
 			if err == nil {
@@ -175,7 +171,7 @@ func TestStopFlushes(t *testing.T) {
 		half, closed := make(chan error, 1), make(chan struct{})
 		go func() {
 			for range 200 {
-				if _, err := io.CopyN(io.Discard, res.Body, flushed/400); err != nil {
+				if _, err := io.CopyN(io.Discard, answer, flushed/400); err != nil {
 					half <- err
 					return
 				}
@@ -197,7 +193,7 @@ func TestStopFlushes(t *testing.T) {
 		if err := <-half; err != nil {
 			t.Fatal(err)
 		}
-		if rest, err := io.Copy(io.Discard, res.Body); rest != flushed/2 || err != nil {
+		if rest, err := io.Copy(io.Discard, answer); rest != flushed/2 || err != nil {
 			t.Errorf("%d of %d bytes, %v; want all, after a new connection was refused", flushed/2+rest, flushed, err)
 		}
 		left(t, a)
