@@ -169,7 +169,8 @@ func TestEnvoyCannotStartAgain(t *testing.T) {
 
 // While a pod's proxy takes long to come back, its callers' connections are parked longer than
 // one try may take. Each that fails ends a try of all requests that wait: many requests, begun
-// one after another, have tries enough.
+// one after another, have tries enough: the connections fail from the second second to the end
+// of the third, and the pauses between a request's tries are at random but longer than that.
 func TestManyCallersOfAProxyThatRestartsSlowly(t *testing.T) {
 	w := harness.New(t)
 	slow := filepath.Join(w.Dir, "slow")
@@ -180,7 +181,7 @@ func TestManyCallersOfAProxyThatRestartsSlowly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(script, fmt.Sprintf("#!/bin/sh\n[ -e %s ] && sleep 4\nexec %s \"$@\"\n", slow, w.Binaries.Envoy))
+	write(script, fmt.Sprintf("#!/bin/sh\n[ -e %s ] && sleep 3\nexec %s \"$@\"\n", slow, w.Binaries.Envoy))
 	client, server := pair(w, func(_, server *harness.Pod) { server.Envoy = script })
 	call := fresh(client.Pod, "http://"+vip+"/", "server HTTP/1.1")
 	if err := call(); err != nil {
