@@ -79,9 +79,10 @@ func (c *Client) create(ctx context.Context, call Call, shown *bool) ([]*x509.Ce
 		// No proxy from the environment: HTTP_PROXY is the application's.
 		TLSClientConfig: c.tls(append(roots, call.Roots...), call.Certificate, shown), Protocols: protocols,
 		DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
+		// One call each half life: the connection would only grow old. CloseIdleConnections leaves one
+		// open whose call was refused before its request was read.
+		DisableKeepAlives: true,
 	}
-	// One call each half life: the connection would only grow old.
-	defer transport.CloseIdleConnections()
 	message, err := req.Do(ctx, transport)
 	if err != nil {
 		return nil, c.failed(ctx, err)

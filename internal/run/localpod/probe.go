@@ -101,8 +101,7 @@ func (a prober) http(ctx context.Context, h *corev1.HTTPGetAction, port int, jud
 func (a prober) grpc(ctx context.Context, port int, service string) error {
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
-	transport := &http.Transport{DialContext: a.dial, Protocols: &protocols}
-	defer transport.CloseIdleConnections()
+	transport := &http.Transport{DialContext: a.dial, Protocols: &protocols, DisableKeepAlives: true}
 	target := "http://" + net.JoinHostPort(a.pod, strconv.Itoa(port)) + "/grpc.health.v1.Health/Check"
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(framed(healthRequest(service))))
 	if err != nil {
