@@ -46,6 +46,12 @@ var WorkArounds = []Mechanism{HealthLoop, BoundedLoop, PostStartProbe, Sleep}
 // Mechanisms lists all mechanisms, the best first.
 var Mechanisms = slices.Concat(Preferred, []Mechanism{Wrapper}, WorkArounds)
 
+// WaitsInside reports whether To waits within its container by this mechanism, unseen: the kubelet
+// takes it for started.
+func (m Mechanism) WaitsInside() bool {
+	return slices.Contains([]Mechanism{Wrapper, HealthLoop, BoundedLoop, Sleep}, m)
+}
+
 // Scope is how far a mechanism keeps an edge.
 type Scope int
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"outrider.dev/internal/model/kubelet"
 	"outrider.dev/startup"
 )
 
@@ -160,17 +161,48 @@ func (s State) HoldsStop(name string) bool {
 	return false
 }
 
-// IgnoresStop reports whether a container that waits ignores SIGTERM, as a shell loop does.
-func (s State) IgnoresStop(name string) bool {
-	if !s.Waits(name) {
-		return false
-	}
-	for _, e := range s.rules.edges {
-		if e.To == name && (e.By == startup.Gate || e.By == startup.Wrapper) {
-			return false
+// OutlastGrace are the containers that certainly still run when the grace period of a deleted pod, and
+// with it the kubelet's order of stops, ends: a preStop sleeps for so long, be it their own or that of
+// one that stops before them, by the plan's gates or by the kubelet's order of sidecars.
+func OutlastGrace(pod kubelet.Pod, p startup.Plan) map[string]bool {
+	before := map[string][]string{} // by container: what ends before it
+	for _, e := range p.Expand().Edges {
+		if e.By == startup.Gate && e.After != startup.Completed {
+			before[e.From] = append(before[e.From], e.To)
 		}
 	}
-	return true
+	all := slices.Concat(pod.Init, pod.Containers)
+	for i, c := range pod.Init {
+		for _, later := range all[i+1:] {
+			if c.Restart == kubelet.Always {
+				before[c.Name] = append(before[c.Name], later.Name)
+			}
+		}
+	}
+	out := map[string]bool{}
+	for grew := true; grew; {
+		grew = false
+		for _, c := range all {
+			late := pod.PreStopOutlasts(c.Name) || slices.ContainsFunc(before[c.Name], func(name string) bool { return out[name] })
+			if late && !out[c.Name] {
+				out[c.Name], grew = true, true
+			}
+		}
+	}
+	return out
+}
+
+// IgnoresStop reports whether SIGTERM does not end a container: a shell that waits in a loop ignores it,
+// and the command that follows never gets it.
+func (s State) IgnoresStop(name string) bool {
+	i := s.find(name)
+	return i >= 0 && (s.c[i].deaf || s.waitsDeaf(i))
+}
+
+func (s State) waitsDeaf(i int) bool {
+	return s.c[i].phase == waiting && !slices.ContainsFunc(s.rules.edges, func(e edge) bool {
+		return e.to == i && (e.By == startup.Gate || e.By == startup.Wrapper)
+	})
 }
 
 // An Obligation is a restart of From that To has to follow and has not followed yet.

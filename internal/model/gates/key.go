@@ -12,7 +12,7 @@ import (
 func (s State) AppendKey(b []byte, now time.Duration) []byte {
 	b = append(b, bits(s.deleted))
 	for i, c := range s.c {
-		b = append(b, byte(c.phase), bits(c.sick, c.record.fresh, c.record.here, c.record.ended), statusBits(c.status), statusBits(c.record.status))
+		b = append(b, byte(c.phase), bits(c.sick, c.deaf, c.record.fresh, c.record.here, c.record.ended), statusBits(c.status), statusBits(c.record.status))
 		if longest := s.longestWait(i); longest > 0 {
 			b = binary.AppendVarint(b, int64(min(now-c.since, longest)))
 		}

@@ -33,6 +33,7 @@ type container struct {
 	phase       phase
 	status      startup.Status
 	sick        bool // it was healthy in this incarnation and is not now
+	deaf        bool // a stop signal came while a shell waited, which ignored it: no other one comes
 	incarnation int
 	since       time.Duration // it waits since then
 	record      record
@@ -100,6 +101,8 @@ func (s *State) see(ev startup.Event, silent bool) startup.Timeline {
 		s.end(i, ev, silent)
 	case startup.IsWaiting:
 		s.c[i].since = ev.At
+	case startup.IsStopping:
+		s.c[i].deaf = s.waitsDeaf(i)
 	}
 	return startup.Timeline{ev}
 }
@@ -118,7 +121,7 @@ func (s *State) newSandbox(at time.Duration) {
 // loop in it waits.
 func (s *State) begin(i int, ev startup.Event) startup.Timeline {
 	c := &s.c[i]
-	c.incarnation, c.sick = ev.Incarnation, false
+	c.incarnation, c.sick, c.deaf = ev.Incarnation, false, false
 	if s.mayRun(i, ev.At) && !s.sleeps(i) {
 		return s.command(i, ev)
 	}
@@ -145,7 +148,7 @@ func (s *State) command(i int, ev startup.Event) startup.Timeline {
 
 func (s *State) end(i int, ev startup.Event, silent bool) {
 	c := &s.c[i]
-	c.phase, c.since, c.sick = down, ev.At, false
+	c.phase, c.since, c.sick, c.deaf = down, ev.At, false, false
 	c.status.Observe(ev)
 	c.record.fresh = false
 	if !silent {

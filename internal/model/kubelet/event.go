@@ -8,13 +8,13 @@ import (
 // An Event is something that happened outside the kubelet's own rules. One that
 // cannot happen now (the exit of a container that does not run) is ignored.
 type Event struct {
-	At        time.Duration // since the pod was made; one that lies in the past is taken for now
-	Kind      EventKind
-	Container string
-	OK        bool          // of Pulled, Started, HookReturned, ProbeAnswered, SandboxReady
-	Code      int           // exit code, of Exited
-	Which     Which         // of HookReturned and ProbeAnswered
-	Grace     time.Duration // of Deleted; 0 means the pod's own
+	At        time.Duration `json:"at"` // since the pod was made; one that lies in the past is taken for now
+	Kind      EventKind     `json:"kind"`
+	Container string        `json:"container,omitempty"`
+	OK        bool          `json:"ok,omitempty"`    // of Pulled, Started, HookReturned, ProbeAnswered, SandboxReady
+	Code      int           `json:"code,omitempty"`  // exit code, of Exited
+	Which     Which         `json:"which,omitempty"` // of HookReturned and ProbeAnswered
+	Grace     time.Duration `json:"grace,omitempty"` // of Deleted; 0 means the pod's own
 }
 
 // EventKind is what happened.
@@ -51,8 +51,8 @@ type Action struct {
 	Kind      ActionKind
 	Container string
 	Which     Which         // of RunHook and RunProbe
-	Handler   Handler       // of RunProbe
-	Timeout   time.Duration // of RunProbe; of Stop: when Kill will follow
+	Handler   Handler       // of RunProbe; in [State.Open] also of a preStop
+	Timeout   time.Duration // of RunProbe; of Stop: when Kill will follow; in [State.Open] how long a preStop sleeps
 	Status    Status        // of Publish
 	Reason    string        // for people
 }

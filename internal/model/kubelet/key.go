@@ -27,6 +27,9 @@ func (s State) Key() string {
 	}
 	for i, c := range s.c {
 		k.container(c)
+		if end, ok := s.GraceEnd(s.name(i)); ok {
+			k.time(max(end, s.now))
+		}
 		if c.run == exited && s.restarts(i) && (s.spec.kind(i) != initial || c.code != 0) {
 			// A start that fails before the container runs makes the back-off longer, and
 			// that is still counted from this end.

@@ -1,6 +1,9 @@
 package kubelet
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A Pod is what the kubelet was given, as far as its rules look at it.
 type Pod struct {
@@ -22,8 +25,9 @@ type Container struct {
 	// for it, without back-off.
 	NeverPull bool
 
-	PostStart, PreStop           Handler // NoHandler: no hook
-	Startup, Liveness, Readiness Probe   // without handler: no probe
+	PostStart, PreStop           Handler       // NoHandler: no hook
+	PreStopSleep                 time.Duration // of a PreStop that is a Sleep
+	Startup, Liveness, Readiness Probe         // without handler: no probe
 }
 
 // RestartPolicy is the set of ends of a container after which the kubelet starts it again.
@@ -52,6 +56,31 @@ const (
 	// succeeds while the gate waits, and is the command's afterwards.
 	Gate Handler = "gate"
 )
+
+// PreStopOutlasts reports whether the preStop of a container sleeps for so long that the kubelet's
+// order of stops ends before the container does: SIGKILL comes two seconds after SIGTERM at the earliest.
+func (p Pod) PreStopOutlasts(name string) bool {
+	sleeps := p.PreStopSleep(name)
+	return sleeps > 0 && sleeps+minimumGrace > p.GracePeriod()
+}
+
+// PreStopSleep is how long the preStop of a container sleeps; 0 if it does not.
+func (p Pod) PreStopSleep(name string) time.Duration {
+	for _, c := range slices.Concat(p.Init, p.Containers) {
+		if c.Name == name && c.PreStop == Sleep {
+			return c.PreStopSleep
+		}
+	}
+	return 0
+}
+
+// GracePeriod is Grace, or the API's default.
+func (p Pod) GracePeriod() time.Duration {
+	if p.Grace <= 0 {
+		return 30 * time.Second
+	}
+	return p.Grace
+}
 
 // A Probe checks a container periodically. Fields left 0 have the
 // API's defaults.
@@ -96,13 +125,10 @@ type spec struct {
 }
 
 func newSpec(p Pod, v Version) *spec {
-	s := &spec{inits: len(p.Init), restart: p.Restart, grace: p.Grace, version: v}
+	s := &spec{inits: len(p.Init), restart: p.Restart, grace: p.GracePeriod(), version: v}
 	s.containers = append(append(s.containers, p.Init...), p.Containers...)
 	if s.restart == "" {
 		s.restart = Always
-	}
-	if s.grace <= 0 {
-		s.grace = 30 * time.Second
 	}
 	for i := range s.containers {
 		c := &s.containers[i]

@@ -68,6 +68,10 @@ func TestRules(t *testing.T) {
 			"{restartPolicy: OnFailure, containers: [{name: a}, {name: b}]}",
 			"kubernetes 1.34\nuntil 20s\nsandbox dies at 10s\na: completes after 5s",
 			"0s a started, 0s b started, 5s a completed, 10s b failed, 11s sandbox, 11s b started"},
+		"a container whose start comes after the death of its sandbox has not started": {
+			"{containers: [{name: a}, {name: b}]}",
+			"kubernetes 1.34\nuntil 15s\nsandbox dies at 1s\nb: image takes 2s",
+			"0s a started, 1s a failed, 2s b failed, 3s sandbox, 3s a started, 5s b started"},
 		"while a container is being killed, with the grace period of the pod, no other one is restarted": {
 			"{containers: [{name: slow, livenessProbe: {exec: {command: [check]}, periodSeconds: 1, failureThreshold: 1}}, {name: app}]}",
 			"kubernetes 1.34\nuntil 15s\nslow: unhealthy after 3.5s, stops after 7s\napp: crashes after 4.5s",

@@ -10,6 +10,7 @@ type killing struct {
 	since    time.Duration // when the stage began
 	deadline time.Duration // and ends then at the latest; never: it does not
 	inTurn   bool          // it waits for its turn
+	graceEnd time.Duration // the whole grace period is over then
 }
 
 type stage int
@@ -39,7 +40,7 @@ func (s *State) beginKill(i int, grace time.Duration, inTurn bool) {
 		return
 	}
 	s.worker.acted = true
-	c.killing = killing{left: grace, since: s.now, deadline: never, inTurn: inTurn && s.spec.kind(i) == sidecar}
+	c.killing = killing{left: grace, since: s.now, deadline: never, inTurn: inTurn && s.spec.kind(i) == sidecar, graceEnd: s.now + grace}
 	if s.spec.containers[i].PreStop == NoHandler || grace <= 0 {
 		s.awaitTurn(i)
 		return

@@ -20,7 +20,7 @@ func Happened(before State, e Event, answer []Action) startup.Timeline {
 		t = append(t, startup.Event{Container: name, What: what, At: at, Incarnation: incarnation, Detail: fmt.Sprintf(format, args...)})
 	}
 	switch {
-	case e.Kind == Started && e.OK:
+	case e.Kind == Started && e.OK && before.sandbox == sandboxReady:
 		add(e.Container, startup.IsStarted, "")
 	case e.Kind == Started:
 		add(e.Container, startup.HasFailed, "could not be started")

@@ -39,6 +39,17 @@ func (s State) Running() []string {
 	return out
 }
 
+// GraceEnd is when the grace period of a container ends that is being stopped, and has a preStop
+// or is a sidecar; false for any other one. SIGKILL may follow as much as two seconds later: the kubelet counts
+// what a hook takes in whole seconds, and leaves at least two to the container.
+func (s State) GraceEnd(name string) (time.Duration, bool) {
+	i := s.spec.find(name)
+	if i < 0 || s.c[i].killing.stage == notKilling || s.spec.containers[i].PreStop == NoHandler && s.spec.kind(i) != sidecar {
+		return 0, false
+	}
+	return s.c[i].killing.graceEnd, true
+}
+
 // Open returns the kubelet's actions without an answer. Together with
 // what no action requests (time, the exit of a container that runs, deletion, the
 // death of the sandbox) it is everything that can happen next.
@@ -65,7 +76,8 @@ func (s State) openOf(i int) (open []Action) {
 	}
 	switch c.killing.stage {
 	case inPreStop:
-		open = append(open, Action{Kind: RunHook, Container: name, Which: PreStop})
+		hook := s.spec.containers[i]
+		open = append(open, Action{Kind: RunHook, Container: name, Which: PreStop, At: c.killing.since, Handler: hook.PreStop, Timeout: hook.PreStopSleep})
 	case termed:
 		open = append(open, Action{Kind: Stop, Container: name})
 	case sigkilled:

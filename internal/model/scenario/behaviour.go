@@ -85,7 +85,10 @@ func (b Behaviour) of(s Subject) (out simulate.Behaviour, assumed []string, err 
 func (b Behaviour) assume(s Subject, c startup.Container) []string {
 	given := b.Given.Containers[c.Name]
 	var out []string
+	lasts, ends := s.run.Lasts[c.Name]
 	switch {
+	case ends && len(given.Ends) == 0:
+		out = append(out, fmt.Sprintf("completes after %s", lasts))
 	case c.Kind == startup.Init && len(given.Ends) == 0:
 		out = append(out, fmt.Sprintf("completes after %s", InitTakes))
 	case s.run.Facts[c.Name].Proxy:
@@ -93,12 +96,11 @@ func (b Behaviour) assume(s Subject, c startup.Container) []string {
 	case c.Kind == startup.Plain && len(given.Ends) == 0 && (s.pod.Restart == kubelet.Never || s.pod.Restart == kubelet.OnFailure):
 		out = append(out, fmt.Sprintf("completes after %s", JobTakes))
 	}
-	// A sleep that keeps no edge is part of the command's own start.
-	keeps := slices.ContainsFunc(s.Plan.Edges, func(e startup.Edge) bool {
-		return e.To == c.Name && (e.By == startup.Sleep || e.By == startup.BoundedLoop)
-	})
-	if d, ok := s.run.Sleeps[c.Name]; ok && keeps && given.Sleeps == 0 {
+	if d, ok := s.run.Sleeps[c.Name]; ok && given.Sleeps == 0 {
 		out = append(out, fmt.Sprintf("sleeps %s", d))
+	}
+	if d := s.pod.PreStopSleep(c.Name); d > 0 && given.PreStop == 0 {
+		out = append(out, fmt.Sprintf("pre-stop takes %s", d))
 	}
 	if given.PostStart == (simulate.Hook{}) {
 		out = append(out, s.assumeHook(c.Name)...)

@@ -18,9 +18,21 @@ import (
 type Simulation struct {
 	Subject
 	Assumed  []string         `json:"assumed,omitempty"`
+	Replays  string           `json:"replays,omitempty"` // the verdict of verify, if this is its run
 	Outcome  simulate.Outcome `json:"outcome"`
 	Restarts int              `json:"restarts"`
 	Refused  int              `json:"refused"` // calls
+}
+
+// Assumptions are the lines about a simulation that are not in the pod.
+func (s Simulation) Assumptions() (out []string) {
+	if s.Replays != "" {
+		out = append(out, "replays: "+s.Replays)
+	}
+	for _, a := range s.Assumed {
+		out = append(out, "assumed: "+a)
+	}
+	return out
 }
 
 // Simulate runs the pod with a behaviour.
@@ -41,7 +53,7 @@ func (s Simulation) Kept() bool { return len(s.Outcome.Violations) == 0 }
 func (s Simulation) Verdict() string {
 	kept := NoEdges
 	if n := len(s.Plan.Edges); n > 0 {
-		kept = Plural(n, "edge") + " kept"
+		kept = Plural(n, "edge") + " kept" + s.once()
 		broken := map[startup.Edge]bool{}
 		for _, v := range s.Outcome.Violations {
 			broken[v.Edge] = true
@@ -76,6 +88,7 @@ type Verification struct {
 type Answer struct {
 	Promise string `json:"promise"` // one of [Promises], in place of the result's own
 	Holds   bool   `json:"holds"`
+	once    string // what has to happen before: an injection
 	verify.Result
 }
 
@@ -88,23 +101,37 @@ var Promises = map[string][]verify.Promise{
 var promiseNames = map[verify.Promise]string{verify.Starts: "starts", verify.Stops: "stops"}
 
 // Verify explores the runs of the pod for each promise, and calls progress meanwhile. A
-// pod without edges promises nothing.
+// pod without edges promises nothing. The time of the bound is that of all promises together.
 func (s Subject) Verify(ctx context.Context, promises []verify.Promise, bound verify.Bound, progress func(promise string, p verify.Progress)) (Verification, error) {
 	v := Verification{Subject: s, Holds: true}
 	if len(s.Plan.Edges) == 0 {
 		return v, nil
 	}
-	for _, promise := range promises {
+	began := time.Now()
+	for i, promise := range promises {
 		name := promiseNames[promise]
-		q := verify.Question{Pod: s.pod, Plan: s.Plan, Version: kubelet.Minor(int(s.on)), Promise: promise}
-		r, err := verify.Explore(ctx, q, bound, func(p verify.Progress) { progress(name, p) })
+		share := bound
+		share.Time = max((bound.Time-time.Since(began))/time.Duration(len(promises)-i), 1)
+		q := s.question(s.Plan, promise)
+		r, err := verify.Explore(ctx, q, share, func(p verify.Progress) { progress(name, p) })
 		if err != nil {
 			return v, err
 		}
-		v.Results = append(v.Results, Answer{Result: r, Promise: name, Holds: r.Holds()})
+		r.Bound.Time = bound.Time
+		v.Results = append(v.Results, Answer{Result: r, Promise: name, Holds: r.Holds(), once: s.once()})
 		v.Holds = v.Holds && r.Holds()
 	}
 	return v, nil
+}
+
+func (s Subject) question(p startup.Plan, promise verify.Promise) verify.Question {
+	var endless []string
+	for _, c := range p.Containers {
+		if s.run.Facts[c.Name].Proxy {
+			endless = append(endless, c.Name)
+		}
+	}
+	return verify.Question{Pod: s.pod, Plan: p, Version: kubelet.Minor(int(s.on)), Promise: promise, Endless: endless}
 }
 
 // Err is the first promise that is not proved, or nil.
@@ -144,10 +171,10 @@ func (a Answer) Verdict() string {
 	case a.Counterexample != nil:
 		return fmt.Sprintf("%s: broken by %s: %s", when, Plural(len(a.Faults), "fault"), strings.Join(a.Faults, "; "))
 	case a.Holds:
-		return fmt.Sprintf("%s: holds: %s; bound: %s", when, looked, a.Bound)
+		return fmt.Sprintf("%s: holds%s: %s; bound: %s", when, a.once, looked, a.Bound)
 	case a.Proved >= 0:
-		return fmt.Sprintf("%s: holds with up to %s; with %d not all states were explored, cut short by %s: %s; bound: %s",
-			when, Plural(a.Proved, "fault"), a.Proved+1, a.CutShort, looked, a.Bound)
+		return fmt.Sprintf("%s: holds with up to %s%s; with %d not all states were explored, cut short by %s: %s; bound: %s",
+			when, Plural(a.Proved, "fault"), a.once, a.Proved+1, a.CutShort, looked, a.Bound)
 	}
 	return fmt.Sprintf("%s: nothing found, but not all states were explored, cut short by %s: %s; bound: %s", when, a.CutShort, looked, a.Bound)
 }

@@ -26,6 +26,11 @@ type Subject struct {
 	Written    []startup.Edge `json:"written,omitempty"`  // edges that injection has yet to write
 	Supposed   []startup.Edge `json:"supposed,omitempty"` // edges that the pod does not have: an app should wait for its proxy
 
+	// Unmodelled is what the pod requests and the model of the kubelet does not do; Stronger is what
+	// would keep more than the pod does.
+	Unmodelled []string `json:"unmodelled,omitempty"`
+	Stronger   string   `json:"stronger,omitempty"`
+
 	run podspec.Run
 	pod kubelet.Pod
 	on  startup.Kubernetes
@@ -44,7 +49,11 @@ func NewSubject(o podspec.Object, on startup.Kubernetes) (Subject, error) {
 	if err != nil {
 		return Subject{}, fmt.Errorf("%s: %w", plan.Where(o), err)
 	}
-	return Subject{Object: o, Kubernetes: fmt.Sprintf("1.%d", on), Plan: run.Plan, Added: run.Added, Written: run.Written,
+	var unmodelled []string
+	for _, sentence := range podspec.Unmodelled(&o.Pod) {
+		unmodelled = append(unmodelled, o.Field(sentence))
+	}
+	return Subject{Object: o, Unmodelled: unmodelled, Stronger: run.Stronger, Kubernetes: fmt.Sprintf("1.%d", on), Plan: run.Plan, Added: run.Added, Written: run.Written,
 		Supposed: run.Supposed, run: run, pod: podspec.Lifecycle(run.Pod), on: on}, nil
 }
 
@@ -79,7 +88,20 @@ func (s Subject) Sentences() []string {
 	for _, n := range s.Added {
 		out = append(out, n+" is not in the pod yet: a bare container stands for it")
 	}
+	out = append(out, s.Unmodelled...)
+	if s.Stronger != "" {
+		out = append(out, "stronger: "+s.Stronger)
+	}
 	return out
+}
+
+// once is the condition of a verdict about a pod with an order that is not in the file yet. Applied
+// or run as it is, the pod does not keep it.
+func (s Subject) once() string {
+	if len(s.Written) == 0 && len(s.Added) == 0 {
+		return ""
+	}
+	return " once the pod is injected"
 }
 
 // NoEdges is the verdict on a plan without edges.

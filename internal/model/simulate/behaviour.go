@@ -22,7 +22,7 @@ type Container struct {
 	MissingUntil time.Duration // pulls that end before fail; Forever: all do
 	CannotStart  bool
 
-	Sleeps    time.Duration // before its command, where an edge is kept by a sleep
+	Sleeps    time.Duration // before its command begins; a container whose sleep no edge counts on runs meanwhile
 	Healthy   time.Duration // after its command began; Forever: never
 	Sick      time.Duration // it becomes unhealthy, in its first life; 0: it does not
 	SickFor   time.Duration // 0: until its end

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"slices"
 	"time"
 
 	"outrider.dev/internal/model/kubelet"
@@ -12,7 +13,7 @@ func (r *run) start(name string, at time.Duration) {
 	if !r.gates.Waits(name) {
 		return
 	}
-	r.asleep[name] = at + r.of(name).Sleeps
+	r.asleep[name] = at + r.of(name).Sleeps - r.sleepsWithin(name)
 	r.later(name, happening{at: r.asleep[name], kind: wakes})
 	for _, e := range r.Plan.Edges {
 		if e.To == name && e.Timeout > 0 {
@@ -25,6 +26,7 @@ func (r *run) start(name string, at time.Duration) {
 func (r *run) begin(name string, at time.Duration) {
 	b, n := r.of(name), r.lives[name]
 	r.lives[name]++
+	at += r.sleepsWithin(name)
 	if b.Healthy != Forever && r.hasHealth(name) {
 		r.later(name, happening{at: at + b.Healthy, kind: getsHealthy})
 	}
@@ -38,6 +40,17 @@ func (r *run) begin(name string, at time.Duration) {
 		r.later(name, happening{event: kubelet.Event{At: at + end.After, Kind: kubelet.Exited, Container: name, Code: end.Code}})
 	}
 }
+
+// sleepsWithin is how long the command sleeps after it began. A sleep that an edge counts on is over
+// when the command begins: it waited in start.
+func (r *run) sleepsWithin(name string) time.Duration {
+	if slices.ContainsFunc(r.Plan.Edges, func(e startup.Edge) bool { return e.To == name && waitsBySleep(e) }) {
+		return 0
+	}
+	return r.of(name).Sleeps
+}
+
+func waitsBySleep(e startup.Edge) bool { return e.By == startup.Sleep || e.By == startup.BoundedLoop }
 
 // hasHealth: one that is to complete has none.
 func (r *run) hasHealth(name string) bool {

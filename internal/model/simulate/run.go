@@ -62,13 +62,7 @@ func Run(s Scenario) (Outcome, error) {
 	if b.Until == 0 {
 		b.Until = defaultUntil
 	}
-	if b.Kubernetes == 0 {
-		b.Kubernetes = kubelet.Newest
-	}
-	s.Plan = s.Plan.Expand()
-	r := &run{Scenario: s, kubelet: kubelet.New(s.Pod, kubelet.Minor(b.Kubernetes)), gates: gates.New(s.Plan, gates.Gate{}),
-		lives: map[string]int{}, asleep: map[string]time.Duration{}, healthy: map[string]time.Duration{},
-		hooks: map[string]bool{}, probed: map[string]bool{}, stops: map[string]bool{}, pulling: map[string]time.Duration{}}
+	r := newRun(s)
 	r.script(b)
 	for steps := 0; ; steps++ {
 		h, ok := r.next()
@@ -87,6 +81,17 @@ func Run(s Scenario) (Outcome, error) {
 	}
 	r.finish(b.Until)
 	return r.outcome, nil
+}
+
+func newRun(s Scenario) *run {
+	version := s.Behaviour.Kubernetes
+	if version == 0 {
+		version = kubelet.Newest
+	}
+	s.Plan = s.Plan.Expand()
+	return &run{Scenario: s, kubelet: kubelet.New(s.Pod, kubelet.Minor(version)), gates: gates.New(s.Plan, gates.Gate{}),
+		lives: map[string]int{}, asleep: map[string]time.Duration{}, healthy: map[string]time.Duration{},
+		hooks: map[string]bool{}, probed: map[string]bool{}, stops: map[string]bool{}, pulling: map[string]time.Duration{}}
 }
 
 // script plans what happens at times of the pod.

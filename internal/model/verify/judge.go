@@ -23,6 +23,8 @@ func (s *search) mayViolate(n node, happened startup.Timeline) bool {
 func (s *search) mayViolateEdge(n node, ev startup.Event, e startup.Edge) bool {
 	ended := ev.What == startup.IsCompleted || ev.What == startup.HasFailed
 	switch {
+	case s.question.Promise == Stops && e.After == startup.Completed:
+		return false // From has ended before
 	case s.question.Promise == Stops:
 		return ended && ev.Container == e.To && n.gates.Deleted() && !n.gates.Runs(e.From)
 	case ev.Container == e.To && ev.What == startup.IsStarted:
@@ -44,12 +46,17 @@ func (s *search) notFollowed(n node) bool {
 // violates replays a run to its last move, and reports whether it violates the plan. Then
 // the run is the counterexample.
 func (s *search) violates(step, last int) bool {
-	t, faults := s.replay(step, last)
+	t, schedule := s.replay(step, last)
 	violations := s.decided(startup.Check(s.question.Plan, t))
 	if len(violations) == 0 {
 		return false
 	}
-	s.result.Counterexample, s.result.Violations, s.result.Faults = t, violations, faults
+	s.result.Counterexample, s.result.Violations, s.result.Schedule = t, violations, schedule
+	for _, m := range schedule {
+		if m.Fault != "" {
+			s.result.Faults = append(s.result.Faults, describe(m))
+		}
+	}
 	return true
 }
 

@@ -10,32 +10,12 @@ import (
 	"outrider.dev/startup"
 )
 
-// A move is one transition.
-type move struct {
-	kind  moveKind
-	event kubelet.Event // of one that the kubelet sees
-	name  string
-	edge  startup.Edge // of notify
-	fault Fault        // empty: none
-}
-
-type moveKind int
-
-const (
-	observed  moveKind = iota // by the kubelet
-	release                   // the gate of a container opens
-	healthy                   // a container becomes healthy
-	unhealthy                 // or no longer is
-	notify                    // a gate notifies its container that From has restarted
-)
-
-func (m move) String() string {
-	e := m.event
+// describe names a fault.
+func describe(m gates.Move) string {
+	e := m.Event
 	switch {
-	case m.kind == unhealthy:
-		return m.name + " becomes unhealthy"
-	case m.kind != observed:
-		return m.name
+	case m.Kind == gates.Sickened:
+		return e.Container + " becomes unhealthy"
 	case e.Kind == kubelet.SandboxDied:
 		return "the sandbox dies"
 	case e.Kind == kubelet.SandboxReady:
@@ -56,30 +36,16 @@ func (m move) String() string {
 }
 
 // make applies a move.
-func (s *search) make(n node, m move) (node, startup.Timeline) {
-	now := n.kubelet.Now()
-	var happened startup.Timeline
-	switch m.kind {
-	case release:
-		n.gates, happened = n.gates.Release(m.name, now)
-	case healthy, unhealthy:
-		n.gates, happened = n.gates.SetHealth(m.name, m.kind == healthy, now)
-	case notify:
-		n.gates, happened = n.gates.Notify(m.edge, now)
-	default:
-		before := n.kubelet
-		after, actions := before.Step(m.event)
-		n.kubelet = after
-		n.gates, happened = n.gates.Follow(m.event, kubelet.Happened(before, m.event, actions))
-	}
-	if m.fault != "" {
+func (s *search) make(n node, m gates.Move) (node, startup.Timeline) {
+	happened := m.Apply(&n.kubelet, &n.gates)
+	if m.Fault != "" {
 		n.faults--
 	}
 	return n, happened
 }
 
 // moves returns all transitions from a state, always in the same order.
-func (s *search) moves(n node) []move {
+func (s *search) moves(n node) []gates.Move {
 	c := &collector{search: s, node: n, now: n.kubelet.Now()}
 	c.faulty = n.faults > 0 && !n.gates.Deleted() && (!s.bound.Settled || n.gates.RanOnce())
 	open := n.kubelet.Open()
@@ -96,7 +62,7 @@ func (s *search) moves(n node) []move {
 	}
 	c.obligations()
 	c.pod()
-	c.time()
+	c.time(open)
 	return c.out
 }
 
@@ -106,20 +72,26 @@ type collector struct {
 	node   node
 	now    time.Duration
 	faulty bool // a fault may happen
-	out    []move
+	out    []gates.Move
 }
 
-func (c *collector) add(e kubelet.Event) { c.out = append(c.out, move{event: e}) }
+func (c *collector) add(e kubelet.Event) {
+	c.out = append(c.out, gates.Move{Kind: gates.Observed, Event: e})
+}
 
-func (c *collector) fault(f Fault, m move) {
+// within adds a transition that the kubelet does not see.
+func (c *collector) within(kind gates.MoveKind, name string) {
+	c.out = append(c.out, gates.Move{Kind: kind, Event: kubelet.Event{At: c.now, Container: name}})
+}
+
+func (c *collector) fault(f Fault, kind gates.MoveKind, e kubelet.Event) {
 	if c.faulty && (len(c.bound.Only) == 0 || slices.Contains(c.bound.Only, f)) {
-		m.fault = f
-		c.out = append(c.out, m)
+		c.out = append(c.out, gates.Move{Kind: kind, Event: e, Fault: string(f)})
 	}
 }
 
 // atOnce: SIGKILL takes no time, and neither does a probe. While one of them is due nothing
-// else happens. It is a reduction.
+// else happens. It is a reduction. A preStop that sleeps returns on time.
 func (c *collector) atOnce(open []kubelet.Action) bool {
 	for _, a := range open {
 		e, _ := a.Answer(c.now, true)
@@ -127,6 +99,11 @@ func (c *collector) atOnce(open []kubelet.Action) bool {
 		case kubelet.Kill:
 			c.add(e)
 			return true
+		case kubelet.RunHook:
+			if sleeps(a) && c.now >= a.At+a.Timeout {
+				c.add(e)
+				return true
+			}
 		case kubelet.RunProbe:
 			var answered bool
 			if e.OK, answered = c.node.gates.Probe(a); !answered {
@@ -135,7 +112,7 @@ func (c *collector) atOnce(open []kubelet.Action) bool {
 			c.add(e)
 			if e.OK {
 				e.OK = false
-				c.fault(BadProbe, move{event: e})
+				c.fault(BadProbe, gates.Observed, e)
 			}
 			return true
 		}
@@ -153,11 +130,14 @@ func (c *collector) answers(a kubelet.Action) {
 	case a.Kind == kubelet.Stop:
 		c.stops(well)
 		return
-	case a.Kind == kubelet.RunHook && a.Which == kubelet.PostStart && !c.hookReturns(a.Container):
+	case a.Kind == kubelet.RunHook && !c.hookReturns(a):
+		if a.Which == kubelet.PreStop {
+			return // it sleeps, and can neither return earlier nor fail
+		}
 	default:
 		c.add(well)
 	}
-	c.fault(badEnd[a.Kind], move{event: badly})
+	c.fault(badEnd[a.Kind], gates.Observed, badly)
 }
 
 // stops: a container ends some time after SIGTERM. One that still waits has not completed.
@@ -178,8 +158,13 @@ var badEnd = map[kubelet.ActionKind]Fault{
 	kubelet.RunHook:       BadHook,
 }
 
-// hookReturns: a postStart that stands for health returns when there is health.
-func (c *collector) hookReturns(name string) bool {
+// hookReturns: a postStart that stands for health returns when there is health. A preStop that
+// sleeps returns by atOnce.
+func (c *collector) hookReturns(a kubelet.Action) bool {
+	name := a.Container
+	if a.Which == kubelet.PreStop {
+		return !sleeps(a)
+	}
 	for _, e := range c.edges {
 		if e.By == startup.PostStartProbe && e.To == name && !c.node.gates.Reached(e) {
 			return false
@@ -192,12 +177,12 @@ func (c *collector) hookReturns(name string) bool {
 // ends: a command may complete, if it is one that does; every command may crash; and
 // SIGKILL (out of memory) ends a gate too, which then does not publish the end.
 func (c *collector) ends(name string) {
-	if c.finishes[name] && c.node.gates.Runs(name) {
+	if c.finishes[name] && c.node.gates.Runs(name) && !(c.node.gates.Deleted() && c.awaited[name]) && !c.serves[name] {
 		c.add(kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: name})
 	}
-	c.fault(Crash, move{event: kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: name, Code: 1}})
+	c.fault(Crash, gates.Observed, kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: name, Code: 1})
 	if c.published[name] {
-		c.fault(Kill, move{event: kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: name, Code: gates.Killed}})
+		c.fault(Kill, gates.Observed, kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: name, Code: gates.Killed})
 	}
 }
 
@@ -206,9 +191,9 @@ func (c *collector) health(name string) {
 	switch {
 	case !c.observed[name]:
 	case c.node.gates.Healthy(name):
-		c.fault(Unhealthy, move{kind: unhealthy, name: name})
+		c.fault(Unhealthy, gates.Sickened, kubelet.Event{At: c.now, Container: name})
 	case c.node.gates.CanBeHealthy(name):
-		c.out = append(c.out, move{kind: healthy, name: name})
+		c.within(gates.Recovered, name)
 	}
 }
 
@@ -218,7 +203,7 @@ func (c *collector) gate(name string) {
 	case c.node.gates.GivesUp(name, c.now):
 		c.add(kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: name, Code: 1})
 	case c.node.gates.MayRun(name, c.now):
-		c.out = append(c.out, move{kind: release, name: name})
+		c.within(gates.Released, name)
 	}
 }
 
@@ -230,7 +215,8 @@ func (c *collector) obligations() {
 		case o.Edge.OnRestart == startup.RestartTo:
 			c.add(kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: o.Edge.To, Code: 1})
 		default:
-			c.out = append(c.out, move{kind: notify, name: o.Edge.To, edge: o.Edge})
+			c.within(gates.Notified, o.Edge.To)
+			c.out[len(c.out)-1].Edge = &o.Edge
 		}
 	}
 }
@@ -241,19 +227,67 @@ func (c *collector) pod() {
 		c.add(kubelet.Event{At: c.now, Kind: kubelet.Deleted})
 	}
 	if len(c.node.kubelet.Running()) > 0 {
-		c.fault(NoSandbox, move{event: kubelet.Event{At: c.now, Kind: kubelet.SandboxDied}})
+		c.fault(NoSandbox, gates.Observed, kubelet.Event{At: c.now, Kind: kubelet.SandboxDied})
 	}
 }
 
 // time passes until something is due.
-func (c *collector) time() {
+func (c *collector) time(open []kubelet.Action) {
 	at, ok := c.node.kubelet.Next()
 	if wait, waits := c.node.gates.Next(c.now); waits && (!ok || wait < at) {
 		at, ok = wait, true
 	}
-	if ok {
+	for _, a := range open {
+		if wakes := a.At + a.Timeout; sleeps(a) && wakes > c.now && (!ok || wakes < at) {
+			at, ok = wakes, true
+		}
+	}
+	if ok && !c.outlastsGrace(at) {
 		c.add(kubelet.Event{At: at, Kind: kubelet.Tick})
 	}
+}
+
+// sleeps reports whether an open action is a preStop that sleeps.
+func sleeps(a kubelet.Action) bool { return a.Which == kubelet.PreStop && a.Handler == kubelet.Sleep }
+
+// outlastsGrace reports whether, by that time, a container of the deleted pod has used up its grace
+// period, and the order of stops depends on it. The kubelet's order ends there: SIGTERM goes
+// to all sidecars, and SIGKILL follows up to two seconds later. It is assumed that no container
+// takes so long, as [omitsSlowStop] says, but for one that ignores SIGTERM and so takes it for certain.
+func (c *collector) outlastsGrace(at time.Duration) bool {
+	if c.question.Promise != Stops || !c.node.gates.Deleted() {
+		return false
+	}
+	return slices.ContainsFunc(c.slowStops, func(name string) bool {
+		end, stops := c.node.kubelet.GraceEnd(name)
+		return stops && at >= end && !c.node.gates.IgnoresStop(name)
+	})
+}
+
+// slowStops are the containers that end before others by the plan, and take an unknown time: they
+// have a preStop of unknown length, or are sidecars and wait for others. A plain container without
+// preStop gets SIGKILL when its grace period ends, and of one that sleeps the model knows when.
+func slowStops(q Question) (out []string) {
+	edges := q.Plan.Expand().Edges
+	first := func(name string) bool {
+		return slices.ContainsFunc(edges, func(e startup.Edge) bool { return e.To == name && e.After != startup.Completed })
+	}
+	for i, c := range q.Pod.Init {
+		if c.Restart != kubelet.Always || !first(c.Name) {
+			continue
+		}
+		for _, waited := range slices.Concat(q.Pod.Init[i:], q.Pod.Containers) {
+			out = append(out, waited.Name)
+		}
+	}
+	for _, c := range q.Pod.Containers {
+		if first(c.Name) && c.PreStop != kubelet.NoHandler && c.PreStop != kubelet.Sleep {
+			out = append(out, c.Name)
+		}
+	}
+	slices.Sort(out)
+	late := gates.OutlastGrace(q.Pod, q.Plan) // they use up the grace period for certain
+	return slices.DeleteFunc(slices.Compact(out), func(name string) bool { return late[name] })
 }
 
 // healthMatters returns the containers that an edge, a probe or a hook needs healthy.
@@ -273,12 +307,26 @@ func (s *search) healthMatters() map[string]bool {
 	return out
 }
 
-// mayFinish returns the containers that the kubelet does not always restart. For the others
-// exit code 0 is like a crash.
+// from returns the containers at the beginning of the edges for a condition.
+//
+// One that is to outlive others and ends by itself while the pod stops is like one that crashes: no
+// mechanism can make it outlive anything. So is one that is to be healthy, and not to complete.
+func (s *search) from(conditions ...startup.Condition) map[string]bool {
+	out := map[string]bool{}
+	for _, e := range s.edges {
+		if slices.Contains(conditions, e.After) {
+			out[e.From] = true
+		}
+	}
+	return out
+}
+
+// mayFinish returns the containers that the kubelet does not always restart. For the others, and for
+// the proxies of meshes, exit code 0 is like a crash.
 func (s *search) mayFinish() map[string]bool {
 	out := map[string]bool{}
 	finishes := func(c kubelet.Container, restart kubelet.RestartPolicy) {
-		out[c.Name] = c.Restart != kubelet.Always && restart != kubelet.Always && restart != ""
+		out[c.Name] = c.Restart != kubelet.Always && restart != kubelet.Always && restart != "" && !slices.Contains(s.question.Endless, c.Name)
 	}
 	for _, c := range s.question.Pod.Init {
 		finishes(c, kubelet.Never)

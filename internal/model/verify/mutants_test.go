@@ -33,6 +33,10 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"the stop order when the pod runs":  {File: "judge.go", From: `(v.How == startup.OutlivedFrom) != (s.question.Promise == Stops)`, To: `false`, Tests: "TestExplore"},
 		"an end before To's end":            {File: "judge.go", From: `v.By == startup.Forever`, To: `false`, Tests: "TestExplore"},
 		"a restart that a gate will follow": {File: "judge.go", From: `v.Edge.By == startup.Gate`, To: `false`, Tests: "TestExplore"},
+		"time passes in replays":            {File: "search.go", From: `s.ended(ctx)`, In: `before/everySteps && s.ended(ctx)`, To: `false`, Tests: "TestTimeIsCheckedBetweenReplays"},
+		"a completed container may outlive": {File: "judge.go", From: `e.After == startup.Completed`, To: `false`, Tests: "TestCompletedContainersCostNoReplay"},
+		"a preStop outlasts the grace":      {File: "moves.go", From: `!c.outlastsGrace(at)`, To: `true`, Tests: "TestExplore"},
+		"a sleep never returns":             {File: "moves.go", From: `sleeps(a) && c.now >= a.At+a.Timeout`, To: `false`, Tests: "TestExplore"},
 		"a restart that nothing follows":    {File: "judge.go", From: `v.Edge.By == startup.Gate`, To: `true`, Tests: "TestExplore"},
 	})
 }

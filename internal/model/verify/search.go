@@ -32,23 +32,36 @@ type search struct {
 	observed  map[string]bool // their health matters
 	published map[string]bool // other containers read their records
 	finishes  map[string]bool // they may complete
+	awaited   map[string]bool // they are to outlive others
+	serves    map[string]bool // they are to be healthy, and not to complete
+	slowStops []string        // their stops take an unknown time
 	bound     Bound
 	progress  func(Progress)
 
 	seen      map[[16]byte]struct{} // hashes of keys: 128 bits do not collide by chance
 	forgetful bool                  // in tests: states that were seen are expanded, too
 	steps     []step
+	replayed  int // steps of all replays
 	result    Result
 }
 
-// every is the number of states between two checks of the context.
-const every = 4096
+// Between two checks of the context are so many states, or so many steps of replays, a few milliseconds
+// of either, so that an answer comes when its time is up. A replay repeats a run from its beginning, which may
+// have a thousand steps.
+const (
+	everyStates = 256
+	everySteps  = 2048
+)
 
 func newSearch(q Question, b Bound, progress func(Progress)) *search {
 	q.Pod = withoutReadiness(q.Pod)
 	s := &search{question: q, edges: q.Plan.Expand().Edges, bound: b, progress: progress,
 		seen: map[[16]byte]struct{}{}, result: Result{Promise: q.Promise, Bound: b}}
-	s.observed, s.published, s.finishes = s.healthMatters(), s.recordIsRead(), s.mayFinish()
+	s.observed, s.published, s.finishes, s.slowStops = s.healthMatters(), s.recordIsRead(), s.mayFinish(), slowStops(q)
+	s.awaited, s.serves = s.from(startup.Started, startup.Healthy), s.from(startup.Healthy)
+	for name := range s.from(startup.Completed) { // any order: each is deleted
+		delete(s.serves, name)
+	}
 	return s
 }
 
@@ -71,11 +84,11 @@ func (s *search) run(ctx context.Context) {
 		}
 		var next []node
 		for i := range level {
-			if tried%every == 0 && s.stopped(ctx, len(level)-i+len(next)) {
+			if tried%everyStates == 0 && s.stopped(ctx, len(level)-i+len(next)) {
 				return
 			}
 			tried++
-			if next = s.expand(level[i], next); s.result.Counterexample != nil || s.result.CutShort != "" {
+			if next = s.expand(ctx, level[i], next); s.result.Counterexample != nil || s.result.CutShort != "" {
 				return
 			}
 			level[i] = node{} // free its memory
@@ -90,6 +103,11 @@ func (s *search) stopped(ctx context.Context, open int) bool {
 	if s.progress != nil {
 		s.progress(Progress{Faults: s.bound.Faults, States: len(s.seen), Depth: s.result.Depth, Open: open})
 	}
+	return s.ended(ctx)
+}
+
+// ended reports whether the context has ended, and which bound that was.
+func (s *search) ended(ctx context.Context) bool {
 	if ctx.Err() == nil {
 		return false
 	}
@@ -101,13 +119,19 @@ func (s *search) stopped(ctx context.Context, open int) bool {
 }
 
 // expand tries all moves from a state, and appends the states that are new.
-func (s *search) expand(from node, next []node) []node {
+func (s *search) expand(ctx context.Context, from node, next []node) []node {
 	for i, m := range s.moves(from) {
 		to, happened := s.make(from, m)
 		s.result.Steps++
-		if s.mayViolate(to, happened) && s.violates(from.step, i) {
-			s.result.Depth++
-			return next
+		if s.mayViolate(to, happened) {
+			if s.violates(from.step, i) {
+				s.result.Depth++
+				return next
+			}
+			before := s.replayed
+			if s.replayed += s.result.Depth + 1; s.replayed/everySteps > before/everySteps && s.ended(ctx) {
+				return next
+			}
 		}
 		if !s.visit(&to) {
 			continue
@@ -137,7 +161,7 @@ func (s *search) visit(n *node) bool {
 }
 
 // replay repeats the run to a step, and one more move.
-func (s *search) replay(to, last int) (t startup.Timeline, faults []string) {
+func (s *search) replay(to, last int) (t startup.Timeline, schedule []gates.Move) {
 	var numbers []int
 	for at := to; at > 0; at = int(s.steps[at].before) {
 		numbers = append(numbers, int(s.steps[at].move))
@@ -145,9 +169,7 @@ func (s *search) replay(to, last int) (t startup.Timeline, faults []string) {
 	n := s.root()
 	repeat := func(i int) {
 		m := s.moves(n)[i]
-		if m.fault != "" {
-			faults = append(faults, m.String())
-		}
+		schedule = append(schedule, m)
 		var happened startup.Timeline
 		n, happened = s.make(n, m)
 		t = append(t, happened...)
@@ -156,7 +178,7 @@ func (s *search) replay(to, last int) (t startup.Timeline, faults []string) {
 		repeat(numbers[i])
 	}
 	repeat(last)
-	return t, faults
+	return t, schedule
 }
 
 // withoutReadiness is a reduction: readiness holds no container back.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"outrider.dev/internal/model/gates"
@@ -19,6 +20,7 @@ type Question struct {
 	Plan    startup.Plan // an edge by a gate is kept by it; the pod itself keeps the others
 	Version kubelet.Version
 	Promise Promise
+	Endless []string   // containers that never complete by themselves, as a mesh's proxy
 	Gate    gates.Gate // not zero in tests of this package only
 }
 
@@ -125,6 +127,7 @@ type Result struct {
 	Counterexample startup.Timeline    `json:"counterexample,omitempty"`
 	Violations     []startup.Violation `json:"violations,omitempty"` // by it
 	Faults         []string            `json:"faults,omitempty"`     // that it needs
+	Schedule       []gates.Move        `json:"schedule,omitempty"`   // its transitions, for [simulate.Replay]
 
 	// Proved is the number of faults up to which every run was explored, and keeps
 	// the plan; -1: not even without one.
@@ -219,12 +222,16 @@ func (q Question) check() error {
 // OmitsDeletion is an omission of [Starts] that [Stops] does not have.
 const OmitsDeletion = "deletion: use --promise stops"
 
+// omitsSlowStop is the omission of a pod with preStops that take an unknown time.
+const omitsSlowStop = "a stop of %s that takes longer, with the preStop, than the grace period of %s: then the kubelet stops all at once"
+
 // omissions are what the model abstracts from, so that the result does not cover it.
 func omissions(q Question) []string {
 	out := []string{
 		"liveness: whether a container runs at all, or a gate notifies it of a restart; only that nothing happens too early",
 		"instants between two of the kubelet's own deadlines: everything happens at one of them, in any order",
 		"time in the containers: each of their actions may happen at once, late or never; a probe answers at once",
+		"exit code 0 of a mesh's proxy, of a container that others need healthy, and of one that is always restarted, before its stop: that is a crash, and so a fault",
 		"readiness probes, and a back-off forgotten after ten minutes without a crash",
 		"what package kubelet leaves out: eviction, restart of the kubelet, in-place resize, restart rules by exit code",
 	}
@@ -235,7 +242,10 @@ func omissions(q Question) []string {
 		}
 	}
 	if q.Promise == Stops {
-		out = append(out, "faults after the deletion")
+		out = append(out, "faults after the deletion, and a container that others end before, and that then ends by itself")
+		if slow := slowStops(q); len(slow) > 0 {
+			out = append(out, fmt.Sprintf(omitsSlowStop, strings.Join(slow, ", "), q.Pod.GracePeriod()))
+		}
 	} else {
 		out = append(out, OmitsDeletion)
 	}

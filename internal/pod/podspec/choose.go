@@ -83,13 +83,52 @@ func (c *chooser) all(requestedOnly bool) []Choice {
 		case !isRequested && requestedOnly:
 		case !isRequested:
 			out = append(out, c.present(e))
-		case e.By == startup.Gate && requested[i].By == "" && r.Start == StartDefault:
+		case e.By == startup.Gate && requested[i].By == "" && r.Start == StartDefault,
+			r.Injected && slices.Contains(startup.Preferred, e.By) && (requested[i].By == "" || requested[i].By == e.By):
 			out = append(out, c.present(e))
 		default:
-			out = append(out, c.choose(requested[i]))
+			choice := c.choose(requested[i])
+			if p := c.keeper(choice.Edge); p != nil && !requestedOnly {
+				choice.Why, choice.Present = append(slices.Clip(choice.Why), p.why...), p.Found
+			}
+			out = append(out, choice)
 		}
 	}
+	for i := range out {
+		c.undone(&out[i], out)
+	}
 	return out
+}
+
+// undone notes that other edges undo what the kubelet keeps of this one: To is written before the
+// hold that it would have waited for, or From, which is to be started, waits within its container.
+func (r *chooser) undone(c *Choice, all []Choice) {
+	if c.Edge.By != startup.Hold && c.Edge.By != startup.Native {
+		return
+	}
+	var limit startup.Limit
+	for _, o := range all {
+		to, _ := r.judge.Find(c.Edge.To)
+		switch {
+		case c.Present != nil && o.Present == nil && c.Edge.By == startup.Hold && o.Edge.By == startup.Native && o.Edge.From == c.Edge.To && to.Kind == startup.Plain:
+			limit = startup.Limit{Code: "moved-before", Reason: fmt.Sprintf("%s becomes a sidecar for another edge, and sidecars start before %s", c.Edge.To, c.Edge.From)}
+		case c.Edge.After == startup.Started && o.Edge.To == c.Edge.From && o.Edge.By.WaitsInside():
+			limit = startup.Limit{Code: "waits-inside", Reason: fmt.Sprintf("%s is started for the kubelet while its command still waits for %s", c.Edge.From, o.Edge.From)}
+		}
+	}
+	if limit.Code != "" {
+		c.Answer = startup.Answer{Stop: c.Answer.Stop && limit.Code != "moved-before", Limits: append(slices.Clip(c.Answer.Limits), limit)}
+	}
+}
+
+// keeper is what keeps an edge in the pod already, by the mechanism that it names; nil if nothing
+// does, or only for a weaker condition.
+func (r *chooser) keeper(e startup.Edge) *presence {
+	p := r.presence(e)
+	if p == nil || !slices.ContainsFunc(p.Edges, func(o startup.Edge) bool { return endsOf(o) == endsOf(e) && o.After == e.After }) {
+		return nil
+	}
+	return p
 }
 
 // A chooser chooses the mechanisms of the edges of one plan.
@@ -147,8 +186,8 @@ func KeptBy(choices []Choice) func(startup.Edge) bool {
 	return func(e startup.Edge) bool { return kept[endsOf(e)] }
 }
 
-// present is the mechanism that the pod has already.
-func (r *chooser) present(e startup.Edge) Choice {
+// presence is what the pod has already of the mechanism that an edge names.
+func (r *chooser) presence(e startup.Edge) *presence {
 	if r.found == nil {
 		r.found = map[startup.Edge]*presence{}
 		for i := range r.Found {
@@ -161,8 +200,13 @@ func (r *chooser) present(e startup.Edge) Choice {
 			}
 		}
 	}
+	return r.found[startup.Edge{From: e.From, To: e.To, By: e.By}]
+}
+
+// present is the mechanism that the pod has already.
+func (r *chooser) present(e startup.Edge) Choice {
 	c := Choice{Edge: e, Answer: r.judge.Keeps(e.By, e)}
-	if p := r.found[startup.Edge{From: e.From, To: e.To, By: e.By}]; p != nil {
+	if p := r.presence(e); p != nil {
 		c.Why, c.Present = p.why, p.Found
 	}
 	return c
@@ -273,6 +317,9 @@ func (r *chooser) asWritten(e startup.Edge) (startup.Container, startup.Answer, 
 		return startup.Container{}, startup.Answer{}, fmt.Sprintf("the pod does not have both %s and %s", e.From, e.To)
 	}
 	f := r.Facts[e.From]
+	if f.lacksHook(e) {
+		return startup.Container{}, startup.Answer{}, e.From + " has a postStart hook of its own, and a container can have one only"
+	}
 	judge := r.judge
 	switch e.By {
 	case startup.Gate:
@@ -299,6 +346,12 @@ func (r *chooser) asWritten(e startup.Edge) (startup.Container, startup.Answer, 
 	return from, judge.Keeps(e.By, e), ""
 }
 
+// lacksHook reports whether an edge needs a postStart of From that waits, and there is another one.
+func (f Fact) lacksHook(e startup.Edge) bool {
+	needs := e.By == startup.Hold || e.By == startup.Native && e.After == startup.Healthy && !f.Starts
+	return needs && f.Hooked
+}
+
 // asSidecar judges the plan that Write would make where From, at place from, becomes a sidecar.
 func (r *chooser) asSidecar(e startup.Edge, from, to int) *startup.Judge {
 	place := moved{from, to, e.After == startup.Healthy}
@@ -317,11 +370,10 @@ func (r *chooser) asSidecar(e startup.Edge, from, to int) *startup.Judge {
 
 // noGate is the reason why [Write] would make no gate for the edge; empty if it would.
 func (r *chooser) noGate(e startup.Edge) string {
-	from := r.Facts[e.From]
-	switch {
-	case !r.Facts[e.To].Command:
+	switch missing := r.missingCommands(e); {
+	case slices.Contains(missing, e.To):
 		return fmt.Sprintf("the command of %s is not in the pod spec, and %s", e.To, r.notLookedUp(e.To))
-	case !from.Command && (!from.Proxy || e.After == startup.Completed):
+	case len(missing) > 0:
 		return fmt.Sprintf("the command of %s is not in the pod spec, so nothing can publish its state", e.From)
 	}
 	return r.firstProcess(e)

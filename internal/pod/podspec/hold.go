@@ -91,7 +91,7 @@ func (r *reader) hookWait(c carrier) (hookWait, bool) {
 		w, ok := r.waits(c, h.Exec.Command)
 		w.field, w.text = field+".exec.command", strings.Join(h.Exec.Command, " ")
 		return w, ok
-	case h.HTTPGet != nil:
+	case h.HTTPGet != nil && !strings.HasPrefix(h.HTTPGet.Path, istioHooks):
 		port := PortNumber(c.Container, h.HTTPGet.Port)
 		from := r.listener(port)
 		// One request, at once: it cannot wait for the container itself.
@@ -100,6 +100,10 @@ func (r *reader) hookWait(c carrier) (hookWait, bool) {
 	}
 	return hookWait{}, false
 }
+
+// istioHooks is where Istio's agent takes a hook of the app, which it forwards: Istio's injection
+// rewrites httpGet so, as its pkg/kube/inject/app_probe.go shows.
+const istioHooks = "/app-lifecycle/"
 
 // holdsItself reports whether the hook of c blocks until c itself is healthy.
 func (r *reader) holdsItself(c carrier) bool {

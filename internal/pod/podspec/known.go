@@ -3,6 +3,7 @@ package podspec
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,3 +84,31 @@ func (p proxy) probe() *corev1.Probe {
 
 // url is the address of that probe.
 func (p proxy) url() string { return fmt.Sprintf("http://127.0.0.1:%d%s", p.port, p.path) }
+
+// servers are programs and images that serve until they get a signal: proxies, databases,
+// and agents that people put beside an app.
+var servers = []string{"cloud-sql-proxy", "cloud_sql_proxy", "gce-proxy", "alloydb-auth-proxy", "pgbouncer", "envoy", "nginx", "nginx-unprivileged", "haproxy", "oauth2-proxy",
+	"redis", "redis-server", "valkey", "postgres", "mysqld", "mariadb", "mongod", "mongo", "rabbitmq", "memcached", "dockerd",
+	"fluent-bit", "fluentd", "filebeat", "promtail", "vector", "telegraf", "statsd-exporter", "opentelemetry-collector", "opentelemetry-collector-contrib", "otelcol", "otel-agent",
+	"daprd", "consul-dataplane", "pilot-agent", "linkerd2-proxy", "kuma-dp"}
+
+// IsServer reports whether a container is known to serve until it gets a signal: by its
+// program, or by its image if the pod names no program.
+func IsServer(c *corev1.Container) bool {
+	argv := slices.Concat(c.Command, c.Args)
+	if len(c.Command) == 0 && (len(argv) == 0 || strings.HasPrefix(argv[0], "-") || strings.Contains(argv[0], ":")) {
+		return slices.Contains(servers, ImageName(c.Image)) || ImageName(c.Image) == "docker" && strings.HasSuffix(c.Image, "dind")
+	}
+	calls := Calls(argv)
+	if len(calls) == 0 {
+		return false
+	}
+	last := calls[len(calls)-1] // what a script becomes
+	return last.Final && slices.Contains(servers, last.Program) && !slices.Contains(last.Args, "--version")
+}
+
+// IsProxy reports whether a container is one that meshes or clouds inject, by its name.
+func IsProxy(c *corev1.Container) bool {
+	_, is := knownProxy(c.Name)
+	return is
+}

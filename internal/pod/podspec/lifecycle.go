@@ -33,6 +33,9 @@ func Lifecycle(pod *corev1.Pod) kubelet.Pod {
 		}
 		if l := c.Lifecycle; l != nil {
 			one.PostStart, one.PreStop = hookHandler(l.PostStart), hookHandler(l.PreStop)
+			if one.PreStop == kubelet.Sleep {
+				one.PreStopSleep = time.Duration(min(max(l.PreStop.Sleep.Seconds, 0), math.MaxInt32)) * time.Second
+			}
 		}
 		if c.inInit() {
 			out.Init = append(out.Init, one)

@@ -36,7 +36,7 @@ func TestLifecycle(t *testing.T) {
   {name: c, lifecycle: {preStop: {}}}]}`,
 			want: kubelet.Pod{Containers: []kubelet.Container{
 				{Name: "a", PostStart: kubelet.Exec, PreStop: kubelet.HTTPGet},
-				{Name: "b", PostStart: kubelet.TCPSocket, PreStop: kubelet.Sleep},
+				{Name: "b", PostStart: kubelet.TCPSocket, PreStop: kubelet.Sleep, PreStopSleep: 5 * time.Second},
 				{Name: "c"}}},
 		},
 		"every kind of probe, with its numbers": {

@@ -20,8 +20,11 @@ type Run struct {
 	Written  []startup.Edge // edges that were requested, and that the pod did not keep yet
 	Supposed []startup.Edge // not requested: an app should wait for its proxy
 
+	Stronger string // what would keep more, in one sentence
+
 	Facts  map[string]Fact          // by container
 	Sleeps map[string]time.Duration // by container: before its command begins, or until its polls end
+	Lasts  map[string]time.Duration // by container: its command, if that ends with a sleep
 	Hooks  map[string]Hook          // by container: what its postStart does
 }
 
@@ -76,7 +79,9 @@ func withStandIns(pod *corev1.Pod, names []string) *corev1.Pod {
 // which of them are to be written, or supposed.
 func (run *Run) choose(r Reading, on startup.Kubernetes) []startup.Edge {
 	var edges []startup.Edge
-	for _, c := range Choose(r, on) {
+	choices := Choose(r, on)
+	run.Stronger = r.Stronger(choices, on)
+	for _, c := range choices {
 		edges = append(edges, c.Edge)
 		if c.Present == nil && (c.Edge.By == startup.Gate || c.Edge.By == startup.Native || c.Edge.By == startup.Hold) {
 			run.Written = append(run.Written, c.Edge)
@@ -107,7 +112,7 @@ func brought(r Reading, have []startup.Edge) []startup.Edge {
 
 // waits records the sleeps and hooks of the pod: their times are not in a plan.
 func (run *Run) waits(r Reading) {
-	run.Sleeps, run.Hooks = map[string]time.Duration{}, map[string]Hook{}
+	run.Sleeps, run.Lasts, run.Hooks = map[string]time.Duration{}, map[string]time.Duration{}, map[string]Hook{}
 	for _, f := range r.Found {
 		if f.Mechanism == startup.Sleep || f.Mechanism == startup.BoundedLoop {
 			run.Sleeps[f.Container] += f.lasts
@@ -115,6 +120,13 @@ func (run *Run) waits(r Reading) {
 	}
 	all := reader{pod: run.Pod, all: carriers(run.Pod), Reading: r}
 	for _, c := range all.all {
+		sleeps, lasts := ownTimes(*c.Container)
+		if _, found := run.Sleeps[c.Name]; !found && sleeps > 0 {
+			run.Sleeps[c.Name] = sleeps
+		}
+		if lasts > 0 {
+			run.Lasts[c.Name] = lasts
+		}
 		if c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
 			continue
 		}

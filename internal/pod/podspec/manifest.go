@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/manifest"
 )
@@ -28,6 +28,11 @@ type Object struct {
 	Index      int        `json:"-"` // among the objects of the document
 	Pod        corev1.Pod `json:"-"`
 	Unknown    []string   `json:"-"` // fields that are not in this version of the API
+	Claims     []string   `json:"-"` // volumes that a StatefulSet adds to its pods
+
+	// NoPod is why the template of a kind that is not Kubernetes' own is none of a pod, although
+	// it has containers. Only [Rewrite] has such objects.
+	NoPod error `json:"-"`
 }
 
 func (o Object) String() string {
@@ -78,6 +83,23 @@ var templates = map[string]string{
 
 const usualTemplate = "spec.template"
 
+// ownGroups are the API groups whose kinds have pod templates for certain. What any other kind has
+// at spec.template is one if it can be read as one: an ApplicationSet, a VirtualMachine or a
+// MachineDeployment has something else there, and a Knative Service may leave names out.
+var ownGroups = []string{"", "apps", "batch", "extensions"}
+
+// own reports whether the template must be a pod's.
+func (o Object) own() bool {
+	group, _, hasGroup := strings.Cut(o.APIVersion, "/")
+	if !hasGroup {
+		group = "" // v1, or none
+	}
+	return slices.Contains(ownGroups, group) && (o.APIVersion != "" || slices.Contains(ownKinds, o.Kind))
+}
+
+// ownKinds are those that are known without their API version.
+var ownKinds = []string{"Pod", "ReplicationController", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob"}
+
 // Parse returns the pods of a file's documents, YAML or JSON, and the kinds that
 // have none. The error is an *InputError.
 func Parse(file string, data []byte) (objects []Object, others []string, err error) {
@@ -91,7 +113,14 @@ func Parse(file string, data []byte) (objects []Object, others []string, err err
 		if err := p.document(s.Body); err != nil {
 			return nil, nil, err
 		}
-		objects, others = append(objects, p.objects...), append(others, p.others...)
+		for _, o := range p.objects {
+			if o.NoPod != nil {
+				others = append(others, o.Kind)
+			} else {
+				objects = append(objects, o)
+			}
+		}
+		others = append(others, p.others...)
 	}
 	return objects, others, nil
 }
@@ -138,7 +167,7 @@ func (p *parser) mismatch(o Object, raw []byte, err error) error {
 }
 
 func (p *parser) document(text []byte) error {
-	raw, err := yaml.YAMLToJSONStrict(text)
+	raw, err := manifest.StrictJSON(text)
 	if err != nil {
 		return p.fail("", "", errors.New(manifest.SyntaxReason(text, err)))
 	}
@@ -158,7 +187,11 @@ func (p *parser) object(raw []byte, apiVersion, kind string) error {
 		} `json:"metadata"`
 		Items []json.RawMessage `json:"items"`
 	}
-	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' {
+	raw = bytes.TrimSpace(raw)
+	if string(raw) == "null" {
+		return nil // as kubectl has it, for a document and for an item of a list
+	}
+	if len(raw) == 0 || raw[0] != '{' {
 		return p.fail("", "", errors.New("this is no Kubernetes object"))
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
@@ -182,17 +215,55 @@ func (p *parser) object(raw []byte, apiVersion, kind string) error {
 	o := Object{File: p.at.File, Document: p.at.Document, Index: p.count, APIVersion: cmp.Or(head.APIVersion, apiVersion), Kind: head.Kind,
 		Namespace: head.Metadata.Namespace, Name: cmp.Or(head.Metadata.Name, head.Metadata.GenerateName)}
 	p.count++
+	if o.Kind == "StatefulSet" {
+		o.Claims = claimsOf(raw)
+	}
 	path, known := templates[head.Kind]
 	if !known {
 		path = usualTemplate
 	}
 	o.Template = path
-	template, ok := dig(raw, path)
+	template, ok := templateAt(raw, path)
 	if !ok {
 		p.others = append(p.others, o.Kind)
 		return nil
 	}
-	return p.pod(o, template)
+	return p.template(o, template)
+}
+
+// claimsOf returns the names of a StatefulSet's claims, as far as they can be read.
+func claimsOf(raw []byte) (names []string) {
+	var claims []struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+	}
+	if text, ok := dig(raw, "spec.volumeClaimTemplates"); !ok || json.Unmarshal(text, &claims) != nil {
+		return nil
+	}
+	for _, c := range claims {
+		names = append(names, c.Metadata.Name)
+	}
+	return names
+}
+
+// template reads the pod of o, if it has one.
+func (p *parser) template(o Object, template []byte) error {
+	err := p.pod(o, template)
+	if err == nil || o.own() {
+		return err
+	}
+	if _, has := dig(template, "spec.containers"); !has {
+		p.others = append(p.others, o.Kind)
+		return nil
+	}
+	o.NoPod = err
+	var input *InputError
+	if errors.As(err, &input) {
+		o.NoPod = fmt.Errorf("%s: %w", cmp.Or(input.Field, o.Template), input.Err)
+	}
+	p.objects = append(p.objects, o)
+	return nil
 }
 
 // pod decodes the template of o and checks what every pod has.
@@ -220,7 +291,17 @@ func (p *parser) pod(o Object, template []byte) error {
 	return nil
 }
 
-// dig returns the pod template at a path of names; false if there is none.
+// templateAt returns the pod template at a path of names; false if there is none.
+func templateAt(raw []byte, path string) ([]byte, bool) {
+	raw, ok := dig(raw, path)
+	if !ok {
+		return nil, false
+	}
+	_, ok = dig(raw, "spec")
+	return raw, ok
+}
+
+// dig returns the value at a path of names; false if there is none.
 func dig(raw []byte, path string) ([]byte, bool) {
 	for step := range strings.SplitSeq(path, ".") {
 		var level map[string]json.RawMessage
@@ -232,8 +313,5 @@ func dig(raw []byte, path string) ([]byte, bool) {
 		}
 		raw = level[step]
 	}
-	var pod struct {
-		Spec json.RawMessage `json:"spec"`
-	}
-	return raw, json.Unmarshal(raw, &pod) == nil && pod.Spec != nil
+	return raw, true
 }

@@ -52,6 +52,15 @@ spec: {template: {spec: {containers: [{name: app}]}}}
 	}
 }
 
+// What kubectl passes over is passed over: documents and items that are null.
+func TestNullIsNoObject(t *testing.T) {
+	text := "null\n---\n~\n---\nkind: List\nitems:\n- null\n- kind: Pod\n  metadata: {name: x}\n  spec: {containers: [{name: a}]}\n---\nkind: List\nitems:\n"
+	objects, others, err := Parse("f", []byte(text))
+	if err != nil || len(objects) != 1 || objects[0].Index != 0 || objects[0].Name != "x" || len(others) != 1 {
+		t.Errorf("%v, %v, %v", objects, others, err)
+	}
+}
+
 // An error of a manifest names the document and the field, and what would be right in words
 // of the API, without types of Go.
 func TestErrorsNameThePlaceAndTheRemedy(t *testing.T) {
@@ -83,6 +92,20 @@ func TestErrorsNameThePlaceAndTheRemedy(t *testing.T) {
 		_, _, err := Parse("f", []byte(text))
 		if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+func TestClaimsOfAStatefulSet(t *testing.T) {
+	const set = "apiVersion: apps/v1\nkind: %s\nspec: {template: {spec: {containers: [{name: db}]}}, volumeClaimTemplates: %s}\n"
+	for _, tt := range []struct{ kind, claims, want string }{
+		{"StatefulSet", "[{metadata: {name: data}}, {metadata: {name: log}}]", "[data log]"},
+		{"StatefulSet", "3", "[]"},
+		{"Deployment", "[{metadata: {name: data}}]", "[]"},
+	} {
+		objects, _, err := Parse("f.yaml", fmt.Appendf(nil, set, tt.kind, tt.claims))
+		if err != nil || len(objects) != 1 || fmt.Sprint(objects[0].Claims) != tt.want {
+			t.Errorf("%+v: %v, %v", tt, objects, err)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/startup"
 )
 
@@ -21,8 +22,10 @@ type Reading struct {
 	Requested  []startup.Edge  // by annotation, stars included
 	Found      []Found         // what is in the pod already
 	Start      Start           // the annotation outrider.dev/start
+	Native     bool            // the annotation sidecar.istio.io/nativeSidecar: "true", which goes before a gate
 	Expected   []string        // containers that the pod waits for, but that injection has yet to add
 	Notes      []string
+	Injected   bool // what is requested was written by injection, as well as it could
 
 	// Avoid are mechanisms that [Choose] must not prefer by itself. It is set by callers,
 	// not by the pod.
@@ -39,6 +42,8 @@ type Fact struct {
 	First   bool // it runs only as process 1
 	Proxy   bool // a mesh's own: it can be moved, and reports its own readiness
 	Probed  bool // it has a probe, which a hook or a gate can run
+	Starts  bool // it has a startup probe
+	Hooked  bool // it has a postStart, so that there is no place for one that waits
 }
 
 // Found is an ordering that the pod has already, from any source.
@@ -99,8 +104,9 @@ func read(pod *corev1.Pod, requested []startup.Edge) (reader, error) {
 		}
 	}
 	r.Requested = requested
+	_, r.Injected = pod.Annotations[contract.Status]
 	start, err := ParseStart(pod.Annotations)
-	r.Start = start
+	r.Start, r.Native = start, pod.Annotations[contract.NativeSidecar] == "true"
 	for _, e := range requested {
 		if e.From == OurProxy {
 			r.expect(OurProxy)
@@ -115,7 +121,7 @@ func newReader(pod *corev1.Pod) reader {
 	for _, c := range r.all {
 		r.Containers = append(r.Containers, r.container(c))
 		_, isProxy := knownProxy(c.Name)
-		r.Facts[c.Name] = Fact{Command: len(c.Command) > 0, First: len(c.Command) > 0 && First(c.Command[0]), Proxy: isProxy, Probed: ownProbe(c.Container) != nil}
+		r.Facts[c.Name] = Fact{Command: len(c.Command) > 0, First: len(c.Command) > 0 && First(c.Command[0]), Proxy: isProxy, Probed: ownProbe(c.Container) != nil, Starts: c.StartupProbe != nil, Hooked: c.Lifecycle != nil && c.Lifecycle.PostStart != nil && !r.holdsItself(c)}
 	}
 	return r
 }

@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"slices"
 	"strings"
 
 	"outrider.dev/startup"
@@ -26,7 +27,7 @@ func workaround(r *reader, c carrier) {
 		switch {
 		case sleeps && !last:
 			f.Mechanism, f.By, f.lasts = startup.Sleep, "sleep "+d.String(), d
-			if proxy := r.proxy(); proxy != "" && proxy != c.Name {
+			if proxy := r.proxy(); proxy != "" && !r.startsAfter(proxy, c) {
 				f.Edges = []startup.Edge{r.after(proxy, c.Name, startup.Sleep)}
 			} else {
 				r.Notes = append(r.Notes, c.Name+" sleeps "+d.String()+" before it begins; it is unknown what it waits for")
@@ -48,4 +49,10 @@ func workaround(r *reader, c carrier) {
 		f.Evidence.Text = strings.TrimRight(strings.TrimSpace(f.Evidence.Text), ";& \n")
 		r.add(f)
 	}
+}
+
+// startsAfter reports whether the kubelet starts a container only after c, or is c: then a pause
+// in c is none for it.
+func (r *reader) startsAfter(name string, c carrier) bool {
+	return c.kind != startup.Plain && slices.ContainsFunc(r.all[c.at:], func(o carrier) bool { return o.Name == name }) || name == c.Name
 }

@@ -1,0 +1,102 @@
+package scenario
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"outrider.dev/internal/model/verify"
+	"outrider.dev/internal/pod/inject"
+	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/test/corpus"
+)
+
+// corpusTime is the environment variable for the long form: the time of verify for each pod, such as 10s,
+// which is that of the command.
+const corpusTime = "OUTRIDER_VERIFY_CORPUS"
+
+// The answer about the largest pods that people write says what it covers: all within the bound, or up to
+// how many faults and which bound ended the search. The long form prints how long each took.
+func TestAnswersAboutLargePodsSayTheirBound(t *testing.T) {
+	bound := verify.Bound{States: 500, Time: time.Hour}
+	if text := os.Getenv(corpusTime); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil || d <= 0 {
+			t.Fatalf("%s=%q: must be a time like 10s", corpusTime, text)
+		}
+		bound.States, bound.Time = 1_000_000, d
+	}
+	cut := 0
+	for _, o := range largest(t, 6) {
+		for _, injected := range []bool{false, true} {
+			if injected {
+				r, err := inject.Pod(&o.Pod, inject.Namespace{Name: "default"}, inject.Options{Manual: true, Kubernetes: 34})
+				var refusal *inject.Refusal
+				if errors.As(err, &refusal) {
+					t.Logf("%s is not injected: %v", o, err)
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.Pod = *r.Pod
+			}
+			s, err := NewSubject(o, 34)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, bound.Faults = range []int{1, 2} {
+				began := time.Now()
+				v, err := s.Verify(context.Background(), Promises["both"], bound, func(string, verify.Progress) {})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, a := range v.Results {
+					verdict := a.Verdict()
+					t.Logf("%s, %d containers, injected %t, --faults %d, %s: %s", o, len(s.Plan.Containers), injected, bound.Faults, time.Since(began).Round(100*time.Millisecond), verdict)
+					if a.CutShort != "" {
+						cut++
+					}
+					says := strings.Contains(verdict, "; bound: "+a.Bound.String())
+					if a.CutShort != "" && !strings.Contains(verdict, "not all states were explored, cut short by "+string(a.CutShort)) || a.Counterexample == nil && !says {
+						t.Errorf("%s: %q does not say what it covers", o, verdict)
+					}
+				}
+			}
+		}
+	}
+	if cut == 0 && bound.Time == time.Hour {
+		t.Error("no search was cut short, so nothing was tested")
+	}
+}
+
+// largest are the pods of the corpus with the most containers, and its MySQL.
+func largest(t *testing.T, n int) []podspec.Object {
+	files, err := corpus.Sane()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []podspec.Object
+	for _, f := range files {
+		objects, _, err := podspec.Parse(f.Name, f.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, objects...)
+	}
+	size := func(o podspec.Object) int { return len(o.Pod.Spec.InitContainers) + len(o.Pod.Spec.Containers) }
+	slices.SortStableFunc(all, func(a, b podspec.Object) int { return cmp.Compare(size(b), size(a)) })
+	mysql := slices.IndexFunc(all, func(o podspec.Object) bool { return o.Kind == "StatefulSet" && strings.Contains(o.Name, "mysql") })
+	if mysql < 0 {
+		t.Fatal("the corpus has no StatefulSet of MySQL")
+	}
+	if mysql < n {
+		return all[:n]
+	}
+	return append(slices.Clone(all[:n]), all[mysql])
+}

@@ -1,0 +1,145 @@
+package podspec
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// A Call is one program that a command line runs, with its arguments.
+type Call struct {
+	Program string   // its base name
+	Args    []string // without quotes; what a shell substitutes stays as it is written
+	Word    int      // index in the words of the command line
+	At      int      // where it begins in that word, if that is a script
+	Final   bool     // a script does nothing after it: it is neither in a loop, a pipe nor in the background
+	Execed  bool     // by "exec": it takes the place of the shell
+	Alone   bool     // it is a simple command without redirections, and nothing runs in the background
+}
+
+// Script reports whether argv is a shell with a script, and which shell.
+func Script(argv []string) (shell string, ok bool) {
+	if _, ok := shellScript(argv); !ok {
+		return "", false
+	}
+	return path.Base(argv[afterInit(argv)]), true
+}
+
+// Calls are the programs that argv runs: itself, or those of its script, also in loops,
+// conditions and substitutions. Nothing is known of a script that cannot be parsed.
+func Calls(argv []string) []Call {
+	s, ok := shellScript(argv)
+	if !ok {
+		i := afterInit(argv)
+		if c, ok := callOf(argv[i:]); ok {
+			c.Word, c.Final, c.Execed = i, true, true
+			return []Call{c}
+		}
+		return nil
+	}
+	file, err := syntax.NewParser().Parse(strings.NewReader(s.text), "")
+	if err != nil {
+		return nil
+	}
+	f := flattener{text: s.text}
+	final, alone := lastOf(file.Stmts)
+	var out []Call
+	syntax.Walk(file, func(n syntax.Node) bool {
+		if call, ok := n.(*syntax.CallExpr); ok {
+			var words []string
+			for _, w := range call.Args {
+				words = append(words, f.unquoted(w.Parts))
+			}
+			if c, ok := callOf(words); ok {
+				c.Word, c.Final, c.At = s.at, call == final, int(call.Args[0].Pos().Offset())
+				c.Alone = c.Final && alone
+				out = append(out, c)
+			}
+		}
+		return true
+	})
+	return out
+}
+
+// lastOf is the command with which a script ends, if it is one in the foreground, also at
+// the end of a list with && and ||.
+func lastOf(all []*syntax.Stmt) (last *syntax.CallExpr, alone bool) {
+	if len(all) == 0 {
+		return nil, false
+	}
+	s := all[len(all)-1]
+	for {
+		if s.Background || s.Negated {
+			return nil, false
+		}
+		b, ok := s.Cmd.(*syntax.BinaryCmd)
+		if !ok {
+			break
+		}
+		if b.Op != syntax.AndStmt && b.Op != syntax.OrStmt {
+			return nil, false
+		}
+		s = b.Y
+	}
+	last, _ = s.Cmd.(*syntax.CallExpr)
+	waits := slices.ContainsFunc(all, func(s *syntax.Stmt) bool { return s.Background })
+	return last, last != nil && len(s.Redirs) == 0 && !waits
+}
+
+// starters run the program that their arguments name, with the number of words that each
+// takes for itself, besides options and assignments.
+var starters = map[string]int{"exec": 0, "command": 0, "env": 0, "nohup": 0, "nice": 0, "time": 0, "sudo": 0, "setsid": 0, "timeout": 1, "gosu": 1, "su-exec": 1, "stdbuf": 0, "chpst": 0}
+
+// callOf skips the programs that only start another one.
+func callOf(words []string) (Call, bool) {
+	execed := false
+	for i := 0; i < len(words); {
+		name := path.Base(words[i])
+		takes, starts := starters[name]
+		if !starts {
+			return Call{Program: name, Args: words[i+1:], Execed: execed}, words[i] != ""
+		}
+		execed = execed || name == "exec"
+		i++
+		for i < len(words) && (strings.HasPrefix(words[i], "-") || name == "env" && strings.Contains(words[i], "=")) {
+			i++
+		}
+		i += takes
+	}
+	return Call{}, false
+}
+
+// localWords name this pod in an address.
+var localWords = []string{"localhost", "127.0.0.1", "[::1]", "0.0.0.0"}
+
+// IsLocal reports whether a text names an address of this pod.
+func IsLocal(text string) bool {
+	return slices.ContainsFunc(localWords, func(w string) bool { return strings.Contains(text, w) })
+}
+
+// CommandLine is what a container runs, as far as the pod shows it: command and args. With
+// args alone, the program is the image's, which many images are named after.
+func CommandLine(c *corev1.Container) []string {
+	if len(c.Command) > 0 || len(c.Args) == 0 || !strings.HasPrefix(c.Args[0], "-") && !strings.Contains(c.Args[0], "://") && c.Args[0] != "clone" {
+		return slices.Concat(c.Command, c.Args)
+	}
+	return slices.Concat([]string{ImageName(c.Image)}, c.Args)
+}
+
+// BehindGate is CommandLine of what a container runs behind its gate, if it has one.
+func BehindGate(c *corev1.Container) []string {
+	own := c.DeepCopy()
+	unwrap(own)
+	return CommandLine(own)
+}
+
+// ImageName is the last part of an image's repository.
+func ImageName(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	name := path.Base(image)
+	name, _, _ = strings.Cut(name, ":")
+	return name
+}
