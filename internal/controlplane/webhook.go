@@ -114,10 +114,27 @@ func (p *plane) injection() (inject.Options, error) {
 	if out.OwnLabels, err = p.listen(revisionOf(out)); err != nil {
 		return out, err
 	}
+	if err := p.checkTrustDomain(out); err != nil {
+		return out, err
+	}
 	if out.Mesh.TrustDomain == "" {
 		out.Mesh.TrustDomain = p.o.Mesh.TrustDomain
 	}
 	return out, nil
+}
+
+// checkTrustDomain refuses files with which each pod would request a certificate that this
+// control plane does not sign.
+func (p *plane) checkTrustDomain(o inject.Options) error {
+	pods, source, err := o.TrustDomain()
+	if err != nil || pods == "" || pods == p.o.Mesh.TrustDomain {
+		return err
+	}
+	option, file, field := "Injection.MeshConfig", p.o.Injection.MeshConfig, "trustDomain"
+	if source == inject.InValues {
+		option, file, field = "Injection.Values", p.o.Injection.Values, "meshConfig.trustDomain"
+	}
+	return &OptionError{option, fmt.Errorf("%s: %s: %q: certificates are signed for %q; want that, or --trust-domain=%s", file, field, pods, p.o.Mesh.TrustDomain, pods)}
 }
 
 // revisionOf is the revision that pods request; empty: the default.

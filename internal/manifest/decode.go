@@ -6,7 +6,28 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
 )
+
+// StrictJSON converts a document to JSON. A key that is there twice is an error; a key beside
+// a merge key (<<) that merges another one of its name is none: it wins, wherever it stands.
+func StrictJSON(text []byte) ([]byte, error) {
+	raw, err := yaml.YAMLToJSONStrict(text)
+	if err == nil || !bytes.Contains(text, []byte("<<")) {
+		return raw, err
+	}
+	d, readErr := Read(text)
+	if readErr != nil || d.Expand() != nil {
+		return nil, err
+	}
+	expanded, printErr := yamlv3.Marshal(&d.node)
+	if printErr != nil {
+		return nil, err
+	}
+	return yaml.YAMLToJSONStrict(expanded)
+}
 
 // Reason is an error of a YAML or JSON decoder without the names of libraries.
 func Reason(err error) string {

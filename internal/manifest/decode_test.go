@@ -29,3 +29,23 @@ func TestSearchFindsTheIndexes(t *testing.T) {
 		}
 	}
 }
+
+// A field beside a merge key wins over the merged one, before and behind it; a field that is
+// there twice is an error all the same.
+func TestStrictJSON(t *testing.T) {
+	for text, want := range map[string]string{
+		"a: &a {x: 1, v: 2}\nb: {<<: *a, x: 3}":                       `{"a":{"v":2,"x":1},"b":{"v":2,"x":3}}`,
+		"a: &a {x: 1, v: 2}\nb: {x: 3, <<: *a}":                       `{"a":{"v":2,"x":1},"b":{"v":2,"x":3}}`,
+		"a: &a {x: 1}\nb: &b {x: 2, v: 2}\nc: {<<: [*a, *b], z: yes}": `{"a":{"x":1},"b":{"v":2,"x":2},"c":{"v":2,"x":1,"z":true}}`,
+		"a: &a {x: {v: 1}}\nb: {<<: *a, x: {z: 1}}":                   `{"a":{"x":{"v":1}},"b":{"x":{"z":1}}}`,
+		"a: &a {x: 1}\nb: {<<: *a, x: 3, x: 4}":                       "",
+		"a: {x: 1, x: 2}":                                             "",
+		"a: &a {<<: *a, x: 1}":                                        "",
+		"a: '<<'\nb: 1":                                               `{"a":"\u003c\u003c","b":1}`,
+	} {
+		got, err := StrictJSON([]byte(text))
+		if string(got) != want || (err != nil) != (want == "") {
+			t.Errorf("%q: %s, %v; want %s", text, got, err, want)
+		}
+	}
+}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"outrider.dev/startup"
 )
 
 // proxySettings are the fields of Istio's ProxyConfig that have an effect here.
@@ -33,22 +35,70 @@ const (
 	statsMatcher  = "proxyStatsMatcher"
 )
 
-// elsewhere are fields that injection acts on, or that have no effect yet, and why.
+// elsewhere are fields that injection acts on, or that have no effect, and why.
 var elsewhere = map[string]string{
 	"holdApplicationUntilProxyStarts": "", // injection's
 	"interceptionMode":                "",
 	"image":                           "",
 	"readinessProbe":                  "an application's own readiness is its container's probe",
 	"tracing":                         "tracing is not configured by the agent yet",
-	"envoyAccessLogService":           "access logs go to standard output",
+	"envoyAccessLogService":           "the proxy writes no access log",
 	"envoyMetricsService":             "metrics are scraped",
 	"extraStatTags":                   "tags of statistics are Envoy's own",
 	"caCertificatesPem":               "the trusted roots are in the mounted root certificate",
 	"meshId":                          "",
 	"statNameLength":                  "names of statistics are not cut",
+	"availabilityZone":                "where a pod is, the control plane reads in the cluster",
+	"connectionSettings":              "settings of the proxy's connections are built in",
+	"customConfigFile":                "the agent writes Envoy's bootstrap; annotation sidecar.istio.io/bootstrapOverride adds to it",
+	"proxyBootstrapTemplatePath":      "the agent writes Envoy's bootstrap; annotation sidecar.istio.io/bootstrapOverride adds to it",
+	"discoveryRefreshDelay":           "the control plane pushes changes at once",
+	"envoyMetricsServiceAddress":      "metrics are scraped",
+	"statsdUdpAddress":                "metrics are scraped",
+	"gatewayTopology":                 "there are no gateways here",
+	"proxyHeaders":                    "headers that the proxy adds are built in",
+	"runtimeValues":                   "Envoy's runtime has its defaults; annotation sidecar.istio.io/bootstrapOverride adds to its bootstrap",
+	"sds":                             "the agent gives Envoy its certificates",
+	"statsCompression":                "metrics are not compressed by Envoy",
+	"tracingServiceName":              "tracing is not configured by the agent yet",
+	"zipkinAddress":                   "tracing is not configured by the agent yet",
 	"privateKeyProvider":              "the key is made and kept by the agent",
-	"fileFlushInterval":               "log lines are written at once",
-	"fileFlushMinSizeKb":              "log lines are written at once",
+	"fileFlushInterval":               "the proxy writes no files of logs",
+	"fileFlushMinSizeKb":              "the proxy writes no files of logs",
+}
+
+// ProxyConfigFields are the fields of Istio's ProxyConfig that are known, each with why it has
+// no effect; empty: it has one.
+func ProxyConfigFields() map[string]string {
+	out := maps.Clone(elsewhere)
+	for name := range proxySettings { // any order: a map
+		out[name] = ""
+	}
+	out[proxyMetadata], out[statsMatcher] = "", ""
+	return out
+}
+
+// didYouMean is " (did you mean X?)" for the name nearest to a misspelt one, or nothing.
+func didYouMean(word string, names []string) string {
+	best, least := "", 1+len(word)/3
+	for _, name := range names {
+		if d := startup.Distance(strings.ToLower(word), strings.ToLower(name)); d < least {
+			best, least = name, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return " (did you mean " + best + "?)"
+}
+
+// only notes the fields of an object that are not among names.
+func (r *reader) only(where string, object *yaml.Node, names ...string) {
+	for i := 0; i+1 < len(object.Content); i += 2 {
+		if name := object.Content[i].Value; !slices.Contains(names, name) {
+			r.note("%s.%s: no such setting is known%s; it has no effect", where, name, didYouMean(name, names))
+		}
+	}
 }
 
 // meshConfig reads the mesh's file: its defaultConfig is a ProxyConfig.
@@ -63,6 +113,14 @@ func (r *reader) meshConfig(name string, data []byte) {
 	}
 	if mesh.TrustDomain != "" {
 		r.out.Pod.TrustDomain = mesh.TrustDomain
+	}
+	var all map[string]yaml.Node
+	if yaml.Unmarshal(data, &all) == nil {
+		delete(all, "defaultConfig")
+		delete(all, "trustDomain")
+		if others := slices.Sorted(maps.Keys(all)); len(others) > 0 {
+			r.note("%s: the agent reads defaultConfig and trustDomain alone; without effect here: %s", name, strings.Join(others, ", "))
+		}
 	}
 	if mesh.Default.Kind != 0 {
 		r.proxyNode(name+": defaultConfig", &mesh.Default)
@@ -106,6 +164,8 @@ func (r *reader) proxyNode(where string, node *yaml.Node) {
 		case statsMatcher:
 			r.setStats(where, &value)
 			continue
+		case "image":
+			r.only(where, &value, "imageType")
 		case "interceptionMode":
 			if !slices.Contains(modes, value.Value) {
 				r.refuse(where, value.Value, wantMode)
@@ -113,7 +173,7 @@ func (r *reader) proxyNode(where string, node *yaml.Node) {
 		}
 		switch why, known := elsewhere[name]; {
 		case !known:
-			r.note("%s: no such setting is known; it has no effect", where)
+			r.note("%s: no such setting is known%s; it has no effect", where, didYouMean(name, slices.Sorted(maps.Keys(ProxyConfigFields()))))
 		case why != "":
 			r.note("%s has no effect: %s", where, why)
 		}
@@ -188,6 +248,7 @@ func (r *reader) setStats(where string, value *yaml.Node) {
 			r.refuse(where+": inclusionRegexps", e, "an expression of RE2: "+err.Error())
 		}
 	}
+	r.only(where, value, "inclusionPrefixes", "inclusionSuffixes", "inclusionRegexps")
 	r.out.Envoy.Stats = Stats{m.Prefixes, m.Suffixes, m.Regexps}
 }
 

@@ -2,9 +2,11 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +131,18 @@ func TestRead(t *testing.T) {
 				}
 			}),
 		},
+		"what is misspelt or not the agent's gets a note": {
+			files: map[string]string{"/etc/outrider/config/mesh": "trustDomain: td\nenableTracing: true\naccessLogFile: x\ndefaultConfig: {concurency: 2, image: {imagetype: a}, proxyStatsMatcher: {prefixes: [a]}}"},
+			want: like(func(c *Config) {
+				c.Pod.TrustDomain = "td"
+				c.Notes = []string{
+					"/etc/outrider/config/mesh: the agent reads defaultConfig and trustDomain alone; without effect here: accessLogFile, enableTracing",
+					"/etc/outrider/config/mesh: defaultConfig: concurency: no such setting is known (did you mean concurrency?); it has no effect",
+					"/etc/outrider/config/mesh: defaultConfig: image.imagetype: no such setting is known (did you mean imageType?); it has no effect",
+					"/etc/outrider/config/mesh: defaultConfig: proxyStatsMatcher.prefixes: no such setting is known; it has no effect",
+				}
+			}),
+		},
 		"a full push": {
 			env:  []string{"OUTRIDER_PUSH=full"},
 			want: like(func(c *Config) { c.Full = true; c.Pod.Metadata["OUTRIDER_PUSH"] = "full" }),
@@ -245,4 +259,34 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A variable of proxyMetadata that nothing reads gets a note, and 10,000 of them get a bounded number.
+func TestUnknownVariablesOfProxyMetadata(t *testing.T) {
+	notes := func(metadata string) []string {
+		c, err := Read(Inputs{Environ: []string{"POD_NAME=a", "POD_NAMESPACE=b", "SERVICE_ACCOUNT=c", "INSTANCE_IP=192.0.2.1", "GODEBUG=x", "PROXY_CONFIG={proxyMetadata: {" + metadata + "}}"},
+			ReadFile: func(string) ([]byte, error) { return nil, fs.ErrNotExist }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Notes
+	}
+	got := notes("FOO: a, EXIT_ON_ZERO_ACTIVE_CONNECTION: true, ISTIO_META_DNS_CAPTUR: true, ISTIO_METAJSON_LABELS: '{}', ISTIO_META_NETWORK: n, SECRET_TTL: 9h, ISTIO_DELTA_XDS: true")
+	want := []string{
+		"variable ISTIO_DELTA_XDS has no effect: Envoy subscribes by delta xDS",
+		"variable EXIT_ON_ZERO_ACTIVE_CONNECTION is not known (did you mean EXIT_ON_ZERO_ACTIVE_CONNECTIONS?); it is set in the container, and has no other effect here",
+		"variable FOO is not known; it is set in the container, and has no other effect here",
+		"variable ISTIO_METAJSON_LABELS is in the node's metadata alone: outriderd does not read it",
+		"variable ISTIO_META_DNS_CAPTUR is in the node's metadata alone: outriderd does not read it (did you mean ISTIO_META_DNS_CAPTURE?)",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	var many []string
+	for i := range 10_000 {
+		many = append(many, fmt.Sprintf("V%d: a", i))
+	}
+	if got := notes(strings.Join(many, ", ")); len(got) != mostUnknown+1 || got[mostUnknown] != "more than 50 variables of proxyMetadata are not known" {
+		t.Errorf("%d notes: %q", len(got), got[len(got)-1])
+	}
 }

@@ -91,6 +91,38 @@ var without = map[string]string{
 	"ISTIO_ENVOY_ENABLE_CORE_DUMP":     "core dumps are the container runtime's",
 	"GRPC_XDS_BOOTSTRAP":               "proxyless gRPC subscribes at the control plane itself",
 	"DNS_FORWARD_PARALLEL":             "requests to servers are sent one after another",
+
+	"BOOTSTRAP_XDS_AGENT":                "the agent writes Envoy's bootstrap",
+	"CREDENTIAL_IDENTITY_PROVIDER":       "the token is read from a file",
+	"ISTIO_DELTA_XDS":                    "Envoy subscribes by delta xDS",
+	"JWT_POLICY":                         "the token is read from a file",
+	"TERMINATION_DRAIN_DURATION_SECONDS": "it is terminationDrainDuration of a ProxyConfig",
+}
+
+// metadataRead are fields of the node's metadata that control planes read: outriderd, and those that
+// injection writes.
+var metadataRead = []string{contract.MetadataNamespace, contract.MetadataServiceAccount, contract.MetadataWorkload, contract.MetadataAddresses,
+	contract.MetadataInterception, contract.MetadataPrewarm, contract.MetadataDNSCapture, contract.MetadataIstioVersion,
+	"APP_CONTAINERS", "CLUSTER_ID", "MESH_ID", "NETWORK", "NODE_NAME", "OWNER", "POD_PORTS"}
+
+const (
+	metadataPrefix     = "ISTIO_META_"
+	metadataJSONPrefix = "ISTIO_METAJSON_"
+)
+
+// Variables are those that are known, each with why it has no effect; empty: it has one.
+func Variables() map[string]string {
+	out := maps.Clone(without)
+	for _, v := range variables {
+		out[v.name] = ""
+	}
+	for _, field := range metadataRead {
+		out[metadataPrefix+field] = ""
+	}
+	for _, name := range []string{"ISTIO_BOOTSTRAP_OVERRIDE", "OUTRIDER_ANNOTATIONS", "OUTRIDER_STATE_DIR", "OUTRIDER_STATUS_PORT", "OUTRIDER_TERMINATION_LOG"} {
+		out[name] = ""
+	}
+	return out
 }
 
 func (r *reader) variables() {
@@ -105,18 +137,46 @@ func (r *reader) variables() {
 		}
 		r.nodeMetadata(name, value)
 	}
+	r.unknownVariables()
+}
+
+// mostUnknown is for how many variables a note is computed: a misspelt one takes 50 µs to compare
+// with those that are known, and a proxyMetadata can have 30,000.
+const mostUnknown = 50
+
+// unknownVariables notes those of proxyMetadata that nothing here reads.
+func (r *reader) unknownVariables() {
+	known := Variables()
+	names := slices.Sorted(maps.Keys(known))
+	found := 0
+	for _, name := range slices.Sorted(maps.Keys(r.metadata)) {
+		field := strings.TrimPrefix(strings.TrimPrefix(name, metadataJSONPrefix), metadataPrefix)
+		if _, ok := known[name]; ok || slices.Contains(metadataRead, field) {
+			continue
+		}
+		if found++; found > mostUnknown {
+			r.note("more than %d variables of %s are not known", mostUnknown, proxyMetadata)
+			return
+		}
+		meant := didYouMean(name, names)
+		if field != name {
+			r.note("variable %s is in the node's metadata alone: outriderd does not read it%s", name, meant)
+		} else {
+			r.note("variable %s is not known%s; it is set in the container, and has no other effect here", name, meant)
+		}
+	}
 }
 
 // nodeMetadata puts ISTIO_META_X and ISTIO_METAJSON_X into the node, as Istio does.
 func (r *reader) nodeMetadata(name, value string) {
-	if key, ok := strings.CutPrefix(name, "ISTIO_METAJSON_"); ok && key != "" {
+	if key, ok := strings.CutPrefix(name, metadataJSONPrefix); ok && key != "" {
 		var v any
 		if err := json.Unmarshal([]byte(value), &v); err != nil {
 			r.refuse("variable "+name, value, "JSON")
 			return
 		}
 		put(&r.out.Pod.Metadata, key, v)
-	} else if key, ok := strings.CutPrefix(name, "ISTIO_META_"); ok && key != "" {
+	} else if key, ok := strings.CutPrefix(name, metadataPrefix); ok && key != "" {
 		put(&r.out.Pod.Metadata, key, any(value))
 	}
 }

@@ -15,7 +15,6 @@ func (g *GRPC) check(ctx context.Context) error {
 	transport.Protocols = new(http.Protocols)
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSelf(ctx, "", g.Port) }
-	defer transport.CloseIdleConnections()
 
 	service := ""
 	if g.Service != nil {

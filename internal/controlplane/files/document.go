@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	yamlnode "go.yaml.in/yaml/v3"
-	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/mesh/objects"
@@ -119,7 +118,7 @@ func toJSON(text []byte) ([]byte, error) {
 	if text = bytes.TrimSpace(text); text[0] == '{' && json.Valid(text) {
 		return text, nil
 	}
-	return yaml.YAMLToJSONStrict(text)
+	return manifest.StrictJSON(text)
 }
 
 var yamlLine = regexp.MustCompile(`^line (\d+): `)

@@ -20,6 +20,9 @@ import (
 // exportTo is Istio's annotation: the namespaces to which a service is visible, by comma.
 const exportTo = "networking.istio.io/exportTo"
 
+// trafficDistribution is Istio's annotation for the field of a Service's spec.
+const trafficDistribution = "networking.istio.io/traffic-distribution"
+
 // transports are the protocols of a Kubernetes port.
 var transports = map[corev1.Protocol]bool{"": true, corev1.ProtocolTCP: true, corev1.ProtocolUDP: true, corev1.ProtocolSCTP: true}
 
@@ -60,8 +63,22 @@ func Service(s *corev1.Service) (*mesh.ServiceSpec, error) {
 		out.Addresses = c.clusterIPs(&s.Spec)
 	}
 	out.Ports = c.servicePorts(s.Spec.Ports)
-	out.Traffic = oneOf(&c, "spec.trafficDistribution", ptr.Deref(s.Spec.TrafficDistribution, ""), distributions)
+	out.Traffic = c.traffic(s)
 	return out, c.result()
+}
+
+// traffic is that of the field, else of Istio's annotation, which is older and has no case.
+func (c *check) traffic(s *corev1.Service) mesh.Traffic {
+	if field := s.Spec.TrafficDistribution; field != nil {
+		return oneOf(c, "spec.trafficDistribution", *field, distributions)
+	}
+	value := s.Annotations[trafficDistribution]
+	for name, t := range distributions { // any order: one at most is equal
+		if strings.EqualFold(name, value) {
+			return t
+		}
+	}
+	return oneOf(c, "metadata.annotations."+trafficDistribution, value, distributions)
 }
 
 func (c *check) externalName(name string) string {

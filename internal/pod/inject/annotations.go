@@ -37,7 +37,8 @@ type annotation struct {
 	without  string // why it has no effect; empty: it has one
 	inNoMesh bool   // it has none in any other mesh either
 	check    func(string) error
-	lenient  bool // an invalid value is ignored, as by Istio, and does not refuse the pod
+	same     string // with this value nothing is requested that is not so anyway: no warning
+	lenient  bool   // an invalid value is ignored, as by Istio, and does not refuse the pod
 }
 
 // annotations are all that are known: those that injection reads, and those without effect.
@@ -58,9 +59,9 @@ var annotations = []annotation{
 	{name: rerouteKey, means: "interfaces whose inbound traffic is a guest's outbound traffic", check: interfaces},
 	{name: kubevirtKey, means: "the older name of " + rerouteKey, check: interfaces},
 	{name: contract.StatusPortAnnotation, means: "port of the agent; 0: no probes of the proxy", check: portOrZero},
-	{name: contract.IstioReadiness + "initialDelaySeconds", means: "of the proxy's contract.IstioReadiness probe", check: number},
-	{name: contract.IstioReadiness + "periodSeconds", means: "of the proxy's contract.IstioReadiness probe", check: number},
-	{name: contract.IstioReadiness + "failureThreshold", means: "of the proxy's contract.IstioReadiness probe", check: number},
+	{name: contract.IstioReadiness + "initialDelaySeconds", means: "of the proxy's readiness probe", check: number},
+	{name: contract.IstioReadiness + "periodSeconds", means: "of the proxy's readiness probe", check: number},
+	{name: contract.IstioReadiness + "failureThreshold", means: "of the proxy's readiness probe", check: number},
 	{name: contract.IstioReadiness + "applicationPorts", inNoMesh: true, without: "readiness of the proxy does not depend on the application"},
 	{name: contract.RewriteProbes, means: "whether the agent makes the app's HTTP, TCP and gRPC probes"},
 	{name: mergeKey, means: "whether the agent serves the app's metrics with its own", check: boolean},
@@ -68,15 +69,15 @@ var annotations = []annotation{
 	{name: imageKey, means: "the proxy's image: a name, or a full reference with a /", check: orNone(imageName)},
 	{name: imageTypeKey, means: "debug, distroless or default", check: oneOf("debug", "distroless", "default")},
 	{name: "sidecar.istio.io/proxyCPU", means: "CPU request", check: quantity},
-	{name: "sidecar.istio.io/proxyMemory", means: "memory request", check: quantity},
+	{name: "sidecar.istio.io/proxyMemory", means: "memory request", check: wholeBytes},
 	{name: "sidecar.istio.io/proxyCPULimit", means: "CPU limit", check: quantity},
-	{name: "sidecar.istio.io/proxyMemoryLimit", means: "memory limit", check: quantity},
+	{name: "sidecar.istio.io/proxyMemoryLimit", means: "memory limit", check: wholeBytes},
 	{name: logKey, means: "Envoy's log level", check: level},
 	{name: componentLogKey, means: "log levels of Envoy's components", check: componentLevels},
 	{name: agentLogKey, means: "the agent's log level: debug, info, warn, error; with or without default: before it", check: agentLevel},
 	{name: bootstrapKey, means: "ConfigMap with more of Envoy's bootstrap, in custom_bootstrap.json", check: orNone(objectName)},
-	{name: volumeKey, means: "JSON: volumes by name, for the proxy", check: of(userVolumes)},
-	{name: mountKey, means: "JSON: mounts by volume name, for the proxy", check: of(userMounts)},
+	{name: volumeKey, means: "JSON: volumes by name, or a list of them, for the proxy", check: of(userVolumes)},
+	{name: mountKey, means: "JSON: mounts by volume name, or a list of them, for the proxy", check: of(userMounts)},
 	{name: bindKey, means: "\"true\": the proxy may listen on ports below 1024", check: oneOf("true", "false"), lenient: true},
 	{name: discoveryKey, means: "address of the control plane, host:port", check: address},
 	{name: "sidecar.istio.io/statsInclusionPrefixes", without: "statistics to keep are proxyStatsMatcher's of " + contract.ProxyConfig},
@@ -98,8 +99,32 @@ var annotations = []annotation{
 	{name: "proxy.istio.io/overrides", without: "it is Istio's memory of a user's own containers; ours is " + contract.Overrides},
 	{name: "prometheus.istio.io/secure-port", without: "metrics over mutual TLS are not served yet"},
 	{name: contract.RevisionLabel, means: "the revision that injected"},
-	{name: "istio.io/dataplane-mode", without: "it is a label, and there is no ambient mode here"},
+	{name: "istio.io/dataplane-mode", without: "it is a label, and " + noAmbient, same: "none"},
 	{name: "networking.istio.io/tunnel", without: "the proxy takes no HBONE"},
+	{name: "sidecar.istio.io/statsFlushInterval", without: "statistics are flushed as Envoy does by default"},
+	{name: "sidecar.istio.io/statsHistogramBins", without: "histograms have Envoy's own buckets"},
+	{name: "ambient.istio.io/bypass-inbound-capture", without: noAmbient},
+	{name: "ambient.istio.io/dns-capture", without: noAmbient},
+	{name: "ambient.istio.io/redirection", without: noAmbient, same: "disabled"},
+	{name: "ambient.istio.io/waypoint-inbound-binding", without: noAmbient},
+	{name: "istio.io/use-waypoint-canary-weight", without: noAmbient},
+	{name: "alpha.istio.io/canonical-serviceaccounts", without: ofService},
+	{name: "alpha.istio.io/kubernetes-serviceaccounts", without: ofService},
+	{name: exportToKey, without: "it is an annotation of a Service, where it has its effect"},
+	{name: "networking.istio.io/traffic-distribution", without: "it is an annotation of a Service, where it has its effect"},
+	{name: "networking.istio.io/service-type", without: noGateways},
+	{name: "traffic.istio.io/nodeSelector", without: noGateways},
+	{name: "gateway.istio.io/controller-version", without: noGateways},
+	{name: "gateway.istio.io/name-override", without: noGateways},
+	{name: "gateway.istio.io/service-account", without: noGateways},
+	{name: "kubernetes.io/ingress.class", without: noGateways},
+	{name: "galley.istio.io/analyze-suppress", without: "it is for istioctl analyze; outrider lint has --skip"},
+	{name: "istio.io/autoRegistrationGroup", without: ofWorkloadEntry},
+	{name: "istio.io/workloadController", without: ofWorkloadEntry},
+	{name: "istio.io/connectedAt", without: ofWorkloadEntry},
+	{name: "istio.io/disconnectedAt", without: ofWorkloadEntry},
+	{name: "istio.io/dry-run", without: "it is of an AuthorizationPolicy, which has no effect here"},
+	{name: "topology.istio.io/controlPlaneClusters", without: "it is of Istio's own namespace, for several clusters"},
 
 	{name: contract.DependsOn, means: "which container waits for which"},
 	{name: contract.Start, means: "gate, native, hold or off: how the start is ordered"},
@@ -113,6 +138,12 @@ var annotations = []annotation{
 	{name: contract.Status, means: "written: what was injected"},
 	{name: contract.Overrides, means: "written: what of the pod was changed"},
 }
+
+const (
+	exportToKey     = "networking.istio.io/exportTo"
+	ofService       = "it is of a Service, and identities are those of the pods' service accounts"
+	ofWorkloadEntry = "it is of a WorkloadEntry, which has no effect here; use a Host"
+)
 
 // families are prefixes of names. A name with one of them that is not in the table is a mistake.
 var families = []string{contract.IstioAnnotation, contract.Prefix, contract.IstioTraffic, "status.sidecar.istio.io/", contract.IstioReadiness,
@@ -132,14 +163,11 @@ func checkAnnotations(given map[string]string, r *report) error {
 		a, known := annotationIndex[name]
 		switch {
 		case !known && strings.HasPrefix(name, contract.DependsOn+"."):
-		case !known && strings.HasPrefix(name, "ambient.istio.io/"):
-			r.ignored(name, "there is no ambient mode here")
-			r.warn("annotation %s has no effect: there is no ambient mode here", name)
-		case !known && InFamily(name):
+		case !known && ofMesh(name):
 			meant := didYouMean(name, alike(name))
 			r.ignored(name, "the name is not known"+meant)
 			r.warn("annotation %s is not known%s; it has no effect", name, meant)
-		case !known:
+		case !known || a.same != "" && a.same == given[name]:
 		case a.without != "":
 			r.ignored(name, a.without)
 			r.warn("annotation %s has no effect: %s", name, a.without)

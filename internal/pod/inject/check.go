@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/distribution/reference"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"outrider.dev/internal/capture"
@@ -59,12 +62,98 @@ func (v Values) check() error {
 		{"global.proxy.readinessFailureThreshold", digits(p.ReadinessFailureThreshold), number},
 	}
 	for _, secret := range v.Global.ImagePullSecrets {
+		if secret == "" {
+			return errors.New("global.imagePullSecrets: one has no name")
+		}
 		all = append(all, setting{"global.imagePullSecrets", secret, objectName})
 	}
 	for _, image := range v.Injector.AllowedProxyImages {
 		all = append(all, setting{"sidecarInjectorWebhook.allowedProxyImages", image, imagePrefix})
 	}
-	return checkAll(all)
+	for _, key := range sortedKeys(v.Injector.InjectedAnnotations) {
+		if why := validation.IsQualifiedName(strings.ToLower(key)); len(why) > 0 {
+			return fmt.Errorf("sidecarInjectorWebhook.injectedAnnotations: %q: want the name of an annotation: %s", key, strings.Join(why, "; "))
+		}
+	}
+	return errors.Join(checkAll(all), p.Resources.check(), checkLifecycle(p.Lifecycle), checkSeccomp(p.SeccompProfile))
+}
+
+// checkLifecycle is the API's rule for hooks (kubernetes pkg/apis/core/validation, validateHandler).
+func checkLifecycle(l *corev1.Lifecycle) error {
+	if l == nil {
+		return nil
+	}
+	for _, hook := range []struct {
+		name string
+		h    *corev1.LifecycleHandler
+	}{{"postStart", l.PostStart}, {"preStop", l.PreStop}} {
+		if hook.h == nil {
+			continue
+		}
+		if want := wantedOf(*hook.h); want != "" {
+			return fmt.Errorf("global.proxy.lifecycle.%s: want %s", hook.name, want)
+		}
+	}
+	return nil
+}
+
+// wantedOf is what would be right in a hook; empty if nothing is wrong.
+func wantedOf(h corev1.LifecycleHandler) string {
+	if fields, err := asMap(h); err != nil || len(fields) != 1 {
+		return "one of exec, httpGet, tcpSocket and sleep"
+	}
+	if get := h.HTTPGet; get != nil {
+		return wantedOfGet(*get)
+	}
+	switch {
+	case h.Exec != nil && len(h.Exec.Command) == 0:
+		return "exec with a command"
+	case h.TCPSocket != nil && !validPort(h.TCPSocket.Port):
+		return "a port"
+	case h.Sleep != nil && h.Sleep.Seconds < 1:
+		return "seconds of 1 or more"
+	}
+	return ""
+}
+
+func wantedOfGet(get corev1.HTTPGetAction) string {
+	switch get.Scheme {
+	case "", corev1.URISchemeHTTP, corev1.URISchemeHTTPS:
+	default:
+		return "the scheme HTTP or HTTPS"
+	}
+	if slices.ContainsFunc(get.HTTPHeaders, func(h corev1.HTTPHeader) bool { return len(validation.IsHTTPHeaderName(h.Name)) > 0 }) {
+		return "names of HTTP headers"
+	}
+	if !validPort(get.Port) {
+		return "a port"
+	}
+	return ""
+}
+
+func validPort(p intstr.IntOrString) bool {
+	if p.Type == intstr.String {
+		return len(validation.IsValidPortName(p.StrVal)) == 0
+	}
+	return len(validation.IsValidPortNum(int(p.IntVal))) == 0
+}
+
+// checkSeccomp is the API's rule for profiles (validateSeccompProfileField).
+func checkSeccomp(p *corev1.SeccompProfile) error {
+	if p == nil {
+		return nil
+	}
+	at := "global.proxy.seccompProfile"
+	if err := oneOf("RuntimeDefault", "Unconfined", "Localhost")(string(p.Type)); err != nil {
+		return fmt.Errorf("%s.type: %q: want %w", at, p.Type, err)
+	}
+	switch local := p.Type == corev1.SeccompProfileTypeLocalhost; {
+	case local && (p.LocalhostProfile == nil || !filepath.IsLocal(*p.LocalhostProfile)):
+		return fmt.Errorf("%s.localhostProfile: want a path below the kubelet's folder of profiles, as profiles/proxy.json", at)
+	case !local && p.LocalhostProfile != nil:
+		return fmt.Errorf("%s.localhostProfile: want it with type: Localhost alone", at)
+	}
+	return nil
 }
 
 // A setting is a value with its check. An empty one is the default.
@@ -166,6 +255,7 @@ var (
 	number     = valid("a whole number that is not negative", func(s string) bool { n, err := strconv.ParseInt(s, 10, 32); return err == nil && n >= 0 })
 	boolean    = valid("true or false", func(s string) bool { _, err := strconv.ParseBool(s); return err == nil })
 	quantity   = valid("an amount, for example 100m or 128Mi", func(s string) bool { q, err := resource.ParseQuantity(s); return err == nil && q.Sign() >= 0 })
+	wholeBytes = valid("an amount of bytes, for example 128Mi", func(s string) bool { q, err := resource.ParseQuantity(s); return err == nil && isWhole(q) })
 	portOrZero = valid("a port, or 0", func(s string) bool { _, err := strconv.ParseUint(s, 10, 16); return err == nil })
 	ports      = valid(wantPorts, captureFlag("o"))
 	portsOrAll = valid("*, or "+wantPorts, captureFlag("b"))
@@ -194,6 +284,9 @@ func isReference(s string) bool {
 	_, named := r.(reference.Named)
 	return err == nil && named
 }
+
+// isWhole reports whether q is a whole number that is not negative.
+func isWhole(q resource.Quantity) bool { return q.Sign() >= 0 && q.MilliValue()%1000 == 0 }
 
 func isPort(s string) bool {
 	n, err := strconv.ParseUint(s, 10, 16)

@@ -47,6 +47,29 @@ func checkInjected(t testing.TB, given *corev1.Pod, r Result, o Options) {
 	patched(t, given, r)
 	again(t, r, o)
 	agentReads(t, r.Pod)
+	readsAsWritten(t, r.Pod, o)
+}
+
+// readsAsWritten: what other tools read out of the injected pod is what it does. An edge that
+// injection has written is there already, by the mechanism that it has in the pod.
+func readsAsWritten(t testing.TB, pod *corev1.Pod, o Options) {
+	t.Helper()
+	reading, err := podspec.Read(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reading.Start == podspec.StartOff {
+		return
+	}
+	requested := map[string]bool{}
+	for _, e := range reading.Requested {
+		requested[e.From+" "+e.To] = true
+	}
+	for _, c := range podspec.Choose(reading, o.kubernetes()) {
+		if requested[c.Edge.From+" "+c.Edge.To] && c.Present == nil {
+			t.Errorf("%s: written, and still to be written: %v", c.Edge, c.Why)
+		}
+	}
 }
 
 // validPod has the API's rules for the fields that injection writes (kubernetes
@@ -152,6 +175,9 @@ func nothingIsLost(t testing.TB, given, got *corev1.Pod, o Options) {
 	}
 	for _, list := range [][]corev1.Container{original.Spec.InitContainers, original.Spec.Containers} {
 		for _, want := range list {
+			if ours := overridden(want); ours != "" && requestsUs(original, o) {
+				want.Name = ours
+			}
 			c := find(got, want.Name)
 			if c == nil {
 				t.Errorf("container %s is lost", want.Name)

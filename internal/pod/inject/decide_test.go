@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -143,7 +144,6 @@ func TestRefusals(t *testing.T) {
 		"a template that is not there":     {annotations: "{inject.istio.io/templates: grpc-agent}", code: BadAnnotation, want: "no template but"},
 		"two status ports":                 {annotations: `{status.sidecar.istio.io/port: "1234", proxy.istio.io/config: "statusPort: 1235"}`, code: BadAnnotation, want: "is 1234"},
 		"a status port of Envoy's":         {annotations: `{status.sidecar.istio.io/port: "15006"}`, code: PortTaken, want: "15006"},
-		"metrics of the mesh as the app's": {annotations: `{prometheus.io/port: "15090"}`, code: PortTaken, want: "is a port of the mesh"},
 		"start by a word":                  {annotations: "{outrider.dev/start: first}", code: BadAnnotation, want: "is none of gate, native, hold, off"},
 		"a gate without a command":         {annotations: "{outrider.dev/start: gate}", code: NoMechanism, want: "the command of web is not in the pod spec"},
 		"native before 1.29":               {annotations: "{outrider.dev/start: native}", kube: 28, code: NoMechanism, want: "off by default before Kubernetes 1.29"},
@@ -156,11 +156,11 @@ func TestRefusals(t *testing.T) {
 		"a proxy that there will not be":   {annotations: "{outrider.dev/proxy: none, outrider.dev/depends-on.app: outrider-proxy}", code: NoMechanism, want: "the pod has no container outrider-proxy"},
 		"an own proxy and none":            {annotations: "{outrider.dev/proxy: none}", more: "- {name: outrider-proxy, image: auto}", code: BadOverride, want: "its own container outrider-proxy"},
 		"a status that is no JSON":         {annotations: "{outrider.dev/status: x}", code: BadAnnotation, want: "annotation outrider.dev/status"},
-		"metrics on ports that are none":   {annotations: `{prometheus.io/port: http}`, code: BadAnnotation, want: `"http" is no port`},
 		"metrics that are nowhere":         {annotations: `{prometheus.istio.io/scrape-targets: garbage}`, code: BadAnnotation, want: `annotation prometheus.istio.io/scrape-targets: "garbage": want port:path`},
 		"a path that is none":              {annotations: `{prometheus.istio.io/scrape-targets: "80:/%zz"}`, code: BadAnnotation, want: "scrape-targets"},
 		"targets of the mesh":              {annotations: `{prometheus.istio.io/scrape-targets: "80:/a,15090:/b"}`, code: PortTaken, want: "scrape-targets: 15090 is a port of the mesh"},
-		"a path of the app that is none":   {annotations: `{prometheus.io/port: "80", prometheus.io/path: "/%zz"}`, code: BadAnnotation, want: "prometheus.io/path"},
+		"volumes of a list without a name": {annotations: `{sidecar.istio.io/userVolume: '[{"emptyDir": {}}]'}`, code: BadAnnotation, want: "a name for each volume of the list"},
+		"two of a list with one name":      {annotations: `{sidecar.istio.io/userVolume: '[{"name": "a"}, {"name": "a"}]'}`, code: BadAnnotation, want: "item 1"},
 		"a level that is none":             {annotations: `{sidecar.istio.io/logLevel: zz}`, code: BadAnnotation, want: "want trace"},
 		"a component's that is none":       {annotations: `{sidecar.istio.io/componentLogLevel: "x:y"}`, code: BadAnnotation, want: "component:level"},
 		"the agent's that is none":         {annotations: `{sidecar.istio.io/agentLogLevel: loud}`, code: BadAnnotation, want: "debug, info, warn or error"},
@@ -237,5 +237,51 @@ func TestSelectorsThatAreNoneAreRefused(t *testing.T) {
 	}
 	if s, ok := selected(&corev1.Pod{}, []metav1.LabelSelector{{}}); ok {
 		t.Errorf("an empty selector matches: %q", s)
+	}
+}
+
+// Prometheus' annotations are no request to the mesh: those that the agent cannot follow refuse
+// no pod. The port may have the name of a container's.
+func TestPrometheusAnnotations(t *testing.T) {
+	for name, tt := range map[string]struct{ annotations, app, warning string }{ // any order: each is tested by itself
+		"a number":                       {`{prometheus.io/port: "8080"}`, `"port":"8080"`, ""},
+		"a declared name":                {`{prometheus.io/port: metrics}`, `"port":"9402"`, ""},
+		"a name that nothing declares":   {`{prometheus.io/port: http}`, "", `"http" is no port, and no container declares one of that name`},
+		"zero":                           {`{prometheus.io/port: "0"}`, "", `"0" is no port`},
+		"a port of the mesh":             {`{prometheus.io/port: "15090"}`, "", "15090 is a port of the mesh"},
+		"one of the mesh and an own one": {`{prometheus.io/port: "15020, 8080"}`, `"port":"8080"`, "15020 is a port of the mesh"},
+		"a path that is none":            {`{prometheus.io/port: "80", prometheus.io/path: "/%zz"}`, "", "prometheus.io/path"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := podOf(t, "metadata: {name: shop, annotations: "+tt.annotations+"}\nspec:\n  containers:\n  - {name: app, image: a, command: [/app], ports: [{name: metrics, containerPort: 9402}]}")
+			r, err := Pod(p, Namespace{Name: "x", Labels: map[string]string{"istio-injection": "enabled"}}, Options{})
+			if err != nil || r.Pod == nil {
+				t.Fatalf("%v, %+v", err, r.Reason)
+			}
+			app := ""
+			for _, c := range slices.Concat(r.Pod.Spec.InitContainers, r.Pod.Spec.Containers) {
+				for _, e := range c.Env {
+					if e.Name == metricsEnv {
+						app = e.Value
+					}
+				}
+			}
+			warnings := strings.Join(r.Warnings, "\n")
+			if !strings.Contains(app, tt.app) || (app == "") != (tt.app == "") {
+				t.Errorf("the agent scrapes %q, want %q", app, tt.app)
+			}
+			if !strings.Contains(warnings, tt.warning) || (warnings == "") != (tt.warning == "") {
+				t.Errorf("warnings %q, want %q", warnings, tt.warning)
+			}
+		})
+	}
+}
+
+// Volumes for the proxy may be a list, each with its name, as in Istio's samples.
+func TestVolumesAsList(t *testing.T) {
+	list, err := userMounts(`[{"name": "certs", "mountPath": "/etc/certs"}]`)
+	byName, err2 := userMounts(`{"certs": {"mountPath": "/etc/certs"}}`)
+	if err != nil || err2 != nil || len(list) != 1 || list[0] != byName[0] {
+		t.Errorf("%v (%v), want %v (%v)", list, err, byName, err2)
 	}
 }

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -32,8 +33,8 @@ func (in input) environment(s settings, sidecar bool) []corev1.EnvVar {
 	e.set("TRUST_DOMAIN", s.mesh.TrustDomain)
 	e.set("ISTIO_META_"+contract.MetadataInterception, s.mode)
 	e.set("ISTIO_META_CLUSTER_ID", in.o.Values.Global.MultiCluster.ClusterName)
-	e.set("ISTIO_META_NETWORK", in.o.Values.Global.Network)
-	e.set("ISTIO_META_MESH_ID", in.o.Values.Global.MeshID)
+	e.set("ISTIO_META_NETWORK", cmp.Or(in.pod.Labels[networkLabel], in.o.Values.Global.Network))
+	e.set("ISTIO_META_MESH_ID", cmp.Or(in.o.Values.Global.MeshID, s.config.MeshID))
 	e.set("ISTIO_META_POD_PORTS", podPorts(in.pod))
 	e.set("ISTIO_META_APP_CONTAINERS", strings.Join(names(in.pod.Spec.Containers), ","))
 	e.set("ISTIO_META_"+contract.MetadataWorkload, in.workload().Name)
@@ -47,10 +48,11 @@ func (in input) environment(s settings, sidecar bool) []corev1.EnvVar {
 	if in.pod.Annotations[bootstrapKey] != "" {
 		e.set("ISTIO_BOOTSTRAP_OVERRIDE", contract.BootstrapDir+"/"+contract.BootstrapFile)
 	}
-	for _, more := range []map[string]string{s.config.ProxyMetadata, in.o.Environ} {
-		for _, name := range sortedKeys(more) {
-			e.replace(name, more[name])
-		}
+	for _, name := range sortedKeys(s.config.ProxyMetadata) {
+		e.replace(name, string(s.config.ProxyMetadata[name]))
+	}
+	for _, name := range sortedKeys(in.o.Environ) {
+		e.replace(name, in.o.Environ[name])
 	}
 	return e.list
 }

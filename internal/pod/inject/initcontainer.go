@@ -35,8 +35,14 @@ func writeInit(pod *corev1.Pod, in input, s settings, edges startup.Plan, r *rep
 	c := in.initContainer(s, gates)
 	if hasOwn {
 		var err error
+		needed := c.SecurityContext
 		if c, err = merged(c, own); err != nil {
 			return err
+		}
+		keepRoot(&c, needed, r)
+		if c.Lifecycle != nil || c.ReadinessProbe != nil || c.LivenessProbe != nil || c.StartupProbe != nil || c.ResizePolicy != nil || c.Ports != nil {
+			r.warn("hooks, probes, ports and resizePolicy of the pod's own container %s are left out: it is an init container, which completes", own.Name)
+			c.Lifecycle, c.ReadinessProbe, c.LivenessProbe, c.StartupProbe, c.ResizePolicy, c.Ports = nil, nil, nil, nil, nil, nil
 		}
 	}
 	pod.Spec.InitContainers = slices.Insert(pod.Spec.InitContainers, initPlace(pod, s, r), c)
@@ -44,20 +50,25 @@ func writeInit(pod *corev1.Pod, in input, s settings, edges startup.Plan, r *rep
 }
 
 // initPlace returns the index of our init container. It comes before a proxy in the init list
-// and before the first container that runs our agent; else last, so that the author's init
-// containers have the plain network.
+// and before the first container that runs our agent; else last: the author's init containers
+// have the plain network where the proxy starts only after them.
 func initPlace(pod *corev1.Pod, s settings, r *report) int {
 	list := pod.Spec.InitContainers
-	for i := range list {
-		if list[i].Name != contract.ProxyContainer && !slices.Contains(otherMeshes, list[i].Name) && !podspec.NeedsAgent(&list[i]) {
-			continue
-		}
-		if s.proxy && s.capture && !slices.ContainsFunc(list, named(contract.ProxyContainer)) {
-			r.warn("the init containers from %s on run with their connections captured and no proxy: what they call waits until they give up", list[i].Name)
-		}
-		return i
+	at := slices.IndexFunc(list, func(c corev1.Container) bool {
+		return c.Name == contract.ProxyContainer || slices.Contains(otherMeshes, c.Name) || podspec.NeedsAgent(&c)
+	})
+	if at < 0 {
+		at = len(list)
 	}
-	return len(list)
+	if s.proxy && s.capture && !slices.ContainsFunc(list, named(contract.ProxyContainer)) {
+		if at > 0 {
+			r.warn("the init containers up to %s are outside the mesh: they run before the capture, since the proxy is a plain container", list[at-1].Name)
+		}
+		if at < len(list) {
+			r.warn("the init containers from %s on run with their connections captured and no proxy: what they call waits until they give up", list[at].Name)
+		}
+	}
+	return at
 }
 
 func (in input) initContainer(s settings, gates bool) corev1.Container {
@@ -81,7 +92,7 @@ func (in input) initContainer(s settings, gates bool) corev1.Container {
 	c.Args = append(c.Args, in.captureFlags(s)...)
 	e := &environment{}
 	for _, name := range sortedKeys(s.config.ProxyMetadata) {
-		e.set(name, s.config.ProxyMetadata[name])
+		e.set(name, string(s.config.ProxyMetadata[name]))
 	}
 	c.Env = e.list
 	return c

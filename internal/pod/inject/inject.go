@@ -33,6 +33,7 @@ type Options struct {
 	Revision     string             // default: that of the values, else "default"
 	Manual       bool               // injection by hand: a namespace without a label is injected
 	Workload     Workload           // default: the pod's owner
+	Claims       []string           // volumes that the pod's owner adds: volumeClaimTemplates of a StatefulSet
 	Environ      map[string]string  // more variables of the proxy
 	OwnLabels    bool               // Istio's labels belong to another injector: only ours count
 
@@ -67,6 +68,7 @@ type Result struct {
 	Proxy     bool              // the pod gets our proxy
 	Captured  bool              // the proxy has the pod's connections
 	NoEffect  map[string]string // annotations without effect in this pod, and why
+	NoLabel   map[string]string // labels, likewise
 	Clashes   []Clash           // ports of the application that the proxy listens on
 	NeverEnds []string          // containers of a Job whose end no gate reports to a plain proxy
 	Unknown   []string          // images whose commands would make gates possible, with [Options.Commands]; also of a refused pod
@@ -119,7 +121,7 @@ func Pod(pod *corev1.Pod, ns Namespace, o Options) (Result, error) {
 		result.Pod = in.stripped // unless it is injected again
 	}
 	r := report{warnings: result.Warnings}
-	alongside, reason := decideProxy(in.stripped, ns)
+	alongside, reason := decideProxy(in.pod, ns)
 	if reason.Code != Injected {
 		result.Reason = reason
 		return result, nil
@@ -128,7 +130,7 @@ func Pod(pod *corev1.Pod, ns Namespace, o Options) (Result, error) {
 		r.note("%s", reason.Sentence)
 	}
 	err = in.inject(&result, &r)
-	result.NoEffect, result.Clashes, result.NeverEnds, result.Unknown = r.noEffect, r.clashes, r.neverEnds, r.unknown
+	result.NoEffect, result.NoLabel, result.Clashes, result.NeverEnds, result.Unknown = r.noEffect, r.noLabel, r.clashes, r.neverEnds, r.unknown
 	return result, err
 }
 
@@ -178,6 +180,7 @@ type report struct {
 	warned    map[string]bool
 	notes     []string
 	noEffect  map[string]string
+	noLabel   map[string]string
 	clashes   []Clash
 	neverEnds []string
 	unknown   []string
@@ -201,12 +204,7 @@ func (r *report) note(format string, args ...any) {
 }
 
 // ignored records why an annotation has no effect.
-func (r *report) ignored(key, why string) {
-	if r.noEffect == nil {
-		r.noEffect = map[string]string{}
-	}
-	r.noEffect[key] = why
-}
+func (r *report) ignored(key, why string) { setIn(&r.noEffect, key, why) }
 
 // readInput separates what the pod's author wrote from what an earlier injection added.
 func readInput(pod *corev1.Pod, ns Namespace, o Options) (input, error) {
@@ -214,8 +212,9 @@ func readInput(pod *corev1.Pod, ns Namespace, o Options) (input, error) {
 	if err != nil {
 		return input{}, err
 	}
-	in := input{o: o, ns: ns, stripped: stripped, mesh: otherMesh(stripped), key: keyOf(pod)}
-	in.pod, in.own = withoutOwn(stripped)
+	in := input{o: o, ns: ns, stripped: stripped, key: keyOf(pod)}
+	in.pod, in.own = withoutOwn(stripped, o)
+	in.mesh = otherMesh(in.pod)
 	return in, nil
 }
 

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/agent/config"
@@ -21,25 +20,15 @@ type Mesh struct {
 	DefaultConfig         map[string]any `json:"defaultConfig"` // a ProxyConfig
 	TrustDomain           string         `json:"trustDomain"`
 	EnablePrometheusMerge *bool          `json:"enablePrometheusMerge"`
-	InboundTrafficPolicy  struct {
-		Mode string `json:"mode"`
-	} `json:"inboundTrafficPolicy"`
 
 	Notes []string `json:"-"` // fields without effect, a sentence each
 }
 
-// controlPlanes are the other fields of MeshConfig (istio.io/api mesh/v1alpha1), which the
-// control plane reads.
-var controlPlanes = strings.Fields(`accessLogEncoding accessLogFile accessLogFormat ca caCertificates certificates
-	configSources connectTimeout defaultDestinationRuleExportTo defaultHttpRetryPolicy defaultProviders defaultServiceExportTo
-	defaultVirtualServiceExportTo disableEnvoyListenerLog discoverySelectors dnsRefreshRate enableAutoMtls
-	enableEnvoyAccessLogService enableTracing extensionProviders h2UpgradePolicy hboneIdleTimeout inboundClusterStatName
-	ingressClass ingressControllerMode ingressSelector ingressService localityLbSetting meshMTLS outboundClusterStatName
-	outboundTrafficPolicy pathNormalization protocolDetectionTimeout proxyHttpPort proxyInboundListenPort proxyListenPort
-	rootNamespace serviceScopeConfigs serviceSettings tcpKeepalive tlsDefaults trustDomainAliases verifyCertificateAtClient`)
-
 // ParseMesh reads a MeshConfig, YAML or JSON. It is an error if no agent could use it.
-func ParseMesh(data []byte) (Mesh, error) {
+func ParseMesh(data []byte) (Mesh, error) { return parseMeshAs(data, "field", "") }
+
+// parseMeshAs names the fields in notes as what they are, below parent.
+func parseMeshAs(data []byte, what, parent string) (Mesh, error) {
 	m, err := parseMesh(data)
 	if err != nil {
 		return Mesh{}, err
@@ -48,14 +37,13 @@ func ParseMesh(data []byte) (Mesh, error) {
 	if err := decode(data, &all); err != nil {
 		return Mesh{}, err
 	}
-	known := append(fieldNames(reflect.TypeFor[Mesh]()), controlPlanes...)
-	for _, name := range sortedKeys(all) {
-		if !slices.Contains(known, name) {
-			m.Notes = append(m.Notes, fmt.Sprintf("%s is no field of MeshConfig%s; it has no effect", name, didYouMean(name, known)))
-		}
+	if m.Notes, err = meshTree.check(all, what, parent); err != nil {
+		return m, err
 	}
 	notes, err := m.check()
-	m.Notes = append(m.Notes, notes...)
+	for _, n := range notes {
+		m.Notes = append(m.Notes, strings.Replace(n, "variable PROXY_CONFIG: ", what+" "+parent+"defaultConfig.", 1))
+	}
 	return m, err
 }
 
@@ -92,6 +80,19 @@ func (m Mesh) check() ([]string, error) {
 	return notes, nil
 }
 
+// TrustDomain returns that of the pods' identities, as the settings have it, and where it is
+// set; empty if it is not, or if another authority than that of the control plane signs.
+func (o Options) TrustDomain() (domain string, source Surface, err error) {
+	m, err := o.Values.mesh(o.Mesh)
+	if err != nil || m.DefaultConfig["discoveryAddress"] != nil || o.Values.Global.CAAddress != "" {
+		return "", "", err
+	}
+	if source = InMesh; m.TrustDomain != o.Mesh.TrustDomain {
+		source = InValues
+	}
+	return m.TrustDomain, source, nil
+}
+
 // agentFields is a ProxyConfig for the agent, as JSON.
 func agentFields(fields map[string]any) (string, error) {
 	delete(fields, "holdApplicationUntilProxyStarts") // for injection alone
@@ -119,10 +120,11 @@ func readByAgent(environ []string, annotation string) ([]string, error) {
 
 // A proxyConfig has the fields of a ProxyConfig that injection itself reads; the agent reads all.
 type proxyConfig struct {
-	Hold             *bool             `json:"holdApplicationUntilProxyStarts"`
-	StatusPort       int32             `json:"statusPort"`
-	InterceptionMode string            `json:"interceptionMode"`
-	ProxyMetadata    map[string]string `json:"proxyMetadata"`
+	Hold             *bool           `json:"holdApplicationUntilProxyStarts"`
+	StatusPort       int32           `json:"statusPort"`
+	InterceptionMode string          `json:"interceptionMode"`
+	ProxyMetadata    map[string]text `json:"proxyMetadata"`
+	MeshID           string          `json:"meshId"`
 	Image            struct {
 		ImageType string `json:"imageType"`
 	} `json:"image"`
@@ -139,6 +141,11 @@ func proxyConfigOf(fields map[string]any) (proxyConfig, error) {
 	}
 	if err != nil {
 		return c, fmt.Errorf("want Istio's ProxyConfig: %w", err)
+	}
+	for _, name := range sortedKeys(c.ProxyMetadata) {
+		if len(validation.IsEnvVarName(name)) > 0 {
+			return c, fmt.Errorf("proxyMetadata: %q: want the name of an environment variable, of letters, digits, '_', '-' and '.'", name)
+		}
 	}
 	return c, nil
 }

@@ -40,7 +40,7 @@ type metrics struct {
 }
 
 // metricsOf lets the agent serve the app's metrics with its own, and points Prometheus at it.
-func metricsOf(pod *corev1.Pod, s settings) (metrics, error) {
+func metricsOf(pod *corev1.Pod, s settings, r *report) (metrics, error) {
 	if !s.proxy || !merges(pod, s.mesh) {
 		return metrics{}, nil
 	}
@@ -56,7 +56,7 @@ func metricsOf(pod *corev1.Pod, s settings) (metrics, error) {
 	if app.Scrape == "false" {
 		return metrics{}, nil
 	}
-	targets, err := targetsOf(pod, s.port, &app)
+	targets, err := targetsOf(pod, s.port, &app, r)
 	if err != nil || len(targets) == 0 {
 		return out, err
 	}
@@ -85,30 +85,62 @@ func merges(pod *corev1.Pod, mesh Mesh) bool {
 }
 
 // targetsOf returns what the agent scrapes: the pod's own targets, which replace port and
-// path, or each port with the path. It refuses what the agent cannot scrape.
-func targetsOf(pod *corev1.Pod, status int32, app *scrape) ([]target, error) {
+// path, or each port with the path. Of the annotations for the mesh it refuses what the agent
+// cannot scrape; those for Prometheus are no request to the mesh, and get a warning.
+func targetsOf(pod *corev1.Pod, status int32, app *scrape, r *report) ([]target, error) {
 	app.Targets, _ = scrapeTargets(pod.Annotations[scrapeKey]) // checked with all annotations
-	out, key := app.Targets, scrapeKey
-	if len(out) > 0 {
+	if len(app.Targets) > 0 {
 		app.Port, app.Path = "", ""
-	} else if key = scrapePrefix + "port"; app.Port != "" {
-		for port := range strings.SplitSeq(app.Port, ",") {
-			out = append(out, target{strings.TrimSpace(port), app.Path})
+		for _, t := range app.Targets {
+			if n, _ := strconv.Atoi(t.Port); portOfMesh(n, status) {
+				return nil, refuse(PortTaken, "name the app's own port, or annotate the pod "+mergeKey+": \"false\"",
+					"annotation %s: %d is a port of the mesh", scrapeKey, n)
+			}
 		}
+		return app.Targets, nil
 	}
-	for _, t := range out {
-		n, err := strconv.ParseUint(t.Port, 10, 16)
+	const lost = "the agent does not scrape the app's metrics there"
+	if !isPath(app.Path) {
+		r.warn("annotation %spath: %q is no path: %s", scrapePrefix, app.Path, lost)
+		return nil, nil
+	}
+	var out []target
+	var ports []string
+	for _, port := range items(app.Port) {
+		n := namedPort(pod, port)
 		switch {
-		case err != nil || n == 0:
-			return nil, refuse(BadAnnotation, "", "annotation %s: %q is no port", key, t.Port)
-		case slices.Contains(reservedPorts, int32(n)) || int32(n) == status:
-			return nil, refuse(PortTaken, "name the app's own port, or annotate the pod "+mergeKey+": \"false\"",
-				"annotation %s: %d is a port of the mesh", key, n)
-		case !isPath(t.Path):
-			return nil, refuse(BadAnnotation, "", "annotation %spath: %q is no path", scrapePrefix, t.Path)
+		case n == 0:
+			r.warn("annotation %sport: %q is no port, and no container declares one of that name: %s", scrapePrefix, port, lost)
+			continue
+		case portOfMesh(n, status):
+			r.warn("annotation %sport: %d is a port of the mesh: %s", scrapePrefix, n, lost)
+			continue
+		}
+		ports = append(ports, strconv.Itoa(n))
+		out = append(out, target{strconv.Itoa(n), app.Path})
+	}
+	app.Port = strings.Join(ports, ",")
+	return out, nil
+}
+
+func portOfMesh(port int, status int32) bool {
+	return slices.Contains(reservedPorts, int32(port)) || int32(port) == status
+}
+
+// namedPort is a port by its number, or by the name with which a container declares it; 0 if
+// it is neither.
+func namedPort(pod *corev1.Pod, port string) int {
+	if n, err := strconv.ParseUint(port, 10, 16); err == nil {
+		return int(n)
+	}
+	for _, c := range pod.Spec.Containers {
+		for _, p := range c.Ports {
+			if p.Name == port {
+				return int(p.ContainerPort)
+			}
 		}
 	}
-	return out, nil
+	return 0
 }
 
 // scrapeTargets reads port:path,port:path. A path that is not there is /metrics.

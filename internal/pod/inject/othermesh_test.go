@@ -275,3 +275,47 @@ func TestOtherMeshes(t *testing.T) {
 		})
 	}
 }
+
+// A container by Istio's name with the image "auto" is for the injector that Istio's labels
+// belong to, and comes back when the injection is taken out.
+func TestIstiosNameAndOurImage(t *testing.T) {
+	for name, tt := range map[string]struct {
+		metadata, image string
+		o               Options
+		want            Code
+	}{
+		"auto":                      {image: "auto", want: Injected},
+		"an image":                  {image: "istio/proxyv2", want: OtherMesh},
+		"another injector's labels": {metadata: `labels: {outrider.dev/inject: "true"}`, image: "auto", o: Options{OwnLabels: true}, want: Injected},
+		"Istio has been here":       {metadata: `annotations: {sidecar.istio.io/status: "{}"}`, image: "auto", want: OtherMesh},
+		"a gateway":                 {metadata: `annotations: {inject.istio.io/templates: gateway}`, image: "auto", want: OtherMesh},
+		"a sidecar's template":      {metadata: `annotations: {inject.istio.io/templates: sidecar}`, image: "auto", want: Injected},
+		"order alone":               {metadata: `annotations: {outrider.dev/proxy: none}`, image: "auto", want: Injected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := podOf(t, "metadata: {name: shop, "+tt.metadata+"}\nspec: {containers: [{name: app, image: a, command: [/app]}, {name: istio-proxy, image: "+tt.image+", env: [{name: A, value: b}]}]}")
+			r, err := Pod(given, Namespace{Name: "shop"}, tt.o)
+			if err != nil || r.Reason.Code != tt.want {
+				t.Fatalf("%v, %+v, want %s", err, r.Reason, tt.want)
+			}
+			own, second := find(r.Pod, contract.ProxyContainer), find(r.Pod, "istio-proxy")
+			filled := tt.want == Injected && !tt.o.OwnLabels && given.Annotations[contract.Proxy] == ""
+			if (own != nil) != filled || (second == nil) != filled {
+				t.Errorf("outrider-proxy %t, istio-proxy %t", own != nil, second != nil)
+			}
+			if filled && (own.Image == autoImage || !slices.Contains(own.Env, corev1.EnvVar{Name: "A", Value: "b"})) {
+				t.Errorf("not filled in: %+v", own)
+			}
+			if diff := podDiff(given, mustStrip(t, r.Pod)); diff != "" {
+				t.Errorf("(-given +stripped):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTwoContainersForOne(t *testing.T) {
+	_, err := Pod(podOf(t, "spec: {containers: [{name: app}, {name: istio-proxy, image: auto}, {name: outrider-proxy, image: auto}]}"), Namespace{}, Options{})
+	if err == nil || !strings.Contains(err.Error(), "istio-proxy and outrider-proxy both change outrider-proxy") {
+		t.Error(err)
+	}
+}

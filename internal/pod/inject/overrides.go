@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,25 +14,57 @@ import (
 // autoImage, as the image of an author's own container, stands for ours.
 const autoImage = "auto"
 
-// ownContainers are the author's own containers of our names: they change fields of ours.
+// istioNames are Istio's names of the containers of injection, and ours. With the image "auto" they
+// are no proxy of Istio's: its authors write them so, to have them filled in by the injector.
+var istioNames = map[string]string{"istio-proxy": contract.ProxyContainer, "istio-init": contract.InitContainer}
+
+// requestsUs reports whether containers by Istio's names and with the image "auto" are for us: not
+// where another injector has Istio's labels or has been here, nor for another template
+// than a sidecar's, such as a gateway's.
+func requestsUs(pod *corev1.Pod, o Options) bool {
+	_, injected := pod.Annotations[contract.IstioStatus]
+	template, named := pod.Annotations[templatesKey]
+	return !o.OwnLabels && !injected && pod.Annotations[contract.Proxy] != "none" && (!named || template == "sidecar")
+}
+
+// Requests reports whether a container by Istio's name of its proxy is a request for ours.
+func Requests(pod *corev1.Pod, o Options) bool {
+	return requestsUs(pod, o) && slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), func(c corev1.Container) bool {
+		return !ours(c.Name) && overridden(c) == contract.ProxyContainer
+	})
+}
+
+// overridden returns the name of our container that c changes; empty if it is another one.
+func overridden(c corev1.Container) string {
+	if ours(c.Name) {
+		return c.Name
+	}
+	if c.Image == autoImage {
+		return istioNames[c.Name]
+	}
+	return ""
+}
+
+// ownContainers are the author's own containers of our names, or of Istio's: they change fields of ours.
 type ownContainers struct{ init, plain []corev1.Container }
 
 func (o ownContainers) find(name string) (corev1.Container, bool) {
 	for _, list := range [][]corev1.Container{o.init, o.plain} {
-		if i := slices.IndexFunc(list, named(name)); i >= 0 {
+		if i := slices.IndexFunc(list, func(c corev1.Container) bool { return overridden(c) == name }); i >= 0 {
 			return list[i], true
 		}
 	}
 	return corev1.Container{}, false
 }
 
-// withoutOwn returns a copy of the pod without the author's own containers of our names.
-func withoutOwn(pod *corev1.Pod) (*corev1.Pod, ownContainers) {
+// withoutOwn returns a copy of the pod without the author's own containers.
+func withoutOwn(pod *corev1.Pod, o Options) (*corev1.Pod, ownContainers) {
 	var own ownContainers
+	istios := requestsUs(pod, o)
 	split := func(list []corev1.Container, own *[]corev1.Container) []corev1.Container {
 		var out []corev1.Container
 		for _, c := range list {
-			if ours(c.Name) {
+			if ours(c.Name) || istios && overridden(c) != "" {
 				*own = append(*own, c)
 			} else {
 				out = append(out, c)
@@ -113,7 +146,15 @@ var listKeys = map[string]string{"env": "name", "ports": "containerPort", "volum
 func merged(ours, own corev1.Container) (corev1.Container, error) {
 	if own.Image == autoImage || own.Image == "" {
 		own.Image = ours.Image
+		if own.ImagePullPolicy == corev1.PullAlways { // what the API server sets for an image without a tag
+			own.ImagePullPolicy = ""
+		}
 	}
+	if own.TerminationMessagePolicy == corev1.TerminationMessageReadFile { // what it sets
+		own.TerminationMessagePolicy = ""
+	}
+	written := own.Name
+	own.Name = ours.Name
 	below, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&ours)
 	if err != nil {
 		return ours, err
@@ -124,20 +165,34 @@ func merged(ours, own corev1.Container) (corev1.Container, error) {
 	}
 	var out corev1.Container
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(mergeMaps(below, above), &out); err != nil {
-		return ours, refuse(BadOverride, "", "the pod's own container %s: %v", own.Name, err)
+		return ours, refuse(BadOverride, "", "the pod's own container %s: %v", written, err)
 	}
 	out.RestartPolicy = ours.RestartPolicy // the plan decides its place
+	withinLimits(out.Resources, own.Resources)
+	withinSecurity(out.SecurityContext, own.SecurityContext)
 	return out, nil
 }
+
+// handlers exclude one another in a probe and in a hook.
+var handlers = []string{"exec", "httpGet", "tcpSocket", "grpc", "sleep"}
+
+// wholes are objects that are not merged. Before the webhook sees a probe, the API server has set the
+// fields that its author left out.
+var wholes = []string{"readinessProbe", "livenessProbe", "startupProbe", "seccompProfile"}
 
 func mergeMaps(below, above map[string]any) map[string]any {
 	for name, v := range above {
 		switch v := v.(type) {
 		case map[string]any:
-			if b, ok := below[name].(map[string]any); ok {
-				below[name] = mergeMaps(b, v)
-				continue
+			b, ok := below[name].(map[string]any)
+			if hasHandler := slices.ContainsFunc(handlers, func(h string) bool { return v[h] != nil }); hasHandler || !ok {
+				break
 			}
+			if slices.Contains(wholes, name) {
+				maps.DeleteFunc(b, func(field string, _ any) bool { return !slices.Contains(handlers, field) })
+			}
+			below[name] = mergeMaps(b, v)
+			continue
 		case []any:
 			if b, ok := below[name].([]any); ok && listKeys[name] != "" {
 				below[name] = mergeLists(b, v, listKeys[name])

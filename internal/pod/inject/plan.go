@@ -39,13 +39,23 @@ func policyOf(in input, s settings, r *report) (orderPolicy, error) {
 	old := in.o.kubernetes() < 29
 	w.applyNative(in, old, r)
 	w.sidecar = w.sidecar || w.start == podspec.StartNative && !old
-	if s.proxy && endsOnce(in.pod) && !old && w.start != podspec.StartHold && len(w.avoid) == 0 {
-		if !w.sidecar {
-			r.note("restartPolicy: %s: the proxy is a restartable init container, so that the kubelet ends it when the others have ended", in.pod.Spec.RestartPolicy)
-		}
-		w.sidecar = true
+	if s.proxy && !w.sidecar && !old && w.start != podspec.StartHold && len(w.avoid) == 0 {
+		w.sidecar = firstInList(in, s, r)
 	}
 	return w, nil
+}
+
+// firstInList reports whether the pod needs a proxy that the kubelet starts before all others.
+func firstInList(in input, s settings, r *report) bool {
+	switch {
+	case endsOnce(in.pod):
+		r.note("restartPolicy: %s: the proxy is a restartable init container, so that the kubelet ends it when the others have ended", in.pod.Spec.RestartPolicy)
+	case s.capture && len(in.pod.Spec.InitContainers) > 0:
+		r.note("the proxy is a restartable init container, the first one, so that the pod's own init containers are in the mesh")
+	default:
+		return false
+	}
+	return true
 }
 
 // applyHold applies holdApplicationUntilProxyStarts.
@@ -81,7 +91,7 @@ func (w *orderPolicy) applyNative(in input, old bool, r *report) {
 	native, at := nativeOf(in, r)
 	switch {
 	case native == "" || in.alongside:
-	case w.start == podspec.StartHold || w.start == podspec.StartOff || w.start == podspec.StartNative && native == "false":
+	case w.start == podspec.StartHold || w.start == podspec.StartNative && native == "false":
 		r.ignored(contract.NativeSidecar, "annotation "+contract.Start+": "+string(w.start)+" is more specific")
 		r.note("%s: %s has no effect: annotation %s: %s is more specific", at, native, contract.Start, w.start)
 	case native == "false":
@@ -182,7 +192,7 @@ func arrange(in input, s settings, w orderPolicy, known commands, r *report) (pl
 	proxy := in.mesh
 	if s.proxy {
 		proxy = contract.ProxyContainer
-		c, err := proxyContainer(in, s, w.sidecar)
+		c, err := proxyContainer(in, s, w.sidecar, r)
 		if err != nil {
 			return p, err
 		}
@@ -194,13 +204,9 @@ func arrange(in input, s settings, w orderPolicy, known commands, r *report) (pl
 			p.pod.Spec.Containers = slices.Insert(p.pod.Spec.Containers, 0, c)
 		}
 	}
-	reading, err := podspec.ReadOrder(p.pod)
-	var large *podspec.SizeError
-	switch {
-	case errors.As(err, &large):
-		return p, tooLarge(err)
-	case err != nil:
-		return p, refuse(BadAnnotation, "", "%v", err)
+	reading, err := p.read(s.proxy)
+	if err != nil {
+		return p, err
 	}
 	reading.Avoid, reading.Unknown = w.avoid, known.unknown
 	if in.alongside && w.start == podspec.StartDefault {
@@ -215,7 +221,7 @@ func arrange(in input, s settings, w orderPolicy, known commands, r *report) (pl
 	if err := podspec.CheckEdges(all.Edges); err != nil {
 		return p, tooLarge(err)
 	}
-	if err := validate(reading, in.o.kubernetes()); err != nil {
+	if err := w.validate(reading, in.o.kubernetes(), len(requested) > 0); err != nil {
 		return p, err
 	}
 	if err := in.o.interrupted(); err != nil {
@@ -223,12 +229,40 @@ func arrange(in input, s settings, w orderPolicy, known commands, r *report) (pl
 	}
 	p.choices = podspec.ChooseRequested(reading, in.o.kubernetes())
 	p.commandless = commandless(reading, p.choices)
-	for _, c := range p.choices {
+	for i, c := range p.choices {
+		p.choices[i].Why = p.why(c, w, requested)
 		if err := p.add(c, w, requested); err != nil {
 			return p, err
 		}
 	}
 	return p, nil
+}
+
+// read reads the order of the pod, to which our proxy was added or not.
+func (p plan) read(proxy bool) (podspec.Reading, error) {
+	reading, err := podspec.ReadOrder(p.pod)
+	var large *podspec.SizeError
+	switch {
+	case errors.As(err, &large):
+		return reading, tooLarge(err)
+	case err != nil:
+		return reading, refuse(BadAnnotation, "", "%v", err)
+	}
+	if proxy {
+		added := reading.Facts[contract.ProxyContainer]
+		added.Hooked = false // [plan.clearHook] makes room
+		reading.Facts[contract.ProxyContainer] = added
+	}
+	return reading, nil
+}
+
+// why is the reason for a choice: a default edge names no mechanism, although it has one.
+func (p plan) why(c podspec.Choice, w orderPolicy, requested []startup.Edge) []string {
+	preset := p.fromInit[c.Edge.To] || w.by == startup.Native
+	if c.Edge.By != startup.Native || len(c.Why) == 0 || !preset || isRequested(requested, c.Edge) {
+		return c.Why
+	}
+	return append([]string{"the proxy is a native sidecar anyway"}, c.Why[1:]...)
 }
 
 // withLists returns a copy of the pod with its own lists of containers, which are not copied.
@@ -285,9 +319,14 @@ func withDefault(containers []startup.Container, requested []startup.Edge, w ord
 	if explicit || !w.order || proxy == "" {
 		return out
 	}
+	by := map[startup.Kind]startup.Mechanism{startup.Plain: w.by}
+	if containers[0].Name == contract.ProxyContainer && containers[0].Kind == startup.Sidecar {
+		// Then init containers are in the mesh too, and their commands stay as they are.
+		by[startup.Init], by[startup.Sidecar] = startup.Native, startup.Native
+	}
 	for _, c := range containers {
-		if c.Kind == startup.Plain && c.Name != proxy && !before[c.Name] {
-			out = append(out, startup.Edge{From: proxy, To: c.Name, After: startup.Healthy, By: w.by})
+		if mechanism, waits := by[c.Kind]; waits && c.Name != proxy && !before[c.Name] {
+			out = append(out, startup.Edge{From: proxy, To: c.Name, After: startup.Healthy, By: mechanism})
 		}
 	}
 	return out
@@ -296,20 +335,29 @@ func withDefault(containers []startup.Container, requested []startup.Edge, w ord
 // ofChoice are findings about mechanisms, which [plan.add] judges.
 var ofChoice = []startup.Code{startup.MechanismUnfit, startup.CannotBeKept}
 
-func validate(r podspec.Reading, on startup.Kubernetes) error {
+// validate refuses a start that cannot end: what the author requested, with what the kubelet does
+// for certain. A work-around in a command is a guess, which refuses nothing.
+func (w orderPolicy) validate(r podspec.Reading, on startup.Kubernetes, requested bool) error {
+	if w.start == podspec.StartOff {
+		return nil
+	}
+	certain := startup.Preferred
 	if !initWaits(r) {
 		// Then the order of the init list, which may be the square of its length, closes no cycle.
-		r.Found = slices.DeleteFunc(slices.Clone(r.Found), func(f podspec.Found) bool {
-			return f.Mechanism == startup.InitDone || f.Mechanism == startup.Native
-		})
+		certain = []startup.Mechanism{startup.Gate, startup.Hold}
 	}
+	r.Found = slices.DeleteFunc(slices.Clone(r.Found), func(f podspec.Found) bool { return !slices.Contains(certain, f.Mechanism) })
 	plan := r.Plan()
 	for i := range plan.Edges {
 		plan.Edges[i].By = "" // [plan.add] judges the mechanisms
 	}
 	for _, f := range plan.Validate(on) {
 		if f.Level == startup.Error && !slices.Contains(ofChoice, f.Code) {
-			return refuse(BadGraph, f.Remedy, "annotation %s: %s", contract.DependsOn, f.Message)
+			from := ""
+			if requested {
+				from = "annotation " + contract.DependsOn + ": "
+			}
+			return refuse(BadGraph, f.Remedy, "%s%s", from, f.Message)
 		}
 	}
 	return nil
@@ -317,32 +365,37 @@ func validate(r podspec.Reading, on startup.Kubernetes) error {
 
 // initWaits reports whether an init container waits for more than those listed before it.
 func initWaits(r podspec.Reading) bool {
-	init := map[string]bool{startup.Everything: true}
-	for _, c := range r.Containers {
+	at := map[string]int{startup.Everything: len(r.Containers)} // in the init list; from 1
+	for i, c := range r.Containers {
 		if c.Kind == startup.Plain {
 			continue
 		}
 		if len(c.HealthNeeds) > 0 {
 			return true
 		}
-		init[c.Name] = true
+		at[c.Name] = i + 1
 	}
-	return slices.ContainsFunc(r.Requested, func(e startup.Edge) bool { return init[e.To] })
+	return slices.ContainsFunc(r.Requested, func(e startup.Edge) bool {
+		return at[e.To] > 0 && (at[e.From] == 0 || at[e.From] >= at[e.To])
+	})
 }
 
 // add adds a chosen edge. A requested edge or mechanism that is impossible refuses the pod.
 func (p *plan) add(c podspec.Choice, w orderPolicy, requested []startup.Edge) error {
 	e := c.Edge
-	named := func(o startup.Edge) bool { return covers(o.From, e.From) && covers(o.To, e.To) }
 	switch {
 	case c.Present != nil, e.By == startup.InitDone, w.start == podspec.StartOff:
 	case slices.Contains(startup.Preferred, e.By):
 		p.edges.Edges = append(p.edges.Edges, e)
 	case e.By != "":
-	case w.start != podspec.StartDefault || slices.ContainsFunc(requested, named):
+	case w.start != podspec.StartDefault || isRequested(requested, e):
 		return refuse(NoMechanism, p.hint(e), "%q cannot be kept%s", e, whyNot(c))
 	}
 	return nil
+}
+
+func isRequested(requested []startup.Edge, e startup.Edge) bool {
+	return slices.ContainsFunc(requested, func(o startup.Edge) bool { return covers(o.From, e.From) && covers(o.To, e.To) })
 }
 
 func covers(requested, name string) bool { return requested == name || requested == startup.Everything }

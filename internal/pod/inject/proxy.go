@@ -2,6 +2,7 @@ package inject
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,20 +12,17 @@ import (
 )
 
 // proxyContainer is outrider-proxy, with the fields of the author's own container of that name.
-func proxyContainer(in input, s settings, sidecar bool) (corev1.Container, error) {
+func proxyContainer(in input, s settings, sidecar bool, r *report) (corev1.Container, error) {
 	c := corev1.Container{
 		Name: contract.ProxyContainer, Image: s.image, ImagePullPolicy: s.pull,
-		Args: in.proxyArgs(s),
-		Env:  in.environment(s, sidecar),
-		Ports: []corev1.ContainerPort{
-			{Name: "http-envoy-prom", ContainerPort: contract.PrometheusPort, Protocol: corev1.ProtocolTCP},
-			{Name: "http-ready", ContainerPort: contract.ReadinessPort, Protocol: corev1.ProtocolTCP},
-		},
+		Args:                     in.proxyArgs(s),
+		Env:                      in.environment(s, sidecar),
+		Ports:                    in.proxyPorts(r),
 		Resources:                *s.resources.DeepCopy(),
 		SecurityContext:          in.proxySecurity(s),
 		VolumeMounts:             in.proxyMounts(s),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-		Lifecycle:                in.o.Values.Global.Proxy.Lifecycle.DeepCopy(),
+		Lifecycle:                in.lifecycle(r),
 	}
 	if s.probes {
 		c.ReadinessProbe = in.readiness()
@@ -35,10 +33,57 @@ func proxyContainer(in input, s settings, sidecar bool) (corev1.Container, error
 			c.StartupProbe = in.startupProbe()
 		}
 	}
-	if own, ok := in.own.find(contract.ProxyContainer); ok {
-		return merged(c, own)
+	own, ok := in.own.find(contract.ProxyContainer)
+	if !ok {
+		return c, nil
 	}
+	needed := c.SecurityContext
+	c, err := merged(c, own)
+	if err != nil {
+		return c, err
+	}
+	keepRoot(&c, needed, r)
 	return c, nil
+}
+
+// proxyPorts leave out a name that another port of the pod has: a Service that names its target port
+// has to find the author's.
+func (in input) proxyPorts(r *report) []corev1.ContainerPort {
+	out := []corev1.ContainerPort{
+		{Name: "http-envoy-prom", ContainerPort: contract.PrometheusPort, Protocol: corev1.ProtocolTCP},
+		{Name: "http-ready", ContainerPort: contract.ReadinessPort, Protocol: corev1.ProtocolTCP},
+	}
+	for _, c := range slices.Concat(in.pod.Spec.InitContainers, in.pod.Spec.Containers, in.own.init, in.own.plain) {
+		for _, p := range c.Ports {
+			for i := range out {
+				if p.Name == out[i].Name && p.Name != "" && p.ContainerPort != out[i].ContainerPort {
+					r.note("port %d of %s has no name, since port %d of %s is %s", out[i].ContainerPort, contract.ProxyContainer, p.ContainerPort, c.Name, p.Name)
+					out[i].Name = ""
+				}
+			}
+		}
+	}
+	return out
+}
+
+// lifecycle is that of the values. The API server refuses a hook that sleeps longer than the pod's
+// grace period.
+func (in input) lifecycle(r *report) *corev1.Lifecycle {
+	out := in.o.Values.Global.Proxy.Lifecycle.DeepCopy()
+	if out == nil {
+		return nil
+	}
+	most := graceOf(in.pod)
+	for _, h := range []**corev1.LifecycleHandler{&out.PostStart, &out.PreStop} {
+		if *h == nil || (*h).Sleep == nil || (*h).Sleep.Seconds <= most {
+			continue
+		}
+		r.warn("value global.proxy.lifecycle: a hook sleeps for %d s, the pod's grace period, and not for %d s", most, (*h).Sleep.Seconds)
+		if (*h).Sleep.Seconds = most; most == 0 {
+			*h = nil
+		}
+	}
+	return out
 }
 
 func (in input) proxyArgs(s settings) []string {

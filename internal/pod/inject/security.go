@@ -1,6 +1,8 @@
 package inject
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,12 +31,29 @@ func checkSecurity(in input, s settings, r *report) (capture bool, err error) {
 	}{
 		{s.capture, "outrider-init needs the capability NET_ADMIN, to capture connections or to park them"},
 		{level == "restricted" && s.proxy && in.pod.Annotations[bindKey] == "true", "a proxy with " + bindKey + " runs as root"},
+		{s.proxy && hostVolumes(in.pod.Annotations[volumeKey], level == "restricted"), "annotation " + volumeKey + " has a volume of the node or of a network"},
+		{unconfined(in.o.Values.Global.Proxy.SeccompProfile), "the value global.proxy.seccompProfile is Unconfined"},
 	} {
 		if need.needed {
 			return s.capture, refuse(PodSecurity, hint, "the namespace %s has the label %s=%s, which refuses the injected pod: %s", in.ns.Name, contract.PodSecurityLabel, level, need.what)
 		}
 	}
 	return s.capture, nil
+}
+
+// hostVolumes reports whether the author's volumes for the proxy have one that a pod security level
+// refuses.
+func hostVolumes(text string, restricted bool) bool {
+	volumes, err := userVolumes(cmp.Or(text, "{}")) // checked before
+	return err == nil && slices.ContainsFunc(volumes, func(v corev1.Volume) bool {
+		inPod := v.ConfigMap != nil || v.CSI != nil || v.DownwardAPI != nil || v.EmptyDir != nil || v.Ephemeral != nil ||
+			v.PersistentVolumeClaim != nil || v.Projected != nil || v.Secret != nil || v.Image != nil
+		return v.HostPath != nil || restricted && !inPod
+	})
+}
+
+func unconfined(p *corev1.SeccompProfile) bool {
+	return p != nil && p.Type == corev1.SeccompProfileTypeUnconfined
 }
 
 // proxySecurity has the fewest privileges that the proxy needs.
@@ -65,13 +84,48 @@ func asRoot(c *corev1.SecurityContext, capabilities ...corev1.Capability) {
 	c.Capabilities.Add = append(c.Capabilities.Add, capabilities...)
 }
 
+// keepRoot gives a container of ours back the user and the capabilities that it needs, where the
+// author's own container has set others: without them the capture fails at each start, and in TPROXY
+// mode the proxy cannot listen. What needs no root is the author's choice.
+func keepRoot(c *corev1.Container, needed *corev1.SecurityContext, r *report) {
+	if len(needed.Capabilities.Add) == 0 {
+		return
+	}
+	is := c.SecurityContext
+	if is.RunAsUser == nil || *is.RunAsUser != 0 || is.RunAsNonRoot == nil || *is.RunAsNonRoot {
+		r.warn("%s runs as root, and not as its own securityContext says: it needs %s", c.Name, needed.Capabilities.Add[0])
+		is.RunAsUser, is.RunAsNonRoot = needed.RunAsUser, needed.RunAsNonRoot
+	}
+	for _, capability := range needed.Capabilities.Add {
+		if !slices.Contains(is.Capabilities.Add, capability) {
+			r.warn("%s has the capability %s besides those of its own securityContext", c.Name, capability)
+			is.Capabilities.Add = append(is.Capabilities.Add, capability)
+		}
+	}
+}
+
+// withinSecurity takes back what of ours the API server or the kubelet refuses together with what the
+// author's own container sets.
+func withinSecurity(merged, own *corev1.SecurityContext) {
+	if own == nil {
+		return
+	}
+	privileged := own.Privileged != nil && *own.Privileged || own.Capabilities != nil && slices.Contains(own.Capabilities.Add, "CAP_SYS_ADMIN")
+	if privileged && own.AllowPrivilegeEscalation == nil {
+		merged.AllowPrivilegeEscalation = nil
+	}
+	if own.RunAsUser != nil && own.RunAsNonRoot == nil {
+		merged.RunAsNonRoot = new(*own.RunAsUser != 0)
+	}
+}
+
 func (in input) security(uid, gid int64) *corev1.SecurityContext {
 	seccomp := in.o.Values.Global.Proxy.SeccompProfile.DeepCopy()
 	if seccomp == nil {
 		seccomp = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 	}
 	return &corev1.SecurityContext{
-		RunAsUser: &uid, RunAsGroup: &gid, RunAsNonRoot: new(true),
+		RunAsUser: &uid, RunAsGroup: &gid, RunAsNonRoot: new(uid != 0),
 		Privileged: new(false), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 		Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		SeccompProfile: seccomp,

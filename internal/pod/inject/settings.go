@@ -41,7 +41,7 @@ type settings struct {
 	agentLevel       string                      // log level of the agent
 
 	agentConfig string // variable PROXY_CONFIG
-	grace       string // the pod's grace period
+	grace       string // the pod's grace period, as the agent reads it
 
 	volumes []corev1.Volume // the author's, for the proxy
 	mounts  []corev1.VolumeMount
@@ -52,10 +52,11 @@ type settings struct {
 // checked. With an error it returns the settings that are known.
 func settingsOf(in input, r *report) (s settings, err error) {
 	a := in.annotations()
-	s = settings{proxy: !in.alongside, pull: corev1.PullPolicy(in.o.Values.Global.ImagePullPolicy), grace: graceOf(in.pod)}
+	s = settings{proxy: !in.alongside, pull: corev1.PullPolicy(in.o.Values.Global.ImagePullPolicy), grace: strconv.FormatInt(graceOf(in.pod), 10) + "s"}
 	if err = checkAnnotations(a, r); err != nil {
 		return s, err
 	}
+	checkLabels(in, r)
 	if err = s.readConfig(in.o, a); err != nil {
 		return s, err
 	}
@@ -70,6 +71,7 @@ func settingsOf(in input, r *report) (s settings, err error) {
 	if s.resources, err = resourcesOf(a, in.o.Values.Global.Proxy.Resources); err != nil {
 		return s, err
 	}
+	s.resources = fitted(s.resources, in.pod, r)
 	if s.capture, err = checkSecurity(in, s, r); err != nil {
 		return s, err
 	}
@@ -93,7 +95,7 @@ func settingsOf(in input, r *report) (s settings, err error) {
 			r.warn("%s", clash)
 		}
 	}
-	s.metrics, err = metricsOf(in.pod, s)
+	s.metrics, err = metricsOf(in.pod, s, r)
 	return s, err
 }
 
@@ -208,14 +210,8 @@ const (
 	defaultImage = "outrider-proxy"
 )
 
-// defaultResources are Istio's.
-var defaultResources = corev1.ResourceRequirements{
-	Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
-	Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi")},
-}
-
 // resourcesOf returns the proxy's resources. If one of the four annotations is set, no default counts.
-func resourcesOf(a map[string]string, mesh *corev1.ResourceRequirements) (corev1.ResourceRequirements, error) {
+func resourcesOf(a map[string]string, mesh resources) (corev1.ResourceRequirements, error) {
 	out := corev1.ResourceRequirements{}
 	for _, r := range []struct {
 		key  string
@@ -246,13 +242,10 @@ func resourcesOf(a map[string]string, mesh *corev1.ResourceRequirements) (corev1
 			return out, refuse(BadAnnotation, "", "the proxy's %s request %s is more than its limit %s", name, request.String(), limit.String())
 		}
 	}
-	switch {
-	case out.Requests != nil || out.Limits != nil:
+	if out.Requests != nil || out.Limits != nil {
 		return out, nil
-	case mesh != nil:
-		return *mesh, nil
 	}
-	return defaultResources, nil
+	return mesh.orDefault(), nil
 }
 
 // checkOwn refuses a pod whose author's own containers of our names cannot be used.
@@ -260,8 +253,16 @@ func checkOwn(in input, s settings) error {
 	if len(in.pod.Spec.Containers) == 0 {
 		return refuse(BadOverride, "", "the pod has no container but %s", contract.ProxyContainer)
 	}
-	if _, own := in.own.find(contract.ProxyContainer); own && !s.proxy {
-		return refuse(BadOverride, "leave one of the two out", "the pod has its own container %s, and annotation %s: none", contract.ProxyContainer, contract.Proxy)
+	if own, ok := in.own.find(contract.ProxyContainer); ok && !s.proxy {
+		return refuse(BadOverride, "leave one of the two out", "the pod has its own container %s, and annotation %s: none", own.Name, contract.Proxy)
+	}
+	by := map[string]string{}
+	for _, own := range slices.Concat(in.own.init, in.own.plain) {
+		name := overridden(own)
+		if first, twice := by[name]; twice {
+			return refuse(BadOverride, "leave one of the two out", "the pod's own containers %s and %s both change %s", first, own.Name, name)
+		}
+		by[name] = own.Name
 	}
 	return nil
 }
@@ -283,13 +284,12 @@ func userOf(in input, mode string) (uid, gid int64) {
 	return uid, gid
 }
 
-// graceOf returns the pod's grace period as the agent reads it.
-func graceOf(pod *corev1.Pod) string {
-	seconds := int64(30)
+// graceOf returns the pod's grace period in seconds.
+func graceOf(pod *corev1.Pod) int64 {
 	if g := pod.Spec.TerminationGracePeriodSeconds; g != nil {
-		seconds = max(*g, 0)
+		return max(*g, 0)
 	}
-	return strconv.FormatInt(seconds, 10) + "s"
+	return 30 // the API's default
 }
 
 // agentConfigOf returns the mesh's defaultConfig for the agent. The agent's own reader checks

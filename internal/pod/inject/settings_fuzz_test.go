@@ -14,8 +14,10 @@ func fuzzed() *corev1.Pod {
 // FuzzValues: values that are accepted inject a pod, or refuse it with a reason.
 func FuzzValues(f *testing.F) {
 	f.Add("global: {proxy: {logLevel: info, holdApplicationUntilProxyStarts: true, resources: {limits: {cpu: 2}}, excludeIPRanges: 10.0.0.0/8}}", "global.proxy.logLevel=debug")
+	f.Add("global: {tag: null, proxy: {includeIPRanges: null, resources: {requests: null, limits: {cpu: null, memory: 1Gi}}}}", "global.proxy.resources=null")
 	f.Add("revision: canary\nglobal: {hub: h, tag: 1, imagePullSecrets: [a], proxy_init: {}}\nmeshConfig: {trustDomain: td, defaultConfig: {concurrency: 2}}", "a[0].b={x,y}")
 	f.Add("sidecarInjectorWebhook: {neverInjectSelector: [{matchLabels: {a: b}}], alwaysInjectSelector: [{matchExpressions: [{key: a, operator: Exists}]}], injectedAnnotations: {a: b}}", `a\.b[3]=,`)
+	f.Add("global: {proxy: {lifecycle: {preStop: {exec: {comand: [a]}}}, resources: {limts: {}}}}\npilot: {env: {A: b}, cni: {x: 1}}\ncomponents: {}\nmeshConfig: {outboundTrafficPolicy: {mode: 1}, data: x}", "env.A=b")
 	f.Fuzz(func(t *testing.T, text, setting string) {
 		if len(setting) < 1<<10 {
 			_ = SetValue(map[string]any{"a": []any{1}, "global": map[string]any{}}, setting)

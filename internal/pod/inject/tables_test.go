@@ -102,24 +102,27 @@ func TestValues(t *testing.T) {
 	v, warnings, err := ParseValues([]byte(`
 global:
   tag: 1.2
-  proxy: {logLevel: info, excludeInboundPorts: 22, includeIPRanges: "*", privileged: true, loglevel: x, startupProbe: {enabled: true}}
-  proxy_init: {image: i, resources: {}}
+  proxy: {logLevel: info, excludeInboundPorts: 22, includeIPRanges: "*", privileged: true, loglevel: x, startupProbe: {enabled: true}, lifecycle: {prestop: {}}}
+  proxy_init: {image: i, resources: {limits: {}}}
   other: {}
-sidecarInjectorWebhook: {templates: {}, rewriteAppHTTPProb: true}
-pilot: {cni: {enabled: true}, env: {ENABLE_NATIVE_SIDECARS: true}}
-meshConfig: {trustDomain: example.org, defaultConfig: {concurrency: 2}}
+sidecarInjectorWebhook: {templates: {a: b}, useLegacySelectors: false, rewriteAppHTTPProb: true}
+pilot: {cni: {enabled: true, provider: multus}, env: {ENABLE_NATIVE_SIDECARS: true}}
+meshConfig: {trustDomain: example.org, defaultConfig: {concurrency: 2, concurency: 3}}
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
+		"value global.other is not known; it has no effect",
 		"value global.proxy.loglevel is not known (did you mean logLevel?); it has no effect",
-		"value global.proxy.privileged has no effect: the proxy needs no privilege",
-		"value global.proxy_init.resources has no effect: outrider-init has the resources of the proxy, as in Istio",
 		"value sidecarInjectorWebhook.rewriteAppHTTPProb is not known (did you mean rewriteAppHTTPProbe?); it has no effect",
-		"value sidecarInjectorWebhook.templates has no effect: " + builtIn,
+		"value global.proxy.privileged has no effect: the proxy needs no privilege",
 		"value global.proxy.startupProbe.enabled has no effect: annotation outrider.dev/native-release: probe requests a startup probe",
-		"value pilot.cni.enabled has no effect: the capture is written by the pod's own init container",
+		"value global.proxy_init.resources has no effect: outrider-init has the resources of the proxy, as in Istio",
+		"values pilot.cni.enabled, pilot.cni.provider have no effect: " + noCNI,
+		"value sidecarInjectorWebhook.templates has no effect: " + builtIn,
+		"value global.proxy.lifecycle.prestop is not known (did you mean preStop?); it has no effect",
+		"value meshConfig.defaultConfig.concurency: no such setting is known (did you mean concurrency?); it has no effect",
 	}
 	if diff := cmp.Diff(want, warnings); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -128,7 +131,7 @@ meshConfig: {trustDomain: example.org, defaultConfig: {concurrency: 2}}
 		t.Errorf("%+v, native %s", v.Global.Proxy, v.native())
 	}
 	m, err := v.mesh(Mesh{TrustDomain: "cluster.local", DefaultConfig: map[string]any{"drainDuration": "1s"}})
-	if err != nil || m.TrustDomain != "example.org" || len(m.DefaultConfig) != 2 {
+	if err != nil || m.TrustDomain != "example.org" || len(m.DefaultConfig) != 3 {
 		t.Errorf("%+v, %v", m, err)
 	}
 }

@@ -2,9 +2,6 @@ package inject
 
 import (
 	"fmt"
-	"maps"
-	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -13,8 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
-
-	"outrider.dev/internal/contract"
 )
 
 // Values have the values of Istio's charts that injection reads, by their names. The zero
@@ -50,10 +45,8 @@ type Values struct {
 	} `json:"sidecarInjectorWebhook"`
 	Pilot struct {
 		Env map[string]any `json:"env"`
-		CNI struct {
-			Enabled bool `json:"enabled"`
-		} `json:"cni"`
 	} `json:"pilot"`
+	Env        map[string]any `json:"env"` // of the chart istiod, where Pilot's values are at the top
 	MeshConfig map[string]any `json:"meshConfig"`
 	Revision   string         `json:"revision"`
 }
@@ -79,21 +72,23 @@ type ProxyValues struct {
 	ReadinessPeriodSeconds       *int32 `json:"readinessPeriodSeconds"`
 	ReadinessFailureThreshold    *int32 `json:"readinessFailureThreshold"`
 	StartupProbe                 struct {
-		Enabled          *bool `json:"enabled"`
 		FailureThreshold int32 `json:"failureThreshold"`
 	} `json:"startupProbe"`
 
-	Resources      *corev1.ResourceRequirements `json:"resources"`
-	Lifecycle      *corev1.Lifecycle            `json:"lifecycle"`
-	SeccompProfile *corev1.SeccompProfile       `json:"seccompProfile"`
+	Resources      resources              `json:"resources"`
+	Lifecycle      *corev1.Lifecycle      `json:"lifecycle"`
+	SeccompProfile *corev1.SeccompProfile `json:"seccompProfile"`
 }
 
-// A text is a string that may be written without quotes: 80 or "80".
+// A text is a string that may be written without quotes: 80 or "80", true or "true".
 type text string
 
-// UnmarshalJSON takes a string or a number.
+// UnmarshalJSON takes a string, a number or a truth value. Null is the default, as for every value.
 func (t *text) UnmarshalJSON(b []byte) error {
 	s := string(b)
+	if s == "null" {
+		return nil
+	}
 	if unquoted, err := strconv.Unquote(s); err == nil {
 		s = unquoted
 	} else if strings.ContainsAny(s, "{}[]") {
@@ -103,43 +98,24 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// valuesWithout are values of Istio's without effect in injection, and why; "": they have one
-// elsewhere.
-var valuesWithout = map[string]string{
-	"global.proxy.privileged":                    "the proxy needs no privilege",
-	"global.proxy.enableCoreDump":                "core dumps are the container runtime's",
-	"global.proxy.tracer":                        "tracing is not configured by injection",
-	"global.proxy.outlierLogPath":                "outlier events are not logged to a file",
-	"global.proxy.includeIPv6":                   "both families are captured where the pod has both",
-	"global.proxy_init.resources":                "outrider-init has the resources of the proxy, as in Istio",
-	"global.proxy_init.forceApplyIptables":       "every run of the capture replaces what was there",
-	"sidecarInjectorWebhook.templates":           builtIn,
-	"sidecarInjectorWebhook.defaultTemplates":    builtIn,
-	"sidecarInjectorWebhook.useLegacySelectors":  "the selectors are Istio's present ones",
-	"sidecarInjectorWebhook.reinvocationPolicy":  "",
-	"sidecarInjectorWebhook.injectionURL":        "",
-	"sidecarInjectorWebhook.injectionPath":       "",
-	"sidecarInjectorWebhook.failurePolicy":       "",
-	"sidecarInjectorWebhook.objectSelector":      "",
-	"sidecarInjectorWebhook.neverInjectSelector": "",
-}
-
 const builtIn = "what is injected is built in; use an own container named outrider-proxy, or the annotations"
-
-// fieldNames are the names that a struct has in JSON.
-func fieldNames(t reflect.Type) []string {
-	var out []string
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		out = append(out, name)
-	}
-	return out
-}
 
 // ParseValues reads values, YAML or JSON. The warnings are about values without effect.
 func ParseValues(data []byte) (Values, []string, error) {
 	var v Values
-	if err := decode(data, &v); err != nil {
+	text, err := yaml.YAMLToJSONStrict(data)
+	var all map[string]any
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil {
+		return v, nil, fmt.Errorf("want values of Istio's charts: %w", err)
+	}
+	warnings, err := valueTree.check(all, "value", "")
+	if err != nil {
+		return v, nil, err
+	}
+	if err := json.Unmarshal(text, &v); err != nil {
 		return v, nil, fmt.Errorf("want values of Istio's charts: %w", err)
 	}
 	for _, s := range []struct {
@@ -155,23 +131,17 @@ func ParseValues(data []byte) (Values, []string, error) {
 	if err := v.check(); err != nil {
 		return v, nil, err
 	}
-	var all map[string]any
-	if err := decode(data, &all); err != nil {
-		return v, nil, err
-	}
-	warnings := v.without(all)
+	warnings = append(warnings, misspelt(text, &Values{})...)
 	if len(v.MeshConfig) > 0 {
 		text, err := yaml.Marshal(v.MeshConfig)
 		if err != nil {
 			return v, nil, err
 		}
-		m, err := ParseMesh(text)
+		m, err := parseMeshAs(text, "value", "meshConfig.")
 		if err != nil {
 			return v, nil, fmt.Errorf("meshConfig: %w", err)
 		}
-		for _, n := range m.Notes {
-			warnings = append(warnings, "value meshConfig: "+n)
-		}
+		warnings = append(warnings, m.Notes...)
 	}
 	return v, warnings, nil
 }
@@ -194,48 +164,11 @@ func SetValue(values map[string]any, setting string) error {
 
 // decode reads YAML or JSON. Names are case-sensitive.
 func decode(data []byte, v any) error {
-	text, err := yaml.YAMLToJSON(data)
+	text, err := yaml.YAMLToJSONStrict(data) // a name that is there twice is an error
 	if err != nil {
 		return err
 	}
 	return json.Unmarshal(text, v)
-}
-
-// without are the warnings about values.
-func (v Values) without(all map[string]any) []string {
-	var out []string
-	global, _ := all["global"].(map[string]any)
-	// In these parts every name is known, or warned about: the others are the control plane's.
-	for _, part := range []struct {
-		prefix string
-		fields any
-		known  []string
-	}{
-		{"global.proxy.", global["proxy"], fieldNames(reflect.TypeFor[ProxyValues]())},
-		{"global.proxy_init.", global["proxy_init"], fieldNames(reflect.TypeOf(v.Global.ProxyInit))},
-		{"sidecarInjectorWebhook.", all["sidecarInjectorWebhook"], fieldNames(reflect.TypeOf(v.Injector))},
-	} {
-		fields, _ := part.fields.(map[string]any)
-		for _, name := range slices.Sorted(maps.Keys(fields)) {
-			if slices.Contains(part.known, name) {
-				continue
-			}
-			why, known := valuesWithout[part.prefix+name]
-			switch {
-			case !known:
-				out = append(out, fmt.Sprintf("value %s%s is not known%s; it has no effect", part.prefix, name, didYouMean(name, part.known)))
-			case why != "":
-				out = append(out, fmt.Sprintf("value %s%s has no effect: %s", part.prefix, name, why))
-			}
-		}
-	}
-	if v.Global.Proxy.StartupProbe.Enabled != nil {
-		out = append(out, "value global.proxy.startupProbe.enabled has no effect: annotation "+contract.NativeRelease+": probe requests a startup probe")
-	}
-	if v.Pilot.CNI.Enabled {
-		out = append(out, "value pilot.cni.enabled has no effect: the capture is written by the pod's own init container")
-	}
-	return out
 }
 
 // mesh is m with the values' own meshConfig over it.
@@ -258,9 +191,6 @@ func (v Values) mesh(m Mesh) (Mesh, error) {
 	if over.EnablePrometheusMerge != nil {
 		m.EnablePrometheusMerge = over.EnablePrometheusMerge
 	}
-	if over.InboundTrafficPolicy.Mode != "" {
-		m.InboundTrafficPolicy = over.InboundTrafficPolicy
-	}
 	return m, nil
 }
 
@@ -274,9 +204,10 @@ func (v Values) tag() string {
 
 // native is Istio's switch of the control plane: auto, true or false.
 func (v Values) native() string {
-	s := fmt.Sprint(v.Pilot.Env["ENABLE_NATIVE_SIDECARS"])
-	if s == "true" || s == "false" {
-		return s
+	for _, env := range []map[string]any{v.Env, v.Pilot.Env} {
+		if s := fmt.Sprint(env["ENABLE_NATIVE_SIDECARS"]); s == "true" || s == "false" {
+			return s
+		}
 	}
 	return "auto"
 }

@@ -112,7 +112,8 @@ func statusOf(given, pod *corev1.Pod, revision string) status {
 // time. It is all or none: one end that is not reported leaves the proxy without proof. They are
 // none where the agent would need an init container of its own.
 func (p plan) reporting(in input, s settings, r *report) (out []string) {
-	if !s.proxy || !s.capture || in.pod.Annotations[contract.Init] == "none" ||
+	off := in.pod.Annotations[contract.Start] == string(podspec.StartOff) // then commands stay as they are
+	if off || !s.proxy || !s.capture || in.pod.Annotations[contract.Init] == "none" ||
 		!slices.ContainsFunc(p.pod.Spec.Containers, named(contract.ProxyContainer)) {
 		return nil
 	}

@@ -99,6 +99,10 @@ func namespaces(files []File, o Options) map[string]inject.Namespace {
 // pod injects one; nil leaves it as it is.
 func (in *injection) pod(o podspec.Object) (*corev1.Pod, error) {
 	report := func(level, format string, args ...any) { in.report(Message{level, o, fmt.Sprintf(format, args...)}) }
+	if o.NoPod != nil {
+		report("note", "not injected: %s is no pod template: %v", o.Template, o.NoPod)
+		return nil, nil
+	}
 	for _, field := range o.Unknown {
 		report("note", "%s is an unknown field; it stays", field)
 	}
@@ -111,6 +115,7 @@ func (in *injection) pod(o podspec.Object) (*corev1.Pod, error) {
 		ns.Name = name
 	}
 	options := in.options.Inject
+	options.Claims = o.Claims
 	if o.Kind != "Pod" {
 		options.Workload = inject.Workload{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
 	}

@@ -3,6 +3,8 @@ package offline
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 
@@ -24,29 +26,8 @@ const leastSecret = 16
 
 // Read reads the settings into o. The notes are about settings without effect.
 func (s Settings) Read(o *inject.Options) (notes []string, err error) {
-	all := map[string]any{}
-	for _, file := range s.Values {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("--values: %w", err)
-		}
-		var one map[string]any
-		if err := yaml.Unmarshal(data, &one); err != nil {
-			return nil, fmt.Errorf("--values: %s: %w", file, err)
-		}
-		all = inject.Overlay(all, one)
-	}
-	for _, setting := range s.Set {
-		if err := inject.SetValue(all, setting); err != nil {
-			return nil, fmt.Errorf("--set: %w", err)
-		}
-	}
-	text, err := yaml.Marshal(all)
-	if err != nil {
+	if notes, err = s.readValues(o); err != nil {
 		return nil, err
-	}
-	if o.Values, notes, err = inject.ParseValues(text); err != nil {
-		return nil, fmt.Errorf("values: %w", err)
 	}
 	if s.ProbeKey != "" {
 		secret, err := os.ReadFile(s.ProbeKey)
@@ -69,7 +50,85 @@ func (s Settings) Read(o *inject.Options) (notes []string, err error) {
 		return nil, fmt.Errorf("--mesh-config: %s: %w", s.Mesh, err)
 	}
 	for _, n := range o.Mesh.Notes {
-		notes = append(notes, "--mesh-config: "+n)
+		notes = append(notes, "--mesh-config: "+s.Mesh+": "+n)
 	}
 	return notes, nil
+}
+
+// readValues reads the files and single values together, as Helm does: the later ones win, and
+// one alone need not be complete. An error or a note names the source that it is about.
+func (s Settings) readValues(o *inject.Options) (notes []string, err error) {
+	sources, all, err := s.sources()
+	if err != nil {
+		return nil, err
+	}
+	var warnings []string
+	o.Values, warnings, err = checked(all)
+	incomplete := false
+	for _, one := range sources {
+		if err != nil && one.err != nil && strings.Contains(err.Error(), one.err.Error()) {
+			return nil, fmt.Errorf("%s: %w", one.name, one.err)
+		}
+		incomplete = incomplete || one.err != nil
+		for _, w := range one.warnings {
+			if n := one.name + ": " + w; !slices.Contains(notes, n) {
+				notes = append(notes, n)
+			}
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--values and --set together: %w", err)
+	}
+	if incomplete { // its warnings are known only of all together
+		for _, w := range warnings {
+			notes = append(notes, "--values and --set together: "+w)
+		}
+	}
+	return notes, nil
+}
+
+func checked(values map[string]any) (inject.Values, []string, error) {
+	text, err := yaml.Marshal(values)
+	if err != nil {
+		return inject.Values{}, nil, err
+	}
+	return inject.ParseValues(text)
+}
+
+// A source is a file with values or a single value, and what is wrong with it alone.
+type source struct {
+	name     string
+	warnings []string
+	err      error
+}
+
+// sources reads those of the values. It returns also the values of all.
+func (s Settings) sources() (out []source, all map[string]any, err error) {
+	all = map[string]any{}
+	add := func(name string, values map[string]any) {
+		_, warnings, err := checked(values)
+		out = append(out, source{name, warnings, err})
+	}
+	for _, file := range s.Values {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--values: %w", err)
+		}
+		var one map[string]any
+		if err := yaml.UnmarshalStrict(data, &one); err != nil {
+			return nil, nil, fmt.Errorf("--values: %s: %w", file, err)
+		}
+		add("--values: "+file, one)
+		all = inject.Overlay(all, one)
+	}
+	for _, setting := range s.Set {
+		one := map[string]any{}
+		for _, values := range []map[string]any{one, all} {
+			if err := inject.SetValue(values, setting); err != nil {
+				return nil, nil, fmt.Errorf("--set: %w", err)
+			}
+		}
+		add("--set", one)
+	}
+	return out, all, nil
 }

@@ -1,0 +1,56 @@
+package inject
+
+import (
+	"strings"
+	"testing"
+
+	"outrider.dev/startup"
+)
+
+// What a command seems to wait for is a guess, and refuses no pod: whatever waits where, and
+// whatever orders the pod besides.
+func TestGuessesRefuseNothing(t *testing.T) {
+	const ready = "localhost:15021/healthz/ready"
+	commands := map[string]string{
+		"a sleep":              "sleep 5; run",
+		"a loop for the proxy": "until curl -fs " + ready + "; do sleep 1; done; run",
+		"a loop that gives up": "for i in 1 2 3; do curl -fs " + ready + " && break; sleep 1; done; run",
+		"a loop for the app":   "until nc -z localhost 8080; do sleep 1; done; run",
+		"a known waiter":       "pilot-agent wait && run",
+	}
+	orders := map[string]string{
+		"nothing":           ``,
+		"the app":           `outrider.dev/depends-on: "app: {outrider-proxy: healthy}"`,
+		"a sidecar":         `outrider.dev/depends-on: "logs: {outrider-proxy: healthy}"`,
+		"after an init":     `outrider.dev/depends-on: "logs: {wait: completed}"`,
+		"another container": `outrider.dev/depends-on: "web: {app: started}"`,
+		"off":               `outrider.dev/start: "off"`,
+		"hold":              `outrider.dev/start: hold`,
+		"no sidecar":        `sidecar.istio.io/nativeSidecar: "false"`,
+		"a sidecar proxy":   `sidecar.istio.io/nativeSidecar: "true"`,
+	}
+	for what, command := range commands {
+		for order, annotation := range orders {
+			for _, policy := range []string{"Always", "OnFailure"} {
+				for _, on := range []startup.Kubernetes{28, 34} {
+					if on == 28 && strings.Contains(annotation, "logs: {outrider-proxy") {
+						continue // no mechanism of that version keeps the edge
+					}
+					pod := podOf(t, `metadata: {name: p, annotations: {`+annotation+`}}
+spec:
+  restartPolicy: `+policy+`
+  initContainers:
+  - {name: wait, image: i, command: [sh, -c, "`+command+`"]}
+  - {name: logs, image: i, restartPolicy: Always, command: [sh, -c, "`+command+`"], readinessProbe: {httpGet: {port: 15020, path: /app-health/logs/readyz}}}
+  containers:
+  - {name: app, image: i, command: [sh, -c, "`+command+`"], ports: [{containerPort: 8080}]}
+  - {name: web, image: i, command: [web]}
+`)
+					if r, err := Pod(pod, Namespace{}, Options{Kubernetes: on}); err != nil || !r.Injected {
+						t.Errorf("%s, order of %s, restartPolicy %s, Kubernetes 1.%d: injected %t, %v", what, order, policy, on, r.Injected, err)
+					}
+				}
+			}
+		}
+	}
+}
