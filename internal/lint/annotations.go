@@ -120,22 +120,24 @@ func annotationsElsewhere(s subject, b *builder) {
 	}
 }
 
-// injectionWithoutEffect: a label requests injection and is ignored.
-func injectionWithoutEffect(s subject, b *builder) {
-	for _, key := range inject.PodLabels {
-		value, ok := s.Pod.Labels[key]
-		why := ""
+// labelsWithoutEffect reports the labels for injection that do nothing.
+func labelsWithoutEffect(s subject, b *builder) {
+	for _, key := range slices.Sorted(maps.Keys(s.Pod.Labels)) {
+		value := s.Pod.Labels[key]
+		forInjection := slices.Contains(inject.PodLabels, key)
+		why, source := s.result.NoLabel[key], ""
 		switch {
-		case !ok:
-			continue
-		case s.Pod.Spec.HostNetwork && value == "true":
+		case forInjection && s.Pod.Spec.HostNetwork && value == "true":
 			why = "a pod with hostNetwork: true is never injected: it would capture the node's traffic"
-		case value != "true" && value != "false":
+		case forInjection && value != "true" && value != "false":
 			why = fmt.Sprintf("%q is neither \"true\" nor \"false\": it is ignored", value)
+		}
+		if forInjection {
+			source = "istio pkg/kube/inject/inject.go injectRequired"
 		}
 		if why != "" {
 			b.add(clue{code: "label-no-effect", title: fmt.Sprintf("label %s has no effect", key), field: path{"metadata", "labels", key}, evidence: value, why: why,
-				do: "remove it, or correct it", source: "istio pkg/kube/inject/inject.go injectRequired"})
+				do: "remove it, or correct it", source: source})
 		}
 	}
 }

@@ -78,6 +78,25 @@ A gate (the command is wrapped) and a native sidecar stay closed.`},
 
 With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar that starts before it. As the proxy's user (1337) it has a network too, but its connections bypass the mesh.`},
 
+		{Code: "init-never-ends", Severity: finding.Error, Title: "an init container is a server that does not end",
+			Explanation: `Init containers run one after the other, each to its end. A proxy or a server among them keeps the pod in Init for ever. As a sidecar it has restartPolicy: Always (Kubernetes 1.29 and later); an API server or a webhook that does not know the field drops it without a notice. A container is reported if its name, its program or its image is a known server's, or if it has probes.`},
+		{Code: "sidecar-not-awaited", Severity: finding.Warning, Title: "containers start before the sidecar that serves them is ready",
+			Explanation: `The kubelet starts what is listed after a sidecar (an init container with restartPolicy: Always) as soon as the sidecar runs. Only a startup probe, or a postStart hook that blocks, delays it; a readiness probe delays no container. A sidecar is reported if it has a readiness probe, declares a port that is not for monitoring, or is a known server.`},
+		{Code: "sidecar-slow-start", Severity: finding.Warning, Title: "a sidecar's startup probe runs every 5 s or more",
+			Explanation: `The kubelet probes at fixed ticks and starts the next container after the first success, so each start takes up to one period longer than the sidecar needs: up to 10 s with the default period. The fix sets periodSeconds: 1 and keeps the limit.`},
+		{Code: "races-helper", Severity: finding.Warning, Title: "an app connects to a helper in its pod that starts at the same time",
+			Explanation: `Plain containers do not wait for each other. An app that connects to a database, a broker or a proxy of its own pod at localhost fails at its start whenever the helper is later. Exporters and agents are not reported, nor HTTP: they connect again.`},
+		{Code: "wait-program", Severity: finding.Warning, Title: "a program waits in the command of an app",
+			Explanation: `A work-around from before meshes could order containers: wait-for-it.sh, wait-for, dockerize -wait, scuttle. wait-for-it starts the command after 15 s, whether the port is open or not; dockerize ends the container after 10 s; scuttle polls. Use outrider.dev/depends-on for a container of the pod, and an init container for another pod.`},
+		{Code: "shell-without-exec", Severity: finding.Warning, Title: "a shell stays in front of its program and takes its signals",
+			Explanation: `As process 1 a shell ignores SIGTERM and passes none on, so the program is killed when the grace period is over, at each stop. bash and busybox replace themselves by the last simple command of a script; dash, which is sh in Debian and Ubuntu, does not. Not reported: a script with trap, a preStop that ends the program, tini and dumb-init, pods that complete.`},
+		{Code: "post-start-network", Severity: finding.Warning, Title: "a postStart hook connects to others",
+			Explanation: `If the hook fails, the kubelet kills the container, and starts it again with back-off. It runs at the same time as the container's command.`},
+		{Code: "liveness-no-slack", Severity: finding.Warning, Title: "a liveness probe restarts an app after a short silence",
+			Explanation: `The kubelet restarts the container after failureThreshold probes in a row, so a container may be silent for (failureThreshold - 1) × periodSeconds + timeoutSeconds. Less than 5 s, or one failed probe, is less than a busy node or a garbage collection takes.`},
+		{Code: "probe-timeout", Severity: finding.Warning, Title: "an exec probe may take longer than its timeout",
+			Explanation: `The kubelet ends the command at timeoutSeconds (default 1) and counts a failure. A command is reported by its own limit: sleep N, curl --max-time N, wget -T N, nc -w N, pg_isready -t N, grpc_health_probe -connect-timeout Ns.`},
+
 		{Code: "job-never-ends", Severity: finding.Error, Title: "a pod that should complete has a container that does not end",
 			Explanation: `A pod is done when all its plain containers have ended. A proxy or a server among them does not end by itself, so the Job runs for ever. As a sidecar (an init container with restartPolicy: Always, Kubernetes 1.29 and later) the kubelet ends it after the others. Outrider's own proxy also ends by itself, once the gates of all others report that their commands have ended for good; a container whose command is not in the pod spec has no gate. A container that others wait for until it is healthy, by their gates and its own, ends with them.`},
 
@@ -100,7 +119,7 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 		{Code: "annotation-misplaced", Severity: finding.Warning, Title: "an annotation for pods is on the object that makes them",
 			Explanation: `Injection sees only the pod. Annotations of a Deployment, a Job or a CronJob are not copied to it: they belong under the template's metadata.`},
 		{Code: "label-no-effect", Severity: finding.Warning, Title: "a label for injection does nothing",
-			Explanation: `The value must be "true" or "false", and a pod with hostNetwork: true is never injected.`},
+			Explanation: `The label is Istio's or Outrider's, and injection does not read it: its name is misspelt, it is an annotation, or it is about something that is not here. The value of sidecar.istio.io/inject and outrider.dev/inject must be "true" or "false", and a pod with hostNetwork: true is never injected.`},
 
 		{Code: "not-enforced", Severity: finding.Error, Title: "an object that forbids something is not enforced",
 			Explanation: `The object is of a kind that another mesh enforces, and Outrider does not: AuthorizationPolicy, RequestAuthentication, EnvoyFilter, WasmPlugin, BackendTLSPolicy, or a Sidecar with outboundTrafficPolicy REGISTRY_ONLY. What it forbids is possible at the pods with Outrider's proxy. It is reported if such a pod is in its namespace and has the labels of its selector.`},
@@ -109,6 +128,9 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 
 		{Code: "undeclared-server-first", Severity: finding.Warning, Title: "a port of a protocol in which the server sends first does not declare it",
 			Explanation: `The proxy finds out the protocol of an undeclared port from the client's first bytes, and waits up to 200 ms for them. In MySQL, SMTP, FTP, SSH, POP3, IMAP and NATS the client waits too, for the server's greeting; on a port that declares HTTP it waits for ever. Declare the port: appProtocol: mysql, or a name that begins with mysql.`},
+
+		{Code: "service-without-readiness", Severity: finding.Warning, Title: "a service sends connections to a container that does not report when it is ready",
+			Explanation: `A container without a readiness probe (and without a startup probe) is ready as soon as it runs. A service then sends it connections before it listens: at each start, each restart and each rollout. Not reported: publishNotReadyAddresses: true, and pods that complete.`},
 
 		{Code: "unknown-field", Severity: finding.Warning, Title: "an unknown field of a pod",
 			Explanation: `The field is misspelt, at the wrong level, or newer than the Kubernetes version that this Outrider supports. The API server drops unknown fields.`},

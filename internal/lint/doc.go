@@ -16,8 +16,11 @@
 //	subject.go      a pod with its plan and its place in the file
 //	rules.go        the table; catalogue.go: what each code stands for
 //	source.go       the lines of a file; fix.go: changes to it
-//	plan.go         what cannot work; order.go, workaround.go, probes.go, initcontainers.go,
-//	stop.go, security.go, annotations.go, ports.go: one theme each
+//	plan.go         what cannot work; order.go, workaround.go, commands.go, probes.go,
+//	readiness.go, initcontainers.go, sidecars.go, stop.go, security.go, annotations.go,
+//	ports.go: one theme each
+//
+// Package test/corpus has sane pods, in which nothing is found, and bad twins for each code.
 //
 // The package reads no clock, does no I/O and changes nothing that it is given.
 package lint

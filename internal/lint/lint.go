@@ -12,6 +12,7 @@ import (
 
 	"outrider.dev/internal/lint/finding"
 	"outrider.dev/internal/manifest"
+	"outrider.dev/internal/pod/inject"
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -35,6 +36,19 @@ type Report struct {
 	Findings []finding.Finding
 	Pods     int // and pod templates
 	Services int
+	Unknown  int // pods of which the files do not show whether they are injected: what injection does to them is not checked
+}
+
+// NotChecked says what was not checked, and how it would be; empty if all was.
+func (r Report) NotChecked() string {
+	if r.Unknown == 0 {
+		return ""
+	}
+	pods := "1 pod"
+	if r.Unknown > 1 {
+		pods = fmt.Sprintf("%d pods", r.Unknown)
+	}
+	return fmt.Sprintf("not checked: injection of %s, since nothing in the files requests it; --injected assumes it, or add the file with the labels of the namespace", pods)
 }
 
 // Lint returns the findings about the pods and services of the files, which are read
@@ -50,8 +64,13 @@ func Lint(files []File, o Options) (Report, error) {
 		}
 	}
 	var out []finding.Finding
+	unknown := 0
 	for i := range w.subjects {
-		w.subjects[i].findProxy(&w)
+		s := &w.subjects[i]
+		s.findProxy(&w)
+		if s.proxy == "" && s.reason.Code == inject.NotRequested && s.ns.source == nil {
+			unknown++
+		}
 	}
 	for _, s := range w.subjects {
 		b := builder{world: &w, source: s.source, root: s.root, object: s.Ref, template: s.template}
@@ -61,6 +80,7 @@ func Lint(files []File, o Options) (Report, error) {
 		injectionRefuses(s, &b)
 		out = append(out, b.found...)
 	}
+	w.index()
 	for _, s := range w.services {
 		for _, rule := range serviceRules {
 			b := builder{world: &w, source: s.source, root: s.root, object: s.Ref}
@@ -74,7 +94,7 @@ func Lint(files []File, o Options) (Report, error) {
 		out = append(out, b.found...)
 	}
 	finding.Sort(out)
-	return Report{Findings: out, Pods: len(w.subjects), Services: len(w.services)}, nil
+	return Report{Findings: out, Pods: len(w.subjects), Services: len(w.services), Unknown: unknown}, nil
 }
 
 const defaultKubernetes startup.Kubernetes = 34
@@ -86,6 +106,7 @@ type world struct {
 	services   []service
 	ignored    []ignored
 	namespaces map[string]namespace
+	byLabel    map[string][]int // subjects
 }
 
 // A namespace that is in the files.
@@ -116,7 +137,9 @@ func (w *world) read(f File) error {
 		case "Namespace":
 			w.namespace(s, i, ref.Name)
 		case "Service":
-			w.service(s, i, ref)
+			if manifest.Text(o.node, "apiVersion") == "v1" { // and not Knative's
+				w.service(s, i, ref)
+			}
 		default:
 			w.addIgnored(s, i, ref)
 		}

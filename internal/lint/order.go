@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,12 +11,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/contract"
+	"outrider.dev/internal/pod/inject"
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
 
 const (
 	proxyConfig = contract.ProxyConfig
+	istioProxy  = "istio-proxy"
 
 	refused = "connections are redirected to a proxy that does not listen yet, so those of an app that starts may be refused (with parking they wait)"
 )
@@ -54,6 +57,10 @@ func leftOut(s subject, b *builder) {
 		why: "a pod that names containers to wait for its proxy must name all of them; " + refused, do: "let " + words(free) + " wait for " + s.proxy + " too", fix: s.requesting(&s.Pod, s.edges(free))})
 }
 
+// controlPlane is the label of Linkerd's own pods: its proxies get their certificates from one of
+// them, whose app would wait for ever for a proxy that waits for it.
+const controlPlane = "linkerd.io/control-plane-component"
+
 // nothingWaits: the proxy is in the pod, and containers do not wait for it.
 func nothingWaits(s subject, b *builder) {
 	if !s.captured() || s.injected || s.readErr != nil {
@@ -61,7 +68,7 @@ func nothingWaits(s subject, b *builder) {
 	}
 	free := s.free()
 	m, ok := s.member(s.proxy)
-	if len(free) == 0 || !ok {
+	if _, controls := s.Pod.Labels[controlPlane]; len(free) == 0 || !ok || controls {
 		return
 	}
 	b.add(clue{code: "no-order", title: fmt.Sprintf("nothing makes %s wait for %s", words(free), s.proxy), field: m.field.plus("name"), evidence: s.proxy,
@@ -69,9 +76,15 @@ func nothingWaits(s subject, b *builder) {
 		do:  "let " + words(free) + " wait for " + s.proxy + withOtherMesh(s.proxy), source: "kubelet v1.34.4 SyncPod", fix: s.requesting(&s.Pod, s.edges(free))})
 }
 
+// withOtherMesh is the remedy of the mesh that the proxy belongs to, where it has one.
 func withOtherMesh(proxy string) string {
-	if proxy == contract.ProxyContainer {
+	switch proxy {
+	case contract.ProxyContainer:
 		return ""
+	case istioProxy:
+		return "; with Istio alone: sidecar.istio.io/nativeSidecar: \"true\", or holdApplicationUntilProxyStarts: true in proxy.istio.io/config, and inject again"
+	case "linkerd-proxy":
+		return "; with Linkerd alone: config.linkerd.io/proxy-enable-native-sidecar: \"true\", and inject again"
 	}
 	return "; outrider.dev/proxy: none adds the order next to the proxy of another mesh"
 }
@@ -133,10 +146,25 @@ func (s *subject) requesting(after *corev1.Pod, edges []startup.Edge) *change {
 		}
 		after.Annotations[key] = strings.TrimPrefix(after.Annotations[key]+", "+value, ", ")
 	}
-	if !keepsAll(after, edges, s.on) {
+	if s.ofOtherMesh() { // whose injection would not be repeated by ours otherwise
+		after.Annotations[contract.Proxy] = "none"
+	}
+	if !keepsAll(after, edges, s.on) || s.ofOtherMesh() && !s.keptBesides(after) {
 		return nil
 	}
 	return s.to(after)
+}
+
+// keptBesides reports whether injection takes the pod with the proxy of another mesh: there it
+// changes neither that proxy nor its list.
+func (s *subject) keptBesides(after *corev1.Pod) bool {
+	r, err := inject.Pod(after, inject.Namespace{Name: cmp.Or(s.Ref.Namespace, corev1.NamespaceDefault)}, inject.Options{Kubernetes: s.on, Manual: true})
+	return err == nil && r.Injected
+}
+
+// ofOtherMesh reports whether the pod has the proxy of another mesh.
+func (s *subject) ofOtherMesh() bool {
+	return s.proxy != "" && !s.injected && s.proxy != contract.ProxyContainer
 }
 
 // keepsAll reports whether the plan of pod can work, and each edge gets a mechanism.
@@ -161,6 +189,10 @@ func heldInPod(s subject, b *builder) {
 			continue
 		}
 		field := parsePath(f.Evidence.Field)
+		m, _ := s.member(f.Container)
+		if len(f.Edges) == 0 && !podspec.OfMesh(f.Container) && !podspec.IsProxy(m.Container) {
+			continue // it prepares its own container
+		}
 		if len(f.Edges) == 0 {
 			b.add(clue{code: "hold-holds-nobody", title: fmt.Sprintf("the postStart of %s has no effect: no container is listed after it", f.Container),
 				field: field, evidence: f.Evidence.Text, why: "the kubelet starts containers in the order of the list: those before this one run already",

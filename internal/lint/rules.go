@@ -7,12 +7,14 @@ var podRules = []func(subject, *builder){
 	heldInPod, holdRequested,
 	workarounds,
 	probeOfLater, killedWhileWaiting, livenessProbesProxy,
-	initNeedsNetwork,
+	initNeedsNetwork, initNeverEnds,
+	sidecarStart, racesHelper, initBeforeHelper,
 	proxyInJob, serverInJob,
+	waitsByProgram, shellStays, postStartConnects, livenessSlack, probeTimeout,
 	graceTooShort,
 	proxyUser, podSecurity, meshPort,
-	annotationsOfPod, annotationsElsewhere, injectionWithoutEffect,
+	annotationsOfPod, annotationsElsewhere, labelsWithoutEffect,
 }
 
 // serviceRules are those over services.
-var serviceRules = []func(service, *builder){serverFirst}
+var serviceRules = []func(service, *builder){serverFirst, serviceWithoutReadiness}

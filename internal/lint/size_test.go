@@ -20,7 +20,7 @@ spec:
   # one
   containers:
   - name: app
-    command: [sh, -c, "sleep 5; /app"]
+    command: [sh, -c, "sleep 5; exec /app"]
 `
 	if list {
 		b.WriteString("apiVersion: v1\nitems:\n")

@@ -63,6 +63,9 @@ func proxyInJob(s subject, b *builder) {
 		c.title = fmt.Sprintf("%s is a plain container of a pod that should complete", s.proxy)
 		c.field, c.evidence = m.field.plus("name"), s.proxy
 		c.do = "make it a sidecar: an init container with restartPolicy: Always (Kubernetes 1.29 and later)"
+		if s.proxy == istioProxy {
+			c.do = "annotate sidecar.istio.io/nativeSidecar: \"true\" and inject again, which makes it a sidecar (Kubernetes 1.29 and later)"
+		}
 	case s.Pod.Annotations[contract.NativeSidecar] == "false":
 		c.title, c.field, c.evidence = "the proxy will be a plain container of a pod that should complete", annotation(contract.NativeSidecar), "false"
 		c.do = "remove the annotation"
@@ -91,28 +94,25 @@ func (s *subject) endsByGates() bool {
 }
 
 // serverInJob: a server next to the work does not end either, unless its gate ends it with
-// its clients.
+// its clients. Controllers that make bare pods (Tekton, for example) may end it themselves.
 func serverInJob(s subject, b *builder) {
 	own := s.own()
 	if s.Kind != "Job" && s.Kind != "CronJob" || len(own) < 2 {
 		return
 	}
-	ends := map[string]bool{}
-	for _, f := range s.reading.Found { // a wrapper may end it too, as kubexit does
-		if f.Mechanism == startup.Wrapper {
-			ends[f.Container] = true
-		}
-	}
-	for _, c := range s.asRun().Spec.Containers {
-		ends[c.Name] = ends[c.Name] || len(podspec.HelperOf(&c)) > 0
-	}
 	for _, m := range own {
-		if m.ReadinessProbe == nil || ends[m.Name] || m.endsProxy() {
+		known := podspec.IsProxy(m.Container) || podspec.IsServer(m.Container)
+		if m.ReadinessProbe == nil && !known || m.endsProxy() || s.endsWithOthers(m) {
 			continue
 		}
-		b.add(clue{code: "job-never-ends", severity: finding.Warning, title: fmt.Sprintf("%s serves others, by its readiness probe, in a pod that should complete", m.Name),
+		c := clue{code: "job-never-ends", severity: finding.Warning, title: fmt.Sprintf("%s serves others, by its readiness probe, in a pod that should complete", m.Name),
 			field: m.field.plus("readinessProbe"), why: fmt.Sprintf("the pod is done when all its plain containers have ended; a server does not end by itself, so %s may run for ever", s.Ref),
-			do: fmt.Sprintf("move %s to initContainers, with restartPolicy: Always: the kubelet ends it after the others; where Outrider injects and its command is in the pod, it is enough that the others wait for it (%s)", m.Name, podspec.EdgesAnnotation), source: "KEP-753"})
+			do: fmt.Sprintf("move %s to initContainers, with restartPolicy: Always: the kubelet ends it after the others; where Outrider injects and its command is in the pod, it is enough that the others wait for it (%s)", m.Name, podspec.EdgesAnnotation), source: "KEP-753"}
+		if m.ReadinessProbe == nil {
+			c.title = fmt.Sprintf("%s serves until it gets a signal, in a pod that should complete", m.Name)
+			c.field, c.evidence = m.field.plus("name"), m.Name
+		}
+		b.add(c)
 	}
 }
 
@@ -143,7 +143,8 @@ func graceTooShort(s subject, b *builder) {
 		evidence = fmt.Sprint(*given)
 	}
 	fits := grace >= needed && (grace > longest || longest == 0)
-	if fits || longest == 0 && given == nil && drain <= 5*time.Second {
+	asked := grace == 0 && longest == 0 // to be killed at once: there is nothing to wait for
+	if fits || asked || longest == 0 && given == nil && drain <= 5*time.Second {
 		return
 	}
 	c := clue{code: "grace-too-short", field: field, evidence: evidence, source: "kubelet v1.34.4 killContainer: hooks run within the grace period, at least 2 s are left after them"}

@@ -52,13 +52,16 @@ func (w *world) subject(o podspec.Object, s *source) subject {
 func (s *subject) findProxy(w *world) {
 	s.ns = w.namespaces[cmp.Or(s.Ref.Namespace, w.Namespace)]
 	for _, m := range podspec.Meshes {
+		if m.Proxy == istioProxy && inject.Requests(&s.Pod, inject.Options{}) {
+			continue
+		}
 		if _, i := (startup.Plan{Containers: s.reading.Containers}).Find(m.Proxy); i >= 0 {
 			s.proxy = m.Proxy
 			return
 		}
 	}
 	waits := len(s.reading.Expected) > 0 && s.reading.Expected[0] == contract.ProxyContainer
-	o := inject.Options{Kubernetes: s.on, Manual: w.Injected || waits, Revision: cmp.Or(s.ns.labels[contract.RevisionLabel], s.Pod.Labels[contract.RevisionLabel])}
+	o := inject.Options{Kubernetes: s.on, Claims: s.Claims, Manual: w.Injected || waits, Revision: cmp.Or(s.ns.labels[contract.RevisionLabel], s.Pod.Labels[contract.RevisionLabel])}
 	ns := inject.Namespace{Name: cmp.Or(s.Ref.Namespace, w.Namespace), Labels: s.ns.labels}
 	if ns.Labels == nil {
 		ns.Labels = map[string]string{} // a namespace without labels in the files has none
@@ -89,6 +92,10 @@ func (s *subject) asRun() *corev1.Pod {
 func (s *subject) captured() bool {
 	if s.injected {
 		return s.result.Captured
+	}
+	template, named := s.Pod.Annotations["inject.istio.io/templates"]
+	if named && !strings.Contains(template, "sidecar") {
+		return false // a gateway, or gRPC without a proxy: no connection is redirected
 	}
 	return s.proxy != "" && s.Pod.Annotations[contract.Capture] != "none" && s.Pod.Annotations[contract.InterceptionMode] != "NONE"
 }

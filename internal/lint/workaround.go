@@ -22,7 +22,7 @@ func workarounds(s subject, b *builder) {
 			continue
 		}
 		edges := f.Edges
-		if len(edges) == 0 && s.captured() && m.kind == startup.Plain {
+		if len(edges) == 0 && s.captured() && m.kind == startup.Plain && !(f.Mechanism == startup.Sleep && m.offline()) {
 			edges = s.edges([]string{m.Name})
 		}
 		c := clue{field: parsePath(f.Evidence.Field), evidence: f.Evidence.Text}
