@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -17,19 +16,15 @@ import (
 	"outrider.dev/internal/image/lookup"
 	"outrider.dev/internal/pod/inject"
 	"outrider.dev/internal/pod/offline"
-	"outrider.dev/startup"
 )
 
 type injectOptions struct {
-	files     []string
-	output    string
-	diff      bool
-	settings  offline.Settings
-	namespace string
-	labels    map[string]string
-	kube      cli.KubeVersion
-	images    lookup.Flags
-	inject    inject.Options
+	meshOptions
+	files  []string
+	output string
+	diff   bool
+	kube   cli.KubeVersion
+	images lookup.Flags
 
 	resolver *lookup.Resolver // nil: images are not looked up
 }
@@ -74,11 +69,7 @@ input is unusable.`,
 	fs.StringArrayVarP(&o.files, "filename", "f", nil, "file with manifests, YAML or JSON; '-' is standard input; may be repeated")
 	fs.StringVarP(&o.output, "output", "o", "", "file for the result (default standard output)")
 	fs.BoolVar(&o.diff, "diff", false, "print what changes and why, instead of the result")
-	fs.StringArrayVar(&o.settings.Values, "values", nil, "file with the values of Istio's charts; may be repeated")
-	fs.StringArrayVar(&o.settings.Set, "set", nil, "one value in Helm's form, like global.proxy.logLevel=info; may be repeated")
-	fs.StringVar(&o.settings.Mesh, "mesh-config", "", "file with the mesh configuration, in Istio's format")
-	fs.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of objects that do not name one")
-	fs.StringToStringVar(&o.labels, "namespace-labels", nil, "labels of that namespace, as NAME=VALUE,NAME=VALUE")
+	o.meshOptions.flags(cmd)
 	fs.Var(&o.kube, "kube", "Kubernetes version of the nodes")
 	fs.StringVar(&o.inject.Revision, "revision", "", "revision of the control plane (default of the values)")
 	fs.StringVar(&o.inject.ControlPlane, "control-plane", "", "address of the control plane (default outriderd.outrider-system.svc:15012)")
@@ -86,9 +77,7 @@ input is unusable.`,
 	fs.StringVar(&o.settings.ProbeKey, "probe-key", "", "file with a secret of 16 bytes or more, from which the keys of the probes' paths are derived: the agent then knows the kubelet by them, and not by its address")
 	o.images.Add(fs, 10*time.Second)
 	istioFlags(cmd, o)
-	for _, flag := range []string{"filename", "values", "mesh-config"} {
-		cli.CompleteFiles(cmd, flag, "yaml", "yml", "json")
-	}
+	cli.CompleteFiles(cmd, "filename", "yaml", "yml", "json")
 	cli.CompleteFiles(cmd, "registry-config", "json")
 	cli.CompleteFiles(cmd, "probe-key")
 	return cmd
@@ -123,11 +112,11 @@ func (o *injectOptions) run(cmd *cobra.Command) error {
 	if err := o.configure(cmd); err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	files, err := o.read(cmd)
+	files, err := o.readFiles(cmd)
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	options := offline.Options{Inject: o.inject, Namespace: o.namespace, Labels: o.labels}
+	options := o.options()
 	if o.resolver != nil {
 		options.Pod = func(pod *corev1.Pod, ns inject.Namespace, io inject.Options) (inject.Result, error) {
 			return inject.Resolving(pod, ns, io, func(images []string) map[string]inject.ImageCommand {
@@ -135,19 +124,14 @@ func (o *injectOptions) run(cmd *cobra.Command) error {
 			})
 		}
 	}
-	r, err := offline.Inject(files, options, func(m offline.Message) { fmt.Fprintf(cmd.ErrOrStderr(), "outrider: %s\n", m) })
-	switch {
-	case err != nil:
-		return &cli.UsageError{Err: err}
-	case r.Refused == 1:
-		return errors.New("a pod cannot be injected as it is configured; nothing is printed")
-	case r.Refused > 1:
-		return fmt.Errorf("%d pods cannot be injected as they are configured; nothing is printed", r.Refused)
+	r, err := injectAll(cmd, files, options)
+	if err != nil {
+		return err
 	}
 	return o.write(cmd.OutOrStdout(), r)
 }
 
-func (o *injectOptions) read(cmd *cobra.Command) ([]offline.File, error) {
+func (o *injectOptions) readFiles(cmd *cobra.Command) ([]offline.File, error) {
 	var out []offline.File
 	err := cli.ReadAll(cmd, o.files, func(name string, data []byte) error {
 		out = append(out, offline.File{Name: name, Data: data})
@@ -183,22 +167,10 @@ func (o *injectOptions) configure(cmd *cobra.Command) error {
 			cli.Note(cmd, "--%s has no effect: %s", name, withoutEffect[name])
 		}
 	}
-	if err := inject.NamespaceName(o.namespace); err != nil {
-		return fmt.Errorf("--namespace: %w", err)
-	}
-	if err := o.inject.Check(); err != nil {
+	if err := o.read(cmd, o.kube); err != nil {
 		return err
 	}
-	notes, err := o.settings.Read(&o.inject)
-	if err != nil {
-		return err
-	}
-	for _, n := range notes {
-		cli.Note(cmd, "%s", n)
-	}
-	if o.resolver, err = o.images.Resolver(http.ProxyFromEnvironment); err != nil {
-		return err
-	}
-	o.inject.Manual, o.inject.Kubernetes = true, startup.Kubernetes(o.kube)
-	return nil
+	var err error
+	o.resolver, err = o.images.Resolver(http.ProxyFromEnvironment)
+	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/model/scenario"
+	"outrider.dev/internal/pod/offline"
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -31,27 +32,48 @@ func (in *input) flags(cmd *cobra.Command, outputs []string) {
 	fs.Var(&in.kube, "kube", "Kubernetes version of the nodes")
 }
 
+// A podInput is the input of a command that is about the pods themselves, as they are or injected.
+type podInput struct {
+	input
+	injected
+}
+
+func (in *podInput) flags(cmd *cobra.Command, outputs []string) {
+	in.input.flags(cmd, outputs)
+	in.injected.flags(cmd)
+}
+
 var errNothing = &cli.UsageError{Err: errors.New("nothing to read"), Hint: "give -f FILE, or -f - for standard input"}
 
 // objects reads the pods, and what has a pod template, of all files.
-func (in *input) objects(cmd *cobra.Command) ([]podspec.Object, error) {
+func (in *podInput) objects(cmd *cobra.Command) ([]podspec.Object, error) {
 	if len(in.files) == 0 {
 		return nil, errNothing
 	}
-	var out []podspec.Object
+	var files []offline.File
 	err := cli.ReadAll(cmd, in.files, func(name string, data []byte) error {
-		objects, err := parse(cmd, name, data)
-		out = append(out, objects...)
-		return err
+		files = append(files, offline.File{Name: name, Data: data})
+		return nil
 	})
 	if err != nil {
 		return nil, &cli.UsageError{Err: err}
+	}
+	if files, err = in.apply(cmd, files, in.kube); err != nil {
+		return nil, err
+	}
+	var out []podspec.Object
+	for _, f := range files {
+		objects, err := parse(cmd, f.Name, f.Data)
+		if err != nil {
+			return nil, &cli.UsageError{Err: err}
+		}
+		out = append(out, objects...)
 	}
 	return out, nil
 }
 
 // subjects reads the pods of all files as they will run.
-func (in *input) subjects(cmd *cobra.Command) ([]scenario.Subject, error) {
+func (in *podInput) subjects(cmd *cobra.Command) ([]scenario.Subject, error) {
 	objects, err := in.objects(cmd)
 	if err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -128,12 +127,12 @@ func (o *lintOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return &cli.UsageError{Err: err, Hint: source.Hint(err)}
 	}
-	fixCommand := "--fix --write"
-	if o.fromCluster() {
-		fixCommand = "--fix | kubectl apply -f -"
-	}
+	fixCommand := map[bool]string{true: "--fix | kubectl apply -f -", false: "--fix --write"}[o.fromCluster()]
 	if err := view.Findings(w, cli.TerminalOf(w), o.output, report, fixCommand); err != nil {
 		return err
+	}
+	if o.output != "text" {
+		cli.Note(cmd, "%s", report.NotChecked())
 	}
 	return o.verdict(report)
 }
@@ -152,9 +151,7 @@ func (o *lintOptions) inputs() []string {
 func (o *lintOptions) read(cmd *cobra.Command) ([]lint.File, error) {
 	if o.fromCluster() {
 		files, note, err := source.Namespace(cmd.Context(), o.context, o.namespace)
-		if note != "" {
-			cli.Note(cmd, "%s", note)
-		}
+		cli.Note(cmd, "%s", note)
 		var access *source.AccessError
 		if errors.As(err, &access) {
 			err = &cli.UsageError{Err: err, Hint: access.Help}
@@ -205,12 +202,8 @@ func (o *lintOptions) lint(files []lint.File) (lint.Report, error) {
 	if err != nil {
 		return report, err
 	}
-	if report.Pods+report.Services == 0 {
-		where := strings.Join(o.files, ", ")
-		if o.fromCluster() {
-			where = "namespace " + o.namespace
-		}
-		return report, fmt.Errorf("%s: no pod, no pod template and no service found", where)
+	if report.Pods+report.Services == 0 && o.fromCluster() {
+		return report, fmt.Errorf("namespace %s: no pod, no pod template and no service found", o.namespace)
 	}
 	report.Findings = slices.DeleteFunc(report.Findings, func(f finding.Finding) bool { return !o.filter.Selects(f) })
 	return report, nil
@@ -252,5 +245,6 @@ func (o *lintOptions) runFix(cmd *cobra.Command, files []lint.File) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "outrider: %s %s: %s [%s]\n", fixed, f.File, f.Title, f.Code)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "outrider: left: %s\n", view.FindingsSummary(left))
+	cli.Note(cmd, "%s", left.NotChecked())
 	return o.verdict(left)
 }

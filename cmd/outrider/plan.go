@@ -1,16 +1,21 @@
 package main
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/pod/inject"
 	"outrider.dev/internal/pod/plan"
 	"outrider.dev/internal/view"
 	"outrider.dev/startup"
 )
 
 type planOptions struct {
-	input
+	podInput
 	advise bool
 }
 
@@ -42,7 +47,7 @@ The exit status is 1 if a plan cannot work, 2 if the input is unusable.`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
-	o.input.flags(cmd, view.PlanOutputs)
+	o.podInput.flags(cmd, view.PlanOutputs)
 	cmd.Flags().BoolVar(&o.advise, "advise", false, "compare the mechanisms for each pod, with the cost of each")
 	return cmd
 }
@@ -70,7 +75,18 @@ func (o *planOptions) reports(cmd *cobra.Command) ([]plan.Report, error) {
 		if err != nil {
 			return nil, &cli.UsageError{Err: err}
 		}
+		if !o.on && willBeInjected(r) {
+			r.Notes = append(slices.Clip(r.Notes), "injection decides where "+contract.ProxyContainer+" stands, and may add edges: --injected shows the plan of the pod that will run")
+		}
 		out = append(out, r)
 	}
 	return out, nil
+}
+
+// willBeInjected reports whether a pod requests injection by itself, or waits for the proxy that it adds.
+func willBeInjected(r plan.Report) bool {
+	namespace := inject.Namespace{Name: cmp.Or(r.Namespace, "default")}
+	requests := inject.Decide(&r.Pod, namespace, inject.Options{}).Code == inject.Injected
+	_, has := startup.Plan{Containers: r.Containers}.Find(contract.ProxyContainer)
+	return slices.Contains(r.Expected, contract.ProxyContainer) || requests && has < 0
 }

@@ -4,16 +4,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/cli"
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/model/kubelet"
+	"outrider.dev/internal/pod/offline"
 	"outrider.dev/internal/pod/plan"
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/internal/run/localpod"
@@ -22,6 +27,7 @@ import (
 )
 
 type runOptions struct {
+	injected
 	file       string
 	pod        string
 	output     string
@@ -53,6 +59,11 @@ probes, restarts, signals and grace period, in a network namespace. Images are n
 container sees this machine's files, copy on write, and its command must be in the pod spec
 or come from --entrypoint. Nothing is left when the pod ends.
 
+The pod is run as it is in the file: an order that injection has yet to write is not kept.
+With --injected it is injected first; the commands of the images that injection adds are those
+of the outrider-agent next to this program, or in PATH. A proxy needs a control plane as in a
+cluster; a pod with the annotation outrider.dev/proxy: none needs none.
+
 Ctrl-C deletes the pod in order; a second Ctrl-C kills it. At the end the start is compared
 with the pod's plan. The exit status is 1 if the start violated the plan or the pod failed, 2
 if the pod cannot run here.`,
@@ -72,6 +83,7 @@ if the pod cannot run here.`,
 	fs.StringVar(&o.token, "token", "", "file with the service account token")
 	fs.BoolVar(&o.hostPath, "allow-host-path", false, "let hostPath volumes change this machine's files")
 	fs.BoolVar(&o.privileged, "allow-privileged", false, "let privileged containers and capabilities like SYS_ADMIN change this machine")
+	o.injected.flags(cmd)
 	return cmd
 }
 
@@ -130,6 +142,11 @@ func (o *runOptions) options(cmd *cobra.Command) (localpod.Options, error) {
 	if err != nil {
 		return none, err
 	}
+	files, err := o.apply(cmd, []offline.File{{Name: name, Data: data}}, o.kube)
+	if err != nil {
+		return none, err
+	}
+	data = files[0].Data
 	objects, err := parse(cmd, name, data)
 	if err != nil {
 		return none, err
@@ -155,8 +172,42 @@ func (o *runOptions) options(cmd *cobra.Command) (localpod.Options, error) {
 	if out.Entrypoints, err = localpod.ParseEntrypoints(o.entrypoint); err != nil {
 		return none, fmt.Errorf("--entrypoint=%w", err)
 	}
+	if o.on {
+		addAgent(out.Entrypoints, &out.Pod)
+	}
+	for _, sentence := range podspec.Unmodelled(&out.Pod) {
+		cli.Note(cmd, "%s", object.Field(sentence))
+	}
+	for _, c := range podspec.Choose(reading, startup.Kubernetes(o.kube)) {
+		if e := c.Edge; c.Present == nil && e.By != "" {
+			e.By = ""
+			cli.Note(cmd, "nothing in the pod keeps %q: injection would, see --injected", e)
+		}
+	}
 	if o.token != "" {
 		out.Token = func(string) ([]byte, error) { return os.ReadFile(o.token) }
 	}
 	return out, nil
 }
+
+// addAgent adds the command of the images that injection added: the agent beside this program, or in
+// PATH. If there is none, the pod is refused, with the name of the image.
+func addAgent(entrypoints map[string][]string, pod *corev1.Pod) {
+	agent, err := exec.LookPath(agentProgram)
+	if own, ownErr := os.Executable(); ownErr == nil {
+		if beside, lookErr := exec.LookPath(filepath.Join(filepath.Dir(own), agentProgram)); lookErr == nil {
+			agent, err = beside, nil
+		}
+	}
+	if err != nil {
+		return
+	}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		_, given := entrypoints[c.Image]
+		if (c.Name == contract.InitContainer || c.Name == contract.ProxyContainer) && !given {
+			entrypoints[c.Image] = []string{agent}
+		}
+	}
+}
+
+const agentProgram = "outrider-agent"

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -13,9 +14,10 @@ import (
 )
 
 type simulateOptions struct {
-	input
+	podInput
 	behaviour string
 	with      []string
+	replay    string
 }
 
 const simulateExamples = `  # what happens when this Deployment starts, if the proxy needs 3 s to be ready
@@ -28,7 +30,11 @@ const simulateExamples = `  # what happens when this Deployment starts, if the p
   outrider simulate -f deployment.yaml --with 'deleted at 30s' --with 'shop: stops after 4s'
 
   # a behaviour in a file, a page for a browser
-  outrider simulate -f deployment.yaml --behaviour monday.txt -o html > monday.html`
+  outrider simulate -f deployment.yaml --behaviour monday.txt -o html > monday.html
+
+  # the run in which verify sees the plan broken, step by step
+  outrider verify -f deployment.yaml -o json > broken.json
+  outrider simulate -f deployment.yaml --replay broken.json`
 
 func newSimulate() *cobra.Command {
 	o := &simulateOptions{}
@@ -57,16 +63,18 @@ The clauses for a container; D is a time, N a number, NAME another container:
 Unless you set them, these are assumed, and printed: an init container completes after
 %s, a mesh's proxy is healthy after %s, and the command of a Job completes after %s.
 All else works at once, and runs for ever. What a hook waits for, and how long a command
-sleeps before it begins, is read from the manifest.
+or a preStop sleeps, is read from the manifest.
 
 The exit status is 1 if an edge of a plan was broken, 2 if the input is unusable.`, scenario.InitTakes, scenario.ProxyTakes, scenario.JobTakes),
 		Example: simulateExamples,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
-	o.input.flags(cmd, view.SimulateOutputs)
+	o.podInput.flags(cmd, view.SimulateOutputs)
 	cmd.Flags().StringVarP(&o.behaviour, "behaviour", "b", "", "file that describes how the containers behave")
 	cmd.Flags().StringArrayVar(&o.with, "with", nil, "one more line of it; may be repeated")
+	cmd.Flags().StringVar(&o.replay, "replay", "", "instead, replay the counterexamples in this file, which 'outrider verify -o json' wrote")
+	cli.CompleteFiles(cmd, "replay", "json")
 	return cmd
 }
 
@@ -75,37 +83,79 @@ func indented(text string) string {
 }
 
 func (o *simulateOptions) run(cmd *cobra.Command) error {
-	b, err := o.readBehaviour(cmd)
+	simulateAll := o.behave
+	if o.replay != "" {
+		simulateAll = o.replayed
+	}
+	all, err := simulateAll(cmd)
 	if err != nil {
 		return err
-	}
-	if b.Given.Kubernetes != 0 && !cmd.Flags().Changed("kube") {
-		o.kube = cli.KubeVersion(b.Given.Kubernetes)
-	}
-	pods, err := o.subjects(cmd)
-	if err != nil {
-		return err
-	}
-	if name := b.Unknown(pods); name != "" {
-		var have []string
-		for _, p := range pods {
-			have = append(have, p.Names()...)
-		}
-		return &cli.UsageError{Err: fmt.Errorf("the behaviour names container %q, which no pod has", name), Hint: "containers here are " + strings.Join(have, ", ")}
-	}
-	var all []scenario.Simulation
-	for _, p := range pods {
-		s, err := p.Simulate(b)
-		if err != nil {
-			return &cli.UsageError{Err: fmt.Errorf("%s: %w", p.Where(), err)}
-		}
-		all = append(all, s)
 	}
 	w := cmd.OutOrStdout()
 	if err := view.Simulations(w, cli.TerminalOf(w), o.output, all); err != nil {
 		return err
 	}
 	return cli.FirstError(all)
+}
+
+// replayed are the runs that verify found.
+func (o *simulateOptions) replayed(cmd *cobra.Command) (all []scenario.Simulation, err error) {
+	if o.behaviour != "" || len(o.with) > 0 {
+		return nil, &cli.UsageError{Err: errors.New("--replay says all that happens in the run: leave --behaviour and --with out")}
+	}
+	name, data, err := cli.Read(cmd, o.replay)
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	r, err := scenario.ParseRecording(name, data)
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	pods, err := o.subjects(cmd)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pods {
+		runs, err := p.Replay(r)
+		if err != nil {
+			return nil, &cli.UsageError{Err: err}
+		}
+		all = append(all, runs...)
+	}
+	if len(all) == 0 {
+		return nil, &cli.UsageError{Err: fmt.Errorf("%s has no counterexample of a pod that -f names", name)}
+	}
+	return all, nil
+}
+
+// behave simulates the pods as the behaviour says.
+func (o *simulateOptions) behave(cmd *cobra.Command) (all []scenario.Simulation, err error) {
+	b, err := o.readBehaviour(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if b.Given.Kubernetes != 0 && !cmd.Flags().Changed("kube") {
+		o.kube = cli.KubeVersion(b.Given.Kubernetes)
+	}
+	pods, err := o.subjects(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if name := b.Unknown(pods); name != "" {
+		var have []string
+		for _, p := range pods {
+			have = append(have, p.Names()...)
+		}
+		return nil, &cli.UsageError{Err: fmt.Errorf("the behaviour names container %q, which no pod has", name), Hint: "containers here are " + strings.Join(have, ", ")}
+	}
+	for _, p := range pods {
+		s, err := p.Simulate(b)
+		if err != nil {
+			return nil, &cli.UsageError{Err: fmt.Errorf("%s: %w", p.Where(), err)}
+		}
+		all = append(all, s)
+	}
+	return all, nil
 }
 
 // readBehaviour reads the file, if there is one, and the lines of --with.

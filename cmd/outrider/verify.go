@@ -15,11 +15,14 @@ import (
 )
 
 type verifyOptions struct {
-	input
+	podInput
 	promise string
 	only    []string
 	bound   verify.Bound
 }
+
+// answerTime bounds the search by default: an answer that takes longer is not waited for.
+const answerTime = 10 * time.Second
 
 const verifyExamples = `  # does anything break the order of this pod, in any run with up to 3 faults?
   outrider verify -f deployment.yaml
@@ -48,20 +51,27 @@ start. "stops": wherever the pod is deleted, it stops in the reverse order.
 The faults that --only takes:
 
 ` + indented(scenario.FaultForms()) + `
+A container that ends by itself has crashed, also with exit code 0, if it is a mesh's proxy, is always
+restarted, or others need it healthy. "outrider simulate --replay" runs a counterexample once more,
+from the JSON.
+
+The search ends within --time: the answer then says up to how many faults every run was tried,
+and which bound ended it. More of --time and --states, or fewer --faults, make it complete.
+
 The exit status is 0 only if all promises hold and the search within the bounds was
 complete; 1 if not; 2 if the input is unusable.`,
 		Example: verifyExamples,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
-	o.input.flags(cmd, view.VerifyOutputs)
+	o.podInput.flags(cmd, view.VerifyOutputs)
 	fs := cmd.Flags()
 	fs.IntVar(&o.bound.Faults, "faults", 3, "how many faults one run may have")
 	fs.StringSliceVar(&o.only, "only", nil, "only these kinds of faults (default all)")
 	fs.BoolVar(&o.bound.Settled, "settled", false, "no fault until every container has run once")
 	cli.Choice(cmd, &o.promise, "promise", "", "what is verified", "both", "starts", "stops")
 	fs.IntVar(&o.bound.States, "states", 1_000_000, "give up after so many states; a million of them take about 300 MB")
-	fs.DurationVar(&o.bound.Time, "time", time.Minute, "give up after that time, for each promise")
+	fs.DurationVar(&o.bound.Time, "time", answerTime, "give up after that time, for each pod")
 	cli.Complete(cmd, "only", scenario.FaultNames()...)
 	return cmd
 }

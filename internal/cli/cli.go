@@ -63,6 +63,10 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer, onError f
 		defer shown.Flush()
 		stdout = shown
 	}
+	root.Flags().Bool("version", false, "print the version")
+	if len(args) > 0 && args[0] == "--version" {
+		args = append([]string{"version"}, args[1:]...)
+	}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -80,7 +84,8 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer, onError f
 	}
 	var usage *UsageError
 	if !errors.As(err, &usage) && strings.HasPrefix(err.Error(), "unknown command") {
-		usage = &UsageError{Err: err, Hint: cmd.CommandPath() + " --help lists the commands"}
+		usage = unknownCommand(cmd, err)
+		err = usage
 	}
 	message := fmt.Sprintf("%s: error: %v\n", root.Name(), err)
 	if hint := hintOf(err, usage); hint != "" {
@@ -97,6 +102,20 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer, onError f
 		return exit.Status
 	}
 	return Failed
+}
+
+// unknownCommand is the error for an argument that names no command. A command that reads
+// files by a flag was probably given one.
+func unknownCommand(cmd *cobra.Command, err error) *UsageError {
+	if cmd.HasSubCommands() {
+		return &UsageError{Err: err, Hint: cmd.CommandPath() + " --help lists the commands"}
+	}
+	argument := cmd.Flags().Arg(0)
+	out := &UsageError{Err: fmt.Errorf("%s takes no argument, and has %q", cmd.CommandPath(), argument), Hint: cmd.CommandPath() + " --help lists the flags"}
+	if cmd.Flags().Lookup("filename") != nil {
+		out.Hint = "give files with -f: " + cmd.CommandPath() + " -f " + argument
+	}
+	return out
 }
 
 // hintOf is the hint of the usage error, or of an error that has one itself.

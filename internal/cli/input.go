@@ -58,7 +58,9 @@ func FirstError[T interface{ Err() error }](results []T) error {
 	return nil
 }
 
-// Note prints what needs no action of the user.
+// Note prints what needs no action of the user; an empty text is not printed.
 func Note(cmd *cobra.Command, format string, args ...any) {
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s\n", cmd.Root().Name(), fmt.Sprintf(format, args...))
+	if text := fmt.Sprintf(format, args...); text != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s\n", cmd.Root().Name(), text)
+	}
 }

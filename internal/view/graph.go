@@ -97,13 +97,18 @@ func letters(s string) float64 { return float64(utf8.RuneCountInString(s)) }
 
 func boxText(p plan.Report, c startup.Container) string {
 	kind, _, _ := strings.Cut(p.Describe(c), ",")
+	words := []string{kind}
+	expected := slices.Contains(p.Expected, c.Name)
+	if expected {
+		words = nil
+	}
 	if c.Health != startup.NoHealth {
-		kind += ", healthy by " + string(c.Health)
+		words = append(words, "healthy by "+string(c.Health))
 	}
-	if slices.Contains(p.Expected, c.Name) {
-		kind += ", added by injection"
+	if expected {
+		words = append(words, "added by injection")
 	}
-	return kind
+	return strings.Join(words, ", ")
 }
 
 // edgeWords are the edge, read from where it ends.

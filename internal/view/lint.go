@@ -30,6 +30,9 @@ func Findings(w io.Writer, t cli.Terminal, output string, r lint.Report, fixComm
 		p.line("")
 	}
 	p.line("%s", FindingsSummary(r))
+	if text := r.NotChecked(); text != "" {
+		p.line("%s", text)
+	}
 	fixes := 0
 	for _, f := range r.Findings {
 		if f.Fix != nil {
@@ -50,6 +53,9 @@ func FindingsSummary(r lint.Report) string {
 	}
 	if r.Services > 0 {
 		parts = append(parts, plural(r.Services, "service"))
+	}
+	if len(parts) == 0 {
+		return finding.Summary(r.Findings) + ": no pod, no pod template and no service is there"
 	}
 	return finding.Summary(r.Findings) + " in " + strings.Join(parts, " and ")
 }

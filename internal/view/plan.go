@@ -208,7 +208,7 @@ func keeps(e plan.Edge) string {
 }
 
 func (p *printer) findings(r plan.Report) {
-	if len(r.Findings)+len(r.Notes) > 0 {
+	if len(r.Findings)+len(r.Notes) > 0 || r.Stronger != "" {
 		p.line("")
 	}
 	of := map[startup.Level]string{startup.Error: red, startup.Warning: yellow}
@@ -220,5 +220,8 @@ func (p *printer) findings(r plan.Report) {
 	}
 	for _, n := range r.Notes {
 		p.line("note: %s", n)
+	}
+	if r.Stronger != "" {
+		p.line("stronger: %s", r.Stronger)
 	}
 }

@@ -26,10 +26,7 @@ func Simulations(w io.Writer, t cli.Terminal, output string, all []scenario.Simu
 	for _, s := range all {
 		c := s.Outcome.Chart(s.Plan)
 		c.Title = chartTitle(s.Subject)
-		lines := s.Sentences()
-		for _, a := range s.Assumed {
-			lines = append(lines, "assumed: "+a)
-		}
+		lines := append(s.Sentences(), s.Assumptions()...)
 		charts, titles = append(charts, c), append(titles, s.Object.String())
 		sections = append(sections, chart.Section{Chart: c, From: source(s.Object), Lines: lines, Verdict: s.Verdict(), Good: s.Kept(), Timeline: s.Outcome.Timeline})
 	}
@@ -49,8 +46,8 @@ func Simulations(w io.Writer, t cli.Terminal, output string, all []scenario.Simu
 			p.line("")
 		}
 		p.subject(s.Subject)
-		for _, a := range s.Assumed {
-			p.line("  %s", p.paint(faint, "assumed: "+a))
+		for _, a := range s.Assumptions() {
+			p.line("  %s", p.paint(faint, a))
 		}
 		p.line("")
 		p.chart(charts[i], t.Columns)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"outrider.dev/internal/model/gates"
+	"outrider.dev/internal/model/kubelet"
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -26,6 +28,7 @@ type Report struct {
 	Findings   startup.Findings    `json:"findings,omitempty"`
 	Notes      []string            `json:"notes,omitempty"`
 	Advice     []podspec.Advice    `json:"advice,omitempty"`
+	Stronger   string              `json:"stronger,omitempty"` // what would keep more, in one sentence
 
 	On startup.Kubernetes `json:"-"`
 }
@@ -63,14 +66,18 @@ func New(o podspec.Object, on startup.Kubernetes, advise bool) (Report, error) {
 	p := Report{Object: o, Kubernetes: fmt.Sprintf("1.%d", int(on)), Containers: plan.Containers,
 		Expected: r.Expected, Notes: r.Notes, On: on, Edges: []Edge{}}
 	choices := podspec.Choose(r, on)
+	late := gates.OutlastGrace(asWritten(podspec.Lifecycle(&o.Pod), plan, choices))
 	for _, c := range choices {
-		p.Edges = append(p.Edges, p.edge(r, c))
+		p.Edges = append(p.Edges, p.edge(r, c, late))
 	}
 	for _, f := range r.Found {
 		f.Evidence.Field = o.Field(f.Evidence.Field)
 		p.Found = append(p.Found, f)
 	}
-	p.Findings = p.findings(r, choices)
+	p.Findings, p.Stronger = p.findings(r, choices), r.Stronger(choices, on)
+	for _, sentence := range podspec.Unmodelled(&o.Pod) {
+		p.Notes = append(slices.Clip(p.Notes), o.Field(sentence))
+	}
 	if slices.ContainsFunc(p.Findings, func(f startup.Finding) bool { return slices.Contains(senseless, f.Code) }) {
 		for i := range p.Edges {
 			p.Edges[i].Refused = nil
@@ -108,8 +115,30 @@ func invalid(o podspec.Object, err error) error {
 	return errors.Join(fields...)
 }
 
-func (p Report) edge(r podspec.Reading, c podspec.Choice) Edge {
+// asWritten is the pod with the sidecars that the choices make of plain containers, and the plan with
+// the mechanisms of the choices.
+func asWritten(p kubelet.Pod, plan startup.Plan, choices []podspec.Choice) (kubelet.Pod, startup.Plan) {
+	plan.Edges = nil
+	for _, c := range choices {
+		plan.Edges = append(plan.Edges, c.Edge)
+		i := slices.IndexFunc(p.Containers, func(k kubelet.Container) bool { return k.Name == c.Edge.From })
+		if c.Present != nil || c.Edge.By != startup.Native || i < 0 {
+			continue
+		}
+		sidecar := p.Containers[i]
+		sidecar.Restart = kubelet.Always
+		p.Init, p.Containers = append(slices.Clip(p.Init), sidecar), slices.Delete(slices.Clone(p.Containers), i, i+1)
+	}
+	return p, plan
+}
+
+func (p Report) edge(r podspec.Reading, c podspec.Choice, late map[string]bool) Edge {
 	e := Edge{Edge: c.Edge, Why: c.Why, Start: c.Answer.Start.String(), Stop: c.Answer.Stop, Limits: c.Answer.Limits, Warning: c.Warning}
+	if e.Stop && c.Edge.After != startup.Completed && late[c.Edge.To] {
+		e.Stop = false
+		e.Limits = append(slices.Clip(e.Limits), startup.Limit{Code: "grace-too-short",
+			Reason: "a preStop sleeps until less than 2 s of the grace period are left, after which the kubelet stops all containers at once: raise terminationGracePeriodSeconds"})
+	}
 	if c.Present != nil {
 		e.Present = true
 		e.Evidence = p.Field(c.Present.Evidence.Field) + ": " + c.Present.Evidence.Text
@@ -184,8 +213,8 @@ func (e *Error) Hint() string { return e.Remedy }
 // Describe returns in a few words what a container is.
 func (p Report) Describe(c startup.Container) string {
 	s := strings.TrimPrefix(c.String(), "container "+c.Name+" is ")
-	if slices.Contains(p.Expected, c.Name) {
-		s += ", added by injection"
+	if slices.Contains(p.Expected, c.Name) { // as which kind is for injection to decide
+		s = strings.TrimPrefix(s, "plain, ") + ", added by injection"
 	}
 	return s
 }
