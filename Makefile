@@ -41,6 +41,12 @@ images: build $(ENVOY) ## container images as OCI tarballs, into bin/images; no 
 test: ## all tests; as root, or those in network namespaces are skipped
 	$(GO) test -count=1 -timeout 30m $$($(GO) list ./... | grep -v '/test/')
 	$(GO) test -count=1 -timeout 30m -p 1 ./test/... # one at a time: they fill the machine
+	cd test/validation && $(GO) test -count=1 -timeout 30m ./...
+
+.PHONY: validation
+PODS ?= 400
+validation: ## does the API server's own code take every pod that is injected? prints counts; PODS=10000 random ones take 3 minutes
+	cd test/validation && $(GO) test -count=1 -timeout 60m -v ./... -pods $(PODS)
 
 .PHONY: house
 house: ## measure what is to stay small: links, branches, copies, words, lines
@@ -54,6 +60,10 @@ check: house ## format, vet, staticcheck, race detector, arrows, tidy modules
 	$(GO) mod tidy -diff
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m $$($(GO) list ./... | grep -v '/test/')
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m ./test/agent # builds the commands with the detector too
+
+.PHONY: istio-names
+istio-names: ## does the table of Istio's settings have all that Istio publishes? test/istioapi/names_test.go says how to get the next
+	cd test/istioapi && $(GO) test -count=1 ./...
 
 .PHONY: fuzz
 FUZZTIME ?= 30s

@@ -56,11 +56,11 @@ func TestSettingsFromTheAPIServer(t *testing.T) {
 	}
 }
 
-// Init containers of the user's that need the network have it where the proxy is a native
-// sidecar before them.
+// Init containers of the user's are in the mesh by default: the proxy is a native sidecar before
+// them, although a gate holds the application.
 func TestInitContainersHaveTheNetwork(t *testing.T) {
 	r := newRun(t)
-	p := r.webhook(awesome("shop", "init-network", start(startup.Native), func(p *corev1.Pod) {
+	p := r.webhook(awesome("shop", "init-network", func(p *corev1.Pod) {
 		p.Spec.InitContainers = []corev1.Container{{Name: "fetch", Image: world.AppImage, Command: []string{"/app", "work", "--call=http://server.shop/", "--calls=5"}}}
 	}))
 	r.ready(p)
