@@ -70,6 +70,8 @@ func TestSignalsForEnvoy(t *testing.T) {
 	p.Args = []string{"--proxyLogLevel", "info"}
 	a := p.Agent()
 	a.Ready()
+	// A signal is dropped until the supervisor has learnt that Envoy is ready, a little later.
+	harness.Eventually(t, "Envoy serves", func() bool { return strings.Contains(a.Log(), `"event":"child ready"`) })
 	envoy := a.Envoy()
 	for s, line := range map[syscall.Signal]string{syscall.SIGUSR1: "caught SIGUSR1", syscall.SIGHUP: "caught and eating SIGHUP"} {
 		a.Signal(s)
