@@ -122,7 +122,7 @@ func (s *shop) bytes(t *testing.T) {
 		"a pod of a headless service":           {to: s.server.v4.String() + ":6380", line: "PING", want: "server PING"},
 		"no listener":                           {to: s.plain.v4.String() + ":1", line: "PING", want: closed, fails: 1},
 		"an unused address inside the networks": {to: "10.244.255.1:6379", line: "PING", want: closed, fails: 1},
-		"a service has no such port":            {to: "10.96.0.2:1", line: "PING", want: closed, fails: 13},
+		"a service has no such port":            {to: "10.96.0.2:1", line: "PING", want: closed, fails: 16},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
