@@ -66,7 +66,7 @@ type Silent struct {
 	pairs    map[int32]*pair
 	order    *list.List                // of pairs, the longest silent first
 	bySource map[netip.Addr]*list.List // likewise
-	handed   map[netip.AddrPort]bool   // clients whose connections went back to the proxy, and have not ended
+	handed   map[netip.AddrPort]int    // how often connections went back to the proxy that have not ended, by client
 	plain    remembered                // sources that were served in plain text
 	total    int
 	refused  uint64
@@ -92,6 +92,11 @@ const (
 	dialTimeout   = 10 * time.Second
 )
 
+// handBacks bounds how often a connection goes back to the proxy. Once is enough, unless a thread
+// of the proxy got no processor between the connection and its first bytes: for as long as it
+// waits for them it then takes it for silent again.
+const handBacks = 3
+
 // ListenSilent begins to take silent connections. When ctx ends, all of them end. The process
 // must run as the proxy's user.
 func ListenSilent(ctx context.Context, o SilentOptions) (*Silent, error) {
@@ -112,7 +117,7 @@ func ListenSilent(ctx context.Context, o SilentOptions) (*Silent, error) {
 	}
 	s := &Silent{
 		o: o, ctx: ctx, listener: l, watch: w, pairs: map[int32]*pair{}, order: list.New(),
-		bySource: map[netip.Addr]*list.List{}, handed: map[netip.AddrPort]bool{},
+		bySource: map[netip.Addr]*list.List{}, handed: map[netip.AddrPort]int{},
 	}
 	s.work.Go(s.accept)
 	s.work.Go(func() {
@@ -249,10 +254,10 @@ func passSource(to netip.Addr) net.Addr {
 func (s *Silent) keep(p *pair) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.handed[p.from] {
+	if s.closed || s.handed[p.from] >= handBacks {
 		// The proxy detected no TLS in a complete ClientHello that was handed back.
 		reset(p.app)
-		return fmt.Errorf("the connection from %s is relayed already, or all end", p.from)
+		return fmt.Errorf("the connection from %s was handed back %d times, or all end", p.from, handBacks)
 	}
 	source := s.bySource[p.from.Addr()]
 	if source == nil {
@@ -367,12 +372,14 @@ func (s *Silent) handBack(p *pair) {
 	}
 	p.app.Close()
 	s.mu.Lock()
-	s.handed[p.from] = true
+	s.handed[p.from]++
 	s.plain.remove(p.from.Addr())
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		delete(s.handed, p.from)
+		if s.handed[p.from]--; s.handed[p.from] == 0 {
+			delete(s.handed, p.from)
+		}
 		s.mu.Unlock()
 	}()
 	d := net.Dialer{Timeout: dialTimeout, KeepAlive: -1}
