@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -69,7 +70,7 @@ func (b *bench) round(s setting, base string, last bool) error {
 	if err != nil {
 		return err
 	}
-	authority, err := ca.NewAuthority(ca.AuthorityOptions{Dir: filepath.Join(state, "ca"), TrustDomain: fleet.TrustDomain})
+	authority, err := ca.NewAuthority(context.Background(), ca.AuthorityOptions{Store: ca.Directory(filepath.Join(state, "ca")), TrustDomain: fleet.TrustDomain})
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ are never selected.`,
 			if err != nil {
 				return &cli.UsageError{Err: err, Hint: cmd.Example}
 			}
-			authority, err := ca.NewAuthority(ca.AuthorityOptions{Dir: filepath.Join(state, "ca"), TrustDomain: domain})
+			authority, err := ca.NewAuthority(cmd.Context(), ca.AuthorityOptions{Store: ca.Directory(filepath.Join(state, "ca")), TrustDomain: domain})
 			if err != nil {
 				return err
 			}

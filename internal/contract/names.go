@@ -67,3 +67,12 @@ const (
 	RootConfigMap = "outrider-ca-root-cert"
 	RootKey       = "root-cert.pem" // Istio's
 )
+
+// What the replicas of a control plane share, in its namespace.
+const (
+	// AuthoritySecret has the authority's files. It is made if there is none.
+	AuthoritySecret = "outrider-ca"
+	// MadeByLabel is on the objects that the control plane makes for itself, with its name as
+	// the value. It writes and deletes no others.
+	MadeByLabel = "outrider.dev/made-by"
+)

@@ -66,8 +66,8 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	if err := p.openSource(ctx); err != nil {
 		return nil, err
 	}
-	p.authority, err = ca.NewAuthority(ca.AuthorityOptions{
-		Dir: filepath.Join(o.State, "ca"), TrustDomain: o.Mesh.TrustDomain, Life: o.Life, MaxLife: o.MaxLife, Hosts: hosts{p.mesh}, Log: o.Log,
+	p.authority, err = ca.NewAuthority(ctx, ca.AuthorityOptions{
+		Store: ca.Directory(filepath.Join(o.State, "ca")), TrustDomain: o.Mesh.TrustDomain, Life: o.Life, MaxLife: o.MaxLife, Hosts: hosts{p.mesh}, Log: o.Log,
 	})
 	if err != nil {
 		return nil, err

@@ -137,7 +137,7 @@ func copyFile(t testing.TB, from, to string, mode os.FileMode) {
 func certificateOf(p *harness.Pod) (chain, key []byte) {
 	t := p.World.T
 	t.Helper()
-	authority, err := ca.NewAuthority(ca.AuthorityOptions{Dir: filepath.Join(p.World.State(), "ca"), TrustDomain: "cluster.local"})
+	authority, err := ca.NewAuthority(t.Context(), ca.AuthorityOptions{Store: ca.Directory(filepath.Join(p.World.State(), "ca")), TrustDomain: "cluster.local"})
 	if err != nil {
 		t.Fatal(err)
 	}

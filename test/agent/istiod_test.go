@@ -50,7 +50,7 @@ func TestAgentAtIstiod(t *testing.T) {
 }
 
 func istiodTwin(t *testing.T, p *harness.Pod) (tokens func() int64) {
-	authority, err := ca.NewAuthority(ca.AuthorityOptions{Dir: filepath.Join(p.World.State(), "ca")})
+	authority, err := ca.NewAuthority(t.Context(), ca.AuthorityOptions{Store: ca.Directory(filepath.Join(p.World.State(), "ca"))})
 	if err != nil {
 		t.Fatal(err)
 	}

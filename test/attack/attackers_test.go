@@ -103,7 +103,7 @@ func (v victim) holderFor(account string, life time.Duration) (*tls.Config, erro
 	if err != nil {
 		return nil, err
 	}
-	authority, err := ca.NewAuthority(ca.AuthorityOptions{Dir: filepath.Join(v.State, "ca"), TrustDomain: mesh.DefaultTrustDomain})
+	authority, err := ca.NewAuthority(context.Background(), ca.AuthorityOptions{Store: ca.Directory(filepath.Join(v.State, "ca")), TrustDomain: mesh.DefaultTrustDomain})
 	if err != nil {
 		return nil, err
 	}

@@ -216,7 +216,7 @@ var madePEM string
 func pem(t *testing.T) string {
 	t.Helper()
 	if madePEM == "" {
-		a, err := ca.NewAuthority(ca.AuthorityOptions{Dir: t.TempDir()})
+		a, err := ca.NewAuthority(t.Context(), ca.AuthorityOptions{Store: ca.Directory(t.TempDir())})
 		must(t, err)
 		madePEM = string(a.RootsPEM())
 	}

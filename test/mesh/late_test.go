@@ -241,7 +241,7 @@ func TestStrictStaysStrict(t *testing.T) {
 	for _, n := range ports {
 		go accept(strict.listen(n), func(net.Conn) { accepted.Add(1) })
 	}
-	elsewhere, err := ca.NewAuthority(ca.AuthorityOptions{Dir: t.TempDir(), TrustDomain: mesh.DefaultTrustDomain})
+	elsewhere, err := ca.NewAuthority(t.Context(), ca.AuthorityOptions{Store: ca.Directory(t.TempDir()), TrustDomain: mesh.DefaultTrustDomain})
 	if err != nil {
 		t.Fatal(err)
 	}

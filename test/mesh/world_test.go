@@ -83,7 +83,7 @@ func newWorld(t testing.TB, change ...func(*resource.Source)) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(w.dir) })
-	if w.ca, err = ca.NewAuthority(ca.AuthorityOptions{Dir: t.TempDir(), TrustDomain: mesh.DefaultTrustDomain}); err != nil {
+	if w.ca, err = ca.NewAuthority(t.Context(), ca.AuthorityOptions{Store: ca.Directory(t.TempDir()), TrustDomain: mesh.DefaultTrustDomain}); err != nil {
 		t.Fatal(err)
 	}
 	w.router.IP("addr", "add", "10.0.0.1/32", "dev", "lo")

@@ -36,7 +36,7 @@ func TestStorm(t *testing.T) {
 	if _, err := fleet.NewFolder(mesh, services, *proxies); err != nil {
 		t.Fatal(err)
 	}
-	authority, err := ca.NewAuthority(ca.AuthorityOptions{Dir: filepath.Join(state, "ca"), TrustDomain: fleet.TrustDomain})
+	authority, err := ca.NewAuthority(t.Context(), ca.AuthorityOptions{Store: ca.Directory(filepath.Join(state, "ca")), TrustDomain: fleet.TrustDomain})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ type request struct{ text, serial string }
 // late.
 func newMesh(t testing.TB, id ca.Identity, late time.Duration) *mesh {
 	t.Helper()
-	authority, err := ca.NewAuthority(ca.AuthorityOptions{Dir: t.TempDir()})
+	authority, err := ca.NewAuthority(t.Context(), ca.AuthorityOptions{Store: ca.Directory(t.TempDir())})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -131,7 +131,7 @@ func TestCertificatesAreRenewedAtHalfTheirLife(t *testing.T) {
 func TestTheControlPlaneHasTheDefaultLife(t *testing.T) {
 	p := newPlane(t)
 	p.stop()
-	p.authority = must(ca.NewAuthority(ca.AuthorityOptions{Dir: p.dir, Life: time.Hour}))
+	p.authority = must(ca.NewAuthority(t.Context(), ca.AuthorityOptions{Store: ca.Directory(p.dir), Life: time.Hour}))
 	p.start(t, "127.0.0.1:0")
 	for requested, want := range map[time.Duration]time.Duration{0: time.Hour, 2 * time.Hour: 2 * time.Hour} {
 		o := p.options(t)
@@ -215,7 +215,7 @@ func TestACertificateRenewsItselfWithoutAToken(t *testing.T) {
 func TestRootsAreFollowed(t *testing.T) {
 	p := newPlane(t)
 	newer := t.TempDir()
-	next := must(ca.NewAuthority(ca.AuthorityOptions{Dir: newer}))
+	next := must(ca.NewAuthority(t.Context(), ca.AuthorityOptions{Store: ca.Directory(newer)}))
 	o := p.options(t)
 	w := run(t, o)
 	first := w.phase(t, Have)
@@ -249,10 +249,10 @@ func TestAHostLearnsTheNextRootFromTheControlPlane(t *testing.T) {
 	t.Parallel()
 	p := newPlane(t)
 	newer := t.TempDir()
-	next := must(ca.NewAuthority(ca.AuthorityOptions{Dir: newer}))
+	next := must(ca.NewAuthority(t.Context(), ca.AuthorityOptions{Store: ca.Directory(newer)}))
 	o := p.options(t)
 	put(t, filepath.Join(p.dir, "root-cert.pem"), append(p.authority.RootsPEM(), next.RootsPEM()...))
-	if err := p.authority.Reload(); err != nil {
+	if err := p.authority.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	o.Life = 10 * time.Second // renewed after 5 s, which leaves 5 s to get it

@@ -40,13 +40,13 @@ type plane struct {
 // newAuthority makes an authority with a root of its own.
 func newAuthority(t testing.TB) *server.Authority {
 	t.Helper()
-	return must(server.NewAuthority(server.AuthorityOptions{Dir: t.TempDir()}))
+	return must(server.NewAuthority(t.Context(), server.AuthorityOptions{Store: server.Directory(t.TempDir())}))
 }
 
 func newPlane(t testing.TB) *plane {
 	t.Helper()
 	dir := t.TempDir()
-	p := &plane{dir: dir, authority: must(server.NewAuthority(server.AuthorityOptions{Dir: dir})), tokens: must(server.NewTokens(dir, "cluster.local"))}
+	p := &plane{dir: dir, authority: must(server.NewAuthority(t.Context(), server.AuthorityOptions{Store: server.Directory(dir)})), tokens: must(server.NewTokens(dir, "cluster.local"))}
 	p.start(t, "127.0.0.1:0")
 	t.Cleanup(p.stop)
 	return p
@@ -100,7 +100,7 @@ func (p *plane) rotate(t testing.TB, from string, names ...string) {
 	for _, name := range names {
 		put(t, filepath.Join(p.dir, name), must(os.ReadFile(filepath.Join(from, name))))
 	}
-	if err := p.authority.Reload(); err != nil {
+	if err := p.authority.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

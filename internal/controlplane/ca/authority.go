@@ -33,15 +33,24 @@ const watchPoll = 10 * time.Second
 
 // AuthorityOptions of an authority. The zero value of a field means its default.
 type AuthorityOptions struct {
-	// Dir holds the signing certificate, its key and the roots, named as in Istio's secret
+	// Store holds the signing certificate, its key and the roots, named as in Istio's secret
 	// cacerts (ca-cert.pem, ca-key.pem, cert-chain.pem, root-cert.pem) or by cert-manager
-	// (tls.crt, tls.key, ca.crt). In an empty directory a root is made.
-	Dir         string
+	// (tls.crt, tls.key, ca.crt). In an empty store a root is made. Required.
+	Store       Store
 	TrustDomain string        // default "cluster.local"
 	Life        time.Duration // of a certificate whose request names none; default 24h
 	MaxLife     time.Duration // the longest that a request gets; default 24h, or Life if that is longer
 	Hosts       Hosts         // a host's certificate is valid while the host is one of them; default: no hosts
 	Log         *slog.Logger  // default: none
+
+	// StoreTokenKey has the key of [Authority.Tokens] made as a file of the store, if the store
+	// may be written. Default: the key follows from the authority's.
+	StoreTokenKey bool
+	// Waiting, if set, is called with what the store lacks, each time that is something else,
+	// while [NewAuthority] waits for it. Default: NewAuthority returns it as an error.
+	Waiting func(error)
+
+	now func() time.Time // default time.Now
 }
 
 func (o AuthorityOptions) withDefaults() AuthorityOptions {
@@ -49,13 +58,16 @@ func (o AuthorityOptions) withDefaults() AuthorityOptions {
 	o.Life = cmp.Or(o.Life, 24*time.Hour)
 	o.MaxLife = cmp.Or(o.MaxLife, max(o.Life, defaultMaxLife))
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if o.now == nil {
+		o.now = time.Now
+	}
 	return o
 }
 
 func (o AuthorityOptions) check() error {
 	switch {
-	case o.Dir == "":
-		return errors.New("option Dir: name the directory of the authority's files")
+	case o.Store == nil:
+		return errors.New("option Store: there must be a store of the authority's files")
 	case o.Life < time.Second || o.MaxLife < time.Second:
 		return fmt.Errorf("options Life %s, MaxLife %s: use 1s or more", o.Life, o.MaxLife)
 	}
@@ -71,24 +83,122 @@ type Authority struct {
 	now     func() time.Time
 	current atomic.Pointer[signer]
 
+	reading sync.Mutex // held while the store is read
+	stored  Contents   // of current
+
 	mu      sync.Mutex
 	changed chan struct{} // closed when current is replaced
 }
 
-// NewAuthority loads the authority in a directory, or makes one there.
-func NewAuthority(o AuthorityOptions) (*Authority, error) {
+// NewAuthority loads the authority in a store, or makes one there.
+func NewAuthority(ctx context.Context, o AuthorityOptions) (*Authority, error) {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s, made, err := loadOrMake(o.Dir, o.TrustDomain)
+	a := &Authority{o: o, now: o.now, changed: make(chan struct{})}
+	made, err := a.open(ctx)
+	if err != nil && o.Waiting != nil {
+		made, err = a.await(ctx, err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	a := &Authority{o: o, now: time.Now, changed: make(chan struct{})}
-	a.current.Store(s)
-	o.Log.Info("authority loaded", "dir", o.Dir, "made", made, "root", s.root.Subject.String(), "not_after", s.cert.NotAfter)
+	s := a.current.Load()
+	o.Log.Info("authority loaded", "store", o.Store.String(), "made", made, "root", s.root.Subject.String(), "not_after", s.cert.NotAfter)
 	return a, nil
+}
+
+// await tries again when the store has changed, and every few seconds, until ctx ends.
+func (a *Authority) await(ctx context.Context, err error) (made bool, _ error) {
+	hints, stop := a.watch()
+	defer stop()
+	tick := time.NewTicker(retryEvery)
+	defer tick.Stop()
+	for last := ""; err != nil; made, err = a.open(ctx) {
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		if err.Error() != last {
+			last = err.Error()
+			a.o.Waiting(err)
+			a.o.Log.Warn("waiting for the authority", "store", a.o.Store.String(), "reason", err)
+		}
+		select {
+		case <-hints:
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+	return made, nil
+}
+
+// retryEvery is the pause after a failure, if nothing changes before.
+const retryEvery = 5 * time.Second
+
+// watch returns a channel that gets a value after changes of the store.
+func (a *Authority) watch() (hints chan struct{}, stop func()) {
+	hints = make(chan struct{}, 1)
+	return hints, a.o.Store.Watch(func() {
+		select {
+		case hints <- struct{}{}:
+		default: // one is waiting, and the store is read after it
+		}
+	})
+}
+
+// open reads the store, and first makes what it lacks. Of several control planes that start at
+// once on one store one makes the authority; the others use that.
+func (a *Authority) open(ctx context.Context) (made bool, err error) {
+	a.reading.Lock()
+	defer a.reading.Unlock()
+	for ctx.Err() == nil {
+		c, err := a.o.Store.Read(ctx)
+		if err != nil {
+			return false, fmt.Errorf("reading the authority's files: %w", err)
+		}
+		next, adds, err := a.complete(c)
+		if err != nil {
+			return false, fmt.Errorf("making an authority in %s: %w", a.o.Store, err)
+		}
+		if adds {
+			err := a.o.Store.Update(ctx, next)
+			if err != nil && !errors.Is(err, ErrConflict) {
+				return false, fmt.Errorf("making an authority in %s: %w", a.o.Store, err)
+			}
+			made = err == nil
+			continue
+		}
+		s, err := load(a.o.Store, c.Files, a.now())
+		if err != nil {
+			return false, err
+		}
+		a.stored = c
+		a.current.Store(s)
+		return made, nil
+	}
+	return false, context.Cause(ctx)
+}
+
+// complete adds what a store of our own lacks.
+func (a *Authority) complete(c Contents) (next Contents, adds bool, err error) {
+	next = c.clone()
+	if !c.Own {
+		return next, false, nil
+	}
+	if _, ok := find(c.Files); !ok {
+		adds = true
+		if err := addRoot(next.Files, a.o.TrustDomain, a.now(), rootLife); err != nil {
+			return next, false, err
+		}
+	}
+	if _, ok := c.Files[tokenKeyFile]; a.o.StoreTokenKey && !ok {
+		adds = true
+		if _, next.Files[tokenKeyFile], err = newKey(); err != nil {
+			return next, false, err
+		}
+	}
+	return next, adds, nil
 }
 
 // TrustDomain returns the trust domain of the certificates that the authority signs.
@@ -108,17 +218,35 @@ func (a *Authority) Changed() <-chan struct{} {
 }
 
 // Reload reads the files again. If they do not belong together, the authority stays as it
-// is.
-func (a *Authority) Reload() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s, err := load(a.o.Dir)
-	if err != nil {
+// is. A store of our own that was deleted is written again.
+func (a *Authority) Reload(ctx context.Context) error {
+	a.reading.Lock()
+	defer a.reading.Unlock()
+	if err := a.reload(ctx); err != nil {
 		return fmt.Errorf("the authority stays as it was: %w", err)
 	}
+	return nil
+}
+
+// reload is Reload by the holder of reading.
+func (a *Authority) reload(ctx context.Context) error {
+	c, err := a.o.Store.Read(ctx)
+	if err == nil && c.Version == "" && c.Own && a.stored.Own {
+		c, err = a.restore(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	s, err := load(a.o.Store, c.Files, a.now())
+	if err != nil {
+		return err
+	}
+	a.stored = c
 	if s.same(a.current.Load()) {
 		return nil
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.current.Store(s)
 	close(a.changed)
 	a.changed = make(chan struct{})
@@ -126,26 +254,42 @@ func (a *Authority) Reload() error {
 	return nil
 }
 
+// restore creates a store that was deleted, unless another control plane has done so.
+func (a *Authority) restore(ctx context.Context) (Contents, error) {
+	err := a.o.Store.Update(ctx, Contents{Files: a.stored.Files, Own: true})
+	if err != nil && !errors.Is(err, ErrConflict) {
+		return Contents{}, err
+	}
+	if err == nil {
+		a.o.Log.Warn("the authority's files were deleted, and are written again", "store", a.o.Store.String())
+	}
+	return a.o.Store.Read(ctx)
+}
+
 // Run reloads the files when they change, until ctx ends.
 func (a *Authority) Run(ctx context.Context) error {
-	l, _ := find(a.o.Dir)
+	hints, stop := a.watch()
+	defer stop()
 	last := ""
-	stop := wire.WatchFiles(watchPoll, func() {
-		err := a.Reload()
+	for ctx.Err() == nil {
+		var retry <-chan time.Time
+		err := a.Reload(ctx) // first for changes before the watch began
 		switch {
 		case err == nil:
 			last = ""
 		case err.Error() != last: // files that are written one by one fail until the last is there
 			last = err.Error()
 			a.o.Log.Warn("authority not reloaded", "reason", last)
+			fallthrough
+		default:
+			retry = time.After(retryEvery)
 		}
-	}, a.o.Dir+"/"+l.cert)
-	defer stop()
-	// For changes before the watch began.
-	if err := a.Reload(); err != nil {
-		a.o.Log.Warn("authority not reloaded", "reason", err)
+		select {
+		case <-hints:
+		case <-retry:
+		case <-ctx.Done():
+		}
 	}
-	<-ctx.Done()
 	return nil
 }
 

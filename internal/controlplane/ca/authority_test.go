@@ -24,7 +24,7 @@ var shop = Identity{TrustDomain: "cluster.local", Namespace: "shop", ServiceAcco
 
 func authority(t testing.TB, dir string) *Authority {
 	t.Helper()
-	a, err := NewAuthority(AuthorityOptions{Dir: dir})
+	a, err := NewAuthority(t.Context(), AuthorityOptions{Store: Directory(dir)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestARootIsMadeOnceAndKept(t *testing.T) {
 	var wg sync.WaitGroup
 	all := make([]*Authority, 8)
 	for i := range all {
-		wg.Go(func() { all[i], _ = NewAuthority(AuthorityOptions{Dir: dir}) })
+		wg.Go(func() { all[i], _ = NewAuthority(t.Context(), AuthorityOptions{Store: Directory(dir)}) })
 	}
 	wg.Wait()
 	for _, a := range append(all, authority(t, dir)) {
@@ -149,12 +149,16 @@ func TestACertificateNamesTheIdentityAlone(t *testing.T) {
 }
 
 func TestHowLongACertificateLives(t *testing.T) {
-	a := must(NewAuthority(AuthorityOptions{Dir: t.TempDir(), Life: 2 * time.Hour, MaxLife: 10 * time.Hour}))
-	dir := t.TempDir()
-	if err := makeRoot(dir, "cluster.local", time.Hour); err != nil {
+	a := must(NewAuthority(t.Context(), AuthorityOptions{Store: Directory(t.TempDir()), Life: 2 * time.Hour, MaxLife: 10 * time.Hour}))
+	files := map[string][]byte{}
+	if err := addRoot(files, "cluster.local", time.Now(), time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	short := authority(t, dir)
+	dir := Directory(t.TempDir())
+	if err := dir.Update(t.Context(), Contents{Files: files, Version: contentsOf(nil).Version}); err != nil {
+		t.Fatal(err)
+	}
+	short := authority(t, string(dir))
 	tests := map[string]struct {
 		by              *Authority
 		requested, want time.Duration
@@ -219,11 +223,11 @@ func TestFilesThatDoNotBelongTogetherAreRefused(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			_, err := NewAuthority(AuthorityOptions{Dir: dir})
+			_, err := NewAuthority(t.Context(), AuthorityOptions{Store: Directory(dir)})
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("NewAuthority = %v, want an error with %q", err, tt.want)
 			}
-			if err := a.Reload(); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if err := a.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Reload = %v, want an error with %q", err, tt.want)
 			}
 			sign(t, a, shop, 0) // with the former files
@@ -233,11 +237,11 @@ func TestFilesThatDoNotBelongTogetherAreRefused(t *testing.T) {
 
 func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	for want, o := range map[string]AuthorityOptions{
-		"Dir":         {},
-		"TrustDomain": {Dir: "x", TrustDomain: "Upper Case"},
-		"MaxLife":     {Dir: "x", MaxLife: time.Millisecond},
+		"Store":       {},
+		"TrustDomain": {Store: Directory("x"), TrustDomain: "Upper Case"},
+		"MaxLife":     {Store: Directory("x"), MaxLife: time.Millisecond},
 	} {
-		if _, err := NewAuthority(o); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := NewAuthority(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("NewAuthority(%+v) = %v, want it to name %s", o, err, want)
 		}
 	}
@@ -285,7 +289,7 @@ func TestRootsAreExchangedWithoutARestart(t *testing.T) {
 	if err := replace(filepath.Join(dir, "root-cert.pem"), both); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Reload(); err != nil {
+	if err := a.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	until("two roots", func() bool { return len(a.Roots()) == 2 })
@@ -345,8 +349,8 @@ func TestAnIntermediateOfCertManagerSigns(t *testing.T) {
 func TestCertificatesOfOtherMeshes(t *testing.T) {
 	a := authority(t, t.TempDir())
 	dir := t.TempDir()
-	move(t, a.o.Dir, dir, "ca-cert.pem", "ca-key.pem", "root-cert.pem")
-	elsewhere, err := NewAuthority(AuthorityOptions{Dir: dir, TrustDomain: "other.example"})
+	move(t, a.o.Store.String(), dir, "ca-cert.pem", "ca-key.pem", "root-cert.pem")
+	elsewhere, err := NewAuthority(t.Context(), AuthorityOptions{Store: Directory(dir), TrustDomain: "other.example"})
 	if err != nil {
 		t.Fatal(err)
 	}

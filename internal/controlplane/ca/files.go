@@ -58,6 +58,25 @@ func lock(f *os.File) error {
 	return nil
 }
 
+// syncDir stores the names of a directory's files.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// newKey makes a key, and its file.
+func newKey() (*ecdsa.PrivateKey, []byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	raw, err := wire.MarshalKey(key)
+	return key, raw, err
+}
+
 // loadOrMakeKey returns the key in a file, which it makes if there is none.
 func loadOrMakeKey(path string) (crypto.Signer, error) {
 	raw, err := os.ReadFile(path)
@@ -71,11 +90,7 @@ func loadOrMakeKey(path string) (crypto.Signer, error) {
 	if !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	raw, err = wire.MarshalKey(key)
+	key, raw, err := newKey()
 	if err != nil {
 		return nil, err
 	}

@@ -3,14 +3,14 @@ package ca
 import (
 	"bytes"
 	"crypto"
+	"crypto/ecdsa"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"math/big"
-	"os"
-	"path/filepath"
+	"strings"
 	"time"
 
 	"outrider.dev/internal/wire"
@@ -34,20 +34,21 @@ var layouts = []layout{
 
 // A signer is one state of the authority's files.
 type signer struct {
-	cert  *x509.Certificate
-	key   crypto.Signer
-	chain []*x509.Certificate // cert and its intermediates, without the root; empty for a root
-	root  *x509.Certificate   // of cert
-	roots []*x509.Certificate // all that are trusted
-	pool  *x509.CertPool      // of roots
-	raw   []byte              // the files, to see whether they changed
+	cert   *x509.Certificate
+	key    crypto.Signer
+	chain  []*x509.Certificate // cert and its intermediates, without the root; empty for a root
+	root   *x509.Certificate   // of cert
+	roots  []*x509.Certificate // all that are trusted
+	pool   *x509.CertPool      // of roots
+	tokens tokenKey
+	raw    []byte // the files, to see whether they changed
 }
 
-// find returns the layout of dir; false: there is no authority in it.
-func find(dir string) (layout, bool) {
+// find returns the layout of files; false: there is no authority in them.
+func find(files map[string][]byte) (layout, bool) {
 	for _, l := range layouts {
 		for _, name := range []string{l.cert, l.roots} {
-			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			if _, ok := files[name]; ok {
 				return l, true
 			}
 		}
@@ -55,48 +56,44 @@ func find(dir string) (layout, bool) {
 	return layouts[0], false
 }
 
-// loadOrMake reads the authority in dir, and makes one if there is none.
-func loadOrMake(dir, trustDomain string) (s *signer, made bool, err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, false, fmt.Errorf("the authority's directory: %w", err)
-	}
-	if _, ok := find(dir); !ok {
-		// Two control planes that start at once on one directory make one authority.
-		err := withLock(dir, func() error {
-			if _, ok := find(dir); ok {
-				return nil
-			}
-			made = true
-			return makeRoot(dir, trustDomain, rootLife)
-		})
-		if err != nil {
-			return nil, false, fmt.Errorf("making an authority in %s: %w", dir, err)
-		}
-	}
-	s, err = load(dir)
-	return s, made, err
-}
-
 // rootLife is the life of a root that is made.
 const rootLife = 10 * 365 * 24 * time.Hour
 
-// makeRoot writes a self-signed root. The key is written first: after a crash the next
-// start makes a certificate for it.
-func makeRoot(dir, trustDomain string, life time.Duration) error {
+// rootName begins the name of a root that was made here.
+const rootName = "Outrider root "
+
+// addRoot adds a self-signed root to files that have none. A key that is there is used.
+func addRoot(files map[string][]byte, trustDomain string, now time.Time, life time.Duration) error {
 	names := layouts[0]
-	key, err := loadOrMakeKey(filepath.Join(dir, names.key))
+	if _, ok := files[names.key]; !ok {
+		_, raw, err := newKey()
+		if err != nil {
+			return err
+		}
+		files[names.key] = raw
+	}
+	key, err := wire.ParseKey(files[names.key])
+	if err != nil {
+		return fmt.Errorf("%s: %w", names.key, err)
+	}
+	root, err := newRoot(key, trustDomain, now, life)
 	if err != nil {
 		return err
 	}
+	files[names.cert], files[names.roots] = root, root
+	return nil
+}
+
+// newRoot is the certificate of a new root, in PEM.
+func newRoot(key crypto.Signer, trustDomain string, now time.Time, life time.Duration) ([]byte, error) {
 	serial, err := newSerial()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	now := time.Now()
 	template := &x509.Certificate{
 		SerialNumber: serial,
 		// Each root has its own name: verifiers find a certificate's issuer by name.
-		Subject:               pkix.Name{Organization: []string{trustDomain}, CommonName: "Outrider root " + now.UTC().Format("2006-01-02") + " " + serial.Text(16)[:8]},
+		Subject:               pkix.Name{Organization: []string{trustDomain}, CommonName: rootName + now.UTC().Format("2006-01-02") + " " + fmt.Sprintf("%08s", serial.Text(16))[:8]},
 		NotBefore:             now.Add(-clockSkew),
 		NotAfter:              now.Add(life),
 		IsCA:                  true,
@@ -105,23 +102,26 @@ func makeRoot(dir, trustDomain string, life time.Duration) error {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	root := wire.MarshalCertificates(&x509.Certificate{Raw: der})
-	if err := replace(filepath.Join(dir, names.cert), root); err != nil {
-		return err
-	}
-	return replace(filepath.Join(dir, names.roots), root)
+	return wire.MarshalCertificates(&x509.Certificate{Raw: der}), nil
 }
 
-// load reads the authority in dir. Each error names the file.
-func load(dir string) (*signer, error) {
-	l, _ := find(dir)
+// errNoFile is the error of a file that is missing.
+var errNoFile = errors.New("there is no such file")
+
+// load reads the authority in a store. Each error names the store and the file.
+func load(in fmt.Stringer, files map[string][]byte, now time.Time) (*signer, error) {
+	l, _ := find(files)
 	s := &signer{}
+	about := func(name string, err error) error { return fmt.Errorf("%s/%s: %w", in, name, err) }
 	read := func(name string) ([]byte, error) {
-		raw, err := os.ReadFile(filepath.Join(dir, name))
+		raw, ok := files[name]
 		s.raw = append(append(s.raw, name...), raw...)
-		return raw, err
+		if !ok {
+			return nil, about(name, errNoFile)
+		}
+		return raw, nil
 	}
 	certificates := func(name string) ([]*x509.Certificate, error) {
 		raw, err := read(name)
@@ -130,7 +130,7 @@ func load(dir string) (*signer, error) {
 		}
 		certs, err := wire.ParseCertificates(raw)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
+			return nil, about(name, err)
 		}
 		return certs, nil
 	}
@@ -140,13 +140,13 @@ func load(dir string) (*signer, error) {
 	}
 	s.cert = own[0]
 	s.roots, err = certificates(l.roots)
-	if errors.Is(err, os.ErrNotExist) && s.cert.CheckSignatureFrom(s.cert) == nil {
+	if errors.Is(err, errNoFile) && s.cert.CheckSignatureFrom(s.cert) == nil {
 		s.roots, err = own[:1], nil // a self-signed root of a start that was interrupted
 	}
 	if err != nil {
 		return nil, err
 	}
-	if s.chain, err = certificates(l.chain); errors.Is(err, os.ErrNotExist) {
+	if s.chain, err = certificates(l.chain); errors.Is(err, errNoFile) {
 		s.chain = nil
 	} else if err != nil {
 		return nil, err
@@ -156,16 +156,20 @@ func load(dir string) (*signer, error) {
 		return nil, err
 	}
 	if s.key, err = wire.ParseKey(rawKey); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, l.key), err)
+		return nil, about(l.key, err)
 	}
-	if err := s.complete(); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, l.cert), err)
+	if err := s.complete(now); err != nil {
+		return nil, about(l.cert, err)
 	}
+	if s.tokens, err = s.tokenKey(files); err != nil {
+		return nil, about(tokenKeyFile, err)
+	}
+	s.raw = append(s.raw, files[tokenKeyFile]...)
 	return s, nil
 }
 
 // complete checks that the files belong together, and builds the chain to the root.
-func (s *signer) complete() error {
+func (s *signer) complete(now time.Time) error {
 	switch {
 	case !wire.Fits(s.cert, s.key):
 		return errors.New("the key file holds the key of another certificate")
@@ -173,13 +177,19 @@ func (s *signer) complete() error {
 		return errors.New("the certificate may not sign others; its basic constraints need CA, its key usage keyCertSign")
 	}
 	s.pool = poolOf(s.roots)
-	chains, err := s.cert.Verify(x509.VerifyOptions{Roots: s.pool, Intermediates: poolOf(s.chain), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	chains, err := s.cert.Verify(x509.VerifyOptions{Roots: s.pool, Intermediates: poolOf(s.chain), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 	if err != nil {
 		return fmt.Errorf("it does not lead to a root of the mesh: %w", err)
 	}
 	last := len(chains[0]) - 1
 	s.chain, s.root = chains[0][:last], chains[0][last]
 	return nil
+}
+
+// madeHere reports whether the signing certificate is a root that a control plane made: then it
+// may make the next one too.
+func (s *signer) madeHere() bool {
+	return s.cert.Equal(s.root) && strings.HasPrefix(s.cert.Subject.CommonName, rootName)
 }
 
 func poolOf(certs []*x509.Certificate) *x509.CertPool {
@@ -191,6 +201,23 @@ func poolOf(certs []*x509.Certificate) *x509.CertPool {
 }
 
 func (s *signer) same(other *signer) bool { return bytes.Equal(s.raw, other.raw) }
+
+// tokenKey is the one in the files, or follows from the authority's key, which all replicas have.
+func (s *signer) tokenKey(files map[string][]byte) (tokenKey, error) {
+	raw, ok := files[tokenKeyFile]
+	if !ok {
+		return derivedTokenKey(s.key)
+	}
+	key, err := wire.ParseKey(raw)
+	if err != nil {
+		return tokenKey{}, err
+	}
+	ec, ok := key.(*ecdsa.PrivateKey)
+	if !ok {
+		return tokenKey{}, errTokenKey
+	}
+	return newTokenKey(ec)
+}
 
 // newSerial is a random positive number of 127 bits.
 func newSerial() (*big.Int, error) {

@@ -77,7 +77,7 @@ func newPlane(t testing.TB) *plane {
 	t.Helper()
 	dir := t.TempDir()
 	p := &plane{tokens: tokens(t, dir), log: &bytes.Buffer{}, hosts: hosts{sha256.Sum256([]byte("host-secret")): {"shop", "vm-1", "app"}}}
-	p.authority = must(NewAuthority(AuthorityOptions{Dir: dir, Hosts: p.hosts}))
+	p.authority = must(NewAuthority(t.Context(), AuthorityOptions{Store: Directory(dir), Hosts: p.hosts}))
 	p.service = &Service{
 		Authority: p.authority,
 		Authenticators: []Authenticator{
@@ -290,7 +290,7 @@ func TestAHostsCertificate(t *testing.T) {
 	if got := pod[0].Subject.String(); got != "" {
 		t.Errorf("a pod's subject is %s", got)
 	}
-	if _, err := authority(t, p.authority.o.Dir).Identify(renewed); err == nil {
+	if _, err := authority(t, p.authority.o.Store.String()).Identify(renewed); err == nil {
 		t.Error("a control plane without hosts accepts the certificate of one")
 	}
 	clear(p.hosts)
@@ -306,8 +306,8 @@ func TestAHostsCertificate(t *testing.T) {
 func TestACertificateOfAnotherMeshEndsTheHandshake(t *testing.T) {
 	p := newPlane(t)
 	dir := t.TempDir()
-	move(t, p.authority.o.Dir, dir, "ca-cert.pem", "ca-key.pem", "root-cert.pem")
-	elsewhere := must(NewAuthority(AuthorityOptions{Dir: dir, TrustDomain: "other.example"}))
+	move(t, p.authority.o.Store.String(), dir, "ca-cert.pem", "ca-key.pem", "root-cert.pem")
+	elsewhere := must(NewAuthority(t.Context(), AuthorityOptions{Store: Directory(dir), TrustDomain: "other.example"}))
 	for name, a := range map[string]*Authority{"another trust domain": elsewhere, "another root": authority(t, t.TempDir())} {
 		t.Run(name, func(t *testing.T) {
 			key := ecKey(t)
@@ -344,8 +344,8 @@ func TestTheControlPlanesOwnCertificateRenewsItself(t *testing.T) {
 		t.Error("not renewed at half its life")
 	}
 	newer := authority(t, t.TempDir())
-	move(t, newer.o.Dir, a.o.Dir, "ca-cert.pem", "ca-key.pem", "root-cert.pem")
-	if err := a.Reload(); err != nil {
+	move(t, newer.o.Store.String(), a.o.Store.String(), "ca-cert.pem", "ca-key.pem", "root-cert.pem")
+	if err := a.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if third := must(s.Certificate()); third.Leaf.CheckSignatureFrom(newer.Roots()[0]) != nil {
@@ -384,8 +384,8 @@ func TestAPeerIsVerifiedAtEachCall(t *testing.T) {
 	first := sign(t, a, shop, time.Hour)
 	call(first, "")
 	newer := authority(t, t.TempDir())
-	move(t, newer.o.Dir, a.o.Dir, "ca-cert.pem", "ca-key.pem", "root-cert.pem")
-	if err := a.Reload(); err != nil {
+	move(t, newer.o.Store.String(), a.o.Store.String(), "ca-cert.pem", "ca-key.pem", "root-cert.pem")
+	if err := a.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	call(first, "not of this mesh")

@@ -14,7 +14,7 @@ import (
 // Clients call a control plane by names and by addresses; a name that is not in its
 // certificate is an error of the handshake.
 func TestServingIsCalledByNamesAndAddresses(t *testing.T) {
-	a := must(NewAuthority(AuthorityOptions{Dir: t.TempDir()}))
+	a := must(NewAuthority(t.Context(), AuthorityOptions{Store: Directory(t.TempDir())}))
 	names := []string{"outriderd.outrider-system.svc", "localhost", "127.0.0.1", "::1", "10.0.0.9"}
 	s := must(a.NewServing(Identity{TrustDomain: "cluster.local", Namespace: "outrider-system", ServiceAccount: "outriderd"}, names, 0))
 	cert := must(s.Certificate())
@@ -43,7 +43,7 @@ func TestServingIsCalledByNamesAndAddresses(t *testing.T) {
 }
 
 func TestNamesThatAreNone(t *testing.T) {
-	a := must(NewAuthority(AuthorityOptions{Dir: t.TempDir()}))
+	a := must(NewAuthority(t.Context(), AuthorityOptions{Store: Directory(t.TempDir())}))
 	id := Identity{TrustDomain: "cluster.local", Namespace: "o", ServiceAccount: "d"}
 	for _, name := range []string{"", "https://10.0.0.1", "10.0.0.1:15017", "[::1]", "fe80::1%eth0", "a..b", "-a", "a b", "10.0.0.256", "10.0.0.0/8", strings.Repeat("a", 64), strings.Repeat("abc.", 70) + "a"} {
 		if _, err := a.NewServing(id, []string{"cp", name}, 0); err == nil || !strings.Contains(err.Error(), "want a DNS name or an IP address") {
@@ -68,10 +68,10 @@ func TestConnectionsShareAConfiguration(t *testing.T) {
 	if current() != first {
 		t.Error("a second connection has another configuration")
 	}
-	if err := replace(filepath.Join(a.o.Dir, "root-cert.pem"), append(a.RootsPEM(), authority(t, t.TempDir()).RootsPEM()...)); err != nil {
+	if err := replace(filepath.Join(a.o.Store.String(), "root-cert.pem"), append(a.RootsPEM(), authority(t, t.TempDir()).RootsPEM()...)); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Reload(); err != nil {
+	if err := a.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	second := current()

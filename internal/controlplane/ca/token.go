@@ -3,8 +3,10 @@ package ca
 import (
 	"cmp"
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
@@ -33,38 +35,82 @@ const (
 // Tokens issues and verifies service account tokens where no Kubernetes does: JSON web
 // tokens (RFC 7519) signed by ES256.
 type Tokens struct {
-	key         *ecdsa.PrivateKey
+	key         func() tokenKey // the current one
 	trustDomain string
 	issuer      string
-	keyID       string
+}
+
+// A tokenKey signs tokens, which name it by its ID.
+type tokenKey struct {
+	*ecdsa.PrivateKey
+	id string
+}
+
+var errTokenKey = errors.New("the key must be ECDSA P-256")
+
+func newTokenKey(key *ecdsa.PrivateKey) (tokenKey, error) {
+	if key.Curve != elliptic.P256() {
+		return tokenKey{}, errTokenKey
+	}
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return tokenKey{}, err
+	}
+	sum := sha256.Sum256(der)
+	return tokenKey{key, base64.RawURLEncoding.EncodeToString(sum[:12])}, nil
+}
+
+// derivedTokenKey follows from the key of an authority whose files may not be written, so that
+// all its replicas have the same one.
+func derivedTokenKey(authority crypto.Signer) (tokenKey, error) {
+	secret, err := x509.MarshalPKCS8PrivateKey(authority)
+	if err != nil {
+		return tokenKey{}, err
+	}
+	for try := 0; ; try++ {
+		raw, err := hkdf.Key(sha256.New, secret, nil, fmt.Sprint("outrider token ", try), 32)
+		if err != nil {
+			return tokenKey{}, err
+		}
+		// One number in 2^32 is not below the order of the curve.
+		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), raw); err == nil {
+			return newTokenKey(key)
+		}
+	}
+}
+
+// Tokens are those of the authority: its replicas verify each other's. The key is the file
+// token-key.pem in the store, or follows from the authority's key.
+func (a *Authority) Tokens() *Tokens {
+	return tokensBy(func() tokenKey { return a.current.Load().tokens }, a.o.TrustDomain)
+}
+
+func tokensBy(key func() tokenKey, trustDomain string) *Tokens {
+	return &Tokens{key: key, trustDomain: trustDomain, issuer: "https://outriderd." + trustDomain}
 }
 
 // NewTokens uses the key in a directory (token-key.pem), and makes one if there is none.
 func NewTokens(dir, trustDomain string) (*Tokens, error) {
-	path := filepath.Join(dir, "token-key.pem")
-	var tokens *Tokens
+	path := filepath.Join(dir, tokenKeyFile)
+	var key tokenKey
 	err := withLock(dir, func() error {
 		signer, err := loadOrMakeKey(path)
 		if err != nil {
 			return err
 		}
-		key, ok := signer.(*ecdsa.PrivateKey)
-		if !ok || key.Curve != elliptic.P256() {
-			return fmt.Errorf("%s: the key must be ECDSA P-256", path)
+		ec, ok := signer.(*ecdsa.PrivateKey)
+		if !ok {
+			return fmt.Errorf("%s: %w", path, errTokenKey)
 		}
-		der, err := x509.MarshalPKIXPublicKey(key.Public())
-		if err != nil {
-			return err
+		if key, err = newTokenKey(ec); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
 		}
-		sum := sha256.Sum256(der)
-		tokens = &Tokens{key: key, trustDomain: trustDomain, issuer: "https://outriderd." + trustDomain,
-			keyID: base64.RawURLEncoding.EncodeToString(sum[:12])}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("loading the key of tokens: %w", err)
 	}
-	return tokens, nil
+	return tokensBy(func() tokenKey { return key }, trustDomain), nil
 }
 
 // A Claim is the content of a token.
@@ -105,7 +151,8 @@ func (t *Tokens) Issue(c Claim, now time.Time) (string, error) {
 		IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(cmp.Or(c.TTL, defaultTTL))),
 	}}
 	body.Kubernetes.Namespace, body.Kubernetes.ServiceAccount.Name = c.Namespace, c.ServiceAccount
-	key := jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: t.key, KeyID: t.keyID}}
+	by := t.key()
+	key := jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: by.PrivateKey, KeyID: by.id}}
 	signer, err := jose.NewSigner(key, (&jose.SignerOptions{}).WithType("JWT"))
 	if err != nil {
 		return "", fmt.Errorf("making a token: %w", err)
@@ -120,8 +167,8 @@ func (t *Tokens) Issue(c Claim, now time.Time) (string, error) {
 // errNotJWT is about the form of a token.
 var errNotJWT = errors.New("the token is no JSON web token")
 
-// parse reads a token that names t's key. It verifies nothing.
-func (t *Tokens) parse(token string) (*jwt.JSONWebToken, error) {
+// parse reads a token that names the key. It verifies nothing.
+func (k tokenKey) parse(token string) (*jwt.JSONWebToken, error) {
 	parts := strings.Split(token, ".")
 	if len(token) > maxToken || len(parts) != 3 || strings.ContainsAny(token, "\r\n") {
 		return nil, errNotJWT
@@ -133,7 +180,7 @@ func (t *Tokens) parse(token string) (*jwt.JSONWebToken, error) {
 		}
 	}
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.ES256})
-	if err != nil || parsed.Headers[0].KeyID != t.keyID {
+	if err != nil || parsed.Headers[0].KeyID != k.id {
 		return nil, errors.New("the token is not signed by this control plane's key")
 	}
 	return parsed, nil
@@ -142,11 +189,12 @@ func (t *Tokens) parse(token string) (*jwt.JSONWebToken, error) {
 // Verify returns the claim of a token that t issued for an audience and that is valid at
 // now. No error contains the token.
 func (t *Tokens) Verify(token, audience string, now time.Time) (Claim, error) {
-	parsed, err := t.parse(token)
+	by := t.key()
+	parsed, err := by.parse(token)
 	if err != nil {
 		return Claim{}, err
 	}
-	if err := parsed.Claims(t.key.Public()); err != nil {
+	if err := parsed.Claims(by.Public()); err != nil {
 		return Claim{}, errors.New("the token's signature is wrong")
 	}
 	var body claims
@@ -170,7 +218,7 @@ func (t *Tokens) Verify(token, audience string, now time.Time) (Claim, error) {
 
 // Authenticate accepts the tokens that t issued.
 func (t *Tokens) Authenticate(_ context.Context, c Credentials) (Caller, error) {
-	if _, err := t.parse(c.Bearer); err != nil {
+	if _, err := t.key().parse(c.Bearer); err != nil {
 		return Caller{}, ErrOther
 	}
 	now := time.Now()

@@ -57,7 +57,7 @@ func TestInvalidTokens(t *testing.T) {
 		return strings.Join(p, ".")
 	}
 	other := strings.Split(issue(ours, Claim{TTL: 2 * time.Hour}), ".")
-	none := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"alg":"none","kid":%q}`, ours.keyID))
+	none := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"alg":"none","kid":%q}`, ours.key().id))
 	tests := map[string]struct {
 		token    string
 		audience string

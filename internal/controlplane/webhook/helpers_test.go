@@ -28,7 +28,7 @@ func enabled(name string) (inject.Namespace, bool) {
 
 func authority(t testing.TB, dir string) *ca.Authority {
 	t.Helper()
-	a, err := ca.NewAuthority(ca.AuthorityOptions{Dir: dir})
+	a, err := ca.NewAuthority(t.Context(), ca.AuthorityOptions{Store: ca.Directory(dir)})
 	if err != nil {
 		t.Fatal(err)
 	}

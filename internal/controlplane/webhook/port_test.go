@@ -46,7 +46,7 @@ func TestTheRootIsExchanged(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := a.Reload(); err != nil {
+		if err := a.Reload(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for name, c := range clients {

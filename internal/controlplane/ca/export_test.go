@@ -1,0 +1,4 @@
+package ca
+
+// NewShelf is the store of these tests.
+func NewShelf() Store { return newShelf() }

@@ -1,0 +1,90 @@
+// Package castore holds every store of an authority's files to the same rules: the folder, the
+// Secret of a real cluster, and the store of the tests of package ca.
+package castore
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outrider.dev/internal/controlplane/ca"
+)
+
+// Check tests two control planes' view of one store, which does not exist yet.
+func Check(t *testing.T, one, two ca.Store) {
+	t.Helper()
+	read := func(s ca.Store, want map[string][]byte) ca.Contents {
+		t.Helper()
+		c, err := s.Read(t.Context())
+		if err != nil || !c.Own {
+			t.Fatalf("Read = %+v, %v; want our own", c, err)
+		}
+		if diff := cmp.Diff(want, c.Files); diff != "" && len(want)+len(c.Files) > 0 {
+			t.Fatalf("files (-want +got):\n%s", diff)
+		}
+		return c
+	}
+	update := func(s ca.Store, c ca.Contents, files map[string][]byte, want error) {
+		t.Helper()
+		c.Files = files
+		if err := s.Update(t.Context(), c); !errors.Is(err, want) {
+			t.Fatalf("Update = %v, want %v", err, want)
+		}
+	}
+	seen := make(chan struct{}, 1)
+	stop := two.Watch(func() {
+		select {
+		case seen <- struct{}{}:
+		default:
+		}
+	})
+	defer stop()
+	noticed := func(files map[string][]byte) {
+		t.Helper()
+		for end := time.After(time.Minute); ; {
+			select {
+			case <-seen:
+			case <-end:
+				t.Fatal("the other control plane does not notice the update within a minute")
+			}
+			if c, err := two.Read(t.Context()); err == nil && cmp.Equal(files, c.Files) {
+				return
+			}
+		}
+	}
+
+	first, second := map[string][]byte{"ca-key.pem": []byte("1"), "rotate": {}}, map[string][]byte{"ca-key.pem": []byte("2"), "tls.key": []byte("3")}
+	nothing, other := read(one, nil), read(two, nil)
+	update(one, nothing, first, nil)
+	update(two, other, second, ca.ErrConflict) // the winner's are read
+	noticed(first)
+	old := read(two, first)
+	update(two, old, second, nil) // which removes a file
+	noticed(second)
+	update(one, old, first, ca.ErrConflict)
+	read(one, second)
+
+	var won atomic.Int32
+	var all sync.WaitGroup
+	now := read(one, second)
+	for i := range 8 {
+		all.Go(func() {
+			c := now
+			c.Files = map[string][]byte{"ca-key.pem": {byte('a' + i)}}
+			switch err := []ca.Store{one, two}[i%2].Update(t.Context(), c); {
+			case err == nil:
+				won.Add(1)
+			case !errors.Is(err, ca.ErrConflict):
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if won.Load() != 1 {
+		t.Errorf("of 8 updates of one version %d were done, want 1", won.Load())
+	}
+}
