@@ -75,4 +75,9 @@ const (
 	// MadeByLabel is on the objects that the control plane makes for itself, with its name as
 	// the value. It writes and deletes no others.
 	MadeByLabel = "outrider.dev/made-by"
+	// KindLabel says what such an object is for, where there are several.
+	KindLabel = "outrider.dev/kind"
+	// UsedTokenPrefix begins the name of the ConfigMap of a host's token that was used; the
+	// token's SHA-256 in hex follows.
+	UsedTokenPrefix = "outrider-used-token-"
 )

@@ -88,3 +88,44 @@ func Check(t *testing.T, one, two ca.Store) {
 		t.Errorf("of 8 updates of one version %d were done, want 1", won.Load())
 	}
 }
+
+// CheckUsed tests two control planes' view of which tokens were used.
+func CheckUsed(t *testing.T, one, two ca.UsedTokens) {
+	t.Helper()
+	use := func(u ca.UsedTokens, token, key byte, at time.Time, want bool) {
+		t.Helper()
+		if ok, err := u.Use(t.Context(), [32]byte{token}, [32]byte{key}, at); ok != want || err != nil {
+			t.Errorf("Use of token %d with key %d = %v, %v; want %v", token, key, ok, err, want)
+		}
+	}
+	now := time.Now()
+	use(one, 1, 1, now, true)
+	use(two, 1, 2, now, false)
+	use(one, 1, 2, now, false)
+	use(two, 1, 1, now.Add(time.Minute), true) // the response was lost
+	use(two, 1, 1, now.Add(time.Hour), false)
+	use(two, 2, 2, now, true)
+
+	const tokens = 20
+	var granted [tokens]atomic.Int32
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for token := range tokens {
+				ok, err := []ca.UsedTokens{one, two}[i%2].Use(t.Context(), [32]byte{3, byte(token)}, [32]byte{byte(i)}, now)
+				if err != nil {
+					t.Error(err)
+				}
+				if ok {
+					granted[token].Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for token := range tokens {
+		if n := granted[token].Load(); n != 1 {
+			t.Errorf("%d keys used token %d, want 1", n, token)
+		}
+	}
+}

@@ -52,11 +52,11 @@ const retryWindow = 10 * time.Minute
 type HostTokens struct {
 	TrustDomain string
 	Hosts       Hosts
-	Used        *Used
+	Used        UsedTokens
 }
 
 // Authenticate finds the host of a token.
-func (h HostTokens) Authenticate(_ context.Context, c Credentials) (Caller, error) {
+func (h HostTokens) Authenticate(ctx context.Context, c Credentials) (Caller, error) {
 	if c.Bearer == "" {
 		return Caller{}, ErrOther
 	}
@@ -71,7 +71,7 @@ func (h HostTokens) Authenticate(_ context.Context, c Credentials) (Caller, erro
 	}
 	caller.Host = host.Name
 	caller.Spend = func(key [32]byte) error {
-		ok, err := h.Used.Use(sum, key, time.Now())
+		ok, err := h.Used.Use(ctx, sum, key, time.Now())
 		if err == nil && !ok {
 			return refuse("the token of host %s was used already; it is good for one certificate, which then renews itself", host)
 		}

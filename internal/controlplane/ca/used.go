@@ -2,6 +2,7 @@ package ca
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,12 +13,31 @@ import (
 	"time"
 )
 
+// UsedTokens remember which one-time tokens were used, and are shared by replicas.
+type UsedTokens interface {
+	// Use grants the use of a token with the key of a request, after it has stored it: the
+	// first key wins, at whichever replica. The same key may use the token again for a while,
+	// since the response may have been lost; no other key ever may.
+	Use(ctx context.Context, token, key [32]byte, now time.Time) (ok bool, err error)
+}
+
+// FirstUse is what is remembered of a token's first use.
+type FirstUse struct {
+	Key [32]byte // SHA-256 of the request's public key
+	At  time.Time
+}
+
+// Allows reports whether the token may be used again with a key.
+func (u FirstUse) Allows(key [32]byte, now time.Time) bool {
+	return u.Key == key && now.Before(u.At.Add(retryWindow))
+}
+
 // Used stores which tokens were used in a file, one per line: the token's sum, the key's sum,
 // and the time. Replicas may share the file.
 type Used struct {
 	mu   sync.Mutex
 	path string
-	uses map[[32]byte]use
+	uses map[[32]byte]FirstUse
 
 	file  os.FileInfo // that was read last
 	read  int64       // its bytes that are in uses, in whole lines
@@ -28,26 +48,19 @@ type Used struct {
 // forgotten by itself, since it would be good once more if its host is declared again.
 const maxUsed = 250_000
 
-type use struct {
-	key [32]byte
-	at  time.Time
-}
-
 // NewUsed reads the file at path, which it makes if there is none.
 func NewUsed(path string) (*Used, error) {
-	u := &Used{path: path, uses: map[[32]byte]use{}}
+	u := &Used{path: path, uses: map[[32]byte]FirstUse{}}
 	return u, u.withFile(func(*os.File) error { return nil })
 }
 
-// Use grants the use of a token with the key of a request, after it has stored it: the first
-// key wins. The same key may use the token again for a while, since the response may have
-// been lost; no other key ever may.
-func (u *Used) Use(token, key [32]byte, now time.Time) (ok bool, err error) {
+// Use is a method of [UsedTokens].
+func (u *Used) Use(_ context.Context, token, key [32]byte, now time.Time) (ok bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	err = u.withFile(func(f *os.File) error {
 		if first, used := u.uses[token]; used {
-			ok = first.key == key && now.Before(first.at.Add(retryWindow))
+			ok = first.Allows(key, now)
 			return nil
 		}
 		if len(u.uses) >= maxUsed {
@@ -59,7 +72,7 @@ func (u *Used) Use(token, key [32]byte, now time.Time) (ok bool, err error) {
 		if err := f.Sync(); err != nil {
 			return err
 		}
-		u.uses[token], ok = use{key, now}, true
+		u.uses[token], ok = FirstUse{key, now}, true
 		return nil
 	})
 	return ok && err == nil, err
@@ -123,8 +136,8 @@ func (u *Used) line(text string) error {
 		return errors.New("want the token's sum, the key's sum and the time")
 	}
 	var token [32]byte
-	var one use
-	for i, into := range [][]byte{token[:], one.key[:]} {
+	var one FirstUse
+	for i, into := range [][]byte{token[:], one.Key[:]} {
 		raw, err := hex.DecodeString(words[i])
 		if err != nil || len(raw) != len(into) {
 			return errors.New("a sum is 64 hexadecimal digits")
@@ -132,7 +145,7 @@ func (u *Used) line(text string) error {
 		copy(into, raw)
 	}
 	var err error
-	if one.at, err = time.Parse(time.RFC3339, words[2]); err != nil {
+	if one.At, err = time.Parse(time.RFC3339, words[2]); err != nil {
 		return err
 	}
 	if _, seen := u.uses[token]; !seen { // the first key wins

@@ -18,7 +18,7 @@ var (
 
 func used(t *testing.T, u *Used, key [32]byte, at time.Time, want bool) {
 	t.Helper()
-	if ok, err := u.Use(onceToken, key, at); ok != want || err != nil {
+	if ok, err := u.Use(t.Context(), onceToken, key, at); ok != want || err != nil {
 		t.Errorf("Use = %v, %v, want %v", ok, err, want)
 	}
 }
@@ -71,7 +71,7 @@ func TestOfManyKeysOneUsesAToken(t *testing.T) {
 		all.Go(func() {
 			<-start
 			for token := range tokens {
-				ok, err := u.Use([32]byte{byte(token)}, [32]byte{byte(i)}, time.Now())
+				ok, err := u.Use(t.Context(), [32]byte{byte(token)}, [32]byte{byte(i)}, time.Now())
 				if err != nil {
 					t.Error(err)
 				}
@@ -103,7 +103,7 @@ func TestNothingIsGrantedWithoutTheFile(t *testing.T) {
 		if _, err := NewUsed(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("a file with %q: %v, want %q", text, err, want)
 		}
-		if ok, err := u.Use(onceToken, mine, time.Now()); ok || err == nil || !strings.Contains(err.Error(), want) {
+		if ok, err := u.Use(t.Context(), onceToken, mine, time.Now()); ok || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("a file with %q: Use = %v, %v, want %q", text, ok, err, want)
 		}
 	}
@@ -116,9 +116,9 @@ func TestUsedTokensAreBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "used")
 	u := must(NewUsed(path))
 	for i := range maxUsed {
-		u.uses[sha256.Sum256([]byte{byte(i), byte(i >> 8), byte(i >> 16)})] = use{}
+		u.uses[sha256.Sum256([]byte{byte(i), byte(i >> 8), byte(i >> 16)})] = FirstUse{}
 	}
-	if ok, err := u.Use(onceToken, mine, time.Now()); ok || err == nil || !strings.Contains(err.Error(), "remove the lines") {
+	if ok, err := u.Use(t.Context(), onceToken, mine, time.Now()); ok || err == nil || !strings.Contains(err.Error(), "remove the lines") {
 		t.Errorf("Use = %v, %v; want an error", ok, err)
 	}
 	if info := must(os.Stat(path)); info.Size() != 0 {
@@ -142,13 +142,13 @@ func FuzzUsedTokens(f *testing.F) {
 			return
 		}
 		for token, first := range u.uses {
-			other := first.key
+			other := first.Key
 			other[0]++
-			if ok, err := u.Use(token, other, first.at); ok || err != nil {
+			if ok, err := u.Use(t.Context(), token, other, first.At); ok || err != nil {
 				t.Errorf("another key uses the token: %v, %v", ok, err)
 			}
 		}
-		if ok, err := u.Use(onceToken, mine, time.Now()); u.uses[onceToken].key == mine != ok || err != nil {
+		if ok, err := u.Use(t.Context(), onceToken, mine, time.Now()); u.uses[onceToken].Key == mine != ok || err != nil {
 			t.Errorf("Use = %v, %v", ok, err)
 		}
 		again, err := NewUsed(path)
