@@ -33,6 +33,17 @@ func (h hosts) Has(host ca.Host) bool {
 	return w != nil && w.ServiceAccount == host.ServiceAccount
 }
 
+// Any returns whether a host is declared.
+func (h hosts) Any() bool {
+	current, _ := h.mesh.Current()
+	for _, w := range current.Workloads() {
+		if w.Host {
+			return true
+		}
+	}
+	return false
+}
+
 // gone waits until a host is not declared any more, or ctx ends.
 func (h hosts) gone(ctx context.Context, host ca.Host) bool {
 	for {

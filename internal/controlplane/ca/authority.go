@@ -42,6 +42,9 @@ type AuthorityOptions struct {
 	MaxLife     time.Duration // the longest that a request gets; default 24h, or Life if that is longer
 	Hosts       Hosts         // a host's certificate is valid while the host is one of them; default: no hosts
 	Log         *slog.Logger  // default: none
+	// RootSpread is how long the next root is published before it signs; default
+	// [DefaultRootSpread].
+	RootSpread time.Duration
 
 	// StoreTokenKey has the key of [Authority.Tokens] made as a file of the store, if the store
 	// may be written. Default: the key follows from the authority's.
@@ -57,6 +60,7 @@ func (o AuthorityOptions) withDefaults() AuthorityOptions {
 	o.TrustDomain = cmp.Or(o.TrustDomain, "cluster.local")
 	o.Life = cmp.Or(o.Life, 24*time.Hour)
 	o.MaxLife = cmp.Or(o.MaxLife, max(o.Life, defaultMaxLife))
+	o.RootSpread = cmp.Or(o.RootSpread, DefaultRootSpread)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.now == nil {
 		o.now = time.Now
@@ -70,6 +74,8 @@ func (o AuthorityOptions) check() error {
 		return errors.New("option Store: there must be a store of the authority's files")
 	case o.Life < time.Second || o.MaxLife < time.Second:
 		return fmt.Errorf("options Life %s, MaxLife %s: use 1s or more", o.Life, o.MaxLife)
+	case o.RootSpread < 0:
+		return fmt.Errorf("option RootSpread %s: use a time that is positive", o.RootSpread)
 	}
 	if err := (Identity{TrustDomain: o.TrustDomain, Namespace: "x", ServiceAccount: "x"}).Check(); err != nil {
 		return fmt.Errorf("option TrustDomain: %w", err)
@@ -266,29 +272,37 @@ func (a *Authority) restore(ctx context.Context) (Contents, error) {
 	return a.o.Store.Read(ctx)
 }
 
-// Run reloads the files when they change, until ctx ends.
+// longestWait bounds the wait for the next step of a rotation: timers stand still while a machine
+// sleeps, and the root's life does not.
+const longestWait = time.Hour
+
+// Run reloads the files when they change, and rotates the root when that is due, until ctx ends.
 func (a *Authority) Run(ctx context.Context) error {
 	hints, stop := a.watch()
 	defer stop()
-	last := ""
-	for ctx.Err() == nil {
-		var retry <-chan time.Time
-		err := a.Reload(ctx) // first for changes before the watch began
+	for last := ""; ctx.Err() == nil; {
+		wait := longestWait
+		due, err := a.Advance(ctx) // first for changes before the watch began
 		switch {
-		case err == nil:
-			last = ""
-		case err.Error() != last: // files that are written one by one fail until the last is there
-			last = err.Error()
-			a.o.Log.Warn("authority not reloaded", "reason", last)
+		case err != nil:
+			if ctx.Err() == nil && err.Error() != last { // files that are written one by one fail until the last is there
+				last = err.Error()
+				a.o.Log.Warn("authority not current", "reason", last)
+			}
+			wait = retryEvery
+		case !due.IsZero():
+			wait = min(wait, max(due.Sub(a.now()), 0))
 			fallthrough
 		default:
-			retry = time.After(retryEvery)
+			last = ""
 		}
+		timer := time.NewTimer(wait)
 		select {
 		case <-hints:
-		case <-retry:
+		case <-timer.C:
 		case <-ctx.Done():
 		}
+		timer.Stop()
 	}
 	return nil
 }

@@ -29,6 +29,8 @@ type Hosts interface {
 	HostByToken(sum [32]byte) (Host, bool)
 	// Has returns whether there is a host of that name with that service account.
 	Has(Host) bool
+	// Any returns whether there is a host at all.
+	Any() bool
 }
 
 // hostAttribute of a certificate's subject names its host ("host", RFC 4524, section 2.7).

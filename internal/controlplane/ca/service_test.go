@@ -44,6 +44,8 @@ func (h hosts) Has(host Host) bool {
 	return slices.Contains(slices.Collect(maps.Values(h)), host)
 }
 
+func (h hosts) Any() bool { return len(h) > 0 }
+
 // review answers as a TokenReview might.
 type review struct{}
 

@@ -26,7 +26,7 @@ type shelf struct {
 	version int
 	watches map[int]func()
 	fails   error
-	before  func() // each update, without the lock
+	around  func(update func() error) error // of each update, if set
 }
 
 // newShelf is one that does not exist yet.
@@ -41,9 +41,13 @@ func (s *shelf) Read(context.Context) (Contents, error) {
 }
 
 func (s *shelf) Update(_ context.Context, c Contents) error {
-	if s.before != nil {
-		s.before()
+	if s.around != nil {
+		return s.around(func() error { return s.update(c) })
 	}
+	return s.update(c)
+}
+
+func (s *shelf) update(c Contents) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
