@@ -25,8 +25,9 @@ var (
 	trustDomain   = rule{"lower case letters, digits, dots, dashes and underscores, for example cluster.local", func(s string) bool {
 		return ca.Identity{TrustDomain: s, Namespace: "x", ServiceAccount: "x"}.Check() == nil
 	}}
-	dnsLabel  = rule{"at most 63 lower case letters, digits and dashes, as of a namespace", label.MatchString}
-	dnsDomain = rule{"a DNS domain in lower case, for example cluster.local", isDomain}
+	dnsLabel   = rule{"at most 63 lower case letters, digits and dashes, as of a namespace", label.MatchString}
+	secretName = rule{"the name of a Secret: lower case letters, digits, dashes and dots, for example outrider-ca", isSecretName}
+	dnsDomain  = rule{"a DNS domain in lower case, for example cluster.local", isDomain}
 )
 
 // check refuses a value of a flag that breaks a rule.
@@ -53,6 +54,9 @@ func checkServe(o controlplane.Options) error {
 	if o.Injection.Revision != "" {
 		values = append(values, value{"revision", o.Injection.Revision, dnsLabel})
 	}
+	if o.CASecret != "" {
+		values = append(values, value{"ca-secret", o.CASecret, secretName})
+	}
 	if o.Plaintext != "" {
 		values = append(values, value{"plaintext", o.Plaintext, listenAddress})
 	}
@@ -75,6 +79,8 @@ func checkServe(o controlplane.Options) error {
 		return &cli.UsageError{Err: fmt.Errorf("--certificate-life=%s: want 1s or more", o.Life)}
 	case o.ConnectionAge < time.Second:
 		return &cli.UsageError{Err: fmt.Errorf("--max-connection-age=%s: want 1s or more", o.ConnectionAge)}
+	case o.RootSpread < shortestSpread || o.RootSpread > longestSpread:
+		return &cli.UsageError{Err: fmt.Errorf("--root-spread=%s: want %s to %s", o.RootSpread, shortestSpread, longestSpread)}
 	case o.MaxLife < 0:
 		return &cli.UsageError{Err: fmt.Errorf("--max-certificate-life=%s: want 1s or more", o.MaxLife)}
 	case o.MaxLife != 0 && o.MaxLife < o.Life:
@@ -94,7 +100,7 @@ func byFlag(err error) error {
 	if !errors.As(err, &wrong) {
 		return err
 	}
-	flags := map[string]string{"State": "state", "Injection.Values": "inject-values", "Injection.MeshConfig": "mesh-config", "Injection.ClientCA": "webhook-client-ca"}
+	flags := map[string]string{"State": "state", "CASecret": "ca-secret", "Injection.Values": "inject-values", "Injection.MeshConfig": "mesh-config", "Injection.ClientCA": "webhook-client-ca"}
 	return &cli.UsageError{Err: fmt.Errorf("--%s: %w", flags[wrong.Option], wrong.Err)}
 }
 
@@ -110,6 +116,16 @@ func isAddress(s string) bool {
 }
 
 var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+func isSecretName(s string) bool { return len(s) <= 253 && subdomain.MatchString(s) }
+
+var subdomain = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
+
+// A root is to be in each pod before it signs, and to sign long before the old one ends.
+const (
+	shortestSpread = time.Second
+	longestSpread  = 30 * 24 * time.Hour
+)
 
 // isDomain leaves room before it for the names of services.
 func isDomain(s string) bool {

@@ -26,6 +26,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 		Short: "the control plane of Outrider",
 	}
 	root.SetContext(ctx)
-	root.AddCommand(newServe(), newToken(), newWebhookConfig(), cli.VersionCommand())
+	root.AddCommand(newServe(), newToken(), newRotate(), newWebhookConfig(), cli.VersionCommand())
 	return cli.Run(root, args, stdout, stderr, nil)
 }

@@ -48,7 +48,9 @@ the certificates in the webhook's configuration. In a pod with a service account
 is used by default.
 
 If the state directory has no root certificate, one is made there. Proxies need the file
-ca/root-cert.pem.`,
+ca/root-cert.pem. With --ca-secret the authority is in a Secret instead, nothing is kept in the
+state directory, and several replicas may run. The root that was made is replaced by itself
+when a fifth of its life is left, and by outriderd rotate.`,
 		Example: `  outriderd serve --source files:./mesh --state ./state
   outriderd serve --source files:./mesh --state ./state --name outriderd.example --push full
   outriderd serve --source kubernetes --kubeconfig ~/.kube/config --state ./state`,
@@ -96,6 +98,8 @@ ca/root-cert.pem.`,
 	f.StringVar(&kubernetes.kubeconfig, "kubeconfig", "", "file that says how to connect to the cluster (default: the pod's service account, else kubectl's file)")
 	f.StringVar(&o.WebhookConfiguration, "webhook-configuration", "", "name of the MutatingWebhookConfiguration in which certificates are kept current; off: none (default outrider-injector, with the revision)")
 	f.StringVar(&o.State, "state", defaultState, "directory of the certificate authority and of used tokens")
+	f.StringVar(&o.CASecret, "ca-secret", "", "Secret in --namespace with the certificate authority, which all replicas share; outrider-ca is made if there is none, another one is waited for, and never written (default: the authority is in --state)")
+	f.DurationVar(&o.RootSpread, "root-spread", ca.DefaultRootSpread, "in a rotation of the root, how long the next root is published before it signs")
 	f.StringVar(&push, "push", contract.PushOnDemand, "which resources proxies get: on-demand, those that they use; full, all")
 	f.DurationVar(&o.FirstUse, "first-use-timeout", contract.DefaultFirstUse, "how long the control plane may be gone before a proxy's agent responds to the first use of a service; a proxy without an agent waits so long for its configuration, before it answers 503 or resets")
 	f.StringVar(&o.Listen, "listen", port(contract.SecureDiscoveryPort), "address for configuration and certificates, with mutual TLS")
@@ -119,6 +123,7 @@ ca/root-cert.pem.`,
 	f.DurationVar(&o.MaxLife, "max-certificate-life", 0, "the longest lifetime that an agent may request (default 24h, or --certificate-life if that is longer)")
 	f.DurationVar(&o.ConnectionAge, "max-connection-age", controlplane.DefaultConnectionAge, "after which time, more or less a tenth, a proxy must connect again")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	cli.BindEnv(f, "ca-secret", caSecretEnv)
 	cli.BindEnv(f, "first-use-timeout", "OUTRIDER_FIRST_USE_TIMEOUT")
 	cli.BindEnv(f, "namespace", "POD_NAMESPACE")
 	cli.BindEnv(f, "trust-domain", "TRUST_DOMAIN")

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +13,8 @@ import (
 )
 
 func newToken() *cobra.Command {
-	var state, trustDomain string
+	var where authorityFlags
+	var domain string
 	var claim ca.Claim
 	cmd := &cobra.Command{
 		Use:   "token",
@@ -22,10 +23,15 @@ func newToken() *cobra.Command {
 kubelet puts one into each pod; with a folder of manifests this command makes it. The
 certificate then renews itself while the folder has a pod of that service account. The token
 is signed by a key in the state directory, so --state must be the directory of the running
-outriderd. Keep the token secret: until it expires, it gives the identity of the workload.`,
-		Example: `  outriderd token --state ./state --namespace shop --service-account app > token`,
-		Args:    cobra.NoArgs,
+outriderd; or by one in its Secret, with --ca-secret. Keep the token secret: until it expires,
+it gives the identity of the workload.`,
+		Example: `  outriderd token --state ./state --namespace shop --service-account app > token
+  outriderd token --ca-secret outrider-ca --namespace shop --service-account app > token`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cli.FromEnv(cmd.Flags()); err != nil {
+				return err
+			}
 			if claim.Namespace == "" || claim.ServiceAccount == "" {
 				return &cli.UsageError{Err: fmt.Errorf("--namespace and --service-account are needed: they are the workload's identity"),
 					Hint: cmd.Example}
@@ -33,10 +39,13 @@ outriderd. Keep the token secret: until it expires, it gives the identity of the
 			if claim.TTL <= 0 {
 				return &cli.UsageError{Err: fmt.Errorf("--ttl=%s: want a time that is positive, for example 1h", claim.TTL)}
 			}
-			if _, err := os.Stat(state); err != nil {
-				return &cli.UsageError{Err: fmt.Errorf("--state: %w", err), Hint: "it must be the directory of outriderd serve --state"}
+			if err := check("trust-domain", domain, trustDomain); err != nil {
+				return err
 			}
-			tokens, err := ca.NewTokens(state, trustDomain)
+			if err := where.check(controlPlane); err != nil {
+				return err
+			}
+			tokens, err := where.tokens(cmd.Context(), domain)
 			if err != nil {
 				return err
 			}
@@ -49,10 +58,30 @@ outriderd. Keep the token secret: until it expires, it gives the identity of the
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&state, "state", defaultState, "state directory of the running outriderd")
-	f.StringVar(&trustDomain, "trust-domain", mesh.DefaultTrustDomain, "trust domain of identities")
+	where.add(cmd, controlPlane)
+	f.StringVar(&domain, "trust-domain", mesh.DefaultTrustDomain, "trust domain of identities")
 	f.StringVar(&claim.Namespace, "namespace", "", "the workload's namespace")
 	f.StringVar(&claim.ServiceAccount, "service-account", "", "the workload's service account")
 	f.DurationVar(&claim.TTL, "ttl", time.Hour, "how long the token is valid")
+	cli.BindEnv(f, "trust-domain", "TRUST_DOMAIN")
 	return cmd
+}
+
+// controlPlane is the flag for outriderd's namespace where --namespace is another one.
+const controlPlane = "control-plane-namespace"
+
+// tokens are those of the running outriderd.
+func (a *authorityFlags) tokens(ctx context.Context, trustDomain string) (*ca.Tokens, error) {
+	store, err := a.store()
+	if err != nil {
+		return nil, err
+	}
+	if a.secret == "" {
+		return ca.NewTokens(a.state, trustDomain)
+	}
+	authority, err := ca.NewAuthority(ctx, ca.AuthorityOptions{Store: store, TrustDomain: trustDomain, StoreTokenKey: true})
+	if err != nil {
+		return nil, err
+	}
+	return authority.Tokens(), nil
 }

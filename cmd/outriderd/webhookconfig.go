@@ -16,13 +16,14 @@ import (
 )
 
 func newWebhookConfig() *cobra.Command {
-	var state, domain, service string
+	var where authorityFlags
+	var domain, service string
 	o := webhook.ConfigurationOptions{}
 	cmd := &cobra.Command{
 		Use:   "webhook-config",
 		Short: "print the configuration that makes the API server call outriderd for new pods",
-		Long: `Prints a MutatingWebhookConfiguration with the certificates of the state directory, for
-kubectl apply. Apply it again after the root certificate was replaced.
+		Long: `Prints a MutatingWebhookConfiguration with the certificates of the state directory, or of the
+Secret that --ca-secret names, for kubectl apply. Apply it again after the root certificate was replaced.
 
 It selects pods as Istio does: namespaces with istio-injection=enabled or the revision's
 istio.io/rev, pods with the label sidecar.istio.io/inject=true or the revision's, and never
@@ -40,6 +41,7 @@ are never selected.`,
 			if err := check("trust-domain", domain, trustDomain); err != nil {
 				return err
 			}
+			o.Namespace = where.namespace
 			if err := check("namespace", o.Namespace, dnsLabel); err != nil {
 				return err
 			}
@@ -50,7 +52,16 @@ are never selected.`,
 			if err != nil {
 				return &cli.UsageError{Err: err, Hint: cmd.Example}
 			}
-			authority, err := ca.NewAuthority(cmd.Context(), ca.AuthorityOptions{Store: ca.Directory(filepath.Join(state, "ca")), TrustDomain: domain})
+			if err := where.check("namespace"); err != nil {
+				return err
+			}
+			var store ca.Store = ca.Directory(filepath.Join(where.state, "ca")) // which may be made here
+			if where.secret != "" {
+				if store, err = where.store(); err != nil {
+					return err
+				}
+			}
+			authority, err := ca.NewAuthority(cmd.Context(), ca.AuthorityOptions{Store: store, TrustDomain: domain})
 			if err != nil {
 				return err
 			}
@@ -64,16 +75,14 @@ are never selected.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&state, "state", defaultState, "state directory of the running outriderd")
+	where.add(cmd, "namespace")
 	f.StringVar(&domain, "trust-domain", mesh.DefaultTrustDomain, "trust domain of identities")
 	f.StringVar(&o.Place.URL, "url", "", "where the API server reaches outriderd, as https://HOST:PORT; its certificate must have HOST (--name of serve)")
 	f.StringVar(&service, "service", "", "or the service that leads to its webhook port, as NAMESPACE/NAME (default: outriderd in --namespace)")
-	f.StringVar(&o.Namespace, "namespace", mesh.DefaultRoot, "namespace that outriderd runs in")
 	f.StringVar(&o.Revision, "revision", "", "revision that pods and namespaces request (default default)")
 	f.StringVar(&o.Name, "name", "", "name of the configuration (default outrider-injector, and the revision)")
 	f.BoolVar(&o.OwnLabels, "own-labels", false, "Istio's labels do not select: another injector listens to them")
 	f.BoolVar(&o.ByDefault, "by-default", false, "also namespaces without a label, as enableNamespacesByDefault")
-	cli.BindEnv(f, "namespace", "POD_NAMESPACE")
 	cli.BindEnv(f, "trust-domain", "TRUST_DOMAIN")
 	return cmd
 }

@@ -85,6 +85,12 @@ func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
 		g.Add(func() error { return run(ctx) }, func(error) { cancel() })
 	}
 	add(p.cluster.RootKeeper(p.cluster.namespaces, p.authority, p.o.Namespace).Run)
+	if p.o.CASecret != "" {
+		declared := func(sum [32]byte) bool { _, ok := (hosts{p.mesh}).HostByToken(sum); return ok }
+		add(func(ctx context.Context) error {
+			return p.cluster.UsedTokens(p.o.Namespace).Run(ctx, p.mesh.Synced(), declared)
+		})
+	}
 	name := p.webhookConfiguration()
 	if name != "" {
 		add(func(ctx context.Context) error {
@@ -107,10 +113,13 @@ func (p *plane) missing() []string {
 			out = append(out, what+" not read yet")
 		}
 	}
+	if !p.isOpen() {
+		out = append(out, "authority: "+*p.awaited.Load())
+	}
 	wait("mesh:", p.mesh.Synced())
 	if p.cluster != nil {
 		wait("namespaces:", p.cluster.namespaces.Synced())
-		if p.o.watchesOtherInjectors() {
+		if p.isOpen() && p.o.watchesOtherInjectors() {
 			wait("webhook configurations:", p.cluster.configurations.Synced())
 		}
 		if out != nil {

@@ -38,7 +38,15 @@ const DefaultConnectionAge = 30 * time.Minute
 type Options struct {
 	Folder  string        // of manifests: the source of the mesh; default: Cluster
 	Cluster *kube.Cluster // see cluster.go; default: none, and Folder is required
-	State   string        // directory of the authority and of used tokens; required
+	State   string        // directory of the authority and of used tokens; required without CASecret
+
+	// CASecret is the Secret of Cluster with the authority, in Namespace, which all replicas share;
+	// used tokens are then there too. [contract.AuthoritySecret] is made if there is none; others
+	// are waited for. Default: the authority is in State.
+	CASecret string
+	// RootSpread is how long the next root is published before it signs; default
+	// [ca.DefaultRootSpread].
+	RootSpread time.Duration
 
 	Mesh      mesh.Config
 	Namespace string   // of the control plane itself; default outrider-system
@@ -106,7 +114,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Run serves until ctx ends. Everything is opened and checked before a port is bound.
+// Run serves until ctx ends. Everything is opened and checked before a port is bound, but the
+// authority in a Secret: while that is waited for, /ready has the reason.
 func Run(ctx context.Context, o Options) error {
 	o = o.withDefaults()
 	ctx, cancel := context.WithCancel(ctx)
@@ -118,6 +127,17 @@ func Run(ctx context.Context, o Options) error {
 	listeners, addresses, err := listen(o)
 	if err != nil {
 		return err
+	}
+	web := p.startWeb(listeners.web)
+	if o.CASecret != "" {
+		if err := p.openAuthority(ctx); err != nil {
+			web.close()
+			listeners.close()
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
 	}
 
 	var g run.Group
@@ -132,7 +152,7 @@ func Run(ctx context.Context, o Options) error {
 		p.plain.listener = p.listenOn(listeners.plain, nil)
 		p.serve(ctx, &g, p.plain)
 	}
-	p.serveWeb(&g, listeners.web)
+	g.Add(func() error { return <-web.ended }, func(error) { web.close() })
 	g.Add(func() error { return p.authority.Run(ctx) }, func(error) { cancel() })
 	g.Add(func() error { p.report(ctx); return nil }, func(error) { cancel() })
 	o.Log.Info("serving", "discovery", addresses.Discovery, "http", addresses.HTTP, "webhook", addresses.Webhook, "push", pushMode(o.Full))
@@ -167,16 +187,22 @@ func wait(ctx context.Context, done <-chan struct{}) bool {
 
 type listeners struct{ main, web, plain, hook net.Listener }
 
+func (l listeners) close() {
+	for _, one := range []net.Listener{l.main, l.web, l.plain, l.hook} {
+		if one != nil {
+			one.Close()
+		}
+	}
+}
+
 // listen binds every port, or none.
 func listen(o Options) (out listeners, a Addresses, err error) {
-	var bound []net.Listener
 	bind := func(address string, to *net.Listener, actual *string) {
 		if err != nil || address == "" {
 			return
 		}
 		var l net.Listener
 		if l, err = net.Listen("tcp", address); err == nil {
-			bound = append(bound, l)
 			*to, *actual = l, l.Addr().String()
 		}
 	}
@@ -185,9 +211,7 @@ func listen(o Options) (out listeners, a Addresses, err error) {
 	bind(o.Plaintext, &out.plain, &a.Plaintext)
 	bind(o.Webhook, &out.hook, &a.Webhook)
 	if err != nil {
-		for _, l := range bound {
-			l.Close()
-		}
+		out.close()
 	}
 	return out, a, err
 }

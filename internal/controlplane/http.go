@@ -10,9 +10,9 @@ import (
 	"net/http/pprof"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/oklog/run"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -31,31 +31,71 @@ const (
 	scrapesAtOnce  = 2               // one of an address: the others wait, by turns of their addresses
 )
 
-// serveWeb adds the port for metrics to the group.
-func (p *plane) serveWeb(g *run.Group, l net.Listener) {
-	limited := p.listenOn(l, nil)
-	web := &http.Server{
+// A web serves the port for metrics.
+type web struct {
+	listener *conns.Listener
+	server   *http.Server
+	ended    chan error
+}
+
+// startWeb serves at once: before the other ports there is readiness.
+func (p *plane) startWeb(l net.Listener) *web {
+	w := &web{listener: p.listenOn(l, nil), ended: make(chan error, 2), server: &http.Server{
 		Handler: p.handler(), MaxHeaderBytes: webHeaders,
 		ReadHeaderTimeout: webHeaderTime, ReadTimeout: webRequestTime, WriteTimeout: webAnswerTime, IdleTimeout: webIdle,
-	}
-	g.Add(limited.Serve, func(error) { limited.Close() })
-	g.Add(func() error { return web.Serve(limited.Identified()) }, func(error) { web.Close() })
+	}}
+	go func() { w.ended <- w.listener.Serve() }()
+	go func() { w.ended <- w.server.Serve(w.listener.Identified()) }()
+	return w
+}
+
+func (w *web) close() {
+	w.listener.Close()
+	w.server.Close()
 }
 
 // handler serves metrics and readiness. Paths that show more are for clients on this
-// machine, and for those that may forward a port to it.
+// machine, and for those that may forward a port to it. Until the control plane is opened there
+// is only readiness.
 func (p *plane) handler() http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &metrics{p})
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", byTurns(conns.NewGate(scrapesAtOnce, 1), promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+	opened := sync.OnceValue(p.openedHandler)
+	early := http.NewServeMux()
+	p.health(early)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.isOpen() {
+			opened().ServeHTTP(w, r)
+			return
+		}
+		early.ServeHTTP(w, r)
+	})
+}
+
+// health adds liveness, which is that this process answers, and readiness. A control plane that is
+// ready stays so when the API server cannot be reached: it serves what it has read, as every other
+// replica then does.
+func (p *plane) health(mux *http.ServeMux) {
+	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "live") })
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
 		if missing := p.missing(); missing != nil {
 			http.Error(w, strings.Join(missing, "\n"), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ready")
+		if p.cluster != nil {
+			for _, trouble := range p.cluster.Trouble() {
+				fmt.Fprintln(w, "but not current:", trouble)
+			}
+		}
 	})
+}
+
+// openedHandler is the handler of a control plane that has all its parts.
+func (p *plane) openedHandler() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &metrics{p})
+	mux := http.NewServeMux()
+	p.health(mux)
+	mux.HandleFunc("GET /metrics", byTurns(conns.NewGate(scrapesAtOnce, 1), promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 	local := func(pattern string, h http.HandlerFunc) { mux.Handle(pattern, loopback(h)) }
 	local("GET /debug/proxies", p.proxies)
 	local("GET /debug/proxy", p.proxy)

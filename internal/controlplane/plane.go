@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -32,6 +33,8 @@ type plane struct {
 	cluster   *cluster // nil without one
 	namespace func(name string) (inject.Namespace, bool)
 	authority *ca.Authority
+	opened    chan struct{}          // closed when the authority and what needs it are there
+	awaited   atomic.Pointer[string] // what the authority lacks before
 
 	byIdentity, byClaim *xds.Server // byClaim: nil without a plaintext port
 	secure, plain       port
@@ -53,25 +56,79 @@ func (p *plane) views() *resource.Source {
 	return s
 }
 
-// open makes the parts; each may fail.
+// open makes the parts; each may fail. An authority in a Secret is opened later, since it may not
+// be there yet: see openAuthority.
 func open(ctx context.Context, o Options) (*plane, error) {
-	if o.State == "" {
-		return nil, &OptionError{"State", errors.New("want a directory")}
+	if err := prepareState(o); err != nil {
+		return nil, err
 	}
-	if err := os.MkdirAll(o.State, 0o700); err != nil {
-		return nil, &OptionError{"State", err}
-	}
-	p := &plane{o: o, began: time.Now(), cluster: openCluster(ctx, o), trimmer: newTrimmer()}
-	var err error
+	p := &plane{o: o, began: time.Now(), cluster: openCluster(ctx, o), trimmer: newTrimmer(), opened: make(chan struct{})}
+	p.awaited.Store(new("not read yet"))
 	if err := p.openSource(ctx); err != nil {
 		return nil, err
 	}
-	p.authority, err = ca.NewAuthority(ctx, ca.AuthorityOptions{
-		Store: ca.Directory(filepath.Join(o.State, "ca")), TrustDomain: o.Mesh.TrustDomain, Life: o.Life, MaxLife: o.MaxLife, Hosts: hosts{p.mesh}, Log: o.Log,
-	})
-	if err != nil {
-		return nil, err
+	if o.CASecret == "" {
+		return p, p.openAuthority(ctx)
 	}
+	if o.Webhook != "" { // an error of the user's is not to wait
+		if _, err := p.injection(); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// prepareState makes the directory of the state, if one is needed.
+func prepareState(o Options) error {
+	switch {
+	case o.CASecret != "" && o.Cluster == nil:
+		return &OptionError{"CASecret", errors.New("a Secret needs a cluster")}
+	case o.CASecret != "":
+		return nil
+	case o.State == "":
+		return &OptionError{"State", errors.New("want a directory")}
+	}
+	if err := os.MkdirAll(o.State, 0o700); err != nil {
+		return &OptionError{"State", err}
+	}
+	return nil
+}
+
+// isOpen reports whether all parts are there.
+func (p *plane) isOpen() bool {
+	select {
+	case <-p.opened:
+		return true
+	default:
+		return false
+	}
+}
+
+// openAuthority opens the authority, and what needs it.
+func (p *plane) openAuthority(ctx context.Context) (err error) {
+	o := p.o
+	options := ca.AuthorityOptions{
+		Store: ca.Directory(filepath.Join(o.State, "ca")), TrustDomain: o.Mesh.TrustDomain, Life: o.Life, MaxLife: o.MaxLife,
+		RootSpread: o.RootSpread, Hosts: hosts{p.mesh}, Log: o.Log,
+	}
+	if o.CASecret != "" {
+		options.Store, options.StoreTokenKey = o.Cluster.AuthoritySecret(o.Namespace, o.CASecret), true
+		options.Waiting = func(err error) { p.awaited.Store(new(err.Error())) }
+	}
+	if p.authority, err = ca.NewAuthority(ctx, options); err != nil {
+		return err
+	}
+	if err := p.openServing(); err != nil {
+		return err
+	}
+	p.openConfigurations(ctx)
+	close(p.opened)
+	return nil
+}
+
+// openServing makes the servers.
+func (p *plane) openServing() error {
+	o := p.o
 	options := xds.Options{
 		Source: p.views(), Authenticate: p.authenticate, Full: o.Full, Prewarm: xds.NewPrewarmCache(), Log: o.Log,
 		Client: conns.ClientOf, Streams: o.ProxiesPerAddress, Settled: p.settled,
@@ -81,11 +138,7 @@ func open(ctx context.Context, o Options) (*plane, error) {
 		options.Authenticate = xds.ByClaim
 		p.byClaim = xds.New(options)
 	}
-	if err := p.openSecure(); err != nil {
-		return nil, err
-	}
-	p.openConfigurations(ctx)
-	return p, nil
+	return p.openSecure()
 }
 
 // authenticate goes by the token of the stream, or the certificate of the peer.
@@ -113,11 +166,7 @@ func (p *plane) openSecure() error {
 	if err != nil {
 		return err
 	}
-	tokens, err := ca.NewTokens(o.State, o.Mesh.TrustDomain)
-	if err != nil {
-		return err
-	}
-	used, err := ca.NewUsed(filepath.Join(o.State, "used-tokens"))
+	tokens, used, err := p.tokens()
 	if err != nil {
 		return err
 	}
@@ -136,6 +185,20 @@ func (p *plane) openSecure() error {
 		Log: o.Log,
 	}, &ca.Service{Authenticators: append([]ca.Authenticator{tokens}, reviewers...), Log: o.Log})
 	return nil
+}
+
+// tokens are those that this control plane signs, and the one-time ones that were used: where the
+// authority is.
+func (p *plane) tokens() (*ca.Tokens, ca.UsedTokens, error) {
+	if p.o.CASecret != "" {
+		return p.authority.Tokens(), p.o.Cluster.UsedTokens(p.o.Namespace), nil
+	}
+	tokens, err := ca.NewTokens(p.o.State, p.o.Mesh.TrustDomain)
+	if err != nil {
+		return nil, nil, err
+	}
+	used, err := ca.NewUsed(filepath.Join(p.o.State, "used-tokens"))
+	return tokens, used, err
 }
 
 // current returns the current mesh.

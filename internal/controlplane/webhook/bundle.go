@@ -53,7 +53,10 @@ type Keeper struct {
 	Look time.Duration // without a known change, since an old file may have been applied; default 1m
 }
 
-const retryAfter = time.Second // after a failure
+const (
+	retryAfter   = time.Second           // after a failure
+	retryReplica = 50 * time.Millisecond // after another replica's update: it may have written the same
+)
 
 // Run writes the bundle now, whenever the roots change, and whenever the configuration has
 // another one, until ctx ends. Failures are logged and retried.
@@ -78,6 +81,9 @@ func (k *Keeper) Run(ctx context.Context) error {
 				k.Log.Info("there is no configuration of the webhook; once there is, it gets its certificates", "configuration", k.Name)
 			}
 			missing = true
+		case apierrors.IsConflict(err):
+			k.Log.Debug("the configuration of the webhook was changed meanwhile", "configuration", k.Name)
+			wait = retryReplica
 		case ctx.Err() == nil:
 			k.Log.Warn("the webhook's certificates are not current", "configuration", k.Name, "error", err)
 			wait = retryAfter

@@ -15,6 +15,8 @@ import (
 	admission "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"outrider.dev/test/buffer"
 )
 
 // A cluster has one configuration, and refuses an update of an old version.
@@ -44,7 +46,7 @@ func (c *cluster) Update(_ context.Context, in *admission.MutatingWebhookConfigu
 	defer c.mu.Unlock()
 	if in.ResourceVersion != fmt.Sprint(c.version) || c.refuses > 0 {
 		c.refuses--
-		return errors.New("conflict")
+		return apierrors.NewConflict(schema.GroupResource{Resource: "mutatingwebhookconfigurations"}, in.Name, errors.New("the object has been modified"))
 	}
 	c.stored, c.version, c.writes = *in.DeepCopy(), c.version+1, c.writes+1
 	return nil
@@ -92,9 +94,10 @@ func TestReplicasKeepTheBundleCurrent(t *testing.T) {
 		c, r := &cluster{stored: *stored, refuses: 1}, &roots{pem: "one", changed: make(chan struct{})}
 		ctx, cancel := context.WithCancel(t.Context())
 		var done sync.WaitGroup
+		var log buffer.Buffer
 		for range 3 {
 			done.Go(func() {
-				(&Keeper{Configurations: c, Name: stored.Name, Roots: r, Log: slog.New(slog.DiscardHandler)}).Run(ctx)
+				(&Keeper{Configurations: c, Name: stored.Name, Roots: r, Log: slog.New(slog.NewTextHandler(&log, nil))}).Run(ctx)
 			})
 		}
 		want := func(bundle string, writes int, when string) {
@@ -106,6 +109,9 @@ func TestReplicasKeepTheBundleCurrent(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		want("one", 1, "three replicas start, and the first write meets another")
+		if strings.Contains(log.String(), "WARN") { // a conflict is none
+			t.Errorf("the log:\n%s", log.String())
+		}
 		r.set("one two")
 		time.Sleep(2 * time.Second)
 		want("one two", 2, "the roots change")

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/mesh"
+)
+
+// caSecretEnv sets --ca-secret, so that commands in outriderd's container need no flag.
+const caSecretEnv = "OUTRIDER_CA_SECRET"
+
+// authorityFlags say where the authority of the running outriderd is.
+type authorityFlags struct {
+	state, secret string
+	namespace     string // of outriderd
+	kubernetes    clusterFlags
+}
+
+// add adds the flags; spot is the one for outriderd's namespace.
+func (a *authorityFlags) add(cmd *cobra.Command, spot string) {
+	f := cmd.Flags()
+	f.StringVar(&a.state, "state", defaultState, "state directory of the running outriderd")
+	f.StringVar(&a.secret, "ca-secret", "", "or the Secret with its authority")
+	f.StringVar(&a.kubernetes.kubeconfig, "kubeconfig", "", "with --ca-secret, file that says how to connect to the cluster (default: the pod's service account, else kubectl's file)")
+	f.StringVar(&a.namespace, spot, mesh.DefaultRoot, "namespace that outriderd runs in")
+	cli.BindEnv(f, "ca-secret", caSecretEnv)
+	cli.BindEnv(f, spot, "POD_NAMESPACE")
+}
+
+// check refuses values that cannot be; spot is as in add.
+func (a *authorityFlags) check(spot string) error {
+	if a.secret == "" {
+		return nil
+	}
+	if err := check("ca-secret", a.secret, secretName); err != nil {
+		return err
+	}
+	return check(spot, a.namespace, dnsLabel)
+}
+
+// store is where the authority's files are. With a state directory that must exist.
+func (a *authorityFlags) store() (ca.Store, error) {
+	if a.secret == "" {
+		if _, err := os.Stat(a.state); err != nil {
+			return nil, &cli.UsageError{Err: fmt.Errorf("--state: %w", err), Hint: "it must be the directory of outriderd serve --state; with --ca-secret NAME it is a Secret"}
+		}
+		return ca.Directory(filepath.Join(a.state, "ca")), nil
+	}
+	a.kubernetes.mode = "on"
+	cluster, err := a.kubernetes.connect(slog.New(slog.DiscardHandler), true)
+	if err != nil {
+		return nil, err
+	}
+	return cluster.AuthoritySecret(a.namespace, a.secret), nil
+}
