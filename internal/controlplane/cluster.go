@@ -86,9 +86,8 @@ func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
 	}
 	add(p.cluster.RootKeeper(p.cluster.namespaces, p.authority, p.o.Namespace).Run)
 	if p.o.CASecret != "" {
-		declared := func(sum [32]byte) bool { _, ok := (hosts{p.mesh}).HostByToken(sum); return ok }
 		add(func(ctx context.Context) error {
-			return p.cluster.UsedTokens(p.o.Namespace).Run(ctx, p.mesh.Synced(), declared)
+			return p.cluster.UsedTokens(p.o.Namespace).Run(ctx, p.mesh.Synced(), hosts{p.mesh})
 		})
 	}
 	name := p.webhookConfiguration()

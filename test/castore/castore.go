@@ -57,7 +57,7 @@ func Check(t *testing.T, one, two ca.Store) {
 		}
 	}
 
-	first, second := map[string][]byte{"ca-key.pem": []byte("1"), "rotate": {}}, map[string][]byte{"ca-key.pem": []byte("2"), "tls.key": []byte("3")}
+	first, second := map[string][]byte{"ca-key.pem": []byte("1"), "rotate": []byte("x")}, map[string][]byte{"ca-key.pem": []byte("2"), "tls.key": []byte("3")}
 	nothing, other := read(one, nil), read(two, nil)
 	update(one, nothing, first, nil)
 	update(two, other, second, ca.ErrConflict) // the winner's are read

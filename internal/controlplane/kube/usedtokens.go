@@ -129,25 +129,29 @@ func expired(m *corev1.ConfigMap, declared func([32]byte) bool, now time.Time) b
 // sweepEvery is how often used tokens are looked through, by each replica.
 const sweepEvery = 6 * time.Hour
 
-// Run sweeps from time to time, until ctx ends. Declared is asked once the mesh is synced.
-func (u *UsedTokens) Run(ctx context.Context, synced <-chan struct{}, declared func(sum [32]byte) bool) error {
+// Run sweeps from time to time, until ctx ends, once the mesh is synced. Without Hosts in the mesh it
+// sends no request, and needs no permission.
+func (u *UsedTokens) Run(ctx context.Context, synced <-chan struct{}, hosts ca.Hosts) error {
 	if !wait(ctx, synced) {
 		return ctx.Err()
 	}
 	const tried = "removing used host tokens"
 	defer u.cluster.trouble.forget(tried)
+	declared := func(sum [32]byte) bool { _, ok := hosts.HostByToken(sum); return ok }
 	for {
-		deleted, err := u.Sweep(ctx, declared, time.Now())
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
 		pause := sweepEvery
-		if err != nil {
-			pause = time.Minute
-		}
-		u.cluster.trouble.note(tried, err)
-		if deleted > 0 {
-			u.cluster.log.Info("used host tokens removed: no Host has them", "tokens", deleted)
+		if hosts.Any() {
+			deleted, err := u.Sweep(ctx, declared, time.Now())
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			u.cluster.trouble.note(tried, err)
+			if err != nil {
+				pause = time.Minute
+			}
+			if deleted > 0 {
+				u.cluster.log.Info("used host tokens removed: no Host has them", "tokens", deleted)
+			}
 		}
 		if !sleep(ctx, pause) {
 			return ctx.Err()
