@@ -38,6 +38,7 @@ const (
 // has no place yet: give it one, and think about its arrows.
 var arrows = map[string][]string{
 	"startup":                {},
+	"charts":                 {},
 	"internal/contract":      {},
 	"internal/model/kubelet": {"startup"},
 
