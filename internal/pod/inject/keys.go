@@ -32,6 +32,7 @@ type Key struct {
 	Surface Surface
 	Name    string // of an object's field, the path: a.b; a.* is each field that has no key of its own
 	Means   string // it is used
+	Chart   string // the chart of outriderd (charts/outrider) uses it; injection does not
 	Without string // it has no effect, and a warning says why
 	Refused string // it is an error, which says what would be right
 
@@ -62,16 +63,19 @@ const (
 	oneImage  = "there is one image, which has no shell"
 	// Of Istio's own workloads.
 	istiods  = "only Istio's own control plane has this; the flags of outriderd serve are in its --help"
-	webhooks = "outriderd webhook-config prints the webhook's configuration"
+	webhooks = "the chart, or outriderd webhook-config, has the webhook's configuration"
 )
 
-// Values of the chart of istiod, which are at the top of a file, or below pilot.
-const istiodValues = `affinity|autoscaleBehavior|autoscaleEnabled|autoscaleMax|autoscaleMin|configMap|cpu|crlConfigMapName|
-	deploymentAnnotations|deploymentLabels|enabled|envVarFrom|extraContainerArgs|hub|image|initContainers|ipFamilies|ipFamilyPolicy|
-	istiodRemote|jwksResolverExtraRootCA|keepaliveMaxServerConnectionAge|memory|nodeSelector|pdb|podAnnotations|podLabels|replicaCount|
-	resources|rollingMaxSurge|rollingMaxUnavailable|seccompProfile|serviceAccountAnnotations|serviceAnnotations|
-	sidecarInjectorWebhookAnnotations|tag|taint|tolerations|topologySpreadConstraints|traceSampling|
-	trustedZtunnelName|trustedZtunnelNamespace|variant|volumeMounts|volumes`
+// Values of the chart of istiod, which are at the top of a file, or below pilot. Those of chartValues
+// have an effect below pilot.
+const (
+	chartValues = `affinity|autoscaleBehavior|autoscaleEnabled|autoscaleMax|autoscaleMin|cpu|deploymentAnnotations|deploymentLabels|
+	envVarFrom|extraContainerArgs|hub|image|ipFamilies|ipFamilyPolicy|keepaliveMaxServerConnectionAge|memory|nodeSelector|pdb|
+	podAnnotations|podLabels|replicaCount|resources|rollingMaxSurge|rollingMaxUnavailable|seccompProfile|serviceAccountAnnotations|
+	serviceAnnotations|sidecarInjectorWebhookAnnotations|tag|tolerations|topologySpreadConstraints|volumeMounts|volumes`
+	istiodValues = `configMap|crlConfigMapName|enabled|initContainers|istiodRemote|jwksResolverExtraRootCA|taint|traceSampling|
+	trustedZtunnelName|trustedZtunnelNamespace|variant`
+)
 
 var valueKeys = slices.Concat(
 	keysOf(InValues, Key{Means: "images of the proxy and of " + contract.InitContainer}, "global.hub|tag|imagePullPolicy|imagePullSecrets global.proxy.image global.proxy_init.image"),
@@ -94,6 +98,11 @@ var valueKeys = slices.Concat(
 	keysOf(InValues, Key{Means: "auto, true or false: whether the proxy is a native sidecar"}, "pilot.env.ENABLE_NATIVE_SIDECARS env.ENABLE_NATIVE_SIDECARS"),
 	keysOf(InValues, Key{Means: "a MeshConfig"}, "meshConfig"),
 
+	keysOf(InValues, Key{Chart: "the Deployment of outriderd and what belongs to it"}, oneList("pilot.", chartValues), "global.priorityClassName|defaultPodDisruptionBudget|networkPolicy"),
+	keysOf(InValues, Key{Chart: "variables of outriderd"}, "pilot.env.OUTRIDER_FIRST_USE_TIMEOUT|GOMEMLIMIT|GOGC"),
+	keysOf(InValues, Key{Chart: "the webhook's configuration; ownLabels is our name"}, "sidecarInjectorWebhook.failurePolicy|ownLabels"),
+	keysOf(InValues, Key{Chart: "the authority, flags of outriderd serve, what it reads, and monitoring; these names are ours"}, "authority serve features monitoring"),
+
 	keysOf(InValues, Key{Refused: "it is a field of an IstioOperator or of another object; want only what is below its spec.values, and its spec.meshConfig as meshConfig"}, "apiVersion kind metadata spec"),
 
 	keysOf(InValues, Key{Without: "the proxy needs no privilege", same: []string{"false"}}, "global.proxy.privileged"),
@@ -107,13 +116,14 @@ var valueKeys = slices.Concat(
 	keysOf(InValues, Key{Without: "every run of the capture replaces what was there"}, "global.proxy_init.forceApplyIptables"),
 	keysOf(InValues, Key{Without: builtIn, same: []string{`["sidecar"]`}}, "sidecarInjectorWebhook.templates|defaultTemplates"),
 	keysOf(InValues, Key{Without: "the selectors are Istio's present ones", same: []string{"false"}}, "sidecarInjectorWebhook.useLegacySelectors"),
-	keysOf(InValues, Key{Without: webhooks}, "sidecarInjectorWebhook.reinvocationPolicy|injectionURL|injectionPath|failurePolicy|objectSelector"),
+	keysOf(InValues, Key{Without: webhooks}, "sidecarInjectorWebhook.reinvocationPolicy|injectionURL|injectionPath|objectSelector"),
 	keysOf(InValues, Key{Without: noCNI, same: []string{"false", `"default"`}}, "pilot.cni.enabled|provider|chained cni.enabled|provider|chained istio_cni.enabled|provider|chained cni.* components"),
 	keysOf(InValues, Key{Without: "it is a variable of istiod; the flags of outriderd serve are in its --help, and variables of the agent are meshConfig.defaultConfig.proxyMetadata"}, "pilot.env.* env.*"),
-	keysOf(InValues, Key{Without: istiods, same: []string{"false"}}, istiodFields(""), istiodFields("pilot."),
-		"global.arch|certSigners|configValidation|defaultNodeSelector|defaultPodDisruptionBudget|defaultResources|defaultTolerations|enableReaderRBAC|istiod|"+
-			"ipFamilies|ipFamilyPolicy|networkPolicy|omitSidecarInjectorConfigMap|operatorManageWebhooks|platform|priorityClassName|readerServiceAccount|resourceScope",
+	keysOf(InValues, Key{Without: istiods, same: []string{"false"}}, oneList("", istiodValues), oneList("pilot.", istiodValues),
+		"global.arch|certSigners|configValidation|defaultNodeSelector|defaultResources|defaultTolerations|enableReaderRBAC|istiod|"+
+			"ipFamilies|ipFamilyPolicy|omitSidecarInjectorConfigMap|operatorManageWebhooks|platform|readerServiceAccount|resourceScope",
 		"base compatibilityVersion defaultRevision experimental ownerName platform profile revisionTags"),
+	keysOf(InValues, Key{Without: "want it below pilot, for the chart of outriderd", same: []string{"false"}}, oneList("", chartValues)),
 	keysOf(InValues, Key{Without: "write what is in it one level up, as the chart's users do"}, "_internal_defaults_do_not_set defaults"),
 	keysOf(InValues, Key{Without: "the revision is the value revision, or --revision"}, "global.revision"),
 	keysOf(InValues, Key{Without: "there are no gateways here; use an ingress controller"}, "gateways gatewayClasses"),
@@ -133,8 +143,9 @@ var valueKeys = slices.Concat(
 	keysOf(InValues, Key{Without: "a pod's DNS is its own dnsConfig"}, "global.podDNSSearchNamespaces"),
 )
 
-func istiodFields(parent string) string {
-	return parent + strings.Join(strings.Fields(istiodValues), "")
+// oneList is a list that is written on several lines, for names below parent.
+func oneList(parent, list string) string {
+	return parent + strings.Join(strings.Fields(list), "")
 }
 
 var meshKeys = slices.Concat(
@@ -281,7 +292,7 @@ func (c *keyCheck) object(parent string, fields map[string]any) {
 				}
 				c.without[key.Without] = append(c.without[key.Without], c.parent+path)
 			}
-		case key != nil: // used
+		case key != nil: // used, by injection or the chart
 		case c.tree.children[path] == nil:
 			c.unknown = append(c.unknown, notKnown(c.what, c.parent+path, name, c.tree.children[parent]))
 		case isObject:

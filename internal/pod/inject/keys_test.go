@@ -112,7 +112,7 @@ func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
 	plain := outcome(t, pod, nil, Options{})
 	for _, k := range Keys() {
 		t.Run(string(k.Surface)+" "+strings.ReplaceAll(k.Name, "/", "_"), func(t *testing.T) {
-			if given := slices.DeleteFunc([]string{k.Means, k.Without, k.Refused}, func(s string) bool { return s == "" }); len(given) != 1 {
+			if given := slices.DeleteFunc([]string{k.Means, k.Chart, k.Without, k.Refused}, func(s string) bool { return s == "" }); len(given) != 1 {
 				t.Fatalf("the table says %q: want one text", given)
 			}
 			var warnings []string
@@ -181,6 +181,10 @@ func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
 			case k.Without != "":
 				if !strings.Contains(all, name) || !strings.Contains(all, k.Without) {
 					t.Errorf("warnings %q: want one with the name and %q", all, k.Without)
+				}
+			case k.Chart != "":
+				if got != base || strings.Contains(all, name) {
+					t.Errorf("it is of the chart, and changes what is injected or is warned of: %s", all)
 				}
 			case value == "some" && k.Surface != InProxyConfig:
 				t.Error("no value is known that shows its effect")
@@ -274,7 +278,7 @@ func TestMistakesInSettingsAreNamed(t *testing.T) {
 		"sidecarInjectorWebhook: {neverInjectSelector: [{matchLabel: {a: b}}]}":        "value sidecarInjectorWebhook.neverInjectSelector[0].matchLabel is not known (did you mean matchLabels?)",
 		"meshConfig: {enableTracing: true, ca: {}, rootNamespace: a, configSources: [b], dnsRefreshRate: 1s, tcpKeepalive: {time: 1s}}": "values meshConfig.dnsRefreshRate, meshConfig.tcpKeepalive have no effect",
 		"pilot: {env: {ENABLE_NATIVE_SIDECAR: true}}":                                        "value pilot.env.ENABLE_NATIVE_SIDECAR has no effect: it is a variable of istiod",
-		"autoscaleMin: 2\nautoscaleMax: 5\nreplicaCount: 3\nresources: {requests: {cpu: 1}}": "values autoscaleMax, autoscaleMin, replicaCount, resources have no effect: only Istio's own control plane",
+		"autoscaleMin: 2\nautoscaleMax: 5\nreplicaCount: 3\nresources: {requests: {cpu: 1}}": "values autoscaleMax, autoscaleMin, replicaCount, resources have no effect: want it below pilot",
 	} {
 		_, warnings, err := ParseValues([]byte(text))
 		if all := fmt.Sprint(warnings, err); strings.Count(all, want) != 1 {
@@ -356,6 +360,7 @@ func keyTable() string {
 		fmt.Fprintf(&b, "\n## %s\n\n| name | effect |\n| --- | --- |\n", s.title)
 		for _, effect := range []func(Key) (string, string){
 			func(k Key) (string, string) { return "", k.Means },
+			func(k Key) (string, string) { return "of the chart, not of injection: ", k.Chart },
 			func(k Key) (string, string) { return "refused: ", k.Refused },
 			func(k Key) (string, string) { return "none, with a warning: ", k.Without },
 		} {
