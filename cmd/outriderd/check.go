@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/controlplane"
 	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/internal/controlplane/webhook"
 )
 
@@ -22,6 +25,7 @@ type rule struct {
 
 var (
 	listenAddress = rule{"HOST:PORT or :PORT, for example :15012", isAddress}
+	hostPort      = rule{"HOST:PORT, for example outriderd.outrider-system.svc:15012", func(s string) bool { return isAddress(s) && s[0] != ':' }}
 	trustDomain   = rule{"lower case letters, digits, dots, dashes and underscores, for example cluster.local", func(s string) bool {
 		return ca.Identity{TrustDomain: s, Namespace: "x", ServiceAccount: "x"}.Check() == nil
 	}}
@@ -57,6 +61,9 @@ func checkServe(o controlplane.Options) error {
 	if o.CASecret != "" {
 		values = append(values, value{"ca-secret", o.CASecret, secretName})
 	}
+	if o.Injection.ControlPlane != "" {
+		values = append(values, value{"control-plane", o.Injection.ControlPlane, hostPort})
+	}
 	if o.Plaintext != "" {
 		values = append(values, value{"plaintext", o.Plaintext, listenAddress})
 	}
@@ -85,6 +92,11 @@ func checkServe(o controlplane.Options) error {
 		return &cli.UsageError{Err: fmt.Errorf("--max-certificate-life=%s: want 1s or more", o.MaxLife)}
 	case o.MaxLife != 0 && o.MaxLife < o.Life:
 		return &cli.UsageError{Err: fmt.Errorf("--certificate-life=%s: more than --max-certificate-life, which is %s", o.Life, o.MaxLife)}
+	}
+	for _, kind := range o.SkipKinds {
+		if err := check("skip-kind", kind, rule{"one of " + strings.Join(kube.OptionalKinds(), ", "), func(s string) bool { return slices.Contains(kube.OptionalKinds(), s) }}); err != nil {
+			return err
+		}
 	}
 	if file := o.Injection.ClientCA; file != "" {
 		if _, err := webhook.NewClients(file, nil); err != nil {

@@ -49,6 +49,7 @@ type Options struct {
 	RootSpread time.Duration
 
 	Mesh      mesh.Config
+	SkipKinds []string // of Cluster that are not read, of [kube.OptionalKinds]; default: none
 	Namespace string   // of the control plane itself; default outrider-system
 	Names     []string // more DNS names for its certificate, besides those of a cluster
 

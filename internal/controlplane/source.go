@@ -24,7 +24,7 @@ func (p *plane) openSource(ctx context.Context) error {
 	case o.Folder == "" && o.Cluster == nil:
 		return errors.New("a control plane needs a folder of manifests, or a cluster")
 	case o.Folder == "":
-		p.mesh = o.Cluster.Source(ctx, o.Mesh)
+		p.mesh = o.Cluster.Source(ctx, o.Mesh, o.SkipKinds...)
 		p.namespace = p.cluster.namespace
 		return nil
 	}

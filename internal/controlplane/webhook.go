@@ -29,6 +29,9 @@ type Injection struct {
 	MeshConfig string    // file with the mesh configuration, in Istio's format; default: none
 	Revision   string    // default: that of the values, else "default"
 	OwnLabels  OwnLabels // default auto
+	// ControlPlane is the address that injected pods use; default: that of the Service
+	// outriderd in the control plane's namespace.
+	ControlPlane string
 
 	// Images finds commands that are not in the pod spec; default: they are not looked up.
 	Images *lookup.Resolver
@@ -83,7 +86,7 @@ func (p *plane) openWebhook(serving *ca.Serving) error {
 // injection reads the files as they are now.
 func (p *plane) injection() (inject.Options, error) {
 	i := p.o.Injection
-	out := inject.Options{Revision: i.Revision, ProbeKey: inject.RandomProbeKey, ControlPlane: "outriderd." + p.o.Namespace + ".svc:" + strconv.Itoa(contract.SecureDiscoveryPort)}
+	out := inject.Options{Revision: i.Revision, ProbeKey: inject.RandomProbeKey, ControlPlane: cmp.Or(i.ControlPlane, "outriderd."+p.o.Namespace+".svc:"+strconv.Itoa(contract.SecureDiscoveryPort))}
 	if i.Values != "" {
 		data, err := os.ReadFile(i.Values)
 		if err != nil {

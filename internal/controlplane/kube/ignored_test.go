@@ -144,6 +144,30 @@ func TestIgnoredKindsThatMayNotBeRead(t *testing.T) {
 	})
 }
 
+// A kind that is skipped is not read, and neither is its definition: that needs no permission.
+func TestSkippedKinds(t *testing.T) {
+	c, d, m := fakeCluster(t, podOf(contract.ProxyContainer), []string{"hosts.outrider.dev", "peerauthentications.security.istio.io"})
+	s := c.Source(t.Context(), mesh.Config{}, "hosts", "httproutes", skipIgnored)
+	<-s.Synced()
+	for _, a := range d.Actions() {
+		if r := a.GetResource().Resource; r != "peerauthentications" {
+			t.Errorf("%s %s", a.GetVerb(), r)
+		}
+	}
+	for _, a := range m.Actions() {
+		list, ok := a.(clienttesting.ListAction)
+		if !ok {
+			continue
+		}
+		if name, _ := list.GetListRestrictions().Fields.RequiresExactMatch("metadata.name"); name != "peerauthentications.security.istio.io" {
+			t.Errorf("the definition %s is listed", name)
+		}
+	}
+	if len(d.Actions()) == 0 || len(m.Actions()) == 0 {
+		t.Error("nothing is read")
+	}
+}
+
 // What is forbidden is tried again after a minute, not at the rate of an outage.
 func TestForbiddenFeedsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

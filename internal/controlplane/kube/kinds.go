@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,26 @@ type kind struct {
 	definition string
 	// patient, if set, changes each feed of the kind so that it waits while it is forbidden.
 	patient func(feed) feed
+}
+
+// skipIgnored skips all kinds of other meshes, which are only reported.
+const skipIgnored = "ignored"
+
+// OptionalKinds are what a [Source] can skip: then no permission for it is needed.
+func OptionalKinds() []string {
+	var out []string
+	for _, k := range kinds {
+		if name := k.optional(); name != "" {
+			out = append(out, name)
+		}
+	}
+	return append(out, skipIgnored)
+}
+
+// optional is the resource of a kind that a cluster need not have; empty for one that is built in.
+func (k kind) optional() string {
+	resource, _, _ := strings.Cut(k.definition, ".")
+	return resource
 }
 
 // read is a feed of the kind.

@@ -36,29 +36,36 @@ type Source struct {
 // probe takes longer, by its default, to find that an application no longer is ready.
 const keptFor = 5 * time.Second
 
-// Source watches the cluster until ctx ends. Until [Source.Synced] the mesh is empty.
-func (c *Cluster) Source(ctx context.Context, config mesh.Config) *Source {
+// Source watches the cluster until ctx ends, but for the kinds of [OptionalKinds] that are to be
+// skipped. Until [Source.Synced] the mesh is empty.
+func (c *Cluster) Source(ctx context.Context, config mesh.Config, skip ...string) *Source {
 	s := &Source{
 		cluster: c, synced: make(chan struct{}), dirty: make(chan struct{}, 1),
 		builder: mesh.NewBuilder(config), invalid: map[mesh.Key]string{},
 		kept: map[mesh.Key]*mesh.WorkloadSpec{}, unread: map[string]bool{},
 	}
 	s.Publish(s.builder.Mesh(), nil)
-	go s.run(ctx)
+	go s.run(ctx, skip)
 	return s
 }
 
 // Synced is closed once the mesh has all objects of the first lists.
 func (s *Source) Synced() <-chan struct{} { return s.synced }
 
-func (s *Source) run(ctx context.Context) {
+func (s *Source) run(ctx context.Context, skip []string) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, k := range s.ignoredKinds() { // the mesh does not wait for these
+		if slices.Contains(skip, skipIgnored) {
+			break
+		}
 		running.Go(func() { s.cluster.followCustom(ctx, k, s.storeOf(k)) })
 	}
 	var stores []*store[known]
 	for _, k := range kinds {
+		if slices.Contains(skip, k.optional()) {
+			continue
+		}
 		to := s.storeOf(k)
 		stores = append(stores, to)
 		running.Go(func() {
