@@ -16,6 +16,9 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
+	corev1 "k8s.io/api/core/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -106,6 +109,12 @@ func objects(t *testing.T, v map[string]any) map[string]runtime.Object {
 			if fields := values(t, doc); len(fields) == 0 {
 				continue
 			}
+			if m, err := monitor(doc); m || err != nil {
+				if err != nil {
+					t.Errorf("%s: %v\n%s", name, err, doc)
+				}
+				continue
+			}
 			o, kind, err := decode.Decode([]byte(doc), nil, nil)
 			if err != nil {
 				t.Errorf("%s: %v\n%s", name, err, doc)
@@ -125,6 +134,52 @@ func objects(t *testing.T, v map[string]any) map[string]runtime.Object {
 	return out
 }
 
+// A monitoring is any of the Prometheus operator's kinds, with the fields that the chart uses, as its
+// documentation of the API has them.
+type monitoring struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		JobLabel          string                `json:"jobLabel,omitempty"`
+		Selector          *metav1.LabelSelector `json:"selector,omitempty"`
+		NamespaceSelector struct {
+			Any bool `json:"any"`
+		} `json:"namespaceSelector"`
+		Endpoints    []endpoint `json:"endpoints"`
+		PodEndpoints []endpoint `json:"podMetricsEndpoints"`
+		Groups       []struct {
+			Name  string `json:"name"`
+			Rules []struct {
+				Alert       string            `json:"alert"`
+				Expr        string            `json:"expr"`
+				For         string            `json:"for"`
+				Labels      map[string]string `json:"labels"`
+				Annotations map[string]string `json:"annotations"`
+			} `json:"rules"`
+		} `json:"groups"`
+	} `json:"spec"`
+}
+
+type endpoint struct {
+	Port        string `json:"port"`
+	Path        string `json:"path"`
+	Interval    string `json:"interval"`
+	Relabelings []struct {
+		Action       string   `json:"action"`
+		SourceLabels []string `json:"sourceLabels"`
+		Regex        string   `json:"regex"`
+	} `json:"relabelings"`
+}
+
+// monitor reports whether a document is one of those kinds.
+func monitor(doc string) (bool, error) {
+	var kind metav1.TypeMeta
+	if err := yaml.Unmarshal([]byte(doc), &kind); err != nil || kind.APIVersion != "monitoring.coreos.com/v1" {
+		return false, err
+	}
+	return true, yaml.UnmarshalStrict([]byte(doc), &monitoring{})
+}
+
 func TestLint(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, Files); err != nil {
@@ -135,6 +190,16 @@ func TestLint(t *testing.T) {
 			t.Error(m)
 		}
 	}
+}
+
+// configMap is one of the rendered objects.
+func configMap(t *testing.T, v map[string]any, name string) *corev1.ConfigMap {
+	t.Helper()
+	m, ok := objects(t, v)["ConfigMap/"+name].(*corev1.ConfigMap)
+	if !ok {
+		t.Fatalf("no ConfigMap %s", name)
+	}
+	return m
 }
 
 // Each profile renders, and each object has only fields of its kind.
@@ -155,17 +220,25 @@ func TestProfilesRender(t *testing.T) {
 	}
 }
 
-// The definitions are no templates, and are of the API.
+// The definitions are no templates, have only fields of the API, and say that an uninstall may
+// delete them. The API server's own validation of them is in test/validation.
 func TestDefinitions(t *testing.T) {
-	c := load(t)
 	var names []string
-	for _, d := range c.CRDObjects() {
+	for _, d := range load(t).CRDObjects() {
 		if bytes.Contains(d.File.Data, []byte("{{")) {
 			t.Errorf("%s: Helm does not render definitions", d.Filename)
 		}
-		names = append(names, path.Base(d.Filename))
+		var v1 apiextensions.CustomResourceDefinition
+		if err := yaml.UnmarshalStrict(d.File.Data, &v1); err != nil {
+			t.Errorf("%s: %v", d.Filename, err)
+			continue
+		}
+		names = append(names, v1.Name)
+		if v1.Labels["outrider.dev/made-by"] != "outrider" {
+			t.Errorf("%s: labels %v", d.Filename, v1.Labels)
+		}
 	}
-	if !slices.Contains(names, "hosts.yaml") {
-		t.Error(names)
+	if want := []string{"hosts.outrider.dev", "peerauthentications.security.istio.io"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
 	}
 }

@@ -1,15 +1,18 @@
-{{/* The name of each object: outriderd, and -REVISION for another revision than the default one. */}}
+{{/* The name of objects: outriderd, and -REVISION for another revision than the default one. */}}
+{{- define "outrider.revision" -}}
+{{ .Values.revision | default "default" }}
+{{- end }}
 {{- define "outrider.suffix" -}}
-{{- with .Values.revision }}{{ if ne . "default" }}-{{ . }}{{ end }}{{ end }}
+{{ with include "outrider.revision" . }}{{ if ne . "default" }}-{{ . }}{{ end }}{{ end }}
 {{- end }}
 {{- define "outrider.name" -}}
 outriderd{{ include "outrider.suffix" . }}
 {{- end }}
 
-{{/* What selects the control plane's pods. Not by istio.io/rev: it requests injection from others. */}}
+{{/* What selects the control plane's pods. Not istio.io/rev: it requests injection from others. */}}
 {{- define "outrider.selector" -}}
 app: outriderd
-outrider.dev/revision: {{ .Values.revision | default "default" }}
+outrider.dev/revision: {{ include "outrider.revision" . | quote }}
 {{- end }}
 
 {{/* The labels of each object. */}}
@@ -25,7 +28,23 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{/* A name with a slash is a whole reference, as injection reads it. */}}
 {{- define "outrider.image" -}}
-{{- if contains "/" .Values.pilot.image }}{{ .Values.pilot.image }}
-{{- else }}{{ .Values.global.hub }}/{{ .Values.pilot.image }}:{{ .Values.global.tag }}
+{{- $p := .Values.pilot }}{{ $g := .Values.global }}
+{{- if contains "/" $p.image }}{{ $p.image }}
+{{- else }}{{ $p.hub | default $g.hub }}/{{ $p.image }}:{{ $p.tag | default $g.tag }}
 {{- end }}
+{{- end }}
+
+{{/* Custom kinds that are not read: "hosts httproutes". */}}
+{{- define "outrider.skipped" -}}
+{{- $f := .Values.features }}
+{{- if not $f.gatewayRoutes }}httproutes {{ end }}
+{{- if not $f.policies }}peerauthentications {{ end }}
+{{- if not $f.hosts }}hosts {{ end }}
+{{- if not $f.otherMeshes }}ignored {{ end }}
+{{- end }}
+
+{{/* auto, on or off; YAML reads on and off without quotes as true and false. */}}
+{{- define "outrider.ownLabels" -}}
+{{- $own := .Values.sidecarInjectorWebhook.ownLabels }}
+{{- if kindIs "bool" $own }}{{ ternary "on" "off" $own }}{{ else }}{{ $own }}{{ end }}
 {{- end }}

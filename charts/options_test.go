@@ -1,0 +1,388 @@
+package charts
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admission "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbac "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/controlplane/webhook"
+	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/pod/inject"
+)
+
+// get is one of the rendered objects.
+func get[T runtime.Object](t *testing.T, all map[string]runtime.Object, key string) T {
+	t.Helper()
+	o, ok := all[key].(T)
+	if !ok {
+		t.Fatalf("no %s", key)
+	}
+	return o
+}
+
+func deployment(t *testing.T, v map[string]any) *appsv1.Deployment {
+	t.Helper()
+	all := objects(t, v)
+	for key := range all { // any order: there is one
+		if strings.HasPrefix(key, "Deployment/") {
+			return get[*appsv1.Deployment](t, all, key)
+		}
+	}
+	t.Fatal("no Deployment")
+	return nil
+}
+
+// The rendered webhook is the one that "outriderd webhook-config" prints for the same options.
+func TestWebhookIsThatOfTheCommand(t *testing.T) {
+	for name, tt := range map[string]struct {
+		values string
+		want   webhook.ConfigurationOptions
+		policy admission.FailurePolicyType
+	}{
+		"by default":           {"{}", webhook.ConfigurationOptions{}, admission.Fail},
+		"by our labels":        {"sidecarInjectorWebhook: {ownLabels: 'on'}", webhook.ConfigurationOptions{OwnLabels: true}, admission.Fail},
+		"by our labels, on":    {"sidecarInjectorWebhook: {ownLabels: on, enableNamespacesByDefault: true}", webhook.ConfigurationOptions{OwnLabels: true, ByDefault: true}, admission.Fail},
+		"without labels":       {"sidecarInjectorWebhook: {enableNamespacesByDefault: true, failurePolicy: Ignore}", webhook.ConfigurationOptions{ByDefault: true}, admission.Ignore},
+		"of a revision":        {"revision: canary", webhook.ConfigurationOptions{Revision: "canary", Place: webhook.Place{Service: "outriderd-canary"}}, admission.Fail},
+		"of a revision 1-2":    {"revision: '1-2'", webhook.ConfigurationOptions{Revision: "1-2", Place: webhook.Place{Service: "outriderd-1-2"}}, admission.Fail},
+		"of the revision 2":    {"revision: '2'", webhook.ConfigurationOptions{Revision: "2", Place: webhook.Place{Service: "outriderd-2"}}, admission.Fail},
+		"of a named default":   {"revision: default", webhook.ConfigurationOptions{}, admission.Fail},
+		"with another mesh":    {"sidecarInjectorWebhook: {ownLabels: 'off'}", webhook.ConfigurationOptions{}, admission.Fail},
+		"of a profile, beside": {"profile", webhook.ConfigurationOptions{OwnLabels: true}, admission.Fail},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := map[string]any{}
+			if tt.values == "profile" {
+				v = profile(t, "beside-another-mesh")
+			} else {
+				v = values(t, tt.values)
+			}
+			want, err := webhook.Configuration(tt.want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := get[*admission.MutatingWebhookConfiguration](t, objects(t, v), "MutatingWebhookConfiguration/"+want.Name)
+			for i := range want.Webhooks {
+				want.Webhooks[i].FailurePolicy = &tt.policy
+			}
+			if d := cmp.Diff(want.Webhooks, got.Webhooks); d != "" {
+				t.Errorf("(-command +chart):\n%s", d)
+			}
+			for key, value := range want.Labels { // any order: each is compared by itself
+				if got.Labels[key] != value {
+					t.Errorf("label %s=%s, want %s", key, got.Labels[key], value)
+				}
+			}
+		})
+	}
+}
+
+// A rule is one permission: a verb on a resource, and its name.
+func rules(all map[string]runtime.Object) []string {
+	var out []string
+	add := func(scope string, list []rbac.PolicyRule) {
+		for _, r := range list {
+			for _, resource := range r.Resources {
+				for _, verb := range r.Verbs {
+					out = append(out, strings.TrimSpace(fmt.Sprint(scope, " ", verb, " ", resource, " ", strings.Join(r.ResourceNames, ","))))
+				}
+			}
+		}
+	}
+	for _, o := range all { // any order: sorted below
+		switch o := o.(type) {
+		case *rbac.ClusterRole:
+			add("cluster:", o.Rules)
+		case *rbac.Role:
+			add("namespace:", o.Rules)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Each role has a binding to the one account, and no wildcard.
+func TestRolesAreBound(t *testing.T) {
+	all := objects(t, nil)
+	roles, bound := []string{}, []string{}
+	for key, o := range all { // any order: sorted below
+		switch o := o.(type) {
+		case *rbac.ClusterRole, *rbac.Role:
+			roles = append(roles, key)
+		case *rbac.ClusterRoleBinding:
+			bound = append(bound, o.RoleRef.Kind+"/"+o.RoleRef.Name)
+		case *rbac.RoleBinding:
+			bound = append(bound, o.RoleRef.Kind+"/"+o.RoleRef.Name)
+		}
+	}
+	slices.Sort(roles)
+	slices.Sort(bound)
+	if d := cmp.Diff(roles, bound); d != "" || len(roles) != 4 {
+		t.Errorf("(-roles +bound):\n%s", d)
+	}
+	for _, rule := range rules(all) {
+		if strings.Contains(rule, "*") {
+			t.Error(rule)
+		}
+	}
+}
+
+// What is off needs no permission, has none, and outriderd is told so.
+func TestPermissionsGoWithTheirFeatures(t *testing.T) {
+	before := rules(objects(t, nil))
+	for text, tt := range map[string]struct {
+		flag    string
+		removed string // what each removed rule matches
+		some    int
+	}{
+		"features: {gatewayRoutes: false}":                      {"--skip-kind=httproutes", "httproutes|customresourcedefinitions", 2},
+		"features: {policies: false}":                           {"--skip-kind=peerauthentications", "peerauthentications|customresourcedefinitions", 2},
+		"features: {hosts: false}":                              {"--skip-kind=hosts", "hosts|customresourcedefinitions|^namespace: (create|delete|list) configmaps$", 5},
+		"features: {otherMeshes: false}":                        {"--skip-kind=ignored", ".", 30},
+		"features: {injection: false}":                          {"--webhook=off", "mutatingwebhookconfigurations", 4},
+		"sidecarInjectorWebhook: {ownLabels: 'on'}":             {"--own-labels=on", "^cluster: (list|watch) mutatingwebhookconfigurations$", 2},
+		"authority: {secretName: ''}\npilot: {replicaCount: 1}": {"--state=/var/lib/outrider", "^namespace: ", 8},
+	} {
+		t.Run(text, func(t *testing.T) {
+			all := objects(t, values(t, text))
+			after := rules(all)
+			var removed []string
+			for _, rule := range before {
+				if !slices.Contains(after, rule) {
+					removed = append(removed, rule)
+					if !regexp.MustCompile(tt.removed).MatchString(rule) {
+						t.Errorf("removed: %s", rule)
+					}
+				}
+			}
+			if len(removed) < tt.some {
+				t.Errorf("removed: %q", removed)
+			}
+			if args := get[*appsv1.Deployment](t, all, "Deployment/outriderd").Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, tt.flag) {
+				t.Errorf("no %s in %q", tt.flag, args)
+			}
+		})
+	}
+	none := objects(t, values(t, "features: {injection: false, gatewayRoutes: false, policies: false, hosts: false, otherMeshes: false}"))
+	for _, rule := range rules(none) {
+		if strings.Contains(rule, "customresourcedefinitions") || strings.Contains(rule, "webhook") {
+			t.Error(rule)
+		}
+	}
+	if none["MutatingWebhookConfiguration/outrider-injector"] != nil {
+		t.Error("a webhook without injection")
+	}
+}
+
+// Each ignored kind may be read.
+func TestRoleHasIgnoredKinds(t *testing.T) {
+	all := strings.Join(rules(objects(t, nil)), "\n") + "\n"
+	for definition := range mesh.IgnoredResources() { // any order: each is looked up by itself
+		resource, _, _ := strings.Cut(definition, ".")
+		for _, want := range []string{"cluster: list " + resource + "\n", "cluster: watch " + resource + "\n"} {
+			if !strings.Contains(all, want) {
+				t.Errorf("no rule %q", want)
+			}
+		}
+		if !strings.Contains(all, definition) {
+			t.Errorf("the definition %s may not be read", definition)
+		}
+	}
+}
+
+// The control plane keeps to the restricted pod security standard, and is replaced without a gap.
+func TestDeployment(t *testing.T) {
+	d := deployment(t, nil)
+	if *d.Spec.Replicas != 2 || d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 0 {
+		t.Errorf("%+v", d.Spec.Strategy)
+	}
+	pod := d.Spec.Template.Spec
+	c := pod.Containers[0]
+	if s := c.SecurityContext; *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || s.Capabilities.Add != nil {
+		t.Errorf("%+v", s)
+	}
+	if s := pod.SecurityContext; !*s.RunAsNonRoot || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("%+v", s)
+	}
+	if c.StartupProbe.HTTPGet.Path != "/live" || c.LivenessProbe.HTTPGet.Path != "/live" || c.ReadinessProbe.HTTPGet.Path != "/ready" {
+		t.Error("probes")
+	}
+	if len(pod.TopologySpreadConstraints) != 2 {
+		t.Errorf("%+v", pod.TopologySpreadConstraints)
+	}
+	for _, set := range []map[string]string{d.Spec.Selector.MatchLabels, pod.TopologySpreadConstraints[0].LabelSelector.MatchLabels} {
+		for key, value := range set { // any order: each is compared by itself
+			if d.Spec.Template.Labels[key] != value {
+				t.Errorf("the pod has no label %s=%s", key, value)
+			}
+		}
+	}
+	all := objects(t, nil)
+	if a := get[*corev1.ServiceAccount](t, all, "ServiceAccount/outriderd"); *a.AutomountServiceAccountToken || !*pod.AutomountServiceAccountToken {
+		t.Error("the token is mounted by the Deployment alone")
+	}
+	if p := get[*policyv1.PodDisruptionBudget](t, all, "PodDisruptionBudget/outriderd"); *p.Spec.MaxUnavailable != intstr.FromInt32(1) {
+		t.Errorf("%+v", p.Spec)
+	}
+}
+
+// Two revisions have no object in common.
+func TestRevisionsShareNothing(t *testing.T) {
+	canary := objects(t, values(t, "revision: canary\nmonitoring: {dashboard: {enabled: true}}\nglobal: {networkPolicy: {enabled: true}}"))
+	for key := range objects(t, values(t, "monitoring: {dashboard: {enabled: true}}\nglobal: {networkPolicy: {enabled: true}}")) { // any order: each is looked up by itself
+		if canary[key] != nil {
+			t.Errorf("both have %s", key)
+		}
+	}
+	args := get[*appsv1.Deployment](t, canary, "Deployment/outriderd-canary").Spec.Template.Spec.Containers[0].Args
+	for _, want := range []string{"--name=outriderd-canary.outrider-system.svc", "--control-plane=outriderd-canary.outrider-system.svc:15012"} {
+		if !slices.Contains(args, want) {
+			t.Errorf("no %s in %q", want, args)
+		}
+	}
+}
+
+// Each option is seen in what it is for.
+func TestOptions(t *testing.T) {
+	for text, want := range map[string]string{
+		"global: {hub: registry.example/a, tag: '7'}": "image: registry.example/a/outriderd:7",
+		"global: {tag: 1.5}":                          "image: outrider.dev/outriderd:1.5",
+		"pilot: {tag: '8'}":                           "image: outrider.dev/outriderd:8",
+		"pilot: {image: 'registry.example/d@sha256:" + strings.Repeat("a", 64) + "'}":                                  "image: registry.example/d@sha256:" + strings.Repeat("a", 64),
+		"global: {imagePullSecrets: [one, two]}":                                                                       "imagePullSecrets:\n      - name: one\n      - name: two",
+		"global: {imagePullPolicy: Always}":                                                                            "imagePullPolicy: Always",
+		"global: {priorityClassName: high}":                                                                            "priorityClassName: high",
+		"pilot: {nodeSelector: {disk: ssd}}":                                                                           "disk: ssd",
+		"pilot: {tolerations: [{key: infra, operator: Exists}]}":                                                       "key: infra",
+		"pilot: {affinity: {podAntiAffinity: {}}}":                                                                     "podAntiAffinity: {}",
+		"pilot: {topologySpreadConstraints: [{maxSkew: 2, topologyKey: rack, whenUnsatisfiable: DoNotSchedule}]}":      "topologyKey: rack",
+		"pilot: {podLabels: {team: mesh}, podAnnotations: {note: a}}":                                                  "team: mesh",
+		"pilot: {deploymentAnnotations: {reloader: 'true'}, deploymentLabels: {x: z}}":                                 "reloader: \"true\"",
+		"pilot: {env: {GOGC: 50, HTTPS_PROXY: 'http://proxy:80'}}":                                                     "name: GOGC\n          value: \"50\"",
+		"pilot: {env: {OUTRIDER_FIRST_USE_TIMEOUT: 3s}}":                                                               "value: 3s",
+		"pilot: {envVarFrom: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}]}":                               "secretKeyRef:",
+		"pilot: {extraContainerArgs: ['--webhook-client-ca=/etc/a b: #']}":                                             "- '--webhook-client-ca=/etc/a b: #'",
+		"pilot: {volumes: [{name: clients, secret: {secretName: c}}], volumeMounts: [{name: clients, mountPath: /c}]}": "secretName: c",
+		"pilot: {resources: {limits: {memory: 9Gi}}}":                                                                  "memory: 9Gi",
+		"pilot: {seccompProfile: {type: Localhost, localhostProfile: a.json}}":                                         "localhostProfile: a.json",
+		"pilot: {keepaliveMaxServerConnectionAge: 5m}":                                                                 "--max-connection-age=5m",
+		"authority: {certificateLife: 2h, maxCertificateLife: 3h, rootSpread: 1h}":                                     "--root-spread=1h",
+		"authority: {secretName: other}":                                                                               "--ca-secret=other",
+		"meshConfig: {trustDomain: example.org}":                                                                       "--trust-domain=example.org",
+		"global: {proxy: {clusterDomain: corp.local}}":                                                                 "--domain=corp.local",
+		"serve: {networks: ['10.0.0.0/8'], names: [a.example]}":                                                        "--network=10.0.0.0/8",
+		"serve: {proxiesPerAddress: 100000}":                                                                           "--proxies-per-address=100000",
+		"serve: {resolveImages: true, logLevel: debug, push: full}":                                                    "--resolve-images",
+		"authority: {secretName: ''}\npilot: {replicaCount: 1}":                                                        "type: Recreate",
+		"pilot: {rollingMaxSurge: 50%}":                                                                                "maxSurge: 50%",
+	} {
+		out, err := yaml.Marshal(deployment(t, values(t, text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(out), want) {
+			t.Errorf("%s: no %q in\n%s", text, want, out)
+		}
+	}
+	all := objects(t, values(t, `
+global: {networkPolicy: {enabled: true}, defaultPodDisruptionBudget: {enabled: false}}
+pilot: {autoscaleEnabled: true, memory: {targetAverageUtilization: 70}, autoscaleBehavior: {scaleDown: {stabilizationWindowSeconds: 60}}, serviceAnnotations: {a: b}, serviceAccountAnnotations: {a: b}, sidecarInjectorWebhookAnnotations: {a: b}, ipFamilies: [IPv4], ipFamilyPolicy: SingleStack}
+`))
+	for _, want := range []string{"NetworkPolicy/outriderd", "HorizontalPodAutoscaler/outriderd"} {
+		if all[want] == nil {
+			t.Errorf("no %s", want)
+		}
+	}
+	if all["PodDisruptionBudget/outriderd"] != nil || get[*appsv1.Deployment](t, all, "Deployment/outriderd").Spec.Replicas != nil {
+		t.Error("a PodDisruptionBudget that is off, or replicas beside an autoscaler")
+	}
+	p := get[*policyv1.PodDisruptionBudget](t, objects(t, values(t, "pilot: {pdb: {minAvailable: 0}}")), "PodDisruptionBudget/outriderd")
+	if p.Spec.MaxUnavailable != nil || p.Spec.MinAvailable.IntValue() != 0 {
+		t.Errorf("%+v", p.Spec)
+	}
+}
+
+// notYet are flags that "outriderd serve" gets with the authority in a Secret.
+var notYet = []string{"--ca-secret", "--root-spread"}
+
+// outriderd has each flag that the chart sets.
+func TestFlagsExist(t *testing.T) {
+	help, err := exec.Command("go", "run", "../cmd/outriderd", "serve", "--help").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, help)
+	}
+	for _, text := range []string{
+		"{}", "revision: canary", "features: {injection: false, hosts: false}",
+		"authority: {maxCertificateLife: 48h, rootSpread: 1h}\nmeshConfig: {trustDomain: a}\nserve: {networks: ['10.0.0.0/8'], names: [a], resolveImages: true}",
+	} {
+		for _, arg := range deployment(t, values(t, text)).Spec.Template.Spec.Containers[0].Args[1:] {
+			name, _, _ := strings.Cut(arg, "=")
+			if !regexp.MustCompile(`(?m)^ +`+name+`\b`).Match(help) && !slices.Contains(notYet, name) {
+				t.Errorf("outriderd serve has no %s", name)
+			}
+		}
+	}
+}
+
+// What is read to find other injectors is the same set of labels that the webhook selects by: a
+// chart's webhook is never taken for another mesh's.
+func TestOurWebhookIsNoOtherInjector(t *testing.T) {
+	c := get[*admission.MutatingWebhookConfiguration](t, objects(t, nil), "MutatingWebhookConfiguration/outrider-injector")
+	if others := webhook.OtherInjectors([]admission.MutatingWebhookConfiguration{*c}); len(others) > 0 {
+		t.Errorf("%q", others)
+	}
+}
+
+// Alerts and dashboard name metrics that outriderd has, and codes of reviews that there are.
+func TestMonitoringNamesWhatThereIs(t *testing.T) {
+	source, err := os.ReadFile("../internal/controlplane/metrics.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, m := range regexp.MustCompile(`"(outriderd_[a-z_]+)"`).FindAllStringSubmatch(string(source), -1) {
+		known[m[1]] = true
+	}
+	options := values(t, "monitoring: {serviceMonitor: {enabled: true}, podMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}")
+	if dashboard := configMap(t, options, "outriderd-dashboard").Data["outrider.json"]; !json.Valid([]byte(dashboard)) {
+		t.Error("the dashboard is no JSON")
+	}
+	files, err := render(t, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := files["outrider/templates/monitoring.yaml"]
+	used := regexp.MustCompile(`outriderd_[a-z_]+`).FindAllString(text, -1)
+	if len(used) < 20 || len(known) < 20 {
+		t.Fatalf("%d metrics used, %d known", len(used), len(known))
+	}
+	for _, name := range used {
+		if !known[strings.TrimSuffix(name, "_bucket")] {
+			t.Errorf("no metric %s", name)
+		}
+	}
+	codes := regexp.MustCompile(`code=~\\?"([a-z|-]+)`).FindStringSubmatch(text)
+	want := []inject.Code{inject.BadAnnotation, inject.PodSecurity, inject.NoMechanism, inject.BadGraph, inject.BadOverride, inject.TooLarge, inject.ImageRefused, inject.PortTaken, inject.VolumeTaken, inject.MountTaken}
+	var names []string
+	for _, code := range want {
+		names = append(names, string(code))
+	}
+	if codes == nil || codes[1] != strings.Join(names, "|") {
+		t.Errorf("codes %q, want %q", codes, names)
+	}
+}

@@ -1,0 +1,321 @@
+package charts
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/pod/inject"
+)
+
+var update = flag.Bool("update", false, "write the schema's values without effect, and the table of docs/install.md")
+
+const schemaFile = "outrider/values.schema.json"
+
+// A schema is one of JSON, as far as the test reads it.
+type schema = map[string]any
+
+func readSchema(t *testing.T) schema {
+	t.Helper()
+	data, err := Files.ReadFile(schemaFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := schema{}
+	if err := json.Unmarshal(data, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// noEffect begins the description of a value that Istio has, and of which injection warns.
+const noEffect = "no effect: "
+
+func properties(s schema) map[string]schema {
+	out := map[string]schema{}
+	all, _ := s["properties"].(map[string]any)
+	for name, p := range all { // any order: out is a map
+		out[name] = p.(schema)
+	}
+	return out
+}
+
+// leaves are the values of a schema whose fields it does not list, by their paths.
+func leaves(parent string, s schema) map[string]schema {
+	out := map[string]schema{}
+	for name, p := range properties(s) { // any order: out is a map
+		path := strings.TrimPrefix(parent+"."+name, ".")
+		if p["properties"] == nil || path == "meshConfig" {
+			out[path] = p
+			continue
+		}
+		maps.Copy(out, leaves(path, p))
+	}
+	return out
+}
+
+func without(s schema) bool {
+	text, _ := s["description"].(string)
+	return strings.HasPrefix(text, noEffect)
+}
+
+// fields are the paths of values, down to those that are leaves of a schema.
+func fields(parent string, v map[string]any, stop map[string]schema) []string {
+	var out []string
+	for name, value := range v { // any order: the result is sorted
+		path := strings.TrimPrefix(parent+"."+name, ".")
+		if below, ok := value.(map[string]any); ok && stop[path] == nil {
+			out = append(out, fields(path, below, stop)...)
+		} else {
+			out = append(out, path)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// values.yaml has each value of the schema but those without effect, and no other.
+func TestValuesAreThoseOfTheSchema(t *testing.T) {
+	all := leaves("", readSchema(t))
+	var want []string
+	for path, s := range all { // any order: sorted below
+		if !without(s) {
+			want = append(want, path)
+		}
+	}
+	slices.Sort(want)
+	if d := cmp.Diff(want, fields("", defaults(t), all)); d != "" {
+		t.Errorf("schema and values.yaml (-schema +values):\n%s", d)
+	}
+}
+
+func defaults(t *testing.T) map[string]any {
+	t.Helper()
+	data, err := Files.ReadFile("outrider/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values(t, string(data))
+}
+
+// at finds the schema of a path; rest is what of the path no schema has.
+func at(s schema, path string) (found schema, rest string) {
+	for path != "" {
+		name, below, _ := strings.Cut(path, ".")
+		next, ok := properties(s)[name]
+		if !ok {
+			return s, path
+		}
+		s, path = next, below
+	}
+	return s, ""
+}
+
+// The schema has each value that injection or the chart uses (internal/pod/inject/keys.go), and
+// each that has no effect, with the reason: -update writes these.
+func TestSchemaHasEveryKey(t *testing.T) {
+	root := readSchema(t)
+	if *update {
+		updateSchema(t, root)
+	}
+	for _, k := range inject.Keys() {
+		path := strings.TrimSuffix(k.Name, ".*")
+		if k.Surface != inject.InValues || path == "pilot.env" || strings.HasPrefix(path, "env.") { // any variable; env is Istio's place for those below pilot.env
+			continue
+		}
+		s, rest := at(root, path)
+		free := s["additionalProperties"] != false
+		switch {
+		case k.Refused != "":
+			if rest == "" || free {
+				t.Errorf("%s is accepted: %s", k.Name, k.Refused)
+			}
+		case k.Without != "":
+			if rest != "" || s["description"] != noEffect+k.Without {
+				t.Errorf("%s: the schema says %q; go test ./charts -update writes it", k.Name, s["description"])
+			}
+		case rest != "" && !free || without(s):
+			t.Errorf("%s has an effect, and is not in the schema", k.Name)
+		}
+	}
+}
+
+// updateSchema replaces the values without effect.
+func updateSchema(t *testing.T, root schema) {
+	t.Helper()
+	remove(root)
+	for _, k := range inject.Keys() {
+		path := strings.TrimSuffix(k.Name, ".*")
+		if k.Surface != inject.InValues || k.Without == "" || path == "pilot.env" {
+			continue
+		}
+		s := root
+		for name := range strings.SplitSeq(path, ".") {
+			if s["properties"] == nil {
+				s["properties"] = map[string]any{}
+			}
+			below := s["properties"].(map[string]any)
+			if below[name] == nil {
+				below[name] = schema{}
+			}
+			s = below[name].(schema)
+		}
+		s["description"] = noEffect + k.Without
+	}
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(root); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(schemaFile, out.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// remove removes values without effect, and objects that have no others.
+func remove(s schema) (empty bool) {
+	all, _ := s["properties"].(map[string]any)
+	for name, p := range all { // any order: each is removed by itself
+		if p := p.(schema); without(p) || p["properties"] != nil && remove(p) {
+			delete(all, name)
+		}
+	}
+	return len(all) == 0
+}
+
+// object is an object with one field, by its path.
+func object(path string, value any) map[string]any {
+	names := strings.Split(path, ".")
+	for i := len(names) - 1; i > 0; i-- {
+		value = map[string]any{names[i]: value}
+	}
+	return map[string]any{names[0]: value}
+}
+
+// A value of another type is refused, and the error has its path.
+func TestEveryTypeIsChecked(t *testing.T) {
+	log.SetOutput(io.Discard) // Helm's own words about tables that are none
+	defer log.SetOutput(os.Stderr)
+	for path, s := range leaves("", readSchema(t)) { // any order: each is a case
+		if without(s) {
+			continue
+		}
+		var wrong any = []any{[]any{"of another type"}}
+		if kind := fmt.Sprint(s["type"]); strings.Contains(kind, "array") {
+			wrong = "text"
+		}
+		_, err := render(t, object(path, wrong))
+		if where := "'/" + strings.ReplaceAll(path, ".", "/") + "'"; err == nil || !strings.Contains(err.Error(), where) {
+			t.Errorf("%s=%v: %v\nwant an error with %s", path, wrong, err, where)
+		}
+	}
+}
+
+// A bad value is refused before anything is applied, and the error names it.
+func TestBadValuesAreRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"pilot: {replicaCount: -1}":                                    "/pilot/replicaCount",
+		"pilot: {replicas: 3}":                                         "'replicas' not allowed",
+		"replicaCount: 3\nnothing: 1":                                  "'nothing' not allowed",
+		"global: {proxy: {excludeOutboundPort: '80'}}":                 "'excludeOutboundPort' not allowed",
+		"global: {proxy: {includeInboundPorts: 'eighty'}}":             "/global/proxy/includeInboundPorts",
+		"global: {proxy: {holdApplicationUntilProxyStarts: 'yes'}}":    "/global/proxy/holdApplicationUntilProxyStarts",
+		"global: {imagePullPolicy: Sometimes}":                         "/global/imagePullPolicy",
+		"global: {proxy: {statusPort: 70000}}":                         "/global/proxy/statusPort",
+		"sidecarInjectorWebhook: {failurePolicy: Retry}":               "/sidecarInjectorWebhook/failurePolicy",
+		"sidecarInjectorWebhook: {ownLabels: never}":                   "/sidecarInjectorWebhook/ownLabels",
+		"revision: Canary":                                             "/revision",
+		"authority: {certificateLife: a day}":                          "/authority/certificateLife",
+		"authority: {secret: mine}":                                    "'secret' not allowed",
+		"serve: {networks: [10.0.0.0]}":                                "/serve/networks/0",
+		"serve: {push: half}":                                          "/serve/push",
+		"features: {host: false}":                                      "'host' not allowed",
+		"monitoring: {serviceMonitor: {interval: often}}":              "/monitoring/serviceMonitor/interval",
+		"pilot: {resources: {request: {cpu: 1}}}":                      "'request' not allowed",
+		"pilot: {seccompProfile: {type: None}}":                        "/pilot/seccompProfile/type",
+		"kind: IstioOperator":                                          "'kind' not allowed",
+		"authority: {secretName: ''}\npilot: {replicaCount: 2}":        "pilot.replicaCount: more than one needs authority.secretName",
+		"authority: {secretName: ''}\npilot: {autoscaleEnabled: true}": "pilot.autoscaleEnabled: more than one pod needs authority.secretName",
+		"revision: canary\nsidecarInjectorWebhook: {ownLabels: 'on'}":  "sidecarInjectorWebhook.ownLabels: on and revision contradict each other",
+		"pilot: {autoscaleEnabled: true, autoscaleMax: 1}":             "pilot.autoscaleMax: less than pilot.autoscaleMin",
+		"pilot: {rollingMaxSurge: 0, rollingMaxUnavailable: 0}":        "pilot.rollingMaxSurge: no pod could be replaced",
+	} {
+		if _, err := render(t, values(t, text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v\nwant %q", text, err, want)
+		}
+	}
+}
+
+// Istio's values that have no effect are accepted; injection warns of each.
+func TestValuesWithoutEffectReachInjection(t *testing.T) {
+	v, warnings := injection(t, values(t, "global: {proxy: {privileged: true, excludeOutboundPorts: 80}, variant: debug}\nztunnel: {a: b}"))
+	all := strings.Join(warnings, "\n")
+	for _, want := range []string{"global.proxy.privileged has no effect", "global.variant has no effect", "ztunnel has no effect"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no warning with %q: %s", want, all)
+		}
+	}
+	if v.Global.Proxy.ExcludeOutboundPorts != "80" || len(warnings) != 3 {
+		t.Errorf("%+v\n%s", v.Global.Proxy, all)
+	}
+}
+
+// injection reads what outriderd reads.
+func injection(t *testing.T, v map[string]any) (inject.Values, []string) {
+	t.Helper()
+	out, warnings, err := inject.ParseValues([]byte(configMap(t, v, "outriderd-injection").Data["values.yaml"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out, warnings
+}
+
+// Values that are not set change nothing of injection, and need no warning.
+func TestDefaultsAreThoseOfInjection(t *testing.T) {
+	chart, warnings := injection(t, nil)
+	if len(warnings) > 0 {
+		t.Errorf("warnings: %q", warnings)
+	}
+	for _, text := range []string{
+		"{metadata: {name: a}, spec: {containers: [{name: app, image: a, command: [/a], readinessProbe: {httpGet: {port: 80}}}]}}",
+		"{metadata: {name: a, annotations: {outrider.dev/start: native, outrider.dev/native-release: probe}}, spec: {containers: [{name: app, image: a, command: [/a]}]}}",
+		"{metadata: {name: a, annotations: {outrider.dev/init: none}}, spec: {initContainers: [{name: i, image: a, command: [/a]}], containers: [{name: app, image: a, command: [/a]}]}}",
+	} {
+		for _, labels := range []map[string]string{nil, {"istio-injection": "enabled"}} {
+			if d := cmp.Diff(injected(t, text, labels, inject.Values{}), injected(t, text, labels, chart)); d != "" {
+				t.Errorf("injection without values, and with the chart's:\n%s", d)
+			}
+		}
+	}
+}
+
+func injected(t *testing.T, text string, labels map[string]string, v inject.Values) string {
+	t.Helper()
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict([]byte(text), &pod); err != nil {
+		t.Fatal(err)
+	}
+	r, err := inject.Pod(&pod, inject.Namespace{Name: "shop", Labels: labels}, inject.Options{Values: v, Kubernetes: 34})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := yaml.Marshal(r.Pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(string(out), r.Reason, r.Notes, r.Warnings)
+}
