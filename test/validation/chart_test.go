@@ -1,0 +1,275 @@
+package validation
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	definitions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	definitionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	definitionvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	security "k8s.io/pod-security-admission/api"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+	"sigs.k8s.io/yaml"
+
+	"outrider.dev/charts"
+)
+
+// everything has each option of the chart on.
+const everything = `
+global: {priorityClassName: high, imagePullSecrets: [a], networkPolicy: {enabled: true}}
+pilot: {autoscaleEnabled: true, memory: {targetAverageUtilization: 70}, autoscaleBehavior: {scaleDown: {stabilizationWindowSeconds: 60}}, ipFamilies: [IPv4], ipFamilyPolicy: SingleStack,
+  nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}], envVarFrom: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}], env: {GOGC: 50},
+  volumes: [{name: c, secret: {secretName: c}}], volumeMounts: [{name: c, mountPath: /c}], serviceAnnotations: {a: b}, podAnnotations: {a: b}, podLabels: {c: d}}
+sidecarInjectorWebhook: {enableNamespacesByDefault: true}
+monitoring: {dashboard: {enabled: true, annotations: {a: b}}}
+`
+
+// chartValues are each profile of the chart, its defaults, a revision, and everything.
+func chartValues(t *testing.T) map[string]map[string]any {
+	t.Helper()
+	texts := map[string]string{"defaults": "{}", "revision": "revision: canary", "everything": everything, "nothing": "features: {injection: false, gatewayRoutes: false, policies: false, hosts: false, otherMeshes: false}"}
+	files, err := charts.Files.ReadDir("profiles")
+	if err != nil || len(files) < 3 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		text, err := charts.Files.ReadFile("profiles/" + f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts["profile "+strings.TrimSuffix(f.Name(), ".yaml")] = string(text)
+	}
+	out := map[string]map[string]any{}
+	for name, text := range texts { // any order: out is a map
+		var v map[string]any
+		if err := yaml.Unmarshal([]byte(text), &v); err != nil {
+			t.Fatal(err)
+		}
+		out[name] = v
+	}
+	return out
+}
+
+// renderChart returns the objects that a version of Kubernetes gets, and the definitions.
+func renderChart(t *testing.T, v map[string]any, minor string) (objects, crds [][]byte) {
+	t.Helper()
+	var files []*loader.BufferedFile
+	err := fs.WalkDir(charts.Files, "outrider", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := charts.Files.ReadFile(name)
+		files = append(files, &loader.BufferedFile{Name: strings.TrimPrefix(name, "outrider/"), Data: data})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := loader.LoadFiles(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range c.CRDObjects() {
+		crds = append(crds, d.File.Data)
+	}
+	caps := chartutil.DefaultCapabilities.Copy()
+	caps.KubeVersion = chartutil.KubeVersion{Version: "v1." + minor + ".0", Major: "1", Minor: minor}
+	if !chartutil.IsCompatibleRange(c.Metadata.KubeVersion, caps.KubeVersion.Version) {
+		t.Fatalf("the chart wants Kubernetes %s", c.Metadata.KubeVersion)
+	}
+	all, err := chartutil.ToRenderValues(c, v, chartutil.ReleaseOptions{Name: "outrider", Namespace: "outrider-system"}, caps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts, err := engine.Render(c, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range texts { // any order: each object is checked by itself
+		if path.Ext(name) != ".yaml" {
+			continue
+		}
+		for doc := range strings.SplitSeq("\n"+text, "\n---") {
+			raw, err := yaml.YAMLToJSONStrict([]byte(doc))
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if string(raw) != "null" {
+				objects = append(objects, raw)
+			}
+		}
+	}
+	return objects, crds
+}
+
+// releases are the last ones of each version of Kubernetes, by their module client-go, with its
+// sum. It has the schemas of all built-in kinds, for server-side apply.
+var releases = []struct{ minor, version, sum string }{
+	{"29", "v0.29.15", "h1:zCBOXKCtz9Hl8boKUGs8zbtZEP6pc7O8Ov3ma+gnS6o="},
+	{"30", "v0.30.14", "h1:D81QZvBtv897JU4HRsx4YoaCDnzeZSvB8eApgmbtXVA="},
+	{"31", "v0.31.14", "h1:d4/G0xfksNIbMWH7ghjzOwC5bTAwQ20gABTjZw7fLlQ="},
+	{"32", "v0.32.13", "h1:FxVdGzgrWW8QBprX/xJjoxs9tE06UJIbuy8IfNoxn0c="},
+	{"33", "v0.33.13", "h1:gyirIFpLEF9RltmrUkkObQFkxeumU2hRcxiDsVfrf1w="},
+	{"34", "v0.34.13", "h1:47Nf1YByDhpYtyOB9zd56FB9bEDxsozH1ic3VyU7zV0="},
+	{"35", "v0.35.10", "h1:HXF+042qTnXFFISMiuMHiM5yN2lVonVQQAkpIWxSGPk="},
+	{"36", "v0.36.6", "h1:/nxcosTtar7svq4xjpzMPirzoShNK2+nSZ7AGDL6c3k="},
+}
+
+// schemas reads the schemas of a release out of its module.
+func schemas(t *testing.T, version, sum string) *typed.Parser {
+	t.Helper()
+	out, err := exec.Command("go", "mod", "download", "-json", "k8s.io/client-go@"+version).Output()
+	var module struct{ Dir, Sum, Error string }
+	if e := json.Unmarshal(out, &module); e != nil || err != nil || module.Error != "" {
+		t.Skipf("k8s.io/client-go@%s cannot be downloaded: %v %v %s", version, err, e, module.Error)
+	}
+	if module.Sum != sum {
+		t.Fatalf("k8s.io/client-go@%s has the sum %s, want %s", version, module.Sum, sum)
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(module.Dir, "applyconfigurations", "internal", "internal.go"), nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text string
+	ast.Inspect(file, func(n ast.Node) bool {
+		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING && strings.HasPrefix(l.Value, "`types:") {
+			text, err = strconv.Unquote(l.Value)
+		}
+		return err == nil
+	})
+	if err != nil || text == "" {
+		t.Fatalf("no schemas in k8s.io/client-go@%s: %v", version, err)
+	}
+	p, err := typed.NewParser(typed.YAMLObject(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// typeOf is the name of a kind in the schemas.
+func typeOf(o map[string]any) string {
+	group, version, ok := strings.Cut(o["apiVersion"].(string), "/")
+	if !ok {
+		group, version = "core", group
+	}
+	group, _, _ = strings.Cut(group, ".")
+	return "io.k8s.api." + group + "." + version + "." + o["kind"].(string)
+}
+
+// Each object of each profile has only fields that each version of Kubernetes has, of its types.
+func TestChartOnEachVersion(t *testing.T) {
+	for _, r := range releases {
+		t.Run("1."+r.minor, func(t *testing.T) {
+			parser := schemas(t, r.version, r.sum)
+			checked := 0
+			for name, v := range chartValues(t) { // any order: each is a case
+				all, _ := renderChart(t, v, r.minor)
+				for _, raw := range all {
+					var o map[string]any
+					if err := json.Unmarshal(raw, &o); err != nil {
+						t.Fatal(err)
+					}
+					kind := parser.Type(typeOf(o))
+					if !kind.IsValid() {
+						t.Errorf("%s: Kubernetes has no %s", name, typeOf(o))
+						continue
+					}
+					if _, err := kind.FromUnstructured(o); err != nil {
+						t.Errorf("%s: %s: %v", name, typeOf(o), err)
+					}
+					checked++
+				}
+			}
+			if checked < 90 {
+				t.Errorf("%d objects only", checked)
+			}
+			t.Logf("%d objects against the schemas of k8s.io/client-go@%s", checked, r.version)
+		})
+	}
+}
+
+// The schemas find what is wrong: a field that is not there yet, and a text in place of a number.
+func TestSchemasFindMistakes(t *testing.T) {
+	parser := schemas(t, releases[0].version, releases[0].sum)
+	for text, want := range map[string]string{
+		`{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"name":"a","restartPolicyRules":[]}]}}`: "field not declared in schema",
+		`{"apiVersion":"apps/v1","kind":"Deployment","spec":{"replicas":"2"}}`:                          "expected numeric",
+	} {
+		var o map[string]any
+		if err := json.Unmarshal([]byte(text), &o); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parser.Type(typeOf(o)).FromUnstructured(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// The API server's own code takes the control plane without a warning, as restricted by Pod Security.
+func TestChartsDeployment(t *testing.T) {
+	found := 0
+	for name, v := range chartValues(t) { // any order: each is a case
+		all, _ := renderChart(t, v, "34")
+		for _, raw := range all {
+			var o metav1.TypeMeta
+			if err := json.Unmarshal(raw, &o); err != nil {
+				t.Fatal(err)
+			}
+			if o.Kind != "Deployment" {
+				continue
+			}
+			found++
+			verdict, err := judge(raw)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if len(verdict.errors)+len(verdict.warnings) > 0 || verdict.level != security.LevelRestricted {
+				t.Errorf("%s: %s %q %q", name, verdict.level, verdict.errors, verdict.warnings)
+			}
+		}
+	}
+	if found != len(chartValues(t)) {
+		t.Errorf("%d Deployments", found)
+	}
+}
+
+// The API server's own code takes the definitions.
+func TestChartsDefinitions(t *testing.T) {
+	_, crds := renderChart(t, nil, "34")
+	var names []string
+	for _, raw := range crds {
+		var v1 definitionsv1.CustomResourceDefinition
+		if err := yaml.UnmarshalStrict(raw, &v1); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, v1.Name)
+		definitionsv1.SetDefaults_CustomResourceDefinition(&v1)
+		definitionsv1.SetDefaults_CustomResourceDefinitionSpec(&v1.Spec)
+		v1.Status.StoredVersions = []string{"v1"}
+		var d definitions.CustomResourceDefinition
+		if err := definitionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&v1, &d, nil); err != nil {
+			t.Fatal(err)
+		}
+		if errs := definitionvalidation.ValidateCustomResourceDefinition(t.Context(), &d); len(errs) > 0 {
+			t.Errorf("%s: %v", v1.Name, errs.ToAggregate())
+		}
+	}
+	if !slices.Contains(names, "hosts.outrider.dev") || !slices.Contains(names, "peerauthentications.security.istio.io") {
+		t.Errorf("%q", names)
+	}
+}
