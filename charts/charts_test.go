@@ -234,7 +234,7 @@ func TestDefinitions(t *testing.T) {
 			continue
 		}
 		names = append(names, v1.Name)
-		if v1.Labels["outrider.dev/made-by"] != "outrider" {
+		if v1.Labels["outrider.dev/made-by"] != "outriderd" {
 			t.Errorf("%s: labels %v", d.Filename, v1.Labels)
 		}
 	}

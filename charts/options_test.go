@@ -152,11 +152,12 @@ func TestPermissionsGoWithTheirFeatures(t *testing.T) {
 	}{
 		"features: {gatewayRoutes: false}":                      {"--skip-kind=httproutes", "httproutes|customresourcedefinitions", 2},
 		"features: {policies: false}":                           {"--skip-kind=peerauthentications", "peerauthentications|customresourcedefinitions", 2},
-		"features: {hosts: false}":                              {"--skip-kind=hosts", "hosts|customresourcedefinitions|^namespace: (create|delete|list) configmaps$", 5},
+		"features: {hosts: false}":                              {"--skip-kind=hosts", "hosts|customresourcedefinitions|^namespace: (create|get|delete|list) configmaps$", 6},
 		"features: {otherMeshes: false}":                        {"--skip-kind=ignored", ".", 30},
 		"features: {injection: false}":                          {"--webhook=off", "mutatingwebhookconfigurations", 4},
+		"authority: {secretName: cacerts}":                      {"--state=/var/lib/outrider", "^namespace: .* secrets", 5},
 		"sidecarInjectorWebhook: {ownLabels: 'on'}":             {"--own-labels=on", "^cluster: (list|watch) mutatingwebhookconfigurations$", 2},
-		"authority: {secretName: ''}\npilot: {replicaCount: 1}": {"--state=/var/lib/outrider", "^namespace: ", 8},
+		"authority: {secretName: ''}\npilot: {replicaCount: 1}": {"--state=/var/lib/outrider", "^namespace: ", 9},
 	} {
 		t.Run(text, func(t *testing.T) {
 			all := objects(t, values(t, text))
@@ -282,7 +283,7 @@ func TestOptions(t *testing.T) {
 		"pilot: {seccompProfile: {type: Localhost, localhostProfile: a.json}}":                                         "localhostProfile: a.json",
 		"pilot: {keepaliveMaxServerConnectionAge: 5m}":                                                                 "--max-connection-age=5m",
 		"authority: {certificateLife: 2h, maxCertificateLife: 3h, rootSpread: 1h}":                                     "--root-spread=1h",
-		"authority: {secretName: other}":                                                                               "--ca-secret=other",
+		"authority: {secretName: other}":                                                                               "name: OUTRIDER_CA_SECRET\n          value: other",
 		"meshConfig: {trustDomain: example.org}":                                                                       "--trust-domain=example.org",
 		"global: {proxy: {clusterDomain: corp.local}}":                                                                 "--domain=corp.local",
 		"serve: {networks: ['10.0.0.0/8'], names: [a.example]}":                                                        "--network=10.0.0.0/8",
@@ -318,7 +319,7 @@ pilot: {autoscaleEnabled: true, memory: {targetAverageUtilization: 70}, autoscal
 }
 
 // notYet are flags that "outriderd serve" gets with the authority in a Secret.
-var notYet = []string{"--ca-secret", "--root-spread"}
+var notYet = []string{"--root-spread"}
 
 // outriderd has each flag that the chart sets.
 func TestFlagsExist(t *testing.T) {
