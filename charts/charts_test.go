@@ -1,19 +1,12 @@
-package charts
+package charts_test
 
 import (
-	"bytes"
-	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"slices"
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
 	corev1 "k8s.io/api/core/v1"
@@ -23,51 +16,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
-)
 
-// load reads the embedded chart, as the commands do.
-func load(t *testing.T) *chart.Chart {
-	t.Helper()
-	var files []*loader.BufferedFile
-	err := fs.WalkDir(Files, "outrider", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		data, err := Files.ReadFile(name)
-		files = append(files, &loader.BufferedFile{Name: strings.TrimPrefix(name, "outrider/"), Data: data})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := loader.LoadFiles(files)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
+	"outrider.dev/charts"
+	"outrider.dev/test/chart"
+)
 
 // profiles are the names of the files of values.
 func profiles(t *testing.T) []string {
 	t.Helper()
-	entries, err := Files.ReadDir("profiles")
-	if err != nil || len(entries) < 3 {
-		t.Fatal(entries, err)
-	}
-	var out []string
-	for _, e := range entries {
-		out = append(out, strings.TrimSuffix(e.Name(), ".yaml"))
+	out, err := chart.Profiles()
+	if err != nil || len(out) < 3 {
+		t.Fatal(out, err)
 	}
 	return out
 }
 
 func profile(t *testing.T, name string) map[string]any {
 	t.Helper()
-	data, err := Files.ReadFile("profiles/" + name + ".yaml")
+	out, err := chart.Profile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return values(t, string(data))
+	return out
 }
 
 func values(t *testing.T, text string) map[string]any {
@@ -82,12 +52,7 @@ func values(t *testing.T, text string) map[string]any {
 // render returns the manifests by their files.
 func render(t *testing.T, v map[string]any) (map[string]string, error) {
 	t.Helper()
-	c := load(t)
-	all, err := chartutil.ToRenderValues(c, v, chartutil.ReleaseOptions{Name: "outrider", Namespace: "outrider-system", IsInstall: true, Revision: 1}, chartutil.DefaultCapabilities)
-	if err != nil {
-		return nil, err
-	}
-	return engine.Render(c, all)
+	return chart.Files(v, "")
 }
 
 // decode is strict: a field that the API does not have is an error.
@@ -96,40 +61,28 @@ var decode = serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).
 // objects renders and decodes.
 func objects(t *testing.T, v map[string]any) map[string]runtime.Object {
 	t.Helper()
-	files, err := render(t, v)
+	all, err := chart.Objects(v, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]runtime.Object{}
-	for name, text := range files { // any order: out is a map
-		if path.Ext(name) != ".yaml" {
+	for _, o := range all {
+		if o.APIVersion == "monitoring.coreos.com/v1" {
+			if err := yaml.UnmarshalStrict([]byte(o.Text), &monitoring{}); err != nil {
+				t.Errorf("%s: %v\n%s", o.File, err, o.Text)
+			}
 			continue
 		}
-		for _, doc := range strings.Split("\n"+text, "\n---") {
-			if fields := values(t, doc); len(fields) == 0 {
-				continue
-			}
-			if m, err := monitor(doc); m || err != nil {
-				if err != nil {
-					t.Errorf("%s: %v\n%s", name, err, doc)
-				}
-				continue
-			}
-			o, kind, err := decode.Decode([]byte(doc), nil, nil)
-			if err != nil {
-				t.Errorf("%s: %v\n%s", name, err, doc)
-				continue
-			}
-			meta, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			key := fmt.Sprint(kind.Kind, "/", meta["metadata"].(map[string]any)["name"])
-			if out[key] != nil {
-				t.Errorf("%s: %s is there twice", name, key)
-			}
-			out[key] = o
+		decoded, _, err := decode.Decode([]byte(o.Text), nil, nil)
+		if err != nil {
+			t.Errorf("%s: %v\n%s", o.File, err, o.Text)
+			continue
 		}
+		key := o.Kind + "/" + o.Name
+		if out[key] != nil {
+			t.Errorf("%s: %s is there twice", o.File, key)
+		}
+		out[key] = decoded
 	}
 	return out
 }
@@ -171,18 +124,9 @@ type endpoint struct {
 	} `json:"relabelings"`
 }
 
-// monitor reports whether a document is one of those kinds.
-func monitor(doc string) (bool, error) {
-	var kind metav1.TypeMeta
-	if err := yaml.Unmarshal([]byte(doc), &kind); err != nil || kind.APIVersion != "monitoring.coreos.com/v1" {
-		return false, err
-	}
-	return true, yaml.UnmarshalStrict([]byte(doc), &monitoring{})
-}
-
 func TestLint(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, Files); err != nil {
+	if err := os.CopyFS(dir, charts.Files); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range lint.AllWithKubeVersion(path.Join(dir, "outrider"), nil, "outrider-system", nil).Messages {
@@ -224,20 +168,25 @@ func TestProfilesRender(t *testing.T) {
 // delete them. The API server's own validation of them is in test/validation.
 func TestDefinitions(t *testing.T) {
 	var names []string
-	for _, d := range load(t).CRDObjects() {
-		if bytes.Contains(d.File.Data, []byte("{{")) {
-			t.Errorf("%s: Helm does not render definitions", d.Filename)
+	all, err := chart.Definitions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, text := range all { // any order: names are sorted below
+		if strings.Contains(text, "{{") {
+			t.Errorf("%s: Helm does not render definitions", file)
 		}
-		var v1 apiextensions.CustomResourceDefinition
-		if err := yaml.UnmarshalStrict(d.File.Data, &v1); err != nil {
-			t.Errorf("%s: %v", d.Filename, err)
+		var d apiextensions.CustomResourceDefinition
+		if err := yaml.UnmarshalStrict([]byte(text), &d); err != nil {
+			t.Errorf("%s: %v", file, err)
 			continue
 		}
-		names = append(names, v1.Name)
-		if v1.Labels["outrider.dev/made-by"] != "outriderd" {
-			t.Errorf("%s: labels %v", d.Filename, v1.Labels)
+		names = append(names, d.Name)
+		if d.Labels["outrider.dev/made-by"] != "outriderd" {
+			t.Errorf("%s: labels %v", file, d.Labels)
 		}
 	}
+	slices.Sort(names)
 	if want := []string{"hosts.outrider.dev", "peerauthentications.security.istio.io"}; !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
 	}

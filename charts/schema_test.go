@@ -1,4 +1,4 @@
-package charts
+package charts_test
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"outrider.dev/charts"
 	"outrider.dev/internal/pod/inject"
 )
 
@@ -29,7 +30,7 @@ type schema = map[string]any
 
 func readSchema(t *testing.T) schema {
 	t.Helper()
-	data, err := Files.ReadFile(schemaFile)
+	data, err := charts.Files.ReadFile(schemaFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +104,7 @@ func TestValuesAreThoseOfTheSchema(t *testing.T) {
 
 func defaults(t *testing.T) map[string]any {
 	t.Helper()
-	data, err := Files.ReadFile("outrider/values.yaml")
+	data, err := charts.Files.ReadFile("outrider/values.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

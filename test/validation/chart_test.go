@@ -5,18 +5,13 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
 	definitions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	definitionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	definitionvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
@@ -25,7 +20,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/charts"
+	"outrider.dev/test/chart"
 )
 
 // everything has each option of the chart on.
@@ -41,79 +36,44 @@ monitoring: {dashboard: {enabled: true, annotations: {a: b}}}
 // chartValues are each profile of the chart, its defaults, a revision, and everything.
 func chartValues(t *testing.T) map[string]map[string]any {
 	t.Helper()
-	texts := map[string]string{"defaults": "{}", "revision": "revision: canary", "everything": everything, "nothing": "features: {injection: false, gatewayRoutes: false, policies: false, hosts: false, otherMeshes: false}"}
-	files, err := charts.Files.ReadDir("profiles")
-	if err != nil || len(files) < 3 {
-		t.Fatal(files, err)
-	}
-	for _, f := range files {
-		text, err := charts.Files.ReadFile("profiles/" + f.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		texts["profile "+strings.TrimSuffix(f.Name(), ".yaml")] = string(text)
-	}
 	out := map[string]map[string]any{}
-	for name, text := range texts { // any order: out is a map
+	for name, text := range map[string]string{ // any order: out is a map
+		"defaults": "{}", "revision": "revision: canary", "everything": everything,
+		"nothing": "features: {injection: false, gatewayRoutes: false, policies: false, hosts: false, otherMeshes: false}",
+	} {
 		var v map[string]any
 		if err := yaml.Unmarshal([]byte(text), &v); err != nil {
 			t.Fatal(err)
 		}
 		out[name] = v
 	}
+	profiles, err := chart.Profiles()
+	if err != nil || len(profiles) < 3 {
+		t.Fatal(profiles, err)
+	}
+	for _, name := range profiles {
+		if out["profile "+name], err = chart.Profile(name); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return out
 }
 
-// renderChart returns the objects that a version of Kubernetes gets, and the definitions.
-func renderChart(t *testing.T, v map[string]any, minor string) (objects, crds [][]byte) {
+// renderChart returns the objects, as JSON, that a version of Kubernetes gets.
+func renderChart(t *testing.T, v map[string]any, minor string) (out [][]byte) {
 	t.Helper()
-	var files []*loader.BufferedFile
-	err := fs.WalkDir(charts.Files, "outrider", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
+	all, err := chart.Objects(v, "1."+minor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range all {
+		raw, err := yaml.YAMLToJSONStrict([]byte(o.Text))
+		if err != nil {
+			t.Fatalf("%s: %v", o.File, err)
 		}
-		data, err := charts.Files.ReadFile(name)
-		files = append(files, &loader.BufferedFile{Name: strings.TrimPrefix(name, "outrider/"), Data: data})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+		out = append(out, raw)
 	}
-	c, err := loader.LoadFiles(files)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range c.CRDObjects() {
-		crds = append(crds, d.File.Data)
-	}
-	caps := chartutil.DefaultCapabilities.Copy()
-	caps.KubeVersion = chartutil.KubeVersion{Version: "v1." + minor + ".0", Major: "1", Minor: minor}
-	if !chartutil.IsCompatibleRange(c.Metadata.KubeVersion, caps.KubeVersion.Version) {
-		t.Fatalf("the chart wants Kubernetes %s", c.Metadata.KubeVersion)
-	}
-	all, err := chartutil.ToRenderValues(c, v, chartutil.ReleaseOptions{Name: "outrider", Namespace: "outrider-system"}, caps)
-	if err != nil {
-		t.Fatal(err)
-	}
-	texts, err := engine.Render(c, all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range texts { // any order: each object is checked by itself
-		if path.Ext(name) != ".yaml" {
-			continue
-		}
-		for doc := range strings.SplitSeq("\n"+text, "\n---") {
-			raw, err := yaml.YAMLToJSONStrict([]byte(doc))
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			if string(raw) != "null" {
-				objects = append(objects, raw)
-			}
-		}
-	}
-	return objects, crds
+	return out
 }
 
 // releases are the last ones of each version of Kubernetes, by their module client-go, with its
@@ -178,7 +138,7 @@ func TestChartOnEachVersion(t *testing.T) {
 			parser := schemas(t, r.version, r.sum)
 			checked := 0
 			for name, v := range chartValues(t) { // any order: each is a case
-				all, _ := renderChart(t, v, r.minor)
+				all := renderChart(t, v, r.minor)
 				for _, raw := range all {
 					var o map[string]any
 					if err := json.Unmarshal(raw, &o); err != nil {
@@ -224,7 +184,7 @@ func TestSchemasFindMistakes(t *testing.T) {
 func TestChartsDeployment(t *testing.T) {
 	found := 0
 	for name, v := range chartValues(t) { // any order: each is a case
-		all, _ := renderChart(t, v, "34")
+		all := renderChart(t, v, "34")
 		for _, raw := range all {
 			var o metav1.TypeMeta
 			if err := json.Unmarshal(raw, &o); err != nil {
@@ -250,11 +210,14 @@ func TestChartsDeployment(t *testing.T) {
 
 // The API server's own code takes the definitions.
 func TestChartsDefinitions(t *testing.T) {
-	_, crds := renderChart(t, nil, "34")
+	crds, err := chart.Definitions()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var names []string
-	for _, raw := range crds {
+	for _, text := range crds { // any order: each is judged by itself
 		var v1 definitionsv1.CustomResourceDefinition
-		if err := yaml.UnmarshalStrict(raw, &v1); err != nil {
+		if err := yaml.UnmarshalStrict([]byte(text), &v1); err != nil {
 			t.Fatal(err)
 		}
 		names = append(names, v1.Name)
