@@ -1,5 +1,5 @@
 // Package attack runs hostile callers against the real commands, with the memory limit that
-// they have in deploy/outriderd.yaml, and measures what an ordinary client notices meanwhile.
+// they have in the chart, and measures what an ordinary client notices meanwhile.
 //
 //	make attack                                             every case, the long form (root)
 //	go test ./test/attack                                   the short form, as in make test

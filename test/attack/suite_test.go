@@ -52,8 +52,8 @@ const (
 	keptFiles      = 10
 )
 
-// planeLimit is for outriderd with few proxies: a quarter of what its container has in
-// deploy/outriderd.yaml.
+// planeLimit is for outriderd with few proxies: a quarter of what its container has in the
+// chart.
 const planeLimit = 256 << 20
 
 // agentLimit is for an agent alone, which shares its container's limit with Envoy. It has 13

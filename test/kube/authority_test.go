@@ -65,7 +65,7 @@ func (w world) secret(t *testing.T, name string) *corev1.Secret {
 }
 
 // The Secret and the ConfigMaps keep to the same rules as folder and file, with the roles of
-// deploy/outriderd.yaml.
+// the chart.
 func TestTheSecretIsAStore(t *testing.T) {
 	w := enterWorld(t)
 	deployed(t)

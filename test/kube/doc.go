@@ -1,3 +1,3 @@
 // Package kube shows internal/controlplane/kube and outriderd on a real API server, with the roles of
-// deploy/outriderd.yaml and no others.
+// the chart and no others.
 package kube

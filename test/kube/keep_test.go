@@ -76,7 +76,7 @@ func TestTokensAreReviewed(t *testing.T) {
 	}
 	l.cut()
 	unsure(through, "reviewing a token: ") // refused, or reset on a connection that was
-	unsure(w.connect(t, &j, as("tokens", "default")), `cannot create resource "tokenreviews" in API group "authentication.k8s.io" at the cluster scope; deploy/outriderd.yaml has the roles`)
+	unsure(w.connect(t, &j, as("tokens", "default")), `cannot create resource "tokenreviews" in API group "authentication.k8s.io" at the cluster scope; the chart has the roles`)
 }
 
 func TestNamespacesAreKnownAtOnce(t *testing.T) {

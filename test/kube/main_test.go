@@ -69,8 +69,7 @@ func enter(ctx context.Context) (status int, err error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// loadImage builds outriderd and puts it into the cluster, by the name that
-// deploy/outriderd.yaml has.
+// loadImage builds outriderd and puts it into the cluster, by the name that the chart has.
 func loadImage(ctx context.Context, c *cluster.Cluster) error {
 	binary, tarball := filepath.Join(c.Dir(), commands.ControlPlane), filepath.Join(c.Dir(), "outriderd.tar")
 	if err := commands.Build(ctx, c.Dir(), commands.ControlPlane); err != nil {

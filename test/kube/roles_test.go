@@ -6,8 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +24,7 @@ import (
 	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/mesh"
+	"outrider.dev/test/chart"
 )
 
 // roles are the rules of ClusterRoles in the cluster, one for each resource and verb.
@@ -221,15 +220,13 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// deploy/outriderd.yaml as it is: it becomes ready, and a pod is injected by it; without
-// its permission its readiness has the reason.
+// The chart as it is, but for one replica, whose log has everything once: it becomes ready, and a
+// pod is injected by it; without its permission its readiness has the reason.
 func TestDeployment(t *testing.T) {
 	w := enterWorld(t)
-	file := filepath.Join(root, "deploy", "outriderd.yaml")
-	if _, err := os.Stat(file); err != nil {
-		t.Fatal(err)
-	}
-	kubectl(t, "", "apply", "--filename="+file)
+	manifest, err := chart.Manifest("pilot: {replicaCount: 1}")
+	must(t, err)
+	apply(t, manifest)
 	log := func() string {
 		return kubectl(t, "", "logs", "--namespace=outrider-system", "deployment/outriderd")
 	}
@@ -239,7 +236,7 @@ func TestDeployment(t *testing.T) {
 		m, err := w.CoreV1().ConfigMaps("injected").Get(t.Context(), contract.RootConfigMap, metav1.GetOptions{})
 		return err == nil && strings.Contains(m.Data["root-cert.pem"], "BEGIN CERTIFICATE")
 	}, log)
-	apply(t, kubectl(t, "", "exec", "--namespace=outrider-system", "deployment/outriderd", "--", "/usr/local/bin/outriderd", "webhook-config"))
+	kubectl(t, "", "wait", "--for=jsonpath={.webhooks[0].clientConfig.caBundle}", "--timeout=60s", "mutatingwebhookconfiguration/outrider-injector")
 	t.Cleanup(func() {
 		w.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(context.Background(), "outrider-injector", metav1.DeleteOptions{})
 	})
@@ -255,29 +252,37 @@ func TestDeployment(t *testing.T) {
 
 	must(t, w.RbacV1().ClusterRoleBindings().Delete(t.Context(), "outriderd-mesh", metav1.DeleteOptions{}))
 	kubectl(t, "", "rollout", "restart", "--namespace=outrider-system", "deployment/outriderd")
-	const want = `services is forbidden: User "system:serviceaccount:outrider-system:outriderd" cannot list resource "services" in API group "" at the cluster scope; deploy/outriderd.yaml has the roles`
+	const want = `services is forbidden: User "system:serviceaccount:outrider-system:outriderd" cannot list resource "services" in API group "" at the cluster scope; the chart has the roles`
 	var answer string
 	until(t, "readiness names what is missing", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		pods, err := w.CoreV1().Pods("outrider-system").List(ctx, metav1.ListOptions{LabelSelector: "app=outriderd"})
-		must(t, err)
-		// The old pod serves until the new one is ready, which it does not become.
-		return slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
-			question, err := http.NewRequestWithContext(ctx, "GET", "http://"+net.JoinHostPort(pod.Status.PodIP, "15014")+"/ready", nil)
-			must(t, err)
-			r, err := http.DefaultClient.Do(question)
-			if err != nil {
-				answer = err.Error()
-				return false
-			}
-			defer r.Body.Close()
-			text, err := io.ReadAll(r.Body)
-			answer = string(text)
-			return err == nil && r.StatusCode == http.StatusServiceUnavailable && strings.Contains(answer, want)
-		})
+		if err != nil {
+			return false
+		}
+		answer = ""
+		for _, pod := range pods.Items { // the former one stays: no other is ready
+			answer += readiness(ctx, pod.Status.PodIP)
+		}
+		return len(pods.Items) == 2 && strings.Contains(answer, want) && strings.Contains(answer, "200 OK: ready")
 	}, func() string { return answer + "\n" + log() })
-	kubectl(t, "", "apply", "--filename="+file)
+	apply(t, manifest)
 	kubectl(t, "", "rollout", "status", "--namespace=outrider-system", "deployment/outriderd", "--timeout=90s")
 	kubectl(t, "", "delete", "deployment", "outriderd", "--namespace=outrider-system")
+}
+
+// readiness is what outriderd at an address says of itself.
+func readiness(ctx context.Context, address string) string {
+	question, err := http.NewRequestWithContext(ctx, "GET", "http://"+net.JoinHostPort(address, "15014")+"/ready", nil)
+	if err != nil {
+		return err.Error()
+	}
+	r, err := http.DefaultClient.Do(question)
+	if err != nil {
+		return err.Error()
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	return fmt.Sprintf("%s: %s %v\n", r.Status, text, err)
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/mesh"
+	"outrider.dev/test/chart"
 	"outrider.dev/test/cluster"
 )
 
@@ -46,9 +47,9 @@ func httpRoutes(t *testing.T) string {
 
 func hosts(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "deploy", "hosts.yaml"))
+	all, err := chart.Definitions()
 	must(t, err)
-	return string(text)
+	return all["hosts"]
 }
 
 const shop = `

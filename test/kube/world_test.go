@@ -21,6 +21,7 @@ import (
 
 	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/test/buffer"
+	"outrider.dev/test/chart"
 )
 
 // A world is the cluster as an administrator has it.
@@ -82,7 +83,7 @@ func as(namespace, account string) func(*api.Cluster, *api.AuthInfo) {
 	}
 }
 
-// outriderd is the service account of deploy/outriderd.yaml.
+// outriderd is the service account of the chart.
 var outriderd = as("outrider-system", "outriderd")
 
 func kubectl(t *testing.T, stdin string, args ...string) string {
@@ -116,16 +117,13 @@ func apply(t *testing.T, manifest string) {
 	kubectl(t, manifest, "apply", "--filename=-")
 }
 
-// deployed applies deploy/outriderd.yaml but its Deployment: the test is outriderd.
+// deployed applies the chart but its Deployment, and the webhook that leads to it: the test is
+// outriderd.
 func deployed(t *testing.T) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "deploy", "outriderd.yaml"))
+	text, err := chart.Manifest("{}", "Deployment", "PodDisruptionBudget", "MutatingWebhookConfiguration")
 	must(t, err)
-	access, _, ok := strings.Cut(string(text), "---\napiVersion: apps/v1\nkind: Deployment\n")
-	if !ok {
-		t.Fatal("deploy/outriderd.yaml has no Deployment")
-	}
-	apply(t, access)
+	apply(t, text)
 }
 
 // namespace makes one that goes with the test.

@@ -95,7 +95,7 @@ func (c *Cluster) Server() string { return c.server }
 // names the permission.
 func explain(tried string, err error) error {
 	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, "NamespaceTerminating") {
-		return fmt.Errorf("%s: %w; deploy/outriderd.yaml has the roles", tried, err)
+		return fmt.Errorf("%s: %w; the chart has the roles", tried, err)
 	}
 	return fmt.Errorf("%s: %w", tried, err)
 }

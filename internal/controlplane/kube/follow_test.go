@@ -126,7 +126,7 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 	}{
 		"it refuses connections":       {refused, refused, "connection refused"},
 		"it has too much to do":        {apierrors.NewTooManyRequests("later", 1), apierrors.NewTooManyRequests("later", 1), "later"},
-		"it forbids to list and watch": {apierrors.NewForbidden(services, "", errors.New("no role")), apierrors.NewForbidden(services, "", errors.New("no role")), "no role; deploy/outriderd.yaml has the roles"},
+		"it forbids to list and watch": {apierrors.NewForbidden(services, "", errors.New("no role")), apierrors.NewForbidden(services, "", errors.New("no role")), "no role; the chart has the roles"},
 		"it forbids to watch":          {nil, apierrors.NewForbidden(services, "", errors.New("no role")), "no role"},
 	} {
 		t.Run(name, func(t *testing.T) {

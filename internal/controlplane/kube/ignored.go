@@ -108,6 +108,6 @@ func (s *Source) markUnread(definition string, unread bool) {
 }
 
 func (s *Source) unreadProblem() string {
-	return fmt.Sprintf("%snot known whether objects of other meshes are ignored, because outriderd may not read %s; deploy/outriderd.yaml has the roles",
+	return fmt.Sprintf("%snot known whether objects of other meshes are ignored, because outriderd may not read %s; the chart has the roles",
 		contract.WarningPrefix, strings.Join(slices.Sorted(maps.Keys(s.unread)), ", "))
 }

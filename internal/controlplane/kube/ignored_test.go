@@ -2,9 +2,7 @@ package kube
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -184,21 +182,4 @@ func TestForbiddenFeedsWait(t *testing.T) {
 			t.Errorf("%v after %s and %d tries, unread %v", err, time.Since(began), tries, s.unread)
 		}
 	})
-}
-
-// Each ignored kind may be read by the role.
-func TestRoleHasIgnoredKinds(t *testing.T) {
-	raw, err := os.ReadFile("../../../deploy/outriderd.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, role, _ := strings.Cut(string(raw), "name: outriderd-ignored\nrules:")
-	role, _, _ = strings.Cut(role, "---")
-	for definition := range mesh.IgnoredResources() {
-		resource, group, _ := strings.Cut(definition, ".")
-		i := strings.Index(role, "apiGroups: ["+group+"]\n")
-		if i < 0 || !strings.Contains(strings.SplitN(role[i:], "\n", 3)[1], resource) || !strings.Contains(role, fmt.Sprintf("  - %s\n", definition)) {
-			t.Errorf("no permission for %s in\n%s", definition, role)
-		}
-	}
 }

@@ -3,15 +3,15 @@ package world
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"outrider.dev/test/chart"
 )
 
 // Kubectl runs kubectl and returns what it printed.
@@ -34,36 +34,38 @@ func (w *World) Apply(ctx context.Context, manifest string) error {
 // Overloaded is the time that a first call may take where fifty pods at once overload the node.
 const Overloaded = 10 * time.Second
 
-// Install puts outriderd into the cluster, as deploy/ has it but for its state, which is to
-// outlive its pod, and for the time that a first call may take, unless that is 0. It waits until
-// it serves and its webhook takes part in admission.
+// Install puts the chart into the cluster, with one replica, which cases kill, and with the time
+// that a first call may take, unless that is 0. It waits until outriderd serves and the API server
+// has its webhook's roots.
 func (w *World) Install(ctx context.Context, firstUse time.Duration) error {
-	env := ""
+	values := "pilot: {replicaCount: 1}"
 	if firstUse > 0 {
-		env = `{"name":"OUTRIDER_FIRST_USE_TIMEOUT","value":"` + firstUse.String() + `"}`
+		values += "\nserve: {firstUseTimeout: " + firstUse.String() + "}"
 	}
-	state := filepath.Join(w.Dir, "outriderd-state")
-	if err := errors.Join(os.MkdirAll(state, 0o700), os.Chown(state, 65532, 65532)); err != nil {
-		return err
-	}
-	for _, args := range [][]string{
-		{"apply", "--filename=" + filepath.Join(w.Root, "test", "e2e", "world", "crds.yaml")},
-		{"apply", "--filename=" + filepath.Join(w.Root, "deploy", "outriderd.yaml")},
-		{"patch", "deployment/outriderd", "--namespace=outrider-system", "--patch",
-			`{"spec":{"template":{"spec":{"volumes":[{"name":"state","emptyDir":null,"hostPath":{"path":"` + state + `"}}],` +
-				`"containers":[{"name":"outriderd","env":[` + env + `]}]}}}}`},
-		{"rollout", "status", "deployment/outriderd", "--namespace=outrider-system", "--timeout=120s"},
-	} {
-		if out, err := w.Kubectl(ctx, "", args...); err != nil {
-			logs, _ := w.Kubectl(ctx, "", "logs", "deployment/outriderd", "--namespace=outrider-system")
-			return fmt.Errorf("installing outriderd: %w\n%s%s", err, out, logs)
-		}
-	}
-	hook, err := w.Kubectl(ctx, "", "exec", "deployment/outriderd", "--namespace=outrider-system", "--", "/usr/local/bin/outriderd", "webhook-config")
+	manifest, err := chart.Manifest(values)
 	if err != nil {
 		return err
 	}
-	return w.Apply(ctx, hook)
+	definitions, err := chart.Definitions()
+	if err != nil {
+		return err
+	}
+	for _, d := range definitions { // any order: they do not depend on each other
+		manifest += "---\n" + d
+	}
+	if err := w.Apply(ctx, manifest); err != nil {
+		return fmt.Errorf("installing outriderd: %w", err)
+	}
+	for _, args := range [][]string{
+		{"rollout", "status", "deployment/outriderd", "--namespace=" + chart.Namespace, "--timeout=120s"},
+		{"wait", "--for=jsonpath={.webhooks[0].clientConfig.caBundle}", "--timeout=60s", "mutatingwebhookconfiguration/outrider-injector"},
+	} {
+		if out, err := w.Kubectl(ctx, "", args...); err != nil {
+			logs, _ := w.Kubectl(ctx, "", "logs", "deployment/outriderd", "--namespace="+chart.Namespace)
+			return fmt.Errorf("installing outriderd: %w\n%s%s", err, out, logs)
+		}
+	}
+	return nil
 }
 
 // Inject is what "outrider inject" makes of a pod.
