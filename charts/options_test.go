@@ -155,7 +155,7 @@ func TestPermissionsGoWithTheirFeatures(t *testing.T) {
 		"features: {hosts: false}":                              {"--skip-kind=hosts", "hosts|customresourcedefinitions|^namespace: (create|get|delete|list) configmaps$", 6},
 		"features: {otherMeshes: false}":                        {"--skip-kind=ignored", ".", 30},
 		"features: {injection: false}":                          {"--webhook=off", "mutatingwebhookconfigurations", 4},
-		"authority: {secretName: cacerts}":                      {"--state=/var/lib/outrider", "^namespace: .* secrets", 5},
+		"authority: {secretName: cacerts}":                      {"--source=kubernetes", "^namespace: .* secrets", 5},
 		"sidecarInjectorWebhook: {ownLabels: 'on'}":             {"--own-labels=on", "^cluster: (list|watch) mutatingwebhookconfigurations$", 2},
 		"authority: {secretName: ''}\npilot: {replicaCount: 1}": {"--state=/var/lib/outrider", "^namespace: ", 9},
 	} {
@@ -318,9 +318,6 @@ pilot: {autoscaleEnabled: true, memory: {targetAverageUtilization: 70}, autoscal
 	}
 }
 
-// notYet are flags that "outriderd serve" gets with the authority in a Secret.
-var notYet = []string{"--root-spread"}
-
 // outriderd has each flag that the chart sets.
 func TestFlagsExist(t *testing.T) {
 	help, err := exec.Command("go", "run", "../cmd/outriderd", "serve", "--help").CombinedOutput()
@@ -333,7 +330,7 @@ func TestFlagsExist(t *testing.T) {
 	} {
 		for _, arg := range deployment(t, values(t, text)).Spec.Template.Spec.Containers[0].Args[1:] {
 			name, _, _ := strings.Cut(arg, "=")
-			if !regexp.MustCompile(`(?m)^ +`+name+`\b`).Match(help) && !slices.Contains(notYet, name) {
+			if !regexp.MustCompile(`(?m)^ +` + name + `\b`).Match(help) {
 				t.Errorf("outriderd serve has no %s", name)
 			}
 		}

@@ -31,7 +31,7 @@ func TestPodsAreReviewedByTheCurrentFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := started(t, Options{Folder: folder, State: state, Webhook: "127.0.0.1:0", Injection: Injection{Values: values, Images: images}})
+	at := started(t, Options{Folder: folder, State: state, Webhook: "127.0.0.1:0", Injection: Injection{Values: values, Images: images, ControlPlane: "outriderd-canary.mesh.svc:15012"}})
 	config := clientTLS(t, state)
 	config.NextProtos = []string{"http/1.1"}
 	transport := &http.Transport{TLSClientConfig: config}
@@ -71,8 +71,8 @@ func TestPodsAreReviewedByTheCurrentFiles(t *testing.T) {
 			}
 		}
 	}
-	if p := patch("shop"); !strings.Contains(p, "first.test") {
-		t.Errorf("shop is labelled: %s", p)
+	if p := patch("shop"); !strings.Contains(p, "first.test") || !strings.Contains(p, "outriderd-canary.mesh.svc:15012") {
+		t.Errorf("shop is labelled, and its proxy has an address of the control plane: %s", p)
 	}
 	for _, namespace := range []string{"quiet", "outrider-system", "kube-system"} {
 		if p := patch(namespace); p != "" {
