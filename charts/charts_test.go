@@ -124,14 +124,21 @@ type endpoint struct {
 	} `json:"relabelings"`
 }
 
+// The chart is clean for "helm lint", with each profile.
 func TestLint(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, charts.Files); err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range lint.AllWithKubeVersion(path.Join(dir, "outrider"), nil, "outrider-system", nil).Messages {
-		if m.Severity > support.InfoSev {
-			t.Error(m)
+	for _, name := range append(profiles(t), "") {
+		var v map[string]any
+		if name != "" {
+			v = profile(t, name)
+		}
+		for _, m := range lint.AllWithKubeVersion(path.Join(dir, "outrider"), v, chart.Namespace, nil).Messages {
+			if m.Severity > support.InfoSev {
+				t.Errorf("profile %q: %s", name, m)
+			}
 		}
 	}
 }
