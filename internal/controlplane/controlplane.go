@@ -153,6 +153,7 @@ func Run(ctx context.Context, o Options) error {
 		p.plain.listener = p.listenOn(listeners.plain, nil)
 		p.serve(ctx, &g, p.plain)
 	}
+	close(p.opened)
 	g.Add(func() error { return <-web.ended }, func(error) { web.close() })
 	g.Add(func() error { return p.authority.Run(ctx) }, func(error) { cancel() })
 	g.Add(func() error { p.report(ctx); return nil }, func(error) { cancel() })

@@ -25,6 +25,8 @@ var (
 	workloads = describe("outriderd_mesh_workloads", "Pods and hosts of the mesh.")
 	problems  = describe("outriderd_mesh_problems", "Manifests or objects with a mistake, which are not used as they are.")
 	troubles  = describe("outriderd_kubernetes_troubles", "Requests that the API server refuses or does not answer now.")
+	rootsNow  = describe("outriderd_roots", "Roots that are trusted: more than one during a rotation.")
+	signsTill = describe("outriderd_authority_expiry_timestamp_seconds", "When the certificate that signs others ends, in Unix time.")
 
 	unenforced = prometheus.NewDesc("outriderd_mesh_unenforced", "Objects that forbid something and are of a kind that is not supported, by kind.", []string{"kind"}, nil)
 
@@ -84,6 +86,8 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	number(services, prometheus.GaugeValue, float64(s))
 	number(workloads, prometheus.GaugeValue, float64(w))
 	number(problems, prometheus.GaugeValue, float64(len(wrong)))
+	number(rootsNow, prometheus.GaugeValue, float64(len(m.p.authority.Roots())))
+	number(signsTill, prometheus.GaugeValue, float64(m.p.authority.Expiry().Unix()))
 	guards := map[string]int{}
 	for _, list := range current.Ignored() { // any order: a sum
 		for _, o := range list {

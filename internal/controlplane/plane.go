@@ -33,7 +33,7 @@ type plane struct {
 	cluster   *cluster // nil without one
 	namespace func(name string) (inject.Namespace, bool)
 	authority *ca.Authority
-	opened    chan struct{}          // closed when the authority and what needs it are there
+	opened    chan struct{}          // closed when the authority and what needs it are there, with listeners
 	awaited   atomic.Pointer[string] // what the authority lacks before
 
 	byIdentity, byClaim *xds.Server // byClaim: nil without a plaintext port
@@ -122,7 +122,6 @@ func (p *plane) openAuthority(ctx context.Context) (err error) {
 		return err
 	}
 	p.openConfigurations(ctx)
-	close(p.opened)
 	return nil
 }
 

@@ -109,7 +109,7 @@ func TestPodsAreReviewedByTheCurrentFiles(t *testing.T) {
 
 	text := fetched(t, "http://"+at.HTTP+"/metrics")
 	for _, want := range []string{`outriderd_webhook_reviews_total{code="injected"}`, `outriderd_webhook_reviews_total{code="ignored-namespace"} 2`, "outriderd_webhook_review_seconds_count",
-		`outriderd_mesh_unenforced{kind="AuthorizationPolicy"} 1`, "outriderd_image_lookups_total 1", "outriderd_image_lookup_failures_total 0"} {
+		`outriderd_mesh_unenforced{kind="AuthorizationPolicy"} 1`, "outriderd_image_lookups_total 1", "outriderd_roots 1", "outriderd_authority_expiry_timestamp_seconds ", "outriderd_image_lookup_failures_total 0"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in the metrics", want)
 		}

@@ -213,6 +213,9 @@ func (a *Authority) TrustDomain() string { return a.o.TrustDomain }
 // Roots returns the mesh's trust anchors: during a rotation, the old and the new root.
 func (a *Authority) Roots() []*x509.Certificate { return slices.Clone(a.current.Load().roots) }
 
+// Expiry is when the certificate that signs others ends.
+func (a *Authority) Expiry() time.Time { return a.current.Load().cert.NotAfter }
+
 // RootsPEM is Roots in PEM.
 func (a *Authority) RootsPEM() []byte { return wire.MarshalCertificates(a.current.Load().roots...) }
 
