@@ -63,7 +63,7 @@ when a fifth of its life is left, and by outriderd rotate.`,
 			if err != nil {
 				return err
 			}
-			o.Log = log
+			o.Log, o.Version = log, cli.Version()
 			limitMemory(log, memlimit.FromCgroup)
 			if o.Webhook == "off" {
 				o.Webhook = ""

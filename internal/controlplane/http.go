@@ -96,6 +96,7 @@ func (p *plane) openedHandler() http.Handler {
 	mux := http.NewServeMux()
 	p.health(mux)
 	mux.HandleFunc("GET /metrics", byTurns(conns.NewGate(scrapesAtOnce, 1), promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { answer(w, map[string]string{"version": p.o.Version}) })
 	local := func(pattern string, h http.HandlerFunc) { mux.Handle(pattern, loopback(h)) }
 	local("GET /debug/proxies", p.proxies)
 	local("GET /debug/proxy", p.proxy)

@@ -122,6 +122,11 @@ func OtherInjectors(all []admission.MutatingWebhookConfiguration) []string {
 	return out
 }
 
+// IsOurs reports whether a configuration is one of outriderd's, of any revision.
+func IsOurs(c admission.MutatingWebhookConfiguration) bool {
+	return slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool { return strings.HasSuffix(w.Name, suffix) })
+}
+
 // onPods reports whether a webhook gets new pods.
 func onPods(w admission.MutatingWebhook) bool {
 	among := func(list []string, word string) bool {
