@@ -1,9 +1,16 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"io/fs"
+	"net/http"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -12,11 +19,24 @@ import (
 // dump of 10,000 pods has 100 MB.
 const maxInput = 256 << 20
 
-// Read returns the text of a file and the name to use for it in messages; "-" is standard
-// input.
+// fetchTimeout bounds the request for a URL.
+const fetchTimeout = time.Minute
+
+// Read returns the text of a file or of a URL and the name to use for it in messages; "-" is
+// standard input.
 func Read(cmd *cobra.Command, file string) (name string, data []byte, err error) {
 	name, from := "standard input", cmd.InOrStdin()
-	if file != "-" {
+	switch {
+	case isURL(file):
+		ctx, cancel := context.WithTimeout(cmd.Context(), fetchTimeout)
+		defer cancel()
+		body, err := fetch(ctx, file)
+		if err != nil {
+			return file, nil, err
+		}
+		defer body.Close()
+		name, from = file, body
+	case file != "-":
 		f, err := os.Open(file)
 		if err != nil {
 			return file, nil, err
@@ -32,6 +52,65 @@ func Read(cmd *cobra.Command, file string) (name string, data []byte, err error)
 		err = fmt.Errorf("%s has more than %d MiB: want smaller files, each with a part of the documents", name, maxInput>>20)
 	}
 	return name, data, err
+}
+
+func isURL(file string) bool {
+	return strings.HasPrefix(file, "https://") || strings.HasPrefix(file, "http://")
+}
+
+// fetch requests a URL. What is no file there is an error, not its text.
+func fetch(ctx context.Context, url string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode != http.StatusOK {
+		res.Body.Close()
+		return nil, fmt.Errorf("%s: the server answers %s", url, res.Status)
+	}
+	return res.Body, nil
+}
+
+// Expand replaces folders by the YAML and JSON files in them and below, in the order of their
+// names; hidden ones are left out. Other names stay.
+func Expand(names []string) ([]string, error) {
+	var out []string
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if name == "-" || isURL(name) || err != nil || !info.IsDir() {
+			out = append(out, name) // reading it says what is wrong
+			continue
+		}
+		files, err := inFolder(name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, files...)
+	}
+	return out, nil
+}
+
+func inFolder(folder string) (out []string, err error) {
+	err = filepath.WalkDir(folder, func(file string, d fs.DirEntry, err error) error {
+		hidden := file != folder && strings.HasPrefix(d.Name(), ".")
+		switch {
+		case err != nil:
+			return err
+		case hidden && d.IsDir():
+			return fs.SkipDir
+		case !hidden && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)):
+			out = append(out, file)
+		}
+		return nil
+	})
+	if err == nil && len(out) == 0 {
+		err = fmt.Errorf("%s has no file that ends with .yaml, .yml or .json", folder)
+	}
+	return out, err
 }
 
 // ReadAll calls each with the name and the text of each file, in order, until it fails.

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+)
+
+func TestReadOfAURL(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/values.yaml" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Write([]byte("a: 1\n"))
+	}))
+	defer server.Close()
+	cmd := &cobra.Command{}
+	cmd.SetContext(t.Context())
+	name, data, err := Read(cmd, server.URL+"/values.yaml")
+	if err != nil || string(data) != "a: 1\n" || name != server.URL+"/values.yaml" {
+		t.Errorf("%s: %q, %v", name, data, err)
+	}
+	if _, data, err := Read(cmd, server.URL+"/other"); err == nil || !strings.Contains(err.Error(), "404") || len(data) > 0 {
+		t.Errorf("what is not there: %q, %v", data, err)
+	}
+}
+
+func TestExpand(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"b.yaml", "a.yml", ".hidden.yaml", "text.txt", "below/c.json", ".git/d.yaml"} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := Expand([]string{"-", "https://example.com/a", dir, "missing"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"-", "https://example.com/a", dir + "/a.yml", dir + "/b.yaml", dir + "/below/c.json", "missing"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := Expand([]string{t.TempDir()}); err == nil {
+		t.Error("an empty folder is accepted")
+	}
+}
