@@ -1,0 +1,63 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// skewOf is by how much a replica's clock is ahead of this machine's.
+func (s *survey) skewOf(ctx context.Context, pod string) (time.Duration, error) {
+	address, err := s.monitoring(ctx, pod)
+	if err != nil {
+		return 0, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/ready", nil)
+	if err != nil {
+		return 0, err
+	}
+	from := time.Now()
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, fmt.Errorf("asking %s for the time: %w", pod, err)
+	}
+	res.Body.Close()
+	middle := from.Add(time.Since(from) / 2)
+	date, err := http.ParseTime(res.Header.Get("Date"))
+	if err != nil {
+		return 0, errors.New("the answer of " + pod + " has no date")
+	}
+	return date.Sub(middle), nil
+}
+
+// clockAnswer judges by how much clocks are ahead of the API server's: those of replicas, and
+// this machine's. A date has whole seconds, so that less than one means nothing.
+func clockAnswer(replicas map[string]time.Duration, local time.Duration) answer {
+	const hint = "synchronize the nodes' clocks (NTP): with more than a minute of difference tokens and certificates are refused"
+	for _, name := range slices.Sorted(maps.Keys(replicas)) {
+		switch skew := replicas[name]; {
+		case skew.Abs() > skewFailure:
+			return failed(hint, "the clock of %s is %s the API server's", name, ahead(skew))
+		case skew.Abs() > skewWarning:
+			return warning(hint, "the clock of %s is %s the API server's", name, ahead(skew))
+		}
+	}
+	if local.Abs() > skewWarning {
+		return warning("synchronize this machine's clock", "the clock of this machine is %s the API server's", ahead(local))
+	}
+	if len(replicas) == 0 {
+		return fine("this machine and the API server differ by less than %s", skewWarning)
+	}
+	return fine("this machine, the API server and %s differ by less than %s", plural(len(replicas), "replica", "replicas"), skewWarning)
+}
+
+func ahead(d time.Duration) string {
+	if d < 0 {
+		return fmt.Sprint(d.Abs().Round(time.Second), " behind")
+	}
+	return fmt.Sprint(d.Round(time.Second), " ahead of")
+}

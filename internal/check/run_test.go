@@ -1,0 +1,27 @@
+package check
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"outrider.dev/internal/kubeclient"
+)
+
+// runAt makes the checks before an installation, by a kubeconfig.
+func runAt(t *testing.T, server string) []Check {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}],
+		clusters: [{name: a, cluster: {server: "` + server + `"}}], users: [{name: a, user: {}}]}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := kubeclient.NewFlags(own)
+	*f.KubeConfig = file
+	c, err := f.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Run(t.Context(), c, Options{Namespace: own, Before: true, Release: Release{Name: "outrider"}})
+}

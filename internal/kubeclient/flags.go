@@ -1,0 +1,142 @@
+// Package kubeclient leads from a command line to a cluster: kubectl's flags, the clients that
+// they stand for, and ports of pods that are forwarded to this machine.
+package kubeclient
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+)
+
+// Flags are kubectl's flags that choose the cluster, the user and the namespace. They are a
+// [genericclioptions.RESTClientGetter], as Helm needs one.
+type Flags struct {
+	*genericclioptions.ConfigFlags
+
+	discovered func() (discovery.CachedDiscoveryInterface, error)
+	mapper     func() (meta.RESTMapper, error)
+}
+
+// NewFlags returns the flags with their defaults. An empty namespace is the context's.
+func NewFlags(namespace string) *Flags {
+	all := genericclioptions.NewConfigFlags(true)
+	all.Namespace = &namespace
+	f := &Flags{ConfigFlags: all}
+	// The rest of kubectl's flags repeat what a kubeconfig says.
+	all.CacheDir, all.ClusterName, all.AuthInfoName, all.APIServer, all.TLSServerName = nil, nil, nil, nil, nil
+	all.Insecure, all.CertFile, all.KeyFile, all.CAFile, all.BearerToken = nil, nil, nil, nil, nil
+	all.Username, all.Password, all.Timeout, all.DisableCompression, all.ImpersonateUID = nil, nil, nil, nil, nil
+	all.WrapConfigFn = func(c *rest.Config) *rest.Config {
+		c.QPS = -1 // the API server has limits of its own (priority and fairness)
+		c.WarningHandler = rest.NoWarnings{}
+		return c
+	}
+	// In memory, and not kubectl's files, which are up to six hours old: install adds kinds, and a
+	// cluster may be another one at the same address.
+	f.discovered = sync.OnceValues(func() (discovery.CachedDiscoveryInterface, error) {
+		config, err := all.ToRESTConfig()
+		if err != nil {
+			return nil, err
+		}
+		client, err := discovery.NewDiscoveryClientForConfig(config)
+		if err != nil {
+			return nil, err
+		}
+		return memory.NewMemCacheClient(client), nil
+	})
+	f.mapper = sync.OnceValues(func() (meta.RESTMapper, error) {
+		client, err := f.discovered()
+		if err != nil {
+			return nil, err
+		}
+		return restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(client), client, nil), nil
+	})
+	return f
+}
+
+// Add adds the flags; usage is that of --namespace.
+func (f *Flags) Add(fs *pflag.FlagSet, usage string) {
+	f.AddFlags(fs)
+	fs.Lookup("namespace").Usage = usage
+	for name, usage := range map[string]string{ // any order: each flag is looked up by its name
+		"kubeconfig": "file with clusters and users; default: $KUBECONFIG, then ~/.kube/config",
+		"context":    "the kubeconfig's context to use; default: its current one",
+		"as":         "user to act as",
+		"as-group":   "group to act as; may be repeated",
+	} {
+		fs.Lookup(name).Usage = usage
+	}
+}
+
+// ToDiscoveryClient replaces the one with files by one in memory.
+func (f *Flags) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) {
+	return f.discovered()
+}
+
+// ToRESTMapper is that of [Flags.ToDiscoveryClient].
+func (f *Flags) ToRESTMapper() (meta.RESTMapper, error) { return f.mapper() }
+
+// A ConfigError means that the flags and the kubeconfig name no cluster.
+type ConfigError struct{ Err error }
+
+func (e *ConfigError) Error() string { return fmt.Sprintf("kubeconfig: %v", e.Err) }
+
+func (e *ConfigError) Unwrap() error { return e.Err }
+
+// Hint is what a command prints after the error.
+func (e *ConfigError) Hint() string {
+	return "--kubeconfig and --context choose a cluster; kubectl config get-contexts lists them"
+}
+
+// A Client is what commands use of a cluster.
+type Client struct {
+	Config    *rest.Config
+	Core      kubernetes.Interface
+	Dynamic   dynamic.Interface
+	Mapper    meta.RESTMapper
+	Namespace string // that of the flags
+}
+
+// Client returns the clients of the cluster. It sends no request.
+func (f *Flags) Client() (*Client, error) {
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // errors are returned too, and printed once
+	config, err := f.ToRESTConfig()
+	if err != nil {
+		if clientcmd.IsEmptyConfig(err) {
+			err = errors.New("it names no cluster, or there is none")
+		}
+		return nil, &ConfigError{err}
+	}
+	// client-go takes localhost:8080 for a kubeconfig without clusters.
+	if raw, err := f.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 {
+		if _, err := rest.InClusterConfig(); err != nil {
+			return nil, &ConfigError{errors.New("it names no cluster, or there is none")}
+		}
+	}
+	namespace, _, err := f.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return nil, &ConfigError{err}
+	}
+	c := &Client{Config: config, Namespace: namespace}
+	if c.Core, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, &ConfigError{err}
+	}
+	if c.Dynamic, err = dynamic.NewForConfig(config); err != nil {
+		return nil, &ConfigError{err}
+	}
+	c.Mapper, err = f.ToRESTMapper()
+	return c, err
+}
