@@ -37,7 +37,7 @@ var measures = []measure{
 	{"literals of /outrider/own outside the contract", 0, literals(token.STRING, `^"/outrider/own`)},
 	{"decisions on a condition outside startup", 0, conditions},
 	{"lists of mechanisms outside startup", 0, preferences},
-	{"lines of cmd/outrider, without tests", 1700, lines("cmd/outrider")},
+	{"lines of cmd/outrider, without tests", 2200, lines("cmd/outrider")},
 	{"\"nobody\" and \"somebody\"", 6, words(`(?i)\b(nobod(y|ys|y's)|somebod(y|ys|y's))\b`)},
 	{"references to documents that are not here", 0, words(`(?i)(^|[^\w/])(design \d|design\.md|style\.md|reference/|issue \d+)`)},
 	{"ranges over a map whose order can show, without a reason", 0, mapOrder},

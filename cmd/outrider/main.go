@@ -4,6 +4,7 @@ package main
 
 import (
 	"io"
+	"log"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -16,10 +17,11 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 // run is main without the process. It returns the exit status: 0 success, 1 it failed
 // or found something, 2 the input is unusable.
 func run(args []string, stdout, stderr io.Writer) int {
+	log.SetOutput(io.Discard) // Helm's SDK logs there what the schema of the values refuses anyway
 	root := &cobra.Command{
 		Use:   "outrider",
 		Short: "pods that start and stop without a race",
 	}
-	root.AddCommand(newDemo(), newInject(), newLint(), newPlan(), newProxyConfig(), newProxyStatus(), newRules(), newRun(), newSimulate(), newVerify(), cli.VersionCommand())
+	root.AddCommand(newCheck(), newDemo(), newInject(), newInstall(), newLint(), newManifest(), newPlan(), newProxyConfig(), newProxyStatus(), newRules(), newRun(), newSimulate(), newUninstall(), newVerify(), cli.VersionCommand())
 	return cli.Run(root, args, stdout, stderr, nil)
 }

@@ -1,0 +1,330 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"outrider.dev/internal/check"
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/install"
+	"outrider.dev/internal/kubeclient"
+	"outrider.dev/internal/view"
+)
+
+// valueFlags are those that give the chart its values.
+type valueFlags struct {
+	profile  string
+	files    []string
+	settings []string
+}
+
+func (v *valueFlags) add(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&v.profile, "profile", "", "set of values to start from")
+	fs.StringArrayVarP(&v.files, "filename", "f", nil, "values: a file or folder in YAML, a URL, or '-' for standard input; may be repeated, the last one wins")
+	fs.StringArrayVar(&v.settings, "set", nil, "a value, as name=value; may be repeated; wins over files")
+	cli.Complete(cmd, "profile", install.Profiles()...)
+	cli.CompleteFiles(cmd, "filename", "yaml", "yml", "json")
+}
+
+// read returns the values.
+func (v *valueFlags) read(cmd *cobra.Command) (map[string]any, error) {
+	names, err := cli.Expand(v.files)
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	var files []install.File
+	err = cli.ReadAll(cmd, names, func(name string, data []byte) error {
+		files = append(files, install.File{Name: name, Data: data})
+		return nil
+	})
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	values, err := install.WithProfile(v.profile, files, v.settings)
+	return values, unusableValues(err)
+}
+
+// unusableValues marks errors of the values as unusable input.
+func unusableValues(err error) error {
+	var values *install.ValuesError
+	if errors.As(err, &values) {
+		return &cli.UsageError{Err: err, Hint: values.Hint()}
+	}
+	return err
+}
+
+type installOptions struct {
+	clusterFlags
+	values  valueFlags
+	output  string
+	dryRun  bool
+	wait    bool
+	timeout time.Duration
+}
+
+// options are those of package install.
+func (o *installOptions) options(cmd *cobra.Command) (install.Options, *cli.Progress, error) {
+	values, err := o.values.read(cmd)
+	if err != nil {
+		return install.Options{}, nil, err
+	}
+	if _, err := install.Manifest(o.namespace(), values); err != nil {
+		return install.Options{}, nil, unusableValues(err) // before a cluster is needed
+	}
+	client, err := o.client()
+	if err != nil {
+		return install.Options{}, nil, err
+	}
+	progress := cli.NewProgress(cmd.ErrOrStderr())
+	return install.Options{Flags: o.Flags, Client: client, Values: values, DryRun: o.dryRun, Progress: progress}, progress, nil
+}
+
+func (o *installOptions) timeouts(cmd *cobra.Command) (context.Context, context.CancelFunc, error) {
+	if o.timeout <= 0 {
+		return nil, nil, &cli.UsageError{Err: fmt.Errorf("--timeout=%s: must be more than nothing, such as 5m", o.timeout)}
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+	return ctx, cancel, nil
+}
+
+const installExamples = `  # with the defaults, into outrider-system; then a check
+  outrider install
+
+  # first see whether it can work, and what would be applied
+  outrider check --pre
+  outrider install --dry-run > manifest.yaml
+
+  # three replicas, images from a registry of your own
+  outrider install --set pilot.replicaCount=3 --set global.hub=registry.example/outrider
+
+  # values from a file, another context
+  outrider install -f values.yaml --context staging
+
+  # helm sees the release, and can take it over
+  helm -n outrider-system status outrider`
+
+func newInstall() *cobra.Command {
+	o := &installOptions{}
+	cmd := &cobra.Command{
+		Use:   "install",
+		Short: "install Outrider in a cluster, or upgrade it",
+		Long: `Checks the cluster, applies the chart that is part of this command as a release of Helm, waits
+until the control plane is ready, and checks again. If the release is there already, it is
+upgraded to this version and these values: the same command has the same result however often
+it is run. A run that was interrupted is completed by the next one.
+
+CustomResourceDefinitions that the cluster has already are not changed, unless this command
+has added them.
+
+Exit status: 0 if it works, 1 if it does not, 2 if the input is unusable; then nothing was
+changed.`,
+		Example: installExamples,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.install(cmd) },
+	}
+	o.add(cmd)
+	o.values.add(cmd)
+	fs := cmd.Flags()
+	fs.BoolVar(&o.dryRun, "dry-run", false, "let the API server judge, print the manifest, change nothing")
+	fs.BoolVar(&o.wait, "wait", true, "wait until the control plane is ready, and check it")
+	fs.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait at most")
+	cli.Choice(cmd, &o.output, "output", "o", "how to print the check", view.CheckOutputs...)
+	return cmd
+}
+
+func (o *installOptions) install(cmd *cobra.Command) error {
+	ctx, cancel, err := o.timeouts(cmd)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	options, progress, err := o.options(cmd)
+	if err != nil {
+		return err
+	}
+	defer progress.End()
+	if err := o.before(ctx, cmd, options); err != nil {
+		return err
+	}
+	r, err := install.Apply(ctx, options)
+	if err != nil {
+		return unusableValues(err)
+	}
+	if o.dryRun {
+		_, err := fmt.Fprint(cmd.OutOrStdout(), r.Manifest)
+		return err
+	}
+	if !o.wait {
+		return nil
+	}
+	waited := options.Await(ctx, r)
+	progress.End()
+	// What is not ready is a line of the check too, with a hint.
+	if err := runChecks(cmd, options.Client, options.Values, false, o.output); waited == nil {
+		return err
+	}
+	return waited
+}
+
+// before refuses to install what could not work. An interrupted release is no reason.
+func (o *installOptions) before(ctx context.Context, cmd *cobra.Command, options install.Options) error {
+	release, err := install.ReleaseOf(options.Client.Namespace, options.Values)
+	if err != nil {
+		return unusableValues(err)
+	}
+	all := check.Run(ctx, options.Client, check.Options{Namespace: options.Client.Namespace, Version: cli.Version(), Before: true, Release: release})
+	var fatal []check.Check
+	for _, c := range check.Failures(all) {
+		if c.Blocks() {
+			fatal = append(fatal, c)
+			continue
+		}
+		cli.Note(cmd, "%s: %s", c.ID, c.Reason)
+	}
+	if len(fatal) == 0 {
+		return nil
+	}
+	w := cmd.OutOrStdout()
+	if err := view.Checks(w, cli.TerminalOf(w), o.output, cmd.CommandPath(), fatal); err != nil {
+		return err
+	}
+	return &cli.ExitError{Status: cli.Failed, Err: errors.New("the cluster is not ready for it; nothing was changed")}
+}
+
+const manifestExamples = `  # what install applies, for review or for GitOps
+  outrider manifest > outrider.yaml
+
+  # what two sets of values differ in
+  diff <(outrider manifest) <(outrider manifest --set pilot.replicaCount=3)`
+
+func newManifest() *cobra.Command {
+	o := &installOptions{}
+	var namespace string
+	cmd := &cobra.Command{
+		Use:   "manifest",
+		Short: "print what outrider install applies",
+		Long: `Prints the CustomResourceDefinitions and the objects of the release, in the order in which
+they are applied. No cluster is needed, and none is asked.`,
+		Example: manifestExamples,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			values, err := o.values.read(cmd)
+			if err != nil {
+				return err
+			}
+			text, err := install.Manifest(namespace, values)
+			if err != nil {
+				return unusableValues(err)
+			}
+			return view.Manifest(cmd.OutOrStdout(), o.output, text)
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVarP(&namespace, "namespace", "n", install.Namespace, "namespace of the control plane")
+	o.values.add(cmd)
+	cli.Choice(cmd, &o.output, "output", "o", "how to print", "yaml", "json")
+	return cmd
+}
+
+const uninstallExamples = `  # pods that have a proxy first: remove the label, make them again
+  kubectl label namespace shop istio-injection-
+  kubectl -n shop rollout restart deployment
+
+  # the control plane
+  outrider uninstall
+
+  # and the authority's keys, the roots in each namespace, and the kinds that install added
+  outrider uninstall --purge`
+
+type uninstallOptions struct {
+	installOptions
+	revision string
+	purge    bool
+	force    bool
+}
+
+func newUninstall() *cobra.Command {
+	o := &uninstallOptions{}
+	cmd := &cobra.Command{
+		Use:   "uninstall [--purge]",
+		Short: "remove Outrider from a cluster",
+		Long: `Removes the release, and waits until its pods have ended. While pods run that have a proxy,
+it lists them and removes nothing: their proxies would lose their certificates within a day,
+and the pods that replace them their order. --force removes it nevertheless.
+
+With --purge nothing is left: the authority's keys, the roots in each namespace, the
+CustomResourceDefinitions that outrider install has added with all objects of these kinds, and
+the namespace, if outrider install has made it. Labels that request injection are yours.
+
+Exit status: 0 if it is removed, 1 if it is not, 2 if the input is unusable.`,
+		Example: uninstallExamples,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.uninstall(cmd) },
+	}
+	o.add(cmd)
+	fs := cmd.Flags()
+	fs.StringVar(&o.revision, "revision", "", "revision to remove; default: the default one")
+	fs.BoolVar(&o.purge, "purge", false, "leave nothing")
+	fs.BoolVar(&o.force, "force", false, "although pods run that have a proxy")
+	fs.BoolVar(&o.dryRun, "dry-run", false, "say what would be removed, change nothing")
+	fs.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait at most")
+	return cmd
+}
+
+func (o *uninstallOptions) uninstall(cmd *cobra.Command) error {
+	ctx, cancel, err := o.timeouts(cmd)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	o.values.settings = []string{"revision=" + o.revision}
+	options, progress, err := o.options(cmd)
+	if err != nil {
+		return err
+	}
+	defer progress.End()
+	if err := o.meshed(ctx, cmd, options.Client); err != nil {
+		return err
+	}
+	if err := install.Remove(ctx, options); err != nil {
+		return err
+	}
+	if !o.purge {
+		return nil
+	}
+	return install.Purge(ctx, options)
+}
+
+// meshed lists the pods that have a proxy, and refuses because of them.
+func (o *uninstallOptions) meshed(ctx context.Context, cmd *cobra.Command, client *kubeclient.Client) error {
+	pods, err := check.Meshed(ctx, client)
+	if err != nil {
+		return err
+	}
+	for _, p := range pods {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s/%s has a proxy\n", p.Namespace, p.Name)
+	}
+	switch {
+	case len(pods) == 0:
+		return nil
+	case o.force || o.dryRun:
+		cli.Note(cmd, "pods with a proxy: %d; once the control plane is gone they get no certificates any more", len(pods))
+		return nil
+	}
+	return &refusal{fmt.Errorf("pods with a proxy: %d; nothing was removed", len(pods)),
+		"remove the labels that request injection, make these pods again, and then uninstall; or --force"}
+}
+
+// A refusal is a failure with a hint.
+type refusal struct {
+	error
+	hint string
+}
+
+func (r *refusal) Hint() string { return r.hint }
