@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -184,13 +185,13 @@ func (o Options) ensureDefinitions(ctx context.Context, c *chart.Chart) error {
 		if labels == nil {
 			labels = map[string]string{}
 		}
-		labels[madeBy] = madeByUs
+		labels[madeBy] = cmp.Or(labels[madeBy], madeByUs)
 		d.SetLabels(labels)
 		is, err := client.Get(ctx, d.GetName(), metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			_, err = client.Create(ctx, d, metav1.CreateOptions{FieldManager: fieldManager})
-		case err == nil && is.GetLabels()[madeBy] != madeByUs:
+		case err == nil && is.GetLabels()[madeBy] == "":
 			o.Progress.Step("CustomResourceDefinition %s: there already, not changed", d.GetName())
 			continue
 		case err == nil:
