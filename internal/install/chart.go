@@ -93,7 +93,8 @@ func WithProfile(profile string, files []File, settings []string) (map[string]an
 	for _, f := range files {
 		values := map[string]any{}
 		if err := yaml.UnmarshalStrict(f.Data, &values); err != nil {
-			return nil, &ValuesError{fmt.Errorf("%s: %w", f.Name, err)}
+			text := strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "error converting YAML to JSON: ")
+			return nil, &ValuesError{fmt.Errorf("%s: %s", f.Name, text)} // in one line, as other errors
 		}
 		out = chartutil.MergeTables(values, out)
 	}
