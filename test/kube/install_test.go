@@ -1,0 +1,287 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/release"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"outrider.dev/build/commands"
+	"outrider.dev/internal/check"
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/install"
+	"outrider.dev/internal/kubeclient"
+)
+
+// A command is outrider, built.
+type command struct{ file string }
+
+func buildCommand(t *testing.T) command {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, commands.Build(t.Context(), dir, commands.CLI))
+	return command{filepath.Join(dir, commands.CLI)}
+}
+
+// run runs it, and wants an exit status.
+func (c command) run(t *testing.T, status int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), c.file, args...)
+	var out, errors strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errors
+	if cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != status {
+		t.Fatalf("outrider %s: %v; want status %d\n%s%s", strings.Join(args, " "), cmd.ProcessState, status, &out, &errors)
+	}
+	return out.String(), errors.String()
+}
+
+// checks runs "outrider check", and returns the result of each.
+func (c command) checks(t *testing.T, status int, args ...string) map[string]check.Check {
+	t.Helper()
+	text, _ := c.run(t, status, append([]string{"check", "-o", "json"}, args...)...)
+	var all []check.Check
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	out := map[string]check.Check{}
+	for _, c := range all {
+		out[c.ID] = c
+	}
+	return out
+}
+
+// is wants some of the checks to have a result, with words in the reason.
+func is(t *testing.T, all map[string]check.Check, want check.Result, words string, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		if c, ok := all[id]; !ok || c.Result != want || !strings.Contains(c.Reason, words) {
+			t.Errorf("check %s: %+v; want %s with %q", id, c, want, words)
+		}
+	}
+}
+
+// vacate removes what other tests have left of a control plane.
+func vacate(t *testing.T, c command) {
+	t.Helper()
+	text, _ := c.run(t, 0, "manifest")
+	kubectl(t, text, "delete", "--ignore-not-found", "--wait", "--filename=-")
+	kubectl(t, "", "delete", "namespace", "outrider-system", "--ignore-not-found", "--wait")
+	kubectl(t, "", "delete", "configmaps", "--all-namespaces", "--field-selector=metadata.name="+contract.RootConfigMap)
+}
+
+// objects are the names of all objects in the cluster, but for records of what happens: events,
+// and what the cluster makes for pods while they run.
+func (w world) objects(t *testing.T) []string {
+	t.Helper()
+	config, err := clientcmd.NewDefaultClientConfig(*w.config, nil).ClientConfig()
+	must(t, err)
+	config.QPS = -1
+	client, err := metadata.NewForConfig(config)
+	must(t, err)
+	lists, err := w.Discovery().ServerPreferredResources()
+	must(t, err)
+	names := map[string]bool{}
+	for _, l := range lists {
+		group, err := schema.ParseGroupVersion(l.GroupVersion)
+		must(t, err)
+		for _, r := range l.APIResources {
+			if !slices.Contains(r.Verbs, "list") || r.Name == "events" || group.Group == "metrics.k8s.io" {
+				continue
+			}
+			objects, err := client.Resource(group.WithResource(r.Name)).List(t.Context(), metav1.ListOptions{})
+			must(t, err)
+			for _, o := range objects.Items {
+				names[fmt.Sprintf("%s.%s %s/%s", r.Name, group.Group, o.Namespace, o.Name)] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// small is one replica, on a cluster of one node.
+var small = []string{"--profile", "small"}
+
+// TestInstall: what outrider install, check and uninstall do on a real API server, from a
+// cluster without Outrider to one without a trace of it.
+func TestInstall(t *testing.T) {
+	w := enterWorld(t)
+	c := buildCommand(t)
+	vacate(t, c)
+	t.Cleanup(func() { exec.Command(c.file, "uninstall", "--purge", "--force").Run() })
+	with := func(args ...string) []string { return append(args, small...) }
+	until(t, "the cluster is as it was", func() bool { return len(w.objects(t)) > 0 }, nothing)
+	before := w.objects(t)
+
+	t.Run("before it is installed, checks are red", func(t *testing.T) {
+		is(t, c.checks(t, 1), check.Failed, "", "deployment", "webhook-ca", "roots")
+		is(t, c.checks(t, 1, "--pre", "--as=system:serviceaccount:default:default"), check.Failed, "the caller may not", "rights")
+		is(t, c.checks(t, 1, "--as=system:serviceaccount:default:default"), check.Skipped, "forbidden", "deployment", "replicas", "roots", "webhook-ca", "webhook", "proxies")
+
+		kubectl(t, "", "create", "clusterrole", "outriderd", "--verb=get", "--resource=pods")
+		is(t, c.checks(t, 1, "--pre"), check.Failed, "ClusterRole outriderd", "leftovers")
+		out, stderr := c.run(t, 1, with("install")...)
+		if !strings.Contains(out, "leftovers") || !strings.Contains(stderr, "nothing was changed") {
+			t.Errorf("install beside another installation:\n%s%s", out, stderr)
+		}
+		kubectl(t, "", "delete", "clusterrole", "outriderd")
+
+		w.namespace(t, "guarded-install", map[string]string{"istio-injection": "enabled", "pod-security.kubernetes.io/enforce": "restricted"})
+		is(t, c.checks(t, 1, "--pre"), check.Failed, "guarded-install", "pod-security")
+		kubectl(t, "", "delete", "namespace", "guarded-install", "--wait")
+		if diff := cmp.Diff(before, w.objects(t)); diff != "" {
+			t.Errorf("the checks have changed the cluster (-before +after):\n%s", diff)
+		}
+	})
+	t.Run("checks are green where it can be installed", func(t *testing.T) {
+		for id, c := range c.checks(t, 0, "--pre") {
+			if c.Result != check.OK {
+				t.Errorf("%s: %+v", id, c)
+			}
+		}
+	})
+	t.Run("a dry run changes nothing", func(t *testing.T) {
+		if text, _ := c.run(t, 0, with("install", "--dry-run")...); !strings.Contains(text, "kind: Deployment") {
+			t.Errorf("it prints:\n%s", text)
+		}
+		if diff := cmp.Diff(before, w.objects(t)); diff != "" {
+			t.Errorf("(-before +after):\n%s", diff)
+		}
+	})
+	t.Run("an installation that was killed is completed", func(t *testing.T) {
+		killed(t, w, c, with("install")...)
+		out, stderr := c.run(t, 0, with("install")...)
+		if !strings.Contains(stderr, "was interrupted") || !strings.Contains(out, "0 failed") && strings.Contains(out, "failed") {
+			t.Errorf("the second run:\n%s%s", out, stderr)
+		}
+	})
+	t.Run("it works", func(t *testing.T) {
+		all := c.checks(t, 0)
+		is(t, all, check.OK, "", "deployment", "replicas", "definitions", "roots", "webhook-ca", "certificates", "webhook", "clock", "proxies", "versions")
+		junit, _ := c.run(t, 0, "check", "-o", "junit")
+		if !strings.Contains(junit, `failures="0"`) {
+			t.Errorf("JUnit:\n%s", junit)
+		}
+	})
+	t.Run("helm sees the release", func(t *testing.T) { helmSees(t, 2) })
+	t.Run("installed again, its pods go on", func(t *testing.T) {
+		pods := kubectl(t, "", "get", "pods", "-n", "outrider-system", "--output=jsonpath={.items[*].metadata.uid}")
+		c.run(t, 0, with("install")...)
+		if now := kubectl(t, "", "get", "pods", "-n", "outrider-system", "--output=jsonpath={.items[*].metadata.uid}"); now != pods {
+			t.Errorf("pods were %s, and are %s", pods, now)
+		}
+		helmSees(t, 3)
+	})
+	t.Run("checks find what breaks", func(t *testing.T) { breaks(t, w, c) })
+	t.Run("it is not removed below pods that need it", func(t *testing.T) {
+		w.namespace(t, "meshed", nil)
+		apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: app, namespace: meshed}, spec: {nodeName: nowhere, serviceAccountName: default,
+			containers: [{name: app, image: none}, {name: `+contract.ProxyContainer+`, image: none}]}}`)
+		out, stderr := c.run(t, 1, "uninstall", "--purge")
+		if !strings.Contains(out, "meshed/app has a proxy") || !strings.Contains(stderr, "nothing was removed") {
+			t.Errorf("uninstall:\n%s%s", out, stderr)
+		}
+		kubectl(t, "", "delete", "pod", "app", "-n", "meshed", "--force", "--grace-period=0")
+		kubectl(t, "", "delete", "namespace", "meshed", "--wait")
+		is(t, c.checks(t, 0), check.OK, "", "deployment", "webhook")
+	})
+	t.Run("nothing is left of it", func(t *testing.T) {
+		c.run(t, 0, "uninstall", "--purge", "--dry-run")
+		c.run(t, 0, "uninstall", "--purge")
+		after := w.objects(t)
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("(-before +after):\n%s", diff)
+		}
+		c.run(t, 0, "uninstall", "--purge") // once more
+	})
+}
+
+// killed runs a command, and kills it while Helm's record of the release is pending.
+func killed(t *testing.T, w world, c command, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	watched, err := w.CoreV1().Secrets("outrider-system").Watch(ctx, metav1.ListOptions{LabelSelector: "owner=helm"})
+	must(t, err)
+	cmd := exec.Command(c.file, args...)
+	cmd.Stderr = os.Stderr
+	must(t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		select {
+		case e := <-watched.ResultChan():
+			if s, ok := e.Object.(*corev1.Secret); ok && strings.HasPrefix(s.Labels["status"], "pending-") {
+				cmd.Process.Kill()
+				if err := <-ended; err == nil {
+					t.Fatal("it ended before it was killed")
+				}
+				list, err := w.CoreV1().Secrets("outrider-system").List(ctx, metav1.ListOptions{LabelSelector: "owner=helm"})
+				must(t, err)
+				if len(list.Items) != 1 || !strings.HasPrefix(list.Items[0].Labels["status"], "pending-") {
+					t.Fatalf("the release is %v: it was killed too late", list.Items)
+				}
+				return
+			}
+		case err := <-ended:
+			t.Fatal(errors.Join(errors.New("it ended before its release was pending"), err))
+		}
+	}
+}
+
+// helmSees reads the release as helm does.
+func helmSees(t *testing.T, revision int) {
+	t.Helper()
+	flags := kubeclient.NewFlags(install.Namespace)
+	helm := &action.Configuration{}
+	must(t, helm.Init(flags, install.Namespace, "", func(string, ...any) {}))
+	list, err := action.NewList(helm).Run()
+	must(t, err)
+	if len(list) != 1 || list[0].Name != "outrider" || list[0].Version != revision || list[0].Info.Status != release.StatusDeployed {
+		t.Errorf("helm list has %v; want outrider, revision %d, deployed", list, revision)
+	}
+}
+
+// breaks breaks an installation in ways, and wants the check that finds each.
+func breaks(t *testing.T, w world, c command) {
+	t.Helper()
+	const kind, webhooks = "mutatingwebhookconfiguration", "outrider-injector"
+	kubectl(t, "", "scale", "deployment", "outriderd", "-n", "outrider-system", "--replicas=0")
+	kubectl(t, "", "wait", "--for=delete", "pods", "-n", "outrider-system", "-l", "app=outriderd", "--timeout=60s")
+	w.namespace(t, "checked", map[string]string{"istio-injection": "enabled"})
+	all := c.checks(t, 1)
+	is(t, all, check.Failed, "checked", "roots", "webhook")
+	is(t, all, check.Skipped, "no replica runs", "replicas", "proxies", "versions")
+
+	bundle := kubectl(t, "", "get", kind, webhooks, "--output=jsonpath={.webhooks[0].clientConfig.caBundle}")
+	kubectl(t, "", "patch", kind, webhooks, "--type=json", `--patch=[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`)
+	is(t, c.checks(t, 1), check.Failed, "has no CA bundle", "webhook-ca")
+	kubectl(t, "", "patch", kind, webhooks, "--type=json", `--patch=[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"`+bundle+`"}]`)
+
+	kubectl(t, "", "scale", "deployment", "outriderd", "-n", "outrider-system", "--replicas=1")
+	kubectl(t, "", "rollout", "status", "deployment", "outriderd", "-n", "outrider-system", "--timeout=90s")
+	until(t, "the roots are in the new namespace", func() bool {
+		_, err := w.CoreV1().ConfigMaps("checked").Get(t.Context(), contract.RootConfigMap, metav1.GetOptions{})
+		return err == nil
+	}, nothing)
+	is(t, c.checks(t, 0), check.OK, "", "roots", "webhook", "webhook-ca", "pod-security")
+	apply(t, istio)
+	is(t, c.checks(t, 0), check.Warning, "istio-sidecar-injector", "other-injectors")
+	kubectl(t, "", "delete", kind, "istio-sidecar-injector")
+	kubectl(t, "", "delete", "namespace", "checked", "--wait")
+}
