@@ -3,6 +3,7 @@ package check
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"outrider.dev/internal/kubeclient"
@@ -24,4 +25,24 @@ func runAt(t *testing.T, server string) []Check {
 		t.Fatal(err)
 	}
 	return Run(t.Context(), c, Options{Namespace: own, Before: true, Release: Release{Name: "outrider"}})
+}
+
+// The page that a check links to explains it, and no other.
+func TestThePageHasEachCheck(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "troubleshooting.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]bool{}
+	for _, p := range append(append([]probe{}, before...), installed...) {
+		ids[p.id] = true
+		if !strings.Contains(string(text), "\n## "+p.id+"\n") {
+			t.Errorf("docs/troubleshooting.md has no section %q", p.id)
+		}
+	}
+	for line := range strings.Lines(string(text)) {
+		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "## "); ok && !ids[id] {
+			t.Errorf("docs/troubleshooting.md has a section %q, which is no check", id)
+		}
+	}
 }
