@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/kubeclient"
@@ -180,7 +181,12 @@ func Purge(ctx context.Context, o Options) error {
 			return fmt.Errorf("listing %s: %w", l.resource.Resource, err)
 		}
 		for _, object := range list.Items {
-			if err := o.delete(ctx, o.Client.Dynamic.Resource(l.resource).Namespace(object.GetNamespace()), object.GetName()); err != nil {
+			client := o.Client.Dynamic.Resource(l.resource).Namespace(object.GetNamespace())
+			err := o.delete(ctx, client, object.GetName())
+			if err == nil && !o.DryRun && l.resource == definitions { // it goes after all objects of its kind
+				err = awaitGone(ctx, watched(client, one(object.GetName())), object.GetResourceVersion())
+			}
+			if err != nil {
 				return fmt.Errorf("removing %s %s: %w", object.GetKind(), object.GetName(), err)
 			}
 			o.Progress.Step("%s %s: %s", object.GetKind(), strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/"), verb)
@@ -249,13 +255,17 @@ func (o Options) removeNamespace(ctx context.Context, verb string) error {
 	if !o.DryRun {
 		o.Progress.Wait("waiting for the end of namespace %s", n.Name)
 		l := watched(o.Client.Core.CoreV1().Namespaces(), one(n.Name))
-		err := followFrom(ctx, l, n.ResourceVersion, func(e watch.Event) (bool, error) { return e.Type == watch.Deleted, nil })
-		if err != nil {
+		if err := awaitGone(ctx, l, n.ResourceVersion); err != nil {
 			return fmt.Errorf("waiting for the end of namespace %s: %w", n.Name, err)
 		}
 	}
 	o.Progress.Step("namespace %s: %s", n.Name, verb)
 	return nil
+}
+
+// awaitGone waits for the end of an object that has finalizers.
+func awaitGone(ctx context.Context, l cache.ListerWatcher, version string) error {
+	return followFrom(ctx, l, version, func(e watch.Event) (bool, error) { return e.Type == watch.Deleted, nil })
 }
 
 // others are pods, and records of other releases, in the control plane's namespace.
