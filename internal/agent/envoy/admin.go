@@ -27,6 +27,8 @@ const (
 	DrainInbound Drain = "inboundonly&graceful"
 	// DiscourageInbound only adds "connection: close" to responses, without an end.
 	DiscourageInbound Drain = "inboundonly&graceful&skip_exit"
+	// Discourage does the same in both directions.
+	Discourage Drain = "graceful&skip_exit"
 	// CloseInbound refuses new inbound connections from now on.
 	CloseInbound Drain = "inboundonly"
 )

@@ -299,6 +299,7 @@ var required = Stats{
 	},
 	Suffixes: []string{
 		"downstream_cx_active", "downstream_pre_cx_active", // how many connections Envoy has
+		"downstream_rq_active",     // how many requests are in flight
 		"http2.pending_send_bytes", // what waits for a window of the peer, in no socket's queue
 		"rbac.allowed", "rbac.denied", "shadow_allowed", "shadow_denied",
 	},

@@ -5,7 +5,8 @@
 //  2. The status ports open: requests are answered, or held, from now on.
 //  3. The standby listens where Envoy will; Envoy starts; the certificate is requested.
 //  4. Envoy listens and has its configuration: waiters are released, the standby hands over.
-//  5. SIGTERM: inbound drains, outbound serves until the applications have ended (stop.go).
+//  5. SIGTERM: inbound drains, outbound serves until the applications have ended (stop.go); or,
+//     where only the container is replaced, both drain and what comes then is parked (replace.go).
 package proxy
 
 import (
@@ -246,7 +247,8 @@ func (a *agent) listen() (err error) {
 		Ports: []uint16{c.Ports.Status, c.Ports.Readiness},
 		Node:  nodeOf(c.Callers), MetricsFrom: c.Callers.Metrics,
 		StateDir: own, Socket: waiters,
-		Drain:   func(ctx context.Context) error { return a.admin.Drain(ctx, envoy.DiscourageInbound) },
+		Drain:   a.discourage,
+		Replace: a.leaving.announceReplacement,
 		Quit:    func() { a.quit() },
 		Envoy:   fmt.Sprintf("http://localhost:%d/stats/prometheus", c.Ports.Prometheus),
 		Metrics: a.metrics(),

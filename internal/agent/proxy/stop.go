@@ -25,8 +25,8 @@ import (
 // after that. The end of the drain is ours, since Envoy's own drain time is fixed at its start, and
 // drainDuration is not.
 func (a *agent) drainInbound(ctx context.Context) error {
-	if err := a.admin.Drain(ctx, envoy.DiscourageInbound); err != nil {
-		return err
+	if err := a.discourage(ctx); err != nil || a.leaving.replaced() {
+		return err // what follows belongs to awaitReplaceable
 	}
 	select {
 	case <-time.After(a.now().Envoy.DrainTime):
@@ -79,8 +79,9 @@ const detectTime = time.Second
 
 // leaving is what is known of the agent's stop.
 type leaving struct {
-	served  atomic.Bool            // an Envoy was ready once
-	message atomic.Pointer[string] // for the kubelet: what was still in use
+	served    atomic.Bool               // an Envoy was ready once
+	message   atomic.Pointer[string]    // for the kubelet: what was still in use
+	announced atomic.Pointer[time.Time] // when it was said that only this container stops next
 }
 
 // write gives the kubelet the message, if there is one.
@@ -100,6 +101,10 @@ const unneeded drainReason = "it was never ready, and no client waits for it"
 // ready may be needed all the same: the application runs beside it, and what it called waits
 // in the standby.
 func (a *agent) awaitDrained(ctx context.Context) {
+	if a.leaving.replaced() {
+		a.awaitReplaceable(ctx)
+		return
+	}
 	begin, seen, was := time.Now(), a.need(), a.board.Status(readiness.Outbound)
 	end := a.journal.Begin("draining", "until the applications have ended; "+seen.String())
 	reason := unneeded

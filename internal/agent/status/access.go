@@ -60,6 +60,9 @@ func (s *Server) endpoints() []endpoint {
 		out = append(out, endpoint{"POST", "/drain", pod, s.drain},
 			endpoint{"GET", contract.StopPath, probers, s.stops}, endpoint{"GET", contract.StopPath + "/", probers, s.stops}) // with the key
 	}
+	if s.o.Replace != nil {
+		out = append(out, endpoint{"POST", "/replace", pod, s.replace})
+	}
 	if s.o.Quit != nil {
 		out = append(out, endpoint{"POST", "/quitquitquit", pod, s.quit})
 	}

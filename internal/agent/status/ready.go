@@ -233,6 +233,12 @@ func statusOf(err error) int {
 	return 0
 }
 
+func (s *Server) replace(w http.ResponseWriter, r *http.Request) {
+	s.o.Journal.Note("replace", "requested by "+peerFrom(r).name)
+	s.o.Replace()
+	io.WriteString(w, "ok\n")
+}
+
 func (s *Server) quit(w http.ResponseWriter, r *http.Request) {
 	s.o.Journal.Note("quit", "requested by "+peerFrom(r).name)
 	io.WriteString(w, "ok\n")

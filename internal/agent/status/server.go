@@ -42,9 +42,10 @@ type Options struct {
 	Socket   string   // path of a unix socket for the pod's containers; default none
 	StateDir string   // directory that gets [StateFile] at each change; default none
 
-	Drain func(context.Context) error // POST /drain; default: not there
-	Quit  func()                      // POST /quitquitquit; default: not there
-	Debug map[string]http.Handler     // GET /debug/NAME, besides pprof
+	Drain   func(context.Context) error // POST /drain; default: not there
+	Replace func()                      // POST /replace: only this container stops next; default: not there
+	Quit    func()                      // POST /quitquitquit; default: not there
+	Debug   map[string]http.Handler     // GET /debug/NAME, besides pprof
 
 	Metrics []Metric // of the agent, besides the server's own
 	Envoy   string   // URL of Envoy's metrics; default none

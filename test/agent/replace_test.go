@@ -1,0 +1,137 @@
+package agent
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/test/agent/harness"
+)
+
+// replace does what the kubelet does with a container whose image was changed in the pod, after
+// the announcement: the agent ends, and another one begins. The rules and the volumes stay.
+func replace(t *testing.T, a *harness.Agent) *harness.Agent {
+	t.Helper()
+	if got := a.Post("/replace"); got.Status != 200 {
+		t.Fatalf("POST /replace: %d %q, %v", got.Status, got.Body, got.Err)
+	}
+	took, status := stopped(a)
+	t.Logf("left after %s: %s", took.Round(time.Millisecond), outcome(a))
+	if status != 0 || why(a) != "this container is replaced" {
+		t.Errorf("status %d, %q; want 0, and that it is replaced", status, why(a))
+	}
+	next := a.Pod.Agent()
+	next.Ready()
+	return next
+}
+
+// outcome is what the agent's log says of its drain.
+func outcome(a *harness.Agent) string {
+	_, rest, _ := strings.Cut(a.Log(), `"msg":"drained"`)
+	_, rest, _ = strings.Cut(rest, `"outcome":"`)
+	text, _, _ := strings.Cut(rest, `"`)
+	return text
+}
+
+// shortly is a pod whose proxy serves for a second when it is to leave.
+func shortly(pods ...*harness.Pod) {
+	for _, p := range pods {
+		p.Env = append(p.Env, `PROXY_CONFIG={"terminationDrainDuration": "1s"}`)
+	}
+}
+
+// The containers of a client's and of a server's proxy are replaced under load, while the
+// applications live: no request fails, on connections that are kept and on new ones.
+func TestContainersAreReplaced(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		capture []string
+		env     []string
+		more    []uintptr
+	}{
+		{name: "redirect"},
+		{name: "transparent", capture: []string{"-m", "TPROXY"}, env: []string{"ISTIO_META_INTERCEPTION_MODE=TPROXY"}, more: []uintptr{unix.CAP_NET_ADMIN}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := harness.New(t)
+			w.Capture = tt.capture
+			client, server := pair(w, func(c, s *harness.Pod) {
+				shortly(c, s)
+				for _, p := range []*harness.Pod{c, s} {
+					p.Env, p.Capabilities = append(p.Env, tt.env...), tt.more
+				}
+			})
+			url, want := "http://"+vip+"/", "server HTTP/1.1"
+			loads := map[string]*harness.Load{
+				"kept": harness.NewLoad(workers, pause, kept(client.Pod, url, want)),
+				"new":  harness.NewLoad(workers, pause, fresh(client.Pod, url, want)),
+			}
+			for range 3 {
+				server = replace(t, server)
+				client = replace(t, client)
+			}
+			for name, l := range loads { // any order: each is judged for itself
+				judge(t, name, l)
+			}
+		})
+	}
+}
+
+// A request in flight is answered before the container's proxy leaves, though it takes longer than
+// the drain. A connection of bytes that is idle cannot be kept, and does not delay it.
+func TestReplacedContainerAnswersFirst(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	arrived, answer := make(chan struct{}), make(chan struct{})
+	w.Service("server", vip, "server", append([]string{"http-late 83"}, ports...)...)
+	w.Serve()
+	c, s := w.Pod("client"), w.Pod("server")
+	shortly(c, s)
+	app(s)
+	web := http.NewServeMux()
+	web.HandleFunc("/late", func(w http.ResponseWriter, r *http.Request) {
+		close(arrived)
+		<-answer
+		io.WriteString(w, "late")
+	})
+	slow := &http.Server{Handler: web}
+	t.Cleanup(func() { slow.Close() })
+	go slow.Serve(harness.Listen(w, s.Namespace, harness.AppUser, ":83"))
+	w.Known(1, 2)
+	client, server := c.Agent(), s.Agent()
+	client.Ready()
+	server.Ready()
+	idle, err := harness.Dialer(client.Pod.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":90")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	fmt.Fprintln(idle, "before")
+	if got, err := firstLine(idle); got != "before\n" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	got := make(chan error, 1)
+	go func() { got <- fresh(client.Pod, "http://"+vip+":83/late", "late")() }()
+	<-arrived
+	for _, a := range []*harness.Agent{server, client} {
+		a.Post("/replace")
+		a.Signal(syscall.SIGTERM)
+		harness.Eventually(t, "no new connection is taken", func() bool { return strings.Contains(a.Log(), "new connections are parked") })
+	}
+	close(answer)
+	if err := <-got; err != nil {
+		t.Errorf("the request in flight: %v", err)
+	}
+	for _, a := range []*harness.Agent{server, client} {
+		if status := a.Exit(); status != 0 || !strings.HasPrefix(outcome(a), "requests cut: 0, bytes not passed on: 0") {
+			t.Errorf("status %d, %q", status, outcome(a))
+		}
+	}
+}
