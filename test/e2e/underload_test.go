@@ -23,6 +23,7 @@ type form struct {
 	answered   int // calls, at least, of a strategy
 	rollouts   int // at least
 	strategies []string
+	upgrades   []string // of strategies: pods are upgraded in place
 	kills      map[string]int
 	restarts   []string
 	firstUse   time.Duration // that outriderd is installed with; 0: its own
@@ -32,13 +33,13 @@ type form struct {
 // through six proxies, and three hundred not.
 var (
 	short = form{
-		rate: 30, answered: 500, rollouts: 1, strategies: []string{"gate"},
+		rate: 30, answered: 500, rollouts: 1, strategies: []string{"gate"}, upgrades: []string{"gate", "native"},
 		kills:    map[string]int{"envoy": 2, "agent": 1, "exit": 1, "memory": 1},
 		restarts: []string{"kubelet", "outriderd"},
 		firstUse: world.Overloaded, // by the other cases
 	}
 	long = form{
-		rate: 34, rollouts: 3, strategies: slices.Sorted(maps.Keys(strategies)),
+		rate: 34, rollouts: 3, strategies: slices.Sorted(maps.Keys(strategies)), upgrades: slices.Sorted(maps.Keys(strategies)),
 		kills:    map[string]int{"envoy": 20, "agent": 10, "exit": 5, "memory": 3},
 		restarts: []string{"kubelet", "containerd", "kube-apiserver", "outriderd", "kubelet", "containerd", "kube-apiserver", "outriderd"},
 	}

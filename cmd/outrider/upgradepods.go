@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/kubeclient"
+	"outrider.dev/internal/podupgrade"
+	"outrider.dev/internal/view"
+)
+
+type upgradePodsOptions struct {
+	flags  *kubeclient.Flags
+	all    bool
+	pods   podupgrade.Selection
+	roll   podupgrade.Options
+	dryRun bool
+	output string
+}
+
+const upgradePodsExamples = `  # which pods have an old proxy, and can be given a new one?
+  outrider upgrade pods -A --dry-run
+
+  # replace the proxies of a namespace, one at a time
+  outrider upgrade pods -n shop
+
+  # of one application, four at a time
+  outrider upgrade pods -n shop -l app=checkout --max-unavailable 4
+
+  # back to an image of before
+  outrider upgrade pods -n shop --image registry.example/outrider/proxy:1.0.0`
+
+func newUpgradePods() *cobra.Command {
+	o := &upgradePodsOptions{flags: kubeclient.NewFlags("")}
+	cmd := &cobra.Command{
+		Use:   "pods",
+		Short: "give running pods the proxy that a new pod would get",
+		Long: `Asks the API server, by a dry run, which image the next pod of each workload would get, and
+changes the image of the proxy's container in the pods that have another. The kubelet replaces
+that container alone: applications are not restarted. Before, each node runs the new image
+once. The proxy drains: requests in flight are answered, HTTP clients are told to connect
+again, and connections that come meanwhile wait for the next proxy. Connections of other
+protocols that are open then are cut.
+
+Only the image changes. What else a new version's injection would write, a pod gets when its
+workload makes it anew. Nothing more is begun after the first pod that does not get ready; it
+gets its image of before.
+
+Exit status: 0 if all that was due is replaced, 1 if not, 2 if the input is unusable.`,
+		Example: upgradePodsExamples,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	o.flags.Add(fs, "namespace of the pods; default: the context's")
+	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "the pods of all namespaces")
+	fs.StringVarP(&o.pods.Labels, "selector", "l", "", "labels of the pods, such as app=checkout")
+	fs.StringVar(&o.pods.Image, "image", "", "the proxy's image; default: what a new pod would get")
+	fs.IntVar(&o.roll.MaxUnavailable, "max-unavailable", 1, "how many proxies are replaced at a time")
+	fs.DurationVar(&o.roll.Timeout, "timeout", podupgrade.DefaultTimeout, "how long one pod may take to get ready")
+	fs.BoolVar(&o.dryRun, "dry-run", false, "list the pods, and change nothing")
+	cli.Choice(cmd, &o.output, "output", "o", "how to print the list", "table", "json")
+	return cmd
+}
+
+// check refuses input that could not work.
+func (o *upgradePodsOptions) check(cmd *cobra.Command) error {
+	switch {
+	case o.all && cmd.Flags().Changed("namespace"):
+		return &cli.UsageError{Err: fmt.Errorf("--namespace and --all-namespaces exclude one another")}
+	case o.roll.MaxUnavailable < 1:
+		return &cli.UsageError{Err: fmt.Errorf("--max-unavailable=%d: must be 1 or more", o.roll.MaxUnavailable)}
+	case o.roll.Timeout <= 0:
+		return &cli.UsageError{Err: fmt.Errorf("--timeout=%s: must be more than nothing, such as 2m", o.roll.Timeout)}
+	case o.pods.Image != strings.TrimSpace(o.pods.Image):
+		return &cli.UsageError{Err: fmt.Errorf("--image=%q: has spaces around it", o.pods.Image)}
+	}
+	if _, err := labels.Parse(o.pods.Labels); err != nil {
+		return &cli.UsageError{Err: fmt.Errorf("--selector=%q: %w", o.pods.Labels, err), Hint: "as kubectl's, such as app=checkout,tier!=cache"}
+	}
+	return nil
+}
+
+func (o *upgradePodsOptions) run(cmd *cobra.Command) error {
+	if err := o.check(cmd); err != nil {
+		return err
+	}
+	client, err := clientOf(o.flags)
+	if err != nil {
+		return err
+	}
+	if !o.all {
+		o.pods.Namespace = client.Namespace
+	}
+	all, err := podupgrade.Plan(cmd.Context(), client.Core, o.pods)
+	if err != nil {
+		return err
+	}
+	if err := view.Candidates(cmd.OutOrStdout(), o.output, all); err != nil || o.dryRun {
+		return err
+	}
+	progress := cli.NewProgress(cmd.ErrOrStderr())
+	defer progress.End()
+	o.roll.Client, o.roll.Exec = client.Core, podupgrade.NewExec(client.Config, client.Core)
+	o.roll.Progress = func(e podupgrade.Event) { progress.Step("%s", view.UpgradeStep(e)) }
+	result, err := podupgrade.Run(cmd.Context(), all, o.roll)
+	progress.Step("%d replaced, %d failed, %d not begun", len(result.Replaced), len(result.Failed), len(result.Left))
+	return err
+}

@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/podupgrade"
+	"outrider.dev/test/e2e/world"
+)
+
+// upgradePods runs the command, and returns what it printed on each stream.
+func (r *run) upgradePods(args ...string) (list, steps string) {
+	r.Helper()
+	cmd := exec.CommandContext(r.Context(), filepath.Join(w.Root, "bin", "outrider"), append([]string{"upgrade", "pods", "--namespace=" + world.TierNamespace}, args...)...)
+	var out, err bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &err
+	if e := cmd.Run(); e != nil {
+		r.Fatalf("%v: %v\n%s%s", cmd.Args, e, &out, &err)
+	}
+	return out.String(), err.String()
+}
+
+// The proxies of running pods are replaced by those of another image while the pods are called: no
+// call is lost, and no application is restarted.
+func TestPodsAreUpgradedUnderLoad(t *testing.T) {
+	form := underLoad()
+	for _, name := range form.upgrades {
+		t.Run(name, func(t *testing.T) {
+			r := alone(t)
+			r.must(w.Tiers(r.Context(), strategies[name]))
+			l := r.load(form.rate)
+			pods := r.allReady()
+			next := world.ProxyImage + "-next"
+			r.must(w.Tag(r.Context(), world.ProxyImage, next))
+
+			// What a new pod would get decides; here the pods' own annotation does.
+			due := r.due()
+			if len(due) != 0 {
+				t.Errorf("%d pods are due before: %v", len(due), due)
+			}
+			_, err := w.Kubectl(r.Context(), "", "annotate", "pods", "--namespace="+world.TierNamespace, "--selector=part=tier", "sidecar.istio.io/proxyImage="+next)
+			r.must(err)
+			if due = r.due(); len(due) != len(pods) {
+				t.Errorf("%d pods are due, want %d: %v", len(due), len(pods), due)
+			}
+			_, steps := r.upgradePods("--max-unavailable=2")
+			for line := range strings.Lines(steps) {
+				l.note("%s", strings.TrimSpace(line))
+			}
+			if due = r.due(); len(due) != 0 {
+				t.Errorf("%d pods are due after: %v", len(due), due)
+			}
+			l.settle(5)
+			for _, p := range r.allReady() {
+				for _, c := range p.Containers() {
+					if want := 0; c.Name != contract.ProxyContainer && int(c.RestartCount) != want {
+						t.Errorf("%s: %s was restarted %d times", p.Name, c.Name, c.RestartCount)
+					}
+				}
+			}
+			l.end()
+		})
+	}
+}
+
+// due lists the pods whose proxy is not the one that a new pod would get.
+func (r *run) due() (out []podupgrade.Candidate) {
+	r.Helper()
+	list, _ := r.upgradePods("--selector=part=tier", "--dry-run", "--output=json")
+	var all []podupgrade.Candidate
+	r.must(json.Unmarshal([]byte(list), &all))
+	for _, c := range all {
+		if c.State == podupgrade.Cannot {
+			r.Errorf("%s: %s", c, c.Reason)
+		}
+		if c.State == podupgrade.Due {
+			out = append(out, c)
+		}
+	}
+	return out
+}
