@@ -24,9 +24,11 @@ func (c *clusterFlags) add(cmd *cobra.Command) {
 // namespace is the control plane's.
 func (c *clusterFlags) namespace() string { return *c.Flags.Namespace }
 
-// client returns the cluster's clients; flags that name none are unusable input.
-func (c *clusterFlags) client() (*kubeclient.Client, error) {
-	client, err := c.Client()
+func (c *clusterFlags) client() (*kubeclient.Client, error) { return clientOf(c.Flags) }
+
+// clientOf returns the cluster's clients; flags that name none are unusable input.
+func clientOf(f *kubeclient.Flags) (*kubeclient.Client, error) {
+	client, err := f.Client()
 	var config *kubeclient.ConfigError
 	if errors.As(err, &config) {
 		return nil, &cli.UsageError{Err: err, Hint: config.Hint()}

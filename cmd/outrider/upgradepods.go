@@ -22,6 +22,18 @@ type upgradePodsOptions struct {
 	output string
 }
 
+func newUpgrade() *cobra.Command {
+	cmd := newInstall()
+	cmd.Use, cmd.Short = "upgrade", "upgrade the control plane, as install does, or the proxies of running pods"
+	cmd.Example = upgradeExamples
+	cmd.AddCommand(newUpgradePods())
+	return cmd
+}
+
+const upgradeExamples = `  # the control plane, then the proxies of all pods
+  outrider upgrade
+  outrider upgrade pods -A`
+
 const upgradePodsExamples = `  # which pods have an old proxy, and can be given a new one?
   outrider upgrade pods -A --dry-run
 

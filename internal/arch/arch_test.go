@@ -107,14 +107,15 @@ var arrows = map[string][]string{
 	"internal/model/scenario":        {"internal/model/chart", "internal/model/gates", "internal/model/kubelet", "internal/model/simulate", "internal/model/verify", "internal/pod/plan", "internal/pod/podspec", "startup"},
 	"internal/lint/source":           {"internal/lint", "internal/mesh", "internal/pod/podspec", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	"internal/controlplane/debugapi": {"internal/contract"},
-	"internal/view":                  {"internal/check", "internal/cli", "internal/controlplane/debugapi", "internal/lint", "internal/lint/finding", "internal/model/chart", "internal/model/scenario", "internal/model/verify", "internal/pod/plan", "internal/pod/podspec", "internal/run/localpod", "internal/cli/visible", "sigs.k8s.io/yaml", "startup"},
+	"internal/view":                  {"internal/check", "internal/podupgrade", "internal/cli", "internal/controlplane/debugapi", "internal/lint", "internal/lint/finding", "internal/model/chart", "internal/model/scenario", "internal/model/verify", "internal/pod/plan", "internal/pod/podspec", "internal/run/localpod", "internal/cli/visible", "sigs.k8s.io/yaml", "startup"},
 
 	// The way of a person to a cluster: Helm's SDK is here alone.
 	"internal/kubeclient": {"github.com/spf13/pflag", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/cli-runtime/pkg/genericclioptions", "k8s.io/client-go", "k8s.io/klog/v2"},
 	"internal/check":      {"internal/contract", "internal/controlplane/debugapi", "internal/controlplane/webhook", "internal/kubeclient", "internal/pod/inject", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	"internal/podupgrade": {"internal/contract", "internal/pod/inject", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	"internal/install":    {"charts", "internal/check", "internal/contract", "internal/kubeclient", "helm.sh/helm/v3/pkg", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/yaml"},
 
-	"cmd/outrider": {"internal/check", "internal/install", "internal/kubeclient", "internal/cli", "internal/contract", "internal/view", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/setup", "internal/controlplane/debugapi", "internal/image/lookup", "internal/lint", "internal/lint/finding", "internal/lint/source", "internal/model/kubelet", "internal/model/scenario", "internal/model/simulate", "internal/model/verify",
+	"cmd/outrider": {"internal/check", "internal/install", "internal/podupgrade", "internal/kubeclient", "internal/cli", "internal/contract", "internal/view", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/setup", "internal/controlplane/debugapi", "internal/image/lookup", "internal/lint", "internal/lint/finding", "internal/lint/source", "internal/model/kubelet", "internal/model/scenario", "internal/model/simulate", "internal/model/verify",
 		"internal/pod/inject", "internal/pod/offline", "internal/pod/plan", "internal/pod/podspec", "internal/run/demo", "internal/run/localpod", "startup", "k8s.io/api", cobra},
 	"cmd/outrider-agent": {"startup", "internal/wire", "internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables",
 		"internal/capture/setup", "internal/cli", cobra, pflag, sys},

@@ -57,7 +57,7 @@ func configuration(t *testing.T, bundle string) *admission.MutatingWebhookConfig
 // root is a root certificate in PEM.
 func root(t *testing.T) string {
 	t.Helper()
-	a, err := ca.NewAuthority(ca.AuthorityOptions{Dir: t.TempDir()})
+	a, err := ca.NewAuthority(t.Context(), ca.AuthorityOptions{Store: ca.Directory(t.TempDir())})
 	if err != nil {
 		t.Fatal(err)
 	}
