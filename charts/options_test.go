@@ -66,10 +66,8 @@ func TestWebhookIsThatOfTheCommand(t *testing.T) {
 		"of a profile, beside": {"profile", webhook.ConfigurationOptions{OwnLabels: true}, admission.Fail},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := map[string]any{}
-			if tt.values == "profile" {
-				v = profile(t, "beside-another-mesh")
-			} else {
+			v := profile(t, "beside-another-mesh")
+			if tt.values != "profile" {
 				v = values(t, tt.values)
 			}
 			want, err := webhook.Configuration(tt.want)
