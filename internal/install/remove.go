@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"outrider.dev/internal/contract"
-	"outrider.dev/internal/kubeclient"
 )
 
 // Remove removes a release, and waits until its pods have ended. Without a release it does
@@ -164,7 +163,7 @@ func (e *InUseError) Error() string {
 // authority's keys and other objects of the control plane, the CustomResourceDefinitions that
 // [Apply] added, with all objects of these kinds, and the namespace if [Apply] made it.
 func Purge(ctx context.Context, o Options) error {
-	if err := inUse(ctx, o.Client); err != nil {
+	if err := o.inUse(ctx); err != nil {
 		return err
 	}
 	verb := "removed"
@@ -206,15 +205,17 @@ func (o Options) delete(ctx context.Context, client dynamic.ResourceInterface, n
 	return nil
 }
 
-// inUse finds control planes that are not removed.
-func inUse(ctx context.Context, c *kubeclient.Client) error {
-	list, err := c.Core.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector})
+// inUse finds control planes that are not removed. In a dry run the one of the release is there
+// still.
+func (o Options) inUse(ctx context.Context) error {
+	list, err := o.Client.Core.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return err
 	}
 	var by []string
 	for _, d := range list.Items {
-		if d.DeletionTimestamp == nil {
+		own := d.Namespace == o.Client.Namespace && d.Annotations["meta.helm.sh/release-name"] == nameOf(o.Values)
+		if d.DeletionTimestamp == nil && !(o.DryRun && own) {
 			by = append(by, "deployment "+d.Namespace+"/"+d.Name)
 		}
 	}
