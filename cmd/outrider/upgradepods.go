@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/kubeclient"
@@ -92,8 +91,8 @@ func (o *upgradePodsOptions) check(cmd *cobra.Command) error {
 	case o.pods.Image != strings.TrimSpace(o.pods.Image):
 		return &cli.UsageError{Err: fmt.Errorf("--image=%q: has spaces around it", o.pods.Image)}
 	}
-	if _, err := labels.Parse(o.pods.Labels); err != nil {
-		return &cli.UsageError{Err: fmt.Errorf("--selector=%q: %w", o.pods.Labels, err), Hint: "as kubectl's, such as app=checkout,tier!=cache"}
+	if err := o.pods.Check(); err != nil {
+		return &cli.UsageError{Err: fmt.Errorf("--selector: %w", err), Hint: "as kubectl's, such as app=checkout,tier!=cache"}
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
@@ -56,6 +57,12 @@ type Selection struct {
 	Namespace string // empty: all
 	Labels    string // a selector; empty: all
 	Image     string // for all of them; empty: what a new pod would get
+}
+
+// Check returns why the selector of labels cannot be used.
+func (s Selection) Check() error {
+	_, err := labels.Parse(s.Labels)
+	return err
 }
 
 // pageSize bounds one answer of the API server.
