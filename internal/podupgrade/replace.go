@@ -139,11 +139,11 @@ func (r *roll) follow(ctx context.Context, namespace, name string, done func(*co
 	pods := r.Client.CoreV1().Pods(namespace)
 	one := fields.OneTermEqualSelector("metadata.name", name).String()
 	source := &cache.ListWatch{
-		ListFunc: func(o metav1.ListOptions) (runtime.Object, error) {
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = one
 			return pods.List(ctx, o)
 		},
-		WatchFunc: func(o metav1.ListOptions) (watch.Interface, error) {
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = one
 			return pods.Watch(ctx, o)
 		},
