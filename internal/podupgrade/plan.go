@@ -13,6 +13,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +48,7 @@ type Candidate struct {
 	Reason    string    `json:"reason,omitempty"`
 
 	pullSecrets []corev1.LocalObjectReference
+	statusPort  string // of the agent
 }
 
 // String is the pod's name with its namespace.
@@ -114,7 +116,7 @@ func (p *planner) judge(ctx context.Context, pod *corev1.Pod) (c Candidate, has 
 	}
 	c = Candidate{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName,
-		From: container.Image, State: Cannot, pullSecrets: pod.Spec.ImagePullSecrets,
+		From: container.Image, State: Cannot, pullSecrets: pod.Spec.ImagePullSecrets, statusPort: statusPort(pod),
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -139,6 +141,15 @@ func (p *planner) judge(ctx context.Context, pod *corev1.Pod) (c Candidate, has 
 		}
 	}
 	return c, true
+}
+
+// statusPort is the agent's port, by the annotation or the default. Where a ProxyConfig alone says
+// another one the announcement finds no agent, and nothing is changed.
+func statusPort(pod *corev1.Pod) string {
+	if n, err := strconv.ParseUint(pod.Annotations[contract.StatusPortAnnotation], 10, 16); err == nil && n > 0 {
+		return strconv.FormatUint(n, 10)
+	}
+	return strconv.Itoa(contract.StatusPort)
 }
 
 // proxyOf is the proxy's container, as a plain or as a native sidecar.

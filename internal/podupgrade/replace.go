@@ -46,9 +46,9 @@ func NewExec(config *rest.Config, client kubernetes.Interface) Exec {
 		if err != nil {
 			return "", err
 		}
-		var out bytes.Buffer
-		err = run.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &out})
-		return out.String(), err
+		var out, wrong bytes.Buffer // each is written by a goroutine of its own
+		err = run.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &wrong})
+		return out.String() + wrong.String(), err
 	}
 }
 
@@ -56,11 +56,17 @@ func NewExec(config *rest.Config, client kubernetes.Interface) Exec {
 func (r *roll) announce(ctx context.Context, c Candidate) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	out, err := r.Exec(ctx, c.Namespace, c.Name, "outrider-agent", "request", "POST", "/replace")
+	out, err := r.Exec(ctx, c.Namespace, c.Name, "outrider-agent", "request", "POST", "/replace", "--debug-port", c.statusPort)
 	if err != nil {
-		return fmt.Errorf("its agent cannot drain for a replacement: %s: %w", strings.Join(strings.Fields(out), " "), err)
+		return fmt.Errorf("its agent cannot drain for a replacement: %s: %w", firstOf(out), err)
 	}
 	return nil
+}
+
+// firstOf is the first line of what a command printed, and a part of it if it is long.
+func firstOf(out string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(out), "\n")
+	return line[:min(len(line), 200)]
 }
 
 // setImage changes the proxy's image in a pod, and nothing else. It fails for another pod of that
