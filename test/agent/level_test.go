@@ -151,7 +151,10 @@ func TestProbesOfAGate(t *testing.T) {
 		t.Errorf("answered before the startup probe succeeded: %d %s %v", got.Status, got.Body, got.Err)
 	default:
 	}
-	wantUnready(t, full(a, ""), "app: its gate does not report that it is healthy")
+	const unhealthy = "app: its gate does not report that it is healthy"
+	// The agent follows the state file: it reads it a moment after this test.
+	harness.Eventually(t, "the agent has read it", func() bool { return strings.Contains(full(a, "").Body, unhealthy) })
+	wantUnready(t, full(a, ""), unhealthy)
 	if err := os.WriteFile(up, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
