@@ -105,7 +105,7 @@ var arrows = map[string][]string{
 	"internal/pod/plan":              {"internal/model/gates", "internal/model/kubelet", "internal/pod/podspec", "startup"},
 	"internal/pod/offline":           {"internal/manifest", "internal/pod/inject", "internal/pod/podspec", "github.com/rogpeppe/go-internal/diff", "k8s.io/api", "sigs.k8s.io/yaml"},
 	"internal/model/scenario":        {"internal/model/chart", "internal/model/gates", "internal/model/kubelet", "internal/model/simulate", "internal/model/verify", "internal/pod/plan", "internal/pod/podspec", "startup"},
-	"internal/lint/source":           {"internal/lint", "internal/mesh", "internal/pod/podspec", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
+	"internal/lint/source":           {"internal/cli", "internal/lint", "internal/mesh", "internal/pod/podspec", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	"internal/controlplane/debugapi": {"internal/contract"},
 	"internal/view":                  {"internal/check", "internal/podupgrade", "internal/cli", "internal/controlplane/debugapi", "internal/lint", "internal/lint/finding", "internal/model/chart", "internal/model/scenario", "internal/model/verify", "internal/pod/plan", "internal/pod/podspec", "internal/run/localpod", "internal/cli/visible", "sigs.k8s.io/yaml", "startup"},
 

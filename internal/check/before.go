@@ -187,7 +187,8 @@ func (s *survey) tryRole(ctx context.Context, o *unstructured.Unstructured) erro
 
 // Annotations and the label by which Helm marks what it owns.
 const (
-	releaseName      = "meta.helm.sh/release-name"
+	// ReleaseName is on each object of a release.
+	ReleaseName      = "meta.helm.sh/release-name"
 	releaseNamespace = "meta.helm.sh/release-namespace"
 )
 
@@ -209,7 +210,7 @@ func (s *survey) leftovers(ctx context.Context) answer {
 			return unknown(tried("reading "+nameOf(o), err))
 		}
 		a := is.GetAnnotations()
-		if a[releaseName] == s.Release.Name && a[releaseNamespace] == s.Options.Namespace {
+		if a[ReleaseName] == s.Release.Name && a[releaseNamespace] == s.Options.Namespace {
 			own++
 			continue
 		}

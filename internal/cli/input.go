@@ -85,7 +85,7 @@ func Expand(names []string) ([]string, error) {
 			out = append(out, name) // reading it says what is wrong
 			continue
 		}
-		files, err := inFolder(name)
+		files, err := Manifests(name)
 		if err != nil {
 			return nil, err
 		}
@@ -94,7 +94,8 @@ func Expand(names []string) ([]string, error) {
 	return out, nil
 }
 
-func inFolder(folder string) (out []string, err error) {
+// Manifests are the YAML and JSON files of a folder and of the folders in it, without hidden ones.
+func Manifests(folder string) (out []string, err error) {
 	err = filepath.WalkDir(folder, func(file string, d fs.DirEntry, err error) error {
 		hidden := file != folder && strings.HasPrefix(d.Name(), ".")
 		switch {

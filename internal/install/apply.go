@@ -145,7 +145,7 @@ func last(helm *action.Configuration, name string) (*release.Release, error) {
 }
 
 // madeBy marks what an installation has made besides the release, so that it may remove it.
-const madeBy, madeByUs = contract.Prefix + "made-by", "outrider"
+const madeBy, madeByUs = contract.MadeByLabel, "outrider"
 
 // ensureNamespace makes the namespace if there is none.
 func (o Options) ensureNamespace(ctx context.Context) error {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"outrider.dev/internal/check"
 	"outrider.dev/internal/contract"
 )
 
@@ -214,7 +215,7 @@ func (o Options) inUse(ctx context.Context) error {
 	}
 	var by []string
 	for _, d := range list.Items {
-		own := d.Namespace == o.Client.Namespace && d.Annotations["meta.helm.sh/release-name"] == nameOf(o.Values)
+		own := d.Namespace == o.Client.Namespace && d.Annotations[check.ReleaseName] == nameOf(o.Values)
 		if d.DeletionTimestamp == nil && !(o.DryRun && own) {
 			by = append(by, "deployment "+d.Namespace+"/"+d.Name)
 		}

@@ -5,12 +5,12 @@ package source
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"outrider.dev/internal/cli"
 	"outrider.dev/internal/lint"
 	"outrider.dev/internal/pod/podspec"
 )
@@ -23,7 +23,7 @@ func Files(names []string, read func(file string) (name string, data []byte, err
 		below, isFolder := []string{name}, false
 		if info, err := os.Stat(name); name != "-" && err == nil && info.IsDir() {
 			isFolder = true
-			if below, err = manifests(name); err != nil {
+			if below, err = cli.Manifests(name); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -41,28 +41,6 @@ func Files(names []string, read func(file string) (name string, data []byte, err
 		}
 	}
 	return files, skipped, nil
-}
-
-// manifests are the YAML and JSON files of a folder and of the folders in it, without
-// hidden ones.
-func manifests(folder string) ([]string, error) {
-	var out []string
-	err := filepath.WalkDir(folder, func(file string, d fs.DirEntry, err error) error {
-		hidden := file != folder && strings.HasPrefix(d.Name(), ".")
-		switch {
-		case err != nil:
-			return err
-		case hidden && d.IsDir():
-			return fs.SkipDir
-		case !hidden && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)):
-			out = append(out, file)
-		}
-		return nil
-	})
-	if err == nil && len(out) == 0 {
-		err = fmt.Errorf("%s has no file that ends with .yaml, .yml or .json", folder)
-	}
-	return out, err
 }
 
 // isNoObject reports whether a file can be read, but its content has no kind.
