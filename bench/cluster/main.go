@@ -98,7 +98,7 @@ func one(ctx context.Context, w *world.World, way way, name string, took *times)
 		return err
 	}
 	defer p.Remove(context.WithoutCancel(ctx))
-	if err := p.Until(ctx, 2*time.Minute, "called", func() bool { _, ok := p.Has("app", "called", 1); return ok }); err != nil {
+	if err := p.Until(ctx, "called", func() bool { _, ok := p.Has("app", "called", 1); return ok }); err != nil {
 		return err
 	}
 	started, _ := p.Has("app", "started", 1)
@@ -112,7 +112,7 @@ func one(ctx context.Context, w *world.World, way way, name string, took *times)
 	if err := p.StartDelete(ctx); err != nil {
 		return err
 	}
-	return p.Until(ctx, time.Minute, "gone", func() bool { _, there := p.Status(); return !there })
+	return p.Until(ctx, "gone", func() bool { _, there := p.Status(); return !there })
 }
 
 // firstContainer is how long the kubelet took to begin with the proxy, or with the application

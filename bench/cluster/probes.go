@@ -54,7 +54,7 @@ func measureProbes(ctx context.Context, w *world.World, seconds int) error {
 		}
 	}
 	for _, p := range pods {
-		if err := p.Until(ctx, 2*time.Minute, "called", func() bool { _, ok := p.Has("app", "called", 1); return ok && p.Ready() }); err != nil {
+		if err := p.Until(ctx, "called", func() bool { _, ok := p.Has("app", "called", 1); return ok && p.Ready() }); err != nil {
 			return err
 		}
 	}

@@ -44,8 +44,8 @@ const BaseImage = "test.outrider.dev/base:1"
 // Hidden are the directories of the machine that the cluster sees empty.
 var Hidden = node.Hidden
 
-// bringUpLimit is ten times what it takes on two cores that are not idle.
-const bringUpLimit = 2 * time.Minute
+// bringUpLimit is many times what it takes on two cores that are not idle.
+const bringUpLimit = 5 * time.Minute
 
 // Options of a cluster. The zero value of a field means its default.
 type Options struct {

@@ -175,7 +175,7 @@ spec:
     backoffLimit: 0
     template:`+template(`"--calls=5"`)))
 		var name string
-		r.must(w.Until(r.Context(), patience, "the cron job makes a job", func() bool {
+		r.must(w.Until(r.Context(), "the cron job makes a job", func() bool {
 			out, err := w.Kubectl(r.Context(), "", "get", "jobs", "--namespace=shop", "--output=jsonpath={.items[?(@.metadata.ownerReferences[0].name=='cron')].metadata.name}")
 			name, _, _ = strings.Cut(out, " ")
 			return err == nil && name != ""

@@ -227,7 +227,7 @@ func strictNetwork(r *run, p *world.Pod) (stop func()) {
 	r.must(nft(fmt.Sprintf("table ip %s { chain c { type filter hook prerouting priority -400; ip saddr %s drop; }; }", table, ip)))
 	gone := func() { _ = nft("delete table ip " + table) }
 	go func() {
-		if p.Until(r.Context(), patience, "addressed", func() bool { _, ok := p.Addressed(); return ok }) == nil {
+		if p.Until(r.Context(), "addressed", func() bool { _, ok := p.Addressed(); return ok }) == nil {
 			gone()
 		}
 	}()
@@ -284,7 +284,7 @@ func TestTheControlPlaneRestarts(t *testing.T) {
 	r.ready(before)
 	r.restartOutriderd()
 	var after *world.Pod
-	r.must(w.Until(r.Context(), patience, "the API server finds the new outriderd", func() bool {
+	r.must(w.Until(r.Context(), "the API server finds the new outriderd", func() bool {
 		made, err := w.Create(r.Context(), awesome("shop", "control-after")) // as a controller would, again and again
 		if err == nil {
 			after = r.keep(made)
@@ -303,7 +303,7 @@ func (r *run) restartOutriderd() {
 	r.Helper()
 	old, none := r.outriderd(), int64(0)
 	r.must(w.Client.CoreV1().Pods(old.Namespace).Delete(r.Context(), old.Name, metav1.DeleteOptions{GracePeriodSeconds: &none}))
-	r.must(w.Until(r.Context(), patience, "another outriderd that is ready", func() bool {
+	r.must(w.Until(r.Context(), "another outriderd that is ready", func() bool {
 		now := r.outriderd()
 		return now != nil && now.UID != old.UID && now.Ready()
 	}))

@@ -144,7 +144,7 @@ func TestFiftyAtOnce(t *testing.T) {
 				for _, p := range pods {
 					r.ready(p)
 				}
-				ctx, cancel := context.WithTimeout(r.Context(), patience)
+				ctx, cancel := context.WithTimeout(r.Context(), world.Patience)
 				var all sync.WaitGroup
 				for _, p := range pods {
 					all.Go(func() {

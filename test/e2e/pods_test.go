@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,9 +15,6 @@ import (
 
 // proxy is the container that the applications wait for.
 const proxy = podspec.OurProxy
-
-// patience is how long a bad day of a busy machine may make a case wait.
-const patience = 3 * time.Minute
 
 // A change of a pod, before it is injected.
 type change func(*corev1.Pod)
@@ -130,12 +126,12 @@ func (r *run) keep(p *world.Pod) *world.Pod {
 // ready waits until a pod is, and its application has called.
 func (r *run) ready(p *world.Pod) {
 	r.Helper()
-	r.must(p.Until(r.Context(), patience, "ready", p.Ready))
+	r.must(p.Until(r.Context(), "ready", p.Ready))
 }
 
 func (r *run) until(p *world.Pod, what string, holds func() bool) {
 	r.Helper()
-	r.must(p.Until(r.Context(), patience, what, holds))
+	r.must(p.Until(r.Context(), what, holds))
 }
 
 // emitted waits until a container has emitted an event n times.

@@ -271,7 +271,7 @@ func (l *loading) around(f load.Failure) string {
 // allReady waits until every pod of the tiers is, and returns them.
 func (r *run) allReady() (pods []*world.Pod) {
 	r.Helper()
-	r.must(w.Until(r.Context(), patience, "the tiers are ready", func() bool {
+	r.must(w.Until(r.Context(), "the tiers are ready", func() bool {
 		pods = w.RunningTiers()
 		return len(pods) > 0 && !slices.ContainsFunc(pods, func(p *world.Pod) bool { return !p.Ready() })
 	}))
@@ -298,7 +298,7 @@ func (r *run) kill(l *loading, what string, p *world.Pod) {
 	kill := load.Kill{What: what, Pod: p.Name, Service: world.TierHost(p.Spec().Labels["app"]), Before: time.Now()}
 	r.must(syscall.Kill(pid, signal))
 	for !world.Gone(pid) {
-		if time.Since(kill.Before) > patience {
+		if time.Since(kill.Before) > world.Patience {
 			r.Fatalf("%s of %s does not end\n%s", what, p.Name, p.Describe())
 		}
 		time.Sleep(time.Millisecond)

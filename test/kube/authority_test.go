@@ -150,8 +150,8 @@ func (r *replica) serves(t *testing.T) *replica {
 	t.Helper()
 	select {
 	case r.Addresses = <-r.ready:
-	case <-time.After(time.Minute):
-		t.Fatalf("the replica does not serve within a minute:\n%s", r.log.String())
+	case <-time.After(patience):
+		t.Fatalf("the replica does not serve within %v:\n%s", patience, r.log.String())
 	}
 	until(t, "the replica is ready", func() bool { code, _ := r.get(t, "/ready"); return code == http.StatusOK }, r.log.String)
 	return r
@@ -336,7 +336,7 @@ func TestATokenIsUsedOnceAmongReplicas(t *testing.T) {
 	request := func(at *replica, token string, csr []byte) *identity.Fault {
 		t.Helper()
 		must(t, os.WriteFile(client.TokenFile, []byte(token), 0o600))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		c := client
 		c.Address = at.Discovery

@@ -114,24 +114,24 @@ func (w world) objects(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// ending counts the namespaces and pods that are being deleted.
-func (w world) ending(t *testing.T) (n int) {
+// ending are the namespaces and pods that are being deleted, with what Kubernetes says of them.
+func (w world) ending(t *testing.T) (all []string) {
 	t.Helper()
 	namespaces, err := w.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
 	must(t, err)
 	for _, o := range namespaces.Items {
 		if o.DeletionTimestamp != nil {
-			n++
+			all = append(all, fmt.Sprintf("namespace %s: %+v", o.Name, o.Status.Conditions))
 		}
 	}
 	pods, err := w.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
 	must(t, err)
 	for _, o := range pods.Items {
 		if o.DeletionTimestamp != nil {
-			n++
+			all = append(all, fmt.Sprintf("pod %s/%s, since %s: %s", o.Namespace, o.Name, o.DeletionTimestamp, o.Status.Phase))
 		}
 	}
-	return n
+	return all
 }
 
 // small is one replica, on a cluster of one node.
@@ -145,7 +145,8 @@ func TestInstall(t *testing.T) {
 	vacate(t, c)
 	t.Cleanup(func() { exec.Command(c.file, "uninstall", "--purge", "--force").Run() })
 	with := func(args ...string) []string { return append(args, small...) }
-	until(t, "what other tests have made is gone", func() bool { return w.ending(t) == 0 }, nothing)
+	until(t, "what other tests have made is gone", func() bool { return len(w.ending(t)) == 0 },
+		func() string { return strings.Join(w.ending(t), "\n") })
 	before := w.objects(t)
 
 	t.Run("before it is installed, checks are red", func(t *testing.T) {
@@ -283,7 +284,7 @@ func breaks(t *testing.T, w world, c command) {
 	t.Helper()
 	const kind, webhooks = "mutatingwebhookconfiguration", "outrider-injector"
 	kubectl(t, "", "scale", "deployment", "outriderd", "-n", "outrider-system", "--replicas=0")
-	kubectl(t, "", "wait", "--for=delete", "pods", "-n", "outrider-system", "-l", "app=outriderd", "--timeout=60s")
+	kubectl(t, "", "wait", "--for=delete", "pods", "-n", "outrider-system", "-l", "app=outriderd", "--timeout="+patience.String())
 	w.namespace(t, "checked", map[string]string{"istio-injection": "enabled"})
 	all := c.checks(t, 1)
 	is(t, all, check.Failed, "checked", "roots", "webhook")
@@ -295,7 +296,7 @@ func breaks(t *testing.T, w world, c command) {
 	kubectl(t, "", "patch", kind, webhooks, "--type=json", `--patch=[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"`+bundle+`"}]`)
 
 	kubectl(t, "", "scale", "deployment", "outriderd", "-n", "outrider-system", "--replicas=1")
-	kubectl(t, "", "rollout", "status", "deployment", "outriderd", "-n", "outrider-system", "--timeout=90s")
+	kubectl(t, "", "rollout", "status", "deployment", "outriderd", "-n", "outrider-system", "--timeout="+patience.String())
 	until(t, "the roots are in the new namespace", func() bool {
 		_, err := w.CoreV1().ConfigMaps("checked").Get(t.Context(), contract.RootConfigMap, metav1.GetOptions{})
 		return err == nil

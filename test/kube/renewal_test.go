@@ -46,7 +46,7 @@ func TestCertificatesEndWithTheirPod(t *testing.T) {
 	select {
 	case a := <-addresses:
 		client.Address = a.Discovery
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatalf("the control plane does not serve:\n%s", j.String())
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -57,7 +57,7 @@ func TestCertificatesEndWithTheirPod(t *testing.T) {
 	request := func(token string, life time.Duration, own *tls.Certificate) (*x509.Certificate, *identity.Fault) {
 		t.Helper()
 		must(t, os.WriteFile(client.TokenFile, []byte(token), 0o600))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		chain, err := client.CreateCertificate(ctx, identity.Call{CSR: csr, Life: life, Certificate: own})
 		var f *identity.Fault
@@ -96,13 +96,13 @@ func TestCertificatesEndWithTheirPod(t *testing.T) {
 
 	must(t, w.CoreV1().Pods("renewals").Delete(t.Context(), "one", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 	// The API server remembers a review for 10 s: meanwhile as few requests as an agent would make.
-	for end := time.Now().Add(time.Minute); ; time.Sleep(500 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(500 * time.Millisecond) {
 		_, f := request(token, 0, own)
 		if f != nil && f.Kind == identity.Rejected {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("not refused within a minute after the pod is gone: %v\n%s", f, j.String())
+			t.Fatalf("not refused within %v after the pod is gone: %v\n%s", patience, f, j.String())
 		}
 	}
 }

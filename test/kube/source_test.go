@@ -108,8 +108,8 @@ func TestTheClusterIsTheMesh(t *testing.T) {
 	s := c.Source(t.Context(), mesh.Config{})
 	select {
 	case <-s.Synced():
-	case <-time.After(time.Minute):
-		t.Fatalf("not synced within a minute: %v\n%s", c.Trouble(), j.String())
+	case <-time.After(patience):
+		t.Fatalf("not synced within %v: %v\n%s", patience, c.Trouble(), j.String())
 	}
 	current := func() *mesh.Mesh { m, _ := s.Current(); return m }
 	text := func() string {

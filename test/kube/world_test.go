@@ -136,12 +136,16 @@ func (w world) namespace(t *testing.T, name string, labels map[string]string) {
 	})
 }
 
-// until polls until a condition holds, for a minute; why describes a failure.
+// patience is how long a test waits for the cluster. Kubernetes itself tries the deletion of a
+// namespace again after up to a minute, and there are several tries.
+const patience = 5 * time.Minute
+
+// until polls until a condition holds; why describes a failure.
 func until(t *testing.T, what string, ok func() bool, why func() string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s\n%s", what, why())
+			t.Fatalf("not within %v: %s\n%s", patience, what, why())
 		}
 	}
 }

@@ -127,8 +127,8 @@ func (p *Pod) Containers() []corev1.ContainerStatus {
 }
 
 // Until waits for something about the pod. Its error describes the pod.
-func (p *Pod) Until(ctx context.Context, limit time.Duration, what string, holds func() bool) error {
-	if err := p.w.Until(ctx, limit, p.Name+": "+what, holds); err != nil {
+func (p *Pod) Until(ctx context.Context, what string, holds func() bool) error {
+	if err := p.w.Until(ctx, p.Name+": "+what, holds); err != nil {
 		return fmt.Errorf("%w\n%s", err, p.Describe())
 	}
 	return nil
@@ -139,7 +139,7 @@ func (p *Pod) Delete(ctx context.Context) error {
 	if err := p.StartDelete(ctx); err != nil {
 		return err
 	}
-	return p.Until(ctx, 2*time.Minute, "gone", func() bool {
+	return p.Until(ctx, "gone", func() bool {
 		_, there := p.Status()
 		return !there
 	})

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // Restart kills a program of the node, such as the kubelet, starts it again as it was, and waits
@@ -36,7 +35,7 @@ func (w *World) Restart(ctx context.Context, name string) error {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		return err
 	}
-	if err := w.Until(ctx, time.Minute, name+" is gone", func() bool { return Gone(pid) }); err != nil {
+	if err := w.Until(ctx, name+" is gone", func() bool { return Gone(pid) }); err != nil {
 		return err
 	}
 	if err := again.Start(); err != nil {
@@ -44,7 +43,7 @@ func (w *World) Restart(ctx context.Context, name string) error {
 	}
 	go again.Wait()
 	last := error(nil)
-	err = w.Until(ctx, 2*time.Minute, name+" answers", func() bool {
+	err = w.Until(ctx, name+" answers", func() bool {
 		last = exec.CommandContext(ctx, answers[0], answers[1:]...).Run()
 		return last == nil
 	})

@@ -95,7 +95,7 @@ func (w *World) RolledOut(ctx context.Context) error {
 			return fmt.Errorf("%w\n%s", err, pods)
 		}
 	}
-	return w.Until(ctx, 3*time.Minute, "the pods before are gone", func() bool { return len(w.RunningTiers()) == tierReplicas*len(tiers) })
+	return w.Until(ctx, "the pods before are gone", func() bool { return len(w.RunningTiers()) == tierReplicas*len(tiers) })
 }
 
 func deployments() (all []string) {

@@ -120,9 +120,12 @@ func (w *World) change() {
 	w.changed = make(chan struct{})
 }
 
+// Patience is how long a bad day of a busy machine may make a case wait.
+const Patience = 5 * time.Minute
+
 // Until waits until something holds, looking whenever anything has changed.
-func (w *World) Until(ctx context.Context, limit time.Duration, what string, holds func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+func (w *World) Until(ctx context.Context, what string, holds func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	for {
 		w.mu.Lock()
@@ -135,7 +138,7 @@ func (w *World) Until(ctx context.Context, limit time.Duration, what string, hol
 		case <-changed:
 		case <-time.After(time.Second): // what is not watched changes too
 		case <-ctx.Done():
-			return fmt.Errorf("%s: not within %s", what, limit)
+			return fmt.Errorf("%s: not within %s", what, Patience)
 		}
 	}
 }
@@ -148,7 +151,7 @@ func (w *World) Namespace(ctx context.Context, name string, labels map[string]st
 	if err != nil {
 		return err
 	}
-	return w.Until(ctx, time.Minute, "the service account of namespace "+name, func() bool {
+	return w.Until(ctx, "the service account of namespace "+name, func() bool {
 		_, err := w.Client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
 		return err == nil
 	})
