@@ -240,11 +240,17 @@ func TestWebhook(t *testing.T) {
 	create(func(*corev1.Pod) (*corev1.Pod, error) {
 		return nil, apierrors.NewInternalError(context.DeadlineExceeded)
 	}).is(t, Skipped, "deadline")
-	create(func(*corev1.Pod) (*corev1.Pod, error) {
-		e := apierrors.NewInternalError(context.Canceled)
-		e.ErrStatus.Message = `failed calling webhook "namespace.inject.outrider.dev": connection refused`
-		return nil, e
-	}).is(t, Failed, "is refused", "connection refused")
+	says := func(text string) answer {
+		return create(func(*corev1.Pod) (*corev1.Pod, error) {
+			e := apierrors.NewInternalError(context.Canceled)
+			e.ErrStatus.Message = text
+			return nil, e
+		})
+	}
+	const denied = `admission webhook "namespace.inject.outrider.dev" denied the request: outrider: `
+	says(`failed calling webhook "namespace.inject.outrider.dev": connection refused`).is(t, Failed, "is refused", "connection refused")
+	says(denied+"the namespace shop has the label pod-security.kubernetes.io/enforce=restricted").is(t, Skipped, "the webhook answers", "pod-security")
+	says(denied+"start-up cycle").is(t, Failed, "is refused", "start-up cycle")
 }
 
 func TestInStep(t *testing.T) {

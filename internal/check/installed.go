@@ -210,11 +210,13 @@ func (s *survey) webhook(ctx context.Context) answer {
 func (s *survey) webhookError(namespace string, err error) answer {
 	text := err.Error()
 	switch {
-	case strings.Contains(text, "failed calling webhook"), strings.Contains(text, ".inject.outrider.dev"):
+	case strings.Contains(text, "denied the request") && strings.Contains(text, "pod-security.kubernetes.io"), strings.Contains(text, "violates PodSecurity"):
+		return skipped("the webhook answers, but Pod Security refuses the pod in namespace %s: see the check pod-security", namespace)
+	case strings.Contains(text, "denied the request"):
+		return failed("outrider inject -f POD explains what is refused", "a pod in namespace %s is refused: %v", namespace, err)
+	case strings.Contains(text, "failed calling webhook"):
 		return failed("the API server must reach port 15017 of the control plane's pods: look at firewalls and NetworkPolicies; "+logs(s.Options.Namespace),
 			"a pod in namespace %s is refused: %v", namespace, err)
-	case strings.Contains(text, "violates PodSecurity"):
-		return skipped("the webhook answers, but Pod Security refuses the pod in namespace %s: see the check pod-security", namespace)
 	}
 	return unknown(tried("creating a pod as a dry run in namespace "+namespace, err))
 }
