@@ -46,7 +46,7 @@ the log and in the journal (/startup).`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			given := map[string]string{}
 			cmd.Flags().Visit(func(f *pflag.Flag) { given[f.Name] = f.Value.String() })
-			inputs := config.Inputs{Flags: given, Environ: os.Environ(), ReadFile: os.ReadFile, Addresses: ownAddresses}
+			inputs := config.Inputs{Flags: given, Environ: os.Environ(), ReadFile: os.ReadFile, Addresses: ownAddresses, Version: cli.Version()}
 			c, err := config.Read(inputs)
 			if err != nil {
 				return &cli.UsageError{Err: err, Hint: "outrider-agent proxy --help; the variables are Istio's"}

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/conns"
 	"outrider.dev/internal/xds"
 )
@@ -96,7 +97,7 @@ func (p *plane) openedHandler() http.Handler {
 	mux := http.NewServeMux()
 	p.health(mux)
 	mux.HandleFunc("GET /metrics", byTurns(conns.NewGate(scrapesAtOnce, 1), promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
-	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { answer(w, map[string]string{"version": p.o.Version}) })
+	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { answer(w, contract.Version{Version: p.o.Version, Envoy: contract.EnvoyVersion}) })
 	local := func(pattern string, h http.HandlerFunc) { mux.Handle(pattern, loopback(h)) }
 	local("GET /debug/proxies", p.proxies)
 	local("GET /debug/proxy", p.proxy)

@@ -83,7 +83,7 @@ func checkNode(node *core.Node) error {
 	if len(node.GetId()) > maxNodeID {
 		return tooLong("node.id", node.GetId(), maxNodeID)
 	}
-	for _, key := range []string{contract.MetadataWorkload, contract.MetadataCertificates} {
+	for _, key := range []string{contract.MetadataWorkload, contract.MetadataCertificates, contract.MetadataVersion} {
 		if value := node.GetMetadata().GetFields()[key].GetStringValue(); len(value) > maxValue {
 			return tooLong("node.metadata."+key, value, maxValue)
 		}
@@ -111,10 +111,20 @@ func describe(p Proxy, node *core.Node, onDemand bool) (*Proxy, Workload, error)
 	}
 	p.Addresses = addresses(id, p.Metadata[contract.MetadataAddresses])
 	p.Relayed = p.Metadata[contract.MetadataRelay] == "true"
+	p.Envoy = envoyVersion(node)
 	p.GRPC = strings.HasPrefix(node.GetUserAgentName(), grpcAgents)
 	push := p.Metadata[contract.MetadataPush]
 	p.OnDemand = onDemand && !p.GRPC && push != contract.PushFull && (push == contract.PushOnDemand || !p.IstioAgent())
 	return &p, Workload{p.Namespace, p.ServiceAccount, p.Metadata[contract.MetadataWorkload]}, nil
+}
+
+// envoyVersion is that of an Envoy; empty for other clients.
+func envoyVersion(node *core.Node) string {
+	v := node.GetUserAgentBuildVersion().GetVersion()
+	if node.GetUserAgentName() != "envoy" || v == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d.%d", v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch())
 }
 
 // IstioAgent reports whether the proxy says that Istio's agent started it. By default it then
@@ -154,7 +164,7 @@ func addresses(id NodeID, list string) []netip.Addr {
 var metadataKeys = []string{
 	contract.MetadataNamespace, contract.MetadataServiceAccount, contract.MetadataWorkload, contract.MetadataAddresses,
 	contract.MetadataInterception, contract.MetadataPush, contract.MetadataPrewarm, contract.MetadataRenewed, contract.MetadataSecrets, contract.MetadataCertificates,
-	contract.MetadataSilent, contract.MetadataIstioVersion, contract.MetadataDNSCapture,
+	contract.MetadataSilent, contract.MetadataVersion, contract.MetadataIstioVersion, contract.MetadataDNSCapture,
 	contract.MetadataRelay, contract.MetadataServerCert, contract.MetadataClientCert,
 }
 

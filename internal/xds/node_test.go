@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/structpb"
 )
@@ -47,20 +48,21 @@ func TestParseNodeID(t *testing.T) {
 
 func TestProxyIsDescribedByItsNode(t *testing.T) {
 	meta, err := structpb.NewStruct(map[string]any{
-		"INSTANCE_IPS": "10.0.0.7, fd00::7,nonsense,::ffff:10.0.0.8", "LABELS": map[string]any{"app": "x"}, "ZONE": "eu-1", "PREWARM": true, "WORKLOAD_NAME": "app",
+		"INSTANCE_IPS": "10.0.0.7, fd00::7,nonsense,::ffff:10.0.0.8", "LABELS": map[string]any{"app": "x"}, "ZONE": "eu-1", "PREWARM": true, "WORKLOAD_NAME": "app", "OUTRIDER_VERSION": "v1.2.3",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, w, err := describe(Proxy{Namespace: "shop", ServiceAccount: "sa"}, &core.Node{Id: "sidecar~10.0.0.7~app-1.shop~d", Metadata: meta}, true)
+	p, w, err := describe(Proxy{Namespace: "shop", ServiceAccount: "sa"}, &core.Node{Id: "sidecar~10.0.0.7~app-1.shop~d", Metadata: meta, UserAgentName: "envoy",
+		UserAgentVersionType: &core.Node_UserAgentBuildVersion{UserAgentBuildVersion: &core.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 40}}}}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &Proxy{
-		ID: "sidecar~10.0.0.7~app-1.shop~d", Namespace: "shop", ServiceAccount: "sa", OnDemand: true,
+		ID: "sidecar~10.0.0.7~app-1.shop~d", Namespace: "shop", ServiceAccount: "sa", OnDemand: true, Envoy: "1.40.0",
 		Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("fd00::7"), netip.MustParseAddr("10.0.0.8")},
 		Metadata: map[string]string{
-			"INSTANCE_IPS": "10.0.0.7, fd00::7,nonsense,::ffff:10.0.0.8", "WORKLOAD_NAME": "app",
+			"INSTANCE_IPS": "10.0.0.7, fd00::7,nonsense,::ffff:10.0.0.8", "WORKLOAD_NAME": "app", "OUTRIDER_VERSION": "v1.2.3",
 		},
 	}
 	if diff := cmp.Diff(want, p, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {

@@ -43,6 +43,7 @@ type Proxy struct {
 	GRPC bool
 	// Relayed: its agent relays the stream, and responds while the control plane is away.
 	Relayed bool
+	Envoy   string // version; empty: it is none, or does not say
 }
 
 // A Bundle is the resource of one name, with the resources that belong to it.

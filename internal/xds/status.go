@@ -10,6 +10,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"outrider.dev/internal/contract"
 )
 
 // A ProxyStatus is what one proxy subscribed to, and what it was sent and acknowledged.
@@ -20,6 +22,8 @@ type ProxyStatus struct {
 	Workload       string       `json:"workload,omitempty"`
 	Protocol       string       `json:"protocol"`
 	OnDemand       bool         `json:"onDemand"`
+	Agent          string       `json:"agent,omitempty"` // version of Outrider's agent
+	Envoy          string       `json:"envoy,omitempty"` // version
 	Since          time.Time    `json:"since"`
 	Snapshot       string       `json:"view"` // version of the newest snapshot that it has
 	Types          []TypeStatus `json:"types"`
@@ -79,7 +83,7 @@ func (c *client) status() ProxyStatus {
 	defer c.mu.Unlock()
 	out := ProxyStatus{
 		ID: c.proxy.ID, Namespace: c.proxy.Namespace, ServiceAccount: c.proxy.ServiceAccount, Workload: c.workload.Name,
-		Protocol: c.protocol, OnDemand: c.proxy.OnDemand, Since: c.since, Snapshot: c.snapshot.Version(), Excess: c.overLimit,
+		Protocol: c.protocol, OnDemand: c.proxy.OnDemand, Agent: c.proxy.Metadata[contract.MetadataVersion], Envoy: c.proxy.Envoy, Since: c.since, Snapshot: c.snapshot.Version(), Excess: c.overLimit,
 	}
 	for _, typeURL := range slices.SortedFunc(maps.Keys(c.types), compareTypes) {
 		sub := c.types[typeURL]

@@ -18,6 +18,7 @@ type Inputs struct {
 	Environ   []string          // NAME=value
 	ReadFile  func(string) ([]byte, error)
 	Addresses func() ([]netip.Addr, error) // of this machine, without INSTANCE_IP
+	Version   string                       // of the agent, for the control plane
 }
 
 // An Error is one setting that cannot be used.
@@ -153,6 +154,9 @@ func (r *reader) complete() {
 	}
 	if c.Pod.Metadata == nil {
 		c.Pod.Metadata = map[string]any{}
+	}
+	if r.in.Version != "" {
+		c.Pod.Metadata[contract.MetadataVersion] = r.in.Version
 	}
 	for name, value := range map[string]string{contract.MetadataNamespace: c.Pod.Namespace, contract.MetadataServiceAccount: c.Pod.ServiceAccount, "NAME": c.Pod.Name} {
 		if _, set := c.Pod.Metadata[name]; !set {

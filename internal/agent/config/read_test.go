@@ -290,3 +290,10 @@ func TestUnknownVariablesOfProxyMetadata(t *testing.T) {
 		t.Errorf("%d notes: %q", len(got), got[len(got)-1])
 	}
 }
+
+func TestTheAgentsVersionIsInTheNode(t *testing.T) {
+	got, err := Read(Inputs{Environ: pod, ReadFile: files(nil), Version: "v1.2.3"})
+	if err != nil || got.Pod.Metadata["OUTRIDER_VERSION"] != "v1.2.3" {
+		t.Errorf("%v, %v", got.Pod.Metadata, err)
+	}
+}
