@@ -64,6 +64,7 @@ when a fifth of its life is left, and by outriderd rotate.`,
 				return err
 			}
 			o.Log, o.Version = log, cli.Version()
+			o.Replica, _ = os.Hostname() // the pod's name
 			limitMemory(log, memlimit.FromCgroup)
 			if o.Webhook == "off" {
 				o.Webhook = ""

@@ -83,6 +83,10 @@ func ValidProbeKey(key string) bool {
 	return len(key) >= 16 && len(key) <= 128
 }
 
+// StatusPath is where a control plane shows a page about itself, on MonitoringPort, to its own
+// machine alone.
+const StatusPath = "/debug/status"
+
 // ControlPlaneName is a DNS name of each outriderd's certificate, whatever its other names are.
 // Other control planes do not have it.
 const ControlPlaneName = "outriderd"

@@ -51,6 +51,7 @@ type Options struct {
 	Mesh      mesh.Config
 	SkipKinds []string // of Cluster that are not read, of [kube.OptionalKinds]; default: none
 	Version   string   // of the program, for /version
+	Replica   string   // name of this one, for the status page; default: none
 	Namespace string   // of the control plane itself; default outrider-system
 	Names     []string // more DNS names for its certificate, besides those of a cluster
 

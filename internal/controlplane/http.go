@@ -97,8 +97,11 @@ func (p *plane) openedHandler() http.Handler {
 	mux := http.NewServeMux()
 	p.health(mux)
 	mux.HandleFunc("GET /metrics", byTurns(conns.NewGate(scrapesAtOnce, 1), promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
-	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { answer(w, contract.Version{Version: p.o.Version, Envoy: contract.EnvoyVersion}) })
+	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, contract.Version{Version: p.o.Version, Envoy: contract.EnvoyVersion})
+	})
 	local := func(pattern string, h http.HandlerFunc) { mux.Handle(pattern, loopback(h)) }
+	local("GET "+contract.StatusPath, p.status)
 	local("GET /debug/proxies", p.proxies)
 	local("GET /debug/proxy", p.proxy)
 	local("GET /debug/problems", p.problems)
@@ -135,16 +138,28 @@ func (p *page) Header() http.Header         { return p.header }
 func (p *page) WriteHeader(code int)        { p.code = code }
 func (p *page) Write(b []byte) (int, error) { return p.body.Write(b) }
 
-// loopback refuses clients that are not on this machine.
+// loopback refuses clients that are not on this machine; and requests for a host by its name, by
+// which the page of another site could read the answer in a browser here (DNS rebinding).
 func loopback(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)
-		if err != nil || !net.ParseIP(host).IsLoopback() {
-			http.Error(w, "only from the machine itself; in a cluster use kubectl port-forward", http.StatusForbidden)
-			return
+		switch {
+		case err != nil || !net.ParseIP(host).IsLoopback():
+			http.Error(w, "only from the machine itself; in a cluster use outrider dashboard, outrider proxy-status or kubectl port-forward", http.StatusForbidden)
+		case !addressed(r.Host):
+			http.Error(w, "the request's host is a name: use localhost or an IP address", http.StatusForbidden)
+		default:
+			next(w, r)
 		}
-		next(w, r)
 	})
+}
+
+// addressed reports whether a request's host is an address, or a name that no DNS server gives.
+func addressed(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return host == "localhost" || net.ParseIP(strings.Trim(host, "[]")) != nil
 }
 
 func answer(w http.ResponseWriter, v any) {
@@ -154,15 +169,18 @@ func answer(w http.ResponseWriter, v any) {
 	e.Encode(v) // an error means that the client has disconnected
 }
 
-// proxies lists for every proxy what it subscribed to, accepted and rejected.
-func (p *plane) proxies(w http.ResponseWriter, _ *http.Request) {
+// connected are the proxies of this replica.
+func (p *plane) connected() []xds.ProxyStatus {
 	all := []xds.ProxyStatus{}
 	for _, s := range p.discovery() {
 		all = append(all, s.Proxies()...)
 	}
 	slices.SortFunc(all, func(a, b xds.ProxyStatus) int { return cmp.Compare(a.ID, b.ID) })
-	answer(w, all)
+	return all
 }
+
+// proxies lists for every proxy what it subscribed to, accepted and rejected.
+func (p *plane) proxies(w http.ResponseWriter, _ *http.Request) { answer(w, p.connected()) }
 
 // proxy lists the resources that one proxy was sent.
 func (p *plane) proxy(w http.ResponseWriter, r *http.Request) {

@@ -14,7 +14,7 @@ import (
 // the next one too.
 func FuzzHTTP(f *testing.F) {
 	at := started(f, Options{Folder: f.TempDir(), State: f.TempDir()})
-	for _, seed := range []string{"/metrics", "/ready", "/debug/proxies", "/debug/proxy?id=a", "/debug/proxy?id=%00&id=b", "/debug/problems",
+	for _, seed := range []string{"/metrics", "/ready", "/debug/proxies", "/debug/status", "/debug/proxy?id=a", "/debug/proxy?id=%00&id=b", "/debug/problems",
 		"/debug/pprof/", "/debug/pprof/heap?debug=1", "//", "/%00", "/debug/../metrics", "*"} {
 		f.Add("GET", seed, "text/plain")
 		f.Add("POST", seed, "application/openmetrics-text")
@@ -24,7 +24,7 @@ func FuzzHTTP(f *testing.F) {
 		if strings.Contains(target, "profile") || strings.Contains(target, "trace") || strings.Contains(target, "seconds") {
 			t.Skip() // they take as long as the request says
 		}
-		text := method + " " + target + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAccept: " + accept + "\r\n\r\n"
+		text := method + " " + target + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAccept: " + accept + "\r\n\r\n"
 		if r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text))); err != nil || r.ContentLength != 0 {
 			t.Skip()
 		}
