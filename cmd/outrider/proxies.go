@@ -7,42 +7,74 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/controlplane/debugapi"
+	"outrider.dev/internal/install"
+	"outrider.dev/internal/kubeclient"
+	"outrider.dev/internal/replicas"
 	"outrider.dev/internal/view"
 )
 
 // proxyOptions are those of proxy-status and proxy-config.
 type proxyOptions struct {
-	address string
-	file    string
-	output  string
+	flags        *kubeclient.Flags
+	controlPlane string // namespace
+	labels       string
+	address      string
+	file         string
+	output       string
 }
 
-func (o *proxyOptions) flags(cmd *cobra.Command, outputs ...string) {
+func (o *proxyOptions) add(cmd *cobra.Command, namespace string, outputs ...string) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&o.address, "control-plane-http", "http://localhost:15014", "address of outriderd's HTTP server")
-	fs.StringVarP(&o.file, "filename", "f", "", "an answer that was saved with -o json; '-' is standard input")
+	o.flags = kubeclient.NewFlags("")
+	o.flags.Add(fs, namespace)
+	fs.StringVar(&o.controlPlane, "control-plane-namespace", install.Namespace, "namespace of the control plane")
+	fs.StringVar(&o.address, "control-plane-http", "", "address of the HTTP server of one outriderd; default: the replicas in the cluster, by ports that are forwarded")
+	fs.StringVarP(&o.file, "filename", "f", "", "an answer that was saved with -o json: a file or a URL; '-' is standard input")
 	cli.BindEnv(fs, "control-plane-http", "OUTRIDER_CONTROL_PLANE_HTTP")
 	cli.CompleteFiles(cmd, "filename", "json")
 	cli.Choice(cmd, &o.output, "output", "o", "how to print", outputs...)
 }
 
-// source is the outriderd, or the saved file, with the answers.
-func (o *proxyOptions) source(cmd *cobra.Command) (debugapi.Source, error) {
+// source is the outriderd with an address, or the saved file, with the answers; false: the
+// cluster has them.
+func (o *proxyOptions) source(cmd *cobra.Command) (debugapi.Source, bool, error) {
 	if err := cli.FromEnv(cmd.Flags()); err != nil {
-		return debugapi.Source{}, err
+		return debugapi.Source{}, false, err
 	}
 	if o.file == "" {
-		return debugapi.Source{Address: o.address}, nil
+		return debugapi.Source{Address: o.address}, o.address != "", nil
 	}
 	name, data, err := cli.Read(cmd, o.file)
 	if err != nil {
-		return debugapi.Source{}, &cli.UsageError{Err: err}
+		return debugapi.Source{}, false, &cli.UsageError{Err: err}
 	}
-	return debugapi.Source{Saved: data, Name: name}, nil
+	return debugapi.Source{Saved: data, Name: name}, true, nil
+}
+
+// namespace is that of --namespace; empty: all.
+func (o *proxyOptions) namespace() string { return *o.flags.Namespace }
+
+// replicas asks those in the cluster. What one does not answer is noted.
+func (o *proxyOptions) replicas(cmd *cobra.Command) (set *replicas.Set, all []debugapi.Proxy, complete bool, err error) {
+	client, err := clientOf(o.flags)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	set = replicas.In(client, o.controlPlane)
+	answers, err := set.All(cmd.Context())
+	complete = true
+	for _, r := range answers {
+		if r.Problem != "" {
+			complete = false
+			cli.Note(cmd, "replica %s did not answer, and its proxies are missing: %s", r.Name, r.Problem)
+		}
+	}
+	return set, replicas.Proxies(answers), complete, err
 }
 
 // unusable marks errors of the input; the command prints their hints.
@@ -54,13 +86,13 @@ func unusable(err error) error {
 	return err
 }
 
-const proxyStatusExamples = `  # every proxy that is connected, and what it accepted
-  kubectl -n outrider-system port-forward deploy/outriderd 15014 &
+const proxyStatusExamples = `  # every proxy that is connected, to which replica, and what it accepted
   outrider proxy-status
 
-  # the proxies of one pod, or of the pods of that name in every namespace
+  # the proxies of a namespace, of an application, of one pod
+  outrider proxy-status -n shop
+  outrider proxy-status -n shop -l app=checkout
   outrider proxy-status app-1.shop
-  outrider proxy-status app-1
 
   # save the answer, and look at it later
   outrider proxy-status -o json > proxies.json
@@ -72,46 +104,68 @@ func newProxyStatus() *cobra.Command {
 		Use:     "proxy-status [POD[.NAMESPACE]]",
 		Aliases: []string{"ps"},
 		Short:   "print what each proxy subscribed to, was sent, and accepted or rejected",
-		Long: `Gets the proxies that are connected to outriderd, and prints for each, by type of
-resource, how many names it subscribed to, how many resources it was sent, and which
+		Long: `Asks each replica of outriderd for the proxies that are connected to it, and prints for each, by
+type of resource, how many names it subscribed to, how many resources it was sent, and which
 version was sent and which accepted. STATUS is "ok", "STALE" while a message has no answer,
 "REJECTED" with the proxy's own reason (it still works by the version before), "NOT ENFORCED"
-with an object that forbids something for the pod by a kind that is not supported, or "NOTE".
+with an object that forbids something for the pod by a kind that is not supported, "SKEW" if
+the agent or Envoy is of another version than the control plane's, or "NOTE".
 
-Exit status: 1 for REJECTED or NOT ENFORCED, 2 without an answer. A replica lists its own.`,
+Exit status: 0 if all is well, also with SKEW; 1 for REJECTED or NOT ENFORCED, or if a replica
+did not answer; 2 if the input is unusable.`,
 		Example: proxyStatusExamples,
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.status(cmd, strings.Join(args, "")) },
 	}
-	o.flags(cmd, "table", "json")
+	o.add(cmd, "namespace of the proxies; default: all", "table", "json")
+	cmd.Flags().BoolP("all-namespaces", "A", false, "the proxies of all namespaces, which is the default")
+	cmd.Flags().StringVarP(&o.labels, "selector", "l", "", "labels of the pods, such as app=checkout")
+	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 	return cmd
 }
 
+// list are the proxies that are meant, of all that could be asked.
+func (o *proxyOptions) list(cmd *cobra.Command) (proxies []debugapi.Proxy, complete bool, err error) {
+	if _, err := labels.Parse(o.labels); err != nil {
+		return nil, false, &cli.UsageError{Err: fmt.Errorf("--selector: %w", err), Hint: "as kubectl's, such as app=checkout,tier!=cache"}
+	}
+	source, given, err := o.source(cmd)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case given && o.labels != "":
+		return nil, false, &cli.UsageError{Err: errors.New("--selector needs the cluster, and a file or an address is given")}
+	case given:
+		proxies, err = source.Proxies(cmd.Context())
+		return replicas.InNamespace(proxies, o.namespace()), true, unusable(err)
+	}
+	set, all, complete, err := o.replicas(cmd)
+	if err != nil {
+		return nil, false, err
+	}
+	defer set.Close()
+	proxies, err = set.Select(cmd.Context(), all, o.namespace(), o.labels)
+	return proxies, complete, err
+}
+
 func (o *proxyOptions) status(cmd *cobra.Command, pod string) error {
-	source, err := o.source(cmd)
+	proxies, complete, err := o.list(cmd)
+	if err == nil && pod != "" {
+		proxies, err = debugapi.Find(proxies, pod)
+	}
 	if err != nil {
 		return err
-	}
-	proxies, err := source.Proxies(cmd.Context())
-	if err != nil {
-		return unusable(err)
-	}
-	if pod != "" {
-		if proxies, err = debugapi.Find(proxies, pod); err != nil {
-			return err
-		}
 	}
 	if err := view.Proxies(cmd.OutOrStdout(), o.output, proxies); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(proxies, debugapi.Proxy.Failed) {
+	if !complete || slices.ContainsFunc(proxies, debugapi.Proxy.Failed) {
 		return &cli.ExitError{Status: cli.Failed} // the reason is printed
 	}
 	return nil
 }
 
 const proxyConfigExamples = `  # what was sent to one proxy, one line for each resource
-  kubectl -n outrider-system port-forward deploy/outriderd 15014 &
   outrider proxy-config app-1.shop
 
   # its clusters as Envoy's JSON
@@ -129,7 +183,7 @@ func newProxyConfig() *cobra.Command {
 		Aliases: []string{"pc"},
 		Short:   "print the resources that one proxy was sent",
 		Long: `Gets the resources that outriderd sent to one proxy, which is named by its pod or by its
-whole ID, and prints them: a line for each, or with -o json Envoy's own configuration. A
+whole ID, from the replica to which it is connected, and prints them: a line for each, or with -o json Envoy's own configuration. A
 name that the proxy subscribed to and that the mesh does not have is there too, as "no such
 name".
 
@@ -144,7 +198,7 @@ With -f an answer is read that was saved with -o json; then no pod is named.`,
 		},
 		RunE: o.config,
 	}
-	o.flags(cmd, "text", "json")
+	o.add(cmd, "namespace of the pod; default: any", "text", "json")
 	return cmd
 }
 
@@ -163,7 +217,22 @@ func (o *proxyOptions) config(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	source, err := o.source(cmd)
+	source, given, err := o.source(cmd)
+	if err == nil && !given {
+		set, proxies, _, err := o.replicas(cmd)
+		if err != nil {
+			return err
+		}
+		defer set.Close()
+		one, err := debugapi.FindOne(replicas.InNamespace(proxies, o.namespace()), pod)
+		if err != nil {
+			return unusable(err)
+		}
+		pod = one.ID
+		if source.Address, err = set.Monitoring(cmd.Context(), one.Replica); err != nil {
+			return err
+		}
+	}
 	if err != nil {
 		return err
 	}

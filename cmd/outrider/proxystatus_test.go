@@ -114,7 +114,7 @@ func TestProxyStatusOfARealControlPlane(t *testing.T) {
 	if status, out, _ := command("proxy-config", "app-1", "listeners", "--control-plane-http", at); status != 0 || !strings.Contains(out, ":15001 OUTBOUND") {
 		t.Errorf("listeners: status %d\n%s", status, out)
 	}
-	if _, _, errs := command("proxy-status", "app-2", "--control-plane-http", at); !strings.Contains(errs, `no proxy "app-2" is connected to this outriderd; there are app-1.shop`) {
+	if _, _, errs := command("proxy-status", "app-2", "--control-plane-http", at); !strings.Contains(errs, `no proxy "app-2" is connected to outriderd; there are app-1.shop`) {
 		t.Errorf("a pod that is not there: %s", errs)
 	}
 	// A saved answer prints the same as a live one.
@@ -136,7 +136,7 @@ func TestProxyStatusOfAnyServer(t *testing.T) {
 		want   string
 	}{
 		"another server":     {404, "404 page not found\n", "answers 404 Not Found: 404 page not found"},
-		"forbidden":          {403, "only from the machine itself; in a cluster use kubectl port-forward\n", "hint: kubectl -n outrider-system port-forward"},
+		"forbidden":          {403, "only from the machine itself\n", "hint: without --control-plane-http all replicas"},
 		"no list of proxies": {200, "<html>", "not outriderd's list of proxies: invalid character"},
 		"a list of another":  {200, `[{"types":1}]`, "not outriderd's list of proxies"},
 	}

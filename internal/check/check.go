@@ -177,7 +177,11 @@ func tried(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	err = fmt.Errorf("%s: %w", what, err)
+	return marked(fmt.Errorf("%s: %w", what, err))
+}
+
+// marked marks an error for a permission that is missing.
+func marked(err error) error {
 	if apierrors.IsForbidden(err) {
 		return &permissionError{err}
 	}

@@ -25,6 +25,7 @@ import (
 	"outrider.dev/internal/controlplane/debugapi"
 	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/kubeclient"
+	"outrider.dev/internal/replicas"
 )
 
 const own = "outrider-system"
@@ -189,7 +190,7 @@ func TestDeployment(t *testing.T) {
 
 func TestReplicas(t *testing.T) {
 	pod := func(name, revision, digest string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: own, Labels: map[string]string{"app": "outriderd", revisionLabel: revision}},
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: own, Labels: map[string]string{"app": "outriderd", replicas.RevisionLabel: revision}},
 			Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Image: "outriderd:1", ImageID: "outriderd@" + digest}}}}
 	}
 	s, _ := in(t, pod("a", "default", "sha256:1"), pod("b", "default", "sha256:1"))

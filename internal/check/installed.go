@@ -16,6 +16,7 @@ import (
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/inject"
+	"outrider.dev/internal/replicas"
 )
 
 // deployment reports whether the roll-out of the control plane is complete.
@@ -79,7 +80,7 @@ func (s *survey) replicas(ctx context.Context) answer {
 			if _, digest, ok := strings.Cut(c.ImageID, "@"); ok {
 				image = digest
 			}
-			key := p.Labels[revisionLabel] + " " + image // each revision may have its own
+			key := p.Labels[replicas.RevisionLabel] + " " + image // each revision may have its own
 			by[key] = append(by[key], p.Name)
 		}
 	}
@@ -97,9 +98,6 @@ func (s *survey) replicas(ctx context.Context) answer {
 	}
 	return fine("%s of one image", plural(len(pods), "replica", "replicas"))
 }
-
-// revisionLabel is the chart's label of a revision's pods.
-const revisionLabel = contract.Prefix + "revision"
 
 // roots reports namespaces without the mesh's roots or with other ones: certificates cannot be
 // verified there.

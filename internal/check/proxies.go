@@ -2,11 +2,7 @@ package check
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -36,13 +32,9 @@ func (s *survey) proxies(ctx context.Context) answer {
 	}
 	var all []debugapi.Proxy
 	for _, p := range pods {
-		address, err := s.monitoring(ctx, p.Name)
+		connected, err := s.replicaSet.Proxies(ctx, p.Name)
 		if err != nil {
-			return unknown(err)
-		}
-		connected, err := debugapi.Source{Address: address}.Proxies(ctx)
-		if err != nil {
-			return unknown(err)
+			return unknown(marked(err))
 		}
 		all = append(all, connected...)
 	}
@@ -107,11 +99,11 @@ func (s *survey) versions(ctx context.Context) answer {
 	}
 	versions := map[string]bool{}
 	for _, p := range pods {
-		v, err := s.versionOf(ctx, p.Name)
+		v, err := s.replicaSet.Version(ctx, p.Name)
 		if err != nil {
-			return unknown(err)
+			return unknown(marked(err))
 		}
-		versions[v] = true
+		versions[v.Version] = true
 	}
 	sorted := slices.Sorted(maps.Keys(versions))
 	if len(sorted) > 1 || sorted[0] != s.Version {
@@ -144,29 +136,4 @@ func imagesOf(meshed []corev1.Pod, want, version string) answer {
 			plural(len(older), "proxy does", "proxies do"), want, few(slices.Sorted(maps.Keys(images))), few(older))
 	}
 	return fine("all are %s; %s the image %s", version, plural(len(meshed), "proxy has", "proxies have"), want)
-}
-
-// versionOf asks a replica for its version.
-func (s *survey) versionOf(ctx context.Context, pod string) (string, error) {
-	address, err := s.monitoring(ctx, pod)
-	if err != nil {
-		return "", err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/version", nil)
-	if err != nil {
-		return "", err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", fmt.Errorf("asking %s for its version: %w", pod, err)
-	}
-	defer res.Body.Close()
-	var v struct{ Version string }
-	if res.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s does not answer with its version, but with %s", pod, res.Status)
-	}
-	if err := json.NewDecoder(io.LimitReader(res.Body, 1<<16)).Decode(&v); err != nil || v.Version == "" {
-		return "", fmt.Errorf("the version of %s cannot be read", pod)
-	}
-	return v.Version, nil
 }

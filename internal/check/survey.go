@@ -6,7 +6,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/kubeclient"
+	"outrider.dev/internal/replicas"
 )
 
 // A survey is what the probes ask, each question at most once.
@@ -31,11 +31,11 @@ type survey struct {
 	configurations asked[[]admission.MutatingWebhookConfiguration]
 	deployments    asked[[]appsv1.Deployment]
 	replicaPods    asked[[]corev1.Pod]
+	replicaSet     *replicas.Set
 	meshed         asked[[]corev1.Pod]
 	rootMaps       asked[map[string]string] // by namespace: the roots
 	server         asked[serverAnswer]
 	sample         asked[*corev1.Pod] // an injected pod, as a dry run returned it
-	forwarded      map[string]*forward
 }
 
 // asked keeps the answer to a question.
@@ -54,17 +54,11 @@ func (a *asked[T]) get(ask func() (T, error)) (T, error) {
 }
 
 func newSurvey(client *kubeclient.Client, o Options) *survey {
-	return &survey{Client: client, Options: o, forwarded: map[string]*forward{}}
+	return &survey{Client: client, Options: o, replicaSet: replicas.In(client, o.Namespace)}
 }
 
 // close ends the forwarded ports.
-func (s *survey) close() {
-	for _, f := range s.forwarded { // any order: each is independent
-		if f.stop != nil {
-			f.stop()
-		}
-	}
-}
+func (s *survey) close() { s.replicaSet.Close() }
 
 // A serverAnswer is an answer of the API server to a plain request, and when it came.
 type serverAnswer struct {
@@ -137,8 +131,7 @@ func (s *survey) ourConfigurations(ctx context.Context) ([]admission.MutatingWeb
 	}), nil
 }
 
-// selector is the label of all objects of the control plane.
-const selector = "app=outriderd"
+const selector = replicas.Selector
 
 func (s *survey) allDeployments(ctx context.Context) ([]appsv1.Deployment, error) {
 	return s.deployments.get(func() ([]appsv1.Deployment, error) {
@@ -153,13 +146,8 @@ func (s *survey) allDeployments(ctx context.Context) ([]appsv1.Deployment, error
 // allReplicas are the pods of the control plane that run.
 func (s *survey) allReplicas(ctx context.Context) ([]corev1.Pod, error) {
 	return s.replicaPods.get(func() ([]corev1.Pod, error) {
-		l, err := s.Core.CoreV1().Pods(s.Options.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
-		if err != nil {
-			return nil, tried("listing pods in "+s.Options.Namespace, err)
-		}
-		return slices.DeleteFunc(l.Items, func(p corev1.Pod) bool {
-			return p.DeletionTimestamp != nil || p.Status.Phase != corev1.PodRunning
-		}), nil
+		pods, err := s.replicaSet.Pods(ctx)
+		return pods, marked(err)
 	})
 }
 
@@ -216,30 +204,16 @@ func (s *survey) allRoots(ctx context.Context) (map[string]string, error) {
 	})
 }
 
-// A forward is a forwarded port of a replica.
-type forward struct {
-	address string
-	stop    func()
-	err     error
-}
-
 // forward forwards a port of a replica until the survey ends.
 func (s *survey) forward(ctx context.Context, pod string, port int) (string, error) {
-	key := fmt.Sprint(pod, ":", port)
-	f, ok := s.forwarded[key]
-	if !ok {
-		f = &forward{}
-		f.address, f.stop, f.err = s.Forward(ctx, s.Options.Namespace, pod, port)
-		f.err = tried("asking the control plane", f.err)
-		s.forwarded[key] = f
-	}
-	return f.address, f.err
+	address, err := s.replicaSet.Address(ctx, pod, port)
+	return address, tried("asking the control plane", err)
 }
 
 // monitoring is the address of a replica's HTTP server.
 func (s *survey) monitoring(ctx context.Context, pod string) (string, error) {
-	address, err := s.forward(ctx, pod, contract.MonitoringPort)
-	return (&url.URL{Scheme: "http", Host: address}).String(), err
+	address, err := s.replicaSet.Monitoring(ctx, pod)
+	return address, tried("asking the control plane", err)
 }
 
 // certificatesOf reads PEM.

@@ -65,7 +65,7 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer, onError f
 	}
 	root.Flags().Bool("version", false, "print the version")
 	if len(args) > 0 && args[0] == "--version" {
-		args = append([]string{"version"}, args[1:]...)
+		args = append(versionArgs(root), args[1:]...)
 	}
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -102,6 +102,15 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer, onError f
 		return exit.Status
 	}
 	return Failed
+}
+
+// versionArgs are those that --version stands for: the command's own version, without a cluster.
+func versionArgs(root *cobra.Command) []string {
+	args := []string{"version"}
+	if cmd, _, err := root.Find(args); err == nil && cmd.Flags().Lookup("client") != nil {
+		args = append(args, "--client")
+	}
+	return args
 }
 
 // unknownCommand is the error for an argument that names no command. A command that reads

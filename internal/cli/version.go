@@ -44,6 +44,28 @@ func buildOf() (version, when string) {
 	return version, settings["vcs.time"]
 }
 
+// A Build is what a command was built from.
+type Build struct {
+	Version  string `json:"version"`
+	Time     string `json:"time,omitempty"` // of the commit
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// ThisBuild is that of the command that runs.
+func ThisBuild() Build {
+	version, when := buildOf()
+	return Build{version, when, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+}
+
+func (b Build) String() string {
+	version := b.Version
+	if b.Time != "" {
+		version += " of " + b.Time
+	}
+	return fmt.Sprintf("%s (%s, %s)", version, b.Go, b.Platform)
+}
+
 // VersionCommand prints the version.
 func VersionCommand() *cobra.Command {
 	return &cobra.Command{
@@ -52,11 +74,7 @@ func VersionCommand() *cobra.Command {
 		Long:  "Prints the version, the time of its commit, the Go version and the platform.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			version, when := buildOf()
-			if when != "" {
-				version += " of " + when
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s (%s, %s/%s)\n", cmd.Root().Name(), version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", cmd.Root().Name(), ThisBuild())
 			return err
 		},
 	}

@@ -8,41 +8,52 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 )
 
-// Forward forwards a port of a pod to this machine until stop is called, as "kubectl
+// Forward forwards a port of a pod to a free one of this machine until stop is called, as "kubectl
 // port-forward" does: the connection comes to the pod from its own loopback.
 func (c *Client) Forward(ctx context.Context, namespace, pod string, port int) (address string, stop func(), err error) {
+	address, _, stop, err = c.ForwardTo(ctx, 0, namespace, pod, port)
+	return address, stop, err
+}
+
+// ForwardTo forwards a port of a pod to a given one of this machine, or to a free one if that is 0.
+// Lost gets an error if it ends before stop is called, as when the pod is deleted.
+func (c *Client) ForwardTo(ctx context.Context, local int, namespace, pod string, port int) (address string, lost <-chan error, stop func(), err error) {
 	what := fmt.Sprintf("forwarding port %d of pod %s/%s", port, namespace, pod)
 	dialer, err := c.dialer(namespace, pod)
 	if err != nil {
-		return "", nil, fmt.Errorf("%s: %w", what, err)
+		return "", nil, nil, fmt.Errorf("%s: %w", what, err)
 	}
-	ending, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	ending, ready, ended, gone := make(chan struct{}), make(chan struct{}), make(chan error, 1), make(chan struct{})
 	var trouble bytes.Buffer // read after the forwarder has ended
-	f, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{"0:" + strconv.Itoa(port)}, ending, ready, io.Discard, &trouble)
+	f, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("%d:%d", local, port)}, ending, ready, io.Discard, &trouble)
 	if err != nil {
-		return "", nil, fmt.Errorf("%s: %w", what, err)
+		return "", nil, nil, fmt.Errorf("%s: %w", what, err)
 	}
-	go func() { ended <- f.ForwardPorts() }()
+	go func() {
+		defer close(gone)
+		ended <- f.ForwardPorts()
+	}()
 	select {
 	case <-ready:
 	case err := <-ended:
-		return "", nil, fmt.Errorf("%s: %w", what, err)
+		return "", nil, nil, fmt.Errorf("%s: %w", what, err)
 	case <-ctx.Done():
 		close(ending)
-		return "", nil, fmt.Errorf("%s: %w", what, ctx.Err())
+		return "", nil, nil, fmt.Errorf("%s: %w", what, ctx.Err())
 	}
 	ports, err := f.GetPorts()
 	if err != nil {
 		close(ending)
-		return "", nil, fmt.Errorf("%s: %w", what, err)
+		return "", nil, nil, fmt.Errorf("%s: %w", what, err)
 	}
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(ports[0].Local))), func() { close(ending); <-ended }, nil
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(ports[0].Local))), ended, sync.OnceFunc(func() { close(ending); <-gone }), nil
 }
 
 // dialer speaks the protocol of the API server: WebSockets, or SPDY with one that is older than

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"outrider.dev/internal/cli"
@@ -20,9 +21,10 @@ func Proxies(w io.Writer, output string, all []debugapi.Proxy) error {
 		return cli.WriteJSON(w, raw)
 	}
 	if len(all) == 0 {
-		_, err := fmt.Fprintln(w, "no proxy is connected to this outriderd")
+		_, err := fmt.Fprintln(w, "no proxy is connected to outriderd")
 		return err
 	}
+	replica := slices.ContainsFunc(all, func(p debugapi.Proxy) bool { return p.Replica != "" })
 	rows := [][]string{{"NAME", "PROTOCOL", "ON DEMAND", "SINCE", "TYPE", "SUBSCRIBED", "RESOURCES", "SENT", "ACKED", "STATUS"}}
 	for _, p := range all {
 		head := []string{debugapi.OneLine(p.Name()), p.Protocol, or(p.OnDemand, "yes", "no"), p.Since.UTC().Format(time.RFC3339)}
@@ -40,11 +42,33 @@ func Proxies(w io.Writer, output string, all []debugapi.Proxy) error {
 		if p.Excess > 0 {
 			rows = append(rows, []string{"", "", "", "", "-", fmt.Sprint(p.Excess), "-", "-", "-", "over the limit: answered once, not kept up to date"})
 		}
+		if skew := p.Skew(); skew != "" {
+			rows = append(rows, []string{"", "", "", "", "-", "-", "-", "-", "-", "SKEW: " + debugapi.OneLine(skew)})
+		}
 		for _, note := range p.Notes {
 			rows = append(rows, []string{"", "", "", "", "-", "-", "-", "-", "-", noteStatus(note)})
 		}
 	}
+	if replica {
+		rows = withReplicas(rows, all)
+	}
 	return table(w, rows)
+}
+
+// withReplicas adds a column behind the names, whose rows are the first ones of each proxy.
+func withReplicas(rows [][]string, all []debugapi.Proxy) [][]string {
+	next := 0
+	for i, r := range rows {
+		cell := ""
+		switch {
+		case i == 0:
+			cell = "REPLICA"
+		case r[0] != "":
+			cell, next = dash(debugapi.OneLine(all[next].Replica)), next+1
+		}
+		rows[i] = slices.Insert(r, 1, cell)
+	}
+	return rows
 }
 
 func noteStatus(note string) string {

@@ -37,7 +37,8 @@ func (e *InputError) Unwrap() error { return e.Err }
 // Hint is what a command prints after the error.
 func (e *InputError) Hint() string { return e.Help }
 
-const portForward = "kubectl -n outrider-system port-forward deploy/outriderd 15014"
+// reach is what reaches a control plane in a cluster.
+const reach = "without --control-plane-http all replicas in the cluster are asked, by ports that are forwarded"
 
 // Proxies are the proxies that are connected.
 func (s Source) Proxies(ctx context.Context) ([]Proxy, error) {
@@ -61,9 +62,11 @@ func (s Source) Resources(ctx context.Context, pod string) ([]Resource, error) {
 		if err != nil {
 			return nil, err
 		}
-		if id, err = findOne(all, pod); err != nil {
+		one, err := FindOne(all, pod)
+		if err != nil {
 			return nil, err
 		}
+		id = one.ID
 	}
 	where, raw, err := s.get(ctx, "/debug/proxy", url.Values{"id": {id}})
 	if err != nil {
@@ -109,7 +112,7 @@ func fetch(ctx context.Context, at string) ([]byte, error) {
 		if errors.As(err, &e) {
 			err = e.Err // the address is in the message already
 		}
-		return nil, &InputError{fmt.Errorf("no answer from %s: %w", at, err), portForward + ", or --control-plane-http"}
+		return nil, &InputError{fmt.Errorf("no answer from %s: %w", at, err), reach}
 	}
 	defer res.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
@@ -123,7 +126,7 @@ func fetch(ctx context.Context, at string) ([]byte, error) {
 	}
 	message := OneLine(string(raw[:min(len(raw), 500)]))
 	if res.StatusCode == http.StatusForbidden {
-		return nil, &InputError{fmt.Errorf("%s: %s", at, message), portForward}
+		return nil, &InputError{fmt.Errorf("%s: %s", at, message), reach}
 	}
 	return nil, fmt.Errorf("%s answers %s: %s", at, res.Status, message)
 }

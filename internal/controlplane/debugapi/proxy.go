@@ -17,10 +17,16 @@ type Proxy struct {
 	Workload  string         `json:"workload"`
 	Protocol  string         `json:"protocol"`
 	OnDemand  bool           `json:"onDemand"`
+	Agent     string         `json:"agent"` // version; empty: it has none, or one that does not say
+	Envoy     string         `json:"envoy"` // likewise
 	Since     time.Time      `json:"since"`
 	Types     []Subscription `json:"types"`
 	Excess    int            `json:"excess"`
 	Notes     []string       `json:"notes"`
+
+	// Of the replica to which it is connected, where several were asked.
+	Replica      string           `json:"replica"`
+	ControlPlane contract.Version `json:"controlPlane"`
 
 	Raw json.RawMessage `json:"-"` // all of it
 }
@@ -57,6 +63,37 @@ func (p *Proxy) UnmarshalJSON(raw []byte) error {
 	}
 	p.Raw = slices.Clone(raw)
 	return nil
+}
+
+// Of is the proxy with the replica that has it, in Raw too.
+func (p Proxy) Of(replica string, v contract.Version) Proxy {
+	p.Replica, p.ControlPlane = replica, v
+	all := map[string]json.RawMessage{}
+	if json.Unmarshal(p.Raw, &all) != nil {
+		return p // there is no text
+	}
+	for name, value := range map[string]any{"replica": replica, "controlPlane": v} { // any order: each is a key
+		if text, err := json.Marshal(value); err == nil {
+			all[name] = text
+		}
+	}
+	if text, err := json.Marshal(all); err == nil {
+		p.Raw = text
+	}
+	return p
+}
+
+// Skew says which of the proxy's versions differ from the control plane's; empty: none, as far as
+// they are known.
+func (p Proxy) Skew() string {
+	var out []string
+	if v := p.ControlPlane.Version; p.Agent != "" && v != "" && p.Agent != v {
+		out = append(out, fmt.Sprintf("agent %s, control plane %s", p.Agent, v))
+	}
+	if v := p.ControlPlane.Envoy; p.Envoy != "" && v != "" && p.Envoy != v {
+		out = append(out, fmt.Sprintf("Envoy %s, the control plane is for %s", p.Envoy, v))
+	}
+	return strings.Join(out, "; ")
 }
 
 // Name is pod.namespace, from an ID that is role~address~name~domain.
@@ -97,31 +134,35 @@ func Find(all []Proxy, pod string) ([]Proxy, error) {
 	case len(out) > 0:
 		return out, nil
 	case len(names) == 0:
-		return nil, fmt.Errorf("no proxy %q: none is connected to this outriderd", pod)
+		return nil, fmt.Errorf("no proxy %q: none is connected to outriderd", pod)
 	case len(names) > 10:
 		names = append(names[:10], "...")
 	}
-	return nil, fmt.Errorf("no proxy %q is connected to this outriderd; there are %s", pod, strings.Join(names, ", "))
+	return nil, fmt.Errorf("no proxy %q is connected to outriderd; there are %s", pod, strings.Join(names, ", "))
 }
 
-// findOne returns the ID of the only proxy of a pod.
-func findOne(all []Proxy, pod string) (string, error) {
+// FindOne returns the only proxy of a pod. Of several connections of one it is the newest.
+func FindOne(all []Proxy, pod string) (Proxy, error) {
 	found, err := Find(all, pod)
 	if err != nil {
-		return "", err
+		return Proxy{}, err
 	}
 	ids := map[string]bool{}
 	var names []string
+	newest := found[0]
 	for _, p := range found {
 		if !ids[p.ID] {
 			ids[p.ID] = true
 			names = append(names, p.Name())
 		}
+		if p.Since.After(newest.Since) {
+			newest = p
+		}
 	}
 	if len(names) > 1 {
-		return "", &InputError{fmt.Errorf("%q may be %s", pod, strings.Join(names, " or ")), "name one of them in full"}
+		return Proxy{}, &InputError{fmt.Errorf("%q may be %s", pod, strings.Join(names, " or ")), "name one of them in full"}
 	}
-	return found[0].ID, nil
+	return newest, nil
 }
 
 // OneLine is text of others for a table: without line ends and control characters.
