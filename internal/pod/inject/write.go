@@ -2,6 +2,7 @@ package inject
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -75,6 +76,16 @@ type status struct {
 	Volumes          []string `json:"volumes,omitempty"`
 	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
 	Revision         string   `json:"revision"`
+}
+
+// InjectedBy reports whether a pod was injected, and by which revision.
+func InjectedBy(pod *corev1.Pod) (injected bool, revision string) {
+	text, injected := pod.Annotations[contract.Status]
+	var s status
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return injected, "" // another hand wrote it
+	}
+	return injected, s.Revision
 }
 
 func statusOf(given, pod *corev1.Pod, revision string) status {

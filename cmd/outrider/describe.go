@@ -1,0 +1,180 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/controlplane/debugapi"
+	"outrider.dev/internal/install"
+	"outrider.dev/internal/kubeclient"
+	"outrider.dev/internal/manifest"
+	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/internal/replicas"
+	"outrider.dev/internal/report"
+	"outrider.dev/internal/view"
+	"outrider.dev/startup"
+)
+
+type describeOptions struct {
+	flags        *kubeclient.Flags
+	controlPlane string
+	all          bool
+	labels       string
+	files        []string
+	kube         cli.KubeVersion
+	output       string
+}
+
+const describeExamples = `  # was it injected, or why not; how does it start; what is captured; is it in step?
+  outrider describe pod app-1 -n shop
+
+  # all pods of an application
+  outrider describe pod -n shop -l app=checkout
+
+  # manifests, without a cluster
+  outrider describe pod -f app.yaml`
+
+func newDescribe() *cobra.Command {
+	cmd := &cobra.Command{Use: "describe", Short: "explain what was decided about a pod, and how it is now"}
+	o := &describeOptions{flags: kubeclient.NewFlags(""), kube: 34}
+	pod := &cobra.Command{
+		Use:     "pod NAME...",
+		Aliases: []string{"pods", "po"},
+		Short:   "explain what was decided about a pod, and how it is now",
+		Long: `Prints whether a pod was injected, by which rule, or by which it was not; how its start is
+ordered, and why so; which connections are captured; its proxy's versions; and whether the
+proxy is in step with the control plane. The rule is that of today: labels and settings may have
+been others when the pod was made.
+
+With -f no cluster is asked: pods and pod templates are described as they would be injected with
+the defaults, in namespaces with the labels of their documents in the files.
+
+Exit status: 0 if the pods are described, 1 if one cannot be read, 2 if the input is unusable.`,
+		Example: describeExamples,
+		RunE:    o.run,
+	}
+	fs := pod.Flags()
+	fs.SortFlags = false
+	o.flags.Add(fs, "namespace of the pods; default: the context's")
+	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "the pods of all namespaces")
+	fs.StringVarP(&o.labels, "selector", "l", "", "labels of the pods, such as app=checkout")
+	fs.StringVar(&o.controlPlane, "control-plane-namespace", install.Namespace, "namespace of the control plane")
+	fs.StringArrayVarP(&o.files, "filename", "f", nil, "file, folder or URL with manifests, YAML or JSON; '-' is standard input; may be repeated")
+	fs.Var(&o.kube, "kube", "with -f: Kubernetes version of the nodes")
+	cli.CompleteFiles(pod, "filename", "yaml", "yml", "json")
+	cli.Choice(pod, &o.output, "output", "o", "how to print", "text", "json")
+	cmd.AddCommand(pod)
+	return cmd
+}
+
+// check refuses input that could not work.
+func (o *describeOptions) check(cmd *cobra.Command, names []string) error {
+	selects := o.all || o.labels != ""
+	switch _, err := labels.Parse(o.labels); {
+	case err != nil:
+		return &cli.UsageError{Err: fmt.Errorf("--selector: %w", err), Hint: "as kubectl's, such as app=checkout,tier!=cache"}
+	case o.all && cmd.Flags().Changed("namespace"):
+		return &cli.UsageError{Err: errors.New("--namespace and --all-namespaces exclude one another")}
+	case len(o.files) > 0 && (selects || len(names) > 0):
+		return &cli.UsageError{Err: errors.New("-f describes the pods of files: name none, and select none")}
+	case len(names) > 0 && selects:
+		return &cli.UsageError{Err: errors.New("a pod is named: -A and -l select others")}
+	case len(o.files) == 0 && len(names) == 0 && !selects:
+		return &cli.UsageError{Err: errors.New("no pod is named"), Hint: "name one, or select some with -l or -A, or give manifests with -f"}
+	}
+	return nil
+}
+
+func (o *describeOptions) run(cmd *cobra.Command, names []string) error {
+	if err := o.check(cmd, names); err != nil {
+		return err
+	}
+	mesh, subjects, err := o.read(cmd, names)
+	if err != nil {
+		return err
+	}
+	out := []report.Pod{}
+	for _, s := range subjects {
+		d, err := mesh.Describe(s)
+		if err != nil {
+			return err
+		}
+		out = append(out, d)
+	}
+	w := cmd.OutOrStdout()
+	return view.Descriptions(w, cli.TerminalOf(w), o.output, out)
+}
+
+func (o *describeOptions) read(cmd *cobra.Command, names []string) (report.Mesh, []report.Subject, error) {
+	if len(o.files) > 0 {
+		subjects, err := o.inFiles(cmd)
+		return report.Offline(startup.Kubernetes(o.kube)), subjects, err
+	}
+	client, err := clientOf(o.flags)
+	if err != nil {
+		return report.Mesh{}, nil, err
+	}
+	ctx, namespace := cmd.Context(), client.Namespace
+	if o.all {
+		namespace = corev1.NamespaceAll
+	}
+	subjects, err := report.Pods(ctx, client.Core, namespace, o.labels, names)
+	if err != nil {
+		return report.Mesh{}, nil, err
+	}
+	mesh, err := report.ReadMesh(ctx, client.Core, o.controlPlane)
+	if err != nil {
+		return mesh, nil, err
+	}
+	set := replicas.In(client, o.controlPlane)
+	defer set.Close()
+	answers, err := set.All(ctx)
+	var connected []debugapi.Proxy
+	if err != nil {
+		mesh.Notes = append(mesh.Notes, fmt.Sprintf("whether the proxy is in step: %v", err))
+	} else {
+		connected = replicas.Proxies(answers)
+	}
+	for _, r := range answers {
+		if r.Problem != "" {
+			mesh.Notes = append(mesh.Notes, fmt.Sprintf("what replica %s has: %s", r.Name, r.Problem))
+		}
+	}
+	for i := range subjects {
+		subjects[i].Connected, subjects[i].Asked = connected, err == nil
+	}
+	return mesh, subjects, nil
+}
+
+func (o *describeOptions) inFiles(cmd *cobra.Command) ([]report.Subject, error) {
+	files, err := cli.Expand(o.files)
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	var objects []podspec.Object
+	known := map[string]manifest.Namespace{}
+	err = cli.ReadAll(cmd, files, func(name string, data []byte) error {
+		for _, ns := range manifest.Namespaces(data) {
+			known[ns.Name] = ns
+		}
+		found, _, err := podspec.Parse(name, data)
+		objects = append(objects, found...)
+		return err
+	})
+	if err == nil && len(objects) == 0 {
+		err = errors.New("the files have no pod and no pod template")
+	}
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	namespace := *o.flags.Namespace
+	if namespace == "" {
+		namespace = corev1.NamespaceDefault
+	}
+	return report.InFiles(objects, known, namespace), nil
+}
