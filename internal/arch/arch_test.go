@@ -93,7 +93,7 @@ var arrows = map[string][]string{
 
 	"internal/image/lookup": {"internal/pod/inject", "github.com/distribution/reference", "github.com/google/go-containerregistry/pkg", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/specs-go/v1", pflag},
 
-	"internal/image":       {"github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/specs-go"},
+	"internal/image":       {"github.com/google/go-containerregistry/pkg"},
 	"build/images":         {"internal/image"},
 	"build/commands":       {},
 	"build/house":          {"golang.org/x/tools/go/packages"},

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 // FuzzImage: an image of any names can be read back: its index leads to its manifest, that to
@@ -26,26 +26,30 @@ func FuzzImage(f *testing.F) {
 		if err := os.WriteFile(source, content, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		var out bytes.Buffer
 		img := Image{Name: name, Files: map[string]string{file: source}, Links: map[string]string{link: target}, Entrypoint: []string{file}, User: user}
-		if err := img.Write(&out); err != nil {
+		tarball := filepath.Join(t.TempDir(), "image.tar")
+		if err := img.WriteFile(tarball); err != nil {
 			return
 		}
-		layout := entries(t, out.Bytes())
-		var index v1.Index
+		raw, err := os.ReadFile(tarball)
+		if err != nil {
+			t.Fatal(err)
+		}
+		layout := entries(t, raw)
+		var index v1.IndexManifest
 		var manifest v1.Manifest
-		var config v1.Image
+		var config v1.ConfigFile
 		read := func(name string, into any) {
 			t.Helper()
 			if err := json.Unmarshal(layout[name], into); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
-		read(v1.ImageIndexFile, &index)
+		read("index.json", &index)
 		read(pathOf(index.Manifests[0]), &manifest)
 		read(pathOf(manifest.Config), &config)
 		layer := layout[pathOf(manifest.Layers[0])]
-		if int64(len(layer)) != manifest.Layers[0].Size || manifest.Layers[0].Digest.Algorithm().FromBytes(layer) != config.RootFS.DiffIDs[0] {
+		if sum, size, _ := v1.SHA256(bytes.NewReader(layer)); size != manifest.Layers[0].Size || sum != config.RootFS.DiffIDs[0] {
 			t.Error("the layer is not the one that is described")
 		}
 		for name := range maps.Keys(entries(t, layer)) {
@@ -55,6 +59,9 @@ func FuzzImage(f *testing.F) {
 		}
 	})
 }
+
+// pathOf is where the described content lies in a layout.
+func pathOf(d v1.Descriptor) string { return "blobs/" + d.Digest.Algorithm + "/" + d.Digest.Hex }
 
 // entries reads a tarball.
 func entries(t *testing.T, raw []byte) map[string][]byte {

@@ -1,5 +1,5 @@
-// Package image writes OCI images from local files, without a container engine and without
-// a registry.
+// Package image writes OCI images from local files, without a container engine: as tarballs, as
+// layouts in folders, or into registries.
 //
 // An image has one layer. The same content always gives the same bytes: entries are sorted,
 // and times are zero. The layer of a dynamically linked program includes its loader and its
@@ -7,68 +7,76 @@
 package image
 
 import (
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"path/filepath"
+	"debug/elf"
+	"maps"
+	"runtime"
+	"time"
 
-	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// An Image describes an image.
+// An Image describes an image of one architecture.
 type Image struct {
 	Name       string            // with registry and tag: "test.outrider.dev/base:1"
 	Files      map[string]string // path in the image → local file or directory
 	Links      map[string]string // path in the image → target of a symbolic link
 	Entrypoint []string
 	User       string // default root
+
+	Arch     string            // as GOARCH; default: this machine's
+	Root     string            // folder in which libraries are found; default: "/"
+	Created  time.Time         // fixed, so that the bytes are; default: none
+	Labels   map[string]string // in addition to the name's
+	Compress bool              // the layer, for a registry; a local tarball is quicker without
+}
+
+// machines are the architectures for which a layer can collect libraries.
+var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+
+// Architecture is Arch, or its default.
+func (img Image) Architecture() string {
+	if img.Arch == "" {
+		return runtime.GOARCH
+	}
+	return img.Arch
 }
 
 // WriteFile writes the image to a tarball, for `ctr images import` and the like. After an
 // error there is no file.
-func (img Image) WriteFile(path string) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	if err := errors.Join(img.Write(f), f.Chmod(0o644), f.Close()); err != nil {
-		return fmt.Errorf("writing image %s: %w", img.Name, err)
-	}
-	return os.Rename(f.Name(), path)
+func (img Image) WriteFile(path string) error {
+	return WriteTarball(path, img)
 }
 
-// Write writes the image as a tarball that holds an OCI layout.
-func (img Image) Write(w io.Writer) error {
-	// The layer's digest comes before the layer, which may be too large for memory.
-	file, err := os.CreateTemp("", "layer.*")
+// build writes the layer to a folder, and returns the image that reads it there.
+func (img Image) build(dir string) (v1.Image, error) {
+	layer, err := img.writeLayer(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer os.Remove(file.Name())
-	defer file.Close()
-	layer, err := img.writeLayer(file)
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	layered, err := mutate.AppendLayers(base, layer)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return err
+	config, err := layered.ConfigFile()
+	if err != nil {
+		return nil, err
 	}
-	config, configText := blob(v1.MediaTypeImageConfig, img.config(layer))
-	manifest, manifestText := blob(v1.MediaTypeImageManifest, manifestOf(config, layer))
-	manifest.Annotations = map[string]string{"io.containerd.image.name": img.Name}
-	_, indexText := blob(v1.MediaTypeImageIndex, indexOf(manifest))
-
-	t := newTarball(w)
-	t.text(v1.ImageLayoutFile, `{"imageLayoutVersion":"1.0.0"}`)
-	t.text(v1.ImageIndexFile, indexText)
-	t.text(pathOf(config), configText)
-	t.text(pathOf(manifest), manifestText)
-	t.copy(pathOf(layer), 0o644, file, layer.Size)
-	return t.close()
+	config = config.DeepCopy()
+	config.Architecture, config.OS = img.Architecture(), "linux"
+	config.Created = v1.Time{Time: img.Created}
+	config.History = nil
+	config.Config = v1.Config{
+		User:       img.User,
+		Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		Entrypoint: img.Entrypoint,
+		// containerd 1.6 takes two names of the same content for one image, and then
+		// loses one of them. The label makes the content differ.
+		Labels: map[string]string{"dev.outrider.name": img.Name},
+	}
+	maps.Copy(config.Config.Labels, img.Labels)
+	return mutate.ConfigFile(layered, config)
 }

@@ -2,7 +2,10 @@ package image
 
 import (
 	"archive/tar"
-	_ "crypto/sha256" // go-digest takes what the program links
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -13,8 +16,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/opencontainers/go-digest"
-	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // The files and directories that programs expect. User 1337 is that of a mesh's proxy.
@@ -27,14 +30,54 @@ var (
 	}
 )
 
-// writeLayer writes the file system of the image and returns its description.
-func (img Image) writeLayer(f *os.File) (v1.Descriptor, error) {
+// A layer is a file with the file system of an image.
+type layer struct {
+	path           string
+	digest, diffID v1.Hash
+	size           int64
+	kind           types.MediaType
+}
+
+func (l layer) Digest() (v1.Hash, error)            { return l.digest, nil }
+func (l layer) DiffID() (v1.Hash, error)            { return l.diffID, nil }
+func (l layer) Size() (int64, error)                { return l.size, nil }
+func (l layer) MediaType() (types.MediaType, error) { return l.kind, nil }
+func (l layer) Compressed() (io.ReadCloser, error)  { return os.Open(l.path) }
+func (l layer) Uncompressed() (io.ReadCloser, error) {
+	f, err := os.Open(l.path)
+	if err != nil || l.kind == types.OCIUncompressedLayer {
+		return f, err
+	}
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{z, f}, nil
+}
+
+// writeLayer writes the file system of the image to a file of the folder.
+func (img Image) writeLayer(dir string) (_ layer, err error) {
 	files, err := img.resolve()
 	if err != nil {
-		return v1.Descriptor{}, err
+		return layer{}, err
 	}
-	sum := digest.Canonical.Digester()
-	t := newTarball(io.MultiWriter(f, sum.Hash()))
+	f, err := os.CreateTemp(dir, "layer.*")
+	if err != nil {
+		return layer{}, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	written, content := sha256.New(), sha256.New()
+	out := layer{path: f.Name(), kind: types.OCIUncompressedLayer}
+	file := io.MultiWriter(f, written)
+	packed := stage{file}
+	if img.Compress {
+		// Its header has no name and no time.
+		out.kind, packed.Writer = types.OCILayer, gzip.NewWriter(file)
+	}
+	t := newTarball(io.MultiWriter(packed, content))
 	for _, d := range baseDirs {
 		t.dir(d)
 	}
@@ -47,11 +90,23 @@ func (img Image) writeLayer(f *os.File) (v1.Descriptor, error) {
 	for _, name := range slices.Sorted(maps.Keys(img.Links)) {
 		t.link(name, img.Links[name])
 	}
-	if err := t.close(); err != nil {
-		return v1.Descriptor{}, err
+	if err := errors.Join(t.close(), packed.Close()); err != nil {
+		return layer{}, err
 	}
-	size, err := f.Seek(0, io.SeekCurrent)
-	return v1.Descriptor{MediaType: v1.MediaTypeImageLayer, Digest: sum.Digest(), Size: size}, err
+	out.size, err = f.Seek(0, io.SeekCurrent)
+	out.digest = v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(written.Sum(nil))}
+	out.diffID = v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(content.Sum(nil))}
+	return out, err
+}
+
+// A stage is a writer that may need to be closed.
+type stage struct{ io.Writer }
+
+func (w stage) Close() error {
+	if c, ok := w.Writer.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
 }
 
 // resolve returns the regular files of the image: those of directories, and the libraries
@@ -75,7 +130,7 @@ func (img Image) resolve() (map[string]string, error) {
 		}
 	}
 	for _, source := range slices.Sorted(maps.Values(files)) {
-		if err := addLibraries(files, source); err != nil {
+		if err := img.addLibraries(files, source); err != nil {
 			return nil, err
 		}
 	}

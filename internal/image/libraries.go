@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,9 +19,9 @@ var libraryDirs = []string{
 }
 
 // addLibraries adds to files the loader and the libraries that a program needs, each under
-// its local path. Other files need none.
-func addLibraries(files map[string]string, program string) error {
-	needs, err := libraries(program)
+// its path below the root. Other files need none.
+func (img Image) addLibraries(files map[string]string, program string) error {
+	needs, err := img.libraries(program)
 	if err != nil {
 		return fmt.Errorf("libraries of %s: %w", program, err)
 	}
@@ -28,15 +29,18 @@ func addLibraries(files map[string]string, program string) error {
 		if _, ok := files[lib]; ok {
 			continue
 		}
-		files[lib] = lib
-		if err := addLibraries(files, lib); err != nil {
+		if files[lib], err = img.local(lib); err != nil {
+			return fmt.Errorf("libraries of %s: %w", program, err)
+		}
+		if err := img.addLibraries(files, files[lib]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func libraries(program string) ([]string, error) {
+// libraries returns the paths in the image of what a program loads.
+func (img Image) libraries(program string) ([]string, error) {
 	f, err := elf.Open(program)
 	if formatErr := (*elf.FormatError)(nil); errors.As(err, &formatErr) || errors.Is(err, io.EOF) {
 		return nil, nil // not a program
@@ -45,6 +49,9 @@ func libraries(program string) ([]string, error) {
 		return nil, err
 	}
 	defer f.Close()
+	if want, ok := machines[img.Architecture()]; ok && f.Machine != want {
+		return nil, fmt.Errorf("it is for %s, and the image for %s", f.Machine, want)
+	}
 	var found []string
 	for _, p := range f.Progs {
 		if p.Type != elf.PT_INTERP {
@@ -61,7 +68,7 @@ func libraries(program string) ([]string, error) {
 		return nil, err
 	}
 	for _, name := range names {
-		lib, err := findLibrary(name)
+		lib, err := img.findLibrary(name)
 		if err != nil {
 			return nil, err
 		}
@@ -70,12 +77,36 @@ func libraries(program string) ([]string, error) {
 	return found, nil
 }
 
-func findLibrary(name string) (string, error) {
+func (img Image) findLibrary(name string) (string, error) {
 	for _, dir := range libraryDirs {
 		path := filepath.Join(dir, name)
-		if _, err := os.Stat(path); err == nil {
+		if _, err := img.local(path); err == nil {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%s is in none of %s", name, strings.Join(libraryDirs, ", "))
+	return "", fmt.Errorf("%s is in none of %s%s", name, img.Root, strings.Join(libraryDirs, ", "+img.Root))
+}
+
+// local returns the file below the root for a path of the image. Links are followed as if the
+// root were "/": a package has absolute ones.
+func (img Image) local(path string) (string, error) {
+	for range 8 {
+		file := filepath.Join("/", img.Root, path)
+		info, err := os.Lstat(file)
+		if err != nil {
+			return "", err
+		}
+		if img.Root == "" || info.Mode()&fs.ModeSymlink == 0 {
+			return file, nil
+		}
+		target, err := os.Readlink(file)
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		path = target
+	}
+	return "", fmt.Errorf("%s: too many links", path)
 }
