@@ -9,12 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/mesh"
 )
 
 // caSecretEnv sets --ca-secret, so that commands in outriderd's container need no flag.
-const caSecretEnv = "OUTRIDER_CA_SECRET"
+const caSecretEnv = contract.AuthoritySecretEnv
 
 // authorityFlags say where the authority of the running outriderd is.
 type authorityFlags struct {

@@ -72,6 +72,9 @@ const (
 const (
 	// AuthoritySecret has the authority's files. It is made if there is none.
 	AuthoritySecret = "outrider-ca"
+	// AuthoritySecretEnv is the variable of outriderd's containers with that Secret's name, or
+	// another one's.
+	AuthoritySecretEnv = "OUTRIDER_CA_SECRET"
 	// MadeByLabel is on the objects that the control plane makes for itself, with its name as
 	// the value. It writes and deletes no others.
 	MadeByLabel = "outrider.dev/made-by"

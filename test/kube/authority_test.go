@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -34,7 +35,9 @@ import (
 	"outrider.dev/internal/controlplane"
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/controlplane/kube"
+	"outrider.dev/internal/rotate"
 	"outrider.dev/test/castore"
+	"outrider.dev/test/chart"
 )
 
 const own = "outrider-system" // outriderd's namespace
@@ -211,16 +214,21 @@ func TestReplicasShareTheAuthority(t *testing.T) {
 		m, err := w.CoreV1().ConfigMaps(namespace).Get(t.Context(), contract.RootConfigMap, metav1.GetOptions{})
 		return err == nil && right(m.Data[contract.RootKey])
 	}
+	w.names(t, contract.AuthoritySecret)
 	var j journal
-	got, err := ca.RequestRotation(t.Context(), w.connect(t, &j, outriderd).AuthoritySecret(own, contract.AuthoritySecret), time.Now())
-	if err != nil || !got.Requested {
-		t.Fatalf("RequestRotation = %+v, %v", got, err)
+	rotation := rotate.Options{Core: w.Clientset, Namespace: own, Until: rotate.Published, Progress: progress{j.log()}}
+	if got, err := rotation.Run(t.Context()); err != nil || len(got.Roots) != 2 {
+		t.Fatalf("rotate = %+v, %v\n%s", got, err, j.String())
 	}
 	until(t, "two roots in the namespace", func() bool {
 		return published("sharing", func(roots string) bool {
 			return strings.Contains(roots, string(first)) && strings.Count(roots, "BEGIN") == 2
 		})
 	}, logs(all...))
+	rotation.Until = rotate.Signs
+	if got, err := rotation.Run(t.Context()); err != nil || got.Roots[0].State != ca.RootRetiring || got.Roots[1].State != ca.RootSigns {
+		t.Errorf("rotate until the next root signs = %+v, %v\n%s", got, err, j.String())
+	}
 	var next []byte
 	until(t, "the next root signs", func() bool {
 		next = w.secret(t, contract.AuthoritySecret).Data["ca-cert.pem"]
@@ -235,6 +243,27 @@ func TestReplicasShareTheAuthority(t *testing.T) {
 		t.Errorf("%d steps of the rotation were done, want each once", n)
 	}
 }
+
+// names makes a Deployment without pods that has the authority in a Secret.
+func (w world) names(t *testing.T, secret string) {
+	t.Helper()
+	text, err := chart.Manifest("{pilot: {replicaCount: 0}, authority: {secretName: " + secret + "}}")
+	must(t, err)
+	for _, document := range strings.Split(text, "\n---\n") {
+		if strings.Contains(document, "\nkind: Deployment\n") {
+			apply(t, document)
+			t.Cleanup(func() {
+				w.AppsV1().Deployments(own).Delete(context.Background(), "outriderd", metav1.DeleteOptions{})
+			})
+		}
+	}
+}
+
+// A progress is in the log.
+type progress struct{ log *slog.Logger }
+
+func (p progress) Step(format string, args ...any) { p.log.Info(fmt.Sprintf(format, args...)) }
+func (p progress) Wait(format string, args ...any) { p.Step(format, args...) }
 
 // A Secret that Outrider did not make is waited for and never written.
 func TestASecretThatIsNotOurs(t *testing.T) {

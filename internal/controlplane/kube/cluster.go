@@ -33,6 +33,12 @@ type Cluster struct {
 	trouble  troubles
 }
 
+// Using returns a cluster of which only the built-in kinds are used, such as its Secrets.
+func Using(core kubernetes.Interface) *Cluster {
+	log := slog.New(slog.DiscardHandler)
+	return &Cluster{core: core, log: log, trouble: troubles{log: log}}
+}
+
 // Connect makes the client of a cluster. It sends no request: an API server may be
 // unavailable for a while.
 func Connect(o Options) (*Cluster, error) {

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/rotate"
+	"outrider.dev/internal/view"
+)
+
+const rotateExamples = `  # begin, and wait until the next root is in all namespaces
+  outrider rotate
+
+  # how far is it?
+  outrider rotate status
+
+  # follow it to its end, some 26 hours later
+  outrider rotate --until retired --timeout 30h`
+
+func newRotate() *cobra.Command {
+	o := &clusterFlags{}
+	var until string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "rotate",
+		Short: "replace the mesh's root without an interruption",
+		Long: `Has the control plane replace its root. First the next root is published: every proxy trusts it.
+After authority.rootSpread it signs; with Hosts in the mesh, after the longest life of a
+certificate. The old root stays trusted until the last certificate that it signed has ended.
+
+The replicas of the control plane do these steps, whether this command runs or not. While a
+rotation is under way this command begins no other one, and follows that.
+
+Only a root that outriderd made is replaced; one of your own (cacerts, cert-manager) where it
+comes from.
+
+Exit status: 0 if the step is reached, 1 if not, 2 if the input is unusable.`,
+		Example: rotateExamples,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if timeout <= 0 {
+				return &cli.UsageError{Err: fmt.Errorf("--timeout=%s: must be more than nothing, such as 5m", timeout)}
+			}
+			client, err := o.client()
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			progress := cli.NewProgress(cmd.ErrOrStderr())
+			defer progress.End()
+			status, err := rotate.Options{Core: client.Core, Namespace: client.Namespace, Until: until, Progress: progress}.Run(ctx)
+			var foreign *rotate.ForeignError
+			if errors.As(err, &foreign) {
+				return &cli.UsageError{Err: err, Hint: foreign.Hint()}
+			}
+			if err != nil {
+				return err
+			}
+			progress.End()
+			return view.Rotation(cmd.OutOrStdout(), "table", status)
+		},
+	}
+	o.add(cmd)
+	cli.Choice(cmd, &until, "until", "", "the step to wait for", rotate.Steps...)
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait at most; the rotation goes on nevertheless")
+	cmd.AddCommand(newRotateStatus())
+	return cmd
+}
+
+func newRotateStatus() *cobra.Command {
+	o := &clusterFlags{}
+	var output string
+	cmd := &cobra.Command{
+		Use:     "status",
+		Short:   "print the mesh's roots, and how far a rotation is",
+		Long:    "Prints each root with its fingerprint (SHA-256), its end and its part in a rotation. Nothing is changed.",
+		Example: "  outrider rotate status -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := o.client()
+			if err != nil {
+				return err
+			}
+			status, err := rotate.Status(cmd.Context(), client.Core, client.Namespace)
+			if err != nil {
+				return err
+			}
+			return view.Rotation(cmd.OutOrStdout(), output, status)
+		},
+	}
+	o.add(cmd)
+	cli.Choice(cmd, &output, "output", "o", "how to print", "table", "json")
+	return cmd
+}
