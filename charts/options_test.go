@@ -153,7 +153,7 @@ func TestPermissionsGoWithTheirFeatures(t *testing.T) {
 		"features: {hosts: false}":                              {"--skip-kind=hosts", "hosts|customresourcedefinitions|^namespace: (create|get|delete|list) configmaps$", 6},
 		"features: {otherMeshes: false}":                        {"--skip-kind=ignored", ".", 30},
 		"features: {injection: false}":                          {"--webhook=off", "mutatingwebhookconfigurations", 4},
-		"authority: {secretName: cacerts}":                      {"--source=kubernetes", "^namespace: .* secrets", 5},
+		"authority: {secretName: cacerts}":                      {"--source=kubernetes", "^namespace: .* secrets outrider-ca", 4},
 		"sidecarInjectorWebhook: {ownLabels: 'on'}":             {"--own-labels=on", "^cluster: (list|watch) mutatingwebhookconfigurations$", 2},
 		"authority: {secretName: ''}\npilot: {replicaCount: 1}": {"--state=/var/lib/outrider", "^namespace: ", 9},
 	} {

@@ -72,6 +72,8 @@ const (
 const (
 	// AuthoritySecret has the authority's files. It is made if there is none.
 	AuthoritySecret = "outrider-ca"
+	// SeenRootsSecret has the roots that were seen in a Secret which is not ours. It has no key.
+	SeenRootsSecret = "outrider-seen-roots"
 	// AuthoritySecretEnv is the variable of outriderd's containers with that Secret's name, or
 	// another one's.
 	AuthoritySecretEnv = "OUTRIDER_CA_SECRET"

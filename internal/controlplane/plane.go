@@ -113,6 +113,9 @@ func (p *plane) openAuthority(ctx context.Context) (err error) {
 	}
 	if o.CASecret != "" {
 		options.Store, options.StoreTokenKey = o.Cluster.AuthoritySecret(o.Namespace, o.CASecret), true
+		if o.CASecret != contract.AuthoritySecret {
+			options.Record = o.Cluster.AuthoritySecret(o.Namespace, contract.SeenRootsSecret)
+		}
 		options.Waiting = func(err error) { p.awaited.Store(new(err.Error())) }
 	}
 	if p.authority, err = ca.NewAuthority(ctx, options); err != nil {

@@ -69,7 +69,7 @@ func Status(ctx context.Context, core kubernetes.Interface, namespace string) (c
 	if err != nil {
 		return ca.RotationStatus{}, err
 	}
-	return ca.StatusOf(ctx, store, time.Now())
+	return ca.StatusOf(ctx, store, kube.Using(core).AuthoritySecret(namespace, contract.SeenRootsSecret), time.Now())
 }
 
 // storeOf finds the Secret that the control plane's Deployments have.
@@ -119,7 +119,7 @@ func (o Options) Run(ctx context.Context) (ca.RotationStatus, error) {
 }
 
 func (o Options) run(ctx context.Context, store ca.Store) (ca.RotationStatus, error) {
-	begin, err := ca.StatusOf(ctx, store, time.Now())
+	begin, err := ca.StatusOf(ctx, store, nil, time.Now())
 	if err != nil {
 		return begin, err
 	}
@@ -172,7 +172,7 @@ func (o Options) follow(ctx context.Context, store ca.Store, old ca.RootStatus) 
 	defer stop()
 	published := ""
 	for {
-		last, err = ca.StatusOf(ctx, store, time.Now())
+		last, err = ca.StatusOf(ctx, store, nil, time.Now())
 		if err != nil {
 			return last, err
 		}

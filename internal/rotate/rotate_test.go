@@ -134,7 +134,7 @@ func TestARotationIsFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 		go a.Run(ctx)
-		begin, err := ca.StatusOf(ctx, store, time.Now())
+		begin, err := ca.StatusOf(ctx, store, nil, time.Now())
 		if err != nil || len(begin.Roots) != 1 || begin.Step() != "" || begin.Foreign != "" {
 			t.Fatalf("before: %+v, %v", begin, err)
 		}
@@ -190,7 +190,7 @@ func TestNoReplicaRuns(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "not in time: requested: a replica publishes the next root") {
 			t.Error(err)
 		}
-		if s, err := ca.StatusOf(t.Context(), store, time.Now()); err != nil || !s.Requested {
+		if s, err := ca.StatusOf(t.Context(), store, nil, time.Now()); err != nil || !s.Requested {
 			t.Errorf("%+v, %v: the request stays", s, err)
 		}
 	})

@@ -47,7 +47,7 @@ func (w world) withoutAuthority(t *testing.T) {
 	t.Helper()
 	remove := func() {
 		ctx := context.Background()
-		for _, name := range []string{contract.AuthoritySecret, "cacerts"} {
+		for _, name := range []string{contract.AuthoritySecret, contract.SeenRootsSecret, "cacerts"} {
 			if err := w.CoreV1().Secrets(own).Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 				t.Error(err)
 			}
@@ -274,7 +274,9 @@ func TestASecretThatIsNotOurs(t *testing.T) {
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: cacerts, namespace: outrider-system}
-rules: [{apiGroups: [""], resources: [secrets], resourceNames: [cacerts], verbs: [get, list, watch]}]
+rules:
+- {apiGroups: [""], resources: [secrets], resourceNames: [cacerts], verbs: [get, list, watch]}
+- {apiGroups: [""], resources: [secrets], resourceNames: [outrider-seen-roots], verbs: [get, update]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding

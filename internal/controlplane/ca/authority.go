@@ -46,6 +46,9 @@ type AuthorityOptions struct {
 	// [DefaultRootSpread].
 	RootSpread time.Duration
 
+	// Record, if set, keeps the roots that leave a store which is not ours, until their
+	// certificates have ended; default: they are trusted no more.
+	Record Store
 	// StoreTokenKey has the key of [Authority.Tokens] made as a file of the store, if the store
 	// may be written. Default: the key follows from the authority's.
 	StoreTokenKey bool
@@ -91,6 +94,8 @@ type Authority struct {
 
 	reading sync.Mutex // held while the store is read
 	stored  Contents   // of current
+	// recordDue is when a root of the record ends, or may sign; zero: never.
+	recordDue time.Time
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when current is replaced
@@ -175,7 +180,7 @@ func (a *Authority) open(ctx context.Context) (made bool, err error) {
 			made = err == nil
 			continue
 		}
-		s, err := load(a.o.Store, c.Files, a.now())
+		s, err := a.signer(ctx, c)
 		if err != nil {
 			return false, err
 		}
@@ -246,7 +251,7 @@ func (a *Authority) reload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := load(a.o.Store, c.Files, a.now())
+	s, err := a.signer(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -261,6 +266,15 @@ func (a *Authority) reload(ctx context.Context) error {
 	a.changed = make(chan struct{})
 	a.o.Log.Info("authority reloaded", "root", s.root.Subject.String(), "roots", len(s.roots), "not_after", s.cert.NotAfter)
 	return nil
+}
+
+// signer is what contents of the store lead to.
+func (a *Authority) signer(ctx context.Context, c Contents) (*signer, error) {
+	s, err := load(a.o.Store, c.Files, a.now())
+	if err != nil {
+		return nil, err
+	}
+	return a.overlap(ctx, c, s)
 }
 
 // restore creates a store that was deleted, unless another control plane has done so.

@@ -126,7 +126,7 @@ func (a *Authority) plan(c Contents, s *signer, now time.Time) (step, error) {
 		if requested {
 			return step{}, err
 		}
-		return step{}, nil
+		return step{due: a.recordDue}, nil
 	}
 	r, err := parseRotation(c.Files)
 	if err != nil {

@@ -76,8 +76,9 @@ func (s RotationStatus) Instead() string {
 	return "replace ca-cert.pem, ca-key.pem, cert-chain.pem and root-cert.pem in the Secret: outriderd follows it, and keeps roots that leave it while certificates of them are valid"
 }
 
-// StatusOf reads how far the rotation of a store's root is.
-func StatusOf(ctx context.Context, store Store, now time.Time) (RotationStatus, error) {
+// StatusOf reads how far the rotation of a store's root is. The record is that of
+// [AuthorityOptions]; nil: none.
+func StatusOf(ctx context.Context, store, record Store, now time.Time) (RotationStatus, error) {
 	out := RotationStatus{Store: store.String()}
 	c, err := store.Read(ctx)
 	if err != nil {
@@ -93,19 +94,48 @@ func StatusOf(ctx context.Context, store Store, now time.Time) (RotationStatus, 
 	l, _ := find(c.Files)
 	out.cert = l != layouts[0]
 	_, out.Requested = c.Files[requestFile]
-	r, err := parseRotation(c.Files)
-	if err != nil {
+	seen := c
+	if out.Foreign != "" && record != nil {
+		if seen, err = record.Read(ctx); err != nil {
+			return out, fmt.Errorf("reading the record of roots: %w", err)
+		}
+	}
+	if err := out.add(c, seen, s); err != nil {
 		return out, err
+	}
+	if !s.cert.Equal(s.root) {
+		signer := statusOf(s.cert, RootSigns)
+		out.Intermediate = &signer
+	}
+	return out, nil
+}
+
+// add adds the roots of a store, and those that were seen in it, by what a rotation does with them.
+func (out *RotationStatus) add(c, seen Contents, s *signer) error {
+	r, err := parseRotation(seen.Files)
+	if err != nil {
+		return err
 	}
 	next, err := nextRoot(c.Files)
 	if err != nil {
-		return out, err
+		return err
 	}
-	for _, root := range s.roots {
+	all := slices.Clone(s.roots)
+	if raw, ok := seen.Files[layouts[0].roots]; ok {
+		former, err := wire.ParseCertificates(raw)
+		if err != nil {
+			return fmt.Errorf("%s: %w", layouts[0].roots, err)
+		}
+		all = append(all, slices.DeleteFunc(former, func(f *x509.Certificate) bool { return slices.ContainsFunc(all, f.Equal) })...)
+	}
+	for _, root := range all {
 		one := statusOf(root, RootTrusted)
 		switch at, retires := r.Retire[sumOf(root)]; {
 		case root.Equal(s.root):
 			one.State = RootSigns
+			if out.Foreign != "" && !r.Move.IsZero() { // a replica may have the former signer until then
+				one.State, one.Until = RootNext, r.Move
+			}
 		case next != nil && root.Equal(next):
 			one.State, one.Until = RootNext, r.moves(next, DefaultRootSpread)
 		case retires:
@@ -113,11 +143,7 @@ func StatusOf(ctx context.Context, store Store, now time.Time) (RotationStatus, 
 		}
 		out.Roots = append(out.Roots, one)
 	}
-	if !s.cert.Equal(s.root) {
-		signer := statusOf(s.cert, RootSigns)
-		out.Intermediate = &signer
-	}
-	return out, nil
+	return nil
 }
 
 func statusOf(c *x509.Certificate, state RootState) RootStatus {

@@ -21,7 +21,7 @@ var madeHere = map[string]string{"app": "outriderd", contract.MadeByLabel: "outr
 func isMadeHere(o metav1.Object) bool { return o.GetLabels()[contract.MadeByLabel] == "outriderd" }
 
 // An AuthoritySecret is a [ca.Store] in a Secret, which all replicas share. The Secret
-// [contract.AuthoritySecret] is made if there is none. One without our label is not ours (Istio's
+// [contract.AuthoritySecret], and [contract.SeenRootsSecret], are made if there is none. One without our label is not ours (Istio's
 // cacerts, one of cert-manager): it is read and never written, nor made if it is missing.
 type AuthoritySecret struct {
 	cluster         *Cluster
@@ -39,7 +39,7 @@ func (s *AuthoritySecret) String() string { return "the Secret " + s.namespace +
 func (s *AuthoritySecret) Read(ctx context.Context) (ca.Contents, error) {
 	secret, err := s.get(ctx)
 	if apierrors.IsNotFound(err) {
-		return ca.Contents{Own: s.name == contract.AuthoritySecret}, nil
+		return ca.Contents{Own: s.name == contract.AuthoritySecret || s.name == contract.SeenRootsSecret}, nil
 	}
 	if err != nil {
 		return ca.Contents{}, explain("reading "+s.String(), err)
