@@ -232,6 +232,9 @@ func decideProxy(pod *corev1.Pod, ns Namespace) (alongside bool, reason Reason) 
 	return true, because(Injected, "the container %s is another mesh's: order and parking are added, and no second proxy", mesh)
 }
 
+// ProxyOfOtherMesh returns the name of another mesh's proxy in the pod; empty if there is none.
+func ProxyOfOtherMesh(pod *corev1.Pod) string { return otherMesh(pod) }
+
 // otherMesh returns the name of the other mesh's proxy in the pod; empty if there is none.
 func otherMesh(pod *corev1.Pod) string {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {

@@ -87,6 +87,8 @@ type overrides struct {
 	Labels         map[string]*string      `json:"labels,omitempty"`
 	Order          []string                `json:"order,omitempty"`    // of the plain containers, if it was changed
 	Commands       map[string]imageCommand `json:"commands,omitempty"` // of images, by container
+	Args           map[string]int          `json:"args,omitempty"`     // by container with a gate: how many of its command's words were args
+	Ports          map[string]string       `json:"ports,omitempty"`    // names of ports that became numbers, by container/handler
 }
 
 // annotate sets an annotation, or removes it, and keeps the value before.

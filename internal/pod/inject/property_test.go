@@ -11,7 +11,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
@@ -141,6 +140,9 @@ func checkRandom(t testing.TB, c chooser) bool {
 		return false
 	}
 	checkInjected(t, p, r, o)
+	if diff := podDiff(p, mustStrip(t, r.Pod)); diff != "" {
+		t.Errorf("the injection undone is not the given pod (-given +undone):\n%s", diff)
+	}
 	keepsTheOrder(t, p, r)
 	notReadyWhileHeld(t, r)
 	other := randomOptions(t, c)
@@ -148,10 +150,8 @@ func checkRandom(t testing.TB, c chooser) bool {
 	if second, err := Pod(r.Pod, Namespace{Name: "shop"}, other); err == nil && second.Injected {
 		checkInjected(t, p, second, other)
 		keepsTheOrder(t, p, second)
-		// A command that was wrapped comes back as one list, so the pods are compared by what
-		// stands where.
 		straight := injected(t, p, other)
-		if diff := cmp.Diff(places(straight.Pod), places(second.Pod)); diff != "" {
+		if diff := podDiff(straight.Pod, second.Pod); diff != "" {
 			t.Errorf("injected at once, and by way of other options (-want +got):\n%s", diff)
 		}
 	} else if err != nil && !errors.As(err, &refusal) {
@@ -162,20 +162,6 @@ func checkRandom(t testing.TB, c chooser) bool {
 		t.Logf("given\n%s\ngot\n%s\nnotes %q", text, out, r.Notes)
 	}
 	return true
-}
-
-// places are the containers in their order; a sidecar has a star.
-func places(pod *corev1.Pod) (out []string) {
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		out = append(out, "")
-		for _, c := range list {
-			if c.RestartPolicy != nil {
-				c.Name += "*"
-			}
-			out[len(out)-1] += c.Name + " "
-		}
-	}
-	return out
 }
 
 // keepsTheOrder: a reader of the injected pod finds a mechanism for each edge, and every plain

@@ -11,22 +11,40 @@ import (
 )
 
 // Stripped returns a copy of the pod without what injection added, and with what it changed
-// restored. Command and arguments of a wrapped command come back as one list.
+// restored.
 func Stripped(pod *corev1.Pod) (*corev1.Pod, error) {
-	text, injected := pod.Annotations[contract.Status]
-	if !injected {
-		return pod.DeepCopy(), nil
+	out, _, err := Uninjected(pod)
+	return out, err
+}
+
+// Uninjected is [Stripped], with what cannot be restored.
+func Uninjected(pod *corev1.Pod) (out *corev1.Pod, lost []string, err error) {
+	if _, injected := pod.Annotations[contract.Status]; !injected {
+		return pod.DeepCopy(), nil, nil
 	}
 	var s status
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return nil, refuse(BadAnnotation, "leave it out: it is written by injection", "annotation %s: %v", contract.Status, err)
+	if err := written(pod, contract.Status, &s); err != nil {
+		return nil, nil, err
 	}
 	var before overrides
-	if text, ok := pod.Annotations[contract.Overrides]; ok {
-		if err := json.Unmarshal([]byte(text), &before); err != nil {
-			return nil, refuse(BadAnnotation, "leave it out: it is written by injection", "annotation %s: %v", contract.Overrides, err)
-		}
+	if _, ok := pod.Annotations[contract.Overrides]; !ok {
+		lost = append(lost, "the annotation "+contract.Overrides+" is missing: what injection replaced is unknown")
+	} else if err := written(pod, contract.Overrides, &before); err != nil {
+		return nil, nil, err
 	}
+	out, err = stripped(pod, s, before)
+	return out, append(lost, before.unknownWords(pod)...), err
+}
+
+// written reads an annotation of injection.
+func written(pod *corev1.Pod, key string, into any) error {
+	if err := json.Unmarshal([]byte(pod.Annotations[key]), into); err != nil {
+		return refuse(BadAnnotation, "leave it out: it is written by injection", "annotation %s: %v", key, err)
+	}
+	return nil
+}
+
+func stripped(pod *corev1.Pod, s status, before overrides) (*corev1.Pod, error) {
 	out := pod.DeepCopy()
 	if err := restoreProbes(out); err != nil {
 		return nil, err
@@ -38,6 +56,7 @@ func Stripped(pod *corev1.Pod) (*corev1.Pod, error) {
 	out.Spec.Containers = append(slices.DeleteFunc(out.Spec.Containers, added), before.Containers...)
 	out = podspec.Ungated(out)
 	restoreCommands(out, before.Commands)
+	before.restoreWords(out)
 	reorder(out, before.Order)
 	out.Spec.Volumes = slices.DeleteFunc(out.Spec.Volumes, func(v corev1.Volume) bool { return slices.Contains(s.Volumes, v.Name) })
 	out.Spec.ImagePullSecrets = slices.DeleteFunc(out.Spec.ImagePullSecrets, func(r corev1.LocalObjectReference) bool { return slices.Contains(s.ImagePullSecrets, r.Name) })

@@ -1,4 +1,4 @@
-// Package offline injects the pods of manifest files, without a cluster.
+// Package offline injects the pods of manifest files, or undoes it, without a cluster.
 package offline
 
 import (
@@ -43,11 +43,12 @@ func (m Message) String() string {
 	return fmt.Sprintf("%s: %s: document %d: %s: %s", m.Level, m.Object.File, m.Object.Document, m.Object, m.Text)
 }
 
-// A Result is the injected files.
+// A Result is the changed files.
 type Result struct {
 	Files   []File
 	Refused int // pods
 
+	what    string // was done
 	changes []podspec.Change
 	reasons map[string][]string // by key
 }
@@ -65,9 +66,14 @@ func Inject(files []File, o Options, report func(Message)) (Result, error) {
 	if o.Pod == nil {
 		o.Pod = inject.Pod
 	}
-	in := injection{options: o, report: report, namespaces: namespaces(files, o), result: Result{reasons: map[string][]string{}}}
+	in := injection{options: o, report: report, namespaces: namespaces(files, o), result: Result{reasons: map[string][]string{}, what: "injected"}}
+	return in.run(files, in.pod)
+}
+
+// run changes the pods of all files.
+func (in *injection) run(files []File, change func(podspec.Object) (*corev1.Pod, error)) (Result, error) {
 	for _, f := range files {
-		out, changes, err := podspec.Rewrite(f.Name, f.Data, in.pod)
+		out, changes, err := podspec.Rewrite(f.Name, f.Data, change)
 		if err != nil {
 			return Result{}, err
 		}
@@ -96,9 +102,21 @@ func namespaces(files []File, o Options) map[string]inject.Namespace {
 	return out
 }
 
+func (in *injection) reporter(o podspec.Object) func(level, format string, args ...any) {
+	return func(level, format string, args ...any) { in.report(Message{level, o, fmt.Sprintf(format, args...)}) }
+}
+
+func (in *injection) refuse(report func(level, format string, args ...any), refusal *inject.Refusal) {
+	in.result.Refused++
+	report("error", "%s (%s)", refusal.Sentence, refusal.Code)
+	if refusal.Hint != "" {
+		report("hint", "%s", refusal.Hint)
+	}
+}
+
 // pod injects one; nil leaves it as it is.
 func (in *injection) pod(o podspec.Object) (*corev1.Pod, error) {
-	report := func(level, format string, args ...any) { in.report(Message{level, o, fmt.Sprintf(format, args...)}) }
+	report := in.reporter(o)
 	if o.NoPod != nil {
 		report("note", "not injected: %s is no pod template: %v", o.Template, o.NoPod)
 		return nil, nil
@@ -126,11 +144,7 @@ func (in *injection) pod(o podspec.Object) (*corev1.Pod, error) {
 	var refusal *inject.Refusal
 	switch {
 	case errors.As(err, &refusal):
-		in.result.Refused++
-		report("error", "%s (%s)", refusal.Sentence, refusal.Code)
-		if refusal.Hint != "" {
-			report("hint", "%s", refusal.Hint)
-		}
+		in.refuse(report, refusal)
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -161,7 +175,7 @@ func (r Result) Diff() []byte {
 			}
 		}
 		name := strings.Join(strings.Fields(c.File), "-")
-		b.Write(diff.Diff(name, []byte(c.Before), name+" (injected)", []byte(c.After)))
+		b.Write(diff.Diff(name, []byte(c.Before), name+" ("+r.what+")", []byte(c.After)))
 	}
 	return b.Bytes()
 }

@@ -1,0 +1,147 @@
+package offline
+
+import (
+
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"outrider.dev/internal/manifest"
+	"outrider.dev/internal/pod/inject"
+	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/startup"
+	"outrider.dev/test/corpus"
+)
+
+// The injection of each pod of the corpus is undone: Kubernetes reads the same objects as before,
+// and what was not injected has the same bytes. Most of the others have, too; in the rest a probe
+// has its fields in another order, or a long text is folded otherwise.
+func TestUninjectUndoesInject(t *testing.T) {
+	files, err := corpus.Sane()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, way := range []struct {
+		on  startup.Kubernetes
+		set []string
+	}{
+		{28, nil},
+		{34, []string{"pilot.env.ENABLE_NATIVE_SIDECARS=true", "global.proxy.holdApplicationUntilProxyStarts=true", "global.imagePullSecrets={s}"}},
+	} {
+		t.Run(fmt.Sprint(way), func(t *testing.T) {
+			o := Options{Namespace: "x", Inject: inject.Options{Manual: true, Kubernetes: way.on}}
+			if _, err := (Settings{Set: way.set}).Read(&o.Inject); err != nil {
+				t.Fatal(err)
+			}
+			changed, same := 0, 0
+			for _, f := range files {
+				c, s := roundTrip(t, File{f.Name, f.Data}, o)
+				changed, same = changed+c, same+s
+			}
+			t.Logf("%d documents injected; once that is undone %d of them have the same bytes as before", changed, same)
+			if changed < 250 || same*10 < changed*8 {
+				t.Errorf("of %d documents that were injected %d have the same bytes as before", changed, same)
+			}
+		})
+	}
+}
+
+// roundTrip injects a file and undoes it. It returns how many documents changed, and how many of
+// these have the same bytes afterwards.
+func roundTrip(t *testing.T, f File, o Options) (changed, same int) {
+	t.Helper()
+	injected, err := Inject([]File{f}, o, func(Message) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	undone, err := Uninject(injected.Files, func(m Message) {
+		if m.Level != "note" {
+			t.Errorf("%s", m)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, between, is := documents(f.Data), documents(injected.Files[0].Data), documents(undone.Files[0].Data)
+	if len(was) != len(is) {
+		t.Fatalf("%s: %d documents, then %d", f.Name, len(was), len(is))
+	}
+	for i := range was {
+		if was[i] != between[i] {
+			changed++
+		}
+		switch {
+		case was[i] != is[i] && was[i] == between[i]:
+			t.Errorf("%s: document %d was not injected, and has changed", f.Name, i+1)
+		case was[i] == is[i] && was[i] != between[i]:
+			same++
+		}
+	}
+	before, after := objects(t, f), objects(t, undone.Files[0])
+	for i := range before {
+		if !equality.Semantic.DeepEqual(before[i].Pod, after[i].Pod) {
+			t.Errorf("%s: %s: not as before:\n%s", f.Name, before[i], injected.Diff())
+		}
+	}
+	return changed, same
+}
+
+func documents(data []byte) (out []string) {
+	for s := range manifest.Split(data) {
+		out = append(out, string(s.Raw()))
+	}
+	return out
+}
+
+func objects(t *testing.T, f File) []podspec.Object {
+	t.Helper()
+	out, _, err := podspec.Parse(f.Name, f.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// What cannot be undone is said, and the pod stays or comes back as far as it is recorded.
+func TestUninjectSaysWhatIsNotRecorded(t *testing.T) {
+	const gated = `, command: [/outrider/bin/outrider-agent], args: [gate, --name, app, --after, outrider-proxy is healthy, --, /app, serve]`
+	for name, tt := range map[string]struct {
+		pod, want string
+		refused   bool
+		gone      string // from the text
+	}{
+		"not injected":                {pod: pod("", ""), want: "note: unchanged: it is not injected"},
+		"another mesh's":              {pod: pod("", "}, {name: istio-proxy, image: p"), want: "note: unchanged: the container istio-proxy is another mesh's"},
+		"a proxy without a record":    {pod: pod("", "}, {name: outrider-proxy, image: p"), want: "note: unchanged: it has a container of ours, and no annotation outrider.dev/status"},
+		"a record that is cut":        {pod: pod(`outrider.dev/status: '{"containers":['`, ""), want: "error: annotation outrider.dev/status: unexpected end of JSON input (bad-annotation)", refused: true},
+		"no record of what was there": {pod: pod(`outrider.dev/status: '{"containers":["outrider-proxy"]}'`, "}, {name: outrider-proxy, image: p"), want: "warning: the annotation outrider.dev/overrides is missing", gone: "outrider-proxy"},
+		"no record of the arguments": {pod: pod(`outrider.dev/status: '{}', outrider.dev/overrides: '{}'`, gated),
+			want: "warning: command and args of app become one command", gone: "outrider"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var said []string
+			r, err := Uninject([]File{{"pod.yaml", []byte(tt.pod)}}, func(m Message) { said = append(said, m.Level+": "+m.Text) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(said, "\n"); !strings.HasPrefix(got, tt.want) {
+				t.Errorf("said %q, want %q", got, tt.want)
+			}
+			if (r.Refused > 0) != tt.refused {
+				t.Errorf("%d refused", r.Refused)
+			}
+			switch text := string(r.Files[0].Data); {
+			case tt.gone == "" && text != tt.pod:
+				t.Errorf("changed: %s", text)
+			case tt.gone != "" && strings.Contains(text, tt.gone):
+				t.Errorf("still has %s: %s", tt.gone, text)
+			}
+		})
+	}
+}
+
+func pod(annotations, more string) string {
+	return "apiVersion: v1\nkind: Pod\nmetadata: {name: shop, annotations: {" + annotations + "}}\nspec: {containers: [{name: app, image: a" + more + "}]}\n"
+}
