@@ -1,11 +1,8 @@
 package main
 
 import (
-	"fmt"
-	"io"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"time"
 
@@ -15,14 +12,12 @@ import (
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/image/lookup"
 	"outrider.dev/internal/pod/inject"
-	"outrider.dev/internal/pod/offline"
 )
 
 type injectOptions struct {
 	meshOptions
+	rewritten
 	files  []string
-	output string
-	diff   bool
 	kube   cli.KubeVersion
 	images lookup.Flags
 
@@ -66,9 +61,8 @@ input is unusable.`,
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringArrayVarP(&o.files, "filename", "f", nil, "file with manifests, YAML or JSON; '-' is standard input; may be repeated")
-	fs.StringVarP(&o.output, "output", "o", "", "file for the result (default standard output)")
-	fs.BoolVar(&o.diff, "diff", false, "print what changes and why, instead of the result")
+	fs.StringArrayVarP(&o.files, "filename", "f", nil, cli.Manifest)
+	o.rewritten.flags(fs)
 	o.meshOptions.flags(cmd)
 	fs.Var(&o.kube, "kube", "Kubernetes version of the nodes")
 	fs.StringVar(&o.inject.Revision, "revision", "", "revision of the control plane (default of the values)")
@@ -112,7 +106,7 @@ func (o *injectOptions) run(cmd *cobra.Command) error {
 	if err := o.configure(cmd); err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	files, err := o.readFiles(cmd)
+	files, err := readFiles(cmd, o.files)
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
@@ -128,36 +122,7 @@ func (o *injectOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return o.write(cmd.OutOrStdout(), r)
-}
-
-func (o *injectOptions) readFiles(cmd *cobra.Command) ([]offline.File, error) {
-	var out []offline.File
-	err := cli.ReadAll(cmd, o.files, func(name string, data []byte) error {
-		out = append(out, offline.File{Name: name, Data: data})
-		return nil
-	})
-	return out, err
-}
-
-// write prints the result, or what changes.
-func (o *injectOptions) write(stdout io.Writer, r offline.Result) error {
-	var texts [][]byte
-	for _, f := range r.Files {
-		texts = append(texts, f.Data)
-	}
-	text := offline.Join(texts)
-	if o.diff {
-		text = r.Diff()
-	}
-	if o.output == "" {
-		_, err := stdout.Write(text)
-		return err
-	}
-	if err := os.WriteFile(o.output, text, 0o644); err != nil {
-		return &cli.UsageError{Err: fmt.Errorf("--output: %w", err)}
-	}
-	return nil
+	return o.write(cmd, r)
 }
 
 // configure checks the flags, and reads the values and the mesh's configuration.

@@ -26,7 +26,7 @@ func (in *input) flags(cmd *cobra.Command, outputs []string) {
 	in.kube = 34
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringArrayVarP(&in.files, "filename", "f", nil, "file with manifests, YAML or JSON; '-' is standard input; may be repeated")
+	fs.StringArrayVarP(&in.files, "filename", "f", nil, cli.Manifest)
 	cli.CompleteFiles(cmd, "filename", "yaml", "yml", "json")
 	cli.Choice(cmd, &in.output, "output", "o", "how to print", outputs...)
 	fs.Var(&in.kube, "kube", "Kubernetes version of the nodes")
@@ -50,11 +50,7 @@ func (in *podInput) objects(cmd *cobra.Command) ([]podspec.Object, error) {
 	if len(in.files) == 0 {
 		return nil, errNothing
 	}
-	var files []offline.File
-	err := cli.ReadAll(cmd, in.files, func(name string, data []byte) error {
-		files = append(files, offline.File{Name: name, Data: data})
-		return nil
-	})
+	files, err := readFiles(cmd, in.files)
 	if err != nil {
 		return nil, &cli.UsageError{Err: err}
 	}
@@ -70,6 +66,14 @@ func (in *podInput) objects(cmd *cobra.Command) ([]podspec.Object, error) {
 		out = append(out, objects...)
 	}
 	return out, nil
+}
+
+func readFiles(cmd *cobra.Command, names []string) (out []offline.File, err error) {
+	err = cli.ReadAll(cmd, names, func(name string, data []byte) error {
+		out = append(out, offline.File{Name: name, Data: data})
+		return nil
+	})
+	return out, err
 }
 
 // subjects reads the pods of all files as they will run.

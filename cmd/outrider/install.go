@@ -33,12 +33,8 @@ func (v *valueFlags) add(cmd *cobra.Command) {
 
 // read returns the values.
 func (v *valueFlags) read(cmd *cobra.Command) (map[string]any, error) {
-	names, err := cli.Expand(v.files)
-	if err != nil {
-		return nil, &cli.UsageError{Err: err}
-	}
 	var files []install.File
-	err = cli.ReadAll(cmd, names, func(name string, data []byte) error {
+	err := cli.ReadAll(cmd, v.files, func(name string, data []byte) error {
 		files = append(files, install.File{Name: name, Data: data})
 		return nil
 	})

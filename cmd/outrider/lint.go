@@ -78,7 +78,6 @@ left), 2 if the input is unusable.`,
 	}
 	o.input.flags(cmd, view.LintOutputs)
 	fs := cmd.Flags()
-	fs.Lookup("filename").Usage = "file or folder with manifests, YAML or JSON; '-' is standard input; may be repeated"
 	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of objects that do not name one; without a file: the namespace of the cluster to read")
 	fs.StringVar(&o.context, "context", "", "kubectl's context to read a namespace with; default: the current one")
 	fs.BoolVar(&o.injected, "injected", false, "assume that all pods are injected, whatever the labels in the files")

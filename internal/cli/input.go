@@ -114,8 +114,16 @@ func Manifests(folder string) (out []string, err error) {
 	return out, err
 }
 
-// ReadAll calls each with the name and the text of each file, in order, until it fails.
-func ReadAll(cmd *cobra.Command, files []string, each func(name string, data []byte) error) error {
+// Manifest is the usage of a flag whose values [ReadAll] reads.
+const Manifest = "manifests: a file or folder in YAML or JSON, a URL, or '-' for standard input; may be repeated"
+
+// ReadAll calls each with the name and the text of each file, and of those in folders ([Expand]),
+// in order, until it fails.
+func ReadAll(cmd *cobra.Command, names []string, each func(name string, data []byte) error) error {
+	files, err := Expand(names)
+	if err != nil {
+		return err
+	}
 	for _, file := range files {
 		name, data, err := Read(cmd, file)
 		if err == nil {

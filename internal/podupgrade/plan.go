@@ -196,17 +196,9 @@ func (p *planner) nextImage(ctx context.Context, pod *corev1.Pod) answer {
 }
 
 func (p *planner) ask(ctx context.Context, pod *corev1.Pod) answer {
-	bare, err := inject.Stripped(pod)
+	made, err := Next(ctx, p.client, pod)
 	if err != nil {
 		return answer{reason: err.Error()}
-	}
-	bare.ObjectMeta = metav1.ObjectMeta{
-		GenerateName: "outrider-dry-run-", Namespace: bare.Namespace, Labels: bare.Labels, Annotations: bare.Annotations,
-	}
-	bare.Status, bare.Spec.NodeName = corev1.PodStatus{}, ""
-	made, err := p.client.CoreV1().Pods(pod.Namespace).Create(ctx, bare, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	if err != nil {
-		return answer{reason: fmt.Sprintf("a pod like it cannot be made: %v", err)}
 	}
 	container := proxyOf(made)
 	if container == nil {
@@ -214,3 +206,23 @@ func (p *planner) ask(ctx context.Context, pod *corev1.Pod) answer {
 	}
 	return answer{image: container.Image}
 }
+
+// Next is the pod that the API server would make today in place of an injected one: a dry run.
+func Next(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) (*corev1.Pod, error) {
+	bare, err := inject.Stripped(pod)
+	if err != nil {
+		return nil, err
+	}
+	bare.ObjectMeta = metav1.ObjectMeta{
+		GenerateName: "outrider-dry-run-", Namespace: bare.Namespace, Labels: bare.Labels, Annotations: bare.Annotations,
+	}
+	bare.Status, bare.Spec.NodeName = corev1.PodStatus{}, ""
+	made, err := client.CoreV1().Pods(pod.Namespace).Create(ctx, bare, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		return nil, fmt.Errorf("a pod like it cannot be made: %w", err)
+	}
+	return made, nil
+}
+
+// HasProxy reports whether a pod has a proxy of ours.
+func HasProxy(pod *corev1.Pod) bool { return proxyOf(pod) != nil }

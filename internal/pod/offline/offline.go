@@ -180,6 +180,15 @@ func (r Result) Diff() []byte {
 	return b.Bytes()
 }
 
+// Text is the files as one.
+func (r Result) Text() []byte {
+	var texts [][]byte
+	for _, f := range r.Files {
+		texts = append(texts, f.Data)
+	}
+	return Join(texts)
+}
+
 // Join is the texts of files as one, each a document of its own, as kubectl reads it.
 func Join(texts [][]byte) []byte {
 	var b bytes.Buffer

@@ -1,7 +1,6 @@
 package offline
 
 import (
-
 	"fmt"
 	"strings"
 	"testing"

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/kubeclient"
+	"outrider.dev/internal/pod/offline"
+	"outrider.dev/internal/podrestart"
+)
+
+// rewritten are the flags of commands that print manifests in which pods are changed.
+type rewritten struct {
+	output string
+	diff   bool
+}
+
+func (o *rewritten) flags(fs *pflag.FlagSet) {
+	fs.StringVarP(&o.output, "output", "o", "", "file for the result (default standard output)")
+	fs.BoolVar(&o.diff, "diff", false, "print what changes and why, instead of the result")
+}
+
+// write prints the result, or what changes.
+func (o *rewritten) write(cmd *cobra.Command, r offline.Result) error {
+	text := r.Text()
+	if o.diff {
+		text = r.Diff()
+	}
+	if o.output == "" {
+		_, err := cmd.OutOrStdout().Write(text)
+		return err
+	}
+	if err := os.WriteFile(o.output, text, 0o644); err != nil {
+		return &cli.UsageError{Err: fmt.Errorf("--output: %w", err)}
+	}
+	return nil
+}
+
+type uninjectOptions struct {
+	rewritten
+	files   []string
+	flags   *kubeclient.Flags
+	all     bool
+	dryRun  bool
+	timeout time.Duration
+}
+
+const uninjectExamples = `  # a manifest that was injected, as it was before
+  outrider uninject -f injected.yaml > app.yaml
+
+  # take a namespace out of the mesh: first what would be done, then do it
+  outrider uninject -n shop --dry-run
+  outrider uninject -n shop
+
+  # all of them, before outrider uninstall
+  outrider uninject -A`
+
+func newUninject() *cobra.Command {
+	o := &uninjectOptions{flags: kubeclient.NewFlags("")}
+	cmd := &cobra.Command{
+		Use:   "uninject -f FILE|-n NAMESPACE|-A",
+		Short: "undo the injection of manifests, or take namespaces of a cluster out of the mesh",
+		Long: `With -f it reads manifests and prints them without what outrider inject has added, and with what
+it has changed restored, by the record in the annotations outrider.dev/status and
+outrider.dev/overrides. Other documents stay byte for byte. Pods that are not injected, or that
+are another mesh's, are unchanged, and listed on standard error.
+
+With -n or -A it takes namespaces of a cluster out of the mesh: it removes the labels that
+request injection, and restarts the workloads whose pods have a proxy, as kubectl rollout
+restart does, until no pod has one. Pods that no restart replaces are listed with the reason:
+delete them, or change their manifests. If another injector reads Istio's labels, these stay.
+It can be interrupted, and run again.
+
+Exit status: 0 if it is done, 1 if a record cannot be read or a pod with a proxy is left, 2 if
+the input is unusable.`,
+		Example: uninjectExamples,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringArrayVarP(&o.files, "filename", "f", nil, cli.Manifest)
+	o.rewritten.flags(fs)
+	o.flags.Add(fs, "namespace to take out of the mesh")
+	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "take all namespaces out of the mesh")
+	fs.BoolVar(&o.dryRun, "dry-run", false, "in a cluster: list what would be done, and change nothing")
+	fs.DurationVar(&o.timeout, "timeout", 10*time.Minute, "in a cluster: how long to wait at most")
+	cli.CompleteFiles(cmd, "filename", "yaml", "yml", "json")
+	return cmd
+}
+
+func (o *uninjectOptions) run(cmd *cobra.Command) error {
+	named := cmd.Flags().Changed("namespace")
+	switch {
+	case len(o.files) > 0 && (named || o.all):
+		return &cli.UsageError{Err: errors.New("--filename is for manifests, --namespace and --all-namespaces for a cluster: they exclude one another")}
+	case named && o.all:
+		return &cli.UsageError{Err: errors.New("--namespace and --all-namespaces exclude one another")}
+	case o.timeout <= 0:
+		return &cli.UsageError{Err: fmt.Errorf("--timeout=%s: must be more than nothing, such as 10m", o.timeout)}
+	case named || o.all:
+		return o.cluster(cmd)
+	case len(o.files) == 0:
+		return &cli.UsageError{Err: errNothing.Err, Hint: errNothing.Hint + "; -n NAMESPACE or -A takes namespaces of a cluster out of the mesh"}
+	}
+	files, err := readFiles(cmd, o.files)
+	if err != nil {
+		return &cli.UsageError{Err: err}
+	}
+	r, err := offline.Uninject(files, func(m offline.Message) { fmt.Fprintf(cmd.ErrOrStderr(), "outrider: %s\n", m) })
+	switch {
+	case err != nil:
+		return &cli.UsageError{Err: err}
+	case r.Refused > 0:
+		return fmt.Errorf("pods whose record of the injection cannot be read: %d; nothing is printed", r.Refused)
+	}
+	return o.write(cmd, r)
+}
+
+// cluster takes namespaces out of the mesh.
+func (o *uninjectOptions) cluster(cmd *cobra.Command) error {
+	client, err := clientOf(o.flags)
+	if err != nil {
+		return err
+	}
+	in := client.Namespace
+	if o.all {
+		in = ""
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+	defer cancel()
+	progress := cli.NewProgress(cmd.ErrOrStderr())
+	defer progress.End()
+	left, err := podrestart.Run(ctx, podrestart.Options{Client: client.Core, Namespace: in, DryRun: o.dryRun, Progress: progress})
+	for _, p := range left {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s/%s has a proxy: %s\n", p.Namespace, p.Name, p.Reason)
+	}
+	if err == nil && len(left) > 0 && !o.dryRun {
+		err = &refusal{fmt.Errorf("pods with a proxy that no restart replaces: %d", len(left)), "the reasons are listed; then run it again"}
+	}
+	return err
+}
