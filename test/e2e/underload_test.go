@@ -26,6 +26,7 @@ type form struct {
 	upgrades   []string // of strategies: pods are upgraded in place
 	kills      map[string]int
 	restarts   []string
+	away       int           // seconds of calls without a control plane
 	firstUse   time.Duration // that outriderd is installed with; 0: its own
 }
 
@@ -36,12 +37,14 @@ var (
 		rate: 30, answered: 500, rollouts: 1, strategies: []string{"gate"}, upgrades: []string{"gate", "native"},
 		kills:    map[string]int{"envoy": 2, "agent": 1, "exit": 1, "memory": 1},
 		restarts: []string{"kubelet", "outriderd"},
+		away:     10,
 		firstUse: world.Overloaded, // by the other cases
 	}
 	long = form{
 		rate: 34, rollouts: 3, strategies: slices.Sorted(maps.Keys(strategies)), upgrades: slices.Sorted(maps.Keys(strategies)),
 		kills:    map[string]int{"envoy": 20, "agent": 10, "exit": 5, "memory": 3},
 		restarts: []string{"kubelet", "containerd", "kube-apiserver", "outriderd", "kubelet", "containerd", "kube-apiserver", "outriderd"},
+		away:     60,
 	}
 )
 
@@ -154,10 +157,14 @@ func waited() time.Duration {
 }
 
 // load begins, and waits until calls are answered.
-func (r *run) load(rate int) *loading {
+func (r *run) load(rate int, changes ...change) *loading {
 	r.Helper()
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", "Test", "").Replace(r.Name()))
-	l := &loading{run: r, rate: rate, pod: r.webhook(world.LoadPod(name, rate)), began: time.Now(), short: waited()}
+	pod := world.LoadPod(name, rate)
+	for _, c := range changes {
+		c(pod)
+	}
+	l := &loading{run: r, rate: rate, pod: r.webhook(pod), began: time.Now(), short: waited()}
 	r.until(l.pod, "calls are answered", func() bool { return l.answered() > rate })
 	return l
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
@@ -34,38 +35,38 @@ func (w *World) Apply(ctx context.Context, manifest string) error {
 // Overloaded is the time that a first call may take where fifty pods at once overload the node.
 const Overloaded = 10 * time.Second
 
-// Install puts the chart into the cluster, with one replica, which cases kill, and with the time
-// that a first call may take, unless that is 0. It waits until outriderd serves and the API server
-// has its webhook's roots.
-func (w *World) Install(ctx context.Context, firstUse time.Duration) error {
-	values := "pilot: {replicaCount: 1}"
+// Install installs Outrider as an operator does, with two replicas, and with the time that a first
+// call may take, unless that is 0. The command waits until everything serves, and checks it. Called
+// again with more values, it is an upgrade.
+func (w *World) Install(ctx context.Context, firstUse time.Duration, values ...string) error {
+	args := []string{"install", "--set=pilot.replicaCount=2", "--set=authority.rootSpread=" + RootSpread.String()}
 	if firstUse > 0 {
-		values += "\nserve: {firstUseTimeout: " + firstUse.String() + "}"
+		args = append(args, "--set=serve.firstUseTimeout="+firstUse.String())
 	}
-	manifest, err := chart.Manifest(values)
+	for _, v := range values {
+		args = append(args, "--set="+v)
+	}
+	text, err := w.Outrider(ctx, args...)
 	if err != nil {
-		return err
+		logs, _ := w.Kubectl(ctx, "", "logs", "deployment/outriderd", "--namespace="+chart.Namespace)
+		return fmt.Errorf("%w\n%s", err, logs)
 	}
-	definitions, err := chart.Definitions()
-	if err != nil {
-		return err
-	}
-	for _, d := range definitions { // any order: they do not depend on each other
-		manifest += "---\n" + d
-	}
-	if err := w.Apply(ctx, manifest); err != nil {
-		return fmt.Errorf("installing outriderd: %w", err)
-	}
-	for _, args := range [][]string{
-		{"rollout", "status", "deployment/outriderd", "--namespace=" + chart.Namespace, "--timeout=120s"},
-		{"wait", "--for=jsonpath={.webhooks[0].clientConfig.caBundle}", "--timeout=60s", "mutatingwebhookconfiguration/outrider-injector"},
-	} {
-		if out, err := w.Kubectl(ctx, "", args...); err != nil {
-			logs, _ := w.Kubectl(ctx, "", "logs", "deployment/outriderd", "--namespace="+chart.Namespace)
-			return fmt.Errorf("installing outriderd: %w\n%s%s", err, out, logs)
-		}
-	}
+	fmt.Fprintln(os.Stderr, text)
 	return nil
+}
+
+// RootSpread is how long a new root is published before it signs: the kubelet updates the
+// ConfigMaps of running pods within two minutes.
+const RootSpread = 3 * time.Minute
+
+// Outrider runs the command of operators, and returns all that it printed.
+func (w *World) Outrider(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(w.Root, "bin", "outrider"), args...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("outrider %v: %w: %s", args, err, out)
+	}
+	return string(out), nil
 }
 
 // Inject is what "outrider inject" makes of a pod.

@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,18 +36,25 @@ func HTTPProbe(path string, port int) *corev1.Probe {
 	return &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt(port)}}}
 }
 
+const injection = "istio-injection"
+
+var meshed = []string{"shop", "strict", TierNamespace}
+
+// Mesh gives the namespaces the label again that "outrider uninject" has removed.
+func (w *World) Mesh(ctx context.Context) error {
+	_, err := w.Kubectl(ctx, "", slices.Concat([]string{"label", "--overwrite", "namespaces"}, meshed, []string{injection + "=enabled"})...)
+	return err
+}
+
 // Furnish makes the namespaces and what the pods call.
 func (w *World) Furnish(ctx context.Context) error {
-	// any order: the namespaces are independent.
-	for name, labels := range map[string]map[string]string{
-		"shop":        {"istio-injection": "enabled"},
-		"plain":       nil, // pods come injected
-		"strict":      {"istio-injection": "enabled"},
-		TierNamespace: {"istio-injection": "enabled"},
-		"locked":      {"istio-injection": "enabled", "pod-security.kubernetes.io/enforce": "restricted"},
-		"centre":      nil, // no mesh
-	} {
-		if err := w.Namespace(ctx, name, labels); err != nil {
+	for _, name := range meshed {
+		if err := w.Namespace(ctx, name, map[string]string{injection: "enabled"}); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"plain", "centre"} { // pods come injected; no mesh
+		if err := w.Namespace(ctx, name, nil); err != nil {
 			return err
 		}
 	}

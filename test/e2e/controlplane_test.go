@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outrider.dev/internal/contract"
+	"outrider.dev/test/chart"
+	"outrider.dev/test/e2e/world"
+)
+
+// Whatever an operator does with the control plane while services call one another, no call is
+// lost, and no container of theirs is restarted.
+func TestControlPlaneUnderLoad(t *testing.T) {
+	r, form := alone(t), underLoad()
+	r.must(w.Tiers(r.Context(), nil))
+	l := r.load(form.rate)
+	pods := r.allReady()
+	root := r.signingRoot()
+	r.outrider(l, "rotate")
+
+	victim := r.outriderd()[0].UID
+	r.killOutriderd(func(p *world.Pod) bool { return p.UID == victim })
+	l.note("a replica was killed, another is ready")
+	l.settle(5)
+
+	r.kubectl("rollout", "restart", "deployment/outriderd", "--namespace="+chart.Namespace)
+	r.kubectl("rollout", "status", "deployment/outriderd", "--namespace="+chart.Namespace, "--timeout="+world.Patience.String())
+	l.note("the control plane was rolled out")
+	l.settle(5)
+
+	r.must(w.Install(r.Context(), form.firstUse, "pilot.podAnnotations.upgraded=yes"))
+	l.note("the chart was upgraded")
+	l.settle(5)
+
+	r.without(l, form.away)
+
+	r.must(w.Until(r.Context(), "the next root signs", func() bool { return r.signingRoot() != root }))
+	l.note("the next root signs")
+	for _, p := range pods {
+		for _, c := range p.Containers() {
+			if c.RestartCount != 0 {
+				t.Errorf("%s: %s was restarted %d times", p.Name, c.Name, c.RestartCount)
+			}
+		}
+	}
+	// New pods have certificates of the next root, and they call old ones.
+	r.must(w.RollOut(r.Context()))
+	l.note("pods with certificates of the next root are ready")
+	l.settle(5)
+	l.end()
+}
+
+// Services leave the mesh while they are called from outside of it, and the mesh leaves the
+// cluster: no call is lost.
+func TestUninstallUnderLoad(t *testing.T) {
+	r, form := alone(t), underLoad()
+	r.must(w.Tiers(r.Context(), nil))
+	t.Cleanup(func() { // for the other cases
+		if err := errors.Join(w.Mesh(context.Background()), w.Install(context.Background(), form.firstUse)); err != nil {
+			t.Error(err)
+		}
+	})
+	l := r.load(form.rate, func(p *corev1.Pod) { p.Labels["sidecar.istio.io/inject"] = "false" })
+	if _, err := w.Outrider(r.Context(), "uninstall", "--purge"); err == nil {
+		t.Fatal("it is removed below pods that need it")
+	}
+	r.outrider(l, "uninject", "--all-namespaces")
+	l.settle(5)
+	r.outrider(l, "uninstall", "--purge")
+	l.settle(5)
+	for _, p := range r.allReady() {
+		for _, c := range p.Containers() {
+			if c.Name == contract.ProxyContainer || c.RestartCount != 0 {
+				t.Errorf("%s: container %s, restarted %d times", p.Name, c.Name, c.RestartCount)
+			}
+		}
+	}
+	l.end()
+}
+
+// without takes both replicas away for as long as so many seconds of calls take: known services
+// are called, and a new pod is refused with a reason.
+func (r *run) without(l *loading, seconds int) {
+	r.Helper()
+	r.kubectl("scale", "deployment/outriderd", "--namespace="+chart.Namespace, "--replicas=0")
+	r.must(w.Until(r.Context(), "both replicas are gone", func() bool { return len(r.outriderd()) == 0 }))
+	l.settle(seconds)
+	if made, err := w.Create(r.Context(), awesome("shop", "refused")); err == nil {
+		r.keep(made)
+		r.Error("a pod was made while the control plane was away")
+	} else if !strings.Contains(err.Error(), "failed calling webhook") {
+		r.Errorf("a pod is refused with: %v", err)
+	}
+	r.kubectl("scale", "deployment/outriderd", "--namespace="+chart.Namespace, "--replicas=2")
+	r.kubectl("rollout", "status", "deployment/outriderd", "--namespace="+chart.Namespace, "--timeout="+world.Patience.String())
+	l.note("the control plane was away for %d seconds of calls", seconds)
+	l.settle(5)
+}
+
+// signingRoot is the root that signs, as the authority keeps it.
+func (r *run) signingRoot() string {
+	r.Helper()
+	s, err := w.Client.CoreV1().Secrets(chart.Namespace).Get(r.Context(), contract.AuthoritySecret, metav1.GetOptions{})
+	r.must(err)
+	return string(s.Data["ca-cert.pem"])
+}
+
+// outrider runs the command, and notes what it printed.
+func (r *run) outrider(l *loading, args ...string) {
+	r.Helper()
+	text, err := w.Outrider(r.Context(), args...)
+	r.must(err)
+	l.note("outrider %s\n%s", strings.Join(args, " "), text)
+}
+
+func (r *run) kubectl(args ...string) {
+	r.Helper()
+	_, err := w.Kubectl(r.Context(), "", args...)
+	r.must(err)
+}
