@@ -79,8 +79,11 @@ type Proxy struct {
 	Skew     string `json:"skew,omitempty"` // how they differ from the control plane's
 }
 
-// Ready is the state of a proxy that is.
-const Ready = "ready"
+// States of a proxy that runs.
+const (
+	Ready    = "ready"
+	notReady = "not ready"
+)
 
 // A Connection is the proxy's to the control plane.
 type Connection struct {
@@ -261,7 +264,7 @@ func proxyOf(pod, next *corev1.Pod) *Proxy {
 			case s.State.Running == nil:
 				out.State = "does not run"
 			case !s.Ready:
-				out.State = "not ready"
+				out.State = notReady
 			}
 		}
 	}
@@ -275,6 +278,9 @@ func connectionOf(p *Proxy, all []debugapi.Proxy, name string) *Connection {
 		if c.Name() == name && (newest == nil || c.Since.After(newest.Since)) {
 			newest = &all[i]
 		}
+	}
+	if newest == nil && p.State != Ready && p.State != notReady {
+		return &Connection{Problems: []string{"the proxy does not run"}}
 	}
 	if newest == nil {
 		return &Connection{Problems: []string{"it is connected to no replica, and goes on with what it has; its log says why"}}

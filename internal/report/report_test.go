@@ -149,6 +149,11 @@ func TestAnInjectedPod(t *testing.T) {
 	if c := describe(t, p, on, nil, installed(t, newImage)...).ControlPlane; c.InStep || c.Replica != "" || len(c.Problems) != 1 {
 		t.Errorf("connection %+v", c)
 	}
+	waiting := p.DeepCopy()
+	waiting.Status.ContainerStatuses[0].State = corev1.ContainerState{}
+	if d := describe(t, waiting, on, nil, installed(t, newImage)...); d.Proxy.State != "does not run" || d.ControlPlane.Problems[0] != "the proxy does not run" {
+		t.Errorf("%+v, %+v", d.Proxy, d.ControlPlane)
+	}
 	d = describe(t, p, nil, nil, installed(t, newImage)...)
 	if i := d.Injection; i.State != Injected || i.Code != inject.NotRequested || !strings.Contains(i.Reason, "would not be today") {
 		t.Errorf("without the label: %+v", i)

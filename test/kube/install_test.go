@@ -1,11 +1,14 @@
 package kube
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +30,7 @@ import (
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/install"
 	"outrider.dev/internal/kubeclient"
+	"outrider.dev/internal/report"
 )
 
 // A command is outrider, built.
@@ -200,6 +204,7 @@ func TestInstall(t *testing.T) {
 			t.Errorf("JUnit:\n%s", junit)
 		}
 	})
+	t.Run("it can be looked at", func(t *testing.T) { looks(t, w, c) })
 	t.Run("helm sees the release", func(t *testing.T) { helmSees(t, 2) })
 	t.Run("installed again, its pods go on", func(t *testing.T) {
 		pods := kubectl(t, "", "get", "pods", "-n", "outrider-system", "--output=jsonpath={.items[*].metadata.uid}")
@@ -306,4 +311,66 @@ func breaks(t *testing.T, w world, c command) {
 	is(t, c.checks(t, 0), check.Warning, "istio-sidecar-injector", "other-injectors")
 	kubectl(t, "", "delete", kind, "istio-sidecar-injector")
 	kubectl(t, "", "delete", "namespace", "checked", "--wait")
+}
+
+// looks reads the mesh by the commands that forward ports to the replicas.
+func looks(t *testing.T, w world, c command) {
+	t.Helper()
+	var v report.Versions
+	text, _ := c.run(t, 0, "version", "-o", "json")
+	if err := json.Unmarshal([]byte(text), &v); err != nil || v.Problem != "" || len(v.ControlPlane) != 1 ||
+		v.ControlPlane[0].Version.Version != v.Client.Version || v.ControlPlane[0].Version.Envoy != contract.EnvoyVersion || v.ControlPlane[0].Revision != "default" {
+		t.Errorf("version: %v\n%s", err, text)
+	}
+	if out, stderr := c.run(t, 0, "proxy-status"); out != "no proxy is connected to outriderd\n" || stderr != "" {
+		t.Errorf("proxy-status:\n%s%s", out, stderr)
+	}
+	w.namespace(t, "described", map[string]string{"istio-injection": "enabled"})
+	until(t, "outriderd has the namespace's labels", func() bool {
+		_, err := w.CoreV1().ConfigMaps("described").Get(t.Context(), contract.RootConfigMap, metav1.GetOptions{})
+		return err == nil
+	}, nothing)
+	for name, more := range map[string]string{"meshed": "", "host": "hostNetwork: true, "} { // any order: each is a pod
+		apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: `+name+`, namespace: described},
+			spec: {`+more+`nodeName: nowhere, serviceAccountName: default, containers: [{name: app, image: none, command: [/app]}]}}`)
+	}
+	for name, want := range map[string][]string{ // any order: each is asked by itself
+		"meshed": {"injected, revision default", "the policy is to inject", "start      outrider-init, outrider-proxy, app", "REDIRECT, by outrider-init", "the proxy does not run"},
+		"host":   {"not injected", "(host-network)"},
+	} {
+		out, _ := c.run(t, 0, "describe", "pod", name, "-n", "described")
+		for _, w := range want {
+			if !strings.Contains(out, w) {
+				t.Errorf("no %q in\n%s", w, out)
+			}
+		}
+	}
+	statusPage(t, c)
+	if text, _ := c.run(t, 0, "version"); !strings.Contains(text, "1 pod") {
+		t.Errorf("version:\n%s", text)
+	}
+	kubectl(t, "", "delete", "pods", "--all", "-n", "described", "--force", "--grace-period=0")
+	kubectl(t, "", "delete", "namespace", "described", "--wait")
+}
+
+// statusPage reads the page that outrider dashboard opens, and ends the command as Ctrl-C does.
+func statusPage(t *testing.T, c command) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), c.file, "dashboard", "--browser=false")
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	must(t, err)
+	pod, page, _ := strings.Cut(strings.TrimSpace(line), "  ")
+	res, err := http.Get(page)
+	must(t, err)
+	defer res.Body.Close()
+	if text, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK || !strings.Contains(string(text), "outriderd "+pod) {
+		t.Errorf("%s: %s, %v:\n%s", line, res.Status, err, text)
+	}
+	must(t, cmd.Process.Signal(os.Interrupt))
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("dashboard after a signal: %v", err)
+	}
 }
