@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -9,11 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/controlplane/debugapi"
 	"outrider.dev/internal/install"
 	"outrider.dev/internal/kubeclient"
-	"outrider.dev/internal/manifest"
-	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/internal/replicas"
 	"outrider.dev/internal/report"
 	"outrider.dev/internal/view"
@@ -119,36 +117,13 @@ func (o *describeOptions) read(cmd *cobra.Command, names []string) (report.Mesh,
 	if err != nil {
 		return report.Mesh{}, nil, err
 	}
-	ctx, namespace := cmd.Context(), client.Namespace
+	namespace := client.Namespace
 	if o.all {
 		namespace = corev1.NamespaceAll
 	}
-	subjects, err := report.Pods(ctx, client.Core, namespace, o.labels, names)
-	if err != nil {
-		return report.Mesh{}, nil, err
-	}
-	mesh, err := report.ReadMesh(ctx, client.Core, o.controlPlane)
-	if err != nil {
-		return mesh, nil, err
-	}
 	set := replicas.In(client, o.controlPlane)
 	defer set.Close()
-	answers, err := set.All(ctx)
-	var connected []debugapi.Proxy
-	if err != nil {
-		mesh.Notes = append(mesh.Notes, fmt.Sprintf("whether the proxy is in step: %v", err))
-	} else {
-		connected = replicas.Proxies(answers)
-	}
-	for _, r := range answers {
-		if r.Problem != "" {
-			mesh.Notes = append(mesh.Notes, fmt.Sprintf("what replica %s has: %s", r.Name, r.Problem))
-		}
-	}
-	for i := range subjects {
-		subjects[i].Connected, subjects[i].Asked = connected, err == nil
-	}
-	return mesh, subjects, nil
+	return report.InCluster(cmd.Context(), set, namespace, o.labels, names)
 }
 
 func (o *describeOptions) inFiles(cmd *cobra.Command) ([]report.Subject, error) {
@@ -156,25 +131,13 @@ func (o *describeOptions) inFiles(cmd *cobra.Command) ([]report.Subject, error) 
 	if err != nil {
 		return nil, &cli.UsageError{Err: err}
 	}
-	var objects []podspec.Object
-	known := map[string]manifest.Namespace{}
-	err = cli.ReadAll(cmd, files, func(name string, data []byte) error {
-		for _, ns := range manifest.Namespaces(data) {
-			known[ns.Name] = ns
-		}
-		found, _, err := podspec.Parse(name, data)
-		objects = append(objects, found...)
-		return err
-	})
-	if err == nil && len(objects) == 0 {
-		err = errors.New("the files have no pod and no pod template")
-	}
-	if err != nil {
+	var read report.Files
+	if err := cli.ReadAll(cmd, files, read.Add); err != nil {
 		return nil, &cli.UsageError{Err: err}
 	}
-	namespace := *o.flags.Namespace
-	if namespace == "" {
-		namespace = corev1.NamespaceDefault
+	subjects := read.Subjects(cmp.Or(*o.flags.Namespace, corev1.NamespaceDefault))
+	if len(subjects) == 0 {
+		return nil, &cli.UsageError{Err: errors.New("the files have no pod and no pod template")}
 	}
-	return report.InFiles(objects, known, namespace), nil
+	return subjects, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	admission "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -21,9 +22,9 @@ import (
 	"outrider.dev/startup"
 )
 
-// ReadMesh reads what decides about pods in a cluster: the control plane's Deployments and their
+// readMesh reads what decides about pods in a cluster: the control plane's Deployments and their
 // values, and the configurations of webhooks.
-func ReadMesh(ctx context.Context, core kubernetes.Interface, namespace string) (Mesh, error) {
+func readMesh(ctx context.Context, core kubernetes.Interface, namespace string) (Mesh, error) {
 	m := Mesh{Namespace: namespace, Webhook: true}
 	deployments, err := core.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: replicas.Selector})
 	if err != nil {
@@ -105,47 +106,59 @@ func values(ctx context.Context, core kubernetes.Interface, namespace, name stri
 	return out, err
 }
 
-// Pods reads the pods of a namespace, or of all, by name or by labels, and their namespaces.
-func Pods(ctx context.Context, core kubernetes.Interface, namespace, labels string, names []string) ([]Subject, error) {
-	list := metav1.ListOptions{LabelSelector: labels}
-	var out []Subject
-	known := map[string]inject.Namespace{}
-	add := func(o podspec.Object) error {
-		ns, ok := known[o.Namespace]
-		if !ok {
-			read, err := core.CoreV1().Namespaces().Get(ctx, o.Namespace, metav1.GetOptions{})
-			if err != nil {
-				return fmt.Errorf("reading the labels of namespace %s: %w", o.Namespace, err)
-			}
-			ns = inject.Namespace{Name: o.Namespace, Labels: map[string]string{}, Annotations: read.Annotations}
-			if read.Labels != nil { // nil would be unknown
-				ns.Labels = read.Labels
-			}
-			known[o.Namespace] = ns
+// InCluster reads pods of a namespace, or of all, by name or by labels, and what decides about
+// them: of the API server, and of the replicas of the control plane.
+func InCluster(ctx context.Context, set *replicas.Set, namespace, labels string, names []string) (Mesh, []Subject, error) {
+	pods, err := read(ctx, set.Core, namespace, labels, names)
+	if err != nil {
+		return Mesh{}, nil, err
+	}
+	mesh, err := readMesh(ctx, set.Core, set.Namespace)
+	if err != nil {
+		return mesh, nil, err
+	}
+	answers, failed := set.All(ctx)
+	if failed != nil {
+		mesh.Notes = append(mesh.Notes, fmt.Sprintf("whether the proxy is in step: %v", failed))
+	}
+	for _, r := range answers {
+		if r.Problem != "" {
+			mesh.Notes = append(mesh.Notes, fmt.Sprintf("what replica %s has: %s", r.Name, r.Problem))
 		}
-		out = append(out, Subject{Object: o, Namespace: ns})
-		return nil
+	}
+	var out []Subject
+	namespaces := map[string]inject.Namespace{}
+	connected := replicas.Proxies(answers)
+	for _, p := range pods {
+		ns, ok := namespaces[p.Namespace]
+		if !ok {
+			found, err := set.Core.CoreV1().Namespaces().Get(ctx, p.Namespace, metav1.GetOptions{})
+			if err != nil {
+				return mesh, nil, fmt.Errorf("reading the labels of namespace %s: %w", p.Namespace, err)
+			}
+			ns = known(p.Namespace, found.Labels, found.Annotations)
+			namespaces[p.Namespace] = ns
+		}
+		o := podspec.Object{APIVersion: "v1", Kind: "Pod", Name: p.Name, Namespace: p.Namespace, Pod: p}
+		out = append(out, Subject{Object: o, Namespace: ns, Connected: connected, Asked: failed == nil})
+	}
+	return mesh, out, nil
+}
+
+func read(ctx context.Context, core kubernetes.Interface, namespace, labels string, names []string) (out []corev1.Pod, err error) {
+	if len(names) == 0 {
+		l, err := core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: labels})
+		if err != nil {
+			return nil, fmt.Errorf("listing pods: %w", err)
+		}
+		return l.Items, nil
 	}
 	for _, name := range names {
 		p, err := core.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err == nil {
-			err = add(podspec.Object{Kind: "Pod", Name: p.Name, Namespace: p.Namespace, APIVersion: "v1", Pod: *p})
-		}
 		if err != nil {
 			return nil, err
 		}
-	}
-	if len(names) > 0 {
-		return out, nil
-	}
-	all, err := core.CoreV1().Pods(namespace).List(ctx, list)
-	if err != nil {
-		return nil, fmt.Errorf("listing pods: %w", err)
-	}
-	for _, p := range all.Items {
-		if err := add(podspec.Object{Kind: "Pod", Name: p.Name, Namespace: p.Namespace, APIVersion: "v1", Pod: p}); err != nil {
-			return nil, err
-		}
+		out = append(out, *p)
 	}
 	return out, nil
 }
@@ -156,19 +169,43 @@ func Offline(on startup.Kubernetes) Mesh {
 		Notes: []string{"no cluster was asked: the settings are the defaults, and a namespace has the labels that its document in the files has"}}
 }
 
-// InFiles are the pods, and what has a pod template, of a file; namespace is that of objects that
-// name none, and known are the namespaces of all files.
-func InFiles(objects []podspec.Object, known map[string]manifest.Namespace, namespace string) []Subject {
+// Files collects the pods, and what has a pod template, of files, and the namespaces of all of them.
+type Files struct {
+	objects    []podspec.Object
+	namespaces map[string]inject.Namespace
+}
+
+// Add adds a file.
+func (f *Files) Add(name string, data []byte) error {
+	if f.namespaces == nil {
+		f.namespaces = map[string]inject.Namespace{}
+	}
+	for _, ns := range manifest.Namespaces(data) {
+		f.namespaces[ns.Name] = known(ns.Name, ns.Labels, ns.Annotations)
+	}
+	found, _, err := podspec.Parse(name, data)
+	f.objects = append(f.objects, found...)
+	return err
+}
+
+// Subjects are what the files have; namespace is that of objects that name none.
+func (f *Files) Subjects(namespace string) []Subject {
 	var out []Subject
-	for _, o := range objects {
-		ns := inject.Namespace{Name: cmp.Or(o.Namespace, namespace)}
-		if read, ok := known[ns.Name]; ok {
-			ns.Labels, ns.Annotations = read.Labels, read.Annotations
-			if ns.Labels == nil {
-				ns.Labels = map[string]string{} // nil would be unknown
-			}
+	for _, o := range f.objects {
+		name := cmp.Or(o.Namespace, namespace)
+		ns, ok := f.namespaces[name]
+		if !ok {
+			ns.Name = name
 		}
 		out = append(out, Subject{Object: o, Namespace: ns, Planned: o.Pod.UID == ""})
 	}
 	return out
+}
+
+// known is a namespace whose labels are known, also if there are none: nil would be unknown.
+func known(name string, labels, annotations map[string]string) inject.Namespace {
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	return inject.Namespace{Name: name, Labels: labels, Annotations: annotations}
 }

@@ -17,6 +17,7 @@ import (
 	"outrider.dev/internal/controlplane/debugapi"
 	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/pod/inject"
+	"outrider.dev/internal/replicas"
 )
 
 const own = "outrider-system"
@@ -65,13 +66,9 @@ func describe(t *testing.T, p *corev1.Pod, labels map[string]string, connected [
 	t.Helper()
 	core := fake.NewClientset(append(objects, p, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: labels}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: own}})...)
-	mesh, err := ReadMesh(t.Context(), core, own)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := Pods(t.Context(), core, p.Namespace, "", []string{p.Name})
-	if err != nil {
-		t.Fatal(err)
+	mesh, all, err := InCluster(t.Context(), &replicas.Set{Core: core, Namespace: own}, p.Namespace, "", []string{p.Name})
+	if err != nil || len(mesh.Notes) != 1 || !strings.Contains(mesh.Notes[0], replicas.ErrNone.Error()) {
+		t.Fatal(mesh.Notes, err)
 	}
 	all[0].Asked, all[0].Connected = true, connected
 	d, err := mesh.Describe(all[0])
