@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/test/agent/harness"
 )
 
@@ -141,6 +142,9 @@ spec: {address: %s, serviceAccount: vm-1, tokenSHA256: %x}
 	// A removed machine gets no configuration, although its certificate is valid.
 	connected := func() bool { return strings.Contains(w.Proxies(), "vm-1.shop") }
 	harness.Eventually(t, "its proxy is connected", connected)
+	if list := w.Proxies(); !strings.Contains(list, `"envoy": "`+contract.EnvoyVersion+`"`) || !strings.Contains(list, `"agent": "`) {
+		t.Errorf("the versions are missing in\n%s", list)
+	}
 	w.Manifest("vm", "")
 	harness.Eventually(t, "its proxy is no longer connected", func() bool { return !connected() })
 	a.Kill()
