@@ -22,6 +22,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 		Use:   "outrider",
 		Short: "pods that start and stop without a race",
 	}
-	root.AddCommand(newCheck(), newDashboard(), newDemo(), newDescribe(), newInject(), newInstall(), newLint(), newManifest(), newPlan(), newProxyConfig(), newProxyStatus(), newRotate(), newRules(), newRun(), newSimulate(), newUninject(), newUninstall(), newUpgrade(), newVerify(), newVersion())
+	root.AddCommand(newBugReport(), newCheck(), newDashboard(), newDemo(), newDescribe(), newInject(), newInstall(), newLint(), newManifest(), newPlan(), newProxyConfig(), newProxyStatus(), newRotate(), newRules(), newRun(), newSimulate(), newUninject(), newUninstall(), newUpgrade(), newVerify(), newVersion())
 	return cli.Run(root, args, stdout, stderr, nil)
 }

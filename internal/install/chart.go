@@ -219,3 +219,19 @@ func objectsOf(text string) (out []*unstructured.Unstructured, err error) {
 	}
 	return out, nil
 }
+
+// Installed returns the values that the newest release was given; nil: there is no release.
+func Installed(o Options) (map[string]any, error) {
+	helm, err := o.configuration()
+	if err != nil {
+		return nil, err
+	}
+	r, err := last(helm, nameOf(o.Values))
+	if err != nil || r == nil {
+		return nil, err
+	}
+	if r.Config == nil {
+		return map[string]any{}, nil
+	}
+	return r.Config, nil
+}

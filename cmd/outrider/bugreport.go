@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"outrider.dev/internal/bugreport"
+	"outrider.dev/internal/check"
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/install"
+	"outrider.dev/internal/kubeclient"
+)
+
+type bugReportOptions struct {
+	flags        *kubeclient.Flags
+	controlPlane string
+	revision     string
+	output       string
+	report       bugreport.Options
+}
+
+const bugReportExamples = `  # the control plane, and the newest pods with a proxy of all namespaces
+  outrider bug-report
+
+  # of one namespace, into a file of your choice
+  outrider bug-report -n shop -o shop.tar.gz`
+
+func newBugReport() *cobra.Command {
+	o := &bugReportOptions{flags: kubeclient.NewFlags("")}
+	cmd := &cobra.Command{
+		Use:   "bug-report",
+		Short: "collect what a maintainer needs to find out why a mesh does not work",
+		Long: `Writes an archive: versions, checks, the release's values, the control plane's logs and what it
+serves, objects, events, and of the newest pods with a proxy their YAML and logs. It changes
+nothing in the cluster.
+
+No Secret is read. In variables, annotations, arguments and logs passwords, tokens, private keys,
+Authorization headers and passwords in URLs are masked, as far as their form or name tells
+them. Look through the archive before you hand it on: errors.txt lists what could not be read,
+index.json what is there and what was left out.
+
+Exit status: 0 if the archive is written, 1 if not, 2 if the input is unusable.`,
+		Example: bugReportExamples,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	o.flags.Add(fs, "namespace of the pods with a proxy; default: all")
+	fs.StringVar(&o.controlPlane, "control-plane-namespace", install.Namespace, "namespace of the control plane")
+	fs.StringVar(&o.revision, "revision", "", "revision of the control plane; default: the default one")
+	fs.StringVarP(&o.output, "output", "o", "", "file for the archive; default: outrider-bug-report-TIME.tar.gz")
+	fs.IntVar(&o.report.Pods, "pods", 20, "how many pods with a proxy to read")
+	fs.DurationVar(&o.report.Timeout, "timeout", 5*time.Minute, "how long to read at most; what is left is noted in the archive")
+	cli.CompleteFiles(cmd, "output", "gz")
+	return cmd
+}
+
+func (o *bugReportOptions) run(cmd *cobra.Command) error {
+	switch {
+	case o.report.Pods < 1:
+		return &cli.UsageError{Err: fmt.Errorf("--pods=%d: must be 1 or more", o.report.Pods)}
+	case o.report.Timeout <= 0:
+		return &cli.UsageError{Err: fmt.Errorf("--timeout=%s: must be more than nothing, such as 5m", o.report.Timeout)}
+	}
+	values := map[string]any{"revision": o.revision}
+	release, err := install.ReleaseOf(o.controlPlane, values)
+	if err != nil {
+		return unusableValues(err)
+	}
+	client, err := clientOf(o.flags)
+	if err != nil {
+		return err
+	}
+	if o.output == "" {
+		o.output = "outrider-bug-report-" + time.Now().UTC().Format("20060102-150405") + ".tar.gz"
+	}
+	progress := cli.NewProgress(cmd.ErrOrStderr())
+	defer progress.End()
+	r := o.report
+	r.Client, r.ControlPlane, r.Namespace, r.Version, r.Progress = client, o.controlPlane, *o.flags.Namespace, cli.Version(), progress
+	r.Checks = func(ctx context.Context) (any, error) {
+		return check.Run(ctx, client, check.Options{Namespace: o.controlPlane, Version: r.Version, Release: release}), nil
+	}
+	r.Values = func(context.Context) (map[string]any, error) {
+		helm, inControlPlane := kubeclient.NewFlags(o.controlPlane), *client
+		helm.KubeConfig, helm.Context, helm.Impersonate, helm.ImpersonateGroup = o.flags.KubeConfig, o.flags.Context, o.flags.Impersonate, o.flags.ImpersonateGroup
+		inControlPlane.Namespace = o.controlPlane
+		return install.Installed(install.Options{Flags: helm, Client: &inControlPlane, Values: values})
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	err = bugreport.Save(o.output, func(w io.Writer) error { return bugreport.Write(ctx, w, r) })
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted; no archive is written")
+	}
+	if err != nil {
+		return err
+	}
+	progress.Step("%s: look through it before you hand it on", o.output)
+	return nil
+}

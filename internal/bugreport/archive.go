@@ -1,0 +1,136 @@
+package bugreport
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Folder is what all files of a report are in.
+const Folder = "outrider-bug-report"
+
+// Format is the version of the layout. It changes when a reader of an older one would be wrong.
+const Format = 1
+
+// An Index is the file index.json: what the report has.
+type Index struct {
+	Format  int       `json:"format"`
+	Made    time.Time `json:"made"`
+	Version string    `json:"version"` // of the command that made it
+	Files   []File    `json:"files"`
+	LeftOut []string  `json:"leftOut,omitempty"` // and why
+}
+
+// A File is one of a report.
+type File struct {
+	Path      string `json:"path"` // below [Folder]
+	Kind      Kind   `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Pod       string `json:"pod,omitempty"`
+	Container string `json:"container,omitempty"`
+	Previous  bool   `json:"previous,omitempty"`  // the log of the run before
+	Truncated bool   `json:"truncated,omitempty"` // only the end of it is there
+}
+
+// A Kind says what a file has.
+type Kind string
+
+// The kinds.
+const (
+	Version   Kind = "version"   // JSON: of the command, of Kubernetes, or of a replica
+	Check     Kind = "check"     // JSON: as outrider check -o json
+	Values    Kind = "values"    // YAML: those that the release was given
+	Objects   Kind = "objects"   // YAML: a List
+	PodObject Kind = "pod"       // YAML
+	Log       Kind = "log"       // text
+	Proxies   Kind = "proxies"   // JSON: as outrider proxy-status -o json
+	Problems  Kind = "problems"  // JSON: objects with parts that are not supported
+	Resources Kind = "resources" // JSON: as outrider proxy-config -o json, without bodies
+	Metrics   Kind = "metrics"   // text, of Prometheus
+	Errors    Kind = "errors"    // text: a line for each thing that could not be read
+)
+
+// An archive is a report that is being written.
+type archive struct {
+	gzip   *gzip.Writer
+	tar    *tar.Writer
+	index  Index
+	errors []string
+	size   int
+	limit  int
+}
+
+func newArchive(w io.Writer, version string, made time.Time, limit int) *archive {
+	z := gzip.NewWriter(w)
+	return &archive{gzip: z, tar: tar.NewWriter(z), limit: limit, index: Index{Format: Format, Made: made.UTC(), Version: version}}
+}
+
+// fail notes what could not be read.
+func (a *archive) fail(what string, err error) {
+	a.errors = append(a.errors, strings.ReplaceAll(fmt.Sprintf("%s: %v", what, err), "\n", "; "))
+}
+
+func (a *archive) leaveOut(format string, args ...any) {
+	a.index.LeftOut = append(a.index.LeftOut, fmt.Sprintf(format, args...))
+}
+
+// add writes a file, unless the report is full.
+func (a *archive) add(f File, text []byte) error {
+	if a.size+len(text) > a.limit {
+		a.leaveOut("%s: the report would have more than %d MiB", f.Path, a.limit>>20)
+		return nil
+	}
+	a.index.Files = append(a.index.Files, f)
+	return a.write(f.Path, text)
+}
+
+func (a *archive) write(name string, text []byte) error {
+	a.size += len(text)
+	if err := a.tar.WriteHeader(&tar.Header{Name: path.Join(Folder, name), Mode: 0o600, Size: int64(len(text)), ModTime: a.index.Made, Format: tar.FormatPAX}); err != nil {
+		return err
+	}
+	_, err := a.tar.Write(text)
+	return err
+}
+
+// close writes errors.txt and index.json, which are the last files, and ends the archive.
+func (a *archive) close() error {
+	a.index.Files = append(a.index.Files, File{Path: "errors.txt", Kind: Errors})
+	text := strings.Join(a.errors, "\n")
+	if text != "" {
+		text += "\n"
+	}
+	if err := a.write("errors.txt", []byte(text)); err != nil {
+		return err
+	}
+	index, err := json.MarshalIndent(a.index, "", "  ")
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.write("index.json", append(index, '\n')), a.tar.Close(), a.gzip.Close())
+}
+
+// Save writes a file by way of another one in its folder, which is removed if that fails: there is
+// the whole report or none.
+func Save(name string, write func(io.Writer) error) error {
+	f, err := os.CreateTemp(filepath.Dir(name), ".outrider-bug-report-*") // for its owner only
+	if err != nil {
+		return err
+	}
+	err = errors.Join(write(f), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
