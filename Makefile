@@ -37,11 +37,16 @@ build: ## the three commands, into bin/
 images: build $(ENVOY) ## container images as OCI tarballs, into bin/images; no container engine
 	$(GO) run ./build/images -envoy $(ENVOY)
 
+.PHONY: krew
+krew: ## the manifest by which krew installs "kubectl outrider", of the archives in bin/release
+	$(GO) run ./build/krew
+
 .PHONY: test
 test: ## all tests; as root, or those in network namespaces are skipped
 	$(GO) test -count=1 -timeout 30m $$($(GO) list ./... | grep -v '/test/')
 	$(GO) test -count=1 -timeout 30m -p 1 ./test/... # one at a time: they fill the machine
 	cd test/validation && $(GO) test -count=1 -timeout 30m ./...
+	cd test/krew && $(GO) test -count=1 -timeout 30m ./...
 
 .PHONY: validation
 PODS ?= 400

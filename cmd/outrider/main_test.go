@@ -8,7 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"outrider": main})
+	testscript.Main(m, map[string]func(){"outrider": main, "kubectl-outrider": main})
 }
 
 func TestScripts(t *testing.T) {

@@ -96,6 +96,7 @@ var arrows = map[string][]string{
 	"internal/image":       {"github.com/google/go-containerregistry/pkg"},
 	"build/images":         {"internal/image"},
 	"build/commands":       {},
+	"build/krew":           {},
 	"build/house":          {"golang.org/x/tools/go/packages"},
 	"build/commands/cmd":   {"build/commands"},
 	"internal/arch":        {},
