@@ -228,9 +228,8 @@ they are applied. No cluster is needed, and none is asked.`,
 	return cmd
 }
 
-const uninstallExamples = `  # pods that have a proxy first: remove the label, make them again
-  kubectl label namespace shop istio-injection-
-  kubectl -n shop rollout restart deployment
+const uninstallExamples = `  # pods that have a proxy first: remove the labels, make them again
+  outrider uninject -A
 
   # the control plane
   outrider uninstall
@@ -314,7 +313,7 @@ func (o *uninstallOptions) meshed(ctx context.Context, cmd *cobra.Command, clien
 		return nil
 	}
 	return &refusal{fmt.Errorf("pods with a proxy: %d; nothing was removed", len(pods)),
-		"remove the labels that request injection, make these pods again, and then uninstall; or --force"}
+		"outrider uninject -A removes the labels that request injection, and makes these pods again; or --force"}
 }
 
 // A refusal is a failure with a hint.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
+	"outrider.dev/internal/kubeclient"
 	"outrider.dev/internal/lint"
 	"outrider.dev/internal/lint/finding"
 	"outrider.dev/internal/lint/source"
@@ -18,16 +19,15 @@ import (
 
 type lintOptions struct {
 	input
-	namespace string
-	context   string // kubectl's
-	failOn    string
-	filter    lint.Filter
-	injected  bool
-	fix       bool
-	diff      bool
-	write     bool
-	list      bool
-	explain   string
+	cluster  *kubeclient.Flags
+	failOn   string
+	filter   lint.Filter
+	injected bool
+	fix      bool
+	diff     bool
+	write    bool
+	list     bool
+	explain  string
 }
 
 const lintExamples = `  # what will go wrong with the pods of this Deployment, and the command that puts it right
@@ -53,7 +53,7 @@ const lintExamples = `  # what will go wrong with the pods of this Deployment, a
 const listCodes = "outrider lint --list"
 
 func newLint() *cobra.Command {
-	o := &lintOptions{failOn: "warning"}
+	o := &lintOptions{failOn: "warning", cluster: kubeclient.NewFlags("")}
 	cmd := &cobra.Command{
 		Use:   "lint -f FILE|-n NAMESPACE",
 		Short: "find what makes pods start or stop with a race, or not at all, and fix it",
@@ -78,8 +78,7 @@ left), 2 if the input is unusable.`,
 	}
 	o.input.flags(cmd, view.LintOutputs)
 	fs := cmd.Flags()
-	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of objects that do not name one; without a file: the namespace of the cluster to read")
-	fs.StringVar(&o.context, "context", "", "kubectl's context to read a namespace with; default: the current one")
+	o.cluster.Add(fs, "namespace of objects that do not name one; without a file: the namespace of the cluster to read")
 	fs.BoolVar(&o.injected, "injected", false, "assume that all pods are injected, whatever the labels in the files")
 	var codes []string
 	for _, k := range lint.Kinds() {
@@ -137,7 +136,7 @@ func (o *lintOptions) run(cmd *cobra.Command) error {
 }
 
 // fromCluster reports whether a namespace is read, and not files.
-func (o *lintOptions) fromCluster() bool { return len(o.files) == 0 && o.namespace != "" }
+func (o *lintOptions) fromCluster() bool { return len(o.files) == 0 && *o.cluster.Namespace != "" }
 
 // inputs are the files, or the cluster, as a command of a remedy names them.
 func (o *lintOptions) inputs() []string {
@@ -149,7 +148,7 @@ func (o *lintOptions) inputs() []string {
 
 func (o *lintOptions) read(cmd *cobra.Command) ([]lint.File, error) {
 	if o.fromCluster() {
-		files, note, err := source.Namespace(cmd.Context(), o.context, o.namespace)
+		files, note, err := source.Namespace(cmd.Context(), o.cluster.Kubectl(), *o.cluster.Namespace)
 		cli.Note(cmd, "%s", note)
 		var access *source.AccessError
 		if errors.As(err, &access) {
@@ -176,12 +175,12 @@ func (o *lintOptions) check() error {
 		wrong      bool
 		what, hint string
 	}{
-		{o.context != "" && !o.fromCluster(), "--context is for reading a namespace, and files are given", "remove it, or give -n NAMESPACE and no file"},
+		{len(o.cluster.Kubectl()) > 0 && !o.fromCluster(), "--context, --kubeconfig and --as are for reading a namespace, and files are given", "remove it, or give -n NAMESPACE and no file"},
 		{len(o.inputs()) == 0, errNothing.Error(), errNothing.Hint},
 		{(o.diff || o.write) && !o.fix, "--diff and --write need --fix", "add --fix"},
 		{o.diff && o.write, "--diff and --write contradict each other: --diff changes nothing", "give one of the two"},
 		{o.fix && o.output != "text", "--fix prints manifests, not findings", "remove --fix: -o " + o.output + " contains the fixes"},
-		{o.write && o.fromCluster(), "--write changes files, and no cluster", fmt.Sprintf("outrider lint -n %s --fix | kubectl apply -f -", o.namespace)},
+		{o.write && o.fromCluster(), "--write changes files, and no cluster", fmt.Sprintf("outrider lint -n %s --fix | kubectl apply -f -", *o.cluster.Namespace)},
 		{o.write && slices.Contains(o.files, "-"), "--write cannot write standard input", "remove --write: --fix prints the corrected manifests"},
 	} {
 		if c.wrong {
@@ -192,7 +191,7 @@ func (o *lintOptions) check() error {
 }
 
 func (o *lintOptions) options() lint.Options {
-	return lint.Options{Kubernetes: startup.Kubernetes(o.kube), Namespace: o.namespace, Injected: o.injected, Inputs: o.inputs()}
+	return lint.Options{Kubernetes: startup.Kubernetes(o.kube), Namespace: *o.cluster.Namespace, Injected: o.injected, Inputs: o.inputs()}
 }
 
 // lint returns the findings that the flags select.
@@ -202,7 +201,7 @@ func (o *lintOptions) lint(files []lint.File) (lint.Report, error) {
 		return report, err
 	}
 	if report.Pods+report.Services == 0 && o.fromCluster() {
-		return report, fmt.Errorf("namespace %s: no pod, no pod template and no service found", o.namespace)
+		return report, fmt.Errorf("namespace %s: no pod, no pod template and no service found", *o.cluster.Namespace)
 	}
 	report.Findings = slices.DeleteFunc(report.Findings, func(f finding.Finding) bool { return !o.filter.Selects(f) })
 	return report, nil

@@ -73,7 +73,7 @@ if the pod cannot run here.`,
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVarP(&o.file, "filename", "f", "", "file with the pod or workload, and its ConfigMaps and Secrets; '-' is standard input")
+	fs.StringVarP(&o.file, "filename", "f", "", "manifests with the pod or workload, and its ConfigMaps and Secrets: a file or folder, a URL, or '-' for standard input")
 	fs.StringVar(&o.pod, "pod", "", "name of the pod or workload, if the file has several")
 	fs.Var(&o.kube, "kube", "Kubernetes version of the kubelet's rules")
 	cli.Choice(cmd, &o.output, "output", "o", "how to print, json a line for each entry", "text", "json")
@@ -138,15 +138,18 @@ func (o *runOptions) options(cmd *cobra.Command) (localpod.Options, error) {
 	if o.file == "" {
 		return none, errNothing
 	}
-	name, data, err := cli.Read(cmd, o.file)
+	files, err := readFiles(cmd, []string{o.file})
 	if err != nil {
 		return none, err
 	}
-	files, err := o.apply(cmd, []offline.File{{Name: name, Data: data}}, o.kube)
-	if err != nil {
+	name := o.file
+	if len(files) == 1 {
+		name = files[0].Name
+	}
+	if files, err = o.apply(cmd, files, o.kube); err != nil {
 		return none, err
 	}
-	data = files[0].Data
+	data := offline.Result{Files: files}.Text()
 	objects, err := parse(cmd, name, data)
 	if err != nil {
 		return none, err

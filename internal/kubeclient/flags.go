@@ -81,6 +81,22 @@ func (f *Flags) Add(fs *pflag.FlagSet, usage string) {
 	}
 }
 
+// Kubectl are the flags that are set, but the namespace, for a kubectl that is run.
+func (f *Flags) Kubectl() (args []string) {
+	for _, flag := range []struct {
+		name  string
+		value *string
+	}{{"kubeconfig", f.KubeConfig}, {"context", f.Context}, {"as", f.Impersonate}} {
+		if *flag.value != "" {
+			args = append(args, "--"+flag.name+"="+*flag.value)
+		}
+	}
+	for _, group := range *f.ImpersonateGroup {
+		args = append(args, "--as-group="+group)
+	}
+	return args
+}
+
 // ToDiscoveryClient replaces the one with files by one in memory.
 func (f *Flags) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) {
 	return f.discovered()

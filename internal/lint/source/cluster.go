@@ -38,23 +38,24 @@ func (e *AccessError) Hint() string { return e.Help }
 // Namespace itself: its labels decide about injection. Objects that a controller made are
 // left out: the controller's template is read. The note lists what could not be read.
 //
-// It runs kubectl, which has the user's contexts, credentials and permissions.
-func Namespace(ctx context.Context, kubeContext, namespace string) (files []lint.File, note string, err error) {
-	objects, err := get(ctx, kubeContext, "namespace", namespace)
+// It runs kubectl, with flags that choose the cluster and the user: it has the user's contexts,
+// credentials and permissions.
+func Namespace(ctx context.Context, flags []string, namespace string) (files []lint.File, note string, err error) {
+	objects, err := get(ctx, flags, "namespace", namespace)
 	switch {
 	case errors.Is(err, errForbidden):
 		note = fmt.Sprintf("the labels of namespace %s may not be read, so only pods with labels of their own count as injected; --injected assumes all", namespace)
 	case err != nil:
 		return nil, "", err
 	}
-	more, err := get(ctx, kubeContext, kinds, "--namespace="+namespace)
+	more, err := get(ctx, flags, kinds, "--namespace="+namespace)
 	if errors.Is(err, errForbidden) {
 		err = &AccessError{err, "ask for a role that may list them, or give files: outrider lint -f FILE"}
 	}
 	if err != nil {
 		return nil, "", err
 	}
-	ignored, err := ignoredObjects(ctx, kubeContext, namespace)
+	ignored, err := ignoredObjects(ctx, flags, namespace)
 	if err != nil {
 		note = strings.TrimPrefix(note+"; some objects of other meshes are not looked at: "+strings.ReplaceAll(err.Error(), "\n", "; "), "; ")
 	}
@@ -74,8 +75,8 @@ func Namespace(ctx context.Context, kubeContext, namespace string) (files []lint
 
 // ignoredObjects returns those of kinds that lint reports, and that the cluster has: of the
 // namespace, and of those whose objects are for all.
-func ignoredObjects(ctx context.Context, kubeContext, namespace string) ([]unstructured.Unstructured, error) {
-	names, err := kubectl(ctx, kubeContext, "api-resources", "--output=name", "--namespaced", "--request-timeout=30s")
+func ignoredObjects(ctx context.Context, flags []string, namespace string) ([]unstructured.Unstructured, error) {
+	names, err := kubectl(ctx, flags, "api-resources", "--output=name", "--namespaced", "--request-timeout=30s")
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +88,7 @@ func ignoredObjects(ctx context.Context, kubeContext, namespace string) ([]unstr
 	var out []unstructured.Unstructured
 	var failed error
 	for _, n := range append(slices.DeleteFunc(mesh.RootNamespaces(), func(n string) bool { return n == namespace }), namespace) {
-		list, err := get(ctx, kubeContext, strings.Join(there, ","), "--namespace="+n)
+		list, err := get(ctx, flags, strings.Join(there, ","), "--namespace="+n)
 		out, failed = append(out, list...), errors.Join(failed, err)
 	}
 	return out, failed
@@ -109,9 +110,9 @@ func removeServerFields(u *unstructured.Unstructured) {
 var errForbidden = errors.New("forbidden")
 
 // get returns the objects that "kubectl get" finds.
-func get(ctx context.Context, kubeContext string, args ...string) ([]unstructured.Unstructured, error) {
+func get(ctx context.Context, flags []string, args ...string) ([]unstructured.Unstructured, error) {
 	args = append([]string{"get", "--output=json", "--request-timeout=30s"}, args...)
-	out, err := kubectl(ctx, kubeContext, args...)
+	out, err := kubectl(ctx, flags, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -130,10 +131,8 @@ func get(ctx context.Context, kubeContext string, args ...string) ([]unstructure
 }
 
 // kubectl returns what it prints.
-func kubectl(ctx context.Context, kubeContext string, args ...string) ([]byte, error) {
-	if kubeContext != "" {
-		args = append(args, "--context="+kubeContext)
-	}
+func kubectl(ctx context.Context, flags []string, args ...string) ([]byte, error) {
+	args = slices.Concat(args, flags)
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "kubectl", args...)
 	cmd.Stderr = &stderr
