@@ -129,7 +129,7 @@ spec:
 		t.Errorf("a comment is lost:\n%s", injected)
 	}
 	off := strings.Replace(injected, "  annotations:\n", "  annotations:\n    outrider.dev/start: \"off\"\n    outrider.dev/capture: none\n    outrider.dev/proxy: none\n", 1)
-	if got := rewritten(off, inject.Options{}); !strings.Contains(got, "    - /app # the program\n    # how much it says\n    - -v\n    - \"3\" # and that is much\n") || strings.Contains(got, "gate") {
+	if got := rewritten(off, inject.Options{}); !strings.Contains(got, "    - /app # the program\n    args:\n    # how much it says\n    - -v\n    - \"3\" # and that is much\n") || strings.Contains(got, "gate") {
 		t.Errorf("taken out, a comment is lost:\n%s", got)
 	}
 }
