@@ -62,7 +62,7 @@ var arrows = map[string][]string{
 	"internal/pod/inject":           {"startup", "internal/capture", "internal/contract", "internal/pod/podspec", "internal/agent/config", "github.com/distribution/reference", "helm.sh/helm/v3/pkg/strvals", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
 	"internal/manifest":             {"github.com/rogpeppe/go-internal/diff", "sigs.k8s.io/yaml", yaml},
 	"internal/controlplane/webhook": {"internal/contract", "internal/controlplane/conns", "internal/pod/inject", "internal/pod/podspec", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json"},
-	"internal/controlplane/kube":    {"internal/contract", "internal/controlplane/ca", "internal/mesh", "internal/mesh/objects", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/utils/clock", "sigs.k8s.io/gateway-api"},
+	"internal/controlplane/kube":    {"internal/contract", "internal/controlplane/ca", "internal/mesh", "internal/mesh/objects", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/utils/clock", "k8s.io/utils/ptr", "sigs.k8s.io/gateway-api"},
 	"internal/controlplane/conns":   {"internal/wire", grpc, "golang.org/x/net/http2", "golang.org/x/sys/unix", "golang.org/x/time/rate"},
 	"internal/controlplane": {"internal/controlplane/conns", "internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "internal/pod/inject", "internal/wire", "internal/controlplane/files", "internal/controlplane/ca", "internal/mesh", "internal/xds", "internal/xds/resource",
 		grpc, "github.com/oklog/run", prom, xds},

@@ -74,6 +74,8 @@ const (
 	AuthoritySecret = "outrider-ca"
 	// SeenRootsSecret has the roots that were seen in a Secret which is not ours. It has no key.
 	SeenRootsSecret = "outrider-seen-roots"
+	// RouteStatusLease is held by the replica that writes the status of routes.
+	RouteStatusLease = "outrider-route-status"
 	// AuthoritySecretEnv is the variable of outriderd's containers with that Secret's name, or
 	// another one's.
 	AuthoritySecretEnv = "OUTRIDER_CA_SECRET"

@@ -90,6 +90,9 @@ func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
 			return p.cluster.UsedTokens(p.o.Namespace).Run(ctx, p.mesh.Synced(), hosts{p.mesh})
 		})
 	}
+	if source, ok := p.mesh.(*kube.Source); ok {
+		add(p.cluster.RouteStatus(p.o.Namespace, source, p.o.SkipKinds...).Run)
+	}
 	name := p.webhookConfiguration()
 	if name != "" {
 		add(func(ctx context.Context) error {

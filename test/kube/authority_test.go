@@ -35,6 +35,7 @@ import (
 	"outrider.dev/internal/controlplane"
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/controlplane/kube"
+	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/rotate"
 	"outrider.dev/test/castore"
 	"outrider.dev/test/chart"
@@ -445,7 +446,7 @@ func TestTheRoleInTheNamespaceIsEnoughAndNotMore(t *testing.T) {
 			rules = append(rules, one)
 		}
 	}
-	if len(rules) != 9 {
+	if len(rules) != 12 {
 		t.Fatalf("%d rules: %v", len(rules), rules)
 	}
 	// try does all that outriderd does with the Secret and the ConfigMaps.
@@ -472,6 +473,11 @@ func TestTheRoleInTheNamespaceIsEnoughAndNotMore(t *testing.T) {
 		note(err)
 		_, err = ca.RequestRotation(t.Context(), store, time.Now())
 		note(err)
+		w.CoordinationV1().Leases(own).Delete(t.Context(), contract.RouteStatusLease, metav1.DeleteOptions{})
+		ctx, cancel := context.WithCancel(t.Context())
+		released := make(chan struct{})
+		go func() { defer close(released); c.RouteStatus(own, noMesh{}, "ignored").Run(ctx) }()
+		defer func() { cancel(); <-released }()
 		used := c.UsedTokens(own)
 		for range 2 {
 			_, err = used.Use(t.Context(), [32]byte{9}, [32]byte{9}, time.Now())
@@ -498,6 +504,19 @@ func TestTheRoleInTheNamespaceIsEnoughAndNotMore(t *testing.T) {
 			}
 		})
 	}
+}
+
+// noMesh is one without services.
+type noMesh struct{}
+
+func (noMesh) Current() (*mesh.Mesh, <-chan struct{}) {
+	return mesh.NewBuilder(mesh.Config{}).Mesh(), nil
+}
+
+func (noMesh) Synced() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
 }
 
 // mayHere gives a service account of outriderd's namespace some rules there.

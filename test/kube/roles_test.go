@@ -98,7 +98,8 @@ func TestTheRolesAreEnoughAndNotMore(t *testing.T) {
 	kubectl(t, "", append([]string{"wait", "--for=condition=Established", "--timeout=60s", "crd"}, definitions...)...)
 	t.Cleanup(w.undefine(definitions...))
 	rules := w.roles(t, "outriderd", "outriderd-mesh")
-	ignored := w.roles(t, "outriderd-ignored") // without it nothing is missing: see package kube
+	ignored := w.roles(t, "outriderd-ignored")                                                                                                                        // without it nothing is missing: see package kube
+	ignored = append(ignored, rbac.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "get", "update"}}) // is in the Role
 	if len(rules) < 25 {
 		t.Fatalf("%d rules only: %v", len(rules), rules)
 	}
@@ -183,12 +184,17 @@ func (w world) attempt(t *testing.T, account, token string) *attempt {
 	must(t, err)
 	t.Cleanup(func() { configurations.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 
+	const status = "--output=jsonpath={.status.parents[*].controllerName}"
+	kubectl(t, "", "delete", "httproute", "web", "--namespace=roles", "--ignore-not-found")
+	apply(t, `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: web, namespace: roles}, spec: {parentRefs: [{group: "", kind: Service, name: web}]}}`)
+
 	a := &attempt{}
 	a.cluster = w.connect(t, &a.journal, as("roles", account))
 	r := newRoots(pem(t))
 	ctx := t.Context()
 	n := a.cluster.Namespaces(ctx)
 	source := a.cluster.Source(ctx, mesh.Config{})
+	running(t, a.cluster.RouteStatus("roles", source, "ignored").Run)
 	running(t, a.cluster.RootKeeper(n, r, "outrider-system").Run)
 	followed := a.cluster.WebhookConfigurations(ctx, "")
 	changed := func() <-chan struct{} { return followed.Changed(name) }
@@ -206,7 +212,7 @@ func (w world) attempt(t *testing.T, account, token string) *attempt {
 		if err != nil || slices.ContainsFunc(c.Webhooks, func(h admission.MutatingWebhook) bool { return string(h.ClientConfig.CABundle) != pem(t) }) {
 			return false
 		}
-		return closed(source.Synced()) && closed(followed.Synced())
+		return closed(source.Synced()) && closed(followed.Synced()) && kubectl(t, "", "get", "httproute", "web", "--namespace=roles", status) == kube.ControllerName
 	}
 	return a
 }

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"log/slog"
+	"strings"
 )
 
 // Options of a cluster. The zero value of a field means its default.
@@ -49,7 +51,7 @@ func Connect(o Options) (*Cluster, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	klog.SetSlogLogger(o.Log.With("by", "client-go")) // client-go has one logger per process
+	klog.SetSlogLogger(slog.New(withoutElections{o.Log.With("by", "client-go").Handler()})) // client-go has one logger per process
 	config.UserAgent = o.UserAgent
 	// No client-side limit: the API server limits each client (priority and fairness), and
 	// client-go's default of 5 requests a second would delay the first certificates of a
@@ -92,6 +94,20 @@ func configure(o Options) (*rest.Config, error) {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	return config, nil
+}
+
+// withoutElections is a handler without what client-go's election of a leader logs: that another
+// replica was first is an error there. What the API server refuses is noted: see [notedLock].
+type withoutElections struct{ slog.Handler }
+
+// Handle drops these records.
+func (h withoutElections) Handle(ctx context.Context, r slog.Record) error {
+	for _, of := range []string{" lock", "lease", "leader election"} {
+		if strings.Contains(r.Message, of) {
+			return nil
+		}
+	}
+	return h.Handler.Handle(ctx, r)
 }
 
 // Server is the API server's address.

@@ -1,0 +1,180 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/mesh"
+)
+
+func routeOf(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	out := map[string]any{}
+	if err := yaml.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: out}
+}
+
+// shopMesh has the Service shop/web with the port http, 80.
+func shopMesh() *mesh.Mesh {
+	b := mesh.NewBuilder(mesh.Config{})
+	b.Set(&mesh.ServiceSpec{Namespace: "shop", Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.96.0.7")}, Ports: []mesh.PortSpec{{Port: mesh.Port{Name: "http", Number: 80}}}})
+	return b.Mesh()
+}
+
+func routeText(kind, spec, status string) string {
+	return fmt.Sprintf("{apiVersion: gateway.networking.k8s.io/v1, kind: %s, metadata: {name: web, namespace: shop, generation: 3}, spec: %s, status: %s}", kind, spec, status)
+}
+
+// ours are the conditions of our entries, as "type status reason", by parent.
+func ours(t *testing.T, u *unstructured.Unstructured) (out []string) {
+	t.Helper()
+	var r gatewayv1.HTTPRoute
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"status": u.Object["status"]}, &r); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range r.Status.Parents {
+		if p.ControllerName != ControllerName {
+			out = append(out, "of "+string(p.ControllerName))
+			continue
+		}
+		for _, c := range p.Conditions {
+			if c.ObservedGeneration != 3 || c.LastTransitionTime.IsZero() {
+				t.Errorf("condition %+v", c)
+			}
+			out = append(out, fmt.Sprintf("%s %s %s %s", p.ParentRef.Name, c.Type, c.Status, c.Reason))
+		}
+	}
+	return out
+}
+
+const webParent = `{group: "", kind: Service, name: web}`
+
+func TestTheStatusOfARoute(t *testing.T) {
+	const istio = `{parents: [{parentRef: {group: "", kind: Service, name: web}, controllerName: istio.io/gateway-controller, conditions: []}]}`
+	for name, tt := range map[string]struct {
+		kind, spec, status string
+		want               []string // nil: it is not written
+	}{
+		"a route that is used":      {"HTTPRoute", `{parentRefs: [` + webParent + `], rules: [{backendRefs: [{name: web, port: 80}]}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs True ResolvedRefs"}},
+		"by the port's name":        {"HTTPRoute", `{parentRefs: [{group: "", kind: Service, name: web, sectionName: http, port: 80}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs True ResolvedRefs"}},
+		"no such Service":           {"HTTPRoute", `{parentRefs: [{group: "", kind: Service, name: none}]}`, `{}`, []string{"none Accepted False NoMatchingParent", "none ResolvedRefs True ResolvedRefs"}},
+		"no such port":              {"HTTPRoute", `{parentRefs: [{group: "", kind: Service, name: web, port: 81}]}`, `{}`, []string{"web Accepted False NoMatchingParent", "web ResolvedRefs True ResolvedRefs"}},
+		"no such backend":           {"HTTPRoute", `{parentRefs: [` + webParent + `], rules: [{backendRefs: [{name: next, port: 80}]}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs False BackendNotFound"}},
+		"no such mirror":            {"HTTPRoute", `{parentRefs: [` + webParent + `], rules: [{filters: [{type: RequestMirror, requestMirror: {backendRef: {name: next, port: 80}}}]}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs False BackendNotFound"}},
+		"a backend of another kind": {"HTTPRoute", `{parentRefs: [` + webParent + `], rules: [{backendRefs: [{kind: Bucket, name: web, port: 80}]}]}`, `{}`, []string{"web Accepted False UnsupportedValue", "web ResolvedRefs False InvalidKind"}},
+		"what is not supported":     {"HTTPRoute", `{parentRefs: [` + webParent + `], rules: [{sessionPersistence: {}}]}`, `{}`, []string{"web Accepted False UnsupportedValue", "web ResolvedRefs True ResolvedRefs"}},
+		"two parents, one a Gateway": {"HTTPRoute", `{parentRefs: [{name: edge}, ` + webParent + `]}`, `{}`,
+			[]string{"web Accepted True Accepted", "web ResolvedRefs True ResolvedRefs"}},
+		"of a Gateway alone":         {"HTTPRoute", `{parentRefs: [{name: edge}]}`, `{}`, nil},
+		"beside another controller":  {"HTTPRoute", `{parentRefs: [` + webParent + `]}`, istio, []string{"of istio.io/gateway-controller", "web Accepted True Accepted", "web ResolvedRefs True ResolvedRefs"}},
+		"a parent that is no more":   {"HTTPRoute", `{parentRefs: [{name: edge}]}`, `{parents: [{parentRef: ` + webParent + `, controllerName: outrider.dev/outriderd, conditions: []}]}`, []string{}},
+		"another controller's alone": {"HTTPRoute", `{parentRefs: [{name: edge}]}`, istio, nil},
+		"a GRPCRoute has no effect":  {"GRPCRoute", `{parentRefs: [` + webParent + `], rules: [{matches: [{method: {service: a.B}}]}]}`, `{}`, []string{"web Accepted False UnsupportedValue"}},
+		"a form that is not known":   {"HTTPRoute", `{parentRefs: web}`, `{}`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &routeObject{kind{name: mesh.Kind(tt.kind)}, routeOf(t, routeText(tt.kind, tt.spec, tt.status))}
+			before := r.object.DeepCopy()
+			got, err := r.judged(shopMesh(), time.Now())
+			if err != nil || (got == nil) != (tt.want == nil) {
+				t.Fatalf("%v, %v; want %v", got, err, tt.want)
+			}
+			if got == nil {
+				return
+			}
+			if have := ours(t, got); !slices.Equal(have, tt.want) {
+				t.Errorf("%q, want %q", have, tt.want)
+			}
+			if fmt.Sprint(before) != fmt.Sprint(r.object) {
+				t.Error("the object of the cache was changed")
+			}
+			r.object = got
+			if again, err := r.judged(shopMesh(), time.Now().Add(time.Hour)); again != nil || err != nil {
+				t.Errorf("it is written again: %v, %v", again, err)
+			}
+		})
+	}
+}
+
+// One of two replicas writes, each route once; when it ends, the other one goes on.
+func TestOneReplicaWritesTheStatus(t *testing.T) {
+	web := routeOf(t, routeText("HTTPRoute", `{parentRefs: [`+webParent+`]}`, `{}`))
+	c, d, _ := fakeCluster(t, podOf("outrider-proxy"), []string{"httproutes.gateway.networking.k8s.io"}, web)
+	source := &Source{cluster: c, synced: make(chan struct{})}
+	source.Publish(shopMesh(), nil)
+	close(source.synced)
+	type running struct {
+		cancel context.CancelFunc
+		done   chan struct{}
+	}
+	start := func() running {
+		w := c.RouteStatus("outrider-system", source, skipIgnored)
+		w.lease, w.renew, w.retry = 3*time.Second, 2*time.Second, 50*time.Millisecond
+		ctx, cancel := context.WithCancel(context.Background())
+		r := running{cancel, make(chan struct{})}
+		go func() { defer close(r.done); w.Run(ctx) }()
+		t.Cleanup(func() { cancel(); <-r.done })
+		return r
+	}
+	status := func() []string {
+		u, err := d.Resource(routesResource).Namespace("shop").Get(t.Context(), "web", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ours(t, u)
+	}
+	until := func(what string, ok func() bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: %v; %v", what, status(), c.Trouble())
+			}
+		}
+	}
+	holder := func() string {
+		l, err := c.core.CoordinationV1().Leases("outrider-system").Get(t.Context(), contract.RouteStatusLease, metav1.GetOptions{})
+		if err != nil || l.Spec.HolderIdentity == nil {
+			return ""
+		}
+		return *l.Spec.HolderIdentity
+	}
+	writes := func() (n int) {
+		for _, a := range d.Actions() {
+			if a.GetVerb() == "update" && a.GetSubresource() == "status" {
+				n++
+			}
+		}
+		return n
+	}
+	one := start()
+	until("a status", func() bool { return len(status()) == 2 })
+	first := holder()
+	start()
+	if n := writes(); n != 1 || first == "" {
+		t.Errorf("%d writes, by %q; want one", n, first)
+	}
+	one.cancel()
+	<-one.done
+	until("another holder", func() bool { h := holder(); return h != "" && h != first })
+	source.Publish(mesh.NewBuilder(mesh.Config{}).Mesh(), nil)
+	until("the Service is gone", func() bool {
+		return strings.HasPrefix(strings.Join(status(), ""), "web Accepted False NoMatchingParent")
+	})
+	if n := writes(); n != 2 {
+		t.Errorf("%d writes, want one for each change", n)
+	}
+}

@@ -1,0 +1,92 @@
+package kube
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	coordination "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/controlplane/kube"
+)
+
+// Of two replicas the holder of the Lease writes the status of routes, once for each change. What
+// other controllers have written stays. When it ends, or its line to the API server is cut, the
+// other one goes on.
+func TestTheStatusOfRoutes(t *testing.T) {
+	w := enterWorld(t)
+	deployed(t)
+	w.withoutAuthority(t)
+	w.CoordinationV1().Leases(own).Delete(t.Context(), contract.RouteStatusLease, metav1.DeleteOptions{})
+	apply(t, httpRoutes(t))
+	kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", "httproutes.gateway.networking.k8s.io")
+	t.Cleanup(w.undefine("httproutes.gateway.networking.k8s.io"))
+	w.namespace(t, "routes", nil)
+	lines := []*line{newLine(t, w), newLine(t, w)}
+	all := []*replica{w.replica(t, contract.AuthoritySecret, lines[0].through).serves(t), w.replica(t, contract.AuthoritySecret, lines[1].through).serves(t)}
+	apply(t, `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: web, namespace: routes}, spec: {parentRefs: [{group: "", kind: Service, name: web}]}}`)
+	conditions := func() string {
+		return kubectl(t, "", "get", "httproute", "web", "-n", "routes", `--output=jsonpath={range .status.parents[?(@.controllerName=="`+kube.ControllerName+`")].conditions[*]}{.type} {.status} {.reason}, {end}`)
+	}
+	version := func() string {
+		return kubectl(t, "", "get", "httproute", "web", "-n", "routes", "--output=jsonpath={.metadata.resourceVersion}")
+	}
+	is := func(want string) {
+		t.Helper()
+		until(t, want, func() bool { return conditions() == want }, func() string { return conditions() + "\n" + logs(all...)() })
+	}
+	holder := func() string {
+		l, err := w.CoordinationV1().Leases(own).Get(t.Context(), contract.RouteStatusLease, metav1.GetOptions{})
+		if err != nil || l.Spec.HolderIdentity == nil {
+			l = &coordination.Lease{Spec: coordination.LeaseSpec{HolderIdentity: new("")}}
+		}
+		return *l.Spec.HolderIdentity
+	}
+	is("Accepted False NoMatchingParent, ResolvedRefs True ResolvedRefs, ")
+
+	// Another controller's entry is kept.
+	kubectl(t, "", "patch", "httproute", "web", "-n", "routes", "--subresource=status", "--type=json", `--patch=[{"op":"add","path":"/status/parents/0","value":{"parentRef":{"group":"","kind":"Service","name":"web"},"controllerName":"example.com/mesh","conditions":[{"type":"Accepted","status":"True","reason":"Accepted","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}]`)
+	kubectl(t, "", "create", "service", "clusterip", "web", "--tcp=80", "-n", "routes")
+	is("Accepted True Accepted, ResolvedRefs True ResolvedRefs, ")
+	if got := kubectl(t, "", "get", "httproute", "web", "-n", "routes", "--output=jsonpath={.status.parents[*].controllerName}"); !strings.Contains(got, "example.com/mesh") {
+		t.Errorf("entries of %s", got)
+	}
+
+	// Nothing is written while nothing changes, though the mesh does: the last of these Services is
+	// in the status, and the write before it was the one before.
+	before := version()
+	for i := range 3 {
+		kubectl(t, "", "create", "service", "clusterip", fmt.Sprintf("other-%d", i), "--tcp=80", "-n", "routes")
+	}
+	apply(t, `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: last, namespace: routes}, spec: {parentRefs: [{group: "", kind: Service, name: other-2}]}}`)
+	until(t, "a route of the last Service", func() bool {
+		return strings.Contains(kubectl(t, "", "get", "httproute", "last", "-n", "routes", "--output=jsonpath={.status}"), `"reason":"Accepted"`)
+	}, logs(all...))
+	if now := version(); now != before {
+		t.Errorf("the route was at version %s, and is at %s", before, now)
+	}
+	kubectl(t, "", "patch", "httproute", "web", "-n", "routes", "--type=merge", `--patch={"spec":{"rules":[{"backendRefs":[{"name":"other-2","port":80}]}]}}`)
+	observed := func() string {
+		return kubectl(t, "", "get", "httproute", "web", "-n", "routes", `--output=jsonpath={.metadata.generation} {.status.parents[?(@.controllerName=="`+kube.ControllerName+`")].conditions[0].observedGeneration}`)
+	}
+	until(t, "the new generation is observed", func() bool { return observed() == "2 2" }, observed)
+
+	// The holder is cut off: its Lease ends, and the other one writes.
+	first := holder()
+	if strings.Count(logs(all...)(), "this replica writes the status of routes") != 1 {
+		t.Errorf("not one replica writes:\n%s", logs(all...)())
+	}
+	for i, r := range all {
+		if strings.Contains(r.log.String(), "this replica writes the status of routes") {
+			lines[i].cut()
+		}
+	}
+	until(t, "another holder", func() bool { h := holder(); return h != "" && h != first }, logs(all...))
+	kubectl(t, "", "delete", "service", "web", "-n", "routes")
+	is("Accepted False NoMatchingParent, ResolvedRefs True ResolvedRefs, ")
+	if lease, err := w.CoordinationV1().Leases(own).Get(t.Context(), contract.RouteStatusLease, metav1.GetOptions{}); err != nil || lease.Labels[contract.MadeByLabel] != "outriderd" {
+		t.Errorf("the Lease has no label by which a purge finds it: %v, %v", lease, err)
+	}
+}
