@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"outrider.dev/internal/contract"
@@ -166,6 +167,12 @@ func (o Options) ensureNamespace(ctx context.Context) error {
 	return err
 }
 
+// taken reports whether the project of a kind has put its own definition in the place of ours: the
+// label may be there still.
+func taken(definition *unstructured.Unstructured) bool {
+	return definition.GetAnnotations()["gateway.networking.k8s.io/bundle-version"] != ""
+}
+
 // fieldManager is the name of what is applied without Helm.
 const fieldManager = "outrider-install"
 
@@ -191,7 +198,7 @@ func (o Options) ensureDefinitions(ctx context.Context, c *chart.Chart) error {
 		switch {
 		case apierrors.IsNotFound(err):
 			_, err = client.Create(ctx, d, metav1.CreateOptions{FieldManager: fieldManager})
-		case err == nil && is.GetLabels()[madeBy] == "":
+		case err == nil && (is.GetLabels()[madeBy] == "" || taken(is)):
 			o.Progress.Step("CustomResourceDefinition %s: there already, not changed", d.GetName())
 			continue
 		case err == nil:

@@ -65,7 +65,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) world {
 	w.helm = &action.Configuration{Releases: storage.Init(driver.NewMemory()), KubeClient: &kubefake.PrintingKubeClient{Out: io.Discard},
 		Capabilities: chartutil.DefaultCapabilities.Copy(), Log: func(string, ...any) {}}
 	w.helm.Capabilities.KubeVersion = rendered
-	kinds := map[schema.GroupVersionResource]string{definitions: "CustomResourceDefinitionList", {Version: "v1", Resource: "configmaps"}: "ConfigMapList",
+	kinds := map[schema.GroupVersionResource]string{definitions: "CustomResourceDefinitionList", httpRoutes: "HTTPRouteList", {Version: "v1", Resource: "configmaps"}: "ConfigMapList",
 		{Version: "v1", Resource: "secrets"}: "SecretList", {Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}: "LeaseList"}
 	w.Options = Options{Client: &kubeclient.Client{Core: w.core, Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds), Namespace: Namespace},
 		Progress: w.steps, helm: func() (*action.Configuration, error) { return w.helm, nil }}
@@ -214,6 +214,56 @@ func TestDefinitions(t *testing.T) {
 	}
 	if _, err := client.Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 		t.Errorf("purge has removed the definition of another: %v", err)
+	}
+}
+
+var httpRoutes = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}
+
+// The Gateway API's kind is for other controllers too: its own definition is never replaced by
+// ours, and neither is removed while there are objects of it.
+func TestTheDefinitionOfTheGatewayAPI(t *testing.T) {
+	const name = "httproutes.gateway.networking.k8s.io"
+	for what, tt := range map[string]struct {
+		taken, used bool
+		want        string // of a purge
+	}{
+		"the API's own took the place of ours": {true, false, name + ": stays, because it is the Gateway API's own"},
+		"there is an HTTPRoute":                {false, true, name + ": stays, because there are objects of it, such as shop/web"},
+		"it is ours, and not used":             {false, false, name + ": would be removed"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}})
+			w.apply(t)
+			client := w.Client.Dynamic.Resource(definitions)
+			is, err := client.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.taken { // by kubectl apply, which leaves our label
+				is.SetAnnotations(map[string]string{"gateway.networking.k8s.io/bundle-version": "v1.5.0"})
+				if is, err = client.Update(t.Context(), is, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.used {
+				route := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": map[string]any{"name": "web", "namespace": "shop"}}}
+				if _, err := w.Client.Dynamic.Resource(httpRoutes).Namespace("shop").Create(t.Context(), route, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.apply(t)
+			now, err := client.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil || taken(now) != tt.taken {
+				t.Errorf("after an upgrade it has %v, %v", now.GetAnnotations(), err)
+			}
+			w.DryRun = true
+			if err := Purge(t.Context(), w.Options); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(w.steps.String(), tt.want) {
+				t.Errorf("want %q:\n%s", tt.want, w.steps)
+			}
+		})
 	}
 }
 

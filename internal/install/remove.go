@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
@@ -181,6 +182,16 @@ func Purge(ctx context.Context, o Options) error {
 			return fmt.Errorf("listing %s: %w", l.resource.Resource, err)
 		}
 		for _, object := range list.Items {
+			if l.resource == definitions {
+				why, err := o.keeps(ctx, &object)
+				if err != nil {
+					return err
+				}
+				if why != "" {
+					o.Progress.Step("%s %s: stays, because %s", object.GetKind(), object.GetName(), why)
+					continue
+				}
+			}
 			client := o.Client.Dynamic.Resource(l.resource).Namespace(object.GetNamespace())
 			err := o.delete(ctx, client, object.GetName())
 			if err == nil && !o.DryRun && l.resource == definitions { // it goes after all objects of its kind
@@ -193,6 +204,28 @@ func Purge(ctx context.Context, o Options) error {
 		}
 	}
 	return o.removeNamespace(ctx, verb)
+}
+
+// keeps is why a definition stays: the Gateway API's kind is for other controllers too.
+func (o Options) keeps(ctx context.Context, definition *unstructured.Unstructured) (string, error) {
+	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+	resource, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "plural")
+	switch {
+	case taken(definition):
+		return "it is the Gateway API's own", nil
+	case group != "gateway.networking.k8s.io":
+		return "", nil
+	}
+	list, err := o.Client.Dynamic.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}).List(ctx, metav1.ListOptions{Limit: 1})
+	switch {
+	case apierrors.IsNotFound(err): // it is not served
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("listing %s: %w", resource, err)
+	case len(list.Items) > 0:
+		return fmt.Sprintf("there are objects of it, such as %s/%s", list.Items[0].GetNamespace(), list.Items[0].GetName()), nil
+	}
+	return "", nil
 }
 
 func (o Options) delete(ctx context.Context, client dynamic.ResourceInterface, name string) error {
