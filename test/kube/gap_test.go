@@ -1,0 +1,204 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	api "k8s.io/client-go/tools/clientcmd/api"
+
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/mesh"
+)
+
+// A gap is a way to the API server that answers some requests itself, as an API server does that
+// starts, that has too much to do, or that no longer has what a watch begins at.
+type gap struct {
+	forward *httputil.ReverseProxy
+	server  *httptest.Server
+
+	mu          sync.Mutex
+	list, watch http.HandlerFunc // of requests that are not forwarded; nil: they are
+	epoch       context.Context
+	end         context.CancelFunc
+	refused     int
+}
+
+func newGap(t *testing.T, w world) *gap {
+	t.Helper()
+	config, err := clientcmd.NewDefaultClientConfig(*w.config, nil).ClientConfig()
+	must(t, err)
+	transport, err := rest.TransportFor(config)
+	must(t, err)
+	to, err := url.Parse(config.Host)
+	must(t, err)
+	g := &gap{forward: httputil.NewSingleHostReverseProxy(to)}
+	g.forward.Transport, g.forward.FlushInterval = transport, -1
+	g.forward.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) } // a watch that is ended
+	g.epoch, g.end = context.WithCancel(context.Background())
+	g.server = httptest.NewServer(g)
+	t.Cleanup(func() { g.answers(nil, nil); g.server.CloseClientConnections(); g.server.Close() })
+	return g
+}
+
+// through leads a client over the gap; the administrator's credentials are in it.
+func (g *gap) through(c *api.Cluster, _ *api.AuthInfo) {
+	c.Server, c.CertificateAuthorityData, c.CertificateAuthority = g.server.URL, nil, ""
+}
+
+func (g *gap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	answer, epoch := g.list, g.epoch
+	if r.URL.Query().Get("watch") != "" {
+		answer = g.watch
+	}
+	if answer != nil {
+		g.refused++
+	}
+	g.mu.Unlock()
+	if answer != nil {
+		answer(w, r)
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(epoch, cancel)()
+	g.forward.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// answers ends all watches, and has new requests answered.
+func (g *gap) answers(list, watch http.HandlerFunc) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.end()
+	g.list, g.watch, g.refused = list, watch, 0
+	g.epoch, g.end = context.WithCancel(context.Background())
+}
+
+func (g *gap) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.refused
+}
+
+// status answers with an error of the API.
+func status(code int, reason string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		fmt.Fprint(w, statusText(code, reason))
+	}
+}
+
+func statusText(code int, reason string) string {
+	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"by the test","reason":%q,"code":%d}`, reason, code)
+}
+
+// ended answers a watch with the event by which an API server says that it lost what the watch
+// begins at (etcd was compacted).
+func ended(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"type":"ERROR","object":%s}`+"\n", statusText(http.StatusGone, "Expired"))
+}
+
+// Whatever an API server answers while it restarts, has too much to do or has lost the history of a
+// watch: each mesh that is published is whole. It stays as it was until the objects are listed again.
+func TestTheMeshIsWholeOverAGap(t *testing.T) {
+	w := enterWorld(t)
+	deployed(t)
+	w.namespace(t, "gaps", nil)
+	unavailable := status(http.StatusServiceUnavailable, "ServiceUnavailable")
+	busy := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", "1")
+		status(http.StatusTooManyRequests, "TooManyRequests")(w, r)
+	}
+	for i, tt := range []struct {
+		name        string
+		list, watch http.HandlerFunc
+		trouble     bool
+	}{
+		{"it restarts", unavailable, unavailable, true},
+		{"it has too much to do", busy, busy, true},
+		{"watches are answered 410 and lists fail", unavailable, status(http.StatusGone, "Expired"), true},
+		{"watches end with 410 and lists fail", unavailable, ended, true},
+		{"watches are answered 410", nil, status(http.StatusGone, "Expired"), false},
+		{"watches end with 410", nil, ended, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			was, later := fmt.Sprintf("was-%d", i), fmt.Sprintf("later-%d", i)
+			kubectl(t, "", "create", "service", "clusterip", was, "--tcp=80", "-n", "gaps")
+			var j journal
+			g := newGap(t, w)
+			c := w.connect(t, &j, func(c *api.Cluster, a *api.AuthInfo) { outriderd(c, a); g.through(c, a) })
+			s := c.Source(t.Context(), mesh.Config{})
+			select {
+			case <-s.Synced():
+			case <-time.After(patience):
+				t.Fatalf("not synced: %v\n%s", c.Trouble(), j.String())
+			}
+			whole := func(m *mesh.Mesh) bool {
+				return m.ByName("default", "kubernetes") != nil && m.ByName("kube-system", "kube-dns") != nil &&
+					(m.ByName("gaps", was) != nil || m.ByName("gaps", later) != nil)
+			}
+			running(t, func(ctx context.Context) error { // every mesh from here on
+				for {
+					m, newer := s.Current()
+					if !whole(m) {
+						t.Error("a mesh without services that exist was published")
+						return nil
+					}
+					select {
+					case <-newer:
+					case <-ctx.Done():
+						return nil
+					}
+				}
+			})
+			g.answers(tt.list, tt.watch)
+			until(t, "requests are answered so", func() bool { return g.count() > 10 }, j.String)
+			if tt.trouble {
+				until(t, "there is trouble, which readiness shows", func() bool { return len(c.Trouble()) > 0 }, j.String)
+			}
+			kubectl(t, "", "create", "service", "clusterip", later, "--tcp=80", "-n", "gaps")
+			kubectl(t, "", "delete", "service", was, "-n", "gaps")
+			if m, _ := s.Current(); tt.trouble && (m.ByName("gaps", was) == nil || m.ByName("gaps", later) != nil) {
+				t.Error("with no list the mesh has changed")
+			}
+			g.answers(nil, nil)
+			until(t, "it has caught up", func() bool {
+				m, _ := s.Current()
+				return m.ByName("gaps", was) == nil && m.ByName("gaps", later) != nil
+			}, j.String)
+			until(t, "the trouble has ended", func() bool { return len(c.Trouble()) == 0 }, func() string { return strings.Join(c.Trouble(), "\n") + j.String() })
+		})
+	}
+}
+
+// Readiness of a replica over a gap: it serves, says what is not current, and then no more.
+func TestReadinessOverAGap(t *testing.T) {
+	w := enterWorld(t)
+	deployed(t)
+	w.withoutAuthority(t)
+	g := newGap(t, w)
+	r := w.replica(t, contract.AuthoritySecret, g.through).serves(t)
+	roots := w.secret(t, contract.AuthoritySecret).Data["root-cert.pem"]
+	g.answers(status(http.StatusServiceUnavailable, "ServiceUnavailable"), status(http.StatusGone, "Expired"))
+	until(t, "readiness says what is not current", func() bool {
+		code, text := r.get(t, "/ready")
+		return code == http.StatusOK && strings.Contains(text, "but not current: ") && strings.Contains(text, "reading services: ")
+	}, r.log.String)
+	if !r.shows(roots) {
+		t.Error("it does not serve")
+	}
+	g.answers(nil, nil)
+	until(t, "readiness has no trouble any more", func() bool { _, text := r.get(t, "/ready"); return text == "ready\n" }, r.log.String)
+}
