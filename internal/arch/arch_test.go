@@ -94,7 +94,9 @@ var arrows = map[string][]string{
 	"internal/image/lookup": {"internal/pod/inject", "github.com/distribution/reference", "github.com/google/go-containerregistry/pkg", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/specs-go/v1", pflag},
 
 	"internal/image":       {"github.com/google/go-containerregistry/pkg"},
-	"build/images":         {"internal/image"},
+	"build/images":         {"build/commands", "build/parts", "internal/contract", "internal/image"},
+	"build/parts":          {"github.com/CycloneDX/cyclonedx-go"},
+	"build/release":        {"build/commands", "build/parts"},
 	"build/commands":       {},
 	"build/krew":           {},
 	"build/house":          {"golang.org/x/tools/go/packages"},

@@ -91,7 +91,7 @@ func (img Image) findLibrary(name string) (string, error) {
 // root were "/": a package has absolute ones.
 func (img Image) local(path string) (string, error) {
 	for range 8 {
-		file := filepath.Join("/", img.Root, path)
+		file := filepath.Join(img.Root, path)
 		info, err := os.Lstat(file)
 		if err != nil {
 			return "", err

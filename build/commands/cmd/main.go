@@ -1,6 +1,7 @@
 // Cmd builds the three commands into a folder:
 //
 //	go run ./build/commands/cmd bin
+//	go run ./build/commands/cmd bin/linux_arm64 linux/arm64
 package main
 
 import (
@@ -9,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"outrider.dev/build/commands"
@@ -18,15 +20,16 @@ func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
 
 // run is main without the process. It returns the exit status: 0 built, 1 not, 2 usage.
 func run(args []string, stderr io.Writer) int {
-	if len(args) != 1 {
-		fmt.Fprintln(stderr, "usage: go run ./build/commands/cmd FOLDER")
+	if len(args) != 1 && len(args) != 2 {
+		fmt.Fprintln(stderr, "usage: go run ./build/commands/cmd FOLDER [GOOS/GOARCH]")
 		return 2
 	}
+	system, arch, _ := strings.Cut(strings.Join(args[1:], ""), "/")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := os.MkdirAll(args[0], 0o755)
 	if err == nil {
-		err = commands.Build(ctx, args[0], commands.CLI, commands.Agent, commands.ControlPlane)
+		err = commands.BuildFor(ctx, system, arch, args[0], commands.CLI, commands.Agent, commands.ControlPlane)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "build: error: %v\n", err)
