@@ -1,11 +1,13 @@
 package docs
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"sync"
 	"testing"
 
 	"outrider.dev/test/ns"
@@ -21,6 +23,35 @@ var pages = []string{"../../README.md", "../../docs/*.md"}
 //	<!-- exit 1: the reason -->   before an sh block: the status of its last command
 //	<!-- check                    a script of its own, up to the line -->
 var block = regexp.MustCompile("(?ms)^(?:<!-- exit (\\d+)[^\n]*-->\n)?```sh\n(.*?)^```$|^<!-- check\n(.*?)^-->$")
+
+// built is a folder with the commands, which TestMain removes.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "commands.*")
+	if err != nil {
+		return "", err
+	}
+	if out, err := exec.Command("go", "build", "-o", dir, "../../cmd/...").CombinedOutput(); err != nil {
+		return dir, fmt.Errorf("building the commands: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if dir, _ := built(); dir != "" {
+		os.RemoveAll(dir)
+	}
+	os.Exit(status)
+}
+
+func commands(t *testing.T) string {
+	t.Helper()
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
 
 type script struct {
 	text   string
@@ -40,10 +71,7 @@ func scripts(page string) (out []script) {
 // must not run here is a console block.
 func TestCommandsOfThePages(t *testing.T) {
 	ns.RequireRoot(t)
-	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/...").CombinedOutput(); err != nil {
-		t.Fatalf("building the commands: %v\n%s", err, out)
-	}
+	bin := commands(t)
 	blocks := 0
 	for _, pattern := range pages {
 		files, err := filepath.Glob(pattern)

@@ -1,0 +1,295 @@
+package docs
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// documents are all pages with commands, those that need a cluster too.
+var documents = []string{"../../*.md", "../../docs/*.md", "../../examples/*/*.md"}
+
+var (
+	fenced = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
+	span   = regexp.MustCompile("`((?:outrider|outriderd|outrider-agent) [^`\n]+)`")
+	flag   = regexp.MustCompile(`(?m)^ +(?:-(\w), )?--([\w-]+)(?: (\w+))?`)
+	listed = regexp.MustCompile(`(?m)^  ([a-z][\w-]*) `)
+)
+
+// A command is a command line of a page.
+type command struct {
+	page string
+	args []string
+	fail bool // the page shows the error that it gives
+}
+
+// Each line of outrider, outriderd and outrider-agent in the pages has a command and flags that
+// exist, each value of the chart is taken by its schema, and each target of make is there. What
+// needs no cluster, a sh block, runs too: see TestCommandsOfThePages.
+func TestCommandsHaveTheirFlags(t *testing.T) {
+	h := helps{bin: commands(t), known: map[string]help{}}
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := 0
+	for _, c := range commandLines(t) {
+		switch name := filepath.Base(c.args[0]); name {
+		case "outrider", "outriderd", "outrider-agent":
+			ours++
+			h.check(t, c, name)
+		case "helm":
+			h.checkValues(t, c)
+		case "kubectl": // exec ... -- /usr/local/bin/outriderd rotate
+			at := slices.IndexFunc(c.args, func(a string) bool { return strings.HasPrefix(a, "/usr/local/bin/outrider") })
+			if at > 0 {
+				h.check(t, command{page: c.page, args: c.args[at:]}, filepath.Base(c.args[at]))
+			}
+		case "make":
+			for _, target := range c.args[1:] {
+				if !strings.Contains(target, "=") && !strings.HasPrefix(target, "-") && !regexp.MustCompile(`(?m)^(?:[\w -]* )?`+target+`(?: [\w -]*)?:`).Match(makefile) {
+					t.Errorf("%s: make has no target %q", c.page, target)
+				}
+			}
+		}
+	}
+	if ours < 100 {
+		t.Errorf("%d commands found: the test looks in the wrong place", ours)
+	}
+}
+
+// Each yaml block that begins with "# values.yaml" is taken by the chart.
+func TestValuesOfThePages(t *testing.T) {
+	bin := filepath.Join(commands(t), "outrider")
+	n := 0
+	eachPage(t, func(page, text string) {
+		for _, m := range fenced.FindAllStringSubmatch(text, -1) {
+			if m[1] != "yaml" || !strings.HasPrefix(m[2], "# values.yaml\n") {
+				continue
+			}
+			n++
+			cmd := exec.Command(bin, "manifest", "-f", "-")
+			cmd.Stdin = strings.NewReader(m[2])
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			if err := cmd.Run(); err != nil {
+				t.Errorf("%s: %v: %s\n%s", page, err, &stderr, m[2])
+			}
+		}
+	})
+	if n < 2 {
+		t.Errorf("%d blocks found: the test looks in the wrong place", n)
+	}
+}
+
+func eachPage(t *testing.T, do func(page, text string)) {
+	t.Helper()
+	for _, pattern := range documents {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v, %d files", pattern, err, len(files))
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			do(strings.TrimPrefix(file, "../../"), string(text))
+		}
+	}
+}
+
+// commandLines are those of the sh and console blocks of all pages, and of the words in code
+// that begin with one of our commands. Lines of a console block are what follows its prompt.
+func commandLines(t *testing.T) []command {
+	t.Helper()
+	var out []command
+	eachPage(t, func(page, text string) {
+		for _, m := range fenced.FindAllStringSubmatch(text, -1) {
+			switch script := m[2]; m[1] {
+			case "console":
+				out = append(out, callsOf(t, page, typed(script), strings.Contains(script, "\nError:"))...)
+			case "sh":
+				out = append(out, callsOf(t, page, script, false)...)
+			}
+		}
+		for _, m := range span.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+			if !strings.ContainsAny(m[1], "[<…") && !strings.Contains(m[1], "...") { // a form, and no line
+				out = append(out, callsOf(t, page, m[1]+"\n", false)...)
+			}
+		}
+	})
+	return out
+}
+
+// typed are the lines of a console block after a prompt, with those that continue them; of a
+// block without prompts, those that begin with a command of ours or with make.
+func typed(text string) string {
+	var out strings.Builder
+	prompts, end := strings.HasPrefix(text, "$ ") || strings.Contains(text, "\n$ "), ""
+	for line := range strings.Lines(text) {
+		command, ok := strings.CutPrefix(line, "$ ")
+		if !prompts {
+			ok = regexp.MustCompile(`^(make|outrider[d]?|outrider-agent) `).MatchString(line)
+		}
+		switch {
+		case end != "":
+			if strings.TrimSpace(line) == end || end == `\` && !strings.HasSuffix(strings.TrimSpace(line), end) {
+				end = ""
+			}
+		case !ok:
+			continue
+		case strings.HasSuffix(strings.TrimSpace(line), `\`):
+			end = `\`
+		default:
+			if m := regexp.MustCompile(`<<'(\w+)'`).FindStringSubmatch(line); m != nil {
+				end = m[1]
+			}
+		}
+		out.WriteString(command)
+	}
+	return out.String()
+}
+
+// callsOf are the simple commands of a script; words that are not constant are empty.
+func callsOf(t *testing.T, page, script string, fail bool) (out []command) {
+	t.Helper()
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), page)
+	if err != nil {
+		t.Errorf("%s: %v\n%s", page, err, script)
+		return nil
+	}
+	syntax.Walk(file, func(node syntax.Node) bool {
+		call, ok := node.(*syntax.CallExpr)
+		if !ok || len(call.Args) == 0 {
+			return true
+		}
+		c := command{page: page, fail: fail}
+		for _, word := range call.Args {
+			text, err := expand.Literal(&expand.Config{Env: expand.FuncEnviron(func(string) string { return "" })}, word)
+			if err != nil {
+				text = "" // a command's output
+			}
+			c.args = append(c.args, text)
+		}
+		out = append(out, c)
+		return true
+	})
+	return out
+}
+
+// A help is what a command prints of itself.
+type help struct {
+	commands []string
+	flags    map[string]bool // -f and --filename → whether a value follows
+}
+
+type helps struct {
+	bin   string
+	known map[string]help // by the words of the command
+}
+
+// of returns the help of a command, and whether it exists.
+func (h helps) of(words ...string) (help, bool) {
+	key := strings.Join(words, " ")
+	if known, ok := h.known[key]; ok {
+		return known, known.flags != nil
+	}
+	args := append(slices.Clone(words[1:]), "--help")
+	text, err := exec.Command(filepath.Join(h.bin, words[0]), args...).Output()
+	if err != nil {
+		h.known[key] = help{}
+		return help{}, false
+	}
+	out := help{flags: map[string]bool{"-h": false, "--help": false}}
+	if _, after, ok := strings.Cut(string(text), "Available Commands:\n"); ok {
+		list, _, _ := strings.Cut(after, "\n\n")
+		for _, m := range listed.FindAllStringSubmatch(list, -1) {
+			out.commands = append(out.commands, m[1])
+		}
+	}
+	if at := strings.Index(string(text), "\nFlags:\n"); at >= 0 {
+		for _, m := range flag.FindAllStringSubmatch(string(text[at:]), -1) {
+			out.flags["--"+m[2]] = m[3] != ""
+			if m[1] != "" {
+				out.flags["-"+m[1]] = m[3] != ""
+			}
+		}
+	}
+	h.known[key] = out
+	return out, true
+}
+
+// check holds a command line to the command's own help.
+func (h helps) check(t *testing.T, c command, name string) {
+	words, rest := []string{name}, c.args[1:]
+	help, ok := h.of(words...)
+	for ok && len(rest) > 0 && len(help.commands) > 0 && !strings.HasPrefix(rest[0], "-") {
+		if len(words) > 1 && !slices.Contains(help.commands, rest[0]) {
+			break // an argument
+		}
+		words, rest = append(words, rest[0]), rest[1:]
+		help, ok = h.of(words...)
+	}
+	if !ok {
+		t.Errorf("%s: %q is no command: %q", c.page, strings.Join(words, " "), c.args)
+		return
+	}
+	for i := 0; i < len(rest); i++ {
+		arg := rest[i]
+		if arg == "--" {
+			break
+		}
+		name, _, inline := strings.Cut(arg, "=")
+		if len(arg) < 2 || arg[0] != '-' {
+			continue
+		}
+		value, ok := help.flags[name]
+		switch short := name[:2]; {
+		case ok:
+			if value && !inline {
+				i++
+			}
+		case !strings.HasPrefix(name, "--") && len(name) > 2 && help.flags[short]:
+			// -n1: the value follows at once
+		default:
+			t.Errorf("%s: %s has no flag %s: %q", c.page, strings.Join(words, " "), name, c.args)
+		}
+	}
+	if len(words) > 1 && slices.Contains([]string{"install", "upgrade", "manifest", "check"}, words[1]) {
+		h.checkValues(t, c)
+	}
+}
+
+// checkValues renders the chart with the values of a command line.
+func (h helps) checkValues(t *testing.T, c command) {
+	args := []string{"manifest"}
+	for i, arg := range c.args {
+		name, value, inline := strings.Cut(arg, "=")
+		if !inline && i+1 < len(c.args) {
+			value = c.args[i+1]
+		}
+		switch name {
+		case "--set", "--profile":
+			args = append(args, name, value)
+		case "--values":
+			args = append(args, "-f", value)
+		}
+	}
+	if len(args) == 1 {
+		return
+	}
+	cmd := exec.Command(filepath.Join(h.bin, "outrider"), args...)
+	cmd.Dir = "../.."
+	if out, err := cmd.CombinedOutput(); (err != nil) != c.fail {
+		t.Errorf("%s: %q: %v\n%s", c.page, c.args, err, out)
+	}
+}
