@@ -87,13 +87,13 @@ func Build(ctx context.Context, dir string, names ...string) error {
 	return BuildFor(ctx, "", "", dir, names...)
 }
 
-// BuildFor does so for another operating system and architecture, as GOOS and GOARCH; empty:
-// this machine's.
+// BuildFor does so for an operating system and architecture, as GOOS and GOARCH, as it is
+// published: without the race detector. Empty: for this machine.
 func BuildFor(ctx context.Context, system, arch, dir string, names ...string) error {
 	stamp := StampOf(ctx).linked()
 	for _, name := range names {
 		args, cgo := append([]string{"build", "-trimpath"}, flags(name, stamp)...), "CGO_ENABLED=0"
-		if racing {
+		if racing && system == "" {
 			args, cgo = append(args, "-race"), "CGO_ENABLED=1"
 		}
 		cmd := exec.CommandContext(ctx, "go", append(args, "-o", filepath.Join(dir, name), "outrider.dev/cmd/"+name)...)

@@ -9,7 +9,10 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"log"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path"
 	"path/filepath"
@@ -19,8 +22,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"outrider.dev/build/commands"
 )
@@ -303,6 +309,47 @@ func checkContainerfile(t *testing.T, name string, config v1.Config, files map[s
 	}
 	if m := user.FindStringSubmatch(steps); m == nil || m[1] != config.User {
 		t.Errorf("the user is %s, of build/Containerfile %v", config.User, m)
+	}
+}
+
+// The agent stands for all programs: what is pushed is the subject, and whether it was.
+func TestRegistry(t *testing.T) {
+	bin := t.TempDir()
+	agent := filepath.Join(bin, commands.Agent)
+	if err := errors.Join(commands.BuildFor(t.Context(), "linux", runtime.GOARCH, bin, commands.Agent), os.Link(agent, filepath.Join(bin, commands.ControlPlane))); err != nil {
+		t.Fatal(err)
+	}
+	store := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	full := false
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if full && req.Method == http.MethodPost {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		store.ServeHTTP(w, req)
+	}))
+	defer server.Close()
+	hub := strings.TrimPrefix(server.URL, "http://") + "/team"
+	args := []string{"-bin", bin, "-envoy", agent, "-tag", "1.2.3", "-o", "registry://" + hub}
+	if status := run(t.Context(), args); status != 0 {
+		t.Fatalf("status %d", status)
+	}
+	for _, image := range []string{"outriderd", "outrider-proxy"} {
+		ref, err := name.ParseReference(hub + "/" + image + ":1.2.3")
+		if err != nil {
+			t.Fatal(err)
+		}
+		index, err := remote.Index(ref, remote.WithContext(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if manifest, err := index.IndexManifest(); err != nil || len(manifest.Manifests) != 1 || manifest.Manifests[0].Platform.Architecture != runtime.GOARCH {
+			t.Errorf("%s has %+v, %v", ref, manifest, err)
+		}
+	}
+	full = true
+	if status := run(t.Context(), append(args, "-o", "registry://"+hub+"/other")); status != 1 {
+		t.Errorf("a registry that refuses: status %d, want 1", status)
 	}
 }
 
