@@ -1,0 +1,316 @@
+package images
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"debug/elf"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+
+	"outrider.dev/build/commands"
+)
+
+var cache = flag.String("cache", "../../.cache", "`folder` with what make images and make images-all fetch")
+
+// where is the folder of licences and of the bill of materials in an image.
+const where = "/usr/share/doc/outrider"
+
+var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+
+// Both images, of the parts that the machine has: those of "make images" always, those of
+// "make images-all" where that has fetched them. The agent stands for outriderd, which takes
+// minutes to link and is static too.
+func TestImages(t *testing.T) {
+	all := []string{"-envoy", filepath.Join(*cache, "envoy", "envoy")}
+	archs := []string{runtime.GOARCH}
+	if _, err := os.Stat(filepath.Join(*cache, "libc-arm64", "version")); err != nil {
+		t.Logf("only for %s: make images-all fetches the parts for both", runtime.GOARCH)
+		if _, err := os.Stat(all[1]); err != nil {
+			t.Skipf("no Envoy: %v", err)
+		}
+	} else {
+		archs = []string{"amd64", "arm64"}
+		all = []string{"-arch", "amd64,arm64", "-envoy", filepath.Join(*cache, "envoy-{arch}", "envoy"), "-libc", filepath.Join(*cache, "libc-{arch}")}
+	}
+	bin := t.TempDir()
+	if text, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "outrider.dev/build/images").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	for _, arch := range archs {
+		dir := filepath.Join(bin, arch)
+		if err := errors.Join(os.Mkdir(dir, 0o755), commands.BuildFor(t.Context(), "linux", arch, dir, commands.Agent), os.Link(filepath.Join(dir, commands.Agent), filepath.Join(dir, commands.ControlPlane))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var digests []string
+	for _, out := range []string{t.TempDir(), t.TempDir()} {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "images"), append(all, "-bin", filepath.Join(bin, "{arch}"), "-o", "oci:"+out)...)
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		for _, name := range []string{"outriderd", "outrider-proxy"} {
+			top := readIndex(t, filepath.Join(out, name))
+			manifest, err := top.IndexManifest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			digests = append(digests, manifest.Manifests[0].Digest.String())
+			if len(digests) > 2 {
+				continue // the second time only for its digest
+			}
+			images := []v1.Image{}
+			if len(archs) == 1 {
+				images = append(images, readImage(t, top, manifest.Manifests[0].Digest))
+			} else {
+				index, err := top.ImageIndex(manifest.Manifests[0].Digest)
+				if err != nil {
+					t.Fatal(err)
+				}
+				both, err := index.IndexManifest()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, d := range both.Manifests {
+					images = append(images, readImage(t, index, d.Digest))
+				}
+			}
+			for i, arch := range archs {
+				t.Run(name+" for "+arch, func(t *testing.T) {
+					checkImage(t, name, arch, images[i], filepath.Join(out, name+"_"+arch+".cdx.json"))
+				})
+			}
+		}
+	}
+	if digests[0] != digests[2] || digests[1] != digests[3] {
+		t.Errorf("made twice, the images are %s", digests)
+	}
+}
+
+func readIndex(t *testing.T, dir string) v1.ImageIndex {
+	t.Helper()
+	path, err := layout.FromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := path.ImageIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return index
+}
+
+func readImage(t *testing.T, index v1.ImageIndex, digest v1.Hash) v1.Image {
+	t.Helper()
+	img, err := index.Image(digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// A content is a file of an image, or a link to its target.
+type content struct {
+	text   []byte
+	target string
+}
+
+func contents(t *testing.T, img v1.Image) map[string]content {
+	t.Helper()
+	layers, err := img.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := layers[0].Compressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	z, err := gzip.NewReader(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]content{}
+	for files := tar.NewReader(z); ; {
+		h, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag == tar.TypeDir {
+			continue
+		}
+		text, err := io.ReadAll(files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out["/"+h.Name] = content{text, h.Linkname}
+	}
+}
+
+func checkImage(t *testing.T, name, arch string, img v1.Image, beside string) {
+	config, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := config.Config.Labels
+	for _, label := range []string{"source", "version", "revision", "licenses", "created", "title"} {
+		if labels["org.opencontainers.image."+label] == "" {
+			t.Errorf("no label %s: %v", label, labels)
+		}
+	}
+	if config.Architecture != arch || config.OS != "linux" || config.Created.IsZero() {
+		t.Errorf("the configuration is %+v", config)
+	}
+	files := contents(t, img)
+	checkLibraries(t, arch, files)
+	checkContainerfile(t, name, config.Config, files)
+
+	bill, err := os.ReadFile(beside)
+	if err != nil || !bytes.Equal(bill, files[where+"/sbom.cdx.json"].text) {
+		t.Errorf("the bill of materials in the image is not the one beside it: %v", err)
+	}
+	var bom struct {
+		BOMFormat  string
+		Components []struct{ Name, Version, PURL string }
+	}
+	if err := json.Unmarshal(bill, &bom); err != nil || bom.BOMFormat != "CycloneDX" {
+		t.Fatalf("%v: %s", err, bill)
+	}
+	var names []string
+	for _, c := range bom.Components {
+		names = append(names, c.Name)
+		if c.PURL == "" || c.Version == "" {
+			t.Errorf("%+v has no version", c)
+		}
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(files)), func(file string) bool { return strings.HasPrefix(file, path.Join(where, c.Name)+"/") }) {
+			t.Errorf("%s has no licence in the image", c.Name)
+		}
+	}
+	for _, part := range []string{"envoy", "libc6"} {
+		if slices.Contains(names, part) != (name == "outrider-proxy") {
+			t.Errorf("the materials of %s are %s", name, names)
+		}
+	}
+	if !slices.Contains(names, "golang.org/x/sys") || files[where+"/outrider.dev/LICENSE"].text == nil {
+		t.Errorf("the materials of %s are %s, or its own licence is missing", name, names)
+	}
+}
+
+// checkLibraries holds each program and library to the architecture, and to what it loads.
+func checkLibraries(t *testing.T, arch string, files map[string]content) {
+	libraries := map[string]bool{}
+	for name := range files { // any order: out is a map
+		libraries[path.Base(name)] = true
+	}
+	programs := 0
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if !bytes.HasPrefix(files[name].text, []byte(elf.ELFMAG)) {
+			continue
+		}
+		f, err := elf.NewFile(bytes.NewReader(files[name].text))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		programs++
+		if f.Machine != machines[arch] {
+			t.Errorf("%s is for %s", name, f.Machine)
+		}
+		needed, err := f.ImportedLibraries()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, lib := range needed {
+			if !libraries[lib] {
+				t.Errorf("%s needs %s, which the image does not have", name, lib)
+			}
+		}
+		for _, p := range f.Progs {
+			if p.Type != elf.PT_INTERP {
+				continue
+			}
+			loader, err := io.ReadAll(p.Open())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if file := strings.TrimRight(string(loader), "\x00"); files[file].text == nil {
+				t.Errorf("%s is loaded by %s, which the image does not have", name, file)
+			}
+		}
+	}
+	if programs == 0 {
+		t.Error("no programs were found")
+	}
+}
+
+var (
+	copied = regexp.MustCompile(`(?m)^COPY (.+) (\S+)$`)
+	linked = regexp.MustCompile(`ln -s (\S+) (\S+)`)
+	user   = regexp.MustCompile(`(?m)^USER (\S+)$`)
+	entry  = regexp.MustCompile(`(?m)^ENTRYPOINT (.+)$`)
+)
+
+// checkContainerfile holds the image to build/Containerfile: programs, links, user, entry point.
+func checkContainerfile(t *testing.T, name string, config v1.Config, files map[string]content) {
+	text, err := os.ReadFile("../../build/Containerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := strings.Index(string(text), " AS "+name+"\n")
+	if at < 0 {
+		t.Fatalf("build/Containerfile has no stage %s", name)
+	}
+	steps, _, _ := strings.Cut(string(text[at:]), "\nFROM ")
+	want := map[string]string{} // path → target of a link
+	for _, m := range copied.FindAllStringSubmatch(steps, -1) {
+		for _, from := range strings.Fields(m[1]) {
+			to := m[2]
+			if strings.HasSuffix(to, "/") {
+				to += path.Base(from)
+			}
+			want[to] = ""
+		}
+	}
+	for _, m := range linked.FindAllStringSubmatch(steps, -1) {
+		want[m[2]] = m[1]
+	}
+	got := map[string]string{}
+	for file, c := range files { // any order: got is a map
+		if strings.HasPrefix(file, "/usr/local/bin/") {
+			got[file] = c.target
+		}
+	}
+	delete(want, where+"/LICENSE") // the tested images have the licences of all parts
+	if !maps.Equal(got, want) {
+		t.Errorf("the image has %v, build/Containerfile %v", got, want)
+	}
+	entrypoint, err := json.Marshal(config.Entrypoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := entry.FindStringSubmatch(steps); m == nil || m[1] != string(entrypoint) {
+		t.Errorf("the entry point is %s, of build/Containerfile %v", entrypoint, m)
+	}
+	if m := user.FindStringSubmatch(steps); m == nil || m[1] != config.User {
+		t.Errorf("the user is %s, of build/Containerfile %v", config.User, m)
+	}
+}
+
