@@ -241,7 +241,7 @@ func TestTheDefinitionOfTheGatewayAPI(t *testing.T) {
 			}
 			if tt.taken { // by kubectl apply, which leaves our label
 				is.SetAnnotations(map[string]string{"gateway.networking.k8s.io/bundle-version": "v1.5.0"})
-				if is, err = client.Update(t.Context(), is, metav1.UpdateOptions{}); err != nil {
+				if _, err := client.Update(t.Context(), is, metav1.UpdateOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}

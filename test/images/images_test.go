@@ -313,4 +313,3 @@ func checkContainerfile(t *testing.T, name string, config v1.Config, files map[s
 		t.Errorf("the user is %s, of build/Containerfile %v", config.User, m)
 	}
 }
-
