@@ -397,21 +397,27 @@ func (r *report) log(dir string, p *corev1.Pod, container string, previous bool)
 	return r.add(f, text)
 }
 
-// lastOf is the end of what is read: between most and twice as much, if there is as much.
+// lastOf is the end of what is read: at most twice as much as said, in whole lines. The rest of a
+// line that was cut would have no name by which its secrets are masked.
 func lastOf(from io.Reader, most int) ([]byte, error) {
 	var kept []byte
+	cut := false
 	part := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(part)
 		kept = append(kept, part[:n]...)
 		if len(kept) > 2*most {
-			kept = append(kept[:0], kept[len(kept)-most:]...)
+			kept, cut = append(kept[:0], kept[len(kept)-most:]...), true
 		}
 		if err == io.EOF {
-			return kept, nil
+			break
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
+	if cut {
+		_, kept, _ = bytes.Cut(kept, []byte("\n"))
+	}
+	return kept, nil
 }

@@ -1,8 +1,8 @@
 // Package bugreport writes an archive of what a maintainer needs to find out why a mesh does not
 // work: versions, checks, logs, what the control plane serves, and the objects of both.
 //
-// It reads and changes nothing. No Secret is read, and secrets in texts and objects are masked
-// (mask.go). Each read has its own limits of time and size; one that fails is a line in errors.txt.
+// It reads and changes nothing. Of Secrets it reads the record of the release alone, and secrets in
+// texts and objects are masked (mask.go). Each read has its own limits of time and size; one that fails is a line in errors.txt.
 // docs/troubleshooting.md has the layout (archive.go), which tools may read.
 package bugreport
 
