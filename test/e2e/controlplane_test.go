@@ -17,7 +17,11 @@ import (
 // Whatever an operator does with the control plane while services call one another, no call is
 // lost, and no container of theirs is restarted.
 func TestControlPlaneUnderLoad(t *testing.T) {
-	r, form := alone(t), underLoad()
+	form := underLoad()
+	if !form.operator {
+		t.Skip("part of make load")
+	}
+	r := alone(t)
 	r.must(w.Tiers(r.Context(), nil))
 	l := r.load(form.rate)
 	pods := r.allReady()
@@ -59,10 +63,14 @@ func TestControlPlaneUnderLoad(t *testing.T) {
 // Services leave the mesh while they are called from outside of it, and the mesh leaves the
 // cluster: no call is lost.
 func TestUninstallUnderLoad(t *testing.T) {
-	r, form := alone(t), underLoad()
+	form := underLoad()
+	if !form.operator {
+		t.Skip("part of make load")
+	}
+	r := alone(t)
 	r.must(w.Tiers(r.Context(), nil))
 	t.Cleanup(func() { // for the other cases
-		if err := errors.Join(w.Mesh(context.Background()), w.Install(context.Background(), form.firstUse)); err != nil {
+		if err := errors.Join(w.Install(context.Background(), form.firstUse), w.Return(context.Background())); err != nil {
 			t.Error(err)
 		}
 	})

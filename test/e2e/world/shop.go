@@ -40,10 +40,22 @@ const injection = "istio-injection"
 
 var meshed = []string{"shop", "strict", TierNamespace}
 
-// Mesh gives the namespaces the label again that "outrider uninject" has removed.
-func (w *World) Mesh(ctx context.Context) error {
+// Return brings back what "outrider uninject" and "outrider uninstall --purge" have removed: labels,
+// proxies, policies.
+func (w *World) Return(ctx context.Context) error {
 	_, err := w.Kubectl(ctx, "", slices.Concat([]string{"label", "--overwrite", "namespaces"}, meshed, []string{injection + "=enabled"})...)
-	return err
+	if err != nil {
+		return err
+	}
+	if err := w.Apply(ctx, services); err != nil {
+		return err
+	}
+	for _, namespace := range []string{"shop", TierNamespace} { // those that have any
+		if _, err := w.Kubectl(ctx, "", "rollout", "restart", "deployment", "--namespace="+namespace); err != nil {
+			return err
+		}
+	}
+	return w.RolledOut(ctx)
 }
 
 // Furnish makes the namespaces and what the pods call.
