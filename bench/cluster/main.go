@@ -65,7 +65,7 @@ func measure(ctx context.Context, root string, n, probes int) error {
 	if err != nil {
 		return err
 	}
-	if err := w.Install(ctx, world.Overloaded); err != nil {
+	if err := w.Install(ctx, 1, world.Overloaded); err != nil {
 		return err
 	}
 	if err := w.Furnish(ctx); err != nil {

@@ -38,7 +38,7 @@ func TestControlPlaneUnderLoad(t *testing.T) {
 	l.note("the control plane was rolled out")
 	l.settle(5)
 
-	r.must(w.Install(r.Context(), form.firstUse, "pilot.podAnnotations.upgraded=yes"))
+	r.must(w.Install(r.Context(), form.replicas, form.firstUse, "pilot.podAnnotations.upgraded=yes"))
 	l.note("the chart was upgraded")
 	l.settle(5)
 
@@ -70,7 +70,7 @@ func TestUninstallUnderLoad(t *testing.T) {
 	r := alone(t)
 	r.must(w.Tiers(r.Context(), nil))
 	t.Cleanup(func() { // for the other cases
-		if err := errors.Join(w.Install(context.Background(), form.firstUse), w.Return(context.Background())); err != nil {
+		if err := errors.Join(w.Install(context.Background(), form.replicas, form.firstUse), w.Return(context.Background())); err != nil {
 			t.Error(err)
 		}
 	})

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	if w, err = world.Open(ctx, root); err == nil {
-		err = w.Install(ctx, underLoad().firstUse)
+		err = w.Install(ctx, underLoad().replicas, underLoad().firstUse)
 	}
 	if err == nil {
 		err = w.Furnish(ctx)

@@ -26,6 +26,7 @@ type form struct {
 	upgrades   []string // of strategies: pods are upgraded in place
 	kills      map[string]int
 	restarts   []string
+	replicas   int           // of outriderd; of two, one does not know which proxies are being replaced
 	operator   bool          // the control plane is changed, and removed
 	away       int           // seconds of calls without a control plane
 	firstUse   time.Duration // that outriderd is installed with; 0: its own
@@ -38,12 +39,14 @@ var (
 		rate: 30, answered: 500, rollouts: 1, strategies: []string{"gate"}, upgrades: []string{"gate", "native"},
 		kills:    map[string]int{"envoy": 2, "agent": 1, "exit": 1, "memory": 1},
 		restarts: []string{"kubelet", "outriderd"},
+		replicas: 1,
 		firstUse: world.Overloaded, // by the other cases
 	}
 	long = form{
 		rate: 34, rollouts: 3, strategies: slices.Sorted(maps.Keys(strategies)), upgrades: slices.Sorted(maps.Keys(strategies)),
 		kills:    map[string]int{"envoy": 20, "agent": 10, "exit": 5, "memory": 3},
 		restarts: []string{"kubelet", "containerd", "kube-apiserver", "outriderd", "kubelet", "containerd", "kube-apiserver", "outriderd"},
+		replicas: 2,
 		operator: true,
 		away:     60,
 	}

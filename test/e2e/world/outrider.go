@@ -35,11 +35,11 @@ func (w *World) Apply(ctx context.Context, manifest string) error {
 // Overloaded is the time that a first call may take where fifty pods at once overload the node.
 const Overloaded = 10 * time.Second
 
-// Install installs Outrider as an operator does, with two replicas, and with the time that a first
+// Install installs Outrider as an operator does, with some replicas, and with the time that a first
 // call may take, unless that is 0. The command waits until everything serves, and checks it. Called
 // again with more values, it is an upgrade.
-func (w *World) Install(ctx context.Context, firstUse time.Duration, values ...string) error {
-	args := []string{"install", "--set=pilot.replicaCount=2", "--set=authority.rootSpread=" + RootSpread.String()}
+func (w *World) Install(ctx context.Context, replicas int, firstUse time.Duration, values ...string) error {
+	args := []string{"install", fmt.Sprintf("--set=pilot.replicaCount=%d", replicas), "--set=authority.rootSpread=" + RootSpread.String()}
 	if firstUse > 0 {
 		args = append(args, "--set=serve.firstUseTimeout="+firstUse.String())
 	}
