@@ -19,31 +19,32 @@ import (
 // A form is how long the suites under load are. Their verdict is a number of failed calls, never
 // how long calls took.
 type form struct {
-	rate       int // calls a second of each of three clients
-	answered   int // calls, at least, of a strategy
-	rollouts   int // at least
-	strategies []string
-	upgrades   []string // of strategies: pods are upgraded in place
-	kills      map[string]int
-	restarts   []string
-	replicas   int           // of outriderd; of two, one does not know which proxies are being replaced
-	operator   bool          // the control plane is changed, and removed
-	away       int           // seconds of calls without a control plane
-	firstUse   time.Duration // that outriderd is installed with; 0: its own
+	rate        int // calls a second of each of three clients
+	answered    int // calls, at least, of a strategy
+	rollouts    int // at least
+	strategies  []string
+	upgrades    []string // of strategies: pods are upgraded in place
+	unavailable int      // pods at once: of two, a service may be away for as long as the kubelet takes
+	kills       map[string]int
+	restarts    []string
+	replicas    int           // of outriderd
+	operator    bool          // the control plane is changed, and removed
+	away        int           // seconds of calls without a control plane
+	firstUse    time.Duration // that outriderd is installed with; 0: its own
 }
 
 // short is part of "make e2e", long is "make load". Two processors do a hundred calls a second
 // through six proxies, and three hundred not.
 var (
 	short = form{
-		rate: 30, answered: 500, rollouts: 1, strategies: []string{"gate"}, upgrades: []string{"gate", "native"},
+		rate: 30, answered: 500, rollouts: 1, strategies: []string{"gate"}, upgrades: []string{"gate", "native"}, unavailable: 1,
 		kills:    map[string]int{"envoy": 2, "agent": 1, "exit": 1, "memory": 1},
 		restarts: []string{"kubelet", "outriderd"},
-		replicas: 1,
+		replicas: 2,
 		firstUse: world.Overloaded, // by the other cases
 	}
 	long = form{
-		rate: 34, rollouts: 3, strategies: slices.Sorted(maps.Keys(strategies)), upgrades: slices.Sorted(maps.Keys(strategies)),
+		rate: 34, rollouts: 3, strategies: slices.Sorted(maps.Keys(strategies)), upgrades: slices.Sorted(maps.Keys(strategies)), unavailable: 2,
 		kills:    map[string]int{"envoy": 20, "agent": 10, "exit": 5, "memory": 3},
 		restarts: []string{"kubelet", "containerd", "kube-apiserver", "outriderd", "kubelet", "containerd", "kube-apiserver", "outriderd"},
 		replicas: 2,

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -48,7 +49,7 @@ func TestPodsAreUpgradedUnderLoad(t *testing.T) {
 			if due = r.due(); len(due) != len(pods) {
 				t.Errorf("%d pods are due, want %d: %v", len(due), len(pods), due)
 			}
-			_, steps := r.upgradePods("--max-unavailable=2")
+			_, steps := r.upgradePods(fmt.Sprintf("--max-unavailable=%d", form.unavailable))
 			for line := range strings.Lines(steps) {
 				l.note("%s", strings.TrimSpace(line))
 			}
