@@ -73,21 +73,11 @@ func TestCommandsOfThePages(t *testing.T) {
 	ns.RequireRoot(t)
 	bin := commands(t)
 	blocks := 0
-	for _, pattern := range pages {
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %v, %d files", pattern, err, len(files))
-		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all := scripts(string(text))
-			blocks += len(all)
-			t.Run(filepath.Base(file), func(t *testing.T) { runAll(t, bin, all) })
-		}
-	}
+	eachPage(t, pages, func(page, text string) {
+		all := scripts(text)
+		blocks += len(all)
+		t.Run(filepath.Base(page), func(t *testing.T) { runAll(t, bin, all) })
+	})
 	if blocks < 5 {
 		t.Errorf("%d blocks found: the test looks in the wrong place", blocks)
 	}

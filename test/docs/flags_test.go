@@ -70,7 +70,7 @@ func TestCommandsHaveTheirFlags(t *testing.T) {
 func TestValuesOfThePages(t *testing.T) {
 	bin := filepath.Join(commands(t), "outrider")
 	n := 0
-	eachPage(t, func(page, text string) {
+	eachPage(t, documents, func(page, text string) {
 		for _, m := range fenced.FindAllStringSubmatch(text, -1) {
 			if m[1] != "yaml" || !strings.HasPrefix(m[2], "# values.yaml\n") {
 				continue
@@ -90,9 +90,10 @@ func TestValuesOfThePages(t *testing.T) {
 	}
 }
 
-func eachPage(t *testing.T, do func(page, text string)) {
+// eachPage calls do for each file of the patterns; one that matches none fails the test.
+func eachPage(t *testing.T, patterns []string, do func(page, text string)) {
 	t.Helper()
-	for _, pattern := range documents {
+	for _, pattern := range patterns {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v, %d files", pattern, err, len(files))
@@ -112,7 +113,7 @@ func eachPage(t *testing.T, do func(page, text string)) {
 func commandLines(t *testing.T) []command {
 	t.Helper()
 	var out []command
-	eachPage(t, func(page, text string) {
+	eachPage(t, documents, func(page, text string) {
 		for _, m := range fenced.FindAllStringSubmatch(text, -1) {
 			switch script := m[2]; m[1] {
 			case "console":

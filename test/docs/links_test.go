@@ -18,7 +18,7 @@ var (
 // Each link from a page to another one leads to a file, and to a heading of it.
 func TestLinksLeadSomewhere(t *testing.T) {
 	n := 0
-	eachPage(t, func(page, text string) {
+	eachPage(t, documents, func(page, text string) {
 		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
 			n++
 			file := filepath.Join("../..", page)
