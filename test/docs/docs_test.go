@@ -101,21 +101,11 @@ func runAll(t *testing.T, bin string, all []script) {
 
 func TestWhatAReaderCopiesHasNoNeedsOfTheTest(t *testing.T) {
 	harness := regexp.MustCompile(`\bexit 1\b|\$\? (=|-ne|-eq) |\|\| true`)
-	for _, pattern := range pages {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, s := range scripts(string(text)) {
-				if m := harness.FindString(s.text); m != "" {
-					t.Errorf("%s: a block has %q", file, m)
-				}
+	eachPage(t, pages, func(page, text string) {
+		for _, s := range scripts(text) {
+			if m := harness.FindString(s.text); m != "" {
+				t.Errorf("%s: a block has %q", page, m)
 			}
 		}
-	}
+	})
 }
