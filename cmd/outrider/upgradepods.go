@@ -72,7 +72,7 @@ Exit status: 0 if all that was due is replaced, 1 if not, 2 if the input is unus
 	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "the pods of all namespaces")
 	fs.StringVarP(&o.pods.Labels, "selector", "l", "", "labels of the pods, such as app=checkout")
 	fs.StringVar(&o.pods.Image, "image", "", "the proxy's image; default: what a new pod would get")
-	fs.IntVar(&o.roll.MaxUnavailable, "max-unavailable", 1, "how many proxies are replaced at a time")
+	fs.IntVar(&o.roll.MaxUnavailable, "max-unavailable", 1, "how many proxies are replaced at a time; of a workload at most a quarter, or one")
 	fs.DurationVar(&o.roll.Timeout, "timeout", podupgrade.DefaultTimeout, "how long one pod may take to get ready")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "list the pods, and change nothing")
 	cli.Choice(cmd, &o.output, "output", "o", "how to print the list", "table", "json")

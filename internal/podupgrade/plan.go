@@ -47,6 +47,7 @@ type Candidate struct {
 	State     State     `json:"state"`
 	Reason    string    `json:"reason,omitempty"`
 
+	workload    string // UID of the pod's controller, or of the pod
 	pullSecrets []corev1.LocalObjectReference
 	statusPort  string // of the agent
 }
@@ -116,7 +117,7 @@ func (p *planner) judge(ctx context.Context, pod *corev1.Pod) (c Candidate, has 
 	}
 	c = Candidate{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName,
-		From: container.Image, State: Cannot, pullSecrets: pod.Spec.ImagePullSecrets, statusPort: statusPort(pod),
+		From: container.Image, State: Cannot, workload: workloadOf(pod), pullSecrets: pod.Spec.ImagePullSecrets, statusPort: statusPort(pod),
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -180,13 +181,18 @@ func running(pod *corev1.Pod, container string) bool {
 	return s != nil && s.State.Running != nil
 }
 
+// workloadOf is the UID of the pod's controller, or its own.
+func workloadOf(pod *corev1.Pod) string {
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		return string(owner.UID)
+	}
+	return string(pod.UID)
+}
+
 // nextImage is the image that the next pod of this one's workload would get: the API server is
 // asked to make one in a dry run, with all that decides there.
 func (p *planner) nextImage(ctx context.Context, pod *corev1.Pod) answer {
-	key := string(pod.UID)
-	if owner := metav1.GetControllerOf(pod); owner != nil {
-		key = string(owner.UID)
-	}
+	key := workloadOf(pod)
 	a, known := p.next[key]
 	if !known {
 		a = p.ask(ctx, pod)

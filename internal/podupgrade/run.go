@@ -18,7 +18,7 @@ import (
 type Options struct {
 	Client         kubernetes.Interface
 	Exec           Exec
-	MaxUnavailable int           // proxies that are replaced at a time; default 1
+	MaxUnavailable int           // proxies that are replaced at a time, and a quarter of a workload's (at least one); default 1
 	Timeout        time.Duration // for one pod to get ready; default DefaultTimeout
 	Progress       func(Event)   // called for each step, by one goroutine at a time; default: none
 }
@@ -86,45 +86,27 @@ func Run(ctx context.Context, all []Candidate, o Options) (Result, error) {
 			r.tell(Event{Pod: c, Step: Prepared})
 		}
 	}
-	err := r.replaceAll(ctx, due)
+	err := r.replaceAll(ctx, all, due)
 	return r.result, err
 }
 
-// replaceAll replaces some at a time, until one has failed.
-func (r *roll) replaceAll(ctx context.Context, due []Candidate) error {
+// replaceAll replaces some at a time, until one has failed or ctx ends.
+func (r *roll) replaceAll(ctx context.Context, all, due []Candidate) error {
+	q := newQueue(all, due)
+	defer context.AfterFunc(ctx, q.stop)()
 	var workers sync.WaitGroup
-	next, stopped := make(chan Candidate), make(chan struct{})
-	var once sync.Once
 	for range min(r.MaxUnavailable, len(due)) {
 		workers.Go(func() {
-			for c := range next {
+			for c, more := q.next(); more; c, more = q.next() {
 				if !r.replace(ctx, c) {
-					once.Do(func() { close(stopped) })
-					return
+					q.stop()
 				}
+				q.done(c)
 			}
 		})
 	}
-	begun := 0
-offer:
-	for _, c := range due {
-		select {
-		case <-stopped: // not at random beside a worker that is free
-			break offer
-		default:
-		}
-		select {
-		case next <- c:
-			begun++
-		case <-stopped:
-			break offer
-		case <-ctx.Done():
-			break offer
-		}
-	}
-	close(next)
 	workers.Wait()
-	r.result.Left = due[begun:]
+	r.result.Left = q.due
 	if len(r.result.Failed) > 0 {
 		return fmt.Errorf("%s: %w", r.result.Failed[0].Pod, r.result.Failed[0].Err)
 	}

@@ -39,10 +39,10 @@ func outcome(a *harness.Agent) string {
 	return text
 }
 
-// shortly is a pod whose proxy serves for a second when it is to leave.
-func shortly(pods ...*harness.Pod) {
+// drains are pods whose proxies serve for a time when they are to leave.
+func drains(d time.Duration, pods ...*harness.Pod) {
 	for _, p := range pods {
-		p.Env = append(p.Env, `PROXY_CONFIG={"terminationDrainDuration": "1s"}`)
+		p.Env = append(p.Env, fmt.Sprintf(`PROXY_CONFIG={"terminationDrainDuration": "%s"}`, d))
 	}
 }
 
@@ -63,7 +63,7 @@ func TestContainersAreReplaced(t *testing.T) {
 			w := harness.New(t)
 			w.Capture = tt.capture
 			client, server := pair(w, func(c, s *harness.Pod) {
-				shortly(c, s)
+				drains(time.Second, c, s)
 				for _, p := range []*harness.Pod{c, s} {
 					p.Env, p.Capabilities = append(p.Env, tt.env...), tt.more
 				}
@@ -85,29 +85,26 @@ func TestContainersAreReplaced(t *testing.T) {
 }
 
 // A request in flight is answered before the container's proxy leaves, though it takes longer than
-// the drain. A connection of bytes that is idle cannot be kept, and does not delay it.
+// the drain and the application calls out for it meanwhile, by a new connection. A connection of
+// bytes that is idle cannot be kept, and does not delay it.
 func TestReplacedContainerAnswersFirst(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
+	const other = "10.96.0.11"
 	arrived, answer := make(chan struct{}), make(chan struct{})
-	w.Service("server", vip, "server", append([]string{"http-late 83"}, ports...)...)
-	w.Serve()
-	c, s := w.Pod("client"), w.Pod("server")
-	shortly(c, s)
-	app(s)
-	web := http.NewServeMux()
-	web.HandleFunc("/late", func(w http.ResponseWriter, r *http.Request) {
+	client, server := slowPair(w, 10*time.Second, func(s *harness.Pod, w http.ResponseWriter) {
 		close(arrived)
 		<-answer
+		if err := fresh(s, "http://"+other+"/", "other HTTP/1.1")(); err != nil {
+			fmt.Fprintf(w, "its own call: %v, ", err)
+		}
 		io.WriteString(w, "late")
 	})
-	slow := &http.Server{Handler: web}
-	t.Cleanup(func() { slow.Close() })
-	go slow.Serve(harness.Listen(w, s.Namespace, harness.AppUser, ":83"))
-	w.Known(1, 2)
-	client, server := c.Agent(), s.Agent()
-	client.Ready()
-	server.Ready()
+	w.Service("other", other, "other", ports...)
+	third := w.Pod("other")
+	app(third)
+	w.Known(2, 3)
+	third.Agent().Ready()
 	idle, err := harness.Dialer(client.Pod.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":90")
 	if err != nil {
 		t.Fatal(err)
@@ -120,10 +117,13 @@ func TestReplacedContainerAnswersFirst(t *testing.T) {
 	got := make(chan error, 1)
 	go func() { got <- fresh(client.Pod, "http://"+vip+":83/late", "late")() }()
 	<-arrived
-	for _, a := range []*harness.Agent{server, client} {
+	parked := map[*harness.Agent]string{server: "inbound", client: "outbound"}
+	for a := range parked { // any order: both are stopped
 		a.Post("/replace")
 		a.Signal(syscall.SIGTERM)
-		harness.Eventually(t, "no new connection is taken", func() bool { return strings.Contains(a.Log(), "new connections are parked") })
+	}
+	for a, direction := range parked { // any order: both are to come
+		harness.Eventually(t, "no new connection is taken", func() bool { return strings.Contains(a.Log(), `"direction":"`+direction+`"`) })
 	}
 	close(answer)
 	if err := <-got; err != nil {
@@ -134,4 +134,45 @@ func TestReplacedContainerAnswersFirst(t *testing.T) {
 			t.Errorf("status %d, %q", status, outcome(a))
 		}
 	}
+}
+
+// A response that does not end holds the replacement up for the drain time, and not for the grace
+// period: callers wait meanwhile.
+func TestReplacedContainerCutsStreams(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	begun, over := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	client, server := slowPair(w, time.Second, func(_ *harness.Pod, w http.ResponseWriter) {
+		w.(http.Flusher).Flush()
+		close(begun)
+		<-over
+	})
+	go fresh(client.Pod, "http://"+vip+":83/late", "")()
+	<-begun
+	server.Post("/replace")
+	server.Signal(syscall.SIGTERM)
+	if status := server.Exit(); status != 0 || !strings.HasPrefix(outcome(server), "requests cut: 1,") || strings.Contains(server.Log(), "grace over") {
+		t.Errorf("status %d, %q; want 0, one request cut, and not by the end of the grace period", status, outcome(server))
+	}
+}
+
+// slowPair makes a client and a server that answers requests of /late at port 83 by a function.
+func slowPair(w *harness.World, drain time.Duration, answer func(server *harness.Pod, w http.ResponseWriter)) (client, server *harness.Agent) {
+	w.T.Helper()
+	w.Service("server", vip, "server", append([]string{"http-late 83"}, ports...)...)
+	w.Serve()
+	c, s := w.Pod("client"), w.Pod("server")
+	drains(drain, c, s)
+	app(s)
+	web := http.NewServeMux()
+	web.HandleFunc("/late", func(w http.ResponseWriter, _ *http.Request) { answer(s, w) })
+	slow := &http.Server{Handler: web}
+	w.T.Cleanup(func() { slow.Close() })
+	go slow.Serve(harness.Listen(w, s.Namespace, harness.AppUser, ":83"))
+	w.Known(1, 2)
+	client, server = c.Agent(), s.Agent()
+	client.Ready()
+	server.Ready()
+	return client, server
 }

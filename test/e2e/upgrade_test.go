@@ -30,9 +30,6 @@ func (r *run) upgradePods(args ...string) (list, steps string) {
 // call is lost, and no application is restarted.
 func TestPodsAreUpgradedUnderLoad(t *testing.T) {
 	form := underLoad()
-	if !form.operator {
-		t.Skip("part of make load: some proxies are not drained in their time, and a call in 400 is lost")
-	}
 	for _, name := range form.upgrades {
 		t.Run(name, func(t *testing.T) {
 			r := alone(t)

@@ -15,11 +15,15 @@ import (
 // at the SIGTERM that follows the proxy
 //
 //  1. serves for terminationDrainDuration, and has clients give their connections up;
-//  2. takes no new connections of either direction: the kernel parks them until the next proxy
-//     listens (docs/capture.md);
-//  3. leaves when no request is in flight and all bytes are passed on.
+//  2. takes no new inbound connections: the kernel parks them until the next proxy listens
+//     (docs/capture.md). The applications' own calls are served until the inbound requests are
+//     answered, which may need them;
+//  3. takes no new outbound connections either, until the outbound requests are answered;
+//  4. leaves when all bytes are passed on.
 //
-// A connection of bytes that is idle then is cut: no process can take it over.
+// Callers wait from 2 on. So a request that is in flight for another terminationDrainDuration
+// without any other being answered is taken for a stream, and cut. So is a connection of bytes: no
+// process can take it over.
 
 // announcementLasts is how long after the announcement a SIGTERM means a replacement. The kubelet
 // follows its pods by a watch, and needs less than a second unless the node is overloaded.
@@ -55,12 +59,14 @@ func (a *agent) awaitReplaceable(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	if interception(a.config) != none {
-		a.standbys.leave(a.config.Ports.Inbound)
-		a.standbys.leave(a.config.Ports.Outbound)
+	requests := 0
+	for _, d := range []direction{{"inbound", a.config.Ports.Inbound}, {"outbound", a.config.Ports.Outbound}} {
+		if interception(a.config) != none {
+			a.standbys.leave(d.port)
+		}
+		a.log.Info("new connections are parked until the next proxy listens", "direction", d.name)
+		requests += a.awaitAnswered(ctx, d, drain)
 	}
-	a.log.Info("new connections are parked until the next proxy listens")
-	requests := a.awaitAnswered(ctx, drain)
 	left := a.awaitFlushed(ctx)
 	connections, _ := a.active(ctx) // an Envoy that does not answer has none to count
 	outcome := fmt.Sprintf("requests cut: %d, bytes not passed on: %d, connections cut: %d", requests, left, connections)
@@ -71,33 +77,49 @@ func (a *agent) awaitReplaceable(ctx context.Context) {
 // answeredPoll is between two looks at Envoy's counts, for which there is no event.
 const answeredPoll = 20 * time.Millisecond
 
-// awaitAnswered returns when no request is in flight and clients have given up the connections on
-// which they may send the next one. A client that sends none keeps its connection: for those it
-// waits as long as idle says. It returns how many requests are in flight if ctx ends before.
-func (a *agent) awaitAnswered(ctx context.Context, idle time.Duration) int {
-	until := time.After(idle)
-	over := false
-	for {
-		requests, connections, err := a.http(ctx)
-		if err != nil || requests == 0 && (connections == 0 || over) {
-			return requests // with an error Envoy is dead, or ctx has ended
+// A direction is one of connections: of callers to the applications, or of these to others.
+type direction struct {
+	name string // of inbound requests it is the prefix in Envoy's stats too
+	port uint16
+}
+
+// givenUp is how long to wait for idle connections, on which a client may send its next request
+// just when they are cut. Clients that send one during the drain have given them up before.
+const givenUp = time.Second
+
+// awaitAnswered returns when no request of a direction is in flight and no connection on which the
+// next may be sent, or for patience none was answered. It returns how many are in flight then.
+func (a *agent) awaitAnswered(ctx context.Context, d direction, patience time.Duration) (requests int) {
+	begin := time.Now()
+	for last := begin; ; {
+		before := requests
+		n, connections, err := a.http(ctx, d)
+		requests = n
+		switch now := time.Now(); {
+		case err != nil: // Envoy is dead, or ctx has ended
+			return before
+		case requests == 0 && (connections == 0 || now.Sub(begin) > givenUp):
+			return 0
+		case requests != before:
+			last = now
+		case now.Sub(last) > patience:
+			return requests
 		}
 		select {
 		case <-time.After(answeredPoll):
-		case <-until:
-			over = true
 		case <-ctx.Done():
 			return requests
 		}
 	}
 }
 
-// http counts Envoy's requests in flight and its connections of HTTP.
-func (a *agent) http(ctx context.Context) (requests, connections int, err error) {
+// http counts Envoy's requests in flight and its connections of HTTP in a direction.
+func (a *agent) http(ctx context.Context, d direction) (requests, connections int, err error) {
 	stats, err := a.admin.Stats(ctx, `^http\..*\.downstream_(rq|cx)_active$`)
 	for name, n := range stats { // any order: sums
 		switch {
 		case strings.HasPrefix(name, "http.admin."), strings.HasPrefix(name, "http.stats."): // not of applications
+		case strings.HasPrefix(name, "http.inbound.") != (d.name == "inbound"):
 		case strings.HasSuffix(name, "_rq_active"):
 			requests += int(n)
 		default:
