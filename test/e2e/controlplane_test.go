@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,9 +19,6 @@ import (
 // lost, and no container of theirs is restarted.
 func TestControlPlaneUnderLoad(t *testing.T) {
 	form := underLoad()
-	if !form.operator {
-		t.Skip("part of make load")
-	}
 	r := alone(t)
 	r.must(w.Tiers(r.Context(), nil))
 	l := r.load(form.rate)
@@ -41,6 +39,8 @@ func TestControlPlaneUnderLoad(t *testing.T) {
 	r.must(w.Install(r.Context(), form.replicas, form.firstUse, "pilot.podAnnotations.upgraded=yes"))
 	l.note("the chart was upgraded")
 	l.settle(5)
+
+	r.loseTheHolder(l)
 
 	r.without(l, form.away)
 
@@ -64,13 +64,12 @@ func TestControlPlaneUnderLoad(t *testing.T) {
 // cluster: no call is lost.
 func TestUninstallUnderLoad(t *testing.T) {
 	form := underLoad()
-	if !form.operator {
-		t.Skip("part of make load")
-	}
 	r := alone(t)
 	r.must(w.Tiers(r.Context(), nil))
-	t.Cleanup(func() { // for the other cases
-		if err := errors.Join(w.Install(context.Background(), form.replicas, form.firstUse), w.Return(context.Background())); err != nil {
+	t.Cleanup(func() { // for the other cases, which so run on what Helm alone installs
+		ctx, cancel := context.WithTimeout(context.Background(), 2*world.Patience)
+		defer cancel()
+		if err := errors.Join(w.InstallByHelm(ctx, form.replicas, form.firstUse), w.Return(ctx)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -109,6 +108,32 @@ func (r *run) without(l *loading, seconds int) {
 	r.kubectl("rollout", "status", "deployment/outriderd", "--namespace="+chart.Namespace, "--timeout="+world.Patience.String())
 	l.note("the control plane was away for %d seconds of calls", seconds)
 	l.settle(5)
+}
+
+// loseTheHolder cuts the replica off that holds the Lease, as if its node had died: nothing of it
+// comes, no end of a connection either. Another takes the Lease. When the first is back all is well.
+func (r *run) loseTheHolder(l *loading) {
+	r.Helper()
+	holder := func() string {
+		lease, err := w.Client.CoordinationV1().Leases(chart.Namespace).Get(r.Context(), contract.RouteStatusLease, metav1.GetOptions{})
+		r.must(err)
+		return *lease.Spec.HolderIdentity
+	}
+	old := holder()
+	at := slices.IndexFunc(r.outriderd(), func(p *world.Pod) bool { return strings.HasPrefix(old, p.Name) })
+	if at < 0 {
+		r.Fatalf("the Lease is held by %q, which is none of %v", old, r.outriderd())
+	}
+	back, err := r.outriderd()[at].CutOff()
+	r.must(err)
+	r.must(w.Until(r.Context(), "another replica holds the Lease", func() bool { return holder() != old && holder() != "" }))
+	l.note("the node of %s was lost, %s holds the Lease", old, holder())
+	l.settle(5)
+	r.must(back())
+	r.kubectl("rollout", "status", "deployment/outriderd", "--namespace="+chart.Namespace, "--timeout="+world.Patience.String())
+	l.note("it is back")
+	l.settle(5)
+	r.outrider(l, "check")
 }
 
 // signingRoot is the root that signs, as the authority keeps it.

@@ -129,7 +129,8 @@ func missing(p *world.Pod) bool {
 
 // Fifty pods at once, again and again, started and stopped while they work.
 func TestFiftyAtOnce(t *testing.T) {
-	const waves, size = 3, 50
+	const size = 50
+	waves := underLoad().waves
 	for _, m := range []startup.Mechanism{startup.Gate, startup.Native} {
 		t.Run(string(m), func(t *testing.T) {
 			r := alone(t)

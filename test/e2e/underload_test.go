@@ -28,7 +28,7 @@ type form struct {
 	kills       map[string]int
 	restarts    []string
 	replicas    int           // of outriderd
-	operator    bool          // the control plane is changed, and removed
+	waves       int           // of fifty pods at once
 	away        int           // seconds of calls without a control plane
 	firstUse    time.Duration // that outriderd is installed with; 0: its own
 }
@@ -42,13 +42,15 @@ var (
 		restarts: []string{"kubelet", "outriderd"},
 		replicas: 2,
 		firstUse: world.Overloaded, // by the other cases
+		waves:    1,
+		away:     10,
 	}
 	long = form{
 		rate: 34, rollouts: 3, strategies: slices.Sorted(maps.Keys(strategies)), upgrades: slices.Sorted(maps.Keys(strategies)), unavailable: 2,
 		kills:    map[string]int{"envoy": 20, "agent": 10, "exit": 5, "memory": 3},
 		restarts: []string{"kubelet", "containerd", "kube-apiserver", "outriderd", "kubelet", "containerd", "kube-apiserver", "outriderd"},
 		replicas: 2,
-		operator: true,
+		waves:    3,
 		away:     60,
 	}
 )

@@ -3,6 +3,7 @@ package world
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,12 +39,9 @@ const Overloaded = 10 * time.Second
 // Install installs Outrider as an operator does, with some replicas, and with the time that a first
 // call may take, unless that is 0. The command waits until everything serves, and checks it. Called
 // again with more values, it is an upgrade.
-func (w *World) Install(ctx context.Context, replicas int, firstUse time.Duration, values ...string) error {
-	args := []string{"install", fmt.Sprintf("--set=pilot.replicaCount=%d", replicas), "--set=authority.rootSpread=" + RootSpread.String()}
-	if firstUse > 0 {
-		args = append(args, "--set=serve.firstUseTimeout="+firstUse.String())
-	}
-	for _, v := range values {
+func (w *World) Install(ctx context.Context, replicas int, firstUse time.Duration, more ...string) error {
+	args := []string{"install"}
+	for _, v := range append(values(replicas, firstUse), more...) {
 		args = append(args, "--set="+v)
 	}
 	text, err := w.Outrider(ctx, args...)
@@ -53,6 +51,41 @@ func (w *World) Install(ctx context.Context, replicas int, firstUse time.Duratio
 	}
 	fmt.Fprintln(os.Stderr, text)
 	return nil
+}
+
+// helm is Helm's own command, of the version that outrider has as a library.
+const helm = "bin/helm"
+
+// InstallByHelm does the same as Install by Helm's own command, and waits until the check is green.
+func (w *World) InstallByHelm(ctx context.Context, replicas int, firstUse time.Duration) error {
+	args := []string{"install", "outrider", "charts/outrider", "--namespace=" + chart.Namespace, "--create-namespace", "--wait", "--timeout=" + Patience.String()}
+	for _, v := range values(replicas, firstUse) {
+		args = append(args, "--set="+v)
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(w.Root, helm), args...)
+	cmd.Dir = w.Root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("helm %v: %w: %s", args, err, out)
+	}
+	var text string
+	var err error
+	if e := w.Until(ctx, "the check is green", func() bool {
+		text, err = w.Outrider(ctx, "check")
+		return err == nil
+	}); e != nil {
+		return errors.Join(e, err)
+	}
+	fmt.Fprintln(os.Stderr, text)
+	return nil
+}
+
+// values are those that it is installed with.
+func values(replicas int, firstUse time.Duration) []string {
+	out := []string{fmt.Sprintf("pilot.replicaCount=%d", replicas), "authority.rootSpread=" + RootSpread.String()}
+	if firstUse > 0 {
+		out = append(out, "serve.firstUseTimeout="+firstUse.String())
+	}
+	return out
 }
 
 // RootSpread is how long a new root is published before it signs: the kubelet updates the

@@ -113,10 +113,14 @@ func images(ctx context.Context, o Options) (tarballs []string, err error) {
 	}
 	dir := filepath.Join(o.Root, "bin", "images")
 	app := filepath.Join(o.Root, "bin", "e2e-app")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", app, "outrider.dev/test/e2e/app")
-	build.Dir, build.Env = o.Root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building the application: %w: %s", err, out)
+	for output, source := range map[string]string{ // any order: both are built
+		app: "outrider.dev/test/e2e/app", filepath.Join(o.Root, helm): "helm.sh/helm/v3/cmd/helm",
+	} {
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", output, source)
+		build.Dir, build.Env = o.Root, append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("building %s: %w: %s", source, err, out)
+		}
 	}
 	img := image.Image{Name: AppImage, Files: map[string]string{"/app": app}, Entrypoint: []string{"/app"}, User: "65532"}
 	tarball := filepath.Join(dir, "app.tar")

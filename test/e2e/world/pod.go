@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -180,6 +181,35 @@ func (p *Pod) Kill(container string) error {
 		return fmt.Errorf("%s: container %q does not run", p.Name, container)
 	}
 	return syscall.Kill(pid, syscall.SIGKILL)
+}
+
+// CutOff drops all that comes to the pod and all that it sends, as if its node had died, until the
+// function is called that it returns.
+func (p *Pod) CutOff() (restore func() error, err error) {
+	pids := slices.Collect(maps.Values(p.w.runtime.Running(p.UID)))
+	if len(pids) == 0 {
+		return nil, fmt.Errorf("no process of %s runs", p.Name)
+	}
+	netns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pids[0])) // stays while the container is restarted
+	if err != nil {
+		return nil, err
+	}
+	nft := func(rules string) error {
+		cmd := exec.Command("nsenter", "--net=/proc/self/fd/3", "nft", "--file", "-")
+		cmd.ExtraFiles, cmd.Stdin = []*os.File{netns}, strings.NewReader(rules)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	}
+	restore = func() error {
+		defer netns.Close()
+		return nft("delete table inet cut_off")
+	}
+	return restore, nft(`table inet cut_off {
+		chain in { type filter hook input priority -500; policy drop; }
+		chain out { type filter hook output priority -500; policy drop; }
+	}`)
 }
 
 // KillBelow sends SIGKILL to the process of a name below a container's first.
