@@ -63,10 +63,14 @@ reproducible: ## images and archives of the commit twice, from two clones with e
 krew: ## the manifest by which krew installs "kubectl outrider", of the archives in bin/release
 	$(GO) run ./build/krew
 
+# These wait most of their time: for the kernel, and for programs to start and to end.
+WAITING := ./test/agent ./test/mesh ./test/netns
+
 .PHONY: test
 test: ## all tests; as root, or those in network namespaces are skipped
 	$(GO) test -count=1 -timeout 30m $$($(GO) list ./... | grep -v '/test/')
-	$(GO) test -count=1 -timeout 30m -p 1 ./test/... # one at a time: they fill the machine
+	$(GO) test -count=1 -timeout 30m -p 3 $(WAITING)
+	$(GO) test -count=1 -timeout 30m -p 1 $$($(GO) list ./test/... | grep -v $(WAITING:./%=-e '/%$$')) # one at a time: they fill the machine
 	cd test/validation && $(GO) test -count=1 -timeout 30m ./...
 	cd test/krew && $(GO) test -count=1 -timeout 30m ./...
 
@@ -90,8 +94,7 @@ check: house ## format, vet, staticcheck, race detector, arrows, tidy modules
 	$(GO) vet ./...
 	$(GO) tool -modfile=build/tools/go.mod staticcheck ./...
 	$(GO) mod tidy -diff
-	CGO_ENABLED=1 $(GO) test -race -timeout 30m $(CONCURRENT)
-	CGO_ENABLED=1 $(GO) test -race -timeout 30m ./test/agent # builds the commands with the detector too
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m -p 3 $(CONCURRENT) ./test/agent # which builds the commands with the detector too
 
 .PHONY: istio-names
 istio-names: ## does the table of Istio's settings have all that Istio publishes? test/istioapi/names_test.go says how to get the next
